@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The words that corun's rooms share.
+//!
+//! Everything here is plain data: what a host looks like ([`Topology`]), who runs on it ([`VmId`],
+//! [`TaskId`]), how time is written ([`time`]), what a policy sees ([`Snapshot`]) and what it asks
+//! for ([`Plan`]). No crate below this one, no I/O, no clock.
+
+mod ids;
+mod plan;
+pub mod time;
+mod topology;
+
+pub use ids::{PcpuId, TaskId, VmId};
+pub use plan::{HostSeen, Placement, Plan, Snapshot, TaskPlan, TaskSeen, VmPlan, VmSeen};
+pub use time::Nanos;
+pub use topology::{Topology, TopologyError};

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a policy sees of a period, and what it wants to hold in the next one.
+//!
+//! Both are plain data, so that a recorded host can be replayed through a policy in a unit test.
+//! The dispatcher's C structs (`dispatcher/types.h`) carry the same fields.
+
+use crate::{Nanos, PcpuId, TaskId, Topology, VmId};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// Where a VM's vCPUs may be queued.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Placement {
+    /// Any allowed pCPU: the least loaded one.
+    #[default]
+    Free,
+    /// Only the vCPU's home pCPU.
+    Fixed,
+    /// Any allowed pCPU on which no sibling vCPU is queued or running (balance scheduling).
+    Balance,
+}
+
+impl Placement {
+    /// Every mode by the name users write.
+    pub const NAMES: [(&'static str, Placement); 3] = [
+        ("free", Self::Free),
+        ("fixed", Self::Fixed),
+        ("balance", Self::Balance),
+    ];
+}
+
+impl fmt::Display for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = Self::NAMES
+            .iter()
+            .find(|(_, mode)| mode == self)
+            .map_or("?", |(name, _)| name);
+        f.write_str(name)
+    }
+}
+
+impl FromStr for Placement {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = Self::NAMES.iter().find(|(name, _)| *name == text);
+        known
+            .map(|(_, mode)| *mode)
+            .ok_or_else(|| format!("unknown placement {text:?}: expected free, fixed or balance"))
+    }
+}
+
+/// A host as a policy finds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostSeen {
+    /// Nodes, LLCs, cores, SMT threads.
+    pub topology: Topology,
+}
+
+/// A VM as a policy finds it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VmSeen {
+    /// The VM.
+    pub vm: VmId,
+    /// What the VM is worth against others: cgroup `cpu.weight`, 1–10000, 100 is neutral.
+    /// `None` if it has no cgroup of its own: then each vCPU counts with its own weight.
+    pub weight: Option<u32>,
+    /// Its vCPU threads, vCPU 0 first.
+    pub vcpus: Vec<TaskSeen>,
+}
+
+/// A vCPU in the period that has just ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskSeen {
+    /// The vCPU's host task.
+    pub task: TaskId,
+    /// pCPUs it may use, by number (affinity and cpuset).
+    pub allowed: Vec<PcpuId>,
+    /// Time on a pCPU, ns.
+    pub run: Nanos,
+    /// Time spent wanting a pCPU, ns.
+    pub ready: Nanos,
+    /// Time halted, ns.
+    pub wait: Nanos,
+}
+
+/// One period of a host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// End of the period, ns since the start of the run or of the daemon.
+    pub now: Nanos,
+    /// The host.
+    pub host: HostSeen,
+    /// Its VMs.
+    pub vms: Vec<VmSeen>,
+}
+
+/// What should hold for one VM.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VmPlan {
+    /// The VM.
+    pub vm: VmId,
+    /// Placement mode of its vCPUs.
+    pub placement: Placement,
+}
+
+/// What should hold for one vCPU.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskPlan {
+    /// The vCPU's host task.
+    pub task: TaskId,
+    /// How long it may run before others get a turn, ns; `None` keeps the host's default.
+    pub slice: Option<Nanos>,
+    /// Its home pCPU, for [`Placement::Fixed`].
+    pub home: Option<PcpuId>,
+}
+
+/// What a policy wants. Whatever it does not mention stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Per VM.
+    pub vms: Vec<VmPlan>,
+    /// Per vCPU.
+    pub tasks: Vec<TaskPlan>,
+}

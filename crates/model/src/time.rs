@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Time is `u64` nanoseconds everywhere; people write it with a unit.
+
+/// Nanoseconds: a duration, or a point in time since the start of a run.
+pub type Nanos = u64;
+
+/// One microsecond.
+pub const US: Nanos = 1_000;
+/// One millisecond.
+pub const MS: Nanos = 1_000_000;
+/// One second.
+pub const SEC: Nanos = 1_000_000_000;
+
+/// What [`parse`] accepts, for error messages.
+pub const ACCEPTED: &str = "a number with a unit: ns, us, ms, s or min, such as \"2.5ms\"";
+
+/// Reads a duration such as `700us`, `2.5ms`, `10s` or `1min`.
+///
+/// # Errors
+/// `None` if there is no number, no unit, an unknown unit, a negative value, or more than a
+/// `u64` of nanoseconds (584 years).
+pub fn parse(text: &str) -> Option<Nanos> {
+    let text = text.trim();
+    let unit_at = text.find(|c: char| c.is_ascii_alphabetic() || c == 'µ')?;
+    let (number, unit) = text.split_at(unit_at);
+    let scale = match unit.trim() {
+        "ns" => 1,
+        "us" | "µs" => US,
+        "ms" => MS,
+        "s" => SEC,
+        "min" => 60 * SEC,
+        _ => return None,
+    };
+    scaled(number.trim(), scale)
+}
+
+/// `number` (decimal digits, at most one point) times `scale`, exact, truncated below 1 ns.
+fn scaled(number: &str, scale: Nanos) -> Option<Nanos> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
+    if whole.is_empty() || !digits(whole) || !digits(fraction) {
+        return None;
+    }
+    let whole: u64 = whole.parse().ok()?;
+    let mut total = whole.checked_mul(scale)?;
+    let mut place = scale;
+    for digit in fraction.bytes() {
+        place /= 10;
+        total = total.checked_add(u64::from(digit - b'0') * place)?;
+    }
+    Some(total)
+}
+
+/// Writes a duration for people: the largest unit that keeps it above one, three digits at least.
+pub fn show(ns: Nanos) -> String {
+    let (value, unit) = match ns {
+        0..US => return format!("{ns} ns"),
+        US..MS => (ns as f64 / US as f64, "µs"),
+        MS..SEC => (ns as f64 / MS as f64, "ms"),
+        _ => (ns as f64 / SEC as f64, "s"),
+    };
+    let decimals = if value < 10.0 {
+        2
+    } else if value < 100.0 {
+        1
+    } else {
+        0
+    };
+    format!("{value:.decimals$} {unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn durations_as_people_write_them() {
+        assert_eq!(parse("700us"), Some(700_000));
+        assert_eq!(parse("2.5ms"), Some(2_500_000));
+        assert_eq!(parse(" 10 s "), Some(10 * SEC));
+        assert_eq!(parse("1min"), Some(60 * SEC));
+        assert_eq!(parse("0.1ns"), Some(0));
+    }
+
+    #[test]
+    fn what_is_no_duration() {
+        for text in [
+            "",
+            "5",
+            "ms",
+            "-1ms",
+            "1.2.3s",
+            "5 lightyears",
+            "1e3s",
+            "99999999999999s",
+        ] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn shown_with_a_fitting_unit() {
+        assert_eq!(show(999), "999 ns");
+        assert_eq!(show(1_500), "1.50 µs");
+        assert_eq!(show(24 * MS), "24.0 ms");
+        assert_eq!(show(90 * SEC), "90.0 s");
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics(text in ".{0,20}") {
+            let _ = parse(&text);
+        }
+
+        #[test]
+        fn whole_milliseconds_are_exact(ms in 0u64..1_000_000_000) {
+            prop_assert_eq!(parse(&format!("{ms}ms")), Some(ms * MS));
+        }
+    }
+}

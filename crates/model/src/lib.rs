@@ -6,11 +6,13 @@
 //! for ([`Plan`]). No crate below this one, no I/O, no clock.
 
 mod ids;
+mod pcpu_set;
 mod plan;
 pub mod time;
 mod topology;
 
 pub use ids::{PcpuId, TaskId, VmId};
+pub use pcpu_set::PcpuSet;
 pub use plan::{HostSeen, Placement, Plan, Snapshot, TaskPlan, TaskSeen, VmPlan, VmSeen};
 pub use time::Nanos;
 pub use topology::{Topology, TopologyError};

@@ -4,7 +4,7 @@
 //! Both are plain data, so that a recorded host can be replayed through a policy in a unit test.
 //! The dispatcher's C structs (`dispatcher/types.h`) carry the same fields.
 
-use crate::{Nanos, PcpuId, TaskId, Topology, VmId};
+use crate::{Nanos, PcpuId, PcpuSet, TaskId, Topology, VmId};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -75,8 +75,8 @@ pub struct VmSeen {
 pub struct TaskSeen {
     /// The vCPU's host task.
     pub task: TaskId,
-    /// pCPUs it may use, by number (affinity and cpuset).
-    pub allowed: Vec<PcpuId>,
+    /// pCPUs it may use, by affinity and cpuset.
+    pub allowed: PcpuSet,
     /// Time on a pCPU, ns.
     pub run: Nanos,
     /// Time spent wanting a pCPU, ns.

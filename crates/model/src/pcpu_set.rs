@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A set of pCPUs: affinity masks and cpusets, written as the kernel does (`0-3,8`).
+
+use crate::{PcpuId, Topology};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+const WORDS: usize = Topology::MAX_PCPUS as usize / 64;
+
+/// A set of pCPUs with numbers below [`Topology::MAX_PCPUS`].
+///
+/// Laid out as the dispatcher's `allowed` mask: bit `n % 64` of word `n / 64` stands for pCPU `n`.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+#[repr(transparent)]
+pub struct PcpuSet([u64; WORDS]);
+
+impl PcpuSet {
+    /// pCPUs 0 to `count` - 1.
+    pub fn first(count: u32) -> Self {
+        (0..count).map(PcpuId).collect()
+    }
+
+    /// Puts a pCPU in; a number out of range is ignored.
+    pub fn insert(&mut self, cpu: PcpuId) {
+        if let Some(word) = self.0.get_mut(cpu.index() / 64) {
+            *word |= 1 << (cpu.0 % 64);
+        }
+    }
+
+    /// Is this pCPU in the set?
+    #[inline]
+    pub fn contains(&self, cpu: PcpuId) -> bool {
+        self.0
+            .get(cpu.index() / 64)
+            .is_some_and(|word| word >> (cpu.0 % 64) & 1 == 1)
+    }
+
+    /// Number of pCPUs in the set.
+    pub fn len(&self) -> u32 {
+        self.0.iter().map(|word| word.count_ones()).sum()
+    }
+
+    /// Is it empty?
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(|&word| word == 0)
+    }
+
+    /// The pCPUs that are in both.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        let mut both = *self;
+        for (word, other) in both.0.iter_mut().zip(other.0) {
+            *word &= other;
+        }
+        both
+    }
+
+    /// All pCPUs of the set in order.
+    pub fn iter(&self) -> impl Iterator<Item = PcpuId> + '_ {
+        self.0.iter().enumerate().flat_map(|(index, &word)| {
+            let mut left = word;
+            std::iter::from_fn(move || {
+                (left != 0).then(|| {
+                    let bit = left.trailing_zeros();
+                    left &= left - 1;
+                    PcpuId(index as u32 * 64 + bit)
+                })
+            })
+        })
+    }
+}
+
+impl FromIterator<PcpuId> for PcpuSet {
+    fn from_iter<I: IntoIterator<Item = PcpuId>>(cpus: I) -> Self {
+        let mut set = Self::default();
+        cpus.into_iter().for_each(|cpu| set.insert(cpu));
+        set
+    }
+}
+
+impl FromStr for PcpuSet {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = |what: &str| {
+            format!(
+                "{what:?} is not a list of pCPUs: expected numbers and ranges below {} such as 0-3,8",
+                Topology::MAX_PCPUS
+            )
+        };
+        let number = |part: &str| {
+            let value = part.trim().parse::<u32>().ok();
+            value
+                .filter(|&n| n < Topology::MAX_PCPUS)
+                .ok_or_else(|| bad(part))
+        };
+        let mut set = Self::default();
+        for part in text.split(',') {
+            let (low, high) = match part.split_once('-') {
+                Some((low, high)) => (number(low)?, number(high)?),
+                None => (number(part)?, number(part)?),
+            };
+            if low > high {
+                return Err(bad(part));
+            }
+            (low..=high).for_each(|n| set.insert(PcpuId(n)));
+        }
+        Ok(set)
+    }
+}
+
+impl fmt::Display for PcpuSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut cpus = self.iter().map(|cpu| cpu.0).peekable();
+        let mut separator = "";
+        while let Some(low) = cpus.next() {
+            let mut high = low;
+            while cpus.next_if_eq(&(high + 1)).is_some() {
+                high += 1;
+            }
+            match low == high {
+                true => write!(f, "{separator}{low}")?,
+                false => write!(f, "{separator}{low}-{high}")?,
+            }
+            separator = ",";
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for PcpuSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{{{self}}}")
+    }
+}
+
+impl TryFrom<String> for PcpuSet {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<PcpuSet> for String {
+    fn from(set: PcpuSet) -> Self {
+        set.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn lists_round_trip() {
+        let set: PcpuSet = "0-3,8,64-65".parse().unwrap();
+        assert_eq!(set.len(), 7);
+        assert_eq!(set.to_string(), "0-3,8,64-65");
+        assert!(set.contains(PcpuId(64)) && !set.contains(PcpuId(4)));
+        assert_eq!(set.and(&PcpuSet::first(4)), PcpuSet::first(4));
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for text in ["", "a", "3-1", "512", "1,,2", "-1"] {
+            assert!(text.parse::<PcpuSet>().is_err(), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_set_survives_writing_and_reading(cpus in prop::collection::btree_set(0u32..512, 1..40)) {
+            let set: PcpuSet = cpus.iter().copied().map(PcpuId).collect();
+            prop_assert_eq!(set.to_string().parse::<PcpuSet>(), Ok(set));
+            prop_assert_eq!(set.iter().map(|c| c.0).collect::<Vec<_>>(), cpus.into_iter().collect::<Vec<_>>());
+        }
+    }
+}

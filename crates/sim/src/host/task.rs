@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A host task: a vCPU thread or anything else that wants a pCPU.
+
+use crate::engine::EventId;
+use corun_model::{Nanos, PcpuId, PcpuSet, VmId};
+
+/// Whether a task has, wants, or does not want a pCPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskState {
+    /// Halted, blocked or asleep.
+    Waiting,
+    /// Wants a pCPU and has none.
+    Ready,
+    /// Has this pCPU.
+    Running(PcpuId),
+}
+
+/// What is known of a task before it first runs.
+#[derive(Clone, Debug)]
+pub struct TaskSpec {
+    /// For people: `web/0` for vCPU 0 of VM `web`, or the thread's name.
+    pub name: String,
+    /// The VM and the vCPU's number in it; `None` for host tasks.
+    pub vcpu: Option<(VmId, u32)>,
+    /// The VM a helper thread (iothread, emulator) works for, if it is no vCPU.
+    pub helper_of: Option<VmId>,
+    /// Own weight, 1–10000, 100 = nice 0.
+    pub weight: u32,
+    /// pCPUs it may use.
+    pub allowed: PcpuSet,
+}
+
+/// Where a task's time went, since the run began or the warm-up ended. ns and counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// On a pCPU.
+    pub run: Nanos,
+    /// Wanting a pCPU: steal in guest words, CPU Ready in VMware's.
+    pub ready: Nanos,
+    /// Not wanting one.
+    pub wait: Nanos,
+    /// Times it was given a pCPU.
+    pub switches: u64,
+    /// Times it started on another pCPU than the last.
+    pub migrations: u64,
+    /// Times it was woken.
+    pub wakeups: u64,
+}
+
+/// A task in the run.
+#[derive(Debug)]
+pub struct Task {
+    /// What it is.
+    pub spec: TaskSpec,
+    /// What it does.
+    pub state: TaskState,
+    /// Since when, or since the accounts were last settled.
+    pub(super) since: Nanos,
+    /// The pCPU whose runqueue it is on while ready or running, else the last one.
+    pub(super) home: Option<PcpuId>,
+    /// The pCPU it ran on last.
+    pub(super) last_ran: Option<PcpuId>,
+    /// When its work began to advance: after the switch to it was paid.
+    pub(super) progress_from: Nanos,
+    /// The end of the work it ordered.
+    pub(super) step: EventId,
+    /// Its accounts.
+    pub(super) totals: Totals,
+    /// How long its last waits for a pCPU took, handed to the meter when it runs.
+    pub(super) ready_since: Nanos,
+}
+
+impl Task {
+    pub(super) fn new(spec: TaskSpec) -> Self {
+        Self {
+            spec,
+            state: TaskState::Waiting,
+            since: 0,
+            home: None,
+            last_ran: None,
+            progress_from: 0,
+            step: EventId::NONE,
+            totals: Totals::default(),
+            ready_since: 0,
+        }
+    }
+
+    /// Its VM, if it is a vCPU.
+    pub fn vm(&self) -> Option<VmId> {
+        self.spec.vcpu.map(|(vm, _)| vm)
+    }
+
+    /// The pCPU it has, if it is running.
+    pub fn running_on(&self) -> Option<PcpuId> {
+        match self.state {
+            TaskState::Running(cpu) => Some(cpu),
+            _ => None,
+        }
+    }
+
+    /// The pCPU it ran on last.
+    pub fn last_ran(&self) -> Option<PcpuId> {
+        self.last_ran
+    }
+
+    /// The pCPU whose runqueue it is on while ready or running, else the last one it was on.
+    pub fn runqueue(&self) -> Option<PcpuId> {
+        self.home
+    }
+
+    /// Adds the time since the last settlement to the account of its state.
+    pub(super) fn settle(&mut self, now: Nanos) {
+        let spent = now.saturating_sub(self.since);
+        match self.state {
+            TaskState::Waiting => self.totals.wait += spent,
+            TaskState::Ready => self.totals.ready += spent,
+            TaskState::Running(_) => self.totals.run += spent,
+        }
+        self.since = now;
+    }
+}

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! corun's simulator: a modelled KVM host in virtual time.
+//!
+//! A [`Simulation`] brings three things together: a [`host`] (facts: pCPUs, tasks, time), a
+//! [`sched`] (who runs: corun's dispatcher or a model of another scheduler) and a [`load`] (what
+//! tasks want: modelled guests or a recorded host's demand). Same input and seed, same output.
+
+pub mod engine;
+pub mod host;
+pub mod load;
+pub mod rng;
+pub mod sched;
+mod simulation;
+mod waits;
+
+pub use simulation::{Outcome, Simulation, VmOutcome};
+pub use waits::Waits;

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Who runs: the host schedulers.
+//!
+//! [`dispatcher`] runs corun's own C dispatcher under the sched_ext contract; the others are models
+//! of schedulers whose code cannot be shared ([`cfs`], [`eevdf`]).
+
+use crate::host::Host;
+use corun_model::{PcpuId, Plan, TaskId};
+
+/// A host scheduler.
+///
+/// The simulation keeps the states: when `wake` is called the task is ready, when `block` is called
+/// it is waiting and its pCPU is free. A scheduler that puts a ready task on a runqueue says so with
+/// [`Host::queue_on`] and asks for [`Host::resched`] where something should change.
+pub trait HostScheduler {
+    /// A task exists from now on; it waits.
+    fn add(&mut self, host: &mut Host, task: TaskId);
+
+    /// `task` became ready, woken from pCPU `waker` (`None`: by a device or timer).
+    fn wake(&mut self, host: &mut Host, task: TaskId, waker: Option<PcpuId>);
+
+    /// `task`, which had `cpu`, began to wait. `pick` follows at once.
+    fn block(&mut self, host: &mut Host, task: TaskId, cpu: PcpuId);
+
+    /// Who shall have `cpu` now? [`Host::current`] is the task that has it and still wants it, if
+    /// any; the answer may be the same task. A task that loses its pCPU stays ready: queue it.
+    fn pick(&mut self, host: &mut Host, cpu: PcpuId) -> Option<TaskId>;
+
+    /// The tick of the busy pCPU `cpu`.
+    fn tick(&mut self, host: &mut Host, cpu: PcpuId);
+
+    /// A timer set with [`Host::sched_timer`] fired.
+    fn timer(&mut self, host: &mut Host, token: u64);
+
+    /// `task`, running on `cpu`, lets others go first.
+    fn yield_pcpu(&mut self, host: &mut Host, task: TaskId, cpu: PcpuId);
+
+    /// A policy's wishes. Schedulers that are not corun's have no ear for them.
+    fn apply(&mut self, host: &mut Host, plan: &Plan) {
+        let _ = (host, plan);
+    }
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! One run: host, scheduler and load brought together by the event loop.
+
+use crate::host::{Event, Host, HostParams, MOST_SIBLINGS, Observer, Order, TaskState, Totals};
+use crate::load::{Achieved, Load};
+use crate::sched::HostScheduler;
+use crate::waits::Waits;
+use corun_model::{Nanos, PcpuId, PcpuSet, VmId};
+
+/// A run under way.
+pub struct Simulation {
+    host: Host,
+    sched: Box<dyn HostScheduler>,
+    load: Box<dyn Load>,
+    measured_from: Nanos,
+}
+
+/// What a run showed, after its warm-up.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Length of the measured part, ns.
+    pub measured: Nanos,
+    /// Shares of (runqueue × time) with n sibling vCPUs on the runqueue; index 0 is "at most one".
+    pub stacking: [f64; MOST_SIBLINGS + 1],
+    /// Times a vCPU was given a pCPU.
+    pub vcpu_switches: u64,
+    /// Times a pCPU changed its task.
+    pub switches: u64,
+    /// Share of pCPU time that was idle.
+    pub idle_share: f64,
+    /// Per VM, in the order of their ids.
+    pub vms: Vec<VmOutcome>,
+    /// Every task's name, whether it is a vCPU, and its accounts.
+    pub tasks: Vec<(String, bool, Totals)>,
+}
+
+/// What happened to one VM.
+#[derive(Clone, Debug)]
+pub struct VmOutcome {
+    /// Its name.
+    pub name: String,
+    /// Its vCPUs' accounts, vCPU 0 first.
+    pub vcpus: Vec<Totals>,
+    /// How long its vCPUs waited for a pCPU, each time.
+    pub ready_waits: Waits,
+    /// What its workload achieved.
+    pub achieved: Achieved,
+}
+
+impl Simulation {
+    /// Puts a run together; nothing happens yet.
+    pub fn new(
+        params: HostParams,
+        mut sched: Box<dyn HostScheduler>,
+        load: Box<dyn Load>,
+        observer: Option<Box<dyn Observer>>,
+    ) -> Self {
+        let everywhere = PcpuSet::first(params.topology.pcpus());
+        let mut host = Host::new(params, observer);
+        for mut spec in load.tasks() {
+            let usable = spec.allowed.and(&everywhere);
+            spec.allowed = if usable.is_empty() {
+                everywhere
+            } else {
+                usable
+            };
+            let task = host.add_task(spec);
+            sched.add(&mut host, task);
+        }
+        Self {
+            host,
+            sched,
+            load,
+            measured_from: 0,
+        }
+    }
+
+    /// Runs until `end`, measuring from `warm_up` on. `progress` hears now and then how far it is.
+    pub fn run(mut self, warm_up: Nanos, end: Nanos, mut progress: impl FnMut(Nanos)) -> Outcome {
+        self.host.events.schedule(warm_up, Event::WarmUpOver);
+        self.load.start(&mut self.host);
+        self.carry_out();
+        let mut count = 0u32;
+        while self.host.events.next_at().is_some_and(|at| at <= end) {
+            let Some((at, event)) = self.host.events.pop() else {
+                break;
+            };
+            self.host.advance(at);
+            self.handle(event);
+            self.carry_out();
+            count = count.wrapping_add(1);
+            if count & 0xffff == 0 {
+                progress(at);
+            }
+        }
+        self.host.advance(end);
+        self.host.finish();
+        progress(end);
+        self.outcome()
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Resched(cpu) => {
+                self.host.resched_done(cpu);
+                self.schedule(cpu);
+            }
+            Event::Tick(cpu) => {
+                if self.host.tick_due(cpu) {
+                    self.sched.tick(&mut self.host, cpu);
+                }
+            }
+            Event::Step(task) => {
+                self.host.step_done(task);
+                self.load.step(&mut self.host, task);
+            }
+            Event::LoadTimer(token) => self.load.timer(&mut self.host, token),
+            Event::SchedTimer(token) => self.sched.timer(&mut self.host, token),
+            Event::Policy => {}
+            Event::WarmUpOver => {
+                self.measured_from = self.host.now();
+                self.host.reset_accounts();
+                self.load.reset(self.host.now());
+            }
+        }
+    }
+
+    /// Carries out what loads have ordered, in order.
+    fn carry_out(&mut self) {
+        while let Some(order) = self.host.orders.pop_front() {
+            match order {
+                Order::Wake { task, waker } => {
+                    if self.host.make_ready(task) {
+                        self.sched.wake(&mut self.host, task, waker);
+                    }
+                }
+                Order::Block(task) => {
+                    if let Some((cpu, _)) = self.host.take_off(task, TaskState::Waiting) {
+                        self.sched.block(&mut self.host, task, cpu);
+                        self.schedule(cpu);
+                    }
+                }
+                Order::Yield(task) => {
+                    if let Some(cpu) = self.host.task(task).running_on() {
+                        self.sched.yield_pcpu(&mut self.host, task, cpu);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Lets the scheduler decide for `cpu` and carries its decision out.
+    fn schedule(&mut self, cpu: PcpuId) {
+        let next = self.sched.pick(&mut self.host, cpu);
+        let current = self.host.current(cpu);
+        if next == current {
+            return;
+        }
+        if let Some(task) = current
+            && let Some((_, done)) = self.host.take_off(task, TaskState::Ready)
+        {
+            self.load.stop(&mut self.host, task, done);
+        }
+        if let Some(task) = next {
+            self.host.put_on(task, cpu);
+            self.load.run(&mut self.host, task);
+        }
+    }
+
+    fn outcome(mut self) -> Outcome {
+        let now = self.host.now();
+        let measured = now.saturating_sub(self.measured_from);
+        let stacking = self.host.stacking().shares(now);
+        let infos = self.load.vms();
+        let mut vms: Vec<VmOutcome> = infos
+            .into_iter()
+            .enumerate()
+            .map(|(index, info)| VmOutcome {
+                name: info.name,
+                vcpus: Vec::new(),
+                ready_waits: self.host.ready_waits(VmId::from(index)),
+                achieved: self.load.achieved(VmId::from(index), now),
+            })
+            .collect();
+        let mut tasks = Vec::new();
+        let mut vcpu_switches = 0;
+        for (id, task) in self.host.tasks() {
+            let totals = self.host.totals(id);
+            if let Some(vm) = task.vm() {
+                vms[vm.index()].vcpus.push(totals);
+                vcpu_switches += totals.switches;
+            }
+            tasks.push((task.spec.name.clone(), task.vm().is_some(), totals));
+        }
+        let capacity = measured as f64 * self.host.pcpus() as f64;
+        let idle = self.host.idle() as f64;
+        Outcome {
+            measured,
+            stacking,
+            vcpu_switches,
+            switches: self.host.switches(),
+            idle_share: if capacity > 0.0 { idle / capacity } else { 0.0 },
+            vms,
+            tasks,
+        }
+    }
+}

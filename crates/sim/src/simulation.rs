@@ -57,6 +57,7 @@ impl Simulation {
     ) -> Self {
         let everywhere = PcpuSet::first(params.topology.pcpus());
         let mut host = Host::new(params, observer);
+        sched.know_vms(&load.vms());
         for mut spec in load.tasks() {
             let usable = spec.allowed.and(&everywhere);
             spec.allowed = if usable.is_empty() {

@@ -5,6 +5,7 @@
 //! of schedulers whose code cannot be shared ([`cfs`], [`eevdf`]).
 
 use crate::host::Host;
+use crate::load::VmInfo;
 use corun_model::{PcpuId, Plan, TaskId};
 
 /// A host scheduler.
@@ -13,6 +14,11 @@ use corun_model::{PcpuId, Plan, TaskId};
 /// it is waiting and its pCPU is free. A scheduler that puts a ready task on a runqueue says so with
 /// [`Host::queue_on`] and asks for [`Host::resched`] where something should change.
 pub trait HostScheduler {
+    /// The host's VMs, in the order of their ids. Asked once, before any task is added.
+    fn know_vms(&mut self, vms: &[VmInfo]) {
+        let _ = vms;
+    }
+
     /// A task exists from now on; it waits.
     fn add(&mut self, host: &mut Host, task: TaskId);
 

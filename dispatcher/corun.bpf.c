@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * corun's dispatcher: the sched_ext callbacks, thin. The decisions live in the headers, by theme.
+ *
+ * A task's way: select_cpu places it when it wakes (placement.h); enqueue queues it there in fair
+ * order (fair.h); dispatch gives a pCPU its next task, its own first, others' if it has none
+ * (pull.h); running and stopping keep the accounts; quiescent sees it go to wait.
+ *
+ * The same file is compiled to BPF for the kernel and natively for the simulator
+ * (platform/platform.h).
+ */
+#include "fair.h"
+#include "occupancy.h"
+#include "placement.h"
+#include "platform/platform.h"
+#include "pull.h"
+#include "slice.h"
+#include "starve.h"
+#include "types.h"
+#include "vm.h"
+
+/* `t` enters `state`: what it spent in the old one is added up. */
+static inline void enter(struct task_ctx *t, enum task_state state, u64 now)
+{
+	u64 spent = t->since && before(t->since, now) ? now - t->since : 0;
+
+	if (t->state == TASK_WAITING)
+		t->sum.wait += spent;
+	else if (t->state == TASK_READY)
+		t->sum.ready += spent;
+	t->state = state;
+	t->since = now;
+}
+
+/* `t` wants to run from now on: its VM's weight is shared by one more. */
+static inline void activate(struct task_struct *p, struct task_ctx *t)
+{
+	struct vm_ctx *vm = vm_of(t);
+
+	if (!vm || t->active_weight)
+		return;
+	t->active_weight = weight_of(p);
+	fetch_add(vm->active_weight, t->active_weight);
+}
+
+static inline void deactivate(struct task_ctx *t)
+{
+	struct vm_ctx *vm = vm_of(t);
+
+	if (vm && t->active_weight)
+		fetch_add(vm->active_weight, -(s64)t->active_weight);
+	t->active_weight = 0;
+}
+
+/* Has a task that wants to run, or runs, become a vCPU? Then its VM's accounts begin. */
+static inline void notice_vcpu(struct task_struct *p, struct task_ctx *t)
+{
+	u32 *here;
+
+	if (t->vm != NO_VM || !vm_notice(p, t))
+		return;
+	here = siblings_counter(t, t->cpu);
+	if (here)
+		fetch_add(*here, 1);
+	activate(p, t);
+}
+
+/* Chooses a place for `t`, which becomes ready. */
+static inline s32 make_ready(struct task_struct *p, struct task_ctx *t, s32 prev, u64 now)
+{
+	s32 cpu = place(p, t, prev);
+	struct cpu_ctx *c = cpu_at(cpu);
+
+	if (t->state == TASK_WAITING) {
+		t->sum.wakeups++;
+		enter(t, TASK_READY, now);
+	}
+	t->woken = 1;
+	activate(p, t);
+	if (c)
+		fair_arrive(t, c);
+	return cpu;
+}
+
+CALLBACK(s32, corun_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	struct task_ctx *t = callback_begin(OP_SELECT_CPU, p, (u32)prev_cpu);
+	s32 cpu;
+
+	if (!t)
+		return prev_cpu;
+	cpu = make_ready(p, t, prev_cpu, now_ns());
+	if (claim_idle(cpu))
+		insert_local(p, kernel_slice(slice_of(p)));
+	callback_end(cpu);
+	return cpu;
+}
+
+/* Makes `cpu` look at its queue if `t`, just put there, should not wait for the next switch. */
+static inline void wake_pcpu(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u64 now)
+{
+	/* Adding nothing is a read that no earlier write can pass: see corun_dispatch. */
+	if (fetch_add(c->idle, 0))
+		kick(cpu, KICK_IDLE);
+	else if (t->woken && fair_preempts(t, c, now))
+		kick(cpu, KICK_PREEMPT);
+}
+
+/* May `t` stay where it is? Affinity, or what its VM's mode makes of it, may have changed. */
+static inline bool may_stay(struct task_struct *p, struct task_ctx *t)
+{
+	return t->cpu != NO_PCPU && allowed(p, t->cpu) &&
+	       mode_admits(p, t, placement_of(t), t->cpu);
+}
+
+CALLBACK(void, corun_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	struct task_ctx *t = callback_begin(OP_ENQUEUE, p, 0);
+	struct cpu_ctx *c;
+	u64 now;
+
+	if (!t) {
+		leave_to_kernel(p, enq_flags);
+		return;
+	}
+	now = now_ns();
+	notice_vcpu(p, t);
+	if (!t->woken && !may_stay(p, t))
+		make_ready(p, t, t->cpu == NO_PCPU ? task_cpu_of(p) : t->cpu, now);
+	c = cpu_at(t->cpu);
+	if (c) {
+		insert(p, t->cpu, kernel_slice(slice_of(p)), t->vtime, enq_flags);
+		wake_pcpu(t, c, t->cpu, now);
+		t->woken = 0;
+	} else {
+		leave_to_kernel(p, enq_flags);
+	}
+	callback_end(0);
+}
+
+/* Is the running task still ahead of everybody who waits for its pCPU? */
+static inline bool still_first(struct cpu_ctx *c, s32 cpu, u64 now)
+{
+	u64 mine = fair_current(c, now);
+	struct task_struct *p;
+	bool first = true;
+
+	for_each_queued (p, cpu) {
+		first = !before(queued_vtime(p), mine);
+		break;
+	}
+	return first;
+}
+
+/* The slice of `prev` is over, and it still wants `cpu`: someone else's turn? */
+static inline void dispatch_or_keep(s32 cpu, struct cpu_ctx *c, struct task_struct *prev,
+				    struct task_ctx *t, u64 now)
+{
+	bool stays = may_stay(prev, t);
+
+	if (pull_busy(cpu, c, now))
+		return;
+	if (!(stays && still_first(c, cpu, now)) && move_first(cpu))
+		return;
+	if (stays) {
+		set_slice(prev, kernel_slice(slice_of(prev)));
+		slice_begin(prev, c, cpu, now);
+	} else {
+		exchange(c->idle, 1); /* unless enqueue brings it back, it will idle */
+	}
+}
+
+/* `cpu` has nothing: what waits for it, else what waits elsewhere. */
+static inline void dispatch_next(s32 cpu, struct cpu_ctx *c)
+{
+	if (move_first(cpu) || pull_idle(cpu, c))
+		return;
+	/*
+	 * Somebody may queue a task here right now, having seen this pCPU busy. They queue, then
+	 * read `idle`; we write `idle`, then look at the queue: one of us sees the other.
+	 */
+	exchange(c->idle, 1);
+	if (queue_length(cpu) && move_first(cpu))
+		store(c->idle, 0);
+}
+
+CALLBACK(void, corun_dispatch, s32 cpu, struct task_struct *prev)
+{
+	struct task_ctx *t = dispatch_begin(cpu, prev);
+	struct cpu_ctx *c = cpu_at(cpu);
+	u64 now;
+
+	if (!c)
+		return;
+	now = now_ns();
+	if (shared(c->incoming))
+		forget_incoming(c, cpu);
+	if (!rescue_starving(cpu, c, now)) {
+		if (t)
+			dispatch_or_keep(cpu, c, prev, t, now);
+		else
+			dispatch_next(cpu, c);
+	}
+	callback_end(0);
+}
+
+CALLBACK(void, corun_running, struct task_struct *p)
+{
+	struct task_ctx *t = callback_begin(OP_RUNNING, p, 0);
+	s32 cpu = this_cpu();
+	struct cpu_ctx *c = cpu_at(cpu);
+	u64 now;
+
+	if (!t || !c)
+		return;
+	now = now_ns();
+	occupancy_start(t, c, cpu, raw_task_id(p));
+	activate(p, t);
+	enter(t, TASK_RUNNING, now);
+	t->woken = 0;
+	t->charged = now;
+	t->sum.switches++;
+	if (t->last_cpu != cpu && t->last_cpu != NO_PCPU)
+		t->sum.migrations++;
+	t->last_cpu = cpu;
+	store(c->idle, 0);
+	store(c->vnow, later(shared(c->vnow), t->vtime));
+	store(c->cur_vtime, t->vtime);
+	store(c->cur_since, now);
+	store(c->cur_rate, fair_rate(p, t));
+	store(c->switches, shared(c->switches) + 1);
+	slice_begin(p, c, cpu, now);
+	callback_end(0);
+}
+
+CALLBACK(void, corun_stopping, struct task_struct *p, bool runnable)
+{
+	struct task_ctx *t = callback_begin(OP_STOPPING, p, runnable);
+	struct cpu_ctx *c;
+	u64 now;
+
+	if (!t)
+		return;
+	now = now_ns();
+	notice_vcpu(p, t);
+	fair_charge(p, t, now);
+	if (runnable) {
+		enter(t, TASK_READY, now);
+		c = cpu_at(t->cpu);
+		if (c && !before(now, shared(c->slice_end)))
+			t->sum.depleted++;
+	}
+	callback_end(0);
+}
+
+CALLBACK(void, corun_quiescent, struct task_struct *p, u64 deq_flags)
+{
+	struct task_ctx *t = callback_begin(OP_QUIESCENT, p, deq_flags);
+
+	if (!t)
+		return;
+	occupancy_leave(t);
+	deactivate(t);
+	if (deq_flags & DEQ_SLEEP)
+		enter(t, TASK_WAITING, now_ns());
+	t->woken = 0;
+	callback_end(0);
+}
+
+CALLBACK_SLEEPABLE(s32, corun_init_task, struct task_struct *p, struct scx_init_task_args *args)
+{
+	struct task_ctx *t = raw_new_task_ctx(p);
+
+	if (!t)
+		return -ENOMEM;
+	t->vm = NO_VM;
+	t->cpu = NO_PCPU;
+	t->last_cpu = NO_PCPU;
+	return 0;
+}
+
+CALLBACK(void, corun_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
+{
+	struct task_ctx *t = raw_task_ctx(p);
+
+	if (!t)
+		return;
+	occupancy_leave(t);
+	deactivate(t);
+	vm_forget(t);
+}
+
+/* The slice timer of `cpu` fired, on that pCPU. */
+TIMER_CALLBACK(corun_timer, s32 cpu)
+{
+	struct cpu_ctx *c = cpu_at(cpu);
+
+	timer_begin(cpu);
+	if (c)
+		slice_timer(c, cpu);
+	callback_end(0);
+}
+
+SCHEDULER(corun, 5000 /* ms until the kernel takes a ready task's waiting for a stall */)

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Fair order: who is owed pCPU time, by weighted virtual time.
+ *
+ * A task's virtual time grows while it runs, the slower the more weight it has; the queue of a pCPU
+ * is ordered by it, so that everybody's virtual time advances alike and pCPU time is shared by
+ * weight. A VM with a weight of its own shares that among its vCPUs that want to run, in proportion
+ * to their weights: the total is fixed, however many vCPUs the VM has.
+ *
+ * Virtual times are comparable between pCPUs. What a task may carry from one queue to another is
+ * clamped on both sides: nobody hoards time by waiting, and nobody is locked out behind an advance.
+ */
+#ifndef CORUN_FAIR_H
+#define CORUN_FAIR_H
+
+#include "platform/platform.h"
+#include "vm.h"
+
+/* Rates are fixed-point: RATE_ONE means that virtual time grows as time does. */
+#define RATE_ONE 1024u
+/* Bounds that keep every product below 2^63: no run is charged at more than this … */
+#define RATE_MAX (RATE_ONE << 14)
+/* … and no more than this at once, ns. */
+#define CHARGE_MAX 10000000000ull
+
+static inline bool before(u64 a, u64 b)
+{
+	return (s64)(a - b) < 0;
+}
+
+static inline u64 later(u64 a, u64 b)
+{
+	return before(a, b) ? b : a;
+}
+
+/* How fast the virtual time of `t` grows while it runs. */
+static inline u64 fair_rate(struct task_struct *p, struct task_ctx *t)
+{
+	u64 weight = weight_of(p);
+	u64 rate = (u64)WEIGHT_NEUTRAL * RATE_ONE;
+	struct vm_ctx *vm = vm_of(t);
+	struct vm_conf *conf = vm ? vm_conf_of(t, vm) : NULL;
+	u32 vm_weight = conf ? shared(conf->weight) : 0;
+
+	if (vm_weight) {
+		u64 active = shared(vm->active_weight);
+
+		if (active < weight)
+			active = weight;
+		rate = rate * active / vm_weight;
+	}
+	rate = rate / (weight ? weight : 1);
+	if (rate > RATE_MAX)
+		rate = RATE_MAX;
+	return rate ? rate : 1;
+}
+
+/* `delta` ns on a pCPU in virtual time. */
+static inline u64 fair_cost(u64 delta, u64 rate)
+{
+	if (delta > CHARGE_MAX)
+		delta = CHARGE_MAX;
+	return delta * rate / RATE_ONE;
+}
+
+/* Charges `t`, which is running, for what it ran since it was last charged. */
+static inline void fair_charge(struct task_struct *p, struct task_ctx *t, u64 now)
+{
+	u64 delta = now - t->charged;
+
+	if (before(now, t->charged))
+		return;
+	t->vtime += fair_cost(delta, fair_rate(p, t));
+	t->sum.run += delta;
+	t->charged = now;
+}
+
+/* A task that waited gets at most a credit over those that did not. */
+static inline void fair_wake(struct task_ctx *t, struct cpu_ctx *cpu)
+{
+	t->vtime = later(t->vtime, shared(cpu->vnow) - knobs.sleeper_credit);
+}
+
+/* A task that comes from another pCPU waits at most a bounded time for those that are here. */
+static inline void fair_arrive(struct task_ctx *t, struct cpu_ctx *cpu)
+{
+	u64 latest = shared(cpu->vnow) + knobs.max_lead;
+
+	fair_wake(t, cpu);
+	if (before(latest, t->vtime))
+		t->vtime = latest;
+}
+
+/* The virtual time of whoever runs on `cpu`, at `now`. */
+static inline u64 fair_current(struct cpu_ctx *cpu, u64 now)
+{
+	u64 since = shared(cpu->cur_since);
+	u64 ran = before(since, now) ? now - since : 0;
+
+	return shared(cpu->cur_vtime) + fair_cost(ran, shared(cpu->cur_rate));
+}
+
+/* Is `t`, just woken, owed so much more than the running task that it should not wait? */
+static inline bool fair_preempts(struct task_ctx *t, struct cpu_ctx *cpu, u64 now)
+{
+	return before(t->vtime + knobs.wakeup_gran, fair_current(cpu, now));
+}
+
+#endif

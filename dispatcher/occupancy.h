@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Who occupies which pCPU: a task occupies the one it is queued or running on.
+ *
+ * The counts (tasks per pCPU, sibling vCPUs per pCPU) are what placement looks at. They change
+ * before the task itself moves, so that two CPUs placing siblings at the same time see each other.
+ */
+#ifndef CORUN_OCCUPANCY_H
+#define CORUN_OCCUPANCY_H
+
+#include "platform/platform.h"
+#include "vm.h"
+
+/* The sibling counter of `t` for `cpu`, or NULL if it is no vCPU. */
+static inline u32 *siblings_counter(struct task_ctx *t, s32 cpu)
+{
+	struct vm_ctx *vm = vm_of(t);
+
+	return vm && (u32)cpu < MAX_PCPUS ? &vm->here[cpu] : NULL;
+}
+
+/* Counts `t` on `cpu`; returns how many siblings were there. */
+static inline u32 occupancy_add(struct task_ctx *t, s32 cpu)
+{
+	struct cpu_ctx *c = cpu_at(cpu);
+	u32 *here = siblings_counter(t, cpu);
+
+	if (c)
+		fetch_add(c->nr, 1);
+	return here ? fetch_add(*here, 1) : 0;
+}
+
+static inline void occupancy_sub(struct task_ctx *t, s32 cpu)
+{
+	struct cpu_ctx *c = cpu_at(cpu);
+	u32 *here = siblings_counter(t, cpu);
+
+	if (c)
+		fetch_add(c->nr, -1);
+	if (here)
+		fetch_add(*here, -1);
+}
+
+/* `t` gives up the pCPU it occupies, if any. */
+static inline void occupancy_leave(struct task_ctx *t)
+{
+	if (t->cpu == NO_PCPU)
+		return;
+	occupancy_sub(t, t->cpu);
+	t->cpu = NO_PCPU;
+}
+
+/* `t` occupies `cpu` from now on; returns how many siblings were there. */
+static inline u32 occupancy_move(struct task_ctx *t, s32 cpu)
+{
+	u32 siblings = occupancy_add(t, cpu);
+
+	occupancy_leave(t);
+	t->cpu = cpu;
+	return siblings;
+}
+
+/* A task announced as coming to `cpu` does not come: it is no longer counted there. */
+static inline void forget_incoming(struct cpu_ctx *c, s32 cpu)
+{
+	struct task_ctx gone = {.vm = shared(c->incoming_vm), .cpu = NO_PCPU};
+
+	store(c->incoming, 0);
+	occupancy_sub(&gone, cpu);
+}
+
+/* `t` starts on `cpu`, wherever it was queued. */
+static inline void occupancy_start(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u32 id)
+{
+	bool announced = shared(c->incoming) == id;
+
+	if (announced)
+		store(c->incoming, 0);
+	if (t->cpu == cpu)
+		return;
+	if (announced)
+		occupancy_leave(t);
+	else
+		occupancy_move(t, cpu);
+	t->cpu = cpu;
+}
+
+/* Sibling vCPUs of `t` on `cpu`, `t` itself not counted. */
+static inline u32 siblings_at(struct task_ctx *t, s32 cpu)
+{
+	u32 *here = siblings_counter(t, cpu);
+	u32 count = here ? shared(*here) : 0;
+
+	return count - (t->cpu == cpu && count ? 1 : 0);
+}
+
+#endif

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Placement: the pCPU that a task is queued on when it becomes ready.
+ *
+ *   free     any pCPU it may use, the least loaded one;
+ *   fixed    its home pCPU (affinity-based scheduling);
+ *   balance  as free, but no pCPU where a sibling vCPU is queued or running (Sukwong & Kim,
+ *            "Is Co-scheduling Too Expensive for SMP VMs?", EuroSys 2011, Algorithm 2). Siblings
+ *            that wait do not count. A VM with more ready vCPUs than pCPUs it may use cannot be
+ *            balanced: then all of them are open, as in the published code.
+ *
+ * Affinity and cpusets always hold. Load is the number of ready and running tasks. O(pCPUs).
+ */
+#ifndef CORUN_PLACEMENT_H
+#define CORUN_PLACEMENT_H
+
+#include "occupancy.h"
+#include "platform/platform.h"
+#include "vm.h"
+
+/* Two CPUs may place siblings at once; whoever comes second looks again, so many times. */
+#define PLACE_TRIES 3
+
+static inline u32 placement_of(struct task_ctx *t)
+{
+	struct vm_ctx *vm = vm_of(t);
+	struct vm_conf *conf = vm ? vm_conf_of(t, vm) : NULL;
+
+	if (!vm)
+		return PLACE_FREE;
+	return conf ? shared(conf->placement) : knobs.placement;
+}
+
+/* The home of `t` under fixed placement, NO_PCPU if it has none it may use. */
+static inline s32 home_of(struct task_struct *p, struct task_ctx *t)
+{
+	struct task_conf *conf = task_conf_of(p);
+	s32 home = conf ? (s32)shared(conf->home) - 1 : NO_PCPU;
+
+	return home >= 0 && home < nr_pcpus() && allowed(p, home) ? home : NO_PCPU;
+}
+
+/* May `t` be queued on `cpu` as far as its VM's mode is concerned? */
+static inline bool mode_admits(struct task_struct *p, struct task_ctx *t, u32 mode, s32 cpu)
+{
+	s32 home;
+
+	switch (mode) {
+	case PLACE_BALANCE:
+		return siblings_at(t, cpu) == 0;
+	case PLACE_FIXED:
+		home = home_of(p, t);
+		return home == NO_PCPU || home == cpu;
+	default:
+		return true;
+	}
+}
+
+/* The least loaded pCPU that affinity and, if asked, the mode admit; ties go to `prev`. */
+static inline s32 least_loaded(struct task_struct *p, struct task_ctx *t, u32 mode, s32 prev)
+{
+	u64 best_load = ~0ull;
+	s32 best = NO_PCPU;
+	s32 i;
+
+	repeat (i, nr_pcpus()) {
+		struct cpu_ctx *c = cpu_at(i);
+		u64 load;
+
+		if (!c || !allowed(p, i) || !mode_admits(p, t, mode, i))
+			continue;
+		load = shared(c->nr) - (t->cpu == i ? 1 : 0);
+		if (load < best_load || (load == best_load && i == prev)) {
+			best_load = load;
+			best = i;
+		}
+	}
+	return best;
+}
+
+/* Chooses a pCPU for `t` and makes it occupy that. */
+static inline s32 place(struct task_struct *p, struct task_ctx *t, s32 prev)
+{
+	u32 mode = placement_of(t);
+	s32 cpu = prev;
+	u32 try;
+
+	repeat (try, PLACE_TRIES) {
+		cpu = least_loaded(p, t, mode, prev);
+		if (cpu == NO_PCPU) {
+			/* Stacking cannot be avoided: more ready siblings than pCPUs. */
+			cpu = least_loaded(p, t, PLACE_FREE, prev);
+			if (cpu == NO_PCPU)
+				cpu = prev;
+			occupancy_move(t, cpu);
+			break;
+		}
+		if (occupancy_move(t, cpu) == 0 || mode != PLACE_BALANCE)
+			break;
+	}
+	return cpu;
+}
+
+#endif

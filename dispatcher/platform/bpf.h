@@ -1,0 +1,470 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The kernel build: maps for state, sched_ext's kfuncs for deeds.
+ *
+ * crates/linux loads this, sets `knobs` and `recording` before, and reads the maps by name.
+ */
+#ifndef CORUN_BPF_H
+#define CORUN_BPF_H
+
+#include "kernel_types.h"
+
+/* What libbpf's headers expect of the kernel's. */
+#include <linux/bpf.h>
+
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+#include "../types.h"
+#include "tap.h"
+
+/* BPF_F_TIMER_CPU_PIN, which older uapi headers lack. */
+#define TIMER_CPU_PIN 2
+
+#define DEQ_SLEEP bpf_core_enum_value(enum scx_deq_flags, SCX_DEQ_SLEEP)
+
+/* --- kfuncs --- */
+
+s32 scx_bpf_create_dsq(u64 dsq_id, s32 node) __ksym;
+void scx_bpf_dsq_insert(struct task_struct *p, u64 dsq_id, u64 slice, u64 enq_flags) __ksym;
+void scx_bpf_dsq_insert_vtime(struct task_struct *p, u64 dsq_id, u64 slice, u64 vtime,
+			      u64 enq_flags) __ksym;
+bool scx_bpf_dsq_move_to_local(u64 dsq_id) __ksym;
+bool scx_bpf_dsq_move(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id,
+		      u64 enq_flags) __ksym;
+s32 scx_bpf_dsq_nr_queued(u64 dsq_id) __ksym;
+void scx_bpf_kick_cpu(s32 cpu, u64 flags) __ksym;
+bool scx_bpf_test_and_clear_cpu_idle(s32 cpu) __ksym;
+s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym;
+/* Since 6.19; before, the field is written directly. */
+bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice) __ksym __weak;
+bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *mask) __ksym;
+
+int bpf_iter_scx_dsq_new(struct bpf_iter_scx_dsq *it, u64 dsq_id, u64 flags) __ksym;
+struct task_struct *bpf_iter_scx_dsq_next(struct bpf_iter_scx_dsq *it) __ksym;
+void bpf_iter_scx_dsq_destroy(struct bpf_iter_scx_dsq *it) __ksym;
+
+/* --- state --- */
+
+volatile struct knobs knobs;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct task_ctx);
+} task_ctxs SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct task_conf);
+} task_confs SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_PCPUS);
+	__type(key, u32);
+	__type(value, struct cpu_ctx);
+} cpu_ctxs SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_VMS);
+	__type(key, u32);
+	__type(value, struct vm_ctx);
+} vm_ctxs SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_VMS);
+	__type(key, u32);
+	__type(value, struct vm_conf);
+} vm_confs SEC(".maps");
+
+struct pcpu_timer {
+	struct bpf_timer timer;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_PCPUS);
+	__type(key, u32);
+	__type(value, struct pcpu_timer);
+} timers SEC(".maps");
+
+static inline s32 nr_pcpus(void)
+{
+	return (s32)knobs.pcpus;
+}
+
+static inline struct cpu_ctx *cpu_at(s32 cpu)
+{
+	u32 key = (u32)cpu;
+
+	return bpf_map_lookup_elem(&cpu_ctxs, &key);
+}
+
+static inline struct vm_ctx *vm_at(u32 slot)
+{
+	return bpf_map_lookup_elem(&vm_ctxs, &slot);
+}
+
+static inline struct vm_conf *vm_conf_at(u32 slot)
+{
+	return bpf_map_lookup_elem(&vm_confs, &slot);
+}
+
+static inline struct task_ctx *raw_task_ctx(struct task_struct *p)
+{
+	return bpf_task_storage_get(&task_ctxs, p, NULL, 0);
+}
+
+static inline struct task_ctx *raw_new_task_ctx(struct task_struct *p)
+{
+	return bpf_task_storage_get(&task_ctxs, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+}
+
+static inline struct task_conf *raw_task_conf(struct task_struct *p)
+{
+	return bpf_task_storage_get(&task_confs, p, NULL, 0);
+}
+
+/* --- recording: see tap.h and crates/dispatcher/src/lockstep --- */
+
+/* Entries a callback may have; a longer one is cut, and the recording says so. */
+#define RECORD_ENTRIES 512
+
+struct record_entry {
+	u64 value;
+	u32 kind;
+	u32 pad;
+};
+
+struct record {
+	u32 op;
+	s32 cpu;
+	u32 task;
+	u32 entries;
+	u64 seq;
+	u64 arg;
+	struct record_entry entry[RECORD_ENTRIES];
+};
+
+/* Set before loading; when 0 the verifier removes every trace of recording. */
+const volatile u32 recording = 0;
+u64 records_lost;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 64 << 20);
+} records SEC(".maps");
+
+/* Callbacks hold a runqueue lock or run in a timer, interrupts off: one record per CPU is enough.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct record);
+} record_now SEC(".maps");
+
+static inline struct record *record_here(void)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&record_now, &zero);
+}
+
+static inline void record_begin(enum tap_op op, u32 task, u64 seq, u64 arg)
+{
+	struct record *r = recording ? record_here() : NULL;
+
+	if (!r)
+		return;
+	r->op = op;
+	r->cpu = (s32)bpf_get_smp_processor_id();
+	r->task = task;
+	r->entries = 0;
+	r->seq = seq;
+	r->arg = arg;
+}
+
+static inline void record_add(enum tap_kind kind, u64 value)
+{
+	struct record *r = record_here();
+	u32 n;
+
+	if (!r)
+		return;
+	n = r->entries++;
+	if (n >= RECORD_ENTRIES)
+		return;
+	r->entry[n].kind = kind;
+	r->entry[n].value = value;
+}
+
+static inline void record_end(void)
+{
+	struct record *r = recording ? record_here() : NULL;
+	u32 n;
+
+	if (!r)
+		return;
+	n = r->entries;
+	if (n > RECORD_ENTRIES)
+		n = RECORD_ENTRIES;
+	if (bpf_ringbuf_output(
+		&records, r, __builtin_offsetof(struct record, entry) + n * sizeof(r->entry[0]), 0))
+		__sync_fetch_and_add(&records_lost, 1);
+}
+
+static inline u64 tap_in(enum tap_kind kind, u64 value)
+{
+	if (recording)
+		record_add(kind, value);
+	return value;
+}
+
+static inline void tap_out(enum tap_kind kind, u64 value)
+{
+	if (recording)
+		record_add(kind, value);
+}
+
+static inline struct task_ctx *callback_begin(enum tap_op op, struct task_struct *p, u64 arg)
+{
+	struct task_ctx *t = raw_task_ctx(p);
+
+	if (t)
+		record_begin(op, p->pid, ++t->seq, arg);
+	return t;
+}
+
+/* A `prev` that does not want to run on is not the dispatcher's any more. */
+static inline struct task_ctx *dispatch_begin(s32 cpu, struct task_struct *prev)
+{
+	u64 queued = bpf_core_enum_value(enum scx_ent_flags, SCX_TASK_QUEUED);
+	struct task_ctx *t = NULL;
+
+	if (prev && (prev->scx.flags & queued))
+		t = callback_begin(OP_DISPATCH, prev, (u32)cpu);
+	if (!t)
+		record_begin(OP_DISPATCH, 0, 0, (u32)cpu);
+	return t;
+}
+
+static inline void timer_begin(s32 cpu)
+{
+	record_begin(OP_TIMER, 0, 0, (u32)cpu);
+}
+
+static inline void callback_end(s32 result)
+{
+	tap_out(OUT_RETURN, (u32)result);
+	record_end();
+}
+
+/* --- facts --- */
+
+#define repeat(i, n) bpf_for (i, 0, n)
+
+static inline u64 raw_now(void)
+{
+	return bpf_ktime_get_ns();
+}
+
+static inline s32 raw_this_cpu(void)
+{
+	return (s32)bpf_get_smp_processor_id();
+}
+
+static inline bool raw_allowed(struct task_struct *p, s32 cpu)
+{
+	return bpf_cpumask_test_cpu((u32)cpu, p->cpus_ptr);
+}
+
+static inline u32 raw_weight(struct task_struct *p)
+{
+	return p->scx.weight;
+}
+
+static inline s32 raw_task_cpu(struct task_struct *p)
+{
+	return scx_bpf_task_cpu(p);
+}
+
+#define raw_task_id(p) ((u32)(p)->pid)
+#define raw_queued_vtime(p) ((p)->scx.dsq_vtime)
+
+static inline bool raw_claim_idle(s32 cpu)
+{
+	return scx_bpf_test_and_clear_cpu_idle(cpu);
+}
+
+static inline u32 raw_queue_length(u64 queue)
+{
+	s32 length = scx_bpf_dsq_nr_queued(queue);
+
+	return length < 0 ? 0 : (u32)length;
+}
+
+/*
+ * A thread inside KVM_RUN has KVM's preempt notifier; `wants_to_run` tells KVM_RUN from other vCPU
+ * ioctls, which VMMs also call from their main thread.
+ */
+static inline u32 raw_vcpu_of(struct task_struct *p)
+{
+	struct hlist_node *notifier;
+	struct kvm_vcpu *vcpu;
+
+	if (!bpf_core_field_exists(p->preempt_notifiers) || !bpf_core_type_exists(struct kvm_vcpu))
+		return 0;
+	notifier = BPF_CORE_READ(p, preempt_notifiers.first);
+	if (!notifier)
+		return 0;
+	vcpu = (void *)notifier - bpf_core_field_offset(struct kvm_vcpu, preempt_notifier.link);
+	if (bpf_core_field_exists(vcpu->wants_to_run) && !BPF_CORE_READ(vcpu, wants_to_run))
+		return 0;
+	return (u32)p->tgid;
+}
+
+/* --- deeds --- */
+
+#define raw_for_each_queued(p, queue) bpf_for_each (scx_dsq, p, queue, 0)
+
+#define raw_move_queued(p, cpu)                                                                    \
+	scx_bpf_dsq_move(                                                                          \
+	    BPF_FOR_EACH_ITER, p,                                                                  \
+	    bpf_core_enum_value(enum scx_dsq_id_flags, SCX_DSQ_LOCAL_ON) | (u32)(cpu), 0)
+#define BPF_FOR_EACH_ITER (&___it)
+
+static inline bool raw_move_first(u64 queue)
+{
+	return scx_bpf_dsq_move_to_local(queue);
+}
+
+static inline void raw_insert(struct task_struct *p, u64 queue, u64 slice, u64 vtime, u64 flags)
+{
+	scx_bpf_dsq_insert_vtime(p, queue, slice, vtime, flags);
+}
+
+static inline void raw_insert_local(struct task_struct *p, u64 slice)
+{
+	scx_bpf_dsq_insert(p, bpf_core_enum_value(enum scx_dsq_id_flags, SCX_DSQ_LOCAL), slice, 0);
+}
+
+/* A task we know nothing of still runs: wherever there is room, with the kernel's own slice. */
+static inline void leave_to_kernel(struct task_struct *p, u64 flags)
+{
+	scx_bpf_dsq_insert(p, bpf_core_enum_value(enum scx_dsq_id_flags, SCX_DSQ_GLOBAL), 20000000,
+			   flags);
+}
+
+/* `how` is an enum kick, whose values are the kernel's. */
+static inline void raw_kick(s32 cpu, u32 how)
+{
+	scx_bpf_kick_cpu(cpu, how);
+}
+
+static inline void raw_set_slice(struct task_struct *p, u64 slice)
+{
+	if (bpf_ksym_exists(scx_bpf_task_set_slice))
+		scx_bpf_task_set_slice(p, slice);
+	else
+		p->scx.slice = slice;
+}
+
+static inline void raw_start_timer(s32 cpu, u64 delay)
+{
+	u32 key = (u32)cpu;
+	struct pcpu_timer *t = bpf_map_lookup_elem(&timers, &key);
+
+	if (t)
+		bpf_timer_start(&t->timer, delay, TIMER_CPU_PIN);
+}
+
+/* --- callbacks --- */
+
+#define CALLBACK(type, name, ...) SEC("struct_ops/" #name) type BPF_PROG(name, ##__VA_ARGS__)
+#define CALLBACK_SLEEPABLE(type, name, ...)                                                        \
+	SEC("struct_ops.s/" #name) type BPF_PROG(name, ##__VA_ARGS__)
+#define TIMER_CALLBACK(name, arg) static inline void name(arg)
+
+static inline void corun_timer(s32 cpu);
+
+static int timer_fired(void *map, u32 *cpu, struct bpf_timer *timer)
+{
+	corun_timer((s32)*cpu);
+	return 0;
+}
+
+/* Why the scheduler left, for the daemon to read. */
+struct {
+	u32 kind;
+	u32 pad;
+	s64 code;
+	char reason[128];
+	char message[1024];
+} exit_seen;
+
+/* One queue and one timer per pCPU. */
+static inline s32 set_up(void)
+{
+	s32 err;
+	u32 i;
+
+	bpf_for (i, 0, knobs.pcpus) {
+		u32 key = i;
+		struct pcpu_timer *t = bpf_map_lookup_elem(&timers, &key);
+
+		err = scx_bpf_create_dsq(i, -1);
+		if (err || !t)
+			return err ? err : -ENOMEM;
+		err = bpf_timer_init(&t->timer, &timers, 1 /* CLOCK_MONOTONIC */);
+		if (!err)
+			err = bpf_timer_set_callback(&t->timer, timer_fired);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+static inline void note_exit(struct scx_exit_info *info)
+{
+	bpf_probe_read_kernel_str(exit_seen.reason, sizeof(exit_seen.reason), info->reason);
+	bpf_probe_read_kernel_str(exit_seen.message, sizeof(exit_seen.message), info->msg);
+	exit_seen.code = info->exit_code;
+	__sync_lock_test_and_set(&exit_seen.kind, info->kind);
+}
+
+#define SCHEDULER(scheduler, timeout)                                                              \
+	CALLBACK_SLEEPABLE(s32, scheduler##_init)                                                  \
+	{                                                                                          \
+		return set_up();                                                                   \
+	}                                                                                          \
+	CALLBACK(void, scheduler##_exit, struct scx_exit_info *info)                               \
+	{                                                                                          \
+		note_exit(info);                                                                   \
+	}                                                                                          \
+	SEC(".struct_ops.link")                                                                    \
+	struct sched_ext_ops scheduler = {                                                         \
+	    .select_cpu = (void *)scheduler##_select_cpu,                                          \
+	    .enqueue = (void *)scheduler##_enqueue,                                                \
+	    .dispatch = (void *)scheduler##_dispatch,                                              \
+	    .running = (void *)scheduler##_running,                                                \
+	    .stopping = (void *)scheduler##_stopping,                                              \
+	    .quiescent = (void *)scheduler##_quiescent,                                            \
+	    .init_task = (void *)scheduler##_init_task,                                            \
+	    .exit_task = (void *)scheduler##_exit_task,                                            \
+	    .init = (void *)scheduler##_init,                                                      \
+	    .exit = (void *)scheduler##_exit,                                                      \
+	    .flags = SCX_OPS_ENQ_LAST,                                                             \
+	    .timeout_ms = timeout,                                                                 \
+	    .name = #scheduler,                                                                    \
+	};                                                                                         \
+	char LICENSE[] SEC("license") = "GPL";
+
+#endif

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The native build: the simulator, and the replay of a recording.
+ *
+ * All state hangs off one context, reached through a thread-local pointer, so that simulations run
+ * side by side. Whoever hosts the dispatcher fills in `struct native_host`
+ * (crates/dispatcher/src/native.rs mirrors these structs; a test compares their sizes).
+ */
+#ifndef CORUN_NATIVE_H
+#define CORUN_NATIVE_H
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef uint64_t u64;
+typedef int64_t s64;
+typedef uint32_t u32;
+typedef int32_t s32;
+
+#include "../types.h"
+#include "tap.h"
+
+/* Sleeping, as the kernel's SCX_DEQ_SLEEP. */
+#define DEQ_SLEEP 1u
+
+/* A host task, as far as the dispatcher looks at it. */
+struct task_struct {
+	u32 id;	     /* never 0 */
+	u32 vcpu_of; /* id of its VM if it is a vCPU, else 0 */
+	u32 weight;
+	s32 cpu;
+	u64 queued_vtime;
+	u64 allowed[MASK_WORDS];
+	struct task_conf conf;
+	struct task_ctx ctx;
+};
+
+struct scx_init_task_args;
+struct scx_exit_task_args;
+
+/* What the host of the dispatcher does for it. `self` is native_context.self. */
+struct native_host {
+	bool (*claim_idle)(void *self, s32 cpu);
+	u32 (*queue_length)(void *self, u64 queue);
+	bool (*move_first)(void *self, u64 queue);
+	struct task_struct *(*next_queued)(void *self, u64 queue, struct task_struct *after);
+	bool (*move_queued)(void *self, struct task_struct *p, s32 cpu);
+	void (*insert)(void *self, struct task_struct *p, u64 queue, u64 slice, u64 vtime,
+		       u64 flags);
+	void (*insert_local)(void *self, struct task_struct *p, u64 slice);
+	void (*kick)(void *self, s32 cpu, u32 how);
+	void (*set_slice)(void *self, struct task_struct *p, u64 slice);
+	void (*start_timer)(void *self, s32 cpu, u64 delay);
+	/* NULL unless a recording is played back. */
+	u64 (*tap_in)(void *self, u32 kind, u64 value);
+	void (*tap_out)(void *self, u32 kind, u64 value);
+};
+
+struct native_context {
+	void *self;
+	const struct native_host *host;
+	struct cpu_ctx *cpus;	  /* MAX_PCPUS */
+	struct vm_ctx *vms;	  /* MAX_VMS */
+	struct vm_conf *vm_confs; /* MAX_VMS */
+	struct knobs knobs;
+	u64 now;
+	s32 cpu; /* the pCPU the callback runs on */
+	u32 pad;
+};
+
+extern __thread struct native_context *corun_context;
+
+#define knobs (corun_context->knobs)
+#define host_do(what, ...) corun_context->host->what(corun_context->self, ##__VA_ARGS__)
+#define repeat(i, n) for ((i) = 0; (i) < (typeof(i))(n); (i)++)
+
+static inline u64 tap_in(enum tap_kind kind, u64 value)
+{
+	return corun_context->host->tap_in ? host_do(tap_in, kind, value) : value;
+}
+
+static inline void tap_out(enum tap_kind kind, u64 value)
+{
+	if (corun_context->host->tap_out)
+		host_do(tap_out, kind, value);
+}
+
+static inline s32 nr_pcpus(void)
+{
+	return (s32)knobs.pcpus;
+}
+
+static inline struct cpu_ctx *cpu_at(s32 cpu)
+{
+	return (u32)cpu < MAX_PCPUS ? &corun_context->cpus[cpu] : NULL;
+}
+
+static inline struct vm_ctx *vm_at(u32 slot)
+{
+	return slot < MAX_VMS ? &corun_context->vms[slot] : NULL;
+}
+
+static inline struct vm_conf *vm_conf_at(u32 slot)
+{
+	return slot < MAX_VMS ? &corun_context->vm_confs[slot] : NULL;
+}
+
+static inline u64 raw_now(void)
+{
+	return corun_context->now;
+}
+
+static inline s32 raw_this_cpu(void)
+{
+	return corun_context->cpu;
+}
+
+static inline bool raw_allowed(struct task_struct *p, s32 cpu)
+{
+	return p->allowed[(u32)cpu / 64] >> ((u32)cpu % 64) & 1;
+}
+
+static inline u32 raw_weight(struct task_struct *p)
+{
+	return p->weight;
+}
+
+static inline s32 raw_task_cpu(struct task_struct *p)
+{
+	return p->cpu;
+}
+
+static inline u32 raw_task_id(struct task_struct *p)
+{
+	return p->id;
+}
+
+static inline u32 raw_vcpu_of(struct task_struct *p)
+{
+	return p->vcpu_of;
+}
+
+static inline u64 raw_queued_vtime(struct task_struct *p)
+{
+	return p->queued_vtime;
+}
+
+static inline struct task_ctx *raw_task_ctx(struct task_struct *p)
+{
+	return &p->ctx;
+}
+
+static inline struct task_ctx *raw_new_task_ctx(struct task_struct *p)
+{
+	p->ctx = (struct task_ctx){};
+	return &p->ctx;
+}
+
+static inline struct task_conf *raw_task_conf(struct task_struct *p)
+{
+	return &p->conf;
+}
+
+#define raw_claim_idle(cpu) host_do(claim_idle, cpu)
+#define raw_queue_length(queue) host_do(queue_length, queue)
+#define raw_move_first(queue) host_do(move_first, queue)
+#define raw_for_each_queued(p, queue)                                                              \
+	for ((p) = host_do(next_queued, queue, NULL); (p); (p) = host_do(next_queued, queue, p))
+#define raw_move_queued(p, cpu) host_do(move_queued, p, cpu)
+#define raw_insert(p, queue, slice, vtime, flags) host_do(insert, p, queue, slice, vtime, flags)
+#define raw_insert_local(p, slice) host_do(insert_local, p, slice)
+#define raw_kick(cpu, how) host_do(kick, cpu, how)
+#define raw_set_slice(p, slice) host_do(set_slice, p, slice)
+#define raw_start_timer(cpu, delay) host_do(start_timer, cpu, delay)
+
+/* Only the kernel has somewhere else to leave a task; here it has no context, which cannot be. */
+static inline void leave_to_kernel(struct task_struct *p, u64 flags)
+{
+	(void)p;
+	(void)flags;
+}
+
+static inline struct task_ctx *callback_begin(enum tap_op op, struct task_struct *p, u64 arg)
+{
+	(void)op;
+	(void)arg;
+	p->ctx.seq++;
+	return &p->ctx;
+}
+
+static inline struct task_ctx *dispatch_begin(s32 cpu, struct task_struct *prev)
+{
+	(void)cpu;
+	return prev ? callback_begin(OP_DISPATCH, prev, 0) : NULL;
+}
+
+static inline void timer_begin(s32 cpu)
+{
+	(void)cpu;
+}
+
+static inline void callback_end(s32 result)
+{
+	tap_out(OUT_RETURN, (u32)result);
+}
+
+#define CALLBACK(type, name, ...)                                                                  \
+	type name(__VA_ARGS__);                                                                    \
+	type name(__VA_ARGS__)
+#define CALLBACK_SLEEPABLE CALLBACK
+#define TIMER_CALLBACK(name, arg) CALLBACK(void, name, arg)
+
+/* Registers nothing here; the context is what the native build needs instead. */
+#define SCHEDULER(name, timeout_ms)                                                                \
+	__thread struct native_context *corun_context;                                             \
+	void name##_enter(struct native_context *context);                                         \
+	void name##_enter(struct native_context *context)                                          \
+	{                                                                                          \
+		corun_context = context;                                                           \
+	}                                                                                          \
+	const size_t name##_sizes[] = {sizeof(struct task_struct), sizeof(struct task_ctx),        \
+				       sizeof(struct cpu_ctx),	   sizeof(struct vm_ctx),          \
+				       sizeof(struct vm_conf),	   sizeof(struct native_context)};
+
+#endif

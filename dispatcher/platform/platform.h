@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Everything the dispatcher may do to the world: one tapped function per primitive.
+ *
+ * The raw_* functions behind them are supplied by bpf.h (kernel) or native.h (simulator, replay);
+ * these two and this file are the only places that know where the dispatcher runs.
+ */
+#ifndef CORUN_PLATFORM_H
+#define CORUN_PLATFORM_H
+
+#ifdef __BPF__
+#include "bpf.h"
+#else
+#include "native.h"
+#endif
+
+/* The queue (dispatch queue, DSQ) of a pCPU: one each, ordered by virtual time. */
+static inline u64 queue_of(s32 cpu)
+{
+	return (u64)(u32)cpu;
+}
+
+/* How a pCPU is asked to schedule. */
+enum kick {
+	KICK_IDLE = 1,	  /* only if it idles */
+	KICK_PREEMPT = 2, /* the running task's slice is over */
+};
+
+/* A value that other CPUs may change. */
+#define shared(lvalue) tap_in(IN_SHARED, *(volatile typeof(lvalue) *)&(lvalue))
+
+/* --- inputs --- */
+
+/* Monotonic time, ns. */
+static inline u64 now_ns(void)
+{
+	return tap_in(IN_NOW, raw_now());
+}
+
+/* The pCPU this callback runs on. */
+static inline s32 this_cpu(void)
+{
+	return (s32)tap_in(IN_THIS_CPU, (u32)raw_this_cpu());
+}
+
+/* May `p` run on `cpu`: online, in its affinity and cpuset? */
+static inline bool allowed(struct task_struct *p, s32 cpu)
+{
+	if ((u32)cpu >= knobs.pcpus || (u32)cpu >= MAX_PCPUS ||
+	    !(knobs.online[(u32)cpu / 64] >> (u32)cpu % 64 & 1))
+		return false;
+	return tap_in(IN_ALLOWED, raw_allowed(p, cpu));
+}
+
+/* The task's own weight (nice, or cpu.weight of its cgroup), 1-10000. */
+static inline u32 weight_of(struct task_struct *p)
+{
+	return (u32)tap_in(IN_WEIGHT, raw_weight(p));
+}
+
+/* The pCPU whose runqueue the kernel accounts `p` to. */
+static inline s32 task_cpu_of(struct task_struct *p)
+{
+	return (s32)tap_in(IN_TASK_CPU, (u32)raw_task_cpu(p));
+}
+
+/* What the policy wants for `p`; NULL: nothing said. */
+static inline struct task_conf *task_conf_of(struct task_struct *p)
+{
+	struct task_conf *conf = raw_task_conf(p);
+	bool present = tap_in(IN_PRESENT, conf != NULL);
+
+	return present ? conf : NULL;
+}
+
+/* Was `cpu` idle and is now ours to fill? */
+static inline bool claim_idle(s32 cpu)
+{
+	return tap_in(IN_CLAIM_IDLE, raw_claim_idle(cpu));
+}
+
+/* Number of tasks in the queue of `cpu`. */
+static inline u32 queue_length(s32 cpu)
+{
+	return (u32)tap_in(IN_QUEUE_LENGTH, raw_queue_length(queue_of(cpu)));
+}
+
+/* The VM's process id if `p` is a vCPU thread, else 0. */
+static inline u32 vcpu_of(struct task_struct *p)
+{
+	return (u32)tap_in(IN_VCPU_OF, raw_vcpu_of(p));
+}
+
+/*
+ * for_each_queued(p, cpu): walks the queue of `cpu` from its head. In the body queued_vtime(p) is
+ * the task's place in the order, and move_queued(p, cpu) takes it to a pCPU's local queue.
+ */
+#define for_each_queued(p, cpu)                                                                    \
+	tap_out(OUT_WALK, queue_of(cpu));                                                          \
+	raw_for_each_queued (p, queue_of(cpu))                                                     \
+		if (tap_in(IN_NEXT_QUEUED, raw_task_id(p)))
+
+#define queued_vtime(p) tap_in(IN_QUEUED_VTIME, raw_queued_vtime(p))
+
+#define move_queued(p, cpu)                                                                        \
+	({                                                                                         \
+		tap_out(OUT_MOVE, raw_task_id(p));                                                 \
+		tap_in(IN_MOVED, raw_move_queued(p, cpu));                                         \
+	})
+
+/* What may be known of a task that another CPU may be changing: a copy of its place. */
+static inline bool look_at(struct task_struct *p, struct task_ctx *copy)
+{
+	struct task_ctx *t = raw_task_ctx(p);
+
+	if (!t)
+		return false;
+	copy->vm = shared(t->vm);
+	copy->cpu = shared(t->cpu);
+	copy->since = shared(t->since);
+	return true;
+}
+
+/* --- decisions --- */
+
+/* Queues `p` on `cpu` in order of `vtime`. */
+static inline void insert(struct task_struct *p, s32 cpu, u64 slice, u64 vtime, u64 flags)
+{
+	tap_out(OUT_INSERT_QUEUE, queue_of(cpu));
+	tap_out(OUT_INSERT_SLICE, slice);
+	tap_out(OUT_INSERT_VTIME, vtime);
+	raw_insert(p, queue_of(cpu), slice, vtime, flags);
+}
+
+/* From select_cpu: `p` starts on the idle pCPU that select_cpu returns. */
+static inline void insert_local(struct task_struct *p, u64 slice)
+{
+	tap_out(OUT_INSERT_SLICE, slice);
+	raw_insert_local(p, slice);
+}
+
+/* Moves the first task of the queue of `cpu` to the dispatching pCPU; false if there is none. */
+static inline bool move_first(s32 cpu)
+{
+	tap_out(OUT_MOVE, queue_of(cpu));
+	return tap_in(IN_MOVED, raw_move_first(queue_of(cpu)));
+}
+
+/* Asks `cpu` to schedule. */
+static inline void kick(s32 cpu, enum kick how)
+{
+	tap_out(OUT_KICK, (u64)(u32)cpu << 8 | how);
+	raw_kick(cpu, how);
+}
+
+/* Gives `p`, which keeps its pCPU, another slice. */
+static inline void set_slice(struct task_struct *p, u64 slice)
+{
+	tap_out(OUT_SLICE, slice);
+	raw_set_slice(p, slice);
+}
+
+/* Calls corun_timer for `cpu`, the dispatching pCPU, after `delay` ns. */
+static inline void start_timer(s32 cpu, u64 delay)
+{
+	tap_out(OUT_TIMER, delay);
+	raw_start_timer(cpu, delay);
+}
+
+/* Writes a value that other CPUs read. */
+#define store(lvalue, value)                                                                       \
+	do {                                                                                       \
+		typeof(lvalue) stored = (value);                                                   \
+		tap_out(OUT_STORE, stored);                                                        \
+		*(volatile typeof(lvalue) *)&(lvalue) = stored;                                    \
+	} while (0)
+
+/* Writes a value that must be seen before anything read later (a full barrier). */
+#define exchange(lvalue, value)                                                                    \
+	({                                                                                         \
+		tap_out(OUT_STORE, (value));                                                       \
+		tap_in(IN_FETCHED, __sync_lock_test_and_set(&(lvalue), (value)));                  \
+	})
+
+/* Adds to a value that other CPUs change, too; returns what it was before. */
+#define fetch_add(lvalue, delta)                                                                   \
+	({                                                                                         \
+		tap_out(OUT_ADD, (u64)(delta));                                                    \
+		tap_in(IN_FETCHED, __sync_fetch_and_add(&(lvalue), (typeof(lvalue))(delta)));      \
+	})
+
+/* Sets a shared value that is 0; returns what it was. */
+#define exchange_if_zero(lvalue, value)                                                            \
+	({                                                                                         \
+		tap_out(OUT_STORE, (value));                                                       \
+		tap_in(IN_FETCHED, __sync_val_compare_and_swap(&(lvalue), 0, (value)));            \
+	})
+
+#endif

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The tap: everything that enters or leaves the dispatcher passes here, with a kind.
+ *
+ * Inputs (time, idle CPUs, shared counters, …) go through tap_in(), decisions (insert, kick, …)
+ * through tap_out(). In the kernel the tap can append both to a recording; in the native build a
+ * recording can be played back: tap_in() then returns the recorded value and tap_out() compares.
+ * Because a callback touches nothing but its task's own struct and tapped values, a recording made
+ * on many CPUs replays callback by callback, without knowing how the CPUs interleaved.
+ *
+ * A walk over a queue ends where no IN_NEXT_QUEUED follows; OUT_WALK separates walks.
+ *
+ * The numbers are part of the recording's format: append, never renumber.
+ */
+#ifndef CORUN_TAP_H
+#define CORUN_TAP_H
+
+enum tap_kind {
+	/* inputs */
+	IN_NOW = 1,
+	IN_THIS_CPU = 2,
+	IN_ALLOWED = 3,
+	IN_WEIGHT = 4,
+	IN_TASK_CPU = 5,
+	IN_PRESENT = 6,
+	IN_CLAIM_IDLE = 7,
+	IN_QUEUE_LENGTH = 8,
+	IN_MOVED = 9,
+	IN_NEXT_QUEUED = 10,
+	IN_QUEUED_VTIME = 11,
+	IN_SHARED = 12,
+	IN_FETCHED = 13,
+	IN_VCPU_OF = 14,
+	/* decisions */
+	OUT_RETURN = 64,
+	OUT_INSERT_QUEUE = 65,
+	OUT_INSERT_SLICE = 66,
+	OUT_INSERT_VTIME = 67,
+	OUT_KICK = 68,
+	OUT_SLICE = 69,
+	OUT_MOVE = 70,
+	OUT_TIMER = 71,
+	OUT_STORE = 72,
+	OUT_ADD = 73,
+	OUT_WALK = 74,
+};
+
+enum tap_op {
+	OP_SELECT_CPU = 1,
+	OP_ENQUEUE = 2,
+	OP_DISPATCH = 3,
+	OP_RUNNING = 4,
+	OP_STOPPING = 5,
+	OP_QUIESCENT = 6,
+	OP_TIMER = 7,
+};
+
+#endif

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Pulling: a pCPU with little to do takes a waiting task from one with much.
+ *
+ * An idle pCPU takes what waits elsewhere (work conservation). A busy one looks every
+ * knobs.balance_interval: for a pCPU with at least two tasks more (load), and else for a task that
+ * is owed more time than its own (fairness: five tasks on four pCPUs take turns at being alone).
+ * "Owed more" means by half the interval at least, so that it does not swing.
+ * What a placement mode forbids is not pulled: stacking does not come in by the back door.
+ */
+#ifndef CORUN_PULL_H
+#define CORUN_PULL_H
+
+#include "fair.h"
+#include "occupancy.h"
+#include "placement.h"
+#include "platform/platform.h"
+
+/* How many tasks of another queue are looked at before giving up on it. */
+#define PULL_LOOK 8
+
+/* May `p`, waiting elsewhere, be moved to `cpu`? */
+static inline bool may_pull(struct task_struct *p, struct task_ctx *t, s32 cpu)
+{
+	u32 mode = placement_of(t);
+
+	return mode != PLACE_FIXED && allowed(p, cpu) && mode_admits(p, t, mode, cpu);
+}
+
+/* `t` is about to be pulled to `cpu`: it occupies that before it moves, see occupancy.h. */
+static inline void announce(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u32 id)
+{
+	occupancy_add(t, cpu);
+	store(c->incoming, id);
+	store(c->incoming_vm, t->vm);
+}
+
+/* Pulls from the queue of `from` the first task that may come, if it is owed more than `bound`. */
+static inline bool pull_from(s32 from, s32 cpu, struct cpu_ctx *c, u64 bound, bool bounded)
+{
+	struct task_struct *p;
+	bool pulled = false;
+	u32 looked = 0;
+
+	for_each_queued (p, from) {
+		struct task_ctx t = {};
+
+		if (looked++ == PULL_LOOK || !look_at(p, &t))
+			break;
+		if (bounded && !before(queued_vtime(p), bound))
+			break;
+		if (!may_pull(p, &t, cpu))
+			continue;
+		announce(&t, c, cpu, raw_task_id(p));
+		pulled = move_queued(p, cpu);
+		if (!pulled)
+			forget_incoming(c, cpu);
+		break;
+	}
+	return pulled;
+}
+
+/* The pCPU with most tasks among those with someone waiting, at least `least` tasks. */
+static inline s32 busiest(s32 cpu, u64 least)
+{
+	u64 most = least ? least - 1 : 0;
+	s32 found = NO_PCPU;
+	s32 i;
+
+	repeat (i, nr_pcpus()) {
+		struct cpu_ctx *c = cpu_at(i);
+		u64 nr = c && i != cpu ? shared(c->nr) : 0;
+
+		if (nr > most && queue_length(i)) {
+			most = nr;
+			found = i;
+		}
+	}
+	return found;
+}
+
+/* `cpu` has nothing to run: take anything that waits elsewhere, from the busiest first. */
+static inline bool pull_idle(s32 cpu, struct cpu_ctx *c)
+{
+	s32 from = busiest(cpu, 1);
+	s32 i;
+
+	if (from == NO_PCPU)
+		return false;
+	if (pull_from(from, cpu, c, 0, false))
+		return true;
+	repeat (i, nr_pcpus()) {
+		if (i != cpu && i != from && queue_length(i) && pull_from(i, cpu, c, 0, false))
+			return true;
+	}
+	return false;
+}
+
+/* `cpu` is busy: every so often, even out loads and then what tasks are owed. */
+static inline bool pull_busy(s32 cpu, struct cpu_ctx *c, u64 now)
+{
+	u64 mine = shared(c->nr);
+	u64 bound = fair_current(c, now) - knobs.balance_interval / 2;
+	s32 from;
+
+	if (now - shared(c->balanced_at) < knobs.balance_interval)
+		return false;
+	store(c->balanced_at, now);
+	from = busiest(cpu, mine + 2);
+	if (from != NO_PCPU)
+		return pull_from(from, cpu, c, 0, false);
+	from = busiest(cpu, mine + 1);
+	return from != NO_PCPU && pull_from(from, cpu, c, bound, true);
+}
+
+#endif

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the dispatcher knows: of a task, a VM and a pCPU, and the knobs of the host.
+ *
+ * The structs are plain data of fixed size: BPF maps hold them in the kernel, arrays in the
+ * simulator. Times and virtual times are u64 nanoseconds.
+ *
+ * Who may write what: a task's own struct is written only by callbacks for that task, which the
+ * kernel serialises (runqueue lock or wake-up lock). VM and pCPU structs are shared: everything
+ * another CPU may change is read through shared() and written with atomics, so that a recorded
+ * callback can be replayed on its own (platform/tap.h).
+ */
+#ifndef CORUN_TYPES_H
+#define CORUN_TYPES_H
+
+#define MAX_PCPUS 512u
+#define MAX_VMS 1024u
+#define MASK_WORDS (MAX_PCPUS / 64)
+
+#define NO_VM 0xffffffffu
+#define NO_PCPU (-1)
+
+/* A weight of 100 is neutral, as in cgroup v2; the range is 1 to 10000. */
+#define WEIGHT_NEUTRAL 100u
+#define WEIGHT_MAX 10000u
+
+/* A vCPU (or any host task) is in one of DESIGN's three states. */
+enum task_state {
+	TASK_WAITING = 0,
+	TASK_READY = 1,
+	TASK_RUNNING = 2,
+};
+
+/* Where a VM's vCPUs may be queued (placement.h). */
+enum placement_mode {
+	PLACE_FREE = 0,
+	PLACE_FIXED = 1,
+	PLACE_BALANCE = 2,
+};
+
+/* What happened to a task since it was first seen; ns and counts. */
+struct task_counters {
+	u64 run;
+	u64 ready;
+	u64 wait;
+	u64 switches; /* times it was given a pCPU */
+	u64 wakeups;
+	u64 migrations; /* started on another pCPU than before */
+	u64 depleted;	/* lost its pCPU because its slice was used up */
+};
+
+struct task_ctx {
+	u64 vtime;   /* weighted virtual time */
+	u64 since;   /* when it entered its state */
+	u64 charged; /* running: up to when its run is charged to vtime */
+	u64 seq;     /* number of callbacks seen: orders a recording */
+	struct task_counters sum;
+	u32 state;	   /* enum task_state */
+	u32 vm;		   /* slot of its VM, or NO_VM */
+	u32 active_weight; /* what it adds to its VM's active weight now */
+	s32 cpu;	   /* pCPU it occupies while ready or running, else NO_PCPU */
+	s32 last_cpu;	   /* pCPU it ran on last */
+	u32 woken;	   /* has not been queued since it woke */
+};
+
+/* What the policy wants for a task; written by the control loop only. */
+struct task_conf {
+	u64 slice; /* ns; 0: the host's default */
+	s32 home;  /* pCPU of PLACE_FIXED, plus 1; 0: none yet */
+	u32 pad;
+};
+
+struct vm_ctx {
+	u32 id;		     /* process id of the VM, 0: free slot */
+	u32 vcpus;	     /* vCPU threads seen */
+	u64 active_weight;   /* sum of the weights of its ready and running vCPUs */
+	u32 here[MAX_PCPUS]; /* ready or running vCPUs per pCPU */
+};
+
+/* What the policy wants for a VM; written by the control loop only. */
+struct vm_conf {
+	u32 id;	       /* VM this is meant for; others ignore it */
+	u32 placement; /* enum placement_mode */
+	u32 weight;    /* 1-10000; 0: its vCPUs count with their own weights */
+	u32 pad;
+};
+
+struct cpu_ctx {
+	u64 vnow;      /* highest vtime that started here: never goes back */
+	u64 cur_vtime; /* vtime of the running task at cur_since */
+	u64 cur_since;
+	u64 cur_rate;	 /* how fast its vtime grows, RATE_ONE = as time */
+	u64 slice_end;	 /* when the running task's slice is over */
+	u64 balanced_at; /* last look for a busier pCPU (pull.h) */
+	u64 rescued_at;	 /* last look for a starving task (starve.h) */
+	u64 switches;
+	u64 idle;	 /* nobody runs here */
+	u64 nr;		 /* ready or running tasks */
+	u32 incoming;	 /* task pulled here that has not started yet */
+	u32 incoming_vm; /* its VM's slot, or NO_VM */
+};
+
+/* The host's knobs: set before loading, or live by the daemon. */
+struct knobs {
+	u64 slice;		/* default slice, ns */
+	u64 wakeup_gran;	/* lead in vtime that a waking task needs to preempt, ns */
+	u64 sleeper_credit;	/* how far behind a task may start after waiting, ns of vtime */
+	u64 max_lead;		/* how far ahead of its pCPU a task may be queued, ns of vtime */
+	u64 balance_interval;	/* how often a busy pCPU looks for a busier one, ns */
+	u64 online[MASK_WORDS]; /* pCPUs that may be used, a bit each */
+	u32 pcpus;		/* highest pCPU number plus 1 */
+	u32 placement;		/* mode of VMs the policy has not spoken about */
+	u32 slice_timer;	/* 1: end slices by timer instead of at the tick */
+	u32 pad;
+};
+
+#endif

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Which VM a task belongs to.
+ *
+ * A thread that has been inside KVM_RUN is a vCPU from then on; its process is its VM. VMs live in
+ * a table of slots, claimed by the first vCPU that shows up and freed when the last one exits.
+ */
+#ifndef CORUN_VM_H
+#define CORUN_VM_H
+
+#include "platform/platform.h"
+
+/* The VM of `t`, or NULL for a host task. */
+static inline struct vm_ctx *vm_of(struct task_ctx *t)
+{
+	return t->vm == NO_VM ? NULL : vm_at(t->vm);
+}
+
+/* What the policy wants for the VM of `t`; NULL: nothing said, the host's defaults hold. */
+static inline struct vm_conf *vm_conf_of(struct task_ctx *t, struct vm_ctx *vm)
+{
+	struct vm_conf *conf = vm_conf_at(t->vm);
+
+	return conf && shared(conf->id) == shared(vm->id) ? conf : NULL;
+}
+
+/* The slot of VM `id`, claimed if it is new; NO_VM if the table is full. */
+static inline u32 vm_slot(u32 id)
+{
+	u32 i;
+
+	/* Look for it first: a hole left by another VM must not give it a second slot. */
+	repeat (i, MAX_VMS) {
+		struct vm_ctx *vm = vm_at((id + i) % MAX_VMS);
+
+		if (vm && shared(vm->id) == id)
+			return (id + i) % MAX_VMS;
+	}
+	repeat (i, MAX_VMS) {
+		struct vm_ctx *vm = vm_at((id + i) % MAX_VMS);
+		u32 seen = vm ? exchange_if_zero(vm->id, id) : ~id;
+
+		if (seen == 0 || seen == id)
+			return (id + i) % MAX_VMS;
+	}
+	return NO_VM;
+}
+
+/* Has `p` become a vCPU? Then it gets its VM's slot. */
+static inline bool vm_notice(struct task_struct *p, struct task_ctx *t)
+{
+	struct vm_ctx *vm;
+	u32 id = vcpu_of(p);
+
+	if (!id)
+		return false;
+	t->vm = vm_slot(id);
+	vm = vm_of(t);
+	if (!vm)
+		return false;
+	fetch_add(vm->vcpus, 1);
+	return true;
+}
+
+/* A vCPU thread has gone; the last one frees the slot. */
+static inline void vm_forget(struct task_ctx *t)
+{
+	struct vm_ctx *vm = vm_of(t);
+
+	if (!vm)
+		return;
+	if (fetch_add(vm->vcpus, -1) == 1)
+		store(vm->id, 0);
+	t->vm = NO_VM;
+}
+
+#endif

@@ -15,6 +15,16 @@ pub enum ImportError {
         /// What the system said.
         source: io::Error,
     },
+    /// It is packed, and the packing is damaged.
+    #[error("{file}: damaged after line {line}: {why}; `gzip -t` tests it. Copy it again")]
+    Damaged {
+        /// The file.
+        file: String,
+        /// The last line that could be unpacked.
+        line: u64,
+        /// What the unpacker said.
+        why: String,
+    },
     /// There is nothing in it.
     #[error("{file}: the file is empty; {ACCEPTED}")]
     Empty {

@@ -228,22 +228,26 @@ impl<'a> Importer<'a> {
         })
     }
 
-    /// The source failed. If that was at the very beginning, it is an error.
+    /// The source failed. A packed stream that breaks off is good until there; a damaged one may
+    /// have unpacked to anything.
     fn broken(&mut self, error: std::io::Error) -> Result<(), ImportError> {
         use std::io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
-        if !matches!(error.kind(), InvalidData | InvalidInput | UnexpectedEof) {
-            return Err(ImportError::Io {
-                file: self.name(),
-                source: error,
-            });
-        }
-        let (line, why) = (self.lines, error.to_string());
-        self.notes.push(Note::Damaged { line, why });
-        if self.events == 0 {
-            return Err(ImportError::Io {
-                file: self.name(),
-                source: error,
-            });
+        let (file, line) = (self.name(), self.lines);
+        match error.kind() {
+            UnexpectedEof if self.events > 0 => self.notes.push(Note::BrokenOff { line }),
+            InvalidData | InvalidInput => {
+                return Err(ImportError::Damaged {
+                    file,
+                    line,
+                    why: error.to_string(),
+                });
+            }
+            _ => {
+                return Err(ImportError::Io {
+                    file,
+                    source: error,
+                });
+            }
         }
         Ok(())
     }

@@ -24,7 +24,7 @@ pub struct Recording {
     pub start: Nanos,
     /// Last event's timestamp on the recorded clock, ns. Always later than `start`.
     pub end: Nanos,
-    /// The VMs, in the order of their first vCPU's thread id.
+    /// The VMs, in the order of their process id, or of their first vCPU's thread id.
     pub vms: Vec<Vm>,
     /// Every task seen or listed, except the idle tasks, in order of appearance.
     pub tasks: Vec<Task>,

@@ -29,12 +29,10 @@ pub enum Note {
         /// The last complete line.
         line: u64,
     },
-    /// The packed file is damaged or cut short; what came before was used.
-    Damaged {
+    /// The packed file breaks off; what came before was used.
+    BrokenOff {
         /// The last complete line.
         line: u64,
-        /// What the unpacker said.
-        why: String,
     },
     /// Lines earlier than the one before them were put in order.
     Reordered {
@@ -108,10 +106,9 @@ impl fmt::Display for Note {
                 f,
                 "the file ends in the middle of a line, after line {line}; that line was left out"
             ),
-            Self::Damaged { line, why } => write!(
+            Self::BrokenOff { line } => write!(
                 f,
-                "the packed file is damaged or cut short after line {line} ({why}); \
-                 what came before was used"
+                "the packed file breaks off after line {line}; what came before was used"
             ),
             Self::Reordered { lines } => {
                 write!(f, "{lines} lines go back in time; they were put in order")

@@ -37,8 +37,8 @@ pub(crate) enum Event {
     Wakeup { task: TaskRef, cpu: Option<u32> },
     /// The same for a task that was just created.
     WakeupNew { task: TaskRef, cpu: Option<u32> },
-    /// The task goes to the runqueue of `to`.
-    Migrate { task: TaskRef, to: u32 },
+    /// The task goes from one pCPU's runqueue to another's.
+    Migrate { task: TaskRef, from: u32, to: u32 },
     /// `parent` created `child`.
     Fork { parent: u32, child: TaskRef },
     /// Nothing is left of the task.

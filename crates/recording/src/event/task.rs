@@ -5,10 +5,13 @@ use super::{Event, TaskRef, between, comm, cpu, named_task, plugin_task, tid, wo
 
 /// `comm=A pid=1 prio=120 orig_cpu=0 dest_cpu=1`
 pub(super) fn migrate(fields: &str) -> Result<Event, &'static str> {
+    let from = word(fields, "orig_cpu=").ok_or("no orig_cpu=")?;
     let to = word(fields, "dest_cpu=").ok_or("no dest_cpu=")?;
+    let (from, to) = (cpu(from)?, cpu(to)?);
     Ok(Event::Migrate {
         task: named_task(fields)?,
-        to: cpu(to)?,
+        from,
+        to,
     })
 }
 
@@ -49,6 +52,7 @@ mod tests {
             migrate("comm=khugepaged pid=41 prio=139 orig_cpu=0 dest_cpu=1"),
             Ok(Event::Migrate {
                 task: task(41, "khugepaged"),
+                from: 0,
                 to: 1
             })
         );

@@ -135,10 +135,10 @@ impl Rebuild {
             Event::Wakeup { task, cpu: to } | Event::WakeupNew { task, cpu: to } => {
                 self.wake(cpu, seen, task, |t, woken| t.wakeup(woken, *to));
             }
-            Event::Migrate { task, to } => {
+            Event::Migrate { task, from, to } => {
                 let now = self.now;
                 if let Some(track) = self.find(task) {
-                    track.migrate(now, *to);
+                    track.migrate(now, *from, *to);
                 }
             }
             Event::Fork { parent, child } => self.fork(*parent, child),

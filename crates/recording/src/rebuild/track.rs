@@ -89,6 +89,8 @@ pub(super) struct Track {
     pub kvm_vcpu: Option<Option<u32>>,
     /// When it was on which runqueue, `None`: on no one. Times need not be in order.
     pub queue: Vec<(Nanos, Option<u32>)>,
+    /// Runqueues it was moved between before any other event.
+    early: Vec<(Nanos, Option<u32>)>,
     /// A `sched_waking` that has had no effect yet.
     pending: Option<Woken>,
     /// Whether the runqueue it was woken on is known.
@@ -113,6 +115,7 @@ impl Track {
             kvm: KvmSeen::default(),
             kvm_vcpu: None,
             queue: Vec::new(),
+            early: Vec::new(),
             pending: None,
             queued: false,
             fresh: false,
@@ -167,11 +170,21 @@ impl Track {
     }
 
     /// It goes to another runqueue.
-    pub(super) fn migrate(&mut self, at: Nanos, cpu: u32) {
+    pub(super) fn migrate(&mut self, at: Nanos, from: u32, to: u32) {
+        if self.cpu.is_none() {
+            self.cpu = Some(from);
+        }
+        if matches!(self.state, State::Unseen) {
+            // If it turns out to have been ready all along, this was its way.
+            if self.early.is_empty() {
+                self.early.push((0, Some(from)));
+            }
+            self.early.push((at, Some(to)));
+        }
         if self.queued {
-            self.enqueue(at, cpu);
+            self.enqueue(at, to);
         } else {
-            self.set_cpu(cpu);
+            self.set_cpu(to);
         }
     }
 
@@ -185,6 +198,8 @@ impl Track {
                     at: 0,
                     by: By::Start,
                 });
+                self.queue.append(&mut self.early);
+                self.queued = !self.queue.is_empty();
             }
             State::Created { woken } => self.make_ready(woken),
             State::Waiting { since } => {
@@ -231,7 +246,10 @@ impl Track {
         let mut at = at;
         match self.state {
             State::Running { cpu: known, .. } if known == cpu => return,
-            State::Running { .. } => self.switch_out(at, Left::Ready),
+            State::Running { since, .. } => {
+                at = at.max(since);
+                self.switch_out(at, Left::Ready);
+            }
             State::Unseen if at == 0 => {
                 self.at_start = AtStart::Running(PcpuId(cpu));
                 self.begin(Woken { at, by: By::Start });

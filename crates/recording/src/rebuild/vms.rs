@@ -15,6 +15,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Wake-ups between two vCPUs below this number prove nothing.
 const SIBLINGS: u32 = 3;
 
+/// How often threads are assigned by what is known of others.
+const ROUNDS: usize = 3;
+
 /// A VM as slots of tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Group {
@@ -40,7 +43,8 @@ pub(super) fn group(tracks: &[Track], edges: &Edges) -> Vec<Group> {
         candidates.into_iter().partition(|c| c.tgid.is_some());
     let mut groups = by_process(&stated);
     groups.extend(by_guess(&unstated, edges));
-    groups.sort_by_key(|g| g.vcpus.first().and_then(|v| tracks.get(v.1)).map(|t| t.tid));
+    let first = |g: &Group| g.vcpus.first().and_then(|v| tracks.get(v.1)).map(|t| t.tid);
+    groups.sort_by_key(|g| g.tgid.or_else(|| first(g)));
     serve(&mut groups, tracks, edges);
     groups
 }
@@ -180,27 +184,32 @@ fn serve(groups: &mut [Group], tracks: &[Track], edges: &Edges) {
         member.extend(group.vcpus.iter().map(|&(_, slot)| (slot, number)));
     }
     let process = |tgid: u32| groups.iter().position(|g| g.tgid == Some(tgid));
-    let mut found = Vec::new();
-    for (slot, track) in tracks
-        .iter()
-        .enumerate()
-        .filter(|(slot, _)| !member.contains_key(slot))
-    {
-        let stated = track.tgid.or(names::owner(&track.comm)).and_then(process);
-        let guess = || {
+    // Workers deal with the emulator, not with vCPUs: what one round finds helps the next.
+    for _ in 0..ROUNDS {
+        let before = member.clone();
+        let others = tracks
+            .iter()
+            .enumerate()
+            .filter(|(slot, _)| !before.contains_key(slot));
+        for (slot, track) in others {
+            let stated = track.tgid.or(names::owner(&track.comm)).and_then(process);
             let plausible = track.tgid.is_none() && names::is_monitor_thread(&track.comm);
-            plausible.then(|| relation(slot, track, &member, edges))?
-        };
-        found.extend(stated.or_else(guess).map(|number| (slot, number)));
+            let guess = || plausible.then(|| relation(slot, track, &before, edges))?;
+            if let Some(number) = stated.or_else(guess) {
+                member.insert(slot, number);
+            }
+        }
     }
-    for (slot, number) in found {
-        if let Some(group) = groups.get_mut(number) {
+    for (slot, number) in member {
+        if let Some(group) = groups.get_mut(number)
+            && !group.vcpus.iter().any(|&(_, vcpu)| vcpu == slot)
+        {
             group.threads.push(slot);
         }
     }
 }
 
-/// The VM whose vCPUs the task has most to do with.
+/// The VM whose tasks this one has most to do with.
 fn relation(
     slot: usize,
     track: &Track,

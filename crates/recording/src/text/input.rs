@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A file's lines, one at a time and none longer than [`MAX_LINE`], unpacked on the way.
 //!
-//! gzip is told by its first two bytes. A stream that breaks off or is damaged ends the lines
-//! where it does and says so; what came before is still good.
+//! gzip is told by its first two bytes. A stream that breaks off ends the lines where it
+//! does and says so; what came before is still good.
 
 use flate2::bufread::MultiGzDecoder;
 use std::io::{self, BufRead, BufReader, Read};
@@ -39,10 +39,10 @@ pub(crate) struct Lines<'a> {
 /// Opens a file's contents. Also returns how they begin, unpacked.
 pub(crate) fn open<'a>(source: impl Read + 'a) -> io::Result<(Lines<'a>, Vec<u8>)> {
     let mut raw = Peeked::new(Box::new(source));
-    if raw.head.is_empty() {
-        if let Some(error) = raw.error.take() {
-            return Err(error);
-        }
+    if raw.head.is_empty()
+        && let Some(error) = raw.error.take()
+    {
+        return Err(error);
     }
     let text = if raw.head.starts_with(b"\x1f\x8b") {
         Peeked::new(Box::new(MultiGzDecoder::new(BufReader::new(raw))))

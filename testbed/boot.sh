@@ -78,13 +78,14 @@ start_qemu() {
 	rm -f "$work/disk" "$work/console"
 	truncate -s "${disk_mib}M" "$work/disk"
 	: >"$work/console"
-	"$testbed_cache/qemu/qemu-system-x86_64" -accel tcg,thread=multi -cpu "$cpu_model" \
+	# setpriv: should this script be killed, QEMU ends with it.
+	setpriv --pdeathsig KILL "$testbed_cache/qemu/qemu-system-x86_64" -accel tcg,thread=multi -cpu "$cpu_model" \
 		-smp "${smp[@]}" -m "$mem" -display none -monitor none -nic none -no-reboot \
 		-chardev "stdio,id=console,signal=off,logfile=$work/console" -serial chardev:console \
 		-drive "file=$work/disk,format=raw,if=virtio,cache=unsafe" \
 		-kernel "$testbed_cache/kernel/vmlinuz" -initrd "$work/initramfs" \
 		-append "console=ttyS0 quiet panic=-1 no_timer_check tsc=reliable $(clock_argument) $append" \
-		</dev/null &
+		</dev/null 9>&- &
 	qemu_pid=$!
 }
 
@@ -121,7 +122,7 @@ attempt() {
 	stop_qemu
 	reached="$(phase)"
 	if [ "$ended" ] && take_results; then
-		if [ "$status" = "$exit_again" ]; then again=yes; fi
+		if [ "$status" = "$exit_again" ] && [ "$reached" = guests-booting ]; then again=yes; fi
 	elif [ "$ended" ]; then
 		[ "$qemu_status" = 0 ] || die "QEMU failed with status $qemu_status"
 		say "the emulated host died without a result (phase: ${reached:-boot})"

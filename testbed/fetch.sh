@@ -23,10 +23,12 @@ private_apt() { "$1" --config-file="$apt_dir/apt.conf" "${@:2}"; }
 system_mirror() {
 	local release
 	release="$(. /etc/os-release && echo "${VERSION_CODENAME:-}")"
+	# Without ReleaseInfo it works before the first `apt-get update`, too.
 	# shellcheck disable=SC2016  # the variables are apt's
-	apt-get indextargets --format '$(RELEASE) $(COMPONENT) $(CREATED_BY) $(REPO_URI)' |
+	apt-get indextargets -o APT::Get::IndexTargets::ReleaseInfo=false \
+		--format '$(RELEASE) $(COMPONENT) $(CREATED_BY) $(REPO_URI)' |
 		awk -v release="$release" \
-			'$1 == release && $2 == "main" && $3 == "Packages" { print $4; exit }'
+			'$1 == release && $2 == "main" && $3 == "Packages" && !found++ { print $4 }'
 }
 
 configure_apt() {

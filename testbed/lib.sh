@@ -121,7 +121,7 @@ trace_stop() {
 trace_vms() {
 	for _process in /proc/[0-9]*; do
 		cat "$_process"/task/*/comm 2>/dev/null | grep -q '^CPU [0-9]*/KVM$' || continue
-		echo "# process ${_process#/proc/} $(tr '\0' ' ' <"$_process/cmdline")"
+		echo "# process ${_process#/proc/} $(tr '\0' ' ' <"$_process/cmdline" | sed 's, *$,,')"
 		for _thread in "$_process"/task/*; do
 			echo "# thread ${_thread##*/} $(cat "$_thread/comm")"
 		done

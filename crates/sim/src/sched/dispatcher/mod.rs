@@ -100,7 +100,8 @@ impl Dispatcher {
 
     fn configure(&mut self, vm: usize) {
         let id = dispatcher_id(VmId::from(vm));
-        self.native.configure_vm(id, self.placements[vm], self.weights[vm]);
+        self.native
+            .configure_vm(id, self.placements[vm], self.weights[vm]);
     }
 
     /// Passes on to the host what the dispatcher asked for during a callback made on `here`.
@@ -201,7 +202,11 @@ impl HostScheduler for Dispatcher {
         let now = host.now();
         let allowed = host.task(task).spec.allowed;
         let first = allowed.iter().next().unwrap_or(PcpuId(0));
-        let prev = host.task(task).last_ran().filter(|&cpu| allowed.contains(cpu)).unwrap_or(first);
+        let prev = host
+            .task(task)
+            .last_ran()
+            .filter(|&cpu| allowed.contains(cpu))
+            .unwrap_or(first);
         // An interrupt is taken on the pCPU where the task ran last.
         let here = waker.unwrap_or(prev);
         let mut cpu = prev;
@@ -283,7 +288,11 @@ impl HostScheduler for Dispatcher {
             }
         }
         let known = self.native.tasks();
-        for wanted in plan.tasks.iter().filter(|wanted| wanted.task.index() < known) {
+        for wanted in plan
+            .tasks
+            .iter()
+            .filter(|wanted| wanted.task.index() < known)
+        {
             let conf = &mut self.native.task(wanted.task.index()).conf;
             conf.slice = wanted.slice.unwrap_or(0);
             conf.home = wanted.home.map_or(0, |cpu| cpu.0 as i32 + 1);

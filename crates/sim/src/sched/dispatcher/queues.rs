@@ -97,12 +97,19 @@ impl Services for Queues {
     }
 
     fn queue_length(&mut self, queue: u64) -> u32 {
-        self.queues.get(queue as usize).map_or(0, |queue| queue.len() as u32)
+        self.queues
+            .get(queue as usize)
+            .map_or(0, |queue| queue.len() as u32)
     }
 
     fn move_first(&mut self, queue: u64) -> bool {
-        let first = self.queues.get(queue as usize).and_then(|queue| queue.first());
-        let Some(&(_, _, task)) = first else { return false };
+        let first = self
+            .queues
+            .get(queue as usize)
+            .and_then(|queue| queue.first());
+        let Some(&(_, _, task)) = first else {
+            return false;
+        };
         self.move_queued(task, self.dispatching)
     }
 
@@ -127,7 +134,9 @@ impl Services for Queues {
     }
 
     fn insert(&mut self, task: usize, queue: u64, slice: Nanos, vtime: u64) {
-        let Some(places) = self.queues.get_mut(queue as usize) else { return };
+        let Some(places) = self.queues.get_mut(queue as usize) else {
+            return;
+        };
         let place = (vtime, self.order, task);
         self.order += 1;
         places.insert(place);

@@ -19,12 +19,25 @@
 /* How many tasks of another queue are looked at before giving up on it. */
 #define PULL_LOOK 8
 
+/*
+ * A VM with more vCPUs than there are pCPUs cannot always be balanced. Its vCPUs take turns where
+ * that makes stacking no worse.
+ */
+static inline bool stacking_no_worse(struct task_ctx *t, s32 cpu)
+{
+	struct vm_ctx *vm = vm_of(t);
+
+	return vm && shared(vm->vcpus) > knobs.pcpus &&
+	       siblings_at(t, cpu) <= siblings_at(t, t->cpu);
+}
+
 /* May `p`, waiting elsewhere, be moved to `cpu`? */
 static inline bool may_pull(struct task_struct *p, struct task_ctx *t, s32 cpu)
 {
 	u32 mode = placement_of(t);
 
-	return mode != PLACE_FIXED && allowed(p, cpu) && mode_admits(p, t, mode, cpu);
+	return mode != PLACE_FIXED && allowed(p, cpu) &&
+	       (mode_admits(p, t, mode, cpu) || stacking_no_worse(t, cpu));
 }
 
 /* `t` is about to be pulled to `cpu`: it occupies that before it moves, see occupancy.h. */

@@ -18,6 +18,8 @@
 //! classes above sched_ext.
 
 mod queues;
+#[cfg(test)]
+mod tests;
 
 use crate::engine::EventId;
 use crate::host::{Host, HostParams};

@@ -92,6 +92,29 @@ static inline s32 busiest(s32 cpu, u64 least)
 	return found;
 }
 
+/* The pCPU whose tasks are furthest behind among those with someone waiting and `least` tasks. */
+static inline s32 furthest_behind(s32 cpu, u64 least)
+{
+	s32 found = NO_PCPU;
+	u64 behind = 0;
+	s32 i;
+
+	repeat (i, nr_pcpus()) {
+		struct cpu_ctx *c = cpu_at(i);
+		u64 vtime;
+
+		if (!c || i == cpu || shared(c->nr) < least || !queue_length(i))
+			continue;
+		/* Whoever runs there is close to those who wait. */
+		vtime = shared(c->cur_vtime);
+		if (found == NO_PCPU || before(vtime, behind)) {
+			behind = vtime;
+			found = i;
+		}
+	}
+	return found;
+}
+
 /* `cpu` has nothing to run: take anything that waits elsewhere, from the busiest first. */
 static inline bool pull_idle(s32 cpu, struct cpu_ctx *c)
 {
@@ -122,7 +145,7 @@ static inline bool pull_busy(s32 cpu, struct cpu_ctx *c, u64 now)
 	from = busiest(cpu, mine + 2);
 	if (from != NO_PCPU)
 		return pull_from(from, cpu, c, 0, false);
-	from = busiest(cpu, mine + 1);
+	from = furthest_behind(cpu, mine + 1);
 	return from != NO_PCPU && pull_from(from, cpu, c, bound, true);
 }
 

@@ -13,6 +13,7 @@ pub struct Simulation {
     sched: Box<dyn HostScheduler>,
     load: Box<dyn Load>,
     measured_from: Nanos,
+    events: u64,
 }
 
 /// What a run showed, after its warm-up.
@@ -26,6 +27,8 @@ pub struct Outcome {
     pub vcpu_switches: u64,
     /// Times a pCPU changed its task.
     pub switches: u64,
+    /// Events simulated, warm-up included.
+    pub events: u64,
     /// Share of pCPU time that was idle.
     pub idle_share: f64,
     /// Per VM, in the order of their ids.
@@ -73,6 +76,7 @@ impl Simulation {
             sched,
             load,
             measured_from: 0,
+            events: 0,
         }
     }
 
@@ -81,7 +85,6 @@ impl Simulation {
         self.host.events.schedule(warm_up, Event::WarmUpOver);
         self.load.start(&mut self.host);
         self.carry_out();
-        let mut count = 0u32;
         while self.host.events.next_at().is_some_and(|at| at <= end) {
             let Some((at, event)) = self.host.events.pop() else {
                 break;
@@ -89,8 +92,8 @@ impl Simulation {
             self.host.advance(at);
             self.handle(event);
             self.carry_out();
-            count = count.wrapping_add(1);
-            if count & 0xffff == 0 {
+            self.events += 1;
+            if self.events.is_multiple_of(1 << 16) {
                 progress(at);
             }
         }
@@ -200,6 +203,7 @@ impl Simulation {
             stacking,
             vcpu_switches,
             switches: self.host.switches(),
+            events: self.events,
             idle_share: if capacity > 0.0 { idle / capacity } else { 0.0 },
             vms,
             tasks,

@@ -5,6 +5,10 @@
 //! ([`crate::replay`]). A load answers when its tasks run, stop or finish what they ordered, by
 //! calling the host's methods "for loads".
 
+mod patterns;
+
+pub use patterns::{Pattern, Patterns};
+
 use crate::host::{Host, TaskSpec};
 use crate::waits::Waits;
 use corun_model::{Nanos, TaskId, VmId};

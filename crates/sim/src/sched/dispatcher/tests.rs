@@ -2,112 +2,13 @@
 //! Simulation testing of the dispatcher: random hosts and loads, checked for what must always hold.
 
 use super::{Dispatcher, DispatcherParams};
-use crate::host::{Costs, Host, HostParams, TaskSpec};
-use crate::load::{Achieved, Load, VmInfo};
-use crate::rng::Rng;
+use crate::host::{Costs, Host, HostParams};
+use crate::load::{Pattern, Patterns, VmInfo};
 use crate::sched::HostScheduler;
 use crate::{Outcome, Simulation};
 use corun_model::time::{MS, SEC};
 use corun_model::{Nanos, PcpuSet, Placement, Plan, TaskId, Topology, VmId, VmPlan};
 use proptest::prelude::*;
-
-/// A task that computes and sleeps in turn; for ever if `sleep` is 0.
-#[derive(Clone, Debug)]
-struct Pattern {
-    vcpu: Option<(u32, u32)>,
-    run: Nanos,
-    sleep: Nanos,
-    weight: u32,
-    allowed: PcpuSet,
-}
-
-impl Pattern {
-    fn hog(vcpu: Option<(u32, u32)>) -> Self {
-        Self {
-            vcpu,
-            run: SEC,
-            sleep: 0,
-            weight: 100,
-            allowed: PcpuSet::first(512),
-        }
-    }
-}
-
-struct Patterns {
-    tasks: Vec<Pattern>,
-    vms: Vec<VmInfo>,
-    left: Vec<Nanos>,
-    rng: Rng,
-    /// From here on everybody sleeps.
-    quiet_from: Nanos,
-}
-
-impl Patterns {
-    fn new(tasks: Vec<Pattern>, weights: &[Option<u32>], seed: u64) -> Self {
-        let vm = |(n, &weight): (usize, &Option<u32>)| VmInfo {
-            name: format!("vm{n}"),
-            weight,
-        };
-        let left = tasks.iter().map(|task| task.run).collect();
-        let vms = weights.iter().enumerate().map(vm).collect();
-        Self {
-            tasks,
-            vms,
-            left,
-            rng: Rng::of(seed, "patterns", 0),
-            quiet_from: Nanos::MAX,
-        }
-    }
-}
-
-impl Load for Patterns {
-    fn vms(&self) -> Vec<VmInfo> {
-        self.vms.clone()
-    }
-    fn tasks(&self) -> Vec<TaskSpec> {
-        let spec = |task: &Pattern| TaskSpec {
-            name: format!("{:?}", task.vcpu),
-            vcpu: task.vcpu.map(|(vm, n)| (VmId(vm), n)),
-            helper_of: None,
-            weight: task.weight,
-            allowed: task.allowed,
-        };
-        self.tasks.iter().map(spec).collect()
-    }
-    fn start(&mut self, host: &mut Host) {
-        for task in 0..self.tasks.len() {
-            host.load_timer(self.rng.between(0, MS), task as u64);
-        }
-    }
-    fn run(&mut self, host: &mut Host, task: TaskId) {
-        host.step_after(task, self.left[task.index()]);
-    }
-    fn stop(&mut self, _host: &mut Host, task: TaskId, done: Nanos) {
-        let left = &mut self.left[task.index()];
-        *left = left.saturating_sub(done).max(1);
-    }
-    fn step(&mut self, host: &mut Host, task: TaskId) {
-        let pattern = &self.tasks[task.index()];
-        self.left[task.index()] = self.rng.about(pattern.run, 50).max(1);
-        let over = host.now() >= self.quiet_from;
-        if pattern.sleep == 0 && !over {
-            host.step_after(task, self.left[task.index()]);
-            return;
-        }
-        host.block(task);
-        if !over {
-            let sleep = self.rng.exponential(pattern.sleep);
-            host.load_timer(host.now() + sleep, u64::from(task.0));
-        }
-    }
-    fn timer(&mut self, host: &mut Host, token: u64) {
-        host.wake(TaskId(token as u32), None);
-    }
-    fn reset(&mut self, _now: Nanos) {}
-    fn achieved(&self, _vm: VmId, _now: Nanos) -> Achieved {
-        Achieved::default()
-    }
-}
 
 fn params(pcpus: u32) -> HostParams {
     HostParams {
@@ -362,8 +263,7 @@ proptest! {
         let fits = next.iter().all(|&vcpus| vcpus <= pcpus);
         let free_to_move = tasks.iter().all(|task| task.allowed == PcpuSet::first(512));
         let count = tasks.len() as u64;
-        let mut load = Patterns::new(tasks, &[weight; 3], seed);
-        load.quiet_from = 3 * SEC;
+        let load = Patterns::new(tasks, &[weight; 3], seed).quiet_from(3 * SEC);
         let outcome = run(pcpus, load, placement, 6 * SEC);
         for (name, _, totals) in &outcome.tasks {
             prop_assert!(totals.run > 0, "{name} never ran");

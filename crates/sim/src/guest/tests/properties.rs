@@ -2,6 +2,7 @@
 //! What holds for all guests. Each event also checks the guests' own invariants in debug builds.
 
 use super::*;
+use crate::workload::Statement;
 use proptest::prelude::*;
 
 fn random_vms(seed: u64, threads: u64, vcpus: u32, lock: LockKind, costly: bool) -> Vec<VmSpec> {
@@ -103,23 +104,60 @@ fn presets_run() {
             .collect();
         let guests = Guests::new(vec![spec], Vec::new(), 1).unwrap();
         let outcome = simulate(machine(4, Costs::default()), 10 * MS, guests);
-        let achieved = &outcome.vms[0].achieved;
-        assert!(achieved.throughput > 0.0, "{name}");
-        println!(
-            "{name}: {:.1} {}, busy {:.2}, lock waits {} p99 {} ns, spin {:.3}, switches {}",
-            achieved.throughput,
-            achieved.throughput_unit,
-            1.0 - outcome.idle_share,
-            achieved.lock_waits.count(),
-            achieved.lock_waits.quantile(0.99),
-            achieved.spin as f64 / 4e9,
-            achieved.thread_switches,
-        );
+        assert!(throughput(&outcome, 0) > 0.0, "{name}");
     }
+}
+
+/// How many units a list of statements counts, whatever happens meanwhile.
+fn counts(body: &[Statement]) -> u64 {
+    let count = |statement: &Statement| match statement {
+        Statement::Count(units, _) => u64::from(*units),
+        Statement::Loop(times, body) => u64::from(times.unwrap_or(0)) * counts(body),
+        Statement::Lock(_, body) | Statement::Mutex(_, body) => counts(body),
+        _ => 0,
+    };
+    body.iter().map(count).sum()
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// No wake-up, lock or item is ever lost: programs that end do all they have to, and their
+    /// vCPUs halt.
+    #[test]
+    fn finite_programs_finish(
+        seed in any::<u64>(),
+        pairs in 1u64..5,
+        vcpus in 1u32..5,
+        pcpus in 1u32..4,
+        slice in 50_000u64..5_000_000,
+        lock in prop::sample::select(vec![
+            LockKind::Unfair, LockKind::Ticket, LockKind::Paravirtual]),
+        costly in any::<bool>(),
+    ) {
+        let mut vms = random_vms(seed, 2 * pairs, vcpus, lock, costly);
+        for (index, thread) in vms.iter_mut().flat_map(|vm| &mut vm.threads).enumerate() {
+            let text = random_program(seed, index as u64 % (2 * pairs));
+            let finite = text.replacen("loop {", "loop 10 {", 1);
+            thread.program = Program::parse(&finite).unwrap();
+        }
+        let expected: Vec<u64> = vms
+            .iter()
+            .map(|vm| vm.threads.iter().map(|t| counts(t.program.statements())).sum())
+            .collect();
+        let guests = Guests::new(vms, Vec::new(), 7).unwrap();
+        let costs = if costly { Costs::default() } else { FREE };
+        let sched = Box::new(RoundRobin::new(slice));
+        let simulation = Simulation::new(machine(pcpus, costs), sched, Box::new(guests), None);
+        let outcome = simulation.run(0, 1000 * SEC, |_| {});
+        for (vm, expected) in outcome.vms.iter().zip(expected) {
+            let counted = (vm.achieved.throughput * 1000.0).round() as u64;
+            prop_assert_eq!(counted, expected, "of VM {}", &vm.name);
+            for vcpu in &vm.vcpus {
+                prop_assert!(vcpu.wait > 900 * SEC, "a vCPU did not halt: {:?}", vcpu);
+            }
+        }
+    }
 
     /// Whatever the programs do, time goes on, the guests stay consistent, and no time is lost.
     #[test]

@@ -73,6 +73,26 @@ fn a_paravirtual_waiter_gives_its_pcpu_back() {
 }
 
 #[test]
+fn the_releaser_kicks_a_halted_waiter() {
+    // Without the kick only the tick would wake it, once a second here.
+    let params = GuestParams {
+        hz: 1,
+        ..kind(LockKind::Paravirtual)
+    };
+    let program = "loop { lock l { compute 1ms }; compute 10us; count }";
+    let outcome = run(2, 10 * MS, vec![vm("a", params, &[program; 2])]);
+    let rounds = throughput(&outcome, 0);
+    assert!((rounds - 1000.0).abs() <= 2.0, "{rounds}");
+    let wait = outcome.vms[0].achieved.lock_waits.quantile(0.9);
+    assert!((985 * US..=995 * US).contains(&wait), "{wait}");
+    // Each wait is 150 us of spinning, then a halt.
+    let spin = outcome.vms[0].achieved.spin;
+    assert!((149 * MS..=151 * MS).contains(&spin), "{spin}");
+    let halts = outcome.vms[0].achieved.lock_halts;
+    assert!((halts as f64 - 1000.0).abs() <= 2.0, "{halts}");
+}
+
+#[test]
 fn pause_loop_exits_let_others_go_first() {
     let hogs = |params| {
         let lockers = vm("a", params, &[LOCKER; 2]);

@@ -1,0 +1,39 @@
+# shellcheck shell=bash disable=SC2034  # names used by the scripts that source this file
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# Problem: fetch.sh, boot.sh and the tests on top of them must agree on where things lie, on how
+# they speak, and on what "cannot be had here" means.
+# How: these few names; sourced, never run.
+
+# Where everything downloaded lives; safe to delete, fetch.sh brings it back.
+testbed_cache="${CORUN_TESTBED_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/corun/testbed}"
+testbed_dir="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+
+# Exit codes of boot.sh besides those of the test itself (see README.md).
+readonly exit_skip=77 exit_usage=64 exit_again=75 exit_timeout=124 exit_died=125 exit_no_boot=126
+
+say() { printf 'testbed: %s\n' "$*" >&2; }
+
+die() {
+	say "error: $*"
+	exit 1
+}
+
+# The testbed's packages cannot be had on this machine: a skip, or an error where it is required.
+skip() {
+	if [ "${CORUN_TESTBED_REQUIRED:-0}" = 1 ]; then
+		die "$* (and CORUN_TESTBED_REQUIRED=1 forbids skipping)"
+	fi
+	say "skipped: $*"
+	exit "$exit_skip"
+}
+
+# Builds the micro VMM without shared libraries and puts it into DIR/bin/.
+stage_microvm() {
+	local into="$1/bin" target=x86_64-unknown-linux-gnu
+	local repository="$testbed_dir/.."
+	(cd "$repository" && RUSTFLAGS="-C target-feature=+crt-static" \
+		cargo build --quiet --release --locked --target "$target" -p corun-microvm)
+	mkdir -p "$into"
+	cp "${CARGO_TARGET_DIR:-$repository/target}/$target/release/corun-microvm" "$into/"
+}

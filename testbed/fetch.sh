@@ -1,0 +1,220 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# Problem: the emulated host needs a kernel with sched_ext and a QEMU newer than Debian 12's, on a
+# machine whose own packages must stay as they are.
+# How: apt with a private configuration (this user's cache, the system's mirror, suite sid)
+# downloads and checks the packages; they are unpacked into the cache, never installed. No root.
+#
+# Usage: fetch.sh [--refresh]      exit 0: complete, 77: cannot be had here, 1: error
+set -euo pipefail
+# shellcheck source=testbed/common.sh
+. "$(dirname "$0")/common.sh"
+
+suite=sid
+apt_dir="$testbed_cache/apt"
+kernel="$testbed_cache/kernel"
+qemu="$testbed_cache/qemu"
+tools="$testbed_cache/tools"
+
+private_apt() { "$1" --config-file="$apt_dir/apt.conf" "${@:2}"; }
+
+# The mirror that this system itself uses for its release, as apt understands its sources.
+system_mirror() {
+	local release
+	release="$(. /etc/os-release && echo "${VERSION_CODENAME:-}")"
+	# Without ReleaseInfo it works before the first `apt-get update`, too.
+	# shellcheck disable=SC2016  # the variables are apt's
+	apt-get indextargets -o APT::Get::IndexTargets::ReleaseInfo=false \
+		--format '$(RELEASE) $(COMPONENT) $(CREATED_BY) $(REPO_URI)' |
+		awk -v release="$release" \
+			'$1 == release && $2 == "main" && $3 == "Packages" && !found++ { print $4 }'
+}
+
+configure_apt() {
+	local mirror keyring=/usr/share/keyrings/debian-archive-keyring.gpg signed=""
+	mirror="${CORUN_TESTBED_MIRROR:-$(system_mirror)}"
+	[ -n "$mirror" ] || skip "apt's sources name no Debian mirror (set CORUN_TESTBED_MIRROR=URI)"
+	[ ! -e "$keyring" ] || signed=" signed-by=$keyring"
+	mkdir -p "$apt_dir/lists/partial" "$apt_dir/cache/archives/partial" "$apt_dir/log"
+	: >"$apt_dir/status"
+	echo "deb [arch=amd64 target=Packages$signed] $mirror $suite main" >"$apt_dir/sources.list"
+	# Read last, after the system's own files, so that a proxy set there stays in force.
+	# An empty status file means "nothing is installed": apt then downloads every library.
+	cat >"$apt_dir/apt.conf" <<-END
+		#clear APT::Update::Post-Invoke;
+		#clear APT::Update::Post-Invoke-Success;
+		Dir::Etc::sourcelist "$apt_dir/sources.list";
+		Dir::Etc::sourceparts "/dev/null";
+		Dir::Etc::preferences "/dev/null";
+		Dir::Etc::preferencesparts "/dev/null";
+		Dir::State "$apt_dir";
+		Dir::State::Lists "$apt_dir/lists";
+		Dir::State::status "$apt_dir/status";
+		Dir::Cache "$apt_dir/cache";
+		Dir::Log "$apt_dir/log";
+		APT::Sandbox::User "";
+		APT::Architecture "amd64";
+		APT::Architectures "amd64";
+		APT::Install-Recommends "false";
+		Acquire::Check-Valid-Until "false";
+		Acquire::Languages "none";
+		Acquire::Retries "3";
+		Dpkg::Use-Pty "false";
+	END
+	say "reading the package lists of $suite from $mirror"
+	private_apt apt-get --quiet=2 --error-on=any update ||
+		skip "the package lists of $suite cannot be had from $mirror"
+}
+
+# Downloads PACKAGES with everything they need, and unpacks them into ROOT.
+unpack_with_dependencies() {
+	local root="$1" deb
+	shift
+	rm -rf "$root" "$apt_dir/cache/archives/"*.deb
+	mkdir -p "$root"
+	private_apt apt-get --quiet=2 --yes --download-only install "$@" >/dev/null ||
+		skip "these packages of $suite cannot be had: $*"
+	for deb in "$apt_dir/cache/archives/"*.deb; do
+		dpkg-deb --extract "$deb" "$root"
+	done
+	rm -f "$apt_dir/cache/archives/"*.deb
+}
+
+fetch_tools() {
+	say "fetching busybox (the emulated host's programs)"
+	unpack_with_dependencies "$tools.new" busybox-static
+	"$tools.new/usr/bin/busybox" true || die "busybox of $suite does not run here"
+	rm -rf "$tools"
+	mv "$tools.new" "$tools"
+}
+
+fetch_qemu() {
+	local version
+	say "fetching QEMU"
+	unpack_with_dependencies "$qemu.new/root" qemu-system-x86 seabios
+	# Its own loader and libraries: those of this system are too old for it.
+	cat >"$qemu.new/qemu-system-x86_64" <<-'END'
+		#!/bin/sh
+		root="$(dirname "$0")/root"
+		QEMU_MODULE_DIR="$root/usr/lib/x86_64-linux-gnu/qemu" exec \
+			"$root/usr/lib64/ld-linux-x86-64.so.2" --library-path "$root/usr/lib/x86_64-linux-gnu" \
+			"$root/usr/bin/qemu-system-x86_64" \
+			-L "$root/usr/share/seabios" -L "$root/usr/share/qemu" "$@"
+	END
+	chmod +x "$qemu.new/qemu-system-x86_64"
+	version="$("$qemu.new/qemu-system-x86_64" --version | head -n 1)" ||
+		die "QEMU of $suite does not run here"
+	echo "$version" >"$qemu.new/version"
+	rm -rf "$qemu"
+	mv "$qemu.new" "$qemu"
+	say "have $version"
+}
+
+# The packages that make up kernel VERSION: newer ones are split in four, older ones are one.
+kernel_packages() {
+	private_apt apt-cache pkgnames | grep -Fx -e "linux-image-$1" -e "linux-binary-$1" \
+		-e "linux-modules-$1" -e "linux-base-$1"
+}
+
+kernel_versions() {
+	private_apt apt-cache pkgnames linux-image- | sed -n 's/^linux-image-\([0-9].*-cloud-amd64\)$/\1/p' |
+		sort --version-sort --reverse
+}
+
+# Decompresses module NAME of the kernel unpacked in ROOT.
+take_module() {
+	local found
+	found="$(find "$1" -name "$2.ko*" -print -quit)"
+	case "$found" in
+	*.ko) cp "$found" "$kernel.new/modules/$2.ko" ;;
+	*.xz) "$tools/usr/bin/busybox" unxz -c "$found" >"$kernel.new/modules/$2.ko" ;;
+	*.zst) zstd -qdc "$found" >"$kernel.new/modules/$2.ko" ;;
+	*) die "module $2 is missing from the kernel packages" ;;
+	esac
+}
+
+# Finds where kernel VERSION, unpacked in ROOT, keeps its file NAME (vmlinuz or config).
+kernel_file() {
+	local place
+	for place in "$1/usr/lib/modules/$2/$3" "$1/lib/modules/$2/$3" "$1/boot/$3-$2"; do
+		if [ -e "$place" ]; then
+			echo "$place"
+			return
+		fi
+	done
+	die "the packages of kernel $2 hold no $3"
+}
+
+unpack_kernel() {
+	local version="$1" root="$2" deb
+	local -a packages
+	rm -rf "$kernel.new"
+	mkdir -p "$kernel.new/debs"
+	mapfile -t packages < <(kernel_packages "$version")
+	say "fetching kernel $version"
+	(cd "$kernel.new/debs" && private_apt apt-get --quiet=2 download "${packages[@]}") ||
+		skip "the packages of kernel $version cannot be had"
+	for deb in "$kernel.new/debs/"*.deb; do
+		dpkg-deb --extract "$deb" "$root"
+	done
+}
+
+# Keeps of kernel VERSION, unpacked in ROOT, what the testbed boots.
+keep_kernel() {
+	local version="$1" root="$2" file module
+	file="$(kernel_file "$root" "$version" vmlinuz)"
+	cp "$file" "$kernel.new/vmlinuz"
+	mkdir -p "$kernel.new/modules"
+	for module in irqbypass kvm kvm-amd virtio_blk; do
+		take_module "$root" "$module"
+	done
+	rm -rf "$root" "$kernel.new/debs"
+	echo "$version" >"$kernel.new/version"
+	rm -rf "$kernel"
+	mv "$kernel.new" "$kernel"
+	say "have kernel $version with sched_ext"
+}
+
+fetch_kernel() {
+	local version file root="$kernel.new/root"
+	for version in $(kernel_versions); do
+		unpack_kernel "$version" "$root"
+		file="$(kernel_file "$root" "$version" config)"
+		cp "$file" "$kernel.new/config"
+		if grep -q '^CONFIG_SCHED_CLASS_EXT=y' "$kernel.new/config"; then
+			keep_kernel "$version" "$root"
+			return
+		fi
+		say "kernel $version is built without sched_ext"
+	done
+	skip "no cloud kernel of $suite has sched_ext"
+}
+
+is_complete() { [ -e "$tools" ] && [ -e "$qemu/version" ] && [ -e "$kernel/version" ]; }
+
+main() {
+	local refresh=""
+	case "${1:-}" in
+	"") if is_complete; then return; fi ;;
+	--refresh) refresh=yes ;;
+	*)
+		echo "usage: $0 [--refresh]" >&2
+		exit "$exit_usage"
+		;;
+	esac
+	[ "$(uname -m)" = x86_64 ] || skip "only x86-64 machines are supported, this one is $(uname -m)"
+	command -v apt-get >/dev/null || skip "this system has no apt to fetch packages with"
+	mkdir -p "$testbed_cache"
+	exec 9>"$testbed_cache/fetch.lock"
+	flock 9
+	configure_apt
+	# What an interrupted run already brought is kept.
+	if [ "$refresh" ] || [ ! -e "$tools" ]; then fetch_tools; fi
+	if [ "$refresh" ] || [ ! -e "$qemu/version" ]; then fetch_qemu; fi
+	if [ "$refresh" ] || [ ! -e "$kernel/version" ]; then fetch_kernel; fi
+	rm -rf "$apt_dir"
+	say "complete in $testbed_cache ($(du -sh "$testbed_cache" | cut -f 1))"
+}
+
+main "$@"

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The guests' programs, assembled from `guest.s`.
+
+use std::fmt;
+use std::str::FromStr;
+
+std::arch::global_asm!(include_str!("guest.s"));
+
+unsafe extern "C" {
+    static corun_guest_begin: u8;
+    static corun_guest_end: u8;
+    static corun_guest_interrupt: u8;
+    static corun_guest_spin: u8;
+    static corun_guest_lock: u8;
+    static corun_guest_timer: u8;
+    static corun_guest_ping: u8;
+    static corun_guest_pio: u8;
+}
+
+/// The vector of every interrupt in the guest: the timer's and the other vCPUs'.
+pub const VECTOR: usize = 0x40;
+
+/// What a guest does all day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Each vCPU counts for ever.
+    Spin,
+    /// The vCPUs share one spin lock.
+    Lock,
+    /// Each vCPU computes shortly and halts until its timer wakes it.
+    Timer,
+    /// One vCPU at a time computes shortly, wakes the next one by IPI and halts.
+    Ping,
+    /// Each vCPU leaves the guest all the time, by port writes.
+    Pio,
+}
+
+/// All modes, with the names they have on the command line.
+pub const MODES: [(&str, Mode); 5] = [
+    ("spin", Mode::Spin),
+    ("lock", Mode::Lock),
+    ("timer", Mode::Timer),
+    ("ping", Mode::Ping),
+    ("pio", Mode::Pio),
+];
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = MODES
+            .iter()
+            .find(|(_, mode)| mode == self)
+            .map_or("?", |(name, _)| name);
+        f.write_str(name)
+    }
+}
+
+impl FromStr for Mode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        MODES
+            .iter()
+            .find(|(name, _)| *name == text)
+            .map(|(_, mode)| *mode)
+            .ok_or_else(|| {
+                let names: Vec<_> = MODES.iter().map(|(name, _)| *name).collect();
+                format!(
+                    "unknown mode `{text}`, expected one of: {}",
+                    names.join(", ")
+                )
+            })
+    }
+}
+
+/// The machine code of all programs, to be placed anywhere.
+pub fn code() -> &'static [u8] {
+    let length = offset_of(&raw const corun_guest_end);
+    // SAFETY: guest.s defines `begin` and `end` in this order in one read-only section, so the
+    // bytes between them are initialised, never change and live as long as the program.
+    unsafe { std::slice::from_raw_parts(&raw const corun_guest_begin, length) }
+}
+
+/// Where in [`code`] the program of `mode` begins.
+pub fn entry(mode: Mode) -> usize {
+    offset_of(match mode {
+        Mode::Spin => &raw const corun_guest_spin,
+        Mode::Lock => &raw const corun_guest_lock,
+        Mode::Timer => &raw const corun_guest_timer,
+        Mode::Ping => &raw const corun_guest_ping,
+        Mode::Pio => &raw const corun_guest_pio,
+    })
+}
+
+/// Where in [`code`] the interrupt handler begins.
+pub fn interrupt_handler() -> usize {
+    offset_of(&raw const corun_guest_interrupt)
+}
+
+fn offset_of(symbol: *const u8) -> usize {
+    symbol.addr() - (&raw const corun_guest_begin).addr()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mode_names_round_trip() {
+        for (name, mode) in MODES {
+            assert_eq!(name.parse(), Ok(mode));
+            assert_eq!(mode.to_string(), name);
+        }
+    }
+
+    #[test]
+    fn an_unknown_mode_lists_the_known_ones() {
+        let error = "sleep".parse::<Mode>().unwrap_err();
+        assert!(error.contains("`sleep`") && error.contains("spin, lock, timer, ping, pio"));
+    }
+
+    /// The bytes that the processor must see: `inc qword ptr [rsi]; jmp` back to it.
+    #[test]
+    fn the_spin_program_is_assembled_as_expected() {
+        let start = entry(Mode::Spin);
+        assert_eq!(code()[start..start + 5], [0x48, 0xff, 0x06, 0xeb, 0xfb]);
+    }
+
+    #[test]
+    fn every_program_lies_within_the_code_and_the_handler_returns() {
+        let code = code();
+        for (_, mode) in MODES {
+            assert!(entry(mode) < interrupt_handler());
+        }
+        assert!(interrupt_handler() < code.len());
+        assert!(code.ends_with(&[0x48, 0xcf]), "iretq");
+    }
+}

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# The guests' programs: 64-bit, ring 0, one address space, no operating system. They are assembled
+# as data of the VMM (never executed by it) and copied into the guest's memory, so they may use
+# relative jumps only.
+#
+# On entry:  rsi  this vCPU's block, see image.rs:
+#                 [rsi] iterations  [rsi+8] index  [rsi+16] work  [rsi+24] sleep in ns
+#                 [rsi+32] index of the next vCPU  [rsi+40] number of vCPUs
+#            rdi  the page all vCPUs share: [rdi] lock  [rdi+64] whose turn  [rdi+128] vCPUs ready
+#            rsp  this vCPU's stack; interrupts are off and come only while halted
+
+    .pushsection .rodata.corun_guest, "a"
+
+    .macro compute
+        mov rcx, [rsi + 16]
+7:      dec rcx
+        jnz 7b
+    .endm
+
+    # Writes eax to MSR number, with zeros above.
+    .macro write_msr number
+        mov ecx, \number
+        xor edx, edx
+        wrmsr
+    .endm
+
+    # Switches the local APIC (x2APIC mode) on.
+    .macro enable_apic
+        mov eax, 0x1ff
+        write_msr 0x80f                  # spurious-interrupt vector: enabled
+    .endm
+
+    # Waits for an interrupt. One that came before hlt ends it at once: sti takes effect after it.
+    .macro halt
+        sti
+        hlt
+        cli
+    .endm
+
+    .globl corun_guest_begin, corun_guest_end, corun_guest_interrupt
+    .globl corun_guest_spin, corun_guest_lock, corun_guest_timer, corun_guest_ping, corun_guest_pio
+
+corun_guest_begin:
+
+# Counts for ever.
+corun_guest_spin:
+2:      inc qword ptr [rsi]
+        jmp 2b
+
+# Takes the shared lock, computes while it holds it, gives it back, computes as long again.
+corun_guest_lock:
+2:      mov eax, 1
+        xchg [rdi], eax                  # locked by its nature
+        test eax, eax
+        jz 4f
+3:      pause
+        cmp dword ptr [rdi], 0
+        jne 3b
+        jmp 2b
+4:      compute
+        inc qword ptr [rsi]
+        mov dword ptr [rdi], 0
+        compute
+        jmp 2b
+
+# Computes, then halts until the local APIC's timer wakes it.
+corun_guest_timer:
+        enable_apic
+        mov eax, 0xb
+        write_msr 0x83e                  # divide by 1: KVM's APIC bus ticks once per ns
+        mov eax, 0x40
+        write_msr 0x832                  # one shot, vector 0x40
+2:      inc qword ptr [rsi]
+        compute
+        mov eax, [rsi + 24]
+        write_msr 0x838                  # initial count: the timer runs
+        halt
+        jmp 2b
+
+# Whoever's turn it is computes, gives the turn to the next vCPU and wakes it with an IPI; the
+# others are halted.
+corun_guest_ping:
+        enable_apic
+        lock inc qword ptr [rdi + 128]
+        mov rax, [rsi + 40]
+2:      pause                            # an IPI to an APIC that is still off would be lost
+        cmp [rdi + 128], rax
+        jb 2b
+3:      mov rax, [rsi + 8]
+        cmp [rdi + 64], rax
+        je 4f
+        halt
+        jmp 3b
+4:      inc qword ptr [rsi]
+        compute
+        mov rdx, [rsi + 32]
+        mov [rdi + 64], rdx
+        mov eax, 0x4040                  # fixed delivery, assert, vector 0x40; edx: to whom
+        mov ecx, 0x830
+        wrmsr
+        jmp 3b
+
+# Computes, then leaves the guest for the VMM by a port write.
+corun_guest_pio:
+2:      inc qword ptr [rsi]
+        compute
+        mov dx, 0x500
+        out dx, al
+        jmp 2b
+
+# Every interrupt: acknowledge. It comes only at a halt, where no register holds a value.
+corun_guest_interrupt:
+        xor eax, eax
+        write_msr 0x80b                  # end of interrupt
+        iretq
+
+corun_guest_end:
+    .popsection

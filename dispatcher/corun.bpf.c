@@ -89,6 +89,7 @@ CALLBACK(s32, corun_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_fl
 
 	if (!t)
 		return prev_cpu;
+	notice_vcpu(p, t);
 	cpu = make_ready(p, t, prev_cpu, now_ns());
 	if (claim_idle(cpu))
 		insert_local(p, kernel_slice(slice_of(p)));
@@ -214,7 +215,7 @@ CALLBACK(void, corun_running, struct task_struct *p)
 	if (!t || !c)
 		return;
 	now = now_ns();
-	occupancy_start(t, c, cpu, raw_task_id(p));
+	occupancy_start(t, c, cpu, id_of(p));
 	activate(p, t);
 	enter(t, TASK_RUNNING, now);
 	t->woken = 0;

@@ -51,7 +51,7 @@ static inline bool pull_from(s32 from, s32 cpu, struct cpu_ctx *c, u64 bound, bo
 			break;
 		if (!may_pull(p, &t, cpu))
 			continue;
-		announce(&t, c, cpu, raw_task_id(p));
+		announce(&t, c, cpu, id_of(p));
 		pulled = move_queued(p, cpu);
 		if (!pulled)
 			forget_incoming(c, cpu);

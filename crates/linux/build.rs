@@ -11,11 +11,21 @@ fn main() -> Result<(), Box<dyn Error>> {
     let dispatcher = root.join("dispatcher");
     let skeleton = PathBuf::from(env::var("OUT_DIR")?).join("corun.skel.rs");
     // The multiarch directory holds asm/types.h, which linux/bpf.h needs.
-    let multiarch = format!("/usr/include/{}-linux-gnu", env::var("CARGO_CFG_TARGET_ARCH")?);
+    let multiarch = format!(
+        "/usr/include/{}-linux-gnu",
+        env::var("CARGO_CFG_TARGET_ARCH")?
+    );
     SkeletonBuilder::new()
         .source(dispatcher.join("corun.bpf.c"))
         .clang(env::var("BPF_CLANG").unwrap_or_else(|_| "clang-19".into()))
-        .clang_args(["-mcpu=v3", "-Wall", "-Wextra", "-Wno-unused-parameter", "-I", &multiarch])
+        .clang_args([
+            "-mcpu=v3",
+            "-Wall",
+            "-Wextra",
+            "-Wno-unused-parameter",
+            "-I",
+            &multiarch,
+        ])
         .build_and_generate(&skeleton)?;
     println!("cargo:rerun-if-changed={}", dispatcher.display());
     println!("cargo:rerun-if-env-changed=BPF_CLANG");

@@ -85,6 +85,12 @@ static inline u32 queue_length(s32 cpu)
 	return (u32)tap_in(IN_QUEUE_LENGTH, raw_queue_length(queue_of(cpu)));
 }
 
+/* The task's id, never 0. */
+static inline u32 id_of(struct task_struct *p)
+{
+	return (u32)tap_in(IN_TASK_ID, raw_task_id(p));
+}
+
 /* The VM's process id if `p` is a vCPU thread, else 0. */
 static inline u32 vcpu_of(struct task_struct *p)
 {
@@ -104,7 +110,7 @@ static inline u32 vcpu_of(struct task_struct *p)
 
 #define move_queued(p, cpu)                                                                        \
 	({                                                                                         \
-		tap_out(OUT_MOVE, raw_task_id(p));                                                 \
+		tap_out(OUT_MOVE, (u32)(cpu));                                                     \
 		tap_in(IN_MOVED, raw_move_queued(p, cpu));                                         \
 	})
 

@@ -31,6 +31,7 @@ enum tap_kind {
 	IN_SHARED = 12,
 	IN_FETCHED = 13,
 	IN_VCPU_OF = 14,
+	IN_TASK_ID = 15,
 	/* decisions */
 	OUT_RETURN = 64,
 	OUT_INSERT_QUEUE = 65,

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The native build of corun's C dispatcher (`dispatcher/`).
+//!
+//! The same source runs in the kernel as BPF. Here it is linked into the process: [`Native`] drives
+//! it on behalf of a [`Services`] implementation (the simulator's sched_ext model), and [`lockstep`]
+//! plays recordings of a real kernel back through it.
+
+mod layout;
+pub mod lockstep;
+mod native;
+
+pub use layout::{
+    CpuCtx, Knobs, MAX_PCPUS, MAX_VMS, TASK_RUNNING, TaskConf, TaskCounters, TaskCtx, TaskStruct,
+    VmConf, VmCtx,
+};
+pub use native::{Kick, Native, Services};

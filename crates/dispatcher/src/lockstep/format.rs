@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The file: a header with the knobs, then one record per callback, little-endian.
+//!
+//! ```text
+//! "CORUNLK1"  u32 version = 1  u32 length  knobs (struct knobs)
+//! u32 length  record (struct record of platform/bpf.h, entries cut to those used)   …
+//! u32 length  trailer: a record with op = 0xffffffff, arg = records the kernel lost
+//! ```
+//! The file may be gzip'ed. One without a trailer was cut short: its records still count.
+
+use crate::layout::Knobs;
+use corun_model::{PcpuId, PcpuSet};
+use flate2::read::GzDecoder;
+use std::io::{self, Read, Write};
+
+const MAGIC: &[u8; 8] = b"CORUNLK1";
+const VERSION: u32 = 1;
+const TRAILER: u32 = u32::MAX;
+const HEAD: usize = 32;
+const ENTRY: usize = 16;
+/// Longest record: 512 entries and the head (`RECORD_ENTRIES` in platform/bpf.h).
+const LONGEST: usize = HEAD + 512 * ENTRY;
+const KNOBS: usize = size_of::<Knobs>();
+
+/// One thing that passed the tap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// `enum tap_kind`.
+    pub kind: u32,
+    /// What it was.
+    pub value: u64,
+}
+
+/// One callback.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// `enum tap_op`.
+    pub op: u32,
+    /// The pCPU it ran on.
+    pub cpu: i32,
+    /// The task's id; 0 if it concerns none.
+    pub task: u32,
+    /// The how-manieth callback for this task, from 1.
+    pub seq: u64,
+    /// The callback's argument.
+    pub arg: u64,
+    /// How many entries it had; more than `entries` holds if it was cut.
+    pub counted: u32,
+    /// What passed the tap, in order.
+    pub entries: Vec<Entry>,
+}
+
+/// A recording in memory.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    /// The knobs of the host.
+    pub knobs: Knobs,
+    /// Callbacks in the order in which they ended.
+    pub records: Vec<Record>,
+    /// Callbacks the kernel had no room for; `None` if the file was cut short.
+    pub lost: Option<u64>,
+}
+
+/// Why a file is no lockstep recording.
+#[derive(Debug, thiserror::Error)]
+pub enum FormatError {
+    /// Reading failed.
+    #[error("cannot read: {0}")]
+    Io(#[from] io::Error),
+    /// It begins otherwise.
+    #[error(
+        "not a lockstep recording: it begins with {0:02x?}, expected \"CORUNLK1\" \
+         (made by: corun host --record FILE)"
+    )]
+    Magic(Vec<u8>),
+    /// Another version's.
+    #[error(
+        "version {0} of the format, this corun reads version 1: use the corun that recorded it"
+    )]
+    Version(u32),
+    /// Knobs of another size.
+    #[error("the knobs take {0} bytes, this dispatcher's take {KNOBS}: another corun recorded it")]
+    Knobs(u32),
+    /// A record that cannot be.
+    #[error("record {index} has a length of {length} bytes, accepted are {HEAD} to {LONGEST}")]
+    Length {
+        /// Which record, from 0.
+        index: usize,
+        /// The length it claims.
+        length: u32,
+    },
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes
+        .get(at..at + 4)
+        .and_then(|b| b.try_into().ok())
+        .map_or(0, u32::from_le_bytes)
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    bytes
+        .get(at..at + 8)
+        .and_then(|b| b.try_into().ok())
+        .map_or(0, u64::from_le_bytes)
+}
+
+/// Fills `buffer`; false if the input ends first.
+fn fill(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<bool> {
+    match input.read_exact(buffer) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+impl Recording {
+    /// Reads a recording, plain or gzip'ed.
+    ///
+    /// # Errors
+    /// [`FormatError`] if it is none, or of another version.
+    pub fn read(mut input: impl Read) -> Result<Self, FormatError> {
+        let mut start = [0; 2];
+        let known = fill(&mut input, &mut start)?;
+        let input = start.chain(input);
+        match known && start == [0x1f, 0x8b] {
+            true => Self::read_plain(GzDecoder::new(input)),
+            false => Self::read_plain(input),
+        }
+    }
+
+    fn read_plain(mut input: impl Read) -> Result<Self, FormatError> {
+        let mut head = [0; 16];
+        if !fill(&mut input, &mut head)? || &head[..8] != MAGIC {
+            return Err(FormatError::Magic(head[..8].to_vec()));
+        }
+        if u32_at(&head, 8) != VERSION {
+            return Err(FormatError::Version(u32_at(&head, 8)));
+        }
+        if u32_at(&head, 12) as usize != KNOBS {
+            return Err(FormatError::Knobs(u32_at(&head, 12)));
+        }
+        let mut knobs = [0; KNOBS];
+        if !fill(&mut input, &mut knobs)? {
+            return Err(FormatError::Knobs(0));
+        }
+        let mut recording = Recording {
+            knobs: decode_knobs(&knobs),
+            records: Vec::new(),
+            lost: None,
+        };
+        while let Some(record) = read_record(&mut input, recording.records.len())? {
+            if record.op == TRAILER {
+                recording.lost = Some(record.arg);
+                break;
+            }
+            recording.records.push(record);
+        }
+        Ok(recording)
+    }
+}
+
+/// The next record; `None` at the end of the file, wherever that is.
+fn read_record(input: &mut impl Read, index: usize) -> Result<Option<Record>, FormatError> {
+    let mut length = [0; 4];
+    if !fill(input, &mut length)? {
+        return Ok(None);
+    }
+    let length = u32::from_le_bytes(length);
+    if !(HEAD..=LONGEST).contains(&(length as usize))
+        || !(length as usize - HEAD).is_multiple_of(ENTRY)
+    {
+        return Err(FormatError::Length { index, length });
+    }
+    let mut bytes = vec![0; length as usize];
+    if !fill(input, &mut bytes)? {
+        return Ok(None);
+    }
+    let entries = bytes[HEAD..].chunks_exact(ENTRY);
+    Ok(Some(Record {
+        op: u32_at(&bytes, 0),
+        cpu: u32_at(&bytes, 4) as i32,
+        task: u32_at(&bytes, 8),
+        counted: u32_at(&bytes, 12),
+        seq: u64_at(&bytes, 16),
+        arg: u64_at(&bytes, 24),
+        entries: entries
+            .map(|e| Entry {
+                value: u64_at(e, 0),
+                kind: u32_at(e, 8),
+            })
+            .collect(),
+    }))
+}
+
+fn decode_knobs(bytes: &[u8; KNOBS]) -> Knobs {
+    let word = |index: usize| u64_at(bytes, index * 8);
+    let mut online = PcpuSet::default();
+    for cpu in 0..corun_model::Topology::MAX_PCPUS {
+        if word(5 + cpu as usize / 64) >> (cpu % 64) & 1 == 1 {
+            online.insert(PcpuId(cpu));
+        }
+    }
+    Knobs {
+        slice: word(0),
+        wakeup_gran: word(1),
+        sleeper_credit: word(2),
+        max_lead: word(3),
+        balance_interval: word(4),
+        online,
+        pcpus: u32_at(bytes, 104),
+        placement: u32_at(bytes, 108),
+        slice_timer: u32_at(bytes, 112),
+        pad: 0,
+    }
+}
+
+/// Writes a recording as it is made.
+pub struct Writer<W: Write> {
+    out: W,
+}
+
+impl<W: Write> Writer<W> {
+    /// Begins a file. `knobs` are the bytes of the dispatcher's `struct knobs`.
+    ///
+    /// # Errors
+    /// What `out` reports.
+    pub fn new(mut out: W, knobs: &[u8]) -> io::Result<Self> {
+        out.write_all(MAGIC)?;
+        out.write_all(&VERSION.to_le_bytes())?;
+        out.write_all(&(knobs.len() as u32).to_le_bytes())?;
+        out.write_all(knobs)?;
+        Ok(Self { out })
+    }
+
+    /// Adds a record as the kernel handed it over.
+    ///
+    /// # Errors
+    /// What `out` reports.
+    pub fn raw(&mut self, record: &[u8]) -> io::Result<()> {
+        self.out.write_all(&(record.len() as u32).to_le_bytes())?;
+        self.out.write_all(record)
+    }
+
+    /// Adds a record.
+    ///
+    /// # Errors
+    /// What `out` reports.
+    pub fn record(&mut self, record: &Record) -> io::Result<()> {
+        let mut bytes = Vec::with_capacity(HEAD + record.entries.len() * ENTRY);
+        bytes.extend(record.op.to_le_bytes());
+        bytes.extend(record.cpu.to_le_bytes());
+        bytes.extend(record.task.to_le_bytes());
+        bytes.extend(record.counted.to_le_bytes());
+        bytes.extend(record.seq.to_le_bytes());
+        bytes.extend(record.arg.to_le_bytes());
+        for entry in &record.entries {
+            bytes.extend(entry.value.to_le_bytes());
+            bytes.extend(entry.kind.to_le_bytes());
+            bytes.extend([0; 4]);
+        }
+        self.raw(&bytes)
+    }
+
+    /// Ends the file, saying how many records the kernel lost, and gives the output back.
+    ///
+    /// # Errors
+    /// What `out` reports.
+    pub fn finish(mut self, lost: u64) -> io::Result<W> {
+        let trailer = Record {
+            op: TRAILER,
+            cpu: 0,
+            task: 0,
+            seq: 0,
+            arg: lost,
+            counted: 0,
+            entries: Vec::new(),
+        };
+        self.record(&trailer)?;
+        self.out.flush()?;
+        Ok(self.out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn sample(records: usize) -> Vec<u8> {
+        let mut writer = Writer::new(Vec::new(), &[0; KNOBS]).unwrap();
+        for n in 0..records {
+            let entries = vec![
+                Entry {
+                    kind: 1,
+                    value: n as u64,
+                },
+                Entry { kind: 64, value: 7 },
+            ];
+            let record = Record {
+                op: 4,
+                cpu: 1,
+                task: 42,
+                seq: n as u64 + 1,
+                arg: 0,
+                counted: 2,
+                entries,
+            };
+            writer.record(&record).unwrap();
+        }
+        writer.finish(3).unwrap()
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let recording = Recording::read(&sample(5)[..]).unwrap();
+        assert_eq!((recording.records.len(), recording.lost), (5, Some(3)));
+        assert_eq!(recording.records[4].entries[0].value, 4);
+    }
+
+    #[test]
+    fn foreign_files_are_named() {
+        let read = |bytes: &[u8]| Recording::read(bytes).unwrap_err().to_string();
+        assert!(read(b"").contains("not a lockstep recording"));
+        assert!(read(b"{\"json\": true, \"more\": 1}").contains("not a lockstep recording"));
+        let mut other = sample(1);
+        other[8] = 9;
+        assert!(read(&other).contains("version 9"));
+    }
+
+    proptest! {
+        #[test]
+        fn a_cut_file_gives_what_was_whole(cut in 0usize..400) {
+            let bytes = sample(5);
+            let cut = cut.min(bytes.len());
+            if let Ok(recording) = Recording::read(&bytes[..cut]) {
+                prop_assert!(recording.records.len() <= 5);
+                prop_assert_eq!(recording.lost.is_some(), cut == bytes.len());
+            }
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let _ = Recording::read(&bytes[..]);
+            let _ = Recording::read(&[&sample(0)[..16 + KNOBS], &bytes].concat()[..]);
+        }
+    }
+}

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Playing a recording back: inputs from the file, decisions compared with it.
+
+use super::format::{Entry, Record, Recording};
+use crate::layout::TaskStruct;
+use crate::native::{Kick, Native, Services};
+use corun_model::Nanos;
+use std::collections::HashMap;
+
+/// `enum tap_op`.
+const OPS: [(u32, &str); 7] = [
+    (1, "select_cpu"),
+    (2, "enqueue"),
+    (3, "dispatch"),
+    (4, "running"),
+    (5, "stopping"),
+    (6, "quiescent"),
+    (7, "timer"),
+];
+/// `IN_NEXT_QUEUED`: a walk over a queue goes on.
+const NEXT_QUEUED: u32 = 10;
+/// Kinds from here on are decisions.
+const FIRST_DECISION: u32 = 64;
+/// Divergences kept for the report; all are counted.
+const KEPT: usize = 10;
+
+/// A place where the two builds part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Divergence {
+    /// Which record, from 0.
+    pub record: usize,
+    /// The callback.
+    pub op: &'static str,
+    /// The task's id.
+    pub task: u32,
+    /// Which entry of the record.
+    pub entry: usize,
+    /// What the kernel has there; `None`: nothing more.
+    pub kernel: Option<Entry>,
+    /// What the native build has; `None`: nothing more.
+    pub native: Option<Entry>,
+}
+
+/// How a replay went.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Callbacks replayed.
+    pub callbacks: u64,
+    /// Decisions compared.
+    pub decisions: u64,
+    /// Inputs handed over.
+    pub inputs: u64,
+    /// Callbacks by name.
+    pub by_op: Vec<(&'static str, u64)>,
+    /// Tasks seen.
+    pub tasks: usize,
+    /// Callbacks left out because an earlier one of their task is missing, or they were cut.
+    pub skipped: u64,
+    /// Callbacks that differed.
+    pub diverged: u64,
+    /// The first of them.
+    pub divergences: Vec<Divergence>,
+}
+
+/// The host of a replay: it knows the record being replayed and nothing else.
+#[derive(Default)]
+struct Tape {
+    entries: Vec<Entry>,
+    at: usize,
+    differs: Option<(usize, Option<Entry>, Option<Entry>)>,
+    decisions: u64,
+    /// Stands for any task met in a queue.
+    other: usize,
+}
+
+impl Tape {
+    fn load(&mut self, entries: &[Entry]) {
+        self.entries.clear();
+        self.entries.extend_from_slice(entries);
+        self.at = 0;
+        self.differs = None;
+    }
+
+    fn differ(&mut self, native: Option<Entry>) {
+        let kernel = self.entries.get(self.at).copied();
+        self.differs.get_or_insert((self.at, kernel, native));
+    }
+
+    /// After the callback: whatever is left over is a difference, too.
+    fn rest(&mut self) -> Option<(usize, Option<Entry>, Option<Entry>)> {
+        if self.at < self.entries.len() {
+            self.differ(None);
+        }
+        self.differs
+    }
+}
+
+impl Services for Tape {
+    const TAPPED: bool = true;
+
+    fn tap_in(&mut self, kind: u32, value: u64) -> u64 {
+        match self.entries.get(self.at) {
+            Some(entry) if entry.kind == kind && self.differs.is_none() => {
+                self.at += 1;
+                entry.value
+            }
+            _ => {
+                self.differ(Some(Entry { kind, value }));
+                value
+            }
+        }
+    }
+
+    fn tap_out(&mut self, kind: u32, value: u64) {
+        let native = Entry { kind, value };
+        if self.differs.is_none() && self.entries.get(self.at) == Some(&native) {
+            self.at += 1;
+            self.decisions += 1;
+        } else {
+            self.differ(Some(native));
+        }
+    }
+
+    /// A walk goes on where the recording says so; the length of any walk is bounded by that.
+    fn next_queued(&mut self, _queue: u64, _after: Option<usize>) -> Option<usize> {
+        let next = self
+            .entries
+            .get(self.at)
+            .filter(|entry| entry.kind == NEXT_QUEUED);
+        next.filter(|_| self.differs.is_none()).map(|_| self.other)
+    }
+
+    // What these return is an input: the tap replaces it.
+    fn claim_idle(&mut self, _cpu: u32) -> bool {
+        false
+    }
+    fn queue_length(&mut self, _queue: u64) -> u32 {
+        0
+    }
+    fn move_first(&mut self, _queue: u64) -> bool {
+        false
+    }
+    fn move_queued(&mut self, _task: usize, _cpu: u32) -> bool {
+        false
+    }
+
+    // What these are asked was compared at the tap.
+    fn insert(&mut self, _task: usize, _queue: u64, _slice: Nanos, _vtime: u64) {}
+    fn insert_local(&mut self, _task: usize, _slice: Nanos) {}
+    fn kick(&mut self, _cpu: u32, _how: Kick) {}
+    fn set_slice(&mut self, _task: usize, _slice: Nanos) {}
+    fn start_timer(&mut self, _cpu: u32, _delay: Nanos) {}
+}
+
+/// Runs the native build through a recording.
+pub fn replay(recording: &Recording) -> Outcome {
+    let mut native = Native::new(recording.knobs, Tape::default());
+    let other = native.add_task(TaskStruct::default(), 0);
+    native.services().other = other;
+    let mut outcome = Outcome::default();
+    let mut by_op = [0u64; OPS.len()];
+    // Task id → index in `native` and the callback expected next.
+    let mut tasks: HashMap<u32, (usize, u64)> = HashMap::new();
+    for (number, record) in recording.records.iter().enumerate() {
+        let Some(op) = OPS.iter().position(|&(op, _)| op == record.op) else {
+            outcome.skipped += 1;
+            continue;
+        };
+        let task = task_of(&mut native, &mut tasks, record);
+        let whole = record.counted as usize == record.entries.len();
+        let (Some(task), true) = (task, whole) else {
+            outcome.skipped += 1;
+            continue;
+        };
+        native.services().load(&record.entries);
+        call(&mut native, record, task);
+        by_op[op] += 1;
+        outcome.callbacks += 1;
+        outcome.inputs += inputs(record);
+        if let Some((entry, kernel, ours)) = native.services().rest() {
+            outcome.diverged += 1;
+            if outcome.divergences.len() < KEPT {
+                let (op, task) = (OPS[op].1, record.task);
+                let found = Divergence {
+                    record: number,
+                    op,
+                    task,
+                    entry,
+                    kernel,
+                    native: ours,
+                };
+                outcome.divergences.push(found);
+            }
+        }
+    }
+    outcome.decisions = native.services().decisions;
+    outcome.tasks = tasks.len();
+    outcome.by_op = OPS
+        .iter()
+        .zip(by_op)
+        .map(|(&(_, name), count)| (name, count))
+        .collect();
+    outcome
+}
+
+fn inputs(record: &Record) -> u64 {
+    record
+        .entries
+        .iter()
+        .filter(|entry| entry.kind < FIRST_DECISION)
+        .count() as u64
+}
+
+/// The record's task, with its number checked; the stand-in for none. `None`: one is missing.
+fn task_of(
+    native: &mut Native<Tape>,
+    tasks: &mut HashMap<u32, (usize, u64)>,
+    record: &Record,
+) -> Option<usize> {
+    if record.task == 0 {
+        return Some(native.services().other);
+    }
+    if record.seq == 1 {
+        // A new task, perhaps with the id of one that is gone.
+        let task = TaskStruct {
+            id: record.task,
+            ..TaskStruct::default()
+        };
+        let index = native.add_task(task, 0);
+        tasks.insert(record.task, (index, 2));
+        return Some(index);
+    }
+    let (index, expected) = tasks.get_mut(&record.task)?;
+    if *expected != record.seq {
+        tasks.remove(&record.task);
+        return None;
+    }
+    *expected += 1;
+    Some(*index)
+}
+
+fn call(native: &mut Native<Tape>, record: &Record, task: usize) {
+    let cpu = record.cpu.max(0) as u32;
+    match record.op {
+        1 => {
+            native.select_cpu(0, cpu, task, record.arg as u32);
+        }
+        2 => native.enqueue(0, cpu, task),
+        3 => native.dispatch(0, record.arg as u32, (record.task != 0).then_some(task)),
+        4 => native.running(0, cpu, task),
+        5 => native.stopping(0, cpu, task, record.arg != 0),
+        6 => native.quiescent(0, cpu, task, record.arg & 1 == 1),
+        _ => native.timer(0, record.arg as u32),
+    }
+}

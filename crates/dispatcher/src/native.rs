@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Calling the dispatcher, and answering what it asks for.
+//!
+//! The C side reaches its world through `struct native_host`, a table of functions. Here the table
+//! is made for any [`Services`]: each entry turns the context pointer back into [`Inner`] and calls
+//! the method. C code holds task pointers only during a call; tasks are named by index outside.
+
+use crate::layout::{
+    CpuCtx, Knobs, MAX_PCPUS, MAX_VMS, TaskStruct, VmConf, VmCtx, placement_number,
+};
+use corun_model::{Nanos, Placement};
+use std::ffi::c_void;
+use std::ptr;
+
+/// How the dispatcher asks a pCPU to schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kick {
+    /// Only if it idles.
+    Idle,
+    /// The running task's slice is over.
+    Preempt,
+}
+
+/// What the dispatcher needs done. Tasks are indices as given by [`Native::add_task`], queues are
+/// numbered like pCPUs.
+pub trait Services {
+    /// Was `cpu` idle? If so it is claimed.
+    fn claim_idle(&mut self, cpu: u32) -> bool;
+    /// Tasks in a queue.
+    fn queue_length(&mut self, queue: u64) -> u32;
+    /// Moves the head of a queue to the dispatching pCPU's local queue.
+    fn move_first(&mut self, queue: u64) -> bool;
+    /// The task behind `after` in a queue, or its head.
+    fn next_queued(&mut self, queue: u64, after: Option<usize>) -> Option<usize>;
+    /// Moves a queued task to the local queue of `cpu`.
+    fn move_queued(&mut self, task: usize, cpu: u32) -> bool;
+    /// Puts a task into a queue by virtual time.
+    fn insert(&mut self, task: usize, queue: u64, slice: Nanos, vtime: u64);
+    /// Puts the task being woken into the local queue of the pCPU that select_cpu returns.
+    fn insert_local(&mut self, task: usize, slice: Nanos);
+    /// Asks `cpu` to schedule.
+    fn kick(&mut self, cpu: u32, how: Kick);
+    /// The running task keeps its pCPU for another slice.
+    fn set_slice(&mut self, task: usize, slice: Nanos);
+    /// Calls [`Native::timer`] for `cpu` after `delay`.
+    fn start_timer(&mut self, cpu: u32, delay: Nanos);
+
+    /// Does this host take part in every exchange (a replay)?
+    const TAPPED: bool = false;
+    /// An input of `kind` is about to be used; what shall its value be?
+    fn tap_in(&mut self, kind: u32, value: u64) -> u64 {
+        let _ = kind;
+        value
+    }
+    /// A decision of `kind` was made.
+    fn tap_out(&mut self, kind: u32, value: u64) {
+        let _ = (kind, value);
+    }
+}
+
+#[repr(C)]
+struct HostTable {
+    claim_idle: extern "C" fn(*mut c_void, i32) -> bool,
+    queue_length: extern "C" fn(*mut c_void, u64) -> u32,
+    move_first: extern "C" fn(*mut c_void, u64) -> bool,
+    next_queued: extern "C" fn(*mut c_void, u64, *mut TaskStruct) -> *mut TaskStruct,
+    move_queued: extern "C" fn(*mut c_void, *mut TaskStruct, i32) -> bool,
+    insert: extern "C" fn(*mut c_void, *mut TaskStruct, u64, u64, u64, u64),
+    insert_local: extern "C" fn(*mut c_void, *mut TaskStruct, u64),
+    kick: extern "C" fn(*mut c_void, i32, u32),
+    set_slice: extern "C" fn(*mut c_void, *mut TaskStruct, u64),
+    start_timer: extern "C" fn(*mut c_void, i32, u64),
+    tap_in: Option<extern "C" fn(*mut c_void, u32, u64) -> u64>,
+    tap_out: Option<extern "C" fn(*mut c_void, u32, u64)>,
+}
+
+#[repr(C)]
+struct Context {
+    this: *mut c_void,
+    host: *const HostTable,
+    cpus: *mut CpuCtx,
+    vms: *mut VmCtx,
+    vm_confs: *mut VmConf,
+    knobs: Knobs,
+    now: u64,
+    cpu: i32,
+    pad: u32,
+}
+
+// SAFETY: the signatures are those of dispatcher/corun.bpf.c in its native build.
+unsafe extern "C" {
+    fn corun_enter(context: *mut Context);
+    fn corun_select_cpu(p: *mut TaskStruct, prev_cpu: i32, wake_flags: u64) -> i32;
+    fn corun_enqueue(p: *mut TaskStruct, enq_flags: u64);
+    fn corun_dispatch(cpu: i32, prev: *mut TaskStruct);
+    fn corun_running(p: *mut TaskStruct);
+    fn corun_stopping(p: *mut TaskStruct, runnable: bool);
+    fn corun_quiescent(p: *mut TaskStruct, deq_flags: u64);
+    fn corun_init_task(p: *mut TaskStruct, args: *mut c_void) -> i32;
+    fn corun_exit_task(p: *mut TaskStruct, args: *mut c_void);
+    fn corun_timer(cpu: i32);
+}
+
+/// `SCX_DEQ_SLEEP`: the task goes to sleep, its properties do not just change.
+const DEQ_SLEEP: u64 = 1;
+
+/// What the C side's pointers lead to. Boxed, so that it stays where it is.
+struct Inner<S> {
+    context: Context,
+    services: S,
+    tasks: Vec<TaskStruct>,
+    cpus: Box<[CpuCtx]>,
+    vms: Box<[VmCtx]>,
+    vm_confs: Box<[VmConf]>,
+}
+
+/// The dispatcher with its state, and the host it works for.
+pub struct Native<S: Services> {
+    inner: Box<Inner<S>>,
+}
+
+/// Turns the context pointer of a C call back into what it points at.
+///
+/// # Safety
+/// `this` must be the pointer that [`Native::new`] stored, during a call made by [`Native::call`].
+unsafe fn inner<'a, S>(this: *mut c_void) -> &'a mut Inner<S> {
+    // SAFETY: per contract the box lives and nobody else uses it: `call` has exclusive access and
+    // does not touch it until C returns.
+    unsafe { &mut *this.cast::<Inner<S>>() }
+}
+
+impl<S> Inner<S> {
+    fn index_of(&self, p: *const TaskStruct) -> usize {
+        let offset = (p as usize).wrapping_sub(self.tasks.as_ptr() as usize);
+        offset / size_of::<TaskStruct>()
+    }
+
+    fn pointer_to(&mut self, task: usize) -> *mut TaskStruct {
+        debug_assert!(task < self.tasks.len());
+        self.tasks.as_mut_ptr().wrapping_add(task)
+    }
+}
+
+/// The C function table for a kind of host.
+struct Table<S>(std::marker::PhantomData<S>);
+
+impl<S: Services> Table<S> {
+    const HOST: HostTable = HostTable {
+        claim_idle: Self::claim_idle,
+        queue_length: Self::queue_length,
+        move_first: Self::move_first,
+        next_queued: Self::next_queued,
+        move_queued: Self::move_queued,
+        insert: Self::insert,
+        insert_local: Self::insert_local,
+        kick: Self::kick,
+        set_slice: Self::set_slice,
+        start_timer: Self::start_timer,
+        tap_in: if S::TAPPED { Some(Self::tap_in) } else { None },
+        tap_out: if S::TAPPED { Some(Self::tap_out) } else { None },
+    };
+
+    extern "C" fn claim_idle(this: *mut c_void, cpu: i32) -> bool {
+        // SAFETY: called by C during Native::call.
+        unsafe { inner::<S>(this) }.services.claim_idle(cpu as u32)
+    }
+
+    extern "C" fn queue_length(this: *mut c_void, queue: u64) -> u32 {
+        // SAFETY: called by C during Native::call.
+        unsafe { inner::<S>(this) }.services.queue_length(queue)
+    }
+
+    extern "C" fn move_first(this: *mut c_void, queue: u64) -> bool {
+        // SAFETY: called by C during Native::call.
+        unsafe { inner::<S>(this) }.services.move_first(queue)
+    }
+
+    extern "C" fn next_queued(
+        this: *mut c_void,
+        queue: u64,
+        after: *mut TaskStruct,
+    ) -> *mut TaskStruct {
+        // SAFETY: called by C during Native::call.
+        let inner = unsafe { inner::<S>(this) };
+        let after = (!after.is_null()).then(|| inner.index_of(after));
+        match inner.services.next_queued(queue, after) {
+            Some(task) => inner.pointer_to(task),
+            None => ptr::null_mut(),
+        }
+    }
+
+    extern "C" fn move_queued(this: *mut c_void, p: *mut TaskStruct, cpu: i32) -> bool {
+        // SAFETY: called by C during Native::call.
+        let inner = unsafe { inner::<S>(this) };
+        let task = inner.index_of(p);
+        inner.services.move_queued(task, cpu as u32)
+    }
+
+    extern "C" fn insert(
+        this: *mut c_void,
+        p: *mut TaskStruct,
+        queue: u64,
+        slice: u64,
+        vtime: u64,
+        _flags: u64,
+    ) {
+        // SAFETY: called by C during Native::call.
+        let inner = unsafe { inner::<S>(this) };
+        let task = inner.index_of(p);
+        inner.tasks[task].queued_vtime = vtime;
+        inner.services.insert(task, queue, slice, vtime);
+    }
+
+    extern "C" fn insert_local(this: *mut c_void, p: *mut TaskStruct, slice: u64) {
+        // SAFETY: called by C during Native::call.
+        let inner = unsafe { inner::<S>(this) };
+        let task = inner.index_of(p);
+        inner.services.insert_local(task, slice);
+    }
+
+    extern "C" fn kick(this: *mut c_void, cpu: i32, how: u32) {
+        let how = if how == 1 { Kick::Idle } else { Kick::Preempt };
+        // SAFETY: called by C during Native::call.
+        unsafe { inner::<S>(this) }.services.kick(cpu as u32, how);
+    }
+
+    extern "C" fn set_slice(this: *mut c_void, p: *mut TaskStruct, slice: u64) {
+        // SAFETY: called by C during Native::call.
+        let inner = unsafe { inner::<S>(this) };
+        let task = inner.index_of(p);
+        inner.services.set_slice(task, slice);
+    }
+
+    extern "C" fn start_timer(this: *mut c_void, cpu: i32, delay: u64) {
+        // SAFETY: called by C during Native::call.
+        unsafe { inner::<S>(this) }
+            .services
+            .start_timer(cpu as u32, delay);
+    }
+
+    extern "C" fn tap_in(this: *mut c_void, kind: u32, value: u64) -> u64 {
+        // SAFETY: called by C during Native::call.
+        unsafe { inner::<S>(this) }.services.tap_in(kind, value)
+    }
+
+    extern "C" fn tap_out(this: *mut c_void, kind: u32, value: u64) {
+        // SAFETY: called by C during Native::call.
+        unsafe { inner::<S>(this) }.services.tap_out(kind, value);
+    }
+}
+
+impl<S: Services> Native<S> {
+    /// A dispatcher that knows no task yet.
+    pub fn new(knobs: Knobs, services: S) -> Self {
+        let no_vm = VmCtx {
+            id: 0,
+            vcpus: 0,
+            active_weight: 0,
+            here: [0; MAX_PCPUS],
+        };
+        let mut inner = Box::new(Inner {
+            context: Context {
+                this: ptr::null_mut(),
+                host: &Table::<S>::HOST,
+                cpus: ptr::null_mut(),
+                vms: ptr::null_mut(),
+                vm_confs: ptr::null_mut(),
+                knobs,
+                now: 0,
+                cpu: 0,
+                pad: 0,
+            },
+            services,
+            tasks: Vec::new(),
+            cpus: vec![
+                CpuCtx {
+                    idle: 1,
+                    ..CpuCtx::default()
+                };
+                MAX_PCPUS
+            ]
+            .into(),
+            vms: vec![no_vm; MAX_VMS].into(),
+            vm_confs: vec![VmConf::default(); MAX_VMS].into(),
+        });
+        inner.context.cpus = inner.cpus.as_mut_ptr();
+        inner.context.vms = inner.vms.as_mut_ptr();
+        inner.context.vm_confs = inner.vm_confs.as_mut_ptr();
+        Self { inner }
+    }
+
+    /// Who the dispatcher works for.
+    pub fn services(&mut self) -> &mut S {
+        &mut self.inner.services
+    }
+
+    /// What the dispatcher knows of a task.
+    pub fn task(&mut self, task: usize) -> &mut TaskStruct {
+        &mut self.inner.tasks[task]
+    }
+
+    /// Number of tasks.
+    pub fn tasks(&self) -> usize {
+        self.inner.tasks.len()
+    }
+
+    /// What the dispatcher knows of a pCPU.
+    pub fn cpu(&self, cpu: u32) -> &CpuCtx {
+        &self.inner.cpus[cpu as usize]
+    }
+
+    /// The VM in a slot of the table.
+    pub fn vm(&self, slot: usize) -> &VmCtx {
+        &self.inner.vms[slot]
+    }
+
+    /// Says how VM `id` (not 0) shall be placed and what it weighs (`None`: vCPU by vCPU).
+    pub fn configure_vm(&mut self, id: u32, placement: Placement, weight: Option<u32>) {
+        let conf = &mut self.inner.vm_confs[id as usize % MAX_VMS];
+        conf.id = id;
+        conf.placement = placement_number(placement);
+        conf.weight = weight.unwrap_or(0);
+    }
+
+    /// A task exists from now on. Returns its index.
+    pub fn add_task(&mut self, task: TaskStruct, now: Nanos) -> usize {
+        self.inner.tasks.push(task);
+        let index = self.inner.tasks.len() - 1;
+        self.call(now, 0, index, |p| {
+            // SAFETY: `p` is a live task of this context; the arguments are not looked at.
+            let refused = unsafe { corun_init_task(p, ptr::null_mut()) };
+            debug_assert_eq!(refused, 0, "the native build has memory for every task");
+        });
+        index
+    }
+
+    /// A task, which waits, is gone.
+    pub fn exit_task(&mut self, task: usize, now: Nanos) {
+        // SAFETY: `p` is a live task of this context; the arguments are not looked at.
+        self.call(now, 0, task, |p| unsafe {
+            corun_exit_task(p, ptr::null_mut())
+        });
+    }
+
+    /// `task` wakes on `cpu`, having last run on `prev`. Returns where it should go.
+    pub fn select_cpu(&mut self, now: Nanos, cpu: u32, task: usize, prev: u32) -> u32 {
+        // SAFETY: `p` is a live task of this context.
+        self.call(now, cpu, task, |p| unsafe {
+            corun_select_cpu(p, prev as i32, 0)
+        }) as u32
+    }
+
+    /// `task` must be queued.
+    pub fn enqueue(&mut self, now: Nanos, cpu: u32, task: usize) {
+        // SAFETY: `p` is a live task of this context.
+        self.call(now, cpu, task, |p| unsafe { corun_enqueue(p, 0) });
+    }
+
+    /// `cpu` needs something to run; `prev` has it and still wants it, if given.
+    pub fn dispatch(&mut self, now: Nanos, cpu: u32, prev: Option<usize>) {
+        let prev = match prev {
+            Some(task) => self.inner.pointer_to(task),
+            None => ptr::null_mut(),
+        };
+        // SAFETY: `prev` is null or a live task of this context.
+        self.enter(now, cpu, || unsafe { corun_dispatch(cpu as i32, prev) });
+    }
+
+    /// `task` has `cpu` from now on.
+    pub fn running(&mut self, now: Nanos, cpu: u32, task: usize) {
+        // SAFETY: `p` is a live task of this context.
+        self.call(now, cpu, task, |p| unsafe { corun_running(p) });
+    }
+
+    /// `task` loses `cpu`; does it want to run on?
+    pub fn stopping(&mut self, now: Nanos, cpu: u32, task: usize, runnable: bool) {
+        // SAFETY: `p` is a live task of this context.
+        self.call(now, cpu, task, |p| unsafe { corun_stopping(p, runnable) });
+    }
+
+    /// `task` goes to wait (`sleeps`), or leaves its queue only to have its properties changed.
+    pub fn quiescent(&mut self, now: Nanos, cpu: u32, task: usize, sleeps: bool) {
+        let flags = if sleeps { DEQ_SLEEP } else { 0 };
+        // SAFETY: `p` is a live task of this context.
+        self.call(now, cpu, task, |p| unsafe { corun_quiescent(p, flags) });
+    }
+
+    /// The timer of `cpu` fired, on that pCPU.
+    pub fn timer(&mut self, now: Nanos, cpu: u32) {
+        // SAFETY: no pointers are passed.
+        self.enter(now, cpu, || unsafe { corun_timer(cpu as i32) });
+    }
+
+    /// Calls C for `task`, with time and place set.
+    fn call<R>(
+        &mut self,
+        now: Nanos,
+        cpu: u32,
+        task: usize,
+        callback: impl FnOnce(*mut TaskStruct) -> R,
+    ) -> R {
+        let p = self.inner.pointer_to(task);
+        self.enter(now, cpu, || callback(p))
+    }
+
+    fn enter<R>(&mut self, now: Nanos, cpu: u32, callback: impl FnOnce() -> R) -> R {
+        let this: *mut Inner<S> = &mut *self.inner;
+        // SAFETY: `this` is our box, borrowed exclusively for this call; C and the table's functions
+        // reach it only through this pointer, and only until `callback` returns.
+        unsafe {
+            (*this).context.this = this.cast();
+            (*this).context.now = now;
+            (*this).context.cpu = cpu as i32;
+            corun_enter(&raw mut (*this).context);
+        }
+        callback()
+    }
+}
+
+// SAFETY: the pointers in the context lead into the same box; the thread-local on the C side is set
+// anew by every call.
+unsafe impl<S: Services + Send> Send for Native<S> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::TaskCtx;
+
+    unsafe extern "C" {
+        static corun_sizes: [usize; 6];
+    }
+
+    #[test]
+    fn the_structs_are_laid_out_as_in_c() {
+        // SAFETY: a constant array of the C side, of this length.
+        let c = unsafe { corun_sizes };
+        let ours = [
+            size_of::<TaskStruct>(),
+            size_of::<TaskCtx>(),
+            size_of::<CpuCtx>(),
+            size_of::<VmCtx>(),
+            size_of::<VmConf>(),
+            size_of::<Context>(),
+        ];
+        assert_eq!(ours, c);
+    }
+}

@@ -16,7 +16,7 @@ static inline u32 *siblings_counter(struct task_ctx *t, s32 cpu)
 {
 	struct vm_ctx *vm = vm_of(t);
 
-	return vm && (u32)cpu < MAX_PCPUS ? &vm->here[cpu] : NULL;
+	return vm && (u32)cpu < MAX_PCPUS ? &vm->here[opaque((u32)cpu) % MAX_PCPUS] : NULL;
 }
 
 /* Counts `t` on `cpu`; returns how many siblings were there. */

@@ -21,8 +21,10 @@ typedef _Bool bool;
 
 #define CORE __attribute__((preserve_access_index))
 
-struct cpumask;
-struct cgroup;
+/* Defined, not only declared: else libbpf takes the kfuncs' prototypes for others. */
+struct cpumask {
+	unsigned long bits[1];
+} CORE;
 
 struct hlist_node {
 	struct hlist_node *next;

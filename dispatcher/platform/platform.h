@@ -26,6 +26,16 @@ enum kick {
 	KICK_PREEMPT = 2, /* the running task's slice is over */
 };
 
+/*
+ * `value`, of which the compiler forgets what it knew. What is masked after this is masked in the
+ * code, too, and in the same place: the kernel's verifier wants to see every index bounded.
+ */
+static inline u32 opaque(u32 value)
+{
+	__asm__ volatile("" : "+r"(value));
+	return value;
+}
+
 /* A value that other CPUs may change. */
 #define shared(lvalue) tap_in(IN_SHARED, *(volatile typeof(lvalue) *)&(lvalue))
 
@@ -46,8 +56,10 @@ static inline s32 this_cpu(void)
 /* May `p` run on `cpu`: online, in its affinity and cpuset? */
 static inline bool allowed(struct task_struct *p, s32 cpu)
 {
+	u32 word = opaque((u32)cpu / 64) % MASK_WORDS;
+
 	if ((u32)cpu >= knobs.pcpus || (u32)cpu >= MAX_PCPUS ||
-	    !(knobs.online[(u32)cpu / 64] >> (u32)cpu % 64 & 1))
+	    !(knobs.online[word] >> (u32)cpu % 64 & 1))
 		return false;
 	return tap_in(IN_ALLOWED, raw_allowed(p, cpu));
 }

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What should hold for the VMs and vCPUs of a host: control logic, without I/O and without a clock.
+//!
+//! A [`Policy`] looks at what happened in a period ([`Snapshot`]) and says what should hold in the
+//! next one ([`Plan`]); the simulator and the daemon drive it alike. Each published system has a
+//! folder of its own, to be read beside its paper, and an entry in [`all`].
+
+mod affinity;
+mod balance;
+mod fair;
+mod registry;
+
+pub use affinity::Affinity;
+pub use balance::Balance;
+pub use fair::Fair;
+pub use registry::{PolicyInfo, all, find, names};
+
+use corun_model::{Nanos, Placement, Plan, Snapshot, VmPlan};
+
+/// Decides, period by period, what should hold for the VMs of a host.
+pub trait Policy: Send {
+    /// How often [`Policy::decide`] runs.
+    fn period(&self) -> Nanos;
+
+    /// What happened in the last period → what should hold in the next one.
+    ///
+    /// The policy states all it wants, each time; that some of it holds already is for whoever
+    /// carries the plan out to find. So a VM gets its due whenever it turns up, and nothing is lost
+    /// if a plan is.
+    fn decide(&mut self, seen: &Snapshot, plan: &mut Plan);
+}
+
+/// How long a VM that has just started may go without its policy.
+const NEW_VM_WAIT: Nanos = 200 * corun_model::time::MS;
+
+/// All VMs are placed alike.
+fn place_all(seen: &Snapshot, plan: &mut Plan, placement: Placement) {
+    let place = |vm: &corun_model::VmSeen| VmPlan {
+        vm: vm.vm,
+        placement,
+    };
+    plan.vms.extend(seen.vms.iter().map(place));
+}
+
+#[cfg(test)]
+mod testing;

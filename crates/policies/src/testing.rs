@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Hosts to try policies on, and what holds for all policies.
+
+use crate::{Policy, all};
+use corun_model::{
+    HostSeen, PcpuId, PcpuSet, Plan, Snapshot, TaskId, TaskSeen, Topology, VmId, VmSeen,
+};
+use proptest::prelude::*;
+
+/// What a policy says to a snapshot.
+pub(crate) fn ask(policy: &mut dyn Policy, seen: &Snapshot) -> Plan {
+    let mut plan = Plan::default();
+    policy.decide(seen, &mut plan);
+    plan
+}
+
+/// A host with VMs of these sizes, everything allowed. VM n has the tasks 100n, 100n + 1, …
+pub(crate) fn snapshot(pcpus: u32, sizes: &[usize]) -> Snapshot {
+    let task = |vm: usize, vcpu: usize| TaskSeen {
+        task: TaskId::from(100 * vm + vcpu),
+        allowed: PcpuSet::first(pcpus),
+        run: 0,
+        ready: 0,
+        wait: 0,
+    };
+    let vm = |(vm, &size): (usize, &usize)| VmSeen {
+        vm: VmId::from(vm),
+        weight: None,
+        vcpus: (0..size).map(|vcpu| task(vm, vcpu)).collect(),
+    };
+    Snapshot {
+        now: 0,
+        host: HostSeen {
+            topology: Topology::flat(pcpus).unwrap(),
+        },
+        vms: sizes.iter().enumerate().map(vm).collect(),
+    }
+}
+
+/// Makes other VMs of these.
+pub(crate) fn renumber(seen: &mut Snapshot, add: u32) {
+    for vm in &mut seen.vms {
+        vm.vm.0 += add;
+        vm.vcpus
+            .iter_mut()
+            .for_each(|vcpu| vcpu.task.0 += 100 * add);
+    }
+}
+
+/// Hosts with any affinities.
+pub(crate) fn any_snapshot() -> impl Strategy<Value = Snapshot> {
+    let sizes = prop::collection::vec(1usize..6, 0..6);
+    let allowed = prop::collection::vec(prop::collection::vec(0u32..8, 0..5), 30);
+    (1u32..7, sizes, allowed).prop_map(|(pcpus, sizes, allowed)| {
+        let mut seen = snapshot(pcpus, &sizes);
+        let vcpus = seen.vms.iter_mut().flat_map(|vm| &mut vm.vcpus);
+        for (vcpu, allowed) in vcpus.zip(allowed) {
+            vcpu.allowed = allowed.into_iter().map(PcpuId).collect();
+        }
+        seen
+    })
+}
+
+proptest! {
+    #[test]
+    fn asked_again_a_policy_asks_for_nothing_new(seen in any_snapshot()) {
+        for info in all() {
+            let mut policy = (info.make)();
+            let first = ask(&mut *policy, &seen);
+            prop_assert_eq!(&first, &ask(&mut *policy, &seen), "{}", info.name);
+            let told = first.vms.iter().map(|vm| vm.vm);
+            prop_assert!(told.eq(seen.vms.iter().map(|vm| vm.vm)), "{}", info.name);
+        }
+    }
+}

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! One run: host, scheduler and load brought together by the event loop.
 
+use crate::control::Control;
 use crate::host::{Event, Host, HostParams, MOST_SIBLINGS, Observer, Order, TaskState, Totals};
 use crate::load::{Achieved, Load};
 use crate::sched::HostScheduler;
 use crate::waits::Waits;
 use corun_model::{Nanos, PcpuId, PcpuSet, VmId};
+use corun_policies::Policy;
 
 /// A run under way.
 pub struct Simulation {
     host: Host,
     sched: Box<dyn HostScheduler>,
     load: Box<dyn Load>,
+    policy: Option<Control>,
     measured_from: Nanos,
     events: u64,
 }
@@ -75,14 +78,23 @@ impl Simulation {
             host,
             sched,
             load,
+            policy: None,
             measured_from: 0,
             events: 0,
         }
     }
 
+    /// Lets `policy` steer the scheduler, from the start and at the end of each of its periods.
+    #[must_use]
+    pub fn with_policy(mut self, policy: Box<dyn Policy>) -> Self {
+        self.policy = Some(Control::new(policy));
+        self
+    }
+
     /// Runs until `end`, measuring from `warm_up` on. `progress` hears now and then how far it is.
     pub fn run(mut self, warm_up: Nanos, end: Nanos, mut progress: impl FnMut(Nanos)) -> Outcome {
         self.host.events.schedule(warm_up, Event::WarmUpOver);
+        self.steer();
         self.load.start(&mut self.host);
         self.carry_out();
         while self.host.events.next_at().is_some_and(|at| at <= end) {
@@ -120,7 +132,7 @@ impl Simulation {
             }
             Event::LoadTimer(token) => self.load.timer(&mut self.host, token),
             Event::SchedTimer(token) => self.sched.timer(&mut self.host, token),
-            Event::Policy => {}
+            Event::Policy => self.steer(),
             Event::WarmUpOver => {
                 self.measured_from = self.host.now();
                 self.host.reset_accounts();
@@ -128,6 +140,17 @@ impl Simulation {
                 self.load.reset(self.host.now());
             }
         }
+    }
+
+    /// The policy looks at the host and says what should hold; the next time is set.
+    fn steer(&mut self) {
+        let Some(control) = &mut self.policy else {
+            return;
+        };
+        let plan = control.decide(&self.host, &self.load.vms());
+        let next = self.host.now().saturating_add(control.period());
+        self.sched.apply(&mut self.host, &plan);
+        self.host.events.schedule(next, Event::Policy);
     }
 
     /// Carries out what loads have ordered, in order.

@@ -72,12 +72,12 @@ impl Queues {
     pub fn put_direct(&mut self, task: TaskId, cpu: PcpuId) -> bool {
         let direct = self.direct.take() == Some(task.index());
         if direct {
-            self.to_local(task.index(), cpu.0);
+            self.push_local(task.index(), cpu.0);
         }
         direct
     }
 
-    fn to_local(&mut self, task: usize, cpu: u32) {
+    fn push_local(&mut self, task: usize, cpu: u32) {
         self.local[cpu as usize].push_back(task);
         self.moves.push((task, cpu));
     }
@@ -128,7 +128,7 @@ impl Services for Queues {
     fn move_queued(&mut self, task: usize, cpu: u32) -> bool {
         let moved = self.unqueue(task);
         if moved {
-            self.to_local(task, cpu);
+            self.push_local(task, cpu);
         }
         moved
     }

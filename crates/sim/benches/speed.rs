@@ -5,6 +5,8 @@
 //! throughput criterion prints is in events. The event queue alone is the reference in the same
 //! run: what a simulation costs beyond it is models and scheduling.
 
+#![allow(clippy::expect_used)] // the input is ours
+
 use corun_model::Topology;
 use corun_model::time::{MS, US};
 use corun_sim::engine::EventQueue;

@@ -13,6 +13,8 @@ pub mod load;
 pub mod rng;
 pub mod sched;
 mod simulation;
+#[cfg(test)]
+mod testing;
 mod waits;
 pub mod workload;
 

@@ -23,6 +23,7 @@ pub struct Cfs(Fair<CfsOrder>);
 impl Cfs {
     /// CFS with these settings on this host.
     pub fn new(params: CfsParams, host: &HostParams) -> Self {
+        let params = params.bounded();
         let order = CfsOrder::new(params, host.topology.pcpus() as usize);
         Self(Fair::new(order, params.tuning(), host))
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! CFS's settings, and the sets of them that the papers' hosts had.
 
-use crate::sched::fair::{Generation, Tuning, scaling};
+use crate::sched::fair::{Generation, LONGEST, Tuning, scaling};
 use corun_model::{Nanos, time::MS};
 
 /// Settings of CFS. Times in ns, as they hold on the host: already scaled by its number of pCPUs.
@@ -65,6 +65,18 @@ impl CfsParams {
             "rhel-virtual-host" => set(80 * MS, 10 * MS, 15 * MS, four),
             _ => return None,
         })
+    }
+
+    /// With times so long that they could overflow cut.
+    pub(super) fn bounded(self) -> Self {
+        Self {
+            latency: self.latency.min(LONGEST),
+            min_granularity: self.min_granularity.min(LONGEST),
+            wakeup_granularity: self.wakeup_granularity.min(LONGEST),
+            migration_cost: self.migration_cost.min(LONGEST),
+            balance_interval: self.balance_interval.map(|interval| interval.min(LONGEST)),
+            ..self
+        }
     }
 
     pub(super) fn tuning(&self) -> Tuning {

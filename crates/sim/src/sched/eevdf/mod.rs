@@ -36,6 +36,7 @@ impl Eevdf {
         host: &HostParams,
         slices: BTreeMap<TaskId, Nanos>,
     ) -> Self {
+        let params = params.bounded();
         let order = EevdfOrder::new(params, host, slices);
         Self(Fair::new(order, params.tuning(), host))
     }

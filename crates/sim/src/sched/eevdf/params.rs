@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! EEVDF's settings, and the sets of them that kernels come with.
 
-use crate::sched::fair::{Generation, Tuning, scaling};
+use crate::sched::fair::{Generation, LONGEST, Tuning, scaling};
 use corun_model::{Nanos, time::US};
 
 /// Settings of EEVDF. Times in ns, as they hold on the host: already scaled by its number of pCPUs.
@@ -77,6 +77,16 @@ impl EevdfParams {
             },
             _ => return None,
         })
+    }
+
+    /// With times so long that they could overflow cut.
+    pub(super) fn bounded(self) -> Self {
+        Self {
+            base_slice: self.base_slice.min(LONGEST),
+            migration_cost: self.migration_cost.min(LONGEST),
+            balance_interval: self.balance_interval.map(|interval| interval.min(LONGEST)),
+            ..self
+        }
     }
 
     pub(super) fn tuning(&self) -> Tuning {

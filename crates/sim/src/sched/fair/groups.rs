@@ -72,7 +72,7 @@ impl<O: Order> Fair<O> {
         let busiest = busiest?;
         let mean = total / pcpus;
         let amount = amount(&own, &busiest, mean, level, idle)?;
-        amount_left(amount).then(|| Busiest {
+        amount_left(amount).then_some(Busiest {
             group: busiest.pcpus,
             amount,
         })

@@ -26,9 +26,7 @@ mod weights;
 pub(crate) use order::{Join, Leave, Order};
 pub(crate) use tree::{Forest, Root};
 pub use tuning::Generation;
-pub(crate) use tuning::{Tuning, scaling};
-#[cfg(test)]
-pub(crate) use weights::NICE_0;
+pub(crate) use tuning::{LONGEST, Tuning, scaling};
 pub(crate) use weights::{real_time, scaled, virtual_time};
 
 use crate::engine::EventId;
@@ -214,8 +212,10 @@ impl<O: Order> Fair<O> {
         rq.current = next;
         rq.charged = now;
         if let Some(task) = next {
-            self.books.unlink(task, cpu);
-            self.books.link(task, cpu);
+            if self.tuning.generation != Generation::Linux2_6_33 {
+                self.books.unlink(task, cpu);
+                self.books.link(task, cpu);
+            }
             self.books.task_mut(task).ran_at = now;
         }
     }

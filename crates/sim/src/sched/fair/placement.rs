@@ -7,7 +7,7 @@
 //! LLC of that choice (`select_idle_sibling()`).
 //!
 //! A wake-up from a device or timer is taken to happen on the pCPU that the task ran on last: KVM's
-//! timers follow the vCPU. Left out: synchronous wake-ups, NUMA preferences, `recent_used_cpu`, and
+//! timers follow the vCPU. A new task that nobody on a pCPU wakes is started from pCPU 0. Left out: synchronous wake-ups, NUMA preferences, `recent_used_cpu`, and
 //! the limits on how much of the LLC is searched (`SIS_PROP`, `SIS_UTIL`).
 
 use super::state::Runqueue;

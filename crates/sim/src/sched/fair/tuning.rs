@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What placement and balancing need to know of a kernel's version and settings.
 
-use corun_model::{Nanos, time::US};
+use corun_model::{Nanos, time::SEC, time::US};
+
+/// The longest time a setting may have: an hour. Longer ones count as this.
+pub(crate) const LONGEST: Nanos = 3600 * SEC;
 
 /// Whose placement and balancing rules hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

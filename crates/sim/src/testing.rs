@@ -21,6 +21,8 @@ pub(crate) enum Does {
         sleep: Nanos,
         spread: u32,
     },
+    /// Computes without end and yields each time it has done so much, as a spinning vCPU does.
+    Spins { each: Nanos },
     /// Computes for a time, wakes another task, and waits to be woken.
     Hands { work: Nanos, to: u32, first: bool },
 }
@@ -113,7 +115,7 @@ impl Jobs {
                 self.rngs[task].about(work, spread).max(1),
                 self.rngs[task].about(sleep, spread).max(1),
             ),
-            Does::Hands { work, .. } => (work, 0),
+            Does::Hands { work, .. } | Does::Spins { each: work } => (work, 0),
         }
     }
 }
@@ -139,7 +141,7 @@ impl Load for Jobs {
             let at = match self.jobs[n].does {
                 Does::Hog { from } => from,
                 Does::Cycles { sleep, .. } => self.rngs[n].between(0, sleep),
-                Does::Hands { first: true, .. } => 0,
+                Does::Hands { first: true, .. } | Does::Spins { .. } => 0,
                 Does::Hands { first: false, .. } => continue,
             };
             host.load_timer(at, n as u64);
@@ -166,6 +168,12 @@ impl Load for Jobs {
     fn step(&mut self, host: &mut Host, task: TaskId) {
         let n = task.index();
         self.left[n] = 0;
+        if let Does::Spins { each } = self.jobs[n].does {
+            self.left[n] = each;
+            host.step_after(task, each);
+            host.yield_pcpu(task);
+            return;
+        }
         let here = host.task(task).running_on();
         host.block(task);
         match self.jobs[n].does {

@@ -187,7 +187,8 @@ fn job(pinned: bool) -> impl Strategy<Value = Job> {
         });
     let does = prop_oneof![
         1 => (0u64..100).prop_map(|from| Does::Hog { from: from * MS }),
-        3 => cycles,
+        1 => (20u64..2000).prop_map(|each| Does::Spins { each: each * US }),
+        4 => cycles,
     ];
     let masks = if pinned {
         vec!["0-7", "0-7", "0", "1-2", "3,5"]

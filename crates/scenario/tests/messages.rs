@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Errors are interface: each kind of problem has an exact message.
 
+// Helpers of tests, too, say what they expect by panicking.
+#![allow(clippy::unwrap_used)]
+
 use corun_scenario::{Override, read};
 
 const GOOD: &str = "[host]\npcpus = 4\n[vm.web]\nvcpus = 2\nworkload = \"cpu\"\n";

@@ -108,6 +108,10 @@ fn cfs(table: Reader<'_>) -> CfsKeys {
         min_granularity: table.duration("min_granularity", PARAMETER),
         wakeup_granularity: table.duration("wakeup_granularity", PARAMETER_OR_OFF),
         balance_interval: table.duration("balance_interval", PARAMETER),
+        migration_cost: table.duration("migration_cost", PARAMETER_OR_OFF),
+        gentle_fair_sleepers: table.flag("gentle_fair_sleepers"),
+        start_debit: table.flag("start_debit"),
+        wakeup_preemption: table.flag("wakeup_preemption"),
     };
     table.finish();
     keys
@@ -117,6 +121,16 @@ fn eevdf(table: Reader<'_>) -> EevdfKeys {
     let keys = EevdfKeys {
         preset: table.located("preset"),
         base_slice: table.duration("base_slice", PARAMETER),
+        balance_interval: table.duration("balance_interval", PARAMETER),
+        migration_cost: table.duration("migration_cost", PARAMETER_OR_OFF),
+        place_lag: table.flag("place_lag"),
+        place_deadline_initial: table.flag("place_deadline_initial"),
+        run_to_parity: table.flag("run_to_parity"),
+        preempt_short: table.flag("preempt_short"),
+        delay_dequeue: table.flag("delay_dequeue"),
+        wakeup_preemption: table.flag("wakeup_preemption"),
+        hrtick: table.flag("hrtick"),
+        protect_shortest: table.flag("protect_shortest"),
     };
     table.finish();
     keys
@@ -124,7 +138,8 @@ fn eevdf(table: Reader<'_>) -> EevdfKeys {
 
 fn corun(table: Reader<'_>) -> CorunKeys {
     let keys = CorunKeys {
-        slice: table.duration("slice", PARAMETER),
+        // The dispatcher's own bounds.
+        slice: table.duration("slice", 50 * US..=SEC),
         wakeup_granularity: table.duration("wakeup_granularity", PARAMETER_OR_OFF),
         sleeper_credit: table.duration("sleeper_credit", PARAMETER_OR_OFF),
         max_lead: table.duration("max_lead", PARAMETER),

@@ -92,7 +92,7 @@ fn case(name: &str, top: &Reader<'_>) -> Option<Case> {
     // Without a host, lists of pCPUs cannot be checked; all else can.
     let pcpus = host.as_ref().map(|host| host.topology.pcpus());
     let vms = vms::vms(top, pcpus);
-    let tasks = vms::tasks(top, pcpus);
+    let tasks = vms::tasks(top, pcpus, &vms);
     if !top.has("host") {
         top.missing("host", "a table with topology = \"1n1l4c1t\" or pcpus = 4");
     }

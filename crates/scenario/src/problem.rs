@@ -55,6 +55,20 @@ pub struct Problem {
     pub message: String,
 }
 
+impl Problem {
+    /// A problem that no line of the scenario is to blame for.
+    pub fn nowhere(message: impl Into<String>) -> Self {
+        Self {
+            place: Place {
+                source: "scenario".into(),
+                line: 0,
+            },
+            key: String::new(),
+            message: message.into(),
+        }
+    }
+}
+
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.key.is_empty() {

@@ -93,8 +93,16 @@ pub struct CfsKeys {
     pub min_granularity: Option<Nanos>,
     /// `sched_wakeup_granularity`.
     pub wakeup_granularity: Option<Nanos>,
-    /// Between two balancings of a pCPU's load.
+    /// At which a busy pCPU balances; unsaid: as the kernel's scheduling domains have it.
     pub balance_interval: Option<Nanos>,
+    /// A task that ran so recently is not moved.
+    pub migration_cost: Option<Nanos>,
+    /// Are sleepers credited with half a latency rather than a whole one?
+    pub gentle_fair_sleepers: Option<bool>,
+    /// Does a new task begin one slice behind?
+    pub start_debit: Option<bool>,
+    /// Do woken tasks preempt at all?
+    pub wakeup_preemption: Option<bool>,
 }
 
 /// `[scheduler.eevdf]`.
@@ -104,6 +112,26 @@ pub struct EevdfKeys {
     pub preset: Option<Located<String>>,
     /// `base_slice`.
     pub base_slice: Option<Nanos>,
+    /// At which a busy pCPU balances; unsaid: as the kernel's scheduling domains have it.
+    pub balance_interval: Option<Nanos>,
+    /// A task that ran so recently is not moved.
+    pub migration_cost: Option<Nanos>,
+    /// Does a task keep its lag while it sleeps?
+    pub place_lag: Option<bool>,
+    /// Does a new task get half a slice to begin with?
+    pub place_deadline_initial: Option<bool>,
+    /// Is the running task protected from wake-up preemption for a slice?
+    pub run_to_parity: Option<bool>,
+    /// May a woken task with a shorter slice preempt nevertheless?
+    pub preempt_short: Option<bool>,
+    /// Does a sleeper with negative lag stay queued until it has worn off?
+    pub delay_dequeue: Option<bool>,
+    /// Do woken tasks preempt at all?
+    pub wakeup_preemption: Option<bool>,
+    /// Does a timer end slices, rather than the next tick?
+    pub hrtick: Option<bool>,
+    /// Is the slice that is protected the shortest one on the runqueue?
+    pub protect_shortest: Option<bool>,
 }
 
 /// `[scheduler.corun]`: the dispatcher's parameters.
@@ -170,11 +198,29 @@ pub struct Thread {
 /// `[vm.….guest]`: the guest kernel.
 #[derive(Clone, Debug, Default)]
 pub struct GuestKeys {
-    /// Ticks per second.
+    /// Ticks per second of a busy vCPU.
     pub hz: Option<u32>,
+    /// What a tick costs.
+    pub tick: Option<Nanos>,
+    /// What receiving an interrupt costs.
+    pub interrupt: Option<Nanos>,
+    /// What sending an IPI costs.
+    pub ipi: Option<Nanos>,
+    /// From one guest thread to another.
+    pub thread_switch: Option<Nanos>,
+    /// How late sleeps may end.
+    pub timer_slack: Option<Nanos>,
+    /// The guest scheduler's latency.
+    pub latency: Option<Nanos>,
+    /// The guest scheduler's least slice.
+    pub min_granularity: Option<Nanos>,
+    /// The guest scheduler's wake-up granularity.
+    pub wakeup_granularity: Option<Nanos>,
     /// How its spin locks work.
     pub lock: Option<Located<String>>,
-    /// How long a vCPU may spin before it exits; 0: no exits.
+    /// Spinning before a paravirtual waiter halts.
+    pub pv_spin: Option<Nanos>,
+    /// Spinning after which the CPU leaves the guest; 0: never.
     pub ple_window: Option<Nanos>,
 }
 
@@ -187,6 +233,8 @@ pub struct HostTask {
     pub weight: u32,
     /// pCPUs it may use; `None`: all.
     pub allowed: Option<PcpuSet>,
+    /// The VM that it works for: its place in the list of VMs.
+    pub helper_of: Option<usize>,
     /// What it does.
     pub program: Located<String>,
 }

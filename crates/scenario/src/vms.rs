@@ -4,6 +4,7 @@
 use crate::limits;
 use crate::reader::Reader;
 use crate::settings::{Demand, GuestKeys, HostTask, Thread, Vm};
+use crate::suggest::or_nearest;
 use corun_model::time::SEC;
 
 const WEIGHT: std::ops::RangeInclusive<u32> = 1..=10_000;
@@ -127,24 +128,37 @@ fn thread(table: Reader<'_>, vcpus: Option<u32>) -> Option<Thread> {
     })
 }
 
+/// Nothing that a guest kernel does once takes longer.
+const GUEST: std::ops::RangeInclusive<u64> = 0..=SEC;
+
 fn guest(table: Reader<'_>) -> GuestKeys {
     let keys = GuestKeys {
-        hz: table.whole("hz", 100..=10_000),
+        hz: table.whole("hz", 1..=10_000),
+        tick: table.duration("tick", GUEST),
+        interrupt: table.duration("interrupt", GUEST),
+        ipi: table.duration("ipi", GUEST),
+        thread_switch: table.duration("thread_switch", GUEST),
+        timer_slack: table.duration("timer_slack", GUEST),
+        latency: table.duration("latency", GUEST),
+        min_granularity: table.duration("min_granularity", GUEST),
+        wakeup_granularity: table.duration("wakeup_granularity", GUEST),
         lock: table.located("lock"),
-        ple_window: table.duration("ple_window", 0..=SEC),
+        pv_spin: table.duration("pv_spin", GUEST),
+        ple_window: table.duration("ple_window", GUEST),
     };
     table.finish();
     keys
 }
 
 /// All host tasks, `count` spelled out.
-pub(crate) fn tasks(top: &Reader<'_>, pcpus: Option<u32>) -> Vec<HostTask> {
+pub(crate) fn tasks(top: &Reader<'_>, pcpus: Option<u32>, vms: &[Vm]) -> Vec<HostTask> {
     let mut all: Vec<HostTask> = Vec::new();
     for (name, table) in top.named("task") {
         check_name(&table, name);
         let count = table.whole("count", 1..=limits::VCPUS).unwrap_or(1);
         let weight = table.whole("weight", WEIGHT).unwrap_or(100);
         let allowed = table.pcpu_set("allowed", pcpus);
+        let helper_of = helper_of(&table, vms);
         let program = table.required(
             "program",
             "what the task does, such as \"loop { compute 1ms; sleep 9ms }\"",
@@ -161,6 +175,7 @@ pub(crate) fn tasks(top: &Reader<'_>, pcpus: Option<u32>) -> Vec<HostTask> {
                 name,
                 weight,
                 allowed,
+                helper_of,
                 program: program.clone(),
             };
             all.extend(names(name, count, table.has("count")).into_iter().map(task));
@@ -168,4 +183,15 @@ pub(crate) fn tasks(top: &Reader<'_>, pcpus: Option<u32>) -> Vec<HostTask> {
         table.finish();
     }
     all
+}
+
+fn helper_of(table: &Reader<'_>, vms: &[Vm]) -> Option<usize> {
+    let name = table.text("helper_of")?;
+    let at = vms.iter().position(|vm| vm.name == name);
+    if at.is_none() && !vms.is_empty() {
+        let names: Vec<&str> = vms.iter().map(|vm| vm.name.as_str()).take(20).collect();
+        let hint = or_nearest(&name, &names);
+        table.problem("helper_of", format!("there is no VM {name:?}, {hint}"));
+    }
+    at
 }

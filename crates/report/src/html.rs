@@ -22,6 +22,8 @@ pub struct About {
     pub facts: Vec<(String, String)>,
     /// Things a reader should know before trusting the numbers.
     pub notes: Vec<String>,
+    /// The input's text, if it is short enough to be read.
+    pub input: Option<String>,
 }
 
 #[derive(Template)]

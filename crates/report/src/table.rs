@@ -132,7 +132,7 @@ fn host_rows(runs: &[Vec<&Run>]) -> Vec<Row> {
             Some(host.vcpu_switches_per_s)
         }),
         host("switches/s", amount, |host| Some(host.switches_per_s)),
-        host("idle", percent, |host| Some(host.idle_share)),
+        plain(host("idle", percent, |host| Some(host.idle_share))),
     ];
     rows.extend(worth_showing(host("lock wait, mean", micros, |host| {
         host.lock_wait_mean_us
@@ -201,7 +201,8 @@ fn row(runs: &[Vec<&Run>], measure: &str, show: Show, of: impl Fn(&Run) -> Optio
 }
 
 fn shown(spread: &Spread, show: Show) -> String {
-    match spread.half_range > 0.0 {
+    // Below three digits there is nothing to see.
+    match spread.half_range > spread.median.abs() * 5e-4 {
         true => format!("{} ±{}", show(spread.median), show(spread.half_range)),
         false => show(spread.median),
     }

@@ -108,6 +108,7 @@ fn the_page_needs_nothing_else_and_escapes_names() {
         command: "corun compare made-up.toml --policies cfs,balance".to_string(),
         facts: vec![("Topology".to_string(), "1n1l4c1t".to_string())],
         notes: vec!["A note.".to_string()],
+        input: Some("[host]\npcpus = 4 # <small>".to_string()),
     };
     let page = page(
         &comparison(3, &["1 VM", "2 VMs"], &["cfs", "affinity", "balance"]),
@@ -117,7 +118,7 @@ fn the_page_needs_nothing_else_and_escapes_names() {
     for foreign in ["http:", "https:", "<script", "@import", "url("] {
         assert!(!page.contains(foreign), "{foreign}");
     }
-    assert!(!page.contains("<db>") && !page.contains("<two>"));
+    assert!(!page.contains("<db>") && !page.contains("<two>") && !page.contains("<small>\n"));
     assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
     if let Some(file) = std::env::var_os("CORUN_REPORT_SAMPLE") {
         std::fs::write(file, &page).unwrap();

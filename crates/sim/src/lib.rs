@@ -6,12 +6,14 @@
 //! tasks want: modelled guests or a recorded host's demand). Same input and seed, same output.
 
 pub mod engine;
+pub mod guest;
 pub mod host;
 pub mod load;
 pub mod rng;
 pub mod sched;
 mod simulation;
 mod waits;
+pub mod workload;
 
 pub use simulation::{Outcome, Simulation, VmOutcome};
 pub use waits::Waits;

@@ -124,6 +124,7 @@ impl Simulation {
             Event::WarmUpOver => {
                 self.measured_from = self.host.now();
                 self.host.reset_accounts();
+                self.load.settle(&self.host);
                 self.load.reset(self.host.now());
             }
         }
@@ -173,6 +174,7 @@ impl Simulation {
 
     fn outcome(mut self) -> Outcome {
         let now = self.host.now();
+        self.load.settle(&self.host);
         let measured = now.saturating_sub(self.measured_from);
         let stacking = self.host.stacking().shares(now);
         let infos = self.load.vms();

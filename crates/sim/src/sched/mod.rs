@@ -4,6 +4,10 @@
 //! [`dispatcher`] runs corun's own C dispatcher under the sched_ext contract; the others are models
 //! of schedulers whose code cannot be shared ([`cfs`], [`eevdf`]).
 
+pub mod cfs;
+pub mod eevdf;
+pub(crate) mod fair;
+mod forward;
 pub mod dispatcher;
 
 use crate::host::Host;

@@ -226,7 +226,7 @@ fn what_is_wrong_with_the_scenario() {
             "host.toml:16: vm.b.workload: found \"cpo\", did you mean \"cpu\"? ",
         ),
         (
-            "compute 1ms ±50%",
+            "compute 100us ±50%",
             "comput 1ms",
             "host.toml:13: vm.a.thread.program: ",
         ),

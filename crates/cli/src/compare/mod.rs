@@ -131,7 +131,9 @@ fn policies(args: &Args, said: Option<Vec<String>>) -> anyhow::Result<Vec<String
         setup::known_policy(name)
             .map_err(|message| Invalid::error(format!("--policies: {message}")))?;
         if chosen[..at].contains(name) {
-            return Err(Invalid::error(format!("--policies: {name:?} is named twice")));
+            return Err(Invalid::error(format!(
+                "--policies: {name:?} is named twice"
+            )));
         }
     }
     Ok(chosen)

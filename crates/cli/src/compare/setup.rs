@@ -11,6 +11,7 @@ use corun_sim::guest::{
 use corun_sim::host::{Costs, HostParams, Observer};
 use corun_sim::sched::HostScheduler;
 use corun_sim::sched::cfs::{Cfs, CfsParams};
+use corun_sim::sched::dispatcher::{Dispatcher, DispatcherParams};
 use corun_sim::sched::eevdf::{Eevdf, EevdfParams};
 use corun_sim::workload::{Program, preset, preset_names};
 
@@ -36,6 +37,11 @@ pub fn policies() -> Vec<PolicyInfo> {
             name: "eevdf",
             summary: "Linux' present scheduler: earliest eligible virtual deadline first (a model)",
             source: "Linux 6.6 to 7.x, kernel/sched/fair.c; parameters: [scheduler.eevdf]",
+        },
+        PolicyInfo {
+            name: "fair",
+            summary: "corun's dispatcher without a policy: fair order, any allowed pCPU",
+            source: "corun; parameters: [scheduler.corun]",
         },
     ]
 }
@@ -120,6 +126,7 @@ fn scheduler(
 ) -> Result<Box<dyn HostScheduler>, Problems> {
     match policy {
         "cfs" => Ok(Box::new(Cfs::new(cfs_params(case, host)?, host))),
+        "fair" => Ok(Box::new(Dispatcher::new(dispatcher_params(case), host))),
         "eevdf" => Ok(Box::new(Eevdf::new(eevdf_params(case, host)?, host))),
         other => Err(elsewhere(&format!("unknown policy {other:?}"))),
     }
@@ -187,6 +194,17 @@ fn eevdf_params(case: &Case, host: &HostParams) -> Result<EevdfParams, Problems>
     set(&mut params.protect_shortest, keys.protect_shortest);
     params.balance_interval = keys.balance_interval.or(params.balance_interval);
     Ok(params)
+}
+
+fn dispatcher_params(case: &Case) -> DispatcherParams {
+    let (keys, mut params) = (&case.schedulers.corun, DispatcherParams::default());
+    set(&mut params.slice, keys.slice);
+    set(&mut params.wakeup_granularity, keys.wakeup_granularity);
+    set(&mut params.sleeper_credit, keys.sleeper_credit);
+    set(&mut params.max_lead, keys.max_lead);
+    set(&mut params.balance_interval, keys.balance_interval);
+    set(&mut params.slice_timer, keys.slice_timer);
+    params
 }
 
 /// The problem that a name is none of those accepted.

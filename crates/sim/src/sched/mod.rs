@@ -5,10 +5,10 @@
 //! of schedulers whose code cannot be shared ([`cfs`], [`eevdf`]).
 
 pub mod cfs;
+pub mod dispatcher;
 pub mod eevdf;
 pub(crate) mod fair;
 mod forward;
-pub mod dispatcher;
 
 use crate::host::Host;
 use crate::load::VmInfo;

@@ -28,7 +28,7 @@ Exit codes:
 
 #[derive(Subcommand)]
 enum Command {
-    Compare(compare::Args),
+    Compare(Box<compare::Args>),
     Policies(policies::Args),
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `corun policies`: what can be compared.
 
-use crate::compare::setup;
+use crate::compare::schedulers;
 use crate::output;
 
 /// List the policies that can be compared, with their sources
@@ -17,7 +17,7 @@ pub struct Args {
 /// # Errors
 /// If nothing can be written.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let all = setup::policies();
+    let all = schedulers::policies();
     if args.json {
         let list: Vec<_> = all
             .iter()
@@ -34,7 +34,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         .map(|policy| policy.name.len())
         .max()
         .unwrap_or(0);
-    let line = |policy: &setup::PolicyInfo| {
+    let line = |policy: &schedulers::PolicyInfo| {
         let indent = " ".repeat(widest + 2);
         format!(
             "{:widest$}  {}\n{indent}{}\n",

@@ -8,7 +8,8 @@ mod progress;
 mod provenance;
 mod recording;
 mod scenario;
-pub mod setup;
+pub mod schedulers;
+mod setup;
 mod trace;
 
 use crate::failure::Invalid;
@@ -128,7 +129,7 @@ fn policies(args: &Args, said: Option<Vec<String>>) -> anyhow::Result<Vec<String
         (true, None) => DEFAULT_POLICIES.map(String::from).to_vec(),
     };
     for (at, name) in chosen.iter().enumerate() {
-        setup::known_policy(name)
+        schedulers::known_policy(name)
             .map_err(|message| Invalid::error(format!("--policies: {message}")))?;
         if chosen[..at].contains(name) {
             return Err(Invalid::error(format!(

@@ -1,65 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! From a scenario's case, a policy and a seed to a simulation: the one place that knows both the
-//! scenario's words and the simulator's.
+//! scenario's words for hosts and guests and the simulator's. Schedulers: see [`schedulers`].
 
+use super::schedulers::{self, elsewhere, set, unknown};
 use corun_model::{Nanos, PcpuSet};
-use corun_scenario::{Case, Demand, Located, Problem, Problems, Vm, or_nearest};
+use corun_scenario::{Case, Demand, Located, Problem, Problems, Vm};
 use corun_sim::Simulation;
 use corun_sim::guest::{
     GuestError, GuestParams, Guests, HostTaskSpec, LockKind, ThreadSpec, VmSpec,
 };
 use corun_sim::host::{Costs, HostParams, Observer};
-use corun_sim::sched::HostScheduler;
-use corun_sim::sched::cfs::{Cfs, CfsParams};
-use corun_sim::sched::dispatcher::{Dispatcher, DispatcherParams};
-use corun_sim::sched::eevdf::{Eevdf, EevdfParams};
 use corun_sim::workload::{Program, preset, preset_names};
-
-/// A policy as users see it.
-pub struct PolicyInfo {
-    /// What it is called.
-    pub name: &'static str,
-    /// What it does, in a line.
-    pub summary: &'static str,
-    /// Where it is from.
-    pub source: &'static str,
-}
-
-/// Everything that can be compared: models of host schedulers, then corun's policies.
-pub fn policies() -> Vec<PolicyInfo> {
-    vec![
-        PolicyInfo {
-            name: "cfs",
-            summary: "Linux' Completely Fair Scheduler, as the papers' hosts ran it (a model)",
-            source: "Linux 2.6.33 to 6.5, kernel/sched/fair.c; parameters: [scheduler.cfs]",
-        },
-        PolicyInfo {
-            name: "eevdf",
-            summary: "Linux' present scheduler: earliest eligible virtual deadline first (a model)",
-            source: "Linux 6.6 to 7.x, kernel/sched/fair.c; parameters: [scheduler.eevdf]",
-        },
-        PolicyInfo {
-            name: "fair",
-            summary: "corun's dispatcher without a policy: fair order, any allowed pCPU",
-            source: "corun; parameters: [scheduler.corun]",
-        },
-    ]
-}
-
-/// Is there such a policy?
-///
-/// # Errors
-/// What is accepted.
-pub fn known_policy(name: &str) -> Result<(), String> {
-    let known: Vec<&str> = policies().iter().map(|policy| policy.name).collect();
-    match known.contains(&name) {
-        true => Ok(()),
-        false => Err(format!(
-            "unknown policy {name:?}, {}",
-            or_nearest(name, &known)
-        )),
-    }
-}
 
 /// Can this case be run at all?
 ///
@@ -68,13 +19,12 @@ pub fn known_policy(name: &str) -> Result<(), String> {
 pub fn check(case: &Case) -> Result<(), Problems> {
     let mut problems = Problems::default();
     let params = host_params(case);
-    push(&mut problems, cfs_params(case, &params));
-    push(&mut problems, eevdf_params(case, &params));
+    push(&mut problems, schedulers::check(&case.schedulers, &params));
     push(&mut problems, guests(case, 0));
     for policy in case.run.policies.iter().flatten() {
         push(
             &mut problems,
-            known_policy(&policy.value).map_err(|message| policy.problem(message)),
+            schedulers::known_policy(&policy.value).map_err(|message| policy.problem(message)),
         );
     }
     problems.or_ok(())
@@ -100,9 +50,8 @@ pub fn simulation(
     observer: Option<Box<dyn Observer>>,
 ) -> Result<Simulation, Problems> {
     let params = host_params(case);
-    let sched = scheduler(case, policy, &params)?;
     let load = Box::new(guests(case, seed)?);
-    Ok(Simulation::new(params, sched, load, observer))
+    schedulers::put_together(params, policy, &case.schedulers, load, observer)
 }
 
 fn host_params(case: &Case) -> HostParams {
@@ -116,106 +65,6 @@ fn host_params(case: &Case) -> HostParams {
             ipi: said.ipi.unwrap_or(default.ipi),
             idle_wake: said.idle_wake.unwrap_or(default.idle_wake),
         },
-    }
-}
-
-fn scheduler(
-    case: &Case,
-    policy: &str,
-    host: &HostParams,
-) -> Result<Box<dyn HostScheduler>, Problems> {
-    match policy {
-        "cfs" => Ok(Box::new(Cfs::new(cfs_params(case, host)?, host))),
-        "fair" => Ok(Box::new(Dispatcher::new(dispatcher_params(case), host))),
-        "eevdf" => Ok(Box::new(Eevdf::new(eevdf_params(case, host)?, host))),
-        other => Err(elsewhere(&format!("unknown policy {other:?}"))),
-    }
-}
-
-/// A problem that has no place in the scenario.
-fn elsewhere(message: &str) -> Problems {
-    Problem::nowhere(message).into()
-}
-
-/// Replaces a default by what was said.
-fn set<T>(value: &mut T, said: Option<T>) {
-    if let Some(said) = said {
-        *value = said;
-    }
-}
-
-const CFS_PRESET: &str = "2.6.33";
-
-fn cfs_params(case: &Case, host: &HostParams) -> Result<CfsParams, Problems> {
-    let keys = &case.schedulers.cfs;
-    let pcpus = host.topology.pcpus();
-    let name = keys
-        .preset
-        .as_ref()
-        .map_or(CFS_PRESET, |preset| preset.value.as_str());
-    let Some(mut params) = CfsParams::preset(name, pcpus) else {
-        return Err(unknown(keys.preset.as_ref(), &CfsParams::PRESETS));
-    };
-    set(&mut params.latency, keys.latency);
-    set(&mut params.min_granularity, keys.min_granularity);
-    set(&mut params.wakeup_granularity, keys.wakeup_granularity);
-    set(&mut params.migration_cost, keys.migration_cost);
-    set(&mut params.gentle_fair_sleepers, keys.gentle_fair_sleepers);
-    set(&mut params.start_debit, keys.start_debit);
-    set(&mut params.wakeup_preemption, keys.wakeup_preemption);
-    params.balance_interval = keys.balance_interval.or(params.balance_interval);
-    Ok(params)
-}
-
-const EEVDF_PRESET: &str = "6.12";
-
-fn eevdf_params(case: &Case, host: &HostParams) -> Result<EevdfParams, Problems> {
-    let keys = &case.schedulers.eevdf;
-    let pcpus = host.topology.pcpus();
-    let name = keys
-        .preset
-        .as_ref()
-        .map_or(EEVDF_PRESET, |preset| preset.value.as_str());
-    let Some(mut params) = EevdfParams::preset(name, pcpus) else {
-        return Err(unknown(keys.preset.as_ref(), &EevdfParams::PRESETS));
-    };
-    set(&mut params.base_slice, keys.base_slice);
-    set(&mut params.migration_cost, keys.migration_cost);
-    set(&mut params.place_lag, keys.place_lag);
-    set(
-        &mut params.place_deadline_initial,
-        keys.place_deadline_initial,
-    );
-    set(&mut params.run_to_parity, keys.run_to_parity);
-    set(&mut params.preempt_short, keys.preempt_short);
-    set(&mut params.delay_dequeue, keys.delay_dequeue);
-    set(&mut params.wakeup_preemption, keys.wakeup_preemption);
-    set(&mut params.hrtick, keys.hrtick);
-    set(&mut params.protect_shortest, keys.protect_shortest);
-    params.balance_interval = keys.balance_interval.or(params.balance_interval);
-    Ok(params)
-}
-
-fn dispatcher_params(case: &Case) -> DispatcherParams {
-    let (keys, mut params) = (&case.schedulers.corun, DispatcherParams::default());
-    set(&mut params.slice, keys.slice);
-    set(&mut params.wakeup_granularity, keys.wakeup_granularity);
-    set(&mut params.sleeper_credit, keys.sleeper_credit);
-    set(&mut params.max_lead, keys.max_lead);
-    set(&mut params.balance_interval, keys.balance_interval);
-    set(&mut params.slice_timer, keys.slice_timer);
-    params
-}
-
-/// The problem that a name is none of those accepted.
-fn unknown(said: Option<&Located<String>>, known: &[&str]) -> Problems {
-    match said {
-        Some(said) => {
-            let hint = or_nearest(&said.value, known);
-            said.problem(format!("found {:?}, {hint}", said.value))
-                .into()
-        }
-        None => elsewhere("a default is missing"),
     }
 }
 

@@ -7,10 +7,11 @@
 //! blocked, or was just woken: the same amount of work) belongs to the burst during which the
 //! wakee was woken; the times of the recording tell.
 
+use super::names;
 use crate::host::TaskSpec;
 use crate::load::VmInfo;
 use corun_model::{Nanos, PcpuId, PcpuSet, TaskId};
-use corun_recording::{AtEnd, AtStart, Burst, BurstEnd, Recording, Role, WakeCause};
+use corun_recording::{AtEnd, AtStart, Burst, BurstEnd, Recording, Role, Task, WakeCause};
 
 /// Everything that is to be replayed. Tasks are numbered by [`replay_order`].
 #[derive(Debug)]
@@ -121,7 +122,7 @@ impl Demand {
             demand.cut += u64::from(compiled.end == End::Cut);
             for (number, burst) in task.bursts.iter().enumerate() {
                 let Some((waker, mut point)) = progress.point(recording, burst) else {
-                    demand.unknown_wakers += unusable(burst, &mut compiled, number);
+                    demand.unknown_wakers += unusable(task, &mut compiled, number);
                     continue;
                 };
                 let waker = place[waker.index()];
@@ -148,15 +149,21 @@ fn vms(recording: &Recording) -> Vec<VmInfo> {
 }
 
 /// A burst that claims a waker which cannot have been it is woken from outside; counts it.
-fn unusable(burst: &Burst, task: &mut TaskDemand, number: usize) -> u64 {
-    if !matches!(burst.wake, WakeCause::Task { .. }) {
+fn unusable(task: &Task, compiled: &mut TaskDemand, number: usize) -> u64 {
+    let claimed = task.bursts.get(number).map(|burst| burst.wake);
+    if !matches!(claimed, Some(WakeCause::Task { .. })) {
         return 0;
     }
-    task.pieces[number].cause = Cause::After(task.seam);
+    compiled.pieces[number].cause = Cause::After(mean_wait(task));
     1
 }
 
-fn task_demand(recording: &Recording, task: &corun_recording::Task) -> TaskDemand {
+/// How long a task waited before a burst, on average, ns.
+fn mean_wait(task: &Task) -> Nanos {
+    task.observed.wait / (task.bursts.len() as u64).max(1)
+}
+
+fn task_demand(recording: &Recording, task: &Task) -> TaskDemand {
     let duration = recording.duration();
     let mut pieces: Vec<Piece> = task.bursts.iter().map(piece).collect();
     // Only the first can be there from the beginning.
@@ -172,7 +179,6 @@ fn task_demand(recording: &Recording, task: &corun_recording::Task) -> TaskDeman
         _ => End::Blocked,
     };
     let known = last.map_or(0, |burst| burst.woken_at.saturating_add(burst.work));
-    let mean_wait = task.observed.wait / (task.bursts.len() as u64).max(1);
     TaskDemand {
         spec: spec(recording, task),
         start_cpu: match task.at_start {
@@ -184,7 +190,7 @@ fn task_demand(recording: &Recording, task: &corun_recording::Task) -> TaskDeman
         hog: end == End::Cut && last.is_some_and(|burst| burst.woken_at <= duration / 2),
         seam: match end {
             End::Exited => duration,
-            _ => mean_wait,
+            _ => mean_wait(task),
         },
         tail: match end {
             End::Blocked => duration.saturating_sub(known),
@@ -206,7 +212,7 @@ fn piece(burst: &Burst) -> Piece {
     }
 }
 
-fn spec(recording: &Recording, task: &corun_recording::Task) -> TaskSpec {
+fn spec(recording: &Recording, task: &Task) -> TaskSpec {
     let pcpus = recording.host.pcpus.value;
     let vm_name = |vm: corun_model::VmId| {
         let vm = recording.vms.get(vm.index());
@@ -221,34 +227,24 @@ fn spec(recording: &Recording, task: &corun_recording::Task) -> TaskSpec {
         name,
         vcpu,
         helper_of,
-        weight: 100,
+        weight: match task.role {
+            Role::Host => names::weight(&task.comm),
+            _ => names::USUAL_WEIGHT,
+        },
         allowed: allowed(task, pcpus),
     }
 }
 
 /// All pCPUs, but one for the kernel's own per-CPU threads, whose names say which.
-fn allowed(task: &corun_recording::Task, pcpus: u32) -> PcpuSet {
+fn allowed(task: &Task, pcpus: u32) -> PcpuSet {
     let everywhere = PcpuSet::first(pcpus);
     if task.role != Role::Host {
         return everywhere;
     }
-    match bound_to(&task.comm).filter(|&cpu| cpu < pcpus) {
+    match names::bound_to(&task.comm).filter(|&cpu| cpu < pcpus) {
         Some(cpu) => std::iter::once(PcpuId(cpu)).collect(),
         None => everywhere,
     }
-}
-
-/// The pCPU in the name of a per-CPU kernel thread such as `kworker/1:2H` or `ksoftirqd/0`.
-fn bound_to(comm: &str) -> Option<u32> {
-    let (kind, rest) = comm.split_once('/')?;
-    let number = match kind {
-        // `kworker/u4:1` is not bound.
-        "kworker" => rest.split_once(':')?.0,
-        "ksoftirqd" | "migration" | "cpuhp" | "irq_work" | "rcuc" | "idle_inject"
-        | "backlog_napi" => rest,
-        _ => return None,
-    };
-    number.parse().ok()
 }
 
 /// For finding points: per recorded task, the work before each burst, and when each was woken.
@@ -256,7 +252,7 @@ struct Progress(Vec<Vec<(Nanos, Nanos)>>);
 
 impl Progress {
     fn of(recording: &Recording) -> Self {
-        let along = |task: &corun_recording::Task| {
+        let along = |task: &Task| {
             let mut before: Nanos = 0;
             let step = |burst: &Burst| {
                 let here = (before, burst.woken_at);
@@ -288,20 +284,5 @@ impl Progress {
             wakee_piece: 0,
         };
         Some((waker, point))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::bound_to;
-
-    #[test]
-    fn per_cpu_kernel_threads() {
-        assert_eq!(bound_to("kworker/1:2H"), Some(1));
-        assert_eq!(bound_to("kworker/1:2-events"), Some(1));
-        assert_eq!(bound_to("kworker/u8:2"), None);
-        assert_eq!(bound_to("ksoftirqd/3"), Some(3));
-        assert_eq!(bound_to("jbd2/sda1-8"), None);
-        assert_eq!(bound_to("CPU 0/KVM"), None);
     }
 }

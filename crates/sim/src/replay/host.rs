@@ -4,7 +4,7 @@
 use crate::host::{Costs, HostParams};
 use corun_model::time::SEC;
 use corun_model::{Nanos, Topology, TopologyError};
-use corun_recording::{Recording, Role, WakeCause};
+use corun_recording::{Burst, Recording, Role, WakeCause};
 
 /// A host to replay a recording on.
 #[derive(Clone, Debug)]
@@ -33,8 +33,10 @@ const RATES: [u32; 4] = [100, 250, 300, 1000];
 const USUAL_RATE: u32 = 250;
 /// Fewer wake-ups than this show nothing.
 const ENOUGH: usize = 30;
-/// Length of the mean phase vector from which on wake-ups are taken to follow a grid, 0–1.
-const ALIGNED: f64 = 0.7;
+/// Wake-ups taken of each task: one that sleeps for many ticks each time shows a slower grid.
+const PER_TASK: usize = 10;
+/// Chance of seeing a grid where there is none: e to the power of minus this (Rayleigh's test).
+const SURE: f64 = 14.0;
 /// Below this share of idle time, wake-ups onto idle pCPUs cannot be made out among the others.
 const IDLE_ENOUGH: f64 = 0.05;
 
@@ -106,27 +108,23 @@ fn idle_latency(recording: &Recording) -> Option<(Nanos, usize)> {
 
 /// Kernel threads that sleep for so many ticks are woken on the grid of the ticks.
 fn tick_rate(recording: &Recording) -> (u32, Source) {
+    let woken = |burst: &&Burst| matches!(burst.wake, WakeCause::External { .. });
     let times: Vec<Nanos> = recording
         .tasks
         .iter()
         .filter(|task| task.role == Role::Host)
-        .flat_map(|task| &task.bursts)
-        .filter(|burst| matches!(burst.wake, WakeCause::External { .. }))
+        .flat_map(|task| task.bursts.iter().filter(woken).take(PER_TASK))
         .map(|burst| recording.start.saturating_add(burst.woken_at))
         .collect();
-    if times.len() < ENOUGH {
-        return (USUAL_RATE, Source::Assumed);
-    }
-    let seen = RATES
-        .into_iter()
-        .find(|&hz| alignment(&times, SEC / Nanos::from(hz)) >= ALIGNED);
-    match seen {
-        Some(hz) => (hz, Source::Seen(times.len())),
-        None => (USUAL_RATE, Source::Assumed),
+    let follow = |hz: &u32| alignment(&times, SEC / Nanos::from(*hz)) >= SURE;
+    match RATES.into_iter().find(follow) {
+        Some(hz) if times.len() >= ENOUGH => (hz, Source::Seen(times.len())),
+        _ => (USUAL_RATE, Source::Assumed),
     }
 }
 
-/// How well times follow a grid: 1 if all have the same distance from it, near 0 if none.
+/// Rayleigh's statistic of the times' phases in `period`: about 1 for times that know nothing of
+/// it, up to their number for times that all have the same phase.
 fn alignment(times: &[Nanos], period: Nanos) -> f64 {
     let (mut x, mut y) = (0.0, 0.0);
     for &time in times {
@@ -134,5 +132,5 @@ fn alignment(times: &[Nanos], period: Nanos) -> f64 {
         x += libm::cos(phase);
         y += libm::sin(phase);
     }
-    libm::sqrt(x * x + y * y) / times.len() as f64
+    (x * x + y * y) / times.len().max(1) as f64
 }

@@ -95,7 +95,7 @@ struct Run {
     since: Option<Nanos>,
     /// Per piece: turns for which its wake-up has come.
     woken: Vec<u64>,
-    /// When it ran out of recorded demand.
+    /// When it ran out of recorded demand. A hog never does: it wanted more all the time.
     out_at: Option<Nanos>,
 }
 
@@ -282,7 +282,9 @@ impl State {
     fn end_turn(&mut self, now: Nanos, task: usize) -> Next {
         let demand = &self.demand.tasks[task];
         let run = &mut self.runs[task];
-        run.out_at.get_or_insert(now);
+        if !demand.hog {
+            run.out_at.get_or_insert(now);
+        }
         let limit = (1 + now / self.demand.duration).saturating_mul(MAX_SPEEDUP);
         let repeat = self.options.beyond == Beyond::Repeat && run.turn < limit;
         match (repeat, demand.hog) {

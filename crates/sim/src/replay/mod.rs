@@ -44,6 +44,7 @@ mod fidelity;
 mod host;
 mod ledger;
 mod load;
+mod names;
 mod note;
 #[cfg(test)]
 mod tests;

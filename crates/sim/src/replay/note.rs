@@ -53,8 +53,8 @@ impl fmt::Display for ReplayNote {
                 f.write_str("time in interrupt handlers counts as work of the task they interrupted")
             }
             Self::AffinityAndWeights => f.write_str(
-                "affinity and weights are not recorded: every task may use every pCPU (the kernel's \
-                 per-CPU threads only their own), all weights are equal",
+                "affinity and weights are not recorded: every task may use every pCPU and has the \
+                 usual weight, but for the kernel's own threads, whose names tell",
             ),
             Self::External { share } => write!(
                 f,

@@ -19,6 +19,8 @@ pub enum ReplayNote {
     InterruptTime,
     /// Affinity and weights are not recorded.
     AffinityAndWeights,
+    /// On which runqueues tasks waited at the beginning is not recorded.
+    FirstPlaces,
     /// Wake-ups from outside keep their recorded distance from the block before.
     External {
         /// Their share of all wake-ups of vCPUs, 0–1.
@@ -55,6 +57,10 @@ impl fmt::Display for ReplayNote {
             Self::AffinityAndWeights => f.write_str(
                 "affinity and weights are not recorded: every task may use every pCPU and has the \
                  usual weight, but for the kernel's own threads, whose names tell",
+            ),
+            Self::FirstPlaces => f.write_str(
+                "on which pCPUs tasks waited when the recording began is not recorded: where tasks \
+                 seldom move, stacking in a short replay depends on it",
             ),
             Self::External { share } => write!(
                 f,
@@ -96,6 +102,7 @@ pub fn limits(recording: &Recording) -> Vec<ReplayNote> {
         },
         ReplayNote::InterruptTime,
         ReplayNote::AffinityAndWeights,
+        ReplayNote::FirstPlaces,
         ReplayNote::External {
             share: share(external, wakeups),
         },

@@ -10,6 +10,7 @@ pub mod engine;
 pub mod guest;
 pub mod host;
 pub mod load;
+pub mod replay;
 pub mod rng;
 pub mod sched;
 mod simulation;

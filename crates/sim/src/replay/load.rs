@@ -11,7 +11,6 @@ use super::ledger::{ReplayReport, VmReplay};
 use super::{Beyond, Options};
 use crate::host::{Host, TaskSpec};
 use crate::load::{Achieved, Load, VmInfo};
-use crate::waits::Waits;
 use corun_model::time::SEC;
 use corun_model::{Nanos, TaskId, VmId};
 use corun_recording::Recording;
@@ -415,7 +414,7 @@ impl Load for Replay {
         Achieved {
             throughput: if seconds > 0.0 { work / seconds } else { 0.0 },
             throughput_unit: "work s/s".to_string(),
-            lock_waits: Waits::default(),
+            ..Achieved::default()
         }
     }
 }

@@ -410,10 +410,12 @@ impl Load for Replay {
         let mut state = self.0.borrow_mut();
         state.now = now;
         let seconds = now.saturating_sub(state.reset_at) as f64 / SEC as f64;
-        let work = state.vm(vm.index(), now).work as f64 / SEC as f64;
+        let work = state.vm(vm.index(), now).work;
+        let worked = work as f64 / SEC as f64;
         Achieved {
-            throughput: if seconds > 0.0 { work / seconds } else { 0.0 },
+            throughput: if seconds > 0.0 { worked / seconds } else { 0.0 },
             throughput_unit: "work s/s".to_string(),
+            work,
             ..Achieved::default()
         }
     }

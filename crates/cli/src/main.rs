@@ -4,6 +4,7 @@
 
 mod compare;
 mod failure;
+mod lockstep;
 mod output;
 mod policies;
 
@@ -30,12 +31,14 @@ Exit codes:
 enum Command {
     Compare(Box<compare::Args>),
     Policies(policies::Args),
+    Lockstep(lockstep::Args),
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Compare(args) => compare::run(&args),
         Command::Policies(args) => policies::run(&args),
+        Command::Lockstep(args) => lockstep::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -63,7 +63,7 @@ fn heading(check: &ReplayCheck) -> String {
         false => "assumed: the recording does not name its scheduler",
     };
     format!(
-        "Replay under {} ({origin}) beside the recording:",
+        "Replay under {} ({origin}):\nrecorded→replayed, error",
         check.scheduler
     )
 }
@@ -94,18 +94,16 @@ fn table(check: &ReplayCheck, width: u16) -> Table {
     table.set_content_arrangement(ContentArrangement::Dynamic);
     table.set_width(width.clamp(60, 120));
     let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
-    let headers = [
-        "vCPU", "run s", "replay", "error", "ready s", "replay", "error",
-    ];
-    let more = ["switches", "replay", "error"];
-    let header = headers.iter().chain(&more).enumerate();
-    table.set_header(header.map(|(at, &text)| match at {
-        0 => Cell::new(text),
-        _ => right(text.to_string()),
-    }));
+    let mut header = vec![Cell::new("vCPU")];
+    header.extend(["run, s", "ready, s", "switches"].map(|text| right(text.to_string())));
+    table.set_header(header);
     for vcpu in check.vcpus.iter().take(VCPUS_SHOWN) {
-        let name = std::iter::once(Cell::new(&vcpu.name));
-        table.add_row(name.chain(cells(vcpu).into_iter().map(right)));
+        let mut row = vec![Cell::new(&vcpu.name)];
+        for beside in [vcpu.run_s, vcpu.ready_s, vcpu.switches] {
+            let [recorded, replayed, error] = three(beside);
+            row.push(right(format!("{recorded}→{replayed} {error:>7}")));
+        }
+        table.add_row(row);
     }
     table
 }
@@ -149,7 +147,7 @@ mod tests {
         for part in [
             "own scheduler",
             "2.10",
-            "+5.0 %",
+            "2.00→2.10  +5.0 %",
             "new",
             "run 5.0 %",
             "none recorded",

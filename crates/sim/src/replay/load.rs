@@ -119,13 +119,13 @@ impl State {
     fn start(&mut self, host: &mut Host) {
         // Those that had a pCPU come first, so that they have it again.
         let mut order: Vec<usize> = (0..self.runs.len()).collect();
-        order.sort_by_key(|&task| self.demand.tasks[task].start_cpu.is_none());
+        order.sort_by_key(|&task| !self.demand.tasks[task].ran_at_start);
         for &task in &order {
             match self.demand.tasks[task].pieces.first().map(|p| p.cause) {
                 None => self.runs[task].state = Doing::Over,
                 Some(Cause::Start) => {
                     self.runs[task].state = Doing::Awake;
-                    host.wake(TaskId::from(task), self.demand.tasks[task].start_cpu);
+                    host.wake(TaskId::from(task), None);
                 }
                 Some(Cause::After(delay)) => {
                     host.load_timer(host.now().saturating_add(delay), task as u64);

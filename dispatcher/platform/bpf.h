@@ -216,8 +216,10 @@ static inline void record_end(void)
 	n = r->entries;
 	if (n > RECORD_ENTRIES)
 		n = RECORD_ENTRIES;
-	if (bpf_ringbuf_output(
-		&records, r, __builtin_offsetof(struct record, entry) + n * sizeof(r->entry[0]), 0))
+	/* The recorder looks by itself: waking it would be a scheduling event per record. */
+	if (bpf_ringbuf_output(&records, r,
+			       __builtin_offsetof(struct record, entry) + n * sizeof(r->entry[0]),
+			       BPF_RB_NO_WAKEUP))
 		__sync_fetch_and_add(&records_lost, 1);
 }
 

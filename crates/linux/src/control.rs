@@ -168,7 +168,8 @@ impl Control {
     fn snapshot(&self, reading: &Reading, now: Nanos) -> Snapshot {
         let task = |vcpu: &Vcpu| {
             let sum = reading.get(&vcpu.task).copied().unwrap_or_default();
-            let did = sum.since(self.last.get(&vcpu.task).unwrap_or(&sum));
+            // Counters begin with the task: what was not there then has begun since.
+            let did = sum.since(&self.last.get(&vcpu.task).copied().unwrap_or_default());
             TaskSeen {
                 task: vcpu.task,
                 allowed: vcpu.allowed.and(&self.online),

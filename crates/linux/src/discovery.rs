@@ -32,6 +32,24 @@ pub(crate) struct Vcpu {
     pub(crate) told: Option<types::task_conf>,
 }
 
+/// What the dispatcher's books say of a VM at the moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Books {
+    /// vCPUs ready or running.
+    pub(crate) occupied: u64,
+    /// Sum of their weights.
+    pub(crate) active_weight: u64,
+}
+
+impl Books {
+    fn of(ctx: &types::vm_ctx) -> Self {
+        Self {
+            occupied: ctx.here.iter().map(|&count| u64::from(count)).sum(),
+            active_weight: ctx.active_weight,
+        }
+    }
+}
+
 /// A VM.
 #[derive(Debug)]
 pub(crate) struct Vm {
@@ -44,6 +62,8 @@ pub(crate) struct Vm {
     /// `cpu.weight` of its own cgroup.
     pub(crate) weight: Option<u32>,
     pub(crate) vcpus: Vec<Vcpu>,
+    /// As of the last look.
+    pub(crate) books: Books,
     /// vCPUs the dispatcher counted when threads were looked for last.
     counted: u32,
     /// What the dispatcher has been told about it.
@@ -79,6 +99,7 @@ impl Vms {
                 continue;
             };
             let vm = &mut self.list[at];
+            vm.books = Books::of(ctx);
             if thorough {
                 vm.weight = weight_of(vm.key.tgid);
                 vm.vcpus.iter_mut().for_each(refresh_allowed);
@@ -105,6 +126,7 @@ impl Vms {
             name: proc::vm_name(&words).unwrap_or_else(|| format!("pid-{tgid}")),
             weight: weight_of(tgid),
             vcpus: Vec::new(),
+            books: Books::default(),
             counted: 0,
             told: None,
         });

@@ -8,7 +8,7 @@ use crate::loader::{Dispatcher, ExitInfo, LoadError};
 use crate::preflight::{self, Finding};
 use crate::recorder::Recorder;
 use crate::stats::{Mark, Stats};
-use crate::{clock, sched_ext};
+use crate::{clock, priority, sched_ext};
 use corun_model::time::MS;
 use corun_model::{Nanos, PcpuSet, Topology, TopologyError};
 use corun_policies::PolicyInfo;
@@ -137,6 +137,7 @@ pub fn run(options: HostOptions) -> Result<HostExit, HostError> {
         return Err(HostError::Preflight(findings));
     }
     let asked = watch_signals().map_err(HostError::Signals)?;
+    priority::raise();
     let online = preflight::online().ok_or(HostError::Online)?;
     let mut storage = MaybeUninit::uninit();
     let recording = options.record.is_some();
@@ -266,15 +267,18 @@ impl Daemon {
     /// Prints what happened since the last time.
     fn report(&mut self, dispatcher: &Dispatcher<'_>) -> Result<(), HostError> {
         let tables = dispatcher.tables();
-        let mut switches = 0;
+        let (mut switches, mut occupied) = (0, 0);
         for cpu in self.online.iter() {
-            switches += tables.cpu(cpu.0)?.map_or(0, |cpu| cpu.switches);
+            let cpu = tables.cpu(cpu.0)?.unwrap_or_default();
+            switches += cpu.switches;
+            occupied += cpu.nr;
         }
         let vcpus = self.control.read(&tables)?;
         let at = clock::now();
         let mark = Mark {
             at,
             switches,
+            occupied,
             vcpus,
         };
         let stacking = std::mem::take(&mut self.control.stacking);

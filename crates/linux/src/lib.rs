@@ -18,6 +18,7 @@ mod loader;
 mod log;
 mod pidfd;
 pub mod preflight;
+mod priority;
 mod proc;
 mod recorder;
 pub mod sched_ext;

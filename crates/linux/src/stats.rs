@@ -28,6 +28,8 @@ pub struct Stats {
     pub stacked_share: f64,
     /// How many pCPUs were looked at.
     pub stacked_samples: u64,
+    /// Tasks ready or running at the interval's end, by the dispatcher's books.
+    pub occupied: u64,
     /// Its VMs.
     pub vms: Vec<VmStats>,
 }
@@ -51,6 +53,10 @@ pub struct VmStats {
     pub wait_share: f64,
     /// How often one of its vCPUs was given a pCPU, per second.
     pub switches_per_s: f64,
+    /// vCPUs ready or running at the interval's end, by the dispatcher's books.
+    pub occupied: u64,
+    /// Sum of their weights.
+    pub active_weight: u64,
 }
 
 /// What was counted when the interval began.
@@ -58,6 +64,7 @@ pub struct VmStats {
 pub(crate) struct Mark {
     pub(crate) at: Nanos,
     pub(crate) switches: u64,
+    pub(crate) occupied: u64,
     pub(crate) vcpus: Reading,
 }
 
@@ -76,7 +83,8 @@ impl Stats {
             let of = |mark: &Mark, task| mark.vcpus.get(task).copied();
             let each = vm.vcpus.iter().filter_map(|vcpu| {
                 let sum = of(now, &vcpu.task)?;
-                Some(sum.since(&of(then, &vcpu.task).unwrap_or(sum)))
+                // One that was not there then has begun since: counters begin with the task.
+                Some(sum.since(&of(then, &vcpu.task).unwrap_or_default()))
             });
             each.fold(Counters::default(), |all, one| Counters {
                 run: all.run + one.run,
@@ -95,6 +103,7 @@ impl Stats {
             ),
             stacked_share: ratio(stacking.stacked as f64, stacking.seen as f64),
             stacked_samples: stacking.seen,
+            occupied: now.occupied,
             vms: vms
                 .iter()
                 .map(|vm| VmStats::new(vm, did(vm), interval_s))
@@ -115,6 +124,8 @@ impl VmStats {
             ready_share: ratio(did.ready as f64, all),
             wait_share: ratio(did.wait as f64, all),
             switches_per_s: ratio(did.switches as f64, interval_s),
+            occupied: vm.books.occupied,
+            active_weight: vm.books.active_weight,
         }
     }
 }

@@ -19,12 +19,25 @@
 /* How many tasks of another queue are looked at before giving up on it. */
 #define PULL_LOOK 8
 
+/*
+ * A VM with more vCPUs than there are pCPUs cannot always be balanced. Its vCPUs take turns where
+ * that makes stacking no worse.
+ */
+static inline bool stacking_no_worse(struct task_ctx *t, s32 cpu)
+{
+	struct vm_ctx *vm = vm_of(t);
+
+	return vm && shared(vm->vcpus) > knobs.pcpus &&
+	       siblings_at(t, cpu) <= siblings_at(t, t->cpu);
+}
+
 /* May `p`, waiting elsewhere, be moved to `cpu`? */
 static inline bool may_pull(struct task_struct *p, struct task_ctx *t, s32 cpu)
 {
 	u32 mode = placement_of(t);
 
-	return mode != PLACE_FIXED && allowed(p, cpu) && mode_admits(p, t, mode, cpu);
+	return mode != PLACE_FIXED && allowed(p, cpu) &&
+	       (mode_admits(p, t, mode, cpu) || stacking_no_worse(t, cpu));
 }
 
 /* `t` is about to be pulled to `cpu`: it occupies that before it moves, see occupancy.h. */
@@ -79,6 +92,29 @@ static inline s32 busiest(s32 cpu, u64 least)
 	return found;
 }
 
+/* The pCPU whose tasks are furthest behind among those with someone waiting and `least` tasks. */
+static inline s32 furthest_behind(s32 cpu, u64 least)
+{
+	s32 found = NO_PCPU;
+	u64 behind = 0;
+	s32 i;
+
+	repeat (i, nr_pcpus()) {
+		struct cpu_ctx *c = cpu_at(i);
+		u64 vtime;
+
+		if (!c || i == cpu || shared(c->nr) < least || !queue_length(i))
+			continue;
+		/* Whoever runs there is close to those who wait. */
+		vtime = shared(c->cur_vtime);
+		if (found == NO_PCPU || before(vtime, behind)) {
+			behind = vtime;
+			found = i;
+		}
+	}
+	return found;
+}
+
 /* `cpu` has nothing to run: take anything that waits elsewhere, from the busiest first. */
 static inline bool pull_idle(s32 cpu, struct cpu_ctx *c)
 {
@@ -109,7 +145,7 @@ static inline bool pull_busy(s32 cpu, struct cpu_ctx *c, u64 now)
 	from = busiest(cpu, mine + 2);
 	if (from != NO_PCPU)
 		return pull_from(from, cpu, c, 0, false);
-	from = busiest(cpu, mine + 1);
+	from = furthest_behind(cpu, mine + 1);
 	return from != NO_PCPU && pull_from(from, cpu, c, bound, true);
 }
 

@@ -5,13 +5,19 @@
 //! [`sched`] (who runs: corun's dispatcher or a model of another scheduler) and a [`load`] (what
 //! tasks want: modelled guests or a recorded host's demand). Same input and seed, same output.
 
+mod control;
 pub mod engine;
+pub mod guest;
 pub mod host;
 pub mod load;
+pub mod replay;
 pub mod rng;
 pub mod sched;
 mod simulation;
+#[cfg(test)]
+mod testing;
 mod waits;
+pub mod workload;
 
 pub use simulation::{Outcome, Simulation, VmOutcome};
 pub use waits::Waits;

@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! One run: host, scheduler and load brought together by the event loop.
 
+use crate::control::Control;
 use crate::host::{Event, Host, HostParams, MOST_SIBLINGS, Observer, Order, TaskState, Totals};
 use crate::load::{Achieved, Load};
 use crate::sched::HostScheduler;
 use crate::waits::Waits;
 use corun_model::{Nanos, PcpuId, PcpuSet, VmId};
+use corun_policies::Policy;
 
 /// A run under way.
 pub struct Simulation {
     host: Host,
     sched: Box<dyn HostScheduler>,
     load: Box<dyn Load>,
+    policy: Option<Control>,
     measured_from: Nanos,
+    events: u64,
 }
 
 /// What a run showed, after its warm-up.
@@ -26,6 +30,8 @@ pub struct Outcome {
     pub vcpu_switches: u64,
     /// Times a pCPU changed its task.
     pub switches: u64,
+    /// Events simulated, warm-up included.
+    pub events: u64,
     /// Share of pCPU time that was idle.
     pub idle_share: f64,
     /// Per VM, in the order of their ids.
@@ -72,16 +78,25 @@ impl Simulation {
             host,
             sched,
             load,
+            policy: None,
             measured_from: 0,
+            events: 0,
         }
+    }
+
+    /// Lets `policy` steer the scheduler, from the start and at the end of each of its periods.
+    #[must_use]
+    pub fn with_policy(mut self, policy: Box<dyn Policy>) -> Self {
+        self.policy = Some(Control::new(policy));
+        self
     }
 
     /// Runs until `end`, measuring from `warm_up` on. `progress` hears now and then how far it is.
     pub fn run(mut self, warm_up: Nanos, end: Nanos, mut progress: impl FnMut(Nanos)) -> Outcome {
         self.host.events.schedule(warm_up, Event::WarmUpOver);
+        self.steer();
         self.load.start(&mut self.host);
         self.carry_out();
-        let mut count = 0u32;
         while self.host.events.next_at().is_some_and(|at| at <= end) {
             let Some((at, event)) = self.host.events.pop() else {
                 break;
@@ -89,8 +104,8 @@ impl Simulation {
             self.host.advance(at);
             self.handle(event);
             self.carry_out();
-            count = count.wrapping_add(1);
-            if count & 0xffff == 0 {
+            self.events += 1;
+            if self.events.is_multiple_of(1 << 16) {
                 progress(at);
             }
         }
@@ -117,13 +132,25 @@ impl Simulation {
             }
             Event::LoadTimer(token) => self.load.timer(&mut self.host, token),
             Event::SchedTimer(token) => self.sched.timer(&mut self.host, token),
-            Event::Policy => {}
+            Event::Policy => self.steer(),
             Event::WarmUpOver => {
                 self.measured_from = self.host.now();
                 self.host.reset_accounts();
+                self.load.settle(&self.host);
                 self.load.reset(self.host.now());
             }
         }
+    }
+
+    /// The policy looks at the host and says what should hold; the next time is set.
+    fn steer(&mut self) {
+        let Some(control) = &mut self.policy else {
+            return;
+        };
+        let plan = control.decide(&self.host, &self.load.vms());
+        let next = self.host.now().saturating_add(control.period());
+        self.sched.apply(&mut self.host, &plan);
+        self.host.events.schedule(next, Event::Policy);
     }
 
     /// Carries out what loads have ordered, in order.
@@ -170,6 +197,7 @@ impl Simulation {
 
     fn outcome(mut self) -> Outcome {
         let now = self.host.now();
+        self.load.settle(&self.host);
         let measured = now.saturating_sub(self.measured_from);
         let stacking = self.host.stacking().shares(now);
         let infos = self.load.vms();
@@ -200,6 +228,7 @@ impl Simulation {
             stacking,
             vcpu_switches,
             switches: self.host.switches(),
+            events: self.events,
             idle_share: if capacity > 0.0 { idle / capacity } else { 0.0 },
             vms,
             tasks,

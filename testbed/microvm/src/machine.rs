@@ -106,14 +106,16 @@ fn run_and_report(parts: &Parts, index: usize, report: &Sender<anyhow::Error>) {
 
 /// Runs until something unexpected happens.
 fn run(mut vcpu: VcpuFd) -> Result<()> {
-    loop {
+    let stopped = loop {
         match vcpu.run() {
             Ok(VcpuExit::IoOut(..) | VcpuExit::Intr) => {}
-            Ok(other) => bail!("the guest stopped: {other:?}"),
+            Ok(other) => break format!("{other:?}"),
             Err(error) if [libc::EINTR, libc::EAGAIN].contains(&error.errno()) => {}
             Err(error) => return Err(error).context("KVM cannot run it"),
         }
-    }
+    };
+    let regs = vcpu.get_regs().context("KVM does not tell its registers")?;
+    bail!("the guest stopped: {stopped}; {regs:x?}")
 }
 
 fn create_vcpu(parts: &Parts, index: usize) -> Result<VcpuFd> {

@@ -5,6 +5,10 @@
 //! ([`crate::replay`]). A load answers when its tasks run, stop or finish what they ordered, by
 //! calling the host's methods "for loads".
 
+mod patterns;
+
+pub use patterns::{Pattern, Patterns};
+
 use crate::host::{Host, TaskSpec};
 use crate::waits::Waits;
 use corun_model::{Nanos, TaskId, VmId};
@@ -27,6 +31,20 @@ pub struct Achieved {
     pub throughput_unit: String,
     /// Waits for contended locks; empty where there are none.
     pub lock_waits: Waits,
+    /// Times a kernel spin lock was taken, contended or not.
+    pub lock_acquisitions: u64,
+    /// Progress of its threads' own work, ns, summed over the vCPUs like the next two.
+    pub work: Nanos,
+    /// Spent spinning.
+    pub spin: Nanos,
+    /// Spent on interrupts and thread switches in the guest.
+    pub kernel: Nanos,
+    /// Times a vCPU halted while it waited for a paravirtual spin lock.
+    pub lock_halts: u64,
+    /// Pause-loop exits.
+    pub pause_loop_exits: u64,
+    /// Times a vCPU changed its guest thread.
+    pub thread_switches: u64,
 }
 
 /// The demand of all tasks.
@@ -55,6 +73,12 @@ pub trait Load {
 
     /// A timer set with [`Host::load_timer`] fired.
     fn timer(&mut self, host: &mut Host, token: u64);
+
+    /// Accounts are about to be reset or read: book what running tasks have done so far
+    /// ([`Host::progress`]).
+    fn settle(&mut self, host: &Host) {
+        let _ = host;
+    }
 
     /// The warm-up is over: what was achieved so far does not count.
     fn reset(&mut self, now: Nanos);

@@ -4,6 +4,12 @@
 //! [`dispatcher`] runs corun's own C dispatcher under the sched_ext contract; the others are models
 //! of schedulers whose code cannot be shared ([`cfs`], [`eevdf`]).
 
+pub mod cfs;
+pub mod dispatcher;
+pub mod eevdf;
+pub(crate) mod fair;
+mod forward;
+
 use crate::host::Host;
 use crate::load::VmInfo;
 use corun_model::{PcpuId, Plan, TaskId};

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# corun's front door. Each target installs what it needs and says what that is.
+#
+#   make run     build, compare policies on an example host, write a report
+#   make test    everything that can be tested without a special machine
+#   make e2e     the same dispatcher in a real kernel with real KVM guests, emulated
+#   make bench   how fast the simulator is
+#   make lint    formatting and lints
+
+CORUN := target/release/corun
+
+.PHONY: run test e2e bench lint build
+
+run: build
+	@mkdir -p out
+	$(CORUN) compare experiments/example.toml --report out/report.html
+	@echo "The report lies in out/report.html. Next: $(CORUN) compare --help"
+
+build:
+	@scripts/install.sh build
+	cargo build --release -p corun
+
+test: build
+	@scripts/install.sh test
+	@scripts/lint.sh
+	cargo test --workspace
+	@scripts/determinism.sh
+
+e2e:
+	@scripts/install.sh build
+	testbed/e2e/run.sh
+
+bench: build
+	cargo bench -p corun-sim
+
+lint:
+	@scripts/install.sh test
+	@scripts/lint.sh

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What kind of input a file is: told by its content, not by its name.
+
+use crate::failure::Invalid;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// An input that can be compared under policies.
+#[derive(Debug)]
+pub enum Input {
+    /// A modelled host.
+    Scenario {
+        /// The file as the user named it.
+        name: String,
+        /// Its text.
+        text: String,
+    },
+    /// A recorded host; recordings may be large, so its reader opens it.
+    Recording {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+/// As much of a file as it takes to tell.
+const HEAD: u64 = 64 * 1024;
+/// What gzip'ed files begin with.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+/// Finds out what the file is.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn open(path: &Path) -> anyhow::Result<Input> {
+    let name = path.display().to_string();
+    let refuse = |error: std::io::Error| Invalid::error(format!("{name}: {error}"));
+    let mut head = Vec::new();
+    let file = File::open(path).map_err(refuse)?;
+    file.take(HEAD).read_to_end(&mut head).map_err(refuse)?;
+    if !is_scenario(path, &head) {
+        return Ok(Input::Recording { path: path.into() });
+    }
+    let most = corun_scenario::limits::FILE_BYTES as u64 + 1;
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(refuse)?;
+    file.take(most).read_to_end(&mut bytes).map_err(refuse)?;
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        Invalid::error(format!(
+            "{name}: byte {at} is not UTF-8: expected a scenario in TOML"
+        ))
+    })?;
+    Ok(Input::Scenario { name, text })
+}
+
+fn is_scenario(path: &Path, head: &[u8]) -> bool {
+    let named_so = path
+        .extension()
+        .is_some_and(|extension| extension == "toml");
+    let text = String::from_utf8_lossy(head);
+    !head.starts_with(&GZIP) && (named_so || corun_scenario::looks_like_scenario(&text))
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! From what the simulation saw to what is shown: shares, rates and rounding.
+
+use corun_model::Nanos;
+use corun_model::time::SEC;
+use corun_report::{HostResult, Run, Stacking, TaskResult, VmResult, round};
+use corun_sim::host::Totals;
+use corun_sim::{Outcome, VmOutcome, Waits};
+
+/// The result of a run, without its names.
+pub fn run(outcome: &Outcome, pcpus: u32) -> Run {
+    let tasks = outcome.tasks.iter().filter(|(_, is_vcpu, _)| !is_vcpu);
+    Run {
+        policy: String::new(),
+        case: String::new(),
+        seed: 0,
+        host: host(outcome, pcpus),
+        vms: outcome.vms.iter().map(vm).collect(),
+        tasks: tasks.map(|(name, _, totals)| task(name, totals)).collect(),
+    }
+}
+
+fn host(outcome: &Outcome, pcpus: u32) -> HostResult {
+    let seconds = outcome.measured as f64 / SEC as f64;
+    let rate = |count: u64| {
+        round(if seconds > 0.0 {
+            count as f64 / seconds
+        } else {
+            0.0
+        })
+    };
+    let share = |siblings: usize| outcome.stacking.get(siblings).copied().unwrap_or(0.0);
+    let more: f64 = outcome.stacking.iter().skip(4).sum();
+    let vcpus = outcome.vms.iter().flat_map(|vm| &vm.vcpus);
+    let waits = outcome.vms.iter().map(|vm| &vm.achieved.lock_waits);
+    let lock_waits: u64 = waits.clone().map(Waits::count).sum();
+    let waited: f64 = waits.map(|waits| waits.mean() * waits.count() as f64).sum();
+    HostResult {
+        pcpus,
+        vcpus: u32::try_from(vcpus.clone().count()).unwrap_or(u32::MAX),
+        duration_s: round(seconds),
+        stacking_probability: round(share(2) + share(3) + more),
+        stacking: Stacking {
+            two: round(share(2)),
+            three: round(share(3)),
+            four_or_more: round(more),
+        },
+        vcpu_switches_per_s: rate(outcome.vcpu_switches),
+        switches_per_s: rate(outcome.switches),
+        vcpu_migrations_per_s: rate(vcpus.map(|totals| totals.migrations).sum()),
+        idle_share: round(outcome.idle_share),
+        lock_waits,
+        lock_wait_mean_us: (lock_waits > 0).then(|| micros(waited / lock_waits as f64)),
+    }
+}
+
+fn vm(vm: &VmOutcome) -> VmResult {
+    let sum = |of: fn(&Totals) -> Nanos| vm.vcpus.iter().map(of).sum();
+    let [run, ready, wait] = shares(sum(|t| t.run), sum(|t| t.ready), sum(|t| t.wait));
+    let locks = &vm.achieved.lock_waits;
+    let quantile = |waits: &Waits, share| {
+        let some = waits.count() > 0;
+        some.then(|| micros(waits.quantile(share) as f64))
+    };
+    VmResult {
+        name: vm.name.clone(),
+        vcpus: u32::try_from(vm.vcpus.len()).unwrap_or(u32::MAX),
+        throughput: round(vm.achieved.throughput),
+        throughput_unit: vm.achieved.throughput_unit.clone(),
+        utilisation: run,
+        run_share: run,
+        ready_share: ready,
+        wait_share: wait,
+        ready_wait_p50_us: quantile(&vm.ready_waits, 0.5),
+        ready_wait_p99_us: quantile(&vm.ready_waits, 0.99),
+        lock_waits: locks.count(),
+        lock_wait_mean_us: (locks.count() > 0).then(|| micros(locks.mean())),
+        lock_wait_p50_us: quantile(locks, 0.5),
+        lock_wait_p99_us: quantile(locks, 0.99),
+    }
+}
+
+fn task(name: &str, totals: &Totals) -> TaskResult {
+    let [run_share, ready_share, wait_share] = shares(totals.run, totals.ready, totals.wait);
+    TaskResult {
+        name: name.to_string(),
+        run_share,
+        ready_share,
+        wait_share,
+    }
+}
+
+fn micros(ns: f64) -> f64 {
+    round(ns / 1e3)
+}
+
+/// Shares of the whole that add up to 1 after rounding, too; all waiting if there is no whole.
+fn shares(run: Nanos, ready: Nanos, wait: Nanos) -> [f64; 3] {
+    let whole = run as f64 + ready as f64 + wait as f64;
+    if whole <= 0.0 {
+        return [0.0, 0.0, 1.0];
+    }
+    let (run, ready) = (round(run as f64 / whole), round(ready as f64 / whole));
+    [run, ready, round((1.0 - run - ready).max(0.0))]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn shares_add_up(run in 0..u64::MAX / 4, ready in 0..u64::MAX / 4, wait in 0u64..1 << 40) {
+            let shares = shares(run, ready, wait);
+            prop_assert!((shares.iter().sum::<f64>() - 1.0).abs() < 2e-6, "{shares:?}");
+            prop_assert!(shares.iter().all(|share| (0.0..=1.0).contains(share)));
+        }
+    }
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! From a policy's name to a host scheduler: models of Linux' own, or corun's dispatcher steered by
+//! a policy.
+
+use corun_scenario::{Located, Problem, Problems, Schedulers, or_nearest};
+use corun_sim::Simulation;
+use corun_sim::host::{HostParams, Observer};
+use corun_sim::load::Load;
+use corun_sim::sched::HostScheduler;
+use corun_sim::sched::cfs::{Cfs, CfsParams};
+use corun_sim::sched::dispatcher::{Dispatcher, DispatcherParams};
+use corun_sim::sched::eevdf::{Eevdf, EevdfParams};
+
+/// A policy as users see it.
+pub struct PolicyInfo {
+    /// What it is called.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub summary: &'static str,
+    /// Where it is from.
+    pub source: &'static str,
+}
+
+/// Linux' own schedulers, as models.
+const MODELS: [PolicyInfo; 2] = [
+    PolicyInfo {
+        name: "cfs",
+        summary: "Linux' Completely Fair Scheduler, as the papers' hosts ran it (a model)",
+        source: "Linux 2.6.33 to 6.5, kernel/sched/fair.c; parameters: [scheduler.cfs]",
+    },
+    PolicyInfo {
+        name: "eevdf",
+        summary: "Linux' present scheduler: earliest eligible virtual deadline first (a model)",
+        source: "Linux 6.6 to 7.x, kernel/sched/fair.c; parameters: [scheduler.eevdf]",
+    },
+];
+
+/// Everything that can be compared: models of host schedulers, then corun's policies.
+pub fn policies() -> Vec<PolicyInfo> {
+    let ours = corun_policies::all().iter().map(|policy| PolicyInfo {
+        name: policy.name,
+        summary: policy.summary,
+        source: policy.source,
+    });
+    MODELS.into_iter().chain(ours).collect()
+}
+
+/// Is there such a policy?
+///
+/// # Errors
+/// What is accepted.
+pub fn known_policy(name: &str) -> Result<(), String> {
+    let known: Vec<&str> = policies().iter().map(|policy| policy.name).collect();
+    match known.contains(&name) {
+        true => Ok(()),
+        false => Err(format!(
+            "unknown policy {name:?}, {}",
+            or_nearest(name, &known)
+        )),
+    }
+}
+
+/// A host under `policy`, with `load` to carry.
+///
+/// # Errors
+/// As [`check`] and [`known_policy`].
+pub fn put_together(
+    params: HostParams,
+    policy: &str,
+    said: &Schedulers,
+    load: Box<dyn Load>,
+    observer: Option<Box<dyn Observer>>,
+) -> Result<Simulation, Problems> {
+    let steered = corun_policies::find(policy);
+    let sched: Box<dyn HostScheduler> = match policy {
+        "cfs" => Box::new(Cfs::new(cfs_params(said, &params)?, &params)),
+        "eevdf" => Box::new(Eevdf::new(eevdf_params(said, &params)?, &params)),
+        _ if steered.is_some() => Box::new(Dispatcher::new(dispatcher_params(said), &params)),
+        other => return Err(elsewhere(&format!("unknown policy {other:?}"))),
+    };
+    let simulation = Simulation::new(params, sched, load, observer);
+    Ok(match steered {
+        Some(policy) => simulation.with_policy((policy.make)()),
+        None => simulation,
+    })
+}
+
+/// Are the schedulers' parameters fit for this host?
+///
+/// # Errors
+/// Everything wrong with them.
+pub fn check(said: &Schedulers, host: &HostParams) -> Result<(), Problems> {
+    let mut problems = Problems::default();
+    let checked = [cfs_params(said, host).err(), eevdf_params(said, host).err()];
+    for found in checked.into_iter().flatten() {
+        found
+            .iter()
+            .for_each(|problem| problems.push(problem.clone()));
+    }
+    problems.or_ok(())
+}
+
+const CFS_PRESET: &str = "2.6.33";
+
+fn cfs_params(said: &Schedulers, host: &HostParams) -> Result<CfsParams, Problems> {
+    let keys = &said.cfs;
+    let pcpus = host.topology.pcpus();
+    let name = keys
+        .preset
+        .as_ref()
+        .map_or(CFS_PRESET, |preset| preset.value.as_str());
+    let Some(mut params) = CfsParams::preset(name, pcpus) else {
+        return Err(unknown(keys.preset.as_ref(), &CfsParams::PRESETS));
+    };
+    set(&mut params.latency, keys.latency);
+    set(&mut params.min_granularity, keys.min_granularity);
+    set(&mut params.wakeup_granularity, keys.wakeup_granularity);
+    set(&mut params.migration_cost, keys.migration_cost);
+    set(&mut params.gentle_fair_sleepers, keys.gentle_fair_sleepers);
+    set(&mut params.start_debit, keys.start_debit);
+    set(&mut params.wakeup_preemption, keys.wakeup_preemption);
+    params.balance_interval = keys.balance_interval.or(params.balance_interval);
+    Ok(params)
+}
+
+const EEVDF_PRESET: &str = "6.12";
+
+fn eevdf_params(said: &Schedulers, host: &HostParams) -> Result<EevdfParams, Problems> {
+    let keys = &said.eevdf;
+    let pcpus = host.topology.pcpus();
+    let name = keys
+        .preset
+        .as_ref()
+        .map_or(EEVDF_PRESET, |preset| preset.value.as_str());
+    let Some(mut params) = EevdfParams::preset(name, pcpus) else {
+        return Err(unknown(keys.preset.as_ref(), &EevdfParams::PRESETS));
+    };
+    set(&mut params.base_slice, keys.base_slice);
+    set(&mut params.migration_cost, keys.migration_cost);
+    set(&mut params.place_lag, keys.place_lag);
+    set(
+        &mut params.place_deadline_initial,
+        keys.place_deadline_initial,
+    );
+    set(&mut params.run_to_parity, keys.run_to_parity);
+    set(&mut params.preempt_short, keys.preempt_short);
+    set(&mut params.delay_dequeue, keys.delay_dequeue);
+    set(&mut params.wakeup_preemption, keys.wakeup_preemption);
+    set(&mut params.hrtick, keys.hrtick);
+    set(&mut params.protect_shortest, keys.protect_shortest);
+    params.balance_interval = keys.balance_interval.or(params.balance_interval);
+    Ok(params)
+}
+
+fn dispatcher_params(said: &Schedulers) -> DispatcherParams {
+    let (keys, mut params) = (&said.corun, DispatcherParams::default());
+    set(&mut params.slice, keys.slice);
+    set(&mut params.wakeup_granularity, keys.wakeup_granularity);
+    set(&mut params.sleeper_credit, keys.sleeper_credit);
+    set(&mut params.max_lead, keys.max_lead);
+    set(&mut params.balance_interval, keys.balance_interval);
+    set(&mut params.slice_timer, keys.slice_timer);
+    params
+}
+
+/// A problem that has no place in the scenario.
+pub fn elsewhere(message: &str) -> Problems {
+    Problem::nowhere(message).into()
+}
+
+/// Replaces a default by what was said.
+pub fn set<T>(value: &mut T, said: Option<T>) {
+    if let Some(said) = said {
+        *value = said;
+    }
+}
+
+/// The problem that a name is none of those accepted.
+pub fn unknown(said: Option<&Located<String>>, known: &[&str]) -> Problems {
+    match said {
+        Some(said) => {
+            let hint = or_nearest(&said.value, known);
+            said.problem(format!("found {:?}, {hint}", said.value))
+                .into()
+        }
+        None => elsewhere("a default is missing"),
+    }
+}

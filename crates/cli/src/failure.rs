@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Failures that are the input's: they end with exit code 2, all others with 1.
+
+use std::fmt::Display;
+
+/// What was asked for makes no sense; the text says where and why.
+#[derive(Debug)]
+pub struct Invalid(String);
+
+impl Invalid {
+    /// From anything that says what is wrong.
+    pub fn error(problem: impl Display) -> anyhow::Error {
+        anyhow::Error::new(Self(problem.to_string()))
+    }
+}
+
+impl Display for Invalid {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Invalid {}

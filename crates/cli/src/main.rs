@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The `corun` command. One file per subcommand; this one only finds the right one and turns its
+//! end into an exit code.
+
+mod compare;
+mod failure;
+mod output;
+mod policies;
+
+use clap::{Parser, Subcommand};
+use failure::Invalid;
+use std::process::ExitCode;
+
+/// Schedules the virtual CPUs of overcommitted Linux/KVM hosts, and tells beforehand what a policy
+/// would do to a host.
+#[derive(Parser)]
+#[command(name = "corun", version, propagate_version = true, after_help = EXIT_CODES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  a run failed, or a file could not be written
+  2  wrong usage, or an input that is not valid (stderr says where and why)";
+
+#[derive(Subcommand)]
+enum Command {
+    Compare(Box<compare::Args>),
+    Policies(policies::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Compare(args) => compare::run(&args),
+        Command::Policies(args) => policies::run(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if output::reader_is_gone(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            output::error(&error);
+            ExitCode::from(if error.is::<Invalid>() { 2 } else { 1 })
+        }
+    }
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `corun policies`: what can be compared.
+
+use crate::compare::schedulers;
+use crate::output;
+
+/// List the policies that can be compared, with their sources
+#[derive(clap::Args)]
+pub struct Args {
+    /// Print one JSON array instead: name, summary, source
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If nothing can be written.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let all = schedulers::policies();
+    if args.json {
+        let list: Vec<_> = all
+            .iter()
+            .map(|policy| {
+                serde_json::json!({
+                    "name": policy.name, "summary": policy.summary, "source": policy.source,
+                })
+            })
+            .collect();
+        return output::print(&(serde_json::to_string_pretty(&list)? + "\n"));
+    }
+    let widest = all
+        .iter()
+        .map(|policy| policy.name.len())
+        .max()
+        .unwrap_or(0);
+    let line = |policy: &schedulers::PolicyInfo| {
+        let indent = " ".repeat(widest + 2);
+        format!(
+            "{:widest$}  {}\n{indent}{}\n",
+            policy.name, policy.summary, policy.source
+        )
+    };
+    output::print(&all.iter().map(line).collect::<String>())
+}

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `corun compare` and `corun policies` as users meet them.
+
+// Helpers of tests, too, say what they expect by panicking.
+#![allow(clippy::unwrap_used)]
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+const HOST: &str = r#"
+title = "Two VMs on two pCPUs"
+[host]
+pcpus = 2
+[run]
+duration = "200ms"
+warm_up = "50ms"
+policies = ["cfs", "eevdf"]
+[vm.a]
+vcpus = 2
+[[vm.a.thread]]
+count = 2
+program = "loop { compute 100us ±50%; lock l { compute 20us }; count 1 rounds }"
+[vm.b]
+vcpus = 2
+workload = "cpu"
+[case.one]
+vm.b.count = 1
+[case.two]
+vm.b.count = 2
+"#;
+
+/// A directory of its own with the scenario in it.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(test: &str) -> Self {
+        let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(test);
+        std::fs::create_dir_all(&dir).unwrap();
+        std::fs::write(dir.join("host.toml"), HOST).unwrap();
+        Self(dir)
+    }
+
+    fn corun(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_corun"));
+        command.current_dir(&self.0).args(args).output().unwrap()
+    }
+
+    /// Exit code and standard error.
+    fn fails(&self, args: &[&str]) -> (i32, String) {
+        let output = self.corun(args);
+        assert!(output.stdout.is_empty(), "{output:?}");
+        let error = String::from_utf8(output.stderr).unwrap();
+        (output.status.code().unwrap(), error)
+    }
+
+    fn prints(&self, args: &[&str]) -> String {
+        let output = self.corun(args);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+#[test]
+fn json_is_one_object_as_the_schema_says() {
+    let place = Place::new("schema");
+    let text = place.prints(&["compare", "host.toml", "--seeds", "1,2", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let file = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/schema/compare.schema.json"
+    );
+    let schema = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    if let Err(error) = jsonschema::validate(&schema, &json) {
+        assert_eq!(error.to_string(), "", "the schema");
+    }
+    assert_eq!(json["scenario"], "host");
+    let runs = json["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 2 * 2 * 2, "cases, policies, seeds");
+    for vm in runs.iter().flat_map(|run| run["vms"].as_array().unwrap()) {
+        let share = |name: &str| vm[name].as_f64().unwrap();
+        let sum = share("run_share") + share("ready_share") + share("wait_share");
+        assert!((sum - 1.0).abs() < 1e-5, "{vm}");
+        assert_eq!(share("utilisation"), share("run_share"));
+    }
+    let lock_waits = |vm: usize| {
+        runs.iter()
+            .filter(move |run| run["vms"][vm]["lock_wait_p99_us"].is_number())
+    };
+    assert!(lock_waits(0).count() > 0, "VM a waits for its lock");
+    assert_eq!(lock_waits(1).count(), 0, "VM b has none");
+}
+
+#[test]
+fn the_same_bytes_whatever_the_number_of_threads() {
+    let place = Place::new("threads");
+    let args = |jobs| {
+        [
+            "compare",
+            "host.toml",
+            "--seeds",
+            "1,2,3",
+            "--json",
+            "--jobs",
+            jobs,
+        ]
+    };
+    assert_eq!(place.prints(&args("1")), place.prints(&args("8")));
+    let trace = |name, jobs| {
+        let run = [
+            "compare",
+            "host.toml",
+            "--policies",
+            "cfs",
+            "--case",
+            "two",
+            "--seed",
+            "7",
+        ];
+        place.prints(&[&run[..], &["--jobs", jobs, "--trace", name]].concat());
+        std::fs::read(place.0.join(name)).unwrap()
+    };
+    let first = trace("1.perfetto-trace", "1");
+    assert!(first.len() > 1000);
+    assert_eq!(first, trace("8.perfetto-trace", "8"));
+}
+
+#[test]
+fn tables_and_report() {
+    let place = Place::new("tables");
+    let text = place.prints(&[
+        "compare",
+        "host.toml",
+        "--case",
+        "two",
+        "--report",
+        "r.html",
+    ]);
+    assert!(
+        text.starts_with("two\n") && text.contains("rounds/s"),
+        "{text}"
+    );
+    assert!(!text.contains("one\n"));
+    let page = std::fs::read_to_string(place.0.join("r.html")).unwrap();
+    assert!(page.contains("corun compare host.toml --case two --report r.html"));
+    assert!(!page.contains(env!("CARGO_TARGET_TMPDIR")));
+}
+
+#[test]
+fn the_command_line_and_the_scenario_say_the_same() {
+    let place = Place::new("same");
+    let first = place.prints(&[
+        "compare",
+        "host.toml",
+        "--json",
+        "--seed",
+        "5",
+        "--duration",
+        "300ms",
+    ]);
+    let sets = ["--set", "run.seed=5", "--set", "run.duration=300ms"];
+    let second = place.prints(&[&["compare", "host.toml", "--json"], &sets[..]].concat());
+    assert_eq!(first, second);
+    let lone = place.prints(&[
+        "compare",
+        "host.toml",
+        "--json",
+        "--case",
+        "one",
+        "--duration",
+        "1",
+    ]);
+    assert!(lone.contains("\"duration_s\": 1.0"));
+}
+
+#[test]
+fn what_is_wrong_with_the_command_line() {
+    let place = Place::new("usage");
+    for (args, expected) in [
+        (
+            vec!["--policies", "cfss"],
+            "corun: --policies: unknown policy \"cfss\", did you mean \"cfs\"? ",
+        ),
+        (
+            vec!["--policies", "cfs,cfs"],
+            "corun: --policies: \"cfs\" is named twice\n",
+        ),
+        (
+            vec!["--case", "tow"],
+            "corun: --case \"tow\": unknown case, did you mean \"two\"? Accepted are one, two\n",
+        ),
+        (
+            vec!["--trace", "t"],
+            "corun: --trace: a timeline is of one run, but there are 4: select one with \
+             --policies cfs --case \"one\" --seed 1\n",
+        ),
+        (
+            vec!["--set", "vm.a.vcpu=3"],
+            "corun: --set vm.a.vcpu=3: vm.a.vcpu: unknown key, did you mean \"vcpus\"? ",
+        ),
+        (
+            vec!["--duration", "0"],
+            "corun: --duration \"0s\": run.duration: found \"0s\", expected a duration",
+        ),
+        (vec!["--duration", "\"\\"], "corun: --duration \"\"\\\": "),
+        (
+            vec!["--seeds", "1,1"],
+            "corun: --seeds [1, 1]: run.seeds: found [1, 1], expected each seed once\n",
+        ),
+    ] {
+        let args = [&["compare", "host.toml", "--quiet"], &args[..]].concat();
+        let (code, error) = place.fails(&args);
+        assert_eq!(code, 2, "{error}");
+        assert!(error.starts_with(expected), "{error}");
+    }
+    assert_eq!(place.fails(&["compare"]).0, 2);
+    assert_eq!(place.fails(&["compare", "host.toml", "--jobs", "0"]).0, 2);
+}
+
+#[test]
+fn what_is_wrong_with_the_scenario() {
+    let place = Place::new("scenario");
+    for (from, to, expected) in [
+        (
+            "\"cpu\"",
+            "\"cpo\"",
+            "host.toml:16: vm.b.workload: found \"cpo\", did you mean \"cpu\"? ",
+        ),
+        (
+            "compute 100us ±50%",
+            "comput 1ms",
+            "host.toml:13: vm.a.thread.program: ",
+        ),
+        (
+            "\"eevdf\"]",
+            "\"evdf\"]",
+            "host.toml:8: run.policies: unknown policy \"evdf\", did you mean",
+        ),
+        (
+            "vcpus = 2\nw",
+            "weight = 0\nvcpus = 2\nw",
+            "host.toml:15: vm.b.weight: found 0, expected",
+        ),
+        (
+            "[vm.a]",
+            "[scheduler.cfs]\npreset = \"3.x\"\n[vm.a]",
+            "host.toml:10: scheduler.cfs.preset: found \"3.x\", did you mean \"4.x\"? ",
+        ),
+    ] {
+        std::fs::write(place.0.join("host.toml"), HOST.replace(from, to)).unwrap();
+        let (code, error) = place.fails(&["compare", "host.toml", "--quiet"]);
+        assert_eq!(code, 2, "{error}");
+        assert!(error.starts_with(&format!("corun: {expected}")), "{error}");
+    }
+}
+
+#[test]
+fn files_that_cannot_be_used() {
+    let place = Place::new("files");
+    let (code, error) = place.fails(&["compare", "missing.toml"]);
+    assert_eq!(
+        (code, error.starts_with("corun: missing.toml: ")),
+        (2, true),
+        "{error}"
+    );
+    assert_eq!(place.fails(&["compare", "."]).0, 2);
+    for bytes in [&b""[..], b"\x1f\x8b", b"\xff\xfe\x00", b"<html></html>"] {
+        std::fs::write(place.0.join("strange"), bytes).unwrap();
+        let (code, error) = place.fails(&["compare", "strange"]);
+        assert_eq!(code, 2, "{bytes:?}: {error}");
+    }
+    std::fs::write(place.0.join("bad.toml"), b"[host]\nx = \"\xff\"").unwrap();
+    let (code, error) = place.fails(&["compare", "bad.toml"]);
+    assert_eq!(code, 2);
+    assert!(error.contains("byte 12 is not UTF-8"), "{error}");
+    let (code, error) = place.fails(&[
+        "compare",
+        "host.toml",
+        "--json",
+        "-q",
+        "--report",
+        "no/where.html",
+    ]);
+    assert_eq!(code, 1);
+    assert!(
+        error.starts_with("corun: cannot write no/where.html: "),
+        "{error}"
+    );
+}
+
+#[test]
+fn policies_say_where_they_are_from() {
+    let place = Place::new("policies");
+    let list: serde_json::Value =
+        serde_json::from_str(&place.prints(&["policies", "--json"])).unwrap();
+    for policy in list.as_array().unwrap() {
+        for key in ["name", "summary", "source"] {
+            assert!(!policy[key].as_str().unwrap().is_empty(), "{policy}");
+        }
+    }
+    assert!(place.prints(&["policies"]).starts_with("cfs "));
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Reads recordings of real KVM hosts and rebuilds who wanted a pCPU when, and why.
+//!
+//! A recording is text that Linux' own tools print: `/sys/kernel/tracing/trace`, `trace-cmd
+//! report`, or `perf script` of `perf sched record`; plain or gzip'ed. What comes out is a
+//! [`Recording`]: the host, its VMs and tasks, each task's *demand* (what it wanted, for a replay
+//! under other policies) and what the recorded scheduler made of it (the truth that a replay is
+//! checked against).
+//!
+//! ```no_run
+//! let import = corun_recording::read("host.ftrace.gz".as_ref())?;
+//! for note in &import.notes {
+//!     eprintln!("{note}");
+//! }
+//! # Ok::<(), corun_recording::ImportError>(())
+//! ```
+//!
+//! The way of a line: `text` (bytes to lines to events) → `order` (events in order of time) →
+//! `rebuild` (events to states, states to demand). Trouble on the way is counted and reported as
+//! a [`Note`]; what cannot be used at all is an [`ImportError`].
+
+mod error;
+mod event;
+mod import;
+mod model;
+mod names;
+mod note;
+mod order;
+mod rebuild;
+mod text;
+
+pub use error::ImportError;
+pub use import::Import;
+pub use model::{
+    AtEnd, AtStart, Burst, BurstEnd, Fact, Format, Grouping, Host, HostObserved, KvmSeen,
+    PcpuObserved, Recording, Role, Task, TaskObserved, Vm, VmThread, WakeCause,
+};
+pub use note::{Note, Quote};
+
+use std::fs::File;
+use std::path::Path;
+
+/// Reads a recording from a file.
+///
+/// # Errors
+/// [`ImportError`] if the file cannot be read or is no usable recording.
+pub fn read(path: &Path) -> Result<Import, ImportError> {
+    let file = path.display().to_string();
+    match File::open(path) {
+        Ok(source) => import::import(&file, source),
+        Err(source) => Err(ImportError::Io { file, source }),
+    }
+}
+
+/// Reads a recording from memory; `name` stands for the file in messages.
+///
+/// # Errors
+/// [`ImportError`] if the bytes are no usable recording.
+pub fn read_bytes(name: &str, bytes: &[u8]) -> Result<Import, ImportError> {
+    import::import(name, bytes)
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a reader of the results must know about how the recording was read.
+
+use std::fmt;
+
+/// A line that was not understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quote {
+    /// Line number in the file, from 1.
+    pub line: u64,
+    /// Its beginning.
+    pub text: String,
+    /// What is wrong with it.
+    pub why: &'static str,
+}
+
+/// Something that was skipped, repaired or guessed. `Display` says it in a sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// Lines that are not understood were skipped.
+    Unparsed {
+        /// How many.
+        lines: u64,
+        /// The first few.
+        examples: Vec<Quote>,
+    },
+    /// The file ends in the middle of a line; that line was left out.
+    CutShort {
+        /// The last complete line.
+        line: u64,
+    },
+    /// The packed file breaks off; what came before was used.
+    BrokenOff {
+        /// The last complete line.
+        line: u64,
+    },
+    /// Lines earlier than the one before them were put in order.
+    Reordered {
+        /// How many.
+        lines: u64,
+    },
+    /// Events too far out of order were left out.
+    TooLate {
+        /// How many.
+        events: u64,
+        /// The first such line.
+        line: u64,
+    },
+    /// Events more than an hour after all others were left out.
+    FarAway {
+        /// How many.
+        events: u64,
+        /// The first such line.
+        line: u64,
+    },
+    /// The recording lost events while it was taken.
+    Lost {
+        /// How many, as far as it says.
+        events: u64,
+        /// Places where it says that some were lost.
+        gaps: u64,
+    },
+    /// The trace buffer was too small: its oldest entries were overwritten.
+    Overwritten {
+        /// Entries kept.
+        kept: u64,
+        /// Entries written.
+        written: u64,
+    },
+    /// Events contradict each other; they were taken at their word.
+    Contradictions {
+        /// Tasks that ran without having been woken.
+        no_wakeup: u64,
+        /// Switches from or to a task that was elsewhere.
+        no_switch: u64,
+        /// Tasks that did something after they had exited.
+        after_exit: u64,
+    },
+    /// There are no wake-up events: who woke whom is unknown, and so is how long a task was
+    /// ready after it was woken.
+    NoWakeups,
+    /// The recording does not tell interrupts from tasks; causes of wake-ups are guessed.
+    ContextUnknown {
+        /// Wake-ups concerned.
+        wakeups: u64,
+    },
+    /// Which vCPUs form a VM is guessed, because no processes are stated.
+    GroupingInferred {
+        /// VMs concerned.
+        vms: u64,
+    },
+    /// The recording names a pCPU beyond the number of pCPUs that it states.
+    MorePcpus {
+        /// The number stated.
+        stated: u64,
+        /// The number used.
+        seen: u32,
+    },
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unparsed { lines, examples } => unparsed(f, *lines, examples),
+            Self::CutShort { line } => write!(
+                f,
+                "the file ends in the middle of a line, after line {line}; that line was left out"
+            ),
+            Self::BrokenOff { line } => write!(
+                f,
+                "the packed file breaks off after line {line}; what came before was used"
+            ),
+            Self::Reordered { lines } => {
+                write!(f, "{lines} lines go back in time; they were put in order")
+            }
+            Self::TooLate { events, line } => write!(
+                f,
+                "{events} events, first in line {line}, are too far out of order and were left out"
+            ),
+            Self::FarAway { events, line } => write!(
+                f,
+                "{events} events, first in line {line}, are more than an hour after all others \
+                 and were left out"
+            ),
+            Self::Lost { events, gaps } => write!(
+                f,
+                "the recording lost at least {events} events ({gaps} gaps marked); figures around \
+                 the gaps are uncertain. A larger trace buffer helps"
+            ),
+            Self::Overwritten { kept, written } => write!(
+                f,
+                "the trace buffer kept only the last {kept} of {written} entries; the beginning \
+                 is uncertain. A larger trace buffer helps"
+            ),
+            Self::Contradictions {
+                no_wakeup,
+                no_switch,
+                after_exit,
+            } => write!(
+                f,
+                "events contradict each other, as after lost events: {no_wakeup} tasks ran \
+                 without a wake-up, {no_switch} switches do not fit, {after_exit} tasks acted \
+                 after their exit"
+            ),
+            Self::NoWakeups => f.write_str(
+                "there are no sched_waking or sched_wakeup events: causes of wake-ups are unknown, \
+                 and time ready after a wake-up counts as waiting",
+            ),
+            Self::ContextUnknown { wakeups } => write!(
+                f,
+                "the recording does not tell whether a task or an interrupt caused {wakeups} \
+                 wake-ups; the causes are guessed. ftrace text with its latency column tells"
+            ),
+            Self::GroupingInferred { vms } => write!(
+                f,
+                "which vCPUs form a VM is inferred for {vms} VMs from wake-ups between vCPUs and \
+                 thread ids. Recording thread groups (record-tgid) or `# process` lines states it"
+            ),
+            Self::MorePcpus { stated, seen } => write!(
+                f,
+                "the recording states {stated} pCPUs but has events of more; {seen} are assumed"
+            ),
+        }
+    }
+}
+
+fn unparsed(f: &mut fmt::Formatter<'_>, lines: u64, examples: &[Quote]) -> fmt::Result {
+    write!(f, "{lines} lines were not understood and skipped")?;
+    for quote in examples {
+        write!(
+            f,
+            "\n  line {}: {}: {:?}",
+            quote.line, quote.why, quote.text
+        )?;
+    }
+    Ok(())
+}

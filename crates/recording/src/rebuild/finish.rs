@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! From followed tasks to the recording: roles, causes of wake-ups, figures.
+
+use super::stacking::{self, Vcpu};
+use super::track::{By, RawBurst, Track};
+use super::vms::{self, Group};
+use super::{Cpu, Current, Rebuild};
+use crate::model::{Burst, HostObserved, PcpuObserved, Role, Task, Vm, VmThread, WakeCause};
+use crate::names;
+use crate::text::Context;
+use crate::text::comment::Stated;
+use corun_model::{Nanos, TaskId, VmId};
+
+/// What the events amount to.
+pub(crate) struct Finished {
+    /// ns on the recorded clock.
+    pub start: Nanos,
+    pub end: Nanos,
+    pub vms: Vec<Vm>,
+    pub tasks: Vec<Task>,
+    /// Without the counts of events.
+    pub observed: HostObserved,
+}
+
+/// Closes the books at the last event. `pcpus` is at least the highest pCPU seen plus one.
+pub(crate) fn finish(mut rebuild: Rebuild, stated: &Stated, pcpus: u32) -> Finished {
+    let (start, end) = (rebuild.start.unwrap_or(0), rebuild.now);
+    list_threads(&mut rebuild, stated);
+    let at_end: Vec<_> = rebuild
+        .tracks
+        .iter_mut()
+        .map(|track| track.finish(end))
+        .collect();
+    let groups = vms::group(&rebuild.tracks, &rebuild.edges);
+    let roles = roles(&groups, &rebuild.tracks);
+    let observed = HostObserved {
+        switches: rebuild.switches,
+        pcpus: cpus(&rebuild.cpus, pcpus, end),
+        stacked: stacked(&groups, &rebuild.tracks, end),
+        ..HostObserved::default()
+    };
+    let vms = groups
+        .iter()
+        .map(|g| vm(g, &rebuild.tracks, stated))
+        .collect();
+    let causes = Causes {
+        roles: &roles,
+        comms: comms(&rebuild.tracks),
+    };
+    let bursts: Vec<Vec<Burst>> = rebuild
+        .tracks
+        .iter()
+        .enumerate()
+        .map(|(slot, track)| {
+            track
+                .bursts
+                .iter()
+                .map(|raw| causes.burst(slot, raw))
+                .collect()
+        })
+        .collect();
+    let parts = rebuild
+        .tracks
+        .into_iter()
+        .zip(at_end)
+        .zip(bursts)
+        .zip(&roles);
+    let tasks = parts
+        .map(|(((track, at_end), bursts), &role)| Task {
+            tid: track.tid,
+            tgid: track.tgid,
+            comm: track.comm,
+            role,
+            at_start: track.at_start,
+            at_end,
+            bursts,
+            observed: track.seen,
+            kvm: track.kvm,
+        })
+        .collect();
+    Finished {
+        start,
+        end: start + end,
+        vms: unique(vms),
+        tasks,
+        observed,
+    }
+}
+
+/// Takes in what the header lists: processes of threads, and threads that did nothing.
+fn list_threads(rebuild: &mut Rebuild, stated: &Stated) {
+    for (&tid, (tgid, comm)) in &stated.threads {
+        let slot = match rebuild.slots.get(&tid) {
+            Some(&slot) => slot,
+            None => rebuild.add(tid, comm),
+        };
+        if let Some(track) = rebuild.tracks.get_mut(slot) {
+            track.tgid = track.tgid.or(*tgid);
+            if track.comm.is_empty() {
+                track.comm.clone_from(comm);
+            }
+        }
+    }
+}
+
+fn roles(groups: &[Group], tracks: &[Track]) -> Vec<Role> {
+    let mut roles = vec![Role::Host; tracks.len()];
+    let mut set = |slot: usize, role| {
+        if let Some(place) = roles.get_mut(slot) {
+            *place = role;
+        }
+    };
+    for (number, group) in groups.iter().enumerate() {
+        let vm = VmId::from(number);
+        for &(index, slot) in &group.vcpus {
+            set(slot, Role::Vcpu { vm, index });
+        }
+        for &slot in &group.threads {
+            let kind = tracks.get(slot).map_or(VmThread::Other, |track| {
+                names::vm_thread(&track.comm, track.tgid == Some(track.tid))
+            });
+            set(slot, Role::VmThread { vm, kind });
+        }
+    }
+    roles
+}
+
+fn vm(group: &Group, tracks: &[Track], stated: &Stated) -> Vm {
+    let ids = |slots: &mut dyn Iterator<Item = usize>| slots.map(TaskId::from).collect();
+    Vm {
+        name: name(group, tracks, stated),
+        tgid: group.tgid,
+        vcpus: ids(&mut group.vcpus.iter().map(|v| v.1)),
+        threads: ids(&mut group.threads.iter().copied()),
+        grouping: group.grouping,
+    }
+}
+
+/// The stated name, else the main thread's name and process id, else the first vCPU's thread id.
+fn name(group: &Group, tracks: &[Track], stated: &Stated) -> String {
+    let Some(tgid) = group.tgid else {
+        let first = group.vcpus.first().and_then(|v| tracks.get(v.1));
+        return format!("vm-{}", first.map_or(0, |track| track.tid));
+    };
+    if let Some(name) = stated
+        .processes
+        .get(&tgid)
+        .and_then(|line| names::vm_name(line))
+    {
+        return name;
+    }
+    let main = tracks
+        .iter()
+        .rev()
+        .find(|track| track.tid == tgid && !track.comm.is_empty());
+    format!("{}-{tgid}", main.map_or("vm", |track| track.comm.as_str()))
+}
+
+/// Tells VMs of the same name apart by their process or place.
+fn unique(mut vms: Vec<Vm>) -> Vec<Vm> {
+    let names: Vec<String> = vms.iter().map(|vm| vm.name.clone()).collect();
+    for (number, vm) in vms.iter_mut().enumerate() {
+        if names.iter().filter(|name| **name == vm.name).count() > 1 {
+            let id = vm.tgid.map_or(number as u64, u64::from);
+            vm.name = format!("{}/{id}", vm.name);
+        }
+    }
+    vms
+}
+
+fn cpus(cpus: &[Cpu], count: u32, end: Nanos) -> Vec<PcpuObserved> {
+    let observed = |number: u32| {
+        let cpu = cpus.get(number as usize).copied().unwrap_or_default();
+        let busy = match cpu.current {
+            Current::Slot(_) => cpu.busy + end.saturating_sub(cpu.since),
+            _ => cpu.busy,
+        };
+        PcpuObserved {
+            busy,
+            idle: end.saturating_sub(busy),
+            switches: cpu.switches,
+        }
+    };
+    (0..count).map(observed).collect()
+}
+
+fn stacked(groups: &[Group], tracks: &[Track], end: Nanos) -> Nanos {
+    let vcpus: Vec<Vcpu<'_>> = groups
+        .iter()
+        .enumerate()
+        .flat_map(|(vm, group)| group.vcpus.iter().map(move |&(_, slot)| (vm, slot)))
+        .filter_map(|(vm, slot)| {
+            tracks.get(slot).map(|t| Vcpu {
+                vm,
+                queue: &t.queue,
+            })
+        })
+        .collect();
+    stacking::stacked(&vcpus, end)
+}
+
+fn comms(tracks: &[Track]) -> Vec<&str> {
+    tracks.iter().map(|track| track.comm.as_str()).collect()
+}
+
+/// Decides what a wake-up meant, now that every task's role is known.
+struct Causes<'a> {
+    roles: &'a [Role],
+    comms: Vec<&'a str>,
+}
+
+impl Causes<'_> {
+    fn burst(&self, wakee: usize, raw: &RawBurst) -> Burst {
+        let delay = raw.woken.at.saturating_sub(raw.blocked_at);
+        let wake = match raw.woken.by {
+            By::Start => WakeCause::AtStart,
+            By::Unseen => WakeCause::External { delay },
+            By::Slot {
+                waker,
+                work,
+                context,
+            } => {
+                if context == Context::Unknown && !self.plausible(waker, wakee) {
+                    WakeCause::External { delay }
+                } else {
+                    WakeCause::Task {
+                        waker: TaskId::from(waker),
+                        waker_work: work,
+                    }
+                }
+            }
+        };
+        Burst {
+            wake,
+            woken_at: raw.woken.at,
+            work: raw.work,
+            end: raw.end,
+        }
+    }
+
+    /// Whether the running task may have meant to wake this one: a guess where the recording
+    /// does not tell interrupts apart. A vCPU wakes its siblings, its VM's threads and kernel
+    /// workers; whatever else is woken while it runs is an interrupt's doing.
+    fn plausible(&self, waker: usize, wakee: usize) -> bool {
+        let vm = |slot: usize| match self.roles.get(slot) {
+            Some(Role::Vcpu { vm, .. } | Role::VmThread { vm, .. }) => Some(*vm),
+            _ => None,
+        };
+        let is_vcpu = matches!(self.roles.get(waker), Some(Role::Vcpu { .. }));
+        match (vm(waker), vm(wakee)) {
+            (Some(a), Some(b)) => a == b,
+            (Some(_), None) if is_vcpu => self
+                .comms
+                .get(wakee)
+                .is_some_and(|comm| comm.starts_with("kworker")),
+            _ => true,
+        }
+    }
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What cannot be read must say why; what can be read in part must say what is missing.
+#![allow(clippy::unwrap_used, clippy::panic)] // Tests state what they expect by panicking.
+
+use corun_recording::{ImportError, Note, read_bytes};
+
+fn error(bytes: &[u8]) -> ImportError {
+    read_bytes("host.txt", bytes).unwrap_err()
+}
+
+fn switch(at: &str, prev: u32, next: u32, comm: &str) -> String {
+    format!(
+        " {comm}-{prev} [000] d..2. {at}: sched_switch: prev_comm={comm} prev_pid={prev} \
+         prev_prio=120 prev_state=S ==> next_comm={comm} next_pid={next} next_prio=120\n"
+    )
+}
+
+/// A short usable recording.
+fn good() -> String {
+    let vcpu = "CPU 0/KVM";
+    (1..200u32)
+        .map(|n| switch(&format!("5.{n:06}"), n % 2 + 7, (n + 1) % 2 + 7, vcpu))
+        .collect()
+}
+
+#[test]
+fn files_that_are_no_recording() {
+    let message = |bytes: &[u8]| error(bytes).to_string();
+    assert!(matches!(error(b""), ImportError::Empty { .. }));
+    assert!(message(b"{\"traceEvents\": []}").contains("JSON"));
+    assert!(message(b"\x7fELF\x02\x01\x01\0").contains("ELF"));
+    assert!(message(b"PERFILE2h\0\0\0").contains("`perf script -i FILE > recording.txt`"));
+    assert!(message(b"\x17\x08\x44tracing7\0").contains("`trace-cmd report -i FILE"));
+    assert!(message(b"\0\x01\x02").contains("binary"));
+    let text = message(b"# hello\nDear diary,\nnothing happened.\n");
+    assert!(text.contains("line 2 begins \"Dear diary,\""), "{text}");
+    assert!(
+        text.starts_with("host.txt: ") && text.contains("accepted are"),
+        "{text}"
+    );
+    assert!(matches!(
+        error(b"# tracer: nop\n#\n"),
+        ImportError::NoEvents { first: None, .. }
+    ));
+    assert!(matches!(
+        error(b"\x1f\x8bnot gzip at all"),
+        ImportError::Damaged { .. }
+    ));
+}
+
+#[test]
+fn recordings_without_the_needed() {
+    let no_switch = " a-1 [000] d..2. 5.5: kvm_entry: vcpu 0\n";
+    let text = error(no_switch.as_bytes()).to_string();
+    assert!(
+        text.contains("only kvm_entry (1)") && text.contains("trace-cmd record"),
+        "{text}"
+    );
+    let no_vcpu = switch("5.1", 7, 8, "bash") + &switch("5.2", 8, 7, "make");
+    let text = error(no_vcpu.as_bytes()).to_string();
+    assert!(
+        text.contains("no vCPU thread") && text.contains("make"),
+        "{text}"
+    );
+    let instant = switch("5.1", 7, 8, "CPU 0/KVM");
+    assert!(matches!(
+        error(instant.as_bytes()),
+        ImportError::NoTime { .. }
+    ));
+    let huge = format!("# host: 4096 pCPUs\n{}", good());
+    assert!(matches!(
+        error(huge.as_bytes()),
+        ImportError::TooManyPcpus { seen: 4096, .. }
+    ));
+}
+
+#[test]
+fn clocks_that_jump() {
+    let two = switch("5.1", 7, 8, "CPU 0/KVM") + &good().replace(" 5.", " 99995.");
+    let jump = error(two.as_bytes());
+    assert!(
+        matches!(jump, ImportError::TimeJumps { line: 2, .. }),
+        "{jump}"
+    );
+    let stray = good() + &switch("99999999.5", 7, 8, "CPU 0/KVM");
+    let notes = read_bytes("x", stray.as_bytes()).unwrap().notes;
+    assert!(
+        notes.contains(&Note::FarAway {
+            events: 1,
+            line: 200
+        }),
+        "{notes:?}"
+    );
+}
+
+#[test]
+fn recordings_in_no_order() {
+    let long: String = (0..40_000u32)
+        .map(|n| {
+            switch(
+                &format!("5.{n:06}"),
+                n % 2 + 7,
+                (n + 1) % 2 + 7,
+                "CPU 0/KVM",
+            )
+        })
+        .collect();
+    let twice = long.clone() + &long;
+    let disordered = error(twice.as_bytes());
+    assert!(
+        matches!(disordered, ImportError::Disordered { line: 40_001, .. }),
+        "{disordered}"
+    );
+    assert!(read_bytes("x", long.as_bytes()).is_ok());
+}
+
+#[test]
+fn bad_lines_are_counted_and_quoted() {
+    let text = format!("{}garbage\n [000] x\n{}\n", good(), "y".repeat(99_999));
+    let notes = read_bytes("x", text.as_bytes()).unwrap().notes;
+    let Some(Note::Unparsed { lines, examples }) = notes.first() else {
+        panic!("{notes:?}")
+    };
+    assert_eq!((*lines, examples.len()), (3, 3));
+    assert_eq!(
+        (examples[0].line, examples[0].text.as_str()),
+        (200, "garbage")
+    );
+    let shown = notes[0].to_string();
+    assert!(
+        shown.contains("3 lines were not understood") && shown.contains("line 202"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn what_headers_say_about_losses() {
+    let lossy = format!(
+        "# overrun: 5\n# dropped events: 2\n# entries-in-buffer/entries-written: 3/9   #P:1\n{}",
+        good()
+    );
+    let import = read_bytes("x", lossy.as_bytes()).unwrap();
+    assert!(import.notes.contains(&Note::Lost { events: 7, gaps: 0 }));
+    assert!(import.notes.contains(&Note::Overwritten {
+        kept: 3,
+        written: 9
+    }));
+    let fewer = format!("cpus=1\n{}", good().replace("[000]", "[003]"));
+    let import = read_bytes("x", fewer.as_bytes()).unwrap();
+    assert!(
+        import
+            .notes
+            .contains(&Note::MorePcpus { stated: 1, seen: 4 })
+    );
+    assert_eq!(import.recording.host.pcpus.value, 4);
+}
+
+#[test]
+fn every_note_is_a_sentence() {
+    let notes = [
+        Note::CutShort { line: 3 },
+        Note::BrokenOff { line: 3 },
+        Note::Reordered { lines: 1 },
+        Note::TooLate { events: 1, line: 2 },
+        Note::Contradictions {
+            no_wakeup: 1,
+            no_switch: 2,
+            after_exit: 3,
+        },
+        Note::NoWakeups,
+        Note::ContextUnknown { wakeups: 4 },
+        Note::GroupingInferred { vms: 1 },
+    ];
+    for note in notes {
+        assert!(note.to_string().len() > 30, "{note:?}");
+    }
+}

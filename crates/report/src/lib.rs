@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What corun shows: the JSON object ([`Comparison`]), tables for terminals ([`table`]), a
+//! self-contained page ([`html`]) and timelines for Perfetto ([`timeline`]).
+//!
+//! Everything here starts from results, not from the simulator: results of modelled hosts and of
+//! recorded ones look the same.
+
+mod format;
+pub mod html;
+
+mod perfetto;
+mod results;
+mod summary;
+pub mod table;
+pub mod timeline;
+
+pub use results::{Comparison, HostResult, Run, Stacking, TaskResult, VmResult, round};
+pub use summary::{Spread, sentences};
+
+/// The JSON schema of [`Comparison`], as it is committed in `docs/schema`.
+///
+/// # Errors
+/// If a schema cannot be written as JSON, which would be a defect of this crate.
+pub fn schema() -> serde_json::Result<String> {
+    let schema = schemars::schema_for!(Comparison);
+    serde_json::to_string_pretty(&schema).map(|text| text + "\n")
+}
+
+/// The one object that `--json` prints.
+///
+/// # Errors
+/// As for [`schema`].
+pub fn json(comparison: &Comparison) -> serde_json::Result<String> {
+    serde_json::to_string_pretty(comparison).map(|text| text + "\n")
+}

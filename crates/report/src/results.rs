@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What runs showed, as `--json` prints it. Units are part of the names.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Policies compared on one input.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Comparison {
+    /// Version of corun.
+    pub version: String,
+    /// Name of the scenario or recording: its file's name without directories and extension.
+    pub scenario: String,
+    /// The input's title, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// Where the setting comes from, if the input says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// One per case, policy and seed; cases in the order of the scenario, policies in the order
+    /// asked for.
+    pub runs: Vec<Run>,
+}
+
+/// One run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Run {
+    /// The policy.
+    pub policy: String,
+    /// The scenario's case; empty if it has none.
+    pub case: String,
+    /// The seed of everything random.
+    pub seed: u64,
+    /// The host as a whole.
+    pub host: HostResult,
+    /// Its VMs.
+    pub vms: Vec<VmResult>,
+    /// Host tasks that are no vCPUs.
+    pub tasks: Vec<TaskResult>,
+}
+
+/// What happened on the host, after the warm-up.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HostResult {
+    /// Hardware threads.
+    pub pcpus: u32,
+    /// vCPUs of all VMs.
+    pub vcpus: u32,
+    /// Length of the measured part.
+    pub duration_s: f64,
+    /// Share of (runqueue × time) with two or more vCPUs of one VM on the runqueue.
+    pub stacking_probability: f64,
+    /// The same, by the number of siblings.
+    pub stacking: Stacking,
+    /// Times per second that a vCPU was given a pCPU.
+    pub vcpu_switches_per_s: f64,
+    /// Times per second that a pCPU changed its task.
+    pub switches_per_s: f64,
+    /// Times per second that a vCPU started on another pCPU than the last.
+    pub vcpu_migrations_per_s: f64,
+    /// Share of pCPU time that was idle.
+    pub idle_share: f64,
+    /// Contended acquisitions of locks in all guests.
+    pub lock_waits: u64,
+    /// Mean wait for a contended lock in all guests; null if there was none.
+    pub lock_wait_mean_us: Option<f64>,
+}
+
+/// Shares of (runqueue × time) with so many vCPUs of one VM.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Stacking {
+    /// Exactly two.
+    pub two: f64,
+    /// Exactly three.
+    pub three: f64,
+    /// Four or more.
+    pub four_or_more: f64,
+}
+
+/// What happened to a VM.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct VmResult {
+    /// Its name.
+    pub name: String,
+    /// Number of vCPUs.
+    pub vcpus: u32,
+    /// What its workload achieved.
+    pub throughput: f64,
+    /// In which unit, such as "iterations/s".
+    pub throughput_unit: String,
+    /// Time on pCPUs, of the time of all its vCPUs.
+    pub utilisation: f64,
+    /// Share of its vCPUs' time on a pCPU. The three shares add up to 1.
+    pub run_share: f64,
+    /// Share of its vCPUs' time wanting a pCPU: steal, CPU Ready.
+    pub ready_share: f64,
+    /// Share of its vCPUs' time halted.
+    pub wait_share: f64,
+    /// Waits for a pCPU: median; null if there was none.
+    pub ready_wait_p50_us: Option<f64>,
+    /// Waits for a pCPU: 99th percentile; null if there was none.
+    pub ready_wait_p99_us: Option<f64>,
+    /// Contended acquisitions of locks.
+    pub lock_waits: u64,
+    /// Waits for contended locks: mean; null if there was none.
+    pub lock_wait_mean_us: Option<f64>,
+    /// Waits for contended locks: median; null if there was none.
+    pub lock_wait_p50_us: Option<f64>,
+    /// Waits for contended locks: 99th percentile; null if there was none.
+    pub lock_wait_p99_us: Option<f64>,
+}
+
+/// What happened to a host task that is no vCPU.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TaskResult {
+    /// Its name.
+    pub name: String,
+    /// Share of its time on a pCPU. The three shares add up to 1.
+    pub run_share: f64,
+    /// Share of its time wanting a pCPU.
+    pub ready_share: f64,
+    /// Share of its time asleep.
+    pub wait_share: f64,
+}
+
+/// Rounds to six decimals, and makes what is no number a zero: printed numbers are always finite
+/// and do not hang on the last bit of a sum.
+pub fn round(value: f64) -> f64 {
+    let rounded = (value * 1e6).round() / 1e6;
+    // Adding zero turns -0 into 0.
+    if rounded.is_finite() {
+        rounded + 0.0
+    } else {
+        0.0
+    }
+}
+
+impl Comparison {
+    /// The cases in order, each once.
+    pub fn cases(&self) -> Vec<&str> {
+        once(self.runs.iter().map(|run| run.case.as_str()))
+    }
+
+    /// The policies in order, each once: the first is the reference.
+    pub fn policies(&self) -> Vec<&str> {
+        once(self.runs.iter().map(|run| run.policy.as_str()))
+    }
+
+    /// The seeds in order, each once.
+    pub fn seeds(&self) -> Vec<u64> {
+        once(self.runs.iter().map(|run| run.seed))
+    }
+
+    /// All runs of a policy on a case: one per seed.
+    pub fn of(&self, case: &str, policy: &str) -> Vec<&Run> {
+        let fits = |run: &&Run| run.case == case && run.policy == policy;
+        self.runs.iter().filter(fits).collect()
+    }
+}
+
+fn once<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
+    let mut seen = Vec::new();
+    items.for_each(|item| {
+        if !seen.contains(&item) {
+            seen.push(item);
+        }
+    });
+    seen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_always_finite() {
+        assert_eq!(round(0.123_456_789), 0.123_457);
+        assert_eq!(round(f64::NAN), 0.0);
+        assert_eq!(round(f64::MAX), 0.0);
+        assert!(round(-1e-9).is_sign_positive());
+    }
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Several seeds as one number, and what a comparison says in words.
+
+use crate::format::{micros, percent, ratio};
+use crate::results::{Comparison, Run};
+
+/// The same measure from several seeds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    /// The middle one.
+    pub median: f64,
+    /// Half of the distance between the least and the most; 0 for one seed.
+    pub half_range: f64,
+}
+
+impl Spread {
+    /// Of some values; `None` if there are none.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut values: Vec<f64> = values.into_iter().collect();
+        values.sort_by(f64::total_cmp);
+        let (least, most) = (values.first()?, values.last()?);
+        let (low, high) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
+        Some(Self {
+            median: (low + high) / 2.0,
+            half_range: (most - least) / 2.0,
+        })
+    }
+}
+
+/// The median over seeds of what `measure` sees in a run.
+fn median(runs: &[&Run], measure: impl Fn(&Run) -> Option<f64>) -> Option<f64> {
+    let values = runs.iter().filter_map(|run| measure(run));
+    Spread::of(values).map(|spread| spread.median)
+}
+
+/// Geometric mean over the VMs of their throughput in `run` relative to `reference`.
+fn relative_throughput(runs: &[&Run], reference: &[&Run]) -> Option<f64> {
+    let vms = reference.first()?.vms.len();
+    let of = |runs: &[&Run], vm: usize| median(runs, |run| Some(run.vms.get(vm)?.throughput));
+    let logs: Vec<f64> = (0..vms)
+        .filter_map(|vm| Some(of(runs, vm)? / of(reference, vm)?))
+        .filter(|ratio| ratio.is_finite() && *ratio > 0.0)
+        .map(f64::ln)
+        .collect();
+    match logs.is_empty() {
+        true => None,
+        false => Some((logs.iter().sum::<f64>() / logs.len() as f64).exp()),
+    }
+}
+
+/// The worst VM's 99th percentile of waits for locks.
+fn worst_lock_wait(run: &Run) -> Option<f64> {
+    let waits = run.vms.iter().filter_map(|vm| vm.lock_wait_p99_us);
+    waits.max_by(f64::total_cmp)
+}
+
+/// The comparison in words: one sentence per case and policy that is not the reference.
+pub fn sentences(comparison: &Comparison) -> Vec<String> {
+    let policies = comparison.policies();
+    let Some((reference, others)) = policies.split_first() else {
+        return Vec::new();
+    };
+    let mut all = Vec::new();
+    for case in comparison.cases() {
+        let base = comparison.of(case, reference);
+        let Some(first) = base.first() else { continue };
+        let host = &first.host;
+        let place = format!("{} vCPUs on {} pCPUs", host.vcpus, host.pcpus);
+        let place = match case.is_empty() {
+            true => place,
+            false => format!("{case} ({place})"),
+        };
+        if others.is_empty() {
+            all.push(format!("{place}: under {reference}, {}.", alone(&base)));
+        }
+        for policy in others {
+            let runs = comparison.of(case, policy);
+            all.push(format!(
+                "{place}: under {policy}, {}.",
+                compared(reference, &base, &runs)
+            ));
+        }
+    }
+    all
+}
+
+fn alone(runs: &[&Run]) -> String {
+    let stacking = median(runs, |run| Some(run.host.stacking_probability)).unwrap_or(0.0);
+    let idle = median(runs, |run| Some(run.host.idle_share)).unwrap_or(0.0);
+    format!(
+        "vCPUs are stacked {} of the time and pCPUs idle {}",
+        percent(stacking),
+        percent(idle)
+    )
+}
+
+fn compared(reference: &str, base: &[&Run], runs: &[&Run]) -> String {
+    let mut parts = Vec::new();
+    if let Some(relative) = relative_throughput(runs, base) {
+        let (mean, of) = match base.first().map_or(0, |run| run.vms.len()) {
+            1 => ("", "throughput is"),
+            _ => (" (geometric mean over VMs)", "throughput is"),
+        };
+        parts.push(format!(
+            "{of} {} that of {reference}{mean}",
+            ratio(relative)
+        ));
+    }
+    let change =
+        |measure: fn(&Run) -> Option<f64>| Some((median(base, measure)?, median(runs, measure)?));
+    if let Some((before, after)) = change(|run| Some(run.host.stacking_probability)) {
+        parts.push(match percent(before) == percent(after) {
+            true => format!("vCPU stacking stays at {}", percent(after)),
+            false => format!(
+                "vCPU stacking goes from {} to {}",
+                percent(before),
+                percent(after)
+            ),
+        });
+    }
+    if let Some((before, after)) = change(worst_lock_wait) {
+        let (before, after) = (micros(before), micros(after));
+        parts.push(format!(
+            "the worst VM's 99th percentile of lock waits goes from {before} to {after}"
+        ));
+    }
+    match parts.len() {
+        0 => "nothing can be compared".to_string(),
+        1 => parts.remove(0),
+        _ => {
+            let last = parts.pop().unwrap_or_default();
+            format!("{} and {last}", parts.join(", "))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn median_and_spread() {
+        assert_eq!(Spread::of([]), None);
+        let spread = |median, half_range| Some(Spread { median, half_range });
+        assert_eq!(Spread::of([3.0]), spread(3.0, 0.0));
+        assert_eq!(Spread::of([4.0, 1.0, 2.0]), spread(2.0, 1.5));
+        assert_eq!(Spread::of([4.0, 1.0]), spread(2.5, 1.5));
+    }
+}

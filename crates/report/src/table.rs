@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The comparison as tables: one per case, measures down, policies across. The same rows make the
+//! terminal's tables and those of the HTML report.
+
+use crate::format::{amount, micros, percent, ratio};
+use crate::results::{Comparison, HostResult, Run, VmResult};
+use crate::summary::Spread;
+use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
+
+/// VMs shown in a table; the rest is in `--json`.
+const VMS_SHOWN: usize = 16;
+/// Policies side by side on 80 columns.
+const POLICIES_ACROSS: usize = 3;
+
+/// A line above, below the header and at the end: readable without colour, easy to copy.
+const RULED: TableStyle = TableStyle::new()
+    .top_border(LineStyle::none().fill('─').junction('─'))
+    .header_separator(LineStyle::none().fill('─').junction('─'))
+    .bottom_border(LineStyle::none().fill('─').junction('─'));
+
+/// A measure of a host or a VM under every policy.
+pub(crate) struct Row {
+    /// `host` or the VM's name; empty where it is that of the row above.
+    pub(crate) of: String,
+    /// What is measured.
+    pub(crate) measure: String,
+    /// Per policy: the value, and how it compares with the first policy's.
+    pub(crate) cells: Vec<(String, Option<String>)>,
+}
+
+/// How a measure is written.
+type Show = fn(f64) -> String;
+
+/// The tables for a terminal of `width` columns.
+pub fn text(comparison: &Comparison, width: u16) -> String {
+    let policies = comparison.policies();
+    let mut out = String::new();
+    for case in comparison.cases() {
+        let rows = rows(comparison, case);
+        if !case.is_empty() {
+            out += &format!("{case}\n");
+        }
+        for columns in columns(policies.len()) {
+            out += &lines(&one(&rows, &policies, &columns, width));
+        }
+        let more = vms_left_out(comparison, case);
+        if more > 0 {
+            out += &format!("… and {more} more VMs: see --json\n");
+        }
+    }
+    if comparison.seeds().len() > 1 {
+        out += &format!(
+            "Median over {} seeds, ± half of the range.\n",
+            comparison.seeds().len()
+        );
+    }
+    out
+}
+
+/// Which policies go into which table: the reference is in each.
+fn columns(policies: usize) -> Vec<Vec<usize>> {
+    let others: Vec<usize> = (1..policies).collect();
+    match others.is_empty() {
+        true => vec![vec![0]],
+        false => others
+            .chunks(POLICIES_ACROSS - 1)
+            .map(|some| std::iter::once(0).chain(some.iter().copied()).collect())
+            .collect(),
+    }
+}
+
+fn one(rows: &[Row], policies: &[&str], columns: &[usize], width: u16) -> Table {
+    let mut table = Table::new();
+    table.load_style(RULED);
+    table.set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_width(width.clamp(60, 120));
+    let right = |text: &str| Cell::new(text).set_alignment(CellAlignment::Right);
+    let mut header = vec![Cell::new(""), Cell::new("")];
+    header.extend(columns.iter().map(|&at| right(policies[at])));
+    table.set_header(header);
+    for row in rows {
+        let mut cells = vec![Cell::new(&row.of), Cell::new(&row.measure)];
+        cells.extend(columns.iter().map(|&at| match &row.cells[at] {
+            (value, Some(ratio)) => right(&format!("{value} {ratio:>6}")),
+            (value, None) => right(value),
+        }));
+        table.add_row(cells);
+    }
+    table
+}
+
+/// Without the blanks that end lines.
+fn lines(table: &Table) -> String {
+    table
+        .lines()
+        .map(|line| format!("{}\n", line.trim_end()))
+        .collect()
+}
+
+pub(crate) fn vms_left_out(comparison: &Comparison, case: &str) -> usize {
+    let run = comparison.runs.iter().find(|run| run.case == case);
+    run.map_or(0, |run| run.vms.len().saturating_sub(VMS_SHOWN))
+}
+
+/// All rows of a case.
+pub(crate) fn rows(comparison: &Comparison, case: &str) -> Vec<Row> {
+    let policies = comparison.policies();
+    let runs: Vec<Vec<&Run>> = policies
+        .iter()
+        .map(|policy| comparison.of(case, policy))
+        .collect();
+    let mut rows = host_rows(&runs);
+    let first = runs.first().and_then(|runs| runs.first());
+    let vms = first.map_or(&[][..], |run| &run.vms[..]);
+    for (index, vm) in vms.iter().enumerate().take(VMS_SHOWN) {
+        let mut of_vm = vm_rows(&runs, index, vm);
+        if let Some(row) = of_vm.first_mut() {
+            row.of.clone_from(&vm.name);
+        }
+        rows.extend(of_vm);
+    }
+    rows
+}
+
+fn host_rows(runs: &[Vec<&Run>]) -> Vec<Row> {
+    let host = |measure: &str, show: Show, of: fn(&HostResult) -> Option<f64>| {
+        row(runs, measure, show, move |run| of(&run.host))
+    };
+    let mut rows = vec![
+        host("stacked", percent, |host| Some(host.stacking_probability)),
+        host("vCPU switches/s", amount, |host| {
+            Some(host.vcpu_switches_per_s)
+        }),
+        host("switches/s", amount, |host| Some(host.switches_per_s)),
+        plain(host("idle", percent, |host| Some(host.idle_share))),
+    ];
+    rows.extend(worth_showing(host("lock wait, mean", micros, |host| {
+        host.lock_wait_mean_us
+    })));
+    if let Some(row) = rows.first_mut() {
+        row.of = "host".to_string();
+    }
+    rows
+}
+
+fn vm_rows(runs: &[Vec<&Run>], index: usize, vm: &VmResult) -> Vec<Row> {
+    let measure = |measure: &str, show: Show, of: fn(&VmResult) -> Option<f64>| {
+        row(runs, measure, show, move |run| of(run.vms.get(index)?))
+    };
+    let throughput = format!("throughput, {}", vm.throughput_unit);
+    let mut rows = vec![measure(&throughput, amount, |vm| Some(vm.throughput))];
+    let share = |what: &str, of: fn(&VmResult) -> Option<f64>| plain(measure(what, percent, of));
+    rows.push(share("utilisation (run)", |vm| Some(vm.utilisation)));
+    rows.push(share("ready", |vm| Some(vm.ready_share)));
+    rows.push(share("wait", |vm| Some(vm.wait_share)));
+    let waits = [
+        measure("ready wait, p50", micros, |vm| vm.ready_wait_p50_us),
+        measure("ready wait, p99", micros, |vm| vm.ready_wait_p99_us),
+        measure("lock wait, p50", micros, |vm| vm.lock_wait_p50_us),
+        measure("lock wait, p99", micros, |vm| vm.lock_wait_p99_us),
+    ];
+    rows.extend(waits.into_iter().filter_map(worth_showing));
+    rows
+}
+
+/// Without comparison: shares are compared by looking at them.
+fn plain(mut row: Row) -> Row {
+    row.cells.iter_mut().for_each(|cell| cell.1 = None);
+    row
+}
+
+/// The row, unless nothing was measured.
+fn worth_showing(row: Row) -> Option<Row> {
+    row.cells
+        .iter()
+        .any(|(value, _)| value != NOTHING)
+        .then_some(row)
+}
+
+const NOTHING: &str = "–";
+
+fn row(runs: &[Vec<&Run>], measure: &str, show: Show, of: impl Fn(&Run) -> Option<f64>) -> Row {
+    let spreads: Vec<_> = runs
+        .iter()
+        .map(|runs| Spread::of(runs.iter().filter_map(|run| of(run))))
+        .collect();
+    let reference = spreads.first().copied().flatten();
+    let cell = |(at, spread): (usize, &Option<Spread>)| match spread {
+        None => (NOTHING.to_string(), None),
+        Some(spread) => {
+            let base = reference.filter(|base| at > 0 && base.median > 0.0);
+            let compared = base.map(|base| ratio(spread.median / base.median));
+            (shown(spread, show), compared)
+        }
+    };
+    Row {
+        of: String::new(),
+        measure: measure.to_string(),
+        cells: spreads.iter().enumerate().map(cell).collect(),
+    }
+}
+
+fn shown(spread: &Spread, show: Show) -> String {
+    // Below three digits there is nothing to see.
+    match spread.half_range > spread.median.abs() * 5e-4 {
+        true => format!("{} ±{}", show(spread.median), show(spread.half_range)),
+        false => show(spread.median),
+    }
+}

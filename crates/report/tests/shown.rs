@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Tables, page and JSON of a made-up comparison.
+
+// Helpers of tests, too, say what they expect by panicking.
+#![allow(clippy::unwrap_used)]
+
+use corun_report::html::{About, page};
+use corun_report::{Comparison, HostResult, Run, VmResult, json, schema, sentences, table};
+
+fn vm(name: &str, throughput: f64, run: f64, ready: f64, lock: Option<f64>) -> VmResult {
+    VmResult {
+        name: name.to_string(),
+        vcpus: 4,
+        throughput,
+        throughput_unit: "rounds/s".to_string(),
+        utilisation: run,
+        run_share: run,
+        ready_share: ready,
+        wait_share: 1.0 - run - ready,
+        ready_wait_p50_us: Some(1500.0),
+        ready_wait_p99_us: Some(24_000.0),
+        lock_waits: lock.map_or(0, |_| 77),
+        lock_wait_mean_us: lock,
+        lock_wait_p50_us: lock,
+        lock_wait_p99_us: lock.map(|us| us * 9.0),
+    }
+}
+
+fn run(policy: &str, case: &str, seed: u64, stacked: f64, gain: f64) -> Run {
+    Run {
+        policy: policy.to_string(),
+        case: case.to_string(),
+        seed,
+        host: HostResult {
+            pcpus: 4,
+            vcpus: 8,
+            duration_s: 10.0,
+            stacking_probability: stacked,
+            vcpu_switches_per_s: 1234.5 / gain,
+            switches_per_s: 2345.6 / gain,
+            idle_share: 0.000_01,
+            ..HostResult::default()
+        },
+        vms: vec![
+            vm(
+                "web",
+                1000.0 * gain + seed as f64,
+                0.45,
+                0.5,
+                Some(120.0 / gain),
+            ),
+            vm("<db>", 1.99, 0.5, 0.2, None),
+        ],
+        tasks: Vec::new(),
+    }
+}
+
+fn comparison(seeds: u64, cases: &[&str], policies: &[&str]) -> Comparison {
+    let mut runs = Vec::new();
+    for case in cases {
+        for (at, policy) in policies.iter().enumerate() {
+            let (stacked, gain) = if at == 0 {
+                (0.431, 1.0)
+            } else {
+                (0.0, 1.0 + at as f64 / 4.0)
+            };
+            runs.extend((1..=seeds).map(|seed| run(policy, case, seed, stacked, gain)));
+        }
+    }
+    Comparison {
+        version: "0.1.0".to_string(),
+        scenario: "made-up".to_string(),
+        title: Some("Made up: <two> VMs".to_string()),
+        source: Some("Nowhere, Table 0".to_string()),
+        runs,
+    }
+}
+
+#[test]
+fn a_table_fits_80_columns_whatever_is_compared() {
+    let few = table::text(&comparison(1, &[""], &["cfs", "affinity", "balance"]), 80);
+    assert!(few.contains("1.25×") && few.contains("1.50×"), "{few}");
+    let many = comparison(3, &["1 VM", "2 VMs"], &["cfs", "a", "b", "c", "d"]);
+    let many = table::text(&many, 80);
+    assert!(many.contains("Median over 3 seeds"), "{many}");
+    for text in [&few, &many] {
+        let widest = text.lines().map(|line| line.chars().count()).max();
+        assert!(widest.unwrap() <= 80, "{text}");
+        assert!(
+            text.is_ascii() || !text.contains('\u{1b}'),
+            "no colours: {text}"
+        );
+    }
+}
+
+#[test]
+fn the_comparison_in_words() {
+    let said = sentences(&comparison(1, &["2 VMs"], &["cfs", "balance"]));
+    let expected = "2 VMs (8 vCPUs on 4 pCPUs): under balance, throughput is 1.12× that of cfs \
+        (geometric mean over VMs), vCPU stacking goes from 43.1 % to 0 % and the worst VM's 99th \
+        percentile of lock waits goes from 1.08 ms to 864 µs.";
+    assert_eq!(said, [expected]);
+}
+
+#[test]
+fn the_page_needs_nothing_else_and_escapes_names() {
+    let about = About {
+        command: "corun compare made-up.toml --policies cfs,balance".to_string(),
+        facts: vec![("Topology".to_string(), "1n1l4c1t".to_string())],
+        notes: vec!["A note.".to_string()],
+        input: Some("[host]\npcpus = 4 # <small>".to_string()),
+    };
+    let page = page(
+        &comparison(3, &["1 VM", "2 VMs"], &["cfs", "affinity", "balance"]),
+        &about,
+    )
+    .unwrap();
+    for foreign in ["http:", "https:", "<script", "@import", "url("] {
+        assert!(!page.contains(foreign), "{foreign}");
+    }
+    assert!(!page.contains("<db>") && !page.contains("<two>") && !page.contains("<small>\n"));
+    assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
+    if let Some(file) = std::env::var_os("CORUN_REPORT_SAMPLE") {
+        std::fs::write(file, &page).unwrap();
+    }
+}
+
+#[test]
+fn an_empty_comparison_is_shown_as_such() {
+    let empty = comparison(1, &[], &[]);
+    assert_eq!(table::text(&empty, 80), "");
+    assert!(page(&empty, &About::default()).is_ok());
+    assert!(json(&empty).unwrap().contains("\"runs\": []"));
+}
+
+#[test]
+fn the_committed_schema_is_the_one_of_the_types() {
+    let file = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/schema/compare.schema.json"
+    );
+    if std::env::var_os("CORUN_UPDATE").is_some() {
+        std::fs::write(file, schema().unwrap()).unwrap();
+    }
+    let committed = std::fs::read_to_string(file).unwrap();
+    assert_eq!(
+        committed,
+        schema().unwrap(),
+        "CORUN_UPDATE=1 writes it anew"
+    );
+}

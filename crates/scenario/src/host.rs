@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The sections about the machine, the run and the schedulers.
+
+use crate::reader::Reader;
+use crate::settings::{CfsKeys, CorunKeys, Costs, EevdfKeys, Host, Run, Schedulers};
+use corun_model::time::{MS, SEC, US};
+use corun_model::{Nanos, Topology};
+use std::ops::RangeInclusive;
+
+/// Lengths of runs: beyond a day of virtual time something is wrong.
+const LENGTH: RangeInclusive<Nanos> = MS..=86_400 * SEC;
+/// Scheduler parameters: a shorter one would be all overhead, a longer one is no schedule.
+const PARAMETER: RangeInclusive<Nanos> = US..=10 * SEC;
+/// Parameters that may be switched off.
+const PARAMETER_OR_OFF: RangeInclusive<Nanos> = 0..=10 * SEC;
+/// Costs of the machine; 0 is a machine without that cost.
+const COST: RangeInclusive<Nanos> = 0..=SEC;
+
+pub(crate) fn host(table: Reader<'_>) -> Option<Host> {
+    let topology = topology(&table);
+    let host = Host {
+        topology: topology.or(Topology::flat(1).ok())?,
+        hz: table.whole("hz", 100..=10_000).unwrap_or(250),
+        tick_skew: table.flag("tick_skew").unwrap_or(false),
+        costs: table.table("costs").map(costs).unwrap_or_default(),
+    };
+    table.finish();
+    topology.map(|topology| Host { topology, ..host })
+}
+
+fn topology(table: &Reader<'_>) -> Option<Topology> {
+    let accepted = "<nodes>n<llcs>l<cores>c<threads>t such as \"1n2l4c2t\"";
+    let written: Option<Topology> = table.parsed("topology", accepted);
+    let pcpus = table.whole("pcpus", 1..=Topology::MAX_PCPUS);
+    match (table.has("topology"), table.has("pcpus")) {
+        (true, true) => {
+            table.problem("pcpus", "topology is given, too: expected one of them");
+            None
+        }
+        (false, false) => {
+            table.missing("topology", &format!("{accepted}, or pcpus = 4"));
+            None
+        }
+        (true, false) => written,
+        (false, true) => Topology::flat(pcpus?).ok(),
+    }
+}
+
+fn costs(table: Reader<'_>) -> Costs {
+    let costs = Costs {
+        switch: table.duration("switch", COST),
+        ipi: table.duration("ipi", COST),
+        idle_wake: table.duration("idle_wake", COST),
+    };
+    table.finish();
+    costs
+}
+
+pub(crate) fn run(table: Option<Reader<'_>>) -> Option<Run> {
+    let mut run = Run {
+        duration: 10 * SEC,
+        warm_up: SEC,
+        seeds: vec![1],
+        policies: None,
+    };
+    let Some(table) = table else {
+        return Some(run);
+    };
+    run.duration = table.duration("duration", LENGTH).unwrap_or(run.duration);
+    run.warm_up = table
+        .duration("warm_up", 0..=*LENGTH.end())
+        .unwrap_or(run.warm_up);
+    if table.has("seed") && table.has("seeds") {
+        table.problem("seeds", "seed is given, too: expected one of them");
+    }
+    let seeds = table.wholes("seed").or(table.wholes("seeds"));
+    run.seeds = seeds.unwrap_or(run.seeds);
+    let mut sorted = run.seeds.clone();
+    sorted.sort_unstable();
+    if sorted.windows(2).any(|pair| pair[0] == pair[1]) {
+        table.problem(
+            "seeds",
+            format!("found {:?}, expected each seed once", run.seeds),
+        );
+    }
+    run.policies = table.texts("policies");
+    table.finish();
+    Some(run)
+}
+
+pub(crate) fn schedulers(table: Option<Reader<'_>>) -> Schedulers {
+    let Some(table) = table else {
+        return Schedulers::default();
+    };
+    let schedulers = Schedulers {
+        cfs: table.table("cfs").map(cfs).unwrap_or_default(),
+        eevdf: table.table("eevdf").map(eevdf).unwrap_or_default(),
+        corun: table.table("corun").map(corun).unwrap_or_default(),
+    };
+    table.finish();
+    schedulers
+}
+
+fn cfs(table: Reader<'_>) -> CfsKeys {
+    let keys = CfsKeys {
+        preset: table.located("preset"),
+        latency: table.duration("latency", PARAMETER),
+        min_granularity: table.duration("min_granularity", PARAMETER),
+        wakeup_granularity: table.duration("wakeup_granularity", PARAMETER_OR_OFF),
+        balance_interval: table.duration("balance_interval", PARAMETER),
+        migration_cost: table.duration("migration_cost", PARAMETER_OR_OFF),
+        gentle_fair_sleepers: table.flag("gentle_fair_sleepers"),
+        start_debit: table.flag("start_debit"),
+        wakeup_preemption: table.flag("wakeup_preemption"),
+    };
+    table.finish();
+    keys
+}
+
+fn eevdf(table: Reader<'_>) -> EevdfKeys {
+    let keys = EevdfKeys {
+        preset: table.located("preset"),
+        base_slice: table.duration("base_slice", PARAMETER),
+        balance_interval: table.duration("balance_interval", PARAMETER),
+        migration_cost: table.duration("migration_cost", PARAMETER_OR_OFF),
+        place_lag: table.flag("place_lag"),
+        place_deadline_initial: table.flag("place_deadline_initial"),
+        run_to_parity: table.flag("run_to_parity"),
+        preempt_short: table.flag("preempt_short"),
+        delay_dequeue: table.flag("delay_dequeue"),
+        wakeup_preemption: table.flag("wakeup_preemption"),
+        hrtick: table.flag("hrtick"),
+        protect_shortest: table.flag("protect_shortest"),
+    };
+    table.finish();
+    keys
+}
+
+fn corun(table: Reader<'_>) -> CorunKeys {
+    let keys = CorunKeys {
+        // The dispatcher's own bounds.
+        slice: table.duration("slice", 50 * US..=SEC),
+        wakeup_granularity: table.duration("wakeup_granularity", PARAMETER_OR_OFF),
+        sleeper_credit: table.duration("sleeper_credit", PARAMETER_OR_OFF),
+        max_lead: table.duration("max_lead", PARAMETER),
+        balance_interval: table.duration("balance_interval", PARAMETER_OR_OFF),
+        slice_timer: table.flag("slice_timer"),
+    };
+    table.finish();
+    keys
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Reads a host scenario: a TOML file that says what a host looks like, which VMs it has, what they
+//! do, and how to run it. `docs/scenario.md` lists every key.
+//!
+//! A scenario becomes plain data ([`Scenario`]): names of workloads and presets and the texts of
+//! programs stay texts with their places, for whoever knows what they mean. Everything else is
+//! checked here, and every problem found is told at once, with file, line, key, what was found and
+//! what is accepted.
+//!
+//! On its way a document passes through [`tree`] (positions kept), [`merge`] (cases and overrides
+//! from the command line), [`reader`] (typed access) and the sections.
+
+mod host;
+pub mod merge;
+mod problem;
+pub mod reader;
+mod settings;
+mod suggest;
+pub mod tree;
+mod vms;
+
+pub use merge::Override;
+pub use problem::{Located, Place, Problem, Problems};
+pub use settings::{
+    Case, CfsKeys, CorunKeys, Costs, Demand, EevdfKeys, GuestKeys, Host, HostTask, Run, Scenario,
+    Schedulers, Thread, Vm,
+};
+pub use suggest::{nearest, or_nearest};
+
+use reader::{Collected, Reader};
+
+/// Names of the limits that hold for every scenario.
+pub mod limits {
+    /// vCPUs of one VM.
+    pub const VCPUS_PER_VM: u32 = 512;
+    /// vCPUs of all VMs.
+    pub const VCPUS: u32 = 4096;
+    /// Threads of one VM, host tasks in all.
+    pub const THREADS: u32 = 65_536;
+    /// Bytes of a scenario file; the largest sensible ones have a few thousand.
+    pub const FILE_BYTES: usize = 1 << 20;
+    /// Cases of a scenario.
+    pub const CASES: usize = 256;
+}
+
+/// Reads the scenario `text`, which came from the file that `file` names, with `overrides` on top.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn read(file: &str, text: &str, overrides: &[Override]) -> Result<Scenario, Problems> {
+    let document = tree::parse(file, text)?;
+    let documents = merge::cases(document, overrides)?;
+    let problems = Collected::default();
+    let mut cases = Vec::new();
+    let (mut title, mut source) = (None, None);
+    for (name, document) in &documents {
+        let top = Reader::top(document, file, &problems);
+        title = top.text("title");
+        source = top.text("source");
+        cases.extend(case(name, &top));
+        top.finish();
+    }
+    problems.into_result()?;
+    Ok(Scenario {
+        file: file.to_string(),
+        title,
+        source,
+        cases,
+    })
+}
+
+/// Does this text look like a scenario, or at least like an attempt at one? Used to tell scenarios
+/// from recordings by content: a scenario's first meaningful line is a table header or `key = `.
+pub fn looks_like_scenario(text: &str) -> bool {
+    let mut lines = text.lines().map(str::trim);
+    let first = lines.find(|line| !line.is_empty() && !line.starts_with('#'));
+    first.is_some_and(|line| {
+        let name = line.trim_start_matches('[');
+        let end = name
+            .find(|c: char| !(c.is_ascii_alphanumeric() || "_-.\"' ".contains(c)))
+            .unwrap_or(name.len());
+        let (name, rest) = name.split_at(end);
+        let header = line.starts_with('[') && rest.starts_with(']');
+        (header || rest.starts_with('=')) && !name.trim().is_empty()
+    })
+}
+
+fn case(name: &str, top: &Reader<'_>) -> Option<Case> {
+    let host = top.table("host").and_then(host::host);
+    let run = host::run(top.table("run"));
+    let schedulers = host::schedulers(top.table("scheduler"));
+    // Without a host, lists of pCPUs cannot be checked; all else can.
+    let pcpus = host.as_ref().map(|host| host.topology.pcpus());
+    let vms = vms::vms(top, pcpus);
+    let tasks = vms::tasks(top, pcpus, &vms);
+    if !top.has("host") {
+        top.missing("host", "a table with topology = \"1n1l4c1t\" or pcpus = 4");
+    }
+    if !top.has("vm") && !top.has("task") {
+        top.missing("vm", "at least one table such as [vm.web]");
+    }
+    Some(Case {
+        name: name.to_string(),
+        host: host?,
+        run: run?,
+        schedulers,
+        vms,
+        tasks,
+    })
+}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Laying one document over another: cases over their scenario, the command line over both.
+
+use crate::limits;
+use crate::problem::{Place, Problem, Problems};
+use crate::tree::{self, Entry, Node, Table, Value};
+
+/// Keys that mean the same thing in different words: who says one takes the others back.
+const ALTERNATIVES: [(&str, &[&str]); 6] = [
+    ("topology", &["pcpus"]),
+    ("pcpus", &["topology"]),
+    ("seed", &["seeds"]),
+    ("seeds", &["seed"]),
+    ("workload", &["thread"]),
+    ("thread", &["workload", "threads"]),
+];
+
+/// Something that the command line says about the scenario.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Override(Table);
+
+impl Override {
+    /// Reads `key.of.some.value=VALUE`, as given with `option` (such as `--set`). The value is
+    /// TOML; what is no TOML value is taken as text, so that quotes may be left out.
+    ///
+    /// # Errors
+    /// If there is no key or no `=`.
+    pub fn parse(option: &str, assignment: &str) -> Result<Self, Problems> {
+        let source = format!("{option} {assignment}");
+        let Some((key, value)) = assignment.split_once('=') else {
+            return Err(refused(
+                &source,
+                "expected KEY=VALUE, such as vm.web.count=3",
+            ));
+        };
+        Self::read(&source, key, value)
+    }
+
+    /// `key` is `value`, as `option` on the command line says.
+    ///
+    /// # Errors
+    /// If the value cannot be written as TOML.
+    pub fn of(option: &str, key: &str, value: &str) -> Result<Self, Problems> {
+        Self::read(&format!("{option} {value}"), key, value)
+    }
+
+    fn read(source: &str, key: &str, value: &str) -> Result<Self, Problems> {
+        if let Ok(table) = tree::parse(source, &format!("{key} = {value}")) {
+            return Ok(Self(table));
+        }
+        let text = value.trim();
+        if text.starts_with(['"', '\'', '[', '{']) || text.contains(char::is_control) {
+            return Err(refused(
+                source,
+                "the value is neither a TOML value nor plain text",
+            ));
+        }
+        let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
+        tree::parse(source, &format!("{key} = \"{quoted}\""))
+            .map(Self)
+            .map_err(|_| refused(source, "expected KEY=VALUE, such as vm.web.count=3"))
+    }
+}
+
+fn refused(source: &str, message: &str) -> Problems {
+    Problem {
+        place: Place {
+            source: source.into(),
+            line: 0,
+        },
+        key: String::new(),
+        message: message.to_string(),
+    }
+    .into()
+}
+
+/// The documents to read, one per case, by name: the scenario with each case and the overrides laid
+/// over it. A scenario without cases is one case without a name.
+///
+/// # Errors
+/// If `case` is not a table of tables.
+pub fn cases(
+    mut document: Table,
+    overrides: &[Override],
+) -> Result<Vec<(String, Table)>, Problems> {
+    for Override(table) in overrides {
+        overlay(&mut document, table);
+    }
+    let Some(cases) = document.remove("case") else {
+        return Ok(vec![(String::new(), document)]);
+    };
+    let table_of = |node: Node, key: String| match node.value {
+        Value::Table(table) => Ok(table),
+        other => Err(Problems::from(Problem {
+            place: node.place,
+            key,
+            message: format!("found {}, expected a table", other.show()),
+        })),
+    };
+    let cases = table_of(cases.node, "case".into())?;
+    if cases.iter().count() > limits::CASES {
+        let message = format!("more than {} cases", limits::CASES);
+        return Err(refused("case", &message));
+    }
+    let mut documents = Vec::new();
+    for case in cases.iter() {
+        let over = table_of(case.node.clone(), format!("case.{:?}", case.key))?;
+        let mut merged = document.clone();
+        overlay(&mut merged, &over);
+        for Override(table) in overrides {
+            let mut table = table.clone();
+            table.remove("case");
+            overlay(&mut merged, &table);
+        }
+        documents.push((case.key.clone(), merged));
+    }
+    match documents.is_empty() {
+        true => Ok(vec![(String::new(), document)]),
+        false => Ok(documents),
+    }
+}
+
+/// Lays `over` over `base`: tables are merged key by key, everything else is replaced.
+pub fn overlay(base: &mut Table, over: &Table) {
+    for Entry { key, place, node } in over.iter() {
+        for (_, others) in ALTERNATIVES.iter().filter(|(name, _)| name == key) {
+            for other in others.iter().filter(|other| over.get(other).is_none()) {
+                base.remove(other);
+            }
+        }
+        if let Value::Table(inner) = &node.value
+            && let Some(Node {
+                value: Value::Table(old),
+                ..
+            }) = base.get_mut(key)
+        {
+            overlay(old, inner);
+            continue;
+        }
+        base.set(Entry {
+            key: key.clone(),
+            place: place.clone(),
+            node: node.clone(),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn whole(table: &Table, path: &[&str]) -> Option<i64> {
+        let (last, tables) = path.split_last()?;
+        let mut here = table;
+        for key in tables {
+            match &here.get(key)?.value {
+                Value::Table(inner) => here = inner,
+                _ => return None,
+            }
+        }
+        match here.get(last)?.value {
+            Value::Whole(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_case_replaces_what_it_names_and_the_command_line_wins() {
+        let text = "host.pcpus = 4\nvm.a = { count = 1, vcpus = 2 }\ncase.two.vm.a.count = 2\ncase.one = {}";
+        let document = tree::parse("f", text).unwrap();
+        let vcpus = Override::parse("--set", "vm.a.vcpus=8").unwrap();
+        let cases = cases(document, &[vcpus]).unwrap();
+        let names: Vec<_> = cases.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["two", "one"]);
+        assert_eq!(whole(&cases[0].1, &["vm", "a", "count"]), Some(2));
+        assert_eq!(whole(&cases[1].1, &["vm", "a", "count"]), Some(1));
+        assert_eq!(whole(&cases[1].1, &["vm", "a", "vcpus"]), Some(8));
+    }
+
+    #[test]
+    fn another_word_for_the_same_takes_the_first_back() {
+        let mut base = tree::parse("f", "topology = \"1n1l4c1t\"").unwrap();
+        overlay(&mut base, &tree::parse("g", "pcpus = 8").unwrap());
+        assert!(base.get("topology").is_none());
+        assert_eq!(whole(&base, &["pcpus"]), Some(8));
+    }
+
+    #[test]
+    fn quotes_may_be_left_out_on_the_command_line() {
+        let Override(table) = Override::parse("--set", "run.duration=5s").unwrap();
+        assert!(format!("{table:?}").contains("Text(\"5s\")"));
+        for nonsense in ["", "=", "a", "a=", "=3", "a=\"", "a b=1", "a=[1"] {
+            let parsed = Override::parse("--set", nonsense);
+            assert!(
+                parsed.is_err() || nonsense == "a=",
+                "{nonsense}: {parsed:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Typed access to a table of the document.
+//!
+//! Each question names the key, the type and the range; a wrong answer becomes a problem and `None`,
+//! so that reading goes on and finds the next problem. Keys nobody asked for are unknown keys.
+
+use crate::problem::{Located, Place, Problem, Problems};
+use crate::suggest::nearest;
+use crate::tree::{Entry, Node, Table, Value};
+use corun_model::{Nanos, PcpuSet, time};
+use std::cell::RefCell;
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+/// The problems that readers have found so far.
+#[derive(Default)]
+pub struct Collected(RefCell<Problems>);
+
+impl Collected {
+    fn push(&self, problem: Problem) {
+        self.0.borrow_mut().push(problem);
+    }
+
+    /// Ok if there are none.
+    ///
+    /// # Errors
+    /// The problems.
+    pub fn into_result(self) -> Result<(), Problems> {
+        self.0.into_inner().or_ok(())
+    }
+}
+
+/// Reads one table.
+pub struct Reader<'a> {
+    table: &'a Table,
+    place: Place,
+    path: String,
+    problems: &'a Collected,
+    known: RefCell<Vec<&'static str>>,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads a document.
+    pub fn top(table: &'a Table, file: &str, problems: &'a Collected) -> Self {
+        let place = Place {
+            source: file.into(),
+            line: 0,
+        };
+        Self::new(table, place, String::new(), problems)
+    }
+
+    fn new(table: &'a Table, place: Place, path: String, problems: &'a Collected) -> Self {
+        Self {
+            table,
+            place,
+            path,
+            problems,
+            known: RefCell::default(),
+        }
+    }
+
+    /// The dotted key of `key` in this table.
+    pub fn key(&self, key: &str) -> String {
+        let bare = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        let key = match key.chars().all(bare) && !key.is_empty() {
+            true => key.to_string(),
+            false => format!("{key:?}"),
+        };
+        match self.path.is_empty() {
+            true => key,
+            false => format!("{}.{key}", self.path),
+        }
+    }
+
+    /// Is the key there?
+    pub fn has(&self, key: &str) -> bool {
+        self.table.get(key).is_some()
+    }
+
+    fn find(&self, key: &'static str) -> Option<&'a Node> {
+        self.known.borrow_mut().push(key);
+        self.table.get(key)
+    }
+
+    /// Adds a problem with the value of `key`.
+    pub fn problem(&self, key: &str, message: impl Into<String>) {
+        let node = self.table.get(key);
+        self.problems.push(Problem {
+            place: node.map_or(&self.place, |node| &node.place).clone(),
+            key: self.key(key),
+            message: message.into(),
+        });
+    }
+
+    /// Adds a problem with the table as a whole.
+    pub fn problem_here(&self, message: impl Into<String>) {
+        self.problems.push(Problem {
+            place: self.place.clone(),
+            key: self.path.clone(),
+            message: message.into(),
+        });
+    }
+
+    /// Adds the problem that `key` is missing.
+    pub fn missing(&self, key: &str, expected: &str) {
+        self.problem(key, format!("is missing, expected {expected}"));
+    }
+
+    fn wrong<T>(&self, key: &str, found: &Value, expected: &str) -> Option<T> {
+        self.problem(key, format!("found {}, expected {expected}", found.show()));
+        None
+    }
+
+    /// A text.
+    pub fn text(&self, key: &'static str) -> Option<String> {
+        self.located(key).map(|text| text.value)
+    }
+
+    /// A text that is checked later.
+    pub fn located(&self, key: &'static str) -> Option<Located<String>> {
+        let node = self.find(key)?;
+        match &node.value {
+            Value::Text(text) => Some(Located {
+                value: text.clone(),
+                key: self.key(key),
+                place: node.place.clone(),
+            }),
+            other => self.wrong(key, other, "text in quotes"),
+        }
+    }
+
+    /// A text that is not empty and checked later; a missing one is a problem.
+    pub fn required(&self, key: &'static str, expected: &str) -> Option<Located<String>> {
+        if !self.has(key) {
+            self.missing(key, expected);
+        }
+        self.located(key)
+    }
+
+    /// `true` or `false`.
+    pub fn flag(&self, key: &'static str) -> Option<bool> {
+        match &self.find(key)?.value {
+            Value::Flag(flag) => Some(*flag),
+            other => self.wrong(key, other, "true or false"),
+        }
+    }
+
+    /// A whole number within a range.
+    pub fn whole(&self, key: &'static str, range: RangeInclusive<u32>) -> Option<u32> {
+        let expected = format!("a whole number from {} to {}", range.start(), range.end());
+        let value = &self.find(key)?.value;
+        let number = match value {
+            Value::Whole(number) => u32::try_from(*number).ok(),
+            _ => None,
+        };
+        match number.filter(|number| range.contains(number)) {
+            Some(number) => Some(number),
+            None => self.wrong(key, value, &expected),
+        }
+    }
+
+    /// A list of whole numbers, at least one; a single number is a list of one.
+    pub fn wholes(&self, key: &'static str) -> Option<Vec<u64>> {
+        let value = &self.find(key)?.value;
+        let one = |value: &Value| match value {
+            Value::Whole(number) => u64::try_from(*number).ok(),
+            _ => None,
+        };
+        let numbers: Option<Vec<u64>> = match value {
+            Value::List(list) if !list.is_empty() => {
+                list.iter().map(|item| one(&item.value)).collect()
+            }
+            single => one(single).map(|number| vec![number]),
+        };
+        match numbers {
+            Some(numbers) => Some(numbers),
+            None => self.wrong(
+                key,
+                value,
+                "whole numbers from 0 to 9223372036854775807 such as [1, 2, 3]",
+            ),
+        }
+    }
+
+    /// A list of texts, at least one, checked later.
+    pub fn texts(&self, key: &'static str) -> Option<Vec<Located<String>>> {
+        let value = &self.find(key)?.value;
+        let one = |node: &Node| match &node.value {
+            Value::Text(text) => Some(Located {
+                value: text.clone(),
+                key: self.key(key),
+                place: node.place.clone(),
+            }),
+            _ => None,
+        };
+        let texts: Option<Vec<_>> = match value {
+            Value::List(list) if !list.is_empty() => list.iter().map(one).collect(),
+            _ => None,
+        };
+        match texts {
+            Some(texts) => Some(texts),
+            None => self.wrong(key, value, "a list of texts such as [\"cfs\", \"balance\"]"),
+        }
+    }
+
+    /// A duration within a range.
+    pub fn duration(&self, key: &'static str, range: RangeInclusive<Nanos>) -> Option<Nanos> {
+        let value = &self.find(key)?.value;
+        let parsed = match value {
+            Value::Text(text) => time::parse(text),
+            _ => None,
+        };
+        let Some(duration) = parsed else {
+            return self.wrong(key, value, time::ACCEPTED);
+        };
+        if range.contains(&duration) {
+            return Some(duration);
+        }
+        let (low, high) = (time::show(*range.start()), time::show(*range.end()));
+        self.wrong(key, value, &format!("a duration from {low} to {high}"))
+    }
+
+    /// Anything that is read from text.
+    pub fn parsed<T: FromStr<Err: Display>>(&self, key: &'static str, expected: &str) -> Option<T> {
+        let node = self.find(key)?;
+        let Value::Text(text) = &node.value else {
+            return self.wrong(key, &node.value, expected);
+        };
+        match text.parse() {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.problem(key, error.to_string());
+                None
+            }
+        }
+    }
+
+    /// A set of pCPUs, all of them on a host of `pcpus` (if that is known).
+    pub fn pcpu_set(&self, key: &'static str, pcpus: Option<u32>) -> Option<PcpuSet> {
+        let set: PcpuSet = self.parsed(key, "a list of pCPUs such as \"0-3,8\"")?;
+        let pcpus = pcpus.unwrap_or(corun_model::Topology::MAX_PCPUS);
+        if set.and(&PcpuSet::first(pcpus)) == set {
+            return Some(set);
+        }
+        let last = pcpus - 1;
+        self.problem(
+            key,
+            format!("found \"{set}\", but the host has pCPUs 0 to {last} only"),
+        );
+        None
+    }
+
+    /// A table within this one.
+    pub fn table(&self, key: &'static str) -> Option<Reader<'a>> {
+        let node = self.find(key)?;
+        self.inner(key, node)
+    }
+
+    fn inner(&self, key: &str, node: &'a Node) -> Option<Reader<'a>> {
+        let Value::Table(table) = &node.value else {
+            return self.wrong(key, &node.value, "a table");
+        };
+        Some(Reader::new(
+            table,
+            node.place.clone(),
+            self.key(key),
+            self.problems,
+        ))
+    }
+
+    /// All tables within the table `key`, by name: `[vm.web]`, `[vm.db]`.
+    pub fn named(&self, key: &'static str) -> Vec<(&'a str, Reader<'a>)> {
+        let Some(outer) = self.table(key) else {
+            return Vec::new();
+        };
+        let inner =
+            |Entry { key, node, .. }: &'a Entry| Some((key.as_str(), outer.inner(key, node)?));
+        outer.table.iter().filter_map(inner).collect()
+    }
+
+    /// The tables of a list: `[[vm.db.thread]]`.
+    pub fn tables(&self, key: &'static str) -> Option<Vec<Reader<'a>>> {
+        let node = self.find(key)?;
+        let expected = "a list of tables, written [[…]]";
+        let Value::List(list) = &node.value else {
+            return self.wrong(key, &node.value, expected);
+        };
+        let one = |item: &'a Node| match &item.value {
+            Value::Table(table) => {
+                let path = self.key(key);
+                Some(Reader::new(table, item.place.clone(), path, self.problems))
+            }
+            other => self.wrong(key, other, expected),
+        };
+        Some(list.iter().filter_map(one).collect())
+    }
+
+    /// No more questions: what was not asked for is unknown.
+    pub fn finish(self) {
+        let mut known = self.known.borrow().clone();
+        known.sort_unstable();
+        known.dedup();
+        for entry in self
+            .table
+            .iter()
+            .filter(|entry| !known.contains(&entry.key.as_str()))
+        {
+            let guess = nearest(&entry.key, known.iter().copied());
+            let guess = guess.map_or(String::new(), |guess| format!(", did you mean {guess:?}?"));
+            self.problems.push(Problem {
+                place: entry.place.clone(),
+                key: self.key(&entry.key),
+                message: format!("unknown key{guess} (known here: {})", known.join(", ")),
+            });
+        }
+    }
+}

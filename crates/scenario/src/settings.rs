@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A scenario as plain data. `None` means: not said, the default of whoever uses it holds.
+
+use crate::problem::Located;
+use corun_model::{Nanos, PcpuSet, Topology};
+
+/// A scenario that was read and checked.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// The file's name as the user gave it.
+    pub file: String,
+    /// One line for people.
+    pub title: Option<String>,
+    /// Where the setting comes from: paper and table.
+    pub source: Option<String>,
+    /// The variants to run, at least one.
+    pub cases: Vec<Case>,
+}
+
+/// One variant: everything that a run needs.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// Its name; empty if the scenario has no cases.
+    pub name: String,
+    /// The machine.
+    pub host: Host,
+    /// How long, how often.
+    pub run: Run,
+    /// The schedulers' parameters.
+    pub schedulers: Schedulers,
+    /// The VMs, one by one: `count` is spelled out.
+    pub vms: Vec<Vm>,
+    /// Host tasks that are no vCPUs.
+    pub tasks: Vec<HostTask>,
+}
+
+/// `[host]`.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// Nodes, LLCs, cores, SMT threads.
+    pub topology: Topology,
+    /// Scheduler ticks per second.
+    pub hz: u32,
+    /// Are the ticks of the pCPUs spread over half a period?
+    pub tick_skew: bool,
+    /// `[host.costs]`.
+    pub costs: Costs,
+}
+
+/// `[host.costs]`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Costs {
+    /// From one task to another.
+    pub switch: Option<Nanos>,
+    /// From asking another pCPU to schedule until it does.
+    pub ipi: Option<Nanos>,
+    /// What an idle pCPU needs on top.
+    pub idle_wake: Option<Nanos>,
+}
+
+/// `[run]`.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// The measured part.
+    pub duration: Nanos,
+    /// Before it.
+    pub warm_up: Nanos,
+    /// Each is a run.
+    pub seeds: Vec<u64>,
+    /// Policies to compare if the command line names none.
+    pub policies: Option<Vec<Located<String>>>,
+}
+
+/// `[scheduler]`.
+#[derive(Clone, Debug, Default)]
+pub struct Schedulers {
+    /// `[scheduler.cfs]`.
+    pub cfs: CfsKeys,
+    /// `[scheduler.eevdf]`.
+    pub eevdf: EevdfKeys,
+    /// `[scheduler.corun]`.
+    pub corun: CorunKeys,
+}
+
+/// `[scheduler.cfs]`: a preset and what differs from it.
+#[derive(Clone, Debug, Default)]
+pub struct CfsKeys {
+    /// Name of the preset.
+    pub preset: Option<Located<String>>,
+    /// `sched_latency`.
+    pub latency: Option<Nanos>,
+    /// `sched_min_granularity`.
+    pub min_granularity: Option<Nanos>,
+    /// `sched_wakeup_granularity`.
+    pub wakeup_granularity: Option<Nanos>,
+    /// At which a busy pCPU balances; unsaid: as the kernel's scheduling domains have it.
+    pub balance_interval: Option<Nanos>,
+    /// A task that ran so recently is not moved.
+    pub migration_cost: Option<Nanos>,
+    /// Are sleepers credited with half a latency rather than a whole one?
+    pub gentle_fair_sleepers: Option<bool>,
+    /// Does a new task begin one slice behind?
+    pub start_debit: Option<bool>,
+    /// Do woken tasks preempt at all?
+    pub wakeup_preemption: Option<bool>,
+}
+
+/// `[scheduler.eevdf]`.
+#[derive(Clone, Debug, Default)]
+pub struct EevdfKeys {
+    /// Name of the preset.
+    pub preset: Option<Located<String>>,
+    /// `base_slice`.
+    pub base_slice: Option<Nanos>,
+    /// At which a busy pCPU balances; unsaid: as the kernel's scheduling domains have it.
+    pub balance_interval: Option<Nanos>,
+    /// A task that ran so recently is not moved.
+    pub migration_cost: Option<Nanos>,
+    /// Does a task keep its lag while it sleeps?
+    pub place_lag: Option<bool>,
+    /// Does a new task get half a slice to begin with?
+    pub place_deadline_initial: Option<bool>,
+    /// Is the running task protected from wake-up preemption for a slice?
+    pub run_to_parity: Option<bool>,
+    /// May a woken task with a shorter slice preempt nevertheless?
+    pub preempt_short: Option<bool>,
+    /// Does a sleeper with negative lag stay queued until it has worn off?
+    pub delay_dequeue: Option<bool>,
+    /// Do woken tasks preempt at all?
+    pub wakeup_preemption: Option<bool>,
+    /// Does a timer end slices, rather than the next tick?
+    pub hrtick: Option<bool>,
+    /// Is the slice that is protected the shortest one on the runqueue?
+    pub protect_shortest: Option<bool>,
+}
+
+/// `[scheduler.corun]`: the dispatcher's parameters.
+#[derive(Clone, Debug, Default)]
+pub struct CorunKeys {
+    /// How long a task runs before others get a turn.
+    pub slice: Option<Nanos>,
+    /// By how much a woken task must be behind to take a pCPU at once.
+    pub wakeup_granularity: Option<Nanos>,
+    /// The most that a sleeper is put ahead.
+    pub sleeper_credit: Option<Nanos>,
+    /// The most that a task may lead the queue.
+    pub max_lead: Option<Nanos>,
+    /// Between two balancings of the load.
+    pub balance_interval: Option<Nanos>,
+    /// Does a timer end slices, instead of the tick?
+    pub slice_timer: Option<bool>,
+}
+
+/// A VM.
+#[derive(Clone, Debug)]
+pub struct Vm {
+    /// Its name.
+    pub name: String,
+    /// Number of vCPUs.
+    pub vcpus: u32,
+    /// `cpu.weight` of the VM; `None`: it has no cgroup of its own.
+    pub weight: Option<u32>,
+    /// Weight of each vCPU thread.
+    pub vcpu_weight: u32,
+    /// pCPUs its vCPUs may use; `None`: all.
+    pub allowed: Option<PcpuSet>,
+    /// What it does.
+    pub demand: Demand,
+    /// `[vm.….guest]`.
+    pub guest: GuestKeys,
+}
+
+/// What a VM does.
+#[derive(Clone, Debug)]
+pub enum Demand {
+    /// A named workload.
+    Workload {
+        /// Its name.
+        preset: Located<String>,
+        /// With so many threads; `None`: one per vCPU.
+        threads: Option<u32>,
+    },
+    /// Threads, each with its program.
+    Threads(Vec<Thread>),
+}
+
+/// `[[vm.….thread]]`.
+#[derive(Clone, Debug)]
+pub struct Thread {
+    /// So many alike.
+    pub count: u32,
+    /// Stays on this vCPU.
+    pub vcpu: Option<u32>,
+    /// What it does.
+    pub program: Located<String>,
+}
+
+/// `[vm.….guest]`: the guest kernel.
+#[derive(Clone, Debug, Default)]
+pub struct GuestKeys {
+    /// Ticks per second of a busy vCPU.
+    pub hz: Option<u32>,
+    /// What a tick costs.
+    pub tick: Option<Nanos>,
+    /// What receiving an interrupt costs.
+    pub interrupt: Option<Nanos>,
+    /// What sending an IPI costs.
+    pub ipi: Option<Nanos>,
+    /// From one guest thread to another.
+    pub thread_switch: Option<Nanos>,
+    /// How late sleeps may end.
+    pub timer_slack: Option<Nanos>,
+    /// The guest scheduler's latency.
+    pub latency: Option<Nanos>,
+    /// The guest scheduler's least slice.
+    pub min_granularity: Option<Nanos>,
+    /// The guest scheduler's wake-up granularity.
+    pub wakeup_granularity: Option<Nanos>,
+    /// How its spin locks work.
+    pub lock: Option<Located<String>>,
+    /// Spinning before a paravirtual waiter halts.
+    pub pv_spin: Option<Nanos>,
+    /// Spinning after which the CPU leaves the guest; 0: never.
+    pub ple_window: Option<Nanos>,
+}
+
+/// `[task.…]`: a host task, or `count` alike.
+#[derive(Clone, Debug)]
+pub struct HostTask {
+    /// Its name.
+    pub name: String,
+    /// Own weight.
+    pub weight: u32,
+    /// pCPUs it may use; `None`: all.
+    pub allowed: Option<PcpuSet>,
+    /// The VM that it works for: its place in the list of VMs.
+    pub helper_of: Option<usize>,
+    /// What it does.
+    pub program: Located<String>,
+}

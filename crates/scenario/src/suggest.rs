@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Guessing what was meant by an unknown name.
+
+/// The known name that `name` most likely stands for, if one is close enough.
+pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let name = name.to_lowercase();
+    if name.len() > 100 {
+        return None;
+    }
+    let distance = |known: &str| strsim::damerau_levenshtein(&name, &known.to_lowercase());
+    let scored = known.into_iter().map(|known| (distance(known), known));
+    let limit = (name.chars().count() / 3).max(1);
+    scored
+        .filter(|(distance, _)| *distance <= limit)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, known)| known)
+}
+
+/// For messages about an unknown name: the guess, if there is one, and all that is accepted.
+pub fn or_nearest(name: &str, known: &[&str]) -> String {
+    let accepted = match known {
+        [] => "nothing is accepted here".to_string(),
+        _ => format!("accepted are {}", known.join(", ")),
+    };
+    match nearest(name, known.iter().copied()) {
+        Some(guess) => format!(
+            "did you mean {guess:?}? {}{}",
+            accepted[..1].to_uppercase(),
+            &accepted[1..]
+        ),
+        None => accepted,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_slips_are_guessed_and_no_more() {
+        assert_eq!(nearest("topolgy", ["hz", "topology"]), Some("topology"));
+        assert_eq!(nearest("CFS", ["cfs", "eevdf"]), Some("cfs"));
+        assert_eq!(nearest("banana", ["cfs", "eevdf"]), None);
+        assert_eq!(nearest("", ["cfs"]), None);
+        assert_eq!(
+            or_nearest("balence", &["affinity", "balance"]),
+            "did you mean \"balance\"? Accepted are affinity, balance"
+        );
+    }
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The sections about VMs and host tasks.
+
+use crate::limits;
+use crate::reader::Reader;
+use crate::settings::{Demand, GuestKeys, HostTask, Thread, Vm};
+use crate::suggest::or_nearest;
+use corun_model::time::SEC;
+
+const WEIGHT: std::ops::RangeInclusive<u32> = 1..=10_000;
+
+/// All VMs, `count` spelled out.
+pub(crate) fn vms(top: &Reader<'_>, pcpus: Option<u32>) -> Vec<Vm> {
+    let mut all = Vec::new();
+    let mut vcpus = 0;
+    for (name, table) in top.named("vm") {
+        check_name(&table, name);
+        let count = table.whole("count", 1..=limits::VCPUS).unwrap_or(1);
+        let Some(vm) = vm(name, &table, pcpus) else {
+            table.finish();
+            continue;
+        };
+        vcpus += count * vm.vcpus;
+        if vcpus > limits::VCPUS {
+            let message = format!(
+                "{vcpus} vCPUs with the VMs before, expected at most {} in all",
+                limits::VCPUS
+            );
+            table.problem("count", message);
+            table.finish();
+            return all;
+        }
+        let names = names(name, count, table.has("count"));
+        for name in &names {
+            if all.iter().any(|other: &Vm| &other.name == name) {
+                table.problem(
+                    "count",
+                    format!("there would be two VMs of the name {name:?}"),
+                );
+            }
+        }
+        all.extend(names.into_iter().map(|name| Vm { name, ..vm.clone() }));
+        table.finish();
+    }
+    all
+}
+
+/// `web`, or `web1`, `web2` … where a count is given.
+fn names(name: &str, count: u32, counted: bool) -> Vec<String> {
+    match counted {
+        false => vec![name.to_string()],
+        true => (1..=count).map(|n| format!("{name}{n}")).collect(),
+    }
+}
+
+fn check_name(table: &Reader<'_>, name: &str) {
+    let fine = |c: char| c.is_ascii_alphanumeric() || "-_. ".contains(c);
+    if name.is_empty() || name.len() > 40 || !name.chars().all(fine) {
+        let expected = "a name of 1 to 40 letters, digits, spaces, '-', '_' and '.'";
+        table.problem_here(format!("found {name:?}, expected {expected}"));
+    }
+}
+
+fn vm(name: &str, table: &Reader<'_>, pcpus: Option<u32>) -> Option<Vm> {
+    if !table.has("vcpus") {
+        table.missing("vcpus", "the number of vCPUs");
+    }
+    let vcpus = table.whole("vcpus", 1..=limits::VCPUS_PER_VM);
+    let weight = table.whole("weight", WEIGHT);
+    let vcpu_weight = table.whole("vcpu_weight", WEIGHT).unwrap_or(100);
+    let allowed = table.pcpu_set("allowed", pcpus);
+    let guest = table.table("guest").map(guest).unwrap_or_default();
+    let demand = demand(table, vcpus);
+    Some(Vm {
+        name: name.to_string(),
+        vcpus: vcpus?,
+        weight,
+        vcpu_weight,
+        allowed,
+        demand: demand?,
+        guest,
+    })
+}
+
+fn demand(table: &Reader<'_>, vcpus: Option<u32>) -> Option<Demand> {
+    let preset = table.located("workload");
+    let threads = table.whole("threads", 1..=limits::THREADS);
+    let programs = table.tables("thread");
+    if table.has("workload") && table.has("thread") {
+        table.problem("workload", "thread is given, too: expected one of them");
+        return None;
+    }
+    if table.has("threads") && !table.has("workload") {
+        table.problem(
+            "threads",
+            "goes with a workload only; with [[….thread]] say count there",
+        );
+    }
+    if let Some(programs) = programs {
+        let threads = programs.into_iter().map(|table| thread(table, vcpus));
+        return threads.collect::<Option<Vec<_>>>().map(Demand::Threads);
+    }
+    if !table.has("workload") && !table.has("thread") {
+        table.missing(
+            "workload",
+            "the name of a workload, or threads as [[….thread]]",
+        );
+    }
+    Some(Demand::Workload {
+        preset: preset?,
+        threads,
+    })
+}
+
+fn thread(table: Reader<'_>, vcpus: Option<u32>) -> Option<Thread> {
+    let count = table.whole("count", 1..=limits::THREADS).unwrap_or(1);
+    let last = vcpus.unwrap_or(limits::VCPUS_PER_VM) - 1;
+    let vcpu = table.whole("vcpu", 0..=last);
+    let program = table.required(
+        "program",
+        "what the thread does, such as \"loop { compute 1ms }\"",
+    );
+    table.finish();
+    Some(Thread {
+        count,
+        vcpu,
+        program: program?,
+    })
+}
+
+/// Nothing that a guest kernel does once takes longer.
+const GUEST: std::ops::RangeInclusive<u64> = 0..=SEC;
+
+fn guest(table: Reader<'_>) -> GuestKeys {
+    let keys = GuestKeys {
+        hz: table.whole("hz", 1..=10_000),
+        tick: table.duration("tick", GUEST),
+        interrupt: table.duration("interrupt", GUEST),
+        ipi: table.duration("ipi", GUEST),
+        thread_switch: table.duration("thread_switch", GUEST),
+        timer_slack: table.duration("timer_slack", GUEST),
+        latency: table.duration("latency", GUEST),
+        min_granularity: table.duration("min_granularity", GUEST),
+        wakeup_granularity: table.duration("wakeup_granularity", GUEST),
+        lock: table.located("lock"),
+        pv_spin: table.duration("pv_spin", GUEST),
+        ple_window: table.duration("ple_window", GUEST),
+    };
+    table.finish();
+    keys
+}
+
+/// All host tasks, `count` spelled out.
+pub(crate) fn tasks(top: &Reader<'_>, pcpus: Option<u32>, vms: &[Vm]) -> Vec<HostTask> {
+    let mut all: Vec<HostTask> = Vec::new();
+    for (name, table) in top.named("task") {
+        check_name(&table, name);
+        let count = table.whole("count", 1..=limits::VCPUS).unwrap_or(1);
+        let weight = table.whole("weight", WEIGHT).unwrap_or(100);
+        let allowed = table.pcpu_set("allowed", pcpus);
+        let helper_of = helper_of(&table, vms);
+        let program = table.required(
+            "program",
+            "what the task does, such as \"loop { compute 1ms; sleep 9ms }\"",
+        );
+        let too_many = all.len() as u32 + count > limits::VCPUS;
+        if too_many {
+            table.problem(
+                "count",
+                format!("more than {} host tasks in all", limits::VCPUS),
+            );
+        }
+        if let Some(program) = program.filter(|_| !too_many) {
+            let task = |name| HostTask {
+                name,
+                weight,
+                allowed,
+                helper_of,
+                program: program.clone(),
+            };
+            all.extend(names(name, count, table.has("count")).into_iter().map(task));
+        }
+        table.finish();
+    }
+    all
+}
+
+fn helper_of(table: &Reader<'_>, vms: &[Vm]) -> Option<usize> {
+    let name = table.text("helper_of")?;
+    let at = vms.iter().position(|vm| vm.name == name);
+    if at.is_none() && !vms.is_empty() {
+        let names: Vec<&str> = vms.iter().map(|vm| vm.name.as_str()).take(20).collect();
+        let hint = or_nearest(&name, &names);
+        table.problem("helper_of", format!("there is no VM {name:?}, {hint}"));
+    }
+    at
+}

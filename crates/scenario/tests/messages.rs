@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Errors are interface: each kind of problem has an exact message.
+
+// Helpers of tests, too, say what they expect by panicking.
+#![allow(clippy::unwrap_used)]
+
+use corun_scenario::{Override, read};
+
+const GOOD: &str = "[host]\npcpus = 4\n[vm.web]\nvcpus = 2\nworkload = \"cpu\"\n";
+
+fn problems(text: &str) -> Vec<String> {
+    let problems = read("host.toml", text, &[]).unwrap_err();
+    problems.to_string().lines().map(String::from).collect()
+}
+
+/// The problems of the good scenario with one line more, at its end.
+fn with(line: &str) -> Vec<String> {
+    problems(&format!("{GOOD}{line}\n"))
+}
+
+#[track_caller]
+fn says(found: Vec<String>, expected: &[&str]) {
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn what_is_no_toml() {
+    says(
+        problems("[host\npcpus = 4\n"),
+        &["host.toml:1: not TOML: unclosed table, expected `]`"],
+    );
+}
+
+#[test]
+fn an_empty_file_lacks_everything() {
+    says(
+        problems(""),
+        &[
+            "host.toml: host: is missing, expected a table with topology = \"1n1l4c1t\" or pcpus = 4",
+            "host.toml: vm: is missing, expected at least one table such as [vm.web]",
+        ],
+    );
+}
+
+#[test]
+fn unknown_keys_and_what_was_meant() {
+    says(
+        with("weigth = 3\nfrobnicate = 1"),
+        &[
+            "host.toml:6: vm.web.weigth: unknown key, did you mean \"weight\"? (known here: allowed, \
+             count, guest, thread, threads, vcpu_weight, vcpus, weight, workload)",
+            "host.toml:7: vm.web.frobnicate: unknown key (known here: allowed, count, guest, thread, \
+             threads, vcpu_weight, vcpus, weight, workload)",
+        ],
+    );
+}
+
+#[test]
+fn ranges() {
+    says(
+        with("weight = 0"),
+        &["host.toml:6: vm.web.weight: found 0, expected a whole number from 1 to 10000"],
+    );
+    says(
+        with("vcpu_weight = 1.5"),
+        &["host.toml:6: vm.web.vcpu_weight: found 1.5, expected a whole number from 1 to 10000"],
+    );
+    says(
+        with("[vm.big]\nvcpus = 513\nworkload = \"cpu\""),
+        &["host.toml:7: vm.big.vcpus: found 513, expected a whole number from 1 to 512"],
+    );
+    says(
+        with("[vm.big]\ncount = 4095\nvcpus = 2\nworkload = \"cpu\""),
+        &[
+            "host.toml:7: vm.big.count: 8192 vCPUs with the VMs before, expected at most 4096 in all",
+        ],
+    );
+    says(
+        with("[run]\nseed = -1"),
+        &[
+            "host.toml:7: run.seed: found -1, expected whole numbers from 0 to 9223372036854775807 \
+             such as [1, 2, 3]",
+        ],
+    );
+}
+
+#[test]
+fn durations() {
+    let accepted = "a number with a unit: ns, us, ms, s or min, such as \"2.5ms\"";
+    for (value, shown) in [
+        ("\"5\"", "\"5\""),
+        ("5", "5"),
+        ("\"-5s\"", "\"-5s\""),
+        ("\"99999999999999s\"", "\"99999999999999s\""),
+        ("[]", "a list"),
+    ] {
+        says(
+            with(&format!("[run]\nduration = {value}")),
+            &[&format!(
+                "host.toml:7: run.duration: found {shown}, expected {accepted}"
+            )],
+        );
+    }
+    says(
+        with("[run]\nduration = \"0s\"\nwarm_up = \"2000min\""),
+        &[
+            "host.toml:7: run.duration: found \"0s\", expected a duration from 1.00 ms to 86400 s",
+            "host.toml:8: run.warm_up: found \"2000min\", expected a duration from 0 ns to 86400 s",
+        ],
+    );
+}
+
+#[test]
+fn the_machine() {
+    let vm = "[vm.web]\nvcpus = 2\nworkload = \"cpu\"\n";
+    let host = |keys: &str| problems(&format!("[host]\n{keys}\n{vm}"));
+    says(
+        host("topology = \"4\""),
+        &[
+            "host.toml:2: host.topology: \"4\" is not a topology: expected \
+             <nodes>n<llcs>l<cores>c<threads>t such as 1n2l4c2t",
+        ],
+    );
+    says(
+        host("topology = \"2n2l2c2t\"\npcpus = 4"),
+        &["host.toml:3: host.pcpus: topology is given, too: expected one of them"],
+    );
+    says(
+        host("hz = 250"),
+        &[
+            "host.toml:1: host.topology: is missing, expected <nodes>n<llcs>l<cores>c<threads>t \
+             such as \"1n2l4c2t\", or pcpus = 4",
+        ],
+    );
+    says(
+        host("pcpus = 4\nhz = 50\ntick_skew = 1"),
+        &[
+            "host.toml:3: host.hz: found 50, expected a whole number from 100 to 10000",
+            "host.toml:4: host.tick_skew: found 1, expected true or false",
+        ],
+    );
+}
+
+#[test]
+fn sets_of_pcpus() {
+    says(
+        with("allowed = \"0-4\""),
+        &["host.toml:6: vm.web.allowed: found \"0-4\", but the host has pCPUs 0 to 3 only"],
+    );
+    says(
+        with("allowed = \"x\""),
+        &[
+            "host.toml:6: vm.web.allowed: \"x\" is not a list of pCPUs: expected numbers and ranges \
+             below 512 such as 0-3,8",
+        ],
+    );
+}
+
+#[test]
+fn what_a_vm_does() {
+    says(
+        with("[[vm.web.thread]]\nprogram = \"loop { compute 1ms }\""),
+        &["host.toml:5: vm.web.workload: thread is given, too: expected one of them"],
+    );
+    says(
+        with("[vm.idle]\nvcpus = 1"),
+        &[
+            "host.toml:6: vm.idle.workload: is missing, expected the name of a workload, or threads \
+             as [[….thread]]",
+        ],
+    );
+    says(
+        with("[vm.db]\nvcpus = 2\n[[vm.db.thread]]\nvcpu = 2"),
+        &[
+            "host.toml:8: vm.db.thread.program: is missing, expected what the thread does, such as \
+             \"loop { compute 1ms }\"",
+            "host.toml:9: vm.db.thread.vcpu: found 2, expected a whole number from 0 to 1",
+        ],
+    );
+}
+
+#[test]
+fn names() {
+    says(
+        with("[vm.\"a/b\"]\nvcpus = 1\nworkload = \"cpu\""),
+        &[
+            "host.toml:6: vm.\"a/b\": found \"a/b\", expected a name of 1 to 40 letters, digits, \
+             spaces, '-', '_' and '.'",
+        ],
+    );
+    says(
+        with("[vm.web1]\nvcpus = 1\nworkload = \"cpu\"\n[case.x]\nvm.web.count = 2"),
+        &["host.toml:6: vm.web1.count: there would be two VMs of the name \"web1\""],
+    );
+}
+
+#[test]
+fn cases_are_checked_too_and_shared_problems_told_once() {
+    says(
+        with("weight = 0\n[case.a]\nhost.hz = 7\n[case.b]\nrun.duratoin = \"1s\""),
+        &[
+            "host.toml:6: vm.web.weight: found 0, expected a whole number from 1 to 10000",
+            "host.toml:8: host.hz: found 7, expected a whole number from 100 to 10000",
+            "host.toml:10: run.duratoin: unknown key, did you mean \"duration\"? (known here: \
+             duration, policies, seed, seeds, warm_up)",
+        ],
+    );
+    says(
+        with("[case]\na = 1"),
+        &["host.toml:7: case.\"a\": found 1, expected a table"],
+    );
+}
+
+#[test]
+fn the_command_line_is_named_as_the_place() {
+    let over = Override::parse("--set", "vm.web.weight=0").unwrap();
+    let problems = read("host.toml", GOOD, &[over]).unwrap_err();
+    assert_eq!(
+        problems.to_string(),
+        "--set vm.web.weight=0: vm.web.weight: found 0, expected a whole number from 1 to 10000"
+    );
+    let refused = Override::parse("--set", "nonsense").unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "--set nonsense: expected KEY=VALUE, such as vm.web.count=3"
+    );
+}

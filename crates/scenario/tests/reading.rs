@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a scenario becomes, and that nothing makes the reader panic.
+
+use corun_scenario::{Demand, Override, looks_like_scenario, read};
+use proptest::prelude::*;
+
+const FULL: &str = r#"
+title = "Everything at once"
+source = "nowhere"
+[host]
+topology = "1n1l4c2t"
+hz = 1000
+tick_skew = true
+[host.costs]
+switch = "3us"
+[run]
+duration = "2s"
+warm_up = "0s"
+seeds = [1, 2]
+policies = ["cfs", "balance"]
+[scheduler.cfs]
+preset = "2.6.33"
+latency = "5ms"
+[scheduler.eevdf]
+base_slice = "3ms"
+[scheduler.corun]
+slice = "4ms"
+slice_timer = true
+[vm.web]
+vcpus = 4
+count = 3
+weight = 200
+vcpu_weight = 50
+allowed = "0-3"
+workload = "cpu"
+threads = 8
+[vm.web.guest]
+hz = 250
+lock = "ticket"
+[vm.db]
+vcpus = 2
+[[vm.db.thread]]
+count = 2
+vcpu = 1
+program = "loop { compute 1ms }"
+[task.qemu]
+count = 2
+program = "loop { sleep 1ms }"
+[case.small]
+vm.web.count = 1
+[case.big]
+host.pcpus = 16
+"#;
+
+#[test]
+fn a_full_scenario() {
+    let scenario = read("full.toml", FULL, &[]).unwrap();
+    let names: Vec<_> = scenario
+        .cases
+        .iter()
+        .map(|case| case.name.as_str())
+        .collect();
+    assert_eq!(names, ["small", "big"]);
+    assert_eq!(scenario.cases[1].host.topology.to_string(), "1n1l16c1t");
+    let case = &scenario.cases[1];
+    let vms: Vec<_> = case.vms.iter().map(|vm| vm.name.as_str()).collect();
+    assert_eq!(vms, ["web1", "web2", "web3", "db"]);
+    assert_eq!(case.vms[0].weight, Some(200));
+    assert!(matches!(
+        &case.vms[0].demand,
+        Demand::Workload {
+            threads: Some(8),
+            ..
+        }
+    ));
+    let Demand::Threads(threads) = &case.vms[3].demand else {
+        panic!("{:?}", case.vms[3].demand);
+    };
+    assert_eq!(threads[0].program.place.line, 39);
+    assert_eq!(
+        (case.tasks.len(), case.tasks[1].name.as_str()),
+        (2, "qemu2")
+    );
+    assert_eq!(
+        (case.run.seeds.as_slice(), case.run.warm_up),
+        (&[1, 2][..], 0)
+    );
+}
+
+#[test]
+fn a_scenario_is_told_by_its_first_line() {
+    for text in [
+        FULL,
+        "# c\n\n[host]",
+        "title = 1",
+        "a.b=2",
+        "[\"x\"]",
+        "[[vm.a.thread]]",
+        "[case.\"2 VMs\"]",
+    ] {
+        assert!(looks_like_scenario(text), "{text}");
+    }
+    for text in [
+        "",
+        "# tracer: nop\n#\n  CPU 0/KVM-1 [000] d... 1.0: sched_switch: prev_comm=x",
+        "  CPU 0/KVM-1234 [001]   10.000001: sched_switch: prev_comm=swapper",
+        "<html>",
+        "{\"a\": 1}",
+    ] {
+        assert!(!looks_like_scenario(text), "{text}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_it_panic(text in "\\PC{0,200}", over in "\\PC{0,40}") {
+        let overrides: Vec<_> = Override::parse("--set", &over).into_iter().collect();
+        let _ = read("any.toml", &text, &overrides);
+        let _ = looks_like_scenario(&text);
+    }
+
+    #[test]
+    fn no_slip_of_the_hand_makes_it_panic(
+        at in 0usize..FULL.len(), cut in 0usize..30, put in "[\\PC\n]{0,12}",
+    ) {
+        let mut text = FULL.to_string();
+        text.replace_range(at..(at + cut).min(FULL.len()), &put);
+        let _ = read("any.toml", &text, &[]);
+    }
+
+    #[test]
+    fn no_value_makes_it_panic(
+        line in 0usize..54,
+        value in prop_oneof![
+            Just("-1".to_string()), Just("0".into()), Just("9223372036854775807".into()),
+            Just("99999999999999999999".into()), Just("nan".into()), Just("\"\"".into()),
+            Just("[]".into()), Just("{}".into()), Just("[[]]".into()), Just("[{}]".into()),
+            Just("1979-05-27".into()), Just("\"18446744073709551615ns\"".into()), "\\PC{0,20}",
+        ],
+    ) {
+        let change = |(at, old): (usize, &str)| match old.split_once(" = ") {
+            Some((key, _)) if at == line => format!("{key} = {value}\n"),
+            _ => format!("{old}\n"),
+        };
+        let text: String = FULL.lines().enumerate().map(change).collect();
+        let _ = read("any.toml", &text, &[]);
+    }
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Barriers, blocking and spinning. The parties are the threads whose programs name the barrier;
+//! a thread that has exited is still waited for, as with `pthread_barrier_wait`.
+
+use super::thread::Doing;
+use super::vcpu::Mode;
+use super::vm::Vm;
+use crate::host::Host;
+
+/// A barrier that blocks.
+#[derive(Debug)]
+pub(super) struct Barrier {
+    parties: usize,
+    waiters: Vec<u32>,
+}
+
+impl Barrier {
+    pub fn new(parties: usize) -> Self {
+        Self {
+            parties,
+            waiters: Vec::with_capacity(parties),
+        }
+    }
+}
+
+/// A barrier whose waiters spin in user space: the guest may preempt them.
+#[derive(Debug)]
+pub(super) struct SpinBarrier {
+    barrier: Barrier,
+    round: u64,
+}
+
+impl SpinBarrier {
+    pub fn new(parties: usize) -> Self {
+        let barrier = Barrier::new(parties);
+        Self { barrier, round: 0 }
+    }
+
+    /// Grows each time all have arrived.
+    pub fn round(&self) -> u64 {
+        self.round
+    }
+}
+
+impl Vm {
+    /// A thread arrives at a barrier: it waits, or wakes all others.
+    pub(super) fn arrive(&mut self, host: &mut Host, vcpu: u32, thread: u32, barrier: u32) {
+        let slot = &mut self.barriers[barrier as usize];
+        if slot.waiters.len() + 1 < slot.parties {
+            slot.waiters.push(thread);
+            return self.block(vcpu, thread, Doing::Off);
+        }
+        let mut waiters = std::mem::take(&mut slot.waiters);
+        for waiter in waiters.drain(..) {
+            self.wake(host, waiter, vcpu);
+        }
+        self.barriers[barrier as usize].waiters = waiters;
+    }
+
+    /// A thread arrives at a spin barrier: it spins, or lets all others go.
+    pub(super) fn arrive_spinning(&mut self, thread: u32, barrier: u32) {
+        let slot = &mut self.spin_barriers[barrier as usize];
+        if slot.barrier.waiters.len() + 1 < slot.barrier.parties {
+            slot.barrier.waiters.push(thread);
+            let state = &mut self.threads[thread as usize];
+            (state.spun, state.ple_spun) = (0, 0);
+            let round = slot.round;
+            state.doing = Doing::AtSpinBarrier { barrier, round };
+            return;
+        }
+        slot.round += 1;
+        for waiter in slot.barrier.waiters.drain(..) {
+            let on = self.threads[waiter as usize].vcpu;
+            let vcpu = &self.vcpus[on as usize];
+            if vcpu.mode == Mode::Running && vcpu.current == Some(waiter) {
+                self.dirty.push(on);
+            }
+        }
+    }
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Executes the operations of programs on guest threads.
+
+use super::thread::Doing;
+use super::vm::{Flow, Vm};
+use crate::host::Host;
+use crate::workload::Op;
+use corun_model::Nanos;
+
+impl Vm {
+    /// The thread that has `vcpu` begins its next operation.
+    pub(super) fn execute(&mut self, host: &mut Host, vcpu: u32, thread: u32) -> Flow {
+        let state = &mut self.threads[thread as usize];
+        let op = state.code.current();
+        match op {
+            // These are tried again after the thread was woken.
+            Op::MutexLock(mutex) => self.lock_mutex(vcpu, thread, mutex),
+            Op::Send(queue) => self.send(host, vcpu, thread, queue),
+            Op::Recv(queue) => self.receive(host, vcpu, thread, queue),
+            Op::Exit => self.block(vcpu, thread, Doing::Exited),
+            _ => {
+                state.code.done();
+                self.execute_once(host, vcpu, thread, op);
+            }
+        }
+        Flow::Again
+    }
+
+    fn execute_once(&mut self, host: &mut Host, vcpu: u32, thread: u32, op: Op) {
+        let state = &mut self.threads[thread as usize];
+        match op {
+            Op::Compute(length) => state.doing = Doing::Computing(length.draw(&mut state.rng)),
+            Op::Sleep(length) => {
+                let length = length.draw(&mut state.rng);
+                self.sleep(host, vcpu, thread, length);
+            }
+            Op::Lock(lock) => self.want_lock(host, thread, lock),
+            Op::Unlock(lock) => self.unlock(host, vcpu, thread, lock),
+            Op::MutexUnlock(mutex) => self.unlock_mutex(host, vcpu, mutex),
+            Op::Barrier(barrier) => self.arrive(host, vcpu, thread, barrier),
+            Op::SpinBarrier(barrier) => self.arrive_spinning(thread, barrier),
+            Op::Count(units) => self.stats.counted += u64::from(units),
+            // `Code::current` follows loops itself, and `execute` took the others.
+            _ => debug_assert!(false, "{op:?} is not executed here"),
+        }
+    }
+
+    fn sleep(&mut self, host: &mut Host, vcpu: u32, thread: u32, length: Nanos) {
+        let at = host.now() + length + self.params.timer_slack;
+        host.load_timer(at, super::Timer::Sleep.token(self.id, thread));
+        self.block(vcpu, thread, Doing::Off);
+    }
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Interrupts to vCPUs: ticks, sleep timers, reschedule IPIs, kicks.
+//!
+//! A vCPU takes interrupts only while it has a pCPU. For one that is ready but descheduled they
+//! stay pending, whatever waits for them in the guest; a halted one is woken by them.
+
+use super::vcpu::Mode;
+use super::vm::Vm;
+use crate::host::Host;
+use corun_model::Nanos;
+use corun_model::PcpuId;
+
+/// What a vCPU is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Interrupt {
+    Tick,
+    /// A thread's sleep is over.
+    Timer(u32),
+    /// A reschedule IPI.
+    Resched,
+    /// A paravirtual lock is free.
+    Kick,
+}
+
+impl Vm {
+    /// Lets `vcpu` have an interrupt: now, when it runs again, or by waking it.
+    pub(super) fn post(
+        &mut self,
+        host: &mut Host,
+        vcpu: u32,
+        interrupt: Interrupt,
+        from: Option<PcpuId>,
+    ) {
+        let target = &mut self.vcpus[vcpu as usize];
+        target.pending.push(interrupt);
+        match target.mode {
+            Mode::Running => self.dirty.push(vcpu),
+            Mode::Ready => {}
+            Mode::Halted => {
+                target.mode = Mode::Ready;
+                host.wake(target.task, from);
+            }
+        }
+    }
+
+    /// An IPI from the running vCPU `by`, which pays for sending it.
+    pub(super) fn send_ipi(&mut self, host: &mut Host, by: u32, to: u32, interrupt: Interrupt) {
+        let sender = &mut self.vcpus[by as usize];
+        sender.overhead += self.params.ipi;
+        let from = host.task(sender.task).running_on();
+        self.post(host, to, interrupt, from);
+    }
+
+    /// The running vCPU takes what is pending.
+    pub(super) fn take_interrupts(&mut self, host: &mut Host, vcpu: u32) {
+        if self.vcpus[vcpu as usize].pending.is_empty() {
+            return;
+        }
+        let mut list = std::mem::take(&mut self.vcpus[vcpu as usize].pending);
+        for interrupt in list.drain(..) {
+            self.vcpus[vcpu as usize].overhead += match interrupt {
+                Interrupt::Tick => self.params.tick,
+                _ => self.params.interrupt,
+            };
+            match interrupt {
+                Interrupt::Tick => self.tick(host, vcpu),
+                Interrupt::Timer(thread) => self.wake(host, thread, vcpu),
+                Interrupt::Resched => self.vcpus[vcpu as usize].need_resched = true,
+                Interrupt::Kick => {}
+            }
+        }
+        // Nobody interrupts itself, so the (empty) list goes back with its memory.
+        self.vcpus[vcpu as usize].pending = list;
+    }
+
+    /// A sleep timer fired, on the vCPU where the thread went to sleep.
+    pub(super) fn sleep_over(&mut self, host: &mut Host, thread: u32) {
+        let vcpu = self.threads[thread as usize].vcpu;
+        self.post(host, vcpu, Interrupt::Timer(thread), None);
+    }
+
+    /// A tick timer fired. A vCPU without a thread is tickless.
+    pub(super) fn tick_due(&mut self, host: &mut Host, vcpu: u32) {
+        let target = &mut self.vcpus[vcpu as usize];
+        target.tick_armed = false;
+        if target.current.is_some() {
+            self.post(host, vcpu, Interrupt::Tick, None);
+        }
+    }
+
+    /// Arms the next tick on the VM's grid, if none is.
+    pub(super) fn arm_tick(&mut self, host: &mut Host, vcpu: u32) {
+        if std::mem::replace(&mut self.vcpus[vcpu as usize].tick_armed, true) {
+            return;
+        }
+        let period = self.params.tick_period();
+        let since = host.now().saturating_sub(self.tick_phase);
+        let next: Nanos = (since / period + 1) * period + self.tick_phase;
+        let token = super::Timer::Tick.token(self.id, vcpu);
+        host.load_timer(next, token);
+    }
+
+    /// The scheduler's tick: has the thread had its slice?
+    fn tick(&mut self, host: &mut Host, vcpu: u32) {
+        let Some(thread) = self.vcpus[vcpu as usize].current else {
+            return;
+        };
+        self.arm_tick(host, vcpu);
+        let waiting = self.vcpus[vcpu as usize].queue.len() as Nanos;
+        let slice = (self.params.latency / (waiting + 1)).max(self.params.min_granularity);
+        if waiting > 0 && self.threads[thread as usize].ran >= slice {
+            self.vcpus[vcpu as usize].need_resched = true;
+        }
+    }
+}

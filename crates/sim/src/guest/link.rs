@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Makes VMs ready to run from what a scenario says, with the checks that need all programs of a
+//! VM: who receives what nobody sends, barriers of one, locks taken in opposite orders.
+
+use super::barrier::{Barrier, SpinBarrier};
+use super::mutex::Mutex;
+use super::queue::Queue;
+use super::spinlock::SpinLock;
+use super::thread::Thread;
+use super::vcpu::Vcpu;
+use super::vm::Vm;
+use super::{
+    GuestError, Guests, HostTask, HostTaskSpec, MOST, MOST_VCPUS, Role, Stats, ThreadSpec, VmSpec,
+};
+use crate::host::TaskSpec;
+use crate::load::VmInfo;
+use crate::rng::Rng;
+use crate::workload::{Code, LockOrder, Names, Op, Program, Statement};
+use corun_model::{PcpuSet, TaskId, VmId};
+
+type Linked<T> = Result<T, GuestError>;
+
+pub(super) fn link(vms: Vec<VmSpec>, host_tasks: Vec<HostTaskSpec>, seed: u64) -> Linked<Guests> {
+    if vms.len().max(host_tasks.len()) > MOST {
+        let message = format!("more than {MOST} VMs or host tasks");
+        return Err(GuestError::new("the host", message));
+    }
+    let mut guests = Guests {
+        infos: Vec::new(),
+        tasks: Vec::new(),
+        roles: Vec::new(),
+        vms: Vec::new(),
+        units: Vec::new(),
+        host_tasks: Vec::new(),
+        reset_at: 0,
+    };
+    for spec in &vms {
+        guests.add_vm(spec, seed)?;
+    }
+    for spec in host_tasks {
+        guests.add_host_task(spec, vms.len(), seed)?;
+    }
+    Ok(guests)
+}
+
+impl Guests {
+    fn add_vm(&mut self, spec: &VmSpec, seed: u64) -> Linked<()> {
+        let id = self.vms.len() as u32;
+        check_numbers(spec)?;
+        let linker = Linker::new(spec)?;
+        linker.check()?;
+        self.units.push(linker.unit.clone());
+        self.infos.push(VmInfo {
+            name: spec.name.clone(),
+            weight: spec.weight,
+        });
+        let first = self.tasks.len();
+        for vcpu in 0..spec.vcpus {
+            self.tasks.push(TaskSpec {
+                name: format!("{}/{vcpu}", spec.name),
+                vcpu: Some((VmId(id), vcpu)),
+                helper_of: None,
+                weight: spec.vcpu_weight,
+                allowed: spec.allowed,
+            });
+            self.roles.push(Role::Vcpu { vm: id, vcpu });
+        }
+        self.vms.push(linker.into_vm(id, first, seed));
+        Ok(())
+    }
+
+    fn add_host_task(&mut self, spec: HostTaskSpec, vms: usize, seed: u64) -> Linked<()> {
+        let subject = format!("host task {}", spec.name);
+        check_weight(&subject, spec.weight)?;
+        check_allowed(&subject, &spec.allowed)?;
+        if let Some(vm) = spec.helper_of.filter(|vm| vm.index() >= vms) {
+            let message = format!("it helps VM number {vm}, but there are {vms} VMs");
+            return Err(GuestError::new(subject, message));
+        }
+        let (mut names, mut order) = (Names::default(), Vec::new());
+        let code = Code::new(&spec.program, &mut names, &mut order);
+        let allowed = |op: &Op| {
+            matches!(
+                op,
+                Op::Compute(_)
+                    | Op::Sleep(_)
+                    | Op::Enter { .. }
+                    | Op::Again { .. }
+                    | Op::Forever { .. }
+                    | Op::Exit
+            )
+        };
+        if !code.ops().iter().all(allowed) || !spec.program.queues().is_empty() {
+            let message = "its program has other statements than compute, sleep and loop";
+            return Err(GuestError::new(subject, message));
+        }
+        let index = self.host_tasks.len() as u32;
+        let task = TaskId::from(self.tasks.len());
+        let rng = Rng::of(seed, "host task", u64::from(index));
+        self.host_tasks.push(HostTask::new(task, code, rng));
+        self.roles.push(Role::HostTask(index));
+        self.tasks.push(TaskSpec {
+            name: spec.name,
+            vcpu: None,
+            helper_of: spec.helper_of,
+            weight: spec.weight,
+            allowed: spec.allowed,
+        });
+        Ok(())
+    }
+}
+
+fn check_weight(subject: &str, weight: u32) -> Linked<()> {
+    if (1..=10_000).contains(&weight) {
+        return Ok(());
+    }
+    let message = format!("weight is {weight}; accepted: 1 to 10000");
+    Err(GuestError::new(subject, message))
+}
+
+fn check_allowed(subject: &str, allowed: &PcpuSet) -> Linked<()> {
+    if allowed.is_empty() {
+        return Err(GuestError::new(subject, "it may use no pCPU at all"));
+    }
+    Ok(())
+}
+
+fn check_numbers(spec: &VmSpec) -> Linked<()> {
+    let subject = format!("VM {}", spec.name);
+    let error = |message: String| Err(GuestError::new(subject.clone(), message));
+    if !(1..=MOST_VCPUS).contains(&spec.vcpus) {
+        return error(format!(
+            "vcpus is {}; accepted: 1 to {MOST_VCPUS}",
+            spec.vcpus
+        ));
+    }
+    check_weight(&subject, spec.weight.unwrap_or(1))?;
+    check_weight(&subject, spec.vcpu_weight)?;
+    check_allowed(&subject, &spec.allowed)?;
+    if let Some(fault) = spec.params.fault() {
+        return error(fault);
+    }
+    if spec.threads.len() > MOST {
+        return error(format!("more than {MOST} threads"));
+    }
+    for thread in &spec.threads {
+        if let Some(vcpu) = thread.vcpu.filter(|vcpu| *vcpu >= spec.vcpus) {
+            return error(format!(
+                "thread {} is bound to vCPU {vcpu}; accepted: 0 to {}",
+                thread.name,
+                spec.vcpus - 1
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// A VM's programs, brought together.
+struct Linker<'a> {
+    spec: &'a VmSpec,
+    names: Names,
+    order: Vec<LockOrder>,
+    codes: Vec<Code>,
+    unit: Option<String>,
+}
+
+impl<'a> Linker<'a> {
+    fn new(spec: &'a VmSpec) -> Linked<Self> {
+        let (mut names, mut order) = (Names::default(), Vec::new());
+        let mut unit = None;
+        let mut codes = Vec::with_capacity(spec.threads.len());
+        for thread in &spec.threads {
+            codes.push(Code::new(&thread.program, &mut names, &mut order));
+            find_unit(thread.program.statements(), &mut unit)
+                .map_err(|message| thread_error(spec, thread, message))?;
+        }
+        // Threads of one kind repeat the same orders.
+        order.sort_unstable();
+        order.dedup();
+        Ok(Self {
+            spec,
+            names,
+            order,
+            codes,
+            unit,
+        })
+    }
+
+    fn error<T>(&self, message: String) -> Linked<T> {
+        Err(GuestError::new(format!("VM {}", self.spec.name), message))
+    }
+
+    /// Threads whose program has this operation.
+    fn users(&self, op: Op) -> usize {
+        let uses = |code: &&Code| code.ops().contains(&op);
+        self.codes.iter().filter(uses).count()
+    }
+
+    fn check(&self) -> Linked<()> {
+        for (index, name) in self.names.queues.iter().enumerate() {
+            let index = index as u32;
+            match (self.users(Op::Send(index)), self.users(Op::Recv(index))) {
+                (0, _) => return self.error(format!("queue {name} has receivers, but no sender")),
+                (_, 0) => return self.error(format!("queue {name} has senders, but no receiver")),
+                _ => self.places(name)?,
+            };
+        }
+        let barriers = self.names.barriers.iter().enumerate();
+        let barriers = barriers.map(|(index, name)| (Op::Barrier(index as u32), name));
+        let spinning = self.names.spin_barriers.iter().enumerate();
+        let spinning = spinning.map(|(index, name)| (Op::SpinBarrier(index as u32), name));
+        for (op, name) in barriers.chain(spinning) {
+            if self.users(op) < 2 {
+                return self.error(format!("only one thread comes to barrier {name}"));
+            }
+        }
+        self.check_order()
+    }
+
+    /// The capacity of a queue: what the programs declare, or 1.
+    fn places(&self, name: &str) -> Linked<u32> {
+        let programs = self.spec.threads.iter().map(|thread| &thread.program);
+        let mut declared = programs
+            .flat_map(Program::queues)
+            .filter(|(declared, _)| declared == name)
+            .map(|(_, places)| *places);
+        let places = declared.next();
+        match declared.find(|other| Some(*other) != places) {
+            Some(other) => self.error(format!(
+                "queue {name} is declared with a capacity of {} and of {other}",
+                places.unwrap_or(1)
+            )),
+            None => Ok(places.unwrap_or(1)),
+        }
+    }
+
+    /// Locks nested in a circle would sooner or later wait for each other: take away, again and
+    /// again, those inside which nothing is taken; what remains is in a circle.
+    fn check_order(&self) -> Linked<()> {
+        let mut left: Vec<&LockOrder> = self.order.iter().collect();
+        loop {
+            let before = left.len();
+            let taken_around: Vec<&str> = left.iter().map(|edge| edge.outer.as_str()).collect();
+            left.retain(|edge| taken_around.contains(&edge.inner.as_str()));
+            match left.first() {
+                None => return Ok(()),
+                Some(edge) if left.len() == before => {
+                    return self.error(format!(
+                        "{} is taken inside {}, and elsewhere the other way round: they would \
+                         wait for each other for ever",
+                        edge.inner, edge.outer
+                    ));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn into_vm(self, id: u32, first_task: usize, seed: u64) -> Vm {
+        let spec = self.spec;
+        let entity = |index: usize| u64::from(id) << 32 | index as u64;
+        let count = |table: &[String]| 0..table.len();
+        let place = |index: usize| self.places(&self.names.queues[index]).unwrap_or(1);
+        let parties = |index: usize| self.users(Op::Barrier(index as u32));
+        let spinning = |index: usize| self.users(Op::SpinBarrier(index as u32));
+        let lock = |index| SpinLock::new(Rng::of(seed, "spin lock", entity(index)));
+        let period = spec.params.tick_period();
+        let thread = |(index, thread): (usize, &ThreadSpec)| {
+            let vcpu = thread.vcpu.unwrap_or(index as u32 % spec.vcpus);
+            let rng = Rng::of(seed, "guest thread", entity(index));
+            Thread::new(self.codes[index].clone(), rng, vcpu, thread.vcpu.is_some())
+        };
+        Vm {
+            id,
+            params: spec.params.scaled(spec.vcpus),
+            vcpus: (0..spec.vcpus as usize)
+                .map(|vcpu| Vcpu::new(TaskId::from(first_task + vcpu)))
+                .collect(),
+            threads: spec.threads.iter().enumerate().map(thread).collect(),
+            locks: count(&self.names.locks).map(lock).collect(),
+            mutexes: count(&self.names.mutexes)
+                .map(|_| Mutex::default())
+                .collect(),
+            barriers: count(&self.names.barriers)
+                .map(|i| Barrier::new(parties(i)))
+                .collect(),
+            spin_barriers: count(&self.names.spin_barriers)
+                .map(|i| SpinBarrier::new(spinning(i)))
+                .collect(),
+            queues: count(&self.names.queues)
+                .map(|i| Queue::new(place(i)))
+                .collect(),
+            stats: Stats::default(),
+            tick_phase: Rng::of(seed, "guest tick", u64::from(id)).between(0, period - 1),
+            dirty: Vec::new(),
+        }
+    }
+}
+
+fn thread_error(spec: &VmSpec, thread: &ThreadSpec, message: String) -> GuestError {
+    GuestError::new(format!("VM {}, thread {}", spec.name, thread.name), message)
+}
+
+/// Sets `unit` to what the statements count; an error if they count different things.
+fn find_unit(body: &[Statement], unit: &mut Option<String>) -> Result<(), String> {
+    for statement in body {
+        match statement {
+            Statement::Count(_, name) => {
+                let name = name.as_deref().unwrap_or("units");
+                match unit {
+                    Some(known) if known != name => {
+                        return Err(format!(
+                            "it counts {name} where {known} are counted already; a VM counts one \
+                             kind of work"
+                        ));
+                    }
+                    _ => *unit = Some(name.into()),
+                }
+            }
+            Statement::Lock(_, body) | Statement::Mutex(_, body) | Statement::Loop(_, body) => {
+                find_unit(body, unit)?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Bounded queues between threads: pipes, sockets, work lists.
+//!
+//! Each item put in wakes one receiver, each item taken out one sender; who is woken tries again
+//! when it runs and waits again if somebody was faster.
+
+use super::thread::Doing;
+use super::vm::Vm;
+use crate::host::Host;
+use std::collections::VecDeque;
+
+/// A queue in the run.
+#[derive(Debug)]
+pub(super) struct Queue {
+    places: u32,
+    items: u32,
+    senders: VecDeque<u32>,
+    receivers: VecDeque<u32>,
+}
+
+impl Queue {
+    pub fn new(places: u32) -> Self {
+        Self {
+            places,
+            items: 0,
+            senders: VecDeque::new(),
+            receivers: VecDeque::new(),
+        }
+    }
+}
+
+impl Vm {
+    /// A thread tries to put an item in.
+    pub(super) fn send(&mut self, host: &mut Host, vcpu: u32, thread: u32, queue: u32) {
+        let slot = &mut self.queues[queue as usize];
+        if slot.items == slot.places {
+            slot.senders.push_back(thread);
+            return self.block(vcpu, thread, Doing::Off);
+        }
+        slot.items += 1;
+        self.threads[thread as usize].code.done();
+        if let Some(receiver) = slot.receivers.pop_front() {
+            self.wake(host, receiver, vcpu);
+        }
+    }
+
+    /// A thread tries to take an item out.
+    pub(super) fn receive(&mut self, host: &mut Host, vcpu: u32, thread: u32, queue: u32) {
+        let slot = &mut self.queues[queue as usize];
+        if slot.items == 0 {
+            slot.receivers.push_back(thread);
+            return self.block(vcpu, thread, Doing::Off);
+        }
+        slot.items -= 1;
+        self.threads[thread as usize].code.done();
+        if let Some(sender) = slot.senders.pop_front() {
+            self.wake(host, sender, vcpu);
+        }
+    }
+}

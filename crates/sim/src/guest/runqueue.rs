@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The threads that wait for a vCPU, in fair order, as Linux's CFS keeps them.
+//!
+//! The one with the least virtual time goes first; equals in the order of their numbers. All
+//! threads weigh the same, so virtual time is time run. A guest with steal accounting does not
+//! charge the time its vCPU was descheduled; neither does this.
+
+use corun_model::Nanos;
+
+/// A vCPU's runqueue, without the thread that runs.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Runqueue {
+    /// Falling: the first to go is last.
+    threads: Vec<(Nanos, u32)>,
+    /// The virtual time that all have reached; never falls.
+    least: Nanos,
+}
+
+impl Runqueue {
+    pub fn len(&self) -> usize {
+        self.threads.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.threads.is_empty()
+    }
+
+    /// The virtual time that all have reached.
+    pub fn least(&self) -> Nanos {
+        self.least
+    }
+
+    /// Puts in a thread with its virtual time.
+    pub fn add(&mut self, vruntime: Nanos, thread: u32) {
+        let entry = (vruntime, thread);
+        let place = self.threads.partition_point(|other| *other > entry);
+        self.threads.insert(place, entry);
+    }
+
+    /// Takes out the one to go first.
+    pub fn pop(&mut self) -> Option<u32> {
+        self.threads.pop().map(|(_, thread)| thread)
+    }
+
+    /// Is there a thread that `may` go elsewhere?
+    pub fn any(&self, may: impl Fn(u32) -> bool) -> bool {
+        self.threads.iter().any(|(_, thread)| may(*thread))
+    }
+
+    /// Takes out the one that would wait longest among those that `may` go.
+    pub fn steal(&mut self, may: impl Fn(u32) -> bool) -> Option<u32> {
+        let place = self.threads.iter().position(|(_, thread)| may(*thread))?;
+        Some(self.threads.remove(place).1)
+    }
+
+    /// The running thread has reached this virtual time.
+    pub fn reached(&mut self, current: Nanos) {
+        let first = self.threads.last().map_or(current, |first| first.0);
+        self.least = self.least.max(first.min(current));
+    }
+
+    #[cfg(debug_assertions)]
+    pub fn iter(&self) -> impl Iterator<Item = u32> {
+        self.threads.iter().map(|(_, thread)| *thread)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_virtual_time_goes_first_and_never_falls() {
+        let mut queue = Runqueue::default();
+        for (vruntime, thread) in [(30, 0), (10, 1), (20, 2), (10, 3)] {
+            queue.add(vruntime, thread);
+        }
+        queue.reached(50);
+        assert_eq!(queue.least(), 10);
+        assert_eq!(queue.steal(|thread| thread != 0), Some(2));
+        let order: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
+        assert_eq!(order, [1, 3, 0]);
+        queue.reached(5);
+        assert_eq!(queue.least(), 10);
+    }
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The guest's scheduler: which thread has a vCPU, and where a woken thread goes.
+//!
+//! After Linux's CFS: sleepers get half a latency of credit, a woken thread preempts one that is
+//! ahead by more than the wake-up granularity, it prefers the vCPU it was on, then any idle one, and
+//! a vCPU that runs out of threads takes one from the longest runqueue (only from vCPUs that have
+//! two, as the kernel does: a thread waiting alone for a halted vCPU to wake is not taken).
+//! There is no periodic balancing between busy vCPUs.
+
+use super::interrupts::Interrupt;
+use super::thread::Doing;
+use super::vcpu::Mode;
+use super::vm::Vm;
+use crate::host::Host;
+
+/// Which thread has the vCPU.
+pub(super) enum Picked {
+    Same(u32),
+    Switched,
+    Idle,
+}
+
+impl Vm {
+    /// Settles which thread runs next on `vcpu`.
+    pub(super) fn pick(&mut self, host: &mut Host, vcpu: u32) -> Picked {
+        let slot = &mut self.vcpus[vcpu as usize];
+        if let Some(thread) = slot.current {
+            let state = &self.threads[thread as usize];
+            if !slot.need_resched || state.preempt_off > 0 {
+                return Picked::Same(thread);
+            }
+            slot.need_resched = false;
+            if slot.queue.is_empty() {
+                return Picked::Same(thread);
+            }
+            slot.queue.add(state.vruntime, thread);
+            slot.current = None;
+            match slot.queue.pop() {
+                Some(next) if next == thread => {
+                    slot.current = Some(thread);
+                    return Picked::Same(thread);
+                }
+                Some(next) => self.give(host, vcpu, next),
+                None => return Picked::Idle,
+            }
+            return Picked::Switched;
+        }
+        match slot.queue.pop().or_else(|| self.pull(vcpu)) {
+            Some(next) => {
+                self.give(host, vcpu, next);
+                Picked::Switched
+            }
+            None => Picked::Idle,
+        }
+    }
+
+    fn give(&mut self, host: &mut Host, vcpu: u32, thread: u32) {
+        let slot = &mut self.vcpus[vcpu as usize];
+        slot.current = Some(thread);
+        slot.need_resched = false;
+        slot.overhead += self.params.thread_switch;
+        self.threads[thread as usize].ran = 0;
+        self.stats.thread_switches += 1;
+        self.arm_tick(host, vcpu);
+    }
+
+    /// Takes a waiting thread from the vCPU that has most.
+    fn pull(&mut self, to: u32) -> Option<u32> {
+        let threads = &self.threads;
+        let may = |thread: u32| !threads[thread as usize].pinned;
+        let mut busiest: Option<(usize, usize)> = None;
+        for (index, vcpu) in self.vcpus.iter().enumerate() {
+            let runnable = vcpu.runnable();
+            let most = busiest.map_or(1, |(most, _)| most);
+            if runnable > most && vcpu.queue.any(may) {
+                busiest = Some((runnable, index));
+            }
+        }
+        let (_, from) = busiest?;
+        let thread = self.vcpus[from].queue.steal(may)?;
+        self.move_to(thread, to);
+        Some(thread)
+    }
+
+    /// Gives a thread that is on no runqueue to another vCPU, its virtual time in step there.
+    fn move_to(&mut self, thread: u32, to: u32) {
+        let state = &mut self.threads[thread as usize];
+        if state.vcpu == to {
+            return;
+        }
+        let old = self.vcpus[state.vcpu as usize].queue.least();
+        let new = self.vcpus[to as usize].queue.least();
+        state.vruntime = (state.vruntime + new).saturating_sub(old);
+        state.vcpu = to;
+    }
+
+    /// Wakes a thread from the running vCPU `by`.
+    pub(super) fn wake(&mut self, host: &mut Host, thread: u32, by: u32) {
+        debug_assert_eq!(self.threads[thread as usize].doing, Doing::Off);
+        let to = self.place(thread, by);
+        self.settle(host, to);
+        self.move_to(thread, to);
+        let slot = &mut self.vcpus[to as usize];
+        let was_idle = slot.idle();
+        let state = &mut self.threads[thread as usize];
+        let credit = slot.queue.least().saturating_sub(self.params.latency / 2);
+        state.vruntime = state.vruntime.max(credit);
+        state.doing = Doing::Next;
+        let vruntime = state.vruntime;
+        slot.queue.add(vruntime, thread);
+        let preempts = slot.current.is_some_and(|current| {
+            let ahead = self.threads[current as usize].vruntime;
+            ahead > vruntime + self.params.wakeup_granularity
+        });
+        if to == by {
+            slot.need_resched |= preempts;
+        } else if was_idle && slot.mode == Mode::Halted {
+            self.send_ipi(host, by, to, Interrupt::Resched);
+        } else if preempts && !slot.need_resched {
+            slot.need_resched = true;
+            self.send_ipi(host, by, to, Interrupt::Resched);
+        }
+    }
+
+    /// Where a woken thread goes.
+    fn place(&self, thread: u32, by: u32) -> u32 {
+        let state = &self.threads[thread as usize];
+        let idle = |vcpu: u32| self.vcpus[vcpu as usize].idle();
+        if state.pinned || idle(state.vcpu) {
+            return state.vcpu;
+        }
+        if idle(by) {
+            return by;
+        }
+        let count = self.vcpus.len() as u32;
+        (1..count)
+            .map(|step| (state.vcpu + step) % count)
+            .find(|vcpu| idle(*vcpu))
+            .unwrap_or(state.vcpu)
+    }
+
+    /// The running thread of `vcpu` waits from now on.
+    pub(super) fn block(&mut self, vcpu: u32, thread: u32, doing: Doing) {
+        debug_assert_eq!(self.vcpus[vcpu as usize].current, Some(thread));
+        self.vcpus[vcpu as usize].current = None;
+        self.threads[thread as usize].doing = doing;
+    }
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a scenario says about VMs and host tasks.
+
+use super::GuestParams;
+use crate::workload::Program;
+use corun_model::{PcpuSet, VmId};
+
+/// The most vCPUs of a VM (KVM's limit on x86).
+pub const MOST_VCPUS: u32 = 4096;
+/// The most VMs, and the most threads of one VM.
+pub const MOST: usize = 1 << 20;
+
+/// A VM.
+#[derive(Clone, Debug)]
+pub struct VmSpec {
+    /// Its name.
+    pub name: String,
+    /// Number of vCPUs, 1 to [`MOST_VCPUS`].
+    pub vcpus: u32,
+    /// Weight against other VMs (`cpu.weight`), 1–10000; `None`: its vCPUs count one by one.
+    pub weight: Option<u32>,
+    /// Weight of each vCPU, 1–10000, 100 = nice 0.
+    pub vcpu_weight: u32,
+    /// pCPUs its vCPUs may use; all that exist if none of these does.
+    pub allowed: PcpuSet,
+    /// What runs in it; nothing is allowed, too.
+    pub threads: Vec<ThreadSpec>,
+    /// Its kernel.
+    pub params: GuestParams,
+}
+
+/// A guest thread.
+#[derive(Clone, Debug)]
+pub struct ThreadSpec {
+    /// Its name within the VM.
+    pub name: String,
+    /// What it does.
+    pub program: Program,
+    /// The vCPU it is bound to, if it is.
+    pub vcpu: Option<u32>,
+}
+
+/// A task of the host that is no vCPU: a daemon, or a helper thread of a VM.
+#[derive(Clone, Debug)]
+pub struct HostTaskSpec {
+    /// Its name.
+    pub name: String,
+    /// The VM that it works for (iothread, emulator thread), if it does.
+    pub helper_of: Option<VmId>,
+    /// Own weight, 1–10000, 100 = nice 0.
+    pub weight: u32,
+    /// pCPUs it may use; all that exist if none of these does.
+    pub allowed: PcpuSet,
+    /// What it does: compute, sleep and loop only.
+    pub program: Program,
+}
+
+/// What is wrong with the VMs or host tasks, beyond a single program.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{subject}: {message}")]
+pub struct GuestError {
+    /// Which VM, thread or host task.
+    pub subject: String,
+    /// What was seen and what is accepted.
+    pub message: String,
+}
+
+impl GuestError {
+    pub(super) fn new(subject: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            subject: subject.into(),
+            message: message.into(),
+        }
+    }
+}

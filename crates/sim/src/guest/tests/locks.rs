@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Locks between vCPUs that come and go.
+
+use super::*;
+use corun_model::time::US;
+
+const HOG: &str = "loop { compute 100ms }";
+const LOCKER: &str = "loop { compute 100us ±50%; lock l { compute 100us }; count }";
+
+fn kind(lock: LockKind) -> GuestParams {
+    GuestParams { lock, ..free() }
+}
+
+/// Two lockers on pCPUs 0 and 1; a hog shares pCPU 0, so that vCPU 0 is preempted in mid-lock.
+fn preempted_holder(params: GuestParams, slice: Nanos) -> Outcome {
+    let lockers = vm("a", params, &[LOCKER; 2]);
+    run(2, slice, vec![lockers, on(0, vm("hog", free(), &[HOG]))])
+}
+
+#[test]
+fn an_uncontended_lock_is_counted_but_has_no_wait() {
+    let outcome = run(
+        1,
+        MS,
+        vec![vm("a", free(), &["loop { lock l { compute 1ms }; count }"])],
+    );
+    let achieved = &outcome.vms[0].achieved;
+    assert_eq!(
+        (achieved.lock_acquisitions, achieved.lock_waits.count()),
+        (1000, 0)
+    );
+}
+
+#[test]
+fn two_lockers_share_a_lock_fully() {
+    for lock in [LockKind::Unfair, LockKind::Ticket, LockKind::Paravirtual] {
+        let program = "loop { lock l { compute 100us }; compute 10us; count }";
+        let outcome = run(2, MS, vec![vm("a", kind(lock), &[program; 2])]);
+        let rounds = throughput(&outcome, 0);
+        assert!((rounds - 10_000.0).abs() <= 2.0, "{lock:?}: {rounds}");
+        let waits = &outcome.vms[0].achieved.lock_waits;
+        // The other has it for 100 us, 10 us of them beside ones own work outside.
+        let wait = waits.quantile(0.5);
+        assert!((89 * US..=91 * US).contains(&wait), "{lock:?}: {wait}");
+    }
+}
+
+#[test]
+fn a_preempted_holder_makes_others_wait_for_its_slice() {
+    for slice in [5 * MS, 20 * MS, 60 * MS] {
+        let outcome = preempted_holder(kind(LockKind::Ticket), slice);
+        let longest = outcome.vms[0].achieved.lock_waits.max();
+        let bounds = slice..=slice + slice / 100 + 100 * US;
+        assert!(bounds.contains(&longest), "{slice}: {longest}");
+        // The waiter spins the whole time: its pCPU is busy and does nothing.
+        assert_eq!(outcome.vms[0].vcpus[1].wait, 0);
+        assert!(outcome.vms[0].achieved.spin > SEC / 3);
+    }
+}
+
+#[test]
+fn a_paravirtual_waiter_gives_its_pcpu_back() {
+    let ticket = preempted_holder(kind(LockKind::Ticket), 20 * MS);
+    let halting = preempted_holder(kind(LockKind::Paravirtual), 20 * MS);
+    let wait = halting.vms[0].achieved.lock_waits.max();
+    assert!(wait > 19 * MS, "it waits as long: {wait}");
+    let spin = |outcome: &Outcome| outcome.vms[0].achieved.spin;
+    assert!(spin(&halting) * 3 < spin(&ticket), "{}", spin(&halting));
+    let halted = halting.vms[0].vcpus[1].wait;
+    // vCPU 0 is descheduled for half a second, 0.3 to 0.5 of it as the holder.
+    assert!((SEC / 10..SEC / 3).contains(&halted), "{halted}");
+    assert!(halting.vms[0].achieved.lock_halts > 0);
+}
+
+#[test]
+fn the_releaser_kicks_a_halted_waiter() {
+    // Without the kick only the tick would wake it, once a second here.
+    let params = GuestParams {
+        hz: 1,
+        ..kind(LockKind::Paravirtual)
+    };
+    let program = "loop { lock l { compute 1ms }; compute 10us; count }";
+    let outcome = run(2, 10 * MS, vec![vm("a", params, &[program; 2])]);
+    let rounds = throughput(&outcome, 0);
+    assert!((rounds - 1000.0).abs() <= 2.0, "{rounds}");
+    let wait = outcome.vms[0].achieved.lock_waits.quantile(0.9);
+    assert!((985 * US..=995 * US).contains(&wait), "{wait}");
+    // Each wait is 150 us of spinning, then a halt.
+    let spin = outcome.vms[0].achieved.spin;
+    assert!((149 * MS..=151 * MS).contains(&spin), "{spin}");
+    let halts = outcome.vms[0].achieved.lock_halts;
+    assert!((halts as f64 - 1000.0).abs() <= 2.0, "{halts}");
+}
+
+#[test]
+fn pause_loop_exits_let_others_go_first() {
+    let hogs = |params| {
+        let lockers = vm("a", params, &[LOCKER; 2]);
+        let hogs = [0, 1].map(|pcpu| on(pcpu, vm("hog", free(), &[HOG])));
+        // pCPU 1 is a step ahead, so that the two vCPUs do not always run together.
+        let early = on(1, vm("early", free(), &["compute 7ms"]));
+        let vms = std::iter::once(lockers).chain(hogs).chain([early]);
+        run(2, 20 * MS, vms.collect())
+    };
+    let without = hogs(kind(LockKind::Ticket));
+    let with = hogs(GuestParams {
+        ple_window: Some(2 * US),
+        ..kind(LockKind::Ticket)
+    });
+    let spin = |outcome: &Outcome| outcome.vms[0].achieved.spin;
+    assert!(
+        spin(&with) * 10 < spin(&without),
+        "{} {}",
+        spin(&with),
+        spin(&without)
+    );
+}
+
+#[test]
+fn a_preempted_waiter_stalls_ticket_locks_only() {
+    // Three lockers; the hog preempts one of them, holder or not.
+    let program = "loop { lock l { compute 50us }; compute 20us; count }";
+    let rounds = |lock| {
+        let lockers = vm("a", kind(lock), &[program; 3]);
+        let outcome = run(3, 10 * MS, vec![lockers, on(0, vm("hog", free(), &[HOG]))]);
+        throughput(&outcome, 0)
+    };
+    // With three who want it all the time, the one who is preempted is always in the queue.
+    let ticket = rounds(LockKind::Ticket);
+    assert!((9_500.0..=10_500.0).contains(&ticket), "{ticket}");
+    // Test and set only stalls when the holder is preempted.
+    let unfair = rounds(LockKind::Unfair);
+    assert!(unfair > 1.2 * ticket, "{unfair}");
+}
+
+#[test]
+fn a_mutex_waiter_leaves_its_vcpu() {
+    let program = "loop { mutex m { compute 1ms }; count }";
+    let outcome = run(2, 10 * MS, vec![vm("a", free(), &[program; 2])]);
+    assert_eq!(throughput(&outcome, 0), 1000.0);
+    assert_eq!(outcome.vms[0].achieved.spin, 0);
+    let run: Nanos = outcome.vms[0].vcpus.iter().map(|vcpu| vcpu.run).sum();
+    assert!((run as i64 - SEC as i64).abs() < 10, "{run}");
+}
+
+#[test]
+fn the_guest_does_not_preempt_a_holder() {
+    // The sleeper would preempt the hog, but not under the lock: it wakes every 5 ms at best.
+    let mut spec = vm(
+        "a",
+        free(),
+        &[
+            "loop { lock l { compute 5ms } }",
+            "loop { sleep 100us; compute 1us; count }",
+        ],
+    );
+    spec.vcpus = 1;
+    spec.threads
+        .iter_mut()
+        .for_each(|thread| thread.vcpu = Some(0));
+    let wakes = throughput(&run(1, 10 * MS, vec![spec]), 0);
+    assert!((100.0..=201.0).contains(&wakes), "{wakes}");
+}

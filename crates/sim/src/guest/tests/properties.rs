@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What holds for all guests. Each event also checks the guests' own invariants in debug builds.
+
+use super::*;
+use crate::workload::Statement;
+use proptest::prelude::*;
+
+fn random_vms(seed: u64, threads: u64, vcpus: u32, lock: LockKind, costly: bool) -> Vec<VmSpec> {
+    let params = GuestParams {
+        lock,
+        ple_window: seed.is_multiple_of(3).then_some(10_000),
+        pv_spin: 20_000,
+        ..if costly {
+            GuestParams::default()
+        } else {
+            free()
+        }
+    };
+    let thread = |index| ThreadSpec {
+        name: format!("t{index}"),
+        program: Program::parse(&random_program(seed, index)).unwrap(),
+        vcpu: (index % 5 == 4).then_some(index as u32 % vcpus),
+    };
+    let spec = |name: &str| VmSpec {
+        name: name.into(),
+        vcpus,
+        weight: None,
+        vcpu_weight: 100,
+        allowed: PcpuSet::first(64),
+        threads: (0..threads).map(thread).collect(),
+        params,
+    };
+    vec![spec("a"), spec("b")]
+}
+
+fn random_run(vms: Vec<VmSpec>, pcpus: u32, slice: Nanos, costly: bool) -> Outcome {
+    let costs = if costly { Costs::default() } else { FREE };
+    let guests = Guests::new(vms, Vec::new(), 7).unwrap();
+    let sched = Box::new(RoundRobin::new(slice));
+    let simulation = Simulation::new(machine(pcpus, costs), sched, Box::new(guests), None);
+    simulation.run(5 * MS, 30 * MS, |_| {})
+}
+
+fn check_conservation(outcome: &Outcome, pcpus: u32, switches_are_free: bool) {
+    let run: Nanos = outcome.tasks.iter().map(|(_, _, totals)| totals.run).sum();
+    let capacity = outcome.measured * u64::from(pcpus);
+    let idle = outcome.idle_share * capacity as f64;
+    assert!(
+        (run as f64 + idle - capacity as f64).abs() < 2.0,
+        "{run} + {idle}"
+    );
+    for (name, _, totals) in &outcome.tasks {
+        let all = totals.run + totals.ready + totals.wait;
+        assert_eq!(all, outcome.measured, "{name}");
+    }
+    for vm in &outcome.vms {
+        let run: Nanos = vm.vcpus.iter().map(|vcpu| vcpu.run).sum();
+        let achieved = &vm.achieved;
+        let done = achieved.work + achieved.spin + achieved.kernel;
+        assert!(done <= run, "{}: {done} of {run}", vm.name);
+        assert!(
+            done == run || !switches_are_free,
+            "{}: {done} of {run}",
+            vm.name
+        );
+    }
+}
+
+#[test]
+fn work_spinning_and_kernel_time_make_up_the_run_time() {
+    let program = "loop { compute 50us; lock l { compute 20us }; sleep 30us }";
+    let guests = vec![vm("a", GuestParams::default(), &[program; 4])];
+    let outcome = simulate(
+        machine(2, FREE),
+        MS,
+        Guests::new(guests, Vec::new(), 1).unwrap(),
+    );
+    let vm = &outcome.vms[0];
+    let run: Nanos = vm.vcpus.iter().map(|vcpu| vcpu.run).sum();
+    let work = (vm.achieved.throughput * 1e9) as Nanos;
+    assert_eq!(work, vm.achieved.work);
+    assert!(
+        vm.achieved.kernel > 0,
+        "interrupts and switches take time, too"
+    );
+    assert!(work * 10 > run * 8, "{work} of {run}");
+    check_conservation(&outcome, 2, true);
+}
+
+#[test]
+fn presets_run() {
+    for name in crate::workload::preset_names() {
+        let preset = crate::workload::preset(name).unwrap();
+        let threads = preset.threads(preset.default_threads(4)).unwrap();
+        let mut spec = vm(name, GuestParams::default(), &[]);
+        spec.vcpus = 4;
+        spec.threads = threads
+            .into_iter()
+            .map(|thread| ThreadSpec {
+                name: thread.name,
+                program: thread.program,
+                vcpu: None,
+            })
+            .collect();
+        let guests = Guests::new(vec![spec], Vec::new(), 1).unwrap();
+        let outcome = simulate(machine(4, Costs::default()), 10 * MS, guests);
+        assert!(throughput(&outcome, 0) > 0.0, "{name}");
+    }
+}
+
+/// How many units a list of statements counts, whatever happens meanwhile.
+fn counts(body: &[Statement]) -> u64 {
+    let count = |statement: &Statement| match statement {
+        Statement::Count(units, _) => u64::from(*units),
+        Statement::Loop(times, body) => u64::from(times.unwrap_or(0)) * counts(body),
+        Statement::Lock(_, body) | Statement::Mutex(_, body) => counts(body),
+        _ => 0,
+    };
+    body.iter().map(count).sum()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// No wake-up, lock or item is ever lost: programs that end do all they have to, and their
+    /// vCPUs halt.
+    #[test]
+    fn finite_programs_finish(
+        seed in any::<u64>(),
+        pairs in 1u64..5,
+        vcpus in 1u32..5,
+        pcpus in 1u32..4,
+        slice in 50_000u64..5_000_000,
+        lock in prop::sample::select(vec![
+            LockKind::Unfair, LockKind::Ticket, LockKind::Paravirtual]),
+        costly in any::<bool>(),
+    ) {
+        let mut vms = random_vms(seed, 2 * pairs, vcpus, lock, costly);
+        for (index, thread) in vms.iter_mut().flat_map(|vm| &mut vm.threads).enumerate() {
+            let text = random_program(seed, index as u64 % (2 * pairs));
+            let finite = text.replacen("loop {", "loop 10 {", 1);
+            thread.program = Program::parse(&finite).unwrap();
+        }
+        let expected: Vec<u64> = vms
+            .iter()
+            .map(|vm| vm.threads.iter().map(|t| counts(t.program.statements())).sum())
+            .collect();
+        let guests = Guests::new(vms, Vec::new(), 7).unwrap();
+        let costs = if costly { Costs::default() } else { FREE };
+        let sched = Box::new(RoundRobin::new(slice));
+        let simulation = Simulation::new(machine(pcpus, costs), sched, Box::new(guests), None);
+        let outcome = simulation.run(0, 1000 * SEC, |_| {});
+        for (vm, expected) in outcome.vms.iter().zip(expected) {
+            let counted = (vm.achieved.throughput * 1000.0).round() as u64;
+            prop_assert_eq!(counted, expected, "of VM {}", &vm.name);
+            for vcpu in &vm.vcpus {
+                prop_assert!(vcpu.wait > 900 * SEC, "a vCPU did not halt: {:?}", vcpu);
+            }
+        }
+    }
+
+    /// Whatever the programs do, time goes on, the guests stay consistent, and no time is lost.
+    #[test]
+    fn random_guests(
+        seed in any::<u64>(),
+        threads in 2u64..9,
+        vcpus in 1u32..5,
+        pcpus in 1u32..4,
+        slice in 50_000u64..5_000_000,
+        lock in prop::sample::select(vec![
+            LockKind::Unfair, LockKind::Ticket, LockKind::Paravirtual]),
+        costly in any::<bool>(),
+    ) {
+        let vms = || random_vms(seed, threads, vcpus, lock, costly);
+        let outcome = random_run(vms(), pcpus, slice, costly);
+        check_conservation(&outcome, pcpus, !costly);
+        let again = random_run(vms(), pcpus, slice, costly);
+        prop_assert_eq!(format!("{:?}", outcome.tasks), format!("{:?}", again.tasks));
+    }
+}

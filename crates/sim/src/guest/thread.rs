@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A guest thread.
+
+use crate::rng::Rng;
+use crate::workload::Code;
+use corun_model::Nanos;
+
+/// What a thread is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Doing {
+    /// Its next operation decides.
+    Next,
+    /// So much work is left of a `compute`.
+    Computing(Nanos),
+    /// Wants a spin lock since then; `granted`: it was handed over and only needs to notice.
+    Spinning {
+        lock: u32,
+        since: Nanos,
+        granted: bool,
+    },
+    /// Spins in user space until the barrier's round is another.
+    AtSpinBarrier { barrier: u32, round: u64 },
+    /// Asleep or blocked: on no vCPU.
+    Off,
+    /// Its program is over.
+    Exited,
+}
+
+/// A guest thread in the run.
+#[derive(Debug)]
+pub(super) struct Thread {
+    pub code: Code,
+    pub rng: Rng,
+    pub doing: Doing,
+    /// The vCPU it is on or was on last; its sleep timer is there, too.
+    pub vcpu: u32,
+    /// Bound to that vCPU?
+    pub pinned: bool,
+    /// Virtual time: ns run, in step with its runqueue's others.
+    pub vruntime: Nanos,
+    /// Work since it got its vCPU last.
+    pub ran: Nanos,
+    /// Spin locks held or wanted: the guest does not preempt it.
+    pub preempt_off: u32,
+    /// Spinning since it began or its vCPU last halted for the lock.
+    pub spun: Nanos,
+    /// Spinning since the last pause-loop exit.
+    pub ple_spun: Nanos,
+    /// Woken for a mutex it had waited for: it keeps its place at the front.
+    pub retries: bool,
+}
+
+impl Thread {
+    pub fn new(code: Code, rng: Rng, vcpu: u32, pinned: bool) -> Self {
+        Self {
+            code,
+            rng,
+            doing: Doing::Next,
+            vcpu,
+            pinned,
+            vruntime: 0,
+            ran: 0,
+            preempt_off: 0,
+            spun: 0,
+            ple_spun: 0,
+            retries: false,
+        }
+    }
+
+    pub fn spins(&self) -> bool {
+        matches!(
+            self.doing,
+            Doing::Spinning { .. } | Doing::AtSpinBarrier { .. }
+        )
+    }
+
+    /// Books `work` ns on its vCPU; returns how much of it was spinning.
+    pub fn book(&mut self, work: Nanos) -> Nanos {
+        self.vruntime += work;
+        self.ran += work;
+        if let Doing::Computing(left) = &mut self.doing {
+            debug_assert!(work <= *left, "did {work} ns of {left}");
+            *left = left.saturating_sub(work);
+            return 0;
+        }
+        debug_assert!(
+            work == 0 || self.spins(),
+            "{work} ns spent {:?}",
+            self.doing
+        );
+        self.spun += work;
+        self.ple_spun += work;
+        work
+    }
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A vCPU as its guest's kernel knows it.
+
+use super::interrupts::Interrupt;
+use super::runqueue::Runqueue;
+use corun_model::{Nanos, TaskId};
+
+/// Where a vCPU is between host and guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// It executed HLT: idle, or waiting for a paravirtual lock.
+    Halted,
+    /// It wants a pCPU.
+    Ready,
+    /// It has one.
+    Running,
+}
+
+/// A vCPU in the run.
+#[derive(Debug)]
+pub(super) struct Vcpu {
+    pub task: TaskId,
+    pub mode: Mode,
+    /// Has it made progress since it got its pCPU? Before, nothing happens in the guest.
+    pub started: bool,
+    /// How much of the progress since then is booked.
+    pub booked: Nanos,
+    /// Kernel work (interrupts, switches) to be done before the thread goes on.
+    pub overhead: Nanos,
+    pub current: Option<u32>,
+    pub queue: Runqueue,
+    /// A thread that should run first is queued.
+    pub need_resched: bool,
+    /// Delivered when it runs.
+    pub pending: Vec<Interrupt>,
+    /// The next tick is under way.
+    pub tick_armed: bool,
+}
+
+impl Vcpu {
+    pub fn new(task: TaskId) -> Self {
+        Self {
+            task,
+            mode: Mode::Halted,
+            started: false,
+            booked: 0,
+            overhead: 0,
+            current: None,
+            queue: Runqueue::default(),
+            need_resched: false,
+            pending: Vec::new(),
+            tick_armed: false,
+        }
+    }
+
+    /// Has it nothing to run, as its kernel sees it?
+    pub fn idle(&self) -> bool {
+        self.current.is_none() && self.queue.is_empty()
+    }
+
+    /// Threads that run or wait for it.
+    pub fn runnable(&self) -> usize {
+        self.queue.len() + usize::from(self.current.is_some())
+    }
+}

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A VM in the run: what its vCPUs do while they have a pCPU.
+//!
+//! A running vCPU is always in one of three: kernel work that must be done first (`overhead`),
+//! work of its thread, or spinning. [`Vm::plan`] orders a step at the end of it; at the step, or
+//! when something concerns a running vCPU, [`Vm::attend`] books the progress made and goes on until
+//! something takes time again. What one vCPU does to another (an IPI, a lock handed over) only sets
+//! flags and puts that one on the list of vCPUs to attend to, so there is no recursion.
+
+use super::barrier::{Barrier, SpinBarrier};
+use super::mutex::Mutex;
+use super::queue::Queue;
+use super::scheduling::Picked;
+use super::spinlock::SpinLock;
+use super::thread::{Doing, Thread};
+use super::vcpu::{Mode, Vcpu};
+use super::{GuestParams, LockKind, Stats};
+use crate::host::Host;
+use corun_model::Nanos;
+
+/// A VM in the run.
+#[derive(Debug)]
+pub(super) struct Vm {
+    pub id: u32,
+    pub params: GuestParams,
+    pub vcpus: Vec<Vcpu>,
+    pub threads: Vec<Thread>,
+    pub locks: Vec<SpinLock>,
+    pub mutexes: Vec<Mutex>,
+    pub barriers: Vec<Barrier>,
+    pub spin_barriers: Vec<SpinBarrier>,
+    pub queues: Vec<Queue>,
+    pub stats: Stats,
+    /// Its ticks come at this time modulo their period: VMs boot at different times.
+    pub tick_phase: Nanos,
+    /// Running vCPUs to attend to before the event is over.
+    pub dirty: Vec<u32>,
+}
+
+/// How a vCPU goes on after a thread did something.
+pub(super) enum Flow {
+    /// See what is next.
+    Again,
+    /// The thread is at something that takes time.
+    Busy,
+    /// The vCPU halted.
+    Off,
+}
+
+impl Vm {
+    /// Puts all threads on their runqueues and wakes the vCPUs that have any.
+    pub fn start(&mut self, host: &mut Host) {
+        for (index, thread) in self.threads.iter().enumerate() {
+            let queue = &mut self.vcpus[thread.vcpu as usize].queue;
+            queue.add(thread.vruntime, index as u32);
+        }
+        for vcpu in self.vcpus.iter_mut().filter(|vcpu| !vcpu.idle()) {
+            vcpu.mode = Mode::Ready;
+            host.wake(vcpu.task, None);
+        }
+    }
+
+    /// `vcpu` got a pCPU.
+    pub fn run(&mut self, host: &mut Host, vcpu: u32) {
+        let slot = &mut self.vcpus[vcpu as usize];
+        debug_assert_eq!(slot.mode, Mode::Ready);
+        slot.mode = Mode::Running;
+        slot.started = false;
+        slot.booked = 0;
+        let computes = slot.current.is_some_and(|thread| {
+            matches!(self.threads[thread as usize].doing, Doing::Computing(_))
+        });
+        let plain = slot.pending.is_empty() && !slot.need_resched;
+        if plain && (computes || slot.overhead > 0) {
+            self.plan(host, vcpu);
+        } else {
+            // Nothing happens before the switch is paid.
+            host.step_after(slot.task, 0);
+        }
+    }
+
+    /// `vcpu` lost its pCPU after `done` ns of progress.
+    pub fn stop(&mut self, vcpu: u32, done: Nanos) {
+        debug_assert_eq!(self.vcpus[vcpu as usize].mode, Mode::Running);
+        self.settle_at(vcpu, done);
+        let slot = &mut self.vcpus[vcpu as usize];
+        slot.mode = Mode::Ready;
+        slot.started = false;
+        slot.booked = 0;
+    }
+
+    /// What was planned for `vcpu` is done.
+    pub fn step(&mut self, host: &mut Host, vcpu: u32) {
+        self.vcpus[vcpu as usize].started = true;
+        self.attend(host, vcpu);
+        self.attend_all(host);
+    }
+
+    /// Attends to all that something happened to.
+    pub fn attend_all(&mut self, host: &mut Host) {
+        while let Some(vcpu) = self.dirty.pop() {
+            self.attend(host, vcpu);
+        }
+        #[cfg(debug_assertions)]
+        self.check();
+    }
+
+    fn attend(&mut self, host: &mut Host, vcpu: u32) {
+        if self.vcpus[vcpu as usize].mode != Mode::Running {
+            return;
+        }
+        self.settle(host, vcpu);
+        if self.vcpus[vcpu as usize].started {
+            self.advance(host, vcpu);
+        } else {
+            host.step_after(self.vcpus[vcpu as usize].task, 0);
+        }
+    }
+
+    /// Books the progress of a running vCPU up to now.
+    pub fn settle(&mut self, host: &Host, vcpu: u32) {
+        let slot = &mut self.vcpus[vcpu as usize];
+        if slot.mode == Mode::Running {
+            let progress = host.progress(slot.task);
+            slot.started |= progress > 0;
+            self.settle_at(vcpu, progress);
+        }
+    }
+
+    fn settle_at(&mut self, vcpu: u32, progress: Nanos) {
+        let slot = &mut self.vcpus[vcpu as usize];
+        let work = progress.saturating_sub(slot.booked);
+        slot.booked = progress;
+        let kernel = work.min(slot.overhead);
+        slot.overhead -= kernel;
+        self.stats.kernel += kernel;
+        let work = work - kernel;
+        let Some(thread) = slot.current else { return };
+        if work > 0 {
+            let thread = &mut self.threads[thread as usize];
+            let spun = thread.book(work);
+            slot.queue.reached(thread.vruntime);
+            self.stats.spin += spun;
+            self.stats.work += work - spun;
+        }
+    }
+
+    /// Goes on with a running vCPU, all settled, until something takes time.
+    fn advance(&mut self, host: &mut Host, vcpu: u32) {
+        loop {
+            self.take_interrupts(host, vcpu);
+            if self.vcpus[vcpu as usize].overhead > 0 {
+                return self.plan(host, vcpu);
+            }
+            let thread = match self.pick(host, vcpu) {
+                Picked::Same(thread) => thread,
+                Picked::Switched => continue,
+                Picked::Idle => return self.halt(host, vcpu),
+            };
+            match self.go_on(host, vcpu, thread) {
+                Flow::Again => {}
+                Flow::Busy => return self.plan(host, vcpu),
+                Flow::Off => return,
+            }
+        }
+    }
+
+    /// Lets a vCPU's thread go on.
+    fn go_on(&mut self, host: &mut Host, vcpu: u32, thread: u32) -> Flow {
+        let state = &mut self.threads[thread as usize];
+        match state.doing {
+            Doing::Computing(0) => {
+                state.doing = Doing::Next;
+                Flow::Again
+            }
+            Doing::Computing(_) => Flow::Busy,
+            Doing::Spinning {
+                lock,
+                since,
+                granted,
+            } => self.spin(host, vcpu, thread, lock, since, granted),
+            Doing::AtSpinBarrier { barrier, round } => {
+                if self.spin_barriers[barrier as usize].round() != round {
+                    state.doing = Doing::Next;
+                    return Flow::Again;
+                }
+                self.pause_loop(host, vcpu, thread)
+            }
+            Doing::Next => self.execute(host, vcpu, thread),
+            Doing::Off | Doing::Exited => {
+                debug_assert!(false, "thread {thread} runs but is {:?}", state.doing);
+                self.vcpus[vcpu as usize].current = None;
+                Flow::Again
+            }
+        }
+    }
+
+    /// A spinning thread: did the CPU notice (PLE)?
+    pub fn pause_loop(&mut self, host: &mut Host, vcpu: u32, thread: u32) -> Flow {
+        let state = &mut self.threads[thread as usize];
+        if let Some(window) = self.params.ple_window
+            && state.ple_spun >= window
+        {
+            state.ple_spun = 0;
+            self.stats.pause_loop_exits += 1;
+            host.yield_pcpu(self.vcpus[vcpu as usize].task);
+        }
+        Flow::Busy
+    }
+
+    /// Orders a step at the end of what the vCPU is at.
+    fn plan(&mut self, host: &mut Host, vcpu: u32) {
+        let slot = &self.vcpus[vcpu as usize];
+        let thread = slot.current.map(|thread| &self.threads[thread as usize]);
+        let until = match (slot.overhead, thread) {
+            (0, Some(thread)) => match thread.doing {
+                Doing::Computing(left) => Some(left),
+                _ => self.spin_limit(thread),
+            },
+            (0, None) => None,
+            (overhead, _) => Some(overhead),
+        };
+        match until {
+            Some(work) => host.step_after(slot.task, work),
+            None => host.no_step(slot.task),
+        }
+    }
+
+    /// How long a thread may spin before something happens, if anything does.
+    fn spin_limit(&self, thread: &Thread) -> Option<Nanos> {
+        let ple = self
+            .params
+            .ple_window
+            .map(|window| window.saturating_sub(thread.ple_spun));
+        let may_halt = self.params.lock == LockKind::Paravirtual
+            && matches!(thread.doing, Doing::Spinning { .. });
+        let halt = may_halt.then(|| self.params.pv_spin.saturating_sub(thread.spun));
+        match (ple, halt) {
+            (Some(ple), Some(halt)) => Some(ple.min(halt)),
+            (one, other) => one.or(other),
+        }
+    }
+
+    /// The vCPU has nothing to do: HLT.
+    pub fn halt(&mut self, host: &mut Host, vcpu: u32) {
+        let slot = &mut self.vcpus[vcpu as usize];
+        slot.mode = Mode::Halted;
+        host.block(slot.task);
+    }
+
+    /// Books the progress of all running vCPUs.
+    pub fn settle_all(&mut self, host: &Host) {
+        for vcpu in 0..self.vcpus.len() as u32 {
+            self.settle(host, vcpu);
+        }
+    }
+
+    /// Every thread is in exactly one place, and locks know their holders.
+    #[cfg(debug_assertions)]
+    fn check(&self) {
+        let mut places = vec![0u32; self.threads.len()];
+        for vcpu in &self.vcpus {
+            let here = vcpu.queue.iter().chain(vcpu.current);
+            here.for_each(|thread| places[thread as usize] += 1);
+            let queued_only = vcpu.current.is_none() && !vcpu.queue.is_empty();
+            assert!(
+                !(vcpu.mode == Mode::Halted && queued_only),
+                "a halted vCPU has threads to run"
+            );
+        }
+        for (thread, places) in self.threads.iter().zip(places) {
+            let off = matches!(thread.doing, Doing::Off | Doing::Exited);
+            assert_eq!(places, u32::from(!off), "a thread {:?}", thread.doing);
+        }
+        for lock in &self.locks {
+            lock.check(&self.threads);
+        }
+    }
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A recorded host's demand, replayed under any scheduler.
+//!
+//! A recording says what every task did; it does not say what it would have done under another
+//! scheduler. The replay keeps what belongs to the *demand* and computes anew what belongs to the
+//! *scheduler*:
+//!
+//! * the CPU time of each burst is kept, waiting for a pCPU is not;
+//! * a wake-up by a task happens when that task has done as much work as when it was recorded,
+//!   however long that takes now;
+//! * a wake-up from outside (device, timer, the network) comes as long after the task blocked as
+//!   it was recorded;
+//! * a wake-up that comes before the task has blocked is remembered: the task then goes on with
+//!   its next burst without blocking.
+//!
+//! A burst waits for exactly the wake-up it was recorded with, so that no policy can do work whose
+//! cause has not happened. As causes come before effects in a recording, these dependencies form
+//! no cycle; a contradictory recording might, and such a cycle is broken and counted
+//! ([`ReplayReport::released`]).
+//!
+//! A faster policy runs out of recorded demand before the replay ends. [`Beyond`] says what then
+//! happens; in either case the time that rests on it is reported per VM
+//! ([`VmReplay::exhausted`]).
+//!
+//! ```no_run
+//! use corun_sim::replay::{Options, Replay, fidelity, suggested_host};
+//! use corun_sim::sched::dispatcher::{Dispatcher, DispatcherParams};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let recording = corun_recording::read("host.ftrace.gz".as_ref())?.recording;
+//! let host = suggested_host(&recording)?;
+//! let sched = Dispatcher::new(DispatcherParams::default(), &host.params);
+//! let replay = Replay::new(&recording, Options::default());
+//! let simulation =
+//!     corun_sim::Simulation::new(host.params, Box::new(sched), Box::new(replay.clone()), None);
+//! let outcome = simulation.run(0, recording.duration(), |_| {});
+//! println!("{:?}", fidelity(&recording, &outcome).overall);
+//! println!("{:?}", replay.report().vms);
+//! # Ok(())
+//! # }
+//! ```
+
+mod demand;
+mod fidelity;
+mod host;
+mod ledger;
+mod load;
+mod names;
+mod note;
+#[cfg(test)]
+mod tests;
+
+pub use demand::replay_order;
+pub use fidelity::{Compared, Fidelity, Figures, Overall, fidelity};
+pub use host::{Source, SuggestedHost, suggested_costs, suggested_host};
+pub use ledger::{ReplayReport, VmReplay};
+pub use load::Replay;
+pub use note::{ReplayNote, limits};
+
+/// What a task does that has used up its recorded demand before the replay ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Beyond {
+    /// It starts again with its first burst: more of the same. Work that needs a sibling still
+    /// needs the sibling, in the same turn. Right for a host whose load goes on after the
+    /// recording, and the default.
+    #[default]
+    Repeat,
+    /// It waits. A VM then never gets more work done than was recorded, and what it leaves goes
+    /// to others. Only tasks that wanted a pCPU during the whole second half of the recording
+    /// and did not get enough of it go on.
+    Wait,
+}
+
+/// How to replay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// What follows the recorded demand.
+    pub beyond: Beyond,
+}

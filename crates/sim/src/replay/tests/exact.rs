@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Small recordings whose replay can be worked out by hand.
+
+use super::make::{after, burst, by, recording, replay, vcpu};
+use crate::Outcome;
+use crate::replay::Beyond::{Repeat, Wait};
+use corun_model::Nanos;
+use corun_recording::WakeCause::AtStart;
+use corun_recording::{BurstEnd, Recording};
+
+/// Run, ready and wait time of each task.
+fn times(outcome: &Outcome) -> Vec<(Nanos, Nanos, Nanos)> {
+    let of = |(_, _, totals): &(String, bool, crate::host::Totals)| {
+        (totals.run, totals.ready, totals.wait)
+    };
+    outcome.tasks.iter().map(of).collect()
+}
+
+fn end(recording: &mut Recording, task: usize, end: BurstEnd) {
+    recording.tasks[task].bursts.last_mut().unwrap().end = end;
+}
+
+#[test]
+fn two_tasks_hand_over_to_each_other() {
+    let a = vec![burst(AtStart, 0, 100), burst(by(1, 50), 150, 70)];
+    let b = vec![burst(by(0, 100), 100, 50), burst(by(0, 170), 220, 30)];
+    let recording = recording(1, 300, vec![vcpu(0, a), vcpu(1, b)]);
+    // 0-100 a, 100-150 b, 150-220 a, 220-250 b: each wakes the other as it blocks.
+    let (outcome, report) = replay(&recording, Wait, false);
+    assert_eq!(times(&outcome), [(170, 0, 130), (80, 0, 220)]);
+    let vm = report.vms[0];
+    assert_eq!((vm.work, vm.bursts, vm.beyond), (250, 4, 0));
+    assert_eq!((report.early, report.released), (0, 0));
+    assert!((outcome.vms[0].achieved.throughput - 250.0 / 300.0).abs() < 1e-12);
+}
+
+#[test]
+fn the_wakee_waits_for_the_work_of_its_waker() {
+    // On one pCPU the waker did 100 within 400; on two it needs no one else.
+    let a = vec![burst(AtStart, 0, 100)];
+    let b = vec![burst(by(0, 60), 360, 10)];
+    let hog = vec![burst(AtStart, 0, 300)];
+    let recording = recording(2, 500, vec![vcpu(0, a), vcpu(1, b), vcpu(2, hog)]);
+    let (outcome, _) = replay(&recording, Wait, false);
+    // b is woken at 60 and waits for a's pCPU until 100.
+    assert_eq!(times(&outcome)[1], (10, 40, 450));
+}
+
+#[test]
+fn an_early_wakeup_is_remembered() {
+    let a = vec![burst(AtStart, 0, 100)];
+    let b = vec![burst(AtStart, 0, 60), burst(by(0, 40), 120, 50)];
+    let recording = recording(2, 200, vec![vcpu(0, a), vcpu(1, b)]);
+    let (outcome, report) = replay(&recording, Wait, false);
+    assert_eq!(times(&outcome), [(100, 0, 100), (110, 0, 90)]);
+    assert_eq!((report.early, outcome.tasks[1].2.switches), (1, 1));
+}
+
+#[test]
+fn delays_from_outside_count_from_the_block() {
+    let a = vec![
+        burst(after(15), 15, 10),
+        burst(after(25), 50, 5),
+        burst(after(0), 60, 5),
+    ];
+    let recording = recording(1, 100, vec![vcpu(0, a)]);
+    let (outcome, _) = replay(&recording, Wait, false);
+    assert_eq!(times(&outcome), [(20, 0, 80)]);
+    assert_eq!(outcome.tasks[0].2.switches, 3);
+}
+
+#[test]
+fn a_chain_of_wakeups() {
+    let a = vec![burst(after(10), 10, 20)];
+    let b = vec![burst(by(0, 20), 30, 20)];
+    let c = vec![burst(by(1, 0), 31, 20)];
+    let recording = recording(1, 100, vec![vcpu(0, a), vcpu(1, b), vcpu(2, c)]);
+    let (outcome, _) = replay(&recording, Wait, false);
+    // c is woken as b begins, at 30, and runs from 50 to 70.
+    assert_eq!(times(&outcome)[2], (20, 20, 60));
+}
+
+#[test]
+fn a_point_at_a_seam_belongs_to_the_burst_of_its_time() {
+    // a wakes b with 50 ns of work done: before it blocked at 50, or just after it was woken.
+    let start = |woken: Nanos| {
+        let a = vec![burst(AtStart, 0, 50), burst(after(100), 150, 50)];
+        let b = vec![burst(by(0, 50), woken, 10)];
+        let recording = recording(2, 300, vec![vcpu(0, a), vcpu(1, b)]);
+        let (outcome, _) = replay(&recording, Wait, false);
+        times(&outcome)[1]
+    };
+    assert_eq!(start(50), (10, 0, 290));
+    // The second is woken while a is on a pCPU, at 150: the block before it is counted alike.
+    assert_eq!(start(160), (10, 0, 290));
+    let late = vec![burst(AtStart, 0, 50), burst(after(250), 300, 50)];
+    let b = vec![burst(by(0, 50), 301, 10)];
+    let recording = recording(2, 290, vec![vcpu(0, late), vcpu(1, b)]);
+    assert_eq!(times(&replay(&recording, Wait, false).0)[1], (0, 0, 290));
+}
+
+/// A vCPU that was held up when recorded, and was busy at the end.
+fn held_up() -> Recording {
+    let a = vec![burst(AtStart, 0, 100), burst(after(500), 900, 100)];
+    let mut recording = recording(1, 1000, vec![vcpu(0, a)]);
+    end(&mut recording, 0, BurstEnd::RecordingEnded);
+    recording
+}
+
+#[test]
+fn exhausted_demand_waits() {
+    let (outcome, report) = replay(&held_up(), Wait, false);
+    assert_eq!(times(&outcome), [(200, 0, 800)]);
+    let vm = report.vms[0];
+    assert_eq!((vm.work, vm.beyond, vm.exhausted), (200, 0, 300));
+}
+
+#[test]
+fn exhausted_demand_repeats() {
+    let (outcome, report) = replay(&held_up(), Repeat, false);
+    // The cut burst and the first are one: it goes on from 700 to 800.
+    assert_eq!(times(&outcome), [(300, 0, 700)]);
+    let vm = report.vms[0];
+    assert_eq!((vm.work, vm.beyond, vm.exhausted), (300, 100, 300));
+}
+
+#[test]
+fn repeated_wakeups_stay_in_their_turn() {
+    // b needs a every time; a's turns are shorter.
+    let a = vec![burst(AtStart, 0, 100)];
+    let b = vec![burst(by(0, 50), 500, 80)];
+    let mut recording = recording(2, 1000, vec![vcpu(0, a), vcpu(1, b)]);
+    end(&mut recording, 0, BurstEnd::RecordingEnded);
+    let (outcome, report) = replay(&recording, Repeat, false);
+    // a comes to its point at 50, 150, … 950: ten turns, of which b does the last only in part.
+    assert_eq!(times(&outcome)[1].0, 9 * 80 + 50);
+    assert_eq!(report.released, 0);
+}
+
+#[test]
+fn a_hog_goes_on_for_ever() {
+    let mut recording = recording(1, 1000, vec![vcpu(0, vec![burst(AtStart, 0, 10)])]);
+    end(&mut recording, 0, BurstEnd::RecordingEnded);
+    for beyond in [Wait, Repeat] {
+        let (outcome, report) = replay(&recording, beyond, false);
+        assert_eq!(times(&outcome), [(1000, 0, 0)]);
+        assert_eq!((report.vms[0].work, report.vms[0].exhausted), (1000, 0));
+    }
+}
+
+#[test]
+fn tasks_are_born_and_exit() {
+    let parent = vec![burst(AtStart, 0, 100)];
+    let child = vec![burst(by(0, 30), 30, 20), burst(after(10), 60, 5)];
+    let mut recording = recording(2, 200, vec![vcpu(0, parent), vcpu(1, child)]);
+    recording.tasks[1].at_start = corun_recording::AtStart::Unborn;
+    end(&mut recording, 1, BurstEnd::Exited);
+    let (outcome, report) = replay(&recording, Wait, false);
+    assert_eq!(times(&outcome), [(100, 0, 100), (25, 0, 175)]);
+    assert_eq!(report.vms[0].bursts, 3);
+}
+
+#[test]
+fn circles_and_wakers_that_never_ran_are_broken() {
+    let a = vec![burst(by(1, 10), 5, 10)];
+    let b = vec![burst(by(0, 10), 5, 10)];
+    let c = vec![burst(by(7, 10), 5, 10)];
+    let tasks = vec![vcpu(0, a), vcpu(1, b), vcpu(2, c)];
+    let recording = recording(1, 100, tasks);
+    let (outcome, report) = replay(&recording, Wait, false);
+    assert!(times(&outcome).iter().all(|&(run, _, _)| run == 10));
+    assert_eq!((report.released, report.unknown_wakers), (1, 1));
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The Completely Fair Scheduler, as the papers' hosts ran it (Linux 2.6.23 to 6.5).
+//!
+//! A model written from how `kernel/sched_fair.c` (2.6.33) and `kernel/sched/fair.c` (4.x) work:
+//! the order of a runqueue is [`order`], its settings and presets are [`params`]; placement and
+//! balancing are shared with EEVDF ([`fair`](crate::sched::fair)).
+
+mod order;
+mod params;
+#[cfg(test)]
+mod tests;
+
+pub use params::CfsParams;
+
+use super::fair::Fair;
+use super::forward::forward;
+use crate::host::HostParams;
+use order::CfsOrder;
+
+/// A host that runs CFS.
+pub struct Cfs(Fair<CfsOrder>);
+
+impl Cfs {
+    /// CFS with these settings on this host.
+    pub fn new(params: CfsParams, host: &HostParams) -> Self {
+        let params = params.bounded();
+        let order = CfsOrder::new(params, host.topology.pcpus() as usize);
+        Self(Fair::new(order, params.tuning(), host))
+    }
+}
+
+forward!(Cfs);

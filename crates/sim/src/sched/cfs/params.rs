@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! CFS's settings, and the sets of them that the papers' hosts had.
+
+use crate::sched::fair::{Generation, LONGEST, Tuning, scaling};
+use corun_model::{Nanos, time::MS};
+
+/// Settings of CFS. Times in ns, as they hold on the host: already scaled by its number of pCPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CfsParams {
+    /// Within this time every ready task runs once (`sched_latency_ns`).
+    pub latency: Nanos,
+    /// The least slice; with more tasks the period grows (`sched_min_granularity_ns`).
+    pub min_granularity: Nanos,
+    /// By how much a woken task must be behind to preempt (`sched_wakeup_granularity_ns`).
+    pub wakeup_granularity: Nanos,
+    /// Are sleepers credited with half a latency rather than a whole one
+    /// (`GENTLE_FAIR_SLEEPERS`)?
+    pub gentle_fair_sleepers: bool,
+    /// Does a new task begin one slice behind (`START_DEBIT`)?
+    pub start_debit: bool,
+    /// Do woken tasks preempt at all (`WAKEUP_PREEMPTION`)?
+    pub wakeup_preemption: bool,
+    /// The interval at which a busy pCPU balances; `None`: as the kernel's domains have it (64 ms
+    /// to 256 ms on a quad-core with 2.6.33).
+    pub balance_interval: Option<Nanos>,
+    /// A task that ran so recently is not moved (`sched_migration_cost_ns`).
+    pub migration_cost: Nanos,
+    /// Whose placement and balancing rules hold.
+    pub generation: Generation,
+}
+
+impl CfsParams {
+    /// Names of the presets, for help and error messages.
+    pub const PRESETS: [&'static str; 4] =
+        ["2.6.33", "2.6.33-as-stated", "4.x", "rhel-virtual-host"];
+
+    /// The named preset for a host with so many pCPUs; `None` if there is none of this name.
+    ///
+    /// - `2.6.33`: 5 / 1 / 1 ms times 1 + log2(min(pCPUs, 8)) (`kernel/sched_fair.c` of 2.6.33):
+    ///   15 / 3 / 3 ms on a quad-core, the host of the balance-scheduling paper.
+    /// - `2.6.33-as-stated`: 5 / 1 / 1 ms unscaled, as that paper's §5.1 states.
+    /// - `4.x`: 6 / 0.75 / 1 ms times the same factor (`kernel/sched/fair.c` of 4.4 to 5.3):
+    ///   24 / 3 / 4 ms from 8 pCPUs on.
+    /// - `rhel-virtual-host`: 80 / 10 / 15 ms, not scaled: tuned's `virtual-host` profile sets the
+    ///   granularities; the latency is the one vMigrater's `set_rh.sh` sets with them.
+    pub fn preset(name: &str, pcpus: u32) -> Option<Self> {
+        let factor = scaling(pcpus);
+        let set = |latency, min_granularity, wakeup_granularity, generation| Self {
+            latency,
+            min_granularity,
+            wakeup_granularity,
+            gentle_fair_sleepers: true,
+            start_debit: true,
+            wakeup_preemption: true,
+            balance_interval: None,
+            migration_cost: Tuning::of(generation).migration_cost,
+            generation,
+        };
+        let old = Generation::Linux2_6_33;
+        let four = Generation::Linux4;
+        Some(match name {
+            "2.6.33" => set(5 * MS * factor, MS * factor, MS * factor, old),
+            "2.6.33-as-stated" => set(5 * MS, MS, MS, old),
+            "4.x" => set(6 * MS * factor, 750_000 * factor, MS * factor, four),
+            "rhel-virtual-host" => set(80 * MS, 10 * MS, 15 * MS, four),
+            _ => return None,
+        })
+    }
+
+    /// With times so long that they could overflow cut.
+    pub(super) fn bounded(self) -> Self {
+        Self {
+            latency: self.latency.min(LONGEST),
+            min_granularity: self.min_granularity.min(LONGEST),
+            wakeup_granularity: self.wakeup_granularity.min(LONGEST),
+            migration_cost: self.migration_cost.min(LONGEST),
+            balance_interval: self.balance_interval.map(|interval| interval.min(LONGEST)),
+            ..self
+        }
+    }
+
+    pub(super) fn tuning(&self) -> Tuning {
+        Tuning {
+            generation: self.generation,
+            migration_cost: self.migration_cost,
+            balance_interval: self.balance_interval,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn presets_scale_with_the_pcpus() {
+        let times = |name, pcpus| {
+            let p = CfsParams::preset(name, pcpus).unwrap();
+            (p.latency, p.min_granularity, p.wakeup_granularity)
+        };
+        assert_eq!(times("2.6.33", 4), (15 * MS, 3 * MS, 3 * MS));
+        assert_eq!(times("2.6.33-as-stated", 4), (5 * MS, MS, MS));
+        assert_eq!(times("4.x", 8), (24 * MS, 3 * MS, 4 * MS));
+        assert_eq!(times("4.x", 64), (24 * MS, 3 * MS, 4 * MS));
+        assert_eq!(times("rhel-virtual-host", 16), (80 * MS, 10 * MS, 15 * MS));
+        assert!(
+            CfsParams::PRESETS
+                .iter()
+                .all(|name| CfsParams::preset(name, 4).is_some())
+        );
+        assert!(CfsParams::preset("5.x", 4).is_none());
+    }
+}

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! corun's own dispatcher on the modelled host: the C code itself, under the sched_ext contract.
+//!
+//! This file is the kernel's side of the contract as `kernel/sched/ext.c` keeps it (6.12–7.x): which
+//! callback is made when, and what follows from it.
+//!
+//! * wake-up: `select_cpu` (not for a task bound to one pCPU), then `enqueue`, unless select_cpu
+//!   put the task straight into the local queue;
+//! * a pCPU that must schedule: a task with slice left keeps it; else the local queue; else
+//!   `dispatch`, after which the same two questions are asked again; a task that then still has the
+//!   pCPU to itself is enqueued (`SCX_OPS_ENQ_LAST`);
+//! * a switch: `stopping` and, if the old task wants to run on, `enqueue`; then `running`;
+//! * a task that blocks: `stopping`, `quiescent`;
+//! * slices are charged at ticks and switches and end at the tick that finds them used up;
+//!   `SCX_KICK_PREEMPT` ends one at once.
+//!
+//! What is left out: bypass mode, the global queue (the dispatcher uses none), other scheduling
+//! classes above sched_ext.
+
+mod queues;
+#[cfg(test)]
+mod tests;
+
+use crate::engine::EventId;
+use crate::host::{Host, HostParams};
+use crate::load::VmInfo;
+use crate::sched::HostScheduler;
+use corun_dispatcher::{Kick, Knobs, Native, TaskStruct};
+use corun_model::time::MS;
+use corun_model::{Nanos, PcpuId, PcpuSet, Placement, Plan, TaskId, VmId};
+use queues::Queues;
+
+/// The dispatcher's parameters, as the daemon sets them on a real host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DispatcherParams {
+    /// Default slice, ns, 50 µs–1 s. Default 3 ms, as EEVDF's base slice on 8 and more pCPUs.
+    pub slice: Nanos,
+    /// Lead in virtual time that a waking task needs to preempt, ns. Default 1 ms, as CFS's.
+    pub wakeup_granularity: Nanos,
+    /// How far behind its pCPU a task may start after waiting, ns of virtual time. Default: a
+    /// slice.
+    pub sleeper_credit: Nanos,
+    /// How far ahead of its pCPU a task may be queued, ns of virtual time. Default 100 ms: bounds
+    /// the wait of a task that moves to another pCPU.
+    pub max_lead: Nanos,
+    /// How often a busy pCPU looks for a busier one, ns. Default 60 ms, as the balance paper's
+    /// load balancer.
+    pub balance_interval: Nanos,
+    /// Do slices end by timer instead of at the tick? Default yes.
+    pub slice_timer: bool,
+}
+
+impl Default for DispatcherParams {
+    fn default() -> Self {
+        Self {
+            slice: 3 * MS,
+            wakeup_granularity: MS,
+            sleeper_credit: 3 * MS,
+            max_lead: 100 * MS,
+            balance_interval: 60 * MS,
+            slice_timer: true,
+        }
+    }
+}
+
+/// The dispatcher as a host scheduler. Tasks have the same index on both sides.
+pub struct Dispatcher {
+    native: Native<Queues>,
+    timers: Vec<EventId>,
+    placements: Vec<Placement>,
+    weights: Vec<Option<u32>>,
+}
+
+/// The dispatcher's id of a VM: 0 means "none" there.
+fn dispatcher_id(vm: VmId) -> u32 {
+    vm.0 + 1
+}
+
+impl Dispatcher {
+    /// The dispatcher for a host, all VMs placed freely until a policy says otherwise.
+    pub fn new(params: DispatcherParams, host: &HostParams) -> Self {
+        let pcpus = host.topology.pcpus();
+        let knobs = Knobs {
+            slice: params.slice,
+            wakeup_gran: params.wakeup_granularity,
+            sleeper_credit: params.sleeper_credit,
+            max_lead: params.max_lead,
+            balance_interval: params.balance_interval,
+            online: PcpuSet::first(pcpus),
+            pcpus,
+            placement: 0,
+            slice_timer: u32::from(params.slice_timer),
+            pad: 0,
+        };
+        Self {
+            native: Native::new(knobs, Queues::new(pcpus as usize)),
+            timers: vec![EventId::NONE; pcpus as usize],
+            placements: Vec::new(),
+            weights: Vec::new(),
+        }
+    }
+
+    fn configure(&mut self, vm: usize) {
+        let id = dispatcher_id(VmId::from(vm));
+        self.native
+            .configure_vm(id, self.placements[vm], self.weights[vm]);
+    }
+
+    /// Passes on to the host what the dispatcher asked for during a callback made on `here`.
+    fn pass_on(&mut self, host: &mut Host, here: Option<PcpuId>) {
+        let queues = self.native.services();
+        for (task, cpu) in queues.moves.drain(..) {
+            host.queue_on(TaskId::from(task), PcpuId(cpu));
+        }
+        for (cpu, delay) in queues.timer_starts.drain(..) {
+            let timer = &mut self.timers[cpu as usize];
+            host.cancel(*timer);
+            *timer = host.sched_timer(host.now() + delay, u64::from(cpu));
+        }
+        for (cpu, how) in queues.kicks.drain(..) {
+            let cpu = PcpuId(cpu);
+            match (how, host.current(cpu)) {
+                (Kick::Preempt, Some(task)) => queues.tasks[task.index()].slice = 0,
+                // Busy, unless it is just giving its task up.
+                (Kick::Idle, Some(_)) if here != Some(cpu) => continue,
+                _ => {}
+            }
+            host.resched(cpu, here);
+        }
+    }
+
+    /// Charges the running task's slice.
+    fn charge(&mut self, now: Nanos, task: TaskId) {
+        let task = &mut self.native.services().tasks[task.index()];
+        task.slice = task.slice.saturating_sub(now - task.charged);
+        task.charged = now;
+    }
+
+    fn slice_left(&mut self, task: TaskId) -> bool {
+        self.native.services().tasks[task.index()].slice > 0
+    }
+
+    /// What `balance_one` does: is there something to run on `cpu`? `None` in the answer: `prev`
+    /// keeps the pCPU.
+    fn find_next(&mut self, host: &mut Host, cpu: PcpuId, prev: Option<TaskId>) -> Next {
+        let now = host.now();
+        if let Some(prev) = prev {
+            self.charge(now, prev);
+            if self.slice_left(prev) {
+                return Next::Keep;
+            }
+        }
+        if let Some(task) = self.native.services().take_local(cpu) {
+            return Next::Switch(task);
+        }
+        self.native.dispatch(now, cpu.0, prev.map(TaskId::index));
+        self.pass_on(host, Some(cpu));
+        if prev.is_some_and(|prev| self.slice_left(prev)) {
+            return Next::Keep;
+        }
+        match self.native.services().take_local(cpu) {
+            Some(task) => Next::Switch(task),
+            None => Next::Nothing,
+        }
+    }
+
+    /// `prev` loses `cpu` and wants to run on.
+    fn put_back(&mut self, host: &mut Host, cpu: PcpuId, prev: TaskId) {
+        let now = host.now();
+        self.native.stopping(now, cpu.0, prev.index(), true);
+        self.native.enqueue(now, cpu.0, prev.index());
+        self.pass_on(host, Some(cpu));
+    }
+}
+
+/// What a pCPU does next.
+enum Next {
+    Keep,
+    Switch(TaskId),
+    Nothing,
+}
+
+impl HostScheduler for Dispatcher {
+    fn know_vms(&mut self, vms: &[VmInfo]) {
+        self.placements = vec![Placement::Free; vms.len()];
+        self.weights = vms.iter().map(|vm| vm.weight).collect();
+        (0..vms.len()).for_each(|vm| self.configure(vm));
+    }
+
+    fn add(&mut self, host: &mut Host, task: TaskId) {
+        let spec = &host.task(task).spec;
+        let known = TaskStruct {
+            id: task.0 + 1,
+            vcpu_of: spec.vcpu.map_or(0, |(vm, _)| dispatcher_id(vm)),
+            weight: spec.weight,
+            allowed: spec.allowed,
+            ..TaskStruct::default()
+        };
+        self.native.services().add_task();
+        self.native.add_task(known, host.now());
+    }
+
+    fn wake(&mut self, host: &mut Host, task: TaskId, waker: Option<PcpuId>) {
+        let now = host.now();
+        let allowed = host.task(task).spec.allowed;
+        let first = allowed.iter().next().unwrap_or(PcpuId(0));
+        let prev = host
+            .task(task)
+            .last_ran()
+            .filter(|&cpu| allowed.contains(cpu))
+            .unwrap_or(first);
+        // An interrupt is taken on the pCPU where the task ran last.
+        let here = waker.unwrap_or(prev);
+        let mut cpu = prev;
+        if allowed.len() > 1 {
+            cpu = PcpuId(self.native.select_cpu(now, here.0, task.index(), prev.0));
+            if !allowed.contains(cpu) {
+                cpu = prev;
+            }
+        }
+        self.native.task(task.index()).cpu = cpu.0 as i32;
+        if self.native.services().put_direct(task, cpu) {
+            host.resched(cpu, waker);
+        } else {
+            self.native.enqueue(now, here.0, task.index());
+        }
+        self.pass_on(host, waker);
+    }
+
+    fn block(&mut self, host: &mut Host, task: TaskId, cpu: PcpuId) {
+        let now = host.now();
+        self.charge(now, task);
+        self.native.stopping(now, cpu.0, task.index(), false);
+        self.native.quiescent(now, cpu.0, task.index(), true);
+        self.pass_on(host, Some(cpu));
+    }
+
+    fn pick(&mut self, host: &mut Host, cpu: PcpuId) -> Option<TaskId> {
+        let prev = host.current(cpu);
+        self.native.services().set_idle(cpu, false);
+        self.native.services().dispatching = cpu.0;
+        let next = match self.find_next(host, cpu, prev) {
+            Next::Keep => return prev,
+            Next::Switch(task) => Some(task),
+            Next::Nothing => None,
+        };
+        if let Some(prev) = prev {
+            self.put_back(host, cpu, prev);
+        }
+        match next {
+            Some(task) => {
+                let now = host.now();
+                self.native.services().tasks[task.index()].charged = now;
+                self.native.task(task.index()).cpu = cpu.0 as i32;
+                self.native.running(now, cpu.0, task.index());
+                self.pass_on(host, Some(cpu));
+            }
+            None => self.native.services().set_idle(cpu, true),
+        }
+        next
+    }
+
+    fn tick(&mut self, host: &mut Host, cpu: PcpuId) {
+        if let Some(task) = host.current(cpu) {
+            self.charge(host.now(), task);
+            if !self.slice_left(task) {
+                host.resched(cpu, Some(cpu));
+            }
+        }
+    }
+
+    fn timer(&mut self, host: &mut Host, token: u64) {
+        let cpu = PcpuId(token as u32);
+        self.timers[cpu.index()] = EventId::NONE;
+        self.native.timer(host.now(), cpu.0);
+        self.pass_on(host, Some(cpu));
+    }
+
+    fn yield_pcpu(&mut self, host: &mut Host, task: TaskId, cpu: PcpuId) {
+        // The kernel's default for a scheduler without ops.yield: the slice is forfeited.
+        self.native.services().tasks[task.index()].slice = 0;
+        host.resched(cpu, Some(cpu));
+    }
+
+    fn apply(&mut self, _host: &mut Host, plan: &Plan) {
+        for wanted in &plan.vms {
+            if let Some(placement) = self.placements.get_mut(wanted.vm.index()) {
+                *placement = wanted.placement;
+                self.configure(wanted.vm.index());
+            }
+        }
+        let known = self.native.tasks();
+        for wanted in plan
+            .tasks
+            .iter()
+            .filter(|wanted| wanted.task.index() < known)
+        {
+            let conf = &mut self.native.task(wanted.task.index()).conf;
+            conf.slice = wanted.slice.unwrap_or(0);
+            conf.home = wanted.home.map_or(0, |cpu| cpu.0 as i32 + 1);
+        }
+    }
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! sched_ext's queues and idle mask: what the dispatcher's calls act on.
+//!
+//! A dispatch queue (DSQ) is ordered by virtual time, equals by order of insertion; each pCPU has a
+//! local FIFO besides. Deeds that concern the host (kicks, timers, moves between runqueues) are
+//! collected and passed on when the callback has returned.
+
+use corun_dispatcher::{Kick, Services};
+use corun_model::{Nanos, PcpuId, TaskId};
+use std::collections::{BTreeSet, VecDeque};
+
+/// Place in a queue: virtual time, order of insertion, task.
+type Place = (u64, u64, usize);
+
+/// A task as sched_ext sees it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ScxTask {
+    /// Slice left, ns.
+    pub slice: Nanos,
+    /// Running: up to when the slice is charged.
+    pub charged: Nanos,
+    queued: Option<(usize, Place)>,
+}
+
+/// All queues of a host.
+#[derive(Debug)]
+pub(super) struct Queues {
+    pub tasks: Vec<ScxTask>,
+    /// The pCPU that dispatches.
+    pub dispatching: u32,
+    /// To be passed on to the host.
+    pub kicks: Vec<(u32, Kick)>,
+    pub timer_starts: Vec<(u32, Nanos)>,
+    pub moves: Vec<(usize, u32)>,
+    queues: Vec<BTreeSet<Place>>,
+    local: Vec<VecDeque<usize>>,
+    idle: Vec<bool>,
+    direct: Option<usize>,
+    order: u64,
+}
+
+impl Queues {
+    pub fn new(pcpus: usize) -> Self {
+        Self {
+            tasks: Vec::new(),
+            dispatching: 0,
+            kicks: Vec::new(),
+            timer_starts: Vec::new(),
+            moves: Vec::new(),
+            queues: vec![BTreeSet::new(); pcpus],
+            local: vec![VecDeque::new(); pcpus],
+            idle: vec![true; pcpus],
+            direct: None,
+            order: 0,
+        }
+    }
+
+    pub fn add_task(&mut self) {
+        self.tasks.push(ScxTask::default());
+    }
+
+    pub fn set_idle(&mut self, cpu: PcpuId, idle: bool) {
+        self.idle[cpu.index()] = idle;
+    }
+
+    /// The head of the local queue of `cpu`.
+    pub fn take_local(&mut self, cpu: PcpuId) -> Option<TaskId> {
+        self.local[cpu.index()].pop_front().map(TaskId::from)
+    }
+
+    /// If select_cpu inserted `task` directly, it goes to the local queue of `cpu`.
+    pub fn put_direct(&mut self, task: TaskId, cpu: PcpuId) -> bool {
+        let direct = self.direct.take() == Some(task.index());
+        if direct {
+            self.push_local(task.index(), cpu.0);
+        }
+        direct
+    }
+
+    fn push_local(&mut self, task: usize, cpu: u32) {
+        self.local[cpu as usize].push_back(task);
+        self.moves.push((task, cpu));
+    }
+
+    /// Takes a task out of the queue it is in.
+    fn unqueue(&mut self, task: usize) -> bool {
+        match self.tasks[task].queued.take() {
+            Some((queue, place)) => self.queues[queue].remove(&place),
+            None => false,
+        }
+    }
+}
+
+impl Services for Queues {
+    fn claim_idle(&mut self, cpu: u32) -> bool {
+        self.idle.get_mut(cpu as usize).is_some_and(std::mem::take)
+    }
+
+    fn queue_length(&mut self, queue: u64) -> u32 {
+        self.queues
+            .get(queue as usize)
+            .map_or(0, |queue| queue.len() as u32)
+    }
+
+    fn move_first(&mut self, queue: u64) -> bool {
+        let first = self
+            .queues
+            .get(queue as usize)
+            .and_then(|queue| queue.first());
+        let Some(&(_, _, task)) = first else {
+            return false;
+        };
+        self.move_queued(task, self.dispatching)
+    }
+
+    fn next_queued(&mut self, queue: u64, after: Option<usize>) -> Option<usize> {
+        let places = self.queues.get(queue as usize)?;
+        match after {
+            None => places.first().map(|&(_, _, task)| task),
+            Some(task) => {
+                let (_, place) = self.tasks[task].queued?;
+                let behind = (std::ops::Bound::Excluded(place), std::ops::Bound::Unbounded);
+                places.range(behind).next().map(|&(_, _, task)| task)
+            }
+        }
+    }
+
+    fn move_queued(&mut self, task: usize, cpu: u32) -> bool {
+        let moved = self.unqueue(task);
+        if moved {
+            self.push_local(task, cpu);
+        }
+        moved
+    }
+
+    fn insert(&mut self, task: usize, queue: u64, slice: Nanos, vtime: u64) {
+        let Some(places) = self.queues.get_mut(queue as usize) else {
+            return;
+        };
+        let place = (vtime, self.order, task);
+        self.order += 1;
+        places.insert(place);
+        self.tasks[task].queued = Some((queue as usize, place));
+        self.tasks[task].slice = slice;
+        self.moves.push((task, queue as u32));
+    }
+
+    fn insert_local(&mut self, task: usize, slice: Nanos) {
+        self.tasks[task].slice = slice;
+        self.direct = Some(task);
+    }
+
+    fn kick(&mut self, cpu: u32, how: Kick) {
+        self.kicks.push((cpu, how));
+    }
+
+    fn set_slice(&mut self, task: usize, slice: Nanos) {
+        self.tasks[task].slice = slice;
+    }
+
+    fn start_timer(&mut self, cpu: u32, delay: Nanos) {
+        self.timer_starts.push((cpu, delay));
+    }
+}

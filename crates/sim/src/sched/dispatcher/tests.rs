@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Simulation testing of the dispatcher: random hosts and loads, checked for what must always hold.
+
+use super::{Dispatcher, DispatcherParams};
+use crate::host::{Costs, Host, HostParams};
+use crate::load::{Pattern, Patterns, VmInfo};
+use crate::sched::HostScheduler;
+use crate::{Outcome, Simulation};
+use corun_model::time::{MS, SEC};
+use corun_model::{Nanos, PcpuSet, Placement, Plan, TaskId, Topology, VmId, VmPlan};
+use proptest::prelude::*;
+
+fn params(pcpus: u32) -> HostParams {
+    HostParams {
+        topology: Topology::flat(pcpus).unwrap(),
+        hz: 250,
+        tick_skew: false,
+        costs: Costs::default(),
+    }
+}
+
+fn run(pcpus: u32, load: Patterns, placement: Placement, length: Nanos) -> Outcome {
+    let dispatcher = Dispatcher::new(DispatcherParams::default(), &params(pcpus));
+    let placed = Box::new(Placed(dispatcher, placement));
+    Simulation::new(params(pcpus), placed, Box::new(load), None).run(0, length, |_| {})
+}
+
+/// The dispatcher with one placement mode from the start.
+struct Placed(Dispatcher, Placement);
+
+impl HostScheduler for Placed {
+    fn know_vms(&mut self, vms: &[VmInfo]) {
+        self.0.know_vms(vms);
+    }
+    fn add(&mut self, host: &mut Host, task: TaskId) {
+        if task.0 == 0 {
+            let vms = 0..self.0.placements.len();
+            let wanted = |vm| VmPlan {
+                vm: VmId::from(vm),
+                placement: self.1,
+            };
+            let plan = Plan {
+                vms: vms.map(wanted).collect(),
+                tasks: Vec::new(),
+            };
+            self.0.apply(host, &plan);
+        }
+        self.0.add(host, task);
+    }
+    fn wake(&mut self, host: &mut Host, task: TaskId, waker: Option<corun_model::PcpuId>) {
+        self.0.wake(host, task, waker);
+        self.check(host);
+    }
+    fn block(&mut self, host: &mut Host, task: TaskId, cpu: corun_model::PcpuId) {
+        self.0.block(host, task, cpu);
+    }
+    fn pick(&mut self, host: &mut Host, cpu: corun_model::PcpuId) -> Option<TaskId> {
+        let next = self.0.pick(host, cpu);
+        self.check(host);
+        next
+    }
+    fn tick(&mut self, host: &mut Host, cpu: corun_model::PcpuId) {
+        self.0.tick(host, cpu);
+    }
+    fn timer(&mut self, host: &mut Host, token: u64) {
+        self.0.timer(host, token);
+    }
+    fn yield_pcpu(&mut self, host: &mut Host, task: TaskId, cpu: corun_model::PcpuId) {
+        self.0.yield_pcpu(host, task, cpu);
+    }
+}
+
+impl Placed {
+    /// What the dispatcher counts is what is there.
+    fn check(&self, host: &Host) {
+        let wanting = host
+            .tasks()
+            .filter(|(_, t)| t.state != crate::host::TaskState::Waiting);
+        let counted: u64 = (0..host.pcpus())
+            .map(|cpu| self.0.native.cpu(cpu as u32).nr)
+            .sum();
+        assert_eq!(
+            counted,
+            wanting.count() as u64,
+            "tasks occupying pCPUs at {}",
+            host.now()
+        );
+        for (vm, _) in self.0.placements.iter().enumerate() {
+            let here = &self.0.native.vm((vm + 1) % corun_dispatcher::MAX_VMS).here;
+            let counted: u32 = here.iter().sum();
+            let ready = host.tasks().filter(|(_, t)| {
+                t.vm() == Some(VmId::from(vm)) && t.state != crate::host::TaskState::Waiting
+            });
+            assert_eq!(
+                counted as usize,
+                ready.count(),
+                "vCPUs of vm{vm} at {}",
+                host.now()
+            );
+        }
+    }
+}
+
+#[test]
+fn balance_never_stacks_and_free_does() {
+    let hogs = || {
+        (0..12)
+            .map(|n| Pattern::hog(Some((n / 4, n % 4))))
+            .collect::<Vec<_>>()
+    };
+    let balanced = run(
+        4,
+        Patterns::new(hogs(), &[None; 3], 1),
+        Placement::Balance,
+        5 * SEC,
+    );
+    assert_eq!(balanced.stacking[2..].iter().sum::<f64>(), 0.0);
+    let free = run(
+        4,
+        Patterns::new(hogs(), &[None; 3], 1),
+        Placement::Free,
+        5 * SEC,
+    );
+    assert!(
+        free.stacking[2..].iter().sum::<f64>() > 0.1,
+        "{:?}",
+        free.stacking
+    );
+    for outcome in [balanced, free] {
+        let shares: Vec<f64> = outcome.tasks.iter().map(|t| t.2.run as f64 / 5e9).collect();
+        assert!(
+            shares.iter().all(|share| (share - 1.0 / 3.0).abs() < 0.03),
+            "{shares:?}"
+        );
+    }
+}
+
+#[test]
+fn more_siblings_than_pcpus_still_run() {
+    let hogs = (0..6).map(|n| Pattern::hog(Some((0, n)))).collect();
+    let outcome = run(
+        4,
+        Patterns::new(hogs, &[None], 1),
+        Placement::Balance,
+        3 * SEC,
+    );
+    let least = outcome.tasks.iter().map(|t| t.2.run).min().unwrap();
+    assert!(
+        least > 3 * SEC * 4 / 6 * 9 / 10,
+        "fair share is 2 s, the least got {least} ns"
+    );
+}
+
+#[test]
+fn weights_share_one_pcpu() {
+    let weighted = |weight| Pattern {
+        weight,
+        ..Pattern::hog(None)
+    };
+    let hogs = vec![weighted(100), weighted(200), weighted(1000)];
+    let outcome = run(1, Patterns::new(hogs, &[], 1), Placement::Free, 10 * SEC);
+    let shares: Vec<f64> = outcome
+        .tasks
+        .iter()
+        .map(|t| t.2.run as f64 / 10e9)
+        .collect();
+    for (share, fair) in shares.iter().zip([1.0 / 13.0, 2.0 / 13.0, 10.0 / 13.0]) {
+        assert!((share / fair - 1.0).abs() < 0.05, "{shares:?}");
+    }
+}
+
+#[test]
+fn a_vms_weight_is_shared_by_its_vcpus() {
+    // One pCPU: a VM of three vCPUs against one of a single vCPU, equal weights: half each.
+    let mut hogs: Vec<_> = (0..3).map(|n| Pattern::hog(Some((0, n)))).collect();
+    hogs.push(Pattern::hog(Some((1, 0))));
+    let load = Patterns::new(hogs, &[Some(100), Some(100)], 1);
+    let outcome = run(1, load, Placement::Free, 10 * SEC);
+    let single = outcome.tasks[3].2.run as f64 / 10e9;
+    assert!((single - 0.5).abs() < 0.03, "{single}");
+}
+
+#[test]
+fn extreme_weights_do_not_starve() {
+    let light = Pattern {
+        weight: 1,
+        ..Pattern::hog(None)
+    };
+    let heavy = Pattern {
+        weight: 10_000,
+        ..Pattern::hog(None)
+    };
+    let load = Patterns::new(vec![light, heavy.clone(), heavy], &[], 1);
+    let outcome = run(1, load, Placement::Free, 20 * SEC);
+    assert!(
+        outcome.tasks[0].2.switches >= 10,
+        "one slice a second at least: {:?}",
+        outcome.tasks[0]
+    );
+}
+
+#[test]
+fn five_tasks_on_four_pcpus_take_turns() {
+    let hogs = (0..5).map(|_| Pattern::hog(None)).collect();
+    let outcome = run(4, Patterns::new(hogs, &[], 1), Placement::Free, 20 * SEC);
+    let shares: Vec<f64> = outcome
+        .tasks
+        .iter()
+        .map(|t| t.2.run as f64 / 20e9)
+        .collect();
+    assert!(
+        shares.iter().all(|share| (share - 0.8).abs() < 0.05),
+        "{shares:?}"
+    );
+}
+
+fn pattern(vms: u32) -> impl Strategy<Value = Pattern> {
+    let timing = (10_000u64..20 * MS, prop_oneof![Just(0), 10_000u64..50 * MS]);
+    (timing, 0..=vms, 1u32..=10_000, 0u64..u64::MAX).prop_map(
+        move |((run, sleep), vm, weight, bits)| {
+            // A third of the tasks is bound to some of the pCPUs.
+            let some: PcpuSet = (0..64)
+                .filter(|n| bits >> n & 1 == 1)
+                .map(corun_model::PcpuId)
+                .collect();
+            let allowed = if bits % 3 == 0 {
+                some
+            } else {
+                PcpuSet::first(512)
+            };
+            let weight = if bits % 5 == 0 { weight } else { 100 };
+            Pattern {
+                vcpu: (vm < vms).then_some((vm, 0)),
+                run,
+                sleep,
+                weight,
+                allowed,
+            }
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// Random tasks on random hosts: counters true at every step (`Placed::check`), nobody starves,
+    /// no pCPU idles while work waits that may run there, and all counters return to zero.
+    #[test]
+    fn what_must_always_hold(
+        pcpus in 1u32..9,
+        mut tasks in prop::collection::vec(pattern(3), 1..24),
+        placement in prop_oneof![Just(Placement::Free), Just(Placement::Balance)],
+        weight in prop_oneof![Just(None), (1u32..=10_000).prop_map(Some)],
+        seed in any::<u64>(),
+    ) {
+        let mut next = [0; 3];
+        for task in &mut tasks {
+            if let Some((vm, n)) = &mut task.vcpu {
+                *n = next[*vm as usize];
+                next[*vm as usize] += 1;
+            }
+        }
+        let fits = next.iter().all(|&vcpus| vcpus <= pcpus);
+        let free_to_move = tasks.iter().all(|task| task.allowed == PcpuSet::first(512));
+        let count = tasks.len() as u64;
+        let load = Patterns::new(tasks, &[weight; 3], seed).quiet_from(3 * SEC);
+        let outcome = run(pcpus, load, placement, 6 * SEC);
+        for (name, _, totals) in &outcome.tasks {
+            prop_assert!(totals.run > 0, "{name} never ran");
+        }
+        for vm in &outcome.vms {
+            let bound = SEC + 200 * MS * count;
+            prop_assert!(vm.ready_waits.max() < bound, "ready for {} ns", vm.ready_waits.max());
+        }
+        if placement == Placement::Balance && fits && free_to_move {
+            prop_assert_eq!(outcome.stacking[2..].iter().sum::<f64>(), 0.0);
+        }
+    }
+}

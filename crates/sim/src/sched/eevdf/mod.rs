@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Earliest Eligible Virtual Deadline First, Linux' fair scheduler since 6.6.
+//!
+//! A model written from how `kernel/sched/fair.c` of 6.6 to 7.x works: the order of a runqueue is
+//! [`order`], with its exact arithmetic in [`queue`]; settings and presets are [`params`]; placement
+//! and balancing are shared with CFS ([`fair`](crate::sched::fair)).
+
+mod order;
+mod params;
+mod queue;
+#[cfg(test)]
+mod tests;
+
+pub use params::EevdfParams;
+
+use super::fair::Fair;
+use super::forward::forward;
+use crate::host::HostParams;
+use corun_model::{Nanos, TaskId};
+use order::EevdfOrder;
+use std::collections::BTreeMap;
+
+/// A host that runs EEVDF.
+pub struct Eevdf(Fair<EevdfOrder>);
+
+impl Eevdf {
+    /// EEVDF with these settings on this host.
+    pub fn new(params: EevdfParams, host: &HostParams) -> Self {
+        Self::with_slices(params, host, BTreeMap::new())
+    }
+
+    /// The same, where some tasks asked for slices of their own (`sched_attr::sched_runtime`), ns;
+    /// clamped to 0.1–100 ms as the kernel does.
+    pub fn with_slices(
+        params: EevdfParams,
+        host: &HostParams,
+        slices: BTreeMap<TaskId, Nanos>,
+    ) -> Self {
+        let params = params.bounded();
+        let order = EevdfOrder::new(params, host, slices);
+        Self(Fair::new(order, params.tuning(), host))
+    }
+}
+
+forward!(Eevdf);

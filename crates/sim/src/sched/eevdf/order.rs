@@ -1,0 +1,417 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! EEVDF's runqueue: of the eligible tasks, the one whose virtual deadline is nearest.
+//!
+//! A task is due one slice after the other; each is due by a deadline of one slice in its virtual
+//! time. Who got more than its share waits until it is eligible again, see [`queue`](super::queue).
+//! The current task is protected from woken ones for a slice while it is eligible
+//! (`RUN_TO_PARITY`), unless they have a shorter slice (`PREEMPT_SHORT`).
+//!
+//! Sleepers keep their lag, within limits (`PLACE_LAG`). One that owes (negative lag) stays behind
+//! as a *ghost* and is taken off when it would be picked (`DELAY_DEQUEUE`); if it wakes before,
+//! that is on the same pCPU. Ghosts count for the average, not for load or for what others see.
+//!
+//! Not modelled: lazy preemption's missing IPI (a remote preemption under 7.x waits for the next
+//! exit to the host), and the `next` buddy, which is off by default but in 6.19's first releases.
+
+use super::params::EevdfParams;
+use super::queue::{Entity, Sums};
+use crate::host::HostParams;
+use crate::sched::fair::{Forest, Join, Leave, Order, Root, real_time, virtual_time};
+use corun_model::{Nanos, PcpuId, TaskId, time::MS, time::US};
+use std::collections::BTreeMap;
+
+/// The shortest time a slice timer is set to.
+const LEAST_TIMER: Nanos = 10 * US;
+
+#[derive(Debug, Default)]
+struct Queue {
+    /// The members and ghosts but the current task, by deadline.
+    tree: Root,
+    current: Option<TaskId>,
+    /// Members, and ghosts.
+    nr: u64,
+    ghosts: u64,
+    /// Over members and ghosts.
+    sums: Sums,
+}
+
+/// The runqueues of all pCPUs.
+#[derive(Debug)]
+pub(super) struct EevdfOrder {
+    params: EevdfParams,
+    tick: Nanos,
+    slices: BTreeMap<TaskId, Nanos>,
+    entities: Vec<Entity>,
+    /// Where a sleeping task's ghost is.
+    ghosts: Vec<Option<PcpuId>>,
+    queues: Vec<Queue>,
+    forest: Forest,
+}
+
+impl EevdfOrder {
+    pub(super) fn new(
+        params: EevdfParams,
+        host: &HostParams,
+        slices: BTreeMap<TaskId, Nanos>,
+    ) -> Self {
+        Self {
+            params,
+            tick: 1_000_000_000 / Nanos::from(host.hz.clamp(1, 10_000)),
+            slices,
+            entities: Vec::new(),
+            ghosts: Vec::new(),
+            queues: (0..host.topology.pcpus())
+                .map(|_| Queue::default())
+                .collect(),
+            forest: Forest::default(),
+        }
+    }
+
+    fn entity(&self, task: TaskId) -> &Entity {
+        &self.entities[task.index()]
+    }
+
+    fn eligible(&self, cpu: PcpuId, task: TaskId) -> bool {
+        self.queues[cpu.index()]
+            .sums
+            .eligible(self.entity(task).vruntime)
+    }
+
+    /// Puts a task in the tree and the sums.
+    fn enter(&mut self, cpu: PcpuId, task: TaskId) {
+        let entity = self.entities[task.index()];
+        let queue = &mut self.queues[cpu.index()];
+        queue.sums.add(&entity);
+        self.forest
+            .insert(&mut queue.tree, task, entity.deadline, entity.vruntime);
+    }
+
+    /// Takes a task out of the tree, if it is not the current one, and the sums.
+    fn quit(&mut self, cpu: PcpuId, task: TaskId) {
+        let entity = self.entities[task.index()];
+        let queue = &mut self.queues[cpu.index()];
+        match queue.current == Some(task) {
+            true => queue.current = None,
+            false => self.forest.remove(&mut queue.tree, task),
+        }
+        queue.sums.remove(&entity);
+    }
+
+    /// `update_entity_lag()`: within the limits, what `task` is behind the average of `cpu`.
+    fn lag(&self, cpu: PcpuId, task: TaskId) -> i64 {
+        let entity = self.entity(task);
+        let most = match self.params.protect_shortest {
+            true => entity.slice + self.tick,
+            false => (2 * entity.slice).max(self.tick),
+        };
+        let limit = virtual_time(most, entity.weight);
+        let lag = self.queues[cpu.index()].sums.average() - entity.vruntime;
+        lag.clamp(-limit, limit)
+    }
+
+    /// `place_entity()`: vruntime and deadline from the lag.
+    fn put(&mut self, cpu: PcpuId, task: TaskId, new: bool) {
+        let sums = self.queues[cpu.index()].sums;
+        let params = self.params;
+        let entity = &mut self.entities[task.index()];
+        let lag = match params.place_lag {
+            true => sums.inflated(entity.lag, entity.weight),
+            false => 0,
+        };
+        entity.vruntime = sums.average() - lag;
+        if std::mem::take(&mut entity.relative_deadline) {
+            entity.deadline += entity.vruntime;
+            return;
+        }
+        let slice = match new && params.place_deadline_initial {
+            true => entity.virtual_slice() / 2,
+            false => entity.virtual_slice(),
+        };
+        entity.deadline = entity.vruntime + slice;
+    }
+
+    /// May the current task run on in spite of others (`protect_slice()`)?
+    fn protected(&self, task: TaskId) -> bool {
+        let entity = self.entity(task);
+        self.params.run_to_parity && entity.vruntime < entity.protected
+    }
+
+    /// `set_protect_slice()`.
+    fn protect(&mut self, cpu: PcpuId, task: TaskId) {
+        let shortest = self.shortest_slice(cpu, task);
+        let entity = &mut self.entities[task.index()];
+        entity.protected = match shortest < entity.slice {
+            true => entity
+                .deadline
+                .min(entity.vruntime + virtual_time(shortest, entity.weight)),
+            false => entity.deadline,
+        };
+    }
+
+    /// The shortest slice on the runqueue; all have the base slice unless some asked for another.
+    fn shortest_slice(&self, cpu: PcpuId, task: TaskId) -> Nanos {
+        let own = self.entity(task).slice;
+        if !self.params.protect_shortest {
+            return own;
+        }
+        let queue = &self.queues[cpu.index()];
+        let here = |task: &TaskId| self.forest.holds(queue.tree, *task);
+        let asked = self.slices.keys().filter(|task| here(task));
+        let least = asked.map(|&task| self.entity(task).slice).min();
+        let base = if queue.nr > 1 {
+            self.params.base_slice
+        } else {
+            own
+        };
+        own.min(base).min(least.unwrap_or(own))
+    }
+
+    /// `__pick_eevdf()`, which may answer with a ghost.
+    fn best(&self, cpu: PcpuId, protect: bool) -> Option<TaskId> {
+        let queue = &self.queues[cpu.index()];
+        let current = queue.current.filter(|&task| self.eligible(cpu, task));
+        if protect && let Some(current) = current.filter(|&task| self.protected(task)) {
+            return Some(current);
+        }
+        let found = self
+            .forest
+            .find(queue.tree, |vruntime| queue.sums.eligible(vruntime));
+        match (found, current) {
+            (Some(found), Some(current)) => {
+                let sooner = self.entity(current).deadline < self.entity(found).deadline;
+                Some(if sooner { current } else { found })
+            }
+            (found, current) => found.or(current),
+        }
+    }
+
+    /// May `woken` end the protection of `current` (`do_preempt_short()`)?
+    fn short_enough(&self, cpu: PcpuId, woken: TaskId, current: TaskId) -> bool {
+        let (new, old) = (self.entity(woken), self.entity(current));
+        self.params.preempt_short
+            && new.slice < old.slice
+            && self.eligible(cpu, woken)
+            && (new.deadline < old.deadline || !self.eligible(cpu, current))
+    }
+
+    /// A ghost is gone: it sleeps with the lag it has, but keeps no credit for having waited.
+    fn release_ghost(&mut self, cpu: PcpuId, task: TaskId) {
+        let lag = self.lag(cpu, task).min(0);
+        self.quit(cpu, task);
+        self.entities[task.index()].lag = lag;
+        self.ghosts[task.index()] = None;
+        self.queues[cpu.index()].ghosts -= 1;
+    }
+
+    /// A ghost wakes up (`requeue_delayed_entity()`).
+    fn revive_ghost(&mut self, cpu: PcpuId, task: TaskId) {
+        self.ghosts[task.index()] = None;
+        let queue = &mut self.queues[cpu.index()];
+        queue.ghosts -= 1;
+        queue.nr += 1;
+        if self.lag(cpu, task) > 0 {
+            self.quit(cpu, task);
+            self.entities[task.index()].lag = 0;
+            self.put(cpu, task, false);
+            self.enter(cpu, task);
+        }
+    }
+}
+
+impl Order for EevdfOrder {
+    fn add(&mut self, weight: u64) {
+        let task = TaskId::from(self.entities.len());
+        let slice = match self.slices.get(&task) {
+            Some(&slice) => slice.clamp(100 * US, 100 * MS),
+            None => self.params.base_slice,
+        };
+        self.entities.push(Entity {
+            weight,
+            slice,
+            ..Entity::default()
+        });
+        self.ghosts.push(None);
+        self.forest.add();
+    }
+
+    /// `reweight_entity()`: lag and the rest of the slice stay the same in real time.
+    fn reweigh(&mut self, task: TaskId, on: Option<PcpuId>, weight: u64) {
+        let old = self.entity(task).weight;
+        let scale = |v: i64| (i128::from(v) * i128::from(old) / i128::from(weight.max(1))) as i64;
+        let Some(cpu) = on.or(self.ghosts[task.index()]) else {
+            let entity = &mut self.entities[task.index()];
+            entity.lag = scale(entity.lag);
+            entity.weight = weight;
+            return;
+        };
+        let is_current = self.queues[cpu.index()].current == Some(task);
+        let lag = self.lag(cpu, task);
+        self.quit(cpu, task);
+        let average = self.queues[cpu.index()].sums.average();
+        let inflated = self.queues[cpu.index()].sums.inflated(scale(lag), weight);
+        let entity = &mut self.entities[task.index()];
+        let (left, guard) = (
+            entity.deadline - entity.vruntime,
+            entity.protected - entity.vruntime,
+        );
+        entity.vruntime = average - inflated;
+        entity.deadline = entity.vruntime + scale(left);
+        entity.protected = entity.vruntime + scale(guard);
+        entity.weight = weight;
+        match is_current {
+            true => {
+                let entity = *entity;
+                self.queues[cpu.index()].sums.add(&entity);
+                self.queues[cpu.index()].current = Some(task);
+            }
+            false => self.enter(cpu, task),
+        }
+    }
+
+    fn charge(&mut self, cpu: PcpuId, time: Nanos) -> bool {
+        let queue = &mut self.queues[cpu.index()];
+        let Some(task) = queue.current else {
+            return false;
+        };
+        let entity = &mut self.entities[task.index()];
+        let delta = virtual_time(time, entity.weight);
+        entity.vruntime += delta;
+        queue.sums.advance(entity.weight, delta);
+        let over = entity.vruntime >= entity.deadline;
+        if over {
+            entity.deadline = entity.vruntime + entity.virtual_slice();
+        }
+        let alone = queue.nr + queue.ghosts == 1;
+        let unprotected = self.params.protect_shortest && !self.protected(task);
+        !alone && (over || unprotected)
+    }
+
+    fn join(&mut self, cpu: PcpuId, task: TaskId, why: Join) {
+        if self.ghosts[task.index()] == Some(cpu) {
+            self.revive_ghost(cpu, task);
+            return;
+        }
+        self.put(cpu, task, why == Join::New);
+        self.enter(cpu, task);
+        self.queues[cpu.index()].nr += 1;
+    }
+
+    fn leave(&mut self, cpu: PcpuId, task: TaskId, why: Leave) {
+        self.queues[cpu.index()].nr -= 1;
+        let owes = why == Leave::Sleeps && self.params.delay_dequeue && !self.eligible(cpu, task);
+        if owes && self.queues[cpu.index()].nr > 0 {
+            self.ghosts[task.index()] = Some(cpu);
+            let entity = self.entities[task.index()];
+            let queue = &mut self.queues[cpu.index()];
+            queue.ghosts += 1;
+            if queue.current == Some(task) {
+                queue.current = None;
+                self.forest
+                    .insert(&mut queue.tree, task, entity.deadline, entity.vruntime);
+            }
+            return;
+        }
+        let lag = self.lag(cpu, task);
+        self.quit(cpu, task);
+        let entity = &mut self.entities[task.index()];
+        entity.lag = lag;
+        if why == Leave::Moves {
+            entity.deadline -= entity.vruntime;
+            entity.relative_deadline = true;
+        }
+    }
+
+    fn pick(&mut self, cpu: PcpuId) -> Option<TaskId> {
+        loop {
+            let best = self.best(cpu, true)?;
+            if self.ghosts[best.index()].is_none() {
+                return Some(best);
+            }
+            self.release_ghost(cpu, best);
+        }
+    }
+
+    fn set_current(&mut self, cpu: PcpuId, task: Option<TaskId>) {
+        let queue = &mut self.queues[cpu.index()];
+        if queue.current != task {
+            if let Some(task) = task {
+                self.forest.remove(&mut queue.tree, task);
+            }
+            if let Some(old) = std::mem::replace(&mut queue.current, task) {
+                let entity = self.entities[old.index()];
+                self.forest
+                    .insert(&mut queue.tree, old, entity.deadline, entity.vruntime);
+            }
+            if let Some(task) = task {
+                self.protect(cpu, task);
+            }
+        } else if let Some(task) = task
+            && !self.protected(task)
+        {
+            // Picked again after its slice: the next one begins.
+            self.protect(cpu, task);
+        }
+    }
+
+    fn preempts(&mut self, cpu: PcpuId, woken: TaskId) -> bool {
+        let Some(current) = self.queues[cpu.index()].current else {
+            return true;
+        };
+        if !self.params.wakeup_preemption {
+            return false;
+        }
+        let short = self.short_enough(cpu, woken, current);
+        if short {
+            let entity = &mut self.entities[current.index()];
+            entity.protected = entity.vruntime;
+        }
+        self.best(cpu, !short) == Some(woken)
+    }
+
+    fn tick(&mut self, _cpu: PcpuId) -> bool {
+        // All is in charge(), which came before.
+        false
+    }
+
+    /// `yield_task_fair()`: forgo the rest of the slice.
+    fn yields(&mut self, cpu: PcpuId) {
+        let Some(task) = self.queues[cpu.index()].current else {
+            return;
+        };
+        let eligible = self.eligible(cpu, task);
+        let entity = &mut self.entities[task.index()];
+        if self.params.protect_shortest && eligible {
+            let delta = (entity.deadline - entity.vruntime).max(0);
+            entity.vruntime += delta;
+            self.queues[cpu.index()].sums.advance(entity.weight, delta);
+        }
+        entity.deadline += entity.virtual_slice();
+        entity.protected = entity.vruntime;
+    }
+
+    fn bound_to(&self, task: TaskId) -> Option<PcpuId> {
+        self.ghosts[task.index()]
+    }
+
+    fn stop_after(&self, cpu: PcpuId) -> Option<Nanos> {
+        let task = self.queues[cpu.index()]
+            .current
+            .filter(|_| self.params.hrtick)?;
+        let entity = self.entity(task);
+        let end = match self.params.run_to_parity {
+            true => entity.protected.min(entity.deadline),
+            false => entity.deadline,
+        };
+        Some(real_time(end - entity.vruntime, entity.weight).max(LEAST_TIMER))
+    }
+
+    fn check(&self, cpu: PcpuId, members: usize) {
+        let queue = &self.queues[cpu.index()];
+        let held = self.forest.count(queue.tree) + usize::from(queue.current.is_some());
+        assert_eq!(queue.nr, members as u64, "members of {cpu}");
+        assert_eq!(held as u64, queue.nr + queue.ghosts, "ghosts of {cpu}");
+        assert!(held == 0 || queue.sums.weight() > 0);
+        // Someone is always eligible: the least vruntime cannot be beyond the average.
+        assert_eq!(held > 0, self.best(cpu, true).is_some(), "a pick on {cpu}");
+    }
+}

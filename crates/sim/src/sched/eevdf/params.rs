@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! EEVDF's settings, and the sets of them that kernels come with.
+
+use crate::sched::fair::{Generation, LONGEST, Tuning, scaling};
+use corun_model::{Nanos, time::US};
+
+/// Settings of EEVDF. Times in ns, as they hold on the host: already scaled by its number of pCPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EevdfParams {
+    /// The slice of tasks that did not ask for another (`base_slice_ns`).
+    pub base_slice: Nanos,
+    /// Does a task keep its lag while it sleeps (`PLACE_LAG`)?
+    pub place_lag: bool,
+    /// Does a new task get half a slice to begin with (`PLACE_DEADLINE_INITIAL`)?
+    pub place_deadline_initial: bool,
+    /// Is the current task protected from wake-up preemption for a slice (`RUN_TO_PARITY`)?
+    pub run_to_parity: bool,
+    /// May a woken task with a shorter slice preempt nevertheless (`PREEMPT_SHORT`)?
+    pub preempt_short: bool,
+    /// Does a sleeper with negative lag stay queued until it has worn off (`DELAY_DEQUEUE`)?
+    pub delay_dequeue: bool,
+    /// Do woken tasks preempt at all (`WAKEUP_PREEMPTION`)?
+    pub wakeup_preemption: bool,
+    /// Does a timer end slices (`HRTICK`), rather than the next tick?
+    pub hrtick: bool,
+    /// Is the slice that is protected the shortest one on the runqueue, and its end looked for at
+    /// every accounting (6.17)? Before, the end of the own slice was.
+    pub protect_shortest: bool,
+    /// The interval at which a busy pCPU balances; `None`: as the kernel's domains have it.
+    pub balance_interval: Option<Nanos>,
+    /// A task that ran so recently is not moved (`migration_cost_ns`).
+    pub migration_cost: Nanos,
+}
+
+impl EevdfParams {
+    /// Names of the presets, for help and error messages.
+    pub const PRESETS: [&'static str; 3] = ["6.6", "6.12", "7.x"];
+
+    /// The named preset for a host with so many pCPUs; `None` if there is none of this name.
+    /// Features as in `kernel/sched/features.h` of the version; times are multiplied by
+    /// 1 + log2(min(pCPUs, 8)).
+    ///
+    /// - `6.6`: 0.75 ms; slices end at ticks.
+    /// - `6.12`: with `DELAY_DEQUEUE` and `PREEMPT_SHORT`.
+    /// - `7.x`: 0.7 ms (since 6.15), slice protection of 6.17, and a timer that ends slices:
+    ///   recordings of a 7.2.13 host with 2 pCPUs and HZ=250 show the runs of competing vCPUs end
+    ///   at 1.4 ms, whatever the phase of the tick.
+    pub fn preset(name: &str, pcpus: u32) -> Option<Self> {
+        let factor = scaling(pcpus);
+        let first = Self {
+            base_slice: 750 * US * factor,
+            place_lag: true,
+            place_deadline_initial: true,
+            run_to_parity: true,
+            preempt_short: false,
+            delay_dequeue: false,
+            wakeup_preemption: true,
+            hrtick: false,
+            protect_shortest: false,
+            balance_interval: None,
+            migration_cost: Tuning::of(Generation::Linux6).migration_cost,
+        };
+        Some(match name {
+            "6.6" => first,
+            "6.12" => Self {
+                preempt_short: true,
+                delay_dequeue: true,
+                ..first
+            },
+            "7.x" => Self {
+                base_slice: 700 * US * factor,
+                preempt_short: true,
+                delay_dequeue: true,
+                hrtick: true,
+                protect_shortest: true,
+                ..first
+            },
+            _ => return None,
+        })
+    }
+
+    /// With times so long that they could overflow cut.
+    pub(super) fn bounded(self) -> Self {
+        Self {
+            base_slice: self.base_slice.min(LONGEST),
+            migration_cost: self.migration_cost.min(LONGEST),
+            balance_interval: self.balance_interval.map(|interval| interval.min(LONGEST)),
+            ..self
+        }
+    }
+
+    pub(super) fn tuning(&self) -> Tuning {
+        Tuning {
+            generation: Generation::Linux6,
+            migration_cost: self.migration_cost,
+            balance_interval: self.balance_interval,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn presets_scale_with_the_pcpus() {
+        let slice = |name, pcpus| EevdfParams::preset(name, pcpus).unwrap().base_slice;
+        assert_eq!(slice("6.6", 8), 3_000 * US);
+        assert_eq!(slice("6.6", 2), 1_500 * US);
+        assert_eq!(slice("7.x", 2), 1_400 * US);
+        assert_eq!(slice("7.x", 64), 2_800 * US);
+        assert!(
+            EevdfParams::PRESETS
+                .iter()
+                .all(|name| EevdfParams::preset(name, 4).is_some())
+        );
+        assert!(EevdfParams::preset("5.4", 4).is_none());
+    }
+}

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! When load is balanced (`rebalance_domains()`, `load_balance()`, `newidle_balance()`).
+//!
+//! Each pCPU balances each of its domains at intervals, on behalf of its group: seldom while it is
+//! busy, often while it idles; ticks of busy pCPUs do it for the idle ones, which have none
+//! (`nohz_idle_balance()`). A pCPU about to idle pulls a task if it tends to idle long enough.
+//! Where the running task is the one to move, repeated failure leads to active balancing.
+//!
+//! Simplified: the cost of a pull is not measured, since it takes no time here, so 5.5+ always
+//! tries; a failure because of affinity looks at other runqueues but does not make the level above
+//! take the group for imbalanced (`LBF_SOME_PINNED`).
+
+use super::domains::Level;
+use super::moving::{Amount, Transfer};
+use super::tuning::Generation;
+use super::{Fair, Order};
+use crate::host::Host;
+use corun_model::{Nanos, PcpuId, PcpuSet, time::MS};
+use std::ops::Range;
+
+/// What the balancing pCPU is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Idle {
+    /// It has something to run.
+    No,
+    /// It idles.
+    Yes,
+    /// It is about to idle.
+    Soon,
+}
+
+/// The group to take from.
+#[derive(Clone, Debug)]
+pub(super) struct Busiest {
+    pub(super) group: Range<u32>,
+    pub(super) amount: Amount,
+}
+
+/// Runqueues looked at in one attempt, if affinity keeps the tasks of the first.
+const MOST_QUEUES: u32 = 8;
+
+impl<O: Order> Fair<O> {
+    /// At a tick of the busy pCPU `cpu`.
+    pub(super) fn balance_at_tick(&mut self, host: &mut Host, cpu: PcpuId) {
+        let now = host.now();
+        if now >= self.books.rq(cpu).next_balance {
+            self.rebalance(host, cpu, Idle::No);
+        }
+        let kicks = self.books.rq(cpu).nr > 1 || self.tuning.generation == Generation::Linux2_6_33;
+        if !kicks || now < self.idle_balance {
+            return;
+        }
+        self.idle_balance = now + self.tick;
+        for n in 0..self.books.rqs.len() {
+            let other = PcpuId::from(n);
+            if self.books.rq(other).idle() && now >= self.books.rq(other).next_balance {
+                self.rebalance(host, other, Idle::Yes);
+            }
+        }
+    }
+
+    /// Balances the domains of `cpu` that are due.
+    fn rebalance(&mut self, host: &mut Host, cpu: PcpuId, mut idle: Idle) {
+        let now = host.now();
+        let mut next = now + 60_000 * MS;
+        for n in 0..self.domains.depth() {
+            let Some(level) = self.domains.level(n) else {
+                break;
+            };
+            let interval = self.interval(cpu, n, &level, idle);
+            let last = self.domains.memory(cpu, n).last;
+            if now >= last + interval || last == 0 {
+                if self.balance_level(host, cpu, n, idle) {
+                    idle = Idle::No;
+                }
+                self.domains.memory(cpu, n).last = now;
+            }
+            let interval = self.interval(cpu, n, &level, idle);
+            next = next.min(self.domains.memory(cpu, n).last + interval);
+        }
+        self.books.rq_mut(cpu).next_balance = next;
+    }
+
+    /// `get_sd_balance_interval()`.
+    fn interval(&mut self, cpu: PcpuId, n: usize, level: &Level, idle: Idle) -> Nanos {
+        let most = (100 * MS * self.books.rqs.len() as u64).max(self.tick);
+        let own = self.domains.memory(cpu, n).interval;
+        let interval = match (idle, self.tuning.balance_interval) {
+            (Idle::No, Some(interval)) => interval,
+            // Since 5.10 a little less, so that the levels' intervals are no multiples.
+            (Idle::No, None) if self.tuning.generation == Generation::Linux6 => {
+                (own * level.busy_factor).saturating_sub(self.tick)
+            }
+            (Idle::No, None) => own * level.busy_factor,
+            _ => own,
+        };
+        interval.clamp(self.tick, most)
+    }
+
+    /// `cpu` has nothing left: pull something from the nearest domain that has it.
+    pub(super) fn pull_when_idle(&mut self, host: &mut Host, cpu: PcpuId) {
+        let worth_it = match self.tuning.generation {
+            Generation::Linux6 => 0,
+            _ => self.tuning.migration_cost,
+        };
+        if self.books.rq(cpu).mean_idle < worth_it {
+            return;
+        }
+        for n in 0..self.domains.depth() {
+            let newidle = self.domains.level(n).is_some_and(|level| level.newidle);
+            if newidle && self.balance_level(host, cpu, n, Idle::Soon) {
+                break;
+            }
+        }
+    }
+
+    /// Balances one domain of `cpu`. True if it got something.
+    fn balance_level(&mut self, host: &mut Host, cpu: PcpuId, n: usize, idle: Idle) -> bool {
+        let Some(level) = self.domains.level(n) else {
+            return false;
+        };
+        if idle != Idle::Soon && self.balances_for(level.group_of(cpu)) != cpu {
+            return false;
+        }
+        let now = host.now();
+        level
+            .domain(cpu)
+            .for_each(|n| self.books.age_rq(PcpuId(n), now));
+        let mut excluded = PcpuSet::default();
+        let memory = *self.domains.memory(cpu, n);
+        for _ in 0..MOST_QUEUES {
+            let Some(busiest) = self.busiest_group(cpu, &level, idle) else {
+                break;
+            };
+            let Some(from) = self.busiest_queue(&busiest, cpu, &excluded) else {
+                break;
+            };
+            let transfer = Transfer {
+                from,
+                to: cpu,
+                amount: busiest.amount,
+                failed: memory.failed,
+                patience: level.cache_nice_tries,
+                newidle: idle == Idle::Soon,
+            };
+            let (moved, pinned) = match self.books.rq(from).nr > 1 {
+                true => self.move_tasks(host, transfer),
+                false => (0, false),
+            };
+            if moved > 0 {
+                let memory = self.domains.memory(cpu, n);
+                (memory.failed, memory.interval) = (0, level.min_interval);
+                return true;
+            }
+            if !pinned {
+                if idle != Idle::Soon {
+                    self.nothing_moved(host, cpu, n, transfer);
+                }
+                return false;
+            }
+            excluded.insert(from);
+        }
+        if idle != Idle::Soon {
+            let memory = self.domains.memory(cpu, n);
+            memory.failed = 0;
+            memory.interval = (memory.interval * 2).min(level.max_interval);
+        }
+        false
+    }
+
+    /// There was something to move, but nothing could be.
+    fn nothing_moved(&mut self, host: &mut Host, cpu: PcpuId, n: usize, transfer: Transfer) {
+        let Some(level) = self.domains.level(n) else {
+            return;
+        };
+        let memory = self.domains.memory(cpu, n);
+        memory.failed += 1;
+        let by_count = matches!(transfer.amount, Amount::Tasks(_));
+        let active = memory.failed > level.cache_nice_tries + 2
+            && (by_count || self.tuning.generation != Generation::Linux6)
+            && self.ask_to_push(host, transfer.from, cpu);
+        let memory = self.domains.memory(cpu, n);
+        if active {
+            memory.failed = level.cache_nice_tries + 1;
+            memory.interval = (memory.interval * 2).min(level.max_interval);
+        } else {
+            memory.interval = level.min_interval;
+        }
+    }
+
+    /// Who balances on behalf of a group: its first idle pCPU, else its first.
+    fn balances_for(&self, group: Range<u32>) -> PcpuId {
+        let first = PcpuId(group.start);
+        group
+            .map(PcpuId)
+            .find(|&cpu| self.books.rq(cpu).idle())
+            .unwrap_or(first)
+    }
+
+    fn busiest_group(&self, cpu: PcpuId, level: &Level, idle: Idle) -> Option<Busiest> {
+        match self.tuning.generation {
+            Generation::Linux6 => self.busiest_by_kind(cpu, level, idle),
+            _ => self.busiest_by_load(cpu, level, idle),
+        }
+    }
+
+    /// The runqueue to take from (`find_busiest_queue()`).
+    fn busiest_queue(&self, busiest: &Busiest, to: PcpuId, excluded: &PcpuSet) -> Option<PcpuId> {
+        let mut best: Option<(u64, PcpuId)> = None;
+        for cpu in busiest.group.clone().map(PcpuId) {
+            let rq = self.books.rq(cpu);
+            if rq.nr == 0 || cpu == to || excluded.contains(cpu) {
+                continue;
+            }
+            let load = self.present_load(cpu);
+            let measure = match busiest.amount {
+                Amount::Load(most) if rq.nr == 1 && load > most => continue,
+                Amount::Load(_) => load,
+                Amount::Util(_) if rq.nr == 1 => continue,
+                Amount::Util(_) => rq.util.value,
+                Amount::Tasks(_) => u64::from(rq.nr),
+            };
+            if best.is_none_or(|(most, _)| measure > most) {
+                best = Some((measure, cpu));
+            }
+        }
+        best.map(|(_, cpu)| cpu)
+    }
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Which group is busiest, by load: 2.6.33 to 5.4 (`find_busiest_group()`,
+//! `calculate_imbalance()`, `fix_small_imbalance()`).
+//!
+//! A group's load is the sum of its pCPUs' loads, each taken high for the own group and low for the
+//! others, between the present one and one averaged over ticks. All pCPUs have the same capacity,
+//! counted as 1, so that a mean load is load per pCPU.
+//!
+//! The last step is what keeps hogs that do not divide evenly on the move: with 5 on 4 pCPUs, an
+//! imbalance below one task is rounded up to one (`fix_small_imbalance()`).
+
+use super::balance::{Busiest, Idle};
+use super::domains::Level;
+use super::moving::Amount;
+use super::tuning::Generation;
+use super::{Fair, Order};
+use corun_model::PcpuId;
+use std::ops::Range;
+
+/// What is known of a group.
+#[derive(Clone, Debug)]
+struct Group {
+    pcpus: Range<u32>,
+    /// pCPUs, members and idle pCPUs.
+    size: u64,
+    nr: u64,
+    idle: u64,
+    /// Sum of loads as balancing sees them, and as they are.
+    load: u64,
+    weighted: u64,
+    /// Members that it has room for.
+    capacity: u64,
+    imbalanced: bool,
+    overloaded: bool,
+}
+
+impl Group {
+    fn mean(&self) -> u64 {
+        self.load / self.size
+    }
+
+    fn per_task(&self) -> u64 {
+        self.weighted / self.nr.max(1)
+    }
+}
+
+impl<O: Order> Fair<O> {
+    pub(super) fn busiest_by_load(
+        &self,
+        cpu: PcpuId,
+        level: &Level,
+        idle: Idle,
+    ) -> Option<Busiest> {
+        let mut groups = level
+            .groups(cpu)
+            .map(|g| self.group_by_load(g, cpu, level, idle));
+        let own = groups.next()?;
+        let (mut total, mut pcpus) = (own.load, own.size);
+        let mut busiest: Option<Group> = None;
+        for mut group in groups {
+            total += group.load;
+            pcpus += group.size;
+            if level.prefer_sibling && (own.nr < own.capacity || self.is_old()) {
+                group.capacity = group.capacity.min(1);
+                group.overloaded |= group.nr > 1 && !self.is_old();
+            }
+            if self.busier(&group, busiest.as_ref()) {
+                busiest = Some(group);
+            }
+        }
+        let busiest = busiest.filter(|group| group.nr > 0)?;
+        let mean = total / pcpus;
+        let force = !self.is_old() && idle != Idle::No && own.nr < own.size && busiest.overloaded;
+        if !force && self.balanced_by_load(&own, &busiest, mean, level, idle) {
+            return None;
+        }
+        let load = self.imbalance(&own, &busiest, mean, cpu);
+        (load > 0).then(|| Busiest {
+            group: busiest.pcpus.clone(),
+            amount: Amount::Load(load),
+        })
+    }
+
+    fn is_old(&self) -> bool {
+        self.tuning.generation == Generation::Linux2_6_33
+    }
+
+    fn group_by_load(&self, pcpus: Range<u32>, here: PcpuId, level: &Level, idle: Idle) -> Group {
+        let index = match idle {
+            Idle::No => level.busy_idx,
+            Idle::Yes => level.idle_idx,
+            Idle::Soon => 0,
+        };
+        let local = pcpus.contains(&here.0);
+        let size = u64::from(pcpus.end - pcpus.start);
+        let mut group = Group {
+            pcpus: pcpus.clone(),
+            size,
+            nr: 0,
+            idle: 0,
+            load: 0,
+            weighted: 0,
+            capacity: size,
+            imbalanced: false,
+            overloaded: false,
+        };
+        let (mut least, mut most, mut longest, mut util) = (u64::MAX, 0, 0, 0);
+        for cpu in pcpus.map(PcpuId) {
+            let rq = self.books.rq(cpu);
+            let present = self.present_load(cpu);
+            let ticked = index
+                .checked_sub(1)
+                .and_then(|n| rq.ticked.get(n))
+                .copied()
+                .unwrap_or(present);
+            let load = if local {
+                present.max(ticked)
+            } else {
+                present.min(ticked)
+            };
+            (least, most, longest) = (least.min(load), most.max(load), longest.max(rq.nr));
+            group.nr += u64::from(rq.nr);
+            group.idle += u64::from(rq.idle());
+            group.load += load;
+            group.weighted += present;
+            util += rq.util.value;
+        }
+        group.imbalanced = self.is_old() && longest > 1 && most - least > 2 * group.per_task();
+        let full = size * super::decay::FULL;
+        group.overloaded = group.nr > size && full * 100 < util * level.imbalance_pct;
+        group
+    }
+
+    /// `update_sd_pick_busiest()`.
+    fn busier(&self, group: &Group, than: Option<&Group>) -> bool {
+        if self.is_old() {
+            let crowded = group.nr > group.capacity || group.imbalanced;
+            return crowded && group.mean() > than.map_or(0, Group::mean);
+        }
+        than.is_none_or(|other| match group.overloaded == other.overloaded {
+            true => group.mean() > other.mean(),
+            false => group.overloaded,
+        })
+    }
+
+    /// Is there no reason to move anything?
+    fn balanced_by_load(
+        &self,
+        own: &Group,
+        busiest: &Group,
+        mean: u64,
+        level: &Level,
+        idle: Idle,
+    ) -> bool {
+        if own.mean() >= busiest.mean() || own.mean() >= mean {
+            return true;
+        }
+        if !self.is_old() && idle == Idle::Yes {
+            return !busiest.overloaded && own.idle <= busiest.idle + 1;
+        }
+        100 * busiest.mean() <= level.imbalance_pct * own.mean()
+    }
+
+    /// The load to move (`calculate_imbalance()`).
+    fn imbalance(&self, own: &Group, busiest: &Group, mean: u64, here: PcpuId) -> u64 {
+        let mut per_task = busiest.per_task();
+        if busiest.imbalanced {
+            per_task = per_task.min(mean);
+        }
+        if busiest.mean() <= mean || own.mean() >= mean {
+            return self.small_imbalance(own, busiest, per_task, here);
+        }
+        let mut pull = busiest.mean() - mean;
+        if (self.is_old() && !busiest.imbalanced) || (busiest.overloaded && own.overloaded) {
+            let room = if self.is_old() {
+                busiest.capacity
+            } else {
+                busiest.size
+            };
+            let above = busiest.nr.saturating_sub(room) * super::weights::NICE_0 / busiest.size;
+            pull = pull.min(above);
+        }
+        let load = (pull * busiest.size).min((mean - own.mean()) * own.size);
+        if load < per_task {
+            return self.small_imbalance(own, busiest, per_task, here).max(load);
+        }
+        load
+    }
+
+    /// Would moving one task help although the imbalance is smaller (`fix_small_imbalance()`)?
+    fn small_imbalance(&self, own: &Group, busiest: &Group, per_task: u64, here: PcpuId) -> u64 {
+        let (mut factor, mut own_per_task) = (2, own.per_task());
+        if own.nr > 0 {
+            if per_task > own_per_task {
+                factor = 1;
+            }
+        } else {
+            own_per_task = self.books.rq(here).load_per_task(self.present_load(here));
+        }
+        let (high, low) = (busiest.mean(), own.mean());
+        let scaled = per_task / busiest.size;
+        if (high + scaled).saturating_sub(low) >= scaled * factor {
+            return per_task;
+        }
+        let now = busiest.size * per_task.min(high) + own.size * own_per_task.min(low);
+        let rest = high.saturating_sub(scaled);
+        let arriving = per_task.min(high * busiest.size) / own.size;
+        let then = busiest.size * per_task.min(rest) + own.size * own_per_task.min(low + arriving);
+        if then > now { per_task } else { 0 }
+    }
+}

@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the models of CFS and EEVDF share: everything but the order of a runqueue.
+//!
+//! Linux has one fair class (`kernel/sched/fair.c`), of which EEVDF replaced the order of each
+//! runqueue in 6.6 and left the rest. So here: [`Fair`] keeps runqueues, accounts and load averages
+//! ([`state`], [`decay`], [`weights`]), chooses a pCPU at a wake-up ([`placement`]) and moves tasks
+//! between pCPUs ([`balance`], with [`classic`] or [`groups`] to find out from where, [`moving`] to
+//! do it) along the scheduling domains of the host ([`domains`]); an [`Order`] says whose turn it is.
+//!
+//! Simplified throughout: work the kernel does for itself costs nothing (the host charges switches
+//! and IPIs), and all fair work is of the one fair class: no deadline, real-time or idle policy.
+
+mod balance;
+mod classic;
+mod decay;
+mod domains;
+mod groups;
+mod moving;
+mod order;
+mod placement;
+mod state;
+mod tree;
+mod tuning;
+mod weights;
+
+pub(crate) use order::{Join, Leave, Order};
+pub(crate) use tree::{Forest, Root};
+pub use tuning::Generation;
+pub(crate) use tuning::{LONGEST, Tuning, scaling};
+pub(crate) use weights::{real_time, scaled, virtual_time};
+
+use crate::engine::EventId;
+use crate::host::{Host, HostParams};
+use crate::load::VmInfo;
+use crate::sched::HostScheduler;
+use corun_model::{Nanos, PcpuId, TaskId};
+use decay::{Average, FULL};
+use domains::Domains;
+use state::{Books, Member};
+use weights::Group;
+
+/// The fair class with runqueues in the order `O`.
+pub(crate) struct Fair<O> {
+    order: O,
+    tuning: Tuning,
+    books: Books,
+    domains: Domains,
+    groups: Vec<Group>,
+    tick: Nanos,
+    /// When the next round of balancing for idle pCPUs is due.
+    idle_balance: Nanos,
+}
+
+impl<O: Order> Fair<O> {
+    pub(crate) fn new(order: O, tuning: Tuning, host: &HostParams) -> Self {
+        let pcpus = host.topology.pcpus() as usize;
+        Self {
+            order,
+            tuning,
+            books: Books::new(pcpus, 2 * tuning.migration_cost),
+            domains: Domains::new(&host.topology, &tuning),
+            groups: Vec::new(),
+            tick: 1_000_000_000 / Nanos::from(host.hz.clamp(1, 10_000)),
+            idle_balance: 0,
+        }
+    }
+
+    /// Charges the current task of `cpu` for its time up to now and brings the averages up to date.
+    /// True if the task should make way.
+    fn update(&mut self, cpu: PcpuId, now: Nanos) -> bool {
+        self.books.age_rq(cpu, now);
+        let rq = self.books.rq_mut(cpu);
+        let Some(task) = rq.current else { return false };
+        let time = now.saturating_sub(rq.charged);
+        rq.charged = now;
+        self.books.task_mut(task).ran_at = now;
+        time > 0 && self.order.charge(cpu, time)
+    }
+
+    /// A task that is on a runqueue learns what it counts in its VM at present.
+    fn refresh_weight(&mut self, task: TaskId, now: Nanos) {
+        let member = self.books.task(task);
+        let Some(group) = member.vm.and_then(|vm| self.groups.get(vm)) else {
+            return;
+        };
+        let (old, new, on) = (member.weight, group.part(member.own), member.on);
+        if old == new {
+            return;
+        }
+        self.order.reweigh(task, on, new);
+        let Some(cpu) = on else {
+            self.books.task_mut(task).weight = new;
+            return;
+        };
+        self.books.age_task(task, now);
+        self.books.age_rq(cpu, now);
+        let before = self.books.task(task).load();
+        self.books.task_mut(task).weight = new;
+        let after = self.books.task(task).load();
+        let rq = self.books.rq_mut(cpu);
+        rq.weight = rq.weight - old + new;
+        rq.load.value = rq.load.value.saturating_sub(before) + after;
+    }
+
+    /// Enters `task` in the runqueue of `cpu`. Both pCPU and task are up to date.
+    fn attach(&mut self, host: &mut Host, task: TaskId, cpu: PcpuId, why: Join) {
+        self.order.join(cpu, task, why);
+        self.books.link(task, cpu);
+        let member = self.books.task_mut(task);
+        (member.on, member.last) = (Some(cpu), Some(cpu));
+        let weight = member.weight;
+        let rq = self.books.rq_mut(cpu);
+        rq.nr += 1;
+        rq.weight += weight;
+        host.queue_on(task, cpu);
+    }
+
+    /// Takes `task` off the runqueue of `cpu`. Both pCPU and task are up to date.
+    fn detach(&mut self, task: TaskId, cpu: PcpuId, why: Leave) {
+        self.order.leave(cpu, task, why);
+        self.books.unlink(task, cpu);
+        let member = self.books.task_mut(task);
+        member.on = None;
+        let weight = member.weight;
+        let rq = self.books.rq_mut(cpu);
+        rq.nr -= 1;
+        rq.weight -= weight;
+        if rq.current == Some(task) {
+            rq.current = None;
+        }
+    }
+
+    /// A vCPU becomes active in its VM, or stops being so.
+    fn count_in_group(&mut self, task: TaskId, joins: bool) {
+        let member = self.books.task(task);
+        let own = member.own;
+        if let Some(group) = member.vm.and_then(|vm| self.groups.get_mut(vm)) {
+            group.active = match joins {
+                true => group.active + own,
+                false => group.active.saturating_sub(own),
+            };
+        }
+    }
+
+    /// Moves the load of a waking task to where it wakes up.
+    fn bring_load(&mut self, task: TaskId, cpu: PcpuId, new: bool, now: Nanos) {
+        if new {
+            let util = self.books.rq(cpu).util.value;
+            let member = self.books.task_mut(task);
+            member.runnable = Average::starting_at(FULL, now);
+            member.util = Average::starting_at((FULL - util.min(FULL)) / 2, now);
+        }
+        let member = self.books.task(task);
+        let (load, util, last) = (member.load(), member.util.value, member.last);
+        let moves = new || last != Some(cpu);
+        let sleeper_counted = self.tuning.counts_sleepers();
+        if let Some(last) = last.filter(|_| moves) {
+            self.books.age_rq(last, now);
+            let rq = self.books.rq_mut(last);
+            rq.util.value = rq.util.value.saturating_sub(util);
+            if sleeper_counted {
+                rq.load.value = rq.load.value.saturating_sub(load);
+            }
+        }
+        let rq = self.books.rq_mut(cpu);
+        if moves {
+            rq.util.value = (rq.util.value + util).min(FULL);
+        }
+        if moves || !sleeper_counted {
+            rq.load.value += load;
+        }
+    }
+
+    /// `cpu` idled until now.
+    fn end_idling(&mut self, cpu: PcpuId, now: Nanos) {
+        let most = 2 * self.tuning.migration_cost;
+        let rq = self.books.rq_mut(cpu);
+        if let Some(since) = rq.idle_since.take() {
+            let idle = now.saturating_sub(since);
+            // An eighth towards the new value, as update_avg() does.
+            rq.mean_idle = (rq.mean_idle - rq.mean_idle / 8 + idle / 8).min(most);
+        }
+    }
+
+    /// Stops the current task between ticks, where the order wants that.
+    fn set_stop_timer(&mut self, host: &mut Host, cpu: PcpuId) {
+        let rq = self.books.rq_mut(cpu);
+        let old = std::mem::replace(&mut rq.stop_timer, EventId::NONE);
+        if old != EventId::NONE {
+            host.cancel(old);
+        }
+        if rq.current.is_some()
+            && rq.nr > 1
+            && let Some(time) = self.order.stop_after(cpu)
+        {
+            let at = host.now().saturating_add(time);
+            self.books.rq_mut(cpu).stop_timer = host.sched_timer(at, u64::from(cpu.0));
+        }
+    }
+
+    /// Gives `cpu` to `next`.
+    fn set_current(&mut self, cpu: PcpuId, next: Option<TaskId>, now: Nanos) {
+        let old = self.books.rq(cpu).current;
+        self.order.set_current(cpu, next);
+        if old == next {
+            return;
+        }
+        for task in [old, next].into_iter().flatten() {
+            self.books.age_task(task, now);
+        }
+        let rq = self.books.rq_mut(cpu);
+        rq.current = next;
+        rq.charged = now;
+        if let Some(task) = next {
+            if self.tuning.generation != Generation::Linux2_6_33 {
+                self.books.unlink(task, cpu);
+                self.books.link(task, cpu);
+            }
+            self.books.task_mut(task).ran_at = now;
+        }
+    }
+
+    fn check(&self, cpu: PcpuId) {
+        if cfg!(debug_assertions) {
+            let members = self.books.check(cpu);
+            self.order.check(cpu, members);
+        }
+    }
+}
+
+impl<O: Order> HostScheduler for Fair<O> {
+    fn know_vms(&mut self, vms: &[VmInfo]) {
+        let group = |vm: &VmInfo| Group {
+            weight: vm.weight.map(scaled),
+            active: 0,
+        };
+        self.groups = vms.iter().map(group).collect();
+    }
+
+    fn add(&mut self, host: &mut Host, task: TaskId) {
+        let known = host.task(task);
+        let weight = scaled(known.spec.weight);
+        let vm = known.vm().map(|vm| vm.index());
+        self.order.add(weight);
+        self.books
+            .tasks
+            .push(Member::new(weight, vm, known.spec.allowed));
+    }
+
+    fn wake(&mut self, host: &mut Host, task: TaskId, waker: Option<PcpuId>) {
+        let now = host.now();
+        self.books.age_task(task, now);
+        let last = self.books.task(task).last;
+        let cpu = match self.order.bound_to(task) {
+            Some(cpu) => cpu,
+            None => self.place(task, waker, now),
+        };
+        let wanted = self.update(cpu, now);
+        self.end_idling(cpu, now);
+        self.count_in_group(task, true);
+        self.refresh_weight(task, now);
+        self.bring_load(task, cpu, last.is_none(), now);
+        let why = last.map_or(Join::New, Join::Woken);
+        self.attach(host, task, cpu, why);
+        match self.books.rq(cpu).current {
+            None => host.resched(cpu, waker),
+            Some(_) if self.order.preempts(cpu, task) || wanted => host.resched(cpu, waker),
+            Some(_) => self.set_stop_timer(host, cpu),
+        }
+        self.check(cpu);
+    }
+
+    fn block(&mut self, host: &mut Host, task: TaskId, cpu: PcpuId) {
+        let now = host.now();
+        self.update(cpu, now);
+        self.books.age_task(task, now);
+        let load = self.books.task(task).load();
+        self.detach(task, cpu, Leave::Sleeps);
+        if !self.tuning.counts_sleepers() {
+            let rq = self.books.rq_mut(cpu);
+            rq.load.value = rq.load.value.saturating_sub(load);
+        }
+        self.count_in_group(task, false);
+    }
+
+    fn pick(&mut self, host: &mut Host, cpu: PcpuId) -> Option<TaskId> {
+        let now = host.now();
+        self.update(cpu, now);
+        if let Some(target) = self.books.rq_mut(cpu).push_to.take() {
+            self.push_one(host, cpu, target);
+        }
+        if self.books.rq(cpu).idle() {
+            self.pull_when_idle(host, cpu);
+        }
+        let next = self.order.pick(cpu);
+        self.set_current(cpu, next, now);
+        let rq = self.books.rq_mut(cpu);
+        match next {
+            Some(_) => rq.idle_since = None,
+            None => _ = rq.idle_since.get_or_insert(now),
+        }
+        self.set_stop_timer(host, cpu);
+        self.check(cpu);
+        next
+    }
+
+    fn tick(&mut self, host: &mut Host, cpu: PcpuId) {
+        let now = host.now();
+        let over = self.update(cpu, now);
+        if let Some(task) = self.books.rq(cpu).current {
+            self.refresh_weight(task, now);
+        }
+        let over = self.order.tick(cpu) || over;
+        if over && self.books.rq(cpu).nr > 1 {
+            host.resched(cpu, Some(cpu));
+        }
+        let load = self.present_load(cpu);
+        self.books.rq_mut(cpu).book_tick(load);
+        self.balance_at_tick(host, cpu);
+    }
+
+    fn timer(&mut self, host: &mut Host, token: u64) {
+        let cpu = PcpuId::from(token as usize);
+        let Some(rq) = self.books.rqs.get_mut(cpu.index()) else {
+            return;
+        };
+        rq.stop_timer = EventId::NONE;
+        host.resched(cpu, Some(cpu));
+    }
+
+    fn yield_pcpu(&mut self, host: &mut Host, _task: TaskId, cpu: PcpuId) {
+        self.update(cpu, host.now());
+        if self.books.rq(cpu).nr > 1 {
+            self.order.yields(cpu);
+            host.resched(cpu, Some(cpu));
+        }
+    }
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Moving ready tasks from one runqueue to another (`can_migrate_task()`, `detach_tasks()`,
+//! `active_load_balance_cpu_stop()`).
+
+use super::tuning::Generation;
+use super::{Fair, Join, Leave, Order};
+use crate::host::Host;
+use corun_model::{Nanos, PcpuId, TaskId};
+
+/// How much to move, and in what it is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Amount {
+    /// Weighted load.
+    Load(u64),
+    /// Use of a pCPU, of [`FULL`](super::decay::FULL).
+    Util(u64),
+    /// Tasks.
+    Tasks(u64),
+}
+
+impl Amount {
+    fn left(self) -> bool {
+        match self {
+            Amount::Load(n) | Amount::Util(n) | Amount::Tasks(n) => n > 0,
+        }
+    }
+}
+
+/// From where to where, and how hard to try.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Transfer {
+    pub(super) from: PcpuId,
+    pub(super) to: PcpuId,
+    pub(super) amount: Amount,
+    /// Attempts of this domain that moved nothing, and how many of them warm caches are spared.
+    pub(super) failed: u32,
+    pub(super) patience: u32,
+    /// Is `to` about to idle, so that one task is enough, and about to pick?
+    pub(super) newidle: bool,
+}
+
+/// The most tasks looked at in one attempt (`sysctl_sched_nr_migrate`).
+const MOST_LOOKED_AT: u32 = 32;
+
+impl<O: Order> Fair<O> {
+    /// Moves ready tasks as `transfer` says. Returns how many, and whether affinity kept every
+    /// candidate where it is.
+    pub(super) fn move_tasks(&mut self, host: &mut Host, transfer: Transfer) -> (u32, bool) {
+        let now = host.now();
+        // The first kernels took the newest first, later ones the one that has waited longest.
+        let newest_first = self.tuning.generation == Generation::Linux2_6_33;
+        let mut next = self.books.members(transfer.from, newest_first);
+        let mut left = transfer.amount;
+        let (mut moved, mut pinned) = (0, true);
+        for _ in 0..self.books.rq(transfer.from).nr.min(MOST_LOOKED_AT) {
+            let Some(task) = next else { break };
+            next = self.books.next_member(task, newest_first);
+            if !left.left() || self.books.rq(transfer.from).nr < 2 {
+                break;
+            }
+            if !self.books.task(task).allowed.contains(transfer.to) {
+                continue;
+            }
+            pinned = false;
+            if !self.may_move(task, &transfer, now) {
+                continue;
+            }
+            let Some(rest) = self.take(task, left, transfer.failed, now) else {
+                continue;
+            };
+            left = rest;
+            self.move_task(host, task, transfer.from, transfer.to, transfer.newidle);
+            moved += 1;
+            if transfer.newidle {
+                break;
+            }
+        }
+        (moved, pinned && moved == 0)
+    }
+
+    /// Not running, and not cache-hot unless that has been respected often enough.
+    fn may_move(&self, task: TaskId, transfer: &Transfer, now: Nanos) -> bool {
+        if self.books.rq(transfer.from).current == Some(task) {
+            return false;
+        }
+        let hot = now.saturating_sub(self.books.task(task).ran_at) < self.tuning.migration_cost;
+        !hot || transfer.failed > transfer.patience
+    }
+
+    /// What is left to move after `task`; `None` if it is too much for what is wanted.
+    fn take(&mut self, task: TaskId, amount: Amount, failed: u32, now: Nanos) -> Option<Amount> {
+        self.books.age_task(task, now);
+        let member = self.books.task(task);
+        let shrunk = |value: u64| value >> failed.min(63);
+        match amount {
+            Amount::Load(wanted) => {
+                let load = if self.tuning.tracks_load() {
+                    member.load().max(1)
+                } else {
+                    member.weight
+                };
+                let fits = match self.tuning.generation {
+                    Generation::Linux6 => shrunk(load) <= wanted,
+                    _ => load / 2 <= wanted,
+                };
+                fits.then(|| Amount::Load(wanted.saturating_sub(load)))
+            }
+            Amount::Util(wanted) => {
+                let util = member.util.value;
+                (shrunk(util) <= wanted).then(|| Amount::Util(wanted.saturating_sub(util)))
+            }
+            Amount::Tasks(wanted) => Some(Amount::Tasks(wanted - 1)),
+        }
+    }
+
+    /// Moves the ready task `task`.
+    fn move_task(&mut self, host: &mut Host, task: TaskId, from: PcpuId, to: PcpuId, quiet: bool) {
+        let now = host.now();
+        self.books.age_task(task, now);
+        self.update(from, now);
+        let wanted = self.update(to, now);
+        let member = self.books.task(task);
+        let (load, util) = (member.load(), member.util.value);
+        self.detach(task, from, Leave::Moves);
+        let rq = self.books.rq_mut(from);
+        rq.load.value = rq.load.value.saturating_sub(load);
+        rq.util.value = rq.util.value.saturating_sub(util);
+        self.end_idling(to, now);
+        let rq = self.books.rq_mut(to);
+        rq.load.value += load;
+        rq.util.value = (rq.util.value + util).min(super::decay::FULL);
+        self.attach(host, task, to, Join::Moved);
+        if !quiet {
+            let preempts = match self.books.rq(to).current {
+                Some(_) => self.order.preempts(to, task) || wanted,
+                None => true,
+            };
+            if preempts {
+                host.resched(to, None);
+            } else {
+                self.set_stop_timer(host, to);
+            }
+        }
+    }
+
+    /// Active balancing: `from` gives a task, its current one if need be, to `to`.
+    pub(super) fn push_one(&mut self, host: &mut Host, from: PcpuId, to: PcpuId) {
+        let now = host.now();
+        let newest_first = self.tuning.generation == Generation::Linux2_6_33;
+        if self.books.rq(from).current.is_some() {
+            // The kernel's stopper thread takes the pCPU from it.
+            self.set_current(from, None, now);
+        }
+        let mut next = self.books.members(from, newest_first);
+        while let Some(task) = next {
+            if self.books.task(task).allowed.contains(to) {
+                self.move_task(host, task, from, to, false);
+                return;
+            }
+            next = self.books.next_member(task, newest_first);
+        }
+    }
+
+    /// Asks `from` to push a task to `to`, if its current one may go there.
+    pub(super) fn ask_to_push(&mut self, host: &mut Host, from: PcpuId, to: PcpuId) -> bool {
+        let rq = self.books.rq(from);
+        let current_may = rq
+            .current
+            .is_some_and(|task| self.books.task(task).allowed.contains(to));
+        if !current_may || rq.push_to.is_some() {
+            return false;
+        }
+        self.books.rq_mut(from).push_to = Some(to);
+        host.resched(from, Some(to));
+        true
+    }
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What CFS and EEVDF differ in: the order of one pCPU's runqueue.
+
+use corun_model::{Nanos, PcpuId, TaskId};
+
+/// Why a task joins a runqueue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Join {
+    /// For the first time.
+    New,
+    /// It woke up; it ran last on this pCPU.
+    Woken(PcpuId),
+    /// It was moved while it was ready.
+    Moved,
+}
+
+/// Why a task leaves a runqueue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leave {
+    /// It does not want a pCPU any more.
+    Sleeps,
+    /// It is moved to another runqueue.
+    Moves,
+}
+
+/// The order of each pCPU's runqueue. The current task of a pCPU is a member of its runqueue.
+///
+/// The current task's time is charged up to now before any of these is called.
+pub(crate) trait Order {
+    /// One more task of this weight.
+    fn add(&mut self, weight: u64);
+
+    /// `task`, which is on the runqueue of `on` if on any, has another weight from now on.
+    fn reweigh(&mut self, task: TaskId, on: Option<PcpuId>, weight: u64);
+
+    /// The current task of `cpu` had it for `time`. True if it should make way.
+    fn charge(&mut self, cpu: PcpuId, time: Nanos) -> bool;
+
+    /// `task` joins the runqueue of `cpu`.
+    fn join(&mut self, cpu: PcpuId, task: TaskId, why: Join);
+
+    /// `task` leaves the runqueue of `cpu`, whose current task it may be.
+    fn leave(&mut self, cpu: PcpuId, task: TaskId, why: Leave);
+
+    /// Whose turn it is on `cpu`.
+    fn pick(&mut self, cpu: PcpuId) -> Option<TaskId>;
+
+    /// `task` is the current task of `cpu` from now on; called for an unchanged one, too.
+    fn set_current(&mut self, cpu: PcpuId, task: Option<TaskId>);
+
+    /// Shall `woken`, just queued on `cpu`, take it from the current task?
+    fn preempts(&mut self, cpu: PcpuId, woken: TaskId) -> bool;
+
+    /// Shall the current task of `cpu` make way at this tick?
+    fn tick(&mut self, cpu: PcpuId) -> bool;
+
+    /// The current task of `cpu` lets others go first.
+    fn yields(&mut self, cpu: PcpuId);
+
+    /// The pCPU that a sleeping `task` has to wake up on.
+    fn bound_to(&self, task: TaskId) -> Option<PcpuId> {
+        let _ = task;
+        None
+    }
+
+    /// The time after which the current task of `cpu` should be stopped without waiting for a tick.
+    fn stop_after(&self, cpu: PcpuId) -> Option<Nanos> {
+        let _ = cpu;
+        None
+    }
+
+    /// Checks that the books of `cpu` with these `members` are right; for debug builds.
+    fn check(&self, cpu: PcpuId, members: usize);
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! On which pCPU a task wakes up (`select_task_rq_fair()`).
+//!
+//! A new task goes to the idlest pCPU of the idlest group, from the host down to the core
+//! (`find_idlest_group()`, `find_idlest_cpu()`). A sleeper chooses between the pCPU it ran on last
+//! and the one its wake-up comes from (`wake_affine()`), then looks for an idle pCPU that shares the
+//! LLC of that choice (`select_idle_sibling()`).
+//!
+//! A wake-up from a device or timer is taken to happen on the pCPU that the task ran on last: KVM's
+//! timers follow the vCPU. A new task that nobody on a pCPU wakes is started from pCPU 0. Left out: synchronous wake-ups, NUMA preferences, `recent_used_cpu`, and
+//! the limits on how much of the LLC is searched (`SIS_PROP`, `SIS_UTIL`).
+
+use super::state::Runqueue;
+use super::tuning::Generation;
+use super::{Fair, Order};
+use corun_model::{Nanos, PcpuId, TaskId, time::SEC};
+use std::ops::Range;
+
+impl<O: Order> Fair<O> {
+    /// The pCPU for `task`, which wakes up.
+    pub(super) fn place(&mut self, task: TaskId, waker: Option<PcpuId>, now: Nanos) -> PcpuId {
+        let member = self.books.task(task);
+        let Some(last) = member.last else {
+            return self.place_new(task, waker.unwrap_or(PcpuId(0)), now);
+        };
+        let mut target = last;
+        if let Some(here) = waker {
+            let wide = self.wakes_many(task, here, now);
+            if here != last && !wide && self.books.task(task).allowed.contains(here) {
+                self.books.age_rq(here, now);
+                self.books.age_rq(last, now);
+                target = self.affine(task, here, last);
+            }
+        }
+        self.idle_near(task, target, last)
+    }
+
+    /// The idlest pCPU, level by level (`find_idlest_group()`).
+    fn place_new(&mut self, task: TaskId, here: PcpuId, now: Nanos) -> PcpuId {
+        for n in 0..self.books.rqs.len() {
+            self.books.age_rq(PcpuId::from(n), now);
+        }
+        let mut at = here;
+        for level in (0..self.domains.depth()).rev() {
+            let Some(level) = self.domains.level(level) else {
+                break;
+            };
+            let mut best: Option<(u64, PcpuId)> = None;
+            for (n, group) in level.groups(at).enumerate() {
+                let Some((load, cpu)) = self.group_for_new(task, group.clone(), at) else {
+                    continue;
+                };
+                // Others must be clearly better than the own group.
+                let biased = match n {
+                    0 => load * 100,
+                    _ => load * (100 + (level.imbalance_pct - 100) / 2),
+                };
+                if best.is_none_or(|(least, _)| biased < least) {
+                    best = Some((biased, cpu));
+                }
+            }
+            match best {
+                Some((_, cpu)) => at = cpu,
+                None => break,
+            }
+        }
+        self.allowed_near(task, at)
+    }
+
+    /// A group's mean load, and its pCPU for a new task: the least loaded, `at` among equals.
+    fn group_for_new(&self, task: TaskId, group: Range<u32>, at: PcpuId) -> Option<(u64, PcpuId)> {
+        let size = u64::from(group.end - group.start);
+        let mut best: Option<((u64, bool), PcpuId)> = None;
+        let mut total = 0;
+        for cpu in group.map(PcpuId) {
+            // In tasks first: a pCPU of equal tracked load may be idle at present.
+            let load = self.present_load(cpu) + u64::from(self.books.rq(cpu).nr);
+            total += load;
+            let rank = (load, cpu != at);
+            if self.books.task(task).allowed.contains(cpu)
+                && best.is_none_or(|(least, _)| rank < least)
+            {
+                best = Some((rank, cpu));
+            }
+        }
+        best.map(|(_, cpu)| (total / size, cpu))
+    }
+
+    /// `cpu`, or the first pCPU `task` may use if that is not among them.
+    fn allowed_near(&self, task: TaskId, cpu: PcpuId) -> PcpuId {
+        let allowed = &self.books.task(task).allowed;
+        match allowed.contains(cpu) {
+            true => cpu,
+            false => allowed.iter().next().unwrap_or(cpu),
+        }
+    }
+
+    /// Does the task that runs on `here` wake so many others that pulling them to it would not do
+    /// (`wake_wide()`, since 3.12)? Also books this wake-up.
+    fn wakes_many(&mut self, task: TaskId, here: PcpuId, now: Nanos) -> bool {
+        let Some(waker) = self.books.rq(here).current else {
+            return false;
+        };
+        let member = self.books.task_mut(waker);
+        if now.saturating_sub(member.flips_since) > SEC {
+            member.flips /= 2;
+            member.flips_since = now;
+        }
+        if member.wakee != Some(task) {
+            member.wakee = Some(task);
+            member.flips = member.flips.saturating_add(1);
+        }
+        if self.tuning.generation == Generation::Linux2_6_33 {
+            return false;
+        }
+        let (a, b) = (self.books.task(waker).flips, self.books.task(task).flips);
+        let (master, slave) = (a.max(b), a.min(b));
+        let factor = self.domains.llc_size();
+        slave >= factor && master >= slave.saturating_mul(factor)
+    }
+
+    /// `here`, where the wake-up comes from, or `last`, where the task was (`wake_affine()`).
+    fn affine(&self, task: TaskId, here: PcpuId, last: PcpuId) -> PcpuId {
+        let idle = |cpu| self.books.rq(cpu).idle();
+        let old = self.tuning.generation == Generation::Linux2_6_33;
+        if !old {
+            if idle(here) && self.domains.share_llc(here, last) {
+                return if idle(last) { last } else { here };
+            }
+            if idle(last) {
+                return last;
+            }
+        }
+        let member = self.books.task(task);
+        let weight = if old { member.weight } else { member.load() };
+        let pct = self
+            .domains
+            .common(here, last)
+            .map_or(125, |level| level.imbalance_pct);
+        let slack = u128::from(100 + (pct - 100) / 2);
+        let (there, here_load) = (self.present_load(last), self.present_load(here));
+        // The load of a sleeper is part of its last pCPU's load where sleepers count.
+        let own = if self.tuning.counts_sleepers() {
+            weight
+        } else {
+            0
+        };
+        let with = u128::from(here_load + weight) * 100;
+        let without = u128::from(there.saturating_sub(own)) * slack;
+        let balanced = match old {
+            true => here_load == 0 || with <= without,
+            false => with < without,
+        };
+        // 2.6.33: also where the other pCPU is no less loaded and the sum is about one task's load.
+        let light = old
+            && here_load <= there
+            && here_load + there <= self.books.rq(here).load_per_task(here_load);
+        if balanced || light { here } else { last }
+    }
+
+    /// An idle pCPU near `target`, else `target` itself (`select_idle_sibling()`).
+    fn idle_near(&self, task: TaskId, target: PcpuId, last: PcpuId) -> PcpuId {
+        let allowed = &self.books.task(task).allowed;
+        let idle = |cpu: PcpuId| {
+            allowed.contains(cpu) && self.books.rqs.get(cpu.index()).is_some_and(Runqueue::idle)
+        };
+        if idle(target) {
+            return target;
+        }
+        if last != target && self.domains.share_llc(last, target) && idle(last) {
+            return last;
+        }
+        let llc = self.domains.llc_of(target);
+        let size = llc.end - llc.start;
+        // Round the LLC, starting behind the target.
+        let around =
+            move || (1..size).map(move |n| PcpuId(llc.start + (target.0 - llc.start + n) % size));
+        if self.tuning.generation != Generation::Linux2_6_33
+            && self.domains.core_of(target).len() > 1
+        {
+            let whole = |&cpu: &PcpuId| {
+                let mut threads = self.domains.core_of(cpu).map(PcpuId);
+                idle(cpu) && threads.all(|thread| self.books.rq(thread).idle())
+            };
+            if let Some(cpu) = around().find(whole) {
+                return cpu;
+            }
+        }
+        around().find(|&cpu| idle(cpu)).unwrap_or(target)
+    }
+
+    /// The load of `cpu` as placement sees it.
+    pub(super) fn present_load(&self, cpu: PcpuId) -> u64 {
+        let rq = self.books.rq(cpu);
+        if self.tuning.tracks_load() {
+            rq.load.value
+        } else {
+            rq.weight
+        }
+    }
+}

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The books: what is known of each task and each pCPU, whatever the order of the runqueues.
+
+use super::decay::{Average, Decay, FULL};
+use super::weights::NICE_0;
+use crate::engine::EventId;
+use corun_model::{Nanos, PcpuId, PcpuSet, TaskId};
+
+/// A task.
+#[derive(Debug)]
+pub(crate) struct Member {
+    /// Own weight, and what it counts at present: its part of its VM's weight if that has one.
+    pub(crate) own: u64,
+    pub(crate) weight: u64,
+    pub(crate) vm: Option<usize>,
+    pub(crate) allowed: PcpuSet,
+    /// The runqueue it is on.
+    pub(crate) on: Option<PcpuId>,
+    /// The runqueue it is or was on last; `None` before its first wake-up.
+    pub(crate) last: Option<PcpuId>,
+    /// When it was last seen on a pCPU.
+    pub(crate) ran_at: Nanos,
+    /// Share of time on a runqueue and on a pCPU, of [`FULL`].
+    pub(crate) runnable: Average,
+    pub(crate) util: Average,
+    /// Neighbours in its runqueue's list.
+    before: Option<TaskId>,
+    after: Option<TaskId>,
+    /// Whom it woke last and how often that changed, for `wake_wide()`.
+    pub(crate) wakee: Option<TaskId>,
+    pub(crate) flips: u32,
+    pub(crate) flips_since: Nanos,
+}
+
+impl Member {
+    pub(crate) fn new(weight: u64, vm: Option<usize>, allowed: PcpuSet) -> Self {
+        Self {
+            own: weight,
+            weight,
+            vm,
+            allowed,
+            on: None,
+            last: None,
+            ran_at: 0,
+            runnable: Average::default(),
+            util: Average::default(),
+            before: None,
+            after: None,
+            wakee: None,
+            flips: 0,
+            flips_since: 0,
+        }
+    }
+
+    /// Its load: weight by the share of time it wanted a pCPU.
+    pub(crate) fn load(&self) -> u64 {
+        ((u128::from(self.weight) * u128::from(self.runnable.value)) >> 20) as u64
+    }
+}
+
+/// A pCPU's runqueue. The current task is a member.
+#[derive(Debug)]
+pub(crate) struct Runqueue {
+    pub(crate) nr: u32,
+    /// Sum of the members' weights.
+    pub(crate) weight: u64,
+    pub(crate) current: Option<TaskId>,
+    /// Up to when the current task's time is charged.
+    pub(crate) charged: Nanos,
+    /// Sum of the members' (and, by generation, sleepers') loads.
+    pub(crate) load: Average,
+    /// Share of time it was busy, of [`FULL`], moved tasks' part included.
+    pub(crate) util: Average,
+    /// `rq->cpu_load[]`: the load averaged over 1, 2, 4, 8, 16 ticks.
+    pub(crate) ticked: [u64; 5],
+    /// Since when it idles, if it does, and how long it idles on average (`rq->avg_idle`).
+    pub(crate) idle_since: Option<Nanos>,
+    pub(crate) mean_idle: Nanos,
+    pub(crate) next_balance: Nanos,
+    /// Active balancing: the pCPU to push a task to at the next pick.
+    pub(crate) push_to: Option<PcpuId>,
+    /// The timer that ends a slice between ticks.
+    pub(crate) stop_timer: EventId,
+    newest: Option<TaskId>,
+    oldest: Option<TaskId>,
+}
+
+impl Runqueue {
+    pub(crate) fn new(mean_idle: Nanos) -> Self {
+        Self {
+            nr: 0,
+            weight: 0,
+            current: None,
+            charged: 0,
+            load: Average::default(),
+            util: Average::default(),
+            ticked: [0; 5],
+            idle_since: Some(0),
+            mean_idle,
+            next_balance: 0,
+            push_to: None,
+            stop_timer: EventId::NONE,
+            newest: None,
+            oldest: None,
+        }
+    }
+
+    /// Nothing runs and nothing wants to.
+    pub(crate) fn idle(&self) -> bool {
+        self.nr == 0
+    }
+
+    /// Load per task here, that of one nice-0 task if there is none.
+    pub(crate) fn load_per_task(&self, load: u64) -> u64 {
+        match self.nr {
+            0 => NICE_0,
+            nr => load / u64::from(nr),
+        }
+    }
+
+    /// `rq->cpu_load[]` at a tick.
+    pub(crate) fn book_tick(&mut self, load: u64) {
+        for (n, ticked) in self.ticked.iter_mut().enumerate() {
+            let old = *ticked * ((1 << n) - 1);
+            // Rounded up on the way up, so that the average gets there.
+            let round = if load > *ticked { (1 << n) - 1 } else { 0 };
+            *ticked = (old + load + round) >> n;
+        }
+    }
+}
+
+/// All tasks and runqueues.
+#[derive(Debug)]
+pub(crate) struct Books {
+    pub(crate) tasks: Vec<Member>,
+    pub(crate) rqs: Vec<Runqueue>,
+    decay: Decay,
+}
+
+impl Books {
+    pub(crate) fn new(pcpus: usize, mean_idle: Nanos) -> Self {
+        Self {
+            tasks: Vec::new(),
+            rqs: (0..pcpus).map(|_| Runqueue::new(mean_idle)).collect(),
+            decay: Decay::new(),
+        }
+    }
+
+    pub(crate) fn task(&self, task: TaskId) -> &Member {
+        &self.tasks[task.index()]
+    }
+
+    pub(crate) fn task_mut(&mut self, task: TaskId) -> &mut Member {
+        &mut self.tasks[task.index()]
+    }
+
+    pub(crate) fn rq(&self, cpu: PcpuId) -> &Runqueue {
+        &self.rqs[cpu.index()]
+    }
+
+    pub(crate) fn rq_mut(&mut self, cpu: PcpuId) -> &mut Runqueue {
+        &mut self.rqs[cpu.index()]
+    }
+
+    /// Brings a task's averages up to date. Call before its state changes.
+    pub(crate) fn age_task(&mut self, task: TaskId, now: Nanos) {
+        let member = &mut self.tasks[task.index()];
+        let running = member
+            .on
+            .is_some_and(|cpu| self.rqs[cpu.index()].current == Some(task));
+        let full = |on| if on { FULL } else { 0 };
+        member
+            .runnable
+            .advance(full(member.on.is_some()), now, &self.decay);
+        member.util.advance(full(running), now, &self.decay);
+    }
+
+    /// Brings a runqueue's averages up to date. Call before its members change.
+    pub(crate) fn age_rq(&mut self, cpu: PcpuId, now: Nanos) {
+        let rq = &mut self.rqs[cpu.index()];
+        let busy = if rq.current.is_some() { FULL } else { 0 };
+        rq.load.advance(rq.weight, now, &self.decay);
+        rq.util.advance(busy, now, &self.decay);
+    }
+
+    /// Lists a task as the newest of its runqueue.
+    pub(crate) fn link(&mut self, task: TaskId, cpu: PcpuId) {
+        let newest = self.rqs[cpu.index()].newest.replace(task);
+        self.tasks[task.index()].before = None;
+        self.tasks[task.index()].after = newest;
+        match newest {
+            Some(other) => self.tasks[other.index()].before = Some(task),
+            None => self.rqs[cpu.index()].oldest = Some(task),
+        }
+    }
+
+    /// Takes a task off its runqueue's list.
+    pub(crate) fn unlink(&mut self, task: TaskId, cpu: PcpuId) {
+        let member = &mut self.tasks[task.index()];
+        let (before, after) = (member.before.take(), member.after.take());
+        match before {
+            Some(other) => self.tasks[other.index()].after = after,
+            None => self.rqs[cpu.index()].newest = after,
+        }
+        match after {
+            Some(other) => self.tasks[other.index()].before = before,
+            None => self.rqs[cpu.index()].oldest = before,
+        }
+    }
+
+    /// The members of a runqueue, the one that joined or got its pCPU last first, or last.
+    pub(crate) fn members(&self, cpu: PcpuId, newest_first: bool) -> Option<TaskId> {
+        let rq = &self.rqs[cpu.index()];
+        if newest_first { rq.newest } else { rq.oldest }
+    }
+
+    /// The next one after `task` in [`Self::members`].
+    pub(crate) fn next_member(&self, task: TaskId, newest_first: bool) -> Option<TaskId> {
+        let member = &self.tasks[task.index()];
+        if newest_first {
+            member.after
+        } else {
+            member.before
+        }
+    }
+
+    /// Checks the books of a runqueue; for debug builds.
+    pub(crate) fn check(&self, cpu: PcpuId) -> usize {
+        let rq = self.rq(cpu);
+        let (mut count, mut weight, mut current) = (0usize, 0, false);
+        let mut at = self.members(cpu, true);
+        while let Some(task) = at {
+            let member = self.task(task);
+            assert_eq!(member.on, Some(cpu), "{task} is listed on {cpu}");
+            assert!(member.allowed.contains(cpu), "{task} may not be on {cpu}");
+            current |= rq.current == Some(task);
+            weight += member.weight;
+            count += 1;
+            at = self.next_member(task, true);
+        }
+        assert_eq!(count, rq.nr as usize, "members of {cpu}");
+        assert_eq!(weight, rq.weight, "weight of {cpu}");
+        assert_eq!(current, rq.current.is_some(), "current task of {cpu}");
+        count
+    }
+}

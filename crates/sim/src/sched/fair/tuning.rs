@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What placement and balancing need to know of a kernel's version and settings.
+
+use corun_model::{Nanos, time::SEC, time::US};
+
+/// The longest time a setting may have: an hour. Longer ones count as this.
+pub(crate) const LONGEST: Nanos = 3600 * SEC;
+
+/// Whose placement and balancing rules hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Generation {
+    /// 2.6.32–2.6.38: instantaneous and ticked load averages, balancing by weighted load.
+    Linux2_6_33,
+    /// 4.13–5.4: per-entity load tracking, balancing by load.
+    Linux4,
+    /// 5.5–7.x: per-entity load tracking, balancing by kind of group.
+    Linux6,
+}
+
+/// Settings of placement and balancing that CFS and EEVDF have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tuning {
+    pub(crate) generation: Generation,
+    /// A task that ran so recently is cache-hot, and an idle time that short not worth a pull, ns.
+    pub(crate) migration_cost: Nanos,
+    /// The interval at which a busy pCPU balances, ns; `None`: the domains' own ones.
+    pub(crate) balance_interval: Option<Nanos>,
+}
+
+impl Tuning {
+    /// A kernel's defaults.
+    pub(crate) fn of(generation: Generation) -> Self {
+        Self {
+            generation,
+            migration_cost: 500 * US,
+            balance_interval: None,
+        }
+    }
+
+    /// Is load an average over the past?
+    pub(crate) fn tracks_load(&self) -> bool {
+        self.generation != Generation::Linux2_6_33
+    }
+
+    /// Does a pCPU's load include that of the tasks that sleep there?
+    pub(crate) fn counts_sleepers(&self) -> bool {
+        self.generation == Generation::Linux6
+    }
+}
+
+/// `1 + log2(min(pcpus, 8))`, by which Linux multiplies its base times
+/// (`get_update_sysctl_factor()`, `SCHED_TUNABLESCALING_LOG`).
+pub(crate) fn scaling(pcpus: u32) -> u64 {
+    1 + u64::from(pcpus.clamp(1, 8).ilog2())
+}

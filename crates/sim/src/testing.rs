@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! For tests of schedulers: small loads, a witness of every switch, and a scheduler's auditor.
+
+use crate::host::{Host, HostParams, Observer, Task, TaskSpec, TaskState};
+use crate::load::{Achieved, Load, VmInfo};
+use crate::rng::Rng;
+use crate::sched::HostScheduler;
+use crate::{Outcome, Simulation};
+use corun_model::{Nanos, PcpuId, PcpuSet, TaskId, VmId};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// What a task does.
+#[derive(Clone, Debug)]
+pub(crate) enum Does {
+    /// Computes without end, from this time on.
+    Hog { from: Nanos },
+    /// Computes and sleeps for random times of these means, each within ±`spread` percent.
+    Cycles {
+        work: Nanos,
+        sleep: Nanos,
+        spread: u32,
+    },
+    /// Computes without end and yields each time it has done so much, as a spinning vCPU does.
+    Spins { each: Nanos },
+    /// Computes for a time, wakes another task, and waits to be woken.
+    Hands { work: Nanos, to: u32, first: bool },
+}
+
+/// One task of a test.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    pub(crate) does: Does,
+    pub(crate) weight: u32,
+    pub(crate) vcpu: Option<(u32, u32)>,
+    pub(crate) allowed: PcpuSet,
+}
+
+impl Job {
+    pub(crate) fn new(does: Does) -> Self {
+        Self {
+            does,
+            weight: 100,
+            vcpu: None,
+            allowed: PcpuSet::first(512),
+        }
+    }
+
+    pub(crate) fn hog() -> Self {
+        Self::new(Does::Hog { from: 0 })
+    }
+
+    pub(crate) fn weight(mut self, weight: u32) -> Self {
+        self.weight = weight;
+        self
+    }
+
+    pub(crate) fn vcpu(mut self, vm: u32, number: u32) -> Self {
+        self.vcpu = Some((vm, number));
+        self
+    }
+
+    pub(crate) fn on(mut self, allowed: &str) -> Self {
+        self.allowed = allowed.parse().unwrap();
+        self
+    }
+}
+
+/// A load of independent jobs.
+pub(crate) struct Jobs {
+    jobs: Vec<Job>,
+    rngs: Vec<Rng>,
+    left: Vec<Nanos>,
+    vms: Vec<VmInfo>,
+}
+
+impl Jobs {
+    pub(crate) fn new(jobs: Vec<Job>, seed: u64) -> Self {
+        let vms = jobs
+            .iter()
+            .filter_map(|job| job.vcpu)
+            .map(|(vm, _)| vm + 1)
+            .max();
+        Self {
+            rngs: (0..jobs.len() as u64)
+                .map(|n| Rng::of(seed, "job", n))
+                .collect(),
+            left: vec![0; jobs.len()],
+            jobs,
+            vms: (0..vms.unwrap_or(0))
+                .map(|n| VmInfo {
+                    name: format!("vm{n}"),
+                    weight: None,
+                })
+                .collect(),
+        }
+    }
+
+    /// The same with weights for the VMs.
+    pub(crate) fn with_vm_weights(mut self, weights: &[u32]) -> Self {
+        for (vm, weight) in self.vms.iter_mut().zip(weights) {
+            vm.weight = Some(*weight);
+        }
+        self
+    }
+
+    fn draw(&mut self, task: usize) -> (Nanos, Nanos) {
+        match self.jobs[task].does {
+            Does::Hog { .. } => (Nanos::MAX, 0),
+            Does::Cycles {
+                work,
+                sleep,
+                spread,
+            } => (
+                self.rngs[task].about(work, spread).max(1),
+                self.rngs[task].about(sleep, spread).max(1),
+            ),
+            Does::Hands { work, .. } | Does::Spins { each: work } => (work, 0),
+        }
+    }
+}
+
+impl Load for Jobs {
+    fn vms(&self) -> Vec<VmInfo> {
+        self.vms.clone()
+    }
+
+    fn tasks(&self) -> Vec<TaskSpec> {
+        let spec = |(n, job): (usize, &Job)| TaskSpec {
+            name: format!("job{n}"),
+            vcpu: job.vcpu.map(|(vm, number)| (VmId(vm), number)),
+            helper_of: None,
+            weight: job.weight,
+            allowed: job.allowed,
+        };
+        self.jobs.iter().enumerate().map(spec).collect()
+    }
+
+    fn start(&mut self, host: &mut Host) {
+        for n in 0..self.jobs.len() {
+            let at = match self.jobs[n].does {
+                Does::Hog { from } => from,
+                Does::Cycles { sleep, .. } => self.rngs[n].between(0, sleep),
+                Does::Hands { first: true, .. } | Does::Spins { .. } => 0,
+                Does::Hands { first: false, .. } => continue,
+            };
+            host.load_timer(at, n as u64);
+        }
+    }
+
+    fn run(&mut self, host: &mut Host, task: TaskId) {
+        let n = task.index();
+        if self.left[n] == 0 {
+            self.left[n] = self.draw(n).0;
+        }
+        if self.left[n] != Nanos::MAX {
+            host.step_after(task, self.left[n]);
+        }
+    }
+
+    fn stop(&mut self, _host: &mut Host, task: TaskId, done: Nanos) {
+        let left = &mut self.left[task.index()];
+        if *left != Nanos::MAX {
+            *left = left.saturating_sub(done).max(1);
+        }
+    }
+
+    fn step(&mut self, host: &mut Host, task: TaskId) {
+        let n = task.index();
+        self.left[n] = 0;
+        if let Does::Spins { each } = self.jobs[n].does {
+            self.left[n] = each;
+            host.step_after(task, each);
+            host.yield_pcpu(task);
+            return;
+        }
+        let here = host.task(task).running_on();
+        host.block(task);
+        match self.jobs[n].does {
+            Does::Hands { to, .. } => host.wake(TaskId(to), here),
+            _ => {
+                let sleep = self.draw(n).1;
+                host.load_timer(host.now() + sleep, n as u64);
+            }
+        }
+    }
+
+    fn timer(&mut self, host: &mut Host, token: u64) {
+        host.wake(TaskId(token as u32), None);
+    }
+
+    fn reset(&mut self, _now: Nanos) {}
+
+    fn achieved(&self, _vm: VmId, _now: Nanos) -> Achieved {
+        Achieved::default()
+    }
+}
+
+/// Who began to run where and when.
+pub(crate) type Runs = Rc<RefCell<Vec<(Nanos, PcpuId, TaskId)>>>;
+
+/// Writes down who runs.
+pub(crate) struct Witness(pub(crate) Runs);
+
+impl Observer for Witness {
+    fn state(&mut self, now: Nanos, id: TaskId, task: &Task, _old: TaskState) {
+        if let TaskState::Running(cpu) = task.state {
+            self.0.borrow_mut().push((now, cpu, id));
+        }
+    }
+
+    fn finish(&mut self, _now: Nanos) {}
+}
+
+/// Looks over a scheduler's shoulder: affinity, one pCPU per task, nobody lost, no pCPU left idle
+/// for longer than `patience` while a task that may use it waits elsewhere.
+pub(crate) struct Audited<S> {
+    pub(crate) sched: S,
+    pub(crate) patience: Nanos,
+    /// Per pCPU: since when it idles while others wait.
+    wasted_since: Vec<Option<Nanos>>,
+}
+
+impl<S: HostScheduler> Audited<S> {
+    pub(crate) fn new(sched: S, patience: Nanos) -> Self {
+        Self {
+            sched,
+            patience,
+            wasted_since: Vec::new(),
+        }
+    }
+
+    fn audit(&mut self, host: &Host) {
+        self.wasted_since.resize(host.pcpus(), None);
+        let mut current: Vec<Option<TaskId>> = vec![None; host.pcpus()];
+        for (id, task) in host.tasks() {
+            match task.state {
+                TaskState::Waiting => {}
+                TaskState::Ready => assert!(task.runqueue().is_some(), "{id} is lost"),
+                TaskState::Running(cpu) => {
+                    assert!(task.spec.allowed.contains(cpu), "{id} may not use {cpu}");
+                    let other = current[cpu.index()].replace(id);
+                    assert_eq!(other, None, "two tasks on {cpu}");
+                }
+            }
+        }
+        for cpu in host.all_pcpus() {
+            assert_eq!(host.current(cpu), current[cpu.index()]);
+            let waits = |(_, task): (_, &Task)| {
+                task.state == TaskState::Ready && task.spec.allowed.contains(cpu)
+            };
+            let wasted = host.current(cpu).is_none() && host.tasks().any(waits);
+            let since = &mut self.wasted_since[cpu.index()];
+            match wasted {
+                true => {
+                    let since = *since.get_or_insert(host.now());
+                    let wasted = host.now() - since;
+                    assert!(
+                        wasted <= self.patience,
+                        "{cpu} idled {wasted} ns with work to do"
+                    );
+                }
+                false => *since = None,
+            }
+        }
+    }
+}
+
+impl<S: HostScheduler> HostScheduler for Audited<S> {
+    fn know_vms(&mut self, vms: &[VmInfo]) {
+        self.sched.know_vms(vms);
+    }
+
+    fn add(&mut self, host: &mut Host, task: TaskId) {
+        self.sched.add(host, task);
+    }
+
+    fn wake(&mut self, host: &mut Host, task: TaskId, waker: Option<PcpuId>) {
+        self.sched.wake(host, task, waker);
+        let home = host.task(task).runqueue();
+        assert!(home.is_some_and(|cpu| host.task(task).spec.allowed.contains(cpu)));
+        self.audit(host);
+    }
+
+    fn block(&mut self, host: &mut Host, task: TaskId, cpu: PcpuId) {
+        self.sched.block(host, task, cpu);
+    }
+
+    fn pick(&mut self, host: &mut Host, cpu: PcpuId) -> Option<TaskId> {
+        let next = self.sched.pick(host, cpu);
+        if let Some(task) = next {
+            let known = host.task(task);
+            assert!(known.spec.allowed.contains(cpu), "{task} may not use {cpu}");
+            assert!(
+                known.state == TaskState::Ready || known.state == TaskState::Running(cpu),
+                "{task} is {:?}, picked on {cpu}",
+                known.state
+            );
+            assert_eq!(known.runqueue(), Some(cpu), "{task} is queued elsewhere");
+        }
+        self.audit(host);
+        next
+    }
+
+    fn tick(&mut self, host: &mut Host, cpu: PcpuId) {
+        self.sched.tick(host, cpu);
+        self.audit(host);
+    }
+
+    fn timer(&mut self, host: &mut Host, token: u64) {
+        self.sched.timer(host, token);
+    }
+
+    fn yield_pcpu(&mut self, host: &mut Host, task: TaskId, cpu: PcpuId) {
+        self.sched.yield_pcpu(host, task, cpu);
+    }
+}
+
+/// A host for tests, where nothing costs time, so that times can be computed by hand.
+pub(crate) fn host(topology: &str, hz: u32) -> HostParams {
+    HostParams {
+        topology: topology.parse().unwrap(),
+        hz,
+        tick_skew: false,
+        costs: crate::host::Costs {
+            switch: 0,
+            ipi: 0,
+            idle_wake: 0,
+        },
+    }
+}
+
+/// Runs `load` and says what came out and who ran when.
+pub(crate) fn run(
+    params: &HostParams,
+    sched: impl HostScheduler + 'static,
+    load: Jobs,
+    warm_up: Nanos,
+    end: Nanos,
+) -> (Outcome, Vec<(Nanos, PcpuId, TaskId)>) {
+    let runs = Runs::default();
+    let witness = Box::new(Witness(runs.clone()));
+    let simulation = Simulation::new(
+        params.clone(),
+        Box::new(sched),
+        Box::new(load),
+        Some(witness),
+    );
+    let outcome = simulation.run(warm_up, end, |_| {});
+    (outcome, runs.take())
+}
+
+/// Each task's run time, as a share of the measured time.
+pub(crate) fn run_shares(outcome: &Outcome) -> Vec<f64> {
+    let share =
+        |task: &(String, bool, crate::host::Totals)| task.2.run as f64 / outcome.measured as f64;
+    outcome.tasks.iter().map(share).collect()
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Programs made ready to run: a flat list of operations with names turned into indices.
+
+use super::{Length, Program, Statement};
+use std::sync::Arc;
+
+/// One operation. Numbers are indices into the tables of [`Names`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Op {
+    Compute(Length),
+    Sleep(Length),
+    Lock(u32),
+    Unlock(u32),
+    MutexLock(u32),
+    MutexUnlock(u32),
+    Barrier(u32),
+    SpinBarrier(u32),
+    Send(u32),
+    Recv(u32),
+    Count(u32),
+    /// Begins a loop of so many rounds, counted in this slot.
+    Enter {
+        slot: u8,
+        times: u32,
+    },
+    /// Ends a round of the counted loop that begins at `start`.
+    Again {
+        slot: u8,
+        start: u32,
+    },
+    /// Ends a round of the endless loop that begins at `start`.
+    Forever {
+        start: u32,
+    },
+    Exit,
+}
+
+/// The names that the programs of a VM share, each kind with its own table.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Names {
+    pub locks: Vec<String>,
+    pub mutexes: Vec<String>,
+    pub barriers: Vec<String>,
+    pub spin_barriers: Vec<String>,
+    pub queues: Vec<String>,
+}
+
+fn index(table: &mut Vec<String>, name: &str) -> u32 {
+    let place = table
+        .iter()
+        .position(|known| known == name)
+        .unwrap_or_else(|| {
+            table.push(name.into());
+            table.len() - 1
+        });
+    place as u32
+}
+
+/// A lock or mutex taken while another one was held.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct LockOrder {
+    pub outer: String,
+    pub inner: String,
+}
+
+/// A program ready to run, and where a thread is in it.
+#[derive(Clone, Debug)]
+pub(crate) struct Code {
+    ops: Arc<[Op]>,
+    at: u32,
+    /// Rounds left of the counted loops under way.
+    rounds: [u32; super::DEEPEST],
+}
+
+impl Code {
+    /// Makes `program` ready. Adds its names to `names`, and to `order` which lock it takes inside
+    /// which other.
+    pub fn new(program: &Program, names: &mut Names, order: &mut Vec<LockOrder>) -> Self {
+        let mut writer = Writer {
+            ops: Vec::new(),
+            names,
+            order,
+            held: Vec::new(),
+        };
+        writer.list(&program.body, 0);
+        writer.ops.push(Op::Exit);
+        Self {
+            ops: writer.ops.into(),
+            at: 0,
+            rounds: [0; super::DEEPEST],
+        }
+    }
+
+    /// All operations.
+    pub fn ops(&self) -> &[Op] {
+        &self.ops
+    }
+
+    /// The operation it is at, loops followed; it stays there until [`Code::done`].
+    pub fn current(&mut self) -> Op {
+        loop {
+            let op = self.ops[self.at as usize];
+            match op {
+                Op::Enter { slot, times } => {
+                    self.rounds[usize::from(slot)] = times;
+                    self.at += 1;
+                }
+                Op::Again { slot, start } => {
+                    let rounds = &mut self.rounds[usize::from(slot)];
+                    *rounds -= 1;
+                    self.at = if *rounds > 0 { start } else { self.at + 1 };
+                }
+                Op::Forever { start } => self.at = start,
+                _ => return op,
+            }
+        }
+    }
+
+    /// The current operation is over.
+    pub fn done(&mut self) {
+        if self.ops[self.at as usize] != Op::Exit {
+            self.at += 1;
+        }
+    }
+}
+
+struct Writer<'a> {
+    ops: Vec<Op>,
+    names: &'a mut Names,
+    order: &'a mut Vec<LockOrder>,
+    held: Vec<String>,
+}
+
+impl Writer<'_> {
+    fn list(&mut self, body: &[Statement], depth: u8) {
+        for statement in body {
+            self.statement(statement, depth);
+        }
+    }
+
+    fn statement(&mut self, statement: &Statement, depth: u8) {
+        match statement {
+            Statement::Compute(length) => self.ops.push(Op::Compute(*length)),
+            Statement::Sleep(length) => self.ops.push(Op::Sleep(*length)),
+            Statement::Count(units, _) => self.ops.push(Op::Count(*units)),
+            Statement::Barrier(name) => {
+                let index = index(&mut self.names.barriers, name);
+                self.ops.push(Op::Barrier(index));
+            }
+            Statement::SpinBarrier(name) => {
+                let index = index(&mut self.names.spin_barriers, name);
+                self.ops.push(Op::SpinBarrier(index));
+            }
+            Statement::Send(name) => {
+                let index = index(&mut self.names.queues, name);
+                self.ops.push(Op::Send(index));
+            }
+            Statement::Recv(name) => {
+                let index = index(&mut self.names.queues, name);
+                self.ops.push(Op::Recv(index));
+            }
+            Statement::Lock(name, body) => {
+                let lock = index(&mut self.names.locks, name);
+                self.ops.push(Op::Lock(lock));
+                self.held_around(format!("lock {name}"), body, depth);
+                self.ops.push(Op::Unlock(lock));
+            }
+            Statement::Mutex(name, body) => {
+                let mutex = index(&mut self.names.mutexes, name);
+                self.ops.push(Op::MutexLock(mutex));
+                self.held_around(format!("mutex {name}"), body, depth);
+                self.ops.push(Op::MutexUnlock(mutex));
+            }
+            Statement::Loop(times, body) => self.repeat(*times, body, depth),
+        }
+    }
+
+    fn held_around(&mut self, name: String, body: &[Statement], depth: u8) {
+        for outer in &self.held {
+            let (outer, inner) = (outer.clone(), name.clone());
+            self.order.push(LockOrder { outer, inner });
+        }
+        self.held.push(name);
+        self.list(body, depth + 1);
+        self.held.pop();
+    }
+
+    fn repeat(&mut self, times: Option<u32>, body: &[Statement], slot: u8) {
+        if let Some(times) = times {
+            self.ops.push(Op::Enter { slot, times });
+        }
+        let start = self.ops.len() as u32;
+        self.list(body, slot + 1);
+        self.ops.push(match times {
+            Some(_) => Op::Again { slot, start },
+            None => Op::Forever { start },
+        });
+    }
+}

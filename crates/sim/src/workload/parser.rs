@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Reads programs: recursive descent, with the checks that one program allows.
+//!
+//! The checks are made while reading, when the place of what is wrong is at hand.
+
+use super::lexer::{Lexer, Place, Token};
+use super::{
+    DEEPEST, LONGEST, LONGEST_NAME, Length, MOST_STATEMENTS, MOST_TEXT, MOST_TIMES, Program,
+    Statement, Vary,
+};
+use corun_model::time;
+
+/// What is wrong with a program, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}, column {column}: {message}")]
+pub struct ParseError {
+    /// Line of the program text, from 1.
+    pub line: usize,
+    /// Character of the line, from 1.
+    pub column: usize,
+    /// What was seen and what is accepted.
+    pub message: String,
+}
+
+const STATEMENTS: &str = "compute TIME [±N% | exp], sleep TIME [±N% | exp], lock NAME { … }, \
+     mutex NAME { … }, barrier NAME, spin-barrier NAME, send NAME, recv NAME, loop [N] { … }, \
+     count [N] [UNIT], queue NAME CAPACITY";
+
+const KEYWORDS: [&str; 12] = [
+    "compute",
+    "sleep",
+    "lock",
+    "mutex",
+    "barrier",
+    "spin-barrier",
+    "send",
+    "recv",
+    "loop",
+    "count",
+    "queue",
+    "exp",
+];
+
+type Parsed<T> = Result<T, ParseError>;
+
+pub(super) fn parse(text: &str) -> Parsed<Program> {
+    let mut parser = Parser::new(text);
+    if text.len() > MOST_TEXT {
+        let message = format!(
+            "saw {} bytes; a program has at most {MOST_TEXT}",
+            text.len()
+        );
+        return Err(error(Place { line: 1, column: 1 }, message));
+    }
+    let block = parser.block(0)?;
+    if parser.token != Token::End {
+        return Err(parser.unexpected(STATEMENTS));
+    }
+    if block.body.is_empty() {
+        return Err(parser.unexpected(STATEMENTS));
+    }
+    Ok(Program {
+        queues: parser.queues,
+        body: block.body,
+    })
+}
+
+fn error(at: Place, message: String) -> ParseError {
+    ParseError {
+        line: at.line,
+        column: at.column,
+        message,
+    }
+}
+
+/// A lock held around the statement being read.
+#[derive(Clone, PartialEq)]
+enum Held {
+    Spin(String),
+    Mutex(String),
+}
+
+/// A list of statements and what it is known to do.
+#[derive(Default)]
+struct Block {
+    body: Vec<Statement>,
+    takes_time: bool,
+    endless: bool,
+}
+
+struct Parser<'a> {
+    lexer: Lexer<'a>,
+    token: Token<'a>,
+    at: Place,
+    queues: Vec<(String, u32)>,
+    held: Vec<Held>,
+    statements: usize,
+}
+
+impl<'a> Parser<'a> {
+    fn new(text: &'a str) -> Self {
+        let mut lexer = Lexer::new(text);
+        let (token, at) = lexer.next();
+        Self {
+            lexer,
+            token,
+            at,
+            queues: Vec::new(),
+            held: Vec::new(),
+            statements: 0,
+        }
+    }
+
+    fn advance(&mut self) {
+        (self.token, self.at) = self.lexer.next();
+    }
+
+    fn unexpected(&self, accepted: &str) -> ParseError {
+        error(self.at, format!("saw {}; accepted: {accepted}", self.token))
+    }
+
+    fn expect(&mut self, token: Token<'_>, accepted: &str) -> Parsed<()> {
+        if self.token != token {
+            return Err(self.unexpected(accepted));
+        }
+        self.advance();
+        Ok(())
+    }
+
+    /// Statements up to a `}` or the end.
+    fn block(&mut self, depth: usize) -> Parsed<Block> {
+        let mut block = Block::default();
+        loop {
+            while self.token == Token::Semicolon {
+                self.advance();
+            }
+            if matches!(self.token, Token::Close | Token::End) {
+                return Ok(block);
+            }
+            if block.endless {
+                let message = format!(
+                    "saw {} after an endless loop; it is never reached: end the loop with `loop N {{ … }}` or take this away",
+                    self.token
+                );
+                return Err(error(self.at, message));
+            }
+            let closed = self.item(&mut block, depth)?;
+            let ends = matches!(self.token, Token::Semicolon | Token::Close | Token::End);
+            if !closed && !ends {
+                return Err(self.unexpected("`;` between statements, or what the statement takes"));
+            }
+        }
+    }
+
+    /// One statement or declaration; did it end in `}`?
+    fn item(&mut self, block: &mut Block, depth: usize) -> Parsed<bool> {
+        let at = self.at;
+        let Token::Word(keyword) = self.token else {
+            return Err(self.unexpected(STATEMENTS));
+        };
+        self.statements += 1;
+        if self.statements > MOST_STATEMENTS {
+            let message = format!("a program has at most {MOST_STATEMENTS} statements");
+            return Err(error(at, message));
+        }
+        if !KEYWORDS.contains(&keyword) || keyword == "exp" {
+            return Err(self.unexpected(STATEMENTS));
+        }
+        self.advance();
+        if keyword == "queue" {
+            self.declare_queue(at, depth)?;
+            return Ok(false);
+        }
+        self.may_wait(keyword, at)?;
+        let statement = match keyword {
+            "compute" => {
+                block.takes_time = true;
+                Statement::Compute(self.length()?)
+            }
+            "sleep" => {
+                block.takes_time = true;
+                Statement::Sleep(self.length()?)
+            }
+            "barrier" => Statement::Barrier(self.name("the name of a barrier")?),
+            "spin-barrier" => Statement::SpinBarrier(self.name("the name of a barrier")?),
+            "send" => Statement::Send(self.name("the name of a queue")?),
+            "recv" => Statement::Recv(self.name("the name of a queue")?),
+            "count" => self.count()?,
+            "loop" => self.repeat(block, at, depth)?,
+            _ => self.locked(keyword, block, depth)?,
+        };
+        let closed = matches!(
+            statement,
+            Statement::Loop(..) | Statement::Lock(..) | Statement::Mutex(..)
+        );
+        block.body.push(statement);
+        Ok(closed)
+    }
+
+    /// Nothing may block or wait for other threads inside a spin lock, and no barrier inside a
+    /// mutex: the others could never get there.
+    fn may_wait(&self, keyword: &str, at: Place) -> Parsed<()> {
+        let barrier = matches!(keyword, "barrier" | "spin-barrier");
+        let waits = barrier || matches!(keyword, "sleep" | "send" | "recv" | "mutex");
+        for held in &self.held {
+            let message = match held {
+                Held::Spin(name) if waits => format!(
+                    "saw `{keyword}` inside `lock {name}`; a kernel spin lock allows compute, lock, loop N and count inside"
+                ),
+                Held::Mutex(name) if barrier => format!(
+                    "saw `{keyword}` inside `mutex {name}`; the other threads could not reach it while the mutex is held"
+                ),
+                _ => continue,
+            };
+            return Err(error(at, message));
+        }
+        Ok(())
+    }
+
+    fn declare_queue(&mut self, at: Place, depth: usize) -> Parsed<()> {
+        if depth > 0 {
+            let message = "saw `queue` inside a block; a queue is declared outside of all blocks";
+            return Err(error(at, message.into()));
+        }
+        let name = self.name("the name of a queue")?;
+        let places = self.times("the queue's capacity, 1 to 1000000000 items")?;
+        if self.queues.iter().any(|(known, _)| *known == name) {
+            return Err(error(
+                at,
+                format!("queue {name} has been declared already; declare it once"),
+            ));
+        }
+        self.queues.push((name, places));
+        Ok(())
+    }
+
+    fn count(&mut self) -> Parsed<Statement> {
+        let units = match self.token {
+            Token::Number(_) => self.times("how many units, 1 to 1000000000")?,
+            _ => 1,
+        };
+        let unit = match self.token {
+            Token::Word(_) => Some(self.name("the name of the unit")?),
+            _ => None,
+        };
+        Ok(Statement::Count(units, unit))
+    }
+
+    fn repeat(&mut self, outer: &mut Block, at: Place, depth: usize) -> Parsed<Statement> {
+        let times = match self.token {
+            Token::Number(_) => Some(self.times("how many rounds, 1 to 1000000000")?),
+            _ => None,
+        };
+        let inner = self.braces(depth)?;
+        if !inner.takes_time {
+            let message = "saw a loop that takes no time; it needs a `compute` or `sleep` inside";
+            return Err(error(at, message.into()));
+        }
+        let endless = times.is_none() || inner.endless;
+        if let (true, Some(Held::Spin(name) | Held::Mutex(name))) = (endless, self.held.last()) {
+            let message = format!(
+                "saw an endless loop inside lock {name}, which is never released; accepted: `loop N {{ … }}`"
+            );
+            return Err(error(at, message));
+        }
+        outer.takes_time = true;
+        outer.endless = endless;
+        Ok(Statement::Loop(times, inner.body))
+    }
+
+    fn locked(&mut self, keyword: &str, outer: &mut Block, depth: usize) -> Parsed<Statement> {
+        let at = self.at;
+        let name = self.name("the name of a lock")?;
+        let held = match keyword {
+            "lock" => Held::Spin(name.clone()),
+            _ => Held::Mutex(name.clone()),
+        };
+        if self.held.contains(&held) {
+            let message =
+                format!("saw `{keyword} {name}` inside itself; it would wait for itself for ever");
+            return Err(error(at, message));
+        }
+        self.held.push(held);
+        let inner = self.braces(depth)?;
+        self.held.pop();
+        outer.takes_time |= inner.takes_time;
+        Ok(match keyword {
+            "lock" => Statement::Lock(name, inner.body),
+            _ => Statement::Mutex(name, inner.body),
+        })
+    }
+
+    fn braces(&mut self, depth: usize) -> Parsed<Block> {
+        if depth + 1 > DEEPEST {
+            return Err(error(
+                self.at,
+                format!("blocks may be nested at most {DEEPEST} deep"),
+            ));
+        }
+        self.expect(Token::Open, "`{` and the statements of the block")?;
+        let block = self.block(depth + 1)?;
+        self.expect(Token::Close, "`}` or another statement")?;
+        Ok(block)
+    }
+
+    fn name(&mut self, accepted: &str) -> Parsed<String> {
+        match self.token {
+            Token::Word(word) if word.len() <= LONGEST_NAME && !KEYWORDS.contains(&word) => {
+                self.advance();
+                Ok(word.into())
+            }
+            _ => Err(self.unexpected(&format!(
+                "{accepted}: up to {LONGEST_NAME} letters, digits, `_` and `-`, beginning with a letter or `_`, no keyword"
+            ))),
+        }
+    }
+
+    fn times(&mut self, accepted: &str) -> Parsed<u32> {
+        let Token::Number(text) = self.token else {
+            return Err(self.unexpected(accepted));
+        };
+        match text.parse::<u32>() {
+            Ok(times) if (1..=MOST_TIMES).contains(&times) => {
+                self.advance();
+                Ok(times)
+            }
+            _ => Err(self.unexpected(accepted)),
+        }
+    }
+
+    fn length(&mut self) -> Parsed<Length> {
+        let accepted = format!("{}, above 0 and at most a day", time::ACCEPTED);
+        let Token::Number(text) = self.token else {
+            return Err(self.unexpected(&accepted));
+        };
+        let mean = match time::parse(text) {
+            Some(mean) if (1..=LONGEST).contains(&mean) => mean,
+            _ => return Err(self.unexpected(&accepted)),
+        };
+        self.advance();
+        let vary = match self.token {
+            Token::Word("exp") => {
+                self.advance();
+                Vary::Exponential
+            }
+            Token::PlusMinus => {
+                self.advance();
+                Vary::Percent(self.percent()?)
+            }
+            _ => Vary::Fixed,
+        };
+        Ok(Length { mean, vary })
+    }
+
+    fn percent(&mut self) -> Parsed<u32> {
+        let accepted = "a whole percentage from 1% to 100%";
+        let Token::Number(text) = self.token else {
+            return Err(self.unexpected(accepted));
+        };
+        match text.parse::<u32>() {
+            Ok(percent) if (1..=100).contains(&percent) => {
+                self.advance();
+                self.expect(Token::Percent, "`%`")?;
+                Ok(percent)
+            }
+            _ => Err(self.unexpected(accepted)),
+        }
+    }
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Reading, refusing and printing programs.
+
+use super::*;
+use crate::guest::tests::random_program;
+use proptest::prelude::*;
+
+fn refused(text: &str) -> (usize, usize, String) {
+    let error = Program::parse(text).unwrap_err();
+    (error.line, error.column, error.message)
+}
+
+#[test]
+fn the_language_as_documented() {
+    let text = "# a comment\nqueue jobs 16;\nloop { recv jobs; compute 1ms ±10%; \
+        lock inode { compute 20us } mutex cache { compute 5us; send jobs }; barrier step; \
+        spin-barrier fine; sleep 2.5ms exp; loop 3 { compute 1us +-5% } count 2 requests }";
+    let program = Program::parse(text).unwrap();
+    assert_eq!(program.queues(), [("jobs".to_owned(), 16)]);
+    assert_eq!(
+        program.to_string(),
+        "queue jobs 16; loop { recv jobs; compute 1ms ±10%; lock inode { compute 20us }; \
+         mutex cache { compute 5us; send jobs }; barrier step; spin-barrier fine; \
+         sleep 2500us exp; loop 3 { compute 1us ±5% }; count 2 requests }"
+    );
+    assert_eq!(Program::parse(&program.to_string()).unwrap(), program);
+}
+
+#[test]
+fn errors_name_place_sight_and_what_is_accepted() {
+    let (line, column, message) = refused("loop {\n  compute 5;\n}");
+    assert_eq!((line, column), (2, 11));
+    assert!(
+        message.contains("saw `5`; accepted: a number with a unit"),
+        "{message}"
+    );
+    let (line, column, message) = refused("compute 1ms; run 5");
+    assert_eq!((line, column), (1, 14));
+    assert!(
+        message.contains("saw `run`; accepted: compute TIME"),
+        "{message}"
+    );
+    let (_, column, message) = refused("compute 1ms sleep 1ms");
+    assert_eq!(column, 13);
+    assert!(message.contains("`;` between statements"), "{message}");
+}
+
+#[test]
+fn what_could_never_work_is_refused() {
+    for (text, hint) in [
+        ("", "accepted: compute"),
+        ("queue q 4", "accepted: compute"),
+        ("loop { }", "takes no time"),
+        ("loop { count; send q }", "takes no time"),
+        ("loop 5 { lock L { } }", "takes no time"),
+        (
+            "loop { loop 1000000000 { count } compute 1s }",
+            "takes no time",
+        ),
+        ("compute 0ns", "above 0"),
+        ("compute 2000000s", "at most a day"),
+        ("compute 99999999999999999999s", "at most a day"),
+        ("compute 1ms ±0%", "from 1% to 100%"),
+        ("compute 1ms ±10", "accepted: `%`"),
+        ("loop { compute 1ms }; compute 1ms", "never reached"),
+        ("lock L { sleep 1ms }", "inside `lock L`"),
+        ("lock L { mutex M { compute 1us } }", "inside `lock L`"),
+        ("lock L { barrier B }", "inside `lock L`"),
+        ("mutex M { barrier B }", "inside `mutex M`"),
+        ("lock L { lock L { compute 1us } }", "inside itself"),
+        (
+            "lock L { lock K { lock L { compute 1us } } }",
+            "inside itself",
+        ),
+        ("lock L { loop { compute 1us } }", "never released"),
+        ("lock L compute 1us", "accepted: `{`"),
+        ("lock L { compute 1us", "accepted: `}`"),
+        ("compute 1us }", "saw `}`"),
+        ("barrier exp", "no keyword"),
+        ("loop 0 { compute 1us }", "1 to 1000000000"),
+        ("queue q 0; compute 1us", "capacity"),
+        ("queue q 1; queue q 2; compute 1us", "declared already"),
+        ("loop { queue q 1; compute 1us }", "outside of all blocks"),
+        ("compute 1us; §", "saw '§'"),
+    ] {
+        let (_, _, message) = refused(text);
+        assert!(message.contains(hint), "{text}: {message}");
+    }
+}
+
+#[test]
+fn size_and_depth_are_limited() {
+    let deep = |n| format!("{}compute 1us{}", "loop 2 { ".repeat(n), " }".repeat(n));
+    assert!(Program::parse(&deep(DEEPEST)).is_ok());
+    assert!(refused(&deep(DEEPEST + 1)).2.contains("nested"));
+    assert!(refused(&deep(100_000)).2.contains("at most"));
+    assert!(
+        refused(&"count;".repeat(MOST_STATEMENTS + 1))
+            .2
+            .contains("statements")
+    );
+    assert!(refused(&"a".repeat(1000)).2.len() < 1000);
+}
+
+#[test]
+fn presets_are_programs() {
+    for name in preset_names() {
+        let preset = preset(name).unwrap();
+        for vcpus in [1, 2, 4, 7, 64] {
+            let threads = preset.threads(preset.default_threads(vcpus)).unwrap();
+            assert!(!threads.is_empty(), "{name}");
+        }
+        assert!(!preset.threads(0).unwrap().is_empty());
+    }
+    assert!(preset("no such thing").is_none());
+    assert_eq!(preset("x264").unwrap().default_threads(4), 6);
+}
+
+proptest! {
+    #[test]
+    fn the_parser_never_panics(text in ".{0,200}") {
+        let _ = Program::parse(&text);
+    }
+
+    #[test]
+    fn nor_on_what_looks_like_a_program(words in prop::collection::vec(
+        prop::sample::select(vec!["loop", "{", "}", ";", "compute", "1ms", "±", "10%", "lock", "L",
+            "mutex", "barrier", "sleep", "send", "recv", "count", "queue", "5", "exp", "µ", "\n"]),
+        0..60))
+    {
+        let _ = Program::parse(&words.join(" "));
+    }
+
+    #[test]
+    fn printing_and_reading_give_the_same_program(seed in any::<u64>()) {
+        let text = random_program(seed, 0);
+        let program = Program::parse(&text).unwrap();
+        prop_assert_eq!(Program::parse(&program.to_string()).unwrap(), program);
+    }
+}

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0-only
+# Same scenario, same seed: same bytes. Compares JSON and timeline of a debug and a release build,
+# of one thread and eight, and of the dispatcher compiled by gcc and by clang.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+scenario=experiments/example.toml
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+passed=0
+failed=0
+
+run() { # name binary jobs
+	local name=$1 binary=$2 jobs=$3
+	"$binary" compare "$scenario" --policies cfs,eevdf,affinity,balance --seeds 1,2 --duration 500ms \
+		--jobs "$jobs" --json --quiet >"$work/$name.json"
+	"$binary" compare "$scenario" --policies balance --seed 1 --duration 300ms --jobs "$jobs" \
+		--json --quiet --trace "$work/$name.trace" >/dev/null
+}
+
+same() { # what a b
+	if cmp -s "$work/$2.json" "$work/$3.json" && cmp -s "$work/$2.trace" "$work/$3.trace"; then
+		echo "ok   $1: identical JSON and timeline"
+		passed=$((passed + 1))
+	else
+		echo "FAIL $1: $2 and $3 differ"
+		failed=$((failed + 1))
+	fi
+}
+
+cargo build -q -p corun
+cargo build -q --release -p corun
+CC=clang-19 cargo build -q --release -p corun --target-dir target/clang
+
+run release target/release/corun 1
+run threads target/release/corun 8
+run debug target/debug/corun 2
+run clang target/clang/release/corun 2
+test -s "$work/release.json" && test -s "$work/release.trace"
+same "one thread and eight" release threads
+same "debug and release" release debug
+same "gcc and clang" release clang
+
+echo "determinism: $passed passed, $failed failed"
+[[ $failed == 0 ]]

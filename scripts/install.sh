@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0-only
+# Installs what corun is built, tested or tried with, and says so; does nothing when all is there.
+#
+#   scripts/install.sh build        compilers and libraries
+#   scripts/install.sh test         the same, and the linters
+set -euo pipefail
+
+purpose=${1:-build}
+packages=(gcc make pkg-config clang-19 libelf-dev zlib1g-dev)
+case $purpose in
+build) ;;
+test) packages+=(clang-format-19 shellcheck jq) ;;
+*)
+	echo "install.sh: unknown purpose '$purpose': expected build or test" >&2
+	exit 2
+	;;
+esac
+
+if ! command -v dpkg-query >/dev/null; then
+	echo "install.sh: this is no Debian; please install the equivalents of: ${packages[*]}" >&2
+	exit 1
+fi
+
+missing=()
+for package in "${packages[@]}"; do
+	status=$(dpkg-query -W -f '${Status}' "$package" 2>/dev/null || true)
+	[[ $status == "install ok installed" ]] || missing+=("$package")
+done
+
+as_root() {
+	if [[ $(id -u) == 0 ]]; then
+		"$@"
+	elif command -v sudo >/dev/null; then
+		sudo "$@"
+	else
+		echo "install.sh: run this once as root, or install: ${missing[*]}" >&2
+		exit 1
+	fi
+}
+
+if ((${#missing[@]})); then
+	echo "Installing Debian packages: ${missing[*]}"
+	as_root apt-get update -q
+	as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"
+fi
+
+# The Rust that Cargo.toml asks for. Debian's own is older; its rustup package is not.
+here=$(cd "$(dirname "$0")/.." && pwd)
+wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$here/Cargo.toml")
+have=$(cargo --version 2>/dev/null | cut -d' ' -f2 || true)
+oldest=$(printf '%s\n' "$wanted" "${have:-0}" | sort -V | head -n1)
+if [[ $oldest != "$wanted" ]]; then
+	echo "Rust $wanted or newer is needed, found: ${have:-none}."
+	if command -v rustup >/dev/null || { apt-cache show rustup >/dev/null 2>&1 &&
+		missing=(rustup) && as_root apt-get install -y -q rustup; }; then
+		echo "Installing the stable Rust toolchain with rustup"
+		rustup default stable
+	else
+		echo "install.sh: please install Rust with rustup, then run this again" >&2
+		exit 1
+	fi
+fi

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0-only
+# Formatting and lints of everything written here.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+cargo fmt --all --check
+cargo clippy -q --workspace --all-targets -- -D warnings
+git ls-files -z 'dispatcher/*.c' 'dispatcher/*.h' | xargs -0 clang-format-19 --dry-run --Werror
+git ls-files -z '*.sh' .ci/run | xargs -0 shellcheck -x
+
+# Each file says under which licence it stands.
+unlicensed=$(git ls-files '*.rs' '*.c' '*.h' '*.sh' Makefile .ci/run | xargs grep -L 'SPDX-License-Identifier: GPL-2.0-only' || true)
+if [[ -n $unlicensed ]]; then
+	echo "No SPDX line in: $unlicensed" >&2
+	exit 1
+fi
+echo "lint: clean"

@@ -36,6 +36,8 @@ class Trace:
         self.stacked_since = {}
         self.idle_lost = []  # lengths of stretches idle with someone queued, s
         self.lost_since = {}
+        self.idle_beside = 0.0  # time × pCPUs idle while a vCPU waits somewhere
+        self.running = {}  # pCPU → task
         self.overrun = False
         self.cpus = set()
         process = None
@@ -53,7 +55,9 @@ class Trace:
         self.settle(final=True)
 
     def event(self, cpu, time, name, text):
-        self.now = float(time)
+        before, self.now = self.now, float(time)
+        if before is not None and len(self.cpu_of) > self.vcpus_running():
+            self.idle_beside += (self.now - before) * sum(self.idle.values())
         if self.began is None:
             self.began = self.now
         self.cpus.add(cpu)
@@ -74,6 +78,10 @@ class Trace:
                 self.cpu_of.pop(before, None)
         self.put(after, cpu)
         self.idle[cpu] = after == "0"
+        self.running[cpu] = after
+
+    def vcpus_running(self):
+        return sum(task in self.vm_of for task in self.running.values())
 
     def put(self, task, cpu):
         if task in self.vm_of:
@@ -90,6 +98,10 @@ class Trace:
         for cpu in self.cpus:
             stretch(self.stacked_since, self.stacks, cpu, cpu in stacked and not final, self.now)
             stretch(self.lost_since, self.idle_lost, cpu, cpu in lost and not final, self.now)
+
+    @property
+    def idle_share(self):
+        return self.idle_beside / ((self.now - self.began) * len(self.cpus))
 
     @property
     def share(self):
@@ -121,19 +133,22 @@ def judge_traces(out, table):
     shares = defaultdict(list)
     for path in sorted(out.glob("trace-*.txt")):
         trace = Trace(path)
-        name = path.stem.removeprefix("trace-").rsplit("-", 1)[0]
-        shares[name].append(trace.share)
+        mix, scheduler, _ = path.stem.removeprefix("trace-").split("-")
+        if mix == "mix":
+            shares[scheduler].append(trace.share)
         longest = max(trace.stacks, default=0)
         lost = max(trace.idle_lost, default=0)
         print(
             f"      {path.stem}: stacked {100 * trace.share:.3f} % of pCPU time, "
             f"{len(trace.stacks)} times, longest {ms(longest)}; "
-            f"idle beside a queued vCPU {ms(sum(trace.idle_lost))}, longest {ms(lost)}"
+            f"idle beside a queued vCPU {ms(sum(trace.idle_lost))}, longest {ms(lost)}; "
+            f"idle while a vCPU waits anywhere {100 * trace.idle_share:.2f} %"
             + ("; events were lost" if trace.overrun else "")
         )
-        if name != "eevdf":
+        if scheduler != "eevdf":
             table.row(lost < IDLE_LIMIT, f"{path.stem}: no vCPU forgotten", f"longest {ms(lost)}")
-        table.row(len(trace.vm_of) == 6, f"{path.stem}: all vCPUs recorded", f"{len(trace.vm_of)}")
+        wanted = 6 if mix == "mix" else 4
+        table.row(len(trace.vm_of) == wanted, f"{path.stem}: all vCPUs recorded", f"{wanted}")
     for name, limit in (("eevdf", None), ("balance", 0.005)):
         values = shares[name]
         median = statistics.median(values) if values else float("nan")

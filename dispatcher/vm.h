@@ -24,24 +24,29 @@ static inline struct vm_conf *vm_conf_of(struct task_ctx *t, struct vm_ctx *vm)
 	return conf && shared(conf->id) == shared(vm->id) ? conf : NULL;
 }
 
+/* Others may take the same free slot first; so often is another one looked for. */
+#define SLOT_TRIES 8
+
 /* The slot of VM `id`, claimed if it is new; NO_VM if the table is full. */
 static inline u32 vm_slot(u32 id)
 {
-	u32 i;
-
 	/* Look for it first: a hole left by another VM must not give it a second slot. */
-	repeat (i, MAX_VMS) {
-		struct vm_ctx *vm = vm_at((id + i) % MAX_VMS);
+	u32 slot = find_slot(id, id);
+	u32 try;
 
-		if (vm && shared(vm->id) == id)
-			return (id + i) % MAX_VMS;
-	}
-	repeat (i, MAX_VMS) {
-		struct vm_ctx *vm = vm_at((id + i) % MAX_VMS);
-		u32 seen = vm ? exchange_if_zero(vm->id, id) : ~id;
+	if (slot != NO_VM)
+		return slot;
+	repeat (try, SLOT_TRIES) {
+		struct vm_ctx *vm;
+		u32 seen;
 
+		slot = find_slot(0, id);
+		vm = slot == NO_VM ? NULL : vm_at(slot);
+		if (!vm)
+			break;
+		seen = exchange_if_zero(vm->id, id);
 		if (seen == 0 || seen == id)
-			return (id + i) % MAX_VMS;
+			return slot;
 	}
 	return NO_VM;
 }

@@ -162,26 +162,50 @@ struct {
 	__uint(max_entries, 64 << 20);
 } records SEC(".maps");
 
-/* Callbacks hold a runqueue lock or run in a timer, interrupts off: one record per CPU is enough.
+/*
+ * Callbacks for tasks run with interrupts off, but the timer's does not: an interrupt that wakes a
+ * task then calls select_cpu and enqueue in its midst. So there is a record for each level.
  */
+#define RECORD_LEVELS 2
+
+struct record_stack {
+	u32 depth; /* callbacks begun and not ended on this CPU */
+	u32 pad;
+	struct record level[RECORD_LEVELS];
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, struct record);
+	__type(value, struct record_stack);
 } record_now SEC(".maps");
 
-static inline struct record *record_here(void)
+static inline struct record_stack *record_stack(void)
 {
 	u32 zero = 0;
 
 	return bpf_map_lookup_elem(&record_now, &zero);
 }
 
+/* The record of the callback that began last. */
+static inline struct record *record_here(void)
+{
+	struct record_stack *stack = record_stack();
+
+	return stack ? &stack->level[(stack->depth - 1) % RECORD_LEVELS] : NULL;
+}
+
 static inline void record_begin(enum tap_op op, u32 task, u64 seq, u64 arg)
 {
-	struct record *r = recording ? record_here() : NULL;
+	struct record_stack *stack = recording ? record_stack() : NULL;
+	struct record *r;
 
+	if (!stack)
+		return;
+	/* Whatever interrupts this has counted back when it returns. */
+	stack->depth++;
+	r = record_here();
 	if (!r)
 		return;
 	r->op = op;
@@ -208,17 +232,21 @@ static inline void record_add(enum tap_kind kind, u64 value)
 
 static inline void record_end(void)
 {
+	struct record_stack *stack = recording ? record_stack() : NULL;
 	struct record *r = recording ? record_here() : NULL;
 	u32 n;
 
-	if (!r)
+	if (!stack || !r)
 		return;
 	n = r->entries;
 	if (n > RECORD_ENTRIES)
 		n = RECORD_ENTRIES;
-	if (bpf_ringbuf_output(
-		&records, r, __builtin_offsetof(struct record, entry) + n * sizeof(r->entry[0]), 0))
+	/* The recorder looks by itself: waking it would be a scheduling event per record. */
+	if (bpf_ringbuf_output(&records, r,
+			       __builtin_offsetof(struct record, entry) + n * sizeof(r->entry[0]),
+			       BPF_RB_NO_WAKEUP))
 		__sync_fetch_and_add(&records_lost, 1);
+	stack->depth--;
 }
 
 static inline u64 tap_in(enum tap_kind kind, u64 value)

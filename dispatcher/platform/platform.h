@@ -109,6 +109,32 @@ static inline u32 vcpu_of(struct task_struct *p)
 	return (u32)tap_in(IN_VCPU_OF, raw_vcpu_of(p));
 }
 
+static inline u32 raw_find_slot(u32 id, u32 from)
+{
+	u32 found = NO_VM;
+	u32 i;
+
+	repeat (i, MAX_VMS) {
+		u32 slot = (from + i) % MAX_VMS;
+		struct vm_ctx *vm = vm_at(slot);
+
+		if (vm && *(volatile u32 *)&vm->id == id) {
+			found = slot;
+			break;
+		}
+	}
+	return found;
+}
+
+/*
+ * The first slot of the VM table, looking from slot `from` on, that holds `id`; NO_VM if none does.
+ * One input, not one per slot: a record has no room for a look through the whole table.
+ */
+static inline u32 find_slot(u32 id, u32 from)
+{
+	return (u32)tap_in(IN_VM_SLOT, raw_find_slot(id, from));
+}
+
 /*
  * for_each_queued(p, cpu): walks the queue of `cpu` from its head. In the body queued_vtime(p) is
  * the task's place in the order, and move_queued(p, cpu) takes it to a pCPU's local queue.

@@ -32,6 +32,7 @@ enum tap_kind {
 	IN_FETCHED = 13,
 	IN_VCPU_OF = 14,
 	IN_TASK_ID = 15,
+	IN_VM_SLOT = 16,
 	/* decisions */
 	OUT_RETURN = 64,
 	OUT_INSERT_QUEUE = 65,

@@ -1,12 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! corun on a Linux host.
-mod skel {
-    #![allow(
-        missing_docs,
-        clippy::all,
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::undocumented_unsafe_blocks
-    )]
-    include!(concat!(env!("OUT_DIR"), "/corun.skel.rs"));
-}
+//! corun on a Linux host: the dispatcher as a sched_ext scheduler, a policy in a daemon.
+//!
+//! [`host::run`] is the whole daemon. Its parts, in the order in which they matter to it:
+//! [`preflight`] (may it start?), [`Dispatcher`] (into the kernel and out again), discovery (which
+//! VMs are there), control (counters → policy → plan → tables), [`stats`], recorder.
+//!
+//! The kernel schedules with what it was told last, whatever becomes of the daemon; when its process
+//! ends, for whatever reason, the kernel goes back to its own scheduler.
+
+mod cgroup;
+mod clock;
+mod control;
+mod discovery;
+pub mod host;
+mod knobs;
+mod loader;
+mod log;
+mod pidfd;
+pub mod preflight;
+mod priority;
+mod proc;
+mod recorder;
+pub mod sched_ext;
+mod skel;
+pub mod stats;
+mod tables;
+
+pub use knobs::Knobs;
+pub use loader::{Dispatcher, ExitInfo, LoadError};

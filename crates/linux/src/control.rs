@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The control loop: counters → policy → plan → the dispatcher's tables.
+//!
+//! The dispatcher never waits for it: it schedules by what it was told last. The policy can be
+//! exchanged between two periods.
+
+use crate::clock;
+use crate::discovery::{Vcpu, Vm, Vms};
+use crate::knobs::{Knobs, placement_number};
+use crate::skel::types;
+use crate::tables::Tables;
+use corun_model::time::SEC;
+use corun_model::{
+    HostSeen, Nanos, PcpuSet, Plan, Snapshot, TaskId, TaskPlan, TaskSeen, Topology, VmPlan, VmSeen,
+};
+use corun_policies::Policy;
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+
+/// How often affinities, weights and threads are read again.
+const THOROUGH: Nanos = SEC;
+
+/// What a vCPU did so far: `struct task_counters`, with the state it is in counted up to now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counters {
+    pub(crate) run: Nanos,
+    pub(crate) ready: Nanos,
+    pub(crate) wait: Nanos,
+    pub(crate) switches: u64,
+}
+
+impl Counters {
+    fn of(ctx: &types::task_ctx, now: Nanos) -> Self {
+        let since = |then: u64| {
+            if then == 0 {
+                0
+            } else {
+                now.saturating_sub(then)
+            }
+        };
+        let mut sum = Self {
+            run: ctx.sum.run,
+            ready: ctx.sum.ready,
+            wait: ctx.sum.wait,
+            switches: ctx.sum.switches,
+        };
+        match ctx.state {
+            RUNNING => sum.run += since(ctx.charged),
+            READY => sum.ready += since(ctx.since),
+            _ => sum.wait += since(ctx.since),
+        }
+        sum
+    }
+
+    /// What happened since `then`. The kernel writes while we read: what seems to go back is 0.
+    pub(crate) fn since(&self, then: &Self) -> Self {
+        Self {
+            run: self.run.saturating_sub(then.run),
+            ready: self.ready.saturating_sub(then.ready),
+            wait: self.wait.saturating_sub(then.wait),
+            switches: self.switches.saturating_sub(then.switches),
+        }
+    }
+}
+
+/// `enum task_state` of the dispatcher.
+const READY: u32 = 1;
+const RUNNING: u32 = 2;
+
+/// The counters of all vCPUs at one time.
+pub(crate) type Reading = BTreeMap<TaskId, Counters>;
+
+/// How often siblings shared a pCPU when one looked.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Stacking {
+    /// pCPUs looked at, over all looks.
+    pub(crate) seen: u64,
+    /// Of these, pCPUs where a VM had two or more vCPUs ready or running.
+    pub(crate) stacked: u64,
+}
+
+/// The loop's state.
+pub(crate) struct Control {
+    policy: Box<dyn Policy>,
+    pub(crate) vms: Vms,
+    pub(crate) stacking: Stacking,
+    host: HostSeen,
+    online: PcpuSet,
+    default_placement: u32,
+    began: Nanos,
+    due: Nanos,
+    thorough_due: Nanos,
+    last: Reading,
+}
+
+impl Control {
+    pub(crate) fn new(
+        policy: Box<dyn Policy>,
+        knobs: &Knobs,
+        topology: Topology,
+        online: PcpuSet,
+    ) -> Self {
+        let began = clock::now();
+        Self {
+            policy,
+            vms: Vms::default(),
+            stacking: Stacking::default(),
+            host: HostSeen { topology },
+            online,
+            default_placement: placement_number(knobs.placement),
+            began,
+            due: began,
+            thorough_due: began,
+            last: Reading::new(),
+        }
+    }
+
+    /// When the policy wants to be asked next.
+    pub(crate) fn due(&self) -> Nanos {
+        self.due
+    }
+
+    /// A period is over: asks the policy and does what it says.
+    pub(crate) fn step(&mut self, tables: &Tables<'_, '_>) -> libbpf_rs::Result<()> {
+        let now = clock::now();
+        self.due = now + self.policy.period();
+        self.look(tables, now)?;
+        let reading = self.read(tables)?;
+        let seen = self.snapshot(&reading, now);
+        self.last = reading;
+        let mut plan = Plan::default();
+        self.policy.decide(&seen, &mut plan);
+        self.apply(&plan, tables)
+    }
+
+    /// Finds VMs, and samples stacking while it has the table at hand.
+    fn look(&mut self, tables: &Tables<'_, '_>, now: Nanos) -> libbpf_rs::Result<()> {
+        let slots = tables.vms()?;
+        let stacked = |cpu: usize| slots.iter().any(|(_, vm)| vm.here[cpu] > 1);
+        self.stacking.seen += u64::from(self.online.len());
+        self.stacking.stacked += self
+            .online
+            .iter()
+            .filter(|cpu| stacked(cpu.index()))
+            .count() as u64;
+        let thorough = now >= self.thorough_due;
+        if thorough {
+            self.thorough_due = now + THOROUGH;
+        }
+        self.vms.refresh(&slots, tables, thorough);
+        Ok(())
+    }
+
+    /// Reads the counters of all vCPUs; those that have gone are forgotten.
+    pub(crate) fn read(&mut self, tables: &Tables<'_, '_>) -> libbpf_rs::Result<Reading> {
+        let mut reading = Reading::new();
+        let mut gone = Vec::new();
+        for vcpu in self.vms.list.iter().flat_map(|vm| &vm.vcpus) {
+            match tables.task(vcpu.pidfd.as_fd())? {
+                Some(ctx) => drop(reading.insert(vcpu.task, Counters::of(&ctx, clock::now()))),
+                None => gone.push(vcpu.task),
+            }
+        }
+        self.vms.drop_gone(&gone);
+        Ok(reading)
+    }
+
+    fn snapshot(&self, reading: &Reading, now: Nanos) -> Snapshot {
+        let task = |vcpu: &Vcpu| {
+            let sum = reading.get(&vcpu.task).copied().unwrap_or_default();
+            // Counters begin with the task: what was not there then has begun since.
+            let did = sum.since(&self.last.get(&vcpu.task).copied().unwrap_or_default());
+            TaskSeen {
+                task: vcpu.task,
+                allowed: vcpu.allowed.and(&self.online),
+                run: did.run,
+                ready: did.ready,
+                wait: did.wait,
+            }
+        };
+        let vm = |vm: &Vm| VmSeen {
+            vm: vm.vm,
+            weight: vm.weight,
+            vcpus: vm.vcpus.iter().map(task).collect(),
+        };
+        Snapshot {
+            now: now - self.began,
+            host: self.host,
+            vms: self.vms.list.iter().map(vm).collect(),
+        }
+    }
+
+    /// Tells the dispatcher what has changed. Homes come first: a VM's mode may rely on them.
+    fn apply(&mut self, plan: &Plan, tables: &Tables<'_, '_>) -> libbpf_rs::Result<()> {
+        let default_placement = self.default_placement;
+        let tasks: BTreeMap<_, _> = plan.tasks.iter().map(|task| (task.task, task)).collect();
+        let vms: BTreeMap<_, _> = plan.vms.iter().map(|vm| (vm.vm, vm)).collect();
+        for vm in &mut self.vms.list {
+            for vcpu in &mut vm.vcpus {
+                if let Some(wanted) = tasks.get(&vcpu.task) {
+                    tell_task(vcpu, wanted, tables)?;
+                }
+            }
+            tell_vm(vm, vms.get(&vm.vm).copied(), default_placement, tables)?;
+        }
+        Ok(())
+    }
+}
+
+fn tell_task(vcpu: &mut Vcpu, wanted: &TaskPlan, tables: &Tables<'_, '_>) -> libbpf_rs::Result<()> {
+    let old = vcpu.told.unwrap_or_default();
+    let home = wanted.home.and_then(|home| i32::try_from(home.0 + 1).ok());
+    let conf = types::task_conf {
+        slice: wanted.slice.unwrap_or(old.slice),
+        home: home.unwrap_or(old.home),
+        pad: 0,
+    };
+    if (conf.slice, conf.home) != (old.slice, old.home)
+        && tables.set_task_conf(vcpu.pidfd.as_fd(), conf)?
+    {
+        vcpu.told = Some(conf);
+    }
+    Ok(())
+}
+
+/// The weight is the administrator's, the placement the policy's.
+fn tell_vm(
+    vm: &mut Vm,
+    wanted: Option<&VmPlan>,
+    default_placement: u32,
+    tables: &Tables<'_, '_>,
+) -> libbpf_rs::Result<()> {
+    let placement = wanted.map(|plan| placement_number(plan.placement));
+    let conf = types::vm_conf {
+        id: vm.key.tgid,
+        placement: placement
+            .or(vm.told.map(|told| told.placement))
+            .unwrap_or(default_placement),
+        weight: vm.weight.unwrap_or(0),
+        pad: 0,
+    };
+    let same =
+        |told: types::vm_conf| (told.placement, told.weight) == (conf.placement, conf.weight);
+    if !vm.told.is_some_and(same) {
+        tables.set_vm_conf(vm.slot, conf)?;
+        vm.told = Some(conf);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_current_state_counts_up_to_now() {
+        let mut ctx = types::task_ctx {
+            since: 1_000,
+            charged: 1_200,
+            state: RUNNING,
+            ..types::task_ctx::default()
+        };
+        ctx.sum.run = 50;
+        assert_eq!(Counters::of(&ctx, 1_500).run, 350);
+        ctx.state = READY;
+        assert_eq!(Counters::of(&ctx, 1_500).ready, 500);
+        ctx.state = 0;
+        assert_eq!(Counters::of(&ctx, 1_500).wait, 500);
+        ctx.since = 0;
+        assert_eq!(Counters::of(&ctx, 1_500).wait, 0);
+    }
+
+    #[test]
+    fn what_seems_to_go_back_is_nothing() {
+        let later = Counters {
+            run: 5,
+            ..Counters::default()
+        };
+        let earlier = Counters {
+            run: 7,
+            ..Counters::default()
+        };
+        assert_eq!(later.since(&earlier).run, 0);
+    }
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Which VMs and vCPUs there are.
+//!
+//! The dispatcher knows a vCPU by what it does (it is inside KVM_RUN) and lists VMs by process id;
+//! /proc adds names, the order of vCPUs, affinities and weights. Nobody is asked, no manager needed.
+//! Processes come and go while one looks: what cannot be read is left out this time.
+
+use crate::skel::types;
+use crate::tables::Tables;
+use crate::{cgroup, pidfd, proc};
+use corun_model::{PcpuSet, TaskId, VmId};
+use std::os::fd::{AsFd, OwnedFd};
+
+/// A thread, for ever: numbers are used again, but not with the same start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ThreadKey {
+    pub(crate) tgid: u32,
+    pub(crate) tid: u32,
+    pub(crate) start: u64,
+}
+
+/// A vCPU thread.
+#[derive(Debug)]
+pub(crate) struct Vcpu {
+    pub(crate) task: TaskId,
+    pub(crate) key: ThreadKey,
+    /// Its number in the VM, if its name tells.
+    number: u32,
+    pub(crate) pidfd: OwnedFd,
+    pub(crate) allowed: PcpuSet,
+    /// What the dispatcher has been told about it.
+    pub(crate) told: Option<types::task_conf>,
+}
+
+/// What the dispatcher's books say of a VM at the moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Books {
+    /// vCPUs ready or running.
+    pub(crate) occupied: u64,
+    /// Sum of their weights.
+    pub(crate) active_weight: u64,
+}
+
+impl Books {
+    fn of(ctx: &types::vm_ctx) -> Self {
+        Self {
+            occupied: ctx.here.iter().map(|&count| u64::from(count)).sum(),
+            active_weight: ctx.active_weight,
+        }
+    }
+}
+
+/// A VM.
+#[derive(Debug)]
+pub(crate) struct Vm {
+    pub(crate) vm: VmId,
+    /// Its place in the dispatcher's table.
+    pub(crate) slot: u32,
+    /// Its process.
+    pub(crate) key: ThreadKey,
+    pub(crate) name: String,
+    /// `cpu.weight` of its own cgroup.
+    pub(crate) weight: Option<u32>,
+    pub(crate) vcpus: Vec<Vcpu>,
+    /// As of the last look.
+    pub(crate) books: Books,
+    /// vCPUs the dispatcher counted when threads were looked for last.
+    counted: u32,
+    /// What the dispatcher has been told about it.
+    pub(crate) told: Option<types::vm_conf>,
+}
+
+/// All VMs, in the order of their appearance.
+#[derive(Debug, Default)]
+pub(crate) struct Vms {
+    pub(crate) list: Vec<Vm>,
+    next_vm: u32,
+    next_task: u32,
+}
+
+impl Vms {
+    /// Brings the list up to date with the dispatcher's table. `thorough`: affinities, weights and
+    /// threads, too; otherwise only what is new.
+    pub(crate) fn refresh(
+        &mut self,
+        slots: &[(u32, types::vm_ctx)],
+        tables: &Tables<'_, '_>,
+        thorough: bool,
+    ) {
+        let listed = |vm: &Vm| {
+            slots
+                .iter()
+                .any(|(at, ctx)| (*at, ctx.id) == (vm.slot, vm.key.tgid))
+        };
+        self.list.retain(listed);
+        for (slot, ctx) in slots {
+            let known = self.list.iter().position(|vm| vm.slot == *slot);
+            let Some(at) = known.or_else(|| self.add(*slot, ctx.id)) else {
+                continue;
+            };
+            let vm = &mut self.list[at];
+            vm.books = Books::of(ctx);
+            if thorough {
+                vm.weight = weight_of(vm.key.tgid);
+                vm.vcpus.iter_mut().for_each(refresh_allowed);
+            }
+            if thorough || vm.counted != ctx.vcpus {
+                vm.counted = ctx.vcpus;
+                vm.find_vcpus(tables, &mut self.next_task);
+            }
+        }
+    }
+
+    /// A VM that has just turned up; `None` if it has already gone again.
+    fn add(&mut self, slot: u32, tgid: u32) -> Option<usize> {
+        let start = proc::start_time(tgid, tgid)?;
+        let words = proc::command_line(tgid)?;
+        self.list.push(Vm {
+            vm: VmId(self.next_vm),
+            slot,
+            key: ThreadKey {
+                tgid,
+                tid: tgid,
+                start,
+            },
+            name: proc::vm_name(&words).unwrap_or_else(|| format!("pid-{tgid}")),
+            weight: weight_of(tgid),
+            vcpus: Vec::new(),
+            books: Books::default(),
+            counted: 0,
+            told: None,
+        });
+        self.next_vm += 1;
+        Some(self.list.len() - 1)
+    }
+
+    /// Forgets vCPUs whose threads have gone.
+    pub(crate) fn drop_gone(&mut self, gone: &[TaskId]) {
+        for vm in &mut self.list {
+            vm.vcpus.retain(|vcpu| !gone.contains(&vcpu.task));
+        }
+    }
+}
+
+impl Vm {
+    /// Adds vCPU threads that are not known yet.
+    fn find_vcpus(&mut self, tables: &Tables<'_, '_>, next_task: &mut u32) {
+        let tgid = self.key.tgid;
+        let known = |tid: &u32| self.vcpus.iter().any(|vcpu| vcpu.key.tid == *tid);
+        let new: Vec<u32> = proc::threads(tgid)
+            .into_iter()
+            .filter(|tid| !known(tid))
+            .collect();
+        let mut names = new.iter().map(|&tid| (tid, proc::thread_name(tgid, tid)));
+        let mut found: Vec<(u32, Option<u32>)> = Vec::new();
+        for (tid, name) in &mut names {
+            if let Some(number) = name.as_deref().and_then(proc::vcpu_number) {
+                found.push((tid, Some(number)));
+            }
+        }
+        if found.is_empty() && self.vcpus.is_empty() {
+            // A VMM that names its threads otherwise: the dispatcher tells which are vCPUs.
+            found = new.iter().map(|&tid| (tid, None)).collect();
+        }
+        for (tid, number) in found {
+            let Some(vcpu) = open_vcpu(tgid, tid, number, tables, TaskId(*next_task)) else {
+                continue;
+            };
+            *next_task += 1;
+            self.vcpus.push(vcpu);
+        }
+        self.vcpus.sort_by_key(|vcpu| (vcpu.number, vcpu.key.tid));
+    }
+}
+
+/// A vCPU for thread `tid`; `None` if it has gone, or has no name and the dispatcher says no.
+fn open_vcpu(
+    tgid: u32,
+    tid: u32,
+    number: Option<u32>,
+    tables: &Tables<'_, '_>,
+    task: TaskId,
+) -> Option<Vcpu> {
+    let pidfd = pidfd::open_thread(tid).ok()?;
+    // Read after the descriptor was opened: if the thread is still there, both mean the same one.
+    let start = proc::start_time(tgid, tid)?;
+    if number.is_none() {
+        let ctx = tables.task(pidfd.as_fd()).ok()??;
+        if ctx.vm == NO_VM {
+            return None;
+        }
+    }
+    Some(Vcpu {
+        task,
+        key: ThreadKey { tgid, tid, start },
+        number: number.unwrap_or(u32::MAX),
+        pidfd,
+        allowed: pidfd::allowed(tid)?,
+        told: None,
+    })
+}
+
+/// `NO_VM` of the dispatcher.
+const NO_VM: u32 = u32::MAX;
+
+fn refresh_allowed(vcpu: &mut Vcpu) {
+    if let Some(allowed) = pidfd::allowed(vcpu.key.tid) {
+        vcpu.allowed = allowed;
+    }
+}
+
+fn weight_of(tgid: u32) -> Option<u32> {
+    cgroup::weight(tgid, &proc::cgroup(tgid)?)
+}

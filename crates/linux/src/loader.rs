@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Loads the dispatcher into the kernel, puts it in charge, takes it out again.
+//!
+//! Whatever becomes of this process, the kernel unregisters the scheduler when its last file
+//! descriptor is closed and goes back to its own.
+
+use crate::knobs::Knobs;
+use crate::skel::{CorunSkel, CorunSkelBuilder};
+use crate::tables::Tables;
+use crate::{log, sched_ext};
+use corun_model::PcpuSet;
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{Link, OpenObject};
+use serde::Serialize;
+use std::mem::MaybeUninit;
+use std::time::Duration;
+
+/// Room for records that wait for the recorder, bytes: some seconds of a busy host.
+const RECORD_ROOM: u32 = 64 << 20;
+/// The least a ring buffer may have.
+const NO_ROOM: u32 = 4096;
+/// How long the kernel may take to switch back to its own scheduler.
+const DETACH_LIMIT: Duration = Duration::from_secs(5);
+
+/// Why the dispatcher is not in charge.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The object could not be opened or loaded; the log is libbpf's and the verifier's.
+    #[error("the kernel did not accept the dispatcher: {cause}\n{log}")]
+    Load {
+        /// What failed.
+        cause: libbpf_rs::Error,
+        /// What libbpf said.
+        log: String,
+    },
+    /// It was loaded, but could not be made the scheduler.
+    #[error("the dispatcher could not be put in charge: {cause}{reason}\n{log}")]
+    Attach {
+        /// What failed.
+        cause: libbpf_rs::Error,
+        /// The kernel's reason, if it gave one.
+        reason: String,
+        /// What libbpf said.
+        log: String,
+    },
+    /// The object lacks a section; a mistake in the build.
+    #[error("the dispatcher's object has no {0}: built from other sources?")]
+    Object(&'static str),
+}
+
+/// Why a scheduler left, as the kernel told it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ExitInfo {
+    /// `enum scx_exit_kind`: 64 unregistered by us, 1024 and above an error.
+    pub kind: u32,
+    /// Its exit code.
+    pub code: i64,
+    /// In a few words.
+    pub reason: String,
+    /// Details.
+    pub message: String,
+}
+
+impl ExitInfo {
+    /// `SCX_EXIT_UNREG`: taken out by its own process.
+    pub const UNREGISTERED: u32 = 64;
+    /// From `SCX_EXIT_ERROR` on, it was ejected for an error.
+    pub const ERROR: u32 = 1024;
+}
+
+/// The dispatcher in the kernel.
+pub struct Dispatcher<'obj> {
+    skel: CorunSkel<'obj>,
+    link: Option<Link>,
+}
+
+impl<'obj> Dispatcher<'obj> {
+    /// Loads the dispatcher for a host with these pCPUs. It does not schedule yet.
+    ///
+    /// # Errors
+    /// [`LoadError`] with the verifier's words.
+    pub fn load(
+        storage: &'obj mut MaybeUninit<OpenObject>,
+        knobs: &Knobs,
+        online: &PcpuSet,
+        recording: bool,
+    ) -> Result<Self, LoadError> {
+        log::begin();
+        let load = |cause| LoadError::Load {
+            cause,
+            log: log::take(),
+        };
+        let mut open = CorunSkelBuilder::default().open(storage).map_err(load)?;
+        let room = if recording { RECORD_ROOM } else { NO_ROOM };
+        open.maps.records.set_max_entries(room).map_err(load)?;
+        let rodata = open.maps.rodata_data.as_deref_mut();
+        rodata.ok_or(LoadError::Object(".rodata"))?.recording = u32::from(recording);
+        let bss = open.maps.bss_data.as_deref_mut();
+        bss.ok_or(LoadError::Object(".bss"))?.knobs = knobs.raw(online);
+        let skel = open.load().map_err(load)?;
+        Ok(Self { skel, link: None })
+    }
+
+    /// Puts it in charge of all tasks.
+    ///
+    /// # Errors
+    /// [`LoadError::Attach`], for example when another scheduler is active.
+    pub fn attach(&mut self) -> Result<(), LoadError> {
+        log::begin();
+        match self.skel.maps.corun.attach_struct_ops() {
+            Ok(link) => self.link = Some(link),
+            Err(cause) => {
+                let exit = self.exit_info();
+                return Err(LoadError::Attach {
+                    cause,
+                    reason: exit
+                        .map_or_else(String::new, |e| format!(" ({}: {})", e.reason, e.message)),
+                    log: log::take(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes it out; returns once the kernel's own scheduler is back in charge, with the reason.
+    pub fn detach(&mut self) -> Option<ExitInfo> {
+        drop(self.link.take());
+        sched_ext::wait_until_disabled(DETACH_LIMIT);
+        self.exit_info()
+    }
+
+    /// Why it left, once it has.
+    pub fn exit_info(&self) -> Option<ExitInfo> {
+        let bss = self.skel.maps.bss_data.as_deref()?;
+        let seen = &raw const bss.exit_seen;
+        // SAFETY: `seen` points into the object's mapped .bss, which lives as long as `skel`; the
+        // kernel writes `kind` last, so volatile reads of kind first, then of the rest are whole.
+        let seen = unsafe {
+            if (&raw const (*seen).kind).read_volatile() == 0 {
+                return None;
+            }
+            seen.read_volatile()
+        };
+        Some(ExitInfo {
+            kind: seen.kind,
+            code: seen.code,
+            reason: text(&seen.reason),
+            message: text(&seen.message),
+        })
+    }
+
+    /// Callbacks that found no room in the records' ring buffer.
+    pub fn records_lost(&self) -> u64 {
+        let lost = self
+            .skel
+            .maps
+            .bss_data
+            .as_deref()
+            .map(|bss| &raw const bss.records_lost);
+        // SAFETY: points into the object's mapped .bss, which lives as long as `skel`.
+        lost.map_or(0, |lost| unsafe { lost.read_volatile() })
+    }
+
+    /// The ring buffer of the recording.
+    pub(crate) fn records(&self) -> &libbpf_rs::MapMut<'obj> {
+        &self.skel.maps.records
+    }
+
+    /// The dispatcher's tables.
+    pub(crate) fn tables(&self) -> Tables<'_, 'obj> {
+        Tables::new(&self.skel.maps)
+    }
+}
+
+/// A C string in a fixed array.
+fn text(bytes: &[i8]) -> String {
+    let bytes: Vec<u8> = bytes.iter().map(|&c| c.cast_unsigned()).collect();
+    let end = bytes.iter().position(|&c| c == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}

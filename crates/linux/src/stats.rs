@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What happened in an interval, for people and for programs.
+//!
+//! %RUN, %RDY and %WAIT are shares of the time of a VM's vCPUs and add up to 100: running, wanting a
+//! pCPU (what the guest sees as steal), halted. `stacked` is a sample, not a measurement: the share
+//! of pCPUs that had two or more ready or running vCPUs of one VM at the moments when the daemon
+//! looked, which it does every period of the policy.
+
+use crate::control::{Counters, Reading, Stacking};
+use crate::discovery::Vm;
+use corun_model::Nanos;
+use corun_model::time::SEC;
+use serde::Serialize;
+use std::fmt;
+
+/// One interval of the host.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Stats {
+    /// Seconds since the daemon began, at the interval's end.
+    pub time_s: f64,
+    /// Its length, seconds.
+    pub interval_s: f64,
+    /// The policy's name.
+    pub policy: String,
+    /// How often a pCPU was given to a task, per second.
+    pub switches_per_s: f64,
+    /// Share of pCPUs with siblings stacked, among those looked at; a sample.
+    pub stacked_share: f64,
+    /// How many pCPUs were looked at.
+    pub stacked_samples: u64,
+    /// Tasks ready or running at the interval's end, by the dispatcher's books.
+    pub occupied: u64,
+    /// Its VMs.
+    pub vms: Vec<VmStats>,
+}
+
+/// One interval of a VM.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct VmStats {
+    /// Its name.
+    pub name: String,
+    /// Its process.
+    pub pid: u32,
+    /// Number of its vCPUs.
+    pub vcpus: usize,
+    /// `cpu.weight` of its own cgroup.
+    pub weight: Option<u32>,
+    /// Share of its vCPUs' time spent running.
+    pub run_share: f64,
+    /// … wanting a pCPU.
+    pub ready_share: f64,
+    /// … halted.
+    pub wait_share: f64,
+    /// How often one of its vCPUs was given a pCPU, per second.
+    pub switches_per_s: f64,
+    /// vCPUs ready or running at the interval's end, by the dispatcher's books.
+    pub occupied: u64,
+    /// Sum of their weights.
+    pub active_weight: u64,
+}
+
+/// What was counted when the interval began.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Mark {
+    pub(crate) at: Nanos,
+    pub(crate) switches: u64,
+    pub(crate) occupied: u64,
+    pub(crate) vcpus: Reading,
+}
+
+impl Stats {
+    /// The interval from `then` to `now`.
+    pub(crate) fn between(
+        then: &Mark,
+        now: &Mark,
+        began: Nanos,
+        stacking: Stacking,
+        policy: &str,
+        vms: &[Vm],
+    ) -> Self {
+        let interval_s = seconds(now.at.saturating_sub(then.at));
+        let did = |vm: &Vm| {
+            let of = |mark: &Mark, task| mark.vcpus.get(task).copied();
+            let each = vm.vcpus.iter().filter_map(|vcpu| {
+                let sum = of(now, &vcpu.task)?;
+                // One that was not there then has begun since: counters begin with the task.
+                Some(sum.since(&of(then, &vcpu.task).unwrap_or_default()))
+            });
+            each.fold(Counters::default(), |all, one| Counters {
+                run: all.run + one.run,
+                ready: all.ready + one.ready,
+                wait: all.wait + one.wait,
+                switches: all.switches + one.switches,
+            })
+        };
+        Self {
+            time_s: seconds(now.at.saturating_sub(began)),
+            interval_s,
+            policy: policy.to_string(),
+            switches_per_s: ratio(
+                now.switches.saturating_sub(then.switches) as f64,
+                interval_s,
+            ),
+            stacked_share: ratio(stacking.stacked as f64, stacking.seen as f64),
+            stacked_samples: stacking.seen,
+            occupied: now.occupied,
+            vms: vms
+                .iter()
+                .map(|vm| VmStats::new(vm, did(vm), interval_s))
+                .collect(),
+        }
+    }
+}
+
+impl VmStats {
+    fn new(vm: &Vm, did: Counters, interval_s: f64) -> Self {
+        let all = (did.run + did.ready + did.wait) as f64;
+        Self {
+            name: vm.name.clone(),
+            pid: vm.key.tgid,
+            vcpus: vm.vcpus.len(),
+            weight: vm.weight,
+            run_share: ratio(did.run as f64, all),
+            ready_share: ratio(did.ready as f64, all),
+            wait_share: ratio(did.wait as f64, all),
+            switches_per_s: ratio(did.switches as f64, interval_s),
+            occupied: vm.books.occupied,
+            active_weight: vm.books.active_weight,
+        }
+    }
+}
+
+fn seconds(time: Nanos) -> f64 {
+    time as f64 / SEC as f64
+}
+
+/// Nothing out of nothing is nothing.
+fn ratio(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}
+
+impl fmt::Display for Stats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{:.1} s  policy {}  {:.0} switches/s  stacked {:.2} % (of {} samples)",
+            self.time_s,
+            self.policy,
+            self.switches_per_s,
+            100.0 * self.stacked_share,
+            self.stacked_samples
+        )?;
+        writeln!(
+            f,
+            "  {:<24} {:>5} {:>6} {:>6} {:>6} {:>6} {:>10}",
+            "VM", "vCPUs", "weight", "%RUN", "%RDY", "%WAIT", "switches/s"
+        )?;
+        for vm in &self.vms {
+            let weight = vm
+                .weight
+                .map_or("-".to_string(), |weight| weight.to_string());
+            writeln!(
+                f,
+                "  {:<24} {:>5} {:>6} {:>6.1} {:>6.1} {:>6.1} {:>10.0}",
+                vm.name,
+                vm.vcpus,
+                weight,
+                100.0 * vm.run_share,
+                100.0 * vm.ready_share,
+                100.0 * vm.wait_share,
+                vm.switches_per_s
+            )?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_without_vms_divides_by_nothing() {
+        let mark = Mark::default();
+        let stats = Stats::between(&mark, &mark, 0, Stacking::default(), "fair", &[]);
+        assert_eq!(stats.switches_per_s, 0.0);
+        assert_eq!(stats.stacked_share, 0.0);
+        let text = stats.to_string();
+        assert!(
+            text.starts_with("0.0 s  policy fair  0 switches/s"),
+            "{text}"
+        );
+    }
+}

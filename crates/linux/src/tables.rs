@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The dispatcher's tables, read and written as the C structs they hold.
+//!
+//! Tasks are looked up by pidfd: the kernel finds the one thread the descriptor stands for, whatever
+//! becomes of its number, and nothing has to walk all tasks of the host, as a BPF task iterator
+//! would.
+
+use crate::skel::{CorunMaps, types};
+use libbpf_rs::{MapCore, MapFlags};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// VM slots read with one system call.
+const BATCH: u32 = 128;
+
+/// # Safety
+/// Every pattern of bytes must be a value of the type, and it must have no padding.
+pub(crate) unsafe trait Plain: Copy {}
+// SAFETY: integers only, laid out by the C compiler's BTF without gaps.
+unsafe impl Plain for types::task_ctx {}
+// SAFETY: as above.
+unsafe impl Plain for types::task_conf {}
+// SAFETY: as above.
+unsafe impl Plain for types::vm_ctx {}
+// SAFETY: as above.
+unsafe impl Plain for types::vm_conf {}
+// SAFETY: as above.
+unsafe impl Plain for types::cpu_ctx {}
+// SAFETY: as above.
+unsafe impl Plain for types::knobs {}
+
+/// The bytes of a value.
+pub(crate) fn bytes_of<T: Plain>(value: &T) -> &[u8] {
+    // SAFETY: `Plain` has no padding, so all of its bytes are initialised.
+    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
+}
+
+/// The value with these bytes, if there are enough.
+fn from_bytes<T: Plain>(bytes: &[u8]) -> Option<T> {
+    // SAFETY: long enough, and `Plain` takes any bytes; the read may be unaligned.
+    (bytes.len() >= size_of::<T>()).then(|| unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
+}
+
+/// Access to the tables of a loaded dispatcher.
+pub(crate) struct Tables<'a, 'obj> {
+    maps: &'a CorunMaps<'obj>,
+}
+
+impl<'a, 'obj> Tables<'a, 'obj> {
+    pub(crate) fn new(maps: &'a CorunMaps<'obj>) -> Self {
+        Self { maps }
+    }
+
+    /// Occupied VM slots.
+    pub(crate) fn vms(&self) -> libbpf_rs::Result<Vec<(u32, types::vm_ctx)>> {
+        let map = &self.maps.vm_ctxs;
+        let all = map.lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY)?;
+        let decode = |(key, value): (Vec<u8>, Vec<u8>)| {
+            let slot = u32::from_ne_bytes(key.get(..4)?.try_into().ok()?);
+            from_bytes(&value).map(|vm: types::vm_ctx| (slot, vm))
+        };
+        Ok(all
+            .filter_map(decode)
+            .filter(|(_, vm)| vm.id != 0)
+            .collect())
+    }
+
+    /// What the dispatcher knows of a pCPU.
+    pub(crate) fn cpu(&self, cpu: u32) -> libbpf_rs::Result<Option<types::cpu_ctx>> {
+        lookup(&self.maps.cpu_ctxs, &cpu.to_ne_bytes())
+    }
+
+    /// What it knows of a task; `None` if the task has gone.
+    pub(crate) fn task(&self, pidfd: BorrowedFd<'_>) -> libbpf_rs::Result<Option<types::task_ctx>> {
+        lookup(&self.maps.task_ctxs, &pidfd.as_raw_fd().to_ne_bytes())
+    }
+
+    /// Tells what the policy wants for the VM in a slot. The dispatcher may read at any time, so
+    /// the entry is void (id 0) until all else is written.
+    pub(crate) fn set_vm_conf(&self, slot: u32, conf: types::vm_conf) -> libbpf_rs::Result<()> {
+        let key = slot.to_ne_bytes();
+        let map = &self.maps.vm_confs;
+        let void = types::vm_conf { id: 0, ..conf };
+        map.update(&key, bytes_of(&void), MapFlags::ANY)?;
+        map.update(&key, bytes_of(&conf), MapFlags::ANY)
+    }
+
+    /// Tells what the policy wants for a task; false if the task has gone.
+    pub(crate) fn set_task_conf(
+        &self,
+        pidfd: BorrowedFd<'_>,
+        conf: types::task_conf,
+    ) -> libbpf_rs::Result<bool> {
+        let key = pidfd.as_raw_fd().to_ne_bytes();
+        let told = self
+            .maps
+            .task_confs
+            .update(&key, bytes_of(&conf), MapFlags::ANY);
+        gone_is_none(told.map(Some)).map(|told| told.is_some())
+    }
+}
+
+fn lookup<T: Plain>(map: &impl MapCore, key: &[u8]) -> libbpf_rs::Result<Option<T>> {
+    let mut value = MaybeUninit::<T>::zeroed();
+    // SAFETY: zeroed memory of exactly this length, borrowed for the call only.
+    let bytes =
+        unsafe { std::slice::from_raw_parts_mut(value.as_mut_ptr().cast::<u8>(), size_of::<T>()) };
+    let found = gone_is_none(map.lookup_into(key, bytes, MapFlags::ANY).map(Some))?;
+    // SAFETY: `Plain` takes any bytes; they were zero, then filled.
+    Ok((found == Some(true)).then(|| unsafe { value.assume_init() }))
+}
+
+/// A task that vanished is no error.
+fn gone_is_none<T>(result: libbpf_rs::Result<Option<T>>) -> libbpf_rs::Result<Option<T>> {
+    match result {
+        Err(error) if is_gone(&error) => Ok(None),
+        other => other,
+    }
+}
+
+fn is_gone(error: &libbpf_rs::Error) -> bool {
+    matches!(error.kind(), libbpf_rs::ErrorKind::NotFound)
+        || std::error::Error::source(error)
+            .and_then(|cause| cause.downcast_ref::<std::io::Error>())
+            .is_some_and(|cause| cause.raw_os_error() == Some(libc::ESRCH))
+}

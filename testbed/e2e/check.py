@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""Judges what the end-to-end test brought out of the emulated host; prints a table.
+
+Usage: check.py DIR    exit status 1 if anything failed
+
+From each ftrace recording: the share of pCPU time in which a pCPU had two or more vCPUs of one VM
+queued or running (stacking), and how long a pCPU idled although a vCPU was queued there.
+"""
+
+import re
+import statistics
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+EVENT = re.compile(r"\[(\d+)\] \S+ +(\d+\.\d+): (sched_\w+): (.*)")
+SWITCH = re.compile(r"prev_pid=(\d+) .*prev_state=(\S+) ==> .*next_pid=(\d+)")
+WAKEUP = re.compile(r"pid=(\d+) .*target_cpu=(\d+)")
+MIGRATE = re.compile(r"pid=(\d+) .*dest_cpu=(\d+)")
+
+# A vCPU may pass over an idle pCPU's queue for as long as a kick takes, seconds (emulated).
+IDLE_LIMIT = 0.010
+
+
+class Trace:
+    """Follows vCPUs through a recording."""
+
+    def __init__(self, path):
+        self.vm_of = {}  # vCPU thread → process
+        self.cpu_of = {}  # vCPU ready or running → pCPU
+        self.idle = {}  # pCPU → does it idle?
+        self.now = None
+        self.began = None
+        self.stacks = []  # lengths of stacked stretches, s
+        self.stacked_since = {}
+        self.idle_lost = []  # lengths of stretches idle with someone queued, s
+        self.lost_since = {}
+        self.idle_beside = 0.0  # time × pCPUs idle while a vCPU waits somewhere
+        self.running = {}  # pCPU → task
+        self.overrun = False
+        self.cpus = set()
+        process = None
+        for line in open(path, encoding="utf-8", errors="replace"):
+            if line.startswith("# process "):
+                process = line.split()[2]
+            elif line.startswith("# thread ") and re.search(r"CPU \d+/KVM$", line):
+                self.vm_of[line.split()[2]] = process
+            elif re.match(r"# (commit )?overrun: [1-9]|# dropped events: [1-9]", line):
+                self.overrun = True
+            elif line[0] != "#":
+                match = EVENT.search(line)
+                if match:
+                    self.event(*match.groups())
+        self.settle(final=True)
+
+    def event(self, cpu, time, name, text):
+        before, self.now = self.now, float(time)
+        if before is not None and len(self.cpu_of) > self.vcpus_running():
+            self.idle_beside += (self.now - before) * sum(self.idle.values())
+        if self.began is None:
+            self.began = self.now
+        self.cpus.add(cpu)
+        if name == "sched_switch" and (match := SWITCH.search(text)):
+            self.switch(cpu, *match.groups())
+        elif name == "sched_wakeup" and (match := WAKEUP.search(text)):
+            self.put(match[1], str(int(match[2])).zfill(3))
+        elif name == "sched_migrate_task" and (match := MIGRATE.search(text)):
+            if match[1] in self.cpu_of:
+                self.put(match[1], str(int(match[2])).zfill(3))
+        self.settle()
+
+    def switch(self, cpu, before, state, after):
+        if before in self.vm_of:
+            if state.startswith("R"):
+                self.put(before, cpu)
+            else:
+                self.cpu_of.pop(before, None)
+        self.put(after, cpu)
+        self.idle[cpu] = after == "0"
+        self.running[cpu] = after
+
+    def vcpus_running(self):
+        return sum(task in self.vm_of for task in self.running.values())
+
+    def put(self, task, cpu):
+        if task in self.vm_of:
+            self.cpu_of[task] = cpu
+
+    def settle(self, final=False):
+        """Opens and closes stretches according to how things stand now."""
+        here = defaultdict(int)
+        for task, cpu in self.cpu_of.items():
+            here[cpu, self.vm_of[task]] += 1
+        queued = {cpu for cpu, _ in here}
+        stacked = {cpu for (cpu, _), count in here.items() if count > 1}
+        lost = {cpu for cpu in queued if self.idle.get(cpu)}
+        for cpu in self.cpus:
+            stretch(self.stacked_since, self.stacks, cpu, cpu in stacked and not final, self.now)
+            stretch(self.lost_since, self.idle_lost, cpu, cpu in lost and not final, self.now)
+
+    @property
+    def idle_share(self):
+        return self.idle_beside / ((self.now - self.began) * len(self.cpus))
+
+    @property
+    def share(self):
+        return sum(self.stacks) / ((self.now - self.began) * len(self.cpus))
+
+
+def stretch(since, lengths, key, open_now, now):
+    if open_now:
+        since.setdefault(key, now)
+    elif key in since:
+        lengths.append(now - since.pop(key))
+
+
+class Table:
+    def __init__(self):
+        self.failed = self.passed = 0
+
+    def row(self, good, name, detail):
+        self.passed += good
+        self.failed += not good
+        print(f"{'pass' if good else 'FAIL'}  {name:<40} {detail}")
+
+
+def ms(seconds):
+    return f"{1000 * seconds:.2f} ms"
+
+
+def judge_traces(out, table):
+    shares = defaultdict(list)
+    for path in sorted(out.glob("trace-*.txt")):
+        trace = Trace(path)
+        mix, scheduler, _ = path.stem.removeprefix("trace-").split("-")
+        if mix == "mix":
+            shares[scheduler].append(trace.share)
+        longest = max(trace.stacks, default=0)
+        lost = max(trace.idle_lost, default=0)
+        print(
+            f"      {path.stem}: stacked {100 * trace.share:.3f} % of pCPU time, "
+            f"{len(trace.stacks)} times, longest {ms(longest)}; "
+            f"idle beside a queued vCPU {ms(sum(trace.idle_lost))}, longest {ms(lost)}; "
+            f"idle while a vCPU waits anywhere {100 * trace.idle_share:.2f} %"
+            + ("; events were lost" if trace.overrun else "")
+        )
+        if scheduler != "eevdf":
+            table.row(lost < IDLE_LIMIT, f"{path.stem}: no vCPU forgotten", f"longest {ms(lost)}")
+        wanted = 6 if mix == "mix" else 4
+        table.row(len(trace.vm_of) == wanted, f"{path.stem}: all vCPUs recorded", f"{wanted}")
+    for name, limit in (("eevdf", None), ("balance", 0.005)):
+        values = shares[name]
+        median = statistics.median(values) if values else float("nan")
+        each = ", ".join(f"{100 * value:.3f}" for value in values)
+        good = len(values) >= 3 and (median < limit if limit else median > 0.005)
+        wanted = f"< {100 * limit} %" if limit else "there is something to gain: > 0.5 %"
+        table.row(good, f"stacking under {name}", f"median {100 * median:.3f} % of {each} ({wanted})")
+
+
+def judge_numbers(out, table):
+    numbers = defaultdict(list)
+    for line in (out / "numbers.tsv").read_text().splitlines():
+        name, value = line.split("\t")
+        numbers[name].append(float(value))
+    for name, values in numbers.items():
+        median = statistics.median(values)
+        each = f"median {median:.3f} of {values}"
+        if name.startswith("fairness"):
+            table.row(median <= 0.10, name, f"furthest from the mean: {100 * median:.1f} % (<= 10 %)")
+        elif name == "weights corun":
+            table.row(2.7 <= median <= 3.3 and len(values) >= 3, name, f"{each} (3.0 ± 10 %)")
+        else:
+            print(f"      {name}: {each}")
+
+
+def main():
+    out = Path(sys.argv[1])
+    table = Table()
+    for line in (out / "verdicts.tsv").read_text().splitlines():
+        word, name, detail = line.split("\t")
+        table.row(word == "pass", name, detail)
+    judge_numbers(out, table)
+    judge_traces(out, table)
+    for line in sys.argv[2:]:
+        word, name, detail = line.split(":", 2)
+        table.row(word == "pass", name, detail)
+    print(f"{table.passed} passed, {table.failed} failed")
+    sys.exit(table.failed > 0)
+
+
+if __name__ == "__main__":
+    main()

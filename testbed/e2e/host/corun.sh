@@ -1,0 +1,104 @@
+# shellcheck shell=sh
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# Problem: every phase of the end-to-end test starts and ends the daemon, measures VMs, and reports.
+# How: functions for busybox sh, on top of the testbed's lib.sh.
+
+log=/tmp/corun.log
+
+# --- Results: tables for check.py, outside ---------------------------------------------------
+
+# verdict NAME DETAIL COMMAND…: passed if the command succeeds.
+verdict() {
+	_name="$1" _detail="$2" _word=pass
+	shift 2
+	"$@" || _word=fail
+	printf '%s\t%s\t%s\n' "$_word" "$_name" "$_detail" | tee -a /out/verdicts.tsv
+}
+
+# number NAME VALUE: one of several runs; check.py takes the median.
+number() { printf '%s\t%s\n' "$1" "$2" | tee -a /out/numbers.tsv; }
+
+# --- The daemon ------------------------------------------------------------------------------
+
+# start_corun POLICY [OPTION…]: returns once it is in charge.
+start_corun() {
+	: >$log
+	corun-host "$@" --json --interval 200ms >$log 2>&1 &
+	corun_pid=$!
+	_tries=0
+	until [ "$(scheduler)" = corun ]; do
+		kill -0 $corun_pid 2>/dev/null || fail "corun did not start: $(cat $log)"
+		_tries=$((_tries + 1))
+		[ $_tries -lt 300 ] || fail "corun is not in charge after 30 s: $(cat $log)"
+		sleep 0.1
+	done
+}
+
+# Ends it as an administrator would. Sets corun_status and exit_kind.
+stop_corun() {
+	kill -TERM "$corun_pid" 2>/dev/null
+	wait "$corun_pid"
+	corun_status=$?
+	exit_kind="$(sed -n 's/.*kind: \([0-9]*\).*/\1/p' $log | tail -n 1)"
+	[ "$corun_status" = 0 ] || cat $log
+}
+
+# Has it left as it should?
+left_cleanly() { [ "$corun_status" = 0 ] && [ "$exit_kind" = 64 ] && [ "$(scheduler)" = EEVDF ]; }
+
+# wait_for_eevdf: true if the kernel's own scheduler is back within 2 s.
+wait_for_eevdf() {
+	for _try in 1 2 3 4 5 6 7 8 9 10; do
+		[ "$(cat /sys/kernel/sched_ext/state)" = disabled ] && return 0
+		sleep 0.2
+	done
+	return 1
+}
+
+# --- VMs -------------------------------------------------------------------------------------
+
+all_alive() {
+	for _vm in "$@"; do
+		vm_alive "$_vm" || {
+			echo "$_vm stands still: $(tail -n 2 /tmp/vms/"$_vm".log)"
+			return 1
+		}
+	done
+}
+
+signal_vms() {
+	_signal="$1"
+	shift
+	for _vm in "$@"; do kill "-$_signal" "$(vm_pid "$_vm")"; done
+}
+
+# vm_cpu_ns NAME: pCPU time of all its vCPU threads, by the kernel's own accounts.
+vm_cpu_ns() {
+	for _thread in /proc/"$(vm_pid "$1")"/task/*; do
+		grep -q '^CPU [0-9]*/KVM$' "$_thread/comm" && cut -d ' ' -f 1 "$_thread/schedstat"
+	done | awk '{ sum += $1 } END { printf "%.0f\n", sum }'
+}
+
+# cpu_of SECONDS NAME…: pCPU time each VM gets within SECONDS, ns, in a line.
+cpu_of() {
+	_seconds="$1"
+	shift
+	_then="" _now=""
+	for _vm in "$@"; do _then="$_then $(vm_cpu_ns "$_vm")"; done
+	sleep "$_seconds"
+	for _vm in "$@"; do _now="$_now $(vm_cpu_ns "$_vm")"; done
+	echo "$_then $_now" | awk '{ n = NF / 2; for (i = 1; i <= n; i++) printf "%.0f ", $(i + n) - $i }'
+}
+
+# counters_at_rest: true if, of all VMs, the dispatcher's books count nobody as ready or running.
+counters_at_rest() {
+	_line="$(grep '^{' $log | tail -n 1)"
+	_books="$(echo "$_line" | grep -o '"\(occupied\|active_weight\)":[0-9]*' | cut -d : -f 2)"
+	# The first is the host's: the daemon itself, and perhaps a kernel thread.
+	echo "$_books" | awk 'NR == 1 { bad = $1 > 3 } NR > 1 && $1 > 0 { bad = 1 }
+		END { exit bad || NR < 3 }' || {
+		echo "not at rest: $_line"
+		return 1
+	}
+}

@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# Problem: that corun works on a real kernel, with real KVM guests, has to be shown, not said.
+# How: builds static binaries, boots the emulated host once with host/run, and judges what comes out
+# with check.py; the recorded decisions are replayed through the native build.
+#
+# Usage: run.sh [OUT]     OUT: out/e2e; exit codes: 0 all passed, 77 packages cannot be had, else failed
+set -euo pipefail
+# shellcheck source=testbed/common.sh
+. "$(dirname "$0")/../common.sh"
+
+e2e_dir="$(cd "$(dirname "$0")" && pwd)"
+repository="$testbed_dir/.."
+target=x86_64-unknown-linux-gnu
+out="${1:-$repository/out/e2e}"
+
+# The daemon, without shared libraries, as bin/corun-host.
+stage_daemon() {
+	local release="${CARGO_TARGET_DIR:-$repository/target}/$target/release"
+	(cd "$repository" && RUSTFLAGS="-C target-feature=+crt-static" \
+		cargo build --quiet --release --locked --target "$target" -p corun-linux --example host)
+	cp "$release/examples/host" "$1/bin/corun-host"
+}
+
+# Replays the recording natively; prints a line for check.py.
+lockstep() {
+	local said
+	# TO BE WIRED: `corun lockstep FILE` of the command line.
+	if [ -z "${CORUN_LOCKSTEP:-}" ]; then
+		say "no lockstep replay: CORUN_LOCKSTEP is not set"
+		return
+	fi
+	if said="$($CORUN_LOCKSTEP "$out/lockstep.bin" 2>&1)"; then
+		echo "pass:lockstep:$(tail -n 1 <<<"$said")"
+	else
+		echo "fail:lockstep:$(tail -n 1 <<<"$said")"
+	fi
+}
+
+main() {
+	work="$(mktemp -d "${TMPDIR:-/tmp}/corun-e2e.XXXXXX")"
+	trap 'rm -rf "$work"' EXIT
+	stage_microvm "$work/test"
+	stage_daemon "$work/test"
+	cp "$e2e_dir"/host/* "$work/test/"
+	rm -rf "$out"
+	CORUN_TESTBED_TIMEOUT="${CORUN_TESTBED_TIMEOUT:-360}" "$testbed_dir/boot.sh" "$work/test" "$out"
+	local replayed
+	replayed="$(lockstep)"
+	python3 "$e2e_dir/check.py" "$out" ${replayed:+"$replayed"}
+}
+
+main

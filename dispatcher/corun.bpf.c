@@ -78,7 +78,7 @@ static inline s32 make_ready(struct task_struct *p, struct task_ctx *t, s32 prev
 	t->woken = 1;
 	activate(p, t);
 	if (c)
-		fair_wake(t, c);
+		fair_arrive(t, c, cpu, knobs.max_lead);
 	return cpu;
 }
 
@@ -225,7 +225,7 @@ CALLBACK(void, corun_running, struct task_struct *p)
 		return;
 	now = now_ns();
 	if (occupancy_start(t, c, cpu, id_of(p)))
-		fair_arrive(t, c); /* it was pulled: its virtual time is another pCPU's */
+		fair_arrive(t, c, cpu, 0); /* it was pulled, and starts out of turn */
 	activate(p, t);
 	enter(t, TASK_RUNNING, now);
 	t->woken = 0;
@@ -283,6 +283,7 @@ CALLBACK_SLEEPABLE(s32, corun_init_task, struct task_struct *p, struct scx_init_
 	t->vm = NO_VM;
 	t->cpu = NO_PCPU;
 	t->last_cpu = NO_PCPU;
+	t->clock_cpu = NO_PCPU;
 	return 0;
 }
 

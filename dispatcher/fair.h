@@ -77,26 +77,21 @@ static inline void fair_charge(struct task_struct *p, struct task_ctx *t, u64 no
 	t->charged = now;
 }
 
-/* `t` may be so far behind the clock of `cpu`, and so far ahead of it. */
-static inline void fair_clamp(struct task_ctx *t, struct cpu_ctx *cpu, u64 behind, u64 ahead)
+/*
+ * `t` joins `cpu`: its virtual time is told by the clock there. It keeps what it was behind or
+ * ahead of the clock it comes from, but not more than a credit behind: with more it would run for
+ * long before anybody who wakes; nor more than `ahead`.
+ */
+static inline void fair_arrive(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u64 ahead)
 {
-	u64 clock = shared(cpu->vnow);
+	struct cpu_ctx *from = cpu_at(t->clock_cpu);
+	u64 here = shared(c->vnow);
+	u64 there = from ? shared(from->vnow) : t->vtime;
 
-	t->vtime = later(t->vtime, clock - behind);
-	if (before(clock + ahead, t->vtime))
-		t->vtime = clock + ahead;
-}
-
-/* A task that waited gets at most a credit over those that did not. */
-static inline void fair_wake(struct task_ctx *t, struct cpu_ctx *cpu)
-{
-	fair_clamp(t, cpu, knobs.sleeper_credit, knobs.max_lead);
-}
-
-/* A task that comes from another pCPU's queue is still owed most of what it was owed there. */
-static inline void fair_arrive(struct task_ctx *t, struct cpu_ctx *cpu)
-{
-	fair_clamp(t, cpu, knobs.balance_interval / 2, knobs.max_lead);
+	t->vtime = later(here + (t->vtime - there), here - knobs.sleeper_credit);
+	if (before(here + ahead, t->vtime))
+		t->vtime = here + ahead;
+	t->clock_cpu = cpu;
 }
 
 /* `t`, charged up to now, goes on running on `cpu` or begins to: the clock goes on. */

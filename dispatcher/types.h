@@ -60,7 +60,9 @@ struct task_ctx {
 	u32 active_weight; /* what it adds to its VM's active weight now */
 	s32 cpu;	   /* pCPU it occupies while ready or running, else NO_PCPU */
 	s32 last_cpu;	   /* pCPU it ran on last */
+	s32 clock_cpu;	   /* pCPU whose clock vtime is told by */
 	u32 woken;	   /* has not been queued since it woke */
+	u32 pad;
 };
 
 /* What the policy wants for a task; written by the control loop only. */

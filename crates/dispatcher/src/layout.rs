@@ -41,7 +41,9 @@ pub struct TaskCtx {
     pub active_weight: u32,
     pub cpu: i32,
     pub last_cpu: i32,
+    pub clock_cpu: i32,
     pub woken: u32,
+    pub pad: u32,
 }
 
 /// `struct task_conf`: what the policy wants for a task.

@@ -5,12 +5,14 @@
 //! [`TaskId`]), how time is written ([`time`]), what a policy sees ([`Snapshot`]) and what it asks
 //! for ([`Plan`]). No crate below this one, no I/O, no clock.
 
+mod dispatcher;
 mod ids;
 mod pcpu_set;
 mod plan;
 pub mod time;
 mod topology;
 
+pub use dispatcher::DispatcherParams;
 pub use ids::{PcpuId, TaskId, VmId};
 pub use pcpu_set::PcpuSet;
 pub use plan::{HostSeen, Placement, Plan, Snapshot, TaskPlan, TaskSeen, VmPlan, VmSeen};

@@ -7,12 +7,12 @@
 
 #![allow(clippy::expect_used)] // the input is ours
 
-use corun_model::Topology;
 use corun_model::time::{MS, US};
+use corun_model::{DispatcherParams, Topology};
 use corun_sim::engine::EventQueue;
 use corun_sim::host::{Costs, HostParams};
 use corun_sim::load::{Pattern, Patterns};
-use corun_sim::sched::dispatcher::{Dispatcher, DispatcherParams};
+use corun_sim::sched::dispatcher::Dispatcher;
 use corun_sim::{Outcome, Simulation};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;

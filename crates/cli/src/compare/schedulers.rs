@@ -2,13 +2,14 @@
 //! From a policy's name to a host scheduler: models of Linux' own, or corun's dispatcher steered by
 //! a policy.
 
+use corun_model::DispatcherParams;
 use corun_scenario::{Located, Problem, Problems, Schedulers, or_nearest};
 use corun_sim::Simulation;
 use corun_sim::host::{HostParams, Observer};
 use corun_sim::load::Load;
 use corun_sim::sched::HostScheduler;
 use corun_sim::sched::cfs::{Cfs, CfsParams};
-use corun_sim::sched::dispatcher::{Dispatcher, DispatcherParams};
+use corun_sim::sched::dispatcher::Dispatcher;
 use corun_sim::sched::eevdf::{Eevdf, EevdfParams};
 
 /// A policy as users see it.

@@ -24,7 +24,8 @@
 //!
 //! ```no_run
 //! use corun_sim::replay::{Options, Replay, fidelity, suggested_host};
-//! use corun_sim::sched::dispatcher::{Dispatcher, DispatcherParams};
+//! use corun_model::DispatcherParams;
+//! use corun_sim::sched::dispatcher::Dispatcher;
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let recording = corun_recording::read("host.ftrace.gz".as_ref())?.recording;
 //! let host = suggested_host(&recording)?;

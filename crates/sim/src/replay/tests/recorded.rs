@@ -3,9 +3,10 @@
 
 use crate::replay::*;
 use crate::sched::HostScheduler;
-use crate::sched::dispatcher::{Dispatcher, DispatcherParams};
+use crate::sched::dispatcher::Dispatcher;
 use crate::sched::eevdf::{Eevdf, EevdfParams};
 use crate::{Outcome, Simulation};
+use corun_model::DispatcherParams;
 use corun_recording::Recording;
 
 const NAMES: [&str; 2] = [

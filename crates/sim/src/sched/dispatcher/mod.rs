@@ -26,42 +26,8 @@ use crate::host::{Host, HostParams};
 use crate::load::VmInfo;
 use crate::sched::HostScheduler;
 use corun_dispatcher::{Kick, Knobs, Native, TaskStruct};
-use corun_model::time::MS;
-use corun_model::{Nanos, PcpuId, PcpuSet, Placement, Plan, TaskId, VmId};
+use corun_model::{DispatcherParams, Nanos, PcpuId, PcpuSet, Placement, Plan, TaskId, VmId};
 use queues::Queues;
-
-/// The dispatcher's parameters, as the daemon sets them on a real host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DispatcherParams {
-    /// Default slice, ns, 50 µs–1 s. Default 3 ms, as EEVDF's base slice on 8 and more pCPUs.
-    pub slice: Nanos,
-    /// Lead in virtual time that a waking task needs to preempt, ns. Default 1 ms, as CFS's.
-    pub wakeup_granularity: Nanos,
-    /// How far behind its pCPU a task may start after waiting, ns of virtual time. Default: a
-    /// slice.
-    pub sleeper_credit: Nanos,
-    /// How far ahead of its pCPU a task may be queued, ns of virtual time. Default two slices:
-    /// bounds the wait of a task that moves to another pCPU, and of those that wake after it.
-    pub max_lead: Nanos,
-    /// How often a busy pCPU looks for a busier one, ns. Default 60 ms, as the balance paper's
-    /// load balancer.
-    pub balance_interval: Nanos,
-    /// Do slices end by timer instead of at the tick? Default yes.
-    pub slice_timer: bool,
-}
-
-impl Default for DispatcherParams {
-    fn default() -> Self {
-        Self {
-            slice: 3 * MS,
-            wakeup_granularity: MS,
-            sleeper_credit: 3 * MS,
-            max_lead: 6 * MS,
-            balance_interval: 60 * MS,
-            slice_timer: true,
-        }
-    }
-}
 
 /// The dispatcher as a host scheduler. Tasks have the same index on both sides.
 pub struct Dispatcher {

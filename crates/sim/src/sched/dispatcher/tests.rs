@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Simulation testing of the dispatcher: random hosts and loads, checked for what must always hold.
 
-use super::{Dispatcher, DispatcherParams};
+use super::Dispatcher;
 use crate::host::{Costs, Host, HostParams};
 use crate::load::{Pattern, Patterns, VmInfo};
 use crate::sched::HostScheduler;
 use crate::{Outcome, Simulation};
 use corun_model::time::{MS, SEC};
-use corun_model::{Nanos, PcpuSet, Placement, Plan, TaskId, Topology, VmId, VmPlan};
+use corun_model::{
+    DispatcherParams, Nanos, PcpuSet, Placement, Plan, TaskId, Topology, VmId, VmPlan,
+};
 use proptest::prelude::*;
 
 fn params(pcpus: u32) -> HostParams {

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The dispatcher's parameters: the same ones on a real host and on a modelled one.
+
+use crate::Nanos;
+use crate::time::MS;
+use serde::{Deserialize, Serialize};
+
+/// What the dispatcher is told about the host as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DispatcherParams {
+    /// How long a task may run while others wait for its pCPU, unless the policy says otherwise;
+    /// ns, 50 µs to 1 s. Default 3 ms: what Linux gives on hosts of 8 and more pCPUs
+    /// (`base_slice_ns`).
+    pub slice: Nanos,
+    /// Lead in virtual time that a waking task needs to take the pCPU at once, ns. Default 1 ms, as
+    /// CFS had it: below, tasks that wake in turn would only switch.
+    pub wakeup_granularity: Nanos,
+    /// How far behind its pCPU's clock a task may start that waited or moved, ns of virtual time.
+    /// Default one slice: who waited goes first once, and nobody hoards.
+    pub sleeper_credit: Nanos,
+    /// How far ahead of its pCPU's clock a task may be queued, ns of virtual time. Default two
+    /// slices: who ran much elsewhere pays for it, but not for long.
+    pub max_lead: Nanos,
+    /// How often a busy pCPU looks for a busier one, ns. Default 60 ms, as the balance paper's hosts
+    /// did (its §5.1).
+    pub balance_interval: Nanos,
+    /// Do slices end by timer? Without, they end at the tick: 4 ms apart at 250 Hz. Default yes.
+    pub slice_timer: bool,
+}
+
+impl Default for DispatcherParams {
+    fn default() -> Self {
+        Self {
+            slice: 3 * MS,
+            wakeup_granularity: MS,
+            sleeper_credit: 3 * MS,
+            max_lead: 6 * MS,
+            balance_interval: 60 * MS,
+            slice_timer: true,
+        }
+    }
+}

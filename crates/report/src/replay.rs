@@ -18,8 +18,13 @@ pub fn text(check: &ReplayCheck, width: u16) -> String {
         let more = check.vcpus.len() - VCPUS_SHOWN;
         out += &format!("… and {more} more vCPUs: see --json\n");
     }
+    let width = usize::from(width.clamp(60, 120));
     for sentence in sentences(check) {
-        out += &format!("{sentence}\n");
+        out += &textwrap::fill(
+            &sentence,
+            textwrap::Options::new(width).subsequent_indent("  "),
+        );
+        out.push('\n');
     }
     out + "\n"
 }

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `corun compare` on recordings of a real KVM host, whole and broken.
+
+// Helpers of tests, too, say what they expect by panicking.
+#![allow(clippy::unwrap_used)]
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn recording(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../experiments/recordings")
+        .join(name)
+}
+
+const BOTH: [&str; 2] = [
+    "kvm-2pcpu-bursty-io-compute.ftrace.gz",
+    "kvm-2pcpu-compute-sync-io.ftrace.gz",
+];
+
+fn compare(input: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_corun"));
+    command
+        .arg("compare")
+        .arg(input)
+        .args(args)
+        .output()
+        .unwrap()
+}
+
+fn json(input: &Path, args: &[&str]) -> Value {
+    let output = compare(input, &[args, &["--json", "--quiet"]].concat());
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Exit code 2, nothing on standard output; what it says on standard error.
+fn refused(input: &Path, args: &[&str]) -> String {
+    let output = compare(input, args);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(output.stdout.is_empty());
+    error
+}
+
+/// A file of this test's own.
+fn file(name: &str, content: &[u8]) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::write(&path, content).unwrap();
+    path
+}
+
+#[test]
+fn replays_come_close_and_balance_never_stacks() {
+    for name in BOTH {
+        let result = json(&recording(name), &["--policies", "eevdf,cfs,balance"]);
+        let replay = &result["replay"];
+        assert_eq!(replay["scheduler"], "eevdf");
+        assert_eq!(replay["scheduler_is_recorded"], true);
+        // Bounds well above what docs/results.md reports, well below a useless replay.
+        for (error, bound) in [
+            ("run_error", 0.1),
+            ("ready_error", 0.12),
+            ("switches_error", 0.25),
+        ] {
+            let found = replay[error].as_f64().unwrap();
+            assert!(found < bound, "{name}: {error} is {found}");
+        }
+        let stacked = |at: usize| result["runs"][at]["host"]["stacking_probability"].as_f64();
+        assert!(
+            stacked(0).unwrap() > 0.1,
+            "{name}: two pCPUs, six vCPUs: EEVDF stacks"
+        );
+        assert_eq!(stacked(2), Some(0.0), "{name}");
+        assert_eq!(result["runs"][0]["vms"].as_array().unwrap().len(), 3);
+    }
+}
+
+#[test]
+fn the_check_comes_before_the_what_if() {
+    let output = compare(
+        &recording(BOTH[0]),
+        &["--policies", "eevdf,balance", "--quiet"],
+    );
+    let text = String::from_utf8(output.stdout).unwrap();
+    let place = |what: &str| {
+        text.find(what)
+            .unwrap_or_else(|| panic!("{what} in:\n{text}"))
+    };
+    assert!(place("Error over all vCPUs") < place("throughput"));
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_does_not_go_with_recordings_is_said() {
+    let input = recording(BOTH[0]);
+    assert!(refused(&input, &["--seed", "3"]).contains("nothing in a replay is random"));
+    assert!(refused(&input, &["--case", "x"]).contains("no cases"));
+    assert!(refused(&input, &["--duration", "1s"]).contains("as long as its recording"));
+    assert!(refused(&input, &["--set", "vm.a.count=2"]).contains("host.… and scheduler.…"));
+    assert!(refused(&input, &["--set", "scheduler.cfs.latenc=2"]).contains("latency"));
+    assert!(refused(&input, &["--policies", "balanced"]).contains("did you mean \"balance\""));
+}
+
+#[test]
+fn what_the_recording_says_can_be_changed() {
+    let more = json(
+        &recording(BOTH[0]),
+        &["--policies", "balance", "--set", "host.pcpus=4"],
+    );
+    assert_eq!(more["runs"][0]["host"]["pcpus"], 4);
+    assert!(more["runs"][0]["host"]["idle_share"].as_f64().unwrap() > 0.1);
+}
+
+#[test]
+fn broken_files_are_refused_or_their_damage_is_told() {
+    let whole = std::fs::read(recording(BOTH[1])).unwrap();
+    let cut = compare(
+        &file("cut.gz", &whole[..whole.len() / 2]),
+        &["--policies", "balance"],
+    );
+    assert!(cut.status.success());
+    assert!(
+        String::from_utf8_lossy(&cut.stderr).contains("gzip"),
+        "{cut:?}"
+    );
+    assert!(refused(&file("empty", b""), &[]).contains("empty"));
+    assert!(refused(&file("json", b"{\"traceEvents\": []}\n"), &[]).contains("JSON"));
+    assert!(refused(&file("perf.data", b"PERFILE2\0\0\0\0"), &[]).contains("perf script"));
+    assert!(refused(&file("words", b"once upon a time\n"), &[]).contains("words"));
+    let missing = refused(Path::new("no-such-file"), &[]);
+    assert!(missing.contains("no-such-file"), "{missing}");
+}

@@ -34,6 +34,7 @@ class Trace:
         self.began = None
         self.stacks = []  # lengths of stacked stretches, s
         self.stacked_since = {}
+        self.leaving = 0  # stretches that ended when a sibling was switched out, asleep
         self.idle_lost = []  # lengths of stretches idle with someone queued, s
         self.lost_since = {}
         self.idle_beside = 0.0  # time × pCPUs idle while a vCPU waits somewhere
@@ -75,7 +76,9 @@ class Trace:
             if state.startswith("R"):
                 self.put(before, cpu)
             else:
+                # Asleep and out of the queue, but on the pCPU until this very moment.
                 self.cpu_of.pop(before, None)
+                self.leaving += cpu in self.stacked_since
         self.put(after, cpu)
         self.idle[cpu] = after == "0"
         self.running[cpu] = after
@@ -141,6 +144,7 @@ def judge_traces(out, table):
         print(
             f"      {path.stem}: stacked {100 * trace.share:.3f} % of pCPU time, "
             f"{len(trace.stacks)} times, longest {ms(longest)}; "
+            f"{trace.leaving} of them a sibling on its way out; "
             f"idle beside a queued vCPU {ms(sum(trace.idle_lost))}, longest {ms(lost)}; "
             f"idle while a vCPU waits anywhere {100 * trace.idle_share:.2f} %"
             + ("; events were lost" if trace.overrun else "")

@@ -78,7 +78,7 @@ static inline s32 make_ready(struct task_struct *p, struct task_ctx *t, s32 prev
 	t->woken = 1;
 	activate(p, t);
 	if (c)
-		fair_arrive(t, c);
+		fair_wake(t, c);
 	return cpu;
 }
 
@@ -139,6 +139,14 @@ CALLBACK(void, corun_enqueue, struct task_struct *p, u64 enq_flags)
 	callback_end(0);
 }
 
+/* `t` has `cpu` for a slice from now on: the pCPU's clock goes on, its slice begins. */
+static inline void turn_begins(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c,
+			       s32 cpu, u64 now)
+{
+	fair_clock(p, t, c, now);
+	slice_begin(p, c, cpu, now);
+}
+
 /* Is the running task still ahead of everybody who waits for its pCPU? */
 static inline bool still_first(struct cpu_ctx *c, s32 cpu, u64 now)
 {
@@ -165,7 +173,8 @@ static inline void dispatch_or_keep(s32 cpu, struct cpu_ctx *c, struct task_stru
 		return;
 	if (stays) {
 		set_slice(prev, kernel_slice(slice_of(prev)));
-		slice_begin(prev, c, cpu, now);
+		fair_charge(prev, t, now);
+		turn_begins(prev, t, c, cpu, now);
 	} else {
 		exchange(c->idle, 1); /* unless enqueue brings it back, it will idle */
 	}
@@ -215,7 +224,8 @@ CALLBACK(void, corun_running, struct task_struct *p)
 	if (!t || !c)
 		return;
 	now = now_ns();
-	occupancy_start(t, c, cpu, id_of(p));
+	if (occupancy_start(t, c, cpu, id_of(p)))
+		fair_arrive(t, c); /* it was pulled: its virtual time is another pCPU's */
 	activate(p, t);
 	enter(t, TASK_RUNNING, now);
 	t->woken = 0;
@@ -225,12 +235,8 @@ CALLBACK(void, corun_running, struct task_struct *p)
 		t->sum.migrations++;
 	t->last_cpu = cpu;
 	store(c->idle, 0);
-	store(c->vnow, later(shared(c->vnow), t->vtime));
-	store(c->cur_vtime, t->vtime);
-	store(c->cur_since, now);
-	store(c->cur_rate, fair_rate(p, t));
 	store(c->switches, shared(c->switches) + 1);
-	slice_begin(p, c, cpu, now);
+	turn_begins(p, t, c, cpu, now);
 	callback_end(0);
 }
 

@@ -7,8 +7,10 @@
  * weight. A VM with a weight of its own shares that among its vCPUs that want to run, in proportion
  * to their weights: the total is fixed, however many vCPUs the VM has.
  *
- * Virtual times are comparable between pCPUs. What a task may carry from one queue to another is
- * clamped on both sides: nobody hoards time by waiting, and nobody is locked out behind an advance.
+ * Each pCPU has a clock, the highest virtual time that has started there. What a task may carry to
+ * another pCPU, or through a wait, is clamped around that clock on both sides: nobody hoards time
+ * by waiting, and neither is a task that comes with an advance locked out, nor does it push the
+ * clock so far that those who wake after it are.
  */
 #ifndef CORUN_FAIR_H
 #define CORUN_FAIR_H
@@ -75,20 +77,36 @@ static inline void fair_charge(struct task_struct *p, struct task_ctx *t, u64 no
 	t->charged = now;
 }
 
+/* `t` may be so far behind the clock of `cpu`, and so far ahead of it. */
+static inline void fair_clamp(struct task_ctx *t, struct cpu_ctx *cpu, u64 behind, u64 ahead)
+{
+	u64 clock = shared(cpu->vnow);
+
+	t->vtime = later(t->vtime, clock - behind);
+	if (before(clock + ahead, t->vtime))
+		t->vtime = clock + ahead;
+}
+
 /* A task that waited gets at most a credit over those that did not. */
 static inline void fair_wake(struct task_ctx *t, struct cpu_ctx *cpu)
 {
-	t->vtime = later(t->vtime, shared(cpu->vnow) - knobs.sleeper_credit);
+	fair_clamp(t, cpu, knobs.sleeper_credit, knobs.max_lead);
 }
 
-/* A task that comes from another pCPU waits at most a bounded time for those that are here. */
+/* A task that comes from another pCPU's queue is still owed most of what it was owed there. */
 static inline void fair_arrive(struct task_ctx *t, struct cpu_ctx *cpu)
 {
-	u64 latest = shared(cpu->vnow) + knobs.max_lead;
+	fair_clamp(t, cpu, knobs.balance_interval / 2, knobs.max_lead);
+}
 
-	fair_wake(t, cpu);
-	if (before(latest, t->vtime))
-		t->vtime = latest;
+/* `t`, charged up to now, goes on running on `cpu` or begins to: the clock goes on. */
+static inline void fair_clock(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *cpu,
+			      u64 now)
+{
+	store(cpu->vnow, later(shared(cpu->vnow), t->vtime));
+	store(cpu->cur_vtime, t->vtime);
+	store(cpu->cur_since, now);
+	store(cpu->cur_rate, fair_rate(p, t));
 }
 
 /* The virtual time of whoever runs on `cpu`, at `now`. */

@@ -69,20 +69,21 @@ static inline void forget_incoming(struct cpu_ctx *c, s32 cpu)
 	occupancy_sub(&gone, cpu);
 }
 
-/* `t` starts on `cpu`, wherever it was queued. */
-static inline void occupancy_start(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u32 id)
+/* `t` starts on `cpu`, wherever it was queued. Returns true if that was elsewhere. */
+static inline bool occupancy_start(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u32 id)
 {
 	bool announced = shared(c->incoming) == id;
 
 	if (announced)
 		store(c->incoming, 0);
 	if (t->cpu == cpu)
-		return;
+		return false;
 	if (announced)
 		occupancy_leave(t);
 	else
 		occupancy_move(t, cpu);
 	t->cpu = cpu;
+	return true;
 }
 
 /* Sibling vCPUs of `t` on `cpu`, `t` itself not counted. */

@@ -4,6 +4,8 @@
 
 mod compare;
 mod failure;
+mod host;
+mod lockstep;
 mod output;
 mod policies;
 
@@ -29,13 +31,17 @@ Exit codes:
 #[derive(Subcommand)]
 enum Command {
     Compare(Box<compare::Args>),
+    Host(host::Args),
     Policies(policies::Args),
+    Lockstep(lockstep::Args),
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Compare(args) => compare::run(&args),
+        Command::Host(args) => host::run(&args),
         Command::Policies(args) => policies::run(&args),
+        Command::Lockstep(args) => lockstep::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -125,6 +125,8 @@ pub struct Task {
     pub role: Role,
     /// Its state when the recording began.
     pub at_start: AtStart,
+    /// The pCPU whose runqueue it was on first, as far as the recording shows.
+    pub first_pcpu: Option<PcpuId>,
     /// Its state when the recording ended.
     pub at_end: AtEnd,
     /// Its demand, in order. Empty for a task that waited throughout.

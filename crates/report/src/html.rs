@@ -5,6 +5,7 @@
 //! SVG without text, so that they stretch with the page and labels keep their size.
 
 use crate::format::{amount, percent, ratio};
+use crate::replay;
 use crate::results::{Comparison, Run, VmResult};
 use crate::summary::{self, Spread};
 use crate::table::{self, Row};
@@ -34,6 +35,7 @@ struct Page<'a> {
     about: &'a About,
     summary: Vec<String>,
     seeds: usize,
+    replay: Option<replay::Shown>,
     cases: Vec<CasePart<'a>>,
 }
 
@@ -81,6 +83,7 @@ pub fn page(comparison: &Comparison, about: &About) -> askama::Result<String> {
         about,
         summary: summary::sentences(comparison),
         seeds: comparison.seeds().len(),
+        replay: comparison.replay.as_ref().map(replay::shown),
         cases: comparison
             .cases()
             .into_iter()

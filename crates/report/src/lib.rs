@@ -9,12 +9,16 @@ mod format;
 pub mod html;
 
 mod perfetto;
+pub mod replay;
 mod results;
 mod summary;
 pub mod table;
 pub mod timeline;
 
-pub use results::{Comparison, HostResult, Run, Stacking, TaskResult, VmResult, round};
+pub use results::{
+    Beside, Comparison, HostResult, ReplayCheck, Run, Stacking, TaskResult, VcpuCheck, VmResult,
+    round,
+};
 pub use summary::{Spread, sentences};
 
 /// The JSON schema of [`Comparison`], as it is committed in `docs/schema`.

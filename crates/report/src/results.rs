@@ -17,9 +17,58 @@ pub struct Comparison {
     /// Where the setting comes from, if the input says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
+    /// For a recording: how well its replay under the recorded host's own scheduler matches it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay: Option<ReplayCheck>,
     /// One per case, policy and seed; cases in the order of the scenario, policies in the order
     /// asked for.
     pub runs: Vec<Run>,
+}
+
+/// A recorded figure and the replay's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Beside {
+    /// As recorded.
+    pub recorded: f64,
+    /// As replayed.
+    pub replayed: f64,
+}
+
+/// A replay beside its recording: how far a what-if may be trusted.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ReplayCheck {
+    /// The scheduler replayed under.
+    pub scheduler: String,
+    /// Is that what the recording says it ran under, or assumed?
+    pub scheduler_is_recorded: bool,
+    /// Error of all vCPUs' run time: absolute errors summed, over the recorded sum; null if
+    /// nothing was recorded.
+    pub run_error: Option<f64>,
+    /// The same, of ready time.
+    pub ready_error: Option<f64>,
+    /// The same, of switches.
+    pub switches_error: Option<f64>,
+    /// Share of (runqueue × time) with sibling vCPUs on the runqueue.
+    pub stacking_probability: Beside,
+    /// Switches to tasks, on the whole host.
+    pub switches: Beside,
+    /// Every vCPU.
+    pub vcpus: Vec<VcpuCheck>,
+    /// What to know before trusting a what-if.
+    pub notes: Vec<String>,
+}
+
+/// A vCPU's replay beside its recording.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct VcpuCheck {
+    /// `vm/0`.
+    pub name: String,
+    /// Time on a pCPU.
+    pub run_s: Beside,
+    /// Time wanting one.
+    pub ready_s: Beside,
+    /// Times it was given one.
+    pub switches: Beside,
 }
 
 /// One run.
@@ -108,6 +157,10 @@ pub struct VmResult {
     pub lock_wait_p50_us: Option<f64>,
     /// Waits for contended locks: 99th percentile; null if there was none.
     pub lock_wait_p99_us: Option<f64>,
+    /// For a recording: share of the vCPUs' time after their recorded demand was used up, when they
+    /// are assumed to go on alike.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beyond_recording_share: Option<f64>,
 }
 
 /// What happened to a host task that is no vCPU.

@@ -13,7 +13,7 @@ const VMS_SHOWN: usize = 16;
 const POLICIES_ACROSS: usize = 3;
 
 /// A line above, below the header and at the end: readable without colour, easy to copy.
-const RULED: TableStyle = TableStyle::new()
+pub(crate) const RULED: TableStyle = TableStyle::new()
     .top_border(LineStyle::none().fill('─').junction('─'))
     .header_separator(LineStyle::none().fill('─').junction('─'))
     .bottom_border(LineStyle::none().fill('─').junction('─'));
@@ -90,7 +90,7 @@ fn one(rows: &[Row], policies: &[&str], columns: &[usize], width: u16) -> Table 
 }
 
 /// Without the blanks that end lines.
-fn lines(table: &Table) -> String {
+pub(crate) fn lines(table: &Table) -> String {
     table
         .lines()
         .map(|line| format!("{}\n", line.trim_end()))

@@ -23,6 +23,7 @@ fn vm(name: &str, throughput: f64, run: f64, ready: f64, lock: Option<f64>) -> V
         lock_wait_mean_us: lock,
         lock_wait_p50_us: lock,
         lock_wait_p99_us: lock.map(|us| us * 9.0),
+        beyond_recording_share: None,
     }
 }
 
@@ -72,6 +73,7 @@ fn comparison(seeds: u64, cases: &[&str], policies: &[&str]) -> Comparison {
         scenario: "made-up".to_string(),
         title: Some("Made up: <two> VMs".to_string()),
         source: Some("Nowhere, Table 0".to_string()),
+        replay: None,
         runs,
     }
 }

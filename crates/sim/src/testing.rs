@@ -132,6 +132,7 @@ impl Load for Jobs {
             helper_of: None,
             weight: job.weight,
             allowed: job.allowed,
+            last_on: None,
         };
         self.jobs.iter().enumerate().map(spec).collect()
     }

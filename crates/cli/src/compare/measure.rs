@@ -77,6 +77,7 @@ fn vm(vm: &VmOutcome) -> VmResult {
         lock_wait_mean_us: (locks.count() > 0).then(|| micros(locks.mean())),
         lock_wait_p50_us: quantile(locks, 0.5),
         lock_wait_p99_us: quantile(locks, 0.99),
+        beyond_recording_share: None,
     }
 }
 

@@ -15,7 +15,7 @@ mod trace;
 use crate::failure::Invalid;
 use crate::output;
 use anyhow::Context;
-use corun_report::{Comparison, html, table};
+use corun_report::{Comparison, html, replay, table};
 use input::Input;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -87,6 +87,8 @@ Examples:
       medians over three seeds, for other programs
   corun compare host.toml --set vm.web.count=8 --set scheduler.cfs.latency=24ms
       what if there were eight web VMs, and another CFS?
+  corun compare host.ftrace.gz --policies eevdf,balance
+      what would balance scheduling have done on the host of this recording?
   corun compare host.toml --policies balance --case \"2 VMs\" --seed 1 --trace out.perfetto-trace
       one run as a timeline
 
@@ -117,6 +119,9 @@ fn show(args: &Args, comparison: &Comparison, about: &html::About) -> anyhow::Re
     }
     if args.json {
         return output::print(&corun_report::json(comparison)?);
+    }
+    if let Some(check) = &comparison.replay {
+        output::print(&replay::text(check, output::width()))?;
     }
     output::print(&table::text(comparison, output::width()))
 }

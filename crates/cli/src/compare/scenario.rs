@@ -34,6 +34,7 @@ pub fn compare(args: &Args, name: &str, text: String) -> anyhow::Result<(Compari
         scenario: stem(name),
         title: scenario.title.clone(),
         source: scenario.source.clone(),
+        replay: None,
         runs,
     };
     let about = html::About {

@@ -60,6 +60,19 @@ pub fn known_policy(name: &str) -> Result<(), String> {
     }
 }
 
+/// The policy that a real host can run under.
+///
+/// # Errors
+/// What is accepted.
+pub fn known_host_policy(name: &str) -> Result<&'static corun_policies::PolicyInfo, String> {
+    let known: Vec<&str> = corun_policies::all()
+        .iter()
+        .map(|policy| policy.name)
+        .collect();
+    corun_policies::find(name)
+        .ok_or_else(|| format!("unknown policy {name:?}, {}", or_nearest(name, &known)))
+}
+
 /// A host under `policy`, with `load` to carry.
 ///
 /// # Errors

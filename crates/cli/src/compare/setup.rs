@@ -54,7 +54,8 @@ pub fn simulation(
     schedulers::put_together(params, policy, &case.schedulers, load, observer)
 }
 
-fn host_params(case: &Case) -> HostParams {
+/// The machine of a case.
+pub fn host_params(case: &Case) -> HostParams {
     let (said, default) = (case.host.costs, Costs::default());
     HostParams {
         topology: case.host.topology,

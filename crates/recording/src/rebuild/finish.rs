@@ -9,7 +9,7 @@ use crate::model::{Burst, HostObserved, PcpuObserved, Role, Task, Vm, VmThread, 
 use crate::names;
 use crate::text::Context;
 use crate::text::comment::Stated;
-use corun_model::{Nanos, TaskId, VmId};
+use corun_model::{Nanos, PcpuId, TaskId, VmId};
 
 /// What the events amount to.
 pub(crate) struct Finished {
@@ -67,6 +67,7 @@ pub(crate) fn finish(mut rebuild: Rebuild, stated: &Stated, pcpus: u32) -> Finis
         .zip(&roles);
     let tasks = parts
         .map(|(((track, at_end), bursts), &role)| Task {
+            first_pcpu: first_pcpu(&track),
             tid: track.tid,
             tgid: track.tgid,
             comm: track.comm,
@@ -256,4 +257,10 @@ impl Causes<'_> {
             _ => true,
         }
     }
+}
+
+/// The runqueue that the recording shows `track` on first; runqueues come in no order of time.
+fn first_pcpu(track: &Track) -> Option<PcpuId> {
+    let placed = track.queue.iter().filter_map(|&(at, cpu)| Some((at, cpu?)));
+    placed.min_by_key(|&(at, _)| at).map(|(_, cpu)| PcpuId(cpu))
 }

@@ -62,6 +62,7 @@ impl Guests {
                 helper_of: None,
                 weight: spec.vcpu_weight,
                 allowed: spec.allowed,
+                last_on: None,
             });
             self.roles.push(Role::Vcpu { vm: id, vcpu });
         }
@@ -105,6 +106,7 @@ impl Guests {
             helper_of: spec.helper_of,
             weight: spec.weight,
             allowed: spec.allowed,
+            last_on: None,
         });
         Ok(())
     }

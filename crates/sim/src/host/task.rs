@@ -28,6 +28,8 @@ pub struct TaskSpec {
     pub weight: u32,
     /// pCPUs it may use.
     pub allowed: PcpuSet,
+    /// The pCPU it was on before the run began; `None`: it is new.
+    pub last_on: Option<PcpuId>,
 }
 
 /// Where a task's time went, since the run began or the warm-up ended. ns and counts.
@@ -72,12 +74,13 @@ pub struct Task {
 
 impl Task {
     pub(super) fn new(spec: TaskSpec) -> Self {
+        let last_on = spec.last_on;
         Self {
             spec,
             state: TaskState::Waiting,
             since: 0,
-            home: None,
-            last_ran: None,
+            home: last_on,
+            last_ran: last_on,
             progress_from: 0,
             step: EventId::NONE,
             totals: Totals::default(),

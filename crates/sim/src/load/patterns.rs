@@ -83,6 +83,7 @@ impl Load for Patterns {
             helper_of: None,
             weight: task.weight,
             allowed: task.allowed,
+            last_on: None,
         };
         self.tasks.iter().map(spec).collect()
     }

@@ -30,8 +30,8 @@ pub(super) struct Demand {
 #[derive(Debug)]
 pub(super) struct TaskDemand {
     pub spec: TaskSpec,
-    /// The pCPU it had when the recording began.
-    pub start_cpu: Option<PcpuId>,
+    /// Did it have a pCPU when the recording began?
+    pub ran_at_start: bool,
     pub pieces: Vec<Piece>,
     /// Where it wakes others, in order of its work.
     pub points: Vec<Point>,
@@ -181,10 +181,7 @@ fn task_demand(recording: &Recording, task: &Task) -> TaskDemand {
     let known = last.map_or(0, |burst| burst.woken_at.saturating_add(burst.work));
     TaskDemand {
         spec: spec(recording, task),
-        start_cpu: match task.at_start {
-            AtStart::Running(cpu) => Some(cpu),
-            _ => None,
-        },
+        ran_at_start: matches!(task.at_start, AtStart::Running(_)),
         points: Vec::new(),
         end,
         hog: end == End::Cut && last.is_some_and(|burst| burst.woken_at <= duration / 2),
@@ -232,6 +229,7 @@ fn spec(recording: &Recording, task: &Task) -> TaskSpec {
             _ => names::USUAL_WEIGHT,
         },
         allowed: allowed(task, pcpus),
+        last_on: task.first_pcpu.filter(|cpu| cpu.0 < pcpus),
     }
 }
 

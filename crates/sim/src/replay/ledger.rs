@@ -28,6 +28,8 @@ pub struct VmReplay {
     pub bursts: u64,
     /// vCPU time after the recorded demand was used up, ns summed over vCPUs: what the VM did
     /// then is more of the same ([`super::Beyond::Repeat`]) or nothing ([`super::Beyond::Wait`]),
-    /// not what was recorded. Counts from the beginning of the run, without a warm-up's reset.
+    /// not what was recorded. A vCPU that wanted a pCPU during the whole second half of the
+    /// recording never counts: its demand has no end to see. Counts from the beginning of the
+    /// run, without a warm-up's reset.
     pub exhausted: Nanos,
 }

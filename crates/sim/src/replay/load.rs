@@ -11,7 +11,6 @@ use super::ledger::{ReplayReport, VmReplay};
 use super::{Beyond, Options};
 use crate::host::{Host, TaskSpec};
 use crate::load::{Achieved, Load, VmInfo};
-use crate::waits::Waits;
 use corun_model::time::SEC;
 use corun_model::{Nanos, TaskId, VmId};
 use corun_recording::Recording;
@@ -120,13 +119,13 @@ impl State {
     fn start(&mut self, host: &mut Host) {
         // Those that had a pCPU come first, so that they have it again.
         let mut order: Vec<usize> = (0..self.runs.len()).collect();
-        order.sort_by_key(|&task| self.demand.tasks[task].start_cpu.is_none());
+        order.sort_by_key(|&task| !self.demand.tasks[task].ran_at_start);
         for &task in &order {
             match self.demand.tasks[task].pieces.first().map(|p| p.cause) {
                 None => self.runs[task].state = Doing::Over,
                 Some(Cause::Start) => {
                     self.runs[task].state = Doing::Awake;
-                    host.wake(TaskId::from(task), self.demand.tasks[task].start_cpu);
+                    host.wake(TaskId::from(task), None);
                 }
                 Some(Cause::After(delay)) => {
                     host.load_timer(host.now().saturating_add(delay), task as u64);
@@ -411,11 +410,13 @@ impl Load for Replay {
         let mut state = self.0.borrow_mut();
         state.now = now;
         let seconds = now.saturating_sub(state.reset_at) as f64 / SEC as f64;
-        let work = state.vm(vm.index(), now).work as f64 / SEC as f64;
+        let work = state.vm(vm.index(), now).work;
+        let worked = work as f64 / SEC as f64;
         Achieved {
-            throughput: if seconds > 0.0 { work / seconds } else { 0.0 },
+            throughput: if seconds > 0.0 { worked / seconds } else { 0.0 },
             throughput_unit: "work s/s".to_string(),
-            lock_waits: Waits::default(),
+            work,
+            ..Achieved::default()
         }
     }
 }

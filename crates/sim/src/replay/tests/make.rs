@@ -91,6 +91,7 @@ pub fn vcpu(number: u32, bursts: Vec<Burst>) -> Task {
             index: number,
         },
         at_start,
+        first_pcpu: None,
         at_end,
         observed: TaskObserved {
             run: bursts.iter().map(|burst| burst.work).sum(),

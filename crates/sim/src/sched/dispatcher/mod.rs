@@ -40,8 +40,8 @@ pub struct DispatcherParams {
     /// How far behind its pCPU a task may start after waiting, ns of virtual time. Default: a
     /// slice.
     pub sleeper_credit: Nanos,
-    /// How far ahead of its pCPU a task may be queued, ns of virtual time. Default 100 ms: bounds
-    /// the wait of a task that moves to another pCPU.
+    /// How far ahead of its pCPU a task may be queued, ns of virtual time. Default two slices:
+    /// bounds the wait of a task that moves to another pCPU, and of those that wake after it.
     pub max_lead: Nanos,
     /// How often a busy pCPU looks for a busier one, ns. Default 60 ms, as the balance paper's
     /// load balancer.
@@ -56,7 +56,7 @@ impl Default for DispatcherParams {
             slice: 3 * MS,
             wakeup_granularity: MS,
             sleeper_credit: 3 * MS,
-            max_lead: 100 * MS,
+            max_lead: 6 * MS,
             balance_interval: 60 * MS,
             slice_timer: true,
         }

@@ -242,9 +242,9 @@ impl<O: Order> HostScheduler for Fair<O> {
         let weight = scaled(known.spec.weight);
         let vm = known.vm().map(|vm| vm.index());
         self.order.add(weight);
-        self.books
-            .tasks
-            .push(Member::new(weight, vm, known.spec.allowed));
+        let mut member = Member::new(weight, vm, known.spec.allowed);
+        member.last = known.spec.last_on;
+        self.books.tasks.push(member);
     }
 
     fn wake(&mut self, host: &mut Host, task: TaskId, waker: Option<PcpuId>) {

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! How well a replay matches its recording: shown before any what-if, because a user must know how
+//! far to trust one.
+
+use crate::format::{amount, percent};
+use crate::results::{Beside, ReplayCheck, VcpuCheck};
+use crate::table::{RULED, lines};
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
+
+/// vCPUs shown; the rest is in `--json`.
+const VCPUS_SHOWN: usize = 32;
+
+/// The check as text for a terminal of `width` columns.
+pub fn text(check: &ReplayCheck, width: u16) -> String {
+    let mut out = format!("{}\n", heading(check));
+    out += &lines(&table(check, width));
+    if check.vcpus.len() > VCPUS_SHOWN {
+        let more = check.vcpus.len() - VCPUS_SHOWN;
+        out += &format!("… and {more} more vCPUs: see --json\n");
+    }
+    for sentence in sentences(check) {
+        out += &format!("{sentence}\n");
+    }
+    out + "\n"
+}
+
+/// The check for the page.
+pub(crate) struct Shown {
+    pub(crate) heading: String,
+    pub(crate) rows: Vec<ShownVcpu>,
+    pub(crate) sentences: Vec<String>,
+}
+
+/// A vCPU's row.
+pub(crate) struct ShownVcpu {
+    pub(crate) name: String,
+    pub(crate) cells: Vec<String>,
+}
+
+pub(crate) fn shown(check: &ReplayCheck) -> Shown {
+    let row = |vcpu: &VcpuCheck| ShownVcpu {
+        name: vcpu.name.clone(),
+        cells: cells(vcpu),
+    };
+    Shown {
+        heading: heading(check),
+        rows: check.vcpus.iter().take(VCPUS_SHOWN).map(row).collect(),
+        sentences: sentences(check),
+    }
+}
+
+/// Run, ready and switches: recorded, replayed and error of each.
+fn cells(vcpu: &VcpuCheck) -> Vec<String> {
+    [vcpu.run_s, vcpu.ready_s, vcpu.switches]
+        .into_iter()
+        .flat_map(three)
+        .collect()
+}
+
+fn heading(check: &ReplayCheck) -> String {
+    let origin = match check.scheduler_is_recorded {
+        true => "the recorded host's own scheduler",
+        false => "assumed: the recording does not name its scheduler",
+    };
+    format!(
+        "Replay under {} ({origin}):\nrecorded→replayed, error",
+        check.scheduler
+    )
+}
+
+/// The check in words: errors of all vCPUs together, stacking, what recordings cannot tell.
+pub fn sentences(check: &ReplayCheck) -> Vec<String> {
+    let error = |error: Option<f64>| error.map_or_else(|| "none recorded".to_string(), percent);
+    let mut sentences = vec![
+        format!(
+            "Error over all vCPUs: run {}, ready {}, switches {}.",
+            error(check.run_error),
+            error(check.ready_error),
+            error(check.switches_error)
+        ),
+        format!(
+            "Stacked {} of runqueue time as recorded, {} replayed.",
+            percent(check.stacking_probability.recorded),
+            percent(check.stacking_probability.replayed)
+        ),
+    ];
+    sentences.extend(check.notes.iter().map(|note| format!("Note: {note}")));
+    sentences
+}
+
+fn table(check: &ReplayCheck, width: u16) -> Table {
+    let mut table = Table::new();
+    table.load_style(RULED);
+    table.set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_width(width.clamp(60, 120));
+    let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
+    let mut header = vec![Cell::new("vCPU")];
+    header.extend(["run, s", "ready, s", "switches"].map(|text| right(text.to_string())));
+    table.set_header(header);
+    for vcpu in check.vcpus.iter().take(VCPUS_SHOWN) {
+        let mut row = vec![Cell::new(&vcpu.name)];
+        for beside in [vcpu.run_s, vcpu.ready_s, vcpu.switches] {
+            let [recorded, replayed, error] = three(beside);
+            row.push(right(format!("{recorded}→{replayed} {error:>7}")));
+        }
+        table.add_row(row);
+    }
+    table
+}
+
+/// Recorded, replayed, relative error with its sign.
+fn three(beside: Beside) -> [String; 3] {
+    let error = match beside.recorded {
+        0.0 if beside.replayed == 0.0 => "0 %".to_string(),
+        0.0 => "new".to_string(),
+        recorded => format!("{:+.1} %", (beside.replayed - recorded) / recorded * 100.0),
+    };
+    [amount(beside.recorded), amount(beside.replayed), error]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_and_errors_side_by_side() {
+        let check = ReplayCheck {
+            scheduler: "eevdf".to_string(),
+            scheduler_is_recorded: true,
+            run_error: Some(0.05),
+            ready_error: None,
+            vcpus: vec![VcpuCheck {
+                name: "vm1/0".to_string(),
+                run_s: Beside {
+                    recorded: 2.0,
+                    replayed: 2.1,
+                },
+                ready_s: Beside {
+                    recorded: 0.0,
+                    replayed: 0.3,
+                },
+                switches: Beside::default(),
+            }],
+            ..ReplayCheck::default()
+        };
+        let text = text(&check, 80);
+        for part in [
+            "own scheduler",
+            "2.10",
+            "2.00→2.10  +5.0 %",
+            "new",
+            "run 5.0 %",
+            "none recorded",
+        ] {
+            assert!(text.contains(part), "{part} is missing in:\n{text}");
+        }
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
+    }
+}

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Judges what the end-to-end test brought out of the emulated host; prints a table.
 
-Usage: check.py DIR    exit status 1 if anything failed
+Usage: check.py DIR [pass|fail:NAME:DETAIL]…    exit status 1 if anything failed
 
 From each ftrace recording: the share of pCPU time in which a pCPU had two or more vCPUs of one VM
 queued or running (stacking), and how long a pCPU idled although a vCPU was queued there.

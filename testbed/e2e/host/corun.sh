@@ -24,7 +24,7 @@ number() { printf '%s\t%s\n' "$1" "$2" | tee -a /out/numbers.tsv; }
 # start_corun POLICY [OPTION…]: returns once it is in charge.
 start_corun() {
 	: >$log
-	corun-host "$@" --json --interval 200ms >$log 2>&1 &
+	corun host --policy "$@" --json --interval 200ms >$log 2>&1 &
 	corun_pid=$!
 	_tries=0
 	until [ "$(scheduler)" = corun ]; do
@@ -35,17 +35,20 @@ start_corun() {
 	done
 }
 
-# Ends it as an administrator would. Sets corun_status and exit_kind.
+# Ends it as an administrator would. Sets corun_status, and exit_reason in the kernel's words.
 stop_corun() {
 	kill -TERM "$corun_pid" 2>/dev/null
 	wait "$corun_pid"
 	corun_status=$?
-	exit_kind="$(sed -n 's/.*kind: \([0-9]*\).*/\1/p' $log | tail -n 1)"
+	exit_reason="$(dmesg | sed -n 's/.*BPF scheduler "corun" disabled (\(.*\))$/\1/p' | tail -n 1)"
 	[ "$corun_status" = 0 ] || cat $log
 }
 
-# Has it left as it should?
-left_cleanly() { [ "$corun_status" = 0 ] && [ "$exit_kind" = 64 ] && [ "$(scheduler)" = EEVDF ]; }
+# Has it left as it should? This reason is exit kind 64, SCX_EXIT_UNREG.
+left_cleanly() {
+	[ "$corun_status" = 0 ] && [ "$(scheduler)" = EEVDF ] &&
+		[ "$exit_reason" = "unregistered from user space" ]
+}
 
 # wait_for_eevdf: true if the kernel's own scheduler is back within 2 s.
 wait_for_eevdf() {

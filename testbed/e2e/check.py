@@ -19,8 +19,12 @@ SWITCH = re.compile(r"prev_pid=(\d+) .*prev_state=(\S+) ==> .*next_pid=(\d+)")
 WAKEUP = re.compile(r"pid=(\d+) .*target_cpu=(\d+)")
 MIGRATE = re.compile(r"pid=(\d+) .*dest_cpu=(\d+)")
 
-# A vCPU may pass over an idle pCPU's queue for as long as a kick takes, seconds (emulated).
-IDLE_LIMIT = 0.010
+# From queueing on an idle pCPU to running there takes a kick: some 0.05 ms, emulated. The emulator's
+# threads may have to wait for a core themselves; a vCPU that was forgotten would wait for longer, or
+# often.
+IDLE_LONG = 0.010
+IDLE_LONG_SHARE = 0.01
+IDLE_LONGEST = 0.100
 
 
 class Trace:
@@ -150,7 +154,10 @@ def judge_traces(out, table):
             + ("; events were lost" if trace.overrun else "")
         )
         if scheduler != "eevdf":
-            table.row(lost < IDLE_LIMIT, f"{path.stem}: no vCPU forgotten", f"longest {ms(lost)}")
+            long = sum(length > IDLE_LONG for length in trace.idle_lost)
+            good = lost < IDLE_LONGEST and long <= IDLE_LONG_SHARE * len(trace.idle_lost)
+            detail = f"{long} of {len(trace.idle_lost)} kicks took > {ms(IDLE_LONG)}"
+            table.row(good, f"{path.stem}: no vCPU forgotten", detail)
         wanted = 6 if mix == "mix" else 4
         table.row(len(trace.vm_of) == wanted, f"{path.stem}: all vCPUs recorded", f"{wanted}")
     for name, limit in (("eevdf", None), ("balance", 0.005)):

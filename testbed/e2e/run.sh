@@ -41,17 +41,4 @@ main() {
 	python3 "$e2e_dir/check.py" "$out" "$(lockstep)"
 }
 
-main() {
-	work="$(mktemp -d "${TMPDIR:-/tmp}/corun-e2e.XXXXXX")"
-	trap 'rm -rf "$work"' EXIT
-	stage_microvm "$work/test"
-	stage_corun "$work/test"
-	cp "$e2e_dir"/host/* "$work/test/"
-	rm -rf "$out"
-	CORUN_TESTBED_TIMEOUT="${CORUN_TESTBED_TIMEOUT:-360}" "$testbed_dir/boot.sh" "$work/test" "$out"
-	local replayed
-	replayed="$(lockstep)"
-	python3 "$e2e_dir/check.py" "$out" ${replayed:+"$replayed"}
-}
-
 main

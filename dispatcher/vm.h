@@ -31,7 +31,7 @@ static inline struct vm_conf *vm_conf_of(struct task_ctx *t, struct vm_ctx *vm)
 static inline u32 vm_slot(u32 id)
 {
 	/* Look for it first: a hole left by another VM must not give it a second slot. */
-	u32 slot = find_slot(id, id);
+	u32 slot = find_slot(id, false);
 	u32 try;
 
 	if (slot != NO_VM)
@@ -40,7 +40,8 @@ static inline u32 vm_slot(u32 id)
 		struct vm_ctx *vm;
 		u32 seen;
 
-		slot = find_slot(0, id);
+		/* A sibling that comes up at the same time may have claimed one by now. */
+		slot = find_slot(id, true);
 		vm = slot == NO_VM ? NULL : vm_at(slot);
 		if (!vm)
 			break;

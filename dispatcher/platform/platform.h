@@ -109,16 +109,17 @@ static inline u32 vcpu_of(struct task_struct *p)
 	return (u32)tap_in(IN_VCPU_OF, raw_vcpu_of(p));
 }
 
-static inline u32 raw_find_slot(u32 id, u32 from)
+static inline u32 raw_find_slot(u32 id, bool or_free)
 {
 	u32 found = NO_VM;
 	u32 i;
 
 	repeat (i, MAX_VMS) {
-		u32 slot = (from + i) % MAX_VMS;
+		u32 slot = (id + i) % MAX_VMS;
 		struct vm_ctx *vm = vm_at(slot);
+		u32 holds = vm ? *(volatile u32 *)&vm->id : 0;
 
-		if (vm && *(volatile u32 *)&vm->id == id) {
+		if (vm && (holds == id || (or_free && !holds))) {
 			found = slot;
 			break;
 		}
@@ -127,12 +128,13 @@ static inline u32 raw_find_slot(u32 id, u32 from)
 }
 
 /*
- * The first slot of the VM table, looking from slot `from` on, that holds `id`; NO_VM if none does.
- * One input, not one per slot: a record has no room for a look through the whole table.
+ * The first slot of the VM table, from the one that is VM `id`'s by its number on, that holds the
+ * VM, or perhaps nobody; NO_VM if there is none. One input, not one per slot: a record has no room
+ * for a look through the whole table.
  */
-static inline u32 find_slot(u32 id, u32 from)
+static inline u32 find_slot(u32 id, bool or_free)
 {
-	return (u32)tap_in(IN_VM_SLOT, raw_find_slot(id, from));
+	return (u32)tap_in(IN_VM_SLOT, raw_find_slot(id, or_free));
 }
 
 /*

@@ -15,40 +15,30 @@ repository="$testbed_dir/.."
 target=x86_64-unknown-linux-gnu
 out="${1:-$repository/out/e2e}"
 
-# The daemon, without shared libraries, as bin/corun-host.
-stage_daemon() {
+# The command, without shared libraries, as bin/corun.
+stage_corun() {
 	local release="${CARGO_TARGET_DIR:-$repository/target}/$target/release"
 	(cd "$repository" && RUSTFLAGS="-C target-feature=+crt-static" \
-		cargo build --quiet --release --locked --target "$target" -p corun-linux --example host)
-	cp "$release/examples/host" "$1/bin/corun-host"
+		cargo build --quiet --release --locked --target "$target" -p corun)
+	cp "$release/corun" "$1/bin/"
 }
 
-# Replays the recording natively; prints a line for check.py.
+# Replays natively what the kernel decided; prints a verdict for check.py.
 lockstep() {
-	local said
-	# TO BE WIRED: `corun lockstep FILE` of the command line.
-	if [ -z "${CORUN_LOCKSTEP:-}" ]; then
-		say "no lockstep replay: CORUN_LOCKSTEP is not set"
-		return
-	fi
-	if said="$($CORUN_LOCKSTEP "$out/lockstep.bin" 2>&1)"; then
-		echo "pass:lockstep:$(tail -n 1 <<<"$said")"
-	else
-		echo "fail:lockstep:$(tail -n 1 <<<"$said")"
-	fi
+	local said word=pass
+	said="$("$work/test/bin/corun" lockstep "$out/lockstep.bin" 2>&1)" || word=fail
+	echo "$word:lockstep:$(tr '\n' ' ' <<<"$said")"
 }
 
 main() {
 	work="$(mktemp -d "${TMPDIR:-/tmp}/corun-e2e.XXXXXX")"
 	trap 'rm -rf "$work"' EXIT
 	stage_microvm "$work/test"
-	stage_daemon "$work/test"
+	stage_corun "$work/test"
 	cp "$e2e_dir"/host/* "$work/test/"
 	rm -rf "$out"
 	CORUN_TESTBED_TIMEOUT="${CORUN_TESTBED_TIMEOUT:-360}" "$testbed_dir/boot.sh" "$work/test" "$out"
-	local replayed
-	replayed="$(lockstep)"
-	python3 "$e2e_dir/check.py" "$out" ${replayed:+"$replayed"}
+	python3 "$e2e_dir/check.py" "$out" "$(lockstep)"
 }
 
 main

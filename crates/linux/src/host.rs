@@ -150,11 +150,16 @@ pub fn run(options: HostOptions) -> Result<HostExit, HostError> {
     if let Some(state) = sched_ext::state().filter(|state| state != "disabled") {
         return Err(HostError::NotBack { state });
     }
-    Ok(HostExit {
-        cause: ended?,
-        info,
-        recorded: recorded?,
-    })
+    let cause = ended?;
+    match info {
+        // It may have been thrown out while it was being told to leave.
+        Some(info) if info.kind != ExitInfo::UNREGISTERED => Err(HostError::Ejected(info)),
+        info => Ok(HostExit {
+            cause,
+            info,
+            recorded: recorded?,
+        }),
+    }
 }
 
 /// A flag that SIGINT and SIGTERM raise.

@@ -64,8 +64,6 @@ pub struct ExitInfo {
 impl ExitInfo {
     /// `SCX_EXIT_UNREG`: taken out by its own process.
     pub const UNREGISTERED: u32 = 64;
-    /// From `SCX_EXIT_ERROR` on, it was ejected for an error.
-    pub const ERROR: u32 = 1024;
 }
 
 /// The dispatcher in the kernel.

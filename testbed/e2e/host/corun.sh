@@ -24,7 +24,7 @@ number() { printf '%s\t%s\n' "$1" "$2" | tee -a /out/numbers.tsv; }
 # start_corun POLICY [OPTION…]: returns once it is in charge.
 start_corun() {
 	: >$log
-	corun-host "$@" --json --interval 200ms >$log 2>&1 &
+	corun host --policy "$@" --json --interval 200ms >$log 2>&1 &
 	corun_pid=$!
 	_tries=0
 	until [ "$(scheduler)" = corun ]; do
@@ -35,17 +35,20 @@ start_corun() {
 	done
 }
 
-# Ends it as an administrator would. Sets corun_status and exit_kind.
+# Ends it as an administrator would. Sets corun_status, and exit_reason in the kernel's words.
 stop_corun() {
 	kill -TERM "$corun_pid" 2>/dev/null
 	wait "$corun_pid"
 	corun_status=$?
-	exit_kind="$(sed -n 's/.*kind: \([0-9]*\).*/\1/p' $log | tail -n 1)"
+	exit_reason="$(dmesg | sed -n 's/.*BPF scheduler "corun" disabled (\(.*\))$/\1/p' | tail -n 1)"
 	[ "$corun_status" = 0 ] || cat $log
 }
 
-# Has it left as it should?
-left_cleanly() { [ "$corun_status" = 0 ] && [ "$exit_kind" = 64 ] && [ "$(scheduler)" = EEVDF ]; }
+# Has it left as it should? This reason is exit kind 64, SCX_EXIT_UNREG.
+left_cleanly() {
+	[ "$corun_status" = 0 ] && [ "$(scheduler)" = EEVDF ] &&
+		[ "$exit_reason" = "unregistered from user space" ]
+}
 
 # wait_for_eevdf: true if the kernel's own scheduler is back within 2 s.
 wait_for_eevdf() {
@@ -58,12 +61,57 @@ wait_for_eevdf() {
 
 # --- VMs -------------------------------------------------------------------------------------
 
+# Are the processes of these VMs there?
+all_there() {
+	for _vm in "$@"; do kill -0 "$(vm_pid "$_vm")" 2>/dev/null || return 1; done
+}
+
+# True if every vCPU counts on, as far as that is the scheduler's business: the emulation now and
+# then breaks a guest (testbed/README.md), which then runs without counting, or ends. That is noted.
 all_alive() {
 	for _vm in "$@"; do
-		vm_alive "$_vm" || {
-			echo "$_vm stands still: $(tail -n 2 /tmp/vms/"$_vm".log)"
+		vm_alive "$_vm" && continue
+		if starved "$_vm"; then
+			echo "$_vm gets no pCPU: $(tail -n 2 /tmp/vms/"$_vm".log)"
 			return 1
-		}
+		fi
+		echo "$_vm: broken by the emulator, $(tail -n 1 /tmp/vms/"$_vm".log)" | tee -a /out/broken.txt
+	done
+}
+
+# starved NAME: true if one of its vCPUs wants a pCPU for a second and gets none.
+starved() {
+	_first="$(vcpu_states "$1")"
+	sleep 1
+	# A line per vCPU: thread, state, pCPU time.
+	{
+		echo "$_first"
+		vcpu_states "$1"
+	} | awk '$2 == "R" && seen[$1] == $2 $3 { starved = 1 } { seen[$1] = $2 $3 }
+		END { exit !starved }'
+}
+
+vcpu_states() {
+	for _thread in /proc/"$(vm_pid "$1")"/task/*; do
+		grep -q '^CPU [0-9]*/KVM$' "$_thread/comm" 2>/dev/null || continue
+		echo "${_thread##*/} $(sed 's/.*) //' "$_thread/stat" | cut -d ' ' -f 1)" \
+			"$(cut -d ' ' -f 1 "$_thread/schedstat")"
+	done
+}
+
+# with_vms START COMMAND: starts VMs by START (which sets $names), runs COMMAND, ends them; again,
+# twice at most, if the emulation has broken one of them meanwhile.
+with_vms() {
+	for _attempt in 1 2 3; do
+		"$1"
+		"$2"
+		# shellcheck disable=SC2154,SC2086  # a list, set by START
+		if all_there $names; then
+			stop_vms >/dev/null
+			return
+		fi
+		echo "a VM of $names ended, attempt $_attempt" | tee -a /out/broken.txt
+		stop_vms >/dev/null
 	done
 }
 
@@ -91,14 +139,17 @@ cpu_of() {
 	echo "$_then $_now" | awk '{ n = NF / 2; for (i = 1; i <= n; i++) printf "%.0f ", $(i + n) - $i }'
 }
 
-# counters_at_rest: true if, of all VMs, the dispatcher's books count nobody as ready or running.
+# counters_at_rest: true if the dispatcher's books count none of the VMs' vCPUs as ready or running,
+# and of the host's tasks, at the quietest of the last looks, only the daemon that looks.
 counters_at_rest() {
-	_line="$(grep '^{' $log | tail -n 1)"
-	_books="$(echo "$_line" | grep -o '"\(occupied\|active_weight\)":[0-9]*' | cut -d : -f 2)"
-	# The first is the host's: the daemon itself, and perhaps a kernel thread.
-	echo "$_books" | awk 'NR == 1 { bad = $1 > 3 } NR > 1 && $1 > 0 { bad = 1 }
-		END { exit bad || NR < 3 }' || {
-		echo "not at rest: $_line"
+	_lines="$(grep '^{' $log | tail -n 5)"
+	echo "$_lines" | sed 's/.*"occupied":\([0-9]*\),"vms":\(.*\)/\1 \2/' | awk '
+		{ if (least == "" || $1 < least) least = $1; last = $0 }
+		END {
+			gsub(/"(occupied|active_weight)":0[,}]/, "", last)
+			exit least > 1 || last !~ /"name"/ || last ~ /"(occupied|active_weight)":/
+		}' || {
+		echo "not at rest: $_lines"
 		return 1
 	}
 }

@@ -68,8 +68,8 @@ static inline void notice_vcpu(struct task_struct *p, struct task_ctx *t)
 /* Chooses a place for `t`, which becomes ready. */
 static inline s32 make_ready(struct task_struct *p, struct task_ctx *t, s32 prev, u64 now)
 {
-	s32 cpu = place(p, t, prev);
-	struct cpu_ctx *c = cpu_at(cpu);
+	struct cpu_ctx *c;
+	s32 cpu;
 
 	if (t->state == TASK_WAITING) {
 		t->sum.wakeups++;
@@ -77,6 +77,8 @@ static inline s32 make_ready(struct task_struct *p, struct task_ctx *t, s32 prev
 	}
 	t->woken = 1;
 	activate(p, t);
+	cpu = place(p, t, prev);
+	c = cpu_at(cpu);
 	if (c)
 		fair_arrive(t, c, cpu, knobs.max_lead);
 	return cpu;
@@ -144,6 +146,7 @@ static inline void turn_begins(struct task_struct *p, struct task_ctx *t, struct
 			       s32 cpu, u64 now)
 {
 	fair_clock(p, t, c, now);
+	occupancy_reload(t, c, fair_load(p, t));
 	slice_begin(p, c, cpu, now);
 }
 

@@ -57,6 +57,14 @@ static inline u64 fair_rate(struct task_struct *p, struct task_ctx *t)
 	return rate ? rate : 1;
 }
 
+/* What `t` weighs on a pCPU: its share of its VM's weight. */
+static inline u32 fair_load(struct task_struct *p, struct task_ctx *t)
+{
+	u64 load = (u64)WEIGHT_NEUTRAL * RATE_ONE / fair_rate(p, t);
+
+	return load ? (u32)load : 1;
+}
+
 /* `delta` ns on a pCPU in virtual time. */
 static inline u64 fair_cost(u64 delta, u64 rate)
 {

@@ -2,8 +2,9 @@
 /*
  * Who occupies which pCPU: a task occupies the one it is queued or running on.
  *
- * The counts (tasks per pCPU, sibling vCPUs per pCPU) are what placement looks at. They change
- * before the task itself moves, so that two CPUs placing siblings at the same time see each other.
+ * The counts (tasks, their load, and sibling vCPUs per pCPU) are what placement looks at. They
+ * change before the task itself moves, so that two CPUs placing siblings at the same time see each
+ * other.
  */
 #ifndef CORUN_OCCUPANCY_H
 #define CORUN_OCCUPANCY_H
@@ -25,8 +26,10 @@ static inline u32 occupancy_add(struct task_ctx *t, s32 cpu)
 	struct cpu_ctx *c = cpu_at(cpu);
 	u32 *here = siblings_counter(t, cpu);
 
-	if (c)
+	if (c) {
 		fetch_add(c->nr, 1);
+		fetch_add(c->load, t->load);
+	}
 	return here ? fetch_add(*here, 1) : 0;
 }
 
@@ -35,10 +38,21 @@ static inline void occupancy_sub(struct task_ctx *t, s32 cpu)
 	struct cpu_ctx *c = cpu_at(cpu);
 	u32 *here = siblings_counter(t, cpu);
 
-	if (c)
+	if (c) {
 		fetch_add(c->nr, -1);
+		fetch_add(c->load, -(s64)t->load);
+	}
 	if (here)
 		fetch_add(*here, -1);
+}
+
+/* `t`, on `c`, weighs `load` by now: its VM's weight may be shared by others than before. */
+static inline void occupancy_reload(struct task_ctx *t, struct cpu_ctx *c, u32 load)
+{
+	if (load == t->load)
+		return;
+	fetch_add(c->load, (s64)load - (s64)t->load);
+	t->load = load;
 }
 
 /* `t` gives up the pCPU it occupies, if any. */
@@ -63,7 +77,11 @@ static inline u32 occupancy_move(struct task_ctx *t, s32 cpu)
 /* A task announced as coming to `cpu` does not come: it is no longer counted there. */
 static inline void forget_incoming(struct cpu_ctx *c, s32 cpu)
 {
-	struct task_ctx gone = {.vm = shared(c->incoming_vm), .cpu = NO_PCPU};
+	struct task_ctx gone = {
+	    .vm = shared(c->incoming_vm),
+	    .load = shared(c->incoming_load),
+	    .cpu = NO_PCPU,
+	};
 
 	store(c->incoming, 0);
 	occupancy_sub(&gone, cpu);

@@ -9,11 +9,12 @@
  *            that wait do not count. A VM with more ready vCPUs than pCPUs it may use cannot be
  *            balanced: then all of them are open, as in the published code.
  *
- * Affinity and cpusets always hold. Load is the number of ready and running tasks. O(pCPUs).
+ * Affinity and cpusets always hold. Load is the weight of the ready and running tasks. O(pCPUs).
  */
 #ifndef CORUN_PLACEMENT_H
 #define CORUN_PLACEMENT_H
 
+#include "fair.h"
 #include "occupancy.h"
 #include "platform/platform.h"
 #include "vm.h"
@@ -69,7 +70,7 @@ static inline s32 least_loaded(struct task_struct *p, struct task_ctx *t, u32 mo
 
 		if (!c || !allowed(p, i) || !mode_admits(p, t, mode, i))
 			continue;
-		load = shared(c->nr) - (t->cpu == i ? 1 : 0);
+		load = shared(c->load) - (t->cpu == i ? t->load : 0);
 		if (load < best_load || (load == best_load && i == prev)) {
 			best_load = load;
 			best = i;
@@ -85,6 +86,8 @@ static inline s32 place(struct task_struct *p, struct task_ctx *t, s32 prev)
 	s32 cpu = prev;
 	u32 try;
 
+	occupancy_leave(t);
+	t->load = fair_load(p, t);
 	repeat (try, PLACE_TRIES) {
 		cpu = least_loaded(p, t, mode, prev);
 		if (cpu == NO_PCPU) {

@@ -3,8 +3,9 @@
  * Pulling: a pCPU with little to do takes a waiting task from one with much.
  *
  * An idle pCPU takes what waits elsewhere (work conservation). A busy one looks every
- * knobs.balance_interval: for a pCPU with at least two tasks more (load), and else for a task that
- * is owed more time than its own (fairness: five tasks on four pCPUs take turns at being alone).
+ * knobs.balance_interval: for a pCPU with so much more load that a task's move makes both more
+ * alike, and else for one whose clock is behind, so that its tasks are owed more time than those
+ * here (fairness: five tasks on four pCPUs take turns at being alone).
  * "Owed more" means by half the interval at least, so that it does not swing.
  * What a placement mode forbids is not pulled: stacking does not come in by the back door.
  */
@@ -46,10 +47,17 @@ static inline void announce(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u32 
 	occupancy_add(t, cpu);
 	store(c->incoming, id);
 	store(c->incoming_vm, t->vm);
+	store(c->incoming_load, t->load);
 }
 
-/* Pulls from the queue of `from` the first task that may come, if it is owed more than `bound`. */
-static inline bool pull_from(s32 from, s32 cpu, struct cpu_ctx *c, u64 bound, bool bounded)
+/* Which of the tasks waiting on another pCPU are taken. */
+struct pull_rule {
+	u64 lighter_than; /* only those with less load; 0: any */
+	u64 before;	  /* only those with an earlier virtual time; 0: any */
+};
+
+/* Pulls from the queue of `from` the first task that may come and that the rule lets through. */
+static inline bool pull_from(s32 from, s32 cpu, struct cpu_ctx *c, struct pull_rule rule)
 {
 	struct task_struct *p;
 	bool pulled = false;
@@ -60,9 +68,9 @@ static inline bool pull_from(s32 from, s32 cpu, struct cpu_ctx *c, u64 bound, bo
 
 		if (looked++ == PULL_LOOK || !look_at(p, &t))
 			break;
-		if (bounded && !before(queued_vtime(p), bound))
+		if (rule.before && !before(queued_vtime(p), rule.before))
 			break;
-		if (!may_pull(p, &t, cpu))
+		if ((rule.lighter_than && t.load >= rule.lighter_than) || !may_pull(p, &t, cpu))
 			continue;
 		announce(&t, c, cpu, id_of(p));
 		pulled = move_queued(p, cpu);
@@ -73,19 +81,19 @@ static inline bool pull_from(s32 from, s32 cpu, struct cpu_ctx *c, u64 bound, bo
 	return pulled;
 }
 
-/* The pCPU with most tasks among those with someone waiting, at least `least` tasks. */
+/* The pCPU with most load above `least` among those with someone waiting. */
 static inline s32 busiest(s32 cpu, u64 least)
 {
-	u64 most = least ? least - 1 : 0;
 	s32 found = NO_PCPU;
+	u64 most = least;
 	s32 i;
 
 	repeat (i, nr_pcpus()) {
 		struct cpu_ctx *c = cpu_at(i);
-		u64 nr = c && i != cpu ? shared(c->nr) : 0;
+		u64 load = c && i != cpu ? shared(c->load) : 0;
 
-		if (nr > most && queue_length(i)) {
-			most = nr;
+		if (load > most && queue_length(i)) {
+			most = load;
 			found = i;
 		}
 	}
@@ -118,35 +126,53 @@ static inline s32 furthest_behind(s32 cpu, u64 least)
 /* `cpu` has nothing to run: take anything that waits elsewhere, from the busiest first. */
 static inline bool pull_idle(s32 cpu, struct cpu_ctx *c)
 {
-	s32 from = busiest(cpu, 1);
+	s32 from = busiest(cpu, 0);
+	struct pull_rule any = {};
 	s32 i;
 
 	if (from == NO_PCPU)
 		return false;
-	if (pull_from(from, cpu, c, 0, false))
+	if (pull_from(from, cpu, c, any))
 		return true;
 	repeat (i, nr_pcpus()) {
-		if (i != cpu && i != from && queue_length(i) && pull_from(i, cpu, c, 0, false))
+		if (i != cpu && i != from && queue_length(i) && pull_from(i, cpu, c, any))
 			return true;
 	}
 	return false;
 }
 
+/* Takes from the busiest pCPU a task that leaves both more alike than they are. */
+static inline bool pull_load(s32 cpu, struct cpu_ctx *c)
+{
+	u64 mine = shared(c->load);
+	s32 from = busiest(cpu, mine);
+	struct cpu_ctx *busier = cpu_at(from);
+	struct pull_rule rule = {};
+
+	if (!busier)
+		return false;
+	rule.lighter_than = shared(busier->load) - mine;
+	return rule.lighter_than && pull_from(from, cpu, c, rule);
+}
+
+/* Takes a task from a more crowded pCPU whose clock is behind: there, tasks are owed more. */
+static inline bool pull_owed(s32 cpu, struct cpu_ctx *c, u64 now)
+{
+	struct pull_rule rule = {
+	    .before = fair_current(c, now) - knobs.balance_interval / 2,
+	};
+	s32 from = furthest_behind(cpu, shared(c->nr) + 1);
+
+	return from != NO_PCPU && pull_from(from, cpu, c, rule);
+}
+
 /* `cpu` is busy: every so often, even out loads and then what tasks are owed. */
 static inline bool pull_busy(s32 cpu, struct cpu_ctx *c, u64 now)
 {
-	u64 mine = shared(c->nr);
-	u64 bound = fair_current(c, now) - knobs.balance_interval / 2;
-	s32 from;
-
 	if (now - shared(c->balanced_at) < knobs.balance_interval)
 		return false;
 	store(c->balanced_at, now);
-	from = busiest(cpu, mine + 2);
-	if (from != NO_PCPU)
-		return pull_from(from, cpu, c, 0, false);
-	from = furthest_behind(cpu, mine + 1);
-	return from != NO_PCPU && pull_from(from, cpu, c, bound, true);
+	return pull_load(cpu, c) || pull_owed(cpu, c, now);
 }
 
 #endif

@@ -62,7 +62,7 @@ struct task_ctx {
 	s32 last_cpu;	   /* pCPU it ran on last */
 	s32 clock_cpu;	   /* pCPU whose clock vtime is told by */
 	u32 woken;	   /* has not been queued since it woke */
-	u32 pad;
+	u32 load;	   /* what it adds to the load of the pCPU it occupies */
 };
 
 /* What the policy wants for a task; written by the control loop only. */
@@ -98,8 +98,11 @@ struct cpu_ctx {
 	u64 switches;
 	u64 idle;	 /* nobody runs here */
 	u64 nr;		 /* ready or running tasks */
+	u64 load;	 /* their weights, VM shares taken into account */
 	u32 incoming;	 /* task pulled here that has not started yet */
 	u32 incoming_vm; /* its VM's slot, or NO_VM */
+	u32 incoming_load;
+	u32 pad;
 };
 
 /* The host's knobs: set before loading, or live by the daemon. */

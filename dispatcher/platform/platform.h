@@ -163,6 +163,7 @@ static inline bool look_at(struct task_struct *p, struct task_ctx *copy)
 		return false;
 	copy->vm = shared(t->vm);
 	copy->cpu = shared(t->cpu);
+	copy->load = shared(t->load);
 	copy->since = shared(t->since);
 	return true;
 }

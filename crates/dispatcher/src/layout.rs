@@ -43,7 +43,7 @@ pub struct TaskCtx {
     pub last_cpu: i32,
     pub clock_cpu: i32,
     pub woken: u32,
-    pub pad: u32,
+    pub load: u32,
 }
 
 /// `struct task_conf`: what the policy wants for a task.
@@ -113,8 +113,11 @@ pub struct CpuCtx {
     pub switches: u64,
     pub idle: u64,
     pub nr: u64,
+    pub load: u64,
     pub incoming: u32,
     pub incoming_vm: u32,
+    pub incoming_load: u32,
+    pub pad: u32,
 }
 
 /// `struct knobs`: the host's knobs.

@@ -184,6 +184,21 @@ fn a_vms_weight_is_shared_by_its_vcpus() {
 }
 
 #[test]
+fn weights_hold_across_pcpus() {
+    // Two pCPUs, two VMs of two vCPUs: both heavy ones on one pCPU would make it one to one.
+    for placement in [Placement::Free, Placement::Balance] {
+        for seed in 0..10 {
+            let hogs = (0..4).map(|n| Pattern::hog(Some((n / 2, n % 2)))).collect();
+            let load = Patterns::new(hogs, &[Some(100), Some(300)], seed);
+            let outcome = run(2, load, placement, 20 * SEC);
+            let of = |vm: usize| outcome.vms[vm].vcpus.iter().map(|vcpu| vcpu.run).sum::<u64>();
+            let ratio = of(1) as f64 / of(0) as f64;
+            assert!((ratio - 3.0).abs() < 0.2, "{placement}, seed {seed}: {ratio}");
+        }
+    }
+}
+
+#[test]
 fn extreme_weights_do_not_starve() {
     let light = Pattern {
         weight: 1,

@@ -76,7 +76,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut options = HostOptions::new(policy);
     options.interval = (args.interval > 0).then_some(args.interval);
     options.run_for = args.run_for;
-    options.knobs.slice = args.slice;
+    options.params.slice = args.slice;
     options.json = args.json;
     options.record.clone_from(&args.record);
     let exit = host::run(options)?;

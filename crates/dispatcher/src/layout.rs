@@ -3,7 +3,7 @@
 //!
 //! A test compares the sizes with what the C compiler laid out.
 
-use corun_model::{Nanos, PcpuSet, Placement, Topology};
+use corun_model::{Nanos, PcpuSet, Topology};
 
 /// Most pCPUs the dispatcher's tables hold.
 pub const MAX_PCPUS: usize = Topology::MAX_PCPUS as usize;
@@ -90,7 +90,7 @@ pub struct VmCtx {
 pub struct VmConf {
     /// The VM this is meant for.
     pub id: u32,
-    /// Placement mode, as [`placement_number`].
+    /// Placement mode, as [`Placement::number`](corun_model::Placement::number).
     pub placement: u32,
     /// 1–10000; 0: the vCPUs count one by one.
     pub weight: u32,
@@ -138,19 +138,10 @@ pub struct Knobs {
     pub online: PcpuSet,
     /// Highest pCPU number plus 1.
     pub pcpus: u32,
-    /// Mode of VMs the policy has not spoken about, as [`placement_number`].
+    /// Mode of VMs the policy has not spoken about, as [`Placement::number`](corun_model::Placement::number).
     pub placement: u32,
     /// 1: slices end by timer; 0: at the tick.
     pub slice_timer: u32,
     /// Unused.
     pub pad: u32,
-}
-
-/// `enum placement_mode`.
-pub fn placement_number(placement: Placement) -> u32 {
-    match placement {
-        Placement::Free => 0,
-        Placement::Fixed => 1,
-        Placement::Balance => 2,
-    }
 }

@@ -5,9 +5,7 @@
 //! is made for any [`Services`]: each entry turns the context pointer back into [`Inner`] and calls
 //! the method. C code holds task pointers only during a call; tasks are named by index outside.
 
-use crate::layout::{
-    CpuCtx, Knobs, MAX_PCPUS, MAX_VMS, TaskStruct, VmConf, VmCtx, placement_number,
-};
+use crate::layout::{CpuCtx, Knobs, MAX_PCPUS, MAX_VMS, TaskStruct, VmConf, VmCtx};
 use corun_model::{Nanos, Placement};
 use std::ffi::c_void;
 use std::ptr;
@@ -318,7 +316,7 @@ impl<S: Services> Native<S> {
     pub fn configure_vm(&mut self, id: u32, placement: Placement, weight: Option<u32>) {
         let conf = &mut self.inner.vm_confs[id as usize % MAX_VMS];
         conf.id = id;
-        conf.placement = placement_number(placement);
+        conf.placement = placement.number();
         conf.weight = weight.unwrap_or(0);
     }
 

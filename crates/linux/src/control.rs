@@ -6,9 +6,9 @@
 
 use crate::clock;
 use crate::discovery::{Vcpu, Vm, Vms};
-use crate::knobs::{Knobs, placement_number};
 use crate::skel::types;
 use crate::tables::Tables;
+use corun_model::Placement;
 use corun_model::time::SEC;
 use corun_model::{
     HostSeen, Nanos, PcpuSet, Plan, Snapshot, TaskId, TaskPlan, TaskSeen, Topology, VmPlan, VmSeen,
@@ -94,12 +94,7 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    pub(crate) fn new(
-        policy: Box<dyn Policy>,
-        knobs: &Knobs,
-        topology: Topology,
-        online: PcpuSet,
-    ) -> Self {
+    pub(crate) fn new(policy: Box<dyn Policy>, topology: Topology, online: PcpuSet) -> Self {
         let began = clock::now();
         Self {
             policy,
@@ -107,7 +102,7 @@ impl Control {
             stacking: Stacking::default(),
             host: HostSeen { topology },
             online,
-            default_placement: placement_number(knobs.placement),
+            default_placement: Placement::Free.number(),
             began,
             due: began,
             thorough_due: began,
@@ -230,7 +225,7 @@ fn tell_vm(
     default_placement: u32,
     tables: &Tables<'_, '_>,
 ) -> libbpf_rs::Result<()> {
-    let placement = wanted.map(|plan| placement_number(plan.placement));
+    let placement = wanted.map(|plan| plan.placement.number());
     let conf = types::vm_conf {
         id: vm.key.tgid,
         placement: placement

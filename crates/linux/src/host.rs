@@ -3,12 +3,13 @@
 //! the host on the kernel's own scheduler, however it ends.
 
 use crate::control::Control;
-use crate::knobs::Knobs;
+use crate::knobs;
 use crate::loader::{Dispatcher, ExitInfo, LoadError};
 use crate::preflight::{self, Finding};
 use crate::recorder::Recorder;
 use crate::stats::{Mark, Stats};
 use crate::{clock, priority, sched_ext};
+use corun_model::DispatcherParams;
 use corun_model::time::MS;
 use corun_model::{Nanos, PcpuSet, Topology, TopologyError};
 use corun_policies::PolicyInfo;
@@ -29,8 +30,8 @@ const NAP: Nanos = 50 * MS;
 pub struct HostOptions {
     /// The policy.
     pub policy: &'static PolicyInfo,
-    /// The dispatcher's knobs.
-    pub knobs: Knobs,
+    /// The dispatcher's parameters.
+    pub params: DispatcherParams,
     /// How often statistics are printed; `None`: never.
     pub interval: Option<Nanos>,
     /// How long to stay in charge; `None`: until SIGINT or SIGTERM.
@@ -48,7 +49,7 @@ impl HostOptions {
     pub fn new(policy: &'static PolicyInfo) -> Self {
         Self {
             policy,
-            knobs: Knobs::default(),
+            params: DispatcherParams::default(),
             interval: Some(1000 * MS),
             run_for: None,
             json: false,
@@ -141,7 +142,7 @@ pub fn run(options: HostOptions) -> Result<HostExit, HostError> {
     let online = preflight::online().ok_or(HostError::Online)?;
     let mut storage = MaybeUninit::uninit();
     let recording = options.record.is_some();
-    let mut dispatcher = Dispatcher::load(&mut storage, &options.knobs, &online, recording)?;
+    let mut dispatcher = Dispatcher::load(&mut storage, &options.params, &online, recording)?;
     let mut daemon = Daemon::new(options, &online, &dispatcher)?;
     dispatcher.attach()?;
     let ended = daemon.serve(&dispatcher, &asked);
@@ -194,16 +195,19 @@ impl Daemon {
         online: &PcpuSet,
         dispatcher: &Dispatcher<'_>,
     ) -> Result<Self, HostError> {
-        let knobs = &options.knobs;
         let recorder = match &options.record {
             Some(path) => Some(
-                Recorder::new(path, &knobs.raw(online), dispatcher.records())
-                    .map_err(|cause| record_error(&options, cause))?,
+                Recorder::new(
+                    path,
+                    &knobs::raw(&options.params, online),
+                    dispatcher.records(),
+                )
+                .map_err(|cause| record_error(&options, cause))?,
             ),
             None => None,
         };
         let policy = (options.policy.make)();
-        let control = Control::new(policy, knobs, topology(online)?, *online);
+        let control = Control::new(policy, topology(online)?, *online);
         let began = clock::now();
         Ok(Self {
             report_due: options.interval.map(|interval| began + interval),

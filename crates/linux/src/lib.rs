@@ -26,5 +26,4 @@ mod skel;
 pub mod stats;
 mod tables;
 
-pub use knobs::Knobs;
 pub use loader::{Dispatcher, ExitInfo, LoadError};

@@ -4,10 +4,11 @@
 //! Whatever becomes of this process, the kernel unregisters the scheduler when its last file
 //! descriptor is closed and goes back to its own.
 
-use crate::knobs::Knobs;
+use crate::knobs;
 use crate::skel::{CorunSkel, CorunSkelBuilder};
 use crate::tables::Tables;
 use crate::{log, sched_ext};
+use corun_model::DispatcherParams;
 use corun_model::PcpuSet;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, OpenObject};
@@ -79,7 +80,7 @@ impl<'obj> Dispatcher<'obj> {
     /// [`LoadError`] with the verifier's words.
     pub fn load(
         storage: &'obj mut MaybeUninit<OpenObject>,
-        knobs: &Knobs,
+        params: &DispatcherParams,
         online: &PcpuSet,
         recording: bool,
     ) -> Result<Self, LoadError> {
@@ -94,7 +95,7 @@ impl<'obj> Dispatcher<'obj> {
         let rodata = open.maps.rodata_data.as_deref_mut();
         rodata.ok_or(LoadError::Object(".rodata"))?.recording = u32::from(recording);
         let bss = open.maps.bss_data.as_deref_mut();
-        bss.ok_or(LoadError::Object(".bss"))?.knobs = knobs.raw(online);
+        bss.ok_or(LoadError::Object(".bss"))?.knobs = knobs::raw(params, online);
         let skel = open.load().map_err(load)?;
         Ok(Self { skel, link: None })
     }

@@ -29,6 +29,15 @@ impl Placement {
         ("fixed", Self::Fixed),
         ("balance", Self::Balance),
     ];
+
+    /// The dispatcher's number for it (`enum placement_mode` in `dispatcher/types.h`).
+    pub fn number(self) -> u32 {
+        match self {
+            Self::Free => 0,
+            Self::Fixed => 1,
+            Self::Balance => 2,
+        }
+    }
 }
 
 impl fmt::Display for Placement {

@@ -191,9 +191,18 @@ fn weights_hold_across_pcpus() {
             let hogs = (0..4).map(|n| Pattern::hog(Some((n / 2, n % 2)))).collect();
             let load = Patterns::new(hogs, &[Some(100), Some(300)], seed);
             let outcome = run(2, load, placement, 20 * SEC);
-            let of = |vm: usize| outcome.vms[vm].vcpus.iter().map(|vcpu| vcpu.run).sum::<u64>();
+            let of = |vm: usize| {
+                outcome.vms[vm]
+                    .vcpus
+                    .iter()
+                    .map(|vcpu| vcpu.run)
+                    .sum::<u64>()
+            };
             let ratio = of(1) as f64 / of(0) as f64;
-            assert!((ratio - 3.0).abs() < 0.2, "{placement}, seed {seed}: {ratio}");
+            assert!(
+                (ratio - 3.0).abs() < 0.2,
+                "{placement}, seed {seed}: {ratio}"
+            );
         }
     }
 }

@@ -2,39 +2,74 @@
 /*
  * Nobody starves: a task that has been ready for too long runs next, whatever it is owed.
  *
- * Extreme weights (1 against 10000) would make fair order keep a task waiting for longer than
- * sched_ext's watchdog allows. Such a task gets one slice per limit, which also bounds what the
- * rest loses.
+ * Two things could keep a task waiting for longer than sched_ext's watchdog allows. Extreme weights
+ * (1 against 10000) are bounded here to one slice per limit. And a pCPU may stop scheduling,
+ * because firmware or a hypervisor below holds it: then others take what starves in its queue,
+ * wherever placement wanted it.
  */
 #ifndef CORUN_STARVE_H
 #define CORUN_STARVE_H
 
 #include "fair.h"
 #include "platform/platform.h"
+#include "pull.h"
 
 /* How long a task may stay ready, ns; a fifth of the watchdog's timeout. */
 #define STARVE_LIMIT 1000000000ull
 /* How often a pCPU looks, ns. */
 #define STARVE_LOOK 100000000ull
 
-/* Dispatches on `cpu` the first of its queue that has been ready for too long. */
-static inline bool rescue_starving(s32 cpu, struct cpu_ctx *c, u64 now)
+/* Dispatches on `cpu` the first task in the queue of `from` that has been ready for too long. */
+static inline bool rescue_from(s32 from, s32 cpu, struct cpu_ctx *c, u64 now)
 {
 	struct task_struct *p;
 	bool rescued = false;
 
-	if (now - shared(c->rescued_at) < STARVE_LOOK)
-		return false;
-	store(c->rescued_at, now);
-	for_each_queued (p, cpu) {
+	for_each_queued (p, from) {
 		struct task_ctx t = {};
 
-		if (look_at(p, &t) && before(t.since + STARVE_LIMIT, now) && move_queued(p, cpu)) {
-			rescued = true;
+		if (!look_at(p, &t) || !before(t.since + STARVE_LIMIT, now) || !allowed(p, cpu))
+			continue;
+		if (from != cpu)
+			announce(&t, c, cpu, id_of(p));
+		rescued = move_queued(p, cpu);
+		if (!rescued && from != cpu)
+			forget_incoming(c, cpu);
+		break;
+	}
+	return rescued;
+}
+
+/* A pCPU other than `cpu` with tasks in its queue that has not looked after them for too long. */
+static inline s32 unresponsive(s32 cpu, u64 now)
+{
+	s32 found = NO_PCPU;
+	s32 i;
+
+	repeat (i, nr_pcpus()) {
+		struct cpu_ctx *c = cpu_at(i);
+
+		if (c && i != cpu && before(shared(c->rescued_at) + STARVE_LIMIT, now) &&
+		    queue_length(i)) {
+			found = i;
 			break;
 		}
 	}
-	return rescued;
+	return found;
+}
+
+/* Every so often: does a task starve, here or where nobody looks? Then it runs on `cpu`. */
+static inline bool rescue_starving(s32 cpu, struct cpu_ctx *c, u64 now)
+{
+	s32 from;
+
+	if (now - shared(c->rescued_at) < STARVE_LOOK)
+		return false;
+	store(c->rescued_at, now);
+	if (rescue_from(cpu, cpu, c, now))
+		return true;
+	from = unresponsive(cpu, now);
+	return from != NO_PCPU && rescue_from(from, cpu, c, now);
 }
 
 #endif

@@ -9,7 +9,9 @@
 
 use super::LockKind;
 use super::interrupts::Interrupt;
-use super::thread::{Doing, Thread};
+use super::thread::Doing;
+#[cfg(debug_assertions)]
+use super::thread::Thread;
 use super::vcpu::Mode;
 use super::vm::{Flow, Vm};
 use crate::host::Host;

@@ -101,33 +101,3 @@ fn the_hosts_clock_is_seen() {
         assert_eq!(host.params.costs.switch, 0);
     }
 }
-
-/// Prints the figures: `cargo test --release -p corun-sim replay::tests -- --ignored --nocapture`.
-#[test]
-#[ignore = "prints figures for people"]
-fn figures() {
-    for name in NAMES {
-        let recording = read(name);
-        for under in [Under::Eevdf, Under::Dispatcher] {
-            let begun = std::time::Instant::now();
-            let (outcome, report) = run(&recording, under, Beyond::Repeat);
-            println!("\n{name} under {under:?} in {:?}", begun.elapsed());
-            print(&fidelity(&recording, &outcome));
-            report.vms.iter().for_each(|vm| println!("{vm:?}"));
-            println!("{} early, {} released", report.early, report.released);
-        }
-    }
-}
-
-fn print(fidelity: &Fidelity) {
-    let ms = |of: Compared| format!("{:6.0} {:6.0}", of.recorded / 1e6, of.replayed / 1e6);
-    let count = |of: Compared| format!("{:6} {:6}", of.recorded, of.replayed);
-    for row in fidelity.vcpus.iter().chain([&fidelity.host]) {
-        let (run, ready, wait) = (ms(row.run), ms(row.ready), ms(row.wait));
-        let (switches, moves) = (count(row.switches), count(row.migrations));
-        let name = &row.name;
-        println!("{name:14} run {run}  ready {ready}  wait {wait}  {switches}  {moves}");
-    }
-    println!("stacking {:?}\n{:?}", fidelity.stacking, fidelity.overall);
-    fidelity.notes.iter().for_each(|note| println!("- {note}"));
-}

@@ -40,8 +40,9 @@ groups=(
 	"weights"
 )
 
-# Did the emulator stop a pCPU of the host? The kernel tells a scheduler that starves tasks from a
-# pCPU that gets no more ticks: no scheduler keeps those away. Prints the evidence.
+# Did the emulator stop a pCPU of the host? A scheduler that starves tasks leaves it its ticks; only a
+# loop with interrupts off would look the same. So each repeat is said, and worth a look. Prints the
+# evidence.
 emulator_broke() {
 	awk '/rcu:.*ticks this GP/ { sub(/.*\(/, ""); ticks = $1 + 0; seen = 1 }
 		/rcu:.*detected by.*t=/ { sub(/.*t=/, ""); age = $1 + 0 }

@@ -21,8 +21,8 @@ pub struct DispatcherParams {
     /// How far ahead of its pCPU's clock a task may be queued, ns of virtual time. Default two
     /// slices: who ran much elsewhere pays for it, but not for long.
     pub max_lead: Nanos,
-    /// How often a busy pCPU looks for a busier one, ns. Default 60 ms: some
-    /// turns of a crowded pCPU; nothing depends on it finely.
+    /// How often a busy pCPU looks for a busier one, ns. Default 60 ms, some
+    /// turns of a crowded pCPU; not measured against other values.
     pub balance_interval: Nanos,
     /// Do slices end by timer? Without, they end at the tick: 4 ms apart at 250 Hz. Default yes.
     pub slice_timer: bool,

@@ -7,6 +7,7 @@
 
 mod dispatcher;
 mod ids;
+mod parameter;
 mod pcpu_set;
 mod plan;
 pub mod time;
@@ -14,6 +15,7 @@ mod topology;
 
 pub use dispatcher::DispatcherParams;
 pub use ids::{PcpuId, TaskId, VmId};
+pub use parameter::{Parameter, Value};
 pub use pcpu_set::PcpuSet;
 pub use plan::{HostSeen, Placement, Plan, Snapshot, TaskPlan, TaskSeen, VmPlan, VmSeen};
 pub use time::Nanos;

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The numbers a model stands on: value, unit, source, and the range that was tried.
+//!
+//! Every room lists its parameters beside the structs that hold them, with the default taken from
+//! the code that uses it, so that the table in `docs/parameters.md` (printed by
+//! `corun parameters`) cannot say anything else than what is simulated.
+
+use crate::Nanos;
+use std::fmt;
+
+/// One parameter of a model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parameter {
+    /// The key that sets it in a scenario, such as `host.costs.switch`; `*` stands for a name. For
+    /// one that scenarios cannot set, the path of the code that holds it.
+    pub key: &'static str,
+    /// What it is, in a few words.
+    pub meaning: &'static str,
+    /// Its default.
+    pub value: Value,
+    /// Where the default comes from: hardware manual, kernel source, paper and section, measurement.
+    pub source: &'static str,
+    /// The range that was tried in tests or sensitivity runs, or why there is none.
+    pub tried: &'static str,
+}
+
+/// A parameter's value with its unit.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// A duration.
+    Time(Nanos),
+    /// Bytes.
+    Bytes(u64),
+    /// A count, a rate or a ratio, and its unit.
+    Number(f64, &'static str),
+    /// A choice, such as the name of a preset.
+    Choice(&'static str),
+    /// On or off.
+    Switch(bool),
+    /// Not there unless asked for.
+    None,
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Time(time) => f.write_str(&crate::time::show(*time)),
+            Value::Bytes(bytes) if *bytes >= 1 << 20 && bytes % (1 << 20) == 0 => {
+                write!(f, "{} MiB", bytes >> 20)
+            }
+            Value::Bytes(bytes) if *bytes >= 1 << 10 && bytes % (1 << 10) == 0 => {
+                write!(f, "{} KiB", bytes >> 10)
+            }
+            Value::Bytes(bytes) => write!(f, "{bytes} B"),
+            Value::Number(number, "") => write!(f, "{number}"),
+            Value::Number(number, unit) => write!(f, "{number} {unit}"),
+            Value::Choice(name) => f.write_str(name),
+            Value::Switch(true) => f.write_str("on"),
+            Value::Switch(false) => f.write_str("off"),
+            Value::None => f.write_str("none"),
+        }
+    }
+}

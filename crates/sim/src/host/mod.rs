@@ -10,11 +10,13 @@
 //! Work and time differ: a load orders work in ns of undisturbed progress; the host turns it into
 //! time, with the cost of the switch before it.
 
+mod activity;
 mod costs;
 mod observer;
 mod stacking;
 mod task;
 
+pub use activity::{Activity, Profile};
 pub use costs::Costs;
 pub use observer::Observer;
 pub use stacking::{MOST as MOST_SIBLINGS, Stacking};
@@ -263,6 +265,16 @@ impl Host {
     pub fn no_step(&mut self, task: TaskId) {
         let step = std::mem::replace(&mut self.tasks[task.index()].step, EventId::NONE);
         self.events.cancel(step);
+    }
+
+    /// What `task` works on from now on: its working set and mix of cycles.
+    pub fn set_profile(&mut self, task: TaskId, profile: Profile) {
+        self.tasks[task.index()].profile = Some(profile);
+    }
+
+    /// What `task`, which is running, does with its hardware thread from now on.
+    pub fn set_activity(&mut self, task: TaskId, activity: Activity) {
+        self.tasks[task.index()].activity = activity;
     }
 
     /// `task`, which is running, does not want its pCPU any more.

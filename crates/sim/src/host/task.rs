@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A host task: a vCPU thread or anything else that wants a pCPU.
 
+use super::{Activity, Profile};
 use crate::engine::EventId;
 use corun_model::{Nanos, PcpuId, PcpuSet, VmId};
 
@@ -68,6 +69,10 @@ pub struct Task {
     pub(super) step: EventId,
     /// Its accounts.
     pub(super) totals: Totals,
+    /// What its present work is like, if it said so.
+    pub(super) profile: Option<Profile>,
+    /// What it does with its hardware thread while it has one.
+    pub(super) activity: Activity,
     /// How long its last waits for a pCPU took, handed to the meter when it runs.
     pub(super) ready_since: Nanos,
 }
@@ -84,6 +89,8 @@ impl Task {
             progress_from: 0,
             step: EventId::NONE,
             totals: Totals::default(),
+            profile: None,
+            activity: Activity::Work,
             ready_since: 0,
         }
     }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Programs made ready to run: a flat list of operations with names turned into indices.
 
-use super::{Length, Program, Statement};
+use super::{Access, Length, Memory, Mix, Program, Statement};
+use corun_model::Nanos;
 use std::sync::Arc;
 
 /// One operation. Numbers are indices into the tables of [`Names`].
@@ -18,6 +19,24 @@ pub(crate) enum Op {
     Send(u32),
     Recv(u32),
     Count(u32),
+    Memory(Memory),
+    Mix(Mix),
+    Read(Access),
+    Write(Access),
+    Request(u32),
+    Reply(u32, u64),
+    Transmit(u32, u64),
+    /// Waits on a condition; the mutex is let go meanwhile and taken again after.
+    Wait {
+        condition: u32,
+        mutex: Option<u32>,
+    },
+    Signal(u32),
+    Broadcast(u32),
+    Shootdown,
+    Every(Nanos),
+    Busy(Length),
+    Yield,
     /// Begins a loop of so many rounds, counted in this slot.
     Enter {
         slot: u8,
@@ -43,6 +62,8 @@ pub(crate) struct Names {
     pub barriers: Vec<String>,
     pub spin_barriers: Vec<String>,
     pub queues: Vec<String>,
+    pub ports: Vec<String>,
+    pub conditions: Vec<String>,
 }
 
 fn index(table: &mut Vec<String>, name: &str) -> u32 {
@@ -81,6 +102,7 @@ impl Code {
             names,
             order,
             held: Vec::new(),
+            mutexes: Vec::new(),
         };
         writer.list(&program.body, 0);
         writer.ops.push(Op::Exit);
@@ -129,6 +151,8 @@ struct Writer<'a> {
     names: &'a mut Names,
     order: &'a mut Vec<LockOrder>,
     held: Vec<String>,
+    /// Mutexes around the statement being written, innermost last.
+    mutexes: Vec<u32>,
 }
 
 impl Writer<'_> {
@@ -159,6 +183,39 @@ impl Writer<'_> {
                 let index = index(&mut self.names.queues, name);
                 self.ops.push(Op::Recv(index));
             }
+            Statement::Memory(memory) => self.ops.push(Op::Memory(*memory)),
+            Statement::Mix(mix) => self.ops.push(Op::Mix(*mix)),
+            Statement::Read(access) => self.ops.push(Op::Read(*access)),
+            Statement::Write(access) => self.ops.push(Op::Write(*access)),
+            Statement::Request(port) => {
+                let port = index(&mut self.names.ports, port);
+                self.ops.push(Op::Request(port));
+            }
+            Statement::Reply(port, bytes) => {
+                let port = index(&mut self.names.ports, port);
+                self.ops.push(Op::Reply(port, *bytes));
+            }
+            Statement::Transmit(port, bytes) => {
+                let port = index(&mut self.names.ports, port);
+                self.ops.push(Op::Transmit(port, *bytes));
+            }
+            Statement::Wait(name) => {
+                let condition = index(&mut self.names.conditions, name);
+                let mutex = self.mutexes.last().copied();
+                self.ops.push(Op::Wait { condition, mutex });
+            }
+            Statement::Signal(name) => {
+                let condition = index(&mut self.names.conditions, name);
+                self.ops.push(Op::Signal(condition));
+            }
+            Statement::Broadcast(name) => {
+                let condition = index(&mut self.names.conditions, name);
+                self.ops.push(Op::Broadcast(condition));
+            }
+            Statement::Shootdown => self.ops.push(Op::Shootdown),
+            Statement::Every(period) => self.ops.push(Op::Every(*period)),
+            Statement::Busy(length) => self.ops.push(Op::Busy(*length)),
+            Statement::Yield => self.ops.push(Op::Yield),
             Statement::Lock(name, body) => {
                 let lock = index(&mut self.names.locks, name);
                 self.ops.push(Op::Lock(lock));
@@ -168,7 +225,9 @@ impl Writer<'_> {
             Statement::Mutex(name, body) => {
                 let mutex = index(&mut self.names.mutexes, name);
                 self.ops.push(Op::MutexLock(mutex));
+                self.mutexes.push(mutex);
                 self.held_around(format!("mutex {name}"), body, depth);
+                self.mutexes.pop();
                 self.ops.push(Op::MutexUnlock(mutex));
             }
             Statement::Loop(times, body) => self.repeat(*times, body, depth),

@@ -13,6 +13,7 @@ pub(super) enum Token<'a> {
     /// `±` or `+-`.
     PlusMinus,
     Percent,
+    Slash,
     Open,
     Close,
     Semicolon,
@@ -31,6 +32,7 @@ impl fmt::Display for Token<'_> {
             }
             Token::PlusMinus => f.write_str("`±`"),
             Token::Percent => f.write_str("`%`"),
+            Token::Slash => f.write_str("`/`"),
             Token::Open => f.write_str("`{`"),
             Token::Close => f.write_str("`}`"),
             Token::Semicolon => f.write_str("`;`"),
@@ -73,6 +75,7 @@ impl<'a> Lexer<'a> {
             '}' => self.symbol(1, Token::Close),
             ';' => self.symbol(1, Token::Semicolon),
             '%' => self.symbol(1, Token::Percent),
+            '/' => self.symbol(1, Token::Slash),
             '±' => self.symbol(1, Token::PlusMinus),
             '+' if self.rest.starts_with("+-") => self.symbol(2, Token::PlusMinus),
             c if c.is_ascii_digit() => {

@@ -20,6 +20,26 @@
 //! }
 //! ```
 //!
+//! What it does to caches and to its SMT sibling holds from where it is said until it is said anew:
+//!
+//! ```text
+//! memory 4MB 30/us;                   # works on 4 MiB, touching 30 cache lines per µs of work
+//! mix 60/25/15;                       # cycles: base, misses, waiting for units, in percent
+//! ```
+//!
+//! Devices, clients and the rest of a guest kernel:
+//!
+//! ```text
+//! read 64KB;  read 4KB random;        # from the VM's disk; write likewise; blocks till it is there
+//! request web; reply web 16KB;        # takes a client's request (blocks), answers it
+//! transmit bulk 64KB;                 # sends to a client; blocks while the TCP window is full
+//! wait ready; signal ready; broadcast ready;      # condition variable; inside `mutex`, lets it go
+//! shootdown;                          # TLB flush on the other vCPUs, waiting for all of them
+//! every 16ms;                         # sleeps to the next multiple of 16 ms since its first time
+//! busy 2ms;                           # runs until so much time has gone by on the clock
+//! yield;                              # lets other threads of its vCPU go first
+//! ```
+//!
 //! Names are shared by the threads of one VM. `loop N { … }` ends after N rounds, `loop { … }`
 //! never; a thread exits at the end of its program. What can be seen to be wrong in one program is
 //! refused by [`Program::parse`] — a loop that takes no time, waiting inside a spin lock, a lock
@@ -31,6 +51,7 @@ mod lexer;
 mod parser;
 mod presets;
 mod print;
+mod simple;
 #[cfg(test)]
 mod tests;
 
@@ -54,6 +75,9 @@ pub const LONGEST_NAME: usize = 64;
 pub const LONGEST: Nanos = 86_400 * SEC;
 /// The most rounds of a counted loop, units of one `count`, and places of a queue.
 pub const MOST_TIMES: u32 = 1_000_000_000;
+
+/// The most bytes of one access, reply or working set: a TiB.
+pub const MOST_BYTES: u64 = 1 << 40;
 
 /// A checked program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,6 +129,73 @@ pub enum Statement {
     Loop(Option<u32>, Vec<Statement>),
     /// So many units of work are finished; the unit's name if it has one.
     Count(u32, Option<String>),
+    /// What it works on from here on.
+    Memory(Memory),
+    /// How its cycles divide from here on.
+    Mix(Mix),
+    /// Reads from the VM's disk; blocks until the data is there.
+    Read(Access),
+    /// Writes to the VM's disk; blocks until it is done.
+    Write(Access),
+    /// Takes a client's request from this port; blocks while there is none.
+    Request(String),
+    /// Answers the request it took from this port with so many bytes.
+    Reply(String, u64),
+    /// Sends so many bytes to the client at this port; blocks while TCP's window is full.
+    Transmit(String, u64),
+    /// Waits for a signal on a condition variable; the innermost `mutex` around is let go meanwhile.
+    Wait(String),
+    /// Wakes one that waits on it; lost if none does.
+    Signal(String),
+    /// Wakes all that wait on it.
+    Broadcast(String),
+    /// Has all other vCPUs flush their TLBs, and waits for them.
+    Shootdown,
+    /// Sleeps until the next multiple of this period since its first time here.
+    Every(Nanos),
+    /// Runs until so much time has gone by on the clock, whether it had its vCPU or not.
+    Busy(Length),
+    /// Lets other threads of its vCPU go first.
+    Yield,
+}
+
+/// What a thread's work does to caches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// Working set, bytes; 0: none to speak of, as before the first `memory`.
+    pub bytes: u64,
+    /// Distinct cache lines touched per µs of undisturbed work, 0–1000.
+    pub lines_per_us: u32,
+}
+
+/// How a thread's cycles divide when it has its core to itself, percent; they add up to 100.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mix {
+    /// Instructions at work with all they need at hand.
+    pub base: u8,
+    /// Waiting for caches, TLBs and memory.
+    pub miss: u8,
+    /// Waiting for units of the core.
+    pub wait: u8,
+}
+
+impl Mix {
+    /// For programs that do not say: half at work, a third missing caches, the rest waiting
+    /// (assumed; the order that cycle accounting finds for integer programs).
+    pub const TYPICAL: Mix = Mix {
+        base: 50,
+        miss: 30,
+        wait: 20,
+    };
+}
+
+/// An access to the VM's disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// Bytes, 1 to [`MOST_BYTES`].
+    pub bytes: u64,
+    /// Anywhere on the disk, rather than after the thread's last access.
+    pub random: bool,
 }
 
 /// How long something takes.

@@ -22,11 +22,13 @@ pub struct ParseError {
     pub message: String,
 }
 
-const STATEMENTS: &str = "compute TIME [±N% | exp], sleep TIME [±N% | exp], lock NAME { … }, \
+pub(super) const STATEMENTS: &str = "compute TIME [±N% | exp], sleep TIME [±N% | exp], lock NAME { … }, \
      mutex NAME { … }, barrier NAME, spin-barrier NAME, send NAME, recv NAME, loop [N] { … }, \
-     count [N] [UNIT], queue NAME CAPACITY";
+     count [N] [UNIT], queue NAME CAPACITY, memory SIZE N/us, mix B/M/W, read SIZE [random], \
+     write SIZE [random], request PORT, reply PORT SIZE, transmit PORT SIZE, wait NAME, \
+     signal NAME, broadcast NAME, shootdown, every TIME, busy TIME [±N% | exp], yield";
 
-const KEYWORDS: [&str; 12] = [
+const KEYWORDS: [&str; 27] = [
     "compute",
     "sleep",
     "lock",
@@ -39,9 +41,27 @@ const KEYWORDS: [&str; 12] = [
     "count",
     "queue",
     "exp",
+    "memory",
+    "mix",
+    "read",
+    "write",
+    "random",
+    "request",
+    "reply",
+    "transmit",
+    "wait",
+    "signal",
+    "broadcast",
+    "shootdown",
+    "every",
+    "busy",
+    "yield",
 ];
 
-type Parsed<T> = Result<T, ParseError>;
+/// Keywords that begin no statement.
+const NO_STATEMENTS: [&str; 2] = ["exp", "random"];
+
+pub(super) type Parsed<T> = Result<T, ParseError>;
 
 pub(super) fn parse(text: &str) -> Parsed<Program> {
     let mut parser = Parser::new(text);
@@ -65,7 +85,7 @@ pub(super) fn parse(text: &str) -> Parsed<Program> {
     })
 }
 
-fn error(at: Place, message: String) -> ParseError {
+pub(super) fn error(at: Place, message: String) -> ParseError {
     ParseError {
         line: at.line,
         column: at.column,
@@ -88,10 +108,10 @@ struct Block {
     endless: bool,
 }
 
-struct Parser<'a> {
+pub(super) struct Parser<'a> {
     lexer: Lexer<'a>,
-    token: Token<'a>,
-    at: Place,
+    pub(super) token: Token<'a>,
+    pub(super) at: Place,
     queues: Vec<(String, u32)>,
     held: Vec<Held>,
     statements: usize,
@@ -111,15 +131,15 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn advance(&mut self) {
+    pub(super) fn advance(&mut self) {
         (self.token, self.at) = self.lexer.next();
     }
 
-    fn unexpected(&self, accepted: &str) -> ParseError {
+    pub(super) fn unexpected(&self, accepted: &str) -> ParseError {
         error(self.at, format!("saw {}; accepted: {accepted}", self.token))
     }
 
-    fn expect(&mut self, token: Token<'_>, accepted: &str) -> Parsed<()> {
+    pub(super) fn expect(&mut self, token: Token<'_>, accepted: &str) -> Parsed<()> {
         if self.token != token {
             return Err(self.unexpected(accepted));
         }
@@ -163,7 +183,7 @@ impl<'a> Parser<'a> {
             let message = format!("a program has at most {MOST_STATEMENTS} statements");
             return Err(error(at, message));
         }
-        if !KEYWORDS.contains(&keyword) || keyword == "exp" {
+        if !KEYWORDS.contains(&keyword) || NO_STATEMENTS.contains(&keyword) {
             return Err(self.unexpected(STATEMENTS));
         }
         self.advance();
@@ -173,22 +193,11 @@ impl<'a> Parser<'a> {
         }
         self.may_wait(keyword, at)?;
         let statement = match keyword {
-            "compute" => {
-                block.takes_time = true;
-                Statement::Compute(self.length()?)
-            }
-            "sleep" => {
-                block.takes_time = true;
-                Statement::Sleep(self.length()?)
-            }
-            "barrier" => Statement::Barrier(self.name("the name of a barrier")?),
-            "spin-barrier" => Statement::SpinBarrier(self.name("the name of a barrier")?),
-            "send" => Statement::Send(self.name("the name of a queue")?),
-            "recv" => Statement::Recv(self.name("the name of a queue")?),
-            "count" => self.count()?,
             "loop" => self.repeat(block, at, depth)?,
-            _ => self.locked(keyword, block, depth)?,
+            "lock" | "mutex" => self.locked(keyword, block, depth)?,
+            _ => self.simple(keyword)?,
         };
+        block.takes_time |= super::simple::takes_time(&statement);
         let closed = matches!(
             statement,
             Statement::Loop(..) | Statement::Lock(..) | Statement::Mutex(..)
@@ -201,11 +210,11 @@ impl<'a> Parser<'a> {
     /// mutex: the others could never get there.
     fn may_wait(&self, keyword: &str, at: Place) -> Parsed<()> {
         let barrier = matches!(keyword, "barrier" | "spin-barrier");
-        let waits = barrier || matches!(keyword, "sleep" | "send" | "recv" | "mutex");
+        let waits = barrier || super::simple::WAITING.contains(&keyword);
         for held in &self.held {
             let message = match held {
                 Held::Spin(name) if waits => format!(
-                    "saw `{keyword}` inside `lock {name}`; a kernel spin lock allows compute, lock, loop N and count inside"
+                    "saw `{keyword}` inside `lock {name}`; a kernel spin lock allows compute, busy, lock, shootdown, signal, broadcast, loop N and count inside"
                 ),
                 Held::Mutex(name) if barrier => format!(
                     "saw `{keyword}` inside `mutex {name}`; the other threads could not reach it while the mutex is held"
@@ -234,18 +243,6 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    fn count(&mut self) -> Parsed<Statement> {
-        let units = match self.token {
-            Token::Number(_) => self.times("how many units, 1 to 1000000000")?,
-            _ => 1,
-        };
-        let unit = match self.token {
-            Token::Word(_) => Some(self.name("the name of the unit")?),
-            _ => None,
-        };
-        Ok(Statement::Count(units, unit))
-    }
-
     fn repeat(&mut self, outer: &mut Block, at: Place, depth: usize) -> Parsed<Statement> {
         let times = match self.token {
             Token::Number(_) => Some(self.times("how many rounds, 1 to 1000000000")?),
@@ -253,7 +250,8 @@ impl<'a> Parser<'a> {
         };
         let inner = self.braces(depth)?;
         if !inner.takes_time {
-            let message = "saw a loop that takes no time; it needs a `compute` or `sleep` inside";
+            let message =
+                "saw a loop that takes no time; it needs a `compute`, `sleep` or the like inside";
             return Err(error(at, message.into()));
         }
         let endless = times.is_none() || inner.endless;
@@ -303,7 +301,7 @@ impl<'a> Parser<'a> {
         Ok(block)
     }
 
-    fn name(&mut self, accepted: &str) -> Parsed<String> {
+    pub(super) fn name(&mut self, accepted: &str) -> Parsed<String> {
         match self.token {
             Token::Word(word) if word.len() <= LONGEST_NAME && !KEYWORDS.contains(&word) => {
                 self.advance();
@@ -315,7 +313,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn times(&mut self, accepted: &str) -> Parsed<u32> {
+    pub(super) fn times(&mut self, accepted: &str) -> Parsed<u32> {
         let Token::Number(text) = self.token else {
             return Err(self.unexpected(accepted));
         };
@@ -328,7 +326,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn length(&mut self) -> Parsed<Length> {
+    pub(super) fn length(&mut self) -> Parsed<Length> {
         let accepted = format!("{}, above 0 and at most a day", time::ACCEPTED);
         let Token::Number(text) = self.token else {
             return Err(self.unexpected(&accepted));
@@ -345,25 +343,10 @@ impl<'a> Parser<'a> {
             }
             Token::PlusMinus => {
                 self.advance();
-                Vary::Percent(self.percent()?)
+                Vary::Percent(self.percentage()?)
             }
             _ => Vary::Fixed,
         };
         Ok(Length { mean, vary })
-    }
-
-    fn percent(&mut self) -> Parsed<u32> {
-        let accepted = "a whole percentage from 1% to 100%";
-        let Token::Number(text) = self.token else {
-            return Err(self.unexpected(accepted));
-        };
-        match text.parse::<u32>() {
-            Ok(percent) if (1..=100).contains(&percent) => {
-                self.advance();
-                self.expect(Token::Percent, "`%`")?;
-                Ok(percent)
-            }
-            _ => Err(self.unexpected(accepted)),
-        }
     }
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Writes programs so that reading them back gives the same program.
 
-use super::{Length, Program, Statement, Vary};
+use super::{Access, Length, Memory, Program, Statement, Vary};
+use corun_model::Nanos;
 use corun_model::time::{MS, SEC, US};
 use std::fmt;
 
@@ -54,6 +55,28 @@ impl fmt::Display for Statement {
                 }
                 block(f, body)
             }
+            Statement::Memory(Memory { bytes: 0, .. }) => f.write_str("memory 0"),
+            Statement::Memory(memory) => {
+                write!(
+                    f,
+                    "memory {} {}/us",
+                    Size(memory.bytes),
+                    memory.lines_per_us
+                )
+            }
+            Statement::Mix(mix) => write!(f, "mix {}/{}/{}", mix.base, mix.miss, mix.wait),
+            Statement::Read(access) => write!(f, "read {access}"),
+            Statement::Write(access) => write!(f, "write {access}"),
+            Statement::Request(port) => write!(f, "request {port}"),
+            Statement::Reply(port, bytes) => write!(f, "reply {port} {}", Size(*bytes)),
+            Statement::Transmit(port, bytes) => write!(f, "transmit {port} {}", Size(*bytes)),
+            Statement::Wait(name) => write!(f, "wait {name}"),
+            Statement::Signal(name) => write!(f, "signal {name}"),
+            Statement::Broadcast(name) => write!(f, "broadcast {name}"),
+            Statement::Shootdown => f.write_str("shootdown"),
+            Statement::Every(period) => write!(f, "every {}", Span(*period)),
+            Statement::Busy(length) => write!(f, "busy {length}"),
+            Statement::Yield => f.write_str("yield"),
             Statement::Count(units, None) => write!(f, "count {units}"),
             Statement::Count(units, Some(unit)) => write!(f, "count {units} {unit}"),
         }
@@ -62,16 +85,43 @@ impl fmt::Display for Statement {
 
 impl fmt::Display for Length {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let units = [(SEC, "s"), (MS, "ms"), (US, "us"), (1, "ns")];
-        let (scale, unit) = units
-            .into_iter()
-            .find(|(scale, _)| self.mean.is_multiple_of(*scale))
-            .unwrap_or((1, "ns"));
-        write!(f, "{}{unit}", self.mean / scale)?;
+        write!(f, "{}", Span(self.mean))?;
         match self.vary {
             Vary::Fixed => Ok(()),
             Vary::Percent(percent) => write!(f, " ±{percent}%"),
             Vary::Exponential => f.write_str(" exp"),
         }
     }
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let random = if self.random { " random" } else { "" };
+        write!(f, "{}{random}", Size(self.bytes))
+    }
+}
+
+/// A duration in the largest unit that is exact.
+struct Span(Nanos);
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        exact(f, self.0, &[(SEC, "s"), (MS, "ms"), (US, "us"), (1, "ns")])
+    }
+}
+
+/// Bytes in the largest unit that is exact.
+struct Size(u64);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [(1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB"), (1, "B")];
+        exact(f, self.0, &units)
+    }
+}
+
+fn exact(f: &mut fmt::Formatter<'_>, value: u64, units: &[(u64, &str)]) -> fmt::Result {
+    let fits = |(scale, _): &&(u64, &str)| value.is_multiple_of(*scale);
+    let (scale, unit) = units.iter().find(fits).copied().unwrap_or((1, ""));
+    write!(f, "{}{unit}", value / scale)
 }

@@ -27,6 +27,34 @@ fn the_language_as_documented() {
 }
 
 #[test]
+fn devices_caches_and_conditions_as_documented() {
+    let text = "memory 4MB 30/us; mix 60/25/15; loop { read 64KB; write 4KB random; request web; \
+        reply web 1500B; transmit bulk 1GB; mutex m { wait ready }; signal ready; broadcast ready; \
+        shootdown; every 16ms; busy 2ms ±5%; memory 0; yield }";
+    let program = Program::parse(text).unwrap();
+    assert_eq!(program.to_string(), text);
+    for (text, hint) in [
+        ("memory 4MB; compute 1us", "cache lines touched"),
+        ("memory 4MB 2000/us; compute 1us", "up to 1000/us"),
+        ("memory 4MX 2/us; compute 1us", "a size such as"),
+        ("memory 4MB 2/ms; compute 1us", "per microsecond"),
+        ("mix 50/50/50; compute 1us", "add up to 100"),
+        ("mix 300/50/50; compute 1us", "add up to 100"),
+        ("read 0B", "a size such as"),
+        ("read 99999999999GB", "a size such as"),
+        ("reply web; compute 1us", "a size such as"),
+        ("lock L { read 4KB }", "inside `lock L`"),
+        ("lock L { wait c; compute 1us }", "inside `lock L`"),
+        ("loop { signal c; yield }", "takes no time"),
+        ("every 0ms", "above 0"),
+        ("random 4KB", "accepted: compute"),
+    ] {
+        let (_, _, message) = refused(text);
+        assert!(message.contains(hint), "{text}: {message}");
+    }
+}
+
+#[test]
 fn errors_name_place_sight_and_what_is_accepted() {
     let (line, column, message) = refused("loop {\n  compute 5;\n}");
     assert_eq!((line, column), (2, 11));

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a hardware thread is busy with, as far as its SMT sibling and the caches notice.
+
+use crate::workload::{Memory, Mix};
+
+/// What a running task does with its hardware thread. (A hardware thread without a task idles.)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Activity {
+    /// Executes its own work.
+    #[default]
+    Work,
+    /// Spins with PAUSE: a lock, a barrier in user space.
+    Spinning,
+    /// The host polls for a wake-up on behalf of a halted vCPU (KVM's halt polling).
+    HaltPolling,
+    /// The guest's own idle loop polls (`idle=poll`).
+    IdlePolling,
+    /// Waits in MONITOR/MWAIT, its context kept: context retention.
+    Retention,
+}
+
+/// What a task's present work is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Profile {
+    /// Whose working set it is: the guest thread, numbered over all VMs. Another number is other
+    /// data, so a guest's thread switch costs cache misses, too.
+    pub owner: u32,
+    /// Working set and how fast it is touched.
+    pub memory: Memory,
+    /// How its cycles divide; `None`: as [`Mix::TYPICAL`].
+    pub mix: Option<Mix>,
+}

@@ -168,6 +168,11 @@ impl Simulation {
                         self.schedule(cpu);
                     }
                 }
+                Order::Crowded(task) => {
+                    if self.host.task(task).running_on().is_some() {
+                        self.load.crowded(&mut self.host, task);
+                    }
+                }
                 Order::Yield(task) => {
                     if let Some(cpu) = self.host.task(task).running_on() {
                         self.sched.yield_pcpu(&mut self.host, task, cpu);

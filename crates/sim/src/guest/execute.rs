@@ -5,7 +5,6 @@ use super::thread::Doing;
 use super::vm::{Flow, Vm};
 use crate::host::Host;
 use crate::workload::Op;
-use corun_model::Nanos;
 
 impl Vm {
     /// The thread that has `vcpu` begins its next operation.
@@ -17,6 +16,10 @@ impl Vm {
             Op::MutexLock(mutex) => self.lock_mutex(vcpu, thread, mutex),
             Op::Send(queue) => self.send(host, vcpu, thread, queue),
             Op::Recv(queue) => self.receive(host, vcpu, thread, queue),
+            Op::Wait { condition, mutex } => {
+                self.wait_on(host, vcpu, thread, condition, mutex);
+            }
+            Op::Every(period) => self.every(host, vcpu, thread, period),
             Op::Exit => self.block(vcpu, thread, Doing::Exited),
             _ => {
                 state.code.done();
@@ -34,20 +37,22 @@ impl Vm {
                 let length = length.draw(&mut state.rng);
                 self.sleep(host, vcpu, thread, length);
             }
+            Op::Busy(length) => {
+                let until = host.now() + length.draw(&mut state.rng);
+                state.doing = Doing::Busy { until };
+            }
+            Op::Yield => self.yield_vcpu(vcpu, thread),
+            Op::Signal(condition) => self.signal(host, vcpu, condition, false),
+            Op::Broadcast(condition) => self.signal(host, vcpu, condition, true),
+            Op::Shootdown => self.shoot_down(host, vcpu, thread),
             Op::Lock(lock) => self.want_lock(host, thread, lock),
             Op::Unlock(lock) => self.unlock(host, vcpu, thread, lock),
             Op::MutexUnlock(mutex) => self.unlock_mutex(host, vcpu, mutex),
             Op::Barrier(barrier) => self.arrive(host, vcpu, thread, barrier),
             Op::SpinBarrier(barrier) => self.arrive_spinning(thread, barrier),
-            Op::Count(units) => self.stats.counted += u64::from(units),
+            Op::Count { unit, units } => self.stats.count(unit, units),
             // `Code::current` follows loops itself, and `execute` took the others.
             _ => debug_assert!(false, "{op:?} is not executed here"),
         }
-    }
-
-    fn sleep(&mut self, host: &mut Host, vcpu: u32, thread: u32, length: Nanos) {
-        let at = host.now() + length + self.params.timer_slack;
-        host.load_timer(at, super::Timer::Sleep.token(self.id, thread));
-        self.block(vcpu, thread, Doing::Off);
     }
 }

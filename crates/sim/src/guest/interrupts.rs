@@ -20,6 +20,10 @@ pub(super) enum Interrupt {
     Resched,
     /// A paravirtual lock is free.
     Kick,
+    /// Flush the TLB; that thread waits for it.
+    Flush {
+        asked_by: u32,
+    },
 }
 
 impl Vm {
@@ -60,6 +64,7 @@ impl Vm {
         for interrupt in list.drain(..) {
             self.vcpus[vcpu as usize].overhead += match interrupt {
                 Interrupt::Tick => self.params.tick,
+                Interrupt::Flush { .. } => self.params.interrupt + self.params.flush,
                 _ => self.params.interrupt,
             };
             match interrupt {
@@ -67,6 +72,7 @@ impl Vm {
                 Interrupt::Timer(thread) => self.wake(host, thread, vcpu),
                 Interrupt::Resched => self.vcpus[vcpu as usize].need_resched = true,
                 Interrupt::Kick => {}
+                Interrupt::Flush { asked_by } => self.flushed(asked_by),
             }
         }
         // Nobody interrupts itself, so the (empty) list goes back with its memory.

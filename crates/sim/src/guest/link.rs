@@ -3,6 +3,7 @@
 //! VM: who receives what nobody sends, barriers of one, locks taken in opposite orders.
 
 use super::barrier::{Barrier, SpinBarrier};
+use super::condition::Condition;
 use super::mutex::Mutex;
 use super::queue::Queue;
 use super::spinlock::SpinLock;
@@ -10,12 +11,13 @@ use super::thread::Thread;
 use super::vcpu::Vcpu;
 use super::vm::Vm;
 use super::{
-    GuestError, Guests, HostTask, HostTaskSpec, MOST, MOST_VCPUS, Role, Stats, ThreadSpec, VmSpec,
+    GuestError, Guests, HaltPollParams, HostTask, HostTaskSpec, MOST, MOST_VCPUS, Role, Stats,
+    ThreadSpec, VmSpec,
 };
 use crate::host::TaskSpec;
 use crate::load::VmInfo;
 use crate::rng::Rng;
-use crate::workload::{Code, LockOrder, Names, Op, Program, Statement};
+use crate::workload::{Code, LockOrder, Names, Op, Program};
 use corun_model::{PcpuSet, TaskId, VmId};
 
 type Linked<T> = Result<T, GuestError>;
@@ -49,7 +51,7 @@ impl Guests {
         check_numbers(spec)?;
         let linker = Linker::new(spec)?;
         linker.check()?;
-        self.units.push(linker.unit.clone());
+        self.units.push(linker.names.units.clone());
         self.infos.push(VmInfo {
             name: spec.name.clone(),
             weight: spec.weight,
@@ -163,18 +165,14 @@ struct Linker<'a> {
     names: Names,
     order: Vec<LockOrder>,
     codes: Vec<Code>,
-    unit: Option<String>,
 }
 
 impl<'a> Linker<'a> {
     fn new(spec: &'a VmSpec) -> Linked<Self> {
         let (mut names, mut order) = (Names::default(), Vec::new());
-        let mut unit = None;
         let mut codes = Vec::with_capacity(spec.threads.len());
         for thread in &spec.threads {
             codes.push(Code::new(&thread.program, &mut names, &mut order));
-            find_unit(thread.program.statements(), &mut unit)
-                .map_err(|message| thread_error(spec, thread, message))?;
         }
         // Threads of one kind repeat the same orders.
         order.sort_unstable();
@@ -184,7 +182,6 @@ impl<'a> Linker<'a> {
             names,
             order,
             codes,
-            unit,
         })
     }
 
@@ -207,6 +204,7 @@ impl<'a> Linker<'a> {
                 _ => self.places(name)?,
             };
         }
+        self.check_conditions()?;
         let barriers = self.names.barriers.iter().enumerate();
         let barriers = barriers.map(|(index, name)| (Op::Barrier(index as u32), name));
         let spinning = self.names.spin_barriers.iter().enumerate();
@@ -217,6 +215,22 @@ impl<'a> Linker<'a> {
             }
         }
         self.check_order()
+    }
+
+    /// Who waits for a signal that nobody gives waits for ever.
+    fn check_conditions(&self) -> Linked<()> {
+        for (index, name) in self.names.conditions.iter().enumerate() {
+            let index = index as u32;
+            let waits = |op: &Op| matches!(op, Op::Wait { condition, .. } if *condition == index);
+            let waited_for = self.codes.iter().any(|code| code.ops().iter().any(waits));
+            let signals = self.users(Op::Signal(index)) + self.users(Op::Broadcast(index));
+            if waited_for && signals == 0 {
+                return self.error(format!(
+                    "threads wait on condition {name}, but none signals it"
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// The capacity of a queue: what the programs declare, or 1.
@@ -275,6 +289,7 @@ impl<'a> Linker<'a> {
         Vm {
             id,
             params: spec.params.scaled(spec.vcpus),
+            halt_poll: HaltPollParams::default(),
             vcpus: (0..spec.vcpus as usize)
                 .map(|vcpu| Vcpu::new(TaskId::from(first_task + vcpu)))
                 .collect(),
@@ -292,38 +307,12 @@ impl<'a> Linker<'a> {
             queues: count(&self.names.queues)
                 .map(|i| Queue::new(place(i)))
                 .collect(),
+            conditions: count(&self.names.conditions)
+                .map(|_| Condition::default())
+                .collect(),
             stats: Stats::default(),
             tick_phase: Rng::of(seed, "guest tick", u64::from(id)).between(0, period - 1),
             dirty: Vec::new(),
         }
     }
-}
-
-fn thread_error(spec: &VmSpec, thread: &ThreadSpec, message: String) -> GuestError {
-    GuestError::new(format!("VM {}, thread {}", spec.name, thread.name), message)
-}
-
-/// Sets `unit` to what the statements count; an error if they count different things.
-fn find_unit(body: &[Statement], unit: &mut Option<String>) -> Result<(), String> {
-    for statement in body {
-        match statement {
-            Statement::Count(_, name) => {
-                let name = name.as_deref().unwrap_or("units");
-                match unit {
-                    Some(known) if known != name => {
-                        return Err(format!(
-                            "it counts {name} where {known} are counted already; a VM counts one \
-                             kind of work"
-                        ));
-                    }
-                    _ => *unit = Some(name.into()),
-                }
-            }
-            Statement::Lock(_, body) | Statement::Mutex(_, body) | Statement::Loop(_, body) => {
-                find_unit(body, unit)?;
-            }
-            _ => {}
-        }
-    }
-    Ok(())
 }

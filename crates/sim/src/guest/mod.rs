@@ -7,12 +7,14 @@
 //! and threads that execute [programs](crate::workload). A vCPU makes progress only while the host
 //! runs it; nothing else happens in the guest on a descheduled vCPU.
 //!
-//! Kept out, so far: block and network devices, TLB shoot-downs, memory, guest idle polling, and
-//! periodic balancing between busy vCPUs.
+//! Kept out: periodic balancing between busy vCPUs.
 
 mod barrier;
+mod condition;
 mod execute;
+mod halt_polling;
 mod host_task;
+mod idle;
 mod interrupts;
 mod link;
 mod mutex;
@@ -20,16 +22,21 @@ mod params;
 mod queue;
 mod runqueue;
 mod scheduling;
+mod shootdown;
 mod spec;
 mod spinlock;
 mod thread;
+mod timing;
 mod vcpu;
 mod vm;
 
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub use halt_polling::{HaltPollParams, parameters as halt_poll_parameters};
+pub use idle::IdleMode;
 pub use params::{GuestParams, LockKind};
+pub use shootdown::TlbFlush;
 pub use spec::{GuestError, HostTaskSpec, MOST, MOST_VCPUS, ThreadSpec, VmSpec};
 
 use crate::host::{Host, TaskSpec};
@@ -48,8 +55,8 @@ pub struct Guests {
     tasks: Vec<TaskSpec>,
     roles: Vec<Role>,
     vms: Vec<Vm>,
-    /// What a `count` of each VM counts; `None`: it never counts.
-    units: Vec<Option<String>>,
+    /// What the programs of each VM count, the main unit first.
+    units: Vec<Vec<String>>,
     host_tasks: Vec<HostTask>,
     reset_at: Nanos,
 }
@@ -69,13 +76,31 @@ struct Stats {
     spin: Nanos,
     /// Interrupts and thread switches.
     kernel: Nanos,
-    counted: u64,
+    /// Finished work, unit by unit.
+    counted: Vec<u64>,
+    /// On a pCPU without work: polling, or keeping the context.
+    idling: Nanos,
     lock_acquisitions: u64,
     lock_waits: Waits,
     /// Times a vCPU halted for a paravirtual lock.
     lock_halts: u64,
     pause_loop_exits: u64,
     thread_switches: u64,
+    shootdowns: u64,
+    shootdown_waits: Waits,
+    /// Halts for which the host polled, and how many of these polls caught the wake-up.
+    halt_polls: u64,
+    halt_poll_hits: u64,
+}
+
+impl Stats {
+    fn count(&mut self, unit: u32, units: u32) {
+        let unit = unit as usize;
+        if self.counted.len() <= unit {
+            self.counted.resize(unit + 1, 0);
+        }
+        self.counted[unit] += u64::from(units);
+    }
 }
 
 /// What a load timer is for; packed into its token.
@@ -84,6 +109,8 @@ enum Timer {
     Tick,
     Sleep,
     HostSleep,
+    /// A poll or retention has lasted as long as it may.
+    Idle,
 }
 
 impl Timer {
@@ -96,7 +123,8 @@ impl Timer {
         let kind = match token >> 56 {
             0 => Timer::Tick,
             1 => Timer::Sleep,
-            _ => Timer::HostSleep,
+            2 => Timer::HostSleep,
+            _ => Timer::Idle,
         };
         let vm = (token >> 32) & 0xff_ffff;
         (kind, vm as usize, token as u32)
@@ -115,6 +143,15 @@ impl Guests {
         seed: u64,
     ) -> Result<Self, GuestError> {
         link::link(vms, host_tasks, seed)
+    }
+
+    /// Has the host poll for halted vCPUs like this, rather than as KVM does by default.
+    #[must_use]
+    pub fn with_halt_polling(mut self, params: HaltPollParams) -> Self {
+        for vm in &mut self.vms {
+            vm.halt_poll = params;
+        }
+        self
     }
 
     fn role(&self, task: TaskId) -> Role {
@@ -164,6 +201,12 @@ impl Load for Guests {
         }
     }
 
+    fn crowded(&mut self, host: &mut Host, task: TaskId) {
+        if let Role::Vcpu { vm, vcpu } = self.role(task) {
+            self.vms[vm as usize].crowded(host, vcpu);
+        }
+    }
+
     fn timer(&mut self, host: &mut Host, token: u64) {
         let (kind, vm, index) = Timer::of(token);
         if kind == Timer::HostSleep {
@@ -173,6 +216,7 @@ impl Load for Guests {
         let vm = &mut self.vms[vm];
         match kind {
             Timer::Tick => vm.tick_due(host, index),
+            Timer::Idle => vm.idled_enough(index),
             _ => vm.sleep_over(host, index),
         }
         vm.attend_all(host);
@@ -194,21 +238,32 @@ impl Load for Guests {
     fn achieved(&self, vm: VmId, now: Nanos) -> Achieved {
         let stats = &self.vms[vm.index()].stats;
         let seconds = now.saturating_sub(self.reset_at) as f64 / 1e9;
-        let (done, throughput_unit) = match &self.units[vm.index()] {
-            Some(unit) => (stats.counted as f64, format!("{unit}/s")),
-            None => (stats.work as f64 / 1e9, "work s/s".to_owned()),
-        };
+        let rate = |done: f64| if seconds > 0.0 { done / seconds } else { 0.0 };
+        let counted = |unit: usize| stats.counted.get(unit).copied().unwrap_or(0) as f64;
+        let mut rates = self.units[vm.index()]
+            .iter()
+            .enumerate()
+            .map(|(unit, name)| (format!("{name}/s"), rate(counted(unit))));
+        let main = rates.next();
+        let (throughput_unit, throughput) =
+            main.unwrap_or_else(|| ("work s/s".to_owned(), rate(stats.work as f64 / 1e9)));
         Achieved {
-            throughput: if seconds > 0.0 { done / seconds } else { 0.0 },
+            throughput,
             throughput_unit,
+            other_throughputs: rates.collect(),
             lock_waits: stats.lock_waits.clone(),
             lock_acquisitions: stats.lock_acquisitions,
             work: stats.work,
             spin: stats.spin,
             kernel: stats.kernel,
+            idling: stats.idling,
             lock_halts: stats.lock_halts,
             pause_loop_exits: stats.pause_loop_exits,
             thread_switches: stats.thread_switches,
+            shootdowns: stats.shootdowns,
+            shootdown_waits: stats.shootdown_waits.clone(),
+            halt_polls: stats.halt_polls,
+            halt_poll_hits: stats.halt_poll_hits,
         }
     }
 }

@@ -30,6 +30,11 @@ impl Runqueue {
         self.least
     }
 
+    /// The virtual time of the one to go last.
+    pub fn last(&self) -> Option<Nanos> {
+        self.threads.first().map(|(vruntime, _)| *vruntime)
+    }
+
     /// Puts in a thread with its virtual time.
     pub fn add(&mut self, vruntime: Nanos, thread: u32) {
         let entry = (vruntime, thread);

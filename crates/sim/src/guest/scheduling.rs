@@ -114,8 +114,11 @@ impl Vm {
         });
         if to == by {
             slot.need_resched |= preempts;
-        } else if was_idle && slot.mode == Mode::Halted {
+        } else if was_idle && slot.halted() {
             self.send_ipi(host, by, to, Interrupt::Resched);
+        } else if was_idle && slot.mode == Mode::Running && slot.idle_state.idling.is_some() {
+            // It watches its flags, by polling or MWAIT: no interrupt is needed.
+            self.dirty.push(to);
         } else if preempts && !slot.need_resched {
             slot.need_resched = true;
             self.send_ipi(host, by, to, Interrupt::Resched);

@@ -152,7 +152,7 @@ impl Vm {
         let on = self.threads[first as usize].vcpu;
         if self.spins_now(host, first) {
             self.hand_over(lock, 0);
-        } else if self.vcpus[on as usize].mode == Mode::Halted {
+        } else if self.vcpus[on as usize].halted() {
             self.send_ipi(host, vcpu, on, Interrupt::Kick);
         }
     }
@@ -180,6 +180,7 @@ impl Vm {
         let on = self.threads[thread as usize].vcpu;
         self.settle(host, on);
         let vcpu = &self.vcpus[on as usize];
-        vcpu.mode == Mode::Running && vcpu.started && vcpu.overhead == 0
+        let runs = vcpu.mode == Mode::Running && vcpu.started;
+        runs && vcpu.overhead == 0 && vcpu.idle_state.idling.is_none()
     }
 }

@@ -20,6 +20,10 @@ pub(super) enum Doing {
     },
     /// Spins in user space until the barrier's round is another.
     AtSpinBarrier { barrier: u32, round: u64 },
+    /// Runs until that time.
+    Busy { until: Nanos },
+    /// Spins in the kernel until so many more vCPUs have flushed their TLBs.
+    Flushing { left: u32, since: Nanos },
     /// Asleep or blocked: on no vCPU.
     Off,
     /// Its program is over.
@@ -48,6 +52,10 @@ pub(super) struct Thread {
     pub ple_spun: Nanos,
     /// Woken for a mutex it had waited for: it keeps its place at the front.
     pub retries: bool,
+    /// Woken by a signal; what is left is to take the mutex again.
+    pub signalled: bool,
+    /// When each of its `every` statements was last due, by place in the program.
+    pub due: Vec<(u32, Nanos)>,
 }
 
 impl Thread {
@@ -64,13 +72,15 @@ impl Thread {
             spun: 0,
             ple_spun: 0,
             retries: false,
+            signalled: false,
+            due: Vec::new(),
         }
     }
 
     pub fn spins(&self) -> bool {
         matches!(
             self.doing,
-            Doing::Spinning { .. } | Doing::AtSpinBarrier { .. }
+            Doing::Spinning { .. } | Doing::AtSpinBarrier { .. } | Doing::Flushing { .. }
         )
     }
 
@@ -81,6 +91,9 @@ impl Thread {
         if let Doing::Computing(left) = &mut self.doing {
             debug_assert!(work <= *left, "did {work} ns of {left}");
             *left = left.saturating_sub(work);
+            return 0;
+        }
+        if let Doing::Busy { .. } = self.doing {
             return 0;
         }
         debug_assert!(

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A vCPU as its guest's kernel knows it.
 
+use super::idle::{IdleState, Idling};
 use super::interrupts::Interrupt;
 use super::runqueue::Runqueue;
 use corun_model::{Nanos, TaskId};
@@ -35,6 +36,8 @@ pub(super) struct Vcpu {
     pub pending: Vec<Interrupt>,
     /// The next tick is under way.
     pub tick_armed: bool,
+    /// How it idles.
+    pub idle_state: IdleState,
 }
 
 impl Vcpu {
@@ -50,12 +53,23 @@ impl Vcpu {
             need_resched: false,
             pending: Vec::new(),
             tick_armed: false,
+            idle_state: IdleState::default(),
         }
     }
 
     /// Has it nothing to run, as its kernel sees it?
     pub fn idle(&self) -> bool {
         self.current.is_none() && self.queue.is_empty()
+    }
+
+    /// Has it executed HLT, so that its kernel needs an interrupt to go on?
+    pub fn halted(&self) -> bool {
+        self.mode == Mode::Halted || self.polled_for()
+    }
+
+    /// Is it halted with KVM polling for it?
+    pub fn polled_for(&self) -> bool {
+        matches!(self.idle_state.idling, Some(Idling::HaltPolling { .. }))
     }
 
     /// Threads that run or wait for it.

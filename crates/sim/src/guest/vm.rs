@@ -8,13 +8,14 @@
 //! flags and puts that one on the list of vCPUs to attend to, so there is no recursion.
 
 use super::barrier::{Barrier, SpinBarrier};
+use super::condition::Condition;
 use super::mutex::Mutex;
 use super::queue::Queue;
 use super::scheduling::Picked;
 use super::spinlock::SpinLock;
 use super::thread::{Doing, Thread};
 use super::vcpu::{Mode, Vcpu};
-use super::{GuestParams, LockKind, Stats};
+use super::{GuestParams, HaltPollParams, LockKind, Stats};
 use crate::host::Host;
 use corun_model::Nanos;
 
@@ -23,6 +24,8 @@ use corun_model::Nanos;
 pub(super) struct Vm {
     pub id: u32,
     pub params: GuestParams,
+    /// How the host polls for its halted vCPUs.
+    pub halt_poll: HaltPollParams,
     pub vcpus: Vec<Vcpu>,
     pub threads: Vec<Thread>,
     pub locks: Vec<SpinLock>,
@@ -30,6 +33,7 @@ pub(super) struct Vm {
     pub barriers: Vec<Barrier>,
     pub spin_barriers: Vec<SpinBarrier>,
     pub queues: Vec<Queue>,
+    pub conditions: Vec<Condition>,
     pub stats: Stats,
     /// Its ticks come at this time modulo their period: VMs boot at different times.
     pub tick_phase: Nanos,
@@ -67,8 +71,17 @@ impl Vm {
         slot.mode = Mode::Running;
         slot.started = false;
         slot.booked = 0;
+        if slot.idle_state.idling.is_some() {
+            // Preempted while it idled: it sees what has come, once the switch is paid.
+            return host.step_after(slot.task, 0);
+        }
+        self.resumed(host, vcpu);
+        let slot = &mut self.vcpus[vcpu as usize];
         let computes = slot.current.is_some_and(|thread| {
-            matches!(self.threads[thread as usize].doing, Doing::Computing(_))
+            matches!(
+                self.threads[thread as usize].doing,
+                Doing::Computing(_) | Doing::Busy { .. }
+            )
         });
         let plain = slot.pending.is_empty() && !slot.need_resched;
         if plain && (computes || slot.overhead > 0) {
@@ -131,6 +144,11 @@ impl Vm {
         let slot = &mut self.vcpus[vcpu as usize];
         let work = progress.saturating_sub(slot.booked);
         slot.booked = progress;
+        if slot.idle_state.idling.is_some() {
+            // What passes while it idles is nobody's work.
+            self.stats.idling += work;
+            return;
+        }
         let kernel = work.min(slot.overhead);
         slot.overhead -= kernel;
         self.stats.kernel += kernel;
@@ -147,6 +165,9 @@ impl Vm {
 
     /// Goes on with a running vCPU, all settled, until something takes time.
     fn advance(&mut self, host: &mut Host, vcpu: u32) {
+        if !self.awake(host, vcpu) {
+            return;
+        }
         loop {
             self.take_interrupts(host, vcpu);
             if self.vcpus[vcpu as usize].overhead > 0 {
@@ -155,7 +176,7 @@ impl Vm {
             let thread = match self.pick(host, vcpu) {
                 Picked::Same(thread) => thread,
                 Picked::Switched => continue,
-                Picked::Idle => return self.halt(host, vcpu),
+                Picked::Idle => return self.idle(host, vcpu),
             };
             match self.go_on(host, vcpu, thread) {
                 Flow::Again => {}
@@ -186,6 +207,12 @@ impl Vm {
                 }
                 self.pause_loop(host, vcpu, thread)
             }
+            Doing::Busy { until } if until > host.now() => Flow::Busy,
+            Doing::Busy { .. } => {
+                state.doing = Doing::Next;
+                Flow::Again
+            }
+            Doing::Flushing { .. } => self.await_flushes(host, vcpu, thread),
             Doing::Next => self.execute(host, vcpu, thread),
             Doing::Off | Doing::Exited => {
                 debug_assert!(false, "thread {thread} runs but is {:?}", state.doing);
@@ -215,6 +242,9 @@ impl Vm {
         let until = match (slot.overhead, thread) {
             (0, Some(thread)) => match thread.doing {
                 Doing::Computing(left) => Some(left),
+                Doing::Busy { until } => {
+                    return host.step_at(slot.task, until);
+                }
                 _ => self.spin_limit(thread),
             },
             (0, None) => None,
@@ -239,13 +269,6 @@ impl Vm {
             (Some(ple), Some(halt)) => Some(ple.min(halt)),
             (one, other) => one.or(other),
         }
-    }
-
-    /// The vCPU has nothing to do: HLT.
-    pub fn halt(&mut self, host: &mut Host, vcpu: u32) {
-        let slot = &mut self.vcpus[vcpu as usize];
-        slot.mode = Mode::Halted;
-        host.block(slot.task);
     }
 
     /// Books the progress of all running vCPUs.

@@ -55,9 +55,14 @@ pub(crate) enum Event {
 /// What a load asked for that the scheduler must hear of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    Wake { task: TaskId, waker: Option<PcpuId> },
+    Wake {
+        task: TaskId,
+        waker: Option<PcpuId>,
+    },
     Block(TaskId),
     Yield(TaskId),
+    /// The host polls on behalf of this task, and another one wants its pCPU.
+    Crowded(TaskId),
 }
 
 /// A pCPU in the run.
@@ -70,6 +75,8 @@ struct Pcpu {
     switches: u64,
     idle_since: Nanos,
     idle: Nanos,
+    /// Ready and running tasks on its runqueue.
+    tasks: u32,
 }
 
 /// The modelled host.
@@ -95,6 +102,7 @@ impl Host {
             switches: 0,
             idle_since: 0,
             idle: 0,
+            tasks: 0,
         };
         Self {
             params,
@@ -240,14 +248,48 @@ impl Host {
             return;
         }
         slot.home = Some(cpu);
-        let Some(vm) = slot.vm() else { return };
+        let vm = slot.vm();
+        if let Some(old) = old {
+            self.cpus[old.index()].tasks -= 1;
+        }
+        self.joined(cpu);
+        let Some(vm) = vm else { return };
         if let Some(old) = old {
             self.stacking.change(vm, old, false, now);
         }
         self.stacking.change(vm, cpu, true, now);
     }
 
+    /// A task has come to the runqueue of `cpu`.
+    fn joined(&mut self, cpu: PcpuId) {
+        let slot = &mut self.cpus[cpu.index()];
+        slot.tasks += 1;
+        if let Some(current) = slot.current
+            && self.tasks[current.index()].activity == Activity::HaltPolling
+        {
+            self.orders.push_back(Order::Crowded(current));
+        }
+    }
+
+    /// Is `task` the only one on the runqueue of its pCPU (`single_task_running`)?
+    pub fn is_alone(&self, task: TaskId) -> bool {
+        let home = self.tasks[task.index()].home;
+        home.is_some_and(|cpu| self.cpus[cpu.index()].tasks == 1)
+    }
+
     // --- for loads ---
+
+    /// `task`, which is running, calls [`Load::step`](crate::load::Load::step) at time `at`,
+    /// whatever progress it makes until then. Replaces an earlier order.
+    pub fn step_at(&mut self, task: TaskId, at: Nanos) {
+        let slot = &self.tasks[task.index()];
+        if slot.running_on().is_none() {
+            return;
+        }
+        let at = self.now.max(slot.progress_from).max(at);
+        self.events.cancel(slot.step);
+        self.tasks[task.index()].step = self.events.schedule(at, Event::Step(task));
+    }
 
     /// `task`, which is running, calls [`Load::step`](crate::load::Load::step) after `work` ns of
     /// progress from now. Replaces an earlier order.
@@ -350,8 +392,11 @@ impl Host {
         self.no_step(task);
         if state == TaskState::Waiting {
             let slot = &self.tasks[task.index()];
-            if let (Some(vm), Some(home)) = (slot.vm(), slot.home) {
-                self.stacking.change(vm, home, false, self.now);
+            if let Some(home) = slot.home {
+                self.cpus[home.index()].tasks -= 1;
+                if let Some(vm) = slot.vm() {
+                    self.stacking.change(vm, home, false, self.now);
+                }
             }
         }
         self.enter(task, state);

@@ -29,22 +29,34 @@ pub struct Achieved {
     pub throughput: f64,
     /// What a unit is, such as `work s/s`.
     pub throughput_unit: String,
+    /// Further kinds of work that its programs count: what, and how much per second.
+    pub other_throughputs: Vec<(String, f64)>,
     /// Waits for contended locks; empty where there are none.
     pub lock_waits: Waits,
     /// Times a kernel spin lock was taken, contended or not.
     pub lock_acquisitions: u64,
-    /// Progress of its threads' own work, ns, summed over the vCPUs like the next two.
+    /// Progress of its threads' own work, ns, summed over the vCPUs like the next three.
     pub work: Nanos,
     /// Spent spinning.
     pub spin: Nanos,
     /// Spent on interrupts and thread switches in the guest.
     pub kernel: Nanos,
+    /// Idle, but on a pCPU: polling in the guest or the host, or keeping its context.
+    pub idling: Nanos,
     /// Times a vCPU halted while it waited for a paravirtual spin lock.
     pub lock_halts: u64,
     /// Pause-loop exits.
     pub pause_loop_exits: u64,
     /// Times a vCPU changed its guest thread.
     pub thread_switches: u64,
+    /// TLB shootdowns.
+    pub shootdowns: u64,
+    /// How long they waited for the other vCPUs.
+    pub shootdown_waits: Waits,
+    /// Halts for which the host polled.
+    pub halt_polls: u64,
+    /// How many of these polls caught the wake-up.
+    pub halt_poll_hits: u64,
 }
 
 /// The demand of all tasks.
@@ -70,6 +82,11 @@ pub trait Load {
     /// The work ordered for `task` is done; it still has its pCPU. Order more, or
     /// [`Host::block`].
     fn step(&mut self, host: &mut Host, task: TaskId);
+
+    /// Another task wants the pCPU of `task`, for which the host polls.
+    fn crowded(&mut self, host: &mut Host, task: TaskId) {
+        let _ = (host, task);
+    }
 
     /// A timer set with [`Host::load_timer`] fired.
     fn timer(&mut self, host: &mut Host, token: u64);

@@ -18,7 +18,10 @@ pub(crate) enum Op {
     SpinBarrier(u32),
     Send(u32),
     Recv(u32),
-    Count(u32),
+    Count {
+        unit: u32,
+        units: u32,
+    },
     Memory(Memory),
     Mix(Mix),
     Read(Access),
@@ -64,6 +67,8 @@ pub(crate) struct Names {
     pub queues: Vec<String>,
     pub ports: Vec<String>,
     pub conditions: Vec<String>,
+    /// What the programs count; the first is the VM's main work.
+    pub units: Vec<String>,
 }
 
 fn index(table: &mut Vec<String>, name: &str) -> u32 {
@@ -138,6 +143,11 @@ impl Code {
         }
     }
 
+    /// The place of the current operation in the program.
+    pub fn place(&self) -> u32 {
+        self.at
+    }
+
     /// The current operation is over.
     pub fn done(&mut self) {
         if self.ops[self.at as usize] != Op::Exit {
@@ -166,7 +176,12 @@ impl Writer<'_> {
         match statement {
             Statement::Compute(length) => self.ops.push(Op::Compute(*length)),
             Statement::Sleep(length) => self.ops.push(Op::Sleep(*length)),
-            Statement::Count(units, _) => self.ops.push(Op::Count(*units)),
+            Statement::Count(units, name) => {
+                let name = name.as_deref().unwrap_or("units");
+                let unit = index(&mut self.names.units, name);
+                let units = *units;
+                self.ops.push(Op::Count { unit, units });
+            }
             Statement::Barrier(name) => {
                 let index = index(&mut self.names.barriers, name);
                 self.ops.push(Op::Barrier(index));

@@ -27,8 +27,8 @@ fn programs_that_do_not_fit_together() {
             "only one thread comes to barrier b",
         ),
         (
-            vec!["compute 1us; count a", "compute 1us; count b"],
-            "thread t1: it counts b where a",
+            vec!["loop { compute 1us; mutex m { wait ready } }"],
+            "threads wait on condition ready, but none signals it",
         ),
         (
             vec!["queue q 2; compute 1us; send q", "queue q 3; recv q"],

@@ -4,6 +4,7 @@
 
 mod errors;
 mod exact;
+mod kernel;
 mod locks;
 mod properties;
 mod random;

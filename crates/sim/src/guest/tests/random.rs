@@ -20,6 +20,19 @@ pub(crate) fn random_program(seed: u64, index: u64) -> String {
     if all.chance(300) {
         writer.text += "spin-barrier sb; ";
     }
+    if all.chance(300) {
+        // A broadcast each round, so that no wait is the last.
+        writer.text += if index.is_multiple_of(2) {
+            "broadcast c; "
+        } else {
+            "mutex m9 { wait c }; "
+        };
+    }
+    for statement in ["shootdown; ", "yield; ", "every 3ms; "] {
+        if writer.rng.chance(200) {
+            writer.text += statement;
+        }
+    }
     if all.chance(500) {
         // Half of the threads put in what the other half takes out.
         writer.text += if index.is_multiple_of(2) {
@@ -53,7 +66,8 @@ impl Writer {
     fn list(&mut self, depth: u32, free: u64, spin: bool) {
         for _ in 0..self.rng.between(0, 3) {
             match self.rng.between(0, 6) {
-                0 | 1 => self.time("compute"),
+                0 => self.time("compute"),
+                1 => self.time("busy"),
                 2 if !spin => self.time("sleep"),
                 3 if depth < 3 => {
                     self.text += &format!("loop {} {{ ", self.rng.between(1, 4));

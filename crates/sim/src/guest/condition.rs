@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Condition variables, as `pthread_cond_wait` has them on futexes.
+//!
+//! A waiter lets its mutex go (if it has one) and leaves its vCPU in one step. A signal wakes the
+//! one that waits longest and is lost if none does; whoever was woken takes the mutex again before
+//! it goes on, and may have to wait for that, too.
+
+use super::thread::Doing;
+use super::vm::Vm;
+use crate::host::Host;
+use std::collections::VecDeque;
+
+/// A condition variable in the run.
+#[derive(Debug, Default)]
+pub(super) struct Condition {
+    waiters: VecDeque<u32>,
+}
+
+impl Vm {
+    /// The thread that has `vcpu` waits on a condition, or, woken by a signal, goes on.
+    pub(super) fn wait_on(
+        &mut self,
+        host: &mut Host,
+        vcpu: u32,
+        thread: u32,
+        condition: u32,
+        mutex: Option<u32>,
+    ) {
+        let state = &mut self.threads[thread as usize];
+        if !state.signalled {
+            self.conditions[condition as usize]
+                .waiters
+                .push_back(thread);
+            self.block(vcpu, thread, Doing::Off);
+            if let Some(mutex) = mutex {
+                self.unlock_mutex(host, vcpu, mutex);
+            }
+            return;
+        }
+        match mutex {
+            // Ends the operation if it gets the mutex, else comes here again once it is free.
+            Some(mutex) => self.lock_mutex(vcpu, thread, mutex),
+            None => state.code.done(),
+        }
+        let state = &mut self.threads[thread as usize];
+        state.signalled = state.doing == Doing::Off;
+    }
+
+    /// Wakes the first waiter, or all of them.
+    pub(super) fn signal(&mut self, host: &mut Host, vcpu: u32, condition: u32, all: bool) {
+        while let Some(waiter) = self.conditions[condition as usize].waiters.pop_front() {
+            self.threads[waiter as usize].signalled = true;
+            self.wake(host, waiter, vcpu);
+            if !all {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Conditions, clocks, shootdowns and idling, reckoned by hand.
+
+use super::*;
+use corun_model::time::US;
+
+fn achieved(outcome: &Outcome) -> &Achieved {
+    &outcome.vms[0].achieved
+}
+
+/// The second may begin or end in the midst of a round.
+fn near(seen: f64, expected: f64) {
+    assert!((seen - expected).abs() <= 1.0, "{seen}, not {expected}");
+}
+
+#[test]
+fn a_signal_wakes_one_and_a_broadcast_all() {
+    let waiter = "loop { mutex m { wait c }; count; compute 1us }";
+    let once = ["loop { sleep 10ms; signal c }", waiter, waiter, waiter];
+    let all = ["loop { sleep 10ms; broadcast c }", waiter, waiter, waiter];
+    let per_second =
+        |programs: &[&str]| throughput(&run(4, 10 * MS, vec![vm("a", free(), programs)]), 0);
+    assert_eq!(per_second(&once), 100.0);
+    assert_eq!(per_second(&all), 300.0);
+}
+
+#[test]
+fn a_waiter_lets_its_mutex_go_and_has_it_when_it_goes_on() {
+    // The signaller gets the mutex while the other waits, and holds it for 1 ms after its signal.
+    let programs = [
+        "loop { mutex m { wait c; compute 1ms; count } }",
+        "loop { sleep 9ms; mutex m { signal c; compute 1ms } }",
+    ];
+    let outcome = run(2, 10 * MS, vec![vm("a", free(), &programs)]);
+    // 9 ms asleep, 1 ms with the mutex; 9 ms of sleep cover the waiter's own 1 ms.
+    assert_eq!(throughput(&outcome, 0), 100.0);
+}
+
+#[test]
+fn a_period_is_kept_whatever_the_work_and_missed_ones_are_dropped() {
+    let rate = |work: &str| {
+        let program = format!("loop {{ compute {work}; count; every 10ms }}");
+        throughput(&run(1, 10 * MS, vec![vm("a", free(), &[&program])]), 0)
+    };
+    assert_eq!((rate("1ms"), rate("9ms")), (100.0, 100.0));
+    // Late each time: nothing but work.
+    assert_eq!(rate("20ms"), 50.0);
+}
+
+#[test]
+fn being_busy_ends_by_the_clock() {
+    let program = ["loop { busy 50ms; count }"];
+    let one = vm("a", free(), &program);
+    let two = vm("b", free(), &program);
+    let outcome = run(1, 10 * MS, vec![one, two]);
+    // Each has half of the pCPU, yet 50 ms go by as fast as alone, but for the wait for a slice.
+    let rate = throughput(&outcome, 0);
+    assert!((15.0..=20.0).contains(&rate), "{rate}");
+}
+
+#[test]
+fn who_yields_goes_behind() {
+    let programs = ["loop { compute 100us; count; yield }"; 2];
+    let mut spec = vm("a", free(), &programs);
+    spec.vcpus = 1;
+    spec.threads
+        .iter_mut()
+        .for_each(|thread| thread.vcpu = Some(0));
+    let outcome = run(1, 10 * MS, vec![spec]);
+    near(throughput(&outcome, 0), 10_000.0);
+    near(achieved(&outcome).thread_switches as f64, 10_000.0);
+}
+
+#[test]
+fn a_shootdown_waits_for_descheduled_vcpus_unless_it_is_paravirtual() {
+    let programs = [
+        "loop { compute 1ms; shootdown; count }",
+        "loop { compute 1s }",
+    ];
+    let rounds = |pcpus, tlb_flush| {
+        let params = GuestParams {
+            tlb_flush,
+            flush: 0,
+            ..free()
+        };
+        let outcome = run(pcpus, 10 * MS, vec![vm("a", params, &programs)]);
+        (throughput(&outcome, 0), achieved(&outcome).clone())
+    };
+    // Each has a pCPU: the other one answers at once.
+    assert_eq!(rounds(2, TlbFlush::Ipi).0, 1000.0);
+    // By turns of 10 ms: one shootdown in 20 ms, and the slice is spun away.
+    let (rate, seen) = rounds(1, TlbFlush::Ipi);
+    assert!((49.0..=51.0).contains(&rate), "{rate}");
+    assert!(seen.spin > 400 * MS, "{}", seen.spin);
+    assert!(seen.shootdown_waits.quantile(0.5) > 10 * MS);
+    // A preempted vCPU is left a note: 10 rounds in each turn.
+    let (rate, seen) = rounds(1, TlbFlush::Paravirtual);
+    assert!((495.0..=505.0).contains(&rate), "{rate}");
+    assert_eq!(seen.spin, 0);
+}
+
+#[test]
+fn an_idle_vcpu_is_left_out_of_shootdowns() {
+    let params = GuestParams {
+        tlb_flush: TlbFlush::Ipi,
+        ..free()
+    };
+    let mut spec = vm("a", params, &["loop { compute 1ms; shootdown; count }"]);
+    spec.vcpus = 4;
+    let outcome = run(1, 10 * MS, vec![spec]);
+    assert_eq!(throughput(&outcome, 0), 1000.0);
+    assert_eq!(outcome.vms[0].vcpus[1].run, 0);
+}
+
+const NAPS: &str = "loop { compute 50us; count; sleep 50us }";
+
+#[test]
+fn halt_polling_saves_switches_while_the_pcpu_is_its_own() {
+    let seen = |params: HaltPollParams, vms: &[VmSpec]| {
+        let guests = Guests::new(vms.to_vec(), Vec::new(), 1).unwrap();
+        let guests = guests.with_halt_polling(params);
+        simulate(machine(1, FREE), 10 * MS, guests)
+    };
+    let naps = vm("naps", free(), &[NAPS]);
+    let off = HaltPollParams {
+        most: 0,
+        ..HaltPollParams::default()
+    };
+    let blocking = seen(off, &[naps.clone()]);
+    near(throughput(&blocking, 0), 10_000.0);
+    near(blocking.vms[0].vcpus[0].switches as f64, 10_000.0);
+    assert_eq!(achieved(&blocking).halt_polls, 0);
+    let polling = seen(HaltPollParams::default(), &[naps.clone()]);
+    near(throughput(&polling, 0), 10_000.0);
+    assert_eq!(polling.vms[0].vcpus[0].switches, 0);
+    near(achieved(&polling).halt_poll_hits as f64, 10_000.0);
+    assert_eq!(polling.vms[0].vcpus[0].run, SEC, "it never leaves");
+    // Beside a hog KVM does not poll at all, unless it is told to.
+    let vms = [naps, vm("hog", free(), &["loop { compute 100ms }"])];
+    assert_eq!(
+        achieved(&seen(HaltPollParams::default(), &vms)).halt_polls,
+        0
+    );
+    // Its blocks last until the hog's slice is over; only a limit beyond that lets the window grow.
+    let enhanced = HaltPollParams {
+        most: 20 * MS,
+        shared: true,
+        ..HaltPollParams::default()
+    };
+    let enhanced = seen(enhanced, &vms);
+    assert!(achieved(&enhanced).halt_poll_hits > 4_000);
+    assert!(throughput(&enhanced, 0) > 4_000.0);
+}
+
+#[test]
+fn a_poll_gives_way_to_whoever_wants_the_pcpu() {
+    // Sleeps that grow the window to 200 us, beside a VM that comes every 10 ms.
+    let vms = vec![
+        vm("naps", free(), &["loop { compute 10us; sleep 150us }"]),
+        vm("comes", free(), &["loop { every 10ms; compute 1us }"]),
+    ];
+    let outcome = run(1, 10 * MS, vms);
+    assert!(achieved(&outcome).halt_polls > 1000);
+    let waits = &outcome.vms[1].ready_waits;
+    assert!(waits.quantile(1.0) <= 11 * US, "{}", waits.quantile(1.0));
+}
+
+#[test]
+fn an_idle_loop_that_polls_never_leaves_its_pcpu_by_itself() {
+    let params = |idle| GuestParams { idle, ..free() };
+    for idle in [IdleMode::Poll, IdleMode::Retention(0)] {
+        let alone = run(1, 10 * MS, vec![vm("a", params(idle), &[NAPS])]);
+        near(throughput(&alone, 0), 10_000.0);
+        assert_eq!(alone.vms[0].vcpus[0].run, SEC);
+        // Beside a hog it has half of the time, busy or not.
+        let hog = vm("hog", free(), &["loop { compute 100ms }"]);
+        let shared = run(1, 10 * MS, vec![vm("a", params(idle), &[NAPS]), hog]);
+        assert_eq!(shared.vms[0].vcpus[0].run, SEC / 2);
+        let rate = throughput(&shared, 0);
+        assert!((4_900.0..=5_100.0).contains(&rate), "{rate}");
+    }
+}
+
+#[test]
+fn retention_ends_at_its_limit() {
+    let retain = |limit| GuestParams {
+        idle: IdleMode::Retention(limit),
+        ..free()
+    };
+    let program = ["loop { compute 1ms; count; sleep 9ms }"];
+    let guests = |params| {
+        let guests = Guests::new(vec![vm("a", params, &program)], Vec::new(), 1).unwrap();
+        let off = HaltPollParams {
+            most: 0,
+            ..HaltPollParams::default()
+        };
+        simulate(machine(1, FREE), 10 * MS, guests.with_halt_polling(off))
+    };
+    let outcome = guests(retain(2 * MS));
+    assert_eq!(throughput(&outcome, 0), 100.0);
+    // 1 ms of work and 2 ms of retention in each 10 ms.
+    assert_eq!(outcome.vms[0].vcpus[0].run, 300 * MS);
+    assert_eq!(guests(retain(20 * MS)).vms[0].vcpus[0].run, SEC);
+}
+
+#[test]
+fn an_idle_vcpu_with_its_context_kept_needs_no_interrupt() {
+    // A ping-pong over two queues: with HLT each turn begins with an interrupt, with polling not.
+    let programs = [
+        "loop { compute 10us; send a; recv b; count }",
+        "loop { recv a; compute 10us; send b }",
+    ];
+    let rounds = |idle| {
+        let params = GuestParams {
+            interrupt: 5 * US,
+            idle,
+            ..free()
+        };
+        throughput(&run(2, 10 * MS, vec![vm("a", params, &programs)]), 0)
+    };
+    near(rounds(IdleMode::Poll), 50_000.0);
+    near(rounds(IdleMode::Halt), 33_333.0);
+}

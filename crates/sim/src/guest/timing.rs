@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Statements that have to do with the clock rather than with work: sleep, every, busy, yield.
+
+use super::Timer;
+use super::thread::Doing;
+use super::vm::Vm;
+use crate::host::Host;
+use corun_model::Nanos;
+
+impl Vm {
+    /// The thread leaves its vCPU for so long, and up to the timer slack longer.
+    pub(super) fn sleep(&mut self, host: &mut Host, vcpu: u32, thread: u32, length: Nanos) {
+        let at = host.now() + length + self.params.timer_slack;
+        host.load_timer(at, Timer::Sleep.token(self.id, thread));
+        self.block(vcpu, thread, Doing::Off);
+    }
+
+    /// Sleeps until a period after it was last due here; one that is late goes on at once and is
+    /// due a period from now (as rt-app's relative timers).
+    pub(super) fn every(&mut self, host: &mut Host, vcpu: u32, thread: u32, period: Nanos) {
+        let now = host.now();
+        let state = &mut self.threads[thread as usize];
+        let here = state.code.place();
+        let place = match state.due.iter().position(|(place, _)| *place == here) {
+            Some(place) => place,
+            None => {
+                state.due.push((here, now));
+                state.due.len() - 1
+            }
+        };
+        state.code.done();
+        let due = &mut state.due[place].1;
+        *due = (*due + period).max(now);
+        let left = *due - now;
+        if left > 0 {
+            self.sleep(host, vcpu, thread, left);
+        }
+    }
+
+    /// Goes behind the threads that wait for its vCPU (`sched_yield`).
+    pub(super) fn yield_vcpu(&mut self, vcpu: u32, thread: u32) {
+        let slot = &mut self.vcpus[vcpu as usize];
+        let Some(last) = slot.queue.last() else {
+            return;
+        };
+        let state = &mut self.threads[thread as usize];
+        state.vruntime = state.vruntime.max(last + 1);
+        slot.need_resched = true;
+    }
+}

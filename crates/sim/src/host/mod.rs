@@ -16,7 +16,7 @@ mod stacking;
 mod task;
 
 pub use costs::Costs;
-pub use observer::Observer;
+pub use observer::{Activity, Counter, Instant, Lane, Observer, Span};
 pub use stacking::{MOST as MOST_SIBLINGS, Stacking};
 pub use task::{Task, TaskSpec, TaskState, Totals};
 
@@ -117,6 +117,15 @@ impl Host {
     /// The machine.
     pub fn params(&self) -> &HostParams {
         &self.params
+    }
+
+    /// Tells the observer, if there is one, at the present time: `host.observe(|now, observer| …)`.
+    /// Without one this is a branch, and `tell` is not run.
+    #[inline]
+    pub fn observe(&mut self, tell: impl FnOnce(Nanos, &mut dyn Observer)) {
+        if let Some(observer) = &mut self.observer {
+            tell(self.now, observer.as_mut());
+        }
     }
 
     /// Number of pCPUs.

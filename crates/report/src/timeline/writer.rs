@@ -130,6 +130,11 @@ impl<W: Write> Timeline<W> {
         id
     }
 
+    /// What a name says.
+    pub fn text(&self, name: NameId) -> &str {
+        &self.names[name.0 as usize].text
+    }
+
     /// Is the window over, so that nothing that happens is of interest any more?
     pub fn is_over(&self) -> bool {
         self.phase == Phase::After
@@ -160,6 +165,30 @@ impl<W: Write> Timeline<W> {
             self.packets.end(now, uuid)?;
         }
         Ok(())
+    }
+
+    /// Ends this slice of a track, wherever it is: what began inside it is cut in two. Nothing if it
+    /// is not open.
+    ///
+    /// # Errors
+    /// See [`Timeline::begin`].
+    pub fn end_named(&mut self, now: Nanos, track: TrackId, name: NameId) -> io::Result<()> {
+        let open = &self.tracks[track.0 as usize].open;
+        let Some(place) = open.iter().rposition(|open| *open == name) else {
+            return Ok(());
+        };
+        let inner = open[place + 1..].to_vec();
+        for _ in 0..=inner.len() {
+            self.end(now, track)?;
+        }
+        inner
+            .into_iter()
+            .try_for_each(|name| self.begin(now, track, name))
+    }
+
+    /// Is a slice of this name open on a track?
+    pub fn is_open(&self, track: TrackId, name: NameId) -> bool {
+        self.tracks[track.0 as usize].open.contains(&name)
     }
 
     /// How many slices are open on a track.

@@ -3,7 +3,7 @@
 
 use super::thread::Doing;
 use super::vm::{Flow, Vm};
-use crate::host::Host;
+use crate::host::{Host, Span};
 use crate::workload::Op;
 use corun_model::Nanos;
 
@@ -14,7 +14,7 @@ impl Vm {
         let op = state.code.current();
         match op {
             // These are tried again after the thread was woken.
-            Op::MutexLock(mutex) => self.lock_mutex(vcpu, thread, mutex),
+            Op::MutexLock(mutex) => self.lock_mutex(host, vcpu, thread, mutex),
             Op::Send(queue) => self.send(host, vcpu, thread, queue),
             Op::Recv(queue) => self.receive(host, vcpu, thread, queue),
             Op::Exit => self.block(vcpu, thread, Doing::Exited),
@@ -36,9 +36,9 @@ impl Vm {
             }
             Op::Lock(lock) => self.want_lock(host, thread, lock),
             Op::Unlock(lock) => self.unlock(host, vcpu, thread, lock),
-            Op::MutexUnlock(mutex) => self.unlock_mutex(host, vcpu, mutex),
+            Op::MutexUnlock(mutex) => self.unlock_mutex(host, vcpu, thread, mutex),
             Op::Barrier(barrier) => self.arrive(host, vcpu, thread, barrier),
-            Op::SpinBarrier(barrier) => self.arrive_spinning(thread, barrier),
+            Op::SpinBarrier(barrier) => self.arrive_spinning(host, thread, barrier),
             Op::Count(units) => self.stats.counted += u64::from(units),
             // `Code::current` follows loops itself, and `execute` took the others.
             _ => debug_assert!(false, "{op:?} is not executed here"),
@@ -48,6 +48,7 @@ impl Vm {
     fn sleep(&mut self, host: &mut Host, vcpu: u32, thread: u32, length: Nanos) {
         let at = host.now() + length + self.params.timer_slack;
         host.load_timer(at, super::Timer::Sleep.token(self.id, thread));
+        self.tell_begin(host, thread, Span::Sleep, 0);
         self.block(vcpu, thread, Doing::Off);
     }
 }

@@ -6,6 +6,7 @@ use super::barrier::{Barrier, SpinBarrier};
 use super::mutex::Mutex;
 use super::queue::Queue;
 use super::spinlock::SpinLock;
+use super::tell::Told;
 use super::thread::Thread;
 use super::vcpu::Vcpu;
 use super::vm::Vm;
@@ -295,6 +296,7 @@ impl<'a> Linker<'a> {
             stats: Stats::default(),
             tick_phase: Rng::of(seed, "guest tick", u64::from(id)).between(0, period - 1),
             dirty: Vec::new(),
+            told: Told::new(&self.names, &spec.threads),
         }
     }
 }

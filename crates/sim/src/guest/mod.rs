@@ -22,6 +22,7 @@ mod runqueue;
 mod scheduling;
 mod spec;
 mod spinlock;
+mod tell;
 mod thread;
 mod vcpu;
 mod vm;

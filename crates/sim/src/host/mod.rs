@@ -252,6 +252,14 @@ impl Host {
             self.stacking.change(vm, old, false, now);
         }
         self.stacking.change(vm, cpu, true, now);
+        self.tell_stacked();
+    }
+
+    fn tell_stacked(&mut self) {
+        if let Some(observer) = &mut self.observer {
+            let stacked = self.stacking.stacked();
+            observer.counter(self.now, Counter::StackedRunqueues, stacked);
+        }
     }
 
     // --- for loads ---
@@ -298,8 +306,10 @@ impl Host {
     // --- for the simulation ---
 
     pub(crate) fn add_task(&mut self, spec: TaskSpec) -> TaskId {
+        let id = TaskId::from(self.tasks.len());
+        self.observe(|_, observer| observer.task(id, &spec));
         self.tasks.push(Task::new(spec));
-        TaskId::from(self.tasks.len() - 1)
+        id
     }
 
     pub(crate) fn advance(&mut self, now: Nanos) {
@@ -349,6 +359,7 @@ impl Host {
             let slot = &self.tasks[task.index()];
             if let (Some(vm), Some(home)) = (slot.vm(), slot.home) {
                 self.stacking.change(vm, home, false, self.now);
+                self.tell_stacked();
             }
         }
         self.enter(task, state);
@@ -362,7 +373,13 @@ impl Host {
     /// A ready task gets the free pCPU `cpu`.
     pub(crate) fn put_on(&mut self, task: TaskId, cpu: PcpuId) {
         self.queue_on(task, cpu);
+        let last = self.tasks[task.index()].last_ran;
         self.enter(task, TaskState::Running(cpu));
+        if let Some(last) = last.filter(|last| *last != cpu) {
+            self.observe(|now, observer| {
+                observer.instant(now, Lane::Task(task), Instant::Migration(last));
+            });
+        }
         let switch = self.params.costs.switch;
         let slot = &mut self.tasks[task.index()];
         slot.progress_from = self.now + switch;

@@ -10,7 +10,7 @@
 //! Telling is forgiving, so that models need no books of their own for it: beginning a span that is
 //! open, ending one that is not, or saying the same activity twice changes nothing.
 
-use super::{Task, TaskState};
+use super::{Task, TaskSpec, TaskState};
 use corun_model::{Nanos, PcpuId, TaskId, VmId};
 
 /// Where something happens: a row of the timeline.
@@ -139,6 +139,11 @@ pub enum Counter {
 
 /// Hears of everything that a timeline shows. All times are ns since the run began.
 pub trait Observer {
+    /// A task of the host, waiting at first. All are told before the run begins.
+    fn task(&mut self, id: TaskId, spec: &TaskSpec) {
+        let _ = (id, spec);
+    }
+
     /// A task entered `task.state`; before, it was in `old`.
     fn state(&mut self, now: Nanos, id: TaskId, task: &Task, old: TaskState);
 

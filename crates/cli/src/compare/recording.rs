@@ -51,6 +51,7 @@ pub fn compare(args: &Args, path: &Path) -> anyhow::Result<(Comparison, html::Ab
             chosen.len()
         )));
     }
+    args.timeline.window(recording.duration())?;
     let progress = Progress::new(
         chosen.len() + 2,
         recording.duration().saturating_mul(chosen.len() as u64 + 2),

@@ -107,6 +107,8 @@ fn plan<'a>(args: &Args, scenario: &'a Scenario) -> anyhow::Result<Vec<Job<'a>>>
     let mut jobs = Vec::new();
     for case in &scenario.cases {
         setup::check(case).map_err(Invalid::error)?;
+        let end = case.run.warm_up.saturating_add(case.run.duration);
+        args.timeline.window(end)?;
         let said = case.run.policies.clone();
         let said = said.map(|said| said.into_iter().map(|name| name.value).collect());
         for policy in policies(args, said)? {

@@ -65,7 +65,7 @@ impl Lanes {
         name: Option<&str>,
     ) -> TrackId {
         *self.vm(vm).track.get_or_insert_with(|| {
-            let name = name.map_or_else(|| format!("VM {vm}"), |name| format!("VM {name}"));
+            let name = name.map_or_else(|| format!("VM {}", vm.0), |name| format!("VM {name}"));
             timeline.track(None, name, FIRST_VM.saturating_add(vm.0), Look::Plain)
         })
     }
@@ -136,7 +136,7 @@ impl Lanes {
             return None;
         }
         let row = slot.free.pop_first().unwrap_or_else(|| {
-            let name = self_or(&slot.name, || format!("device {device}"));
+            let name = named(&slot.name, || format!("device {device}"));
             let rank = DEVICES.saturating_add(device);
             let track = timeline.track(Some(parent), name, rank, Look::Row);
             slot.rows.push(track);
@@ -157,15 +157,15 @@ impl Lanes {
     /// A device's name, for what else is said of it.
     pub fn device_name(&mut self, vm: VmId, device: u32) -> String {
         let slot = self.vm(vm).devices.entry(device).or_default();
-        self_or(&slot.name, || format!("device {device}"))
+        named(&slot.name, || format!("device {device}"))
     }
 }
 
 fn thread_name(name: &str, thread: u32) -> String {
-    self_or(name, || format!("thread {thread}"))
+    named(name, || format!("thread {thread}"))
 }
 
-fn self_or(name: &str, other: impl FnOnce() -> String) -> String {
+fn named(name: &str, other: impl FnOnce() -> String) -> String {
     if name.is_empty() {
         other()
     } else {

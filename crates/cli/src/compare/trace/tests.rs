@@ -248,22 +248,46 @@ fn only_one_thread_holds_a_lock() {
     );
 }
 
+/// A counter's value at a time.
+fn value_at(values: &[(Nanos, i64)], at: Nanos) -> i64 {
+    let set = values.iter().rfind(|(since, _)| *since <= at);
+    set.map_or(0, |(_, value)| *value)
+}
+
 #[test]
 fn counters_agree_with_states() {
     let (_, got, _) = run(BUSY, "cfs", Window::WHOLE);
+    let vcpus = [
+        "db > db/0",
+        "db > db/1",
+        "db > db/2",
+        "batch > batch/0",
+        "batch > batch/1",
+    ];
+    let states = vcpus.map(|path| slices(&got, &format!("VM {path}")));
+    let states = |vm: usize| states[vm..].iter().flat_map(|slices| slices.iter());
+    let runs = |slice: &&Slice| slice.name.starts_with("running");
     let shares = &got.tracks["VM batch > run share (10 ms)"].values;
-    // Two compute vCPUs on two pCPUs, and three others.
-    assert!(
-        shares
-            .iter()
-            .all(|(at, percent)| at % (10 * MS) == 0 && *percent <= 200)
-    );
-    let run = sum(&lengths(&got, "VM batch > batch/0"), "running on pCPU 0");
-    assert!(run > 0 && shares.len() > 1);
+    for end in (10 * MS..=END).step_by(10_000_000) {
+        let from = end - 10 * MS;
+        let within = |slice: &Slice| slice.end.min(end).saturating_sub(slice.begin.max(from));
+        let run: Nanos = states(3).filter(runs).map(within).sum();
+        assert_eq!(
+            value_at(shares, end),
+            (run * 100 / (10 * MS)) as i64,
+            "until {end}"
+        );
+    }
     let runnable = &got.tracks["host > runnable vCPUs"].values;
-    assert!(runnable.iter().all(|(_, count)| (0..=5).contains(count)));
+    for at in (0..END).step_by(777_777) {
+        let here = |slice: &&Slice| slice.depth == 0 && slice.begin <= at && at < slice.end;
+        let wants = |slice: &&Slice| slice.name != "waiting";
+        let count = states(0).filter(here).filter(wants).count();
+        assert_eq!(value_at(runnable, at), count as i64, "at {at}");
+    }
     let stacked = &got.tracks["host > runqueues with siblings"].values;
     assert!(stacked.iter().any(|(_, count)| *count > 0));
+    assert!(stacked.iter().all(|(_, count)| (0..=2).contains(count)));
 }
 
 #[test]

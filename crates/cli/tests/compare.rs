@@ -194,6 +194,19 @@ fn what_is_wrong_with_the_command_line() {
              --policies cfs --case \"one\" --seed 1\n",
         ),
         (
+            vec!["--trace", "t", "--trace-from", "soon"],
+            "corun: --trace-from: \"soon\" is no time; accepted: seconds, or a number with ns, us, \
+             ms, s or min\n",
+        ),
+        (
+            vec!["--trace", "t", "--trace-from", "10min"],
+            "corun: --trace-from: it is 600 s, but the run ends at ",
+        ),
+        (
+            vec!["--trace", "t", "--trace-for", "0ms"],
+            "corun: --trace-for: it is 0; accepted: more\n",
+        ),
+        (
             vec!["--set", "vm.a.vcpu=3"],
             "corun: --set vm.a.vcpu=3: vm.a.vcpu: unknown key, did you mean \"vcpus\"? ",
         ),

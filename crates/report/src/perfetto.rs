@@ -3,7 +3,6 @@
 //! Field numbers are those of Perfetto's `protos/perfetto/trace`.
 
 /// A file is one of these; writing its packets one after another is writing it.
-#[cfg(test)]
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Trace {
     #[prost(message, repeated, tag = "1")]
@@ -39,10 +38,32 @@ pub(crate) struct TrackDescriptor {
     pub(crate) name: Option<String>,
     #[prost(uint64, optional, tag = "5")]
     pub(crate) parent_uuid: Option<u64>,
+    /// Makes it a track of a counter.
+    #[prost(message, optional, tag = "8")]
+    pub(crate) counter: Option<CounterDescriptor>,
     #[prost(enumeration = "ChildOrder", optional, tag = "11")]
     pub(crate) child_ordering: Option<i32>,
     #[prost(int32, optional, tag = "12")]
     pub(crate) sibling_order_rank: Option<i32>,
+    #[prost(enumeration = "SiblingMerge", optional, tag = "15")]
+    pub(crate) sibling_merge_behavior: Option<i32>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct CounterDescriptor {
+    #[prost(string, optional, tag = "6")]
+    pub(crate) unit_name: Option<String>,
+}
+
+/// Which siblings are shown as one track with several rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub(crate) enum SiblingMerge {
+    Unspecified = 0,
+    /// Those of one name.
+    ByName = 1,
+    /// None: this one is shown apart.
+    Apart = 2,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
@@ -60,6 +81,8 @@ pub(crate) struct TrackEvent {
     pub(crate) name_iid: Option<u64>,
     #[prost(uint64, optional, tag = "11")]
     pub(crate) track_uuid: Option<u64>,
+    #[prost(int64, optional, tag = "30")]
+    pub(crate) counter_value: Option<i64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
@@ -68,6 +91,8 @@ pub(crate) enum EventKind {
     Unspecified = 0,
     SliceBegin = 1,
     SliceEnd = 2,
+    Instant = 3,
+    Counter = 4,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

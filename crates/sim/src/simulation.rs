@@ -2,7 +2,9 @@
 //! One run: host, scheduler and load brought together by the event loop.
 
 use crate::control::Control;
-use crate::host::{Event, Host, HostParams, MOST_SIBLINGS, Observer, Order, TaskState, Totals};
+use crate::host::{
+    Event, Host, HostParams, Instant, Lane, MOST_SIBLINGS, Observer, Order, TaskState, Totals,
+};
 use crate::load::{Achieved, Load};
 use crate::sched::HostScheduler;
 use crate::waits::Waits;
@@ -149,6 +151,9 @@ impl Simulation {
         };
         let plan = control.decide(&self.host, &self.load.vms());
         let next = self.host.now().saturating_add(control.period());
+        self.host.observe(|now, observer| {
+            observer.instant(now, Lane::Host, Instant::PolicyDecision);
+        });
         self.sched.apply(&mut self.host, &plan);
         self.host.events.schedule(next, Event::Policy);
     }

@@ -66,9 +66,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 
-    /// Write the timeline of the run, for ui.perfetto.dev; the run must be a single one
-    #[arg(long, value_name = "FILE")]
-    trace: Option<PathBuf>,
+    #[command(flatten)]
+    timeline: trace::Options,
 
     /// Runs at the same time [default: one per CPU]; does not change results
     #[arg(long, value_name = "N")]
@@ -91,6 +90,8 @@ Examples:
       what would balance scheduling have done on the host of this recording?
   corun compare host.toml --policies balance --case \"2 VMs\" --seed 1 --trace out.perfetto-trace
       one run as a timeline
+  corun compare host.toml --policies cfs --trace out.perfetto-trace --trace-from 2s --trace-for 50ms
+      only 50 ms of it, from the third second on: a small file
 
 Exit codes: 0 done; 1 a run failed or a file could not be written; 2 wrong usage or invalid input.";
 

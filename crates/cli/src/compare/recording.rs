@@ -44,13 +44,14 @@ pub fn compare(args: &Args, path: &Path) -> anyhow::Result<(Comparison, html::Ab
         "balance".to_string(),
     ];
     let chosen = policies(args, Some(default))?;
-    if args.trace.is_some() && chosen.len() != 1 {
+    if args.timeline.trace.is_some() && chosen.len() != 1 {
         let first = &chosen[0];
         return Err(Invalid::error(format!(
             "--trace: a timeline is of one run, but there are {}: select one with --policies {first}",
             chosen.len()
         )));
     }
+    args.timeline.window(recording.duration())?;
     let progress = Progress::new(
         chosen.len() + 2,
         recording.duration().saturating_mul(chosen.len() as u64 + 2),
@@ -266,11 +267,7 @@ fn one(
     progress: &Progress,
 ) -> anyhow::Result<Run> {
     let pcpus = case.host.topology.pcpus();
-    let trace = args
-        .trace
-        .as_deref()
-        .map(|file| Trace::create(file, pcpus))
-        .transpose()?;
+    let trace = args.timeline.begin(pcpus, recording.duration())?;
     let observer = trace.as_ref().map(Trace::observer);
     let (outcome, report) = replay(recording, case, policy, observer, progress)?;
     trace.map_or(Ok(()), Trace::close)?;

@@ -2,7 +2,7 @@
 //! Comparing policies on a modelled host: every case, policy and seed is a run.
 
 use super::progress::Progress;
-use super::trace::Trace;
+use super::trace::{self, Trace};
 use super::{Args, jobs, measure, policies, provenance, setup};
 use crate::failure::Invalid;
 use anyhow::Context;
@@ -107,6 +107,8 @@ fn plan<'a>(args: &Args, scenario: &'a Scenario) -> anyhow::Result<Vec<Job<'a>>>
     let mut jobs = Vec::new();
     for case in &scenario.cases {
         setup::check(case).map_err(Invalid::error)?;
+        let end = case.run.warm_up.saturating_add(case.run.duration);
+        args.timeline.window(end)?;
         let said = case.run.policies.clone();
         let said = said.map(|said| said.into_iter().map(|name| name.value).collect());
         for policy in policies(args, said)? {
@@ -118,7 +120,7 @@ fn plan<'a>(args: &Args, scenario: &'a Scenario) -> anyhow::Result<Vec<Job<'a>>>
             jobs.extend(case.run.seeds.iter().map(job));
         }
     }
-    if args.trace.is_some() && jobs.len() != 1 {
+    if args.timeline.trace.is_some() && jobs.len() != 1 {
         return Err(Invalid::error(format!(
             "--trace: a timeline is of one run, but there are {}: select one with {}",
             jobs.len(),
@@ -146,22 +148,20 @@ fn carry_out(args: &Args, all: &[Job<'_>]) -> anyhow::Result<Vec<Run>> {
     let length = |job: &Job<'_>| job.case.run.warm_up + job.case.run.duration;
     let total = all.iter().map(length).fold(0, u64::saturating_add);
     let progress = Progress::new(all.len(), total, threads, args.quiet);
-    let runs = jobs::run(all, threads, |job| {
-        one(job, args.trace.as_deref(), &progress)
-    });
+    let runs = jobs::run(all, threads, |job| one(job, &args.timeline, &progress));
     progress.finish();
     runs
 }
 
-fn one(job: &Job<'_>, trace: Option<&Path>, progress: &Progress) -> anyhow::Result<Run> {
+fn one(job: &Job<'_>, timeline: &trace::Options, progress: &Progress) -> anyhow::Result<Run> {
     let run = &job.case.run;
     let pcpus = job.case.host.topology.pcpus();
-    let trace = trace.map(|file| Trace::create(file, pcpus)).transpose()?;
+    let end = run.warm_up.saturating_add(run.duration);
+    let trace = timeline.begin(pcpus, end)?;
     let observer = trace.as_ref().map(Trace::observer);
     let simulation = setup::simulation(job.case, &job.policy, job.seed, observer)
         .map_err(Invalid::error)
         .with_context(|| format!("{} under {}", job.case.name, job.policy))?;
-    let end = run.warm_up.saturating_add(run.duration);
     let outcome = simulation.run(run.warm_up, end, progress.of_run());
     trace.map_or(Ok(()), Trace::close)?;
     let host = &job.case.host;

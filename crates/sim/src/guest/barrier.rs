@@ -5,7 +5,7 @@
 use super::thread::Doing;
 use super::vcpu::Mode;
 use super::vm::Vm;
-use crate::host::Host;
+use crate::host::{Host, Span};
 
 /// A barrier that blocks.
 #[derive(Debug)]
@@ -48,17 +48,19 @@ impl Vm {
         let slot = &mut self.barriers[barrier as usize];
         if slot.waiters.len() + 1 < slot.parties {
             slot.waiters.push(thread);
+            self.tell_begin(host, thread, Span::BarrierWait, barrier);
             return self.block(vcpu, thread, Doing::Off);
         }
         let mut waiters = std::mem::take(&mut slot.waiters);
         for waiter in waiters.drain(..) {
+            self.tell_end(host, waiter, Span::BarrierWait, barrier);
             self.wake(host, waiter, vcpu);
         }
         self.barriers[barrier as usize].waiters = waiters;
     }
 
     /// A thread arrives at a spin barrier: it spins, or lets all others go.
-    pub(super) fn arrive_spinning(&mut self, thread: u32, barrier: u32) {
+    pub(super) fn arrive_spinning(&mut self, host: &mut Host, thread: u32, barrier: u32) {
         let slot = &mut self.spin_barriers[barrier as usize];
         if slot.barrier.waiters.len() + 1 < slot.barrier.parties {
             slot.barrier.waiters.push(thread);
@@ -66,7 +68,7 @@ impl Vm {
             (state.spun, state.ple_spun) = (0, 0);
             let round = slot.round;
             state.doing = Doing::AtSpinBarrier { barrier, round };
-            return;
+            return self.tell_begin(host, thread, Span::SpinBarrierWait, barrier);
         }
         slot.round += 1;
         for waiter in slot.barrier.waiters.drain(..) {

@@ -7,7 +7,7 @@
 
 use super::thread::Doing;
 use super::vm::Vm;
-use crate::host::Host;
+use crate::host::{Host, Span};
 use std::collections::VecDeque;
 
 /// A condition variable in the run.
@@ -31,15 +31,16 @@ impl Vm {
             self.conditions[condition as usize]
                 .waiters
                 .push_back(thread);
+            self.tell_begin(host, thread, Span::ConditionWait, condition);
             self.block(vcpu, thread, Doing::Off);
             if let Some(mutex) = mutex {
-                self.unlock_mutex(host, vcpu, mutex);
+                self.unlock_mutex(host, vcpu, thread, mutex);
             }
             return;
         }
         match mutex {
             // Ends the operation if it gets the mutex, else comes here again once it is free.
-            Some(mutex) => self.lock_mutex(vcpu, thread, mutex),
+            Some(mutex) => self.lock_mutex(host, vcpu, thread, mutex),
             None => state.code.done(),
         }
         let state = &mut self.threads[thread as usize];
@@ -50,6 +51,7 @@ impl Vm {
     pub(super) fn signal(&mut self, host: &mut Host, vcpu: u32, condition: u32, all: bool) {
         while let Some(waiter) = self.conditions[condition as usize].waiters.pop_front() {
             self.threads[waiter as usize].signalled = true;
+            self.tell_end(host, waiter, Span::ConditionWait, condition);
             self.wake(host, waiter, vcpu);
             if !all {
                 return;

@@ -13,7 +13,7 @@ impl Vm {
         let op = state.code.current();
         match op {
             // These are tried again after the thread was woken.
-            Op::MutexLock(mutex) => self.lock_mutex(vcpu, thread, mutex),
+            Op::MutexLock(mutex) => self.lock_mutex(host, vcpu, thread, mutex),
             Op::Send(queue) => self.send(host, vcpu, thread, queue),
             Op::Recv(queue) => self.receive(host, vcpu, thread, queue),
             Op::Wait { condition, mutex } => {
@@ -47,9 +47,9 @@ impl Vm {
             Op::Shootdown => self.shoot_down(host, vcpu, thread),
             Op::Lock(lock) => self.want_lock(host, thread, lock),
             Op::Unlock(lock) => self.unlock(host, vcpu, thread, lock),
-            Op::MutexUnlock(mutex) => self.unlock_mutex(host, vcpu, mutex),
+            Op::MutexUnlock(mutex) => self.unlock_mutex(host, vcpu, thread, mutex),
             Op::Barrier(barrier) => self.arrive(host, vcpu, thread, barrier),
-            Op::SpinBarrier(barrier) => self.arrive_spinning(thread, barrier),
+            Op::SpinBarrier(barrier) => self.arrive_spinning(host, thread, barrier),
             Op::Count { unit, units } => self.stats.count(unit, units),
             // `Code::current` follows loops itself, and `execute` took the others.
             _ => debug_assert!(false, "{op:?} is not executed here"),

@@ -17,7 +17,7 @@ use super::halt_polling::PollWindow;
 use super::vcpu::Mode;
 use super::vm::Vm;
 use crate::engine::EventId;
-use crate::host::{Activity, Host};
+use crate::host::{Activity, Counter, Host};
 use corun_model::Nanos;
 
 /// How a guest idles.
@@ -98,6 +98,7 @@ impl Vm {
         slot.idle_state.idling = Some(idling);
         host.no_step(slot.task);
         host.set_activity(slot.task, activity);
+        self.tell_activity(host, vcpu);
     }
 
     fn time_out_at(&mut self, host: &mut Host, vcpu: u32, at: Nanos) {
@@ -110,6 +111,7 @@ impl Vm {
         let slot = &mut self.vcpus[vcpu as usize];
         slot.mode = Mode::Halted;
         host.block(slot.task);
+        self.tell_thread(host, vcpu);
     }
 
     /// A poll or retention has lasted as long as it may.
@@ -154,10 +156,17 @@ impl Vm {
     }
 
     /// The vCPU runs in the guest again; if it was halted, KVM learns from how long.
-    pub(super) fn resumed(&mut self, host: &Host, vcpu: u32) {
-        let state = &mut self.vcpus[vcpu as usize].idle_state;
-        if let Some(since) = state.halted_at.take() {
-            state.window.learn(host.now() - since, &self.halt_poll);
+    pub(super) fn resumed(&mut self, host: &mut Host, vcpu: u32) {
+        let slot = &mut self.vcpus[vcpu as usize];
+        let Some(since) = slot.idle_state.halted_at.take() else {
+            return;
+        };
+        let window = &mut slot.idle_state.window;
+        let before = window.now();
+        window.learn(host.now() - since, &self.halt_poll);
+        let (task, limit) = (slot.task, window.now());
+        if limit != before {
+            host.observe(|now, o| o.counter(now, Counter::PollLimit(task), limit));
         }
     }
 

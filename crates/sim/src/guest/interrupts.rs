@@ -6,7 +6,7 @@
 
 use super::vcpu::Mode;
 use super::vm::Vm;
-use crate::host::Host;
+use crate::host::{Host, Instant, Lane, Span};
 use corun_model::Nanos;
 use corun_model::PcpuId;
 
@@ -51,7 +51,11 @@ impl Vm {
     pub(super) fn send_ipi(&mut self, host: &mut Host, by: u32, to: u32, interrupt: Interrupt) {
         let sender = &mut self.vcpus[by as usize];
         sender.overhead += self.params.ipi;
-        let from = host.task(sender.task).running_on();
+        let (from, task) = (host.task(sender.task).running_on(), sender.task);
+        let target = self.vcpus[to as usize].task;
+        host.observe(|now, observer| {
+            observer.instant(now, Lane::Task(task), Instant::Ipi(target));
+        });
         self.post(host, to, interrupt, from);
     }
 
@@ -69,7 +73,10 @@ impl Vm {
             };
             match interrupt {
                 Interrupt::Tick => self.tick(host, vcpu),
-                Interrupt::Timer(thread) => self.wake(host, thread, vcpu),
+                Interrupt::Timer(thread) => {
+                    self.tell_end(host, thread, Span::Sleep, 0);
+                    self.wake(host, thread, vcpu);
+                }
                 Interrupt::Resched => self.vcpus[vcpu as usize].need_resched = true,
                 Interrupt::Kick => {}
                 Interrupt::Flush { asked_by } => self.flushed(asked_by),

@@ -7,6 +7,7 @@ use super::condition::Condition;
 use super::mutex::Mutex;
 use super::queue::Queue;
 use super::spinlock::SpinLock;
+use super::tell::Told;
 use super::thread::Thread;
 use super::vcpu::Vcpu;
 use super::vm::Vm;
@@ -313,6 +314,7 @@ impl<'a> Linker<'a> {
             stats: Stats::default(),
             tick_phase: Rng::of(seed, "guest tick", u64::from(id)).between(0, period - 1),
             dirty: Vec::new(),
+            told: Told::new(&self.names, &spec.threads),
         }
     }
 }

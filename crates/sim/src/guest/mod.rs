@@ -25,6 +25,7 @@ mod scheduling;
 mod shootdown;
 mod spec;
 mod spinlock;
+mod tell;
 mod thread;
 mod timing;
 mod vcpu;

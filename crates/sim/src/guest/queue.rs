@@ -6,7 +6,7 @@
 
 use super::thread::Doing;
 use super::vm::Vm;
-use crate::host::Host;
+use crate::host::{Host, Span};
 use std::collections::VecDeque;
 
 /// A queue in the run.
@@ -35,11 +35,14 @@ impl Vm {
         let slot = &mut self.queues[queue as usize];
         if slot.items == slot.places {
             slot.senders.push_back(thread);
+            self.tell_begin(host, thread, Span::SendWait, queue);
             return self.block(vcpu, thread, Doing::Off);
         }
         slot.items += 1;
         self.threads[thread as usize].code.done();
-        if let Some(receiver) = slot.receivers.pop_front() {
+        let receiver = slot.receivers.pop_front();
+        self.tell_end(host, thread, Span::SendWait, queue);
+        if let Some(receiver) = receiver {
             self.wake(host, receiver, vcpu);
         }
     }
@@ -49,11 +52,14 @@ impl Vm {
         let slot = &mut self.queues[queue as usize];
         if slot.items == 0 {
             slot.receivers.push_back(thread);
+            self.tell_begin(host, thread, Span::ReceiveWait, queue);
             return self.block(vcpu, thread, Doing::Off);
         }
         slot.items -= 1;
         self.threads[thread as usize].code.done();
-        if let Some(sender) = slot.senders.pop_front() {
+        let sender = slot.senders.pop_front();
+        self.tell_end(host, thread, Span::ReceiveWait, queue);
+        if let Some(sender) = sender {
             self.wake(host, sender, vcpu);
         }
     }

@@ -11,7 +11,7 @@ use super::interrupts::Interrupt;
 use super::thread::Doing;
 use super::vcpu::Mode;
 use super::vm::Vm;
-use crate::host::Host;
+use crate::host::{Host, Span};
 
 /// Which thread has the vCPU.
 pub(super) enum Picked {
@@ -40,7 +40,10 @@ impl Vm {
                     slot.current = Some(thread);
                     return Picked::Same(thread);
                 }
-                Some(next) => self.give(host, vcpu, next),
+                Some(next) => {
+                    self.tell_begin(host, thread, Span::Runnable, 0);
+                    self.give(host, vcpu, next);
+                }
                 None => return Picked::Idle,
             }
             return Picked::Switched;
@@ -55,6 +58,7 @@ impl Vm {
     }
 
     fn give(&mut self, host: &mut Host, vcpu: u32, thread: u32) {
+        self.tell_end(host, thread, Span::Runnable, 0);
         let slot = &mut self.vcpus[vcpu as usize];
         slot.current = Some(thread);
         slot.need_resched = false;
@@ -97,6 +101,7 @@ impl Vm {
     /// Wakes a thread from the running vCPU `by`.
     pub(super) fn wake(&mut self, host: &mut Host, thread: u32, by: u32) {
         debug_assert_eq!(self.threads[thread as usize].doing, Doing::Off);
+        self.tell_begin(host, thread, Span::Runnable, 0);
         let to = self.place(thread, by);
         self.settle(host, to);
         self.move_to(thread, to);

@@ -13,7 +13,7 @@ use super::interrupts::Interrupt;
 use super::thread::Doing;
 use super::vcpu::Mode;
 use super::vm::{Flow, Vm};
-use crate::host::Host;
+use crate::host::{Host, Span};
 
 /// How a guest has other vCPUs flush their TLBs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +42,7 @@ impl Vm {
             left += 1;
             self.send_ipi(host, vcpu, other, Interrupt::Flush { asked_by: thread });
         }
+        self.tell_begin(host, thread, Span::IpiWait, 0);
         let state = &mut self.threads[thread as usize];
         (state.spun, state.ple_spun) = (0, 0);
         state.preempt_off += 1;
@@ -70,6 +71,7 @@ impl Vm {
         };
         state.preempt_off -= 1;
         state.doing = Doing::Next;
+        self.tell_end(host, thread, Span::IpiWait, 0);
         self.stats.shootdown_waits.record(host.now() - since);
         Flow::Again
     }

@@ -14,7 +14,7 @@ use super::thread::Doing;
 use super::thread::Thread;
 use super::vcpu::Mode;
 use super::vm::{Flow, Vm};
-use crate::host::Host;
+use crate::host::{Host, Span};
 use crate::rng::Rng;
 use corun_model::Nanos;
 use std::collections::VecDeque;
@@ -51,14 +51,14 @@ impl SpinLock {
 
 impl Vm {
     /// A thread wants a lock: it has it or spins from now on.
-    pub(super) fn want_lock(&mut self, host: &Host, thread: u32, lock: u32) {
+    pub(super) fn want_lock(&mut self, host: &mut Host, thread: u32, lock: u32) {
         self.stats.lock_acquisitions += 1;
         let state = &mut self.threads[thread as usize];
         state.preempt_off += 1;
         let slot = &mut self.locks[lock as usize];
         if slot.owner.is_none() {
             slot.owner = Some(thread);
-            return;
+            return self.tell_begin(host, thread, Span::SpinHold, lock);
         }
         slot.waiters.push_back(thread);
         (state.spun, state.ple_spun) = (0, 0);
@@ -67,6 +67,7 @@ impl Vm {
             since: host.now(),
             granted: false,
         };
+        self.tell_begin(host, thread, Span::SpinWait, lock);
     }
 
     /// A spinning thread has its vCPU: did it get the lock, does it give up for now?
@@ -82,6 +83,8 @@ impl Vm {
         if granted || self.take_free(thread, lock) {
             self.threads[thread as usize].doing = Doing::Next;
             self.stats.lock_waits.record(host.now() - since);
+            self.tell_end(host, thread, Span::SpinWait, lock);
+            self.tell_begin(host, thread, Span::SpinHold, lock);
             return Flow::Again;
         }
         let state = &mut self.threads[thread as usize];
@@ -114,6 +117,7 @@ impl Vm {
     /// `thread`, running on `vcpu`, lets a lock go.
     pub(super) fn unlock(&mut self, host: &mut Host, vcpu: u32, thread: u32, lock: u32) {
         self.threads[thread as usize].preempt_off -= 1;
+        self.tell_end(host, thread, Span::SpinHold, lock);
         debug_assert_eq!(self.locks[lock as usize].owner, Some(thread));
         self.locks[lock as usize].owner = None;
         if self.locks[lock as usize].waiters.is_empty() {

@@ -4,7 +4,7 @@
 use super::Timer;
 use super::thread::Doing;
 use super::vm::Vm;
-use crate::host::Host;
+use crate::host::{Host, Span};
 use corun_model::Nanos;
 
 impl Vm {
@@ -12,6 +12,7 @@ impl Vm {
     pub(super) fn sleep(&mut self, host: &mut Host, vcpu: u32, thread: u32, length: Nanos) {
         let at = host.now() + length + self.params.timer_slack;
         host.load_timer(at, Timer::Sleep.token(self.id, thread));
+        self.tell_begin(host, thread, Span::Sleep, 0);
         self.block(vcpu, thread, Doing::Off);
     }
 

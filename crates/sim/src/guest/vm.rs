@@ -13,10 +13,11 @@ use super::mutex::Mutex;
 use super::queue::Queue;
 use super::scheduling::Picked;
 use super::spinlock::SpinLock;
+use super::tell::Told;
 use super::thread::{Doing, Thread};
 use super::vcpu::{Mode, Vcpu};
 use super::{GuestParams, HaltPollParams, LockKind, Stats};
-use crate::host::Host;
+use crate::host::{Host, Instant, Lane, Span};
 use corun_model::Nanos;
 
 /// A VM in the run.
@@ -39,6 +40,8 @@ pub(super) struct Vm {
     pub tick_phase: Nanos,
     /// Running vCPUs to attend to before the event is over.
     pub dirty: Vec<u32>,
+    /// What observers are told of it.
+    pub told: Told,
 }
 
 /// How a vCPU goes on after a thread did something.
@@ -54,6 +57,7 @@ pub(super) enum Flow {
 impl Vm {
     /// Puts all threads on their runqueues and wakes the vCPUs that have any.
     pub fn start(&mut self, host: &mut Host) {
+        self.tell_names(host);
         for (index, thread) in self.threads.iter().enumerate() {
             let queue = &mut self.vcpus[thread.vcpu as usize].queue;
             queue.add(thread.vruntime, index as u32);
@@ -203,6 +207,7 @@ impl Vm {
             Doing::AtSpinBarrier { barrier, round } => {
                 if self.spin_barriers[barrier as usize].round() != round {
                     state.doing = Doing::Next;
+                    self.tell_end(host, thread, Span::SpinBarrierWait, barrier);
                     return Flow::Again;
                 }
                 self.pause_loop(host, vcpu, thread)
@@ -230,13 +235,18 @@ impl Vm {
         {
             state.ple_spun = 0;
             self.stats.pause_loop_exits += 1;
-            host.yield_pcpu(self.vcpus[vcpu as usize].task);
+            let task = self.vcpus[vcpu as usize].task;
+            host.observe(|now, observer| {
+                observer.instant(now, Lane::Task(task), Instant::PauseLoopExit);
+            });
+            host.yield_pcpu(task);
         }
         Flow::Busy
     }
 
     /// Orders a step at the end of what the vCPU is at.
     fn plan(&mut self, host: &mut Host, vcpu: u32) {
+        self.tell_activity(host, vcpu);
         let slot = &self.vcpus[vcpu as usize];
         let thread = slot.current.map(|thread| &self.threads[thread as usize]);
         let until = match (slot.overhead, thread) {

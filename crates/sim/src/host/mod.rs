@@ -18,7 +18,7 @@ mod task;
 
 pub use activity::{Activity, Profile};
 pub use costs::Costs;
-pub use observer::Observer;
+pub use observer::{Counter, Instant, Lane, Observer, Span, VcpuActivity};
 pub use stacking::{MOST as MOST_SIBLINGS, Stacking};
 pub use task::{Task, TaskSpec, TaskState, Totals};
 
@@ -127,6 +127,15 @@ impl Host {
     /// The machine.
     pub fn params(&self) -> &HostParams {
         &self.params
+    }
+
+    /// Tells the observer, if there is one, at the present time: `host.observe(|now, observer| …)`.
+    /// Without one this is a branch, and `tell` is not run.
+    #[inline]
+    pub fn observe(&mut self, tell: impl FnOnce(Nanos, &mut dyn Observer)) {
+        if let Some(observer) = &mut self.observer {
+            tell(self.now, observer.as_mut());
+        }
     }
 
     /// Number of pCPUs.
@@ -258,6 +267,14 @@ impl Host {
             self.stacking.change(vm, old, false, now);
         }
         self.stacking.change(vm, cpu, true, now);
+        self.tell_stacked();
+    }
+
+    fn tell_stacked(&mut self) {
+        if let Some(observer) = &mut self.observer {
+            let stacked = self.stacking.stacked();
+            observer.counter(self.now, Counter::StackedRunqueues, stacked);
+        }
     }
 
     /// A task has come to the runqueue of `cpu`.
@@ -343,8 +360,10 @@ impl Host {
     // --- for the simulation ---
 
     pub(crate) fn add_task(&mut self, spec: TaskSpec) -> TaskId {
+        let id = TaskId::from(self.tasks.len());
+        self.observe(|_, observer| observer.task(id, &spec));
         self.tasks.push(Task::new(spec));
-        TaskId::from(self.tasks.len() - 1)
+        id
     }
 
     pub(crate) fn advance(&mut self, now: Nanos) {
@@ -396,6 +415,7 @@ impl Host {
                 self.cpus[home.index()].tasks -= 1;
                 if let Some(vm) = slot.vm() {
                     self.stacking.change(vm, home, false, self.now);
+                    self.tell_stacked();
                 }
             }
         }
@@ -410,7 +430,13 @@ impl Host {
     /// A ready task gets the free pCPU `cpu`.
     pub(crate) fn put_on(&mut self, task: TaskId, cpu: PcpuId) {
         self.queue_on(task, cpu);
+        let last = self.tasks[task.index()].last_ran;
         self.enter(task, TaskState::Running(cpu));
+        if let Some(last) = last.filter(|last| *last != cpu) {
+            self.observe(|now, observer| {
+                observer.instant(now, Lane::Task(task), Instant::Migration(last));
+            });
+        }
         let switch = self.params.costs.switch;
         let slot = &mut self.tasks[task.index()];
         slot.progress_from = self.now + switch;

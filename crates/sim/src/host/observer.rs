@@ -1,13 +1,196 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Watching a run as it happens: the timeline writer's side of the host.
+//! Watching a run as it happens: what the host, the guests and the devices tell of themselves.
+//!
+//! Problem: a result says that a lock was waited for; why can only be seen on a timeline. So
+//! whoever models something tells what it does at the moment it does it, through
+//! [`Host::observe`](super::Host::observe), and an observer writes it down. Without an observer
+//! (nearly always) that is one branch, and the closure with what would be told is not run.
+//!
+//! Observers only listen: nothing they hear of depends on whether they do. Times never fall.
+//! Telling is forgiving, so that models need no books of their own for it: beginning a span that is
+//! open, ending one that is not, or saying the same activity twice changes nothing.
 
-use super::{Task, TaskState};
-use corun_model::{Nanos, TaskId};
+use super::{Task, TaskSpec, TaskState};
+use corun_model::{Nanos, PcpuId, TaskId, VmId};
 
-/// Hears of everything that a timeline shows.
+/// Where something happens: a row of the timeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lane {
+    /// The host as a whole: policy decisions.
+    Host,
+    /// A pCPU.
+    Pcpu(PcpuId),
+    /// A host task: a vCPU or another.
+    Task(TaskId),
+    /// A guest thread, by its number in its VM.
+    Thread {
+        /// Its VM.
+        vm: VmId,
+        /// Its number, from 0.
+        thread: u32,
+    },
+    /// A request to a device of a VM. Requests overlap, so each is a lane of its own while it is
+    /// under way: its outer span must begin first and end last.
+    Request {
+        /// The VM that made it.
+        vm: VmId,
+        /// The device's number in the VM, from 0. Named with [`Observer::device_name`].
+        device: u32,
+        /// Any number that no other request of this device has while this one is under way.
+        request: u64,
+    },
+}
+
+/// What a running vCPU spends its pCPU on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum VcpuActivity {
+    /// The work of its guest thread.
+    Guest,
+    /// Its thread spins: for a kernel spin lock, or at a spin barrier.
+    Spinning,
+    /// It is halted and polls for what would wake it: KVM's halt polling (the host's loop), or the
+    /// guest's own (haltpoll governor, `idle=poll`).
+    Polling,
+    /// It is halted and keeps its pCPU without using it: MWAIT in the guest.
+    Retention,
+    /// Guest kernel work: interrupts, thread switches.
+    Kernel,
+    /// An exit: the host works for it (device emulation, kicks).
+    Hypervisor,
+}
+
+/// Something that begins and ends.
+///
+/// Spans of one lane nest; one that ends before what began inside it cuts that in two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Span {
+    // --- of guest threads; `name` is the lock's, barrier's or queue's ---
+    /// Could run, but does not have its vCPU: woken or preempted by the guest's scheduler.
+    Runnable,
+    /// From wanting a taken kernel spin lock until it notices that it has it.
+    SpinWait,
+    /// Holds a kernel spin lock.
+    SpinHold,
+    /// From wanting a taken mutex until it has it.
+    MutexWait,
+    /// Holds a mutex.
+    MutexHold,
+    /// Blocked at a barrier until the last one comes.
+    BarrierWait,
+    /// Spins at a barrier until it notices that the last one has come.
+    SpinBarrierWait,
+    /// Waits for a place in a queue.
+    SendWait,
+    /// Waits for an item in a queue.
+    ReceiveWait,
+    /// Waits on a condition variable.
+    ConditionWait,
+    /// Sleeps, until its vCPU takes the timer interrupt.
+    Sleep,
+    /// Waits for a request to a device; `name` is the device's.
+    IoWait,
+    /// Waits for other vCPUs to answer an IPI (TLB shoot-down, function call).
+    IpiWait,
+
+    // --- of requests: the outer span, and its phases one after another inside ---
+    /// From issuing a request until the guest has taken its completion; `name` says what is asked
+    /// for, such as `read` or `send`. Few different names, please: each is kept.
+    Request,
+    /// Issued, but the device has not begun: the notification, and waiting behind others, for an
+    /// iothread or for vhost.
+    Queued,
+    /// The device (disk, wire, far end) works on it.
+    Device,
+    /// The device is done, the guest does not know yet: completion in the host, the interrupt, and
+    /// the wait for a vCPU that takes it.
+    Delivery,
+}
+
+/// Something that takes no time, at least not here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Instant {
+    /// The CPU noticed that a vCPU spins (PLE) and left the guest.
+    PauseLoopExit,
+    /// A vCPU sent an IPI (reschedule, kick, call) to this sibling vCPU's task.
+    Ipi(TaskId),
+    /// A task began to run on another pCPU than this, where it ran last.
+    Migration(PcpuId),
+    /// A device's interrupt was posted to this vCPU.
+    DeviceInterrupt,
+    /// A policy looked at the host and decided.
+    PolicyDecision,
+}
+
+/// A value over time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Counter {
+    /// pCPUs with two or more sibling vCPUs of one VM on their runqueue.
+    StackedRunqueues,
+    /// How long a vCPU may poll before it blocks, ns (KVM's `vcpu->halt_poll_ns`).
+    PollLimit(TaskId),
+    /// How long a vCPU may keep its pCPU in retention, ns.
+    RetentionLimit(TaskId),
+    /// Requests of a VM's device that are under way.
+    RequestsInFlight {
+        /// The VM.
+        vm: VmId,
+        /// The device's number in the VM.
+        device: u32,
+    },
+}
+
+/// Hears of everything that a timeline shows. All times are ns since the run began.
 pub trait Observer {
+    /// A task of the host, waiting at first. All are told before the run begins.
+    fn task(&mut self, id: TaskId, spec: &TaskSpec) {
+        let _ = (id, spec);
+    }
+
     /// A task entered `task.state`; before, it was in `old`.
     fn state(&mut self, now: Nanos, id: TaskId, task: &Task, old: TaskState);
-    /// The run is over.
+
+    /// A guest thread's name. Told before anything else of it, once.
+    fn thread_name(&mut self, vm: VmId, thread: u32, name: &str) {
+        let _ = (vm, thread, name);
+    }
+
+    /// A device's name, such as `vda`. Told before anything else of it, once.
+    fn device_name(&mut self, vm: VmId, device: u32, name: &str) {
+        let _ = (vm, device, name);
+    }
+
+    /// The guest thread (number in its VM) that has the vCPU `vcpu` from now on, whether or not
+    /// that has a pCPU.
+    fn guest_thread(&mut self, now: Nanos, vcpu: TaskId, thread: Option<u32>) {
+        let _ = (now, vcpu, thread);
+    }
+
+    /// What the running vCPU `vcpu` spends its pCPU on from now on. It is forgotten when the vCPU
+    /// loses its pCPU.
+    fn vcpu_activity(&mut self, now: Nanos, vcpu: TaskId, activity: VcpuActivity) {
+        let _ = (now, vcpu, activity);
+    }
+
+    /// A span begins; nothing if the same (lane, kind, name) is open. `name` may be empty.
+    fn span_begin(&mut self, now: Nanos, lane: Lane, kind: Span, name: &str) {
+        let _ = (now, lane, kind, name);
+    }
+
+    /// A span ends; nothing if it is not open.
+    fn span_end(&mut self, now: Nanos, lane: Lane, kind: Span, name: &str) {
+        let _ = (now, lane, kind, name);
+    }
+
+    /// Something happened.
+    fn instant(&mut self, now: Nanos, lane: Lane, kind: Instant) {
+        let _ = (now, lane, kind);
+    }
+
+    /// A value is so much from now on.
+    fn counter(&mut self, now: Nanos, counter: Counter, value: u64) {
+        let _ = (now, counter, value);
+    }
+
+    /// The run is over: all that is open ends.
     fn finish(&mut self, now: Nanos);
 }

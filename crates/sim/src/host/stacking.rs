@@ -69,6 +69,12 @@ impl Stacking {
         vms_with[new] += 1;
     }
 
+    /// Runqueues with two siblings or more at present.
+    pub(super) fn stacked(&self) -> u64 {
+        let stacked = |vms_with: &&[u16; MOST + 1]| vms_with[2..].iter().any(|vms| *vms > 0);
+        self.vms_with.iter().filter(stacked).count() as u64
+    }
+
     /// Forgets the past: the warm-up is over.
     pub(super) fn reset(&mut self, now: Nanos) {
         self.time = [0; MOST + 1];

@@ -126,11 +126,11 @@ fn halt_polling_saves_switches_while_the_pcpu_is_its_own() {
         most: 0,
         ..HaltPollParams::default()
     };
-    let blocking = seen(off, &[naps.clone()]);
+    let blocking = seen(off, std::slice::from_ref(&naps));
     near(throughput(&blocking, 0), 10_000.0);
     near(blocking.vms[0].vcpus[0].switches as f64, 10_000.0);
     assert_eq!(achieved(&blocking).halt_polls, 0);
-    let polling = seen(HaltPollParams::default(), &[naps.clone()]);
+    let polling = seen(HaltPollParams::default(), std::slice::from_ref(&naps));
     near(throughput(&polling, 0), 10_000.0);
     assert_eq!(polling.vms[0].vcpus[0].switches, 0);
     near(achieved(&polling).halt_poll_hits as f64, 10_000.0);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! For tests of schedulers: small loads, a witness of every switch, and a scheduler's auditor.
+//! For tests of schedulers: small loads, a witness of every switch, and a scheduler's auditor; what
+//! they all have to stand is in [`shared`].
+
+pub(crate) mod shared;
 
 use crate::host::{Host, HostParams, Observer, Task, TaskSpec, TaskState};
 use crate::load::{Achieved, Load, VmInfo};
@@ -34,6 +37,7 @@ pub(crate) struct Job {
     pub(crate) weight: u32,
     pub(crate) vcpu: Option<(u32, u32)>,
     pub(crate) allowed: PcpuSet,
+    pub(crate) slice: Option<Nanos>,
 }
 
 impl Job {
@@ -43,6 +47,7 @@ impl Job {
             weight: 100,
             vcpu: None,
             allowed: PcpuSet::first(512),
+            slice: None,
         }
     }
 
@@ -57,6 +62,11 @@ impl Job {
 
     pub(crate) fn vcpu(mut self, vm: u32, number: u32) -> Self {
         self.vcpu = Some((vm, number));
+        self
+    }
+
+    pub(crate) fn slice(mut self, slice: Nanos) -> Self {
+        self.slice = Some(slice);
         self
     }
 
@@ -91,6 +101,7 @@ impl Jobs {
                 .map(|n| VmInfo {
                     name: format!("vm{n}"),
                     weight: None,
+                    cap: 0,
                 })
                 .collect(),
         }
@@ -100,6 +111,14 @@ impl Jobs {
     pub(crate) fn with_vm_weights(mut self, weights: &[u32]) -> Self {
         for (vm, weight) in self.vms.iter_mut().zip(weights) {
             vm.weight = Some(*weight);
+        }
+        self
+    }
+
+    /// The same with caps for the VMs, percent of a pCPU.
+    pub(crate) fn with_vm_caps(mut self, caps: &[u32]) -> Self {
+        for (vm, cap) in self.vms.iter_mut().zip(caps) {
+            vm.cap = *cap;
         }
         self
     }
@@ -133,6 +152,7 @@ impl Load for Jobs {
             weight: job.weight,
             allowed: job.allowed,
             last_on: None,
+            slice: job.slice,
         };
         self.jobs.iter().enumerate().map(spec).collect()
     }

@@ -18,6 +18,8 @@ use std::rc::Rc;
 pub(crate) enum Does {
     /// Computes without end, from this time on.
     Hog { from: Nanos },
+    /// Computes for this time and sleeps for good.
+    Once { work: Nanos },
     /// Computes and sleeps for random times of these means, each within ±`spread` percent.
     Cycles {
         work: Nanos,
@@ -134,7 +136,9 @@ impl Jobs {
                 self.rngs[task].about(work, spread).max(1),
                 self.rngs[task].about(sleep, spread).max(1),
             ),
-            Does::Hands { work, .. } | Does::Spins { each: work } => (work, 0),
+            Does::Hands { work, .. } | Does::Spins { each: work } | Does::Once { work } => {
+                (work, 0)
+            }
         }
     }
 }
@@ -162,7 +166,7 @@ impl Load for Jobs {
             let at = match self.jobs[n].does {
                 Does::Hog { from } => from,
                 Does::Cycles { sleep, .. } => self.rngs[n].between(0, sleep),
-                Does::Hands { first: true, .. } | Does::Spins { .. } => 0,
+                Does::Hands { first: true, .. } | Does::Spins { .. } | Does::Once { .. } => 0,
                 Does::Hands { first: false, .. } => continue,
             };
             host.load_timer(at, n as u64);
@@ -199,6 +203,7 @@ impl Load for Jobs {
         host.block(task);
         match self.jobs[n].does {
             Does::Hands { to, .. } => host.wake(TaskId(to), here),
+            Does::Once { .. } => {}
             _ => {
                 let sleep = self.draw(n).1;
                 host.load_timer(host.now() + sleep, n as u64);

@@ -26,7 +26,7 @@ fn patience(scene: &shared::Scene, generation: Generation) -> Nanos {
 
 #[test]
 fn shares_follow_weights() {
-    shared::shares_follow_weights("4.x", |params| cfs("4.x", params));
+    shared::shares_follow_weights("4.x", 0.01, |params| cfs("4.x", params));
 }
 
 #[test]

@@ -34,9 +34,11 @@ fn latency(outcome: &Outcome, task: usize) -> Nanos {
     totals.ready / totals.wakeups
 }
 
+/// Roughly: one that has a slice's worth to spare leaves with half of it, and debt beyond a slice's
+/// worth is forgotten, which takes from the heaviest and gives to the lightest.
 #[test]
 fn shares_follow_weights() {
-    shared::shares_follow_weights("credit", credit);
+    shared::shares_follow_weights("credit", 0.2, credit);
 }
 
 #[test]
@@ -140,10 +142,11 @@ fn mixed_work_loses_the_boost() {
         ..CreditParams::default()
     };
     let short = ten_seconds("1n1l1c1t", short, jobs());
-    let (usual, short) = (latency(&usual, 3), latency(&short, 3));
+    let wait = |outcome: &Outcome| outcome.tasks[3].2.ready / outcome.tasks[3].2.switches;
+    let (usual, short) = (wait(&usual), wait(&short));
     assert!(usual > 15 * MS, "{usual}");
     assert!(
-        short < usual,
+        short < 5 * MS,
         "{short} with slices of 1 ms, {usual} with 30"
     );
 }
@@ -172,8 +175,8 @@ fn only_higher_priority_is_stolen() {
     let hogs = vec![Job::hog(), Job::hog()];
     let (outcome, _) = run(&params, credit(&params), Jobs::new(hogs, 1), SEC, 5 * SEC);
     assert!(outcome.tasks.iter().all(|task| task.2.migrations == 0));
-    // pCPU 1 has one of weight 1000, which is always UNDER; pCPU 0 one that is bound there and one
-    // of weight 1000 that is not. The latter goes where the lighter ones are in debt.
+    // Each pCPU has a light one bound to it; the heavy one goes where that is in debt. By weight it
+    // would have one pCPU for itself, but while both others have credit it waits for its turn.
     let jobs = vec![
         Job::hog().on("0").weight(100),
         Job::hog().on("1").weight(100),
@@ -181,7 +184,7 @@ fn only_higher_priority_is_stolen() {
     ];
     let (outcome, _) = run(&params, credit(&params), Jobs::new(jobs, 1), SEC, 11 * SEC);
     let shares = run_shares(&outcome);
-    assert!(shares[2] > 0.95, "{shares:?}");
+    assert!(shares[2] > 0.8 && shares[0] > 0.5, "{shares:?}");
     assert!(outcome.tasks[2].2.migrations > 0);
 }
 

@@ -15,7 +15,7 @@ fn eevdf(name: &str, params: &crate::host::HostParams) -> Eevdf {
 #[test]
 fn shares_follow_weights() {
     for name in EevdfParams::PRESETS {
-        shared::shares_follow_weights(name, |params| eevdf(name, params));
+        shared::shares_follow_weights(name, 0.01, |params| eevdf(name, params));
     }
 }
 
@@ -177,6 +177,26 @@ fn a_ping_pong_is_not_starved_by_hogs() {
     let audited = Audited::new(eevdf("7.x", &params), 50 * MS);
     let (outcome, _) = run(&params, audited, Jobs::new(jobs, 1), SEC, 5 * SEC);
     assert!(outcome.tasks[0].2.wakeups > 1000, "{:?}", outcome.tasks[0]);
+}
+
+/// Two caches of two cores. pCPU 2 has a hog that stays and one that may use pCPU 1, too, which ends
+/// its own work at some time. If that is not while the latter waits, pCPU 0, the first idle one,
+/// balances for both: what it may not take itself its neighbour gets (`LBF_DST_PINNED`).
+#[test]
+fn what_the_balancing_pcpu_may_not_take_its_neighbour_gets() {
+    let params = host("1n2l2c1t", 250);
+    for work in (300..310).map(|ms| ms * MS) {
+        let jobs = vec![
+            Job::new(Does::Once { work }).on("1").weight(1000),
+            Job::hog().on("2"),
+            Job::hog().on("3"),
+            Job::new(Does::Hog { from: 50 * MS }).on("1-2"),
+        ];
+        let load = Jobs::new(jobs, 1);
+        let (outcome, _) = run(&params, eevdf("6.12", &params), load, 2 * SEC, 6 * SEC);
+        let shares = run_shares(&outcome);
+        assert!(shares[1] > 0.99 && shares[3] > 0.99, "{shares:?}");
+    }
 }
 
 /// Asked for under 6.6, which has no slices per task, a slice is not honoured.

@@ -256,7 +256,8 @@ impl<S: HostScheduler> Audited<S> {
         }
     }
 
-    fn audit(&mut self, host: &Host) {
+    /// `picked`: a pCPU and who is about to get it; the host does not know yet.
+    fn audit(&mut self, host: &Host, picked: Option<(PcpuId, TaskId)>) {
         self.wasted_since.resize(host.pcpus(), None);
         let mut current: Vec<Option<TaskId>> = vec![None; host.pcpus()];
         for (id, task) in host.tasks() {
@@ -272,10 +273,13 @@ impl<S: HostScheduler> Audited<S> {
         }
         for cpu in host.all_pcpus() {
             assert_eq!(host.current(cpu), current[cpu.index()]);
-            let waits = |(_, task): (_, &Task)| {
-                task.state == TaskState::Ready && task.spec.allowed.contains(cpu)
+            let waits = |(id, task): (TaskId, &Task)| {
+                let runs = picked.is_some_and(|(_, next)| next == id);
+                !runs && task.state == TaskState::Ready && task.spec.allowed.contains(cpu)
             };
-            let wasted = host.current(cpu).is_none() && host.tasks().any(waits);
+            let given = picked.is_some_and(|(to, _)| to == cpu);
+            let idle = host.current(cpu).is_none() && !given;
+            let wasted = idle && host.tasks().any(waits);
             let since = &mut self.wasted_since[cpu.index()];
             match wasted {
                 true => {
@@ -305,7 +309,7 @@ impl<S: HostScheduler> HostScheduler for Audited<S> {
         self.sched.wake(host, task, waker);
         let home = host.task(task).runqueue();
         assert!(home.is_some_and(|cpu| host.task(task).spec.allowed.contains(cpu)));
-        self.audit(host);
+        self.audit(host, None);
     }
 
     fn block(&mut self, host: &mut Host, task: TaskId, cpu: PcpuId) {
@@ -324,13 +328,13 @@ impl<S: HostScheduler> HostScheduler for Audited<S> {
             );
             assert_eq!(known.runqueue(), Some(cpu), "{task} is queued elsewhere");
         }
-        self.audit(host);
+        self.audit(host, next.map(|task| (cpu, task)));
         next
     }
 
     fn tick(&mut self, host: &mut Host, cpu: PcpuId) {
         self.sched.tick(host, cpu);
-        self.audit(host);
+        self.audit(host, None);
     }
 
     fn timer(&mut self, host: &mut Host, token: u64) {

@@ -226,9 +226,10 @@ proptest! {
         ratelimit in prop::sample::select(vec![0, MS]),
         boost: bool,
     ) {
-        // An idle pCPU fetches work when it is told to; where all may go everywhere, the tick of a
-        // busy pCPU sends away what has to wait there.
-        let patience = if scene.is_free() { 2 * slice } else { Nanos::MAX };
+        // Nobody tells an idle pCPU about a vCPU that goes back on a queue at the end of its slice.
+        // A busy pCPU's tick sends the current one away, but if that was not active before, not the
+        // first that finds it: each of up to 23 in a queue may have a slice first.
+        let patience = if scene.is_free() { 24 * slice } else { Nanos::MAX };
         let params = CreditParams { slice, ratelimit, boost };
         shared::is_served(scene, patience, |host| Credit::new(params, host))?;
     }

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The policy; `corun policies` lists them (cfs and eevdf are models, for `compare` only)
+    /// The policy; `corun policies` lists them (cfs, eevdf and credit are models, for `compare` only)
     #[arg(long, value_name = "NAME", default_value = "balance")]
     policy: String,
 

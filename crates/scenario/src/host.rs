@@ -2,7 +2,7 @@
 //! The sections about the machine, the run and the schedulers.
 
 use crate::reader::Reader;
-use crate::settings::{CfsKeys, CorunKeys, Costs, EevdfKeys, Host, Run, Schedulers};
+use crate::settings::{CfsKeys, CorunKeys, Costs, CreditKeys, EevdfKeys, Host, Run, Schedulers};
 use corun_model::time::{MS, SEC, US};
 use corun_model::{Nanos, Topology};
 use std::ops::RangeInclusive;
@@ -95,6 +95,7 @@ pub(crate) fn schedulers(table: Option<Reader<'_>>) -> Schedulers {
     let schedulers = Schedulers {
         cfs: table.table("cfs").map(cfs).unwrap_or_default(),
         eevdf: table.table("eevdf").map(eevdf).unwrap_or_default(),
+        credit: table.table("credit").map(credit).unwrap_or_default(),
         corun: table.table("corun").map(corun).unwrap_or_default(),
     };
     table.finish();
@@ -132,6 +133,26 @@ fn eevdf(table: Reader<'_>) -> EevdfKeys {
         hrtick: table.flag("hrtick"),
         protect_shortest: table.flag("protect_shortest"),
     };
+    table.finish();
+    keys
+}
+
+fn credit(table: Reader<'_>) -> CreditKeys {
+    let keys = CreditKeys {
+        // Xen's own bounds.
+        slice: table.duration("slice", MS..=SEC),
+        ratelimit: table.duration("ratelimit", 0..=500 * MS),
+        boost: table.flag("boost"),
+    };
+    if keys
+        .ratelimit
+        .is_some_and(|limit| (1..100 * US).contains(&limit))
+    {
+        table.problem(
+            "ratelimit",
+            "found less than 100us, expected \"0us\" (off) or 100us to 500ms",
+        );
+    }
     table.finish();
     keys
 }

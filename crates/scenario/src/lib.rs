@@ -35,6 +35,8 @@ pub mod limits {
     pub const VCPUS_PER_VM: u32 = 512;
     /// vCPUs of all VMs.
     pub const VCPUS: u32 = 4096;
+    /// A VM's cap in percent of one pCPU: as many as there may be.
+    pub const CAP: u32 = 51_200;
     /// Threads of one VM, host tasks in all.
     pub const THREADS: u32 = 65_536;
     /// Bytes of a scenario file; the largest sensible ones have a few thousand.

@@ -78,6 +78,8 @@ pub struct Schedulers {
     pub cfs: CfsKeys,
     /// `[scheduler.eevdf]`.
     pub eevdf: EevdfKeys,
+    /// `[scheduler.credit]`.
+    pub credit: CreditKeys,
     /// `[scheduler.corun]`.
     pub corun: CorunKeys,
 }
@@ -134,6 +136,17 @@ pub struct EevdfKeys {
     pub protect_shortest: Option<bool>,
 }
 
+/// `[scheduler.credit]`.
+#[derive(Clone, Debug, Default)]
+pub struct CreditKeys {
+    /// How long a vCPU runs, and the period of accounting.
+    pub slice: Option<Nanos>,
+    /// How long a vCPU runs before another may preempt it; 0: not protected.
+    pub ratelimit: Option<Nanos>,
+    /// Do vCPUs wake up with priority BOOST?
+    pub boost: Option<bool>,
+}
+
 /// `[scheduler.corun]`: the dispatcher's parameters.
 #[derive(Clone, Debug, Default)]
 pub struct CorunKeys {
@@ -162,6 +175,10 @@ pub struct Vm {
     pub weight: Option<u32>,
     /// Weight of each vCPU thread.
     pub vcpu_weight: u32,
+    /// The most pCPU time it gets, in percent of one pCPU; `None`: no limit.
+    pub cap: Option<u32>,
+    /// The host slice that its vCPU threads ask for; `None`: the scheduler's own.
+    pub slice: Option<Nanos>,
     /// pCPUs its vCPUs may use; `None`: all.
     pub allowed: Option<PcpuSet>,
     /// What it does.

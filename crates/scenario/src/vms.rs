@@ -5,9 +5,11 @@ use crate::limits;
 use crate::reader::Reader;
 use crate::settings::{Demand, GuestKeys, HostTask, Thread, Vm};
 use crate::suggest::or_nearest;
-use corun_model::time::SEC;
+use corun_model::time::{MS, SEC, US};
 
 const WEIGHT: std::ops::RangeInclusive<u32> = 1..=10_000;
+/// What `sched_setattr()` takes as a slice; the kernel clamps to it.
+const SLICE: std::ops::RangeInclusive<u64> = 100 * US..=100 * MS;
 
 /// All VMs, `count` spelled out.
 pub(crate) fn vms(top: &Reader<'_>, pcpus: Option<u32>) -> Vec<Vm> {
@@ -68,6 +70,8 @@ fn vm(name: &str, table: &Reader<'_>, pcpus: Option<u32>) -> Option<Vm> {
     let vcpus = table.whole("vcpus", 1..=limits::VCPUS_PER_VM);
     let weight = table.whole("weight", WEIGHT);
     let vcpu_weight = table.whole("vcpu_weight", WEIGHT).unwrap_or(100);
+    let cap = table.whole("cap", 1..=limits::CAP);
+    let slice = table.duration("slice", SLICE);
     let allowed = table.pcpu_set("allowed", pcpus);
     let guest = table.table("guest").map(guest).unwrap_or_default();
     let demand = demand(table, vcpus);
@@ -76,6 +80,8 @@ fn vm(name: &str, table: &Reader<'_>, pcpus: Option<u32>) -> Option<Vm> {
         vcpus: vcpus?,
         weight,
         vcpu_weight,
+        cap,
+        slice,
         allowed,
         demand: demand?,
         guest,

@@ -48,8 +48,8 @@ fn unknown_keys_and_what_was_meant() {
         with("weigth = 3\nfrobnicate = 1"),
         &[
             "host.toml:6: vm.web.weigth: unknown key, did you mean \"weight\"? (known here: allowed, \
-             count, guest, thread, threads, vcpu_weight, vcpus, weight, workload)",
-            "host.toml:7: vm.web.frobnicate: unknown key (known here: allowed, count, guest, thread, \
+             cap, count, guest, slice, thread, threads, vcpu_weight, vcpus, weight, workload)",
+            "host.toml:7: vm.web.frobnicate: unknown key (known here: allowed, cap, count, guest, slice, thread, \
              threads, vcpu_weight, vcpus, weight, workload)",
         ],
     );

@@ -23,6 +23,10 @@ preset = "2.6.33"
 latency = "5ms"
 [scheduler.eevdf]
 base_slice = "3ms"
+[scheduler.credit]
+slice = "5ms"
+ratelimit = "0us"
+boost = false
 [scheduler.corun]
 slice = "4ms"
 slice_timer = true
@@ -31,6 +35,8 @@ vcpus = 4
 count = 3
 weight = 200
 vcpu_weight = 50
+cap = 150
+slice = "1ms"
 allowed = "0-3"
 workload = "cpu"
 threads = 8
@@ -76,7 +82,7 @@ fn a_full_scenario() {
     let Demand::Threads(threads) = &case.vms[3].demand else {
         panic!("{:?}", case.vms[3].demand);
     };
-    assert_eq!(threads[0].program.place.line, 39);
+    assert_eq!(threads[0].program.place.line, 45);
     assert_eq!(
         (case.tasks.len(), case.tasks[1].name.as_str()),
         (2, "qemu2")
@@ -85,6 +91,35 @@ fn a_full_scenario() {
         (case.run.seeds.as_slice(), case.run.warm_up),
         (&[1, 2][..], 0)
     );
+}
+
+#[test]
+fn caps_slices_and_credit() {
+    let scenario = read("full.toml", FULL, &[]).unwrap();
+    let case = &scenario.cases[0];
+    let (web, db) = (&case.vms[0], case.vms.last().unwrap());
+    assert_eq!((web.cap, web.slice), (Some(150), Some(1_000_000)));
+    assert_eq!((db.cap, db.slice), (None, None));
+    let credit = &case.schedulers.credit;
+    assert_eq!((credit.slice, credit.ratelimit), (Some(5_000_000), Some(0)));
+    assert_eq!(credit.boost, Some(false));
+    for (from, to, expected) in [
+        (
+            "ratelimit = \"0us\"",
+            "ratelimit = \"50us\"",
+            "scheduler.credit.ratelimit: found",
+        ),
+        (
+            "slice = \"5ms\"",
+            "slice = \"500us\"",
+            "scheduler.credit.slice: found",
+        ),
+        ("cap = 150", "cap = 0", "vm.web.cap: found 0"),
+        ("slice = \"1ms\"", "slice = \"1s\"", "vm.web.slice: found"),
+    ] {
+        let error = read("full.toml", &FULL.replace(from, to), &[]).unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+    }
 }
 
 #[test]

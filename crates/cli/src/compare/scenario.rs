@@ -3,8 +3,9 @@
 
 use super::progress::Progress;
 use super::trace::{self, Trace};
-use super::{Args, jobs, measure, policies, provenance, setup};
+use super::{Args, jobs, measure, policies, provenance, schedulers, setup};
 use crate::failure::Invalid;
+use crate::output;
 use anyhow::Context;
 use corun_report::{Comparison, Run, html};
 use corun_scenario::{Case, Override, Problems, Scenario, or_nearest};
@@ -28,6 +29,10 @@ pub fn compare(args: &Args, name: &str, text: String) -> anyhow::Result<(Compari
     let mut scenario = corun_scenario::read(name, &text, &overrides).map_err(Invalid::error)?;
     select(&mut scenario, &args.cases)?;
     let jobs = plan(args, &scenario)?;
+    let notes = unheeded(&jobs);
+    if !args.quiet {
+        notes.iter().for_each(|note| output::note(note));
+    }
     let runs = carry_out(args, &jobs)?;
     let comparison = Comparison {
         version: env!("CARGO_PKG_VERSION").to_string(),
@@ -40,10 +45,23 @@ pub fn compare(args: &Args, name: &str, text: String) -> anyhow::Result<(Compari
     let about = html::About {
         command: provenance::command(std::env::args()),
         facts: provenance::facts(&scenario.cases),
-        notes: Vec::new(),
+        notes,
         input: Some(text),
     };
     Ok((comparison, about))
+}
+
+/// What some policy cannot do of what the scenario says, each said once.
+fn unheeded(jobs: &[Job<'_>]) -> Vec<String> {
+    let mut notes: Vec<String> = Vec::new();
+    for job in jobs {
+        for note in schedulers::unheeded(&job.policy, job.case) {
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
+    }
+    notes
 }
 
 fn stem(name: &str) -> String {

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! From a policy's name to a host scheduler: models of Linux' own, or corun's dispatcher steered by
-//! a policy.
+//! From a policy's name to a host scheduler: models of Linux' and Xen's, or corun's dispatcher
+//! steered by a policy.
 
+use super::setup::host_params;
 use corun_model::DispatcherParams;
-use corun_scenario::{Located, Problem, Problems, Schedulers, or_nearest};
+use corun_scenario::{Case, Located, Problem, Problems, Schedulers, or_nearest};
 use corun_sim::Simulation;
 use corun_sim::host::{HostParams, Observer};
 use corun_sim::load::Load;
 use corun_sim::sched::HostScheduler;
-use corun_sim::sched::cfs::{Cfs, CfsParams};
+use corun_sim::sched::cfs::{self, Cfs, CfsParams};
+use corun_sim::sched::credit::{Credit, CreditParams};
 use corun_sim::sched::dispatcher::Dispatcher;
-use corun_sim::sched::eevdf::{Eevdf, EevdfParams};
+use corun_sim::sched::eevdf::{self, Eevdf, EevdfParams};
 
 /// A policy as users see it.
 pub struct PolicyInfo {
@@ -22,8 +24,8 @@ pub struct PolicyInfo {
     pub source: &'static str,
 }
 
-/// Linux' own schedulers, as models.
-const MODELS: [PolicyInfo; 2] = [
+/// Schedulers of Linux and Xen, as models.
+const MODELS: [PolicyInfo; 3] = [
     PolicyInfo {
         name: "cfs",
         summary: "Linux' Completely Fair Scheduler, as the papers' hosts ran it (a model)",
@@ -33,6 +35,11 @@ const MODELS: [PolicyInfo; 2] = [
         name: "eevdf",
         summary: "Linux' present scheduler: earliest eligible virtual deadline first (a model)",
         source: "Linux 6.6 to 7.x, kernel/sched/fair.c; parameters: [scheduler.eevdf]",
+    },
+    PolicyInfo {
+        name: "credit",
+        summary: "Xen's Credit scheduler with BOOST, the baseline of many papers (a model)",
+        source: "Xen, xen/common/sched/credit.c; parameters: [scheduler.credit]",
     },
 ];
 
@@ -89,6 +96,7 @@ pub fn put_together(
     let sched: Box<dyn HostScheduler> = match policy {
         "cfs" => Box::new(Cfs::new(cfs_params(said, &params)?, &params)),
         "eevdf" => Box::new(Eevdf::new(eevdf_params(said, &params)?, &params)),
+        "credit" => Box::new(Credit::new(credit_params(said), &params)),
         _ if steered.is_some() => Box::new(Dispatcher::new(dispatcher_params(said), &params)),
         other => return Err(elsewhere(&format!("unknown policy {other:?}"))),
     };
@@ -97,6 +105,24 @@ pub fn put_together(
         Some(policy) => simulation.with_policy((policy.make)()),
         None => simulation,
     })
+}
+
+/// What `policy` cannot do of what is said of the VMs, for people to know.
+pub fn unheeded(policy: &str, case: &Case) -> Vec<String> {
+    let task_slices = policy == "eevdf"
+        && eevdf_params(&case.schedulers, &host_params(case))
+            .is_ok_and(|params| params.task_slices);
+    let mut unheeded = Vec::new();
+    for vm in &case.vms {
+        if vm.cap.is_some() && policy != "credit" {
+            unheeded.push(format!("vm.{}.cap: {policy} has no caps", vm.name));
+        }
+        if vm.slice.is_some() && !task_slices {
+            let message = format!("vm.{}.slice: {policy} has no slices per task", vm.name);
+            unheeded.push(message + " (eevdf since 6.12 has)");
+        }
+    }
+    unheeded
 }
 
 /// Are the schedulers' parameters fit for this host?
@@ -114,15 +140,13 @@ pub fn check(said: &Schedulers, host: &HostParams) -> Result<(), Problems> {
     problems.or_ok(())
 }
 
-const CFS_PRESET: &str = "2.6.33";
-
 fn cfs_params(said: &Schedulers, host: &HostParams) -> Result<CfsParams, Problems> {
     let keys = &said.cfs;
     let pcpus = host.topology.pcpus();
     let name = keys
         .preset
         .as_ref()
-        .map_or(CFS_PRESET, |preset| preset.value.as_str());
+        .map_or(cfs::DEFAULT_PRESET, |preset| preset.value.as_str());
     let Some(mut params) = CfsParams::preset(name, pcpus) else {
         return Err(unknown(keys.preset.as_ref(), &CfsParams::PRESETS));
     };
@@ -137,15 +161,13 @@ fn cfs_params(said: &Schedulers, host: &HostParams) -> Result<CfsParams, Problem
     Ok(params)
 }
 
-const EEVDF_PRESET: &str = "6.12";
-
 fn eevdf_params(said: &Schedulers, host: &HostParams) -> Result<EevdfParams, Problems> {
     let keys = &said.eevdf;
     let pcpus = host.topology.pcpus();
     let name = keys
         .preset
         .as_ref()
-        .map_or(EEVDF_PRESET, |preset| preset.value.as_str());
+        .map_or(eevdf::DEFAULT_PRESET, |preset| preset.value.as_str());
     let Some(mut params) = EevdfParams::preset(name, pcpus) else {
         return Err(unknown(keys.preset.as_ref(), &EevdfParams::PRESETS));
     };
@@ -164,6 +186,14 @@ fn eevdf_params(said: &Schedulers, host: &HostParams) -> Result<EevdfParams, Pro
     set(&mut params.protect_shortest, keys.protect_shortest);
     params.balance_interval = keys.balance_interval.or(params.balance_interval);
     Ok(params)
+}
+
+fn credit_params(said: &Schedulers) -> CreditParams {
+    let (keys, mut params) = (&said.credit, CreditParams::default());
+    set(&mut params.slice, keys.slice);
+    set(&mut params.ratelimit, keys.ratelimit);
+    set(&mut params.boost, keys.boost);
+    params
 }
 
 fn dispatcher_params(said: &Schedulers) -> DispatcherParams {

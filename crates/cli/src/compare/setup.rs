@@ -130,6 +130,8 @@ fn vm_spec(vm: &Vm, all: PcpuSet) -> Result<VmSpec, Problems> {
         vcpus: vm.vcpus,
         weight: vm.weight,
         vcpu_weight: vm.vcpu_weight,
+        cap: vm.cap.unwrap_or(0),
+        slice: vm.slice,
         allowed: vm.allowed.unwrap_or(all),
         threads: threads(vm)?,
         params: guest_params(vm)?,

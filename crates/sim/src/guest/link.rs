@@ -56,6 +56,7 @@ impl Guests {
         self.infos.push(VmInfo {
             name: spec.name.clone(),
             weight: spec.weight,
+            cap: spec.cap,
         });
         let first = self.tasks.len();
         for vcpu in 0..spec.vcpus {
@@ -66,6 +67,7 @@ impl Guests {
                 weight: spec.vcpu_weight,
                 allowed: spec.allowed,
                 last_on: None,
+                slice: spec.slice,
             });
             self.roles.push(Role::Vcpu { vm: id, vcpu });
         }
@@ -110,6 +112,7 @@ impl Guests {
             weight: spec.weight,
             allowed: spec.allowed,
             last_on: None,
+            slice: None,
         });
         Ok(())
     }

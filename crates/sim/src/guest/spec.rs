@@ -3,7 +3,7 @@
 
 use super::GuestParams;
 use crate::workload::Program;
-use corun_model::{PcpuSet, VmId};
+use corun_model::{Nanos, PcpuSet, VmId};
 
 /// The most vCPUs of a VM (KVM's limit on x86).
 pub const MOST_VCPUS: u32 = 4096;
@@ -23,6 +23,11 @@ pub struct VmSpec {
     pub vcpu_weight: u32,
     /// pCPUs its vCPUs may use; all that exist if none of these does.
     pub allowed: PcpuSet,
+    /// The most pCPU time it gets, in percent of one pCPU; 0: no limit. For Xen's Credit only.
+    pub cap: u32,
+    /// The host slice that its vCPU threads ask for (`sched_attr::sched_runtime`), ns; `None`: the
+    /// scheduler's own. For EEVDF since 6.12 only.
+    pub slice: Option<Nanos>,
     /// What runs in it; nothing is allowed, too.
     pub threads: Vec<ThreadSpec>,
     /// Its kernel.

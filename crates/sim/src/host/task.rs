@@ -31,6 +31,8 @@ pub struct TaskSpec {
     pub allowed: PcpuSet,
     /// The pCPU it was on before the run began; `None`: it is new.
     pub last_on: Option<PcpuId>,
+    /// The slice it asks for (`sched_attr::sched_runtime`), ns; `None`: the scheduler's own.
+    pub slice: Option<Nanos>,
 }
 
 /// Where a task's time went, since the run began or the warm-up ended. ns and counts.

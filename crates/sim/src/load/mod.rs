@@ -20,6 +20,8 @@ pub struct VmInfo {
     pub name: String,
     /// Weight against other VMs (`cpu.weight`), `None`: its vCPUs count one by one.
     pub weight: Option<u32>,
+    /// The most pCPU time it gets, in percent of one pCPU; 0: no limit. Xen's Credit has caps.
+    pub cap: u32,
 }
 
 /// What a VM achieved since the accounts were last reset.

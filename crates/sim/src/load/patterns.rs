@@ -50,6 +50,7 @@ impl Patterns {
         let vm = |(n, &weight): (usize, &Option<u32>)| VmInfo {
             name: format!("vm{n}"),
             weight,
+            cap: 0,
         };
         let left = tasks.iter().map(|task| task.run).collect();
         let vms = weights.iter().enumerate().map(vm).collect();
@@ -84,6 +85,7 @@ impl Load for Patterns {
             weight: task.weight,
             allowed: task.allowed,
             last_on: None,
+            slice: None,
         };
         self.tasks.iter().map(spec).collect()
     }

@@ -144,6 +144,7 @@ fn vms(recording: &Recording) -> Vec<VmInfo> {
     let info = |vm: &corun_recording::Vm| VmInfo {
         name: vm.name.clone(),
         weight: None,
+        cap: 0,
     };
     recording.vms.iter().map(info).collect()
 }
@@ -230,6 +231,7 @@ fn spec(recording: &Recording, task: &Task) -> TaskSpec {
         },
         allowed: allowed(task, pcpus),
         last_on: task.first_pcpu.filter(|cpu| cpu.0 < pcpus),
+        slice: None,
     }
 }
 

@@ -2,9 +2,10 @@
 //! Who runs: the host schedulers.
 //!
 //! [`dispatcher`] runs corun's own C dispatcher under the sched_ext contract; the others are models
-//! of schedulers whose code cannot be shared ([`cfs`], [`eevdf`]).
+//! of schedulers whose code cannot be shared (Linux' [`cfs`] and [`eevdf`], Xen's [`credit`]).
 
 pub mod cfs;
+pub mod credit;
 pub mod dispatcher;
 pub mod eevdf;
 pub(crate) mod fair;

@@ -18,7 +18,7 @@ use anyhow::Context;
 use corun_model::{Nanos, TaskId, VmId, time};
 use corun_report::timeline::Window;
 use corun_sim::host::{
-    Activity, Counter, Instant, Lane, Observer, Span, Task, TaskSpec, TaskState,
+    Counter, Instant, Lane, Observer, Span, Task, TaskSpec, TaskState, VcpuActivity,
 };
 use scene::Scene;
 use std::cell::RefCell;
@@ -176,7 +176,7 @@ impl<W: Write> Observer for Watcher<W> {
         self.write(|scene| scene.guest_thread(now, vcpu, thread));
     }
 
-    fn vcpu_activity(&mut self, now: Nanos, vcpu: TaskId, activity: Activity) {
+    fn vcpu_activity(&mut self, now: Nanos, vcpu: TaskId, activity: VcpuActivity) {
         self.write(|scene| scene.activity(now, vcpu, activity));
     }
 

@@ -2,7 +2,7 @@
 //! What slices and instants are called.
 
 use corun_report::timeline::{NameId, Timeline};
-use corun_sim::host::{Activity, Span};
+use corun_sim::host::{Span, VcpuActivity};
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 
@@ -54,6 +54,7 @@ fn text(kind: Span, name: &str) -> String {
         Span::SpinBarrierWait => "wait: spin barrier",
         Span::SendWait => "wait: place in queue",
         Span::ReceiveWait => "wait: item of queue",
+        Span::ConditionWait => "wait: condition",
         Span::Sleep => "sleep",
         Span::IoWait => "wait: I/O of",
         Span::IpiWait => "wait: IPI answers",
@@ -69,13 +70,13 @@ fn text(kind: Span, name: &str) -> String {
 }
 
 /// What a vCPU's activity is called.
-pub fn activity(activity: Activity) -> &'static str {
+pub fn activity(activity: VcpuActivity) -> &'static str {
     match activity {
-        Activity::Guest => "guest",
-        Activity::Spinning => "spinning",
-        Activity::Polling => "polling",
-        Activity::Retention => "retention",
-        Activity::Kernel => "guest kernel",
-        Activity::Hypervisor => "hypervisor",
+        VcpuActivity::Guest => "guest",
+        VcpuActivity::Spinning => "spinning",
+        VcpuActivity::Polling => "polling",
+        VcpuActivity::Retention => "retention",
+        VcpuActivity::Kernel => "guest kernel",
+        VcpuActivity::Hypervisor => "hypervisor",
     }
 }

@@ -6,7 +6,7 @@ use super::names::{self, Names};
 use super::shares::Shares;
 use corun_model::{Nanos, PcpuId, TaskId, VmId};
 use corun_report::timeline::{Look, NameId, Timeline, TrackId, Window};
-use corun_sim::host::{Activity, Counter, Instant, Lane, Span, TaskSpec, TaskState};
+use corun_sim::host::{Counter, Instant, Lane, Span, TaskSpec, TaskState, VcpuActivity};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -25,7 +25,7 @@ struct TaskRow {
     /// The guest thread that has it, with a pCPU or without.
     thread: Option<u32>,
     /// Open inside the thread's slice, or inside that of its state.
-    activity: Option<Activity>,
+    activity: Option<VcpuActivity>,
 }
 
 /// Everything on a timeline.
@@ -176,7 +176,7 @@ impl<W: Write> Scene<W> {
     }
 
     /// What a running vCPU does.
-    pub fn activity(&mut self, now: Nanos, vcpu: TaskId, activity: Activity) -> io::Result<()> {
+    pub fn activity(&mut self, now: Nanos, vcpu: TaskId, activity: VcpuActivity) -> io::Result<()> {
         self.reach(now)?;
         let row = &mut self.tasks[vcpu.index()];
         if !row.running || row.activity == Some(activity) {

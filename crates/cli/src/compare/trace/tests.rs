@@ -322,6 +322,7 @@ fn by_hand(tell: impl FnOnce(&mut Watcher<Sink>)) -> Timelines {
         weight: 100,
         allowed: corun_model::PcpuSet::first(1),
         last_on: None,
+        slice: None,
     };
     watcher.task(TaskId(0), &spec);
     tell(&mut watcher);
@@ -388,18 +389,18 @@ fn activities_are_inside_threads_and_end_with_the_pcpu() {
         watcher.thread_name(VmId(0), 0, "worker");
         state(watcher, 10, TaskState::Ready, TaskState::Waiting);
         // Not running: nothing is done.
-        watcher.vcpu_activity(10, vcpu, Activity::Kernel);
+        watcher.vcpu_activity(10, vcpu, VcpuActivity::Kernel);
         state(watcher, 20, running, TaskState::Ready);
         watcher.guest_thread(20, vcpu, Some(0));
-        watcher.vcpu_activity(20, vcpu, Activity::Guest);
-        watcher.vcpu_activity(30, vcpu, Activity::Guest);
+        watcher.vcpu_activity(20, vcpu, VcpuActivity::Guest);
+        watcher.vcpu_activity(30, vcpu, VcpuActivity::Guest);
         watcher.counter(30, Counter::PollLimit(vcpu), 10_000);
         state(watcher, 40, TaskState::Ready, running);
         state(watcher, 50, running, TaskState::Ready);
-        watcher.vcpu_activity(50, vcpu, Activity::Spinning);
+        watcher.vcpu_activity(50, vcpu, VcpuActivity::Spinning);
         watcher.guest_thread(60, vcpu, None);
-        watcher.vcpu_activity(60, vcpu, Activity::Polling);
-        watcher.vcpu_activity(80, vcpu, Activity::Retention);
+        watcher.vcpu_activity(60, vcpu, VcpuActivity::Polling);
+        watcher.vcpu_activity(80, vcpu, VcpuActivity::Retention);
         state(watcher, 90, TaskState::Waiting, running);
     });
     let mut shown: Vec<_> = slices(&got, "VM web > web/0")

@@ -50,6 +50,8 @@ fn vm(name: &str, params: GuestParams, programs: &[&str]) -> VmSpec {
         vcpus: programs.len().max(1) as u32,
         weight: None,
         vcpu_weight: 100,
+        cap: 0,
+        slice: None,
         allowed: PcpuSet::first(64),
         threads: programs.iter().enumerate().map(thread).collect(),
         params,

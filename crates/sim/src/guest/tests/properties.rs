@@ -29,6 +29,8 @@ fn random_vms(seed: u64, threads: u64, vcpus: u32, lock: LockKind, costly: bool)
         vcpus,
         weight: None,
         vcpu_weight: 100,
+        cap: 0,
+        slice: None,
         allowed: PcpuSet::first(64),
         threads: (0..threads).map(thread).collect(),
         params,

@@ -10,7 +10,7 @@ mod params;
 #[cfg(test)]
 mod tests;
 
-pub use params::CfsParams;
+pub use params::{CfsParams, DEFAULT_PRESET, parameters};
 
 use super::fair::Fair;
 use super::forward::forward;

@@ -142,7 +142,7 @@ impl CfsOrder {
 }
 
 impl Order for CfsOrder {
-    fn add(&mut self, weight: u64) {
+    fn add(&mut self, weight: u64, _slice: Option<Nanos>) {
         self.entities.push(Entity {
             weight,
             vruntime: 0,

@@ -2,7 +2,7 @@
 //! CFS's settings, and the sets of them that the papers' hosts had.
 
 use crate::sched::fair::{Generation, LONGEST, Tuning, scaling};
-use corun_model::{Nanos, time::MS};
+use corun_model::{Nanos, Parameter, Value, time::MS};
 
 /// Settings of CFS. Times in ns, as they hold on the host: already scaled by its number of pCPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,16 +31,23 @@ pub struct CfsParams {
 
 impl CfsParams {
     /// Names of the presets, for help and error messages.
-    pub const PRESETS: [&'static str; 4] =
-        ["2.6.33", "2.6.33-as-stated", "4.x", "rhel-virtual-host"];
+    pub const PRESETS: [&'static str; 5] = [
+        "2.6.33",
+        "2.6.33-as-stated",
+        "4.x",
+        "5.x",
+        "rhel-virtual-host",
+    ];
 
     /// The named preset for a host with so many pCPUs; `None` if there is none of this name.
     ///
     /// - `2.6.33`: 5 / 1 / 1 ms times 1 + log2(min(pCPUs, 8)) (`kernel/sched_fair.c` of 2.6.33):
     ///   15 / 3 / 3 ms on a quad-core, the host of the balance-scheduling paper.
     /// - `2.6.33-as-stated`: 5 / 1 / 1 ms unscaled, as that paper's §5.1 states.
-    /// - `4.x`: 6 / 0.75 / 1 ms times the same factor (`kernel/sched/fair.c` of 4.4 to 5.3):
+    /// - `4.x`: 6 / 0.75 / 1 ms times the same factor (`kernel/sched/fair.c` of 4.4 to 5.4):
     ///   24 / 3 / 4 ms from 8 pCPUs on.
+    /// - `5.x`: the same times, with the balancing of 5.5 to 6.5, which goes by kinds of groups
+    ///   rather than by load.
     /// - `rhel-virtual-host`: 80 / 10 / 15 ms, not scaled: tuned's `virtual-host` profile sets the
     ///   granularities; the latency is the one vMigrater's `set_rh.sh` sets with them.
     pub fn preset(name: &str, pcpus: u32) -> Option<Self> {
@@ -62,6 +69,12 @@ impl CfsParams {
             "2.6.33" => set(5 * MS * factor, MS * factor, MS * factor, old),
             "2.6.33-as-stated" => set(5 * MS, MS, MS, old),
             "4.x" => set(6 * MS * factor, 750_000 * factor, MS * factor, four),
+            "5.x" => set(
+                6 * MS * factor,
+                750_000 * factor,
+                MS * factor,
+                Generation::Linux6,
+            ),
             "rhel-virtual-host" => set(80 * MS, 10 * MS, 15 * MS, four),
             _ => return None,
         })
@@ -88,6 +101,83 @@ impl CfsParams {
     }
 }
 
+/// The preset that holds if a scenario names none: that of the balance-scheduling paper's hosts.
+pub const DEFAULT_PRESET: &str = "2.6.33";
+
+/// The numbers this model stands on: those of the default preset on a host of one pCPU, before they
+/// are scaled.
+pub fn parameters() -> Vec<Parameter> {
+    let Some(default) = CfsParams::preset(DEFAULT_PRESET, 1) else {
+        return Vec::new();
+    };
+    let of = |key, meaning, value, source| Parameter {
+        key,
+        meaning,
+        value,
+        source,
+        tried: "all presets in tests",
+    };
+    let scaled = "kernel/sched_fair.c of Linux 2.6.33; times 1 + log2(min(pCPUs, 8))";
+    let feature = "kernel/sched_features.h of Linux 2.6.33 and later";
+    let (latency, least) = (default.latency, default.min_granularity);
+    vec![
+        of(
+            "scheduler.cfs.preset",
+            "whose settings hold",
+            Value::Choice(DEFAULT_PRESET),
+            "the papers' hosts",
+        ),
+        of(
+            "scheduler.cfs.latency",
+            "within this time every ready task runs once",
+            Value::Time(latency),
+            scaled,
+        ),
+        of(
+            "scheduler.cfs.min_granularity",
+            "the least slice",
+            Value::Time(least),
+            scaled,
+        ),
+        of(
+            "scheduler.cfs.wakeup_granularity",
+            "by how much a woken task must be behind to preempt",
+            Value::Time(default.wakeup_granularity),
+            scaled,
+        ),
+        of(
+            "scheduler.cfs.migration_cost",
+            "a task that ran so recently is not moved",
+            Value::Time(default.migration_cost),
+            "sysctl_sched_migration_cost of Linux 2.6.33 to 6.5",
+        ),
+        of(
+            "scheduler.cfs.balance_interval",
+            "the interval at which a busy pCPU balances, instead of the scheduling domains' own",
+            default.balance_interval.map_or(Value::None, Value::Time),
+            "include/linux/topology.h, kernel/sched/topology.c",
+        ),
+        of(
+            "scheduler.cfs.gentle_fair_sleepers",
+            "are sleepers credited with half a latency rather than a whole one?",
+            Value::Switch(default.gentle_fair_sleepers),
+            feature,
+        ),
+        of(
+            "scheduler.cfs.start_debit",
+            "does a new task begin one slice behind?",
+            Value::Switch(default.start_debit),
+            feature,
+        ),
+        of(
+            "scheduler.cfs.wakeup_preemption",
+            "do woken tasks preempt at all?",
+            Value::Switch(default.wakeup_preemption),
+            feature,
+        ),
+    ]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,6 +198,7 @@ mod tests {
                 .iter()
                 .all(|name| CfsParams::preset(name, 4).is_some())
         );
-        assert!(CfsParams::preset("5.x", 4).is_none());
+        assert_eq!(times("5.x", 8), times("4.x", 8));
+        assert!(CfsParams::preset("6.x", 4).is_none());
     }
 }

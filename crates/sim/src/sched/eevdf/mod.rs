@@ -11,14 +11,12 @@ mod queue;
 #[cfg(test)]
 mod tests;
 
-pub use params::EevdfParams;
+pub use params::{DEFAULT_PRESET, EevdfParams, parameters};
 
 use super::fair::Fair;
 use super::forward::forward;
 use crate::host::HostParams;
-use corun_model::{Nanos, TaskId};
 use order::EevdfOrder;
-use std::collections::BTreeMap;
 
 /// A host that runs EEVDF.
 pub struct Eevdf(Fair<EevdfOrder>);
@@ -26,18 +24,8 @@ pub struct Eevdf(Fair<EevdfOrder>);
 impl Eevdf {
     /// EEVDF with these settings on this host.
     pub fn new(params: EevdfParams, host: &HostParams) -> Self {
-        Self::with_slices(params, host, BTreeMap::new())
-    }
-
-    /// The same, where some tasks asked for slices of their own (`sched_attr::sched_runtime`), ns;
-    /// clamped to 0.1–100 ms as the kernel does.
-    pub fn with_slices(
-        params: EevdfParams,
-        host: &HostParams,
-        slices: BTreeMap<TaskId, Nanos>,
-    ) -> Self {
         let params = params.bounded();
-        let order = EevdfOrder::new(params, host, slices);
+        let order = EevdfOrder::new(params, host);
         Self(Fair::new(order, params.tuning(), host))
     }
 }

@@ -4,7 +4,10 @@
 //! A task is due one slice after the other; each is due by a deadline of one slice in its virtual
 //! time. Who got more than its share waits until it is eligible again, see [`queue`](super::queue).
 //! The current task is protected from woken ones for a slice while it is eligible
-//! (`RUN_TO_PARITY`), unless they have a shorter slice (`PREEMPT_SHORT`).
+//! (`RUN_TO_PARITY`), unless they have a shorter slice (`PREEMPT_SHORT`). Until 6.16 such a wake-up
+//! ends the protection for good where the woken task is eligible and due sooner, or the current one
+//! is not eligible any more; since then it has to be picked, or shortens the protection only.
+//! Slices are the base slice or what a task asked for, 0.1 to 100 ms.
 //!
 //! Sleepers keep their lag, within limits (`PLACE_LAG`). One that owes (negative lag) stays behind
 //! as a *ghost* and is taken off when it would be picked (`DELAY_DEQUEUE`); if it wakes before,
@@ -20,8 +23,17 @@ use crate::sched::fair::{Forest, Join, Leave, Order, Root, real_time, virtual_ti
 use corun_model::{Nanos, PcpuId, TaskId, time::MS, time::US};
 use std::collections::BTreeMap;
 
+/// `normalized_sysctl_sched_base_slice` of 6.15 and later.
+const NORMALIZED_BASE_SLICE: Nanos = 700 * US;
+
 /// The shortest time a slice timer is set to.
 const LEAST_TIMER: Nanos = 10 * US;
+
+/// Protects the current task for `slice` from now at most (`update_protect_slice()`).
+fn shorten(entity: &mut Entity, slice: Nanos) {
+    let end = entity.vruntime + virtual_time(slice, entity.weight);
+    entity.protected = entity.protected.min(end);
+}
 
 #[derive(Debug, Default)]
 struct Queue {
@@ -33,6 +45,30 @@ struct Queue {
     ghosts: u64,
     /// Over members and ghosts.
     sums: Sums,
+    /// How many of them have which slice.
+    slices: BTreeMap<Nanos, u32>,
+}
+
+impl Queue {
+    fn count_in(&mut self, entity: &Entity) {
+        self.sums.add(entity);
+        *self.slices.entry(entity.slice).or_insert(0) += 1;
+    }
+
+    fn count_out(&mut self, entity: &Entity) {
+        self.sums.remove(entity);
+        if let Some(count) = self.slices.get_mut(&entity.slice) {
+            *count -= 1;
+            if *count == 0 {
+                self.slices.remove(&entity.slice);
+            }
+        }
+    }
+
+    /// The shortest slice of all (`cfs_rq_min_slice()`).
+    fn shortest(&self) -> Option<Nanos> {
+        self.slices.keys().next().copied()
+    }
 }
 
 /// The runqueues of all pCPUs.
@@ -40,7 +76,6 @@ struct Queue {
 pub(super) struct EevdfOrder {
     params: EevdfParams,
     tick: Nanos,
-    slices: BTreeMap<TaskId, Nanos>,
     entities: Vec<Entity>,
     /// Where a sleeping task's ghost is.
     ghosts: Vec<Option<PcpuId>>,
@@ -49,15 +84,10 @@ pub(super) struct EevdfOrder {
 }
 
 impl EevdfOrder {
-    pub(super) fn new(
-        params: EevdfParams,
-        host: &HostParams,
-        slices: BTreeMap<TaskId, Nanos>,
-    ) -> Self {
+    pub(super) fn new(params: EevdfParams, host: &HostParams) -> Self {
         Self {
             params,
             tick: 1_000_000_000 / Nanos::from(host.hz.clamp(1, 10_000)),
-            slices,
             entities: Vec::new(),
             ghosts: Vec::new(),
             queues: (0..host.topology.pcpus())
@@ -81,7 +111,7 @@ impl EevdfOrder {
     fn enter(&mut self, cpu: PcpuId, task: TaskId) {
         let entity = self.entities[task.index()];
         let queue = &mut self.queues[cpu.index()];
-        queue.sums.add(&entity);
+        queue.count_in(&entity);
         self.forest
             .insert(&mut queue.tree, task, entity.deadline, entity.vruntime);
     }
@@ -94,7 +124,7 @@ impl EevdfOrder {
             true => queue.current = None,
             false => self.forest.remove(&mut queue.tree, task),
         }
-        queue.sums.remove(&entity);
+        queue.count_out(&entity);
     }
 
     /// `update_entity_lag()`: within the limits, what `task` is behind the average of `cpu`.
@@ -133,37 +163,23 @@ impl EevdfOrder {
     /// May the current task run on in spite of others (`protect_slice()`)?
     fn protected(&self, task: TaskId) -> bool {
         let entity = self.entity(task);
-        self.params.run_to_parity && entity.vruntime < entity.protected
+        let asked = self.params.run_to_parity || self.params.protect_shortest;
+        asked && entity.vruntime < entity.protected
     }
 
-    /// `set_protect_slice()`.
+    /// `set_protect_slice()`. Since 6.17 it is not without effect if `RUN_TO_PARITY` is off.
     fn protect(&mut self, cpu: PcpuId, task: TaskId) {
-        let shortest = self.shortest_slice(cpu, task);
-        let entity = &mut self.entities[task.index()];
-        entity.protected = match shortest < entity.slice {
-            true => entity
-                .deadline
-                .min(entity.vruntime + virtual_time(shortest, entity.weight)),
-            false => entity.deadline,
-        };
-    }
-
-    /// The shortest slice on the runqueue; all have the base slice unless some asked for another.
-    fn shortest_slice(&self, cpu: PcpuId, task: TaskId) -> Nanos {
         let own = self.entity(task).slice;
-        if !self.params.protect_shortest {
-            return own;
-        }
-        let queue = &self.queues[cpu.index()];
-        let here = |task: &TaskId| self.forest.holds(queue.tree, *task);
-        let asked = self.slices.keys().filter(|task| here(task));
-        let least = asked.map(|&task| self.entity(task).slice).min();
-        let base = if queue.nr > 1 {
-            self.params.base_slice
-        } else {
-            own
+        let least = match (self.params.protect_shortest, self.params.run_to_parity) {
+            (false, _) => own,
+            (true, true) => self.queues[cpu.index()].shortest().unwrap_or(own),
+            (true, false) => NORMALIZED_BASE_SLICE,
         };
-        own.min(base).min(least.unwrap_or(own))
+        let entity = &mut self.entities[task.index()];
+        entity.protected = entity.deadline;
+        if least < own {
+            shorten(entity, least);
+        }
     }
 
     /// `__pick_eevdf()`, which may answer with a ghost.
@@ -185,7 +201,7 @@ impl EevdfOrder {
         }
     }
 
-    /// May `woken` end the protection of `current` (`do_preempt_short()`)?
+    /// May `woken` end the protection of `current` (`do_preempt_short()` of 6.12)?
     fn short_enough(&self, cpu: PcpuId, woken: TaskId, current: TaskId) -> bool {
         let (new, old) = (self.entity(woken), self.entity(current));
         self.params.preempt_short
@@ -219,10 +235,9 @@ impl EevdfOrder {
 }
 
 impl Order for EevdfOrder {
-    fn add(&mut self, weight: u64) {
-        let task = TaskId::from(self.entities.len());
-        let slice = match self.slices.get(&task) {
-            Some(&slice) => slice.clamp(100 * US, 100 * MS),
+    fn add(&mut self, weight: u64, slice: Option<Nanos>) {
+        let slice = match slice.filter(|_| self.params.task_slices) {
+            Some(slice) => slice.clamp(100 * US, 100 * MS),
             None => self.params.base_slice,
         };
         self.entities.push(Entity {
@@ -261,7 +276,7 @@ impl Order for EevdfOrder {
         match is_current {
             true => {
                 let entity = *entity;
-                self.queues[cpu.index()].sums.add(&entity);
+                self.queues[cpu.index()].count_in(&entity);
                 self.queues[cpu.index()].current = Some(task);
             }
             false => self.enter(cpu, task),
@@ -282,7 +297,12 @@ impl Order for EevdfOrder {
             entity.deadline = entity.vruntime + entity.virtual_slice();
         }
         let alone = queue.nr + queue.ghosts == 1;
-        let unprotected = self.params.protect_shortest && !self.protected(task);
+        let ended = self.entity(task).vruntime >= self.entity(task).protected;
+        let unprotected = match self.params.protect_shortest {
+            true => ended,
+            // did_preempt_short(): a shorter slice ended the protection before its time.
+            false => ended && self.params.preempt_short && !self.eligible(cpu, task),
+        };
         !alone && (over || unprotected)
     }
 
@@ -360,12 +380,25 @@ impl Order for EevdfOrder {
         if !self.params.wakeup_preemption {
             return false;
         }
-        let short = self.short_enough(cpu, woken, current);
-        if short {
-            let entity = &mut self.entities[current.index()];
-            entity.protected = entity.vruntime;
+        if !self.params.protect_shortest {
+            let short = self.short_enough(cpu, woken, current);
+            if short {
+                let entity = &mut self.entities[current.index()];
+                entity.protected = entity.vruntime;
+            }
+            return self.best(cpu, !short) == Some(woken);
         }
-        self.best(cpu, !short) == Some(woken)
+        let (new, old) = (self.entity(woken).slice, self.entity(current).slice);
+        let short = self.params.preempt_short && new < old;
+        let shortest = self.queues[cpu.index()].shortest().unwrap_or(new);
+        let preempts = self.best(cpu, !short) == Some(woken);
+        let entity = &mut self.entities[current.index()];
+        match (short, preempts) {
+            (true, true) => entity.protected = entity.protected.min(entity.vruntime),
+            (true, false) if self.params.run_to_parity => shorten(entity, shortest),
+            _ => {}
+        }
+        preempts
     }
 
     fn tick(&mut self, _cpu: PcpuId) -> bool {

@@ -2,7 +2,7 @@
 //! EEVDF's settings, and the sets of them that kernels come with.
 
 use crate::sched::fair::{Generation, LONGEST, Tuning, scaling};
-use corun_model::{Nanos, time::US};
+use corun_model::{Nanos, Parameter, Value, time::US};
 
 /// Settings of EEVDF. Times in ns, as they hold on the host: already scaled by its number of pCPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub struct EevdfParams {
     pub place_deadline_initial: bool,
     /// Is the current task protected from wake-up preemption for a slice (`RUN_TO_PARITY`)?
     pub run_to_parity: bool,
+    /// May tasks ask for slices of their own (`sched_attr::sched_runtime`, since 6.12)?
+    pub task_slices: bool,
     /// May a woken task with a shorter slice preempt nevertheless (`PREEMPT_SHORT`)?
     pub preempt_short: bool,
     /// Does a sleeper with negative lag stay queued until it has worn off (`DELAY_DEQUEUE`)?
@@ -41,7 +43,7 @@ impl EevdfParams {
     /// 1 + log2(min(pCPUs, 8)).
     ///
     /// - `6.6`: 0.75 ms; slices end at ticks.
-    /// - `6.12`: with `DELAY_DEQUEUE` and `PREEMPT_SHORT`.
+    /// - `6.12`: with `DELAY_DEQUEUE`, `PREEMPT_SHORT` and slices per task.
     /// - `7.x`: 0.7 ms (since 6.15), slice protection of 6.17, and a timer that ends slices:
     ///   recordings of a 7.2.13 host with 2 pCPUs and HZ=250 show the runs of competing vCPUs end
     ///   at 1.4 ms, whatever the phase of the tick.
@@ -52,6 +54,7 @@ impl EevdfParams {
             place_lag: true,
             place_deadline_initial: true,
             run_to_parity: true,
+            task_slices: false,
             preempt_short: false,
             delay_dequeue: false,
             wakeup_preemption: true,
@@ -63,12 +66,14 @@ impl EevdfParams {
         Some(match name {
             "6.6" => first,
             "6.12" => Self {
+                task_slices: true,
                 preempt_short: true,
                 delay_dequeue: true,
                 ..first
             },
             "7.x" => Self {
                 base_slice: 700 * US * factor,
+                task_slices: true,
                 preempt_short: true,
                 delay_dequeue: true,
                 hrtick: true,
@@ -96,6 +101,105 @@ impl EevdfParams {
             balance_interval: self.balance_interval,
         }
     }
+}
+
+/// The preset that holds if a scenario names none.
+pub const DEFAULT_PRESET: &str = "6.12";
+
+/// The numbers this model stands on: those of the default preset on a host of one pCPU, before they
+/// are scaled.
+pub fn parameters() -> Vec<Parameter> {
+    let Some(default) = EevdfParams::preset(DEFAULT_PRESET, 1) else {
+        return Vec::new();
+    };
+    let of = |key, meaning, value, source| Parameter {
+        key,
+        meaning,
+        value,
+        source,
+        tried: "all presets in tests",
+    };
+    let flag = |key, meaning, on| {
+        of(
+            key,
+            meaning,
+            Value::Switch(on),
+            "kernel/sched/features.h of Linux 6.12",
+        )
+    };
+    vec![
+        of(
+            "scheduler.eevdf.preset",
+            "whose settings hold",
+            Value::Choice(DEFAULT_PRESET),
+            "the first kernel with sched_ext",
+        ),
+        of(
+            "scheduler.eevdf.base_slice",
+            "the slice of tasks that did not ask for another",
+            Value::Time(default.base_slice),
+            "sysctl_sched_base_slice of Linux 6.12; times 1 + log2(min(pCPUs, 8))",
+        ),
+        of(
+            "vm.*.slice",
+            "the slice that a VM's vCPU threads ask for",
+            Value::None,
+            "sched_setattr(2) since Linux 6.12, 0.1 to 100 ms",
+        ),
+        of(
+            "scheduler.eevdf.migration_cost",
+            "a task that ran so recently is not moved",
+            Value::Time(default.migration_cost),
+            "sysctl_sched_migration_cost of Linux 6.6 to 7.x",
+        ),
+        of(
+            "scheduler.eevdf.balance_interval",
+            "the interval at which a busy pCPU balances, instead of the scheduling domains' own",
+            default.balance_interval.map_or(Value::None, Value::Time),
+            "kernel/sched/topology.c",
+        ),
+        flag(
+            "scheduler.eevdf.place_lag",
+            "does a task keep its lag while it sleeps?",
+            default.place_lag,
+        ),
+        flag(
+            "scheduler.eevdf.place_deadline_initial",
+            "does a new task get half a slice to begin with?",
+            default.place_deadline_initial,
+        ),
+        flag(
+            "scheduler.eevdf.run_to_parity",
+            "is the running task protected from wake-up preemption for a slice?",
+            default.run_to_parity,
+        ),
+        flag(
+            "scheduler.eevdf.preempt_short",
+            "may a woken task with a shorter slice preempt nevertheless?",
+            default.preempt_short,
+        ),
+        flag(
+            "scheduler.eevdf.delay_dequeue",
+            "does a sleeper with negative lag stay queued until it has worn off?",
+            default.delay_dequeue,
+        ),
+        flag(
+            "scheduler.eevdf.wakeup_preemption",
+            "do woken tasks preempt at all?",
+            default.wakeup_preemption,
+        ),
+        flag(
+            "scheduler.eevdf.hrtick",
+            "does a timer end slices?",
+            default.hrtick,
+        ),
+        of(
+            "scheduler.eevdf.protect_shortest",
+            "is the slice that is protected the shortest one on the runqueue?",
+            Value::Switch(default.protect_shortest),
+            "set_protect_slice() of Linux 6.17 and later",
+        ),
+    ]
 }
 
 #[cfg(test)]

@@ -6,12 +6,16 @@
 //! (`nohz_idle_balance()`). A pCPU about to idle pulls a task if it tends to idle long enough.
 //! Where the running task is the one to move, repeated failure leads to active balancing.
 //!
+//! Affinity: what may not go to the balancing pCPU may go to others of its group
+//! (`LBF_DST_PINNED`); if all of a runqueue has to stay, it is left out and the next busiest is
+//! tried (`LBF_ALL_PINNED`); and where some had to stay, the level above takes the group for
+//! imbalanced, so that others help themselves (`LBF_SOME_PINNED`).
+//!
 //! Simplified: the cost of a pull is not measured, since it takes no time here, so 5.5+ always
-//! tries; a failure because of affinity looks at other runqueues but does not make the level above
-//! take the group for imbalanced (`LBF_SOME_PINNED`).
+//! tries.
 
 use super::domains::Level;
-use super::moving::{Amount, Transfer};
+use super::moving::{Amount, Moved, Transfer};
 use super::tuning::Generation;
 use super::{Fair, Order};
 use crate::host::Host;
@@ -36,8 +40,8 @@ pub(super) struct Busiest {
     pub(super) amount: Amount,
 }
 
-/// Runqueues looked at in one attempt, if affinity keeps the tasks of the first.
-const MOST_QUEUES: u32 = 8;
+/// Affinity may make a pCPU balance that seldom (`MAX_PINNED_INTERVAL`).
+const MAX_PINNED_INTERVAL: Nanos = 512 * MS;
 
 impl<O: Order> Fair<O> {
     /// At a tick of the busy pCPU `cpu`.
@@ -126,59 +130,122 @@ impl<O: Order> Fair<O> {
         level
             .domain(cpu)
             .for_each(|n| self.books.age_rq(PcpuId(n), now));
-        let mut excluded = PcpuSet::default();
-        let memory = *self.domains.memory(cpu, n);
-        for _ in 0..MOST_QUEUES {
-            let Some(busiest) = self.busiest_group(cpu, &level, idle) else {
+        let mut out = PcpuSet::default();
+        // Every turn leaves one more pCPU out.
+        loop {
+            let Some(busiest) = self.busiest_group(cpu, &level, idle, &out) else {
+                // Balanced, whether or not affinity played a part.
+                if out.is_empty() {
+                    self.domains.set_imbalanced(cpu, n, false);
+                }
                 break;
             };
-            let Some(from) = self.busiest_queue(&busiest, cpu, &excluded) else {
+            let Some(from) = self.busiest_queue(&busiest, cpu, &out) else {
                 break;
             };
-            let transfer = Transfer {
-                from,
-                to: cpu,
-                amount: busiest.amount,
-                failed: memory.failed,
-                patience: level.cache_nice_tries,
-                newidle: idle == Idle::Soon,
-            };
-            let (moved, pinned) = match self.books.rq(from).nr > 1 {
-                true => self.move_tasks(host, transfer),
-                false => (0, false),
-            };
-            if moved > 0 {
+            let moved = self.move_from(host, (cpu, n, idle), from, busiest.amount, &mut out);
+            if moved.some_pinned && moved.left.left() && self.retargets() {
+                self.domains.set_imbalanced(cpu, n, true);
+            }
+            if moved.tasks > 0 {
                 let memory = self.domains.memory(cpu, n);
                 (memory.failed, memory.interval) = (0, level.min_interval);
                 return true;
             }
-            if !pinned {
+            if !moved.all_pinned {
                 if idle != Idle::Soon {
-                    self.nothing_moved(host, cpu, n, transfer);
+                    self.nothing_moved(host, cpu, n, (from, busiest.amount));
                 }
                 return false;
             }
-            excluded.insert(from);
+            out.insert(from);
         }
         if idle != Idle::Soon {
+            let most = match out.is_empty() {
+                true => level.max_interval,
+                false => level.max_interval.max(MAX_PINNED_INTERVAL),
+            };
             let memory = self.domains.memory(cpu, n);
             memory.failed = 0;
-            memory.interval = (memory.interval * 2).min(level.max_interval);
+            if memory.interval < most {
+                memory.interval *= 2;
+            }
         }
         false
     }
 
+    /// Does this kernel move what may not go to the balancing pCPU to others of its group
+    /// (`LBF_SOME_PINNED`, since 3.7)?
+    fn retargets(&self) -> bool {
+        self.tuning.generation != Generation::Linux2_6_33
+    }
+
+    /// Moves tasks from one runqueue to the balancing pCPU, and those that may not go there to
+    /// others of its group, one pCPU after the other; these are left out from then on.
+    fn move_from(
+        &mut self,
+        host: &mut Host,
+        (cpu, n, idle): (PcpuId, usize, Idle),
+        from: PcpuId,
+        amount: Amount,
+        out: &mut PcpuSet,
+    ) -> Moved {
+        let (memory, level) = (*self.domains.memory(cpu, n), self.domains.level(n));
+        let group = level.map_or(0..0, |level| level.group_of(cpu));
+        let mut transfer = Transfer {
+            from,
+            to: cpu,
+            amount,
+            failed: memory.failed,
+            patience: level.map_or(0, |level| level.cache_nice_tries),
+            newidle: idle == Idle::Soon,
+        };
+        let mut all = Moved {
+            tasks: 0,
+            left: amount,
+            some_pinned: false,
+            all_pinned: self.books.rq(from).nr > 1,
+            instead: None,
+        };
+        while self.books.rq(from).nr > 1 {
+            let open = |other: &PcpuId| *other != transfer.to && !out.contains(*other);
+            let others = match self.retargets() && idle != Idle::Soon {
+                true => group.clone().map(PcpuId).filter(open).collect(),
+                false => PcpuSet::default(),
+            };
+            let moved = self.move_tasks(host, transfer, &others);
+            all.tasks += moved.tasks;
+            all.left = moved.left;
+            all.some_pinned |= moved.some_pinned;
+            all.all_pinned &= moved.all_pinned;
+            match moved.instead.filter(|_| moved.left.left()) {
+                Some(other) => {
+                    out.insert(transfer.to);
+                    (transfer.to, transfer.amount) = (other, moved.left);
+                }
+                None => break,
+            }
+        }
+        all
+    }
+
     /// There was something to move, but nothing could be.
-    fn nothing_moved(&mut self, host: &mut Host, cpu: PcpuId, n: usize, transfer: Transfer) {
+    fn nothing_moved(
+        &mut self,
+        host: &mut Host,
+        cpu: PcpuId,
+        n: usize,
+        (from, amount): (PcpuId, Amount),
+    ) {
         let Some(level) = self.domains.level(n) else {
             return;
         };
         let memory = self.domains.memory(cpu, n);
         memory.failed += 1;
-        let by_count = matches!(transfer.amount, Amount::Tasks(_));
+        let by_count = matches!(amount, Amount::Tasks(_));
         let active = memory.failed > level.cache_nice_tries + 2
             && (by_count || self.tuning.generation != Generation::Linux6)
-            && self.ask_to_push(host, transfer.from, cpu);
+            && self.ask_to_push(host, from, cpu);
         let memory = self.domains.memory(cpu, n);
         if active {
             memory.failed = level.cache_nice_tries + 1;
@@ -197,19 +264,25 @@ impl<O: Order> Fair<O> {
             .unwrap_or(first)
     }
 
-    fn busiest_group(&self, cpu: PcpuId, level: &Level, idle: Idle) -> Option<Busiest> {
+    fn busiest_group(
+        &self,
+        cpu: PcpuId,
+        level: &Level,
+        idle: Idle,
+        left_out: &PcpuSet,
+    ) -> Option<Busiest> {
         match self.tuning.generation {
-            Generation::Linux6 => self.busiest_by_kind(cpu, level, idle),
-            _ => self.busiest_by_load(cpu, level, idle),
+            Generation::Linux6 => self.busiest_by_kind(cpu, level, idle, left_out),
+            _ => self.busiest_by_load(cpu, level, idle, left_out),
         }
     }
 
     /// The runqueue to take from (`find_busiest_queue()`).
-    fn busiest_queue(&self, busiest: &Busiest, to: PcpuId, excluded: &PcpuSet) -> Option<PcpuId> {
+    fn busiest_queue(&self, busiest: &Busiest, to: PcpuId, left_out: &PcpuSet) -> Option<PcpuId> {
         let mut best: Option<(u64, PcpuId)> = None;
         for cpu in busiest.group.clone().map(PcpuId) {
             let rq = self.books.rq(cpu);
-            if rq.nr == 0 || cpu == to || excluded.contains(cpu) {
+            if rq.nr == 0 || cpu == to || left_out.contains(cpu) {
                 continue;
             }
             let load = self.present_load(cpu);

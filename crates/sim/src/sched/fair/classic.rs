@@ -14,7 +14,7 @@ use super::domains::Level;
 use super::moving::Amount;
 use super::tuning::Generation;
 use super::{Fair, Order};
-use corun_model::PcpuId;
+use corun_model::{PcpuId, PcpuSet};
 use std::ops::Range;
 
 /// What is known of a group.
@@ -30,6 +30,7 @@ struct Group {
     weighted: u64,
     /// Members that it has room for.
     capacity: u64,
+    /// 2.6.33: its pCPUs' loads differ much. Later: affinity kept them from being balanced.
     imbalanced: bool,
     overloaded: bool,
 }
@@ -50,10 +51,11 @@ impl<O: Order> Fair<O> {
         cpu: PcpuId,
         level: &Level,
         idle: Idle,
+        left_out: &PcpuSet,
     ) -> Option<Busiest> {
         let mut groups = level
             .groups(cpu)
-            .map(|g| self.group_by_load(g, cpu, level, idle));
+            .map(|g| self.group_by_load(g, cpu, level, idle, left_out));
         let own = groups.next()?;
         let (mut total, mut pcpus) = (own.load, own.size);
         let mut busiest: Option<Group> = None;
@@ -70,8 +72,10 @@ impl<O: Order> Fair<O> {
         }
         let busiest = busiest.filter(|group| group.nr > 0)?;
         let mean = total / pcpus;
-        let force = !self.is_old() && idle != Idle::No && own.nr < own.size && busiest.overloaded;
-        if !force && self.balanced_by_load(&own, &busiest, mean, level, idle) {
+        // Where affinity is in the way, comparing means is of no use.
+        let pinned = !self.is_old() && busiest.imbalanced;
+        let room = !self.is_old() && idle != Idle::No && own.nr < own.size && busiest.overloaded;
+        if !pinned && !room && self.balanced_by_load(&own, &busiest, mean, level, idle) {
             return None;
         }
         let load = self.imbalance(&own, &busiest, mean, cpu);
@@ -85,7 +89,14 @@ impl<O: Order> Fair<O> {
         self.tuning.generation == Generation::Linux2_6_33
     }
 
-    fn group_by_load(&self, pcpus: Range<u32>, here: PcpuId, level: &Level, idle: Idle) -> Group {
+    fn group_by_load(
+        &self,
+        pcpus: Range<u32>,
+        here: PcpuId,
+        level: &Level,
+        idle: Idle,
+        left_out: &PcpuSet,
+    ) -> Group {
         let index = match idle {
             Idle::No => level.busy_idx,
             Idle::Yes => level.idle_idx,
@@ -105,7 +116,8 @@ impl<O: Order> Fair<O> {
             overloaded: false,
         };
         let (mut least, mut most, mut longest, mut util) = (u64::MAX, 0, 0, 0);
-        for cpu in pcpus.map(PcpuId) {
+        let counted = |cpu: &PcpuId| !left_out.contains(*cpu);
+        for cpu in pcpus.clone().map(PcpuId).filter(counted) {
             let rq = self.books.rq(cpu);
             let present = self.present_load(cpu);
             let ticked = index
@@ -125,9 +137,12 @@ impl<O: Order> Fair<O> {
             group.weighted += present;
             util += rq.util.value;
         }
-        group.imbalanced = self.is_old() && longest > 1 && most - least > 2 * group.per_task();
         let full = size * super::decay::FULL;
         group.overloaded = group.nr > size && full * 100 < util * level.imbalance_pct;
+        group.imbalanced = match self.is_old() {
+            true => longest > 1 && most.saturating_sub(least) > 2 * group.per_task(),
+            false => !group.overloaded && self.domains.imbalanced(level, &pcpus),
+        };
         group
     }
 
@@ -137,9 +152,10 @@ impl<O: Order> Fair<O> {
             let crowded = group.nr > group.capacity || group.imbalanced;
             return crowded && group.mean() > than.map_or(0, Group::mean);
         }
-        than.is_none_or(|other| match group.overloaded == other.overloaded {
+        let kind = |group: &Group| (group.overloaded, group.imbalanced);
+        than.is_none_or(|other| match kind(group) == kind(other) {
             true => group.mean() > other.mean(),
-            false => group.overloaded,
+            false => kind(group) > kind(other),
         })
     }
 

@@ -83,6 +83,9 @@ pub(crate) struct Memory {
 pub(crate) struct Domains {
     levels: Vec<Level>,
     memories: Vec<Memory>,
+    /// Per level and group: did affinity keep the group's pCPUs from being balanced
+    /// (`sgc->imbalance`)?
+    imbalanced: Vec<Vec<bool>>,
     llc: u32,
     core: u32,
 }
@@ -116,7 +119,9 @@ impl Domains {
             failed: 0,
         };
         let memories = (0..total as usize * levels.len()).map(memory).collect();
+        let groups = |level: &Level| vec![false; (total / level.group) as usize];
         Self {
+            imbalanced: levels.iter().map(groups).collect(),
             levels,
             memories,
             llc,
@@ -135,6 +140,26 @@ impl Domains {
 
     pub(crate) fn memory(&mut self, cpu: PcpuId, level: usize) -> &mut Memory {
         &mut self.memories[cpu.index() * self.levels.len() + level]
+    }
+
+    /// Did affinity keep the pCPUs of this group from being balanced among themselves?
+    pub(crate) fn imbalanced(&self, level: &Level, group: &Range<u32>) -> bool {
+        let at = self
+            .levels
+            .iter()
+            .position(|other| other.kind == level.kind);
+        let flags = at.and_then(|at| self.imbalanced.get(at));
+        let flag = flags.and_then(|flags| flags.get((group.start / level.group) as usize));
+        flag.copied().unwrap_or(false)
+    }
+
+    /// Says so of the domain of `cpu` at `level`, which is a group of the level above.
+    pub(crate) fn set_imbalanced(&mut self, cpu: PcpuId, level: usize, imbalanced: bool) {
+        if let Some(above) = self.levels.get(level + 1)
+            && let Some(flag) = self.imbalanced[level + 1].get_mut((cpu.0 / above.group) as usize)
+        {
+            *flag = imbalanced;
+        }
     }
 
     /// The pCPUs that share an LLC with `cpu`.

@@ -2,7 +2,7 @@
 //! Which group is busiest, by kind of group: 5.5 and later (`update_sd_pick_busiest()`,
 //! `find_busiest_group()`, `calculate_imbalance()`).
 //!
-//! A group has spare capacity, is fully busy or overloaded; by the kinds of the two groups, load,
+//! A group has spare capacity, is fully busy, kept from balance by affinity or overloaded; by the kinds of the two groups, load,
 //! utilisation or a number of tasks is moved. An imbalance in load that is smaller than a task is
 //! not rounded up any more; tasks that are too large move after some failures, each of which makes
 //! them look half as large. Left out: misfit tasks, asymmetric capacities, the NUMA allowance.
@@ -12,7 +12,7 @@ use super::decay::FULL;
 use super::domains::{Kind, Level};
 use super::moving::Amount;
 use super::{Fair, Order};
-use corun_model::PcpuId;
+use corun_model::{PcpuId, PcpuSet};
 use std::cmp::Ordering;
 use std::ops::Range;
 
@@ -21,6 +21,8 @@ use std::ops::Range;
 enum State {
     Spare,
     FullyBusy,
+    /// Affinity kept its pCPUs from being balanced among themselves.
+    Imbalanced,
     Overloaded,
 }
 
@@ -52,10 +54,11 @@ impl<O: Order> Fair<O> {
         cpu: PcpuId,
         level: &Level,
         idle: Idle,
+        left_out: &PcpuSet,
     ) -> Option<Busiest> {
         let mut groups = level
             .groups(cpu)
-            .map(|group| self.group_by_kind(group, level));
+            .map(|group| self.group_by_kind(group, level, left_out));
         let own = groups.next()?;
         let (mut total, mut pcpus) = (own.load, own.size);
         let mut busiest: Option<Group> = None;
@@ -78,10 +81,11 @@ impl<O: Order> Fair<O> {
         })
     }
 
-    fn group_by_kind(&self, pcpus: Range<u32>, level: &Level) -> Group {
+    fn group_by_kind(&self, pcpus: Range<u32>, level: &Level, left_out: &PcpuSet) -> Group {
         let size = u64::from(pcpus.end - pcpus.start);
         let (mut nr, mut idle, mut load, mut util) = (0, 0, 0, 0);
-        for cpu in pcpus.clone().map(PcpuId) {
+        let counted = |cpu: &PcpuId| !left_out.contains(*cpu);
+        for cpu in pcpus.clone().map(PcpuId).filter(counted) {
             let rq = self.books.rq(cpu);
             nr += u64::from(rq.nr);
             idle += u64::from(rq.idle());
@@ -91,6 +95,8 @@ impl<O: Order> Fair<O> {
         let full = size * FULL;
         let state = if nr > size && full * 100 < util * level.imbalance_pct {
             State::Overloaded
+        } else if self.domains.imbalanced(level, &pcpus) {
+            State::Imbalanced
         } else if nr < size || full * 100 > util * level.imbalance_pct {
             State::Spare
         } else {
@@ -114,6 +120,8 @@ impl Group {
         match self.state.cmp(&other.state) {
             Ordering::Greater => true,
             Ordering::Less => false,
+            // One is as good as another.
+            Ordering::Equal if self.state == State::Imbalanced => false,
             Ordering::Equal if self.state == State::Spare => match self.idle.cmp(&other.idle) {
                 Ordering::Greater => false,
                 Ordering::Equal => self.nr > other.nr,
@@ -132,6 +140,9 @@ fn amount_left(amount: Amount) -> bool {
 
 /// What to move between the two groups; `None` if they are balanced.
 fn amount(own: &Group, busiest: &Group, mean: u64, level: &Level, idle: Idle) -> Option<Amount> {
+    if busiest.state == State::Imbalanced {
+        return Some(Amount::Tasks(1));
+    }
     if own.state > busiest.state {
         return None;
     }

@@ -241,7 +241,7 @@ impl<O: Order> HostScheduler for Fair<O> {
         let known = host.task(task);
         let weight = scaled(known.spec.weight);
         let vm = known.vm().map(|vm| vm.index());
-        self.order.add(weight);
+        self.order.add(weight, known.spec.slice);
         let mut member = Member::new(weight, vm, known.spec.allowed);
         member.last = known.spec.last_on;
         self.books.tasks.push(member);

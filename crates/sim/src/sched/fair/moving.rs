@@ -5,7 +5,7 @@
 use super::tuning::Generation;
 use super::{Fair, Join, Leave, Order};
 use crate::host::Host;
-use corun_model::{Nanos, PcpuId, TaskId};
+use corun_model::{Nanos, PcpuId, PcpuSet, TaskId};
 
 /// How much to move, and in what it is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(super) enum Amount {
 }
 
 impl Amount {
-    fn left(self) -> bool {
+    pub(super) fn left(self) -> bool {
         match self {
             Amount::Load(n) | Amount::Util(n) | Amount::Tasks(n) => n > 0,
         }
@@ -39,43 +39,69 @@ pub(super) struct Transfer {
     pub(super) newidle: bool,
 }
 
+/// What came of an attempt (the `LBF_*` flags and `env->imbalance`).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moved {
+    pub(super) tasks: u32,
+    /// What is left to move.
+    pub(super) left: Amount,
+    /// Did affinity keep a candidate where it is, or all of them?
+    pub(super) some_pinned: bool,
+    pub(super) all_pinned: bool,
+    /// Where one of those may go instead.
+    pub(super) instead: Option<PcpuId>,
+}
+
 /// The most tasks looked at in one attempt (`sysctl_sched_nr_migrate`).
 const MOST_LOOKED_AT: u32 = 32;
 
 impl<O: Order> Fair<O> {
-    /// Moves ready tasks as `transfer` says. Returns how many, and whether affinity kept every
-    /// candidate where it is.
-    pub(super) fn move_tasks(&mut self, host: &mut Host, transfer: Transfer) -> (u32, bool) {
+    /// Moves ready tasks as `transfer` says. One that may not go there may go to a pCPU of
+    /// `others` another time.
+    pub(super) fn move_tasks(
+        &mut self,
+        host: &mut Host,
+        transfer: Transfer,
+        others: &PcpuSet,
+    ) -> Moved {
         let now = host.now();
         // The first kernels took the newest first, later ones the one that has waited longest.
         let newest_first = self.tuning.generation == Generation::Linux2_6_33;
         let mut next = self.books.members(transfer.from, newest_first);
-        let mut left = transfer.amount;
-        let (mut moved, mut pinned) = (0, true);
+        let mut moved = Moved {
+            tasks: 0,
+            left: transfer.amount,
+            some_pinned: false,
+            all_pinned: true,
+            instead: None,
+        };
         for _ in 0..self.books.rq(transfer.from).nr.min(MOST_LOOKED_AT) {
             let Some(task) = next else { break };
             next = self.books.next_member(task, newest_first);
-            if !left.left() || self.books.rq(transfer.from).nr < 2 {
+            if !moved.left.left() || self.books.rq(transfer.from).nr < 2 {
                 break;
             }
-            if !self.books.task(task).allowed.contains(transfer.to) {
+            let allowed = &self.books.task(task).allowed;
+            if !allowed.contains(transfer.to) {
+                moved.some_pinned = true;
+                moved.instead = moved.instead.or(allowed.and(others).iter().next());
                 continue;
             }
-            pinned = false;
+            moved.all_pinned = false;
             if !self.may_move(task, &transfer, now) {
                 continue;
             }
-            let Some(rest) = self.take(task, left, transfer.failed, now) else {
+            let Some(rest) = self.take(task, moved.left, transfer.failed, now) else {
                 continue;
             };
-            left = rest;
+            moved.left = rest;
             self.move_task(host, task, transfer.from, transfer.to, transfer.newidle);
-            moved += 1;
+            moved.tasks += 1;
             if transfer.newidle {
                 break;
             }
         }
-        (moved, pinned && moved == 0)
+        moved
     }
 
     /// Not running, and not cache-hot unless that has been respected often enough.

@@ -27,8 +27,8 @@ pub(crate) enum Leave {
 ///
 /// The current task's time is charged up to now before any of these is called.
 pub(crate) trait Order {
-    /// One more task of this weight.
-    fn add(&mut self, weight: u64);
+    /// One more task of this weight, which asks for slices of this length if it says so.
+    fn add(&mut self, weight: u64, slice: Option<Nanos>);
 
     /// `task`, which is on the runqueue of `on` if on any, has another weight from now on.
     fn reweigh(&mut self, task: TaskId, on: Option<PcpuId>, weight: u64);

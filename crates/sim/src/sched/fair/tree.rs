@@ -130,22 +130,6 @@ impl Forest {
         None
     }
 
-    /// Is `task` in this tree?
-    pub(crate) fn holds(&self, root: Root, task: TaskId) -> bool {
-        let Some(wanted) = self.nodes.get(task.index()).filter(|node| node.linked) else {
-            return false;
-        };
-        let mut at = root.0;
-        while let Some(node) = self.nodes.get(at as usize) {
-            match wanted.key.cmp(&node.key) {
-                std::cmp::Ordering::Equal => return at == task.0,
-                std::cmp::Ordering::Less => at = node.left,
-                std::cmp::Ordering::Greater => at = node.right,
-            }
-        }
-        false
-    }
-
     /// Number of tasks in a tree; for checks.
     pub(crate) fn count(&self, root: Root) -> usize {
         match self.nodes.get(root.0 as usize) {

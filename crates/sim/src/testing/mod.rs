@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! For tests of schedulers: small loads, a witness of every switch, and a scheduler's auditor.
+//! For tests of schedulers: small loads, a witness of every switch, and a scheduler's auditor; what
+//! they all have to stand is in [`shared`].
+
+pub(crate) mod shared;
 
 use crate::host::{Host, HostParams, Observer, Task, TaskSpec, TaskState};
 use crate::load::{Achieved, Load, VmInfo};
@@ -15,6 +18,8 @@ use std::rc::Rc;
 pub(crate) enum Does {
     /// Computes without end, from this time on.
     Hog { from: Nanos },
+    /// Computes for this time and sleeps for good.
+    Once { work: Nanos },
     /// Computes and sleeps for random times of these means, each within ±`spread` percent.
     Cycles {
         work: Nanos,
@@ -34,6 +39,7 @@ pub(crate) struct Job {
     pub(crate) weight: u32,
     pub(crate) vcpu: Option<(u32, u32)>,
     pub(crate) allowed: PcpuSet,
+    pub(crate) slice: Option<Nanos>,
 }
 
 impl Job {
@@ -43,6 +49,7 @@ impl Job {
             weight: 100,
             vcpu: None,
             allowed: PcpuSet::first(512),
+            slice: None,
         }
     }
 
@@ -57,6 +64,11 @@ impl Job {
 
     pub(crate) fn vcpu(mut self, vm: u32, number: u32) -> Self {
         self.vcpu = Some((vm, number));
+        self
+    }
+
+    pub(crate) fn slice(mut self, slice: Nanos) -> Self {
+        self.slice = Some(slice);
         self
     }
 
@@ -91,6 +103,7 @@ impl Jobs {
                 .map(|n| VmInfo {
                     name: format!("vm{n}"),
                     weight: None,
+                    cap: 0,
                 })
                 .collect(),
         }
@@ -100,6 +113,14 @@ impl Jobs {
     pub(crate) fn with_vm_weights(mut self, weights: &[u32]) -> Self {
         for (vm, weight) in self.vms.iter_mut().zip(weights) {
             vm.weight = Some(*weight);
+        }
+        self
+    }
+
+    /// The same with caps for the VMs, percent of a pCPU.
+    pub(crate) fn with_vm_caps(mut self, caps: &[u32]) -> Self {
+        for (vm, cap) in self.vms.iter_mut().zip(caps) {
+            vm.cap = *cap;
         }
         self
     }
@@ -115,7 +136,9 @@ impl Jobs {
                 self.rngs[task].about(work, spread).max(1),
                 self.rngs[task].about(sleep, spread).max(1),
             ),
-            Does::Hands { work, .. } | Does::Spins { each: work } => (work, 0),
+            Does::Hands { work, .. } | Does::Spins { each: work } | Does::Once { work } => {
+                (work, 0)
+            }
         }
     }
 }
@@ -133,6 +156,7 @@ impl Load for Jobs {
             weight: job.weight,
             allowed: job.allowed,
             last_on: None,
+            slice: job.slice,
         };
         self.jobs.iter().enumerate().map(spec).collect()
     }
@@ -142,7 +166,7 @@ impl Load for Jobs {
             let at = match self.jobs[n].does {
                 Does::Hog { from } => from,
                 Does::Cycles { sleep, .. } => self.rngs[n].between(0, sleep),
-                Does::Hands { first: true, .. } | Does::Spins { .. } => 0,
+                Does::Hands { first: true, .. } | Does::Spins { .. } | Does::Once { .. } => 0,
                 Does::Hands { first: false, .. } => continue,
             };
             host.load_timer(at, n as u64);
@@ -179,6 +203,7 @@ impl Load for Jobs {
         host.block(task);
         match self.jobs[n].does {
             Does::Hands { to, .. } => host.wake(TaskId(to), here),
+            Does::Once { .. } => {}
             _ => {
                 let sleep = self.draw(n).1;
                 host.load_timer(host.now() + sleep, n as u64);
@@ -231,7 +256,8 @@ impl<S: HostScheduler> Audited<S> {
         }
     }
 
-    fn audit(&mut self, host: &Host) {
+    /// `picked`: a pCPU and who is about to get it; the host does not know yet.
+    fn audit(&mut self, host: &Host, picked: Option<(PcpuId, TaskId)>) {
         self.wasted_since.resize(host.pcpus(), None);
         let mut current: Vec<Option<TaskId>> = vec![None; host.pcpus()];
         for (id, task) in host.tasks() {
@@ -247,10 +273,13 @@ impl<S: HostScheduler> Audited<S> {
         }
         for cpu in host.all_pcpus() {
             assert_eq!(host.current(cpu), current[cpu.index()]);
-            let waits = |(_, task): (_, &Task)| {
-                task.state == TaskState::Ready && task.spec.allowed.contains(cpu)
+            let waits = |(id, task): (TaskId, &Task)| {
+                let runs = picked.is_some_and(|(_, next)| next == id);
+                !runs && task.state == TaskState::Ready && task.spec.allowed.contains(cpu)
             };
-            let wasted = host.current(cpu).is_none() && host.tasks().any(waits);
+            let given = picked.is_some_and(|(to, _)| to == cpu);
+            let idle = host.current(cpu).is_none() && !given;
+            let wasted = idle && host.tasks().any(waits);
             let since = &mut self.wasted_since[cpu.index()];
             match wasted {
                 true => {
@@ -280,7 +309,7 @@ impl<S: HostScheduler> HostScheduler for Audited<S> {
         self.sched.wake(host, task, waker);
         let home = host.task(task).runqueue();
         assert!(home.is_some_and(|cpu| host.task(task).spec.allowed.contains(cpu)));
-        self.audit(host);
+        self.audit(host, None);
     }
 
     fn block(&mut self, host: &mut Host, task: TaskId, cpu: PcpuId) {
@@ -299,13 +328,13 @@ impl<S: HostScheduler> HostScheduler for Audited<S> {
             );
             assert_eq!(known.runqueue(), Some(cpu), "{task} is queued elsewhere");
         }
-        self.audit(host);
+        self.audit(host, next.map(|task| (cpu, task)));
         next
     }
 
     fn tick(&mut self, host: &mut Host, cpu: PcpuId) {
         self.sched.tick(host, cpu);
-        self.audit(host);
+        self.audit(host, None);
     }
 
     fn timer(&mut self, host: &mut Host, token: u64) {

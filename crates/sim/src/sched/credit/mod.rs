@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Xen's Credit scheduler, the host of many vCPU scheduling papers (Xen's default until 4.11).
+//!
+//! A model written from how `xen/common/sched/credit.c` of current Xen works. Each pCPU has a queue
+//! sorted by priority, first come first served within one: BOOST for those that woke up having
+//! credit, UNDER for those having credit, OVER for those in debt ([`queue`]). Running burns credit;
+//! every slice all credit is handed out anew by weight ([`accounts`]). Nobody is placed at a
+//! wake-up: a vCPU is queued where it ran last and an idle pCPU is told to fetch it; a pCPU that has
+//! nothing better than OVER looks for something of strictly higher priority elsewhere, and a tick
+//! moves a running vCPU to an idler core ([`placement`]).
+//!
+//! BOOST is what makes a vCPU that only serves I/O fast, and what one that also computes loses: the
+//! first tick (10 ms) that finds it running takes it away, and once in debt it is not boosted.
+//!
+//! Where summaries differ from the code: the AQL_Sched paper (§2.1) has credit bounded by the cap
+//! and OVER vCPUs kept from pCPUs. The cap bounds what is earned per slice, and OVER runs whenever
+//! nothing better is ready: only a capped VM's vCPUs are taken off (parked). Credit is burnt by the
+//! clock, not by the tick that happens to find a vCPU running, as Xen did until 4.0.
+//!
+//! Domains are VMs. A domain's weight counts once per active vCPU, unlike `cpu.weight`, so of two
+//! VMs of equal weight the one with more vCPUs gets more. A VM without a weight gets 256 scaled by
+//! its vCPUs' weight; Credit has no weights within a VM. Host tasks that are no vCPUs behave as
+//! domains with one vCPU. An LLC or core is as the topology says, a node is a socket.
+//!
+//! Not modelled: soft affinity, cpupools, core scheduling and the migration delay (none by default).
+//! All VMs are there when the run begins, so vCPU n begins n pCPUs after its VM's first. The kernel's
+//! tick (`host.hz`) plays no role: Credit has its own.
+
+mod accounts;
+mod params;
+mod placement;
+mod queue;
+#[cfg(test)]
+mod tests;
+
+pub use params::{CreditParams, parameters};
+
+use super::HostScheduler;
+use crate::engine::EventId;
+use crate::host::{Host, HostParams, TaskState};
+use crate::load::VmInfo;
+use accounts::{Accounts, Priority};
+use corun_model::{Nanos, PcpuId, PcpuSet, TaskId, Topology};
+use queue::Pcpu;
+
+/// A vCPU as placement sees it (`struct csched_unit`); its credit is in [`Accounts`].
+#[derive(Debug)]
+struct Unit {
+    allowed: PcpuSet,
+    /// The pCPU whose queue it is on, or ran on last.
+    home: PcpuId,
+    /// It is to leave its pCPU for an idler one.
+    moves: bool,
+    /// It was moved, so that its next wake-up is no wake-up in Credit's eyes.
+    moved: bool,
+    yields: bool,
+}
+
+/// A host that runs Xen's Credit scheduler.
+pub struct Credit {
+    params: CreditParams,
+    topology: Topology,
+    accounts: Accounts,
+    units: Vec<Unit>,
+    pcpus: Vec<Pcpu>,
+    /// Per node: whom work was last stolen from.
+    steal_bias: Vec<PcpuId>,
+    /// Counts accountings; queues are sorted once after each.
+    epoch: u64,
+}
+
+/// What a timer is for; the pCPU is in the lower half of the token.
+const TICK: u64 = 0;
+const SLICE: u64 = 1;
+const ACCOUNT: u64 = 2;
+
+fn token(kind: u64, cpu: PcpuId) -> u64 {
+    kind << 32 | u64::from(cpu.0)
+}
+
+impl Credit {
+    /// Credit with these settings on this host.
+    pub fn new(params: CreditParams, host: &HostParams) -> Self {
+        let params = params.bounded();
+        let topology = host.topology;
+        let pcpus = topology.pcpus();
+        let nodes = topology.all().map(|cpu| topology.node(cpu)).max();
+        let first = |node| topology.all().find(|&cpu| topology.node(cpu) == node);
+        Self {
+            params,
+            topology,
+            accounts: Accounts::new(&params, pcpus),
+            units: Vec::new(),
+            pcpus: (0..pcpus).map(|_| Pcpu::new(params.slice, pcpus)).collect(),
+            steal_bias: (0..=nodes.unwrap_or(0)).filter_map(first).collect(),
+            epoch: 0,
+        }
+    }
+
+    fn pcpu(&mut self, cpu: PcpuId) -> &mut Pcpu {
+        &mut self.pcpus[cpu.index()]
+    }
+
+    fn unit(&mut self, task: TaskId) -> &mut Unit {
+        &mut self.units[task.index()]
+    }
+
+    /// Puts a ready vCPU on the queue of its home.
+    fn enqueue(&mut self, host: &mut Host, task: TaskId) {
+        let unit = &self.units[task.index()];
+        let (home, yields) = (unit.home, unit.yields);
+        self.pcpus[home.index()].insert(task, yields, |task| self.accounts.priority(task));
+        host.queue_on(task, home);
+    }
+
+    /// Queues a vCPU that became ready on its home and tells a pCPU about it
+    /// (`csched_unit_wake()`, but for the boost).
+    fn arrive(&mut self, host: &mut Host, task: TaskId, waker: Option<PcpuId>) {
+        self.enqueue(host, task);
+        self.tickle(host, task, waker);
+    }
+
+    /// Charges the current vCPU of `cpu` and takes it off; it is queued nowhere.
+    fn put_down(&mut self, cpu: PcpuId, now: Nanos) {
+        if let Some(task) = self.pcpu(cpu).current.take() {
+            self.accounts.stop(task, now);
+        }
+    }
+
+    /// The best of the own queue, or one of higher priority than OVER or nothing from elsewhere.
+    fn take_best(&mut self, host: &mut Host, cpu: PcpuId) -> Option<TaskId> {
+        let head = self.pcpu(cpu).queue.front().copied();
+        let priority = head.map(|task| self.accounts.priority(task));
+        if priority <= Some(Priority::Over)
+            && let Some(stolen) = self.steal(cpu, priority)
+        {
+            host.queue_on(stolen, cpu);
+            return Some(stolen);
+        }
+        self.pcpu(cpu).queue.pop_front()
+    }
+
+    /// The time for which the current vCPU of `cpu` is still protected by the rate limit.
+    fn protected(&self, cpu: PcpuId, now: Nanos) -> Option<Nanos> {
+        let pcpu = &self.pcpus[cpu.index()];
+        let task = pcpu.current?;
+        let unit = &self.units[task.index()];
+        let ran = now.saturating_sub(pcpu.since);
+        if unit.yields || unit.moves || self.accounts.parked(task) || ran >= self.params.ratelimit {
+            return None;
+        }
+        Some(match ran < params::LEAST_TIMER {
+            true => params::LEAST_TIMER,
+            false => self.params.ratelimit - ran,
+        })
+    }
+
+    /// Lets `cpu` schedule again after `time`.
+    fn set_slice_timer(&mut self, host: &mut Host, cpu: PcpuId, time: Option<Nanos>) {
+        let timer = match time {
+            Some(time) => host.sched_timer(host.now() + time, token(SLICE, cpu)),
+            None => EventId::NONE,
+        };
+        host.cancel(std::mem::replace(&mut self.pcpu(cpu).slice_timer, timer));
+    }
+
+    /// The tick stops while a pCPU idles, and goes on where it would have been.
+    fn set_ticker(&mut self, host: &mut Host, cpu: PcpuId) {
+        let busy = self.pcpu(cpu).current.is_some();
+        let ticker = self.pcpu(cpu).ticker;
+        if busy && ticker == EventId::NONE {
+            let period = self.params.tick();
+            let next = (host.now() / period + 1) * period;
+            self.pcpu(cpu).ticker = host.sched_timer(next, token(TICK, cpu));
+        } else if !busy && ticker != EventId::NONE {
+            host.cancel(ticker);
+            self.pcpu(cpu).ticker = EventId::NONE;
+        }
+    }
+
+    /// `csched_tick()`: who is found running uses a pCPU indeed.
+    fn on_tick(&mut self, host: &mut Host, cpu: PcpuId) {
+        self.pcpu(cpu).ticker = EventId::NONE;
+        if let Some(task) = self.pcpu(cpu).current {
+            let was_active = self.accounts.found_running(task, host.now());
+            if was_active && self.idlest(task, false) != cpu {
+                self.unit(task).moves = true;
+                host.resched(cpu, Some(cpu));
+            }
+        }
+        let epoch = self.epoch;
+        self.pcpus[cpu.index()].sort(epoch, |task| self.accounts.priority(task));
+        self.set_ticker(host, cpu);
+    }
+
+    /// `csched_acct()`: hands out credit, parks and unparks.
+    fn on_account(&mut self, host: &mut Host) {
+        let master = PcpuId(0);
+        let changes = self.accounts.hand_out();
+        for task in changes.parked {
+            let home = self.units[task.index()].home;
+            match self.pcpu(home).current == Some(task) {
+                true => host.resched(home, Some(master)),
+                false => self.pcpu(home).remove(task),
+            }
+        }
+        for task in changes.unparked {
+            let home = self.units[task.index()].home;
+            let runs = self.pcpu(home).current == Some(task);
+            if host.task(task).state == TaskState::Ready && !runs {
+                self.unit(task).moved = false;
+                self.arrive(host, task, Some(master));
+            }
+        }
+        self.epoch += 1;
+        let next = host.now() + self.params.slice;
+        host.sched_timer(next, token(ACCOUNT, master));
+    }
+
+    /// Where a new vCPU begins: one pCPU after its VM's one before.
+    fn first_home(&self, allowed: &PcpuSet, before: Option<TaskId>) -> PcpuId {
+        let last = self.topology.pcpus() - 1;
+        let after = before.map_or(last, |task| self.units[task.index()].home.0);
+        placement::next_of(PcpuId(after), allowed).unwrap_or(PcpuId(0))
+    }
+
+    fn check(&self, cpu: PcpuId) {
+        if cfg!(debug_assertions) {
+            let pcpu = &self.pcpus[cpu.index()];
+            for &task in &pcpu.queue {
+                let unit = &self.units[task.index()];
+                assert_eq!(unit.home, cpu, "{task} is queued on {cpu}");
+                assert!(unit.allowed.contains(cpu), "{task} may not be on {cpu}");
+                assert!(!self.accounts.parked(task), "{task} is parked");
+                assert_ne!(pcpu.current, Some(task), "{task} is queued and running");
+            }
+        }
+    }
+}
+
+impl HostScheduler for Credit {
+    fn know_vms(&mut self, vms: &[VmInfo]) {
+        self.accounts.know_vms(vms);
+    }
+
+    fn add(&mut self, host: &mut Host, task: TaskId) {
+        if self.units.is_empty() {
+            let first = host.now() + self.params.slice;
+            host.sched_timer(first, token(ACCOUNT, PcpuId(0)));
+        }
+        let known = host.task(task);
+        let before = self.accounts.add(task, known.vm(), known.spec.weight);
+        let (allowed, last) = (known.spec.allowed, known.spec.last_on);
+        let last = last.filter(|&cpu| allowed.contains(cpu));
+        self.units.push(Unit {
+            allowed,
+            home: last.unwrap_or_else(|| self.first_home(&allowed, before)),
+            moves: false,
+            // Finding a pCPU for a new vCPU counts as moving it (`csched_unit_insert()`).
+            moved: last.is_none(),
+            yields: false,
+        });
+    }
+
+    fn wake(&mut self, host: &mut Host, task: TaskId, waker: Option<PcpuId>) {
+        if self.accounts.parked(task) {
+            // Paused: it is not woken before it is unparked.
+            let home = self.units[task.index()].home;
+            host.queue_on(task, home);
+            return;
+        }
+        let moved = std::mem::take(&mut self.unit(task).moved);
+        if self.params.boost && !moved {
+            self.accounts.boost(task);
+        }
+        self.arrive(host, task, waker);
+    }
+
+    fn block(&mut self, host: &mut Host, task: TaskId, cpu: PcpuId) {
+        self.put_down(cpu, host.now());
+        let unit = self.unit(task);
+        unit.yields = false;
+        if std::mem::take(&mut unit.moves) {
+            unit.moved = true;
+            let home = self.idlest(task, true);
+            self.unit(task).home = home;
+        }
+    }
+
+    /// `csched_schedule()`.
+    fn pick(&mut self, host: &mut Host, cpu: PcpuId) -> Option<TaskId> {
+        let now = host.now();
+        if let Some(time) = self.protected(cpu, now) {
+            self.set_slice_timer(host, cpu, Some(time));
+            return self.pcpu(cpu).current;
+        }
+        let old = self.pcpu(cpu).current;
+        self.put_down(cpu, now);
+        let moves = old.filter(|&task| std::mem::take(&mut self.unit(task).moves));
+        if let Some(task) = old {
+            if moves.is_none() && !self.accounts.parked(task) {
+                self.enqueue(host, task);
+            }
+            self.unit(task).yields = false;
+        }
+        let next = self.take_best(host, cpu);
+        let pcpu = self.pcpu(cpu);
+        pcpu.current = next;
+        pcpu.idler = next.is_none();
+        if next != old {
+            pcpu.since = now;
+        }
+        let slice = next.map(|_| pcpu.slice);
+        if let Some(task) = next {
+            self.accounts.start(task, now);
+        }
+        self.set_slice_timer(host, cpu, slice);
+        self.set_ticker(host, cpu);
+        // One that leaves arrives elsewhere once it is off its pCPU, and not boosted.
+        if let Some(task) = moves.filter(|&task| !self.accounts.parked(task)) {
+            let home = self.idlest(task, true);
+            self.unit(task).home = home;
+            self.arrive(host, task, Some(cpu));
+        }
+        self.check(cpu);
+        next
+    }
+
+    fn tick(&mut self, _host: &mut Host, _cpu: PcpuId) {
+        // Credit's ticks are its own timers.
+    }
+
+    fn timer(&mut self, host: &mut Host, token: u64) {
+        let cpu = PcpuId(token as u32);
+        match token >> 32 {
+            TICK => self.on_tick(host, cpu),
+            SLICE => {
+                self.pcpu(cpu).slice_timer = EventId::NONE;
+                host.resched(cpu, Some(cpu));
+            }
+            _ => self.on_account(host),
+        }
+    }
+
+    fn yield_pcpu(&mut self, host: &mut Host, task: TaskId, cpu: PcpuId) {
+        self.unit(task).yields = true;
+        host.resched(cpu, Some(cpu));
+    }
+}

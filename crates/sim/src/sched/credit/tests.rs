@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Credit by hand and at random.
+
+use super::{Credit, CreditParams};
+use crate::Outcome;
+use crate::host::HostParams;
+use crate::testing::{Does, Job, Jobs, host, run, run_shares, shared};
+use corun_model::Nanos;
+use corun_model::time::{MS, SEC, US};
+use proptest::prelude::*;
+
+fn credit(params: &HostParams) -> Credit {
+    Credit::new(CreditParams::default(), params)
+}
+
+/// Ten seconds of `jobs` after one of warm-up.
+fn ten_seconds(topology: &str, params: CreditParams, jobs: Jobs) -> Outcome {
+    let host = host(topology, 1000);
+    let sched = Credit::new(params, &host);
+    run(&host, sched, jobs, SEC, 11 * SEC).0
+}
+
+fn cycles(work: Nanos, sleep: Nanos) -> Job {
+    Job::new(Does::Cycles {
+        work,
+        sleep,
+        spread: 40,
+    })
+}
+
+/// How long a task waits for a pCPU after a wake-up, on average.
+fn latency(outcome: &Outcome, task: usize) -> Nanos {
+    let totals = outcome.tasks[task].2;
+    totals.ready / totals.wakeups
+}
+
+/// Roughly: one that has a slice's worth to spare leaves with half of it, and debt beyond a slice's
+/// worth is forgotten, which takes from the heaviest and gives to the lightest.
+#[test]
+fn shares_follow_weights() {
+    shared::shares_follow_weights("credit", 0.2, credit);
+}
+
+#[test]
+fn hogs_spread_evenly() {
+    shared::hogs_spread_evenly("credit", 1000, 0.02, credit);
+}
+
+#[test]
+fn affinity_wins_over_balance() {
+    shared::affinity_wins_over_balance("credit", credit);
+}
+
+/// Weights count per vCPU: of two VMs with 300 and 100 and as many vCPUs one gets thrice as much,
+/// and one with the same weight and twice the vCPUs twice as much.
+#[test]
+fn vms_share_by_weight_and_vcpus() {
+    let vcpus = |counts: [u32; 2]| {
+        let vm = |vm: u32| (0..counts[vm as usize]).map(move |n| Job::hog().vcpu(vm, n));
+        (0..2).flat_map(vm).collect::<Vec<_>>()
+    };
+    let of_first = |counts: [u32; 2], weights: &[u32]| {
+        let jobs = Jobs::new(vcpus(counts), 1).with_vm_weights(weights);
+        let shares = run_shares(&ten_seconds("1n1l2c1t", CreditParams::default(), jobs));
+        shares[..counts[0] as usize].iter().sum::<f64>() / shares.iter().sum::<f64>()
+    };
+    let heavy = of_first([2, 2], &[300, 100]);
+    assert!((heavy - 0.75).abs() < 0.02, "{heavy}");
+    let wide = of_first([4, 2], &[100, 100]);
+    assert!((wide - 2.0 / 3.0).abs() < 0.02, "{wide}");
+}
+
+/// A capped VM gets what its cap says, though a pCPU idles; one without gets all.
+#[test]
+fn a_cap_holds_on_an_idle_host() {
+    let share = |cap| {
+        let jobs = Jobs::new(vec![Job::hog().vcpu(0, 0)], 1).with_vm_caps(&[cap]);
+        run_shares(&ten_seconds("1n1l2c1t", CreditParams::default(), jobs))[0]
+    };
+    assert!((share(25) - 0.25).abs() < 0.01, "{}", share(25));
+    assert!(share(0) > 0.999);
+    assert!(share(100) > 0.99, "{}", share(100));
+}
+
+/// A vCPU that was parked does not profit from waking up: it has to earn credit first.
+#[test]
+fn a_cap_holds_for_vcpus_that_halt() {
+    let vcpus = (0..2)
+        .map(|n| cycles(3 * MS, 200 * US).vcpu(0, n))
+        .collect();
+    let jobs = Jobs::new(vcpus, 3).with_vm_caps(&[50]);
+    let shares = run_shares(&ten_seconds("1n1l2c1t", CreditParams::default(), jobs));
+    let sum: f64 = shares.iter().sum();
+    assert!((sum - 0.5).abs() < 0.03, "{shares:?}");
+}
+
+/// Slices are a third of the accounting's period and no ticks of the host's: two hogs take turns
+/// every 30 ms.
+#[test]
+fn slices_are_exact() {
+    let params = host("1n1l1c1t", 100);
+    let hogs = vec![Job::hog(), Job::hog()];
+    let (_, runs) = run(&params, credit(&params), Jobs::new(hogs, 1), 0, 95 * MS);
+    let seen: Vec<_> = runs
+        .iter()
+        .map(|&(at, _, task)| (at / MS, task.0))
+        .collect();
+    assert_eq!(seen, [(0, 0), (30, 1), (60, 0), (90, 1)]);
+}
+
+/// A vCPU that only serves I/O is boosted: beside hogs it runs at once (but for the rate limit of a
+/// hog that has just begun). Without the boost it waits for slices to end.
+#[test]
+fn boost_serves_io_at_once() {
+    let jobs = || {
+        let hogs = (0..3).map(|_| Job::hog());
+        let io = cycles(100 * US, 5 * MS);
+        Jobs::new(hogs.chain([io]).collect(), 5)
+    };
+    let boosted = ten_seconds("1n1l1c1t", CreditParams::default(), jobs());
+    assert!(latency(&boosted, 3) < 200 * US, "{}", latency(&boosted, 3));
+    let params = CreditParams {
+        boost: false,
+        ..CreditParams::default()
+    };
+    let plain = ten_seconds("1n1l1c1t", params, jobs());
+    assert!(latency(&plain, 3) > 5 * MS, "{}", latency(&plain, 3));
+}
+
+/// One that also computes loses the boost: ticks find it running, it uses up its share, is OVER when
+/// it wakes and waits for slices of others. A shorter slice helps it: what vSlicer and AQL build on.
+#[test]
+fn mixed_work_loses_the_boost() {
+    let jobs = || {
+        let hogs = (0..3).map(|_| Job::hog());
+        let mixed = cycles(9 * MS, 2 * MS);
+        Jobs::new(hogs.chain([mixed]).collect(), 5)
+    };
+    let usual = ten_seconds("1n1l1c1t", CreditParams::default(), jobs());
+    let short = CreditParams {
+        slice: MS,
+        ..CreditParams::default()
+    };
+    let short = ten_seconds("1n1l1c1t", short, jobs());
+    let wait = |outcome: &Outcome| outcome.tasks[3].2.ready / outcome.tasks[3].2.switches;
+    let (usual, short) = (wait(&usual), wait(&short));
+    assert!(usual > 15 * MS, "{usual}");
+    assert!(
+        short < 5 * MS,
+        "{short} with slices of 1 ms, {usual} with 30"
+    );
+}
+
+/// A hog that has just begun is protected for a millisecond.
+#[test]
+fn the_rate_limit_delays_boosted_wake_ups() {
+    let wait = |ratelimit| {
+        let params = CreditParams {
+            ratelimit,
+            ..CreditParams::default()
+        };
+        let io = |n: u64| cycles((200 + n) * US, 600 * US);
+        let jobs = (0..2).map(io).chain([Job::hog()]).collect();
+        latency(&ten_seconds("1n1l1c1t", params, Jobs::new(jobs, 9)), 0)
+    };
+    let (off, on) = (wait(0), wait(MS));
+    assert!(on > off + 100 * US, "{on} with, {off} without");
+}
+
+/// Beside a vCPU in debt, one that has credit is fetched from another pCPU; among equals nobody is.
+#[test]
+fn only_higher_priority_is_stolen() {
+    let params = host("1n1l2c1t", 1000);
+    // Two hogs that may use both, on two pCPUs: they stay where they are.
+    let hogs = vec![Job::hog(), Job::hog()];
+    let (outcome, _) = run(&params, credit(&params), Jobs::new(hogs, 1), SEC, 5 * SEC);
+    assert!(outcome.tasks.iter().all(|task| task.2.migrations == 0));
+    // Each pCPU has a light one bound to it; the heavy one goes where that is in debt. By weight it
+    // would have one pCPU for itself, but while both others have credit it waits for its turn.
+    let jobs = vec![
+        Job::hog().on("0").weight(100),
+        Job::hog().on("1").weight(100),
+        Job::hog().weight(1000),
+    ];
+    let (outcome, _) = run(&params, credit(&params), Jobs::new(jobs, 1), SEC, 11 * SEC);
+    let shares = run_shares(&outcome);
+    assert!(shares[2] > 0.8 && shares[0] > 0.5, "{shares:?}");
+    assert!(outcome.tasks[2].2.migrations > 0);
+}
+
+/// Twice as many vCPUs as fit on one core wake up: the second thread of a busy core comes last.
+#[test]
+fn whole_cores_come_first() {
+    let params = host("1n1l2c2t", 1000);
+    let jobs = vec![cycles(40 * MS, 5 * MS), cycles(40 * MS, 5 * MS)];
+    let (outcome, runs) = run(&params, credit(&params), Jobs::new(jobs, 4), 0, 5 * SEC);
+    let mut at = [None; 2];
+    let mut shared_core = 0;
+    for (_, cpu, task) in runs {
+        at[task.index()] = Some(cpu.0 / 2);
+        shared_core += u32::from(at[0] == at[1]);
+    }
+    let switches: u64 = outcome.tasks.iter().map(|task| task.2.switches).sum();
+    assert!(
+        u64::from(shared_core) * 10 < switches,
+        "{shared_core} of {switches}"
+    );
+}
+
+/// A spinning vCPU that yields lets the lock holder's pCPU go to others.
+#[test]
+fn yielding_lets_others_go_first() {
+    let spins = Job::new(Does::Spins { each: 50 * US });
+    let jobs = Jobs::new(vec![spins, Job::hog()], 1);
+    let shares = run_shares(&ten_seconds("1n1l1c1t", CreditParams::default(), jobs));
+    assert!(shares[0] < 0.1 && shares[0] > 0.0, "{shares:?}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn random_loads_are_served(
+        scene in shared::scenes(),
+        slice in prop::sample::select(vec![MS, 5 * MS, 30 * MS, 100 * MS]),
+        ratelimit in prop::sample::select(vec![0, MS]),
+        boost: bool,
+    ) {
+        // Nobody tells an idle pCPU about a vCPU that goes back on a queue at the end of its slice.
+        // A busy pCPU's tick sends the current one away, but if that was not active before, not the
+        // first that finds it: each of up to 23 in a queue may have a slice first.
+        let patience = if scene.is_free() { 24 * slice } else { Nanos::MAX };
+        let params = CreditParams { slice, ratelimit, boost };
+        shared::is_served(scene, patience, |host| Credit::new(params, host))?;
+    }
+}

@@ -29,7 +29,7 @@ mod vm;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use params::{GuestParams, LockKind};
+pub use params::{GuestParams, LockKind, parameters};
 pub use spec::{GuestError, HostTaskSpec, MOST, MOST_VCPUS, ThreadSpec, VmSpec};
 
 use crate::host::{Host, TaskSpec};

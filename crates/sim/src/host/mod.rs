@@ -15,7 +15,7 @@ mod observer;
 mod stacking;
 mod task;
 
-pub use costs::Costs;
+pub use costs::{Costs, parameters};
 pub use observer::Observer;
 pub use stacking::{MOST as MOST_SIBLINGS, Stacking};
 pub use task::{Task, TaskSpec, TaskState, Totals};

@@ -83,8 +83,12 @@ pub fn table(workloads: &[Workload], width: u16) -> String {
         0 => Cell::new(text),
         _ => Cell::new(text).set_alignment(CellAlignment::Right),
     };
-    // Headers of two lines, and no number of threads: it all fits 80 columns.
-    let header = COLUMNS.map(|column| column.replace("s/s", "s\n/s"));
+    // Short headers and no number of threads: it all fits 80 columns.
+    let header = COLUMNS.map(|column| match column {
+        "switches/s" => "switch\n/s".to_string(),
+        "wake-ups/s" => "wake\n/s".to_string(),
+        other => other.to_string(),
+    });
     let without_threads = |cells: [String; 8]| {
         let kept = cells.into_iter().enumerate().filter(|(at, _)| *at != 1);
         kept.map(aligned).collect::<Vec<_>>()
@@ -104,8 +108,8 @@ pub fn table(workloads: &[Workload], width: u16) -> String {
 }
 
 const LEGEND: &str = "Each alone in a VM of 4 vCPUs on 4 pCPUs. CPU: share of the pCPUs' time; kernel \
-    (interrupts and thread switches) and spin(ning): shares of the time used; switches: of threads in \
-    the guest; wake-ups: of halted vCPUs.";
+    (interrupts and thread switches) and spin(ning): shares of the time used; switch: of threads in \
+    the guest; wake: of halted vCPUs.";
 
 /// One workload in full, for a terminal of `width` columns.
 pub fn text(workload: &Workload, width: u16) -> String {
@@ -179,9 +183,9 @@ scenarios use themselves, as many threads as are usual in a VM of 4 vCPUs. On th
 `corun workloads [NAME]`.
 
 The figures are the simulator's own: each workload in a VM of 4 vCPUs, each vCPU alone on a pCPU of
-its own, seed 1, measured over 2 s or, if it is busy, over so long a time as it takes for the figures
-to settle. *CPU*: share of the 4 pCPUs' time; *kernel* (the guest's interrupts and thread switches)
-and *spin*ning: shares of the time used; *switches*: of threads in the guest; *wake-ups*: of halted
+its own, seed 1, measured over 2 s, or less if something happens all the time (how long is said with
+each). *CPU*: share of the 4 pCPUs' time; *kernel* (the guest's interrupts and thread switches) and
+*spin*ning: shares of the time used; *switches*: of threads in the guest; *wake-ups*: of halted
 vCPUs.
 
 ";

@@ -75,7 +75,11 @@ fn circles_and_lone_barriers_word_by_word() {
          wait for each other for ever"
     );
     assert_eq!(
-        refused(vec![vm("web", free(), &["loop { compute 1us; barrier b }"])]),
+        refused(vec![vm(
+            "web",
+            free(),
+            &["loop { compute 1us; barrier b }"]
+        )]),
         "VM web: only one thread comes to barrier b"
     );
 }

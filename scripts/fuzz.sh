@@ -40,7 +40,7 @@ seed() {
 	program)
 		# The programs of the page of workloads, one file each.
 		awk -v to="$corpus/preset" '
-			/^```text$/ { inside = 1; file = to ++count; next }
+			/^```text$/ { inside = 1; file = to (++count); next }
 			/^```$/ { inside = 0 }
 			inside { print > file }' docs/workloads.md
 		;;

@@ -7,7 +7,10 @@ mod failure;
 mod host;
 mod lockstep;
 mod output;
+mod parameters;
 mod policies;
+mod sensitivity;
+mod workloads;
 
 use clap::{Parser, Subcommand};
 use failure::Invalid;
@@ -31,16 +34,22 @@ Exit codes:
 #[derive(Subcommand)]
 enum Command {
     Compare(Box<compare::Args>),
+    Sensitivity(Box<sensitivity::Args>),
     Host(host::Args),
     Policies(policies::Args),
+    Parameters(parameters::Args),
+    Workloads(workloads::Args),
     Lockstep(lockstep::Args),
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Compare(args) => compare::run(&args),
+        Command::Sensitivity(args) => sensitivity::run(&args),
         Command::Host(args) => host::run(&args),
         Command::Policies(args) => policies::run(&args),
+        Command::Parameters(args) => parameters::run(&args),
+        Command::Workloads(args) => workloads::run(&args),
         Command::Lockstep(args) => lockstep::run(&args),
     };
     match result {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The dispatcher's parameters: the same ones on a real host and on a modelled one.
 
-use crate::Nanos;
 use crate::time::MS;
+use crate::{Nanos, Parameter, Value};
 use serde::{Deserialize, Serialize};
 
 /// What the dispatcher is told about the host as a whole.
@@ -38,5 +38,64 @@ impl Default for DispatcherParams {
             balance_interval: 60 * MS,
             slice_timer: true,
         }
+    }
+}
+
+impl DispatcherParams {
+    /// What the dispatcher stands on, with the defaults of a host that says nothing else.
+    pub fn parameters() -> Vec<Parameter> {
+        let default = Self::default();
+        let time = |key, meaning, value, source, tried| Parameter {
+            key,
+            meaning,
+            value: Value::Time(value),
+            source,
+            tried,
+        };
+        vec![
+            time(
+                "scheduler.corun.slice",
+                "how long a task runs while others wait for its pCPU, if the policy asks nothing else",
+                default.slice,
+                "Linux `base_slice_ns` on hosts of 8 and more pCPUs (kernel/sched/fair.c, 6.6 on); \
+                 accepted: 50 µs to 1 s",
+                "500 µs to 24 ms on experiments/example.toml",
+            ),
+            time(
+                "scheduler.corun.wakeup_granularity",
+                "lead in virtual time that a waking task needs to take the pCPU at once",
+                default.wakeup_granularity,
+                "CFS: `sched_wakeup_granularity_ns` unscaled (kernel/sched/fair.c until 6.5)",
+                "0 to 4 ms on experiments/example.toml",
+            ),
+            time(
+                "scheduler.corun.sleeper_credit",
+                "how far behind its pCPU's clock a task may start that waited or moved",
+                default.sleeper_credit,
+                "one slice: who waited goes first once, and nobody hoards (design)",
+                "0 to 12 ms on experiments/example.toml",
+            ),
+            time(
+                "scheduler.corun.max_lead",
+                "how far ahead of its pCPU's clock a task may be queued",
+                default.max_lead,
+                "two slices: who ran much elsewhere pays for it, but not for long (design)",
+                "1 to 24 ms on experiments/example.toml",
+            ),
+            time(
+                "scheduler.corun.balance_interval",
+                "how often a busy pCPU looks for a busier one",
+                default.balance_interval,
+                "assumed: some turns of a crowded pCPU",
+                "4 to 240 ms on experiments/example.toml",
+            ),
+            Parameter {
+                key: "scheduler.corun.slice_timer",
+                meaning: "do slices end by timer, instead of at the tick?",
+                value: Value::Switch(default.slice_timer),
+                source: "design: ticks are 4 ms apart at 250 Hz, longer than a slice",
+                tried: "both",
+            },
+        ]
     }
 }

@@ -11,6 +11,9 @@ pub const MS: Nanos = 1_000_000;
 /// One second.
 pub const SEC: Nanos = 1_000_000_000;
 
+/// Scheduler ticks per second of a host that says nothing else: `CONFIG_HZ` of Debian and Ubuntu.
+pub const HOST_HZ: u32 = 250;
+
 /// What [`parse`] accepts, for error messages.
 pub const ACCEPTED: &str = "a number with a unit: ns, us, ms, s or min, such as \"2.5ms\"";
 

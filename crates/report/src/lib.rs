@@ -8,12 +8,16 @@
 mod format;
 pub mod html;
 
+mod markdown;
+pub mod parameters;
 mod perfetto;
 pub mod replay;
 mod results;
+pub mod sensitivity;
 mod summary;
 pub mod table;
 pub mod timeline;
+pub mod workloads;
 
 pub use results::{
     Beside, Comparison, HostResult, ReplayCheck, Run, Stacking, TaskResult, VcpuCheck, VmResult,

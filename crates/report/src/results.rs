@@ -211,7 +211,8 @@ impl Comparison {
     }
 }
 
-fn once<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
+/// Each item once, in order.
+pub(crate) fn once<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
     let mut seen = Vec::new();
     items.for_each(|item| {
         if !seen.contains(&item) {

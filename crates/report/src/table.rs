@@ -5,7 +5,9 @@
 use crate::format::{amount, micros, percent, ratio};
 use crate::results::{Comparison, HostResult, Run, VmResult};
 use crate::summary::Spread;
-use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
+use comfy_table::{
+    Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle, Width,
+};
 
 /// VMs shown in a table; the rest is in `--json`.
 const VMS_SHOWN: usize = 16;
@@ -58,7 +60,7 @@ pub fn text(comparison: &Comparison, width: u16) -> String {
 }
 
 /// Which policies go into which table: the reference is in each.
-fn columns(policies: usize) -> Vec<Vec<usize>> {
+pub(crate) fn columns(policies: usize) -> Vec<Vec<usize>> {
     let others: Vec<usize> = (1..policies).collect();
     match others.is_empty() {
         true => vec![vec![0]],
@@ -87,6 +89,14 @@ fn one(rows: &[Row], policies: &[&str], columns: &[usize], width: u16) -> Table 
         table.add_row(cells);
     }
     table
+}
+
+/// Keeps texts of `chars` characters in one piece, if half of the terminal is enough for that.
+pub(crate) fn unbroken(table: &mut Table, column: usize, chars: usize, width: u16) {
+    let padded = u16::try_from(chars + 2).unwrap_or(u16::MAX).min(width / 2);
+    if let Some(column) = table.column_mut(column) {
+        column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(padded)));
+    }
 }
 
 /// Without the blanks that end lines.

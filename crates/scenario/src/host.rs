@@ -3,7 +3,7 @@
 
 use crate::reader::Reader;
 use crate::settings::{CfsKeys, CorunKeys, Costs, CreditKeys, EevdfKeys, Host, Run, Schedulers};
-use corun_model::time::{MS, SEC, US};
+use corun_model::time::{HOST_HZ, MS, SEC, US};
 use corun_model::{Nanos, Topology};
 use std::ops::RangeInclusive;
 
@@ -20,7 +20,7 @@ pub(crate) fn host(table: Reader<'_>) -> Option<Host> {
     let topology = topology(&table);
     let host = Host {
         topology: topology.or(Topology::flat(1).ok())?,
-        hz: table.whole("hz", 100..=10_000).unwrap_or(250),
+        hz: table.whole("hz", 100..=10_000).unwrap_or(HOST_HZ),
         tick_skew: table.flag("tick_skew").unwrap_or(false),
         costs: table.table("costs").map(costs).unwrap_or_default(),
     };

@@ -5,11 +5,13 @@
 //! [`sched`] (who runs: corun's dispatcher or a model of another scheduler) and a [`load`] (what
 //! tasks want: modelled guests or a recorded host's demand). Same input and seed, same output.
 
+pub mod alone;
 mod control;
 pub mod engine;
 pub mod guest;
 pub mod host;
 pub mod load;
+mod parameters;
 pub mod replay;
 pub mod rng;
 pub mod sched;
@@ -19,5 +21,6 @@ mod testing;
 mod waits;
 pub mod workload;
 
+pub use parameters::parameters;
 pub use simulation::{Outcome, Simulation, VmOutcome};
 pub use waits::Waits;

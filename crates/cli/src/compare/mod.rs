@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `corun compare`: one input under several policies.
 
-mod input;
+pub mod input;
 mod jobs;
 mod measure;
 mod progress;
-mod provenance;
+pub mod provenance;
 mod recording;
+pub mod runs;
 mod scenario;
 pub mod schedulers;
 mod setup;
 mod trace;
 
-use crate::failure::Invalid;
 use crate::output;
 use anyhow::Context;
 use corun_report::{Comparison, html, replay, table};
 use input::Input;
-use std::num::NonZeroUsize;
+use runs::RunArgs;
 use std::path::PathBuf;
 
 /// Compare policies on a modelled or a recorded host
@@ -33,30 +33,8 @@ pub struct Args {
     #[arg(value_name = "INPUT")]
     input: PathBuf,
 
-    /// Policies to compare, the reference first [default: the scenario's, else
-    /// cfs,affinity,balance]; `corun policies` lists them
-    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
-    policies: Vec<String>,
-
-    /// Run only this case of the scenario; may be repeated
-    #[arg(long = "case", value_name = "NAME")]
-    cases: Vec<String>,
-
-    /// Seed of everything random [default: the scenario's, else 1]
-    #[arg(long, value_name = "N", conflicts_with = "seeds")]
-    seed: Option<u64>,
-
-    /// Several seeds: results are medians with their spread
-    #[arg(long, value_delimiter = ',', value_name = "N,N,…")]
-    seeds: Vec<u64>,
-
-    /// Length of the measured part: seconds, or a number with a unit such as 500ms
-    #[arg(long, value_name = "TIME")]
-    duration: Option<String>,
-
-    /// Set any key of the scenario, such as vm.web.count=3; may be repeated
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    sets: Vec<String>,
+    #[command(flatten)]
+    runs: RunArgs,
 
     /// Print one JSON object instead of tables (docs/schema/compare.schema.json)
     #[arg(long)]
@@ -68,14 +46,6 @@ pub struct Args {
 
     #[command(flatten)]
     timeline: trace::Options,
-
-    /// Runs at the same time [default: one per CPU]; does not change results
-    #[arg(long, value_name = "N")]
-    jobs: Option<NonZeroUsize>,
-
-    /// Show no progress
-    #[arg(long, short)]
-    quiet: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -95,9 +65,6 @@ Examples:
 
 Exit codes: 0 done; 1 a run failed or a file could not be written; 2 wrong usage or invalid input.";
 
-/// The policies compared if neither the command line nor the scenario names any.
-const DEFAULT_POLICIES: [&str; 3] = ["cfs", "affinity", "balance"];
-
 /// Runs the command.
 ///
 /// # Errors
@@ -114,7 +81,7 @@ fn show(args: &Args, comparison: &Comparison, about: &html::About) -> anyhow::Re
     if let Some(file) = &args.report {
         let page = html::page(comparison, about).context("the report")?;
         std::fs::write(file, page).with_context(|| format!("cannot write {}", file.display()))?;
-        if !args.quiet {
+        if !args.runs.quiet {
             output::note(&format!("report: {}", file.display()));
         }
     }
@@ -125,23 +92,4 @@ fn show(args: &Args, comparison: &Comparison, about: &html::About) -> anyhow::Re
         output::print(&replay::text(check, output::width()))?;
     }
     output::print(&table::text(comparison, output::width()))
-}
-
-/// The policies to compare, each known and named once; `said` is what the input names.
-fn policies(args: &Args, said: Option<Vec<String>>) -> anyhow::Result<Vec<String>> {
-    let chosen = match (args.policies.is_empty(), said) {
-        (false, _) => args.policies.clone(),
-        (true, Some(said)) => said,
-        (true, None) => DEFAULT_POLICIES.map(String::from).to_vec(),
-    };
-    for (at, name) in chosen.iter().enumerate() {
-        schedulers::known_policy(name)
-            .map_err(|message| Invalid::error(format!("--policies: {message}")))?;
-        if chosen[..at].contains(name) {
-            return Err(Invalid::error(format!(
-                "--policies: {name:?} is named twice"
-            )));
-        }
-    }
-    Ok(chosen)
 }

@@ -5,9 +5,10 @@
 //! what a what-if is worth is said before it.
 
 use super::progress::Progress;
+use super::runs::policies;
 use super::setup::host_params;
 use super::trace::Trace;
-use super::{Args, measure, policies, provenance, schedulers};
+use super::{Args, measure, provenance, schedulers};
 use crate::failure::Invalid;
 use crate::output;
 use anyhow::Context;
@@ -31,7 +32,7 @@ pub fn compare(args: &Args, path: &Path) -> anyhow::Result<(Comparison, html::Ab
     refuse_scenario_options(args)?;
     let import = corun_recording::read(path).map_err(Invalid::error)?;
     let notes: Vec<String> = import.notes.iter().map(ToString::to_string).collect();
-    if !args.quiet {
+    if !args.runs.quiet {
         notes.iter().for_each(|note| output::note(note));
     }
     let recording = &import.recording;
@@ -43,7 +44,7 @@ pub fn compare(args: &Args, path: &Path) -> anyhow::Result<(Comparison, html::Ab
         "affinity".to_string(),
         "balance".to_string(),
     ];
-    let chosen = policies(args, Some(default))?;
+    let chosen = policies(&args.runs, Some(default))?;
     if args.timeline.trace.is_some() && chosen.len() != 1 {
         let first = &chosen[0];
         return Err(Invalid::error(format!(
@@ -56,7 +57,7 @@ pub fn compare(args: &Args, path: &Path) -> anyhow::Result<(Comparison, html::Ab
         chosen.len() + 2,
         recording.duration().saturating_mul(chosen.len() as u64 + 2),
         1,
-        args.quiet,
+        args.runs.quiet,
     );
     let (case, check) = calibrated(recording, case, &own, &progress)?;
     let runs = chosen
@@ -103,17 +104,17 @@ fn refuse_scenario_options(args: &Args) -> anyhow::Result<()> {
             "{option} does not go with a recording: {why}"
         )))
     };
-    if !args.cases.is_empty() {
+    if !args.runs.cases.is_empty() {
         return refuse("--case", "a recording has no cases");
     }
-    if args.seed.is_some() || !args.seeds.is_empty() {
+    if args.runs.seed.is_some() || !args.runs.seeds.is_empty() {
         return refuse("--seed", "nothing in a replay is random");
     }
-    if args.duration.is_some() {
+    if args.runs.duration.is_some() {
         return refuse("--duration", "a replay is as long as its recording");
     }
     let fits = |set: &&String| set.starts_with("host.") || set.starts_with("scheduler.");
-    match args.sets.iter().find(|set| !fits(set)) {
+    match args.runs.sets.iter().find(|set| !fits(set)) {
         Some(set) => refuse(
             &format!("--set {set}"),
             "only host.… and scheduler.… can be set",
@@ -136,7 +137,11 @@ fn case(args: &Args, recording: &Recording, suggested: &SuggestedHost) -> anyhow
         costs.idle_wake,
         eevdf_preset(kernel(recording)),
     );
-    let sets = args.sets.iter().map(|set| Override::parse("--set", set));
+    let sets = args
+        .runs
+        .sets
+        .iter()
+        .map(|set| Override::parse("--set", set));
     let sets = sets
         .collect::<Result<Vec<_>, _>>()
         .map_err(Invalid::error)?;

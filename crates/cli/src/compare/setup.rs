@@ -184,12 +184,6 @@ fn program(text: &Located<String>) -> Result<Program, Problem> {
     Program::parse(&text.value).map_err(|error| text.problem(error.to_string()))
 }
 
-const LOCKS: [(&str, LockKind); 3] = [
-    ("ticket", LockKind::Ticket),
-    ("unfair", LockKind::Unfair),
-    ("paravirtual", LockKind::Paravirtual),
-];
-
 fn guest_params(vm: &Vm) -> Result<GuestParams, Problems> {
     let (keys, mut params) = (&vm.guest, GuestParams::default());
     set(&mut params.hz, keys.hz);
@@ -205,9 +199,10 @@ fn guest_params(vm: &Vm) -> Result<GuestParams, Problems> {
     let some = |window: Nanos| (window > 0).then_some(window);
     set(&mut params.ple_window, keys.ple_window.map(some));
     if let Some(said) = &keys.lock {
-        let found = LOCKS.iter().find(|(name, _)| *name == said.value);
+        let known = LockKind::NAMES;
+        let found = known.iter().find(|(name, _)| *name == said.value);
         let kind = found.map(|(_, kind)| *kind);
-        params.lock = kind.ok_or_else(|| unknown(Some(said), &LOCKS.map(|(name, _)| name)))?;
+        params.lock = kind.ok_or_else(|| unknown(Some(said), &known.map(|(name, _)| name)))?;
     }
     Ok(params)
 }

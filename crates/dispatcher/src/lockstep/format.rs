@@ -81,6 +81,10 @@ pub enum FormatError {
     /// Knobs of another size.
     #[error("the knobs take {0} bytes, this dispatcher's take {KNOBS}: another corun recorded it")]
     Knobs(u32),
+    /// A host larger than the dispatcher's tables: every callback would walk over pCPUs that cannot
+    /// be.
+    #[error("the knobs say {0} pCPUs, at most {max} are supported", max = corun_model::Topology::MAX_PCPUS)]
+    Pcpus(u32),
     /// A record that cannot be.
     #[error("record {index} has a length of {length} bytes, accepted are {HEAD} to {LONGEST}")]
     Length {
@@ -144,8 +148,12 @@ impl Recording {
         if !fill(&mut input, &mut knobs)? {
             return Err(FormatError::Knobs(0));
         }
+        let knobs = decode_knobs(&knobs);
+        if knobs.pcpus > corun_model::Topology::MAX_PCPUS {
+            return Err(FormatError::Pcpus(knobs.pcpus));
+        }
         let mut recording = Recording {
-            knobs: decode_knobs(&knobs),
+            knobs,
             records: Vec::new(),
             lost: None,
         };
@@ -326,6 +334,17 @@ mod tests {
         let mut other = sample(1);
         other[8] = 9;
         assert!(read(&other).contains("version 9"));
+    }
+
+    #[test]
+    fn a_host_of_two_thousand_million_pcpus_is_refused() {
+        let mut huge = sample(1);
+        huge[16 + 104..16 + 108].copy_from_slice(&i32::MAX.to_le_bytes());
+        let error = Recording::read(&huge[..]).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "the knobs say 2147483647 pCPUs, at most 512 are supported"
+        );
     }
 
     proptest! {

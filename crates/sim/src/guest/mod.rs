@@ -36,7 +36,7 @@ pub(crate) mod tests;
 
 pub use halt_polling::{HaltPollParams, parameters as halt_poll_parameters};
 pub use idle::IdleMode;
-pub use params::{GuestParams, LockKind};
+pub use params::{GuestParams, LockKind, parameters};
 pub use shootdown::TlbFlush;
 pub use spec::{GuestError, HostTaskSpec, MOST, MOST_VCPUS, ThreadSpec, VmSpec};
 

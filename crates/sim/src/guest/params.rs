@@ -3,8 +3,8 @@
 //! here is tuned per experiment.
 
 use super::{IdleMode, TlbFlush};
-use corun_model::Nanos;
 use corun_model::time::{MS, US};
+use corun_model::{Nanos, Parameter, Value};
 
 /// How kernel spin locks are passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,21 @@ pub enum LockKind {
     /// first is not running, newcomers may take the free lock. Linux since 4.2 as a KVM guest
     /// (`qspinlock_paravirt.h`).
     Paravirtual,
+}
+
+impl LockKind {
+    /// Every kind by the name that scenarios use.
+    pub const NAMES: [(&'static str, Self); 3] = [
+        ("ticket", Self::Ticket),
+        ("unfair", Self::Unfair),
+        ("paravirtual", Self::Paravirtual),
+    ];
+
+    /// What scenarios call it.
+    pub fn name(self) -> &'static str {
+        let found = Self::NAMES.iter().find(|(_, kind)| *kind == self);
+        found.map_or("", |(name, _)| name)
+    }
 }
 
 /// A guest kernel and what its work costs, ns unless said otherwise.
@@ -140,4 +155,133 @@ impl GuestParams {
         self.wakeup_granularity *= factor;
         self
     }
+}
+
+/// A guest kernel's parameters.
+pub fn parameters() -> Vec<Parameter> {
+    let default = GuestParams::default();
+    let mut all = work(&default);
+    all.extend(scheduling(&default));
+    all.extend(locks(&default));
+    all
+}
+
+fn time(
+    key: &'static str,
+    meaning: &'static str,
+    value: Nanos,
+    source: &'static str,
+    tried: &'static str,
+) -> Parameter {
+    let value = Value::Time(value);
+    Parameter {
+        key,
+        meaning,
+        value,
+        source,
+        tried,
+    }
+}
+
+/// What a guest kernel does by itself, and what it takes.
+fn work(default: &GuestParams) -> Vec<Parameter> {
+    vec![
+        Parameter {
+            key: "vm.*.guest.hz",
+            meaning: "timer ticks of a busy vCPU; an idle one has none",
+            value: Value::Number(f64::from(default.hz), "/s"),
+            source: "`CONFIG_HZ` of Debian and Ubuntu; Fedora has 1000",
+            tried: "100, 250, 1000 on experiments/example.toml",
+        },
+        time(
+            "vm.*.guest.tick",
+            "a tick: exit for the timer, injection, handler, exit to arm the next",
+            default.tick,
+            "three exits of 0.7 µs (kvm-unit-tests `vmexit`, 2000 cycles) and a handler of 2 µs",
+            "1 to 20 µs on experiments/example.toml",
+        ),
+        time(
+            "vm.*.guest.interrupt",
+            "receiving a reschedule IPI, kick or sleep timer",
+            default.interrupt,
+            "one exit and injection, and 1 µs in the handler",
+            "0.5 to 8 µs on experiments/example.toml",
+        ),
+        time(
+            "vm.*.guest.ipi",
+            "sending an IPI: the exit of the write to the APIC",
+            default.ipi,
+            "kvm-unit-tests `ipi`: 3000-5000 cycles",
+            "0.5 to 6 µs on experiments/example.toml",
+        ),
+        time(
+            "vm.*.guest.thread_switch",
+            "from one guest thread to another",
+            default.thread_switch,
+            "lmbench `lat_ctx` on x86: 1-2 µs",
+            "0.5 to 6 µs on experiments/example.toml",
+        ),
+        time(
+            "vm.*.guest.timer_slack",
+            "how late sleeps end",
+            default.timer_slack,
+            "default of `PR_SET_TIMERSLACK`",
+            "0 to 200 µs on experiments/example.toml",
+        ),
+    ]
+}
+
+/// The guest's scheduler.
+fn scheduling(default: &GuestParams) -> Vec<Parameter> {
+    vec![
+        time(
+            "vm.*.guest.latency",
+            "time in which each runnable thread of a vCPU runs once; times 1 + log2(vCPUs, 8 at most)",
+            default.latency,
+            "CFS: `sched_latency_ns` (kernel/sched/fair.c until 6.5)",
+            "3 to 24 ms on experiments/example.toml",
+        ),
+        time(
+            "vm.*.guest.min_granularity",
+            "the least slice, scaled likewise",
+            default.min_granularity,
+            "CFS: `sched_min_granularity_ns`",
+            "0.25 to 3 ms on experiments/example.toml",
+        ),
+        time(
+            "vm.*.guest.wakeup_granularity",
+            "how far behind in virtual time a woken thread must be to preempt, scaled likewise",
+            default.wakeup_granularity,
+            "CFS: `sched_wakeup_granularity_ns`",
+            "0.25 to 4 ms on experiments/example.toml",
+        ),
+    ]
+}
+
+/// The guest's spin locks and what the CPU does about spinning.
+fn locks(default: &GuestParams) -> Vec<Parameter> {
+    vec![
+        Parameter {
+            key: "vm.*.guest.lock",
+            meaning: "kind of kernel spin locks: ticket, unfair or paravirtual",
+            value: Value::Choice(default.lock.name()),
+            source: "Linux since 4.2 as a KVM guest (kernel/locking/qspinlock_paravirt.h)",
+            tried: "all three",
+        },
+        time(
+            "vm.*.guest.pv_spin",
+            "spinning before a paravirtual waiter halts",
+            default.pv_spin,
+            "`SPIN_THRESHOLD`: 2^15 rounds of some 12 cycles (PAUSE before Skylake) at 2.6 GHz",
+            "10 µs to 1 ms on experiments/example.toml",
+        ),
+        Parameter {
+            key: "vm.*.guest.ple_window",
+            meaning: "spinning after which the CPU leaves the guest (pause-loop exit)",
+            value: default.ple_window.map_or(Value::None, Value::Time),
+            source: "the CPUs of the balance paper (EuroSys 2011) had none; Intel's default window \
+                     is 4096 cycles",
+            tried: "none, 2, 8 and 32 µs on experiments/example.toml",
+        },
+    ]
 }

@@ -17,7 +17,7 @@ mod stacking;
 mod task;
 
 pub use activity::{Activity, Profile};
-pub use costs::Costs;
+pub use costs::{Costs, parameters};
 pub use observer::{Counter, Instant, Lane, Observer, Span, VcpuActivity};
 pub use stacking::{MOST as MOST_SIBLINGS, Stacking};
 pub use task::{Task, TaskSpec, TaskState, Totals};

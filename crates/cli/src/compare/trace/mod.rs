@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 /// Where a timeline goes, and how much of the run.
-#[derive(clap::Args)]
+#[derive(clap::Args, Default)]
 pub struct Options {
     /// Write the timeline of the run, for ui.perfetto.dev (docs/timeline.md); the run must be a
     /// single one

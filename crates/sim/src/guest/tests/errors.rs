@@ -54,6 +54,37 @@ fn programs_that_do_not_fit_together() {
 }
 
 #[test]
+fn circles_and_lone_barriers_word_by_word() {
+    let circle = [
+        "lock a { lock b { compute 1us } }",
+        "lock b { lock c { compute 1us } }",
+        "lock c { lock a { compute 1us } }",
+    ];
+    assert_eq!(
+        refused(vec![vm("web", free(), &circle)]),
+        "VM web: lock b is taken inside lock a, and elsewhere the other way round: they would wait \
+         for each other for ever"
+    );
+    let mutexes = [
+        "mutex m { mutex n { compute 1us } }",
+        "mutex n { mutex m { compute 1us } }",
+    ];
+    assert_eq!(
+        refused(vec![vm("web", free(), &mutexes)]),
+        "VM web: mutex n is taken inside mutex m, and elsewhere the other way round: they would \
+         wait for each other for ever"
+    );
+    assert_eq!(
+        refused(vec![vm(
+            "web",
+            free(),
+            &["loop { compute 1us; barrier b }"]
+        )]),
+        "VM web: only one thread comes to barrier b"
+    );
+}
+
+#[test]
 fn numbers_out_of_range() {
     let good = || vm("web", free(), &["compute 1us"]);
     let change = |change: fn(&mut VmSpec)| {

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The runs of a scenario: what the command line says about them, which there are, and doing them
+//! on all cores. Shared by every command that simulates scenarios.
+
+use super::progress::Progress;
+use super::trace::{self, Trace};
+use super::{jobs, measure, schedulers, setup};
+use crate::failure::Invalid;
+use anyhow::Context;
+use corun_model::Nanos;
+use corun_report::Run;
+use corun_scenario::{Case, Override, Problems, Scenario, or_nearest};
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::thread;
+
+/// What the command line says about runs.
+#[derive(clap::Args)]
+pub struct RunArgs {
+    /// Policies to compare, the reference first [default: the scenario's, else
+    /// cfs,affinity,balance]; `corun policies` lists them
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    pub policies: Vec<String>,
+
+    /// Run only this case of the scenario; may be repeated
+    #[arg(long = "case", value_name = "NAME")]
+    pub cases: Vec<String>,
+
+    /// Seed of everything random [default: the scenario's, else 1]
+    #[arg(long, value_name = "N", conflicts_with = "seeds")]
+    pub seed: Option<u64>,
+
+    /// Several seeds: results are medians with their spread
+    #[arg(long, value_delimiter = ',', value_name = "N,N,…")]
+    pub seeds: Vec<u64>,
+
+    /// Length of the measured part: seconds, or a number with a unit such as 500ms
+    #[arg(long, value_name = "TIME")]
+    pub duration: Option<String>,
+
+    /// Set any key of the scenario, such as vm.web.count=3; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub sets: Vec<String>,
+
+    /// Runs at the same time [default: one per CPU]; does not change results
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<NonZeroUsize>,
+
+    /// Show no progress
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// The policies compared if neither the command line nor the scenario names any.
+const DEFAULT_POLICIES: [&str; 3] = ["cfs", "affinity", "balance"];
+
+/// The policies to compare, each known and named once; `said` is what the input names.
+///
+/// # Errors
+/// [`Invalid`] if one is unknown or named twice.
+pub fn policies(args: &RunArgs, said: Option<Vec<String>>) -> anyhow::Result<Vec<String>> {
+    let chosen = match (args.policies.is_empty(), said) {
+        (false, _) => args.policies.clone(),
+        (true, Some(said)) => said,
+        (true, None) => DEFAULT_POLICIES.map(String::from).to_vec(),
+    };
+    for (at, name) in chosen.iter().enumerate() {
+        schedulers::known_policy(name)
+            .map_err(|message| Invalid::error(format!("--policies: {message}")))?;
+        if chosen[..at].contains(name) {
+            return Err(Invalid::error(format!(
+                "--policies: {name:?} is named twice"
+            )));
+        }
+    }
+    Ok(chosen)
+}
+
+/// What the command line says about the scenario's keys, the later the stronger.
+///
+/// # Errors
+/// What is no assignment or no value.
+pub fn overrides(args: &RunArgs) -> Result<Vec<Override>, Problems> {
+    let sets = args.sets.iter().map(|set| Override::parse("--set", set));
+    let mut all = sets.collect::<Result<Vec<_>, _>>()?;
+    if let Some(duration) = &args.duration {
+        // A bare number means seconds; text says so whatever it looks like.
+        let seconds = !duration.is_empty() && duration.bytes().all(|b| b.is_ascii_digit());
+        let unit = if seconds { "s" } else { "" };
+        let value = format!("\"{duration}{unit}\"");
+        all.push(Override::of("--duration", "run.duration", &value)?);
+    }
+    if let Some(seed) = args.seed {
+        all.push(Override::of("--seed", "run.seed", &seed.to_string())?);
+    }
+    if !args.seeds.is_empty() {
+        all.push(Override::of(
+            "--seeds",
+            "run.seeds",
+            &format!("{:?}", args.seeds),
+        )?);
+    }
+    Ok(all)
+}
+
+/// Reads the scenario with the overrides on top and keeps the cases that the command line names.
+///
+/// # Errors
+/// [`Invalid`]: everything that is wrong with it, or a case that there is none of.
+pub fn read(
+    args: &RunArgs,
+    file: &str,
+    text: &str,
+    overrides: &[Override],
+) -> anyhow::Result<Scenario> {
+    let mut scenario = corun_scenario::read(file, text, overrides).map_err(Invalid::error)?;
+    select(&mut scenario, &args.cases)?;
+    Ok(scenario)
+}
+
+fn select(scenario: &mut Scenario, wanted: &[String]) -> anyhow::Result<()> {
+    let names: Vec<&str> = scenario
+        .cases
+        .iter()
+        .map(|case| case.name.as_str())
+        .collect();
+    for name in wanted {
+        if names == [""] {
+            return Err(Invalid::error(format!(
+                "--case {name:?}: {} has no cases",
+                scenario.file
+            )));
+        }
+        if !names.contains(&name.as_str()) {
+            let hint = or_nearest(name, &names);
+            return Err(Invalid::error(format!(
+                "--case {name:?}: unknown case, {hint}"
+            )));
+        }
+    }
+    if !wanted.is_empty() {
+        scenario.cases.retain(|case| wanted.contains(&case.name));
+    }
+    Ok(())
+}
+
+/// The scenario's name: its file's without directories and extension.
+pub fn stem(name: &str) -> String {
+    let stem = Path::new(name).file_stem().unwrap_or_default();
+    stem.to_string_lossy().into_owned()
+}
+
+/// A run to do.
+pub struct Job<'a> {
+    /// Everything but policy and seed.
+    pub case: &'a Case,
+    /// Under this policy.
+    pub policy: String,
+    /// With this seed.
+    pub seed: u64,
+}
+
+impl Job<'_> {
+    /// How long it runs, warm-up included.
+    pub fn end(&self) -> Nanos {
+        let run = &self.case.run;
+        run.warm_up.saturating_add(run.duration)
+    }
+}
+
+/// All runs of a scenario in the order of the results, after making sure that each can be done.
+///
+/// # Errors
+/// [`Invalid`]: everything that keeps one from being done.
+pub fn plan<'a>(args: &RunArgs, scenario: &'a Scenario) -> anyhow::Result<Vec<Job<'a>>> {
+    let mut jobs = Vec::new();
+    for case in &scenario.cases {
+        setup::check(case).map_err(Invalid::error)?;
+        let said = case.run.policies.clone();
+        let said = said.map(|said| said.into_iter().map(|name| name.value).collect());
+        for policy in policies(args, said)? {
+            let job = |&seed| Job {
+                case,
+                policy: policy.clone(),
+                seed,
+            };
+            jobs.extend(case.run.seeds.iter().map(job));
+        }
+    }
+    Ok(jobs)
+}
+
+/// Does all runs, with their results in the order of the jobs; writes a timeline if one
+/// is wanted (and there is one job).
+///
+/// # Errors
+/// The first run that failed.
+pub fn carry_out(
+    args: &RunArgs,
+    all: &[Job<'_>],
+    timeline: &trace::Options,
+) -> anyhow::Result<Vec<Run>> {
+    let cpus = || thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let threads = args.jobs.map_or_else(cpus, NonZeroUsize::get);
+    let total = all.iter().map(Job::end).fold(0, u64::saturating_add);
+    let progress = Progress::new(all.len(), total, threads, args.quiet);
+    let runs = jobs::run(all, threads, |job| one(job, timeline, &progress));
+    progress.finish();
+    runs
+}
+
+fn one(job: &Job<'_>, timeline: &trace::Options, progress: &Progress) -> anyhow::Result<Run> {
+    let run = &job.case.run;
+    let pcpus = job.case.host.topology.pcpus();
+    let trace = timeline.begin(pcpus, job.end())?;
+    let observer = trace.as_ref().map(Trace::observer);
+    let simulation = setup::simulation(job.case, &job.policy, job.seed, observer)
+        .map_err(Invalid::error)
+        .with_context(|| format!("{} under {}", job.case.name, job.policy))?;
+    let outcome = simulation.run(run.warm_up, job.end(), progress.of_run());
+    trace.map_or(Ok(()), Trace::close)?;
+    Ok(Run {
+        policy: job.policy.clone(),
+        case: job.case.name.clone(),
+        seed: job.seed,
+        ..measure::run(&outcome, pcpus)
+    })
+}

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `corun sensitivity`: one scenario with several values of one key.
+
+mod key;
+mod values;
+
+use crate::compare::input::{self, Input};
+use crate::compare::provenance;
+use crate::compare::runs::{self, Job, RunArgs};
+use crate::failure::Invalid;
+use crate::output;
+use anyhow::Context;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use corun_report::html;
+use corun_report::sensitivity::{self, Measure, Point, Sensitivity};
+use corun_scenario::{Override, Scenario, or_nearest};
+use std::path::PathBuf;
+use values::{Value, Values};
+
+/// Show how results move with one parameter
+///
+/// Runs the scenario with several values of one of its keys, under each policy and seed, and prints
+/// one table per VM: values down, policies across, with the trend and the elasticity. A result that
+/// moves much with a number that nobody knows exactly is worth less than one that does not.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES,
+          group = clap::ArgGroup::new("tried").args(["range", "values"]).required(true))]
+pub struct Args {
+    /// A scenario (TOML, see docs/scenario.md)
+    #[arg(value_name = "SCENARIO")]
+    input: PathBuf,
+
+    /// The key to vary: any key of the scenario, such as host.costs.switch or vm.web.count;
+    /// `corun parameters` lists those of the models
+    #[arg(long, value_name = "KEY")]
+    param: String,
+
+    /// Values from A to B, both durations or both numbers; 5 of them if STEPS is not said
+    #[arg(long, value_name = "A..B[:STEPS]")]
+    range: Option<String>,
+
+    /// These values: numbers, durations, or choices such as ticket,unfair,paravirtual
+    #[arg(long, value_name = "V,V,…", value_delimiter = ',')]
+    values: Vec<String>,
+
+    /// Equal factors between the values of the range, rather than equal steps
+    #[arg(long, requires = "range")]
+    log: bool,
+
+    /// What to show
+    #[arg(long, value_name = "MEASURE", default_value = "relative-throughput",
+          value_parser = measures())]
+    measure: Measure,
+
+    /// Show only this VM
+    #[arg(long, value_name = "NAME")]
+    vm: Option<String>,
+
+    #[command(flatten)]
+    runs: RunArgs,
+
+    /// Do as many runs as it takes, however many
+    #[arg(long)]
+    yes: bool,
+
+    /// Print one JSON object instead of tables (docs/schema/sensitivity.schema.json)
+    #[arg(long)]
+    json: bool,
+
+    /// Write a report: one self-contained HTML page
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  corun sensitivity experiments/example.toml --param host.costs.switch --range 1us..20us --log
+      does it matter how much a switch costs?
+  corun sensitivity host.toml --param vm.web.count --range 1..8:8 --measure ready-wait-p99 --vm db
+      how long does db wait for a pCPU as web VMs are added?
+  corun sensitivity host.toml --param vm.db.guest.lock --values ticket,unfair,paravirtual
+      which kind of guest lock suffers?
+  corun sensitivity host.toml --param scheduler.cfs.latency --range 6ms..48ms --seeds 1,2,3 \\
+      --report latency.html
+      medians over three seeds, as a page with charts
+
+Exit codes: 0 done; 1 a run failed or a file could not be written; 2 wrong usage or invalid input.";
+
+/// More runs are asked for with --yes.
+const MOST_RUNS: usize = 500;
+
+/// Parses the name of a measure.
+fn measures() -> impl TypedValueParser<Value = Measure> {
+    let possible = Measure::ALL.map(|(measure, name, says)| {
+        let value = PossibleValue::new(name).help(says);
+        match measure {
+            // What comes after a wake-up is the most usual of these waits.
+            Measure::ReadyWaitP50 => value.alias("wakeup-p50"),
+            Measure::ReadyWaitP99 => value.alias("wakeup-p99"),
+            _ => value,
+        }
+    });
+    PossibleValuesParser::new(possible).try_map(|name| {
+        let name = name.replace("wakeup-", "ready-wait-");
+        Measure::named(&name).ok_or("no such measure")
+    })
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// [`Invalid`] if the scenario, the key or a value is not valid; anything else if a run or writing
+/// fails.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let (name, text) = match input::open(&args.input)? {
+        Input::Scenario { name, text } => (name, text),
+        Input::Recording { path } => {
+            return Err(Invalid::error(format!(
+                "{}: this is no scenario: expected TOML (docs/scenario.md); recordings have no \
+                 parameters to vary but those of `corun compare --set`",
+                path.display()
+            )));
+        }
+    };
+    let values = chosen_values(args)?;
+    key::check(&args.param, &name, &text)?;
+    let scenarios = scenarios(args, &name, &text, &values)?;
+    check_vm(args, &scenarios)?;
+    let points = points(args, &scenarios, &values)?;
+    let first = scenarios.first().context("there is no value")?;
+    let mut result = Sensitivity {
+        version: env!("CARGO_PKG_VERSION").to_string(),
+        scenario: runs::stem(&name),
+        title: first.title.clone(),
+        source: first.source.clone(),
+        parameter: args.param.clone(),
+        unit: values.unit.to_string(),
+        logarithmic: args.log,
+        measure: args.measure,
+        lines: Vec::new(),
+        points,
+    };
+    result.measure(args.measure, args.vm.as_deref());
+    let about = html::About {
+        command: provenance::command(std::env::args()),
+        facts: provenance::facts(&first.cases),
+        notes: Vec::new(),
+        input: Some(text),
+    };
+    show(args, &result, &about)
+}
+
+fn chosen_values(args: &Args) -> anyhow::Result<Values> {
+    match &args.range {
+        Some(range) => values::range(range, args.log)
+            .map_err(|message| Invalid::error(format!("--range {range}: {message}"))),
+        None => values::listed(&args.values).map_err(|message| {
+            Invalid::error(format!("--values {}: {message}", args.values.join(",")))
+        }),
+    }
+}
+
+/// The scenario with each of the values.
+fn scenarios(
+    args: &Args,
+    name: &str,
+    text: &str,
+    values: &Values,
+) -> anyhow::Result<Vec<Scenario>> {
+    let with = |value: &Value| {
+        let mut overrides = runs::overrides(&args.runs).map_err(Invalid::error)?;
+        let set = format!("{}={}", args.param, value.text);
+        overrides.push(Override::parse("--param", &set).map_err(Invalid::error)?);
+        runs::read(&args.runs, name, text, &overrides)
+    };
+    values.all.iter().map(with).collect()
+}
+
+/// Is there such a VM, with any of the values?
+fn check_vm(args: &Args, scenarios: &[Scenario]) -> anyhow::Result<()> {
+    let Some(wanted) = &args.vm else {
+        return Ok(());
+    };
+    if !args.measure.is_of_vms() {
+        return Err(Invalid::error(format!(
+            "--vm {wanted:?}: this measure is of the whole host: {}",
+            args.measure.says()
+        )));
+    }
+    let cases = scenarios.iter().flat_map(|scenario| &scenario.cases);
+    let mut names: Vec<&str> = cases
+        .flat_map(|case| case.vms.iter().map(|vm| vm.name.as_str()))
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    match names.contains(&wanted.as_str()) {
+        true => Ok(()),
+        false => {
+            let known: Vec<&str> = names.into_iter().take(20).collect();
+            let hint = or_nearest(wanted, &known);
+            Err(Invalid::error(format!(
+                "--vm {wanted:?}: there is no such VM, {hint}"
+            )))
+        }
+    }
+}
+
+/// All runs, by value.
+fn points(args: &Args, scenarios: &[Scenario], values: &Values) -> anyhow::Result<Vec<Point>> {
+    let mut jobs: Vec<Job<'_>> = Vec::new();
+    let mut ends = Vec::new();
+    for scenario in scenarios {
+        jobs.extend(runs::plan(&args.runs, scenario)?);
+        ends.push(jobs.len());
+    }
+    if jobs.len() > MOST_RUNS && !args.yes {
+        return Err(Invalid::error(format!(
+            "{} values make {} runs, more than {MOST_RUNS}: take fewer values, policies, seeds or \
+             cases, or say --yes",
+            values.all.len(),
+            jobs.len()
+        )));
+    }
+    let mut done = runs::carry_out(&args.runs, &jobs, &Default::default())?.into_iter();
+    let mut begun = 0;
+    let point = |(value, end): (&Value, usize)| {
+        let count = end - std::mem::replace(&mut begun, end);
+        Point {
+            value: value.text.clone(),
+            shown: value.shown.clone(),
+            number: value.number,
+            runs: done.by_ref().take(count).collect(),
+        }
+    };
+    Ok(values.all.iter().zip(ends).map(point).collect())
+}
+
+fn show(args: &Args, result: &Sensitivity, about: &html::About) -> anyhow::Result<()> {
+    if let Some(file) = &args.report {
+        let page = sensitivity::page(result, about).context("the report")?;
+        std::fs::write(file, page).with_context(|| format!("cannot write {}", file.display()))?;
+        if !args.runs.quiet {
+            output::note(&format!("report: {}", file.display()));
+        }
+    }
+    output::print(&match args.json {
+        true => sensitivity::json(result)?,
+        false => sensitivity::text(result, output::width()),
+    })
+}

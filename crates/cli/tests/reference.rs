@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `corun parameters` and `corun workloads`, and the pages of `docs/` that they write.
+
+// Helpers of tests, too, say what they expect by panicking.
+#![allow(clippy::unwrap_used)]
+
+use corun_model::{Parameter, Value};
+use corun_scenario::{Override, read};
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn corun(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_corun"));
+    command.env("COLUMNS", "80").args(args).output().unwrap()
+}
+
+fn prints(args: &[&str]) -> String {
+    let output = corun(args);
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The committed page is what the command prints.
+#[track_caller]
+fn fresh(page: &str, args: &[&str]) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../docs")
+        .join(page);
+    let printed = prints(args);
+    if std::env::var_os("CORUN_UPDATE").is_some() {
+        std::fs::write(&file, &printed).unwrap();
+    }
+    let committed = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(
+        committed == printed,
+        "docs/{page} differs from the code: CORUN_UPDATE=1 cargo test -p corun --test reference \
+         writes it anew"
+    );
+}
+
+#[test]
+fn the_page_of_parameters_is_fresh() {
+    fresh("parameters.md", &["parameters", "--markdown"]);
+}
+
+#[test]
+fn the_page_of_workloads_is_fresh() {
+    fresh("workloads.md", &["workloads", "--markdown"]);
+}
+
+/// A parameter's default as a scenario would say it; `None` for one that scenarios do not know.
+fn said(parameter: &Parameter) -> Option<String> {
+    let sections = ["host.", "vm.", "scheduler.corun."];
+    let known = sections
+        .iter()
+        .any(|section| parameter.key.starts_with(section));
+    let value = match &parameter.value {
+        Value::Time(time) => format!("{time}ns"),
+        Value::Bytes(bytes) => bytes.to_string(),
+        Value::Number(number, _) => number.to_string(),
+        Value::Choice(name) => name.to_string(),
+        Value::Switch(on) => on.to_string(),
+        Value::None => return None,
+    };
+    known.then(|| format!("{}={value}", parameter.key.replace('*', "a")))
+}
+
+const SCENARIO: &str = r#"
+host.pcpus = 2
+run = { duration = "100ms", warm_up = "20ms" }
+vm.b = { vcpus = 2, workload = "sync" }
+[vm.a]
+vcpus = 2
+[[vm.a.thread]]
+count = 3
+program = "loop { compute 100us ±50%; lock l { compute 20us }; sleep 50us exp; count 1 rounds }"
+"#;
+
+#[test]
+fn the_defaults_listed_are_those_in_use() {
+    let all = corun_sim::parameters();
+    let said: Vec<String> = all.iter().filter_map(said).collect();
+    assert!(said.len() > 15, "{said:?}");
+    for set in &said {
+        let set = Override::parse("--set", set).unwrap();
+        read("a.toml", SCENARIO, &[set]).unwrap();
+    }
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("reference");
+    std::fs::create_dir_all(&dir).unwrap();
+    let file = dir.join("a.toml");
+    std::fs::write(&file, SCENARIO).unwrap();
+    let policies = "fair,balance,cfs,eevdf";
+    let compare = [
+        "compare",
+        file.to_str().unwrap(),
+        "--json",
+        "--policies",
+        policies,
+    ];
+    let sets: Vec<&str> = said.iter().flat_map(|set| ["--set", set]).collect();
+    assert_eq!(prints(&compare), prints(&[&compare, &sets[..]].concat()));
+    let other = ["--set", "host.costs.switch=9us"];
+    assert_ne!(prints(&compare), prints(&[&compare, &other[..]].concat()));
+}
+
+#[test]
+fn parameters_can_be_filtered_and_read_by_programs() {
+    let list: serde_json::Value =
+        serde_json::from_str(&prints(&["parameters", "--json", "costs"])).unwrap();
+    let first = &list.as_array().unwrap()[0];
+    assert_eq!(first["key"], "host.costs.switch");
+    assert_eq!(
+        (&first["default"], &first["unit"]),
+        (&2500.into(), &"ns".into())
+    );
+    let text = prints(&["parameters", "PAUSE-LOOP"]);
+    assert!(
+        text.contains("vm.*.guest.ple_window") && !text.contains("costs"),
+        "{text}"
+    );
+    let widest = prints(&["parameters"])
+        .lines()
+        .map(|line| line.chars().count())
+        .max();
+    assert!(widest <= Some(80));
+    let output = corun(&["parameters", "no such thing"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no parameter has this"));
+}
+
+#[test]
+fn a_workload_shows_its_programs() {
+    let text = prints(&["workloads", "sync"]);
+    assert!(
+        text.contains("# worker1, worker2, worker3\n  loop { compute 65us ±20%"),
+        "{text}"
+    );
+    let list: serde_json::Value =
+        serde_json::from_str(&prints(&["workloads", "cpu", "--json"])).unwrap();
+    assert_eq!(list[0]["alone"]["cpu_share"], 1.0);
+    let output = corun(&["workloads", "snyc"]);
+    assert_eq!(output.status.code(), Some(2));
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(error.contains("did you mean \"sync\"?"), "{error}");
+}

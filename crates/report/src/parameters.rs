@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The table of parameters, for a terminal and for `docs/parameters.md`.
+
+use crate::markdown::cell;
+use crate::table::{RULED, lines, unbroken};
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
+use corun_model::Parameter;
+
+/// Columns from which on source and range have columns of their own.
+const WIDE: u16 = 120;
+
+/// The parameters for a terminal of `width` columns; long texts are wrapped within their columns.
+pub fn text(parameters: &[Parameter], width: u16) -> String {
+    let mut table = Table::new();
+    table.load_style(RULED);
+    table.set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_width(width.clamp(60, 160));
+    let right = |text: &str| Cell::new(text).set_alignment(CellAlignment::Right);
+    let wide = width >= WIDE;
+    let mut header = vec![
+        Cell::new("parameter"),
+        right("default"),
+        Cell::new("source"),
+    ];
+    header.extend(wide.then(|| Cell::new("tried")));
+    table.set_header(header);
+    for parameter in parameters {
+        let name = format!("{}\n{}", parameter.key, parameter.meaning);
+        let source = match wide {
+            true => parameter.source.to_string(),
+            false => format!("{}\nTried: {}", parameter.source, parameter.tried),
+        };
+        let mut row = vec![
+            Cell::new(name),
+            right(&parameter.value.to_string()),
+            Cell::new(source),
+        ];
+        row.extend(wide.then(|| Cell::new(parameter.tried)));
+        table.add_row(row);
+    }
+    // A key is never broken: it is there to be copied.
+    let longest = |of: fn(&Parameter) -> usize| parameters.iter().map(of).max().unwrap_or(0);
+    let key = longest(|parameter| parameter.key.chars().count());
+    let value = longest(|parameter| parameter.value.to_string().chars().count()).max(7);
+    for (column, chars) in [(0, key), (1, value)] {
+        unbroken(&mut table, column, chars, width);
+    }
+    lines(&table)
+}
+
+/// The page `docs/parameters.md`.
+pub fn markdown(parameters: &[Parameter]) -> String {
+    let mut page = String::from(HEAD);
+    for parameter in parameters {
+        page += &format!(
+            "| `{}` | {} | {} | {} | {} |\n",
+            parameter.key,
+            parameter.value,
+            cell(parameter.meaning),
+            cell(parameter.source),
+            cell(parameter.tried)
+        );
+    }
+    page
+}
+
+const HEAD: &str = "\
+<!-- SPDX-License-Identifier: GPL-2.0-only -->
+<!-- Written by `corun parameters --markdown`; a test compares it with the code. -->
+# Parameters
+
+Every number that the models stand on, with the default that the code uses, where it comes from, and
+the range that was tried. Those with a scenario key can be set in a [scenario](scenario.md) or with
+`--set KEY=VALUE`; `*` stands for the name of a VM. How results move with one of them is what
+[`corun sensitivity`](sensitivity.md) shows. The same table on the terminal: `corun parameters`.
+
+| key | default | meaning | source | tried |
+|---|---|---|---|---|
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corun_model::{Value, time::MS};
+
+    fn sample() -> Vec<Parameter> {
+        let parameter = |key, value| Parameter {
+            key,
+            meaning: "how long something goes on that takes more words than fit into a column",
+            value,
+            source: "a kernel's source | another kernel's source, and a paper, §3, as far as it says",
+            tried: "1 to 24 ms",
+        };
+        vec![
+            parameter("scheduler.some.wakeup_granularity", Value::Time(3 * MS)),
+            parameter("host.x", Value::Switch(true)),
+        ]
+    }
+
+    #[test]
+    fn texts_wrap_and_keys_do_not() {
+        for width in [80, 100, 120, 200] {
+            let text = text(&sample(), width);
+            let widest = text.lines().map(|line| line.chars().count()).max();
+            assert!(widest <= Some(usize::from(width)), "{text}");
+            let whole = "scheduler.some.wakeup_granularity";
+            assert!(text.contains(whole) && text.contains("3.00 ms"), "{text}");
+        }
+    }
+
+    #[test]
+    fn bars_do_not_break_the_page() {
+        let page = markdown(&sample());
+        let rows = page.lines().filter(|line| line.starts_with("| `"));
+        for row in rows {
+            assert_eq!(row.replace("\\|", "").matches('|').count(), 6, "{row}");
+        }
+    }
+}

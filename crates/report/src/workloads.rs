@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The workloads that scenarios can name, for a terminal and for `docs/workloads.md`: what each is
+//! known for, its programs, and what it does when nobody disturbs it.
+
+use crate::format::{amount, percent};
+use crate::markdown::{cell, paragraph};
+use crate::table::{RULED, lines, unbroken};
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
+use corun_model::{Nanos, time};
+use serde::Serialize;
+
+/// Programs of one workload that are shown; the others are like them.
+const PROGRAMS_SHOWN: usize = 6;
+
+/// A workload.
+#[derive(Clone, Debug, Serialize)]
+pub struct Workload {
+    /// What scenarios call it.
+    pub name: String,
+    /// What it is known for, and where its structure and times come from.
+    pub about: String,
+    /// Name and program of each of its threads in a VM of four vCPUs.
+    pub threads: Vec<(String, String)>,
+    /// What it does alone: one VM of four vCPUs on four pCPUs.
+    pub alone: Alone,
+}
+
+/// What a workload does alone. Shares of time are of the time used.
+#[derive(Clone, Debug, Serialize)]
+pub struct Alone {
+    /// Length of the measured part.
+    pub measured_ns: Nanos,
+    /// Units of work per second.
+    pub throughput: f64,
+    /// What a unit is.
+    pub throughput_unit: String,
+    /// Share of the four pCPUs' time.
+    pub cpu_share: f64,
+    /// In the guest kernel: interrupts and thread switches.
+    pub kernel_share: f64,
+    /// Spinning.
+    pub spin_share: f64,
+    /// Times that a vCPU changed its thread.
+    pub thread_switches_per_s: f64,
+    /// Times that a halted vCPU was woken.
+    pub vcpu_wakeups_per_s: f64,
+    /// Contended acquisitions of locks.
+    pub lock_waits_per_s: f64,
+}
+
+const COLUMNS: [&str; 8] = [
+    "workload",
+    "threads",
+    "throughput",
+    "CPU",
+    "kernel",
+    "spin",
+    "switches/s",
+    "wake-ups/s",
+];
+
+fn row(workload: &Workload) -> [String; 8] {
+    let alone = &workload.alone;
+    [
+        workload.name.clone(),
+        workload.threads.len().to_string(),
+        format!("{} {}", amount(alone.throughput), alone.throughput_unit),
+        percent(alone.cpu_share),
+        percent(alone.kernel_share),
+        percent(alone.spin_share),
+        amount(alone.thread_switches_per_s),
+        amount(alone.vcpu_wakeups_per_s),
+    ]
+}
+
+/// All workloads as a table for a terminal of `width` columns.
+pub fn table(workloads: &[Workload], width: u16) -> String {
+    let mut table = Table::new();
+    table.load_style(RULED);
+    table.set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_width(width.clamp(60, 120));
+    let aligned = |(at, text): (usize, String)| match at {
+        0 => Cell::new(text),
+        _ => Cell::new(text).set_alignment(CellAlignment::Right),
+    };
+    // Short headers and no number of threads: it all fits 80 columns.
+    let header = COLUMNS.map(|column| match column {
+        "switches/s" => "switch\n/s".to_string(),
+        "wake-ups/s" => "wake\n/s".to_string(),
+        other => other.to_string(),
+    });
+    let without_threads = |cells: [String; 8]| {
+        let kept = cells.into_iter().enumerate().filter(|(at, _)| *at != 1);
+        kept.map(aligned).collect::<Vec<_>>()
+    };
+    table.set_header(without_threads(header));
+    let rows: Vec<_> = workloads.iter().map(row).collect();
+    for (column, at) in [(0, 0), (1, 2)] {
+        let longest = rows.iter().map(|cells| cells[at].chars().count()).max();
+        unbroken(&mut table, column, longest.unwrap_or(0), width);
+    }
+    rows.into_iter().for_each(|cells| {
+        table.add_row(without_threads(cells));
+    });
+    let width = usize::from(width.clamp(60, 120));
+    let legend = textwrap::fill(LEGEND, width);
+    format!("{}{legend}\n", lines(&table))
+}
+
+const LEGEND: &str = "Each alone in a VM of 4 vCPUs on 4 pCPUs. CPU: share of the pCPUs' time; kernel \
+    (interrupts and thread switches) and spin(ning): shares of the time used; switch: of threads in \
+    the guest; wake: of halted vCPUs.";
+
+/// One workload in full, for a terminal of `width` columns.
+pub fn text(workload: &Workload, width: u16) -> String {
+    let width = usize::from(width.clamp(60, 120));
+    let about = textwrap::fill(&workload.about, width);
+    let mut out = format!("{}\n\n{about}\n\n", workload.name);
+    for line in programs(workload, width.saturating_sub(2)).lines() {
+        out += &format!("  {line}\n");
+    }
+    out + "\n" + &table(std::slice::from_ref(workload), width as u16)
+}
+
+/// Each program once, under the names of the threads that run it.
+fn programs(workload: &Workload, width: usize) -> String {
+    let mut different: Vec<(Vec<&str>, &str)> = Vec::new();
+    for (name, program) in &workload.threads {
+        match different.iter_mut().find(|(_, known)| known == program) {
+            Some((names, _)) => names.push(name),
+            None => different.push((vec![name], program)),
+        }
+    }
+    let wrapped = textwrap::Options::new(width).subsequent_indent("    ");
+    let comment = textwrap::Options::new(width)
+        .initial_indent("# ")
+        .subsequent_indent("# ");
+    let mut out = String::new();
+    for (names, program) in different.iter().take(PROGRAMS_SHOWN) {
+        out += &textwrap::fill(&names.join(", "), &comment);
+        out += &format!("\n{}\n", textwrap::fill(program, &wrapped));
+    }
+    match different.len().saturating_sub(PROGRAMS_SHOWN) {
+        0 => out,
+        more => out + &format!("# … and {more} more programs like these\n"),
+    }
+}
+
+/// The page `docs/workloads.md`.
+pub fn markdown(workloads: &[Workload]) -> String {
+    let mut page = String::from(HEAD);
+    page += &format!("| {} |\n", COLUMNS.join(" | "));
+    page += "|---|--:|--:|--:|--:|--:|--:|--:|\n";
+    for workload in workloads {
+        let [name, rest @ ..] = row(workload);
+        let rest: Vec<String> = rest.iter().map(|text| cell(text)).collect();
+        page += &format!("| [`{name}`](#{name}) | {} |\n", rest.join(" | "));
+    }
+    for workload in workloads {
+        let alone = &workload.alone;
+        page += &format!(
+            "\n## {}\n\n{}\n\n```text\n{}```\n\nAlone, measured over {}: {} {}, {} contended \
+             locks/s.\n",
+            workload.name,
+            paragraph(&workload.about),
+            programs(workload, 100),
+            time::show(alone.measured_ns),
+            amount(alone.throughput),
+            alone.throughput_unit,
+            amount(alone.lock_waits_per_s),
+        );
+    }
+    page
+}
+
+const HEAD: &str = "\
+<!-- SPDX-License-Identifier: GPL-2.0-only -->
+<!-- Written by `corun workloads --markdown`; a test compares it with the code. -->
+# Workloads
+
+What `workload = \"NAME\"` stands for in a [scenario](scenario.md): programs in the language that
+scenarios use themselves, as many threads as are usual in a VM of 4 vCPUs. On the terminal:
+`corun workloads [NAME]`.
+
+The figures are the simulator's own: each workload in a VM of 4 vCPUs, each vCPU alone on a pCPU of
+its own, seed 1, measured over 2 s, or less if something happens all the time (how long is said with
+each). *CPU*: share of the 4 pCPUs' time; *kernel* (the guest's interrupts and thread switches) and
+*spin*ning: shares of the time used; *switches*: of threads in the guest; *wake-ups*: of halted
+vCPUs.
+
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Workload {
+        let thread = |n: usize| {
+            (
+                format!("worker{n}"),
+                format!("loop {{ compute {}ms }}", n / 2),
+            )
+        };
+        Workload {
+            name: "some".to_string(),
+            about: "Known for | nothing. ".repeat(10),
+            threads: (0..20).map(thread).collect(),
+            alone: Alone {
+                measured_ns: time::SEC,
+                throughput: 1234.5,
+                throughput_unit: "frames/s".to_string(),
+                cpu_share: 0.5,
+                kernel_share: 0.1,
+                spin_share: 0.0,
+                thread_switches_per_s: 10.0,
+                vcpu_wakeups_per_s: 123_456.0,
+                lock_waits_per_s: 0.0,
+            },
+        }
+    }
+
+    #[test]
+    fn equal_programs_are_shown_once_and_many_are_cut() {
+        let text = text(&sample(), 80);
+        assert!(text.contains("# worker0, worker1\n"), "{text}");
+        assert!(text.contains("and 4 more programs"), "{text}");
+        let widest = text.lines().map(|line| line.chars().count()).max();
+        assert!(widest <= Some(80), "{text}");
+    }
+
+    #[test]
+    fn the_page_has_a_row_and_a_section() {
+        let page = markdown(&[sample()]);
+        assert!(
+            page.contains("| [`some`](#some) | 20 | 1,234 frames/s | 50.0 % |"),
+            "{page}"
+        );
+        assert!(page.contains("\n## some\n"));
+    }
+}

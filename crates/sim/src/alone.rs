@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a workload is like when nobody disturbs it.
+//!
+//! Problem: a reader of results must know whether a preset computes, spins, sleeps or switches all
+//! the time, and text about it would sooner or later be wrong. So the simulator says it: one VM of
+//! four vCPUs alone on four pCPUs, each vCPU on a pCPU of its own (policy `affinity`, so that no
+//! scheduler has a say), guest and machine as they are by default.
+//!
+//! The busier a workload, the shorter its run: what happens a million times needs no two seconds to
+//! be measured. A pilot run tells how busy it is. Same seed, same figures.
+
+use crate::Simulation;
+use crate::guest::{GuestError, GuestParams, Guests, ThreadSpec, VmSpec};
+use crate::host::{Costs, HostParams, Totals};
+use crate::sched::dispatcher::Dispatcher;
+use crate::workload::{ParseError, Preset};
+use corun_model::time::{HOST_HZ, MS, SEC};
+use corun_model::{DispatcherParams, Nanos, PcpuSet, Topology, TopologyError};
+
+/// vCPUs of the VM, and pCPUs of its host.
+pub const VCPUS: u32 = 4;
+/// The longest measured part.
+pub const LONGEST: Nanos = 2 * SEC;
+/// The shortest measured part.
+const SHORTEST: Nanos = 50 * MS;
+/// Before the measured part: threads find their vCPUs.
+const WARM_UP: Nanos = 20 * MS;
+/// The pilot run's length.
+const PILOT: Nanos = 10 * MS;
+/// Events that a measured part should have at most; statistics need no more.
+const EVENTS: u64 = 20_000;
+const SEED: u64 = 1;
+
+/// What a workload did alone.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Alone {
+    /// Length of the measured part, ns.
+    pub measured: Nanos,
+    /// Units of work per second.
+    pub throughput: f64,
+    /// What a unit is.
+    pub unit: String,
+    /// Share of the four pCPUs' time that it used.
+    pub cpu_use: f64,
+    /// Share of the time used that went into the guest kernel's interrupts and thread switches.
+    pub kernel_share: f64,
+    /// Share of the time used that went into spinning.
+    pub spin_share: f64,
+    /// Times per second that a vCPU changed its thread.
+    pub thread_switches: f64,
+    /// Times per second that a halted vCPU was woken.
+    pub vcpu_wakeups: f64,
+    /// Contended acquisitions of locks per second.
+    pub lock_waits: f64,
+}
+
+/// Why a workload cannot be run alone: each is a defect of a preset.
+#[derive(Debug, thiserror::Error)]
+pub enum AloneError {
+    /// Its text is no program.
+    #[error(transparent)]
+    Program(#[from] ParseError),
+    /// Its programs do not fit together.
+    #[error(transparent)]
+    Guest(#[from] GuestError),
+    /// No host of four pCPUs can be made.
+    #[error(transparent)]
+    Topology(#[from] TopologyError),
+}
+
+impl Alone {
+    /// Runs `preset`, with as many threads as it has by default.
+    ///
+    /// # Errors
+    /// [`AloneError`] if the preset is no runnable program.
+    pub fn of(preset: &Preset) -> Result<Self, AloneError> {
+        let pilot = simulation(preset)?.run(0, PILOT, |_| {});
+        let measured = length(pilot.events);
+        let outcome = simulation(preset)?.run(WARM_UP, WARM_UP + measured, |_| {});
+        let per_second = |count: u64| count as f64 * SEC as f64 / measured as f64;
+        let mut alone = Self {
+            measured,
+            throughput: 0.0,
+            unit: String::new(),
+            cpu_use: 0.0,
+            kernel_share: 0.0,
+            spin_share: 0.0,
+            thread_switches: 0.0,
+            vcpu_wakeups: 0.0,
+            lock_waits: 0.0,
+        };
+        for vm in &outcome.vms {
+            let sum = |of: fn(&Totals) -> u64| vm.vcpus.iter().map(of).sum::<u64>();
+            let (run, done) = (sum(|totals| totals.run), &vm.achieved);
+            let of_run = |part: Nanos| part as f64 / run.max(1) as f64;
+            alone.throughput = done.throughput;
+            alone.unit.clone_from(&done.throughput_unit);
+            alone.cpu_use = run as f64 / (measured as f64 * f64::from(VCPUS));
+            alone.kernel_share = of_run(done.kernel);
+            alone.spin_share = of_run(done.spin);
+            alone.thread_switches = per_second(done.thread_switches);
+            alone.vcpu_wakeups = per_second(sum(|totals| totals.wakeups));
+            alone.lock_waits = per_second(done.lock_waits.count());
+        }
+        Ok(alone)
+    }
+}
+
+/// How long to measure what has so many events in the pilot run: whole steps of 50 ms.
+fn length(pilot: u64) -> Nanos {
+    let fitting = PILOT.saturating_mul(EVENTS) / pilot.max(1);
+    (fitting / SHORTEST * SHORTEST).clamp(SHORTEST, LONGEST)
+}
+
+fn simulation(preset: &Preset) -> Result<Simulation, AloneError> {
+    let host = HostParams {
+        topology: Topology::flat(VCPUS)?,
+        hz: HOST_HZ,
+        tick_skew: false,
+        costs: Costs::default(),
+    };
+    let threads = preset.threads(preset.default_threads(VCPUS))?;
+    let vm = VmSpec {
+        name: preset.name.to_string(),
+        vcpus: VCPUS,
+        weight: None,
+        cap: 0,
+        slice: None,
+        vcpu_weight: 100,
+        allowed: PcpuSet::first(VCPUS),
+        threads: threads
+            .into_iter()
+            .map(|thread| ThreadSpec {
+                name: thread.name,
+                program: thread.program,
+                vcpu: None,
+            })
+            .collect(),
+        params: GuestParams::default(),
+    };
+    let guests = Guests::new(vec![vm], Vec::new(), SEED)?;
+    let sched = Dispatcher::new(DispatcherParams::default(), &host);
+    let policy = Box::<corun_policies::Affinity>::default();
+    Ok(Simulation::new(host, Box::new(sched), Box::new(guests), None).with_policy(policy))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::preset;
+
+    fn alone(name: &str) -> Alone {
+        Alone::of(&preset(name).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn what_computes_uses_everything_and_what_waits_does_not() {
+        let cpu = alone("cpu");
+        assert_eq!((cpu.measured, cpu.unit.as_str()), (LONGEST, "work s/s"));
+        assert!(cpu.cpu_use > 0.999 && cpu.spin_share == 0.0, "{cpu:?}");
+        let sync = alone("sync");
+        assert!(
+            sync.cpu_use < 0.95,
+            "barriers of ±20 % leave gaps: {sync:?}"
+        );
+        assert!(sync.vcpu_wakeups > 10_000.0, "{sync:?}");
+        let locks = alone("lockheavy");
+        assert!(
+            locks.spin_share > 0.0 && locks.lock_waits > 1_000.0,
+            "{locks:?}"
+        );
+    }
+
+    #[test]
+    fn the_same_figures_each_time() {
+        assert_eq!(alone("hackbench"), alone("hackbench"));
+    }
+
+    #[test]
+    fn the_busier_the_shorter() {
+        assert_eq!(length(0), LONGEST);
+        assert_eq!(length(u64::MAX), SHORTEST);
+        assert_eq!(length(2_000), 100 * MS);
+    }
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The one table of parameters: every room's list, in the order in which a reader meets them.
+
+use corun_model::{DispatcherParams, Parameter};
+
+/// Every number that the simulation stands on.
+pub fn parameters() -> Vec<Parameter> {
+    [
+        crate::host::parameters(),
+        crate::guest::parameters(),
+        DispatcherParams::parameters(),
+    ]
+    .concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_is_listed_once_and_says_what_it_is_and_where_it_is_from() {
+        let all = parameters();
+        for (at, parameter) in all.iter().enumerate() {
+            let same = all.iter().position(|other| other.key == parameter.key);
+            assert_eq!(same, Some(at), "{} is listed twice", parameter.key);
+            for text in [parameter.meaning, parameter.source, parameter.tried] {
+                assert!(text.len() > 2, "{parameter:?}");
+            }
+        }
+    }
+}

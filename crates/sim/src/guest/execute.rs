@@ -17,6 +17,8 @@ impl Vm {
             Op::MutexLock(mutex) => self.lock_mutex(vcpu, thread, mutex),
             Op::Send(queue) => self.send(host, vcpu, thread, queue),
             Op::Recv(queue) => self.receive(host, vcpu, thread, queue),
+            Op::Read(access) => self.read(host, vcpu, thread, access),
+            Op::Write(access) => self.write(host, vcpu, thread, access),
             Op::Exit => self.block(vcpu, thread, Doing::Exited),
             _ => {
                 state.code.done();

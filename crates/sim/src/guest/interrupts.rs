@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Interrupts to vCPUs: ticks, sleep timers, reschedule IPIs, kicks.
+//! Interrupts to vCPUs: ticks, sleep timers, reschedule IPIs, kicks, disks.
 //!
 //! A vCPU takes interrupts only while it has a pCPU. For one that is ready but descheduled they
 //! stay pending, whatever waits for them in the guest; a halted one is woken by them.
@@ -20,6 +20,8 @@ pub(super) enum Interrupt {
     Resched,
     /// A paravirtual lock is free.
     Kick,
+    /// The disk is done with this request.
+    Block(u32),
 }
 
 impl Vm {
@@ -67,6 +69,7 @@ impl Vm {
                 Interrupt::Timer(thread) => self.wake(host, thread, vcpu),
                 Interrupt::Resched => self.vcpus[vcpu as usize].need_resched = true,
                 Interrupt::Kick => {}
+                Interrupt::Block(request) => self.request_done(host, vcpu, request),
             }
         }
         // Nobody interrupts itself, so the (empty) list goes back with its memory.

@@ -7,12 +7,18 @@
 //! and threads that execute [programs](crate::workload). A vCPU makes progress only while the host
 //! runs it; nothing else happens in the guest on a descheduled vCPU.
 //!
-//! Kept out, so far: block and network devices, TLB shoot-downs, memory, guest idle polling, and
+//! Disks are the host's ([`crate::device`]); what the guest has to do with them is in `block`.
+//!
+//! Kept out, so far: network devices, TLB shoot-downs, memory, guest idle polling, and
 //! periodic balancing between busy vCPUs.
 
+mod access;
 mod barrier;
+mod block;
+mod disks;
 mod execute;
 mod host_task;
+mod inactivity;
 mod interrupts;
 mod link;
 mod mutex;
@@ -29,13 +35,18 @@ mod vm;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use params::{GuestParams, LockKind};
-pub use spec::{GuestError, HostTaskSpec, MOST, MOST_VCPUS, ThreadSpec, VmSpec};
+pub use disks::DiskSpec;
+pub use params::{BlockIrq, GuestParams, LockKind};
+pub use spec::{
+    DiskUse, GuestError, HostTaskSpec, MOST, MOST_VCPUS, SMALLEST_IMAGE, ThreadSpec, VmSpec,
+};
 
 use crate::host::{Host, TaskSpec};
-use crate::load::{Achieved, Load, VmInfo};
+use crate::load::{Achieved, DeviceOutcome, Load, VmInfo};
 use crate::waits::Waits;
 use corun_model::{Nanos, TaskId, VmId};
+use block::Block;
+use disks::Disks;
 use host_task::HostTask;
 use vm::Vm;
 
@@ -51,6 +62,7 @@ pub struct Guests {
     /// What a `count` of each VM counts; `None`: it never counts.
     units: Vec<Option<String>>,
     host_tasks: Vec<HostTask>,
+    disks: Disks,
     reset_at: Nanos,
 }
 
@@ -84,6 +96,14 @@ enum Timer {
     Tick,
     Sleep,
     HostSleep,
+    /// A VM's request reaches its disk.
+    BlockSubmit,
+    /// A disk's medium is done with the request at a place (the disk is in the VM's bits).
+    DiskDone,
+    /// A disk asked to be looked at.
+    DiskLook,
+    /// A request's completion reaches its VM.
+    BlockDone,
 }
 
 impl Timer {
@@ -96,7 +116,11 @@ impl Timer {
         let kind = match token >> 56 {
             0 => Timer::Tick,
             1 => Timer::Sleep,
-            _ => Timer::HostSleep,
+            2 => Timer::HostSleep,
+            3 => Timer::BlockSubmit,
+            4 => Timer::DiskDone,
+            5 => Timer::DiskLook,
+            _ => Timer::BlockDone,
         };
         let vm = (token >> 32) & 0xff_ffff;
         (kind, vm as usize, token as u32)
@@ -114,7 +138,20 @@ impl Guests {
         host_tasks: Vec<HostTaskSpec>,
         seed: u64,
     ) -> Result<Self, GuestError> {
-        link::link(vms, host_tasks, seed)
+        Self::with_disks(vms, host_tasks, &[], seed)
+    }
+
+    /// The same on a host with disks.
+    ///
+    /// # Errors
+    /// As [`Guests::new`]; disks out of range or too small for their VMs' images.
+    pub fn with_disks(
+        vms: Vec<VmSpec>,
+        host_tasks: Vec<HostTaskSpec>,
+        disks: &[DiskSpec],
+        seed: u64,
+    ) -> Result<Self, GuestError> {
+        link::link(vms, host_tasks, disks, seed)
     }
 
     fn role(&self, task: TaskId) -> Role {
@@ -142,14 +179,22 @@ impl Load for Guests {
 
     fn run(&mut self, host: &mut Host, task: TaskId) {
         match self.role(task) {
-            Role::Vcpu { vm, vcpu } => self.vms[vm as usize].run(host, vcpu),
+            Role::Vcpu { vm, vcpu } => {
+                let vm = &mut self.vms[vm as usize];
+                vm.run(host, vcpu);
+                vm.note_inactivity(host.now());
+            }
             Role::HostTask(index) => self.host_tasks[index as usize].run(host),
         }
     }
 
-    fn stop(&mut self, _host: &mut Host, task: TaskId, done: Nanos) {
+    fn stop(&mut self, host: &mut Host, task: TaskId, done: Nanos) {
         match self.role(task) {
-            Role::Vcpu { vm, vcpu } => self.vms[vm as usize].stop(vcpu, done),
+            Role::Vcpu { vm, vcpu } => {
+                let vm = &mut self.vms[vm as usize];
+                vm.stop(vcpu, done);
+                vm.note_inactivity(host.now());
+            }
             Role::HostTask(index) => self.host_tasks[index as usize].stop(done),
         }
     }
@@ -166,13 +211,22 @@ impl Load for Guests {
 
     fn timer(&mut self, host: &mut Host, token: u64) {
         let (kind, vm, index) = Timer::of(token);
-        if kind == Timer::HostSleep {
-            host.wake(self.host_tasks[index as usize].task, None);
-            return;
+        match kind {
+            Timer::HostSleep => return host.wake(self.host_tasks[index as usize].task, None),
+            Timer::DiskDone => return self.disks.done(host, vm, index),
+            Timer::DiskLook => return self.disks.look(host, vm),
+            Timer::BlockSubmit => {
+                if let Some(block) = &self.vms[vm].block {
+                    self.disks.submit(host, block.request(index));
+                }
+                return;
+            }
+            _ => {}
         }
         let vm = &mut self.vms[vm];
         match kind {
             Timer::Tick => vm.tick_due(host, index),
+            Timer::BlockDone => vm.completion(host, index),
             _ => vm.sleep_over(host, index),
         }
         vm.attend_all(host);
@@ -181,14 +235,20 @@ impl Load for Guests {
     fn settle(&mut self, host: &Host) {
         for vm in &mut self.vms {
             vm.settle_all(host);
+            vm.note_inactivity(host.now());
         }
+        self.disks.settle(host.now());
     }
 
     fn reset(&mut self, now: Nanos) {
         self.reset_at = now;
         for vm in &mut self.vms {
             vm.stats = Stats::default();
+            if let Some(block) = &mut vm.block {
+                block.reset();
+            }
         }
+        self.disks.reset(now);
     }
 
     fn achieved(&self, vm: VmId, now: Nanos) -> Achieved {
@@ -209,6 +269,11 @@ impl Load for Guests {
             lock_halts: stats.lock_halts,
             pause_loop_exits: stats.pause_loop_exits,
             thread_switches: stats.thread_switches,
+            io: self.vms[vm.index()].block.as_ref().map(Block::achieved),
         }
+    }
+
+    fn devices(&self) -> Vec<DeviceOutcome> {
+        self.disks.outcomes()
     }
 }

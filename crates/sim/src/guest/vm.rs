@@ -8,6 +8,7 @@
 //! flags and puts that one on the list of vCPUs to attend to, so there is no recursion.
 
 use super::barrier::{Barrier, SpinBarrier};
+use super::block::Block;
 use super::mutex::Mutex;
 use super::queue::Queue;
 use super::scheduling::Picked;
@@ -30,6 +31,8 @@ pub(super) struct Vm {
     pub barriers: Vec<Barrier>,
     pub spin_barriers: Vec<SpinBarrier>,
     pub queues: Vec<Queue>,
+    /// Its disk and what is under way there.
+    pub block: Option<Block>,
     pub stats: Stats,
     /// Its ticks come at this time modulo their period: VMs boot at different times.
     pub tick_phase: Nanos,

@@ -52,6 +52,7 @@ fn vm(name: &str, params: GuestParams, programs: &[&str]) -> VmSpec {
         allowed: PcpuSet::first(64),
         threads: programs.iter().enumerate().map(thread).collect(),
         params,
+        disk: None,
     }
 }
 

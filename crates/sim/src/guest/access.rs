@@ -129,7 +129,11 @@ impl Vm {
             return usize::MAX;
         };
         let file = &mut block.files[file as usize];
-        while file.ahead.front().is_some_and(|window| window.end <= file.at) {
+        while file
+            .ahead
+            .front()
+            .is_some_and(|window| window.end <= file.at)
+        {
             file.ahead.pop_front();
         }
         file.ahead.len()

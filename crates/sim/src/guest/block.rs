@@ -137,7 +137,11 @@ impl Block {
         let size = image.size / users.max(1) / PAGE * PAGE;
         let mut files = Vec::new();
         let mut file_of = vec![None; threads.len()];
-        for (index, _) in threads.iter().enumerate().filter(|(_, thread)| uses(thread)) {
+        for (index, _) in threads
+            .iter()
+            .enumerate()
+            .filter(|(_, thread)| uses(thread))
+        {
             file_of[index] = Some(files.len() as u32);
             files.push(File {
                 thread: index as u32,
@@ -168,14 +172,15 @@ impl Block {
         self.waits = Waits::default();
     }
 
-    pub fn achieved(&self) -> IoAchieved {
-        IoAchieved {
+    /// What its threads did; `None` if none of them reads or writes.
+    pub fn achieved(&self) -> Option<IoAchieved> {
+        (!self.files.is_empty()).then(|| IoAchieved {
             operations: self.operations,
             bytes: self.bytes,
             waits: self.waits.clone(),
             inactivity: self.inactivity.total,
             threads: self.files.len(),
-        }
+        })
     }
 
     /// The threads that read or write.

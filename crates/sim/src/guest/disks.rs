@@ -164,7 +164,10 @@ fn check_use(vm: &str, at: &DiskUse, base: u64, disk: &DiskSpec) -> Result<u64, 
         return error("I/O quota is 0; accepted: at least 1 byte/s".into());
     }
     if at.size < SMALLEST_IMAGE {
-        return error(format!("its image has {} bytes; accepted: at least 1 MiB", at.size));
+        return error(format!(
+            "its image has {} bytes; accepted: at least 1 MiB",
+            at.size
+        ));
     }
     let capacity = disk.params.capacity();
     match base.checked_add(at.size).filter(|end| *end <= capacity) {

@@ -3,7 +3,7 @@
 //! VM: who receives what nobody sends, barriers of one, locks taken in opposite orders.
 
 use super::barrier::{Barrier, SpinBarrier};
-use super::block::Block;
+use super::block::{Block, PAGE};
 use super::disks::Disks;
 use super::mutex::Mutex;
 use super::queue::Queue;
@@ -12,7 +12,8 @@ use super::thread::Thread;
 use super::vcpu::Vcpu;
 use super::vm::Vm;
 use super::{
-    DiskSpec, GuestError, Guests, HostTask, HostTaskSpec, MOST, MOST_VCPUS, Role, Stats, ThreadSpec, VmSpec,
+    DiskSpec, GuestError, Guests, HostTask, HostTaskSpec, MOST, MOST_VCPUS, Role, Stats,
+    ThreadSpec, VmSpec,
 };
 use crate::host::TaskSpec;
 use crate::load::VmInfo;
@@ -75,7 +76,10 @@ impl Guests {
             self.roles.push(Role::Vcpu { vm: id, vcpu });
         }
         let mut vm = linker.into_vm(id, first, seed);
-        vm.block = self.disks.image(id).map(|image| Block::new(image, &vm.threads));
+        vm.block = self
+            .disks
+            .image(id)
+            .map(|image| Block::new(image, &vm.threads));
         self.vms.push(vm);
         Ok(())
     }
@@ -237,6 +241,7 @@ impl<'a> Linker<'a> {
             Some(bytes) => (users + 1, most.max(bytes)),
             None => (users, most),
         });
+        let largest = largest.max(PAGE);
         match self.spec.disk {
             None if users > 0 => self.error("its threads read or write, but it has no disk".into()),
             Some(disk) if users > 0 && largest > disk.size / users => self.error(format!(

@@ -44,8 +44,8 @@ pub use spec::{
 use crate::host::{Host, TaskSpec};
 use crate::load::{Achieved, DeviceOutcome, Load, VmInfo};
 use crate::waits::Waits;
-use corun_model::{Nanos, TaskId, VmId};
 use block::Block;
+use corun_model::{Nanos, TaskId, VmId};
 use disks::Disks;
 use host_task::HostTask;
 use vm::Vm;
@@ -269,7 +269,10 @@ impl Load for Guests {
             lock_halts: stats.lock_halts,
             pause_loop_exits: stats.pause_loop_exits,
             thread_switches: stats.thread_switches,
-            io: self.vms[vm.index()].block.as_ref().map(Block::achieved),
+            io: self.vms[vm.index()]
+                .block
+                .as_ref()
+                .and_then(Block::achieved),
         }
     }
 

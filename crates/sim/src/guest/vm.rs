@@ -104,6 +104,7 @@ impl Vm {
         while let Some(vcpu) = self.dirty.pop() {
             self.attend(host, vcpu);
         }
+        self.note_inactivity(host.now());
         #[cfg(debug_assertions)]
         self.check();
     }

@@ -4,10 +4,10 @@
 //! A request that does not continue the last one costs a seek, which grows with the square root of
 //! the distance for short ones and linearly for long ones (Ruemmler and Wilkes, "An introduction to
 //! disk drive modeling", IEEE Computer 1994), and then a wait for the platter. After a read the
-//! drive goes on reading into its buffer until something else is asked of it or a track's worth is
-//! there; a read that continues finds that and gets it at the speed of the link. A write is on the
-//! platter when it is done: one that continues the last one must wait for the platter to come
-//! around again if there was a gap.
+//! drive goes on reading into its buffer until something else is asked of it or the buffer is full; a
+//! read that continues gets what is there at the speed of the link, while the drive reads on, once the
+//! platter has come around to where the full buffer ended. A write is on the platter when it is done:
+//! one that continues the last one must wait for the platter to come around if there was a gap.
 //!
 //! Assumed: the buffer serves one stream. Drives have several segments, but how they share them
 //! out is not published.
@@ -39,6 +39,9 @@ pub struct HddParams {
     pub bandwidth: u64,
     /// Bytes per second from the buffer. 600 MB/s: SATA 6 Gbit/s.
     pub link: u64,
+    /// Bytes that the drive reads ahead into its buffer. 1.25 MB: assumed, one track (a turn at
+    /// `bandwidth`): the least that saves a turn, and far below the 64 to 128 MB that drives have.
+    pub read_ahead: u64,
 }
 
 impl Default for HddParams {
@@ -51,6 +54,7 @@ impl Default for HddParams {
             seek_full: 17 * MS,
             bandwidth: 150_000_000,
             link: 600_000_000,
+            read_ahead: 1_250_000,
         }
     }
 }
@@ -78,11 +82,6 @@ impl HddParams {
             self.seek_average + scaled(more, (share * 3 - whole) / 2) as Nanos
         }
     }
-
-    /// How much the buffer reads ahead: a track.
-    fn read_ahead(&self) -> u64 {
-        (u128::from(self.bandwidth) * u128::from(self.turn()) / u128::from(SEC)) as u64
-    }
 }
 
 /// When a request is done, and whether it did not continue the last one.
@@ -100,10 +99,12 @@ pub(super) struct Hdd {
     /// The byte after the last request's, and when that was done.
     at: u64,
     idle_since: Nanos,
-    /// Was the last one a read, so that the buffer has read on?
+    /// Was the last one a read, so that the drive reads on?
     reads_on: bool,
-    /// Bytes that were in the buffer beyond `at` when the last request was done.
+    /// Bytes that were in the buffer beyond `at` when the last request was done; the platter adds to
+    /// them from then on.
     buffered: u64,
+    filling_from: Nanos,
 }
 
 impl Hdd {
@@ -115,45 +116,59 @@ impl Hdd {
             idle_since: 0,
             reads_on: false,
             buffered: 0,
+            filling_from: 0,
         }
     }
 
     /// Begins with a request (there is no other); returns when it is done.
     pub fn serve(&mut self, now: Nanos, request: &Request) -> Served {
         let continues = request.start == self.at && request.write != self.reads_on;
-        let (time, left) = if continues && !request.write {
-            self.read_on(now - self.idle_since, request.bytes)
+        let done = if continues && !request.write {
+            self.read_on(now, request.bytes)
         } else {
             let waits = match continues {
                 true => self.comes_around(now - self.idle_since),
                 false => self.position(request.start),
             };
-            (waits + transfer(request.bytes, self.params.bandwidth), 0)
+            let done = now + waits + transfer(request.bytes, self.params.bandwidth);
+            (self.buffered, self.filling_from) = (0, done);
+            done
         };
-        self.buffered = left;
         self.at = request.end();
         self.reads_on = !request.write;
-        self.idle_since = now + time;
+        self.idle_since = done;
         Served {
-            done: self.idle_since,
+            done,
             sought: !continues,
         }
     }
 
-    /// A read that continues after `gap`: its time, and what is in the buffer after it. The platter
-    /// goes on filling the buffer while the link empties it.
-    fn read_on(&self, gap: Nanos, bytes: u64) -> (Nanos, u64) {
+    /// A read that continues the last one; returns when it is done.
+    fn read_on(&mut self, now: Nanos, bytes: u64) -> Nanos {
         let HddParams {
-            bandwidth, link, ..
+            bandwidth,
+            link,
+            read_ahead,
+            ..
         } = self.params;
-        let most = self.params.read_ahead();
-        let read = |time: Nanos| (u128::from(bandwidth) * u128::from(time) / u128::from(SEC)) as u64;
-        let buffered = self.buffered.saturating_add(read(gap)).min(most);
-        let by_link = transfer(bytes, link);
-        let by_platter = transfer(bytes.saturating_sub(buffered), bandwidth);
-        let time = by_link.max(by_platter);
-        let left = (buffered.saturating_add(read(time))).saturating_sub(bytes);
-        (time, left.min(most))
+        let from_platter =
+            |time: Nanos| (u128::from(bandwidth) * u128::from(time) / u128::from(SEC)) as u64;
+        let full_at =
+            self.filling_from + transfer(read_ahead.saturating_sub(self.buffered), bandwidth);
+        let (there, resumes) = if now >= full_at {
+            (read_ahead, now + self.comes_around(now - full_at))
+        } else {
+            let filled = from_platter(now.saturating_sub(self.filling_from));
+            (self.buffered + filled, now.max(self.filling_from))
+        };
+        let mut done = now + transfer(bytes, link);
+        if bytes > there {
+            done = done.max(resumes + transfer(bytes - there, bandwidth));
+        }
+        let filled = from_platter(done.saturating_sub(resumes));
+        self.buffered = (there + filled).saturating_sub(bytes).min(read_ahead);
+        self.filling_from = resumes.max(done);
+        done
     }
 
     /// Seeks, and waits for the platter.

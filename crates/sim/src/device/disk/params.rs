@@ -3,8 +3,8 @@
 
 use super::{AnticipatoryParams, DeadlineParams, HddParams, SchedulerParams, SsdParams};
 use corun_model::Nanos;
-use corun_model::{Parameter, Value};
 use corun_model::time::US;
+use corun_model::{Parameter, Value};
 
 /// The medium and its properties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,6 +193,15 @@ fn hdd_parameters() -> Vec<Parameter> {
             bandwidth(hdd.link),
             "SATA 6 Gbit/s",
         ),
+        Parameter {
+            tried: "0 and 1.25 MB (test of figure 2a)",
+            ..entry(
+                "device.*.read_ahead",
+                "HDD: read ahead into the drive's buffer",
+                Value::Bytes(hdd.read_ahead),
+                "assumed: one track",
+            )
+        },
     ]
 }
 

@@ -151,7 +151,11 @@ fn a_hard_disk_streams_and_seeks() {
     bench.submit(0, 150_000, 150_000, false);
     bench.finish();
     assert_eq!(bench.now - first, MS, "150 kB at 150 MB/s");
-    assert_eq!(bench.disk.totals().seeks, 1, "the first found the head elsewhere");
+    assert_eq!(
+        bench.disk.totals().seeks,
+        1,
+        "the first found the head elsewhere"
+    );
     // A pause of 4 ms filled the buffer: 150 kB at 600 MB/s.
     bench.until_done(first + 5 * MS);
     bench.submit(0, 300_000, 150_000, false);
@@ -211,7 +215,10 @@ fn anticipation_saves_the_seeks_of_two_readers() {
     let (waits, few) = two_readers(&hdd(anticipatory()), shares, 100 * US);
     assert!(moves.seeks > 50 && few.seeks < 20, "{moves:?} {few:?}");
     let [fifo, waits] = [fifo, waits].map(|read| read.iter().sum::<u64>());
-    assert!(waits > 5 * fifo, "{waits} with anticipation, {fifo} without");
+    assert!(
+        waits > 5 * fifo,
+        "{waits} with anticipation, {fifo} without"
+    );
     assert!(few.held > 0 && moves.held == 0, "{few:?}");
 }
 
@@ -226,7 +233,10 @@ fn a_reader_that_thinks_for_long_is_not_waited_for() {
 
 #[test]
 fn disk_time_goes_by_weight() {
-    let shares = [300, 100].map(|weight| Share { weight, quota: None });
+    let shares = [300, 100].map(|weight| Share {
+        weight,
+        quota: None,
+    });
     let (read, _) = two_readers(&hdd(anticipatory()), shares, 100 * US);
     let ratio = read[0] as f64 / read[1] as f64;
     assert!((2.0..=4.0).contains(&ratio), "{read:?}");

@@ -2,8 +2,10 @@
 //! Guests under the simplest host scheduler there is, so that what shows comes from the guest model
 //! alone.
 
+mod block;
 mod errors;
 mod exact;
+mod io_inactivity;
 mod locks;
 mod properties;
 mod random;

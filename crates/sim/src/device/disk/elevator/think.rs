@@ -53,11 +53,11 @@ mod tests {
             think.began(n * MS, window);
         }
         assert!(think.valid() && think.mean < 1000, "{think:?}");
-        think.began(100 * MS, window);
+        think.began(200 * MS, window);
         // An eighth of 16 ms.
         assert!(think.mean.abs_diff(2 * MS) < MS / 10, "{think:?}");
         assert!(!think.longer_than(window));
-        for n in 2..10 {
+        for n in 3..11 {
             think.began(n * 100 * MS, window);
         }
         assert!(think.longer_than(window), "{think:?}");

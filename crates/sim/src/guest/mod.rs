@@ -36,7 +36,7 @@ mod vm;
 pub(crate) mod tests;
 
 pub use disks::DiskSpec;
-pub use params::{BlockIrq, GuestParams, LockKind};
+pub use params::{BlockIrq, GuestParams, LockKind, block_parameters};
 pub use spec::{
     DiskUse, GuestError, HostTaskSpec, MOST, MOST_VCPUS, SMALLEST_IMAGE, ThreadSpec, VmSpec,
 };

@@ -2,8 +2,8 @@
 //! What a guest kernel is like. One struct, each value with its unit, default and source; nothing
 //! here is tuned per experiment.
 
-use corun_model::Nanos;
 use corun_model::time::{MS, US};
+use corun_model::{Nanos, Parameter, Value};
 
 /// How kernel spin locks are passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +101,44 @@ impl Default for GuestParams {
             read_ahead: 128 << 10,
         }
     }
+}
+
+/// The guest's parameters of reading and writing.
+pub fn block_parameters() -> Vec<Parameter> {
+    let default = GuestParams::default();
+    let entry = |key, meaning, value, source| Parameter {
+        key,
+        meaning,
+        value,
+        source,
+        tried: "not varied",
+    };
+    vec![
+        entry(
+            "vm.*.guest.block_submit",
+            "issuing a request to the disk, kick included",
+            Value::Time(default.block_submit),
+            "assumed: half of null_blk's time for 4 KiB, and an exit",
+        ),
+        entry(
+            "vm.*.guest.cached_read",
+            "a read that the page cache answers",
+            Value::Time(default.cached_read),
+            "lmbench read, 0.2-0.5 us",
+        ),
+        entry(
+            "vm.*.guest.copy_kib",
+            "copying 1 KiB from the page cache",
+            Value::Time(default.copy_kib),
+            "assumed: 10 GB/s, one core's copy rate",
+        ),
+        entry(
+            "vm.*.guest.read_ahead",
+            "window of sequential reads",
+            Value::Bytes(default.read_ahead),
+            "Linux' read_ahead_kb",
+        ),
+    ]
 }
 
 /// The longest time any parameter may be: nothing in a kernel costs a second.

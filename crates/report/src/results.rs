@@ -86,6 +86,46 @@ pub struct Run {
     pub vms: Vec<VmResult>,
     /// Host tasks that are no vCPUs.
     pub tasks: Vec<TaskResult>,
+    /// The host's disks, if it has any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disks: Vec<DiskResult>,
+}
+
+/// What happened to a disk.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DiskResult {
+    /// Its name.
+    pub name: String,
+    /// Requests finished per second.
+    pub requests_per_s: f64,
+    /// Their bytes per second.
+    pub bytes_per_s: f64,
+    /// Share of the time with at least one request in the disk.
+    pub utilisation: f64,
+    /// Share of the time that the disk was free and requests waited because the I/O scheduler waited
+    /// for another VM's.
+    pub anticipation_share: f64,
+    /// Requests per second to a hard disk that did not continue the last one.
+    pub seeks_per_s: f64,
+}
+
+/// What a VM did with its disk.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct IoResult {
+    /// Reads and writes that its threads finished, per second.
+    pub operations_per_s: f64,
+    /// Their bytes per second.
+    pub bytes_per_s: f64,
+    /// From the beginning of a read or write that had to wait until its thread ran again: median;
+    /// null if there was none.
+    pub wait_p50_us: Option<f64>,
+    /// The same, 99th percentile; null if there was none.
+    pub wait_p99_us: Option<f64>,
+    /// I/O inactivity: thread time during which an I/O thread could run, or its data were there, but
+    /// its vCPU wanted a pCPU and had none.
+    pub inactivity_s: f64,
+    /// The same as a share of the I/O threads' time.
+    pub inactivity_share: f64,
 }
 
 /// What happened on the host, after the warm-up.
@@ -157,6 +197,9 @@ pub struct VmResult {
     pub lock_wait_p50_us: Option<f64>,
     /// Waits for contended locks: 99th percentile; null if there was none.
     pub lock_wait_p99_us: Option<f64>,
+    /// What it did with its disk; absent if its threads neither read nor write.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub io: Option<IoResult>,
     /// For a recording: share of the vCPUs' time after their recorded demand was used up, when they
     /// are assumed to go on alike.
     #[serde(default, skip_serializing_if = "Option::is_none")]

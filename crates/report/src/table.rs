@@ -3,7 +3,7 @@
 //! terminal's tables and those of the HTML report.
 
 use crate::format::{amount, micros, percent, ratio};
-use crate::results::{Comparison, HostResult, Run, VmResult};
+use crate::results::{Comparison, DiskResult, HostResult, IoResult, Run, VmResult};
 use crate::summary::Spread;
 use comfy_table::{
     Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle, Width,
@@ -129,6 +129,10 @@ pub(crate) fn rows(comparison: &Comparison, case: &str) -> Vec<Row> {
         }
         rows.extend(of_vm);
     }
+    let disks = first.map_or(&[][..], |run| &run.disks[..]);
+    for (index, disk) in disks.iter().enumerate() {
+        rows.extend(disk_rows(&runs, index, disk));
+    }
     rows
 }
 
@@ -170,6 +174,44 @@ fn vm_rows(runs: &[Vec<&Run>], index: usize, vm: &VmResult) -> Vec<Row> {
         measure("lock wait, p99", micros, |vm| vm.lock_wait_p99_us),
     ];
     rows.extend(waits.into_iter().filter_map(worth_showing));
+    rows.extend(io_rows(runs, index).into_iter().filter_map(worth_showing));
+    rows
+}
+
+fn io_rows(runs: &[Vec<&Run>], index: usize) -> [Row; 5] {
+    let measure = |measure: &str, show: Show, of: fn(&IoResult) -> Option<f64>| {
+        let of = move |run: &Run| of(run.vms.get(index)?.io.as_ref()?);
+        row(runs, measure, show, of)
+    };
+    [
+        measure("I/O, operations/s", amount, |io| Some(io.operations_per_s)),
+        measure("I/O, MB/s", amount, |io| Some(io.bytes_per_s / 1e6)),
+        measure("I/O wait, p50", micros, |io| io.wait_p50_us),
+        measure("I/O wait, p99", micros, |io| io.wait_p99_us),
+        plain(measure("I/O inactivity", percent, |io| {
+            Some(io.inactivity_share)
+        })),
+    ]
+}
+
+/// A disk's rows, in the order of the scenario.
+fn disk_rows(runs: &[Vec<&Run>], index: usize, disk: &DiskResult) -> Vec<Row> {
+    let measure = |measure: &str, show: Show, of: fn(&DiskResult) -> f64| {
+        row(runs, measure, show, move |run| {
+            Some(of(run.disks.get(index)?))
+        })
+    };
+    let mut rows = vec![
+        measure("MB/s", amount, |disk| disk.bytes_per_s / 1e6),
+        plain(measure("busy", percent, |disk| disk.utilisation)),
+        plain(measure("anticipating", percent, |disk| {
+            disk.anticipation_share
+        })),
+        measure("seeks/s", amount, |disk| disk.seeks_per_s),
+    ];
+    if let Some(row) = rows.first_mut() {
+        row.of.clone_from(&disk.name);
+    }
     rows
 }
 

@@ -23,6 +23,7 @@ fn vm(name: &str, throughput: f64, run: f64, ready: f64, lock: Option<f64>) -> V
         lock_wait_mean_us: lock,
         lock_wait_p50_us: lock,
         lock_wait_p99_us: lock.map(|us| us * 9.0),
+        io: None,
         beyond_recording_share: None,
     }
 }
@@ -53,6 +54,7 @@ fn run(policy: &str, case: &str, seed: u64, stacked: f64, gain: f64) -> Run {
             vm("<db>", 1.99, 0.5, 0.2, None),
         ],
         tasks: Vec::new(),
+        disks: Vec::new(),
     }
 }
 

@@ -10,6 +10,7 @@
 //! On its way a document passes through [`tree`] (positions kept), [`merge`] (cases and overrides
 //! from the command line), [`reader`] (typed access) and the sections.
 
+mod disks;
 mod host;
 pub mod merge;
 mod problem;
@@ -19,6 +20,7 @@ mod suggest;
 pub mod tree;
 mod vms;
 
+pub use disks::{AnticipatoryKeys, DeadlineKeys, Disk, DiskUse, HddKeys, SsdKeys};
 pub use merge::Override;
 pub use problem::{Located, Place, Problem, Problems};
 pub use settings::{
@@ -93,7 +95,8 @@ fn case(name: &str, top: &Reader<'_>) -> Option<Case> {
     let schedulers = host::schedulers(top.table("scheduler"));
     // Without a host, lists of pCPUs cannot be checked; all else can.
     let pcpus = host.as_ref().map(|host| host.topology.pcpus());
-    let vms = vms::vms(top, pcpus);
+    let disks = disks::disks(top);
+    let vms = vms::vms(top, pcpus, &disks);
     let tasks = vms::tasks(top, pcpus, &vms);
     if !top.has("host") {
         top.missing("host", "a table with topology = \"1n1l4c1t\" or pcpus = 4");
@@ -106,6 +109,7 @@ fn case(name: &str, top: &Reader<'_>) -> Option<Case> {
         host: host?,
         run: run?,
         schedulers,
+        disks,
         vms,
         tasks,
     })

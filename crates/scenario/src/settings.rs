@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A scenario as plain data. `None` means: not said, the default of whoever uses it holds.
 
+use crate::disks::{Disk, DiskUse};
 use crate::problem::Located;
 use corun_model::{Nanos, PcpuSet, Topology};
 
@@ -28,6 +29,8 @@ pub struct Case {
     pub run: Run,
     /// The schedulers' parameters.
     pub schedulers: Schedulers,
+    /// The host's disks.
+    pub disks: Vec<Disk>,
     /// The VMs, one by one: `count` is spelled out.
     pub vms: Vec<Vm>,
     /// Host tasks that are no vCPUs.
@@ -181,6 +184,8 @@ pub struct Vm {
     pub slice: Option<Nanos>,
     /// pCPUs its vCPUs may use; `None`: all.
     pub allowed: Option<PcpuSet>,
+    /// Its place on a disk.
+    pub disk: DiskUse,
     /// What it does.
     pub demand: Demand,
     /// `[vm.….guest]`.
@@ -239,6 +244,16 @@ pub struct GuestKeys {
     pub pv_spin: Option<Nanos>,
     /// Spinning after which the CPU leaves the guest; 0: never.
     pub ple_window: Option<Nanos>,
+    /// Which vCPU gets a disk's interrupts.
+    pub block_irq: Option<Located<String>>,
+    /// What a request to the disk costs.
+    pub block_submit: Option<Nanos>,
+    /// What a read costs that the page cache answers.
+    pub cached_read: Option<Nanos>,
+    /// What copying 1 KiB from the page cache costs.
+    pub copy_kib: Option<Nanos>,
+    /// Bytes of a read-ahead window.
+    pub read_ahead: Option<u64>,
 }
 
 /// `[task.…]`: a host task, or `count` alike.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The sections about VMs and host tasks.
 
+use crate::disks::{self, Disk};
 use crate::limits;
 use crate::reader::Reader;
 use crate::settings::{Demand, GuestKeys, HostTask, Thread, Vm};
@@ -12,13 +13,13 @@ const WEIGHT: std::ops::RangeInclusive<u32> = 1..=10_000;
 const SLICE: std::ops::RangeInclusive<u64> = 100 * US..=100 * MS;
 
 /// All VMs, `count` spelled out.
-pub(crate) fn vms(top: &Reader<'_>, pcpus: Option<u32>) -> Vec<Vm> {
+pub(crate) fn vms(top: &Reader<'_>, pcpus: Option<u32>, disks: &[Disk]) -> Vec<Vm> {
     let mut all = Vec::new();
     let mut vcpus = 0;
     for (name, table) in top.named("vm") {
         check_name(&table, name);
         let count = table.whole("count", 1..=limits::VCPUS).unwrap_or(1);
-        let Some(vm) = vm(name, &table, pcpus) else {
+        let Some(vm) = vm(name, &table, pcpus, disks) else {
             table.finish();
             continue;
         };
@@ -63,7 +64,7 @@ fn check_name(table: &Reader<'_>, name: &str) {
     }
 }
 
-fn vm(name: &str, table: &Reader<'_>, pcpus: Option<u32>) -> Option<Vm> {
+fn vm(name: &str, table: &Reader<'_>, pcpus: Option<u32>, disks: &[Disk]) -> Option<Vm> {
     if !table.has("vcpus") {
         table.missing("vcpus", "the number of vCPUs");
     }
@@ -74,6 +75,7 @@ fn vm(name: &str, table: &Reader<'_>, pcpus: Option<u32>) -> Option<Vm> {
     let slice = table.duration("slice", SLICE);
     let allowed = table.pcpu_set("allowed", pcpus);
     let guest = table.table("guest").map(guest).unwrap_or_default();
+    let disk = disks::disk_use(table, disks);
     let demand = demand(table, vcpus);
     Some(Vm {
         name: name.to_string(),
@@ -83,6 +85,7 @@ fn vm(name: &str, table: &Reader<'_>, pcpus: Option<u32>) -> Option<Vm> {
         cap,
         slice,
         allowed,
+        disk,
         demand: demand?,
         guest,
     })
@@ -151,6 +154,11 @@ fn guest(table: Reader<'_>) -> GuestKeys {
         lock: table.located("lock"),
         pv_spin: table.duration("pv_spin", GUEST),
         ple_window: table.duration("ple_window", GUEST),
+        block_irq: table.located("block_irq"),
+        block_submit: table.duration("block_submit", GUEST),
+        cached_read: table.duration("cached_read", GUEST),
+        copy_kib: table.duration("copy_kib", GUEST),
+        read_ahead: disks::size(&table, "read_ahead"),
     };
     table.finish();
     keys

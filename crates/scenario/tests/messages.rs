@@ -48,9 +48,11 @@ fn unknown_keys_and_what_was_meant() {
         with("weigth = 3\nfrobnicate = 1"),
         &[
             "host.toml:6: vm.web.weigth: unknown key, did you mean \"weight\"? (known here: allowed, \
-             cap, count, guest, slice, thread, threads, vcpu_weight, vcpus, weight, workload)",
-            "host.toml:7: vm.web.frobnicate: unknown key (known here: allowed, cap, count, guest, slice, thread, \
-             threads, vcpu_weight, vcpus, weight, workload)",
+             cap, count, disk, disk_size, guest, io_quota, io_weight, slice, thread, threads, \
+             vcpu_weight, vcpus, weight, workload)",
+            "host.toml:7: vm.web.frobnicate: unknown key (known here: allowed, cap, count, disk, \
+             disk_size, guest, io_quota, io_weight, slice, thread, threads, vcpu_weight, vcpus, \
+             weight, workload)",
         ],
     );
 }
@@ -223,5 +225,50 @@ fn the_command_line_is_named_as_the_place() {
     assert_eq!(
         refused.to_string(),
         "--set nonsense: expected KEY=VALUE, such as vm.web.count=3"
+    );
+}
+
+/// The same with these lines about disks.
+fn with_disks(vm: &str, devices: &str) -> Vec<String> {
+    problems(&format!("{GOOD}{vm}\n{devices}\n"))
+}
+
+#[test]
+fn disks_and_what_does_not_go_with_them() {
+    says(
+        with_disks(
+            "",
+            "[device.a]\nkind = \"hdd\"\nparallel = 3\nslice_idle = \"8ms\"",
+        ),
+        &[
+            "host.toml:9: device.a.parallel: goes with kind = \"ssd\", but here it is \"hdd\"",
+            "host.toml:10: device.a.slice_idle: goes with scheduler = \"anticipatory\", but here it is \
+             \"deadline\"",
+        ],
+    );
+    says(
+        with_disks(
+            "disk = \"b\"\nio_quota = \"fast\"",
+            "[device.a]\nkind = \"ssd\"",
+        ),
+        &[
+            "host.toml:6: vm.web.disk: there is no device \"b\", did you mean \"a\"? Accepted are a",
+            "host.toml:7: vm.web.io_quota: found \"fast\", expected a rate from 1B/s to 1000000GB/s, \
+             whole, such as \"50MB/s\"",
+        ],
+    );
+    says(
+        with_disks("io_weight = 200", "[device.a]\nkind = \"ssd\""),
+        &[
+            "host.toml:6: vm.web.io_weight: only a disk with scheduler = \"anticipatory\" heeds \
+             weights",
+        ],
+    );
+    says(
+        with_disks("disk_size = \"1GB\"", ""),
+        &[
+            "host.toml:6: vm.web.disk_size: goes with a disk, but the VM names none and the host has \
+             not just one",
+        ],
     );
 }

@@ -10,7 +10,8 @@
 //! be measured. A pilot run tells how busy it is. Same seed, same figures.
 
 use crate::Simulation;
-use crate::guest::{GuestError, GuestParams, Guests, ThreadSpec, VmSpec};
+use crate::device::disk::{DiskParams, MediumParams, Share, SsdParams};
+use crate::guest::{DiskSpec, DiskUse, GuestError, GuestParams, Guests, ThreadSpec, VmSpec};
 use crate::host::{Costs, HostParams, Totals};
 use crate::sched::dispatcher::Dispatcher;
 use crate::workload::{ParseError, Preset};
@@ -106,6 +107,9 @@ impl Alone {
     }
 }
 
+/// The VM's image on a solid-state disk of its own, bytes, if it reads or writes.
+const IMAGE: u64 = 32 << 30;
+
 /// How long to measure what has so many events in the pilot run: whole steps of 50 ms.
 fn length(pilot: u64) -> Nanos {
     let fitting = PILOT.saturating_mul(EVENTS) / pilot.max(1);
@@ -120,6 +124,19 @@ fn simulation(preset: &Preset) -> Result<Simulation, AloneError> {
         costs: Costs::default(),
     };
     let threads = preset.threads(preset.default_threads(VCPUS))?;
+    let uses_disk = threads.iter().any(|thread| thread.program.uses_disk());
+    let disk = uses_disk.then(|| DiskUse {
+        disk: 0,
+        size: IMAGE,
+        share: Share {
+            weight: 100,
+            quota: None,
+        },
+    });
+    let ssd = DiskSpec {
+        name: "ssd".to_string(),
+        params: DiskParams::new(MediumParams::Ssd(SsdParams::default())),
+    };
     let vm = VmSpec {
         name: preset.name.to_string(),
         vcpus: VCPUS,
@@ -137,8 +154,9 @@ fn simulation(preset: &Preset) -> Result<Simulation, AloneError> {
             })
             .collect(),
         params: GuestParams::default(),
+        disk,
     };
-    let guests = Guests::new(vec![vm], Vec::new(), SEED)?;
+    let guests = Guests::with_disks(vec![vm], Vec::new(), &[ssd], SEED)?;
     let sched = Dispatcher::new(DispatcherParams::default(), &host);
     let policy = Box::<corun_policies::Affinity>::default();
     Ok(Simulation::new(host, Box::new(sched), Box::new(guests), None).with_policy(policy))

@@ -7,6 +7,7 @@
 
 pub mod alone;
 mod control;
+pub mod device;
 pub mod engine;
 pub mod guest;
 pub mod host;

@@ -5,7 +5,7 @@ use crate::control::Control;
 use crate::host::{
     Event, Host, HostParams, Instant, Lane, MOST_SIBLINGS, Observer, Order, TaskState, Totals,
 };
-use crate::load::{Achieved, Load};
+use crate::load::{Achieved, DeviceOutcome, Load};
 use crate::sched::HostScheduler;
 use crate::waits::Waits;
 use corun_model::{Nanos, PcpuId, PcpuSet, VmId};
@@ -38,6 +38,8 @@ pub struct Outcome {
     pub idle_share: f64,
     /// Per VM, in the order of their ids.
     pub vms: Vec<VmOutcome>,
+    /// The host's devices.
+    pub devices: Vec<DeviceOutcome>,
     /// Every task's name, whether it is a vCPU, and its accounts.
     pub tasks: Vec<(String, bool, Totals)>,
 }
@@ -241,6 +243,7 @@ impl Simulation {
             events: self.events,
             idle_share: if capacity > 0.0 { idle / capacity } else { 0.0 },
             vms,
+            devices: self.load.devices(),
             tasks,
         }
     }

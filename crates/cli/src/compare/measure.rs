@@ -3,8 +3,9 @@
 
 use corun_model::Nanos;
 use corun_model::time::SEC;
-use corun_report::{HostResult, Run, Stacking, TaskResult, VmResult, round};
+use corun_report::{DiskResult, HostResult, IoResult, Run, Stacking, TaskResult, VmResult, round};
 use corun_sim::host::Totals;
+use corun_sim::load::{DeviceOutcome, IoAchieved};
 use corun_sim::{Outcome, VmOutcome, Waits};
 
 /// The result of a run, without its names.
@@ -15,9 +16,55 @@ pub fn run(outcome: &Outcome, pcpus: u32) -> Run {
         case: String::new(),
         seed: 0,
         host: host(outcome, pcpus),
-        vms: outcome.vms.iter().map(vm).collect(),
+        vms: outcome
+            .vms
+            .iter()
+            .map(|one| vm(one, outcome.measured))
+            .collect(),
         tasks: tasks.map(|(name, _, totals)| task(name, totals)).collect(),
+        disks: outcome
+            .devices
+            .iter()
+            .map(|device| disk(device, outcome.measured))
+            .collect(),
     }
+}
+
+/// So much of `whole`.
+fn share(part: Nanos, whole: Nanos) -> f64 {
+    round(part as f64 / whole.max(1) as f64)
+}
+
+fn per_second(count: u64, measured: Nanos) -> f64 {
+    round(count as f64 * SEC as f64 / measured.max(1) as f64)
+}
+
+fn disk(device: &DeviceOutcome, measured: Nanos) -> DiskResult {
+    let totals = &device.totals;
+    DiskResult {
+        name: device.name.clone(),
+        requests_per_s: per_second(totals.requests, measured),
+        bytes_per_s: per_second(totals.bytes, measured),
+        utilisation: share(totals.busy, measured),
+        anticipation_share: share(totals.held, measured),
+        seeks_per_s: per_second(totals.seeks, measured),
+    }
+}
+
+fn io(io: &IoAchieved, measured: Nanos) -> IoResult {
+    let threads = u64::try_from(io.threads).unwrap_or(u64::MAX);
+    IoResult {
+        operations_per_s: per_second(io.operations, measured),
+        bytes_per_s: per_second(io.bytes, measured),
+        wait_p50_us: quantile(&io.waits, 0.5),
+        wait_p99_us: quantile(&io.waits, 0.99),
+        inactivity_s: round(io.inactivity as f64 / SEC as f64),
+        inactivity_share: share(io.inactivity, measured.saturating_mul(threads)),
+    }
+}
+
+fn quantile(waits: &Waits, share: f64) -> Option<f64> {
+    (waits.count() > 0).then(|| micros(waits.quantile(share) as f64))
 }
 
 fn host(outcome: &Outcome, pcpus: u32) -> HostResult {
@@ -54,14 +101,10 @@ fn host(outcome: &Outcome, pcpus: u32) -> HostResult {
     }
 }
 
-fn vm(vm: &VmOutcome) -> VmResult {
+fn vm(vm: &VmOutcome, measured: Nanos) -> VmResult {
     let sum = |of: fn(&Totals) -> Nanos| vm.vcpus.iter().map(of).sum();
     let [run, ready, wait] = shares(sum(|t| t.run), sum(|t| t.ready), sum(|t| t.wait));
     let locks = &vm.achieved.lock_waits;
-    let quantile = |waits: &Waits, share| {
-        let some = waits.count() > 0;
-        some.then(|| micros(waits.quantile(share) as f64))
-    };
     VmResult {
         name: vm.name.clone(),
         vcpus: u32::try_from(vm.vcpus.len()).unwrap_or(u32::MAX),
@@ -77,6 +120,7 @@ fn vm(vm: &VmOutcome) -> VmResult {
         lock_wait_mean_us: (locks.count() > 0).then(|| micros(locks.mean())),
         lock_wait_p50_us: quantile(locks, 0.5),
         lock_wait_p99_us: quantile(locks, 0.99),
+        io: vm.achieved.io.as_ref().map(|done| io(done, measured)),
         beyond_recording_share: None,
     }
 }

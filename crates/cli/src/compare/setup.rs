@@ -2,12 +2,13 @@
 //! From a scenario's case, a policy and a seed to a simulation: the one place that knows both the
 //! scenario's words for hosts and guests and the simulator's. Schedulers: see [`schedulers`].
 
+use super::disks;
 use super::schedulers::{self, elsewhere, set, unknown};
 use corun_model::{Nanos, PcpuSet};
 use corun_scenario::{Case, Demand, Located, Problem, Problems, Vm};
 use corun_sim::Simulation;
 use corun_sim::guest::{
-    GuestError, GuestParams, Guests, HostTaskSpec, LockKind, ThreadSpec, VmSpec,
+    BlockIrq, GuestError, GuestParams, Guests, HostTaskSpec, LockKind, ThreadSpec, VmSpec,
 };
 use corun_sim::host::{Costs, HostParams, Observer};
 use corun_sim::workload::{Program, preset, preset_names};
@@ -94,8 +95,14 @@ fn guests(case: &Case, seed: u64) -> Result<Guests, Problems> {
             Err(problem) => problems.push(problem),
         }
     }
+    let disks = disks::specs(&case.disks).unwrap_or_else(|found| {
+        found
+            .iter()
+            .for_each(|problem| problems.push(problem.clone()));
+        Vec::new()
+    });
     problems.or_ok(())?;
-    Guests::new(vms, tasks, seed).map_err(|error| unfit(case, &error))
+    Guests::with_disks(vms, tasks, &disks, seed).map_err(|error| unfit(case, &error))
 }
 
 /// A problem between programs, told at the place of what it concerns.
@@ -125,6 +132,7 @@ fn said_demand(vm: &Vm) -> Option<&Located<String>> {
 }
 
 fn vm_spec(vm: &Vm, all: PcpuSet) -> Result<VmSpec, Problems> {
+    let threads = threads(vm)?;
     Ok(VmSpec {
         name: vm.name.clone(),
         vcpus: vm.vcpus,
@@ -133,8 +141,9 @@ fn vm_spec(vm: &Vm, all: PcpuSet) -> Result<VmSpec, Problems> {
         cap: vm.cap.unwrap_or(0),
         slice: vm.slice,
         allowed: vm.allowed.unwrap_or(all),
-        threads: threads(vm)?,
         params: guest_params(vm)?,
+        disk: disks::place(&vm.disk, &threads),
+        threads,
     })
 }
 
@@ -184,6 +193,9 @@ fn program(text: &Located<String>) -> Result<Program, Problem> {
     Program::parse(&text.value).map_err(|error| text.problem(error.to_string()))
 }
 
+const BLOCK_IRQS: [(&str, BlockIrq); 2] =
+    [("issuer", BlockIrq::Issuer), ("vcpu0", BlockIrq::Vcpu0)];
+
 fn guest_params(vm: &Vm) -> Result<GuestParams, Problems> {
     let (keys, mut params) = (&vm.guest, GuestParams::default());
     set(&mut params.hz, keys.hz);
@@ -196,6 +208,16 @@ fn guest_params(vm: &Vm) -> Result<GuestParams, Problems> {
     set(&mut params.min_granularity, keys.min_granularity);
     set(&mut params.wakeup_granularity, keys.wakeup_granularity);
     set(&mut params.pv_spin, keys.pv_spin);
+    set(&mut params.block_submit, keys.block_submit);
+    set(&mut params.cached_read, keys.cached_read);
+    set(&mut params.copy_kib, keys.copy_kib);
+    set(&mut params.read_ahead, keys.read_ahead);
+    if let Some(said) = &keys.block_irq {
+        let found = BLOCK_IRQS.iter().find(|(name, _)| *name == said.value);
+        let kind = found.map(|(_, kind)| *kind);
+        params.block_irq =
+            kind.ok_or_else(|| unknown(Some(said), &BLOCK_IRQS.map(|(name, _)| name)))?;
+    }
     let some = |window: Nanos| (window > 0).then_some(window);
     set(&mut params.ple_window, keys.ple_window.map(some));
     if let Some(said) = &keys.lock {

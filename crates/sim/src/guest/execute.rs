@@ -20,6 +20,8 @@ impl Vm {
                 self.wait_on(host, vcpu, thread, condition, mutex);
             }
             Op::Every(period) => self.every(host, vcpu, thread, period),
+            Op::Read(access) => self.read(host, vcpu, thread, access),
+            Op::Write(access) => self.write(host, vcpu, thread, access),
             Op::Exit => self.block(vcpu, thread, Doing::Exited),
             _ => {
                 state.code.done();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Interrupts to vCPUs: ticks, sleep timers, reschedule IPIs, kicks.
+//! Interrupts to vCPUs: ticks, sleep timers, reschedule IPIs, kicks, disks.
 //!
 //! A vCPU takes interrupts only while it has a pCPU. For one that is ready but descheduled they
 //! stay pending, whatever waits for them in the guest; a halted one is woken by them.
@@ -24,6 +24,8 @@ pub(super) enum Interrupt {
     Flush {
         asked_by: u32,
     },
+    /// The disk is done with this request.
+    Block(u32),
 }
 
 impl Vm {
@@ -80,6 +82,7 @@ impl Vm {
                 Interrupt::Resched => self.vcpus[vcpu as usize].need_resched = true,
                 Interrupt::Kick => {}
                 Interrupt::Flush { asked_by } => self.flushed(asked_by),
+                Interrupt::Block(request) => self.request_done(host, vcpu, request),
             }
         }
         // Nobody interrupts itself, so the (empty) list goes back with its memory.

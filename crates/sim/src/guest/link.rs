@@ -3,7 +3,9 @@
 //! VM: who receives what nobody sends, barriers of one, locks taken in opposite orders.
 
 use super::barrier::{Barrier, SpinBarrier};
+use super::block::{Block, PAGE};
 use super::condition::Condition;
+use super::disks::Disks;
 use super::mutex::Mutex;
 use super::queue::Queue;
 use super::spinlock::SpinLock;
@@ -12,8 +14,8 @@ use super::thread::Thread;
 use super::vcpu::Vcpu;
 use super::vm::Vm;
 use super::{
-    GuestError, Guests, HaltPollParams, HostTask, HostTaskSpec, MOST, MOST_VCPUS, Role, Stats,
-    ThreadSpec, VmSpec,
+    DiskSpec, GuestError, Guests, HaltPollParams, HostTask, HostTaskSpec, MOST, MOST_VCPUS, Role,
+    Stats, ThreadSpec, VmSpec,
 };
 use crate::host::TaskSpec;
 use crate::load::VmInfo;
@@ -23,7 +25,12 @@ use corun_model::{PcpuSet, TaskId, VmId};
 
 type Linked<T> = Result<T, GuestError>;
 
-pub(super) fn link(vms: Vec<VmSpec>, host_tasks: Vec<HostTaskSpec>, seed: u64) -> Linked<Guests> {
+pub(super) fn link(
+    vms: Vec<VmSpec>,
+    host_tasks: Vec<HostTaskSpec>,
+    disks: &[DiskSpec],
+    seed: u64,
+) -> Linked<Guests> {
     if vms.len().max(host_tasks.len()) > MOST {
         let message = format!("more than {MOST} VMs or host tasks");
         return Err(GuestError::new("the host", message));
@@ -35,6 +42,7 @@ pub(super) fn link(vms: Vec<VmSpec>, host_tasks: Vec<HostTaskSpec>, seed: u64) -
         vms: Vec::new(),
         units: Vec::new(),
         host_tasks: Vec::new(),
+        disks: Disks::new(disks, &vms, seed)?,
         reset_at: 0,
     };
     for spec in &vms {
@@ -71,7 +79,12 @@ impl Guests {
             });
             self.roles.push(Role::Vcpu { vm: id, vcpu });
         }
-        self.vms.push(linker.into_vm(id, first, seed));
+        let mut vm = linker.into_vm(id, first, seed);
+        vm.block = self
+            .disks
+            .image(id)
+            .map(|image| Block::new(image, &vm.threads));
+        self.vms.push(vm);
         Ok(())
     }
 
@@ -218,6 +231,7 @@ impl<'a> Linker<'a> {
                 return self.error(format!("only one thread comes to barrier {name}"));
             }
         }
+        self.check_disk()?;
         self.check_order()
     }
 
@@ -235,6 +249,25 @@ impl<'a> Linker<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Those who read or write have a disk, and their image has room for it.
+    fn check_disk(&self) -> Linked<()> {
+        let accesses = self.codes.iter().map(|code| code.largest_access());
+        let (users, largest) = accesses.fold((0, 0), |(users, most), access| match access {
+            Some(bytes) => (users + 1, most.max(bytes)),
+            None => (users, most),
+        });
+        let largest = largest.max(PAGE);
+        match self.spec.disk {
+            None if users > 0 => self.error("its threads read or write, but it has no disk".into()),
+            Some(disk) if users > 0 && largest > disk.size / users => self.error(format!(
+                "a thread accesses {largest} bytes at once; its image has {} bytes for each of \
+                 {users} threads",
+                disk.size / users
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// The capacity of a queue: what the programs declare, or 1.
@@ -314,6 +347,7 @@ impl<'a> Linker<'a> {
             conditions: count(&self.names.conditions)
                 .map(|_| Condition::default())
                 .collect(),
+            block: None,
             stats: Stats::default(),
             tick_phase: Rng::of(seed, "guest tick", u64::from(id)).between(0, period - 1),
             dirty: Vec::new(),

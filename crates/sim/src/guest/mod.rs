@@ -7,14 +7,20 @@
 //! and threads that execute [programs](crate::workload). A vCPU makes progress only while the host
 //! runs it; nothing else happens in the guest on a descheduled vCPU.
 //!
+//! Disks are the host's ([`crate::device`]); what the guest has to do with them is in `block`.
+//!
 //! Kept out: periodic balancing between busy vCPUs.
 
+mod access;
 mod barrier;
+mod block;
 mod condition;
+mod disks;
 mod execute;
 mod halt_polling;
 mod host_task;
 mod idle;
+mod inactivity;
 mod interrupts;
 mod link;
 mod mutex;
@@ -34,16 +40,21 @@ mod vm;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub use disks::DiskSpec;
 pub use halt_polling::{HaltPollParams, parameters as halt_poll_parameters};
 pub use idle::IdleMode;
-pub use params::{GuestParams, LockKind, parameters};
+pub use params::{BlockIrq, GuestParams, LockKind, block_parameters, parameters};
 pub use shootdown::TlbFlush;
-pub use spec::{GuestError, HostTaskSpec, MOST, MOST_VCPUS, ThreadSpec, VmSpec};
+pub use spec::{
+    DiskUse, GuestError, HostTaskSpec, MOST, MOST_VCPUS, SMALLEST_IMAGE, ThreadSpec, VmSpec,
+};
 
 use crate::host::{Host, TaskSpec};
-use crate::load::{Achieved, Load, VmInfo};
+use crate::load::{Achieved, DeviceOutcome, Load, VmInfo};
 use crate::waits::Waits;
+use block::Block;
 use corun_model::{Nanos, TaskId, VmId};
+use disks::Disks;
 use host_task::HostTask;
 use vm::Vm;
 
@@ -59,6 +70,7 @@ pub struct Guests {
     /// What the programs of each VM count, the main unit first.
     units: Vec<Vec<String>>,
     host_tasks: Vec<HostTask>,
+    disks: Disks,
     reset_at: Nanos,
 }
 
@@ -112,6 +124,14 @@ enum Timer {
     HostSleep,
     /// A poll or retention has lasted as long as it may.
     Idle,
+    /// A VM's request reaches its disk.
+    BlockSubmit,
+    /// A disk's medium is done with the request at a place (the disk is in the VM's bits).
+    DiskDone,
+    /// A disk asked to be looked at.
+    DiskLook,
+    /// A request's completion reaches its VM.
+    BlockDone,
 }
 
 impl Timer {
@@ -125,7 +145,11 @@ impl Timer {
             0 => Timer::Tick,
             1 => Timer::Sleep,
             2 => Timer::HostSleep,
-            _ => Timer::Idle,
+            3 => Timer::Idle,
+            4 => Timer::BlockSubmit,
+            5 => Timer::DiskDone,
+            6 => Timer::DiskLook,
+            _ => Timer::BlockDone,
         };
         let vm = (token >> 32) & 0xff_ffff;
         (kind, vm as usize, token as u32)
@@ -143,7 +167,20 @@ impl Guests {
         host_tasks: Vec<HostTaskSpec>,
         seed: u64,
     ) -> Result<Self, GuestError> {
-        link::link(vms, host_tasks, seed)
+        Self::with_disks(vms, host_tasks, &[], seed)
+    }
+
+    /// The same on a host with disks.
+    ///
+    /// # Errors
+    /// As [`Guests::new`]; disks out of range or too small for their VMs' images.
+    pub fn with_disks(
+        vms: Vec<VmSpec>,
+        host_tasks: Vec<HostTaskSpec>,
+        disks: &[DiskSpec],
+        seed: u64,
+    ) -> Result<Self, GuestError> {
+        link::link(vms, host_tasks, disks, seed)
     }
 
     /// Has the host poll for halted vCPUs like this, rather than as KVM does by default.
@@ -180,14 +217,22 @@ impl Load for Guests {
 
     fn run(&mut self, host: &mut Host, task: TaskId) {
         match self.role(task) {
-            Role::Vcpu { vm, vcpu } => self.vms[vm as usize].run(host, vcpu),
+            Role::Vcpu { vm, vcpu } => {
+                let vm = &mut self.vms[vm as usize];
+                vm.run(host, vcpu);
+                vm.note_inactivity(host.now());
+            }
             Role::HostTask(index) => self.host_tasks[index as usize].run(host),
         }
     }
 
-    fn stop(&mut self, _host: &mut Host, task: TaskId, done: Nanos) {
+    fn stop(&mut self, host: &mut Host, task: TaskId, done: Nanos) {
         match self.role(task) {
-            Role::Vcpu { vm, vcpu } => self.vms[vm as usize].stop(vcpu, done),
+            Role::Vcpu { vm, vcpu } => {
+                let vm = &mut self.vms[vm as usize];
+                vm.stop(vcpu, done);
+                vm.note_inactivity(host.now());
+            }
             Role::HostTask(index) => self.host_tasks[index as usize].stop(done),
         }
     }
@@ -210,14 +255,23 @@ impl Load for Guests {
 
     fn timer(&mut self, host: &mut Host, token: u64) {
         let (kind, vm, index) = Timer::of(token);
-        if kind == Timer::HostSleep {
-            host.wake(self.host_tasks[index as usize].task, None);
-            return;
+        match kind {
+            Timer::HostSleep => return host.wake(self.host_tasks[index as usize].task, None),
+            Timer::DiskDone => return self.disks.done(host, vm, index),
+            Timer::DiskLook => return self.disks.look(host, vm),
+            Timer::BlockSubmit => {
+                if let Some(block) = &self.vms[vm].block {
+                    self.disks.submit(host, block.request(index));
+                }
+                return;
+            }
+            _ => {}
         }
         let vm = &mut self.vms[vm];
         match kind {
             Timer::Tick => vm.tick_due(host, index),
             Timer::Idle => vm.idled_enough(index),
+            Timer::BlockDone => vm.completion(host, index),
             _ => vm.sleep_over(host, index),
         }
         vm.attend_all(host);
@@ -226,14 +280,20 @@ impl Load for Guests {
     fn settle(&mut self, host: &Host) {
         for vm in &mut self.vms {
             vm.settle_all(host);
+            vm.note_inactivity(host.now());
         }
+        self.disks.settle(host.now());
     }
 
     fn reset(&mut self, now: Nanos) {
         self.reset_at = now;
         for vm in &mut self.vms {
             vm.stats = Stats::default();
+            if let Some(block) = &mut vm.block {
+                block.reset();
+            }
         }
+        self.disks.reset(now);
     }
 
     fn achieved(&self, vm: VmId, now: Nanos) -> Achieved {
@@ -265,6 +325,14 @@ impl Load for Guests {
             shootdown_waits: stats.shootdown_waits.clone(),
             halt_polls: stats.halt_polls,
             halt_poll_hits: stats.halt_poll_hits,
+            io: self.vms[vm.index()]
+                .block
+                .as_ref()
+                .and_then(Block::achieved),
         }
+    }
+
+    fn devices(&self) -> Vec<DeviceOutcome> {
+        self.disks.outcomes()
     }
 }

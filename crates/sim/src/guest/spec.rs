@@ -2,6 +2,7 @@
 //! What a scenario says about VMs and host tasks.
 
 use super::GuestParams;
+use crate::device::disk::Share;
 use crate::workload::Program;
 use corun_model::{Nanos, PcpuSet, VmId};
 
@@ -32,7 +33,23 @@ pub struct VmSpec {
     pub threads: Vec<ThreadSpec>,
     /// Its kernel.
     pub params: GuestParams,
+    /// Its place on a disk; one whose programs read or write needs it.
+    pub disk: Option<DiskUse>,
 }
+
+/// A VM's place on one of the host's disks: an image of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskUse {
+    /// Which disk.
+    pub disk: usize,
+    /// Size of the image in bytes, at least [`SMALLEST_IMAGE`]. Images lie one behind another.
+    pub size: u64,
+    /// Its share of the disk.
+    pub share: Share,
+}
+
+/// The least size of an image, bytes.
+pub const SMALLEST_IMAGE: u64 = 1 << 20;
 
 /// A guest thread.
 #[derive(Clone, Debug)]

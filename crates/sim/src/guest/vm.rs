@@ -8,6 +8,7 @@
 //! flags and puts that one on the list of vCPUs to attend to, so there is no recursion.
 
 use super::barrier::{Barrier, SpinBarrier};
+use super::block::Block;
 use super::condition::Condition;
 use super::mutex::Mutex;
 use super::queue::Queue;
@@ -35,6 +36,8 @@ pub(super) struct Vm {
     pub spin_barriers: Vec<SpinBarrier>,
     pub queues: Vec<Queue>,
     pub conditions: Vec<Condition>,
+    /// Its disk and what is under way there.
+    pub block: Option<Block>,
     pub stats: Stats,
     /// Its ticks come at this time modulo their period: VMs boot at different times.
     pub tick_phase: Nanos,
@@ -118,6 +121,7 @@ impl Vm {
         while let Some(vcpu) = self.dirty.pop() {
             self.attend(host, vcpu);
         }
+        self.note_inactivity(host.now());
         #[cfg(debug_assertions)]
         self.check();
     }

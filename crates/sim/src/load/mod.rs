@@ -59,6 +59,37 @@ pub struct Achieved {
     pub halt_polls: u64,
     /// How many of these polls caught the wake-up.
     pub halt_poll_hits: u64,
+    /// What it did with its disk, if it has one.
+    pub io: Option<IoAchieved>,
+}
+
+/// What a VM did with its disk.
+#[derive(Clone, Debug, Default)]
+pub struct IoAchieved {
+    /// Reads and writes that its threads finished.
+    pub operations: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// From the beginning of a read or write that had to wait until its thread runs again; those
+    /// that the guest's page cache answered do not count.
+    pub waits: Waits,
+    /// I/O inactivity, ns, summed over the VM's I/O threads (those with a read or write in their
+    /// program): an I/O thread is inactive while it could run, or the last request that it waits
+    /// for is done and its interrupt posted, but the vCPU that it is on (that has the interrupt)
+    /// wants a pCPU and has none. So vMigrater defines it (USENIX ATC 2018, §5.3): the time that
+    /// I/O-bound tasks "run" on descheduled vCPUs.
+    pub inactivity: Nanos,
+    /// Number of those threads.
+    pub threads: usize,
+}
+
+/// What a device of the host did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceOutcome {
+    /// Its name.
+    pub name: String,
+    /// Its accounts.
+    pub totals: crate::device::disk::Totals,
 }
 
 /// The demand of all tasks.
@@ -104,4 +135,9 @@ pub trait Load {
 
     /// What `vm` achieved since the reset.
     fn achieved(&self, vm: VmId, now: Nanos) -> Achieved;
+
+    /// What the host's devices did since the reset.
+    fn devices(&self) -> Vec<DeviceOutcome> {
+        Vec::new()
+    }
 }

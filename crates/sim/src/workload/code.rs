@@ -123,6 +123,15 @@ impl Code {
         &self.ops
     }
 
+    /// Bytes of its largest read or write; `None` if it has none.
+    pub fn largest_access(&self) -> Option<u64> {
+        let bytes = self.ops.iter().filter_map(|op| match op {
+            Op::Read(access) | Op::Write(access) => Some(access.bytes),
+            _ => None,
+        });
+        bytes.max()
+    }
+
     /// The operation it is at, loops followed; it stays there until [`Code::done`].
     pub fn current(&mut self) -> Op {
         loop {

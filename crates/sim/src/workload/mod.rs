@@ -100,6 +100,20 @@ impl Program {
         &self.body
     }
 
+    /// Does it read or write?
+    pub fn uses_disk(&self) -> bool {
+        fn any(body: &[Statement]) -> bool {
+            body.iter().any(|statement| match statement {
+                Statement::Read(_) | Statement::Write(_) => true,
+                Statement::Lock(_, body) | Statement::Mutex(_, body) | Statement::Loop(_, body) => {
+                    any(body)
+                }
+                _ => false,
+            })
+        }
+        any(&self.body)
+    }
+
     /// The queue capacities it declares.
     pub fn queues(&self) -> &[(String, u32)] {
         &self.queues

@@ -2,8 +2,10 @@
 //! Guests under the simplest host scheduler there is, so that what shows comes from the guest model
 //! alone.
 
+mod block;
 mod errors;
 mod exact;
+mod io_inactivity;
 mod kernel;
 mod locks;
 mod properties;
@@ -55,6 +57,7 @@ fn vm(name: &str, params: GuestParams, programs: &[&str]) -> VmSpec {
         allowed: PcpuSet::first(64),
         threads: programs.iter().enumerate().map(thread).collect(),
         params,
+        disk: None,
     }
 }
 

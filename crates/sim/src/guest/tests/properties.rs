@@ -34,6 +34,7 @@ fn random_vms(seed: u64, threads: u64, vcpus: u32, lock: LockKind, costly: bool)
         allowed: PcpuSet::first(64),
         threads: (0..threads).map(thread).collect(),
         params,
+        disk: None,
     };
     vec![spec("a"), spec("b")]
 }

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! From a scenario's disks to the simulator's.
+
+use super::schedulers::{set, unknown};
+use corun_scenario::{AnticipatoryKeys, DeadlineKeys, Disk, DiskUse, HddKeys, Problems, SsdKeys};
+use corun_sim::device::disk::{
+    AnticipatoryParams, DeadlineParams, DiskParams, HddParams, MediumParams, SchedulerParams,
+    Share, SsdParams,
+};
+use corun_sim::guest::{self, DiskSpec, ThreadSpec};
+
+/// Size of a VM's image unless said otherwise. Assumed: what small servers are given; it decides how
+/// far apart two VMs' data are.
+const IMAGE: u64 = 32 << 30;
+/// The neutral weight.
+const WEIGHT: u32 = 100;
+
+/// All disks of a case.
+///
+/// # Errors
+/// Kinds and schedulers that do not exist.
+pub fn specs(disks: &[Disk]) -> Result<Vec<DiskSpec>, Problems> {
+    let (mut specs, mut problems) = (Vec::new(), Problems::default());
+    for disk in disks {
+        match params(disk) {
+            Ok(params) => specs.push(DiskSpec {
+                name: disk.name.clone(),
+                params,
+            }),
+            Err(found) => found
+                .iter()
+                .for_each(|problem| problems.push(problem.clone())),
+        }
+    }
+    problems.or_ok(specs)
+}
+
+/// A VM's place on its disk, if it has one: it names one, or its threads need one.
+pub fn place(said: &DiskUse, threads: &[ThreadSpec]) -> Option<guest::DiskUse> {
+    let uses = said.named || threads.iter().any(|thread| thread.program.uses_disk());
+    said.disk.filter(|_| uses).map(|disk| guest::DiskUse {
+        disk,
+        size: said.size.unwrap_or(IMAGE),
+        share: Share {
+            weight: said.weight.unwrap_or(WEIGHT),
+            quota: said.quota,
+        },
+    })
+}
+
+fn params(disk: &Disk) -> Result<DiskParams, Problems> {
+    let medium = match disk.kind.value.as_str() {
+        "ssd" => MediumParams::Ssd(ssd(&disk.ssd, disk.capacity)),
+        "hdd" => MediumParams::Hdd(hdd(&disk.hdd, disk.capacity)),
+        _ => return Err(unknown(Some(&disk.kind), &["ssd", "hdd"])),
+    };
+    let mut params = DiskParams::new(medium);
+    set(&mut params.submit, disk.submit);
+    set(&mut params.complete, disk.complete);
+    let scheduler = disk.scheduler.as_ref().map(|said| said.value.as_str());
+    params.scheduler = match scheduler {
+        None | Some("deadline") => SchedulerParams::Deadline(deadline(&disk.deadline)),
+        Some("none") => SchedulerParams::None,
+        Some("anticipatory") => SchedulerParams::Anticipatory(anticipatory(&disk.anticipatory)),
+        Some(_) => {
+            let known = ["none", "deadline", "anticipatory"];
+            return Err(unknown(disk.scheduler.as_ref(), &known));
+        }
+    };
+    Ok(params)
+}
+
+fn ssd(keys: &SsdKeys, capacity: Option<u64>) -> SsdParams {
+    let mut params = SsdParams::default();
+    set(&mut params.capacity, capacity);
+    set(&mut params.read_latency, keys.read_latency);
+    set(&mut params.write_latency, keys.write_latency);
+    set(&mut params.read_bandwidth, keys.read_bandwidth);
+    set(&mut params.write_bandwidth, keys.write_bandwidth);
+    set(&mut params.parallel, keys.parallel);
+    set(&mut params.queue_depth, keys.queue_depth);
+    params
+}
+
+fn hdd(keys: &HddKeys, capacity: Option<u64>) -> HddParams {
+    let mut params = HddParams::default();
+    set(&mut params.capacity, capacity);
+    set(&mut params.rpm, keys.rpm);
+    set(&mut params.seek_track, keys.seek_track);
+    set(&mut params.seek_average, keys.seek_average);
+    set(&mut params.seek_full, keys.seek_full);
+    set(&mut params.bandwidth, keys.bandwidth);
+    set(&mut params.link, keys.link);
+    set(&mut params.read_ahead, keys.read_ahead);
+    params
+}
+
+fn deadline(keys: &DeadlineKeys) -> DeadlineParams {
+    let mut params = DeadlineParams::default();
+    set(&mut params.read_expire, keys.read_expire);
+    set(&mut params.write_expire, keys.write_expire);
+    set(&mut params.batch, keys.batch);
+    set(&mut params.writes_starved, keys.writes_starved);
+    params
+}
+
+fn anticipatory(keys: &AnticipatoryKeys) -> AnticipatoryParams {
+    let mut params = AnticipatoryParams::default();
+    set(&mut params.slice_idle, keys.slice_idle);
+    set(&mut params.group_idle, keys.group_idle);
+    set(&mut params.slice, keys.slice);
+    set(&mut params.target_latency, keys.target_latency);
+    set(&mut params.expire, keys.expire);
+    set(&mut params.quantum, keys.quantum);
+    params
+}

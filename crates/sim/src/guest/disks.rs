@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The host's disks among the guests: who has which image where, and the timers between disks and
+//! VMs.
+
+use super::block::Image;
+use super::{DiskUse, GuestError, MOST, SMALLEST_IMAGE, Timer, VmSpec};
+use crate::device::disk::{Disk, DiskParams, Request, Share, Want};
+use crate::host::Host;
+use crate::load::DeviceOutcome;
+use crate::rng::Rng;
+use corun_model::Nanos;
+
+/// A disk of the host.
+#[derive(Clone, Debug)]
+pub struct DiskSpec {
+    /// Its name.
+    pub name: String,
+    /// What it is like.
+    pub params: DiskParams,
+}
+
+/// A disk in the run.
+#[derive(Debug)]
+struct Slot {
+    spec: DiskSpec,
+    disk: Disk,
+    /// The VMs that share it, in the order of their images.
+    vms: Vec<u32>,
+}
+
+/// All disks.
+#[derive(Debug)]
+pub(super) struct Disks {
+    slots: Vec<Slot>,
+    /// Per VM.
+    images: Vec<Option<Image>>,
+    wants: Vec<Want>,
+}
+
+impl Disks {
+    pub fn new(specs: &[DiskSpec], vms: &[VmSpec], seed: u64) -> Result<Self, GuestError> {
+        if specs.len() > MOST {
+            let message = format!("more than {MOST} disks");
+            return Err(GuestError::new("the host", message));
+        }
+        let mut disks = Self {
+            slots: Vec::new(),
+            images: vec![None; vms.len()],
+            wants: Vec::new(),
+        };
+        for (index, spec) in specs.iter().enumerate() {
+            let slot = disks.slot(index, spec, vms, seed)?;
+            disks.slots.push(slot);
+        }
+        let beyond = |vm: &&VmSpec| vm.disk.is_some_and(|at| at.disk >= specs.len());
+        if let Some(vm) = vms.iter().find(beyond) {
+            let message = format!("its disk is none of the host's {}", specs.len());
+            return Err(GuestError::new(format!("VM {}", vm.name), message));
+        }
+        Ok(disks)
+    }
+
+    /// A disk with the images of its VMs, one behind another.
+    fn slot(
+        &mut self,
+        index: usize,
+        spec: &DiskSpec,
+        vms: &[VmSpec],
+        seed: u64,
+    ) -> Result<Slot, GuestError> {
+        let (mut shares, mut owners, mut base) = (Vec::<Share>::new(), Vec::new(), 0u64);
+        for (vm, at) in vms.iter().enumerate() {
+            let Some(at) = at.disk.filter(|at| at.disk == index) else {
+                continue;
+            };
+            self.images[vm] = Some(Image {
+                disk: index as u32,
+                owner: owners.len() as u32,
+                base,
+                size: at.size,
+                submit: spec.params.submit,
+            });
+            base = check_use(&vms[vm].name, &at, base, spec)?;
+            shares.push(at.share);
+            owners.push(vm as u32);
+        }
+        let rng = Rng::of(seed, "disk", index as u64);
+        Ok(Slot {
+            disk: Disk::new(&spec.params, &shares, rng),
+            spec: spec.clone(),
+            vms: owners,
+        })
+    }
+
+    /// The image of a VM, if it has one.
+    pub fn image(&self, vm: u32) -> Option<Image> {
+        self.images[vm as usize]
+    }
+
+    /// A VM's request reaches its disk.
+    pub fn submit(&mut self, host: &mut Host, (disk, request): (u32, Request)) {
+        let slot = &mut self.slots[disk as usize];
+        slot.disk.submit(host.now(), request, &mut self.wants);
+        self.set_timers(host, disk);
+    }
+
+    /// The medium of a disk is done with the request at `place`.
+    pub fn done(&mut self, host: &mut Host, disk: usize, place: u32) {
+        let slot = &mut self.slots[disk];
+        if let Some(request) = slot.disk.done(host.now(), place, &mut self.wants) {
+            let token = Timer::BlockDone.token(slot.vms[request.owner as usize], request.id);
+            host.load_timer(host.now() + slot.spec.params.complete, token);
+        }
+        self.set_timers(host, disk as u32);
+    }
+
+    /// A disk asked to be looked at now.
+    pub fn look(&mut self, host: &mut Host, disk: usize) {
+        let slot = &mut self.slots[disk];
+        slot.disk.look(host.now(), &mut self.wants);
+        self.set_timers(host, disk as u32);
+    }
+
+    fn set_timers(&mut self, host: &mut Host, disk: u32) {
+        for want in self.wants.drain(..) {
+            match want {
+                Want::Done { place, at } => {
+                    host.load_timer(at, Timer::DiskDone.token(disk, place));
+                }
+                Want::Look { at } => {
+                    host.load_timer(at, Timer::DiskLook.token(disk, 0));
+                }
+            }
+        }
+    }
+
+    /// Books what they do up to now.
+    pub fn settle(&mut self, now: Nanos) {
+        self.slots.iter_mut().for_each(|slot| slot.disk.settle(now));
+    }
+
+    /// Accounts start again.
+    pub fn reset(&mut self, now: Nanos) {
+        self.slots.iter_mut().for_each(|slot| slot.disk.reset(now));
+    }
+
+    pub fn outcomes(&self) -> Vec<DeviceOutcome> {
+        let outcome = |slot: &Slot| DeviceOutcome {
+            name: slot.spec.name.clone(),
+            totals: slot.disk.totals(),
+        };
+        self.slots.iter().map(outcome).collect()
+    }
+}
+
+/// Returns where the next image may begin.
+fn check_use(vm: &str, at: &DiskUse, base: u64, disk: &DiskSpec) -> Result<u64, GuestError> {
+    let error = |message: String| Err(GuestError::new(format!("VM {vm}"), message));
+    if !(1..=10_000).contains(&at.share.weight) {
+        let weight = at.share.weight;
+        return error(format!("I/O weight is {weight}; accepted: 1 to 10000"));
+    }
+    if at.share.quota == Some(0) {
+        return error("I/O quota is 0; accepted: at least 1 byte/s".into());
+    }
+    if at.size < SMALLEST_IMAGE {
+        return error(format!(
+            "its image has {} bytes; accepted: at least 1 MiB",
+            at.size
+        ));
+    }
+    let capacity = disk.params.capacity();
+    match base.checked_add(at.size).filter(|end| *end <= capacity) {
+        Some(end) => Ok(end),
+        None => error(format!(
+            "its image of {} bytes does not fit on disk {} of {capacity} bytes, of which other \
+             VMs' images take {base}",
+            at.size, disk.name
+        )),
+    }
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Reads and writes that can be reckoned by hand.
+
+use super::*;
+use crate::device::disk::{DiskParams, HddParams, MediumParams, SchedulerParams, Share, SsdParams};
+use crate::load::IoAchieved;
+use corun_model::time::US;
+
+const KIB: u64 = 1 << 10;
+
+/// A guest kernel whose own work costs nothing.
+fn free_block() -> GuestParams {
+    GuestParams {
+        block_submit: 0,
+        cached_read: 0,
+        copy_kib: 0,
+        ..free()
+    }
+}
+
+/// The medium at once: no way there or back.
+fn disk(medium: MediumParams) -> DiskSpec {
+    DiskSpec {
+        name: "disk".into(),
+        params: DiskParams {
+            scheduler: SchedulerParams::None,
+            submit: 0,
+            complete: 0,
+            ..DiskParams::new(medium)
+        },
+    }
+}
+
+fn ssd() -> DiskSpec {
+    disk(MediumParams::Ssd(SsdParams::default()))
+}
+
+fn hdd() -> DiskSpec {
+    disk(MediumParams::Hdd(HddParams::default()))
+}
+
+/// With an image on the first disk.
+fn stored(mut vm: VmSpec) -> VmSpec {
+    vm.disk = Some(DiskUse {
+        disk: 0,
+        size: 32 << 30,
+        share: Share {
+            weight: 100,
+            quota: None,
+        },
+    });
+    vm
+}
+
+fn run_on(pcpus: u32, slice: Nanos, disk: DiskSpec, vms: Vec<VmSpec>) -> Outcome {
+    let guests = Guests::with_disks(vms, Vec::new(), &[disk], 1).unwrap();
+    simulate(machine(pcpus, FREE), slice, guests)
+}
+
+fn io(outcome: &Outcome, vm: usize) -> &IoAchieved {
+    outcome.vms[vm].achieved.io.as_ref().unwrap()
+}
+
+/// One I/O thread beside a hog on one vCPU.
+fn with_hog(params: GuestParams, program: &str) -> VmSpec {
+    let mut spec = stored(vm("a", params, &["loop { compute 100ms }", program]));
+    spec.vcpus = 1;
+    spec.threads
+        .iter_mut()
+        .for_each(|thread| thread.vcpu = Some(0));
+    spec
+}
+
+#[test]
+fn a_random_read_takes_what_its_parts_take() {
+    let params = GuestParams {
+        block_submit: 4 * US,
+        interrupt: 2 * US,
+        ..free_block()
+    };
+    let mut disk = ssd();
+    (disk.params.submit, disk.params.complete) = (10 * US, 5 * US);
+    let reader = stored(vm("a", params, &["loop { read 4KB random; count reads }"]));
+    let outcome = run_on(1, 10 * MS, disk, vec![reader]);
+    // 4 us to the kick, 10 to the disk, 55.448 there, 5 back, 2 in the interrupt.
+    let time = 4 * US + 10 * US + 55_448 + 5 * US + 2 * US;
+    let io = io(&outcome, 0);
+    assert!(io.operations.abs_diff(SEC / time) <= 1, "{}", io.operations);
+    assert_eq!(io.bytes, io.operations * 4 * KIB);
+    assert!(
+        io.waits.quantile(0.5).abs_diff(time) < 100,
+        "{:?}",
+        io.waits
+    );
+    assert_eq!(io.inactivity, 0);
+    let busy = outcome.devices[0].totals.busy;
+    assert!(busy.abs_diff(io.operations * 55_448) < 60 * US, "{busy}");
+}
+
+#[test]
+fn read_ahead_overlaps_with_work() {
+    let reader = |program| {
+        let vms = vec![stored(vm("a", free_block(), &[program]))];
+        let outcome = run_on(1, 10 * MS, hdd(), vms);
+        io(&outcome, 0).bytes
+    };
+    // The disk streams 150 MB/s, in pieces of 128 KiB per 874 us.
+    let alone = reader("loop { read 16KB }");
+    assert!((149_000_000..=151_000_000).contains(&alone), "{alone}");
+    // 50 us of work per 16 KiB are 400 us per piece: hidden behind the next.
+    let beside_work = reader("loop { read 16KB; compute 50us }");
+    assert!(
+        (149_000_000..=151_000_000).contains(&beside_work),
+        "{beside_work}"
+    );
+    // 200 us are 1.6 ms per piece: the work is slower than the disk, and never waits for it.
+    let slow = reader("loop { read 16KB; compute 200us }");
+    assert_eq!(slow.div_ceil(16 * KIB), 5000);
+}
+
+#[test]
+fn writes_wait_for_the_disk() {
+    let vms = vec![stored(vm(
+        "a",
+        free_block(),
+        &["loop { write 4KB; compute 100us }"],
+    ))];
+    let outcome = run_on(1, 10 * MS, hdd(), vms);
+    // Each write just missed its place: a turn of the platter, 8.33 ms.
+    assert_eq!(io(&outcome, 0).operations, 120);
+    assert_eq!(outcome.devices[0].totals.seeks, 0);
+}
+
+#[test]
+fn a_large_direct_access_is_several_requests_and_one_wait() {
+    let vms = vec![stored(vm(
+        "a",
+        free_block(),
+        &["loop { read 4MB random; compute 1ms }"],
+    ))];
+    let outcome = run_on(1, 10 * MS, ssd(), vms);
+    let (io, totals) = (io(&outcome, 0), outcome.devices[0].totals);
+    assert!(
+        totals.requests.abs_diff(4 * io.operations) <= 8,
+        "{totals:?}"
+    );
+    assert_eq!(io.waits.count(), io.operations);
+    // 4 MiB at 550 MB/s and 1 ms of work.
+    assert!((115..=117).contains(&io.operations), "{}", io.operations);
+}
+
+#[test]
+fn a_completion_for_a_descheduled_vcpu_waits_until_it_runs() {
+    let reads = |slice| {
+        let hog = on(0, vm("b", free(), &["loop { compute 100ms }"]));
+        let reader = with_hog(free_block(), "loop { read 4KB random; count }");
+        let outcome = run_on(1, slice, ssd(), vec![reader, hog]);
+        let io = io(&outcome, 0);
+        (io.operations, io.inactivity)
+    };
+    // In a slice of 10 ms it reads 180 times; in the 10 ms without a pCPU the last read is done at
+    // once, and nobody hears of it: inactive for half of the time.
+    let (operations, inactivity) = reads(10 * MS);
+    assert!((8_800..=9_200).contains(&operations), "{operations}");
+    assert!(inactivity.abs_diff(SEC / 2) < SEC / 100, "{inactivity}");
+}
+
+#[test]
+fn interrupts_go_to_the_issuer_or_to_vcpu_0() {
+    // The reader stays on vCPU 1, which has a pCPU of its own; vCPU 0 shares one with a hog.
+    let reads = |block_irq| {
+        let params = GuestParams {
+            block_irq,
+            ..free_block()
+        };
+        let mut reader = stored(vm(
+            "a",
+            params,
+            &["loop { compute 100ms }", "loop { read 4KB random; count }"],
+        ));
+        reader.allowed = PcpuSet::first(2);
+        let hog = on(0, vm("b", free(), &["loop { compute 100ms }"]));
+        let outcome = run_on(2, 10 * MS, ssd(), vec![reader, hog]);
+        io(&outcome, 0).operations
+    };
+    let (issuer, vcpu0) = (reads(BlockIrq::Issuer), reads(BlockIrq::Vcpu0));
+    assert!(issuer > 17_000, "{issuer}");
+    assert!(vcpu0 * 10 < issuer * 7, "{vcpu0} of {issuer}");
+}
+
+#[test]
+fn vms_without_room_on_a_disk() {
+    let refused = |vm: VmSpec| {
+        let error = Guests::with_disks(vec![vm], Vec::new(), &[ssd()], 1);
+        error.unwrap_err().to_string()
+    };
+    let reader = || vm("a", free(), &["loop { read 4KB }"]);
+    let message = refused(reader());
+    assert_eq!(
+        message,
+        "VM a: its threads read or write, but it has no disk"
+    );
+    let sized = |program, size| {
+        let mut spec = stored(vm("a", free(), &[program]));
+        spec.disk.as_mut().unwrap().size = size;
+        refused(spec)
+    };
+    let message = sized("loop { read 2MB }", 1 << 20);
+    assert!(
+        message.starts_with("VM a: a thread accesses 2097152 bytes at once"),
+        "{message}"
+    );
+    let message = sized("loop { read 4KB }", 2_000_000_000_000);
+    assert!(
+        message.contains("does not fit on disk disk of 1000000000000 bytes"),
+        "{message}"
+    );
+    let message = sized("loop { read 4KB }", 4096);
+    assert!(message.contains("accepted: at least 1 MiB"), "{message}");
+    let mut elsewhere = stored(reader());
+    elsewhere.disk.as_mut().unwrap().disk = 3;
+    assert!(refused(elsewhere).contains("its disk is none of the host's 1"));
+}

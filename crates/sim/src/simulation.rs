@@ -130,6 +130,7 @@ impl Simulation {
                 self.host.step_done(task);
                 self.load.step(&mut self.host, task);
             }
+            Event::Switched(cpu) => self.host.switched(cpu),
             Event::LoadTimer(token) => self.load.timer(&mut self.host, token),
             Event::SchedTimer(token) => self.sched.timer(&mut self.host, token),
             Event::Policy => self.steer(),

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! For tests of schedulers: small loads, a witness of every switch, and a scheduler's auditor.
 
-use crate::host::{Host, HostParams, Observer, Task, TaskSpec, TaskState};
+use crate::host::{
+    Activity, HardwareParams, Host, HostParams, Observer, Task, TaskSpec, TaskState,
+};
 use crate::load::{Achieved, Load, VmInfo};
 use crate::rng::Rng;
 use crate::sched::HostScheduler;
@@ -23,6 +25,8 @@ pub(crate) enum Does {
     },
     /// Computes without end and yields each time it has done so much, as a spinning vCPU does.
     Spins { each: Nanos },
+    /// Keeps its pCPU at this.
+    Keeps(Activity),
     /// Computes for a time, wakes another task, and waits to be woken.
     Hands { work: Nanos, to: u32, first: bool },
 }
@@ -106,7 +110,7 @@ impl Jobs {
 
     fn draw(&mut self, task: usize) -> (Nanos, Nanos) {
         match self.jobs[task].does {
-            Does::Hog { .. } => (Nanos::MAX, 0),
+            Does::Hog { .. } | Does::Keeps(_) => (Nanos::MAX, 0),
             Does::Cycles {
                 work,
                 sleep,
@@ -142,7 +146,7 @@ impl Load for Jobs {
             let at = match self.jobs[n].does {
                 Does::Hog { from } => from,
                 Does::Cycles { sleep, .. } => self.rngs[n].between(0, sleep),
-                Does::Hands { first: true, .. } | Does::Spins { .. } => 0,
+                Does::Hands { first: true, .. } | Does::Spins { .. } | Does::Keeps(_) => 0,
                 Does::Hands { first: false, .. } => continue,
             };
             host.load_timer(at, n as u64);
@@ -151,6 +155,9 @@ impl Load for Jobs {
 
     fn run(&mut self, host: &mut Host, task: TaskId) {
         let n = task.index();
+        if let Does::Keeps(activity) = self.jobs[n].does {
+            host.set_activity(task, activity);
+        }
         if self.left[n] == 0 {
             self.left[n] = self.draw(n).0;
         }
@@ -328,6 +335,7 @@ pub(crate) fn host(topology: &str, hz: u32) -> HostParams {
             ipi: 0,
             idle_wake: 0,
         },
+        hardware: HardwareParams::UNSHARED,
     }
 }
 

@@ -9,7 +9,7 @@ use corun_sim::Simulation;
 use corun_sim::guest::{
     GuestError, GuestParams, Guests, HostTaskSpec, LockKind, ThreadSpec, VmSpec,
 };
-use corun_sim::host::{Costs, HostParams, Observer};
+use corun_sim::host::{Costs, HardwareParams, HostParams, Observer};
 use corun_sim::workload::{Program, preset, preset_names};
 
 /// Can this case be run at all?
@@ -66,6 +66,7 @@ pub fn host_params(case: &Case) -> HostParams {
             ipi: said.ipi.unwrap_or(default.ipi),
             idle_wake: said.idle_wake.unwrap_or(default.idle_wake),
         },
+        hardware: HardwareParams::default(),
     }
 }
 

@@ -8,16 +8,21 @@
 //! neither is called while it is at work.
 //!
 //! Work and time differ: a load orders work in ns of undisturbed progress; the host turns it into
-//! time, with the cost of the switch before it.
+//! time, with the cost of the switch before it, at the pace that the hardware allows.
 
 mod activity;
 mod costs;
+mod hardware;
 mod observer;
+mod pacing;
 mod stacking;
 mod task;
+#[cfg(test)]
+mod tests;
 
 pub use activity::{Activity, Profile};
 pub use costs::Costs;
+pub use hardware::{HardwareParams, SmtParams};
 pub use observer::Observer;
 pub use stacking::{MOST as MOST_SIBLINGS, Stacking};
 pub use task::{Task, TaskSpec, TaskState, Totals};
@@ -25,6 +30,7 @@ pub use task::{Task, TaskSpec, TaskState, Totals};
 use crate::engine::{EventId, EventQueue};
 use crate::waits::Waits;
 use corun_model::{Nanos, PcpuId, TaskId, Topology, VmId};
+use hardware::{Progress, Smt};
 use std::collections::VecDeque;
 
 /// The machine and its kernel's clockwork.
@@ -38,6 +44,8 @@ pub struct HostParams {
     pub tick_skew: bool,
     /// What scheduling costs.
     pub costs: Costs,
+    /// What tasks that share hardware do to each other.
+    pub hardware: HardwareParams,
 }
 
 /// What is going to happen.
@@ -46,6 +54,7 @@ pub(crate) enum Event {
     Resched(PcpuId),
     Tick(PcpuId),
     Step(TaskId),
+    Switched(PcpuId),
     LoadTimer(u64),
     SchedTimer(u64),
     Policy,
@@ -70,11 +79,17 @@ struct Pcpu {
     switches: u64,
     idle_since: Nanos,
     idle: Nanos,
+    /// Until then its SMT siblings feel a switch.
+    switching_until: Nanos,
+    /// Is the end of that ordered?
+    switched_ordered: bool,
 }
 
 /// The modelled host.
 pub struct Host {
     params: HostParams,
+    /// There if cores have more than one hardware thread and that is to be felt.
+    smt: Option<Smt>,
     now: Nanos,
     pub(crate) events: EventQueue<Event>,
     pub(crate) orders: VecDeque<Order>,
@@ -95,8 +110,12 @@ impl Host {
             switches: 0,
             idle_since: 0,
             idle: 0,
+            switching_until: 0,
+            switched_ordered: false,
         };
+        let shared = params.topology.threads_per_core() > 1;
         Self {
+            smt: params.hardware.smt.filter(|_| shared).map(Smt::new),
             params,
             now: 0,
             events: EventQueue::default(),
@@ -157,8 +176,7 @@ impl Host {
     /// How much work a running task has done since it got its pCPU; 0 if it is not running.
     pub fn progress(&self, task: TaskId) -> Nanos {
         let task = &self.tasks[task.index()];
-        task.running_on()
-            .map_or(0, |_| self.now.saturating_sub(task.progress_from))
+        task.running_on().map_or(0, |_| task.progress.at(self.now))
     }
 
     /// A task's accounts up to now.
@@ -169,7 +187,11 @@ impl Host {
         match task.state {
             TaskState::Waiting => totals.wait += spent,
             TaskState::Ready => totals.ready += spent,
-            TaskState::Running(_) => totals.run += spent,
+            TaskState::Running(_) => {
+                totals.run += spent;
+                let mut progress = task.progress;
+                totals.lose(progress.advance(self.now));
+            }
         }
         totals
     }
@@ -252,29 +274,34 @@ impl Host {
     /// `task`, which is running, calls [`Load::step`](crate::load::Load::step) after `work` ns of
     /// progress from now. Replaces an earlier order.
     pub fn step_after(&mut self, task: TaskId, work: Nanos) {
-        let slot = &self.tasks[task.index()];
+        let slot = &mut self.tasks[task.index()];
         if slot.running_on().is_none() {
             return;
         }
-        let at = self.now.max(slot.progress_from).saturating_add(work);
-        self.events.cancel(slot.step);
-        self.tasks[task.index()].step = self.events.schedule(at, Event::Step(task));
+        slot.due = slot.progress.at(self.now).saturating_add(work);
+        self.schedule_step(task);
     }
 
     /// Forgets the work ordered for `task`: it runs until it is stopped or ordered anew.
     pub fn no_step(&mut self, task: TaskId) {
-        let step = std::mem::replace(&mut self.tasks[task.index()].step, EventId::NONE);
-        self.events.cancel(step);
+        self.tasks[task.index()].due = Nanos::MAX;
+        self.schedule_step(task);
     }
 
     /// What `task` works on from now on: its working set and mix of cycles.
     pub fn set_profile(&mut self, task: TaskId, profile: Profile) {
-        self.tasks[task.index()].profile = Some(profile);
+        let slot = &mut self.tasks[task.index()];
+        if slot.profile.replace(profile) != Some(profile) {
+            self.changed(task);
+        }
     }
 
     /// What `task`, which is running, does with its hardware thread from now on.
     pub fn set_activity(&mut self, task: TaskId, activity: Activity) {
-        self.tasks[task.index()].activity = activity;
+        let slot = &mut self.tasks[task.index()];
+        if std::mem::replace(&mut slot.activity, activity) != activity {
+            self.changed(task);
+        }
     }
 
     /// `task`, which is running, does not want its pCPU any more.
@@ -315,7 +342,8 @@ impl Host {
     }
 
     pub(crate) fn step_done(&mut self, task: TaskId) {
-        self.tasks[task.index()].step = EventId::NONE;
+        let slot = &mut self.tasks[task.index()];
+        (slot.step, slot.due) = (EventId::NONE, Nanos::MAX);
     }
 
     /// Sets a task's state, books what it did until now and tells the observer.
@@ -359,6 +387,7 @@ impl Host {
         let slot = &mut self.cpus[cpu.index()];
         slot.current = None;
         slot.idle_since = self.now;
+        self.switching(cpu, self.now + self.params.costs.switch);
         Some((cpu, done))
     }
 
@@ -366,9 +395,8 @@ impl Host {
     pub(crate) fn put_on(&mut self, task: TaskId, cpu: PcpuId) {
         self.queue_on(task, cpu);
         self.enter(task, TaskState::Running(cpu));
-        let switch = self.params.costs.switch;
+        let starts = self.now + self.params.costs.switch;
         let slot = &mut self.tasks[task.index()];
-        slot.progress_from = self.now + switch;
         slot.totals.switches += 1;
         slot.totals.migrations += u64::from(slot.last_ran.is_some_and(|last| last != cpu));
         slot.last_ran = Some(cpu);
@@ -383,6 +411,9 @@ impl Host {
         slot.current = Some(task);
         slot.idle += self.now - slot.idle_since;
         slot.switches += 1;
+        let pace = self.pace(task, cpu);
+        self.tasks[task.index()].progress = Progress::new(starts, pace);
+        self.switching(cpu, starts);
         self.start_tick(cpu);
     }
 

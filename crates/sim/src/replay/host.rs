@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The recorded host as far as the recording shows it: size, clock, costs.
 
-use crate::host::{Costs, HostParams};
+use crate::host::{Costs, HardwareParams, HostParams};
 use corun_model::time::SEC;
 use corun_model::{Nanos, Topology, TopologyError};
 use corun_recording::{Burst, Recording, Role, WakeCause};
@@ -53,6 +53,8 @@ pub fn suggested_host(recording: &Recording) -> Result<SuggestedHost, TopologyEr
             hz,
             tick_skew: false,
             costs,
+            // What tasks did to each other then is in the recorded times.
+            hardware: HardwareParams::UNSHARED,
         },
         hz: hz_source,
         costs: costs_source,

@@ -12,7 +12,7 @@ mod round_robin;
 pub(crate) use random::random_program;
 
 use super::*;
-use crate::host::{Costs, HostParams};
+use crate::host::{Costs, HardwareParams, HostParams};
 use crate::workload::Program;
 use crate::{Outcome, Simulation};
 use corun_model::time::{MS, SEC};
@@ -67,6 +67,7 @@ fn machine(pcpus: u32, costs: Costs) -> HostParams {
         hz: 1000,
         tick_skew: false,
         costs,
+        hardware: HardwareParams::default(),
     }
 }
 

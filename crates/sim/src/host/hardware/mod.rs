@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What sharing a core and its caches does to a task's progress.
+//!
+//! Pure arithmetic without a clock or events: [`rate`] turns time into work, [`smt`] says what the
+//! hardware threads of a core do to each other. The host asks when something changes
+//! ([`pacing`](super::pacing)).
+
+mod rate;
+mod smt;
+
+pub(super) use rate::{Lost, ONE, Pace, Progress};
+pub use smt::SmtParams;
+pub(super) use smt::{Seen, Smt};
+
+/// What the hardware does beyond giving each task a pCPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HardwareParams {
+    /// Interference between SMT siblings; `None`: hardware threads are as good as cores.
+    pub smt: Option<SmtParams>,
+}
+
+impl HardwareParams {
+    /// Nobody feels anybody, as it must be where demand was recorded with all that in it.
+    pub const UNSHARED: HardwareParams = HardwareParams { smt: None };
+}
+
+impl Default for HardwareParams {
+    fn default() -> Self {
+        Self {
+            smt: Some(SmtParams::default()),
+        }
+    }
+}

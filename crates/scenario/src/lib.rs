@@ -10,6 +10,7 @@
 //! On its way a document passes through [`tree`] (positions kept), [`merge`] (cases and overrides
 //! from the command line), [`reader`] (typed access) and the sections.
 
+mod hardware;
 mod host;
 pub mod merge;
 mod problem;
@@ -22,8 +23,8 @@ mod vms;
 pub use merge::Override;
 pub use problem::{Located, Place, Problem, Problems};
 pub use settings::{
-    Case, CfsKeys, CorunKeys, Costs, Demand, EevdfKeys, GuestKeys, Host, HostTask, Run, Scenario,
-    Schedulers, Thread, Vm,
+    Case, CfsKeys, CorunKeys, Costs, Demand, EevdfKeys, GuestKeys, Hardware, Host, HostTask, Run,
+    Scenario, Schedulers, Smt, Thread, Vm,
 };
 pub use suggest::{nearest, or_nearest};
 

@@ -127,8 +127,9 @@ impl Simulation {
                 }
             }
             Event::Step(task) => {
-                self.host.step_done(task);
-                self.load.step(&mut self.host, task);
+                if self.host.step_done(task) {
+                    self.load.step(&mut self.host, task);
+                }
             }
             Event::Switched(cpu) => self.host.switched(cpu),
             Event::LoadTimer(token) => self.load.timer(&mut self.host, token),

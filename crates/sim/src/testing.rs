@@ -330,11 +330,7 @@ pub(crate) fn host(topology: &str, hz: u32) -> HostParams {
         topology: topology.parse().unwrap(),
         hz,
         tick_skew: false,
-        costs: crate::host::Costs {
-            switch: 0,
-            ipi: 0,
-            idle_wake: 0,
-        },
+        costs: crate::host::Costs::NONE,
         hardware: HardwareParams::UNSHARED,
     }
 }

@@ -39,6 +39,16 @@ impl Vm {
             Op::MutexUnlock(mutex) => self.unlock_mutex(host, vcpu, mutex),
             Op::Barrier(barrier) => self.arrive(host, vcpu, thread, barrier),
             Op::SpinBarrier(barrier) => self.arrive_spinning(thread, barrier),
+            Op::Memory(memory) => {
+                if let Some(profile) = &mut state.profile {
+                    profile.memory = memory;
+                }
+            }
+            Op::Mix(mix) => {
+                if let Some(profile) = &mut state.profile {
+                    profile.mix = Some(mix);
+                }
+            }
             Op::Count(units) => self.stats.counted += u64::from(units),
             // `Code::current` follows loops itself, and `execute` took the others.
             _ => debug_assert!(false, "{op:?} is not executed here"),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A guest thread.
 
+use crate::host::Profile;
 use crate::rng::Rng;
 use crate::workload::Code;
 use corun_model::Nanos;
@@ -48,6 +49,8 @@ pub(super) struct Thread {
     pub ple_spun: Nanos,
     /// Woken for a mutex it had waited for: it keeps its place at the front.
     pub retries: bool,
+    /// What its work is like; none if no thread of its VM says.
+    pub profile: Option<Profile>,
 }
 
 impl Thread {
@@ -64,6 +67,7 @@ impl Thread {
             spun: 0,
             ple_spun: 0,
             retries: false,
+            profile: None,
         }
     }
 

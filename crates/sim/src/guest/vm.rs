@@ -15,7 +15,7 @@ use super::spinlock::SpinLock;
 use super::thread::{Doing, Thread};
 use super::vcpu::{Mode, Vcpu};
 use super::{GuestParams, LockKind, Stats};
-use crate::host::Host;
+use crate::host::{Activity, Host};
 use corun_model::Nanos;
 
 /// A VM in the run.
@@ -203,7 +203,9 @@ impl Vm {
         {
             state.ple_spun = 0;
             self.stats.pause_loop_exits += 1;
-            host.yield_pcpu(self.vcpus[vcpu as usize].task);
+            let slot = &mut self.vcpus[vcpu as usize];
+            slot.overhead += host.params().costs.exit;
+            host.yield_pcpu(slot.task);
         }
         Flow::Busy
     }
@@ -212,6 +214,17 @@ impl Vm {
     fn plan(&mut self, host: &mut Host, vcpu: u32) {
         let slot = &self.vcpus[vcpu as usize];
         let thread = slot.current.map(|thread| &self.threads[thread as usize]);
+        let spins = slot.overhead == 0 && thread.is_some_and(Thread::spins);
+        host.set_activity(
+            slot.task,
+            match spins {
+                true => Activity::Spinning,
+                false => Activity::Work,
+            },
+        );
+        if let Some(profile) = thread.and_then(|thread| thread.profile) {
+            host.set_profile(slot.task, profile);
+        }
         let until = match (slot.overhead, thread) {
             (0, Some(thread)) => match thread.doing {
                 Doing::Computing(left) => Some(left),

@@ -22,7 +22,7 @@ mod tests;
 
 pub use activity::{Activity, Profile};
 pub use costs::Costs;
-pub use hardware::{HardwareParams, SmtParams};
+pub use hardware::{CacheParams, HardwareParams, SmtParams};
 pub use observer::Observer;
 pub use stacking::{MOST as MOST_SIBLINGS, Stacking};
 pub use task::{Task, TaskSpec, TaskState, Totals};
@@ -30,7 +30,7 @@ pub use task::{Task, TaskSpec, TaskState, Totals};
 use crate::engine::{EventId, EventQueue};
 use crate::waits::Waits;
 use corun_model::{Nanos, PcpuId, TaskId, Topology, VmId};
-use hardware::{Progress, Smt};
+use hardware::{Caches, Pace, Progress, Smt};
 use std::collections::VecDeque;
 
 /// The machine and its kernel's clockwork.
@@ -90,6 +90,7 @@ pub struct Host {
     params: HostParams,
     /// There if cores have more than one hardware thread and that is to be felt.
     smt: Option<Smt>,
+    caches: Option<Caches>,
     now: Nanos,
     pub(crate) events: EventQueue<Event>,
     pub(crate) orders: VecDeque<Order>,
@@ -114,8 +115,10 @@ impl Host {
             switched_ordered: false,
         };
         let shared = params.topology.threads_per_core() > 1;
+        let caches = params.hardware.caches;
         Self {
             smt: params.hardware.smt.filter(|_| shared).map(Smt::new),
+            caches: caches.map(|caches| Caches::new(caches, params.topology)),
             params,
             now: 0,
             events: EventQueue::default(),
@@ -341,11 +344,6 @@ impl Host {
         self.cpus[cpu.index()].resched = None;
     }
 
-    pub(crate) fn step_done(&mut self, task: TaskId) {
-        let slot = &mut self.tasks[task.index()];
-        (slot.step, slot.due) = (EventId::NONE, Nanos::MAX);
-    }
-
     /// Sets a task's state, books what it did until now and tells the observer.
     fn enter(&mut self, task: TaskId, state: TaskState) {
         let slot = &mut self.tasks[task.index()];
@@ -375,6 +373,7 @@ impl Host {
     pub(crate) fn take_off(&mut self, task: TaskId, state: TaskState) -> Option<(PcpuId, Nanos)> {
         let cpu = self.tasks[task.index()].running_on()?;
         let done = self.progress(task);
+        self.work_ends(task, cpu);
         self.no_step(task);
         if state == TaskState::Waiting {
             let slot = &self.tasks[task.index()];
@@ -395,10 +394,12 @@ impl Host {
     pub(crate) fn put_on(&mut self, task: TaskId, cpu: PcpuId) {
         self.queue_on(task, cpu);
         self.enter(task, TaskState::Running(cpu));
-        let starts = self.now + self.params.costs.switch;
+        let costs = self.params.costs;
         let slot = &mut self.tasks[task.index()];
+        let migrates = slot.last_ran.is_some_and(|last| last != cpu);
+        let starts = self.now + costs.switch + if migrates { costs.migration } else { 0 };
         slot.totals.switches += 1;
-        slot.totals.migrations += u64::from(slot.last_ran.is_some_and(|last| last != cpu));
+        slot.totals.migrations += u64::from(migrates);
         slot.last_ran = Some(cpu);
         let waited = self.now - slot.ready_since;
         if let Some(vm) = slot.vm() {
@@ -411,6 +412,8 @@ impl Host {
         slot.current = Some(task);
         slot.idle += self.now - slot.idle_since;
         slot.switches += 1;
+        self.tasks[task.index()].progress = Progress::new(starts, Pace::FULL);
+        self.work_begins(task, cpu);
         let pace = self.pace(task, cpu);
         self.tasks[task.index()].progress = Progress::new(starts, pace);
         self.switching(cpu, starts);

@@ -5,7 +5,7 @@
 //! Paces are looked at when something happens to a pCPU that shares its core: a task comes or goes,
 //! changes its activity, or a switch is over. Where nothing is shared nothing is looked at.
 
-use super::hardware::{ONE, Pace, Seen};
+use super::hardware::{Caches, ONE, Pace, Seen};
 use super::{Activity, Event, Host};
 use crate::engine::EventId;
 use crate::workload::Mix;
@@ -43,15 +43,48 @@ impl Host {
 
     /// The pace of `task` on `cpu` as things are.
     pub(super) fn pace(&self, task: TaskId, cpu: PcpuId) -> Pace {
-        let Some(smt) = &self.smt else {
-            return Pace::FULL;
+        let mut pace = Pace::FULL;
+        if let Some(smt) = &self.smt {
+            let does = self.does(task);
+            let slower = |other| smt.slowdown(does, self.seen(other)) - ONE;
+            pace.smt += self.smt_siblings(cpu).map(slower).sum::<u64>();
+        }
+        if let Some(caches) = self.caches_of(task) {
+            pace.cache = caches.extra(cpu);
+        }
+        pace
+    }
+
+    /// The caches, if the task says what it does to them.
+    fn caches_of(&self, task: TaskId) -> Option<&Caches> {
+        let says = self.tasks[task.index()].profile.is_some();
+        self.caches.as_ref().filter(|_| says)
+    }
+
+    /// `task` begins to work on `cpu`, or begins other work.
+    pub(super) fn work_begins(&mut self, task: TaskId, cpu: PcpuId) {
+        let slot = &self.tasks[task.index()];
+        let Some(profile) = slot.profile.filter(|_| slot.activity == Activity::Work) else {
+            return;
         };
-        let does = self.does(task);
-        let slower = |other| smt.slowdown(does, self.seen(other)) - ONE;
-        let sum: u64 = self.smt_siblings(cpu).map(slower).sum();
-        Pace {
-            smt: ONE + sum,
-            ..Pace::FULL
+        if let Some(caches) = &mut self.caches {
+            caches.start(cpu, &profile, slot.progress.at(self.now));
+        }
+    }
+
+    /// The work that `task` did on `cpu` ends.
+    pub(super) fn work_ends(&mut self, task: TaskId, cpu: PcpuId) {
+        let progress = self.tasks[task.index()].progress.at(self.now);
+        if let Some(caches) = &mut self.caches {
+            caches.stop(cpu, progress, self.now);
+            self.repace_disturbed();
+        }
+    }
+
+    /// Running tasks that lost lines to others go on at another pace.
+    fn repace_disturbed(&mut self) {
+        while let Some(cpu) = self.caches.as_mut().and_then(Caches::disturbed) {
+            self.repace(cpu);
         }
     }
 
@@ -62,32 +95,61 @@ impl Host {
         };
         let pace = self.pace(task, cpu);
         let slot = &mut self.tasks[task.index()];
-        if pace == slot.progress.pace() {
+        let same = pace == slot.progress.pace();
+        if same && slot.profile.is_none() {
             return;
         }
-        let lost = slot.progress.change(self.now, pace);
-        slot.totals.lose(lost);
+        if !same {
+            let lost = slot.progress.change(self.now, pace);
+            slot.totals.lose(lost);
+        }
         self.schedule_step(task);
     }
 
     /// What a task does, or what its work is like, is not what it was.
     pub(super) fn changed(&mut self, task: TaskId) {
         if let Some(cpu) = self.tasks[task.index()].running_on() {
+            self.work_ends(task, cpu);
+            self.work_begins(task, cpu);
             self.repace(cpu);
             self.felt(cpu);
         }
     }
 
-    /// (Re)schedules the end of the work a running task has ordered.
+    /// (Re)schedules the end of the work a running task has ordered, or the next time before at
+    /// which its caches are to be looked at.
     pub(super) fn schedule_step(&mut self, task: TaskId) {
         let slot = &self.tasks[task.index()];
+        let look = self.caches_of(task).zip(slot.running_on());
+        let look = look.map_or(Nanos::MAX, |(caches, cpu)| caches.next(cpu));
         self.events.cancel(slot.step);
-        self.tasks[task.index()].step = match slot.due {
+        self.tasks[task.index()].step = match slot.due.min(look) {
             Nanos::MAX => EventId::NONE,
-            due => self
+            work => self
                 .events
-                .schedule(slot.progress.when(due), Event::Step(task)),
+                .schedule(slot.progress.when(work), Event::Step(task)),
         };
+    }
+
+    /// A running task has come as far as was waited for; is the work that it ordered done?
+    pub(crate) fn step_done(&mut self, task: TaskId) -> bool {
+        let slot = &mut self.tasks[task.index()];
+        slot.step = EventId::NONE;
+        let progress = slot.progress.at(self.now);
+        let done = progress >= slot.due;
+        if done {
+            slot.due = Nanos::MAX;
+        }
+        if let (Some(cpu), Some(_)) = (slot.running_on(), slot.profile) {
+            if let Some(caches) = &mut self.caches
+                && caches.next(cpu) <= progress
+            {
+                caches.book(cpu, progress, self.now);
+            }
+            self.repace(cpu);
+            self.repace_disturbed();
+        }
+        done
     }
 
     /// What `cpu` does changed: its SMT siblings feel it.

@@ -63,9 +63,9 @@ pub fn suggested_host(recording: &Recording) -> Result<SuggestedHost, TopologyEr
 
 /// What scheduling costs in the replay of this recording, ns.
 ///
-/// A switch costs nothing extra: recorded CPU times begin with the switch to the task and so hold
-/// its cost already. Waking an idle pCPU is not in them; it is estimated from the quickest
-/// wake-ups.
+/// A switch costs nothing extra, nor does a migration: recorded CPU times begin with the switch to
+/// the task and so hold its cost already. Waking an idle pCPU is not in them; it is estimated from
+/// the quickest wake-ups.
 pub fn suggested_costs(recording: &Recording) -> Costs {
     costs(recording).0
 }
@@ -73,6 +73,7 @@ pub fn suggested_costs(recording: &Recording) -> Costs {
 fn costs(recording: &Recording) -> (Costs, Source) {
     let usual = Costs {
         switch: 0,
+        migration: 0,
         ..Costs::default()
     };
     let Some((latency, seen)) = idle_latency(recording) else {
@@ -80,9 +81,9 @@ fn costs(recording: &Recording) -> (Costs, Source) {
     };
     let ipi = usual.ipi.min(latency);
     let costs = Costs {
-        switch: 0,
         ipi,
         idle_wake: latency - ipi,
+        ..usual
     };
     (costs, Source::Seen(seen))
 }

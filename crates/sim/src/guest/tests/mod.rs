@@ -4,6 +4,7 @@
 
 mod errors;
 mod exact;
+mod hardware;
 mod locks;
 mod properties;
 mod random;
@@ -31,11 +32,7 @@ fn free() -> GuestParams {
     }
 }
 
-const FREE: Costs = Costs {
-    switch: 0,
-    ipi: 0,
-    idle_wake: 0,
-};
+const FREE: Costs = Costs::NONE;
 
 /// A VM with one vCPU per program, each program bound to its vCPU.
 fn vm(name: &str, params: GuestParams, programs: &[&str]) -> VmSpec {

@@ -135,11 +135,7 @@ pub fn replay(recording: &Recording, beyond: Beyond, rotate: bool) -> (Outcome, 
         topology: Topology::flat(recording.host.pcpus.value).unwrap(),
         hz: 10_000,
         tick_skew: false,
-        costs: Costs {
-            switch: 0,
-            ipi: 0,
-            idle_wake: 0,
-        },
+        costs: Costs::NONE,
         hardware: HardwareParams::UNSHARED,
     };
     let fifo = Fifo {

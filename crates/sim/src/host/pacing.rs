@@ -74,8 +74,11 @@ impl Host {
 
     /// The work that `task` did on `cpu` ends.
     pub(super) fn work_ends(&mut self, task: TaskId, cpu: PcpuId) {
-        let progress = self.tasks[task.index()].progress.at(self.now);
-        if let Some(caches) = &mut self.caches {
+        let slot = &self.tasks[task.index()];
+        let progress = slot.progress.at(self.now);
+        if slot.profile.is_some()
+            && let Some(caches) = &mut self.caches
+        {
             caches.stop(cpu, progress, self.now);
             self.repace_disturbed();
         }
@@ -108,7 +111,9 @@ impl Host {
 
     /// What a task does, or what its work is like, is not what it was.
     pub(super) fn changed(&mut self, task: TaskId) {
-        if let Some(cpu) = self.tasks[task.index()].running_on() {
+        let slot = &self.tasks[task.index()];
+        let matters = self.smt.is_some() || slot.profile.is_some();
+        if let Some(cpu) = slot.running_on().filter(|_| matters) {
             self.work_ends(task, cpu);
             self.work_begins(task, cpu);
             self.repace(cpu);

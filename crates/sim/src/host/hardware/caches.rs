@@ -76,17 +76,17 @@ impl CacheParams {
                 "host.costs.llc",
                 "an access that the LLC serves, over one that the L2 serves",
                 Value::Time(default.llc_latency),
-                "assumed between a small and a large ring: i7-3770 30-12 cycles at 3.4 GHz = 5 ns \
-                 (7-cpu.com), two-socket Haswell servers about 16 ns (Molka et al., ICPP 2015)",
-                "5-16 ns",
+                "Xeon E5-2699 v4: L2 12-15 cycles, LLC 38-51 cycles (lmbench, AnandTech 11544, 2017), \
+                 so 7-16 ns at 2.2-3.6 GHz; i7-3770: 30-12 cycles at 3.4 GHz, 5 ns (7-cpu.com)",
+                "5 and 12 ns",
             ),
             of(
                 "host.costs.memory",
                 "an access that memory serves, over one that the LLC serves",
                 Value::Time(default.memory_latency),
-                "local memory of two-socket Haswell servers, about 75-80 ns beyond the LLC (Molka et \
-                 al., ICPP 2015); a desktop's is nearer: i7-3770 53 ns (7-cpu.com)",
-                "53-80 ns",
+                "Xeon E5-2699 v4: memory at 95 ns (lmbench, AnandTech 11544, 2017), of which some 15 \
+                 ns to the LLC; i7-3770: 53 ns (7-cpu.com)",
+                "53 and 80 ns",
             ),
         ]
     }

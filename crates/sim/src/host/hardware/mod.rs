@@ -18,6 +18,8 @@ pub(super) use rate::{Lost, ONE, Pace, Progress};
 pub use smt::SmtParams;
 pub(super) use smt::{Seen, Smt};
 
+use corun_model::Parameter;
+
 /// What the hardware does beyond giving each task a pCPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HardwareParams {
@@ -36,6 +38,12 @@ impl HardwareParams {
         smt: None,
         caches: None,
     };
+
+    /// All parameters with their sources.
+    pub fn parameters() -> Vec<Parameter> {
+        let (smt, caches) = (SmtParams::parameters(), CacheParams::parameters());
+        smt.into_iter().chain(caches).collect()
+    }
 }
 
 impl Default for HardwareParams {

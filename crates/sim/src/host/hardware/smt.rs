@@ -72,28 +72,28 @@ impl SmtParams {
                 "speed while the SMT sibling switches vCPUs",
                 default.switching,
                 table,
-                "1-100 %",
+                "not varied; 1-100 % accepted",
             ),
             of(
                 "host.smt.halt_polling",
                 "speed while the SMT sibling polls for KVM",
                 default.halt_polling,
                 table,
-                "1-100 %",
+                "not varied; 1-100 % accepted",
             ),
             of(
                 "host.smt.idle_polling",
                 "speed while the SMT sibling polls in a guest's idle loop",
                 default.idle_polling,
                 pause,
-                "1-100 %",
+                "not varied; 1-100 % accepted",
             ),
             of(
                 "host.smt.spinning",
                 "speed while the SMT sibling spins for a lock",
                 default.spinning,
                 pause,
-                "1-100 %",
+                "not varied; 1-100 % accepted",
             ),
             of(
                 "host.smt.yield",
@@ -102,7 +102,7 @@ impl SmtParams {
                 "Marr et al., Hyper-Threading Technology Architecture and Microarchitecture, Intel \
                  Technology Journal 6(1), 2002: gains of 16-28 % on server benchmarks; 25 % is near \
                  their middle",
-                "50-200 %",
+                "not varied; 50-200 % accepted",
             ),
         ]
     }

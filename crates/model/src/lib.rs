@@ -10,6 +10,7 @@ mod ids;
 mod parameter;
 mod pcpu_set;
 mod plan;
+pub mod size;
 pub mod time;
 mod topology;
 

@@ -55,6 +55,11 @@ impl Topology {
         self.threads_per_core
     }
 
+    /// Cores of an LLC domain.
+    pub fn cores_per_llc(&self) -> u32 {
+        self.cores_per_llc
+    }
+
     /// All pCPUs in order.
     pub fn all(&self) -> impl Iterator<Item = PcpuId> + use<> {
         (0..self.pcpus()).map(PcpuId)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The sections about the machine, the run and the schedulers.
 
+use crate::hardware::{costs, hardware};
 use crate::reader::Reader;
-use crate::settings::{CfsKeys, CorunKeys, Costs, CreditKeys, EevdfKeys, Host, Run, Schedulers};
+use crate::settings::{CfsKeys, CorunKeys, CreditKeys, EevdfKeys, Host, Run, Schedulers};
 use corun_model::time::{HOST_HZ, MS, SEC, US};
 use corun_model::{Nanos, Topology};
 use std::ops::RangeInclusive;
@@ -14,7 +15,7 @@ const PARAMETER: RangeInclusive<Nanos> = US..=10 * SEC;
 /// Parameters that may be switched off.
 const PARAMETER_OR_OFF: RangeInclusive<Nanos> = 0..=10 * SEC;
 /// Costs of the machine; 0 is a machine without that cost.
-const COST: RangeInclusive<Nanos> = 0..=SEC;
+pub(crate) const COST: RangeInclusive<Nanos> = 0..=SEC;
 
 pub(crate) fn host(table: Reader<'_>) -> Option<Host> {
     let topology = topology(&table);
@@ -23,6 +24,7 @@ pub(crate) fn host(table: Reader<'_>) -> Option<Host> {
         hz: table.whole("hz", 100..=10_000).unwrap_or(HOST_HZ),
         tick_skew: table.flag("tick_skew").unwrap_or(false),
         costs: table.table("costs").map(costs).unwrap_or_default(),
+        hardware: hardware(&table),
     };
     table.finish();
     topology.map(|topology| Host { topology, ..host })
@@ -44,16 +46,6 @@ fn topology(table: &Reader<'_>) -> Option<Topology> {
         (true, false) => written,
         (false, true) => Topology::flat(pcpus?).ok(),
     }
-}
-
-fn costs(table: Reader<'_>) -> Costs {
-    let costs = Costs {
-        switch: table.duration("switch", COST),
-        ipi: table.duration("ipi", COST),
-        idle_wake: table.duration("idle_wake", COST),
-    };
-    table.finish();
-    costs
 }
 
 pub(crate) fn run(table: Option<Reader<'_>>) -> Option<Run> {

@@ -11,6 +11,7 @@
 //! from the command line), [`reader`] (typed access) and the sections.
 
 mod disks;
+mod hardware;
 mod host;
 pub mod merge;
 mod problem;
@@ -24,8 +25,8 @@ pub use disks::{AnticipatoryKeys, DeadlineKeys, Disk, DiskUse, HddKeys, SsdKeys}
 pub use merge::Override;
 pub use problem::{Located, Place, Problem, Problems};
 pub use settings::{
-    Case, CfsKeys, CorunKeys, Costs, Demand, EevdfKeys, GuestKeys, Host, HostTask, Run, Scenario,
-    Schedulers, Thread, Vm,
+    Case, CfsKeys, CorunKeys, Costs, Demand, EevdfKeys, GuestKeys, Hardware, Host, HostTask, Run,
+    Scenario, Schedulers, Smt, Thread, Vm,
 };
 pub use suggest::{nearest, or_nearest};
 

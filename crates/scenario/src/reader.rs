@@ -7,7 +7,7 @@
 use crate::problem::{Located, Place, Problem, Problems};
 use crate::suggest::nearest;
 use crate::tree::{Entry, Node, Table, Value};
-use corun_model::{Nanos, PcpuSet, time};
+use corun_model::{Nanos, PcpuSet, size, time};
 use std::cell::RefCell;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -219,6 +219,21 @@ impl<'a> Reader<'a> {
         }
         let (low, high) = (time::show(*range.start()), time::show(*range.end()));
         self.wrong(key, value, &format!("a duration from {low} to {high}"))
+    }
+
+    /// A size in bytes within a range.
+    pub fn size(&self, key: &'static str, range: RangeInclusive<u64>) -> Option<u64> {
+        let value = &self.find(key)?.value;
+        let parsed = match value {
+            Value::Text(text) => size::parse(text),
+            _ => None,
+        };
+        if let Some(bytes) = parsed.filter(|bytes| range.contains(bytes)) {
+            return Some(bytes);
+        }
+        let (low, high) = (size::show(*range.start()), size::show(*range.end()));
+        let expected = format!("{}, {low} to {high}", size::ACCEPTED);
+        self.wrong(key, value, &expected)
     }
 
     /// Anything that is read from text.

@@ -48,6 +48,34 @@ pub struct Host {
     pub tick_skew: bool,
     /// `[host.costs]`.
     pub costs: Costs,
+    /// What tasks that share it do to each other.
+    pub hardware: Hardware,
+}
+
+/// Caches, and `[host.smt]`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Hardware {
+    /// Bytes of each core's L2.
+    pub l2: Option<u64>,
+    /// Bytes of each last-level cache.
+    pub llc: Option<u64>,
+    /// `[host.smt]`.
+    pub smt: Smt,
+}
+
+/// `[host.smt]`: speeds by what the SMT sibling does, percent.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Smt {
+    /// It switches tasks.
+    pub switching: Option<u32>,
+    /// KVM polls on it.
+    pub halt_polling: Option<u32>,
+    /// A guest's idle loop polls on it.
+    pub idle_polling: Option<u32>,
+    /// It spins for a lock or barrier.
+    pub spinning: Option<u32>,
+    /// What two typical threads do together, relative to one alone.
+    pub yields: Option<u32>,
 }
 
 /// `[host.costs]`.
@@ -59,6 +87,14 @@ pub struct Costs {
     pub ipi: Option<Nanos>,
     /// What an idle pCPU needs on top.
     pub idle_wake: Option<Nanos>,
+    /// Starting on another pCPU than last time.
+    pub migration: Option<Nanos>,
+    /// A VM exit and entry.
+    pub exit: Option<Nanos>,
+    /// An access that the last-level cache serves.
+    pub llc: Option<Nanos>,
+    /// An access that memory serves.
+    pub memory: Option<Nanos>,
 }
 
 /// `[run]`.

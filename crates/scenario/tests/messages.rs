@@ -141,6 +141,57 @@ fn the_machine() {
             "host.toml:4: host.tick_skew: found 1, expected true or false",
         ],
     );
+    says(
+        host("topology = \"0n1l4c2t\""),
+        &["host.toml:2: host.topology: \"0n1l4c2t\": every count must be at least 1"],
+    );
+    says(
+        host("topology = \"8n8l8c2t\""),
+        &["host.toml:2: host.topology: \"8n8l8c2t\" has more than 512 pCPUs"],
+    );
+}
+
+#[test]
+fn what_is_shared() {
+    let vm = "[vm.web]\nvcpus = 2\nworkload = \"cpu\"\n";
+    let host = |keys: &str| problems(&format!("[host]\npcpus = 4\n{keys}\n{vm}"));
+    let good = "l2 = \"1MB\"\nllc = \"32MB\"\n[host.smt]\nyield = 120";
+    assert!(
+        read(
+            "host.toml",
+            &format!("[host]\npcpus = 4\n{good}\n{vm}"),
+            &[]
+        )
+        .is_ok()
+    );
+    says(
+        host("l2 = \"256\"\nllc = 8"),
+        &[
+            "host.toml:3: host.l2: found \"256\", expected a size such as 1500B, 64KB, 4MB or 1GB \
+             (powers of 1024), 64B to 1GB",
+            "host.toml:4: host.llc: found 8, expected a size such as 1500B, 64KB, 4MB or 1GB \
+             (powers of 1024), 64B to 1GB",
+        ],
+    );
+    says(
+        host("l2 = \"1MB\"\nllc = \"512KB\""),
+        &["host.toml:4: host.llc: found 512KB, expected at least an L2: 1MB"],
+    );
+    says(
+        host("[host.smt]\nswitching = 0\nyield = 300\nspining = 73"),
+        &[
+            "host.toml:4: host.smt.switching: found 0, expected a whole number from 1 to 100",
+            "host.toml:5: host.smt.yield: found 300, expected a whole number from 50 to 200",
+            "host.toml:6: host.smt.spining: unknown key, did you mean \"spinning\"? (known here: \
+             halt_polling, idle_polling, spinning, switching, yield)",
+        ],
+    );
+    says(
+        host("[host.costs]\nmemory = \"1ms\""),
+        &[
+            "host.toml:4: host.costs.memory: found \"1ms\", expected a duration from 0 ns to 10.0 µs",
+        ],
+    );
 }
 
 #[test]

@@ -11,8 +11,12 @@ source = "nowhere"
 topology = "1n1l4c2t"
 hz = 1000
 tick_skew = true
+l2 = "256KB"
+llc = "8MB"
+smt = { switching = 40, yield = 120 }
 [host.costs]
 switch = "3us"
+memory = "90ns"
 [run]
 duration = "2s"
 warm_up = "0s"
@@ -69,6 +73,9 @@ fn a_full_scenario() {
     assert_eq!(names, ["small", "big"]);
     assert_eq!(scenario.cases[1].host.topology.to_string(), "1n1l16c1t");
     let case = &scenario.cases[1];
+    assert_eq!(case.host.hardware.llc, Some(8 << 20));
+    assert_eq!(case.host.hardware.smt.yields, Some(120));
+    assert_eq!(case.host.costs.memory, Some(90));
     let vms: Vec<_> = case.vms.iter().map(|vm| vm.name.as_str()).collect();
     assert_eq!(vms, ["web1", "web2", "web3", "db"]);
     assert_eq!(case.vms[0].weight, Some(200));

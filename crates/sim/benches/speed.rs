@@ -10,7 +10,7 @@
 use corun_model::time::{MS, US};
 use corun_model::{DispatcherParams, Topology};
 use corun_sim::engine::EventQueue;
-use corun_sim::host::{Costs, HostParams};
+use corun_sim::host::{Costs, HardwareParams, HostParams};
 use corun_sim::load::{Pattern, Patterns};
 use corun_sim::sched::dispatcher::Dispatcher;
 use corun_sim::{Outcome, Simulation};
@@ -24,6 +24,7 @@ fn mix(pcpus: u32, tasks: u32) -> Outcome {
         hz: 250,
         tick_skew: false,
         costs: Costs::default(),
+        hardware: HardwareParams::default(),
     };
     let pattern = Pattern {
         run: 200 * US,

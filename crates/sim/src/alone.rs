@@ -12,7 +12,7 @@
 use crate::Simulation;
 use crate::device::disk::{DiskParams, MediumParams, Share, SsdParams};
 use crate::guest::{DiskSpec, DiskUse, GuestError, GuestParams, Guests, ThreadSpec, VmSpec};
-use crate::host::{Costs, HostParams, Totals};
+use crate::host::{Costs, HardwareParams, HostParams, Totals};
 use crate::sched::dispatcher::Dispatcher;
 use crate::workload::{ParseError, Preset};
 use corun_model::time::{HOST_HZ, MS, SEC};
@@ -122,6 +122,7 @@ fn simulation(preset: &Preset) -> Result<Simulation, AloneError> {
         hz: HOST_HZ,
         tick_skew: false,
         costs: Costs::default(),
+        hardware: HardwareParams::default(),
     };
     let threads = preset.threads(preset.default_threads(VCPUS))?;
     let uses_disk = threads.iter().any(|thread| thread.program.uses_disk());

@@ -131,9 +131,11 @@ impl Simulation {
                 }
             }
             Event::Step(task) => {
-                self.host.step_done(task);
-                self.load.step(&mut self.host, task);
+                if self.host.step_done(task) {
+                    self.load.step(&mut self.host, task);
+                }
             }
+            Event::Switched(cpu) => self.host.switched(cpu),
             Event::LoadTimer(token) => self.load.timer(&mut self.host, token),
             Event::SchedTimer(token) => self.sched.timer(&mut self.host, token),
             Event::Policy => self.steer(),

@@ -17,7 +17,7 @@ use corun_recording::Recording;
 use corun_report::{Beside, Comparison, ReplayCheck, Run, VcpuCheck, html, round};
 use corun_scenario::{Case, Override};
 use corun_sim::Outcome;
-use corun_sim::host::Observer;
+use corun_sim::host::{HardwareParams, HostParams, Observer};
 use corun_sim::replay::{
     Compared, Fidelity, Options, Replay, ReplayReport, Source, SuggestedHost, fidelity,
     suggested_host,
@@ -97,6 +97,16 @@ fn stem(path: &Path) -> String {
         .into_owned()
 }
 
+/// Keys of a host whose effects are in recorded times already, or that concern guests.
+const IN_THE_TIMES: [&str; 6] = [
+    "host.smt",
+    "host.l2",
+    "host.llc",
+    "host.costs.llc",
+    "host.costs.memory",
+    "host.costs.exit",
+];
+
 /// What only a scenario has.
 fn refuse_scenario_options(args: &Args) -> anyhow::Result<()> {
     let refuse = |option: &str, why: &str| {
@@ -114,6 +124,13 @@ fn refuse_scenario_options(args: &Args) -> anyhow::Result<()> {
         return refuse("--duration", "a replay is as long as its recording");
     }
     let fits = |set: &&String| set.starts_with("host.") || set.starts_with("scheduler.");
+    let in_the_times = |set: &&String| IN_THE_TIMES.iter().any(|key| set.starts_with(key));
+    if let Some(set) = args.runs.sets.iter().find(in_the_times) {
+        return refuse(
+            &format!("--set {set}"),
+            "what tasks did to each other is in the recorded times",
+        );
+    }
     match args.runs.sets.iter().find(|set| !fits(set)) {
         Some(set) => refuse(
             &format!("--set {set}"),
@@ -128,13 +145,14 @@ fn case(args: &Args, recording: &Recording, suggested: &SuggestedHost) -> anyhow
     let (params, costs) = (&suggested.params, suggested.params.costs);
     let text = format!(
         "[host]\ntopology = \"{}\"\nhz = {}\ncosts = {{ switch = \"{}ns\", ipi = \"{}ns\", \
-         idle_wake = \"{}ns\" }}\n[scheduler]\neevdf.preset = \"{}\"\ncfs.preset = \"4.x\"\n\
+         idle_wake = \"{}ns\", migration = \"{}ns\" }}\n[scheduler]\neevdf.preset = \"{}\"\ncfs.preset = \"4.x\"\n\
          [task.recorded]\nprogram = \"sleep 1s\"\n",
         params.topology,
         params.hz,
         costs.switch,
         costs.ipi,
         costs.idle_wake,
+        costs.migration,
         eevdf_preset(kernel(recording)),
     );
     let sets = args
@@ -257,7 +275,11 @@ fn replay(
 ) -> anyhow::Result<(Outcome, ReplayReport)> {
     let replay = Replay::new(recording, Options::default());
     let load = Box::new(replay.clone());
-    let params = host_params(case);
+    let params = HostParams {
+        // What tasks did to each other then is in the recorded times.
+        hardware: HardwareParams::UNSHARED,
+        ..host_params(case)
+    };
     let simulation = schedulers::put_together(params, policy, &case.schedulers, load, observer)
         .map_err(Invalid::error)?;
     let outcome = simulation.run(0, recording.duration(), progress.of_run());

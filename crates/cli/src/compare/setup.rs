@@ -10,7 +10,7 @@ use corun_sim::Simulation;
 use corun_sim::guest::{
     BlockIrq, GuestError, GuestParams, Guests, HostTaskSpec, LockKind, ThreadSpec, VmSpec,
 };
-use corun_sim::host::{Costs, HostParams, Observer};
+use corun_sim::host::{CacheParams, Costs, HardwareParams, HostParams, Observer, SmtParams};
 use corun_sim::workload::{Program, preset, preset_names};
 
 /// Can this case be run at all?
@@ -66,7 +66,32 @@ pub fn host_params(case: &Case) -> HostParams {
             switch: said.switch.unwrap_or(default.switch),
             ipi: said.ipi.unwrap_or(default.ipi),
             idle_wake: said.idle_wake.unwrap_or(default.idle_wake),
+            migration: said.migration.unwrap_or(default.migration),
+            exit: said.exit.unwrap_or(default.exit),
         },
+        hardware: hardware(&case.host),
+    }
+}
+
+/// What tasks that share the machine do to each other.
+fn hardware(host: &corun_scenario::Host) -> HardwareParams {
+    let (mut caches, mut smt) = (CacheParams::default(), SmtParams::default());
+    // An LLC is no smaller than an L2: one that is not said gives way.
+    let llc = caches.llc_bytes(&host.topology);
+    let (said_l2, said_llc) = (host.hardware.l2, host.hardware.llc);
+    caches.l2 = said_l2.unwrap_or(caches.l2.min(said_llc.unwrap_or(llc)));
+    caches.llc = said_llc.or(Some(llc.max(caches.l2)));
+    set(&mut caches.llc_latency, host.costs.llc);
+    set(&mut caches.memory_latency, host.costs.memory);
+    let said = &host.hardware.smt;
+    set(&mut smt.switching, said.switching);
+    set(&mut smt.halt_polling, said.halt_polling);
+    set(&mut smt.idle_polling, said.idle_polling);
+    set(&mut smt.spinning, said.spinning);
+    set(&mut smt.yields, said.yields);
+    HardwareParams {
+        smt: Some(smt),
+        caches: Some(caches),
     }
 }
 

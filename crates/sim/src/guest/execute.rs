@@ -52,6 +52,16 @@ impl Vm {
             Op::MutexUnlock(mutex) => self.unlock_mutex(host, vcpu, thread, mutex),
             Op::Barrier(barrier) => self.arrive(host, vcpu, thread, barrier),
             Op::SpinBarrier(barrier) => self.arrive_spinning(host, thread, barrier),
+            Op::Memory(memory) => {
+                if let Some(profile) = &mut state.profile {
+                    profile.memory = memory;
+                }
+            }
+            Op::Mix(mix) => {
+                if let Some(profile) = &mut state.profile {
+                    profile.mix = Some(mix);
+                }
+            }
             Op::Count { unit, units } => self.stats.count(unit, units),
             // `Code::current` follows loops itself, and `execute` took the others.
             _ => debug_assert!(false, "{op:?} is not executed here"),

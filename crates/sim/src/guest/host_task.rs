@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Host tasks that are no vCPUs: daemons, emulator threads, iothreads.
 
-use crate::host::Host;
+use crate::host::{Host, Profile};
 use crate::rng::Rng;
 use crate::workload::{Code, Op};
 use corun_model::{Nanos, TaskId};
@@ -14,15 +14,20 @@ pub(super) struct HostTask {
     pub rng: Rng,
     /// Work left of a `compute`.
     left: Nanos,
+    profile: Profile,
 }
 
+/// Owners of working sets from here on are host tasks; those before are guest threads.
+const OWNERS: u32 = 1 << 31;
+
 impl HostTask {
-    pub fn new(task: TaskId, code: Code, rng: Rng) -> Self {
+    pub fn new(index: u32, task: TaskId, code: Code, rng: Rng) -> Self {
         Self {
             task,
             code,
             rng,
             left: 0,
+            profile: Profile::new(OWNERS | index),
         }
     }
 
@@ -49,6 +54,14 @@ impl HostTask {
                     let at = host.now() + length.draw(&mut self.rng);
                     host.load_timer(at, token);
                     return host.block(self.task);
+                }
+                Op::Memory(memory) => {
+                    self.profile.memory = memory;
+                    host.set_profile(self.task, self.profile);
+                }
+                Op::Mix(mix) => {
+                    self.profile.mix = Some(mix);
+                    host.set_profile(self.task, self.profile);
                 }
                 Op::Exit => return host.block(self.task),
                 // Others were refused; `Code::current` follows loops itself.

@@ -17,7 +17,7 @@ use super::{
     DiskSpec, GuestError, Guests, HaltPollParams, HostTask, HostTaskSpec, MOST, MOST_VCPUS, Role,
     Stats, ThreadSpec, VmSpec,
 };
-use crate::host::TaskSpec;
+use crate::host::{Profile, TaskSpec};
 use crate::load::VmInfo;
 use crate::rng::Rng;
 use crate::workload::{Code, LockOrder, Names, Op, Program};
@@ -79,7 +79,8 @@ impl Guests {
             });
             self.roles.push(Role::Vcpu { vm: id, vcpu });
         }
-        let mut vm = linker.into_vm(id, first, seed);
+        let owners: usize = self.vms.iter().map(|vm| vm.threads.len()).sum();
+        let mut vm = linker.into_vm(id, first, owners, seed);
         vm.block = self
             .disks
             .image(id)
@@ -103,6 +104,8 @@ impl Guests {
                 op,
                 Op::Compute(_)
                     | Op::Sleep(_)
+                    | Op::Memory(_)
+                    | Op::Mix(_)
                     | Op::Enter { .. }
                     | Op::Again { .. }
                     | Op::Forever { .. }
@@ -110,13 +113,14 @@ impl Guests {
             )
         };
         if !code.ops().iter().all(allowed) || !spec.program.queues().is_empty() {
-            let message = "its program has other statements than compute, sleep and loop";
+            let message =
+                "its program has other statements than compute, sleep, memory, mix and loop";
             return Err(GuestError::new(subject, message));
         }
         let index = self.host_tasks.len() as u32;
         let task = TaskId::from(self.tasks.len());
         let rng = Rng::of(seed, "host task", u64::from(index));
-        self.host_tasks.push(HostTask::new(task, code, rng));
+        self.host_tasks.push(HostTask::new(index, task, code, rng));
         self.roles.push(Role::HostTask(index));
         self.tasks.push(TaskSpec {
             name: spec.name,
@@ -309,7 +313,7 @@ impl<'a> Linker<'a> {
         }
     }
 
-    fn into_vm(self, id: u32, first_task: usize, seed: u64) -> Vm {
+    fn into_vm(self, id: u32, first_task: usize, first_owner: usize, seed: u64) -> Vm {
         let spec = self.spec;
         let entity = |index: usize| u64::from(id) << 32 | index as u64;
         let count = |table: &[String]| 0..table.len();
@@ -318,10 +322,16 @@ impl<'a> Linker<'a> {
         let spinning = |index: usize| self.users(Op::SpinBarrier(index as u32));
         let lock = |index| SpinLock::new(Rng::of(seed, "spin lock", entity(index)));
         let period = spec.params.tick_period();
+        let says = |op: &Op| matches!(op, Op::Memory(_) | Op::Mix(_));
+        let profiled = self.codes.iter().any(|code| code.ops().iter().any(says));
         let thread = |(index, thread): (usize, &ThreadSpec)| {
             let vcpu = thread.vcpu.unwrap_or(index as u32 % spec.vcpus);
             let rng = Rng::of(seed, "guest thread", entity(index));
-            Thread::new(self.codes[index].clone(), rng, vcpu, thread.vcpu.is_some())
+            let pinned = thread.vcpu.is_some();
+            Thread {
+                profile: profiled.then(|| Profile::new((first_owner + index) as u32)),
+                ..Thread::new(self.codes[index].clone(), rng, vcpu, pinned)
+            }
         };
         Vm {
             id,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A guest thread.
 
+use crate::host::Profile;
 use crate::rng::Rng;
 use crate::workload::Code;
 use corun_model::Nanos;
@@ -56,6 +57,8 @@ pub(super) struct Thread {
     pub signalled: bool,
     /// When each of its `every` statements was last due, by place in the program.
     pub due: Vec<(u32, Nanos)>,
+    /// What its work is like; none if no thread of its VM says.
+    pub profile: Option<Profile>,
 }
 
 impl Thread {
@@ -74,6 +77,7 @@ impl Thread {
             retries: false,
             signalled: false,
             due: Vec::new(),
+            profile: None,
         }
     }
 

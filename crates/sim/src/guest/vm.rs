@@ -18,7 +18,7 @@ use super::tell::Told;
 use super::thread::{Doing, Thread};
 use super::vcpu::{Mode, Vcpu};
 use super::{GuestParams, HaltPollParams, LockKind, Stats};
-use crate::host::{Host, Instant, Lane, Span};
+use crate::host::{Activity, Host, Instant, Lane, Span};
 use corun_model::Nanos;
 
 /// A VM in the run.
@@ -239,7 +239,9 @@ impl Vm {
         {
             state.ple_spun = 0;
             self.stats.pause_loop_exits += 1;
-            let task = self.vcpus[vcpu as usize].task;
+            let slot = &mut self.vcpus[vcpu as usize];
+            slot.overhead += host.params().costs.exit;
+            let task = slot.task;
             host.observe(|now, observer| {
                 observer.instant(now, Lane::Task(task), Instant::PauseLoopExit);
             });
@@ -253,6 +255,17 @@ impl Vm {
         self.tell_activity(host, vcpu);
         let slot = &self.vcpus[vcpu as usize];
         let thread = slot.current.map(|thread| &self.threads[thread as usize]);
+        let spins = slot.overhead == 0 && thread.is_some_and(Thread::spins);
+        host.set_activity(
+            slot.task,
+            match spins {
+                true => Activity::Spinning,
+                false => Activity::Work,
+            },
+        );
+        if let Some(profile) = thread.and_then(|thread| thread.profile) {
+            host.set_profile(slot.task, profile);
+        }
         let until = match (slot.overhead, thread) {
             (0, Some(thread)) => match thread.doing {
                 Doing::Computing(left) => Some(left),

@@ -30,3 +30,17 @@ pub struct Profile {
     /// How its cycles divide; `None`: as [`Mix::TYPICAL`].
     pub mix: Option<Mix>,
 }
+
+impl Profile {
+    /// Of an owner who has said nothing of its work yet.
+    pub fn new(owner: u32) -> Self {
+        Self {
+            owner,
+            memory: Memory {
+                bytes: 0,
+                lines_per_us: 0,
+            },
+            mix: None,
+        }
+    }
+}

@@ -14,19 +14,34 @@ pub struct Costs {
     pub ipi: Nanos,
     /// What an idle pCPU needs to get going, on top of the IPI.
     pub idle_wake: Nanos,
+    /// On top of a switch, to a task that ran on another pCPU last: the kernel's part of a
+    /// migration. What it costs the caches is modelled apart.
+    pub migration: Nanos,
+    /// One VM exit with the entry after it, where the host does nothing in between.
+    pub exit: Nanos,
 }
 
 impl Default for Costs {
     fn default() -> Self {
         Self {
-            // lmbench-style switches of x86 servers take 1.5-2 µs; a VM exit and entry adds ~1 µs.
             switch: 2_500,
-            // Cross-core reschedule IPIs on x86: about 1 µs to delivery.
             ipi: US,
-            // C1 exit latency as the kernel's intel_idle tables state it: 2 µs.
             idle_wake: 2 * US,
+            migration: 2 * US,
+            exit: 700,
         }
     }
+}
+
+impl Costs {
+    /// Nothing costs anything.
+    pub const NONE: Costs = Costs {
+        switch: 0,
+        ipi: 0,
+        idle_wake: 0,
+        migration: 0,
+        exit: 0,
+    };
 }
 
 /// The machine's parameters: its ticks and what scheduling costs.
@@ -74,6 +89,21 @@ pub fn parameters() -> Vec<Parameter> {
             costs.idle_wake,
             "C1 exit latency in the tables of Linux' intel_idle driver",
             "0.5 to 50 µs on experiments/example.toml",
+        ),
+        cost(
+            "host.costs.migration",
+            "starting on another pCPU than last time, on top of the switch; without caches",
+            costs.migration,
+            "assumed: KVM has the last pCPU clear the VMCS by IPI (vmx.c, loaded_vmcs_clear) and \
+             waits for it, an IPI there and an answer back at 1 us each",
+            "not varied",
+        ),
+        cost(
+            "host.costs.exit",
+            "a VM exit and the entry after it",
+            costs.exit,
+            "kvm-unit-tests vmexit, 2000 cycles at 2.6-3 GHz",
+            "not varied",
         ),
     ]
 }

@@ -8,16 +8,21 @@
 //! neither is called while it is at work.
 //!
 //! Work and time differ: a load orders work in ns of undisturbed progress; the host turns it into
-//! time, with the cost of the switch before it.
+//! time, with the cost of the switch before it, at the pace that the hardware allows.
 
 mod activity;
 mod costs;
+mod hardware;
 mod observer;
+mod pacing;
 mod stacking;
 mod task;
+#[cfg(test)]
+mod tests;
 
 pub use activity::{Activity, Profile};
 pub use costs::{Costs, parameters};
+pub use hardware::{CacheParams, HardwareParams, SmtParams};
 pub use observer::{Counter, Instant, Lane, Observer, Span, VcpuActivity};
 pub use stacking::{MOST as MOST_SIBLINGS, Stacking};
 pub use task::{Task, TaskSpec, TaskState, Totals};
@@ -25,6 +30,7 @@ pub use task::{Task, TaskSpec, TaskState, Totals};
 use crate::engine::{EventId, EventQueue};
 use crate::waits::Waits;
 use corun_model::{Nanos, PcpuId, TaskId, Topology, VmId};
+use hardware::{Caches, Pace, Progress, Smt};
 use std::collections::VecDeque;
 
 /// The machine and its kernel's clockwork.
@@ -38,6 +44,8 @@ pub struct HostParams {
     pub tick_skew: bool,
     /// What scheduling costs.
     pub costs: Costs,
+    /// What tasks that share hardware do to each other.
+    pub hardware: HardwareParams,
 }
 
 /// What is going to happen.
@@ -46,6 +54,7 @@ pub(crate) enum Event {
     Resched(PcpuId),
     Tick(PcpuId),
     Step(TaskId),
+    Switched(PcpuId),
     LoadTimer(u64),
     SchedTimer(u64),
     Policy,
@@ -77,11 +86,18 @@ struct Pcpu {
     idle: Nanos,
     /// Ready and running tasks on its runqueue.
     tasks: u32,
+    /// Until then its SMT siblings feel a switch.
+    switching_until: Nanos,
+    /// Is the end of that ordered?
+    switched_ordered: bool,
 }
 
 /// The modelled host.
 pub struct Host {
     params: HostParams,
+    /// There if cores have more than one hardware thread and that is to be felt.
+    smt: Option<Smt>,
+    caches: Option<Caches>,
     now: Nanos,
     pub(crate) events: EventQueue<Event>,
     pub(crate) orders: VecDeque<Order>,
@@ -103,8 +119,14 @@ impl Host {
             idle_since: 0,
             idle: 0,
             tasks: 0,
+            switching_until: 0,
+            switched_ordered: false,
         };
+        let shared = params.topology.threads_per_core() > 1;
+        let caches = params.hardware.caches;
         Self {
+            smt: params.hardware.smt.filter(|_| shared).map(Smt::new),
+            caches: caches.map(|caches| Caches::new(caches, params.topology)),
             params,
             now: 0,
             events: EventQueue::default(),
@@ -174,8 +196,7 @@ impl Host {
     /// How much work a running task has done since it got its pCPU; 0 if it is not running.
     pub fn progress(&self, task: TaskId) -> Nanos {
         let task = &self.tasks[task.index()];
-        task.running_on()
-            .map_or(0, |_| self.now.saturating_sub(task.progress_from))
+        task.running_on().map_or(0, |_| task.progress.at(self.now))
     }
 
     /// A task's accounts up to now.
@@ -186,7 +207,11 @@ impl Host {
         match task.state {
             TaskState::Waiting => totals.wait += spent,
             TaskState::Ready => totals.ready += spent,
-            TaskState::Running(_) => totals.run += spent,
+            TaskState::Running(_) => {
+                totals.run += spent;
+                let mut progress = task.progress;
+                totals.lose(progress.advance(self.now));
+            }
         }
         totals
     }
@@ -299,41 +324,49 @@ impl Host {
     /// `task`, which is running, calls [`Load::step`](crate::load::Load::step) at time `at`,
     /// whatever progress it makes until then. Replaces an earlier order.
     pub fn step_at(&mut self, task: TaskId, at: Nanos) {
-        let slot = &self.tasks[task.index()];
+        let now = self.now;
+        let slot = &mut self.tasks[task.index()];
         if slot.running_on().is_none() {
             return;
         }
-        let at = self.now.max(slot.progress_from).max(at);
-        self.events.cancel(slot.step);
-        self.tasks[task.index()].step = self.events.schedule(at, Event::Step(task));
+        // Not before the switch to it is paid.
+        (slot.due, slot.due_at) = (Nanos::MAX, at.max(now).max(slot.progress.when(0)));
+        self.schedule_step(task);
     }
 
     /// `task`, which is running, calls [`Load::step`](crate::load::Load::step) after `work` ns of
     /// progress from now. Replaces an earlier order.
     pub fn step_after(&mut self, task: TaskId, work: Nanos) {
-        let slot = &self.tasks[task.index()];
+        let slot = &mut self.tasks[task.index()];
         if slot.running_on().is_none() {
             return;
         }
-        let at = self.now.max(slot.progress_from).saturating_add(work);
-        self.events.cancel(slot.step);
-        self.tasks[task.index()].step = self.events.schedule(at, Event::Step(task));
+        slot.due = slot.progress.at(self.now).saturating_add(work);
+        slot.due_at = Nanos::MAX;
+        self.schedule_step(task);
     }
 
     /// Forgets the work ordered for `task`: it runs until it is stopped or ordered anew.
     pub fn no_step(&mut self, task: TaskId) {
-        let step = std::mem::replace(&mut self.tasks[task.index()].step, EventId::NONE);
-        self.events.cancel(step);
+        let slot = &mut self.tasks[task.index()];
+        (slot.due, slot.due_at) = (Nanos::MAX, Nanos::MAX);
+        self.schedule_step(task);
     }
 
     /// What `task` works on from now on: its working set and mix of cycles.
     pub fn set_profile(&mut self, task: TaskId, profile: Profile) {
-        self.tasks[task.index()].profile = Some(profile);
+        let slot = &mut self.tasks[task.index()];
+        if slot.profile.replace(profile) != Some(profile) {
+            self.changed(task);
+        }
     }
 
     /// What `task`, which is running, does with its hardware thread from now on.
     pub fn set_activity(&mut self, task: TaskId, activity: Activity) {
-        self.tasks[task.index()].activity = activity;
+        let slot = &mut self.tasks[task.index()];
+        if std::mem::replace(&mut slot.activity, activity) != activity {
+            self.changed(task);
+        }
     }
 
     /// `task`, which is running, does not want its pCPU any more.
@@ -375,10 +408,6 @@ impl Host {
         self.cpus[cpu.index()].resched = None;
     }
 
-    pub(crate) fn step_done(&mut self, task: TaskId) {
-        self.tasks[task.index()].step = EventId::NONE;
-    }
-
     /// Sets a task's state, books what it did until now and tells the observer.
     fn enter(&mut self, task: TaskId, state: TaskState) {
         let slot = &mut self.tasks[task.index()];
@@ -408,6 +437,7 @@ impl Host {
     pub(crate) fn take_off(&mut self, task: TaskId, state: TaskState) -> Option<(PcpuId, Nanos)> {
         let cpu = self.tasks[task.index()].running_on()?;
         let done = self.progress(task);
+        self.work_ends(task, cpu);
         self.no_step(task);
         if state == TaskState::Waiting {
             let slot = &self.tasks[task.index()];
@@ -424,6 +454,7 @@ impl Host {
         let slot = &mut self.cpus[cpu.index()];
         slot.current = None;
         slot.idle_since = self.now;
+        self.switching(cpu, self.now + self.params.costs.switch);
         Some((cpu, done))
     }
 
@@ -437,11 +468,12 @@ impl Host {
                 observer.instant(now, Lane::Task(task), Instant::Migration(last));
             });
         }
-        let switch = self.params.costs.switch;
+        let costs = self.params.costs;
         let slot = &mut self.tasks[task.index()];
-        slot.progress_from = self.now + switch;
+        let migrates = slot.last_ran.is_some_and(|last| last != cpu);
+        let starts = self.now + costs.switch + if migrates { costs.migration } else { 0 };
         slot.totals.switches += 1;
-        slot.totals.migrations += u64::from(slot.last_ran.is_some_and(|last| last != cpu));
+        slot.totals.migrations += u64::from(migrates);
         slot.last_ran = Some(cpu);
         let waited = self.now - slot.ready_since;
         if let Some(vm) = slot.vm() {
@@ -454,6 +486,11 @@ impl Host {
         slot.current = Some(task);
         slot.idle += self.now - slot.idle_since;
         slot.switches += 1;
+        self.tasks[task.index()].progress = Progress::new(starts, Pace::FULL);
+        self.work_begins(task, cpu);
+        let pace = self.pace(task, cpu);
+        self.tasks[task.index()].progress = Progress::new(starts, pace);
+        self.switching(cpu, starts);
         self.start_tick(cpu);
     }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A host task: a vCPU thread or anything else that wants a pCPU.
 
+use super::hardware::{Lost, Pace, Progress};
 use super::{Activity, Profile};
 use crate::engine::EventId;
 use corun_model::{Nanos, PcpuId, PcpuSet, VmId};
@@ -50,6 +51,17 @@ pub struct Totals {
     pub migrations: u64,
     /// Times it was woken.
     pub wakeups: u64,
+    /// Of `run`: without progress because of what SMT siblings did.
+    pub smt_lost: Nanos,
+    /// Of `run`: without progress because its data had left the caches.
+    pub cache_lost: Nanos,
+}
+
+impl Totals {
+    pub(super) fn lose(&mut self, lost: Lost) {
+        self.smt_lost += lost.smt;
+        self.cache_lost += lost.cache;
+    }
 }
 
 /// A task in the run.
@@ -65,9 +77,13 @@ pub struct Task {
     pub(super) home: Option<PcpuId>,
     /// The pCPU it ran on last.
     pub(super) last_ran: Option<PcpuId>,
-    /// When its work began to advance: after the switch to it was paid.
-    pub(super) progress_from: Nanos,
-    /// The end of the work it ordered.
+    /// Its work since it got its pCPU, which advances once the switch to it is paid.
+    pub(super) progress: Progress,
+    /// The progress at which the work it ordered is done; `Nanos::MAX`: none is ordered.
+    pub(super) due: Nanos,
+    /// Or, on the clock, when it is to be asked what next whatever it has done.
+    pub(super) due_at: Nanos,
+    /// The event of that.
     pub(super) step: EventId,
     /// Its accounts.
     pub(super) totals: Totals,
@@ -88,7 +104,9 @@ impl Task {
             since: 0,
             home: last_on,
             last_ran: last_on,
-            progress_from: 0,
+            progress: Progress::new(0, Pace::FULL),
+            due: Nanos::MAX,
+            due_at: Nanos::MAX,
             step: EventId::NONE,
             totals: Totals::default(),
             profile: None,
@@ -126,7 +144,11 @@ impl Task {
         match self.state {
             TaskState::Waiting => self.totals.wait += spent,
             TaskState::Ready => self.totals.ready += spent,
-            TaskState::Running(_) => self.totals.run += spent,
+            TaskState::Running(_) => {
+                self.totals.run += spent;
+                let lost = self.progress.advance(now);
+                self.totals.lose(lost);
+            }
         }
         self.since = now;
     }

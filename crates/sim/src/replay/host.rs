@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The recorded host as far as the recording shows it: size, clock, costs.
 
-use crate::host::{Costs, HostParams};
+use crate::host::{Costs, HardwareParams, HostParams};
 use corun_model::time::SEC;
 use corun_model::{Nanos, Topology, TopologyError};
 use corun_recording::{Burst, Recording, Role, WakeCause};
@@ -53,6 +53,8 @@ pub fn suggested_host(recording: &Recording) -> Result<SuggestedHost, TopologyEr
             hz,
             tick_skew: false,
             costs,
+            // What tasks did to each other then is in the recorded times.
+            hardware: HardwareParams::UNSHARED,
         },
         hz: hz_source,
         costs: costs_source,
@@ -61,9 +63,9 @@ pub fn suggested_host(recording: &Recording) -> Result<SuggestedHost, TopologyEr
 
 /// What scheduling costs in the replay of this recording, ns.
 ///
-/// A switch costs nothing extra: recorded CPU times begin with the switch to the task and so hold
-/// its cost already. Waking an idle pCPU is not in them; it is estimated from the quickest
-/// wake-ups.
+/// A switch costs nothing extra, nor does a migration: recorded CPU times begin with the switch to
+/// the task and so hold its cost already. Waking an idle pCPU is not in them; it is estimated from
+/// the quickest wake-ups.
 pub fn suggested_costs(recording: &Recording) -> Costs {
     costs(recording).0
 }
@@ -71,6 +73,7 @@ pub fn suggested_costs(recording: &Recording) -> Costs {
 fn costs(recording: &Recording) -> (Costs, Source) {
     let usual = Costs {
         switch: 0,
+        migration: 0,
         ..Costs::default()
     };
     let Some((latency, seen)) = idle_latency(recording) else {
@@ -78,9 +81,9 @@ fn costs(recording: &Recording) -> (Costs, Source) {
     };
     let ipi = usual.ipi.min(latency);
     let costs = Costs {
-        switch: 0,
         ipi,
         idle_wake: latency - ipi,
+        ..usual
     };
     (costs, Source::Seen(seen))
 }

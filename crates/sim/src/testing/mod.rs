@@ -4,7 +4,9 @@
 
 pub(crate) mod shared;
 
-use crate::host::{Host, HostParams, Observer, Task, TaskSpec, TaskState};
+use crate::host::{
+    Activity, HardwareParams, Host, HostParams, Observer, Task, TaskSpec, TaskState,
+};
 use crate::load::{Achieved, Load, VmInfo};
 use crate::rng::Rng;
 use crate::sched::HostScheduler;
@@ -28,6 +30,8 @@ pub(crate) enum Does {
     },
     /// Computes without end and yields each time it has done so much, as a spinning vCPU does.
     Spins { each: Nanos },
+    /// Keeps its pCPU at this.
+    Keeps(Activity),
     /// Computes for a time, wakes another task, and waits to be woken.
     Hands { work: Nanos, to: u32, first: bool },
 }
@@ -127,7 +131,7 @@ impl Jobs {
 
     fn draw(&mut self, task: usize) -> (Nanos, Nanos) {
         match self.jobs[task].does {
-            Does::Hog { .. } => (Nanos::MAX, 0),
+            Does::Hog { .. } | Does::Keeps(_) => (Nanos::MAX, 0),
             Does::Cycles {
                 work,
                 sleep,
@@ -166,7 +170,10 @@ impl Load for Jobs {
             let at = match self.jobs[n].does {
                 Does::Hog { from } => from,
                 Does::Cycles { sleep, .. } => self.rngs[n].between(0, sleep),
-                Does::Hands { first: true, .. } | Does::Spins { .. } | Does::Once { .. } => 0,
+                Does::Hands { first: true, .. }
+                | Does::Spins { .. }
+                | Does::Once { .. }
+                | Does::Keeps(_) => 0,
                 Does::Hands { first: false, .. } => continue,
             };
             host.load_timer(at, n as u64);
@@ -175,6 +182,9 @@ impl Load for Jobs {
 
     fn run(&mut self, host: &mut Host, task: TaskId) {
         let n = task.index();
+        if let Does::Keeps(activity) = self.jobs[n].does {
+            host.set_activity(task, activity);
+        }
         if self.left[n] == 0 {
             self.left[n] = self.draw(n).0;
         }
@@ -352,11 +362,8 @@ pub(crate) fn host(topology: &str, hz: u32) -> HostParams {
         topology: topology.parse().unwrap(),
         hz,
         tick_skew: false,
-        costs: crate::host::Costs {
-            switch: 0,
-            ipi: 0,
-            idle_wake: 0,
-        },
+        costs: crate::host::Costs::NONE,
+        hardware: HardwareParams::UNSHARED,
     }
 }
 

@@ -4,7 +4,7 @@
 use super::lexer::Token;
 use super::parser::{Parsed, Parser, error};
 use super::{Access, LONGEST, MOST_BYTES, Memory, Mix, Statement};
-use corun_model::{Nanos, time};
+use corun_model::{Nanos, size, time};
 
 /// Statements that may block their thread, and so are refused inside a kernel spin lock.
 pub(super) const WAITING: [&str; 13] = [
@@ -161,28 +161,16 @@ impl Parser<'_> {
 
     /// A number of bytes such as `1500B`, `64KB` or `4MB`; units are powers of 1024.
     fn size(&mut self) -> Parsed<u64> {
-        let accepted = "a size such as 1500B, 64KB, 4MB or 1GB (powers of 1024), at most 1 TiB";
+        let accepted = format!("{}, at most 1 TiB", size::ACCEPTED);
         let Token::Number(text) = self.token else {
-            return Err(self.unexpected(accepted));
+            return Err(self.unexpected(&accepted));
         };
-        let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-        let scale = match &text[digits.len()..] {
-            "B" => 1,
-            "KB" | "KiB" => 1 << 10,
-            "MB" | "MiB" => 1 << 20,
-            "GB" | "GiB" => 1 << 30,
-            _ => return Err(self.unexpected(accepted)),
-        };
-        match digits
-            .parse::<u64>()
-            .ok()
-            .and_then(|n| n.checked_mul(scale))
-        {
+        match size::parse(text) {
             Some(bytes) if (1..=MOST_BYTES).contains(&bytes) => {
                 self.advance();
                 Ok(bytes)
             }
-            _ => Err(self.unexpected(accepted)),
+            _ => Err(self.unexpected(&accepted)),
         }
     }
 }

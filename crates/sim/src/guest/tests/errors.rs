@@ -117,7 +117,9 @@ fn host_tasks_only_compute_and_sleep() {
             .unwrap_err()
             .to_string()
     };
-    assert!(refused(task("lock l { compute 1us }")).contains("compute, sleep and loop"));
+    assert!(
+        refused(task("lock l { compute 1us }")).contains("compute, sleep, memory, mix and loop")
+    );
     let mut helper = task("compute 1us");
     helper.helper_of = Some(VmId(0));
     assert!(refused(helper).contains("there are 0 VMs"));

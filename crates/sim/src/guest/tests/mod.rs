@@ -5,6 +5,7 @@
 mod block;
 mod errors;
 mod exact;
+mod hardware;
 mod io_inactivity;
 mod kernel;
 mod locks;
@@ -15,7 +16,7 @@ mod round_robin;
 pub(crate) use random::random_program;
 
 use super::*;
-use crate::host::{Costs, HostParams};
+use crate::host::{Costs, HardwareParams, HostParams};
 use crate::workload::Program;
 use crate::{Outcome, Simulation};
 use corun_model::time::{MS, SEC};
@@ -34,11 +35,7 @@ fn free() -> GuestParams {
     }
 }
 
-const FREE: Costs = Costs {
-    switch: 0,
-    ipi: 0,
-    idle_wake: 0,
-};
+const FREE: Costs = Costs::NONE;
 
 /// A VM with one vCPU per program, each program bound to its vCPU.
 fn vm(name: &str, params: GuestParams, programs: &[&str]) -> VmSpec {
@@ -73,6 +70,7 @@ fn machine(pcpus: u32, costs: Costs) -> HostParams {
         hz: 1000,
         tick_skew: false,
         costs,
+        hardware: HardwareParams::default(),
     }
 }
 

@@ -2,6 +2,7 @@
 //! What holds for all guests. Each event also checks the guests' own invariants in debug builds.
 
 use super::*;
+use crate::host::Totals;
 use crate::workload::Statement;
 use proptest::prelude::*;
 
@@ -39,11 +40,15 @@ fn random_vms(seed: u64, threads: u64, vcpus: u32, lock: LockKind, costly: bool)
     vec![spec("a"), spec("b")]
 }
 
-fn random_run(vms: Vec<VmSpec>, pcpus: u32, slice: Nanos, costly: bool) -> Outcome {
+fn random_run(vms: Vec<VmSpec>, topology: &str, slice: Nanos, costly: bool) -> Outcome {
     let costs = if costly { Costs::default() } else { FREE };
     let guests = Guests::new(vms, Vec::new(), 7).unwrap();
     let sched = Box::new(RoundRobin::new(slice));
-    let simulation = Simulation::new(machine(pcpus, costs), sched, Box::new(guests), None);
+    let host = HostParams {
+        topology: topology.parse().unwrap(),
+        ..machine(1, costs)
+    };
+    let simulation = Simulation::new(host, sched, Box::new(guests), None);
     simulation.run(5 * MS, 30 * MS, |_| {})
 }
 
@@ -62,7 +67,9 @@ fn check_conservation(outcome: &Outcome, pcpus: u32, switches_are_free: bool) {
     for vm in &outcome.vms {
         let run: Nanos = vm.vcpus.iter().map(|vcpu| vcpu.run).sum();
         let achieved = &vm.achieved;
-        let done = achieved.work + achieved.spin + achieved.kernel + achieved.idling;
+        let lost = |vcpu: &Totals| vcpu.smt_lost + vcpu.cache_lost;
+        let lost: Nanos = vm.vcpus.iter().map(lost).sum();
+        let done = achieved.work + achieved.spin + achieved.kernel + achieved.idling + lost;
         assert!(done <= run, "{}: {done} of {run}", vm.name);
         assert!(
             done == run || !switches_are_free,
@@ -176,16 +183,18 @@ proptest! {
         seed in any::<u64>(),
         threads in 2u64..9,
         vcpus in 1u32..5,
-        pcpus in 1u32..4,
+        cores in 1u32..4,
+        smt in 1u32..4,
         slice in 50_000u64..5_000_000,
         lock in prop::sample::select(vec![
             LockKind::Unfair, LockKind::Ticket, LockKind::Paravirtual]),
         costly in any::<bool>(),
     ) {
         let vms = || random_vms(seed, threads, vcpus, lock, costly);
-        let outcome = random_run(vms(), pcpus, slice, costly);
-        check_conservation(&outcome, pcpus, !costly);
-        let again = random_run(vms(), pcpus, slice, costly);
+        let topology = format!("1n1l{cores}c{smt}t");
+        let outcome = random_run(vms(), &topology, slice, costly);
+        check_conservation(&outcome, cores * smt, !costly);
+        let again = random_run(vms(), &topology, slice, costly);
         prop_assert_eq!(format!("{:?}", outcome.tasks), format!("{:?}", again.tasks));
     }
 }

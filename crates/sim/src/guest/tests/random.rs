@@ -11,6 +11,11 @@ pub(crate) fn random_program(seed: u64, index: u64) -> String {
         rng: Rng::of(seed, "program", index),
         text: String::from("queue q0 3; "),
     };
+    if all.chance(500) {
+        let bytes = 1024 << writer.rng.between(0, 15);
+        let lines = writer.rng.between(1, 1000);
+        writer.text += &format!("memory {bytes}B {lines}/us; mix 40/40/20; ");
+    }
     writer.text += "loop { ";
     writer.time("compute");
     writer.list(0, 0, false);

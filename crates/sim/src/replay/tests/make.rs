@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Hand-made recordings, and the simplest scheduler there is.
 
-use crate::host::{Costs, Host, HostParams};
+use crate::host::{Costs, HardwareParams, Host, HostParams};
 use crate::replay::{Beyond, Options, Replay, ReplayReport};
 use crate::sched::HostScheduler;
 use crate::{Outcome, Simulation};
@@ -135,11 +135,8 @@ pub fn replay(recording: &Recording, beyond: Beyond, rotate: bool) -> (Outcome, 
         topology: Topology::flat(recording.host.pcpus.value).unwrap(),
         hz: 10_000,
         tick_skew: false,
-        costs: Costs {
-            switch: 0,
-            ipi: 0,
-            idle_wake: 0,
-        },
+        costs: Costs::NONE,
+        hardware: HardwareParams::UNSHARED,
     };
     let fifo = Fifo {
         rotate,

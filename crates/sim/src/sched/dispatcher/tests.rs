@@ -2,7 +2,7 @@
 //! Simulation testing of the dispatcher: random hosts and loads, checked for what must always hold.
 
 use super::Dispatcher;
-use crate::host::{Costs, Host, HostParams};
+use crate::host::{Costs, HardwareParams, Host, HostParams};
 use crate::load::{Pattern, Patterns, VmInfo};
 use crate::sched::HostScheduler;
 use crate::{Outcome, Simulation};
@@ -18,6 +18,7 @@ fn params(pcpus: u32) -> HostParams {
         hz: 250,
         tick_skew: false,
         costs: Costs::default(),
+        hardware: HardwareParams::default(),
     }
 }
 

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What tasks that share hardware do to each other: caches, `[host.smt]`, and what things cost.
+
+use crate::host::COST;
+use crate::reader::Reader;
+use crate::settings::{Costs, Hardware, Smt};
+use corun_model::Nanos;
+use std::ops::RangeInclusive;
+
+/// From one line to far beyond any cache there is.
+const CACHE: RangeInclusive<u64> = 64..=1 << 30;
+/// Memory that takes longer is no memory.
+const LATENCY: RangeInclusive<Nanos> = 0..=10_000;
+/// Speeds beside an SMT sibling; nothing is sped up or stopped.
+const SPEED: RangeInclusive<u32> = 1..=100;
+/// What two threads of a core do, relative to one: less than half of one is no machine.
+const YIELD: RangeInclusive<u32> = 50..=200;
+
+pub(crate) fn hardware(table: &Reader<'_>) -> Hardware {
+    let hardware = Hardware {
+        l2: table.size("l2", CACHE),
+        llc: table.size("llc", CACHE),
+        smt: table.table("smt").map(smt).unwrap_or_default(),
+    };
+    if let (Some(l2), Some(llc)) = (hardware.l2, hardware.llc)
+        && llc < l2
+    {
+        let (l2, llc) = (corun_model::size::show(l2), corun_model::size::show(llc));
+        table.problem("llc", format!("found {llc}, expected at least an L2: {l2}"));
+    }
+    hardware
+}
+
+fn smt(table: Reader<'_>) -> Smt {
+    let smt = Smt {
+        switching: table.whole("switching", SPEED),
+        halt_polling: table.whole("halt_polling", SPEED),
+        idle_polling: table.whole("idle_polling", SPEED),
+        spinning: table.whole("spinning", SPEED),
+        yields: table.whole("yield", YIELD),
+    };
+    table.finish();
+    smt
+}
+
+pub(crate) fn costs(table: Reader<'_>) -> Costs {
+    let costs = Costs {
+        switch: table.duration("switch", COST),
+        ipi: table.duration("ipi", COST),
+        idle_wake: table.duration("idle_wake", COST),
+        migration: table.duration("migration", COST),
+        exit: table.duration("exit", COST),
+        llc: table.duration("llc", LATENCY),
+        memory: table.duration("memory", LATENCY),
+    };
+    table.finish();
+    costs
+}

@@ -3,7 +3,7 @@
 
 use crate::host::COST;
 use crate::reader::Reader;
-use crate::settings::{Costs, Hardware, Smt};
+use crate::settings::{Costs, HaltPoll, Hardware, Smt};
 use corun_model::Nanos;
 use std::ops::RangeInclusive;
 
@@ -41,6 +41,18 @@ fn smt(table: Reader<'_>) -> Smt {
     };
     table.finish();
     smt
+}
+
+pub(crate) fn halt_poll(table: Reader<'_>) -> HaltPoll {
+    let halt_poll = HaltPoll {
+        most: table.duration("most", COST),
+        grow: table.whole("grow", 1..=1000),
+        grow_start: table.duration("grow_start", COST),
+        shrink: table.whole("shrink", 0..=1000),
+        shared: table.flag("shared"),
+    };
+    table.finish();
+    halt_poll
 }
 
 pub(crate) fn costs(table: Reader<'_>) -> Costs {

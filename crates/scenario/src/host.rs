@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The sections about the machine, the run and the schedulers.
 
-use crate::hardware::{costs, hardware};
+use crate::hardware::{costs, halt_poll, hardware};
 use crate::reader::Reader;
 use crate::settings::{CfsKeys, CorunKeys, CreditKeys, EevdfKeys, Host, Run, Schedulers};
 use corun_model::time::{HOST_HZ, MS, SEC, US};
@@ -25,6 +25,7 @@ pub(crate) fn host(table: Reader<'_>) -> Option<Host> {
         tick_skew: table.flag("tick_skew").unwrap_or(false),
         costs: table.table("costs").map(costs).unwrap_or_default(),
         hardware: hardware(&table),
+        halt_poll: table.table("halt_poll").map(halt_poll).unwrap_or_default(),
     };
     table.finish();
     topology.map(|topology| Host { topology, ..host })

@@ -25,8 +25,8 @@ pub use disks::{AnticipatoryKeys, DeadlineKeys, Disk, DiskUse, HddKeys, SsdKeys}
 pub use merge::Override;
 pub use problem::{Located, Place, Problem, Problems};
 pub use settings::{
-    Case, CfsKeys, CorunKeys, Costs, Demand, EevdfKeys, GuestKeys, Hardware, Host, HostTask, Run,
-    Scenario, Schedulers, Smt, Thread, Vm,
+    Case, CfsKeys, CorunKeys, Costs, Demand, EevdfKeys, GuestKeys, HaltPoll, Hardware, Host,
+    HostTask, Run, Scenario, Schedulers, Smt, Thread, Vm, Workload,
 };
 pub use suggest::{nearest, or_nearest};
 

@@ -204,6 +204,14 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// A text, or a list of texts.
+    pub fn text_or_texts(&self, key: &'static str) -> Option<Vec<Located<String>>> {
+        match &self.find(key)?.value {
+            Value::List(_) => self.texts(key),
+            _ => self.located(key).map(|text| vec![text]),
+        }
+    }
+
     /// A duration within a range.
     pub fn duration(&self, key: &'static str, range: RangeInclusive<Nanos>) -> Option<Nanos> {
         let value = &self.find(key)?.value;

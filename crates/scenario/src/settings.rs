@@ -50,6 +50,8 @@ pub struct Host {
     pub costs: Costs,
     /// What tasks that share it do to each other.
     pub hardware: Hardware,
+    /// `[host.halt_poll]`.
+    pub halt_poll: HaltPoll,
 }
 
 /// Caches, and `[host.smt]`.
@@ -95,6 +97,21 @@ pub struct Costs {
     pub llc: Option<Nanos>,
     /// An access that memory serves.
     pub memory: Option<Nanos>,
+}
+
+/// `[host.halt_poll]`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HaltPoll {
+    /// The longest poll; 0: none.
+    pub most: Option<Nanos>,
+    /// Factor by which the window grows.
+    pub grow: Option<u32>,
+    /// The first window.
+    pub grow_start: Option<Nanos>,
+    /// Divisor by which it shrinks; 0: reset.
+    pub shrink: Option<u32>,
+    /// Also while another task waits?
+    pub shared: Option<bool>,
 }
 
 /// `[run]`.
@@ -228,18 +245,22 @@ pub struct Vm {
     pub guest: GuestKeys,
 }
 
-/// What a VM does.
+/// What a VM does: named workloads, threads with programs, or both.
 #[derive(Clone, Debug)]
-pub enum Demand {
-    /// A named workload.
-    Workload {
-        /// Its name.
-        preset: Located<String>,
-        /// With so many threads; `None`: one per vCPU.
-        threads: Option<u32>,
-    },
+pub struct Demand {
+    /// Named workloads.
+    pub workloads: Vec<Workload>,
     /// Threads, each with its program.
-    Threads(Vec<Thread>),
+    pub threads: Vec<Thread>,
+}
+
+/// A named workload.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    /// Its name.
+    pub preset: Located<String>,
+    /// With so many threads; `None`: the workload's own number.
+    pub threads: Option<u32>,
 }
 
 /// `[[vm.….thread]]`.
@@ -280,6 +301,14 @@ pub struct GuestKeys {
     pub pv_spin: Option<Nanos>,
     /// Spinning after which the CPU leaves the guest; 0: never.
     pub ple_window: Option<Nanos>,
+    /// How it has other vCPUs flush their TLBs.
+    pub tlb_flush: Option<Located<String>>,
+    /// What a flush costs.
+    pub flush: Option<Nanos>,
+    /// What its idle vCPUs do.
+    pub idle: Option<Located<String>>,
+    /// How long an idle vCPU keeps its context; 0: without limit.
+    pub retention: Option<Nanos>,
     /// Which vCPU gets a disk's interrupts.
     pub block_irq: Option<Located<String>>,
     /// What a request to the disk costs.

@@ -4,7 +4,7 @@
 use crate::disks::{self, Disk};
 use crate::limits;
 use crate::reader::Reader;
-use crate::settings::{Demand, GuestKeys, HostTask, Thread, Vm};
+use crate::settings::{Demand, GuestKeys, HostTask, Thread, Vm, Workload};
 use crate::suggest::or_nearest;
 use corun_model::time::{MS, SEC, US};
 
@@ -92,32 +92,32 @@ fn vm(name: &str, table: &Reader<'_>, pcpus: Option<u32>, disks: &[Disk]) -> Opt
 }
 
 fn demand(table: &Reader<'_>, vcpus: Option<u32>) -> Option<Demand> {
-    let preset = table.located("workload");
+    let presets = table.text_or_texts("workload");
     let threads = table.whole("threads", 1..=limits::THREADS);
     let programs = table.tables("thread");
-    if table.has("workload") && table.has("thread") {
-        table.problem("workload", "thread is given, too: expected one of them");
-        return None;
-    }
-    if table.has("threads") && !table.has("workload") {
+    let several = presets.as_ref().is_some_and(|presets| presets.len() > 1);
+    if table.has("threads") && (!table.has("workload") || several) {
         table.problem(
             "threads",
-            "goes with a workload only; with [[….thread]] say count there",
+            "goes with one workload only; with [[….thread]] say count there",
         );
-    }
-    if let Some(programs) = programs {
-        let threads = programs.into_iter().map(|table| thread(table, vcpus));
-        return threads.collect::<Option<Vec<_>>>().map(Demand::Threads);
     }
     if !table.has("workload") && !table.has("thread") {
         table.missing(
             "workload",
-            "the name of a workload, or threads as [[….thread]]",
+            "the name of a workload or several, or threads as [[….thread]]",
         );
     }
-    Some(Demand::Workload {
-        preset: preset?,
-        threads,
+    let presets = match (presets, table.has("workload")) {
+        (None, true) => return None,
+        (presets, _) => presets.unwrap_or_default(),
+    };
+    let programs = programs.unwrap_or_default().into_iter();
+    let own = programs.map(|table| thread(table, vcpus));
+    let workload = |preset| Workload { preset, threads };
+    Some(Demand {
+        workloads: presets.into_iter().map(workload).collect(),
+        threads: own.collect::<Option<Vec<_>>>()?,
     })
 }
 
@@ -154,12 +154,23 @@ fn guest(table: Reader<'_>) -> GuestKeys {
         lock: table.located("lock"),
         pv_spin: table.duration("pv_spin", GUEST),
         ple_window: table.duration("ple_window", GUEST),
+        tlb_flush: table.located("tlb_flush"),
+        flush: table.duration("flush", GUEST),
+        idle: table.located("idle"),
+        retention: table.duration("retention", GUEST),
         block_irq: table.located("block_irq"),
         block_submit: table.duration("block_submit", GUEST),
         cached_read: table.duration("cached_read", GUEST),
         copy_kib: table.duration("copy_kib", GUEST),
         read_ahead: disks::size(&table, "read_ahead"),
     };
+    let retains = keys
+        .idle
+        .as_ref()
+        .is_some_and(|idle| idle.value == "retention");
+    if keys.retention.is_some() && !retains {
+        table.problem("retention", "goes with idle = \"retention\" only");
+    }
     table.finish();
     keys
 }

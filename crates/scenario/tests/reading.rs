@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a scenario becomes, and that nothing makes the reader panic.
 
-use corun_scenario::{Demand, Override, looks_like_scenario, read};
+use corun_scenario::{Override, looks_like_scenario, read};
 use proptest::prelude::*;
 
 const FULL: &str = r#"
@@ -79,16 +79,9 @@ fn a_full_scenario() {
     let vms: Vec<_> = case.vms.iter().map(|vm| vm.name.as_str()).collect();
     assert_eq!(vms, ["web1", "web2", "web3", "db"]);
     assert_eq!(case.vms[0].weight, Some(200));
-    assert!(matches!(
-        &case.vms[0].demand,
-        Demand::Workload {
-            threads: Some(8),
-            ..
-        }
-    ));
-    let Demand::Threads(threads) = &case.vms[3].demand else {
-        panic!("{:?}", case.vms[3].demand);
-    };
+    assert_eq!(case.vms[0].demand.workloads[0].threads, Some(8));
+    assert!(case.vms[0].demand.threads.is_empty());
+    let threads = &case.vms[3].demand.threads;
     assert_eq!(threads[0].program.place.line, 45);
     assert_eq!(
         (case.tasks.len(), case.tasks[1].name.as_str()),

@@ -7,8 +7,15 @@ use corun_model::{DispatcherParams, Parameter};
 pub fn parameters() -> Vec<Parameter> {
     [
         crate::host::parameters(),
+        crate::host::HardwareParams::parameters(),
+        crate::guest::halt_poll_parameters(),
         crate::guest::parameters(),
+        crate::guest::block_parameters(),
+        crate::device::disk::parameters(),
         DispatcherParams::parameters(),
+        crate::sched::cfs::parameters(),
+        crate::sched::eevdf::parameters(),
+        crate::sched::credit::parameters(),
     ]
     .concat()
 }

@@ -2,16 +2,16 @@
 //! From a scenario's case, a policy and a seed to a simulation: the one place that knows both the
 //! scenario's words for hosts and guests and the simulator's. Schedulers: see [`schedulers`].
 
-use super::disks;
 use super::schedulers::{self, elsewhere, set, unknown};
+use super::{demand, disks};
 use corun_model::{Nanos, PcpuSet};
-use corun_scenario::{Case, Demand, Located, Problem, Problems, Vm};
+use corun_scenario::{Case, HaltPoll, Problems, Vm};
 use corun_sim::Simulation;
 use corun_sim::guest::{
-    BlockIrq, GuestError, GuestParams, Guests, HostTaskSpec, LockKind, ThreadSpec, VmSpec,
+    BlockIrq, GuestError, GuestParams, Guests, HaltPollParams, HostTaskSpec, IdleMode, LockKind,
+    TlbFlush, VmSpec,
 };
 use corun_sim::host::{CacheParams, Costs, HardwareParams, HostParams, Observer, SmtParams};
-use corun_sim::workload::{Program, preset, preset_names};
 
 /// Can this case be run at all?
 ///
@@ -73,6 +73,17 @@ pub fn host_params(case: &Case) -> HostParams {
     }
 }
 
+/// How the host polls for halted vCPUs.
+fn halt_polling(said: &HaltPoll) -> HaltPollParams {
+    let mut params = HaltPollParams::default();
+    set(&mut params.most, said.most);
+    set(&mut params.grow, said.grow);
+    set(&mut params.grow_start, said.grow_start);
+    set(&mut params.shrink, said.shrink);
+    set(&mut params.shared, said.shared);
+    params
+}
+
 /// What tasks that share the machine do to each other.
 fn hardware(host: &corun_scenario::Host) -> HardwareParams {
     let (mut caches, mut smt) = (CacheParams::default(), SmtParams::default());
@@ -109,7 +120,7 @@ fn guests(case: &Case, seed: u64) -> Result<Guests, Problems> {
     }
     let mut tasks = Vec::new();
     for task in &case.tasks {
-        match program(&task.program) {
+        match demand::program(&task.program) {
             Ok(program) => tasks.push(HostTaskSpec {
                 name: task.name.clone(),
                 helper_of: task.helper_of.map(Into::into),
@@ -127,7 +138,9 @@ fn guests(case: &Case, seed: u64) -> Result<Guests, Problems> {
         Vec::new()
     });
     problems.or_ok(())?;
-    Guests::with_disks(vms, tasks, &disks, seed).map_err(|error| unfit(case, &error))
+    let guests =
+        Guests::with_disks(vms, tasks, &disks, seed).map_err(|error| unfit(case, &error))?;
+    Ok(guests.with_halt_polling(halt_polling(&case.host.halt_poll)))
 }
 
 /// A problem between programs, told at the place of what it concerns.
@@ -141,23 +154,15 @@ fn unfit(case: &Case, error: &GuestError) -> Problems {
         .tasks
         .iter()
         .find(|task| Some(task.name.as_str()) == subject);
-    let place = vm.and_then(said_demand).or(task.map(|task| &task.program));
+    let place = vm.and_then(demand::said).or(task.map(|task| &task.program));
     match place {
         Some(place) => place.problem(error.to_string()).into(),
         None => elsewhere(&error.to_string()),
     }
 }
 
-/// Where it was said what a VM does.
-fn said_demand(vm: &Vm) -> Option<&Located<String>> {
-    match &vm.demand {
-        Demand::Workload { preset, .. } => Some(preset),
-        Demand::Threads(threads) => threads.first().map(|thread| &thread.program),
-    }
-}
-
 fn vm_spec(vm: &Vm, all: PcpuSet) -> Result<VmSpec, Problems> {
-    let threads = threads(vm)?;
+    let threads = demand::threads(vm)?;
     Ok(VmSpec {
         name: vm.name.clone(),
         vcpus: vm.vcpus,
@@ -170,52 +175,6 @@ fn vm_spec(vm: &Vm, all: PcpuSet) -> Result<VmSpec, Problems> {
         disk: disks::place(&vm.disk, &threads),
         threads,
     })
-}
-
-fn threads(vm: &Vm) -> Result<Vec<ThreadSpec>, Problems> {
-    match &vm.demand {
-        Demand::Workload {
-            preset: name,
-            threads,
-        } => {
-            let Some(preset) = preset(&name.value) else {
-                return Err(unknown(Some(name), &preset_names().collect::<Vec<_>>()));
-            };
-            let count = threads.unwrap_or_else(|| preset.default_threads(vm.vcpus));
-            let made = preset
-                .threads(count)
-                .map_err(|error| name.problem(error.to_string()))?;
-            let spec = |thread: corun_sim::workload::PresetThread| ThreadSpec {
-                name: thread.name,
-                program: thread.program,
-                vcpu: None,
-            };
-            Ok(made.into_iter().map(spec).collect())
-        }
-        Demand::Threads(threads) => {
-            let mut problems = Problems::default();
-            let mut specs = Vec::new();
-            for thread in threads {
-                match program(&thread.program) {
-                    Ok(program) => specs.extend((0..thread.count).map(|_| ThreadSpec {
-                        name: String::new(),
-                        program: program.clone(),
-                        vcpu: thread.vcpu,
-                    })),
-                    Err(problem) => problems.push(problem),
-                }
-            }
-            let named = specs.into_iter().enumerate().map(|(at, spec)| ThreadSpec {
-                name: format!("thread{at}"),
-                ..spec
-            });
-            problems.or_ok(named.collect())
-        }
-    }
-}
-
-fn program(text: &Located<String>) -> Result<Program, Problem> {
-    Program::parse(&text.value).map_err(|error| text.problem(error.to_string()))
 }
 
 const BLOCK_IRQS: [(&str, BlockIrq); 2] =
@@ -245,6 +204,21 @@ fn guest_params(vm: &Vm) -> Result<GuestParams, Problems> {
     }
     let some = |window: Nanos| (window > 0).then_some(window);
     set(&mut params.ple_window, keys.ple_window.map(some));
+    set(&mut params.flush, keys.flush);
+    if let Some(said) = &keys.tlb_flush {
+        let known = TlbFlush::NAMES;
+        let found = known.iter().find(|(name, _)| *name == said.value);
+        let kind = found.map(|(_, kind)| *kind);
+        params.tlb_flush = kind.ok_or_else(|| unknown(Some(said), &known.map(|(name, _)| name)))?;
+    }
+    if let Some(said) = &keys.idle {
+        params.idle = match said.value.as_str() {
+            "halt" => IdleMode::Halt,
+            "poll" => IdleMode::Poll,
+            "retention" => IdleMode::Retention(keys.retention.unwrap_or(0)),
+            _ => return Err(unknown(Some(said), &["halt", "poll", "retention"])),
+        };
+    }
     if let Some(said) = &keys.lock {
         let known = LockKind::NAMES;
         let found = known.iter().find(|(name, _)| *name == said.value);

@@ -357,5 +357,26 @@ fn locks(default: &GuestParams) -> Vec<Parameter> {
                      is 4096 cycles",
             tried: "none, 2, 8 and 32 µs on experiments/example.toml",
         },
+        Parameter {
+            key: "vm.*.guest.tlb_flush",
+            meaning: "how other vCPUs flush their TLBs: ipi or paravirtual",
+            value: Value::Choice("paravirtual"),
+            source: "Linux since 4.16 as a KVM guest (arch/x86/kernel/kvm.c, kvm_flush_tlb_multi)",
+            tried: "both in tests",
+        },
+        time(
+            "vm.*.guest.flush",
+            "a TLB flush on request, on top of the interrupt",
+            default.flush,
+            "assumed: a CR3 write and the refills that follow",
+            "not varied",
+        ),
+        Parameter {
+            key: "vm.*.guest.idle",
+            meaning: "what idle vCPUs do: halt, poll (idle=poll) or retention (MWAIT)",
+            value: Value::Choice("halt"),
+            source: "every Linux guest unless told otherwise",
+            tried: "all three in tests",
+        },
     ]
 }

@@ -24,6 +24,12 @@ pub enum TlbFlush {
     Paravirtual,
 }
 
+impl TlbFlush {
+    /// Every kind by the name that scenarios use.
+    pub const NAMES: [(&'static str, Self); 2] =
+        [("ipi", Self::Ipi), ("paravirtual", Self::Paravirtual)];
+}
+
 impl Vm {
     /// The thread that has `vcpu` begins a shootdown.
     pub(super) fn shoot_down(&mut self, host: &mut Host, vcpu: u32, thread: u32) {

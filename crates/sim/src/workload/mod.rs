@@ -51,6 +51,7 @@ mod lexer;
 mod parser;
 mod presets;
 mod print;
+mod rooms;
 mod simple;
 #[cfg(test)]
 mod tests;
@@ -112,6 +113,21 @@ impl Program {
             })
         }
         any(&self.body)
+    }
+
+    /// The same with its names in a room of their own, so that programs of two workloads in one VM
+    /// do not meet at each other's locks, barriers, conditions and queues. Ports stay what they are,
+    /// and so does what is counted.
+    #[must_use]
+    pub fn within(&self, room: &str) -> Self {
+        let inside = |name: &String| format!("{room}/{name}");
+        let queues = self.queues.iter();
+        Self {
+            queues: queues
+                .map(|(name, places)| (inside(name), *places))
+                .collect(),
+            body: rooms::list(&self.body, &inside),
+        }
     }
 
     /// The queue capacities it declares.

@@ -55,6 +55,18 @@ fn devices_caches_and_conditions_as_documented() {
 }
 
 #[test]
+fn workloads_in_one_vm_have_rooms_of_their_own() {
+    let text = "queue q 4; loop { lock l { signal c } mutex m { compute 1us }; send q; request web; compute 1us; \
+        barrier b; count 1 things }";
+    let inside = Program::parse(text).unwrap().within("a1").to_string();
+    assert_eq!(
+        inside,
+        "queue a1/q 4; loop { lock a1/l { signal a1/c }; mutex a1/m { compute 1us }; send a1/q; request web; \
+         compute 1us; barrier a1/b; count 1 things }"
+    );
+}
+
+#[test]
 fn errors_name_place_sight_and_what_is_accepted() {
     let (line, column, message) = refused("loop {\n  compute 5;\n}");
     assert_eq!((line, column), (2, 11));

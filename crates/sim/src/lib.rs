@@ -5,6 +5,7 @@
 //! [`sched`] (who runs: corun's dispatcher or a model of another scheduler) and a [`load`] (what
 //! tasks want: modelled guests or a recorded host's demand). Same input and seed, same output.
 
+pub mod bench;
 mod control;
 pub mod engine;
 pub mod guest;

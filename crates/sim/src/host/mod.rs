@@ -205,10 +205,11 @@ impl Host {
         };
         let at = self.now.saturating_add(delay);
         if let Some((due, event)) = slot.resched {
-            if due <= at {
-                return;
+            if due > at {
+                self.events.reschedule(event, at);
+                self.cpus[cpu.index()].resched = Some((at, event));
             }
-            self.events.cancel(event);
+            return;
         }
         let event = self.events.schedule(at, Event::Resched(cpu));
         self.cpus[cpu.index()].resched = Some((at, event));
@@ -255,8 +256,9 @@ impl Host {
             return;
         }
         let at = self.now.max(slot.progress_from).saturating_add(work);
-        self.events.cancel(slot.step);
-        self.tasks[task.index()].step = self.events.schedule(at, Event::Step(task));
+        if !self.events.reschedule(slot.step, at) {
+            self.tasks[task.index()].step = self.events.schedule(at, Event::Step(task));
+        }
     }
 
     /// Forgets the work ordered for `task`: it runs until it is stopped or ordered anew.

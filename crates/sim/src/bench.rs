@@ -107,7 +107,9 @@ pub fn sweep() -> Vec<Case> {
         )
     };
     let policies = ["cfs", "eevdf", "affinity", "balance"];
-    let all = policies.iter().flat_map(|policy| (1..=4).map(|seed| run(policy, seed)));
+    let all = policies
+        .iter()
+        .flat_map(|policy| (1..=4).map(|seed| run(policy, seed)));
     all.collect()
 }
 

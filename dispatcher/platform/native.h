@@ -154,6 +154,15 @@ static inline bool raw_allowed(struct task_struct *p, s32 cpu)
 	return p->allowed[(u32)cpu / 64] >> ((u32)cpu % 64) & 1;
 }
 
+#ifdef UNTAPPED
+/* Nobody hears of the pCPUs passed over, so the masks are gone through by words. */
+#define for_each_allowed(cpu, p)                                                                   \
+	for (u32 word = 0; word < MASK_WORDS; word++)                                              \
+		for (u64 bits = (p)->allowed[word] & knobs.online[word];                           \
+		     bits && ((cpu) = (s32)(word * 64) + __builtin_ctzll(bits)) < nr_pcpus();      \
+		     bits &= bits - 1)
+#endif
+
 static inline u32 raw_weight(struct task_struct *p)
 {
 	return p->weight;

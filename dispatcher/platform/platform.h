@@ -54,6 +54,11 @@ static inline bool allowed(struct task_struct *p, s32 cpu)
 	return tap_in(IN_ALLOWED, raw_allowed(p, cpu));
 }
 
+/* for_each_allowed(cpu, p): the pCPUs below nr_pcpus() that `p` may run on, in order. */
+#ifndef for_each_allowed
+#define for_each_allowed(cpu, p) repeat (cpu, nr_pcpus()) if (allowed(p, cpu))
+#endif
+
 /* The task's own weight (nice, or cpu.weight of its cgroup), 1-10000. */
 static inline u32 weight_of(struct task_struct *p)
 {

@@ -2,6 +2,7 @@
 //! The `corun` command. One file per subcommand; this one only finds the right one and turns its
 //! end into an exit code.
 
+mod bench;
 mod compare;
 mod failure;
 mod host;
@@ -34,6 +35,7 @@ enum Command {
     Host(host::Args),
     Policies(policies::Args),
     Lockstep(lockstep::Args),
+    Bench(bench::Args),
 }
 
 fn main() -> ExitCode {
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         Command::Host(args) => host::run(&args),
         Command::Policies(args) => policies::run(&args),
         Command::Lockstep(args) => lockstep::run(&args),
+        Command::Bench(args) => bench::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -5,6 +5,10 @@
 //! and sleeping as other scheduler simulators are measured with, the same at growing sizes, guests
 //! with their own kernels on a host with SMT, and the event queue with nothing around it. All seeds
 //! are fixed, so that every run of a case does the same work.
+//!
+//! A context switch here is a pCPU that starts another task than the one it had, or one after idling;
+//! going idle is not counted again. Times are the machine's, so they tell of its other work as well:
+//! [`measure`] takes the best of several rounds, and times the bare event queue in each of them.
 
 use crate::engine::EventQueue;
 use crate::guest::{GuestParams, Guests, ThreadSpec, VmSpec};
@@ -19,6 +23,8 @@ use crate::{Outcome, Simulation};
 use corun_model::time::{MS, US};
 use corun_model::{DispatcherParams, Nanos, PcpuSet};
 use std::error::Error;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
 
 /// Why a case could not be run; only an error in this file can be the cause.
 pub type Fault = Box<dyn Error + Send + Sync>;
@@ -50,8 +56,10 @@ enum Demand {
 /// What the guests of the two-level host run.
 #[derive(Clone, Copy, Debug)]
 enum Workload {
-    /// A preset, with as many threads as vCPUs.
+    /// A preset with as many threads as it has by default.
     Preset(&'static str),
+    /// A preset with a thread per vCPU.
+    Wide(&'static str),
     /// Threads that sleep until the next request and share a lock: what the presets lack.
     Service,
 }
@@ -82,6 +90,7 @@ pub fn two_level() -> Vec<Case> {
     let [a, b, c] = ["hackbench", "lockheavy", "sync"].map(Workload::Preset);
     let cases = [
         ("hackbench", [a; 4]),
+        ("hackbench on all vCPUs", [Workload::Wide("hackbench"); 4]),
         ("lockheavy", [b; 4]),
         ("sync", [c; 4]),
         ("service", [Workload::Service; 4]),
@@ -127,6 +136,15 @@ impl Case {
             policy: "fair",
             seed: 1,
             demand,
+        }
+    }
+
+    /// The same for another length of virtual time, ns.
+    #[must_use]
+    pub fn lasting(&self, length: Nanos) -> Self {
+        Self {
+            length,
+            ..self.clone()
         }
     }
 
@@ -196,12 +214,15 @@ impl Workload {
                            lock journal { compute 10us }; count requests }";
 
     fn vm(self, number: usize, pcpus: u32) -> Result<VmSpec, Fault> {
-        let programs: Vec<Program> = match self {
-            Workload::Preset(name) => {
-                let preset = preset(name).ok_or("no such preset")?;
-                let threads = preset.threads(Self::VCPUS)?;
-                threads.into_iter().map(|thread| thread.program).collect()
-            }
+        let of_preset = |name, threads: Option<u32>| -> Result<Vec<Program>, Fault> {
+            let preset = preset(name).ok_or("no such preset")?;
+            let threads = threads.unwrap_or_else(|| preset.default_threads(Self::VCPUS));
+            let threads = preset.threads(threads)?.into_iter();
+            Ok(threads.map(|thread| thread.program).collect())
+        };
+        let programs = match self {
+            Workload::Preset(name) => of_preset(name, None)?,
+            Workload::Wide(name) => of_preset(name, Some(Self::VCPUS))?,
             Workload::Service => vec![Program::parse(Self::SERVICE)?; Self::VCPUS as usize],
         };
         let thread = |(n, program)| ThreadSpec {
@@ -249,6 +270,70 @@ impl BareQueue {
     }
 }
 
+/// Events pending in the bare queue that others are compared with.
+pub const PENDING: u64 = 1000;
+
+/// What a case took.
+#[derive(Clone, Copy, Debug)]
+pub struct Measured {
+    /// Events of one run.
+    pub events: u64,
+    /// Context switches of one run.
+    pub switches: u64,
+    /// Wall-clock time of the fastest run.
+    pub wall: Duration,
+    /// Wall-clock time of an event taken out of the bare queue and scheduled again, ns, at its
+    /// fastest.
+    pub bare: f64,
+}
+
+impl Measured {
+    /// Events per second of wall-clock time.
+    pub fn events_per_s(&self) -> f64 {
+        self.events as f64 / self.seconds()
+    }
+
+    /// Context switches per second of wall-clock time.
+    pub fn switches_per_s(&self) -> f64 {
+        self.switches as f64 / self.seconds()
+    }
+
+    /// The cost of an event in turns of the bare event queue.
+    pub fn ratio_to_bare(&self) -> f64 {
+        self.seconds() * 1e9 / self.events.max(1) as f64 / self.bare
+    }
+
+    /// Wall-clock time of the fastest run, never 0.
+    pub fn seconds(&self) -> f64 {
+        self.wall.as_secs_f64().max(1e-9)
+    }
+}
+
+/// Runs `case` in `rounds` rounds, at least one, each of which times the bare queue as well.
+///
+/// # Errors
+/// As [`Case::run`].
+pub fn measure(case: &Case, rounds: u32) -> Result<Measured, Fault> {
+    const TURNS: u64 = 100_000;
+    let mut queue = BareQueue::new(PENDING);
+    let mut best: Option<Measured> = None;
+    for _ in 0..rounds.max(1) {
+        let start = Instant::now();
+        black_box(queue.turn(TURNS));
+        let bare = start.elapsed().as_nanos().max(1) as f64 / TURNS as f64;
+        let start = Instant::now();
+        let outcome = case.run()?;
+        let wall = start.elapsed();
+        best = Some(Measured {
+            events: outcome.events,
+            switches: outcome.switches,
+            wall: best.map_or(wall, |best| best.wall.min(wall)),
+            bare: best.map_or(bare, |best| best.bare.min(bare)),
+        });
+    }
+    best.ok_or_else(|| "no round".into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -257,10 +342,7 @@ mod tests {
     fn every_case_runs_and_does_the_same_work_each_time() {
         let all = [mixes(), scaling(), two_level(), sweep()].concat();
         for case in all {
-            let short = Case {
-                length: case.length / 20,
-                ..case
-            };
+            let short = case.lasting(case.length / 20);
             let (one, two) = (short.run().unwrap(), short.run().unwrap());
             assert!(one.events > 0 && one.switches > 0, "{}", short.name);
             let counts = |outcome: &Outcome| (outcome.events, outcome.switches);

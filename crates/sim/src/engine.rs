@@ -31,15 +31,27 @@ impl EventId {
 #[derive(Clone, Copy)]
 struct Entry {
     at: Nanos,
-    order: u32,
-    slot: u32,
+    /// Order of scheduling in the upper half, the event's slot in the lower.
+    tie: u64,
 }
 
 impl Entry {
-    /// As one number, so that comparing needs no branch.
+    #[inline]
+    fn new(at: Nanos, order: u32, slot: u32) -> Self {
+        let tie = u64::from(order) << 32 | u64::from(slot);
+        Self { at, tie }
+    }
+
+    #[inline]
+    fn slot(&self) -> u32 {
+        self.tie as u32
+    }
+
+    /// As one number, so that comparing needs no branch. No two orders are alike, so the slot in it
+    /// decides nothing.
     #[inline]
     fn key(&self) -> u128 {
-        u128::from(self.at) << 64 | u128::from(self.order) << 32
+        u128::from(self.at) << 64 | u128::from(self.tie)
     }
 }
 
@@ -92,7 +104,7 @@ impl<E> EventQueue<E> {
     pub fn schedule(&mut self, at: Nanos, event: E) -> EventId {
         let order = self.next_order();
         let slot = self.take_slot(event);
-        let entry = Entry { at, order, slot };
+        let entry = Entry::new(at, order, slot);
         if std::mem::take(&mut self.hole) {
             self.sift_down(0, entry);
         } else {
@@ -110,12 +122,7 @@ impl<E> EventQueue<E> {
         let Some(place) = self.place_of(id) else {
             return false;
         };
-        let entry = Entry {
-            at,
-            order,
-            slot: id.slot,
-        };
-        self.settle(place, entry);
+        self.settle(place, Entry::new(at, order, id.slot));
         true
     }
 
@@ -138,11 +145,11 @@ impl<E> EventQueue<E> {
     pub fn pop_until(&mut self, end: Nanos) -> Option<(Nanos, E)> {
         self.fill_hole();
         let root = self.heap.first_mut()?;
-        let Entry { at, slot, .. } = *root;
+        let (at, slot) = (root.at, root.slot());
         if at > end {
             return None;
         }
-        (root.at, root.order) = (0, 0);
+        *root = Entry { at: 0, tie: 0 };
         self.hole = true;
         self.release(slot).map(|event| (at, event))
     }
@@ -190,9 +197,9 @@ impl<E> EventQueue<E> {
         self.heap.sort_unstable_by_key(Entry::key);
         self.order = self.heap.len() as u32;
         for place in 0..self.heap.len() {
-            let mut entry = self.heap[place];
-            entry.order = place as u32;
-            self.put(place, entry);
+            let Entry { at, .. } = self.heap[place];
+            let slot = self.heap[place].slot();
+            self.put(place, Entry::new(at, place as u32, slot));
         }
     }
 
@@ -208,7 +215,7 @@ impl<E> EventQueue<E> {
     #[inline]
     fn put(&mut self, place: usize, entry: Entry) {
         self.heap[place] = entry;
-        self.slots[entry.slot as usize].place = place as u32;
+        self.slots[entry.slot() as usize].place = place as u32;
     }
 
     /// Brings `entry` from `place`, which is free for it, to where it belongs.
@@ -247,16 +254,14 @@ impl<E> EventQueue<E> {
     #[inline]
     fn least_child(&self, place: usize) -> Option<(usize, Entry)> {
         let first = place * ARITY + 1;
-        let least = |a: usize, b: usize| {
-            let lower = self.heap[b].key() < self.heap[a].key();
-            if lower { b } else { a }
-        };
-        let child = if first + ARITY <= self.heap.len() {
-            least(least(first, first + 1), least(first + 2, first + 3))
-        } else {
-            (first..self.heap.len()).reduce(least)?
-        };
-        Some((child, self.heap[child]))
+        let lesser =
+            |a: (usize, Entry), b: (usize, Entry)| if b.1.key() < a.1.key() { b } else { a };
+        let children = self.heap.get(first..)?;
+        if let Some(&[a, b, c, d]) = children.first_chunk() {
+            let left = lesser((first, a), (first + 1, b));
+            return Some(lesser(left, lesser((first + 2, c), (first + 3, d))));
+        }
+        (first..).zip(children.iter().copied()).reduce(lesser)
     }
 }
 

@@ -2,7 +2,7 @@
 //! `corun compare`: one input under several policies.
 
 mod input;
-mod jobs;
+pub mod jobs;
 mod measure;
 mod progress;
 mod provenance;

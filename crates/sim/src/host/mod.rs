@@ -172,7 +172,8 @@ impl Host {
         totals
     }
 
-    /// Task switches on all pCPUs, switches from or to idle included.
+    /// Task switches on all pCPUs: a task starts where another one ran, or none. Going idle does not
+    /// count.
     pub fn switches(&self) -> u64 {
         self.cpus.iter().map(|cpu| cpu.switches).sum()
     }

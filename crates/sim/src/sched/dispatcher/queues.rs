@@ -60,6 +60,11 @@ impl Queues {
         self.tasks.push(ScxTask::default());
     }
 
+    /// Is there nothing to be passed on to the host?
+    pub fn nothing_asked(&self) -> bool {
+        self.moves.is_empty() && self.kicks.is_empty() && self.timer_starts.is_empty()
+    }
+
     pub fn set_idle(&mut self, cpu: PcpuId, idle: bool) {
         self.idle[cpu.index()] = idle;
     }

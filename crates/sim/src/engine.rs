@@ -342,8 +342,10 @@ mod tests {
         /// events are numbered anew in between.
         #[test]
         fn behaves_like_a_sorted_list(acts in acts(), from in 0u32..600) {
-            let mut queue = EventQueue::default();
-            queue.order = u32::MAX - from;
+            let mut queue = EventQueue {
+                order: u32::MAX - from,
+                ..EventQueue::default()
+            };
             let mut model: Vec<(u64, usize, EventId, usize)> = Vec::new();
             for (n, act) in acts.into_iter().chain(vec![Act::Pop; 400]).enumerate() {
                 match act {

@@ -52,7 +52,7 @@ fn ten_times_as_long_needs_no_more_memory() {
             .any(|end| case.name.ends_with(end))
     });
     for case in cases {
-        let length = case.length / 4;
+        let length = case.length / 20;
         let ((few, short), (many, long)) = (run(&case, length), run(&case, length * 10));
         assert!(many > few * 5, "{}: {few} and {many} events", case.name);
         // Lists grow to the longest they have been, meters with the range of times they have seen:

@@ -105,15 +105,10 @@ pub fn two_level() -> Vec<Case> {
 
 /// Policies and seeds as `corun compare` runs them, for several threads.
 pub fn sweep() -> Vec<Case> {
-    let run = |policy, seed| Case {
-        policy,
-        seed,
-        ..Case::new(
-            format!("{policy}, seed {seed}"),
-            flat(16),
-            50 * MS,
-            Demand::Vcpus(192),
-        )
+    let run = |policy, seed| {
+        let name = format!("{policy}, seed {seed}");
+        let case = Case::new(name, flat(16), 50 * MS, Demand::Vcpus(192));
+        Case { seed, ..case }.under(policy)
     };
     let policies = ["cfs", "eevdf", "affinity", "balance"];
     let all = policies
@@ -144,6 +139,15 @@ impl Case {
     pub fn lasting(&self, length: Nanos) -> Self {
         Self {
             length,
+            ..self.clone()
+        }
+    }
+
+    /// The same under another policy: `cfs`, `eevdf` or one of corun's.
+    #[must_use]
+    pub fn under(&self, policy: &'static str) -> Self {
+        Self {
+            policy,
             ..self.clone()
         }
     }

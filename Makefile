@@ -31,7 +31,7 @@ e2e:
 	testbed/e2e/run.sh
 
 bench: build
-	cargo bench -p corun-sim
+	$(CORUN) bench
 
 lint:
 	@scripts/install.sh test

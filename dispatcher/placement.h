@@ -60,17 +60,20 @@ static inline bool mode_admits(struct task_struct *p, struct task_ctx *t, u32 mo
 /* The least loaded pCPU that affinity and, if asked, the mode admit; ties go to `prev`. */
 static inline s32 least_loaded(struct task_struct *p, struct task_ctx *t, u32 mode, s32 prev)
 {
+	/* Copies: whatever the loop reads of others, these do not change. */
+	s32 here = t->cpu;
+	u64 own = t->load;
 	u64 best_load = ~0ull;
 	s32 best = NO_PCPU;
 	s32 i;
 
-	repeat (i, nr_pcpus()) {
+	for_each_allowed (i, p) {
 		struct cpu_ctx *c = cpu_at(i);
 		u64 load;
 
-		if (!c || !allowed(p, i) || !mode_admits(p, t, mode, i))
+		if (!c || !mode_admits(p, t, mode, i))
 			continue;
-		load = shared(c->load) - (t->cpu == i ? t->load : 0);
+		load = shared(c->load) - (here == i ? own : 0);
 		if (load < best_load || (load == best_load && i == prev)) {
 			best_load = load;
 			best = i;

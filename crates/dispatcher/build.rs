@@ -1,20 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Compiles the dispatcher natively. `CC` chooses the compiler; decisions do not depend on it.
+//! Compiles the dispatcher natively: with its tap for replays, and without for simulations
+//! (dispatcher/platform/native.h). `CC` chooses the compiler; decisions do not depend on it.
 
 use std::env;
 use std::error::Error;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let dispatcher = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("../../dispatcher");
-    cc::Build::new()
+    compile(&dispatcher, "corun_tapped", None);
+    compile(&dispatcher, "corun_untapped", Some("UNTAPPED"));
+    println!("cargo:rerun-if-changed={}", dispatcher.display());
+    Ok(())
+}
+
+fn compile(dispatcher: &Path, library: &str, define: Option<&str>) {
+    let mut build = cc::Build::new();
+    if let Some(name) = define {
+        build.define(name, None);
+    }
+    build
         .file(dispatcher.join("corun.bpf.c"))
         .std("gnu11")
-        .opt_level(2)
+        .opt_level(3)
         .warnings(true)
         .extra_warnings(true)
         .flag("-Wno-unused-parameter")
-        .compile("corun_native");
-    println!("cargo:rerun-if-changed={}", dispatcher.display());
-    Ok(())
+        .compile(library);
 }

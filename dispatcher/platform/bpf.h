@@ -22,6 +22,21 @@
 /* BPF_F_TIMER_CPU_PIN, which older uapi headers lack. */
 #define TIMER_CPU_PIN 2
 
+/*
+ * `value`, of which the compiler forgets what it knew. What is masked after this is masked in the
+ * code, too, and in the same place: the verifier wants to see every index bounded.
+ */
+static inline u32 opaque(u32 value)
+{
+	__asm__ volatile("" : "+r"(value));
+	return value;
+}
+
+/* Full barriers, all of them. */
+#define raw_exchange(lvalue, value) __sync_lock_test_and_set(&(lvalue), (value))
+#define raw_fetch_add(lvalue, delta) __sync_fetch_and_add(&(lvalue), (typeof(lvalue))(delta))
+#define raw_exchange_if_zero(lvalue, value) __sync_val_compare_and_swap(&(lvalue), 0, (value))
+
 #define DEQ_SLEEP bpf_core_enum_value(enum scx_deq_flags, SCX_DEQ_SLEEP)
 
 /* --- kfuncs --- */

@@ -5,6 +5,10 @@
  * All state hangs off one context, reached through a thread-local pointer, so that simulations run
  * side by side. Whoever hosts the dispatcher fills in `struct native_host`
  * (crates/dispatcher/src/native.rs mirrors these structs; a test compares their sizes).
+ *
+ * It is compiled twice. A replay takes part in everything that passes the tap; for the simulator,
+ * whose calls it is to be fast for, UNTAPPED makes the tap nothing at all. A test runs both side by
+ * side.
  */
 #ifndef CORUN_NATIVE_H
 #define CORUN_NATIVE_H
@@ -21,6 +25,13 @@ typedef int32_t s32;
 
 #include "../types.h"
 #include "tap.h"
+
+/* Both builds are linked into one program. */
+#ifdef UNTAPPED
+#define NAME(name) untapped_##name
+#else
+#define NAME(name) name
+#endif
 
 /* Sleeping, as the kernel's SCX_DEQ_SLEEP. */
 #define DEQ_SLEEP 1u
@@ -53,7 +64,7 @@ struct native_host {
 	void (*kick)(void *self, s32 cpu, u32 how);
 	void (*set_slice)(void *self, struct task_struct *p, u64 slice);
 	void (*start_timer)(void *self, s32 cpu, u64 delay);
-	/* NULL unless a recording is played back. */
+	/* Not called by the untapped build. */
 	u64 (*tap_in)(void *self, u32 kind, u64 value);
 	void (*tap_out)(void *self, u32 kind, u64 value);
 };
@@ -70,22 +81,43 @@ struct native_context {
 	u32 pad;
 };
 
+#define corun_context NAME(corun_context)
 extern __thread struct native_context *corun_context;
 
 #define knobs (corun_context->knobs)
 #define host_do(what, ...) corun_context->host->what(corun_context->self, ##__VA_ARGS__)
 #define repeat(i, n) for ((i) = 0; (i) < (typeof(i))(n); (i)++)
 
+#ifdef UNTAPPED
+#define tap_in(kind, value) ((u64)(value))
+#define tap_out(kind, value) ((void)(value))
+#else
 static inline u64 tap_in(enum tap_kind kind, u64 value)
 {
-	return corun_context->host->tap_in ? host_do(tap_in, kind, value) : value;
+	return host_do(tap_in, kind, value);
 }
 
 static inline void tap_out(enum tap_kind kind, u64 value)
 {
-	if (corun_context->host->tap_out)
-		host_do(tap_out, kind, value);
+	host_do(tap_out, kind, value);
 }
+#endif
+
+/* Here, bounds need no proof. */
+static inline u32 opaque(u32 value)
+{
+	return value;
+}
+
+/* A context belongs to one thread: nobody comes in between. */
+#define raw_exchange(lvalue, value)                                                                \
+	({                                                                                         \
+		typeof(lvalue) was = (lvalue);                                                     \
+		(lvalue) = (value);                                                                \
+		was;                                                                               \
+	})
+#define raw_fetch_add(lvalue, delta) raw_exchange(lvalue, was + (typeof(lvalue))(delta))
+#define raw_exchange_if_zero(lvalue, value) raw_exchange(lvalue, was ? was : (value))
 
 static inline s32 nr_pcpus(void)
 {
@@ -121,6 +153,15 @@ static inline bool raw_allowed(struct task_struct *p, s32 cpu)
 {
 	return p->allowed[(u32)cpu / 64] >> ((u32)cpu % 64) & 1;
 }
+
+#ifdef UNTAPPED
+/* Nobody hears of the pCPUs passed over, so the masks are gone through by words. */
+#define for_each_allowed(cpu, p)                                                                   \
+	for (u32 word = 0; word < MASK_WORDS; word++)                                              \
+		for (u64 bits = (p)->allowed[word] & knobs.online[word];                           \
+		     bits && ((cpu) = (s32)(word * 64) + __builtin_ctzll(bits)) < nr_pcpus();      \
+		     bits &= bits - 1)
+#endif
 
 static inline u32 raw_weight(struct task_struct *p)
 {
@@ -207,20 +248,20 @@ static inline void callback_end(s32 result)
 }
 
 #define CALLBACK(type, name, ...)                                                                  \
-	type name(__VA_ARGS__);                                                                    \
-	type name(__VA_ARGS__)
+	type NAME(name)(__VA_ARGS__);                                                              \
+	type NAME(name)(__VA_ARGS__)
 #define CALLBACK_SLEEPABLE CALLBACK
 #define TIMER_CALLBACK(name, arg) CALLBACK(void, name, arg)
 
 /* Registers nothing here; the context is what the native build needs instead. */
 #define SCHEDULER(name, timeout_ms)                                                                \
 	__thread struct native_context *corun_context;                                             \
-	void name##_enter(struct native_context *context);                                         \
-	void name##_enter(struct native_context *context)                                          \
+	void NAME(name##_enter)(struct native_context * context);                                  \
+	void NAME(name##_enter)(struct native_context * context)                                   \
 	{                                                                                          \
 		corun_context = context;                                                           \
 	}                                                                                          \
-	const size_t name##_sizes[] = {sizeof(struct task_struct), sizeof(struct task_ctx),        \
+	const size_t NAME(name##_sizes)[] = {sizeof(struct task_struct), sizeof(struct task_ctx),        \
 				       sizeof(struct cpu_ctx),	   sizeof(struct vm_ctx),          \
 				       sizeof(struct vm_conf),	   sizeof(struct native_context)};
 

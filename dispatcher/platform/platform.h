@@ -26,16 +26,6 @@ enum kick {
 	KICK_PREEMPT = 2, /* the running task's slice is over */
 };
 
-/*
- * `value`, of which the compiler forgets what it knew. What is masked after this is masked in the
- * code, too, and in the same place: the kernel's verifier wants to see every index bounded.
- */
-static inline u32 opaque(u32 value)
-{
-	__asm__ volatile("" : "+r"(value));
-	return value;
-}
-
 /* A value that other CPUs may change. */
 #define shared(lvalue) tap_in(IN_SHARED, *(volatile typeof(lvalue) *)&(lvalue))
 
@@ -63,6 +53,11 @@ static inline bool allowed(struct task_struct *p, s32 cpu)
 		return false;
 	return tap_in(IN_ALLOWED, raw_allowed(p, cpu));
 }
+
+/* for_each_allowed(cpu, p): the pCPUs below nr_pcpus() that `p` may run on, in order. */
+#ifndef for_each_allowed
+#define for_each_allowed(cpu, p) repeat (cpu, nr_pcpus()) if (allowed(p, cpu))
+#endif
 
 /* The task's own weight (nice, or cpu.weight of its cgroup), 1-10000. */
 static inline u32 weight_of(struct task_struct *p)
@@ -226,21 +221,21 @@ static inline void start_timer(s32 cpu, u64 delay)
 #define exchange(lvalue, value)                                                                    \
 	({                                                                                         \
 		tap_out(OUT_STORE, (value));                                                       \
-		tap_in(IN_FETCHED, __sync_lock_test_and_set(&(lvalue), (value)));                  \
+		tap_in(IN_FETCHED, raw_exchange(lvalue, value));                                   \
 	})
 
 /* Adds to a value that other CPUs change, too; returns what it was before. */
 #define fetch_add(lvalue, delta)                                                                   \
 	({                                                                                         \
 		tap_out(OUT_ADD, (u64)(delta));                                                    \
-		tap_in(IN_FETCHED, __sync_fetch_and_add(&(lvalue), (typeof(lvalue))(delta)));      \
+		tap_in(IN_FETCHED, raw_fetch_add(lvalue, delta));                                  \
 	})
 
 /* Sets a shared value that is 0; returns what it was. */
 #define exchange_if_zero(lvalue, value)                                                            \
 	({                                                                                         \
 		tap_out(OUT_STORE, (value));                                                       \
-		tap_in(IN_FETCHED, __sync_val_compare_and_swap(&(lvalue), 0, (value)));            \
+		tap_in(IN_FETCHED, raw_exchange_if_zero(lvalue, value));                           \
 	})
 
 #endif

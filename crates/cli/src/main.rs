@@ -2,6 +2,7 @@
 //! The `corun` command. One file per subcommand; this one only finds the right one and turns its
 //! end into an exit code.
 
+mod bench;
 mod compare;
 mod failure;
 mod host;
@@ -40,6 +41,7 @@ enum Command {
     Parameters(parameters::Args),
     Workloads(workloads::Args),
     Lockstep(lockstep::Args),
+    Bench(bench::Args),
 }
 
 fn main() -> ExitCode {
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
         Command::Parameters(args) => parameters::run(&args),
         Command::Workloads(args) => workloads::run(&args),
         Command::Lockstep(args) => lockstep::run(&args),
+        Command::Bench(args) => bench::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -68,8 +68,8 @@ struct HostTable {
     kick: extern "C" fn(*mut c_void, i32, u32),
     set_slice: extern "C" fn(*mut c_void, *mut TaskStruct, u64),
     start_timer: extern "C" fn(*mut c_void, i32, u64),
-    tap_in: Option<extern "C" fn(*mut c_void, u32, u64) -> u64>,
-    tap_out: Option<extern "C" fn(*mut c_void, u32, u64)>,
+    tap_in: extern "C" fn(*mut c_void, u32, u64) -> u64,
+    tap_out: extern "C" fn(*mut c_void, u32, u64),
 }
 
 #[repr(C)]
@@ -85,19 +85,59 @@ struct Context {
     pad: u32,
 }
 
-// SAFETY: the signatures are those of dispatcher/corun.bpf.c in its native build.
-unsafe extern "C" {
-    fn corun_enter(context: *mut Context);
-    fn corun_select_cpu(p: *mut TaskStruct, prev_cpu: i32, wake_flags: u64) -> i32;
-    fn corun_enqueue(p: *mut TaskStruct, enq_flags: u64);
-    fn corun_dispatch(cpu: i32, prev: *mut TaskStruct);
-    fn corun_running(p: *mut TaskStruct);
-    fn corun_stopping(p: *mut TaskStruct, runnable: bool);
-    fn corun_quiescent(p: *mut TaskStruct, deq_flags: u64);
-    fn corun_init_task(p: *mut TaskStruct, args: *mut c_void) -> i32;
-    fn corun_exit_task(p: *mut TaskStruct, args: *mut c_void);
-    fn corun_timer(cpu: i32);
+/// The dispatcher's callbacks as one of its two builds has them.
+struct Callbacks {
+    enter: unsafe extern "C" fn(*mut Context),
+    select_cpu: unsafe extern "C" fn(*mut TaskStruct, i32, u64) -> i32,
+    enqueue: unsafe extern "C" fn(*mut TaskStruct, u64),
+    dispatch: unsafe extern "C" fn(i32, *mut TaskStruct),
+    running: unsafe extern "C" fn(*mut TaskStruct),
+    stopping: unsafe extern "C" fn(*mut TaskStruct, bool),
+    quiescent: unsafe extern "C" fn(*mut TaskStruct, u64),
+    init_task: unsafe extern "C" fn(*mut TaskStruct, *mut c_void) -> i32,
+    exit_task: unsafe extern "C" fn(*mut TaskStruct, *mut c_void),
+    timer: unsafe extern "C" fn(i32),
 }
+
+/// Declares a build's callbacks, which all bear the same prefix.
+macro_rules! callbacks {
+    ($table:ident: $enter:ident, $select_cpu:ident, $enqueue:ident, $dispatch:ident, $running:ident,
+     $stopping:ident, $quiescent:ident, $init_task:ident, $exit_task:ident, $timer:ident) => {
+        // SAFETY: the signatures are those of dispatcher/corun.bpf.c in its native builds.
+        unsafe extern "C" {
+            fn $enter(context: *mut Context);
+            fn $select_cpu(p: *mut TaskStruct, prev_cpu: i32, wake_flags: u64) -> i32;
+            fn $enqueue(p: *mut TaskStruct, enq_flags: u64);
+            fn $dispatch(cpu: i32, prev: *mut TaskStruct);
+            fn $running(p: *mut TaskStruct);
+            fn $stopping(p: *mut TaskStruct, runnable: bool);
+            fn $quiescent(p: *mut TaskStruct, deq_flags: u64);
+            fn $init_task(p: *mut TaskStruct, args: *mut c_void) -> i32;
+            fn $exit_task(p: *mut TaskStruct, args: *mut c_void);
+            fn $timer(cpu: i32);
+        }
+
+        const $table: Callbacks = Callbacks {
+            enter: $enter,
+            select_cpu: $select_cpu,
+            enqueue: $enqueue,
+            dispatch: $dispatch,
+            running: $running,
+            stopping: $stopping,
+            quiescent: $quiescent,
+            init_task: $init_task,
+            exit_task: $exit_task,
+            timer: $timer,
+        };
+    };
+}
+
+callbacks!(TAPPED: corun_enter, corun_select_cpu, corun_enqueue, corun_dispatch, corun_running,
+    corun_stopping, corun_quiescent, corun_init_task, corun_exit_task, corun_timer);
+callbacks!(UNTAPPED: untapped_corun_enter, untapped_corun_select_cpu, untapped_corun_enqueue,
+    untapped_corun_dispatch, untapped_corun_running, untapped_corun_stopping,
+    untapped_corun_quiescent, untapped_corun_init_task, untapped_corun_exit_task,
+    untapped_corun_timer);
 
 /// `SCX_DEQ_SLEEP`: the task goes to sleep, its properties do not just change.
 const DEQ_SLEEP: u64 = 1;
@@ -154,8 +194,8 @@ impl<S: Services> Table<S> {
         kick: Self::kick,
         set_slice: Self::set_slice,
         start_timer: Self::start_timer,
-        tap_in: if S::TAPPED { Some(Self::tap_in) } else { None },
-        tap_out: if S::TAPPED { Some(Self::tap_out) } else { None },
+        tap_in: Self::tap_in,
+        tap_out: Self::tap_out,
     };
 
     extern "C" fn claim_idle(this: *mut c_void, cpu: i32) -> bool {
@@ -248,6 +288,9 @@ impl<S: Services> Table<S> {
 }
 
 impl<S: Services> Native<S> {
+    /// Only a replay needs the tap.
+    const C: Callbacks = if S::TAPPED { TAPPED } else { UNTAPPED };
+
     /// A dispatcher that knows no task yet.
     pub fn new(knobs: Knobs, services: S) -> Self {
         let no_vm = VmCtx {
@@ -326,7 +369,7 @@ impl<S: Services> Native<S> {
         let index = self.inner.tasks.len() - 1;
         self.call(now, 0, index, |p| {
             // SAFETY: `p` is a live task of this context; the arguments are not looked at.
-            let refused = unsafe { corun_init_task(p, ptr::null_mut()) };
+            let refused = unsafe { (Self::C.init_task)(p, ptr::null_mut()) };
             debug_assert_eq!(refused, 0, "the native build has memory for every task");
         });
         index
@@ -336,7 +379,7 @@ impl<S: Services> Native<S> {
     pub fn exit_task(&mut self, task: usize, now: Nanos) {
         // SAFETY: `p` is a live task of this context; the arguments are not looked at.
         self.call(now, 0, task, |p| unsafe {
-            corun_exit_task(p, ptr::null_mut())
+            (Self::C.exit_task)(p, ptr::null_mut())
         });
     }
 
@@ -344,14 +387,14 @@ impl<S: Services> Native<S> {
     pub fn select_cpu(&mut self, now: Nanos, cpu: u32, task: usize, prev: u32) -> u32 {
         // SAFETY: `p` is a live task of this context.
         self.call(now, cpu, task, |p| unsafe {
-            corun_select_cpu(p, prev as i32, 0)
+            (Self::C.select_cpu)(p, prev as i32, 0)
         }) as u32
     }
 
     /// `task` must be queued.
     pub fn enqueue(&mut self, now: Nanos, cpu: u32, task: usize) {
         // SAFETY: `p` is a live task of this context.
-        self.call(now, cpu, task, |p| unsafe { corun_enqueue(p, 0) });
+        self.call(now, cpu, task, |p| unsafe { (Self::C.enqueue)(p, 0) });
     }
 
     /// `cpu` needs something to run; `prev` has it and still wants it, if given.
@@ -361,32 +404,34 @@ impl<S: Services> Native<S> {
             None => ptr::null_mut(),
         };
         // SAFETY: `prev` is null or a live task of this context.
-        self.enter(now, cpu, || unsafe { corun_dispatch(cpu as i32, prev) });
+        self.enter(now, cpu, || unsafe { (Self::C.dispatch)(cpu as i32, prev) });
     }
 
     /// `task` has `cpu` from now on.
     pub fn running(&mut self, now: Nanos, cpu: u32, task: usize) {
         // SAFETY: `p` is a live task of this context.
-        self.call(now, cpu, task, |p| unsafe { corun_running(p) });
+        self.call(now, cpu, task, |p| unsafe { (Self::C.running)(p) });
     }
 
     /// `task` loses `cpu`; does it want to run on?
     pub fn stopping(&mut self, now: Nanos, cpu: u32, task: usize, runnable: bool) {
         // SAFETY: `p` is a live task of this context.
-        self.call(now, cpu, task, |p| unsafe { corun_stopping(p, runnable) });
+        self.call(now, cpu, task, |p| unsafe {
+            (Self::C.stopping)(p, runnable)
+        });
     }
 
     /// `task` goes to wait (`sleeps`), or leaves its queue only to have its properties changed.
     pub fn quiescent(&mut self, now: Nanos, cpu: u32, task: usize, sleeps: bool) {
         let flags = if sleeps { DEQ_SLEEP } else { 0 };
         // SAFETY: `p` is a live task of this context.
-        self.call(now, cpu, task, |p| unsafe { corun_quiescent(p, flags) });
+        self.call(now, cpu, task, |p| unsafe { (Self::C.quiescent)(p, flags) });
     }
 
     /// The timer of `cpu` fired, on that pCPU.
     pub fn timer(&mut self, now: Nanos, cpu: u32) {
         // SAFETY: no pointers are passed.
-        self.enter(now, cpu, || unsafe { corun_timer(cpu as i32) });
+        self.enter(now, cpu, || unsafe { (Self::C.timer)(cpu as i32) });
     }
 
     /// Calls C for `task`, with time and place set.
@@ -409,7 +454,7 @@ impl<S: Services> Native<S> {
             (*this).context.this = this.cast();
             (*this).context.now = now;
             (*this).context.cpu = cpu as i32;
-            corun_enter(&raw mut (*this).context);
+            (Self::C.enter)(&raw mut (*this).context);
         }
         callback()
     }
@@ -426,12 +471,13 @@ mod tests {
 
     unsafe extern "C" {
         static corun_sizes: [usize; 6];
+        static untapped_corun_sizes: [usize; 6];
     }
 
     #[test]
     fn the_structs_are_laid_out_as_in_c() {
-        // SAFETY: a constant array of the C side, of this length.
-        let c = unsafe { corun_sizes };
+        // SAFETY: constant arrays of the C side, of this length.
+        let (c, untapped) = unsafe { (corun_sizes, untapped_corun_sizes) };
         let ours = [
             size_of::<TaskStruct>(),
             size_of::<TaskCtx>(),
@@ -440,6 +486,6 @@ mod tests {
             size_of::<VmConf>(),
             size_of::<Context>(),
         ];
-        assert_eq!(ours, c);
+        assert_eq!((ours, ours), (c, untapped));
     }
 }

@@ -19,7 +19,12 @@ pub struct PcpuSet([u64; WORDS]);
 impl PcpuSet {
     /// pCPUs 0 to `count` - 1.
     pub fn first(count: u32) -> Self {
-        (0..count).map(PcpuId).collect()
+        let word = |index: usize| match count.saturating_sub(index as u32 * 64) {
+            0 => 0,
+            bits @ 1..=63 => (1 << bits) - 1,
+            _ => u64::MAX,
+        };
+        Self(std::array::from_fn(word))
     }
 
     /// Puts a pCPU in; a number out of range is ignored.
@@ -171,6 +176,12 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn the_first_are_those_below(count in 0u32..600) {
+            let set: PcpuSet = (0..count).map(PcpuId).collect();
+            prop_assert_eq!(PcpuSet::first(count), set);
+        }
+
         #[test]
         fn any_set_survives_writing_and_reading(cpus in prop::collection::btree_set(0u32..512, 1..40)) {
             let set: PcpuSet = cpus.iter().copied().map(PcpuId).collect();

@@ -212,14 +212,14 @@ fn sets_of_pcpus() {
 #[test]
 fn what_a_vm_does() {
     says(
-        with("[[vm.web.thread]]\nprogram = \"loop { compute 1ms }\""),
-        &["host.toml:5: vm.web.workload: thread is given, too: expected one of them"],
+        with("threads = 2\n[[vm.web.thread]]\nprogram = 7"),
+        &["host.toml:8: vm.web.thread.program: found 7, expected a text"],
     );
     says(
         with("[vm.idle]\nvcpus = 1"),
         &[
-            "host.toml:6: vm.idle.workload: is missing, expected the name of a workload, or threads \
-             as [[….thread]]",
+            "host.toml:6: vm.idle.workload: is missing, expected the name of a workload or \
+             several, or threads as [[….thread]]",
         ],
     );
     says(

@@ -1,69 +1,76 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How fast the simulator is: the run/sleep mix that other scheduler simulators are measured with.
+//! How fast the simulator is, with criterion's statistics; `corun bench` measures the same cases.
 //!
-//! Each task computes about 0.2 ms and sleeps about 2.2 ms. One iteration simulates 100 ms; the
-//! throughput criterion prints is in events. The event queue alone is the reference in the same
-//! run: what a simulation costs beyond it is models and scheduling.
+//! Throughput is in events. Each group ends with the cost of its cases in turns of the bare event
+//! queue, timed in the same rounds: that can be compared between machines.
 
-#![allow(clippy::expect_used)] // the input is ours
+#![allow(clippy::expect_used)] // the cases are ours
 
-use corun_model::time::{MS, US};
-use corun_model::{DispatcherParams, Topology};
-use corun_sim::engine::EventQueue;
-use corun_sim::host::{Costs, HardwareParams, HostParams};
-use corun_sim::load::{Pattern, Patterns};
-use corun_sim::sched::dispatcher::Dispatcher;
-use corun_sim::{Outcome, Simulation};
+use corun_sim::bench::{self, BareQueue, Case, PENDING};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use std::hint::black_box;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-fn mix(pcpus: u32, tasks: u32) -> Outcome {
-    let topology = Topology::flat(pcpus).expect("a host of this size");
-    let params = HostParams {
-        topology,
-        hz: 250,
-        tick_skew: false,
-        costs: Costs::default(),
-        hardware: HardwareParams::default(),
-    };
-    let pattern = Pattern {
-        run: 200 * US,
-        sleep: 2_200 * US,
-        ..Pattern::hog(None)
-    };
-    let load = Patterns::new(vec![pattern; tasks as usize], &[], 1);
-    let sched = Dispatcher::new(DispatcherParams::default(), &params);
-    Simulation::new(params, Box::new(sched), Box::new(load), None).run(0, 100 * MS, |_| {})
+fn cases(c: &mut Criterion, name: &str, cases: &[Case]) {
+    let mut group = c.benchmark_group(name);
+    group
+        .sample_size(10)
+        .measurement_time(Duration::from_secs(3));
+    for case in cases {
+        let outcome = case.run().expect("a valid case");
+        group.throughput(Throughput::Elements(outcome.events));
+        group.bench_function(BenchmarkId::from_parameter(&case.name), |b| {
+            b.iter(|| case.run().expect("a valid case"));
+        });
+    }
+    group.finish();
+    for case in cases {
+        let measured = bench::measure(case, 5).expect("a valid case");
+        println!(
+            "{}: {:.2} turns of the bare queue per event, {:.2} M switches/s, {:.2} s simulated per s",
+            case.name,
+            measured.ratio_to_bare(),
+            measured.switches_per_s() / 1e6,
+            case.length as f64 / 1e9 / measured.seconds(),
+        );
+    }
 }
 
 fn simulation(c: &mut Criterion) {
-    let mut group = c.benchmark_group("run/sleep mix");
-    for (pcpus, tasks) in [(8, 96), (48, 1000)] {
-        let outcome = mix(pcpus, tasks);
-        group.throughput(Throughput::Elements(outcome.events));
-        let name = BenchmarkId::from_parameter(format!("{pcpus} pCPUs, {tasks} tasks"));
-        group.bench_function(name, |b| b.iter(|| mix(black_box(pcpus), black_box(tasks))));
+    cases(c, "run/sleep mix", &bench::mixes());
+    cases(c, "scaling", &bench::scaling());
+    cases(c, "two-level host", &bench::two_level());
+}
+
+/// Pop and schedule again.
+fn event_queue(c: &mut Criterion) {
+    let mut queue = BareQueue::new(PENDING);
+    let mut group = c.benchmark_group("event queue");
+    group.throughput(Throughput::Elements(1));
+    group.bench_function(format!("{PENDING} pending"), |b| b.iter(|| queue.turn(1)));
+    group.finish();
+}
+
+/// Several policies and seeds, on one thread and on two.
+fn sweep(c: &mut Criterion) {
+    let cases = bench::sweep();
+    let mut group = c.benchmark_group("sweep");
+    group.sample_size(10);
+    for threads in [1, 2] {
+        group.bench_function(BenchmarkId::new("threads", threads), |b| {
+            b.iter(|| {
+                let next = AtomicUsize::new(0);
+                let work = || {
+                    while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        case.run().expect("a valid case");
+                    }
+                };
+                std::thread::scope(|scope| (0..threads).for_each(|_| _ = scope.spawn(work)));
+            });
+        });
     }
     group.finish();
 }
 
-/// Pop and schedule again, with 1000 events pending.
-fn event_queue(c: &mut Criterion) {
-    let mut queue = EventQueue::default();
-    (0..1000u64).for_each(|n| {
-        queue.schedule(n * 7919 % 1000, n);
-    });
-    let mut group = c.benchmark_group("event queue");
-    group.throughput(Throughput::Elements(1));
-    group.bench_function("1000 pending", |b| {
-        b.iter(|| {
-            if let Some((at, event)) = queue.pop() {
-                queue.schedule(at + 1 + event * 31 % 997, event);
-            }
-        });
-    });
-    group.finish();
-}
-
-criterion_group!(benches, simulation, event_queue);
+criterion_group!(benches, event_queue, simulation, sweep);
 criterion_main!(benches);

@@ -96,7 +96,9 @@ impl Alone {
             let of_run = |part: Nanos| part as f64 / run.max(1) as f64;
             alone.throughput = done.throughput;
             alone.unit.clone_from(&done.throughput_unit);
-            alone.cpu_use = run as f64 / (measured as f64 * f64::from(VCPUS));
+            // The host polls for idle vCPUs on pCPUs that are their own: no use of theirs.
+            let busy = run.saturating_sub(done.idling);
+            alone.cpu_use = busy as f64 / (measured as f64 * f64::from(VCPUS));
             alone.kernel_share = of_run(done.kernel);
             alone.spin_share = of_run(done.spin);
             alone.thread_switches = per_second(done.thread_switches);

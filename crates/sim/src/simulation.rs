@@ -101,10 +101,7 @@ impl Simulation {
         self.steer();
         self.load.start(&mut self.host);
         self.carry_out();
-        while self.host.events.next_at().is_some_and(|at| at <= end) {
-            let Some((at, event)) = self.host.events.pop() else {
-                break;
-            };
+        while let Some((at, event)) = self.host.events.pop_until(end) {
             self.host.advance(at);
             self.handle(event);
             self.carry_out();

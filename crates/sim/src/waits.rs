@@ -1,56 +1,120 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Distributions of waiting times, in bounded memory whatever the length of a run.
+//!
+//! Counters of logarithmic size, as HdrHistogram's: times below 2048 ns are told apart exactly, longer
+//! ones to 1024 steps per power of two, which is three digits. HdrHistogram allocates all counters up
+//! to the longest time, a third of a megabyte; there is a meter per VM, and most see times of a few
+//! magnitudes only. So counters come in pages here, each made when a time first falls on it.
 
 use corun_model::Nanos;
-use hdrhistogram::Histogram;
 
 /// The longest time told apart: an hour. Longer waits count as this.
-const LONGEST: u64 = 3_600_000_000_000;
+const LONGEST: Nanos = 3_600_000_000_000;
+
+/// Steps per power of two, as a power of two.
+const STEPS: u32 = 10;
+
+/// Counters per page: 512 bytes.
+const PAGE: usize = 64;
 
 /// How long something took, many times; ns, to three digits.
 #[derive(Clone, Debug, Default)]
 pub struct Waits {
-    /// Made by the first record: most meters never see one.
-    histogram: Option<Histogram<u64>>,
+    /// Where the page for a range of times is, plus 1; 0: there is none.
+    directory: Vec<u16>,
+    pages: Vec<[u64; PAGE]>,
+    count: u64,
+    max: Nanos,
+}
+
+/// The number of the counter for a time.
+fn counter(wait: Nanos) -> usize {
+    let magnitude = (wait | (1 << STEPS)).ilog2() - STEPS;
+    ((magnitude as usize) << STEPS) + (wait >> magnitude) as usize
+}
+
+/// The shortest time that a counter counts, and how many more it does.
+fn times(counter: usize) -> (Nanos, Nanos) {
+    let magnitude = (counter >> STEPS).saturating_sub(1);
+    let steps = (counter - (magnitude << STEPS)) as Nanos;
+    (steps << magnitude, (1 << magnitude) - 1)
 }
 
 impl Waits {
     /// Adds one time.
     pub fn record(&mut self, wait: Nanos) {
-        if self.histogram.is_none() {
-            self.histogram = Histogram::new_with_bounds(1, LONGEST, 3).ok();
+        let wait = wait.min(LONGEST);
+        let counter = counter(wait);
+        let (range, place) = (counter / PAGE, counter % PAGE);
+        if self.directory.len() <= range {
+            self.directory.resize(range + 1, 0);
         }
-        if let Some(histogram) = &mut self.histogram {
-            histogram.saturating_record(wait);
+        if self.directory[range] == 0 {
+            self.pages.push([0; PAGE]);
+            self.directory[range] = self.pages.len() as u16;
         }
+        self.pages[usize::from(self.directory[range]) - 1][place] += 1;
+        self.count += 1;
+        self.max = self.max.max(wait);
     }
 
     /// Number of times recorded.
     pub fn count(&self) -> u64 {
-        self.histogram.as_ref().map_or(0, Histogram::len)
+        self.count
     }
 
-    /// Mean, ns; 0 if nothing was recorded.
+    /// The counters that counted something, in order: shortest time, how many more, how often.
+    fn counted(&self) -> impl Iterator<Item = (Nanos, Nanos, u64)> {
+        let ranges = self.directory.iter().enumerate();
+        let pages = ranges.filter_map(|(range, &page)| {
+            let page = self.pages.get(usize::from(page).checked_sub(1)?)?;
+            Some((range * PAGE, page))
+        });
+        let counters = pages.flat_map(|(first, page)| (first..).zip(page));
+        counters
+            .filter(|(_, count)| **count > 0)
+            .map(|(counter, &count)| {
+                let (shortest, more) = times(counter);
+                (shortest, more, count)
+            })
+    }
+
+    /// Mean, ns; 0 if nothing was recorded. A time counts as the middle of its step.
     pub fn mean(&self) -> f64 {
-        self.histogram.as_ref().map_or(0.0, Histogram::mean)
+        let share = |(shortest, more, count): (Nanos, Nanos, u64)| {
+            (shortest + more.div_ceil(2)) as f64 * count as f64 / self.count as f64
+        };
+        self.counted()
+            .map(share)
+            .fold(0.0, |sum, share| sum + share)
     }
 
     /// The time that `share` (0 to 1) of the records do not exceed, ns; 0 if there are none.
     pub fn quantile(&self, share: f64) -> Nanos {
-        self.histogram
-            .as_ref()
-            .map_or(0, |histogram| histogram.value_at_quantile(share))
+        let wanted = (share.clamp(0.0, 1.0) * self.count as f64).ceil().max(1.0) as u64;
+        let mut seen = 0;
+        let found = self.counted().find(|(_, _, count)| {
+            seen += count;
+            seen >= wanted
+        });
+        found.map_or(0, |(shortest, more, _)| shortest + more)
     }
 
-    /// The longest time, ns.
+    /// The longest time, ns; of its step the end.
     pub fn max(&self) -> Nanos {
-        self.histogram.as_ref().map_or(0, Histogram::max)
+        if self.count == 0 {
+            return 0;
+        }
+        let (shortest, more) = times(counter(self.max));
+        shortest + more
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hdrhistogram::Histogram;
+    use proptest::prelude::*;
 
     #[test]
     fn quantiles_to_three_digits() {
@@ -62,5 +126,44 @@ mod tests {
         assert!((499_000..=501_000).contains(&median), "{median}");
         waits.record(u64::MAX);
         assert!(waits.max() >= LONGEST);
+    }
+
+    #[test]
+    fn memory_is_bounded_by_how_much_times_differ() {
+        let mut waits = Waits::default();
+        (0..100_000u64).for_each(|n| waits.record(5_000_000 + n % 1000));
+        assert_eq!(waits.pages.len(), 1);
+        (0..LONGEST)
+            .step_by(LONGEST as usize / 200_000)
+            .for_each(|wait| waits.record(wait));
+        (0..1u64 << 20).for_each(|wait| waits.record(wait));
+        let all = counter(LONGEST) / PAGE + 1;
+        assert!(
+            waits.pages.len() <= all && all <= 544,
+            "{} of {all}",
+            waits.pages.len()
+        );
+    }
+
+    proptest! {
+        /// HdrHistogram is what the numbers are known by.
+        #[test]
+        fn counts_as_hdr_histogram_does(
+            times in prop::collection::vec(prop_oneof![0u64..5000, 0u64..1 << 30, 0u64..1 << 50], 1..200),
+            share in 0.001f64..1.0,
+        ) {
+            let mut waits = Waits::default();
+            let mut reference = Histogram::<u64>::new_with_bounds(1, LONGEST, 3).unwrap();
+            for &time in &times {
+                waits.record(time);
+                reference.saturating_record(time.min(LONGEST));
+            }
+            prop_assert_eq!(waits.count(), reference.len());
+            prop_assert_eq!(waits.mean(), reference.mean());
+            prop_assert_eq!(waits.max(), reference.max());
+            for share in [share, 0.5, 0.99, 1.0] {
+                prop_assert_eq!(waits.quantile(share), reference.value_at_quantile(share));
+            }
+        }
     }
 }

@@ -4,7 +4,7 @@
 mod demand;
 mod disks;
 pub mod input;
-mod jobs;
+pub mod jobs;
 mod measure;
 mod progress;
 pub mod provenance;

@@ -63,14 +63,14 @@ pub fn parameters() -> Vec<Parameter> {
             "factor by which the poll window grows",
             Value::Number(f64::from(default.grow), ""),
             SOURCE,
-            "2",
+            "the default only",
         ),
         row(
             "host.halt_poll.grow_start",
             "first poll window",
             Value::Time(default.grow_start),
             SOURCE,
-            "10 us",
+            "the default only",
         ),
         row(
             "host.halt_poll.shrink",

@@ -216,7 +216,8 @@ impl Host {
         totals
     }
 
-    /// Task switches on all pCPUs, switches from or to idle included.
+    /// Task switches on all pCPUs: a task starts where another one ran, or none. Going idle does not
+    /// count.
     pub fn switches(&self) -> u64 {
         self.cpus.iter().map(|cpu| cpu.switches).sum()
     }
@@ -249,10 +250,11 @@ impl Host {
         };
         let at = self.now.saturating_add(delay);
         if let Some((due, event)) = slot.resched {
-            if due <= at {
-                return;
+            if due > at {
+                self.events.reschedule(event, at);
+                self.cpus[cpu.index()].resched = Some((at, event));
             }
-            self.events.cancel(event);
+            return;
         }
         let event = self.events.schedule(at, Event::Resched(cpu));
         self.cpus[cpu.index()].resched = Some((at, event));

@@ -132,10 +132,13 @@ impl Host {
             Nanos::MAX => Nanos::MAX,
             work => slot.progress.when(work),
         };
-        self.tasks[task.index()].step = match by_work.min(slot.due_at) {
-            Nanos::MAX => EventId::NONE,
-            at => self.events.schedule(at, Event::Step(task)),
-        };
+        let at = by_work.min(slot.due_at);
+        if at == Nanos::MAX {
+            self.events.cancel(slot.step);
+            self.tasks[task.index()].step = EventId::NONE;
+        } else if !self.events.reschedule(slot.step, at) {
+            self.tasks[task.index()].step = self.events.schedule(at, Event::Step(task));
+        }
     }
 
     /// A running task has come as far as was waited for; is the work that it ordered done?

@@ -75,6 +75,9 @@ impl Dispatcher {
     /// Passes on to the host what the dispatcher asked for during a callback made on `here`.
     fn pass_on(&mut self, host: &mut Host, here: Option<PcpuId>) {
         let queues = self.native.services();
+        if queues.nothing_asked() {
+            return;
+        }
         for (task, cpu) in queues.moves.drain(..) {
             host.queue_on(TaskId::from(task), PcpuId(cpu));
         }

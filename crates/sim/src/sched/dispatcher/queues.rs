@@ -2,15 +2,16 @@
 //! sched_ext's queues and idle mask: what the dispatcher's calls act on.
 //!
 //! A dispatch queue (DSQ) is ordered by virtual time, equals by order of insertion; each pCPU has a
-//! local FIFO besides. Deeds that concern the host (kicks, timers, moves between runqueues) are
+//! local FIFO besides. A queue holds the tasks that wait for one pCPU, tens rather than thousands: a
+//! sorted ring of numbers in one piece of memory is faster than a tree. Deeds that concern the host (kicks, timers, moves between runqueues) are
 //! collected and passed on when the callback has returned.
 
 use corun_dispatcher::{Kick, Services};
 use corun_model::{Nanos, PcpuId, TaskId};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
-/// Place in a queue: virtual time, order of insertion, task.
-type Place = (u64, u64, usize);
+/// Place in a queue: virtual time, order of insertion.
+type Place = (u64, u64);
 
 /// A task as sched_ext sees it.
 #[derive(Clone, Debug, Default)]
@@ -19,7 +20,7 @@ pub(super) struct ScxTask {
     pub slice: Nanos,
     /// Running: up to when the slice is charged.
     pub charged: Nanos,
-    queued: Option<(usize, Place)>,
+    queued: Option<(u32, Place)>,
 }
 
 /// All queues of a host.
@@ -32,7 +33,7 @@ pub(super) struct Queues {
     pub kicks: Vec<(u32, Kick)>,
     pub timer_starts: Vec<(u32, Nanos)>,
     pub moves: Vec<(usize, u32)>,
-    queues: Vec<BTreeSet<Place>>,
+    queues: Vec<VecDeque<(Place, u32)>>,
     local: Vec<VecDeque<usize>>,
     idle: Vec<bool>,
     direct: Option<usize>,
@@ -47,7 +48,7 @@ impl Queues {
             kicks: Vec::new(),
             timer_starts: Vec::new(),
             moves: Vec::new(),
-            queues: vec![BTreeSet::new(); pcpus],
+            queues: vec![VecDeque::new(); pcpus],
             local: vec![VecDeque::new(); pcpus],
             idle: vec![true; pcpus],
             direct: None,
@@ -57,6 +58,11 @@ impl Queues {
 
     pub fn add_task(&mut self) {
         self.tasks.push(ScxTask::default());
+    }
+
+    /// Is there nothing to be passed on to the host?
+    pub fn nothing_asked(&self) -> bool {
+        self.moves.is_empty() && self.kicks.is_empty() && self.timer_starts.is_empty()
     }
 
     pub fn set_idle(&mut self, cpu: PcpuId, idle: bool) {
@@ -84,10 +90,12 @@ impl Queues {
 
     /// Takes a task out of the queue it is in.
     fn unqueue(&mut self, task: usize) -> bool {
-        match self.tasks[task].queued.take() {
-            Some((queue, place)) => self.queues[queue].remove(&place),
-            None => false,
-        }
+        let Some((queue, place)) = self.tasks[task].queued.take() else {
+            return false;
+        };
+        let queue = &mut self.queues[queue as usize];
+        let at = queue.partition_point(|(other, _)| *other < place);
+        queue.remove(at).is_some()
     }
 }
 
@@ -103,26 +111,23 @@ impl Services for Queues {
     }
 
     fn move_first(&mut self, queue: u64) -> bool {
-        let first = self
-            .queues
-            .get(queue as usize)
-            .and_then(|queue| queue.first());
-        let Some(&(_, _, task)) = first else {
+        let queue = self.queues.get(queue as usize);
+        let Some(&(_, task)) = queue.and_then(VecDeque::front) else {
             return false;
         };
-        self.move_queued(task, self.dispatching)
+        self.move_queued(task as usize, self.dispatching)
     }
 
     fn next_queued(&mut self, queue: u64, after: Option<usize>) -> Option<usize> {
-        let places = self.queues.get(queue as usize)?;
-        match after {
-            None => places.first().map(|&(_, _, task)| task),
+        let queue = self.queues.get(queue as usize)?;
+        let at = match after {
+            None => 0,
             Some(task) => {
                 let (_, place) = self.tasks[task].queued?;
-                let behind = (std::ops::Bound::Excluded(place), std::ops::Bound::Unbounded);
-                places.range(behind).next().map(|&(_, _, task)| task)
+                queue.partition_point(|(other, _)| *other <= place)
             }
-        }
+        };
+        queue.get(at).map(|&(_, task)| task as usize)
     }
 
     fn move_queued(&mut self, task: usize, cpu: u32) -> bool {
@@ -134,13 +139,14 @@ impl Services for Queues {
     }
 
     fn insert(&mut self, task: usize, queue: u64, slice: Nanos, vtime: u64) {
-        let Some(places) = self.queues.get_mut(queue as usize) else {
+        let Some(waiting) = self.queues.get_mut(queue as usize) else {
             return;
         };
-        let place = (vtime, self.order, task);
+        let place = (vtime, self.order);
         self.order += 1;
-        places.insert(place);
-        self.tasks[task].queued = Some((queue as usize, place));
+        let at = waiting.partition_point(|(other, _)| *other < place);
+        waiting.insert(at, (place, task as u32));
+        self.tasks[task].queued = Some((queue as u32, place));
         self.tasks[task].slice = slice;
         self.moves.push((task, queue as u32));
     }

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `corun bench`: how fast the simulator is on this machine.
+
+use crate::compare::jobs;
+use crate::output;
+use anyhow::anyhow;
+use corun_sim::bench::{self, BareQueue, Case, Measured, PENDING};
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::num::NonZeroUsize;
+use std::thread;
+use std::time::Instant;
+
+/// Measure how fast the simulator is on this machine
+///
+/// A benchmark of the simulator itself, not of a host or a policy: fixed hosts, fixed seeds, tracing
+/// off, one thread except for the sweep. An event is anything that happens in virtual time; a switch
+/// is a pCPU starting another task, also after idling. Each case is the fastest of several rounds;
+/// the last column is what an event costs in turns of the bare event queue, timed in the same
+/// rounds, and so can be compared between machines.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Print one JSON object instead of tables
+    #[arg(long)]
+    json: bool,
+
+    /// Short runs, one round each: a look, not a measurement
+    #[arg(long)]
+    quick: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  corun bench
+      all cases, well under a minute on an idle machine
+  corun bench --quick --json
+      a quick look, for other programs";
+
+const ABOUT: &str = "a benchmark of corun's simulator, not of a host or a policy";
+
+/// How much is measured.
+struct Effort {
+    rounds: u32,
+    /// Runs are shorter by this.
+    shorter: u64,
+}
+
+/// A measured case.
+struct Row {
+    group: &'static str,
+    case: Case,
+    measured: Measured,
+}
+
+/// The sweep on so many threads.
+struct Sweep {
+    threads: usize,
+    runs: usize,
+    seconds: f64,
+    speedup: f64,
+}
+
+/// All that was measured.
+struct Findings {
+    quick: bool,
+    /// Turns of the bare event queue per second.
+    bare: f64,
+    rows: Vec<Row>,
+    sweeps: Vec<Sweep>,
+    /// The most memory this process has had resident, bytes; `None` where it is not known.
+    peak: Option<u64>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If nothing can be written.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let (rounds, shorter) = if args.quick { (1, 20) } else { (7, 1) };
+    let effort = Effort { rounds, shorter };
+    let findings = Findings {
+        quick: args.quick,
+        bare: effort.bare_queue(),
+        rows: effort.rows()?,
+        sweeps: effort.sweeps()?,
+        peak: peak_memory(),
+    };
+    output::print(&match args.json {
+        true => serde_json::to_string_pretty(&findings.json())? + "\n",
+        false => findings.text()?,
+    })
+}
+
+impl Effort {
+    fn on(&self, cases: &[Case]) -> Vec<Case> {
+        let shorter = |case: &Case| case.lasting(case.length / self.shorter);
+        cases.iter().map(shorter).collect()
+    }
+
+    fn bare_queue(&self) -> f64 {
+        let turns = 1_000_000 / self.shorter;
+        let mut queue = BareQueue::new(PENDING);
+        let rates = (0..self.rounds).map(|_| {
+            let start = Instant::now();
+            std::hint::black_box(queue.turn(turns));
+            turns as f64 / start.elapsed().as_secs_f64().max(1e-9)
+        });
+        rates.fold(0.0, f64::max)
+    }
+
+    fn rows(&self) -> anyhow::Result<Vec<Row>> {
+        let groups = [
+            ("run/sleep mix", bench::mixes()),
+            ("scaling", bench::scaling()),
+            ("two-level host", bench::two_level()),
+        ];
+        let mut rows = Vec::new();
+        for (group, cases) in groups {
+            for case in self.on(&cases) {
+                let measured = bench::measure(&case, self.rounds)
+                    .map_err(|fault| anyhow!("{}: {fault}", case.name))?;
+                rows.push(Row {
+                    group,
+                    case,
+                    measured,
+                });
+            }
+        }
+        Ok(rows)
+    }
+
+    /// The sweep on one thread and on all CPUs, with the threads of `corun compare`.
+    fn sweeps(&self) -> anyhow::Result<Vec<Sweep>> {
+        let cases = self.on(&bench::sweep());
+        let cpus = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let mut best = [(1, f64::INFINITY), (cpus.max(2), f64::INFINITY)];
+        for _ in 0..self.rounds.min(3) {
+            for (threads, seconds) in &mut best {
+                let start = Instant::now();
+                jobs::run(&cases, *threads, Case::run)
+                    .map_err(|fault| anyhow!("the sweep: {fault}"))?;
+                *seconds = seconds.min(start.elapsed().as_secs_f64().max(1e-9));
+            }
+        }
+        let alone = best[0].1;
+        let sweep = |(threads, seconds)| Sweep {
+            threads,
+            runs: cases.len(),
+            seconds,
+            speedup: alone / seconds,
+        };
+        Ok(best.map(sweep).into())
+    }
+}
+
+/// `VmHWM` of this process.
+fn peak_memory() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kilobytes = line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?;
+    Some(kilobytes * 1024)
+}
+
+impl Row {
+    /// Virtual seconds per second.
+    fn pace(&self) -> f64 {
+        self.case.length as f64 / 1e9 / self.measured.seconds()
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "group": self.group,
+            "name": self.case.name,
+            "virtual_s": self.case.length as f64 / 1e9,
+            "wall_s": self.measured.seconds(),
+            "events": self.measured.events,
+            "switches": self.measured.switches,
+            "events_per_s": self.measured.events_per_s(),
+            "switches_per_s": self.measured.switches_per_s(),
+            "virtual_s_per_wall_s": self.pace(),
+            "event_to_bare_queue_turn": self.measured.ratio_to_bare(),
+        })
+    }
+}
+
+impl Findings {
+    fn json(&self) -> Value {
+        let sweep = |sweep: &Sweep| {
+            json!({
+                "threads": sweep.threads,
+                "runs": sweep.runs,
+                "wall_s": sweep.seconds,
+                "speedup": sweep.speedup,
+            })
+        };
+        json!({
+            "about": ABOUT,
+            "version": env!("CARGO_PKG_VERSION"),
+            "quick": self.quick,
+            "bare_queue_turns_per_s": self.bare,
+            "cases": self.rows.iter().map(Row::json).collect::<Vec<_>>(),
+            "sweep": self.sweeps.iter().map(sweep).collect::<Vec<_>>(),
+            "peak_memory_bytes": self.peak,
+        })
+    }
+
+    fn text(&self) -> anyhow::Result<String> {
+        let mut text = format!("This is {ABOUT}.\n");
+        if self.quick {
+            text += "Short runs, one round each: a look, not a measurement.\n";
+        }
+        let widths = self.rows.iter().map(|row| row.case.name.len());
+        let widest = widths.max().unwrap_or(0);
+        let mut group = "";
+        for row in &self.rows {
+            if row.group != group {
+                group = row.group;
+                let heads = ["M events/s", "M switches/s", "sim s/s", "÷ bare queue"];
+                write!(text, "\n{group:widest$}")?;
+                heads
+                    .iter()
+                    .try_for_each(|head| write!(text, "{head:>14}"))?;
+                text.push('\n');
+            }
+            let measured = &row.measured;
+            let (events, switches) = (measured.events_per_s(), measured.switches_per_s());
+            writeln!(
+                text,
+                "{:widest$}{:>14.3}{:>14.3}{:>14.3}{:>14.2}",
+                row.case.name,
+                events / 1e6,
+                switches / 1e6,
+                row.pace(),
+                measured.ratio_to_bare(),
+            )?;
+        }
+        let bare = self.bare / 1e6;
+        writeln!(
+            text,
+            "\nbare event queue, {PENDING} pending: {bare:.2} M turns/s"
+        )?;
+        for sweep in &self.sweeps {
+            let plural = if sweep.threads == 1 { "" } else { "s" };
+            writeln!(
+                text,
+                "sweep of {} runs on {} thread{plural}: {:.2} s, {:.2}×",
+                sweep.runs, sweep.threads, sweep.seconds, sweep.speedup
+            )?;
+        }
+        if let Some(peak) = self.peak {
+            writeln!(
+                text,
+                "peak memory of all cases: {:.1} MB",
+                peak as f64 / 1e6
+            )?;
+        }
+        Ok(text)
+    }
+}

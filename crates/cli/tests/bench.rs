@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `corun bench` as users meet it. How fast anything is, no test says.
+
+// Helpers of tests, too, say what they expect by panicking.
+#![allow(clippy::unwrap_used)]
+
+use std::process::Command;
+
+fn bench(args: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_corun"));
+    let output = command.arg("bench").args(args).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn positive(of: &serde_json::Value, keys: &[&str]) {
+    for key in keys {
+        let value = of[key].as_f64();
+        assert!(value.is_some_and(|value| value > 0.0), "{key} in {of}");
+    }
+}
+
+#[test]
+fn json_has_every_number_and_all_are_positive() {
+    let json: serde_json::Value = serde_json::from_str(&bench(&["--quick", "--json"])).unwrap();
+    assert!(json["about"].as_str().unwrap().contains("simulator"));
+    assert_eq!(json["quick"], true);
+    positive(&json, &["bare_queue_turns_per_s", "peak_memory_bytes"]);
+    let cases = json["cases"].as_array().unwrap();
+    for group in ["run/sleep mix", "scaling", "two-level host"] {
+        assert!(cases.iter().any(|case| case["group"] == group), "{group}");
+    }
+    let counts = ["virtual_s", "wall_s", "events", "switches"];
+    let rates = ["events_per_s", "switches_per_s", "virtual_s_per_wall_s"];
+    for case in cases {
+        positive(case, &counts);
+        positive(case, &rates);
+        positive(case, &["event_to_bare_queue_turn"]);
+    }
+    let sweep = json["sweep"].as_array().unwrap();
+    assert_eq!(sweep.len(), 2);
+    for threads in sweep {
+        positive(threads, &["threads", "runs", "wall_s", "speedup"]);
+    }
+}
+
+#[test]
+fn the_table_says_what_it_is() {
+    let text = bench(&["--quick"]);
+    for part in [
+        "a benchmark of corun's simulator",
+        "a look, not a measurement",
+        "48 pCPUs, 1000 tasks",
+        "512 pCPUs, 4096 vCPUs",
+        "M switches/s",
+        "bare event queue",
+        "runs on 1 thread:",
+        "peak memory",
+    ] {
+        assert!(text.contains(part), "{part:?} in {text}");
+    }
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The two native builds side by side: the untapped one, which simulations use, does exactly what
+//! the tapped one does, which replays hold against the kernel.
+
+// Helpers of tests, too, say what they expect by panicking.
+#![allow(clippy::unwrap_used)]
+
+use corun_dispatcher::{Kick, Knobs, Native, Services, TaskStruct};
+use corun_model::{Nanos, PcpuSet, Placement};
+use proptest::prelude::*;
+use std::collections::VecDeque;
+
+const PCPUS: u32 = 5;
+const TASKS: usize = 14;
+
+/// A host of a few queues that notes everything asked of it.
+#[derive(Default)]
+struct Host<const TAPPED: bool> {
+    queues: Vec<Vec<(u64, u64, usize)>>,
+    local: Vec<VecDeque<usize>>,
+    idle: Vec<bool>,
+    dispatching: u32,
+    order: u64,
+    direct: Option<usize>,
+    taps: usize,
+    deeds: Vec<(&'static str, u64, u64, u64)>,
+}
+
+impl<const TAPPED: bool> Services for Host<TAPPED> {
+    const TAPPED: bool = TAPPED;
+    fn tap_in(&mut self, _kind: u32, value: u64) -> u64 {
+        self.taps += 1;
+        value
+    }
+    fn claim_idle(&mut self, cpu: u32) -> bool {
+        std::mem::take(&mut self.idle[cpu as usize])
+    }
+    fn queue_length(&mut self, queue: u64) -> u32 {
+        self.queues[queue as usize].len() as u32
+    }
+    fn move_first(&mut self, queue: u64) -> bool {
+        let first = self.queues[queue as usize].first().copied();
+        first.is_some_and(|(_, _, task)| self.move_queued(task, self.dispatching))
+    }
+    fn next_queued(&mut self, queue: u64, after: Option<usize>) -> Option<usize> {
+        let queue = &self.queues[queue as usize];
+        let behind = after.map(|task| queue.iter().position(|place| place.2 == task).unwrap() + 1);
+        queue.get(behind.unwrap_or(0)).map(|place| place.2)
+    }
+    fn move_queued(&mut self, task: usize, cpu: u32) -> bool {
+        let queue = self.queues.iter_mut();
+        let mut queue = queue.filter(|queue| queue.iter().any(|place| place.2 == task));
+        let Some(queue) = queue.next() else {
+            return false;
+        };
+        queue.retain(|place| place.2 != task);
+        self.local[cpu as usize].push_back(task);
+        self.deeds.push(("move", task as u64, cpu.into(), 0));
+        true
+    }
+    fn insert(&mut self, task: usize, queue: u64, slice: Nanos, vtime: u64) {
+        self.order += 1;
+        let places = &mut self.queues[queue as usize];
+        places.push((vtime, self.order, task));
+        places.sort_unstable();
+        self.deeds.push(("insert", task as u64, slice, vtime));
+    }
+    fn insert_local(&mut self, task: usize, slice: Nanos) {
+        self.direct = Some(task);
+        self.deeds.push(("local", task as u64, slice, 0));
+    }
+    fn kick(&mut self, cpu: u32, how: Kick) {
+        let how = u64::from(how == Kick::Preempt);
+        self.deeds.push(("kick", cpu.into(), how, 0));
+    }
+    fn set_slice(&mut self, task: usize, slice: Nanos) {
+        self.deeds.push(("slice", task as u64, slice, 0));
+    }
+    fn start_timer(&mut self, cpu: u32, delay: Nanos) {
+        self.deeds.push(("timer", cpu.into(), delay, 0));
+    }
+}
+
+/// A build at work: who runs where, and who waits.
+struct Machine<const TAPPED: bool> {
+    native: Native<Host<TAPPED>>,
+    running: [Option<usize>; PCPUS as usize],
+    waiting: [bool; TASKS],
+    now: Nanos,
+}
+
+impl<const TAPPED: bool> Machine<TAPPED> {
+    fn new(placement: Placement, slice_timer: bool) -> Self {
+        let knobs = Knobs {
+            slice: 3_000_000,
+            wakeup_gran: 1_000_000,
+            sleeper_credit: 3_000_000,
+            max_lead: 6_000_000,
+            balance_interval: 4_000_000,
+            online: PcpuSet::first(PCPUS),
+            pcpus: PCPUS,
+            placement: 0,
+            slice_timer: slice_timer.into(),
+            pad: 0,
+        };
+        let host = Host {
+            queues: vec![Vec::new(); PCPUS as usize],
+            local: vec![VecDeque::new(); PCPUS as usize],
+            idle: vec![true; PCPUS as usize],
+            ..Host::default()
+        };
+        let mut native = Native::new(knobs, host);
+        (1..3).for_each(|vm| native.configure_vm(vm, placement, (vm == 1).then_some(300)));
+        for task in 0..TASKS as u32 {
+            let known = TaskStruct {
+                id: task + 1,
+                vcpu_of: task % 3,
+                weight: 100 + 50 * (task % 4),
+                allowed: match task {
+                    5 => PcpuSet::first(2),
+                    _ => PcpuSet::first(PCPUS),
+                },
+                ..TaskStruct::default()
+            };
+            native.add_task(known, 0);
+        }
+        Self {
+            native,
+            running: [None; PCPUS as usize],
+            waiting: [true; TASKS],
+            now: 1,
+        }
+    }
+
+    /// One thing happens: a task wakes, a pCPU's task blocks, a slice or a timer is over.
+    fn step(&mut self, (what, which, later): (u8, usize, u64)) {
+        self.now += later;
+        let cpu = which % PCPUS as usize;
+        match what % 4 {
+            0 => self.wake(which % TASKS, cpu as u32),
+            1 => {
+                if let Some(task) = self.running[cpu].take() {
+                    self.native.stopping(self.now, cpu as u32, task, false);
+                    self.native.quiescent(self.now, cpu as u32, task, true);
+                    self.waiting[task] = true;
+                    self.schedule(cpu);
+                }
+            }
+            2 => self.schedule(cpu),
+            _ => self.native.timer(self.now, cpu as u32),
+        }
+    }
+
+    fn wake(&mut self, task: usize, here: u32) {
+        if !std::mem::take(&mut self.waiting[task]) {
+            return;
+        }
+        let cpu = self.native.select_cpu(self.now, here, task, here % 2);
+        self.native.task(task).cpu = cpu as i32;
+        if self.native.services().direct.take().is_some() {
+            self.native.services().local[cpu as usize].push_back(task);
+        } else {
+            self.native.enqueue(self.now, here, task);
+        }
+    }
+
+    fn schedule(&mut self, cpu: usize) {
+        let prev = self.running[cpu];
+        self.native.services().dispatching = cpu as u32;
+        self.native.services().idle[cpu] = false;
+        if self.native.services().local[cpu].is_empty() {
+            self.native.dispatch(self.now, cpu as u32, prev);
+        }
+        let next = self.native.services().local[cpu].pop_front();
+        let Some(next) = next else {
+            self.native.services().idle[cpu] = prev.is_none();
+            return;
+        };
+        if let Some(prev) = prev {
+            self.native.stopping(self.now, cpu as u32, prev, true);
+            self.native.enqueue(self.now, cpu as u32, prev);
+        }
+        self.native.running(self.now, cpu as u32, next);
+        self.running[cpu] = Some(next);
+    }
+}
+
+proptest! {
+    #[test]
+    fn both_builds_do_the_same(
+        steps in prop::collection::vec((any::<u8>(), any::<usize>(), 0u64..3_000_000), 1..600),
+        placement in prop_oneof![
+            Just(Placement::Free),
+            Just(Placement::Fixed),
+            Just(Placement::Balance)
+        ],
+        slice_timer: bool,
+    ) {
+        let mut tapped = Machine::<true>::new(placement, slice_timer);
+        let mut untapped = Machine::<false>::new(placement, slice_timer);
+        for step in steps {
+            tapped.step(step);
+            untapped.step(step);
+        }
+        let (with, without) = (tapped.native.services(), untapped.native.services());
+        prop_assert_eq!(&with.deeds, &without.deeds);
+        prop_assert_eq!(without.taps, 0);
+        prop_assert_eq!(tapped.running, untapped.running);
+        for task in 0..TASKS {
+            prop_assert_eq!(tapped.native.task(task).ctx, untapped.native.task(task).ctx);
+        }
+    }
+}

@@ -213,7 +213,7 @@ fn sets_of_pcpus() {
 fn what_a_vm_does() {
     says(
         with("threads = 2\n[[vm.web.thread]]\nprogram = 7"),
-        &["host.toml:8: vm.web.thread.program: found 7, expected a text"],
+        &["host.toml:8: vm.web.thread.program: found 7, expected text in quotes"],
     );
     says(
         with("[vm.idle]\nvcpus = 1"),

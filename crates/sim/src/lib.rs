@@ -6,6 +6,7 @@
 //! tasks want: modelled guests or a recorded host's demand). Same input and seed, same output.
 
 mod control;
+pub mod device;
 pub mod engine;
 pub mod guest;
 pub mod host;

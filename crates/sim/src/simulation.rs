@@ -2,6 +2,7 @@
 //! One run: host, scheduler and load brought together by the event loop.
 
 use crate::control::Control;
+use crate::device::net::ClientOutcome;
 use crate::host::{Event, Host, HostParams, MOST_SIBLINGS, Observer, Order, TaskState, Totals};
 use crate::load::{Achieved, Load};
 use crate::sched::HostScheduler;
@@ -36,6 +37,8 @@ pub struct Outcome {
     pub idle_share: f64,
     /// Per VM, in the order of their ids.
     pub vms: Vec<VmOutcome>,
+    /// Clients in the scenario's order, then channels.
+    pub clients: Vec<ClientOutcome>,
     /// Every task's name, whether it is a vCPU, and its accounts.
     pub tasks: Vec<(String, bool, Totals)>,
 }
@@ -231,6 +234,7 @@ impl Simulation {
             events: self.events,
             idle_share: if capacity > 0.0 { idle / capacity } else { 0.0 },
             vms,
+            clients: self.load.clients(now),
             tasks,
         }
     }

@@ -25,6 +25,18 @@ impl Waits {
         }
     }
 
+    /// Adds all times of another.
+    pub fn add(&mut self, other: &Self) {
+        match (&mut self.histogram, &other.histogram) {
+            (Some(histogram), Some(other)) => {
+                // All have the same bounds, so this cannot fail.
+                let _ = histogram.add(other);
+            }
+            (None, Some(other)) => self.histogram = Some(other.clone()),
+            (_, None) => {}
+        }
+    }
+
     /// Number of times recorded.
     pub fn count(&self) -> u64 {
         self.histogram.as_ref().map_or(0, Histogram::len)
@@ -60,6 +72,11 @@ mod tests {
         assert_eq!(waits.count(), 1000);
         let median = waits.quantile(0.5);
         assert!((499_000..=501_000).contains(&median), "{median}");
+        let mut both = Waits::default();
+        both.add(&Waits::default());
+        both.add(&waits);
+        both.add(&waits);
+        assert_eq!((both.count(), both.max()), (2000, waits.max()));
         waits.record(u64::MAX);
         assert!(waits.max() >= LONGEST);
     }

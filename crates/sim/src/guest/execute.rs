@@ -17,6 +17,9 @@ impl Vm {
             Op::MutexLock(mutex) => self.lock_mutex(vcpu, thread, mutex),
             Op::Send(queue) => self.send(host, vcpu, thread, queue),
             Op::Recv(queue) => self.receive(host, vcpu, thread, queue),
+            Op::Request(port) => self.request(host, vcpu, thread, port),
+            Op::Reply(port, size) => self.reply(host, vcpu, thread, port, size),
+            Op::Transmit(port, size) => self.transmit(host, vcpu, thread, port, size),
             Op::Exit => self.block(vcpu, thread, Doing::Exited),
             _ => {
                 state.code.done();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Interrupts to vCPUs: ticks, sleep timers, reschedule IPIs, kicks.
+//! Interrupts to vCPUs: ticks, timers, reschedule IPIs, kicks, packets.
 //!
 //! A vCPU takes interrupts only while it has a pCPU. For one that is ready but descheduled they
 //! stay pending, whatever waits for them in the guest; a halted one is woken by them.
@@ -20,6 +20,10 @@ pub(super) enum Interrupt {
     Resched,
     /// A paravirtual lock is free.
     Kick,
+    /// Packets have arrived.
+    Net,
+    /// The retransmission timer of a connection.
+    TcpTimer(u32),
 }
 
 impl Vm {
@@ -67,6 +71,8 @@ impl Vm {
                 Interrupt::Timer(thread) => self.wake(host, thread, vcpu),
                 Interrupt::Resched => self.vcpus[vcpu as usize].need_resched = true,
                 Interrupt::Kick => {}
+                Interrupt::Net => self.vcpus[vcpu as usize].receive.polling = true,
+                Interrupt::TcpTimer(endpoint) => self.rto(host, vcpu, endpoint),
             }
         }
         // Nobody interrupts itself, so the (empty) list goes back with its memory.

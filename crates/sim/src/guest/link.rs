@@ -4,14 +4,17 @@
 
 use super::barrier::{Barrier, SpinBarrier};
 use super::mutex::Mutex;
+use super::net::Sockets;
 use super::queue::Queue;
 use super::spinlock::SpinLock;
 use super::thread::Thread;
 use super::vcpu::Vcpu;
 use super::vm::Vm;
+use super::wiring;
 use super::{
     GuestError, Guests, HostTask, HostTaskSpec, MOST, MOST_VCPUS, Role, Stats, ThreadSpec, VmSpec,
 };
+use crate::device::net::{Network, NetworkSpec};
 use crate::host::TaskSpec;
 use crate::load::VmInfo;
 use crate::rng::Rng;
@@ -20,7 +23,12 @@ use corun_model::{PcpuSet, TaskId, VmId};
 
 type Linked<T> = Result<T, GuestError>;
 
-pub(super) fn link(vms: Vec<VmSpec>, host_tasks: Vec<HostTaskSpec>, seed: u64) -> Linked<Guests> {
+pub(super) fn link(
+    vms: Vec<VmSpec>,
+    host_tasks: Vec<HostTaskSpec>,
+    network: &NetworkSpec,
+    seed: u64,
+) -> Linked<Guests> {
     if vms.len().max(host_tasks.len()) > MOST {
         let message = format!("more than {MOST} VMs or host tasks");
         return Err(GuestError::new("the host", message));
@@ -32,6 +40,8 @@ pub(super) fn link(vms: Vec<VmSpec>, host_tasks: Vec<HostTaskSpec>, seed: u64) -
         vms: Vec::new(),
         units: Vec::new(),
         host_tasks: Vec::new(),
+        network: Network::new(network, seed),
+        channels: Vec::new(),
         reset_at: 0,
     };
     for spec in &vms {
@@ -40,6 +50,7 @@ pub(super) fn link(vms: Vec<VmSpec>, host_tasks: Vec<HostTaskSpec>, seed: u64) -
     for spec in host_tasks {
         guests.add_host_task(spec, vms.len(), seed)?;
     }
+    wiring::wire(&mut guests, network)?;
     Ok(guests)
 }
 
@@ -292,6 +303,7 @@ impl<'a> Linker<'a> {
             queues: count(&self.names.queues)
                 .map(|i| Queue::new(place(i)))
                 .collect(),
+            net: Sockets::new(&self.names.ports, spec.threads.len()),
             stats: Stats::default(),
             tick_phase: Rng::of(seed, "guest tick", u64::from(id)).between(0, period - 1),
             dirty: Vec::new(),

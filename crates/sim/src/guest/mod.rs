@@ -7,7 +7,7 @@
 //! and threads that execute [programs](crate::workload). A vCPU makes progress only while the host
 //! runs it; nothing else happens in the guest on a descheduled vCPU.
 //!
-//! Kept out, so far: block and network devices, TLB shoot-downs, memory, guest idle polling, and
+//! Kept out, so far: block devices, TLB shoot-downs, memory, guest idle polling, and
 //! periodic balancing between busy vCPUs.
 
 mod barrier;
@@ -16,6 +16,7 @@ mod host_task;
 mod interrupts;
 mod link;
 mod mutex;
+mod net;
 mod params;
 mod queue;
 mod runqueue;
@@ -25,13 +26,16 @@ mod spinlock;
 mod thread;
 mod vcpu;
 mod vm;
+mod wiring;
 
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub use net::{NetParams, parameters as net_parameters};
 pub use params::{GuestParams, LockKind};
 pub use spec::{GuestError, HostTaskSpec, MOST, MOST_VCPUS, ThreadSpec, VmSpec};
 
+use crate::device::net::{ClientOutcome, Network, NetworkSpec, Wake};
 use crate::host::{Host, TaskSpec};
 use crate::load::{Achieved, Load, VmInfo};
 use crate::waits::Waits;
@@ -51,6 +55,9 @@ pub struct Guests {
     /// What a `count` of each VM counts; `None`: it never counts.
     units: Vec<Option<String>>,
     host_tasks: Vec<HostTask>,
+    network: Network,
+    /// Name and called VM of each channel.
+    channels: Vec<(String, VmId)>,
     reset_at: Nanos,
 }
 
@@ -84,7 +91,12 @@ enum Timer {
     Tick,
     Sleep,
     HostSleep,
+    /// The network's; the rest of the token is a [`Wake`].
+    Net,
 }
+
+/// What the tokens of the network's timers have in common.
+pub(crate) const NET_TIMER: u64 = (Timer::Net as u64) << 56;
 
 impl Timer {
     /// Kind in the highest byte, then 24 bits for the VM and 32 for the vCPU, thread or task.
@@ -96,7 +108,8 @@ impl Timer {
         let kind = match token >> 56 {
             0 => Timer::Tick,
             1 => Timer::Sleep,
-            _ => Timer::HostSleep,
+            2 => Timer::HostSleep,
+            _ => Timer::Net,
         };
         let vm = (token >> 32) & 0xff_ffff;
         (kind, vm as usize, token as u32)
@@ -104,17 +117,61 @@ impl Timer {
 }
 
 impl Guests {
-    /// Makes the guests of a run ready. All chance in them comes from `seed`.
+    /// Makes the guests of a run without network ready: see [`Guests::networked`].
     ///
     /// # Errors
-    /// The first thing wrong: numbers out of range, or programs that do not fit together (see
-    /// [`GuestError`]).
+    /// Likewise.
     pub fn new(
         vms: Vec<VmSpec>,
         host_tasks: Vec<HostTaskSpec>,
         seed: u64,
     ) -> Result<Self, GuestError> {
-        link::link(vms, host_tasks, seed)
+        Self::networked(vms, host_tasks, &NetworkSpec::default(), seed)
+    }
+
+    /// Makes the guests of a run and their clients ready. All chance in them comes from `seed`.
+    ///
+    /// # Errors
+    /// The first thing wrong: numbers out of range, or programs that do not fit together (see
+    /// [`GuestError`]).
+    pub fn networked(
+        vms: Vec<VmSpec>,
+        host_tasks: Vec<HostTaskSpec>,
+        network: &NetworkSpec,
+        seed: u64,
+    ) -> Result<Self, GuestError> {
+        link::link(vms, host_tasks, network, seed)
+    }
+
+    /// A timer of the network went off.
+    fn net_timer(&mut self, host: &mut Host, wake: Wake) {
+        let vm = match wake {
+            Wake::GuestRto { vm, endpoint } => {
+                self.vms[vm as usize].rto_due(host, endpoint);
+                vm
+            }
+            wake => {
+                let Some((vm, packet)) = self.network.timer(host, wake) else {
+                    return;
+                };
+                self.vms[vm as usize].packet_due(host, packet);
+                vm
+            }
+        };
+        self.attend(host, vm as usize);
+    }
+
+    /// Attends to what happened in a VM and sends what it has sent on its way.
+    fn attend(&mut self, host: &mut Host, vm: usize) {
+        self.vms[vm].attend_all(host);
+        self.carry(host, vm);
+    }
+
+    /// Sends what a VM has sent on its way.
+    fn carry(&mut self, host: &mut Host, vm: usize) {
+        for (departs, packet) in self.vms[vm].net.outbox.drain(..) {
+            self.network.from_guest(host, departs, packet);
+        }
     }
 
     fn role(&self, task: TaskId) -> Role {
@@ -138,6 +195,7 @@ impl Load for Guests {
         for task in &self.host_tasks {
             host.wake(task.task, None);
         }
+        self.network.start(host);
     }
 
     fn run(&mut self, host: &mut Host, task: TaskId) {
@@ -156,7 +214,10 @@ impl Load for Guests {
 
     fn step(&mut self, host: &mut Host, task: TaskId) {
         match self.role(task) {
-            Role::Vcpu { vm, vcpu } => self.vms[vm as usize].step(host, vcpu),
+            Role::Vcpu { vm, vcpu } => {
+                self.vms[vm as usize].step(host, vcpu);
+                self.carry(host, vm as usize);
+            }
             Role::HostTask(index) => {
                 let token = Timer::HostSleep.token(0, index);
                 self.host_tasks[index as usize].step(host, token);
@@ -170,12 +231,12 @@ impl Load for Guests {
             host.wake(self.host_tasks[index as usize].task, None);
             return;
         }
-        let vm = &mut self.vms[vm];
         match kind {
-            Timer::Tick => vm.tick_due(host, index),
-            _ => vm.sleep_over(host, index),
+            Timer::Net => return self.net_timer(host, Wake::of(token)),
+            Timer::Tick => self.vms[vm].tick_due(host, index),
+            _ => self.vms[vm].sleep_over(host, index),
         }
-        vm.attend_all(host);
+        self.attend(host, vm);
     }
 
     fn settle(&mut self, host: &Host) {
@@ -188,7 +249,13 @@ impl Load for Guests {
         self.reset_at = now;
         for vm in &mut self.vms {
             vm.stats = Stats::default();
+            vm.net.reset();
         }
+        self.network.reset();
+    }
+
+    fn clients(&self, now: Nanos) -> Vec<ClientOutcome> {
+        wiring::outcomes(self, now)
     }
 
     fn achieved(&self, vm: VmId, now: Nanos) -> Achieved {

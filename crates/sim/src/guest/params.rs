@@ -2,6 +2,7 @@
 //! What a guest kernel is like. One struct, each value with its unit, default and source; nothing
 //! here is tuned per experiment.
 
+use super::NetParams;
 use corun_model::Nanos;
 use corun_model::time::{MS, US};
 
@@ -56,6 +57,8 @@ pub struct GuestParams {
     /// Spinning after which the CPU leaves the guest and the host lets others go first (PLE), at
     /// least 100 ns. `None`: the CPUs of the balance paper had none. Intel's default window is 4096 cycles.
     pub ple_window: Option<Nanos>,
+    /// Its network path.
+    pub net: NetParams,
 }
 
 impl Default for GuestParams {
@@ -73,12 +76,16 @@ impl Default for GuestParams {
             lock: LockKind::Paravirtual,
             pv_spin: 150 * US,
             ple_window: None,
+            net: NetParams::default(),
         }
     }
 }
 
 /// The longest time any parameter may be: nothing in a kernel costs a second.
 const MOST: Nanos = 1_000 * MS;
+
+/// The most receive queues: one per vCPU of a large VM.
+const MOST_QUEUES: u32 = 512;
 
 /// The shortest PLE window: a few PAUSEs; below, a simulation would do nothing but exits.
 const SHORTEST_PLE: Nanos = 100;
@@ -94,6 +101,12 @@ impl GuestParams {
                 "ple_window is {window} ns; accepted: at least {SHORTEST_PLE} ns, or none"
             ));
         }
+        if !(1..=MOST_QUEUES).contains(&self.net.queues) {
+            let queues = self.net.queues;
+            return Some(format!(
+                "net_queues is {queues}; accepted: 1 to {MOST_QUEUES}"
+            ));
+        }
         let times = [
             ("tick", self.tick),
             ("interrupt", self.interrupt),
@@ -105,6 +118,9 @@ impl GuestParams {
             ("wakeup_granularity", self.wakeup_granularity),
             ("pv_spin", self.pv_spin),
             ("ple_window", self.ple_window.unwrap_or(0)),
+            ("net_packet", self.net.packet),
+            ("net_copy", self.net.copy),
+            ("net_kick", self.net.kick),
         ];
         let (name, value) = times.into_iter().find(|(_, value)| *value > MOST)?;
         Some(format!("{name} is {value} ns; accepted: at most 1 s"))

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A guest thread.
 
+use super::net::Talk;
 use crate::rng::Rng;
 use crate::workload::Code;
 use corun_model::Nanos;
@@ -48,6 +49,7 @@ pub(super) struct Thread {
     pub ple_spun: Nanos,
     /// Woken for a mutex it had waited for: it keeps its place at the front.
     pub retries: bool,
+    pub talk: Talk,
 }
 
 impl Thread {
@@ -64,6 +66,7 @@ impl Thread {
             spun: 0,
             ple_spun: 0,
             retries: false,
+            talk: Talk::default(),
         }
     }
 

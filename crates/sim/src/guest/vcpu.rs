@@ -2,6 +2,7 @@
 //! A vCPU as its guest's kernel knows it.
 
 use super::interrupts::Interrupt;
+use super::net::Receive;
 use super::runqueue::Runqueue;
 use corun_model::{Nanos, TaskId};
 
@@ -33,6 +34,8 @@ pub(super) struct Vcpu {
     pub need_resched: bool,
     /// Delivered when it runs.
     pub pending: Vec<Interrupt>,
+    /// Packets for it.
+    pub receive: Receive,
     /// The next tick is under way.
     pub tick_armed: bool,
 }
@@ -49,6 +52,7 @@ impl Vcpu {
             queue: Runqueue::default(),
             need_resched: false,
             pending: Vec::new(),
+            receive: Receive::default(),
             tick_armed: false,
         }
     }

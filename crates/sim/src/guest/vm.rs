@@ -9,6 +9,7 @@
 
 use super::barrier::{Barrier, SpinBarrier};
 use super::mutex::Mutex;
+use super::net::Sockets;
 use super::queue::Queue;
 use super::scheduling::Picked;
 use super::spinlock::SpinLock;
@@ -30,6 +31,7 @@ pub(super) struct Vm {
     pub barriers: Vec<Barrier>,
     pub spin_barriers: Vec<SpinBarrier>,
     pub queues: Vec<Queue>,
+    pub net: Sockets,
     pub stats: Stats,
     /// Its ticks come at this time modulo their period: VMs boot at different times.
     pub tick_phase: Nanos,
@@ -70,7 +72,7 @@ impl Vm {
         let computes = slot.current.is_some_and(|thread| {
             matches!(self.threads[thread as usize].doing, Doing::Computing(_))
         });
-        let plain = slot.pending.is_empty() && !slot.need_resched;
+        let plain = slot.pending.is_empty() && !slot.need_resched && !slot.receive.polling;
         if plain && (computes || slot.overhead > 0) {
             self.plan(host, vcpu);
         } else {
@@ -151,6 +153,9 @@ impl Vm {
             self.take_interrupts(host, vcpu);
             if self.vcpus[vcpu as usize].overhead > 0 {
                 return self.plan(host, vcpu);
+            }
+            if self.softirq(host, vcpu) {
+                continue;
             }
             let thread = match self.pick(host, vcpu) {
                 Picked::Same(thread) => thread,

@@ -9,6 +9,7 @@ mod patterns;
 
 pub use patterns::{Pattern, Patterns};
 
+use crate::device::net::ClientOutcome;
 use crate::host::{Host, TaskSpec};
 use crate::waits::Waits;
 use corun_model::{Nanos, TaskId, VmId};
@@ -85,4 +86,10 @@ pub trait Load {
 
     /// What `vm` achieved since the reset.
     fn achieved(&self, vm: VmId, now: Nanos) -> Achieved;
+
+    /// What clients outside the host and channels between VMs saw since the reset.
+    fn clients(&self, now: Nanos) -> Vec<ClientOutcome> {
+        let _ = now;
+        Vec::new()
+    }
 }

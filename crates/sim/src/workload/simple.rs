@@ -160,7 +160,7 @@ impl Parser<'_> {
     }
 
     /// A number of bytes such as `1500B`, `64KB` or `4MB`; units are powers of 1024.
-    fn size(&mut self) -> Parsed<u64> {
+    pub(super) fn size(&mut self) -> Parsed<u64> {
         let accepted = "a size such as 1500B, 64KB, 4MB or 1GB (powers of 1024), at most 1 TiB";
         let Token::Number(text) = self.token else {
             return Err(self.unexpected(accepted));

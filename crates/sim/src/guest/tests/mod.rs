@@ -5,6 +5,7 @@
 mod errors;
 mod exact;
 mod locks;
+mod net;
 mod properties;
 mod random;
 mod round_robin;

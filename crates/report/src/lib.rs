@@ -16,8 +16,8 @@ pub mod table;
 pub mod timeline;
 
 pub use results::{
-    Beside, Comparison, HostResult, ReplayCheck, Run, Stacking, TaskResult, VcpuCheck, VmResult,
-    round,
+    Beside, ClientResult, Comparison, HostResult, ReplayCheck, Run, Stacking, TaskResult,
+    VcpuCheck, VmResult, round,
 };
 pub use summary::{Spread, sentences};
 

@@ -12,6 +12,7 @@
 
 mod host;
 pub mod merge;
+mod network;
 mod problem;
 pub mod reader;
 mod settings;
@@ -20,6 +21,7 @@ pub mod tree;
 mod vms;
 
 pub use merge::Override;
+pub use network::{Channel, Client, ClientKind, Network, Requests};
 pub use problem::{Located, Place, Problem, Problems};
 pub use settings::{
     Case, CfsKeys, CorunKeys, Costs, Demand, EevdfKeys, GuestKeys, Host, HostTask, Run, Scenario,
@@ -37,6 +39,8 @@ pub mod limits {
     pub const VCPUS: u32 = 4096;
     /// Threads of one VM, host tasks in all.
     pub const THREADS: u32 = 65_536;
+    /// Connections of one client.
+    pub const CONNECTIONS: u32 = 65_536;
     /// Bytes of a scenario file; the largest sensible ones have a few thousand.
     pub const FILE_BYTES: usize = 1 << 20;
     /// Cases of a scenario.
@@ -93,6 +97,9 @@ fn case(name: &str, top: &Reader<'_>) -> Option<Case> {
     let pcpus = host.as_ref().map(|host| host.topology.pcpus());
     let vms = vms::vms(top, pcpus);
     let tasks = vms::tasks(top, pcpus, &vms);
+    let network = network::network(top.table("network"));
+    let clients = network::clients(top, &vms);
+    let channels = network::channels(top, &vms);
     if !top.has("host") {
         top.missing("host", "a table with topology = \"1n1l4c1t\" or pcpus = 4");
     }
@@ -106,5 +113,8 @@ fn case(name: &str, top: &Reader<'_>) -> Option<Case> {
         schedulers,
         vms,
         tasks,
+        network,
+        clients,
+        channels,
     })
 }

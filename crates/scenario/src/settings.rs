@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A scenario as plain data. `None` means: not said, the default of whoever uses it holds.
 
+use crate::network::{Channel, Client, Network};
 use crate::problem::Located;
 use corun_model::{Nanos, PcpuSet, Topology};
 
@@ -32,6 +33,12 @@ pub struct Case {
     pub vms: Vec<Vm>,
     /// Host tasks that are no vCPUs.
     pub tasks: Vec<HostTask>,
+    /// The NIC, the LAN and TCP.
+    pub network: Network,
+    /// Programs outside the host.
+    pub clients: Vec<Client>,
+    /// Connections between VMs.
+    pub channels: Vec<Channel>,
 }
 
 /// `[host]`.
@@ -222,6 +229,16 @@ pub struct GuestKeys {
     pub pv_spin: Option<Nanos>,
     /// Spinning after which the CPU leaves the guest; 0: never.
     pub ple_window: Option<Nanos>,
+    /// The vCPU that takes the first receive queue's interrupt.
+    pub net_irq: Option<u32>,
+    /// Receive queues.
+    pub net_queues: Option<u32>,
+    /// What a packet costs.
+    pub net_packet: Option<Nanos>,
+    /// What copying a KiB costs.
+    pub net_copy: Option<Nanos>,
+    /// What telling the host of packets costs.
+    pub net_kick: Option<Nanos>,
 }
 
 /// `[task.…]`: a host task, or `count` alike.

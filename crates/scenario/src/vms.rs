@@ -53,7 +53,7 @@ fn names(name: &str, count: u32, counted: bool) -> Vec<String> {
     }
 }
 
-fn check_name(table: &Reader<'_>, name: &str) {
+pub(crate) fn check_name(table: &Reader<'_>, name: &str) {
     let fine = |c: char| c.is_ascii_alphanumeric() || "-_. ".contains(c);
     if name.is_empty() || name.len() > 40 || !name.chars().all(fine) {
         let expected = "a name of 1 to 40 letters, digits, spaces, '-', '_' and '.'";
@@ -69,7 +69,9 @@ fn vm(name: &str, table: &Reader<'_>, pcpus: Option<u32>) -> Option<Vm> {
     let weight = table.whole("weight", WEIGHT);
     let vcpu_weight = table.whole("vcpu_weight", WEIGHT).unwrap_or(100);
     let allowed = table.pcpu_set("allowed", pcpus);
-    let guest = table.table("guest").map(guest).unwrap_or_default();
+    let last = vcpus.unwrap_or(limits::VCPUS_PER_VM) - 1;
+    let guest = table.table("guest").map(|table| guest(table, last));
+    let guest = guest.unwrap_or_default();
     let demand = demand(table, vcpus);
     Some(Vm {
         name: name.to_string(),
@@ -131,7 +133,7 @@ fn thread(table: Reader<'_>, vcpus: Option<u32>) -> Option<Thread> {
 /// Nothing that a guest kernel does once takes longer.
 const GUEST: std::ops::RangeInclusive<u64> = 0..=SEC;
 
-fn guest(table: Reader<'_>) -> GuestKeys {
+fn guest(table: Reader<'_>, last_vcpu: u32) -> GuestKeys {
     let keys = GuestKeys {
         hz: table.whole("hz", 1..=10_000),
         tick: table.duration("tick", GUEST),
@@ -145,6 +147,11 @@ fn guest(table: Reader<'_>) -> GuestKeys {
         lock: table.located("lock"),
         pv_spin: table.duration("pv_spin", GUEST),
         ple_window: table.duration("ple_window", GUEST),
+        net_irq: table.whole("net_irq", 0..=last_vcpu),
+        net_queues: table.whole("net_queues", 1..=limits::VCPUS_PER_VM),
+        net_packet: table.duration("net_packet", GUEST),
+        net_copy: table.duration("net_copy", GUEST),
+        net_kick: table.duration("net_kick", GUEST),
     };
     table.finish();
     keys

@@ -4,6 +4,7 @@
 mod input;
 mod jobs;
 mod measure;
+mod network;
 mod progress;
 mod provenance;
 mod recording;

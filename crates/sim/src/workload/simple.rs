@@ -12,7 +12,8 @@ pub(super) const WAITING: [&str; 13] = [
     "every", "yield", "barrier",
 ];
 
-/// Does it take time each time, so that a loop around it makes progress?
+/// Does it take time each time, so that a loop around it makes progress? (A second `reply` to the
+/// same request does nothing.)
 pub(super) fn takes_time(statement: &Statement) -> bool {
     matches!(
         statement,
@@ -21,7 +22,6 @@ pub(super) fn takes_time(statement: &Statement) -> bool {
             | Statement::Read(_)
             | Statement::Write(_)
             | Statement::Request(_)
-            | Statement::Reply(..)
             | Statement::Transmit(..)
             | Statement::Shootdown
             | Statement::Every(_)

@@ -168,6 +168,12 @@ proptest! {
 }
 
 #[test]
+fn a_loop_of_replies_takes_no_time() {
+    let (.., message) = refused("request web; loop { reply web 1KB }");
+    assert!(message.contains("takes no time"), "{message}");
+}
+
+#[test]
 fn lengths_and_sizes_alone() {
     let length = |mean, vary| Ok(Length { mean, vary });
     assert_eq!(Length::parse("7s exp"), length(7 * SEC, Vary::Exponential));

@@ -27,11 +27,12 @@ impl Wire {
         }
     }
 
-    /// Sends a packet as soon as the wire is free; returns when its last bit is out.
+    /// Sends a packet as soon as the wire is free; returns when its last bit is out, at least 1 ns
+    /// later: no loop of requests may stand still in time.
     pub fn send(&mut self, now: Nanos, packet: &Packet) -> Nanos {
         let bits = 8 * bytes(packet);
         let takes = u128::from(bits) * 1_000_000_000 / u128::from(self.bandwidth);
-        self.free_at = self.free_at.max(now) + takes as Nanos;
+        self.free_at = self.free_at.max(now) + (takes as Nanos).max(1);
         self.free_at
     }
 }

@@ -377,7 +377,7 @@ fn clients_and_channels() {
         (
             "[client.ping]",
             "[client.more]\nvm = \"db\"\nkind = \"sink\"\nport = \"out\"\n[client.ping]",
-            "corun: shop.toml:24: client.more.vm: client more: no program of VM db uses the port out",
+            "corun: shop.toml:25: client.more.vm: client more: no program of VM db uses the port out",
         ),
         (
             "\"http\"",

@@ -282,7 +282,7 @@ fn channels() {
         with("[network]\nbandwidth = 0\ntcp_min_rto = \"0ms\""),
         &[
             "host.toml:7: network.bandwidth: found 0, expected a whole number from 1 to 1000000",
-            "host.toml:8: network.tcp_min_rto: found \"0ms\", expected a duration from 1 ms to 1 min",
+            "host.toml:8: network.tcp_min_rto: found \"0ms\", expected a duration from 1.00 ms to 60.0 s",
         ],
     );
 }

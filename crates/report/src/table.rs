@@ -30,6 +30,9 @@ pub(crate) struct Row {
     pub(crate) cells: Vec<(String, Option<String>)>,
 }
 
+/// How a client's count is read.
+type Count = fn(&ClientResult) -> f64;
+
 /// How a measure is written.
 type Show = fn(f64) -> String;
 
@@ -196,7 +199,7 @@ fn client_rows(runs: &[Vec<&Run>], index: usize) -> Vec<Row> {
         measure("response, max", micros, |client| client.response_max_us),
     ];
     let mut rows: Vec<Row> = rows.into_iter().filter_map(worth_showing).collect();
-    let counts: [(&str, fn(&ClientResult) -> f64); 3] = [
+    let counts: [(&str, Count); 3] = [
         ("given up or lost", |client| client.timeouts as f64),
         ("retransmissions", |client| client.retransmissions as f64),
         ("MB/s", |client| client.bytes_per_s / 1e6),

@@ -170,7 +170,7 @@ impl Guests {
     /// Sends what a VM has sent on its way.
     fn carry(&mut self, host: &mut Host, vm: usize) {
         for (departs, packet) in self.vms[vm].net.outbox.drain(..) {
-            self.network.from_guest(host, departs, packet);
+            self.network.carry_from_guest(host, departs, packet);
         }
     }
 

@@ -170,7 +170,7 @@ impl Network {
     }
 
     /// A guest's packet, kicked off at `departs`.
-    pub fn from_guest(&mut self, host: &mut Host, departs: Nanos, packet: Packet) {
+    pub fn carry_from_guest(&mut self, host: &mut Host, departs: Nanos, packet: Packet) {
         let packet = self.keep(packet);
         Wake::AtHost { packet }.at(host, departs + self.params.vhost);
     }

@@ -157,7 +157,7 @@ fn ports_and_clients_that_do_not_fit_together() {
             "client users: no program of VM web has `reply web SIZE`",
         ),
         (
-            "loop { reply web 1KB }",
+            "loop { reply web 1KB; compute 1us }",
             idle,
             vec![requests("web")],
             false,
@@ -214,7 +214,7 @@ fn ports_and_clients_that_do_not_fit_together() {
         free(),
         &[
             "loop { request web; compute 1us }",
-            "loop { reply web 1KB }",
+            "loop { reply web 1KB; compute 1us }",
         ],
     );
     let spec = NetworkSpec {

@@ -54,12 +54,12 @@ impl Tcp {
         self.timeout_at.get_or_insert(now + rto);
         let bare = self.bare(now);
         let ends = self.ends.iter().copied();
-        let within = ends.filter(|end| *end > from && *end <= from + len);
+        let mut within = ends.filter(|end| *end > from && *end <= from + len);
         Some(Segment {
             seq: from,
             len,
             messages: within.clone().count() as u32,
-            last_end: within.last().unwrap_or(0),
+            last_end: within.next_back().unwrap_or(0),
             ..bare
         })
     }

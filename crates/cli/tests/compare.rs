@@ -312,3 +312,112 @@ fn policies_say_where_they_are_from() {
     }
     assert!(place.prints(&["policies"]).starts_with("cfs "));
 }
+
+const SHOP: &str = r#"
+[host]
+pcpus = 2
+[run]
+duration = "300ms"
+warm_up = "50ms"
+policies = ["cfs", "balance"]
+[vm.web]
+count = 2
+vcpus = 1
+[[vm.web.thread]]
+count = 4
+program = "loop { request http; transmit db 1KB; request db; compute 100us; reply http 16KB }"
+[vm.db]
+vcpus = 1
+[[vm.db.thread]]
+program = "loop { request sql; compute 50us exp; reply sql 4KB; count calls }"
+[client.users]
+vm = "web"
+kind = "closed"
+port = "http"
+connections = 8
+think = "2ms exp"
+[client.ping]
+vm = "db"
+kind = "ping"
+interval = "1ms"
+[channel.calls]
+from = "web:db"
+to = "db:sql"
+"#;
+
+#[test]
+fn clients_and_channels() {
+    let place = Place::new("clients");
+    let file = place.0.join("shop.toml");
+    std::fs::write(&file, SHOP).unwrap();
+    let text = place.prints(&["compare", "shop.toml", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let schema: serde_json::Value = serde_json::from_str(
+        &std::fs::read_to_string(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../docs/schema/compare.schema.json"
+        ))
+        .unwrap(),
+    )
+    .unwrap();
+    assert!(jsonschema::is_valid(&schema, &json));
+    for run in json["runs"].as_array().unwrap() {
+        let clients = run["clients"].as_array().unwrap();
+        let names: Vec<&str> = clients
+            .iter()
+            .map(|it| it["name"].as_str().unwrap())
+            .collect();
+        assert_eq!(
+            names,
+            [
+                "users web1",
+                "users web2",
+                "ping",
+                "calls web1",
+                "calls web2"
+            ]
+        );
+        for client in clients {
+            let of = |key: &str| client[key].as_f64().unwrap();
+            assert!(of("replies_per_s") > 500.0, "{client}");
+            assert!(of("response_p50_us") <= of("response_p95_us"), "{client}");
+            assert!(of("response_p99_us") <= of("response_max_us"), "{client}");
+        }
+    }
+    let text = place.prints(&["compare", "shop.toml"]);
+    assert!(text.contains("users web1 (closed loop)"), "{text}");
+    for (from, to, expected) in [
+        (
+            "[client.ping]",
+            "[client.more]\nvm = \"db\"\nkind = \"sink\"\nport = \"out\"\n[client.ping]",
+            "corun: shop.toml:25: client.more.vm: client more: no program of VM db uses the port out",
+        ),
+        (
+            "\"http\"",
+            "\"htpp\"",
+            "corun: shop.toml:19: client.users.vm: client users web1: no program of VM web1 uses the \
+             port htpp; used are: http, db",
+        ),
+        (
+            "\"2ms exp\"",
+            "\"2 exp\"",
+            "corun: shop.toml:23: client.users.think: line 1, column 1: saw `2`",
+        ),
+        (
+            "request sql;",
+            "request sql; request more;",
+            "corun: shop.toml:17: vm.db.thread.program: VM db: the port more is used, but no client or \
+             channel connects to it",
+        ),
+        (
+            "[client.ping]",
+            "[network]\ntcp_window = \"1GB\"\n[client.ping]",
+            "corun: shop.toml:25: network.tcp_window: found \"1GB\", expected a size from 64KB to 6MB",
+        ),
+    ] {
+        std::fs::write(&file, SHOP.replace(from, to)).unwrap();
+        let (code, error) = place.fails(&["compare", "shop.toml", "--quiet"]);
+        assert_eq!(code, 2, "{error}");
+        assert!(error.starts_with(expected), "{error}");
+    }
+}

@@ -20,8 +20,8 @@ pub mod timeline;
 pub mod workloads;
 
 pub use results::{
-    Beside, Comparison, DiskResult, HostResult, IoResult, ReplayCheck, Run, Stacking, TaskResult,
-    VcpuCheck, VmResult, round,
+    Beside, ClientResult, Comparison, DiskResult, HostResult, IoResult, ReplayCheck, Run, Stacking,
+    TaskResult, VcpuCheck, VmResult, round,
 };
 pub use summary::{Spread, sentences};
 

@@ -89,6 +89,9 @@ pub struct Run {
     /// The host's disks, if it has any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disks: Vec<DiskResult>,
+    /// Clients outside the host, then channels between VMs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clients: Vec<ClientResult>,
 }
 
 /// What happened to a disk.
@@ -217,6 +220,33 @@ pub struct TaskResult {
     pub ready_share: f64,
     /// Share of its time asleep.
     pub wait_share: f64,
+}
+
+/// What a client outside the host, or a channel between VMs, saw.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ClientResult {
+    /// Its name.
+    pub name: String,
+    /// "closed loop", "open loop", "ping", "sink", "stream" or "channel".
+    pub kind: String,
+    /// The VM that serves it.
+    pub vm: String,
+    /// Replies per second; null for sinks and streams, which have none.
+    pub replies_per_s: Option<f64>,
+    /// From the wish to send until the reply's end: median; null if there was none.
+    pub response_p50_us: Option<f64>,
+    /// The same: 95th percentile.
+    pub response_p95_us: Option<f64>,
+    /// The same: 99th percentile.
+    pub response_p99_us: Option<f64>,
+    /// The same: the longest.
+    pub response_max_us: Option<f64>,
+    /// Requests given up; pings not answered in time.
+    pub timeouts: u64,
+    /// TCP segments sent again, by either end.
+    pub retransmissions: u64,
+    /// Payload that arrived per second, at both ends together.
+    pub bytes_per_s: f64,
 }
 
 /// Rounds to six decimals, and makes what is no number a zero: printed numbers are always finite

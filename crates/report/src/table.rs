@@ -3,7 +3,7 @@
 //! terminal's tables and those of the HTML report.
 
 use crate::format::{amount, micros, percent, ratio};
-use crate::results::{Comparison, DiskResult, HostResult, IoResult, Run, VmResult};
+use crate::results::{ClientResult, Comparison, DiskResult, HostResult, IoResult, Run, VmResult};
 use crate::summary::Spread;
 use comfy_table::{
     Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle, Width,
@@ -11,6 +11,8 @@ use comfy_table::{
 
 /// VMs shown in a table; the rest is in `--json`.
 const VMS_SHOWN: usize = 16;
+/// Clients and channels shown in a table; the rest is in `--json`.
+const CLIENTS_SHOWN: usize = 16;
 /// Policies side by side on 80 columns.
 const POLICIES_ACROSS: usize = 3;
 
@@ -30,6 +32,9 @@ pub(crate) struct Row {
     pub(crate) cells: Vec<(String, Option<String>)>,
 }
 
+/// How a client's count is read.
+type Count = fn(&ClientResult) -> f64;
+
 /// How a measure is written.
 type Show = fn(f64) -> String;
 
@@ -48,6 +53,10 @@ pub fn text(comparison: &Comparison, width: u16) -> String {
         let more = vms_left_out(comparison, case);
         if more > 0 {
             out += &format!("… and {more} more VMs: see --json\n");
+        }
+        let more = clients_left_out(comparison, case);
+        if more > 0 {
+            out += &format!("… and {more} more clients: see --json\n");
         }
     }
     if comparison.seeds().len() > 1 {
@@ -112,6 +121,11 @@ pub(crate) fn vms_left_out(comparison: &Comparison, case: &str) -> usize {
     run.map_or(0, |run| run.vms.len().saturating_sub(VMS_SHOWN))
 }
 
+fn clients_left_out(comparison: &Comparison, case: &str) -> usize {
+    let run = comparison.runs.iter().find(|run| run.case == case);
+    run.map_or(0, |run| run.clients.len().saturating_sub(CLIENTS_SHOWN))
+}
+
 /// All rows of a case.
 pub(crate) fn rows(comparison: &Comparison, case: &str) -> Vec<Row> {
     let policies = comparison.policies();
@@ -132,6 +146,14 @@ pub(crate) fn rows(comparison: &Comparison, case: &str) -> Vec<Row> {
     let disks = first.map_or(&[][..], |run| &run.disks[..]);
     for (index, disk) in disks.iter().enumerate() {
         rows.extend(disk_rows(&runs, index, disk));
+    }
+    let clients = first.map_or(&[][..], |run| &run.clients[..]);
+    for (index, client) in clients.iter().enumerate().take(CLIENTS_SHOWN) {
+        let mut of_client = client_rows(&runs, index);
+        if let Some(row) = of_client.first_mut() {
+            row.of = format!("{} ({})", client.name, client.kind);
+        }
+        rows.extend(of_client);
     }
     rows
 }
@@ -211,6 +233,38 @@ fn disk_rows(runs: &[Vec<&Run>], index: usize, disk: &DiskResult) -> Vec<Row> {
     ];
     if let Some(row) = rows.first_mut() {
         row.of.clone_from(&disk.name);
+    }
+    rows
+}
+
+fn client_rows(runs: &[Vec<&Run>], index: usize) -> Vec<Row> {
+    let measure = |measure: &str, show: Show, of: fn(&ClientResult) -> Option<f64>| {
+        row(runs, measure, show, move |run| {
+            of(run.clients.get(index)?)
+        })
+    };
+    let rows = [
+        measure("replies/s", amount, |client| client.replies_per_s),
+        measure("response, p50", micros, |client| client.response_p50_us),
+        measure("response, p95", micros, |client| client.response_p95_us),
+        measure("response, p99", micros, |client| client.response_p99_us),
+        measure("response, max", micros, |client| client.response_max_us),
+    ];
+    let mut rows: Vec<Row> = rows.into_iter().filter_map(worth_showing).collect();
+    let counts: [(&str, Count); 3] = [
+        ("given up or lost", |client| client.timeouts as f64),
+        ("retransmissions", |client| client.retransmissions as f64),
+        ("MB/s", |client| client.bytes_per_s / 1e6),
+    ];
+    for (what, of) in counts {
+        let clients = runs
+            .iter()
+            .flatten()
+            .filter_map(|run| run.clients.get(index));
+        if clients.map(of).any(|value| value > 0.0) {
+            let of = move |run: &Run| run.clients.get(index).map(of);
+            rows.push(row(runs, what, amount, of));
+        }
     }
     rows
 }

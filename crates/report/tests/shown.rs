@@ -5,7 +5,9 @@
 #![allow(clippy::unwrap_used)]
 
 use corun_report::html::{About, page};
-use corun_report::{Comparison, HostResult, Run, VmResult, json, schema, sentences, table};
+use corun_report::{
+    ClientResult, Comparison, HostResult, Run, VmResult, json, schema, sentences, table,
+};
 
 fn vm(name: &str, throughput: f64, run: f64, ready: f64, lock: Option<f64>) -> VmResult {
     VmResult {
@@ -55,6 +57,26 @@ fn run(policy: &str, case: &str, seed: u64, stacked: f64, gain: f64) -> Run {
         ],
         tasks: Vec::new(),
         disks: Vec::new(),
+        clients: vec![
+            client("users", "closed loop", Some(900.0 * gain), 0),
+            client("backup", "sink", None, 12),
+        ],
+    }
+}
+
+fn client(name: &str, kind: &str, replies: Option<f64>, retransmissions: u64) -> ClientResult {
+    ClientResult {
+        name: name.to_string(),
+        kind: kind.to_string(),
+        vm: "web".to_string(),
+        replies_per_s: replies,
+        response_p50_us: replies.map(|_| 840.0),
+        response_p95_us: replies.map(|_| 1900.0),
+        response_p99_us: replies.map(|_| 24_000.0),
+        response_max_us: replies.map(|_| 231_000.0),
+        timeouts: 0,
+        retransmissions,
+        bytes_per_s: 117_000_000.0,
     }
 }
 
@@ -95,6 +117,36 @@ fn a_table_fits_80_columns_whatever_is_compared() {
             "no colours: {text}"
         );
     }
+}
+
+#[test]
+fn clients_show_what_they_have() {
+    let text = table::text(&comparison(1, &[""], &["cfs", "balance"]), 80);
+    let row = |of: &str, measure: &str| {
+        let mut lines = text.lines().skip_while(|line| !line.contains(of));
+        lines
+            .find(|line| line.contains(measure))
+            .map(str::to_string)
+    };
+    assert!(
+        row("users (closed loop)", "replies/s")
+            .unwrap()
+            .contains("1.25×")
+    );
+    assert!(
+        row("users (closed loop)", "response, p99")
+            .unwrap()
+            .contains("24.0 ms")
+    );
+    assert!(row("backup (sink)", "MB/s").unwrap().contains("117"));
+    assert!(
+        row("backup (sink)", "retransmissions")
+            .unwrap()
+            .contains("12")
+    );
+    // Nothing was given up, and a sink has no replies.
+    assert_eq!(row("users", "given up"), None);
+    assert_eq!(row("backup (sink)", "replies/s"), None);
 }
 
 #[test]

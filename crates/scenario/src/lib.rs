@@ -14,6 +14,7 @@ mod disks;
 mod hardware;
 mod host;
 pub mod merge;
+mod network;
 mod problem;
 pub mod reader;
 mod settings;
@@ -23,6 +24,7 @@ mod vms;
 
 pub use disks::{AnticipatoryKeys, DeadlineKeys, Disk, DiskUse, HddKeys, SsdKeys};
 pub use merge::Override;
+pub use network::{Channel, Client, ClientKind, Network, Requests};
 pub use problem::{Located, Place, Problem, Problems};
 pub use settings::{
     Case, CfsKeys, CorunKeys, Costs, Demand, EevdfKeys, GuestKeys, HaltPoll, Hardware, Host,
@@ -42,6 +44,8 @@ pub mod limits {
     pub const CAP: u32 = 51_200;
     /// Threads of one VM, host tasks in all.
     pub const THREADS: u32 = 65_536;
+    /// Connections of one client.
+    pub const CONNECTIONS: u32 = 65_536;
     /// Bytes of a scenario file; the largest sensible ones have a few thousand.
     pub const FILE_BYTES: usize = 1 << 20;
     /// Cases of a scenario.
@@ -99,6 +103,9 @@ fn case(name: &str, top: &Reader<'_>) -> Option<Case> {
     let disks = disks::disks(top);
     let vms = vms::vms(top, pcpus, &disks);
     let tasks = vms::tasks(top, pcpus, &vms);
+    let network = network::network(top.table("network"));
+    let clients = network::clients(top, &vms);
+    let channels = network::channels(top, &vms);
     if !top.has("host") {
         top.missing("host", "a table with topology = \"1n1l4c1t\" or pcpus = 4");
     }
@@ -113,5 +120,8 @@ fn case(name: &str, top: &Reader<'_>) -> Option<Case> {
         disks,
         vms,
         tasks,
+        network,
+        clients,
+        channels,
     })
 }

@@ -2,6 +2,7 @@
 //! A scenario as plain data. `None` means: not said, the default of whoever uses it holds.
 
 use crate::disks::{Disk, DiskUse};
+use crate::network::{Channel, Client, Network};
 use crate::problem::Located;
 use corun_model::{Nanos, PcpuSet, Topology};
 
@@ -35,6 +36,12 @@ pub struct Case {
     pub vms: Vec<Vm>,
     /// Host tasks that are no vCPUs.
     pub tasks: Vec<HostTask>,
+    /// The NIC, the LAN and TCP.
+    pub network: Network,
+    /// Programs outside the host.
+    pub clients: Vec<Client>,
+    /// Connections between VMs.
+    pub channels: Vec<Channel>,
 }
 
 /// `[host]`.
@@ -319,6 +326,16 @@ pub struct GuestKeys {
     pub copy_kib: Option<Nanos>,
     /// Bytes of a read-ahead window.
     pub read_ahead: Option<u64>,
+    /// The vCPU that takes the first receive queue's interrupt.
+    pub net_irq: Option<u32>,
+    /// Receive queues.
+    pub net_queues: Option<u32>,
+    /// What a packet costs.
+    pub net_packet: Option<Nanos>,
+    /// What copying a KiB costs.
+    pub net_copy: Option<Nanos>,
+    /// What telling the host of packets costs.
+    pub net_kick: Option<Nanos>,
 }
 
 /// `[task.…]`: a host task, or `count` alike.

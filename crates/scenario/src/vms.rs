@@ -56,7 +56,7 @@ fn names(name: &str, count: u32, counted: bool) -> Vec<String> {
     }
 }
 
-fn check_name(table: &Reader<'_>, name: &str) {
+pub(crate) fn check_name(table: &Reader<'_>, name: &str) {
     let fine = |c: char| c.is_ascii_alphanumeric() || "-_. ".contains(c);
     if name.is_empty() || name.len() > 40 || !name.chars().all(fine) {
         let expected = "a name of 1 to 40 letters, digits, spaces, '-', '_' and '.'";
@@ -74,7 +74,9 @@ fn vm(name: &str, table: &Reader<'_>, pcpus: Option<u32>, disks: &[Disk]) -> Opt
     let cap = table.whole("cap", 1..=limits::CAP);
     let slice = table.duration("slice", SLICE);
     let allowed = table.pcpu_set("allowed", pcpus);
-    let guest = table.table("guest").map(guest).unwrap_or_default();
+    let last = vcpus.unwrap_or(limits::VCPUS_PER_VM) - 1;
+    let guest = table.table("guest").map(|table| guest(table, last));
+    let guest = guest.unwrap_or_default();
     let disk = disks::disk_use(table, disks);
     let demand = demand(table, vcpus);
     Some(Vm {
@@ -140,7 +142,7 @@ fn thread(table: Reader<'_>, vcpus: Option<u32>) -> Option<Thread> {
 /// Nothing that a guest kernel does once takes longer.
 const GUEST: std::ops::RangeInclusive<u64> = 0..=SEC;
 
-fn guest(table: Reader<'_>) -> GuestKeys {
+fn guest(table: Reader<'_>, last_vcpu: u32) -> GuestKeys {
     let keys = GuestKeys {
         hz: table.whole("hz", 1..=10_000),
         tick: table.duration("tick", GUEST),
@@ -163,6 +165,11 @@ fn guest(table: Reader<'_>) -> GuestKeys {
         cached_read: table.duration("cached_read", GUEST),
         copy_kib: table.duration("copy_kib", GUEST),
         read_ahead: disks::size(&table, "read_ahead"),
+        net_irq: table.whole("net_irq", 0..=last_vcpu),
+        net_queues: table.whole("net_queues", 1..=limits::VCPUS_PER_VM),
+        net_packet: table.duration("net_packet", GUEST),
+        net_copy: table.duration("net_copy", GUEST),
+        net_kick: table.duration("net_kick", GUEST),
     };
     let retains = keys
         .idle

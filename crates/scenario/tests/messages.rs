@@ -323,3 +323,64 @@ fn disks_and_what_does_not_go_with_them() {
         ],
     );
 }
+
+#[test]
+fn clients() {
+    says(
+        with("[client.a]\nkind = \"pong\"\n[client.b]\nvm = \"wed\"\nkind = \"sink\""),
+        &[
+            "host.toml:6: client.a.vm: is missing, expected the name of the VM that serves it",
+            "host.toml:7: client.a.kind: found \"pong\", did you mean \"ping\"? Accepted are \
+             closed, open, ping, sink, stream",
+            "host.toml:8: client.b.port: is missing, expected the name of a port that programs of \
+             the VM use",
+            "host.toml:9: client.b.vm: there is no VM \"wed\", did you mean \"web\"? Accepted are web",
+        ],
+    );
+    let open = |line: &str| {
+        with(&format!(
+            "[client.a]\nvm = \"web\"\nkind = \"open\"\nport = \"http\"\n{line}"
+        ))
+    };
+    says(
+        open("gaps = \"even\""),
+        &[
+            "host.toml:6: client.a.rate: is missing, expected requests per second",
+            "host.toml:10: client.a.gaps: found \"even\", accepted are exponential, fixed",
+        ],
+    );
+    says(
+        open("rate = 0\nthink = \"1s\""),
+        &[
+            "host.toml:10: client.a.rate: found 0, expected a whole number from 1 to 1000000",
+            "host.toml:11: client.a.think: unknown key (known here: connections, gaps, keep_alive, \
+             kind, port, rate, size, timeout, vm)",
+        ],
+    );
+}
+
+#[test]
+fn channels() {
+    says(
+        with("[channel.a]\nfrom = \"web\"\nto = \"db:sql\""),
+        &[
+            "host.toml:7: channel.a.from: found \"web\", expected a VM and a port of its programs \
+             such as \"web:dbreq\"",
+            "host.toml:8: channel.a.to: there is no VM \"db\", accepted are web",
+        ],
+    );
+    says(
+        with(
+            "[vm.db]\ncount = 2\nvcpus = 1\nworkload = \"cpu\"\n\
+             [channel.a]\nfrom = \"web:dbreq\"\nto = \"db:sql\"",
+        ),
+        &["host.toml:12: channel.a.to: means several VMs, expected one of db1, db2"],
+    );
+    says(
+        with("[network]\nbandwidth = 0\ntcp_min_rto = \"0ms\""),
+        &[
+            "host.toml:7: network.bandwidth: found 0, expected a whole number from 1 to 1000000",
+            "host.toml:8: network.tcp_min_rto: found \"0ms\", expected a duration from 1.00 ms to 60.0 s",
+        ],
+    );
+}

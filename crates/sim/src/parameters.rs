@@ -12,6 +12,8 @@ pub fn parameters() -> Vec<Parameter> {
         crate::guest::parameters(),
         crate::guest::block_parameters(),
         crate::device::disk::parameters(),
+        crate::guest::net_parameters(),
+        crate::device::net::parameters(),
         DispatcherParams::parameters(),
         crate::sched::cfs::parameters(),
         crate::sched::eevdf::parameters(),

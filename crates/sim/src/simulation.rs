@@ -2,6 +2,7 @@
 //! One run: host, scheduler and load brought together by the event loop.
 
 use crate::control::Control;
+use crate::device::net::ClientOutcome;
 use crate::host::{
     Event, Host, HostParams, Instant, Lane, MOST_SIBLINGS, Observer, Order, TaskState, Totals,
 };
@@ -40,6 +41,8 @@ pub struct Outcome {
     pub vms: Vec<VmOutcome>,
     /// The host's devices.
     pub devices: Vec<DeviceOutcome>,
+    /// Clients in the scenario's order, then channels.
+    pub clients: Vec<ClientOutcome>,
     /// Every task's name, whether it is a vCPU, and its accounts.
     pub tasks: Vec<(String, bool, Totals)>,
 }
@@ -243,6 +246,7 @@ impl Simulation {
             idle_share: if capacity > 0.0 { idle / capacity } else { 0.0 },
             vms,
             devices: self.load.devices(),
+            clients: self.load.clients(now),
             tasks,
         }
     }

@@ -44,7 +44,19 @@ impl Waits {
     /// Adds one time.
     pub fn record(&mut self, wait: Nanos) {
         let wait = wait.min(LONGEST);
-        let counter = counter(wait);
+        self.count_at(counter(wait), 1);
+        self.max = self.max.max(wait);
+    }
+
+    /// Adds all times of another.
+    pub fn add(&mut self, other: &Self) {
+        for (shortest, _, count) in other.counted() {
+            self.count_at(counter(shortest), count);
+        }
+        self.max = self.max.max(other.max);
+    }
+
+    fn count_at(&mut self, counter: usize, times: u64) {
         let (range, place) = (counter / PAGE, counter % PAGE);
         if self.directory.len() <= range {
             self.directory.resize(range + 1, 0);
@@ -53,9 +65,8 @@ impl Waits {
             self.pages.push([0; PAGE]);
             self.directory[range] = self.pages.len() as u16;
         }
-        self.pages[usize::from(self.directory[range]) - 1][place] += 1;
-        self.count += 1;
-        self.max = self.max.max(wait);
+        self.pages[usize::from(self.directory[range]) - 1][place] += times;
+        self.count += times;
     }
 
     /// Number of times recorded.
@@ -124,6 +135,11 @@ mod tests {
         assert_eq!(waits.count(), 1000);
         let median = waits.quantile(0.5);
         assert!((499_000..=501_000).contains(&median), "{median}");
+        let mut both = Waits::default();
+        both.add(&Waits::default());
+        both.add(&waits);
+        both.add(&waits);
+        assert_eq!((both.count(), both.max()), (2000, waits.max()));
         waits.record(u64::MAX);
         assert!(waits.max() >= LONGEST);
     }

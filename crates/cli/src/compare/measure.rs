@@ -3,7 +3,10 @@
 
 use corun_model::Nanos;
 use corun_model::time::SEC;
-use corun_report::{DiskResult, HostResult, IoResult, Run, Stacking, TaskResult, VmResult, round};
+use corun_report::{
+    ClientResult, DiskResult, HostResult, IoResult, Run, Stacking, TaskResult, VmResult, round,
+};
+use corun_sim::device::net::ClientOutcome;
 use corun_sim::host::Totals;
 use corun_sim::load::{DeviceOutcome, IoAchieved};
 use corun_sim::{Outcome, VmOutcome, Waits};
@@ -26,6 +29,11 @@ pub fn run(outcome: &Outcome, pcpus: u32) -> Run {
             .devices
             .iter()
             .map(|device| disk(device, outcome.measured))
+            .collect(),
+        clients: outcome
+            .clients
+            .iter()
+            .map(|it| client(it, outcome))
             .collect(),
     }
 }
@@ -122,6 +130,30 @@ fn vm(vm: &VmOutcome, measured: Nanos) -> VmResult {
         lock_wait_p99_us: quantile(locks, 0.99),
         io: vm.achieved.io.as_ref().map(|done| io(done, measured)),
         beyond_recording_share: None,
+    }
+}
+
+fn client(client: &ClientOutcome, outcome: &Outcome) -> ClientResult {
+    let seconds = outcome.measured as f64 / SEC as f64;
+    // Rounding makes what a run of no length shows zero.
+    let rate = |count: u64| round(count as f64 / seconds);
+    let responses = &client.responses;
+    let some = responses.count() > 0;
+    let quantile = |share| some.then(|| micros(responses.quantile(share) as f64));
+    let bulk = matches!(client.kind, "sink" | "stream");
+    let vm = outcome.vms.get(client.vm.index());
+    ClientResult {
+        name: client.name.clone(),
+        kind: client.kind.to_string(),
+        vm: vm.map_or(String::new(), |vm| vm.name.clone()),
+        replies_per_s: (!bulk).then(|| rate(responses.count())),
+        response_p50_us: quantile(0.5),
+        response_p95_us: quantile(0.95),
+        response_p99_us: quantile(0.99),
+        response_max_us: some.then(|| micros(responses.max() as f64)),
+        timeouts: client.timeouts,
+        retransmissions: client.retransmissions,
+        bytes_per_s: rate(client.bytes),
     }
 }
 

@@ -6,6 +6,7 @@ mod disks;
 pub mod input;
 pub mod jobs;
 mod measure;
+mod network;
 mod progress;
 pub mod provenance;
 mod recording;

@@ -2,6 +2,7 @@
 //! From a scenario's case, a policy and a seed to a simulation: the one place that knows both the
 //! scenario's words for hosts and guests and the simulator's. Schedulers: see [`schedulers`].
 
+use super::network;
 use super::schedulers::{self, elsewhere, set, unknown};
 use super::{demand, disks};
 use corun_model::{Nanos, PcpuSet};
@@ -137,24 +138,32 @@ fn guests(case: &Case, seed: u64) -> Result<Guests, Problems> {
             .for_each(|problem| problems.push(problem.clone()));
         Vec::new()
     });
+    let network = network::spec(case);
+    push(&mut problems, network.as_ref().map_err(Clone::clone));
     problems.or_ok(())?;
-    let guests =
-        Guests::with_disks(vms, tasks, &disks, seed).map_err(|error| unfit(case, &error))?;
+    let network = network?;
+    let guests = Guests::with_devices(vms, tasks, &disks, &network, seed)
+        .map_err(|error| unfit(case, &error))?;
     Ok(guests.with_halt_polling(halt_polling(&case.host.halt_poll)))
 }
 
 /// A problem between programs, told at the place of what it concerns.
 fn unfit(case: &Case, error: &GuestError) -> Problems {
-    let subject = error
-        .subject
-        .split([' ', ',', '/'])
-        .find(|word| !word.is_empty());
-    let vm = case.vms.iter().find(|vm| Some(vm.name.as_str()) == subject);
-    let task = case
-        .tasks
-        .iter()
-        .find(|task| Some(task.name.as_str()) == subject);
-    let place = vm.and_then(demand::said).or(task.map(|task| &task.program));
+    // Subjects are "VM web", "VM web, thread 1", "host task backup", "client users".
+    let is = |kind: &str, name: &str| {
+        let rest = error.subject.strip_prefix(kind);
+        let rest = rest.and_then(|rest| rest.strip_prefix(name));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(','))
+    };
+    let vm = case.vms.iter().find(|vm| is("VM ", &vm.name));
+    let task = case.tasks.iter().find(|task| is("host task ", &task.name));
+    let client = case.clients.iter().find(|it| is("client ", &it.name));
+    let channel = case.channels.iter().find(|it| is("channel ", &it.name));
+    let place = vm
+        .and_then(demand::said)
+        .or(task.map(|task| &task.program))
+        .or(client.map(|client| &client.said_vm))
+        .or(channel.map(|channel| &channel.said_from));
     match place {
         Some(place) => place.problem(error.to_string()).into(),
         None => elsewhere(&error.to_string()),
@@ -202,6 +211,11 @@ fn guest_params(vm: &Vm) -> Result<GuestParams, Problems> {
         params.block_irq =
             kind.ok_or_else(|| unknown(Some(said), &BLOCK_IRQS.map(|(name, _)| name)))?;
     }
+    set(&mut params.net.irq, keys.net_irq);
+    set(&mut params.net.queues, keys.net_queues);
+    set(&mut params.net.packet, keys.net_packet);
+    set(&mut params.net.copy, keys.net_copy);
+    set(&mut params.net.kick, keys.net_kick);
     let some = |window: Nanos| (window > 0).then_some(window);
     set(&mut params.ple_window, keys.ple_window.map(some));
     set(&mut params.flush, keys.flush);

@@ -22,6 +22,9 @@ impl Vm {
             Op::Every(period) => self.every(host, vcpu, thread, period),
             Op::Read(access) => self.read(host, vcpu, thread, access),
             Op::Write(access) => self.write(host, vcpu, thread, access),
+            Op::Request(port) => self.request(host, vcpu, thread, port),
+            Op::Reply(port, size) => self.reply(host, vcpu, thread, port, size),
+            Op::Transmit(port, size) => self.transmit(host, vcpu, thread, port, size),
             Op::Exit => self.block(vcpu, thread, Doing::Exited),
             _ => {
                 state.code.done();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Interrupts to vCPUs: ticks, sleep timers, reschedule IPIs, kicks, disks.
+//! Interrupts to vCPUs: ticks, timers, reschedule IPIs, kicks, disks, packets.
 //!
 //! A vCPU takes interrupts only while it has a pCPU. For one that is ready but descheduled they
 //! stay pending, whatever waits for them in the guest; a halted one is woken by them.
@@ -26,6 +26,10 @@ pub(super) enum Interrupt {
     },
     /// The disk is done with this request.
     Block(u32),
+    /// Packets have arrived.
+    Net,
+    /// The retransmission timer of a connection.
+    TcpTimer(u32),
 }
 
 impl Vm {
@@ -83,6 +87,8 @@ impl Vm {
                 Interrupt::Kick => {}
                 Interrupt::Flush { asked_by } => self.flushed(asked_by),
                 Interrupt::Block(request) => self.request_done(host, vcpu, request),
+                Interrupt::Net => self.vcpus[vcpu as usize].receive.polling = true,
+                Interrupt::TcpTimer(endpoint) => self.rto(host, vcpu, endpoint),
             }
         }
         // Nobody interrupts itself, so the (empty) list goes back with its memory.

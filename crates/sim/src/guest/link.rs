@@ -7,16 +7,19 @@ use super::block::{Block, PAGE};
 use super::condition::Condition;
 use super::disks::Disks;
 use super::mutex::Mutex;
+use super::net::Sockets;
 use super::queue::Queue;
 use super::spinlock::SpinLock;
 use super::tell::Told;
 use super::thread::Thread;
 use super::vcpu::Vcpu;
 use super::vm::Vm;
+use super::wiring;
 use super::{
     DiskSpec, GuestError, Guests, HaltPollParams, HostTask, HostTaskSpec, MOST, MOST_VCPUS, Role,
     Stats, ThreadSpec, VmSpec,
 };
+use crate::device::net::{Network, NetworkSpec};
 use crate::host::{Profile, TaskSpec};
 use crate::load::VmInfo;
 use crate::rng::Rng;
@@ -29,6 +32,7 @@ pub(super) fn link(
     vms: Vec<VmSpec>,
     host_tasks: Vec<HostTaskSpec>,
     disks: &[DiskSpec],
+    network: &NetworkSpec,
     seed: u64,
 ) -> Linked<Guests> {
     if vms.len().max(host_tasks.len()) > MOST {
@@ -43,6 +47,8 @@ pub(super) fn link(
         units: Vec::new(),
         host_tasks: Vec::new(),
         disks: Disks::new(disks, &vms, seed)?,
+        network: Network::new(network, seed),
+        channels: Vec::new(),
         reset_at: 0,
     };
     for spec in &vms {
@@ -51,6 +57,7 @@ pub(super) fn link(
     for spec in host_tasks {
         guests.add_host_task(spec, vms.len(), seed)?;
     }
+    wiring::wire(&mut guests, network)?;
     Ok(guests)
 }
 
@@ -358,6 +365,7 @@ impl<'a> Linker<'a> {
                 .map(|_| Condition::default())
                 .collect(),
             block: None,
+            net: Sockets::new(&self.names.ports, spec.threads.len()),
             stats: Stats::default(),
             tick_phase: Rng::of(seed, "guest tick", u64::from(id)).between(0, period - 1),
             dirty: Vec::new(),

@@ -7,7 +7,8 @@
 //! and threads that execute [programs](crate::workload). A vCPU makes progress only while the host
 //! runs it; nothing else happens in the guest on a descheduled vCPU.
 //!
-//! Disks are the host's ([`crate::device`]); what the guest has to do with them is in `block`.
+//! Disks and the network are the host's ([`crate::device`]); what the guest has to do with them is in
+//! `block` and `net`.
 //!
 //! Kept out: periodic balancing between busy vCPUs.
 
@@ -24,6 +25,7 @@ mod inactivity;
 mod interrupts;
 mod link;
 mod mutex;
+mod net;
 mod params;
 mod queue;
 mod runqueue;
@@ -36,6 +38,7 @@ mod thread;
 mod timing;
 mod vcpu;
 mod vm;
+mod wiring;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -43,12 +46,14 @@ pub(crate) mod tests;
 pub use disks::DiskSpec;
 pub use halt_polling::{HaltPollParams, parameters as halt_poll_parameters};
 pub use idle::IdleMode;
+pub use net::{NetParams, parameters as net_parameters};
 pub use params::{BlockIrq, GuestParams, LockKind, block_parameters, parameters};
 pub use shootdown::TlbFlush;
 pub use spec::{
     DiskUse, GuestError, HostTaskSpec, MOST, MOST_VCPUS, SMALLEST_IMAGE, ThreadSpec, VmSpec,
 };
 
+use crate::device::net::{ClientOutcome, Network, NetworkSpec, Wake};
 use crate::host::{Host, TaskSpec};
 use crate::load::{Achieved, DeviceOutcome, Load, VmInfo};
 use crate::waits::Waits;
@@ -71,6 +76,9 @@ pub struct Guests {
     units: Vec<Vec<String>>,
     host_tasks: Vec<HostTask>,
     disks: Disks,
+    network: Network,
+    /// Name and called VM of each channel.
+    channels: Vec<(String, VmId)>,
     reset_at: Nanos,
 }
 
@@ -132,7 +140,12 @@ enum Timer {
     DiskLook,
     /// A request's completion reaches its VM.
     BlockDone,
+    /// The network's; the rest of the token is a [`Wake`].
+    Net,
 }
+
+/// What the tokens of the network's timers have in common.
+pub(crate) const NET_TIMER: u64 = (Timer::Net as u64) << 56;
 
 impl Timer {
     /// Kind in the highest byte, then 24 bits for the VM and 32 for the vCPU, thread or task.
@@ -149,7 +162,8 @@ impl Timer {
             4 => Timer::BlockSubmit,
             5 => Timer::DiskDone,
             6 => Timer::DiskLook,
-            _ => Timer::BlockDone,
+            7 => Timer::BlockDone,
+            _ => Timer::Net,
         };
         let vm = (token >> 32) & 0xff_ffff;
         (kind, vm as usize, token as u32)
@@ -157,11 +171,10 @@ impl Timer {
 }
 
 impl Guests {
-    /// Makes the guests of a run ready. All chance in them comes from `seed`.
+    /// Makes the guests of a run without network ready: see [`Guests::with_devices`].
     ///
     /// # Errors
-    /// The first thing wrong: numbers out of range, or programs that do not fit together (see
-    /// [`GuestError`]).
+    /// Likewise.
     pub fn new(
         vms: Vec<VmSpec>,
         host_tasks: Vec<HostTaskSpec>,
@@ -180,7 +193,21 @@ impl Guests {
         disks: &[DiskSpec],
         seed: u64,
     ) -> Result<Self, GuestError> {
-        link::link(vms, host_tasks, disks, seed)
+        Self::with_devices(vms, host_tasks, disks, &NetworkSpec::default(), seed)
+    }
+
+    /// The same on a host with disks and a network, and with the clients at its other end.
+    ///
+    /// # Errors
+    /// As [`Guests::with_disks`]; ports that nobody serves or uses.
+    pub fn with_devices(
+        vms: Vec<VmSpec>,
+        host_tasks: Vec<HostTaskSpec>,
+        disks: &[DiskSpec],
+        network: &NetworkSpec,
+        seed: u64,
+    ) -> Result<Self, GuestError> {
+        link::link(vms, host_tasks, disks, network, seed)
     }
 
     /// Has the host poll for halted vCPUs like this, rather than as KVM does by default.
@@ -190,6 +217,37 @@ impl Guests {
             vm.halt_poll = params;
         }
         self
+    }
+
+    /// A timer of the network went off.
+    fn net_timer(&mut self, host: &mut Host, wake: Wake) {
+        let vm = match wake {
+            Wake::GuestRto { vm, endpoint } => {
+                self.vms[vm as usize].rto_due(host, endpoint);
+                vm
+            }
+            wake => {
+                let Some((vm, packet)) = self.network.timer(host, wake) else {
+                    return;
+                };
+                self.vms[vm as usize].packet_due(host, packet);
+                vm
+            }
+        };
+        self.attend(host, vm as usize);
+    }
+
+    /// Attends to what happened in a VM and sends what it has sent on its way.
+    fn attend(&mut self, host: &mut Host, vm: usize) {
+        self.vms[vm].attend_all(host);
+        self.carry(host, vm);
+    }
+
+    /// Sends what a VM has sent on its way.
+    fn carry(&mut self, host: &mut Host, vm: usize) {
+        for (departs, packet) in self.vms[vm].net.outbox.drain(..) {
+            self.network.carry_from_guest(host, departs, packet);
+        }
     }
 
     fn role(&self, task: TaskId) -> Role {
@@ -213,6 +271,7 @@ impl Load for Guests {
         for task in &self.host_tasks {
             host.wake(task.task, None);
         }
+        self.network.start(host);
     }
 
     fn run(&mut self, host: &mut Host, task: TaskId) {
@@ -239,7 +298,10 @@ impl Load for Guests {
 
     fn step(&mut self, host: &mut Host, task: TaskId) {
         match self.role(task) {
-            Role::Vcpu { vm, vcpu } => self.vms[vm as usize].step(host, vcpu),
+            Role::Vcpu { vm, vcpu } => {
+                self.vms[vm as usize].step(host, vcpu);
+                self.carry(host, vm as usize);
+            }
             Role::HostTask(index) => {
                 let token = Timer::HostSleep.token(0, index);
                 self.host_tasks[index as usize].step(host, token);
@@ -267,14 +329,14 @@ impl Load for Guests {
             }
             _ => {}
         }
-        let vm = &mut self.vms[vm];
         match kind {
-            Timer::Tick => vm.tick_due(host, index),
-            Timer::Idle => vm.idled_enough(index),
-            Timer::BlockDone => vm.completion(host, index),
-            _ => vm.sleep_over(host, index),
+            Timer::Net => return self.net_timer(host, Wake::of(token)),
+            Timer::Tick => self.vms[vm].tick_due(host, index),
+            Timer::Idle => self.vms[vm].idled_enough(index),
+            Timer::BlockDone => self.vms[vm].completion(host, index),
+            _ => self.vms[vm].sleep_over(host, index),
         }
-        vm.attend_all(host);
+        self.attend(host, vm);
     }
 
     fn settle(&mut self, host: &Host) {
@@ -292,8 +354,14 @@ impl Load for Guests {
             if let Some(block) = &mut vm.block {
                 block.reset();
             }
+            vm.net.reset();
         }
         self.disks.reset(now);
+        self.network.reset();
+    }
+
+    fn clients(&self, now: Nanos) -> Vec<ClientOutcome> {
+        wiring::outcomes(self, now)
     }
 
     fn achieved(&self, vm: VmId, now: Nanos) -> Achieved {

@@ -2,7 +2,7 @@
 //! What a guest kernel is like. One struct, each value with its unit, default and source; nothing
 //! here is tuned per experiment.
 
-use super::{IdleMode, TlbFlush};
+use super::{IdleMode, NetParams, TlbFlush};
 use corun_model::time::{MS, US};
 use corun_model::{Nanos, Parameter, Value};
 
@@ -100,6 +100,8 @@ pub struct GuestParams {
     pub copy_kib: Nanos,
     /// Bytes of a read-ahead window, a multiple of 4 KiB up to 1 GiB. 128 KiB: `read_ahead_kb`.
     pub read_ahead: u64,
+    /// Its network path.
+    pub net: NetParams,
 }
 
 impl Default for GuestParams {
@@ -125,6 +127,7 @@ impl Default for GuestParams {
             cached_read: 500,
             copy_kib: 100,
             read_ahead: 128 << 10,
+            net: NetParams::default(),
         }
     }
 }
@@ -170,6 +173,9 @@ pub fn block_parameters() -> Vec<Parameter> {
 /// The longest time any parameter may be: nothing in a kernel costs a second.
 const MOST: Nanos = 1_000 * MS;
 
+/// The most receive queues: one per vCPU of a large VM.
+const MOST_QUEUES: u32 = 512;
+
 /// The shortest PLE window: a few PAUSEs; below, a simulation would do nothing but exits.
 const SHORTEST_PLE: Nanos = 100;
 
@@ -188,6 +194,12 @@ impl GuestParams {
             IdleMode::Retention(limit) => limit,
             IdleMode::Halt | IdleMode::Poll => 0,
         };
+        if !(1..=MOST_QUEUES).contains(&self.net.queues) {
+            let queues = self.net.queues;
+            return Some(format!(
+                "net_queues is {queues}; accepted: 1 to {MOST_QUEUES}"
+            ));
+        }
         let windows = 4096..=1 << 30;
         if !windows.contains(&self.read_ahead) || !self.read_ahead.is_multiple_of(4096) {
             return Some(format!(
@@ -211,6 +223,9 @@ impl GuestParams {
             ("ple_window", self.ple_window.unwrap_or(0)),
             ("flush", self.flush),
             ("idle (retention)", retention),
+            ("net_packet", self.net.packet),
+            ("net_copy", self.net.copy),
+            ("net_kick", self.net.kick),
         ];
         let (name, value) = times.into_iter().find(|(_, value)| *value > MOST)?;
         Some(format!("{name} is {value} ns; accepted: at most 1 s"))

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A guest thread.
 
+use super::net::Talk;
 use crate::host::Profile;
 use crate::rng::Rng;
 use crate::workload::Code;
@@ -59,6 +60,7 @@ pub(super) struct Thread {
     pub due: Vec<(u32, Nanos)>,
     /// What its work is like; none if no thread of its VM says.
     pub profile: Option<Profile>,
+    pub talk: Talk,
 }
 
 impl Thread {
@@ -78,6 +80,7 @@ impl Thread {
             signalled: false,
             due: Vec::new(),
             profile: None,
+            talk: Talk::default(),
         }
     }
 

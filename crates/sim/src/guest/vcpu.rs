@@ -3,6 +3,7 @@
 
 use super::idle::{IdleState, Idling};
 use super::interrupts::Interrupt;
+use super::net::Receive;
 use super::runqueue::Runqueue;
 use corun_model::{Nanos, TaskId};
 
@@ -34,6 +35,8 @@ pub(super) struct Vcpu {
     pub need_resched: bool,
     /// Delivered when it runs.
     pub pending: Vec<Interrupt>,
+    /// Packets for it.
+    pub receive: Receive,
     /// The next tick is under way.
     pub tick_armed: bool,
     /// How it idles.
@@ -52,6 +55,7 @@ impl Vcpu {
             queue: Runqueue::default(),
             need_resched: false,
             pending: Vec::new(),
+            receive: Receive::default(),
             tick_armed: false,
             idle_state: IdleState::default(),
         }

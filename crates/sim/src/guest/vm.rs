@@ -11,6 +11,7 @@ use super::barrier::{Barrier, SpinBarrier};
 use super::block::Block;
 use super::condition::Condition;
 use super::mutex::Mutex;
+use super::net::Sockets;
 use super::queue::Queue;
 use super::scheduling::Picked;
 use super::spinlock::SpinLock;
@@ -38,6 +39,7 @@ pub(super) struct Vm {
     pub conditions: Vec<Condition>,
     /// Its disk and what is under way there.
     pub block: Option<Block>,
+    pub net: Sockets,
     pub stats: Stats,
     /// Its ticks come at this time modulo their period: VMs boot at different times.
     pub tick_phase: Nanos,
@@ -90,7 +92,7 @@ impl Vm {
                 Doing::Computing(_) | Doing::Busy { .. }
             )
         });
-        let plain = slot.pending.is_empty() && !slot.need_resched;
+        let plain = slot.pending.is_empty() && !slot.need_resched && !slot.receive.polling;
         if plain && (computes || slot.overhead > 0) {
             self.plan(host, vcpu);
         } else {
@@ -180,6 +182,9 @@ impl Vm {
             self.take_interrupts(host, vcpu);
             if self.vcpus[vcpu as usize].overhead > 0 {
                 return self.plan(host, vcpu);
+            }
+            if self.softirq(host, vcpu) {
+                continue;
             }
             let thread = match self.pick(host, vcpu) {
                 Picked::Same(thread) => thread,

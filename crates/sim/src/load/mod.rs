@@ -9,6 +9,7 @@ mod patterns;
 
 pub use patterns::{Pattern, Patterns};
 
+use crate::device::net::ClientOutcome;
 use crate::host::{Host, TaskSpec};
 use crate::waits::Waits;
 use corun_model::{Nanos, TaskId, VmId};
@@ -138,6 +139,12 @@ pub trait Load {
 
     /// What the host's devices did since the reset.
     fn devices(&self) -> Vec<DeviceOutcome> {
+        Vec::new()
+    }
+
+    /// What clients outside the host and channels between VMs saw since the reset.
+    fn clients(&self, now: Nanos) -> Vec<ClientOutcome> {
+        let _ = now;
         Vec::new()
     }
 }

@@ -80,6 +80,14 @@ pub const MOST_TIMES: u32 = 1_000_000_000;
 /// The most bytes of one access, reply or working set: a TiB.
 pub const MOST_BYTES: u64 = 1 << 40;
 
+/// Reads a number of bytes such as `1500B`, `64KB` or `4MB`, as after `read` or `reply`.
+///
+/// # Errors
+/// What was seen, what is accepted.
+pub fn parse_size(text: &str) -> Result<u64, ParseError> {
+    parser::parse_size(text)
+}
+
 /// A checked program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
@@ -249,6 +257,14 @@ pub enum Vary {
 }
 
 impl Length {
+    /// Reads `5ms`, `5ms ±10%` or `5ms exp`, as after `compute` or `sleep`.
+    ///
+    /// # Errors
+    /// What was seen, what is accepted.
+    pub fn parse(text: &str) -> Result<Self, ParseError> {
+        parser::parse_length(text)
+    }
+
     /// One length, at least 1 ns: nothing takes no time.
     pub(crate) fn draw(self, rng: &mut Rng) -> Nanos {
         let drawn = match self.vary {

@@ -85,6 +85,20 @@ pub(super) fn parse(text: &str) -> Parsed<Program> {
     })
 }
 
+pub(super) fn parse_length(text: &str) -> Parsed<Length> {
+    let mut parser = Parser::new(text);
+    let length = parser.length()?;
+    parser.expect(Token::End, "nothing more")?;
+    Ok(length)
+}
+
+pub(super) fn parse_size(text: &str) -> Parsed<u64> {
+    let mut parser = Parser::new(text);
+    let size = parser.size()?;
+    parser.expect(Token::End, "nothing more")?;
+    Ok(size)
+}
+
 pub(super) fn error(at: Place, message: String) -> ParseError {
     ParseError {
         line: at.line,

@@ -12,7 +12,8 @@ pub(super) const WAITING: [&str; 13] = [
     "every", "yield", "barrier",
 ];
 
-/// Does it take time each time, so that a loop around it makes progress?
+/// Does it take time each time, so that a loop around it makes progress? (A second `reply` to the
+/// same request does nothing.)
 pub(super) fn takes_time(statement: &Statement) -> bool {
     matches!(
         statement,
@@ -21,7 +22,6 @@ pub(super) fn takes_time(statement: &Statement) -> bool {
             | Statement::Read(_)
             | Statement::Write(_)
             | Statement::Request(_)
-            | Statement::Reply(..)
             | Statement::Transmit(..)
             | Statement::Shootdown
             | Statement::Every(_)
@@ -160,7 +160,7 @@ impl Parser<'_> {
     }
 
     /// A number of bytes such as `1500B`, `64KB` or `4MB`; units are powers of 1024.
-    fn size(&mut self) -> Parsed<u64> {
+    pub(super) fn size(&mut self) -> Parsed<u64> {
         let accepted = format!("{}, at most 1 TiB", size::ACCEPTED);
         let Token::Number(text) = self.token else {
             return Err(self.unexpected(&accepted));

@@ -178,3 +178,26 @@ proptest! {
         prop_assert_eq!(Program::parse(&program.to_string()).unwrap(), program);
     }
 }
+
+#[test]
+fn a_loop_of_replies_takes_no_time() {
+    let (.., message) = refused("request web; loop { reply web 1KB }");
+    assert!(message.contains("takes no time"), "{message}");
+}
+
+#[test]
+fn lengths_and_sizes_alone() {
+    let length = |mean, vary| Ok(Length { mean, vary });
+    assert_eq!(Length::parse("7s exp"), length(7 * SEC, Vary::Exponential));
+    assert_eq!(
+        Length::parse("5ms ±10%"),
+        length(5_000_000, Vary::Percent(10))
+    );
+    assert_eq!(parse_size("16KB"), Ok(16 << 10));
+    for text in ["", "0ms", "5", "5ms exp exp", "5ms; compute 1ms"] {
+        assert!(Length::parse(text).is_err(), "{text}");
+    }
+    for text in ["", "0B", "5", "16KB random"] {
+        assert!(parse_size(text).is_err(), "{text}");
+    }
+}

@@ -2,6 +2,7 @@
 //! VMs that cannot be.
 
 use super::*;
+use crate::device::net::{ChannelSpec, ClientKind, ClientSpec, Pace, Requests};
 
 fn refused(vms: Vec<VmSpec>) -> String {
     Guests::new(vms, Vec::new(), 1).unwrap_err().to_string()
@@ -124,4 +125,165 @@ fn host_tasks_only_compute_and_sleep() {
     helper.helper_of = Some(VmId(0));
     assert!(refused(helper).contains("there are 0 VMs"));
     assert!(Guests::new(Vec::new(), vec![task("compute 1us")], 1).is_ok());
+}
+
+fn requests(port: &str) -> ClientKind {
+    ClientKind::Requests(Requests {
+        port: port.into(),
+        connections: 1,
+        pace: Pace::Think(None),
+        size: 100,
+        timeout: None,
+        keep_alive: true,
+    })
+}
+
+/// Clients of the first VM, and whether a channel leads from its port `db` to `sql` of the second.
+fn unconnected(first: &str, second: &str, kinds: Vec<ClientKind>, channel: bool) -> String {
+    let client = |kind| ClientSpec {
+        name: "users".into(),
+        vm: VmId(0),
+        kind,
+    };
+    let calls = ChannelSpec {
+        name: "calls".into(),
+        from: (VmId(0), "db".into()),
+        to: (VmId(1), "sql".into()),
+    };
+    let spec = NetworkSpec {
+        clients: kinds.into_iter().map(client).collect(),
+        channels: channel.then_some(calls).into_iter().collect(),
+        ..NetworkSpec::default()
+    };
+    let vms = vec![vm("web", free(), &[first]), vm("db", free(), &[second])];
+    Guests::with_devices(vms, Vec::new(), &[], &spec, 1)
+        .unwrap_err()
+        .to_string()
+}
+
+#[test]
+fn ports_and_clients_that_do_not_fit_together() {
+    let idle = "compute 1us";
+    let echo = "loop { request web; reply web 1KB }";
+    let call = "loop { transmit db 1KB; request db }";
+    let sink = || ClientKind::Sink { port: "web".into() };
+    for (first, second, kinds, channel, expected) in [
+        (
+            echo,
+            idle,
+            vec![],
+            false,
+            "VM web: the port web is used, but no client or channel connects to it",
+        ),
+        (
+            echo,
+            idle,
+            vec![requests("wbe")],
+            false,
+            "client users: no program of VM web uses the port wbe; used are: web",
+        ),
+        (
+            "loop { request web }",
+            idle,
+            vec![requests("web")],
+            false,
+            "client users: no program of VM web has `reply web SIZE`",
+        ),
+        (
+            "loop { reply web 1KB; compute 1us }",
+            idle,
+            vec![requests("web")],
+            false,
+            "client users: no program of VM web has `request web`",
+        ),
+        (
+            "loop { request web; reply web 1KB; transmit web 1KB }",
+            idle,
+            vec![requests("web")],
+            false,
+            "client users: it sends requests to the port web, which programs `transmit` on; \
+            use two ports",
+        ),
+        (
+            echo,
+            idle,
+            vec![sink()],
+            false,
+            "client users: no program of VM web has `transmit web SIZE`",
+        ),
+        (
+            "loop { transmit web 1KB }",
+            idle,
+            vec![sink(), sink()],
+            false,
+            "client users: another client or channel has the port web already",
+        ),
+        (
+            call,
+            "loop { request sql }",
+            vec![],
+            true,
+            "channel calls: no program of VM db has `reply sql SIZE`",
+        ),
+        (
+            call,
+            idle,
+            vec![],
+            true,
+            "channel calls: no program of VM db uses the port sql; used are: none",
+        ),
+        (
+            "loop { request db }",
+            "loop { request sql; reply sql 1KB }",
+            vec![],
+            true,
+            "channel calls: no program of VM web has `transmit db SIZE`",
+        ),
+    ] {
+        assert_eq!(unconnected(first, second, kinds, channel), expected);
+    }
+    let two = vm(
+        "web",
+        free(),
+        &[
+            "loop { request web; compute 1us }",
+            "loop { reply web 1KB; compute 1us }",
+        ],
+    );
+    let spec = NetworkSpec {
+        clients: vec![ClientSpec {
+            name: "users".into(),
+            vm: VmId(0),
+            kind: requests("web"),
+        }],
+        ..NetworkSpec::default()
+    };
+    let error = Guests::with_devices(vec![two], Vec::new(), &[], &spec, 1).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "VM web: a thread has `reply web` without `request web`"
+    );
+}
+
+#[test]
+fn networks_out_of_range() {
+    let refused = |change: fn(&mut NetworkSpec)| {
+        let mut spec = NetworkSpec::default();
+        change(&mut spec);
+        Guests::with_devices(Vec::new(), Vec::new(), &[], &spec, 1)
+            .unwrap_err()
+            .to_string()
+    };
+    assert!(refused(|net| net.params.bandwidth = 0).contains("1 Mbit/s to 1 Tbit/s"));
+    assert!(refused(|net| net.params.tcp.window = 1).contains("64 KiB to 6 MiB"));
+    assert!(refused(|net| net.params.latency = u64::MAX).contains("at most 1 s"));
+    assert!(refused(|net| net.params.tcp.min_rto = 0).contains("above 0"));
+    let mut spec = vm("web", free(), &[]);
+    spec.params.net.queues = 0;
+    assert!(
+        Guests::new(vec![spec], Vec::new(), 1)
+            .unwrap_err()
+            .to_string()
+            .contains("net_queues")
+    );
 }

@@ -9,6 +9,7 @@ mod hardware;
 mod io_inactivity;
 mod kernel;
 mod locks;
+mod net;
 mod properties;
 mod random;
 mod round_robin;

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! From a scenario's network, clients and channels to the simulator's.
+
+use super::schedulers::set;
+use corun_model::time::SEC;
+use corun_scenario::{Case, Client, Located, Problem, Problems, Requests as Said};
+use corun_sim::device::net::{
+    ChannelSpec, ClientKind, ClientSpec, NetworkParams, NetworkSpec, Pace, Requests,
+};
+use corun_sim::workload::{Length, Vary, parse_size};
+use std::fmt::Display;
+
+/// Bytes of a request if the scenario does not say: a line and a few headers of HTTP.
+const REQUEST: u64 = 512;
+/// Patience of `ping`: -W 10.
+const PING_TIMEOUT: u64 = 10 * SEC;
+/// Between two pings: ping's default.
+const PING_INTERVAL: Length = Length {
+    mean: SEC,
+    vary: Vary::Fixed,
+};
+
+/// The network of a case.
+///
+/// # Errors
+/// Sizes and lengths that are none.
+pub fn spec(case: &Case) -> Result<NetworkSpec, Problems> {
+    let mut problems = Problems::default();
+    let params = params(case).unwrap_or_else(|problem| {
+        problems.push(problem);
+        NetworkParams::default()
+    });
+    let mut clients = Vec::new();
+    for client in &case.clients {
+        match kind(client) {
+            Ok(kind) => clients.push(ClientSpec {
+                name: client.name.clone(),
+                vm: client.vm.into(),
+                kind,
+            }),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    let channels = case.channels.iter().map(|channel| ChannelSpec {
+        name: channel.name.clone(),
+        from: (channel.from.0.into(), channel.from.1.clone()),
+        to: (channel.to.0.into(), channel.to.1.clone()),
+    });
+    let channels = channels.collect();
+    problems.or_ok(NetworkSpec {
+        params,
+        clients,
+        channels,
+    })
+}
+
+fn params(case: &Case) -> Result<NetworkParams, Problem> {
+    let (said, mut params) = (&case.network, NetworkParams::default());
+    let megabits = said
+        .bandwidth
+        .map(|bandwidth| u64::from(bandwidth) * 1_000_000);
+    set(&mut params.bandwidth, megabits);
+    set(&mut params.latency, said.latency);
+    set(&mut params.vhost, said.vhost);
+    set(&mut params.tcp.min_rto, said.tcp_min_rto);
+    set(&mut params.tcp.first_rto, said.tcp_first_rto);
+    set(&mut params.tcp.undo, said.tcp_undo);
+    let window = read(said.tcp_window.as_ref(), parse_size)?;
+    if let (Some(said), Some(window)) = (&said.tcp_window, window)
+        && !(64 << 10..=6 << 20).contains(&window)
+    {
+        let message = format!("found {:?}, expected a size from 64KB to 6MB", said.value);
+        return Err(said.problem(message));
+    }
+    set(&mut params.tcp.window, window);
+    Ok(params)
+}
+
+/// Reads a text that was said, in the words of programs.
+fn read<T, E: Display>(
+    said: Option<&Located<String>>,
+    parse: impl Fn(&str) -> Result<T, E>,
+) -> Result<Option<T>, Problem> {
+    let one = |said: &Located<String>| {
+        parse(&said.value).map_err(|error| said.problem(error.to_string()))
+    };
+    said.map(one).transpose()
+}
+
+fn kind(client: &Client) -> Result<ClientKind, Problem> {
+    use corun_scenario::ClientKind as Kind;
+    Ok(match &client.kind {
+        Kind::Closed { requests, think } => {
+            let think = read(think.as_ref(), Length::parse)?;
+            ClientKind::Requests(self::requests(requests, Pace::Think(think))?)
+        }
+        Kind::Open {
+            requests,
+            rate,
+            exponential,
+        } => {
+            let vary = match exponential {
+                true => Vary::Exponential,
+                false => Vary::Fixed,
+            };
+            let mean = SEC / u64::from(*rate);
+            let pace = Pace::Gap(Length { mean, vary });
+            ClientKind::Requests(self::requests(requests, pace)?)
+        }
+        Kind::Ping { interval, timeout } => ClientKind::Ping {
+            interval: read(interval.as_ref(), Length::parse)?.unwrap_or(PING_INTERVAL),
+            timeout: timeout.unwrap_or(PING_TIMEOUT),
+        },
+        Kind::Sink { port } => ClientKind::Sink { port: port.clone() },
+        Kind::Stream { port, connections } => ClientKind::Stream {
+            port: port.clone(),
+            connections: *connections,
+        },
+    })
+}
+
+fn requests(said: &Said, pace: Pace) -> Result<Requests, Problem> {
+    Ok(Requests {
+        port: said.port.clone(),
+        connections: said.connections,
+        pace,
+        size: read(said.size.as_ref(), parse_size)?.unwrap_or(REQUEST),
+        timeout: said.timeout,
+        keep_alive: said.keep_alive,
+    })
+}

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The sections about the network: `[network]`, `[client.NAME]`, `[channel.NAME]`.
+
+use crate::limits;
+use crate::problem::Located;
+use crate::reader::Reader;
+use crate::settings::Vm;
+use crate::suggest::or_nearest;
+use corun_model::Nanos;
+use corun_model::time::{MS, SEC, US};
+
+/// `[network]`.
+#[derive(Clone, Debug, Default)]
+pub struct Network {
+    /// Of the NIC, Mbit/s.
+    pub bandwidth: Option<u32>,
+    /// One way to the clients.
+    pub latency: Option<Nanos>,
+    /// Between guest and host.
+    pub vhost: Option<Nanos>,
+    /// Floor under the variance in TCP's time-out.
+    pub tcp_min_rto: Option<Nanos>,
+    /// Time-out of a connection's first packet.
+    pub tcp_first_rto: Option<Nanos>,
+    /// Window of receivers and senders: a size.
+    pub tcp_window: Option<Located<String>>,
+    /// Are spurious time-outs undone?
+    pub tcp_undo: Option<bool>,
+}
+
+/// `[client.NAME]`, one for each VM that `vm` means.
+#[derive(Clone, Debug)]
+pub struct Client {
+    /// Its name.
+    pub name: String,
+    /// The VM's name as it was written; problems with the client are told there.
+    pub said_vm: Located<String>,
+    /// The VM: its place in the list of VMs.
+    pub vm: usize,
+    /// What it does.
+    pub kind: ClientKind,
+}
+
+/// What a client does. Ports are names that programs use; sizes and lengths are texts as in
+/// programs.
+#[derive(Clone, Debug)]
+pub enum ClientKind {
+    /// `kind = "closed"`.
+    Closed {
+        /// What both kinds of requests have.
+        requests: Requests,
+        /// From a reply to the next request: a length; `None`: at once.
+        think: Option<Located<String>>,
+    },
+    /// `kind = "open"`.
+    Open {
+        /// What both kinds of requests have.
+        requests: Requests,
+        /// Requests per second.
+        rate: u32,
+        /// Are the gaps between them exponentially distributed, rather than equal?
+        exponential: bool,
+    },
+    /// `kind = "ping"`.
+    Ping {
+        /// From one to the next: a length.
+        interval: Option<Located<String>>,
+        /// After which a ping counts as lost.
+        timeout: Option<Nanos>,
+    },
+    /// `kind = "sink"`.
+    Sink {
+        /// The port.
+        port: String,
+    },
+    /// `kind = "stream"`.
+    Stream {
+        /// The port.
+        port: String,
+        /// So many connections.
+        connections: u32,
+    },
+}
+
+/// A client's requests.
+#[derive(Clone, Debug)]
+pub struct Requests {
+    /// The port.
+    pub port: String,
+    /// At most so many requests at a time.
+    pub connections: u32,
+    /// Of a request: a size.
+    pub size: Option<Located<String>>,
+    /// After which a request is given up.
+    pub timeout: Option<Nanos>,
+    /// Do connections outlive their request?
+    pub keep_alive: bool,
+}
+
+/// `[channel.NAME]`, one for each VM that `from` means.
+#[derive(Clone, Debug)]
+pub struct Channel {
+    /// Its name.
+    pub name: String,
+    /// `from` as it was written; problems with the channel are told there.
+    pub said_from: Located<String>,
+    /// The VM that calls (its place in the list) and its port.
+    pub from: (usize, String),
+    /// The VM that is called and its port.
+    pub to: (usize, String),
+}
+
+/// Latencies: beyond a second it is no network.
+const LATENCY: std::ops::RangeInclusive<Nanos> = 0..=SEC;
+/// Time-outs of TCP.
+const RTO: std::ops::RangeInclusive<Nanos> = MS..=60 * SEC;
+/// How long a client waits.
+const PATIENCE: std::ops::RangeInclusive<Nanos> = US..=86_400 * SEC;
+
+pub(crate) fn network(table: Option<Reader<'_>>) -> Network {
+    let Some(table) = table else {
+        return Network::default();
+    };
+    let network = Network {
+        bandwidth: table.whole("bandwidth", 1..=1_000_000),
+        latency: table.duration("latency", LATENCY),
+        vhost: table.duration("vhost", LATENCY),
+        tcp_min_rto: table.duration("tcp_min_rto", RTO),
+        tcp_first_rto: table.duration("tcp_first_rto", RTO),
+        tcp_window: table.located("tcp_window"),
+        tcp_undo: table.flag("tcp_undo"),
+    };
+    table.finish();
+    network
+}
+
+/// The VMs that a name means: the one of that name, or those that a `count` made of it.
+fn meant(vms: &[Vm], name: &str) -> Vec<usize> {
+    let all = || vms.iter().enumerate();
+    if let Some((at, _)) = all().find(|(_, vm)| vm.name == name) {
+        return vec![at];
+    }
+    let number = |rest: &str| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit());
+    all()
+        .filter(|(_, vm)| vm.name.strip_prefix(name).is_some_and(number))
+        .map(|(at, _)| at)
+        .collect()
+}
+
+/// As [`meant`]; none is a problem.
+fn some_meant(table: &Reader<'_>, key: &str, vms: &[Vm], name: &str) -> Vec<usize> {
+    let found = meant(vms, name);
+    if found.is_empty() && !vms.is_empty() {
+        let names: Vec<&str> = vms.iter().map(|vm| vm.name.as_str()).take(20).collect();
+        let hint = or_nearest(name, &names);
+        table.problem(key, format!("there is no VM {name:?}, {hint}"));
+    }
+    found
+}
+
+/// What is made for one of several VMs is called after it, too.
+fn name_for(name: &str, vm: &Vm, of: usize) -> String {
+    match of {
+        1 => name.to_string(),
+        _ => format!("{name} {}", vm.name),
+    }
+}
+
+/// All clients.
+pub(crate) fn clients(top: &Reader<'_>, vms: &[Vm]) -> Vec<Client> {
+    let mut all = Vec::new();
+    for (name, table) in top.named("client") {
+        crate::vms::check_name(&table, name);
+        let said = table.required("vm", "the name of the VM that serves it");
+        let kind = kind(&table);
+        if let Some(said_vm) = said {
+            let places = some_meant(&table, "vm", vms, &said_vm.value);
+            let client = |&vm: &usize| {
+                Some(Client {
+                    name: name_for(name, &vms[vm], places.len()),
+                    said_vm: said_vm.clone(),
+                    vm,
+                    kind: kind.clone()?,
+                })
+            };
+            all.extend(places.iter().filter_map(client));
+        }
+        table.finish();
+    }
+    all
+}
+
+const KINDS: [&str; 5] = ["closed", "open", "ping", "sink", "stream"];
+
+fn kind(table: &Reader<'_>) -> Option<ClientKind> {
+    let said = table.required("kind", "closed, open, ping, sink or stream")?;
+    let port = || table.required("port", "the name of a port that programs of the VM use");
+    match said.value.as_str() {
+        "closed" => Some(ClientKind::Closed {
+            think: table.located("think"),
+            requests: requests(table, 1)?,
+        }),
+        "open" => {
+            let (rate, exponential) = (rate(table), exponential(table));
+            Some(ClientKind::Open {
+                requests: requests(table, 1000)?,
+                rate: rate?,
+                exponential: exponential?,
+            })
+        }
+        "ping" => Some(ClientKind::Ping {
+            interval: table.located("interval"),
+            timeout: table.duration("timeout", PATIENCE),
+        }),
+        "sink" => Some(ClientKind::Sink {
+            port: port()?.value,
+        }),
+        "stream" => {
+            let connections = connections(table, 1);
+            Some(ClientKind::Stream {
+                port: port()?.value,
+                connections,
+            })
+        }
+        other => {
+            let hint = or_nearest(other, &KINDS);
+            table.problem("kind", format!("found {other:?}, {hint}"));
+            None
+        }
+    }
+}
+
+fn connections(table: &Reader<'_>, default: u32) -> u32 {
+    let range = 1..=limits::CONNECTIONS;
+    table.whole("connections", range).unwrap_or(default)
+}
+
+fn requests(table: &Reader<'_>, default_connections: u32) -> Option<Requests> {
+    let connections = connections(table, default_connections);
+    let size = table.located("size");
+    let timeout = table.duration("timeout", PATIENCE);
+    let keep_alive = table.flag("keep_alive").unwrap_or(true);
+    let port = table.required("port", "the name of a port that programs of the VM use")?;
+    Some(Requests {
+        port: port.value,
+        connections,
+        size,
+        timeout,
+        keep_alive,
+    })
+}
+
+fn rate(table: &Reader<'_>) -> Option<u32> {
+    if !table.has("rate") {
+        table.missing("rate", "requests per second");
+    }
+    table.whole("rate", 1..=1_000_000)
+}
+
+fn exponential(table: &Reader<'_>) -> Option<bool> {
+    match table.text("gaps").as_deref() {
+        None | Some("exponential") => Some(true),
+        Some("fixed") => Some(false),
+        Some(other) => {
+            let hint = or_nearest(other, &["exponential", "fixed"]);
+            table.problem("gaps", format!("found {other:?}, {hint}"));
+            None
+        }
+    }
+}
+
+/// All channels.
+pub(crate) fn channels(top: &Reader<'_>, vms: &[Vm]) -> Vec<Channel> {
+    let mut all = Vec::new();
+    for (name, table) in top.named("channel") {
+        crate::vms::check_name(&table, name);
+        let from = end(&table, "from", vms);
+        let to = end(&table, "to", vms);
+        if let (Some((said_from, froms, calls)), Some((_, tos, serves))) = (from, to) {
+            if tos.len() > 1 {
+                let names: Vec<&str> = tos.iter().map(|&vm| vms[vm].name.as_str()).collect();
+                let message = format!("means several VMs, expected one of {}", names.join(", "));
+                table.problem("to", message);
+            }
+            let channel = |&from: &usize| Channel {
+                name: name_for(name, &vms[from], froms.len()),
+                said_from: said_from.clone(),
+                from: (from, calls.clone()),
+                to: (tos[0], serves.clone()),
+            };
+            all.extend(froms.iter().map(channel));
+        }
+        table.finish();
+    }
+    all
+}
+
+/// An end of a channel: as written, the VMs that it means, the port.
+fn end(
+    table: &Reader<'_>,
+    key: &'static str,
+    vms: &[Vm],
+) -> Option<(Located<String>, Vec<usize>, String)> {
+    let expected = "a VM and a port of its programs such as \"web:dbreq\"";
+    let said = table.required(key, expected)?;
+    let Some((vm, port)) = said.value.split_once(':') else {
+        table.problem(key, format!("found {:?}, expected {expected}", said.value));
+        return None;
+    };
+    let (places, port) = (some_meant(table, key, vms, vm), port.to_string());
+    (!places.is_empty()).then_some((said, places, port))
+}

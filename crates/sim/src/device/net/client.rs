@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Clients: programs on machines that nothing else slows down.
+
+use super::spec::{CHUNK, ClientKind, ClientOutcome, ClientSpec, Pace, Requests};
+use super::tcp::{Received, Tcp, TcpParams};
+use super::{Body, End, Packet, Wake};
+use crate::host::Host;
+use crate::rng::Rng;
+use crate::waits::Waits;
+use crate::workload::Length;
+use corun_model::Nanos;
+use std::collections::VecDeque;
+
+/// A client's end of a connection.
+#[derive(Debug)]
+struct Connection {
+    tcp: Tcp,
+    peer: End,
+    /// When the request under way was wanted.
+    request: Option<Nanos>,
+    /// When the timer for retransmissions goes off, if it is set.
+    armed: Option<Nanos>,
+    /// Bytes of a stream's chunk not written yet.
+    left: u64,
+}
+
+/// A client in the run.
+#[derive(Debug)]
+pub(super) struct Client {
+    spec: ClientSpec,
+    index: u32,
+    rng: Rng,
+    connections: Vec<Connection>,
+    /// Open loop: connections without a request, and requests without a connection.
+    idle: Vec<u32>,
+    waiting: VecDeque<Nanos>,
+    /// Pings not answered, when they were sent.
+    pings: VecDeque<Nanos>,
+    responses: Waits,
+    timeouts: u64,
+}
+
+/// Packets that a client sends.
+type Sent = Vec<Packet>;
+
+impl Client {
+    pub fn new(spec: &ClientSpec, index: u32, seed: u64) -> Self {
+        Self {
+            spec: spec.clone(),
+            index,
+            rng: Rng::of(seed, "client", u64::from(index)),
+            connections: Vec::new(),
+            idle: Vec::new(),
+            waiting: VecDeque::new(),
+            pings: VecDeque::new(),
+            responses: Waits::default(),
+            timeouts: 0,
+        }
+    }
+
+    pub fn connect(&mut self, params: TcpParams, peer: End) -> u32 {
+        let initiator = !matches!(self.spec.kind, ClientKind::Sink { .. });
+        self.connections.push(Connection {
+            tcp: Tcp::new(params, initiator).reading_at_once(),
+            peer,
+            request: None,
+            armed: None,
+            left: CHUNK,
+        });
+        (self.connections.len() - 1) as u32
+    }
+
+    fn requests(&self) -> Option<&Requests> {
+        match &self.spec.kind {
+            ClientKind::Requests(requests) => Some(requests),
+            _ => None,
+        }
+    }
+
+    pub fn start(&mut self, host: &mut Host, sent: &mut Sent) {
+        match &self.spec.kind {
+            ClientKind::Requests(requests) => match requests.pace {
+                Pace::Think(think) => {
+                    for connection in 0..self.connections.len() as u32 {
+                        self.think(host, connection, think);
+                    }
+                }
+                Pace::Gap(gap) => {
+                    // The last is used first: number them from the back.
+                    self.idle = (0..self.connections.len() as u32).rev().collect();
+                    self.think(host, 0, Some(gap));
+                }
+            },
+            ClientKind::Ping { interval, .. } => self.think(host, 0, Some(*interval)),
+            ClientKind::Stream { .. } => {
+                for connection in 0..self.connections.len() as u32 {
+                    self.connections[connection as usize].tcp.open();
+                    self.flush(host, connection, sent);
+                }
+            }
+            ClientKind::Sink { .. } => {}
+        }
+    }
+
+    /// Lets [`Client::next`] be called after a time.
+    fn think(&mut self, host: &mut Host, connection: u32, time: Option<Length>) {
+        let time = time.map_or(0, |time| time.draw(&mut self.rng));
+        let client = self.index;
+        Wake::Next { client, connection }.at(host, host.now() + time);
+    }
+
+    /// The time for the next request or ping has come.
+    pub fn next(&mut self, host: &mut Host, connection: u32, sent: &mut Sent) {
+        let now = host.now();
+        match &self.spec.kind {
+            ClientKind::Ping { interval, .. } => {
+                let interval = *interval;
+                self.ping(now, sent);
+                self.think(host, 0, Some(interval));
+            }
+            ClientKind::Requests(requests) => match requests.pace {
+                Pace::Think(_) => self.request(host, connection, now, sent),
+                Pace::Gap(gap) => {
+                    match self.idle.pop() {
+                        Some(idle) => self.request(host, idle, now, sent),
+                        None => self.waiting.push_back(now),
+                    }
+                    self.think(host, 0, Some(gap));
+                }
+            },
+            ClientKind::Sink { .. } | ClientKind::Stream { .. } => {}
+        }
+    }
+
+    fn ping(&mut self, now: Nanos, sent: &mut Sent) {
+        self.pings.push_back(now);
+        sent.push(Packet {
+            to: End::Guest {
+                vm: self.spec.vm.0,
+                endpoint: self.index,
+            },
+            body: Body::Echo { sent: now },
+        });
+    }
+
+    /// Sends a request that was wanted at `since`.
+    fn request(&mut self, host: &mut Host, connection: u32, since: Nanos, sent: &mut Sent) {
+        let Some(requests) = self.requests() else {
+            return;
+        };
+        let (size, timeout, fresh) = (requests.size, requests.timeout, !requests.keep_alive);
+        let slot = &mut self.connections[connection as usize];
+        if fresh || slot.tcp.is_closed() {
+            slot.tcp.open();
+        }
+        slot.tcp.write(size, true);
+        slot.request = Some(since);
+        if let Some(timeout) = timeout {
+            let client = self.index;
+            Wake::Patience { client, connection }.at(host, since + timeout);
+        }
+        self.flush(host, connection, sent);
+    }
+
+    /// Sends what TCP lets, and sets its timer.
+    fn flush(&mut self, host: &mut Host, connection: u32, sent: &mut Sent) {
+        let now = host.now();
+        let slot = &mut self.connections[connection as usize];
+        if matches!(self.spec.kind, ClientKind::Stream { .. }) {
+            slot.fill();
+        }
+        while let Some(segment) = slot.tcp.next_packet(now) {
+            sent.push(slot.packet(segment));
+        }
+        if let Some(at) = slot.tcp.timeout_at()
+            && slot.armed.is_none_or(|armed| armed > at)
+        {
+            slot.armed = Some(at);
+            let client = self.index;
+            Wake::ClientRto { client, connection }.at(host, at);
+        }
+    }
+
+    /// The timer for retransmissions went off; it may be set anew for later meanwhile.
+    pub fn timed_out(&mut self, host: &mut Host, connection: u32, sent: &mut Sent) {
+        let now = host.now();
+        let slot = &mut self.connections[connection as usize];
+        if slot.armed != Some(now) {
+            return;
+        }
+        slot.armed = None;
+        if slot.tcp.timeout_at().is_some_and(|at| at <= now) {
+            slot.tcp.timed_out(now);
+        }
+        self.flush(host, connection, sent);
+    }
+
+    pub fn receive(&mut self, host: &mut Host, connection: u32, body: &Body, sent: &mut Sent) {
+        match body {
+            Body::Echo { sent: at } => self.pong(host.now(), *at),
+            Body::Tcp(segment) => {
+                let slot = &mut self.connections[connection as usize];
+                let received = slot.tcp.receive(host.now(), segment);
+                self.received(host, connection, received, sent);
+            }
+        }
+    }
+
+    fn received(&mut self, host: &mut Host, connection: u32, received: Received, sent: &mut Sent) {
+        let slot = &mut self.connections[connection as usize];
+        if let Some(answer) = received.answer {
+            sent.push(slot.packet(answer));
+        }
+        if received.messages > 0
+            && let Some(since) = slot.request.take()
+        {
+            self.responses.record(host.now() - since);
+            self.after(host, connection, sent);
+        }
+        self.flush(host, connection, sent);
+    }
+
+    /// A request is over; what does its connection do next?
+    fn after(&mut self, host: &mut Host, connection: u32, sent: &mut Sent) {
+        let Some(Requests { pace, timeout, .. }) = self.requests() else {
+            return;
+        };
+        let (pace, timeout) = (*pace, *timeout);
+        if let Pace::Think(think) = pace {
+            return self.think(host, connection, think);
+        }
+        while let Some(since) = self.waiting.pop_front() {
+            if timeout.is_none_or(|timeout| host.now() < since + timeout) {
+                return self.request(host, connection, since, sent);
+            }
+            self.timeouts += 1;
+        }
+        self.idle.push(connection);
+    }
+
+    /// A request's time is up; is it still under way?
+    pub fn give_up(&mut self, host: &mut Host, connection: u32, sent: &mut Sent) {
+        let timeout = self.requests().and_then(|requests| requests.timeout);
+        let slot = &mut self.connections[connection as usize];
+        let late = |since: Nanos| timeout.is_some_and(|timeout| since + timeout <= host.now());
+        if !slot.request.is_some_and(late) {
+            return;
+        }
+        slot.request = None;
+        slot.tcp.open();
+        self.timeouts += 1;
+        self.flush(host, connection, sent);
+        self.after(host, connection, sent);
+    }
+
+    fn pong(&mut self, now: Nanos, sent: Nanos) {
+        let ClientKind::Ping { timeout, .. } = self.spec.kind else {
+            return;
+        };
+        // They come back in the order they were sent.
+        self.pings.pop_front();
+        match now - sent {
+            time if time > timeout => self.timeouts += 1,
+            time => self.responses.record(time),
+        }
+    }
+
+    pub fn reset(&mut self) {
+        self.responses = Waits::default();
+        self.timeouts = 0;
+        for connection in &mut self.connections {
+            connection.tcp.retransmissions = 0;
+            connection.tcp.delivered = 0;
+        }
+    }
+
+    pub fn outcome(&self, now: Nanos) -> ClientOutcome {
+        let overdue = match self.spec.kind {
+            ClientKind::Ping { timeout, .. } => {
+                let late = |sent: &&Nanos| now - **sent > timeout;
+                self.pings.iter().filter(late).count() as u64
+            }
+            _ => 0,
+        };
+        let tcps = || self.connections.iter().map(|connection| &connection.tcp);
+        ClientOutcome {
+            name: self.spec.name.clone(),
+            kind: match &self.spec.kind {
+                ClientKind::Requests(requests) => match requests.pace {
+                    Pace::Think(_) => "closed loop",
+                    Pace::Gap(_) => "open loop",
+                },
+                ClientKind::Ping { .. } => "ping",
+                ClientKind::Sink { .. } => "sink",
+                ClientKind::Stream { .. } => "stream",
+            },
+            vm: self.spec.vm,
+            responses: self.responses.clone(),
+            timeouts: self.timeouts + overdue,
+            retransmissions: tcps().map(|tcp| tcp.retransmissions).sum(),
+            bytes: tcps().map(|tcp| tcp.delivered).sum(),
+        }
+    }
+}
+
+impl Connection {
+    fn packet(&self, segment: super::Segment) -> Packet {
+        Packet {
+            to: self.peer,
+            body: Body::Tcp(segment),
+        }
+    }
+
+    /// Writes as much of a stream as there is room for.
+    fn fill(&mut self) {
+        while self.tcp.room() > 0 {
+            let bytes = self.tcp.room().min(self.left);
+            self.left -= bytes;
+            self.tcp.write(bytes, self.left == 0);
+            if self.left == 0 {
+                self.left = CHUNK;
+            }
+        }
+    }
+}

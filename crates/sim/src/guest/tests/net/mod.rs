@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Guests and their clients: what can be reckoned by hand, and what must come out by itself.
+
+mod descheduled;
+
+use super::*;
+use crate::device::net::{
+    ChannelSpec, ClientKind, ClientSpec, NetworkParams, NetworkSpec, Pace, Requests, TcpParams,
+};
+use crate::workload::Length;
+use corun_model::time::US;
+
+const HOG: &str = "loop { compute 100ms }";
+const ECHO: &str = "loop { request web; reply web 100B }";
+
+/// A guest kernel whose own work costs nothing, its network path included.
+fn quick() -> GuestParams {
+    GuestParams {
+        net: NetParams {
+            packet: 0,
+            copy: 0,
+            kick: 0,
+            ..NetParams::default()
+        },
+        ..free()
+    }
+}
+
+fn length(text: &str) -> Length {
+    Length::parse(text).unwrap()
+}
+
+fn client(vm: u32, kind: ClientKind) -> ClientSpec {
+    ClientSpec {
+        name: "client".into(),
+        vm: VmId(vm),
+        kind,
+    }
+}
+
+fn ping(vm: u32) -> ClientSpec {
+    let (interval, timeout) = (length("1ms ±10%"), 10 * SEC);
+    client(vm, ClientKind::Ping { interval, timeout })
+}
+
+fn requests(connections: u32, pace: Pace) -> Requests {
+    Requests {
+        port: "web".into(),
+        connections,
+        pace,
+        size: 100,
+        timeout: None,
+        keep_alive: true,
+    }
+}
+
+fn closed(vm: u32, connections: u32, think: Option<&str>) -> ClientSpec {
+    let pace = Pace::Think(think.map(length));
+    client(vm, ClientKind::Requests(requests(connections, pace)))
+}
+
+fn open(vm: u32, gap: &str) -> ClientSpec {
+    client(
+        vm,
+        ClientKind::Requests(requests(1000, Pace::Gap(length(gap)))),
+    )
+}
+
+fn sink(vm: u32, port: &str) -> ClientSpec {
+    client(vm, ClientKind::Sink { port: port.into() })
+}
+
+fn network(clients: Vec<ClientSpec>) -> NetworkSpec {
+    NetworkSpec {
+        clients,
+        ..NetworkSpec::default()
+    }
+}
+
+fn run_net(pcpus: u32, slice: Nanos, vms: Vec<VmSpec>, spec: &NetworkSpec) -> Outcome {
+    let guests = Guests::with_devices(vms, Vec::new(), &[], spec, 1).unwrap();
+    simulate(machine(pcpus, FREE), slice, guests)
+}
+
+/// All programs on one vCPU.
+fn single(mut vm: VmSpec) -> VmSpec {
+    vm.vcpus = 1;
+    vm.threads
+        .iter_mut()
+        .for_each(|thread| thread.vcpu = Some(0));
+    vm
+}
+
+/// Round trips are known to three digits.
+fn near(seen: Nanos, expected: Nanos) -> bool {
+    seen.abs_diff(expected) <= expected / 500
+}
+
+#[test]
+fn a_ping_takes_wire_lan_vhost_and_the_kernels_work() {
+    let spec = network(vec![ping(0)]);
+    let quickly = run_net(1, 10 * MS, vec![vm("a", quick(), &[])], &spec);
+    // Each way: 122 bytes at 1 Gbit/s, the LAN, vhost.
+    let way = 976 + 50 * US + 10 * US;
+    let times = &quickly.clients[0].responses;
+    assert!(
+        near(times.quantile(0.5), 2 * way),
+        "{}",
+        times.quantile(0.5)
+    );
+    assert!((995..=1005).contains(&times.count()), "{}", times.count());
+    let params = GuestParams::default();
+    let outcome = run_net(1, 10 * MS, vec![vm("a", params, &[])], &spec);
+    // The interrupt, the packet, the answer and its kick.
+    let work = params.interrupt + 2 * params.net.packet + params.net.kick;
+    let times = &outcome.clients[0].responses;
+    assert!(
+        near(times.quantile(0.5), 2 * way + work),
+        "{}",
+        times.quantile(0.5)
+    );
+    let kernel = outcome.vms[0].achieved.kernel;
+    assert_eq!(kernel, times.count() * work);
+}
+
+#[test]
+fn a_request_and_its_reply() {
+    let vms = || vec![vm("a", quick(), &[ECHO])];
+    let outcome = run_net(1, 10 * MS, vms(), &network(vec![closed(0, 1, Some("1ms"))]));
+    // 100 bytes and a frame's 90, each way; the reply is sent after the request's ACK.
+    let bare = 90 * 8;
+    let round = 2 * (190 * 8 + 60 * US) + bare;
+    let client = &outcome.clients[0];
+    assert!(near(client.responses.quantile(0.5), round));
+    let expected = SEC / (MS + round);
+    assert!(client.responses.count().abs_diff(expected) <= 1);
+    assert!(client.bytes.abs_diff(200 * expected) <= 200);
+    assert_eq!((client.retransmissions, client.timeouts), (0, 0));
+    // A new connection for each costs a round trip more, of two bare frames.
+    let mut fresh = requests(1, Pace::Think(Some(length("1ms"))));
+    fresh.keep_alive = false;
+    let spec = network(vec![client_of(fresh)]);
+    let outcome = run_net(1, 10 * MS, vms(), &spec);
+    // The ACK that ends the handshake is a frame before the request.
+    let round = round + 2 * (bare + 60 * US) + bare;
+    let seen = outcome.clients[0].responses.quantile(0.5);
+    assert!(near(seen, round), "{seen}");
+}
+
+fn client_of(requests: Requests) -> ClientSpec {
+    client(0, ClientKind::Requests(requests))
+}
+
+#[test]
+fn an_overloaded_closed_loop_saturates() {
+    let program = "loop { request web; compute 1ms; reply web 100B; count }";
+    let done = |users| {
+        let spec = network(vec![closed(0, users, Some("9.875ms"))]);
+        let outcome = run_net(1, 10 * MS, vec![vm("a", quick(), &[program])], &spec);
+        (
+            throughput(&outcome, 0),
+            outcome.clients[0].responses.quantile(0.5),
+        )
+    };
+    // A round of one user takes 11 ms; ten users are as many as the server can serve.
+    let (alone, time) = done(1);
+    assert!((alone - 1000.0 / 11.0).abs() < 1.0, "{alone}");
+    assert!((MS..MS + 150 * US).contains(&time), "{time}");
+    let (full, _) = done(30);
+    assert!((full - 1000.0).abs() <= 1.0, "{full}");
+    // The rest waits: 30 users x 1 ms less the think time.
+    let (_, time) = done(50);
+    assert!((39 * MS..41 * MS + MS / 2).contains(&time), "{time}");
+}
+
+#[test]
+fn an_open_loop_is_the_queue_of_the_text_book() {
+    let program = "loop { request web; compute 500us exp; reply web 100B }";
+    let mean = |gap| {
+        let vms = vec![vm("a", quick(), &[program])];
+        let guests =
+            Guests::with_devices(vms, Vec::new(), &[], &network(vec![open(0, gap)]), 1).unwrap();
+        let sched = Box::new(RoundRobin::new(10 * MS));
+        let simulation = Simulation::new(machine(1, FREE), sched, Box::new(guests), None);
+        let outcome = simulation.run(SEC, 41 * SEC, |_| {});
+        outcome.clients[0].responses.mean() - 123_000.0
+    };
+    // M/M/1: 1 / (service rate - arrival rate).
+    for (gap, expected) in [
+        ("1ms exp", 1e6),
+        ("2ms exp", 666_667.0),
+        ("625us exp", 2.5e6),
+    ] {
+        let seen = mean(gap);
+        assert!((seen / expected - 1.0).abs() < 0.08, "{gap}: {seen} ns");
+    }
+}
+
+#[test]
+fn open_loops_give_up_when_their_patience_ends() {
+    let program = "loop { request web; compute 2ms; reply web 100B }";
+    let mut impatient = requests(100, Pace::Gap(length("1ms")));
+    impatient.timeout = Some(50 * MS);
+    let spec = network(vec![client_of(impatient)]);
+    let outcome = run_net(1, 10 * MS, vec![vm("a", quick(), &[program])], &spec);
+    let client = &outcome.clients[0];
+    let over = client.responses.count() + client.timeouts;
+    assert!((990..=1010).contains(&over), "{over} of 1000");
+    assert!(client.timeouts >= 500, "{}", client.timeouts);
+    assert!(
+        client.responses.max() <= 51 * MS,
+        "{}",
+        client.responses.max()
+    );
+}
+
+#[test]
+fn bulk_data_fills_the_link_both_ways() {
+    let spec = network(vec![
+        sink(0, "out"),
+        client(
+            1,
+            ClientKind::Stream {
+                port: "bulk".into(),
+                connections: 1,
+            },
+        ),
+    ]);
+    let vms = vec![
+        vm(
+            "a",
+            GuestParams::default(),
+            &["loop { transmit out 64KB; count }"],
+        ),
+        vm(
+            "b",
+            GuestParams::default(),
+            &["loop { request bulk; count }"],
+        ),
+    ];
+    let outcome = run_net(2, 10 * MS, vms, &spec);
+    // A gigabit less 90 bytes in 1538.
+    let most = 125_000_000.0 * 1448.0 / 1538.0;
+    for client in &outcome.clients {
+        let share = client.bytes as f64 / most;
+        assert!((0.97..=1.001).contains(&share), "{} {share}", client.kind);
+        assert_eq!(client.retransmissions, 0);
+    }
+    for vm in 0..2 {
+        let chunks = throughput(&outcome, vm) * 65_536.0 / most;
+        assert!((0.96..=1.01).contains(&chunks), "{chunks}");
+    }
+}
+
+#[test]
+fn a_channel_carries_calls_between_vms() {
+    let web = "loop { request web; compute 200us; transmit db 1KB; request db; reply web 4KB }";
+    let db = "loop { request sql; compute 300us; reply sql 2KB; count }";
+    let spec = NetworkSpec {
+        clients: vec![closed(0, 2, None)],
+        channels: vec![ChannelSpec {
+            name: "web-db".into(),
+            from: (VmId(0), "db".into()),
+            to: (VmId(1), "sql".into()),
+        }],
+        ..NetworkSpec::default()
+    };
+    let vms = vec![vm("web", quick(), &[web, web]), vm("db", quick(), &[db])];
+    let outcome = run_net(3, 10 * MS, vms, &spec);
+    let channel = &outcome.clients[1];
+    assert_eq!((channel.kind, channel.vm), ("channel", VmId(1)));
+    // Two users, one database: it is busy most of the time, and calls wait for it.
+    let calls = channel.responses.count();
+    assert!(calls.abs_diff(outcome.clients[0].responses.count()) <= 2);
+    assert!((throughput(&outcome, 1) - calls as f64).abs() <= 2.0);
+    assert!(calls > 2000, "{calls}");
+    // vhost four times, and the work.
+    let least = channel.responses.quantile(0.0);
+    assert!(least >= 340 * US - US, "{least}");
+    assert!(channel.bytes.abs_diff(3072 * calls) <= 3 * 3072);
+}
+
+#[test]
+fn time_goes_on_where_nothing_costs_any() {
+    let mut spec = NetworkSpec {
+        clients: vec![closed(0, 1, None)],
+        channels: vec![ChannelSpec {
+            name: "calls".into(),
+            from: (VmId(0), "db".into()),
+            to: (VmId(1), "sql".into()),
+        }],
+        ..NetworkSpec::default()
+    };
+    spec.params.bandwidth = 1_000_000_000_000;
+    (spec.params.latency, spec.params.vhost) = (0, 0);
+    let call = "loop { transmit db 1B; request db }";
+    let serve = "loop { request sql; reply sql 1B }";
+    let vms = vec![vm("a", quick(), &[ECHO, call]), vm("b", quick(), &[serve])];
+    let guests = Guests::with_devices(vms, Vec::new(), &[], &spec, 1).unwrap();
+    let sched = Box::new(RoundRobin::new(MS));
+    let simulation = Simulation::new(machine(3, FREE), sched, Box::new(guests), None);
+    let outcome = simulation.run(0, 50 * US, |_| {});
+    assert!(
+        outcome
+            .clients
+            .iter()
+            .all(|client| client.responses.count() > 1000)
+    );
+}
+
+#[test]
+fn same_seed_same_bytes() {
+    let once = || {
+        let vms = vec![
+            vm("a", GuestParams::default(), &[ECHO, HOG]),
+            vm("b", free(), &[HOG]),
+        ];
+        let outcome = run_net(2, MS, vms, &network(vec![open(0, "300us exp"), ping(0)]));
+        format!("{outcome:?}")
+    };
+    assert_eq!(once(), once());
+}

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Connects ports of programs with clients and with other VMs, with the checks that need both: a
+//! port that nobody serves, a client that nobody answers.
+
+use super::net::Endpoint;
+use super::{GuestError, Guests};
+use crate::device::net::tcp::Tcp;
+use crate::device::net::{
+    ChannelSpec, ClientKind, ClientOutcome, ClientSpec, End, MOST_CONNECTIONS, NetworkSpec,
+};
+use crate::waits::Waits;
+use crate::workload::Op;
+use corun_model::{Nanos, VmId};
+
+type Wired<T> = Result<T, GuestError>;
+
+/// What the threads of a VM do with a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    Request,
+    Reply,
+    Transmit,
+}
+
+/// Connects everything.
+pub(super) fn wire(guests: &mut Guests, spec: &NetworkSpec) -> Wired<()> {
+    check_network(spec)?;
+    let mut wiring = Wiring {
+        guests,
+        spec,
+        connections: 0,
+    };
+    for client in 0..spec.clients.len() {
+        wiring.client(client)?;
+    }
+    for channel in &spec.channels {
+        wiring.channel(channel)?;
+    }
+    wiring.check_ports()
+}
+
+fn check_network(spec: &NetworkSpec) -> Wired<()> {
+    let (params, tcp) = (&spec.params, &spec.params.tcp);
+    let window = 64 << 10..=6 << 20;
+    let bandwidth = 1_000_000..=1_000_000_000_000;
+    let second = 1_000_000_000;
+    let fault = if !bandwidth.contains(&params.bandwidth) {
+        format!(
+            "bandwidth is {} bit/s; accepted: 1 Mbit/s to 1 Tbit/s",
+            params.bandwidth
+        )
+    } else if !window.contains(&tcp.window) {
+        format!(
+            "tcp_window is {} bytes; accepted: 64 KiB to 6 MiB",
+            tcp.window
+        )
+    } else if params.latency.max(params.vhost) > second {
+        "latency and vhost are at most 1 s each".to_string()
+    } else if tcp.min_rto.min(tcp.first_rto) == 0 || tcp.min_rto.max(tcp.first_rto) > 60 * second {
+        "tcp_min_rto and tcp_first_rto are above 0 and at most 1 min".to_string()
+    } else {
+        return Ok(());
+    };
+    Err(GuestError::new("the network", fault))
+}
+
+struct Wiring<'a> {
+    guests: &'a mut Guests,
+    spec: &'a NetworkSpec,
+    connections: u32,
+}
+
+impl Wiring<'_> {
+    /// The threads of a VM that use a port in this way.
+    fn users(&self, vm: VmId, port: u32, how: Use) -> Vec<u32> {
+        let fits = |op: &Op| match op {
+            Op::Request(at) => *at == port && how == Use::Request,
+            Op::Reply(at, _) => *at == port && how == Use::Reply,
+            Op::Transmit(at, _) => *at == port && how == Use::Transmit,
+            _ => false,
+        };
+        let threads = self.guests.vms[vm.index()].threads.iter().enumerate();
+        threads
+            .filter(|(_, thread)| thread.code.ops().iter().any(fits))
+            .map(|(index, _)| index as u32)
+            .collect()
+    }
+
+    fn uses(&self, vm: VmId, port: u32, how: Use) -> bool {
+        !self.users(vm, port, how).is_empty()
+    }
+
+    /// The number of a port, of which `subject` speaks.
+    fn port(&self, subject: &str, vm: VmId, name: &str) -> Wired<u32> {
+        let Some(known) = self.guests.vms.get(vm.index()) else {
+            let message = format!(
+                "it names VM number {vm}, but there are {}",
+                self.guests.vms.len()
+            );
+            return Err(GuestError::new(subject, message));
+        };
+        let ports = &known.net.ports;
+        if let Some(place) = ports.iter().position(|port| port.name == name) {
+            return Ok(place as u32);
+        }
+        let names: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
+        let known = match names.is_empty() {
+            true => "none".to_string(),
+            false => names.join(", "),
+        };
+        let vm = &self.guests.infos[vm.index()].name;
+        let message = format!("no program of VM {vm} uses the port {name}; used are: {known}");
+        Err(GuestError::new(subject, message))
+    }
+
+    /// An error unless some thread of the VM uses the port in this way.
+    fn need(&self, subject: &str, vm: VmId, port: u32, how: Use) -> Wired<()> {
+        if self.uses(vm, port, how) {
+            return Ok(());
+        }
+        let name = &self.guests.vms[vm.index()].net.ports[port as usize].name;
+        let vm = &self.guests.infos[vm.index()].name;
+        let statement = match how {
+            Use::Request => format!("request {name}"),
+            Use::Reply => format!("reply {name} SIZE"),
+            Use::Transmit => format!("transmit {name} SIZE"),
+        };
+        let message = format!("no program of VM {vm} has `{statement}`");
+        Err(GuestError::new(subject, message))
+    }
+
+    /// An error if the port, which takes requests, is one that threads `transmit` on.
+    fn serves_only(&self, subject: &str, vm: VmId, port: u32) -> Wired<()> {
+        if !self.uses(vm, port, Use::Transmit) {
+            return Ok(());
+        }
+        let name = &self.guests.vms[vm.index()].net.ports[port as usize].name;
+        let message = format!(
+            "it sends requests to the port {name}, which programs `transmit` on; use two ports"
+        );
+        Err(GuestError::new(subject, message))
+    }
+
+    fn client(&mut self, index: usize) -> Wired<()> {
+        let spec = self.spec;
+        let client = &spec.clients[index];
+        let subject = format!("client {}", client.name);
+        match &client.kind {
+            ClientKind::Ping { .. } => {
+                let vms = self.guests.vms.len();
+                if client.vm.index() >= vms {
+                    let message = format!("it names VM number {}, but there are {vms}", client.vm);
+                    return Err(GuestError::new(subject, message));
+                }
+                Ok(())
+            }
+            ClientKind::Requests(requests) => {
+                let port = self.port(&subject, client.vm, &requests.port)?;
+                self.need(&subject, client.vm, port, Use::Request)?;
+                self.need(&subject, client.vm, port, Use::Reply)?;
+                self.serve(&subject, index, client, port, requests.connections)
+            }
+            ClientKind::Stream { port, connections } => {
+                let port = self.port(&subject, client.vm, port)?;
+                self.need(&subject, client.vm, port, Use::Request)?;
+                self.serve(&subject, index, client, port, *connections)
+            }
+            ClientKind::Sink { port } => {
+                let port = self.port(&subject, client.vm, port)?;
+                self.need(&subject, client.vm, port, Use::Transmit)?;
+                if self.uses(client.vm, port, Use::Request) {
+                    let message = "it receives only, but programs wait for its requests";
+                    return Err(GuestError::new(subject, message));
+                }
+                for thread in self.users(client.vm, port, Use::Transmit) {
+                    let endpoint = self.own(&subject, client.vm, port, thread, None)?;
+                    let end = self.guests.network.connect(index, endpoint);
+                    self.set_peer(endpoint, end);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Connects a client with a port that takes requests.
+    fn serve(
+        &mut self,
+        subject: &str,
+        index: usize,
+        client: &ClientSpec,
+        port: u32,
+        connections: u32,
+    ) -> Wired<()> {
+        self.serves_only(subject, client.vm, port)?;
+        if connections == 0 {
+            return Err(GuestError::new(
+                subject,
+                "connections is 0; accepted: at least 1",
+            ));
+        }
+        for _ in 0..connections {
+            let endpoint = self.endpoint(subject, client.vm, port, false, None)?;
+            let end = self.guests.network.connect(index, endpoint);
+            self.set_peer(endpoint, end);
+        }
+        Ok(())
+    }
+
+    fn channel(&mut self, spec: &ChannelSpec) -> Wired<()> {
+        let subject = format!("channel {}", spec.name);
+        let (from, to) = (spec.from.0, spec.to.0);
+        let calls = self.port(&subject, from, &spec.from.1)?;
+        let serves = self.port(&subject, to, &spec.to.1)?;
+        if from == to {
+            let message = "it begins and ends in the same VM; use a queue within a VM";
+            return Err(GuestError::new(subject, message));
+        }
+        self.need(&subject, from, calls, Use::Transmit)?;
+        self.need(&subject, to, serves, Use::Request)?;
+        self.serves_only(&subject, to, serves)?;
+        if self.uses(from, calls, Use::Request) {
+            self.need(&subject, to, serves, Use::Reply)?;
+        }
+        let number = self.guests.channels.len() as u32;
+        for thread in self.users(from, calls, Use::Transmit) {
+            let caller = self.own(&subject, from, calls, thread, Some(number))?;
+            let server = self.endpoint(&subject, to, serves, false, Some(number))?;
+            self.set_peer(caller, server);
+            self.set_peer(server, caller);
+        }
+        self.guests.channels.push((spec.name.clone(), to));
+        Ok(())
+    }
+
+    /// A thread's own connection from a port.
+    fn own(
+        &mut self,
+        subject: &str,
+        vm: VmId,
+        port: u32,
+        thread: u32,
+        channel: Option<u32>,
+    ) -> Wired<End> {
+        let end = self.endpoint(subject, vm, port, true, channel)?;
+        let sockets = &mut self.guests.vms[vm.index()].net;
+        let slot = &mut sockets.ports[port as usize];
+        let place = sockets.endpoints.len() as u32 - 1;
+        if slot.own[thread as usize].replace(place).is_some() {
+            let message = format!(
+                "another client or channel has the port {} already",
+                slot.name
+            );
+            return Err(GuestError::new(subject, message));
+        }
+        Ok(end)
+    }
+
+    /// A new end of a connection in a VM; its peer is not known yet.
+    fn endpoint(
+        &mut self,
+        subject: &str,
+        vm: VmId,
+        port: u32,
+        owned: bool,
+        channel: Option<u32>,
+    ) -> Wired<End> {
+        self.connections += 1;
+        if self.connections > MOST_CONNECTIONS {
+            let message = format!("with it there are more than {MOST_CONNECTIONS} connections");
+            return Err(GuestError::new(subject, message));
+        }
+        let tcp = Tcp::new(self.spec.params.tcp, owned);
+        let endpoints = &mut self.guests.vms[vm.index()].net.endpoints;
+        let end = End::Guest {
+            vm: vm.0,
+            endpoint: endpoints.len() as u32,
+        };
+        endpoints.push(Endpoint::new(tcp, end, port, owned, channel));
+        Ok(end)
+    }
+
+    fn set_peer(&mut self, of: End, peer: End) {
+        if let End::Guest { vm, endpoint } = of {
+            let endpoints = &mut self.guests.vms[vm as usize].net.endpoints;
+            endpoints[endpoint as usize].peer = peer;
+        }
+    }
+
+    /// Every port is connected, and who answers or waits has something to answer or wait for.
+    fn check_ports(&self) -> Wired<()> {
+        for (vm, known) in self.guests.vms.iter().enumerate() {
+            let subject = format!("VM {}", self.guests.infos[vm].name);
+            let vm = VmId::from(vm);
+            for (port, slot) in known.net.ports.iter().enumerate() {
+                let port = port as u32;
+                let name = &slot.name;
+                let error = |message: String| Err(GuestError::new(subject.clone(), message));
+                if !known.net.endpoints.iter().any(|end| end.port == port) {
+                    return error(format!(
+                        "the port {name} is used, but no client or channel connects to it"
+                    ));
+                }
+                let asks = self.users(vm, port, Use::Request);
+                let sends = self.users(vm, port, Use::Transmit);
+                let answers = self.users(vm, port, Use::Reply);
+                if answers.iter().any(|thread| !asks.contains(thread)) {
+                    return error(format!(
+                        "a thread has `reply {name}` without `request {name}`"
+                    ));
+                }
+                if !sends.is_empty() && asks.iter().any(|thread| !sends.contains(thread)) {
+                    return error(format!(
+                        "a thread has `request {name}` without the `transmit {name}` of others"
+                    ));
+                }
+                if !sends.is_empty() && !answers.is_empty() {
+                    return error(format!("`reply {name}` answers nothing that was asked"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What clients and channels saw: what each end knows, brought together.
+pub(super) fn outcomes(guests: &Guests, now: Nanos) -> Vec<ClientOutcome> {
+    let mut all = guests.network.outcomes(now);
+    let clients = all.len();
+    all.extend(guests.channels.iter().map(|(name, vm)| ClientOutcome {
+        name: name.clone(),
+        kind: "channel",
+        vm: *vm,
+        responses: Waits::default(),
+        timeouts: 0,
+        retransmissions: 0,
+        bytes: 0,
+    }));
+    for end in guests.vms.iter().flat_map(|vm| &vm.net.endpoints) {
+        let outcome = match (end.peer, end.channel) {
+            (End::Client { client, .. }, _) => &mut all[client as usize],
+            (End::Guest { .. }, Some(channel)) => &mut all[clients + channel as usize],
+            (End::Guest { .. }, None) => continue,
+        };
+        end.add_to(outcome);
+    }
+    all
+}

@@ -51,6 +51,7 @@ fn costs(table: Reader<'_>) -> Costs {
         switch: table.duration("switch", COST),
         ipi: table.duration("ipi", COST),
         idle_wake: table.duration("idle_wake", COST),
+        timer: table.duration("timer", COST),
     };
     table.finish();
     costs
@@ -131,6 +132,8 @@ fn eevdf(table: Reader<'_>) -> EevdfKeys {
         wakeup_preemption: table.flag("wakeup_preemption"),
         hrtick: table.flag("hrtick"),
         protect_shortest: table.flag("protect_shortest"),
+        slice_at_switch: table.flag("slice_at_switch"),
+        lazy_preemption: table.flag("lazy_preemption"),
     };
     table.finish();
     keys

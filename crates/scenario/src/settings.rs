@@ -56,6 +56,8 @@ pub struct Costs {
     pub ipi: Option<Nanos>,
     /// What an idle pCPU needs on top.
     pub idle_wake: Option<Nanos>,
+    /// How late the timer that ends a slice may come.
+    pub timer: Option<Nanos>,
 }
 
 /// `[run]`.
@@ -132,6 +134,10 @@ pub struct EevdfKeys {
     pub hrtick: Option<bool>,
     /// Is the slice that is protected the shortest one on the runqueue?
     pub protect_shortest: Option<bool>,
+    /// Do slices begin only when a pCPU changes its task?
+    pub slice_at_switch: Option<bool>,
+    /// Do wake-ups from other pCPUs wait for the next tick or slice timer?
+    pub lazy_preemption: Option<bool>,
 }
 
 /// `[scheduler.corun]`: the dispatcher's parameters.

@@ -327,6 +327,7 @@ pub(crate) fn host(topology: &str, hz: u32) -> HostParams {
             switch: 0,
             ipi: 0,
             idle_wake: 0,
+            timer: 0,
         },
     }
 }

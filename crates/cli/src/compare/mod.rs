@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `corun compare`: one input under several policies.
 
+mod events;
 mod input;
 mod jobs;
 mod measure;
@@ -69,6 +70,11 @@ pub struct Args {
     /// Write the timeline of the run, for ui.perfetto.dev; the run must be a single one
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+
+    /// Write the run's scheduling events as text of ftrace, which this command also reads as a
+    /// recording; the run must be a single one
+    #[arg(long, value_name = "FILE", conflicts_with = "trace")]
+    events: Option<PathBuf>,
 
     /// Runs at the same time [default: one per CPU]; does not change results
     #[arg(long, value_name = "N")]

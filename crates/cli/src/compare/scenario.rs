@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Comparing policies on a modelled host: every case, policy and seed is a run.
 
+use super::events::Events;
 use super::progress::Progress;
 use super::trace::Trace;
 use super::{Args, jobs, measure, policies, provenance, setup};
@@ -9,7 +10,7 @@ use anyhow::Context;
 use corun_report::{Comparison, Run, html};
 use corun_scenario::{Case, Override, Problems, Scenario, or_nearest};
 use std::num::NonZeroUsize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 
 /// A run to do.
@@ -118,12 +119,18 @@ fn plan<'a>(args: &Args, scenario: &'a Scenario) -> anyhow::Result<Vec<Job<'a>>>
             jobs.extend(case.run.seeds.iter().map(job));
         }
     }
-    if args.trace.is_some() && jobs.len() != 1 {
-        return Err(Invalid::error(format!(
-            "--trace: a timeline is of one run, but there are {}: select one with {}",
-            jobs.len(),
-            selection(&jobs)
-        )));
+    let single = [
+        ("--trace: a timeline is", &args.trace),
+        ("--events: events are", &args.events),
+    ];
+    for (what, file) in single {
+        if file.is_some() && jobs.len() != 1 {
+            return Err(Invalid::error(format!(
+                "{what} of one run, but there are {}: select one with {}",
+                jobs.len(),
+                selection(&jobs)
+            )));
+        }
     }
     Ok(jobs)
 }
@@ -146,24 +153,27 @@ fn carry_out(args: &Args, all: &[Job<'_>]) -> anyhow::Result<Vec<Run>> {
     let length = |job: &Job<'_>| job.case.run.warm_up + job.case.run.duration;
     let total = all.iter().map(length).fold(0, u64::saturating_add);
     let progress = Progress::new(all.len(), total, threads, args.quiet);
-    let runs = jobs::run(all, threads, |job| {
-        one(job, args.trace.as_deref(), &progress)
-    });
+    let runs = jobs::run(all, threads, |job| one(job, args, &progress));
     progress.finish();
     runs
 }
 
-fn one(job: &Job<'_>, trace: Option<&Path>, progress: &Progress) -> anyhow::Result<Run> {
+fn one(job: &Job<'_>, args: &Args, progress: &Progress) -> anyhow::Result<Run> {
     let run = &job.case.run;
     let pcpus = job.case.host.topology.pcpus();
-    let trace = trace.map(|file| Trace::create(file, pcpus)).transpose()?;
+    let create = |file: &PathBuf| Trace::create(file, pcpus);
+    let trace = args.trace.as_ref().map(create).transpose()?;
+    let create = |file: &PathBuf| Events::create(file, pcpus, &job.policy);
+    let events = args.events.as_ref().map(create).transpose()?;
     let observer = trace.as_ref().map(Trace::observer);
+    let observer = observer.or(events.as_ref().map(Events::observer));
     let simulation = setup::simulation(job.case, &job.policy, job.seed, observer)
         .map_err(Invalid::error)
         .with_context(|| format!("{} under {}", job.case.name, job.policy))?;
     let end = run.warm_up.saturating_add(run.duration);
     let outcome = simulation.run(run.warm_up, end, progress.of_run());
     trace.map_or(Ok(()), Trace::close)?;
+    events.map_or(Ok(()), Events::close)?;
     let host = &job.case.host;
     Ok(Run {
         policy: job.policy.clone(),

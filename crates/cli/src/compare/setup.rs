@@ -65,6 +65,7 @@ pub fn host_params(case: &Case) -> HostParams {
             switch: said.switch.unwrap_or(default.switch),
             ipi: said.ipi.unwrap_or(default.ipi),
             idle_wake: said.idle_wake.unwrap_or(default.idle_wake),
+            timer: said.timer.unwrap_or(default.timer),
         },
     }
 }

@@ -14,6 +14,9 @@ pub struct Costs {
     pub ipi: Nanos,
     /// What an idle pCPU needs to get going, on top of the IPI.
     pub idle_wake: Nanos,
+    /// How late ticks and the timers that end slices may come, evenly from 0. It matters little but
+    /// where tasks compute all the time: there it decides who is behind, and so, who is next.
+    pub timer: Nanos,
 }
 
 impl Default for Costs {
@@ -25,6 +28,8 @@ impl Default for Costs {
             ipi: US,
             // C1 exit latency as the kernel's intel_idle tables state it: 2 µs.
             idle_wake: 2 * US,
+            // Punctual, unless it was measured.
+            timer: 0,
         }
     }
 }

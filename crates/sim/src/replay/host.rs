@@ -78,9 +78,9 @@ fn costs(recording: &Recording) -> (Costs, Source) {
     };
     let ipi = usual.ipi.min(latency);
     let costs = Costs {
-        switch: 0,
         ipi,
         idle_wake: latency - ipi,
+        ..usual
     };
     (costs, Source::Seen(seen))
 }

@@ -35,6 +35,7 @@ const FREE: Costs = Costs {
     switch: 0,
     ipi: 0,
     idle_wake: 0,
+    timer: 0,
 };
 
 /// A VM with one vCPU per program, each program bound to its vCPU.

@@ -139,6 +139,7 @@ pub fn replay(recording: &Recording, beyond: Beyond, rotate: bool) -> (Outcome, 
             switch: 0,
             ipi: 0,
             idle_wake: 0,
+            timer: 0,
         },
     };
     let fifo = Fifo {

@@ -43,7 +43,7 @@ def calibrate(out, ping_work, timer_work, timer_sleep):
         "ping_interrupt": max(0.0, first - ping_work - switch),
         "ping_send": send,
         "timer_interrupt": max(0.0, on - timer_work - switch + short),
-        "timer_slack": 2 * max(0.0, off - timer_sleep),
+        "timer_slack": max(0.0, off - timer_sleep),
     }
 
 

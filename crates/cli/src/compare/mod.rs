@@ -12,6 +12,7 @@ mod scenario;
 pub mod schedulers;
 mod setup;
 mod trace;
+mod watch;
 
 use crate::failure::Invalid;
 use crate::output;

@@ -6,7 +6,7 @@
 
 use super::progress::Progress;
 use super::setup::host_params;
-use super::trace::Trace;
+use super::watch::Watch;
 use super::{Args, measure, policies, provenance, schedulers};
 use crate::failure::Invalid;
 use crate::output;
@@ -44,13 +44,7 @@ pub fn compare(args: &Args, path: &Path) -> anyhow::Result<(Comparison, html::Ab
         "balance".to_string(),
     ];
     let chosen = policies(args, Some(default))?;
-    if args.trace.is_some() && chosen.len() != 1 {
-        let first = &chosen[0];
-        return Err(Invalid::error(format!(
-            "--trace: a timeline is of one run, but there are {}: select one with --policies {first}",
-            chosen.len()
-        )));
-    }
+    Watch::check(args, chosen.len(), &format!("--policies {}", chosen[0]))?;
     let progress = Progress::new(
         chosen.len() + 2,
         recording.duration().saturating_mul(chosen.len() as u64 + 2),
@@ -266,14 +260,9 @@ fn one(
     progress: &Progress,
 ) -> anyhow::Result<Run> {
     let pcpus = case.host.topology.pcpus();
-    let trace = args
-        .trace
-        .as_deref()
-        .map(|file| Trace::create(file, pcpus))
-        .transpose()?;
-    let observer = trace.as_ref().map(Trace::observer);
-    let (outcome, report) = replay(recording, case, policy, observer, progress)?;
-    trace.map_or(Ok(()), Trace::close)?;
+    let watch = Watch::create(args, pcpus, policy)?;
+    let (outcome, report) = replay(recording, case, policy, watch.observer(), progress)?;
+    watch.close()?;
     let mut run = Run {
         policy: policy.to_string(),
         ..measure::run(&outcome, pcpus)

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Comparing policies on a modelled host: every case, policy and seed is a run.
 
-use super::events::Events;
 use super::progress::Progress;
-use super::trace::Trace;
+use super::watch::Watch;
 use super::{Args, jobs, measure, policies, provenance, setup};
 use crate::failure::Invalid;
 use anyhow::Context;
 use corun_report::{Comparison, Run, html};
 use corun_scenario::{Case, Override, Problems, Scenario, or_nearest};
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread;
 
 /// A run to do.
@@ -119,19 +118,7 @@ fn plan<'a>(args: &Args, scenario: &'a Scenario) -> anyhow::Result<Vec<Job<'a>>>
             jobs.extend(case.run.seeds.iter().map(job));
         }
     }
-    let single = [
-        ("--trace: a timeline is", &args.trace),
-        ("--events: events are", &args.events),
-    ];
-    for (what, file) in single {
-        if file.is_some() && jobs.len() != 1 {
-            return Err(Invalid::error(format!(
-                "{what} of one run, but there are {}: select one with {}",
-                jobs.len(),
-                selection(&jobs)
-            )));
-        }
-    }
+    Watch::check(args, jobs.len(), &selection(&jobs))?;
     Ok(jobs)
 }
 
@@ -161,19 +148,13 @@ fn carry_out(args: &Args, all: &[Job<'_>]) -> anyhow::Result<Vec<Run>> {
 fn one(job: &Job<'_>, args: &Args, progress: &Progress) -> anyhow::Result<Run> {
     let run = &job.case.run;
     let pcpus = job.case.host.topology.pcpus();
-    let create = |file: &PathBuf| Trace::create(file, pcpus);
-    let trace = args.trace.as_ref().map(create).transpose()?;
-    let create = |file: &PathBuf| Events::create(file, pcpus, &job.policy);
-    let events = args.events.as_ref().map(create).transpose()?;
-    let observer = trace.as_ref().map(Trace::observer);
-    let observer = observer.or(events.as_ref().map(Events::observer));
-    let simulation = setup::simulation(job.case, &job.policy, job.seed, observer)
+    let watch = Watch::create(args, pcpus, &job.policy)?;
+    let simulation = setup::simulation(job.case, &job.policy, job.seed, watch.observer())
         .map_err(Invalid::error)
         .with_context(|| format!("{} under {}", job.case.name, job.policy))?;
     let end = run.warm_up.saturating_add(run.duration);
     let outcome = simulation.run(run.warm_up, end, progress.of_run());
-    trace.map_or(Ok(()), Trace::close)?;
-    events.map_or(Ok(()), Events::close)?;
+    watch.close()?;
     let host = &job.case.host;
     Ok(Run {
         policy: job.policy.clone(),

@@ -69,14 +69,14 @@ if [ -z "$judge_only" ]; then
 	trap 'rm -rf "$work"' EXIT
 	stage_microvm "$work/test"
 	cp "$validate_dir"/host/* "$work/test/"
-	python3 "$validate_dir/validate.py" plan >"$work/test/scenarios"
+	python3 -B "$validate_dir/validate.py" plan >"$work/test/scenarios"
 	rm -rf "$out"
 	mkdir -p "$out"
 	for number in $(seq "$boots"); do boot "$number"; done
 fi
 (cd "$repository" && cargo build --quiet --release --locked -p corun)
 status=0
-python3 "$validate_dir/validate.py" judge "$out" \
+python3 -B "$validate_dir/validate.py" judge "$out" \
 	"${CARGO_TARGET_DIR:-$repository/target}/release/corun" "${doc[@]}" || status=$?
 say "everything lies in $out"
 exit "$status"

@@ -25,6 +25,9 @@ PING_WORK, TIMER_WORK, TIMER_SLEEP = 300, 500, 2000
 # Of a VM's own clock: the recording lasts from 1 to 6 s after its start.
 RATE_FROM, RATE_TO = 1.2, 5.8
 LEAST_BOOTS = 3
+# Slices are 1.4 ms: if timers come a quarter of that late on average, the machine was busy with other
+# things, and neither costs nor delays mean anything.
+MOST_LATE = 350
 
 
 def read(name):
@@ -79,6 +82,9 @@ class Boot:
         lines = (out / "calibration.tsv").read_text().splitlines()
         self.speed = {name: float(text) for name, text in (line.split("\t") for line in lines)}
         self.costs = calibrate.calibrate(out, PING_WORK, TIMER_WORK, TIMER_SLEEP)
+        if self.costs["timer"] / 2 > MOST_LATE:
+            late = f"{self.costs['timer'] / 2:.0f} us late on average, accepted are {MOST_LATE}"
+            raise trace.Broken(f"{out.name}: the machine was not calm, timers came {late}")
         self.out = out
         self.known = {}
 

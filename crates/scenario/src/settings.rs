@@ -104,6 +104,8 @@ pub struct Costs {
     pub llc: Option<Nanos>,
     /// An access that memory serves.
     pub memory: Option<Nanos>,
+    /// How late the timer that ends a slice may come.
+    pub timer: Option<Nanos>,
 }
 
 /// `[host.halt_poll]`.
@@ -197,6 +199,10 @@ pub struct EevdfKeys {
     pub hrtick: Option<bool>,
     /// Is the slice that is protected the shortest one on the runqueue?
     pub protect_shortest: Option<bool>,
+    /// Do slices begin only when a pCPU changes its task?
+    pub slice_at_switch: Option<bool>,
+    /// Do wake-ups from other pCPUs wait for the next tick or slice timer?
+    pub lazy_preemption: Option<bool>,
 }
 
 /// `[scheduler.credit]`.

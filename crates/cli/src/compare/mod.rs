@@ -3,6 +3,7 @@
 
 mod demand;
 mod disks;
+mod events;
 pub mod input;
 pub mod jobs;
 mod measure;
@@ -15,6 +16,7 @@ mod scenario;
 pub mod schedulers;
 mod setup;
 mod trace;
+mod watch;
 
 use crate::output;
 use anyhow::Context;
@@ -48,7 +50,7 @@ pub struct Args {
     report: Option<PathBuf>,
 
     #[command(flatten)]
-    timeline: trace::Options,
+    watch: watch::Options,
 }
 
 const EXAMPLES: &str = "\

@@ -15,21 +15,15 @@ pub fn compare(args: &Args, name: &str, text: String) -> anyhow::Result<(Compari
     let overrides = runs::overrides(&args.runs).map_err(Invalid::error)?;
     let scenario = runs::read(&args.runs, name, &text, &overrides)?;
     let jobs = runs::plan(&args.runs, &scenario)?;
-    if args.timeline.trace.is_some() && jobs.len() != 1 {
-        return Err(Invalid::error(format!(
-            "--trace: a timeline is of one run, but there are {}: select one with {}",
-            jobs.len(),
-            selection(&jobs)
-        )));
-    }
+    args.watch.check(jobs.len(), &selection(&jobs))?;
     for job in &jobs {
-        args.timeline.window(job.end())?;
+        args.watch.window(job.end())?;
     }
     let notes = unheeded(&jobs);
     if !args.runs.quiet {
         notes.iter().for_each(|note| output::note(note));
     }
-    let done = runs::carry_out(&args.runs, &jobs, &args.timeline)?;
+    let done = runs::carry_out(&args.runs, &jobs, &args.watch)?;
     let comparison = Comparison {
         version: env!("CARGO_PKG_VERSION").to_string(),
         scenario: runs::stem(name),

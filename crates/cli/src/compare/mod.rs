@@ -50,7 +50,7 @@ pub struct Args {
     report: Option<PathBuf>,
 
     #[command(flatten)]
-    watch: watch::Options,
+    watch: watch::WatchArgs,
 }
 
 const EXAMPLES: &str = "\

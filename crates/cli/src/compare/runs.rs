@@ -198,7 +198,7 @@ pub fn plan<'a>(args: &RunArgs, scenario: &'a Scenario) -> anyhow::Result<Vec<Jo
 pub fn carry_out(
     args: &RunArgs,
     all: &[Job<'_>],
-    watch: &watch::Options,
+    watch: &watch::WatchArgs,
 ) -> anyhow::Result<Vec<Run>> {
     let cpus = || thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let threads = args.jobs.map_or_else(cpus, NonZeroUsize::get);
@@ -209,7 +209,7 @@ pub fn carry_out(
     runs
 }
 
-fn one(job: &Job<'_>, watch: &watch::Options, progress: &Progress) -> anyhow::Result<Run> {
+fn one(job: &Job<'_>, watch: &watch::WatchArgs, progress: &Progress) -> anyhow::Result<Run> {
     let run = &job.case.run;
     let pcpus = job.case.host.topology.pcpus();
     let watch = Watch::create(watch, pcpus, &job.policy, job.end())?;

@@ -15,10 +15,10 @@ pub fn compare(args: &Args, name: &str, text: String) -> anyhow::Result<(Compari
     let overrides = runs::overrides(&args.runs).map_err(Invalid::error)?;
     let scenario = runs::read(&args.runs, name, &text, &overrides)?;
     let jobs = runs::plan(&args.runs, &scenario)?;
-    args.watch.check(jobs.len(), &selection(&jobs))?;
     for job in &jobs {
         args.watch.window(job.end())?;
     }
+    args.watch.check(jobs.len(), &selection(&jobs))?;
     let notes = unheeded(&jobs);
     if !args.runs.quiet {
         notes.iter().for_each(|note| output::note(note));

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 /// What shall be written of a run.
 #[derive(clap::Args, Default)]
-pub struct Options {
+pub struct WatchArgs {
     #[command(flatten)]
     timeline: trace::Options,
 
@@ -20,7 +20,7 @@ pub struct Options {
     events: Option<PathBuf>,
 }
 
-impl Options {
+impl WatchArgs {
     /// Makes sure that only one run is watched; `selection` says how to select one of `runs`.
     ///
     /// # Errors
@@ -59,7 +59,12 @@ impl Watch {
     ///
     /// # Errors
     /// If a file cannot be written.
-    pub fn create(options: &Options, pcpus: u32, policy: &str, end: Nanos) -> anyhow::Result<Self> {
+    pub fn create(
+        options: &WatchArgs,
+        pcpus: u32,
+        policy: &str,
+        end: Nanos,
+    ) -> anyhow::Result<Self> {
         let events = options.events.as_ref();
         Ok(Self {
             trace: options.timeline.begin(pcpus, end)?,

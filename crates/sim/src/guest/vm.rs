@@ -35,6 +35,8 @@ pub(super) struct Vm {
     pub spin_barriers: Vec<SpinBarrier>,
     pub queues: Vec<Queue>,
     pub conditions: Vec<Condition>,
+    /// When each timer was last due; at first: at the start.
+    pub timers: Vec<Nanos>,
     pub stats: Stats,
     /// Its ticks come at this time modulo their period: VMs boot at different times.
     pub tick_phase: Nanos,

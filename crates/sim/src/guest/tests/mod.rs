@@ -9,6 +9,7 @@ mod locks;
 mod properties;
 mod random;
 mod round_robin;
+mod rtapp;
 
 pub(crate) use random::random_program;
 

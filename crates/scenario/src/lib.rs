@@ -22,8 +22,8 @@ mod vms;
 pub use merge::Override;
 pub use problem::{Located, Place, Problem, Problems};
 pub use settings::{
-    Case, CfsKeys, CorunKeys, Costs, Demand, EevdfKeys, GuestKeys, Host, HostTask, Run, Scenario,
-    Schedulers, Thread, Vm,
+    Case, CfsKeys, CorunKeys, Costs, Demand, EevdfKeys, GuestKeys, Host, HostTask, RtApp, Run,
+    Scenario, Schedulers, Thread, Vm,
 };
 pub use suggest::{nearest, or_nearest};
 

@@ -3,6 +3,7 @@
 
 use crate::problem::Located;
 use corun_model::{Nanos, PcpuSet, Topology};
+use std::sync::Arc;
 
 /// A scenario that was read and checked.
 #[derive(Clone, Debug)]
@@ -183,6 +184,8 @@ pub struct Vm {
     pub allowed: Option<PcpuSet>,
     /// What it does.
     pub demand: Demand,
+    /// What it does besides, or instead, from a file of rt-app's.
+    pub rt_app: Option<RtApp>,
     /// `[vm.….guest]`.
     pub guest: GuestKeys,
 }
@@ -199,6 +202,17 @@ pub enum Demand {
     },
     /// Threads, each with its program.
     Threads(Vec<Thread>),
+}
+
+/// `rt_app` and what belongs to it.
+#[derive(Clone, Debug)]
+pub struct RtApp {
+    /// The file, relative to the scenario's.
+    pub file: Located<String>,
+    /// Kinds of events to leave out.
+    pub ignore: Vec<Located<String>>,
+    /// What is in the file; empty until somebody who reads files has put it here.
+    pub text: Arc<str>,
 }
 
 /// `[[vm.….thread]]`.

@@ -3,9 +3,10 @@
 
 use crate::limits;
 use crate::reader::Reader;
-use crate::settings::{Demand, GuestKeys, HostTask, Thread, Vm};
+use crate::settings::{Demand, GuestKeys, HostTask, RtApp, Thread, Vm};
 use crate::suggest::or_nearest;
 use corun_model::time::{MS, SEC, US};
+use std::sync::Arc;
 
 const WEIGHT: std::ops::RangeInclusive<u32> = 1..=10_000;
 /// What `sched_setattr()` takes as a slice; the kernel clamps to it.
@@ -74,6 +75,7 @@ fn vm(name: &str, table: &Reader<'_>, pcpus: Option<u32>) -> Option<Vm> {
     let slice = table.duration("slice", SLICE);
     let allowed = table.pcpu_set("allowed", pcpus);
     let guest = table.table("guest").map(guest).unwrap_or_default();
+    let rt_app = rt_app(table);
     let demand = demand(table, vcpus);
     Some(Vm {
         name: name.to_string(),
@@ -84,6 +86,7 @@ fn vm(name: &str, table: &Reader<'_>, pcpus: Option<u32>) -> Option<Vm> {
         slice,
         allowed,
         demand: demand?,
+        rt_app,
         guest,
     })
 }
@@ -106,15 +109,30 @@ fn demand(table: &Reader<'_>, vcpus: Option<u32>) -> Option<Demand> {
         let threads = programs.into_iter().map(|table| thread(table, vcpus));
         return threads.collect::<Option<Vec<_>>>().map(Demand::Threads);
     }
+    if !table.has("workload") && table.has("rt_app") {
+        return Some(Demand::Threads(Vec::new()));
+    }
     if !table.has("workload") && !table.has("thread") {
         table.missing(
             "workload",
-            "the name of a workload, or threads as [[….thread]]",
+            "the name of a workload, threads as [[….thread]], or a file as rt_app",
         );
     }
     Some(Demand::Workload {
         preset: preset?,
         threads,
+    })
+}
+
+fn rt_app(table: &Reader<'_>) -> Option<RtApp> {
+    let ignore = table.texts("rt_app_ignore");
+    if ignore.is_some() && !table.has("rt_app") {
+        table.problem("rt_app_ignore", "goes with rt_app only");
+    }
+    Some(RtApp {
+        file: table.located("rt_app")?,
+        ignore: ignore.unwrap_or_default(),
+        text: Arc::default(),
     })
 }
 

@@ -2,6 +2,7 @@
 //! From a scenario's case, a policy and a seed to a simulation: the one place that knows both the
 //! scenario's words for hosts and guests and the simulator's. Schedulers: see [`schedulers`].
 
+use super::rtapp;
 use super::schedulers::{self, elsewhere, set, unknown};
 use corun_model::{Nanos, PcpuSet};
 use corun_scenario::{Case, Demand, Located, Problem, Problems, Vm};
@@ -100,15 +101,10 @@ fn guests(case: &Case, seed: u64) -> Result<Guests, Problems> {
 
 /// A problem between programs, told at the place of what it concerns.
 fn unfit(case: &Case, error: &GuestError) -> Problems {
-    let subject = error
-        .subject
-        .split([' ', ',', '/'])
-        .find(|word| !word.is_empty());
-    let vm = case.vms.iter().find(|vm| Some(vm.name.as_str()) == subject);
-    let task = case
-        .tasks
-        .iter()
-        .find(|task| Some(task.name.as_str()) == subject);
+    let named = |kind| error.subject.strip_prefix(kind);
+    let vm = named("VM ").and_then(|name| case.vms.iter().find(|vm| vm.name == name));
+    let task =
+        named("host task ").and_then(|name| case.tasks.iter().find(|task| task.name == name));
     let place = vm.and_then(said_demand).or(task.map(|task| &task.program));
     match place {
         Some(place) => place.problem(error.to_string()).into(),
@@ -120,7 +116,10 @@ fn unfit(case: &Case, error: &GuestError) -> Problems {
 fn said_demand(vm: &Vm) -> Option<&Located<String>> {
     match &vm.demand {
         Demand::Workload { preset, .. } => Some(preset),
-        Demand::Threads(threads) => threads.first().map(|thread| &thread.program),
+        Demand::Threads(threads) => {
+            let first = threads.first().map(|thread| &thread.program);
+            first.or(vm.rt_app.as_ref().map(|rt_app| &rt_app.file))
+        }
     }
 }
 
@@ -133,9 +132,21 @@ fn vm_spec(vm: &Vm, all: PcpuSet) -> Result<VmSpec, Problems> {
         cap: vm.cap.unwrap_or(0),
         slice: vm.slice,
         allowed: vm.allowed.unwrap_or(all),
-        threads: threads(vm)?,
+        threads: all_threads(vm)?,
         params: guest_params(vm)?,
     })
+}
+
+fn all_threads(vm: &Vm) -> Result<Vec<ThreadSpec>, Problems> {
+    let mut problems = Problems::default();
+    let mut all = Vec::new();
+    for found in [threads(vm), rtapp::threads(vm)] {
+        match found {
+            Ok(threads) => all.extend(threads),
+            Err(found) => push::<()>(&mut problems, Err(found)),
+        }
+    }
+    problems.or_ok(all)
 }
 
 fn threads(vm: &Vm) -> Result<Vec<ThreadSpec>, Problems> {

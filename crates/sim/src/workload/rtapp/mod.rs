@@ -41,7 +41,7 @@ use task::{Context, Task};
 pub const MOST_BYTES: usize = 1 << 20;
 
 /// A file's threads, and what there is to say about them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Converted {
     /// The threads, task by task.
     pub threads: Vec<Thread>,
@@ -120,9 +120,8 @@ pub fn event_names() -> impl Iterator<Item = &'static str> {
 /// Everything wrong with the file or not supported, in the order of the file; never empty.
 pub fn convert(text: &str, vcpus: u32, ignore: &[String]) -> Result<Converted, Vec<Fault>> {
     let mut log = Log::default();
-    let converted = read(text, &Context { vcpus, ignore }, &mut log);
+    let (threads, duration) = read(text, &Context { vcpus, ignore }, &mut log);
     if log.faults.is_empty() {
-        let (threads, duration) = converted;
         log.notes.sort_by_key(|note| note.line);
         return Ok(Converted {
             threads,

@@ -106,6 +106,19 @@ fn unsupported_events_are_all_listed_and_can_be_left_out() {
 }
 
 #[test]
+fn sensitivity_reads_files_and_says_the_same_once() {
+    let place = Place::new("rtapp-sensitivity", HOST, PERIODIC);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_corun"));
+    let scenario = place.0.join("host.toml");
+    command.arg("sensitivity").arg(scenario);
+    command.args(["--param", "vm.a.vcpus", "--values", "1,2"]);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let notes = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(notes.matches("-10 is not modelled").count(), 1, "{notes}");
+}
+
+#[test]
 fn a_file_goes_with_other_threads_but_not_alone_without_one() {
     let both =
         format!("{HOST}[[vm.a.thread]]\nprogram = \"loop {{ compute 1ms; count loops }}\"\n");

@@ -7,7 +7,7 @@ mod measure;
 mod progress;
 pub mod provenance;
 mod recording;
-mod rtapp;
+pub mod rtapp;
 pub mod runs;
 mod scenario;
 pub mod schedulers;

@@ -5,9 +5,9 @@
 //! other, and people have such files. A guest here should do the same as rt-app would in a real one,
 //! and where it cannot, say so rather than do something else.
 //!
-//! How: [`convert`] reads the file ([`json`]: laxer than the standard, in order, with places), its
-//! tasks and events ([`task`], [`event`]), finds what tasks have to do with each other ([`links`]),
-//! and makes a [`Program`] of every thread ([`build`]). An event that cannot be carried out is a
+//! How: [`convert`] reads the file (`json`: laxer than the standard, in order, with places), its
+//! tasks and events (`task`, `event`), finds what tasks have to do with each other (`links`),
+//! and makes a [`Program`] of every thread (`build`). An event that cannot be carried out is a
 //! [`Fault`], unless the user leaves it out; what is not modelled of a thread's properties is a
 //! [`Note`].
 //!

@@ -48,8 +48,8 @@ fn unknown_keys_and_what_was_meant() {
         with("weigth = 3\nfrobnicate = 1"),
         &[
             "host.toml:6: vm.web.weigth: unknown key, did you mean \"weight\"? (known here: allowed, \
-             cap, count, guest, slice, thread, threads, vcpu_weight, vcpus, weight, workload)",
-            "host.toml:7: vm.web.frobnicate: unknown key (known here: allowed, cap, count, guest, slice, thread, \
+             cap, count, guest, rt_app, rt_app_ignore, slice, thread, threads, vcpu_weight, vcpus, weight, workload)",
+            "host.toml:7: vm.web.frobnicate: unknown key (known here: allowed, cap, count, guest, rt_app, rt_app_ignore, slice, thread, \
              threads, vcpu_weight, vcpus, weight, workload)",
         ],
     );
@@ -165,8 +165,8 @@ fn what_a_vm_does() {
     says(
         with("[vm.idle]\nvcpus = 1"),
         &[
-            "host.toml:6: vm.idle.workload: is missing, expected the name of a workload, or threads \
-             as [[….thread]]",
+            "host.toml:6: vm.idle.workload: is missing, expected the name of a workload, threads \
+             as [[….thread]], or a file as rt_app",
         ],
     );
     says(

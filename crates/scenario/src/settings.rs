@@ -5,6 +5,7 @@ use crate::disks::{Disk, DiskUse};
 use crate::network::{Channel, Client, Network};
 use crate::problem::Located;
 use corun_model::{Nanos, PcpuSet, Topology};
+use std::sync::Arc;
 
 /// A scenario that was read and checked.
 #[derive(Clone, Debug)]
@@ -254,6 +255,8 @@ pub struct Vm {
     pub disk: DiskUse,
     /// What it does.
     pub demand: Demand,
+    /// What it does besides, or instead, from a file of rt-app's.
+    pub rt_app: Option<RtApp>,
     /// `[vm.….guest]`.
     pub guest: GuestKeys,
 }
@@ -274,6 +277,17 @@ pub struct Workload {
     pub preset: Located<String>,
     /// With so many threads; `None`: the workload's own number.
     pub threads: Option<u32>,
+}
+
+/// `rt_app` and what belongs to it.
+#[derive(Clone, Debug)]
+pub struct RtApp {
+    /// The file, relative to the scenario's.
+    pub file: Located<String>,
+    /// Kinds of events to leave out.
+    pub ignore: Vec<Located<String>>,
+    /// What is in the file; empty until somebody who reads files has put it here.
+    pub text: Arc<str>,
 }
 
 /// `[[vm.….thread]]`.

@@ -11,6 +11,7 @@ mod network;
 mod progress;
 pub mod provenance;
 mod recording;
+pub mod rtapp;
 pub mod runs;
 mod scenario;
 pub mod schedulers;

@@ -4,7 +4,7 @@
 
 use super::progress::Progress;
 use super::watch::{self, Watch};
-use super::{jobs, measure, schedulers, setup};
+use super::{jobs, measure, rtapp, schedulers, setup};
 use crate::failure::Invalid;
 use anyhow::Context;
 use corun_model::Nanos;
@@ -115,6 +115,7 @@ pub fn read(
 ) -> anyhow::Result<Scenario> {
     let mut scenario = corun_scenario::read(file, text, overrides).map_err(Invalid::error)?;
     select(&mut scenario, &args.cases)?;
+    rtapp::load(&mut scenario)?;
     Ok(scenario)
 }
 

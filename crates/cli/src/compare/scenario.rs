@@ -2,7 +2,7 @@
 //! Comparing policies on a modelled host: every case, policy and seed is a run.
 
 use super::runs::{self, Job};
-use super::{Args, provenance, schedulers};
+use super::{Args, provenance, rtapp, schedulers};
 use crate::failure::Invalid;
 use crate::output;
 use corun_report::{Comparison, html};
@@ -41,11 +41,15 @@ pub fn compare(args: &Args, name: &str, text: String) -> anyhow::Result<(Compari
     Ok((comparison, about))
 }
 
-/// What some policy cannot do of what the scenario says, each said once.
+/// What some policy, or the guests, cannot do of what the scenario says, each said once.
 fn unheeded(jobs: &[Job<'_>]) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
     for job in jobs {
-        for note in schedulers::unheeded(&job.policy, job.case) {
+        let of_files = rtapp::unheeded(job.case);
+        for note in schedulers::unheeded(&job.policy, job.case)
+            .into_iter()
+            .chain(of_files)
+        {
             if !notes.contains(&note) {
                 notes.push(note);
             }

@@ -5,7 +5,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-scenario=experiments/example.toml
+# The second has every model there is: SMT, caches, locks, disks, network.
+scenarios=(experiments/example.toml experiments/shop.toml)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 passed=0
@@ -13,10 +14,13 @@ failed=0
 
 run() { # name binary jobs
 	local name=$1 binary=$2 jobs=$3
-	"$binary" compare "$scenario" --policies cfs,eevdf,affinity,balance --seeds 1,2 --duration 500ms \
-		--jobs "$jobs" --json --quiet >"$work/$name.json"
-	"$binary" compare "$scenario" --policies balance --seed 1 --duration 300ms --jobs "$jobs" \
-		--json --quiet --trace "$work/$name.trace" >/dev/null
+	for scenario in "${scenarios[@]}"; do
+		"$binary" compare "$scenario" --policies cfs,eevdf,credit,affinity,balance --seeds 1,2 \
+			--duration 300ms --jobs "$jobs" --json --quiet >>"$work/$name.json"
+		"$binary" compare "$scenario" --policies balance --seed 1 --duration 300ms --jobs "$jobs" \
+			--json --quiet --trace "$work/$name.part" >/dev/null
+		cat "$work/$name.part" >>"$work/$name.trace"
+	done
 }
 
 same() { # what a b

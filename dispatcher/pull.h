@@ -82,6 +82,20 @@ static inline bool pull_from(s32 from, s32 cpu, struct cpu_ctx *c, struct pull_r
 }
 
 /* The pCPU with most load above `least` among those with someone waiting. */
+#ifdef INDEXED
+static inline s32 busiest(s32 cpu, u64 least)
+{
+	struct candidate best = {.key = -(s64)least, .cpu = NO_PCPU, .rank = -1};
+	u64 others[MASK_WORDS];
+	s32 i;
+
+	repeat (i, MASK_WORDS)
+		others[i] = in_use((u32)i, corun_context->index.waiting[i]);
+	others[(u32)cpu / 64] &= ~(1ull << ((u32)cpu % 64));
+	tree_search(&corun_context->index.crowded, others, &best, i, true);
+	return best.cpu;
+}
+#else
 static inline s32 busiest(s32 cpu, u64 least)
 {
 	s32 found = NO_PCPU;
@@ -99,6 +113,7 @@ static inline s32 busiest(s32 cpu, u64 least)
 	}
 	return found;
 }
+#endif
 
 /* The pCPU whose tasks are furthest behind among those with someone waiting and `least` tasks. */
 static inline s32 furthest_behind(s32 cpu, u64 least)
@@ -107,7 +122,7 @@ static inline s32 furthest_behind(s32 cpu, u64 least)
 	u64 behind = 0;
 	s32 i;
 
-	repeat (i, nr_pcpus()) {
+	for_each_queue (i) {
 		struct cpu_ctx *c = cpu_at(i);
 		u64 vtime;
 
@@ -134,7 +149,7 @@ static inline bool pull_idle(s32 cpu, struct cpu_ctx *c)
 		return false;
 	if (pull_from(from, cpu, c, any))
 		return true;
-	repeat (i, nr_pcpus()) {
+	for_each_queue (i) {
 		if (i != cpu && i != from && queue_length(i) && pull_from(i, cpu, c, any))
 			return true;
 	}

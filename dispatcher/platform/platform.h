@@ -59,6 +59,22 @@ static inline bool allowed(struct task_struct *p, s32 cpu)
 #define for_each_allowed(cpu, p) repeat (cpu, nr_pcpus()) if (allowed(p, cpu))
 #endif
 
+/*
+ * for_each_queue(cpu): the pCPUs below nr_pcpus(), in order; those with nobody in their queue may be
+ * passed over.
+ */
+#ifndef for_each_queue
+#define for_each_queue(cpu) repeat (cpu, nr_pcpus())
+#endif
+
+/* The load of a pCPU was changed: for a build that finds pCPUs by it (index.h). */
+#ifndef INDEXED
+static inline void load_changed(struct cpu_ctx *c)
+{
+	(void)c;
+}
+#endif
+
 /* The task's own weight (nice, or cpu.weight of its cgroup), 1-10000. */
 static inline u32 weight_of(struct task_struct *p)
 {

@@ -25,6 +25,8 @@ struct pcpu_index {
 	struct min_tree light;	 /* load */
 	struct min_tree crowded; /* minus the load where somebody waits, else 0 */
 	u64 waiting[MASK_WORDS]; /* pCPUs with somebody in their queue */
+	u64 fixed[MASK_WORDS];	 /* those among them whose waiting tasks cannot be pulled; cleared
+				    by a change of the queue, or of what policies want */
 };
 
 /* The best pCPU so far. `rank` decides among equal keys: its number, or -1 if it wins them all. */

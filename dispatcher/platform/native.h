@@ -192,20 +192,27 @@ static inline void queue_changed(u64 queue)
 	u64 bit = 1ull << (queue % 64);
 	bool waiting = host_do(queue_length, queue) != 0;
 
+	corun_context->index.fixed[queue / 64 % MASK_WORDS] &= ~bit;
 	if (waiting == !!(*word & bit))
 		return;
 	*word ^= bit;
 	index_pcpu((u32)queue % MAX_PCPUS);
 }
 
-/* The first pCPU from `cpu` on with somebody in its queue, or NO_PCPU. */
-static inline s32 next_queue(u32 cpu)
+static inline void queue_is_fixed(s32 cpu)
+{
+	corun_context->index.fixed[(u32)cpu / 64] |= 1ull << ((u32)cpu % 64);
+}
+
+/* The first pCPU from `cpu` on with somebody in its queue, or NO_PCPU; without those in `but`. */
+static inline s32 next_queue(u32 cpu, const u64 *but)
 {
 	u64 from_here = ~0ull << (cpu % 64);
 
 	for (u32 word = cpu / 64; word < MASK_WORDS; word++) {
 		u64 bits = in_use(word, corun_context->index.waiting[word]) & from_here;
 
+		bits &= but ? ~but[word] : ~0ull;
 		if (bits)
 			return (s32)(word * 64) + __builtin_ctzll(bits);
 		from_here = ~0ull;
@@ -213,8 +220,10 @@ static inline s32 next_queue(u32 cpu)
 	return NO_PCPU;
 }
 
-#define for_each_queue(cpu)                                                                        \
-	for ((cpu) = next_queue(0); (cpu) != NO_PCPU; (cpu) = next_queue((u32)(cpu) + 1))
+#define for_each_queue_but(cpu, but)                                                               \
+	for ((cpu) = next_queue(0, but); (cpu) != NO_PCPU; (cpu) = next_queue((u32)(cpu) + 1, but))
+#define for_each_queue(cpu) for_each_queue_but (cpu, NULL)
+#define for_each_movable_queue(cpu) for_each_queue_but (cpu, corun_context->index.fixed)
 #else
 static inline void queue_changed(u64 queue)
 {

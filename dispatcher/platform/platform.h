@@ -67,11 +67,23 @@ static inline bool allowed(struct task_struct *p, s32 cpu)
 #define for_each_queue(cpu) repeat (cpu, nr_pcpus())
 #endif
 
-/* The load of a pCPU was changed: for a build that finds pCPUs by it (index.h). */
+/* The same, and those said to be fixed may be passed over as well: nothing can be pulled there. */
+#ifndef for_each_movable_queue
+#define for_each_movable_queue for_each_queue
+#endif
+
+/* What a build that finds pCPUs by an index (index.h) wants to know. */
 #ifndef INDEXED
+/* The load of `c` was changed. */
 static inline void load_changed(struct cpu_ctx *c)
 {
 	(void)c;
+}
+
+/* Whom a pull would look at in the queue of `cpu`, it could not move. */
+static inline void queue_is_fixed(s32 cpu)
+{
+	(void)cpu;
 }
 #endif
 

@@ -151,6 +151,8 @@ pub struct Knobs {
 pub(crate) struct PcpuIndex {
     trees: [[i64; MAX_PCPUS + MAX_PCPUS / 8 + MAX_PCPUS / 64]; 2],
     waiting: PcpuSet,
+    /// What C found out from the policy's wishes.
+    pub fixed: PcpuSet,
 }
 
 impl PcpuIndex {
@@ -159,6 +161,7 @@ impl PcpuIndex {
         Self {
             trees: [[0; MAX_PCPUS + MAX_PCPUS / 8 + MAX_PCPUS / 64]; 2],
             waiting: PcpuSet::default(),
+            fixed: PcpuSet::default(),
         }
     }
 }

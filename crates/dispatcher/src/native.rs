@@ -6,7 +6,7 @@
 //! the method. C code holds task pointers only during a call; tasks are named by index outside.
 
 use crate::layout::{CpuCtx, Knobs, MAX_PCPUS, MAX_VMS, PcpuIndex, TaskStruct, VmConf, VmCtx};
-use corun_model::{Nanos, Placement};
+use corun_model::{Nanos, PcpuSet, Placement};
 use std::ffi::c_void;
 use std::ptr;
 
@@ -363,6 +363,7 @@ impl<S: Services> Native<S> {
         conf.id = id;
         conf.placement = placement.number();
         conf.weight = weight.unwrap_or(0);
+        self.inner.context.index.fixed = PcpuSet::default();
     }
 
     /// A task exists from now on. Returns its index.

@@ -143,7 +143,7 @@ impl<const TAPPED: bool> Machine<TAPPED> {
     fn step(&mut self, (what, which, later): (u8, usize, u64)) {
         self.now += later;
         let cpu = which % self.running.len();
-        match what % 5 {
+        match what % 6 {
             0 | 4 => self.wake(which % self.waiting.len(), cpu as u32),
             1 => {
                 if let Some(task) = self.running[cpu].take() {
@@ -154,6 +154,9 @@ impl<const TAPPED: bool> Machine<TAPPED> {
                 }
             }
             2 => self.schedule(cpu),
+            5 if which % 8 == 0 => self.native.configure_vm(1, Placement::Balance, Some(300)),
+            5 if which % 8 == 1 => self.native.configure_vm(1, Placement::Fixed, None),
+            5 => self.schedule(cpu),
             _ => self.native.timer(self.now, cpu as u32),
         }
     }

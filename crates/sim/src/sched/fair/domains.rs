@@ -86,6 +86,9 @@ pub(crate) struct Domains {
     /// Per level and group: did affinity keep the group's pCPUs from being balanced
     /// (`sgc->imbalance`)?
     imbalanced: Vec<Vec<bool>>,
+    /// Per level and domain: the step of averages ([`Average::step`](super::decay::Average::step))
+    /// that its pCPUs were all brought up to last.
+    aged: Vec<Vec<Option<u64>>>,
     llc: u32,
     core: u32,
 }
@@ -120,8 +123,10 @@ impl Domains {
         };
         let memories = (0..total as usize * levels.len()).map(memory).collect();
         let groups = |level: &Level| vec![false; (total / level.group) as usize];
+        let domains = |level: &Level| vec![None; (total / level.span) as usize];
         Self {
             imbalanced: levels.iter().map(groups).collect(),
+            aged: levels.iter().map(domains).collect(),
             levels,
             memories,
             llc,
@@ -160,6 +165,18 @@ impl Domains {
         {
             *flag = imbalanced;
         }
+    }
+
+    /// Was that said of the domain of `cpu` at `level`?
+    pub(crate) fn is_imbalanced(&self, cpu: PcpuId, level: usize) -> bool {
+        let above = self.levels.get(level + 1);
+        above.is_some_and(|above| self.imbalanced[level + 1][(cpu.0 / above.group) as usize])
+    }
+
+    /// The step that the averages in the domain of `cpu` at `level` were brought up to last.
+    pub(crate) fn aged(&mut self, cpu: PcpuId, level: usize) -> &mut Option<u64> {
+        let span = self.levels[level].span;
+        &mut self.aged[level][(cpu.0 / span) as usize]
     }
 
     /// The pCPUs that share an LLC with `cpu`.

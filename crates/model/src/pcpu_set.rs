@@ -182,6 +182,19 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
+    fn the_first_of_a_range_is_found_and_goes_when_removed() {
+        let mut set: PcpuSet = "3,64-65,511".parse().unwrap();
+        assert_eq!(set.first_in(0..512), Some(PcpuId(3)));
+        assert_eq!(set.first_in(4..64), None);
+        assert_eq!(set.first_in(4..65), Some(PcpuId(64)));
+        assert_eq!(set.first_in(66..512), Some(PcpuId(511)));
+        assert_eq!(set.first_in(512..u32::MAX), None);
+        set.remove(PcpuId(64));
+        set.remove(PcpuId(5000));
+        assert_eq!(set.to_string(), "3,65,511");
+    }
+
+    #[test]
     fn lists_round_trip() {
         let set: PcpuSet = "0-3,8,64-65".parse().unwrap();
         assert_eq!(set.len(), 7);

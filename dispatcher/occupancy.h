@@ -20,6 +20,12 @@ static inline u32 *siblings_counter(struct task_ctx *t, s32 cpu)
 	return vm && (u32)cpu < MAX_PCPUS ? &vm->here[opaque((u32)cpu) % MAX_PCPUS] : NULL;
 }
 
+static inline void add_load(struct cpu_ctx *c, s64 load)
+{
+	fetch_add(c->load, load);
+	load_changed(c);
+}
+
 /* Counts `t` on `cpu`; returns how many siblings were there. */
 static inline u32 occupancy_add(struct task_ctx *t, s32 cpu)
 {
@@ -28,7 +34,7 @@ static inline u32 occupancy_add(struct task_ctx *t, s32 cpu)
 
 	if (c) {
 		fetch_add(c->nr, 1);
-		fetch_add(c->load, t->load);
+		add_load(c, t->load);
 	}
 	return here ? fetch_add(*here, 1) : 0;
 }
@@ -40,7 +46,7 @@ static inline void occupancy_sub(struct task_ctx *t, s32 cpu)
 
 	if (c) {
 		fetch_add(c->nr, -1);
-		fetch_add(c->load, -(s64)t->load);
+		add_load(c, -(s64)t->load);
 	}
 	if (here)
 		fetch_add(*here, -1);
@@ -51,7 +57,7 @@ static inline void occupancy_reload(struct task_ctx *t, struct cpu_ctx *c, u32 l
 {
 	if (load == t->load)
 		return;
-	fetch_add(c->load, (s64)load - (s64)t->load);
+	add_load(c, (s64)load - (s64)t->load);
 	t->load = load;
 }
 

@@ -9,7 +9,7 @@
  *            that wait do not count. A VM with more ready vCPUs than pCPUs it may use cannot be
  *            balanced: then all of them are open, as in the published code.
  *
- * Affinity and cpusets always hold. Load is the weight of the ready and running tasks. O(pCPUs).
+ * Affinity and cpusets always hold. Load is the weight of the ready and running tasks.
  */
 #ifndef CORUN_PLACEMENT_H
 #define CORUN_PLACEMENT_H
@@ -57,7 +57,41 @@ static inline bool mode_admits(struct task_struct *p, struct task_ctx *t, u32 mo
 	}
 }
 
-/* The least loaded pCPU that affinity and, if asked, the mode admit; ties go to `prev`. */
+/*
+ * least_loaded(): the least loaded pCPU that affinity and, if asked, the mode admit; ties go to
+ * `prev`, then to the lowest number.
+ */
+#ifdef INDEXED
+/* `cpu`, if it is open to `t`, is the first to be compared with. */
+static inline void consider(struct candidate *best, s32 cpu, s32 rank, u64 load, bool open)
+{
+	if (open && beats((s64)load, rank, best))
+		*best = (struct candidate){(s64)load, cpu, rank};
+}
+
+static inline s32 least_loaded(struct task_struct *p, struct task_ctx *t, u32 mode, s32 prev)
+{
+	struct candidate best = {.key = INT64_MAX, .cpu = NO_PCPU, .rank = MAX_PCPUS};
+	s32 here = t->cpu;
+	u64 open[MASK_WORDS];
+	s32 i;
+
+	i = mode == PLACE_FIXED ? home_of(p, t) : NO_PCPU;
+	if (i != NO_PCPU)
+		return i;
+	repeat (i, MASK_WORDS)
+		open[i] = in_use((u32)i, p->allowed[i] & knobs.online[i]);
+	/* In the tree, `here` has the load of `t` as well: never better than what is asked here. */
+	if (here != NO_PCPU)
+		consider(&best, here, here == prev ? -1 : here, cpu_at(here)->load - t->load,
+			 allowed(p, here) && mode_admits(p, t, mode, here));
+	if (prev != here && cpu_at(prev))
+		consider(&best, prev, -1, cpu_at(prev)->load,
+			 allowed(p, prev) && mode_admits(p, t, mode, prev));
+	tree_search(&corun_context->index.light, open, &best, i, mode_admits(p, t, mode, i));
+	return best.cpu;
+}
+#else
 static inline s32 least_loaded(struct task_struct *p, struct task_ctx *t, u32 mode, s32 prev)
 {
 	/* Copies: whatever the loop reads of others, these do not change. */
@@ -81,6 +115,7 @@ static inline s32 least_loaded(struct task_struct *p, struct task_ctx *t, u32 mo
 	}
 	return best;
 }
+#endif
 
 /* Chooses a pCPU for `t` and makes it occupy that. */
 static inline s32 place(struct task_struct *p, struct task_ctx *t, s32 prev)

@@ -32,11 +32,12 @@ static inline bool stacking_no_worse(struct task_ctx *t, s32 cpu)
 	       siblings_at(t, cpu) <= siblings_at(t, t->cpu);
 }
 
-/* May `p`, waiting elsewhere, be moved to `cpu`? */
-static inline bool may_pull(struct task_struct *p, struct task_ctx *t, s32 cpu)
+/* May `p`, waiting elsewhere, be moved to `cpu`? Counts in `*fixed` who may not be moved at all. */
+static inline bool may_pull(struct task_struct *p, struct task_ctx *t, s32 cpu, u32 *fixed)
 {
 	u32 mode = placement_of(t);
 
+	*fixed += mode == PLACE_FIXED;
 	return mode != PLACE_FIXED && allowed(p, cpu) &&
 	       (mode_admits(p, t, mode, cpu) || stacking_no_worse(t, cpu));
 }
@@ -62,6 +63,7 @@ static inline bool pull_from(s32 from, s32 cpu, struct cpu_ctx *c, struct pull_r
 	struct task_struct *p;
 	bool pulled = false;
 	u32 looked = 0;
+	u32 fixed = 0;
 
 	for_each_queued (p, from) {
 		struct task_ctx t = {};
@@ -70,7 +72,7 @@ static inline bool pull_from(s32 from, s32 cpu, struct cpu_ctx *c, struct pull_r
 			break;
 		if (rule.before && !before(queued_vtime(p), rule.before))
 			break;
-		if ((rule.lighter_than && t.load >= rule.lighter_than) || !may_pull(p, &t, cpu))
+		if ((rule.lighter_than && t.load >= rule.lighter_than) || !may_pull(p, &t, cpu, &fixed))
 			continue;
 		announce(&t, c, cpu, id_of(p));
 		pulled = move_queued(p, cpu);
@@ -78,10 +80,27 @@ static inline bool pull_from(s32 from, s32 cpu, struct cpu_ctx *c, struct pull_r
 			forget_incoming(c, cpu);
 		break;
 	}
+	/* Nobody seen may go anywhere: so it is for everybody, until somebody comes or leaves. */
+	if (fixed == looked || fixed == PULL_LOOK)
+		queue_is_fixed(from);
 	return pulled;
 }
 
 /* The pCPU with most load above `least` among those with someone waiting. */
+#ifdef INDEXED
+static inline s32 busiest(s32 cpu, u64 least)
+{
+	struct candidate best = {.key = -(s64)least, .cpu = NO_PCPU, .rank = -1};
+	u64 others[MASK_WORDS];
+	s32 i;
+
+	repeat (i, MASK_WORDS)
+		others[i] = in_use((u32)i, corun_context->index.waiting[i]);
+	others[(u32)cpu / 64] &= ~(1ull << ((u32)cpu % 64));
+	tree_search(&corun_context->index.crowded, others, &best, i, true);
+	return best.cpu;
+}
+#else
 static inline s32 busiest(s32 cpu, u64 least)
 {
 	s32 found = NO_PCPU;
@@ -99,6 +118,7 @@ static inline s32 busiest(s32 cpu, u64 least)
 	}
 	return found;
 }
+#endif
 
 /* The pCPU whose tasks are furthest behind among those with someone waiting and `least` tasks. */
 static inline s32 furthest_behind(s32 cpu, u64 least)
@@ -107,7 +127,7 @@ static inline s32 furthest_behind(s32 cpu, u64 least)
 	u64 behind = 0;
 	s32 i;
 
-	repeat (i, nr_pcpus()) {
+	for_each_queue (i) {
 		struct cpu_ctx *c = cpu_at(i);
 		u64 vtime;
 
@@ -134,7 +154,7 @@ static inline bool pull_idle(s32 cpu, struct cpu_ctx *c)
 		return false;
 	if (pull_from(from, cpu, c, any))
 		return true;
-	repeat (i, nr_pcpus()) {
+	for_each_movable_queue (i) {
 		if (i != cpu && i != from && queue_length(i) && pull_from(i, cpu, c, any))
 			return true;
 	}

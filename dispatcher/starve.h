@@ -46,7 +46,7 @@ static inline s32 unresponsive(s32 cpu, u64 now)
 	s32 found = NO_PCPU;
 	s32 i;
 
-	repeat (i, nr_pcpus()) {
+	for_each_queue (i) {
 		struct cpu_ctx *c = cpu_at(i);
 
 		if (c && i != cpu && before(shared(c->rescued_at) + STARVE_LIMIT, now) &&

@@ -24,6 +24,7 @@ typedef uint32_t u32;
 typedef int32_t s32;
 
 #include "../types.h"
+#include "index.h"
 #include "tap.h"
 
 /* Both builds are linked into one program. */
@@ -79,6 +80,7 @@ struct native_context {
 	u64 now;
 	s32 cpu; /* the pCPU the callback runs on */
 	u32 pad;
+	struct pcpu_index index; /* kept by the untapped build */
 };
 
 #define corun_context NAME(corun_context)
@@ -155,12 +157,78 @@ static inline bool raw_allowed(struct task_struct *p, s32 cpu)
 }
 
 #ifdef UNTAPPED
-/* Nobody hears of the pCPUs passed over, so the masks are gone through by words. */
-#define for_each_allowed(cpu, p)                                                                   \
-	for (u32 word = 0; word < MASK_WORDS; word++)                                              \
-		for (u64 bits = (p)->allowed[word] & knobs.online[word];                           \
-		     bits && ((cpu) = (s32)(word * 64) + __builtin_ctzll(bits)) < nr_pcpus();      \
-		     bits &= bits - 1)
+#define INDEXED
+
+/* What is below nr_pcpus() of a mask's word. */
+static inline u64 in_use(u32 word, u64 bits)
+{
+	u32 first = word * 64;
+
+	if (knobs.pcpus >= first + 64)
+		return bits;
+	return knobs.pcpus > first ? bits & ((1ull << (knobs.pcpus - first)) - 1) : 0;
+}
+
+/* The keys of `cpu` follow its load and its queue. */
+static inline void index_pcpu(u32 cpu)
+{
+	struct pcpu_index *index = &corun_context->index;
+	s64 load = (s64)corun_context->cpus[cpu].load;
+	bool waiting = index->waiting[cpu / 64] >> (cpu % 64) & 1;
+
+	tree_set(&index->light, cpu, load);
+	tree_set(&index->crowded, cpu, waiting ? -load : 0);
+}
+
+static inline void load_changed(struct cpu_ctx *c)
+{
+	index_pcpu((u32)(c - corun_context->cpus));
+}
+
+/* Somebody came to a queue, or left it. */
+static inline void queue_changed(u64 queue)
+{
+	u64 *word = &corun_context->index.waiting[queue / 64 % MASK_WORDS];
+	u64 bit = 1ull << (queue % 64);
+	bool waiting = host_do(queue_length, queue) != 0;
+
+	corun_context->index.fixed[queue / 64 % MASK_WORDS] &= ~bit;
+	if (waiting == !!(*word & bit))
+		return;
+	*word ^= bit;
+	index_pcpu((u32)queue % MAX_PCPUS);
+}
+
+static inline void queue_is_fixed(s32 cpu)
+{
+	corun_context->index.fixed[(u32)cpu / 64] |= 1ull << ((u32)cpu % 64);
+}
+
+/* The first pCPU from `cpu` on with somebody in its queue, or NO_PCPU; without those in `but`. */
+static inline s32 next_queue(u32 cpu, const u64 *but)
+{
+	u64 from_here = ~0ull << (cpu % 64);
+
+	for (u32 word = cpu / 64; word < MASK_WORDS; word++) {
+		u64 bits = in_use(word, corun_context->index.waiting[word]) & from_here;
+
+		bits &= but ? ~but[word] : ~0ull;
+		if (bits)
+			return (s32)(word * 64) + __builtin_ctzll(bits);
+		from_here = ~0ull;
+	}
+	return NO_PCPU;
+}
+
+#define for_each_queue_but(cpu, but)                                                               \
+	for ((cpu) = next_queue(0, but); (cpu) != NO_PCPU; (cpu) = next_queue((u32)(cpu) + 1, but))
+#define for_each_queue(cpu) for_each_queue_but (cpu, NULL)
+#define for_each_movable_queue(cpu) for_each_queue_but (cpu, corun_context->index.fixed)
+#else
+static inline void queue_changed(u64 queue)
+{
+	(void)queue;
+}
 #endif
 
 static inline u32 raw_weight(struct task_struct *p)
@@ -206,11 +274,32 @@ static inline struct task_conf *raw_task_conf(struct task_struct *p)
 
 #define raw_claim_idle(cpu) host_do(claim_idle, cpu)
 #define raw_queue_length(queue) host_do(queue_length, queue)
-#define raw_move_first(queue) host_do(move_first, queue)
+/* As in the kernel, a task is moved by the walk that is at it. */
 #define raw_for_each_queued(p, queue)                                                              \
-	for ((p) = host_do(next_queued, queue, NULL); (p); (p) = host_do(next_queued, queue, p))
-#define raw_move_queued(p, cpu) host_do(move_queued, p, cpu)
-#define raw_insert(p, queue, slice, vtime, flags) host_do(insert, p, queue, slice, vtime, flags)
+	for (u64 walked = ((p) = host_do(next_queued, queue, NULL), (queue)); (p);                 \
+	     (p) = host_do(next_queued, walked, p))
+#define raw_move_queued(p, cpu)                                                                    \
+	({                                                                                         \
+		bool moved = host_do(move_queued, p, cpu);                                         \
+		queue_changed(walked);                                                             \
+		moved;                                                                             \
+	})
+
+static inline bool raw_move_first(u64 queue)
+{
+	bool moved = host_do(move_first, queue);
+
+	if (moved)
+		queue_changed(queue);
+	return moved;
+}
+
+static inline void raw_insert(struct task_struct *p, u64 queue, u64 slice, u64 vtime, u64 flags)
+{
+	host_do(insert, p, queue, slice, vtime, flags);
+	queue_changed(queue);
+}
+
 #define raw_insert_local(p, slice) host_do(insert_local, p, slice)
 #define raw_kick(cpu, how) host_do(kick, cpu, how)
 #define raw_set_slice(p, slice) host_do(set_slice, p, slice)

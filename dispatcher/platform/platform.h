@@ -59,6 +59,34 @@ static inline bool allowed(struct task_struct *p, s32 cpu)
 #define for_each_allowed(cpu, p) repeat (cpu, nr_pcpus()) if (allowed(p, cpu))
 #endif
 
+/*
+ * for_each_queue(cpu): the pCPUs below nr_pcpus(), in order; those with nobody in their queue may be
+ * passed over.
+ */
+#ifndef for_each_queue
+#define for_each_queue(cpu) repeat (cpu, nr_pcpus())
+#endif
+
+/* The same, and those said to be fixed may be passed over as well: nothing can be pulled there. */
+#ifndef for_each_movable_queue
+#define for_each_movable_queue for_each_queue
+#endif
+
+/* What a build that finds pCPUs by an index (index.h) wants to know. */
+#ifndef INDEXED
+/* The load of `c` was changed. */
+static inline void load_changed(struct cpu_ctx *c)
+{
+	(void)c;
+}
+
+/* Whom a pull would look at in the queue of `cpu`, it could not move. */
+static inline void queue_is_fixed(s32 cpu)
+{
+	(void)cpu;
+}
+#endif
+
 /* The task's own weight (nice, or cpu.weight of its cgroup), 1-10000. */
 static inline u32 weight_of(struct task_struct *p)
 {

@@ -33,7 +33,7 @@ pub struct Args {
 const EXAMPLES: &str = "\
 Examples:
   corun bench
-      all cases, well under a minute on an idle machine
+      all cases, about a minute on an idle machine
   corun bench --quick --json
       a quick look, for other programs";
 
@@ -44,6 +44,9 @@ struct Effort {
     rounds: u32,
     /// Runs are shorter by this.
     shorter: u64,
+    /// How long the sweep takes at least on each number of threads, s: threads that start, and the
+    /// last run, for which the others wait, are to be a small part.
+    sweep: f64,
 }
 
 /// A measured case.
@@ -77,8 +80,18 @@ struct Findings {
 /// # Errors
 /// If nothing can be written.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let (rounds, shorter) = if args.quick { (1, 20) } else { (7, 1) };
-    let effort = Effort { rounds, shorter };
+    let effort = match args.quick {
+        true => Effort {
+            rounds: 1,
+            shorter: 20,
+            sweep: 0.0,
+        },
+        false => Effort {
+            rounds: 7,
+            shorter: 1,
+            sweep: 4.0,
+        },
+    };
     let findings = Findings {
         quick: args.quick,
         bare: effort.bare_queue(),
@@ -130,28 +143,47 @@ impl Effort {
         Ok(rows)
     }
 
-    /// The sweep on one thread and on all CPUs, with the threads of `corun compare`.
+    /// The sweep on one thread and on all CPUs, with the threads of `corun compare`, as often as it
+    /// takes to last long enough.
     fn sweeps(&self) -> anyhow::Result<Vec<Sweep>> {
         let cases = self.on(&bench::sweep());
         let cpus = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        let mut best = [(1, f64::INFINITY), (cpus.max(2), f64::INFINITY)];
-        for _ in 0..self.rounds.min(3) {
-            for (threads, seconds) in &mut best {
-                let start = Instant::now();
-                jobs::run(&cases, *threads, Case::run)
-                    .map_err(|fault| anyhow!("the sweep: {fault}"))?;
-                *seconds = seconds.min(start.elapsed().as_secs_f64().max(1e-9));
+        let once = seconds(&cases, 1)?;
+        let mut sweeps: Vec<Sweep> = Vec::new();
+        for threads in [1, cpus.max(2)] {
+            let times = (self.sweep * threads.min(cpus) as f64 / once)
+                .ceil()
+                .max(1.0);
+            let all = vec![cases.as_slice(); times as usize].concat();
+            let mut fastest = f64::INFINITY;
+            for _ in 0..self.rounds.min(2) {
+                fastest = fastest.min(seconds(&all, threads)?);
             }
+            let per_run = fastest / all.len() as f64;
+            let alone = sweeps.first().map_or(per_run, Sweep::per_run);
+            sweeps.push(Sweep {
+                threads,
+                runs: all.len(),
+                seconds: fastest,
+                speedup: alone / per_run,
+            });
         }
-        let alone = best[0].1;
-        let sweep = |(threads, seconds)| Sweep {
-            threads,
-            runs: cases.len(),
-            seconds,
-            speedup: alone / seconds,
-        };
-        Ok(best.map(sweep).into())
+        Ok(sweeps)
     }
+}
+
+impl Sweep {
+    /// Wall-clock time by number of runs, s.
+    fn per_run(&self) -> f64 {
+        self.seconds / self.runs as f64
+    }
+}
+
+/// How long these runs take on so many threads, never 0.
+fn seconds(cases: &[Case], threads: usize) -> anyhow::Result<f64> {
+    let start = Instant::now();
+    jobs::run(cases, threads, Case::run).map_err(|fault| anyhow!("the sweep: {fault}"))?;
+    Ok(start.elapsed().as_secs_f64().max(1e-9))
 }
 
 /// `VmHWM` of this process.

@@ -145,3 +145,23 @@ pub struct Knobs {
     /// Unused.
     pub pad: u32,
 }
+
+/// `struct pcpu_index`: what the untapped build finds pCPUs by; only C looks into it.
+#[repr(C)]
+pub(crate) struct PcpuIndex {
+    trees: [[i64; MAX_PCPUS + MAX_PCPUS / 8 + MAX_PCPUS / 64]; 2],
+    waiting: PcpuSet,
+    /// What C found out from the policy's wishes.
+    pub fixed: PcpuSet,
+}
+
+impl PcpuIndex {
+    /// Nobody anywhere.
+    pub(crate) fn empty() -> Self {
+        Self {
+            trees: [[0; MAX_PCPUS + MAX_PCPUS / 8 + MAX_PCPUS / 64]; 2],
+            waiting: PcpuSet::default(),
+            fixed: PcpuSet::default(),
+        }
+    }
+}

@@ -5,8 +5,8 @@
 //! is made for any [`Services`]: each entry turns the context pointer back into [`Inner`] and calls
 //! the method. C code holds task pointers only during a call; tasks are named by index outside.
 
-use crate::layout::{CpuCtx, Knobs, MAX_PCPUS, MAX_VMS, TaskStruct, VmConf, VmCtx};
-use corun_model::{Nanos, Placement};
+use crate::layout::{CpuCtx, Knobs, MAX_PCPUS, MAX_VMS, PcpuIndex, TaskStruct, VmConf, VmCtx};
+use corun_model::{Nanos, PcpuSet, Placement};
 use std::ffi::c_void;
 use std::ptr;
 
@@ -83,6 +83,7 @@ struct Context {
     now: u64,
     cpu: i32,
     pad: u32,
+    index: PcpuIndex,
 }
 
 /// The dispatcher's callbacks as one of its two builds has them.
@@ -310,6 +311,7 @@ impl<S: Services> Native<S> {
                 now: 0,
                 cpu: 0,
                 pad: 0,
+                index: PcpuIndex::empty(),
             },
             services,
             tasks: Vec::new(),
@@ -361,6 +363,7 @@ impl<S: Services> Native<S> {
         conf.id = id;
         conf.placement = placement.number();
         conf.weight = weight.unwrap_or(0);
+        self.inner.context.index.fixed = PcpuSet::default();
     }
 
     /// A task exists from now on. Returns its index.

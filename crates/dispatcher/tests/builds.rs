@@ -6,12 +6,17 @@
 #![allow(clippy::unwrap_used)]
 
 use corun_dispatcher::{Kick, Knobs, Native, Services, TaskStruct};
-use corun_model::{Nanos, PcpuSet, Placement};
+use corun_model::{Nanos, PcpuId, PcpuSet, Placement};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
-const PCPUS: u32 = 5;
-const TASKS: usize = 14;
+/// Small hosts, where everybody meets everybody, and one of several words of a pCPU mask.
+const HOSTS: [u32; 3] = [5, 64, 150];
+
+/// Tasks on a host of so many pCPUs.
+fn tasks_on(pcpus: u32) -> usize {
+    3 * pcpus as usize - 1
+}
 
 /// A host of a few queues that notes everything asked of it.
 #[derive(Default)]
@@ -84,50 +89,52 @@ impl<const TAPPED: bool> Services for Host<TAPPED> {
 /// A build at work: who runs where, and who waits.
 struct Machine<const TAPPED: bool> {
     native: Native<Host<TAPPED>>,
-    running: [Option<usize>; PCPUS as usize],
-    waiting: [bool; TASKS],
+    running: Vec<Option<usize>>,
+    waiting: Vec<bool>,
     now: Nanos,
 }
 
 impl<const TAPPED: bool> Machine<TAPPED> {
-    fn new(placement: Placement, slice_timer: bool) -> Self {
+    fn new(pcpus: u32, placement: Placement, slice_timer: bool) -> Self {
         let knobs = Knobs {
             slice: 3_000_000,
             wakeup_gran: 1_000_000,
             sleeper_credit: 3_000_000,
             max_lead: 6_000_000,
             balance_interval: 4_000_000,
-            online: PcpuSet::first(PCPUS),
-            pcpus: PCPUS,
+            online: PcpuSet::first(pcpus),
+            pcpus,
             placement: 0,
             slice_timer: slice_timer.into(),
             pad: 0,
         };
         let host = Host {
-            queues: vec![Vec::new(); PCPUS as usize],
-            local: vec![VecDeque::new(); PCPUS as usize],
-            idle: vec![true; PCPUS as usize],
+            queues: vec![Vec::new(); pcpus as usize],
+            local: vec![VecDeque::new(); pcpus as usize],
+            idle: vec![true; pcpus as usize],
             ..Host::default()
         };
         let mut native = Native::new(knobs, host);
         (1..3).for_each(|vm| native.configure_vm(vm, placement, (vm == 1).then_some(300)));
-        for task in 0..TASKS as u32 {
+        for task in 0..tasks_on(pcpus) as u32 {
             let known = TaskStruct {
                 id: task + 1,
                 vcpu_of: task % 3,
                 weight: 100 + 50 * (task % 4),
-                allowed: match task {
+                allowed: match task % 9 {
                     5 => PcpuSet::first(2),
-                    _ => PcpuSet::first(PCPUS),
+                    7 => (pcpus / 2..pcpus).step_by(3).map(PcpuId).collect(),
+                    _ => PcpuSet::first(pcpus),
                 },
                 ..TaskStruct::default()
             };
-            native.add_task(known, 0);
+            let index = native.add_task(known, 0);
+            native.task(index).conf.home = (task % 4) as i32; // for some of them, fixed
         }
         Self {
             native,
-            running: [None; PCPUS as usize],
-            waiting: [true; TASKS],
+            running: vec![None; pcpus as usize],
+            waiting: vec![true; tasks_on(pcpus)],
             now: 1,
         }
     }
@@ -135,9 +142,9 @@ impl<const TAPPED: bool> Machine<TAPPED> {
     /// One thing happens: a task wakes, a pCPU's task blocks, a slice or a timer is over.
     fn step(&mut self, (what, which, later): (u8, usize, u64)) {
         self.now += later;
-        let cpu = which % PCPUS as usize;
-        match what % 4 {
-            0 => self.wake(which % TASKS, cpu as u32),
+        let cpu = which % self.running.len();
+        match what % 6 {
+            0 | 4 => self.wake(which % self.waiting.len(), cpu as u32),
             1 => {
                 if let Some(task) = self.running[cpu].take() {
                     self.native.stopping(self.now, cpu as u32, task, false);
@@ -147,6 +154,9 @@ impl<const TAPPED: bool> Machine<TAPPED> {
                 }
             }
             2 => self.schedule(cpu),
+            5 if which % 8 == 0 => self.native.configure_vm(1, Placement::Balance, Some(300)),
+            5 if which % 8 == 1 => self.native.configure_vm(1, Placement::Fixed, None),
+            5 => self.schedule(cpu),
             _ => self.native.timer(self.now, cpu as u32),
         }
     }
@@ -188,7 +198,8 @@ impl<const TAPPED: bool> Machine<TAPPED> {
 proptest! {
     #[test]
     fn both_builds_do_the_same(
-        steps in prop::collection::vec((any::<u8>(), any::<usize>(), 0u64..3_000_000), 1..600),
+        steps in prop::collection::vec((any::<u8>(), any::<usize>(), 0u64..3_000_000), 1..1000),
+        pcpus in prop::sample::select(&HOSTS),
         placement in prop_oneof![
             Just(Placement::Free),
             Just(Placement::Fixed),
@@ -196,8 +207,8 @@ proptest! {
         ],
         slice_timer: bool,
     ) {
-        let mut tapped = Machine::<true>::new(placement, slice_timer);
-        let mut untapped = Machine::<false>::new(placement, slice_timer);
+        let mut tapped = Machine::<true>::new(pcpus, placement, slice_timer);
+        let mut untapped = Machine::<false>::new(pcpus, placement, slice_timer);
         for step in steps {
             tapped.step(step);
             untapped.step(step);
@@ -206,7 +217,7 @@ proptest! {
         prop_assert_eq!(&with.deeds, &without.deeds);
         prop_assert_eq!(without.taps, 0);
         prop_assert_eq!(tapped.running, untapped.running);
-        for task in 0..TASKS {
+        for task in 0..tasks_on(pcpus) {
             prop_assert_eq!(tapped.native.task(task).ctx, untapped.native.task(task).ctx);
         }
     }

@@ -4,6 +4,7 @@
 use crate::{PcpuId, Topology};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::ops::Range;
 use std::str::FromStr;
 
 const WORDS: usize = Topology::MAX_PCPUS as usize / 64;
@@ -32,6 +33,27 @@ impl PcpuSet {
         if let Some(word) = self.0.get_mut(cpu.index() / 64) {
             *word |= 1 << (cpu.0 % 64);
         }
+    }
+
+    /// Takes a pCPU out, if it is in.
+    pub fn remove(&mut self, cpu: PcpuId) {
+        if let Some(word) = self.0.get_mut(cpu.index() / 64) {
+            *word &= !(1 << (cpu.0 % 64));
+        }
+    }
+
+    /// The first pCPU of the set in a range of numbers.
+    pub fn first_in(&self, range: Range<u32>) -> Option<PcpuId> {
+        let first = range.start as usize / 64;
+        let from_here = u64::MAX << (range.start % 64);
+        let words = self.0.iter().enumerate().skip(first);
+        let found = words.map(|(index, word)| match index == first {
+            true => (index, word & from_here),
+            false => (index, *word),
+        });
+        let (index, word) = found.into_iter().find(|(_, word)| *word != 0)?;
+        let cpu = index as u32 * 64 + word.trailing_zeros();
+        (cpu < range.end).then_some(PcpuId(cpu))
     }
 
     /// Is this pCPU in the set?
@@ -158,6 +180,19 @@ impl From<PcpuSet> for String {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn the_first_of_a_range_is_found_and_goes_when_removed() {
+        let mut set: PcpuSet = "3,64-65,511".parse().unwrap();
+        assert_eq!(set.first_in(0..512), Some(PcpuId(3)));
+        assert_eq!(set.first_in(4..64), None);
+        assert_eq!(set.first_in(4..65), Some(PcpuId(64)));
+        assert_eq!(set.first_in(66..512), Some(PcpuId(511)));
+        assert_eq!(set.first_in(512..u32::MAX), None);
+        set.remove(PcpuId(64));
+        set.remove(PcpuId(5000));
+        assert_eq!(set.to_string(), "3,65,511");
+    }
 
     #[test]
     fn lists_round_trip() {

@@ -73,16 +73,18 @@ pub fn mixes() -> Vec<Case> {
     [(8, 96), (48, 1000)].map(case).into()
 }
 
-/// The mix with eight vCPUs per pCPU, from 8 pCPUs to 512: does an event cost more on a larger
-/// host? Each has about the same number of events.
+/// The mix with eight vCPUs per pCPU, from 8 pCPUs to 512, with corun's dispatcher and the models of
+/// Linux' schedulers: does an event cost more on a larger host? Each has about the same number of
+/// events, some sixty for each vCPU of the largest host, so that its start is a small part.
 pub fn scaling() -> Vec<Case> {
-    let case = |pcpus: u32| {
+    let case = |policy, pcpus: u32| {
         let vcpus = pcpus * 8;
-        let name = format!("{pcpus} pCPUs, {vcpus} vCPUs");
-        let length = 6400 * MS / Nanos::from(pcpus);
-        Case::new(name, flat(pcpus), length, Demand::Vcpus(vcpus))
+        let name = format!("{pcpus} pCPUs, {vcpus} vCPUs: {policy}");
+        let length = 25_600 * MS / Nanos::from(pcpus);
+        Case::new(name, flat(pcpus), length, Demand::Vcpus(vcpus)).under(policy)
     };
-    [8, 32, 128, 512].map(case).into()
+    let sizes = |policy| [8, 48, 128, 512].map(|pcpus| case(policy, pcpus));
+    ["fair", "cfs", "eevdf"].map(sizes).concat()
 }
 
 /// 96 vCPUs with guest kernels on 48 hyperthreads: one workload in all four VMs, then one in each.

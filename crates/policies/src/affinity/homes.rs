@@ -18,12 +18,31 @@ struct Resident {
     home: PcpuId,
 }
 
+/// Numbers by pCPU, 0 behind the end.
+#[derive(Clone, Debug, Default)]
+struct Counts(Vec<u32>);
+
+impl Counts {
+    fn at(&self, cpu: PcpuId) -> u32 {
+        self.0.get(cpu.index()).copied().unwrap_or(0)
+    }
+
+    fn add(&mut self, cpu: PcpuId, change: i32) {
+        if self.0.len() <= cpu.index() {
+            self.0.resize(cpu.index() + 1, 0);
+        }
+        let count = &mut self.0[cpu.index()];
+        *count = count.saturating_add_signed(change);
+    }
+}
+
 /// The homes of all vCPUs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Homes {
     residents: BTreeMap<TaskId, Resident>,
-    load: BTreeMap<PcpuId, u32>,
-    siblings: BTreeMap<(VmId, PcpuId), u32>,
+    /// vCPUs by the number of the pCPU where they live: all, and those of a VM.
+    load: Counts,
+    siblings: BTreeMap<VmId, Counts>,
 }
 
 impl Homes {
@@ -41,7 +60,7 @@ impl Homes {
                 self.move_in(vcpu.task, vm.vm, vcpu.allowed.and(&host));
             }
         }
-        while self.improve() {}
+        while self.improve(&host) {}
     }
 
     /// Keeps those whose vCPU still exists and may still live there.
@@ -57,14 +76,12 @@ impl Homes {
             }
         }
         self.residents = kept;
-        self.load.clear();
+        self.load = Counts::default();
         self.siblings.clear();
         for resident in self.residents.values() {
-            *self.load.entry(resident.home).or_default() += 1;
-            *self
-                .siblings
-                .entry((resident.vm, resident.home))
-                .or_default() += 1;
+            let siblings = self.siblings.entry(resident.vm).or_default();
+            siblings.add(resident.home, 1);
+            self.load.add(resident.home, 1);
         }
     }
 
@@ -73,24 +90,22 @@ impl Homes {
         if self.residents.contains_key(&task) {
             return;
         }
-        let crowd = |&home: &PcpuId| (self.siblings_at(vm, home), self.load_at(home), home);
+        let siblings = self.siblings.entry(vm).or_default();
+        let crowd = |&home: &PcpuId| (siblings.at(home), self.load.at(home), home);
         let Some(home) = allowed.iter().min_by_key(crowd) else {
             return;
         };
         let resident = Resident { vm, allowed, home };
         self.residents.insert(task, resident);
-        *self.load.entry(home).or_default() += 1;
-        *self.siblings.entry((vm, home)).or_default() += 1;
+        siblings.add(home, 1);
+        self.load.add(home, 1);
     }
 
     /// Moves a vCPU for whom there is a better home, if there is one.
-    fn improve(&mut self) -> bool {
+    fn improve(&mut self, host: &PcpuSet) -> bool {
+        let least = host.iter().map(|cpu| self.load.at(cpu)).min().unwrap_or(0);
         let better = |(&task, resident): (&TaskId, &Resident)| {
-            let found = resident
-                .allowed
-                .iter()
-                .find(|&to| self.is_better(resident, to));
-            found.map(|to| (task, to))
+            self.better_home(resident, least).map(|to| (task, to))
         };
         let Some((task, to)) = self.residents.iter().find_map(better) else {
             return false;
@@ -99,11 +114,18 @@ impl Homes {
         true
     }
 
-    fn is_better(&self, resident: &Resident, to: PcpuId) -> bool {
-        let siblings_here = self.siblings_at(resident.vm, resident.home);
-        let siblings_there = self.siblings_at(resident.vm, to);
-        let evens_out = self.load_at(resident.home) >= self.load_at(to) + 2;
-        siblings_here >= siblings_there + 2 || (siblings_here == siblings_there + 1 && evens_out)
+    /// The first better home of a vCPU; nowhere do fewer than `least` live.
+    fn better_home(&self, resident: &Resident, least: u32) -> Option<PcpuId> {
+        let siblings = self.siblings.get(&resident.vm)?;
+        let (here, load) = (siblings.at(resident.home), self.load.at(resident.home));
+        if here < 2 && load < least + 2 {
+            return None; // alone, and nowhere would loads be evened out
+        }
+        let is_better = |&to: &PcpuId| {
+            let there = siblings.at(to);
+            here >= there + 2 || (here == there + 1 && load >= self.load.at(to) + 2)
+        };
+        resident.allowed.iter().find(is_better)
     }
 
     fn relocate(&mut self, task: TaskId, to: PcpuId) {
@@ -112,19 +134,10 @@ impl Homes {
         };
         let (vm, from) = (resident.vm, resident.home);
         resident.home = to;
+        let siblings = self.siblings.entry(vm).or_default();
         for (home, change) in [(from, -1), (to, 1)] {
-            let load = self.load.entry(home).or_default();
-            *load = load.saturating_add_signed(change);
-            let siblings = self.siblings.entry((vm, home)).or_default();
-            *siblings = siblings.saturating_add_signed(change);
+            self.load.add(home, change);
+            siblings.add(home, change);
         }
-    }
-
-    fn load_at(&self, cpu: PcpuId) -> u32 {
-        self.load.get(&cpu).copied().unwrap_or(0)
-    }
-
-    fn siblings_at(&self, vm: VmId, cpu: PcpuId) -> u32 {
-        self.siblings.get(&(vm, cpu)).copied().unwrap_or(0)
     }
 }

@@ -14,6 +14,7 @@
 //! Simplified: the cost of a pull is not measured, since it takes no time here, so 5.5+ always
 //! tries.
 
+use super::decay::Average;
 use super::domains::Level;
 use super::moving::{Amount, Moved, Transfer};
 use super::tuning::Generation;
@@ -55,11 +56,13 @@ impl<O: Order> Fair<O> {
             return;
         }
         self.idle_balance = now + self.tick;
-        for n in 0..self.books.rqs.len() {
-            let other = PcpuId::from(n);
-            if self.books.rq(other).idle() && now >= self.books.rq(other).next_balance {
+        let mut first = 0;
+        // Asked anew each time: balancing may have given the next one something.
+        while let Some(other) = self.crowds.idle().first_in(first..u32::MAX) {
+            if now >= self.books.rq(other).next_balance {
                 self.rebalance(host, other, Idle::Yes);
             }
+            first = other.0 + 1;
         }
     }
 
@@ -118,6 +121,17 @@ impl<O: Order> Fair<O> {
         }
     }
 
+    /// Brings the averages of the pCPUs in a domain of `cpu` up to date.
+    pub(super) fn age_domain(&mut self, cpu: PcpuId, level: usize, now: Nanos) {
+        let Some(span) = self.domains.level(level).map(|level| level.domain(cpu)) else {
+            return;
+        };
+        let step = Average::step(now);
+        if self.domains.aged(cpu, level).replace(step) != Some(step) {
+            span.for_each(|n| self.books.age_rq(PcpuId(n), now));
+        }
+    }
+
     /// Balances one domain of `cpu`. True if it got something.
     fn balance_level(&mut self, host: &mut Host, cpu: PcpuId, n: usize, idle: Idle) -> bool {
         let Some(level) = self.domains.level(n) else {
@@ -127,9 +141,13 @@ impl<O: Order> Fair<O> {
             return false;
         }
         let now = host.now();
-        level
-            .domain(cpu)
-            .for_each(|n| self.books.age_rq(PcpuId(n), now));
+        self.age_domain(cpu, n, now);
+        if idle == Idle::Soon
+            && !self.crowds.somebody_waits(cpu, n, &self.domains)
+            && !self.domains.is_imbalanced(cpu, n)
+        {
+            return false;
+        }
         let mut out = PcpuSet::default();
         // Every turn leaves one more pCPU out.
         loop {

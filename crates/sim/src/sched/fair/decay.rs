@@ -64,9 +64,14 @@ impl Average {
         }
     }
 
+    /// The step that `now` is in: within one, averages do not change with time.
+    pub(crate) fn step(now: Nanos) -> u64 {
+        now >> STEP_BITS
+    }
+
     /// Brings it up to `now`; since the last time, the tracked value was `was`.
     pub(crate) fn advance(&mut self, was: u64, now: Nanos, decay: &Decay) {
-        let now = now >> STEP_BITS;
+        let now = Self::step(now);
         let steps = now.saturating_sub(self.booked);
         if steps == 0 {
             return;

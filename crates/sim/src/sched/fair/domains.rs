@@ -25,6 +25,8 @@ pub(crate) enum Kind {
 /// One level, the same for all pCPUs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Level {
+    /// Innermost is 0.
+    pub(crate) number: usize,
     pub(crate) kind: Kind,
     /// pCPUs in a domain, and in one of its groups.
     pub(crate) span: u32,
@@ -62,11 +64,10 @@ impl Level {
     /// All groups of the domain of `cpu`, its own one first, then round the domain.
     pub(crate) fn groups(&self, cpu: PcpuId) -> impl Iterator<Item = Range<u32>> + use<> {
         let (domain, own) = (self.domain(cpu), self.group_of(cpu));
-        let (size, span) = (self.group, self.span);
-        (0..span / size).map(move |n| {
-            let start = domain.start + (own.start - domain.start + n * size) % span;
-            start..start + size
-        })
+        let size = self.group;
+        let behind = (own.start..domain.end).step_by(size as usize);
+        let before = (domain.start..own.start).step_by(size as usize);
+        behind.chain(before).map(move |start| start..start + size)
     }
 }
 
@@ -86,6 +87,9 @@ pub(crate) struct Domains {
     /// Per level and group: did affinity keep the group's pCPUs from being balanced
     /// (`sgc->imbalance`)?
     imbalanced: Vec<Vec<bool>>,
+    /// Per level and domain: the step of averages ([`Average::step`](super::decay::Average::step))
+    /// that its pCPUs were all brought up to last.
+    aged: Vec<Vec<Option<u64>>>,
     llc: u32,
     core: u32,
 }
@@ -109,7 +113,8 @@ impl Domains {
         let levels: Vec<Level> = spans
             .into_iter()
             .filter(|(_, span, group)| span > group)
-            .map(|(kind, span, group)| level(kind, span, group, tuning))
+            .enumerate()
+            .map(|(n, (kind, span, group))| level(n, kind, span, group, tuning))
             .collect();
         let memory = |n: usize| Memory {
             last: 0,
@@ -120,8 +125,10 @@ impl Domains {
         };
         let memories = (0..total as usize * levels.len()).map(memory).collect();
         let groups = |level: &Level| vec![false; (total / level.group) as usize];
+        let domains = |level: &Level| vec![None; (total / level.span) as usize];
         Self {
             imbalanced: levels.iter().map(groups).collect(),
+            aged: levels.iter().map(domains).collect(),
             levels,
             memories,
             llc,
@@ -144,11 +151,7 @@ impl Domains {
 
     /// Did affinity keep the pCPUs of this group from being balanced among themselves?
     pub(crate) fn imbalanced(&self, level: &Level, group: &Range<u32>) -> bool {
-        let at = self
-            .levels
-            .iter()
-            .position(|other| other.kind == level.kind);
-        let flags = at.and_then(|at| self.imbalanced.get(at));
+        let flags = self.imbalanced.get(level.number);
         let flag = flags.and_then(|flags| flags.get((group.start / level.group) as usize));
         flag.copied().unwrap_or(false)
     }
@@ -160,6 +163,18 @@ impl Domains {
         {
             *flag = imbalanced;
         }
+    }
+
+    /// Was that said of the domain of `cpu` at `level`?
+    pub(crate) fn is_imbalanced(&self, cpu: PcpuId, level: usize) -> bool {
+        let above = self.levels.get(level + 1);
+        above.is_some_and(|above| self.imbalanced[level + 1][(cpu.0 / above.group) as usize])
+    }
+
+    /// The step that the averages in the domain of `cpu` at `level` were brought up to last.
+    pub(crate) fn aged(&mut self, cpu: PcpuId, level: usize) -> &mut Option<u64> {
+        let span = self.levels[level].span;
+        &mut self.aged[level][(cpu.0 / span) as usize]
     }
 
     /// The pCPUs that share an LLC with `cpu`.
@@ -193,7 +208,7 @@ impl Domains {
 
 /// The constants of a level. 2.6.33: `SD_*_INIT` of `include/linux/topology.h` and x86's;
 /// 4.x and later: `sd_init()` of `kernel/sched/topology.c`.
-fn level(kind: Kind, span: u32, group: u32, tuning: &Tuning) -> Level {
+fn level(number: usize, kind: Kind, span: u32, group: u32, tuning: &Tuning) -> Level {
     let old = tuning.generation == Generation::Linux2_6_33;
     let smt = kind == Kind::Smt;
     let numa = kind == Kind::Numa;
@@ -223,6 +238,7 @@ fn level(kind: Kind, span: u32, group: u32, tuning: &Tuning) -> Level {
         _ => 0,
     };
     Level {
+        number,
         kind,
         span,
         group,

@@ -12,6 +12,7 @@
 
 mod balance;
 mod classic;
+mod crowds;
 mod decay;
 mod domains;
 mod groups;
@@ -34,6 +35,7 @@ use crate::host::{Host, HostParams};
 use crate::load::VmInfo;
 use crate::sched::HostScheduler;
 use corun_model::{Nanos, PcpuId, TaskId};
+use crowds::Crowds;
 use decay::{Average, FULL};
 use domains::Domains;
 use state::{Books, Member};
@@ -45,6 +47,7 @@ pub(crate) struct Fair<O> {
     tuning: Tuning,
     books: Books,
     domains: Domains,
+    crowds: Crowds,
     groups: Vec<Group>,
     tick: Nanos,
     /// When the next round of balancing for idle pCPUs is due.
@@ -54,11 +57,13 @@ pub(crate) struct Fair<O> {
 impl<O: Order> Fair<O> {
     pub(crate) fn new(order: O, tuning: Tuning, host: &HostParams) -> Self {
         let pcpus = host.topology.pcpus() as usize;
+        let domains = Domains::new(&host.topology, &tuning);
         Self {
             order,
             tuning,
             books: Books::new(pcpus, 2 * tuning.migration_cost),
-            domains: Domains::new(&host.topology, &tuning),
+            crowds: Crowds::new(host.topology.pcpus(), &domains),
+            domains,
             groups: Vec::new(),
             tick: 1_000_000_000 / Nanos::from(host.hz.clamp(1, 10_000)),
             idle_balance: 0,
@@ -112,6 +117,8 @@ impl<O: Order> Fair<O> {
         let rq = self.books.rq_mut(cpu);
         rq.nr += 1;
         rq.weight += weight;
+        let nr = rq.nr;
+        self.crowds.change(cpu, nr - 1, nr, &self.domains);
         host.queue_on(task, cpu);
     }
 
@@ -128,6 +135,8 @@ impl<O: Order> Fair<O> {
         if rq.current == Some(task) {
             rq.current = None;
         }
+        let nr = rq.nr;
+        self.crowds.change(cpu, nr + 1, nr, &self.domains);
     }
 
     /// A vCPU becomes active in its VM, or stops being so.

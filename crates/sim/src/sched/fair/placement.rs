@@ -10,10 +10,9 @@
 //! timers follow the vCPU. A new task that nobody on a pCPU wakes is started from pCPU 0. Left out: synchronous wake-ups, NUMA preferences, `recent_used_cpu`, and
 //! the limits on how much of the LLC is searched (`SIS_PROP`, `SIS_UTIL`).
 
-use super::state::Runqueue;
 use super::tuning::Generation;
 use super::{Fair, Order};
-use corun_model::{Nanos, PcpuId, TaskId, time::SEC};
+use corun_model::{Nanos, PcpuId, PcpuSet, TaskId, time::SEC};
 use std::ops::Range;
 
 impl<O: Order> Fair<O> {
@@ -37,8 +36,8 @@ impl<O: Order> Fair<O> {
 
     /// The idlest pCPU, level by level (`find_idlest_group()`).
     fn place_new(&mut self, task: TaskId, here: PcpuId, now: Nanos) -> PcpuId {
-        for n in 0..self.books.rqs.len() {
-            self.books.age_rq(PcpuId::from(n), now);
+        if let Some(outermost) = self.domains.depth().checked_sub(1) {
+            self.age_domain(here, outermost, now);
         }
         let mut at = here;
         for level in (0..self.domains.depth()).rev() {
@@ -161,32 +160,26 @@ impl<O: Order> Fair<O> {
     /// An idle pCPU near `target`, else `target` itself (`select_idle_sibling()`).
     fn idle_near(&self, task: TaskId, target: PcpuId, last: PcpuId) -> PcpuId {
         let allowed = &self.books.task(task).allowed;
-        let idle = |cpu: PcpuId| {
-            allowed.contains(cpu) && self.books.rqs.get(cpu.index()).is_some_and(Runqueue::idle)
-        };
-        if idle(target) {
+        let idle = allowed.and(self.crowds.idle());
+        if idle.contains(target) {
             return target;
         }
-        if last != target && self.domains.share_llc(last, target) && idle(last) {
+        if last != target && self.domains.share_llc(last, target) && idle.contains(last) {
             return last;
         }
         let llc = self.domains.llc_of(target);
-        let size = llc.end - llc.start;
         // Round the LLC, starting behind the target.
-        let around =
-            move || (1..size).map(move |n| PcpuId(llc.start + (target.0 - llc.start + n) % size));
+        let around = |set: PcpuSet| {
+            let behind = set.first_in(target.0 + 1..llc.end);
+            behind.or_else(|| set.first_in(llc.start..target.0))
+        };
         if self.tuning.generation != Generation::Linux2_6_33
             && self.domains.core_of(target).len() > 1
+            && let Some(cpu) = around(allowed.and(self.crowds.idle_cores()))
         {
-            let whole = |&cpu: &PcpuId| {
-                let mut threads = self.domains.core_of(cpu).map(PcpuId);
-                idle(cpu) && threads.all(|thread| self.books.rq(thread).idle())
-            };
-            if let Some(cpu) = around().find(whole) {
-                return cpu;
-            }
+            return cpu;
         }
-        around().find(|&cpu| idle(cpu)).unwrap_or(target)
+        around(idle).unwrap_or(target)
     }
 
     /// The load of `cpu` as placement sees it.

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Which runqueues are empty and which are crowded, kept up to date with each task that comes or
+//! goes, so that a wake-up finds an idle pCPU, and a pCPU about to idle that there is nothing to
+//! pull, without a look at each pCPU.
+//!
+//! Linux has these for the same reason: `sd_llc_shared->has_idle_cores`, and `rd->overload`, without
+//! which `newidle_balance()` does not look further.
+
+use super::domains::Domains;
+use corun_model::{PcpuId, PcpuSet};
+use std::ops::Range;
+
+/// How full the runqueues are.
+#[derive(Debug)]
+pub(crate) struct Crowds {
+    idle: PcpuSet,
+    /// The SMT threads of cores that idle as a whole.
+    idle_cores: PcpuSet,
+    /// Per level and domain: runqueues with somebody waiting.
+    crowded: Vec<Vec<u32>>,
+}
+
+impl Crowds {
+    /// Nobody anywhere.
+    pub(crate) fn new(pcpus: u32, domains: &Domains) -> Self {
+        let levels = (0..domains.depth()).filter_map(|n| domains.level(n));
+        Self {
+            idle: PcpuSet::first(pcpus),
+            idle_cores: PcpuSet::first(pcpus),
+            crowded: levels
+                .map(|level| vec![0; (pcpus / level.span) as usize])
+                .collect(),
+        }
+    }
+
+    /// pCPUs without tasks.
+    pub(crate) fn idle(&self) -> &PcpuSet {
+        &self.idle
+    }
+
+    /// SMT threads of cores without tasks.
+    pub(crate) fn idle_cores(&self) -> &PcpuSet {
+        &self.idle_cores
+    }
+
+    /// Is there anybody in the domain of `cpu` at `level` who waits for a pCPU that another one has?
+    pub(crate) fn somebody_waits(&self, cpu: PcpuId, level: usize, domains: &Domains) -> bool {
+        let span = domains.level(level).map_or(1, |level| level.span);
+        let counts = self.crowded.get(level);
+        counts.is_some_and(|counts| counts[(cpu.0 / span) as usize] > 0)
+    }
+
+    /// The runqueue of `cpu` had `old` tasks and has `new`, one more or one less.
+    pub(crate) fn change(&mut self, cpu: PcpuId, old: u32, new: u32, domains: &Domains) {
+        match (old, new) {
+            (0, _) => self.fill(cpu, domains.core_of(cpu)),
+            (_, 0) => self.empty(cpu, domains.core_of(cpu)),
+            (1, _) => self.count(cpu, domains, |count| *count += 1),
+            (_, 1) => self.count(cpu, domains, |count| *count -= 1),
+            _ => {}
+        }
+    }
+
+    fn fill(&mut self, cpu: PcpuId, core: Range<u32>) {
+        self.idle.remove(cpu);
+        core.for_each(|thread| self.idle_cores.remove(PcpuId(thread)));
+    }
+
+    fn empty(&mut self, cpu: PcpuId, core: Range<u32>) {
+        self.idle.insert(cpu);
+        if core
+            .clone()
+            .all(|thread| self.idle.contains(PcpuId(thread)))
+        {
+            core.for_each(|thread| self.idle_cores.insert(PcpuId(thread)));
+        }
+    }
+
+    fn count(&mut self, cpu: PcpuId, domains: &Domains, change: impl Fn(&mut u32)) {
+        for (n, counts) in self.crowded.iter_mut().enumerate() {
+            if let Some(level) = domains.level(n) {
+                change(&mut counts[(cpu.0 / level.span) as usize]);
+            }
+        }
+    }
+}

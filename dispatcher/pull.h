@@ -72,7 +72,8 @@ static inline bool pull_from(s32 from, s32 cpu, struct cpu_ctx *c, struct pull_r
 			break;
 		if (rule.before && !before(queued_vtime(p), rule.before))
 			break;
-		if ((rule.lighter_than && t.load >= rule.lighter_than) || !may_pull(p, &t, cpu, &fixed))
+		if ((rule.lighter_than && t.load >= rule.lighter_than) ||
+		    !may_pull(p, &t, cpu, &fixed))
 			continue;
 		announce(&t, c, cpu, id_of(p));
 		pulled = move_queued(p, cpu);

@@ -3,8 +3,8 @@
  * Finding a pCPU among many without looking at all of them.
  *
  * A placement wants the least loaded pCPU, one without work the most loaded one that has somebody
- * waiting. On a host with 512 pCPUs a look at each of them for every wake-up would be most of what a
- * simulation does. So the untapped native build keeps the loads in trees of minima: a node holds
+ * waiting. On a host with 512 pCPUs a look at each of them for every wake-up would be most of what
+ * a simulation does. So the untapped native build keeps the loads in trees of minima: a node holds
  * the least of eight, and eight of those again, as a pCPU mask is made of bytes and words; what a
  * mask leaves out is skipped by bytes and words as well. Keeping a tree and searching it take
  * O(log pCPUs). What is found is what a look at all of them would have found: the least key, of
@@ -110,7 +110,8 @@ static inline u32 bytes_in(u64 word)
 						break;                                             \
 					if (!(admits))                                             \
 						continue;                                          \
-					*(best) = (struct candidate){(tree)->of1[cpu], (cpu), (cpu)}; \
+					*(best) =                                                  \
+					    (struct candidate){(tree)->of1[cpu], (cpu), (cpu)};    \
 					break;                                                     \
 				}                                                                  \
 			}                                                                          \

@@ -350,8 +350,8 @@ static inline void callback_end(s32 result)
 	{                                                                                          \
 		corun_context = context;                                                           \
 	}                                                                                          \
-	const size_t NAME(name##_sizes)[] = {sizeof(struct task_struct), sizeof(struct task_ctx),        \
-				       sizeof(struct cpu_ctx),	   sizeof(struct vm_ctx),          \
-				       sizeof(struct vm_conf),	   sizeof(struct native_context)};
+	const size_t NAME(name##_sizes)[] = {                                                      \
+	    sizeof(struct task_struct), sizeof(struct task_ctx), sizeof(struct cpu_ctx),           \
+	    sizeof(struct vm_ctx),	sizeof(struct vm_conf),	 sizeof(struct native_context)};
 
 #endif

@@ -56,12 +56,14 @@ static inline bool allowed(struct task_struct *p, s32 cpu)
 
 /* for_each_allowed(cpu, p): the pCPUs below nr_pcpus() that `p` may run on, in order. */
 #ifndef for_each_allowed
-#define for_each_allowed(cpu, p) repeat (cpu, nr_pcpus()) if (allowed(p, cpu))
+#define for_each_allowed(cpu, p)                                                                   \
+	repeat (cpu, nr_pcpus())                                                                   \
+		if (allowed(p, cpu))
 #endif
 
 /*
- * for_each_queue(cpu): the pCPUs below nr_pcpus(), in order; those with nobody in their queue may be
- * passed over.
+ * for_each_queue(cpu): the pCPUs below nr_pcpus(), in order; those with nobody in their queue may
+ * be passed over.
  */
 #ifndef for_each_queue
 #define for_each_queue(cpu) repeat (cpu, nr_pcpus())

@@ -51,7 +51,7 @@ boot() {
 	for try in $(seq $most_tries); do
 		status=0
 		wait_for_calm
-		rm -rf "$out/boot$1"
+		rm -rf "${out:?}/boot$1"
 		CORUN_TESTBED_PUNCTUAL=1 CORUN_TESTBED_TIMEOUT="${CORUN_TESTBED_TIMEOUT:-300}" \
 			"$testbed_dir/boot.sh" "$work/test" "$out/boot$1" || status=$?
 		case $status in

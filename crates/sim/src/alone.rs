@@ -128,7 +128,7 @@ fn simulation(preset: &Preset) -> Result<Simulation, AloneError> {
     };
     let threads = preset.threads(preset.default_threads(VCPUS))?;
     let uses_disk = threads.iter().any(|thread| thread.program.uses_disk());
-    let disk = uses_disk.then(|| DiskUse {
+    let disk = uses_disk.then_some(DiskUse {
         disk: 0,
         size: IMAGE,
         share: Share {

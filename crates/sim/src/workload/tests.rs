@@ -4,6 +4,7 @@
 use super::*;
 use crate::guest::tests::random_program;
 use proptest::prelude::*;
+use std::collections::BTreeSet;
 
 fn refused(text: &str) -> (usize, usize, String) {
     let error = Program::parse(text).unwrap_err();
@@ -148,9 +149,14 @@ fn presets_are_programs() {
         let preset = preset(name).unwrap();
         for vcpus in [1, 2, 4, 7, 64] {
             let threads = preset.threads(preset.default_threads(vcpus)).unwrap();
-            assert!(!threads.is_empty(), "{name}");
+            assert!(!threads.is_empty() || name == "ping", "{name}");
+            let names: BTreeSet<&String> = threads.iter().map(|thread| &thread.name).collect();
+            assert_eq!(names.len(), threads.len(), "{name}");
+            let asks = |thread: &PresetThread| thread.program.to_string().contains("request ");
+            let served = !preset.clients().is_empty();
+            assert!(!threads.iter().any(asks) || served, "{name}: nobody asks");
         }
-        assert!(!preset.threads(0).unwrap().is_empty());
+        assert!(preset.threads(0).is_ok());
     }
     assert!(preset("no such thing").is_none());
     assert_eq!(preset("x264").unwrap().default_threads(4), 6);

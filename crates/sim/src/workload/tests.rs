@@ -148,7 +148,8 @@ fn presets_are_programs() {
     for name in preset_names() {
         let preset = preset(name).unwrap();
         for vcpus in [1, 2, 4, 7, 64] {
-            let threads = preset.threads(preset.default_threads(vcpus)).unwrap();
+            let threads = preset.threads(preset.default_threads(vcpus));
+            let threads = threads.unwrap_or_else(|error| panic!("{name}: {error}"));
             assert!(!threads.is_empty() || name == "ping", "{name}");
             let names: BTreeSet<&String> = threads.iter().map(|thread| &thread.name).collect();
             assert_eq!(names.len(), threads.len(), "{name}");

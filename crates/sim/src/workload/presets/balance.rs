@@ -258,8 +258,8 @@ fn x264(threads: u32) -> Vec<(String, String)> {
 fn dvdstore(threads: u32) -> Vec<(String, String)> {
     let pair = |i: u32| {
         let web = format!(
-            "queue query{i} 1; loop {{ request http; compute 4ms ±50%; \
-             loop 3 {{ send query{i}; recv rows{i} }}; reply http 10KB; count pages }}"
+            "queue query{i} 1; loop {{ request http; compute 1ms ±50%; \
+             loop 3 {{ send query{i}; recv rows{i}; compute 1ms ±50% }}; reply http 10KB; count pages }}"
         );
         let query = "compute 1ms exp; mutex log { compute 20us }";
         let sql = format!(

@@ -220,7 +220,7 @@ pub(super) const ALL: &[Preset] = &[
                 "memory 1MB 5/us; loop 9 { compute 360us ±10%; mutex cache { compute 200ns } }",
                 16,
             ),
-            stage("write", false, "compute 20us; count tiles", 16),
+            stage("writer", false, "compute 20us; count tiles", 16),
         ]),
     ),
 ];

@@ -68,14 +68,11 @@ pub(super) struct Sections {
 /// A working set.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cache {
-    /// Of all threads, KiB; 0: none to speak of.
+    /// Of all threads, KiB.
     pub kib: u64,
     /// Cache lines that a thread touches per µs.
     pub lines: u32,
 }
-
-/// Hardly any memory.
-pub(super) const SMALL: Cache = Cache { kib: 0, lines: 0 };
 
 /// `mib` MiB, of which a thread touches `lines` lines per µs.
 pub(super) const fn mib(mib: u64, lines: u32) -> Cache {
@@ -93,9 +90,6 @@ impl Cache {
     /// lines touched (assumed): a line from memory every 40 ns or less leaves little but waiting, one
     /// every third of a µs or less often hardly shows.
     pub(super) fn text(self, threads: u32) -> String {
-        if self.kib == 0 {
-            return String::new();
-        }
         let bytes = self.kib * 1024 / u64::from(threads);
         let mix = match self.lines {
             0..=3 => "mix 60/10/30; ",

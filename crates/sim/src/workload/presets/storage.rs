@@ -120,7 +120,7 @@ pub(super) const ALL: &[Preset] = &[
          are threads; here 8 (assumed).",
         Shape::Pipeline(&[
             Stage {
-                name: "read",
+                name: "reader",
                 many: false,
                 does: "read 900KB",
                 queue: 8,
@@ -132,7 +132,7 @@ pub(super) const ALL: &[Preset] = &[
                 queue: 8,
             },
             Stage {
-                name: "write",
+                name: "writer",
                 many: false,
                 does: "write 225KB; count blocks",
                 queue: 1,

@@ -246,6 +246,70 @@ mod tests {
     }
 
     #[test]
+    fn what_the_papers_say_holds_by_structure() {
+        let matmul = alone("matmul");
+        assert!(matmul.cpu_use > 0.999 && matmul.vcpu_wakeups == 0.0);
+        // Of its vCPU's time: it has one thread, and the VM four vCPUs.
+        let sockperf = alone("sockperf");
+        assert!(sockperf.cpu_use * 4.0 < 0.2, "{sockperf:?}");
+        let responses = sockperf.responses.unwrap();
+        let network = 2.0 * 50_000.0;
+        assert!(
+            responses.mean > network && responses.mean < 2.0 * network,
+            "{responses:?}"
+        );
+        // Kernels answer pings without any thread.
+        let ping = alone("ping");
+        assert!(ping.responses.unwrap().rate > 900.0 && ping.thread_switches == 0.0);
+        assert_eq!(alone("cpu").responses, None);
+    }
+
+    /// As AQL sorts them, by what is measured here of the default host's caches.
+    #[test]
+    fn working_sets_are_of_the_sizes_that_aql_names() {
+        let (l2, llc) = (256 << 10, 10 << 20);
+        let sizes = |names: &[&str]| {
+            let size = |name: &&str| {
+                let threads = preset(name).unwrap().threads(1).unwrap();
+                let memory = threads[0]
+                    .program
+                    .statements()
+                    .iter()
+                    .find_map(|it| match it {
+                        workload::Statement::Memory(memory) => Some(memory.bytes),
+                        _ => None,
+                    });
+                memory.unwrap()
+            };
+            names.iter().map(size).collect::<Vec<u64>>()
+        };
+        let fits = sizes(&[
+            "astar",
+            "xalancbmk",
+            "spec-bzip2",
+            "gcc",
+            "omnetpp",
+            "list-llcf",
+        ]);
+        assert!(
+            fits.iter().all(|size| (l2 + 1..llc).contains(size)),
+            "{fits:?}"
+        );
+        let low = [
+            "hmmer",
+            "gobmk",
+            "perlbench",
+            "sjeng",
+            "h264ref",
+            "list-lolcf",
+        ];
+        let low = sizes(&low);
+        assert!(low.iter().all(|size| *size <= l2), "{low:?}");
+        let over = sizes(&["mcf", "libquantum", "list-llco"]);
+        assert!(over.iter().all(|size| *size > llc), "{over:?}");
+    }
+
+    #[test]
     fn the_same_figures_each_time() {
         assert_eq!(alone("hackbench"), alone("hackbench"));
     }

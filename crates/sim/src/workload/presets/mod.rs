@@ -9,7 +9,8 @@
 //! How: [`shapes`] has one constructor for each way that programs are parallel; the families of
 //! benchmarks ([`Family`]) are lists of data for them, a file each. Two conventions hold throughout:
 //! an instruction takes a cycle of a 2.6 GHz core (so 2600 instructions are 1 µs) unless a time was
-//! measured; a thread's share of a working set is the whole divided by the threads.
+//! measured; a thread's share of a working set is the whole divided by the threads, unless the whole
+//! is larger than any last-level cache.
 
 mod balance;
 mod bigdata;

@@ -32,7 +32,7 @@ pub(super) const ALL: &[Preset] = &[
         Shape::Alike(
             |_| 8,
             "php",
-            "memory 8MB 10/us; loop { request http; read 256KB; compute 30ms ±30%; \
+            "memory 1MB 5/us; loop { request http; read 256KB; compute 30ms ±30%; \
              reply http 256KB; count images }",
         ),
     )
@@ -41,12 +41,12 @@ pub(super) const ALL: &[Preset] = &[
         "mediatomb",
         "MediaTomb transcoding videos (vMigrater: each task mixes I/O and computing). A second of \
          video is 512 KiB (4 Mbit/s) and takes 100 ms (assumed: ten times as fast as it plays, the \
-         order of SD video on a core), frame by frame: 25 of 20 KiB and 4 ms. Four viewers that \
+         order of SD video on a core), frame by frame: 25 of 20 KiB and 4 ms, with three frames of 720 x 576 x 1.5 bytes = 1.9 MB at hand. Four viewers that \
          download (assumed). Needs a `[device]`.",
         Shape::Alike(
             |_| 4,
             "transcoder",
-            "memory 4MB 5/us; loop { request media; loop 25 { read 20KB; compute 4ms ±30% }; \
+            "memory 2MB 5/us; loop { request media; loop 25 { read 20KB; compute 4ms ±30% }; \
              reply media 512KB; count seconds }",
         ),
     )

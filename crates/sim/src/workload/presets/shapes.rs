@@ -74,6 +74,10 @@ pub(super) struct Cache {
     pub lines: u32,
 }
 
+/// What no last-level cache of the papers' hosts holds, KiB. It is not divided among threads: each
+/// share might fit, but they do not fit together, and their misses are part of the work.
+const OVERFLOWS: u64 = 32 * 1024;
+
 /// `mib` MiB, of which a thread touches `lines` lines per µs.
 pub(super) const fn mib(mib: u64, lines: u32) -> Cache {
     let kib = mib * 1024;
@@ -90,7 +94,8 @@ impl Cache {
     /// lines touched (assumed): a line from memory every 40 ns or less leaves little but waiting, one
     /// every third of a µs or less often hardly shows.
     pub(super) fn text(self, threads: u32) -> String {
-        let bytes = self.kib * 1024 / u64::from(threads);
+        let shares = if self.kib < OVERFLOWS { threads } else { 1 };
+        let bytes = self.kib * 1024 / u64::from(shares);
         let mix = match self.lines {
             0..=3 => "mix 60/10/30; ",
             4..=24 => "",

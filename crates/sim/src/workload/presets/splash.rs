@@ -85,8 +85,8 @@ pub(super) const ALL: &[Preset] = &[
     splash(
         "cholesky",
         "Sparse factorisation from task queues. 539 M / 3 barriers = 180 M instructions or 69 ms; \
-         54,054 locks: 10,000 instructions or 3.8 us apart. tk29 fills some 16 MB (assumed).",
-        phases(69 * MS, 20, mib(16, 10), "phases").locking(3800),
+         54,054 locks: 10,000 instructions or 3.8 us apart. tk29 fills some 40 MB (assumed).",
+        phases(69 * MS, 20, mib(40, 10), "phases").locking(3800),
     ),
     splash(
         "fft",
@@ -167,9 +167,9 @@ pub(super) const ALL: &[Preset] = &[
     splash(
         "volrend",
         "Volume rendering. 755 M / 15 barriers = 50 M instructions or 19 ms; some 29,000 locks of \
-         task queues: 26,000 instructions or 10 us apart. head: 256 x 256 x 126 voxels with normals \
-         and opacities (assumed 28 MB).",
-        phases(19 * MS, 15, mib(28, 5), "phases").locking(10 * US),
+         task queues: 26,000 instructions or 10 us apart. 4 MiB of \
+         the volume is seen from one side (assumed: half of 256 x 256 x 126 voxels of a byte).",
+        phases(19 * MS, 15, mib(4, 5), "phases").locking(10 * US),
     ),
     splash(
         "water_nsquared",

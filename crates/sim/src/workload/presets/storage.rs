@@ -109,7 +109,7 @@ pub(super) const ALL: &[Preset] = &[
     Preset::new(
         "terasort",
         "TeraSort on Hadoop, a task per vCPU: reads 1 MiB, parses and sorts it for 50 ms (assumed: \
-         20 MB/s per core, the order of Hadoop's map tasks), spills it to the page cache, from where \
+         20 MB/s per core, the order of Hadoop's map tasks) in a buffer of 100 MB (io.sort.mb), spills it to the page cache, from where \
          it is written behind.",
         Shape::Own(|vcpus| vcpus.saturating_add(1), terasort),
     ),
@@ -128,7 +128,7 @@ pub(super) const ALL: &[Preset] = &[
             Stage {
                 name: "compress",
                 many: true,
-                does: "memory 7600KB 20/us; compute 90ms ±20%",
+                does: "memory 4MB 12/us; compute 90ms ±20%",
                 queue: 8,
             },
             Stage {
@@ -167,7 +167,7 @@ fn rocksdb(threads: u32) -> Vec<(String, String)> {
 
 /// Map tasks and the flusher.
 fn terasort(threads: u32) -> Vec<(String, String)> {
-    let text = "memory 4MB 15/us; \
+    let text = "memory 100MB 15/us; \
          loop { read 1MB; compute 50ms ±20%; count MiB; send dirty }";
     let mut all = writing("map0", text, "1MB");
     let map = |i: u32| (format!("map{i}"), text.to_string());

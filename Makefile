@@ -4,12 +4,13 @@
 #   make run     build, compare policies on an example host, write a report
 #   make test    everything that can be tested without a special machine
 #   make e2e     the same dispatcher in a real kernel with real KVM guests, emulated
+#   make validate the simulator against a real kernel, scenario by scenario
 #   make bench   how fast the simulator is
 #   make lint    formatting and lints
 
 CORUN := target/release/corun
 
-.PHONY: run test e2e bench lint build
+.PHONY: run test e2e validate bench lint build
 
 run: build
 	@mkdir -p out
@@ -29,6 +30,10 @@ test: build
 e2e:
 	@scripts/install.sh build
 	testbed/e2e/run.sh
+
+validate:
+	@scripts/install.sh build
+	testbed/validate/run.sh $(if $(WRITE),--write)
 
 bench: build
 	$(CORUN) bench

@@ -13,7 +13,7 @@ if ! [[ $seconds =~ ^[1-9][0-9]*$ ]]; then
 	exit 2
 fi
 targets=("${@:2}")
-((${#targets[@]})) || targets=(scenario program recording lockstep)
+((${#targets[@]})) || targets=(scenario program rtapp recording lockstep)
 
 if ! cargo +nightly --version >/dev/null 2>&1; then
 	echo "fuzz.sh: needs a nightly compiler: rustup toolchain install nightly --profile minimal" >&2
@@ -44,6 +44,13 @@ seed() {
 			/^```$/ { inside = 0 }
 			inside { print > file }' docs/workloads.md
 		;;
+	rtapp)
+		# The example of the page of scenarios.
+		awk '
+			/^```json$/ { inside = 1; next }
+			/^```$/ { inside = 0 }
+			inside' docs/scenario.md >"$corpus/example"
+		;;
 	recording)
 		while IFS= read -r -d '' file; do
 			# The beginning is enough, and quickly read; only of a whole is a gzip of use.
@@ -55,7 +62,7 @@ seed() {
 			head -c 60000 >"$corpus/balance"
 		;;
 	*)
-		echo "fuzz.sh: unknown target '$1': expected scenario, program, recording or lockstep" >&2
+		echo "fuzz.sh: unknown target '$1': expected scenario, program, rtapp, recording or lockstep" >&2
 		exit 2
 		;;
 	esac

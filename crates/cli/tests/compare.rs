@@ -124,6 +124,34 @@ fn the_same_bytes_whatever_the_number_of_threads() {
     assert_eq!(first, trace("8.perfetto-trace", "8"));
 }
 
+/// A simulated run, written as a recording, is read as what it was: two pCPUs, busy all the time,
+/// and as many switches.
+#[test]
+fn events_are_a_recording() {
+    let place = Place::new("events");
+    let run = "compare host.toml --policies eevdf --case one --seed 7 --set run.warm_up=\"0s\" \
+               --events run.ftrace --json";
+    let said = place.prints(&run.split_whitespace().collect::<Vec<_>>());
+    let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let again = place.prints(&["compare", "run.ftrace", "--policies", "eevdf", "--json"]);
+    let again: serde_json::Value = serde_json::from_str(&again).unwrap();
+    let vcpus = again["replay"]["vcpus"].as_array().unwrap();
+    let sum = |what: &str| -> f64 {
+        let recorded = |vcpu: &serde_json::Value| vcpu[what]["recorded"].as_f64().unwrap();
+        vcpus.iter().map(recorded).sum()
+    };
+    assert_eq!(vcpus.len(), 4);
+    assert!((sum("run_s") - 0.4).abs() < 0.004, "{again}");
+    let switches = said["runs"][0]["host"]["vcpu_switches_per_s"]
+        .as_f64()
+        .unwrap()
+        * 0.2;
+    assert!(
+        (sum("switches") - switches).abs() <= 4.0,
+        "{switches}: {again}"
+    );
+}
+
 #[test]
 fn tables_and_report() {
     let place = Place::new("tables");
@@ -205,6 +233,11 @@ fn what_is_wrong_with_the_command_line() {
         (
             vec!["--trace", "t", "--trace-for", "0ms"],
             "corun: --trace-for: it is 0; accepted: more\n",
+        ),
+        (
+            vec!["--events", "e"],
+            "corun: --events: events are of one run, but there are 4: select one with \
+             --policies cfs --case \"one\" --seed 1\n",
         ),
         (
             vec!["--set", "vm.a.vcpu=3"],

@@ -56,7 +56,7 @@ fn said(parameter: &Parameter) -> Option<String> {
         .any(|section| parameter.key.starts_with(section));
     let value = match &parameter.value {
         Value::Time(time) => format!("{time}ns"),
-        Value::Bytes(bytes) => bytes.to_string(),
+        Value::Bytes(bytes) => format!("{bytes}B"),
         Value::Number(number, _) => number.to_string(),
         Value::Choice(name) => name.to_string(),
         Value::Switch(on) => on.to_string(),

@@ -125,6 +125,8 @@ fn eevdf(table: Reader<'_>) -> EevdfKeys {
         wakeup_preemption: table.flag("wakeup_preemption"),
         hrtick: table.flag("hrtick"),
         protect_shortest: table.flag("protect_shortest"),
+        slice_at_switch: table.flag("slice_at_switch"),
+        lazy_preemption: table.flag("lazy_preemption"),
     };
     table.finish();
     keys

@@ -28,7 +28,7 @@ pub use network::{Channel, Client, ClientKind, Network, Requests};
 pub use problem::{Located, Place, Problem, Problems};
 pub use settings::{
     Case, CfsKeys, CorunKeys, Costs, Demand, EevdfKeys, GuestKeys, HaltPoll, Hardware, Host,
-    HostTask, Run, Scenario, Schedulers, Smt, Thread, Vm, Workload,
+    HostTask, RtApp, Run, Scenario, Schedulers, Smt, Thread, Vm, Workload,
 };
 pub use suggest::{nearest, or_nearest};
 

@@ -5,6 +5,7 @@ use crate::disks::{Disk, DiskUse};
 use crate::network::{Channel, Client, Network};
 use crate::problem::Located;
 use corun_model::{Nanos, PcpuSet, Topology};
+use std::sync::Arc;
 
 /// A scenario that was read and checked.
 #[derive(Clone, Debug)]
@@ -104,6 +105,8 @@ pub struct Costs {
     pub llc: Option<Nanos>,
     /// An access that memory serves.
     pub memory: Option<Nanos>,
+    /// How late the timer that ends a slice may come.
+    pub timer: Option<Nanos>,
 }
 
 /// `[host.halt_poll]`.
@@ -197,6 +200,10 @@ pub struct EevdfKeys {
     pub hrtick: Option<bool>,
     /// Is the slice that is protected the shortest one on the runqueue?
     pub protect_shortest: Option<bool>,
+    /// Do slices begin only when a pCPU changes its task?
+    pub slice_at_switch: Option<bool>,
+    /// Do wake-ups from other pCPUs wait for the next tick or slice timer?
+    pub lazy_preemption: Option<bool>,
 }
 
 /// `[scheduler.credit]`.
@@ -248,6 +255,8 @@ pub struct Vm {
     pub disk: DiskUse,
     /// What it does.
     pub demand: Demand,
+    /// What it does besides, or instead, from a file of rt-app's.
+    pub rt_app: Option<RtApp>,
     /// `[vm.….guest]`.
     pub guest: GuestKeys,
 }
@@ -268,6 +277,17 @@ pub struct Workload {
     pub preset: Located<String>,
     /// With so many threads; `None`: the workload's own number.
     pub threads: Option<u32>,
+}
+
+/// `rt_app` and what belongs to it.
+#[derive(Clone, Debug)]
+pub struct RtApp {
+    /// The file, relative to the scenario's.
+    pub file: Located<String>,
+    /// Kinds of events to leave out.
+    pub ignore: Vec<Located<String>>,
+    /// What is in the file; empty until somebody who reads files has put it here.
+    pub text: Arc<str>,
 }
 
 /// `[[vm.….thread]]`.

@@ -4,9 +4,10 @@
 use crate::disks::{self, Disk};
 use crate::limits;
 use crate::reader::Reader;
-use crate::settings::{Demand, GuestKeys, HostTask, Thread, Vm, Workload};
+use crate::settings::{Demand, GuestKeys, HostTask, RtApp, Thread, Vm, Workload};
 use crate::suggest::or_nearest;
 use corun_model::time::{MS, SEC, US};
+use std::sync::Arc;
 
 const WEIGHT: std::ops::RangeInclusive<u32> = 1..=10_000;
 /// What `sched_setattr()` takes as a slice; the kernel clamps to it.
@@ -78,6 +79,7 @@ fn vm(name: &str, table: &Reader<'_>, pcpus: Option<u32>, disks: &[Disk]) -> Opt
     let guest = table.table("guest").map(|table| guest(table, last));
     let guest = guest.unwrap_or_default();
     let disk = disks::disk_use(table, disks);
+    let rt_app = rt_app(table);
     let demand = demand(table, vcpus);
     Some(Vm {
         name: name.to_string(),
@@ -89,6 +91,7 @@ fn vm(name: &str, table: &Reader<'_>, pcpus: Option<u32>, disks: &[Disk]) -> Opt
         allowed,
         disk,
         demand: demand?,
+        rt_app,
         guest,
     })
 }
@@ -104,10 +107,13 @@ fn demand(table: &Reader<'_>, vcpus: Option<u32>) -> Option<Demand> {
             "goes with one workload only; with [[….thread]] say count there",
         );
     }
-    if !table.has("workload") && !table.has("thread") {
+    if !["workload", "thread", "rt_app"]
+        .iter()
+        .any(|key| table.has(key))
+    {
         table.missing(
             "workload",
-            "the name of a workload or several, or threads as [[….thread]]",
+            "the name of a workload or several, threads as [[….thread]], or a file as rt_app",
         );
     }
     let presets = match (presets, table.has("workload")) {
@@ -120,6 +126,18 @@ fn demand(table: &Reader<'_>, vcpus: Option<u32>) -> Option<Demand> {
     Some(Demand {
         workloads: presets.into_iter().map(workload).collect(),
         threads: own.collect::<Option<Vec<_>>>()?,
+    })
+}
+
+fn rt_app(table: &Reader<'_>) -> Option<RtApp> {
+    let ignore = table.texts("rt_app_ignore");
+    if ignore.is_some() && !table.has("rt_app") {
+        table.problem("rt_app_ignore", "goes with rt_app only");
+    }
+    Some(RtApp {
+        file: table.located("rt_app")?,
+        ignore: ignore.unwrap_or_default(),
+        text: Arc::default(),
     })
 }
 

@@ -48,11 +48,11 @@ fn unknown_keys_and_what_was_meant() {
         with("weigth = 3\nfrobnicate = 1"),
         &[
             "host.toml:6: vm.web.weigth: unknown key, did you mean \"weight\"? (known here: allowed, \
-             cap, count, disk, disk_size, guest, io_quota, io_weight, slice, thread, threads, \
-             vcpu_weight, vcpus, weight, workload)",
+             cap, count, disk, disk_size, guest, io_quota, io_weight, rt_app, rt_app_ignore, slice, \
+             thread, threads, vcpu_weight, vcpus, weight, workload)",
             "host.toml:7: vm.web.frobnicate: unknown key (known here: allowed, cap, count, disk, \
-             disk_size, guest, io_quota, io_weight, slice, thread, threads, vcpu_weight, vcpus, \
-             weight, workload)",
+             disk_size, guest, io_quota, io_weight, rt_app, rt_app_ignore, slice, thread, threads, \
+             vcpu_weight, vcpus, weight, workload)",
         ],
     );
 }
@@ -219,7 +219,7 @@ fn what_a_vm_does() {
         with("[vm.idle]\nvcpus = 1"),
         &[
             "host.toml:6: vm.idle.workload: is missing, expected the name of a workload or \
-             several, or threads as [[….thread]]",
+             several, threads as [[….thread]], or a file as rt_app",
         ],
     );
     says(

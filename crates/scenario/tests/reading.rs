@@ -82,7 +82,7 @@ fn a_full_scenario() {
     assert_eq!(case.vms[0].demand.workloads[0].threads, Some(8));
     assert!(case.vms[0].demand.threads.is_empty());
     let threads = &case.vms[3].demand.threads;
-    assert_eq!(threads[0].program.place.line, 53);
+    assert_eq!(threads[0].program.place.line, 49);
     assert_eq!(
         (case.tasks.len(), case.tasks[1].name.as_str()),
         (2, "qemu2")

@@ -14,6 +14,7 @@ unsafe extern "C" {
     static corun_guest_lock: u8;
     static corun_guest_timer: u8;
     static corun_guest_ping: u8;
+    static corun_guest_barrier: u8;
     static corun_guest_pio: u8;
 }
 
@@ -31,16 +32,19 @@ pub enum Mode {
     Timer,
     /// One vCPU at a time computes shortly, wakes the next one by IPI and halts.
     Ping,
+    /// Each vCPU computes and halts until all have; the last one wakes the others by IPI.
+    Barrier,
     /// Each vCPU leaves the guest all the time, by port writes.
     Pio,
 }
 
 /// All modes, with the names they have on the command line.
-pub const MODES: [(&str, Mode); 5] = [
+pub const MODES: [(&str, Mode); 6] = [
     ("spin", Mode::Spin),
     ("lock", Mode::Lock),
     ("timer", Mode::Timer),
     ("ping", Mode::Ping),
+    ("barrier", Mode::Barrier),
     ("pio", Mode::Pio),
 ];
 
@@ -87,6 +91,7 @@ pub fn entry(mode: Mode) -> usize {
         Mode::Lock => &raw const corun_guest_lock,
         Mode::Timer => &raw const corun_guest_timer,
         Mode::Ping => &raw const corun_guest_ping,
+        Mode::Barrier => &raw const corun_guest_barrier,
         Mode::Pio => &raw const corun_guest_pio,
     })
 }
@@ -115,7 +120,9 @@ mod tests {
     #[test]
     fn an_unknown_mode_lists_the_known_ones() {
         let error = "sleep".parse::<Mode>().unwrap_err();
-        assert!(error.contains("`sleep`") && error.contains("spin, lock, timer, ping, pio"));
+        assert!(
+            error.contains("`sleep`") && error.contains("spin, lock, timer, ping, barrier, pio")
+        );
     }
 
     /// The bytes that the processor must see: `inc qword ptr [rsi]; jmp` back to it.

@@ -8,6 +8,7 @@
 #                 [rsi] iterations  [rsi+8] index  [rsi+16] work  [rsi+24] sleep in ns
 #                 [rsi+32] index of the next vCPU  [rsi+40] number of vCPUs
 #            rdi  the page all vCPUs share: [rdi] lock  [rdi+64] whose turn  [rdi+128] vCPUs ready
+#                 [rdi+192] vCPUs at the barrier  [rdi+256] times it has opened
 #            rsp  this vCPU's stack; interrupts are off and come only while halted
 
     .pushsection .rodata.corun_guest, "a"
@@ -40,6 +41,7 @@
 
     .globl corun_guest_begin, corun_guest_end, corun_guest_interrupt
     .globl corun_guest_spin, corun_guest_lock, corun_guest_timer, corun_guest_ping, corun_guest_pio
+    .globl corun_guest_barrier
 
 corun_guest_begin:
 
@@ -98,6 +100,35 @@ corun_guest_ping:
         mov [rdi + 64], rdx
         mov eax, 0x4040                  # fixed delivery, assert, vector 0x40; edx: to whom
         mov ecx, 0x830
+        wrmsr
+        jmp 3b
+
+# Computes, then waits until all vCPUs have: all halt but the last one, which opens the barrier and
+# wakes the others by IPI.
+corun_guest_barrier:
+        enable_apic
+        lock inc qword ptr [rdi + 128]
+        mov rax, [rsi + 40]
+2:      pause                            # an IPI to an APIC that is still off would be lost
+        cmp [rdi + 128], rax
+        jb 2b
+3:      compute
+        inc qword ptr [rsi]
+        mov rbx, [rdi + 256]             # how often it had opened when this vCPU came
+        mov rax, 1
+        lock xadd [rdi + 192], rax
+        inc rax
+        cmp rax, [rsi + 40]
+        je 5f
+4:      cmp [rdi + 256], rbx
+        jne 3b
+        halt
+        jmp 4b
+5:      mov qword ptr [rdi + 192], 0
+        inc qword ptr [rdi + 256]
+        mov eax, 0xc4040                 # fixed delivery, assert, vector 0x40, to all others
+        mov ecx, 0x830
+        xor edx, edx
         wrmsr
         jmp 3b
 

@@ -19,7 +19,7 @@ use machine::Machine;
 use options::{HELP, Options, Request};
 use serde::Serialize;
 use signals::EndSignals;
-use std::io::Write;
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -60,6 +60,10 @@ fn main() -> ExitCode {
 
 fn run(options: &Options) -> Result<()> {
     let signals = EndSignals::block().context("cannot block signals")?;
+    if let Some(priority) = options.fifo {
+        // Threads that are started from here on inherit it.
+        become_real_time(priority).context("cannot get a real-time priority")?;
+    }
     let machine = Machine::start(options.program)?;
     let start = Instant::now();
     let mut next_progress = options.progress;
@@ -83,6 +87,17 @@ fn run(options: &Options) -> Result<()> {
         machine.check()?;
     }
     print_report("end", options, &machine, start.elapsed())
+}
+
+fn become_real_time(priority: i32) -> io::Result<()> {
+    let param = libc::sched_param {
+        sched_priority: priority,
+    };
+    // SAFETY: `param` is valid for the call, which concerns the calling thread (0) only.
+    match unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const param) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 fn print_report(

@@ -18,12 +18,16 @@ Usage: corun-microvm --name vm1 --mode lock [--vcpus 2] [--seconds 5]
                    lock   the vCPUs share a spin lock
                    timer  each vCPU computes, then halts until a timer wakes it
                    ping   the vCPUs wake each other by IPI, one runs at a time
+                   barrier  each vCPU computes and halts until all have; the last
+                          one wakes the others by IPI
                    pio    each vCPU leaves the guest by port writes
   --vcpus N        number of vCPUs, 1 to 32                               [2]
   --seconds S      how long to run; 0: until SIGTERM or SIGINT            [5]
   --work N         rounds of an empty loop per computation; in lock mode
                    inside and outside the lock                            [1000]
   --sleep-us N     length of a sleep in timer mode, in microseconds       [1000]
+  --fifo N         real-time priority (SCHED_FIFO) of all threads, 1 to 99;
+                   0: none                                                [0]
   --progress MS    print the counts every MS milliseconds; 0: never       [0]
 
 At the end, and with --progress before, one line of JSON: what each vCPU has counted.
@@ -38,6 +42,8 @@ pub struct Options {
     pub program: Program,
     /// How long; `None`: until a signal.
     pub run_for: Option<Duration>,
+    /// Real-time priority of all threads (`SCHED_FIFO`); `None`: the ordinary policy.
+    pub fifo: Option<i32>,
     /// How often to print the counts.
     pub progress: Option<Duration>,
 }
@@ -55,6 +61,7 @@ pub enum Request {
 pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Request, String> {
     let (mut name, mut mode) = (None, None);
     let (mut vcpus, mut seconds, mut work, mut sleep_us, mut progress_ms) = (2, 5, 1000, 1000, 0);
+    let mut fifo = 0;
     let mut arguments = arguments.into_iter();
     while let Some(option) = arguments.next() {
         if option == "--help" || option == "-h" {
@@ -70,13 +77,16 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Request, Str
             "--seconds" => seconds = number(&option, &value, 0, 1_000_000)?,
             "--work" => work = number(&option, &value, 1, 1_000_000_000)?,
             "--sleep-us" => sleep_us = number(&option, &value, 1, 4_000_000)?,
+            "--fifo" => fifo = number(&option, &value, 0, 99)?,
             "--progress" => progress_ms = number(&option, &value, 0, 1_000_000)?,
             _ => return Err(format!("unknown option `{option}`, see --help")),
         }
     }
     let mode = mode.ok_or("--mode is missing, see --help")?;
-    if mode == Mode::Ping && vcpus < 2 {
-        return Err("mode ping needs at least 2 vCPUs to wake each other".into());
+    if matches!(mode, Mode::Ping | Mode::Barrier) && vcpus < 2 {
+        return Err(format!(
+            "mode {mode} needs at least 2 vCPUs to wake each other"
+        ));
     }
     Ok(Request::Run(Options {
         name: name.ok_or("--name is missing, see --help")?,
@@ -87,6 +97,7 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Request, Str
             sleep_ns: sleep_us * 1000,
         },
         run_for: (seconds > 0).then(|| Duration::from_secs(seconds)),
+        fifo: (fifo > 0).then_some(fifo),
         progress: (progress_ms > 0).then(|| Duration::from_millis(progress_ms)),
     }))
 }
@@ -167,8 +178,13 @@ mod tests {
             ),
             ("--name a --mode spin --work x", "--work is `x`"),
             ("--name a --mode spin --seconds", "--seconds needs a value"),
+            (
+                "--name a --mode spin --fifo 100",
+                "--fifo is `100`, expected a number from 0 to 99",
+            ),
             ("--name a --mode spin --speed 1", "unknown option `--speed`"),
             ("--name a --mode ping --vcpus 1", "at least 2 vCPUs"),
+            ("--name a --mode barrier --vcpus 1", "at least 2 vCPUs"),
             ("--name a", "--mode is missing"),
             ("--mode spin", "--name is missing"),
         ] {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! From what a scenario says that VMs do to the threads that do it.
 
+use super::rtapp;
 use super::schedulers::unknown;
 use corun_scenario::{Located, Problem, Problems, Thread, Vm, Workload};
 use corun_sim::guest::ThreadSpec;
@@ -9,7 +10,9 @@ use corun_sim::workload::{Program, preset, preset_names};
 /// Where it was said what a VM does.
 pub fn said(vm: &Vm) -> Option<&Located<String>> {
     let preset = vm.demand.workloads.first().map(|workload| &workload.preset);
-    preset.or(vm.demand.threads.first().map(|thread| &thread.program))
+    let program = vm.demand.threads.first().map(|thread| &thread.program);
+    let file = vm.rt_app.as_ref().map(|rt_app| &rt_app.file);
+    preset.or(program).or(file)
 }
 
 /// All threads of a VM.
@@ -35,6 +38,12 @@ pub fn threads(vm: &Vm) -> Result<Vec<ThreadSpec>, Problems> {
             Ok(threads) => all.extend(threads),
             Err(problem) => problems.push(problem),
         }
+    }
+    match rtapp::threads(vm) {
+        Ok(threads) => all.extend(threads),
+        Err(found) => found
+            .iter()
+            .for_each(|problem| problems.push(problem.clone())),
     }
     problems.or_ok(all)
 }

@@ -3,6 +3,7 @@
 
 mod demand;
 mod disks;
+mod events;
 pub mod input;
 pub mod jobs;
 mod measure;
@@ -10,11 +11,13 @@ mod network;
 mod progress;
 pub mod provenance;
 mod recording;
+pub mod rtapp;
 pub mod runs;
 mod scenario;
 pub mod schedulers;
 mod setup;
 mod trace;
+mod watch;
 
 use crate::output;
 use anyhow::Context;
@@ -48,7 +51,7 @@ pub struct Args {
     report: Option<PathBuf>,
 
     #[command(flatten)]
-    timeline: trace::Options,
+    watch: watch::WatchArgs,
 }
 
 const EXAMPLES: &str = "\

@@ -7,7 +7,7 @@
 use super::progress::Progress;
 use super::runs::policies;
 use super::setup::host_params;
-use super::trace::Trace;
+use super::watch::Watch;
 use super::{Args, measure, provenance, schedulers};
 use crate::failure::Invalid;
 use crate::output;
@@ -45,14 +45,9 @@ pub fn compare(args: &Args, path: &Path) -> anyhow::Result<(Comparison, html::Ab
         "balance".to_string(),
     ];
     let chosen = policies(&args.runs, Some(default))?;
-    if args.timeline.trace.is_some() && chosen.len() != 1 {
-        let first = &chosen[0];
-        return Err(Invalid::error(format!(
-            "--trace: a timeline is of one run, but there are {}: select one with --policies {first}",
-            chosen.len()
-        )));
-    }
-    args.timeline.window(recording.duration())?;
+    args.watch
+        .check(chosen.len(), &format!("--policies {}", chosen[0]))?;
+    args.watch.window(recording.duration())?;
     let progress = Progress::new(
         chosen.len() + 2,
         recording.duration().saturating_mul(chosen.len() as u64 + 2),
@@ -294,10 +289,9 @@ fn one(
     progress: &Progress,
 ) -> anyhow::Result<Run> {
     let pcpus = case.host.topology.pcpus();
-    let trace = args.timeline.begin(pcpus, recording.duration())?;
-    let observer = trace.as_ref().map(Trace::observer);
-    let (outcome, report) = replay(recording, case, policy, observer, progress)?;
-    trace.map_or(Ok(()), Trace::close)?;
+    let watch = Watch::create(&args.watch, pcpus, policy, recording.duration())?;
+    let (outcome, report) = replay(recording, case, policy, watch.observer(), progress)?;
+    watch.close()?;
     let mut run = Run {
         policy: policy.to_string(),
         ..measure::run(&outcome, pcpus)

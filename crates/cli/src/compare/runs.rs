@@ -3,8 +3,8 @@
 //! on all cores. Shared by every command that simulates scenarios.
 
 use super::progress::Progress;
-use super::trace::{self, Trace};
-use super::{jobs, measure, schedulers, setup};
+use super::watch::{self, Watch};
+use super::{jobs, measure, rtapp, schedulers, setup};
 use crate::failure::Invalid;
 use anyhow::Context;
 use corun_model::Nanos;
@@ -115,6 +115,7 @@ pub fn read(
 ) -> anyhow::Result<Scenario> {
     let mut scenario = corun_scenario::read(file, text, overrides).map_err(Invalid::error)?;
     select(&mut scenario, &args.cases)?;
+    rtapp::load(&mut scenario)?;
     Ok(scenario)
 }
 
@@ -190,35 +191,34 @@ pub fn plan<'a>(args: &RunArgs, scenario: &'a Scenario) -> anyhow::Result<Vec<Jo
     Ok(jobs)
 }
 
-/// Does all runs, with their results in the order of the jobs; writes a timeline if one
-/// is wanted (and there is one job).
+/// Does all runs, with their results in the order of the jobs; writes down what
+/// happens in it if that is wanted (and there is one job).
 ///
 /// # Errors
 /// The first run that failed.
 pub fn carry_out(
     args: &RunArgs,
     all: &[Job<'_>],
-    timeline: &trace::Options,
+    watch: &watch::WatchArgs,
 ) -> anyhow::Result<Vec<Run>> {
     let cpus = || thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let threads = args.jobs.map_or_else(cpus, NonZeroUsize::get);
     let total = all.iter().map(Job::end).fold(0, u64::saturating_add);
     let progress = Progress::new(all.len(), total, threads, args.quiet);
-    let runs = jobs::run(all, threads, |job| one(job, timeline, &progress));
+    let runs = jobs::run(all, threads, |job| one(job, watch, &progress));
     progress.finish();
     runs
 }
 
-fn one(job: &Job<'_>, timeline: &trace::Options, progress: &Progress) -> anyhow::Result<Run> {
+fn one(job: &Job<'_>, watch: &watch::WatchArgs, progress: &Progress) -> anyhow::Result<Run> {
     let run = &job.case.run;
     let pcpus = job.case.host.topology.pcpus();
-    let trace = timeline.begin(pcpus, job.end())?;
-    let observer = trace.as_ref().map(Trace::observer);
-    let simulation = setup::simulation(job.case, &job.policy, job.seed, observer)
+    let watch = Watch::create(watch, pcpus, &job.policy, job.end())?;
+    let simulation = setup::simulation(job.case, &job.policy, job.seed, watch.observer())
         .map_err(Invalid::error)
         .with_context(|| format!("{} under {}", job.case.name, job.policy))?;
     let outcome = simulation.run(run.warm_up, job.end(), progress.of_run());
-    trace.map_or(Ok(()), Trace::close)?;
+    watch.close()?;
     Ok(Run {
         policy: job.policy.clone(),
         case: job.case.name.clone(),

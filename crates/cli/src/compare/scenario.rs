@@ -2,7 +2,7 @@
 //! Comparing policies on a modelled host: every case, policy and seed is a run.
 
 use super::runs::{self, Job};
-use super::{Args, provenance, schedulers};
+use super::{Args, provenance, rtapp, schedulers};
 use crate::failure::Invalid;
 use crate::output;
 use corun_report::{Comparison, html};
@@ -15,21 +15,15 @@ pub fn compare(args: &Args, name: &str, text: String) -> anyhow::Result<(Compari
     let overrides = runs::overrides(&args.runs).map_err(Invalid::error)?;
     let scenario = runs::read(&args.runs, name, &text, &overrides)?;
     let jobs = runs::plan(&args.runs, &scenario)?;
-    if args.timeline.trace.is_some() && jobs.len() != 1 {
-        return Err(Invalid::error(format!(
-            "--trace: a timeline is of one run, but there are {}: select one with {}",
-            jobs.len(),
-            selection(&jobs)
-        )));
-    }
     for job in &jobs {
-        args.timeline.window(job.end())?;
+        args.watch.window(job.end())?;
     }
+    args.watch.check(jobs.len(), &selection(&jobs))?;
     let notes = unheeded(&jobs);
     if !args.runs.quiet {
         notes.iter().for_each(|note| output::note(note));
     }
-    let done = runs::carry_out(&args.runs, &jobs, &args.timeline)?;
+    let done = runs::carry_out(&args.runs, &jobs, &args.watch)?;
     let comparison = Comparison {
         version: env!("CARGO_PKG_VERSION").to_string(),
         scenario: runs::stem(name),
@@ -47,11 +41,15 @@ pub fn compare(args: &Args, name: &str, text: String) -> anyhow::Result<(Compari
     Ok((comparison, about))
 }
 
-/// What some policy cannot do of what the scenario says, each said once.
+/// What some policy, or the guests, cannot do of what the scenario says, each said once.
 fn unheeded(jobs: &[Job<'_>]) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
     for job in jobs {
-        for note in schedulers::unheeded(&job.policy, job.case) {
+        let of_files = rtapp::unheeded(job.case);
+        for note in schedulers::unheeded(&job.policy, job.case)
+            .into_iter()
+            .chain(of_files)
+        {
             if !notes.contains(&note) {
                 notes.push(note);
             }

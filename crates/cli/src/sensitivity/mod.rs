@@ -6,6 +6,7 @@ mod values;
 
 use crate::compare::input::{self, Input};
 use crate::compare::provenance;
+use crate::compare::rtapp;
 use crate::compare::runs::{self, Job, RunArgs};
 use crate::failure::Invalid;
 use crate::output;
@@ -126,6 +127,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     key::check(&args.param, &name, &text)?;
     let scenarios = scenarios(args, &name, &text, &values)?;
     check_vm(args, &scenarios)?;
+    let notes = notes(&scenarios);
+    if !args.runs.quiet {
+        notes.iter().for_each(|note| output::note(note));
+    }
     let points = points(args, &scenarios, &values)?;
     let first = scenarios.first().context("there is no value")?;
     let mut result = Sensitivity {
@@ -144,10 +149,22 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let about = html::About {
         command: provenance::command(std::env::args()),
         facts: provenance::facts(&first.cases),
-        notes: Vec::new(),
+        notes,
         input: Some(text),
     };
     show(args, &result, &about)
+}
+
+/// What is not done as rt-app files say, whatever the value; each said once.
+fn notes(scenarios: &[Scenario]) -> Vec<String> {
+    let mut notes: Vec<String> = Vec::new();
+    let cases = scenarios.iter().flat_map(|scenario| &scenario.cases);
+    for note in cases.flat_map(rtapp::unheeded) {
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
+    notes
 }
 
 fn chosen_values(args: &Args) -> anyhow::Result<Values> {

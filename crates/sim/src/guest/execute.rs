@@ -46,6 +46,11 @@ impl Vm {
                 let until = host.now() + length.draw(&mut state.rng);
                 state.doing = Doing::Busy { until };
             }
+            Op::Timer {
+                timer,
+                period,
+                absolute,
+            } => self.timer(host, vcpu, thread, (timer, period, absolute)),
             Op::Yield => self.yield_vcpu(vcpu, thread),
             Op::Signal(condition) => self.signal(host, vcpu, condition, false),
             Op::Broadcast(condition) => self.signal(host, vcpu, condition, true),

@@ -361,6 +361,7 @@ impl<'a> Linker<'a> {
             queues: count(&self.names.queues)
                 .map(|i| Queue::new(place(i)))
                 .collect(),
+            timers: vec![0; self.names.timers.len()],
             conditions: count(&self.names.conditions)
                 .map(|_| Condition::default())
                 .collect(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Statements that have to do with the clock rather than with work: sleep, every, busy, yield.
+//! Statements that have to do with the clock rather than with work: sleep, every, timer, busy, yield.
 
 use super::Timer;
 use super::thread::Doing;
@@ -35,6 +35,26 @@ impl Vm {
         let left = *due - now;
         if left > 0 {
             self.sleep(host, vcpu, thread, left);
+        }
+    }
+
+    /// Sleeps until the timer, moved on by its period, is due. A thread that is late goes on at
+    /// once; then the timer counts from now, or, if it is absolute, as if nothing had been missed.
+    pub(super) fn timer(
+        &mut self,
+        host: &mut Host,
+        vcpu: u32,
+        thread: u32,
+        (timer, period, absolute): (u32, Nanos, bool),
+    ) {
+        let now = host.now();
+        let due = &mut self.timers[timer as usize];
+        *due = due.saturating_add(period);
+        let left = due.saturating_sub(now);
+        if left > 0 {
+            self.sleep(host, vcpu, thread, left);
+        } else if !absolute {
+            *due = now;
         }
     }
 

@@ -40,6 +40,8 @@ pub(super) struct Vm {
     /// Its disk and what is under way there.
     pub block: Option<Block>,
     pub net: Sockets,
+    /// When each timer was last due; at first: at the start.
+    pub timers: Vec<Nanos>,
     pub stats: Stats,
     /// Its ticks come at this time modulo their period: VMs boot at different times.
     pub tick_phase: Nanos,

@@ -28,6 +28,7 @@ pub use stacking::{MOST as MOST_SIBLINGS, Stacking};
 pub use task::{Task, TaskSpec, TaskState, Totals};
 
 use crate::engine::{EventId, EventQueue};
+use crate::rng::Rng;
 use crate::waits::Waits;
 use corun_model::{Nanos, PcpuId, TaskId, Topology, VmId};
 use hardware::{Caches, Pace, Progress, Smt};
@@ -106,6 +107,9 @@ pub struct Host {
     stacking: Stacking,
     observer: Option<Box<dyn Observer>>,
     ready_waits: Vec<Waits>,
+    /// How late timer interrupts of each pCPU come. Runs with different seeds share these streams:
+    /// the host knows no seed, its load does.
+    lateness: Vec<Rng>,
 }
 
 impl Host {
@@ -136,7 +140,15 @@ impl Host {
             stacking: Stacking::new(pcpus),
             observer,
             ready_waits: Vec::new(),
+            lateness: (0..pcpus as u64)
+                .map(|cpu| Rng::of(0, "timer interrupt", cpu))
+                .collect(),
         }
+    }
+
+    /// How late the next timer interrupt of `cpu` is.
+    pub(crate) fn lateness(&mut self, cpu: PcpuId) -> Nanos {
+        self.lateness[cpu.index()].between(0, self.params.costs.timer)
     }
 
     // --- facts ---
@@ -284,6 +296,9 @@ impl Host {
             return;
         }
         slot.home = Some(cpu);
+        if let Some(observer) = &mut self.observer {
+            observer.queued(now, task, slot, old, cpu);
+        }
         let vm = slot.vm();
         if let Some(old) = old {
             self.cpus[old.index()].tasks -= 1;
@@ -515,7 +530,8 @@ impl Host {
             false => 0,
         };
         let next = (self.now.saturating_sub(skew) / period + 1) * period + skew;
-        self.cpus[cpu.index()].tick = self.events.schedule(next, Event::Tick(cpu));
+        let at = next + self.lateness(cpu);
+        self.cpus[cpu.index()].tick = self.events.schedule(at, Event::Tick(cpu));
     }
 
     /// A tick of `cpu` is here; is it busy, so that the scheduler should hear of it?

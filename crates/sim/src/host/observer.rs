@@ -149,6 +149,11 @@ pub trait Observer {
     /// A task entered `task.state`; before, it was in `old`.
     fn state(&mut self, now: Nanos, id: TaskId, task: &Task, old: TaskState);
 
+    /// A ready task was put on the runqueue of `to`: it woke up (`from` is `None`), or was moved.
+    fn queued(&mut self, now: Nanos, id: TaskId, task: &Task, from: Option<PcpuId>, to: PcpuId) {
+        let _ = (now, id, task, from, to);
+    }
+
     /// A guest thread's name. Told before anything else of it, once.
     fn thread_name(&mut self, vm: VmId, thread: u32, name: &str) {
         let _ = (vm, thread, name);

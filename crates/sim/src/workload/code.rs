@@ -38,6 +38,11 @@ pub(crate) enum Op {
     Broadcast(u32),
     Shootdown,
     Every(Nanos),
+    Timer {
+        timer: u32,
+        period: Nanos,
+        absolute: bool,
+    },
     Busy(Length),
     Yield,
     /// Begins a loop of so many rounds, counted in this slot.
@@ -67,6 +72,7 @@ pub(crate) struct Names {
     pub queues: Vec<String>,
     pub ports: Vec<String>,
     pub conditions: Vec<String>,
+    pub timers: Vec<String>,
     /// What the programs count; the first is the VM's main work.
     pub units: Vec<String>,
 }
@@ -238,6 +244,11 @@ impl Writer<'_> {
             }
             Statement::Shootdown => self.ops.push(Op::Shootdown),
             Statement::Every(period) => self.ops.push(Op::Every(*period)),
+            Statement::Timer(timer) => self.ops.push(Op::Timer {
+                timer: index(&mut self.names.timers, &timer.name),
+                period: timer.period,
+                absolute: timer.absolute,
+            }),
             Statement::Busy(length) => self.ops.push(Op::Busy(*length)),
             Statement::Yield => self.ops.push(Op::Yield),
             Statement::Lock(name, body) => {

@@ -36,6 +36,8 @@
 //! wait ready; signal ready; broadcast ready;      # condition variable; inside `mutex`, lets it go
 //! shootdown;                          # TLB flush on the other vCPUs, waiting for all of them
 //! every 16ms;                         # sleeps to the next multiple of 16 ms since its first time
+//! timer frame 16ms;                   # sleeps until 16 ms after `frame` was due last, as rt-app's timers
+//! timer frame 16ms absolute;          # the same; a period that was missed is made up for
 //! busy 2ms;                           # runs until so much time has gone by on the clock
 //! yield;                              # lets other threads of its vCPU go first
 //! ```
@@ -52,6 +54,7 @@ mod parser;
 mod presets;
 mod print;
 mod rooms;
+pub mod rtapp;
 mod simple;
 #[cfg(test)]
 mod tests;
@@ -193,6 +196,8 @@ pub enum Statement {
     Shootdown,
     /// Sleeps until the next multiple of this period since its first time here.
     Every(Nanos),
+    /// Sleeps until so much time after a timer was last due; at first: after the VM's start.
+    Timer(Timer),
     /// Runs until so much time has gone by on the clock, whether it had its vCPU or not.
     Busy(Length),
     /// Lets other threads of its vCPU go first.
@@ -236,6 +241,17 @@ pub struct Access {
     pub bytes: u64,
     /// Anywhere on the disk, rather than after the thread's last access.
     pub random: bool,
+}
+
+/// A timer and how it goes on. rt-app: `rtapp_timer` in `run_event()`, src/rt-app.c.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Timer {
+    /// Its name; threads that use the same name move the same timer on.
+    pub name: String,
+    /// From when it was last due to when it is due next, ns, 1 to [`LONGEST`].
+    pub period: Nanos,
+    /// Is a thread that comes late due when it would have been anyway, rather than from now on?
+    pub absolute: bool,
 }
 
 /// How long something takes.

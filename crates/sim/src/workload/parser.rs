@@ -26,9 +26,10 @@ pub(super) const STATEMENTS: &str = "compute TIME [±N% | exp], sleep TIME [±N%
      mutex NAME { … }, barrier NAME, spin-barrier NAME, send NAME, recv NAME, loop [N] { … }, \
      count [N] [UNIT], queue NAME CAPACITY, memory SIZE N/us, mix B/M/W, read SIZE [random], \
      write SIZE [random], request PORT, reply PORT SIZE, transmit PORT SIZE, wait NAME, \
-     signal NAME, broadcast NAME, shootdown, every TIME, busy TIME [±N% | exp], yield";
+     signal NAME, broadcast NAME, shootdown, every TIME, \
+     timer NAME TIME [absolute], busy TIME [±N% | exp], yield";
 
-const KEYWORDS: [&str; 27] = [
+pub(super) const KEYWORDS: [&str; 29] = [
     "compute",
     "sleep",
     "lock",
@@ -56,10 +57,12 @@ const KEYWORDS: [&str; 27] = [
     "every",
     "busy",
     "yield",
+    "timer",
+    "absolute",
 ];
 
 /// Keywords that begin no statement.
-const NO_STATEMENTS: [&str; 2] = ["exp", "random"];
+const NO_STATEMENTS: [&str; 3] = ["exp", "random", "absolute"];
 
 pub(super) type Parsed<T> = Result<T, ParseError>;
 

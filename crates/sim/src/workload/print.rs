@@ -75,6 +75,10 @@ impl fmt::Display for Statement {
             Statement::Broadcast(name) => write!(f, "broadcast {name}"),
             Statement::Shootdown => f.write_str("shootdown"),
             Statement::Every(period) => write!(f, "every {}", Span(*period)),
+            Statement::Timer(timer) => {
+                let absolute = if timer.absolute { " absolute" } else { "" };
+                write!(f, "timer {} {}{absolute}", timer.name, Span(timer.period))
+            }
             Statement::Busy(length) => write!(f, "busy {length}"),
             Statement::Yield => f.write_str("yield"),
             Statement::Count(units, None) => write!(f, "count {units}"),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Renames what programs share, so that several workloads can live in one VM.
 
-use super::Statement;
+use super::{Statement, Timer};
 
 /// The statements with each shared name replaced by what `inside` makes of it.
 pub(super) fn list(body: &[Statement], inside: &impl Fn(&String) -> String) -> Vec<Statement> {
@@ -20,6 +20,10 @@ fn statement(statement: &Statement, inside: &impl Fn(&String) -> String) -> Stat
         Statement::Wait(name) => Statement::Wait(inside(name)),
         Statement::Signal(name) => Statement::Signal(inside(name)),
         Statement::Broadcast(name) => Statement::Broadcast(inside(name)),
+        Statement::Timer(timer) => Statement::Timer(Timer {
+            name: inside(&timer.name),
+            ..timer.clone()
+        }),
         other => other.clone(),
     }
 }

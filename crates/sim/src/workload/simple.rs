@@ -3,13 +3,13 @@
 
 use super::lexer::Token;
 use super::parser::{Parsed, Parser, error};
-use super::{Access, LONGEST, MOST_BYTES, Memory, Mix, Statement};
+use super::{Access, LONGEST, MOST_BYTES, Memory, Mix, Statement, Timer};
 use corun_model::{Nanos, size, time};
 
 /// Statements that may block their thread, and so are refused inside a kernel spin lock.
-pub(super) const WAITING: [&str; 13] = [
+pub(super) const WAITING: [&str; 14] = [
     "sleep", "send", "recv", "mutex", "read", "write", "request", "reply", "transmit", "wait",
-    "every", "yield", "barrier",
+    "every", "timer", "yield", "barrier",
 ];
 
 /// Does it take time each time, so that a loop around it makes progress? (A second `reply` to the
@@ -25,6 +25,7 @@ pub(super) fn takes_time(statement: &Statement) -> bool {
             | Statement::Transmit(..)
             | Statement::Shootdown
             | Statement::Every(_)
+            | Statement::Timer(_)
             | Statement::Busy(_)
     )
 }
@@ -37,6 +38,7 @@ impl Parser<'_> {
             "sleep" => Statement::Sleep(self.length()?),
             "busy" => Statement::Busy(self.length()?),
             "every" => Statement::Every(self.period()?),
+            "timer" => Statement::Timer(self.timer()?),
             "barrier" => Statement::Barrier(self.name("the name of a barrier")?),
             "spin-barrier" => Statement::SpinBarrier(self.name("the name of a barrier")?),
             "send" => Statement::Send(self.name("the name of a queue")?),
@@ -67,6 +69,20 @@ impl Parser<'_> {
             _ => None,
         };
         Ok(Statement::Count(units, unit))
+    }
+
+    fn timer(&mut self) -> Parsed<Timer> {
+        let name = self.name("the name of a timer")?;
+        let period = self.period()?;
+        let absolute = self.token == Token::Word("absolute");
+        if absolute {
+            self.advance();
+        }
+        Ok(Timer {
+            name,
+            period,
+            absolute,
+        })
     }
 
     fn period(&mut self) -> Parsed<Nanos> {

@@ -31,7 +31,8 @@ fn the_language_as_documented() {
 fn devices_caches_and_conditions_as_documented() {
     let text = "memory 4MB 30/us; mix 60/25/15; loop { read 64KB; write 4KB random; request web; \
         reply web 1500B; transmit bulk 1GB; mutex m { wait ready }; signal ready; broadcast ready; \
-        shootdown; every 16ms; busy 2ms ±5%; memory 0; yield }";
+        shootdown; every 16ms; \
+        timer t 16ms; timer t 16ms absolute; busy 2ms ±5%; memory 0; yield }";
     let program = Program::parse(text).unwrap();
     assert_eq!(program.to_string(), text);
     for (text, hint) in [
@@ -48,6 +49,9 @@ fn devices_caches_and_conditions_as_documented() {
         ("lock L { wait c; compute 1us }", "inside `lock L`"),
         ("loop { signal c; yield }", "takes no time"),
         ("every 0ms", "above 0"),
+        ("timer t", "above 0"),
+        ("timer 5ms", "the name of a timer"),
+        ("lock L { timer t 1ms }", "inside `lock L`"),
         ("random 4KB", "accepted: compute"),
     ] {
         let (_, _, message) = refused(text);

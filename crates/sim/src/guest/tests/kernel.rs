@@ -48,6 +48,24 @@ fn a_period_is_kept_whatever_the_work_and_missed_ones_are_dropped() {
 }
 
 #[test]
+fn a_timer_counts_from_the_start_and_goes_with_its_name_not_its_place() {
+    let rate = |program: &str| throughput(&run(1, 10 * MS, vec![vm("a", free(), &[program])]), 0);
+    // Two places, one timer: 10 ms each, not 10 ms for both.
+    let both = "loop { compute 1ms; count; timer t 10ms; compute 2ms; timer t 10ms }";
+    assert_eq!(rate(both), 50.0);
+    // 25 ms, then nine times 1 ms. Relative: 15 ms too late for good, 115 ms for ten periods.
+    // Absolute: two periods of 1 ms make up for it, and all ten take 100 ms.
+    let late = |mode: &str| {
+        format!(
+            "loop {{ compute 25ms; timer t 10ms{mode}; \
+             loop 9 {{ compute 1ms; timer t 10ms{mode} }}; count }}"
+        )
+    };
+    assert_eq!(rate(&late(" absolute")), 10.0);
+    near(rate(&late("")), 1000.0 / 115.0);
+}
+
+#[test]
 fn being_busy_ends_by_the_clock() {
     let program = ["loop { busy 50ms; count }"];
     let one = vm("a", free(), &program);

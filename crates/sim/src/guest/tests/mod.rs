@@ -13,6 +13,7 @@ mod net;
 mod properties;
 mod random;
 mod round_robin;
+mod rtapp;
 
 pub(crate) use random::random_program;
 

@@ -33,7 +33,7 @@ pub(crate) fn random_program(seed: u64, index: u64) -> String {
             "mutex m9 { wait c }; "
         };
     }
-    for statement in ["shootdown; ", "yield; ", "every 3ms; "] {
+    for statement in ["shootdown; ", "yield; ", "every 3ms; ", "timer t 2ms; "] {
         if writer.rng.chance(200) {
             writer.text += statement;
         }

@@ -97,6 +97,7 @@ impl CfsParams {
             generation: self.generation,
             migration_cost: self.migration_cost,
             balance_interval: self.balance_interval,
+            ..Tuning::of(self.generation)
         }
     }
 }

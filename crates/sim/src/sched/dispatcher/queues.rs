@@ -10,8 +10,12 @@ use corun_dispatcher::{Kick, Services};
 use corun_model::{Nanos, PcpuId, TaskId};
 use std::collections::VecDeque;
 
-/// Place in a queue: virtual time, order of insertion.
+/// Place in a queue: virtual time shifted by [`ZERO`], order of insertion.
 type Place = (u64, u64);
+
+/// Where virtual time zero lies among places. Virtual times wrap: early in a run a task with credit
+/// is at a time below zero, and the kernel compares them so (`time_before64`).
+const ZERO: u64 = 1 << 63;
 
 /// A task as sched_ext sees it.
 #[derive(Clone, Debug, Default)]
@@ -142,7 +146,7 @@ impl Services for Queues {
         let Some(waiting) = self.queues.get_mut(queue as usize) else {
             return;
         };
-        let place = (vtime, self.order);
+        let place = (vtime.wrapping_add(ZERO), self.order);
         self.order += 1;
         let at = waiting.partition_point(|(other, _)| *other < place);
         waiting.insert(at, (place, task as u32));
@@ -166,5 +170,23 @@ impl Services for Queues {
 
     fn start_timer(&mut self, cpu: u32, delay: Nanos) {
         self.timer_starts.push((cpu, delay));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn virtual_times_before_zero_come_first() {
+        let mut queues = Queues::new(1);
+        (0..3).for_each(|_| queues.add_task());
+        // Soon after the start a credit takes a virtual time below zero, where it wraps.
+        queues.insert(0, 0, 0, 5);
+        queues.insert(1, 0, 0, 0u64.wrapping_sub(5));
+        queues.insert(2, 0, 0, 0);
+        let first = queues.next_queued(0, None);
+        let second = queues.next_queued(0, first);
+        assert_eq!((first, second), (Some(1), Some(2)));
     }
 }

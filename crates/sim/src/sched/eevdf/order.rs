@@ -13,8 +13,7 @@
 //! as a *ghost* and is taken off when it would be picked (`DELAY_DEQUEUE`); if it wakes before,
 //! that is on the same pCPU. Ghosts count for the average, not for load or for what others see.
 //!
-//! Not modelled: lazy preemption's missing IPI (a remote preemption under 7.x waits for the next
-//! exit to the host), and the `next` buddy, which is off by default but in 6.19's first releases.
+//! Not modelled: the `next` buddy, which is off by default but in 6.19's first releases.
 
 use super::params::EevdfParams;
 use super::queue::{Entity, Sums};
@@ -366,6 +365,7 @@ impl Order for EevdfOrder {
                 self.protect(cpu, task);
             }
         } else if let Some(task) = task
+            && !self.params.slice_at_switch
             && !self.protected(task)
         {
             // Picked again after its slice: the next one begins.

@@ -28,6 +28,13 @@ pub struct EevdfParams {
     /// Is the slice that is protected the shortest one on the runqueue, and its end looked for at
     /// every accounting (6.17)? Before, the end of the own slice was.
     pub protect_shortest: bool,
+    /// Does a slice begin, with its timer and its protection, only when the pCPU changes its task?
+    /// A task that is picked again at the end of its slice then runs to the next tick. Linux does
+    /// so: `pick_next_task_fair()` skips `set_next_entity()` and the timer for an unchanged task.
+    pub slice_at_switch: bool,
+    /// Does a wake-up from another pCPU wait for the next tick or slice timer, rather than interrupt
+    /// (`PREEMPT_LAZY`)?
+    pub lazy_preemption: bool,
     /// The interval at which a busy pCPU balances; `None`: as the kernel's domains have it.
     pub balance_interval: Option<Nanos>,
     /// A task that ran so recently is not moved (`migration_cost_ns`).
@@ -44,9 +51,10 @@ impl EevdfParams {
     ///
     /// - `6.6`: 0.75 ms; slices end at ticks.
     /// - `6.12`: with `DELAY_DEQUEUE`, `PREEMPT_SHORT` and slices per task.
-    /// - `7.x`: 0.7 ms (since 6.15), slice protection of 6.17, and a timer that ends slices:
-    ///   recordings of a 7.2.13 host with 2 pCPUs and HZ=250 show the runs of competing vCPUs end
-    ///   at 1.4 ms, whatever the phase of the tick.
+    /// - `7.x`: 0.7 ms (since 6.15), slice protection of 6.17, lazy preemption (the default of x86
+    ///   since 7.0), and a timer that ends slices (`HRTICK`, on by default since 7.1) but is set for
+    ///   a task only when it gets the pCPU: ftrace of 7.2.13 shows no `hrtimer_start` where
+    ///   `schedule()` picks the current task again.
     pub fn preset(name: &str, pcpus: u32) -> Option<Self> {
         let factor = scaling(pcpus);
         let first = Self {
@@ -60,6 +68,8 @@ impl EevdfParams {
             wakeup_preemption: true,
             hrtick: false,
             protect_shortest: false,
+            slice_at_switch: false,
+            lazy_preemption: false,
             balance_interval: None,
             migration_cost: Tuning::of(Generation::Linux6).migration_cost,
         };
@@ -78,6 +88,8 @@ impl EevdfParams {
                 delay_dequeue: true,
                 hrtick: true,
                 protect_shortest: true,
+                slice_at_switch: true,
+                lazy_preemption: true,
                 ..first
             },
             _ => return None,
@@ -99,6 +111,8 @@ impl EevdfParams {
             generation: Generation::Linux6,
             migration_cost: self.migration_cost,
             balance_interval: self.balance_interval,
+            lazy_preemption: self.lazy_preemption,
+            slice_at_switch: self.slice_at_switch,
         }
     }
 }

@@ -99,6 +99,75 @@ fn with_a_timer_slices_last_as_long_as_they_should() {
     );
 }
 
+/// How long hogs run at a time, in us, when their slices of 1.4 ms end up to 0.1 ms late.
+fn runs_of_hogs(slice_at_switch: bool) -> Vec<u64> {
+    let mut params = host("1n1l1c1t", 250);
+    params.costs.timer = 100 * US;
+    let preset = EevdfParams {
+        base_slice: 1400 * US,
+        slice_at_switch,
+        ..EevdfParams::preset("7.x", 1).unwrap()
+    };
+    let hogs = Jobs::new(vec![Job::hog(), Job::hog()], 1);
+    let (_, runs) = run(&params, Eevdf::new(preset, &params), hogs, 0, 2 * SEC);
+    runs.windows(2).map(|w| (w[1].0 - w[0].0) / US).collect()
+}
+
+/// Who is behind at the end of its slice, because the other's ended later, is picked again. The
+/// timer is not set for it then, so it runs to the next tick, beyond a second slice.
+#[test]
+fn a_task_picked_again_runs_to_the_tick() {
+    let runs = runs_of_hogs(true);
+    let once = |run: &&u64| (1400..=1500).contains(*run);
+    assert!(
+        runs.iter().filter(once).count() > runs.len() / 4,
+        "{runs:?}"
+    );
+    assert!(
+        runs.iter().filter(|run| **run > 2 * 1500).count() > runs.len() / 10,
+        "{runs:?}"
+    );
+    assert!(runs.iter().all(|run| *run < 4000 + 1500), "{runs:?}");
+    let renewed = runs_of_hogs(false);
+    assert!(renewed.iter().all(|run| *run <= 2 * 1500), "{renewed:?}");
+}
+
+/// Two tasks hand work to each other, each on its own pCPU beside a hog. A wake-up that preempts is
+/// from the other pCPU: with lazy preemption it waits for the tick (a slice timer would end it, too).
+#[test]
+fn lazy_preemption_waits_for_the_kernel_to_be_entered() {
+    let delay = |lazy_preemption| {
+        let params = host("1n1l2c1t", 250);
+        let preset = EevdfParams {
+            lazy_preemption,
+            hrtick: false,
+            ..EevdfParams::preset("7.x", 2).unwrap()
+        };
+        let does = |to, first| Does::Hands {
+            work: 300 * US,
+            to,
+            first,
+        };
+        let jobs = vec![
+            Job::new(does(1, true)).on("0"),
+            Job::new(does(0, false)).on("1"),
+            Job::hog().on("0"),
+            Job::hog().on("1"),
+        ];
+        let (outcome, _) = run(
+            &params,
+            Eevdf::new(preset, &params),
+            Jobs::new(jobs, 1),
+            SEC,
+            5 * SEC,
+        );
+        let totals = outcome.tasks[1].2;
+        totals.ready / totals.wakeups
+    };
+    let (at_once, lazy) = (delay(false), delay(true));
+    assert!(lazy > at_once + 100 * US, "{lazy} against {at_once}");
+}
+
 fn latency(params: EevdfParams, slice: u64) -> u64 {
     let host = host("1n1l1c1t", 250);
     let light = Does::Cycles {
@@ -117,8 +186,10 @@ fn latency(params: EevdfParams, slice: u64) -> u64 {
 /// shorter slice need not wait that long.
 #[test]
 fn short_slices_preempt() {
+    // Each slice of the hogs is protected, whether they are picked again or anew.
     let preset = EevdfParams {
         base_slice: 3 * MS,
+        slice_at_switch: false,
         ..EevdfParams::preset("7.x", 1).unwrap()
     };
     let equal = latency(preset, 3 * MS);

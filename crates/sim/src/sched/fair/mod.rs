@@ -193,8 +193,31 @@ impl<O: Order> Fair<O> {
             && rq.nr > 1
             && let Some(time) = self.order.stop_after(cpu)
         {
-            let at = host.now().saturating_add(time);
+            let at = host.now().saturating_add(time + host.lateness(cpu));
             self.books.rq_mut(cpu).stop_timer = host.sched_timer(at, u64::from(cpu.0));
+        }
+    }
+
+    /// A task joined the runqueue of `cpu`, whose current task goes on (`hrtick_update()`). True if
+    /// that took an interrupt of `cpu`, because its timer had to be set.
+    fn keep_stop_timer(&mut self, host: &mut Host, cpu: PcpuId) -> bool {
+        let active = self.books.rq(cpu).stop_timer != EventId::NONE;
+        if active && self.tuning.slice_at_switch {
+            return false;
+        }
+        self.set_stop_timer(host, cpu);
+        !active && self.books.rq(cpu).stop_timer != EventId::NONE
+    }
+
+    /// A woken task shall have `cpu` instead of its current one. Without lazy preemption at once;
+    /// with it (`TIF_NEED_RESCHED_LAZY` sends no interrupt) when the pCPU enters the kernel: now if
+    /// the wake-up happened there, else at its next tick or slice timer.
+    fn preempt(&mut self, host: &mut Host, cpu: PcpuId, waker: Option<PcpuId>, local: bool) {
+        let set = self.tuning.lazy_preemption && self.keep_stop_timer(host, cpu);
+        if !self.tuning.lazy_preemption || local || set {
+            host.resched(cpu, waker);
+        } else {
+            self.books.rq_mut(cpu).lazy = true;
         }
     }
 
@@ -264,8 +287,12 @@ impl<O: Order> HostScheduler for Fair<O> {
         self.attach(host, task, cpu, why);
         match self.books.rq(cpu).current {
             None => host.resched(cpu, waker),
-            Some(_) if self.order.preempts(cpu, task) || wanted => host.resched(cpu, waker),
-            Some(_) => self.set_stop_timer(host, cpu),
+            Some(_) if self.order.preempts(cpu, task) || wanted => {
+                // Timers interrupt the pCPU that the sleeper was on.
+                let local = waker.or(last) == Some(cpu);
+                self.preempt(host, cpu, waker, local);
+            }
+            Some(_) => _ = self.keep_stop_timer(host, cpu),
         }
         self.check(cpu);
     }
@@ -293,13 +320,17 @@ impl<O: Order> HostScheduler for Fair<O> {
             self.pull_when_idle(host, cpu);
         }
         let next = self.order.pick(cpu);
+        let switches = self.books.rq(cpu).current != next;
         self.set_current(cpu, next, now);
         let rq = self.books.rq_mut(cpu);
+        rq.lazy = false;
         match next {
             Some(_) => rq.idle_since = None,
             None => _ = rq.idle_since.get_or_insert(now),
         }
-        self.set_stop_timer(host, cpu);
+        if switches || next.is_none() || !self.tuning.slice_at_switch {
+            self.set_stop_timer(host, cpu);
+        }
         self.check(cpu);
         next
     }
@@ -311,6 +342,7 @@ impl<O: Order> HostScheduler for Fair<O> {
             self.refresh_weight(task, now);
         }
         let over = self.order.tick(cpu) || over;
+        let over = over || self.books.rq(cpu).lazy;
         if over && self.books.rq(cpu).nr > 1 {
             host.resched(cpu, Some(cpu));
         }

@@ -164,7 +164,7 @@ impl<O: Order> Fair<O> {
             if preempts {
                 host.resched(to, None);
             } else {
-                self.set_stop_timer(host, to);
+                self.keep_stop_timer(host, to);
             }
         }
     }

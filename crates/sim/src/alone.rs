@@ -26,7 +26,7 @@ pub const VCPUS: u32 = 4;
 /// The longest measured part.
 pub const LONGEST: Nanos = 2 * SEC;
 /// The shortest measured part.
-const SHORTEST: Nanos = 50 * MS;
+const SHORTEST: Nanos = 20 * MS;
 /// Before the measured part: threads find their vCPUs.
 const WARM_UP: Nanos = 20 * MS;
 /// The pilot run's length.
@@ -134,7 +134,7 @@ impl Alone {
 /// The VM's image on a solid-state disk of its own, bytes, if it reads or writes.
 const IMAGE: u64 = 32 << 30;
 
-/// How long to measure what has so many events in the pilot run: whole steps of 50 ms.
+/// How long to measure what has so many events in the pilot run: whole steps of 20 ms.
 fn length(pilot: u64) -> Nanos {
     let fitting = PILOT.saturating_mul(EVENTS) / pilot.max(1);
     (fitting / SHORTEST * SHORTEST).clamp(SHORTEST, LONGEST)
@@ -190,7 +190,7 @@ pub(crate) fn guests(preset: &Preset, seed: u64) -> Result<(Guests, u32), AloneE
 fn vm(preset: &Preset, number: u32) -> Result<VmSpec, AloneError> {
     let threads = preset.threads(preset.default_threads(VCPUS))?;
     let uses_disk = threads.iter().any(|thread| thread.program.uses_disk());
-    let disk = uses_disk.then(|| DiskUse {
+    let disk = uses_disk.then_some(DiskUse {
         disk: 0,
         size: IMAGE,
         share: Share {

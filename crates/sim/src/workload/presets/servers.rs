@@ -14,8 +14,8 @@ pub(super) const ALL: &[Preset] = &[
     Preset::new(
         "nginx",
         "Nginx serving its welcome page to ApacheBench (vSMT-IO): a worker per vCPU \
-         (worker_processes auto), 30 us per request (assumed: 30,000 small pages per second and core, \
-         packets included), 612 bytes and 233 of headers. 100 connections (ab -c 100 -k).",
+         (worker_processes auto), 20 us per request besides what its packets cost (assumed: some 30,000 \
+         small pages per second and core in all), 612 bytes and 233 of headers. 100 connections (ab -c 100 -k).",
         Shape::Alike(
             |vcpus| vcpus,
             "worker",

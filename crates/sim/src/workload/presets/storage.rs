@@ -83,7 +83,7 @@ pub(super) const ALL: &[Preset] = &[
             "postmark",
             "loop { read 8KB random; compute 50us ±50%; lock inode { compute 10us }; \
              write 8KB random; lock inode { compute 10us }; compute 50us ±50%; \
-             count 2 transactions }",
+             count 2 ops }",
         ),
     ),
     Preset::new(
@@ -157,7 +157,7 @@ fn rocksdb(threads: u32) -> Vec<(String, String)> {
     let users = threads.saturating_sub(1).max(1);
     let text = "memory 8MB 10/us; loop { \
          loop 4096 { compute 5us ±50%; read 4KB random; mutex writers { compute 5us }; \
-         count 2 operations }; send full }";
+         count 2 ops }; send full }";
     let user = |i: u32| (format!("bench{i}"), text.to_string());
     let compaction = "queue full 4; loop { recv full; read 4MB; compute 20ms; write 4MB }";
     let mut all: Vec<_> = (0..users).map(user).collect();

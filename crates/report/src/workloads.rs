@@ -329,9 +329,6 @@ mod tests {
         assert!(page.contains("\n### some\n"));
         assert!(page.contains("## Some\n\nOf some kind.\n"));
         assert!(page.contains("# client: kind = \"sink\"\n```"), "{page}");
-        assert!(
-            page.contains("10.0 answers/s to clients, on average after 1"),
-            "{page}"
-        );
+        assert!(page.contains("10.0 answers/s to clients"), "{page}");
     }
 }

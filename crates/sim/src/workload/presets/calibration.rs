@@ -68,6 +68,16 @@ pub(super) const ALL: &[Preset] = &[
          Its compilers are those of `compile`: locks of the guest's kernel.",
         Shape::Alike(|vcpus| vcpus, "job", COMPILER),
     ),
+    Preset::new(
+        "sysbench-cpu",
+        "SysBench cpu: primes up to 10,000 (its default), an event of about 1 ms on 2-3 GHz cores (the \
+         1000 events/s that it prints; cited from memory). A thread per vCPU.",
+        Shape::Alike(
+            |vcpus| vcpus,
+            "primes",
+            "loop { compute 1ms; count events }",
+        ),
+    ),
 ];
 
 fn sync(threads: u32) -> Vec<(String, String)> {

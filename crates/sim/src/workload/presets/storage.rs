@@ -5,7 +5,7 @@ use super::Preset;
 use super::balance::writing;
 use super::shapes::{Shape, Stage};
 
-pub(super) const ABOUT: &str = "Programs that are mostly disk; their VM needs a `[device]`. `read` \
+pub(super) const ABOUT: &str = "Programs that read and write files, most of them doing little else; their VM needs a `[device]`. `read` \
     goes on in the thread's file through the page cache with read-ahead, `read … random` is direct. \
     What a call costs in the guest's kernel is the guest's; the times here are the programs' own.";
 
@@ -39,16 +39,6 @@ pub(super) const ALL: &[Preset] = &[
             |_| 1,
             "bursts",
             "loop { loop 1000 { read 16KB; compute 5us; count reads }; compute 32ms ±50% }",
-        ),
-    ),
-    Preset::new(
-        "sysbench-cpu",
-        "SysBench cpu: primes up to 10,000 (its default), an event of about 1 ms on 2-3 GHz cores (the \
-         1000 events/s that it prints; cited from memory). A thread per vCPU.",
-        Shape::Alike(
-            |vcpus| vcpus,
-            "primes",
-            "loop { compute 1ms; count events }",
         ),
     ),
     Preset::new(

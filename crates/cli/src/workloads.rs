@@ -7,7 +7,7 @@ use anyhow::Context;
 use corun_report::{round, workloads};
 use corun_scenario::or_nearest;
 use corun_sim::alone::{Alone, VCPUS};
-use corun_sim::workload::{Preset, preset, preset_names};
+use corun_sim::workload::{Family, Preset, preset, preset_names};
 
 /// List the workloads that scenarios can name, with their sources and what they do alone
 ///
@@ -65,22 +65,31 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         return output::print(&(serde_json::to_string_pretty(&shown)? + "\n"));
     }
     output::print(&match (args.markdown, &args.name, shown.first()) {
-        (true, ..) => workloads::markdown(&shown),
+        (true, ..) => workloads::markdown(&shown, &families()),
         (false, Some(_), Some(one)) => workloads::text(one, output::width()),
         _ => workloads::table(&shown, output::width()),
     })
 }
 
+/// What the members of each family have in common.
+fn families() -> Vec<(String, String)> {
+    let family = |family: Family| (family.title().to_string(), family.about().to_string());
+    Family::ALL.map(family).to_vec()
+}
+
 fn shown(preset: &Preset) -> anyhow::Result<workloads::Workload> {
     let threads = preset.threads(preset.default_threads(VCPUS))?;
     let alone = Alone::of(preset)?;
+    let family = preset.family();
     Ok(workloads::Workload {
         name: preset.name.to_string(),
+        family: family.title().to_string(),
         about: preset.about.to_string(),
         threads: threads
             .into_iter()
             .map(|thread| (thread.name, thread.program.to_string()))
             .collect(),
+        clients: preset.clients().iter().map(ToString::to_string).collect(),
         alone: workloads::Alone {
             measured_ns: alone.measured,
             throughput: round(alone.throughput),
@@ -91,6 +100,8 @@ fn shown(preset: &Preset) -> anyhow::Result<workloads::Workload> {
             thread_switches_per_s: round(alone.thread_switches),
             vcpu_wakeups_per_s: round(alone.vcpu_wakeups),
             lock_waits_per_s: round(alone.lock_waits),
+            responses_per_s: alone.responses.as_ref().map(|seen| round(seen.rate)),
+            response_mean_ns: alone.responses.as_ref().map(|seen| seen.mean as u64),
         },
     })
 }

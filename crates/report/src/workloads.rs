@@ -17,10 +17,14 @@ const PROGRAMS_SHOWN: usize = 6;
 pub struct Workload {
     /// What scenarios call it.
     pub name: String,
+    /// The benchmarks that it belongs to.
+    pub family: String,
     /// What it is known for, and where its structure and times come from.
     pub about: String,
     /// Name and program of each of its threads in a VM of four vCPUs.
     pub threads: Vec<(String, String)>,
+    /// The clients it brings along, in the words of scenarios.
+    pub clients: Vec<String>,
     /// What it does alone: one VM of four vCPUs on four pCPUs.
     pub alone: Alone,
 }
@@ -46,6 +50,29 @@ pub struct Alone {
     pub vcpu_wakeups_per_s: f64,
     /// Contended acquisitions of locks.
     pub lock_waits_per_s: f64,
+    /// Answers to its clients.
+    pub responses_per_s: Option<f64>,
+    /// Until they arrived.
+    pub response_mean_ns: Option<Nanos>,
+}
+
+impl Alone {
+    /// One sentence: what the table does not say.
+    fn sentence(&self) -> String {
+        let measured = time::show(self.measured_ns);
+        let work = format!("{} {}", amount(self.throughput), self.throughput_unit);
+        let locks = amount(self.lock_waits_per_s);
+        let mut text =
+            format!("Alone, measured over {measured}: {work}, {locks} contended locks/s");
+        if let (Some(rate), Some(mean)) = (self.responses_per_s, self.response_mean_ns) {
+            let mean = time::show(mean);
+            text += &format!(
+                "; {} answers/s to clients, on average after {mean}",
+                amount(rate)
+            );
+        }
+        text + "."
+    }
 }
 
 const COLUMNS: [&str; 8] = [
@@ -73,8 +100,25 @@ fn row(workload: &Workload) -> [String; 8] {
     ]
 }
 
-/// All workloads as a table for a terminal of `width` columns.
+/// All workloads for a terminal of `width` columns: a table for each family.
 pub fn table(workloads: &[Workload], width: u16) -> String {
+    let mut out = String::new();
+    let families = workloads.chunk_by(|one, next| one.family == next.family);
+    for members in families {
+        if members.len() < workloads.len() {
+            out += &format!("{}\n", members[0].family);
+        }
+        out += &lines(&members_table(members, width));
+        out += if members.len() < workloads.len() {
+            "\n"
+        } else {
+            ""
+        };
+    }
+    out + &textwrap::fill(LEGEND, usize::from(width.clamp(60, 120))) + "\n"
+}
+
+fn members_table(workloads: &[Workload], width: u16) -> Table {
     let mut table = Table::new();
     table.load_style(RULED);
     table.set_content_arrangement(ContentArrangement::Dynamic);
@@ -102,9 +146,7 @@ pub fn table(workloads: &[Workload], width: u16) -> String {
     rows.into_iter().for_each(|cells| {
         table.add_row(without_threads(cells));
     });
-    let width = usize::from(width.clamp(60, 120));
-    let legend = textwrap::fill(LEGEND, width);
-    format!("{}{legend}\n", lines(&table))
+    table
 }
 
 const LEGEND: &str = "Each alone in a VM of 4 vCPUs on 4 pCPUs. CPU: share of the pCPUs' time; kernel \
@@ -119,7 +161,17 @@ pub fn text(workload: &Workload, width: u16) -> String {
     for line in programs(workload, width.saturating_sub(2)).lines() {
         out += &format!("  {line}\n");
     }
-    out + "\n" + &table(std::slice::from_ref(workload), width as u16)
+    for client in &workload.clients {
+        let wrapped = textwrap::Options::new(width)
+            .initial_indent("  # client: ")
+            .subsequent_indent("  #   ");
+        out += &format!("{}\n", textwrap::fill(client, &wrapped));
+    }
+    out += &format!(
+        "\n{}\n\n",
+        textwrap::fill(&workload.alone.sentence(), width)
+    );
+    out + &table(std::slice::from_ref(workload), width as u16)
 }
 
 /// Each program once, under the names of the threads that run it.
@@ -146,31 +198,45 @@ fn programs(workload: &Workload, width: usize) -> String {
     }
 }
 
-/// The page `docs/workloads.md`.
-pub fn markdown(workloads: &[Workload]) -> String {
+/// The page `docs/workloads.md`; `families` are names and what their members have in common.
+pub fn markdown(workloads: &[Workload], families: &[(String, String)]) -> String {
     let mut page = String::from(HEAD);
-    page += &format!("| {} |\n", COLUMNS.join(" | "));
-    page += "|---|--:|--:|--:|--:|--:|--:|--:|\n";
-    for workload in workloads {
-        let [name, rest @ ..] = row(workload);
-        let rest: Vec<String> = rest.iter().map(|text| cell(text)).collect();
-        page += &format!("| [`{name}`](#{name}) | {} |\n", rest.join(" | "));
+    let members = |family: &str| {
+        let of = |workload: &&Workload| workload.family == family;
+        workloads.iter().filter(of).collect::<Vec<_>>()
+    };
+    for (family, _) in families {
+        page += &format!("**{family}**\n\n| {} |\n", COLUMNS.join(" | "));
+        page += "|---|--:|--:|--:|--:|--:|--:|--:|\n";
+        for workload in members(family) {
+            let [name, rest @ ..] = row(workload);
+            let rest: Vec<String> = rest.iter().map(|text| cell(text)).collect();
+            page += &format!("| [`{name}`](#{name}) | {} |\n", rest.join(" | "));
+        }
+        page += "\n";
     }
-    for workload in workloads {
-        let alone = &workload.alone;
-        page += &format!(
-            "\n## {}\n\n{}\n\n```text\n{}```\n\nAlone, measured over {}: {} {}, {} contended \
-             locks/s.\n",
-            workload.name,
-            paragraph(&workload.about),
-            programs(workload, 100),
-            time::show(alone.measured_ns),
-            amount(alone.throughput),
-            alone.throughput_unit,
-            amount(alone.lock_waits_per_s),
-        );
+    for (family, about) in families {
+        page += &format!("## {family}\n\n{}\n\n", paragraph(about));
+        members(family).iter().for_each(|one| page += &section(one));
     }
-    page
+    page.truncate(page.trim_end().len());
+    page + "\n"
+}
+
+/// A workload's part of the page.
+fn section(workload: &Workload) -> String {
+    let (name, about) = (&workload.name, paragraph(&workload.about));
+    let programs = match workload.threads.is_empty() {
+        true => "# no threads\n".to_string(),
+        false => programs(workload, 100),
+    };
+    let clients = workload
+        .clients
+        .iter()
+        .map(|client| format!("# client: {client}\n"));
+    let clients: String = clients.collect();
+    let alone = paragraph(&workload.alone.sentence());
+    format!("### {name}\n\n{about}\n\n```text\n{programs}{clients}```\n\n{alone}\n\n")
 }
 
 const HEAD: &str = "\
@@ -182,11 +248,16 @@ What `workload = \"NAME\"` stands for in a [scenario](scenario.md): programs in 
 scenarios use themselves, as many threads as are usual in a VM of 4 vCPUs. On the terminal:
 `corun workloads [NAME]`.
 
+A workload that serves brings its clients along (`# client:`), in the words of
+[`[client.NAME]`](scenario.md#clientname-programs-outside-the-host); a scenario's own client or
+channel of the same VM and port takes their place. One that reads or writes needs a `[device.NAME]`.
+
 The figures are the simulator's own: each workload in a VM of 4 vCPUs, each vCPU alone on a pCPU of
 its own, seed 1, measured over 2 s, or less if something happens all the time (how long is said with
 each). *CPU*: share of the 4 pCPUs' time; *kernel* (the guest's interrupts and thread switches) and
 *spin*ning: shares of the time used; *switches*: of threads in the guest; *wake-ups*: of halted
-vCPUs.
+vCPUs. *work s*: seconds of undisturbed computing. Disks are solid-state disks of their own; what
+a workload calls in other VMs has pCPUs of its own.
 
 ";
 
@@ -203,8 +274,10 @@ mod tests {
         };
         Workload {
             name: "some".to_string(),
+            family: "Some".to_string(),
             about: "Known for | nothing. ".repeat(10),
             threads: (0..20).map(thread).collect(),
+            clients: vec!["kind = \"sink\"".to_string()],
             alone: Alone {
                 measured_ns: time::SEC,
                 throughput: 1234.5,
@@ -215,6 +288,8 @@ mod tests {
                 thread_switches_per_s: 10.0,
                 vcpu_wakeups_per_s: 123_456.0,
                 lock_waits_per_s: 0.0,
+                responses_per_s: Some(10.0),
+                response_mean_ns: Some(time::MS),
             },
         }
     }
@@ -229,12 +304,31 @@ mod tests {
     }
 
     #[test]
+    fn each_family_has_its_table() {
+        let other = Workload {
+            family: "Other".to_string(),
+            ..sample()
+        };
+        let text = table(&[sample(), sample(), other], 80);
+        assert_eq!(text.matches("workload").count(), 2, "{text}");
+        assert!(
+            text.starts_with("Some\n") && text.contains("\nOther\n"),
+            "{text}"
+        );
+        assert!(!table(&[sample()], 80).contains("Some"));
+    }
+
+    #[test]
     fn the_page_has_a_row_and_a_section() {
-        let page = markdown(&[sample()]);
+        let families = [("Some".to_string(), "Of some kind.".to_string())];
+        let page = markdown(&[sample()], &families);
         assert!(
             page.contains("| [`some`](#some) | 20 | 1,234 frames/s | 50.0 % |"),
             "{page}"
         );
-        assert!(page.contains("\n## some\n"));
+        assert!(page.contains("\n### some\n"));
+        assert!(page.contains("## Some\n\nOf some kind.\n"));
+        assert!(page.contains("# client: kind = \"sink\"\n```"), "{page}");
+        assert!(page.contains("10.0 answers/s to clients"), "{page}");
     }
 }

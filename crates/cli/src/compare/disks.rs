@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! From a scenario's disks to the simulator's.
 
+use super::demand;
 use super::schedulers::{set, unknown};
-use corun_scenario::{AnticipatoryKeys, DeadlineKeys, Disk, DiskUse, HddKeys, Problems, SsdKeys};
+use corun_scenario::{AnticipatoryKeys, DeadlineKeys, Disk, HddKeys, Problems, SsdKeys, Vm};
 use corun_sim::device::disk::{
     AnticipatoryParams, DeadlineParams, DiskParams, HddParams, MediumParams, SchedulerParams,
     Share, SsdParams,
@@ -36,16 +37,29 @@ pub fn specs(disks: &[Disk]) -> Result<Vec<DiskSpec>, Problems> {
 }
 
 /// A VM's place on its disk, if it has one: it names one, or its threads need one.
-pub fn place(said: &DiskUse, threads: &[ThreadSpec]) -> Option<guest::DiskUse> {
-    let uses = said.named || threads.iter().any(|thread| thread.program.uses_disk());
-    said.disk.filter(|_| uses).map(|disk| guest::DiskUse {
+///
+/// # Errors
+/// It needs one, but names none of several, or there is none.
+pub fn place(vm: &Vm, threads: &[ThreadSpec]) -> Result<Option<guest::DiskUse>, Problems> {
+    let said = &vm.disk;
+    let uses = threads.iter().any(|thread| thread.program.uses_disk());
+    if let (true, None, Some(place)) = (uses, said.disk, demand::said(vm)) {
+        let message = format!(
+            "VM {} reads or writes, but has no disk; add one [device.NAME] with kind = \"ssd\" or \
+             \"hdd\", or say disk = \"NAME\" if there are several",
+            vm.name
+        );
+        return Err(place.problem(message).into());
+    }
+    let place = |disk| guest::DiskUse {
         disk,
         size: said.size.unwrap_or(IMAGE),
         share: Share {
             weight: said.weight.unwrap_or(WEIGHT),
             quota: said.quota,
         },
-    })
+    };
+    Ok(said.disk.filter(|_| uses || said.named).map(place))
 }
 
 fn params(disk: &Disk) -> Result<DiskParams, Problems> {

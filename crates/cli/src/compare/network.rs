@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! From a scenario's network, clients and channels to the simulator's.
+//! From a scenario's network, clients and channels to the simulator's. Workloads that serve bring
+//! clients along; a scenario's own take their place port by port.
 
 use super::schedulers::set;
 use corun_model::time::SEC;
-use corun_scenario::{Case, Client, Located, Problem, Problems, Requests as Said};
+use corun_scenario::{
+    Case, Channel, Client, ClientKind as Kind, Located, Problem, Problems, Requests as Said,
+};
 use corun_sim::device::net::{
     ChannelSpec, ClientKind, ClientSpec, NetworkParams, NetworkSpec, Pace, Requests,
 };
-use corun_sim::workload::{Length, Vary, parse_size};
+use corun_sim::workload::{Length, Preset, PresetClient, Vary, parse_size, preset};
 use std::fmt::Display;
 
 /// Bytes of a request if the scenario does not say: a line and a few headers of HTTP.
@@ -41,6 +44,7 @@ pub fn spec(case: &Case) -> Result<NetworkSpec, Problems> {
             Err(problem) => problems.push(problem),
         }
     }
+    clients.extend(of_workloads(case));
     let channels = case.channels.iter().map(|channel| ChannelSpec {
         name: channel.name.clone(),
         from: (channel.from.0.into(), channel.from.1.clone()),
@@ -52,6 +56,44 @@ pub fn spec(case: &Case) -> Result<NetworkSpec, Problems> {
         clients,
         channels,
     })
+}
+
+/// The clients that workloads bring along, for ports that the scenario gives no client or channel.
+fn of_workloads(case: &Case) -> Vec<ClientSpec> {
+    let mut all = Vec::new();
+    for (at, vm) in case.vms.iter().enumerate() {
+        let mut brought: Vec<PresetClient> = Vec::new();
+        for workload in &vm.demand.workloads {
+            // Unknown names are told where threads are made.
+            let preset = preset(&workload.preset.value);
+            let clients = preset.iter().flat_map(Preset::clients);
+            brought.extend(clients.filter(|client| !is_served(case, at, client)));
+        }
+        for (number, client) in brought.iter().enumerate() {
+            let name = match brought.len() {
+                1 => format!("clients of {}", vm.name),
+                _ => format!("clients {} of {}", number + 1, vm.name),
+            };
+            all.push(ClientSpec {
+                name,
+                vm: at.into(),
+                kind: client.kind(),
+            });
+        }
+    }
+    all
+}
+
+/// Does the scenario itself have a client or channel where this client of a workload would be?
+fn is_served(case: &Case, vm: usize, client: &PresetClient) -> bool {
+    let own = |said: &&Client| said.vm == vm;
+    let port = |said: &Client| match &said.kind {
+        Kind::Closed { requests, .. } | Kind::Open { requests, .. } => requests.port == client.port,
+        Kind::Sink { port } | Kind::Stream { port, .. } => port == client.port,
+        Kind::Ping { .. } => client.port.is_empty(),
+    };
+    let called = |channel: &Channel| channel.to.0 == vm && channel.to.1 == client.port;
+    case.clients.iter().filter(own).any(port) || case.channels.iter().any(called)
 }
 
 fn params(case: &Case) -> Result<NetworkParams, Problem> {
@@ -88,7 +130,6 @@ fn read<T, E: Display>(
 }
 
 fn kind(client: &Client) -> Result<ClientKind, Problem> {
-    use corun_scenario::ClientKind as Kind;
     Ok(match &client.kind {
         Kind::Closed { requests, think } => {
             let think = read(think.as_ref(), Length::parse)?;

@@ -182,7 +182,7 @@ fn vm_spec(vm: &Vm, all: PcpuSet) -> Result<VmSpec, Problems> {
         slice: vm.slice,
         allowed: vm.allowed.unwrap_or(all),
         params: guest_params(vm)?,
-        disk: disks::place(&vm.disk, &threads),
+        disk: disks::place(vm, &threads)?,
         threads,
     })
 }

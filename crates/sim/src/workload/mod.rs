@@ -61,7 +61,9 @@ mod tests;
 
 pub(crate) use code::{Code, LockOrder, Names, Op};
 pub use parser::ParseError;
-pub use presets::{Preset, PresetThread, names as preset_names, preset};
+pub use presets::{
+    Calls, Family, Preset, PresetClient, PresetThread, Sends, names as preset_names, preset,
+};
 
 use crate::rng::Rng;
 use corun_model::Nanos;

@@ -115,7 +115,7 @@ impl fmt::Display for Span {
 }
 
 /// Bytes in the largest unit that is exact.
-struct Size(u64);
+pub(super) struct Size(pub u64);
 
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -4,6 +4,7 @@
 use super::*;
 use crate::guest::tests::random_program;
 use proptest::prelude::*;
+use std::collections::BTreeSet;
 
 fn refused(text: &str) -> (usize, usize, String) {
     let error = Program::parse(text).unwrap_err();
@@ -151,13 +152,78 @@ fn presets_are_programs() {
     for name in preset_names() {
         let preset = preset(name).unwrap();
         for vcpus in [1, 2, 4, 7, 64] {
-            let threads = preset.threads(preset.default_threads(vcpus)).unwrap();
-            assert!(!threads.is_empty(), "{name}");
+            let threads = preset.threads(preset.default_threads(vcpus));
+            let threads = threads.unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert!(!threads.is_empty() || name == "ping", "{name}");
+            let names: BTreeSet<&String> = threads.iter().map(|thread| &thread.name).collect();
+            assert_eq!(names.len(), threads.len(), "{name}");
+            let asks = |thread: &PresetThread| thread.program.to_string().contains("request ");
+            let served = !preset.clients().is_empty();
+            assert!(!threads.iter().any(asks) || served, "{name}: nobody asks");
         }
-        assert!(!preset.threads(0).unwrap().is_empty());
+        assert!(preset.threads(0).is_ok());
     }
     assert!(preset("no such thing").is_none());
     assert_eq!(preset("x264").unwrap().default_threads(4), 6);
+}
+
+/// Name and text of each thread.
+fn texts(name: &str, threads: u32) -> Vec<(String, String)> {
+    let threads = preset(name).unwrap().threads(threads).unwrap();
+    let text = |thread: PresetThread| (thread.name, thread.program.to_string());
+    threads.into_iter().map(text).collect()
+}
+
+#[test]
+fn shapes_of_presets() {
+    // A team: work and working set are shared, what is serial is the first thread's.
+    let [(_, first), (_, second)] = &texts("bodytrack", 2)[..] else {
+        panic!("two threads");
+    };
+    let sections = "loop 755 { compute 47019ns ±20%; mutex shared { compute 200ns } }";
+    assert_eq!(
+        *second,
+        format!("memory 4MB 5/us; loop {{ {sections}; barrier phase; barrier phase }}")
+    );
+    assert!(first.ends_with("; barrier phase; compute 2ms ±20%; barrier phase; count 1 stages }"));
+    // One has nobody to wait for.
+    assert!(!texts("bodytrack", 1)[0].1.contains("barrier"));
+    assert!(!texts("streamcluster", 1)[0].1.contains("barrier"));
+    // What overflows every cache is not divided; what is several programs is not, either.
+    assert!(texts("canneal", 8)[0].1.starts_with("memory 1600MB 12/us"));
+    assert!(texts("astar", 8)[7].1.starts_with("memory 4MB 20/us"));
+    // Locks of parts: a thread's own and its neighbour's.
+    assert!(
+        texts("barnes", 3)[2]
+            .1
+            .contains("mutex part2 { compute 200ns }")
+    );
+    assert!(
+        texts("barnes", 3)[2]
+            .1
+            .contains("mutex part0 { compute 200ns }")
+    );
+    // Stages: as many threads in each of the wide ones.
+    let names: Vec<String> = texts("pbzip2", 5)
+        .into_iter()
+        .map(|(name, _)| name)
+        .collect();
+    let expected = ["reader0", "compress0", "compress1", "compress2", "writer0"];
+    assert_eq!(names, expected);
+    assert_eq!(texts("ferret", 1).len(), 6);
+    assert_eq!(preset("ferret").unwrap().default_threads(4), 18);
+}
+
+#[test]
+fn families_have_every_preset_once() {
+    let names: Vec<&str> = preset_names().collect();
+    let different: BTreeSet<&str> = names.iter().copied().collect();
+    assert_eq!(names.len(), different.len());
+    assert_eq!(preset("mcf").unwrap().family(), Family::Spec);
+    for family in Family::ALL {
+        let member = |name: &&str| preset(name).unwrap().family() == family;
+        assert!(names.iter().any(member) && !family.about().is_empty());
+    }
 }
 
 proptest! {

@@ -10,6 +10,7 @@ mod io_inactivity;
 mod kernel;
 mod locks;
 mod net;
+mod presets;
 mod properties;
 mod random;
 mod round_robin;

@@ -101,27 +101,6 @@ fn work_spinning_and_kernel_time_make_up_the_run_time() {
     check_conservation(&outcome, 2, true);
 }
 
-#[test]
-fn presets_run() {
-    for name in crate::workload::preset_names() {
-        let preset = crate::workload::preset(name).unwrap();
-        let threads = preset.threads(preset.default_threads(4)).unwrap();
-        let mut spec = vm(name, GuestParams::default(), &[]);
-        spec.vcpus = 4;
-        spec.threads = threads
-            .into_iter()
-            .map(|thread| ThreadSpec {
-                name: thread.name,
-                program: thread.program,
-                vcpu: None,
-            })
-            .collect();
-        let guests = Guests::new(vec![spec], Vec::new(), 1).unwrap();
-        let outcome = simulate(machine(4, Costs::default()), 10 * MS, guests);
-        assert!(throughput(&outcome, 0) > 0.0, "{name}");
-    }
-}
-
 /// How many units a list of statements counts, whatever happens meanwhile.
 fn counts(body: &[Statement]) -> u64 {
     let count = |statement: &Statement| match statement {

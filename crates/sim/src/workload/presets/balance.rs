@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the balance scheduling paper runs (Sukwong and Kim, EuroSys 2011, §5).
+
+use super::clients::{PresetClient, Sends};
+use super::shapes::Shape;
+use super::{Calls, Preset};
+use corun_model::time::{MS, SEC};
+
+pub(super) const ABOUT: &str = "The programs of the balance scheduling paper (Sukwong and Kim, \
+    EuroSys 2011, §5), on 2.66 GHz Core 2 processors.";
+
+pub(super) const ALL: &[Preset] = &[
+    Preset::new(
+        "cpu",
+        "The balance paper's CPU-bound workload: endless additions, hardly any memory or I/O. One \
+         process per vCPU. The length of the statement has no effect.",
+        Shape::Alike(|vcpus| vcpus, "cpu", "loop { compute 100ms }"),
+    ),
+    Preset::new(
+        "independent",
+        "The balance paper's multiple independent processes: finite loops of arithmetic without \
+         synchronisation. One process per vCPU; a loop of 10 ms is assumed, it sets only how finely \
+         work is counted.",
+        Shape::Alike(|vcpus| vcpus, "process", "loop { compute 10ms; count loops }"),
+    ),
+    Preset::new(
+        "pi",
+        "Pi digits on several threads (balance paper: CPU-bound, fits memory, relatively small \
+         application synchronisation). Each thread sums terms and adds its partial sum under a \
+         mutex; 10 ms between sums is assumed (rare, as the paper says), 1 us is an addition of \
+         shared numbers under a lock (the paper's lock holding time, §4.4).",
+        Shape::Alike(
+            |vcpus| vcpus,
+            "pi",
+            "loop { compute 10ms ±10%; mutex sum { compute 1us }; count sums }",
+        ),
+    ),
+    Preset::new(
+        "hackbench",
+        "Senders and receivers on Unix sockets (balance paper: 4 threads, intensive synchronisation \
+         in the guest kernel), in groups of two senders and two receivers on one socket. A send or \
+         receive of 100 bytes takes about 2 us (lmbench measures 5-10 us for a Unix-socket round \
+         trip of 4 calls and 2 switches; cited from memory); for a quarter of it the socket's queue \
+         and wait-queue spin locks are held; ±50 % as caches hit or miss (assumed: without it the \
+         threads would march in step). The socket holds 277 messages: Linux's default send buffer \
+         of 212992 bytes over 768 bytes each.",
+        Shape::Own(|_| 4, hackbench),
+    ),
+    Preset::new(
+        "x264",
+        "Video encoding, one frame per thread (balance paper: multi-threaded, CPU-bound, frames per \
+         second). x264 starts 1.5 threads per CPU (its `--threads auto`); a frame's rows wait for \
+         the rows of the frame before. PARSEC's 640x360 video has 23 rows of macroblocks; 1.4 ms \
+         per row makes about 30 frames/s on one core, the order of 2.66 GHz Core 2; ±30 % stands \
+         for differences in content (assumed).",
+        Shape::Own(|vcpus| vcpus.saturating_mul(3).div_ceil(2), x264),
+    ),
+    Preset::new(
+        "compile",
+        "rpmbuild of libvirt, as many jobs as vCPUs (balance paper: multi-process). A job compiles \
+         one file after another: 400 ms each (assumed: C files of a few hundred lines with their \
+         headers). A compiler touches about 30 MB of fresh memory (assumed) = 7500 pages; the kernel \
+         refills a CPU's list of free pages 31 at a time (pcp batch) under the zone's lock, so 7500 \
+         / 31 = 240 times or every 400 ms / 240 = 1.7 ms, for 2 us (31 pages at some 60 ns each, \
+         assumed). Objects stay in the page cache.",
+        Shape::Alike(|vcpus| vcpus, "job", COMPILER),
+    ),
+    Preset::new(
+        "tpcw-proxy",
+        "TPC-W's front tier (balance paper: Apache as proxy, up to 250 clients; an emulated browser \
+         thinks 7 s, TPC-W clause 5.3.1.1, cited from memory). 200 us to parse and pass on, 100 us \
+         for the answer (assumed: a proxied request of Apache takes a few 100 us). Calls port `app` \
+         of `tpcw-web` in another VM, to be connected by a `[channel]`.",
+        Shape::Alike(
+            |_| 32,
+            "proxy",
+            "loop { request http; compute 200us ±50%; transmit app 1KB; request app; \
+             compute 100us ±50%; reply http 8KB; count pages }",
+        ),
+    )
+    .with(&[PresetClient::thinking("http", 250, 512, 7 * SEC)])
+    .calling(Calls {
+        port: "app",
+        preset: "tpcw-web",
+        serves: "app",
+    }),
+    Preset::new(
+        "tpcw-web",
+        "TPC-W's application tier (balance paper: Tomcat 5): a servlet of 3 ms with three queries \
+         (assumed: TPC-W's pages do one to six), on a pool of 32 threads with a connection each. \
+         Calls port `sql` of `tpcw-db` in another VM, to be connected by a `[channel]`.",
+        Shape::Alike(
+            |_| 32,
+            "servlet",
+            "loop { request app; loop 3 { compute 1ms exp; transmit sql 300B; request sql }; \
+             mutex sessions { compute 10us }; reply app 8KB; count pages }",
+        ),
+    )
+    .with(&[PresetClient::thinking("app", 250, 1024, 7 * SEC)])
+    .calling(Calls {
+        port: "sql",
+        preset: "tpcw-db",
+        serves: "sql",
+    }),
+    Preset::new(
+        "tpcw-db",
+        "TPC-W's database tier (balance paper: MySQL): a thread per connection; 1 ms per query \
+         (assumed: joins over items in memory), of which 20 us under the storage engine's kernel \
+         mutex (assumed 2 %).",
+        Shape::Alike(
+            |_| 32,
+            "connection",
+            "loop { request sql; compute 980us exp; mutex kernel { compute 20us }; reply sql 2KB; \
+             count queries }",
+        ),
+    )
+    // Tomcat's pool, three queries per 7 s of each of 250 browsers.
+    .with(&[PresetClient::thinking("sql", 32, 300, 300 * MS)]),
+    Preset::new(
+        "dvdstore",
+        "Dell's DVD store: Apache and MySQL in one VM (balance paper: 100 clients that think 5 s; \
+         I/O and network intensive). A page of 4 ms of PHP (assumed) with three queries of 1 ms \
+         (assumed) over a connection of its own; one query in three reads a page of 16 KiB (InnoDB's) \
+         from the disk (assumed); the log's mutex is held for 20 us. 16 pairs of processes (assumed).",
+        Shape::Own(|_| 32, dvdstore),
+    )
+    .with(&[PresetClient::thinking("http", 100, 512, 5 * SEC)]),
+    Preset::new(
+        "bzip2",
+        "bzip2 of a 460 MB file (balance paper: single thread, mostly user mode). Blocks of 900 kB, \
+         7.6 MB of memory (bzip2's manual: 400k + 8 x 900k), of which sorting keeps 4 MiB busy at 12 \
+         lines/us (as `spec-bzip2`); 90 ms per block (assumed: 10 MB/s on a \
+         Core 2), a quarter as many bytes written back later by the kernel's flusher.",
+        Shape::Own(|_| 1, |_| {
+            writing(
+                "bzip2",
+                "memory 4MB 12/us; \
+                 loop { read 900KB; compute 90ms ±20%; count blocks; send dirty }",
+                "225KB",
+            )
+        }),
+    ),
+    Preset::new(
+        "untar",
+        "Tar of a compressed 1.1 GB archive (balance paper: single thread, user mode and kernel \
+         I/O). Reads 64 KiB, unpacks 256 KiB in 5 ms (assumed: gunzip writes 50 MB/s on a Core 2) \
+         into 16 files of 16 KiB; making one takes 30 us in the kernel, 10 us of it under the \
+         directory's inode lock (assumed). Written back later by the kernel's flusher.",
+        Shape::Own(|_| 1, |_| {
+            writing(
+                "tar",
+                "loop { read 64KB; compute 5ms ±20%; \
+                 loop 16 { compute 20us; lock inode { compute 10us }; count files }; send dirty }",
+                "256KB",
+            )
+        }),
+    ),
+    Preset::new(
+        "ttcp",
+        "TTCP sending over TCP (balance paper: single thread, relies on the guest's kernel). Buffers \
+         of 8 KiB (its default -l 8192); its own work is a call, 1 us; what the kernel does for each \
+         packet is the guest's.",
+        Shape::Alike(
+            |_| 1,
+            "ttcp",
+            "loop { compute 1us; transmit bulk 8KB; count buffers }",
+        ),
+    )
+    .with(&[PresetClient {
+        port: "bulk",
+        sends: Sends::Nothing,
+    }]),
+    Preset::new(
+        "ping",
+        "The target of pings every 1 ms (balance paper, experiment 7). No threads: the guest's \
+         kernel answers. What counts is the round trip that the client sees.",
+        Shape::Own(|_| 0, |_| Vec::new()),
+    )
+    .with(&[PresetClient {
+        port: "",
+        sends: Sends::Pings(MS),
+    }]),
+    Preset::new(
+        "bonnie",
+        "Bonnie++: one test after the other (balance paper: a thread per test), shortened to rounds \
+         of 4 MiB each of writing, reading and seeking in Bonnie's chunks of 8 KiB. The kernel joins \
+         written chunks to requests of 512 KiB (assumed) and holds the inode's lock for 5 us per chunk \
+         (assumed: copying 8 KiB and dirtying two pages); the three seekers read one after the other.",
+        Shape::Alike(
+            |_| 1,
+            "bonnie",
+            "loop { \
+               loop 8 { loop 64 { compute 2us; lock inode { compute 5us } }; write 512KB; \
+                        count 512 KiB }; \
+               loop 512 { read 8KB; compute 2us; count 8 KiB }; \
+               loop 512 { read 8KB random; compute 2us; count 8 KiB } }",
+        ),
+    ),
+    Preset::new(
+        "disk",
+        "The balance paper's disk workload, two processes (experiment 4): each creates, writes and \
+         deletes small files, and both want the directory's inode lock. Creating and deleting take \
+         20 us each under the lock, writing 30 us without (assumed: ext4 on a Core 2 makes some 10,000 \
+         files/s); the journal goes to the disk after 100 files, 64 KiB (assumed).",
+        Shape::Alike(
+            |_| 2,
+            "files",
+            "loop { loop 100 { lock inode { compute 20us ±50% }; compute 30us ±50%; \
+             lock inode { compute 20us ±50% }; count files }; write 64KB }",
+        ),
+    ),
+];
+
+/// A compiler as `compile` has it: 240 refills of the list of free pages.
+pub(super) const COMPILER: &str = "memory 8MB 10/us; \
+    loop { loop 240 { compute 1700us ±30%; lock zone { compute 2us } }; count files }";
+
+/// Two senders and two receivers share a socket.
+fn hackbench(threads: u32) -> Vec<(String, String)> {
+    let threads = threads.max(2).next_multiple_of(2);
+    let member = |i: u32| {
+        let group = i / 4;
+        let members = (threads - group * 4).min(4);
+        let socket = format!("socket{group}");
+        if i % 4 < members / 2 {
+            let text = format!(
+                "queue {socket} 277; loop {{ compute 1500ns ±50%; \
+                 lock {socket} {{ compute 500ns ±50% }}; send {socket} }}"
+            );
+            (format!("sender{i}"), text)
+        } else {
+            let text = format!(
+                "loop {{ recv {socket}; lock {socket} {{ compute 500ns ±50% }}; \
+                 compute 1500ns ±50%; count messages }}"
+            );
+            (format!("receiver{i}"), text)
+        }
+    };
+    (0..threads).map(member).collect()
+}
+
+/// Thread i encodes every n-th frame; rows follow those of the frame before, around the ring.
+fn x264(threads: u32) -> Vec<(String, String)> {
+    let encoder = |i: u32| {
+        let next = (i + 1) % threads;
+        let queue = format!("queue rows{next} 23; ");
+        let row = format!("compute 1400us ±30%; send rows{next}");
+        let first = match i {
+            0 => format!("loop 23 {{ {row} }}; count frames; "),
+            _ => String::new(),
+        };
+        let rest = format!("loop {{ loop 23 {{ recv rows{i}; {row} }}; count frames }}");
+        (format!("encoder{i}"), format!("{queue}{first}{rest}"))
+    };
+    (0..threads).map(encoder).collect()
+}
+
+/// Apache processes, each with its connection to MySQL.
+fn dvdstore(threads: u32) -> Vec<(String, String)> {
+    let pair = |i: u32| {
+        let web = format!(
+            "queue query{i} 1; loop {{ request http; compute 1ms ±50%; \
+             loop 3 {{ send query{i}; recv rows{i}; compute 1ms ±50% }}; reply http 10KB; count pages }}"
+        );
+        let query = "compute 1ms exp; mutex log { compute 20us }";
+        let sql = format!(
+            "queue rows{i} 1; loop {{ \
+             recv query{i}; {query}; read 16KB random; send rows{i}; \
+             loop 2 {{ recv query{i}; {query}; send rows{i} }} }}"
+        );
+        [(format!("apache{i}"), web), (format!("mysql{i}"), sql)]
+    };
+    (0..threads.div_ceil(2)).flat_map(pair).collect()
+}
+
+/// A thread that sends to the queue `dirty`, and the flusher that writes `size` for each.
+pub(super) fn writing(name: &str, text: &str, size: &str) -> Vec<(String, String)> {
+    let flusher = format!("queue dirty 64; loop {{ recv dirty; write {size} }}");
+    vec![
+        (name.to_string(), text.to_string()),
+        ("flusher".to_string(), flusher),
+    ]
+}

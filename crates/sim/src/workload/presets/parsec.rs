@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! PARSEC.
+
+use super::Preset;
+use super::shapes::{Cache, Meet, Sections, Shape, Stage, Team, kib, mib};
+use corun_model::Nanos;
+use corun_model::time::{MS, US};
+
+pub(super) const ABOUT: &str = "PARSEC 3.0 on its native inputs, a thread per vCPU; `x264` is among \
+    the balance paper's programs. How threads divide the work and where they meet is from the \
+    programs' sources, sizes are from their `native.runconf`. Work is counted in instructions of the \
+    characterisation (Bienia et al., PACT 2008, table 1: 8 threads, simlarge, synchronisation summed \
+    over all threads; working sets: table 2; cited from memory), at one per cycle of 2.6 GHz. By how \
+    much shares of work differ, how long locks are held (200 ns: a few lines from other cores, 80 ns \
+    each) and lines per us are assumed.";
+
+const UNLOCKED: Option<Sections> = None;
+
+/// A team that blocks at its barriers.
+const fn team(
+    name: &'static str,
+    about: &'static str,
+    work: Nanos,
+    vary: u32,
+    sections: Option<Sections>,
+    cache: Cache,
+    unit: &'static str,
+) -> Preset {
+    let team = Team {
+        work,
+        vary,
+        serial: 0,
+        meet: Meet::Block,
+        sections,
+        cache,
+        unit,
+    };
+    Preset::new(name, about, Shape::Team(team))
+}
+
+/// Threads that do not meet before the end.
+const fn apart(name: &'static str, about: &'static str, cache: Cache) -> Preset {
+    let team = Team {
+        work: 10 * MS,
+        vary: 0,
+        serial: 0,
+        meet: Meet::Never,
+        sections: None,
+        cache,
+        unit: "",
+    };
+    Preset::new(name, about, Shape::Team(team))
+}
+
+const fn one_lock(every: Nanos) -> Option<Sections> {
+    Some(Sections {
+        every,
+        held: 200,
+        one: true,
+    })
+}
+
+const fn stage(name: &'static str, many: bool, does: &'static str, queue: u32) -> Stage {
+    Stage {
+        name,
+        many,
+        does,
+        queue,
+    }
+}
+
+pub(super) const ALL: &[Preset] = &[
+    apart(
+        "blackscholes",
+        "Option prices. Each thread has its part of 10 M options and goes over it 100 times without \
+         meeting the others. 2.67 G / (65,536 options x 100 rounds) = 407 instructions or 157 ns for \
+         the 28 bytes of an option: 28 / 64 / 0.157 = 3 lines/us of 10 M x 28 bytes.",
+        mib(267, 3),
+    ),
+    Preset::new(
+        "bodytrack",
+        "Body tracking by a particle filter, stages shared out by a pool of threads. A frame is \
+         14.03 G / 4 = 3.5 G instructions and 619 / 4 / 8 = 19 barriers: 3.5 G / 19 = 71 ms of work \
+         in between; its 114,621 locks, tickets for the next piece of work, are 122,000 \
+         instructions or 47 us apart. Between stages the main thread normalises and resamples 4000 \
+         particles, 0.5 us each (assumed). 8 MB of images.",
+        Shape::Team(Team {
+            work: 71 * MS,
+            vary: 20,
+            serial: 2 * MS,
+            meet: Meet::Block,
+            sections: one_lock(47 * US),
+            cache: mib(8, 5),
+            unit: "stages",
+        }),
+    ),
+    team(
+        "canneal",
+        "Routing by simulated annealing, without locks; a barrier per temperature. 15,000 swaps per \
+         temperature, each of two elements with some five neighbours in and out (assumed): 20 lines \
+         from memory at 80 ns = 1.6 us; 15,000 x 1.6 us = 24 ms. Netlist: 256 MB for 400,000 \
+         elements, so 1.6 GB for native's 2.5 M; 20 lines / 1.6 us = 12 lines/us.",
+        24 * MS,
+        10,
+        UNLOCKED,
+        mib(1600, 12),
+        "temperatures",
+    ),
+    Preset::new(
+        "dedup",
+        "Compression by deduplication: a pipeline of one thread that cuts coarsely, three stages of \
+         a thread per vCPU each (refine, deduplicate, compress) and one that writes in order; chunks \
+         go in groups of 20 (CHUNK_ANCHOR_PER_FETCH), 4 KiB each on average (RabinMask 0xfff) = 80 KiB. 37.1 G / 184 \
+         MB = 201 instructions or 77 ns per byte: 6.3 ms per group, of which 10 instructions per byte \
+         each for rolling hash and SHA-1 (assumed) = 0.3 ms, the rest gzip. Each chunk takes a lock of \
+         the hash table. Queues hold 64 groups, so that all stages run together (assumed; PARSEC's \
+         own hold the whole input).",
+        Shape::Pipeline(&[
+            stage("cut", false, "compute 20us ±20%", 64),
+            stage("refine", true, "memory 2MB 10/us; compute 300us ±20%", 64),
+            stage(
+                "deduplicate",
+                true,
+                "memory 64MB 10/us; loop 20 { compute 15us ±20%; mutex table { compute 200ns } }",
+                64,
+            ),
+            stage(
+                "compress",
+                true,
+                "memory 512KB 5/us; compute 5700us ±30%",
+                64,
+            ),
+            stage("reorder", false, "compute 20us ±20%; count groups", 64),
+        ]),
+    ),
+    team(
+        "facesim",
+        "A face's muscles: a task queue in phases. A frame is 29.9 G instructions = 11.5 s with 3137 \
+         condition waits / 8 threads = 392 phases of 29 ms; its 14,541 locks are 2.06 M instructions \
+         or 790 us apart. Mesh: 256 MB.",
+        29 * MS,
+        20,
+        one_lock(790 * US),
+        mib(256, 15),
+        "phases",
+    ),
+    Preset::new(
+        "ferret",
+        "Image search: a pipeline of six stages with queues of 20, the four in the middle with a \
+         thread per vCPU each. A query is 23.97 G / 256 = 94 M instructions = 36 ms, of which ranking \
+         takes some 80 % and indexing 16 % (Navarro et al., PACT 2009; cited from memory). Database: \
+         64 MB.",
+        Shape::Pipeline(&[
+            stage("load", false, "compute 200us ±20%", 20),
+            stage("segment", true, "compute 1300us ±30%", 20),
+            stage("extract", true, "compute 100us ±30%", 20),
+            stage("index", true, "memory 64MB 10/us; compute 6ms ±30%", 20),
+            stage("rank", true, "memory 64MB 10/us; compute 28ms ±30%", 20),
+            stage("out", false, "compute 50us ±20%; count queries", 20),
+        ]),
+    ),
+    team(
+        "fluidanimate",
+        "Fluid dynamics; nine barriers per frame (AdvanceFrameMT). 14.06 G / (5 frames x 300,000 \
+         particles) = 9,400 instructions per particle: 500,000 x 9,400 / 9 = 520 M or 200 ms. Its 17.8 \
+         M locks, one per cell, are never waited for in practice and left out. Particles: 64 MB for \
+         300,000, so 107 MB.",
+        200 * MS,
+        15,
+        UNLOCKED,
+        mib(107, 8),
+        "phases",
+    ),
+    apart(
+        "freqmine",
+        "Frequent item sets by FP-growth: OpenMP loops of a few minutes in all, which threads take \
+         item by item (schedule(dynamic,1)), so that they wait for each other only at the few ends of \
+         loops, which are left out. FP-tree: 128 MB.",
+        mib(128, 6),
+    ),
+    team(
+        "raytrace",
+        "Ray tracing (PARSEC's; SPLASH's is `splash-raytrace`). Threads take tiles from an atomic \
+         counter and meet at the end of each frame: 1920 x 1080 rays of 1 us (assumed: a tree of ten \
+         million triangles, some 20 levels of 50 ns) = 2.1 s.",
+        2100 * MS,
+        3,
+        UNLOCKED,
+        mib(500, 10),
+        "",
+    ),
+    Preset::new(
+        "streamcluster",
+        "Clustering of a stream: nearly all the time goes into pgain(), which has nine barriers. Its \
+         loop over 200,000 points x 128 dimensions takes five instructions each (dist(): load, load, \
+         subtract, multiply, add): 128 M or 49 ms of all threads; two scans of all points of 4 \
+         instructions = 0.3 ms and one to reassign them; between them the first thread adds up what \
+         the others found (10 us, assumed). The same count gives 16,384 x 128 x 5 / 9 = 1.2 M \
+         instructions per barrier for simlarge, beside 22.12 G / (129,600 / 8) = 1.4 M in the \
+         characterisation. PARSEC's barrier spins 35,000 times (some 30 us) before it blocks, which \
+         is left out. ±10 % is assumed. Points: 200,000 x 512 bytes.",
+        Shape::Own(|vcpus| vcpus, streamcluster),
+    ),
+    apart(
+        "swaptions",
+        "Swaption prices by Monte Carlo: each thread has its swaptions and a million trials of 14.11 G \
+         / (64 x 20,000) = 11,000 instructions for each; nothing is shared. 512 KB.",
+        kib(512, 2),
+    ),
+    Preset::new(
+        "vips",
+        "Image processing on demand: threads compute tiles, one writes them. 31.21 G / (2662 x 5500 \
+         pixels) = 2,131 instructions per pixel, so 4096 x 2131 = 8.7 M or 3.4 ms for a tile of 64 x \
+         64 (assumed). Its 33,586 locks are 0.93 M instructions or 360 us apart: nine per tile. \
+         Writing a tile is a copy into the page cache, 20 us (assumed).",
+        Shape::Pipeline(&[
+            stage(
+                "tile",
+                true,
+                "memory 1MB 5/us; loop 9 { compute 360us ±10%; mutex cache { compute 200ns } }",
+                16,
+            ),
+            stage("writer", false, "compute 20us; count tiles", 16),
+        ]),
+    ),
+];
+
+/// pgain(), candidate by candidate.
+fn streamcluster(threads: u32) -> Vec<(String, String)> {
+    const ALL: Cache = mib(98, 10);
+    let share = |us: u64| format!("compute {}ns ±10%", us * US / u64::from(threads));
+    let (scan, gain) = (share(300), share(49_000));
+    let worker = |i: u32| {
+        // One thread has nobody to wait for.
+        let meet = if threads == 1 { "" } else { "barrier gain; " };
+        let (sum, count) = match i {
+            0 => ("compute 10us; ", "count candidates"),
+            _ => ("", ""),
+        };
+        let text = format!(
+            "{}loop {{ {meet}{scan}; {meet}{sum}{meet}{scan}; {meet}{sum}{meet}{gain}; \
+             {meet}{sum}{meet}{scan}; {meet}{meet}{count} }}",
+            ALL.text(threads)
+        );
+        (format!("worker{i}"), text)
+    };
+    (0..threads).map(worker).collect()
+}

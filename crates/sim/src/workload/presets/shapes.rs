@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The ways that benchmarks are parallel, each with its constructor of programs: threads alike
+//! ([`Shape::Alike`]), threads that share out phases ([`Team`]), stages with queues between them
+//! ([`Shape::Pipeline`]), and whatever else ([`Shape::Own`]).
+
+use corun_model::Nanos;
+use corun_model::time::US;
+use std::fmt::Write;
+
+/// Name and program text of each thread.
+type Texts = Vec<(String, String)>;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Shape {
+    /// Threads alike: how many by vCPUs, what they are called, what they do.
+    Alike(fn(u32) -> u32, &'static str, &'static str),
+    /// A copy per vCPU of a program that only computes, on a working set of its own.
+    Copies(Cache),
+    /// A thread per vCPU in a team.
+    Team(Team),
+    /// Stages; those of many threads have one per vCPU.
+    Pipeline(&'static [Stage]),
+    /// How many by vCPUs; the threads if there are so many.
+    Own(fn(u32) -> u32, fn(u32) -> Texts),
+}
+
+/// Threads that share out phases of work and meet after each.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Team {
+    /// Of a phase, all threads together.
+    pub work: Nanos,
+    /// By how much shares of it differ, percent.
+    pub vary: u32,
+    /// What the first thread does alone between phases; 0: nothing.
+    pub serial: Nanos,
+    /// How they meet.
+    pub meet: Meet,
+    /// Critical sections within phases.
+    pub sections: Option<Sections>,
+    /// What they work on together.
+    pub cache: Cache,
+    /// What a phase is counted as; empty: not counted, work counts.
+    pub unit: &'static str,
+}
+
+/// How a team meets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Meet {
+    /// At a barrier that blocks.
+    Block,
+    /// At a barrier that spins.
+    Spin,
+    /// Not at all.
+    Never,
+}
+
+/// Critical sections of a thread.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sections {
+    /// Work from one to the next.
+    pub every: Nanos,
+    /// How long the lock is held.
+    pub held: Nanos,
+    /// One lock for all, rather than one per part of the work (which only neighbours share)?
+    pub one: bool,
+}
+
+/// A working set.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cache {
+    /// Of all threads, KiB.
+    pub kib: u64,
+    /// Cache lines that a thread touches per µs.
+    pub lines: u32,
+}
+
+/// What no last-level cache of the papers' hosts holds, KiB. It is not divided among threads: each
+/// share might fit, but they do not fit together, and their misses are part of the work.
+const OVERFLOWS: u64 = 32 * 1024;
+
+/// `mib` MiB, of which a thread touches `lines` lines per µs.
+pub(super) const fn mib(mib: u64, lines: u32) -> Cache {
+    let kib = mib * 1024;
+    Cache { kib, lines }
+}
+
+/// `kib` KiB, of which a thread touches `lines` lines per µs.
+pub(super) const fn kib(kib: u64, lines: u32) -> Cache {
+    Cache { kib, lines }
+}
+
+impl Cache {
+    /// The statements that say so for one of `threads` threads. How cycles divide goes with the
+    /// lines touched (assumed): a line from memory every 40 ns or less leaves little but waiting, one
+    /// every third of a µs or less often hardly shows.
+    pub(super) fn text(self, threads: u32) -> String {
+        let shares = if self.kib < OVERFLOWS { threads } else { 1 };
+        let bytes = self.kib * 1024 / u64::from(shares);
+        let mix = match self.lines {
+            0..=3 => "mix 60/10/30; ",
+            4..=24 => "",
+            _ => "mix 20/70/10; ",
+        };
+        format!("memory {}B {}/us; {mix}", bytes.max(64), self.lines)
+    }
+}
+
+/// A stage of a pipeline: takes from the one before, works, gives to the next.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stage {
+    /// Name of its threads.
+    pub name: &'static str,
+    /// One thread per vCPU, rather than one?
+    pub many: bool,
+    /// What it does with each item.
+    pub does: &'static str,
+    /// Places in the queue to the next stage.
+    pub queue: u32,
+}
+
+impl Shape {
+    pub(super) fn default_threads(&self, vcpus: u32) -> u32 {
+        match self {
+            Shape::Alike(threads, ..) | Shape::Own(threads, _) => threads(vcpus),
+            Shape::Team(_) | Shape::Copies(_) => vcpus,
+            Shape::Pipeline(stages) => {
+                let many = stages.iter().filter(|stage| stage.many).count() as u32;
+                vcpus.saturating_mul(many) + stages.len() as u32 - many
+            }
+        }
+    }
+
+    pub(super) fn threads(&self, threads: u32) -> Texts {
+        match self {
+            Shape::Alike(_, name, text) => (0..threads)
+                .map(|i| (format!("{name}{i}"), (*text).to_string()))
+                .collect(),
+            Shape::Copies(cache) => (0..threads)
+                .map(|i| {
+                    (
+                        format!("copy{i}"),
+                        format!("{}loop {{ compute 10ms }}", cache.text(1)),
+                    )
+                })
+                .collect(),
+            Shape::Team(team) => (0..threads)
+                .map(|i| (format!("worker{i}"), team.text(i, threads)))
+                .collect(),
+            Shape::Pipeline(stages) => pipeline(stages, threads),
+            Shape::Own(_, make) => make(threads),
+        }
+    }
+}
+
+impl Team {
+    /// What thread i of n does.
+    fn text(&self, i: u32, n: u32) -> String {
+        let mut text = self.cache.text(n);
+        let share = (self.work / u64::from(n)).max(1);
+        let work = match self.sections {
+            Some(sections) => sections.text(i, n, share, self.vary),
+            None => compute(share, self.vary),
+        };
+        let _ = write!(text, "loop {{ {work}");
+        let meet = match self.meet {
+            Meet::Block => "; barrier phase",
+            Meet::Spin => "; spin-barrier phase",
+            Meet::Never => "",
+        };
+        // One thread has nobody to wait for.
+        let meet = if n == 1 { "" } else { meet };
+        text += meet;
+        if self.serial > 0 {
+            if i == 0 {
+                let _ = write!(text, "; {}", compute(self.serial, self.vary));
+            }
+            text += meet;
+        }
+        if !self.unit.is_empty() && (i == 0 || self.meet == Meet::Never) {
+            let _ = write!(text, "; count {}", self.unit);
+        }
+        text + " }"
+    }
+}
+
+impl Sections {
+    /// `share` of work of thread i of n with its critical sections. Locks that go with parts of the
+    /// work are taken in turns: its own, its neighbour's.
+    fn text(self, i: u32, n: u32, share: Nanos, vary: u32) -> String {
+        let round = |lock: &str, every: Nanos| {
+            let (work, held) = (compute(every, vary), compute(self.held, 0));
+            format!("{work}; mutex {lock} {{ {held} }}")
+        };
+        let rounds = |every: Nanos| (share / every.max(1)).max(1);
+        if self.one || n == 1 {
+            let times = rounds(self.every);
+            return format!("loop {times} {{ {} }}", round("shared", share / times));
+        }
+        let times = rounds(2 * self.every);
+        let every = share / times / 2;
+        let (own, next) = (format!("part{i}"), format!("part{}", (i + 1) % n));
+        format!(
+            "loop {times} {{ {}; {} }}",
+            round(&own, every),
+            round(&next, every)
+        )
+    }
+}
+
+/// A statement that works so long; long times in whole µs, so that people can read them.
+fn compute(time: Nanos, vary: u32) -> String {
+    let length = match time {
+        0 => "1ns".to_string(),
+        1..100_000 => format!("{time}ns"),
+        _ => format!("{}us", time / US),
+    };
+    match vary {
+        0 => format!("compute {length}"),
+        _ => format!("compute {length} ±{vary}%"),
+    }
+}
+
+fn pipeline(stages: &[Stage], threads: u32) -> Texts {
+    let many = stages.iter().filter(|stage| stage.many).count() as u32;
+    let single = stages.len() as u32 - many;
+    let each = threads.saturating_sub(single).div_ceil(many.max(1)).max(1);
+    let mut all = Vec::new();
+    for (at, stage) in stages.iter().enumerate() {
+        let take = match at.checked_sub(1) {
+            Some(before) => format!("recv {}; ", stages[before].name),
+            None => String::new(),
+        };
+        let (queue, give) = match at + 1 < stages.len() {
+            true => (
+                format!("queue {} {}; ", stage.name, stage.queue),
+                format!("; send {}", stage.name),
+            ),
+            false => (String::new(), String::new()),
+        };
+        let text = format!("{queue}loop {{ {take}{}{give} }}", stage.does);
+        let threads = if stage.many { each } else { 1 };
+        all.extend((0..threads).map(|i| (format!("{}{i}", stage.name), text.clone())));
+    }
+    all
+}

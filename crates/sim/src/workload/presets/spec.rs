@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! SPEC CPU2006, the integer programs of the AQL paper: a copy per vCPU, no synchronisation.
+
+use super::Preset;
+use super::shapes::{Cache, Shape, kib, mib};
+
+pub(super) const ABOUT: &str = "One copy per vCPU (SPEC's rate runs); the working sets given are \
+    those of a copy. Copies only compute, so what tells them apart is what they do to caches: the \
+    size at which misses fall off (Jaleel's Pin-based characterisation, 2007; cited from memory, \
+    powers of two) and lines per us = misses of a 256 KiB cache per 1000 instructions, times \
+    instructions per ns (both orders of magnitude as published measurements of Nehalem-class \
+    processors have them; cited from memory).";
+
+/// Copies of a program that touches `cache` each.
+const fn copies(name: &'static str, about: &'static str, cache: Cache) -> Preset {
+    Preset::new(name, about, Shape::Copies(cache))
+}
+
+pub(super) const ALL: &[Preset] = &[
+    copies(
+        "astar",
+        "Path finding. 4 MiB; 15 misses / 1000 instructions x 1.3 per ns = 20 lines/us.",
+        mib(4, 20),
+    ),
+    copies(
+        "xalancbmk",
+        "XSLT. 4 MiB; 20 misses / 1000 instructions x 1.2 per ns = 24 lines/us.",
+        mib(4, 24),
+    ),
+    copies(
+        "spec-bzip2",
+        "SPEC's bzip2 (the balance paper's own is `bzip2`). 7.6 MB in blocks of 900 kB (bzip2's \
+         manual), of which sorting keeps 4 MiB busy (assumed); 6 misses / 1000 instructions x 2 per \
+         ns = 12 lines/us.",
+        mib(4, 12),
+    ),
+    copies(
+        "gcc",
+        "The compiler. 4 MiB; 10 misses / 1000 instructions x 1.5 per ns = 15 lines/us.",
+        mib(4, 15),
+    ),
+    copies(
+        "omnetpp",
+        "Network simulation on a heap of events. 8 MiB; 20 misses / 1000 instructions x 1 per ns = \
+         20 lines/us.",
+        mib(8, 20),
+    ),
+    copies(
+        "hmmer",
+        "Protein search. 64 KiB tables; 2 misses / 1000 instructions x 3 per ns = 6 lines/us.",
+        kib(64, 6),
+    ),
+    copies(
+        "gobmk",
+        "Go. 128 KiB; 2 misses / 1000 instructions x 1.8 per ns = 4 lines/us.",
+        kib(128, 4),
+    ),
+    copies(
+        "perlbench",
+        "Perl. 128 KiB; 2 misses / 1000 instructions x 2.5 per ns = 5 lines/us.",
+        kib(128, 5),
+    ),
+    copies(
+        "sjeng",
+        "Chess: 128 KiB besides a hash table that is looked into rarely; 1 miss / 1000 instructions \
+         x 2 per ns = 2 lines/us.",
+        kib(128, 2),
+    ),
+    copies(
+        "h264ref",
+        "Video encoding. 128 KiB around the macroblock; 1 miss / 1000 instructions x 3 per ns = 3 \
+         lines/us.",
+        kib(128, 3),
+    ),
+    copies(
+        "mcf",
+        "Network simplex on pointers: hundreds of MB (SPEC's description: up to 1.7 GB); 60 misses / \
+         1000 instructions x 0.5 per ns = 30 lines/us.",
+        mib(860, 30),
+    ),
+    copies(
+        "libquantum",
+        "Quantum simulation: streams through one array of 32 MiB; 25 misses / 1000 instructions x \
+         1.6 per ns = 40 lines/us.",
+        mib(32, 40),
+    ),
+];

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! SPLASH-2 with PARSEC's inputs (SPLASH2X).
+
+use super::Preset;
+use super::shapes::{Cache, Meet, Sections, Shape, Team, kib, mib};
+use corun_model::Nanos;
+use corun_model::time::{MS, SEC, US};
+
+pub(super) const ABOUT: &str = "SPLASH-2 as PARSEC 3.0 has it (SPLASH2X), a thread per vCPU. Work is \
+    counted in instructions of the SPLASH-2 characterisation (Woo et al., ISCA 1995, table 1: default \
+    problems, barriers per processor, locks of all processors; cited from memory) at one per cycle of \
+    2.6 GHz; where PARSEC's native input says by how much a problem is larger (`run.sh`), phases are \
+    scaled by it, otherwise they are those of the default problem. Locks are held for 200 ns (a few \
+    lines from other cores, 80 ns each); that, how much shares differ and lines per us are assumed.";
+
+/// What the characterisation says of a program.
+#[derive(Clone, Copy)]
+struct Facts {
+    /// Work from one barrier to the next, all threads together; 0: it has none to speak of.
+    phase: Nanos,
+    /// By how much shares of it differ, percent.
+    vary: u32,
+    /// What one thread does alone after each.
+    serial: Nanos,
+    /// Work from one lock to the next; 0: it has none to speak of.
+    lock: Nanos,
+    cache: Cache,
+    unit: &'static str,
+}
+
+const fn splash(name: &'static str, about: &'static str, facts: Facts) -> Preset {
+    let sections = match facts.lock {
+        0 => None,
+        every => Some(Sections {
+            every,
+            held: 200,
+            one: false,
+        }),
+    };
+    let team = Team {
+        work: facts.phase,
+        vary: facts.vary,
+        serial: facts.serial,
+        meet: Meet::Block,
+        sections,
+        cache: facts.cache,
+        unit: facts.unit,
+    };
+    Preset::new(name, about, Shape::Team(team))
+}
+
+/// Phases that end at barriers and nothing else.
+const fn phases(phase: Nanos, vary: u32, cache: Cache, unit: &'static str) -> Facts {
+    Facts {
+        phase,
+        vary,
+        serial: 0,
+        lock: 0,
+        cache,
+        unit,
+    }
+}
+
+impl Facts {
+    /// The same, with locks of parts of the work.
+    const fn locking(mut self, every: Nanos) -> Self {
+        self.lock = every;
+        self
+    }
+
+    /// The same, with work for one thread after each phase.
+    const fn serial(mut self, time: Nanos) -> Self {
+        self.serial = time;
+        self
+    }
+}
+
+pub(super) const ALL: &[Preset] = &[
+    splash(
+        "barnes",
+        "N bodies in an octree. 2003 M / 8 barriers = 250 M instructions or 96 ms; 34,516 locks of \
+         cells: 58,000 instructions or 22 us apart.",
+        phases(96 * MS, 10, mib(4, 3), "phases").locking(22 * US),
+    ),
+    splash(
+        "cholesky",
+        "Sparse factorisation from task queues. 539 M / 3 barriers = 180 M instructions or 69 ms; \
+         54,054 locks: 10,000 instructions or 3.8 us apart. tk29 fills some 40 MB (assumed).",
+        phases(69 * MS, 20, mib(40, 10), "phases").locking(3800),
+    ),
+    splash(
+        "fft",
+        "FFT in six steps. 34.79 M instructions for 2^16 points: 33 for each of 16 levels; native's \
+         2^28 points: 2^28 x 28 x 33 = 248 G, / 7 barriers = 35 G or 13.6 s. Three arrays of 2^28 x 16 \
+         bytes, transposed in between.",
+        phases(13_600 * MS, 5, mib(12_288, 25), ""),
+    ),
+    splash(
+        "fmm",
+        "N bodies by multipoles. 1250 M / 20 barriers = 62 M instructions or 24 ms; some 35,000 locks \
+         of boxes: 36,000 instructions or 14 us apart.",
+        phases(24 * MS, 15, mib(8, 3), "phases").locking(14 * US),
+    ),
+    splash(
+        "lu_cb",
+        "Dense LU, contiguous blocks. 494 M instructions for n = 512; native's n = 8096: x 15.8^3 = \
+         1.95 T or 751 s, in 8096 / 32 = 253 steps of 3 s on average; before each, one thread factors \
+         the diagonal block, 32^3 x 2/3 flops x 5.5 instructions = 46 us. 8096^2 x 8 bytes; blocks \
+         stay in the L2 cache.",
+        phases(3 * SEC, 10, mib(500, 2), "").serial(46 * US),
+    ),
+    splash(
+        "lu_ncb",
+        "Dense LU, blocks not contiguous: as `lu_cb`, but lines are fetched anew for each block (8 \
+         lines/us, assumed).",
+        phases(3 * SEC, 10, mib(500, 8), "").serial(46 * US),
+    ),
+    splash(
+        "ocean_cp",
+        "Ocean currents by multigrid, contiguous partitions. 380 M / (364 barriers x 258^2 points) = \
+         15.7 instructions per point and phase: native's 4098^2 points make 264 M or 101 ms (coarser \
+         grids less, left out). 25 grids of 8 bytes; two of them new per point: 16 bytes each 6 ns = \
+         40 lines/us.",
+        phases(101 * MS, 5, mib(3200, 40), "phases"),
+    ),
+    splash(
+        "ocean_ncp",
+        "Ocean currents on two-dimensional arrays: phases as `ocean_cp`; partitions share lines at \
+         their edges (45 lines/us, assumed).",
+        phases(101 * MS, 5, mib(3200, 45), "phases"),
+    ),
+    splash(
+        "radiosity",
+        "Light in a room: tasks from queues of each thread's own, stolen when one is empty. 2832 M / \
+         10 barriers = 283 M instructions or 109 ms; 231,190 locks: 12,200 instructions or 4.7 us \
+         apart.",
+        phases(109 * MS, 10, mib(4, 3), "phases").locking(4700),
+    ),
+    splash(
+        "radix",
+        "Radix sort. 51 M instructions for 2^20 keys in two passes = 25 per key and pass; native's \
+         2^28 keys in three passes (31 bits, 12 at a time): 20 G or 7.7 s, in nine phases (assumed: \
+         three per pass) of 0.86 s. A key of 4 bytes is read twice and written once each 9.6 ns: 3 x 4 \
+         / 64 / 0.0096 = 20 lines/us of two arrays of 1 GB.",
+        phases(860 * MS, 5, mib(2048, 20), ""),
+    ),
+    Preset::new(
+        "splash-raytrace",
+        "Ray tracing (SPLASH's; PARSEC's is `raytrace`): tiles from queues, and one lock around the \
+         number of each new ray. 829 M / 94,471 locks = 8,800 instructions or 3.4 us from one to the \
+         next; held for 100 ns (assumed: a counter whose line comes from another core). No barriers. \
+         32 MB for car.env (assumed).",
+        Shape::Team(Team {
+            work: 340 * US,
+            vary: 50,
+            serial: 0,
+            meet: Meet::Never,
+            sections: Some(Sections {
+                every: 3400,
+                held: 100,
+                one: true,
+            }),
+            cache: mib(32, 5),
+            unit: "",
+        }),
+    ),
+    splash(
+        "volrend",
+        "Volume rendering. 755 M / 15 barriers = 50 M instructions or 19 ms; some 29,000 locks of \
+         task queues: 26,000 instructions or 10 us apart. 4 MiB of \
+         the volume is seen from one side (assumed: half of 256 x 256 x 126 voxels of a byte).",
+        phases(19 * MS, 15, mib(4, 5), "phases").locking(10 * US),
+    ),
+    splash(
+        "water_nsquared",
+        "Water molecules, all pairs. 460 M / 10 barriers = 46 M instructions or 18 ms; 17,728 locks \
+         of molecules: 26,000 instructions or 10 us apart. 512 molecules of 672 bytes.",
+        phases(18 * MS, 5, kib(336, 2), "phases").locking(10 * US),
+    ),
+    splash(
+        "water_spatial",
+        "Water molecules in cells. 435 M / 10 barriers = 44 M instructions or 17 ms; its 353 locks \
+         are too few to matter and left out. 512 molecules of 680 bytes and a grid.",
+        phases(17 * MS, 5, kib(400, 2), "phases"),
+    ),
+];

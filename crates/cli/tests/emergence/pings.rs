@@ -85,7 +85,13 @@ pub fn section() -> Section {
                 expected values, in brackets, are arithmetic: the rest of a neighbour's slice, \
                 whole slices of further ones.",
         verdict: "yes, to 2 % of a slice; but see slices of 1 ms, and of 30 ms with two neighbours",
-        heads: &["slice", "the pinged VM", "95 %, ms", "99 %, ms", "longest, ms"],
+        heads: &[
+            "slice",
+            "the pinged VM",
+            "95 %, ms",
+            "99 %, ms",
+            "longest, ms",
+        ],
         rows,
         mechanism: "The ping's interrupt stays pending while its vCPU is ready or another runs. A \
                     vCPU that sleeps is woken, and Credit's BOOST lets it run at once.",

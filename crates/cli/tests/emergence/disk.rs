@@ -5,12 +5,9 @@ use crate::page::Section;
 use crate::run::{Run, Runs, Spread, compare};
 use std::sync::LazyLock;
 
-const SEEDS: [&str; 2] = ["--seeds", "1,2,3,4,5,6"];
-
 fn runs(settings: &[&str]) -> Runs {
     let sets = settings.iter().flat_map(|set| ["--set", set]);
-    let args: Vec<_> = SEEDS.into_iter().chain(sets).collect();
-    compare("disk-inactivity", &args)
+    compare("disk-inactivity", &sets.collect::<Vec<_>>())
 }
 
 static HDD: LazyLock<Runs> = LazyLock::new(|| runs(&[]));

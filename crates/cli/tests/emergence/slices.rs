@@ -74,7 +74,11 @@ fn short_slices_keep_locks_short() {
         );
     }
     let rates = medians("spin locks, PLE", rate);
-    assert!(rates[1..].iter().all(|&rate| rate < rates[0]), "{rates:?}");
+    // Longer ones let the four run in step for long, or not at all: see the page.
+    assert!(
+        rates[1..=DEFAULT].iter().all(|&rate| rate < rates[0]),
+        "{rates:?}"
+    );
 }
 
 #[test]
@@ -155,9 +159,9 @@ pub fn section() -> Section {
                 what lives in the last-level cache; pure network load, what lives in the L2 and \
                 what thrashes the last-level cache do not care. (The figure's bars are not in the \
                 text.) *Time* is per work, relative to the median at 30 ms: smaller is better.",
-        verdict: "pages beside scripts, network load, thrashing, locks with PLE: yes; LLC-friendly: \
-                  long slices, where 90 ms is no better than 60; L2-resident: from 10 ms on; locks \
-                  without PLE: lock waits only",
+        verdict: "pages beside scripts, network load, thrashing: yes; locks: with PLE 1 ms is better than 10 and \
+                  30 ms, not than 60 and 90, lock waits shortest at 1 ms; LLC-friendly: \
+                  long slices, where 90 ms is no better than 60; L2-resident: from 10 ms on",
         heads: &[
             "subject",
             "paper's best",
@@ -177,12 +181,13 @@ pub fn section() -> Section {
                   quantum; scripts in the background do that, so that is our reading. Pages that \
                   take 5 ms of CPU each, in all a tenth of a pCPU, are boosted and done at once \
                   with long slices, and are worst at 1 ms: there much hangs on the load. \
-                  *Spin locks without pause-loop exits*: throughput has two regimes, and the seed \
+                  *Spin locks*: throughput has two regimes, and the seed \
                   chooses: vCPUs in step (all four run at once, hardly any contention) or a convoy \
                   of ticket holders that advances one lock per slice. Long slices leave vCPUs in \
                   step for longer; a real kernbench sleeps and wakes, which would disturb that, and \
-                  is not modelled. With pause-loop exits (the paper's monitor counts them) those \
-                  who wait give their slices away, and 1 ms wins. \
+                  is not modelled. Pause-loop exits (which the \
+                  paper's monitor counts) change when the regimes change, not that there are two: \
+                  the text's 1 ms is what the convoy gives, and what lock waits say up to 30 ms. \
                   *L2-resident* at 1 ms: refilling 230 KB costs 15 % of a slice, because the \
                   thrashing neighbours drive it out of the last-level cache, too; prefetching, \
                   which would hide most of it, is not modelled. \

@@ -111,10 +111,11 @@ pub fn section() -> Section {
                   readers are active at the same time or in turns, the seed decides; ranges show it. \
                   (c) hangs on the slices: whether the larger VM's pauses are shorter than CFQ's \
                   8 ms (then it keeps its whole slice) and how much the smaller one reads per turn. \
-                  The paper does not say how 20 and 80 % were set (weights, as here, or quotas), \
-                  and 5.8 lies within the range over these readings. No rule of CFQ that would make \
-                  it fairer was found missing: a queue whose pauses are longer than `slice_idle` is \
-                  not waited for, in Linux as here. QEMU's worker threads, each a queue of its own to CFQ, \
-                  are not modelled. \"Same I/O bandwidth\" is read as equal weights, without quotas.",
+                  The paper does not say how 20 and 80 % were set (weights, as here, or quotas). \
+                  Medians are 10 to 37 in these readings; below 5.8 came a single seed. That a rule \
+                  of CFQ or of the guest is missing is not ruled out: the model was not compared \
+                  with the kernel line by line for this. QEMU's worker threads, each a queue of its \
+                  own to CFQ, are not modelled. \"Same I/O bandwidth\" is read as equal weights, \
+                  without quotas.",
     }
 }

@@ -71,7 +71,8 @@ pub fn section() -> Section {
                 descheduled sibling spins away its slice, longer with longer slices, and most of \
                 all when both share a pCPU. No number is given for this plain case. \
                 Longest waits: 99 % of the contended ones.",
-        verdict: "waits: yes; lost throughput: with stacking yes, with the slice no, it shrinks",
+        verdict: "waits of stacked siblings: yes; lost throughput: with stacking yes, with the \
+                  slice no, it shrinks",
         heads: &[
             "slice",
             "spread: wait, ms",
@@ -83,11 +84,10 @@ pub fn section() -> Section {
         mechanism: "Ticket locks grant in order of arrival, whether the next one runs or not. With \
                     siblings on one pCPU, one that spins for the other's lock stands in its way, so \
                     each such wait is the own slice's rest and more.",
-        differs: "Longer slices make each wait longer but preempt holders less often, here about in \
-                  the same measure, and spread siblings that are in step do not wait at all: as \
-                  throughput, lock-holder preemption does not grow with the slice for two vCPUs \
-                  that compute. What grows is the single wait, which is what latencies show. A \
-                  wait begun in step ends in step: ticks of both pCPUs coincide, as they nearly do \
-                  on Linux, so seeds differ much.",
+        differs: "Longer slices make each wait longer, but there are fewer of them, and spread \
+                  siblings that run in step hardly wait at all: as throughput, lock-holder \
+                  preemption does not grow with the slice for two vCPUs that compute. What grows \
+                  is the single wait. The papers have more vCPUs and guests that sleep, which \
+                  would disturb who is in step.",
     }
 }

@@ -95,10 +95,12 @@ pub fn section() -> Section {
         rows,
         mechanism: "The ping's interrupt stays pending while its vCPU is ready or another runs. A \
                     vCPU that sleeps is woken, and Credit's BOOST lets it run at once.",
-        differs: "With slices of 1 ms, and with two neighbours and 30 ms, Credit does not go round by \
-                  slices: accounting hands out credit once per slice, in step with the slices' ends, \
-                  and who has spent a whole slice is OVER behind all that are UNDER, so that a vCPU \
-                  may run two or three slices in a row. Whether Xen's timers stay in step like that \
-                  is not known; the paper has no such measurement.",
+        differs: "With slices of 1 ms, and with two neighbours and 30 ms, a ping waits for up to \
+                  twice and 1.5 times as long as round-robin by slices would have it: vCPUs run \
+                  two slices in a row. Probably that is accounting, which hands out credit once \
+                  per slice, in step with the slices' ends: who has spent a slice is OVER behind \
+                  all that are UNDER. Whether Xen's timers stay in step like that is not known; \
+                  the paper has no such measurement. A boosted vCPU waits for the rate limit of \
+                  1 ms, which a slice of 1 ms shows.",
     }
 }

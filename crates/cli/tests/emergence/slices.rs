@@ -159,9 +159,10 @@ pub fn section() -> Section {
                 what lives in the last-level cache; pure network load, what lives in the L2 and \
                 what thrashes the last-level cache do not care. (The figure's bars are not in the \
                 text.) *Time* is per work, relative to the median at 30 ms: smaller is better.",
-        verdict: "pages beside scripts, network load, thrashing: yes; locks: with PLE 1 ms is better than 10 and \
-                  30 ms, not than 60 and 90, lock waits shortest at 1 ms; LLC-friendly: \
-                  long slices, where 90 ms is no better than 60; L2-resident: from 10 ms on",
+        verdict: "pages beside scripts, network load (from 10 ms on), thrashing: yes; LLC- \
+                  friendly: 1 ms is far worst, between 10 and 90 ms the two seeds decide \
+                  nothing; L2-resident: from 10 ms on; locks: waits at 1 ms are shorter than at \
+                  10 and 30, but 60 and 90 ms can beat it",
         heads: &[
             "subject",
             "paper's best",
@@ -177,21 +178,21 @@ pub fn section() -> Section {
                     is off its pCPU for as long. A working set in the last-level cache is driven \
                     out while others run, and fetched anew from memory once per slice; one beyond \
                     the cache has nothing to lose.",
-        differs: "*CGI*: the paper explains its result by vCPUs that have entirely consumed their \
-                  quantum; scripts in the background do that, so that is our reading. Pages that \
-                  take 5 ms of CPU each, in all a tenth of a pCPU, are boosted and done at once \
-                  with long slices, and are worst at 1 ms: there much hangs on the load. \
-                  *Spin locks*: throughput has two regimes, and the seed \
-                  chooses: vCPUs in step (all four run at once, hardly any contention) or a convoy \
-                  of ticket holders that advances one lock per slice. Long slices leave vCPUs in \
-                  step for longer; a real kernbench sleeps and wakes, which would disturb that, and \
-                  is not modelled. Pause-loop exits (which the \
-                  paper's monitor counts) change when the regimes change, not that there are two: \
-                  the text's 1 ms is what the convoy gives, and what lock waits say up to 30 ms. \
-                  *L2-resident* at 1 ms: refilling 230 KB costs 15 % of a slice, because the \
-                  thrashing neighbours drive it out of the last-level cache, too; prefetching, \
-                  which would hide most of it, is not modelled. \
-                  *LLC-friendly*: which neighbours share its pCPU, and who thrashes meanwhile on \
-                  the others, matters more than 30 or 90 ms do.",
+        differs: "Two seeds only: differences inside the ranges mean nothing. *CGI*: the paper \
+                  explains its result by vCPUs that have entirely consumed their quantum; \
+                  scripts in the background do that, so that is our reading. Pages that take 5 \
+                  ms of CPU each, in all a tenth of a pCPU, are boosted and soon done with long \
+                  slices, and are worst at 1 ms: the best slice hangs on the load. *Spin locks*: \
+                  throughput differs a thousandfold between seeds. From the waits (half a \
+                  microsecond, or slices) we take it that there are two regimes: vCPUs in step, \
+                  all four running at once, and a convoy of ticket holders that advances about \
+                  one lock per slice. Rarer locks leave the convoy from 10 ms on. A real \
+                  kernbench sleeps and wakes, which would disturb both, and is not modelled. \
+                  Pause-loop exits do not change the picture: 1 ms beats 10 and 30 ms, not 60 \
+                  and 90. *L2-resident* at 1 ms: by our estimate the refill of 230 KB from \
+                  memory, because the thrashing neighbours drive it out of the last-level cache, \
+                  too; prefetching, which would hide most of it, is not modelled. *LLC- \
+                  friendly*: which neighbours share its pCPU, and who thrashes meanwhile on the \
+                  others, matters more than 30 or 90 ms do.",
     }
 }

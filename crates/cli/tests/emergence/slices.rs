@@ -159,7 +159,7 @@ pub fn section() -> Section {
                 what lives in the last-level cache; pure network load, what lives in the L2 and \
                 what thrashes the last-level cache do not care. (The figure's bars are not in the \
                 text.) *Time* is per work, relative to the median at 30 ms: smaller is better.",
-        verdict: "pages beside scripts, network load (from 10 ms on), thrashing: yes; LLC- \
+        verdict: "pages beside scripts, network load (from 10 ms on), thrashing: yes; LLC-\
                   friendly: 1 ms is far worst, between 10 and 90 ms the two seeds decide \
                   nothing; L2-resident: from 10 ms on; locks: waits at 1 ms are shorter than at \
                   10 and 30, but 60 and 90 ms can beat it",
@@ -191,7 +191,7 @@ pub fn section() -> Section {
                   Pause-loop exits do not change the picture: 1 ms beats 10 and 30 ms, not 60 \
                   and 90. *L2-resident* at 1 ms: by our estimate the refill of 230 KB from \
                   memory, because the thrashing neighbours drive it out of the last-level cache, \
-                  too; prefetching, which would hide most of it, is not modelled. *LLC- \
+                  too; prefetching, which would hide most of it, is not modelled. *LLC-\
                   friendly*: which neighbours share its pCPU, and who thrashes meanwhile on the \
                   others, matters more than 30 or 90 ms do.",
     }

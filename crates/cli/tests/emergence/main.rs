@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Phenomena that the papers report, each from mechanism alone.
+//!
+//! Problem: a simulator may show what it was tuned to show. Each phenomenon here is run from a scenario
+//! with the paper's setting (`experiments/emergence/`), through the command that users have; a test
+//! asserts what comes out, and `docs/emergence.md` is written from the same runs, with the papers'
+//! values beside ours and what does not fit. Choices that papers leave open are run in several ways.
+
+// Helpers of tests, too, say what they expect by panicking.
+#![allow(clippy::unwrap_used)]
+
+mod disk;
+mod locks;
+mod page;
+mod pings;
+mod polling;
+mod run;
+mod slices;
+mod smt;
+
+/// `CORUN_UPDATE=1 cargo test -p corun --test emergence` writes it anew.
+#[test]
+fn the_page_is_fresh() {
+    let sections = [
+        smt::section(),
+        slices::section(),
+        locks::section(),
+        disk::section(),
+        polling::section(),
+        pings::section(),
+    ];
+    let written = page::page(&sections);
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/emergence.md");
+    if std::env::var_os("CORUN_UPDATE").is_some() {
+        std::fs::write(file, &written).unwrap();
+    }
+    let committed = std::fs::read_to_string(file).unwrap_or_default();
+    assert!(
+        committed == written,
+        "docs/emergence.md differs from the runs: CORUN_UPDATE=1 cargo test -p corun --test \
+         emergence writes it anew"
+    );
+}

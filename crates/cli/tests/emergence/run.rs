@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Runs scenarios through `corun compare --json` and takes figures from what it prints.
+
+use serde_json::Value;
+use std::fmt;
+use std::process::Command;
+
+/// The runs of one command.
+pub struct Runs(Vec<Value>);
+
+/// One run, a case with a seed.
+pub struct Run<'a>(&'a Value);
+
+/// Runs a scenario of `experiments/emergence`, with these settings.
+pub fn compare(scenario: &str, args: &[&str]) -> Runs {
+    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/emergence");
+    let output = Command::new(env!("CARGO_BIN_EXE_corun"))
+        .current_dir(dir)
+        .args(["compare", &format!("{scenario}.toml"), "--json", "-q"])
+        .args(args)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{args:?}: {output:?}");
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    Runs(json["runs"].as_array().unwrap().clone())
+}
+
+/// The same with each of these values of a key; `args` are for all.
+pub fn sweep(scenario: &str, key: &str, values: &[&str], args: &[&str]) -> Vec<Runs> {
+    let run = |value: &&str| {
+        let set = format!("{key}={value}");
+        compare(scenario, &[&["--set", &set], args].concat())
+    };
+    values.iter().map(run).collect()
+}
+
+impl Runs {
+    /// A figure over the seeds of a case.
+    pub fn of(&self, case: &str, figure: impl Fn(Run) -> f64) -> Spread {
+        let runs = self.0.iter().filter(|run| run["case"] == case);
+        Spread::of(runs.map(|run| figure(Run(run))).collect())
+    }
+}
+
+impl Run<'_> {
+    /// A number of the host.
+    pub fn host(&self, figure: &str) -> f64 {
+        self.0["host"][figure].as_f64().unwrap()
+    }
+
+    /// A number of a VM; 0 if there is none, as a mean without events.
+    pub fn vm(&self, name: &str, figure: &str) -> f64 {
+        number(&self.named("vms", name)[figure])
+    }
+
+    /// MB/s of a VM's disk.
+    pub fn disk_rate(&self, vm: &str) -> f64 {
+        number(&self.named("vms", vm)["io"]["bytes_per_s"]) / 1e6
+    }
+
+    /// MB/s of all VMs' disks.
+    pub fn disk_total(&self) -> f64 {
+        let vms = self.0["vms"].as_array().unwrap().iter();
+        vms.map(|vm| number(&vm["io"]["bytes_per_s"])).sum::<f64>() / 1e6
+    }
+
+    /// A number of a client.
+    pub fn client(&self, name: &str, figure: &str) -> f64 {
+        number(&self.named("clients", name)[figure])
+    }
+
+    fn named(&self, kind: &str, name: &str) -> &Value {
+        let all = self.0[kind].as_array().unwrap();
+        all.iter().find(|one| one["name"] == name).unwrap()
+    }
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or(0.0)
+}
+
+/// A median with its range.
+#[derive(Clone, Copy, Debug)]
+pub struct Spread {
+    pub median: f64,
+    pub low: f64,
+    pub high: f64,
+}
+
+impl Spread {
+    fn of(mut values: Vec<f64>) -> Self {
+        values.sort_by(f64::total_cmp);
+        let middle = values.len() / 2;
+        let median = match values.len() % 2 {
+            1 => values[middle],
+            _ => (values[middle - 1] + values[middle]) / 2.0,
+        };
+        Self {
+            median,
+            low: values[0],
+            high: values[values.len() - 1],
+        }
+    }
+
+    /// In other units.
+    pub fn times(self, factor: f64) -> Self {
+        Self {
+            median: self.median * factor,
+            low: self.low * factor,
+            high: self.high * factor,
+        }
+    }
+}
+
+/// Three figures, or the whole number if it has more.
+fn short(value: f64) -> String {
+    let digits = match value.abs() {
+        v if v >= 99.95 || v == 0.0 => 0,
+        v if v >= 9.995 => 1,
+        v if v >= 0.9995 => 2,
+        _ => 3,
+    };
+    format!("{value:.digits$}")
+}
+
+impl fmt::Display for Spread {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let [median, low, high] = [self.median, self.low, self.high].map(short);
+        match low == high {
+            true => write!(f, "{median}"),
+            false => write!(f, "{median} ({low}–{high})"),
+        }
+    }
+}

@@ -23,7 +23,7 @@
 //! domains with one vCPU. An LLC or core is as the topology says, a node is a socket.
 //!
 //! Not modelled: soft affinity, cpupools, core scheduling and the migration delay (none by default).
-//! All VMs are there when the run begins, so vCPU n begins n pCPUs after its VM's first. The kernel's
+//! All VMs are there when the run begins. The kernel's
 //! tick (`host.hz`) plays no role: Credit has its own.
 
 mod accounts;
@@ -217,11 +217,17 @@ impl Credit {
         host.sched_timer(next, token(ACCOUNT, master));
     }
 
-    /// Where a new vCPU begins: one pCPU after its VM's one before.
+    /// Where a new vCPU begins: one pCPU after its VM's one before; a VM's first where there are
+    /// fewest vCPUs so far (`default_vcpu0_location()`, today `sched_select_initial_cpu()`).
     fn first_home(&self, allowed: &PcpuSet, before: Option<TaskId>) -> PcpuId {
-        let last = self.topology.pcpus() - 1;
-        let after = before.map_or(last, |task| self.units[task.index()].home.0);
-        placement::next_of(PcpuId(after), allowed).unwrap_or(PcpuId(0))
+        let home = match before {
+            Some(task) => placement::next_of(self.units[task.index()].home, allowed),
+            None => allowed.iter().min_by_key(|cpu| {
+                let here = self.units.iter().filter(|unit| unit.home == *cpu);
+                here.count()
+            }),
+        };
+        home.unwrap_or(PcpuId(0))
     }
 
     fn check(&self, cpu: PcpuId) {

@@ -234,3 +234,20 @@ proptest! {
         shared::is_served(scene, patience, |host| Credit::new(params, host))?;
     }
 }
+
+/// VMs of one vCPU that start together do not queue up behind one pCPU while the others idle.
+#[test]
+fn vms_that_start_together_are_spread() {
+    let short = CreditParams {
+        slice: MS,
+        ..CreditParams::default()
+    };
+    let jobs = || Jobs::new((0..16).map(|vm| Job::hog().vcpu(vm, 0)).collect(), 1);
+    for params in [CreditParams::default(), short] {
+        let outcome = ten_seconds("1n1l4c1t", params, jobs());
+        assert!(outcome.idle_share < 0.001, "{}", outcome.idle_share);
+        for share in run_shares(&outcome) {
+            assert!((share - 0.25).abs() < 0.05, "{share}");
+        }
+    }
+}

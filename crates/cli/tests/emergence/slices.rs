@@ -193,7 +193,7 @@ pub fn section() -> Section {
                   and 90. *L2-resident* at 1 ms: by our estimate the refill of 230 KB from \
                   memory, because the thrashing neighbours drive it out of the last-level cache, \
                   too; prefetching, which would hide most of it, is not modelled. *LLC-\
-                  friendly* at 1 ms loses more than the figures that the paper's text names; it \
-                  never gets warm, because its neighbours thrash all the time.",
+                  friendly* at 1 ms never gets warm, because its neighbours thrash all the \
+                  time; by how much the paper's programs were slower is in its figure only.",
     }
 }

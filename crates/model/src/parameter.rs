@@ -24,6 +24,25 @@ pub struct Parameter {
     pub tried: &'static str,
 }
 
+impl Parameter {
+    /// A row of the table; the arguments are the fields, in their order.
+    pub const fn new(
+        key: &'static str,
+        meaning: &'static str,
+        value: Value,
+        source: &'static str,
+        tried: &'static str,
+    ) -> Self {
+        Self {
+            key,
+            meaning,
+            value,
+            source,
+            tried,
+        }
+    }
+}
+
 /// A parameter's value with its unit.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {

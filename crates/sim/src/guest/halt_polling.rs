@@ -43,13 +43,7 @@ impl Default for HaltPollParams {
 pub fn parameters() -> Vec<Parameter> {
     const SOURCE: &str = "Linux virt/kvm/kvm_main.c, arch/x86 KVM_HALT_POLL_NS_DEFAULT (5.3)";
     let default = HaltPollParams::default();
-    let row = |key, meaning, value, source, tried| Parameter {
-        key,
-        meaning,
-        value,
-        source,
-        tried,
-    };
+    let row = Parameter::new;
     vec![
         row(
             "host.halt_poll.most",

@@ -135,13 +135,8 @@ impl Default for GuestParams {
 /// The guest's parameters of reading and writing.
 pub fn block_parameters() -> Vec<Parameter> {
     let default = GuestParams::default();
-    let entry = |key, meaning, value, source| Parameter {
-        key,
-        meaning,
-        value,
-        source,
-        tried: "not varied",
-    };
+    let entry =
+        |key, meaning, value, source| Parameter::new(key, meaning, value, source, "not varied");
     vec![
         entry(
             "vm.*.guest.block_submit",
@@ -262,14 +257,7 @@ fn time(
     source: &'static str,
     tried: &'static str,
 ) -> Parameter {
-    let value = Value::Time(value);
-    Parameter {
-        key,
-        meaning,
-        value,
-        source,
-        tried,
-    }
+    Parameter::new(key, meaning, Value::Time(value), source, tried)
 }
 
 /// What a guest kernel does by itself, and what it takes.

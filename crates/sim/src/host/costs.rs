@@ -53,12 +53,8 @@ impl Costs {
 /// The machine's parameters: its ticks and what scheduling costs.
 pub fn parameters() -> Vec<Parameter> {
     let costs = Costs::default();
-    let cost = |key, meaning, value, source, tried| Parameter {
-        key,
-        meaning,
-        value: Value::Time(value),
-        source,
-        tried,
+    let cost = |key, meaning, value, source, tried| {
+        Parameter::new(key, meaning, Value::Time(value), source, tried)
     };
     vec![
         Parameter {

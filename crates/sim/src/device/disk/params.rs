@@ -75,13 +75,7 @@ fn entry(
     value: Value,
     source: &'static str,
 ) -> Parameter {
-    Parameter {
-        key,
-        meaning,
-        value,
-        source,
-        tried: UNTRIED,
-    }
+    Parameter::new(key, meaning, value, source, UNTRIED)
 }
 
 fn bandwidth(per_second: u64) -> Value {

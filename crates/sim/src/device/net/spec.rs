@@ -50,13 +50,7 @@ pub fn parameters() -> Vec<Parameter> {
         vhost,
         tcp,
     } = NetworkParams::default();
-    let parameter = |key, meaning, value, source, tried| Parameter {
-        key,
-        meaning,
-        value,
-        source,
-        tried,
-    };
+    let parameter = Parameter::new;
     vec![
         parameter(
             "network.bandwidth",

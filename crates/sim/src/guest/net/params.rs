@@ -36,13 +36,7 @@ impl Default for NetParams {
 /// The guest network path's parameters, for the table of all parameters.
 pub fn parameters() -> Vec<Parameter> {
     let default = NetParams::default();
-    let parameter = |key, meaning, value, source, tried| Parameter {
-        key,
-        meaning,
-        value,
-        source,
-        tried,
-    };
+    let parameter = Parameter::new;
     vec![
         parameter(
             "vm.*.guest.net_irq",

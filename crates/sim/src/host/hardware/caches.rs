@@ -50,13 +50,7 @@ impl CacheParams {
     /// The parameters with their sources.
     pub fn parameters() -> Vec<Parameter> {
         let default = Self::default();
-        let of = |key, meaning, value, source, tried| Parameter {
-            key,
-            meaning,
-            value,
-            source,
-            tried,
-        };
+        let of = Parameter::new;
         vec![
             of(
                 "host.l2",

@@ -56,12 +56,14 @@ impl SmtParams {
     /// The parameters with their sources.
     pub fn parameters() -> Vec<Parameter> {
         let default = Self::default();
-        let of = |key, meaning, value: u32, source, tried| Parameter {
-            key,
-            meaning,
-            value: Value::Number(f64::from(value), "%"),
-            source,
-            tried,
+        let of = |key, meaning, value: u32, source, tried| {
+            Parameter::new(
+                key,
+                meaning,
+                Value::Number(f64::from(value), "%"),
+                source,
+                tried,
+            )
         };
         let pause = "assumed: half of what halt polling costs, whose loss the dissertation (§3.2.2) \
                      puts on the exits and the loop around PAUSE; a loop in the guest has no exits";

@@ -111,12 +111,8 @@ pub fn parameters() -> Vec<Parameter> {
     let Some(default) = CfsParams::preset(DEFAULT_PRESET, 1) else {
         return Vec::new();
     };
-    let of = |key, meaning, value, source| Parameter {
-        key,
-        meaning,
-        value,
-        source,
-        tried: "all presets in tests",
+    let of = |key, meaning, value, source| {
+        Parameter::new(key, meaning, value, source, "all presets in tests")
     };
     let scaled = "kernel/sched_fair.c of Linux 2.6.33; times 1 + log2(min(pCPUs, 8))";
     let feature = "kernel/sched_features.h of Linux 2.6.33 and later";

@@ -66,13 +66,7 @@ impl CreditParams {
 /// The numbers this model stands on.
 pub fn parameters() -> Vec<Parameter> {
     let default = CreditParams::default();
-    let of = |key, meaning, value, source, tried| Parameter {
-        key,
-        meaning,
-        value,
-        source,
-        tried,
-    };
+    let of = Parameter::new;
     vec![
         of(
             "scheduler.credit.slice",

@@ -126,12 +126,8 @@ pub fn parameters() -> Vec<Parameter> {
     let Some(default) = EevdfParams::preset(DEFAULT_PRESET, 1) else {
         return Vec::new();
     };
-    let of = |key, meaning, value, source| Parameter {
-        key,
-        meaning,
-        value,
-        source,
-        tried: "all presets in tests",
+    let of = |key, meaning, value, source| {
+        Parameter::new(key, meaning, value, source, "all presets in tests")
     };
     let flag = |key, meaning, on| {
         of(

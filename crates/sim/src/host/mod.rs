@@ -10,8 +10,8 @@
 //! Work and time differ: a load orders work in ns of undisturbed progress; the host turns it into
 //! time, with the cost of the switch before it, at the pace that the hardware allows.
 //!
-//! Its methods are in a file for each party: [`facts`] are there for all, [`scheduling`] for
-//! schedulers, [`demand`] for loads, [`switching`] for the simulation.
+//! Its methods are in a file for each party: `facts` are there for all, `scheduling` for
+//! schedulers, `demand` for loads, `switching` for the simulation.
 
 mod activity;
 mod costs;

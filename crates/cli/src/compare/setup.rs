@@ -179,6 +179,7 @@ fn vm_spec(vm: &Vm, all: PcpuSet) -> Result<VmSpec, Problems> {
         weight: vm.weight,
         vcpu_weight: vm.vcpu_weight,
         cap: vm.cap.unwrap_or(0),
+        realtime: vm.realtime,
         slice: vm.slice,
         allowed: vm.allowed.unwrap_or(all),
         params: guest_params(vm)?,

@@ -10,6 +10,7 @@ mod lockstep;
 mod output;
 mod parameters;
 mod policies;
+mod policy;
 mod sensitivity;
 mod workloads;
 
@@ -37,6 +38,7 @@ enum Command {
     Compare(Box<compare::Args>),
     Sensitivity(Box<sensitivity::Args>),
     Host(host::Args),
+    Policy(policy::Args),
     Policies(policies::Args),
     Parameters(parameters::Args),
     Workloads(workloads::Args),
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         Command::Compare(args) => compare::run(&args),
         Command::Sensitivity(args) => sensitivity::run(&args),
         Command::Host(args) => host::run(&args),
+        Command::Policy(args) => policy::run(&args),
         Command::Policies(args) => policies::run(&args),
         Command::Parameters(args) => parameters::run(&args),
         Command::Workloads(args) => workloads::run(&args),

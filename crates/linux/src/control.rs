@@ -7,7 +7,7 @@
 use crate::clock;
 use crate::discovery::{Vcpu, Vm, Vms};
 use crate::skel::types;
-use crate::tables::Tables;
+use crate::tables::{Tables, bytes_of};
 use corun_model::Placement;
 use corun_model::time::SEC;
 use corun_model::{
@@ -225,22 +225,42 @@ fn tell_vm(
     default_placement: u32,
     tables: &Tables<'_, '_>,
 ) -> libbpf_rs::Result<()> {
-    let placement = wanted.map(|plan| plan.placement.number());
-    let conf = types::vm_conf {
-        id: vm.key.tgid,
-        placement: placement
-            .or(vm.told.map(|told| told.placement))
-            .unwrap_or(default_placement),
-        weight: vm.weight.unwrap_or(0),
-        pad: 0,
+    let mut conf = match (wanted, vm.told) {
+        (Some(plan), _) => conf_of(plan),
+        (None, Some(told)) => told,
+        (None, None) => types::vm_conf {
+            placement: default_placement,
+            light: VmPlan::LIGHT,
+            ..types::vm_conf::default()
+        },
     };
-    let same =
-        |told: types::vm_conf| (told.placement, told.weight) == (conf.placement, conf.weight);
+    (conf.id, conf.weight) = (vm.key.tgid, vm.weight.unwrap_or(0));
+    let same = |told: types::vm_conf| bytes_of(&told) == bytes_of(&conf);
     if !vm.told.is_some_and(same) {
         tables.set_vm_conf(vm.slot, conf)?;
         vm.told = Some(conf);
     }
     Ok(())
+}
+
+/// What a policy asks for a VM, as the dispatcher reads it; id and weight are not the policy's.
+fn conf_of(plan: &VmPlan) -> types::vm_conf {
+    let gang = plan.gang.fields();
+    types::vm_conf {
+        placement: plan.placement.number(),
+        light: plan.light,
+        gang: gang.gang,
+        fill: gang.fill,
+        slot: gang.slot,
+        stop: gang.stop,
+        resume: gang.resume,
+        sample: gang.sample,
+        wake_boost: gang.wake_boost,
+        flush_boost: gang.flush_boost,
+        boost_limit: gang.boost_limit,
+        boost_lead: gang.boost_lead,
+        ..types::vm_conf::default()
+    }
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod lockstep;
 mod output;
 mod parameters;
 mod policies;
+mod reproduce;
 mod sensitivity;
 mod workloads;
 
@@ -36,6 +37,7 @@ Exit codes:
 enum Command {
     Compare(Box<compare::Args>),
     Sensitivity(Box<sensitivity::Args>),
+    Reproduce(Box<reproduce::Args>),
     Host(host::Args),
     Policies(policies::Args),
     Parameters(parameters::Args),
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Compare(args) => compare::run(&args),
         Command::Sensitivity(args) => sensitivity::run(&args),
+        Command::Reproduce(args) => reproduce::run(&args),
         Command::Host(args) => host::run(&args),
         Command::Policies(args) => policies::run(&args),
         Command::Parameters(args) => parameters::run(&args),

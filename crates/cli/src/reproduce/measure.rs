@@ -201,8 +201,8 @@ impl Path {
     /// If the run has nothing of this name, or several where one is expected.
     pub fn of(&self, run: &Value) -> Result<f64, String> {
         let field = |of: &Value| {
-            let path = self.field.split('.');
-            let value = path.fold(Some(of), |of, key| of.and_then(|of| of.get(key)));
+            let mut path = self.field.split('.');
+            let value = path.try_fold(of, |of, key| of.get(key));
             value.and_then(Value::as_f64).unwrap_or(f64::NAN)
         };
         let all = run.get(self.section.key()).unwrap_or(&Value::Null);

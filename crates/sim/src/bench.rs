@@ -243,6 +243,7 @@ impl Workload {
             cap: 0,
             slice: None,
             disk: None,
+            emulator: None,
             weight: Some(100),
             vcpu_weight: 100,
             allowed: PcpuSet::first(pcpus),

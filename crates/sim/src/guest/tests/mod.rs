@@ -58,6 +58,7 @@ fn vm(name: &str, params: GuestParams, programs: &[&str]) -> VmSpec {
         threads: programs.iter().enumerate().map(thread).collect(),
         params,
         disk: None,
+        emulator: None,
     }
 }
 

@@ -234,7 +234,9 @@ fn hackbench(threads: u32) -> Vec<(String, String)> {
             );
             return (format!("receiver{i}"), text);
         }
-        let sockets = receivers.clone().map(|to| format!("queue socket{to} 277; "));
+        let sockets = receivers
+            .clone()
+            .map(|to| format!("queue socket{to} 277; "));
         let sends = receivers.map(|to| {
             format!(
                 "compute 1500ns ±50%; lock socket{to} {{ compute 500ns ±50% }}; send socket{to}; "

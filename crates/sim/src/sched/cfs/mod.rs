@@ -10,6 +10,7 @@ mod params;
 #[cfg(test)]
 mod tests;
 
+pub use super::fair::Siblings;
 pub use params::{CfsParams, DEFAULT_PRESET, parameters};
 
 use super::fair::Fair;

@@ -133,7 +133,7 @@ fn guests(case: &Case, seed: u64) -> Result<Guests, Problems> {
             Err(problem) => problems.push(problem),
         }
     }
-    let disks = disks::specs(&case.disks).unwrap_or_else(|found| {
+    let disks = disks::specs(&case.disks, case.host.hz).unwrap_or_else(|found| {
         found
             .iter()
             .for_each(|problem| problems.push(problem.clone()));

@@ -113,7 +113,7 @@ pub fn section() -> Section {
                   per vCPU does not, so it does not fall, and it is PageRank that pays. Tried by \
                   hand: with a receive queue per vCPU and vCPUs that are no control group, polls \
                   take Redis' fair share, and it falls to 52–78 % with 8 to 40 clients; in \
-                  groups, results jump between 11 and 209 %. So the fall is in the model, but \
+                  groups, results jump between 11 and 223 %. So the fall is in the model, but \
                   where it begins hangs on a load that the paper does not give. With 64 \
                   clients vCPUs hardly idle, and only PageRank notices, at 5 ms. The paper's \
                   PageRank gains, which it puts down to fewer switches; ours gains little from \

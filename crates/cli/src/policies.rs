@@ -7,7 +7,7 @@ use crate::output;
 /// List the policies that can be compared, with their sources
 #[derive(clap::Args)]
 pub struct Args {
-    /// Print one JSON array instead: name, summary, source
+    /// Print one JSON array instead: name, summary, source, and whether `corun host` can run it
     #[arg(long)]
     json: bool,
 }
@@ -24,6 +24,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             .map(|policy| {
                 serde_json::json!({
                     "name": policy.name, "summary": policy.summary, "source": policy.source,
+                    "host": corun_policies::find(policy.name).is_some(),
                 })
             })
             .collect();

@@ -208,6 +208,32 @@ fn weights_hold_across_pcpus() {
     }
 }
 
+/// The same beside what a host has besides VMs: threads that wake for a moment, the daemon among
+/// them, whose priority makes its pCPU look crowded.
+#[test]
+fn weights_hold_on_a_host_with_other_tasks() {
+    let other = |weight, run, sleep| Pattern {
+        weight,
+        run,
+        sleep,
+        ..Pattern::hog(None)
+    };
+    for placement in [Placement::Free, Placement::Balance] {
+        let ratios = (0..10).map(|seed| {
+            let mut tasks: Vec<_> = (0..4).map(|n| Pattern::hog(Some((n / 2, n % 2)))).collect();
+            tasks.push(other(8668, MS, 50 * MS));
+            tasks.push(other(100, MS / 5, 100 * MS));
+            tasks.push(other(100, MS / 5, 100 * MS));
+            let load = Patterns::new(tasks, &[Some(100), Some(300)], seed);
+            let outcome = run(2, load, placement, 20 * SEC);
+            let of = |vm: usize| outcome.vms[vm].vcpus.iter().map(|vcpu| vcpu.run).sum::<u64>();
+            of(1) as f64 / of(0) as f64
+        });
+        let ratios: Vec<f64> = ratios.collect();
+        assert!(ratios.iter().all(|ratio| (ratio - 3.0).abs() < 0.2), "{placement}: {ratios:.2?}");
+    }
+}
+
 #[test]
 fn extreme_weights_do_not_starve() {
     let light = Pattern {

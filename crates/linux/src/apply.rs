@@ -8,7 +8,7 @@
 
 use crate::discovery::{Vcpu, Vm};
 use crate::skel::types;
-use crate::tables::Tables;
+use crate::tables::{Tables, bytes_of};
 use corun_model::{Placement, Plan, TaskPlan, VmPlan};
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -101,18 +101,16 @@ fn tell_vm(
     base: Base,
     to: &impl Told,
 ) -> libbpf_rs::Result<()> {
-    let old = vm.told.filter(|_| base == Base::AsTold);
-    let placement = wanted.map(|plan| plan.placement.number());
     let conf = types::vm_conf {
         id: vm.key.tgid,
-        placement: placement
-            .or(old.map(|told| told.placement))
-            .unwrap_or(Placement::Free.number()),
         weight: vm.weight.unwrap_or(0),
-        pad: 0,
+        ..match (wanted, vm.told) {
+            (Some(plan), _) => conf_of(plan),
+            (None, Some(told)) if base == Base::AsTold => told,
+            _ => conf_of(&VmPlan::placed(vm.vm, Placement::Free)),
+        }
     };
-    let same =
-        |told: types::vm_conf| (told.placement, told.weight) == (conf.placement, conf.weight);
+    let same = |told: types::vm_conf| bytes_of(&told) == bytes_of(&conf);
     if !vm.told.is_some_and(same) {
         // It is written in two steps: should the second fail, nothing is known to hold.
         vm.told = None;
@@ -120,6 +118,26 @@ fn tell_vm(
         vm.told = Some(conf);
     }
     Ok(())
+}
+
+/// What a policy asks for a VM, as the dispatcher reads it; id and weight are not the policy's.
+fn conf_of(plan: &VmPlan) -> types::vm_conf {
+    let gang = plan.gang.fields();
+    types::vm_conf {
+        placement: plan.placement.number(),
+        light: plan.light,
+        gang: gang.gang,
+        fill: gang.fill,
+        slot: gang.slot,
+        stop: gang.stop,
+        resume: gang.resume,
+        sample: gang.sample,
+        wake_boost: gang.wake_boost,
+        flush_boost: gang.flush_boost,
+        boost_limit: gang.boost_limit,
+        boost_lead: gang.boost_lead,
+        ..types::vm_conf::default()
+    }
 }
 
 #[cfg(test)]

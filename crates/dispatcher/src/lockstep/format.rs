@@ -241,7 +241,7 @@ fn decode_knobs(bytes: &[u8; KNOBS]) -> Knobs {
         pcpus: u32_at(bytes, 104),
         placement: u32_at(bytes, 108),
         slice_timer: u32_at(bytes, 112),
-        pad: 0,
+        gangs: u32_at(bytes, 116),
     }
 }
 

@@ -274,7 +274,7 @@ fn call(native: &mut Native<Tape>, record: &Record, task: usize) {
     let cpu = record.cpu.max(0) as u32;
     match record.op {
         1 => {
-            native.select_cpu(0, cpu, task, record.arg as u32);
+            native.select_cpu(0, cpu, task, record.arg as u32, None);
         }
         2 => native.enqueue(0, cpu, task),
         3 => native.dispatch(0, record.arg as u32, (record.task != 0).then_some(task)),

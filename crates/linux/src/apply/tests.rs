@@ -10,7 +10,7 @@ use std::os::fd::AsRawFd;
 /// The dispatcher's tables, by slot and by descriptor.
 #[derive(Default)]
 struct Fake {
-    vms: RefCell<BTreeMap<u32, (u32, u32, u32)>>,
+    vms: RefCell<BTreeMap<u32, types::vm_conf>>,
     tasks: RefCell<BTreeMap<i32, (u64, i32)>>,
     writes: Cell<usize>,
     /// The how-manieth write fails, and those after it.
@@ -28,8 +28,8 @@ impl Fake {
     }
 
     /// What the dispatcher finds; what is as if nothing had been said is left out.
-    fn state(&self) -> (Vec<(u32, u32)>, Vec<(u64, i32)>) {
-        let vms = self.vms.borrow().values().map(|vm| (vm.1, vm.2)).collect();
+    fn state(&self) -> (Vec<Vec<u8>>, Vec<(u64, i32)>) {
+        let vms = self.vms.borrow().values().map(|vm| bytes_of(vm).to_vec()).collect();
         let tasks = self.tasks.borrow().values().copied().collect();
         (vms, tasks)
     }
@@ -37,10 +37,10 @@ impl Fake {
 
 impl Told for Fake {
     fn set_vm_conf(&self, slot: u32, conf: types::vm_conf) -> libbpf_rs::Result<()> {
-        self.vms.borrow_mut().insert(slot, (0, 0, 0));
+        let void = types::vm_conf { id: 0, ..conf };
+        self.vms.borrow_mut().insert(slot, void);
         self.write()?;
-        let entry = (conf.id, conf.placement, conf.weight);
-        self.vms.borrow_mut().insert(slot, entry);
+        self.vms.borrow_mut().insert(slot, conf);
         Ok(())
     }
 

@@ -8,9 +8,10 @@ use crate::sched::HostScheduler;
 use crate::{Outcome, Simulation};
 use corun_model::time::{MS, SEC};
 use corun_model::{
-    Boost, DispatcherParams, Gang, Nanos, PcpuSet, Placement, Plan, Skew, Slots, TaskId, Topology,
-    VmId, VmPlan,
+    Boost, DispatcherParams, Gang, Nanos, PcpuSet, Placement, Plan, Skew, Slots, Snapshot, TaskId,
+    Topology, VmId, VmPlan,
 };
+use corun_policies::Policy;
 use proptest::prelude::*;
 
 fn params(pcpus: u32) -> HostParams {
@@ -285,30 +286,47 @@ fn weights_hold_across_pcpus() {
     }
 }
 
-/// The same beside what a host has besides VMs: threads that wake for a moment, the daemon among
-/// them, whose priority makes its pCPU look crowded.
-#[test]
-fn weights_hold_on_a_host_with_other_tasks() {
-    let other = |weight, run, sleep| Pattern {
-        weight,
-        run,
-        sleep,
-        ..Pattern::hog(None)
-    };
-    for placement in [Placement::Free, Placement::Balance] {
-        let ratios = (0..10).map(|seed| {
-            let mut tasks: Vec<_> = (0..4).map(|n| Pattern::hog(Some((n / 2, n % 2)))).collect();
-            tasks.push(other(8668, MS, 50 * MS));
-            tasks.push(other(100, MS / 5, 100 * MS));
-            tasks.push(other(100, MS / 5, 100 * MS));
-            let load = Patterns::new(tasks, &[Some(100), Some(300)], seed);
-            let outcome = run(2, load, placement, 20 * SEC);
-            let of = |vm: usize| outcome.vms[vm].vcpus.iter().map(|vcpu| vcpu.run).sum::<u64>();
-            of(1) as f64 / of(0) as f64
-        });
-        let ratios: Vec<f64> = ratios.collect();
-        assert!(ratios.iter().all(|ratio| (ratio - 3.0).abs() < 0.2), "{placement}: {ratios:.2?}");
+/// Relaxed co-scheduling, then balance, then relaxed again.
+struct ThereAndBack;
+
+impl Policy for ThereAndBack {
+    fn period(&self) -> Nanos {
+        100 * MS
     }
+
+    fn decide(&mut self, seen: &Snapshot, plan: &mut Plan) {
+        let relaxed = !(2 * SEC..6 * SEC).contains(&seen.now);
+        let gang = match relaxed {
+            true => Gang::Relaxed(Skew::default()),
+            false => Gang::None,
+        };
+        let vms = seen.vms.iter().map(|vm| VmPlan {
+            gang,
+            ..VmPlan::placed(vm.vm, Placement::Balance)
+        });
+        plan.vms.extend(vms);
+    }
+}
+
+/// While policies without gangs are in force, siblings drift apart; a gang policy that comes back
+/// must not make them wait for what happened then.
+#[test]
+fn what_happened_under_another_policy_is_not_caught_up_with() {
+    let on = |cpu, vcpu| Pattern {
+        allowed: [corun_model::PcpuId(cpu)].into_iter().collect(),
+        ..Pattern::hog(vcpu)
+    };
+    let mut tasks = vec![on(0, Some((0, 0))), on(1, Some((0, 1)))];
+    tasks.extend((0..3).map(|_| on(0, None)));
+    let load = Patterns::new(tasks, &[None], 1);
+    let params = params(2);
+    let dispatcher = Dispatcher::new(DispatcherParams::default(), &params);
+    let outcome = Simulation::new(params, Box::new(dispatcher), Box::new(load), None)
+        .with_policy(Box::new(ThereAndBack))
+        .run(6500 * MS, 8500 * MS, |_| {});
+    // One has a quarter of a pCPU, and so has the other, which is held back to that.
+    let run: Vec<u64> = outcome.tasks[..2].iter().map(|task| task.2.run / MS).collect();
+    assert!(run.iter().all(|run| (450..600).contains(run)), "{run:?} ms of 2000");
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod output;
 mod parameters;
 mod policies;
 mod policy;
+mod reproduce;
 mod sensitivity;
 mod workloads;
 
@@ -37,6 +38,7 @@ Exit codes:
 enum Command {
     Compare(Box<compare::Args>),
     Sensitivity(Box<sensitivity::Args>),
+    Reproduce(Box<reproduce::Args>),
     Host(host::Args),
     Policy(policy::Args),
     Policies(policies::Args),
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Compare(args) => compare::run(&args),
         Command::Sensitivity(args) => sensitivity::run(&args),
+        Command::Reproduce(args) => reproduce::run(&args),
         Command::Host(args) => host::run(&args),
         Command::Policy(args) => policy::run(&args),
         Command::Policies(args) => policies::run(&args),

@@ -62,6 +62,13 @@ pub struct Host {
     pub halt_poll: HaltPoll,
 }
 
+/// `[vm.NAME.emulator]`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EmulatorKeys {
+    /// How long packets wait for others to go with them.
+    pub transmit_timer: Option<Nanos>,
+}
+
 /// Caches, and `[host.smt]`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hardware {
@@ -274,6 +281,8 @@ pub struct Vm {
     pub rt_app: Option<RtApp>,
     /// `[vm.….guest]`.
     pub guest: GuestKeys,
+    /// `[vm.….emulator]`, if there is one.
+    pub emulator: Option<EmulatorKeys>,
 }
 
 /// What a VM does: named workloads, threads with programs, or both.

@@ -244,6 +244,7 @@ impl Workload {
             realtime: false,
             slice: None,
             disk: None,
+            emulator: None,
             weight: Some(100),
             vcpu_weight: 100,
             allowed: PcpuSet::first(pcpus),

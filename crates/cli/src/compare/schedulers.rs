@@ -9,7 +9,7 @@ use corun_sim::Simulation;
 use corun_sim::host::{HostParams, Observer};
 use corun_sim::load::Load;
 use corun_sim::sched::HostScheduler;
-use corun_sim::sched::cfs::{self, Cfs, CfsParams};
+use corun_sim::sched::cfs::{self, Cfs, CfsParams, Siblings};
 use corun_sim::sched::credit::{Credit, CreditParams};
 use corun_sim::sched::dispatcher::Dispatcher;
 use corun_sim::sched::eevdf::{self, Eevdf, EevdfParams};
@@ -26,11 +26,21 @@ pub struct PolicyInfo {
 }
 
 /// Schedulers of Linux and Xen, as models.
-const MODELS: [PolicyInfo; 4] = [
+const MODELS: [PolicyInfo; 6] = [
     PolicyInfo {
         name: "cfs",
         summary: "Linux' Completely Fair Scheduler, as the papers' hosts ran it (a model)",
         source: "Linux 2.6.33 to 6.5, kernel/sched/fair.c; parameters: [scheduler.cfs]",
+    },
+    PolicyInfo {
+        name: "cfs-balance",
+        summary: "balance scheduling as its paper has it: CFS with affinity masks (a model)",
+        source: "Sukwong & Kim, EuroSys 2011, §5.2.1; parameters: [scheduler.cfs]",
+    },
+    PolicyInfo {
+        name: "cfs-affinity",
+        summary: "affinity-based scheduling as that paper has it: CFS and vcpupin (a model)",
+        source: "Sukwong & Kim, EuroSys 2011, §5.2.3; parameters: [scheduler.cfs]",
     },
     PolicyInfo {
         name: "eevdf",
@@ -100,7 +110,13 @@ pub fn put_together(
 ) -> Result<Simulation, Problems> {
     let steered = corun_policies::find(policy);
     let sched: Box<dyn HostScheduler> = match policy {
-        "cfs" => Box::new(Cfs::new(cfs_params(said, &params)?, &params)),
+        "cfs" | "cfs-balance" | "cfs-affinity" => {
+            let cfs = CfsParams {
+                siblings: siblings(policy),
+                ..cfs_params(said, &params)?
+            };
+            Box::new(Cfs::new(cfs, &params))
+        }
         "eevdf" => Box::new(Eevdf::new(eevdf_params(said, &params)?, &params)),
         "rr" => Box::new(Rr::new(
             rr_params(said),
@@ -116,6 +132,15 @@ pub fn put_together(
         Some(policy) => simulation.with_policy((policy.make)()),
         None => simulation,
     })
+}
+
+/// What a variant of CFS does about sibling vCPUs.
+fn siblings(policy: &str) -> Siblings {
+    match policy {
+        "cfs-balance" => Siblings::Apart,
+        "cfs-affinity" => Siblings::Bound,
+        _ => Siblings::Free,
+    }
 }
 
 /// What `policy` cannot do of what is said of the VMs, for people to know.

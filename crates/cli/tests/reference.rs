@@ -50,7 +50,7 @@ fn the_page_of_workloads_is_fresh() {
 
 /// A parameter's default as a scenario would say it; `None` for one that scenarios do not know.
 fn said(parameter: &Parameter) -> Option<String> {
-    let sections = ["host.", "vm.", "scheduler.corun."];
+    let sections = ["host.", "vm.", "scheduler.corun.", "policy."];
     let known = sections
         .iter()
         .any(|section| parameter.key.starts_with(section));
@@ -89,7 +89,7 @@ fn the_defaults_listed_are_those_in_use() {
     std::fs::create_dir_all(&dir).unwrap();
     let file = dir.join("a.toml");
     std::fs::write(&file, SCENARIO).unwrap();
-    let policies = "fair,balance,cfs,eevdf";
+    let policies = "fair,balance,cosched-strict,cosched-demand,cosched-relaxed,cfs,eevdf";
     let compare = [
         "compare",
         file.to_str().unwrap(),

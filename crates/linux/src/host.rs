@@ -12,7 +12,7 @@ use crate::{clock, priority, sched_ext};
 use corun_model::DispatcherParams;
 use corun_model::time::MS;
 use corun_model::{Nanos, PcpuSet, Topology, TopologyError};
-use corun_policies::PolicyInfo;
+use corun_policies::{PolicyInfo, Settings};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io::{self, Write};
 use std::mem::MaybeUninit;
@@ -206,7 +206,7 @@ impl Daemon {
             ),
             None => None,
         };
-        let policy = (options.policy.make)();
+        let policy = (options.policy.make)(&Settings::default());
         let control = Control::new(policy, topology(online)?, *online);
         let began = clock::now();
         Ok(Self {

@@ -90,6 +90,7 @@ pub(crate) fn schedulers(table: Option<Reader<'_>>) -> Schedulers {
         eevdf: table.table("eevdf").map(eevdf).unwrap_or_default(),
         credit: table.table("credit").map(credit).unwrap_or_default(),
         corun: table.table("corun").map(corun).unwrap_or_default(),
+        ..Schedulers::default()
     };
     table.finish();
     schedulers

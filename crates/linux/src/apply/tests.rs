@@ -3,6 +3,7 @@
 use super::*;
 use crate::discovery::{Books, ThreadKey};
 use corun_model::{HostSeen, PcpuSet, Snapshot, TaskId, TaskSeen, Topology, VmId, VmSeen};
+use corun_policies::Settings;
 use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -29,7 +30,12 @@ impl Fake {
 
     /// What the dispatcher finds; what is as if nothing had been said is left out.
     fn state(&self) -> (Vec<Vec<u8>>, Vec<(u64, i32)>) {
-        let vms = self.vms.borrow().values().map(|vm| bytes_of(vm).to_vec()).collect();
+        let vms = self
+            .vms
+            .borrow()
+            .values()
+            .map(|vm| bytes_of(vm).to_vec())
+            .collect();
         let tasks = self.tasks.borrow().values().copied().collect();
         (vms, tasks)
     }
@@ -111,7 +117,7 @@ fn host() -> (Vec<Vm>, Snapshot) {
 
 fn plan(policy: &corun_policies::PolicyInfo, seen: &Snapshot) -> Plan {
     let mut plan = Plan::default();
-    (policy.make)().decide(seen, &mut plan);
+    (policy.make)(&Settings::default()).decide(seen, &mut plan);
     plan
 }
 

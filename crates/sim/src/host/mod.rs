@@ -73,6 +73,8 @@ pub(crate) enum Order {
     Yield(TaskId),
     /// The host polls on behalf of this task, and another one wants its pCPU.
     Crowded(TaskId),
+    /// A sibling waits for this task, which is ready, to flush its TLB.
+    FlushIpi(TaskId),
 }
 
 /// A pCPU in the run.
@@ -394,6 +396,11 @@ impl Host {
     /// `task` wants a pCPU. `waker` is the pCPU that the wake-up comes from, if one does.
     pub fn wake(&mut self, task: TaskId, waker: Option<PcpuId>) {
         self.orders.push_back(Order::Wake { task, waker });
+    }
+
+    /// A sibling waits for `task`, which is ready, to flush its TLB.
+    pub fn flush_ipi(&mut self, task: TaskId) {
+        self.orders.push_back(Order::FlushIpi(task));
     }
 
     /// `task`, which is running, lets others go first (a pause-loop exit).

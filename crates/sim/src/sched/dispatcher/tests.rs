@@ -325,8 +325,14 @@ fn what_happened_under_another_policy_is_not_caught_up_with() {
         .with_policy(Box::new(ThereAndBack))
         .run(6500 * MS, 8500 * MS, |_| {});
     // One has a quarter of a pCPU, and so has the other, which is held back to that.
-    let run: Vec<u64> = outcome.tasks[..2].iter().map(|task| task.2.run / MS).collect();
-    assert!(run.iter().all(|run| (450..600).contains(run)), "{run:?} ms of 2000");
+    let run: Vec<u64> = outcome.tasks[..2]
+        .iter()
+        .map(|task| task.2.run / MS)
+        .collect();
+    assert!(
+        run.iter().all(|run| (450..600).contains(run)),
+        "{run:?} ms of 2000"
+    );
 }
 
 #[test]

@@ -45,6 +45,9 @@ impl Vm {
         target.pending.push(interrupt);
         match target.mode {
             Mode::Running => self.dirty.push(vcpu),
+            Mode::Ready if matches!(interrupt, Interrupt::Flush { .. }) => {
+                host.flush_ipi(target.task);
+            }
             Mode::Ready => {}
             Mode::Halted => {
                 target.mode = Mode::Ready;

@@ -64,6 +64,11 @@ impl Host {
         self.orders.push_back(Order::Wake { task, waker });
     }
 
+    /// A sibling waits for `task`, which is ready, to flush its TLB.
+    pub fn flush_ipi(&mut self, task: TaskId) {
+        self.orders.push_back(Order::FlushIpi(task));
+    }
+
     /// `task`, which is running, lets others go first (a pause-loop exit).
     pub fn yield_pcpu(&mut self, task: TaskId) {
         self.orders.push_back(Order::Yield(task));

@@ -80,6 +80,8 @@ pub(crate) enum Order {
     Yield(TaskId),
     /// The host polls on behalf of this task, and another one wants its pCPU.
     Crowded(TaskId),
+    /// A sibling waits for this task, which is ready, to flush its TLB.
+    FlushIpi(TaskId),
 }
 
 /// A pCPU in the run.

@@ -15,6 +15,7 @@ mod costs;
 mod hardware;
 mod observer;
 mod pacing;
+mod siblings;
 mod stacking;
 mod task;
 #[cfg(test)]
@@ -24,6 +25,7 @@ pub use activity::{Activity, Profile};
 pub use costs::{Costs, parameters};
 pub use hardware::{CacheParams, HardwareParams, SmtParams};
 pub use observer::{Counter, Instant, Lane, Observer, Span, VcpuActivity};
+pub use siblings::{SiblingSkew, Siblings};
 pub use stacking::{MOST as MOST_SIBLINGS, Stacking};
 pub use task::{Task, TaskSpec, TaskState, Totals};
 
@@ -107,6 +109,7 @@ pub struct Host {
     cpus: Vec<Pcpu>,
     tasks: Vec<Task>,
     stacking: Stacking,
+    siblings: Siblings,
     observer: Option<Box<dyn Observer>>,
     ready_waits: Vec<Waits>,
     /// How late timer interrupts of each pCPU come. Runs with different seeds share these streams:
@@ -140,6 +143,7 @@ impl Host {
             cpus: (0..pcpus).map(|_| cpu()).collect(),
             tasks: Vec::new(),
             stacking: Stacking::new(pcpus),
+            siblings: Siblings::default(),
             observer,
             ready_waits: Vec::new(),
             lateness: (0..pcpus as u64)
@@ -248,6 +252,11 @@ impl Host {
     /// The stacking meter.
     pub fn stacking(&mut self) -> &mut Stacking {
         &mut self.stacking
+    }
+
+    /// The meter of how far siblings run apart.
+    pub fn siblings(&mut self) -> &mut Siblings {
+        &mut self.siblings
     }
 
     // --- for schedulers ---
@@ -437,6 +446,9 @@ impl Host {
         let slot = &mut self.tasks[task.index()];
         slot.settle(self.now);
         let old = std::mem::replace(&mut slot.state, state);
+        if let Some(vcpu) = slot.spec.vcpu {
+            self.siblings.change(vcpu, state, self.now);
+        }
         if let Some(observer) = &mut self.observer {
             observer.state(self.now, task, slot, old);
         }
@@ -564,6 +576,7 @@ impl Host {
             cpu.idle_since = now;
         }
         self.stacking.reset(now);
+        self.siblings.reset(now);
         self.ready_waits.clear();
     }
 

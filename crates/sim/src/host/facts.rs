@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What everybody may ask the host.
 
-use super::{Host, HostParams, Observer, Pcpu, Stacking, Task, TaskState, Totals};
+use super::{Host, HostParams, Observer, Pcpu, Siblings, Stacking, Task, TaskState, Totals};
 use crate::waits::Waits;
 use corun_model::{Nanos, PcpuId, TaskId, VmId};
 
@@ -104,6 +104,11 @@ impl Host {
     /// The stacking meter.
     pub fn stacking(&mut self) -> &mut Stacking {
         &mut self.stacking
+    }
+
+    /// The meter of how far siblings run apart.
+    pub fn siblings(&mut self) -> &mut Siblings {
+        &mut self.siblings
     }
 
     /// How long the vCPUs of `vm` waited for a pCPU, each time they got one.

@@ -21,6 +21,7 @@ mod hardware;
 mod observer;
 mod pacing;
 mod scheduling;
+mod siblings;
 mod stacking;
 mod switching;
 mod task;
@@ -31,6 +32,7 @@ pub use activity::{Activity, Profile};
 pub use costs::{Costs, parameters};
 pub use hardware::{CacheParams, HardwareParams, SmtParams};
 pub use observer::{Counter, Instant, Lane, Observer, Span, VcpuActivity};
+pub use siblings::{SiblingSkew, Siblings};
 pub use stacking::{MOST as MOST_SIBLINGS, Stacking};
 pub use task::{Task, TaskSpec, TaskState, Totals};
 
@@ -114,6 +116,7 @@ pub struct Host {
     cpus: Vec<Pcpu>,
     tasks: Vec<Task>,
     stacking: Stacking,
+    siblings: Siblings,
     observer: Option<Box<dyn Observer>>,
     ready_waits: Vec<Waits>,
     /// How late timer interrupts of each pCPU come. Runs with different seeds share these streams:
@@ -147,6 +150,7 @@ impl Host {
             cpus: (0..pcpus).map(|_| cpu()).collect(),
             tasks: Vec::new(),
             stacking: Stacking::new(pcpus),
+            siblings: Siblings::default(),
             observer,
             ready_waits: Vec::new(),
             lateness: (0..pcpus as u64)

@@ -29,6 +29,9 @@ impl Host {
         let slot = &mut self.tasks[task.index()];
         slot.settle(self.now);
         let old = std::mem::replace(&mut slot.state, state);
+        if let Some(vcpu) = slot.spec.vcpu {
+            self.siblings.change(vcpu, state, self.now);
+        }
         if let Some(observer) = &mut self.observer {
             observer.state(self.now, task, slot, old);
         }
@@ -148,6 +151,7 @@ impl Host {
             cpu.idle_since = now;
         }
         self.stacking.reset(now);
+        self.siblings.reset(now);
         self.ready_waits.clear();
     }
 

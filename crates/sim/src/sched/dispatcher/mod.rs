@@ -17,6 +17,8 @@
 //! What is left out: bypass mode, the global queue (the dispatcher uses none), other scheduling
 //! classes above sched_ext.
 
+#[cfg(test)]
+mod gang_tests;
 mod queues;
 #[cfg(test)]
 mod tests;
@@ -283,6 +285,25 @@ impl<const COUNTED: bool> HostScheduler for Dispatcher<COUNTED> {
         let here = self.native.task(task.index()).cpu.max(0) as u32;
         self.native.flush_ipi(host.now(), here, task.index());
         self.pass_on(host, None);
+    }
+
+    fn co_stopped(&self, now: Nanos, task: TaskId) -> Nanos {
+        let ctx = &self.native.peek(task.index()).ctx;
+        let gang = self.native.gang(ctx.vm as usize);
+        let place = (ctx.member as usize).checked_sub(1);
+        let Some((gang, vcpu)) = gang.and_then(|gang| Some((gang, gang.vcpu.get(place?)?))) else {
+            return 0;
+        };
+        let since = |since: Nanos| {
+            if since == 0 {
+                0
+            } else {
+                now.saturating_sub(since)
+            }
+        };
+        // A gang is stopped as a whole; of its vCPUs those that are ready feel it.
+        let all = since(gang.stopped).min(since(vcpu.since));
+        vcpu.costop + since(vcpu.stopped).min(since(vcpu.since)) + all
     }
 
     fn apply(&mut self, _host: &mut Host, plan: &Plan) {

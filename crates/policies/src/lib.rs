@@ -6,6 +6,7 @@
 //! folder of its own, to be read beside its paper, and an entry in [`all`].
 
 mod affinity;
+pub mod analysis;
 mod balance;
 mod balance_load;
 mod cosched;

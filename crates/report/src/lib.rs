@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What corun shows: the JSON object ([`Comparison`]), tables for terminals ([`table`]), a
-//! self-contained page ([`html`]) and timelines for Perfetto ([`timeline`]).
+//! self-contained page ([`html`]), timelines for Perfetto ([`timeline`]) and the claims scoreboard
+//! ([`claims`]).
 //!
 //! Everything here starts from results, not from the simulator: results of modelled hosts and of
 //! recorded ones look the same.
 
+pub mod claims;
 mod format;
 pub mod html;
 
@@ -20,8 +22,8 @@ pub mod timeline;
 pub mod workloads;
 
 pub use results::{
-    Beside, ClientResult, Comparison, DiskResult, HostResult, IoResult, ReplayCheck, Run, Stacking,
-    TaskResult, VcpuCheck, VmResult, round,
+    Beside, ClientResult, Comparison, DiskResult, HostResult, IoResult, ReplayCheck, Run,
+    SiblingResult, Stacking, TaskResult, VcpuCheck, VmResult, round,
 };
 pub use summary::{Spread, sentences};
 

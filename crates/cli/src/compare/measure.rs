@@ -123,6 +123,7 @@ fn vm(vm: &VmOutcome, measured: Nanos) -> VmResult {
         run_share: run,
         ready_share: ready,
         wait_share: wait,
+        guest_cpu_share: guest_cpu(vm, measured),
         ready_wait_p50_us: quantile(&vm.ready_waits, 0.5),
         ready_wait_p99_us: quantile(&vm.ready_waits, 0.99),
         lock_waits: locks.count(),
@@ -149,6 +150,13 @@ fn siblings(vm: &VmOutcome, measured: Nanos) -> SiblingResult {
         progress_skew_max_us: quantile(&skew.progress, 1.0),
         co_stop_share: share(vm.co_stopped, measured.saturating_mul(vcpus)),
     }
+}
+
+/// What the guest's kernel does not count as idle; replayed VMs have none.
+fn guest_cpu(vm: &VmOutcome, measured: Nanos) -> Option<f64> {
+    let whole = measured.saturating_mul(vm.vcpus.len() as Nanos);
+    let idle = vm.achieved.idle?;
+    (whole > 0).then(|| round(1.0 - share(idle, whole)))
 }
 
 fn client(client: &ClientOutcome, outcome: &Outcome) -> ClientResult {

@@ -101,14 +101,14 @@ impl Host {
         self.cpus.iter().map(idle).sum()
     }
 
-    /// The stacking meter.
-    pub fn stacking(&mut self) -> &mut Stacking {
-        &mut self.stacking
-    }
-
     /// The meter of how far siblings run apart.
     pub fn siblings(&mut self) -> &mut Siblings {
         &mut self.siblings
+    }
+
+    /// The stacking meter.
+    pub fn stacking(&mut self) -> &mut Stacking {
+        &mut self.stacking
     }
 
     /// How long the vCPUs of `vm` waited for a pCPU, each time they got one.

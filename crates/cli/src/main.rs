@@ -10,6 +10,7 @@ mod lockstep;
 mod output;
 mod parameters;
 mod policies;
+mod policy;
 mod reproduce;
 mod sensitivity;
 mod workloads;
@@ -39,6 +40,7 @@ enum Command {
     Sensitivity(Box<sensitivity::Args>),
     Reproduce(Box<reproduce::Args>),
     Host(host::Args),
+    Policy(policy::Args),
     Policies(policies::Args),
     Parameters(parameters::Args),
     Workloads(workloads::Args),
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         Command::Sensitivity(args) => sensitivity::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),
         Command::Host(args) => host::run(&args),
+        Command::Policy(args) => policy::run(&args),
         Command::Policies(args) => policies::run(&args),
         Command::Parameters(args) => parameters::run(&args),
         Command::Workloads(args) => workloads::run(&args),

@@ -27,8 +27,8 @@ pub use merge::Override;
 pub use network::{Channel, Client, ClientKind, Network, Requests};
 pub use problem::{Located, Place, Problem, Problems};
 pub use settings::{
-    Case, CfsKeys, CorunKeys, Costs, Demand, EevdfKeys, GuestKeys, HaltPoll, Hardware, Host,
-    HostTask, RtApp, Run, Scenario, Schedulers, Smt, Thread, Vm, Workload,
+    Case, CfsKeys, CorunKeys, Costs, Demand, EevdfKeys, EmulatorKeys, GuestKeys, HaltPoll,
+    Hardware, Host, HostTask, RtApp, Run, Scenario, Schedulers, Smt, Thread, Vm, Workload,
 };
 pub use suggest::{nearest, or_nearest};
 

@@ -62,6 +62,13 @@ pub struct Host {
     pub halt_poll: HaltPoll,
 }
 
+/// `[vm.NAME.emulator]`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EmulatorKeys {
+    /// How long packets wait for others to go with them.
+    pub transmit_timer: Option<Nanos>,
+}
+
 /// Caches, and `[host.smt]`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hardware {
@@ -144,6 +151,8 @@ pub struct Schedulers {
     pub cfs: CfsKeys,
     /// `[scheduler.eevdf]`.
     pub eevdf: EevdfKeys,
+    /// `[scheduler.rr]`.
+    pub rr: RrKeys,
     /// `[scheduler.credit]`.
     pub credit: CreditKeys,
     /// `[scheduler.corun]`.
@@ -206,6 +215,17 @@ pub struct EevdfKeys {
     pub lazy_preemption: Option<bool>,
 }
 
+/// `[scheduler.rr]`.
+#[derive(Clone, Debug, Default)]
+pub struct RrKeys {
+    /// What real-time vCPUs may have of each period.
+    pub runtime: Option<Nanos>,
+    /// The period.
+    pub period: Option<Nanos>,
+    /// Turns of real-time vCPUs on one pCPU.
+    pub slice: Option<Nanos>,
+}
+
 /// `[scheduler.credit]`.
 #[derive(Clone, Debug, Default)]
 pub struct CreditKeys {
@@ -247,6 +267,8 @@ pub struct Vm {
     pub vcpu_weight: u32,
     /// The most pCPU time it gets, in percent of one pCPU; `None`: no limit.
     pub cap: Option<u32>,
+    /// Are its vCPUs real-time tasks of the host?
+    pub realtime: bool,
     /// The host slice that its vCPU threads ask for; `None`: the scheduler's own.
     pub slice: Option<Nanos>,
     /// pCPUs its vCPUs may use; `None`: all.
@@ -259,6 +281,8 @@ pub struct Vm {
     pub rt_app: Option<RtApp>,
     /// `[vm.….guest]`.
     pub guest: GuestKeys,
+    /// `[vm.….emulator]`, if there is one.
+    pub emulator: Option<EmulatorKeys>,
 }
 
 /// What a VM does: named workloads, threads with programs, or both.

@@ -4,7 +4,7 @@
 use crate::disks::{self, Disk};
 use crate::limits;
 use crate::reader::Reader;
-use crate::settings::{Demand, GuestKeys, HostTask, RtApp, Thread, Vm, Workload};
+use crate::settings::{Demand, EmulatorKeys, GuestKeys, HostTask, RtApp, Thread, Vm, Workload};
 use crate::suggest::or_nearest;
 use corun_model::time::{MS, SEC, US};
 use std::sync::Arc;
@@ -73,11 +73,13 @@ fn vm(name: &str, table: &Reader<'_>, pcpus: Option<u32>, disks: &[Disk]) -> Opt
     let weight = table.whole("weight", WEIGHT);
     let vcpu_weight = table.whole("vcpu_weight", WEIGHT).unwrap_or(100);
     let cap = table.whole("cap", 1..=limits::CAP);
+    let realtime = table.flag("realtime").unwrap_or(false);
     let slice = table.duration("slice", SLICE);
     let allowed = table.pcpu_set("allowed", pcpus);
     let last = vcpus.unwrap_or(limits::VCPUS_PER_VM) - 1;
     let guest = table.table("guest").map(|table| guest(table, last));
     let guest = guest.unwrap_or_default();
+    let emulator = table.table("emulator").map(emulator);
     let disk = disks::disk_use(table, disks);
     let rt_app = rt_app(table);
     let demand = demand(table, vcpus);
@@ -87,12 +89,14 @@ fn vm(name: &str, table: &Reader<'_>, pcpus: Option<u32>, disks: &[Disk]) -> Opt
         weight,
         vcpu_weight,
         cap,
+        realtime,
         slice,
         allowed,
         disk,
         demand: demand?,
         rt_app,
         guest,
+        emulator,
     })
 }
 
@@ -196,6 +200,14 @@ fn guest(table: Reader<'_>, last_vcpu: u32) -> GuestKeys {
     if keys.retention.is_some() && !retains {
         table.problem("retention", "goes with idle = \"retention\" only");
     }
+    table.finish();
+    keys
+}
+
+fn emulator(table: Reader<'_>) -> EmulatorKeys {
+    let keys = EmulatorKeys {
+        transmit_timer: table.duration("transmit_timer", GUEST),
+    };
     table.finish();
     keys
 }

@@ -209,12 +209,14 @@ fn vm(preset: &Preset, number: u32) -> Result<VmSpec, AloneError> {
         vcpus: VCPUS,
         weight: None,
         cap: 0,
+        realtime: false,
         slice: None,
         vcpu_weight: 100,
         allowed: pcpus.map(PcpuId).collect(),
         threads: threads.into_iter().map(thread).collect(),
         params: GuestParams::default(),
         disk,
+        emulator: None,
     })
 }
 

@@ -9,6 +9,7 @@ pub fn parameters() -> Vec<Parameter> {
         crate::host::parameters(),
         crate::host::HardwareParams::parameters(),
         crate::guest::halt_poll_parameters(),
+        crate::guest::emulator_parameters(),
         crate::guest::parameters(),
         crate::guest::block_parameters(),
         crate::device::disk::parameters(),
@@ -17,6 +18,7 @@ pub fn parameters() -> Vec<Parameter> {
         DispatcherParams::parameters(),
         crate::sched::cfs::parameters(),
         crate::sched::eevdf::parameters(),
+        crate::sched::rr::parameters(),
         crate::sched::credit::parameters(),
     ]
     .concat()

@@ -9,10 +9,11 @@ use corun_sim::Simulation;
 use corun_sim::host::{HostParams, Observer};
 use corun_sim::load::Load;
 use corun_sim::sched::HostScheduler;
-use corun_sim::sched::cfs::{self, Cfs, CfsParams};
+use corun_sim::sched::cfs::{self, Cfs, CfsParams, Siblings};
 use corun_sim::sched::credit::{Credit, CreditParams};
 use corun_sim::sched::dispatcher::Dispatcher;
 use corun_sim::sched::eevdf::{self, Eevdf, EevdfParams};
+use corun_sim::sched::rr::{Rr, RrParams};
 
 /// A policy as users see it.
 pub struct PolicyInfo {
@@ -25,16 +26,31 @@ pub struct PolicyInfo {
 }
 
 /// Schedulers of Linux and Xen, as models.
-const MODELS: [PolicyInfo; 3] = [
+const MODELS: [PolicyInfo; 6] = [
     PolicyInfo {
         name: "cfs",
         summary: "Linux' Completely Fair Scheduler, as the papers' hosts ran it (a model)",
         source: "Linux 2.6.33 to 6.5, kernel/sched/fair.c; parameters: [scheduler.cfs]",
     },
     PolicyInfo {
+        name: "cfs-balance",
+        summary: "balance scheduling as its paper has it: CFS with affinity masks (a model)",
+        source: "Sukwong & Kim, EuroSys 2011, §5.2.1; parameters: [scheduler.cfs]",
+    },
+    PolicyInfo {
+        name: "cfs-affinity",
+        summary: "affinity-based scheduling as that paper has it: CFS and vcpupin (a model)",
+        source: "Sukwong & Kim, EuroSys 2011, §5.2.3; parameters: [scheduler.cfs]",
+    },
+    PolicyInfo {
         name: "eevdf",
         summary: "Linux' present scheduler: earliest eligible virtual deadline first (a model)",
         source: "Linux 6.6 to 7.x, kernel/sched/fair.c; parameters: [scheduler.eevdf]",
+    },
+    PolicyInfo {
+        name: "rr",
+        summary: "cfs with SCHED_RR for `realtime` VMs: an imitation of co-scheduling (a model)",
+        source: "Sukwong & Kim, EuroSys 2011, App. B; Linux 2.6.33, kernel/sched_rt.c; parameters: [scheduler.rr]",
     },
     PolicyInfo {
         name: "credit",
@@ -94,8 +110,19 @@ pub fn put_together(
 ) -> Result<Simulation, Problems> {
     let steered = corun_policies::find(policy);
     let sched: Box<dyn HostScheduler> = match policy {
-        "cfs" => Box::new(Cfs::new(cfs_params(said, &params)?, &params)),
+        "cfs" | "cfs-balance" | "cfs-affinity" => {
+            let cfs = CfsParams {
+                siblings: siblings(policy),
+                ..cfs_params(said, &params)?
+            };
+            Box::new(Cfs::new(cfs, &params))
+        }
         "eevdf" => Box::new(Eevdf::new(eevdf_params(said, &params)?, &params)),
+        "rr" => Box::new(Rr::new(
+            rr_params(said),
+            cfs_params(said, &params)?,
+            &params,
+        )),
         "credit" => Box::new(Credit::new(credit_params(said), &params)),
         _ if steered.is_some() => Box::new(Dispatcher::new(dispatcher_params(said), &params)),
         other => return Err(elsewhere(&format!("unknown policy {other:?}"))),
@@ -107,12 +134,24 @@ pub fn put_together(
     })
 }
 
+/// What a variant of CFS does about sibling vCPUs.
+fn siblings(policy: &str) -> Siblings {
+    match policy {
+        "cfs-balance" => Siblings::Apart,
+        "cfs-affinity" => Siblings::Bound,
+        _ => Siblings::Free,
+    }
+}
+
 /// What `policy` cannot do of what is said of the VMs, for people to know.
 pub fn unheeded(policy: &str, case: &Case) -> Vec<String> {
     let task_slices = policy == "eevdf"
         && eevdf_params(&case.schedulers, &host_params(case))
             .is_ok_and(|params| params.task_slices);
     let mut unheeded = Vec::new();
+    if policy == "rr" && !case.vms.iter().any(|vm| vm.realtime) {
+        unheeded.push("rr: no VM is `realtime`, so it does what cfs does".to_string());
+    }
     for vm in &case.vms {
         if vm.cap.is_some() && policy != "credit" {
             unheeded.push(format!("vm.{}.cap: {policy} has no caps", vm.name));
@@ -188,6 +227,14 @@ fn eevdf_params(said: &Schedulers, host: &HostParams) -> Result<EevdfParams, Pro
     set(&mut params.lazy_preemption, keys.lazy_preemption);
     params.balance_interval = keys.balance_interval.or(params.balance_interval);
     Ok(params)
+}
+
+fn rr_params(said: &Schedulers) -> RrParams {
+    let (keys, mut params) = (&said.rr, RrParams::default());
+    set(&mut params.runtime, keys.runtime);
+    set(&mut params.period, keys.period);
+    set(&mut params.slice, keys.slice);
+    params
 }
 
 fn credit_params(said: &Schedulers) -> CreditParams {

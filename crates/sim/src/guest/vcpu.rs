@@ -41,6 +41,8 @@ pub(super) struct Vcpu {
     pub tick_armed: bool,
     /// How it idles.
     pub idle_state: IdleState,
+    /// Since when its kernel has had no thread for it, as far as that is not booked.
+    pub idle_since: Option<Nanos>,
 }
 
 impl Vcpu {
@@ -58,6 +60,7 @@ impl Vcpu {
             receive: Receive::default(),
             tick_armed: false,
             idle_state: IdleState::default(),
+            idle_since: Some(0),
         }
     }
 

@@ -309,6 +309,7 @@ impl Vm {
     pub fn settle_all(&mut self, host: &Host) {
         for vcpu in 0..self.vcpus.len() as u32 {
             self.settle(host, vcpu);
+            self.book_idle(host.now(), vcpu);
         }
     }
 

@@ -53,11 +53,13 @@ fn vm(name: &str, params: GuestParams, programs: &[&str]) -> VmSpec {
         weight: None,
         vcpu_weight: 100,
         cap: 0,
+        realtime: false,
         slice: None,
         allowed: PcpuSet::first(64),
         threads: programs.iter().enumerate().map(thread).collect(),
         params,
         disk: None,
+        emulator: None,
     }
 }
 

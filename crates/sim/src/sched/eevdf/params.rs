@@ -113,6 +113,7 @@ impl EevdfParams {
             balance_interval: self.balance_interval,
             lazy_preemption: self.lazy_preemption,
             slice_at_switch: self.slice_at_switch,
+            ..Tuning::of(Generation::Linux6)
         }
     }
 }

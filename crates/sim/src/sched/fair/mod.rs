@@ -19,12 +19,14 @@ mod groups;
 mod moving;
 mod order;
 mod placement;
+mod siblings;
 mod state;
 mod tree;
 mod tuning;
 mod weights;
 
 pub(crate) use order::{Join, Leave, Order};
+pub use siblings::Siblings;
 pub(crate) use tree::{Forest, Root};
 pub use tuning::Generation;
 pub(crate) use tuning::{LONGEST, Tuning, scaling};
@@ -49,9 +51,14 @@ pub(crate) struct Fair<O> {
     domains: Domains,
     crowds: Crowds,
     groups: Vec<Group>,
+    /// vCPUs by VM, and the pCPUs that they are bound to, where that matters.
+    siblings: Vec<Vec<TaskId>>,
+    homes: Vec<(usize, Option<PcpuId>)>,
     tick: Nanos,
     /// When the next round of balancing for idle pCPUs is due.
     idle_balance: Nanos,
+    /// Has a higher class used any pCPU?
+    shared_above: bool,
 }
 
 impl<O: Order> Fair<O> {
@@ -65,8 +72,11 @@ impl<O: Order> Fair<O> {
             crowds: Crowds::new(host.topology.pcpus(), &domains),
             domains,
             groups: Vec::new(),
+            siblings: Vec::new(),
+            homes: Vec::new(),
             tick: 1_000_000_000 / Nanos::from(host.hz.clamp(1, 10_000)),
             idle_balance: 0,
+            shared_above: false,
         }
     }
 
@@ -117,9 +127,10 @@ impl<O: Order> Fair<O> {
         let rq = self.books.rq_mut(cpu);
         rq.nr += 1;
         rq.weight += weight;
-        let nr = rq.nr;
+        let nr = rq.all();
         self.crowds.change(cpu, nr - 1, nr, &self.domains);
         host.queue_on(task, cpu);
+        self.keep_apart(task);
     }
 
     /// Takes `task` off the runqueue of `cpu`. Both pCPU and task are up to date.
@@ -135,8 +146,43 @@ impl<O: Order> Fair<O> {
         if rq.current == Some(task) {
             rq.current = None;
         }
-        let nr = rq.nr;
+        let nr = rq.all();
         self.crowds.change(cpu, nr + 1, nr, &self.domains);
+    }
+
+    /// A task of a higher class joined the pCPU's runqueue, or left it.
+    pub(crate) fn above(&mut self, cpu: PcpuId, joins: bool) {
+        let rq = self.books.rq_mut(cpu);
+        let old = rq.all();
+        rq.above = match joins {
+            true => rq.above + 1,
+            false => rq.above.saturating_sub(1),
+        };
+        let new = rq.all();
+        if new != old {
+            self.crowds.change(cpu, old, new, &self.domains);
+        }
+    }
+
+    /// A higher class had `cpu` for `time` until now.
+    pub(crate) fn book_above(&mut self, cpu: PcpuId, time: Nanos, now: Nanos) {
+        self.shared_above = true;
+        self.books.rq_mut(cpu).book_above(time, now);
+    }
+
+    /// A higher class has `cpu` from now on; the current task waits for its return.
+    pub(crate) fn step_aside(&mut self, host: &mut Host, cpu: PcpuId) {
+        let now = host.now();
+        self.update(cpu, now);
+        if let Some(target) = self.books.rq_mut(cpu).push_to.take() {
+            self.push_one(host, cpu, target);
+        }
+        if self.books.rq(cpu).current.is_some() {
+            self.set_current(cpu, None, now);
+        }
+        self.end_idling(cpu, now);
+        self.set_stop_timer(host, cpu);
+        self.check(cpu);
     }
 
     /// A vCPU becomes active in its VM, or stops being so.
@@ -277,12 +323,14 @@ impl<O: Order> HostScheduler for Fair<O> {
         let mut member = Member::new(weight, vm, known.spec.allowed);
         member.last = known.spec.last_on;
         self.books.tasks.push(member);
+        self.know_sibling(task, host.params().topology.pcpus());
     }
 
     fn wake(&mut self, host: &mut Host, task: TaskId, waker: Option<PcpuId>) {
         let now = host.now();
         self.books.age_task(task, now);
         let last = self.books.task(task).last;
+        self.keep_apart(task);
         let cpu = match self.order.bound_to(task) {
             Some(cpu) => cpu,
             None => self.place(task, waker, now),

@@ -31,7 +31,30 @@ impl<O: Order> Fair<O> {
                 target = self.affine(task, here, last);
             }
         }
-        self.idle_near(task, target, last)
+        let found = self.idle_near(task, target, last);
+        match self.books.task(task).allowed.contains(found) {
+            true => found,
+            false => self.least_crowded(task, found),
+        }
+    }
+
+    /// Of the pCPUs that a task may use, the one with the fewest tasks; `otherwise` if there is none.
+    fn least_crowded(&self, task: TaskId, otherwise: PcpuId) -> PcpuId {
+        let pcpus = self.books.rqs.len() as u32;
+        let open = self.books.task(task).allowed;
+        let open = open.iter().filter(|cpu| cpu.0 < pcpus);
+        open.min_by_key(|cpu| self.books.rq(*cpu).nr)
+            .unwrap_or(otherwise)
+    }
+
+    /// The pCPU for a task that has just been created and is then run by a higher class.
+    pub(crate) fn place_as_new(
+        &mut self,
+        task: TaskId,
+        from: Option<PcpuId>,
+        now: Nanos,
+    ) -> PcpuId {
+        self.place_new(task, from.unwrap_or(PcpuId(0)), now)
     }
 
     /// The idlest pCPU, level by level (`find_idlest_group()`).
@@ -73,7 +96,7 @@ impl<O: Order> Fair<O> {
         let mut total = 0;
         for cpu in group.map(PcpuId) {
             // In tasks first: a pCPU of equal tracked load may be idle at present.
-            let load = self.present_load(cpu) + u64::from(self.books.rq(cpu).nr);
+            let load = self.present_load(cpu) + u64::from(self.books.rq(cpu).all());
             total += load;
             let rank = (load, cpu != at);
             if self.books.task(task).allowed.contains(cpu)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 use super::*;
+use crate::compare::schedulers;
 use crate::reproduce::claims;
 use crate::reproduce::library::{File, Library};
 
@@ -81,6 +82,10 @@ fn the_checks_that_are_built_in_can_be_read() {
             "{}: neither a check nor a reason",
             claim.id
         );
+    }
+    for policy in checks.planned.keys() {
+        let exists = schedulers::known_policy(policy).is_ok();
+        assert!(!exists, "{policy} is planned no more");
     }
 }
 

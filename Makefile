@@ -6,11 +6,12 @@
 #   make e2e     the same dispatcher in a real kernel with real KVM guests, emulated
 #   make validate the simulator against a real kernel, scenario by scenario
 #   make bench   how fast the simulator is
+#   make claims  the papers' claims: writes docs/claims.md anew
 #   make lint    formatting and lints
 
 CORUN := target/release/corun
 
-.PHONY: run test e2e validate bench lint build
+.PHONY: run test e2e validate bench claims lint build
 
 run: build
 	@mkdir -p out
@@ -37,6 +38,12 @@ validate:
 
 bench: build
 	$(CORUN) bench
+
+claims: build
+	@mkdir -p out
+	$(CORUN) reproduce --markdown --report out/claims.html > out/claims.md
+	@mv out/claims.md docs/claims.md
+	@echo "The claims lie in docs/claims.md, as a page in out/claims.html."
 
 lint:
 	@scripts/install.sh test

@@ -10,6 +10,7 @@
  * (platform/platform.h).
  */
 #include "fair.h"
+#include "gang_pick.h"
 #include "occupancy.h"
 #include "placement.h"
 #include "platform/platform.h"
@@ -24,6 +25,7 @@ static inline void enter(struct task_ctx *t, enum task_state state, u64 now)
 {
 	u64 spent = t->since && before(t->since, now) ? now - t->since : 0;
 
+	gang_state(t, state, now);
 	if (t->state == TASK_WAITING)
 		t->sum.wait += spent;
 	else if (t->state == TASK_READY)
@@ -88,12 +90,15 @@ CALLBACK(s32, corun_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_fl
 {
 	struct task_ctx *t = callback_begin(OP_SELECT_CPU, p, (u32)prev_cpu);
 	s32 cpu;
+	u64 now;
 
 	if (!t)
 		return prev_cpu;
 	notice_vcpu(p, t);
-	cpu = make_ready(p, t, prev_cpu, now_ns());
-	if (claim_idle(cpu))
+	now = now_ns();
+	cpu = make_ready(p, t, prev_cpu, now);
+	gang_woken(t, now);
+	if (may_start(t, cpu, now) && claim_idle(cpu))
 		insert_local(p, kernel_slice(slice_of(p)));
 	callback_end(cpu);
 	return cpu;
@@ -105,7 +110,7 @@ static inline void wake_pcpu(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u64
 	/* Adding nothing is a read that no earlier write can pass: see corun_dispatch. */
 	if (fetch_add(c->idle, 0))
 		kick(cpu, KICK_IDLE);
-	else if (t->woken && fair_preempts(t, c, now))
+	else if (gang_preempts(t, c, cpu, now, t->woken && fair_preempts(t, c, now)))
 		kick(cpu, KICK_PREEMPT);
 }
 
@@ -147,7 +152,8 @@ static inline void turn_begins(struct task_struct *p, struct task_ctx *t, struct
 {
 	fair_clock(p, t, c, now);
 	occupancy_reload(t, c, fair_load(p, t));
-	slice_begin(p, c, cpu, now);
+	gang_turn(p, t, c, now);
+	slice_begin(c, cpu, gang_slice(t, slice_of(p), now), now);
 }
 
 /* Is the running task still ahead of everybody who waits for its pCPU? */
@@ -164,6 +170,15 @@ static inline bool still_first(struct cpu_ctx *c, s32 cpu, u64 now)
 	return first;
 }
 
+/* `prev`, charged up to now, has `cpu` for another slice. */
+static inline void keep(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, struct task_ctx *t,
+			u64 now)
+{
+	set_slice(prev, kernel_slice(slice_of(prev)));
+	fair_charge(prev, t, now);
+	turn_begins(prev, t, c, cpu, now);
+}
+
 /* The slice of `prev` is over, and it still wants `cpu`: someone else's turn? */
 static inline void dispatch_or_keep(s32 cpu, struct cpu_ctx *c, struct task_struct *prev,
 				    struct task_ctx *t, u64 now)
@@ -175,9 +190,7 @@ static inline void dispatch_or_keep(s32 cpu, struct cpu_ctx *c, struct task_stru
 	if (!(stays && still_first(c, cpu, now)) && move_first(cpu))
 		return;
 	if (stays) {
-		set_slice(prev, kernel_slice(slice_of(prev)));
-		fair_charge(prev, t, now);
-		turn_begins(prev, t, c, cpu, now);
+		keep(cpu, c, prev, t, now);
 	} else {
 		exchange(c->idle, 1); /* unless enqueue brings it back, it will idle */
 	}
@@ -197,6 +210,73 @@ static inline void dispatch_next(s32 cpu, struct cpu_ctx *c)
 		store(c->idle, 0);
 }
 
+/* The rank of who runs on `cpu`, if anybody does and may stay there. */
+static inline u32 rank_of_current(s32 cpu, struct cpu_ctx *c, struct task_struct *prev,
+				  struct task_ctx *t, u64 now)
+{
+	struct ranked r;
+
+	if (!t || !may_stay(prev, t))
+		return RANK_NOT;
+	r = ranked(t, cpu, true, now);
+	return rank_of(&r, c);
+}
+
+/* Has the slot ended in which `t` was dispatched? */
+static inline bool slot_is_over(struct task_ctx *t, u64 now)
+{
+	struct gang g = gang_of(t);
+
+	return g.mode == GANG_STRICT && !slot_is_open(now);
+}
+
+/* `cpu` shall idle: those who may not start now are looked at again. */
+static inline void idle_for_now(s32 cpu, struct cpu_ctx *c, u64 again, u64 now)
+{
+	struct gang_choice best = {.again = again, .now = now};
+
+	/* As in dispatch_next(). */
+	exchange(c->idle, 1);
+	if (queue_length(cpu))
+		best_waiting(cpu, &best);
+	if (best.id && take(cpu, best.id))
+		store(c->idle, 0);
+	else if (best.again)
+		start_timer(cpu, best.again);
+}
+
+/* On a host with gangs: who is next on `cpu`, `prev` among others if it still wants it? */
+static inline void dispatch_gangs(s32 cpu, struct cpu_ctx *c, struct task_struct *prev,
+				  struct task_ctx *t, u64 now)
+{
+	struct gang_choice best = {.bound = t ? fair_current(c, now) : 0, .now = now};
+	bool better;
+	u32 rank;
+
+	if (t)
+		demand_charge(t, now);
+	rank = rank_of_current(cpu, c, prev, t, now);
+	best.stays = rank != RANK_NOT;
+	best_waiting(cpu, &best);
+	if (best.slot_over || (t && slot_is_over(t, now))) {
+		strict_open_slot(cpu, now);
+		rank = rank_of_current(cpu, c, prev, t, now);
+		best.stays = rank != RANK_NOT;
+		best_waiting(cpu, &best);
+	}
+	if (rank >= RANK_ORDINARY && best.rank <= rank && pull_busy(cpu, c, now))
+		return;
+	if (rank < RANK_ORDINARY && best.rank < RANK_ORDINARY && pull_owner(cpu, c))
+		return;
+	better = best.rank > rank || (best.rank == rank && before(best.vtime, best.bound));
+	if (better && best.id && take(cpu, best.id))
+		return;
+	if (t && rank != RANK_NOT)
+		keep(cpu, c, prev, t, now);
+	else if (!pull_idle(cpu, c))
+		idle_for_now(cpu, c, best.again, now);
+}
+
 CALLBACK(void, corun_dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct task_ctx *t = dispatch_begin(cpu, prev);
@@ -209,7 +289,9 @@ CALLBACK(void, corun_dispatch, s32 cpu, struct task_struct *prev)
 	if (shared(c->incoming))
 		forget_incoming(c, cpu);
 	if (!rescue_starving(cpu, c, now)) {
-		if (t)
+		if (knobs.gangs)
+			dispatch_gangs(cpu, c, prev, t, now);
+		else if (t)
 			dispatch_or_keep(cpu, c, prev, t, now);
 		else
 			dispatch_next(cpu, c);
@@ -240,6 +322,7 @@ CALLBACK(void, corun_running, struct task_struct *p)
 	store(c->idle, 0);
 	store(c->switches, shared(c->switches) + 1);
 	turn_begins(p, t, c, cpu, now);
+	gang_started(p, t, c, cpu, now);
 	callback_end(0);
 }
 
@@ -254,6 +337,7 @@ CALLBACK(void, corun_stopping, struct task_struct *p, bool runnable)
 	now = now_ns();
 	notice_vcpu(p, t);
 	fair_charge(p, t, now);
+	gang_stopped(p, t, runnable, now);
 	if (runnable) {
 		enter(t, TASK_READY, now);
 		c = cpu_at(t->cpu);
@@ -298,6 +382,7 @@ CALLBACK(void, corun_exit_task, struct task_struct *p, struct scx_exit_task_args
 		return;
 	occupancy_leave(t);
 	deactivate(t);
+	gang_left(t);
 	vm_forget(t);
 }
 

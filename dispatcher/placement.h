@@ -7,7 +7,12 @@
  *   balance  as free, but no pCPU where a sibling vCPU is queued or running (Sukwong & Kim,
  *            "Is Co-scheduling Too Expensive for SMP VMs?", EuroSys 2011, Algorithm 2). Siblings
  *            that wait do not count. A VM with more ready vCPUs than pCPUs it may use cannot be
- *            balanced: then all of them are open, as in the published code.
+ *            balanced: then all of them are open, as in the published code;
+ *   load-conscious
+ *            as balance, but only pCPUs that are light: up to so many percent of the mean load. If
+ *            siblings are on all of these, one of them all the same (Kim et al., "Demand-based
+ *            coordinated scheduling for SMP VMs", ASPLOS 2013, and its published code): what is
+ *            spared by not stacking is not worth waiting where many wait.
  *
  * Affinity and cpusets always hold. Load is the weight of the ready and running tasks.
  */
@@ -15,6 +20,7 @@
 #define CORUN_PLACEMENT_H
 
 #include "fair.h"
+#include "gang_strict.h"
 #include "occupancy.h"
 #include "platform/platform.h"
 #include "vm.h"
@@ -48,6 +54,7 @@ static inline bool mode_admits(struct task_struct *p, struct task_ctx *t, u32 mo
 
 	switch (mode) {
 	case PLACE_BALANCE:
+	case PLACE_LOAD_CONSCIOUS:
 		return siblings_at(t, cpu) == 0;
 	case PLACE_FIXED:
 		home = home_of(p, t);
@@ -117,6 +124,60 @@ static inline s32 least_loaded(struct task_struct *p, struct task_ctx *t, u32 mo
 }
 #endif
 
+/* The mean load of the pCPUs that `p` may use, times their number, which is returned in `*count`.
+ */
+static inline u64 load_of_allowed(struct task_struct *p, u32 *count)
+{
+	u64 sum = 0;
+	s32 i;
+
+	for_each_allowed (i, p) {
+		struct cpu_ctx *c = cpu_at(i);
+
+		if (!c)
+			continue;
+		sum += shared(c->load);
+		*count += 1;
+	}
+	return sum;
+}
+
+/*
+ * Load-conscious: the least loaded pCPU without a sibling if that is light, else the least loaded
+ * one. `t` occupies none.
+ */
+static inline s32 least_loaded_light(struct task_struct *p, struct task_ctx *t, s32 prev)
+{
+	s32 apart = least_loaded(p, t, PLACE_LOAD_CONSCIOUS, prev);
+	struct cpu_ctx *c = cpu_at(apart);
+	struct gang g = {.vm = vm_of(t)};
+	u32 count = 0;
+	u64 sum;
+
+	g.conf = g.vm ? vm_conf_of(t, g.vm) : NULL;
+	if (!c || !g.conf)
+		return apart;
+	sum = load_of_allowed(p, &count);
+	if (shared(c->load) * 100 * count <= sum * shared(g.conf->light))
+		return apart;
+	return least_loaded(p, t, PLACE_FREE, prev);
+}
+
+/* The pCPU that `t`, which occupies none, should be queued on; NO_PCPU if its mode admits none. */
+static inline s32 best_place(struct task_struct *p, struct task_ctx *t, u32 mode, s32 prev)
+{
+	struct gang g = gang_of(t);
+	s32 owned = NO_PCPU;
+
+	if (g.vm && g.mode == GANG_STRICT)
+		owned = strict_place(p, t, &g, prev);
+	if (owned != NO_PCPU)
+		return owned;
+	if (mode == PLACE_LOAD_CONSCIOUS)
+		return least_loaded_light(p, t, prev);
+	return least_loaded(p, t, mode, prev);
+}
+
 /* Chooses a pCPU for `t` and makes it occupy that. */
 static inline s32 place(struct task_struct *p, struct task_ctx *t, s32 prev)
 {
@@ -127,7 +188,7 @@ static inline s32 place(struct task_struct *p, struct task_ctx *t, s32 prev)
 	occupancy_leave(t);
 	t->load = fair_load(p, t);
 	repeat (try, PLACE_TRIES) {
-		cpu = least_loaded(p, t, mode, prev);
+		cpu = best_place(p, t, mode, prev);
 		if (cpu == NO_PCPU) {
 			/* Stacking cannot be avoided: more ready siblings than pCPUs. */
 			cpu = least_loaded(p, t, PLACE_FREE, prev);

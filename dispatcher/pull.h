@@ -13,6 +13,7 @@
 #define CORUN_PULL_H
 
 #include "fair.h"
+#include "gang_pick.h"
 #include "occupancy.h"
 #include "placement.h"
 #include "platform/platform.h"
@@ -55,10 +56,23 @@ static inline void announce(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u32 
 struct pull_rule {
 	u64 lighter_than; /* only those with less load; 0: any */
 	u64 before;	  /* only those with an earlier virtual time; 0: any */
+	u32 only;	  /* only vCPUs of the VM in this slot of the table, plus 1; 0: any */
+	bool fill;	  /* also those who may start only where nobody else would */
 };
 
+/* May `p`, waiting elsewhere, start on `cpu` at once, as far as its gang is concerned? */
+static inline bool rank_admits(struct task_struct *p, struct cpu_ctx *c, s32 cpu, bool fill)
+{
+	struct ranked r = {.cpu = cpu};
+
+	if (!knobs.gangs)
+		return true;
+	r.now = now_ns();
+	return look_at_ranked(p, &r) && rank_of(&r, c) >= (fill ? RANK_FILL : RANK_ORDINARY);
+}
+
 /* Pulls from the queue of `from` the first task that may come and that the rule lets through. */
-static inline bool pull_from(s32 from, s32 cpu, struct cpu_ctx *c, struct pull_rule rule)
+static inline bool pull_from(s32 from, s32 cpu, struct cpu_ctx *c, const struct pull_rule *rule)
 {
 	struct task_struct *p;
 	bool pulled = false;
@@ -68,12 +82,14 @@ static inline bool pull_from(s32 from, s32 cpu, struct cpu_ctx *c, struct pull_r
 	for_each_queued (p, from) {
 		struct task_ctx t = {};
 
-		if (looked++ == PULL_LOOK || !look_at(p, &t))
+		if ((looked++ == PULL_LOOK && !rule->only) || !look_at(p, &t))
 			break;
-		if (rule.before && !before(queued_vtime(p), rule.before))
+		if (rule->only && t.vm + 1 != rule->only)
+			continue;
+		if (rule->before && !before(queued_vtime(p), rule->before))
 			break;
-		if ((rule.lighter_than && t.load >= rule.lighter_than) ||
-		    !may_pull(p, &t, cpu, &fixed))
+		if ((rule->lighter_than && t.load >= rule->lighter_than) ||
+		    !may_pull(p, &t, cpu, &fixed) || !rank_admits(p, c, cpu, rule->fill))
 			continue;
 		announce(&t, c, cpu, id_of(p));
 		pulled = move_queued(p, cpu);
@@ -144,11 +160,10 @@ static inline s32 furthest_behind(s32 cpu, u64 least)
 	return found;
 }
 
-/* `cpu` has nothing to run: take anything that waits elsewhere, from the busiest first. */
-static inline bool pull_idle(s32 cpu, struct cpu_ctx *c)
+/* Takes anything that waits elsewhere, from the busiest first. */
+static inline bool pull_any(s32 cpu, struct cpu_ctx *c, const struct pull_rule *any)
 {
 	s32 from = busiest(cpu, 0);
-	struct pull_rule any = {};
 	s32 i;
 
 	if (from == NO_PCPU)
@@ -162,6 +177,39 @@ static inline bool pull_idle(s32 cpu, struct cpu_ctx *c)
 	return false;
 }
 
+/* `cpu` has an owner (gang_strict.h) none of whose vCPUs is here: take one from elsewhere. */
+static inline bool pull_owner(s32 cpu, struct cpu_ctx *c)
+{
+	struct pull_rule rule = {.only = shared(c->owner)};
+	struct gang g = rule.only ? gang_in(rule.only - 1) : (struct gang){};
+	s32 i;
+
+	if (!g.vm || g.mode != GANG_STRICT)
+		return false;
+	for_each_queue (i) {
+		struct cpu_ctx *other = cpu_at(i);
+		u32 here = gang_here(&g, i);
+
+		/* One that is at its place is let alone. */
+		if (i == cpu || !other || here < (strict_owns(&g, other) ? 2u : 1u))
+			continue;
+		if (pull_from(i, cpu, c, &rule))
+			return true;
+	}
+	return false;
+}
+
+/* `cpu` has nothing to run: its owner's, else anything, else what may fill it. */
+static inline bool pull_idle(s32 cpu, struct cpu_ctx *c)
+{
+	struct pull_rule any = {};
+	struct pull_rule fill = {.fill = true};
+
+	if (knobs.gangs && pull_owner(cpu, c))
+		return true;
+	return pull_any(cpu, c, &any) || (knobs.gangs && pull_any(cpu, c, &fill));
+}
+
 /* Takes from the busiest pCPU a task that leaves both more alike than they are. */
 static inline bool pull_load(s32 cpu, struct cpu_ctx *c)
 {
@@ -173,7 +221,7 @@ static inline bool pull_load(s32 cpu, struct cpu_ctx *c)
 	if (!busier)
 		return false;
 	rule.lighter_than = shared(busier->load) - mine;
-	return rule.lighter_than && pull_from(from, cpu, c, rule);
+	return rule.lighter_than && pull_from(from, cpu, c, &rule);
 }
 
 /* Takes a task from a more crowded pCPU whose clock is behind: there, tasks are owed more. */
@@ -184,7 +232,7 @@ static inline bool pull_owed(s32 cpu, struct cpu_ctx *c, u64 now)
 	};
 	s32 from = furthest_behind(cpu, shared(c->nr) + 1);
 
-	return from != NO_PCPU && pull_from(from, cpu, c, rule);
+	return from != NO_PCPU && pull_from(from, cpu, c, &rule);
 }
 
 /* `cpu` is busy: every so often, even out loads and then what tasks are owed. */

@@ -8,6 +8,7 @@
 #ifndef CORUN_SLICE_H
 #define CORUN_SLICE_H
 
+#include "gang_pick.h"
 #include "platform/platform.h"
 
 /* What the kernel is told beyond the slice when the timer ends it, ns: above one tick at HZ=100. */
@@ -31,14 +32,21 @@ static inline u64 kernel_slice(u64 slice)
 	return knobs.slice_timer ? slice + SLICE_NET : slice;
 }
 
-/* A slice begins on `cpu`. */
-static inline void slice_begin(struct task_struct *p, struct cpu_ctx *c, s32 cpu, u64 now)
+/* A slice of `slice` ns begins on `cpu`. */
+static inline void slice_begin(struct cpu_ctx *c, s32 cpu, u64 slice, u64 now)
 {
-	u64 slice = slice_of(p);
-
+	if (slice < SLICE_MIN)
+		slice = SLICE_MIN;
 	store(c->slice_end, now + slice);
-	if (knobs.slice_timer)
-		start_timer(cpu, slice);
+	if (knobs.slice_timer || knobs.gangs)
+		start_timer(cpu, gang_timer(slice, c));
+}
+
+/* The timer of `cpu`, which idles, fired: those who might not start, may they now? */
+static inline void idle_timer(s32 cpu)
+{
+	if (knobs.gangs && queue_length(cpu))
+		kick(cpu, KICK_IDLE);
 }
 
 /* The timer of `cpu` fired: is the slice over, and does somebody wait? */
@@ -47,16 +55,22 @@ static inline void slice_timer(struct cpu_ctx *c, s32 cpu)
 	u64 now = now_ns();
 	u64 end = shared(c->slice_end);
 
-	if (shared(c->idle))
+	if (shared(c->idle)) {
+		idle_timer(cpu);
 		return;
+	}
+	if (gang_sample(c, cpu, now)) {
+		kick(cpu, KICK_PREEMPT);
+		return;
+	}
 	if (now < end) {
-		start_timer(cpu, end - now); /* it belonged to an earlier slice */
+		start_timer(cpu, gang_timer(end - now, c)); /* it belonged to an earlier slice */
 		return;
 	}
 	if (queue_length(cpu))
 		kick(cpu, KICK_PREEMPT);
 	else
-		start_timer(cpu, knobs.slice);
+		start_timer(cpu, gang_timer(knobs.slice, c));
 }
 
 #endif

@@ -17,6 +17,13 @@
 #define MAX_VMS 1024u
 #define MASK_WORDS (MAX_PCPUS / 64)
 
+/*
+ * BPF passes no structs by value and five arguments at most. What takes or returns more must be
+ * inlined; what is large and called from several places had better not be.
+ */
+#define INLINED static inline __attribute__((always_inline))
+#define CALLED static __attribute__((noinline))
+
 #define NO_VM 0xffffffffu
 #define NO_PCPU (-1)
 
@@ -36,6 +43,31 @@ enum placement_mode {
 	PLACE_FREE = 0,
 	PLACE_FIXED = 1,
 	PLACE_BALANCE = 2,
+	PLACE_LOAD_CONSCIOUS = 3,
+};
+
+/* How a VM's vCPUs are scheduled in time, as far as they are siblings (gang.h). */
+enum gang_mode {
+	GANG_NONE = 0,
+	GANG_DYNAMIC = 1,
+	GANG_STRICT = 2,
+	GANG_DEMAND = 3,
+	GANG_RELAXED = 4,
+	GANG_RELAXED_ALL = 5,
+};
+
+/* vCPUs of a VM whose progress is compared; of a larger VM, the rest is never held back. */
+#define GANG_VCPUS 64u
+
+/* A ready or running vCPU as gangs look at it, and where and when. */
+struct ranked {
+	u64 vtime;
+	u64 urgent_since;
+	u64 now;
+	u32 vm;	    /* slot of its VM, or NO_VM */
+	u32 member; /* as in task_ctx */
+	s32 cpu;
+	u32 runs; /* does it run there, or wait? */
 };
 
 /* What happened to a task since it was first seen; ns and counts. */
@@ -63,6 +95,11 @@ struct task_ctx {
 	s32 clock_cpu;	   /* pCPU whose clock vtime is told by */
 	u32 woken;	   /* has not been queued since it woke */
 	u32 load;	   /* what it adds to the load of the pCPU it occupies */
+	u64 urgent;	   /* gang_demand.h: time left to it as an urgent vCPU, ns */
+	u64 urgent_since;  /* since when it is urgent; 0: it is not */
+	u64 urgent_from;   /* running: from when its urgent time is to be charged */
+	u32 member;	   /* gang_relaxed.h: its place in gang_ctx.vcpu, plus 1; 0: none */
+	u32 pad;
 };
 
 /* What the policy wants for a task; written by the control loop only. */
@@ -84,6 +121,46 @@ struct vm_conf {
 	u32 id;	       /* VM this is meant for; others ignore it */
 	u32 placement; /* enum placement_mode */
 	u32 weight;    /* 1-10000; 0: its vCPUs count with their own weights */
+	u32 light;     /* PLACE_LOAD_CONSCIOUS: up to which load a pCPU is light, percent of mean */
+	u32 gang;      /* enum gang_mode */
+	u32 fill;      /* GANG_STRICT: 1: others may run where the slot's owner leaves pCPUs idle */
+	u64 slot;      /* GANG_STRICT: length of a time slot, ns */
+	u64 stop;      /* GANG_RELAXED*: lead at which a vCPU is stopped, ns of progress */
+	u64 resume;    /* lead below which it may go on, ns */
+	u64 sample;    /* how often leads are looked at, ns */
+	u64 wake_boost;	 /* GANG_DEMAND: urgent time for being woken by a sibling, ns */
+	u64 flush_boost; /* urgent time for a TLB shootdown by a sibling, ns */
+	u64 boost_limit; /* most urgent time that adds up, ns */
+	u64 boost_lead;	 /* how far ahead of its pCPU an urgent vCPU may run, ns of vtime */
+};
+
+/* A vCPU among its siblings (gang_relaxed.h): progress it has not made. */
+struct gang_vcpu {
+	u64 behind;  /* time spent ready until `since`, ns */
+	u64 since;   /* ready since then; 0: running or halted */
+	u64 stopped; /* co-stopped since then; 0: it is not */
+	u64 costop;  /* time spent co-stopped, ns */
+	u32 id;	     /* the task's id; 0: free */
+	u32 pad;
+};
+
+/* What a VM's gang is about; one per slot of the VM table. */
+struct gang_ctx {
+	u64 until;   /* the gang was started together, and is one until then (gang_dynamic.h) */
+	u64 stopped; /* all of it is co-stopped since then; 0: it is not (gang_relaxed.h) */
+	u32 leader;  /* id of the vCPU that started it */
+	u32 epoch;   /* number of the start, never 0 once there was one */
+	u32 members; /* places of `vcpu` that have ever been used */
+	u32 pad;
+	u32 target[MAX_PCPUS]; /* pCPUs called on to join: those that hold the epoch */
+	struct gang_vcpu vcpu[GANG_VCPUS];
+};
+
+/* The host's time slots (gang_strict.h). */
+struct gang_slots {
+	u64 end;     /* when the present slot is over */
+	u64 opening; /* somebody is filling the next one */
+	u32 first;   /* slot of the VM that is served first in the next one */
 	u32 pad;
 };
 
@@ -102,7 +179,9 @@ struct cpu_ctx {
 	u32 incoming;	 /* task pulled here that has not started yet */
 	u32 incoming_vm; /* its VM's slot, or NO_VM */
 	u32 incoming_load;
-	u32 pad;
+	u32 cur_vm;	/* gangs: slot of the VM whose vCPU runs here, or NO_VM */
+	u32 cur_member; /* its place in gang_ctx.vcpu, plus 1; 0: none */
+	u32 owner; /* gang_strict.h: slot of the VM that has the time slot, plus 1; 0: nobody */
 };
 
 /* The host's knobs: set before loading, or live by the daemon. */
@@ -116,7 +195,7 @@ struct knobs {
 	u32 pcpus;		/* highest pCPU number plus 1 */
 	u32 placement;		/* mode of VMs the policy has not spoken about */
 	u32 slice_timer;	/* 1: end slices by timer instead of at the tick */
-	u32 pad;
+	u32 gangs;		/* 1: VMs' gang modes are looked at; 0: they all are GANG_NONE */
 };
 
 #endif

@@ -99,6 +99,15 @@ struct {
 	__type(value, struct vm_conf);
 } vm_confs SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_VMS);
+	__type(key, u32);
+	__type(value, struct gang_ctx);
+} gang_ctxs SEC(".maps");
+
+struct gang_slots slots;
+
 struct pcpu_timer {
 	struct bpf_timer timer;
 };
@@ -130,6 +139,11 @@ static inline struct vm_ctx *vm_at(u32 slot)
 static inline struct vm_conf *vm_conf_at(u32 slot)
 {
 	return bpf_map_lookup_elem(&vm_confs, &slot);
+}
+
+static inline struct gang_ctx *gang_at(u32 slot)
+{
+	return bpf_map_lookup_elem(&gang_ctxs, &slot);
 }
 
 static inline struct task_ctx *raw_task_ctx(struct task_struct *p)
@@ -337,6 +351,14 @@ static inline u32 raw_weight(struct task_struct *p)
 static inline s32 raw_task_cpu(struct task_struct *p)
 {
 	return scx_bpf_task_cpu(p);
+}
+
+static inline u32 raw_waker_slot(void)
+{
+	struct task_struct *p = bpf_get_current_task_btf();
+	struct task_ctx *t = p ? raw_task_ctx(p) : NULL;
+
+	return t ? t->vm : NO_VM;
 }
 
 #define raw_task_id(p) ((u32)(p)->pid)

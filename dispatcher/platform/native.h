@@ -73,10 +73,13 @@ struct native_host {
 struct native_context {
 	void *self;
 	const struct native_host *host;
-	struct cpu_ctx *cpus;	  /* MAX_PCPUS */
-	struct vm_ctx *vms;	  /* MAX_VMS */
-	struct vm_conf *vm_confs; /* MAX_VMS */
+	struct cpu_ctx *cpus;	     /* MAX_PCPUS */
+	struct vm_ctx *vms;	     /* MAX_VMS */
+	struct vm_conf *vm_confs;    /* MAX_VMS */
+	struct gang_ctx *gangs;	     /* MAX_VMS */
+	struct task_struct *current; /* who runs on `cpu`, if the callback is a wake-up */
 	struct knobs knobs;
+	struct gang_slots slots;
 	u64 now;
 	s32 cpu; /* the pCPU the callback runs on */
 	u32 pad;
@@ -87,6 +90,7 @@ struct native_context {
 extern __thread struct native_context *corun_context;
 
 #define knobs (corun_context->knobs)
+#define slots (corun_context->slots)
 #define host_do(what, ...) corun_context->host->what(corun_context->self, ##__VA_ARGS__)
 #define repeat(i, n) for ((i) = 0; (i) < (typeof(i))(n); (i)++)
 
@@ -139,6 +143,11 @@ static inline struct vm_ctx *vm_at(u32 slot)
 static inline struct vm_conf *vm_conf_at(u32 slot)
 {
 	return slot < MAX_VMS ? &corun_context->vm_confs[slot] : NULL;
+}
+
+static inline struct gang_ctx *gang_at(u32 slot)
+{
+	return slot < MAX_VMS ? &corun_context->gangs[slot] : NULL;
 }
 
 static inline u64 raw_now(void)
@@ -239,6 +248,11 @@ static inline u32 raw_weight(struct task_struct *p)
 static inline s32 raw_task_cpu(struct task_struct *p)
 {
 	return p->cpu;
+}
+
+static inline u32 raw_waker_slot(void)
+{
+	return corun_context->current ? corun_context->current->ctx.vm : NO_VM;
 }
 
 static inline u32 raw_task_id(struct task_struct *p)
@@ -351,7 +365,8 @@ static inline void callback_end(s32 result)
 		corun_context = context;                                                           \
 	}                                                                                          \
 	const size_t NAME(name##_sizes)[] = {                                                      \
-	    sizeof(struct task_struct), sizeof(struct task_ctx), sizeof(struct cpu_ctx),           \
-	    sizeof(struct vm_ctx),	sizeof(struct vm_conf),	 sizeof(struct native_context)};
+	    sizeof(struct task_struct),	  sizeof(struct task_ctx), sizeof(struct cpu_ctx),         \
+	    sizeof(struct vm_ctx),	  sizeof(struct vm_conf),  sizeof(struct gang_ctx),        \
+	    sizeof(struct native_context)};
 
 #endif

@@ -43,15 +43,19 @@ static inline s32 this_cpu(void)
 	return (s32)tap_in(IN_THIS_CPU, (u32)raw_this_cpu());
 }
 
-/* May `p` run on `cpu`: online, in its affinity and cpuset? */
-static inline bool allowed(struct task_struct *p, s32 cpu)
+/* May `cpu` be used? */
+static inline bool is_online(s32 cpu)
 {
 	u32 word = opaque((u32)cpu / 64) % MASK_WORDS;
 
-	if ((u32)cpu >= knobs.pcpus || (u32)cpu >= MAX_PCPUS ||
-	    !(knobs.online[word] >> (u32)cpu % 64 & 1))
-		return false;
-	return tap_in(IN_ALLOWED, raw_allowed(p, cpu));
+	return (u32)cpu < knobs.pcpus && (u32)cpu < MAX_PCPUS &&
+	       knobs.online[word] >> (u32)cpu % 64 & 1;
+}
+
+/* May `p` run on `cpu`: online, in its affinity and cpuset? */
+static inline bool allowed(struct task_struct *p, s32 cpu)
+{
+	return is_online(cpu) && tap_in(IN_ALLOWED, raw_allowed(p, cpu));
 }
 
 /* for_each_allowed(cpu, p): the pCPUs below nr_pcpus() that `p` may run on, in order. */
@@ -162,6 +166,41 @@ static inline u32 find_slot(u32 id, bool or_free)
 	return (u32)tap_in(IN_VM_SLOT, raw_find_slot(id, or_free));
 }
 
+static inline u32 raw_active_slot(u32 from)
+{
+	u32 found = NO_VM;
+	u32 i;
+
+	repeat (i, MAX_VMS) {
+		u32 slot = (from + i) % MAX_VMS;
+		struct vm_ctx *vm = vm_at(slot);
+
+		if (vm && *(volatile u32 *)&vm->id && *(volatile u64 *)&vm->active_weight) {
+			found = slot;
+			break;
+		}
+	}
+	return found;
+}
+
+/*
+ * The first slot of the VM table, from `from` on and round, whose VM has a ready or running vCPU;
+ * NO_VM if there is none. One input, as find_slot().
+ */
+static inline u32 active_slot(u32 from)
+{
+	return (u32)tap_in(IN_ACTIVE_SLOT, raw_active_slot(from));
+}
+
+/*
+ * The slot of the VM whose vCPU this pCPU runs at the moment: in select_cpu, the waker's. NO_VM if
+ * it is another task, or none. When an interrupt wakes somebody, this is who was interrupted.
+ */
+static inline u32 waker_slot(void)
+{
+	return (u32)tap_in(IN_WAKER_SLOT, raw_waker_slot());
+}
+
 /*
  * for_each_queued(p, cpu): walks the queue of `cpu` from its head. In the body queued_vtime(p) is
  * the task's place in the order, and move_queued(p, cpu) takes it to a pCPU's local queue.
@@ -190,6 +229,20 @@ static inline bool look_at(struct task_struct *p, struct task_ctx *copy)
 	copy->cpu = shared(t->cpu);
 	copy->load = shared(t->load);
 	copy->since = shared(t->since);
+	return true;
+}
+
+/* What gangs may know of it: `p` is in a queue. */
+static inline bool look_at_ranked(struct task_struct *p, struct ranked *r)
+{
+	struct task_ctx *t = raw_task_ctx(p);
+
+	if (!t)
+		return false;
+	r->vm = shared(t->vm);
+	r->member = shared(t->member);
+	r->urgent_since = shared(t->urgent_since);
+	r->vtime = queued_vtime(p);
 	return true;
 }
 

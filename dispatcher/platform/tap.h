@@ -33,6 +33,8 @@ enum tap_kind {
 	IN_VCPU_OF = 14,
 	IN_TASK_ID = 15,
 	IN_VM_SLOT = 16,
+	IN_ACTIVE_SLOT = 17,
+	IN_WAKER_SLOT = 18,
 	/* decisions */
 	OUT_RETURN = 64,
 	OUT_INSERT_QUEUE = 65,

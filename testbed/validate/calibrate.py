@@ -3,12 +3,19 @@
 
 Each cost is the median over all its occurrences in one boot:
 
-- switch: from the old vCPU's last kvm_exit before a switch to the new one's kvm_entry after it;
+- switch: from a switch between vCPUs to the new one's kvm_entry;
 - tick: from kvm_exit to kvm_entry around a tick without a switch;
-- timer: twice the mean lateness of the timer that ends slices (the simulator draws evenly from 0);
+- timer: twice the mean time from when a slice's end is due until the switch, which is how late the
+  timer comes and what the kernel does from the vCPU's kvm_exit to the switch (the simulator draws
+  evenly from 0);
+- late: the first part of that, how late the timer comes;
 - ipi: from waking a real-time vCPU to its switch, on a pCPU that a hog has;
 - idle_wake: the same on an idle pCPU, less the IPI;
-- interrupt, send (ping) and interrupt, slack (timer): what a guest's round takes beside its work.
+- interrupt, send (ping) and interrupt, slack (timer): what a guest's round takes beside its work;
+- slowdown: how many times longer a guest's code takes when two VMs share each pCPU than alone, their
+  switches and ticks apart (the emulator translates code and addresses anew, and the machine's own
+  speed drifts; in no trace event);
+- spread: by what share the same work, alone on a pCPU, takes more or less time (evenly between).
 """
 
 import re
@@ -16,6 +23,8 @@ import statistics
 
 import trace
 
+# Of the emulated host: its ticks per second (CONFIG_HZ) and pCPUs.
+HOST_HZ, PCPUS = 250, 2
 EXPIRES = re.compile(r"hrtimer=(\S+) function=hrtick(?:\S*) (?:expires|now)=(\d+)")
 
 
@@ -25,45 +34,55 @@ def median(values, what):
     return statistics.median(values)
 
 
-def calibrate(out, ping_work, timer_work, timer_sleep):
-    """All costs of one boot, from the recordings in `out`; works and sleep as the guests have them."""
-    switch, tick, timer = of_hogs(out / "cal-hogs.txt")
+def calibrate(out, speed, ping_work, timer_work, timer_sleep):
+    """All costs of one boot, from the recordings in `out`; works and sleep as the guests have them.
+
+    `speed`: what guests computed per second and pCPU alone (spin_per_s) and two per pCPU (shared_per_s).
+    """
+    switch, leaving, tick, late, switches = of_hogs(out / "cal-hogs.txt")
+    computing = 1 - 1e-6 * (switches * (switch + leaving) + HOST_HZ * tick)
     ipi = wake_to_run(out / "cal-busy.txt", "ping")
     idle = wake_to_run(out / "cal-idle.txt", "ping")
     first, send = ping_rounds(out / "cal-idle.txt")
-    on, off = timer_rounds(out / "cal-timer.txt")
+    on, off, spread = timer_rounds(out / "cal-timer.txt")
     # Sleeps are armed before the vCPU halts: what they seem too short is part of the round's work.
     short = min(0.0, off - timer_sleep)
     return {
         "switch": switch,
         "tick": tick,
-        "timer": timer,
+        "timer": 2 * (max(0.0, late) + leaving),
+        "late": late,
         "ipi": ipi,
         "idle_wake": max(0.0, idle - ipi),
         "ping_interrupt": max(0.0, first - ping_work - switch),
         "ping_send": send,
         "timer_interrupt": max(0.0, on - timer_work - switch + short),
         "timer_slack": max(0.0, off - timer_sleep),
+        "slowdown": computing * speed["spin_per_s"] / speed["shared_per_s"],
+        "spread": spread,
     }
 
 
 def of_hogs(path):
+    """Times of a switch, of leaving for one and of a tick; how late timers are; switches per second and pCPU."""
     vm_of, found = trace.events(path)
-    exits, switches, ticks, lateness, due = {}, [], [], [], {}
-    switched, ticked = {}, {}
+    exits, leaving, switches, ticks, lateness, due = {}, [], [], [], [], {}
+    switched, switched_at, ticked = {}, {}, {}
     for now, cpu, thread, name, text in found:
         if name == "kvm_exit" and thread in vm_of:
             exits[cpu], switched[cpu], ticked[cpu] = now, 0, False
         elif name == "sched_switch":
             switched[cpu] = switched.get(cpu, 0) + 1
+            switched_at[cpu] = now
         elif name == "hrtimer_expire_entry":
             ticked[cpu] = ticked.get(cpu, False) or "tick_nohz_handler" in text
         elif name == "kvm_entry" and thread in vm_of and cpu in exits:
-            took = 1e6 * (now - exits.pop(cpu))
+            out = exits.pop(cpu)
             if switched[cpu] == 1:
-                switches.append(took)
+                leaving.append(1e6 * (switched_at[cpu] - out))
+                switches.append(1e6 * (now - switched_at[cpu]))
             elif switched[cpu] == 0 and ticked[cpu]:
-                ticks.append(took)
+                ticks.append(1e6 * (now - out))
         if name.startswith("hrtimer_") and (match := EXPIRES.search(text)):
             if name == "hrtimer_start":
                 due[match[1]] = int(match[2])
@@ -72,8 +91,10 @@ def of_hogs(path):
     median(lateness, "a slice timer that fires")
     return (
         median(switches, "a switch between vCPUs"),
+        statistics.median(leaving),
         median(ticks, "a tick without a switch"),
-        2 * max(0.0, statistics.fmean(lateness)),
+        statistics.fmean(lateness),
+        len(switches) / (found[-1][0] - found[0][0]) / PCPUS,
     )
 
 
@@ -115,5 +136,8 @@ def ping_rounds(path):
 
 def timer_rounds(path):
     turns = [turn for turn in rounds(path, "timer") if turn[3]]
-    on = median([1e6 * (turn[2] - turn[0]) for turn in turns], "a timer's round")
-    return on, median([1e6 * (turn[3] - turn[2]) for turn in turns], "a timer's sleep")
+    rounds_on = sorted(1e6 * (turn[2] - turn[0]) for turn in turns)
+    on = median(rounds_on, "a timer's round")
+    low, high = (rounds_on[int(share * len(rounds_on))] for share in (0.1, 0.9))
+    # Evenly between 1 - s and 1 + s, the middle four fifths are 1.6 s wide.
+    return on, median([1e6 * (turn[3] - turn[2]) for turn in turns], "a timer's sleep"), min(0.9, (high - low) / on / 1.6)

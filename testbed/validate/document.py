@@ -15,17 +15,14 @@ def number(value):
 
 def table(rows):
     lines = [
-        "| scenario | what | testbed: median (runs) | simulator | off by | allowed | |",
-        "|---|---|---|---|---|---|---|",
+        "| scenario | what | unit | testbed, boot by boot | simulator, with each boot's costs | off by (median) | allowed | |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
-        unit = row.rule["unit"]
-        runs = ", ".join(number(value) for value in row.measured)
-        off = None if None in (row.real, row.simulated) else row.simulated - row.real
-        allowed = number(getattr(row, "allowed", None))
+        real, ours = (", ".join(number(value) for value in side) for side in (row.measured, row.simulated))
         lines.append(
-            f"| {row.scenario} | {row.name} | {number(row.real)} {unit} ({runs}) | {number(row.simulated)} | "
-            f"{number(off)} | ±{allowed} | {row.verdict} |"
+            f"| {row.scenario} | {row.name} | {row.rule['unit']} | {real} | {ours} | "
+            f"{number(row.off)} | ±{number(row.allowed)} | {row.verdict} |"
         )
     return lines
 
@@ -55,17 +52,20 @@ def explained(rows):
     return ["", "Out of tolerance:", ""] + lines if lines else []
 
 
-def results(rows, before, caught, controls, costs, boots):
-    measured = ", ".join(f"{name} {cost:.0f}" for name, cost in costs.items())
-    each = "; ".join(", ".join(f"{boot.costs[n]:.0f}" for n in ("switch", "ipi", "idle_wake", "timer")) for boot in boots)
+def results(rows, before, caught, controls, boots):
     lines = table(rows) + ["", f"{tally(rows)}."]
     lines += controls_of(caught, controls) + explained(rows)
     lines += [
         "",
         f"Without `slice_at_switch` and `lazy_preemption`: {tally(before)}.",
         "",
-        f"Costs measured in the testbed, µs, medians: {measured}. (switch, ipi, idle_wake, timer of each boot: {each}.)",
+        "Costs measured in each boot, µs; `slowdown` and `spread` are ratios:",
+        "",
+        "| boot | " + " | ".join(boots[0].costs) + " |",
+        "|---" * (len(boots[0].costs) + 1) + "|",
     ]
+    for boot in boots:
+        lines.append(f"| {boot.out.name} | " + " | ".join(number(cost) for cost in boot.costs.values()) + " |")
     return "\n".join(lines) + "\n"
 
 

@@ -11,13 +11,13 @@ DURATION = 5.0
 SEEDS = (1, 2, 3)
 PROGRAMS = {
     "spin": ["loop {{ compute 10ms }}"],
-    "timer": ["loop {{ compute {work}us; count 1 rounds; sleep {sleep}us }}"],
-    "lock": ["loop {{ lock shared {{ compute {work}us; count 1 rounds }}; compute {work}us }}"],
-    "barrier": ["loop {{ compute {work}us; count 1 rounds; barrier all }}"],
+    "timer": ["loop {{ compute {work}us ±{spread}%; count 1 rounds; sleep {sleep}us }}"],
+    "lock": ["loop {{ lock shared {{ compute {work}us ±{spread}%; count 1 rounds }}; compute {work}us ±{spread}% }}"],
+    "barrier": ["loop {{ compute {work}us ±{spread}%; count 1 rounds; barrier all }}"],
     "ping": [
         "queue there 1; queue back 1; send there; "
-        "loop {{ recv back; compute {work}us; count 1 rounds; send there }}",
-        "loop {{ recv there; compute {work}us; count 1 rounds; send back }}",
+        "loop {{ recv back; compute {work}us ±{spread}%; count 1 rounds; send there }}",
+        "loop {{ recv there; compute {work}us ±{spread}%; count 1 rounds; send back }}",
     ],
 }
 
@@ -60,14 +60,16 @@ def scenario(about, vms, costs):
             'lock = "unfair"',
         ]
         programs = PROGRAMS[vm["mode"]]
+        work = round(vm.get("work", 0) * costs["slowdown"])
         for vcpu in range(vm["vcpus"]):
-            program = programs[vcpu % len(programs)].format(**vm)
+            program = programs[vcpu % len(programs)]
+            program = program.format(work=work, sleep=vm.get("sleep"), spread=round(100 * costs["spread"]))
             lines += [f"[[vm.{name}.thread]]", f"vcpu = {vcpu}", f"program = {json.dumps(program)}"]
     return "\n".join(lines) + "\n"
 
 
-def simulate(corun, file, policy="eevdf", keys=()):
-    """One (Trace, {VM: throughput}) per seed."""
+def simulate(corun, file, spinning, slowdown, policy="eevdf", keys=()):
+    """One (Trace, {VM: throughput}) per seed; `spinning` VMs compute `slowdown` times slower than alone."""
     results = []
     for seed in SEEDS:
         recording = file.with_suffix(f".{policy}.{seed}.events")
@@ -78,6 +80,8 @@ def simulate(corun, file, policy="eevdf", keys=()):
         said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         run = json.loads(said)["runs"][0]
         rates = {vm["name"]: vm["throughput"] for vm in run["vms"]}
+        for vm in spinning:
+            rates[vm] /= slowdown
         results.append((trace.Trace(recording, skip=WARM_UP), rates))
         recording.unlink()
     return results

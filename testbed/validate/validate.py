@@ -25,6 +25,8 @@ PING_WORK, TIMER_WORK, TIMER_SLEEP = 300, 500, 2000
 # Of a VM's own clock: the recording lasts from 1 to 6 s after its start.
 RATE_FROM, RATE_TO = 1.2, 5.8
 LEAST_BOOTS = 3
+# Of what a boot is calibrated for, those that are no times.
+SHARES = ("slowdown", "spread")
 # Slices are 1.4 ms: if timers come a quarter of that late on average, the machine was busy with other
 # things, and neither costs nor delays mean anything.
 MOST_LATE = 350
@@ -81,9 +83,9 @@ class Boot:
     def __init__(self, out):
         lines = (out / "calibration.tsv").read_text().splitlines()
         self.speed = {name: float(text) for name, text in (line.split("\t") for line in lines)}
-        self.costs = calibrate.calibrate(out, PING_WORK, TIMER_WORK, TIMER_SLEEP)
-        if self.costs["timer"] / 2 > MOST_LATE:
-            late = f"{self.costs['timer'] / 2:.0f} us late on average, accepted are {MOST_LATE}"
+        self.costs = calibrate.calibrate(out, self.speed, PING_WORK, TIMER_WORK, TIMER_SLEEP)
+        if self.costs["late"] > MOST_LATE:
+            late = f"{self.costs['late']:.0f} us late on average, accepted are {MOST_LATE}"
             raise trace.Broken(f"{out.name}: the machine was not calm, timers came {late}")
         self.out = out
         self.known = {}
@@ -113,55 +115,54 @@ def median(values):
 
 
 class Row:
-    """One number of one scenario on both sides."""
+    """One number of one scenario on both sides; boot by boot, since costs differ between boots."""
 
     def __init__(self, scenario, name, measured, simulated, tolerances):
-        self.scenario, self.name, self.measured = scenario, name, measured
-        self.real, self.simulated = median(measured), median(simulated)
+        self.scenario, self.name, self.measured, self.simulated = scenario, name, measured, simulated
         self.rule = tolerances[name.partition(":")[0]]
+        self.off = self.allowed = None
         self.verdict = self.judge()
 
     def judge(self):
-        if len(self.measured) < LEAST_BOOTS or self.real is None or self.simulated is None:
+        if len(self.measured) < LEAST_BOOTS or None in self.measured + self.simulated:
             return "missing"
-        self.allowed = max(self.rule.get("relative", 0.0) * self.real, self.rule["absolute"])
-        if max(abs(one - self.real) for one in self.measured) > self.allowed:
+        off = [simulated - real for real, simulated in zip(self.measured, self.simulated)]
+        self.off = median(off)
+        self.allowed = max(self.rule.get("relative", 0.0) * median(self.measured), self.rule["absolute"])
+        if max(abs(one - self.off) for one in off) > self.allowed:
             return "noisy"
-        return "ok" if abs(self.simulated - self.real) <= self.allowed else "OUT"
+        return "ok" if abs(self.off) <= self.allowed else "OUT"
 
 
-def simulated(corun, out, name, scenario, costs, label="eevdf", policy="eevdf", keys=(), vms=None):
-    """Each row's values, one per seed."""
-    file = out / f"{name}.{label}.toml"
+def simulated(corun, file, scenario, costs, policy="eevdf", keys=(), vms=None):
+    """Each row's value, the median over seeds."""
     file.write_text(model.scenario(scenario["about"], vms or scenario["vm"], costs))
-    runs = model.simulate(corun, file, policy, keys)
-    return {row: [value(row, *run) for run in runs] for row in rows_of(scenario)}
+    spinning = [vm for vm, v in scenario["vm"].items() if v["mode"] == "spin"]
+    runs = model.simulate(corun, file, spinning, costs["slowdown"], policy, keys)
+    return {row: median([value(row, *run) for run in runs]) for row in rows_of(scenario)}
 
 
-def compare(boots, scenarios, tolerances, corun, out, costs, **how):
-    """All rows, simulated as `how` says."""
+def compare(boots, scenarios, tolerances, corun, label="eevdf", times=1, more=0, **how):
+    """All rows, simulated as `how` says, with `times` the costs and `more` vCPUs that spin."""
     rows = []
     for name, scenario in scenarios.items():
-        real = [boot.values(name, scenario) for boot in boots]
-        options = dict(how)
-        if more := options.pop("more", 0):
-            options["vms"] = {
-                vm: {**v, "vcpus": v["vcpus"] + more * (v["mode"] == "spin")} for vm, v in scenario["vm"].items()
-            }
-        model_values = simulated(corun, out, name, scenario, costs, **options)
+        vms = {vm: {**v, "vcpus": v["vcpus"] + more * (v["mode"] == "spin")} for vm, v in scenario["vm"].items()}
+        real, ours = [], []
+        for boot in boots:
+            costs = {cost: (1 if cost in SHARES else times) * took for cost, took in boot.costs.items()}
+            real.append(boot.values(name, scenario))
+            ours.append(simulated(corun, boot.out / f"{name}.{label}.toml", scenario, costs, vms=vms, **how))
         for row in rows_of(scenario):
-            measured = [values.get(row) for values in real]
-            rows.append(Row(name, row, measured, model_values[row], tolerances))
+            measured, simulation = ([values.get(row) for values in side] for side in (real, ours))
+            rows.append(Row(name, row, measured, simulation, tolerances))
     return rows
 
 
-def control(rule, rows, boots, scenarios, tolerances, corun, out, costs, label):
+def control(rule, rows, boots, scenarios, tolerances, corun, label):
     """Per scenario: the rows that the model keeps and this wrong model breaks."""
     chosen = {name: scenarios[name] for name in rule["breaks"]}
-    times = rule.get("costs", 1)
-    costs = {name: times * cost for name, cost in costs.items()}
     how = {"policy": rule.get("policy", "eevdf"), "keys": rule.get("keys", ()), "more": rule.get("more", 0)}
-    wrong = compare(boots, chosen, tolerances, corun, out, costs, label=label, **how)
+    wrong = compare(boots, chosen, tolerances, corun, label=label, times=rule.get("costs", 1), **how)
     kept = {(row.scenario, row.name) for row in rows if row.verdict == "ok"}
     return {
         name: [r.name for r in wrong if r.scenario == name and r.verdict == "OUT" and (name, r.name) in kept]
@@ -178,15 +179,14 @@ def judge(out, corun, doc):
         sys.exit(f"missing: {error}")
     if len(boots) < LEAST_BOOTS:
         sys.exit(f"missing: {len(boots)} boots, {LEAST_BOOTS} are needed")
-    costs = {name: statistics.median(boot.costs[name] for boot in boots) for name in boots[0].costs}
-    rows = compare(boots, scenarios, tolerances, corun, out, costs)
+    rows = compare(boots, scenarios, tolerances, corun)
     without = ["scheduler.eevdf.slice_at_switch=false", "scheduler.eevdf.lazy_preemption=false"]
-    before = compare(boots, scenarios, tolerances, corun, out, costs, label="before", keys=without)
+    before = compare(boots, scenarios, tolerances, corun, label="before", keys=without)
     caught = {
-        name: control(rule, rows, boots, scenarios, tolerances, corun, out, costs, name)
+        name: control(rule, rows, boots, scenarios, tolerances, corun, name)
         for name, rule in controls.items()
     }
-    text = document.results(rows, before, caught, controls, costs, boots)
+    text = document.results(rows, before, caught, controls, boots)
     print(text)
     (out / "table.md").write_text(text)
     good = all(row.verdict == "ok" for row in rows) and all(all(c.values()) for c in caught.values())

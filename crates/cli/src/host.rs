@@ -5,6 +5,7 @@ use crate::compare::schedulers::known_host_policy;
 use crate::failure::Invalid;
 use crate::output;
 use corun_linux::host::{self, Cause, HostExit, HostOptions, Recorded};
+use corun_linux::socket;
 use corun_model::{Nanos, time};
 use std::path::PathBuf;
 
@@ -39,6 +40,10 @@ pub struct Args {
     /// Record every input and decision of the dispatcher, for `corun lockstep`
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
+
+    /// Where to answer `corun policy`: a unix socket, for its owner and group
+    #[arg(long, value_name = "PATH", default_value = socket::DEFAULT)]
+    socket: PathBuf,
 }
 
 const EXAMPLES: &str = "\
@@ -47,6 +52,8 @@ Examples:
       balance scheduling until Ctrl-C
   sudo corun host --policy affinity --interval 5s
       statistics every five seconds
+  sudo corun policy affinity
+      from another terminal: changes it while it runs
   sudo corun host --for 10s --record decisions.lockstep
       ten seconds, with all decisions on record
 
@@ -79,6 +86,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     options.params.slice = args.slice;
     options.json = args.json;
     options.record.clone_from(&args.record);
+    options.socket.clone_from(&args.socket);
     let exit = host::run(options)?;
     output::note(&farewell(&exit));
     Ok(())

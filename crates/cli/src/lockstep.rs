@@ -85,6 +85,13 @@ fn in_words(recording: &Recording, outcome: &Outcome) -> String {
         .collect();
     // Writing to a String cannot fail.
     let _ = writeln!(text, "{}", by_op.join(", "));
+    for under in &outcome.by_policy {
+        let _ = writeln!(
+            text,
+            "under {}: {} callbacks, {} decisions, {} callbacks differ",
+            under.policy, under.callbacks, under.decisions, under.diverged
+        );
+    }
     if recording.lost.is_none() {
         let _ = writeln!(text, "The file was cut short; what is whole was replayed.");
     }
@@ -119,6 +126,12 @@ fn in_json(recording: &Recording, outcome: &Outcome) -> serde_json::Value {
         .iter()
         .map(|&(name, count)| (name.to_string(), count.into()))
         .collect();
+    let by_policy = outcome.by_policy.iter().map(|under| {
+        json!({
+            "policy": under.policy, "callbacks": under.callbacks, "decisions": under.decisions,
+            "diverged": under.diverged,
+        })
+    });
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "callbacks": outcome.callbacks,
@@ -126,6 +139,7 @@ fn in_json(recording: &Recording, outcome: &Outcome) -> serde_json::Value {
         "decisions": outcome.decisions,
         "inputs": outcome.inputs,
         "by_callback": by_op,
+        "by_policy": by_policy.collect::<Vec<_>>(),
         "diverged": outcome.diverged,
         "skipped": outcome.skipped,
         "lost": recording.lost,

@@ -10,6 +10,8 @@ mod lockstep;
 mod output;
 mod parameters;
 mod policies;
+mod policy;
+mod reproduce;
 mod sensitivity;
 mod workloads;
 
@@ -36,7 +38,9 @@ Exit codes:
 enum Command {
     Compare(Box<compare::Args>),
     Sensitivity(Box<sensitivity::Args>),
+    Reproduce(Box<reproduce::Args>),
     Host(host::Args),
+    Policy(policy::Args),
     Policies(policies::Args),
     Parameters(parameters::Args),
     Workloads(workloads::Args),
@@ -48,7 +52,9 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Compare(args) => compare::run(&args),
         Command::Sensitivity(args) => sensitivity::run(&args),
+        Command::Reproduce(args) => reproduce::run(&args),
         Command::Host(args) => host::run(&args),
+        Command::Policy(args) => policy::run(&args),
         Command::Policies(args) => policies::run(&args),
         Command::Parameters(args) => parameters::run(&args),
         Command::Workloads(args) => workloads::run(&args),

@@ -4,14 +4,9 @@
 // Helpers of tests, too, say what they expect by panicking.
 #![allow(clippy::unwrap_used)]
 
-use std::process::Command;
+mod common;
 
-fn bench(args: &[&str]) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_corun"));
-    let output = command.arg("bench").args(args).output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout).unwrap()
-}
+use common::{corun, json, printed};
 
 fn positive(of: &serde_json::Value, keys: &[&str]) {
     for key in keys {
@@ -22,7 +17,7 @@ fn positive(of: &serde_json::Value, keys: &[&str]) {
 
 #[test]
 fn json_has_every_number_and_all_are_positive() {
-    let json: serde_json::Value = serde_json::from_str(&bench(&["--quick", "--json"])).unwrap();
+    let json = json(corun(&["bench", "--quick", "--json"]));
     assert!(json["about"].as_str().unwrap().contains("simulator"));
     assert_eq!(json["quick"], true);
     positive(&json, &["bare_queue_turns_per_s", "peak_memory_bytes"]);
@@ -46,7 +41,7 @@ fn json_has_every_number_and_all_are_positive() {
 
 #[test]
 fn the_table_says_what_it_is() {
-    let text = bench(&["--quick"]);
+    let text = printed(corun(&["bench", "--quick"]));
     for part in [
         "a benchmark of corun's simulator",
         "a look, not a measurement",

@@ -4,8 +4,9 @@
 // Helpers of tests, too, say what they expect by panicking.
 #![allow(clippy::unwrap_used)]
 
-use std::path::PathBuf;
-use std::process::{Command, Output};
+mod common;
+
+use common::{Place, failed};
 
 const HOST: &str = r#"
 title = "Two VMs on two pCPUs"
@@ -29,42 +30,14 @@ vm.b.count = 1
 vm.b.count = 2
 "#;
 
-/// A directory of its own with the scenario in it.
-struct Place(PathBuf);
-
-impl Place {
-    fn new(test: &str) -> Self {
-        let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(test);
-        std::fs::create_dir_all(&dir).unwrap();
-        std::fs::write(dir.join("host.toml"), HOST).unwrap();
-        Self(dir)
-    }
-
-    fn corun(&self, args: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_corun"));
-        command.current_dir(&self.0).args(args).output().unwrap()
-    }
-
-    /// Exit code and standard error.
-    fn fails(&self, args: &[&str]) -> (i32, String) {
-        let output = self.corun(args);
-        assert!(output.stdout.is_empty(), "{output:?}");
-        let error = String::from_utf8(output.stderr).unwrap();
-        (output.status.code().unwrap(), error)
-    }
-
-    fn prints(&self, args: &[&str]) -> String {
-        let output = self.corun(args);
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stdout).unwrap()
-    }
+fn place(test: &str) -> Place {
+    Place::with(test, "host.toml", HOST)
 }
 
 #[test]
 fn json_is_one_object_as_the_schema_says() {
-    let place = Place::new("schema");
-    let text = place.prints(&["compare", "host.toml", "--seeds", "1,2", "--json"]);
-    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let place = place("schema");
+    let json = place.json(&["compare", "host.toml", "--seeds", "1,2", "--json"]);
     let file = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../../docs/schema/compare.schema.json"
@@ -92,7 +65,7 @@ fn json_is_one_object_as_the_schema_says() {
 
 #[test]
 fn the_same_bytes_whatever_the_number_of_threads() {
-    let place = Place::new("threads");
+    let place = place("threads");
     let args = |jobs| {
         [
             "compare",
@@ -117,7 +90,7 @@ fn the_same_bytes_whatever_the_number_of_threads() {
             "7",
         ];
         place.prints(&[&run[..], &["--jobs", jobs, "--trace", name]].concat());
-        std::fs::read(place.0.join(name)).unwrap()
+        std::fs::read(place.path(name)).unwrap()
     };
     let first = trace("1.perfetto-trace", "1");
     assert!(first.len() > 1000);
@@ -128,13 +101,11 @@ fn the_same_bytes_whatever_the_number_of_threads() {
 /// and as many switches.
 #[test]
 fn events_are_a_recording() {
-    let place = Place::new("events");
+    let place = place("events");
     let run = "compare host.toml --policies eevdf --case one --seed 7 --set run.warm_up=\"0s\" \
                --events run.ftrace --json";
-    let said = place.prints(&run.split_whitespace().collect::<Vec<_>>());
-    let said: serde_json::Value = serde_json::from_str(&said).unwrap();
-    let again = place.prints(&["compare", "run.ftrace", "--policies", "eevdf", "--json"]);
-    let again: serde_json::Value = serde_json::from_str(&again).unwrap();
+    let said = place.json(&run.split_whitespace().collect::<Vec<_>>());
+    let again = place.json(&["compare", "run.ftrace", "--policies", "eevdf", "--json"]);
     let vcpus = again["replay"]["vcpus"].as_array().unwrap();
     let sum = |what: &str| -> f64 {
         let recorded = |vcpu: &serde_json::Value| vcpu[what]["recorded"].as_f64().unwrap();
@@ -154,7 +125,7 @@ fn events_are_a_recording() {
 
 #[test]
 fn tables_and_report() {
-    let place = Place::new("tables");
+    let place = place("tables");
     let text = place.prints(&[
         "compare",
         "host.toml",
@@ -168,14 +139,14 @@ fn tables_and_report() {
         "{text}"
     );
     assert!(!text.contains("one\n"));
-    let page = std::fs::read_to_string(place.0.join("r.html")).unwrap();
+    let page = place.read("r.html");
     assert!(page.contains("corun compare host.toml --case two --report r.html"));
     assert!(!page.contains(env!("CARGO_TARGET_TMPDIR")));
 }
 
 #[test]
 fn the_command_line_and_the_scenario_say_the_same() {
-    let place = Place::new("same");
+    let place = place("same");
     let first = place.prints(&[
         "compare",
         "host.toml",
@@ -202,7 +173,7 @@ fn the_command_line_and_the_scenario_say_the_same() {
 
 #[test]
 fn what_is_wrong_with_the_command_line() {
-    let place = Place::new("usage");
+    let place = place("usage");
     for (args, expected) in [
         (
             vec!["--policies", "cfss"],
@@ -254,17 +225,16 @@ fn what_is_wrong_with_the_command_line() {
         ),
     ] {
         let args = [&["compare", "host.toml", "--quiet"], &args[..]].concat();
-        let (code, error) = place.fails(&args);
-        assert_eq!(code, 2, "{error}");
+        let error = place.refused(&args);
         assert!(error.starts_with(expected), "{error}");
     }
-    assert_eq!(place.fails(&["compare"]).0, 2);
-    assert_eq!(place.fails(&["compare", "host.toml", "--jobs", "0"]).0, 2);
+    place.refused(&["compare"]);
+    place.refused(&["compare", "host.toml", "--jobs", "0"]);
 }
 
 #[test]
 fn what_is_wrong_with_the_scenario() {
-    let place = Place::new("scenario");
+    let place = place("scenario");
     for (from, to, expected) in [
         (
             "\"cpu\"",
@@ -292,41 +262,28 @@ fn what_is_wrong_with_the_scenario() {
             "host.toml:10: scheduler.cfs.preset: found \"3.x\", did you mean \"4.x\"? ",
         ),
     ] {
-        std::fs::write(place.0.join("host.toml"), HOST.replace(from, to)).unwrap();
-        let (code, error) = place.fails(&["compare", "host.toml", "--quiet"]);
-        assert_eq!(code, 2, "{error}");
+        place.write("host.toml", HOST.replace(from, to));
+        let error = place.refused(&["compare", "host.toml", "--quiet"]);
         assert!(error.starts_with(&format!("corun: {expected}")), "{error}");
     }
 }
 
 #[test]
 fn files_that_cannot_be_used() {
-    let place = Place::new("files");
-    let (code, error) = place.fails(&["compare", "missing.toml"]);
-    assert_eq!(
-        (code, error.starts_with("corun: missing.toml: ")),
-        (2, true),
-        "{error}"
-    );
-    assert_eq!(place.fails(&["compare", "."]).0, 2);
+    let place = place("files");
+    let error = place.refused(&["compare", "missing.toml"]);
+    assert!(error.starts_with("corun: missing.toml: "), "{error}");
+    place.refused(&["compare", "."]);
     for bytes in [&b""[..], b"\x1f\x8b", b"\xff\xfe\x00", b"<html></html>"] {
-        std::fs::write(place.0.join("strange"), bytes).unwrap();
-        let (code, error) = place.fails(&["compare", "strange"]);
-        assert_eq!(code, 2, "{bytes:?}: {error}");
+        place.write("strange", bytes);
+        place.refused(&["compare", "strange"]);
     }
-    std::fs::write(place.0.join("bad.toml"), b"[host]\nx = \"\xff\"").unwrap();
-    let (code, error) = place.fails(&["compare", "bad.toml"]);
-    assert_eq!(code, 2);
+    place.write("bad.toml", b"[host]\nx = \"\xff\"");
+    let error = place.refused(&["compare", "bad.toml"]);
     assert!(error.contains("byte 12 is not UTF-8"), "{error}");
-    let (code, error) = place.fails(&[
-        "compare",
-        "host.toml",
-        "--json",
-        "-q",
-        "--report",
-        "no/where.html",
-    ]);
-    assert_eq!(code, 1);
+    let nowhere = ["--json", "-q", "--report", "no/where.html"];
+    let output = place.corun(&[&["compare", "host.toml"], &nowhere[..]].concat());
+    let error = failed(output, 1);
     assert!(
         error.starts_with("corun: cannot write no/where.html: "),
         "{error}"
@@ -335,9 +292,8 @@ fn files_that_cannot_be_used() {
 
 #[test]
 fn policies_say_where_they_are_from() {
-    let place = Place::new("policies");
-    let list: serde_json::Value =
-        serde_json::from_str(&place.prints(&["policies", "--json"])).unwrap();
+    let place = place("policies");
+    let list = place.json(&["policies", "--json"]);
     for policy in list.as_array().unwrap() {
         for key in ["name", "summary", "source"] {
             assert!(!policy[key].as_str().unwrap().is_empty(), "{policy}");
@@ -380,11 +336,9 @@ to = "db:sql"
 
 #[test]
 fn clients_and_channels() {
-    let place = Place::new("clients");
-    let file = place.0.join("shop.toml");
-    std::fs::write(&file, SHOP).unwrap();
-    let text = place.prints(&["compare", "shop.toml", "--json"]);
-    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let place = place("clients");
+    place.write("shop.toml", SHOP);
+    let json = place.json(&["compare", "shop.toml", "--json"]);
     let schema: serde_json::Value = serde_json::from_str(
         &std::fs::read_to_string(concat!(
             env!("CARGO_MANIFEST_DIR"),
@@ -448,9 +402,8 @@ fn clients_and_channels() {
             "corun: shop.toml:25: network.tcp_window: found \"1GB\", expected a size from 64KB to 6MB",
         ),
     ] {
-        std::fs::write(&file, SHOP.replace(from, to)).unwrap();
-        let (code, error) = place.fails(&["compare", "shop.toml", "--quiet"]);
-        assert_eq!(code, 2, "{error}");
+        place.write("shop.toml", SHOP.replace(from, to));
+        let error = place.refused(&["compare", "shop.toml", "--quiet"]);
         assert!(error.starts_with(expected), "{error}");
     }
 }

@@ -4,9 +4,12 @@
 // Helpers of tests, too, say what they expect by panicking.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
+use common::{Place, corun};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 
 fn recording(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -20,35 +23,22 @@ const BOTH: [&str; 2] = [
 ];
 
 fn compare(input: &Path, args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_corun"));
-    command
-        .arg("compare")
-        .arg(input)
-        .args(args)
-        .output()
-        .unwrap()
+    corun(&[&["compare", input.to_str().unwrap()], args].concat())
 }
 
 fn json(input: &Path, args: &[&str]) -> Value {
-    let output = compare(input, &[args, &["--json", "--quiet"]].concat());
-    assert!(output.status.success(), "{output:?}");
-    serde_json::from_slice(&output.stdout).unwrap()
+    common::json(compare(input, &[args, &["--json", "--quiet"]].concat()))
 }
 
-/// Exit code 2, nothing on standard output; what it says on standard error.
 fn refused(input: &Path, args: &[&str]) -> String {
-    let output = compare(input, args);
-    let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(2), "{error}");
-    assert!(output.stdout.is_empty());
-    error
+    common::refused(compare(input, args))
 }
 
 /// A file of this test's own.
 fn file(name: &str, content: &[u8]) -> PathBuf {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    std::fs::write(&path, content).unwrap();
-    path
+    let place = Place::new("recordings");
+    place.write(name, content);
+    place.path(name)
 }
 
 #[test]

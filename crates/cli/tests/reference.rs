@@ -4,20 +4,15 @@
 // Helpers of tests, too, say what they expect by panicking.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
+use common::{Place, corun, json, printed, refused};
 use corun_model::{Parameter, Value};
 use corun_scenario::{Override, read};
 use std::path::Path;
-use std::process::{Command, Output};
-
-fn corun(args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_corun"));
-    command.env("COLUMNS", "80").args(args).output().unwrap()
-}
 
 fn prints(args: &[&str]) -> String {
-    let output = corun(args);
-    assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout).unwrap()
+    printed(corun(args))
 }
 
 /// The committed page is what the command prints.
@@ -85,28 +80,19 @@ fn the_defaults_listed_are_those_in_use() {
         let set = Override::parse("--set", set).unwrap();
         read("a.toml", SCENARIO, &[set]).unwrap();
     }
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("reference");
-    std::fs::create_dir_all(&dir).unwrap();
-    let file = dir.join("a.toml");
-    std::fs::write(&file, SCENARIO).unwrap();
+    let place = Place::with("reference", "a.toml", SCENARIO);
     let policies = "fair,balance,cfs,eevdf";
-    let compare = [
-        "compare",
-        file.to_str().unwrap(),
-        "--json",
-        "--policies",
-        policies,
-    ];
+    let compare = ["compare", "a.toml", "--json", "--policies", policies];
     let sets: Vec<&str> = said.iter().flat_map(|set| ["--set", set]).collect();
-    assert_eq!(prints(&compare), prints(&[&compare, &sets[..]].concat()));
+    let first = place.prints(&compare);
+    assert_eq!(first, place.prints(&[&compare, &sets[..]].concat()));
     let other = ["--set", "host.costs.switch=9us"];
-    assert_ne!(prints(&compare), prints(&[&compare, &other[..]].concat()));
+    assert_ne!(first, place.prints(&[&compare, &other[..]].concat()));
 }
 
 #[test]
 fn parameters_can_be_filtered_and_read_by_programs() {
-    let list: serde_json::Value =
-        serde_json::from_str(&prints(&["parameters", "--json", "costs"])).unwrap();
+    let list = json(corun(&["parameters", "--json", "costs"]));
     let first = &list.as_array().unwrap()[0];
     assert_eq!(first["key"], "host.costs.switch");
     assert_eq!(
@@ -123,9 +109,8 @@ fn parameters_can_be_filtered_and_read_by_programs() {
         .map(|line| line.chars().count())
         .max();
     assert!(widest <= Some(80));
-    let output = corun(&["parameters", "no such thing"]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("no parameter has this"));
+    let error = refused(corun(&["parameters", "no such thing"]));
+    assert!(error.contains("no parameter has this"), "{error}");
 }
 
 #[test]
@@ -135,11 +120,8 @@ fn a_workload_shows_its_programs() {
         text.contains("# worker1, worker2, worker3\n  loop { compute 65us ±20%"),
         "{text}"
     );
-    let list: serde_json::Value =
-        serde_json::from_str(&prints(&["workloads", "cpu", "--json"])).unwrap();
+    let list = json(corun(&["workloads", "cpu", "--json"]));
     assert_eq!(list[0]["alone"]["cpu_share"], 1.0);
-    let output = corun(&["workloads", "snyc"]);
-    assert_eq!(output.status.code(), Some(2));
-    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    let error = refused(corun(&["workloads", "snyc"]));
     assert!(error.contains("did you mean \"sync\"?"), "{error}");
 }

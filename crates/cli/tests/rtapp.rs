@@ -4,8 +4,10 @@
 // Helpers of tests, too, say what they expect by panicking.
 #![allow(clippy::unwrap_used)]
 
-use std::path::PathBuf;
-use std::process::{Command, Output};
+mod common;
+
+use common::{Place, corun, json, refused};
+use std::process::Output;
 
 const HOST: &str = r#"
 [host]
@@ -33,38 +35,27 @@ const PERIODIC: &str = r#"{
     "global" : { "duration" : 1, "calibration" : "CPU0", "logdir" : "./" }
 }"#;
 
-/// A directory of its own with the scenario and the file in it.
-struct Place(PathBuf);
+fn place(test: &str, host: &str, file: &str) -> Place {
+    let place = Place::with(test, "host.toml", host);
+    place.write("loads/periodic.json", file);
+    place
+}
 
-impl Place {
-    fn new(test: &str, host: &str, file: &str) -> Self {
-        let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(test);
-        std::fs::create_dir_all(dir.join("loads")).unwrap();
-        std::fs::write(dir.join("host.toml"), host).unwrap();
-        std::fs::write(dir.join("loads/periodic.json"), file).unwrap();
-        Self(dir)
-    }
+/// Run from elsewhere: paths are relative to the scenario.
+fn run(place: &Place, command: &str, args: &[&str]) -> Output {
+    let scenario = place.path("host.toml");
+    corun(&[&[command, scenario.to_str().unwrap()], args].concat())
+}
 
-    /// Run from elsewhere: paths are relative to the scenario.
-    fn corun(&self, args: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_corun"));
-        let scenario = self.0.join("host.toml");
-        command.arg("compare").arg(scenario).args(args);
-        command.output().unwrap()
-    }
-
-    fn fails(&self, args: &[&str]) -> String {
-        let output = self.corun(args);
-        assert_eq!(output.status.code(), Some(2), "{output:?}");
-        String::from_utf8(output.stderr).unwrap()
-    }
+fn compare(place: &Place, args: &[&str]) -> Output {
+    run(place, "compare", args)
 }
 
 #[test]
 fn a_file_runs_and_what_it_does_not_get_is_said() {
-    let place = Place::new("rtapp-runs", HOST, PERIODIC);
-    let report = place.0.join("report.html");
-    let output = place.corun(&["--json", "--report", report.to_str().unwrap()]);
+    let place = place("rtapp-runs", HOST, PERIODIC);
+    let report = place.path("report.html");
+    let output = compare(&place, &["--json", "--report", report.to_str().unwrap()]);
     assert!(output.status.success(), "{output:?}");
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let vm = &json["runs"][0]["vms"][0];
@@ -86,19 +77,19 @@ fn a_file_runs_and_what_it_does_not_get_is_said() {
 #[test]
 fn unsupported_events_are_all_listed_and_can_be_left_out() {
     let file = PERIODIC.replace("\"priority\" : -10,", "\"mem\" : 100,\n\"fork\" : \"log\",");
-    let place = Place::new("rtapp-unsupported", HOST, &file);
-    let error = place.fails(&[]);
+    let place = place("rtapp-unsupported", HOST, &file);
+    let error = refused(compare(&place, &[]));
     for expected in [
         "host.toml:10: vm.a.rt_app: loads/periodic.json: line 5, column 13: tasks.control.mem: is not supported",
         "line 6, column 1: tasks.control.fork: is not supported",
     ] {
         assert!(error.contains(expected), "{error}");
     }
-    let output = place.corun(&["--set", "vm.a.rt_app_ignore=[\"mem\", \"fork\"]"]);
+    let output = compare(&place, &["--set", "vm.a.rt_app_ignore=[\"mem\", \"fork\"]"]);
     assert!(output.status.success(), "{output:?}");
     let notes = String::from_utf8(output.stderr).unwrap();
     assert!(notes.contains("line 6: tasks.control.fork: left out, as rt_app_ignore says"));
-    let error = place.fails(&["--set", "vm.a.rt_app_ignore=[\"mam\"]"]);
+    let error = refused(compare(&place, &["--set", "vm.a.rt_app_ignore=[\"mam\"]"]));
     assert!(
         error.contains("vm.a.rt_app_ignore: unknown event \"mam\""),
         "{error}"
@@ -107,12 +98,9 @@ fn unsupported_events_are_all_listed_and_can_be_left_out() {
 
 #[test]
 fn sensitivity_reads_files_and_says_the_same_once() {
-    let place = Place::new("rtapp-sensitivity", HOST, PERIODIC);
-    let mut command = Command::new(env!("CARGO_BIN_EXE_corun"));
-    let scenario = place.0.join("host.toml");
-    command.arg("sensitivity").arg(scenario);
-    command.args(["--param", "vm.a.vcpus", "--values", "1,2"]);
-    let output = command.output().unwrap();
+    let place = place("rtapp-sensitivity", HOST, PERIODIC);
+    let args = ["--param", "vm.a.vcpus", "--values", "1,2"];
+    let output = run(&place, "sensitivity", &args);
     assert!(output.status.success(), "{output:?}");
     let notes = String::from_utf8(output.stderr).unwrap();
     assert_eq!(notes.matches("-10 is not modelled").count(), 1, "{notes}");
@@ -122,24 +110,23 @@ fn sensitivity_reads_files_and_says_the_same_once() {
 fn a_file_goes_with_other_threads_but_not_alone_without_one() {
     let both =
         format!("{HOST}[[vm.a.thread]]\nprogram = \"loop {{ compute 1ms; count loops }}\"\n");
-    let place = Place::new("rtapp-both", &both, PERIODIC);
-    let output = place.corun(&["--json"]);
-    assert!(output.status.success(), "{output:?}");
-    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let place = place("rtapp-both", &both, PERIODIC);
+    let json = json(compare(&place, &["--json"]));
     let rounds = json["runs"][0]["vms"][0]["throughput"].as_f64().unwrap();
     assert!(rounds > 500.0, "{rounds}");
-    let error = place.fails(&["--set", "vm.a.rt_app=\"none.json\""]);
+    let error = refused(compare(&place, &["--set", "vm.a.rt_app=\"none.json\""]));
     assert!(
         error.contains("vm.a.rt_app: ") && error.contains("none.json: No such file"),
         "{error}"
     );
-    let error = place.fails(&["--set", "vm.a.rt_app=5"]);
+    let error = refused(compare(&place, &["--set", "vm.a.rt_app=5"]));
     assert!(
         error.contains("vm.a.rt_app: found 5, expected text in quotes"),
         "{error}"
     );
     let without = HOST.replace("rt_app =", "rt_app_ignore = [\"mem\"]\n# ");
-    let error = Place::new("rtapp-without", &without, PERIODIC).fails(&[]);
+    place.write("host.toml", without);
+    let error = refused(compare(&place, &[]));
     assert!(
         error.contains("vm.a.rt_app_ignore: goes with rt_app only"),
         "{error}"
@@ -152,7 +139,7 @@ fn locks_in_a_circle_are_told_at_the_file() {
     let file = r#"{"tasks": {
         "a": {"lock": "m", "lock": "n", "run": 1, "unlock": "n", "unlock": "m"},
         "b": {"lock": "n", "lock": "m", "run": 1, "unlock": "m", "unlock": "n"}}}"#;
-    let error = Place::new("rtapp-circle", HOST, file).fails(&[]);
+    let error = refused(compare(&place("rtapp-circle", HOST, file), &[]));
     assert!(
         error.contains("host.toml:10: vm.a.rt_app: VM a: mutex"),
         "{error}"

@@ -4,9 +4,9 @@
 // Helpers of tests, too, say what they expect by panicking.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 use serde_json::Value;
-use std::path::PathBuf;
-use std::process::{Command, Output};
 
 const HOST: &str = r#"
 [host]
@@ -27,39 +27,26 @@ workload = "cpu"
 "#;
 
 /// A directory of its own with the scenario in it.
-struct Place(PathBuf);
+struct Place(common::Place);
 
 impl Place {
     fn new(test: &str) -> Self {
-        let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("sensitivity-{test}"));
-        std::fs::create_dir_all(&dir).unwrap();
-        std::fs::write(dir.join("host.toml"), HOST).unwrap();
-        Self(dir)
-    }
-
-    fn corun(&self, args: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_corun"));
-        command.env("COLUMNS", "80").current_dir(&self.0);
-        let args = [&["sensitivity", "host.toml"], args].concat();
-        command.args(args).output().unwrap()
+        let name = format!("sensitivity-{test}");
+        Self(common::Place::with(&name, "host.toml", HOST))
     }
 
     fn prints(&self, args: &[&str]) -> String {
-        let output = self.corun(args);
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stdout).unwrap()
+        let args = [&["sensitivity", "host.toml"], args].concat();
+        self.0.prints(&args)
     }
 
     fn json(&self, args: &[&str]) -> Value {
         serde_json::from_str(&self.prints(&[args, &["--json", "-q"]].concat())).unwrap()
     }
 
-    /// Standard error of a command that ends with code 2.
     fn refused(&self, args: &[&str]) -> String {
-        let output = self.corun(args);
-        assert_eq!(output.status.code(), Some(2), "{output:?}");
-        assert!(output.stdout.is_empty(), "{output:?}");
-        String::from_utf8(output.stderr).unwrap()
+        let args = [&["sensitivity", "host.toml"], args].concat();
+        self.0.refused(&args)
     }
 }
 
@@ -109,11 +96,8 @@ fn each_value_is_what_compare_finds_for_it() {
     let json = place.json(&SWITCH);
     for point in json["points"].as_array().unwrap() {
         let set = format!("host.costs.switch={}", point["value"].as_str().unwrap());
-        let mut compare = Command::new(env!("CARGO_BIN_EXE_corun"));
-        compare.current_dir(&place.0);
-        let args = ["compare", "host.toml", "--json", "-q", "--set", &set];
-        let output = compare.args(args).output().unwrap();
-        let compared: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let compare = ["compare", "host.toml", "--json", "-q", "--set", &set];
+        let compared = place.0.json(&compare);
         assert_eq!(compared["runs"], point["runs"], "{set}");
     }
 }
@@ -168,7 +152,7 @@ fn tables_and_report() {
     let text = place.prints(&[&SWITCH[..], &page].concat());
     let widest = text.lines().map(|line| line.chars().count()).max();
     assert!(widest <= Some(80) && text.contains("trend"), "{text}");
-    let page = std::fs::read_to_string(place.0.join("r.html")).unwrap();
+    let page = place.0.read("r.html");
     assert!(page.contains("corun sensitivity host.toml --param host.costs.switch"));
     assert!(!page.contains(env!("CARGO_TARGET_TMPDIR")));
     for foreign in ["http:", "https:", "<script", "@import", "url("] {
@@ -259,7 +243,7 @@ fn what_is_wrong_with_the_command_line() {
 #[test]
 fn a_recording_is_no_scenario() {
     let place = Place::new("recording");
-    std::fs::write(place.0.join("host.toml"), b"\x1f\x8b").unwrap();
+    place.0.write("host.toml", b"\x1f\x8b");
     let error = place.refused(&SWITCH);
     assert!(
         error.starts_with("corun: host.toml: this is no scenario"),

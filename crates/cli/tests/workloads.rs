@@ -4,31 +4,25 @@
 // Helpers of tests, too, say what they expect by panicking.
 #![allow(clippy::unwrap_used)]
 
-use std::path::Path;
-use std::process::{Command, Output};
+mod common;
+
+use common::Place;
 
 const RUN: &str = r#"
 host.pcpus = 4
 run = { duration = "100ms", warm_up = "20ms", policies = ["cfs"] }
 "#;
 
-fn compare(test: &str, scenario: &str) -> Output {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("workloads-{test}"));
-    std::fs::create_dir_all(&dir).unwrap();
-    std::fs::write(dir.join("a.toml"), format!("{RUN}{scenario}")).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_corun"));
-    command.current_dir(dir);
-    command
-        .args(["compare", "a.toml", "--json"])
-        .output()
-        .unwrap()
+fn place(test: &str, scenario: &str) -> Place {
+    let scenario = format!("{RUN}{scenario}");
+    Place::with(&format!("workloads-{test}"), "a.toml", &scenario)
 }
+
+const COMPARE: [&str; 3] = ["compare", "a.toml", "--json"];
 
 /// Name and replies per second of each client.
 fn clients(test: &str, scenario: &str) -> Vec<(String, f64)> {
-    let output = compare(test, scenario);
-    assert!(output.status.success(), "{output:?}");
-    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let json = place(test, scenario).json(&COMPARE);
     let client = |it: &serde_json::Value| {
         let name = it["name"].as_str().unwrap().to_string();
         (name, it["replies_per_s"].as_f64().unwrap())
@@ -38,9 +32,7 @@ fn clients(test: &str, scenario: &str) -> Vec<(String, f64)> {
 }
 
 fn refusal(test: &str, scenario: &str) -> String {
-    let output = compare(test, scenario);
-    assert_eq!(output.status.code(), Some(2), "{output:?}");
-    String::from_utf8(output.stderr).unwrap()
+    place(test, scenario).refused(&COMPARE)
 }
 
 #[test]

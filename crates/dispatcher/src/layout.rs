@@ -3,12 +3,14 @@
 //!
 //! A test compares the sizes with what the C compiler laid out.
 
-use corun_model::{Nanos, PcpuSet, Topology};
+use corun_model::{Nanos, PcpuSet, Topology, VmPlan};
 
 /// Most pCPUs the dispatcher's tables hold.
 pub const MAX_PCPUS: usize = Topology::MAX_PCPUS as usize;
 /// Most VMs they hold.
 pub const MAX_VMS: usize = 1024;
+/// Most vCPUs of a VM whose progress is compared.
+pub const GANG_VCPUS: usize = 64;
 /// `enum task_state`: the task has a pCPU.
 pub const TASK_RUNNING: u32 = 2;
 
@@ -44,6 +46,11 @@ pub struct TaskCtx {
     pub clock_cpu: i32,
     pub woken: u32,
     pub load: u32,
+    pub urgent: u64,
+    pub urgent_since: u64,
+    pub urgent_from: u64,
+    pub member: u32,
+    pub pad: u32,
 }
 
 /// `struct task_conf`: what the policy wants for a task.
@@ -94,8 +101,105 @@ pub struct VmConf {
     pub placement: u32,
     /// 1–10000; 0: the vCPUs count one by one.
     pub weight: u32,
-    /// Unused.
+    /// Up to which load a pCPU is light, percent of the mean.
+    pub light: u32,
+    /// `enum gang_mode`; what follows are its settings, see [`corun_model::Gang`].
+    pub gang: u32,
+    /// Strict: may others run where a slot's owner leaves pCPUs idle?
+    pub fill: u32,
+    /// Strict: length of a time slot, ns.
+    pub slot: Nanos,
+    /// Relaxed: lead at which a vCPU is stopped, ns of progress.
+    pub stop: Nanos,
+    /// Relaxed: lead below which it goes on, ns of progress.
+    pub resume: Nanos,
+    /// Relaxed: how often leads are looked at, ns.
+    pub sample: Nanos,
+    /// Demand: urgent time for being woken by a sibling, ns.
+    pub wake_boost: Nanos,
+    /// Demand: urgent time for a TLB shootdown by a sibling, ns.
+    pub flush_boost: Nanos,
+    /// Demand: most urgent time that adds up, ns.
+    pub boost_limit: Nanos,
+    /// Demand: how far ahead of its pCPU an urgent vCPU may run, ns of virtual time.
+    pub boost_lead: Nanos,
+}
+
+impl VmConf {
+    /// What `plan` asks for the VM that the dispatcher knows as `id`, which weighs `weight`
+    /// (`None`: vCPU by vCPU).
+    pub fn of(id: u32, plan: &VmPlan, weight: Option<u32>) -> Self {
+        let gang = plan.gang.fields();
+        Self {
+            id,
+            placement: plan.placement.number(),
+            weight: weight.unwrap_or(0),
+            light: plan.light,
+            gang: gang.gang,
+            fill: gang.fill,
+            slot: gang.slot,
+            stop: gang.stop,
+            resume: gang.resume,
+            sample: gang.sample,
+            wake_boost: gang.wake_boost,
+            flush_boost: gang.flush_boost,
+            boost_limit: gang.boost_limit,
+            boost_lead: gang.boost_lead,
+        }
+    }
+}
+
+/// `struct gang_vcpu`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs)] // the C header documents the fields
+pub struct GangVcpu {
+    pub behind: u64,
+    pub since: u64,
+    pub stopped: u64,
+    pub costop: u64,
+    pub id: u32,
     pub pad: u32,
+}
+
+/// `struct gang_ctx`.
+#[repr(C)]
+#[derive(Clone, Debug)]
+#[allow(missing_docs)] // the C header documents the fields
+pub struct GangCtx {
+    pub until: u64,
+    pub stopped: u64,
+    pub leader: u32,
+    pub epoch: u32,
+    pub members: u32,
+    pub pad: u32,
+    pub target: [u32; MAX_PCPUS],
+    pub vcpu: [GangVcpu; GANG_VCPUS],
+}
+
+impl Default for GangCtx {
+    fn default() -> Self {
+        Self {
+            until: 0,
+            stopped: 0,
+            leader: 0,
+            epoch: 0,
+            members: 0,
+            pad: 0,
+            target: [0; MAX_PCPUS],
+            vcpu: [GangVcpu::default(); GANG_VCPUS],
+        }
+    }
+}
+
+/// `struct gang_slots`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct GangSlots {
+    end: u64,
+    opening: u64,
+    first: u32,
+    pad: u32,
 }
 
 /// `struct cpu_ctx`.
@@ -117,7 +221,9 @@ pub struct CpuCtx {
     pub incoming: u32,
     pub incoming_vm: u32,
     pub incoming_load: u32,
-    pub pad: u32,
+    pub cur_vm: u32,
+    pub cur_member: u32,
+    pub owner: u32,
 }
 
 /// `struct knobs`: the host's knobs.
@@ -142,8 +248,8 @@ pub struct Knobs {
     pub placement: u32,
     /// 1: slices end by timer; 0: at the tick.
     pub slice_timer: u32,
-    /// Unused.
-    pub pad: u32,
+    /// 1: VMs' gang modes are looked at; 0: no VM has one.
+    pub gangs: u32,
 }
 
 /// `struct pcpu_index`: what the untapped build finds pCPUs by; only C looks into it.

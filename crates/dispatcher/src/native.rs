@@ -5,8 +5,10 @@
 //! is made for any [`Services`]: each entry turns the context pointer back into [`Inner`] and calls
 //! the method. C code holds task pointers only during a call; tasks are named by index outside.
 
-use crate::layout::{CpuCtx, Knobs, MAX_PCPUS, MAX_VMS, PcpuIndex, TaskStruct, VmConf, VmCtx};
-use corun_model::{Nanos, PcpuSet, Placement};
+use crate::layout::{
+    CpuCtx, GangCtx, GangSlots, Knobs, MAX_PCPUS, MAX_VMS, PcpuIndex, TaskStruct, VmConf, VmCtx,
+};
+use corun_model::{Nanos, PcpuSet, VmPlan};
 use std::ffi::c_void;
 use std::ptr;
 
@@ -79,7 +81,10 @@ struct Context {
     cpus: *mut CpuCtx,
     vms: *mut VmCtx,
     vm_confs: *mut VmConf,
+    gangs: *mut GangCtx,
+    current: *mut TaskStruct,
     knobs: Knobs,
+    slots: GangSlots,
     now: u64,
     cpu: i32,
     pad: u32,
@@ -151,6 +156,7 @@ struct Inner<S> {
     cpus: Box<[CpuCtx]>,
     vms: Box<[VmCtx]>,
     vm_confs: Box<[VmConf]>,
+    gangs: Box<[GangCtx]>,
 }
 
 /// The dispatcher with its state, and the host it works for.
@@ -307,7 +313,10 @@ impl<S: Services> Native<S> {
                 cpus: ptr::null_mut(),
                 vms: ptr::null_mut(),
                 vm_confs: ptr::null_mut(),
+                gangs: ptr::null_mut(),
+                current: ptr::null_mut(),
                 knobs,
+                slots: GangSlots::default(),
                 now: 0,
                 cpu: 0,
                 pad: 0,
@@ -325,11 +334,25 @@ impl<S: Services> Native<S> {
             .into(),
             vms: vec![no_vm; MAX_VMS].into(),
             vm_confs: vec![VmConf::default(); MAX_VMS].into(),
+            gangs: Box::default(),
         });
         inner.context.cpus = inner.cpus.as_mut_ptr();
         inner.context.vms = inner.vms.as_mut_ptr();
         inner.context.vm_confs = inner.vm_confs.as_mut_ptr();
-        Self { inner }
+        let mut native = Self { inner };
+        if knobs.gangs != 0 {
+            native.make_room_for_gangs();
+        }
+        native
+    }
+
+    /// C looks at gangs only if its knobs say that there are some; most hosts have none.
+    fn make_room_for_gangs(&mut self) {
+        self.inner.context.knobs.gangs = 1;
+        if self.inner.gangs.is_empty() {
+            self.inner.gangs = vec![GangCtx::default(); MAX_VMS].into();
+            self.inner.context.gangs = self.inner.gangs.as_mut_ptr();
+        }
     }
 
     /// Who the dispatcher works for.
@@ -357,12 +380,18 @@ impl<S: Services> Native<S> {
         &self.inner.vms[slot]
     }
 
-    /// Says how VM `id` (not 0) shall be placed and what it weighs (`None`: vCPU by vCPU).
-    pub fn configure_vm(&mut self, id: u32, placement: Placement, weight: Option<u32>) {
-        let conf = &mut self.inner.vm_confs[id as usize % MAX_VMS];
-        conf.id = id;
-        conf.placement = placement.number();
-        conf.weight = weight.unwrap_or(0);
+    /// What is known of the gang of the VM in a slot of the table, if there are gangs.
+    pub fn gang(&self, slot: usize) -> Option<&GangCtx> {
+        self.inner.gangs.get(slot)
+    }
+
+    /// Says what a plan asks for VM `id` (not 0) and what it weighs (`None`: vCPU by vCPU).
+    pub fn configure_vm(&mut self, id: u32, plan: &VmPlan, weight: Option<u32>) {
+        let conf = VmConf::of(id, plan, weight);
+        if conf.gang != 0 {
+            self.make_room_for_gangs();
+        }
+        self.inner.vm_confs[id as usize % MAX_VMS] = conf;
         self.inner.context.index.fixed = PcpuSet::default();
     }
 
@@ -386,12 +415,26 @@ impl<S: Services> Native<S> {
         });
     }
 
-    /// `task` wakes on `cpu`, having last run on `prev`. Returns where it should go.
-    pub fn select_cpu(&mut self, now: Nanos, cpu: u32, task: usize, prev: u32) -> u32 {
-        // SAFETY: `p` is a live task of this context.
-        self.call(now, cpu, task, |p| unsafe {
+    /// `task` wakes on `cpu`, where `current` runs, having last run on `prev`. Returns where it
+    /// should go.
+    pub fn select_cpu(
+        &mut self,
+        now: Nanos,
+        cpu: u32,
+        task: usize,
+        prev: u32,
+        current: Option<usize>,
+    ) -> u32 {
+        self.inner.context.current = match current {
+            Some(task) => self.inner.pointer_to(task),
+            None => ptr::null_mut(),
+        };
+        // SAFETY: `p` and `current` are live tasks of this context; no task is added meanwhile.
+        let chosen = self.call(now, cpu, task, |p| unsafe {
             (Self::C.select_cpu)(p, prev as i32, 0)
-        }) as u32
+        });
+        self.inner.context.current = ptr::null_mut();
+        chosen as u32
     }
 
     /// `task` must be queued.
@@ -473,8 +516,8 @@ mod tests {
     use crate::layout::TaskCtx;
 
     unsafe extern "C" {
-        static corun_sizes: [usize; 6];
-        static untapped_corun_sizes: [usize; 6];
+        static corun_sizes: [usize; 7];
+        static untapped_corun_sizes: [usize; 7];
     }
 
     #[test]
@@ -487,6 +530,7 @@ mod tests {
             size_of::<CpuCtx>(),
             size_of::<VmCtx>(),
             size_of::<VmConf>(),
+            size_of::<GangCtx>(),
             size_of::<Context>(),
         ];
         assert_eq!((ours, ours), (c, untapped));

@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used)]
 
 use corun_dispatcher::{Kick, Knobs, Native, Services, TaskStruct};
-use corun_model::{Nanos, PcpuId, PcpuSet, Placement};
+use corun_model::{Boost, Gang, Nanos, PcpuId, PcpuSet, Placement, Skew, Slots, VmId, VmPlan};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
@@ -86,16 +86,40 @@ impl<const TAPPED: bool> Services for Host<TAPPED> {
     }
 }
 
+fn plan(placement: Placement, gang: Gang) -> VmPlan {
+    VmPlan {
+        gang,
+        ..VmPlan::placed(VmId(0), placement)
+    }
+}
+
+/// Every gang mode.
+fn gangs() -> impl Strategy<Value = Gang> {
+    prop::sample::select(vec![
+        Gang::None,
+        Gang::Dynamic,
+        Gang::Strict(Slots::default()),
+        Gang::Strict(Slots {
+            fill: true,
+            ..Slots::default()
+        }),
+        Gang::Demand(Boost::default()),
+        Gang::Relaxed(Skew::default()),
+        Gang::RelaxedAll(Skew::default()),
+    ])
+}
+
 /// A build at work: who runs where, and who waits.
 struct Machine<const TAPPED: bool> {
     native: Native<Host<TAPPED>>,
+    gang: Gang,
     running: Vec<Option<usize>>,
     waiting: Vec<bool>,
     now: Nanos,
 }
 
 impl<const TAPPED: bool> Machine<TAPPED> {
-    fn new(pcpus: u32, placement: Placement, slice_timer: bool) -> Self {
+    fn new(pcpus: u32, placement: Placement, gang: Gang, slice_timer: bool) -> Self {
         let knobs = Knobs {
             slice: 3_000_000,
             wakeup_gran: 1_000_000,
@@ -106,7 +130,7 @@ impl<const TAPPED: bool> Machine<TAPPED> {
             pcpus,
             placement: 0,
             slice_timer: slice_timer.into(),
-            pad: 0,
+            gangs: 0,
         };
         let host = Host {
             queues: vec![Vec::new(); pcpus as usize],
@@ -115,7 +139,9 @@ impl<const TAPPED: bool> Machine<TAPPED> {
             ..Host::default()
         };
         let mut native = Native::new(knobs, host);
-        (1..3).for_each(|vm| native.configure_vm(vm, placement, (vm == 1).then_some(300)));
+        (1..3).for_each(|vm| {
+            native.configure_vm(vm, &plan(placement, gang), (vm == 1).then_some(300));
+        });
         for task in 0..tasks_on(pcpus) as u32 {
             let known = TaskStruct {
                 id: task + 1,
@@ -133,6 +159,7 @@ impl<const TAPPED: bool> Machine<TAPPED> {
         }
         Self {
             native,
+            gang,
             running: vec![None; pcpus as usize],
             waiting: vec![true; tasks_on(pcpus)],
             now: 1,
@@ -154,18 +181,24 @@ impl<const TAPPED: bool> Machine<TAPPED> {
                 }
             }
             2 => self.schedule(cpu),
-            5 if which % 8 == 0 => self.native.configure_vm(1, Placement::Balance, Some(300)),
-            5 if which % 8 == 1 => self.native.configure_vm(1, Placement::Fixed, None),
+            5 if which % 8 == 0 => self.configure(Placement::Balance, Some(300)),
+            5 if which % 8 == 1 => self.configure(Placement::Fixed, None),
             5 => self.schedule(cpu),
             _ => self.native.timer(self.now, cpu as u32),
         }
+    }
+
+    fn configure(&mut self, placement: Placement, weight: Option<u32>) {
+        self.native
+            .configure_vm(1, &plan(placement, self.gang), weight);
     }
 
     fn wake(&mut self, task: usize, here: u32) {
         if !std::mem::take(&mut self.waiting[task]) {
             return;
         }
-        let cpu = self.native.select_cpu(self.now, here, task, here % 2);
+        let current = self.running[here as usize];
+        let cpu = (self.native).select_cpu(self.now, here, task, here % 2, current);
         self.native.task(task).cpu = cpu as i32;
         if self.native.services().direct.take().is_some() {
             self.native.services().local[cpu as usize].push_back(task);
@@ -203,12 +236,14 @@ proptest! {
         placement in prop_oneof![
             Just(Placement::Free),
             Just(Placement::Fixed),
-            Just(Placement::Balance)
+            Just(Placement::Balance),
+            Just(Placement::LoadConscious)
         ],
+        gang in gangs(),
         slice_timer: bool,
     ) {
-        let mut tapped = Machine::<true>::new(pcpus, placement, slice_timer);
-        let mut untapped = Machine::<false>::new(pcpus, placement, slice_timer);
+        let mut tapped = Machine::<true>::new(pcpus, placement, gang, slice_timer);
+        let mut untapped = Machine::<false>::new(pcpus, placement, gang, slice_timer);
         for step in steps {
             tapped.step(step);
             untapped.step(step);

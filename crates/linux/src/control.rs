@@ -2,18 +2,17 @@
 //! The control loop: counters → policy → plan → the dispatcher's tables.
 //!
 //! The dispatcher never waits for it: it schedules by what it was told last. The policy can be
-//! exchanged between two periods.
+//! exchanged between two periods, without unloading anything: to the dispatcher it is a plan like
+//! any other, except that it takes back what the old policy had said (apply.rs).
 
+use crate::apply::{Base, apply};
 use crate::clock;
 use crate::discovery::{Vcpu, Vm, Vms};
 use crate::skel::types;
 use crate::tables::Tables;
-use corun_model::Placement;
 use corun_model::time::SEC;
-use corun_model::{
-    HostSeen, Nanos, PcpuSet, Plan, Snapshot, TaskId, TaskPlan, TaskSeen, Topology, VmPlan, VmSeen,
-};
-use corun_policies::Policy;
+use corun_model::{HostSeen, Nanos, PcpuSet, Plan, Snapshot, TaskId, TaskSeen, Topology, VmSeen};
+use corun_policies::{Policy, PolicyInfo};
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 
@@ -79,14 +78,31 @@ pub(crate) struct Stacking {
     pub(crate) stacked: u64,
 }
 
+/// Why another policy is not in force.
+#[derive(Debug)]
+pub(crate) enum Exchange {
+    /// The old one is, as before.
+    Kept(libbpf_rs::Error),
+    /// Nor is the old one, wholly.
+    Between {
+        /// What kept the new one out.
+        cause: libbpf_rs::Error,
+        /// What kept the old one from coming back.
+        again: libbpf_rs::Error,
+    },
+}
+
 /// The loop's state.
 pub(crate) struct Control {
+    info: &'static PolicyInfo,
     policy: Box<dyn Policy>,
+    since: Nanos,
+    /// How often the policy was exchanged.
+    pub(crate) changes: u64,
     pub(crate) vms: Vms,
     pub(crate) stacking: Stacking,
     host: HostSeen,
     online: PcpuSet,
-    default_placement: u32,
     began: Nanos,
     due: Nanos,
     thorough_due: Nanos,
@@ -94,15 +110,17 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    pub(crate) fn new(policy: Box<dyn Policy>, topology: Topology, online: PcpuSet) -> Self {
+    pub(crate) fn new(info: &'static PolicyInfo, topology: Topology, online: PcpuSet) -> Self {
         let began = clock::now();
         Self {
-            policy,
+            info,
+            policy: (info.make)(),
+            since: began,
+            changes: 0,
             vms: Vms::default(),
             stacking: Stacking::default(),
             host: HostSeen { topology },
             online,
-            default_placement: Placement::Free.number(),
             began,
             due: began,
             thorough_due: began,
@@ -115,8 +133,45 @@ impl Control {
         self.due
     }
 
+    /// The policy in force.
+    pub(crate) fn policy(&self) -> &'static PolicyInfo {
+        self.info
+    }
+
+    /// Since when it is.
+    pub(crate) fn since(&self) -> Nanos {
+        self.since
+    }
+
     /// A period is over: asks the policy and does what it says.
     pub(crate) fn step(&mut self, tables: &Tables<'_, '_>) -> libbpf_rs::Result<()> {
+        self.ask(tables, Base::AsTold)
+    }
+
+    /// Puts another policy in force: returns when the dispatcher has its first plan.
+    ///
+    /// # Errors
+    /// [`Exchange`]: it is not in force.
+    pub(crate) fn exchange(
+        &mut self,
+        info: &'static PolicyInfo,
+        tables: &Tables<'_, '_>,
+    ) -> Result<(), Exchange> {
+        let before = std::mem::replace(&mut self.policy, (info.make)());
+        if let Err(cause) = self.ask(tables, Base::Nothing) {
+            self.policy = before;
+            return Err(match self.ask(tables, Base::Nothing) {
+                Ok(()) => Exchange::Kept(cause),
+                Err(again) => Exchange::Between { cause, again },
+            });
+        }
+        self.info = info;
+        self.since = clock::now();
+        self.changes += 1;
+        Ok(())
+    }
+
+    fn ask(&mut self, tables: &Tables<'_, '_>, base: Base) -> libbpf_rs::Result<()> {
         let now = clock::now();
         self.due = now + self.policy.period();
         self.look(tables, now)?;
@@ -125,7 +180,7 @@ impl Control {
         self.last = reading;
         let mut plan = Plan::default();
         self.policy.decide(&seen, &mut plan);
-        self.apply(&plan, tables)
+        apply(&mut self.vms.list, &plan, base, tables)
     }
 
     /// Finds VMs, and samples stacking while it has the table at hand.
@@ -184,63 +239,6 @@ impl Control {
             vms: self.vms.list.iter().map(vm).collect(),
         }
     }
-
-    /// Tells the dispatcher what has changed. Homes come first: a VM's mode may rely on them.
-    fn apply(&mut self, plan: &Plan, tables: &Tables<'_, '_>) -> libbpf_rs::Result<()> {
-        let default_placement = self.default_placement;
-        let tasks: BTreeMap<_, _> = plan.tasks.iter().map(|task| (task.task, task)).collect();
-        let vms: BTreeMap<_, _> = plan.vms.iter().map(|vm| (vm.vm, vm)).collect();
-        for vm in &mut self.vms.list {
-            for vcpu in &mut vm.vcpus {
-                if let Some(wanted) = tasks.get(&vcpu.task) {
-                    tell_task(vcpu, wanted, tables)?;
-                }
-            }
-            tell_vm(vm, vms.get(&vm.vm).copied(), default_placement, tables)?;
-        }
-        Ok(())
-    }
-}
-
-fn tell_task(vcpu: &mut Vcpu, wanted: &TaskPlan, tables: &Tables<'_, '_>) -> libbpf_rs::Result<()> {
-    let old = vcpu.told.unwrap_or_default();
-    let home = wanted.home.and_then(|home| i32::try_from(home.0 + 1).ok());
-    let conf = types::task_conf {
-        slice: wanted.slice.unwrap_or(old.slice),
-        home: home.unwrap_or(old.home),
-        pad: 0,
-    };
-    if (conf.slice, conf.home) != (old.slice, old.home)
-        && tables.set_task_conf(vcpu.pidfd.as_fd(), conf)?
-    {
-        vcpu.told = Some(conf);
-    }
-    Ok(())
-}
-
-/// The weight is the administrator's, the placement the policy's.
-fn tell_vm(
-    vm: &mut Vm,
-    wanted: Option<&VmPlan>,
-    default_placement: u32,
-    tables: &Tables<'_, '_>,
-) -> libbpf_rs::Result<()> {
-    let placement = wanted.map(|plan| plan.placement.number());
-    let conf = types::vm_conf {
-        id: vm.key.tgid,
-        placement: placement
-            .or(vm.told.map(|told| told.placement))
-            .unwrap_or(default_placement),
-        weight: vm.weight.unwrap_or(0),
-        pad: 0,
-    };
-    let same =
-        |told: types::vm_conf| (told.placement, told.weight) == (conf.placement, conf.weight);
-    if !vm.told.is_some_and(same) {
-        tables.set_vm_conf(vm.slot, conf)?;
-        vm.told = Some(conf);
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ pub(crate) struct Vcpu {
     pub(crate) task: TaskId,
     pub(crate) key: ThreadKey,
     /// Its number in the VM, if its name tells.
-    number: u32,
+    pub(crate) number: u32,
     pub(crate) pidfd: OwnedFd,
     pub(crate) allowed: PcpuSet,
     /// What the dispatcher has been told about it.
@@ -65,7 +65,7 @@ pub(crate) struct Vm {
     /// As of the last look.
     pub(crate) books: Books,
     /// vCPUs the dispatcher counted when threads were looked for last.
-    counted: u32,
+    pub(crate) counted: u32,
     /// What the dispatcher has been told about it.
     pub(crate) told: Option<types::vm_conf>,
 }

@@ -1,30 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The daemon: puts the dispatcher in charge, carries out a policy, prints statistics, and leaves
-//! the host on the kernel's own scheduler, however it ends.
+//! The daemon from start to end: puts the dispatcher in charge, lets [`Daemon`] work, and leaves the
+//! host on the kernel's own scheduler, however it ends.
 
-use crate::control::Control;
-use crate::knobs;
+use crate::daemon::Daemon;
 use crate::loader::{Dispatcher, ExitInfo, LoadError};
 use crate::preflight::{self, Finding};
-use crate::recorder::Recorder;
-use crate::stats::{Mark, Stats};
-use crate::{clock, priority, sched_ext};
+use crate::socket::{self, Server, SocketError};
+use crate::{priority, sched_ext};
 use corun_model::DispatcherParams;
 use corun_model::time::MS;
-use corun_model::{Nanos, PcpuSet, Topology, TopologyError};
+use corun_model::{Nanos, TopologyError};
 use corun_policies::PolicyInfo;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io::{self, Write};
 use std::mem::MaybeUninit;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::AtomicBool;
 
 pub use crate::recorder::Recorded;
-
-/// How long the daemon sleeps at most: how soon it sees a signal or an ejection.
-const NAP: Nanos = 50 * MS;
 
 /// What to do.
 pub struct HostOptions {
@@ -40,6 +34,8 @@ pub struct HostOptions {
     pub json: bool,
     /// Where to record every input and decision of the dispatcher, for `corun lockstep`.
     pub record: Option<PathBuf>,
+    /// Where to answer `corun policy`.
+    pub socket: PathBuf,
     /// Where statistics go.
     pub out: Box<dyn Write>,
 }
@@ -54,6 +50,7 @@ impl HostOptions {
             run_for: None,
             json: false,
             record: None,
+            socket: socket::DEFAULT.into(),
             out: Box::new(io::stdout()),
         }
     }
@@ -112,6 +109,26 @@ pub enum HostError {
     /// Statistics cannot be written.
     #[error("cannot write statistics: {0}")]
     Output(io::Error),
+    /// The control socket cannot be had.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    /// The control socket cannot be waited for.
+    #[error("cannot wait for requests: {0}")]
+    Wait(io::Error),
+    /// A policy could not be put in force, nor the one before it put back.
+    #[error(
+        "between two policies: {wanted} could not be put in force ({cause}), {before} not be put back ({again})"
+    )]
+    Between {
+        /// The new one.
+        wanted: &'static str,
+        /// Why not.
+        cause: libbpf_rs::Error,
+        /// The old one.
+        before: &'static str,
+        /// Why not.
+        again: libbpf_rs::Error,
+    },
     /// Signals cannot be watched for.
     #[error("cannot watch for signals: {0}")]
     Signals(io::Error),
@@ -142,10 +159,11 @@ pub fn run(options: HostOptions) -> Result<HostExit, HostError> {
     let online = preflight::online().ok_or(HostError::Online)?;
     let mut storage = MaybeUninit::uninit();
     let recording = options.record.is_some();
+    let server = Server::bind(&options.socket)?;
     let mut dispatcher = Dispatcher::load(&mut storage, &options.params, &online, recording)?;
     let mut daemon = Daemon::new(options, &online, &dispatcher)?;
     dispatcher.attach()?;
-    let ended = daemon.serve(&dispatcher, &asked);
+    let ended = daemon.serve(&dispatcher, server, &asked);
     let info = dispatcher.detach();
     let recorded = daemon.finish_recording(&dispatcher);
     if let Some(state) = sched_ext::state().filter(|state| state != "disabled") {
@@ -170,166 +188,4 @@ fn watch_signals() -> io::Result<Arc<AtomicBool>> {
         signal_hook::flag::register(signal, Arc::clone(&asked))?;
     }
     Ok(asked)
-}
-
-/// The highest pCPU decides: the model has regular hosts only. Nodes, caches and SMT follow when a
-/// policy looks at them.
-fn topology(online: &PcpuSet) -> Result<Topology, TopologyError> {
-    Topology::flat(online.iter().last().map_or(1, |cpu| cpu.0 + 1))
-}
-
-/// What lives as long as the dispatcher is in charge.
-struct Daemon {
-    options: HostOptions,
-    control: Control,
-    recorder: Option<Recorder>,
-    online: PcpuSet,
-    began: Nanos,
-    mark: Mark,
-    report_due: Option<Nanos>,
-}
-
-impl Daemon {
-    fn new(
-        options: HostOptions,
-        online: &PcpuSet,
-        dispatcher: &Dispatcher<'_>,
-    ) -> Result<Self, HostError> {
-        let recorder = match &options.record {
-            Some(path) => Some(
-                Recorder::new(
-                    path,
-                    &knobs::raw(&options.params, online),
-                    dispatcher.records(),
-                )
-                .map_err(|cause| record_error(&options, cause))?,
-            ),
-            None => None,
-        };
-        let policy = (options.policy.make)();
-        let control = Control::new(policy, topology(online)?, *online);
-        let began = clock::now();
-        Ok(Self {
-            report_due: options.interval.map(|interval| began + interval),
-            options,
-            control,
-            recorder,
-            online: *online,
-            began,
-            mark: Mark {
-                at: began,
-                ..Mark::default()
-            },
-        })
-    }
-
-    /// Runs until the end, whatever it is.
-    fn serve(
-        &mut self,
-        dispatcher: &Dispatcher<'_>,
-        asked: &AtomicBool,
-    ) -> Result<Cause, HostError> {
-        let end = self.options.run_for.map(|time| self.began + time);
-        loop {
-            if asked.load(Ordering::Relaxed) {
-                return Ok(Cause::Asked);
-            }
-            if let Some(info) = dispatcher.exit_info() {
-                return Err(HostError::Ejected(info));
-            }
-            if end.is_some_and(|end| clock::now() >= end) {
-                return Ok(Cause::TimeOver);
-            }
-            self.turn(dispatcher)?;
-            self.nap(end);
-        }
-    }
-
-    /// Does what is due.
-    fn turn(&mut self, dispatcher: &Dispatcher<'_>) -> Result<(), HostError> {
-        if let Some(recorder) = &self.recorder {
-            recorder
-                .drain()
-                .map_err(|cause| record_error(&self.options, cause))?;
-        }
-        if clock::now() >= self.control.due() {
-            self.control.step(&dispatcher.tables())?;
-        }
-        if self.report_due.is_some_and(|due| clock::now() >= due) {
-            self.report(dispatcher)?;
-        }
-        Ok(())
-    }
-
-    fn nap(&self, end: Option<Nanos>) {
-        let now = clock::now();
-        let events = [
-            Some(now + NAP),
-            Some(self.control.due()),
-            self.report_due,
-            end,
-        ];
-        let next = events.into_iter().flatten().min().unwrap_or(now);
-        std::thread::sleep(Duration::from_nanos(next.saturating_sub(now)));
-    }
-
-    /// Prints what happened since the last time.
-    fn report(&mut self, dispatcher: &Dispatcher<'_>) -> Result<(), HostError> {
-        let tables = dispatcher.tables();
-        let (mut switches, mut occupied) = (0, 0);
-        for cpu in self.online.iter() {
-            let cpu = tables.cpu(cpu.0)?.unwrap_or_default();
-            switches += cpu.switches;
-            occupied += cpu.nr;
-        }
-        let vcpus = self.control.read(&tables)?;
-        let at = clock::now();
-        let mark = Mark {
-            at,
-            switches,
-            occupied,
-            vcpus,
-        };
-        let stacking = std::mem::take(&mut self.control.stacking);
-        let (name, vms) = (self.options.policy.name, &self.control.vms.list);
-        let stats = Stats::between(&self.mark, &mark, self.began, stacking, name, vms);
-        self.mark = mark;
-        self.report_due = self.options.interval.map(|interval| at + interval);
-        self.print(&stats).map_err(HostError::Output)
-    }
-
-    fn print(&mut self, stats: &Stats) -> io::Result<()> {
-        let out = &mut self.options.out;
-        if self.options.json {
-            serde_json::to_writer(&mut *out, stats)?;
-            writeln!(out)?;
-        } else {
-            writeln!(out, "{stats}")?;
-        }
-        out.flush()
-    }
-
-    fn finish_recording(
-        &mut self,
-        dispatcher: &Dispatcher<'_>,
-    ) -> Result<Option<Recorded>, HostError> {
-        let Some(recorder) = self.recorder.take() else {
-            return Ok(None);
-        };
-        let recorded = recorder.finish(dispatcher.records_lost());
-        recorded
-            .map(Some)
-            .map_err(|cause| record_error(&self.options, cause))
-    }
-}
-
-fn record_error(options: &HostOptions, cause: io::Error) -> HostError {
-    let path = options
-        .record
-        .as_ref()
-        .map(|path| path.display().to_string());
-    HostError::Record {
-        path: path.unwrap_or_default(),
-        cause,
-    }
 }

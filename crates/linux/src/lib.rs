@@ -3,14 +3,17 @@
 //!
 //! [`host::run`] is the whole daemon. Its parts, in the order in which they matter to it:
 //! [`preflight`] (may it start?), [`Dispatcher`] (into the kernel and out again), discovery (which
-//! VMs are there), control (counters → policy → plan → tables), [`stats`], recorder.
+//! VMs are there), control (counters → policy → plan), apply (plan → tables), [`stats`], recorder,
+//! [`socket`].
 //!
 //! The kernel schedules with what it was told last, whatever becomes of the daemon; when its process
 //! ends, for whatever reason, the kernel goes back to its own scheduler.
 
+mod apply;
 mod cgroup;
 mod clock;
 mod control;
+mod daemon;
 mod discovery;
 pub mod host;
 mod knobs;
@@ -23,6 +26,7 @@ mod proc;
 mod recorder;
 pub mod sched_ext;
 mod skel;
+pub mod socket;
 pub mod stats;
 mod tables;
 

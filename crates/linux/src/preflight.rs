@@ -74,7 +74,11 @@ fn nobody_else(root: &Path) -> Option<Finding> {
             ops.trim()
         ),
         why: "there can be only one",
-        remedy: "stop it first, such as with `systemctl stop scx` or `scxctl stop`",
+        remedy: if ops.trim() == "corun" {
+            "change its policy with `corun policy NAME`, or end it first"
+        } else {
+            "stop it first, such as with `systemctl stop scx` or `scxctl stop`"
+        },
     })
 }
 
@@ -183,6 +187,8 @@ mod tests {
             ("/sys/kernel/sched_ext/root/ops", "lavd\n"),
         ];
         assert_eq!(findings(&other), ["other-scheduler"]);
+        let ours = [GOOD[0], ("/sys/kernel/sched_ext/root/ops", "corun\n")];
+        assert!(findings(&ours).is_empty(), "one that has left says nothing");
         let poor = [("/proc/self/status", "CapEff:\t0000000000000000\n")];
         assert_eq!(findings(&poor), ["privileges"]);
         assert_eq!(

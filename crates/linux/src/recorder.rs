@@ -3,8 +3,10 @@
 //!
 //! "CORUNLK1", u32 version, u32 length and bytes of `struct knobs`; then each record as u32 length
 //! and bytes (`struct record`, without the entries not used); last a trailer, a record with the
-//! operation 0xffffffff and the number of lost records as its argument. All little-endian. A file
-//! without trailer, left by a daemon that was killed, is good up to its last whole record.
+//! operation 0xffffffff and the number of lost records as its argument. A record with the operation
+//! 0xfffffffe is a mark: from here on a policy is in force, whose name has as many bytes as the
+//! argument says, eight in each entry's value. All little-endian. A file without trailer, left by a
+//! daemon that was killed, is good up to its last whole record.
 
 use crate::skel::types;
 use crate::tables::bytes_of;
@@ -19,7 +21,10 @@ const MAGIC: &[u8; 8] = b"CORUNLK1";
 const VERSION: u32 = 1;
 /// `struct record` up to its entries.
 const HEAD: usize = 32;
+/// `struct record_entry`.
+const ENTRY: usize = 16;
 const TRAILER: u32 = u32::MAX;
+const MARK: u32 = u32::MAX - 1;
 
 /// What a recording holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +71,18 @@ impl<W: Write> Sink<W> {
             Ok(()) => self.records += 1,
             Err(error) => self.failed = Some(error),
         }
+    }
+
+    /// From here on this policy is in force.
+    fn mark(&mut self, policy: &str) -> io::Result<()> {
+        let words = policy.as_bytes().chunks(8);
+        let mut mark = vec![0; HEAD + words.len() * ENTRY];
+        mark[..4].copy_from_slice(&MARK.to_le_bytes());
+        mark[24..32].copy_from_slice(&(policy.len() as u64).to_le_bytes());
+        for (entry, word) in mark[HEAD..].chunks_mut(ENTRY).zip(words) {
+            entry[..word.len()].copy_from_slice(word);
+        }
+        self.put(&mark)
     }
 
     fn end(&mut self, lost: u64) -> io::Result<Recorded> {
@@ -119,6 +136,11 @@ impl Recorder {
         }
     }
 
+    /// Notes that this policy is in force from here on; what was drained before was another's.
+    pub(crate) fn mark(&self, policy: &str) -> io::Result<()> {
+        self.sink.borrow_mut().mark(policy)
+    }
+
     /// Writes the rest and the trailer. The dispatcher must be out of the kernel's way by then.
     pub(crate) fn finish(self, lost: u64) -> io::Result<Recorded> {
         self.drain()?;
@@ -139,6 +161,7 @@ mod tests {
         let mut file = Vec::new();
         let mut sink = Sink::begin(&mut file, &knobs).unwrap();
         sink.record(&[9; 48]);
+        sink.mark("balance-load").unwrap();
         let recorded = sink.end(3).unwrap();
         assert_eq!((recorded.records, recorded.lost), (1, 3));
         assert_eq!(&file[..8], b"CORUNLK1");
@@ -149,7 +172,12 @@ mod tests {
         assert_eq!(file[16..24], [7, 0, 0, 0, 0, 0, 0, 0]);
         let record = 16 + size_of::<types::knobs>();
         assert_eq!(file[record..record + 4], [48, 0, 0, 0]);
-        let trailer = record + 4 + 48;
+        let mark = record + 4 + 48;
+        assert_eq!(file[mark..mark + 8], [64, 0, 0, 0, 254, 255, 255, 255]);
+        assert_eq!(file[mark + 28..mark + 36], [12, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(&file[mark + 36..mark + 44], b"balance-");
+        assert_eq!(&file[mark + 52..mark + 60], b"load\0\0\0\0");
+        let trailer = mark + 4 + 64;
         assert_eq!(
             file[trailer..trailer + 8],
             [32, 0, 0, 0, 255, 255, 255, 255]

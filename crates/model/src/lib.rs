@@ -6,6 +6,7 @@
 //! for ([`Plan`]). No crate below this one, no I/O, no clock.
 
 mod dispatcher;
+mod gang;
 mod ids;
 mod parameter;
 mod pcpu_set;
@@ -15,6 +16,7 @@ pub mod time;
 mod topology;
 
 pub use dispatcher::DispatcherParams;
+pub use gang::{Boost, Gang, GangFields, Skew, Slots};
 pub use ids::{PcpuId, TaskId, VmId};
 pub use parameter::{Parameter, Value};
 pub use pcpu_set::PcpuSet;

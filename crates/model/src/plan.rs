@@ -4,7 +4,7 @@
 //! Both are plain data, so that a recorded host can be replayed through a policy in a unit test.
 //! The dispatcher's C structs (`dispatcher/types.h`) carry the same fields.
 
-use crate::{Nanos, PcpuId, PcpuSet, TaskId, Topology, VmId};
+use crate::{Gang, Nanos, PcpuId, PcpuSet, TaskId, Topology, VmId};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -20,14 +20,17 @@ pub enum Placement {
     Fixed,
     /// Any allowed pCPU on which no sibling vCPU is queued or running (balance scheduling).
     Balance,
+    /// As balance, among pCPUs that are lightly loaded; on one with a sibling if those are all.
+    LoadConscious,
 }
 
 impl Placement {
     /// Every mode by the name users write.
-    pub const NAMES: [(&'static str, Placement); 3] = [
+    pub const NAMES: [(&'static str, Placement); 4] = [
         ("free", Self::Free),
         ("fixed", Self::Fixed),
         ("balance", Self::Balance),
+        ("load-conscious", Self::LoadConscious),
     ];
 
     /// The dispatcher's number for it (`enum placement_mode` in `dispatcher/types.h`).
@@ -36,6 +39,7 @@ impl Placement {
             Self::Free => 0,
             Self::Fixed => 1,
             Self::Balance => 2,
+            Self::LoadConscious => 3,
         }
     }
 }
@@ -54,9 +58,9 @@ impl FromStr for Placement {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         let known = Self::NAMES.iter().find(|(name, _)| *name == text);
-        known
-            .map(|(_, mode)| *mode)
-            .ok_or_else(|| format!("unknown placement {text:?}: expected free, fixed or balance"))
+        known.map(|(_, mode)| *mode).ok_or_else(|| {
+            format!("unknown placement {text:?}: expected free, fixed, balance or load-conscious")
+        })
     }
 }
 
@@ -112,6 +116,27 @@ pub struct VmPlan {
     pub vm: VmId,
     /// Placement mode of its vCPUs.
     pub placement: Placement,
+    /// [`Placement::LoadConscious`]: up to which load a pCPU is light, percent of the mean, from
+    /// 100 on.
+    pub light: u32,
+    /// How its vCPUs are scheduled in time, as far as they are siblings.
+    pub gang: Gang,
+}
+
+impl VmPlan {
+    /// Up to which load a pCPU is light, percent of the mean: `balsched_load_imbalance_pct` of the
+    /// published kernel of Kim et al., ASPLOS 2013.
+    pub const LIGHT: u32 = 150;
+
+    /// A VM with this placement and without a gang.
+    pub fn placed(vm: VmId, placement: Placement) -> Self {
+        Self {
+            vm,
+            placement,
+            light: Self::LIGHT,
+            gang: Gang::None,
+        }
+    }
 }
 
 /// What should hold for one vCPU.

@@ -6,12 +6,20 @@
 //! folder of its own, to be read beside its paper, and an entry in [`all`].
 
 mod affinity;
+pub mod analysis;
 mod balance;
+mod balance_load;
+mod cosched;
 mod fair;
 mod registry;
 
 pub use affinity::Affinity;
 pub use balance::Balance;
+pub use balance_load::BalanceLoad;
+pub use cosched::demand::CoschedDemand;
+pub use cosched::dt::CoschedDt;
+pub use cosched::relaxed::{CoschedRelaxed, CoschedRelaxedAll};
+pub use cosched::strict::CoschedStrict;
 pub use fair::Fair;
 pub use registry::{PolicyInfo, all, find, names};
 
@@ -35,10 +43,7 @@ const NEW_VM_WAIT: Nanos = 200 * corun_model::time::MS;
 
 /// All VMs are placed alike.
 fn place_all(seen: &Snapshot, plan: &mut Plan, placement: Placement) {
-    let place = |vm: &corun_model::VmSeen| VmPlan {
-        vm: vm.vm,
-        placement,
-    };
+    let place = |vm: &corun_model::VmSeen| VmPlan::placed(vm.vm, placement);
     plan.vms.extend(seen.vms.iter().map(place));
 }
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Every policy by name.
 
-use crate::{Affinity, Balance, Fair, Policy};
+use crate::{
+    Affinity, Balance, BalanceLoad, CoschedDemand, CoschedDt, CoschedRelaxed, CoschedRelaxedAll,
+    CoschedStrict, Fair, Policy,
+};
 
 /// A policy that can be asked for.
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +19,7 @@ pub struct PolicyInfo {
     pub make: fn() -> Box<dyn Policy>,
 }
 
-static ALL: [PolicyInfo; 3] = [
+static ALL: [PolicyInfo; 9] = [
     PolicyInfo {
         name: "fair",
         summary: "plain fair order, vCPUs go wherever there is least to do",
@@ -34,6 +37,42 @@ static ALL: [PolicyInfo; 3] = [
         summary: "no two vCPUs of a VM wait or run on the same pCPU",
         source: "Sukwong & Kim, \"Is Co-scheduling Too Expensive for SMP VMs?\", EuroSys 2011",
         make: || Box::new(Balance),
+    },
+    PolicyInfo {
+        name: "balance-load",
+        summary: "as balance, but siblings share a pCPU rather than go where there is much to do",
+        source: "Kim et al., \"Demand-based coordinated scheduling for SMP VMs\", ASPLOS 2013",
+        make: || Box::<BalanceLoad>::default(),
+    },
+    PolicyInfo {
+        name: "cosched-dt",
+        summary: "when the first vCPU of a VM starts, its siblings are called to start as well",
+        source: "Sukwong & Kim, EuroSys 2011, §5.2.2 (dynamic time-slice co-scheduling)",
+        make: || Box::<CoschedDt>::default(),
+    },
+    PolicyInfo {
+        name: "cosched-strict",
+        summary: "time slots: the ready vCPUs of a VM start together or not at all",
+        source: "Ousterhout 1982; Sukwong & Kim, EuroSys 2011, §3 (co-scheduling)",
+        make: || Box::<CoschedStrict>::default(),
+    },
+    PolicyInfo {
+        name: "cosched-demand",
+        summary: "a vCPU that a sibling wakes runs at once, for a short while",
+        source: "Kim et al., \"Demand-based coordinated scheduling for SMP VMs\", ASPLOS 2013",
+        make: || Box::<CoschedDemand>::default(),
+    },
+    PolicyInfo {
+        name: "cosched-relaxed",
+        summary: "a vCPU that is ahead of its siblings stops until they catch up",
+        source: "VMware ESX 4, as in Sukwong & Kim, EuroSys 2011, §6",
+        make: || Box::<CoschedRelaxed>::default(),
+    },
+    PolicyInfo {
+        name: "cosched-relaxed-all",
+        summary: "when a vCPU is ahead of its siblings all stop, and start again together",
+        source: "VMware ESX 2, as in Sukwong & Kim, EuroSys 2011, §6",
+        make: || Box::<CoschedRelaxedAll>::default(),
     },
 ];
 
@@ -63,6 +102,6 @@ mod tests {
             assert!((policy.make)().period() > 0);
         }
         assert!(find("random").is_none());
-        assert_eq!(names(), "fair, affinity, balance");
+        assert!(names().starts_with("fair, affinity, balance, "));
     }
 }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What corun shows: the JSON object ([`Comparison`]), tables for terminals ([`table`]), a
-//! self-contained page ([`html`]) and timelines for Perfetto ([`timeline`]).
+//! self-contained page ([`html`]), timelines for Perfetto ([`timeline`]) and the claims scoreboard
+//! ([`claims`]).
 //!
 //! Everything here starts from results, not from the simulator: results of modelled hosts and of
 //! recorded ones look the same.
 
+pub mod claims;
 mod format;
 pub mod html;
 

@@ -27,6 +27,7 @@ fn vm(name: &str, throughput: f64, run: f64, ready: f64, lock: Option<f64>) -> V
         lock_wait_p50_us: lock,
         lock_wait_p99_us: lock.map(|us| us * 9.0),
         io: None,
+        guest_cpu_share: None,
         beyond_recording_share: None,
     }
 }
@@ -206,6 +207,20 @@ fn the_committed_schema_is_the_one_of_the_types() {
         schema().unwrap(),
         "CORUN_UPDATE=1 writes it anew"
     );
+}
+
+#[test]
+fn the_committed_schema_of_the_scoreboard_is_the_one_of_the_types() {
+    let file = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/schema/reproduce.schema.json"
+    );
+    let schema = corun_report::claims::schema().unwrap();
+    if std::env::var_os("CORUN_UPDATE").is_some() {
+        std::fs::write(file, &schema).unwrap();
+    }
+    let committed = std::fs::read_to_string(file).unwrap_or_default();
+    assert_eq!(committed, schema, "CORUN_UPDATE=1 writes it anew");
 }
 
 #[test]

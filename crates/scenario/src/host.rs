@@ -3,7 +3,7 @@
 
 use crate::hardware::{costs, halt_poll, hardware};
 use crate::reader::Reader;
-use crate::settings::{CfsKeys, CorunKeys, CreditKeys, EevdfKeys, Host, Run, Schedulers};
+use crate::settings::{CfsKeys, CorunKeys, CreditKeys, EevdfKeys, Host, RrKeys, Run, Schedulers};
 use corun_model::time::{HOST_HZ, MS, SEC, US};
 use corun_model::{Nanos, Topology};
 use std::ops::RangeInclusive;
@@ -88,6 +88,7 @@ pub(crate) fn schedulers(table: Option<Reader<'_>>) -> Schedulers {
     let schedulers = Schedulers {
         cfs: table.table("cfs").map(cfs).unwrap_or_default(),
         eevdf: table.table("eevdf").map(eevdf).unwrap_or_default(),
+        rr: table.table("rr").map(rr).unwrap_or_default(),
         credit: table.table("credit").map(credit).unwrap_or_default(),
         corun: table.table("corun").map(corun).unwrap_or_default(),
     };
@@ -128,6 +129,30 @@ fn eevdf(table: Reader<'_>) -> EevdfKeys {
         slice_at_switch: table.flag("slice_at_switch"),
         lazy_preemption: table.flag("lazy_preemption"),
     };
+    table.finish();
+    keys
+}
+
+fn rr(table: Reader<'_>) -> RrKeys {
+    let keys = RrKeys {
+        runtime: table.duration("runtime", MS..=10 * SEC),
+        period: table.duration("period", MS..=10 * SEC),
+        slice: table.duration("slice", MS..=SEC),
+    };
+    if table.has("runtime") != table.has("period") {
+        let said = if table.has("period") {
+            "period"
+        } else {
+            "runtime"
+        };
+        table.problem(said, "expected runtime and period, both or neither");
+    }
+    if keys.runtime > keys.period {
+        table.problem(
+            "runtime",
+            "found more than the period, expected at most that",
+        );
+    }
     table.finish();
     keys
 }

@@ -78,7 +78,8 @@ impl<'a> Reader<'a> {
         self.table.get(key).is_some()
     }
 
-    fn find(&self, key: &'static str) -> Option<&'a Node> {
+    /// The value of a key whatever it is, for what no other question fits.
+    pub fn find(&self, key: &'static str) -> Option<&'a Node> {
         self.known.borrow_mut().push(key);
         self.table.get(key)
     }
@@ -89,6 +90,20 @@ impl<'a> Reader<'a> {
         self.problems.push(Problem {
             place: node.map_or(&self.place, |node| &node.place).clone(),
             key: self.key(key),
+            message: message.into(),
+        });
+    }
+
+    /// Where the table was written.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Adds a problem at a place within the table.
+    pub fn problem_at(&self, place: &Place, message: impl Into<String>) {
+        self.problems.push(Problem {
+            place: place.clone(),
+            key: self.path.clone(),
             message: message.into(),
         });
     }
@@ -280,7 +295,8 @@ impl<'a> Reader<'a> {
         self.inner(key, node)
     }
 
-    fn inner(&self, key: &str, node: &'a Node) -> Option<Reader<'a>> {
+    /// The value `node` of `key`, which is expected to be a table.
+    pub fn inner(&self, key: &str, node: &'a Node) -> Option<Reader<'a>> {
         let Value::Table(table) = &node.value else {
             return self.wrong(key, &node.value, "a table");
         };
@@ -320,7 +336,7 @@ impl<'a> Reader<'a> {
     }
 
     /// No more questions: what was not asked for is unknown.
-    pub fn finish(self) {
+    pub fn finish(&self) {
         let mut known = self.known.borrow().clone();
         known.sort_unstable();
         known.dedup();

@@ -151,6 +151,8 @@ pub struct Schedulers {
     pub cfs: CfsKeys,
     /// `[scheduler.eevdf]`.
     pub eevdf: EevdfKeys,
+    /// `[scheduler.rr]`.
+    pub rr: RrKeys,
     /// `[scheduler.credit]`.
     pub credit: CreditKeys,
     /// `[scheduler.corun]`.
@@ -213,6 +215,17 @@ pub struct EevdfKeys {
     pub lazy_preemption: Option<bool>,
 }
 
+/// `[scheduler.rr]`.
+#[derive(Clone, Debug, Default)]
+pub struct RrKeys {
+    /// What real-time vCPUs may have of each period.
+    pub runtime: Option<Nanos>,
+    /// The period.
+    pub period: Option<Nanos>,
+    /// Turns of real-time vCPUs on one pCPU.
+    pub slice: Option<Nanos>,
+}
+
 /// `[scheduler.credit]`.
 #[derive(Clone, Debug, Default)]
 pub struct CreditKeys {
@@ -254,6 +267,8 @@ pub struct Vm {
     pub vcpu_weight: u32,
     /// The most pCPU time it gets, in percent of one pCPU; `None`: no limit.
     pub cap: Option<u32>,
+    /// Are its vCPUs real-time tasks of the host?
+    pub realtime: bool,
     /// The host slice that its vCPU threads ask for; `None`: the scheduler's own.
     pub slice: Option<Nanos>,
     /// pCPUs its vCPUs may use; `None`: all.

@@ -73,6 +73,7 @@ fn vm(name: &str, table: &Reader<'_>, pcpus: Option<u32>, disks: &[Disk]) -> Opt
     let weight = table.whole("weight", WEIGHT);
     let vcpu_weight = table.whole("vcpu_weight", WEIGHT).unwrap_or(100);
     let cap = table.whole("cap", 1..=limits::CAP);
+    let realtime = table.flag("realtime").unwrap_or(false);
     let slice = table.duration("slice", SLICE);
     let allowed = table.pcpu_set("allowed", pcpus);
     let last = vcpus.unwrap_or(limits::VCPUS_PER_VM) - 1;
@@ -88,6 +89,7 @@ fn vm(name: &str, table: &Reader<'_>, pcpus: Option<u32>, disks: &[Disk]) -> Opt
         weight,
         vcpu_weight,
         cap,
+        realtime,
         slice,
         allowed,
         disk,

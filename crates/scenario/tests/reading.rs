@@ -94,6 +94,45 @@ fn a_full_scenario() {
 }
 
 #[test]
+fn real_time_vms() {
+    let said = |rr: &str| {
+        let text = format!(
+            "host.pcpus = 1\n[scheduler.rr]\n{rr}\n[vm.a]\nvcpus = 1\nrealtime = true\n\
+             workload = \"cpu\"\n"
+        );
+        read("rr.toml", &text, &[])
+    };
+    let scenario = said("runtime = \"15ms\"\nperiod = \"30ms\"\nslice = \"50ms\"").unwrap();
+    let case = &scenario.cases[0];
+    assert!(case.vms[0].realtime);
+    let keys = &case.schedulers.rr;
+    assert_eq!(
+        (keys.runtime, keys.period),
+        (Some(15_000_000), Some(30_000_000))
+    );
+    assert_eq!(keys.slice, Some(50_000_000));
+    for (keys, expected) in [
+        (
+            "period = \"30ms\"",
+            "scheduler.rr.period: expected runtime and period, both",
+        ),
+        (
+            "runtime = \"30ms\"",
+            "scheduler.rr.runtime: expected runtime and period, both",
+        ),
+        (
+            "runtime = \"40ms\"\nperiod = \"30ms\"",
+            "scheduler.rr.runtime: found more than the period",
+        ),
+        ("slice = \"0ms\"", "scheduler.rr.slice: found"),
+    ] {
+        let error = said(keys).unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+    assert!(!read("full.toml", FULL, &[]).unwrap().cases[0].vms[0].realtime);
+}
+
+#[test]
 fn caps_slices_and_credit() {
     let scenario = read("full.toml", FULL, &[]).unwrap();
     let case = &scenario.cases[0];

@@ -209,6 +209,7 @@ fn vm(preset: &Preset, number: u32) -> Result<VmSpec, AloneError> {
         vcpus: VCPUS,
         weight: None,
         cap: 0,
+        realtime: false,
         slice: None,
         vcpu_weight: 100,
         allowed: pcpus.map(PcpuId).collect(),

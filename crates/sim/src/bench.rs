@@ -241,6 +241,7 @@ impl Workload {
             name: format!("vm{number}"),
             vcpus: Self::VCPUS,
             cap: 0,
+            realtime: false,
             slice: None,
             disk: None,
             emulator: None,

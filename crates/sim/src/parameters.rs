@@ -18,6 +18,7 @@ pub fn parameters() -> Vec<Parameter> {
         DispatcherParams::parameters(),
         crate::sched::cfs::parameters(),
         crate::sched::eevdf::parameters(),
+        crate::sched::rr::parameters(),
         crate::sched::credit::parameters(),
     ]
     .concat()

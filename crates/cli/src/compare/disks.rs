@@ -3,6 +3,8 @@
 
 use super::demand;
 use super::schedulers::{set, unknown};
+use corun_model::Nanos;
+use corun_model::time::SEC;
 use corun_scenario::{AnticipatoryKeys, DeadlineKeys, Disk, HddKeys, Problems, SsdKeys, Vm};
 use corun_sim::device::disk::{
     AnticipatoryParams, DeadlineParams, DiskParams, HddParams, MediumParams, SchedulerParams,
@@ -16,14 +18,14 @@ const IMAGE: u64 = 32 << 30;
 /// The neutral weight.
 const WEIGHT: u32 = 100;
 
-/// All disks of a case.
+/// All disks of a case, whose host has so many timer ticks per second.
 ///
 /// # Errors
 /// Kinds and schedulers that do not exist.
-pub fn specs(disks: &[Disk]) -> Result<Vec<DiskSpec>, Problems> {
+pub fn specs(disks: &[Disk], hz: u32) -> Result<Vec<DiskSpec>, Problems> {
     let (mut specs, mut problems) = (Vec::new(), Problems::default());
     for disk in disks {
-        match params(disk) {
+        match params(disk, hz) {
             Ok(params) => specs.push(DiskSpec {
                 name: disk.name.clone(),
                 params,
@@ -62,7 +64,7 @@ pub fn place(vm: &Vm, threads: &[ThreadSpec]) -> Result<Option<guest::DiskUse>, 
     Ok(said.disk.filter(|_| uses || said.named).map(place))
 }
 
-fn params(disk: &Disk) -> Result<DiskParams, Problems> {
+fn params(disk: &Disk, hz: u32) -> Result<DiskParams, Problems> {
     let medium = match disk.kind.value.as_str() {
         "ssd" => MediumParams::Ssd(ssd(&disk.ssd, disk.capacity)),
         "hdd" => MediumParams::Hdd(hdd(&disk.hdd, disk.capacity)),
@@ -75,7 +77,10 @@ fn params(disk: &Disk) -> Result<DiskParams, Problems> {
     params.scheduler = match scheduler {
         None | Some("deadline") => SchedulerParams::Deadline(deadline(&disk.deadline)),
         Some("none") => SchedulerParams::None,
-        Some("anticipatory") => SchedulerParams::Anticipatory(anticipatory(&disk.anticipatory)),
+        Some("anticipatory") => {
+            let solid = matches!(params.medium, MediumParams::Ssd(_));
+            SchedulerParams::Anticipatory(anticipatory(&disk.anticipatory, solid, hz))
+        }
         Some(_) => {
             let known = ["none", "deadline", "anticipatory"];
             return Err(unknown(disk.scheduler.as_ref(), &known));
@@ -118,8 +123,12 @@ fn deadline(keys: &DeadlineKeys) -> DeadlineParams {
     params
 }
 
-fn anticipatory(keys: &AnticipatoryKeys) -> AnticipatoryParams {
-    let mut params = AnticipatoryParams::default();
+fn anticipatory(keys: &AnticipatoryKeys, solid: bool, hz: u32) -> AnticipatoryParams {
+    let mut params = match solid {
+        true => AnticipatoryParams::solid(),
+        false => AnticipatoryParams::default(),
+    };
+    params.tick = SEC / Nanos::from(hz.max(1));
     set(&mut params.slice_idle, keys.slice_idle);
     set(&mut params.group_idle, keys.group_idle);
     set(&mut params.slice, keys.slice);

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::thread;
 
 /// What the command line says about runs.
-#[derive(clap::Args)]
+#[derive(clap::Args, Default)]
 pub struct RunArgs {
     /// Policies to compare, the reference first [default: the scenario's, else
     /// cfs,affinity,balance]; `corun policies` lists them

@@ -13,6 +13,7 @@ use corun_sim::sched::cfs::{self, Cfs, CfsParams, Siblings};
 use corun_sim::sched::credit::{Credit, CreditParams};
 use corun_sim::sched::dispatcher::Dispatcher;
 use corun_sim::sched::eevdf::{self, Eevdf, EevdfParams};
+use corun_sim::sched::rr::{Rr, RrParams};
 
 /// A policy as users see it.
 pub struct PolicyInfo {
@@ -25,7 +26,7 @@ pub struct PolicyInfo {
 }
 
 /// Schedulers of Linux and Xen, as models.
-const MODELS: [PolicyInfo; 5] = [
+const MODELS: [PolicyInfo; 6] = [
     PolicyInfo {
         name: "cfs",
         summary: "Linux' Completely Fair Scheduler, as the papers' hosts ran it (a model)",
@@ -45,6 +46,11 @@ const MODELS: [PolicyInfo; 5] = [
         name: "eevdf",
         summary: "Linux' present scheduler: earliest eligible virtual deadline first (a model)",
         source: "Linux 6.6 to 7.x, kernel/sched/fair.c; parameters: [scheduler.eevdf]",
+    },
+    PolicyInfo {
+        name: "rr",
+        summary: "cfs with SCHED_RR for `realtime` VMs: an imitation of co-scheduling (a model)",
+        source: "Sukwong & Kim, EuroSys 2011, App. B; Linux 2.6.33, kernel/sched_rt.c; parameters: [scheduler.rr]",
     },
     PolicyInfo {
         name: "credit",
@@ -112,6 +118,11 @@ pub fn put_together(
             Box::new(Cfs::new(cfs, &params))
         }
         "eevdf" => Box::new(Eevdf::new(eevdf_params(said, &params)?, &params)),
+        "rr" => Box::new(Rr::new(
+            rr_params(said),
+            cfs_params(said, &params)?,
+            &params,
+        )),
         "credit" => Box::new(Credit::new(credit_params(said), &params)),
         _ if steered.is_some() => Box::new(Dispatcher::new(dispatcher_params(said), &params)),
         other => return Err(elsewhere(&format!("unknown policy {other:?}"))),
@@ -138,6 +149,9 @@ pub fn unheeded(policy: &str, case: &Case) -> Vec<String> {
         && eevdf_params(&case.schedulers, &host_params(case))
             .is_ok_and(|params| params.task_slices);
     let mut unheeded = Vec::new();
+    if policy == "rr" && !case.vms.iter().any(|vm| vm.realtime) {
+        unheeded.push("rr: no VM is `realtime`, so it does what cfs does".to_string());
+    }
     for vm in &case.vms {
         if vm.cap.is_some() && policy != "credit" {
             unheeded.push(format!("vm.{}.cap: {policy} has no caps", vm.name));
@@ -213,6 +227,14 @@ fn eevdf_params(said: &Schedulers, host: &HostParams) -> Result<EevdfParams, Pro
     set(&mut params.lazy_preemption, keys.lazy_preemption);
     params.balance_interval = keys.balance_interval.or(params.balance_interval);
     Ok(params)
+}
+
+fn rr_params(said: &Schedulers) -> RrParams {
+    let (keys, mut params) = (&said.rr, RrParams::default());
+    set(&mut params.runtime, keys.runtime);
+    set(&mut params.period, keys.period);
+    set(&mut params.slice, keys.slice);
+    params
 }
 
 fn credit_params(said: &Schedulers) -> CreditParams {

@@ -133,7 +133,7 @@ fn guests(case: &Case, seed: u64) -> Result<Guests, Problems> {
             Err(problem) => problems.push(problem),
         }
     }
-    let disks = disks::specs(&case.disks).unwrap_or_else(|found| {
+    let disks = disks::specs(&case.disks, case.host.hz).unwrap_or_else(|found| {
         found
             .iter()
             .for_each(|problem| problems.push(problem.clone()));
@@ -179,6 +179,7 @@ fn vm_spec(vm: &Vm, all: PcpuSet) -> Result<VmSpec, Problems> {
         weight: vm.weight,
         vcpu_weight: vm.vcpu_weight,
         cap: vm.cap.unwrap_or(0),
+        realtime: vm.realtime,
         slice: vm.slice,
         allowed: vm.allowed.unwrap_or(all),
         params: guest_params(vm)?,

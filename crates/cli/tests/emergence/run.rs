@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Runs scenarios through `corun compare --json` and takes figures from what it prints.
 
+use crate::common;
 use serde_json::Value;
 use std::fmt;
-use std::process::Command;
+use std::path::Path;
 
 /// The runs of one command.
 pub struct Runs(Vec<Value>);
@@ -14,14 +15,9 @@ pub struct Run<'a>(&'a Value);
 /// Runs a scenario of `experiments/emergence`, with these settings.
 pub fn compare(scenario: &str, args: &[&str]) -> Runs {
     let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/emergence");
-    let output = Command::new(env!("CARGO_BIN_EXE_corun"))
-        .current_dir(dir)
-        .args(["compare", &format!("{scenario}.toml"), "--json", "-q"])
-        .args(args)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{args:?}: {output:?}");
-    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let compare = ["compare", &format!("{scenario}.toml"), "--json", "-q"];
+    let output = common::corun_in(Path::new(dir), &[&compare, args].concat());
+    let json = common::json(output);
     Runs(json["runs"].as_array().unwrap().clone())
 }
 

@@ -4,6 +4,8 @@
 //! ```text
 //! "CORUNLK1"  u32 version = 1  u32 length  knobs (struct knobs)
 //! u32 length  record (struct record of platform/bpf.h, entries cut to those used)   …
+//! u32 length  mark: a record with op = 0xfffffffe; a policy is in force from here on, arg = bytes of
+//!             its name, eight in the value of each entry
 //! u32 length  trailer: a record with op = 0xffffffff, arg = records the kernel lost
 //! ```
 //! The file may be gzip'ed. One without a trailer was cut short: its records still count.
@@ -16,6 +18,7 @@ use std::io::{self, Read, Write};
 const MAGIC: &[u8; 8] = b"CORUNLK1";
 const VERSION: u32 = 1;
 const TRAILER: u32 = u32::MAX;
+const MARK: u32 = u32::MAX - 1;
 const HEAD: usize = 32;
 const ENTRY: usize = 16;
 /// Longest record: 512 entries and the head (`RECORD_ENTRIES` in platform/bpf.h).
@@ -57,6 +60,8 @@ pub struct Recording {
     pub knobs: Knobs,
     /// Callbacks in the order in which they ended.
     pub records: Vec<Record>,
+    /// Which policy was in force from which record on; empty in files older than these marks.
+    pub policies: Vec<(usize, String)>,
     /// Callbacks the kernel had no room for; `None` if the file was cut short.
     pub lost: Option<u64>,
 }
@@ -155,14 +160,21 @@ impl Recording {
         let mut recording = Recording {
             knobs,
             records: Vec::new(),
+            policies: Vec::new(),
             lost: None,
         };
         while let Some(record) = read_record(&mut input, recording.records.len())? {
-            if record.op == TRAILER {
-                recording.lost = Some(record.arg);
-                break;
+            match record.op {
+                TRAILER => {
+                    recording.lost = Some(record.arg);
+                    break;
+                }
+                MARK => {
+                    let from = recording.records.len();
+                    recording.policies.push((from, marked(&record)));
+                }
+                _ => recording.records.push(record),
             }
-            recording.records.push(record);
         }
         Ok(recording)
     }
@@ -201,6 +213,16 @@ fn read_record(input: &mut impl Read, index: usize) -> Result<Option<Record>, Fo
     }))
 }
 
+/// The name in a mark.
+fn marked(record: &Record) -> String {
+    let values = record
+        .entries
+        .iter()
+        .flat_map(|entry| entry.value.to_le_bytes());
+    let length = usize::try_from(record.arg).unwrap_or(usize::MAX);
+    String::from_utf8_lossy(&values.take(length).collect::<Vec<u8>>()).into_owned()
+}
+
 fn decode_knobs(bytes: &[u8; KNOBS]) -> Knobs {
     let word = |index: usize| u64_at(bytes, index * 8);
     let mut online = PcpuSet::default();
@@ -219,7 +241,7 @@ fn decode_knobs(bytes: &[u8; KNOBS]) -> Knobs {
         pcpus: u32_at(bytes, 104),
         placement: u32_at(bytes, 108),
         slice_timer: u32_at(bytes, 112),
-        pad: 0,
+        gangs: u32_at(bytes, 116),
     }
 }
 
@@ -270,6 +292,28 @@ impl<W: Write> Writer<W> {
         self.raw(&bytes)
     }
 
+    /// Notes that this policy is in force from here on.
+    ///
+    /// # Errors
+    /// What `out` reports.
+    pub fn mark(&mut self, policy: &str) -> io::Result<()> {
+        let word = |bytes: &[u8]| {
+            let mut word = [0; 8];
+            word[..bytes.len()].copy_from_slice(bytes);
+            u64::from_le_bytes(word)
+        };
+        let words = policy.as_bytes().chunks(8).map(word);
+        self.record(&Record {
+            op: MARK,
+            cpu: 0,
+            task: 0,
+            seq: 0,
+            arg: policy.len() as u64,
+            counted: 0,
+            entries: words.map(|value| Entry { kind: 0, value }).collect(),
+        })
+    }
+
     /// Ends the file, saying how many records the kernel lost, and gives the output back.
     ///
     /// # Errors
@@ -317,6 +361,19 @@ mod tests {
             writer.record(&record).unwrap();
         }
         writer.finish(3).unwrap()
+    }
+
+    #[test]
+    fn policies_are_told_apart() {
+        let mut writer = Writer::new(Vec::new(), &[0; KNOBS]).unwrap();
+        let record = Recording::read(&sample(1)[..]).unwrap().records.remove(0);
+        writer.mark("cosched-relaxed").unwrap();
+        writer.record(&record).unwrap();
+        writer.mark("fair").unwrap();
+        let recording = Recording::read(&writer.finish(0).unwrap()[..]).unwrap();
+        let expected = [(0, "cosched-relaxed".to_string()), (1, "fair".to_string())];
+        assert_eq!(recording.policies, expected);
+        assert_eq!(recording.records, [record]);
     }
 
     #[test]

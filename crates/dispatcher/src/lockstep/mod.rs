@@ -14,4 +14,4 @@ mod format;
 mod replay;
 
 pub use format::{Entry, FormatError, Record, Recording, Writer};
-pub use replay::{Divergence, Outcome, replay};
+pub use replay::{Divergence, Outcome, UnderPolicy, replay};

@@ -41,6 +41,19 @@ pub struct Divergence {
     pub native: Option<Entry>,
 }
 
+/// What was compared while a policy was in force.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UnderPolicy {
+    /// Its name.
+    pub policy: String,
+    /// Callbacks replayed.
+    pub callbacks: u64,
+    /// Decisions compared.
+    pub decisions: u64,
+    /// Callbacks that differed.
+    pub diverged: u64,
+}
+
 /// How a replay went.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
@@ -54,6 +67,10 @@ pub struct Outcome {
     pub by_op: Vec<(&'static str, u64)>,
     /// Tasks seen.
     pub tasks: usize,
+    /// The same by policy, in the order in which they were in force; empty if the recording does not
+    /// say. A change shows in the recording a moment late: some callbacks count with the policy
+    /// before.
+    pub by_policy: Vec<UnderPolicy>,
     /// Callbacks left out because an earlier one of their task is missing, or they were cut.
     pub skipped: u64,
     /// Callbacks that differed.
@@ -161,7 +178,14 @@ pub fn replay(recording: &Recording) -> Outcome {
     let mut by_op = [0u64; OPS.len()];
     // Task id → index in `native` and the callback expected next.
     let mut tasks: HashMap<u32, (usize, u64)> = HashMap::new();
+    let mut policies = recording.policies.iter().peekable();
     for (number, record) in recording.records.iter().enumerate() {
+        while let Some((_, policy)) = policies.next_if(|&&(from, _)| from <= number) {
+            outcome.by_policy.push(UnderPolicy {
+                policy: policy.clone(),
+                ..UnderPolicy::default()
+            });
+        }
         let Some(op) = OPS.iter().position(|&(op, _)| op == record.op) else {
             outcome.skipped += 1;
             continue;
@@ -173,11 +197,18 @@ pub fn replay(recording: &Recording) -> Outcome {
             continue;
         };
         native.services().load(&record.entries);
+        let decided = native.services().decisions;
         call(&mut native, record, task);
         by_op[op] += 1;
         outcome.callbacks += 1;
         outcome.inputs += inputs(record);
-        if let Some((entry, kernel, ours)) = native.services().rest() {
+        let rest = native.services().rest();
+        if let Some(under) = outcome.by_policy.last_mut() {
+            under.callbacks += 1;
+            under.decisions += native.services().decisions - decided;
+            under.diverged += u64::from(rest.is_some());
+        }
+        if let Some((entry, kernel, ours)) = rest {
             outcome.diverged += 1;
             if outcome.divergences.len() < KEPT {
                 let (op, task) = (OPS[op].1, record.task);
@@ -243,7 +274,7 @@ fn call(native: &mut Native<Tape>, record: &Record, task: usize) {
     let cpu = record.cpu.max(0) as u32;
     match record.op {
         1 => {
-            native.select_cpu(0, cpu, task, record.arg as u32);
+            native.select_cpu(0, cpu, task, record.arg as u32, None);
         }
         2 => native.enqueue(0, cpu, task),
         3 => native.dispatch(0, record.arg as u32, (record.task != 0).then_some(task)),

@@ -74,6 +74,7 @@ impl Guests {
             name: spec.name.clone(),
             weight: spec.weight,
             cap: spec.cap,
+            realtime: spec.realtime,
         });
         let first = self.tasks.len();
         for vcpu in 0..spec.vcpus {

@@ -26,6 +26,8 @@ pub struct VmSpec {
     pub allowed: PcpuSet,
     /// The most pCPU time it gets, in percent of one pCPU; 0: no limit. For Xen's Credit only.
     pub cap: u32,
+    /// Are its vCPUs real-time tasks, where the scheduler has such?
+    pub realtime: bool,
     /// The host slice that its vCPU threads ask for (`sched_attr::sched_runtime`), ns; `None`: the
     /// scheduler's own. For EEVDF since 6.12 only.
     pub slice: Option<Nanos>,

@@ -17,7 +17,7 @@ impl Vm {
     }
 
     /// Sleeps until a period after it was last due here; one that is late goes on at once and is
-    /// due a period from now (as rt-app's relative timers).
+    /// due a period from now (as rt-app's relative timers). No other thread moves its period on.
     pub(super) fn every(&mut self, host: &mut Host, vcpu: u32, thread: u32, period: Nanos) {
         let now = host.now();
         let state = &mut self.threads[thread as usize];

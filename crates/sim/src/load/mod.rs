@@ -23,6 +23,8 @@ pub struct VmInfo {
     pub weight: Option<u32>,
     /// The most pCPU time it gets, in percent of one pCPU; 0: no limit. Xen's Credit has caps.
     pub cap: u32,
+    /// Are its vCPUs real-time tasks, where the scheduler has such?
+    pub realtime: bool,
 }
 
 /// What a VM achieved since the accounts were last reset.

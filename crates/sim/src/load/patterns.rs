@@ -51,6 +51,7 @@ impl Patterns {
             name: format!("vm{n}"),
             weight,
             cap: 0,
+            realtime: false,
         };
         let left = tasks.iter().map(|task| task.run).collect();
         let vms = weights.iter().enumerate().map(vm).collect();

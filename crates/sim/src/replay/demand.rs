@@ -145,6 +145,7 @@ fn vms(recording: &Recording) -> Vec<VmInfo> {
         name: vm.name.clone(),
         weight: None,
         cap: 0,
+        realtime: false,
     };
     recording.vms.iter().map(info).collect()
 }

@@ -2,7 +2,8 @@
 //! Who runs: the host schedulers.
 //!
 //! [`dispatcher`] runs corun's own C dispatcher under the sched_ext contract; the others are models
-//! of schedulers whose code cannot be shared (Linux' [`cfs`] and [`eevdf`], Xen's [`credit`]).
+//! of schedulers whose code cannot be shared (Linux' [`cfs`] and [`eevdf`], [`rr`]: the
+//! former with its real-time class, Xen's [`credit`]).
 
 pub mod cfs;
 pub mod credit;
@@ -10,6 +11,7 @@ pub mod dispatcher;
 pub mod eevdf;
 pub(crate) mod fair;
 mod forward;
+pub mod rr;
 
 use crate::host::Host;
 use crate::load::VmInfo;

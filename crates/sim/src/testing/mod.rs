@@ -108,6 +108,7 @@ impl Jobs {
                     name: format!("vm{n}"),
                     weight: None,
                     cap: 0,
+                    realtime: false,
                 })
                 .collect(),
         }
@@ -125,6 +126,14 @@ impl Jobs {
     pub(crate) fn with_vm_caps(mut self, caps: &[u32]) -> Self {
         for (vm, cap) in self.vms.iter_mut().zip(caps) {
             vm.cap = *cap;
+        }
+        self
+    }
+
+    /// The same with real-time VMs.
+    pub(crate) fn with_realtime_vms(mut self, vms: &[usize]) -> Self {
+        for &vm in vms {
+            self.vms[vm].realtime = true;
         }
         self
     }

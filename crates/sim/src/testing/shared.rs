@@ -83,6 +83,22 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
+    /// Its host and its load.
+    pub(crate) fn parts(&self) -> (HostParams, Jobs) {
+        let jobs = Jobs::new(self.jobs.clone(), self.seed);
+        let jobs = match self.grouped {
+            true => jobs.with_vm_weights(&[100, 300]),
+            false => jobs,
+        };
+        (host(self.topology, self.hz), jobs)
+    }
+
+    /// The VMs that its tasks belong to.
+    pub(crate) fn vms(&self) -> usize {
+        let vm = |job: &Job| job.vcpu.map_or(0, |(vm, _)| vm as usize + 1);
+        self.jobs.iter().map(vm).max().unwrap_or(0)
+    }
+
     /// May every task use every pCPU?
     pub(crate) fn is_free(&self) -> bool {
         let host = host(self.topology, self.hz).topology.pcpus();
@@ -167,14 +183,9 @@ pub(crate) fn is_served<S: HostScheduler + 'static>(
     patience: Nanos,
     make: impl Fn(&HostParams) -> S,
 ) -> Result<(), TestCaseError> {
-    let params = host(scene.topology, scene.hz);
+    let (params, jobs) = scene.parts();
     let audited = Audited::new(make(&params), patience);
     let weights: Vec<u32> = scene.jobs.iter().map(|job| job.weight).collect();
-    let jobs = Jobs::new(scene.jobs, scene.seed);
-    let jobs = match scene.grouped {
-        true => jobs.with_vm_weights(&[100, 300]),
-        false => jobs,
-    };
     let (outcome, _) = run(&params, audited, jobs, 0, 4 * SEC);
     // A light task among heavy ones, or a small part of a VM, may be due after the run.
     for ((name, _, totals), weight) in outcome.tasks.iter().zip(weights) {

@@ -35,9 +35,9 @@
 //! transmit bulk 64KB;                 # sends to a client; blocks while the TCP window is full
 //! wait ready; signal ready; broadcast ready;      # condition variable; inside `mutex`, lets it go
 //! shootdown;                          # TLB flush on the other vCPUs, waiting for all of them
-//! every 16ms;                         # sleeps to the next multiple of 16 ms since its first time
-//! timer frame 16ms;                   # sleeps until 16 ms after `frame` was due last, as rt-app's timers
-//! timer frame 16ms absolute;          # the same; a period that was missed is made up for
+//! every 16ms;                         # sleeps until 16 ms after this thread was last due here
+//! timer frame 16ms;                   # the same, from the VM's start, for all that name `frame`
+//! timer frame 16ms absolute;          # … and a period that was missed is made up for
 //! busy 2ms;                           # runs until so much time has gone by on the clock
 //! yield;                              # lets other threads of its vCPU go first
 //! ```
@@ -194,9 +194,11 @@ pub enum Statement {
     Broadcast(String),
     /// Has all other vCPUs flush their TLBs, and waits for them.
     Shootdown,
-    /// Sleeps until the next multiple of this period since its first time here.
+    /// Sleeps until so much time after the thread was last due at this statement, at first after it
+    /// got there: a period of its own, which several threads of one program keep independently.
     Every(Nanos),
-    /// Sleeps until so much time after a timer was last due; at first: after the VM's start.
+    /// Sleeps until so much time after a timer was last due, at first after the VM's start: a period
+    /// that all statements and threads which name the timer move on together, as rt-app's do.
     Timer(Timer),
     /// Runs until so much time has gone by on the clock, whether it had its vCPU or not.
     Busy(Length),

@@ -223,12 +223,23 @@ fn anticipation_saves_the_seeks_of_two_readers() {
 }
 
 #[test]
-fn a_reader_that_thinks_for_long_is_not_waited_for() {
-    let (read, totals) = two_readers(&hdd(anticipatory()), [SHARE; 2], 20 * MS);
-    assert!(totals.held < 100 * MS, "{totals:?} {read:?}");
+fn a_reader_that_thinks_for_long_is_waited_for_as_a_group_only() {
+    let held = |group_idle, pause| {
+        let params = AnticipatoryParams {
+            group_idle,
+            ..AnticipatoryParams::default()
+        };
+        let disk = hdd(SchedulerParams::Anticipatory(params));
+        two_readers(&disk, [SHARE; 2], pause).1.held
+    };
+    // Until it is known how long they think.
+    let unknown = held(0, 20 * MS);
+    assert!(unknown < 100 * MS, "{unknown}");
+    let group = held(8 * MS, 20 * MS);
+    assert!(group > 150 * MS, "{group}");
     // With thoughts of 5 ms there is waiting, and to some purpose.
-    let (_, totals) = two_readers(&hdd(anticipatory()), [SHARE; 2], 5 * MS);
-    assert!(totals.held > 500 * MS, "{totals:?}");
+    let short = held(0, 5 * MS);
+    assert!(short > 500 * MS, "{short}");
 }
 
 #[test]

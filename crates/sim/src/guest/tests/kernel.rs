@@ -66,6 +66,16 @@ fn a_timer_counts_from_the_start_and_goes_with_its_name_not_its_place() {
 }
 
 #[test]
+fn periods_are_each_threads_own_and_timers_are_shared() {
+    let rate = |period: &str| {
+        let program = format!("loop {{ compute 1us; count; {period} }}");
+        let programs = [program.as_str(); 2];
+        throughput(&run(2, 10 * MS, vec![vm("a", free(), &programs)]), 0)
+    };
+    assert_eq!((rate("every 10ms"), rate("timer t 10ms")), (200.0, 100.0));
+}
+
+#[test]
 fn being_busy_ends_by_the_clock() {
     let program = ["loop { busy 50ms; count }"];
     let one = vm("a", free(), &program);

@@ -53,6 +53,7 @@ fn vm(name: &str, params: GuestParams, programs: &[&str]) -> VmSpec {
         weight: None,
         vcpu_weight: 100,
         cap: 0,
+        realtime: false,
         slice: None,
         allowed: PcpuSet::first(64),
         threads: programs.iter().enumerate().map(thread).collect(),

@@ -31,6 +31,7 @@ fn random_vms(seed: u64, threads: u64, vcpus: u32, lock: LockKind, costly: bool)
         weight: None,
         vcpu_weight: 100,
         cap: 0,
+        realtime: false,
         slice: None,
         allowed: PcpuSet::first(64),
         threads: (0..threads).map(thread).collect(),

@@ -11,12 +11,12 @@ mod params;
 mod tests;
 
 pub use super::fair::Siblings;
+pub(crate) use order::CfsOrder;
 pub use params::{CfsParams, DEFAULT_PRESET, parameters};
 
 use super::fair::Fair;
 use super::forward::forward;
 use crate::host::HostParams;
-use order::CfsOrder;
 
 /// A host that runs CFS.
 pub struct Cfs(Fair<CfsOrder>);
@@ -24,10 +24,15 @@ pub struct Cfs(Fair<CfsOrder>);
 impl Cfs {
     /// CFS with these settings on this host.
     pub fn new(params: CfsParams, host: &HostParams) -> Self {
-        let params = params.bounded();
-        let order = CfsOrder::new(params, host.topology.pcpus() as usize);
-        Self(Fair::new(order, params.tuning(), host))
+        Self(fair(params, host))
     }
+}
+
+/// The fair class in CFS's order.
+pub(crate) fn fair(params: CfsParams, host: &HostParams) -> Fair<CfsOrder> {
+    let params = params.bounded();
+    let order = CfsOrder::new(params, host.topology.pcpus() as usize);
+    Fair::new(order, params.tuning(), host)
 }
 
 forward!(Cfs);

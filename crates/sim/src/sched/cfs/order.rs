@@ -40,7 +40,7 @@ struct Queue {
 
 /// The runqueues of all pCPUs.
 #[derive(Debug)]
-pub(super) struct CfsOrder {
+pub(crate) struct CfsOrder {
     params: CfsParams,
     entities: Vec<Entity>,
     queues: Vec<Queue>,

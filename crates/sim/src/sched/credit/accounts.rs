@@ -287,6 +287,7 @@ mod tests {
             name: String::new(),
             weight: Some(weight),
             cap,
+            realtime: false,
         };
         all.know_vms(&domains.iter().map(info).collect::<Vec<_>>());
         for (vm, &(_, _, vcpus)) in domains.iter().enumerate() {

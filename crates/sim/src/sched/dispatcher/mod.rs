@@ -26,14 +26,16 @@ use crate::host::{Host, HostParams};
 use crate::load::VmInfo;
 use crate::sched::HostScheduler;
 use corun_dispatcher::{Kick, Knobs, Native, TaskStruct};
-use corun_model::{DispatcherParams, Nanos, PcpuId, PcpuSet, Placement, Plan, TaskId, VmId};
+use corun_model::{
+    DispatcherParams, Nanos, PcpuId, PcpuSet, Placement, Plan, TaskId, VmId, VmPlan,
+};
 use queues::Queues;
 
 /// The dispatcher as a host scheduler. Tasks have the same index on both sides.
 pub struct Dispatcher {
     native: Native<Queues>,
     timers: Vec<EventId>,
-    placements: Vec<Placement>,
+    plans: Vec<VmPlan>,
     weights: Vec<Option<u32>>,
 }
 
@@ -56,12 +58,12 @@ impl Dispatcher {
             pcpus,
             placement: 0,
             slice_timer: u32::from(params.slice_timer),
-            pad: 0,
+            gangs: 0,
         };
         Self {
             native: Native::new(knobs, Queues::new(pcpus as usize)),
             timers: vec![EventId::NONE; pcpus as usize],
-            placements: Vec::new(),
+            plans: Vec::new(),
             weights: Vec::new(),
         }
     }
@@ -69,7 +71,7 @@ impl Dispatcher {
     fn configure(&mut self, vm: usize) {
         let id = dispatcher_id(VmId::from(vm));
         self.native
-            .configure_vm(id, self.placements[vm], self.weights[vm]);
+            .configure_vm(id, &self.plans[vm], self.weights[vm]);
     }
 
     /// Passes on to the host what the dispatcher asked for during a callback made on `here`.
@@ -151,7 +153,8 @@ enum Next {
 
 impl HostScheduler for Dispatcher {
     fn know_vms(&mut self, vms: &[VmInfo]) {
-        self.placements = vec![Placement::Free; vms.len()];
+        let free = |vm| VmPlan::placed(VmId::from(vm), Placement::Free);
+        self.plans = (0..vms.len()).map(free).collect();
         self.weights = vms.iter().map(|vm| vm.weight).collect();
         (0..vms.len()).for_each(|vm| self.configure(vm));
     }
@@ -182,7 +185,11 @@ impl HostScheduler for Dispatcher {
         let here = waker.unwrap_or(prev);
         let mut cpu = prev;
         if allowed.len() > 1 {
-            cpu = PcpuId(self.native.select_cpu(now, here.0, task.index(), prev.0));
+            let current = host.current(here).map(TaskId::index);
+            cpu = PcpuId(
+                self.native
+                    .select_cpu(now, here.0, task.index(), prev.0, current),
+            );
             if !allowed.contains(cpu) {
                 cpu = prev;
             }
@@ -253,8 +260,8 @@ impl HostScheduler for Dispatcher {
 
     fn apply(&mut self, _host: &mut Host, plan: &Plan) {
         for wanted in &plan.vms {
-            if let Some(placement) = self.placements.get_mut(wanted.vm.index()) {
-                *placement = wanted.placement;
+            if let Some(plan) = self.plans.get_mut(wanted.vm.index()) {
+                *plan = wanted.clone();
                 self.configure(wanted.vm.index());
             }
         }

@@ -2,13 +2,14 @@
 //! Simulation testing of the dispatcher: random hosts and loads, checked for what must always hold.
 
 use super::Dispatcher;
-use crate::host::{Costs, HardwareParams, Host, HostParams};
+use crate::host::{Costs, HardwareParams, Host, HostParams, Totals};
 use crate::load::{Pattern, Patterns, VmInfo};
 use crate::sched::HostScheduler;
 use crate::{Outcome, Simulation};
 use corun_model::time::{MS, SEC};
 use corun_model::{
-    DispatcherParams, Nanos, PcpuSet, Placement, Plan, TaskId, Topology, VmId, VmPlan,
+    Boost, DispatcherParams, Gang, Nanos, PcpuSet, Placement, Plan, Skew, Slots, TaskId, Topology,
+    VmId, VmPlan,
 };
 use proptest::prelude::*;
 
@@ -23,13 +24,23 @@ fn params(pcpus: u32) -> HostParams {
 }
 
 fn run(pcpus: u32, load: Patterns, placement: Placement, length: Nanos) -> Outcome {
+    run_gangs(pcpus, load, placement, Gang::None, length)
+}
+
+fn run_gangs(
+    pcpus: u32,
+    load: Patterns,
+    placement: Placement,
+    gang: Gang,
+    length: Nanos,
+) -> Outcome {
     let dispatcher = Dispatcher::new(DispatcherParams::default(), &params(pcpus));
-    let placed = Box::new(Placed(dispatcher, placement));
+    let placed = Box::new(Placed(dispatcher, placement, gang));
     Simulation::new(params(pcpus), placed, Box::new(load), None).run(0, length, |_| {})
 }
 
-/// The dispatcher with one placement mode from the start.
-struct Placed(Dispatcher, Placement);
+/// The dispatcher with one placement mode and gang mode from the start.
+struct Placed(Dispatcher, Placement, Gang);
 
 impl HostScheduler for Placed {
     fn know_vms(&mut self, vms: &[VmInfo]) {
@@ -37,10 +48,10 @@ impl HostScheduler for Placed {
     }
     fn add(&mut self, host: &mut Host, task: TaskId) {
         if task.0 == 0 {
-            let vms = 0..self.0.placements.len();
+            let vms = 0..self.0.plans.len();
             let wanted = |vm| VmPlan {
-                vm: VmId::from(vm),
-                placement: self.1,
+                gang: self.2,
+                ..VmPlan::placed(VmId::from(vm), self.1)
             };
             let plan = Plan {
                 vms: vms.map(wanted).collect(),
@@ -88,7 +99,7 @@ impl Placed {
             "tasks occupying pCPUs at {}",
             host.now()
         );
-        for (vm, _) in self.0.placements.iter().enumerate() {
+        for (vm, _) in self.0.plans.iter().enumerate() {
             let here = &self.0.native.vm((vm + 1) % corun_dispatcher::MAX_VMS).here;
             let counted: u32 = here.iter().sum();
             let ready = host.tasks().filter(|(_, t)| {
@@ -135,6 +146,72 @@ fn balance_never_stacks_and_free_does() {
             shares.iter().all(|share| (share - 1.0 / 3.0).abs() < 0.03),
             "{shares:?}"
         );
+    }
+}
+
+/// Every gang mode but none.
+fn gangs() -> [Gang; 6] {
+    let filled = Slots {
+        fill: true,
+        ..Slots::default()
+    };
+    [
+        Gang::Dynamic,
+        Gang::Strict(Slots::default()),
+        Gang::Strict(filled),
+        Gang::Demand(Boost::default()),
+        Gang::Relaxed(Skew::default()),
+        Gang::RelaxedAll(Skew::default()),
+    ]
+}
+
+/// What the vCPUs of `vms` VMs of `vcpus` hogs each get of a pCPU, and what idles of the host.
+fn shares_of_hogs(gang: Gang, pcpus: u32, vms: u32, vcpus: u32) -> (Vec<f64>, f64) {
+    let hogs = (0..vms * vcpus).map(|n| Pattern::hog(Some((n / vcpus, n % vcpus))));
+    let load = Patterns::new(hogs.collect(), &vec![None; vms as usize], 1);
+    let outcome = run_gangs(pcpus, load, Placement::Balance, gang, 10 * SEC);
+    let share = |task: &(String, bool, Totals)| task.2.run as f64 / outcome.measured as f64;
+    (
+        outcome.tasks.iter().map(share).collect(),
+        outcome.idle_share,
+    )
+}
+
+#[test]
+fn gangs_that_fill_the_host_share_it() {
+    for gang in gangs() {
+        for (pcpus, vms, vcpus) in [(4, 3, 4), (4, 2, 2), (1, 2, 1)] {
+            let (shares, idle) = shares_of_hogs(gang, pcpus, vms, vcpus);
+            let fair = f64::from(pcpus) / f64::from(vms * vcpus);
+            let even = shares.iter().all(|share| (share - fair).abs() < 0.01);
+            assert!(even && idle < 0.002, "{gang:?}: {shares:?}, idle {idle}");
+        }
+    }
+}
+
+/// Three VMs of five vCPUs on eight pCPUs: two do not fit beside each other.
+#[test]
+fn gangs_that_do_not_fit_beside_each_other() {
+    for gang in gangs() {
+        let (shares, idle) = shares_of_hogs(gang, 8, 3, 5);
+        let of_vms = shares.chunks(5).map(|vm| vm.iter().sum::<f64>());
+        match gang {
+            // Each runs for a third of the time, and then leaves three pCPUs.
+            Gang::Strict(Slots { fill: false, .. }) => {
+                assert!(shares.iter().all(|share| (share - 1.0 / 3.0).abs() < 0.01));
+                assert!((idle - 3.0 / 8.0).abs() < 0.01, "{idle}");
+            }
+            Gang::Strict(_) => assert!(idle < 0.002, "{idle}"),
+            Gang::RelaxedAll(_) => assert!(idle < 0.3, "{idle}"),
+            _ => {
+                let off = of_vms.map(|share| (share / (8.0 / 3.0) - 1.0).abs());
+                assert!(
+                    off.into_iter().all(|off| off < 0.15),
+                    "{gang:?}: {shares:?}"
+                );
+                assert!(idle < 0.05, "{gang:?}: {idle}");
+            }
+        }
     }
 }
 
@@ -268,6 +345,18 @@ fn pattern(vms: u32) -> impl Strategy<Value = Pattern> {
     )
 }
 
+/// Numbers the vCPUs of each VM; says how many there are.
+fn number(tasks: &mut [Pattern]) -> [u32; 3] {
+    let mut next = [0; 3];
+    for task in tasks {
+        if let Some((vm, n)) = &mut task.vcpu {
+            *n = next[*vm as usize];
+            next[*vm as usize] += 1;
+        }
+    }
+    next
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
@@ -281,13 +370,7 @@ proptest! {
         weight in prop_oneof![Just(None), (1u32..=10_000).prop_map(Some)],
         seed in any::<u64>(),
     ) {
-        let mut next = [0; 3];
-        for task in &mut tasks {
-            if let Some((vm, n)) = &mut task.vcpu {
-                *n = next[*vm as usize];
-                next[*vm as usize] += 1;
-            }
-        }
+        let next = number(&mut tasks);
         let fits = next.iter().all(|&vcpus| vcpus <= pcpus);
         let free_to_move = tasks.iter().all(|task| task.allowed == PcpuSet::first(512));
         let count = tasks.len() as u64;
@@ -302,6 +385,33 @@ proptest! {
         }
         if placement == Placement::Balance && fits && free_to_move {
             prop_assert_eq!(outcome.stacking[2..].iter().sum::<f64>(), 0.0);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    /// The same of gangs, but for idle pCPUs: those are what some of them are about.
+    #[test]
+    fn gangs_starve_nobody(
+        pcpus in 1u32..9,
+        mut tasks in prop::collection::vec(pattern(3), 1..20),
+        gang in prop::sample::select(gangs().to_vec()),
+        placement in prop_oneof![Just(Placement::LoadConscious), Just(Placement::Balance)],
+        weight in prop_oneof![Just(None), (1u32..=10_000).prop_map(Some)],
+        seed in any::<u64>(),
+    ) {
+        number(&mut tasks);
+        let count = tasks.len() as u64;
+        let load = Patterns::new(tasks, &[weight; 3], seed).quiet_from(3 * SEC);
+        let outcome = run_gangs(pcpus, load, placement, gang, 6 * SEC);
+        for (name, _, totals) in &outcome.tasks {
+            prop_assert!(totals.run > 0, "{name} never ran");
+        }
+        for vm in &outcome.vms {
+            let bound = SEC + 200 * MS * count;
+            prop_assert!(vm.ready_waits.max() < bound, "ready for {} ns", vm.ready_waits.max());
         }
     }
 }

@@ -17,6 +17,7 @@
 use super::decay::Average;
 use super::domains::Level;
 use super::moving::{Amount, Moved, Transfer};
+use super::state::WHOLE;
 use super::tuning::Generation;
 use super::{Fair, Order};
 use crate::host::Host;
@@ -51,7 +52,8 @@ impl<O: Order> Fair<O> {
         if now >= self.books.rq(cpu).next_balance {
             self.rebalance(host, cpu, Idle::No);
         }
-        let kicks = self.books.rq(cpu).nr > 1 || self.tuning.generation == Generation::Linux2_6_33;
+        let kicks =
+            self.books.rq(cpu).all() > 1 || self.tuning.generation == Generation::Linux2_6_33;
         if !kicks || now < self.idle_balance {
             return;
         }
@@ -142,6 +144,10 @@ impl<O: Order> Fair<O> {
         }
         let now = host.now();
         self.age_domain(cpu, n, now);
+        if self.shared_above {
+            let domain = level.domain(cpu);
+            domain.for_each(|cpu| self.books.rq_mut(PcpuId(cpu)).update_power(now));
+        }
         if idle == Idle::Soon
             && !self.crowds.somebody_waits(cpu, n, &self.domains)
             && !self.domains.is_imbalanced(cpu, n)
@@ -222,10 +228,10 @@ impl<O: Order> Fair<O> {
             tasks: 0,
             left: amount,
             some_pinned: false,
-            all_pinned: self.books.rq(from).nr > 1,
+            all_pinned: self.books.rq(from).all() > 1,
             instead: None,
         };
-        while self.books.rq(from).nr > 1 {
+        while self.books.rq(from).all() > 1 {
             let open = |other: &PcpuId| *other != transfer.to && !out.contains(*other);
             let others = match self.retargets() && idle != Idle::Soon {
                 true => group.clone().map(PcpuId).filter(open).collect(),
@@ -300,14 +306,14 @@ impl<O: Order> Fair<O> {
         let mut best: Option<(u64, PcpuId)> = None;
         for cpu in busiest.group.clone().map(PcpuId) {
             let rq = self.books.rq(cpu);
-            if rq.nr == 0 || cpu == to || left_out.contains(cpu) {
+            if rq.all() == 0 || cpu == to || left_out.contains(cpu) {
                 continue;
             }
             let load = self.present_load(cpu);
             let measure = match busiest.amount {
-                Amount::Load(most) if rq.nr == 1 && load > most => continue,
-                Amount::Load(_) => load,
-                Amount::Util(_) if rq.nr == 1 => continue,
+                Amount::Load(most) if rq.all() == 1 && load > most => continue,
+                Amount::Load(_) => load * WHOLE / rq.power,
+                Amount::Util(_) if rq.all() == 1 => continue,
                 Amount::Util(_) => rq.util.value,
                 Amount::Tasks(_) => u64::from(rq.nr),
             };

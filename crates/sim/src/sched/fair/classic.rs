@@ -3,8 +3,9 @@
 //! `calculate_imbalance()`, `fix_small_imbalance()`).
 //!
 //! A group's load is the sum of its pCPUs' loads, each taken high for the own group and low for the
-//! others, between the present one and one averaged over ticks. All pCPUs have the same capacity,
-//! counted as 1, so that a mean load is load per pCPU.
+//! others, between the present one and one averaged over ticks. All pCPUs have the same capacity but
+//! for what real-time tasks take of it, counted as [`WHOLE`], so that a mean load is load per whole
+//! pCPU.
 //!
 //! The last step is what keeps hogs that do not divide evenly on the move: with 5 on 4 pCPUs, an
 //! imbalance below one task is rounded up to one (`fix_small_imbalance()`).
@@ -12,6 +13,7 @@
 use super::balance::{Busiest, Idle};
 use super::domains::Level;
 use super::moving::Amount;
+use super::state::WHOLE;
 use super::tuning::Generation;
 use super::{Fair, Order};
 use corun_model::{PcpuId, PcpuSet};
@@ -23,6 +25,7 @@ struct Group {
     pcpus: Range<u32>,
     /// pCPUs, members and idle pCPUs.
     size: u64,
+    power: u64,
     nr: u64,
     idle: u64,
     /// Sum of loads as balancing sees them, and as they are.
@@ -37,7 +40,7 @@ struct Group {
 
 impl Group {
     fn mean(&self) -> u64 {
-        self.load / self.size
+        self.load * WHOLE / self.power
     }
 
     fn per_task(&self) -> u64 {
@@ -57,11 +60,11 @@ impl<O: Order> Fair<O> {
             .groups(cpu)
             .map(|g| self.group_by_load(g, cpu, level, idle, left_out));
         let own = groups.next()?;
-        let (mut total, mut pcpus) = (own.load, own.size);
+        let (mut total, mut power) = (own.load, own.power);
         let mut busiest: Option<Group> = None;
         for mut group in groups {
             total += group.load;
-            pcpus += group.size;
+            power += group.power;
             if level.prefer_sibling && (own.nr < own.capacity || self.is_old()) {
                 group.capacity = group.capacity.min(1);
                 group.overloaded |= group.nr > 1 && !self.is_old();
@@ -71,7 +74,7 @@ impl<O: Order> Fair<O> {
             }
         }
         let busiest = busiest.filter(|group| group.nr > 0)?;
-        let mean = total / pcpus;
+        let mean = total * WHOLE / power;
         // Where affinity is in the way, comparing means is of no use.
         let pinned = !self.is_old() && busiest.imbalanced;
         let room = !self.is_old() && idle != Idle::No && own.nr < own.size && busiest.overloaded;
@@ -107,6 +110,10 @@ impl<O: Order> Fair<O> {
         let mut group = Group {
             pcpus: pcpus.clone(),
             size,
+            power: pcpus
+                .clone()
+                .map(|cpu| self.books.rq(PcpuId(cpu)).power)
+                .sum(),
             nr: 0,
             idle: 0,
             load: 0,
@@ -130,13 +137,15 @@ impl<O: Order> Fair<O> {
             } else {
                 present.min(ticked)
             };
-            (least, most, longest) = (least.min(load), most.max(load), longest.max(rq.nr));
-            group.nr += u64::from(rq.nr);
+            (least, most, longest) = (least.min(load), most.max(load), longest.max(rq.all()));
+            group.nr += u64::from(rq.all());
             group.idle += u64::from(rq.idle());
             group.load += load;
             group.weighted += present;
             util += rq.util.value;
         }
+        // In whole pCPUs, rounded.
+        group.capacity = (group.power + WHOLE / 2) / WHOLE;
         let full = size * super::decay::FULL;
         group.overloaded = group.nr > size && full * 100 < util * level.imbalance_pct;
         group.imbalanced = match self.is_old() {
@@ -193,10 +202,11 @@ impl<O: Order> Fair<O> {
             } else {
                 busiest.size
             };
-            let above = busiest.nr.saturating_sub(room) * super::weights::NICE_0 / busiest.size;
+            let above =
+                busiest.nr.saturating_sub(room) * super::weights::NICE_0 * WHOLE / busiest.power;
             pull = pull.min(above);
         }
-        let load = (pull * busiest.size).min((mean - own.mean()) * own.size);
+        let load = (pull * busiest.power).min((mean - own.mean()) * own.power) / WHOLE;
         if load < per_task {
             return self.small_imbalance(own, busiest, per_task, here).max(load);
         }
@@ -214,14 +224,20 @@ impl<O: Order> Fair<O> {
             own_per_task = self.books.rq(here).load_per_task(self.present_load(here));
         }
         let (high, low) = (busiest.mean(), own.mean());
-        let scaled = per_task / busiest.size;
+        let scaled = per_task * WHOLE / busiest.power;
         if (high + scaled).saturating_sub(low) >= scaled * factor {
             return per_task;
         }
-        let now = busiest.size * per_task.min(high) + own.size * own_per_task.min(low);
+        let now = busiest.power * per_task.min(high) + own.power * own_per_task.min(low);
         let rest = high.saturating_sub(scaled);
-        let arriving = per_task.min(high * busiest.size) / own.size;
-        let then = busiest.size * per_task.min(rest) + own.size * own_per_task.min(low + arriving);
-        if then > now { per_task } else { 0 }
+        let arriving = per_task.min(high * busiest.power / WHOLE) * WHOLE / own.power;
+        let then =
+            busiest.power * per_task.min(rest) + own.power * own_per_task.min(low + arriving);
+        // In load of whole pCPUs, as the kernel compares them.
+        if then / WHOLE > now / WHOLE {
+            per_task
+        } else {
+            0
+        }
     }
 }

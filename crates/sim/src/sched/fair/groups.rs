@@ -87,7 +87,7 @@ impl<O: Order> Fair<O> {
         let counted = |cpu: &PcpuId| !left_out.contains(*cpu);
         for cpu in pcpus.clone().map(PcpuId).filter(counted) {
             let rq = self.books.rq(cpu);
-            nr += u64::from(rq.nr);
+            nr += u64::from(rq.all());
             idle += u64::from(rq.idle());
             load += rq.load.value;
             util += rq.util.value;

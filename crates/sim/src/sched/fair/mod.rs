@@ -57,6 +57,8 @@ pub(crate) struct Fair<O> {
     tick: Nanos,
     /// When the next round of balancing for idle pCPUs is due.
     idle_balance: Nanos,
+    /// Has a higher class used any pCPU?
+    shared_above: bool,
 }
 
 impl<O: Order> Fair<O> {
@@ -74,6 +76,7 @@ impl<O: Order> Fair<O> {
             homes: Vec::new(),
             tick: 1_000_000_000 / Nanos::from(host.hz.clamp(1, 10_000)),
             idle_balance: 0,
+            shared_above: false,
         }
     }
 
@@ -124,7 +127,7 @@ impl<O: Order> Fair<O> {
         let rq = self.books.rq_mut(cpu);
         rq.nr += 1;
         rq.weight += weight;
-        let nr = rq.nr;
+        let nr = rq.all();
         self.crowds.change(cpu, nr - 1, nr, &self.domains);
         host.queue_on(task, cpu);
         self.keep_apart(task);
@@ -143,8 +146,43 @@ impl<O: Order> Fair<O> {
         if rq.current == Some(task) {
             rq.current = None;
         }
-        let nr = rq.nr;
+        let nr = rq.all();
         self.crowds.change(cpu, nr + 1, nr, &self.domains);
+    }
+
+    /// A task of a higher class joined the pCPU's runqueue, or left it.
+    pub(crate) fn above(&mut self, cpu: PcpuId, joins: bool) {
+        let rq = self.books.rq_mut(cpu);
+        let old = rq.all();
+        rq.above = match joins {
+            true => rq.above + 1,
+            false => rq.above.saturating_sub(1),
+        };
+        let new = rq.all();
+        if new != old {
+            self.crowds.change(cpu, old, new, &self.domains);
+        }
+    }
+
+    /// A higher class had `cpu` for `time` until now.
+    pub(crate) fn book_above(&mut self, cpu: PcpuId, time: Nanos, now: Nanos) {
+        self.shared_above = true;
+        self.books.rq_mut(cpu).book_above(time, now);
+    }
+
+    /// A higher class has `cpu` from now on; the current task waits for its return.
+    pub(crate) fn step_aside(&mut self, host: &mut Host, cpu: PcpuId) {
+        let now = host.now();
+        self.update(cpu, now);
+        if let Some(target) = self.books.rq_mut(cpu).push_to.take() {
+            self.push_one(host, cpu, target);
+        }
+        if self.books.rq(cpu).current.is_some() {
+            self.set_current(cpu, None, now);
+        }
+        self.end_idling(cpu, now);
+        self.set_stop_timer(host, cpu);
+        self.check(cpu);
     }
 
     /// A vCPU becomes active in its VM, or stops being so.

@@ -78,7 +78,7 @@ impl<O: Order> Fair<O> {
         for _ in 0..self.books.rq(transfer.from).nr.min(MOST_LOOKED_AT) {
             let Some(task) = next else { break };
             next = self.books.next_member(task, newest_first);
-            if !moved.left.left() || self.books.rq(transfer.from).nr < 2 {
+            if !moved.left.left() || self.books.rq(transfer.from).all() < 2 {
                 break;
             }
             let allowed = &self.books.task(task).allowed;

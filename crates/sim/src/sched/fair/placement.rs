@@ -47,6 +47,16 @@ impl<O: Order> Fair<O> {
             .unwrap_or(otherwise)
     }
 
+    /// The pCPU for a task that has just been created and is then run by a higher class.
+    pub(crate) fn place_as_new(
+        &mut self,
+        task: TaskId,
+        from: Option<PcpuId>,
+        now: Nanos,
+    ) -> PcpuId {
+        self.place_new(task, from.unwrap_or(PcpuId(0)), now)
+    }
+
     /// The idlest pCPU, level by level (`find_idlest_group()`).
     fn place_new(&mut self, task: TaskId, here: PcpuId, now: Nanos) -> PcpuId {
         if let Some(outermost) = self.domains.depth().checked_sub(1) {
@@ -86,7 +96,7 @@ impl<O: Order> Fair<O> {
         let mut total = 0;
         for cpu in group.map(PcpuId) {
             // In tasks first: a pCPU of equal tracked load may be idle at present.
-            let load = self.present_load(cpu) + u64::from(self.books.rq(cpu).nr);
+            let load = self.present_load(cpu) + u64::from(self.books.rq(cpu).all());
             total += load;
             let rank = (load, cpu != at);
             if self.books.task(task).allowed.contains(cpu)

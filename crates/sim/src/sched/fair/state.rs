@@ -4,7 +4,7 @@
 use super::decay::{Average, Decay, FULL};
 use super::weights::NICE_0;
 use crate::engine::EventId;
-use corun_model::{Nanos, PcpuId, PcpuSet, TaskId};
+use corun_model::{Nanos, PcpuId, PcpuSet, TaskId, time::MS};
 
 /// A task.
 #[derive(Debug)]
@@ -61,10 +61,24 @@ impl Member {
     }
 }
 
+/// A pCPU that no higher class uses (`SCHED_LOAD_SCALE`).
+pub(crate) const WHOLE: u64 = 1024;
+
+/// After which a higher class's time counts half (`sched_avg_period()`: half of
+/// `sysctl_sched_time_avg`, 1 s).
+const ABOVE_PERIOD: Nanos = 500 * MS;
+
 /// A pCPU's runqueue. The current task is a member.
 #[derive(Debug)]
 pub(crate) struct Runqueue {
     pub(crate) nr: u32,
+    /// Tasks of a higher class that are ready or running on this pCPU.
+    pub(crate) above: u32,
+    /// Time that a higher class had, older times counting less, and up to when that is so; and what
+    /// of the pCPU is left to this class, of [`WHOLE`].
+    above_time: Nanos,
+    above_since: Nanos,
+    pub(crate) power: u64,
     /// Sum of the members' weights.
     pub(crate) weight: u64,
     pub(crate) current: Option<TaskId>,
@@ -94,6 +108,10 @@ impl Runqueue {
     pub(crate) fn new(mean_idle: Nanos) -> Self {
         Self {
             nr: 0,
+            above: 0,
+            above_time: 0,
+            above_since: 0,
+            power: WHOLE,
             weight: 0,
             current: None,
             charged: 0,
@@ -113,7 +131,31 @@ impl Runqueue {
 
     /// Nothing runs and nothing wants to.
     pub(crate) fn idle(&self) -> bool {
-        self.nr == 0
+        self.all() == 0
+    }
+
+    /// Ready and running tasks of all classes (`rq->nr_running`).
+    pub(crate) fn all(&self) -> u32 {
+        self.nr + self.above
+    }
+
+    /// A higher class had the pCPU for `time` until now (`sched_rt_avg_update()`).
+    pub(crate) fn book_above(&mut self, time: Nanos, now: Nanos) {
+        self.above_time += time;
+        self.halve_above(now);
+    }
+
+    fn halve_above(&mut self, now: Nanos) {
+        let times = now.saturating_sub(self.above_since) / ABOVE_PERIOD;
+        self.above_since += times * ABOVE_PERIOD;
+        self.above_time = self.above_time.checked_shr(times as u32).unwrap_or(0);
+    }
+
+    /// Brings `power` up to date (`scale_rt_power()`).
+    pub(crate) fn update_power(&mut self, now: Nanos) {
+        self.halve_above(now);
+        let total = ABOVE_PERIOD + now.saturating_sub(self.above_since);
+        self.power = (total.saturating_sub(self.above_time) * WHOLE / total).max(1);
     }
 
     /// Load per task here, that of one nice-0 task if there is none.

@@ -1,28 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! How long a VM takes from one request's end to its next request, as CFQ reckons it
 //! (`__cfq_update_io_thinktime`): a mean in which each new value counts an eighth, no value counts
-//! for more than twice the idle window, and that is heeded after the third.
-
-use corun_model::Nanos;
+//! for more than twice the idle window, and that is heeded after the third. Times are of whatever
+//! unit the caller's clock counts.
 
 /// Think time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Think {
     samples: u64,
     total: u64,
-    /// The mean, ns.
-    pub mean: Nanos,
-    last_end: Nanos,
+    /// The mean.
+    pub mean: u64,
+    last_end: u64,
 }
 
 impl Think {
     /// A request was done.
-    pub fn ended(&mut self, now: Nanos) {
+    pub fn ended(&mut self, now: u64) {
         self.last_end = now;
     }
 
     /// A request came.
-    pub fn began(&mut self, now: Nanos, window: Nanos) {
+    pub fn began(&mut self, now: u64, window: u64) {
         let elapsed = now.saturating_sub(self.last_end).min(2 * window);
         self.samples = (7 * self.samples + 256) / 8;
         self.total = (7 * self.total + 256 * elapsed) / 8;
@@ -35,7 +34,7 @@ impl Think {
     }
 
     /// Is it longer than so?
-    pub fn longer_than(&self, window: Nanos) -> bool {
+    pub fn longer_than(&self, window: u64) -> bool {
         self.valid() && self.mean > window
     }
 }

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `corun policy`: what the daemon carries out, and another one instead.
+
+use crate::failure::Invalid;
+use crate::output;
+use corun_linux::socket::protocol::{Command, ErrorKind, InForce, SetPolicy};
+use corun_linux::socket::{self, CallError};
+use corun_scenario::or_nearest;
+use std::path::PathBuf;
+
+/// Show the policy of this host, or change it while it runs
+///
+/// Asks the `corun host` that runs here. A change unloads nothing and stops no guest: what the old
+/// policy had said is taken back, and the command ends when the plan of the new one is in force. If
+/// the new one cannot be put in force, the old one stays.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The policy to put in force; `corun policies` lists them [default: show the present one]
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+
+    /// The daemon's socket
+    #[arg(long, value_name = "PATH", default_value = socket::DEFAULT)]
+    socket: PathBuf,
+
+    /// Print the answer as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  sudo corun policy
+      which policy is in force, and for how long
+  sudo corun policy affinity
+      affinity from now on
+
+Exit codes: 0 done; 1 no daemon answers, or it could not change the policy; 2 wrong usage.";
+
+/// Runs the command.
+///
+/// # Errors
+/// [`Invalid`] for what the daemon does not know; else why there is no answer.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let command = match &args.name {
+        Some(name) => Command::SetPolicy(SetPolicy { name: name.clone() }),
+        None => Command::Policy,
+    };
+    let in_force = socket::call::<InForce>(&args.socket, &command).map_err(explain(args))?;
+    match args.json {
+        true => output::print(&(serde_json::to_string_pretty(&in_force)? + "\n")),
+        false => output::print(&in_words(&in_force)),
+    }
+}
+
+/// The daemon knows what it accepts; what may have been meant is said here.
+fn explain(args: &Args) -> impl Fn(CallError) -> anyhow::Error {
+    |error| match error {
+        CallError::Refused(refusal) if refusal.kind == ErrorKind::UnknownPolicy => {
+            let known: Vec<&str> = refusal.accepted.iter().map(String::as_str).collect();
+            let name = args.name.as_deref().unwrap_or_default();
+            Invalid::error(format!("{}, {}", refusal.message, or_nearest(name, &known)))
+        }
+        other => other.into(),
+    }
+}
+
+fn in_words(in_force: &InForce) -> String {
+    let changes = match in_force.changes {
+        0 => "since the daemon began".to_string(),
+        1 => "changed once".to_string(),
+        times => format!("changed {times} times"),
+    };
+    format!(
+        "{}  {}\nin force for {:.1} s, {changes}\n{}\n",
+        in_force.policy, in_force.summary, in_force.for_s, in_force.source
+    )
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! How claims are read off experiments: `checks/*.toml`, whose format docs/reproduce.md describes.
+//!
+//! Everything that can be wrong with a check is found before anything runs: unknown names, policies,
+//! experiments, measures, and formulas of the wrong kind.
+
+mod formulas;
+mod read;
+#[cfg(test)]
+mod tests;
+
+pub use read::read;
+
+use super::formula::{Condition, Number};
+use super::measure::Reference;
+use corun_report::claims::Meaning;
+use corun_scenario::{Located, Problem};
+use std::collections::BTreeMap;
+
+/// All that the files of checks say.
+#[derive(Default)]
+pub struct Checks {
+    /// By claim.
+    pub checks: BTreeMap<String, Check>,
+    /// What `--quick` sets, by experiment.
+    pub quick: BTreeMap<String, Vec<String>>,
+    /// Policies that are to come, with what they are.
+    pub planned: BTreeMap<String, String>,
+    /// What claims without a check take, by the beginning of their ids.
+    pub unchecked: Vec<(String, String)>,
+}
+
+/// A claim's check.
+pub struct Check {
+    /// What is compared.
+    pub what: What,
+    /// Definitions, in the order in which they were written.
+    pub lets: Vec<(String, Number)>,
+    /// Every measured value of its formulas, by what stands in the brackets.
+    pub references: BTreeMap<String, Reference>,
+    /// What becomes of several seeds.
+    pub over: Over,
+    /// What to know.
+    pub note: String,
+    /// For problems that show only after the runs.
+    pub place: Located<()>,
+}
+
+/// What becomes of the values of several seeds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Over {
+    /// The one in the middle.
+    #[default]
+    Median,
+    /// Their mean: of probabilities, where a run is no more than one draw.
+    Mean,
+}
+
+impl Over {
+    /// All, as files of checks write them.
+    pub const NAMES: [(&'static str, Self); 2] = [("median", Self::Median), ("mean", Self::Mean)];
+}
+
+/// What is compared.
+pub enum What {
+    /// Numbers; the order makes the difference between direction and missed.
+    Values {
+        /// Each with a name, unless there is only one.
+        values: Vec<Compared>,
+        /// What must be true of medians (or means) over the seeds.
+        order: Vec<(String, Condition)>,
+    },
+    /// What must be true, each with its text.
+    Holds(Vec<(String, Condition)>),
+    /// A function of `facts.rs`.
+    Code(&'static super::facts::Fact),
+    /// Nothing, for this reason.
+    OutOfReach(String),
+}
+
+/// A number beside the paper's.
+pub struct Compared {
+    /// Its name; empty if the claim has only one.
+    pub name: String,
+    /// Ours.
+    pub ours: Number,
+    /// The paper's.
+    pub paper: Number,
+    /// What the paper says elsewhere, and where.
+    pub readings: Vec<(String, Number)>,
+    /// How the two are set beside each other.
+    pub meaning: Meaning,
+}
+
+impl Check {
+    /// A problem with this check.
+    pub fn problem(&self, message: impl Into<String>) -> Problem {
+        self.place.problem(message)
+    }
+}
+
+impl Checks {
+    /// What a claim without a check takes.
+    pub fn takes(&self, claim: &str) -> Option<&str> {
+        let fits = |(prefix, _): &&(String, String)| claim.starts_with(prefix.as_str());
+        let longest = self.unchecked.iter().filter(fits);
+        let longest = longest.max_by_key(|(prefix, _)| prefix.len());
+        longest.map(|(_, takes)| takes.as_str())
+    }
+}

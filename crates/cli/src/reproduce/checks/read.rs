@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Reads files of checks.
+
+use super::formulas::Formulas;
+use super::{Check, Checks, Compared, Over, What};
+use crate::compare::schedulers;
+use crate::failure::Invalid;
+use crate::reproduce::claims::Said;
+use crate::reproduce::facts;
+use crate::reproduce::formula::Number;
+use crate::reproduce::library::Library;
+use crate::reproduce::measure::{Defaults, Reference};
+use corun_report::claims::{Kind, Meaning};
+use corun_scenario::reader::{Collected, Reader};
+use corun_scenario::tree::{self, Entry, Node, Table, Value};
+use corun_scenario::{Located, nearest, or_nearest};
+
+/// Reads all files of checks.
+///
+/// # Errors
+/// [`Invalid`]: everything that is wrong with them.
+pub fn read(library: &Library, claims: &[Said]) -> anyhow::Result<Checks> {
+    let mut documents = Vec::new();
+    for file in library.checks() {
+        let document = tree::parse(&file.name, &file.text).map_err(Invalid::error)?;
+        documents.push((file.name.as_str(), document));
+    }
+    let problems = Collected::default();
+    let tops: Vec<Reader<'_>> = documents
+        .iter()
+        .map(|(name, document)| Reader::top(document, name, &problems))
+        .collect();
+    let mut checks = Checks::default();
+    for top in &tops {
+        checks.planned.extend(texts(top, "planned"));
+        checks.unchecked.extend(texts(top, "unchecked"));
+        for (name, table) in top.named("experiment") {
+            if library.experiment(name).is_none() {
+                table.problem_here(unknown_experiment(library, name));
+            }
+            let quick = table.texts("quick").unwrap_or_default();
+            let quick = quick.into_iter().map(|set| set.value).collect();
+            checks.quick.insert(name.to_string(), quick);
+            table.finish();
+        }
+    }
+    for top in tops {
+        for (id, table) in top.named("check") {
+            let check = check(id, &table, library, claims, &checks);
+            let Some(check) = check else { continue };
+            if checks.checks.insert(id.to_string(), check).is_some() {
+                top.problem("check", format!("there are two checks of {id:?}"));
+            }
+        }
+        top.finish();
+    }
+    problems.into_result().map_err(Invalid::error)?;
+    Ok(checks)
+}
+
+fn unknown_experiment(library: &Library, name: &str) -> String {
+    let guess = nearest(name, library.experiments());
+    let guess = guess.map_or(String::new(), |guess| format!(", did you mean {guess:?}?"));
+    format!("there is no experiment {name:?}{guess}")
+}
+
+/// A table of texts.
+fn texts(top: &Reader<'_>, key: &'static str) -> Vec<(String, String)> {
+    let entries = entries(top, key);
+    let text = |entry: &Entry| match &entry.node.value {
+        Value::Text(text) => Some((entry.key.clone(), text.clone())),
+        other => {
+            let key_of = format!("{key}.{}", entry.key);
+            top.problem(
+                key,
+                format!("{key_of}: found {}, expected text", other.show()),
+            );
+            None
+        }
+    };
+    entries.into_iter().filter_map(text).collect()
+}
+
+/// What a table has, whatever its keys.
+fn entries<'a>(table: &Reader<'a>, key: &'static str) -> Vec<&'a Entry> {
+    match table.find(key).map(|node| &node.value) {
+        None => Vec::new(),
+        Some(Value::Table(inner)) => Table::iter(inner).collect(),
+        Some(other) => {
+            table.problem(key, format!("found {}, expected a table", other.show()));
+            Vec::new()
+        }
+    }
+}
+
+fn check(
+    id: &str,
+    table: &Reader<'_>,
+    library: &Library,
+    claims: &[Said],
+    all: &Checks,
+) -> Option<Check> {
+    let Some(claim) = claims.iter().find(|claim| claim.id == id) else {
+        let guess = nearest(id, claims.iter().map(|claim| claim.id.as_str()));
+        let guess = guess.map_or(String::new(), |guess| format!(", did you mean {guess:?}?"));
+        table.problem_here(format!("there is no claim {id:?}{guess}"));
+        return None;
+    };
+    let defaults = Defaults {
+        experiment: table.text("experiment"),
+        case: table.text("case"),
+        measure: table.text("measure"),
+    };
+    let mut formulas = Formulas::new(table, claim, defaults);
+    let mut lets = Vec::new();
+    for Entry { key, node, .. } in entries(table, "let") {
+        if let Some(number) = formulas.number(key, node) {
+            lets.push((key.clone(), number));
+        }
+        formulas.define(key, node);
+    }
+    let what = what(table, claim, &mut formulas);
+    let over = choice(table, "over", Over::NAMES).unwrap_or_default();
+    let note = table.text("note").unwrap_or_default();
+    table.finish();
+    let references = formulas.references;
+    for (text, reference) in &references {
+        check_reference(table, text, reference, library, all);
+    }
+    Some(Check {
+        what: what?,
+        lets,
+        references,
+        over,
+        note,
+        place: Located {
+            value: (),
+            key: format!("check.{id:?}"),
+            place: table.place().clone(),
+        },
+    })
+}
+
+/// Are its policy and experiment known?
+fn check_reference(
+    table: &Reader<'_>,
+    text: &str,
+    reference: &Reference,
+    library: &Library,
+    all: &Checks,
+) {
+    let known = schedulers::known_policy(&reference.policy);
+    if let (Err(message), false) = (known, all.planned.contains_key(&reference.policy)) {
+        table.problem_here(format!("[{text}]: {message}"));
+    }
+    if library.experiment(&reference.experiment).is_none() {
+        let message = unknown_experiment(library, &reference.experiment);
+        table.problem_here(format!("[{text}]: {message}"));
+    }
+}
+
+/// The one thing that the check compares.
+fn what(table: &Reader<'_>, claim: &Said, formulas: &mut Formulas<'_, '_>) -> Option<What> {
+    let meaning = meaning(table).unwrap_or_default();
+    let values = values(table, formulas, meaning);
+    let order = formulas.conditions("order");
+    let holds = formulas.conditions("holds");
+    let code = table.located("code");
+    let out_of_reach = table.text("out_of_reach");
+    let given = [
+        !values.is_empty(),
+        !holds.is_empty(),
+        code.is_some(),
+        out_of_reach.is_some(),
+    ];
+    let whats = "value or values, holds, code, out_of_reach";
+    if given.iter().filter(|given| **given).count() != 1 {
+        let all = ["value", "values", "holds", "code", "out_of_reach"];
+        // What was not readable has been told.
+        if all.iter().filter(|key| table.has(key)).count() != 1 {
+            table.problem_here(format!("expected exactly one of {whats}"));
+        }
+        return None;
+    }
+    if !order.is_empty() && (values.is_empty() || claim.kind != Kind::Quantitative) {
+        table.problem("order", "goes with values of quantitative claims only");
+    }
+    if !values.is_empty() && claim.kind == Kind::Qualitative {
+        table.problem_here("the claim is qualitative: expected holds, code or out_of_reach");
+    }
+    let has_numbers = !claim.numbers().is_empty();
+    if !holds.is_empty() && claim.kind == Kind::Quantitative && has_numbers {
+        table.problem(
+            "holds",
+            "the claim has numbers: expected value or values, with order",
+        );
+    }
+    if let Some(code) = code {
+        let fact = facts::find(&code.value).map_err(|message| table.problem("code", message));
+        return fact.ok().map(What::Code);
+    }
+    if let Some(reason) = out_of_reach {
+        return Some(What::OutOfReach(reason));
+    }
+    Some(match values.is_empty() {
+        false => What::Values { values, order },
+        true => What::Holds(holds),
+    })
+}
+
+fn meaning(table: &Reader<'_>) -> Option<Meaning> {
+    choice(table, "as", Meaning::NAMES)
+}
+
+/// One of some words.
+fn choice<T, const N: usize>(
+    table: &Reader<'_>,
+    key: &'static str,
+    known: [(&'static str, T); N],
+) -> Option<T> {
+    let said = table.text(key)?;
+    let names = known.each_ref().map(|(name, _)| *name);
+    let found = known.into_iter().find(|(name, _)| *name == said);
+    if found.is_none() {
+        table.problem(
+            key,
+            format!("found {said:?}, {}", or_nearest(&said, &names)),
+        );
+    }
+    found.map(|(_, value)| value)
+}
+
+fn values(table: &Reader<'_>, formulas: &mut Formulas<'_, '_>, meaning: Meaning) -> Vec<Compared> {
+    let single = table.find("value").map(|node| ("", node));
+    let several = entries(table, "values").into_iter();
+    let several = several.map(|entry| (entry.key.as_str(), &entry.node));
+    let all = single.into_iter().chain(several);
+    all.filter_map(|(name, node)| value(table, formulas, meaning, name, node))
+        .collect()
+}
+
+fn value(
+    table: &Reader<'_>,
+    formulas: &mut Formulas<'_, '_>,
+    meaning: Meaning,
+    name: &str,
+    node: &Node,
+) -> Option<Compared> {
+    let path = match name {
+        "" => "value".to_string(),
+        name => format!("values.{name}"),
+    };
+    if !matches!(node.value, Value::Table(_)) {
+        return Some(Compared {
+            name: name.to_string(),
+            ours: formulas.number(&path, node)?,
+            paper: formulas.of_the_paper(&path, name, node)?,
+            readings: Vec::new(),
+            meaning,
+        });
+    }
+    let inner = table.inner(&path, node)?;
+    let ours = inner.find("ours");
+    if ours.is_none() {
+        inner.missing("ours", "a formula");
+    }
+    let ours = ours.and_then(|node| formulas.number(&path, node));
+    let paper = match inner.find("paper") {
+        Some(node) => formulas.number(&path, node),
+        None => formulas.of_the_paper(&path, name, node),
+    };
+    let readings = entries(&inner, "readings").into_iter();
+    let readings: Vec<(String, Number)> = readings
+        .filter_map(|entry| Some((entry.key.clone(), formulas.number(&path, &entry.node)?)))
+        .collect();
+    let meaning = self::meaning(&inner).unwrap_or(meaning);
+    inner.finish();
+    Some(Compared {
+        name: name.to_string(),
+        ours: ours?,
+        paper: paper?,
+        readings,
+        meaning,
+    })
+}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+use super::*;
+use crate::reproduce::claims;
+use crate::reproduce::library::{File, Library};
+
+const CLAIMS: &str = r#"
+[[claim]]
+id = "a.number"
+system = "a"
+source = "§1"
+kind = "quantitative"
+setting = "s"
+metric = "m"
+baseline = "cfs"
+value = 4.5
+direction = "up"
+notes = ""
+
+[[claim]]
+id = "a.several"
+system = "a"
+source = "§1"
+kind = "quantitative"
+setting = "s"
+metric = "m"
+baseline = "cfs"
+value = { balance = 10, words = "many" }
+direction = "up"
+notes = ""
+
+[[claim]]
+id = "a.trend"
+system = "a"
+source = "§1"
+kind = "qualitative"
+setting = "s"
+metric = "m"
+baseline = "cfs"
+value = "figure only"
+direction = "up"
+notes = ""
+"#;
+
+/// What is said of a file of checks beside these claims and the experiment `x/one`.
+fn read_text(checks: &str) -> Result<Checks, String> {
+    let files = [
+        ("claims.toml", CLAIMS),
+        ("x/one.toml", ""),
+        ("checks/a.toml", checks),
+    ];
+    let file = |(name, text): (&str, &str)| {
+        let file = File {
+            name: name.to_string(),
+            text: text.to_string(),
+        };
+        (name.to_string(), file)
+    };
+    let library = Library::new(files.map(file));
+    let claims = claims::read(&library).unwrap();
+    read(&library, &claims).map_err(|error| error.to_string())
+}
+
+#[track_caller]
+fn refused(checks: &str, expected: &[&str]) {
+    let message = read_text(checks).err().unwrap_or_default();
+    assert_eq!(message.lines().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn the_checks_that_are_built_in_can_be_read() {
+    let library = Library::built_in();
+    let claims = claims::read(&library).unwrap();
+    let checks = read(&library, &claims).unwrap();
+    assert!(checks.checks.contains_key("balance.table1.1vm"));
+    for claim in &claims {
+        let reason = checks.takes(&claim.id).is_some();
+        let check = checks.checks.contains_key(&claim.id);
+        assert!(
+            reason || check,
+            "{}: neither a check nor a reason",
+            claim.id
+        );
+    }
+}
+
+#[test]
+fn a_check_has_all_its_parts() {
+    let checks = read_text(
+        r#"
+        [planned]
+        gang = "to come"
+        [unchecked]
+        "a." = "much"
+        "a.tr" = "more"
+        [experiment."x/one"]
+        quick = ["run.duration=1s"]
+        [check."a.several"]
+        experiment = "x/one"
+        measure = "host.idle_share"
+        as = "share"
+        over = "mean"
+        let.change = "gain([cfs], [balance])"
+        values.balance = "change + paper.balance"
+        values.other = { ours = "[gang @ two]", paper = "5 * paper.balance", as = "ratio", readings."§2" = 6 }
+        order = ["[cfs] < [balance] < [gang @ two]"]
+        note = "so"
+        "#,
+    )
+    .unwrap();
+    assert_eq!(checks.takes("a.trend"), Some("more"));
+    assert_eq!(checks.takes("a.number"), Some("much"));
+    assert_eq!(checks.quick["x/one"], ["run.duration=1s"]);
+    let check = &checks.checks["a.several"];
+    assert_eq!((check.over, check.note.as_str()), (Over::Mean, "so"));
+    assert_eq!(
+        check.references.keys().collect::<Vec<_>>(),
+        ["balance", "cfs", "gang @ two"]
+    );
+    let What::Values { values, order } = &check.what else {
+        panic!("values");
+    };
+    assert_eq!(order.len(), 1);
+    assert_eq!(
+        (values[0].meaning, values[1].meaning),
+        (Meaning::Share, Meaning::Ratio)
+    );
+    assert_eq!(values[1].readings[0].0, "§2");
+}
+
+#[test]
+fn unknown_names_are_told_with_what_is_known() {
+    refused(
+        "[check.\"a.numbr\"]\nvalue = \"1\"",
+        &[
+            "checks/a.toml:1: check.\"a.numbr\": there is no claim \"a.numbr\", did you mean \
+           \"a.number\"?",
+        ],
+    );
+    refused(
+        "[check.\"a.number\"]\nexperiment = \"x/on\"\nvalue = \"[cfs: host.idle_share]\"",
+        &[
+            "checks/a.toml:1: check.\"a.number\": [cfs: host.idle_share]: there is no experiment \
+           \"x/on\", did you mean \"x/one\"?",
+        ],
+    );
+    refused(
+        "[check.\"a.number\"]\nvalue = \"cheng + 1\"\nlet.chang = \"1\"",
+        &[
+            "checks/a.toml:2: check.\"a.number\": value: formula \"cheng + 1\": unknown name \
+           \"cheng\", did you mean \"chang\"? Accepted are paper, chang",
+        ],
+    );
+    refused(
+        "[check.\"a.several\"]\nvalues.words = \"1\"",
+        &[
+            "checks/a.toml:2: check.\"a.several\": values.words: there is no paper.words: the claim \
+           has paper.balance; expected paper = a formula beside ours",
+        ],
+    );
+    let policy = read_text(
+        "[check.\"a.number\"]\nexperiment = \"x/one\"\nvalue = \"[csf: host.idle_share]\"",
+    );
+    let message = policy.err().unwrap();
+    assert!(
+        message.contains("unknown policy \"csf\", did you mean \"cfs\"?"),
+        "{message}"
+    );
+}
+
+#[test]
+fn kinds_of_checks_go_with_kinds_of_claims() {
+    let one = "expected exactly one of value or values, holds, code, out_of_reach";
+    refused(
+        "[check.\"a.number\"]\nnote = \"nothing\"",
+        &[&format!("checks/a.toml:1: check.\"a.number\": {one}")],
+    );
+    refused(
+        "[check.\"a.trend\"]\nholds = [\"1 < 2\"]\nout_of_reach = \"no\"",
+        &[&format!("checks/a.toml:1: check.\"a.trend\": {one}")],
+    );
+    refused(
+        "[check.\"a.number\"]\nholds = [\"1 < 2\"]",
+        &[
+            "checks/a.toml:2: check.\"a.number\".holds: the claim has numbers: expected value or \
+           values, with order",
+        ],
+    );
+    refused(
+        "[check.\"a.trend\"]\nholds = [\"1 < 2\"]\norder = [\"1 < 2\"]",
+        &["checks/a.toml:3: check.\"a.trend\".order: goes with values of quantitative claims only"],
+    );
+    refused(
+        "[check.\"a.trend\"]\nvalues.x = { ours = 1, paper = 1 }",
+        &[
+            "checks/a.toml:1: check.\"a.trend\": the claim is qualitative: expected holds, code or \
+           out_of_reach",
+        ],
+    );
+}
+
+#[test]
+fn wrong_formulas_and_words_are_told_with_their_line() {
+    refused(
+        "[check.\"a.number\"]\nvalue = \"1 +\"\nas = \"shares\"",
+        &[
+            "checks/a.toml:2: check.\"a.number\": value: formula \"1 +\": at the end: expected a \
+             number, a name, a function or [a measured value]",
+            "checks/a.toml:3: check.\"a.number\".as: found \"shares\", did you mean \"share\"? \
+             Accepted are effect, share, ratio, at-least, at-most",
+        ],
+    );
+    refused(
+        "[check.\"a.trend\"]\nholds = \"1 < 2\"",
+        &[
+            "checks/a.toml:2: check.\"a.trend\": holds: found \"1 < 2\", expected a list of \
+           conditions such as [\"[balance] < [cfs]\"]",
+        ],
+    );
+    refused(
+        "[check.\"a.number\"]\nvalue = 1\nlet.not = 2\nvalu = 3",
+        &[
+            "checks/a.toml:3: check.\"a.number\": let: found \"not\", expected a name of letters, \
+             digits and '_' other than and, or, not, paper",
+            "checks/a.toml:4: check.\"a.number\".valu: unknown key, did you mean \"value\"? (known \
+             here: as, case, code, experiment, holds, let, measure, note, order, out_of_reach, over, \
+             value, values)",
+        ],
+    );
+    let message = read_text("[planned]\na = 1\n[checks]\n").err().unwrap();
+    assert!(
+        message.contains("planned.a: found 1, expected text"),
+        "{message}"
+    );
+    assert!(message.contains("checks/a.toml:3: checks: unknown key, did you mean \"check\"?"));
+}

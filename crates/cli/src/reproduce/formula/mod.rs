@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Formulas in files of checks: how a claim's value is read off measured ones.
+//!
+//! Numbers, names, measured values in square brackets, `+ - * /`, functions and comparisons; the
+//! language is described in docs/reproduce.md. Whether a formula is a number or a condition is known
+//! when it is read, so that nothing can go wrong after the runs. What was not measured is NaN: it goes
+//! through arithmetic, and no comparison with it is true.
+
+pub mod functions;
+mod lexer;
+mod parser;
+#[cfg(test)]
+mod tests;
+
+use functions::Function;
+use std::collections::BTreeMap;
+
+/// A formula that is a number.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Number {
+    /// Itself.
+    Constant(f64),
+    /// A name, defined elsewhere.
+    Name(String),
+    /// A measured value, as written within the brackets.
+    Measured(String),
+    /// The negative.
+    Negative(Box<Number>),
+    /// A sum, difference, product or quotient.
+    Operation(Box<Number>, Operator, Box<Number>),
+    /// A function of some numbers.
+    Call(&'static Function, Vec<Number>),
+}
+
+/// What two numbers are combined by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operator {
+    /// `+`
+    Plus,
+    /// `-`
+    Minus,
+    /// `*`
+    Times,
+    /// `/`
+    By,
+}
+
+/// A formula that is true or not.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Condition {
+    /// The first number, compared with the second.
+    Compare(Number, Comparison, Number),
+    /// Do the two differ by no more than so many per cent of the larger?
+    Near(Box<[Number; 3]>),
+    /// Not so.
+    Not(Box<Condition>),
+    /// Both.
+    And(Box<Condition>, Box<Condition>),
+    /// At least one.
+    Or(Box<Condition>, Box<Condition>),
+}
+
+/// How numbers are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    /// `<`
+    Less,
+    /// `<=`
+    AtMost,
+    /// `>`
+    More,
+    /// `>=`
+    AtLeast,
+}
+
+/// What names stand for.
+pub type Names = BTreeMap<String, f64>;
+
+/// What is known when a formula is evaluated.
+pub struct Known<'a> {
+    /// The value of each name.
+    pub names: &'a Names,
+    /// The measured value that the text within brackets refers to; NaN if it was not measured.
+    pub measured: &'a dyn Fn(&str) -> f64,
+}
+
+impl Number {
+    /// Reads one.
+    ///
+    /// # Errors
+    /// What was found and what was expected.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        parser::number(text)
+    }
+
+    /// Its value; NaN if something was not measured.
+    pub fn value(&self, known: &Known<'_>) -> f64 {
+        match self {
+            Self::Constant(value) => *value,
+            Self::Name(name) => known.names.get(name).copied().unwrap_or(f64::NAN),
+            Self::Measured(text) => (known.measured)(text),
+            Self::Negative(of) => -of.value(known),
+            Self::Operation(a, operator, b) => {
+                let (a, b) = (a.value(known), b.value(known));
+                match operator {
+                    Operator::Plus => a + b,
+                    Operator::Minus => a - b,
+                    Operator::Times => a * b,
+                    Operator::By => a / b,
+                }
+            }
+            Self::Call(function, of) => {
+                let of: Vec<f64> = of.iter().map(|of| of.value(known)).collect();
+                (function.call)(&of)
+            }
+        }
+    }
+
+    /// Shows all its names and measured values.
+    pub fn visit(&self, see: &mut dyn FnMut(&Self)) {
+        match self {
+            Self::Constant(_) => {}
+            Self::Name(_) | Self::Measured(_) => see(self),
+            Self::Negative(of) => of.visit(see),
+            Self::Operation(a, _, b) => {
+                a.visit(see);
+                b.visit(see);
+            }
+            Self::Call(_, of) => of.iter().for_each(|of| of.visit(see)),
+        }
+    }
+}
+
+impl Condition {
+    /// Reads one.
+    ///
+    /// # Errors
+    /// What was found and what was expected.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        parser::condition(text)
+    }
+
+    /// Is it true?
+    pub fn holds(&self, known: &Known<'_>) -> bool {
+        match self {
+            Self::Compare(a, comparison, b) => {
+                let (a, b) = (a.value(known), b.value(known));
+                match comparison {
+                    Comparison::Less => a < b,
+                    Comparison::AtMost => a <= b,
+                    Comparison::More => a > b,
+                    Comparison::AtLeast => a >= b,
+                }
+            }
+            Self::Near(of) => {
+                let [a, b, percent] = [0, 1, 2].map(|at: usize| of[at].value(known));
+                (a - b).abs() <= percent / 100.0 * a.abs().max(b.abs())
+            }
+            Self::Not(of) => !of.holds(known),
+            Self::And(a, b) => a.holds(known) && b.holds(known),
+            Self::Or(a, b) => a.holds(known) || b.holds(known),
+        }
+    }
+
+    /// Shows all its names and measured values.
+    pub fn visit(&self, see: &mut dyn FnMut(&Number)) {
+        match self {
+            Self::Compare(a, _, b) => {
+                a.visit(see);
+                b.visit(see);
+            }
+            Self::Near(of) => of.iter().for_each(|of| of.visit(see)),
+            Self::Not(of) => of.visit(see),
+            Self::And(a, b) | Self::Or(a, b) => {
+                a.visit(see);
+                b.visit(see);
+            }
+        }
+    }
+}

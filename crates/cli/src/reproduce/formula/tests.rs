@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+use super::*;
+use proptest::prelude::*;
+
+fn known<'a>(names: &'a Names, measured: &'a dyn Fn(&str) -> f64) -> Known<'a> {
+    Known { names, measured }
+}
+
+fn value(text: &str) -> f64 {
+    let names = Names::from([("paper.two".to_string(), 5.5), ("x".to_string(), 2.0)]);
+    let measured = |text: &str| match text {
+        "cfs @ 2 VMs: host.a" => 40.0,
+        "balance" => 30.0,
+        _ => f64::NAN,
+    };
+    Number::parse(text)
+        .unwrap()
+        .value(&known(&names, &measured))
+}
+
+fn holds(text: &str) -> bool {
+    let measured = |text: &str| text.parse().unwrap_or(f64::NAN);
+    Condition::parse(text)
+        .unwrap()
+        .holds(&known(&Names::new(), &measured))
+}
+
+#[test]
+fn operators_bind_as_everywhere() {
+    assert_eq!(value("1 + 2 * 3 - 4 / 8"), 6.5);
+    assert_eq!(value("2 - 3 - 4"), -5.0);
+    assert_eq!(value("-(1 + x) * -2"), 6.0);
+    assert_eq!(value("paper.two * 2"), 11.0);
+}
+
+#[test]
+fn functions_of_measured_values() {
+    assert_eq!(value("reduction([cfs @ 2 VMs: host.a], [balance])"), 25.0);
+    assert_eq!(
+        value("gain([balance], [ cfs @ 2 VMs: host.a ])").round(),
+        33.0
+    );
+    assert_eq!(value("max(1, min(5, 7), 2) + mean(1, 3) + abs(-1)"), 8.0);
+    assert_eq!(value("or([nothing], 3) + or(1, 9)"), 4.0);
+    assert!(value("max(1, [nothing]) + 1").is_nan());
+    assert!(value("[nothing] * 0").is_nan());
+}
+
+#[test]
+fn comparisons_may_be_chained() {
+    assert!(holds("1 < 2 <= 2 < 3"));
+    assert!(!holds("1 < 3 < 2"));
+    assert!(holds("(1 + 1) * 2 >= 4 and not (2 < 1 or 3 < 2)"));
+    assert!(holds("2 < 1 or 1 < 2 and 2 < 3"));
+    assert!(holds("near(95, 100, 5)") && !holds("near(94, 100, 5)"));
+    assert!(!holds(
+        "[nothing] < 1 or [nothing] >= 1 or near([nothing], 1, 50)"
+    ));
+}
+
+#[test]
+fn mistakes_are_told_with_what_is_expected() {
+    let number = |text: &str| Number::parse(text).unwrap_err();
+    let condition = |text: &str| Condition::parse(text).unwrap_err();
+    assert_eq!(
+        number("1 + "),
+        "at the end: expected a number, a name, a function or [a measured value]"
+    );
+    assert_eq!(number("1 2"), "at \"2\": expected an operator or the end");
+    assert_eq!(
+        number("[cfs"),
+        "at \"[cfs\": expected ] at the end of a measured value"
+    );
+    assert_eq!(number("1 < 2"), "found a condition, expected a number");
+    assert_eq!(number("1 + (2 < 3)"), "before the end: expected a number");
+    assert_eq!(
+        number("1.2.3"),
+        "found \"1.2.3\", expected a number such as 12 or 0.5"
+    );
+    assert!(number("gian(1, 2)").starts_with("unknown function \"gian\", did you mean \"gain\"?"));
+    assert_eq!(number("gain(1)"), "gain(…): found 1 arguments, expected 2");
+    assert_eq!(
+        condition("near(1, 2)"),
+        "near(…): found 2 arguments, expected 3"
+    );
+    assert!(condition("[cfs]").starts_with("found a number, expected a condition"));
+    assert!(number("1 # 2").starts_with("at \"# 2\": expected a number, a name"));
+    assert_eq!(number(&"(".repeat(500)), "is nested deeper than 64");
+    assert_eq!(number(&"1+".repeat(5000)), "is longer than 4000 bytes");
+}
+
+#[test]
+fn names_and_measured_values_are_shown() {
+    let mut seen = Vec::new();
+    let formula = Condition::parse("a + [x] < gain(b, -[y]) and near([z], c, 5)").unwrap();
+    formula.visit(&mut |number| seen.push(number.clone()));
+    let expected = ["a", "x", "b", "y", "z", "c"];
+    let text = |number: &Number| match number {
+        Number::Name(text) | Number::Measured(text) => text.clone(),
+        other => format!("{other:?}"),
+    };
+    assert_eq!(seen.iter().map(text).collect::<Vec<_>>(), expected);
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_read_or_refused(text in "[-+*/()<>=,.0-9a-z \\[\\]]{0,60}") {
+        let number = Number::parse(&text).is_ok();
+        prop_assert!(!(number && Condition::parse(&text).is_ok()), "both kinds at once");
+    }
+
+    #[test]
+    fn sums_are_sums(numbers in prop::collection::vec(0u32..1000, 1..20)) {
+        let text = numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(" + ");
+        prop_assert_eq!(value(&text), f64::from(numbers.iter().sum::<u32>()));
+    }
+}

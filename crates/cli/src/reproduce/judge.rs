@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! From what was measured to verdicts: evaluates the formulas of a check for every seed.
+
+use super::checks::{Check, Checks, Compared, Over, What};
+use super::claims::Said;
+use super::formula::{Condition, Known, Names, Number};
+use super::measure::Reference;
+use super::work::Measured;
+use corun_report::claims::{
+    Claim, Figure, Judged, Kind, Status, Verdict, exact, over_seeds, quantitative,
+};
+use corun_report::{Spread, round};
+use corun_scenario::Problem;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The claim with its verdict.
+///
+/// # Errors
+/// If a measured value names what a run does not have.
+pub fn judge(said: &Said, checks: &Checks, measured: &Measured) -> Result<Claim, Problem> {
+    let Some(check) = checks.checks.get(&said.id) else {
+        let note = match checks.takes(&said.id) {
+            Some(takes) => format!("not implemented yet: needs {takes}"),
+            None => "not implemented yet: has no check".to_string(),
+        };
+        return Ok(unchecked(said, Status::NotImplemented, note));
+    };
+    let missing = lacking(check, checks);
+    if !missing.is_empty() {
+        let note = format!("not implemented yet: needs policy {}", missing.join(", "));
+        return Ok(unchecked(said, Status::NotImplemented, note));
+    }
+    let mut claim = unchecked(said, Status::Checked, check.note.clone());
+    let seen = Seen::new(said, check, measured)?;
+    claim.seeds = seen.seeds.len();
+    claim.experiments = experiments(check);
+    match &check.what {
+        What::OutOfReach(reason) => {
+            return Ok(unchecked(said, Status::OutOfReach, reason.clone()));
+        }
+        What::Code(fact) => {
+            let found = (fact.look)();
+            let verdict = reached(said.kind, found.equal);
+            claim.verdict = verdict;
+            claim.values = vec![told("", &found.ours, verdict)];
+            claim.ours = Some(Figure::Text(found.ours));
+        }
+        What::Holds(conditions) => hold(&mut claim, conditions, &seen),
+        What::Values { values, order } => compare(&mut claim, values, order, &seen),
+    }
+    Ok(claim)
+}
+
+/// Policies that the check needs and that are only planned.
+pub fn lacking(check: &Check, checks: &Checks) -> Vec<String> {
+    let policies = check.references.values().map(|of| of.policy.as_str());
+    let policies: BTreeSet<&str> = policies.collect();
+    let is_there = |name: &str| crate::compare::schedulers::known_policy(name).is_ok();
+    let lacking = policies
+        .into_iter()
+        .filter(|name| !is_there(name) && checks.planned.contains_key(*name));
+    lacking.map(String::from).collect()
+}
+
+/// The claim with nothing of ours.
+fn unchecked(said: &Said, status: Status, note: String) -> Claim {
+    Claim {
+        id: said.id.clone(),
+        kind: said.kind,
+        verdict: Verdict::OutOfScope,
+        paper: said.value.clone(),
+        ours: None,
+        spread: None,
+        note,
+        status,
+        system: said.system.clone(),
+        source: said.source.clone(),
+        setting: said.setting.clone(),
+        metric: said.metric.clone(),
+        direction: said.direction.clone(),
+        experiments: Vec::new(),
+        seeds: 0,
+        values: Vec::new(),
+    }
+}
+
+/// Experiments and cases, as people read them.
+fn experiments(check: &Check) -> Vec<String> {
+    let mut all: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for Reference {
+        experiment, case, ..
+    } in check.references.values()
+    {
+        let cases = all.entry(experiment).or_default();
+        cases.extend(case.as_deref());
+    }
+    let show = |(name, cases): (&str, BTreeSet<&str>)| match cases.len() {
+        0 => name.to_string(),
+        1..=3 => format!(
+            "{name}: {}",
+            cases.into_iter().collect::<Vec<_>>().join(", ")
+        ),
+        more => format!("{name}: {more} cases"),
+    };
+    all.into_iter().map(show).collect()
+}
+
+/// The best verdict of a kind for what is true or not.
+fn reached(kind: Kind, so: bool) -> Verdict {
+    match (so, kind) {
+        (false, _) => Verdict::Missed,
+        (true, Kind::Exact | Kind::Analytic) => Verdict::Exact,
+        (true, Kind::Quantitative) => Verdict::Direction,
+        (true, Kind::Qualitative) => Verdict::Holds,
+    }
+}
+
+fn told(name: &str, says: &str, verdict: Verdict) -> Judged {
+    Judged {
+        name: name.to_string(),
+        paper: None,
+        ours: None,
+        spread: None,
+        verdict,
+        says: Some(says.to_string()),
+    }
+}
+
+/// What the formulas of a check see.
+struct Seen<'a> {
+    check: &'a Check,
+    paper: Names,
+    seeds: Vec<u64>,
+    /// Every measured value, by its text and then in the order of the seeds.
+    values: BTreeMap<&'a str, Vec<f64>>,
+}
+
+impl<'a> Seen<'a> {
+    fn new(said: &Said, check: &'a Check, measured: &Measured) -> Result<Self, Problem> {
+        let mut seeds: Option<BTreeSet<u64>> = None;
+        let mut runs = Vec::new();
+        for (text, reference) in &check.references {
+            let of = measured.of(reference).ok_or_else(|| {
+                check.problem(format!("[{text}]: the experiment has no such run"))
+            })?;
+            let these: BTreeSet<u64> = of.keys().copied().collect();
+            seeds = Some(match seeds {
+                None => these,
+                Some(so_far) => so_far.intersection(&these).copied().collect(),
+            });
+            runs.push((text.as_str(), reference, of));
+        }
+        let seeds: Vec<u64> = seeds.into_iter().flatten().collect();
+        let mut values = BTreeMap::new();
+        for (text, reference, of) in runs {
+            let each = seeds.iter().filter_map(|seed| of.get(seed));
+            let each: Result<Vec<f64>, String> = each.map(|run| reference.path.of(run)).collect();
+            let each = each.map_err(|message| check.problem(format!("[{text}]: {message}")))?;
+            values.insert(text, each);
+        }
+        Ok(Self {
+            check,
+            paper: said.numbers(),
+            seeds,
+            values,
+        })
+    }
+
+    /// How often formulas are evaluated: once if nothing is measured.
+    fn times(&self) -> usize {
+        match self.values.is_empty() {
+            true => 1,
+            false => self.seeds.len(),
+        }
+    }
+
+    /// Evaluates with measured values as `pick` takes them from those of all seeds.
+    fn with<T>(&self, pick: impl Fn(&[f64]) -> f64, then: impl FnOnce(&Known<'_>) -> T) -> T {
+        let measured = |text: &str| self.values.get(text).map_or(f64::NAN, |all| pick(all));
+        let mut names = self.paper.clone();
+        for (name, number) in &self.check.lets {
+            let value = number.value(&Known {
+                names: &names,
+                measured: &measured,
+            });
+            names.insert(name.clone(), value);
+        }
+        then(&Known {
+            names: &names,
+            measured: &measured,
+        })
+    }
+
+    /// A number, seed by seed.
+    fn each(&self, number: &Number) -> Vec<f64> {
+        let at = |at: usize| {
+            self.with(
+                |all| all.get(at).copied().unwrap_or(f64::NAN),
+                |known| number.value(known),
+            )
+        };
+        (0..self.times()).map(at).collect()
+    }
+
+    /// A condition, seed by seed.
+    fn truths(&self, condition: &Condition) -> Vec<bool> {
+        let at = |at: usize| {
+            self.with(
+                |all| all.get(at).copied().unwrap_or(f64::NAN),
+                |known| condition.holds(known),
+            )
+        };
+        (0..self.times()).map(at).collect()
+    }
+
+    /// Is it true of medians (or means) over the seeds?
+    fn over_seeds(&self, condition: &Condition) -> bool {
+        let middle = |all: &[f64]| self.spread(all).map_or(f64::NAN, |spread| spread.median);
+        self.with(middle, |known| condition.holds(known))
+    }
+
+    /// Several seeds as one number; what was not measured with one of them was not measured.
+    fn spread(&self, all: &[f64]) -> Option<Spread> {
+        let spread = Spread::of(all.iter().copied())?;
+        let median = match self.check.over {
+            Over::Median => spread.median,
+            Over::Mean => all.iter().sum::<f64>() / all.len() as f64,
+        };
+        let measured = all.iter().all(|value| value.is_finite());
+        measured.then_some(Spread { median, ..spread })
+    }
+
+    /// What the paper's side says; nothing of ours is known to it.
+    fn of_paper(&self, number: &Number) -> f64 {
+        self.with(|_| f64::NAN, |known| number.value(known))
+    }
+}
+
+/// What must be true, seed by seed.
+fn hold(claim: &mut Claim, conditions: &[(String, Condition)], seen: &Seen<'_>) {
+    let mut all = vec![true; seen.times()];
+    let count = |truths: &[bool]| match seen.values.is_empty() {
+        true => if truths == [true] { "true" } else { "false" }.to_string(),
+        false => {
+            let so = truths.iter().filter(|so| **so).count();
+            format!("{so}/{} seeds", truths.len())
+        }
+    };
+    let best = reached(claim.kind, true);
+    claim.values.clear();
+    for (text, condition) in conditions {
+        let truths = seen.truths(condition);
+        all.iter_mut().zip(&truths).for_each(|(all, so)| *all &= so);
+        let verdict = over_seeds(&truths, best);
+        claim.values.push(told(text, &count(&truths), verdict));
+    }
+    claim.verdict = over_seeds(&all, best);
+    claim.ours = Some(Figure::Text(format!("true in {}", count(&all))));
+    if let (1, Some(value)) = (conditions.len(), claim.values.first_mut()) {
+        value.verdict = claim.verdict;
+    }
+}
+
+/// Numbers beside the paper's.
+fn compare(claim: &mut Claim, values: &[Compared], order: &[(String, Condition)], seen: &Seen<'_>) {
+    let broken = order.iter().filter(|(_, it)| !seen.over_seeds(it));
+    let broken: Vec<&str> = broken.map(|(text, _)| text.as_str()).collect();
+    let mut notes: Vec<String> = Vec::new();
+    let (mut ours, mut spreads) = (BTreeMap::new(), BTreeMap::new());
+    for value in values {
+        let of_seeds = seen.spread(&seen.each(&value.ours));
+        let (judged, reading) = one(claim.kind, value, of_seeds, broken.is_empty(), seen);
+        if let Some(reading) = reading {
+            let subject = if value.name.is_empty() {
+                String::new()
+            } else {
+                format!("{}: ", value.name)
+            };
+            notes.push(format!("{subject}judged by another reading, {reading}"));
+        }
+        if let (Some(median), Some(half)) = (judged.ours, judged.spread) {
+            ours.insert(value.name.clone(), Figure::Number(median));
+            spreads.insert(value.name.clone(), Figure::Number(half));
+        }
+        claim.values.push(judged);
+    }
+    let verdicts = claim.values.iter().map(|value| value.verdict);
+    claim.verdict = verdicts.reduce(Verdict::worse).unwrap_or(Verdict::Missed);
+    claim.ours = figure(ours);
+    claim.spread = figure(spreads);
+    if seen.check.over == Over::Mean && seen.times() > 1 {
+        notes.push("means, not medians, over the seeds".to_string());
+    }
+    if !broken.is_empty() {
+        notes.push(format!("not so: {}", broken.join("; ")));
+    }
+    if claim.values.iter().any(|value| value.ours.is_none()) {
+        notes.push("nothing was measured for –".to_string());
+    }
+    let said = std::mem::take(&mut claim.note);
+    let all = std::iter::once(said)
+        .filter(|note| !note.is_empty())
+        .chain(notes);
+    claim.note = all.collect::<Vec<_>>().join("; ");
+}
+
+/// Several by name, or the only one.
+fn figure(mut all: BTreeMap<String, Figure>) -> Option<Figure> {
+    match all.remove("") {
+        Some(only) => Some(only),
+        None if all.is_empty() => None,
+        None => Some(Figure::Several(all)),
+    }
+}
+
+/// One value, judged by the reading that it is nearest to, and which one that is if it is not the
+/// claim's own.
+fn one<'v>(
+    kind: Kind,
+    value: &'v Compared,
+    ours: Option<Spread>,
+    ordered: bool,
+    seen: &Seen<'_>,
+) -> (Judged, Option<&'v str>) {
+    let median = ours.map_or(f64::NAN, |spread| spread.median);
+    let verdict = |paper: f64| match kind {
+        Kind::Exact | Kind::Analytic => exact(paper, median),
+        _ => quantitative(value.meaning, paper, median, ordered),
+    };
+    let paper = seen.of_paper(&value.paper);
+    let mut best = (verdict(paper), paper, None);
+    for (name, reading) in &value.readings {
+        let paper = seen.of_paper(reading);
+        if verdict(paper).rank() > best.0.rank() {
+            best = (verdict(paper), paper, Some(name.as_str()));
+        }
+    }
+    let (verdict, paper, reading) = best;
+    let judged = Judged {
+        name: value.name.clone(),
+        paper: paper.is_finite().then(|| round(paper)),
+        ours: ours.map(|spread| round(spread.median)),
+        spread: ours.map(|spread| round(spread.half_range)),
+        verdict,
+        says: None,
+    };
+    (judged, reading)
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `corun reproduce`: the claims scoreboard.
+//!
+//! [`claims`] are what the papers say, [`checks`] how that is read off experiments, with [`formula`]s
+//! over [`measure`]d values; [`work`] does the runs, [`judge`] comes to verdicts by the rules of
+//! `corun_report::claims`. All of it is data but what [`facts`] and [`formula::functions`] look up.
+
+mod checks;
+mod claims;
+mod facts;
+mod formula;
+mod judge;
+mod library;
+mod measure;
+mod work;
+
+use crate::compare::provenance;
+use crate::failure::Invalid;
+use crate::output;
+use anyhow::Context;
+use checks::Check;
+use corun_report::claims::Scoreboard;
+use corun_report::html::About;
+use library::Library;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+/// Check the papers' claims: theirs, ours, verdict
+///
+/// Runs the experiments behind the claims and sets the results beside the papers' values, by fixed
+/// rules (docs/reproduce.md): exact, close, direction, holds, missed; out-of-scope with the reason.
+/// The same version gives the same numbers on every machine.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Claims, by name or pattern such as 'balance.*' [default: all]
+    #[arg(value_name = "CLAIM")]
+    claims: Vec<String>,
+
+    /// Seeds 1 to N [default: those of each experiment]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    seeds: Option<u32>,
+
+    /// Shorter runs and fewer seeds, as the checks say; else a quarter of the time and two seeds
+    #[arg(long)]
+    quick: bool,
+
+    /// List claims that are out of scope, too, with the reasons
+    #[arg(long)]
+    all: bool,
+
+    /// Print one JSON object instead of tables (docs/schema/reproduce.schema.json)
+    #[arg(long, conflicts_with = "markdown")]
+    json: bool,
+
+    /// Print the page docs/claims.md instead
+    #[arg(long)]
+    markdown: bool,
+
+    /// Write a report: one self-contained HTML page
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+
+    /// Claims, experiments and checks from this directory instead of those built in
+    #[arg(long, value_name = "DIR")]
+    experiments: Option<PathBuf>,
+
+    /// Runs at the same time [default: one per CPU]; does not change results
+    #[arg(long, value_name = "N")]
+    jobs: Option<NonZeroUsize>,
+
+    /// Show no progress
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  corun reproduce --quick
+      everything that can be checked, in a few minutes
+  corun reproduce 'balance.table1.*'
+      some claims, as the experiments have it
+  corun reproduce balance.exp1.xen --all
+      one claim, and why it is not checked if it is not
+  corun reproduce --report claims.html --json > claims.json
+      for people and for programs
+
+Exit codes: 0 done, whatever the verdicts; 1 a run failed or a file could not be written; 2 wrong
+usage, or claims, checks or experiments that are not valid (stderr says where and why).";
+
+/// Runs the command.
+///
+/// # Errors
+/// [`Invalid`] if a claim is unknown or a file is not valid; anything else if a run or writing fails.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let library = match &args.experiments {
+        Some(directory) => Library::of(directory)?,
+        None => Library::built_in(),
+    };
+    let all = claims::read(&library)?;
+    let checks = checks::read(&library, &all)?;
+    let wanted = claims::select(&all, &args.claims)?;
+    let possible: Vec<&Check> = wanted
+        .iter()
+        .filter_map(|claim| checks.checks.get(&claim.id))
+        .filter(|check| judge::lacking(check, &checks).is_empty())
+        .collect();
+    let measured = work::carry_out(args, &library, &checks, &possible)?;
+    let judged = wanted
+        .iter()
+        .map(|claim| judge::judge(claim, &checks, &measured));
+    let board = Scoreboard {
+        version: env!("CARGO_PKG_VERSION").to_string(),
+        quick: args.quick,
+        claims: judged.collect::<Result<_, _>>().map_err(Invalid::error)?,
+    };
+    show(args, &board)
+}
+
+fn show(args: &Args, board: &Scoreboard) -> anyhow::Result<()> {
+    if let Some(file) = &args.report {
+        let about = About {
+            command: provenance::command(std::env::args()),
+            ..About::default()
+        };
+        let page = corun_report::claims::page(board, &about).context("the report")?;
+        std::fs::write(file, page).with_context(|| format!("cannot write {}", file.display()))?;
+        if !args.quiet {
+            output::note(&format!("report: {}", file.display()));
+        }
+    }
+    // Who names a claim wants to hear of it.
+    let all = args.all || args.claims.iter().any(|name| !name.contains('*'));
+    output::print(&match (args.json, args.markdown) {
+        (true, _) => corun_report::claims::json(board)?,
+        (_, true) => corun_report::claims::markdown(board),
+        _ => corun_report::claims::text(board, output::width(), all),
+    })
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The runs that checks take: every run once, whoever needs it, all of them on all cores.
+
+use super::Args;
+use super::checks::{Check, Checks};
+use super::library::Library;
+use super::measure::Reference;
+use crate::compare::runs::{self, Job, RunArgs};
+use crate::failure::Invalid;
+use anyhow::Context;
+use corun_model::time::SEC;
+use corun_scenario::{Override, Problem, Scenario, or_nearest};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Seeds of a quick run, if the experiment's `quick` says nothing.
+const QUICK_SEEDS: usize = 2;
+/// What a quick run's times are divided by then, and where that ends.
+const QUICK_PART: u64 = 4;
+const QUICK_LEAST: u64 = SEC;
+
+/// What is run of an experiment: cases, each under some policies.
+type Selection<'a> = BTreeMap<&'a str, BTreeSet<(Option<&'a str>, &'a str)>>;
+
+/// Results of runs, as `corun compare --json` has them.
+#[derive(Default)]
+pub struct Measured {
+    /// By experiment, case and policy; one per seed.
+    runs: BTreeMap<(String, String, String), BTreeMap<u64, Value>>,
+    /// The only case of an experiment, or the empty name.
+    only: BTreeMap<String, String>,
+}
+
+impl Measured {
+    /// The runs of what is referred to, by seed; `None` if there are none.
+    pub fn of(&self, reference: &Reference) -> Option<&BTreeMap<u64, Value>> {
+        let experiment = &reference.experiment;
+        let case = reference.case.as_ref().or(self.only.get(experiment))?;
+        let key = (experiment.clone(), case.clone(), reference.policy.clone());
+        self.runs.get(&key)
+    }
+}
+
+/// Does everything that these checks refer to.
+///
+/// # Errors
+/// [`Invalid`] if an experiment is not valid, or has no such case; anything else if a run fails.
+pub fn carry_out(
+    args: &Args,
+    library: &Library,
+    checks: &Checks,
+    wanted: &[&Check],
+) -> anyhow::Result<Measured> {
+    let selection = select(wanted);
+    let mut scenarios = Vec::new();
+    for (name, pairs) in &selection {
+        let scenario = scenario(args, library, checks, name)?;
+        known_cases(wanted, name, &scenario)?;
+        scenarios.push((*name, scenario, pairs));
+    }
+    let run_args = run_args(args, Vec::new());
+    let (mut jobs, mut names) = (Vec::new(), Vec::new());
+    let mut measured = Measured::default();
+    for (name, scenario, pairs) in &scenarios {
+        let policies: BTreeSet<&str> = pairs.iter().map(|(_, policy)| *policy).collect();
+        let policies = policies.into_iter().map(String::from).collect();
+        let planned = runs::plan(&self::run_args(args, policies), scenario)
+            .with_context(|| format!("experiment {name}"))?;
+        let is_needed = |job: &Job<'_>| {
+            let case = Some(job.case.name.as_str());
+            pairs.contains(&(case, job.policy.as_str()))
+                || pairs.contains(&(None, job.policy.as_str()))
+        };
+        let needed: Vec<Job<'_>> = planned.into_iter().filter(is_needed).collect();
+        names.extend(needed.iter().map(|_| (*name).to_string()));
+        jobs.extend(needed);
+        if let [case] = &scenario.cases[..] {
+            measured.only.insert((*name).to_string(), case.name.clone());
+        }
+    }
+    let done = match jobs.is_empty() {
+        true => Vec::new(),
+        false => runs::carry_out(&run_args, &jobs, &Default::default())?,
+    };
+    for (name, run) in names.into_iter().zip(done) {
+        let key = (name, run.case.clone(), run.policy.clone());
+        let value = serde_json::to_value(&run)?;
+        measured
+            .runs
+            .entry(key)
+            .or_default()
+            .insert(run.seed, value);
+    }
+    Ok(measured)
+}
+
+fn select<'a>(wanted: &[&'a Check]) -> Selection<'a> {
+    let mut all = Selection::new();
+    for reference in wanted.iter().flat_map(|check| check.references.values()) {
+        let pair = (reference.case.as_deref(), reference.policy.as_str());
+        all.entry(&reference.experiment).or_default().insert(pair);
+    }
+    all
+}
+
+fn run_args(args: &Args, policies: Vec<String>) -> RunArgs {
+    RunArgs {
+        policies,
+        jobs: args.jobs,
+        quiet: args.quiet,
+        ..RunArgs::default()
+    }
+}
+
+/// The experiment with as many seeds, and as long, as is wanted.
+fn scenario(
+    args: &Args,
+    library: &Library,
+    checks: &Checks,
+    name: &str,
+) -> anyhow::Result<Scenario> {
+    let file = library
+        .experiment(name)
+        .with_context(|| format!("there is no experiment {name:?}"))?;
+    let quick = checks.quick.get(name).filter(|_| args.quick);
+    let sets = quick.into_iter().flatten();
+    let sets = sets.map(|set| Override::parse("quick", set));
+    let sets: Vec<Override> = sets.collect::<Result<_, _>>().map_err(Invalid::error)?;
+    let run_args = run_args(args, Vec::new());
+    let mut scenario = runs::read(&run_args, &file.name, &file.text, &sets)?;
+    for run in scenario.cases.iter_mut().map(|case| &mut case.run) {
+        if args.quick && quick.is_none() {
+            run.seeds.truncate(QUICK_SEEDS);
+            let part = |time: u64| (time / QUICK_PART).max(QUICK_LEAST).min(time);
+            (run.warm_up, run.duration) = (part(run.warm_up), part(run.duration));
+        }
+        if let Some(seeds) = args.seeds {
+            run.seeds = (1..=u64::from(seeds)).collect();
+        }
+    }
+    Ok(scenario)
+}
+
+/// Has the experiment every case that checks refer to?
+fn known_cases(wanted: &[&Check], name: &str, scenario: &Scenario) -> anyhow::Result<()> {
+    let cases: Vec<&str> = scenario
+        .cases
+        .iter()
+        .map(|case| case.name.as_str())
+        .collect();
+    let wrong = |check: &Check, text: &str, message: String| -> Problem {
+        check.problem(format!("[{text}]: {message}"))
+    };
+    for check in wanted {
+        let references = check.references.iter();
+        for (text, reference) in references.filter(|(_, of)| of.experiment == name) {
+            let message = match &reference.case {
+                None if cases.len() > 1 => {
+                    format!("{name} has several cases: say one of {}", cases.join(", "))
+                }
+                Some(case) if !cases.contains(&case.as_str()) => {
+                    let hint = or_nearest(case, &cases);
+                    format!("{name} has no case {case:?}, {hint}")
+                }
+                _ => continue,
+            };
+            return Err(Invalid::error(wrong(check, text, message)));
+        }
+    }
+    Ok(())
+}

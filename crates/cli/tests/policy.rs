@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `corun policy` against a daemon's socket; the daemon behind it is played.
+
+// Helpers of tests, too, say what they expect by panicking.
+#![allow(clippy::unwrap_used)]
+
+use corun_linux::socket::Server;
+use corun_linux::socket::protocol::{Command as Asked, ErrorKind, InForce, Reply};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+fn socket(name: &str) -> PathBuf {
+    // Names of sockets have at most 107 bytes, which the target directory may well exceed.
+    std::env::temp_dir().join(format!("corun-{}-{name}.sock", std::process::id()))
+}
+
+fn policy(socket: &Path, args: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_corun"));
+    command.env("COLUMNS", "80").arg("policy").args(args);
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command.arg("--socket").arg(socket).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (status.code(), text(stdout), text(stderr))
+}
+
+/// Does as a daemon would, but has no host.
+fn answer(asked: Asked, in_force: &mut InForce) -> Reply {
+    match asked {
+        Asked::SetPolicy(wanted) if wanted.name == "fair" => {
+            in_force.policy = wanted.name;
+            in_force.changes += 1;
+        }
+        Asked::SetPolicy(wanted) => {
+            let message = format!("unknown policy {:?}", wanted.name);
+            return Reply::refusal(ErrorKind::UnknownPolicy, message, &["fair", "balance"]);
+        }
+        Asked::Policy => {}
+    }
+    Reply::ok(in_force)
+}
+
+#[test]
+fn a_running_daemon_is_asked_and_told() {
+    let path = socket("asked");
+    let mut server = Server::bind(&path).unwrap();
+    let over = Arc::new(AtomicBool::new(false));
+    let until = Arc::clone(&over);
+    let daemon = thread::spawn(move || {
+        let mut in_force = InForce {
+            policy: "balance".into(),
+            summary: "apart".into(),
+            source: "EuroSys 2011".into(),
+            for_s: 12.34,
+            changes: 0,
+        };
+        while !until.load(Ordering::Relaxed) {
+            let mut answer = |asked| answer(asked, &mut in_force);
+            server.turn(10_000_000, &mut answer).unwrap();
+        }
+    });
+    let (code, out, _) = policy(&path, &[]);
+    let expected = "balance  apart\nin force for 12.3 s, since the daemon began\nEuroSys 2011\n";
+    assert_eq!((code, out.as_str()), (Some(0), expected));
+    let (code, out, _) = policy(&path, &["fair"]);
+    assert_eq!(code, Some(0));
+    assert!(
+        out.starts_with("fair ") && out.contains("changed once"),
+        "{out}"
+    );
+    let (_, out, _) = policy(&path, &["--json"]);
+    let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(
+        (&json["policy"], &json["changes"]),
+        (&"fair".into(), &1.into())
+    );
+    let (code, _, error) = policy(&path, &["balnce"]);
+    assert_eq!(code, Some(2));
+    assert!(
+        error.contains("unknown policy \"balnce\", did you mean \"balance\"?"),
+        "{error}"
+    );
+    over.store(true, Ordering::Relaxed);
+    daemon.join().unwrap();
+    let (code, _, error) = policy(&path, &[]);
+    assert_eq!(code, Some(1));
+    assert!(
+        error.contains("no corun host runs: nothing answers on"),
+        "{error}"
+    );
+}

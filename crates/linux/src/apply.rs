@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Carries out a plan: plan → the dispatcher's tables.
+//!
+//! A policy's plan adds to what it said before; only what has changed is written. The first plan of
+//! a policy that takes over from another adds to nothing: homes, slices and modes that the other
+//! had given and this one does not mention are taken back. The dispatcher reads the tables at every
+//! decision and keeps nothing of a mode that a VM is no longer in, so there is nothing else to undo.
+
+use crate::discovery::{Vcpu, Vm};
+use crate::skel::types;
+use crate::tables::{Tables, bytes_of};
+use corun_model::{Placement, Plan, TaskPlan, VmPlan};
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// What a plan adds to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Base {
+    /// What the dispatcher was told until now.
+    AsTold,
+    /// Nothing: whatever the plan does not mention is as if it had never been said.
+    Nothing,
+}
+
+/// Where the dispatcher is told.
+pub(crate) trait Told {
+    /// Tells what is wanted for the VM in a slot.
+    fn set_vm_conf(&self, slot: u32, conf: types::vm_conf) -> libbpf_rs::Result<()>;
+    /// Tells what is wanted for a task; false if the task has gone.
+    fn set_task_conf(
+        &self,
+        pidfd: BorrowedFd<'_>,
+        conf: types::task_conf,
+    ) -> libbpf_rs::Result<bool>;
+}
+
+impl Told for Tables<'_, '_> {
+    fn set_vm_conf(&self, slot: u32, conf: types::vm_conf) -> libbpf_rs::Result<()> {
+        Tables::set_vm_conf(self, slot, conf)
+    }
+
+    fn set_task_conf(
+        &self,
+        pidfd: BorrowedFd<'_>,
+        conf: types::task_conf,
+    ) -> libbpf_rs::Result<bool> {
+        Tables::set_task_conf(self, pidfd, conf)
+    }
+}
+
+/// Tells the dispatcher what has changed. Homes come first: a VM's mode may rely on them, and a
+/// vCPU whose home is taken back under a mode that wants one may go anywhere.
+pub(crate) fn apply(
+    list: &mut [Vm],
+    plan: &Plan,
+    base: Base,
+    to: &impl Told,
+) -> libbpf_rs::Result<()> {
+    let tasks: BTreeMap<_, _> = plan.tasks.iter().map(|task| (task.task, task)).collect();
+    let vms: BTreeMap<_, _> = plan.vms.iter().map(|vm| (vm.vm, vm)).collect();
+    for vm in list {
+        for vcpu in &mut vm.vcpus {
+            tell_task(vcpu, tasks.get(&vcpu.task).copied(), base, to)?;
+        }
+        tell_vm(vm, vms.get(&vm.vm).copied(), base, to)?;
+    }
+    Ok(())
+}
+
+fn tell_task(
+    vcpu: &mut Vcpu,
+    wanted: Option<&TaskPlan>,
+    base: Base,
+    to: &impl Told,
+) -> libbpf_rs::Result<()> {
+    let told = vcpu.told.unwrap_or_default();
+    let old = match base {
+        Base::AsTold => told,
+        Base::Nothing => types::task_conf::default(),
+    };
+    let slice = wanted.and_then(|plan| plan.slice);
+    let home = wanted.and_then(|plan| plan.home);
+    let home = home.and_then(|home| i32::try_from(home.0 + 1).ok());
+    let conf = types::task_conf {
+        slice: slice.unwrap_or(old.slice),
+        home: home.unwrap_or(old.home),
+        pad: 0,
+    };
+    if (conf.slice, conf.home) != (told.slice, told.home)
+        && to.set_task_conf(vcpu.pidfd.as_fd(), conf)?
+    {
+        vcpu.told = Some(conf);
+    }
+    Ok(())
+}
+
+/// The weight is the administrator's, the placement the policy's.
+fn tell_vm(
+    vm: &mut Vm,
+    wanted: Option<&VmPlan>,
+    base: Base,
+    to: &impl Told,
+) -> libbpf_rs::Result<()> {
+    let conf = types::vm_conf {
+        id: vm.key.tgid,
+        weight: vm.weight.unwrap_or(0),
+        ..match (wanted, vm.told) {
+            (Some(plan), _) => conf_of(plan),
+            (None, Some(told)) if base == Base::AsTold => told,
+            _ => conf_of(&VmPlan::placed(vm.vm, Placement::Free)),
+        }
+    };
+    let same = |told: types::vm_conf| bytes_of(&told) == bytes_of(&conf);
+    if !vm.told.is_some_and(same) {
+        // It is written in two steps: should the second fail, nothing is known to hold.
+        vm.told = None;
+        to.set_vm_conf(vm.slot, conf)?;
+        vm.told = Some(conf);
+    }
+    Ok(())
+}
+
+/// What a policy asks for a VM, as the dispatcher reads it; id and weight are not the policy's.
+fn conf_of(plan: &VmPlan) -> types::vm_conf {
+    let gang = plan.gang.fields();
+    types::vm_conf {
+        placement: plan.placement.number(),
+        light: plan.light,
+        gang: gang.gang,
+        fill: gang.fill,
+        slot: gang.slot,
+        stop: gang.stop,
+        resume: gang.resume,
+        sample: gang.sample,
+        wake_boost: gang.wake_boost,
+        flush_boost: gang.flush_boost,
+        boost_limit: gang.boost_limit,
+        boost_lead: gang.boost_lead,
+        ..types::vm_conf::default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

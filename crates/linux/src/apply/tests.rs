@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+use super::*;
+use crate::discovery::{Books, ThreadKey};
+use corun_model::{HostSeen, PcpuSet, Snapshot, TaskId, TaskSeen, Topology, VmId, VmSeen};
+use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::os::fd::AsRawFd;
+
+/// The dispatcher's tables, by slot and by descriptor.
+#[derive(Default)]
+struct Fake {
+    vms: RefCell<BTreeMap<u32, (u32, u32, u32)>>,
+    tasks: RefCell<BTreeMap<i32, (u64, i32)>>,
+    writes: Cell<usize>,
+    /// The how-manieth write fails, and those after it.
+    fails_at: Cell<Option<usize>>,
+}
+
+impl Fake {
+    fn write(&self) -> libbpf_rs::Result<()> {
+        let number = self.writes.get();
+        self.writes.set(number + 1);
+        match self.fails_at.get() {
+            Some(at) if number >= at => Err(libbpf_rs::Error::from_raw_os_error(libc::ENOMEM)),
+            _ => Ok(()),
+        }
+    }
+
+    /// What the dispatcher finds; what is as if nothing had been said is left out.
+    fn state(&self) -> (Vec<(u32, u32)>, Vec<(u64, i32)>) {
+        let vms = self.vms.borrow().values().map(|vm| (vm.1, vm.2)).collect();
+        let tasks = self.tasks.borrow().values().copied().collect();
+        (vms, tasks)
+    }
+}
+
+impl Told for Fake {
+    fn set_vm_conf(&self, slot: u32, conf: types::vm_conf) -> libbpf_rs::Result<()> {
+        self.vms.borrow_mut().insert(slot, (0, 0, 0));
+        self.write()?;
+        let entry = (conf.id, conf.placement, conf.weight);
+        self.vms.borrow_mut().insert(slot, entry);
+        Ok(())
+    }
+
+    fn set_task_conf(
+        &self,
+        pidfd: BorrowedFd<'_>,
+        conf: types::task_conf,
+    ) -> libbpf_rs::Result<bool> {
+        self.write()?;
+        let entry = (conf.slice, conf.home);
+        self.tasks.borrow_mut().insert(pidfd.as_raw_fd(), entry);
+        Ok(true)
+    }
+}
+
+/// Three VMs with two vCPUs each on two pCPUs.
+fn host() -> (Vec<Vm>, Snapshot) {
+    let key = |tid| ThreadKey {
+        tgid: 1 + tid / 10,
+        tid,
+        start: 1,
+    };
+    let vcpu = |task: u32| Vcpu {
+        task: TaskId(task),
+        key: key(task),
+        number: task % 2,
+        // Any descriptor will do: it is never used here.
+        pidfd: File::open("/dev/null").unwrap().into(),
+        allowed: PcpuSet::first(2),
+        told: None,
+    };
+    let vm = |vm: u32| Vm {
+        vm: VmId(vm),
+        slot: vm,
+        key: key(10 * vm),
+        name: format!("vm{vm}"),
+        weight: None,
+        vcpus: vec![vcpu(10 * vm), vcpu(10 * vm + 1)],
+        books: Books::default(),
+        counted: 2,
+        told: None,
+    };
+    let seen = |vm: &Vm| VmSeen {
+        vm: vm.vm,
+        weight: None,
+        vcpus: vm
+            .vcpus
+            .iter()
+            .map(|vcpu| TaskSeen {
+                task: vcpu.task,
+                allowed: vcpu.allowed,
+                run: 0,
+                ready: 0,
+                wait: 0,
+            })
+            .collect(),
+    };
+    let list: Vec<Vm> = (0..3).map(vm).collect();
+    let snapshot = Snapshot {
+        now: 0,
+        host: HostSeen {
+            topology: Topology::flat(2).unwrap(),
+        },
+        vms: list.iter().map(seen).collect(),
+    };
+    (list, snapshot)
+}
+
+fn plan(policy: &corun_policies::PolicyInfo, seen: &Snapshot) -> Plan {
+    let mut plan = Plan::default();
+    (policy.make)().decide(seen, &mut plan);
+    plan
+}
+
+/// After any policy, a policy leaves the tables as it does on a host that had no other before.
+#[test]
+fn nothing_of_the_old_policy_is_left() {
+    for first in corun_policies::all() {
+        for second in corun_policies::all() {
+            let (mut list, seen) = host();
+            let alone = Fake::default();
+            apply(&mut list, &plan(first, &seen), Base::AsTold, &alone).unwrap();
+            apply(&mut list, &plan(second, &seen), Base::Nothing, &alone).unwrap();
+            let (mut fresh, seen) = host();
+            let expected = Fake::default();
+            apply(&mut fresh, &plan(second, &seen), Base::Nothing, &expected).unwrap();
+            assert_eq!(alone.state().0, expected.state().0);
+            let mut tasks = alone.state().1;
+            tasks.retain(|&conf| conf != (0, 0));
+            assert_eq!(
+                tasks,
+                expected.state().1,
+                "{} after {}",
+                second.name,
+                first.name
+            );
+        }
+    }
+}
+
+#[test]
+fn slices_and_homes_not_mentioned_are_taken_back() {
+    let (mut list, _) = host();
+    let fake = Fake::default();
+    let task = TaskPlan {
+        task: TaskId(0),
+        slice: Some(7_000_000),
+        home: Some(corun_model::PcpuId(1)),
+    };
+    let mut said = Plan::default();
+    said.tasks.push(task);
+    apply(&mut list, &said, Base::AsTold, &fake).unwrap();
+    assert_eq!(fake.state().1, [(7_000_000, 2)]);
+    apply(&mut list, &Plan::default(), Base::AsTold, &fake).unwrap();
+    assert_eq!(
+        fake.state().1,
+        [(7_000_000, 2)],
+        "a policy adds to what it said"
+    );
+    apply(&mut list, &Plan::default(), Base::Nothing, &fake).unwrap();
+    assert_eq!(fake.state().1, [(0, 0)]);
+}
+
+/// Wherever the tables fail, the old policy's plan, applied again, leaves what was there.
+#[test]
+fn an_exchange_that_fails_can_be_taken_back() {
+    for first in corun_policies::all() {
+        for second in corun_policies::all() {
+            for fails_at in 0.. {
+                let (mut list, seen) = host();
+                let fake = Fake::default();
+                let before = plan(first, &seen);
+                apply(&mut list, &before, Base::Nothing, &fake).unwrap();
+                let expected = fake.state();
+                fake.fails_at.set(Some(fake.writes.get() + fails_at));
+                let failed = apply(&mut list, &plan(second, &seen), Base::Nothing, &fake).is_err();
+                fake.fails_at.set(None);
+                apply(&mut list, &before, Base::Nothing, &fake).unwrap();
+                let mut after = fake.state();
+                after.1.retain(|&conf| conf != (0, 0));
+                assert_eq!(after, expected, "{} after {}", second.name, first.name);
+                if !failed {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_holds_already_is_not_written_again() {
+    let (mut list, seen) = host();
+    let fake = Fake::default();
+    for policy in corun_policies::all() {
+        let plan = plan(policy, &seen);
+        apply(&mut list, &plan, Base::Nothing, &fake).unwrap();
+        let writes = fake.writes.get();
+        apply(&mut list, &plan, Base::AsTold, &fake).unwrap();
+        apply(&mut list, &plan, Base::Nothing, &fake).unwrap();
+        assert_eq!(fake.writes.get(), writes, "{}", policy.name);
+    }
+}

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the daemon does while the dispatcher is in charge: asks the policy when it wants to be
+//! asked, prints statistics, drains the recording, answers on its socket.
+
+use crate::clock;
+use crate::control::{Control, Exchange};
+use crate::host::{Cause, HostError, HostOptions, Recorded};
+use crate::knobs;
+use crate::loader::Dispatcher;
+use crate::recorder::Recorder;
+use crate::socket::Server;
+use crate::socket::protocol::{Command, ErrorKind, InForce, Reply, SetPolicy};
+use crate::stats::{Mark, Stats};
+use corun_model::time::{MS, SEC};
+use corun_model::{Nanos, PcpuSet, Topology, TopologyError};
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How long the daemon sleeps at most: how soon it sees a signal or an ejection.
+const NAP: Nanos = 50 * MS;
+
+/// What lives as long as the dispatcher is in charge.
+pub(crate) struct Daemon {
+    options: HostOptions,
+    pub(crate) control: Control,
+    recorder: Option<Recorder>,
+    online: PcpuSet,
+    began: Nanos,
+    mark: Mark,
+    report_due: Option<Nanos>,
+}
+
+impl Daemon {
+    pub(crate) fn new(
+        options: HostOptions,
+        online: &PcpuSet,
+        dispatcher: &Dispatcher<'_>,
+    ) -> Result<Self, HostError> {
+        let recorder = match &options.record {
+            Some(path) => Some(
+                Recorder::new(
+                    path,
+                    &knobs::raw(&options.params, online),
+                    dispatcher.records(),
+                )
+                .map_err(|cause| record_error(&options, cause))?,
+            ),
+            None => None,
+        };
+        let control = Control::new(options.policy, topology(online)?, *online);
+        let began = clock::now();
+        Ok(Self {
+            report_due: options.interval.map(|interval| began + interval),
+            options,
+            control,
+            recorder,
+            online: *online,
+            began,
+            mark: Mark {
+                at: began,
+                ..Mark::default()
+            },
+        })
+    }
+
+    /// Runs until the end, whatever it is.
+    pub(crate) fn serve(
+        &mut self,
+        dispatcher: &Dispatcher<'_>,
+        mut server: Server,
+        asked: &AtomicBool,
+    ) -> Result<Cause, HostError> {
+        let end = self.options.run_for.map(|time| self.began + time);
+        self.mark_policy()?;
+        loop {
+            if asked.load(Ordering::Relaxed) {
+                return Ok(Cause::Asked);
+            }
+            if let Some(info) = dispatcher.exit_info() {
+                return Err(HostError::Ejected(info));
+            }
+            if end.is_some_and(|end| clock::now() >= end) {
+                return Ok(Cause::TimeOver);
+            }
+            self.turn(dispatcher)?;
+            self.listen(dispatcher, &mut server, end)?;
+        }
+    }
+
+    /// Does what is due.
+    fn turn(&mut self, dispatcher: &Dispatcher<'_>) -> Result<(), HostError> {
+        self.drain()?;
+        if clock::now() >= self.control.due() {
+            self.control.step(&dispatcher.tables())?;
+        }
+        if self.report_due.is_some_and(|due| clock::now() >= due) {
+            self.report(dispatcher)?;
+        }
+        Ok(())
+    }
+
+    /// Until something is due: answers whoever asks.
+    fn listen(
+        &mut self,
+        dispatcher: &Dispatcher<'_>,
+        server: &mut Server,
+        end: Option<Nanos>,
+    ) -> Result<(), HostError> {
+        let mut failed = None;
+        let limit = self.until_due(end);
+        let mut answer = |command| {
+            self.answer(command, dispatcher).unwrap_or_else(|error| {
+                let reply = Reply::refusal(ErrorKind::NotChanged, error.to_string(), &[]);
+                failed.get_or_insert(error);
+                reply
+            })
+        };
+        server.turn(limit, &mut answer).map_err(HostError::Wait)?;
+        failed.map_or(Ok(()), Err)
+    }
+
+    fn until_due(&self, end: Option<Nanos>) -> Nanos {
+        let now = clock::now();
+        let events = [
+            Some(now + NAP),
+            Some(self.control.due()),
+            self.report_due,
+            end,
+        ];
+        let next = events.into_iter().flatten().min().unwrap_or(now);
+        next.saturating_sub(now)
+    }
+
+    /// Does what a client asks for; an error is the daemon's end.
+    fn answer(
+        &mut self,
+        command: Command,
+        dispatcher: &Dispatcher<'_>,
+    ) -> Result<Reply, HostError> {
+        match command {
+            Command::Policy => Ok(self.in_force()),
+            Command::SetPolicy(wanted) => self.set_policy(&wanted, dispatcher),
+        }
+    }
+
+    fn in_force(&self) -> Reply {
+        let info = self.control.policy();
+        Reply::ok(&InForce {
+            policy: info.name.to_string(),
+            summary: info.summary.to_string(),
+            source: info.source.to_string(),
+            for_s: clock::now().saturating_sub(self.control.since()) as f64 / SEC as f64,
+            changes: self.control.changes,
+        })
+    }
+
+    /// Puts a policy in force, between two periods of the old one.
+    fn set_policy(
+        &mut self,
+        wanted: &SetPolicy,
+        dispatcher: &Dispatcher<'_>,
+    ) -> Result<Reply, HostError> {
+        let Some(info) = corun_policies::find(&wanted.name) else {
+            let known: Vec<&str> = corun_policies::all().iter().map(|info| info.name).collect();
+            let message = format!("unknown policy {:?}", wanted.name);
+            return Ok(Reply::refusal(ErrorKind::UnknownPolicy, message, &known));
+        };
+        // Statistics and recordings tell policies apart.
+        if self.report_due.is_some() {
+            self.report(dispatcher)?;
+        }
+        self.drain()?;
+        let before = self.control.policy().name;
+        match self.control.exchange(info, &dispatcher.tables()) {
+            Ok(()) => {}
+            Err(Exchange::Kept(cause)) => {
+                let message = format!(
+                    "{} could not be put in force, {before} still is: {cause}",
+                    info.name
+                );
+                return Ok(Reply::refusal(ErrorKind::NotChanged, message, &[]));
+            }
+            Err(Exchange::Between { cause, again }) => {
+                let wanted = info.name;
+                return Err(HostError::Between {
+                    wanted,
+                    cause,
+                    before,
+                    again,
+                });
+            }
+        }
+        self.mark_policy()?;
+        Ok(self.in_force())
+    }
+
+    /// The recording tells from here on under which policy it was made.
+    fn mark_policy(&self) -> Result<(), HostError> {
+        let marked = match &self.recorder {
+            Some(recorder) => recorder.mark(self.control.policy().name),
+            None => Ok(()),
+        };
+        marked.map_err(|cause| record_error(&self.options, cause))
+    }
+
+    fn drain(&self) -> Result<(), HostError> {
+        let drained = self.recorder.as_ref().map_or(Ok(()), Recorder::drain);
+        drained.map_err(|cause| record_error(&self.options, cause))
+    }
+
+    /// Prints what happened since the last time.
+    fn report(&mut self, dispatcher: &Dispatcher<'_>) -> Result<(), HostError> {
+        let tables = dispatcher.tables();
+        let (mut switches, mut occupied) = (0, 0);
+        for cpu in self.online.iter() {
+            let cpu = tables.cpu(cpu.0)?.unwrap_or_default();
+            switches += cpu.switches;
+            occupied += cpu.nr;
+        }
+        let vcpus = self.control.read(&tables)?;
+        let at = clock::now();
+        let mark = Mark {
+            at,
+            switches,
+            occupied,
+            vcpus,
+        };
+        let stacking = std::mem::take(&mut self.control.stacking);
+        let (name, vms) = (self.control.policy().name, &self.control.vms.list);
+        let stats = Stats::between(&self.mark, &mark, self.began, stacking, name, vms);
+        self.mark = mark;
+        self.report_due = self.options.interval.map(|interval| at + interval);
+        self.print(&stats).map_err(HostError::Output)
+    }
+
+    fn print(&mut self, stats: &Stats) -> io::Result<()> {
+        let out = &mut self.options.out;
+        if self.options.json {
+            serde_json::to_writer(&mut *out, stats)?;
+            writeln!(out)?;
+        } else {
+            writeln!(out, "{stats}")?;
+        }
+        out.flush()
+    }
+
+    pub(crate) fn finish_recording(
+        &mut self,
+        dispatcher: &Dispatcher<'_>,
+    ) -> Result<Option<Recorded>, HostError> {
+        let Some(recorder) = self.recorder.take() else {
+            return Ok(None);
+        };
+        let recorded = recorder.finish(dispatcher.records_lost());
+        recorded
+            .map(Some)
+            .map_err(|cause| record_error(&self.options, cause))
+    }
+}
+
+/// The highest pCPU decides: the model has regular hosts only. Nodes, caches and SMT follow when a
+/// policy looks at them.
+fn topology(online: &PcpuSet) -> Result<Topology, TopologyError> {
+    Topology::flat(online.iter().last().map_or(1, |cpu| cpu.0 + 1))
+}
+
+fn record_error(options: &HostOptions, cause: io::Error) -> HostError {
+    let path = options
+        .record
+        .as_ref()
+        .map(|path| path.display().to_string());
+    HostError::Record {
+        path: path.unwrap_or_default(),
+        cause,
+    }
+}

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+use super::protocol::{ErrorKind, InForce, Outcome, SetPolicy};
+use super::*;
+use proptest::prelude::*;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+
+struct Daemon {
+    server: Server,
+    heard: Vec<Command>,
+    _dir: tempfile::TempDir,
+    path: PathBuf,
+}
+
+impl Daemon {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("corun/host.sock");
+        Self {
+            server: Server::bind(&path).unwrap(),
+            heard: Vec::new(),
+            _dir: dir,
+            path,
+        }
+    }
+
+    fn connect(&self) -> UnixStream {
+        let stream = UnixStream::connect(&self.path).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
+        stream
+    }
+
+    fn turns(&mut self, count: usize) {
+        for _ in 0..count {
+            let heard = &mut self.heard;
+            let mut answer = |command| {
+                heard.push(command);
+                Reply::ok(&in_force())
+            };
+            self.server.turn(1_000_000, &mut answer).unwrap();
+        }
+    }
+}
+
+fn in_force() -> InForce {
+    InForce {
+        policy: "fair".into(),
+        summary: "plain".into(),
+        source: "baseline".into(),
+        for_s: 1.5,
+        changes: 2,
+    }
+}
+
+fn read_line(stream: &UnixStream) -> String {
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).unwrap();
+    line
+}
+
+fn refusal(line: &str) -> protocol::Refusal {
+    match serde_json::from_str::<Reply>(line).unwrap().outcome {
+        Outcome::Error(refusal) => refusal,
+        Outcome::Ok(answer) => panic!("{answer}"),
+    }
+}
+
+#[test]
+fn a_question_gets_its_answer() {
+    let mut daemon = Daemon::new();
+    let mode = fs::metadata(&daemon.path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o660);
+    let path = daemon.path.clone();
+    let set = Command::SetPolicy(SetPolicy {
+        name: "fair".into(),
+    });
+    let sent = set.clone();
+    let asker = std::thread::spawn(move || call::<InForce>(&path, &sent));
+    while !asker.is_finished() {
+        daemon.turns(1);
+    }
+    assert_eq!(asker.join().unwrap().unwrap(), in_force());
+    assert_eq!(daemon.heard, [set]);
+}
+
+#[test]
+fn one_connection_many_questions_each_in_its_turn() {
+    let mut daemon = Daemon::new();
+    let mut stream = daemon.connect();
+    let asked = [Command::Policy.line(), Command::Policy.line()].concat();
+    stream.write_all(&asked).unwrap();
+    daemon.turns(2);
+    assert_eq!(daemon.heard.len(), 1, "one accepts, one hears");
+    // What has come already needs no new byte to be heard.
+    let began = Instant::now();
+    let mut answer = |_| Reply::ok(&in_force());
+    daemon.server.turn(60_000_000_000, &mut answer).unwrap();
+    assert!(began.elapsed() < Duration::from_secs(30));
+    let mut reader = BufReader::new(&stream);
+    for _ in 0..2 {
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        assert!(line.contains("\"ok\":{\"changes\":2"), "{line}");
+    }
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    let mut daemon = Daemon::new();
+    let wrong: [(&[u8], ErrorKind, &str); 8] = [
+        (b"\n", ErrorKind::Request, "expected a JSON object"),
+        (b"[1]\n", ErrorKind::Request, "expected a JSON object"),
+        (
+            b"\xff\xfe\x00\n",
+            ErrorKind::Request,
+            "expected a JSON object",
+        ),
+        (
+            b"{}\n",
+            ErrorKind::Version,
+            "found version none, this corun speaks version 1",
+        ),
+        (
+            b"{\"version\":2,\"command\":\"policy\"}\n",
+            ErrorKind::Version,
+            "found version 2",
+        ),
+        (
+            b"{\"version\":1}\n",
+            ErrorKind::UnknownCommand,
+            "accepted are policy, set-policy",
+        ),
+        (
+            b"{\"version\":1,\"command\":\"policy\",\"nme\":1}\n",
+            ErrorKind::Request,
+            "unknown field `nme`",
+        ),
+        (
+            b"{\"version\":1,\"command\":\"set-policy\"}\n",
+            ErrorKind::Request,
+            "missing field `name`",
+        ),
+    ];
+    let mut stream = daemon.connect();
+    for (line, kind, words) in wrong {
+        stream.write_all(line).unwrap();
+        daemon.turns(3);
+        let refusal = refusal(&read_line(&stream));
+        assert_eq!(refusal.kind, kind, "{refusal:?}");
+        assert!(refusal.message.contains(words), "{refusal:?}");
+    }
+    assert!(daemon.heard.is_empty());
+}
+
+#[test]
+fn a_request_that_does_not_end_is_cut_off() {
+    let mut daemon = Daemon::new();
+    let stream = daemon.connect();
+    stream.set_nonblocking(true).unwrap();
+    for _ in 0..100 {
+        let _ = (&stream).write(&[b'x'; 4096]);
+        daemon.turns(1);
+    }
+    assert!(daemon.server.clients.is_empty());
+    let refusal = refusal(&read_line(&stream));
+    assert_eq!(refusal.message, "a request has at most 4096 bytes");
+    assert!((&stream).write(b"x").is_err(), "nobody listens any more");
+}
+
+#[test]
+fn who_never_reads_is_dropped_and_others_are_served() {
+    let mut daemon = Daemon::new();
+    daemon.server.patience = Duration::from_millis(300);
+    let deaf = daemon.connect();
+    deaf.set_nonblocking(true).unwrap();
+    let many = Command::Policy.line().repeat(200);
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(100)
+        || daemon.server.clients[0].events() == libc::POLLIN
+    {
+        assert!(began.elapsed() < Duration::from_secs(60));
+        let _ = (&deaf).write(&many);
+        daemon.turns(1);
+    }
+    let heard = daemon.heard.len();
+    let mut other = daemon.connect();
+    other.write_all(&Command::Policy.line()).unwrap();
+    daemon.turns(3);
+    assert_eq!(
+        daemon.heard.len(),
+        heard + 1,
+        "the deaf one is not heard either"
+    );
+    assert!(read_line(&other).contains("\"ok\""));
+    std::thread::sleep(Duration::from_millis(300));
+    daemon.turns(1);
+    assert!(daemon.server.clients.is_empty());
+}
+
+#[test]
+fn who_says_nothing_makes_room_in_the_end() {
+    let mut daemon = Daemon::new();
+    daemon.server.patience = Duration::from_millis(200);
+    let silent: Vec<UnixStream> = (0..MOST_CLIENTS).map(|_| daemon.connect()).collect();
+    daemon.turns(MOST_CLIENTS);
+    let mut next = daemon.connect();
+    next.write_all(&Command::Policy.line()).unwrap();
+    daemon.turns(2);
+    assert_eq!(daemon.server.clients.len(), silent.len());
+    assert!(daemon.heard.is_empty());
+    std::thread::sleep(Duration::from_millis(250));
+    daemon.turns(4);
+    assert!(read_line(&next).contains("\"ok\""));
+}
+
+#[test]
+fn who_hangs_up_is_gone() {
+    let mut daemon = Daemon::new();
+    drop(daemon.connect());
+    let mut cut = daemon.connect();
+    cut.write_all(b"{\"version\":1").unwrap();
+    cut.shutdown(std::net::Shutdown::Write).unwrap();
+    daemon.turns(4);
+    assert!(daemon.server.clients.is_empty());
+    let mut rest = String::new();
+    cut.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "", "half a request has no answer");
+}
+
+#[test]
+fn a_second_daemon_leaves_the_first_alone() {
+    let daemon = Daemon::new();
+    let error = Server::bind(&daemon.path).err().unwrap().to_string();
+    assert!(error.contains("another corun host answers on"), "{error}");
+    assert!(daemon.path.exists());
+}
+
+#[test]
+fn a_socket_left_behind_is_replaced_a_file_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("host.sock");
+    drop(UnixListener::bind(&path).unwrap());
+    assert!(
+        path.exists(),
+        "std leaves it behind, as a daemon that is killed does"
+    );
+    let nobody = call::<InForce>(&path, &Command::Policy)
+        .unwrap_err()
+        .to_string();
+    assert!(nobody.starts_with("no corun host runs"), "{nobody}");
+    drop(Server::bind(&path).unwrap());
+    assert!(!path.exists(), "removed at the end");
+
+    fs::write(&path, "precious").unwrap();
+    let error = Server::bind(&path).err().unwrap().to_string();
+    assert!(error.contains("is no socket: it is left alone"), "{error}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+
+    let deep = dir.path().join("a/b/host.sock");
+    let error = Server::bind(&deep).err().unwrap().to_string();
+    assert!(error.contains("cannot listen on"), "{error}");
+    assert!(!dir.path().join("a").exists());
+}
+
+#[test]
+fn a_name_that_became_another_s_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("host.sock");
+    let first = Server::bind(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    let _second = Server::bind(&path).unwrap();
+    drop(first);
+    assert!(path.exists());
+}
+
+#[test]
+fn whoever_answers_otherwise_is_no_corun() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("host.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    let other = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = read_line(&stream);
+        stream.write_all(b"hello\n").unwrap();
+    });
+    let error = call::<InForce>(&path, &Command::Policy).unwrap_err();
+    assert!(matches!(error, CallError::Foreign { .. }), "{error}");
+    other.join().unwrap();
+}
+
+proptest! {
+    #[test]
+    fn any_line_has_an_answer(line in prop::collection::vec(any::<u8>(), 0..200)) {
+        if let Err(reply) = protocol::parse(&line) {
+            prop_assert!(reply.line().ends_with(b"\n"));
+        }
+    }
+}

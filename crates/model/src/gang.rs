@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Gang modes: how the vCPUs of a VM are scheduled in time, as far as they are siblings.
+//!
+//! The mechanisms are `dispatcher/gang_*.h`, one for each mode.
+
+use crate::Nanos;
+use crate::time::{MS, US};
+use serde::{Deserialize, Serialize};
+
+/// How the vCPUs of a VM are scheduled in time, as far as they are siblings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Gang {
+    /// Each for itself.
+    #[default]
+    None,
+    /// Siblings are called to run when the first of them gets its turn.
+    Dynamic,
+    /// Siblings start together in time slots, or not at all.
+    Strict(Slots),
+    /// Who is woken by a sibling runs at once, for a short while.
+    Demand(Boost),
+    /// Who is ahead of its siblings is stopped until they catch up.
+    Relaxed(Skew),
+    /// When one is too far ahead, all stop; they start again together.
+    RelaxedAll(Skew),
+}
+
+/// Time slots of strict co-scheduling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Slots {
+    /// Their length, ns; 1 ms to 1 s.
+    pub length: Nanos,
+    /// May others run where a slot's owner leaves pCPUs idle?
+    pub fill: bool,
+}
+
+impl Default for Slots {
+    fn default() -> Self {
+        Self {
+            length: 10 * MS,
+            fill: false,
+        }
+    }
+}
+
+/// Urgency in demand-based co-scheduling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Boost {
+    /// Urgent time of a vCPU that a sibling wakes, ns.
+    pub wake: Nanos,
+    /// Urgent time of a vCPU that a sibling wants to flush its TLB, ns.
+    pub flush: Nanos,
+    /// Most urgent time that adds up, ns.
+    pub limit: Nanos,
+    /// How far ahead of its pCPU's clock an urgent vCPU may run, ns of virtual time.
+    pub lead: Nanos,
+}
+
+impl Default for Boost {
+    fn default() -> Self {
+        Self {
+            wake: 100 * US,
+            flush: 100 * US,
+            limit: 500 * US,
+            lead: 24 * MS,
+        }
+    }
+}
+
+/// Skew in relaxed co-scheduling, ns of progress: run time and halted time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Skew {
+    /// Lead over the slowest sibling at which a vCPU is stopped.
+    pub stop: Nanos,
+    /// Lead below which it goes on; less than `stop`.
+    pub resume: Nanos,
+    /// How often leads are looked at, ns; 100 µs to 100 ms.
+    pub sample: Nanos,
+}
+
+impl Default for Skew {
+    fn default() -> Self {
+        Self {
+            stop: 3 * MS,
+            resume: 1_500 * US,
+            sample: MS,
+        }
+    }
+}
+
+/// A gang as `struct vm_conf` of `dispatcher/types.h` holds it, field by field.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)] // the C header documents the fields
+pub struct GangFields {
+    pub gang: u32,
+    pub fill: u32,
+    pub slot: Nanos,
+    pub stop: Nanos,
+    pub resume: Nanos,
+    pub sample: Nanos,
+    pub wake_boost: Nanos,
+    pub flush_boost: Nanos,
+    pub boost_limit: Nanos,
+    pub boost_lead: Nanos,
+}
+
+impl Gang {
+    /// The mode's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Dynamic => "dynamic",
+            Self::Strict(_) => "strict",
+            Self::Demand(_) => "demand",
+            Self::Relaxed(_) => "relaxed",
+            Self::RelaxedAll(_) => "relaxed-all",
+        }
+    }
+
+    /// As the dispatcher wants to have it. A skew to be looked at without end is looked at every
+    /// 100 µs.
+    pub fn fields(self) -> GangFields {
+        let none = GangFields::default();
+        let skew = |gang, skew: Skew| GangFields {
+            gang,
+            stop: skew.stop,
+            resume: skew.resume,
+            sample: skew.sample.max(100 * US),
+            ..none
+        };
+        match self {
+            Self::None => none,
+            Self::Dynamic => GangFields { gang: 1, ..none },
+            Self::Strict(slots) => GangFields {
+                gang: 2,
+                fill: u32::from(slots.fill),
+                slot: slots.length.max(MS),
+                ..none
+            },
+            Self::Demand(boost) => GangFields {
+                gang: 3,
+                wake_boost: boost.wake,
+                flush_boost: boost.flush,
+                boost_limit: boost.limit,
+                boost_lead: boost.lead,
+                ..none
+            },
+            Self::Relaxed(said) => skew(4, said),
+            Self::RelaxedAll(said) => skew(5, said),
+        }
+    }
+}

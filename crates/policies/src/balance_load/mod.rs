@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Load-conscious balance scheduling: sibling vCPUs on different pCPUs, unless those are crowded.
+//!
+//! Kim et al., "Demand-based coordinated scheduling for SMP VMs", ASPLOS 2013, §3. Balance
+//! scheduling keeps siblings apart at all costs: where loads are uneven, a vCPU queues behind many
+//! only because a sibling is on the pCPU that idles most. Here pCPUs with more than so many percent
+//! of the mean load are left out first, siblings second. The mechanism is `dispatcher/placement.h`.
+
+use crate::{NEW_VM_WAIT, Policy};
+use corun_model::{Nanos, Placement, Plan, Snapshot, VmPlan, VmSeen};
+
+/// Siblings apart on pCPUs that are light; together rather than on one that is not.
+#[derive(Clone, Copy, Debug)]
+pub struct BalanceLoad {
+    /// Up to which load a pCPU is light, percent of the mean.
+    pub light: u32,
+}
+
+impl Default for BalanceLoad {
+    fn default() -> Self {
+        Self {
+            light: VmPlan::LIGHT,
+        }
+    }
+}
+
+impl Policy for BalanceLoad {
+    fn period(&self) -> Nanos {
+        NEW_VM_WAIT
+    }
+
+    fn decide(&mut self, seen: &Snapshot, plan: &mut Plan) {
+        let place = |vm: &VmSeen| VmPlan {
+            light: self.light,
+            ..VmPlan::placed(vm.vm, Placement::LoadConscious)
+        };
+        plan.vms.extend(seen.vms.iter().map(place));
+    }
+}

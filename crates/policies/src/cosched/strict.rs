@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Strict co-scheduling: Ousterhout 1982, as in Sukwong & Kim, EuroSys 2011, §3 and Algorithm 1.
+//!
+//! Time is cut into slots; a VM runs in the first one that has a pCPU for each of its ready vCPUs,
+//! and owns these for the slot. What the paper holds against it shows: pCPUs idle while vCPUs wait
+//! (fragmentation), whoever wakes up waits for the next slot (priority inversion), and vCPUs that
+//! need no siblings wait for them (execution delay). With `fill`, others use what would idle.
+
+use super::gang_all;
+use crate::{NEW_VM_WAIT, Policy};
+use corun_model::{Gang, Nanos, Placement, Plan, Slots, Snapshot};
+
+/// All ready siblings start together, or none.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CoschedStrict {
+    /// The time slots.
+    pub slots: Slots,
+}
+
+impl Policy for CoschedStrict {
+    fn period(&self) -> Nanos {
+        NEW_VM_WAIT
+    }
+
+    fn decide(&mut self, seen: &Snapshot, plan: &mut Plan) {
+        gang_all(seen, plan, Placement::Balance, Gang::Strict(self.slots));
+    }
+}

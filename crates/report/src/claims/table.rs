@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The scoreboard as tables for a terminal, one per system; notes below.
+
+use super::{Claim, Judged, Scoreboard, Status};
+use crate::table::{RULED, lines, unbroken};
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
+
+/// Where claims that were not checked are wanted, too, `all` says so.
+pub fn text(board: &Scoreboard, width: u16, all: bool) -> String {
+    let mut out = String::new();
+    for system in board.systems() {
+        let of_system = |claim: &&Claim| claim.system == system;
+        let shown = |claim: &&Claim| all || claim.status == Status::Checked;
+        let claims = board.claims.iter().filter(of_system).filter(shown);
+        let claims: Vec<&Claim> = claims.collect();
+        if !claims.is_empty() {
+            out += &lines(&table(&claims, width));
+            out += &notes(&claims, width);
+        }
+    }
+    let wide = usize::from(width.clamp(60, 120));
+    let mut sums = board.sums();
+    if board.count(|claim| claim.status == Status::Checked && claim.seeds > 1) > 0 {
+        sums.push("Ours: median over the seeds, ± half of the range.".to_string());
+    }
+    if !all && board.count(|claim| claim.status != Status::Checked) > 0 {
+        sums.push("--all lists those, too.".to_string());
+    }
+    out + &textwrap::fill(&sums.join(" "), wide) + "\n"
+}
+
+fn table(claims: &[&Claim], width: u16) -> Table {
+    let mut table = Table::new();
+    table.load_style(RULED);
+    table.set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_width(width.clamp(60, 120));
+    let right = |text: &str| Cell::new(text).set_alignment(CellAlignment::Right);
+    let cells = |first: &str, setting: &str, paper: &str, ours: &str, verdict: &str| {
+        let verdict = Cell::new(verdict);
+        [
+            Cell::new(first),
+            Cell::new(setting),
+            right(paper),
+            right(ours),
+            verdict,
+        ]
+    };
+    table.set_header(cells("claim", "setting", "paper", "ours", "verdict"));
+    for claim in claims {
+        let setting = claim.experiments.join(", ");
+        let verdict = claim.verdict.name();
+        match &claim.values[..] {
+            [value] if value.name.is_empty() => {
+                let (paper, ours) = (value.shown_paper(), value.shown_ours());
+                table.add_row(cells(&claim.id, &setting, &paper, &ours, verdict));
+            }
+            values => {
+                table.add_row(cells(&claim.id, &setting, "", "", verdict));
+                for value in values {
+                    let name = format!("· {}", value.name);
+                    let (paper, ours) = (value.shown_paper(), value.shown_ours());
+                    table.add_row(cells(&name, "", &paper, &ours, small(claim, value)));
+                }
+            }
+        }
+    }
+    // Names of claims are to be copied; verdicts and numbers to be read at a glance.
+    let longest = claims.iter().map(|claim| claim.id.chars().count()).max();
+    unbroken(&mut table, 0, longest.unwrap_or(0), width);
+    unbroken(&mut table, 4, "out-of-scope".len(), width);
+    table
+}
+
+/// A value's own verdict, where it is another than its claim's.
+fn small(claim: &Claim, value: &Judged) -> &'static str {
+    match value.verdict == claim.verdict {
+        true => "",
+        false => value.verdict.name(),
+    }
+}
+
+fn notes(claims: &[&Claim], width: u16) -> String {
+    let options = textwrap::Options::new(usize::from(width.clamp(60, 120))).subsequent_indent("  ");
+    let noted = claims.iter().filter(|claim| !claim.note.is_empty());
+    let mut out: String = noted
+        .map(|claim| textwrap::fill(&format!("{}: {}", claim.id, claim.note), &options) + "\n")
+        .collect();
+    out.push('\n');
+    out
+}

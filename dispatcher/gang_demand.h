@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Demand-based co-scheduling: Kim et al., "Demand-based coordinated scheduling for SMP VMs", ASPLOS
+ * 2013, and its published kernel (CONFIG_BALANCE_SCHED).
+ *
+ * In space, vCPUs are placed load-consciously (placement.h). In time, urgent vCPUs come first: one
+ * that a sibling sends an interrupt to, since the sibling may be waiting for it. It preempts
+ * whoever runs, for a short time; several on one pCPU take turns in the order of their becoming
+ * urgent. The time adds up to a limit, and one that has run far ahead of its pCPU's clock is urgent
+ * no more: so nobody else waits for long.
+ *
+ * What counts as such an interrupt is what can be seen: a wake-up, while a sibling runs on the pCPU
+ * that it comes from. In the kernel that is all. An IPI to a vCPU that is ready or running, such as
+ * a TLB shootdown's, shows only in KVM (tracepoint kvm:kvm_apic_ipi), by APIC id, and not at all
+ * where hardware delivers IPIs itself; the simulator can tell of them (corun_flush_ipi).
+ */
+#ifndef CORUN_GANG_DEMAND_H
+#define CORUN_GANG_DEMAND_H
+
+#include "gang.h"
+
+/* `t` is urgent from now on, or for `grant` ns longer. */
+static inline void demand_boost(struct task_ctx *t, struct gang *g, u64 grant, u64 now)
+{
+	u64 limit = shared(g->conf->boost_limit);
+
+	t->urgent += grant;
+	if (t->urgent > limit)
+		t->urgent = limit;
+	if (t->urgent && !t->urgent_since)
+		t->urgent_since = now;
+}
+
+/* `t` woke up, in select_cpu: was it a sibling? */
+static inline void demand_woken(struct task_ctx *t, struct gang *g, u64 now)
+{
+	if (waker_slot() == t->vm)
+		demand_boost(t, g, shared(g->conf->wake_boost), now);
+}
+
+static inline u32 demand_rank(struct ranked *r, struct gang *g, struct cpu_ctx *c)
+{
+	if (r->urgent_since && before(r->vtime, shared(c->vnow) + shared(g->conf->boost_lead)))
+		return RANK_URGENT;
+	return RANK_ORDINARY;
+}
+
+/* `t`, which runs, has used urgent time until now. */
+static inline void demand_charge(struct task_ctx *t, u64 now)
+{
+	u64 used = t->urgent_from && before(t->urgent_from, now) ? now - t->urgent_from : 0;
+
+	if (!t->urgent_since || !t->urgent_from)
+		return;
+	t->urgent = used < t->urgent ? t->urgent - used : 0;
+	t->urgent_from = now;
+	if (!t->urgent)
+		t->urgent_since = 0;
+}
+
+/* `t` gives up its pCPU; if it goes to wait, its sibling got what it wanted. */
+static inline void demand_stopped(struct task_ctx *t, bool waits, u64 now)
+{
+	demand_charge(t, now);
+	t->urgent_from = 0;
+	if (waits) {
+		t->urgent = 0;
+		t->urgent_since = 0;
+	}
+}
+
+#endif

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Dynamic time-slice (DT) co-scheduling: Sukwong & Kim, "Is Co-scheduling Too Expensive for SMP
+ * VMs?", EuroSys 2011, §5.2.2 and Algorithm 3.
+ *
+ * When a vCPU gets its turn in fair order and none of its siblings runs, it leads: each pCPU where
+ * a sibling waits is interrupted and runs that sibling next, whoever is first there. Slices differ,
+ * pCPUs are not reserved, nobody is kept waiting on purpose: no fragmentation.
+ *
+ * A call holds until the leader's turn is over; it is answered once. Where two gangs are called to
+ * one pCPU, fair order decides and the other call stays. A sibling that was called is charged like
+ * any other: where gangs run out of turn, others are ahead of them later, so that shares stay.
+ */
+#ifndef CORUN_GANG_DYNAMIC_H
+#define CORUN_GANG_DYNAMIC_H
+
+#include "gang.h"
+
+/* Where the gang is called to `cpu`. */
+static inline u32 *gang_target(struct gang *g, s32 cpu)
+{
+	return &g->ctx->target[opaque((u32)cpu) % MAX_PCPUS];
+}
+
+/* Was the gang started together, and is the time that it has for that not over? */
+static inline bool gang_together(struct gang *g, u64 now)
+{
+	return before(now, shared(g->ctx->until));
+}
+
+/* Does a vCPU of the gang run on another pCPU than `cpu`? */
+static inline bool gang_runs_elsewhere(struct gang *g, s32 cpu)
+{
+	bool runs = false;
+	s32 i;
+
+	repeat (i, nr_pcpus()) {
+		struct cpu_ctx *c = cpu_at(i);
+
+		if (i == cpu || !c || !gang_here(g, i) || !gang_runs_on(g, c))
+			continue;
+		runs = true;
+		break;
+	}
+	return runs;
+}
+
+/* Calls the siblings that wait on pCPUs other than `cpu`, to be together until `until`. */
+static inline void gang_call(struct gang *g, s32 cpu, u32 leader, u64 until)
+{
+	u32 epoch = fetch_add(g->ctx->epoch, 1) + 1;
+	s32 i;
+
+	store(g->ctx->leader, leader);
+	store(g->ctx->until, until);
+	repeat (i, nr_pcpus()) {
+		struct cpu_ctx *c = cpu_at(i);
+
+		if (i == cpu || !c || !gang_here(g, i) || gang_runs_on(g, c))
+			continue;
+		store(*gang_target(g, i), epoch);
+		kick(i, KICK_PREEMPT);
+	}
+}
+
+/* The rank on `cpu` of a sibling, which `runs` there or waits. */
+static inline u32 dynamic_rank(struct gang *g, s32 cpu, bool runs, u64 now)
+{
+	if (!gang_together(g, now))
+		return RANK_ORDINARY;
+	if (runs || shared(*gang_target(g, cpu)) == shared(g->ctx->epoch))
+		return RANK_TARGET;
+	return RANK_ORDINARY;
+}
+
+/* A sibling, `id`, was given `cpu` and has it until `slice_end`. */
+static inline void dynamic_started(struct gang *g, s32 cpu, u32 id, u64 slice_end, u64 now)
+{
+	if (gang_together(g, now))
+		store(*gang_target(g, cpu), 0);
+	else if (!gang_runs_elsewhere(g, cpu))
+		gang_call(g, cpu, id, slice_end);
+}
+
+/* A sibling, `id`, gives up its pCPU: if it led, calls not yet answered are void. */
+static inline void dynamic_stopped(struct gang *g, u32 id, u64 now)
+{
+	if (shared(g->ctx->leader) == id && gang_together(g, now))
+		store(g->ctx->until, now);
+}
+
+#endif

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Where gangs have a say: who starts, who may stay, for how long, and when to look again.
+ *
+ * corun.bpf.c and placement.h ask here; the modes' own rules are in their headers (gang.h). Without
+ * knobs.gangs none of this happens.
+ */
+#ifndef CORUN_GANG_PICK_H
+#define CORUN_GANG_PICK_H
+
+#include "gang.h"
+#include "gang_demand.h"
+#include "gang_dynamic.h"
+#include "gang_relaxed.h"
+#include "gang_strict.h"
+
+/* What the gang of `r` says of it; `c` is its pCPU. */
+CALLED u32 rank_of(struct ranked *r, struct cpu_ctx *c)
+{
+	struct gang g = gang_in(r->vm);
+
+	if (!g.vm || !g.conf || !g.ctx || !c)
+		return RANK_ORDINARY;
+	switch (g.mode) {
+	case GANG_DYNAMIC:
+		return dynamic_rank(&g, r->cpu, r->runs, r->now);
+	case GANG_STRICT:
+		return strict_rank(&g, c);
+	case GANG_DEMAND:
+		return demand_rank(r, &g, c);
+	case GANG_RELAXED:
+		return relaxed_rank(&g, r->member, r->now);
+	case GANG_RELAXED_ALL:
+		return relaxed_all_rank(&g, r->cpu, r->runs, r->now);
+	default:
+		return RANK_ORDINARY;
+	}
+}
+
+/* May `t`, just woken, start on `cpu` at once, if that idles? In a slot that is over, nobody may.
+ */
+static inline bool may_start(struct task_ctx *t, s32 cpu, u64 now)
+{
+	struct gang g = gang_of(t);
+	struct ranked r = ranked(t, cpu, false, now);
+
+	if (g.mode == GANG_NONE)
+		return true;
+	if (g.mode == GANG_STRICT && !slot_is_open(now))
+		return false;
+	return rank_of(&r, cpu_at(cpu)) >= RANK_ORDINARY;
+}
+
+/* The best of those who wait for a pCPU. */
+struct gang_choice {
+	u64 bound; /* asked: the virtual time of who runs there, if it may stay; else 0 */
+	u64 now;   /* asked: the time */
+	u64 vtime;
+	u64 since; /* RANK_URGENT: since when it is */
+	u64 again; /* ns until those who may not start now are to be looked at again; 0: never */
+	u32 id;	   /* 0: nobody may start */
+	u32 rank;
+	u32 slot_over; /* a vCPU waits for a time slot, and the last one has ended */
+	u32 stays;     /* asked: may who runs there stay? */
+};
+
+/* Is somebody of `rank`, urgent since `since` if so, better than the best of those before it? */
+static inline bool ranks_before(u32 rank, u64 since, struct gang_choice *best)
+{
+	if (rank == RANK_URGENT && best->rank == RANK_URGENT)
+		return before(since, best->since);
+	return rank > best->rank;
+}
+
+/* When shall be looked again at a vCPU of `g` that may not start now? */
+static inline u64 look_again(struct gang *g, u64 now)
+{
+	u64 end;
+
+	if (g->mode != GANG_STRICT)
+		return shared(g->conf->sample);
+	end = shared(slots.end);
+	return before(now, end) ? end - now : 0;
+}
+
+/*
+ * The task behind `r`, which waits, has no leave to start. Was it what is missing for a stopped
+ * gang to start? It is next on its pCPU if nobody before it may start.
+ */
+static inline u32 rank_of_stopped(struct ranked *r, struct gang_choice *best)
+{
+	struct gang g = gang_in(r->vm);
+	bool next;
+
+	if (!g.vm || !g.conf || !g.ctx)
+		return RANK_NOT;
+	next = best->rank == RANK_NOT && (!best->stays || before(r->vtime, best->bound));
+	if (g.mode == GANG_RELAXED_ALL && next && relaxed_all_willing(&g, r->cpu, r->now))
+		return RANK_TARGET;
+	if (g.mode == GANG_STRICT && !slot_is_open(r->now))
+		best->slot_over = 1;
+	best->again = look_again(&g, r->now);
+	return RANK_NOT;
+}
+
+/* Who of those who wait for `cpu` shall run next? */
+CALLED void best_waiting(s32 cpu, struct gang_choice *best)
+{
+	struct cpu_ctx *c = cpu_at(cpu);
+	struct task_struct *p;
+
+	best->id = 0;
+	best->rank = RANK_NOT;
+	best->again = 0;
+	best->slot_over = 0;
+	for_each_queued (p, cpu) {
+		struct ranked r = {.cpu = cpu, .now = best->now};
+		u32 rank;
+
+		if (!look_at_ranked(p, &r))
+			continue;
+		rank = rank_of(&r, c);
+		if (rank == RANK_NOT)
+			rank = rank_of_stopped(&r, best);
+		if (!ranks_before(rank, r.urgent_since, best))
+			continue;
+		best->rank = rank;
+		best->id = id_of(p);
+		best->vtime = r.vtime;
+		best->since = r.urgent_since;
+	}
+}
+
+/* Moves the task `id` from the queue of `cpu` to run next. */
+CALLED bool take(s32 cpu, u32 id)
+{
+	struct task_struct *p;
+	bool taken = false;
+
+	for_each_queued (p, cpu) {
+		if (id_of(p) != id)
+			continue;
+		taken = move_queued(p, cpu);
+		break;
+	}
+	return taken;
+}
+
+/* `t` has a pCPU from now on, or keeps it. */
+static inline void gang_turn(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, u64 now)
+{
+	struct gang g = gang_of(t);
+
+	if (!knobs.gangs)
+		return;
+	if (g.ctx && !t->member && (g.mode == GANG_RELAXED || g.mode == GANG_RELAXED_ALL))
+		relaxed_join(&g, t, id_of(p), now);
+	if (t->urgent_since)
+		t->urgent_from = now;
+	store(c->cur_vm, t->vm);
+	store(c->cur_member, t->member);
+}
+
+/* `t` was given `cpu`; its slice has begun. */
+static inline void gang_started(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c,
+				s32 cpu, u64 now)
+{
+	struct gang g = gang_of(t);
+
+	if (g.vm && g.ctx && (g.mode == GANG_DYNAMIC || g.mode == GANG_RELAXED_ALL))
+		dynamic_started(&g, cpu, id_of(p), shared(c->slice_end), now);
+}
+
+/* How long `t` may have `cpu` of `slice` ns. */
+static inline u64 gang_slice(struct task_ctx *t, u64 slice, u64 now)
+{
+	struct gang g = gang_of(t);
+	u64 end;
+
+	if (t->urgent_since && t->urgent < slice)
+		slice = t->urgent;
+	if (g.mode == GANG_STRICT) {
+		end = shared(slots.end);
+		slice = before(now, end) ? end - now : slice;
+	}
+	return slice;
+}
+
+/* In how many ns at most shall be looked at who runs on `cpu`, in a slice that has `left`? */
+static inline u64 gang_timer(u64 left, struct cpu_ctx *c)
+{
+	struct gang g;
+	u64 sample;
+
+	if (!knobs.gangs)
+		return left;
+	g = gang_in(shared(c->cur_vm));
+	if (g.mode != GANG_RELAXED && g.mode != GANG_RELAXED_ALL)
+		return left;
+	sample = shared(g.conf->sample);
+	return sample < left ? sample : left;
+}
+
+/* The timer of the busy pCPU `cpu` fired: must who runs there give it up? */
+static inline bool gang_sample(struct cpu_ctx *c, s32 cpu, u64 now)
+{
+	struct gang g;
+
+	if (!knobs.gangs)
+		return false;
+	g = gang_in(shared(c->cur_vm));
+	if (!g.vm || !g.conf || !g.ctx)
+		return false;
+	switch (g.mode) {
+	case GANG_STRICT:
+		return !slot_is_open(now);
+	case GANG_RELAXED:
+		return relaxed_sample(&g, shared(c->cur_member), now);
+	case GANG_RELAXED_ALL:
+		return relaxed_all_sample(&g, shared(c->cur_member), cpu, now);
+	default:
+		return false;
+	}
+}
+
+/* `t` is about to enter `state`. */
+static inline void gang_state(struct task_ctx *t, u32 state, u64 now)
+{
+	struct gang g;
+
+	if (!knobs.gangs || !t->member)
+		return;
+	g = gang_of(t);
+	if (g.vm && g.conf && g.ctx)
+		relaxed_state(&g, t, state, now);
+}
+
+/* `t` gives up its pCPU; does it want to run on? */
+static inline void gang_stopped(struct task_struct *p, struct task_ctx *t, bool runnable, u64 now)
+{
+	struct gang g;
+
+	if (!knobs.gangs)
+		return;
+	g = gang_of(t);
+	demand_stopped(t, !runnable, now);
+	if (g.ctx && (g.mode == GANG_DYNAMIC || g.mode == GANG_RELAXED_ALL))
+		dynamic_stopped(&g, id_of(p), now);
+}
+
+/* `t` is gone for good; with the last of a VM, what its gang was about. */
+static inline void gang_left(struct task_ctx *t)
+{
+	struct vm_ctx *vm = vm_of(t);
+	struct gang_ctx *ctx = vm && knobs.gangs ? gang_at(t->vm) : NULL;
+
+	if (!ctx)
+		return;
+	relaxed_leave(t);
+	if (shared(vm->vcpus) != 1)
+		return;
+	store(ctx->stopped, 0);
+	store(ctx->until, 0);
+	store(ctx->members, 0);
+}
+
+/* `t` woke up, in select_cpu. */
+static inline void gang_woken(struct task_ctx *t, u64 now)
+{
+	struct gang g = gang_of(t);
+
+	if (g.conf && g.mode == GANG_DEMAND)
+		demand_woken(t, &g, now);
+}
+
+/* Shall `t`, just queued on `cpu`, which is busy, have it at once? */
+static inline bool gang_preempts(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u64 now, bool fair)
+{
+	struct gang g = gang_of(t);
+	struct ranked r = ranked(t, cpu, false, now);
+	u32 rank, runs;
+
+	if (g.mode == GANG_NONE)
+		return fair;
+	rank = rank_of(&r, c);
+	if (g.vm && g.conf && g.mode == GANG_STRICT) {
+		runs = shared(c->cur_vm);
+		/* Whose slot it is takes it back from who fills it. */
+		if (rank == RANK_ORDINARY && runs != NO_VM && runs != t->vm)
+			return true;
+		if (rank != RANK_ORDINARY)
+			strict_call_owned(&g);
+	}
+	return rank > RANK_ORDINARY || (rank == RANK_ORDINARY && fair);
+}
+
+#endif

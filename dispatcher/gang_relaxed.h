@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Relaxed co-scheduling: what VMware published of ESX ("Co-scheduling SMP VMs in VMware ESX
+ * Server", 2008; "The CPU Scheduler in VMware ESX 4", 2010), in the words of Sukwong & Kim, EuroSys
+ * 2011, §6.
+ *
+ * A vCPU makes progress while it runs or is halted; ready, it makes none. Its lead is how much more
+ * progress it has made than its slowest sibling. Leads are looked at every `sample`:
+ *
+ *   relaxed      (ESX 4) a vCPU whose lead exceeds `stop` is stopped, alone, until it is below
+ *                `resume`;
+ *   relaxed-all  (ESX 2) then the whole VM is stopped, and all of it starts together when every
+ *                pCPU where one of its vCPUs waits would run that vCPU next; leads begin anew.
+ *
+ * Who wakes up is not ahead by more than `resume` of the slowest: its lead from waiting is no
+ * progress that its siblings had a part in (our reading; the papers do not say).
+ *
+ * The slowest is never stopped, so a VM always goes on; how long one stays stopped depends on when
+ * the slowest gets its turn, at most until STARVE_LIMIT (starve.h).
+ */
+#ifndef CORUN_GANG_RELAXED_H
+#define CORUN_GANG_RELAXED_H
+
+#include "gang.h"
+#include "gang_dynamic.h"
+
+/* The member with this number plus 1; NULL if it is none. */
+static inline struct gang_vcpu *gang_member(struct gang_ctx *ctx, u32 member)
+{
+	u32 index = opaque(member - 1) % GANG_VCPUS;
+
+	return member ? &ctx->vcpu[index] : NULL;
+}
+
+/* How much progress a member has not made, ns. */
+static inline u64 lag_of(struct gang_vcpu *v, u64 now)
+{
+	u64 since = shared(v->since);
+
+	return shared(v->behind) + (since && before(since, now) ? now - since : 0);
+}
+
+/* The same of the slowest member. */
+static inline u64 lag_most(struct gang_ctx *ctx, u64 now)
+{
+	u32 members = shared(ctx->members);
+	u64 most = 0;
+	u32 i;
+
+	repeat (i, GANG_VCPUS) {
+		struct gang_vcpu *v = &ctx->vcpu[opaque(i) % GANG_VCPUS];
+		u64 lag;
+
+		if (i >= members)
+			break;
+		lag = shared(v->id) ? lag_of(v, now) : 0;
+		if (lag > most)
+			most = lag;
+	}
+	return most;
+}
+
+/* How far a member is ahead of the slowest, ns of progress. */
+static inline u64 lead_of(struct gang_ctx *ctx, struct gang_vcpu *v, u64 now)
+{
+	u64 most = lag_most(ctx, now);
+	u64 mine = lag_of(v, now);
+
+	return most > mine ? most - mine : 0;
+}
+
+/* `t`, which runs, is compared with its siblings from now on; it begins as the slowest. */
+static inline void relaxed_join(struct gang *g, struct task_ctx *t, u32 id, u64 now)
+{
+	u64 lag = lag_most(g->ctx, now);
+	u32 i;
+
+	repeat (i, GANG_VCPUS) {
+		struct gang_vcpu *v = &g->ctx->vcpu[opaque(i) % GANG_VCPUS];
+
+		if (exchange_if_zero(v->id, id))
+			continue;
+		store(v->behind, lag);
+		store(v->since, 0);
+		store(v->stopped, 0);
+		store(v->costop, 0);
+		t->member = i + 1;
+		if (shared(g->ctx->members) < i + 1)
+			store(g->ctx->members, i + 1);
+		break;
+	}
+}
+
+/* `t` is gone. */
+static inline void relaxed_leave(struct task_ctx *t)
+{
+	struct gang_ctx *ctx = t->member ? gang_at(t->vm) : NULL;
+	struct gang_vcpu *v = ctx ? gang_member(ctx, t->member) : NULL;
+
+	if (v)
+		store(v->id, 0);
+	t->member = 0;
+}
+
+/* A member that was stopped may go on. */
+static inline void relaxed_release(struct gang_vcpu *v, u64 now)
+{
+	u64 since = exchange(v->stopped, 0);
+
+	if (since && before(since, now))
+		fetch_add(v->costop, now - since);
+}
+
+/* `t` goes from the state it is in to `state`. */
+static inline void relaxed_state(struct gang *g, struct task_ctx *t, u32 state, u64 now)
+{
+	struct gang_vcpu *v = gang_member(g->ctx, t->member);
+	u64 most, resume;
+
+	if (!v)
+		return;
+	if (t->state == TASK_READY) {
+		store(v->behind, lag_of(v, now));
+		store(v->since, 0);
+		relaxed_release(v, now);
+	}
+	if (state != TASK_READY)
+		return;
+	if (t->state == TASK_WAITING) {
+		most = lag_most(g->ctx, now);
+		resume = shared(g->conf->resume);
+		if (most > shared(v->behind) + resume)
+			store(v->behind, most - resume);
+	}
+	store(v->since, now);
+}
+
+static inline u32 relaxed_rank(struct gang *g, u32 member, u64 now)
+{
+	struct gang_vcpu *v = gang_member(g->ctx, member);
+
+	if (!v || !shared(v->stopped))
+		return RANK_ORDINARY;
+	if (lead_of(g->ctx, v, now) >= shared(g->conf->resume))
+		return RANK_NOT;
+	relaxed_release(v, now);
+	return RANK_ORDINARY;
+}
+
+/* Is `member`, which runs, too far ahead? Then it is stopped. */
+static inline bool relaxed_sample(struct gang *g, u32 member, u64 now)
+{
+	struct gang_vcpu *v = gang_member(g->ctx, member);
+
+	if (!v || lead_of(g->ctx, v, now) <= shared(g->conf->stop))
+		return false;
+	exchange_if_zero(v->stopped, now);
+	return true;
+}
+
+/* relaxed-all: the same for the whole VM; calls made before do not hold any more. */
+static inline bool relaxed_all_sample(struct gang *g, u32 member, s32 cpu, u64 now)
+{
+	struct gang_vcpu *v = gang_member(g->ctx, member);
+	s32 i;
+
+	if (!v || lead_of(g->ctx, v, now) <= shared(g->conf->stop) ||
+	    exchange_if_zero(g->ctx->stopped, now))
+		return false;
+	store(g->ctx->until, now);
+	fetch_add(g->ctx->epoch, 1);
+	repeat (i, nr_pcpus()) {
+		struct cpu_ctx *c = cpu_at(i);
+
+		if (c && i != cpu && gang_here(g, i) && gang_runs_on(g, c))
+			kick(i, KICK_PREEMPT);
+	}
+	return true;
+}
+
+/* The gang, stopped since `since`, goes on: all begin at the same progress. */
+static inline void relaxed_all_release(struct gang *g, u64 since, u64 now)
+{
+	u32 members = shared(g->ctx->members);
+	u32 i;
+
+	repeat (i, GANG_VCPUS) {
+		struct gang_vcpu *v = &g->ctx->vcpu[opaque(i) % GANG_VCPUS];
+		u64 ready;
+
+		if (i >= members)
+			break;
+		ready = shared(v->since);
+		if (shared(v->id) && ready)
+			fetch_add(v->costop, now - later(since, ready));
+		store(v->behind, 0);
+		store(v->since, ready ? now : 0);
+	}
+}
+
+/*
+ * `cpu` would run a vCPU of the stopped gang next. If so would every pCPU where one waits, all
+ * start: true.
+ */
+static inline bool relaxed_all_willing(struct gang *g, s32 cpu, u64 now)
+{
+	u32 epoch = shared(g->ctx->epoch);
+	bool all = true;
+	u64 since;
+	s32 i;
+
+	store(*gang_target(g, cpu), epoch);
+	repeat (i, nr_pcpus()) {
+		if (gang_here(g, i) && shared(*gang_target(g, i)) != epoch) {
+			all = false;
+			break;
+		}
+	}
+	since = all ? exchange(g->ctx->stopped, 0) : 0;
+	if (!since)
+		return false;
+	relaxed_all_release(g, since, now);
+	gang_call(g, cpu, 0, now + knobs.slice);
+	return true;
+}
+
+static inline u32 relaxed_all_rank(struct gang *g, s32 cpu, bool runs, u64 now)
+{
+	return shared(g->ctx->stopped) ? RANK_NOT : dynamic_rank(g, cpu, runs, now);
+}
+
+#endif

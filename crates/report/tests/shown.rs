@@ -19,7 +19,6 @@ fn vm(name: &str, throughput: f64, run: f64, ready: f64, lock: Option<f64>) -> V
         run_share: run,
         ready_share: ready,
         wait_share: 1.0 - run - ready,
-        guest_cpu_share: Some(0.5),
         ready_wait_p50_us: Some(1500.0),
         ready_wait_p99_us: Some(24_000.0),
         lock_waits: lock.map_or(0, |_| 77),

@@ -173,6 +173,7 @@ fn client(client: &ClientOutcome, outcome: &Outcome) -> ClientResult {
         kind: client.kind.to_string(),
         vm: vm.map_or(String::new(), |vm| vm.name.clone()),
         replies_per_s: (!bulk).then(|| rate(responses.count())),
+        response_mean_us: some.then(|| micros(responses.mean())),
         response_p50_us: quantile(0.5),
         response_p95_us: quantile(0.95),
         response_p99_us: quantile(0.99),

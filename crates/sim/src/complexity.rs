@@ -173,19 +173,18 @@ mod tests {
         cost
     }
 
-    /// Linear would be 8 times; a quarter more for what grows besides (co-scheduling in time slots, at
-    /// 4.4 times from 8 to 32 pCPUs), far from the square, 64.
+    /// Linear is 8 times, and the square 64.
     #[test]
     fn no_policy_costs_more_than_linear_in_pcpus() {
         for policy in corun_policies::all() {
             let [small, large] = [16, 128].map(|pcpus| cost(policy.name, pcpus, 4, 4));
             assert!(
-                large.wakes.mean() < 10.0 * small.wakes.mean(),
+                large.wakes.mean() < 8.5 * small.wakes.mean(),
                 "{}",
                 policy.name
             );
             assert!(
-                large.picks.mean() < 10.0 * small.picks.mean(),
+                large.picks.mean() < 8.5 * small.picks.mean(),
                 "{}",
                 policy.name
             );

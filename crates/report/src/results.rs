@@ -188,6 +188,10 @@ pub struct VmResult {
     pub ready_share: f64,
     /// Share of its vCPUs' time halted.
     pub wait_share: f64,
+    /// CPU use as a guest sees it that does not account for steal: share of its vCPUs' time with a
+    /// thread, whether or not the vCPU had a pCPU; null for recordings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guest_cpu_share: Option<f64>,
     /// Waits for a pCPU: median; null if there was none.
     pub ready_wait_p50_us: Option<f64>,
     /// Waits for a pCPU: 99th percentile; null if there was none.

@@ -3,6 +3,7 @@
 
 use crate::disks::{Disk, DiskUse};
 use crate::network::{Channel, Client, Network};
+use crate::policy::PolicyKeys;
 use crate::problem::Located;
 use corun_model::{Nanos, PcpuSet, Topology};
 use std::sync::Arc;
@@ -60,6 +61,13 @@ pub struct Host {
     pub hardware: Hardware,
     /// `[host.halt_poll]`.
     pub halt_poll: HaltPoll,
+}
+
+/// `[vm.NAME.emulator]`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EmulatorKeys {
+    /// How long packets wait for others to go with them.
+    pub transmit_timer: Option<Nanos>,
 }
 
 /// Caches, and `[host.smt]`.
@@ -150,6 +158,8 @@ pub struct Schedulers {
     pub credit: CreditKeys,
     /// `[scheduler.corun]`.
     pub corun: CorunKeys,
+    /// `[policy.…]`: of the policies that steer the dispatcher.
+    pub policies: PolicyKeys,
 }
 
 /// `[scheduler.cfs]`: a preset and what differs from it.
@@ -274,6 +284,8 @@ pub struct Vm {
     pub rt_app: Option<RtApp>,
     /// `[vm.….guest]`.
     pub guest: GuestKeys,
+    /// `[vm.….emulator]`, if there is one.
+    pub emulator: Option<EmulatorKeys>,
 }
 
 /// What a VM does: named workloads, threads with programs, or both.

@@ -4,7 +4,7 @@
 use crate::disks::{self, Disk};
 use crate::limits;
 use crate::reader::Reader;
-use crate::settings::{Demand, GuestKeys, HostTask, RtApp, Thread, Vm, Workload};
+use crate::settings::{Demand, EmulatorKeys, GuestKeys, HostTask, RtApp, Thread, Vm, Workload};
 use crate::suggest::or_nearest;
 use corun_model::time::{MS, SEC, US};
 use std::sync::Arc;
@@ -79,6 +79,7 @@ fn vm(name: &str, table: &Reader<'_>, pcpus: Option<u32>, disks: &[Disk]) -> Opt
     let last = vcpus.unwrap_or(limits::VCPUS_PER_VM) - 1;
     let guest = table.table("guest").map(|table| guest(table, last));
     let guest = guest.unwrap_or_default();
+    let emulator = table.table("emulator").map(emulator);
     let disk = disks::disk_use(table, disks);
     let rt_app = rt_app(table);
     let demand = demand(table, vcpus);
@@ -95,6 +96,7 @@ fn vm(name: &str, table: &Reader<'_>, pcpus: Option<u32>, disks: &[Disk]) -> Opt
         demand: demand?,
         rt_app,
         guest,
+        emulator,
     })
 }
 
@@ -198,6 +200,14 @@ fn guest(table: Reader<'_>, last_vcpu: u32) -> GuestKeys {
     if keys.retention.is_some() && !retains {
         table.problem("retention", "goes with idle = \"retention\" only");
     }
+    table.finish();
+    keys
+}
+
+fn emulator(table: Reader<'_>) -> EmulatorKeys {
+    let keys = EmulatorKeys {
+        transmit_timer: table.duration("transmit_timer", GUEST),
+    };
     table.finish();
     keys
 }

@@ -216,6 +216,7 @@ fn vm(preset: &Preset, number: u32) -> Result<VmSpec, AloneError> {
         threads: threads.into_iter().map(thread).collect(),
         params: GuestParams::default(),
         disk,
+        emulator: None,
     })
 }
 

@@ -182,6 +182,11 @@ impl Simulation {
                         self.load.crowded(&mut self.host, task);
                     }
                 }
+                Order::FlushIpi(task) => {
+                    if self.host.task(task).state == TaskState::Ready {
+                        self.sched.flush_ipi(&mut self.host, task);
+                    }
+                }
                 Order::Yield(task) => {
                     if let Some(cpu) = self.host.task(task).running_on() {
                         self.sched.yield_pcpu(&mut self.host, task, cpu);

@@ -122,6 +122,7 @@ fn vm(vm: &VmOutcome, measured: Nanos) -> VmResult {
         run_share: run,
         ready_share: ready,
         wait_share: wait,
+        guest_cpu_share: guest_cpu(vm, measured),
         ready_wait_p50_us: quantile(&vm.ready_waits, 0.5),
         ready_wait_p99_us: quantile(&vm.ready_waits, 0.99),
         lock_waits: locks.count(),
@@ -131,6 +132,13 @@ fn vm(vm: &VmOutcome, measured: Nanos) -> VmResult {
         io: vm.achieved.io.as_ref().map(|done| io(done, measured)),
         beyond_recording_share: None,
     }
+}
+
+/// What the guest's kernel does not count as idle; replayed VMs have none.
+fn guest_cpu(vm: &VmOutcome, measured: Nanos) -> Option<f64> {
+    let whole = measured.saturating_mul(vm.vcpus.len() as Nanos);
+    let idle = vm.achieved.idle?;
+    (whole > 0).then(|| round(1.0 - share(idle, whole)))
 }
 
 fn client(client: &ClientOutcome, outcome: &Outcome) -> ClientResult {

@@ -2,14 +2,15 @@
 //! From a policy's name to a host scheduler: models of Linux' and Xen's, or corun's dispatcher
 //! steered by a policy.
 
+use super::policies::settings;
 use super::setup::host_params;
-use corun_model::DispatcherParams;
+use corun_model::{DispatcherParams, Parameter};
 use corun_scenario::{Case, Located, Problem, Problems, Schedulers, or_nearest};
 use corun_sim::Simulation;
 use corun_sim::host::{HostParams, Observer};
 use corun_sim::load::Load;
 use corun_sim::sched::HostScheduler;
-use corun_sim::sched::cfs::{self, Cfs, CfsParams};
+use corun_sim::sched::cfs::{self, Cfs, CfsParams, Siblings};
 use corun_sim::sched::credit::{Credit, CreditParams};
 use corun_sim::sched::dispatcher::Dispatcher;
 use corun_sim::sched::eevdf::{self, Eevdf, EevdfParams};
@@ -23,29 +24,47 @@ pub struct PolicyInfo {
     pub summary: &'static str,
     /// Where it is from.
     pub source: &'static str,
+    /// What can be set of it, if it steers corun's dispatcher; models: see [scheduler.NAME].
+    pub parameters: fn() -> Vec<Parameter>,
 }
 
 /// Schedulers of Linux and Xen, as models.
-const MODELS: [PolicyInfo; 4] = [
+const MODELS: [PolicyInfo; 6] = [
     PolicyInfo {
         name: "cfs",
         summary: "Linux' Completely Fair Scheduler, as the papers' hosts ran it (a model)",
         source: "Linux 2.6.33 to 6.5, kernel/sched/fair.c; parameters: [scheduler.cfs]",
+        parameters: Vec::new,
+    },
+    PolicyInfo {
+        name: "cfs-balance",
+        summary: "balance scheduling as its paper has it: CFS with affinity masks (a model)",
+        source: "Sukwong & Kim, EuroSys 2011, §5.2.1; parameters: [scheduler.cfs]",
+        parameters: Vec::new,
+    },
+    PolicyInfo {
+        name: "cfs-affinity",
+        summary: "affinity-based scheduling as that paper has it: CFS and vcpupin (a model)",
+        source: "Sukwong & Kim, EuroSys 2011, §5.2.3; parameters: [scheduler.cfs]",
+        parameters: Vec::new,
     },
     PolicyInfo {
         name: "eevdf",
         summary: "Linux' present scheduler: earliest eligible virtual deadline first (a model)",
         source: "Linux 6.6 to 7.x, kernel/sched/fair.c; parameters: [scheduler.eevdf]",
+        parameters: Vec::new,
     },
     PolicyInfo {
         name: "rr",
         summary: "cfs with SCHED_RR for `realtime` VMs: an imitation of co-scheduling (a model)",
         source: "Sukwong & Kim, EuroSys 2011, App. B; Linux 2.6.33, kernel/sched_rt.c; parameters: [scheduler.rr]",
+        parameters: Vec::new,
     },
     PolicyInfo {
         name: "credit",
         summary: "Xen's Credit scheduler with BOOST, the baseline of many papers (a model)",
         source: "Xen, xen/common/sched/credit.c; parameters: [scheduler.credit]",
+        parameters: Vec::new,
     },
 ];
 
@@ -55,6 +74,7 @@ pub fn policies() -> Vec<PolicyInfo> {
         name: policy.name,
         summary: policy.summary,
         source: policy.source,
+        parameters: policy.parameters,
     });
     MODELS.into_iter().chain(ours).collect()
 }
@@ -100,7 +120,13 @@ pub fn put_together(
 ) -> Result<Simulation, Problems> {
     let steered = corun_policies::find(policy);
     let sched: Box<dyn HostScheduler> = match policy {
-        "cfs" => Box::new(Cfs::new(cfs_params(said, &params)?, &params)),
+        "cfs" | "cfs-balance" | "cfs-affinity" => {
+            let cfs = CfsParams {
+                siblings: siblings(policy),
+                ..cfs_params(said, &params)?
+            };
+            Box::new(Cfs::new(cfs, &params))
+        }
         "eevdf" => Box::new(Eevdf::new(eevdf_params(said, &params)?, &params)),
         "rr" => Box::new(Rr::new(
             rr_params(said),
@@ -113,9 +139,18 @@ pub fn put_together(
     };
     let simulation = Simulation::new(params, sched, load, observer);
     Ok(match steered {
-        Some(policy) => simulation.with_policy((policy.make)()),
+        Some(policy) => simulation.with_policy((policy.make)(&settings(&said.policies))),
         None => simulation,
     })
+}
+
+/// What a variant of CFS does about sibling vCPUs.
+fn siblings(policy: &str) -> Siblings {
+    match policy {
+        "cfs-balance" => Siblings::Apart,
+        "cfs-affinity" => Siblings::Bound,
+        _ => Siblings::Free,
+    }
 }
 
 /// What `policy` cannot do of what is said of the VMs, for people to know.

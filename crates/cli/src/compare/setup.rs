@@ -6,11 +6,11 @@ use super::network;
 use super::schedulers::{self, elsewhere, set, unknown};
 use super::{demand, disks};
 use corun_model::{Nanos, PcpuSet};
-use corun_scenario::{Case, HaltPoll, Problems, Vm};
+use corun_scenario::{Case, EmulatorKeys, HaltPoll, Problems, Vm};
 use corun_sim::Simulation;
 use corun_sim::guest::{
-    BlockIrq, GuestError, GuestParams, Guests, HaltPollParams, HostTaskSpec, IdleMode, LockKind,
-    TlbFlush, VmSpec,
+    BlockIrq, EmulatorParams, GuestError, GuestParams, Guests, HaltPollParams, HostTaskSpec,
+    IdleMode, LockKind, TlbFlush, VmSpec,
 };
 use corun_sim::host::{CacheParams, Costs, HardwareParams, HostParams, Observer, SmtParams};
 
@@ -184,8 +184,15 @@ fn vm_spec(vm: &Vm, all: PcpuSet) -> Result<VmSpec, Problems> {
         allowed: vm.allowed.unwrap_or(all),
         params: guest_params(vm)?,
         disk: disks::place(vm, &threads)?,
+        emulator: vm.emulator.map(emulator_params),
         threads,
     })
+}
+
+fn emulator_params(keys: EmulatorKeys) -> EmulatorParams {
+    let mut params = EmulatorParams::default();
+    set(&mut params.transmit_timer, keys.transmit_timer);
+    params
 }
 
 const BLOCK_IRQS: [(&str, BlockIrq); 2] =

@@ -9,6 +9,7 @@ use super::vm::Vm;
 use super::{BlockIrq, Timer};
 use crate::host::Host;
 use crate::workload::Access;
+use corun_model::PcpuId;
 
 /// The most bytes of a direct request.
 const PIECE: u64 = 1 << 20;
@@ -204,10 +205,15 @@ impl Vm {
             bytes,
             write,
             vcpu: irq,
+            by: vcpu,
             awaited: false,
             posted: false,
         });
-        let at = kick + block.image.submit;
+        let passing = match block.image.emulated {
+            true => 0,
+            false => block.image.submit,
+        };
+        let at = kick + passing;
         host.load_timer(at, Timer::BlockSubmit.token(self.id, request));
         request
     }
@@ -228,8 +234,8 @@ impl Vm {
         }
     }
 
-    /// The host is done with a request and posts its interrupt.
-    pub(super) fn completion(&mut self, host: &mut Host, request: u32) {
+    /// The host is done with a request and posts its interrupt, from the pCPU `from`.
+    pub(super) fn completion(&mut self, host: &mut Host, request: u32, from: Option<PcpuId>) {
         let Some(block) = &mut self.block else { return };
         let slot = &mut block.requests[request as usize];
         slot.posted = true;
@@ -241,7 +247,7 @@ impl Vm {
             call.untold += 1;
             call.delivery = (call.under_way == 0).then_some(vcpu);
         }
-        self.post(host, vcpu, Interrupt::Block(request), None);
+        self.post(host, vcpu, Interrupt::Block(request), from);
     }
 
     /// The interrupt of a request, taken by the running `vcpu`.

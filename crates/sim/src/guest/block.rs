@@ -37,8 +37,12 @@ pub(super) struct Image {
     pub owner: u32,
     pub base: u64,
     pub size: u64,
-    /// From a kick until the disk has the request.
+    /// From a kick until the disk has the request, and from its end until the interrupt is posted:
+    /// time that passes, or work of the emulator.
     pub submit: Nanos,
+    pub complete: Nanos,
+    /// Is that the work of an emulator?
+    pub emulated: bool,
 }
 
 /// A read-ahead window: its request, while that is under way, and the place where it ends.
@@ -108,6 +112,8 @@ pub(super) struct Slot {
     pub write: bool,
     /// The vCPU that gets the interrupt.
     pub vcpu: u32,
+    /// The one that issued it.
+    pub by: u32,
     /// Does the thread's present call wait for it?
     pub awaited: bool,
     /// Is it done, so that the interrupt has been posted?
@@ -197,6 +203,11 @@ impl Block {
     pub fn delivery(&self, thread: u32) -> Option<u32> {
         let file = self.file_of[thread as usize]?;
         self.files[file as usize].call?.delivery
+    }
+
+    /// The vCPU that issued a request.
+    pub fn issuer(&self, id: u32) -> u32 {
+        self.requests[id as usize].by
     }
 
     /// A request as its disk gets it.

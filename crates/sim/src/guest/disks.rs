@@ -79,6 +79,8 @@ impl Disks {
                 base,
                 size: at.size,
                 submit: spec.params.submit,
+                complete: spec.params.complete,
+                emulated: vms[vm].emulator.is_some(),
             });
             base = check_use(&vms[vm].name, &at, base, spec)?;
             shares.push(at.share);
@@ -108,8 +110,13 @@ impl Disks {
     pub fn done(&mut self, host: &mut Host, disk: usize, place: u32) {
         let slot = &mut self.slots[disk];
         if let Some(request) = slot.disk.done(host.now(), place, &mut self.wants) {
-            let token = Timer::BlockDone.token(slot.vms[request.owner as usize], request.id);
-            host.load_timer(host.now() + slot.spec.params.complete, token);
+            let vm = slot.vms[request.owner as usize];
+            let passing = match self.images[vm as usize] {
+                Some(image) if image.emulated => 0,
+                _ => slot.spec.params.complete,
+            };
+            let token = Timer::BlockDone.token(vm, request.id);
+            host.load_timer(host.now() + passing, token);
         }
         self.set_timers(host, disk as u32);
     }

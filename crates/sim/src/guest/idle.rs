@@ -55,8 +55,18 @@ pub(super) struct IdleState {
 }
 
 impl Vm {
+    /// Books how long a vCPU had no thread.
+    pub(super) fn book_idle(&mut self, now: Nanos, vcpu: u32) {
+        if let Some(since) = &mut self.vcpus[vcpu as usize].idle_since {
+            self.stats.idle += now - std::mem::replace(since, now);
+        }
+    }
+
     /// The vCPU has nothing to do.
     pub(super) fn idle(&mut self, host: &mut Host, vcpu: u32) {
+        self.vcpus[vcpu as usize]
+            .idle_since
+            .get_or_insert(host.now());
         match self.params.idle {
             IdleMode::Halt => self.halt(host, vcpu),
             IdleMode::Poll => self.stay(host, vcpu, Idling::Polling, Activity::IdlePolling),

@@ -46,6 +46,7 @@ pub(super) fn link(
         vms: Vec::new(),
         units: Vec::new(),
         host_tasks: Vec::new(),
+        emulators: Vec::new(),
         disks: Disks::new(disks, &vms, seed)?,
         network: Network::new(network, seed),
         channels: Vec::new(),
@@ -57,6 +58,7 @@ pub(super) fn link(
     for spec in host_tasks {
         guests.add_host_task(spec, vms.len(), seed)?;
     }
+    guests.add_emulators(&vms)?;
     wiring::wire(&mut guests, network)?;
     Ok(guests)
 }

@@ -17,6 +17,7 @@ mod barrier;
 mod block;
 mod condition;
 mod disks;
+mod emulator;
 mod execute;
 mod halt_polling;
 mod host_task;
@@ -44,6 +45,7 @@ mod wiring;
 pub(crate) mod tests;
 
 pub use disks::DiskSpec;
+pub use emulator::{EmulatorParams, parameters as emulator_parameters};
 pub use halt_polling::{HaltPollParams, parameters as halt_poll_parameters};
 pub use idle::IdleMode;
 pub use net::{NetParams, parameters as net_parameters};
@@ -60,12 +62,13 @@ use crate::waits::Waits;
 use block::Block;
 use corun_model::{Nanos, TaskId, VmId};
 use disks::Disks;
+use emulator::{Emulator, Job};
 use host_task::HostTask;
 use vm::Vm;
 
 /// The modelled VMs and host tasks of a run.
 ///
-/// Tasks are numbered VM by VM, vCPU 0 first; the host tasks follow.
+/// Tasks are numbered VM by VM, vCPU 0 first; the host tasks follow, then the emulators.
 #[derive(Debug)]
 pub struct Guests {
     infos: Vec<VmInfo>,
@@ -75,6 +78,8 @@ pub struct Guests {
     /// What the programs of each VM count, the main unit first.
     units: Vec<Vec<String>>,
     host_tasks: Vec<HostTask>,
+    /// Of each VM, if it has one.
+    emulators: Vec<Option<Emulator>>,
     disks: Disks,
     network: Network,
     /// Name and called VM of each channel.
@@ -87,6 +92,7 @@ pub struct Guests {
 enum Role {
     Vcpu { vm: u32, vcpu: u32 },
     HostTask(u32),
+    Emulator { vm: u32 },
 }
 
 /// What a VM did since the last reset; times in ns of progress.
@@ -99,6 +105,8 @@ struct Stats {
     kernel: Nanos,
     /// Finished work, unit by unit.
     counted: Vec<u64>,
+    /// vCPUs without a thread, as their kernels see it.
+    idle: Nanos,
     /// On a pCPU without work: polling, or keeping the context.
     idling: Nanos,
     lock_acquisitions: u64,
@@ -140,6 +148,8 @@ enum Timer {
     DiskLook,
     /// A request's completion reaches its VM.
     BlockDone,
+    /// Packets that have left a VM are to be sent by its emulator.
+    Transmit,
     /// The network's; the rest of the token is a [`Wake`].
     Net,
 }
@@ -163,6 +173,7 @@ impl Timer {
             5 => Timer::DiskDone,
             6 => Timer::DiskLook,
             7 => Timer::BlockDone,
+            8 => Timer::Transmit,
             _ => Timer::Net,
         };
         let vm = (token >> 32) & 0xff_ffff;
@@ -230,7 +241,10 @@ impl Guests {
                 let Some((vm, packet)) = self.network.timer(host, wake) else {
                     return;
                 };
-                self.vms[vm as usize].packet_due(host, packet);
+                if self.emulate(host, vm as usize, Job::Receive(packet), None) {
+                    return;
+                }
+                self.vms[vm as usize].packet_due(host, packet, None);
                 vm
             }
         };
@@ -246,7 +260,24 @@ impl Guests {
     /// Sends what a VM has sent on its way.
     fn carry(&mut self, host: &mut Host, vm: usize) {
         for (departs, packet) in self.vms[vm].net.outbox.drain(..) {
-            self.network.carry_from_guest(host, departs, packet);
+            match &mut self.emulators[vm] {
+                Some(emulator) => emulator.leaves(host, vm as u32, departs, packet),
+                None => self.network.carry_from_guest(host, departs, packet),
+            }
+        }
+    }
+
+    /// A VM's request has been kicked off.
+    fn kicked_off(&mut self, host: &mut Host, vm: usize, request: u32) {
+        let Some(block) = &self.vms[vm].block else {
+            return;
+        };
+        let (issuer, order) = (block.issuer(request), block.request(request));
+        let waker = host
+            .task(self.vms[vm].vcpus[issuer as usize].task)
+            .running_on();
+        if !self.emulate(host, vm, Job::Submit(request), waker) {
+            self.disks.submit(host, order);
         }
     }
 
@@ -282,6 +313,11 @@ impl Load for Guests {
                 vm.note_inactivity(host.now());
             }
             Role::HostTask(index) => self.host_tasks[index as usize].run(host),
+            Role::Emulator { vm } => {
+                if let Some(emulator) = &self.emulators[vm as usize] {
+                    emulator.run(host);
+                }
+            }
         }
     }
 
@@ -293,6 +329,11 @@ impl Load for Guests {
                 vm.note_inactivity(host.now());
             }
             Role::HostTask(index) => self.host_tasks[index as usize].stop(done),
+            Role::Emulator { vm } => {
+                if let Some(emulator) = &mut self.emulators[vm as usize] {
+                    emulator.stop(done);
+                }
+            }
         }
     }
 
@@ -306,6 +347,7 @@ impl Load for Guests {
                 let token = Timer::HostSleep.token(0, index);
                 self.host_tasks[index as usize].step(host, token);
             }
+            Role::Emulator { vm } => self.emulator_step(host, vm),
         }
     }
 
@@ -321,19 +363,16 @@ impl Load for Guests {
             Timer::HostSleep => return host.wake(self.host_tasks[index as usize].task, None),
             Timer::DiskDone => return self.disks.done(host, vm, index),
             Timer::DiskLook => return self.disks.look(host, vm),
-            Timer::BlockSubmit => {
-                if let Some(block) = &self.vms[vm].block {
-                    self.disks.submit(host, block.request(index));
-                }
-                return;
-            }
+            Timer::BlockSubmit => return self.kicked_off(host, vm, index),
+            Timer::Transmit => return self.transmit_due(host, vm),
+            Timer::BlockDone if self.emulate(host, vm, Job::Complete(index), None) => return,
             _ => {}
         }
         match kind {
             Timer::Net => return self.net_timer(host, Wake::of(token)),
             Timer::Tick => self.vms[vm].tick_due(host, index),
             Timer::Idle => self.vms[vm].idled_enough(index),
-            Timer::BlockDone => self.vms[vm].completion(host, index),
+            Timer::BlockDone => self.vms[vm].completion(host, index, None),
             _ => self.vms[vm].sleep_over(host, index),
         }
         self.attend(host, vm);
@@ -386,6 +425,7 @@ impl Load for Guests {
             spin: stats.spin,
             kernel: stats.kernel,
             idling: stats.idling,
+            idle: Some(stats.idle),
             lock_halts: stats.lock_halts,
             pause_loop_exits: stats.pause_loop_exits,
             thread_switches: stats.thread_switches,

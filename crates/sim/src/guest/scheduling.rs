@@ -59,7 +59,9 @@ impl Vm {
 
     fn give(&mut self, host: &mut Host, vcpu: u32, thread: u32) {
         self.tell_end(host, thread, Span::Runnable, 0);
+        self.book_idle(host.now(), vcpu);
         let slot = &mut self.vcpus[vcpu as usize];
+        slot.idle_since = None;
         slot.current = Some(thread);
         slot.need_resched = false;
         slot.overhead += self.params.thread_switch;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a scenario says about VMs and host tasks.
 
-use super::GuestParams;
+use super::{EmulatorParams, GuestParams};
 use crate::device::disk::Share;
 use crate::workload::Program;
 use corun_model::{Nanos, PcpuSet, VmId};
@@ -37,6 +37,8 @@ pub struct VmSpec {
     pub params: GuestParams,
     /// Its place on a disk; one whose programs read or write needs it.
     pub disk: Option<DiskUse>,
+    /// Its emulator's thread; without one what it does takes time, but no pCPU.
+    pub emulator: Option<EmulatorParams>,
 }
 
 /// A VM's place on one of the host's disks: an image of its own.

@@ -46,6 +46,10 @@ pub struct Achieved {
     pub spin: Nanos,
     /// Spent on interrupts and thread switches in the guest.
     pub kernel: Nanos,
+    /// Without a thread, as the guest's kernel sees it: the rest of the time is what it counts as
+    /// CPU use, time included in which the vCPU had no pCPU, unless it accounts for steal.
+    /// `None` for a load without guests.
+    pub idle: Option<Nanos>,
     /// Idle, but on a pCPU: polling in the guest or the host, or keeping its context.
     pub idling: Nanos,
     /// Times a vCPU halted while it waited for a paravirtual spin lock.

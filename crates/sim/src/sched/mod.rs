@@ -50,6 +50,11 @@ pub trait HostScheduler {
     /// `task`, running on `cpu`, lets others go first.
     fn yield_pcpu(&mut self, host: &mut Host, task: TaskId, cpu: PcpuId);
 
+    /// A sibling waits for the ready `task` to flush its TLB. Who cannot see IPIs does nothing.
+    fn flush_ipi(&mut self, host: &mut Host, task: TaskId) {
+        let _ = (host, task);
+    }
+
     /// A policy's wishes. Schedulers that are not corun's have no ear for them.
     fn apply(&mut self, host: &mut Host, plan: &Plan) {
         let _ = (host, plan);

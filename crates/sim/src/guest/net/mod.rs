@@ -27,7 +27,7 @@ use crate::device::net::tcp::{Segment, Tcp};
 use crate::device::net::{Body, ClientOutcome, End, Packet};
 use crate::host::Host;
 use crate::waits::Waits;
-use corun_model::Nanos;
+use corun_model::{Nanos, PcpuId};
 use std::collections::VecDeque;
 
 /// A vCPU's receive work.
@@ -132,8 +132,8 @@ impl Sockets {
 }
 
 impl Vm {
-    /// A packet is there for this VM.
-    pub fn packet_due(&mut self, host: &mut Host, packet: Packet) {
+    /// A packet is there for this VM, brought by a thread on the pCPU `from`, if it was one.
+    pub fn packet_due(&mut self, host: &mut Host, packet: Packet, from: Option<PcpuId>) {
         let End::Guest { endpoint, .. } = packet.to else {
             return;
         };
@@ -143,7 +143,7 @@ impl Vm {
         receive.queue.push_back(packet);
         // Else the interrupt is pending, or polling finds it.
         if receive.queue.len() == 1 && !receive.polling {
-            self.post(host, vcpu, Interrupt::Net, None);
+            self.post(host, vcpu, Interrupt::Net, from);
         }
     }
 

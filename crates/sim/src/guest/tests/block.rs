@@ -221,3 +221,24 @@ fn vms_without_room_on_a_disk() {
     elsewhere.disk.as_mut().unwrap().disk = 3;
     assert!(refused(elsewhere).contains("its disk is none of the host's 1"));
 }
+
+/// A thread of the host takes requests to the disk and completions back: on a pCPU of its own it
+/// costs what fixed times would have been, beside a hog it waits for its turn twice per read.
+#[test]
+fn an_emulator_needs_a_pcpu() {
+    let read = |pcpus: u32, hogs: usize| {
+        let mut disk = ssd();
+        (disk.params.submit, disk.params.complete) = (10 * US, 5 * US);
+        let mut reader = stored(on(0, vm("a", free_block(), &["loop { read 4KB random }"])));
+        reader.emulator = Some(EmulatorParams::default());
+        let hog = |n| on(1, vm(&format!("hog{n}"), free(), &["loop { compute 1s }"]));
+        let vms = std::iter::once(reader).chain((0..hogs).map(hog));
+        let outcome = run_on(pcpus, MS, disk, vms.collect());
+        io(&outcome, 0).operations
+    };
+    let passing = SEC / (10 * US + 55_448 + 5 * US);
+    let alone = read(2, 0);
+    assert!(alone.abs_diff(passing) <= passing / 100, "{alone}");
+    let shared = read(1, 1);
+    assert!(shared < alone / 4, "{shared} of {alone}");
+}

@@ -59,6 +59,7 @@ fn vm(name: &str, params: GuestParams, programs: &[&str]) -> VmSpec {
         threads: programs.iter().enumerate().map(thread).collect(),
         params,
         disk: None,
+        emulator: None,
     }
 }
 

@@ -37,6 +37,7 @@ fn random_vms(seed: u64, threads: u64, vcpus: u32, lock: LockKind, costly: bool)
         threads: (0..threads).map(thread).collect(),
         params,
         disk: None,
+        emulator: None,
     };
     vec![spec("a"), spec("b")]
 }

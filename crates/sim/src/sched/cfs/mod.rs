@@ -10,6 +10,7 @@ mod params;
 #[cfg(test)]
 mod tests;
 
+pub use super::fair::Siblings;
 pub(crate) use order::CfsOrder;
 pub use params::{CfsParams, DEFAULT_PRESET, parameters};
 

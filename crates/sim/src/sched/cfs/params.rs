@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! CFS's settings, and the sets of them that the papers' hosts had.
 
-use crate::sched::fair::{Generation, LONGEST, Tuning, scaling};
+use crate::sched::fair::{Generation, LONGEST, Siblings, Tuning, scaling};
 use corun_model::{Nanos, Parameter, Value, time::MS};
 
 /// Settings of CFS. Times in ns, as they hold on the host: already scaled by its number of pCPUs.
@@ -27,6 +27,8 @@ pub struct CfsParams {
     pub migration_cost: Nanos,
     /// Whose placement and balancing rules hold.
     pub generation: Generation,
+    /// What is done about sibling vCPUs.
+    pub siblings: Siblings,
 }
 
 impl CfsParams {
@@ -62,6 +64,7 @@ impl CfsParams {
             balance_interval: None,
             migration_cost: Tuning::of(generation).migration_cost,
             generation,
+            siblings: Siblings::Free,
         };
         let old = Generation::Linux2_6_33;
         let four = Generation::Linux4;
@@ -97,6 +100,7 @@ impl CfsParams {
             generation: self.generation,
             migration_cost: self.migration_cost,
             balance_interval: self.balance_interval,
+            siblings: self.siblings,
             ..Tuning::of(self.generation)
         }
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! CFS by hand and at random.
 
-use super::{Cfs, CfsParams};
+use super::{Cfs, CfsParams, Siblings};
 use crate::sched::fair::Generation;
 use crate::testing::{Does, Job, Jobs, host, run, run_shares, shared};
 use corun_model::Nanos;
@@ -193,4 +193,33 @@ fn stacking_comes_from_halts() {
     assert!(halting[0] < 10.0, "{halting:?}");
     assert!((25.0..65.0).contains(&halting[1]), "{halting:?}");
     assert!(halting[2] > halting[1], "{halting:?}");
+}
+
+/// Two VMs of four vCPUs on four pCPUs, all of them waking and sleeping: CFS itself stacks siblings,
+/// and neither of the two ways of the balance-scheduling paper does, bound vCPUs never moving.
+#[test]
+fn siblings_stay_apart_where_they_shall() {
+    let params = host("1n2l2c1t", 1000);
+    let run_with = |siblings| {
+        let job = |n: u32| {
+            let does = Does::Cycles {
+                work: 2 * MS,
+                sleep: 2 * MS,
+                spread: 50,
+            };
+            Job::new(does).vcpu(n / 4, n % 4)
+        };
+        let preset = CfsParams::preset("2.6.33", 4).unwrap();
+        let cfs = Cfs::new(CfsParams { siblings, ..preset }, &params);
+        let load = Jobs::new((0..8).map(job).collect(), 2);
+        let (outcome, _) = run(&params, cfs, load, SEC, 5 * SEC);
+        let stacked: f64 = outcome.stacking.iter().skip(2).sum();
+        let vcpus = outcome.vms.iter().flat_map(|vm| &vm.vcpus);
+        (stacked, vcpus.map(|totals| totals.migrations).sum::<u64>())
+    };
+    assert!(run_with(Siblings::Free).0 > 0.01);
+    let (stacked, migrations) = run_with(Siblings::Apart);
+    assert_eq!(stacked, 0.0);
+    assert!(migrations > 0);
+    assert_eq!(run_with(Siblings::Bound), (0.0, 0));
 }

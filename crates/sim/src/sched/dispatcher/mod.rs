@@ -279,6 +279,12 @@ impl<const COUNTED: bool> HostScheduler for Dispatcher<COUNTED> {
         host.resched(cpu, Some(cpu));
     }
 
+    fn flush_ipi(&mut self, host: &mut Host, task: TaskId) {
+        let here = self.native.task(task.index()).cpu.max(0) as u32;
+        self.native.flush_ipi(host.now(), here, task.index());
+        self.pass_on(host, None);
+    }
+
     fn apply(&mut self, _host: &mut Host, plan: &Plan) {
         for wanted in &plan.vms {
             if let Some(plan) = self.plans.get_mut(wanted.vm.index()) {

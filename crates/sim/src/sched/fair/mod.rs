@@ -19,12 +19,14 @@ mod groups;
 mod moving;
 mod order;
 mod placement;
+mod siblings;
 mod state;
 mod tree;
 mod tuning;
 mod weights;
 
 pub(crate) use order::{Join, Leave, Order};
+pub use siblings::Siblings;
 pub(crate) use tree::{Forest, Root};
 pub use tuning::Generation;
 pub(crate) use tuning::{LONGEST, Tuning, scaling};
@@ -49,6 +51,9 @@ pub(crate) struct Fair<O> {
     domains: Domains,
     crowds: Crowds,
     groups: Vec<Group>,
+    /// vCPUs by VM, and the pCPUs that they are bound to, where that matters.
+    siblings: Vec<Vec<TaskId>>,
+    homes: Vec<(usize, Option<PcpuId>)>,
     tick: Nanos,
     /// When the next round of balancing for idle pCPUs is due.
     idle_balance: Nanos,
@@ -67,6 +72,8 @@ impl<O: Order> Fair<O> {
             crowds: Crowds::new(host.topology.pcpus(), &domains),
             domains,
             groups: Vec::new(),
+            siblings: Vec::new(),
+            homes: Vec::new(),
             tick: 1_000_000_000 / Nanos::from(host.hz.clamp(1, 10_000)),
             idle_balance: 0,
             shared_above: false,
@@ -123,6 +130,7 @@ impl<O: Order> Fair<O> {
         let nr = rq.all();
         self.crowds.change(cpu, nr - 1, nr, &self.domains);
         host.queue_on(task, cpu);
+        self.keep_apart(task);
     }
 
     /// Takes `task` off the runqueue of `cpu`. Both pCPU and task are up to date.
@@ -315,12 +323,14 @@ impl<O: Order> HostScheduler for Fair<O> {
         let mut member = Member::new(weight, vm, known.spec.allowed);
         member.last = known.spec.last_on;
         self.books.tasks.push(member);
+        self.know_sibling(task, host.params().topology.pcpus());
     }
 
     fn wake(&mut self, host: &mut Host, task: TaskId, waker: Option<PcpuId>) {
         let now = host.now();
         self.books.age_task(task, now);
         let last = self.books.task(task).last;
+        self.keep_apart(task);
         let cpu = match self.order.bound_to(task) {
             Some(cpu) => cpu,
             None => self.place(task, waker, now),

@@ -31,7 +31,20 @@ impl<O: Order> Fair<O> {
                 target = self.affine(task, here, last);
             }
         }
-        self.idle_near(task, target, last)
+        let found = self.idle_near(task, target, last);
+        match self.books.task(task).allowed.contains(found) {
+            true => found,
+            false => self.least_crowded(task, found),
+        }
+    }
+
+    /// Of the pCPUs that a task may use, the one with the fewest tasks; `otherwise` if there is none.
+    fn least_crowded(&self, task: TaskId, otherwise: PcpuId) -> PcpuId {
+        let pcpus = self.books.rqs.len() as u32;
+        let open = self.books.task(task).allowed;
+        let open = open.iter().filter(|cpu| cpu.0 < pcpus);
+        open.min_by_key(|cpu| self.books.rq(*cpu).nr)
+            .unwrap_or(otherwise)
     }
 
     /// The pCPU for a task that has just been created and is then run by a higher class.

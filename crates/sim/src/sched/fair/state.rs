@@ -13,7 +13,9 @@ pub(crate) struct Member {
     pub(crate) own: u64,
     pub(crate) weight: u64,
     pub(crate) vm: Option<usize>,
+    /// pCPUs it may use at present, and those it was given.
     pub(crate) allowed: PcpuSet,
+    pub(crate) given: PcpuSet,
     /// The runqueue it is on.
     pub(crate) on: Option<PcpuId>,
     /// The runqueue it is or was on last; `None` before its first wake-up.
@@ -39,6 +41,7 @@ impl Member {
             weight,
             vm,
             allowed,
+            given: allowed,
             on: None,
             last: None,
             ran_at: 0,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What placement and balancing need to know of a kernel's version and settings.
 
+use super::siblings::Siblings;
 use corun_model::{Nanos, time::SEC, time::US};
 
 /// The longest time a setting may have: an hour. Longer ones count as this.
@@ -30,6 +31,8 @@ pub(crate) struct Tuning {
     /// Is the slice timer set only when a pCPU changes its task or a task joins a runqueue that has
     /// none running, not when the same task is picked again?
     pub(crate) slice_at_switch: bool,
+    /// What is done about sibling vCPUs.
+    pub(crate) siblings: Siblings,
 }
 
 impl Tuning {
@@ -41,6 +44,7 @@ impl Tuning {
             balance_interval: None,
             lazy_preemption: false,
             slice_at_switch: false,
+            siblings: Siblings::Free,
         }
     }
 

@@ -320,3 +320,19 @@ fn same_seed_same_bytes() {
     };
     assert_eq!(once(), once());
 }
+
+/// With an emulator a packet takes as much work as it took time, and one that leaves the guest waits
+/// for the transmit timer.
+#[test]
+fn an_emulator_collects_what_leaves() {
+    let round = |transmit_timer| {
+        let mut pinged = on(0, vm("a", quick(), &[]));
+        pinged.emulator = Some(EmulatorParams { transmit_timer });
+        let outcome = run_net(2, 10 * MS, vec![pinged], &network(vec![ping(0)]));
+        outcome.clients[0].responses.quantile(0.5)
+    };
+    let way = 976 + 50 * US + 10 * US;
+    assert!(near(round(0), 2 * way), "{}", round(0));
+    let later = round(150 * US);
+    assert!(near(later, 2 * way + 150 * US), "{later}");
+}

@@ -95,7 +95,7 @@ pub fn count(policy: &PolicyInfo, size: Size) -> Option<Cost> {
     };
     let simulation = Simulation::new(params, Box::new(counting), Box::new(load), None);
     let length = (1600 * MS / Nanos::from(size.pcpus)).max(10 * MS);
-    let simulation = simulation.with_policy((policy.make)());
+    let simulation = simulation.with_policy((policy.make)(&corun_policies::Settings::default()));
     simulation.run(settled, settled + length, |_| {});
     let cost = *cost.borrow();
     Some(cost)

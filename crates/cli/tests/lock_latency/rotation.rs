@@ -221,7 +221,9 @@ fn turns(pcpus: u32, queue: u32, kind: Scheduler, start: Start, seed: u64) -> Tu
     let simulation = Simulation::new(host, sched, Box::new(load), Some(witness));
     let simulation = match kind {
         Scheduler::Balance => {
-            simulation.with_policy((corun_policies::find("balance").unwrap().make)())
+            simulation.with_policy((corun_policies::find("balance").unwrap().make)(
+                &corun_policies::Settings::default(),
+            ))
         }
         _ => simulation,
     };

@@ -173,6 +173,7 @@ mod tests {
         cost
     }
 
+    /// Linear is 8 times, and the square 64.
     #[test]
     fn no_policy_costs_more_than_linear_in_pcpus() {
         for policy in corun_policies::all() {

@@ -107,7 +107,7 @@ pub fn section() -> Section {
         mechanism: "A reader whose vCPU is off its pCPU neither hears of its data nor asks for more. \
                     CFQ waits 8 ms for it and then serves the other, a seek away, who is off its \
                     pCPU soon. (c): CFS stops a vCPU at a tick only, so the smaller VM's slice of \
-                    4.4 ms lasts 8 ms, two ticks; and CFQ of Linux 4.4 counts ticks, too, so its \
+                    4.4 ms mostly lasts 8 ms, two ticks; and CFQ of Linux 4.4 counts ticks, too, so its \
                     wait of 8 ms lasts 4 to 8 ms. So CFQ gives the larger VM up in every pause, and \
                     the smaller one, which asked in its own slice, gets its turn, but is off by the \
                     time it is answered. With 1000 ticks per second CFQ outwaits the pauses, and \

@@ -240,7 +240,10 @@ static inline void gang_state(struct task_ctx *t, u32 state, u64 now)
 	if (!knobs.gangs || !t->member)
 		return;
 	g = gang_of(t);
-	if (g.vm && g.conf && g.ctx)
+	/* Progress made under another mode is not to be held against anybody if this one comes back. */
+	if (g.mode != GANG_RELAXED && g.mode != GANG_RELAXED_ALL)
+		relaxed_leave(t);
+	else if (g.vm && g.conf && g.ctx)
 		relaxed_state(&g, t, state, now);
 }
 

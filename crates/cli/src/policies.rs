@@ -8,7 +8,8 @@ use crate::parameters::in_json;
 /// List the policies that can be compared, with their sources
 #[derive(clap::Args)]
 pub struct Args {
-    /// Print one JSON array instead: name, summary, source, parameters
+    /// Print one JSON array instead: name, summary, source, parameters, and whether `corun host` can
+    /// run it
     #[arg(long)]
     json: bool,
 }
@@ -25,6 +26,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             .map(|policy| {
                 serde_json::json!({
                     "name": policy.name, "summary": policy.summary, "source": policy.source,
+                    "host": corun_policies::find(policy.name).is_some(),
                     "parameters": in_json(&(policy.parameters)()),
                 })
             })

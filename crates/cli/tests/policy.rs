@@ -36,6 +36,7 @@ fn answer(asked: Asked, in_force: &mut InForce) -> Reply {
     match asked {
         Asked::SetPolicy(wanted) if wanted.name == "fair" => {
             in_force.policy = wanted.name;
+            in_force.parameters = wanted.set;
             in_force.changes += 1;
         }
         Asked::SetPolicy(wanted) => {
@@ -58,6 +59,7 @@ fn a_running_daemon_is_asked_and_told() {
             policy: "balance".into(),
             summary: "apart".into(),
             source: "EuroSys 2011".into(),
+            parameters: Default::default(),
             for_s: 12.34,
             changes: 0,
         };
@@ -69,12 +71,13 @@ fn a_running_daemon_is_asked_and_told() {
     let (code, out, _) = policy(&path, &[]);
     let expected = "balance  apart\nin force for 12.3 s, since the daemon began\nEuroSys 2011\n";
     assert_eq!((code, out.as_str()), (Some(0), expected));
-    let (code, out, _) = policy(&path, &["fair"]);
+    let (code, out, _) = policy(&path, &["fair", "--set", "slot=5ms"]);
     assert_eq!(code, Some(0));
-    assert!(
-        out.starts_with("fair ") && out.contains("changed once"),
-        "{out}"
-    );
+    let good = out.starts_with("fair ") && out.contains("changed once");
+    assert!(good && out.ends_with("  slot = 5ms\n"), "{out}");
+    let (code, _, error) = policy(&path, &["fair", "--set", "slot"]);
+    assert_eq!(code, Some(2));
+    assert!(error.contains("expected KEY=VALUE"), "{error}");
     let (_, out, _) = policy(&path, &["--json"]);
     let json: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert_eq!(

@@ -23,7 +23,7 @@ pub use cosched::relaxed::{CoschedRelaxed, CoschedRelaxedAll};
 pub use cosched::strict::CoschedStrict;
 pub use fair::Fair;
 pub use registry::{PolicyInfo, all, find, names, parameters};
-pub use settings::Settings;
+pub use settings::{SettingError, Settings};
 
 use corun_model::{Nanos, Placement, Plan, Snapshot, VmPlan};
 

@@ -263,7 +263,10 @@ pub struct ClientResult {
     pub vm: String,
     /// Replies per second; null for sinks and streams, which have none.
     pub replies_per_s: Option<f64>,
-    /// From the wish to send until the reply's end: median; null if there was none.
+    /// From the wish to send until the reply's end: mean; null if there was none.
+    #[serde(default)]
+    pub response_mean_us: Option<f64>,
+    /// The same: median.
     pub response_p50_us: Option<f64>,
     /// The same: 95th percentile.
     pub response_p95_us: Option<f64>,

@@ -136,6 +136,13 @@ fn vm(vm: &VmOutcome, measured: Nanos) -> VmResult {
     }
 }
 
+/// What the guest's kernel does not count as idle; replayed VMs have none.
+fn guest_cpu(vm: &VmOutcome, measured: Nanos) -> Option<f64> {
+    let whole = measured.saturating_mul(vm.vcpus.len() as Nanos);
+    let idle = vm.achieved.idle?;
+    (whole > 0).then(|| round(1.0 - share(idle, whole)))
+}
+
 fn siblings(vm: &VmOutcome, measured: Nanos) -> SiblingResult {
     let skew = &vm.siblings;
     let called = skew.co_starts.count() + skew.never;
@@ -152,13 +159,6 @@ fn siblings(vm: &VmOutcome, measured: Nanos) -> SiblingResult {
     }
 }
 
-/// What the guest's kernel does not count as idle; replayed VMs have none.
-fn guest_cpu(vm: &VmOutcome, measured: Nanos) -> Option<f64> {
-    let whole = measured.saturating_mul(vm.vcpus.len() as Nanos);
-    let idle = vm.achieved.idle?;
-    (whole > 0).then(|| round(1.0 - share(idle, whole)))
-}
-
 fn client(client: &ClientOutcome, outcome: &Outcome) -> ClientResult {
     let seconds = outcome.measured as f64 / SEC as f64;
     // Rounding makes what a run of no length shows zero.
@@ -173,6 +173,7 @@ fn client(client: &ClientOutcome, outcome: &Outcome) -> ClientResult {
         kind: client.kind.to_string(),
         vm: vm.map_or(String::new(), |vm| vm.name.clone()),
         replies_per_s: (!bulk).then(|| rate(responses.count())),
+        response_mean_us: some.then(|| micros(responses.mean())),
         response_p50_us: quantile(0.5),
         response_p95_us: quantile(0.95),
         response_p99_us: quantile(0.99),

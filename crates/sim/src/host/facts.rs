@@ -58,6 +58,11 @@ impl Host {
             .map(|(index, task)| (TaskId::from(index), task))
     }
 
+    /// Do hardware threads of one core slow each other down?
+    pub fn has_smt(&self) -> bool {
+        self.smt.is_some()
+    }
+
     /// How much work a running task has done since it got its pCPU; 0 if it is not running.
     pub fn progress(&self, task: TaskId) -> Nanos {
         let task = &self.tasks[task.index()];

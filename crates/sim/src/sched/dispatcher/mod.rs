@@ -34,8 +34,11 @@ use corun_model::{
 use queues::Queues;
 
 /// The dispatcher as a host scheduler. Tasks have the same index on both sides.
-pub struct Dispatcher {
-    native: Native<Queues>,
+///
+/// `COUNTED`: the build that the kernel's is a twin of, which looks at pCPUs one by one, and counts
+/// what passes the tap ([`Dispatcher::exchanges`]); else the one that finds them by an index.
+pub struct Dispatcher<const COUNTED: bool = false> {
+    native: Native<Queues<COUNTED>>,
     timers: Vec<EventId>,
     plans: Vec<VmPlan>,
     weights: Vec<Option<u32>>,
@@ -49,6 +52,24 @@ fn dispatcher_id(vm: VmId) -> u32 {
 impl Dispatcher {
     /// The dispatcher for a host, all VMs placed freely until a policy says otherwise.
     pub fn new(params: DispatcherParams, host: &HostParams) -> Self {
+        Self::build(params, host)
+    }
+}
+
+impl Dispatcher<true> {
+    /// The same, counting.
+    pub fn counted(params: DispatcherParams, host: &HostParams) -> Self {
+        Self::build(params, host)
+    }
+
+    /// What the dispatcher has read of the world and told it so far, one by one.
+    pub fn exchanges(&mut self) -> u64 {
+        self.native.services().exchanges
+    }
+}
+
+impl<const COUNTED: bool> Dispatcher<COUNTED> {
+    fn build(params: DispatcherParams, host: &HostParams) -> Self {
         let pcpus = host.topology.pcpus();
         let knobs = Knobs {
             slice: params.slice,
@@ -153,7 +174,7 @@ enum Next {
     Nothing,
 }
 
-impl HostScheduler for Dispatcher {
+impl<const COUNTED: bool> HostScheduler for Dispatcher<COUNTED> {
     fn know_vms(&mut self, vms: &[VmInfo]) {
         let free = |vm| VmPlan::placed(VmId::from(vm), Placement::Free);
         self.plans = (0..vms.len()).map(free).collect();

@@ -8,8 +8,10 @@ use crate::sched::HostScheduler;
 use crate::{Outcome, Simulation};
 use corun_model::time::{MS, SEC};
 use corun_model::{
-    DispatcherParams, Gang, Nanos, PcpuSet, Placement, Plan, TaskId, Topology, VmId, VmPlan,
+    DispatcherParams, Gang, Nanos, PcpuSet, Placement, Plan, Skew, Snapshot, TaskId, Topology,
+    VmId, VmPlan,
 };
+use corun_policies::Policy;
 use proptest::prelude::*;
 
 fn params(pcpus: u32) -> HostParams {
@@ -219,6 +221,55 @@ fn weights_hold_across_pcpus() {
             );
         }
     }
+}
+
+/// Relaxed co-scheduling, then balance, then relaxed again.
+struct ThereAndBack;
+
+impl Policy for ThereAndBack {
+    fn period(&self) -> Nanos {
+        100 * MS
+    }
+
+    fn decide(&mut self, seen: &Snapshot, plan: &mut Plan) {
+        let relaxed = !(2 * SEC..6 * SEC).contains(&seen.now);
+        let gang = match relaxed {
+            true => Gang::Relaxed(Skew::default()),
+            false => Gang::None,
+        };
+        let vms = seen.vms.iter().map(|vm| VmPlan {
+            gang,
+            ..VmPlan::placed(vm.vm, Placement::Balance)
+        });
+        plan.vms.extend(vms);
+    }
+}
+
+/// While policies without gangs are in force, siblings drift apart; a gang policy that comes back
+/// must not make them wait for what happened then.
+#[test]
+fn what_happened_under_another_policy_is_not_caught_up_with() {
+    let on = |cpu, vcpu| Pattern {
+        allowed: [corun_model::PcpuId(cpu)].into_iter().collect(),
+        ..Pattern::hog(vcpu)
+    };
+    let mut tasks = vec![on(0, Some((0, 0))), on(1, Some((0, 1)))];
+    tasks.extend((0..3).map(|_| on(0, None)));
+    let load = Patterns::new(tasks, &[None], 1);
+    let params = params(2);
+    let dispatcher = Dispatcher::new(DispatcherParams::default(), &params);
+    let outcome = Simulation::new(params, Box::new(dispatcher), Box::new(load), None)
+        .with_policy(Box::new(ThereAndBack))
+        .run(6500 * MS, 8500 * MS, |_| {});
+    // One has a quarter of a pCPU, and so has the other, which is held back to that.
+    let run: Vec<u64> = outcome.tasks[..2]
+        .iter()
+        .map(|task| task.2.run / MS)
+        .collect();
+    assert!(
+        run.iter().all(|run| (450..600).contains(run)),
+        "{run:?} ms of 2000"
+    );
 }
 
 #[test]

@@ -28,7 +28,6 @@ fn vm(name: &str, throughput: f64, run: f64, ready: f64, lock: Option<f64>) -> V
         siblings: None,
         io: None,
         guest_cpu_share: None,
-        siblings: None,
         beyond_recording_share: None,
     }
 }

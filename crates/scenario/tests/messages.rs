@@ -397,6 +397,9 @@ fn what_is_wrong_with_policies_settings() {
         "host.toml:10: policy.cosched-demnd: unknown key, did you mean \"cosched-demand\"?",
         "host.toml:13: policy.balance-load.light: found 99, expected a whole number from 100 to 1000",
     ] {
-        assert!(found.iter().any(|line| line.starts_with(says)), "{found:#?}");
+        assert!(
+            found.iter().any(|line| line.starts_with(says)),
+            "{found:#?}"
+        );
     }
 }

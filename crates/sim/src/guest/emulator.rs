@@ -135,10 +135,9 @@ impl Emulator {
     /// The transmit timer has expired: what has left the guest by now is to be sent.
     fn transmit(&mut self, host: &mut Host, vm: u32, work: Nanos) {
         self.timer_set = false;
-        while let Some((_, packet)) = self
-            .leaving
-            .pop_front_if(|(departs, _)| *departs <= host.now())
-        {
+        let now = host.now();
+        let gone = self.leaving.iter().take_while(|(at, _)| *at <= now).count();
+        for (_, packet) in self.leaving.drain(..gone).collect::<Vec<_>>() {
             self.add(host, Job::Send(packet), work, None);
         }
         self.set_timer(host, vm);

@@ -117,7 +117,10 @@ mod tests {
         groups.arrive(0);
         groups.arrive(1);
         // The first joined alone: its share was all of the disk.
-        assert_eq!((groups.share_of(0, 400), groups.share_of(1, 400)), (400, 300));
+        assert_eq!(
+            (groups.share_of(0, 400), groups.share_of(1, 400)),
+            (400, 300)
+        );
         assert_eq!(groups.first(), Some(0));
         groups.served(0, 25);
         assert_eq!(groups.share_of(0, 400), 100);

@@ -110,8 +110,7 @@ impl Active {
 
     /// Ticks that are left of its slice.
     fn left(&self, tick: u64) -> u64 {
-        self.slice
-            .map_or(0, |slice| slice.end.saturating_sub(tick))
+        self.slice.map_or(0, |slice| slice.end.saturating_sub(tick))
     }
 }
 
@@ -271,9 +270,7 @@ impl Anticipatory {
             self.ticks.slice,
             self.groups.share_of(queue, self.ticks.target_latency),
         );
-        slice
-            .min(share)
-            .max(slice.min(2 * self.ticks.slice_idle))
+        slice.min(share).max(slice.min(2 * self.ticks.slice_idle))
     }
 
     /// `cfq_update_io_thinktime`, `cfq_update_io_seektime` and `cfq_update_idle_window`.

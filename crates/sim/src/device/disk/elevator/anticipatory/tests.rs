@@ -161,5 +161,9 @@ fn a_stretched_slice_is_charged_as_it_was_meant_to_be() {
     cfq.done(100 * MS, &next);
     assert_eq!(cfq.next(100 * MS), Next::Hold(Some(108 * MS)));
     assert_eq!(served(&mut cfq, 108 * MS).owner, 1);
-    assert_eq!(cfq.groups.used(0), 25 << 12, "26 ticks, of a group that joined alone");
+    assert_eq!(
+        cfq.groups.used(0),
+        25 << 12,
+        "26 ticks, of a group that joined alone"
+    );
 }

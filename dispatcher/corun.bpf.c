@@ -73,6 +73,7 @@ static inline s32 make_ready(struct task_struct *p, struct task_ctx *t, s32 prev
 	struct cpu_ctx *c;
 	s32 cpu;
 
+	gang_join(p, t, now);
 	if (t->state == TASK_WAITING) {
 		t->sum.wakeups++;
 		enter(t, TASK_READY, now);
@@ -384,6 +385,27 @@ CALLBACK(void, corun_exit_task, struct task_struct *p, struct scx_exit_task_args
 	deactivate(t);
 	gang_left(t);
 	vm_forget(t);
+}
+
+/* A sibling waits for `p`, which is ready, to flush its TLB: gang_demand.h. */
+SIMULATED_CALLBACK(corun_flush_ipi, struct task_struct *p)
+{
+	struct task_ctx *t = callback_begin(OP_FLUSH_IPI, p, 0);
+	struct gang g;
+	struct cpu_ctx *c;
+	u64 now;
+
+	if (!t)
+		return;
+	now = now_ns();
+	g = gang_of(t);
+	c = cpu_at(t->cpu);
+	if (g.conf && g.mode == GANG_DEMAND) {
+		demand_boost(t, &g, shared(g.conf->flush_boost), now);
+		if (c && gang_preempts(t, c, t->cpu, now, false))
+			kick(t->cpu, KICK_PREEMPT);
+	}
+	callback_end(0);
 }
 
 /* The slice timer of `cpu` fired, on that pCPU. */

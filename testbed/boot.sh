@@ -53,7 +53,7 @@ pack() { (cd "$1" && find . | "$busybox" cpio -o -H newc -R 0:0 2>/dev/null); }
 # The initramfs: what every test needs, then the test's own files; the kernel unpacks both.
 make_initramfs() {
 	local base="$work/base"
-	mkdir -p "$base"/{bin,proc,sys,dev,tmp,root,out,testbed} "$work/files"
+	mkdir -p "$base"/{bin,proc,sys,dev,tmp,run,root,out,testbed} "$work/files"
 	cp "$busybox" "$base/bin/"
 	ln -s busybox "$base/bin/sh"
 	cp "$testbed_dir/host-init" "$base/init"

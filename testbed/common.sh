@@ -37,3 +37,20 @@ stage_microvm() {
 	mkdir -p "$into"
 	cp "${CARGO_TARGET_DIR:-$repository/target}/$target/release/corun-microvm" "$into/"
 }
+
+# Puts bpftool into DIR/bin/, its loader and libraries into DIR/bpftool/.
+stage_bpftool() {
+	local root="$testbed_cache/bpftool" into="$1/bpftool" libraries library
+	libraries="$root/usr/lib/x86_64-linux-gnu"
+	mkdir -p "$into" "$1/bin"
+	cp -L "$root/usr/sbin/bpftool" "$root/usr/lib64/ld-linux-x86-64.so.2" "$into/"
+	"$into/ld-linux-x86-64.so.2" --library-path "$libraries" --list "$into/bpftool" |
+		awk '$2 == "=>" && $1 !~ /ld-linux/ { print $3 }' >"$into/libraries"
+	while read -r library; do cp -L "$library" "$into/"; done <"$into/libraries"
+	rm "$into/libraries"
+	cat >"$1/bin/bpftool" <<-'END'
+		#!/bin/sh
+		exec /test/bpftool/ld-linux-x86-64.so.2 --library-path /test/bpftool /test/bpftool/bpftool "$@"
+	END
+	chmod +x "$1/bin/bpftool"
+}

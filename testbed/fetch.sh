@@ -16,6 +16,7 @@ apt_dir="$testbed_cache/apt"
 kernel="$testbed_cache/kernel"
 qemu="$testbed_cache/qemu"
 tools="$testbed_cache/tools"
+bpftool="$testbed_cache/bpftool"
 
 private_apt() { "$1" --config-file="$apt_dir/apt.conf" "${@:2}"; }
 
@@ -87,6 +88,14 @@ fetch_tools() {
 	"$tools.new/usr/bin/busybox" true || die "busybox of $suite does not run here"
 	rm -rf "$tools"
 	mv "$tools.new" "$tools"
+}
+
+# With its libraries: stage_bpftool (common.sh) takes them into the emulated host.
+fetch_bpftool() {
+	say "fetching bpftool"
+	unpack_with_dependencies "$bpftool.new" bpftool
+	rm -rf "$bpftool"
+	mv "$bpftool.new" "$bpftool"
 }
 
 fetch_qemu() {
@@ -191,7 +200,9 @@ fetch_kernel() {
 	skip "no cloud kernel of $suite has sched_ext"
 }
 
-is_complete() { [ -e "$tools" ] && [ -e "$qemu/version" ] && [ -e "$kernel/version" ]; }
+is_complete() {
+	[ -e "$tools" ] && [ -e "$bpftool" ] && [ -e "$qemu/version" ] && [ -e "$kernel/version" ]
+}
 
 main() {
 	local refresh=""
@@ -211,6 +222,7 @@ main() {
 	configure_apt
 	# What an interrupted run already brought is kept.
 	if [ "$refresh" ] || [ ! -e "$tools" ]; then fetch_tools; fi
+	if [ "$refresh" ] || [ ! -e "$bpftool" ]; then fetch_bpftool; fi
 	if [ "$refresh" ] || [ ! -e "$qemu/version" ]; then fetch_qemu; fi
 	if [ "$refresh" ] || [ ! -e "$kernel/version" ]; then fetch_kernel; fi
 	rm -rf "$apt_dir"

@@ -85,18 +85,21 @@ scheduler() {
 
 # --- Recordings -----------------------------------------------------------------------------
 
-# trace_start [KIB]: records scheduling and KVM events, KIB per CPU (32768).
+# trace_start [KIB [EVENT…]]: records these events, or those of scheduling and KVM; KIB per CPU (32768).
 trace_start() {
-	echo 0 >$tracing/tracing_on
-	echo nop >$tracing/current_tracer
-	echo "${1:-32768}" >$tracing/buffer_size_kb
-	echo mono >$tracing/trace_clock
-	echo >$tracing/set_event
-	for _event in sched/sched_switch sched/sched_waking sched/sched_wakeup \
+	_kib="${1:-32768}"
+	[ $# = 0 ] || shift
+	[ $# != 0 ] || set -- sched/sched_switch sched/sched_waking sched/sched_wakeup \
 		sched/sched_migrate_task sched/sched_process_fork kvm/kvm_entry kvm/kvm_exit \
 		kvm/kvm_vcpu_wakeup kvm/kvm_halt_poll_ns kvm/kvm_apic_ipi kvm/kvm_apic_accept_irq \
-		irq/irq_handler_entry; do
-		echo 1 >$tracing/events/$_event/enable || fail "there is no trace event $_event"
+		irq/irq_handler_entry
+	echo 0 >$tracing/tracing_on
+	echo nop >$tracing/current_tracer
+	echo "$_kib" >$tracing/buffer_size_kb
+	echo mono >$tracing/trace_clock
+	echo >$tracing/set_event
+	for _event in "$@"; do
+		echo 1 >$tracing/events/"$_event"/enable || fail "there is no trace event $_event"
 	done
 	echo >$tracing/trace
 	echo 1 >$tracing/tracing_on

@@ -457,6 +457,8 @@ static inline void raw_start_timer(s32 cpu, u64 delay)
 #define CALLBACK_SLEEPABLE(type, name, ...)                                                        \
 	SEC("struct_ops.s/" #name) type BPF_PROG(name, ##__VA_ARGS__)
 #define TIMER_CALLBACK(name, arg) static inline void name(arg)
+/* What only the simulator has an event for. */
+#define SIMULATED_CALLBACK(name, arg) static inline __attribute__((unused)) void name(arg)
 
 static inline void corun_timer(s32 cpu);
 

@@ -355,6 +355,7 @@ static inline void callback_end(s32 result)
 	type NAME(name)(__VA_ARGS__)
 #define CALLBACK_SLEEPABLE CALLBACK
 #define TIMER_CALLBACK(name, arg) CALLBACK(void, name, arg)
+#define SIMULATED_CALLBACK TIMER_CALLBACK
 
 /* Registers nothing here; the context is what the native build needs instead. */
 #define SCHEDULER(name, timeout_ms)                                                                \

@@ -57,6 +57,7 @@ enum tap_op {
 	OP_STOPPING = 5,
 	OP_QUIESCENT = 6,
 	OP_TIMER = 7,
+	OP_FLUSH_IPI = 8, /* in no recording: the kernel has no such callback */
 };
 
 #endif

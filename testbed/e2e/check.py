@@ -14,6 +14,8 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
+import policies
+
 EVENT = re.compile(r"\[(\d+)\] \S+ +(\d+\.\d+): (sched_\w+): (.*)")
 SWITCH = re.compile(r"prev_pid=(\d+) .*prev_state=(\S+) ==> .*next_pid=(\d+)")
 WAKEUP = re.compile(r"pid=(\d+) .*target_cpu=(\d+)")
@@ -160,7 +162,7 @@ def judge_traces(out, table):
             table.row(good, f"{path.stem}: no vCPU forgotten", detail)
         wanted = 6 if mix == "mix" else 4
         table.row(len(trace.vm_of) == wanted, f"{path.stem}: all vCPUs recorded", f"{wanted}")
-    for name, limit in (("eevdf", None), ("balance", 0.005)):
+    for name, limit in (("eevdf", None), ("balance", 0.005)) if shares else ():
         values = shares[name]
         median = statistics.median(values) if values else float("nan")
         each = ", ".join(f"{100 * value:.3f}" for value in values)
@@ -171,7 +173,8 @@ def judge_traces(out, table):
 
 def judge_numbers(out, table):
     numbers = defaultdict(list)
-    for line in (out / "numbers.tsv").read_text().splitlines():
+    file = out / "numbers.tsv"
+    for line in file.read_text().splitlines() if file.exists() else ():
         name, value = line.split("\t")
         numbers[name].append(float(value))
     for name, values in numbers.items():
@@ -195,6 +198,7 @@ def main():
         table.row(word == "pass", name, detail)
     judge_numbers(out, table)
     judge_traces(out, table)
+    policies.judge(out, table)
     for line in sys.argv[2:]:
         word, name, detail = line.split(":", 2)
         table.row(word == "pass", name, detail)

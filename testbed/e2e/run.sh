@@ -5,7 +5,8 @@
 # How: builds static binaries, boots the emulated host with host/run, and judges what comes out
 # with check.py; the recorded decisions are replayed through the native build.
 #
-# Usage: run.sh [OUT]     OUT: out/e2e; exit codes: 0 all passed, 77 packages cannot be had, else failed
+# Usage: run.sh [OUT [GROUP…]]   OUT: out/e2e; GROUP: only these boots (below), such as weights
+# Exit codes: 0 all passed, 77 packages cannot be had, else failed
 set -euo pipefail
 # shellcheck source=testbed/common.sh
 . "$(dirname "$0")/../common.sh"
@@ -24,11 +25,19 @@ stage_corun() {
 	cp "$release/corun" "$1/bin/"
 }
 
-# Replays natively what the kernel decided; prints a verdict for check.py.
+# The policies that a host can run under, one a line: those that `corun policies` calls a host's.
+host_policies() {
+	"$1/bin/corun" policies --json |
+		python3 -c 'import json, sys
+for policy in json.load(sys.stdin):
+    if policy["host"]: print(policy["name"])'
+}
+
+# lockstep FILE: replays natively what the kernel decided; prints a verdict for check.py.
 lockstep() {
 	local said word=pass
-	said="$("$work/test/bin/corun" lockstep "$out/lockstep.bin" 2>&1)" || word=fail
-	echo "$word:lockstep:$(tr '\n' ' ' <<<"$said")"
+	said="$("$work/test/bin/corun" lockstep "$out/$1" 2>&1)" || word=fail
+	echo "$word:$1:$(tr '\n' ' ' <<<"$said")"
 }
 
 # What happens in one boot of the host. Several short ones: the emulation rarely fails early, and what
@@ -38,6 +47,7 @@ groups=(
 	"idling;policy fair;policy balance"
 	"policy affinity;kill"
 	"weights"
+	"policies"
 )
 
 # Did the emulator stop a pCPU of the host? A scheduler that starves tasks leaves it its ticks; only a
@@ -56,7 +66,7 @@ attempt() {
 	reason=""
 	rm -rf "$work/out"
 	tr ';' '\n' <<<"$1" >"$work/test/phases"
-	CORUN_TESTBED_TIMEOUT="${CORUN_TESTBED_TIMEOUT:-200}" \
+	CORUN_TESTBED_TIMEOUT="${CORUN_TESTBED_TIMEOUT:-300}" \
 		"$testbed_dir/boot.sh" "$work/test" "$work/out" || status=$?
 	# 77: no packages; 126: boots hung; 124 and 125: the host stood still or died.
 	case $status in
@@ -91,14 +101,24 @@ main() {
 	trap 'rm -rf "$work"' EXIT
 	stage_microvm "$work/test"
 	stage_corun "$work/test"
+	"$testbed_dir/fetch.sh"
+	stage_bpftool "$work/test"
+	host_policies "$work/test" >"$work/test/policies"
 	cp "$e2e_dir"/host/* "$work/test/"
 	rm -rf "$out"
 	mkdir -p "$out"
 	repeated=0
 	local group
+	[ $# -le 1 ] || groups=("${@:2}")
 	for group in "${groups[@]}"; do run_group "$group"; done
 	say "${#groups[@]} boots judged, $repeated repeated because the emulator had spoiled them"
-	python3 "$e2e_dir/check.py" "$out" "$(lockstep)"
+	if [ -e "$out/lockstep-policies.bin" ]; then
+		"$work/test/bin/corun" lockstep --json "$out/lockstep-policies.bin" >"$out/lockstep-policies.json" || true
+	fi
+	local -a verdicts=()
+	local recording
+	for recording in "$out"/lockstep*.bin; do verdicts+=("$(lockstep "${recording##*/}")"); done
+	python3 "$e2e_dir/check.py" "$out" "${verdicts[@]}"
 }
 
-main
+main "$@"

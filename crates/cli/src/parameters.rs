@@ -51,8 +51,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         }
     }
     if args.json {
-        let list: Vec<Json> = all.iter().map(in_json).collect();
-        return output::print(&(serde_json::to_string_pretty(&list)? + "\n"));
+        return output::print(&(serde_json::to_string_pretty(&in_json(&all))? + "\n"));
     }
     output::print(&match args.markdown {
         true => parameters::markdown(&all),
@@ -60,7 +59,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     })
 }
 
-fn in_json(parameter: &Parameter) -> Json {
+/// Parameters as programs read them.
+pub fn in_json(list: &[Parameter]) -> Vec<Json> {
+    list.iter().map(one_in_json).collect()
+}
+
+fn one_in_json(parameter: &Parameter) -> Json {
     let (default, unit) = match &parameter.value {
         Value::Time(time) => (json!(time), "ns"),
         Value::Bytes(bytes) => (json!(bytes), "B"),

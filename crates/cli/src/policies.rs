@@ -3,11 +3,13 @@
 
 use crate::compare::schedulers;
 use crate::output;
+use crate::parameters::in_json;
 
 /// List the policies that can be compared, with their sources
 #[derive(clap::Args)]
 pub struct Args {
-    /// Print one JSON array instead: name, summary, source
+    /// Print one JSON array instead: name, summary, source, parameters, and whether `corun host` can
+    /// run it
     #[arg(long)]
     json: bool,
 }
@@ -24,6 +26,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             .map(|policy| {
                 serde_json::json!({
                     "name": policy.name, "summary": policy.summary, "source": policy.source,
+                    "host": corun_policies::find(policy.name).is_some(),
+                    "parameters": in_json(&(policy.parameters)()),
                 })
             })
             .collect();
@@ -36,9 +40,17 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         .unwrap_or(0);
     let line = |policy: &schedulers::PolicyInfo| {
         let indent = " ".repeat(widest + 2);
+        let settings = (policy.parameters)();
+        let settings = settings.iter().map(|parameter| {
+            let (key, value) = (parameter.key, &parameter.value);
+            format!("{indent}  {key} = {value}: {}\n", parameter.meaning)
+        });
         format!(
-            "{:widest$}  {}\n{indent}{}\n",
-            policy.name, policy.summary, policy.source
+            "{:widest$}  {}\n{indent}{}\n{}",
+            policy.name,
+            policy.summary,
+            policy.source,
+            settings.collect::<String>()
         )
     };
     output::print(&all.iter().map(line).collect::<String>())

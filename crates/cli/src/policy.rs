@@ -20,6 +20,10 @@ pub struct Args {
     #[arg(value_name = "NAME")]
     name: Option<String>,
 
+    /// Set a parameter of the policy, see `corun policies`; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE", requires = "name", value_parser = assignment)]
+    set: Vec<(String, String)>,
+
     /// The daemon's socket
     #[arg(long, value_name = "PATH", default_value = socket::DEFAULT)]
     socket: PathBuf,
@@ -35,8 +39,16 @@ Examples:
       which policy is in force, and for how long
   sudo corun policy affinity
       affinity from now on
+  sudo corun policy cosched-strict --set slot=20ms --set fill=true
+      with parameters other than by default
 
 Exit codes: 0 done; 1 no daemon answers, or it could not change the policy; 2 wrong usage.";
+
+fn assignment(text: &str) -> Result<(String, String), String> {
+    let halves = text.split_once('=').filter(|(key, _)| !key.is_empty());
+    let (key, value) = halves.ok_or("expected KEY=VALUE, such as slot=20ms")?;
+    Ok((key.to_string(), value.to_string()))
+}
 
 /// Runs the command.
 ///
@@ -44,7 +56,10 @@ Exit codes: 0 done; 1 no daemon answers, or it could not change the policy; 2 wr
 /// [`Invalid`] for what the daemon does not know; else why there is no answer.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let command = match &args.name {
-        Some(name) => Command::SetPolicy(SetPolicy { name: name.clone() }),
+        Some(name) => Command::SetPolicy(SetPolicy {
+            name: name.clone(),
+            set: args.set.iter().cloned().collect(),
+        }),
         None => Command::Policy,
     };
     let in_force = socket::call::<InForce>(&args.socket, &command).map_err(explain(args))?;
@@ -62,6 +77,16 @@ fn explain(args: &Args) -> impl Fn(CallError) -> anyhow::Error {
             let name = args.name.as_deref().unwrap_or_default();
             Invalid::error(format!("{}, {}", refusal.message, or_nearest(name, &known)))
         }
+        CallError::Refused(refusal) if refusal.kind == ErrorKind::Parameter => {
+            match refusal.accepted.as_slice() {
+                [] => Invalid::error(refusal.message),
+                known => Invalid::error(format!(
+                    "{}; accepted are {}",
+                    refusal.message,
+                    known.join(", ")
+                )),
+            }
+        }
         other => other.into(),
     }
 }
@@ -72,8 +97,12 @@ fn in_words(in_force: &InForce) -> String {
         1 => "changed once".to_string(),
         times => format!("changed {times} times"),
     };
-    format!(
+    let mut text = format!(
         "{}  {}\nin force for {:.1} s, {changes}\n{}\n",
         in_force.policy, in_force.summary, in_force.for_s, in_force.source
-    )
+    );
+    for (key, value) in &in_force.parameters {
+        text += &format!("  {key} = {value}\n");
+    }
+    text
 }

@@ -4,10 +4,13 @@
 // Helpers of tests, too, say what they expect by panicking.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
+use common::corun;
 use corun_linux::socket::Server;
 use corun_linux::socket::protocol::{Command as Asked, ErrorKind, InForce, Reply};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -18,13 +21,12 @@ fn socket(name: &str) -> PathBuf {
 }
 
 fn policy(socket: &Path, args: &[&str]) -> (Option<i32>, String, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_corun"));
-    command.env("COLUMNS", "80").arg("policy").args(args);
+    let to = ["--socket", socket.to_str().unwrap()];
     let Output {
         status,
         stdout,
         stderr,
-    } = command.arg("--socket").arg(socket).output().unwrap();
+    } = corun(&[&["policy"], args, &to].concat());
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (status.code(), text(stdout), text(stderr))
 }
@@ -34,6 +36,7 @@ fn answer(asked: Asked, in_force: &mut InForce) -> Reply {
     match asked {
         Asked::SetPolicy(wanted) if wanted.name == "fair" => {
             in_force.policy = wanted.name;
+            in_force.parameters = wanted.set;
             in_force.changes += 1;
         }
         Asked::SetPolicy(wanted) => {
@@ -56,6 +59,7 @@ fn a_running_daemon_is_asked_and_told() {
             policy: "balance".into(),
             summary: "apart".into(),
             source: "EuroSys 2011".into(),
+            parameters: Default::default(),
             for_s: 12.34,
             changes: 0,
         };
@@ -67,12 +71,13 @@ fn a_running_daemon_is_asked_and_told() {
     let (code, out, _) = policy(&path, &[]);
     let expected = "balance  apart\nin force for 12.3 s, since the daemon began\nEuroSys 2011\n";
     assert_eq!((code, out.as_str()), (Some(0), expected));
-    let (code, out, _) = policy(&path, &["fair"]);
+    let (code, out, _) = policy(&path, &["fair", "--set", "slot=5ms"]);
     assert_eq!(code, Some(0));
-    assert!(
-        out.starts_with("fair ") && out.contains("changed once"),
-        "{out}"
-    );
+    let good = out.starts_with("fair ") && out.contains("changed once");
+    assert!(good && out.ends_with("  slot = 5ms\n"), "{out}");
+    let (code, _, error) = policy(&path, &["fair", "--set", "slot"]);
+    assert_eq!(code, Some(2));
+    assert!(error.contains("expected KEY=VALUE"), "{error}");
     let (_, out, _) = policy(&path, &["--json"]);
     let json: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert_eq!(

@@ -45,7 +45,7 @@ fn the_page_of_workloads_is_fresh() {
 
 /// A parameter's default as a scenario would say it; `None` for one that scenarios do not know.
 fn said(parameter: &Parameter) -> Option<String> {
-    let sections = ["host.", "vm.", "scheduler.corun."];
+    let sections = ["host.", "vm.", "scheduler.corun.", "policy."];
     let known = sections
         .iter()
         .any(|section| parameter.key.starts_with(section));
@@ -82,7 +82,7 @@ fn the_defaults_listed_are_those_in_use() {
         read("a.toml", SCENARIO, &[set]).unwrap();
     }
     let place = Place::with("reference", "a.toml", SCENARIO);
-    let policies = "fair,balance,cfs,eevdf";
+    let policies = "fair,balance,cosched-strict,cosched-demand,cosched-relaxed,cfs,eevdf";
     let compare = ["compare", "a.toml", "--json", "--policies", policies];
     let sets: Vec<&str> = said.iter().flat_map(|set| ["--set", set]).collect();
     let first = place.prints(&compare);

@@ -103,12 +103,14 @@ struct Callbacks {
     init_task: unsafe extern "C" fn(*mut TaskStruct, *mut c_void) -> i32,
     exit_task: unsafe extern "C" fn(*mut TaskStruct, *mut c_void),
     timer: unsafe extern "C" fn(i32),
+    flush_ipi: unsafe extern "C" fn(*mut TaskStruct),
 }
 
 /// Declares a build's callbacks, which all bear the same prefix.
 macro_rules! callbacks {
     ($table:ident: $enter:ident, $select_cpu:ident, $enqueue:ident, $dispatch:ident, $running:ident,
-     $stopping:ident, $quiescent:ident, $init_task:ident, $exit_task:ident, $timer:ident) => {
+     $stopping:ident, $quiescent:ident, $init_task:ident, $exit_task:ident, $timer:ident,
+     $flush_ipi:ident) => {
         // SAFETY: the signatures are those of dispatcher/corun.bpf.c in its native builds.
         unsafe extern "C" {
             fn $enter(context: *mut Context);
@@ -121,6 +123,7 @@ macro_rules! callbacks {
             fn $init_task(p: *mut TaskStruct, args: *mut c_void) -> i32;
             fn $exit_task(p: *mut TaskStruct, args: *mut c_void);
             fn $timer(cpu: i32);
+            fn $flush_ipi(p: *mut TaskStruct);
         }
 
         const $table: Callbacks = Callbacks {
@@ -134,16 +137,18 @@ macro_rules! callbacks {
             init_task: $init_task,
             exit_task: $exit_task,
             timer: $timer,
+            flush_ipi: $flush_ipi,
         };
     };
 }
 
 callbacks!(TAPPED: corun_enter, corun_select_cpu, corun_enqueue, corun_dispatch, corun_running,
-    corun_stopping, corun_quiescent, corun_init_task, corun_exit_task, corun_timer);
+    corun_stopping, corun_quiescent, corun_init_task, corun_exit_task, corun_timer,
+    corun_flush_ipi);
 callbacks!(UNTAPPED: untapped_corun_enter, untapped_corun_select_cpu, untapped_corun_enqueue,
     untapped_corun_dispatch, untapped_corun_running, untapped_corun_stopping,
     untapped_corun_quiescent, untapped_corun_init_task, untapped_corun_exit_task,
-    untapped_corun_timer);
+    untapped_corun_timer, untapped_corun_flush_ipi);
 
 /// `SCX_DEQ_SLEEP`: the task goes to sleep, its properties do not just change.
 const DEQ_SLEEP: u64 = 1;
@@ -365,6 +370,11 @@ impl<S: Services> Native<S> {
         &mut self.inner.tasks[task]
     }
 
+    /// The same, to be looked at.
+    pub fn peek(&self, task: usize) -> &TaskStruct {
+        &self.inner.tasks[task]
+    }
+
     /// Number of tasks.
     pub fn tasks(&self) -> usize {
         self.inner.tasks.len()
@@ -478,6 +488,12 @@ impl<S: Services> Native<S> {
     pub fn timer(&mut self, now: Nanos, cpu: u32) {
         // SAFETY: no pointers are passed.
         self.enter(now, cpu, || unsafe { (Self::C.timer)(cpu as i32) });
+    }
+
+    /// A sibling waits for the ready `task` to flush its TLB. Kernels do not tell of it.
+    pub fn flush_ipi(&mut self, now: Nanos, cpu: u32, task: usize) {
+        // SAFETY: `p` is a live task of this context.
+        self.call(now, cpu, task, |p| unsafe { (Self::C.flush_ipi)(p) });
     }
 
     /// Calls C for `task`, with time and place set.

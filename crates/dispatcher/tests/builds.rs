@@ -183,6 +183,12 @@ impl<const TAPPED: bool> Machine<TAPPED> {
             2 => self.schedule(cpu),
             5 if which % 8 == 0 => self.configure(Placement::Balance, Some(300)),
             5 if which % 8 == 1 => self.configure(Placement::Fixed, None),
+            5 if which % 8 == 2 => {
+                let task = which % self.waiting.len();
+                if !self.waiting[task] && !self.running.contains(&Some(task)) {
+                    self.native.flush_ipi(self.now, cpu as u32, task);
+                }
+            }
             5 => self.schedule(cpu),
             _ => self.native.timer(self.now, cpu as u32),
         }

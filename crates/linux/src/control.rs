@@ -12,7 +12,7 @@ use crate::skel::types;
 use crate::tables::Tables;
 use corun_model::time::SEC;
 use corun_model::{HostSeen, Nanos, PcpuSet, Plan, Snapshot, TaskId, TaskSeen, Topology, VmSeen};
-use corun_policies::{Policy, PolicyInfo};
+use corun_policies::{Policy, PolicyInfo, Settings};
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 
@@ -96,6 +96,8 @@ pub(crate) enum Exchange {
 pub(crate) struct Control {
     info: &'static PolicyInfo,
     policy: Box<dyn Policy>,
+    /// What is set of it.
+    set: BTreeMap<String, String>,
     since: Nanos,
     /// How often the policy was exchanged.
     pub(crate) changes: u64,
@@ -114,7 +116,8 @@ impl Control {
         let began = clock::now();
         Self {
             info,
-            policy: (info.make)(),
+            policy: (info.make)(&Settings::default()),
+            set: BTreeMap::new(),
             since: began,
             changes: 0,
             vms: Vms::default(),
@@ -138,6 +141,20 @@ impl Control {
         self.info
     }
 
+    /// What can be set of it, with what it is set to or else its default.
+    pub(crate) fn parameters(&self) -> BTreeMap<String, String> {
+        let known = (self.info.parameters)();
+        let keys = Settings::keys(self.info);
+        let value = |key: &str| {
+            let default = known.iter().find(|p| p.key.rsplit('.').next() == Some(key));
+            let said = self.set.get(key).cloned();
+            said.or(default.map(|parameter| parameter.value.to_string()))
+        };
+        keys.into_iter()
+            .filter_map(|key| Some((key.to_string(), value(key)?)))
+            .collect()
+    }
+
     /// Since when it is.
     pub(crate) fn since(&self) -> Nanos {
         self.since
@@ -148,16 +165,18 @@ impl Control {
         self.ask(tables, Base::AsTold)
     }
 
-    /// Puts another policy in force: returns when the dispatcher has its first plan.
+    /// Puts another policy in force, made of `settings`, in which `set` was set: returns when the
+    /// dispatcher has its first plan.
     ///
     /// # Errors
     /// [`Exchange`]: it is not in force.
     pub(crate) fn exchange(
         &mut self,
-        info: &'static PolicyInfo,
+        (info, settings): (&'static PolicyInfo, &Settings),
+        set: BTreeMap<String, String>,
         tables: &Tables<'_, '_>,
     ) -> Result<(), Exchange> {
-        let before = std::mem::replace(&mut self.policy, (info.make)());
+        let before = std::mem::replace(&mut self.policy, (info.make)(settings));
         if let Err(cause) = self.ask(tables, Base::Nothing) {
             self.policy = before;
             return Err(match self.ask(tables, Base::Nothing) {
@@ -166,6 +185,7 @@ impl Control {
             });
         }
         self.info = info;
+        self.set = set;
         self.since = clock::now();
         self.changes += 1;
         Ok(())

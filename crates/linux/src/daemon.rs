@@ -13,6 +13,7 @@ use crate::socket::protocol::{Command, ErrorKind, InForce, Reply, SetPolicy};
 use crate::stats::{Mark, Stats};
 use corun_model::time::{MS, SEC};
 use corun_model::{Nanos, PcpuSet, Topology, TopologyError};
+use corun_policies::{PolicyInfo, SettingError, Settings};
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -149,6 +150,7 @@ impl Daemon {
             policy: info.name.to_string(),
             summary: info.summary.to_string(),
             source: info.source.to_string(),
+            parameters: self.control.parameters(),
             for_s: clock::now().saturating_sub(self.control.since()) as f64 / SEC as f64,
             changes: self.control.changes,
         })
@@ -165,13 +167,20 @@ impl Daemon {
             let message = format!("unknown policy {:?}", wanted.name);
             return Ok(Reply::refusal(ErrorKind::UnknownPolicy, message, &known));
         };
+        let settings = match made_of(info, wanted) {
+            Ok(settings) => settings,
+            Err(reply) => return Ok(*reply),
+        };
         // Statistics and recordings tell policies apart.
         if self.report_due.is_some() {
             self.report(dispatcher)?;
         }
         self.drain()?;
         let before = self.control.policy().name;
-        match self.control.exchange(info, &dispatcher.tables()) {
+        match self
+            .control
+            .exchange((info, &settings), wanted.set.clone(), &dispatcher.tables())
+        {
             Ok(()) => {}
             Err(Exchange::Kept(cause)) => {
                 let message = format!(
@@ -262,6 +271,26 @@ impl Daemon {
 /// policy looks at them.
 fn topology(online: &PcpuSet) -> Result<Topology, TopologyError> {
     Topology::flat(online.iter().last().map_or(1, |cpu| cpu.0 + 1))
+}
+
+/// The settings that are wanted; what is wrong with them is the reply.
+fn made_of(info: &PolicyInfo, wanted: &SetPolicy) -> Result<Settings, Box<Reply>> {
+    let mut settings = Settings::default();
+    let mut said = wanted.set.iter();
+    let set = said.try_for_each(|(key, value)| settings.set(info, key, value));
+    let refuse = |error: SettingError| {
+        let accepted = match error {
+            SettingError::Unknown { .. } => Settings::keys(info),
+            SettingError::Value { .. } => Vec::new(),
+        };
+        Box::new(Reply::refusal(
+            ErrorKind::Parameter,
+            error.to_string(),
+            &accepted,
+        ))
+    };
+    set.and_then(|()| settings.check(info)).map_err(refuse)?;
+    Ok(settings)
 }
 
 fn record_error(options: &HostOptions, cause: io::Error) -> HostError {

@@ -49,7 +49,9 @@ impl Default for Slots {
 pub struct Boost {
     /// Urgent time of a vCPU that a sibling wakes, ns.
     pub wake: Nanos,
-    /// Urgent time of a vCPU that a sibling wants to flush its TLB, ns.
+    /// Is it seen when a sibling waits for a ready vCPU to flush its TLB? Kernels do not tell.
+    pub sees_flushes: bool,
+    /// If so: urgent time of that vCPU, ns.
     pub flush: Nanos,
     /// Most urgent time that adds up, ns.
     pub limit: Nanos,
@@ -61,6 +63,7 @@ impl Default for Boost {
     fn default() -> Self {
         Self {
             wake: 100 * US,
+            sees_flushes: false,
             flush: 100 * US,
             limit: 500 * US,
             lead: 24 * MS,
@@ -141,7 +144,7 @@ impl Gang {
             Self::Demand(boost) => GangFields {
                 gang: 3,
                 wake_boost: boost.wake,
-                flush_boost: boost.flush,
+                flush_boost: if boost.sees_flushes { boost.flush } else { 0 },
                 boost_limit: boost.limit,
                 boost_lead: boost.lead,
                 ..none

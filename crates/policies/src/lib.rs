@@ -12,6 +12,7 @@ mod balance_load;
 mod cosched;
 mod fair;
 mod registry;
+mod settings;
 
 pub use affinity::Affinity;
 pub use balance::Balance;
@@ -21,7 +22,8 @@ pub use cosched::dt::CoschedDt;
 pub use cosched::relaxed::{CoschedRelaxed, CoschedRelaxedAll};
 pub use cosched::strict::CoschedStrict;
 pub use fair::Fair;
-pub use registry::{PolicyInfo, all, find, names};
+pub use registry::{PolicyInfo, all, find, names, parameters};
+pub use settings::{SettingError, Settings};
 
 use corun_model::{Nanos, Placement, Plan, Snapshot, VmPlan};
 

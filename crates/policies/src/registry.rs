@@ -3,8 +3,9 @@
 
 use crate::{
     Affinity, Balance, BalanceLoad, CoschedDemand, CoschedDt, CoschedRelaxed, CoschedRelaxedAll,
-    CoschedStrict, Fair, Policy,
+    CoschedStrict, Fair, Policy, Settings,
 };
+use corun_model::Parameter;
 
 /// A policy that can be asked for.
 #[derive(Clone, Copy, Debug)]
@@ -15,8 +16,10 @@ pub struct PolicyInfo {
     pub summary: &'static str,
     /// Where it comes from.
     pub source: &'static str,
-    /// Makes one.
-    pub make: fn() -> Box<dyn Policy>,
+    /// What can be set of it (`[policy.NAME]` in a scenario), with defaults and sources.
+    pub parameters: fn() -> Vec<Parameter>,
+    /// Makes one, of these settings.
+    pub make: fn(&Settings) -> Box<dyn Policy>,
 }
 
 static ALL: [PolicyInfo; 9] = [
@@ -24,55 +27,64 @@ static ALL: [PolicyInfo; 9] = [
         name: "fair",
         summary: "plain fair order, vCPUs go wherever there is least to do",
         source: "baseline",
-        make: || Box::new(Fair),
+        parameters: Vec::new,
+        make: |_| Box::new(Fair),
     },
     PolicyInfo {
         name: "affinity",
         summary: "each vCPU has a pCPU of its own, as many on each, siblings apart",
         source: "Sukwong & Kim, EuroSys 2011, §2.2 (affinity-based); practice: virsh vcpupin",
-        make: || Box::<Affinity>::default(),
+        parameters: Vec::new,
+        make: |_| Box::<Affinity>::default(),
     },
     PolicyInfo {
         name: "balance",
         summary: "no two vCPUs of a VM wait or run on the same pCPU",
         source: "Sukwong & Kim, \"Is Co-scheduling Too Expensive for SMP VMs?\", EuroSys 2011",
-        make: || Box::new(Balance),
+        parameters: Vec::new,
+        make: |_| Box::new(Balance),
     },
     PolicyInfo {
         name: "balance-load",
         summary: "as balance, but siblings share a pCPU rather than go where there is much to do",
         source: "Kim et al., \"Demand-based coordinated scheduling for SMP VMs\", ASPLOS 2013",
-        make: || Box::<BalanceLoad>::default(),
+        parameters: BalanceLoad::parameters,
+        make: |settings| Box::new(settings.balance_load),
     },
     PolicyInfo {
         name: "cosched-dt",
         summary: "when the first vCPU of a VM starts, its siblings are called to start as well",
         source: "Sukwong & Kim, EuroSys 2011, §5.2.2 (dynamic time-slice co-scheduling)",
-        make: || Box::<CoschedDt>::default(),
+        parameters: Vec::new,
+        make: |_| Box::new(CoschedDt),
     },
     PolicyInfo {
         name: "cosched-strict",
         summary: "time slots: the ready vCPUs of a VM start together or not at all",
         source: "Ousterhout 1982; Sukwong & Kim, EuroSys 2011, §3 (co-scheduling)",
-        make: || Box::<CoschedStrict>::default(),
+        parameters: CoschedStrict::parameters,
+        make: |settings| Box::new(settings.cosched_strict),
     },
     PolicyInfo {
         name: "cosched-demand",
         summary: "a vCPU that a sibling wakes runs at once, for a short while",
         source: "Kim et al., \"Demand-based coordinated scheduling for SMP VMs\", ASPLOS 2013",
-        make: || Box::<CoschedDemand>::default(),
+        parameters: CoschedDemand::parameters,
+        make: |settings| Box::new(settings.cosched_demand),
     },
     PolicyInfo {
         name: "cosched-relaxed",
         summary: "a vCPU that is ahead of its siblings stops until they catch up",
         source: "VMware ESX 4, as in Sukwong & Kim, EuroSys 2011, §6",
-        make: || Box::<CoschedRelaxed>::default(),
+        parameters: CoschedRelaxed::parameters,
+        make: |settings| Box::new(settings.cosched_relaxed),
     },
     PolicyInfo {
         name: "cosched-relaxed-all",
         summary: "when a vCPU is ahead of its siblings all stop, and start again together",
         source: "VMware ESX 2, as in Sukwong & Kim, EuroSys 2011, §6",
-        make: || Box::<CoschedRelaxedAll>::default(),
+        parameters: CoschedRelaxedAll::parameters,
+        make: |settings| Box::new(settings.cosched_relaxed_all),
     },
 ];
 
@@ -84,6 +96,13 @@ pub fn all() -> &'static [PolicyInfo] {
 /// The policy of this name.
 pub fn find(name: &str) -> Option<&'static PolicyInfo> {
     ALL.iter().find(|policy| policy.name == name)
+}
+
+/// What can be set of them, policy by policy.
+pub fn parameters() -> Vec<Parameter> {
+    ALL.iter()
+        .flat_map(|policy| (policy.parameters)())
+        .collect()
 }
 
 /// Their names, for messages: `fair, affinity, balance`.
@@ -99,7 +118,11 @@ mod tests {
     fn every_policy_is_found_by_its_name() {
         for policy in all() {
             assert_eq!(find(policy.name).unwrap().summary, policy.summary);
-            assert!((policy.make)().period() > 0);
+            assert!((policy.make)(&Settings::default()).period() > 0);
+            for parameter in (policy.parameters)() {
+                let section = format!("policy.{}.", policy.name);
+                assert!(parameter.key.starts_with(&section), "{parameter:?}");
+            }
         }
         assert!(find("random").is_none());
         assert!(names().starts_with("fair, affinity, balance, "));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Hosts to try policies on, and what holds for all policies.
 
-use crate::{Policy, all};
+use crate::{Policy, Settings, all};
 use corun_model::{
     HostSeen, PcpuId, PcpuSet, Plan, Snapshot, TaskId, TaskSeen, Topology, VmId, VmSeen,
 };
@@ -65,7 +65,7 @@ proptest! {
     #[test]
     fn asked_again_a_policy_asks_for_nothing_new(seen in any_snapshot()) {
         for info in all() {
-            let mut policy = (info.make)();
+            let mut policy = (info.make)(&Settings::default());
             let first = ask(&mut *policy, &seen);
             prop_assert_eq!(&first, &ask(&mut *policy, &seen), "{}", info.name);
             let told = first.vms.iter().map(|vm| vm.vm);

@@ -27,6 +27,7 @@ fn vm(name: &str, throughput: f64, run: f64, ready: f64, lock: Option<f64>) -> V
         lock_wait_p99_us: lock.map(|us| us * 9.0),
         io: None,
         guest_cpu_share: None,
+        siblings: None,
         beyond_recording_share: None,
     }
 }

@@ -91,6 +91,7 @@ pub(crate) fn schedulers(table: Option<Reader<'_>>) -> Schedulers {
         rr: table.table("rr").map(rr).unwrap_or_default(),
         credit: table.table("credit").map(credit).unwrap_or_default(),
         corun: table.table("corun").map(corun).unwrap_or_default(),
+        ..Schedulers::default()
     };
     table.finish();
     schedulers

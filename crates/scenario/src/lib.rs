@@ -15,6 +15,7 @@ mod hardware;
 mod host;
 pub mod merge;
 mod network;
+mod policy;
 mod problem;
 pub mod reader;
 mod settings;
@@ -25,6 +26,7 @@ mod vms;
 pub use disks::{AnticipatoryKeys, DeadlineKeys, Disk, DiskUse, HddKeys, SsdKeys};
 pub use merge::Override;
 pub use network::{Channel, Client, ClientKind, Network, Requests};
+pub use policy::{DemandKeys, LightKeys, PolicyKeys, SkewKeys, SlotKeys};
 pub use problem::{Located, Place, Problem, Problems};
 pub use settings::{
     Case, CfsKeys, CorunKeys, Costs, Demand, EevdfKeys, EmulatorKeys, GuestKeys, HaltPoll,
@@ -97,7 +99,8 @@ pub fn looks_like_scenario(text: &str) -> bool {
 fn case(name: &str, top: &Reader<'_>) -> Option<Case> {
     let host = top.table("host").and_then(host::host);
     let run = host::run(top.table("run"));
-    let schedulers = host::schedulers(top.table("scheduler"));
+    let mut schedulers = host::schedulers(top.table("scheduler"));
+    schedulers.policies = policy::policies(top.table("policy"));
     // Without a host, lists of pCPUs cannot be checked; all else can.
     let pcpus = host.as_ref().map(|host| host.topology.pcpus());
     let disks = disks::disks(top);

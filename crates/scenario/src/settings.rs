@@ -3,6 +3,7 @@
 
 use crate::disks::{Disk, DiskUse};
 use crate::network::{Channel, Client, Network};
+use crate::policy::PolicyKeys;
 use crate::problem::Located;
 use corun_model::{Nanos, PcpuSet, Topology};
 use std::sync::Arc;
@@ -157,6 +158,8 @@ pub struct Schedulers {
     pub credit: CreditKeys,
     /// `[scheduler.corun]`.
     pub corun: CorunKeys,
+    /// `[policy.…]`: of the policies that steer the dispatcher.
+    pub policies: PolicyKeys,
 }
 
 /// `[scheduler.cfs]`: a preset and what differs from it.

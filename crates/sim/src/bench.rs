@@ -181,7 +181,9 @@ impl Case {
         let load = self.demand.load(pcpus, self.seed)?;
         let simulation = Simulation::new(params, sched, load, None);
         let simulation = match corun_policies::find(self.policy) {
-            Some(policy) => simulation.with_policy((policy.make)()),
+            Some(policy) => {
+                simulation.with_policy((policy.make)(&corun_policies::Settings::default()))
+            }
             None => simulation,
         };
         Ok(simulation.run(0, self.length, |_| {}))

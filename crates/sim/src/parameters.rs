@@ -16,6 +16,7 @@ pub fn parameters() -> Vec<Parameter> {
         crate::guest::net_parameters(),
         crate::device::net::parameters(),
         DispatcherParams::parameters(),
+        corun_policies::parameters(),
         crate::sched::cfs::parameters(),
         crate::sched::eevdf::parameters(),
         crate::sched::rr::parameters(),

@@ -8,6 +8,7 @@ pub mod input;
 pub mod jobs;
 mod measure;
 mod network;
+mod policies;
 mod progress;
 pub mod provenance;
 mod recording;

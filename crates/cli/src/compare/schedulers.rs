@@ -2,8 +2,9 @@
 //! From a policy's name to a host scheduler: models of Linux' and Xen's, or corun's dispatcher
 //! steered by a policy.
 
+use super::policies::settings;
 use super::setup::host_params;
-use corun_model::DispatcherParams;
+use corun_model::{DispatcherParams, Parameter};
 use corun_scenario::{Case, Located, Problem, Problems, Schedulers, or_nearest};
 use corun_sim::Simulation;
 use corun_sim::host::{HostParams, Observer};
@@ -23,6 +24,8 @@ pub struct PolicyInfo {
     pub summary: &'static str,
     /// Where it is from.
     pub source: &'static str,
+    /// What can be set of it, if it steers corun's dispatcher; models: see [scheduler.NAME].
+    pub parameters: fn() -> Vec<Parameter>,
 }
 
 /// Schedulers of Linux and Xen, as models.
@@ -31,31 +34,37 @@ const MODELS: [PolicyInfo; 6] = [
         name: "cfs",
         summary: "Linux' Completely Fair Scheduler, as the papers' hosts ran it (a model)",
         source: "Linux 2.6.33 to 6.5, kernel/sched/fair.c; parameters: [scheduler.cfs]",
+        parameters: Vec::new,
     },
     PolicyInfo {
         name: "cfs-balance",
         summary: "balance scheduling as its paper has it: CFS with affinity masks (a model)",
         source: "Sukwong & Kim, EuroSys 2011, §5.2.1; parameters: [scheduler.cfs]",
+        parameters: Vec::new,
     },
     PolicyInfo {
         name: "cfs-affinity",
         summary: "affinity-based scheduling as that paper has it: CFS and vcpupin (a model)",
         source: "Sukwong & Kim, EuroSys 2011, §5.2.3; parameters: [scheduler.cfs]",
+        parameters: Vec::new,
     },
     PolicyInfo {
         name: "eevdf",
         summary: "Linux' present scheduler: earliest eligible virtual deadline first (a model)",
         source: "Linux 6.6 to 7.x, kernel/sched/fair.c; parameters: [scheduler.eevdf]",
+        parameters: Vec::new,
     },
     PolicyInfo {
         name: "rr",
         summary: "cfs with SCHED_RR for `realtime` VMs: an imitation of co-scheduling (a model)",
         source: "Sukwong & Kim, EuroSys 2011, App. B; Linux 2.6.33, kernel/sched_rt.c; parameters: [scheduler.rr]",
+        parameters: Vec::new,
     },
     PolicyInfo {
         name: "credit",
         summary: "Xen's Credit scheduler with BOOST, the baseline of many papers (a model)",
         source: "Xen, xen/common/sched/credit.c; parameters: [scheduler.credit]",
+        parameters: Vec::new,
     },
 ];
 
@@ -65,6 +74,7 @@ pub fn policies() -> Vec<PolicyInfo> {
         name: policy.name,
         summary: policy.summary,
         source: policy.source,
+        parameters: policy.parameters,
     });
     MODELS.into_iter().chain(ours).collect()
 }
@@ -129,7 +139,7 @@ pub fn put_together(
     };
     let simulation = Simulation::new(params, sched, load, observer);
     Ok(match steered {
-        Some(policy) => simulation.with_policy((policy.make)()),
+        Some(policy) => simulation.with_policy((policy.make)(&settings(&said.policies))),
         None => simulation,
     })
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::discovery::{Books, ThreadKey};
 use corun_model::{HostSeen, PcpuSet, Snapshot, TaskId, TaskSeen, Topology, VmId, VmSeen};
+use corun_policies::Settings;
 use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -10,7 +11,7 @@ use std::os::fd::AsRawFd;
 /// The dispatcher's tables, by slot and by descriptor.
 #[derive(Default)]
 struct Fake {
-    vms: RefCell<BTreeMap<u32, (u32, u32, u32)>>,
+    vms: RefCell<BTreeMap<u32, types::vm_conf>>,
     tasks: RefCell<BTreeMap<i32, (u64, i32)>>,
     writes: Cell<usize>,
     /// The how-manieth write fails, and those after it.
@@ -28,8 +29,13 @@ impl Fake {
     }
 
     /// What the dispatcher finds; what is as if nothing had been said is left out.
-    fn state(&self) -> (Vec<(u32, u32)>, Vec<(u64, i32)>) {
-        let vms = self.vms.borrow().values().map(|vm| (vm.1, vm.2)).collect();
+    fn state(&self) -> (Vec<Vec<u8>>, Vec<(u64, i32)>) {
+        let vms = self
+            .vms
+            .borrow()
+            .values()
+            .map(|vm| bytes_of(vm).to_vec())
+            .collect();
         let tasks = self.tasks.borrow().values().copied().collect();
         (vms, tasks)
     }
@@ -37,10 +43,10 @@ impl Fake {
 
 impl Told for Fake {
     fn set_vm_conf(&self, slot: u32, conf: types::vm_conf) -> libbpf_rs::Result<()> {
-        self.vms.borrow_mut().insert(slot, (0, 0, 0));
+        let void = types::vm_conf { id: 0, ..conf };
+        self.vms.borrow_mut().insert(slot, void);
         self.write()?;
-        let entry = (conf.id, conf.placement, conf.weight);
-        self.vms.borrow_mut().insert(slot, entry);
+        self.vms.borrow_mut().insert(slot, conf);
         Ok(())
     }
 
@@ -111,7 +117,7 @@ fn host() -> (Vec<Vm>, Snapshot) {
 
 fn plan(policy: &corun_policies::PolicyInfo, seen: &Snapshot) -> Plan {
     let mut plan = Plan::default();
-    (policy.make)().decide(seen, &mut plan);
+    (policy.make)(&Settings::default()).decide(seen, &mut plan);
     plan
 }
 

@@ -11,6 +11,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 
 /// The version spoken here.
 pub const VERSION: u64 = 1;
@@ -32,6 +33,9 @@ pub enum Command {
 pub struct SetPolicy {
     /// Its name.
     pub name: String,
+    /// What is set of it, key by key, as `[policy.NAME]` in a scenario; the rest is as by default.
+    #[serde(default)]
+    pub set: BTreeMap<String, String>,
 }
 
 /// A request without arguments.
@@ -48,6 +52,8 @@ pub struct InForce {
     pub summary: String,
     /// Where it comes from.
     pub source: String,
+    /// What can be set of it, with the values in force.
+    pub parameters: BTreeMap<String, String>,
     /// How long it has been in force, seconds.
     pub for_s: f64,
     /// How often the policy was changed since the daemon began.
@@ -66,6 +72,8 @@ pub enum ErrorKind {
     UnknownCommand,
     /// There is no such policy.
     UnknownPolicy,
+    /// It has no such parameter, or not with this value; the policy before is still in force.
+    Parameter,
     /// The policy could not be put in force; the one before still is.
     NotChanged,
 }
@@ -107,8 +115,8 @@ impl Command {
     pub fn line(&self) -> Vec<u8> {
         let mut request = match self {
             Self::Policy => serde_json::json!({ "command": POLICY }),
-            Self::SetPolicy(SetPolicy { name }) => {
-                serde_json::json!({ "command": SET_POLICY, "name": name })
+            Self::SetPolicy(SetPolicy { name, set }) => {
+                serde_json::json!({ "command": SET_POLICY, "name": name, "set": set })
             }
         };
         request["version"] = VERSION.into();

@@ -53,6 +53,7 @@ fn in_force() -> InForce {
         policy: "fair".into(),
         summary: "plain".into(),
         source: "baseline".into(),
+        parameters: [("slot".to_string(), "5ms".to_string())].into(),
         for_s: 1.5,
         changes: 2,
     }
@@ -79,6 +80,7 @@ fn a_question_gets_its_answer() {
     let path = daemon.path.clone();
     let set = Command::SetPolicy(SetPolicy {
         name: "fair".into(),
+        set: [("slot".to_string(), "5ms".to_string())].into(),
     });
     let sent = set.clone();
     let asker = std::thread::spawn(move || call::<InForce>(&path, &sent));

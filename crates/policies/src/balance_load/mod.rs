@@ -7,7 +7,7 @@
 //! of the mean load are left out first, siblings second. The mechanism is `dispatcher/placement.h`.
 
 use crate::{NEW_VM_WAIT, Policy};
-use corun_model::{Nanos, Placement, Plan, Snapshot, VmPlan, VmSeen};
+use corun_model::{Nanos, Parameter, Placement, Plan, Snapshot, Value, VmPlan, VmSeen};
 
 /// Siblings apart on pCPUs that are light; together rather than on one that is not.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +22,25 @@ impl Default for BalanceLoad {
             light: VmPlan::LIGHT,
         }
     }
+}
+
+impl BalanceLoad {
+    /// What can be set of it.
+    pub fn parameters() -> Vec<Parameter> {
+        vec![light("policy.balance-load.light", Self::default().light)]
+    }
+}
+
+/// The row of the table of parameters for [`VmPlan::light`].
+pub(crate) fn light(key: &'static str, default: u32) -> Parameter {
+    Parameter::new(
+        key,
+        "up to which load a pCPU is light, of the mean of those that the vCPU may use",
+        Value::Number(f64::from(default), "%"),
+        "published code of Kim et al., ASPLOS 2013: `balsched_load_imbalance_pct`; \
+         accepted: 100 to 1000",
+        "the default only",
+    )
 }
 
 impl Policy for BalanceLoad {

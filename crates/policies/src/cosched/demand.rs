@@ -7,8 +7,11 @@
 //! placed load-consciously. Of a sibling's interrupts, a host can see those that wake a vCPU; see
 //! `dispatcher/gang_demand.h` for the others.
 
+use crate::balance_load::light;
 use crate::{NEW_VM_WAIT, Policy};
-use corun_model::{Boost, Gang, Nanos, Placement, Plan, Snapshot, VmPlan, VmSeen};
+use corun_model::{
+    Boost, Gang, Nanos, Parameter, Placement, Plan, Snapshot, Value, VmPlan, VmSeen,
+};
 
 /// Who is woken by a sibling runs at once.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +28,54 @@ impl Default for CoschedDemand {
             light: VmPlan::LIGHT,
             boost: Boost::default(),
         }
+    }
+}
+
+impl CoschedDemand {
+    /// What can be set of it.
+    pub fn parameters() -> Vec<Parameter> {
+        let Self {
+            light: percent,
+            boost,
+        } = Self::default();
+        let time = |key, meaning, value, source| {
+            Parameter::new(key, meaning, Value::Time(value), source, "the default only")
+        };
+        vec![
+            light("policy.cosched-demand.light", percent),
+            time(
+                "policy.cosched-demand.wake_boost",
+                "how long a vCPU is urgent that a sibling wakes; 0: not at all",
+                boost.wake,
+                "published code of Kim et al., ASPLOS 2013: `sched_lock_resched_ns`, its time for \
+                 reschedule IPIs; that a wake-up is given it is our reading",
+            ),
+            Parameter::new(
+                "policy.cosched-demand.sees_flushes",
+                "is it seen when a sibling waits for a ready vCPU to flush its TLB? (simulator only)",
+                Value::Switch(boost.sees_flushes),
+                "what Linux shows to a scheduler; the paper's kernel saw these IPIs in KVM",
+                "both in tests",
+            ),
+            time(
+                "policy.cosched-demand.flush_boost",
+                "how long such a vCPU is urgent, if it is seen",
+                boost.flush,
+                "published code of Kim et al., ASPLOS 2013: `sched_tlb_shootdown_ns`",
+            ),
+            time(
+                "policy.cosched-demand.boost_limit",
+                "most urgent time of a vCPU that adds up",
+                boost.limit,
+                "published code of Kim et al., ASPLOS 2013: `sched_urgent_tslice_limit_ns`",
+            ),
+            time(
+                "policy.cosched-demand.boost_lead",
+                "how far ahead of its pCPU's clock an urgent vCPU may run",
+                boost.lead,
+                "published code of Kim et al., ASPLOS 2013: `sched_urgent_latency_ns`",
+            ),
+        ]
     }
 }
 

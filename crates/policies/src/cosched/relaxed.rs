@@ -9,7 +9,59 @@
 
 use super::gang_all;
 use crate::{NEW_VM_WAIT, Policy};
-use corun_model::{Gang, Nanos, Placement, Plan, Skew, Snapshot};
+use corun_model::{Gang, Nanos, Parameter, Placement, Plan, Skew, Snapshot, Value};
+
+/// The rows of the table of parameters for a skew, under these keys: stop, resume, sample.
+fn skew_parameters(keys: [&'static str; 3], default: Skew) -> Vec<Parameter> {
+    let row = |key, meaning, value, source| {
+        Parameter::new(key, meaning, Value::Time(value), source, "the default only")
+    };
+    let [stop, resume, sample] = keys;
+    vec![
+        row(
+            stop,
+            "lead in progress over the slowest sibling at which a vCPU is stopped",
+            default.stop,
+            "assumed: VMware publishes no number; of the order of some ms that is said of it",
+        ),
+        row(
+            resume,
+            "lead below which it goes on; at most `stop`",
+            default.resume,
+            "assumed: half of `stop`, so that it does not stop again at once",
+        ),
+        row(
+            sample,
+            "how often leads are looked at",
+            default.sample,
+            "assumed: some times per lead that stops; accepted: 100 µs to 100 ms",
+        ),
+    ]
+}
+
+impl CoschedRelaxed {
+    /// What can be set of it.
+    pub fn parameters() -> Vec<Parameter> {
+        let keys = [
+            "policy.cosched-relaxed.stop",
+            "policy.cosched-relaxed.resume",
+            "policy.cosched-relaxed.sample",
+        ];
+        skew_parameters(keys, Self::default().skew)
+    }
+}
+
+impl CoschedRelaxedAll {
+    /// What can be set of it.
+    pub fn parameters() -> Vec<Parameter> {
+        let keys = [
+            "policy.cosched-relaxed-all.stop",
+            "policy.cosched-relaxed-all.resume",
+            "policy.cosched-relaxed-all.sample",
+        ];
+        skew_parameters(keys, Self::default().skew)
+    }
+}
 
 /// Who is ahead of its siblings is stopped until they catch up.
 #[derive(Clone, Copy, Debug, Default)]

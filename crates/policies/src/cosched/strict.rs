@@ -8,13 +8,37 @@
 
 use super::gang_all;
 use crate::{NEW_VM_WAIT, Policy};
-use corun_model::{Gang, Nanos, Placement, Plan, Slots, Snapshot};
+use corun_model::{Gang, Nanos, Parameter, Placement, Plan, Slots, Snapshot, Value};
 
 /// All ready siblings start together, or none.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CoschedStrict {
     /// The time slots.
     pub slots: Slots,
+}
+
+impl CoschedStrict {
+    /// What can be set of it.
+    pub fn parameters() -> Vec<Parameter> {
+        let slots = Self::default().slots;
+        vec![
+            Parameter::new(
+                "policy.cosched-strict.slot",
+                "length of a time slot",
+                Value::Time(slots.length),
+                "assumed: the paper leaves it open; time slices of its day are some to some tens \
+                 of ms; accepted: 1 ms to 1 s",
+                "10 ms, the default, only",
+            ),
+            Parameter::new(
+                "policy.cosched-strict.fill",
+                "may others run where a slot's owner leaves pCPUs idle?",
+                Value::Switch(slots.fill),
+                "Sukwong & Kim, EuroSys 2011, Algorithm 1: a slot belongs to those assigned to it",
+                "both",
+            ),
+        ]
+    }
 }
 
 impl Policy for CoschedStrict {

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What can be set of each policy.
+
+use crate::{
+    BalanceLoad, CoschedDemand, CoschedRelaxed, CoschedRelaxedAll, CoschedStrict, PolicyInfo,
+};
+use corun_model::time::{MS, SEC, US};
+use corun_model::{Nanos, Skew, time};
+use std::ops::RangeInclusive;
+
+/// The settings of all policies that have some: each is the policy itself, which is remade from it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Settings {
+    /// `balance-load`.
+    pub balance_load: BalanceLoad,
+    /// `cosched-strict`.
+    pub cosched_strict: CoschedStrict,
+    /// `cosched-demand`.
+    pub cosched_demand: CoschedDemand,
+    /// `cosched-relaxed`.
+    pub cosched_relaxed: CoschedRelaxed,
+    /// `cosched-relaxed-all`.
+    pub cosched_relaxed_all: CoschedRelaxedAll,
+}
+
+/// A setting, and what it may be.
+enum Field<'a> {
+    Time(&'a mut Nanos, RangeInclusive<Nanos>),
+    Percent(&'a mut u32, RangeInclusive<u32>),
+    Switch(&'a mut bool),
+}
+
+/// Why a setting is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SettingError {
+    /// The policy has none of this name.
+    #[error("{policy} has no parameter {key:?}")]
+    Unknown {
+        /// The policy.
+        policy: &'static str,
+        /// What was asked for.
+        key: String,
+    },
+    /// It cannot have this value.
+    #[error("{key} of {policy}: found {found:?}, expected {expected}")]
+    Value {
+        /// The policy.
+        policy: &'static str,
+        /// Which.
+        key: String,
+        /// What was said.
+        found: String,
+        /// What is accepted.
+        expected: String,
+    },
+}
+
+impl Settings {
+    /// The names of what can be set of `policy` on a host: what only a simulator can see is left out.
+    pub fn keys(policy: &PolicyInfo) -> Vec<&'static str> {
+        let names = (policy.parameters)()
+            .into_iter()
+            .filter_map(|parameter| parameter.key.rsplit('.').next());
+        names
+            .filter(|key| Self::default().field(policy.name, key).is_some())
+            .collect()
+    }
+
+    /// Sets `key` of `policy` on a host, as `[policy.NAME] key = value` does in a scenario.
+    ///
+    /// # Errors
+    /// [`SettingError`]; nothing is set then.
+    pub fn set(&mut self, policy: &PolicyInfo, key: &str, value: &str) -> Result<(), SettingError> {
+        let policy = policy.name;
+        let Some(field) = self.field(policy, key) else {
+            let key = key.to_string();
+            return Err(SettingError::Unknown { policy, key });
+        };
+        field.set(value).map_err(|expected| SettingError::Value {
+            policy,
+            key: key.to_string(),
+            found: value.to_string(),
+            expected,
+        })
+    }
+
+    /// Do the settings of `policy` fit each other?
+    ///
+    /// # Errors
+    /// [`SettingError::Value`] of one that does not.
+    pub fn check(&self, policy: &PolicyInfo) -> Result<(), SettingError> {
+        let skew = match policy.name {
+            "cosched-relaxed" => self.cosched_relaxed.skew,
+            "cosched-relaxed-all" => self.cosched_relaxed_all.skew,
+            _ => return Ok(()),
+        };
+        match skew.resume <= skew.stop {
+            true => Ok(()),
+            false => Err(SettingError::Value {
+                policy: policy.name,
+                key: "resume".to_string(),
+                found: time::show(skew.resume),
+                expected: format!("at most stop, which is {}", time::show(skew.stop)),
+            }),
+        }
+    }
+
+    fn field(&mut self, policy: &str, key: &str) -> Option<Field<'_>> {
+        let boost = &mut self.cosched_demand.boost;
+        Some(match (policy, key) {
+            ("balance-load", "light") => Field::Percent(&mut self.balance_load.light, LIGHT),
+            ("cosched-strict", "slot") => {
+                Field::Time(&mut self.cosched_strict.slots.length, MS..=SEC)
+            }
+            ("cosched-strict", "fill") => Field::Switch(&mut self.cosched_strict.slots.fill),
+            ("cosched-demand", "light") => Field::Percent(&mut self.cosched_demand.light, LIGHT),
+            ("cosched-demand", "wake_boost") => Field::Time(&mut boost.wake, 0..=100 * MS),
+            ("cosched-demand", "boost_limit") => Field::Time(&mut boost.limit, 0..=100 * MS),
+            ("cosched-demand", "boost_lead") => Field::Time(&mut boost.lead, 0..=SEC),
+            ("cosched-relaxed", _) => skew(&mut self.cosched_relaxed.skew, key)?,
+            ("cosched-relaxed-all", _) => skew(&mut self.cosched_relaxed_all.skew, key)?,
+            _ => return None,
+        })
+    }
+}
+
+const LIGHT: RangeInclusive<u32> = 100..=1000;
+
+fn skew<'a>(skew: &'a mut Skew, key: &str) -> Option<Field<'a>> {
+    Some(match key {
+        "stop" => Field::Time(&mut skew.stop, 100 * US..=SEC),
+        "resume" => Field::Time(&mut skew.resume, 100 * US..=SEC),
+        "sample" => Field::Time(&mut skew.sample, 100 * US..=100 * MS),
+        _ => return None,
+    })
+}
+
+impl Field<'_> {
+    /// Takes the value from a text; else says what is accepted.
+    fn set(self, text: &str) -> Result<(), String> {
+        match self {
+            Self::Time(time, range) => {
+                let said = time::parse(text).filter(|said| range.contains(said));
+                let (least, most) = (time::show(*range.start()), time::show(*range.end()));
+                *time = said.ok_or_else(|| format!("a time from {least} to {most}"))?;
+            }
+            Self::Percent(number, range) => {
+                let said = text.parse().ok().filter(|said| range.contains(said));
+                let (least, most) = range.into_inner();
+                *number = said.ok_or_else(|| format!("a number from {least} to {most}"))?;
+            }
+            Self::Switch(on) => {
+                let said = text.parse().ok();
+                *on = said.ok_or_else(|| "true or false".to_string())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::find;
+
+    #[test]
+    fn what_is_set_is_in_the_plan_that_follows() {
+        let mut settings = Settings::default();
+        let strict = find("cosched-strict").unwrap();
+        settings.set(strict, "slot", "20ms").unwrap();
+        settings.set(strict, "fill", "true").unwrap();
+        let slots = settings.cosched_strict.slots;
+        assert_eq!((slots.length, slots.fill), (20 * MS, true));
+        assert_eq!(Settings::keys(strict), ["slot", "fill"]);
+        assert!(Settings::keys(find("fair").unwrap()).is_empty());
+    }
+
+    #[test]
+    fn what_only_a_simulator_sees_cannot_be_set_on_a_host() {
+        let demand = find("cosched-demand").unwrap();
+        let keys = ["light", "wake_boost", "boost_limit", "boost_lead"];
+        assert_eq!(Settings::keys(demand), keys);
+        assert!(
+            Settings::default()
+                .set(demand, "sees_flushes", "true")
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn what_is_refused_says_why() {
+        let mut settings = Settings::default();
+        let relaxed = find("cosched-relaxed").unwrap();
+        let mut refused = |key, value| settings.set(relaxed, key, value).unwrap_err().to_string();
+        assert_eq!(
+            refused("stp", "1ms"),
+            "cosched-relaxed has no parameter \"stp\""
+        );
+        let expected =
+            "stop of cosched-relaxed: found \"2h\", expected a time from 100 µs to 1.00 s";
+        assert_eq!(refused("stop", "2h"), expected);
+        settings.set(relaxed, "resume", "4ms").unwrap();
+        let error = settings.check(relaxed).unwrap_err().to_string();
+        assert!(
+            error.contains("expected at most stop, which is 3.00 ms"),
+            "{error}"
+        );
+    }
+}

@@ -73,6 +73,7 @@ static inline s32 make_ready(struct task_struct *p, struct task_ctx *t, s32 prev
 	struct cpu_ctx *c;
 	s32 cpu;
 
+	gang_join(p, t, now);
 	if (t->state == TASK_WAITING) {
 		t->sum.wakeups++;
 		enter(t, TASK_READY, now);

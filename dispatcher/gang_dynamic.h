@@ -28,21 +28,22 @@ static inline bool gang_together(struct gang *g, u64 now)
 	return before(now, shared(g->ctx->until));
 }
 
-/* Does a vCPU of the gang run on another pCPU than `cpu`? */
-static inline bool gang_runs_elsewhere(struct gang *g, s32 cpu)
+/* Is a vCPU on `cpu` the first of its gang: do siblings wait on other pCPUs, and none runs? */
+static inline bool gang_first(struct gang *g, s32 cpu)
 {
-	bool runs = false;
+	bool first = false;
 	s32 i;
 
 	repeat (i, nr_pcpus()) {
 		struct cpu_ctx *c = cpu_at(i);
 
-		if (i == cpu || !c || !gang_here(g, i) || !gang_runs_on(g, c))
+		if (i == cpu || !c || !gang_here(g, i))
 			continue;
-		runs = true;
-		break;
+		first = !gang_runs_on(g, c);
+		if (!first)
+			break;
 	}
-	return runs;
+	return first;
 }
 
 /* Calls the siblings that wait on pCPUs other than `cpu`, to be together until `until`. */
@@ -78,7 +79,7 @@ static inline void dynamic_started(struct gang *g, s32 cpu, u32 id, u64 slice_en
 {
 	if (gang_together(g, now))
 		store(*gang_target(g, cpu), 0);
-	else if (!gang_runs_elsewhere(g, cpu))
+	else if (gang_first(g, cpu))
 		gang_call(g, cpu, id, slice_end);
 }
 

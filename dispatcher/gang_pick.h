@@ -146,15 +146,21 @@ CALLED bool take(s32 cpu, u32 id)
 	return taken;
 }
 
-/* `t` has a pCPU from now on, or keeps it. */
-static inline void gang_turn(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, u64 now)
+/* `t` wants to run: where progress is compared, its own is from now on. */
+static inline void gang_join(struct task_struct *p, struct task_ctx *t, u64 now)
 {
 	struct gang g = gang_of(t);
 
-	if (!knobs.gangs)
-		return;
 	if (g.ctx && !t->member && (g.mode == GANG_RELAXED || g.mode == GANG_RELAXED_ALL))
 		relaxed_join(&g, t, id_of(p), now);
+}
+
+/* `t` has a pCPU from now on, or keeps it. */
+static inline void gang_turn(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, u64 now)
+{
+	if (!knobs.gangs)
+		return;
+	gang_join(p, t, now);
 	if (t->urgent_since)
 		t->urgent_from = now;
 	store(c->cur_vm, t->vm);

@@ -69,7 +69,7 @@ static inline u64 lead_of(struct gang_ctx *ctx, struct gang_vcpu *v, u64 now)
 	return most > mine ? most - mine : 0;
 }
 
-/* `t`, which runs, is compared with its siblings from now on; it begins as the slowest. */
+/* `t` is compared with its siblings from now on; it begins as the slowest. */
 static inline void relaxed_join(struct gang *g, struct task_ctx *t, u32 id, u64 now)
 {
 	u64 lag = lag_most(g->ctx, now);

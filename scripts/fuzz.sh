@@ -24,6 +24,11 @@ if ! cargo fuzz --version >/dev/null 2>&1; then
 	exit 1
 fi
 
+if ! command -v clang-19 >/dev/null; then
+	echo "fuzz.sh: needs clang-19: scripts/install.sh build" >&2
+	exit 1
+fi
+
 # The dispatcher's C code is watched, too: its memory, and which way it goes.
 export CC=clang-19 CFLAGS="-fsanitize=address,fuzzer-no-link -g"
 
@@ -73,6 +78,8 @@ for target in "${targets[@]}"; do
 	seed "$target"
 	dictionary=()
 	[[ -f fuzz/dictionaries/$target.dict ]] && dictionary=("-dict=fuzz/dictionaries/$target.dict")
+	# What does not build has found nothing: it ends all.
+	cargo +nightly fuzz build "$target"
 	echo "== $target, $seconds s"
 	cargo +nightly fuzz run "$target" -- -max_total_time="$seconds" -timeout=10 \
 		-rss_limit_mb=2048 -max_len=65536 -print_final_stats=1 "${dictionary[@]}" ||

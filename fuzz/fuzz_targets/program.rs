@@ -9,7 +9,7 @@ use corun_model::time::US;
 use corun_model::{DispatcherParams, PcpuSet, Topology};
 use corun_sim::Simulation;
 use corun_sim::guest::{GuestParams, Guests, LockKind, ThreadSpec, VmSpec};
-use corun_sim::host::{Costs, HostParams};
+use corun_sim::host::{Costs, HardwareParams, HostParams};
 use corun_sim::sched::dispatcher::Dispatcher;
 use corun_sim::workload::Program;
 use libfuzzer_sys::fuzz_target;
@@ -45,6 +45,7 @@ fn simulate(programs: &[Program], lock: LockKind) {
         hz: 10_000,
         tick_skew: false,
         costs: Costs::default(),
+        hardware: HardwareParams::default(),
     };
     let threads = programs.iter().flat_map(|program| [program; 2]);
     let vm = VmSpec {
@@ -53,6 +54,9 @@ fn simulate(programs: &[Program], lock: LockKind) {
         weight: None,
         vcpu_weight: 100,
         allowed: PcpuSet::first(1),
+        cap: 0,
+        realtime: false,
+        slice: None,
         threads: threads
             .enumerate()
             .map(|(at, program)| ThreadSpec {
@@ -67,6 +71,8 @@ fn simulate(programs: &[Program], lock: LockKind) {
             ple_window: Some(US),
             ..GuestParams::default()
         },
+        disk: None,
+        emulator: None,
     };
     let Ok(guests) = Guests::new(vec![vm], Vec::new(), 1) else {
         return;

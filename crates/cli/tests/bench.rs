@@ -32,6 +32,19 @@ fn json_has_every_number_and_all_are_positive() {
         positive(case, &rates);
         positive(case, &["event_to_bare_queue_turn"]);
     }
+    let decisions = json["decisions"].as_array().unwrap();
+    assert!(decisions.iter().any(|of| of["policy"] == "balance"));
+    for of in decisions {
+        positive(of, &["pcpus"]);
+        positive(
+            &of["wake"],
+            &["decisions", "exchanges_mean", "exchanges_most"],
+        );
+        positive(
+            &of["pick"],
+            &["decisions", "exchanges_mean", "exchanges_most"],
+        );
+    }
     let sweep = json["sweep"].as_array().unwrap();
     assert_eq!(sweep.len(), 2);
     for threads in sweep {
@@ -48,6 +61,8 @@ fn the_table_says_what_it_is() {
         "48 pCPUs, 1000 tasks",
         "512 pCPUs, 4096 vCPUs",
         "M switches/s",
+        "exchanges per decision",
+        "balance, 32 pCPUs",
         "bare event queue",
         "runs on 1 thread:",
         "peak memory",

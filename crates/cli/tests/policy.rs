@@ -4,10 +4,13 @@
 // Helpers of tests, too, say what they expect by panicking.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
+use common::corun;
 use corun_linux::socket::Server;
 use corun_linux::socket::protocol::{Command as Asked, ErrorKind, InForce, Reply};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -18,13 +21,12 @@ fn socket(name: &str) -> PathBuf {
 }
 
 fn policy(socket: &Path, args: &[&str]) -> (Option<i32>, String, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_corun"));
-    command.env("COLUMNS", "80").arg("policy").args(args);
+    let to = ["--socket", socket.to_str().unwrap()];
     let Output {
         status,
         stdout,
         stderr,
-    } = command.arg("--socket").arg(socket).output().unwrap();
+    } = corun(&[&["policy"], args, &to].concat());
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (status.code(), text(stdout), text(stderr))
 }

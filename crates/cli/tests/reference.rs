@@ -66,6 +66,7 @@ run = { duration = "100ms", warm_up = "20ms" }
 vm.b = { vcpus = 2, workload = "sync" }
 [vm.a]
 vcpus = 2
+emulator = {}
 [[vm.a.thread]]
 count = 3
 program = "loop { compute 100us ±50%; lock l { compute 20us }; sleep 50us exp; count 1 rounds }"

@@ -370,6 +370,11 @@ impl<S: Services> Native<S> {
         &mut self.inner.tasks[task]
     }
 
+    /// The same, to be looked at.
+    pub fn peek(&self, task: usize) -> &TaskStruct {
+        &self.inner.tasks[task]
+    }
+
     /// Number of tasks.
     pub fn tasks(&self) -> usize {
         self.inner.tasks.len()

@@ -131,6 +131,29 @@ pub struct IoResult {
     pub inactivity_share: f64,
 }
 
+/// How far the vCPUs of a VM ran apart.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SiblingResult {
+    /// A vCPU started while no sibling ran: time until one that was ready then started, mean; null if
+    /// there was none.
+    pub co_start_skew_mean_us: Option<f64>,
+    /// The same, 99th percentile.
+    pub co_start_skew_p99_us: Option<f64>,
+    /// Share of these siblings that did not start before the VM had no running vCPU any more; null
+    /// if there were none.
+    pub co_start_never_share: Option<f64>,
+    /// Of the time in which a vCPU ran and two or more were not waiting, the share in which all of
+    /// these ran; null if there was none.
+    pub co_run_share: Option<f64>,
+    /// Progress (run or halted time) of the fastest over the slowest vCPU: mean over their starts;
+    /// null if none started.
+    pub progress_skew_mean_us: Option<f64>,
+    /// The same, the most.
+    pub progress_skew_max_us: Option<f64>,
+    /// Share of the vCPUs' time in which they were ready and held back for siblings (%CSTP).
+    pub co_stop_share: f64,
+}
+
 /// What happened on the host, after the warm-up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostResult {
@@ -204,6 +227,9 @@ pub struct VmResult {
     pub lock_wait_p50_us: Option<f64>,
     /// Waits for contended locks: 99th percentile; null if there was none.
     pub lock_wait_p99_us: Option<f64>,
+    /// How far its vCPUs ran apart; absent if it has but one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub siblings: Option<SiblingResult>,
     /// What it did with its disk; absent if its threads neither read nor write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub io: Option<IoResult>,
@@ -237,7 +263,10 @@ pub struct ClientResult {
     pub vm: String,
     /// Replies per second; null for sinks and streams, which have none.
     pub replies_per_s: Option<f64>,
-    /// From the wish to send until the reply's end: median; null if there was none.
+    /// From the wish to send until the reply's end: mean; null if there was none.
+    #[serde(default)]
+    pub response_mean_us: Option<f64>,
+    /// The same: median.
     pub response_p50_us: Option<f64>,
     /// The same: 95th percentile.
     pub response_p95_us: Option<f64>,

@@ -3,7 +3,9 @@
 //! terminal's tables and those of the HTML report.
 
 use crate::format::{amount, micros, percent, ratio};
-use crate::results::{ClientResult, Comparison, DiskResult, HostResult, IoResult, Run, VmResult};
+use crate::results::{
+    ClientResult, Comparison, DiskResult, HostResult, IoResult, Run, SiblingResult, VmResult,
+};
 use crate::summary::Spread;
 use comfy_table::{
     Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle, Width,
@@ -196,8 +198,37 @@ fn vm_rows(runs: &[Vec<&Run>], index: usize, vm: &VmResult) -> Vec<Row> {
         measure("lock wait, p99", micros, |vm| vm.lock_wait_p99_us),
     ];
     rows.extend(waits.into_iter().filter_map(worth_showing));
+    if runs
+        .iter()
+        .flatten()
+        .any(|run| run.policy.starts_with("cosched"))
+    {
+        rows.extend(
+            sibling_rows(runs, index)
+                .into_iter()
+                .filter_map(worth_showing),
+        );
+    }
     rows.extend(io_rows(runs, index).into_iter().filter_map(worth_showing));
     rows
+}
+
+/// How far siblings ran apart: shown where co-scheduling is compared with.
+fn sibling_rows(runs: &[Vec<&Run>], index: usize) -> [Row; 6] {
+    let measure = |measure: &str, show: Show, of: fn(&SiblingResult) -> Option<f64>| {
+        let of = move |run: &Run| of(run.vms.get(index)?.siblings.as_ref()?);
+        row(runs, measure, show, of)
+    };
+    let share =
+        |what: &str, of: fn(&SiblingResult) -> Option<f64>| plain(measure(what, percent, of));
+    [
+        measure("co-start skew, mean", micros, |it| it.co_start_skew_mean_us),
+        measure("co-start skew, p99", micros, |it| it.co_start_skew_p99_us),
+        share("never co-started", |it| it.co_start_never_share),
+        share("co-run", |it| it.co_run_share),
+        measure("progress skew, max", micros, |it| it.progress_skew_max_us),
+        share("co-stop", |it| Some(it.co_stop_share)),
+    ]
 }
 
 fn io_rows(runs: &[Vec<&Run>], index: usize) -> [Row; 5] {

@@ -27,6 +27,7 @@ fn vm(name: &str, throughput: f64, run: f64, ready: f64, lock: Option<f64>) -> V
         lock_wait_p99_us: lock.map(|us| us * 9.0),
         io: None,
         guest_cpu_share: None,
+        siblings: None,
         beyond_recording_share: None,
     }
 }
@@ -71,6 +72,7 @@ fn client(name: &str, kind: &str, replies: Option<f64>, retransmissions: u64) ->
         kind: kind.to_string(),
         vm: "web".to_string(),
         replies_per_s: replies,
+        response_mean_us: replies.map(|_| 1300.0),
         response_p50_us: replies.map(|_| 840.0),
         response_p95_us: replies.map(|_| 1900.0),
         response_p99_us: replies.map(|_| 24_000.0),

@@ -7,6 +7,7 @@
 
 pub mod alone;
 pub mod bench;
+pub mod complexity;
 mod control;
 pub mod device;
 pub mod engine;

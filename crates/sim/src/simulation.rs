@@ -4,7 +4,8 @@
 use crate::control::Control;
 use crate::device::net::ClientOutcome;
 use crate::host::{
-    Event, Host, HostParams, Instant, Lane, MOST_SIBLINGS, Observer, Order, TaskState, Totals,
+    Event, Host, HostParams, Instant, Lane, MOST_SIBLINGS, Observer, Order, SiblingSkew, TaskState,
+    Totals,
 };
 use crate::load::{Achieved, DeviceOutcome, Load};
 use crate::sched::HostScheduler;
@@ -19,6 +20,8 @@ pub struct Simulation {
     load: Box<dyn Load>,
     policy: Option<Control>,
     measured_from: Nanos,
+    /// Each task's co-stop when the warm-up ended.
+    co_stopped_before: Vec<Nanos>,
     events: u64,
 }
 
@@ -56,6 +59,10 @@ pub struct VmOutcome {
     pub vcpus: Vec<Totals>,
     /// How long its vCPUs waited for a pCPU, each time.
     pub ready_waits: Waits,
+    /// How far its vCPUs ran apart.
+    pub siblings: SiblingSkew,
+    /// Time its vCPUs were held back, ready, so that siblings catch up; summed, ns.
+    pub co_stopped: Nanos,
     /// What its workload achieved.
     pub achieved: Achieved,
 }
@@ -87,6 +94,7 @@ impl Simulation {
             load,
             policy: None,
             measured_from: 0,
+            co_stopped_before: Vec::new(),
             events: 0,
         }
     }
@@ -141,6 +149,7 @@ impl Simulation {
             Event::Policy => self.steer(),
             Event::WarmUpOver => {
                 self.measured_from = self.host.now();
+                self.co_stopped_before = self.co_stopped();
                 self.host.reset_accounts();
                 self.load.settle(&self.host);
                 self.load.reset(self.host.now());
@@ -214,6 +223,13 @@ impl Simulation {
         }
     }
 
+    /// Each task's co-stop so far.
+    fn co_stopped(&self) -> Vec<Nanos> {
+        let now = self.host.now();
+        let of = |(id, _)| self.sched.co_stopped(now, id);
+        self.host.tasks().map(of).collect()
+    }
+
     fn outcome(mut self) -> Outcome {
         let now = self.host.now();
         self.load.settle(&self.host);
@@ -227,15 +243,21 @@ impl Simulation {
                 name: info.name,
                 vcpus: Vec::new(),
                 ready_waits: self.host.ready_waits(VmId::from(index)),
+                siblings: self.host.siblings().skew(VmId::from(index), now),
+                co_stopped: 0,
                 achieved: self.load.achieved(VmId::from(index), now),
             })
             .collect();
+        let co_stopped = self.co_stopped();
         let mut tasks = Vec::new();
         let mut vcpu_switches = 0;
         for (id, task) in self.host.tasks() {
             let totals = self.host.totals(id);
             if let Some(vm) = task.vm() {
                 vms[vm.index()].vcpus.push(totals);
+                let before = self.co_stopped_before.get(id.index()).copied();
+                vms[vm.index()].co_stopped +=
+                    co_stopped[id.index()].saturating_sub(before.unwrap_or(0));
                 vcpu_switches += totals.switches;
             }
             tasks.push((task.spec.name.clone(), task.vm().is_some(), totals));

@@ -4,7 +4,8 @@
 use corun_model::Nanos;
 use corun_model::time::SEC;
 use corun_report::{
-    ClientResult, DiskResult, HostResult, IoResult, Run, Stacking, TaskResult, VmResult, round,
+    ClientResult, DiskResult, HostResult, IoResult, Run, SiblingResult, Stacking, TaskResult,
+    VmResult, round,
 };
 use corun_sim::device::net::ClientOutcome;
 use corun_sim::host::Totals;
@@ -129,6 +130,7 @@ fn vm(vm: &VmOutcome, measured: Nanos) -> VmResult {
         lock_wait_mean_us: (locks.count() > 0).then(|| micros(locks.mean())),
         lock_wait_p50_us: quantile(locks, 0.5),
         lock_wait_p99_us: quantile(locks, 0.99),
+        siblings: (vm.vcpus.len() > 1).then(|| siblings(vm, measured)),
         io: vm.achieved.io.as_ref().map(|done| io(done, measured)),
         beyond_recording_share: None,
     }
@@ -139,6 +141,22 @@ fn guest_cpu(vm: &VmOutcome, measured: Nanos) -> Option<f64> {
     let whole = measured.saturating_mul(vm.vcpus.len() as Nanos);
     let idle = vm.achieved.idle?;
     (whole > 0).then(|| round(1.0 - share(idle, whole)))
+}
+
+fn siblings(vm: &VmOutcome, measured: Nanos) -> SiblingResult {
+    let skew = &vm.siblings;
+    let called = skew.co_starts.count() + skew.never;
+    let mean = |waits: &Waits| (waits.count() > 0).then(|| micros(waits.mean()));
+    let vcpus = u64::try_from(vm.vcpus.len()).unwrap_or(u64::MAX);
+    SiblingResult {
+        co_start_skew_mean_us: mean(&skew.co_starts),
+        co_start_skew_p99_us: quantile(&skew.co_starts, 0.99),
+        co_start_never_share: (called > 0).then(|| share(skew.never, called)),
+        co_run_share: (skew.together_due > 0).then(|| share(skew.together, skew.together_due)),
+        progress_skew_mean_us: mean(&skew.progress),
+        progress_skew_max_us: quantile(&skew.progress, 1.0),
+        co_stop_share: share(vm.co_stopped, measured.saturating_mul(vcpus)),
+    }
 }
 
 fn client(client: &ClientOutcome, outcome: &Outcome) -> ClientResult {
@@ -155,6 +173,7 @@ fn client(client: &ClientOutcome, outcome: &Outcome) -> ClientResult {
         kind: client.kind.to_string(),
         vm: vm.map_or(String::new(), |vm| vm.name.clone()),
         replies_per_s: (!bulk).then(|| rate(responses.count())),
+        response_mean_us: some.then(|| micros(responses.mean())),
         response_p50_us: quantile(0.5),
         response_p95_us: quantile(0.95),
         response_p99_us: quantile(0.99),

@@ -38,13 +38,6 @@ pub fn judge(said: &Said, checks: &Checks, measured: &Measured) -> Result<Claim,
         What::OutOfReach(reason) => {
             return Ok(unchecked(said, Status::OutOfReach, reason.clone()));
         }
-        What::Code(fact) => {
-            let found = (fact.look)();
-            let verdict = reached(said.kind, found.equal);
-            claim.verdict = verdict;
-            claim.values = vec![told("", &found.ours, verdict)];
-            claim.ours = Some(Figure::Text(found.ours));
-        }
         What::Holds(conditions) => hold(&mut claim, conditions, &seen),
         What::Values { values, order } => compare(&mut claim, values, order, &seen),
     }
@@ -105,13 +98,12 @@ fn experiments(check: &Check) -> Vec<String> {
     all.into_iter().map(show).collect()
 }
 
-/// The best verdict of a kind for what is true or not.
-fn reached(kind: Kind, so: bool) -> Verdict {
-    match (so, kind) {
-        (false, _) => Verdict::Missed,
-        (true, Kind::Exact | Kind::Analytic) => Verdict::Exact,
-        (true, Kind::Quantitative) => Verdict::Direction,
-        (true, Kind::Qualitative) => Verdict::Holds,
+/// The verdict of a kind for what is true.
+fn reached(kind: Kind) -> Verdict {
+    match kind {
+        Kind::Exact | Kind::Analytic => Verdict::Exact,
+        Kind::Quantitative => Verdict::Direction,
+        Kind::Qualitative => Verdict::Holds,
     }
 }
 
@@ -176,7 +168,11 @@ impl<'a> Seen<'a> {
 
     /// Evaluates with measured values as `pick` takes them from those of all seeds.
     fn with<T>(&self, pick: impl Fn(&[f64]) -> f64, then: impl FnOnce(&Known<'_>) -> T) -> T {
-        let measured = |text: &str| self.values.get(text).map_or(f64::NAN, |all| pick(all));
+        let constant = |text: &str| self.check.constants.get(text).copied();
+        let measured = |text: &str| match self.values.get(text) {
+            Some(all) => pick(all),
+            None => constant(text).unwrap_or(f64::NAN),
+        };
         let mut names = self.paper.clone();
         for (name, number) in &self.check.lets {
             let value = number.value(&Known {
@@ -246,7 +242,7 @@ fn hold(claim: &mut Claim, conditions: &[(String, Condition)], seen: &Seen<'_>) 
             format!("{so}/{} seeds", truths.len())
         }
     };
-    let best = reached(claim.kind, true);
+    let best = reached(claim.kind);
     claim.values.clear();
     for (text, condition) in conditions {
         let truths = seen.truths(condition);
@@ -255,7 +251,12 @@ fn hold(claim: &mut Claim, conditions: &[(String, Condition)], seen: &Seen<'_>) 
         claim.values.push(told(text, &count(&truths), verdict));
     }
     claim.verdict = over_seeds(&all, best);
-    claim.ours = Some(Figure::Text(format!("true in {}", count(&all))));
+    let in_seeds = if seen.values.is_empty() {
+        ""
+    } else {
+        "true in "
+    };
+    claim.ours = Some(Figure::Text(format!("{in_seeds}{}", count(&all))));
     if let (1, Some(value)) = (conditions.len(), claim.values.first_mut()) {
         value.verdict = claim.verdict;
     }

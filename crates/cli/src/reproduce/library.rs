@@ -66,7 +66,7 @@ impl Library {
     pub fn experiments(&self) -> Vec<&str> {
         let names = self.0.keys().filter_map(|name| name.strip_suffix(".toml"));
         names
-            .filter(|name| *name != "claims" && !name.starts_with("checks/"))
+            .filter(|name| !["claims", "verdicts"].contains(name) && !name.starts_with("checks/"))
             .collect()
     }
 

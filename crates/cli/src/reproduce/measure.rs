@@ -95,6 +95,7 @@ impl Section {
     fn fields(self) -> Vec<String> {
         let vm = || VmResult {
             io: Some(IoResult::default()),
+            guest_cpu_share: Some(0.0),
             beyond_recording_share: Some(0.0),
             ..VmResult::default()
         };

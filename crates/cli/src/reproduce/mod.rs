@@ -3,11 +3,10 @@
 //!
 //! [`claims`] are what the papers say, [`checks`] how that is read off experiments, with [`formula`]s
 //! over [`measure`]d values; [`work`] does the runs, [`judge`] comes to verdicts by the rules of
-//! `corun_report::claims`. All of it is data but what [`facts`] and [`formula::functions`] look up.
+//! `corun_report::claims`.
 
 mod checks;
 mod claims;
-mod facts;
 mod formula;
 mod judge;
 mod library;

@@ -188,11 +188,16 @@ pub fn section() -> Section {
                   microsecond, or slices) we take it that there are two regimes: vCPUs in step, \
                   all four running at once, and a convoy of ticket holders that advances about \
                   one lock per slice. Rarer locks leave the convoy from 10 ms on. A real \
-                  kernbench sleeps and wakes, which would disturb both, and is not modelled. \
+                  kernbench sleeps and wakes; compile jobs that do (a lock of 2 us every 1.7 \
+                  ms, a sleep of 2 ms after 24 of them, tried by hand) hardly ever meet a \
+                  descheduled holder: they are slowest at 1 ms and do not care beyond 30. So \
+                  the paper's kernbench must lock more often, or for longer, than we reckon. \
                   Pause-loop exits do not change the picture: 1 ms beats 10 and 30 ms, not 60 \
                   and 90. *L2-resident* at 1 ms: by our estimate the refill of 230 KB from \
                   memory, because the thrashing neighbours drive it out of the last-level cache, \
-                  too; prefetching, which would hide most of it, is not modelled. *LLC-\
+                  too. The paper's program parses a linked list, of which each miss waits for the \
+                  one before, as here; a list that lies in order would be prefetched, and that \
+                  is not modelled. *LLC-\
                   friendly* at 1 ms never gets warm, because its neighbours thrash all the \
                   time; by how much the paper's programs were slower is in its figure only.",
     }

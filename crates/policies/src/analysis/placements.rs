@@ -103,6 +103,46 @@ fn count(queue: u32, placed: &[u32], sum: &mut Sum) {
     }
 }
 
+/// The latency of two vCPUs on different pCPUs that are *not* in step, in slots: the model's other
+/// assumptions as above, but one runqueue's slots begin at any time during the other's.
+///
+/// Time counts from the beginning of a slot on the holder's or the waiter's pCPU (either as likely)
+/// as above; there, the vCPU is in slot `p`. The other one is on its pCPU at that time with a part
+/// `v` of its slice left (`j` = −1 below) or begins at `j + v`, with `j` up to `queue` − 2; `v` is
+/// evenly distributed, so means are those of its middle. Where both run at once, the waiter spins
+/// until the holder is through: that makes overlaps worth as much as the rest of a slice, and the
+/// latency shorter than in step.
+pub fn out_of_step(queue: u32) -> f64 {
+    let (r, half) = (f64::from(queue), 0.5);
+    let mut sum = 0.0;
+    for (p, later) in (0..queue).flat_map(|p| (0..queue).map(move |later| (p, later))) {
+        // j + 1 is `later`.
+        let (at, j) = (f64::from(p), f64::from(later) - 1.0);
+        // The holder begins at p, the waiter at j + v or runs.
+        sum += match later {
+            _ if later > p => j + half - at,
+            // Both at once: the waiter runs since before, or since the beginning.
+            _ if later == p => {
+                if p == 0 {
+                    0.0
+                } else {
+                    half
+                }
+            }
+            0 => r - half,
+            _ => r,
+        };
+        // The waiter begins at p, the holder at j + v or runs.
+        sum += match later {
+            0 => at,
+            _ if p >= later => at - j - half,
+            _ if p + 1 == later => half,
+            _ => r,
+        };
+    }
+    sum / (2.0 * r * r)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,6 +204,19 @@ mod tests {
                 close(counted, 1.0 / r) && close(read, 0.5 / r),
                 "{counted} {read}"
             );
+        }
+    }
+
+    /// Queues of two, from the beginning of a holder's slot: the waiter runs too (0), or begins half a
+    /// slot later (1/2), if the holder is first; else it is over half a slot before (3/2), or half way
+    /// (1/2). From the beginning of a waiter's: 0, 1/2, 1, 1/2.
+    #[test]
+    fn out_of_step_by_hand() {
+        assert!(close(out_of_step(2), 4.5 / 8.0));
+        assert_eq!(out_of_step(1), 0.0);
+        for queue in 2..10 {
+            let step = enumerate(&unit(2, queue, 2)).balance;
+            assert!(out_of_step(queue) < step, "{queue}");
         }
     }
 

@@ -155,6 +155,9 @@ impl Judged {
 
     /// Ours for people, with its spread.
     fn shown_ours(&self) -> String {
+        if let (Verdict::Exact, Some(paper), Some(ours)) = (self.verdict, self.paper, self.ours) {
+            return format!("{ours:.0$}", verdict::decimals(paper));
+        }
         match (&self.says, self.ours, self.spread) {
             (Some(says), _, _) => says.clone(),
             (None, Some(ours), Some(spread)) if spread > ours.abs() * 5e-4 => {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The scoreboard as tables for a terminal, one per system; notes below.
 
-use super::{Claim, Judged, Scoreboard, Status};
+use super::{Claim, Figure, Judged, Scoreboard, Status};
 use crate::table::{RULED, lines, unbroken};
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
 
@@ -55,8 +55,11 @@ fn table(claims: &[&Claim], width: u16) -> Table {
                 table.add_row(cells(&claim.id, &setting, &paper, &ours, verdict));
             }
             values => {
-                table.add_row(cells(&claim.id, &setting, "", "", verdict));
-                for value in values {
+                let truth = truth(claim);
+                table.add_row(cells(&claim.id, &setting, "", &truth, verdict));
+                // Of conditions, those that do not hold are what one wants to see.
+                let told = |value: &&Judged| value.says.is_none() || value.verdict.rank() < 2;
+                for value in values.iter().filter(told) {
                     let name = format!("· {}", value.name);
                     let (paper, ours) = (value.shown_paper(), value.shown_ours());
                     table.add_row(cells(&name, "", &paper, &ours, small(claim, value)));
@@ -69,6 +72,14 @@ fn table(claims: &[&Claim], width: u16) -> Table {
     unbroken(&mut table, 0, longest.unwrap_or(0), width);
     unbroken(&mut table, 4, "out-of-scope".len(), width);
     table
+}
+
+/// How often everything that must be true is.
+fn truth(claim: &Claim) -> String {
+    match &claim.ours {
+        Some(Figure::Text(text)) => text.clone(),
+        _ => String::new(),
+    }
 }
 
 /// A value's own verdict, where it is another than its claim's.

@@ -154,11 +154,16 @@ pub fn quantitative(meaning: Meaning, paper: f64, ours: f64, ordered: bool) -> V
     }
 }
 
+/// Digits after the point of a number of a paper.
+pub(super) fn decimals(paper: f64) -> usize {
+    let written = paper.to_string();
+    written.split_once('.').map_or(0, |(_, after)| after.len())
+}
+
 /// The verdict on a number that must be equal, to the last digit of `paper` as it is written.
 pub fn exact(paper: f64, ours: f64) -> Verdict {
-    let written = paper.to_string();
-    let decimals = written.split_once('.').map_or(0, |(_, after)| after.len());
-    let half = 0.5 * 10f64.powi(-i32::try_from(decimals).unwrap_or(i32::MAX));
+    let decimals = i32::try_from(decimals(paper)).unwrap_or(i32::MAX);
+    let half = 0.5 * 10f64.powi(-decimals);
     match (ours - paper).abs() <= half * (1.0 + ROUNDING) {
         true => Verdict::Exact,
         false => Verdict::Missed,

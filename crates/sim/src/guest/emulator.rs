@@ -135,10 +135,10 @@ impl Emulator {
     /// The transmit timer has expired: what has left the guest by now is to be sent.
     fn transmit(&mut self, host: &mut Host, vm: u32, work: Nanos) {
         self.timer_set = false;
-        while let Some((_, packet)) = self
-            .leaving
-            .pop_front_if(|(departs, _)| *departs <= host.now())
-        {
+        let gone = |(departs, _): &(Nanos, _)| *departs <= host.now();
+        let due = self.leaving.iter().take_while(|one| gone(one)).count();
+        let packets: Vec<_> = self.leaving.drain(..due).collect();
+        for (_, packet) in packets {
             self.add(host, Job::Send(packet), work, None);
         }
         self.set_timer(host, vm);

@@ -51,6 +51,7 @@ impl Vm {
             Mode::Ready => {}
             Mode::Halted => {
                 target.mode = Mode::Ready;
+                target.woken = true;
                 host.wake(target.task, from);
             }
         }
@@ -58,8 +59,12 @@ impl Vm {
 
     /// An IPI from the running vCPU `by`, which pays for sending it.
     pub(super) fn send_ipi(&mut self, host: &mut Host, by: u32, to: u32, interrupt: Interrupt) {
+        let wakes = self.vcpus[to as usize].mode == Mode::Halted;
         let sender = &mut self.vcpus[by as usize];
         sender.overhead += self.params.ipi;
+        if wakes && host.has_smt() {
+            sender.rescheduling += self.params.ipi;
+        }
         let (from, task) = (host.task(sender.task).running_on(), sender.task);
         let target = self.vcpus[to as usize].task;
         host.observe(|now, observer| {
@@ -72,6 +77,9 @@ impl Vm {
     pub(super) fn take_interrupts(&mut self, host: &mut Host, vcpu: u32) {
         if self.vcpus[vcpu as usize].pending.is_empty() {
             return;
+        }
+        if std::mem::take(&mut self.vcpus[vcpu as usize].woken) && host.has_smt() {
+            self.vcpus[vcpu as usize].rescheduling += self.params.interrupt;
         }
         let mut list = std::mem::take(&mut self.vcpus[vcpu as usize].pending);
         for interrupt in list.drain(..) {

@@ -29,6 +29,11 @@ pub(super) struct Vcpu {
     pub booked: Nanos,
     /// Kernel work (interrupts, switches) to be done before the thread goes on.
     pub overhead: Nanos,
+    /// How much of that, the first of it, goes with a switch between vCPUs: waking a halted one, or
+    /// taking the interrupt that woke it. Only where SMT siblings notice.
+    pub rescheduling: Nanos,
+    /// It was halted and has not taken an interrupt since.
+    pub woken: bool,
     pub current: Option<u32>,
     pub queue: Runqueue,
     /// A thread that should run first is queued.
@@ -53,6 +58,8 @@ impl Vcpu {
             started: false,
             booked: 0,
             overhead: 0,
+            rescheduling: 0,
+            woken: false,
             current: None,
             queue: Runqueue::default(),
             need_resched: false,

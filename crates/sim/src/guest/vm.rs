@@ -163,6 +163,7 @@ impl Vm {
         }
         let kernel = work.min(slot.overhead);
         slot.overhead -= kernel;
+        slot.rescheduling = slot.rescheduling.saturating_sub(kernel);
         self.stats.kernel += kernel;
         let work = work - kernel;
         let Some(thread) = slot.current else { return };
@@ -265,9 +266,10 @@ impl Vm {
         let spins = slot.overhead == 0 && thread.is_some_and(Thread::spins);
         host.set_activity(
             slot.task,
-            match spins {
-                true => Activity::Spinning,
-                false => Activity::Work,
+            match (spins, slot.rescheduling) {
+                (true, _) => Activity::Spinning,
+                (false, 0) => Activity::Work,
+                (false, _) => Activity::Rescheduling,
             },
         );
         if let Some(profile) = thread.and_then(|thread| thread.profile) {
@@ -282,7 +284,8 @@ impl Vm {
                 _ => self.spin_limit(thread),
             },
             (0, None) => None,
-            (overhead, _) => Some(overhead),
+            (overhead, _) if slot.rescheduling == 0 => Some(overhead),
+            _ => Some(slot.rescheduling),
         };
         match until {
             Some(work) => host.step_after(slot.task, work),

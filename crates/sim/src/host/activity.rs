@@ -9,6 +9,9 @@ pub enum Activity {
     /// Executes its own work.
     #[default]
     Work,
+    /// Work, too, but of a kernel that wakes a vCPU or comes back to one that was halted: what goes
+    /// with a switch from one vCPU to another besides the switch itself.
+    Rescheduling,
     /// Spins with PAUSE: a lock, a barrier in user space.
     Spinning,
     /// The host polls for a wake-up on behalf of a halted vCPU (KVM's halt polling).
@@ -17,6 +20,13 @@ pub enum Activity {
     IdlePolling,
     /// Waits in MONITOR/MWAIT, its context kept: context retention.
     Retention,
+}
+
+impl Activity {
+    /// Does it use the caches as its thread's work does?
+    pub(super) fn touches_memory(self) -> bool {
+        matches!(self, Activity::Work | Activity::Rescheduling)
+    }
 }
 
 /// What a task's present work is like.

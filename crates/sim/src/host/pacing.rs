@@ -64,7 +64,7 @@ impl Host {
     /// `task` begins to work on `cpu`, or begins other work.
     pub(super) fn work_begins(&mut self, task: TaskId, cpu: PcpuId) {
         let slot = &self.tasks[task.index()];
-        let Some(profile) = slot.profile.filter(|_| slot.activity == Activity::Work) else {
+        let Some(profile) = slot.profile.filter(|_| slot.activity.touches_memory()) else {
             return;
         };
         if let Some(caches) = &mut self.caches {

@@ -15,7 +15,7 @@ pub mod rr;
 
 use crate::host::Host;
 use crate::load::VmInfo;
-use corun_model::{PcpuId, Plan, TaskId};
+use corun_model::{Nanos, PcpuId, Plan, TaskId};
 
 /// A host scheduler.
 ///
@@ -53,6 +53,12 @@ pub trait HostScheduler {
     /// A sibling waits for the ready `task` to flush its TLB. Who cannot see IPIs does nothing.
     fn flush_ipi(&mut self, host: &mut Host, task: TaskId) {
         let _ = (host, task);
+    }
+
+    /// How long `task` was held back so far, ready, so that its siblings catch up: co-stop, ns.
+    fn co_stopped(&self, now: Nanos, task: TaskId) -> Nanos {
+        let _ = (now, task);
+        0
     }
 
     /// A policy's wishes. Schedulers that are not corun's have no ear for them.

@@ -34,6 +34,8 @@ pub(crate) enum Does {
     Keeps(Activity),
     /// Computes for a time, wakes another task, and waits to be woken.
     Hands { work: Nanos, to: u32, first: bool },
+    /// The same, but the wake-up comes before it begins to wait, as from a guest that goes idle.
+    Asks { work: Nanos, to: u32, first: bool },
 }
 
 /// One task of a test.
@@ -149,9 +151,10 @@ impl Jobs {
                 self.rngs[task].about(work, spread).max(1),
                 self.rngs[task].about(sleep, spread).max(1),
             ),
-            Does::Hands { work, .. } | Does::Spins { each: work } | Does::Once { work } => {
-                (work, 0)
-            }
+            Does::Hands { work, .. }
+            | Does::Asks { work, .. }
+            | Does::Spins { each: work }
+            | Does::Once { work } => (work, 0),
         }
     }
 }
@@ -180,10 +183,11 @@ impl Load for Jobs {
                 Does::Hog { from } => from,
                 Does::Cycles { sleep, .. } => self.rngs[n].between(0, sleep),
                 Does::Hands { first: true, .. }
+                | Does::Asks { first: true, .. }
                 | Does::Spins { .. }
                 | Does::Once { .. }
                 | Does::Keeps(_) => 0,
-                Does::Hands { first: false, .. } => continue,
+                Does::Hands { first: false, .. } | Does::Asks { first: false, .. } => continue,
             };
             host.load_timer(at, n as u64);
         }
@@ -219,10 +223,13 @@ impl Load for Jobs {
             return;
         }
         let here = host.task(task).running_on();
+        if let Does::Asks { to, .. } = self.jobs[n].does {
+            host.wake(TaskId(to), here);
+        }
         host.block(task);
         match self.jobs[n].does {
             Does::Hands { to, .. } => host.wake(TaskId(to), here),
-            Does::Once { .. } => {}
+            Does::Once { .. } | Does::Asks { .. } => {}
             _ => {
                 let sleep = self.draw(n).1;
                 host.load_timer(host.now() + sleep, n as u64);

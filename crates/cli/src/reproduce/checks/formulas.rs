@@ -4,10 +4,30 @@
 use crate::reproduce::claims::Said;
 use crate::reproduce::formula::{Condition, Number};
 use crate::reproduce::measure::{Defaults, Reference};
-use corun_scenario::or_nearest;
+use corun_model::Value as Default;
 use corun_scenario::reader::Reader;
 use corun_scenario::tree::{Node, Value};
+use corun_scenario::{nearest, or_nearest};
 use std::collections::BTreeMap;
+
+/// How the text of a parameter begins, where a measured value has its policy.
+const PARAMETER: &str = "parameter:";
+
+/// The default of a parameter of the models: ns, bytes or a number.
+fn parameter(key: &str) -> Result<f64, String> {
+    let all = corun_sim::parameters();
+    let Some(found) = all.iter().find(|parameter| parameter.key == key) else {
+        let guess = nearest(key, all.iter().map(|parameter| parameter.key));
+        let guess = guess.map_or(String::new(), |guess| format!(", did you mean {guess:?}?"));
+        return Err(format!("unknown parameter {key:?}{guess}"));
+    };
+    match &found.value {
+        Default::Time(ns) => Ok(*ns as f64),
+        Default::Bytes(bytes) => Ok(*bytes as f64),
+        Default::Number(number, _) => Ok(*number),
+        other => Err(format!("parameter {key:?} is {other}: expected a number")),
+    }
+}
 
 /// Reads the formulas of one check.
 pub struct Formulas<'r, 'a> {
@@ -17,6 +37,8 @@ pub struct Formulas<'r, 'a> {
     names: Vec<String>,
     /// Every measured value so far, by its text.
     pub references: BTreeMap<String, Reference>,
+    /// Every parameter of the models so far, by its text.
+    pub constants: BTreeMap<String, f64>,
 }
 
 impl<'r, 'a> Formulas<'r, 'a> {
@@ -28,6 +50,7 @@ impl<'r, 'a> Formulas<'r, 'a> {
             defaults,
             names: claim.numbers().into_keys().collect(),
             references: BTreeMap::new(),
+            constants: BTreeMap::new(),
         }
     }
 
@@ -76,31 +99,39 @@ impl<'r, 'a> Formulas<'r, 'a> {
         None
     }
 
-    /// The conditions of the key, each with its text.
+    /// The conditions of the key, each with its name or its text.
     pub fn conditions(&mut self, key: &'static str) -> Vec<(String, Condition)> {
         let Some(node) = self.table.find(key) else {
             return Vec::new();
         };
-        let Value::List(list) = &node.value else {
-            self.refuse(
-                node,
-                &format!(
-                    "{key}: found {}, expected a list of conditions such as [\"[balance] < [cfs]\"]",
-                    node.value.show()
-                ),
-            );
-            return Vec::new();
+        let said: Vec<(Option<&str>, &Node)> = match &node.value {
+            Value::List(list) => list.iter().map(|node| (None, node)).collect(),
+            Value::Table(named) => {
+                let named = named.iter();
+                named.map(|it| (Some(it.key.as_str()), &it.node)).collect()
+            }
+            other => {
+                let found = other.show();
+                let expected = "conditions such as [\"[balance] < [cfs]\"], or a table of them";
+                self.refuse(node, &format!("{key}: found {found}, expected {expected}"));
+                return Vec::new();
+            }
         };
-        let mut all = Vec::new();
-        for node in list {
-            let Some(text) = self.text(key, node) else {
-                continue;
-            };
-            let parsed = Condition::parse(&text);
-            let condition = self.checked(key, node, &text, parsed, |it, see| it.visit(see));
-            all.extend(condition.map(|condition| (text, condition)));
-        }
-        all
+        said.into_iter()
+            .filter_map(|(name, node)| self.condition(key, name, node))
+            .collect()
+    }
+
+    fn condition(
+        &mut self,
+        key: &str,
+        name: Option<&str>,
+        node: &Node,
+    ) -> Option<(String, Condition)> {
+        let text = self.text(key, node)?;
+        let parsed = Condition::parse(&text);
+        let condition = self.checked(key, node, &text, parsed, |it, see| it.visit(see))?;
+        Some((name.map_or(text, str::to_string), condition))
     }
 
     fn text(&self, key: &str, node: &Node) -> Option<String> {
@@ -146,6 +177,10 @@ impl<'r, 'a> Formulas<'r, 'a> {
     /// Remembers a measured value; a name must be known.
     fn note(&mut self, number: &Number) -> Result<(), String> {
         match number {
+            Number::Measured(text) if text.starts_with(PARAMETER) => {
+                let value = parameter(text[PARAMETER.len()..].trim())?;
+                self.constants.insert(text.clone(), value);
+            }
             Number::Measured(text) => {
                 let reference = Reference::parse(text, &self.defaults)?;
                 self.references.insert(text.clone(), reference);

@@ -36,10 +36,12 @@ pub struct Check {
     pub what: What,
     /// Definitions, in the order in which they were written.
     pub lets: Vec<(String, Number)>,
-    /// Every measured value of its formulas, by what stands in the brackets.
+    /// Every measured value of its formulas, by the text within the brackets.
     pub references: BTreeMap<String, Reference>,
     /// What becomes of several seeds.
     pub over: Over,
+    /// Parameters of the models among those, by the same texts: ns, bytes or numbers.
+    pub constants: BTreeMap<String, f64>,
     /// What to know.
     pub note: String,
     /// For problems that show only after the runs.
@@ -72,8 +74,6 @@ pub enum What {
     },
     /// What must be true, each with its text.
     Holds(Vec<(String, Condition)>),
-    /// A function of `facts.rs`.
-    Code(&'static super::facts::Fact),
     /// Nothing, for this reason.
     OutOfReach(String),
 }

@@ -6,7 +6,6 @@ use super::{Check, Checks, Compared, Over, What};
 use crate::compare::schedulers;
 use crate::failure::Invalid;
 use crate::reproduce::claims::Said;
-use crate::reproduce::facts;
 use crate::reproduce::formula::Number;
 use crate::reproduce::library::Library;
 use crate::reproduce::measure::{Defaults, Reference};
@@ -123,7 +122,7 @@ fn check(
     let over = choice(table, "over", Over::NAMES).unwrap_or_default();
     let note = table.text("note").unwrap_or_default();
     table.finish();
-    let references = formulas.references;
+    let (references, constants) = (formulas.references, formulas.constants);
     for (text, reference) in &references {
         check_reference(table, text, reference, library, all);
     }
@@ -131,6 +130,7 @@ fn check(
         what: what?,
         lets,
         references,
+        constants,
         over,
         note,
         place: Located {
@@ -165,17 +165,15 @@ fn what(table: &Reader<'_>, claim: &Said, formulas: &mut Formulas<'_, '_>) -> Op
     let values = values(table, formulas, meaning);
     let order = formulas.conditions("order");
     let holds = formulas.conditions("holds");
-    let code = table.located("code");
     let out_of_reach = table.text("out_of_reach");
     let given = [
         !values.is_empty(),
         !holds.is_empty(),
-        code.is_some(),
         out_of_reach.is_some(),
     ];
-    let whats = "value or values, holds, code, out_of_reach";
+    let whats = "value or values, holds, out_of_reach";
     if given.iter().filter(|given| **given).count() != 1 {
-        let all = ["value", "values", "holds", "code", "out_of_reach"];
+        let all = ["value", "values", "holds", "out_of_reach"];
         // What was not readable has been told.
         if all.iter().filter(|key| table.has(key)).count() != 1 {
             table.problem_here(format!("expected exactly one of {whats}"));
@@ -186,7 +184,7 @@ fn what(table: &Reader<'_>, claim: &Said, formulas: &mut Formulas<'_, '_>) -> Op
         table.problem("order", "goes with values of quantitative claims only");
     }
     if !values.is_empty() && claim.kind == Kind::Qualitative {
-        table.problem_here("the claim is qualitative: expected holds, code or out_of_reach");
+        table.problem_here("the claim is qualitative: expected holds or out_of_reach");
     }
     let has_numbers = !claim.numbers().is_empty();
     if !holds.is_empty() && claim.kind == Kind::Quantitative && has_numbers {
@@ -194,10 +192,6 @@ fn what(table: &Reader<'_>, claim: &Said, formulas: &mut Formulas<'_, '_>) -> Op
             "holds",
             "the claim has numbers: expected value or values, with order",
         );
-    }
-    if let Some(code) = code {
-        let fact = facts::find(&code.value).map_err(|message| table.problem("code", message));
-        return fact.ok().map(What::Code);
     }
     if let Some(reason) = out_of_reach {
         return Some(What::OutOfReach(reason));

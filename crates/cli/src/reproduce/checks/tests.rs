@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 use super::*;
+use crate::compare::schedulers;
 use crate::reproduce::claims;
 use crate::reproduce::library::{File, Library};
 
@@ -81,6 +82,10 @@ fn the_checks_that_are_built_in_can_be_read() {
             "{}: neither a check nor a reason",
             claim.id
         );
+    }
+    for policy in checks.planned.keys() {
+        let exists = schedulers::known_policy(policy).is_ok();
+        assert!(!exists, "{policy} is planned no more");
     }
 }
 
@@ -170,7 +175,7 @@ fn unknown_names_are_told_with_what_is_known() {
 
 #[test]
 fn kinds_of_checks_go_with_kinds_of_claims() {
-    let one = "expected exactly one of value or values, holds, code, out_of_reach";
+    let one = "expected exactly one of value or values, holds, out_of_reach";
     refused(
         "[check.\"a.number\"]\nnote = \"nothing\"",
         &[&format!("checks/a.toml:1: check.\"a.number\": {one}")],
@@ -193,8 +198,7 @@ fn kinds_of_checks_go_with_kinds_of_claims() {
     refused(
         "[check.\"a.trend\"]\nvalues.x = { ours = 1, paper = 1 }",
         &[
-            "checks/a.toml:1: check.\"a.trend\": the claim is qualitative: expected holds, code or \
-           out_of_reach",
+            "checks/a.toml:1: check.\"a.trend\": the claim is qualitative: expected holds or out_of_reach",
         ],
     );
 }
@@ -213,8 +217,8 @@ fn wrong_formulas_and_words_are_told_with_their_line() {
     refused(
         "[check.\"a.trend\"]\nholds = \"1 < 2\"",
         &[
-            "checks/a.toml:2: check.\"a.trend\": holds: found \"1 < 2\", expected a list of \
-           conditions such as [\"[balance] < [cfs]\"]",
+            "checks/a.toml:2: check.\"a.trend\": holds: found \"1 < 2\", expected conditions \
+           such as [\"[balance] < [cfs]\"], or a table of them",
         ],
     );
     refused(
@@ -223,7 +227,7 @@ fn wrong_formulas_and_words_are_told_with_their_line() {
             "checks/a.toml:3: check.\"a.number\": let: found \"not\", expected a name of letters, \
              digits and '_' other than and, or, not, paper",
             "checks/a.toml:4: check.\"a.number\".valu: unknown key, did you mean \"value\"? (known \
-             here: as, case, code, experiment, holds, let, measure, note, order, out_of_reach, over, \
+             here: as, case, experiment, holds, let, measure, note, order, out_of_reach, over, \
              value, values)",
         ],
     );

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The functions of formulas.
+//! The functions of formulas; those of the papers are in [`papers`].
 
+use super::papers;
 use corun_scenario::or_nearest;
 use std::ops::RangeInclusive;
 
@@ -26,9 +27,11 @@ impl std::fmt::Debug for Function {
     }
 }
 
-const ANY: RangeInclusive<usize> = 1..=64;
+/// At least one, and no more than anybody writes.
+pub const ANY: RangeInclusive<usize> = 1..=64;
 
-const fn function(
+/// One of them.
+pub const fn function(
     name: &'static str,
     arguments: RangeInclusive<usize>,
     call: fn(&[f64]) -> f64,
@@ -40,8 +43,8 @@ const fn function(
     }
 }
 
-/// All there are.
-pub const ALL: &[Function] = &[
+/// Those that papers do not have.
+const COMMON: &[Function] = &[
     function("reduction", 2..=2, |of| (of[0] - of[1]) / of[0] * 100.0),
     function("gain", 2..=2, |of| (of[1] - of[0]) / of[0] * 100.0),
     function("abs", 1..=1, |of| of[0].abs()),
@@ -68,8 +71,9 @@ fn extreme(of: &[f64], better: fn(f64, f64) -> f64) -> f64 {
 /// # Errors
 /// What is accepted.
 pub fn find(name: &str) -> Result<&'static Function, String> {
-    ALL.iter().find(|it| it.name == name).ok_or_else(|| {
-        let names: Vec<&str> = ALL.iter().map(|it| it.name).chain(["near"]).collect();
+    let all = || COMMON.iter().chain(papers::ALL);
+    all().find(|it| it.name == name).ok_or_else(|| {
+        let names: Vec<&str> = all().map(|it| it.name).chain(["near"]).collect();
         format!("unknown function {name:?}, {}", or_nearest(name, &names))
     })
 }

@@ -8,6 +8,7 @@
 
 pub mod functions;
 mod lexer;
+mod papers;
 mod parser;
 #[cfg(test)]
 mod tests;

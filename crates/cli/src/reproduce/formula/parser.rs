@@ -219,13 +219,12 @@ impl Parser<'_> {
     /// The call of a function whose opening bracket is behind us.
     fn call(&mut self, name: &str) -> Result<Formula, String> {
         let mut of = Vec::new();
-        loop {
-            of.push(self.deeper(Self::either)?.number(&self.place())?);
-            if !self.takes(",") {
-                break;
+        while !self.takes(")") {
+            if !of.is_empty() {
+                self.expect(",")?;
             }
+            of.push(self.deeper(Self::either)?.number(&self.place())?);
         }
-        self.expect(")")?;
         if name == "near" {
             let three: Result<[Number; 3], _> = of.try_into();
             let three = three.map_err(|of| wrong_count("near", of.len(), "3"))?;

@@ -65,7 +65,7 @@ pub fn parameters() -> Vec<Parameter> {
 
 const INTEL: &str = "Intel SSD DC S3610 product specification (331342)";
 const SEAGATE: &str = "Seagate Constellation ES product manuals";
-const CFQ: &str = "Linux 4.x block/cfq-iosched.c";
+const CFQ: &str = "Linux 4.4 block/cfq-iosched.c";
 const DEADLINE: &str = "Linux block/mq-deadline.c";
 const UNTRIED: &str = "not varied";
 
@@ -234,7 +234,7 @@ fn anticipatory_parameters() -> Vec<Parameter> {
     vec![
         entry(
             "device.*.slice_idle",
-            "anticipatory: wait for a queue's next request",
+            "anticipatory: wait for a queue's next request (on SSDs 0)",
             Value::Time(cfq.slice_idle),
             CFQ,
         ),

@@ -98,6 +98,11 @@ impl Progress {
         if self.rate == ONE {
             return self.from.saturating_add(left);
         }
+        // Up to almost five hours, 64 bits do; dividing 128 costs several times as much.
+        if left < 1 << (u64::BITS - PLACES) {
+            let needed = (left << PLACES).saturating_sub(self.rest);
+            return self.from.saturating_add(needed.div_ceil(self.rate));
+        }
         let needed = (u128::from(left) << PLACES).saturating_sub(u128::from(self.rest));
         let time = needed.div_ceil(u128::from(self.rate));
         let time = Nanos::try_from(time).unwrap_or(Nanos::MAX);
@@ -120,8 +125,10 @@ impl Progress {
         // Divided as the times per work are; what rounding leaves goes to the caches.
         let lost = spent - work;
         let (smt, cache) = (self.pace.smt - ONE, self.pace.cache);
-        let share = u128::from(lost) * u128::from(smt) / u128::from((smt + cache).max(1));
-        let smt = share as Nanos;
+        let smt = match cache {
+            0 => lost,
+            _ => (u128::from(lost) * u128::from(smt) / u128::from(smt + cache)) as Nanos,
+        };
         Lost {
             smt,
             cache: lost - smt,

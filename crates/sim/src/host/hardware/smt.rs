@@ -5,8 +5,10 @@
 //! schedulers choose it: polling for a wake-up, switching vCPUs, or leaving the core to the sibling.
 //! Two measurements are the ground. For threads that do not compute, §3.2.2 of the vMigrater /
 //! vSMT-IO / Jupiter dissertation, Table 3.2: a computation beside nothing runs at 100 %, beside
-//! vCPU switches at 32 % (the L1 data cache is flushed, TLBs too, IPIs are handled), beside KVM's
-//! HALT-polling loop at 73 %. For two that compute, cycle accounting (there §3.4.3): from how the
+//! vCPU switches at 32 %, beside KVM's HALT-polling loop at 73 %. The 32 % are of two vCPUs that do
+//! nothing but switch back and forth, and the text counts to that the flush of the L1 data cache and
+//! of TLBs, the scheduler, and the handling of rescheduling IPIs; so here it holds for the switch and
+//! for the IPIs that go with it ([`Activity::Rescheduling`]). For two that compute, cycle accounting (there §3.4.3): from how the
 //! cycles of each divide when alone (base, misses, waiting; [`Mix`]) follows the time per work
 //! together,
 //!
@@ -71,7 +73,7 @@ impl SmtParams {
         vec![
             of(
                 "host.smt.switching",
-                "speed while the SMT sibling switches vCPUs",
+                "speed while the SMT sibling switches vCPUs, IPIs included",
                 default.switching,
                 table,
                 "not varied; 1-100 % accepted",
@@ -142,14 +144,14 @@ impl Smt {
     /// Time per work, in units of [`ONE`], of a task that does `own` beside one SMT sibling.
     pub fn slowdown(&self, own: (Activity, Mix), other: Seen) -> u64 {
         let mix = match own.0 {
-            Activity::Work => own.1,
+            Activity::Work | Activity::Rescheduling => own.1,
             Activity::Spinning => WAITING,
             // Their progress is the time they wait: nothing slows that.
             Activity::HaltPolling | Activity::IdlePolling | Activity::Retention => return ONE,
         };
         let speed = match other {
             Seen::Idle | Seen::Busy(Activity::Retention, _) => return ONE,
-            Seen::Switching => self.params.switching,
+            Seen::Switching | Seen::Busy(Activity::Rescheduling, _) => self.params.switching,
             Seen::Busy(Activity::HaltPolling, _) => self.params.halt_polling,
             Seen::Busy(Activity::IdlePolling, _) => self.params.idle_polling,
             Seen::Busy(Activity::Spinning, _) => self.params.spinning,
@@ -202,6 +204,7 @@ mod tests {
         assert_eq!(speed(own, Seen::Idle), 1000);
         assert_eq!(busy(Activity::Retention), 1000);
         assert_eq!(speed(own, Seen::Switching), 320);
+        assert_eq!(busy(Activity::Rescheduling), 320);
         assert_eq!(busy(Activity::HaltPolling), 730);
         assert!(busy(Activity::Spinning) > 730, "PAUSE alone is cheaper");
     }

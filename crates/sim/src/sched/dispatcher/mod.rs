@@ -17,6 +17,8 @@
 //! What is left out: bypass mode, the global queue (the dispatcher uses none), other scheduling
 //! classes above sched_ext.
 
+#[cfg(test)]
+mod gang_tests;
 mod queues;
 #[cfg(test)]
 mod tests;
@@ -32,8 +34,11 @@ use corun_model::{
 use queues::Queues;
 
 /// The dispatcher as a host scheduler. Tasks have the same index on both sides.
-pub struct Dispatcher {
-    native: Native<Queues>,
+///
+/// `COUNTED`: the build that the kernel's is a twin of, which looks at pCPUs one by one, and counts
+/// what passes the tap ([`Dispatcher::exchanges`]); else the one that finds them by an index.
+pub struct Dispatcher<const COUNTED: bool = false> {
+    native: Native<Queues<COUNTED>>,
     timers: Vec<EventId>,
     plans: Vec<VmPlan>,
     weights: Vec<Option<u32>>,
@@ -47,6 +52,24 @@ fn dispatcher_id(vm: VmId) -> u32 {
 impl Dispatcher {
     /// The dispatcher for a host, all VMs placed freely until a policy says otherwise.
     pub fn new(params: DispatcherParams, host: &HostParams) -> Self {
+        Self::build(params, host)
+    }
+}
+
+impl Dispatcher<true> {
+    /// The same, counting.
+    pub fn counted(params: DispatcherParams, host: &HostParams) -> Self {
+        Self::build(params, host)
+    }
+
+    /// What the dispatcher has read of the world and told it so far, one by one.
+    pub fn exchanges(&mut self) -> u64 {
+        self.native.services().exchanges
+    }
+}
+
+impl<const COUNTED: bool> Dispatcher<COUNTED> {
+    fn build(params: DispatcherParams, host: &HostParams) -> Self {
         let pcpus = host.topology.pcpus();
         let knobs = Knobs {
             slice: params.slice,
@@ -151,7 +174,7 @@ enum Next {
     Nothing,
 }
 
-impl HostScheduler for Dispatcher {
+impl<const COUNTED: bool> HostScheduler for Dispatcher<COUNTED> {
     fn know_vms(&mut self, vms: &[VmInfo]) {
         let free = |vm| VmPlan::placed(VmId::from(vm), Placement::Free);
         self.plans = (0..vms.len()).map(free).collect();
@@ -262,6 +285,25 @@ impl HostScheduler for Dispatcher {
         let here = self.native.task(task.index()).cpu.max(0) as u32;
         self.native.flush_ipi(host.now(), here, task.index());
         self.pass_on(host, None);
+    }
+
+    fn co_stopped(&self, now: Nanos, task: TaskId) -> Nanos {
+        let ctx = &self.native.peek(task.index()).ctx;
+        let gang = self.native.gang(ctx.vm as usize);
+        let place = (ctx.member as usize).checked_sub(1);
+        let Some((gang, vcpu)) = gang.and_then(|gang| Some((gang, gang.vcpu.get(place?)?))) else {
+            return 0;
+        };
+        let since = |since: Nanos| {
+            if since == 0 {
+                0
+            } else {
+                now.saturating_sub(since)
+            }
+        };
+        // A gang is stopped as a whole; of its vCPUs those that are ready feel it.
+        let all = since(gang.stopped).min(since(vcpu.since));
+        vcpu.costop + since(vcpu.stopped).min(since(vcpu.since)) + all
     }
 
     fn apply(&mut self, _host: &mut Host, plan: &Plan) {

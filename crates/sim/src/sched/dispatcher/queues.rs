@@ -29,7 +29,9 @@ pub(super) struct ScxTask {
 
 /// All queues of a host.
 #[derive(Debug)]
-pub(super) struct Queues {
+pub(super) struct Queues<const COUNTED: bool> {
+    /// What passed the tap, if that is counted.
+    pub exchanges: u64,
     pub tasks: Vec<ScxTask>,
     /// The pCPU that dispatches.
     pub dispatching: u32,
@@ -44,9 +46,10 @@ pub(super) struct Queues {
     order: u64,
 }
 
-impl Queues {
+impl<const COUNTED: bool> Queues<COUNTED> {
     pub fn new(pcpus: usize) -> Self {
         Self {
+            exchanges: 0,
             tasks: Vec::new(),
             dispatching: 0,
             kicks: Vec::new(),
@@ -103,7 +106,18 @@ impl Queues {
     }
 }
 
-impl Services for Queues {
+impl<const COUNTED: bool> Services for Queues<COUNTED> {
+    const TAPPED: bool = COUNTED;
+
+    fn tap_in(&mut self, _kind: u32, value: u64) -> u64 {
+        self.exchanges += 1;
+        value
+    }
+
+    fn tap_out(&mut self, _kind: u32, _value: u64) {
+        self.exchanges += 1;
+    }
+
     fn claim_idle(&mut self, cpu: u32) -> bool {
         self.idle.get_mut(cpu as usize).is_some_and(std::mem::take)
     }
@@ -179,7 +193,7 @@ mod tests {
 
     #[test]
     fn virtual_times_before_zero_come_first() {
-        let mut queues = Queues::new(1);
+        let mut queues = Queues::<false>::new(1);
         (0..3).for_each(|_| queues.add_task());
         // Soon after the start a credit takes a virtual time below zero, where it wraps.
         queues.insert(0, 0, 0, 5);

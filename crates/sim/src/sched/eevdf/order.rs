@@ -15,24 +15,18 @@
 //!
 //! Not modelled: the `next` buddy, which is off by default but in 6.19's first releases.
 
+mod rules;
+
 use super::params::EevdfParams;
 use super::queue::{Entity, Sums};
 use crate::host::HostParams;
 use crate::sched::fair::{Forest, Join, Leave, Order, Root, real_time, virtual_time};
 use corun_model::{Nanos, PcpuId, TaskId, time::MS, time::US};
+use rules::shorten;
 use std::collections::BTreeMap;
-
-/// `normalized_sysctl_sched_base_slice` of 6.15 and later.
-const NORMALIZED_BASE_SLICE: Nanos = 700 * US;
 
 /// The shortest time a slice timer is set to.
 const LEAST_TIMER: Nanos = 10 * US;
-
-/// Protects the current task for `slice` from now at most (`update_protect_slice()`).
-fn shorten(entity: &mut Entity, slice: Nanos) {
-    let end = entity.vruntime + virtual_time(slice, entity.weight);
-    entity.protected = entity.protected.min(end);
-}
 
 #[derive(Debug, Default)]
 struct Queue {
@@ -124,112 +118,6 @@ impl EevdfOrder {
             false => self.forest.remove(&mut queue.tree, task),
         }
         queue.count_out(&entity);
-    }
-
-    /// `update_entity_lag()`: within the limits, what `task` is behind the average of `cpu`.
-    fn lag(&self, cpu: PcpuId, task: TaskId) -> i64 {
-        let entity = self.entity(task);
-        let most = match self.params.protect_shortest {
-            true => entity.slice + self.tick,
-            false => (2 * entity.slice).max(self.tick),
-        };
-        let limit = virtual_time(most, entity.weight);
-        let lag = self.queues[cpu.index()].sums.average() - entity.vruntime;
-        lag.clamp(-limit, limit)
-    }
-
-    /// `place_entity()`: vruntime and deadline from the lag.
-    fn put(&mut self, cpu: PcpuId, task: TaskId, new: bool) {
-        let sums = self.queues[cpu.index()].sums;
-        let params = self.params;
-        let entity = &mut self.entities[task.index()];
-        let lag = match params.place_lag {
-            true => sums.inflated(entity.lag, entity.weight),
-            false => 0,
-        };
-        entity.vruntime = sums.average() - lag;
-        if std::mem::take(&mut entity.relative_deadline) {
-            entity.deadline += entity.vruntime;
-            return;
-        }
-        let slice = match new && params.place_deadline_initial {
-            true => entity.virtual_slice() / 2,
-            false => entity.virtual_slice(),
-        };
-        entity.deadline = entity.vruntime + slice;
-    }
-
-    /// May the current task run on in spite of others (`protect_slice()`)?
-    fn protected(&self, task: TaskId) -> bool {
-        let entity = self.entity(task);
-        let asked = self.params.run_to_parity || self.params.protect_shortest;
-        asked && entity.vruntime < entity.protected
-    }
-
-    /// `set_protect_slice()`. Since 6.17 it is not without effect if `RUN_TO_PARITY` is off.
-    fn protect(&mut self, cpu: PcpuId, task: TaskId) {
-        let own = self.entity(task).slice;
-        let least = match (self.params.protect_shortest, self.params.run_to_parity) {
-            (false, _) => own,
-            (true, true) => self.queues[cpu.index()].shortest().unwrap_or(own),
-            (true, false) => NORMALIZED_BASE_SLICE,
-        };
-        let entity = &mut self.entities[task.index()];
-        entity.protected = entity.deadline;
-        if least < own {
-            shorten(entity, least);
-        }
-    }
-
-    /// `__pick_eevdf()`, which may answer with a ghost.
-    fn best(&self, cpu: PcpuId, protect: bool) -> Option<TaskId> {
-        let queue = &self.queues[cpu.index()];
-        let current = queue.current.filter(|&task| self.eligible(cpu, task));
-        if protect && let Some(current) = current.filter(|&task| self.protected(task)) {
-            return Some(current);
-        }
-        let found = self
-            .forest
-            .find(queue.tree, |vruntime| queue.sums.eligible(vruntime));
-        match (found, current) {
-            (Some(found), Some(current)) => {
-                let sooner = self.entity(current).deadline < self.entity(found).deadline;
-                Some(if sooner { current } else { found })
-            }
-            (found, current) => found.or(current),
-        }
-    }
-
-    /// May `woken` end the protection of `current` (`do_preempt_short()` of 6.12)?
-    fn short_enough(&self, cpu: PcpuId, woken: TaskId, current: TaskId) -> bool {
-        let (new, old) = (self.entity(woken), self.entity(current));
-        self.params.preempt_short
-            && new.slice < old.slice
-            && self.eligible(cpu, woken)
-            && (new.deadline < old.deadline || !self.eligible(cpu, current))
-    }
-
-    /// A ghost is gone: it sleeps with the lag it has, but keeps no credit for having waited.
-    fn release_ghost(&mut self, cpu: PcpuId, task: TaskId) {
-        let lag = self.lag(cpu, task).min(0);
-        self.quit(cpu, task);
-        self.entities[task.index()].lag = lag;
-        self.ghosts[task.index()] = None;
-        self.queues[cpu.index()].ghosts -= 1;
-    }
-
-    /// A ghost wakes up (`requeue_delayed_entity()`).
-    fn revive_ghost(&mut self, cpu: PcpuId, task: TaskId) {
-        self.ghosts[task.index()] = None;
-        let queue = &mut self.queues[cpu.index()];
-        queue.ghosts -= 1;
-        queue.nr += 1;
-        if self.lag(cpu, task) > 0 {
-            self.quit(cpu, task);
-            self.entities[task.index()].lag = 0;
-            self.put(cpu, task, false);
-            self.enter(cpu, task);
-        }
     }
 }
 

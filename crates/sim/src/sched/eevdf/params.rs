@@ -29,8 +29,13 @@ pub struct EevdfParams {
     /// every accounting (6.17)? Before, the end of the own slice was.
     pub protect_shortest: bool,
     /// Does a slice begin, with its timer and its protection, only when the pCPU changes its task?
-    /// A task that is picked again at the end of its slice then runs to the next tick. Linux does
-    /// so: `pick_next_task_fair()` skips `set_next_entity()` and the timer for an unchanged task.
+    /// One that is picked again at the end of its slice is then not protected from woken ones, and
+    /// runs to the next tick. So do all versions built with `CONFIG_FAIR_GROUP_SCHED`, as kernels for
+    /// KVM hosts are: `pick_next_task_fair()` calls `set_next_entity()`, which protects, only
+    /// `if (prev != p)`. That is in 6.6 and in lines 9007 to 9038 of 6.12.117's `fair.c`. As to the
+    /// timer: 6.6 tries to set it at each pick, but its `hrtick_start_fair()` does not for a task that
+    /// has had its slice since it got the pCPU (`delta < 0`); 6.12 tries only where the task changes
+    /// (`__set_next_task_fair()`, in line 9037).
     pub slice_at_switch: bool,
     /// Does a wake-up from another pCPU wait for the next tick or slice timer, rather than interrupt
     /// (`PREEMPT_LAZY`)?
@@ -49,12 +54,13 @@ impl EevdfParams {
     /// Features as in `kernel/sched/features.h` of the version; times are multiplied by
     /// 1 + log2(min(pCPUs, 8)).
     ///
-    /// - `6.6`: 0.75 ms; slices end at ticks.
+    /// - `6.6`: 0.75 ms; slices end at ticks (`HRTICK` is off, in 6.12, too).
     /// - `6.12`: with `DELAY_DEQUEUE`, `PREEMPT_SHORT` and slices per task.
     /// - `7.x`: 0.7 ms (since 6.15), slice protection of 6.17, lazy preemption (the default of x86
-    ///   since 7.0), and a timer that ends slices (`HRTICK`, on by default since 7.1) but is set for
-    ///   a task only when it gets the pCPU: ftrace of 7.2.13 shows no `hrtimer_start` where
-    ///   `schedule()` picks the current task again.
+    ///   since 7.0), and a timer that ends slices (`HRTICK`, on by default since 7.1).
+    ///
+    /// In all of them a slice begins where the task changes (`slice_at_switch`). ftrace of 7.2.13
+    /// shows no `hrtimer_start` where `schedule()` picks the current task again.
     pub fn preset(name: &str, pcpus: u32) -> Option<Self> {
         let factor = scaling(pcpus);
         let first = Self {
@@ -68,7 +74,7 @@ impl EevdfParams {
             wakeup_preemption: true,
             hrtick: false,
             protect_shortest: false,
-            slice_at_switch: false,
+            slice_at_switch: true,
             lazy_preemption: false,
             balance_interval: None,
             migration_cost: Tuning::of(Generation::Linux6).migration_cost,
@@ -88,7 +94,6 @@ impl EevdfParams {
                 delay_dequeue: true,
                 hrtick: true,
                 protect_shortest: true,
-                slice_at_switch: true,
                 lazy_preemption: true,
                 ..first
             },
@@ -198,6 +203,12 @@ pub fn parameters() -> Vec<Parameter> {
             "scheduler.eevdf.wakeup_preemption",
             "do woken tasks preempt at all?",
             default.wakeup_preemption,
+        ),
+        of(
+            "scheduler.eevdf.slice_at_switch",
+            "does a slice begin only when the pCPU changes its task?",
+            Value::Switch(default.slice_at_switch),
+            "pick_next_task_fair() of Linux 6.6 to 7.x with CONFIG_FAIR_GROUP_SCHED",
         ),
         flag(
             "scheduler.eevdf.hrtick",

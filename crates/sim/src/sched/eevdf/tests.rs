@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! EEVDF by hand and at random.
 
+use super::order::EevdfOrder;
 use super::{Eevdf, EevdfParams};
+use crate::sched::fair::{Join, Order};
 use crate::testing::{Audited, Does, Job, Jobs, host, run, run_shares, shared};
-use corun_model::Nanos;
 use corun_model::time::{MS, SEC, US};
+use corun_model::{Nanos, PcpuId, TaskId};
 use proptest::prelude::*;
 
 fn eevdf(name: &str, params: &crate::host::HostParams) -> Eevdf {
@@ -100,13 +102,13 @@ fn with_a_timer_slices_last_as_long_as_they_should() {
 }
 
 /// How long hogs run at a time, in us, when their slices of 1.4 ms end up to 0.1 ms late.
-fn runs_of_hogs(slice_at_switch: bool) -> Vec<u64> {
+fn runs_of_hogs(preset: EevdfParams) -> Vec<u64> {
     let mut params = host("1n1l1c1t", 250);
     params.costs.timer = 100 * US;
     let preset = EevdfParams {
         base_slice: 1400 * US,
-        slice_at_switch,
-        ..EevdfParams::preset("7.x", 1).unwrap()
+        hrtick: true,
+        ..preset
     };
     let hogs = Jobs::new(vec![Job::hog(), Job::hog()], 1);
     let (_, runs) = run(&params, Eevdf::new(preset, &params), hogs, 0, 2 * SEC);
@@ -114,22 +116,25 @@ fn runs_of_hogs(slice_at_switch: bool) -> Vec<u64> {
 }
 
 /// Who is behind at the end of its slice, because the other's ended later, is picked again. The
-/// timer is not set for it then, so it runs to the next tick, beyond a second slice.
+/// timer (which 7.x has by default and the others can have) is not set for it then, so it runs to the
+/// next tick, beyond a second slice.
 #[test]
 fn a_task_picked_again_runs_to_the_tick() {
-    let runs = runs_of_hogs(true);
-    let once = |run: &&u64| (1400..=1500).contains(*run);
-    assert!(
-        runs.iter().filter(once).count() > runs.len() / 4,
-        "{runs:?}"
-    );
-    assert!(
-        runs.iter().filter(|run| **run > 2 * 1500).count() > runs.len() / 10,
-        "{runs:?}"
-    );
-    assert!(runs.iter().all(|run| *run < 4000 + 1500), "{runs:?}");
-    let renewed = runs_of_hogs(false);
-    assert!(renewed.iter().all(|run| *run <= 2 * 1500), "{renewed:?}");
+    for name in EevdfParams::PRESETS {
+        let preset = EevdfParams::preset(name, 1).unwrap();
+        let runs = runs_of_hogs(preset);
+        let percent = |is: fn(&u64) -> bool| {
+            let count = runs.iter().filter(|run| is(run)).count();
+            100 * count / runs.len()
+        };
+        assert!(percent(|run| *run > 2 * 1500) > 10, "{name}: {runs:?}");
+        assert!(percent(|run| *run < 2 * 4000) == 100, "{name}: {runs:?}");
+        let renewed = runs_of_hogs(EevdfParams {
+            slice_at_switch: false,
+            ..preset
+        });
+        assert!(renewed.iter().all(|run| *run <= 2 * 1500), "{renewed:?}");
+    }
 }
 
 /// Two tasks hand work to each other, each on its own pCPU beside a hog. A wake-up that preempts is
@@ -180,6 +185,55 @@ fn latency(params: EevdfParams, slice: u64) -> u64 {
     let (outcome, _) = run(&host, Eevdf::new(params, &host), jobs, SEC, 11 * SEC);
     let light = outcome.tasks[2].2;
     light.ready / light.wakeups
+}
+
+/// Does a task that wakes up 1 ms after the current one was picked get the pCPU? The current one
+/// was so many times before, for a slice of 3 ms each.
+///
+/// Weights of a, b and the woken task are 2 : 1 : 64, and b had 3 ms before, so that a is eligible
+/// and due first. (vruntime; deadline) of a, the average, and when the woken task is due, in ms:
+///
+/// | before | a          | average | due  |                                                       |
+/// |--------|------------|---------|------|-------------------------------------------------------|
+/// |      0 | (0.5; 1.5) |    4/3  | 1.38 | a would make way if its first slice was not protected |
+/// |      1 | (2.0; 3.0) |    7/3  | 2.38 | likewise in its second                                |
+fn woken_preempts(params: EevdfParams, before: u32) -> bool {
+    const CPU: PcpuId = PcpuId(0);
+    let [a, b, woken] = [TaskId(0), TaskId(1), TaskId(2)];
+    let mut order = EevdfOrder::new(params, &host("1n1l1c1t", 1000));
+    for weight in [2, 1, 64] {
+        order.add(1024 * weight, None);
+    }
+    order.join(CPU, a, Join::Woken(CPU));
+    order.join(CPU, b, Join::Woken(CPU));
+    order.set_current(CPU, Some(b));
+    assert!(order.charge(CPU, 3 * MS));
+    for round in 0..=before {
+        assert_eq!(order.pick(CPU), Some(a));
+        order.set_current(CPU, Some(a));
+        let last = round == before;
+        assert!(order.charge(CPU, if last { MS } else { 3 * MS }) || last);
+    }
+    order.join(CPU, woken, Join::Woken(CPU));
+    order.preempts(CPU, woken)
+}
+
+/// In no version is a task that is picked again protected again.
+#[test]
+fn the_protection_of_a_slice_is_not_renewed() {
+    for name in EevdfParams::PRESETS {
+        let preset = EevdfParams {
+            base_slice: 3 * MS,
+            ..EevdfParams::preset(name, 1).unwrap()
+        };
+        assert!(!woken_preempts(preset, 0), "{name}");
+        assert!(woken_preempts(preset, 1), "{name}");
+        let renewed = EevdfParams {
+            slice_at_switch: false,
+            ..preset
+        };
+        assert!(!woken_preempts(renewed, 1), "{name}");
+    }
 }
 
 /// A woken task waits until the current one's slice is over or it is beyond its share; one with a

@@ -8,8 +8,8 @@ use corun_model::time::{MS, US};
 
 pub(super) const ABOUT: &str = "Computing on data in memory, a thread per vCPU. Spark's stages end \
     when their last task does; then its driver plans the next one, 5 ms (assumed: stages of empty \
-    tasks take about that long). OpenMP's threads (libgomp) spin at barriers for milliseconds before \
-    they block: modelled as spinning. Spread of shares and lines per us are assumed.";
+    tasks take about that long). OpenMP's threads spin 300,000 times at barriers before they block \
+    (libgomp's GOMP_SPINCOUNT), about a millisecond: modelled as spinning. Spread of shares and lines per us are assumed.";
 
 /// Stages of a Spark job.
 const fn spark(name: &'static str, about: &'static str, stage: Nanos, cache: Cache) -> Preset {
@@ -63,8 +63,8 @@ pub(super) const ALL: &[Preset] = &[
     ),
     spark(
         "kmeans",
-        "Spark's K-means: a stage finds the nearest of 10 centres for 1 M points of 20 dimensions \
-         (HiBench's; cited from memory): 200 M multiply-adds at 2 ns (assumed: JVM) = 400 ms.",
+        "Spark's K-means: a stage finds the nearest of 10 centres for 1 M points (assumed) of 20 \
+         dimensions (k and dimensions of HiBench's `kmeans.conf`): 200 M multiply-adds at 2 ns (assumed: JVM) = 400 ms.",
         400 * MS,
         mib(160, 8),
     ),

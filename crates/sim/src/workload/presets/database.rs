@@ -88,7 +88,7 @@ pub(super) const ALL: &[Preset] = &[
         "dbt1",
         "DBT-1, like TPC-W (vSMT-IO: many random accesses to a hard disk): a page is 2 ms of \
          application and database (assumed) and four random reads of 8 KiB (assumed). 100 browsers \
-         that think 7 s (TPC-W clause 5.3.1.1, cited from memory), 16 threads (assumed).",
+         that think 7 s (TPC-W: exponentially distributed, 7 to 8 s on average), 16 threads (assumed).",
         Shape::Alike(
             |_| 16,
             "server",

@@ -8,11 +8,12 @@ use corun_model::time::{MS, US};
 
 pub(super) const ABOUT: &str = "PARSEC 3.0 on its native inputs, a thread per vCPU; `x264` is among \
     the balance paper's programs. How threads divide the work and where they meet is from the \
-    programs' sources, sizes are from their `native.runconf`. Work is counted in instructions of the \
-    characterisation (Bienia et al., PACT 2008, table 1: 8 threads, simlarge, synchronisation summed \
-    over all threads; working sets: table 2; cited from memory), at one per cycle of 2.6 GHz. By how \
-    much shares of work differ, how long locks are held (200 ns: a few lines from other cores, 80 ns \
-    each) and lines per us are assumed.";
+    programs' sources, sizes of inputs are from their `native.runconf` and `simlarge.runconf`. How many \
+    instructions, locks, barriers and waits a run on the simlarge input has with 8 threads, summed over \
+    them, and working sets are assumed: orders of magnitude, because only running them would tell \
+    (`streamcluster` is reckoned from its loops instead). An instruction takes a cycle of 2.6 GHz. By \
+    how much shares of work differ, how long locks are held (200 ns: a few lines from other cores, 80 \
+    ns each) and lines per us are assumed, too.";
 
 const UNLOCKED: Option<Sections> = None;
 
@@ -72,8 +73,8 @@ const fn stage(name: &'static str, many: bool, does: &'static str, queue: u32) -
 pub(super) const ALL: &[Preset] = &[
     apart(
         "blackscholes",
-        "Option prices. Each thread has its part of 10 M options and goes over it 100 times without \
-         meeting the others. 2.67 G / (65,536 options x 100 rounds) = 407 instructions or 157 ns for \
+        "Option prices. Each thread has its part of 10 M options and goes over it 100 times (NUM_RUNS) \
+         without meeting the others. 2.67 G / (65,536 options x 100 rounds) = 407 instructions or 157 ns for \
          the 28 bytes of an option: 28 / 64 / 0.157 = 3 lines/us of 10 M x 28 bytes.",
         mib(267, 3),
     ),
@@ -148,8 +149,8 @@ pub(super) const ALL: &[Preset] = &[
         "ferret",
         "Image search: a pipeline of six stages with queues of 20, the four in the middle with a \
          thread per vCPU each. A query is 23.97 G / 256 = 94 M instructions = 36 ms, of which ranking \
-         takes some 80 % and indexing 16 % (Navarro et al., PACT 2009; cited from memory). Database: \
-         64 MB.",
+         takes some 80 % and indexing 16 % (assumed; that stages differ a lot is what Navarro et al., \
+         PACT 2009, start from). Database: 64 MB.",
         Shape::Pipeline(&[
             stage("load", false, "compute 200us ±20%", 20),
             stage("segment", true, "compute 1300us ±30%", 20),
@@ -196,9 +197,8 @@ pub(super) const ALL: &[Preset] = &[
          subtract, multiply, add): 128 M or 49 ms of all threads; two scans of all points of 4 \
          instructions = 0.3 ms and one to reassign them; between them the first thread adds up what \
          the others found (10 us, assumed). The same count gives 16,384 x 128 x 5 / 9 = 1.2 M \
-         instructions per barrier for simlarge, beside 22.12 G / (129,600 / 8) = 1.4 M in the \
-         characterisation. PARSEC's barrier spins 35,000 times (some 30 us) before it blocks, which \
-         is left out. ±10 % is assumed. Points: 200,000 x 512 bytes.",
+         instructions per barrier for simlarge (as `sync` has it). PARSEC's barrier spins 35,000 times \
+         (SPIN_COUNTER_MAX; some 30 us) before it blocks, which is left out. ±10 % is assumed. Points: 200,000 x 512 bytes.",
         Shape::Own(|vcpus| vcpus, streamcluster),
     ),
     apart(

@@ -79,9 +79,9 @@ pub(super) const ALL: &[Preset] = &[
     .with(&[PresetClient::thinking("http", 20, 512, SEC)]),
     Preset::new(
         "specweb",
-        "SPECweb2009 (banking and shop: PHP or JSP with large pages; cited from memory): 3 ms per page \
-         (assumed), 35 KiB with its images (assumed). 500 sessions that think 10 s (SPECweb2005's, \
-         cited from memory), 32 processes (assumed).",
+        "SPECweb2009 (its design documents: banking and shop, each page a dynamic script and the images \
+         in it): 3 ms per page (assumed: PHP), 35 KiB with its images (assumed). 500 sessions that think \
+         10 s (assumed: the order of TPC-W's 7 s), 32 processes (assumed).",
         Shape::Alike(
             |_| 32,
             "httpd",

@@ -6,10 +6,13 @@ use super::shapes::{Cache, Shape, kib, mib};
 
 pub(super) const ABOUT: &str = "One copy per vCPU (SPEC's rate runs); the working sets given are \
     those of a copy. Copies only compute, so what tells them apart is what they do to caches: the \
-    size at which misses fall off (Jaleel's Pin-based characterisation, 2007; cited from memory, \
-    powers of two) and lines per us = misses of a 256 KiB cache per 1000 instructions, times \
-    instructions per ns (both orders of magnitude as published measurements of Nehalem-class \
-    processors have them; cited from memory).";
+    size at which misses fall off, and lines per us = misses of a 256 KiB cache per 1000 instructions, \
+    times instructions per ns. All three are assumed, orders of magnitude within the class that the \
+    AQL paper's table 3 finds for each program on its host (256 KiB of L2, 10 MiB of last-level \
+    cache): the last-level cache's friends (LLCF: astar, xalancbmk, bzip2, gcc, omnetpp) work on \
+    several MiB, those of lower caches (LoLCF: hmmer, gobmk, perlbench, sjeng, h264ref) on less than \
+    the L2 cache, and what overflows all (LLCO: mcf, libquantum) on more than the last-level cache; \
+    who waits for memory executes an instruction per ns or less, who does not two or three.";
 
 /// Copies of a program that touches `cache` each.
 const fn copies(name: &'static str, about: &'static str, cache: Cache) -> Preset {
@@ -74,7 +77,7 @@ pub(super) const ALL: &[Preset] = &[
     ),
     copies(
         "mcf",
-        "Network simplex on pointers: hundreds of MB (SPEC's description: up to 1.7 GB); 60 misses / \
+        "Network simplex on pointers: hundreds of MB (860 MB, assumed); 60 misses / \
          1000 instructions x 0.5 per ns = 30 lines/us.",
         mib(860, 30),
     ),

@@ -7,13 +7,15 @@ use corun_model::Nanos;
 use corun_model::time::{MS, SEC, US};
 
 pub(super) const ABOUT: &str = "SPLASH-2 as PARSEC 3.0 has it (SPLASH2X), a thread per vCPU. Work is \
-    counted in instructions of the SPLASH-2 characterisation (Woo et al., ISCA 1995, table 1: default \
-    problems, barriers per processor, locks of all processors; cited from memory) at one per cycle of \
-    2.6 GHz; where PARSEC's native input says by how much a problem is larger (`run.sh`), phases are \
-    scaled by it, otherwise they are those of the default problem. Locks are held for 200 ns (a few \
-    lines from other cores, 80 ns each); that, how much shares differ and lines per us are assumed.";
+    counted in instructions at one per cycle of 2.6 GHz. How many instructions, locks of all processors \
+    and barriers of each a run of SPLASH-2's default problem has is assumed: orders of magnitude, \
+    because only running them would tell; for `fft` and `lu_cb`, whose floating-point operations are \
+    known (5 n log2 n and 2/3 n^3), they come to 6.6 and 5.5 instructions for each. Where PARSEC's \
+    native input says by how much a problem is larger (`run.sh`), phases are scaled by it, otherwise \
+    they are those of the default problem. Locks are held for 200 ns (a few lines from other cores, 80 \
+    ns each); that, how much shares differ and lines per us are assumed.";
 
-/// What the characterisation says of a program.
+/// What is known or assumed of a program.
 #[derive(Clone, Copy)]
 struct Facts {
     /// Work from one barrier to the next, all threads together; 0: it has none to speak of.
@@ -91,7 +93,7 @@ pub(super) const ALL: &[Preset] = &[
     splash(
         "fft",
         "FFT in six steps. 34.79 M instructions for 2^16 points: 33 for each of 16 levels; native's \
-         2^28 points: 2^28 x 28 x 33 = 248 G, / 7 barriers = 35 G or 13.6 s. Three arrays of 2^28 x 16 \
+         2^28 points (-m28): 2^28 x 28 x 33 = 248 G, / 7 barriers (fft.c) = 35 G or 13.6 s. Three arrays of 2^28 x 16 \
          bytes, transposed in between.",
         phases(13_600 * MS, 5, mib(12_288, 25), ""),
     ),

@@ -20,63 +20,20 @@
 
 mod groups;
 mod params;
+mod queue;
 #[cfg(test)]
 mod tests;
 
 pub use params::AnticipatoryParams;
 
-use super::think::Think;
 use super::{Elevator, Next, Request, Share};
 use corun_model::Nanos;
 use groups::Groups;
 use params::Ticks;
+use queue::Queue;
 
-/// A request this far from the last one counts as a seek on a hard disk: 800 sectors
-/// (`CFQQ_SEEK_THR`).
-const SEEK: u64 = 800 * 512;
-/// On a solid-state disk a request shorter than this does: 64 sectors (`CFQQ_SECT_THR_NONROT`).
-const SMALL: u64 = 64 * 512;
 /// How far back the arm goes rather than up (`cfq_back_max`), counted twice (`cfq_back_penalty`).
 const BACK: u64 = 16 << 20;
-/// So many requests at once make a queue worth waiting for, even if it seeks (`cfqq_deep`).
-const DEEP: usize = 4;
-
-/// A VM's one queue.
-#[derive(Debug)]
-struct Queue {
-    /// In the order they came.
-    waiting: Vec<Request>,
-    /// In the disk.
-    in_disk: u32,
-    think: Think,
-    group_think: Think,
-    /// Which of the last 32 requests sought; the latest is bit 0.
-    sought: u32,
-    last_end: u64,
-    idle_window: bool,
-    deep: bool,
-}
-
-impl Queue {
-    fn new() -> Self {
-        Self {
-            waiting: Vec::new(),
-            in_disk: 0,
-            think: Think::default(),
-            group_think: Think::default(),
-            sought: 0,
-            last_end: 0,
-            idle_window: true,
-            deep: false,
-        }
-    }
-
-    /// `CFQQ_SEEKY`.
-    fn seeky(&self) -> bool {
-        self.sought.count_ones() > 32 / 8
-    }
-}
-
 /// The slice of a queue that is served, in ticks.
 #[derive(Clone, Copy, Debug)]
 struct Slice {
@@ -273,26 +230,6 @@ impl Anticipatory {
         slice.min(share).max(slice.min(2 * self.ticks.slice_idle))
     }
 
-    /// `cfq_update_io_thinktime`, `cfq_update_io_seektime` and `cfq_update_idle_window`.
-    fn learn(&mut self, tick: u64, request: &Request) {
-        let ticks = self.ticks;
-        let slot = &mut self.queues[request.owner as usize];
-        slot.think.began(tick, ticks.slice_idle);
-        slot.group_think.began(tick, ticks.group_idle);
-        let sought = match self.solid {
-            true => request.bytes < SMALL,
-            false => slot.last_end > 0 && request.start.abs_diff(slot.last_end) > SEEK,
-        };
-        slot.sought = slot.sought << 1 | u32::from(sought);
-        slot.last_end = request.end();
-        slot.deep |= slot.waiting.len() >= DEEP;
-        if ticks.slice_idle == 0 || (!slot.deep && slot.seeky()) {
-            slot.idle_window = false;
-        } else if slot.think.valid() {
-            slot.idle_window = slot.think.mean <= ticks.slice_idle;
-        }
-    }
-
     /// `cfq_should_wait_busy`: a group about to end its slice with nothing queued is given a chance
     /// to keep its place.
     fn should_wait_busy(&self, tick: u64, active: &Active) -> bool {
@@ -336,8 +273,7 @@ impl Elevator for Anticipatory {
         let tick = self.ticks.at(now);
         self.close_window(tick);
         self.groups.arrive(request.owner as usize);
-        self.queues[request.owner as usize].waiting.push(request);
-        self.learn(tick, &request);
+        self.queues[request.owner as usize].add(tick, request, &self.ticks, self.solid);
         if let Some(active) = &mut self.active
             && active.queue == request.owner as usize
         {

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `corun bench`: how fast the simulator is on this machine.
 
+mod decisions;
+
 use crate::compare::jobs;
 use crate::output;
 use anyhow::anyhow;
 use corun_sim::bench::{self, BareQueue, Case, Measured, PENDING};
+use decisions::Decisions;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::num::NonZeroUsize;
@@ -18,6 +21,9 @@ use std::time::Instant;
 /// is a pCPU starting another task, also after idling. Each case is the fastest of several rounds;
 /// the last column is what an event costs in turns of the bare event queue, timed in the same
 /// rounds, and so can be compared between machines.
+///
+/// Last, what the dispatcher looks at for a decision, counted and so the same everywhere: by policy
+/// and number of pCPUs, with four ready vCPUs for each, in VMs of four.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -67,6 +73,7 @@ struct Sweep {
 /// All that was measured.
 struct Findings {
     quick: bool,
+    decisions: Vec<Decisions>,
     /// Turns of the bare event queue per second.
     bare: f64,
     rows: Vec<Row>,
@@ -94,6 +101,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     };
     let findings = Findings {
         quick: args.quick,
+        decisions: decisions::count(if args.quick {
+            &[8, 32]
+        } else {
+            &[8, 32, 128, 512]
+        })?,
         bare: effort.bare_queue(),
         rows: effort.rows()?,
         sweeps: effort.sweeps()?,
@@ -179,10 +191,12 @@ impl Sweep {
     }
 }
 
-/// How long these runs take on so many threads, never 0.
+/// How long these runs take on so many threads, never 0. Outcomes are dropped where they were made:
+/// a thousand of them are nearly a gigabyte.
 fn seconds(cases: &[Case], threads: usize) -> anyhow::Result<f64> {
     let start = Instant::now();
-    jobs::run(cases, threads, Case::run).map_err(|fault| anyhow!("the sweep: {fault}"))?;
+    jobs::run(cases, threads, |case| case.run().map(drop))
+        .map_err(|fault| anyhow!("the sweep: {fault}"))?;
     Ok(start.elapsed().as_secs_f64().max(1e-9))
 }
 
@@ -234,6 +248,7 @@ impl Findings {
             "quick": self.quick,
             "bare_queue_turns_per_s": self.bare,
             "cases": self.rows.iter().map(Row::json).collect::<Vec<_>>(),
+            "decisions": self.decisions.iter().map(Decisions::json).collect::<Vec<_>>(),
             "sweep": self.sweeps.iter().map(sweep).collect::<Vec<_>>(),
             "peak_memory_bytes": self.peak,
         })
@@ -282,6 +297,7 @@ impl Findings {
                 sweep.runs, sweep.threads, sweep.seconds, sweep.speedup
             )?;
         }
+        text += &decisions::text(&self.decisions, widest);
         if let Some(peak) = self.peak {
             writeln!(
                 text,

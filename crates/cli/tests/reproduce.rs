@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `corun reproduce`: its forms, its messages, and that no verdict gets worse.
+
+// Helpers of tests, too, say what they expect by panicking.
+#![allow(clippy::unwrap_used)]
+
+use corun_report::claims::{Scoreboard, Status, Verdict};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn corun(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_corun"));
+    command.env("COLUMNS", "100").arg("reproduce").args(args);
+    command.output().unwrap()
+}
+
+fn prints(args: &[&str]) -> String {
+    let output = corun(args);
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Standard error of a command that ends with code 2.
+fn refused(args: &[&str]) -> String {
+    let output = corun(args);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(output.stdout.is_empty(), "{output:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+fn file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(name)
+}
+
+const CLAIMS: &str = r#"
+[[claim]]
+id = "x.stacking"
+system = "x"
+source = "Table 1"
+kind = "quantitative"
+setting = "four pCPUs"
+metric = "stacking (%)"
+baseline = "cfs"
+value = { cfs = 50, balance = 0 }
+direction = "balance < cfs"
+notes = ""
+[[claim]]
+id = "x.trend"
+system = "x"
+source = "§2"
+kind = "qualitative"
+setting = "four pCPUs"
+metric = "stacking"
+baseline = "cfs"
+value = "figure only"
+direction = "balance < cfs"
+notes = ""
+[[claim]]
+id = "x.lines"
+system = "x"
+source = "§3"
+kind = "quantitative"
+setting = "the code"
+metric = "lines"
+baseline = "-"
+value = 300
+direction = "few"
+notes = ""
+[[claim]]
+id = "x.later"
+system = "x"
+source = "§4"
+kind = "quantitative"
+setting = "four pCPUs"
+metric = "speed-up (%)"
+baseline = "cfs"
+value = 7
+direction = "more"
+notes = ""
+"#;
+
+const SCENARIO: &str = r#"
+host.topology = "1n1l2c1t"
+run = { duration = "400ms", warm_up = "0ms", seeds = [1, 2, 3, 4] }
+[vm.a]
+vcpus = 2
+[[vm.a.thread]]
+count = 2
+program = "loop { compute 3ms ±50%; sleep 1ms exp; count 1 rounds }"
+[vm.b]
+vcpus = 2
+[[vm.b.thread]]
+count = 2
+program = "loop { compute 3ms ±50%; sleep 1ms exp; count 1 rounds }"
+"#;
+
+const CHECKS: &str = r#"
+[planned]
+gang = "gangs"
+[check."x.stacking"]
+experiment = "x/two"
+measure = "host.stacking_probability"
+as = "share"
+values.cfs = "100 * [cfs]"
+values.balance = "100 * [balance]"
+order = ["[balance] < [cfs]"]
+[check."x.trend"]
+experiment = "x/two"
+measure = "host.stacking_probability"
+holds = ["[balance] < [cfs]", "[balance] <= 0"]
+[check."x.lines"]
+out_of_reach = "lines of code are not simulated"
+[check."x.later"]
+experiment = "x/two"
+measure = "vm.a.throughput"
+value = "gain([cfs], [gang])"
+"#;
+
+/// A directory of experiments of its own for each test.
+fn place(name: &str, checks: &str) -> String {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join("reproduce")
+        .join(name);
+    for (file, text) in [
+        ("claims.toml", CLAIMS),
+        ("x/two.toml", SCENARIO),
+        ("checks/x.toml", checks),
+    ] {
+        let file = dir.join(file);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+    }
+    dir.to_str().unwrap().to_string()
+}
+
+#[test]
+fn every_kind_of_claim_comes_to_its_verdict() {
+    let dir = place("kinds", CHECKS);
+    let text = prints(&["--experiments", &dir, "--json", "-q"]);
+    let json: Value = serde_json::from_str(&text).unwrap();
+    let schema = fs::read_to_string(file("docs/schema/reproduce.schema.json")).unwrap();
+    let schema = serde_json::from_str(&schema).unwrap();
+    if let Err(error) = jsonschema::validate(&schema, &json) {
+        assert_eq!(error.to_string(), "", "the schema");
+    }
+    let claims = json["claims"].as_array().unwrap();
+    let of = |id: &str| claims.iter().find(|claim| claim["id"] == id).unwrap();
+    let stacking = of("x.stacking");
+    assert_eq!(stacking["seeds"], 4);
+    assert_eq!(stacking["ours"]["balance"], 0.0);
+    assert_eq!(stacking["values"][1]["verdict"], "close");
+    assert!(stacking["ours"]["cfs"].as_f64().unwrap() > 0.0);
+    assert_eq!(of("x.trend")["verdict"], "holds");
+    assert_eq!(of("x.trend")["ours"], "true in 4/4 seeds");
+    let lines = of("x.lines");
+    assert_eq!(lines["verdict"], "out-of-scope");
+    assert_eq!(lines["note"], "lines of code are not simulated");
+    assert_eq!(
+        of("x.later")["note"],
+        "not implemented yet: needs policy gang"
+    );
+    assert_eq!(of("x.later")["ours"], Value::Null);
+}
+
+#[test]
+fn values_are_those_of_compare() {
+    let dir = place("compare", CHECKS);
+    let json: Value = serde_json::from_str(&prints(&[
+        "--experiments",
+        &dir,
+        "--json",
+        "-q",
+        "x.stacking",
+    ]))
+    .unwrap();
+    let scenario = format!("{dir}/x/two.toml");
+    let args = ["compare", &scenario, "--policies", "cfs", "--json", "-q"];
+    let output = Command::new(env!("CARGO_BIN_EXE_corun"))
+        .args(args)
+        .output();
+    let compared: Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
+    let runs = compared["runs"].as_array().unwrap();
+    let stacked = runs
+        .iter()
+        .map(|run| run["host"]["stacking_probability"].as_f64().unwrap());
+    let mut stacked: Vec<f64> = stacked.map(|share| share * 100.0).collect();
+    stacked.sort_by(f64::total_cmp);
+    let ours = json["claims"][0]["ours"]["cfs"].as_f64().unwrap();
+    assert!(
+        (ours - (stacked[1] + stacked[2]) / 2.0).abs() < 1e-4,
+        "{ours} of {stacked:?}"
+    );
+    let spread = json["claims"][0]["spread"]["cfs"].as_f64().unwrap();
+    assert!((spread - (stacked[3] - stacked[0]) / 2.0).abs() < 1e-4);
+}
+
+#[test]
+fn results_do_not_hang_on_threads_and_quick_ones_are_shorter() {
+    let dir = place("threads", CHECKS);
+    let of = |more: &[&str]| prints(&[&["--experiments", &dir, "--json", "-q"], more].concat());
+    assert_eq!(of(&["--jobs", "1"]), of(&["--jobs", "7"]));
+    let seeds = |more: &[&str]| {
+        let json: Value = serde_json::from_str(&of(more)).unwrap();
+        json["claims"][0]["seeds"].as_u64()
+    };
+    assert_eq!(seeds(&["--quick"]), Some(2));
+    assert_eq!(seeds(&["--quick", "--seeds", "3"]), Some(3));
+    let quick = format!("{CHECKS}\n[experiment.\"x/two\"]\nquick = [\"run.seeds=[5]\"]\n");
+    let dir = place("said-quick", &quick);
+    let json: Value =
+        serde_json::from_str(&prints(&["--experiments", &dir, "--json", "-q", "--quick"])).unwrap();
+    assert_eq!(
+        (&json["claims"][0]["seeds"], &json["quick"]),
+        (&1.into(), &true.into())
+    );
+}
+
+#[test]
+fn tables_fit_and_pages_have_all() {
+    let dir = place("shown", CHECKS);
+    let report = format!("{dir}/report.html");
+    let text = prints(&["--experiments", &dir, "--report", &report]);
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 100),
+        "{text}"
+    );
+    assert!(
+        text.contains("4 claims, 2 checked") && !text.contains("x.lines"),
+        "{text}"
+    );
+    assert!(
+        text.replace('\n', " ")
+            .contains("1 that no simulation can check, 1 not implemented yet")
+    );
+    let all = prints(&["--experiments", &dir, "--all", "-q"]);
+    assert!(
+        all.contains("x.lines: lines of code are not simulated"),
+        "{all}"
+    );
+    let page = fs::read_to_string(report).unwrap();
+    let markdown = prints(&["--experiments", &dir, "--markdown", "-q"]);
+    for id in ["x.stacking", "x.trend", "x.lines", "x.later"] {
+        assert!(page.contains(id) && markdown.contains(id), "{id}");
+    }
+    assert!(
+        !page.contains("<script") && !page.contains("http"),
+        "needs nothing else"
+    );
+    assert!(
+        markdown.contains("| `x.trend` | x/two (4 seeds) |  |  | **holds** |"),
+        "{markdown}"
+    );
+}
+
+#[test]
+fn mistakes_are_told_with_their_place() {
+    let message = refused(&["balance.tabel1.2vm"]);
+    assert!(
+        message.contains("did you mean \"balance.table1.2vm\"?"),
+        "{message}"
+    );
+    assert!(refused(&["x*"]).contains("CLAIM \"x*\": there is no such claim"));
+    let wrong = |name: &str, from: &str, to: &str| {
+        let dir = place(name, &CHECKS.replacen(from, to, 1));
+        refused(&["--experiments", &dir, "-q"])
+    };
+    let message = wrong("formula", "100 * [cfs]", "100 ** [cfs]");
+    assert!(message.contains("checks/x.toml:8: check.\"x.stacking\": values.cfs: formula"));
+    let message = wrong("case", "100 * [cfs]", "100 * [cfs @ one]");
+    assert!(
+        message.contains("checks/x.toml:4: check.\"x.stacking\": [cfs @ one]: x/two has no case"),
+        "{message}"
+    );
+    let message = wrong("vm", "100 * [cfs]", "100 * [cfs: vm.c.run_share]");
+    assert!(
+        message.contains("none of the run's vms is \"c\", did you mean \"a\"?"),
+        "{message}"
+    );
+    let message = refused(&["--experiments", "/nowhere"]);
+    assert!(message.contains("/nowhere: "), "{message}");
+}
+
+#[test]
+fn the_committed_page_has_every_claim() {
+    let page = fs::read_to_string(file("docs/claims.md")).unwrap();
+    let board: Scoreboard = serde_json::from_str(&prints(&["aql.*", "--json", "-q"])).unwrap();
+    assert!(!board.claims.is_empty());
+    for claim in &board.claims {
+        assert!(
+            page.contains(&format!("`{}`", claim.id)),
+            "{}: make claims",
+            claim.id
+        );
+    }
+}
+
+/// The verdicts of quick runs that `experiments/verdicts.toml` keeps, by claim.
+fn kept(text: &str) -> BTreeMap<String, Verdict> {
+    let lines = text.lines().filter_map(|line| line.split_once(" = "));
+    let verdict = |text: &str| Verdict::named(text.trim_matches('"')).unwrap();
+    lines
+        .filter(|(id, _)| id.starts_with('"'))
+        .map(|(id, name)| (id.trim_matches('"').to_string(), verdict(name)))
+        .collect()
+}
+
+/// Quick runs of everything that can be checked: no verdict is worse than the one committed.
+#[test]
+fn no_verdict_gets_worse() {
+    let path = file("experiments/verdicts.toml");
+    let committed = fs::read_to_string(&path).unwrap();
+    let board: Scoreboard = serde_json::from_str(&prints(&["--quick", "--json", "-q"])).unwrap();
+    let checked = board
+        .claims
+        .iter()
+        .filter(|it| it.status == Status::Checked);
+    let ours: BTreeMap<String, Verdict> = checked
+        .map(|claim| (claim.id.clone(), claim.verdict))
+        .collect();
+    if std::env::var_os("CORUN_UPDATE").is_some() {
+        let mut text: String = committed
+            .lines()
+            .take_while(|line| line.starts_with('#'))
+            .fold(String::new(), |text, line| text + line + "\n");
+        text += "\n[quick]\n";
+        for (id, verdict) in &ours {
+            writeln!(text, "{id:?} = {:?}", verdict.name()).unwrap();
+        }
+        fs::write(&path, text).unwrap();
+        return;
+    }
+    let mut worse = Vec::new();
+    for (id, before) in kept(&committed) {
+        let now = ours.get(&id).copied().unwrap_or(Verdict::OutOfScope);
+        match now.rank().cmp(&before.rank()) {
+            std::cmp::Ordering::Less => {
+                worse.push(format!("{id}: {}, was {}", now.name(), before.name()));
+            }
+            std::cmp::Ordering::Greater => println!("better: {id}: {}", now.name()),
+            std::cmp::Ordering::Equal => {}
+        }
+    }
+    assert!(
+        worse.is_empty(),
+        "verdicts got worse:\n{}\nif they must: CORUN_UPDATE=1 cargo test -p corun --test reproduce \
+         keeps them",
+        worse.join("\n")
+    );
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What loads want of the host: work, other activities, to wait and to be woken.
+
+use super::{Activity, Event, Host, Order, Profile};
+use crate::engine::EventId;
+use corun_model::{Nanos, PcpuId, TaskId};
+
+impl Host {
+    /// `task`, which is running, calls [`Load::step`](crate::load::Load::step) at time `at`,
+    /// whatever progress it makes until then. Replaces an earlier order.
+    pub fn step_at(&mut self, task: TaskId, at: Nanos) {
+        let now = self.now;
+        let slot = &mut self.tasks[task.index()];
+        if slot.running_on().is_none() {
+            return;
+        }
+        // Not before the switch to it is paid.
+        (slot.due, slot.due_at) = (Nanos::MAX, at.max(now).max(slot.progress.when(0)));
+        self.schedule_step(task);
+    }
+
+    /// `task`, which is running, calls [`Load::step`](crate::load::Load::step) after `work` ns of
+    /// progress from now. Replaces an earlier order.
+    pub fn step_after(&mut self, task: TaskId, work: Nanos) {
+        let slot = &mut self.tasks[task.index()];
+        if slot.running_on().is_none() {
+            return;
+        }
+        slot.due = slot.progress.at(self.now).saturating_add(work);
+        slot.due_at = Nanos::MAX;
+        self.schedule_step(task);
+    }
+
+    /// Forgets the work ordered for `task`: it runs until it is stopped or ordered anew.
+    pub fn no_step(&mut self, task: TaskId) {
+        let slot = &mut self.tasks[task.index()];
+        (slot.due, slot.due_at) = (Nanos::MAX, Nanos::MAX);
+        self.schedule_step(task);
+    }
+
+    /// What `task` works on from now on: its working set and mix of cycles.
+    pub fn set_profile(&mut self, task: TaskId, profile: Profile) {
+        let slot = &mut self.tasks[task.index()];
+        if slot.profile.replace(profile) != Some(profile) {
+            self.changed(task);
+        }
+    }
+
+    /// What `task`, which is running, does with its hardware thread from now on.
+    pub fn set_activity(&mut self, task: TaskId, activity: Activity) {
+        let slot = &mut self.tasks[task.index()];
+        if std::mem::replace(&mut slot.activity, activity) != activity {
+            self.changed(task);
+        }
+    }
+
+    /// `task`, which is running, does not want its pCPU any more.
+    pub fn block(&mut self, task: TaskId) {
+        self.orders.push_back(Order::Block(task));
+    }
+
+    /// `task` wants a pCPU. `waker` is the pCPU that the wake-up comes from, if one does.
+    pub fn wake(&mut self, task: TaskId, waker: Option<PcpuId>) {
+        self.orders.push_back(Order::Wake { task, waker });
+    }
+
+    /// A sibling waits for `task`, which is ready, to flush its TLB.
+    pub fn flush_ipi(&mut self, task: TaskId) {
+        self.orders.push_back(Order::FlushIpi(task));
+    }
+
+    /// `task`, which is running, lets others go first (a pause-loop exit).
+    pub fn yield_pcpu(&mut self, task: TaskId) {
+        self.orders.push_back(Order::Yield(task));
+    }
+
+    /// Calls [`Load::timer`](crate::load::Load::timer) with `token` at time `at`.
+    pub fn load_timer(&mut self, at: Nanos, token: u64) -> EventId {
+        self.events
+            .schedule(at.max(self.now), Event::LoadTimer(token))
+    }
+}

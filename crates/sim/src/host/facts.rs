@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What everybody may ask the host.
+
+use super::{Host, HostParams, Observer, Pcpu, Siblings, Stacking, Task, TaskState, Totals};
+use crate::waits::Waits;
+use corun_model::{Nanos, PcpuId, TaskId, VmId};
+
+impl Host {
+    /// The time, ns since the run began.
+    pub fn now(&self) -> Nanos {
+        self.now
+    }
+
+    /// The machine.
+    pub fn params(&self) -> &HostParams {
+        &self.params
+    }
+
+    /// Tells the observer, if there is one, at the present time: `host.observe(|now, observer| …)`.
+    /// Without one this is a branch, and `tell` is not run.
+    #[inline]
+    pub fn observe(&mut self, tell: impl FnOnce(Nanos, &mut dyn Observer)) {
+        if let Some(observer) = &mut self.observer {
+            tell(self.now, observer.as_mut());
+        }
+    }
+
+    /// Number of pCPUs.
+    pub fn pcpus(&self) -> usize {
+        self.cpus.len()
+    }
+
+    /// Every pCPU in order.
+    pub fn all_pcpus(&self) -> impl Iterator<Item = PcpuId> + use<> {
+        self.params.topology.all()
+    }
+
+    /// Time between two ticks.
+    pub fn tick_period(&self) -> Nanos {
+        1_000_000_000 / Nanos::from(self.params.hz.clamp(1, 10_000))
+    }
+
+    /// The task that has `cpu`.
+    pub fn current(&self, cpu: PcpuId) -> Option<TaskId> {
+        self.cpus[cpu.index()].current
+    }
+
+    /// A task.
+    pub fn task(&self, task: TaskId) -> &Task {
+        &self.tasks[task.index()]
+    }
+
+    /// All tasks with their ids.
+    pub fn tasks(&self) -> impl Iterator<Item = (TaskId, &Task)> {
+        self.tasks
+            .iter()
+            .enumerate()
+            .map(|(index, task)| (TaskId::from(index), task))
+    }
+
+    /// Do hardware threads of one core slow each other down?
+    pub fn has_smt(&self) -> bool {
+        self.smt.is_some()
+    }
+
+    /// How much work a running task has done since it got its pCPU; 0 if it is not running.
+    pub fn progress(&self, task: TaskId) -> Nanos {
+        let task = &self.tasks[task.index()];
+        task.running_on().map_or(0, |_| task.progress.at(self.now))
+    }
+
+    /// A task's accounts up to now.
+    pub fn totals(&self, task: TaskId) -> Totals {
+        let task = &self.tasks[task.index()];
+        let spent = self.now.saturating_sub(task.since);
+        let mut totals = task.totals;
+        match task.state {
+            TaskState::Waiting => totals.wait += spent,
+            TaskState::Ready => totals.ready += spent,
+            TaskState::Running(_) => {
+                totals.run += spent;
+                let mut progress = task.progress;
+                totals.lose(progress.advance(self.now));
+            }
+        }
+        totals
+    }
+
+    /// Task switches on all pCPUs: a task starts where another one ran, or none. Going idle does not
+    /// count.
+    pub fn switches(&self) -> u64 {
+        self.cpus.iter().map(|cpu| cpu.switches).sum()
+    }
+
+    /// Time pCPUs spent idle, summed over them.
+    pub fn idle(&self) -> Nanos {
+        let idle = |cpu: &Pcpu| match cpu.current {
+            Some(_) => cpu.idle,
+            None => cpu.idle + self.now.saturating_sub(cpu.idle_since),
+        };
+        self.cpus.iter().map(idle).sum()
+    }
+
+    /// The meter of how far siblings run apart.
+    pub fn siblings(&mut self) -> &mut Siblings {
+        &mut self.siblings
+    }
+
+    /// The stacking meter.
+    pub fn stacking(&mut self) -> &mut Stacking {
+        &mut self.stacking
+    }
+
+    /// How long the vCPUs of `vm` waited for a pCPU, each time they got one.
+    pub fn ready_waits(&self, vm: VmId) -> Waits {
+        self.ready_waits
+            .get(vm.index())
+            .cloned()
+            .unwrap_or_default()
+    }
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What schedulers tell the host and ask of it.
+
+use super::{Activity, Counter, Event, Host, Order, TaskState};
+use crate::engine::EventId;
+use corun_model::{Nanos, PcpuId, TaskId};
+
+impl Host {
+    /// Asks `cpu` to schedule: at once if `from` is that pCPU itself, else after an IPI, and after
+    /// waking up if it idles.
+    pub fn resched(&mut self, cpu: PcpuId, from: Option<PcpuId>) {
+        let costs = self.params.costs;
+        let slot = &self.cpus[cpu.index()];
+        let delay = match (from == Some(cpu), slot.current) {
+            (true, _) => 0,
+            (false, Some(_)) => costs.ipi,
+            (false, None) => costs.ipi + costs.idle_wake,
+        };
+        let at = self.now.saturating_add(delay);
+        if let Some((due, event)) = slot.resched {
+            if due > at {
+                self.events.reschedule(event, at);
+                self.cpus[cpu.index()].resched = Some((at, event));
+            }
+            return;
+        }
+        let event = self.events.schedule(at, Event::Resched(cpu));
+        self.cpus[cpu.index()].resched = Some((at, event));
+    }
+
+    /// Calls the scheduler's `timer` with `token` at time `at`.
+    pub fn sched_timer(&mut self, at: Nanos, token: u64) -> EventId {
+        self.events
+            .schedule(at.max(self.now), Event::SchedTimer(token))
+    }
+
+    /// Takes a timer back; nothing happens if it has fired.
+    pub fn cancel(&mut self, timer: EventId) {
+        self.events.cancel(timer);
+    }
+
+    /// The scheduler put a ready task on the runqueue of `cpu`.
+    pub fn queue_on(&mut self, task: TaskId, cpu: PcpuId) {
+        let now = self.now;
+        let slot = &mut self.tasks[task.index()];
+        let old = if slot.state == TaskState::Waiting {
+            None
+        } else {
+            slot.home
+        };
+        if old == Some(cpu) {
+            return;
+        }
+        slot.home = Some(cpu);
+        if let Some(observer) = &mut self.observer {
+            observer.queued(now, task, slot, old, cpu);
+        }
+        let vm = slot.vm();
+        if let Some(old) = old {
+            self.cpus[old.index()].tasks -= 1;
+        }
+        self.joined(cpu);
+        let Some(vm) = vm else { return };
+        if let Some(old) = old {
+            self.stacking.change(vm, old, false, now);
+        }
+        self.stacking.change(vm, cpu, true, now);
+        self.tell_stacked();
+    }
+
+    pub(super) fn tell_stacked(&mut self) {
+        if let Some(observer) = &mut self.observer {
+            let stacked = self.stacking.stacked();
+            observer.counter(self.now, Counter::StackedRunqueues, stacked);
+        }
+    }
+
+    /// A task has come to the runqueue of `cpu`.
+    pub(super) fn joined(&mut self, cpu: PcpuId) {
+        let slot = &mut self.cpus[cpu.index()];
+        slot.tasks += 1;
+        if let Some(current) = slot.current
+            && self.tasks[current.index()].activity == Activity::HaltPolling
+        {
+            self.orders.push_back(Order::Crowded(current));
+        }
+    }
+
+    /// Is `task` the only one on the runqueue of its pCPU (`single_task_running`)?
+    pub fn is_alone(&self, task: TaskId) -> bool {
+        let home = self.tasks[task.index()].home;
+        home.is_some_and(|cpu| self.cpus[cpu.index()].tasks == 1)
+    }
+}

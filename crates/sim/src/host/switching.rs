@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the simulation does to the host: tasks get pCPUs and leave them, ticks come.
+
+use super::hardware::{Pace, Progress};
+use super::{Event, Host, Instant, Lane, Task, TaskSpec, TaskState, Totals};
+use crate::engine::EventId;
+use crate::waits::Waits;
+use corun_model::{Nanos, PcpuId, TaskId};
+
+impl Host {
+    pub(crate) fn add_task(&mut self, spec: TaskSpec) -> TaskId {
+        let id = TaskId::from(self.tasks.len());
+        self.observe(|_, observer| observer.task(id, &spec));
+        self.tasks.push(Task::new(spec));
+        id
+    }
+
+    pub(crate) fn advance(&mut self, now: Nanos) {
+        debug_assert!(now >= self.now, "time goes back from {} to {now}", self.now);
+        self.now = now;
+    }
+
+    pub(crate) fn resched_done(&mut self, cpu: PcpuId) {
+        self.cpus[cpu.index()].resched = None;
+    }
+
+    /// Sets a task's state, books what it did until now and tells the observer.
+    fn enter(&mut self, task: TaskId, state: TaskState) {
+        let slot = &mut self.tasks[task.index()];
+        slot.settle(self.now);
+        let old = std::mem::replace(&mut slot.state, state);
+        if let Some(vcpu) = slot.spec.vcpu {
+            self.siblings.change(vcpu, state, self.now);
+        }
+        if let Some(observer) = &mut self.observer {
+            observer.state(self.now, task, slot, old);
+        }
+    }
+
+    /// A waiting task becomes ready; false if it was not waiting.
+    pub(crate) fn make_ready(&mut self, task: TaskId) -> bool {
+        if self.tasks[task.index()].state != TaskState::Waiting {
+            return false;
+        }
+        // The runqueue it was on last is not the one it is on now.
+        self.tasks[task.index()].home = None;
+        self.enter(task, TaskState::Ready);
+        let slot = &mut self.tasks[task.index()];
+        slot.totals.wakeups += 1;
+        slot.ready_since = self.now;
+        true
+    }
+
+    /// The running task leaves its pCPU, for [`TaskState::Waiting`] or [`TaskState::Ready`].
+    /// Returns the pCPU and the work it did there.
+    pub(crate) fn take_off(&mut self, task: TaskId, state: TaskState) -> Option<(PcpuId, Nanos)> {
+        let cpu = self.tasks[task.index()].running_on()?;
+        let done = self.progress(task);
+        self.work_ends(task, cpu);
+        self.no_step(task);
+        if state == TaskState::Waiting {
+            let slot = &self.tasks[task.index()];
+            if let Some(home) = slot.home {
+                self.cpus[home.index()].tasks -= 1;
+                if let Some(vm) = slot.vm() {
+                    self.stacking.change(vm, home, false, self.now);
+                    self.tell_stacked();
+                }
+            }
+        }
+        self.enter(task, state);
+        self.tasks[task.index()].ready_since = self.now;
+        let slot = &mut self.cpus[cpu.index()];
+        slot.current = None;
+        slot.idle_since = self.now;
+        self.switching(cpu, self.now + self.params.costs.switch);
+        Some((cpu, done))
+    }
+
+    /// A ready task gets the free pCPU `cpu`.
+    pub(crate) fn put_on(&mut self, task: TaskId, cpu: PcpuId) {
+        self.queue_on(task, cpu);
+        let last = self.tasks[task.index()].last_ran;
+        self.enter(task, TaskState::Running(cpu));
+        if let Some(last) = last.filter(|last| *last != cpu) {
+            self.observe(|now, observer| {
+                observer.instant(now, Lane::Task(task), Instant::Migration(last));
+            });
+        }
+        let costs = self.params.costs;
+        let slot = &mut self.tasks[task.index()];
+        let migrates = slot.last_ran.is_some_and(|last| last != cpu);
+        let starts = self.now + costs.switch + if migrates { costs.migration } else { 0 };
+        slot.totals.switches += 1;
+        slot.totals.migrations += u64::from(migrates);
+        slot.last_ran = Some(cpu);
+        let waited = self.now - slot.ready_since;
+        if let Some(vm) = slot.vm() {
+            if self.ready_waits.len() <= vm.index() {
+                self.ready_waits.resize_with(vm.index() + 1, Waits::default);
+            }
+            self.ready_waits[vm.index()].record(waited);
+        }
+        let slot = &mut self.cpus[cpu.index()];
+        slot.current = Some(task);
+        slot.idle += self.now - slot.idle_since;
+        slot.switches += 1;
+        self.tasks[task.index()].progress = Progress::new(starts, Pace::FULL);
+        self.work_begins(task, cpu);
+        let pace = self.pace(task, cpu);
+        self.tasks[task.index()].progress = Progress::new(starts, pace);
+        self.switching(cpu, starts);
+        self.start_tick(cpu);
+    }
+
+    /// The next tick of `cpu` on its grid. Ticks of an idle pCPU end by not being renewed.
+    fn start_tick(&mut self, cpu: PcpuId) {
+        if self.cpus[cpu.index()].tick != EventId::NONE {
+            return;
+        }
+        let period = self.tick_period();
+        let skew = match self.params.tick_skew {
+            true => period / 2 / self.cpus.len() as u64 * u64::from(cpu.0),
+            false => 0,
+        };
+        let next = (self.now.saturating_sub(skew) / period + 1) * period + skew;
+        let at = next + self.lateness(cpu);
+        self.cpus[cpu.index()].tick = self.events.schedule(at, Event::Tick(cpu));
+    }
+
+    /// A tick of `cpu` is here; is it busy, so that the scheduler should hear of it?
+    pub(crate) fn tick_due(&mut self, cpu: PcpuId) -> bool {
+        self.cpus[cpu.index()].tick = EventId::NONE;
+        let busy = self.cpus[cpu.index()].current.is_some();
+        if busy {
+            self.start_tick(cpu);
+        }
+        busy
+    }
+
+    /// The warm-up is over: all accounts start again.
+    pub(crate) fn reset_accounts(&mut self) {
+        let now = self.now;
+        for task in &mut self.tasks {
+            task.settle(now);
+            task.totals = Totals::default();
+        }
+        for cpu in &mut self.cpus {
+            cpu.switches = 0;
+            cpu.idle = 0;
+            cpu.idle_since = now;
+        }
+        self.stacking.reset(now);
+        self.siblings.reset(now);
+        self.ready_waits.clear();
+    }
+
+    pub(crate) fn finish(&mut self) {
+        if let Some(observer) = &mut self.observer {
+            observer.finish(self.now);
+        }
+    }
+}

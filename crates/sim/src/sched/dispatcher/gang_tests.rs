@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Co-scheduling in the dispatcher: the papers' examples by hand, and what holds for any VMs.
+
+use super::Dispatcher;
+use super::tests::{Placed, number, pattern, run_gangs};
+use crate::Outcome;
+use crate::host::{HostParams, Totals};
+use crate::load::{Pattern, Patterns};
+use crate::testing::shared::{is_served, scenes};
+use crate::testing::{Does, Job, Jobs, host, run, run_shares};
+use corun_model::time::{MS, SEC, US};
+use corun_model::{Boost, DispatcherParams, Gang, Nanos, PcpuId, Placement, Skew, Slots, TaskId};
+use proptest::prelude::*;
+
+/// Every gang mode but none.
+fn gangs() -> [Gang; 6] {
+    let filled = Slots {
+        fill: true,
+        ..Slots::default()
+    };
+    [
+        Gang::Dynamic,
+        Gang::Strict(Slots::default()),
+        Gang::Strict(filled),
+        Gang::Demand(Boost::default()),
+        Gang::Relaxed(Skew::default()),
+        Gang::RelaxedAll(Skew::default()),
+    ]
+}
+
+/// What the vCPUs of `vms` VMs of `vcpus` hogs each get of a pCPU, and what idles of the host.
+fn shares_of_hogs(gang: Gang, pcpus: u32, vms: u32, vcpus: u32) -> (Vec<f64>, f64) {
+    let hogs = (0..vms * vcpus).map(|n| Pattern::hog(Some((n / vcpus, n % vcpus))));
+    let load = Patterns::new(hogs.collect(), &vec![None; vms as usize], 1);
+    let outcome = run_gangs(pcpus, load, Placement::Balance, gang, 10 * SEC);
+    let share = |task: &(String, bool, Totals)| task.2.run as f64 / outcome.measured as f64;
+    (
+        outcome.tasks.iter().map(share).collect(),
+        outcome.idle_share,
+    )
+}
+
+#[test]
+fn gangs_that_fill_the_host_share_it() {
+    for gang in gangs() {
+        for (pcpus, vms, vcpus) in [(4, 3, 4), (4, 2, 2), (1, 2, 1)] {
+            let (shares, idle) = shares_of_hogs(gang, pcpus, vms, vcpus);
+            let fair = f64::from(pcpus) / f64::from(vms * vcpus);
+            let even = shares.iter().all(|share| (share - fair).abs() < 0.01);
+            assert!(even && idle < 0.002, "{gang:?}: {shares:?}, idle {idle}");
+        }
+    }
+}
+
+/// Three VMs of five vCPUs on eight pCPUs: two do not fit beside each other.
+#[test]
+fn gangs_that_do_not_fit_beside_each_other() {
+    for gang in gangs() {
+        let (shares, idle) = shares_of_hogs(gang, 8, 3, 5);
+        let of_vms = shares.chunks(5).map(|vm| vm.iter().sum::<f64>());
+        match gang {
+            // Each runs for a third of the time, and then leaves three pCPUs.
+            Gang::Strict(Slots { fill: false, .. }) => {
+                assert!(shares.iter().all(|share| (share - 1.0 / 3.0).abs() < 0.01));
+                assert!((idle - 3.0 / 8.0).abs() < 0.01, "{idle}");
+            }
+            Gang::Strict(_) => assert!(idle < 0.002, "{idle}"),
+            Gang::RelaxedAll(_) => assert!(idle < 0.3, "{idle}"),
+            _ => {
+                let off = of_vms.map(|share| (share / (8.0 / 3.0) - 1.0).abs());
+                assert!(
+                    off.into_iter().all(|off| off < 0.15),
+                    "{gang:?}: {shares:?}"
+                );
+                assert!(idle < 0.1, "{gang:?}: {idle}");
+            }
+        }
+    }
+}
+
+/// The dispatcher with balance placement and a gang mode.
+fn placed(params: &HostParams, gang: Gang) -> Placed {
+    let dispatcher = Dispatcher::new(DispatcherParams::default(), params);
+    Placed(dispatcher, Placement::Balance, gang)
+}
+
+/// Who began to run where and when, on `pcpus` pCPUs where nothing costs time.
+fn starts(
+    pcpus: u32,
+    jobs: Vec<Job>,
+    gang: Gang,
+    end: Nanos,
+) -> (Outcome, Vec<(Nanos, PcpuId, TaskId)>) {
+    let params = host(&format!("1n1l{pcpus}c1t"), 1000);
+    run(&params, placed(&params, gang), Jobs::new(jobs, 1), 0, end)
+}
+
+/// When `task` first began to run, and each time after that.
+fn of_task(runs: &[(Nanos, PcpuId, TaskId)], task: u32) -> Vec<Nanos> {
+    let its = runs.iter().filter(|run| run.2 == TaskId(task));
+    its.map(|run| run.0).collect()
+}
+
+fn from(from: Nanos, vm: u32, number: u32) -> Job {
+    Job::new(Does::Hog { from }).vcpu(vm, number)
+}
+
+const STRICT: Gang = Gang::Strict(Slots {
+    length: 10 * MS,
+    fill: false,
+});
+
+/// Figure 3 of Sukwong & Kim, EuroSys 2011: two pCPUs, one of them taken until T1 = 10 ms; vCPU0 and
+/// vCPU1 become ready at T0 = 4 ms, an I/O job between T0 and T1. T2 is 20 ms.
+fn figure_3() -> Vec<Job> {
+    vec![
+        from(0, 0, 0),
+        from(4 * MS, 1, 0),
+        from(4 * MS, 1, 1),
+        from(6 * MS, 2, 0),
+    ]
+}
+
+#[test]
+fn figure_3_under_strict_co_scheduling() {
+    let (outcome, runs) = starts(2, figure_3(), STRICT, 30 * MS);
+    // CPU fragmentation and execution delay: one pCPU idles from T0 to T1, both vCPUs wait.
+    assert_eq!(of_task(&runs, 1)[0], 10 * MS);
+    assert_eq!(of_task(&runs, 2)[0], 10 * MS);
+    assert_eq!(outcome.idle_share, (10.0 * 1.0) / 60.0);
+    // Priority inversion: the I/O job waits for T2.
+    assert_eq!(of_task(&runs, 3)[0], 20 * MS);
+}
+
+#[test]
+fn figure_3_under_balance_scheduling() {
+    let (_, runs) = starts(2, figure_3(), Gang::None, 30 * MS);
+    assert_eq!(of_task(&runs, 1)[0], 4 * MS, "one vCPU starts at T0");
+    assert!(
+        of_task(&runs, 3)[0] < 10 * MS,
+        "the I/O job starts before T1"
+    );
+}
+
+#[test]
+fn figure_3_with_filling() {
+    let filled = Gang::Strict(Slots {
+        fill: true,
+        ..Slots::default()
+    });
+    let (outcome, runs) = starts(2, figure_3(), filled, 30 * MS);
+    // Until T0 there is nothing to fill with; then one vCPU, or the job, uses what would idle.
+    assert_eq!(of_task(&runs, 1)[0], 4 * MS);
+    assert_eq!(outcome.idle_share, 4.0 / 60.0);
+}
+
+/// Algorithm 1: the first slot with k available pCPUs. VMs of three, two and one vCPU on four pCPUs.
+#[test]
+fn algorithm_1_takes_the_first_slot_with_enough_pcpus() {
+    let (outcome, runs) = starts(4, hogs(&[3, 2, 1], 0), STRICT, 59 * MS);
+    for vcpu in 0..3 {
+        assert_eq!(of_task(&runs, vcpu), [0, 20 * MS, 40 * MS]);
+    }
+    for vcpu in 3..5 {
+        assert_eq!(of_task(&runs, vcpu), [10 * MS, 30 * MS, 50 * MS]);
+    }
+    // The single vCPU fits beside either.
+    assert_eq!(outcome.tasks[5].2.run, 59 * MS);
+    assert_eq!(outcome.idle_share, 29.0 / 236.0);
+}
+
+/// Algorithm 2: no two siblings on one pCPU. Siblings come one by one while others are there.
+#[test]
+fn algorithm_2_leaves_out_the_pcpus_of_siblings() {
+    let others = (0..3).map(|n| from(0, 1, n).on(["0", "0", "1"][n as usize]));
+    let jobs: Vec<Job> = (0..3).map(|n| from(MS, 0, n)).chain(others).collect();
+    let (outcome, runs) = starts(3, jobs, Gang::None, 3 * SEC);
+    let first = |task: u32| runs.iter().find(|run| run.2 == TaskId(task)).unwrap().1;
+    let mut places = [first(0), first(1), first(2)];
+    places.sort_unstable();
+    assert_eq!(places, [PcpuId(0), PcpuId(1), PcpuId(2)]);
+    assert_eq!(outcome.stacking[3..].iter().sum::<f64>(), 0.0);
+}
+
+/// Algorithm 3: pCPU 0 gives vCPU0 its turn at once, pCPU 1 would let its task finish its slice.
+#[test]
+fn algorithm_3_calls_the_siblings_of_the_first() {
+    let late = 1500 * US;
+    let jobs = || {
+        vec![
+            from(0, 0, 0).on("0"),
+            from(MS, 1, 0).on("1"),
+            from(late, 2, 0),
+            from(late, 2, 1),
+        ]
+    };
+    let (_, runs) = starts(2, jobs(), Gang::Dynamic, 20 * MS);
+    assert_eq!((of_task(&runs, 2)[0], of_task(&runs, 3)[0]), (late, late));
+    let (_, runs) = starts(2, jobs(), Gang::None, 20 * MS);
+    assert_eq!((of_task(&runs, 2)[0], of_task(&runs, 3)[0]), (late, 4 * MS));
+}
+
+/// One vCPU has a pCPU to itself, its sibling shares one with another VM.
+fn lopsided() -> Vec<Job> {
+    vec![
+        from(0, 0, 0).on("0"),
+        from(0, 0, 1).on("1"),
+        from(0, 1, 0).on("1"),
+    ]
+}
+
+#[test]
+fn relaxed_stops_who_is_ahead() {
+    let skew = Skew::default();
+    let (outcome, _) = starts(2, lopsided(), Gang::Relaxed(skew), 10 * SEC);
+    let shares = run_shares(&outcome);
+    let together = (shares[0] - shares[1]).abs() < 0.01;
+    assert!(together && shares[1] > 0.49, "{shares:?}");
+    let vm = &outcome.vms[0];
+    let most = vm.siblings.progress.max();
+    // A stop is noticed within a sample.
+    let bound = (skew.stop + skew.sample) * 1001 / 1000;
+    assert!(most <= bound, "{most} ns");
+    let stopped = vm.co_stopped as f64 / 1e10;
+    assert!((stopped - 0.5).abs() < 0.01, "co-stop {stopped}");
+    assert_eq!(outcome.vms[1].co_stopped, 0);
+    let (outcome, _) = starts(2, lopsided(), Gang::None, 10 * SEC);
+    assert!(run_shares(&outcome)[0] > 0.99);
+}
+
+/// Whenever vCPU 0 is 3 ms ahead, all stop until vCPU 1 may start, too; leads begin anew.
+#[test]
+fn relaxed_all_stops_all() {
+    let gang = Gang::RelaxedAll(Skew::default());
+    let (outcome, runs) = starts(2, lopsided(), gang, 10 * SEC);
+    let shares = run_shares(&outcome);
+    assert!(shares[0] < 0.9 && shares[1] > 0.45, "{shares:?}");
+    assert!(outcome.vms[0].co_stopped > SEC, "{:?}", outcome.vms[0]);
+    // vCPU 0 has its pCPU to itself: it starts again because vCPU 1 does.
+    let (first, second) = (of_task(&runs, 0), of_task(&runs, 1));
+    assert!(first.len() > 100 && first.iter().all(|start| second.contains(start)));
+}
+
+/// Two vCPUs that hand work to each other all the time, on pCPUs with two VMs each that compute:
+/// they use more than their share, and are let to for as long as their lead allows.
+#[test]
+fn demand_lets_the_woken_start_at_once() {
+    let asks = |to, first| Does::Asks {
+        work: 100 * US,
+        to,
+        first,
+    };
+    let others = (0..4).map(|n| from(0, 1 + n, 0).on(["0", "1"][n as usize % 2]));
+    let handed = |gang| {
+        let asking = [asks(1, true), asks(0, false)].into_iter().zip(0..);
+        let asking = asking.map(|(does, n)| Job::new(does).vcpu(0, n));
+        let jobs = asking.chain(others.clone()).collect();
+        let (outcome, _) = starts(2, jobs, gang, 60 * MS);
+        (outcome.tasks[1].2.wakeups, outcome.vms[0].ready_waits.max())
+    };
+    let (urgent, longest) = handed(Gang::Demand(Boost::default()));
+    let (without, _) = handed(Gang::None);
+    assert!(urgent >= 290 && longest < 4 * MS, "{urgent}, {longest} ns");
+    assert!(without < urgent * 9 / 10, "{without} of {urgent}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    /// The same of gangs, but for idle pCPUs: those are what some of them are about.
+    #[test]
+    fn gangs_starve_nobody(
+        pcpus in 1u32..9,
+        mut tasks in prop::collection::vec(pattern(3), 1..20),
+        gang in prop::sample::select(gangs().to_vec()),
+        placement in prop_oneof![Just(Placement::LoadConscious), Just(Placement::Balance)],
+        weight in prop_oneof![Just(None), (1u32..=10_000).prop_map(Some)],
+        seed in any::<u64>(),
+    ) {
+        number(&mut tasks);
+        let count = tasks.len() as u64;
+        let load = Patterns::new(tasks, &[weight; 3], seed).quiet_from(3 * SEC);
+        let outcome = run_gangs(pcpus, load, placement, gang, 6 * SEC);
+        for (name, _, totals) in &outcome.tasks {
+            prop_assert!(totals.run > 0, "{name} never ran");
+        }
+        for vm in &outcome.vms {
+            let bound = SEC + 200 * MS * count;
+            prop_assert!(vm.ready_waits.max() < bound, "ready for {} ns", vm.ready_waits.max());
+        }
+    }
+}
+
+/// VMs of so many vCPUs that compute from `begin` on.
+fn hogs(sizes: &[u32], begin: Nanos) -> Vec<Job> {
+    let vms = sizes.iter().zip(0..);
+    vms.flat_map(|(&size, vm)| (0..size).map(move |n| from(begin, vm, n)))
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(25))]
+
+    /// Nobody is lost or run twice, affinity always holds, nobody starves.
+    #[test]
+    fn gangs_serve_every_scene(
+        scene in scenes(),
+        gang in prop::sample::select(gangs().to_vec()),
+    ) {
+        is_served(scene, 4 * SEC, |params| placed(params, gang))?;
+    }
+
+    /// Strict: all of a VM's vCPUs run, or none, and VMs take turns.
+    #[test]
+    fn strict_never_starts_a_part(
+        sizes in prop::collection::vec(1u32..5, 1..6),
+        pcpus in 4u32..9,
+    ) {
+        let (outcome, _) = starts(pcpus, hogs(&sizes, 0), STRICT, 2 * SEC);
+        for (vm, size) in outcome.vms.iter().zip(&sizes) {
+            let skew = &vm.siblings;
+            prop_assert_eq!((skew.never, skew.co_starts.max()), (0, 0));
+            prop_assert_eq!(skew.together, skew.together_due);
+            let least = 2 * SEC / sizes.len() as u64 - 20 * MS;
+            prop_assert!(vm.vcpus.iter().all(|vcpu| vcpu.run >= least), "{} of {:?}", size, vm);
+        }
+    }
+
+    /// Relaxed: no vCPU gets further ahead than what stops it and one look later.
+    #[test]
+    fn relaxed_bounds_the_skew(
+        sizes in prop::collection::vec(1u32..5, 1..6),
+        pcpus in 4u32..9,
+        stop in 2u64..10,
+    ) {
+        let skew = Skew { stop: stop * MS, resume: stop * MS / 2, sample: MS };
+        // Not at 0, which the dispatcher takes for "never".
+        let jobs = hogs(&sizes, MS);
+        let (outcome, _) = starts(pcpus, jobs, Gang::Relaxed(skew), 2 * SEC);
+        for vm in &outcome.vms {
+            let most = vm.siblings.progress.max();
+            prop_assert!(most <= (skew.stop + skew.sample) * 1001 / 1000, "{most} ns");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! EEVDF's rules, each named for the kernel's function (kernel/sched/fair.c): where a task is placed,
+//! how long the current one is protected, who is next, what becomes of ghosts.
+
+use super::EevdfOrder;
+use crate::sched::eevdf::queue::Entity;
+use crate::sched::fair::virtual_time;
+use corun_model::{Nanos, PcpuId, TaskId, time::US};
+
+/// `normalized_sysctl_sched_base_slice` of 6.15 and later.
+const NORMALIZED_BASE_SLICE: Nanos = 700 * US;
+
+/// Protects the current task for `slice` from now at most (`update_protect_slice()`).
+pub(super) fn shorten(entity: &mut Entity, slice: Nanos) {
+    let end = entity.vruntime + virtual_time(slice, entity.weight);
+    entity.protected = entity.protected.min(end);
+}
+
+impl EevdfOrder {
+    /// `update_entity_lag()`: within the limits, what `task` is behind the average of `cpu`.
+    pub(super) fn lag(&self, cpu: PcpuId, task: TaskId) -> i64 {
+        let entity = self.entity(task);
+        let most = match self.params.protect_shortest {
+            true => entity.slice + self.tick,
+            false => (2 * entity.slice).max(self.tick),
+        };
+        let limit = virtual_time(most, entity.weight);
+        let lag = self.queues[cpu.index()].sums.average() - entity.vruntime;
+        lag.clamp(-limit, limit)
+    }
+
+    /// `place_entity()`: vruntime and deadline from the lag.
+    pub(super) fn put(&mut self, cpu: PcpuId, task: TaskId, new: bool) {
+        let sums = self.queues[cpu.index()].sums;
+        let params = self.params;
+        let entity = &mut self.entities[task.index()];
+        let lag = match params.place_lag {
+            true => sums.inflated(entity.lag, entity.weight),
+            false => 0,
+        };
+        entity.vruntime = sums.average() - lag;
+        if std::mem::take(&mut entity.relative_deadline) {
+            entity.deadline += entity.vruntime;
+            return;
+        }
+        let slice = match new && params.place_deadline_initial {
+            true => entity.virtual_slice() / 2,
+            false => entity.virtual_slice(),
+        };
+        entity.deadline = entity.vruntime + slice;
+    }
+
+    /// May the current task run on in spite of others (`protect_slice()`)?
+    pub(super) fn protected(&self, task: TaskId) -> bool {
+        let entity = self.entity(task);
+        let asked = self.params.run_to_parity || self.params.protect_shortest;
+        asked && entity.vruntime < entity.protected
+    }
+
+    /// `set_protect_slice()`. Since 6.17 it is not without effect if `RUN_TO_PARITY` is off.
+    pub(super) fn protect(&mut self, cpu: PcpuId, task: TaskId) {
+        let own = self.entity(task).slice;
+        let least = match (self.params.protect_shortest, self.params.run_to_parity) {
+            (false, _) => own,
+            (true, true) => self.queues[cpu.index()].shortest().unwrap_or(own),
+            (true, false) => NORMALIZED_BASE_SLICE,
+        };
+        let entity = &mut self.entities[task.index()];
+        entity.protected = entity.deadline;
+        if least < own {
+            shorten(entity, least);
+        }
+    }
+
+    /// `__pick_eevdf()`, which may answer with a ghost.
+    pub(super) fn best(&self, cpu: PcpuId, protect: bool) -> Option<TaskId> {
+        let queue = &self.queues[cpu.index()];
+        let current = queue.current.filter(|&task| self.eligible(cpu, task));
+        if protect && let Some(current) = current.filter(|&task| self.protected(task)) {
+            return Some(current);
+        }
+        let found = self
+            .forest
+            .find(queue.tree, |vruntime| queue.sums.eligible(vruntime));
+        match (found, current) {
+            (Some(found), Some(current)) => {
+                let sooner = self.entity(current).deadline < self.entity(found).deadline;
+                Some(if sooner { current } else { found })
+            }
+            (found, current) => found.or(current),
+        }
+    }
+
+    /// May `woken` end the protection of `current` (`do_preempt_short()` of 6.12)?
+    pub(super) fn short_enough(&self, cpu: PcpuId, woken: TaskId, current: TaskId) -> bool {
+        let (new, old) = (self.entity(woken), self.entity(current));
+        self.params.preempt_short
+            && new.slice < old.slice
+            && self.eligible(cpu, woken)
+            && (new.deadline < old.deadline || !self.eligible(cpu, current))
+    }
+
+    /// A ghost is gone: it sleeps with the lag it has, but keeps no credit for having waited.
+    pub(super) fn release_ghost(&mut self, cpu: PcpuId, task: TaskId) {
+        let lag = self.lag(cpu, task).min(0);
+        self.quit(cpu, task);
+        self.entities[task.index()].lag = lag;
+        self.ghosts[task.index()] = None;
+        self.queues[cpu.index()].ghosts -= 1;
+    }
+
+    /// A ghost wakes up (`requeue_delayed_entity()`).
+    pub(super) fn revive_ghost(&mut self, cpu: PcpuId, task: TaskId) {
+        self.ghosts[task.index()] = None;
+        let queue = &mut self.queues[cpu.index()];
+        queue.ghosts -= 1;
+        queue.nr += 1;
+        if self.lag(cpu, task) > 0 {
+            self.quit(cpu, task);
+            self.entities[task.index()].lag = 0;
+            self.put(cpu, task, false);
+            self.enter(cpu, task);
+        }
+    }
+}

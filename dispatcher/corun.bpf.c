@@ -220,7 +220,7 @@ static inline u32 rank_of_current(s32 cpu, struct cpu_ctx *c, struct task_struct
 	if (!t || !may_stay(prev, t))
 		return RANK_NOT;
 	r = ranked(t, cpu, true, now);
-	return rank_of(&r, c);
+	return rank_of(&r);
 }
 
 /* Has the slot ended in which `t` was dispatched? */
@@ -267,7 +267,7 @@ static inline void dispatch_gangs(s32 cpu, struct cpu_ctx *c, struct task_struct
 	}
 	if (rank >= RANK_ORDINARY && best.rank <= rank && pull_busy(cpu, c, now))
 		return;
-	if (rank < RANK_ORDINARY && best.rank < RANK_ORDINARY && pull_owner(cpu, c))
+	if (rank < RANK_ORDINARY && best.rank < RANK_ORDINARY && pull_owner(cpu))
 		return;
 	better = best.rank > rank || (best.rank == rank && before(best.vtime, best.bound));
 	if (better && best.id && take(cpu, best.id))

@@ -29,39 +29,48 @@ static inline bool gang_together(struct gang *g, u64 now)
 }
 
 /* Is a vCPU on `cpu` the first of its gang: do siblings wait on other pCPUs, and none runs? */
-static inline bool gang_first(struct gang *g, s32 cpu)
+CALLED u32 gang_first(u32 slot, s32 cpu)
 {
-	bool first = false;
+	struct gang g = gang_in(slot);
+	u32 first = 0;
 	s32 i;
 
+	if (!g.vm)
+		return 0;
 	repeat (i, nr_pcpus()) {
 		struct cpu_ctx *c = cpu_at(i);
 
-		if (i == cpu || !c || !gang_here(g, i))
+		if (i == cpu || !c || !gang_here(&g, i))
 			continue;
-		first = !gang_runs_on(g, c);
+		first = !gang_runs_on(&g, c);
 		if (!first)
 			break;
 	}
 	return first;
 }
 
-/* Calls the siblings that wait on pCPUs other than `cpu`, to be together until `until`. */
-static inline void gang_call(struct gang *g, s32 cpu, u32 leader, u64 until)
+/* Calls the siblings that wait on pCPUs other than `cpu`, to be together until `until`; by epoch.
+ */
+CALLED u32 gang_call(u32 slot, s32 cpu, u32 leader, u64 until)
 {
-	u32 epoch = fetch_add(g->ctx->epoch, 1) + 1;
+	struct gang g = gang_in(slot);
+	u32 epoch;
 	s32 i;
 
-	store(g->ctx->leader, leader);
-	store(g->ctx->until, until);
+	if (!g.vm || !g.ctx)
+		return 0;
+	epoch = fetch_add(g.ctx->epoch, 1) + 1;
+	store(g.ctx->leader, leader);
+	store(g.ctx->until, until);
 	repeat (i, nr_pcpus()) {
 		struct cpu_ctx *c = cpu_at(i);
 
-		if (i == cpu || !c || !gang_here(g, i) || gang_runs_on(g, c))
+		if (i == cpu || !c || !gang_here(&g, i) || gang_runs_on(&g, c))
 			continue;
-		store(*gang_target(g, i), epoch);
+		store(*gang_target(&g, i), epoch);
 		kick(i, KICK_PREEMPT);
 	}
+	return epoch;
 }
 
 /* The rank on `cpu` of a sibling, which `runs` there or waits. */
@@ -79,8 +88,8 @@ static inline void dynamic_started(struct gang *g, s32 cpu, u32 id, u64 slice_en
 {
 	if (gang_together(g, now))
 		store(*gang_target(g, cpu), 0);
-	else if (gang_first(g, cpu))
-		gang_call(g, cpu, id, slice_end);
+	else if (gang_first(g->slot, cpu))
+		gang_call(g->slot, cpu, id, slice_end);
 }
 
 /* A sibling, `id`, gives up its pCPU: if it led, calls not yet answered are void. */

@@ -14,12 +14,13 @@
 #include "gang_relaxed.h"
 #include "gang_strict.h"
 
-/* What the gang of `r` says of it; `c` is its pCPU. */
-CALLED u32 rank_of(struct ranked *r, struct cpu_ctx *c)
+/* What the gang of `r` says of it: an enum gang_rank. */
+CALLED u32 rank_of(struct ranked *r)
 {
-	struct gang g = gang_in(r->vm);
+	struct cpu_ctx *c = r ? cpu_at(r->cpu) : NULL;
+	struct gang g = gang_in(r ? r->vm : NO_VM);
 
-	if (!g.vm || !g.conf || !g.ctx || !c)
+	if (!r || !g.vm || !g.conf || !g.ctx || !c)
 		return RANK_ORDINARY;
 	switch (g.mode) {
 	case GANG_DYNAMIC:
@@ -48,7 +49,7 @@ static inline bool may_start(struct task_ctx *t, s32 cpu, u64 now)
 		return true;
 	if (g.mode == GANG_STRICT && !slot_is_open(now))
 		return false;
-	return rank_of(&r, cpu_at(cpu)) >= RANK_ORDINARY;
+	return rank_of(&r) >= RANK_ORDINARY;
 }
 
 /* The best of those who wait for a pCPU. */
@@ -87,12 +88,12 @@ static inline u64 look_again(struct gang *g, u64 now)
  * The task behind `r`, which waits, has no leave to start. Was it what is missing for a stopped
  * gang to start? It is next on its pCPU if nobody before it may start.
  */
-static inline u32 rank_of_stopped(struct ranked *r, struct gang_choice *best)
+CALLED u32 rank_of_stopped(struct ranked *r, struct gang_choice *best)
 {
-	struct gang g = gang_in(r->vm);
+	struct gang g = gang_in(r ? r->vm : NO_VM);
 	bool next;
 
-	if (!g.vm || !g.conf || !g.ctx)
+	if (!r || !best || !g.vm || !g.conf || !g.ctx)
 		return RANK_NOT;
 	next = best->rank == RANK_NOT && (!best->stays || before(r->vtime, best->bound));
 	if (g.mode == GANG_RELAXED_ALL && next && relaxed_all_willing(&g, r->cpu, r->now))
@@ -103,12 +104,13 @@ static inline u32 rank_of_stopped(struct ranked *r, struct gang_choice *best)
 	return RANK_NOT;
 }
 
-/* Who of those who wait for `cpu` shall run next? */
-CALLED void best_waiting(s32 cpu, struct gang_choice *best)
+/* Who of those who wait for `cpu` shall run next? Returns best->id. */
+CALLED u32 best_waiting(s32 cpu, struct gang_choice *best)
 {
-	struct cpu_ctx *c = cpu_at(cpu);
 	struct task_struct *p;
 
+	if (!best)
+		return 0;
 	best->id = 0;
 	best->rank = RANK_NOT;
 	best->again = 0;
@@ -119,7 +121,7 @@ CALLED void best_waiting(s32 cpu, struct gang_choice *best)
 
 		if (!look_at_ranked(p, &r))
 			continue;
-		rank = rank_of(&r, c);
+		rank = rank_of(&r);
 		if (rank == RANK_NOT)
 			rank = rank_of_stopped(&r, best);
 		if (!ranks_before(rank, r.urgent_since, best))
@@ -129,13 +131,14 @@ CALLED void best_waiting(s32 cpu, struct gang_choice *best)
 		best->vtime = r.vtime;
 		best->since = r.urgent_since;
 	}
+	return best->id;
 }
 
 /* Moves the task `id` from the queue of `cpu` to run next. */
-CALLED bool take(s32 cpu, u32 id)
+CALLED u32 take(s32 cpu, u32 id)
 {
 	struct task_struct *p;
-	bool taken = false;
+	u32 taken = 0;
 
 	for_each_queued (p, cpu) {
 		if (id_of(p) != id)
@@ -291,7 +294,7 @@ static inline bool gang_preempts(struct task_ctx *t, struct cpu_ctx *c, s32 cpu,
 
 	if (g.mode == GANG_NONE)
 		return fair;
-	rank = rank_of(&r, c);
+	rank = rank_of(&r);
 	if (g.vm && g.conf && g.mode == GANG_STRICT) {
 		runs = shared(c->cur_vm);
 		/* Whose slot it is takes it back from who fills it. */

@@ -40,13 +40,16 @@ static inline u64 lag_of(struct gang_vcpu *v, u64 now)
 	return shared(v->behind) + (since && before(since, now) ? now - since : 0);
 }
 
-/* The same of the slowest member. */
-static inline u64 lag_most(struct gang_ctx *ctx, u64 now)
+/* The same of the slowest member of the gang in this slot of the table. */
+CALLED u64 lag_most(u32 slot, u64 now)
 {
-	u32 members = shared(ctx->members);
+	struct gang_ctx *ctx = gang_at(slot);
+	u32 members = ctx ? shared(ctx->members) : 0;
 	u64 most = 0;
 	u32 i;
 
+	if (!ctx)
+		return 0;
 	repeat (i, GANG_VCPUS) {
 		struct gang_vcpu *v = &ctx->vcpu[opaque(i) % GANG_VCPUS];
 		u64 lag;
@@ -61,9 +64,9 @@ static inline u64 lag_most(struct gang_ctx *ctx, u64 now)
 }
 
 /* How far a member is ahead of the slowest, ns of progress. */
-static inline u64 lead_of(struct gang_ctx *ctx, struct gang_vcpu *v, u64 now)
+static inline u64 lead_of(struct gang *g, struct gang_vcpu *v, u64 now)
 {
-	u64 most = lag_most(ctx, now);
+	u64 most = lag_most(g->slot, now);
 	u64 mine = lag_of(v, now);
 
 	return most > mine ? most - mine : 0;
@@ -72,7 +75,7 @@ static inline u64 lead_of(struct gang_ctx *ctx, struct gang_vcpu *v, u64 now)
 /* `t` is compared with its siblings from now on; it begins as the slowest. */
 static inline void relaxed_join(struct gang *g, struct task_ctx *t, u32 id, u64 now)
 {
-	u64 lag = lag_most(g->ctx, now);
+	u64 lag = lag_most(g->slot, now);
 	u32 i;
 
 	repeat (i, GANG_VCPUS) {
@@ -127,7 +130,7 @@ static inline void relaxed_state(struct gang *g, struct task_ctx *t, u32 state, 
 	if (state != TASK_READY)
 		return;
 	if (t->state == TASK_WAITING) {
-		most = lag_most(g->ctx, now);
+		most = lag_most(g->slot, now);
 		resume = shared(g->conf->resume);
 		if (most > shared(v->behind) + resume)
 			store(v->behind, most - resume);
@@ -141,7 +144,7 @@ static inline u32 relaxed_rank(struct gang *g, u32 member, u64 now)
 
 	if (!v || !shared(v->stopped))
 		return RANK_ORDINARY;
-	if (lead_of(g->ctx, v, now) >= shared(g->conf->resume))
+	if (lead_of(g, v, now) >= shared(g->conf->resume))
 		return RANK_NOT;
 	relaxed_release(v, now);
 	return RANK_ORDINARY;
@@ -152,7 +155,7 @@ static inline bool relaxed_sample(struct gang *g, u32 member, u64 now)
 {
 	struct gang_vcpu *v = gang_member(g->ctx, member);
 
-	if (!v || lead_of(g->ctx, v, now) <= shared(g->conf->stop))
+	if (!v || lead_of(g, v, now) <= shared(g->conf->stop))
 		return false;
 	exchange_if_zero(v->stopped, now);
 	return true;
@@ -164,7 +167,7 @@ static inline bool relaxed_all_sample(struct gang *g, u32 member, s32 cpu, u64 n
 	struct gang_vcpu *v = gang_member(g->ctx, member);
 	s32 i;
 
-	if (!v || lead_of(g->ctx, v, now) <= shared(g->conf->stop) ||
+	if (!v || lead_of(g, v, now) <= shared(g->conf->stop) ||
 	    exchange_if_zero(g->ctx->stopped, now))
 		return false;
 	store(g->ctx->until, now);
@@ -220,7 +223,7 @@ static inline bool relaxed_all_willing(struct gang *g, s32 cpu, u64 now)
 	if (!since)
 		return false;
 	relaxed_all_release(g, since, now);
-	gang_call(g, cpu, 0, now + knobs.slice);
+	gang_call(g->slot, cpu, 0, now + knobs.slice);
 	return true;
 }
 

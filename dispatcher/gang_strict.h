@@ -49,36 +49,66 @@ static inline bool strict_available(struct cpu_ctx *c, s32 cpu)
 	return c && is_online(cpu) && !shared(c->owner);
 }
 
-/* Gives the VM of `g` pCPUs for the slot: one per ready vCPU, or none; `first`: what there is. */
-CALLED bool strict_assign(struct gang *g, bool first)
+/* How many ready or running vCPUs the VM in a slot of the table has. */
+CALLED u32 strict_wanted(u32 slot)
 {
+	struct gang g = gang_in(slot);
 	u32 wanted = 0;
-	u32 available = 0;
 	s32 i;
 
+	if (!g.vm)
+		return 0;
+	repeat (i, nr_pcpus())
+		wanted += gang_here(&g, i);
+	return wanted;
+}
+
+/* How many pCPUs are available. */
+CALLED u32 strict_count(void)
+{
+	u32 count = 0;
+	s32 i;
+
+	repeat (i, nr_pcpus())
+		count += strict_available(cpu_at(i), i);
+	return count;
+}
+
+/*
+ * Gives the VM in a slot of the table at most `wanted` pCPUs, of those where its vCPUs are (`here`)
+ * or of all; returns how many it did not get.
+ */
+CALLED u32 strict_take(u32 slot, u32 wanted, u32 here)
+{
+	struct gang g = gang_in(slot);
+	s32 i;
+
+	if (!g.vm)
+		return 0;
 	repeat (i, nr_pcpus()) {
-		wanted += gang_here(g, i);
-		available += strict_available(cpu_at(i), i);
+		struct cpu_ctx *c = cpu_at(i);
+
+		if (!wanted)
+			break;
+		if (!c || !strict_available(c, i) || (here && !gang_here(&g, i)))
+			continue;
+		store(c->owner, slot + 1);
+		wanted--;
 	}
-	if (wanted > available && !first)
+	return wanted;
+}
+
+/*
+ * Gives the VM in a slot of the table pCPUs for the time slot: one per ready vCPU, or none, and
+ * then false; `first`: what there is.
+ */
+static inline bool strict_assign(u32 slot, bool first)
+{
+	u32 wanted = strict_wanted(slot);
+
+	if (!first && strict_count() < wanted)
 		return false;
-	/* Those where its vCPUs are, then any. */
-	repeat (i, nr_pcpus()) {
-		struct cpu_ctx *c = cpu_at(i);
-
-		if (c && wanted && gang_here(g, i) && strict_available(c, i)) {
-			store(c->owner, g->slot + 1);
-			wanted--;
-		}
-	}
-	repeat (i, nr_pcpus()) {
-		struct cpu_ctx *c = cpu_at(i);
-
-		if (c && wanted && strict_available(c, i)) {
-			store(c->owner, g->slot + 1);
-			wanted--;
-		}
-	}
+	strict_take(slot, strict_take(slot, wanted, 1), 0);
 	return true;
 }
 
@@ -108,7 +138,7 @@ static inline void strict_assign_all(u64 now)
 			break;
 		g = gang_in(slot);
 		if (g.mode == GANG_STRICT) {
-			bool fits = strict_assign(&g, !length);
+			bool fits = strict_assign(slot, !length);
 
 			if (!length)
 				length = shared(g.conf->slot);
@@ -139,13 +169,13 @@ static inline void strict_enforce(s32 cpu)
 	}
 }
 
-/* A slot is over, `cpu` noticed: the next one begins. */
-CALLED void strict_open_slot(s32 cpu, u64 now)
+/* A slot is over, `cpu` noticed: the next one begins, unless another pCPU is at that. */
+CALLED u32 strict_open_slot(s32 cpu, u64 now)
 {
 	s32 i;
 
 	if (exchange(slots.opening, 1))
-		return;
+		return 0;
 	if (!slot_is_open(now)) {
 		repeat (i, nr_pcpus()) {
 			struct cpu_ctx *c = cpu_at(i);
@@ -157,18 +187,22 @@ CALLED void strict_open_slot(s32 cpu, u64 now)
 		strict_enforce(cpu);
 	}
 	exchange(slots.opening, 0);
+	return 1;
 }
 
-/* A pCPU that the VM of `t` owns and has no vCPU on; NO_PCPU if there is none. */
-static inline s32 strict_place(struct task_struct *p, struct task_ctx *t, struct gang *g, s32 prev)
+/* A pCPU for `p`, which occupies none, that its VM owns and has no vCPU on; NO_PCPU: none. */
+CALLED s32 strict_place(struct task_struct *p TRUSTED, u32 slot, s32 prev)
 {
+	struct gang g = gang_in(slot);
 	s32 found = NO_PCPU;
 	s32 i;
 
+	if (!g.vm)
+		return NO_PCPU;
 	repeat (i, nr_pcpus()) {
 		struct cpu_ctx *c = cpu_at(i);
 
-		if (!c || !strict_owns(g, c) || siblings_at(t, i) || !allowed(p, i))
+		if (!c || !strict_owns(&g, c) || gang_here(&g, i) || !allowed(p, i))
 			continue;
 		if (found == NO_PCPU || i == prev)
 			found = i;

@@ -99,15 +99,17 @@ static inline s32 least_loaded(struct task_struct *p, struct task_ctx *t, u32 mo
 	return best.cpu;
 }
 #else
-static inline s32 least_loaded(struct task_struct *p, struct task_ctx *t, u32 mode, s32 prev)
+CALLED s32 least_loaded(struct task_struct *p TRUSTED, struct task_ctx *t, u32 mode, s32 prev)
 {
 	/* Copies: whatever the loop reads of others, these do not change. */
-	s32 here = t->cpu;
-	u64 own = t->load;
+	s32 here = t ? t->cpu : NO_PCPU;
+	u64 own = t ? t->load : 0;
 	u64 best_load = ~0ull;
 	s32 best = NO_PCPU;
 	s32 i;
 
+	if (!t)
+		return NO_PCPU;
 	for_each_allowed (i, p) {
 		struct cpu_ctx *c = cpu_at(i);
 		u64 load;
@@ -170,7 +172,7 @@ static inline s32 best_place(struct task_struct *p, struct task_ctx *t, u32 mode
 	s32 owned = NO_PCPU;
 
 	if (g.vm && g.mode == GANG_STRICT)
-		owned = strict_place(p, t, &g, prev);
+		owned = strict_place(p, g.slot, prev);
 	if (owned != NO_PCPU)
 		return owned;
 	if (mode == PLACE_LOAD_CONSCIOUS)

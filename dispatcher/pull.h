@@ -61,35 +61,43 @@ struct pull_rule {
 };
 
 /* May `p`, waiting elsewhere, start on `cpu` at once, as far as its gang is concerned? */
-static inline bool rank_admits(struct task_struct *p, struct cpu_ctx *c, s32 cpu, bool fill)
+static inline bool rank_admits(struct task_struct *p, s32 cpu, bool fill)
 {
 	struct ranked r = {.cpu = cpu};
 
 	if (!knobs.gangs)
 		return true;
 	r.now = now_ns();
-	return look_at_ranked(p, &r) && rank_of(&r, c) >= (fill ? RANK_FILL : RANK_ORDINARY);
+	return look_at_ranked(p, &r) && rank_of(&r) >= (fill ? RANK_FILL : RANK_ORDINARY);
 }
 
 /* Pulls from the queue of `from` the first task that may come and that the rule lets through. */
-static inline bool pull_from(s32 from, s32 cpu, struct cpu_ctx *c, const struct pull_rule *rule)
+CALLED u32 pull_from(s32 from, s32 cpu, struct pull_rule *rule)
 {
+	struct cpu_ctx *c = cpu_at(cpu);
 	struct task_struct *p;
 	bool pulled = false;
 	u32 looked = 0;
 	u32 fixed = 0;
 
+	if (!c || !rule)
+		return 0;
 	for_each_queued (p, from) {
 		struct task_ctx t = {};
 
-		if ((looked++ == PULL_LOOK && !rule->only) || !look_at(p, &t))
+		/* One that looks for a VM's looks further. */
+		if (looked < PULL_LOOK)
+			looked++;
+		else if (!rule->only)
+			break;
+		if (!look_at(p, &t))
 			break;
 		if (rule->only && t.vm + 1 != rule->only)
 			continue;
 		if (rule->before && !before(queued_vtime(p), rule->before))
 			break;
 		if ((rule->lighter_than && t.load >= rule->lighter_than) ||
-		    !may_pull(p, &t, cpu, &fixed) || !rank_admits(p, c, cpu, rule->fill))
+		    !may_pull(p, &t, cpu, &fixed) || !rank_admits(p, cpu, rule->fill))
 			continue;
 		announce(&t, c, cpu, id_of(p));
 		pulled = move_queued(p, cpu);
@@ -161,26 +169,27 @@ static inline s32 furthest_behind(s32 cpu, u64 least)
 }
 
 /* Takes anything that waits elsewhere, from the busiest first. */
-static inline bool pull_any(s32 cpu, struct cpu_ctx *c, const struct pull_rule *any)
+CALLED u32 pull_any(s32 cpu, struct pull_rule *any)
 {
 	s32 from = busiest(cpu, 0);
 	s32 i;
 
-	if (from == NO_PCPU)
+	if (from == NO_PCPU || !any)
 		return false;
-	if (pull_from(from, cpu, c, any))
+	if (pull_from(from, cpu, any))
 		return true;
 	for_each_movable_queue (i) {
-		if (i != cpu && i != from && queue_length(i) && pull_from(i, cpu, c, any))
+		if (i != cpu && i != from && queue_length(i) && pull_from(i, cpu, any))
 			return true;
 	}
 	return false;
 }
 
 /* `cpu` has an owner (gang_strict.h) none of whose vCPUs is here: take one from elsewhere. */
-static inline bool pull_owner(s32 cpu, struct cpu_ctx *c)
+CALLED u32 pull_owner(s32 cpu)
 {
-	struct pull_rule rule = {.only = shared(c->owner)};
+	struct cpu_ctx *c = cpu_at(cpu);
+	struct pull_rule rule = {.only = c ? shared(c->owner) : 0};
 	struct gang g = rule.only ? gang_in(rule.only - 1) : (struct gang){};
 	s32 i;
 
@@ -193,7 +202,7 @@ static inline bool pull_owner(s32 cpu, struct cpu_ctx *c)
 		/* One that is at its place is let alone. */
 		if (i == cpu || !other || here < (strict_owns(&g, other) ? 2u : 1u))
 			continue;
-		if (pull_from(i, cpu, c, &rule))
+		if (pull_from(i, cpu, &rule))
 			return true;
 	}
 	return false;
@@ -205,9 +214,9 @@ static inline bool pull_idle(s32 cpu, struct cpu_ctx *c)
 	struct pull_rule any = {};
 	struct pull_rule fill = {.fill = true};
 
-	if (knobs.gangs && pull_owner(cpu, c))
+	if (knobs.gangs && pull_owner(cpu))
 		return true;
-	return pull_any(cpu, c, &any) || (knobs.gangs && pull_any(cpu, c, &fill));
+	return pull_any(cpu, &any) || (knobs.gangs && pull_any(cpu, &fill));
 }
 
 /* Takes from the busiest pCPU a task that leaves both more alike than they are. */
@@ -221,7 +230,7 @@ static inline bool pull_load(s32 cpu, struct cpu_ctx *c)
 	if (!busier)
 		return false;
 	rule.lighter_than = shared(busier->load) - mine;
-	return rule.lighter_than && pull_from(from, cpu, c, &rule);
+	return rule.lighter_than && pull_from(from, cpu, &rule);
 }
 
 /* Takes a task from a more crowded pCPU whose clock is behind: there, tasks are owed more. */
@@ -232,7 +241,7 @@ static inline bool pull_owed(s32 cpu, struct cpu_ctx *c, u64 now)
 	};
 	s32 from = furthest_behind(cpu, shared(c->nr) + 1);
 
-	return from != NO_PCPU && pull_from(from, cpu, c, &rule);
+	return from != NO_PCPU && pull_from(from, cpu, &rule);
 }
 
 /* `cpu` is busy: every so often, even out loads and then what tasks are owed. */

@@ -19,10 +19,11 @@
 
 /*
  * BPF passes no structs by value and five arguments at most. What takes or returns more must be
- * inlined; what is large and called from several places had better not be.
+ * inlined. What is CALLED (platform/) is a function of its own instead: the verifier looks at it
+ * once, knowing nothing of who calls it, rather than once for each way that leads there. So it
+ * takes numbers, and pointers to structs, which it must find not to be NULL.
  */
 #define INLINED static inline __attribute__((always_inline))
-#define CALLED static __attribute__((noinline))
 
 #define NO_VM 0xffffffffu
 #define NO_PCPU (-1)

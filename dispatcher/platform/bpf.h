@@ -16,6 +16,11 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
+/* Global functions are verified on their own. */
+#define CALLED __attribute__((noinline))
+/* A task that such a function is handed. */
+#define TRUSTED __arg_trusted
+
 #include "../types.h"
 #include "tap.h"
 

@@ -23,6 +23,10 @@ typedef int64_t s64;
 typedef uint32_t u32;
 typedef int32_t s32;
 
+/* Two builds are linked into one program: nothing global. */
+#define CALLED static __attribute__((noinline))
+#define TRUSTED
+
 #include "../types.h"
 #include "index.h"
 #include "tap.h"

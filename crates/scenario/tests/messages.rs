@@ -384,3 +384,19 @@ fn channels() {
         ],
     );
 }
+
+#[test]
+fn what_is_wrong_with_policies_settings() {
+    let found = with(
+        "[policy.cosched-strict]\nslto = \"20ms\"\n[policy.cosched-relaxed]\nresume = \"5ms\"\n\
+         [policy.cosched-demnd]\nlight = 99\n[policy.balance-load]\nlight = 99",
+    );
+    for says in [
+        "host.toml:7: policy.cosched-strict.slto: unknown key, did you mean \"slot\"?",
+        "host.toml:9: policy.cosched-relaxed.resume: found resume ",
+        "host.toml:10: policy.cosched-demnd: unknown key, did you mean \"cosched-demand\"?",
+        "host.toml:13: policy.balance-load.light: found 99, expected a whole number from 100 to 1000",
+    ] {
+        assert!(found.iter().any(|line| line.starts_with(says)), "{found:#?}");
+    }
+}

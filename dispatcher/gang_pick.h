@@ -176,8 +176,13 @@ static inline void gang_started(struct task_struct *p, struct task_ctx *t, struc
 {
 	struct gang g = gang_of(t);
 
-	if (g.vm && g.ctx && (g.mode == GANG_DYNAMIC || g.mode == GANG_RELAXED_ALL))
-		dynamic_started(&g, cpu, id_of(p), shared(c->slice_end), now);
+	u32 id;
+
+	if (g.vm && g.ctx && (g.mode == GANG_DYNAMIC || g.mode == GANG_RELAXED_ALL)) {
+		/* One tap per expression: compilers evaluate arguments in different orders. */
+		id = id_of(p);
+		dynamic_started(&g, cpu, id, shared(c->slice_end), now);
+	}
 }
 
 /* How long `t` may have `cpu` of `slice` ns. */
@@ -240,7 +245,8 @@ static inline void gang_state(struct task_ctx *t, u32 state, u64 now)
 	if (!knobs.gangs || !t->member)
 		return;
 	g = gang_of(t);
-	/* Progress made under another mode is not to be held against anybody if this one comes back. */
+	/* Progress made under another mode is not to be held against anybody if this one comes
+	 * back. */
 	if (g.mode != GANG_RELAXED && g.mode != GANG_RELAXED_ALL)
 		relaxed_leave(t);
 	else if (g.vm && g.conf && g.ctx)

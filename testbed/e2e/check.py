@@ -183,8 +183,8 @@ def judge_numbers(out, table):
         if name.startswith("fairness"):
             table.row(median <= 0.10, name, f"furthest from the mean: {100 * median:.1f} % (<= 10 %)")
         elif name == "weights corun":
-            # Medians of 2.64 to 2.90 were seen: a vCPU that is pulled starts without what it was
-            # ahead, which favours the light VM. 1.0 was the bug that this is here for.
+            # Medians of 2.64 to 2.90 were seen: the daemon's own load draws vCPUs to the other pCPU
+            # (docs/results.md). 1.0 was the bug that this is here for.
             table.row(2.4 <= median <= 3.6 and len(values) >= 3, name, f"{each} (3.0 ± 20 %)")
         else:
             print(f"      {name}: {each}")

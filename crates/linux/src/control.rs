@@ -11,7 +11,9 @@ use crate::discovery::{Vcpu, Vm, Vms};
 use crate::skel::types;
 use crate::tables::Tables;
 use corun_model::time::SEC;
-use corun_model::{HostSeen, Nanos, PcpuSet, Plan, Snapshot, TaskId, TaskSeen, Topology, VmSeen};
+use corun_model::{
+    HostSeen, Nanos, PcpuSet, Plan, Snapshot, TaskId, TaskSeen, Topology, Value, VmSeen,
+};
 use corun_policies::{Policy, PolicyInfo, Settings};
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -148,7 +150,7 @@ impl Control {
         let value = |key: &str| {
             let default = known.iter().find(|p| p.key.rsplit('.').next() == Some(key));
             let said = self.set.get(key).cloned();
-            said.or(default.map(|parameter| parameter.value.to_string()))
+            said.or(default.map(|parameter| as_set(&parameter.value)))
         };
         keys.into_iter()
             .filter_map(|key| Some((key.to_string(), value(key)?)))
@@ -258,6 +260,14 @@ impl Control {
             host: self.host,
             vms: self.vms.list.iter().map(vm).collect(),
         }
+    }
+}
+
+/// A value as it would be set.
+fn as_set(value: &Value) -> String {
+    match value {
+        Value::Switch(on) => on.to_string(),
+        other => other.to_string(),
     }
 }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the phase `policies` measured, policy by policy, as a table.
+"""What the phases `policies` and `costs` measured, policy by policy, as a table.
 
 Problem: policies are to be compared on the same guests in one boot, while they are exchanged live.
 How: progress from what the guests counted; gang skew and stacking from the recording of
@@ -138,30 +138,35 @@ class Row:
 
 
 def judge(out, table):
-    """Prints the table; what must hold goes into `table`."""
+    """Prints the tables; what must hold goes into `table`."""
+    judge_lockstep(out / "lockstep-policies.json", table)
     directory = out / "policies"
-    if not directory.is_dir():
+    if directory.is_dir():
+        judge_measured(directory, table)
+
+
+def judge_lockstep(file, table):
+    if not file.exists() or not file.stat().st_size:
         return
+    for row in json.loads(file.read_text())["by_policy"]:
+        good = row["decisions"] > 1000 and row["diverged"] == 0
+        detail = f"{row['decisions']} decisions, {row['diverged']} callbacks differ"
+        table.row(good, f"live {row['policy']}: lockstep", detail)
+
+
+def judge_measured(directory, table):
     names = sorted((path.stem for path in directory.glob("*.end")), key=lambda name: name != "eevdf")
     rows = [Row(directory, name) for name in names]
-    lockstep = {}
-    if (file := out / "lockstep-policies.json").exists() and file.stat().st_size:
-        lockstep = {row["policy"]: row for row in json.loads(file.read_text())["by_policy"]}
     print_outcome(rows)
-    print_costs([row for row in rows if row.name != "eevdf"], lockstep)
+    print_costs([row for row in rows if row.name != "eevdf"])
     for row in rows:
         good = row.vcpus == 6 and all(value > 0 for value in row.progress.values())
         table.row(good, f"live {row.name}: measured", f"{row.vcpus} vCPUs")
-        if row.name == "eevdf":
-            continue
-        replayed = lockstep.get(row.name, {"decisions": 0, "diverged": 0})
-        good = replayed["decisions"] > 1000 and replayed["diverged"] == 0
-        detail = f"{replayed['decisions']} decisions, {replayed['diverged']} callbacks differ"
-        table.row(good, f"live {row.name}: lockstep", detail)
-        table.row(len(row.costs) == len(CALLBACKS), f"live {row.name}: costs counted", f"{len(row.costs)} callbacks")
-    for row in rows:
-        if row.name.startswith("balance") and row.name != "balance-load":
-            table.row(row.stacking < 0.005, f"live {row.name}: stacking", f"{100 * row.stacking:.3f} % (< 0.5 %)")
+        if row.name != "eevdf":
+            counted = len(row.costs) == len(CALLBACKS)
+            table.row(counted, f"live {row.name}: costs counted", f"{len(row.costs)} callbacks")
+        if row.name == "balance":
+            table.row(row.stacking < 0.005, "live balance: stacking", f"{100 * row.stacking:.3f} % (< 0.5 %)")
 
 
 def print_outcome(rows):
@@ -178,13 +183,12 @@ def print_outcome(rows):
         )
 
 
-def print_costs(rows, lockstep):
-    print("\n| policy | " + " | ".join(f"{name}, ns" for name in CALLBACKS.values()) + " | per switch, ns | decisions |")
-    print("|---|" + "---|" * (len(CALLBACKS) + 2))
+def print_costs(rows):
+    print("\n| policy | " + " | ".join(f"{name}, ns" for name in CALLBACKS.values()) + " | per switch, ns |")
+    print("|---|" + "---|" * (len(CALLBACKS) + 1))
     for row in rows:
         each = " | ".join(f"{row.costs.get(name, (0, float('nan')))[1]:.0f}" for name in CALLBACKS.values())
         whole = sum(calls * time for calls, time in row.costs.values())
         per_switch = ratio(whole, row.costs.get("running", (0, 0))[0])
-        decisions = lockstep.get(row.name, {}).get("decisions", 0)
-        print(f"| {row.name} | {each} | {per_switch:.0f} | {decisions} |")
+        print(f"| {row.name} | {each} | {per_switch:.0f} |")
     print()

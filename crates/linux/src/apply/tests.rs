@@ -28,16 +28,19 @@ impl Fake {
         }
     }
 
-    /// What the dispatcher finds; what is as if nothing had been said is left out.
-    fn state(&self) -> (Vec<Vec<u8>>, Vec<(u64, i32)>) {
+    /// What the dispatcher finds, vCPU by vCPU: descriptors have no order, other tests open and close
+    /// some meanwhile. What is as if nothing had been said is left out.
+    fn state(&self, list: &[Vm]) -> (Vec<Vec<u8>>, Vec<(u64, i32)>) {
         let vms = self
             .vms
             .borrow()
             .values()
             .map(|vm| bytes_of(vm).to_vec())
             .collect();
-        let tasks = self.tasks.borrow().values().copied().collect();
-        (vms, tasks)
+        let told = self.tasks.borrow();
+        let vcpus = list.iter().flat_map(|vm| &vm.vcpus);
+        let tasks = vcpus.filter_map(|vcpu| told.get(&vcpu.pidfd.as_raw_fd()).copied());
+        (vms, tasks.collect())
     }
 }
 
@@ -133,12 +136,12 @@ fn nothing_of_the_old_policy_is_left() {
             let (mut fresh, seen) = host();
             let expected = Fake::default();
             apply(&mut fresh, &plan(second, &seen), Base::Nothing, &expected).unwrap();
-            assert_eq!(alone.state().0, expected.state().0);
-            let mut tasks = alone.state().1;
+            assert_eq!(alone.state(&list).0, expected.state(&fresh).0);
+            let mut tasks = alone.state(&list).1;
             tasks.retain(|&conf| conf != (0, 0));
             assert_eq!(
                 tasks,
-                expected.state().1,
+                expected.state(&fresh).1,
                 "{} after {}",
                 second.name,
                 first.name
@@ -159,15 +162,15 @@ fn slices_and_homes_not_mentioned_are_taken_back() {
     let mut said = Plan::default();
     said.tasks.push(task);
     apply(&mut list, &said, Base::AsTold, &fake).unwrap();
-    assert_eq!(fake.state().1, [(7_000_000, 2)]);
+    assert_eq!(fake.state(&list).1, [(7_000_000, 2)]);
     apply(&mut list, &Plan::default(), Base::AsTold, &fake).unwrap();
     assert_eq!(
-        fake.state().1,
+        fake.state(&list).1,
         [(7_000_000, 2)],
         "a policy adds to what it said"
     );
     apply(&mut list, &Plan::default(), Base::Nothing, &fake).unwrap();
-    assert_eq!(fake.state().1, [(0, 0)]);
+    assert_eq!(fake.state(&list).1, [(0, 0)]);
 }
 
 /// Wherever the tables fail, the old policy's plan, applied again, leaves what was there.
@@ -180,12 +183,12 @@ fn an_exchange_that_fails_can_be_taken_back() {
                 let fake = Fake::default();
                 let before = plan(first, &seen);
                 apply(&mut list, &before, Base::Nothing, &fake).unwrap();
-                let expected = fake.state();
+                let expected = fake.state(&list);
                 fake.fails_at.set(Some(fake.writes.get() + fails_at));
                 let failed = apply(&mut list, &plan(second, &seen), Base::Nothing, &fake).is_err();
                 fake.fails_at.set(None);
                 apply(&mut list, &before, Base::Nothing, &fake).unwrap();
-                let mut after = fake.state();
+                let mut after = fake.state(&list);
                 after.1.retain(|&conf| conf != (0, 0));
                 assert_eq!(after, expected, "{} after {}", second.name, first.name);
                 if !failed {

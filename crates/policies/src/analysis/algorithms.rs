@@ -53,9 +53,8 @@ pub fn balanced(all: PcpuSet, siblings: &[PcpuId]) -> Found<PcpuSet> {
 /// Algorithm 3, where a vCPU is the first of its VM to be scheduled: the siblings that get a
 /// reschedule interrupt; `siblings`: does each want a pCPU, and does it have one?
 pub fn called(siblings: &[(bool, bool)]) -> Found<Vec<usize>> {
-    let waits = |(number, &(ready, runs)): (usize, &(bool, bool))| {
-        (ready && !runs).then_some(number)
-    };
+    let waits =
+        |(number, &(ready, runs)): (usize, &(bool, bool))| (ready && !runs).then_some(number);
     Found {
         answer: siblings.iter().enumerate().filter_map(waits).collect(),
         steps: siblings.len() as u64,

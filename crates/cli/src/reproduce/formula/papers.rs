@@ -7,7 +7,8 @@ use corun_policies::analysis::algorithms::{balanced, called, coscheduling_slot, 
 use corun_policies::analysis::lock_latency::{Period, Setting, equations};
 use corun_policies::analysis::placements::enumerate;
 use corun_policies::analysis::synchronisation::{
-    MIN_PERIOD, MIN_SLICE, PauseLoop, TcpExample, cfs_slice, classic_latency, dt_latency, worst_case,
+    MIN_PERIOD, MIN_SLICE, PauseLoop, TcpExample, cfs_slice, classic_latency, dt_latency,
+    worst_case,
 };
 
 /// A millisecond in the formulas' unit.
@@ -97,8 +98,6 @@ pub const ALL: &[Function] = &[
         PauseLoop::default().spin_of_paper() / 1e3
     }),
     function("ple_spin_us", 0..=0, |_| PauseLoop::default().spin() / 1e3),
-    function("ple_gap", 0..=0, |_| PauseLoop::default().gap),
-    function("ple_window", 0..=0, |_| PauseLoop::default().window),
 ];
 
 /// A time slot with so many idle pCPUs.

@@ -113,6 +113,8 @@ pub struct Costs {
     pub llc: Option<Nanos>,
     /// An access that memory serves.
     pub memory: Option<Nanos>,
+    /// What a preempted task loses beside the switch.
+    pub preemption: Option<Nanos>,
     /// How late the timer that ends a slice may come.
     pub timer: Option<Nanos>,
 }

@@ -240,6 +240,9 @@ impl<O: Order> Fair<O> {
     /// Stops the current task between ticks, where the order wants that.
     fn set_stop_timer(&mut self, host: &mut Host, cpu: PcpuId) {
         let rq = self.books.rq_mut(cpu);
+        if self.tuning.timer_stays && rq.current.is_some() && rq.nr == 1 {
+            return;
+        }
         let old = std::mem::replace(&mut rq.stop_timer, EventId::NONE);
         if old != EventId::NONE {
             host.cancel(old);

@@ -15,6 +15,7 @@ mod classic;
 mod crowds;
 mod decay;
 mod domains;
+mod early;
 mod groups;
 mod moving;
 mod order;
@@ -345,6 +346,9 @@ impl<O: Order> HostScheduler for Fair<O> {
         self.bring_load(task, cpu, last.is_none(), now);
         let why = last.map_or(Join::New, Join::Woken);
         self.attach(host, task, cpu, why);
+        if let Some(here) = waker {
+            self.order.woke(here);
+        }
         match self.books.rq(cpu).current {
             None => host.resched(cpu, waker),
             Some(_) if self.order.preempts(cpu, task) || wanted => {

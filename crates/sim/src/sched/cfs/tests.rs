@@ -94,6 +94,32 @@ fn wake_up_preemption_by_granularity() {
     assert!(wait(4 * MS) > 2 * MS, "{}", wait(4 * MS));
 }
 
+/// A VM's weight is divided among its vCPUs by their average load, and the granularity grows as a
+/// vCPU's part shrinks, but not the credit: a vCPU that wakes preempts another VM's if it is its VM's
+/// only one, and waits for a tick if it has siblings that were runnable lately. They sleep as it does.
+#[test]
+fn who_has_siblings_hardly_preempts_when_it_wakes() {
+    let wait = |vcpus: u32| {
+        let params = host("1n1l4c1t", 100);
+        let mut preset = CfsParams::preset("4.x", 1).unwrap();
+        preset.wakeup_granularity = 2 * MS;
+        let sleeper = || Does::Cycles {
+            work: MS,
+            sleep: 1500 * US,
+            spread: 10,
+        };
+        let here = |n: u32| ["0", "1", "2", "3"][n as usize];
+        let hogs = (0..vcpus).map(|n| Job::hog().vcpu(0, n).on(here(n)));
+        let sleepers = (0..vcpus).map(|n| Job::new(sleeper()).vcpu(1, n).on(here(n)));
+        let load = Jobs::new(hogs.chain(sleepers).collect(), 7).with_vm_weights(&[100, 100]);
+        let (outcome, _) = run(&params, Cfs::new(preset, &params), load, SEC, 3 * SEC);
+        let sleeper = outcome.tasks[vcpus as usize].2;
+        sleeper.ready / sleeper.wakeups
+    };
+    assert!(wait(1) < 500 * US, "{}", wait(1));
+    assert!(wait(4) > 2 * MS, "{}", wait(4));
+}
+
 #[test]
 fn affinity_wins_over_balance() {
     shared::affinity_wins_over_balance("2.6.33", |params| cfs("2.6.33", params));

@@ -28,6 +28,7 @@ pub use disks::{AnticipatoryKeys, DeadlineKeys, Disk, DiskUse, HddKeys, SsdKeys}
 pub use jupiter::JupiterKeys;
 pub use merge::Override;
 pub use network::{Channel, Client, ClientKind, Network, Requests};
+pub use policy::{DemandKeys, LightKeys, PolicyKeys, SkewKeys, SlotKeys};
 pub use problem::{Located, Place, Problem, Problems};
 pub use settings::{
     Case, CfsKeys, CorunKeys, Costs, Demand, EevdfKeys, EmulatorKeys, GuestKeys, HaltPoll,

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::discovery::{Books, ThreadKey};
-use corun_model::{HostSeen, PcpuSet, Snapshot, TaskId, TaskSeen, Topology, VmId, VmSeen};
+use corun_model::{HostSeen, PcpuSet, Snapshot, TaskId, TaskSeen, Topology, Turns, VmId, VmSeen};
 use corun_policies::Settings;
 use std::cell::{Cell, RefCell};
 use std::fs::File;

@@ -3,8 +3,8 @@
 //! hands off it (dissertation, §4.5.5).
 //!
 //! What Jupiter adjusts rests on the next period being like the last one. So each period it
-//! predicts what every vCPU will use: the slice it is given, if it used up its last one and wants
-//! more, else what it used before. A prediction is right if the errors of a VM's vCPUs add up to no
+//! predicts what every vCPU will use: what it used before, and its slice at least if it used up its
+//! last one and wants more. A prediction is right if the errors of a VM's vCPUs add up to no
 //! more than a tenth of their slices; what scheduling cannot deal out more finely is no error. After
 //! five wrong ones in a row the VM is left to plain balance; predictions go on, and five right ones
 //! later it is not any more.

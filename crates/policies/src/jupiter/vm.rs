@@ -134,8 +134,22 @@ impl Vm {
             let part = u128::from(has) * u128::from(weight) / u128::from(total.max(1));
             let part = u64::try_from(part).unwrap_or(params.period);
             vcpu.slice = part.clamp(1, params.period);
-            vcpu.predicted = if vcpu.depleted { vcpu.slice } else { vcpu.used };
+            vcpu.predicted = if vcpu.depleted {
+                vcpu.used.max(vcpu.slice)
+            } else {
+                vcpu.used
+            };
         }
+    }
+
+    #[cfg(test)]
+    pub fn has(&self) -> Nanos {
+        self.has
+    }
+
+    #[cfg(test)]
+    pub fn total_weight(&self) -> u64 {
+        self.weights.iter().sum()
     }
 
     pub fn is_on(&self) -> bool {

@@ -7,8 +7,10 @@
  *
  * The weight scales the share of the VM's weight (fair.h). The latency is a bound: a vCPU that has
  * been ready for so long is next, before all whose time has not come, and among several the one
- * whose time came first. It holds for as much run time in a period as the policy has allotted to
- * the vCPU, its entitlement, so that who has had its due out of turn waits like anybody else.
+ * whose time came first. It counts from a wake-up, or from when the vCPU lost its pCPU before its
+ * slice was over; who has used up a slice takes its place in fair order. And it holds for as much
+ * run time in a period as the policy has allotted to the vCPU, its entitlement, so that who has had
+ * its due out of turn waits like anybody else.
  *
  * A pCPU looks when a slice ends. So a vCPU is next if its time comes before the end of one more
  * slice; and who wakes takes the pCPU from who runs if its time comes before that one's slice ends:
@@ -85,6 +87,14 @@ static inline void asymmetric_claim(struct task_struct *p, struct task_ctx *t, s
 		return;
 	left = asymmetric_left(t, shared(conf->allotment), shared(g->conf->period), now);
 	t->urgent_since = left ? now + latency : 0;
+}
+
+/* Does `t` give up its pCPU with some of its slice left? */
+static inline bool asymmetric_cut_short(struct task_ctx *t, u64 now)
+{
+	struct cpu_ctx *c = cpu_at(t->cpu);
+
+	return c && before(now, shared(c->slice_end));
 }
 
 /* The VM of `t` is in another mode by now. */

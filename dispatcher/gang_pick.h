@@ -273,7 +273,7 @@ static inline void gang_stopped(struct task_struct *p, struct task_ctx *t, bool 
 	g = gang_of(t);
 	demand_stopped(t, !runnable, now);
 	if (g.conf && g.mode == GANG_ASYMMETRIC)
-		asymmetric_claim(p, t, &g, runnable, now);
+		asymmetric_claim(p, t, &g, runnable && asymmetric_cut_short(t, now), now);
 	if (g.ctx && (g.mode == GANG_DYNAMIC || g.mode == GANG_RELAXED_ALL))
 		dynamic_stopped(&g, id_of(p), now);
 }

@@ -18,6 +18,8 @@
 //! classes above sched_ext.
 
 #[cfg(test)]
+mod asymmetric_tests;
+#[cfg(test)]
 mod gang_tests;
 mod queues;
 #[cfg(test)]

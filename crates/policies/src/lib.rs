@@ -11,7 +11,7 @@ mod balance;
 mod balance_load;
 mod cosched;
 mod fair;
-mod jupiter;
+pub mod jupiter;
 mod registry;
 mod settings;
 

@@ -27,6 +27,7 @@ mod entitled;
 mod params;
 mod predict;
 mod rcr;
+pub mod rules;
 #[cfg(test)]
 mod tests;
 mod vm;

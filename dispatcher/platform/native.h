@@ -259,6 +259,11 @@ static inline u32 raw_waker_slot(void)
 	return corun_context->current ? corun_context->current->ctx.vm : NO_VM;
 }
 
+static inline u32 raw_waker_id(void)
+{
+	return corun_context->current ? corun_context->current->id : 0;
+}
+
 static inline u32 raw_task_id(struct task_struct *p)
 {
 	return p->id;

@@ -6,7 +6,8 @@
 # with check.py; the recorded decisions are replayed through the native build.
 #
 # Usage: run.sh [OUT [GROUP…]]   OUT: out/e2e; GROUP: only these boots (below), such as weights, or
-#                                "costs", which takes long and is not among those run by default
+#                                "costs" or "jupiter", which take long and are not among those run by
+#                                default
 # Exit codes: 0 all passed, 77 packages cannot be had, else failed
 set -euo pipefail
 # shellcheck source=testbed/common.sh
@@ -64,7 +65,7 @@ emulator_broke() {
 # limit_of GROUP: seconds it may take; some three times what it takes on a machine that does nothing else.
 limit_of() {
 	case $1 in
-	costs | policies) echo 600 ;;
+	costs | jupiter | policies) echo 600 ;;
 	*) echo 300 ;;
 	esac
 }

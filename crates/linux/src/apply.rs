@@ -81,14 +81,15 @@ fn tell_task(
     let slice = wanted.and_then(|plan| plan.slice);
     let home = wanted.and_then(|plan| plan.home);
     let home = home.and_then(|home| i32::try_from(home.0 + 1).ok());
+    let claim = wanted.and_then(|plan| plan.claim);
     let conf = types::task_conf {
         slice: slice.unwrap_or(old.slice),
         home: home.unwrap_or(old.home),
-        pad: 0,
+        share: claim.map_or(old.share, |claim| claim.share),
+        latency: claim.map_or(old.latency, |claim| claim.latency),
+        allotment: claim.map_or(old.allotment, |claim| claim.allotment),
     };
-    if (conf.slice, conf.home) != (told.slice, told.home)
-        && to.set_task_conf(vcpu.pidfd.as_fd(), conf)?
-    {
+    if bytes_of(&conf) != bytes_of(&told) && to.set_task_conf(vcpu.pidfd.as_fd(), conf)? {
         vcpu.told = Some(conf);
     }
     Ok(())
@@ -136,6 +137,8 @@ fn conf_of(plan: &VmPlan) -> types::vm_conf {
         flush_boost: gang.flush_boost,
         boost_limit: gang.boost_limit,
         boost_lead: gang.boost_lead,
+        period: gang.period,
+        neutral: gang.neutral,
         ..types::vm_conf::default()
     }
 }

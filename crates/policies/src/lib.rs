@@ -11,6 +11,7 @@ mod balance;
 mod balance_load;
 mod cosched;
 mod fair;
+pub mod jupiter;
 mod registry;
 mod settings;
 
@@ -22,10 +23,11 @@ pub use cosched::dt::CoschedDt;
 pub use cosched::relaxed::{CoschedRelaxed, CoschedRelaxedAll};
 pub use cosched::strict::CoschedStrict;
 pub use fair::Fair;
+pub use jupiter::{Jupiter, JupiterParams};
 pub use registry::{PolicyInfo, all, find, names, parameters};
 pub use settings::{SettingError, Settings};
 
-use corun_model::{Nanos, Placement, Plan, Snapshot, VmPlan};
+use corun_model::{Nanos, Placement, Plan, Snapshot, Status, VmPlan};
 
 /// Decides, period by period, what should hold for the VMs of a host.
 pub trait Policy: Send {
@@ -38,6 +40,11 @@ pub trait Policy: Send {
     /// carries the plan out to find. So a VM gets its due whenever it turns up, and nothing is lost
     /// if a plan is.
     fn decide(&mut self, seen: &Snapshot, plan: &mut Plan);
+
+    /// What it thinks, as of the last decision.
+    fn status(&self) -> Status {
+        Status::default()
+    }
 }
 
 /// How long a VM that has just started may go without its policy.

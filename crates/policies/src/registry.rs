@@ -3,7 +3,7 @@
 
 use crate::{
     Affinity, Balance, BalanceLoad, CoschedDemand, CoschedDt, CoschedRelaxed, CoschedRelaxedAll,
-    CoschedStrict, Fair, Policy, Settings,
+    CoschedStrict, Fair, Jupiter, JupiterParams, Policy, Settings,
 };
 use corun_model::Parameter;
 
@@ -22,7 +22,7 @@ pub struct PolicyInfo {
     pub make: fn(&Settings) -> Box<dyn Policy>,
 }
 
-static ALL: [PolicyInfo; 9] = [
+static ALL: [PolicyInfo; 10] = [
     PolicyInfo {
         name: "fair",
         summary: "plain fair order, vCPUs go wherever there is least to do",
@@ -85,6 +85,13 @@ static ALL: [PolicyInfo; 9] = [
         source: "VMware ESX 2, as in Sukwong & Kim, EuroSys 2011, §6",
         parameters: CoschedRelaxedAll::parameters,
         make: |settings| Box::new(settings.cosched_relaxed_all),
+    },
+    PolicyInfo {
+        name: "jupiter",
+        summary: "balance, and each vCPU has the weight and latency its progress needs; VMs lend time",
+        source: "dissertation (vMigrater, vSMT-IO, Jupiter), ch. 4",
+        parameters: JupiterParams::parameters,
+        make: |settings| Box::new(Jupiter::new(settings.jupiter)),
     },
 ];
 

@@ -2,7 +2,8 @@
 //! What can be set of each policy.
 
 use crate::{
-    BalanceLoad, CoschedDemand, CoschedRelaxed, CoschedRelaxedAll, CoschedStrict, PolicyInfo,
+    BalanceLoad, CoschedDemand, CoschedRelaxed, CoschedRelaxedAll, CoschedStrict, JupiterParams,
+    PolicyInfo,
 };
 use corun_model::time::{MS, SEC, US};
 use corun_model::{Nanos, Skew, time};
@@ -21,6 +22,8 @@ pub struct Settings {
     pub cosched_relaxed: CoschedRelaxed,
     /// `cosched-relaxed-all`.
     pub cosched_relaxed_all: CoschedRelaxedAll,
+    /// `jupiter`.
+    pub jupiter: JupiterParams,
 }
 
 /// A setting, and what it may be.
@@ -89,6 +92,9 @@ impl Settings {
     /// # Errors
     /// [`SettingError::Value`] of one that does not.
     pub fn check(&self, policy: &PolicyInfo) -> Result<(), SettingError> {
+        if policy.name == "jupiter" {
+            return self.check_latencies(policy.name);
+        }
         let skew = match policy.name {
             "cosched-relaxed" => self.cosched_relaxed.skew,
             "cosched-relaxed-all" => self.cosched_relaxed_all.skew,
@@ -105,6 +111,26 @@ impl Settings {
         }
     }
 
+    /// Is Jupiter's least latency the least, and its longest the longest?
+    fn check_latencies(&self, policy: &'static str) -> Result<(), SettingError> {
+        let (params, show) = (&self.jupiter, time::show);
+        let error = |key: &str, found, expected| SettingError::Value {
+            policy,
+            key: key.to_string(),
+            found: show(found),
+            expected,
+        };
+        if params.latency_least > params.latency {
+            let expected = format!("at most latency, which is {}", show(params.latency));
+            return Err(error("latency_least", params.latency_least, expected));
+        }
+        if params.latency_most < params.latency {
+            let expected = format!("at least latency, which is {}", show(params.latency));
+            return Err(error("latency_most", params.latency_most, expected));
+        }
+        Ok(())
+    }
+
     fn field(&mut self, policy: &str, key: &str) -> Option<Field<'_>> {
         let boost = &mut self.cosched_demand.boost;
         Some(match (policy, key) {
@@ -118,6 +144,7 @@ impl Settings {
             ("cosched-demand", "boost_limit") => Field::Time(&mut boost.limit, 0..=100 * MS),
             ("cosched-demand", "boost_lead") => Field::Time(&mut boost.lead, 0..=SEC),
             ("cosched-relaxed", _) => skew(&mut self.cosched_relaxed.skew, key)?,
+            ("jupiter", _) => jupiter(&mut self.jupiter, key)?,
             ("cosched-relaxed-all", _) => skew(&mut self.cosched_relaxed_all.skew, key)?,
             _ => return None,
         })
@@ -131,6 +158,33 @@ fn skew<'a>(skew: &'a mut Skew, key: &str) -> Option<Field<'a>> {
         "stop" => Field::Time(&mut skew.stop, 100 * US..=SEC),
         "resume" => Field::Time(&mut skew.resume, 100 * US..=SEC),
         "sample" => Field::Time(&mut skew.sample, 100 * US..=100 * MS),
+        _ => return None,
+    })
+}
+
+fn jupiter<'a>(params: &'a mut JupiterParams, key: &str) -> Option<Field<'a>> {
+    let percent = 0..=100;
+    Some(match key {
+        "period" => Field::Time(&mut params.period, 20 * MS..=SEC),
+        "dats" => Field::Switch(&mut params.dats),
+        "dasl" => Field::Switch(&mut params.dasl),
+        "rcr" => Field::Switch(&mut params.rcr),
+        "elb" => Field::Switch(&mut params.elb),
+        "weight_step" => Field::Percent(&mut params.weight_step, percent),
+        "latency" => Field::Time(&mut params.latency, 100 * US..=100 * MS),
+        "latency_least" => Field::Time(&mut params.latency_least, 100 * US..=100 * MS),
+        "latency_most" => Field::Time(&mut params.latency_most, 100 * US..=100 * MS),
+        "latency_step" => Field::Percent(&mut params.latency_step, percent),
+        "slice_conflict" => Field::Percent(&mut params.slice_conflict, percent),
+        "latency_conflict" => Field::Percent(&mut params.latency_conflict, 1..=100),
+        "loan_step" => Field::Percent(&mut params.loan_step, percent),
+        "loan_harm" => Field::Percent(&mut params.loan_harm, percent),
+        "bucket" => Field::Percent(&mut params.bucket, 0..=10_000),
+        "repayment" => Field::Percent(&mut params.repayment, percent),
+        "error" => Field::Percent(&mut params.error, percent),
+        "wrong" => Field::Percent(&mut params.wrong, 0..=1000),
+        "right" => Field::Percent(&mut params.right, 1..=1000),
+        "grain" => Field::Time(&mut params.grain, 0..=100 * MS),
         _ => return None,
     })
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `[policy.NAME]`: what corun's policies are told.
 
+use crate::jupiter::{self, JupiterKeys};
 use crate::reader::Reader;
 use corun_model::time::{MS, SEC, US};
 use corun_model::{Nanos, Skew, time};
@@ -18,6 +19,8 @@ pub struct PolicyKeys {
     pub cosched_relaxed: SkewKeys,
     /// `[policy.cosched-relaxed-all]`.
     pub cosched_relaxed_all: SkewKeys,
+    /// `[policy.jupiter]`.
+    pub jupiter: JupiterKeys,
 }
 
 /// Load-conscious placement.
@@ -78,6 +81,10 @@ pub(crate) fn policies(table: Option<Reader<'_>>) -> PolicyKeys {
         cosched_relaxed: table.table("cosched-relaxed").map(skew).unwrap_or_default(),
         cosched_relaxed_all: (table.table("cosched-relaxed-all"))
             .map(skew)
+            .unwrap_or_default(),
+        jupiter: table
+            .table("jupiter")
+            .map(jupiter::keys)
             .unwrap_or_default(),
     };
     table.finish();

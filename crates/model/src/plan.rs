@@ -4,7 +4,7 @@
 //! Both are plain data, so that a recorded host can be replayed through a policy in a unit test.
 //! The dispatcher's C structs (`dispatcher/types.h`) carry the same fields.
 
-use crate::{Gang, Nanos, PcpuId, PcpuSet, TaskId, Topology, VmId};
+use crate::{Gang, Nanos, PcpuId, PcpuSet, Signals, TaskId, Topology, VmId};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -22,15 +22,18 @@ pub enum Placement {
     Balance,
     /// As balance, among pCPUs that are lightly loaded; on one with a sibling if those are all.
     LoadConscious,
+    /// The pCPUs of the vCPU's pool: the least loaded one.
+    Pool,
 }
 
 impl Placement {
     /// Every mode by the name users write.
-    pub const NAMES: [(&'static str, Placement); 4] = [
+    pub const NAMES: [(&'static str, Placement); 5] = [
         ("free", Self::Free),
         ("fixed", Self::Fixed),
         ("balance", Self::Balance),
         ("load-conscious", Self::LoadConscious),
+        ("pool", Self::Pool),
     ];
 
     /// The dispatcher's number for it (`enum placement_mode` in `dispatcher/types.h`).
@@ -40,6 +43,7 @@ impl Placement {
             Self::Fixed => 1,
             Self::Balance => 2,
             Self::LoadConscious => 3,
+            Self::Pool => 4,
         }
     }
 }
@@ -59,7 +63,9 @@ impl FromStr for Placement {
     fn from_str(text: &str) -> Result<Self, String> {
         let known = Self::NAMES.iter().find(|(name, _)| *name == text);
         known.map(|(_, mode)| *mode).ok_or_else(|| {
-            format!("unknown placement {text:?}: expected free, fixed, balance or load-conscious")
+            format!(
+                "unknown placement {text:?}: expected free, fixed, balance, load-conscious or pool"
+            )
         })
     }
 }
@@ -96,6 +102,8 @@ pub struct TaskSeen {
     pub ready: Nanos,
     /// Time halted, ns.
     pub wait: Nanos,
+    /// What else the host can tell.
+    pub signals: Signals,
 }
 
 /// One period of a host.
@@ -148,6 +156,18 @@ pub struct TaskPlan {
     pub slice: Option<Nanos>,
     /// Its home pCPU, for [`Placement::Fixed`].
     pub home: Option<PcpuId>,
+    /// Its pool, for [`Placement::Pool`]: an index into [`Plan::pools`]. Without one it goes where it
+    /// may.
+    pub pool: Option<usize>,
+}
+
+/// pCPUs that belong together, and how long a vCPU of theirs runs before others get a turn.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pool {
+    /// Its slice, ns; 50 µs to 1 s.
+    pub slice: Nanos,
+    /// Its pCPUs.
+    pub pcpus: PcpuSet,
 }
 
 /// What a policy wants. Whatever it does not mention stays as it is.
@@ -157,4 +177,6 @@ pub struct Plan {
     pub vms: Vec<VmPlan>,
     /// Per vCPU.
     pub tasks: Vec<TaskPlan>,
+    /// The pools that vCPUs are assigned to, at most [`Topology::MAX_PCPUS`].
+    pub pools: Vec<Pool>,
 }

@@ -7,14 +7,19 @@
 
 mod affinity;
 pub mod analysis;
+pub mod aql;
 mod balance;
 mod balance_load;
 mod cosched;
 mod fair;
+mod microsliced;
 mod registry;
 mod settings;
+mod vslicer;
+mod vturbo;
 
 pub use affinity::Affinity;
+pub use aql::Aql;
 pub use balance::Balance;
 pub use balance_load::BalanceLoad;
 pub use cosched::demand::CoschedDemand;
@@ -22,8 +27,11 @@ pub use cosched::dt::CoschedDt;
 pub use cosched::relaxed::{CoschedRelaxed, CoschedRelaxedAll};
 pub use cosched::strict::CoschedStrict;
 pub use fair::Fair;
+pub use microsliced::Microsliced;
 pub use registry::{PolicyInfo, all, find, names, parameters};
 pub use settings::{SettingError, Settings};
+pub use vslicer::{VSlicer, VSlicerSlices};
+pub use vturbo::{VTurbo, VTurboPools};
 
 use corun_model::{Nanos, Placement, Plan, Snapshot, VmPlan};
 
@@ -38,6 +46,17 @@ pub trait Policy: Send {
     /// carries the plan out to find. So a VM gets its due whenever it turns up, and nothing is lost
     /// if a plan is.
     fn decide(&mut self, seen: &Snapshot, plan: &mut Plan);
+
+    /// What people should know of it now, a sentence each: what it cannot see, for example.
+    fn status(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// What it takes a vCPU to be, by name, if it has types.
+    fn recognised(&self, task: corun_model::TaskId) -> Option<&'static str> {
+        let _ = task;
+        None
+    }
 }
 
 /// How long a VM that has just started may go without its policy.

@@ -31,6 +31,7 @@ impl Policy for Affinity {
             task: vcpu.task,
             slice: None,
             home: self.homes.of(vcpu.task),
+            pool: None,
         }));
     }
 }

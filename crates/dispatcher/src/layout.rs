@@ -57,12 +57,22 @@ pub struct TaskCtx {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TaskConf {
-    /// Slice, ns; 0: the host's default.
+    /// Slice, ns; 0: its pool's, else the host's default.
     pub slice: u64,
     /// Home pCPU plus 1; 0: none.
     pub home: i32,
-    /// Unused.
-    pub pad: u32,
+    /// Its pool plus 1; 0: none.
+    pub pool: u32,
+}
+
+/// `struct pool_conf`: pCPUs that belong together.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolConf {
+    /// Slice of vCPUs in it, ns; 0: the host's default.
+    pub slice: u64,
+    /// Its pCPUs.
+    pub pcpus: PcpuSet,
 }
 
 /// `struct task_struct` of the native build: a host task as the dispatcher sees it.

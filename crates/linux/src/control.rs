@@ -5,14 +5,14 @@
 //! exchanged between two periods, without unloading anything: to the dispatcher it is a plan like
 //! any other, except that it takes back what the old policy had said (apply.rs).
 
-use crate::apply::{Base, apply};
+use crate::apply::{Base, ToldPools, apply};
 use crate::clock;
 use crate::discovery::{Vcpu, Vm, Vms};
 use crate::skel::types;
 use crate::tables::Tables;
 use corun_model::time::SEC;
 use corun_model::{
-    HostSeen, Nanos, PcpuSet, Plan, Snapshot, TaskId, TaskSeen, Topology, Value, VmSeen,
+    HostSeen, Nanos, PcpuSet, Plan, Signals, Snapshot, TaskId, TaskSeen, Topology, Value, VmSeen,
 };
 use corun_policies::{Policy, PolicyInfo, Settings};
 use std::collections::BTreeMap;
@@ -111,6 +111,7 @@ pub(crate) struct Control {
     due: Nanos,
     thorough_due: Nanos,
     last: Reading,
+    pools: ToldPools,
 }
 
 impl Control {
@@ -130,6 +131,7 @@ impl Control {
             due: began,
             thorough_due: began,
             last: Reading::new(),
+            pools: ToldPools::new(),
         }
     }
 
@@ -202,7 +204,7 @@ impl Control {
         self.last = reading;
         let mut plan = Plan::default();
         self.policy.decide(&seen, &mut plan);
-        apply(&mut self.vms.list, &plan, base, tables)
+        apply(&mut self.vms.list, &mut self.pools, &plan, base, tables)
     }
 
     /// Finds VMs, and samples stacking while it has the table at hand.
@@ -248,6 +250,7 @@ impl Control {
                 run: did.run,
                 ready: did.ready,
                 wait: did.wait,
+                signals: Signals::default(),
             }
         };
         let vm = |vm: &Vm| VmSeen {

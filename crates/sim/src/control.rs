@@ -3,15 +3,15 @@
 //! real one.
 
 use crate::host::{Host, Totals};
-use crate::load::VmInfo;
-use corun_model::{HostSeen, Nanos, Plan, Snapshot, TaskId, TaskSeen, VmId, VmSeen};
+use crate::load::{Load, VmInfo};
+use corun_model::{HostSeen, Nanos, Plan, Signals, Snapshot, TaskId, TaskSeen, VmId, VmSeen};
 use corun_policies::Policy;
 
 /// A policy and what it was shown last.
 pub(crate) struct Control {
     policy: Box<dyn Policy>,
     /// Each task's accounts at the end of the last period.
-    before: Vec<Totals>,
+    before: Vec<(Totals, Signals)>,
 }
 
 impl Control {
@@ -28,14 +28,20 @@ impl Control {
     }
 
     /// What the policy wants, from what happened since it was asked last.
-    pub fn decide(&mut self, host: &Host, vms: &[VmInfo]) -> Plan {
-        let snapshot = self.snapshot(host, vms);
+    pub fn decide(&mut self, host: &Host, load: &dyn Load) -> Plan {
+        let snapshot = self.snapshot(host, load);
         let mut plan = Plan::default();
         self.policy.decide(&snapshot, &mut plan);
         plan
     }
 
-    fn snapshot(&mut self, host: &Host, infos: &[VmInfo]) -> Snapshot {
+    /// What it takes a vCPU to be.
+    pub fn recognised(&self, task: TaskId) -> Option<&'static str> {
+        self.policy.recognised(task)
+    }
+
+    fn snapshot(&mut self, host: &Host, load: &dyn Load) -> Snapshot {
+        let infos = load.vms();
         let seen = |(index, info): (usize, &VmInfo)| VmSeen {
             vm: VmId::from(index),
             weight: info.weight,
@@ -46,7 +52,7 @@ impl Control {
             let Some(vm) = task.vm().and_then(|vm| vms.get_mut(vm.index())) else {
                 continue;
             };
-            let (now, before) = (host.totals(id), self.before(id));
+            let (now, (before, signals)) = (host.totals(id), self.before(id));
             // Accounts start again when the warm-up ends: then all of them is new.
             let since = |now: Nanos, before: Nanos| now.checked_sub(before).unwrap_or(now);
             vm.vcpus.push(TaskSeen {
@@ -55,9 +61,11 @@ impl Control {
                 run: since(now.run, before.run),
                 ready: since(now.ready, before.ready),
                 wait: since(now.wait, before.wait),
+                signals: signals_of(host, load, id).since(&signals),
             });
         }
-        self.before = host.tasks().map(|(id, _)| host.totals(id)).collect();
+        let now = |(id, _)| (host.totals(id), signals_of(host, load, id));
+        self.before = host.tasks().map(now).collect();
         let topology = host.params().topology;
         Snapshot {
             now: host.now(),
@@ -66,7 +74,15 @@ impl Control {
         }
     }
 
-    fn before(&self, task: TaskId) -> Totals {
+    fn before(&self, task: TaskId) -> (Totals, Signals) {
         self.before.get(task.index()).copied().unwrap_or_default()
+    }
+}
+
+/// What the host can tell of a task since the run began.
+fn signals_of(host: &Host, load: &dyn Load, task: TaskId) -> Signals {
+    Signals {
+        llc: host.llc_seen(task),
+        ..load.signals(task)
     }
 }

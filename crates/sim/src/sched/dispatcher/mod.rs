@@ -27,7 +27,7 @@ use crate::engine::EventId;
 use crate::host::{Host, HostParams};
 use crate::load::VmInfo;
 use crate::sched::HostScheduler;
-use corun_dispatcher::{Kick, Knobs, Native, TaskStruct};
+use corun_dispatcher::{Kick, Knobs, Native, PoolConf, TaskStruct};
 use corun_model::{
     DispatcherParams, Nanos, PcpuId, PcpuSet, Placement, Plan, TaskId, VmId, VmPlan,
 };
@@ -307,6 +307,12 @@ impl<const COUNTED: bool> HostScheduler for Dispatcher<COUNTED> {
     }
 
     fn apply(&mut self, _host: &mut Host, plan: &Plan) {
+        // Before those who are to be in them.
+        self.native
+            .configure_pools(plan.pools.iter().map(|pool| PoolConf {
+                slice: pool.slice,
+                pcpus: pool.pcpus,
+            }));
         for wanted in &plan.vms {
             if let Some(plan) = self.plans.get_mut(wanted.vm.index()) {
                 *plan = wanted.clone();
@@ -322,6 +328,7 @@ impl<const COUNTED: bool> HostScheduler for Dispatcher<COUNTED> {
             let conf = &mut self.native.task(wanted.task.index()).conf;
             conf.slice = wanted.slice.unwrap_or(0);
             conf.home = wanted.home.map_or(0, |cpu| cpu.0 as i32 + 1);
+            conf.pool = wanted.pool.map_or(0, |pool| pool as u32 + 1);
         }
     }
 }

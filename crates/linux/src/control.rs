@@ -8,6 +8,7 @@
 use crate::apply::{Base, ToldPools, apply};
 use crate::clock;
 use crate::discovery::{Vcpu, Vm, Vms};
+use crate::perf::VcpuCounters;
 use crate::skel::types;
 use crate::tables::Tables;
 use corun_model::time::SEC;
@@ -28,6 +29,8 @@ pub(crate) struct Counters {
     pub(crate) ready: Nanos,
     pub(crate) wait: Nanos,
     pub(crate) switches: u64,
+    /// What else this host tells, if the policy asks.
+    pub(crate) signals: Signals,
 }
 
 impl Counters {
@@ -44,6 +47,7 @@ impl Counters {
             ready: ctx.sum.ready,
             wait: ctx.sum.wait,
             switches: ctx.sum.switches,
+            signals: Signals::default(),
         };
         match ctx.state {
             RUNNING => sum.run += since(ctx.charged),
@@ -60,6 +64,7 @@ impl Counters {
             ready: self.ready.saturating_sub(then.ready),
             wait: self.wait.saturating_sub(then.wait),
             switches: self.switches.saturating_sub(then.switches),
+            signals: self.signals.since(&then.signals),
         }
     }
 }
@@ -199,12 +204,28 @@ impl Control {
         let now = clock::now();
         self.due = now + self.policy.period();
         self.look(tables, now)?;
+        self.count();
         let reading = self.read(tables)?;
         let seen = self.snapshot(&reading, now);
         self.last = reading;
         let mut plan = Plan::default();
         self.policy.decide(&seen, &mut plan);
         apply(&mut self.vms.list, &mut self.pools, &plan, base, tables)
+    }
+
+    /// Counters of vCPUs are opened when a policy first wants to see them, and closed with it.
+    fn count(&mut self) {
+        let wanted = self.policy.wants_signals();
+        for vcpu in self.vms.list.iter_mut().flat_map(|vm| &mut vm.vcpus) {
+            if wanted != vcpu.counters.is_some() {
+                vcpu.counters = wanted.then(|| VcpuCounters::open(vcpu.key.tid));
+            }
+        }
+    }
+
+    /// What the policy in force cannot see or do here, for people.
+    pub(crate) fn status(&self) -> Vec<String> {
+        self.policy.status()
     }
 
     /// Finds VMs, and samples stacking while it has the table at hand.
@@ -231,7 +252,14 @@ impl Control {
         let mut gone = Vec::new();
         for vcpu in self.vms.list.iter().flat_map(|vm| &vm.vcpus) {
             match tables.task(vcpu.pidfd.as_fd())? {
-                Some(ctx) => drop(reading.insert(vcpu.task, Counters::of(&ctx, clock::now()))),
+                Some(ctx) => {
+                    let mut counters = Counters::of(&ctx, clock::now());
+                    counters.signals = vcpu
+                        .counters
+                        .as_ref()
+                        .map_or_else(Signals::default, VcpuCounters::read);
+                    reading.insert(vcpu.task, counters);
+                }
                 None => gone.push(vcpu.task),
             }
         }
@@ -242,15 +270,16 @@ impl Control {
     fn snapshot(&self, reading: &Reading, now: Nanos) -> Snapshot {
         let task = |vcpu: &Vcpu| {
             let sum = reading.get(&vcpu.task).copied().unwrap_or_default();
+            let before = self.last.get(&vcpu.task).copied().unwrap_or_default();
             // Counters begin with the task: what was not there then has begun since.
-            let did = sum.since(&self.last.get(&vcpu.task).copied().unwrap_or_default());
+            let did = sum.since(&before);
             TaskSeen {
                 task: vcpu.task,
                 allowed: vcpu.allowed.and(&self.online),
                 run: did.run,
                 ready: did.ready,
                 wait: did.wait,
-                signals: Signals::default(),
+                signals: sum.signals.since(&before.signals),
             }
         };
         let vm = |vm: &Vm| VmSeen {

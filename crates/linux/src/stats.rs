@@ -91,6 +91,7 @@ impl Stats {
                 ready: all.ready + one.ready,
                 wait: all.wait + one.wait,
                 switches: all.switches + one.switches,
+                signals: all.signals,
             })
         };
         Self {

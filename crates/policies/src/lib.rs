@@ -47,6 +47,11 @@ pub trait Policy: Send {
     /// if a plan is.
     fn decide(&mut self, seen: &Snapshot, plan: &mut Plan);
 
+    /// Does it look at [`corun_model::Signals`]? Where not, nobody needs to count.
+    fn wants_signals(&self) -> bool {
+        false
+    }
+
     /// What people should know of it now, a sentence each: what it cannot see, for example.
     fn status(&self) -> Vec<String> {
         Vec::new()

@@ -97,6 +97,7 @@ fn host() -> (Vec<Vm>, Snapshot) {
         pidfd: File::open("/dev/null").unwrap().into(),
         allowed: PcpuSet::first(2),
         told: None,
+        counters: None,
     };
     let vm = |vm: u32| Vm {
         vm: VmId(vm),

@@ -58,6 +58,9 @@ pub struct InForce {
     pub for_s: f64,
     /// How often the policy was changed since the daemon began.
     pub changes: u64,
+    /// What it cannot see or do on this host, a sentence each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub status: Vec<String>,
 }
 
 /// What went wrong.

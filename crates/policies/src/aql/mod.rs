@@ -150,6 +150,10 @@ impl Policy for Aql {
         pooled(seen, plan, &pools.collect::<Vec<_>>());
     }
 
+    fn wants_signals(&self) -> bool {
+        true
+    }
+
     fn status(&self) -> Vec<String> {
         self.recogniser.status()
     }

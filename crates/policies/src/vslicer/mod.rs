@@ -89,6 +89,10 @@ impl Policy for VSlicer {
         }));
     }
 
+    fn wants_signals(&self) -> bool {
+        true
+    }
+
     fn status(&self) -> Vec<String> {
         self.recogniser.status()
     }

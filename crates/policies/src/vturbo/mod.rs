@@ -113,6 +113,10 @@ impl Policy for VTurbo {
         );
     }
 
+    fn wants_signals(&self) -> bool {
+        true
+    }
+
     fn status(&self) -> Vec<String> {
         self.recogniser.status()
     }

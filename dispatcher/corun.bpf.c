@@ -269,8 +269,8 @@ static inline void dispatch_gangs(s32 cpu, struct cpu_ctx *c, struct task_struct
 		return;
 	if (rank < RANK_ORDINARY && best.rank < RANK_ORDINARY && pull_owner(cpu))
 		return;
-	better = best.rank > rank || (best.rank == rank && rank != RANK_URGENT &&
-				      before(best.vtime, best.bound));
+	better = best.rank > rank ||
+		 (best.rank == rank && rank != RANK_URGENT && before(best.vtime, best.bound));
 	if (better && best.id && take(cpu, best.id))
 		return;
 	if (t && rank != RANK_NOT)

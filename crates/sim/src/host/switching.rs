@@ -68,6 +68,9 @@ impl Host {
                 }
             }
         }
+        if state == TaskState::Ready {
+            self.turn_ends(task);
+        }
         self.enter(task, state);
         let slot = &mut self.tasks[task.index()];
         slot.ready_since = self.now;
@@ -77,6 +80,18 @@ impl Host {
         slot.idle_since = self.now;
         self.switching(cpu, self.now + self.params.costs.switch);
         Some((cpu, done))
+    }
+
+    /// The running `task` loses its pCPU although it wants it.
+    fn turn_ends(&mut self, task: TaskId) {
+        let slot = &self.tasks[task.index()];
+        let turn = self.now - slot.since;
+        if let Some(vm) = slot.vm() {
+            if self.turns.len() <= vm.index() {
+                self.turns.resize_with(vm.index() + 1, Waits::default);
+            }
+            self.turns[vm.index()].record(turn);
+        }
     }
 
     /// A ready task gets the free pCPU `cpu`.
@@ -114,6 +129,7 @@ impl Host {
         slot.idle += self.now - slot.idle_since;
         slot.switches += 1;
         self.tasks[task.index()].progress = Progress::new(starts, Pace::FULL);
+        self.tasks[task.index()].counted = 0;
         self.work_begins(task, cpu);
         let pace = self.pace(task, cpu);
         self.tasks[task.index()].progress = Progress::new(starts, pace);
@@ -161,6 +177,7 @@ impl Host {
         self.stacking.reset(now);
         self.siblings.reset(now);
         self.ready_waits.clear();
+        self.turns.clear();
     }
 
     pub(crate) fn finish(&mut self) {

@@ -4,7 +4,7 @@
 use super::hardware::{Lost, Pace, Progress};
 use super::{Activity, Profile};
 use crate::engine::EventId;
-use corun_model::{Nanos, PcpuId, PcpuSet, VmId};
+use corun_model::{LlcSeen, Nanos, PcpuId, PcpuSet, VmId};
 
 /// Whether a task has, wants, or does not want a pCPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +93,10 @@ pub struct Task {
     pub(super) profile: Option<Profile>,
     /// What it does with its hardware thread while it has one.
     pub(super) activity: Activity,
+    /// What its performance counters had counted when its work ended last …
+    pub(super) llc: LlcSeen,
+    /// … and the progress up to which its instructions are counted.
+    pub(super) counted: Nanos,
     /// How long its last waits for a pCPU took, handed to the meter when it runs.
     pub(super) ready_since: Nanos,
 }
@@ -114,6 +118,8 @@ impl Task {
             totals: Totals::default(),
             profile: None,
             activity: Activity::Work,
+            llc: LlcSeen::default(),
+            counted: 0,
             ready_since: 0,
         }
     }

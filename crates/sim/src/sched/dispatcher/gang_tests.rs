@@ -277,7 +277,7 @@ fn demand_keeps_shares() {
     let asks = |n: u32| Does::Asks {
         work: 50 * US,
         to: n ^ 1,
-        first: n % 2 == 0,
+        first: n.is_multiple_of(2),
     };
     let asking = (0..4).map(|n| Job::new(asks(n)).vcpu(0, n).on(["0", "1"][n as usize % 2]));
     let others = (0..2).map(|n| from(MS, 1, n).on(["0", "1"][n as usize]));

@@ -12,7 +12,7 @@ use corun_policies::analysis::synchronisation::{
 };
 
 /// A millisecond in the formulas' unit.
-const MS: f64 = 1e6;
+pub(super) const MS: f64 = 1e6;
 
 /// Of Sukwong & Kim, EuroSys 2011.
 pub const ALL: &[Function] = &[
@@ -112,7 +112,7 @@ fn small_count(value: f64) -> usize {
 }
 
 /// A number of things; what is none is 1.
-fn count(value: f64) -> u32 {
+pub(super) fn count(value: f64) -> u32 {
     (value as u32).max(1)
 }
 

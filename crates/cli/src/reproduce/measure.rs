@@ -5,7 +5,9 @@
 //! number in what `corun compare --json` prints of a run, with names instead of positions.
 
 use super::claims::matches;
-use corun_report::{ClientResult, DiskResult, HostResult, IoResult, TaskResult, VmResult};
+use corun_report::{
+    ClientResult, DiskResult, HostResult, IoResult, SiblingResult, TaskResult, VmResult,
+};
 use corun_scenario::or_nearest;
 use serde::Serialize;
 use serde_json::Value;
@@ -95,6 +97,7 @@ impl Section {
     fn fields(self) -> Vec<String> {
         let vm = || VmResult {
             io: Some(IoResult::default()),
+            siblings: Some(SiblingResult::default()),
             guest_cpu_share: Some(0.0),
             beyond_recording_share: Some(0.0),
             ..VmResult::default()
@@ -316,6 +319,7 @@ mod tests {
         );
         assert!(wrong("vm.a.troughput").contains("did you mean \"throughput\"?"));
         assert!(wrong("host.stacking").contains("unknown measure \"stacking\""));
+        assert!(Path::parse("vm.a.siblings.co_run_share").is_ok());
         assert!(wrong("vm.a.name").contains("unknown measure"));
         assert!(wrong("").contains("begins with \"\""));
     }

@@ -41,7 +41,7 @@ static inline void activate(struct task_struct *p, struct task_ctx *t)
 
 	if (!vm || t->active_weight)
 		return;
-	t->active_weight = weight_of(p);
+	t->active_weight = fair_weight(p, t);
 	fetch_add(vm->active_weight, t->active_weight);
 }
 
@@ -124,7 +124,8 @@ static inline bool may_stay(struct task_struct *p, struct task_ctx *t)
 	u32 mode = placement_of(t);
 
 	return t->cpu != NO_PCPU && allowed(p, t->cpu) &&
-	       (mode == PLACE_LOAD_CONSCIOUS || mode_admits(p, t, mode, t->cpu));
+	       (mode == PLACE_LOAD_CONSCIOUS || mode_admits(p, t, mode, t->cpu)) &&
+	       !gang_moves(p, t);
 }
 
 CALLBACK(void, corun_enqueue, struct task_struct *p, u64 enq_flags)
@@ -274,8 +275,8 @@ static inline void dispatch_gangs(s32 cpu, struct cpu_ctx *c, struct task_struct
 		return;
 	if (rank < RANK_ORDINARY && best.rank < RANK_ORDINARY && pull_owner(cpu))
 		return;
-	better = best.rank > rank || (best.rank == rank && rank != RANK_URGENT &&
-				      before(best.vtime, best.bound));
+	better = best.rank > rank ||
+		 (best.rank == rank && rank != RANK_URGENT && before(best.vtime, best.bound));
 	if (better && best.id && take(cpu, best.id))
 		return;
 	if (t && rank != RANK_NOT)
@@ -350,6 +351,8 @@ CALLBACK(void, corun_stopping, struct task_struct *p, bool runnable)
 		c = cpu_at(t->cpu);
 		if (c && !before(now, shared(c->slice_end)))
 			t->sum.depleted++;
+		else
+			t->sum.preempted++;
 	}
 	callback_end(0);
 }

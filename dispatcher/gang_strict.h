@@ -3,11 +3,11 @@
  * Strict co-scheduling with static time slots: Ousterhout, "Scheduling techniques for concurrent
  * systems", 1982, as in Algorithm 1 of Sukwong & Kim, EuroSys 2011.
  *
- * Time is cut into slots, the same on all pCPUs. When one begins, VMs with a ready vCPU are taken in
- * turn: each that finds as many pCPUs without an owner as it has vCPUs gets them for the slot; one
- * that does not waits for a later slot, as Algorithm 1 looks for the first with enough available pCPUs. The
- * first that found too few is served first in the next slot, when all pCPUs are available: so every
- * VM gets a slot within as many slots as there are VMs.
+ * Time is cut into slots, the same on all pCPUs. When one begins, VMs with a ready vCPU are taken
+ * in turn: each that finds as many pCPUs without an owner as it has vCPUs gets them for the slot;
+ * one that does not waits for a later slot, as Algorithm 1 looks for the first with enough
+ * available pCPUs. The first that found too few is served first in the next slot, when all pCPUs
+ * are available: so every VM gets a slot within as many slots as there are VMs.
  *
  * Nobody else's vCPU runs on a pCPU that has an owner, and none on a pCPU that has not: pCPUs stay
  * idle while vCPUs wait (fragmentation), and one that wakes up waits for the next slot (priority
@@ -96,8 +96,8 @@ CALLED u32 strict_take(u32 slot, u32 wanted, u32 here)
 }
 
 /*
- * Gives the VM in a slot of the table pCPUs for the time slot: one per vCPU, or none, and then false;
- * `first`: what there is.
+ * Gives the VM in a slot of the table pCPUs for the time slot: one per vCPU, or none, and then
+ * false; `first`: what there is.
  */
 static inline bool strict_assign(u32 slot, bool first)
 {

@@ -4,7 +4,7 @@
 //! Both are plain data, so that a recorded host can be replayed through a policy in a unit test.
 //! The dispatcher's C structs (`dispatcher/types.h`) carry the same fields.
 
-use crate::{Gang, Nanos, PcpuId, PcpuSet, TaskId, Topology, VmId};
+use crate::{Gang, Nanos, PcpuId, PcpuSet, Signals, TaskId, Topology, VmId};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -22,15 +22,18 @@ pub enum Placement {
     Balance,
     /// As balance, among pCPUs that are lightly loaded; on one with a sibling if those are all.
     LoadConscious,
+    /// The pCPUs of the vCPU's pool: the least loaded one.
+    Pool,
 }
 
 impl Placement {
     /// Every mode by the name users write.
-    pub const NAMES: [(&'static str, Placement); 4] = [
+    pub const NAMES: [(&'static str, Placement); 5] = [
         ("free", Self::Free),
         ("fixed", Self::Fixed),
         ("balance", Self::Balance),
         ("load-conscious", Self::LoadConscious),
+        ("pool", Self::Pool),
     ];
 
     /// The dispatcher's number for it (`enum placement_mode` in `dispatcher/types.h`).
@@ -40,6 +43,7 @@ impl Placement {
             Self::Fixed => 1,
             Self::Balance => 2,
             Self::LoadConscious => 3,
+            Self::Pool => 4,
         }
     }
 }
@@ -59,7 +63,9 @@ impl FromStr for Placement {
     fn from_str(text: &str) -> Result<Self, String> {
         let known = Self::NAMES.iter().find(|(name, _)| *name == text);
         known.map(|(_, mode)| *mode).ok_or_else(|| {
-            format!("unknown placement {text:?}: expected free, fixed, balance or load-conscious")
+            format!(
+                "unknown placement {text:?}: expected free, fixed, balance, load-conscious or pool"
+            )
         })
     }
 }
@@ -96,6 +102,43 @@ pub struct TaskSeen {
     pub ready: Nanos,
     /// Time halted, ns.
     pub wait: Nanos,
+    /// How its turns went.
+    pub turns: Turns,
+    /// What else the host can tell.
+    pub signals: Signals,
+}
+
+/// What a vCPU does at a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Doing {
+    /// Halted.
+    #[default]
+    Waiting,
+    /// Wants a pCPU and has none.
+    Ready,
+    /// Has one.
+    Running,
+}
+
+/// How a vCPU's turns on pCPUs went in a period.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Turns {
+    /// What it did when the period ended.
+    pub doing: Doing,
+    /// The pCPU it occupied then, or ran on last.
+    pub cpu: Option<PcpuId>,
+    /// Times it lost its pCPU because its slice was used up.
+    pub depleted: u64,
+    /// Times it lost its pCPU before that, wanting to run on.
+    pub preempted: u64,
+    /// Times it began to run later than its rescheduling latency allows; counted under
+    /// [`Gang::Asymmetric`].
+    pub late: u64,
+    /// Times it was woken.
+    pub wakeups: u64,
+    /// Siblings that woke it, as far as that could be seen; told under [`Gang::Asymmetric`].
+    pub wakers: Vec<TaskId>,
 }
 
 /// One period of a host.
@@ -146,8 +189,52 @@ pub struct TaskPlan {
     pub task: TaskId,
     /// How long it may run before others get a turn, ns; `None` keeps the host's default.
     pub slice: Option<Nanos>,
-    /// Its home pCPU, for [`Placement::Fixed`].
+    /// Its home pCPU: for [`Placement::Fixed`] where it must be, under [`Gang::Asymmetric`] where it
+    /// had better be.
     pub home: Option<PcpuId>,
+    /// What it may claim, under [`Gang::Asymmetric`].
+    pub claim: Option<Claim>,
+    /// Its pool, for [`Placement::Pool`]: an index into [`Plan::pools`]. Without one it goes where it
+    /// may.
+    pub pool: Option<usize>,
+}
+
+impl TaskPlan {
+    /// A vCPU of which nothing is wanted.
+    pub fn of(task: TaskId) -> Self {
+        Self {
+            task,
+            slice: None,
+            home: None,
+            claim: None,
+            pool: None,
+        }
+    }
+}
+
+/// What a vCPU may claim of its VM's time: how much, and how soon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claim {
+    /// Its weight among its siblings; [`Claim::NEUTRAL`] is what it has by default.
+    pub share: u32,
+    /// Rescheduling latency: how long it may stay ready, while it has some of `allotment` left, ns.
+    pub latency: Nanos,
+    /// How much it may run in a period under that promise, ns.
+    pub allotment: Nanos,
+}
+
+impl Claim {
+    /// The share of a vCPU that counts as by default: fixed point, 16 bits behind the point.
+    pub const NEUTRAL: u32 = 1 << 16;
+}
+
+/// pCPUs that belong together, and how long a vCPU of theirs runs before others get a turn.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pool {
+    /// Its slice, ns; 50 µs to 1 s.
+    pub slice: Nanos,
+    /// Its pCPUs.
+    pub pcpus: PcpuSet,
 }
 
 /// What a policy wants. Whatever it does not mention stays as it is.
@@ -157,4 +244,42 @@ pub struct Plan {
     pub vms: Vec<VmPlan>,
     /// Per vCPU.
     pub tasks: Vec<TaskPlan>,
+    /// The pools that vCPUs are assigned to, at most [`Topology::MAX_PCPUS`].
+    pub pools: Vec<Pool>,
+}
+
+/// What a policy thinks at the moment, for people and timelines.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// Per VM, if it thinks something of VMs.
+    pub vms: Vec<VmStatus>,
+    /// What people should know of it now, a sentence each: what it cannot see, for example.
+    pub notes: Vec<String>,
+}
+
+/// What a policy thinks of a VM.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VmStatus {
+    /// The VM.
+    pub vm: VmId,
+    /// Is what is decided for it carried out?
+    pub enforced: bool,
+    /// CPU time per period that it has borrowed (lent, if negative), thousandths of what it is
+    /// entitled to.
+    pub loan: i64,
+    /// Are the siblings that wake its vCPUs seen?
+    pub wakers_seen: bool,
+    /// Its vCPUs, vCPU 0 first.
+    pub vcpus: Vec<VcpuStatus>,
+}
+
+/// What a policy thinks of a vCPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VcpuStatus {
+    /// Its host task.
+    pub task: TaskId,
+    /// Its weight among its siblings, thousandths of the default.
+    pub weight: u32,
+    /// Its rescheduling latency, ns.
+    pub latency: Nanos,
 }

@@ -7,14 +7,20 @@
 
 mod affinity;
 pub mod analysis;
+pub mod aql;
 mod balance;
 mod balance_load;
 mod cosched;
 mod fair;
+pub mod jupiter;
+mod microsliced;
 mod registry;
 mod settings;
+mod vslicer;
+mod vturbo;
 
 pub use affinity::Affinity;
+pub use aql::Aql;
 pub use balance::Balance;
 pub use balance_load::BalanceLoad;
 pub use cosched::demand::CoschedDemand;
@@ -22,10 +28,14 @@ pub use cosched::dt::CoschedDt;
 pub use cosched::relaxed::{CoschedRelaxed, CoschedRelaxedAll};
 pub use cosched::strict::CoschedStrict;
 pub use fair::Fair;
+pub use jupiter::{Jupiter, JupiterParams};
+pub use microsliced::Microsliced;
 pub use registry::{PolicyInfo, all, find, names, parameters};
 pub use settings::{SettingError, Settings};
+pub use vslicer::{VSlicer, VSlicerSlices};
+pub use vturbo::{VTurbo, VTurboPools};
 
-use corun_model::{Nanos, Placement, Plan, Snapshot, VmPlan};
+use corun_model::{Nanos, Placement, Plan, Snapshot, Status, VmPlan};
 
 /// Decides, period by period, what should hold for the VMs of a host.
 pub trait Policy: Send {
@@ -38,6 +48,22 @@ pub trait Policy: Send {
     /// carries the plan out to find. So a VM gets its due whenever it turns up, and nothing is lost
     /// if a plan is.
     fn decide(&mut self, seen: &Snapshot, plan: &mut Plan);
+
+    /// Does it look at [`corun_model::Signals`]? Where not, nobody needs to count.
+    fn wants_signals(&self) -> bool {
+        false
+    }
+
+    /// What it thinks, as of the last decision.
+    fn status(&self) -> Status {
+        Status::default()
+    }
+
+    /// What it takes a vCPU to be, by name, if it has types.
+    fn recognised(&self, task: corun_model::TaskId) -> Option<&'static str> {
+        let _ = task;
+        None
+    }
 }
 
 /// How long a VM that has just started may go without its policy.

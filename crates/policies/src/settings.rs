@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What can be set of each policy.
 
+use crate::aql::Calibration;
+use crate::vslicer::VSlicerSlices;
+use crate::vturbo::VTurboPools;
 use crate::{
-    BalanceLoad, CoschedDemand, CoschedRelaxed, CoschedRelaxedAll, CoschedStrict, PolicyInfo,
+    BalanceLoad, CoschedDemand, CoschedRelaxed, CoschedRelaxedAll, CoschedStrict, JupiterParams,
+    Microsliced, PolicyInfo,
 };
 use corun_model::time::{MS, SEC, US};
 use corun_model::{Nanos, Skew, time};
 use std::ops::RangeInclusive;
 
-/// The settings of all policies that have some: each is the policy itself, which is remade from it.
+/// The settings of all policies that have some: each is the policy itself, which is remade from it,
+/// or what it is made of.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Settings {
     /// `balance-load`.
@@ -21,14 +26,33 @@ pub struct Settings {
     pub cosched_relaxed: CoschedRelaxed,
     /// `cosched-relaxed-all`.
     pub cosched_relaxed_all: CoschedRelaxedAll,
+    /// `jupiter`.
+    pub jupiter: JupiterParams,
+    /// `aql`.
+    pub aql: Calibration,
+    /// `vslicer`.
+    pub vslicer: VSlicerSlices,
+    /// `vturbo`.
+    pub vturbo: VTurboPools,
+    /// `microsliced`.
+    pub microsliced: Microsliced,
 }
 
 /// A setting, and what it may be.
 enum Field<'a> {
     Time(&'a mut Nanos, RangeInclusive<Nanos>),
     Percent(&'a mut u32, RangeInclusive<u32>),
+    Count(&'a mut u32, RangeInclusive<u32>),
+    Limit(&'a mut u64),
+    /// The best slice of a type, or none.
+    Best(&'a mut Option<Nanos>),
     Switch(&'a mut bool),
 }
+
+/// What a best slice is if it does not matter.
+const AGNOSTIC: &str = "agnostic";
+/// What a limit may be.
+const LIMIT: RangeInclusive<u64> = 1..=1_000_000;
 
 /// Why a setting is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -89,6 +113,9 @@ impl Settings {
     /// # Errors
     /// [`SettingError::Value`] of one that does not.
     pub fn check(&self, policy: &PolicyInfo) -> Result<(), SettingError> {
+        if policy.name == "jupiter" {
+            return self.check_latencies(policy.name);
+        }
         let skew = match policy.name {
             "cosched-relaxed" => self.cosched_relaxed.skew,
             "cosched-relaxed-all" => self.cosched_relaxed_all.skew,
@@ -105,6 +132,26 @@ impl Settings {
         }
     }
 
+    /// Is Jupiter's least latency the least, and its longest the longest?
+    fn check_latencies(&self, policy: &'static str) -> Result<(), SettingError> {
+        let (params, show) = (&self.jupiter, time::show);
+        let error = |key: &str, found, expected| SettingError::Value {
+            policy,
+            key: key.to_string(),
+            found: show(found),
+            expected,
+        };
+        if params.latency_least > params.latency {
+            let expected = format!("at most latency, which is {}", show(params.latency));
+            return Err(error("latency_least", params.latency_least, expected));
+        }
+        if params.latency_most < params.latency {
+            let expected = format!("at least latency, which is {}", show(params.latency));
+            return Err(error("latency_most", params.latency_most, expected));
+        }
+        Ok(())
+    }
+
     fn field(&mut self, policy: &str, key: &str) -> Option<Field<'_>> {
         let boost = &mut self.cosched_demand.boost;
         Some(match (policy, key) {
@@ -117,7 +164,16 @@ impl Settings {
             ("cosched-demand", "wake_boost") => Field::Time(&mut boost.wake, 0..=100 * MS),
             ("cosched-demand", "boost_limit") => Field::Time(&mut boost.limit, 0..=100 * MS),
             ("cosched-demand", "boost_lead") => Field::Time(&mut boost.lead, 0..=SEC),
+            ("aql", "default") => Field::Time(&mut self.aql.slices.default, SLICE),
+            ("aql", _) => aql(&mut self.aql, key)?,
+            ("vslicer", "slice") => Field::Time(&mut self.vslicer.slice, SLICE),
+            ("vslicer", "default") => Field::Time(&mut self.vslicer.default, SLICE),
+            ("vturbo", "slice") => Field::Time(&mut self.vturbo.slice, SLICE),
+            ("vturbo", "default") => Field::Time(&mut self.vturbo.default, SLICE),
+            ("vturbo", "pcpus") => Field::Count(&mut self.vturbo.pcpus, 1..=511),
+            ("microsliced", "slice") => Field::Time(&mut self.microsliced.slice, SLICE),
             ("cosched-relaxed", _) => skew(&mut self.cosched_relaxed.skew, key)?,
+            ("jupiter", _) => jupiter(&mut self.jupiter, key)?,
             ("cosched-relaxed-all", _) => skew(&mut self.cosched_relaxed_all.skew, key)?,
             _ => return None,
         })
@@ -125,12 +181,57 @@ impl Settings {
 }
 
 const LIGHT: RangeInclusive<u32> = 100..=1000;
+/// Shorter ones would only switch, longer ones are none.
+const SLICE: RangeInclusive<Nanos> = 100 * US..=SEC;
+
+fn aql<'a>(calibration: &'a mut Calibration, key: &str) -> Option<Field<'a>> {
+    let (slices, limits) = (&mut calibration.slices, &mut calibration.limits);
+    Some(match key {
+        "IOInt" => Field::Best(&mut slices.io_int),
+        "ConSpin" => Field::Best(&mut slices.con_spin),
+        "LLCF" => Field::Best(&mut slices.llcf),
+        "LLCO" => Field::Best(&mut slices.llco),
+        "LoLCF" => Field::Best(&mut slices.lo_lcf),
+        "io_events" => Field::Limit(&mut limits.io_events),
+        "pause_exits" => Field::Limit(&mut limits.pause_exits),
+        "llc_references" => Field::Limit(&mut limits.llc_references),
+        "llc_misses" => Field::Limit(&mut limits.llc_misses),
+        _ => return None,
+    })
+}
 
 fn skew<'a>(skew: &'a mut Skew, key: &str) -> Option<Field<'a>> {
     Some(match key {
         "stop" => Field::Time(&mut skew.stop, 100 * US..=SEC),
         "resume" => Field::Time(&mut skew.resume, 100 * US..=SEC),
         "sample" => Field::Time(&mut skew.sample, 100 * US..=100 * MS),
+        _ => return None,
+    })
+}
+
+fn jupiter<'a>(params: &'a mut JupiterParams, key: &str) -> Option<Field<'a>> {
+    let percent = 0..=100;
+    Some(match key {
+        "period" => Field::Time(&mut params.period, 20 * MS..=SEC),
+        "dats" => Field::Switch(&mut params.dats),
+        "dasl" => Field::Switch(&mut params.dasl),
+        "rcr" => Field::Switch(&mut params.rcr),
+        "elb" => Field::Switch(&mut params.elb),
+        "weight_step" => Field::Percent(&mut params.weight_step, percent),
+        "latency" => Field::Time(&mut params.latency, 100 * US..=100 * MS),
+        "latency_least" => Field::Time(&mut params.latency_least, 100 * US..=100 * MS),
+        "latency_most" => Field::Time(&mut params.latency_most, 100 * US..=100 * MS),
+        "latency_step" => Field::Percent(&mut params.latency_step, percent),
+        "slice_conflict" => Field::Percent(&mut params.slice_conflict, percent),
+        "latency_conflict" => Field::Percent(&mut params.latency_conflict, 1..=100),
+        "loan_step" => Field::Percent(&mut params.loan_step, percent),
+        "loan_harm" => Field::Percent(&mut params.loan_harm, percent),
+        "bucket" => Field::Percent(&mut params.bucket, 0..=10_000),
+        "repayment" => Field::Percent(&mut params.repayment, percent),
+        "error" => Field::Percent(&mut params.error, percent),
+        "wrong" => Field::Percent(&mut params.wrong, 0..=1000),
+        "right" => Field::Percent(&mut params.right, 1..=1000),
+        "grain" => Field::Time(&mut params.grain, 0..=100 * MS),
         _ => return None,
     })
 }
@@ -144,7 +245,17 @@ impl Field<'_> {
                 let (least, most) = (time::show(*range.start()), time::show(*range.end()));
                 *time = said.ok_or_else(|| format!("a time from {least} to {most}"))?;
             }
-            Self::Percent(number, range) => {
+            Self::Limit(number) => {
+                let said = text.parse().ok().filter(|said| LIMIT.contains(said));
+                *number = said.ok_or_else(|| "a number from 1 to 1000000".to_string())?;
+            }
+            Self::Best(slice) if text == AGNOSTIC => *slice = None,
+            Self::Best(slice) => {
+                let said = time::parse(text).filter(|said| SLICE.contains(said));
+                let accepted = || "a time from 100 µs to 1 s, or agnostic".to_string();
+                *slice = Some(said.ok_or_else(accepted)?);
+            }
+            Self::Percent(number, range) | Self::Count(number, range) => {
                 let said = text.parse().ok().filter(|said| range.contains(said));
                 let (least, most) = range.into_inner();
                 *number = said.ok_or_else(|| format!("a number from {least} to {most}"))?;

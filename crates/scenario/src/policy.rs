@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `[policy.NAME]`: what corun's policies are told.
 
+use crate::jupiter::{self, JupiterKeys};
 use crate::reader::Reader;
+use crate::slices::{self, AqlKeys, SliceKeys};
 use corun_model::time::{MS, SEC, US};
 use corun_model::{Nanos, Skew, time};
 
 /// `[policy]`: what is said of each policy that has settings.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct PolicyKeys {
     /// `[policy.balance-load]`.
     pub balance_load: LightKeys,
@@ -18,6 +20,16 @@ pub struct PolicyKeys {
     pub cosched_relaxed: SkewKeys,
     /// `[policy.cosched-relaxed-all]`.
     pub cosched_relaxed_all: SkewKeys,
+    /// `[policy.jupiter]`.
+    pub jupiter: JupiterKeys,
+    /// `[policy.aql]`.
+    pub aql: AqlKeys,
+    /// `[policy.vslicer]`.
+    pub vslicer: SliceKeys,
+    /// `[policy.vturbo]`.
+    pub vturbo: SliceKeys,
+    /// `[policy.microsliced]`.
+    pub microsliced: SliceKeys,
 }
 
 /// Load-conscious placement.
@@ -78,6 +90,23 @@ pub(crate) fn policies(table: Option<Reader<'_>>) -> PolicyKeys {
         cosched_relaxed: table.table("cosched-relaxed").map(skew).unwrap_or_default(),
         cosched_relaxed_all: (table.table("cosched-relaxed-all"))
             .map(skew)
+            .unwrap_or_default(),
+        jupiter: table
+            .table("jupiter")
+            .map(jupiter::keys)
+            .unwrap_or_default(),
+        aql: table.table("aql").map(slices::aql).unwrap_or_default(),
+        vslicer: table
+            .table("vslicer")
+            .map(slices::vslicer)
+            .unwrap_or_default(),
+        vturbo: table
+            .table("vturbo")
+            .map(slices::vturbo)
+            .unwrap_or_default(),
+        microsliced: table
+            .table("microsliced")
+            .map(slices::microsliced)
             .unwrap_or_default(),
     };
     table.finish();

@@ -4,14 +4,15 @@
 use crate::control::Control;
 use crate::device::net::ClientOutcome;
 use crate::host::{
-    Event, Host, HostParams, Instant, Lane, MOST_SIBLINGS, Observer, Order, SiblingSkew, TaskState,
-    Totals,
+    Counter, Event, Host, HostParams, Instant, Lane, MOST_SIBLINGS, Observer, Order, SiblingSkew,
+    TaskState, Totals,
 };
 use crate::load::{Achieved, DeviceOutcome, Load};
 use crate::sched::HostScheduler;
 use crate::waits::Waits;
-use corun_model::{Nanos, PcpuId, PcpuSet, VmId};
+use corun_model::{Nanos, PcpuId, PcpuSet, Status, VmId};
 use corun_policies::Policy;
+use std::collections::BTreeMap;
 
 /// A run under way.
 pub struct Simulation {
@@ -23,6 +24,8 @@ pub struct Simulation {
     /// Each task's co-stop when the warm-up ended.
     co_stopped_before: Vec<Nanos>,
     events: u64,
+    /// By VM.
+    recognised: BTreeMap<usize, BTreeMap<&'static str, u64>>,
 }
 
 /// What a run showed, after its warm-up.
@@ -59,12 +62,31 @@ pub struct VmOutcome {
     pub vcpus: Vec<Totals>,
     /// How long its vCPUs waited for a pCPU, each time.
     pub ready_waits: Waits,
+    /// How long they had one, each time they lost it and still wanted it.
+    pub turns: Waits,
+    /// What the policy took its vCPUs to be: how many, summed over its decisions, by type.
+    pub recognised: BTreeMap<&'static str, u64>,
     /// How far its vCPUs ran apart.
     pub siblings: SiblingSkew,
     /// Time its vCPUs were held back, ready, so that siblings catch up; summed, ns.
     pub co_stopped: Nanos,
     /// What its workload achieved.
     pub achieved: Achieved,
+}
+
+/// What a policy thinks, on the timeline.
+fn tell_status(now: Nanos, observer: &mut dyn Observer, status: &Status) {
+    for vm in &status.vms {
+        let borrowed = vm.loan.max(0).unsigned_abs();
+        let lent = vm.loan.min(0).unsigned_abs();
+        observer.counter(now, Counter::Enforced(vm.vm), u64::from(vm.enforced));
+        observer.counter(now, Counter::Borrowed(vm.vm), borrowed);
+        observer.counter(now, Counter::Lent(vm.vm), lent);
+        for vcpu in &vm.vcpus {
+            observer.counter(now, Counter::Weight(vcpu.task), u64::from(vcpu.weight));
+            observer.counter(now, Counter::Latency(vcpu.task), vcpu.latency);
+        }
+    }
 }
 
 impl Simulation {
@@ -96,6 +118,7 @@ impl Simulation {
             measured_from: 0,
             co_stopped_before: Vec::new(),
             events: 0,
+            recognised: BTreeMap::new(),
         }
     }
 
@@ -151,6 +174,7 @@ impl Simulation {
                 self.measured_from = self.host.now();
                 self.co_stopped_before = self.co_stopped();
                 self.host.reset_accounts();
+                self.recognised.clear();
                 self.load.settle(&self.host);
                 self.load.reset(self.host.now());
             }
@@ -162,10 +186,17 @@ impl Simulation {
         let Some(control) = &mut self.policy else {
             return;
         };
-        let plan = control.decide(&self.host, &self.load.vms());
+        let plan = control.decide(&self.host, self.sched.as_ref(), self.load.as_ref());
+        for (id, task) in self.host.tasks() {
+            if let (Some(vm), Some(kind)) = (task.vm(), control.recognised(id)) {
+                let of = self.recognised.entry(vm.index()).or_default();
+                *of.entry(kind).or_default() += 1;
+            }
+        }
         let next = self.host.now().saturating_add(control.period());
         self.host.observe(|now, observer| {
             observer.instant(now, Lane::Host, Instant::PolicyDecision);
+            tell_status(now, observer, &control.status());
         });
         self.sched.apply(&mut self.host, &plan);
         self.host.events.schedule(next, Event::Policy);
@@ -243,6 +274,8 @@ impl Simulation {
                 name: info.name,
                 vcpus: Vec::new(),
                 ready_waits: self.host.ready_waits(VmId::from(index)),
+                turns: self.host.turns(VmId::from(index)),
+                recognised: self.recognised.remove(&index).unwrap_or_default(),
                 siblings: self.host.siblings().skew(VmId::from(index), now),
                 co_stopped: 0,
                 achieved: self.load.achieved(VmId::from(index), now),

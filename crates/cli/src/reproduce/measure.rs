@@ -6,7 +6,7 @@
 
 use super::claims::matches;
 use corun_report::{
-    ClientResult, DiskResult, HostResult, IoResult, SiblingResult, TaskResult, VmResult,
+    ClientResult, DiskResult, HostResult, IoResult, Recognised, SiblingResult, TaskResult, VmResult,
 };
 use corun_scenario::or_nearest;
 use serde::Serialize;
@@ -98,6 +98,7 @@ impl Section {
         let vm = || VmResult {
             io: Some(IoResult::default()),
             siblings: Some(SiblingResult::default()),
+            recognised: Some(Recognised::default()),
             guest_cpu_share: Some(0.0),
             beyond_recording_share: Some(0.0),
             ..VmResult::default()

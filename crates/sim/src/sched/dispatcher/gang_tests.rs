@@ -9,11 +9,13 @@ use crate::load::{Pattern, Patterns};
 use crate::testing::shared::{is_served, scenes};
 use crate::testing::{Does, Job, Jobs, host, run, run_shares};
 use corun_model::time::{MS, SEC, US};
-use corun_model::{Boost, DispatcherParams, Gang, Nanos, PcpuId, Placement, Skew, Slots, TaskId};
+use corun_model::{
+    Allotments, Boost, DispatcherParams, Gang, Nanos, PcpuId, Placement, Skew, Slots, TaskId,
+};
 use proptest::prelude::*;
 
 /// Every gang mode but none.
-fn gangs() -> [Gang; 6] {
+fn gangs() -> [Gang; 7] {
     let filled = Slots {
         fill: true,
         ..Slots::default()
@@ -25,6 +27,10 @@ fn gangs() -> [Gang; 6] {
         Gang::Demand(Boost::default()),
         Gang::Relaxed(Skew::default()),
         Gang::RelaxedAll(Skew::default()),
+        Gang::Asymmetric(Allotments {
+            period: 100 * MS,
+            neutral: 4 * MS,
+        }),
     ]
 }
 
@@ -271,7 +277,7 @@ fn demand_keeps_shares() {
     let asks = |n: u32| Does::Asks {
         work: 50 * US,
         to: n ^ 1,
-        first: n % 2 == 0,
+        first: n.is_multiple_of(2),
     };
     let asking = (0..4).map(|n| Job::new(asks(n)).vcpu(0, n).on(["0", "1"][n as usize % 2]));
     let others = (0..2).map(|n| from(MS, 1, n).on(["0", "1"][n as usize]));

@@ -14,7 +14,7 @@ use corun_model::{
 use corun_policies::Policy;
 use proptest::prelude::*;
 
-fn params(pcpus: u32) -> HostParams {
+pub(super) fn params(pcpus: u32) -> HostParams {
     HostParams {
         topology: Topology::flat(pcpus).unwrap(),
         hz: 250,
@@ -57,6 +57,7 @@ impl HostScheduler for Placed {
             let plan = Plan {
                 vms: vms.map(wanted).collect(),
                 tasks: Vec::new(),
+                pools: Vec::new(),
             };
             self.0.apply(host, &plan);
         }

@@ -15,6 +15,7 @@ mod classic;
 mod crowds;
 mod decay;
 mod domains;
+mod early;
 mod groups;
 mod moving;
 mod order;
@@ -247,6 +248,9 @@ impl<O: Order> Fair<O> {
     /// Stops the current task between ticks, where the order wants that.
     fn set_stop_timer(&mut self, host: &mut Host, cpu: PcpuId) {
         let rq = self.books.rq_mut(cpu);
+        if self.tuning.timer_stays && rq.current.is_some() && rq.nr == 1 {
+            return;
+        }
         let old = std::mem::replace(&mut rq.stop_timer, EventId::NONE);
         if old != EventId::NONE {
             host.cancel(old);
@@ -347,6 +351,9 @@ impl<O: Order> HostScheduler for Fair<O> {
         self.bring_load(task, cpu, last.is_none(), now);
         let why = last.map_or(Join::New, Join::Woken);
         self.attach(host, task, cpu, why);
+        if let Some(here) = waker {
+            self.order.woke(here);
+        }
         match self.books.rq(cpu).current {
             None => host.resched(cpu, waker),
             Some(_) if self.order.preempts(cpu, task) || wanted => {

@@ -320,6 +320,7 @@ mod tests {
         );
         assert!(wrong("vm.a.troughput").contains("did you mean \"throughput\"?"));
         assert!(wrong("host.stacking").contains("unknown measure \"stacking\""));
+        assert!(Path::parse("vm.a.siblings.co_run_share").is_ok());
         assert!(wrong("vm.a.name").contains("unknown measure"));
         assert!(Path::parse("vm.a.siblings.co_run_share").is_ok());
         assert!(wrong("").contains("begins with \"\""));

@@ -37,7 +37,7 @@ fn vcpu(vm: u32, number: u32, period: u64) -> TaskSeen {
         turns: Turns {
             doing,
             cpu: Some(PcpuId(task % PCPUS)),
-            depleted: if vm % 3 == 0 { 8 } else { 0 },
+            depleted: if doing == Doing::Ready { 8 } else { 0 },
             preempted: varies,
             late: varies / 3,
             wakeups: 50,

@@ -83,7 +83,7 @@ static inline s32 make_ready(struct task_struct *p, struct task_ctx *t, s32 prev
 	cpu = place(p, t, prev);
 	c = cpu_at(cpu);
 	if (c)
-		fair_arrive(t, c, cpu, knobs.max_lead);
+		fair_arrive(t, c, cpu, gang_ahead(t));
 	return cpu;
 }
 
@@ -269,7 +269,8 @@ static inline void dispatch_gangs(s32 cpu, struct cpu_ctx *c, struct task_struct
 		return;
 	if (rank < RANK_ORDINARY && best.rank < RANK_ORDINARY && pull_owner(cpu))
 		return;
-	better = best.rank > rank || (best.rank == rank && before(best.vtime, best.bound));
+	better = best.rank > rank ||
+		 (best.rank == rank && rank != RANK_URGENT && before(best.vtime, best.bound));
 	if (better && best.id && take(cpu, best.id))
 		return;
 	if (t && rank != RANK_NOT)

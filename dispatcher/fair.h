@@ -118,11 +118,15 @@ static inline void fair_arrive(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u
 	t->clock_cpu = cpu;
 }
 
-/* `t`, charged up to now, goes on running on `cpu` or begins to: the clock goes on. */
+/*
+ * `t`, charged up to now, goes on running on `cpu` or begins to: the clock goes on. Not if it runs
+ * out of turn, being urgent (gang_demand.h): the clock tells how far those are who take turns.
+ */
 static inline void fair_clock(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *cpu,
 			      u64 now)
 {
-	store(cpu->vnow, later(shared(cpu->vnow), t->vtime));
+	if (!t->urgent_since)
+		store(cpu->vnow, later(shared(cpu->vnow), t->vtime));
 	store(cpu->cur_vtime, t->vtime);
 	store(cpu->cur_since, now);
 	store(cpu->cur_rate, fair_rate(p, t));

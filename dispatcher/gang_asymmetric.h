@@ -18,9 +18,9 @@
  * in virtual time with which a waking vCPU preempts at once: in Linux, that lead
  * (sched_wakeup_granularity) is the latency, one for all.
  *
- * For the policy, two things are counted: starts after the latency has passed, and the siblings that
- * woke a vCPU. The waker is who runs on the pCPU that the wake-up comes from: the sibling itself
- * where its IPI is an exit, but whoever was interrupted where hardware delivers IPIs.
+ * For the policy, two things are counted: starts after the latency has passed, and the siblings
+ * that woke a vCPU. The waker is who runs on the pCPU that the wake-up comes from: the sibling
+ * itself where its IPI is an exit, but whoever was interrupted where hardware delivers IPIs.
  */
 #ifndef CORUN_GANG_ASYMMETRIC_H
 #define CORUN_GANG_ASYMMETRIC_H

@@ -294,6 +294,14 @@ static inline void gang_left(struct task_ctx *t)
 	store(ctx->members, 0);
 }
 
+/* How far ahead of the clock of a pCPU may `t` be queued there, ns of virtual time? */
+static inline u64 gang_ahead(struct task_ctx *t)
+{
+	struct gang g = gang_of(t);
+
+	return g.conf && g.mode == GANG_DEMAND ? demand_ahead(&g) : knobs.max_lead;
+}
+
 /* `t` woke up, in select_cpu. */
 static inline void gang_woken(struct task_ctx *t, u64 now)
 {

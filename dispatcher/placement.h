@@ -8,6 +8,7 @@
  *            "Is Co-scheduling Too Expensive for SMP VMs?", EuroSys 2011, Algorithm 2). Siblings
  *            that wait do not count. A VM with more ready vCPUs than pCPUs it may use cannot be
  *            balanced: then all of them are open, as in the published code;
+ *   pool     the pCPUs of its pool (pool.h);
  *   load-conscious
  *            as balance, but only pCPUs that are light: up to so many percent of the mean load. If
  *            siblings are on all of these, one of them all the same (Kim et al., "Demand-based
@@ -23,6 +24,7 @@
 #include "gang_strict.h"
 #include "occupancy.h"
 #include "platform/platform.h"
+#include "pool.h"
 #include "vm.h"
 
 /* Two CPUs may place siblings at once; whoever comes second looks again, so many times. */
@@ -59,6 +61,8 @@ static inline bool mode_admits(struct task_struct *p, struct task_ctx *t, u32 mo
 	case PLACE_FIXED:
 		home = home_of(p, t);
 		return home == NO_PCPU || home == cpu;
+	case PLACE_POOL:
+		return pool_admits(p, cpu);
 	default:
 		return true;
 	}

@@ -10,6 +10,7 @@
 
 #include "gang_pick.h"
 #include "platform/platform.h"
+#include "pool.h"
 
 /* What the kernel is told beyond the slice when the timer ends it, ns: above one tick at HZ=100. */
 #define SLICE_NET 12000000ull
@@ -18,8 +19,7 @@
 
 static inline u64 slice_of(struct task_struct *p)
 {
-	struct task_conf *conf = task_conf_of(p);
-	u64 slice = conf ? shared(conf->slice) : 0;
+	u64 slice = slice_wanted(task_conf_of(p));
 
 	if (!slice)
 		slice = knobs.slice;

@@ -16,6 +16,8 @@
 #define MAX_PCPUS 512u
 #define MAX_VMS 1024u
 #define MASK_WORDS (MAX_PCPUS / 64)
+/* Each has a pCPU at least. */
+#define MAX_POOLS MAX_PCPUS
 
 /*
  * BPF passes no structs by value and five arguments at most. What takes or returns more must be
@@ -45,6 +47,7 @@ enum placement_mode {
 	PLACE_FIXED = 1,
 	PLACE_BALANCE = 2,
 	PLACE_LOAD_CONSCIOUS = 3,
+	PLACE_POOL = 4,
 };
 
 /* How a VM's vCPUs are scheduled in time, as far as they are siblings (gang.h). */
@@ -127,11 +130,19 @@ struct task_ctx {
 
 /* What the policy wants for a task; written by the control loop only. */
 struct task_conf {
-	u64 slice; /* ns; 0: the host's default */
-	s32 home;  /* pCPU of PLACE_FIXED, plus 1; 0: none yet. Asymmetric: where it had better be */
-	u32 share; /* GANG_ASYMMETRIC: of its VM's weight, SHARE_ONE; 0: as by default */
+	u64 slice; /* ns; 0: its pool's, else the host's default */
+	s32 home; /* pCPU of PLACE_FIXED, plus 1; 0: none yet. Asymmetric: where it had better be */
+	u32 share;     /* GANG_ASYMMETRIC: of its VM's weight, SHARE_ONE; 0: as by default */
 	u64 latency;   /* how long it may stay ready, ns; 0: as long as fair order has it */
 	u64 allotment; /* how long it may run in a period under that promise, ns */
+	u32 pool;      /* its pool (pool.h), plus 1; 0: none */
+	u32 unused;    /* the same size everywhere */
+};
+
+/* pCPUs that belong together (pool.h); written by the control loop only. */
+struct pool_conf {
+	u64 slice;	       /* of vCPUs in this pool, ns; 0: the host's default */
+	u64 pcpus[MASK_WORDS]; /* a bit each */
 };
 
 struct vm_ctx {

@@ -111,6 +111,13 @@ struct {
 	__type(value, struct gang_ctx);
 } gang_ctxs SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_POOLS);
+	__type(key, u32);
+	__type(value, struct pool_conf);
+} pool_confs SEC(".maps");
+
 struct gang_slots slots;
 
 struct pcpu_timer {
@@ -149,6 +156,11 @@ static inline struct vm_conf *vm_conf_at(u32 slot)
 static inline struct gang_ctx *gang_at(u32 slot)
 {
 	return bpf_map_lookup_elem(&gang_ctxs, &slot);
+}
+
+static inline struct pool_conf *pool_at(u32 pool)
+{
+	return bpf_map_lookup_elem(&pool_confs, &pool);
 }
 
 static inline struct task_ctx *raw_task_ctx(struct task_struct *p)

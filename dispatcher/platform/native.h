@@ -81,6 +81,7 @@ struct native_context {
 	struct vm_ctx *vms;	     /* MAX_VMS */
 	struct vm_conf *vm_confs;    /* MAX_VMS */
 	struct gang_ctx *gangs;	     /* MAX_VMS */
+	struct pool_conf *pools;     /* MAX_POOLS */
 	struct task_struct *current; /* who runs on `cpu`, if the callback is a wake-up */
 	struct knobs knobs;
 	struct gang_slots slots;
@@ -152,6 +153,11 @@ static inline struct vm_conf *vm_conf_at(u32 slot)
 static inline struct gang_ctx *gang_at(u32 slot)
 {
 	return slot < MAX_VMS ? &corun_context->gangs[slot] : NULL;
+}
+
+static inline struct pool_conf *pool_at(u32 pool)
+{
+	return pool < MAX_POOLS ? &corun_context->pools[pool] : NULL;
 }
 
 static inline u64 raw_now(void)
@@ -375,8 +381,8 @@ static inline void callback_end(s32 result)
 		corun_context = context;                                                           \
 	}                                                                                          \
 	const size_t NAME(name##_sizes)[] = {                                                      \
-	    sizeof(struct task_struct),	  sizeof(struct task_ctx), sizeof(struct cpu_ctx),         \
-	    sizeof(struct vm_ctx),	  sizeof(struct vm_conf),  sizeof(struct gang_ctx),        \
-	    sizeof(struct native_context)};
+	    sizeof(struct task_struct), sizeof(struct task_ctx),      sizeof(struct cpu_ctx),      \
+	    sizeof(struct vm_ctx),	sizeof(struct vm_conf),	      sizeof(struct gang_ctx),     \
+	    sizeof(struct pool_conf),	sizeof(struct native_context)};
 
 #endif

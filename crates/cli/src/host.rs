@@ -6,7 +6,9 @@ use crate::failure::Invalid;
 use crate::output;
 use corun_linux::host::{self, Cause, HostExit, HostOptions, Recorded};
 use corun_linux::socket;
+use corun_linux::stock::{self, StockError, StockOptions};
 use corun_model::{Nanos, time};
+use corun_policies::PolicyInfo;
 use std::path::PathBuf;
 
 /// Schedule this host's VMs: load the dispatcher as its scheduler
@@ -14,12 +16,26 @@ use std::path::PathBuf;
 /// Takes over all ordinary tasks of the host until it is interrupted or told to end; then, and
 /// whenever anything goes wrong, the kernel's own scheduler is back at once. Needs root and a kernel
 /// with sched_ext (Linux 6.12 or newer with CONFIG_SCHED_CLASS_EXT).
+///
+/// With `--backend fair` the kernel's own scheduler stays in charge: vCPU threads are given slices
+/// (Linux 6.12 and newer) and affinities, which are taken back at the end, and after a crash by the
+/// next start. That serves the policies fair, affinity, aql, vslicer, vturbo and microsliced; it can
+/// neither place vCPUs when they wake nor schedule siblings together, slices longer than 100 ms do not
+/// exist there, and there is no recording and no `corun policy`.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// The policy; `corun policies` lists them (cfs, eevdf and credit are models, for `compare` only)
     #[arg(long, value_name = "NAME", default_value = "balance")]
     policy: String,
+
+    /// How: as a scheduler of its own, or through the kernel's
+    #[arg(long, value_enum, value_name = "NAME", default_value = "sched-ext")]
+    backend: Backend,
+
+    /// With --backend fair: where changed threads are written down, to be restored after a crash
+    #[arg(long, value_name = "FILE", default_value = stock::STATE)]
+    state: PathBuf,
 
     /// Time between two lines of statistics; 0s: none
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
@@ -46,6 +62,15 @@ pub struct Args {
     socket: PathBuf,
 }
 
+/// What carries policies out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Backend {
+    /// corun's dispatcher, loaded as a sched_ext scheduler
+    SchedExt,
+    /// The kernel's own scheduler, by slices and affinities of threads
+    Fair,
+}
+
 const EXAMPLES: &str = "\
 Examples:
   sudo corun host
@@ -54,6 +79,8 @@ Examples:
       statistics every five seconds
   sudo corun policy affinity
       from another terminal: changes it while it runs
+  sudo corun host --backend fair --policy affinity
+      without sched_ext
   sudo corun host --for 10s --record decisions.lockstep
       ten seconds, with all decisions on record
 
@@ -80,6 +107,9 @@ fn slice(text: &str) -> Result<Nanos, String> {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let policy = known_host_policy(&args.policy)
         .map_err(|message| Invalid::error(format!("--policy: {message}")))?;
+    if args.backend == Backend::Fair {
+        return stock(args, policy);
+    }
     let mut options = HostOptions::new(policy);
     options.interval = (args.interval > 0).then_some(args.interval);
     options.run_for = args.run_for;
@@ -92,11 +122,39 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn farewell(exit: &HostExit) -> String {
-    let why = match exit.cause {
+/// The same through the kernel's own scheduler.
+fn stock(args: &Args, policy: &'static PolicyInfo) -> anyhow::Result<()> {
+    if args.record.is_some() {
+        let message = "--record: there are no decisions of the dispatcher with --backend fair";
+        return Err(Invalid::error(message));
+    }
+    let options = StockOptions {
+        policy,
+        interval: (args.interval > 0).then_some(args.interval),
+        run_for: args.run_for,
+        json: args.json,
+        state: args.state.clone(),
+        out: Box::new(std::io::stdout()),
+        notes: |note| output::note(&format!("corun: {note}")),
+    };
+    let cause = stock::run(options).map_err(|error| match error {
+        StockError::NotServed(_) | StockError::NoSlices(_) => Invalid::error(error),
+        other => other.into(),
+    })?;
+    let why = reason(cause);
+    output::note(&format!("corun: {why}: all threads are as they were"));
+    Ok(())
+}
+
+fn reason(cause: Cause) -> &'static str {
+    match cause {
         Cause::TimeOver => "the time is over",
         Cause::Asked => "asked to end",
-    };
+    }
+}
+
+fn farewell(exit: &HostExit) -> String {
+    let why = reason(exit.cause);
     let recorded = exit
         .recorded
         .as_ref()

@@ -3,6 +3,7 @@
 //! end into an exit code.
 
 mod bench;
+mod calibrate;
 mod compare;
 mod failure;
 mod host;
@@ -45,6 +46,7 @@ enum Command {
     Parameters(parameters::Args),
     Workloads(workloads::Args),
     Lockstep(lockstep::Args),
+    Calibrate(calibrate::Args),
     Bench(bench::Args),
 }
 
@@ -59,6 +61,7 @@ fn main() -> ExitCode {
         Command::Parameters(args) => parameters::run(&args),
         Command::Workloads(args) => workloads::run(&args),
         Command::Lockstep(args) => lockstep::run(&args),
+        Command::Calibrate(args) => calibrate::run(&args),
         Command::Bench(args) => bench::run(&args),
     };
     match result {

@@ -104,6 +104,9 @@ fn in_words(in_force: &InForce) -> String {
     for (key, value) in &in_force.parameters {
         text += &format!("  {key} = {value}\n");
     }
+    for note in &in_force.status {
+        text += &format!("note: {note}\n");
+    }
     text + &in_force.vms.iter().map(of_vm).collect::<String>()
 }
 

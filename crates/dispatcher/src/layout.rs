@@ -80,7 +80,7 @@ pub struct TaskCtx {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TaskConf {
-    /// Slice, ns; 0: the host's default.
+    /// Slice, ns; 0: its pool's, else the host's default.
     pub slice: u64,
     /// Home pCPU plus 1; 0: none.
     pub home: i32,
@@ -90,6 +90,10 @@ pub struct TaskConf {
     pub latency: Nanos,
     /// For so much run time in a period that holds, ns.
     pub allotment: Nanos,
+    /// Its pool plus 1; 0: none.
+    pub pool: u32,
+    /// Nothing: the size is the same everywhere.
+    pub unused: u32,
 }
 
 impl TaskConf {
@@ -101,8 +105,20 @@ impl TaskConf {
             share: plan.claim.map_or(0, |claim| claim.share),
             latency: plan.claim.map_or(0, |claim| claim.latency),
             allotment: plan.claim.map_or(0, |claim| claim.allotment),
+            pool: plan.pool.map_or(0, |pool| pool as u32 + 1),
+            unused: 0,
         }
     }
+}
+
+/// `struct pool_conf`: pCPUs that belong together.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolConf {
+    /// Slice of vCPUs in it, ns; 0: the host's default.
+    pub slice: u64,
+    /// Its pCPUs.
+    pub pcpus: PcpuSet,
 }
 
 /// `struct task_struct` of the native build: a host task as the dispatcher sees it.

@@ -6,7 +6,8 @@
 //! the method. C code holds task pointers only during a call; tasks are named by index outside.
 
 use crate::layout::{
-    CpuCtx, GangCtx, GangSlots, Knobs, MAX_PCPUS, MAX_VMS, PcpuIndex, TaskStruct, VmConf, VmCtx,
+    CpuCtx, GangCtx, GangSlots, Knobs, MAX_PCPUS, MAX_VMS, PcpuIndex, PoolConf, TaskStruct, VmConf,
+    VmCtx,
 };
 use corun_model::{Nanos, PcpuSet, VmPlan};
 use std::ffi::c_void;
@@ -82,6 +83,7 @@ struct Context {
     vms: *mut VmCtx,
     vm_confs: *mut VmConf,
     gangs: *mut GangCtx,
+    pools: *mut PoolConf,
     current: *mut TaskStruct,
     knobs: Knobs,
     slots: GangSlots,
@@ -162,6 +164,7 @@ struct Inner<S> {
     vms: Box<[VmCtx]>,
     vm_confs: Box<[VmConf]>,
     gangs: Box<[GangCtx]>,
+    pools: Box<[PoolConf]>,
 }
 
 /// The dispatcher with its state, and the host it works for.
@@ -319,6 +322,7 @@ impl<S: Services> Native<S> {
                 vms: ptr::null_mut(),
                 vm_confs: ptr::null_mut(),
                 gangs: ptr::null_mut(),
+                pools: ptr::null_mut(),
                 current: ptr::null_mut(),
                 knobs,
                 slots: GangSlots::default(),
@@ -340,10 +344,12 @@ impl<S: Services> Native<S> {
             vms: vec![no_vm; MAX_VMS].into(),
             vm_confs: vec![VmConf::default(); MAX_VMS].into(),
             gangs: Box::default(),
+            pools: vec![PoolConf::default(); MAX_PCPUS].into(),
         });
         inner.context.cpus = inner.cpus.as_mut_ptr();
         inner.context.vms = inner.vms.as_mut_ptr();
         inner.context.vm_confs = inner.vm_confs.as_mut_ptr();
+        inner.context.pools = inner.pools.as_mut_ptr();
         let mut native = Self { inner };
         if knobs.gangs != 0 {
             native.make_room_for_gangs();
@@ -402,6 +408,14 @@ impl<S: Services> Native<S> {
             self.make_room_for_gangs();
         }
         self.inner.vm_confs[id as usize % MAX_VMS] = conf;
+        self.inner.context.index.fixed = PcpuSet::default();
+    }
+
+    /// Says what the first pools are; tasks name them by their place.
+    pub fn configure_pools(&mut self, pools: impl IntoIterator<Item = PoolConf>) {
+        for (place, pool) in self.inner.pools.iter_mut().zip(pools) {
+            *place = pool;
+        }
         self.inner.context.index.fixed = PcpuSet::default();
     }
 
@@ -532,8 +546,8 @@ mod tests {
     use crate::layout::TaskCtx;
 
     unsafe extern "C" {
-        static corun_sizes: [usize; 7];
-        static untapped_corun_sizes: [usize; 7];
+        static corun_sizes: [usize; 8];
+        static untapped_corun_sizes: [usize; 8];
     }
 
     #[test]
@@ -547,6 +561,7 @@ mod tests {
             size_of::<VmCtx>(),
             size_of::<VmConf>(),
             size_of::<GangCtx>(),
+            size_of::<PoolConf>(),
             size_of::<Context>(),
         ];
         assert_eq!((ours, ours), (c, untapped));

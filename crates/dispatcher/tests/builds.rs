@@ -5,7 +5,7 @@
 // Helpers of tests, too, say what they expect by panicking.
 #![allow(clippy::unwrap_used)]
 
-use corun_dispatcher::{Kick, Knobs, Native, Services, TaskStruct};
+use corun_dispatcher::{Kick, Knobs, Native, PoolConf, Services, TaskStruct};
 use corun_model::{Boost, Gang, Nanos, PcpuId, PcpuSet, Placement, Skew, Slots, VmId, VmPlan};
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -93,6 +93,16 @@ fn plan(placement: Placement, gang: Gang) -> VmPlan {
     }
 }
 
+/// Two pools, divided somewhere; the second has no slice of its own.
+fn pools(pcpus: u32, seed: u64) -> [PoolConf; 2] {
+    let divide = seed as u32 % (pcpus + 1);
+    let pool = |slice, pcpus: std::ops::Range<u32>| PoolConf {
+        slice,
+        pcpus: pcpus.map(PcpuId).collect(),
+    };
+    [pool(7_000_000, 0..divide), pool(0, divide..pcpus)]
+}
+
 /// Every gang mode.
 fn gangs() -> impl Strategy<Value = Gang> {
     prop::sample::select(vec![
@@ -139,6 +149,7 @@ impl<const TAPPED: bool> Machine<TAPPED> {
             ..Host::default()
         };
         let mut native = Native::new(knobs, host);
+        native.configure_pools(pools(pcpus, 1));
         (1..3).for_each(|vm| {
             native.configure_vm(vm, &plan(placement, gang), (vm == 1).then_some(300));
         });
@@ -156,6 +167,7 @@ impl<const TAPPED: bool> Machine<TAPPED> {
             };
             let index = native.add_task(known, 0);
             native.task(index).conf.home = (task % 4) as i32; // for some of them, fixed
+            native.task(index).conf.pool = task % 3; // and for some, pooled
         }
         Self {
             native,
@@ -170,6 +182,7 @@ impl<const TAPPED: bool> Machine<TAPPED> {
     fn step(&mut self, (what, which, later): (u8, usize, u64)) {
         self.now += later;
         let cpu = which % self.running.len();
+        let pcpus = self.running.len() as u32;
         match what % 6 {
             0 | 4 => self.wake(which % self.waiting.len(), cpu as u32),
             1 => {
@@ -183,6 +196,7 @@ impl<const TAPPED: bool> Machine<TAPPED> {
             2 => self.schedule(cpu),
             5 if which % 8 == 0 => self.configure(Placement::Balance, Some(300)),
             5 if which % 8 == 1 => self.configure(Placement::Fixed, None),
+            5 if which % 8 == 3 => self.native.configure_pools(pools(pcpus, later)),
             5 if which % 8 == 2 => {
                 let task = which % self.waiting.len();
                 if !self.waiting[task] && !self.running.contains(&Some(task)) {
@@ -243,7 +257,8 @@ proptest! {
             Just(Placement::Free),
             Just(Placement::Fixed),
             Just(Placement::Balance),
-            Just(Placement::LoadConscious)
+            Just(Placement::LoadConscious),
+            Just(Placement::Pool)
         ],
         gang in gangs(),
         slice_timer: bool,

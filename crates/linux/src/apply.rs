@@ -7,9 +7,10 @@
 //! decision and keeps nothing of a mode that a VM is no longer in, so there is nothing else to undo.
 
 use crate::discovery::{Vcpu, Vm};
+use crate::knobs;
 use crate::skel::types;
 use crate::tables::{Tables, bytes_of};
-use corun_model::{Placement, Plan, TaskPlan, VmPlan};
+use corun_model::{Placement, Plan, Pool, TaskPlan, VmPlan};
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -32,7 +33,12 @@ pub(crate) trait Told {
         pidfd: BorrowedFd<'_>,
         conf: types::task_conf,
     ) -> libbpf_rs::Result<bool>;
+    /// Tells what a pool is.
+    fn set_pool_conf(&self, pool: u32, conf: types::pool_conf) -> libbpf_rs::Result<()>;
 }
+
+/// What the dispatcher has been told of pools, by their number.
+pub(crate) type ToldPools = BTreeMap<u32, types::pool_conf>;
 
 impl Told for Tables<'_, '_> {
     fn set_vm_conf(&self, slot: u32, conf: types::vm_conf) -> libbpf_rs::Result<()> {
@@ -46,23 +52,50 @@ impl Told for Tables<'_, '_> {
     ) -> libbpf_rs::Result<bool> {
         Tables::set_task_conf(self, pidfd, conf)
     }
+
+    fn set_pool_conf(&self, pool: u32, conf: types::pool_conf) -> libbpf_rs::Result<()> {
+        Tables::set_pool_conf(self, pool, conf)
+    }
 }
 
-/// Tells the dispatcher what has changed. Homes come first: a VM's mode may rely on them, and a
-/// vCPU whose home is taken back under a mode that wants one may go anywhere.
+/// Tells the dispatcher what has changed. Pools and homes come first: a VM's mode may rely on them,
+/// and a vCPU whose home is taken back under a mode that wants one may go anywhere.
 pub(crate) fn apply(
     list: &mut [Vm],
+    pools: &mut ToldPools,
     plan: &Plan,
     base: Base,
     to: &impl Told,
 ) -> libbpf_rs::Result<()> {
     let tasks: BTreeMap<_, _> = plan.tasks.iter().map(|task| (task.task, task)).collect();
     let vms: BTreeMap<_, _> = plan.vms.iter().map(|vm| (vm.vm, vm)).collect();
+    for (at, pool) in (0..).zip(&plan.pools) {
+        tell_pool(pools, at, pool, to)?;
+    }
     for vm in list {
         for vcpu in &mut vm.vcpus {
             tell_task(vcpu, tasks.get(&vcpu.task).copied(), base, to)?;
         }
         tell_vm(vm, vms.get(&vm.vm).copied(), base, to)?;
+    }
+    Ok(())
+}
+
+fn tell_pool(
+    told: &mut ToldPools,
+    at: u32,
+    wanted: &Pool,
+    to: &impl Told,
+) -> libbpf_rs::Result<()> {
+    let conf = types::pool_conf {
+        slice: wanted.slice,
+        pcpus: knobs::mask(&wanted.pcpus),
+    };
+    let same = |told: &types::pool_conf| bytes_of(told) == bytes_of(&conf);
+    if !told.get(&at).is_some_and(same) {
+        told.remove(&at); // should it fail, nothing is known to hold
+        to.set_pool_conf(at, conf)?;
+        told.insert(at, conf);
     }
     Ok(())
 }
@@ -82,12 +115,16 @@ fn tell_task(
     let home = wanted.and_then(|plan| plan.home);
     let home = home.and_then(|home| i32::try_from(home.0 + 1).ok());
     let claim = wanted.and_then(|plan| plan.claim);
+    let pool = wanted.and_then(|plan| plan.pool);
+    let pool = pool.and_then(|pool| u32::try_from(pool + 1).ok());
     let conf = types::task_conf {
         slice: slice.unwrap_or(old.slice),
         home: home.unwrap_or(old.home),
         share: claim.map_or(old.share, |claim| claim.share),
         latency: claim.map_or(old.latency, |claim| claim.latency),
         allotment: claim.map_or(old.allotment, |claim| claim.allotment),
+        pool: pool.unwrap_or(old.pool),
+        ..Default::default()
     };
     if bytes_of(&conf) != bytes_of(&told) && to.set_task_conf(vcpu.pidfd.as_fd(), conf)? {
         vcpu.told = Some(conf);

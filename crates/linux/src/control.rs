@@ -5,15 +5,17 @@
 //! exchanged between two periods, without unloading anything: to the dispatcher it is a plan like
 //! any other, except that it takes back what the old policy had said (apply.rs).
 
-use crate::apply::{Base, apply};
+use crate::apply::{Base, ToldPools, apply};
 use crate::clock;
 use crate::counters::Counters;
 use crate::discovery::{Vcpu, Vm, Vms};
+use crate::perf::VcpuCounters;
 use crate::socket::protocol::VmInForce;
 use crate::tables::Tables;
 use corun_model::time::{MS, SEC};
 use corun_model::{
-    HostSeen, Nanos, PcpuSet, Plan, Snapshot, TaskId, TaskSeen, Topology, Value, VmSeen, VmStatus,
+    HostSeen, Nanos, PcpuSet, Plan, Signals, Snapshot, TaskId, TaskSeen, Topology, Value, VmSeen,
+    VmStatus,
 };
 use corun_policies::{Policy, PolicyInfo, Settings};
 use std::collections::BTreeMap;
@@ -67,6 +69,7 @@ pub(crate) struct Control {
     last: Reading,
     /// When that was read.
     before: Nanos,
+    pools: ToldPools,
 }
 
 impl Control {
@@ -87,6 +90,7 @@ impl Control {
             thorough_due: began,
             last: Reading::new(),
             before: began,
+            pools: ToldPools::new(),
         }
     }
 
@@ -174,13 +178,29 @@ impl Control {
         let now = clock::now();
         self.due = now + self.policy.period();
         self.look(tables, now)?;
+        self.count();
         let reading = self.read(tables)?;
         let seen = self.snapshot(&reading, now);
         self.before = now;
         self.last = reading;
         let mut plan = Plan::default();
         self.policy.decide(&seen, &mut plan);
-        apply(&mut self.vms.list, &plan, base, tables)
+        apply(&mut self.vms.list, &mut self.pools, &plan, base, tables)
+    }
+
+    /// Counters of vCPUs are opened when a policy first wants to see them, and closed with it.
+    fn count(&mut self) {
+        let wanted = self.policy.wants_signals();
+        for vcpu in self.vms.list.iter_mut().flat_map(|vm| &mut vm.vcpus) {
+            if wanted != vcpu.counters.is_some() {
+                vcpu.counters = wanted.then(|| VcpuCounters::open(vcpu.key.tid));
+            }
+        }
+    }
+
+    /// What the policy in force cannot see or do here, for people.
+    pub(crate) fn status(&self) -> Vec<String> {
+        self.policy.status().notes
     }
 
     /// Finds VMs, and samples stacking while it has the table at hand.
@@ -207,7 +227,14 @@ impl Control {
         let mut gone = Vec::new();
         for vcpu in self.vms.list.iter().flat_map(|vm| &vm.vcpus) {
             match tables.task(vcpu.pidfd.as_fd())? {
-                Some(ctx) => drop(reading.insert(vcpu.task, Counters::of(&ctx, clock::now()))),
+                Some(ctx) => {
+                    let mut counters = Counters::of(&ctx, clock::now());
+                    counters.signals = vcpu
+                        .counters
+                        .as_ref()
+                        .map_or_else(Signals::default, VcpuCounters::read);
+                    reading.insert(vcpu.task, counters);
+                }
                 None => gone.push(vcpu.task),
             }
         }
@@ -218,8 +245,9 @@ impl Control {
     fn snapshot(&self, reading: &Reading, now: Nanos) -> Snapshot {
         let task = |vcpu: &Vcpu, tids: &BTreeMap<u32, TaskId>| {
             let sum = reading.get(&vcpu.task).copied().unwrap_or_default();
+            let before = self.last.get(&vcpu.task).copied().unwrap_or_default();
             // Counters begin with the task: what was not there then has begun since.
-            let did = sum.since(&self.last.get(&vcpu.task).copied().unwrap_or_default());
+            let did = sum.since(&before);
             TaskSeen {
                 task: vcpu.task,
                 allowed: vcpu.allowed.and(&self.online),
@@ -227,6 +255,7 @@ impl Control {
                 ready: did.ready,
                 wait: did.wait,
                 turns: did.turns(self.before, tids),
+                signals: sum.signals.since(&before.signals),
             }
         };
         let vm = |vm: &Vm| VmSeen {

@@ -5,7 +5,7 @@
 //! what seems to go back is nothing.
 
 use crate::skel::types;
-use corun_model::{Doing, Nanos, PcpuId, TaskId, Turns};
+use corun_model::{Doing, Nanos, PcpuId, Signals, TaskId, Turns};
 use std::collections::BTreeMap;
 
 /// `enum task_state` of the dispatcher.
@@ -27,6 +27,8 @@ pub(crate) struct Counters {
     cpu: Option<PcpuId>,
     /// When siblings woke it last, and their thread ids.
     wakers: [(Nanos, u32); WAKERS],
+    /// What else this host tells, if the policy asks.
+    pub(crate) signals: Signals,
 }
 
 /// As many as the dispatcher remembers.
@@ -54,6 +56,7 @@ impl Counters {
             doing: Doing::Waiting,
             cpu: pcpu(ctx.cpu).or(pcpu(ctx.last_cpu)),
             wakers: ctx.wakers.map(|waker| (waker.at, waker.id)),
+            signals: Signals::default(),
         };
         match ctx.state {
             RUNNING => {
@@ -80,6 +83,7 @@ impl Counters {
             preempted: self.preempted.saturating_sub(then.preempted),
             late: self.late.saturating_sub(then.late),
             wakeups: self.wakeups.saturating_sub(then.wakeups),
+            signals: self.signals.since(&then.signals),
             ..*self
         }
     }

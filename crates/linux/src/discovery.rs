@@ -5,6 +5,7 @@
 //! /proc adds names, the order of vCPUs, affinities and weights. Nobody is asked, no manager needed.
 //! Processes come and go while one looks: what cannot be read is left out this time.
 
+use crate::perf::VcpuCounters;
 use crate::skel::types;
 use crate::tables::Tables;
 use crate::{cgroup, pidfd, proc};
@@ -30,6 +31,8 @@ pub(crate) struct Vcpu {
     pub(crate) allowed: PcpuSet,
     /// What the dispatcher has been told about it.
     pub(crate) told: Option<types::task_conf>,
+    /// What the kernel counts of it, while a policy wants to see that.
+    pub(crate) counters: Option<VcpuCounters>,
 }
 
 /// What the dispatcher's books say of a VM at the moment.
@@ -197,6 +200,7 @@ fn open_vcpu(
         pidfd,
         allowed: pidfd::allowed(tid)?,
         told: None,
+        counters: None,
     })
 }
 

@@ -182,7 +182,7 @@ pub fn run(options: HostOptions) -> Result<HostExit, HostError> {
 }
 
 /// A flag that SIGINT and SIGTERM raise.
-fn watch_signals() -> io::Result<Arc<AtomicBool>> {
+pub(crate) fn watch_signals() -> io::Result<Arc<AtomicBool>> {
     let asked = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&asked))?;

@@ -16,13 +16,20 @@ pub(crate) fn raw(params: &DispatcherParams, online: &PcpuSet) -> types::knobs {
         placement: Placement::Free.number(),
         slice_timer: u32::from(params.slice_timer),
         gangs: 1, // policies are exchanged while it runs, and a recording has one set of knobs
+        online: mask(online),
         ..types::knobs::default()
     };
-    for cpu in online.iter() {
-        raw.online[cpu.index() / 64] |= 1 << (cpu.0 % 64);
-        raw.pcpus = raw.pcpus.max(cpu.0 + 1);
-    }
+    raw.pcpus = online.iter().map(|cpu| cpu.0 + 1).max().unwrap_or(0);
     raw
+}
+
+/// A set of pCPUs, a bit each.
+pub(crate) fn mask(pcpus: &PcpuSet) -> [u64; 8] {
+    let mut words = [0; 8];
+    for cpu in pcpus.iter() {
+        words[cpu.index() / 64] |= 1 << (cpu.0 % 64);
+    }
+    words
 }
 
 #[cfg(test)]

@@ -6,6 +6,9 @@
 //! VMs are there), control (counters → policy → plan), apply (plan → tables), [`stats`], recorder,
 //! [`socket`].
 //!
+//! [`stock::run`] is the daemon for kernels without sched_ext: the policies that slices and affinities
+//! of threads can carry out.
+//!
 //! The kernel schedules with what it was told last, whatever becomes of the daemon; when its process
 //! ends, for whatever reason, the kernel goes back to its own scheduler.
 
@@ -20,6 +23,7 @@ pub mod host;
 mod knobs;
 mod loader;
 mod log;
+mod perf;
 mod pidfd;
 pub mod preflight;
 mod priority;
@@ -29,6 +33,7 @@ pub mod sched_ext;
 mod skel;
 pub mod socket;
 pub mod stats;
+pub mod stock;
 mod tables;
 
 pub use loader::{Dispatcher, ExitInfo, LoadError};

@@ -11,6 +11,20 @@ fn process(tgid: u32) -> PathBuf {
     Path::new(PROC).join(tgid.to_string())
 }
 
+/// The numbers of all processes.
+pub(crate) fn processes() -> Vec<u32> {
+    let Ok(entries) = fs::read_dir(PROC) else {
+        return Vec::new();
+    };
+    let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
+    entries.flatten().filter_map(number).collect()
+}
+
+/// What the kernel counted of a thread: run time, run-queue time, ns, and turns.
+pub(crate) fn schedstat(tgid: u32, tid: u32) -> Option<String> {
+    fs::read_to_string(process(tgid).join(format!("task/{tid}/schedstat"))).ok()
+}
+
 /// The numbers of a process's threads.
 pub(crate) fn threads(tgid: u32) -> Vec<u32> {
     let Ok(entries) = fs::read_dir(process(tgid).join("task")) else {

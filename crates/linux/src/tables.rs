@@ -25,6 +25,8 @@ unsafe impl Plain for types::vm_ctx {}
 // SAFETY: as above.
 unsafe impl Plain for types::vm_conf {}
 // SAFETY: as above.
+unsafe impl Plain for types::pool_conf {}
+// SAFETY: as above.
 unsafe impl Plain for types::cpu_ctx {}
 // SAFETY: as above.
 unsafe impl Plain for types::knobs {}
@@ -83,6 +85,12 @@ impl<'a, 'obj> Tables<'a, 'obj> {
         let void = types::vm_conf { id: 0, ..conf };
         map.update(&key, bytes_of(&void), MapFlags::ANY)?;
         map.update(&key, bytes_of(&conf), MapFlags::ANY)
+    }
+
+    /// Tells what a pool is.
+    pub(crate) fn set_pool_conf(&self, pool: u32, conf: types::pool_conf) -> libbpf_rs::Result<()> {
+        let map = &self.maps.pool_confs;
+        map.update(&pool.to_ne_bytes(), bytes_of(&conf), MapFlags::ANY)
     }
 
     /// Tells what the policy wants for a task; false if the task has gone.

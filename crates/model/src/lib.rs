@@ -11,6 +11,7 @@ mod ids;
 mod parameter;
 mod pcpu_set;
 mod plan;
+mod signals;
 pub mod size;
 pub mod time;
 mod topology;
@@ -21,8 +22,9 @@ pub use ids::{PcpuId, TaskId, VmId};
 pub use parameter::{Parameter, Value};
 pub use pcpu_set::PcpuSet;
 pub use plan::{
-    Claim, Doing, HostSeen, Placement, Plan, Snapshot, Status, TaskPlan, TaskSeen, Turns,
+    Claim, Doing, HostSeen, Placement, Plan, Pool, Snapshot, Status, TaskPlan, TaskSeen, Turns,
     VcpuStatus, VmPlan, VmSeen, VmStatus,
 };
+pub use signals::{LlcSeen, Signals};
 pub use time::Nanos;
 pub use topology::{Topology, TopologyError};

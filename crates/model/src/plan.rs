@@ -4,7 +4,7 @@
 //! Both are plain data, so that a recorded host can be replayed through a policy in a unit test.
 //! The dispatcher's C structs (`dispatcher/types.h`) carry the same fields.
 
-use crate::{Gang, Nanos, PcpuId, PcpuSet, TaskId, Topology, VmId};
+use crate::{Gang, Nanos, PcpuId, PcpuSet, Signals, TaskId, Topology, VmId};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -22,15 +22,18 @@ pub enum Placement {
     Balance,
     /// As balance, among pCPUs that are lightly loaded; on one with a sibling if those are all.
     LoadConscious,
+    /// The pCPUs of the vCPU's pool: the least loaded one.
+    Pool,
 }
 
 impl Placement {
     /// Every mode by the name users write.
-    pub const NAMES: [(&'static str, Placement); 4] = [
+    pub const NAMES: [(&'static str, Placement); 5] = [
         ("free", Self::Free),
         ("fixed", Self::Fixed),
         ("balance", Self::Balance),
         ("load-conscious", Self::LoadConscious),
+        ("pool", Self::Pool),
     ];
 
     /// The dispatcher's number for it (`enum placement_mode` in `dispatcher/types.h`).
@@ -40,6 +43,7 @@ impl Placement {
             Self::Fixed => 1,
             Self::Balance => 2,
             Self::LoadConscious => 3,
+            Self::Pool => 4,
         }
     }
 }
@@ -59,7 +63,9 @@ impl FromStr for Placement {
     fn from_str(text: &str) -> Result<Self, String> {
         let known = Self::NAMES.iter().find(|(name, _)| *name == text);
         known.map(|(_, mode)| *mode).ok_or_else(|| {
-            format!("unknown placement {text:?}: expected free, fixed, balance or load-conscious")
+            format!(
+                "unknown placement {text:?}: expected free, fixed, balance, load-conscious or pool"
+            )
         })
     }
 }
@@ -98,6 +104,8 @@ pub struct TaskSeen {
     pub wait: Nanos,
     /// How its turns went.
     pub turns: Turns,
+    /// What else the host can tell.
+    pub signals: Signals,
 }
 
 /// What a vCPU does at a moment.
@@ -186,6 +194,9 @@ pub struct TaskPlan {
     pub home: Option<PcpuId>,
     /// What it may claim, under [`Gang::Asymmetric`].
     pub claim: Option<Claim>,
+    /// Its pool, for [`Placement::Pool`]: an index into [`Plan::pools`]. Without one it goes where it
+    /// may.
+    pub pool: Option<usize>,
 }
 
 impl TaskPlan {
@@ -196,6 +207,7 @@ impl TaskPlan {
             slice: None,
             home: None,
             claim: None,
+            pool: None,
         }
     }
 }
@@ -216,6 +228,15 @@ impl Claim {
     pub const NEUTRAL: u32 = 1 << 16;
 }
 
+/// pCPUs that belong together, and how long a vCPU of theirs runs before others get a turn.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pool {
+    /// Its slice, ns; 50 µs to 1 s.
+    pub slice: Nanos,
+    /// Its pCPUs.
+    pub pcpus: PcpuSet,
+}
+
 /// What a policy wants. Whatever it does not mention stays as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
@@ -223,6 +244,8 @@ pub struct Plan {
     pub vms: Vec<VmPlan>,
     /// Per vCPU.
     pub tasks: Vec<TaskPlan>,
+    /// The pools that vCPUs are assigned to, at most [`Topology::MAX_PCPUS`].
+    pub pools: Vec<Pool>,
 }
 
 /// What a policy thinks at the moment, for people and timelines.
@@ -230,6 +253,8 @@ pub struct Plan {
 pub struct Status {
     /// Per VM, if it thinks something of VMs.
     pub vms: Vec<VmStatus>,
+    /// What people should know of it now, a sentence each: what it cannot see, for example.
+    pub notes: Vec<String>,
 }
 
 /// What a policy thinks of a VM.

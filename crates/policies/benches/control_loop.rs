@@ -6,8 +6,8 @@
 
 use corun_model::time::MS;
 use corun_model::{
-    Doing, HostSeen, PcpuId, PcpuSet, Plan, Snapshot, TaskId, TaskSeen, Topology, Turns, VmId,
-    VmSeen,
+    Doing, HostSeen, PcpuId, PcpuSet, Plan, Signals, Snapshot, TaskId, TaskSeen, Topology, Turns,
+    VmId, VmSeen,
 };
 use corun_policies::{Settings, find};
 use criterion::{Criterion, criterion_group, criterion_main};
@@ -37,12 +37,13 @@ fn vcpu(vm: u32, number: u32, period: u64) -> TaskSeen {
         turns: Turns {
             doing,
             cpu: Some(PcpuId(task % PCPUS)),
-            depleted: if doing == Doing::Ready { 8 } else { 0 },
+            depleted: if vm.is_multiple_of(3) { 8 } else { 0 },
             preempted: varies,
             late: varies / 3,
             wakeups: 50,
             wakers: vec![TaskId(sibling)],
         },
+        signals: Signals::default(),
     }
 }
 

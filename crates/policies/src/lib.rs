@@ -7,15 +7,20 @@
 
 mod affinity;
 pub mod analysis;
+pub mod aql;
 mod balance;
 mod balance_load;
 mod cosched;
 mod fair;
 pub mod jupiter;
+mod microsliced;
 mod registry;
 mod settings;
+mod vslicer;
+mod vturbo;
 
 pub use affinity::Affinity;
+pub use aql::Aql;
 pub use balance::Balance;
 pub use balance_load::BalanceLoad;
 pub use cosched::demand::CoschedDemand;
@@ -24,8 +29,11 @@ pub use cosched::relaxed::{CoschedRelaxed, CoschedRelaxedAll};
 pub use cosched::strict::CoschedStrict;
 pub use fair::Fair;
 pub use jupiter::{Jupiter, JupiterParams};
+pub use microsliced::Microsliced;
 pub use registry::{PolicyInfo, all, find, names, parameters};
 pub use settings::{SettingError, Settings};
+pub use vslicer::{VSlicer, VSlicerSlices};
+pub use vturbo::{VTurbo, VTurboPools};
 
 use corun_model::{Nanos, Placement, Plan, Snapshot, Status, VmPlan};
 
@@ -41,9 +49,20 @@ pub trait Policy: Send {
     /// if a plan is.
     fn decide(&mut self, seen: &Snapshot, plan: &mut Plan);
 
+    /// Does it look at [`corun_model::Signals`]? Where not, nobody needs to count.
+    fn wants_signals(&self) -> bool {
+        false
+    }
+
     /// What it thinks, as of the last decision.
     fn status(&self) -> Status {
         Status::default()
+    }
+
+    /// What it takes a vCPU to be, by name, if it has types.
+    fn recognised(&self, task: corun_model::TaskId) -> Option<&'static str> {
+        let _ = task;
+        None
     }
 }
 

@@ -2,8 +2,9 @@
 //! Every policy by name.
 
 use crate::{
-    Affinity, Balance, BalanceLoad, CoschedDemand, CoschedDt, CoschedRelaxed, CoschedRelaxedAll,
-    CoschedStrict, Fair, Jupiter, JupiterParams, Policy, Settings,
+    Affinity, Aql, Balance, BalanceLoad, CoschedDemand, CoschedDt, CoschedRelaxed,
+    CoschedRelaxedAll, CoschedStrict, Fair, Jupiter, JupiterParams, Microsliced, Policy, Settings,
+    VSlicer, VTurbo,
 };
 use corun_model::Parameter;
 
@@ -22,7 +23,7 @@ pub struct PolicyInfo {
     pub make: fn(&Settings) -> Box<dyn Policy>,
 }
 
-static ALL: [PolicyInfo; 10] = [
+static ALL: [PolicyInfo; 14] = [
     PolicyInfo {
         name: "fair",
         summary: "plain fair order, vCPUs go wherever there is least to do",
@@ -92,6 +93,35 @@ static ALL: [PolicyInfo; 10] = [
         source: "dissertation (vMigrater, vSMT-IO, Jupiter), ch. 4",
         parameters: JupiterParams::parameters,
         make: |settings| Box::new(Jupiter::new(settings.jupiter)),
+    },
+    PolicyInfo {
+        name: "aql",
+        summary: "recognises what each vCPU runs and serves it in a pool with the slice that suits it",
+        source: "Teabe, Tchana & Hagimont, \"Application-specific quantum for multi-core platform \
+                  scheduler\", EuroSys 2016",
+        parameters: Aql::parameters,
+        make: |settings| Box::new(Aql::new(settings.aql)),
+    },
+    PolicyInfo {
+        name: "vslicer",
+        summary: "short slices for vCPUs that do I/O, so that their turn comes more often",
+        source: "Xu et al., \"vSlicer\", HPDC 2012, as in AQL_Sched, §4.2",
+        parameters: VSlicer::parameters,
+        make: |settings| Box::new(VSlicer::new(settings.vslicer)),
+    },
+    PolicyInfo {
+        name: "vturbo",
+        summary: "a pCPU with short slices for vCPUs that do I/O",
+        source: "Xu et al., \"vTurbo\", USENIX ATC 2013, as in AQL_Sched, §4.2",
+        parameters: VTurbo::parameters,
+        make: |settings| Box::new(VTurbo::new(settings.vturbo)),
+    },
+    PolicyInfo {
+        name: "microsliced",
+        summary: "short slices for everybody",
+        source: "Ahn, Park & Huh, MICRO 2014, as in AQL_Sched, §4.2",
+        parameters: Microsliced::parameters,
+        make: |settings| Box::new(settings.microsliced),
     },
 ];
 

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What can be set of each policy.
 
+use crate::aql::Calibration;
+use crate::vslicer::VSlicerSlices;
+use crate::vturbo::VTurboPools;
 use crate::{
     BalanceLoad, CoschedDemand, CoschedRelaxed, CoschedRelaxedAll, CoschedStrict, JupiterParams,
-    PolicyInfo,
+    Microsliced, PolicyInfo,
 };
 use corun_model::time::{MS, SEC, US};
 use corun_model::{Nanos, Skew, time};
 use std::ops::RangeInclusive;
 
-/// The settings of all policies that have some: each is the policy itself, which is remade from it.
+/// The settings of all policies that have some: each is the policy itself, which is remade from it,
+/// or what it is made of.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Settings {
     /// `balance-load`.
@@ -24,14 +28,31 @@ pub struct Settings {
     pub cosched_relaxed_all: CoschedRelaxedAll,
     /// `jupiter`.
     pub jupiter: JupiterParams,
+    /// `aql`.
+    pub aql: Calibration,
+    /// `vslicer`.
+    pub vslicer: VSlicerSlices,
+    /// `vturbo`.
+    pub vturbo: VTurboPools,
+    /// `microsliced`.
+    pub microsliced: Microsliced,
 }
 
 /// A setting, and what it may be.
 enum Field<'a> {
     Time(&'a mut Nanos, RangeInclusive<Nanos>),
     Percent(&'a mut u32, RangeInclusive<u32>),
+    Count(&'a mut u32, RangeInclusive<u32>),
+    Limit(&'a mut u64),
+    /// The best slice of a type, or none.
+    Best(&'a mut Option<Nanos>),
     Switch(&'a mut bool),
 }
+
+/// What a best slice is if it does not matter.
+const AGNOSTIC: &str = "agnostic";
+/// What a limit may be.
+const LIMIT: RangeInclusive<u64> = 1..=1_000_000;
 
 /// Why a setting is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -143,6 +164,14 @@ impl Settings {
             ("cosched-demand", "wake_boost") => Field::Time(&mut boost.wake, 0..=100 * MS),
             ("cosched-demand", "boost_limit") => Field::Time(&mut boost.limit, 0..=100 * MS),
             ("cosched-demand", "boost_lead") => Field::Time(&mut boost.lead, 0..=SEC),
+            ("aql", "default") => Field::Time(&mut self.aql.slices.default, SLICE),
+            ("aql", _) => aql(&mut self.aql, key)?,
+            ("vslicer", "slice") => Field::Time(&mut self.vslicer.slice, SLICE),
+            ("vslicer", "default") => Field::Time(&mut self.vslicer.default, SLICE),
+            ("vturbo", "slice") => Field::Time(&mut self.vturbo.slice, SLICE),
+            ("vturbo", "default") => Field::Time(&mut self.vturbo.default, SLICE),
+            ("vturbo", "pcpus") => Field::Count(&mut self.vturbo.pcpus, 1..=511),
+            ("microsliced", "slice") => Field::Time(&mut self.microsliced.slice, SLICE),
             ("cosched-relaxed", _) => skew(&mut self.cosched_relaxed.skew, key)?,
             ("jupiter", _) => jupiter(&mut self.jupiter, key)?,
             ("cosched-relaxed-all", _) => skew(&mut self.cosched_relaxed_all.skew, key)?,
@@ -152,6 +181,24 @@ impl Settings {
 }
 
 const LIGHT: RangeInclusive<u32> = 100..=1000;
+/// Shorter ones would only switch, longer ones are none.
+const SLICE: RangeInclusive<Nanos> = 100 * US..=SEC;
+
+fn aql<'a>(calibration: &'a mut Calibration, key: &str) -> Option<Field<'a>> {
+    let (slices, limits) = (&mut calibration.slices, &mut calibration.limits);
+    Some(match key {
+        "IOInt" => Field::Best(&mut slices.io_int),
+        "ConSpin" => Field::Best(&mut slices.con_spin),
+        "LLCF" => Field::Best(&mut slices.llcf),
+        "LLCO" => Field::Best(&mut slices.llco),
+        "LoLCF" => Field::Best(&mut slices.lo_lcf),
+        "io_events" => Field::Limit(&mut limits.io_events),
+        "pause_exits" => Field::Limit(&mut limits.pause_exits),
+        "llc_references" => Field::Limit(&mut limits.llc_references),
+        "llc_misses" => Field::Limit(&mut limits.llc_misses),
+        _ => return None,
+    })
+}
 
 fn skew<'a>(skew: &'a mut Skew, key: &str) -> Option<Field<'a>> {
     Some(match key {
@@ -198,7 +245,17 @@ impl Field<'_> {
                 let (least, most) = (time::show(*range.start()), time::show(*range.end()));
                 *time = said.ok_or_else(|| format!("a time from {least} to {most}"))?;
             }
-            Self::Percent(number, range) => {
+            Self::Limit(number) => {
+                let said = text.parse().ok().filter(|said| LIMIT.contains(said));
+                *number = said.ok_or_else(|| "a number from 1 to 1000000".to_string())?;
+            }
+            Self::Best(slice) if text == AGNOSTIC => *slice = None,
+            Self::Best(slice) => {
+                let said = time::parse(text).filter(|said| SLICE.contains(said));
+                let accepted = || "a time from 100 µs to 1 s, or agnostic".to_string();
+                *slice = Some(said.ok_or_else(accepted)?);
+            }
+            Self::Percent(number, range) | Self::Count(number, range) => {
                 let said = text.parse().ok().filter(|said| range.contains(said));
                 let (least, most) = range.into_inner();
                 *number = said.ok_or_else(|| format!("a number from {least} to {most}"))?;

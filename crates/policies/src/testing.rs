@@ -3,7 +3,8 @@
 
 use crate::{Policy, Settings, all};
 use corun_model::{
-    HostSeen, PcpuId, PcpuSet, Plan, Snapshot, TaskId, TaskSeen, Topology, Turns, VmId, VmSeen,
+    HostSeen, PcpuId, PcpuSet, Plan, Signals, Snapshot, TaskId, TaskSeen, Topology, Turns, VmId,
+    VmSeen,
 };
 use proptest::prelude::*;
 
@@ -23,6 +24,7 @@ pub(crate) fn snapshot(pcpus: u32, sizes: &[usize]) -> Snapshot {
         ready: 0,
         wait: 0,
         turns: Turns::default(),
+        signals: Signals::default(),
     };
     let vm = |(vm, &size): (usize, &usize)| VmSeen {
         vm: VmId::from(vm),

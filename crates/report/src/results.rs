@@ -219,6 +219,15 @@ pub struct VmResult {
     pub ready_wait_p50_us: Option<f64>,
     /// Waits for a pCPU: 99th percentile; null if there was none.
     pub ready_wait_p99_us: Option<f64>,
+    /// Turns on a pCPU that ended although the vCPU wanted to go on: median; null if there was none.
+    #[serde(default)]
+    pub turn_p50_us: Option<f64>,
+    /// The same, 99th percentile.
+    #[serde(default)]
+    pub turn_p99_us: Option<f64>,
+    /// What the policy took its vCPUs to be; absent if it has no types.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recognised: Option<Recognised>,
     /// Contended acquisitions of locks.
     pub lock_waits: u64,
     /// Waits for contended locks: mean; null if there was none.
@@ -242,6 +251,23 @@ pub struct VmResult {
     /// are assumed to go on alike.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beyond_recording_share: Option<f64>,
+}
+
+/// Shares of a policy's decisions in which it took a vCPU to be of a type (AQL_Sched's).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Recognised {
+    /// I/O-intensive.
+    pub ioint: f64,
+    /// Concurrent and spinning.
+    pub conspin: f64,
+    /// A friend of the last-level cache.
+    pub llcf: f64,
+    /// Overflowing the last-level cache.
+    pub llco: f64,
+    /// A friend of lower caches.
+    pub lolcf: f64,
+    /// Not decided yet, or not to be told.
+    pub unknown: f64,
 }
 
 /// What happened to a host task that is no vCPU.

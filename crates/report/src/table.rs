@@ -4,7 +4,8 @@
 
 use crate::format::{amount, micros, percent, ratio};
 use crate::results::{
-    ClientResult, Comparison, DiskResult, HostResult, IoResult, Run, SiblingResult, VmResult,
+    ClientResult, Comparison, DiskResult, HostResult, IoResult, Recognised, Run, SiblingResult,
+    VmResult,
 };
 use crate::summary::Spread;
 use comfy_table::{
@@ -209,8 +210,44 @@ fn vm_rows(runs: &[Vec<&Run>], index: usize, vm: &VmResult) -> Vec<Row> {
                 .filter_map(worth_showing),
         );
     }
+    if runs
+        .iter()
+        .flatten()
+        .any(|run| SLICING.contains(&run.policy.as_str()))
+    {
+        rows.extend(
+            slice_rows(runs, index)
+                .into_iter()
+                .filter_map(worth_showing),
+        );
+    }
     rows.extend(io_rows(runs, index).into_iter().filter_map(worth_showing));
     rows
+}
+
+/// Policies that are about slices.
+const SLICING: [&str; 4] = ["aql", "vslicer", "vturbo", "microsliced"];
+
+/// How long turns are, and what vCPUs were taken for.
+fn slice_rows(runs: &[Vec<&Run>], index: usize) -> [Row; 7] {
+    let turn = |measure: &str, of: fn(&VmResult) -> Option<f64>| {
+        row(runs, measure, micros, move |run| of(run.vms.get(index)?))
+    };
+    let taken = |what: &str, of: fn(&Recognised) -> f64| {
+        let share = move |run: &Run| Some(of(run.vms.get(index)?.recognised.as_ref()?));
+        plain(row(runs, what, percent, move |run| {
+            share(run).filter(|share| *share > 0.0)
+        }))
+    };
+    [
+        turn("turn, p50", |vm| vm.turn_p50_us),
+        turn("turn, p99", |vm| vm.turn_p99_us),
+        taken("taken for IOInt", |it| it.ioint),
+        taken("taken for ConSpin", |it| it.conspin),
+        taken("taken for LLCF", |it| it.llcf),
+        taken("taken for LLCO", |it| it.llco),
+        taken("taken for LoLCF", |it| it.lolcf),
+    ]
 }
 
 /// How far siblings ran apart: shown where co-scheduling is compared with.

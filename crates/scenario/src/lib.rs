@@ -20,6 +20,7 @@ mod policy;
 mod problem;
 pub mod reader;
 mod settings;
+mod slices;
 mod suggest;
 pub mod tree;
 mod vms;
@@ -33,6 +34,9 @@ pub use problem::{Located, Place, Problem, Problems};
 pub use settings::{
     Case, CfsKeys, CorunKeys, Costs, Demand, EevdfKeys, EmulatorKeys, GuestKeys, HaltPoll,
     Hardware, Host, HostTask, RtApp, Run, Scenario, Schedulers, Smt, Thread, Vm, Workload,
+};
+pub use slices::{
+    AqlKeys, Best, CALIBRATION_FORMAT, CalibrationFile, CalibrationKeys, SliceKeys, calibration,
 };
 pub use suggest::{nearest, or_nearest};
 

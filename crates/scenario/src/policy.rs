@@ -3,11 +3,12 @@
 
 use crate::jupiter::{self, JupiterKeys};
 use crate::reader::Reader;
+use crate::slices::{self, AqlKeys, SliceKeys};
 use corun_model::time::{MS, SEC, US};
 use corun_model::{Nanos, Skew, time};
 
 /// `[policy]`: what is said of each policy that has settings.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct PolicyKeys {
     /// `[policy.balance-load]`.
     pub balance_load: LightKeys,
@@ -21,6 +22,14 @@ pub struct PolicyKeys {
     pub cosched_relaxed_all: SkewKeys,
     /// `[policy.jupiter]`.
     pub jupiter: JupiterKeys,
+    /// `[policy.aql]`.
+    pub aql: AqlKeys,
+    /// `[policy.vslicer]`.
+    pub vslicer: SliceKeys,
+    /// `[policy.vturbo]`.
+    pub vturbo: SliceKeys,
+    /// `[policy.microsliced]`.
+    pub microsliced: SliceKeys,
 }
 
 /// Load-conscious placement.
@@ -85,6 +94,19 @@ pub(crate) fn policies(table: Option<Reader<'_>>) -> PolicyKeys {
         jupiter: table
             .table("jupiter")
             .map(jupiter::keys)
+            .unwrap_or_default(),
+        aql: table.table("aql").map(slices::aql).unwrap_or_default(),
+        vslicer: table
+            .table("vslicer")
+            .map(slices::vslicer)
+            .unwrap_or_default(),
+        vturbo: table
+            .table("vturbo")
+            .map(slices::vturbo)
+            .unwrap_or_default(),
+        microsliced: table
+            .table("microsliced")
+            .map(slices::microsliced)
             .unwrap_or_default(),
     };
     table.finish();

@@ -3,9 +3,11 @@
 //! real one.
 
 use crate::host::{Host, Totals};
-use crate::load::VmInfo;
+use crate::load::{Load, VmInfo};
 use crate::sched::HostScheduler;
-use corun_model::{HostSeen, Nanos, Plan, Snapshot, Status, TaskId, TaskSeen, Turns, VmId, VmSeen};
+use corun_model::{
+    HostSeen, Nanos, Plan, Signals, Snapshot, Status, TaskId, TaskSeen, Turns, VmId, VmSeen,
+};
 use corun_policies::Policy;
 
 /// A policy and what it was shown last.
@@ -21,6 +23,7 @@ pub(crate) struct Control {
 #[derive(Clone, Copy, Default)]
 struct Before {
     totals: Totals,
+    signals: Signals,
     depleted: u64,
     preempted: u64,
     late: u64,
@@ -42,8 +45,8 @@ impl Control {
     }
 
     /// What the policy wants, from what happened since it was asked last.
-    pub fn decide(&mut self, host: &Host, sched: &dyn HostScheduler, vms: &[VmInfo]) -> Plan {
-        let snapshot = self.snapshot(host, sched, vms);
+    pub fn decide(&mut self, host: &Host, sched: &dyn HostScheduler, load: &dyn Load) -> Plan {
+        let snapshot = self.snapshot(host, sched, load);
         let mut plan = Plan::default();
         self.policy.decide(&snapshot, &mut plan);
         plan
@@ -54,7 +57,13 @@ impl Control {
         self.policy.status()
     }
 
-    fn snapshot(&mut self, host: &Host, sched: &dyn HostScheduler, infos: &[VmInfo]) -> Snapshot {
+    /// What it takes a vCPU to be.
+    pub fn recognised(&self, task: TaskId) -> Option<&'static str> {
+        self.policy.recognised(task)
+    }
+
+    fn snapshot(&mut self, host: &Host, sched: &dyn HostScheduler, load: &dyn Load) -> Snapshot {
+        let infos = load.vms();
         let seen = |(index, info): (usize, &VmInfo)| VmSeen {
             vm: VmId::from(index),
             weight: info.weight,
@@ -68,6 +77,7 @@ impl Control {
                 continue;
             };
             let (totals, sums) = (host.totals(id), sched.turns(host, id, self.looked_at));
+            let signals = signals_of(host, load, id);
             let (now, was) = (totals, self.before(id));
             let before = was.totals;
             // Accounts start again when the warm-up ends: then all of them is new.
@@ -79,8 +89,9 @@ impl Control {
                 ready: since(now.ready, before.ready),
                 wait: since(now.wait, before.wait),
                 turns: was.until(&sums),
+                signals: signals.since(&was.signals),
             });
-            accounts.push(Before::of(totals, &sums));
+            accounts.push(Before::of(totals, signals, &sums));
         }
         self.before = accounts;
         self.looked_at = host.now();
@@ -98,9 +109,10 @@ impl Control {
 }
 
 impl Before {
-    fn of(totals: Totals, sums: &Turns) -> Self {
+    fn of(totals: Totals, signals: Signals, sums: &Turns) -> Self {
         Self {
             totals,
+            signals,
             depleted: sums.depleted,
             preempted: sums.preempted,
             late: sums.late,
@@ -117,5 +129,13 @@ impl Before {
             wakeups: sums.wakeups - self.wakeups,
             ..sums.clone()
         }
+    }
+}
+
+/// What the host can tell of a task since the run began.
+fn signals_of(host: &Host, load: &dyn Load, task: TaskId) -> Signals {
+    Signals {
+        llc: host.llc_seen(task),
+        ..load.signals(task)
     }
 }

@@ -26,6 +26,8 @@ pub struct Simulation {
     /// When VMs were left alone by the policy, by their ids.
     left_alone: BTreeMap<VmId, LeftAlone>,
     events: u64,
+    /// By VM.
+    recognised: BTreeMap<usize, BTreeMap<&'static str, u64>>,
 }
 
 /// When a policy did not carry out what it decided for a VM, which it may do if it finds that it does
@@ -73,6 +75,10 @@ pub struct VmOutcome {
     pub vcpus: Vec<Totals>,
     /// How long its vCPUs waited for a pCPU, each time.
     pub ready_waits: Waits,
+    /// How long they had one, each time they lost it and still wanted it.
+    pub turns: Waits,
+    /// What the policy took its vCPUs to be: how many, summed over its decisions, by type.
+    pub recognised: BTreeMap<&'static str, u64>,
     /// How far its vCPUs ran apart.
     pub siblings: SiblingSkew,
     /// Time its vCPUs were held back, ready, so that siblings catch up; summed, ns.
@@ -140,6 +146,7 @@ impl Simulation {
             co_stopped_before: Vec::new(),
             left_alone: BTreeMap::new(),
             events: 0,
+            recognised: BTreeMap::new(),
         }
     }
 
@@ -195,6 +202,7 @@ impl Simulation {
                 self.measured_from = self.host.now();
                 self.co_stopped_before = self.co_stopped();
                 self.host.reset_accounts();
+                self.recognised.clear();
                 self.load.settle(&self.host);
                 self.load.reset(self.host.now());
             }
@@ -206,7 +214,13 @@ impl Simulation {
         let Some(control) = &mut self.policy else {
             return;
         };
-        let plan = control.decide(&self.host, self.sched.as_ref(), &self.load.vms());
+        let plan = control.decide(&self.host, self.sched.as_ref(), self.load.as_ref());
+        for (id, task) in self.host.tasks() {
+            if let (Some(vm), Some(kind)) = (task.vm(), control.recognised(id)) {
+                let of = self.recognised.entry(vm.index()).or_default();
+                *of.entry(kind).or_default() += 1;
+            }
+        }
         let next = self.host.now().saturating_add(control.period());
         let status = control.status();
         for vm in &status.vms {
@@ -293,6 +307,8 @@ impl Simulation {
                 name: info.name,
                 vcpus: Vec::new(),
                 ready_waits: self.host.ready_waits(VmId::from(index)),
+                turns: self.host.turns(VmId::from(index)),
+                recognised: self.recognised.remove(&index).unwrap_or_default(),
                 siblings: self.host.siblings().skew(VmId::from(index), now),
                 co_stopped: 0,
                 left_alone: (self.left_alone.get(&VmId::from(index)).copied()).unwrap_or_default(),

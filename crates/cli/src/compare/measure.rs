@@ -3,9 +3,10 @@
 
 use corun_model::Nanos;
 use corun_model::time::SEC;
+use corun_policies::aql::Kind;
 use corun_report::{
-    ClientResult, DiskResult, HostResult, IoResult, Run, SiblingResult, Stacking, TaskResult,
-    VmResult, round,
+    ClientResult, DiskResult, HostResult, IoResult, Recognised, Run, SiblingResult, Stacking,
+    TaskResult, VmResult, round,
 };
 use corun_sim::device::net::ClientOutcome;
 use corun_sim::host::Totals;
@@ -126,6 +127,9 @@ fn vm(vm: &VmOutcome, measured: Nanos) -> VmResult {
         guest_cpu_share: guest_cpu(vm, measured),
         ready_wait_p50_us: quantile(&vm.ready_waits, 0.5),
         ready_wait_p99_us: quantile(&vm.ready_waits, 0.99),
+        turn_p50_us: quantile(&vm.turns, 0.5),
+        turn_p99_us: quantile(&vm.turns, 0.99),
+        recognised: recognised(vm),
         lock_waits: locks.count(),
         lock_wait_mean_us: (locks.count() > 0).then(|| micros(locks.mean())),
         lock_wait_p50_us: quantile(locks, 0.5),
@@ -147,6 +151,23 @@ fn guest_cpu(vm: &VmOutcome, measured: Nanos) -> Option<f64> {
     let whole = measured.saturating_mul(vm.vcpus.len() as Nanos);
     let idle = vm.achieved.idle?;
     (whole > 0).then(|| round(1.0 - share(idle, whole)))
+}
+
+/// `None` if the policy has no types.
+fn recognised(vm: &VmOutcome) -> Option<Recognised> {
+    let whole: u64 = vm.recognised.values().sum();
+    let share = |kind: Kind| {
+        let count = vm.recognised.get(kind.name()).copied().unwrap_or(0);
+        round(count as f64 / whole as f64)
+    };
+    (whole > 0).then(|| Recognised {
+        ioint: share(Kind::IoInt),
+        conspin: share(Kind::ConSpin),
+        llcf: share(Kind::Llcf),
+        llco: share(Kind::Llco),
+        lolcf: share(Kind::LoLcf),
+        unknown: share(Kind::Unknown),
+    })
 }
 
 fn siblings(vm: &VmOutcome, measured: Nanos) -> SiblingResult {

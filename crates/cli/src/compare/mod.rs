@@ -8,7 +8,7 @@ pub mod input;
 pub mod jobs;
 mod measure;
 mod network;
-mod policies;
+pub mod policies;
 mod progress;
 pub mod provenance;
 mod recording;
@@ -16,7 +16,7 @@ pub mod rtapp;
 pub mod runs;
 mod scenario;
 pub mod schedulers;
-mod setup;
+pub mod setup;
 mod trace;
 mod watch;
 

@@ -2,9 +2,15 @@
 //! From `[policy.NAME]` to the settings of corun's policies.
 
 use super::schedulers::set;
+use super::setup::host_params;
+use crate::failure::Invalid;
 use corun_model::Skew;
+use corun_policies::aql::{Calibration, Kind, Machine};
 use corun_policies::{JupiterParams, Settings};
-use corun_scenario::{JupiterKeys, PolicyKeys, SkewKeys};
+use corun_scenario::{
+    Best, CalibrationKeys, Case, JupiterKeys, PolicyKeys, Problems, Scenario, SkewKeys,
+};
+use std::path::Path;
 
 /// The settings of all policies: the defaults, and what was said.
 pub fn settings(said: &PolicyKeys) -> Settings {
@@ -24,6 +30,13 @@ pub fn settings(said: &PolicyKeys) -> Settings {
     let all = &mut settings.cosched_relaxed_all.skew;
     set_skew(all, &said.cosched_relaxed_all);
     set_jupiter(&mut settings.jupiter, &said.jupiter);
+    settings.aql = calibration(&said.aql.found);
+    set(&mut settings.vslicer.slice, said.vslicer.slice);
+    set(&mut settings.vslicer.default, said.vslicer.default);
+    set(&mut settings.vturbo.slice, said.vturbo.slice);
+    set(&mut settings.vturbo.default, said.vturbo.default);
+    set(&mut settings.vturbo.pcpus, said.vturbo.pcpus);
+    set(&mut settings.microsliced.slice, said.microsliced.slice);
     settings
 }
 
@@ -48,6 +61,86 @@ fn set_jupiter(params: &mut JupiterParams, said: &JupiterKeys) {
     set(&mut params.wrong, said.wrong);
     set(&mut params.right, said.right);
     set(&mut params.grain, said.grain);
+}
+
+/// The shipped calibration, and what was said.
+fn calibration(said: &CalibrationKeys) -> Calibration {
+    let mut found = Calibration::default();
+    set(&mut found.slices.default, said.default);
+    let best = [
+        (Kind::IoInt, said.io_int),
+        (Kind::ConSpin, said.con_spin),
+        (Kind::Llcf, said.llcf),
+        (Kind::Llco, said.llco),
+        (Kind::LoLcf, said.lo_lcf),
+    ];
+    for (kind, best) in best {
+        match best {
+            Some(Best::Slice(slice)) => found.slices.set(kind, Some(slice)),
+            Some(Best::Agnostic) => found.slices.set(kind, None),
+            None => {}
+        }
+    }
+    set(&mut found.limits.io_events, said.io_events.map(u64::from));
+    set(
+        &mut found.limits.pause_exits,
+        said.pause_exits.map(u64::from),
+    );
+    set(
+        &mut found.limits.llc_references,
+        said.llc_references.map(u64::from),
+    );
+    set(&mut found.limits.llc_misses, said.llc_misses.map(u64::from));
+    found
+}
+
+/// Reads the calibration files that a scenario names. What its cases say beside one is stronger.
+///
+/// # Errors
+/// [`Invalid`] if one cannot be read, is broken, or was made on another machine.
+pub fn load(scenario: &mut Scenario) -> anyhow::Result<()> {
+    let folder = Path::new(&scenario.file).parent().unwrap_or(Path::new(""));
+    let mut problems = Problems::default();
+    for case in &mut scenario.cases {
+        let machine = machine(case);
+        let keys = &mut case.schedulers.policies.aql;
+        let Some(said) = &keys.calibration else {
+            continue;
+        };
+        match read(&folder.join(&said.value), &machine) {
+            Ok(found) => keys.found = keys.found.or(found),
+            Err(message) => problems.push(said.problem(message)),
+        }
+    }
+    problems.or_ok(()).map_err(Invalid::error)
+}
+
+/// What a file says, if it holds on `machine`.
+///
+/// # Errors
+/// Why not.
+pub fn read(path: &Path, machine: &Machine) -> Result<CalibrationKeys, String> {
+    let name = path.display().to_string();
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{name}: {error}"))?;
+    let file = corun_scenario::calibration(&name, &text).map_err(|found| found.to_string())?;
+    let of = Machine {
+        topology: file.topology,
+        l2: file.l2,
+        llc: file.llc,
+    };
+    of.fits(machine).map_err(|why| format!("{name}: {why}"))?;
+    Ok(file.found)
+}
+
+/// The machine of a case, as far as calibrations tell machines apart.
+pub fn machine(case: &Case) -> Machine {
+    let params = host_params(case);
+    let caches = params.hardware.caches.unwrap_or_default();
+    Machine {
+        topology: params.topology,
+        l2: caches.l2,
+        llc: caches.llc_bytes(&params.topology),
+    }
 }
 
 fn set_skew(skew: &mut Skew, said: &SkewKeys) {

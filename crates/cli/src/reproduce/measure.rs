@@ -5,7 +5,9 @@
 //! number in what `corun compare --json` prints of a run, with names instead of positions.
 
 use super::claims::matches;
-use corun_report::{ClientResult, DiskResult, HostResult, IoResult, TaskResult, VmResult};
+use corun_report::{
+    ClientResult, DiskResult, HostResult, IoResult, Recognised, TaskResult, VmResult,
+};
 use corun_scenario::or_nearest;
 use serde::Serialize;
 use serde_json::Value;
@@ -95,6 +97,7 @@ impl Section {
     fn fields(self) -> Vec<String> {
         let vm = || VmResult {
             io: Some(IoResult::default()),
+            recognised: Some(Recognised::default()),
             guest_cpu_share: Some(0.0),
             beyond_recording_share: Some(0.0),
             ..VmResult::default()

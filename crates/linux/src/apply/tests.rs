@@ -2,23 +2,35 @@
 
 use super::*;
 use crate::discovery::{Books, ThreadKey};
-use corun_model::{HostSeen, PcpuSet, Snapshot, TaskId, TaskSeen, Topology, Turns, VmId, VmSeen};
+use corun_model::{
+    HostSeen, PcpuSet, Signals, Snapshot, TaskId, TaskSeen, Topology, Turns, VmId, VmSeen,
+};
 use corun_policies::Settings;
 use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 
+/// A task's slice, home and pool.
+type Task = (u64, i32, u32);
+
 /// The dispatcher's tables, by slot and by descriptor.
 #[derive(Default)]
 struct Fake {
     vms: RefCell<BTreeMap<u32, types::vm_conf>>,
-    tasks: RefCell<BTreeMap<i32, (u64, i32)>>,
+    tasks: RefCell<BTreeMap<i32, Task>>,
+    pools: RefCell<BTreeMap<u32, (u64, [u64; 8])>>,
+    /// What the daemon remembers of them.
+    told: RefCell<ToldPools>,
     writes: Cell<usize>,
     /// The how-manieth write fails, and those after it.
     fails_at: Cell<Option<usize>>,
 }
 
 impl Fake {
+    fn apply(&self, list: &mut [Vm], plan: &Plan, base: Base) -> libbpf_rs::Result<()> {
+        apply(list, &mut self.told.borrow_mut(), plan, base, self)
+    }
+
     fn write(&self) -> libbpf_rs::Result<()> {
         let number = self.writes.get();
         self.writes.set(number + 1);
@@ -30,7 +42,7 @@ impl Fake {
 
     /// What the dispatcher finds, vCPU by vCPU: descriptors have no order, other tests open and close
     /// some meanwhile. What is as if nothing had been said is left out.
-    fn state(&self, list: &[Vm]) -> (Vec<Vec<u8>>, Vec<(u64, i32)>) {
+    fn state(&self, list: &[Vm]) -> (Vec<Vec<u8>>, Vec<Task>) {
         let vms = self
             .vms
             .borrow()
@@ -59,9 +71,16 @@ impl Told for Fake {
         conf: types::task_conf,
     ) -> libbpf_rs::Result<bool> {
         self.write()?;
-        let entry = (conf.slice, conf.home);
+        let entry = (conf.slice, conf.home, conf.pool);
         self.tasks.borrow_mut().insert(pidfd.as_raw_fd(), entry);
         Ok(true)
+    }
+
+    fn set_pool_conf(&self, pool: u32, conf: types::pool_conf) -> libbpf_rs::Result<()> {
+        self.write()?;
+        let entry = (conf.slice, conf.pcpus);
+        self.pools.borrow_mut().insert(pool, entry);
+        Ok(())
     }
 }
 
@@ -80,6 +99,7 @@ fn host() -> (Vec<Vm>, Snapshot) {
         pidfd: File::open("/dev/null").unwrap().into(),
         allowed: PcpuSet::first(2),
         told: None,
+        counters: None,
     };
     let vm = |vm: u32| Vm {
         vm: VmId(vm),
@@ -105,6 +125,7 @@ fn host() -> (Vec<Vm>, Snapshot) {
                 ready: 0,
                 wait: 0,
                 turns: Turns::default(),
+                signals: Signals::default(),
             })
             .collect(),
     };
@@ -132,14 +153,20 @@ fn nothing_of_the_old_policy_is_left() {
         for second in corun_policies::all() {
             let (mut list, seen) = host();
             let alone = Fake::default();
-            apply(&mut list, &plan(first, &seen), Base::AsTold, &alone).unwrap();
-            apply(&mut list, &plan(second, &seen), Base::Nothing, &alone).unwrap();
+            alone
+                .apply(&mut list, &plan(first, &seen), Base::AsTold)
+                .unwrap();
+            alone
+                .apply(&mut list, &plan(second, &seen), Base::Nothing)
+                .unwrap();
             let (mut fresh, seen) = host();
             let expected = Fake::default();
-            apply(&mut fresh, &plan(second, &seen), Base::Nothing, &expected).unwrap();
+            expected
+                .apply(&mut fresh, &plan(second, &seen), Base::Nothing)
+                .unwrap();
             assert_eq!(alone.state(&list).0, expected.state(&fresh).0);
             let mut tasks = alone.state(&list).1;
-            tasks.retain(|&conf| conf != (0, 0));
+            tasks.retain(|&conf| conf != (0, 0, 0));
             assert_eq!(
                 tasks,
                 expected.state(&fresh).1,
@@ -159,20 +186,23 @@ fn slices_and_homes_not_mentioned_are_taken_back() {
         task: TaskId(0),
         slice: Some(7_000_000),
         home: Some(corun_model::PcpuId(1)),
+        pool: Some(2),
         ..TaskPlan::of(TaskId(0))
     };
     let mut said = Plan::default();
     said.tasks.push(task);
-    apply(&mut list, &said, Base::AsTold, &fake).unwrap();
-    assert_eq!(fake.state(&list).1, [(7_000_000, 2)]);
-    apply(&mut list, &Plan::default(), Base::AsTold, &fake).unwrap();
+    fake.apply(&mut list, &said, Base::AsTold).unwrap();
+    assert_eq!(fake.state(&list).1, [(7_000_000, 2, 3)]);
+    fake.apply(&mut list, &Plan::default(), Base::AsTold)
+        .unwrap();
     assert_eq!(
         fake.state(&list).1,
-        [(7_000_000, 2)],
+        [(7_000_000, 2, 3)],
         "a policy adds to what it said"
     );
-    apply(&mut list, &Plan::default(), Base::Nothing, &fake).unwrap();
-    assert_eq!(fake.state(&list).1, [(0, 0)]);
+    fake.apply(&mut list, &Plan::default(), Base::Nothing)
+        .unwrap();
+    assert_eq!(fake.state(&list).1, [(0, 0, 0)]);
 }
 
 /// Wherever the tables fail, the old policy's plan, applied again, leaves what was there.
@@ -184,14 +214,16 @@ fn an_exchange_that_fails_can_be_taken_back() {
                 let (mut list, seen) = host();
                 let fake = Fake::default();
                 let before = plan(first, &seen);
-                apply(&mut list, &before, Base::Nothing, &fake).unwrap();
+                fake.apply(&mut list, &before, Base::Nothing).unwrap();
                 let expected = fake.state(&list);
                 fake.fails_at.set(Some(fake.writes.get() + fails_at));
-                let failed = apply(&mut list, &plan(second, &seen), Base::Nothing, &fake).is_err();
+                let failed = fake
+                    .apply(&mut list, &plan(second, &seen), Base::Nothing)
+                    .is_err();
                 fake.fails_at.set(None);
-                apply(&mut list, &before, Base::Nothing, &fake).unwrap();
+                fake.apply(&mut list, &before, Base::Nothing).unwrap();
                 let mut after = fake.state(&list);
-                after.1.retain(|&conf| conf != (0, 0));
+                after.1.retain(|&conf| conf != (0, 0, 0));
                 assert_eq!(after, expected, "{} after {}", second.name, first.name);
                 if !failed {
                     break;
@@ -207,10 +239,10 @@ fn what_holds_already_is_not_written_again() {
     let fake = Fake::default();
     for policy in corun_policies::all() {
         let plan = plan(policy, &seen);
-        apply(&mut list, &plan, Base::Nothing, &fake).unwrap();
+        fake.apply(&mut list, &plan, Base::Nothing).unwrap();
         let writes = fake.writes.get();
-        apply(&mut list, &plan, Base::AsTold, &fake).unwrap();
-        apply(&mut list, &plan, Base::Nothing, &fake).unwrap();
+        fake.apply(&mut list, &plan, Base::AsTold).unwrap();
+        fake.apply(&mut list, &plan, Base::Nothing).unwrap();
         assert_eq!(fake.writes.get(), writes, "{}", policy.name);
     }
 }

@@ -61,6 +61,9 @@ pub struct InForce {
     /// What it thinks of each VM, if it thinks something of VMs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vms: Vec<VmInForce>,
+    /// What it cannot see or do on this host, a sentence each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub status: Vec<String>,
 }
 
 /// What a policy thinks of a VM at the moment.

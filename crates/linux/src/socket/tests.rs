@@ -57,6 +57,7 @@ fn in_force() -> InForce {
         for_s: 1.5,
         changes: 2,
         vms: Vec::new(),
+        status: Vec::new(),
     }
 }
 

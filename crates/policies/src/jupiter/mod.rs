@@ -212,6 +212,7 @@ impl Jupiter {
             .filter_map(|seen| Some((seen, self.vms.get(&seen.vm)?)));
         Status {
             vms: known.map(vm).collect(),
+            notes: Vec::new(),
         }
     }
 }

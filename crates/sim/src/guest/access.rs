@@ -195,6 +195,7 @@ impl Vm {
         };
         let slot = &mut self.vcpus[vcpu as usize];
         slot.overhead += self.params.block_submit;
+        slot.io_events += 1;
         let kick = host.now() + slot.overhead;
         let Some(block) = &mut self.block else {
             return 0;

@@ -43,6 +43,7 @@ impl Vm {
     ) {
         let target = &mut self.vcpus[vcpu as usize];
         target.pending.push(interrupt);
+        target.io_events += u64::from(matches!(interrupt, Interrupt::Block(_) | Interrupt::Net));
         match target.mode {
             Mode::Running => self.dirty.push(vcpu),
             Mode::Ready if matches!(interrupt, Interrupt::Flush { .. }) => {

@@ -60,7 +60,7 @@ use crate::host::{Host, TaskSpec};
 use crate::load::{Achieved, DeviceOutcome, Load, VmInfo};
 use crate::waits::Waits;
 use block::Block;
-use corun_model::{Nanos, TaskId, VmId};
+use corun_model::{Nanos, Signals, TaskId, VmId};
 use disks::Disks;
 use emulator::{Emulator, Job};
 use host_task::HostTask;
@@ -293,6 +293,20 @@ impl Load for Guests {
 
     fn tasks(&self) -> Vec<TaskSpec> {
         self.tasks.clone()
+    }
+
+    fn signals(&self, task: TaskId) -> Signals {
+        let Role::Vcpu { vm, vcpu } = self.role(task) else {
+            return Signals::default();
+        };
+        let vm = &self.vms[vm as usize];
+        let vcpu = &vm.vcpus[vcpu as usize];
+        Signals {
+            io_events: Some(vcpu.io_events),
+            // Without a window, the CPU does not look for spinning.
+            pause_exits: vm.params.ple_window.map(|_| vcpu.pause_exits),
+            llc: None,
+        }
     }
 
     fn start(&mut self, host: &mut Host) {

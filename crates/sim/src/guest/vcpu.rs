@@ -48,6 +48,10 @@ pub(super) struct Vcpu {
     pub idle_state: IdleState,
     /// Since when its kernel has had no thread for it, as far as that is not booked.
     pub idle_since: Option<Nanos>,
+    /// Since the run began: interrupts of devices for it and requests and packets from it.
+    pub io_events: u64,
+    /// Since the run began.
+    pub pause_exits: u64,
 }
 
 impl Vcpu {
@@ -68,6 +72,8 @@ impl Vcpu {
             tick_armed: false,
             idle_state: IdleState::default(),
             idle_since: Some(0),
+            io_events: 0,
+            pause_exits: 0,
         }
     }
 

@@ -248,6 +248,7 @@ impl Vm {
             state.ple_spun = 0;
             self.stats.pause_loop_exits += 1;
             let slot = &mut self.vcpus[vcpu as usize];
+            slot.pause_exits += 1;
             slot.overhead += host.params().costs.exit;
             let task = slot.task;
             host.observe(|now, observer| {

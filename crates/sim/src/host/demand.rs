@@ -40,10 +40,12 @@ impl Host {
 
     /// What `task` works on from now on: its working set and mix of cycles.
     pub fn set_profile(&mut self, task: TaskId, profile: Profile) {
-        let slot = &mut self.tasks[task.index()];
-        if slot.profile.replace(profile) != Some(profile) {
-            self.changed(task);
+        if self.tasks[task.index()].profile == Some(profile) {
+            return;
         }
+        self.count_instructions(task); // of what it did before
+        self.tasks[task.index()].profile = Some(profile);
+        self.changed(task);
     }
 
     /// What `task`, which is running, does with its hardware thread from now on.

@@ -111,6 +111,11 @@ impl Host {
         &mut self.stacking
     }
 
+    /// How long the vCPUs of `vm` had a pCPU, each time they lost one that they still wanted.
+    pub fn turns(&self, vm: VmId) -> Waits {
+        self.turns.get(vm.index()).cloned().unwrap_or_default()
+    }
+
     /// How long the vCPUs of `vm` waited for a pCPU, each time they got one.
     pub fn ready_waits(&self, vm: VmId) -> Waits {
         self.ready_waits

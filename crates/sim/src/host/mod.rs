@@ -15,6 +15,7 @@
 
 mod activity;
 mod costs;
+mod counters;
 mod demand;
 mod facts;
 mod hardware;
@@ -119,6 +120,7 @@ pub struct Host {
     siblings: Siblings,
     observer: Option<Box<dyn Observer>>,
     ready_waits: Vec<Waits>,
+    turns: Vec<Waits>,
     /// How late timer interrupts of each pCPU come. Runs with different seeds share these streams:
     /// the host knows no seed, its load does.
     lateness: Vec<Rng>,
@@ -153,6 +155,7 @@ impl Host {
             siblings: Siblings::default(),
             observer,
             ready_waits: Vec::new(),
+            turns: Vec::new(),
             lateness: (0..pcpus as u64)
                 .map(|cpu| Rng::of(0, "timer interrupt", cpu))
                 .collect(),

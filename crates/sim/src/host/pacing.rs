@@ -74,12 +74,14 @@ impl Host {
 
     /// The work that `task` did on `cpu` ends.
     pub(super) fn work_ends(&mut self, task: TaskId, cpu: PcpuId) {
+        self.count_instructions(task);
         let slot = &self.tasks[task.index()];
         let progress = slot.progress.at(self.now);
         if slot.profile.is_some()
             && let Some(caches) = &mut self.caches
         {
-            caches.stop(cpu, progress, self.now);
+            let lines = caches.stop(cpu, progress, self.now);
+            self.count_lines(task, lines);
             self.repace_disturbed();
         }
     }

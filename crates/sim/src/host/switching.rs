@@ -68,13 +68,30 @@ impl Host {
                 }
             }
         }
+        if state == TaskState::Ready {
+            self.turn_ends(task);
+        }
         self.enter(task, state);
-        self.tasks[task.index()].ready_since = self.now;
+        let slot = &mut self.tasks[task.index()];
+        slot.ready_since = self.now;
+        slot.preempted = state == TaskState::Ready;
         let slot = &mut self.cpus[cpu.index()];
         slot.current = None;
         slot.idle_since = self.now;
         self.switching(cpu, self.now + self.params.costs.switch);
         Some((cpu, done))
+    }
+
+    /// The running `task` loses its pCPU although it wants it.
+    fn turn_ends(&mut self, task: TaskId) {
+        let slot = &self.tasks[task.index()];
+        let turn = self.now - slot.since;
+        if let Some(vm) = slot.vm() {
+            if self.turns.len() <= vm.index() {
+                self.turns.resize_with(vm.index() + 1, Waits::default);
+            }
+            self.turns[vm.index()].record(turn);
+        }
     }
 
     /// A ready task gets the free pCPU `cpu`.
@@ -90,7 +107,13 @@ impl Host {
         let costs = self.params.costs;
         let slot = &mut self.tasks[task.index()];
         let migrates = slot.last_ran.is_some_and(|last| last != cpu);
-        let starts = self.now + costs.switch + if migrates { costs.migration } else { 0 };
+        let mut starts = self.now + costs.switch;
+        if migrates {
+            starts += costs.migration;
+        }
+        if std::mem::take(&mut slot.preempted) {
+            starts += costs.preemption;
+        }
         slot.totals.switches += 1;
         slot.totals.migrations += u64::from(migrates);
         slot.last_ran = Some(cpu);
@@ -106,6 +129,7 @@ impl Host {
         slot.idle += self.now - slot.idle_since;
         slot.switches += 1;
         self.tasks[task.index()].progress = Progress::new(starts, Pace::FULL);
+        self.tasks[task.index()].counted = 0;
         self.work_begins(task, cpu);
         let pace = self.pace(task, cpu);
         self.tasks[task.index()].progress = Progress::new(starts, pace);
@@ -153,6 +177,7 @@ impl Host {
         self.stacking.reset(now);
         self.siblings.reset(now);
         self.ready_waits.clear();
+        self.turns.clear();
     }
 
     pub(crate) fn finish(&mut self) {

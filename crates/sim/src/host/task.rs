@@ -4,7 +4,7 @@
 use super::hardware::{Lost, Pace, Progress};
 use super::{Activity, Profile};
 use crate::engine::EventId;
-use corun_model::{Nanos, PcpuId, PcpuSet, VmId};
+use corun_model::{LlcSeen, Nanos, PcpuId, PcpuSet, VmId};
 
 /// Whether a task has, wants, or does not want a pCPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +77,8 @@ pub struct Task {
     pub(super) home: Option<PcpuId>,
     /// The pCPU it ran on last.
     pub(super) last_ran: Option<PcpuId>,
+    /// Was the pCPU taken from it, so that it pays for that when it runs again?
+    pub(super) preempted: bool,
     /// Its work since it got its pCPU, which advances once the switch to it is paid.
     pub(super) progress: Progress,
     /// The progress at which the work it ordered is done; `Nanos::MAX`: none is ordered.
@@ -91,6 +93,10 @@ pub struct Task {
     pub(super) profile: Option<Profile>,
     /// What it does with its hardware thread while it has one.
     pub(super) activity: Activity,
+    /// What its performance counters had counted when its work ended last …
+    pub(super) llc: LlcSeen,
+    /// … and the progress up to which its instructions are counted.
+    pub(super) counted: Nanos,
     /// How long its last waits for a pCPU took, handed to the meter when it runs.
     pub(super) ready_since: Nanos,
 }
@@ -104,6 +110,7 @@ impl Task {
             since: 0,
             home: last_on,
             last_ran: last_on,
+            preempted: false,
             progress: Progress::new(0, Pace::FULL),
             due: Nanos::MAX,
             due_at: Nanos::MAX,
@@ -111,6 +118,8 @@ impl Task {
             totals: Totals::default(),
             profile: None,
             activity: Activity::Work,
+            llc: LlcSeen::default(),
+            counted: 0,
             ready_since: 0,
         }
     }

@@ -12,7 +12,7 @@ pub use patterns::{Pattern, Patterns};
 use crate::device::net::ClientOutcome;
 use crate::host::{Host, TaskSpec};
 use crate::waits::Waits;
-use corun_model::{Nanos, TaskId, VmId};
+use corun_model::{Nanos, Signals, TaskId, VmId};
 
 /// A VM for the report.
 #[derive(Clone, Debug)]
@@ -112,6 +112,13 @@ pub trait Load {
 
     /// The run begins: wake what wants to run, set timers.
     fn start(&mut self, host: &mut Host);
+
+    /// I/O events and pause-loop exits of `task` since the run began, as far as it is a vCPU of which
+    /// these are known.
+    fn signals(&self, task: TaskId) -> Signals {
+        let _ = task;
+        Signals::default()
+    }
 
     /// `task` has a pCPU from now on. Order work ([`Host::step_after`]) or let it run open-ended.
     fn run(&mut self, host: &mut Host, task: TaskId);

@@ -7,6 +7,7 @@
 //! through arithmetic, and no comparison with it is true.
 
 pub mod functions;
+mod jupiter;
 mod lexer;
 mod papers;
 mod parser;

@@ -2,19 +2,19 @@
 //! The papers' own formulas (`corun_policies::analysis`) as functions of checks. Times in ms.
 
 use super::functions::{ANY, Function, function};
-use corun_model::Doing;
-use corun_policies::analysis::figure_4_2::{self, CORES, Schedule};
+use corun_model::{PcpuId, PcpuSet};
+use corun_policies::analysis::algorithms::{balanced, called, coscheduling_slot, figure_3};
 use corun_policies::analysis::lock_latency::{Period, Setting, equations};
 use corun_policies::analysis::placements::enumerate;
 use corun_policies::analysis::synchronisation::{
-    MIN_PERIOD, MIN_SLICE, TcpExample, cfs_slice, classic_latency, dt_latency, worst_case,
+    MIN_PERIOD, MIN_SLICE, PauseLoop, TcpExample, cfs_slice, classic_latency, dt_latency,
+    worst_case,
 };
-use corun_policies::jupiter::rules;
 
 /// A millisecond in the formulas' unit.
-const MS: f64 = 1e6;
+pub(super) const MS: f64 = 1e6;
 
-/// Of Sukwong & Kim, EuroSys 2011, then of the dissertation (ch. 4).
+/// Of Sukwong & Kim, EuroSys 2011.
 pub const ALL: &[Function] = &[
     function("cfs_slice_ms", 1..=1, |of| {
         cfs_slice(count(of[0]), MIN_PERIOD, MIN_SLICE) / MS
@@ -63,78 +63,56 @@ pub const ALL: &[Function] = &[
         improvement(of, Period::Runqueue)
     }),
     function("fig4b_slice", 2..=2, |of| improvement(of, Period::Slice)),
-    // Dissertation, Fig. 4.2; 1: with the conflict resolved.
-    function("fig42_length", 1..=1, |of| figure(of[0]).length() as f64),
-    function("fig42_switches", 2..=2, |of| {
-        figure(of[0]).switches((of[1] as usize).min(CORES - 1)) as f64
+    // Algorithm 1: pCPUs, vCPUs, then how many pCPUs are idle in each slot. The first slot is 1;
+    // 0: none is enough.
+    function("alg1_slot", ANY, |of| match of {
+        [pcpus, wanted, idle @ ..] => {
+            let slots: Vec<_> = idle.iter().map(|idle| slot(*pcpus, *idle)).collect();
+            let found = coscheduling_slot(&slots, *wanted as usize).answer;
+            found.map_or(0.0, |number| number as f64 + 1.0)
+        }
+        _ => f64::NAN,
     }),
-    function("fig42_app1_ends", 1..=1, |of| {
-        figure(of[0]).finish(0) as f64
+    // Their steps at most: pCPUs, and for Algorithm 1 tasks per runqueue.
+    function("alg1_steps", 2..=2, |of| {
+        let slots: Vec<_> = (0..small_count(of[1])).map(|_| slot(of[0], 0.0)).collect();
+        coscheduling_slot(&slots, small_count(of[0])).steps as f64
     }),
-    function("fig42_app1_again", 1..=1, |of| {
-        figure(of[0]).second_iteration() as f64
+    function("alg2_steps", 1..=1, |of| {
+        let siblings: Vec<_> = (1..small_count(of[0])).map(PcpuId::from).collect();
+        balanced(PcpuSet::first(small_count(of[0]) as u32), &siblings).steps as f64
     }),
-    // Is a core of (b) free from 6 on?
-    function("fig42_free_at_6", 1..=1, |of| {
-        truth(figure(0.0).free_from(6).contains(&(of[0] as usize)))
+    function("alg3_steps", 1..=1, |of| {
+        let siblings = vec![(true, false); small_count(of[0]) - 1];
+        called(&siblings).steps as f64 + siblings.len() as f64
     }),
-    // Jupiter's rules (§4.4). Weights of three vCPUs, the first depleted, and which to tell.
-    function("dats_weight", 4..=4, |of| {
-        let whole = |at: usize| (of[at] * 1e6) as u64;
-        let after = rules::weights_after([whole(0), whole(1), whole(2)]);
-        after
-            .get(of[3] as usize)
-            .map_or(f64::NAN, |&w| w as f64 / 1e6)
+    // Figure 3: the slots in which the vCPUs start and the I/O job does; T0 is 0.
+    function("figure_3_vcpus", 0..=0, |_| {
+        figure_3().map_or(f64::NAN, |(vcpus, _)| vcpus as f64)
     }),
-    // A latency, what the vCPU does (0 waiting, 1 ready, 2 running), whether its slice is used up.
-    function("dasl_latency_ms", 3..=3, |of| {
-        let doing = [Doing::Waiting, Doing::Ready, Doing::Running];
-        let doing = doing.get(of[1] as usize).copied().unwrap_or_default();
-        rules::latencies_after((of[0] * MS) as u64, doing, of[2] > 0.0)[0] as f64 / MS
+    function("figure_3_io", 0..=0, |_| {
+        figure_3().map_or(f64::NAN, |(_, io)| io as f64)
     }),
-    // That of the sibling that woke it, 4 ms before.
-    function("dasl_source_ms", 1..=1, |of| {
-        rules::latencies_after((of[0] * MS) as u64, Doing::Ready, false)[1] as f64 / MS
+    // The shortest spinning that pause-loop exiting finds, us: as the paper says, as Intel does.
+    function("ple_spin_of_paper_us", 0..=0, |_| {
+        PauseLoop::default().spin_of_paper() / 1e3
     }),
-    function("rcr_conflict", 3..=3, |of| {
-        let slices = vec![(of[1] * MS) as u64; count(of[2]) as usize];
-        truth(rules::slices_conflict((of[0] * MS) as u64, &slices))
-    }),
-    function("rcr_moved_for_slices", 2..=2, |of| {
-        rules::moved_for_slices((of[0] * MS) as u64, (of[1] * MS) as u64) as f64
-    }),
-    function("rcr_moved_for_latencies", 3..=3, |of| {
-        rules::moved_for_latencies(count(of[0]).min(64), of[1] as u64, of[2] as u64) as f64
-    }),
-    // Periods, use before and in the last, conflicts of two borrowers: the loan, percent.
-    function("elb_loan", 5..=5, |of| {
-        loan(of).map_or(0.0, |(_, loan)| loan as f64 / 10.0)
-    }),
-    function("elb_borrower", 5..=5, |of| {
-        loan(of).map_or(0.0, |(to, _)| f64::from(to.0))
-    }),
+    function("ple_spin_us", 0..=0, |_| PauseLoop::default().spin() / 1e3),
 ];
 
-fn figure(resolved: f64) -> Schedule {
-    match resolved > 0.0 {
-        true => figure_4_2::resolved(),
-        false => figure_4_2::unresolved(),
-    }
+/// A time slot with so many idle pCPUs.
+fn slot(pcpus: f64, idle: f64) -> Vec<bool> {
+    let idle = (idle.max(0.0)) as usize;
+    (0..small_count(pcpus)).map(|cpu| cpu < idle).collect()
 }
 
-fn truth(is: bool) -> f64 {
-    f64::from(u8::from(is))
-}
-
-fn loan(of: &[f64]) -> Option<(corun_model::VmId, u64)> {
-    let number = |at: usize| of[at] as u64;
-    let conflicts = [number(3), number(4)];
-    let all = rules::loans(count(of[0]).min(1000), number(1), number(2), conflicts);
-    all.last().copied()
+/// A number of things that fit a host.
+fn small_count(value: f64) -> usize {
+    (value as usize).clamp(1, 512)
 }
 
 /// A number of things; what is none is 1.
-fn count(value: f64) -> u32 {
+pub(super) fn count(value: f64) -> u32 {
     (value as u32).max(1)
 }
 

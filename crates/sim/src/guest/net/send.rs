@@ -35,6 +35,7 @@ impl Vm {
         let to = self.net.endpoints[endpoint as usize].peer;
         // One exit for all: vhost is awake by the second one (event index).
         let mut kick = self.params.net.kick;
+        self.vcpus[vcpu as usize].io_events += 1;
         for segment in segments {
             let cost = kick + self.params.net.packet + self.params.net.copying(segment.len);
             kick = 0;

@@ -136,16 +136,26 @@ impl Caches {
         self.walks[cpu.index()] = Some(walk);
     }
 
-    /// The work on `cpu` ends at this progress.
-    pub fn stop(&mut self, cpu: PcpuId, progress: Nanos, now: Nanos) {
+    /// The work on `cpu` ends at this progress. Returns how many lines it brought into its L2 and
+    /// into its LLC since it began.
+    pub fn stop(&mut self, cpu: PcpuId, progress: Nanos, now: Nanos) -> [u64; 2] {
         if self.walks[cpu.index()].is_none() {
-            return;
+            return [0; 2];
         }
         self.book(cpu, progress, now);
         let (core, llc) = self.places(cpu);
         self.l2[core].leave(cpu, now / US);
         self.llc[llc].leave(cpu, now / US);
-        self.walks[cpu.index()] = None;
+        let walk = self.walks[cpu.index()].take();
+        walk.map_or([0; 2], |walk| walk.brought())
+    }
+
+    /// The lines that the work on `cpu` has brought in, at this progress of it.
+    pub fn touched(&self, cpu: PcpuId, progress: Nanos) -> [u64; 2] {
+        self.walks[cpu.index()].map_or([0; 2], |mut walk| {
+            walk.book(progress); // a copy
+            walk.brought()
+        })
     }
 
     /// Books what the work on `cpu` touched until this progress.

@@ -65,6 +65,8 @@ pub(super) struct Walk {
     rest: u64,
     pub l2: Level,
     pub llc: Level,
+    /// Lines brought into L2 and LLC since it began.
+    brought: [u64; 2],
 }
 
 impl Walk {
@@ -83,6 +85,7 @@ impl Walk {
             rest: 0,
             l2: level(sizes[0]),
             llc: level(sizes[1]),
+            brought: [0; 2],
         };
         (walk.set > 0 && walk.per_us > 0).then_some(walk)
     }
@@ -123,7 +126,15 @@ impl Walk {
         let touches = work * self.per_us + self.rest;
         self.rest = touches % 1000;
         let touches = touches / 1000;
-        [self.l2.walk(touches), self.llc.walk(touches)]
+        let lines = [self.l2.walk(touches), self.llc.walk(touches)];
+        self.brought[0] += lines[0];
+        self.brought[1] += lines[1];
+        lines
+    }
+
+    /// Lines brought into L2 and LLC so far.
+    pub fn brought(&self) -> [u64; 2] {
+        self.brought
     }
 
     /// Extra time per work, in units of [`ONE`]; latencies in ns on top of what is nearer.

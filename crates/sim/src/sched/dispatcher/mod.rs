@@ -29,7 +29,7 @@ use crate::engine::EventId;
 use crate::host::{Host, HostParams, TaskState};
 use crate::load::VmInfo;
 use crate::sched::HostScheduler;
-use corun_dispatcher::{Kick, Knobs, Native, TaskConf, TaskStruct, Waker};
+use corun_dispatcher::{Kick, Knobs, Native, PoolConf, TaskConf, TaskStruct, Waker};
 use corun_model::{
     DispatcherParams, Doing, Nanos, PcpuId, PcpuSet, Placement, Plan, TaskId, Turns, VmId, VmPlan,
 };
@@ -330,6 +330,12 @@ impl<const COUNTED: bool> HostScheduler for Dispatcher<COUNTED> {
     }
 
     fn apply(&mut self, _host: &mut Host, plan: &Plan) {
+        // Before those who are to be in them.
+        self.native
+            .configure_pools(plan.pools.iter().map(|pool| PoolConf {
+                slice: pool.slice,
+                pcpus: pool.pcpus,
+            }));
         for wanted in &plan.vms {
             if let Some(plan) = self.plans.get_mut(wanted.vm.index()) {
                 *plan = wanted.clone();

@@ -57,6 +57,7 @@ impl HostScheduler for Placed {
             let plan = Plan {
                 vms: vms.map(wanted).collect(),
                 tasks: Vec::new(),
+                pools: Vec::new(),
             };
             self.0.apply(host, &plan);
         }

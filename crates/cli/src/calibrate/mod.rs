@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `corun calibrate`: which slice suits which type of application on a machine, and what divides the
+//! types.
+//!
+//! As AQL_Sched's authors do (EuroSys 2016, §3.4): programs of one type each run beside others, 2 to 4
+//! vCPUs per pCPU, at slices of 1 to 90 ms; what counts is time per work relative to Xen's 30 ms. The
+//! limits between types lie half-way between what the programs of both sides show at 30 ms.
+
+mod meter;
+mod programs;
+mod verdict;
+
+use crate::compare::policies::{self, machine};
+use crate::compare::{jobs, runs, setup};
+use crate::failure::Invalid;
+use crate::output;
+use anyhow::Context;
+use corun_policies::aql::calibration;
+use corun_scenario::{Case, Override, Scenario};
+use meter::Levels;
+use programs::{CONSOLIDATION, DEFAULT, SLICES, SUBJECTS};
+use std::fmt::Write;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::thread;
+use verdict::{Curve, Point};
+
+/// Find the best slice for each type of application, for policy aql
+///
+/// Simulates programs of each type beside others on a machine and writes what `[policy.aql]
+/// calibration` reads. The machine is that of AQL_Sched's paper unless said otherwise: with `--host`
+/// that of a scenario. A file holds for machines with the same caches, cores per cache and SMT.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Where to write the calibration [default: only the table is shown]
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// A scenario whose [host] is the machine
+    #[arg(long, value_name = "FILE")]
+    host: Option<PathBuf>,
+
+    /// Set a key of the machine, such as host.llc=20MB; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    sets: Vec<String>,
+
+    /// Whose slices: corun's dispatcher, which aql uses, or Xen's Credit, as in the paper
+    #[arg(long, value_name = "NAME", default_value = "corun", value_parser = ["corun", "credit"])]
+    scheduler: String,
+
+    /// A seed, and a quarter of the time: a look, not a calibration
+    #[arg(long)]
+    quick: bool,
+
+    /// Runs at the same time [default: one per CPU]; does not change results
+    #[arg(long, value_name = "N")]
+    jobs: Option<NonZeroUsize>,
+
+    /// Print the curves and what follows from them as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  corun calibrate -o i7-3770.toml
+      the machine of AQL_Sched's paper
+  corun calibrate --host experiments/example.toml -o mine.toml
+      that of a scenario
+  corun compare host.toml --policies credit,aql --set policy.aql.calibration=mine.toml
+      what comes of it
+
+Exit codes: 0 done; 1 a run failed or the file could not be written; 2 wrong usage or invalid input.";
+
+/// A run to do.
+struct Job {
+    subject: usize,
+    slice: usize,
+    case: Case,
+    seed: u64,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// [`Invalid`] if the machine is not valid; anything else if a run fails or writing does.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let all = plan(args)?;
+    let here = all.first().map(|job| machine(&job.case));
+    let here = here.context("nothing to do")?;
+    let cpus = || thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let threads = args.jobs.map_or_else(cpus, NonZeroUsize::get);
+    let policy = if args.scheduler == "credit" {
+        "credit"
+    } else {
+        "fair"
+    };
+    let done = jobs::run(&all, threads, |job| one(job, policy))?;
+    let mut curves: Vec<Curve> = SUBJECTS.iter().map(|of| Curve::new(of.kind)).collect();
+    let mut levels: Vec<Levels> = SUBJECTS.iter().map(|_| Levels::default()).collect();
+    for (job, (time, seen)) in all.iter().zip(done) {
+        let case = job.case.name.clone();
+        curves[job.subject].points.push(Point {
+            slice: job.slice,
+            case,
+
+            time,
+        });
+        if job.slice == DEFAULT {
+            levels[job.subject].extend(seen);
+        }
+    }
+    let found = verdict::calibration(&curves, &levels);
+    if let Some(path) = &args.output {
+        std::fs::write(path, calibration::write(&found, &here))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        output::note(&format!("calibration: {}", path.display()));
+    }
+    match args.json {
+        true => {
+            output::print(&(serde_json::to_string_pretty(&verdict::json(&curves, &found))? + "\n"))
+        }
+        false => output::print(&text(&curves, &levels, &here.to_string())),
+    }
+}
+
+/// Every subject, slice, consolidation and seed.
+fn plan(args: &Args) -> anyhow::Result<Vec<Job>> {
+    let host = host(args)?;
+    let seeds: &[u64] = if args.quick { &[1] } else { &[1, 2, 3] };
+    let part = if args.quick { 4 } else { 1 };
+    let mut all = Vec::new();
+    for (subject, of) in SUBJECTS.iter().enumerate() {
+        for (slice, ms) in SLICES.iter().enumerate() {
+            for consolidation in CONSOLIDATION {
+                let text = programs::scenario(of, &host, consolidation, *ms, part);
+                let scenario = read("calibration", &text, &[])?;
+                let case = scenario.cases.into_iter().next().context("no case")?;
+                let case = Case {
+                    name: format!("{consolidation} per pCPU"),
+                    ..case
+                };
+                all.extend(seeds.iter().map(|&seed| Job {
+                    subject,
+                    slice,
+                    case: case.clone(),
+                    seed,
+                }));
+            }
+        }
+    }
+    Ok(all)
+}
+
+fn read(name: &str, text: &str, sets: &[Override]) -> anyhow::Result<Scenario> {
+    runs::read(&runs::RunArgs::default(), name, text, sets)
+}
+
+/// The machine, one last-level cache of it: what calibration is about goes on within one.
+fn host(args: &Args) -> anyhow::Result<programs::Host> {
+    let sets = args.sets.iter().map(|set| Override::parse("--set", set));
+    let sets: Vec<Override> = sets.collect::<Result<_, _>>().map_err(Invalid::error)?;
+    let (name, text) = match &args.host {
+        Some(path) => {
+            let text = std::fs::read_to_string(path)
+                .map_err(|error| Invalid::error(format!("{}: {error}", path.display())))?;
+            (path.display().to_string(), text)
+        }
+        None => (
+            "the paper's machine".to_string(),
+            programs::PAPER.to_string(),
+        ),
+    };
+    let scenario = read(&name, &text, &sets)?;
+    let case = scenario.cases.first().context("no case")?;
+    setup::check(case).map_err(Invalid::error)?;
+    let costs = setup::host_params(case);
+    Ok(programs::Host::of(&policies::machine(case), &costs))
+}
+
+/// Time per work of the subject, and what its counters show.
+fn one(job: &Job, policy: &str) -> anyhow::Result<(f64, Vec<meter::Level>)> {
+    let run = &job.case.run;
+    let simulation =
+        setup::simulation(&job.case, policy, job.seed, None).map_err(Invalid::error)?;
+    let (meter, seen) = meter::meter(run.warm_up);
+    let metered = job.slice == DEFAULT && policy == "fair";
+    let simulation = if metered {
+        simulation.with_policy(meter)
+    } else {
+        simulation
+    };
+    let outcome = simulation.run(run.warm_up, run.warm_up + run.duration, |_| {});
+    let time = match outcome
+        .clients
+        .iter()
+        .find(|client| client.name == "visitors")
+    {
+        Some(client) => client.responses.mean(),
+        None => outcome
+            .vms
+            .first()
+            .map_or(f64::NAN, |vm| 1.0 / vm.achieved.throughput),
+    };
+    Ok((time, meter::taken(&seen)))
+}
+
+/// The curves as a table, as Figure 2 of the paper has them, and what follows.
+fn text(curves: &[Curve], levels: &[Levels], machine: &str) -> String {
+    let mut text = format!("{machine}\nTime per work, relative to 30 ms; smaller is better\n\n");
+    let heads: String = SLICES
+        .iter()
+        .map(|ms| format!("{:>9}", format!("{ms} ms")))
+        .collect();
+    let _ = writeln!(text, "{:10}{heads}   best slice", "");
+    for curve in curves {
+        let values = curve.means();
+        let cells: String = values.iter().map(|value| format!("{value:9.2}")).collect();
+        let best = match verdict::best(&values) {
+            Some(at) => format!("{} ms", SLICES[at]),
+            None => "agnostic".to_string(),
+        };
+        let _ = writeln!(text, "{:10}{cells}   {best}", curve.kind.name());
+    }
+    if levels.iter().any(|it| !it.is_empty()) {
+        text += "\nMedians at 30 ms, per 30 ms in which it ran\n\n";
+        let _ = writeln!(
+            text,
+            "{:10}{:>12}{:>13}{:>16}{:>14}",
+            "", "I/O events", "PAUSE exits", "LLC refs/M inst", "misses/M refs"
+        );
+        for (curve, seen) in curves.iter().zip(levels) {
+            let [io, exits, references, misses] = seen.medians();
+            let kind = curve.kind.name();
+            let _ = writeln!(
+                text,
+                "{kind:10}{io:>12}{exits:>13}{references:>16}{misses:>14}"
+            );
+        }
+    }
+    text
+}

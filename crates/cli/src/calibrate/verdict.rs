@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! From measurements to a calibration.
+
+use super::meter::Levels;
+use super::programs::{DEFAULT, SLICES};
+use corun_model::time::MS;
+use corun_policies::aql::{Calibration, Kind, Limits, Slices};
+use serde_json::{Value, json as object};
+use std::collections::BTreeMap;
+
+/// From this difference between the slowest and the fastest slice on a type is not agnostic. Assumed:
+/// the order of what runs with different seeds differ by.
+const MATTERS: f64 = 0.15;
+
+/// A run of a subject.
+pub struct Point {
+    /// Place in [`SLICES`].
+    pub slice: usize,
+    /// The consolidation.
+    pub case: String,
+    /// Time per work, in any unit.
+    pub time: f64,
+}
+
+/// All runs of a subject.
+pub struct Curve {
+    /// Its type.
+    pub kind: Kind,
+    /// Its runs.
+    pub points: Vec<Point>,
+}
+
+impl Curve {
+    /// Without runs.
+    pub fn new(kind: Kind) -> Self {
+        let points = Vec::new();
+        Self { kind, points }
+    }
+
+    /// By slice: time per work relative to the default slice, the mean over consolidations of the
+    /// medians over seeds.
+    pub fn means(&self) -> Vec<f64> {
+        let mut medians: BTreeMap<(&str, usize), Vec<f64>> = BTreeMap::new();
+        for point in &self.points {
+            let key = (point.case.as_str(), point.slice);
+            medians.entry(key).or_default().push(point.time);
+        }
+        let median = |case: &str, slice: usize| {
+            let mut times = medians.get(&(case, slice)).cloned().unwrap_or_default();
+            times.sort_by(f64::total_cmp);
+            times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
+        };
+        let mut cases: Vec<&str> = medians.keys().map(|(case, _)| *case).collect();
+        cases.dedup();
+        let mean = |slice| {
+            let relative = cases
+                .iter()
+                .map(|case| median(case, slice) / median(case, DEFAULT));
+            relative.sum::<f64>() / cases.len().max(1) as f64
+        };
+        (0..SLICES.len()).map(mean).collect()
+    }
+}
+
+/// The best slice; `None` if it does not matter.
+pub fn best(times: &[f64]) -> Option<usize> {
+    let (mut least, mut most) = (0, 0);
+    for (at, time) in times.iter().enumerate() {
+        if *time < times[least] {
+            least = at;
+        }
+        if *time > times[most] {
+            most = at;
+        }
+    }
+    (times[most] > times[least] * (1.0 + MATTERS)).then_some(least)
+}
+
+/// Slices and limits.
+pub fn calibration(curves: &[Curve], levels: &[Levels]) -> Calibration {
+    let mut slices = Slices::default();
+    for curve in curves {
+        let slice = best(&curve.means()).map(|at| SLICES[at] * MS);
+        slices.set(curve.kind, slice);
+    }
+    let median = |kind: Kind, of: usize| {
+        let at = curves.iter().position(|curve| curve.kind == kind);
+        at.map_or(0, |at| levels[at].medians()[of])
+    };
+    if levels.iter().all(Levels::is_empty) {
+        let limits = Limits::default();
+        return Calibration { slices, limits };
+    }
+    let between = |low: u64, high: u64| ((low + high) / 2).clamp(1, 1_000_000);
+    let others = |of: usize, but: Kind| {
+        let others = Kind::KNOWN.into_iter().filter(|kind| *kind != but);
+        others.map(|kind| median(kind, of)).max().unwrap_or(0)
+    };
+    let limits = Limits {
+        io_events: between(others(0, Kind::IoInt), median(Kind::IoInt, 0)),
+        pause_exits: between(others(1, Kind::ConSpin), median(Kind::ConSpin, 1)),
+        llc_references: between(
+            median(Kind::LoLcf, 2),
+            median(Kind::Llcf, 2).min(median(Kind::Llco, 2)),
+        ),
+        llc_misses: between(median(Kind::Llcf, 3), median(Kind::Llco, 3)),
+    };
+    Calibration { slices, limits }
+}
+
+/// For programs.
+pub fn json(curves: &[Curve], found: &Calibration) -> Value {
+    let slice = |kind: Kind| {
+        found
+            .slices
+            .best(kind)
+            .map(|slice| slice as f64 / MS as f64)
+    };
+    let types = curves.iter().map(|curve| {
+        object!({
+            "type": curve.kind.name(),
+            "time_relative_to_30ms": curve.means(),
+            "best_slice_ms": slice(curve.kind),
+        })
+    });
+    let limits = &found.limits;
+    object!({
+        "slices_ms": SLICES,
+        "types": types.collect::<Vec<_>>(),
+        "limits": {
+            "io_events": limits.io_events,
+            "pause_exits": limits.pause_exits,
+            "llc_references": limits.llc_references,
+            "llc_misses": limits.llc_misses,
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn curve(kind: Kind, times: [f64; 5]) -> Curve {
+        let mut curve = Curve::new(kind);
+        for (slice, time) in times.into_iter().enumerate() {
+            for (case, scale) in [("2", 1.0), ("4", 3.0)] {
+                let case = case.to_string();
+                curve.points.push(Point {
+                    slice,
+                    case,
+
+                    time: time * scale,
+                });
+            }
+        }
+        curve
+    }
+
+    #[test]
+    fn the_fastest_slice_wins_if_it_matters() {
+        let short = curve(Kind::IoInt, [10.0, 20.0, 40.0, 50.0, 60.0]);
+        assert_eq!(short.means(), [0.25, 0.5, 1.0, 1.25, 1.5]);
+        assert_eq!(best(&short.means()), Some(0));
+        let long = curve(Kind::Llcf, [3.0, 1.3, 1.0, 0.95, 0.9]);
+        assert_eq!(best(&long.means()), Some(4));
+        let flat = curve(Kind::Llco, [1.1, 1.0, 1.0, 0.99, 1.02]);
+        assert_eq!(best(&flat.means()), None);
+    }
+
+    #[test]
+    fn limits_lie_half_way() {
+        let kinds = Kind::KNOWN;
+        let curves: Vec<Curve> = kinds.iter().map(|kind| curve(*kind, [1.0; 5])).collect();
+        let level = |kind: &Kind| {
+            let mut levels = Levels::default();
+            let seen = match kind {
+                Kind::IoInt => [9, 0, 100, 0],
+                Kind::ConSpin => [0, 200, 100, 0],
+                Kind::Llcf => [1, 0, 9_000, 200_000],
+                Kind::Llco => [0, 0, 5_000, 1_000_000],
+                _ => [0, 0, 100, 900_000],
+            };
+            levels.extend(vec![seen; 3]);
+            levels
+        };
+        let levels: Vec<Levels> = kinds.iter().map(level).collect();
+        let limits = calibration(&curves, &levels).limits;
+        assert_eq!((limits.io_events, limits.pause_exits), (5, 100));
+        assert_eq!((limits.llc_references, limits.llc_misses), (2_550, 600_000));
+    }
+}

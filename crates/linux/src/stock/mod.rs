@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! corun without sched_ext: policies that are about slices and pools of pCPUs, carried out with what
+//! Linux' own scheduler lets one set of a thread.
+//!
+//! A pool is an affinity mask, a slice is what a thread asks for (since 6.12). Everything else is the
+//! kernel's: who runs next, when a woken vCPU preempts, where within its mask a vCPU goes. A slice is
+//! a request: EEVDF gives a vCPU an earlier deadline for a shorter one, and a wake-up may end a long
+//! one early. What was changed is taken back at the end, and after a crash by the next daemon
+//! ([`state`]). Policies that decide at wake-ups and switches need sched_ext and are refused.
+
+mod find;
+mod report;
+mod state;
+pub mod thread;
+
+use crate::host::{Cause, HostError, watch_signals};
+use crate::perf::VcpuCounters;
+use crate::{clock, preflight, priority};
+use corun_model::time::MS;
+use corun_model::{
+    HostSeen, Nanos, PcpuSet, Placement, Plan, Pool, Signals, Snapshot, TaskId, TaskPlan, TaskSeen,
+    Topology, Turns, VmSeen,
+};
+use corun_policies::{Policy, PolicyInfo, Settings};
+use find::{Counted, Vcpu, Vm, Vms};
+use report::Report;
+use state::State;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// The policies that it can carry out.
+pub const SERVED: [&str; 6] = [
+    "fair",
+    "affinity",
+    "aql",
+    "vslicer",
+    "vturbo",
+    "microsliced",
+];
+/// Those that are about nothing but slices.
+const SLICES_ONLY: [&str; 2] = ["vslicer", "microsliced"];
+/// Where changes are written down by default.
+pub const STATE: &str = "/run/corun/fair.json";
+/// How long the daemon sleeps at most: how soon it sees a signal.
+const NAP: Nanos = 50 * MS;
+
+/// What to do.
+pub struct StockOptions {
+    /// The policy.
+    pub policy: &'static PolicyInfo,
+    /// How often statistics are printed; `None`: never.
+    pub interval: Option<Nanos>,
+    /// How long; `None`: until SIGINT or SIGTERM.
+    pub run_for: Option<Nanos>,
+    /// Statistics as lines of JSON instead of text.
+    pub json: bool,
+    /// Where changes are written down.
+    pub state: PathBuf,
+    /// Where statistics go.
+    pub out: Box<dyn Write>,
+    /// Where people are told what cannot be done, a sentence each.
+    pub notes: fn(&str),
+}
+
+/// What went wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum StockError {
+    /// This backend has no such policy.
+    #[error(
+        "policy {0} needs sched_ext: it decides whenever a vCPU wakes or a pCPU switches, and without \
+         it only slices and affinities of threads can be set; --backend fair has {list}", list = SERVED.join(", ")
+    )]
+    NotServed(&'static str),
+    /// The kernel is too old for what the policy is about.
+    #[error(
+        "policy {0} is about slices, and this kernel takes none from threads: Linux 6.12 and newer do"
+    )]
+    NoSlices(&'static str),
+    /// The state file.
+    #[error("{path}: {cause}")]
+    State {
+        /// The file.
+        path: String,
+        /// Why.
+        cause: io::Error,
+    },
+    /// As with sched_ext.
+    #[error(transparent)]
+    Host(#[from] HostError),
+}
+
+/// Serves this host's VMs until told to stop; then everything is as before.
+///
+/// # Errors
+/// [`StockError`]; everything is taken back then, too, as far as it can be.
+pub fn run(options: StockOptions) -> Result<Cause, StockError> {
+    let name = options.policy.name;
+    if !SERVED.contains(&name) {
+        return Err(StockError::NotServed(name));
+    }
+    let own_slice = thread::own_slice();
+    if own_slice.is_none() {
+        if SLICES_ONLY.contains(&name) {
+            return Err(StockError::NoSlices(name));
+        }
+        (options.notes)(
+            "this kernel takes no slices from threads (Linux 6.12 and newer do): only affinities are set",
+        );
+    }
+    let asked = watch_signals().map_err(HostError::Signals)?;
+    priority::raise();
+    let online = preflight::online().ok_or(HostError::Online)?;
+    let path = options.state.display().to_string();
+    let failed = |cause| StockError::State {
+        path: path.clone(),
+        cause,
+    };
+    let (state, left) = State::open(&options.state, own_slice).map_err(failed)?;
+    if left > 0 {
+        (options.notes)(&format!(
+            "took back what a daemon before had left of {left} threads"
+        ));
+    }
+    let mut daemon = Daemon::new(options, state, online)?;
+    let ended = loop {
+        if asked.load(Ordering::Relaxed) {
+            break Ok(Cause::Asked);
+        }
+        if daemon.end.is_some_and(|end| clock::now() >= end) {
+            break Ok(Cause::TimeOver);
+        }
+        if let Err(error) = daemon.turn() {
+            break Err(error);
+        }
+    };
+    daemon.state.restore().map_err(failed)?;
+    ended
+}
+
+struct Daemon {
+    options: StockOptions,
+    policy: Box<dyn Policy>,
+    state: State,
+    vms: Vms,
+    counters: BTreeMap<TaskId, (VcpuCounters, Counted, Signals)>,
+    topology: Topology,
+    online: PcpuSet,
+    began: Nanos,
+    last: Nanos,
+    due: Nanos,
+    end: Option<Nanos>,
+    report: Report,
+    /// What people have been told already.
+    noted: Vec<String>,
+}
+
+impl Daemon {
+    fn new(options: StockOptions, state: State, online: PcpuSet) -> Result<Self, StockError> {
+        let last = online.iter().last().map_or(1, |cpu| cpu.0 + 1);
+        let began = clock::now();
+        Ok(Self {
+            policy: (options.policy.make)(&Settings::default()),
+            state,
+            vms: Vms::default(),
+            counters: BTreeMap::new(),
+            topology: Topology::flat(last).map_err(HostError::Topology)?,
+            online,
+            began,
+            last: began,
+            due: began,
+            end: options.run_for.map(|time| began + time),
+            report: Report::new(options.interval, began),
+            noted: Vec::new(),
+            options,
+        })
+    }
+
+    /// Does what is due, or sleeps until something is.
+    fn turn(&mut self) -> Result<(), StockError> {
+        let now = clock::now();
+        if now >= self.due {
+            self.due = now + self.policy.period();
+            self.ask(now)?;
+        }
+        let counted = |task| Some(self.counters.get(&task)?.1);
+        if let Some(lines) = self.report.due(now, &self.vms.list, counted) {
+            let out = &mut self.options.out;
+            report::print(out, &lines, self.options.json).map_err(HostError::Output)?;
+        }
+        let next = [Some(now + NAP), Some(self.due), self.end];
+        let next = next.into_iter().flatten().min().unwrap_or(now);
+        std::thread::sleep(Duration::from_nanos(next.saturating_sub(clock::now())));
+        Ok(())
+    }
+
+    /// A period is over: asks the policy and does what it says.
+    fn ask(&mut self, now: Nanos) -> Result<(), StockError> {
+        self.vms.refresh();
+        let elapsed = now - self.last;
+        self.last = now;
+        let seen = self.look(now, elapsed);
+        let mut plan = Plan::default();
+        self.policy.decide(&seen, &mut plan);
+        let wanted = wishes(&self.vms.list, &plan, &self.online);
+        let failed = self.state.set(&wanted).map_err(|cause| StockError::State {
+            path: self.options.state.display().to_string(),
+            cause,
+        })?;
+        let mut notes = self.policy.status().notes;
+        notes.extend(
+            failed.iter().map(|(key, error)| {
+                format!("thread {} could not be set as wanted: {error}", key.tid)
+            }),
+        );
+        for note in notes {
+            if !self.noted.contains(&note) {
+                (self.options.notes)(&note);
+                self.noted.push(note);
+            }
+        }
+        Ok(())
+    }
+
+    /// What happened in the last `elapsed` ns.
+    fn look(&mut self, now: Nanos, elapsed: Nanos) -> Snapshot {
+        let mut before = std::mem::take(&mut self.counters);
+        let signals = self.policy.wants_signals();
+        let mut vms = Vec::new();
+        for vm in &self.vms.list {
+            let mut vcpus = Vec::new();
+            for vcpu in &vm.vcpus {
+                let Some(counted) = Counted::of(&vcpu.key) else {
+                    continue;
+                };
+                let (counters, last, then) = before.remove(&vcpu.task).unwrap_or_else(|| {
+                    let none = (VcpuCounters::default(), counted, Signals::default());
+                    match signals {
+                        true => (VcpuCounters::open(vcpu.key.tid), none.1, none.2),
+                        false => none,
+                    }
+                });
+                let signals = counters.read();
+                vcpus.push(seen(
+                    vcpu,
+                    &counted.since(&last),
+                    signals.since(&then),
+                    elapsed,
+                ));
+                self.counters
+                    .insert(vcpu.task, (counters, counted, signals));
+            }
+            vms.push(VmSeen {
+                vm: vm.vm,
+                weight: vm.weight,
+                vcpus,
+            });
+        }
+        Snapshot {
+            now: now - self.began,
+            host: HostSeen {
+                topology: self.topology,
+            },
+            vms,
+        }
+    }
+}
+
+fn seen(vcpu: &Vcpu, did: &Counted, signals: Signals, elapsed: Nanos) -> TaskSeen {
+    TaskSeen {
+        task: vcpu.task,
+        allowed: vcpu.allowed,
+        run: did.run,
+        ready: did.ready,
+        wait: elapsed.saturating_sub(did.run + did.ready),
+        turns: Turns::default(),
+        signals,
+    }
+}
+
+/// What a plan means for threads.
+fn wishes(
+    vms: &[Vm],
+    plan: &Plan,
+    online: &PcpuSet,
+) -> Vec<(crate::discovery::ThreadKey, state::Settings)> {
+    let tasks: BTreeMap<_, _> = plan.tasks.iter().map(|task| (task.task, task)).collect();
+    let placements: BTreeMap<_, _> = plan.vms.iter().map(|vm| (vm.vm, vm.placement)).collect();
+    let mut wishes = Vec::new();
+    for vm in vms {
+        let placement = placements.get(&vm.vm).copied().unwrap_or_default();
+        for vcpu in &vm.vcpus {
+            let said = tasks.get(&vcpu.task).copied();
+            let wish = wish(vcpu, placement, said, &plan.pools, online);
+            wishes.push((vcpu.key, wish));
+        }
+    }
+    wishes
+}
+
+fn wish(
+    vcpu: &Vcpu,
+    placement: Placement,
+    said: Option<&TaskPlan>,
+    pools: &[Pool],
+    online: &PcpuSet,
+) -> state::Settings {
+    let pool = said.and_then(|task| pools.get(task.pool?));
+    let confined = match placement {
+        Placement::Fixed => said.and_then(|task| Some([task.home?].into_iter().collect())),
+        Placement::Pool => pool.map(|pool| pool.pcpus),
+        _ => None,
+    };
+    // Never more than its administrator allows, and never nothing.
+    let usable = |pcpus: PcpuSet| pcpus.and(&vcpu.allowed).and(online);
+    let affinity = confined.map(usable).filter(|pcpus| !pcpus.is_empty());
+    let slice = said
+        .and_then(|task| task.slice)
+        .or(pool.map(|pool| pool.slice));
+    let (least, most) = (*thread::SLICES.start(), *thread::SLICES.end());
+    state::Settings {
+        affinity: affinity.unwrap_or(vcpu.allowed),
+        slice: slice.map(|slice| slice.clamp(least, most)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

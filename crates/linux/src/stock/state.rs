@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What was changed of threads, in memory and in a file: so that it is taken back when the daemon
+//! ends, and by the next one if it crashed.
+//!
+//! A change is written down before it is made. It is taken back only where the thread still has what
+//! was set: whoever changed it since knows better.
+
+use super::thread;
+use crate::discovery::ThreadKey;
+use crate::{pidfd, proc};
+use corun_model::{Nanos, PcpuSet};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+/// What can be set of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Settings {
+    /// The pCPUs it may use.
+    pub(crate) affinity: PcpuSet,
+    /// The slice it asks for, ns; `None`: the scheduler's own, or it is not asked.
+    pub(crate) slice: Option<Nanos>,
+}
+
+/// A thread of which something was changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Changed {
+    tgid: u32,
+    tid: u32,
+    start: u64,
+    before: Settings,
+    now: Settings,
+}
+
+impl Changed {
+    fn is(&self, key: &ThreadKey) -> bool {
+        (self.tgid, self.tid, self.start) == (key.tgid, key.tid, key.start)
+    }
+
+    fn is_there(&self) -> bool {
+        proc::start_time(self.tgid, self.tid) == Some(self.start)
+    }
+}
+
+/// All changes.
+#[derive(Debug)]
+pub(crate) struct State {
+    path: PathBuf,
+    changed: Vec<Changed>,
+    /// The scheduler's own slice; `None`: slices cannot be set.
+    own_slice: Option<Nanos>,
+    /// Held as long as we are at work.
+    _lock: File,
+}
+
+impl State {
+    /// Begins: takes back what a daemon before left. Returns how many threads that concerned.
+    ///
+    /// # Errors
+    /// If another daemon is at work, or the file cannot be read or written.
+    pub(crate) fn open(path: &Path, own_slice: Option<Nanos>) -> io::Result<(Self, usize)> {
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let lock = File::create(path.with_extension("lock"))?;
+        // SAFETY: a descriptor of ours and a constant.
+        if unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+            let error = "another `corun host --backend fair` is at work";
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, error));
+        }
+        let mut state = Self {
+            path: path.to_path_buf(),
+            changed: match fs::read_to_string(path) {
+                Ok(text) => serde_json::from_str(&text)?,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+                Err(error) => return Err(error),
+            },
+            own_slice,
+            _lock: lock,
+        };
+        let left = state.restore()?;
+        Ok((state, left))
+    }
+
+    /// Writes the file whole or not at all.
+    fn write(&self) -> io::Result<()> {
+        let new = self.path.with_extension("new");
+        fs::write(&new, serde_json::to_string(&self.changed)?)?;
+        fs::rename(&new, &self.path)
+    }
+
+    /// Sets what is wanted of these threads, each once. Returns those for which it failed, with the
+    /// reason; threads that have gone are none of them.
+    pub(crate) fn set(
+        &mut self,
+        wanted: &[(ThreadKey, Settings)],
+    ) -> io::Result<Vec<(ThreadKey, io::Error)>> {
+        let mut due = Vec::new();
+        for (key, wanted) in wanted {
+            let known = self.changed.iter_mut().find(|changed| changed.is(key));
+            match known {
+                Some(known) if known.now == *wanted => continue,
+                Some(known) => known.now = *wanted,
+                None => match self.first(key, wanted) {
+                    Some(first) if first.before != first.now => self.changed.push(first),
+                    _ => continue,
+                },
+            }
+            due.push((*key, *wanted));
+        }
+        self.changed.retain(Changed::is_there);
+        if !due.is_empty() {
+            self.write()?;
+        }
+        let make = |(key, wanted): (ThreadKey, Settings)| {
+            let error = self.make(key.tid, &wanted).err()?;
+            (error.raw_os_error() != Some(libc::ESRCH)).then_some((key, error))
+        };
+        Ok(due.into_iter().filter_map(make).collect())
+    }
+
+    /// A thread that nothing was changed of yet; `None` if it has gone.
+    fn first(&self, key: &ThreadKey, wanted: &Settings) -> Option<Changed> {
+        let before = Settings {
+            affinity: pidfd::allowed(key.tid)?,
+            slice: self.slice_of(key.tid).ok()?,
+        };
+        Some(Changed {
+            tgid: key.tgid,
+            tid: key.tid,
+            start: key.start,
+            before,
+            now: *wanted,
+        })
+    }
+
+    /// The slice that a thread asks for.
+    fn slice_of(&self, tid: u32) -> io::Result<Option<Nanos>> {
+        let slice = thread::slice(tid)?;
+        Ok(slice.filter(|_| self.own_slice.is_some() && slice != self.own_slice))
+    }
+
+    fn make(&self, tid: u32, wanted: &Settings) -> io::Result<()> {
+        if self.own_slice.is_some() && self.slice_of(tid)? != wanted.slice {
+            thread::set_slice(tid, wanted.slice)?;
+        }
+        thread::set_affinity(tid, &wanted.affinity)
+    }
+
+    /// Takes everything back. Returns how many threads that concerned.
+    pub(crate) fn restore(&mut self) -> io::Result<usize> {
+        let mut count = 0;
+        for changed in std::mem::take(&mut self.changed) {
+            if !changed.is_there() {
+                continue;
+            }
+            count += 1;
+            let Changed {
+                tid, before, now, ..
+            } = changed;
+            if pidfd::allowed(tid) == Some(now.affinity) {
+                gone_is_fine(thread::set_affinity(tid, &before.affinity))?;
+            }
+            if now.slice != before.slice && self.slice_of(tid).ok() == Some(now.slice) {
+                gone_is_fine(thread::set_slice(tid, before.slice))?;
+            }
+        }
+        match fs::remove_file(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(count),
+        }
+    }
+}
+
+fn gone_is_fine(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
+        other => other,
+    }
+}

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! With ordinary threads that bear the names of vCPUs.
+
+use super::*;
+use corun_model::{PcpuId, VmId};
+use corun_policies::find;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread::JoinHandle;
+
+/// A thread of this process that looks like a vCPU, as long as this lives.
+struct Fake {
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+    tid: u32,
+}
+
+impl Fake {
+    fn start(name: &str) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let (send, receive) = std::sync::mpsc::channel();
+        let seen = Arc::clone(&over);
+        let body = move || {
+            // SAFETY: takes nothing and always works.
+            send.send(unsafe { libc::gettid() } as u32).unwrap();
+            while !seen.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        let thread = std::thread::Builder::new().name(name.to_string());
+        Self {
+            over,
+            thread: Some(thread.spawn(body).unwrap()),
+            tid: receive.recv().unwrap(),
+        }
+    }
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        self.thread.take().map(JoinHandle::join);
+    }
+}
+
+fn key(fake: &Fake) -> crate::discovery::ThreadKey {
+    let tgid = std::process::id();
+    crate::discovery::ThreadKey {
+        tgid,
+        tid: fake.tid,
+        start: crate::proc::start_time(tgid, fake.tid).unwrap(),
+    }
+}
+
+fn vcpu(fake: &Fake) -> Vcpu {
+    Vcpu {
+        task: TaskId(0),
+        key: key(fake),
+        number: 0,
+        allowed: crate::pidfd::allowed(fake.tid).unwrap(),
+    }
+}
+
+/// What the kernel says of it.
+fn found(fake: &Fake) -> (PcpuSet, Nanos) {
+    (
+        crate::pidfd::allowed(fake.tid).unwrap(),
+        thread::slice(fake.tid).unwrap().unwrap(),
+    )
+}
+
+#[test]
+fn threads_named_as_vcpus_are_a_vm() {
+    let _fakes = [Fake::start("CPU 1/KVM"), Fake::start("CPU 0/KVM")];
+    let mut vms = Vms::default();
+    vms.refresh();
+    let me = std::process::id();
+    let vm = vms.list.iter().find(|vm| vm.tgid == me).unwrap();
+    let numbers: Vec<u32> = vm.vcpus.iter().map(|vcpu| vcpu.number).collect();
+    assert!(
+        numbers.windows(2).all(|two| two[0] <= two[1]) && numbers.contains(&1),
+        "{numbers:?}"
+    );
+    assert!(Counted::of(&vm.vcpus[0].key).is_some());
+    let before: Vec<TaskId> = vm.vcpus.iter().map(|vcpu| vcpu.task).collect();
+    vms.refresh();
+    let vm = vms.list.iter().find(|vm| vm.tgid == me).unwrap();
+    assert!(
+        before
+            .iter()
+            .all(|task| vm.vcpus.iter().any(|vcpu| vcpu.task == *task))
+    );
+}
+
+#[test]
+fn what_is_set_is_taken_back_at_the_end_and_after_a_crash() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state.json");
+    let own = thread::own_slice();
+    let fake = Fake::start("worker");
+    let before = found(&fake);
+    let one = PcpuSet::from_iter(before.0.iter().take(1));
+    let wanted = state::Settings {
+        affinity: one,
+        slice: own.map(|_| 20 * MS),
+    };
+    for crash in [false, true] {
+        let (mut state, left) = State::open(&path, own).unwrap();
+        assert_eq!(left, 0);
+        assert!(state.set(&[(key(&fake), wanted)]).unwrap().is_empty());
+        assert_eq!(found(&fake), (one, own.map_or(before.1, |_| 20 * MS)));
+        assert!(State::open(&path, own).is_err(), "one at a time");
+        if crash {
+            drop(state); // nothing is taken back: the file says what is left to do
+            let (_, left) = State::open(&path, own).unwrap();
+            assert_eq!(left, 1);
+        } else {
+            assert_eq!(state.restore().unwrap(), 1);
+        }
+        assert_eq!(found(&fake), before);
+        assert!(!path.exists());
+    }
+}
+
+#[test]
+fn what_others_changed_since_is_let_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let fake = Fake::start("worker");
+    let before = found(&fake);
+    let mut pcpus = before.0.iter();
+    let (Some(first), Some(second)) = (pcpus.next(), pcpus.next()) else {
+        return; // one pCPU only
+    };
+    let only = |cpu: PcpuId| PcpuSet::from_iter([cpu]);
+    let (mut state, _) = State::open(&folder.path().join("s"), None).unwrap();
+    let wanted = state::Settings {
+        affinity: only(first),
+        slice: None,
+    };
+    state.set(&[(key(&fake), wanted)]).unwrap();
+    thread::set_affinity(fake.tid, &only(second)).unwrap();
+    state.restore().unwrap();
+    assert_eq!(found(&fake).0, only(second));
+}
+
+#[test]
+fn a_thread_that_has_gone_is_no_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut state, _) = State::open(&folder.path().join("s"), None).unwrap();
+    let fake = Fake::start("worker");
+    let gone = key(&fake);
+    let affinity = PcpuSet::from_iter(found(&fake).0.iter().take(1));
+    drop(fake);
+    let wanted = state::Settings {
+        affinity,
+        slice: None,
+    };
+    assert!(state.set(&[(gone, wanted)]).unwrap().is_empty());
+    assert_eq!(state.restore().unwrap(), 0);
+}
+
+#[test]
+fn a_plan_in_threads_words() {
+    let fake = Fake::start("worker");
+    let mut vcpu = vcpu(&fake);
+    vcpu.allowed = PcpuSet::first(4);
+    let online = PcpuSet::first(3);
+    let said = |slice, home, pool| TaskPlan {
+        slice,
+        home,
+        pool,
+        ..TaskPlan::of(TaskId(0))
+    };
+    let pools = [Pool {
+        slice: 500 * MS,
+        pcpus: "2-5".parse().unwrap(),
+    }];
+    let wish = |placement, said: &TaskPlan| wish(&vcpu, placement, Some(said), &pools, &online);
+    let pooled = wish(Placement::Pool, &said(None, None, Some(0)));
+    assert_eq!(
+        pooled.affinity,
+        "2".parse().unwrap(),
+        "of the pool, what is allowed and there"
+    );
+    assert_eq!(
+        pooled.slice,
+        Some(100 * MS),
+        "the longest that the kernel takes"
+    );
+    let fixed = wish(Placement::Fixed, &said(None, Some(PcpuId(1)), None));
+    assert_eq!((fixed.affinity, fixed.slice), ("1".parse().unwrap(), None));
+    let free = wish(Placement::Free, &said(Some(MS), None, None));
+    assert_eq!((free.affinity, free.slice), (PcpuSet::first(4), Some(MS)));
+    let nowhere = wish(Placement::Fixed, &said(None, Some(PcpuId(7)), None));
+    assert_eq!(nowhere.affinity, PcpuSet::first(4));
+}
+
+#[test]
+fn policies_that_need_the_dispatcher_are_refused() {
+    let options = |name| StockOptions {
+        policy: find(name).unwrap(),
+        interval: None,
+        run_for: Some(0),
+        json: false,
+        state: "/dev/null/none".into(),
+        out: Box::new(io::sink()),
+        notes: |_| {},
+    };
+    let refused = run(options("balance")).unwrap_err().to_string();
+    assert!(
+        refused.contains("policy balance needs sched_ext") && refused.contains("aql"),
+        "{refused}"
+    );
+    let state = run(options("affinity")).unwrap_err().to_string();
+    assert!(state.starts_with("/dev/null/none: "), "{state}");
+}
+
+#[test]
+fn every_served_policy_exists_and_asks_for_what_can_be_done() {
+    for name in SERVED {
+        let policy = find(name).unwrap();
+        let seen = Snapshot {
+            now: 0,
+            host: HostSeen {
+                topology: Topology::flat(2).unwrap(),
+            },
+            vms: vec![VmSeen {
+                vm: VmId(0),
+                weight: None,
+                vcpus: Vec::new(),
+            }],
+        };
+        let mut plan = Plan::default();
+        (policy.make)(&Settings::default()).decide(&seen, &mut plan);
+        for vm in &plan.vms {
+            let can = [Placement::Free, Placement::Fixed, Placement::Pool].contains(&vm.placement);
+            assert!(can && vm.gang == corun_model::Gang::None, "{name}: {vm:?}");
+        }
+    }
+}

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Figure 3, Table 5, and what holds for all.
+
+use super::*;
+use corun_model::time::MS;
+use proptest::prelude::*;
+
+const IO: Type = plain(Kind::IoInt);
+const SPIN: Type = plain(Kind::ConSpin);
+const LLCF: Type = plain(Kind::Llcf);
+const LLCO: Type = plain(Kind::Llco);
+const LOLCF: Type = plain(Kind::LoLcf);
+const IO_PLUS: Type = Type {
+    kind: Kind::IoInt,
+    plus: true,
+};
+
+const fn plain(kind: Kind) -> Type {
+    Type { kind, plus: false }
+}
+
+/// So many of each, one after another.
+fn members(counts: &[(usize, Type)]) -> Vec<Member> {
+    let types = counts.iter().flat_map(|&(count, of)| vec![of; count]);
+    let member = |(task, of): (usize, Type)| Member {
+        task: TaskId::from(task),
+        of,
+        weight: 100,
+    };
+    types.enumerate().map(member).collect()
+}
+
+/// Sockets of so many pCPUs each.
+fn sockets(count: u32, pcpus: u32) -> Vec<Vec<PcpuId>> {
+    let socket = |at: u32| (at * pcpus..(at + 1) * pcpus).map(PcpuId).collect();
+    (0..count).map(socket).collect()
+}
+
+fn count(members: &[Member], of: Type) -> usize {
+    members.iter().filter(|member| member.of == of).count()
+}
+
+/// A pool in a line: socket, slice in ms, pCPUs, and how many of which type.
+fn show(pool: &Pooled) -> String {
+    let (socket, cluster) = pool.place;
+    let mixed = if cluster == Cluster::Mixed {
+        " mixed"
+    } else {
+        ""
+    };
+    let mut counts: BTreeMap<Type, usize> = BTreeMap::new();
+    pool.members
+        .iter()
+        .for_each(|member| *counts.entry(member.of).or_default() += 1);
+    let plus = |of: &Type| if of.plus { "+" } else { "" };
+    let counts = counts
+        .iter()
+        .map(|(of, n)| format!(" {n} {}{}", of.kind, plus(of)));
+    let (slice, pcpus) = (pool.slice / MS, pool.pcpus.len());
+    let members: String = counts.collect();
+    format!(
+        "socket {}: {slice} ms{mixed} on {pcpus}:{members}",
+        socket + 1
+    )
+}
+
+fn pools(counts: &[(usize, Type)], count: u32) -> Vec<String> {
+    let made = cluster(
+        &members(counts),
+        &sockets(count, 4),
+        &Slices::default(),
+        &[],
+    );
+    made.iter().map(show).collect()
+}
+
+/// Figure 3: 12 IOInt+, 7 ConSpin-, 17 LLCF, 12 LLCO on three sockets of four pCPUs. The order of
+/// VMs is not stated; IOInt+ in socket 2 needs the LLCO before some of them.
+#[test]
+fn figure_3() {
+    let counts = [
+        (8, IO_PLUS),
+        (12, LLCO),
+        (4, IO_PLUS),
+        (17, LLCF),
+        (7, SPIN),
+    ];
+    let by_socket = level_1(&members(&counts), &[4, 4, 4]);
+    assert_eq!(
+        by_socket.iter().map(Vec::len).collect::<Vec<_>>(),
+        [16, 16, 16]
+    );
+    assert_eq!(count(&by_socket[2], LLCF), 9);
+    assert_eq!(count(&by_socket[2], SPIN), 7);
+    let expected = [
+        "socket 1: 1 ms on 4: 8 IOInt+ 8 LLCO",
+        "socket 2: 1 ms on 2: 4 IOInt+ 4 LLCO",
+        "socket 2: 90 ms on 2: 8 LLCF",
+        "socket 3: 1 ms on 1: 4 ConSpin",
+        "socket 3: 90 ms on 2: 8 LLCF",
+        "socket 3: 30 ms mixed on 1: 3 ConSpin 1 LLCF",
+    ];
+    assert_eq!(pools(&counts, 3), expected);
+}
+
+#[test]
+fn table_5() {
+    let pools = |counts: &[(usize, Type)]| pools(counts, 1);
+    let two = |first: &str, second: &str| {
+        let pool = |slice, what| format!("socket 1: {slice} ms on 2: {what}");
+        [pool(1, first), pool(90, second)]
+    };
+    let s1 = [(5, SPIN), (5, LLCF), (6, LOLCF)];
+    assert_eq!(pools(&s1), two("5 ConSpin 3 LoLCF", "5 LLCF 3 LoLCF"));
+    let s2 = [(5, IO), (5, LLCF), (6, LLCO)];
+    assert_eq!(pools(&s2), two("5 IOInt 3 LLCO", "5 LLCF 3 LLCO"));
+    let s3 = [(5, LLCF), (5, LLCO), (6, LOLCF)];
+    assert_eq!(pools(&s3), ["socket 1: 90 ms on 4: 5 LLCF 5 LLCO 6 LoLCF"]);
+    let s4 = [(4, IO), (4, SPIN), (4, LLCF), (4, LLCO)];
+    assert_eq!(pools(&s4), two("4 IOInt 4 ConSpin", "4 LLCF 4 LLCO"));
+    let s5 = [(4, IO), (4, SPIN), (4, LLCF), (2, LLCO), (2, LOLCF)];
+    assert_eq!(
+        pools(&s5),
+        two("4 IOInt 4 ConSpin", "4 LLCF 2 LLCO 2 LoLCF")
+    );
+}
+
+/// Table 5 does not hang on the order of VMs.
+#[test]
+fn table_5_in_any_order() {
+    let s5 = [(4, LLCF), (2, LOLCF), (4, SPIN), (2, LLCO), (4, IO)];
+    let expected = [
+        "socket 1: 1 ms on 2: 4 IOInt 4 ConSpin",
+        "socket 1: 90 ms on 2: 4 LLCF 2 LLCO 2 LoLCF",
+    ];
+    assert_eq!(pools(&s5, 1), expected);
+}
+
+#[test]
+fn nobody_of_a_kind_is_one_pool_at_the_default() {
+    assert_eq!(
+        pools(&[(5, LOLCF), (3, plain(Kind::Unknown))], 1),
+        ["socket 1: 30 ms on 4: 5 LoLCF 3 unknown"]
+    );
+    assert!(pools(&[], 2).is_empty());
+}
+
+#[test]
+fn fewer_vcpus_than_pcpus_leave_none_unused() {
+    assert_eq!(
+        pools(&[(1, IO), (1, LLCF)], 1),
+        [
+            "socket 1: 1 ms on 2: 1 IOInt",
+            "socket 1: 90 ms on 2: 1 LLCF"
+        ]
+    );
+}
+
+/// Who is worth three times as much has a pCPU with a third of the others' company.
+#[test]
+fn weights_are_shared_out_not_numbers() {
+    let mut all = members(&[(2, IO), (6, LLCF)]);
+    all[..2].iter_mut().for_each(|member| member.weight = 300);
+    let made = cluster(&all, &sockets(1, 4), &Slices::default(), &[]);
+    let shown: Vec<String> = made.iter().map(show).collect();
+    let expected = [
+        "socket 1: 1 ms on 2: 2 IOInt",
+        "socket 1: 90 ms on 2: 6 LLCF",
+    ];
+    assert_eq!(shown, expected);
+}
+
+/// One vCPU changes its type: it moves, one more makes room for it, the rest stays.
+#[test]
+fn a_change_moves_few() {
+    let before_types = [(4, IO), (4, SPIN), (4, LLCF), (4, LLCO)];
+    let mut all = members(&before_types);
+    let sockets = sockets(1, 4);
+    let before = cluster(&all, &sockets, &Slices::default(), &[]);
+    all[9].of = LOLCF;
+    let after = cluster(&all, &sockets, &Slices::default(), &before);
+    assert_eq!(
+        moved(&before, &after),
+        0,
+        "agnostic, it may stay where it is"
+    );
+    all[0].of = LLCF;
+    let last = cluster(&all, &sockets, &Slices::default(), &after);
+    assert!(moved(&after, &last) <= 2, "{last:?}");
+}
+
+/// vCPUs whose pool is another one.
+fn moved(before: &[Pooled], after: &[Pooled]) -> usize {
+    let places = |pools: &[Pooled]| -> BTreeMap<TaskId, Place> {
+        let of = |pool: &Pooled| {
+            pool.members
+                .iter()
+                .map(|m| (m.task, pool.place))
+                .collect::<Vec<_>>()
+        };
+        pools.iter().flat_map(of).collect()
+    };
+    let (before, after) = (places(before), places(after));
+    let elsewhere =
+        |(task, place): &(&TaskId, &Place)| before.get(task).is_some_and(|old| old != *place);
+    after.iter().filter(elsewhere).count()
+}
+
+fn any_type() -> impl Strategy<Value = Type> {
+    let kinds = [IO, SPIN, LLCF, LLCO, LOLCF, IO_PLUS, plain(Kind::Unknown)];
+    prop::sample::select(kinds.to_vec())
+}
+
+proptest! {
+    /// Everybody is in one pool, every pCPU of a socket that has vCPUs in one, and equal vCPUs are
+    /// spread evenly: no pCPU has more than one and a socket's rounding beyond its share.
+    #[test]
+    fn fair_and_complete(
+        rounds in prop::collection::vec(prop::collection::vec(any_type(), 1..60), 1..4),
+        count in 1u32..4, pcpus in 1u32..9,
+    ) {
+        let sockets = sockets(count, pcpus);
+        let mut before = Vec::new();
+        for types in rounds {
+            let counts: Vec<_> = types.iter().map(|&of| (1, of)).collect();
+            let all = members(&counts);
+            let made = cluster(&all, &sockets, &Slices::default(), &before);
+            let mut tasks: Vec<_> = made.iter().flat_map(|p| &p.members).map(|m| m.task).collect();
+            tasks.sort();
+            prop_assert_eq!(tasks, all.iter().map(|m| m.task).collect::<Vec<_>>());
+            let mut seen = PcpuSet::default();
+            let share = all.len() as f64 / f64::from(count * pcpus);
+            for pool in &made {
+                prop_assert!(!pool.pcpus.is_empty() && pool.pcpus.and(&seen).is_empty());
+                pool.pcpus.iter().for_each(|cpu| seen.insert(cpu));
+                prop_assert!(pool.pcpus.iter().all(|cpu| cpu.0 / pcpus == pool.place.0 as u32));
+                let each = pool.members.len() as f64 / f64::from(pool.pcpus.len());
+                let bound = 1.0 + 1.0 / f64::from(pcpus);
+                prop_assert!(each < share + bound, "{made:?}");
+                // Below, too, unless there are not enough vCPUs for all pCPUs.
+                prop_assert!(each > share - bound || share < 2.0, "{made:?}");
+            }
+            before = made;
+        }
+    }
+
+    /// Asked again, nobody moves.
+    #[test]
+    fn stable(types in prop::collection::vec(any_type(), 0..60), count in 1u32..4, pcpus in 1u32..9) {
+        let counts: Vec<_> = types.iter().map(|&of| (1, of)).collect();
+        let (all, sockets) = (members(&counts), sockets(count, pcpus));
+        let first = cluster(&all, &sockets, &Slices::default(), &[]);
+        let again = cluster(&all, &sockets, &Slices::default(), &first);
+        prop_assert_eq!(moved(&first, &again), 0);
+        let pcpus_of = |pools: &[Pooled]| pools.iter().map(|p| (p.place, p.pcpus)).collect::<Vec<_>>();
+        prop_assert_eq!(pcpus_of(&first), pcpus_of(&again));
+    }
+}

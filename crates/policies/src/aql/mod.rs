@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! AQL_Sched: a slice for every application type (Teabe, Tchana and Hagimont,
+//! "Application-specific quantum for multi-core platform scheduler", EuroSys 2016).
+//!
+//! Every 30 ms each vCPU's type is recognised ([`vtrs`]); vCPUs of types that want the same slice
+//! share a pool of pCPUs with that slice ([`cluster`]); which slice that is, and what divides the
+//! types, is known from [`calibration`]. Nobody leaves a pool's pCPUs while in it, and within a pool
+//! fair order decides.
+//!
+//! A vCPU whose affinity excludes all of its pool's pCPUs goes to the first pool that it can use.
+
+pub mod calibration;
+pub mod cluster;
+mod kind;
+pub mod recognise;
+pub mod vtrs;
+
+pub use calibration::{Calibration, Machine, Slices};
+pub use kind::{Kind, Type};
+pub use vtrs::Limits;
+
+use crate::Policy;
+use cluster::{Member, Pooled};
+use corun_model::{
+    Nanos, Parameter, PcpuId, Placement, Plan, Pool, Snapshot, Status, TaskId, TaskPlan, Topology,
+    Value,
+};
+use recognise::Recogniser;
+use std::collections::BTreeMap;
+
+/// Pools by type.
+#[derive(Clone, Debug, Default)]
+pub struct Aql {
+    calibration: Calibration,
+    recogniser: Recogniser,
+    pools: Vec<Pooled>,
+}
+
+impl Aql {
+    /// With what calibration found.
+    pub fn new(calibration: Calibration) -> Self {
+        Self {
+            calibration,
+            ..Self::default()
+        }
+    }
+
+    /// What can be set of it.
+    pub fn parameters() -> Vec<Parameter> {
+        let default = Calibration::default();
+        let (slices, limits) = (default.slices, default.limits);
+        let slice = |key, meaning, slice: Option<Nanos>| {
+            let value = slice.map_or(Value::Choice("agnostic"), Value::Time);
+            let source =
+                "AQL_Sched, EuroSys 2016, §3.4.2 (i7-3770, Xen); of a file: `corun calibrate`";
+            Parameter::new(
+                key,
+                meaning,
+                value,
+                source,
+                "1 to 90 ms by `corun calibrate`",
+            )
+        };
+        let limit = |key, meaning, value: u64, unit| {
+            let value = Value::Number(value as f64, unit);
+            let source = "`corun calibrate` on a model of the paper's machine: half-way between the \
+                          calibration programs' medians; the paper gives none";
+            Parameter::new(key, meaning, value, source, "the shipped ones only")
+        };
+        vec![
+            Parameter::new(
+                "policy.aql.calibration",
+                "file of `corun calibrate`, which replaces all below",
+                Value::None,
+                "AQL_Sched, EuroSys 2016, §3.4: slices are platform-dependent",
+                "none and one for the paper's machine",
+            ),
+            slice(
+                "policy.aql.default",
+                "slice where types disagree, or none has a wish",
+                Some(slices.default),
+            ),
+            slice(
+                "policy.aql.IOInt",
+                "best slice of I/O-intensive vCPUs",
+                slices.io_int,
+            ),
+            slice(
+                "policy.aql.ConSpin",
+                "best slice of vCPUs that spin",
+                slices.con_spin,
+            ),
+            slice(
+                "policy.aql.LLCF",
+                "best slice of the last-level cache's friends",
+                slices.llcf,
+            ),
+            slice(
+                "policy.aql.LLCO",
+                "best slice of what overflows the last-level cache",
+                slices.llco,
+            ),
+            slice(
+                "policy.aql.LoLCF",
+                "best slice of lower caches' friends",
+                slices.lo_lcf,
+            ),
+            limit(
+                "policy.aql.io_events",
+                "I/O events of a vCPU from which on it is IOInt",
+                limits.io_events,
+                "per 30 ms",
+            ),
+            limit(
+                "policy.aql.pause_exits",
+                "pause-loop exits of a VM from which on it is ConSpin",
+                limits.pause_exits,
+                "per 30 ms",
+            ),
+            limit(
+                "policy.aql.llc_references",
+                "LLC references from which on a vCPU is no LoLCF",
+                limits.llc_references,
+                "per million instructions",
+            ),
+            limit(
+                "policy.aql.llc_misses",
+                "LLC misses from which on it is no LLCF",
+                limits.llc_misses,
+                "per million references",
+            ),
+        ]
+    }
+}
+
+impl Policy for Aql {
+    fn period(&self) -> Nanos {
+        vtrs::PERIOD
+    }
+
+    fn decide(&mut self, seen: &Snapshot, plan: &mut Plan) {
+        self.recogniser.look(seen, &self.calibration.limits);
+        let members = members(seen, |task| self.recogniser.of(task));
+        let sockets = sockets(&seen.host.topology);
+        let slices = &self.calibration.slices;
+        self.pools = cluster::cluster(&members, &sockets, slices, &self.pools);
+        let pools = self
+            .pools
+            .iter()
+            .map(|pool| (pool.slice, pool.pcpus, &pool.members[..]));
+        pooled(seen, plan, &pools.collect::<Vec<_>>());
+    }
+
+    fn wants_signals(&self) -> bool {
+        true
+    }
+
+    fn status(&self) -> Status {
+        Status {
+            notes: self.recogniser.notes(),
+            ..Status::default()
+        }
+    }
+
+    fn recognised(&self, task: TaskId) -> Option<&'static str> {
+        Some(self.recogniser.of(task).kind.name())
+    }
+}
+
+/// All vCPUs, VM by VM. A VM's weight is shared by its vCPUs; without one, each counts alike.
+pub(crate) fn members(seen: &Snapshot, of: impl Fn(TaskId) -> Type) -> Vec<Member> {
+    let mut members = Vec::new();
+    for vm in &seen.vms {
+        let whole = vm.weight.map_or(100 * vm.vcpus.len() as u64, u64::from);
+        // Fixed point: a weight of 1 among 512 vCPUs is still something.
+        let weight = (whole * 1000 / (vm.vcpus.len() as u64).max(1)).max(1);
+        members.extend(vm.vcpus.iter().map(|vcpu| Member {
+            task: vcpu.task,
+            of: of(vcpu.task),
+            weight,
+        }));
+    }
+    members
+}
+
+/// The pCPUs of each last-level cache: what the paper calls a socket.
+fn sockets(topology: &Topology) -> Vec<Vec<PcpuId>> {
+    let mut sockets: BTreeMap<u32, Vec<PcpuId>> = BTreeMap::new();
+    for cpu in topology.all() {
+        sockets.entry(topology.llc(cpu)).or_default().push(cpu);
+    }
+    sockets.into_values().collect()
+}
+
+/// Says who is in which of these pools.
+pub(crate) fn pooled(
+    seen: &Snapshot,
+    plan: &mut Plan,
+    pools: &[(Nanos, corun_model::PcpuSet, &[Member])],
+) {
+    let mut home = BTreeMap::new();
+    for (at, (_, _, members)) in pools.iter().enumerate() {
+        home.extend(members.iter().map(|member| (member.task, at)));
+    }
+    crate::place_all(seen, plan, Placement::Pool);
+    let vcpus = seen.vms.iter().flat_map(|vm| &vm.vcpus);
+    plan.tasks.extend(vcpus.map(|vcpu| {
+        let usable = |&at: &usize| !pools[at].1.and(&vcpu.allowed).is_empty();
+        let own = home.get(&vcpu.task).copied().filter(usable);
+        TaskPlan {
+            pool: own.or_else(|| (0..pools.len()).find(usable)),
+            ..TaskPlan::of(vcpu.task)
+        }
+    }));
+    let pool =
+        |&(slice, pcpus, _): &(Nanos, corun_model::PcpuSet, &[Member])| Pool { slice, pcpus };
+    plan.pools = pools.iter().map(pool).collect();
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! vTRS for all vCPUs of a host: keeps what is remembered of each, and knows what cannot be seen.
+
+use super::kind::Type;
+use super::vtrs::{Cursors, Limits, Recognition};
+use corun_model::{Signals, Snapshot, TaskId};
+use std::collections::BTreeMap;
+
+/// Every vCPU's recognition.
+#[derive(Clone, Debug, Default)]
+pub struct Recogniser {
+    vcpus: BTreeMap<TaskId, Recognition>,
+    /// What the host told in the last period, of any vCPU.
+    told: Option<Signals>,
+}
+
+impl Recogniser {
+    /// A monitoring period is over. vCPUs that are not there any more are forgotten.
+    pub fn look(&mut self, seen: &Snapshot, limits: &Limits) {
+        let mut before = std::mem::take(&mut self.vcpus);
+        for vm in &seen.vms {
+            let exits = vm.vcpus.iter().filter_map(|vcpu| vcpu.signals.pause_exits);
+            let exits = exits.reduce(u64::saturating_add);
+            for vcpu in &vm.vcpus {
+                let mut known = before.remove(&vcpu.task).unwrap_or_default();
+                if vcpu.run > 0 {
+                    known.sample(Cursors::of(&vcpu.signals, exits, limits));
+                }
+                self.vcpus.insert(vcpu.task, known);
+                self.told = Some(vcpu.signals);
+            }
+        }
+    }
+
+    /// A vCPU's type.
+    pub fn of(&self, task: TaskId) -> Type {
+        self.vcpus
+            .get(&task)
+            .map_or(Type::UNKNOWN, Recognition::decided)
+    }
+
+    /// A vCPU's cursors, means over the window.
+    pub fn cursors(&self, task: TaskId) -> Cursors {
+        self.vcpus
+            .get(&task)
+            .map_or_else(Cursors::default, Recognition::means)
+    }
+
+    /// What is not known, for people.
+    pub fn notes(&self) -> Vec<String> {
+        let Some(told) = &self.told else {
+            return Vec::new();
+        };
+        let missing = [
+            (
+                told.io_events.is_none(),
+                "I/O events: no vCPU is recognised as IOInt",
+            ),
+            (
+                told.pause_exits.is_none(),
+                "pause-loop exits: no vCPU is recognised as ConSpin",
+            ),
+            (
+                told.llc.is_none(),
+                "cache misses (no performance counters): vCPUs that compute are of unknown type and \
+                 taken to be agnostic",
+            ),
+        ];
+        let missing = missing.iter().filter(|(is, _)| *is);
+        missing
+            .map(|(_, what)| format!("this host does not tell of {what}"))
+            .collect()
+    }
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: GPL-2.0-only
+use super::*;
+use crate::testing::{ask, snapshot};
+use crate::{Microsliced, VSlicer, VTurbo};
+use corun_model::time::MS;
+use corun_model::{LlcSeen, Signals};
+
+/// A host of four pCPUs with these single-vCPU VMs, as after a period in which all of them ran.
+fn host(kinds: &[Kind]) -> Snapshot {
+    let mut seen = snapshot(4, &vec![1; kinds.len()]);
+    for (vm, kind) in seen.vms.iter_mut().zip(kinds) {
+        vm.vcpus[0].run = 7 * MS;
+        vm.vcpus[0].signals = signals(*kind);
+    }
+    seen
+}
+
+fn signals(kind: Kind) -> Signals {
+    let (references, misses) = match kind {
+        Kind::Llcf => (20_000, 100),
+        Kind::Llco => (20_000, 20_000),
+        _ => (0, 0),
+    };
+    Signals {
+        io_events: Some(if kind == Kind::IoInt { 100 } else { 0 }),
+        pause_exits: Some(if kind == Kind::ConSpin { 100 } else { 0 }),
+        llc: Some(LlcSeen {
+            instructions: 1_000_000,
+            references,
+            misses,
+        }),
+    }
+}
+
+/// What a policy says once it knows what it has to do with.
+fn settled(policy: &mut dyn Policy, seen: &Snapshot) -> Plan {
+    (0..vtrs::WINDOW + 1).for_each(|_| drop(ask(policy, seen)));
+    ask(policy, seen)
+}
+
+/// Each vCPU's slice in ms and number of pCPUs.
+fn served(plan: &Plan) -> Vec<(u64, u32)> {
+    let of = |task: &TaskPlan| {
+        let pool = &plan.pools[task.pool.unwrap()];
+        (pool.slice / MS, pool.pcpus.len())
+    };
+    plan.tasks.iter().map(of).collect()
+}
+
+#[test]
+fn from_counters_to_pools() {
+    use Kind::{ConSpin, IoInt, Llcf, Llco, LoLcf};
+    let kinds = [IoInt, Llcf, ConSpin, Llco, IoInt, Llcf, LoLcf, Llcf];
+    let seen = host(&kinds);
+    let mut policy = Aql::default();
+    assert_eq!(
+        served(&ask(&mut policy, &seen)),
+        [(30, 4); 8],
+        "nothing known yet"
+    );
+    let plan = settled(&mut policy, &seen);
+    let expected = [
+        (1, 2),
+        (90, 2),
+        (1, 2),
+        (1, 2),
+        (1, 2),
+        (90, 2),
+        (90, 2),
+        (90, 2),
+    ];
+    assert_eq!(served(&plan), expected);
+    assert!(policy.status().notes.is_empty());
+}
+
+#[test]
+fn a_vcpu_that_did_not_run_keeps_its_type() {
+    let mut seen = host(&[Kind::Llcf, Kind::IoInt]);
+    let mut policy = Aql::default();
+    let before = settled(&mut policy, &seen);
+    seen.vms[0].vcpus[0].run = 0;
+    seen.vms[0].vcpus[0].signals = signals(Kind::LoLcf);
+    assert_eq!(settled(&mut policy, &seen), before);
+}
+
+#[test]
+fn a_host_that_tells_nothing_is_one_pool_and_says_so() {
+    let mut seen = host(&[Kind::IoInt, Kind::Llcf]);
+    let vcpus = seen.vms.iter_mut().flat_map(|vm| &mut vm.vcpus);
+    vcpus.for_each(|vcpu| vcpu.signals = Signals::default());
+    let mut policy = Aql::default();
+    assert_eq!(served(&settled(&mut policy, &seen)), [(30, 4); 2]);
+    let status = policy.status().notes;
+    assert_eq!(status.len(), 3, "{status:?}");
+    assert!(status[2].contains("agnostic"), "{status:?}");
+}
+
+#[test]
+fn a_vcpu_goes_where_its_affinity_lets_it() {
+    let mut seen = host(&[Kind::IoInt, Kind::Llcf]);
+    let pools = |plan: &Plan| plan.tasks.iter().map(|task| task.pool).collect::<Vec<_>>();
+    let plan = settled(&mut Aql::default(), &seen);
+    assert_eq!(pools(&plan), [Some(0), Some(1)]);
+    seen.vms[0].vcpus[0].allowed = plan.pools[1].pcpus;
+    assert_eq!(
+        pools(&settled(&mut Aql::default(), &seen)),
+        [Some(1), Some(1)]
+    );
+}
+
+#[test]
+fn the_others_slices() {
+    let seen = host(&[Kind::IoInt, Kind::Llcf, Kind::LoLcf]);
+    let turbo = settled(&mut VTurbo::default(), &seen);
+    assert_eq!(served(&turbo), [(1, 1), (30, 3), (30, 3)]);
+    let slices = |plan: Plan| {
+        plan.tasks
+            .iter()
+            .map(|task| task.slice.unwrap() / MS)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(slices(settled(&mut VSlicer::default(), &seen)), [5, 30, 30]);
+    assert_eq!(
+        slices(settled(&mut Microsliced::default(), &seen)),
+        [1, 1, 1]
+    );
+    let quiet = settled(&mut VTurbo::default(), &host(&[Kind::Llcf, Kind::LoLcf]));
+    assert_eq!(served(&quiet), [(30, 4), (30, 4)], "nobody to hurry for");
+}

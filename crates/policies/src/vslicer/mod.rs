@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! vSlicer: latency-sensitive VMs get short slices, and so their turn more often (Xu et al.,
+//! "vSlicer: latency-aware virtual machine scheduling via differentiated-frequency CPU slicing", HPDC
+//! 2012). Everybody's share stays what it is.
+//!
+//! Its administrators say which VMs are latency-sensitive, and so did those who compared AQL_Sched
+//! with it (EuroSys 2016, §4.2); here AQL's recognition says it, vCPU by vCPU.
+
+use crate::aql::recognise::Recogniser;
+use crate::aql::vtrs::PERIOD;
+use crate::aql::{Kind, Limits};
+use crate::{Policy, place_all};
+use corun_model::time::MS;
+use corun_model::{Nanos, Parameter, Placement, Plan, Snapshot, Status, TaskId, TaskPlan, Value};
+
+/// Its slices.
+#[derive(Clone, Copy, Debug)]
+pub struct VSlicerSlices {
+    /// Of vCPUs that do I/O, ns.
+    pub slice: Nanos,
+    /// Of the others, ns.
+    pub default: Nanos,
+}
+
+impl Default for VSlicerSlices {
+    fn default() -> Self {
+        Self {
+            slice: 5 * MS,
+            default: 30 * MS,
+        }
+    }
+}
+
+/// Short slices for those who do I/O.
+#[derive(Clone, Debug, Default)]
+pub struct VSlicer {
+    slices: VSlicerSlices,
+    recogniser: Recogniser,
+}
+
+impl VSlicer {
+    /// With these slices.
+    pub fn new(slices: VSlicerSlices) -> Self {
+        Self {
+            slices,
+            ..Self::default()
+        }
+    }
+
+    /// What can be set of it.
+    pub fn parameters() -> Vec<Parameter> {
+        let default = VSlicerSlices::default();
+        vec![
+            Parameter::new(
+                "policy.vslicer.slice",
+                "slice of vCPUs that do I/O",
+                Value::Time(default.slice),
+                "assumed: the order of a sixth of Xen's slice; AQL_Sched's §4.2 gives no value",
+                "the default only; accepted: 100 µs to 1 s",
+            ),
+            Parameter::new(
+                "policy.vslicer.default",
+                "slice of the others",
+                Value::Time(default.default),
+                "Xen's Credit scheduler: 30 ms",
+                "the default only; accepted: 100 µs to 1 s",
+            ),
+        ]
+    }
+}
+
+impl Policy for VSlicer {
+    fn period(&self) -> Nanos {
+        PERIOD
+    }
+
+    fn decide(&mut self, seen: &Snapshot, plan: &mut Plan) {
+        self.recogniser.look(seen, &Limits::default());
+        place_all(seen, plan, Placement::Free);
+        let vcpus = seen.vms.iter().flat_map(|vm| &vm.vcpus);
+        plan.tasks.extend(vcpus.map(|vcpu| TaskPlan {
+            slice: Some(match self.recogniser.of(vcpu.task).kind {
+                Kind::IoInt => self.slices.slice,
+                _ => self.slices.default,
+            }),
+            ..TaskPlan::of(vcpu.task)
+        }));
+    }
+
+    fn wants_signals(&self) -> bool {
+        true
+    }
+
+    fn status(&self) -> Status {
+        Status {
+            notes: self.recogniser.notes(),
+            ..Status::default()
+        }
+    }
+
+    fn recognised(&self, task: TaskId) -> Option<&'static str> {
+        Some(self.recogniser.of(task).kind.name())
+    }
+}

@@ -239,6 +239,11 @@ pub struct VmResult {
     /// How far its vCPUs ran apart; absent if it has but one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub siblings: Option<SiblingResult>,
+    /// When its policy left it alone at first, because it did not do what was expected of it; seconds
+    /// since the run began, warm-up included; null if it never did.
+    pub policy_off_s: Option<f64>,
+    /// When its policy took it up again, the last time; null if it never did.
+    pub policy_on_s: Option<f64>,
     /// What it did with its disk; absent if its threads neither read nor write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub io: Option<IoResult>,

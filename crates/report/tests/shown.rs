@@ -29,6 +29,8 @@ fn vm(name: &str, throughput: f64, run: f64, ready: f64, lock: Option<f64>) -> V
         lock_wait_p50_us: lock,
         lock_wait_p99_us: lock.map(|us| us * 9.0),
         siblings: None,
+        policy_off_s: None,
+        policy_on_s: None,
         io: None,
         guest_cpu_share: None,
         beyond_recording_share: None,

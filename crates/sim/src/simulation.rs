@@ -23,9 +23,22 @@ pub struct Simulation {
     measured_from: Nanos,
     /// Each task's co-stop when the warm-up ended.
     co_stopped_before: Vec<Nanos>,
+    /// When VMs were left alone by the policy, by their ids.
+    left_alone: BTreeMap<VmId, LeftAlone>,
     events: u64,
     /// By VM.
     recognised: BTreeMap<usize, BTreeMap<&'static str, u64>>,
+}
+
+/// When a policy did not carry out what it decided for a VM, which it may do if it finds that it does
+/// not understand what the VM does. ns since the run began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeftAlone {
+    /// From then on, at first.
+    pub from: Option<Nanos>,
+    /// When it took the VM up again, the last time.
+    pub until: Option<Nanos>,
+    now: bool,
 }
 
 /// What a run showed, after its warm-up.
@@ -70,8 +83,22 @@ pub struct VmOutcome {
     pub siblings: SiblingSkew,
     /// Time its vCPUs were held back, ready, so that siblings catch up; summed, ns.
     pub co_stopped: Nanos,
+    /// When its policy left it alone.
+    pub left_alone: LeftAlone,
     /// What its workload achieved.
     pub achieved: Achieved,
+}
+
+impl LeftAlone {
+    /// Is the VM left alone at this time?
+    fn look(&mut self, now: Nanos, alone: bool) {
+        if alone && !self.now {
+            self.from = self.from.or(Some(now));
+        } else if self.now && !alone {
+            self.until = Some(now);
+        }
+        self.now = alone;
+    }
 }
 
 /// What a policy thinks, on the timeline.
@@ -117,6 +144,7 @@ impl Simulation {
             policy: None,
             measured_from: 0,
             co_stopped_before: Vec::new(),
+            left_alone: BTreeMap::new(),
             events: 0,
             recognised: BTreeMap::new(),
         }
@@ -194,9 +222,14 @@ impl Simulation {
             }
         }
         let next = self.host.now().saturating_add(control.period());
+        let status = control.status();
+        for vm in &status.vms {
+            let known = self.left_alone.entry(vm.vm).or_default();
+            known.look(self.host.now(), !vm.enforced);
+        }
         self.host.observe(|now, observer| {
             observer.instant(now, Lane::Host, Instant::PolicyDecision);
-            tell_status(now, observer, &control.status());
+            tell_status(now, observer, &status);
         });
         self.sched.apply(&mut self.host, &plan);
         self.host.events.schedule(next, Event::Policy);
@@ -278,6 +311,7 @@ impl Simulation {
                 recognised: self.recognised.remove(&index).unwrap_or_default(),
                 siblings: self.host.siblings().skew(VmId::from(index), now),
                 co_stopped: 0,
+                left_alone: (self.left_alone.get(&VmId::from(index)).copied()).unwrap_or_default(),
                 achieved: self.load.achieved(VmId::from(index), now),
             })
             .collect();

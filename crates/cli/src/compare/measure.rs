@@ -135,9 +135,15 @@ fn vm(vm: &VmOutcome, measured: Nanos) -> VmResult {
         lock_wait_p50_us: quantile(locks, 0.5),
         lock_wait_p99_us: quantile(locks, 0.99),
         siblings: (vm.vcpus.len() > 1).then(|| siblings(vm, measured)),
+        policy_off_s: vm.left_alone.from.map(seconds),
+        policy_on_s: vm.left_alone.until.map(seconds),
         io: vm.achieved.io.as_ref().map(|done| io(done, measured)),
         beyond_recording_share: None,
     }
+}
+
+fn seconds(time: Nanos) -> f64 {
+    round(time as f64 / SEC as f64)
 }
 
 /// What the guest's kernel does not count as idle; replayed VMs have none.

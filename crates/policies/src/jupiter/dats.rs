@@ -5,8 +5,11 @@
 //! A vCPU's slice is its part, by weight, of what its VM may use in a period. One that has used its
 //! slice up and wants more weighs a tenth more in the next period. The total weight of a VM is
 //! fixed: the others lose what these gain, in proportion to what they have. They have time left,
-//! so that costs them nothing as long as it is true; and none falls below an eighth of the mean
-//! (assumed: so that a vCPU that was idle for long is not starved when it wakes).
+//! so that costs them nothing as long as it is true. Two bounds are ours. Where most are depleted,
+//! the few others lose no more than a tenth either, and those gain less ("adjust its parameters
+//! gradually"): else one vCPU that happens to wait when the period ends would lose all it has. And
+//! none falls below an eighth of the mean, so that one that was idle for long is not starved when
+//! it wakes.
 
 use corun_model::Claim;
 
@@ -16,7 +19,7 @@ pub(super) const NEUTRAL: u64 = Claim::NEUTRAL as u64;
 const FLOOR: u64 = 8;
 
 /// Adjusts the weights of a VM's vCPUs, of which `depleted` have used up their slices and want more:
-/// these grow by `step` percent. The sum stays.
+/// these grow by `step` percent, unless the others would lose more than that. The sum stays.
 pub(super) fn adjust(weights: &mut [u64], depleted: &[bool], step: u32) {
     let of = |weights: &[u64], wanted: bool| -> u64 {
         let those = weights.iter().zip(depleted);
@@ -26,7 +29,11 @@ pub(super) fn adjust(weights: &mut [u64], depleted: &[bool], step: u32) {
     if growing == 0 || others == 0 {
         return; // nobody wants more, or nobody can give
     }
-    let gain = take(weights, depleted, growing * u64::from(step) / 100);
+    let gain = take(
+        weights,
+        depleted,
+        growing.min(others) * u64::from(step) / 100,
+    );
     let mut left = gain;
     let mut last = None;
     for (at, weight) in weights.iter_mut().enumerate() {
@@ -94,9 +101,16 @@ mod tests {
     }
 
     #[test]
+    fn the_few_that_have_time_left_lose_no_more_than_a_tenth() {
+        let mut weights = [10_000; 5];
+        adjust(&mut weights, &[true, true, true, true, false], 10);
+        assert_eq!(weights, [10_250, 10_250, 10_250, 10_250, 9_000]);
+    }
+
+    #[test]
     fn growth_ends_at_the_floor_of_the_others() {
         let mut weights = [NEUTRAL; 4];
-        for _ in 0..100 {
+        for _ in 0..200 {
             adjust(&mut weights, &[true, false, false, false], 10);
         }
         let floor = NEUTRAL / FLOOR;
@@ -116,10 +130,16 @@ mod tests {
                 prop_assert_eq!(weights.iter().sum::<u64>(), vcpus as u64 * NEUTRAL);
                 for at in 0..vcpus {
                     prop_assert!(weights[at] >= NEUTRAL / FLOOR, "{:?}", weights);
+                    let (most, least) = (100 + u64::from(step), 100 - u64::from(step));
                     match depleted[at] {
-                        true => prop_assert!(weights[at] >= before[at]),
+                        true => prop_assert!((before[at]..=before[at] * most / 100 + vcpus as u64)
+                            .contains(&weights[at])),
                         false => prop_assert!(weights[at] <= before[at]),
                     }
+                    // Where some cannot give their part, since they are at the floor, the others
+                    // give more.
+                    let floored = before.iter().any(|w| *w * least / 100 < NEUTRAL / FLOOR);
+                    prop_assert!(floored || weights[at] + 8 >= before[at] * least / 100);
                 }
             }
         }

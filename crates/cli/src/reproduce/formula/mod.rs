@@ -6,7 +6,8 @@
 //! when it is read, so that nothing can go wrong after the runs. What was not measured is NaN: it goes
 //! through arithmetic, and no comparison with it is true.
 
-pub mod functions;
+pub mod aql;
+mod functions;
 mod lexer;
 mod papers;
 mod parser;

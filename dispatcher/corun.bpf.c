@@ -41,7 +41,7 @@ static inline void activate(struct task_struct *p, struct task_ctx *t)
 
 	if (!vm || t->active_weight)
 		return;
-	t->active_weight = weight_of(p);
+	t->active_weight = fair_weight(p, t);
 	fetch_add(vm->active_weight, t->active_weight);
 }
 
@@ -83,7 +83,7 @@ static inline s32 make_ready(struct task_struct *p, struct task_ctx *t, s32 prev
 	cpu = place(p, t, prev);
 	c = cpu_at(cpu);
 	if (c)
-		fair_arrive(t, c, cpu, knobs.max_lead);
+		fair_arrive(t, c, cpu, gang_ahead(t));
 	return cpu;
 }
 
@@ -119,7 +119,7 @@ static inline void wake_pcpu(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u64
 static inline bool may_stay(struct task_struct *p, struct task_ctx *t)
 {
 	return t->cpu != NO_PCPU && allowed(p, t->cpu) &&
-	       mode_admits(p, t, placement_of(t), t->cpu);
+	       mode_admits(p, t, placement_of(t), t->cpu) && !gang_moves(p, t);
 }
 
 CALLBACK(void, corun_enqueue, struct task_struct *p, u64 enq_flags)
@@ -269,7 +269,8 @@ static inline void dispatch_gangs(s32 cpu, struct cpu_ctx *c, struct task_struct
 		return;
 	if (rank < RANK_ORDINARY && best.rank < RANK_ORDINARY && pull_owner(cpu))
 		return;
-	better = best.rank > rank || (best.rank == rank && before(best.vtime, best.bound));
+	better = best.rank > rank ||
+		 (best.rank == rank && rank != RANK_URGENT && before(best.vtime, best.bound));
 	if (better && best.id && take(cpu, best.id))
 		return;
 	if (t && rank != RANK_NOT)
@@ -344,6 +345,8 @@ CALLBACK(void, corun_stopping, struct task_struct *p, bool runnable)
 		c = cpu_at(t->cpu);
 		if (c && !before(now, shared(c->slice_end)))
 			t->sum.depleted++;
+		else
+			t->sum.preempted++;
 	}
 	callback_end(0);
 }

@@ -35,6 +35,20 @@ static inline u64 later(u64 a, u64 b)
 	return before(a, b) ? b : a;
 }
 
+/* A weight of `t`, as much of it as its share among its siblings says. */
+static inline u32 fair_shared(struct task_ctx *t, u64 weight)
+{
+	if (t->share)
+		weight = weight * t->share / SHARE_ONE;
+	return weight ? (u32)weight : 1;
+}
+
+/* What `t` adds to its VM's active weight while it is ready or running. */
+static inline u32 fair_weight(struct task_struct *p, struct task_ctx *t)
+{
+	return fair_shared(t, weight_of(p));
+}
+
 /* How fast the virtual time of `t` grows while it runs. */
 static inline u64 fair_rate(struct task_struct *p, struct task_ctx *t)
 {
@@ -47,11 +61,13 @@ static inline u64 fair_rate(struct task_struct *p, struct task_ctx *t)
 	if (vm_weight) {
 		u64 active = shared(vm->active_weight);
 
-		if (active < weight)
-			active = weight;
+		if (active < fair_shared(t, weight))
+			active = fair_shared(t, weight);
 		rate = rate * active / vm_weight;
 	}
 	rate = rate / (weight ? weight : 1);
+	if (t->share)
+		rate = rate * SHARE_ONE / t->share;
 	if (rate > RATE_MAX)
 		rate = RATE_MAX;
 	return rate ? rate : 1;
@@ -102,11 +118,15 @@ static inline void fair_arrive(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u
 	t->clock_cpu = cpu;
 }
 
-/* `t`, charged up to now, goes on running on `cpu` or begins to: the clock goes on. */
+/*
+ * `t`, charged up to now, goes on running on `cpu` or begins to: the clock goes on. Not if it runs
+ * out of turn, being urgent (gang_demand.h): the clock tells how far those are who take turns.
+ */
 static inline void fair_clock(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *cpu,
 			      u64 now)
 {
-	store(cpu->vnow, later(shared(cpu->vnow), t->vtime));
+	if (!t->urgent_since)
+		store(cpu->vnow, later(shared(cpu->vnow), t->vtime));
 	store(cpu->cur_vtime, t->vtime);
 	store(cpu->cur_since, now);
 	store(cpu->cur_rate, fair_rate(p, t));
@@ -124,7 +144,9 @@ static inline u64 fair_current(struct cpu_ctx *cpu, u64 now)
 /* Is `t`, just woken, owed so much more than the running task that it should not wait? */
 static inline bool fair_preempts(struct task_ctx *t, struct cpu_ctx *cpu, u64 now)
 {
-	return before(t->vtime + knobs.wakeup_gran, fair_current(cpu, now));
+	u64 gran = t->claims ? t->gran : knobs.wakeup_gran;
+
+	return before(t->vtime + gran, fair_current(cpu, now));
 }
 
 #endif

@@ -9,6 +9,7 @@
  *   demand       gang_demand.h    who is woken by a sibling runs at once, for a short while
  *   relaxed, relaxed-all
  *                gang_relaxed.h   who is ahead of its siblings is stopped until they catch up
+ *   asymmetric   gang_asymmetric.h   each has a weight and a rescheduling latency of its own
  *
  * A mode speaks by ranks: what it thinks of a vCPU on a pCPU at a moment. gang_pick.h puts the best
  * rank first, and within a rank fair order decides. Time is charged as ever, so that what a gang

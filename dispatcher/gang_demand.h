@@ -6,8 +6,11 @@
  * In space, vCPUs are placed load-consciously (placement.h). In time, urgent vCPUs come first: one
  * that a sibling sends an interrupt to, since the sibling may be waiting for it. It preempts
  * whoever runs, for a short time; several on one pCPU take turns in the order of their becoming
- * urgent. The time adds up to a limit, and one that has run far ahead of its pCPU's clock is urgent
- * no more: so nobody else waits for long.
+ * urgent, each for as long as it is (should_delay_resched() there). The time adds up to a limit,
+ * and one that has run far ahead of those who take turns is urgent no more: so nobody else waits
+ * for long. That lead outlasts its waiting, and its pCPU's clock does not go on with it: or it
+ * would be lost at each wake-up, and whose siblings wake each other all the time would have the
+ * pCPU to themselves.
  *
  * What counts as such an interrupt is what can be seen: a wake-up, while a sibling runs on the pCPU
  * that it comes from. In the kernel that is all. An IPI to a vCPU that is ready or running, such as
@@ -36,6 +39,14 @@ static inline void demand_woken(struct task_ctx *t, struct gang *g, u64 now)
 {
 	if (waker_slot() == t->vm)
 		demand_boost(t, g, shared(g->conf->wake_boost), now);
+}
+
+/* How far ahead of the clock of a pCPU may `t` be queued? */
+static inline u64 demand_ahead(struct gang *g)
+{
+	u64 lead = shared(g->conf->boost_lead);
+
+	return lead > knobs.max_lead ? lead : knobs.max_lead;
 }
 
 static inline u32 demand_rank(struct ranked *r, struct gang *g, struct cpu_ctx *c)

@@ -9,6 +9,7 @@
 #define CORUN_GANG_PICK_H
 
 #include "gang.h"
+#include "gang_asymmetric.h"
 #include "gang_demand.h"
 #include "gang_dynamic.h"
 #include "gang_relaxed.h"
@@ -33,6 +34,8 @@ CALLED u32 rank_of(struct ranked *r)
 		return relaxed_rank(&g, r->member, r->now);
 	case GANG_RELAXED_ALL:
 		return relaxed_all_rank(&g, r->cpu, r->runs, r->now);
+	case GANG_ASYMMETRIC:
+		return asymmetric_rank(r);
 	default:
 		return RANK_ORDINARY;
 	}
@@ -149,11 +152,16 @@ CALLED u32 take(s32 cpu, u32 id)
 	return taken;
 }
 
-/* `t` wants to run: where progress is compared, its own is from now on. */
+/* `t` wants to run: where progress is compared, its own is from now on; what it may claim is known.
+ */
 static inline void gang_join(struct task_struct *p, struct task_ctx *t, u64 now)
 {
 	struct gang g = gang_of(t);
 
+	if (g.conf && g.mode == GANG_ASYMMETRIC)
+		asymmetric_claim(p, t, &g, t->state == TASK_WAITING, now);
+	else if (t->claims)
+		asymmetric_leave(p, t);
 	if (g.ctx && !t->member && (g.mode == GANG_RELAXED || g.mode == GANG_RELAXED_ALL))
 		relaxed_join(&g, t, id_of(p), now);
 }
@@ -164,6 +172,8 @@ static inline void gang_turn(struct task_struct *p, struct task_ctx *t, struct c
 	if (!knobs.gangs)
 		return;
 	gang_join(p, t, now);
+	if (t->claims)
+		asymmetric_turn(t, now);
 	if (t->urgent_since)
 		t->urgent_from = now;
 	store(c->cur_vm, t->vm);
@@ -262,6 +272,8 @@ static inline void gang_stopped(struct task_struct *p, struct task_ctx *t, bool 
 		return;
 	g = gang_of(t);
 	demand_stopped(t, !runnable, now);
+	if (g.conf && g.mode == GANG_ASYMMETRIC)
+		asymmetric_claim(p, t, &g, runnable && asymmetric_cut_short(t, now), now);
 	if (g.ctx && (g.mode == GANG_DYNAMIC || g.mode == GANG_RELAXED_ALL))
 		dynamic_stopped(&g, id_of(p), now);
 }
@@ -282,6 +294,14 @@ static inline void gang_left(struct task_ctx *t)
 	store(ctx->members, 0);
 }
 
+/* How far ahead of the clock of a pCPU may `t` be queued there, ns of virtual time? */
+static inline u64 gang_ahead(struct task_ctx *t)
+{
+	struct gang g = gang_of(t);
+
+	return g.conf && g.mode == GANG_DEMAND ? demand_ahead(&g) : knobs.max_lead;
+}
+
 /* `t` woke up, in select_cpu. */
 static inline void gang_woken(struct task_ctx *t, u64 now)
 {
@@ -289,6 +309,14 @@ static inline void gang_woken(struct task_ctx *t, u64 now)
 
 	if (g.conf && g.mode == GANG_DEMAND)
 		demand_woken(t, &g, now);
+	if (g.mode == GANG_ASYMMETRIC)
+		asymmetric_woken(t, now);
+}
+
+/* Had `t` better be elsewhere than where it is queued or runs? */
+static inline bool gang_moves(struct task_struct *p, struct task_ctx *t)
+{
+	return t->claims && asymmetric_goes_home(p, t);
 }
 
 /* Shall `t`, just queued on `cpu`, which is busy, have it at once? */
@@ -300,6 +328,8 @@ static inline bool gang_preempts(struct task_ctx *t, struct cpu_ctx *c, s32 cpu,
 
 	if (g.mode == GANG_NONE)
 		return fair;
+	if (g.mode == GANG_ASYMMETRIC)
+		return asymmetric_preempts(t, c) || fair;
 	rank = rank_of(&r);
 	if (g.vm && g.conf && g.mode == GANG_STRICT) {
 		runs = shared(c->cur_vm);

@@ -3,11 +3,11 @@
  * Strict co-scheduling with static time slots: Ousterhout, "Scheduling techniques for concurrent
  * systems", 1982, as in Algorithm 1 of Sukwong & Kim, EuroSys 2011.
  *
- * Time is cut into slots, the same on all pCPUs. When one begins, VMs are taken in turn: each that
- * finds as many pCPUs without an owner as it has ready vCPUs gets them for the slot; one that does
- * not waits for a later slot, as Algorithm 1 looks for the first with enough available pCPUs. The
- * first that found too few is served first in the next slot, when all pCPUs are available: so every
- * VM gets a slot within as many slots as there are VMs.
+ * Time is cut into slots, the same on all pCPUs. When one begins, VMs with a ready vCPU are taken
+ * in turn: each that finds as many pCPUs without an owner as it has vCPUs gets them for the slot;
+ * one that does not waits for a later slot, as Algorithm 1 looks for the first with enough
+ * available pCPUs. The first that found too few is served first in the next slot, when all pCPUs
+ * are available: so every VM gets a slot within as many slots as there are VMs.
  *
  * Nobody else's vCPU runs on a pCPU that has an owner, and none on a pCPU that has not: pCPUs stay
  * idle while vCPUs wait (fragmentation), and one that wakes up waits for the next slot (priority
@@ -49,18 +49,15 @@ static inline bool strict_available(struct cpu_ctx *c, s32 cpu)
 	return c && is_online(cpu) && !shared(c->owner);
 }
 
-/* How many ready or running vCPUs the VM in a slot of the table has. */
-CALLED u32 strict_wanted(u32 slot)
+/*
+ * How many pCPUs the VM in a slot of the table wants: one per vCPU, those that wait at the moment
+ * included, since it is in the slot that they will be woken by their siblings.
+ */
+static inline u32 strict_wanted(u32 slot)
 {
 	struct gang g = gang_in(slot);
-	u32 wanted = 0;
-	s32 i;
 
-	if (!g.vm)
-		return 0;
-	repeat (i, nr_pcpus())
-		wanted += gang_here(&g, i);
-	return wanted;
+	return g.vm ? shared(g.vm->vcpus) : 0;
 }
 
 /* How many pCPUs are available. */
@@ -99,8 +96,8 @@ CALLED u32 strict_take(u32 slot, u32 wanted, u32 here)
 }
 
 /*
- * Gives the VM in a slot of the table pCPUs for the time slot: one per ready vCPU, or none, and
- * then false; `first`: what there is.
+ * Gives the VM in a slot of the table pCPUs for the time slot: one per vCPU, or none, and then
+ * false; `first`: what there is.
  */
 static inline bool strict_assign(u32 slot, bool first)
 {

@@ -175,6 +175,10 @@ static inline s32 best_place(struct task_struct *p, struct task_ctx *t, u32 mode
 	struct gang g = gang_of(t);
 	s32 owned = NO_PCPU;
 
+	/* Ties go to prev. */
+	if (t->claims && t->home)
+		prev = t->home - 1;
+
 	if (g.vm && g.mode == GANG_STRICT)
 		owned = strict_place(p, g.slot, prev);
 	if (owned != NO_PCPU)

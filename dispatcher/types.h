@@ -58,10 +58,14 @@ enum gang_mode {
 	GANG_DEMAND = 3,
 	GANG_RELAXED = 4,
 	GANG_RELAXED_ALL = 5,
+	GANG_ASYMMETRIC = 6,
 };
 
 /* vCPUs of a VM whose progress is compared; of a larger VM, the rest is never held back. */
 #define GANG_VCPUS 64u
+
+/* A vCPU's share of its VM's weight, fixed point: this is what it has by default. */
+#define SHARE_ONE 65536u
 
 /* A ready or running vCPU as gangs look at it, and where and when. */
 struct ranked {
@@ -83,6 +87,18 @@ struct task_counters {
 	u64 wakeups;
 	u64 migrations; /* started on another pCPU than before */
 	u64 depleted;	/* lost its pCPU because its slice was used up */
+	u64 preempted;	/* lost it before that, and wanted to run on */
+	u64 late;	/* gang_asymmetric.h: began to run after its latency had passed */
+};
+
+/* Siblings remembered that woke a vCPU (gang_asymmetric.h). */
+#define WAKERS 8u
+
+/* A sibling that woke a vCPU, and when it did so last. */
+struct waker {
+	u64 at; /* ns */
+	u32 id; /* 0: free */
+	u32 pad;
 };
 
 struct task_ctx {
@@ -100,23 +116,33 @@ struct task_ctx {
 	u32 woken;	   /* has not been queued since it woke */
 	u32 load;	   /* what it adds to the load of the pCPU it occupies */
 	u64 urgent;	   /* gang_demand.h: time left to it as an urgent vCPU, ns */
-	u64 urgent_since;  /* since when it is urgent; 0: it is not */
+	u64 urgent_since;  /* since when it is urgent; 0: it is not. Asymmetric: by when it is */
 	u64 urgent_from;   /* running: from when its urgent time is to be charged */
 	u32 member;	   /* gang_relaxed.h: its place in gang_ctx.vcpu, plus 1; 0: none */
-	u32 pad;
+	u32 share;	   /* gang_asymmetric.h: of its VM's weight, SHARE_ONE; 0: as by default */
+	s32 home;	   /* pCPU where it had better be, plus 1; 0: none */
+	u32 claims;	   /* 1: it has a claim; 0: what is about claims is void */
+	u64 gran;	   /* its own knobs.wakeup_gran */
+	u64 allot_end;	   /* when its allotment begins anew */
+	u64 allot_run;	   /* sum.run when it began */
+	struct waker wakers[WAKERS];
 };
 
 /* What the policy wants for a task; written by the control loop only. */
 struct task_conf {
 	u64 slice; /* ns; 0: its pool's, else the host's default */
-	s32 home;  /* pCPU of PLACE_FIXED, plus 1; 0: none yet */
-	u32 pool;  /* its pool (pool.h), plus 1; 0: none */
+	s32 home; /* pCPU of PLACE_FIXED, plus 1; 0: none yet. Asymmetric: where it had better be */
+	u32 share;     /* GANG_ASYMMETRIC: of its VM's weight, SHARE_ONE; 0: as by default */
+	u64 latency;   /* how long it may stay ready, ns; 0: as long as fair order has it */
+	u64 allotment; /* how long it may run in a period under that promise, ns */
+	u32 pool;      /* its pool (pool.h), plus 1; 0: none */
+	u32 unused;    /* the same size everywhere */
 };
 
 /* pCPUs that belong together (pool.h); written by the control loop only. */
 struct pool_conf {
-	u64 slice;		/* of vCPUs in this pool, ns; 0: the host's default */
-	u64 pcpus[MASK_WORDS];	/* a bit each */
+	u64 slice;	       /* of vCPUs in this pool, ns; 0: the host's default */
+	u64 pcpus[MASK_WORDS]; /* a bit each */
 };
 
 struct vm_ctx {
@@ -142,6 +168,8 @@ struct vm_conf {
 	u64 flush_boost; /* urgent time for a TLB shootdown by a sibling, ns */
 	u64 boost_limit; /* most urgent time that adds up, ns */
 	u64 boost_lead;	 /* how far ahead of its pCPU an urgent vCPU may run, ns of vtime */
+	u64 period;	 /* GANG_ASYMMETRIC: how often allotments begin anew, ns */
+	u64 neutral;	 /* latency with which knobs.wakeup_gran is a vCPU's own, ns */
 };
 
 /* A vCPU among its siblings (gang_relaxed.h): progress it has not made. */

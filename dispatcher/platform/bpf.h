@@ -378,6 +378,11 @@ static inline u32 raw_waker_slot(void)
 	return t ? t->vm : NO_VM;
 }
 
+static inline u32 raw_waker_id(void)
+{
+	return (u32)bpf_get_current_pid_tgid();
+}
+
 #define raw_task_id(p) ((u32)(p)->pid)
 #define raw_queued_vtime(p) ((p)->scx.dsq_vtime)
 

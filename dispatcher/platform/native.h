@@ -265,6 +265,11 @@ static inline u32 raw_waker_slot(void)
 	return corun_context->current ? corun_context->current->ctx.vm : NO_VM;
 }
 
+static inline u32 raw_waker_id(void)
+{
+	return corun_context->current ? corun_context->current->id : 0;
+}
+
 static inline u32 raw_task_id(struct task_struct *p)
 {
 	return p->id;
@@ -376,8 +381,8 @@ static inline void callback_end(s32 result)
 		corun_context = context;                                                           \
 	}                                                                                          \
 	const size_t NAME(name##_sizes)[] = {                                                      \
-	    sizeof(struct task_struct),	  sizeof(struct task_ctx), sizeof(struct cpu_ctx),         \
-	    sizeof(struct vm_ctx),	  sizeof(struct vm_conf),  sizeof(struct gang_ctx),        \
-	    sizeof(struct pool_conf),	  sizeof(struct native_context)};
+	    sizeof(struct task_struct), sizeof(struct task_ctx),      sizeof(struct cpu_ctx),      \
+	    sizeof(struct vm_ctx),	sizeof(struct vm_conf),	      sizeof(struct gang_ctx),     \
+	    sizeof(struct pool_conf),	sizeof(struct native_context)};
 
 #endif

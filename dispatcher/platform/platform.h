@@ -201,6 +201,12 @@ static inline u32 waker_slot(void)
 	return (u32)tap_in(IN_WAKER_SLOT, raw_waker_slot());
 }
 
+/* The id of the task that this pCPU runs at the moment, as waker_slot(); 0: none. */
+static inline u32 waker_id(void)
+{
+	return (u32)tap_in(IN_WAKER_ID, raw_waker_id());
+}
+
 /*
  * for_each_queued(p, cpu): walks the queue of `cpu` from its head. In the body queued_vtime(p) is
  * the task's place in the order, and move_queued(p, cpu) takes it to a pCPU's local queue.

@@ -35,6 +35,7 @@ enum tap_kind {
 	IN_VM_SLOT = 16,
 	IN_ACTIVE_SLOT = 17,
 	IN_WAKER_SLOT = 18,
+	IN_WAKER_ID = 19,
 	/* decisions */
 	OUT_RETURN = 64,
 	OUT_INSERT_QUEUE = 65,

@@ -6,7 +6,8 @@
 # with check.py; the recorded decisions are replayed through the native build.
 #
 # Usage: run.sh [OUT [GROUP…]]   OUT: out/e2e; GROUP: only these boots (below), such as weights, or
-#                                "costs", which takes long and is not among those run by default
+#                                "costs" or "jupiter", which take long and are not among those run by
+#                                default
 # Exit codes: 0 all passed, 77 packages cannot be had, else failed
 set -euo pipefail
 # shellcheck source=testbed/common.sh
@@ -61,13 +62,21 @@ emulator_broke() {
 			printf "a pCPU took %d ticks in %d jiffies", ticks, age }' "$work/out/console.log"
 }
 
+# limit_of GROUP: seconds it may take; some three times what it takes on a machine that does nothing else.
+limit_of() {
+	case $1 in
+	costs | jupiter | policies) echo 600 ;;
+	*) echo 300 ;;
+	esac
+}
+
 # attempt GROUP: its phases in the emulated host. Sets $reason if the emulator spoiled them.
 attempt() {
 	local status=0
 	reason=""
 	rm -rf "$work/out"
 	tr ';' '\n' <<<"$1" >"$work/test/phases"
-	CORUN_TESTBED_TIMEOUT="${CORUN_TESTBED_TIMEOUT:-$([ "$1" = costs ] && echo 600 || echo 300)}" \
+	CORUN_TESTBED_TIMEOUT="${CORUN_TESTBED_TIMEOUT:-$(limit_of "$1")}" \
 		"$testbed_dir/boot.sh" "$work/test" "$work/out" || status=$?
 	# 77: no packages; 126: boots hung; 124 and 125: the host stood still or died.
 	case $status in

@@ -5,17 +5,17 @@ Each cost is the median over all its occurrences in one boot:
 
 - switch: from a switch between vCPUs to the new one's kvm_entry;
 - tick: from kvm_exit to kvm_entry around a tick without a switch;
-- timer: twice the mean time from when a slice's end is due until the switch, which is how late the
-  timer comes and what the kernel does from the vCPU's kvm_exit to the switch (the simulator draws
+- preemption: from the vCPU's kvm_exit to the switch, during which it still counts as running;
+- late: how late the timer that ends a slice comes, on average; timer: twice that (the simulator draws
   evenly from 0);
-- late: the first part of that, how late the timer comes;
 - ipi: from waking a real-time vCPU to its switch, on a pCPU that a hog has;
 - idle_wake: the same on an idle pCPU, less the IPI;
-- interrupt, send (ping) and interrupt, slack (timer): what a guest's round takes beside its work;
-- slowdown: how many times longer a guest's code takes when two VMs share each pCPU than alone, their
-  switches and ticks apart (the emulator translates code and addresses anew, and the machine's own
-  speed drifts; in no trace event);
-- spread: by what share the same work, alone on a pCPU, takes more or less time (evenly between).
+- interrupt, send (ping) and interrupt, slack (timer): what a guest's round takes beside its work, on a
+  pCPU that a hog has used in between, as everywhere in the scenarios;
+- slowdown: how many times longer a guest's code takes when two VMs share each pCPU and are recorded
+  than alone and unrecorded, their switches and ticks apart (the emulator translates code and
+  addresses anew, ftrace's own work takes what looks like guest time, and the machine's speed drifts);
+- spread: by what share the same work takes more or less time (evenly between).
 """
 
 import re
@@ -37,28 +37,31 @@ def median(values, what):
 def calibrate(out, speed, ping_work, timer_work, timer_sleep):
     """All costs of one boot, from the recordings in `out`; works and sleep as the guests have them.
 
-    `speed`: what guests computed per second and pCPU alone (spin_per_s) and two per pCPU (shared_per_s).
+    `speed`: what guests computed per second and pCPU alone (spin_per_s) and two per pCPU, without
+    and with a recording (shared_per_s, traced_per_s).
     """
     switch, leaving, tick, late, switches = of_hogs(out / "cal-hogs.txt")
     computing = 1 - 1e-6 * (switches * (switch + leaving) + HOST_HZ * tick)
     ipi = wake_to_run(out / "cal-busy.txt", "ping")
     idle = wake_to_run(out / "cal-idle.txt", "ping")
-    first, send = ping_rounds(out / "cal-idle.txt")
+    slowdown = computing * speed["spin_per_s"] / speed["traced_per_s"]
+    first, send = ping_rounds(out / "cal-busy.txt")
     on, off, spread = timer_rounds(out / "cal-timer.txt")
     # Sleeps are armed before the vCPU halts: what they seem too short is part of the round's work.
     short = min(0.0, off - timer_sleep)
     return {
         "switch": switch,
         "tick": tick,
-        "timer": 2 * (max(0.0, late) + leaving),
+        "preemption": leaving,
+        "timer": 2 * max(0.0, late),
         "late": late,
         "ipi": ipi,
         "idle_wake": max(0.0, idle - ipi),
-        "ping_interrupt": max(0.0, first - ping_work - switch),
+        "ping_interrupt": max(0.0, first - slowdown * ping_work - switch),
         "ping_send": send,
-        "timer_interrupt": max(0.0, on - timer_work - switch + short),
+        "timer_interrupt": max(0.0, on - slowdown * timer_work - switch + short),
         "timer_slack": max(0.0, off - timer_sleep),
-        "slowdown": computing * speed["spin_per_s"] / speed["shared_per_s"],
+        "slowdown": slowdown,
         "spread": spread,
     }
 

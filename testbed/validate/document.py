@@ -57,7 +57,7 @@ def results(rows, before, caught, controls, boots):
     lines += controls_of(caught, controls) + explained(rows)
     lines += [
         "",
-        f"Without `slice_at_switch` and `lazy_preemption`: {tally(before)}.",
+        f"Without `slice_at_switch`, `timer_stays` and `lazy_preemption`: {tally(before)}.",
         "",
         "Costs measured in each boot, µs; `slowdown` and `spread` are ratios:",
         "",

@@ -32,7 +32,7 @@ def scenario(about, vms, costs):
         "[host]",
         "pcpus = 2",
         "hz = 250",
-        f"costs = {{ switch = {us('switch')}, ipi = {us('ipi')}, idle_wake = {us('idle_wake')}, timer = {us('timer')}, migration = \"0us\" }}",
+        f"costs = {{ switch = {us('switch')}, ipi = {us('ipi')}, idle_wake = {us('idle_wake')}, preemption = {us('preemption')}, timer = {us('timer')}, migration = \"0us\" }}",
         'halt_poll = { most = "0us" }',  # as host/run sets it
         "[run]",
         f'duration = "{DURATION:.0f}s"',

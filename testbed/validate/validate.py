@@ -180,7 +180,7 @@ def judge(out, corun, doc):
     if len(boots) < LEAST_BOOTS:
         sys.exit(f"missing: {len(boots)} boots, {LEAST_BOOTS} are needed")
     rows = compare(boots, scenarios, tolerances, corun)
-    without = ["scheduler.eevdf.slice_at_switch=false", "scheduler.eevdf.lazy_preemption=false"]
+    without = ["scheduler.eevdf.slice_at_switch=false", "scheduler.eevdf.lazy_preemption=false", "scheduler.eevdf.timer_stays=false"]
     before = compare(boots, scenarios, tolerances, corun, label="before", keys=without)
     caught = {
         name: control(rule, rows, boots, scenarios, tolerances, corun, name)

@@ -3,7 +3,7 @@
 
 use crate::failure::Invalid;
 use crate::output;
-use corun_linux::socket::protocol::{Command, ErrorKind, InForce, SetPolicy};
+use corun_linux::socket::protocol::{Command, ErrorKind, InForce, SetPolicy, VmInForce};
 use corun_linux::socket::{self, CallError};
 use corun_scenario::or_nearest;
 use std::path::PathBuf;
@@ -107,5 +107,35 @@ fn in_words(in_force: &InForce) -> String {
     for note in &in_force.status {
         text += &format!("note: {note}\n");
     }
-    text
+    text + &in_force.vms.iter().map(of_vm).collect::<String>()
+}
+
+/// What the policy thinks of a VM, in a line.
+fn of_vm(vm: &VmInForce) -> String {
+    let state = if vm.enforced {
+        "on"
+    } else {
+        "off (not what was predicted)"
+    };
+    let range = |values: &[f64]| {
+        let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = values.iter().copied().fold(0.0, f64::max);
+        format!("{least:.1} to {most:.1}")
+    };
+    let loan = match vm.loan_percent {
+        loan if loan > 0.0 => format!(", borrows {loan:.1} %"),
+        loan if loan < 0.0 => format!(", lends {:.1} %", -loan),
+        _ => String::new(),
+    };
+    let hidden = if vm.wakers_seen {
+        ""
+    } else {
+        ", who wakes its vCPUs is hidden"
+    };
+    format!(
+        "VM {}: {state}, weights {} %, latencies {} ms{loan}{hidden}\n",
+        vm.name,
+        range(&vm.weights_percent),
+        range(&vm.latencies_ms)
+    )
 }

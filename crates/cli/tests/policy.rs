@@ -62,6 +62,7 @@ fn a_running_daemon_is_asked_and_told() {
             parameters: Default::default(),
             for_s: 12.34,
             changes: 0,
+            vms: Vec::new(),
             status: Vec::new(),
         };
         while !until.load(Ordering::Relaxed) {

@@ -3,7 +3,7 @@
 //!
 //! A test compares the sizes with what the C compiler laid out.
 
-use corun_model::{Nanos, PcpuSet, Topology, VmPlan};
+use corun_model::{Nanos, PcpuSet, TaskPlan, Topology, VmPlan};
 
 /// Most pCPUs the dispatcher's tables hold.
 pub const MAX_PCPUS: usize = Topology::MAX_PCPUS as usize;
@@ -11,6 +11,8 @@ pub const MAX_PCPUS: usize = Topology::MAX_PCPUS as usize;
 pub const MAX_VMS: usize = 1024;
 /// Most vCPUs of a VM whose progress is compared.
 pub const GANG_VCPUS: usize = 64;
+/// `enum task_state`: the task wants a pCPU.
+pub const TASK_READY: u32 = 1;
 /// `enum task_state`: the task has a pCPU.
 pub const TASK_RUNNING: u32 = 2;
 
@@ -26,6 +28,21 @@ pub struct TaskCounters {
     pub wakeups: u64,
     pub migrations: u64,
     pub depleted: u64,
+    pub preempted: u64,
+    pub late: u64,
+}
+
+/// Siblings remembered that woke a vCPU.
+pub const WAKERS: usize = 8;
+
+/// `struct waker`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)] // the C header documents the fields
+pub struct Waker {
+    pub at: u64,
+    pub id: u32,
+    pub pad: u32,
 }
 
 /// `struct task_ctx`: the dispatcher's own knowledge of a task.
@@ -50,7 +67,13 @@ pub struct TaskCtx {
     pub urgent_since: u64,
     pub urgent_from: u64,
     pub member: u32,
-    pub pad: u32,
+    pub share: u32,
+    pub home: i32,
+    pub claims: u32,
+    pub gran: u64,
+    pub allot_end: u64,
+    pub allot_run: u64,
+    pub wakers: [Waker; WAKERS],
 }
 
 /// `struct task_conf`: what the policy wants for a task.
@@ -61,8 +84,31 @@ pub struct TaskConf {
     pub slice: u64,
     /// Home pCPU plus 1; 0: none.
     pub home: i32,
+    /// Share of its VM's weight, as [`corun_model::Claim::share`]; 0: as by default.
+    pub share: u32,
+    /// Rescheduling latency, ns; 0: none of its own.
+    pub latency: Nanos,
+    /// For so much run time in a period that holds, ns.
+    pub allotment: Nanos,
     /// Its pool plus 1; 0: none.
     pub pool: u32,
+    /// Nothing: the size is the same everywhere.
+    pub unused: u32,
+}
+
+impl TaskConf {
+    /// What `plan` asks for.
+    pub fn of(plan: &TaskPlan) -> Self {
+        Self {
+            slice: plan.slice.unwrap_or(0),
+            home: plan.home.map_or(0, |cpu| cpu.0 as i32 + 1),
+            share: plan.claim.map_or(0, |claim| claim.share),
+            latency: plan.claim.map_or(0, |claim| claim.latency),
+            allotment: plan.claim.map_or(0, |claim| claim.allotment),
+            pool: plan.pool.map_or(0, |pool| pool as u32 + 1),
+            unused: 0,
+        }
+    }
 }
 
 /// `struct pool_conf`: pCPUs that belong together.
@@ -133,6 +179,10 @@ pub struct VmConf {
     pub boost_limit: Nanos,
     /// Demand: how far ahead of its pCPU an urgent vCPU may run, ns of virtual time.
     pub boost_lead: Nanos,
+    /// Asymmetric: how often allotments begin anew, ns.
+    pub period: Nanos,
+    /// Asymmetric: the latency that stands for the host's wake-up granularity, ns.
+    pub neutral: Nanos,
 }
 
 impl VmConf {
@@ -155,6 +205,8 @@ impl VmConf {
             flush_boost: gang.flush_boost,
             boost_limit: gang.boost_limit,
             boost_lead: gang.boost_lead,
+            period: gang.period,
+            neutral: gang.neutral,
         }
     }
 }

@@ -114,16 +114,19 @@ fn tell_task(
     let slice = wanted.and_then(|plan| plan.slice);
     let home = wanted.and_then(|plan| plan.home);
     let home = home.and_then(|home| i32::try_from(home.0 + 1).ok());
+    let claim = wanted.and_then(|plan| plan.claim);
     let pool = wanted.and_then(|plan| plan.pool);
     let pool = pool.and_then(|pool| u32::try_from(pool + 1).ok());
     let conf = types::task_conf {
         slice: slice.unwrap_or(old.slice),
         home: home.unwrap_or(old.home),
+        share: claim.map_or(old.share, |claim| claim.share),
+        latency: claim.map_or(old.latency, |claim| claim.latency),
+        allotment: claim.map_or(old.allotment, |claim| claim.allotment),
         pool: pool.unwrap_or(old.pool),
+        ..Default::default()
     };
-    if (conf.slice, conf.home, conf.pool) != (told.slice, told.home, told.pool)
-        && to.set_task_conf(vcpu.pidfd.as_fd(), conf)?
-    {
+    if bytes_of(&conf) != bytes_of(&told) && to.set_task_conf(vcpu.pidfd.as_fd(), conf)? {
         vcpu.told = Some(conf);
     }
     Ok(())
@@ -171,6 +174,8 @@ fn conf_of(plan: &VmPlan) -> types::vm_conf {
         flush_boost: gang.flush_boost,
         boost_limit: gang.boost_limit,
         boost_lead: gang.boost_lead,
+        period: gang.period,
+        neutral: gang.neutral,
         ..types::vm_conf::default()
     }
 }

@@ -7,13 +7,15 @@
 
 use crate::apply::{Base, ToldPools, apply};
 use crate::clock;
+use crate::counters::Counters;
 use crate::discovery::{Vcpu, Vm, Vms};
 use crate::perf::VcpuCounters;
-use crate::skel::types;
+use crate::socket::protocol::VmInForce;
 use crate::tables::Tables;
-use corun_model::time::SEC;
+use corun_model::time::{MS, SEC};
 use corun_model::{
     HostSeen, Nanos, PcpuSet, Plan, Signals, Snapshot, TaskId, TaskSeen, Topology, Value, VmSeen,
+    VmStatus,
 };
 use corun_policies::{Policy, PolicyInfo, Settings};
 use std::collections::BTreeMap;
@@ -21,57 +23,6 @@ use std::os::fd::AsFd;
 
 /// How often affinities, weights and threads are read again.
 const THOROUGH: Nanos = SEC;
-
-/// What a vCPU did so far: `struct task_counters`, with the state it is in counted up to now.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counters {
-    pub(crate) run: Nanos,
-    pub(crate) ready: Nanos,
-    pub(crate) wait: Nanos,
-    pub(crate) switches: u64,
-    /// What else this host tells, if the policy asks.
-    pub(crate) signals: Signals,
-}
-
-impl Counters {
-    fn of(ctx: &types::task_ctx, now: Nanos) -> Self {
-        let since = |then: u64| {
-            if then == 0 {
-                0
-            } else {
-                now.saturating_sub(then)
-            }
-        };
-        let mut sum = Self {
-            run: ctx.sum.run,
-            ready: ctx.sum.ready,
-            wait: ctx.sum.wait,
-            switches: ctx.sum.switches,
-            signals: Signals::default(),
-        };
-        match ctx.state {
-            RUNNING => sum.run += since(ctx.charged),
-            READY => sum.ready += since(ctx.since),
-            _ => sum.wait += since(ctx.since),
-        }
-        sum
-    }
-
-    /// What happened since `then`. The kernel writes while we read: what seems to go back is 0.
-    pub(crate) fn since(&self, then: &Self) -> Self {
-        Self {
-            run: self.run.saturating_sub(then.run),
-            ready: self.ready.saturating_sub(then.ready),
-            wait: self.wait.saturating_sub(then.wait),
-            switches: self.switches.saturating_sub(then.switches),
-            signals: self.signals.since(&then.signals),
-        }
-    }
-}
-
-/// `enum task_state` of the dispatcher.
-const READY: u32 = 1;
-const RUNNING: u32 = 2;
 
 /// The counters of all vCPUs at one time.
 pub(crate) type Reading = BTreeMap<TaskId, Counters>;
@@ -116,6 +67,8 @@ pub(crate) struct Control {
     due: Nanos,
     thorough_due: Nanos,
     last: Reading,
+    /// When that was read.
+    before: Nanos,
     pools: ToldPools,
 }
 
@@ -136,6 +89,7 @@ impl Control {
             due: began,
             thorough_due: began,
             last: Reading::new(),
+            before: began,
             pools: ToldPools::new(),
         }
     }
@@ -162,6 +116,26 @@ impl Control {
         keys.into_iter()
             .filter_map(|key| Some((key.to_string(), value(key)?)))
             .collect()
+    }
+
+    /// What it thinks of each VM, as of its last decision.
+    pub(crate) fn thoughts(&self) -> Vec<VmInForce> {
+        let status = self.policy.status();
+        let thought = |thought: VmStatus| {
+            let vm = self.vms.list.iter().find(|vm| vm.vm == thought.vm)?;
+            let vcpus = || thought.vcpus.iter();
+            Some(VmInForce {
+                name: vm.name.clone(),
+                enforced: thought.enforced,
+                loan_percent: thought.loan as f64 / 10.0,
+                wakers_seen: thought.wakers_seen,
+                weights_percent: vcpus().map(|vcpu| f64::from(vcpu.weight) / 10.0).collect(),
+                latencies_ms: vcpus()
+                    .map(|vcpu| vcpu.latency as f64 / MS as f64)
+                    .collect(),
+            })
+        };
+        status.vms.into_iter().filter_map(thought).collect()
     }
 
     /// Since when it is.
@@ -207,6 +181,7 @@ impl Control {
         self.count();
         let reading = self.read(tables)?;
         let seen = self.snapshot(&reading, now);
+        self.before = now;
         self.last = reading;
         let mut plan = Plan::default();
         self.policy.decide(&seen, &mut plan);
@@ -225,7 +200,7 @@ impl Control {
 
     /// What the policy in force cannot see or do here, for people.
     pub(crate) fn status(&self) -> Vec<String> {
-        self.policy.status()
+        self.policy.status().notes
     }
 
     /// Finds VMs, and samples stacking while it has the table at hand.
@@ -268,7 +243,7 @@ impl Control {
     }
 
     fn snapshot(&self, reading: &Reading, now: Nanos) -> Snapshot {
-        let task = |vcpu: &Vcpu| {
+        let task = |vcpu: &Vcpu, tids: &BTreeMap<u32, TaskId>| {
             let sum = reading.get(&vcpu.task).copied().unwrap_or_default();
             let before = self.last.get(&vcpu.task).copied().unwrap_or_default();
             // Counters begin with the task: what was not there then has begun since.
@@ -279,13 +254,18 @@ impl Control {
                 run: did.run,
                 ready: did.ready,
                 wait: did.wait,
+                turns: did.turns(self.before, tids),
                 signals: sum.signals.since(&before.signals),
             }
         };
         let vm = |vm: &Vm| VmSeen {
             vm: vm.vm,
             weight: vm.weight,
-            vcpus: vm.vcpus.iter().map(task).collect(),
+            vcpus: {
+                let tids = vm.vcpus.iter().map(|vcpu| (vcpu.key.tid, vcpu.task));
+                let tids = tids.collect();
+                vm.vcpus.iter().map(|vcpu| task(vcpu, &tids)).collect()
+            },
         };
         Snapshot {
             now: now - self.began,
@@ -300,41 +280,5 @@ fn as_set(value: &Value) -> String {
     match value {
         Value::Switch(on) => on.to_string(),
         other => other.to_string(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_current_state_counts_up_to_now() {
-        let mut ctx = types::task_ctx {
-            since: 1_000,
-            charged: 1_200,
-            state: RUNNING,
-            ..types::task_ctx::default()
-        };
-        ctx.sum.run = 50;
-        assert_eq!(Counters::of(&ctx, 1_500).run, 350);
-        ctx.state = READY;
-        assert_eq!(Counters::of(&ctx, 1_500).ready, 500);
-        ctx.state = 0;
-        assert_eq!(Counters::of(&ctx, 1_500).wait, 500);
-        ctx.since = 0;
-        assert_eq!(Counters::of(&ctx, 1_500).wait, 0);
-    }
-
-    #[test]
-    fn what_seems_to_go_back_is_nothing() {
-        let later = Counters {
-            run: 5,
-            ..Counters::default()
-        };
-        let earlier = Counters {
-            run: 7,
-            ..Counters::default()
-        };
-        assert_eq!(later.since(&earlier).run, 0);
     }
 }

@@ -153,6 +153,7 @@ impl Daemon {
             parameters: self.control.parameters(),
             for_s: clock::now().saturating_sub(self.control.since()) as f64 / SEC as f64,
             changes: self.control.changes,
+            vms: self.control.thoughts(),
             status: self.control.status(),
         })
     }

@@ -16,6 +16,7 @@ mod apply;
 mod cgroup;
 mod clock;
 mod control;
+mod counters;
 mod daemon;
 mod discovery;
 pub mod host;

@@ -6,7 +6,8 @@
 //! of pCPUs that had two or more ready or running vCPUs of one VM at the moments when the daemon
 //! looked, which it does every period of the policy.
 
-use crate::control::{Counters, Reading, Stacking};
+use crate::control::{Reading, Stacking};
+use crate::counters::Counters;
 use crate::discovery::Vm;
 use corun_model::Nanos;
 use corun_model::time::SEC;
@@ -86,12 +87,12 @@ impl Stats {
                 // One that was not there then has begun since: counters begin with the task.
                 Some(sum.since(&of(then, &vcpu.task).unwrap_or_default()))
             });
-            each.fold(Counters::default(), |all, one| Counters {
-                run: all.run + one.run,
-                ready: all.ready + one.ready,
-                wait: all.wait + one.wait,
-                switches: all.switches + one.switches,
-                signals: all.signals,
+            each.fold(Counters::default(), |mut all, one| {
+                all.run += one.run;
+                all.ready += one.ready;
+                all.wait += one.wait;
+                all.switches += one.switches;
+                all
             })
         };
         Self {

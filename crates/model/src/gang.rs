@@ -24,6 +24,17 @@ pub enum Gang {
     Relaxed(Skew),
     /// When one is too far ahead, all stop; they start again together.
     RelaxedAll(Skew),
+    /// Each has its own weight and rescheduling latency: its [`Claim`](crate::Claim).
+    Asymmetric(Allotments),
+}
+
+/// What the claims of a VM's vCPUs are told by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Allotments {
+    /// How often allotments begin anew, ns; 1 ms at least.
+    pub period: Nanos,
+    /// The rescheduling latency of a vCPU that preempts others as it would by default, ns.
+    pub neutral: Nanos,
 }
 
 /// Time slots of strict co-scheduling.
@@ -106,6 +117,8 @@ pub struct GangFields {
     pub flush_boost: Nanos,
     pub boost_limit: Nanos,
     pub boost_lead: Nanos,
+    pub period: Nanos,
+    pub neutral: Nanos,
 }
 
 impl Gang {
@@ -118,6 +131,7 @@ impl Gang {
             Self::Demand(_) => "demand",
             Self::Relaxed(_) => "relaxed",
             Self::RelaxedAll(_) => "relaxed-all",
+            Self::Asymmetric(_) => "asymmetric",
         }
     }
 
@@ -151,6 +165,12 @@ impl Gang {
             },
             Self::Relaxed(said) => skew(4, said),
             Self::RelaxedAll(said) => skew(5, said),
+            Self::Asymmetric(said) => GangFields {
+                gang: 6,
+                period: said.period.max(MS),
+                neutral: said.neutral.max(1),
+                ..none
+            },
         }
     }
 }

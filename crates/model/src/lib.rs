@@ -17,11 +17,14 @@ pub mod time;
 mod topology;
 
 pub use dispatcher::DispatcherParams;
-pub use gang::{Boost, Gang, GangFields, Skew, Slots};
+pub use gang::{Allotments, Boost, Gang, GangFields, Skew, Slots};
 pub use ids::{PcpuId, TaskId, VmId};
 pub use parameter::{Parameter, Value};
 pub use pcpu_set::PcpuSet;
-pub use plan::{HostSeen, Placement, Plan, Pool, Snapshot, TaskPlan, TaskSeen, VmPlan, VmSeen};
+pub use plan::{
+    Claim, Doing, HostSeen, Placement, Plan, Pool, Snapshot, Status, TaskPlan, TaskSeen, Turns,
+    VcpuStatus, VmPlan, VmSeen, VmStatus,
+};
 pub use signals::{LlcSeen, Signals};
 pub use time::Nanos;
 pub use topology::{Topology, TopologyError};

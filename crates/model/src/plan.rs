@@ -102,8 +102,43 @@ pub struct TaskSeen {
     pub ready: Nanos,
     /// Time halted, ns.
     pub wait: Nanos,
+    /// How its turns went.
+    pub turns: Turns,
     /// What else the host can tell.
     pub signals: Signals,
+}
+
+/// What a vCPU does at a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Doing {
+    /// Halted.
+    #[default]
+    Waiting,
+    /// Wants a pCPU and has none.
+    Ready,
+    /// Has one.
+    Running,
+}
+
+/// How a vCPU's turns on pCPUs went in a period.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Turns {
+    /// What it did when the period ended.
+    pub doing: Doing,
+    /// The pCPU it occupied then, or ran on last.
+    pub cpu: Option<PcpuId>,
+    /// Times it lost its pCPU because its slice was used up.
+    pub depleted: u64,
+    /// Times it lost its pCPU before that, wanting to run on.
+    pub preempted: u64,
+    /// Times it began to run later than its rescheduling latency allows; counted under
+    /// [`Gang::Asymmetric`].
+    pub late: u64,
+    /// Times it was woken.
+    pub wakeups: u64,
+    /// Siblings that woke it, as far as that could be seen; told under [`Gang::Asymmetric`].
+    pub wakers: Vec<TaskId>,
 }
 
 /// One period of a host.
@@ -154,11 +189,43 @@ pub struct TaskPlan {
     pub task: TaskId,
     /// How long it may run before others get a turn, ns; `None` keeps the host's default.
     pub slice: Option<Nanos>,
-    /// Its home pCPU, for [`Placement::Fixed`].
+    /// Its home pCPU: for [`Placement::Fixed`] where it must be, under [`Gang::Asymmetric`] where it
+    /// had better be.
     pub home: Option<PcpuId>,
+    /// What it may claim, under [`Gang::Asymmetric`].
+    pub claim: Option<Claim>,
     /// Its pool, for [`Placement::Pool`]: an index into [`Plan::pools`]. Without one it goes where it
     /// may.
     pub pool: Option<usize>,
+}
+
+impl TaskPlan {
+    /// A vCPU of which nothing is wanted.
+    pub fn of(task: TaskId) -> Self {
+        Self {
+            task,
+            slice: None,
+            home: None,
+            claim: None,
+            pool: None,
+        }
+    }
+}
+
+/// What a vCPU may claim of its VM's time: how much, and how soon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claim {
+    /// Its weight among its siblings; [`Claim::NEUTRAL`] is what it has by default.
+    pub share: u32,
+    /// Rescheduling latency: how long it may stay ready, while it has some of `allotment` left, ns.
+    pub latency: Nanos,
+    /// How much it may run in a period under that promise, ns.
+    pub allotment: Nanos,
+}
+
+impl Claim {
+    /// The share of a vCPU that counts as by default: fixed point, 16 bits behind the point.
+    pub const NEUTRAL: u32 = 1 << 16;
 }
 
 /// pCPUs that belong together, and how long a vCPU of theirs runs before others get a turn.
@@ -179,4 +246,40 @@ pub struct Plan {
     pub tasks: Vec<TaskPlan>,
     /// The pools that vCPUs are assigned to, at most [`Topology::MAX_PCPUS`].
     pub pools: Vec<Pool>,
+}
+
+/// What a policy thinks at the moment, for people and timelines.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// Per VM, if it thinks something of VMs.
+    pub vms: Vec<VmStatus>,
+    /// What people should know of it now, a sentence each: what it cannot see, for example.
+    pub notes: Vec<String>,
+}
+
+/// What a policy thinks of a VM.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VmStatus {
+    /// The VM.
+    pub vm: VmId,
+    /// Is what is decided for it carried out?
+    pub enforced: bool,
+    /// CPU time per period that it has borrowed (lent, if negative), thousandths of what it is
+    /// entitled to.
+    pub loan: i64,
+    /// Are the siblings that wake its vCPUs seen?
+    pub wakers_seen: bool,
+    /// Its vCPUs, vCPU 0 first.
+    pub vcpus: Vec<VcpuStatus>,
+}
+
+/// What a policy thinks of a vCPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VcpuStatus {
+    /// Its host task.
+    pub task: TaskId,
+    /// Its weight among its siblings, thousandths of the default.
+    pub weight: u32,
+    /// Its rescheduling latency, ns.
+    pub latency: Nanos,
 }

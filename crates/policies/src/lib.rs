@@ -12,6 +12,7 @@ mod balance;
 mod balance_load;
 mod cosched;
 mod fair;
+pub mod jupiter;
 mod microsliced;
 mod registry;
 mod settings;
@@ -27,13 +28,14 @@ pub use cosched::dt::CoschedDt;
 pub use cosched::relaxed::{CoschedRelaxed, CoschedRelaxedAll};
 pub use cosched::strict::CoschedStrict;
 pub use fair::Fair;
+pub use jupiter::{Jupiter, JupiterParams};
 pub use microsliced::Microsliced;
 pub use registry::{PolicyInfo, all, find, names, parameters};
 pub use settings::{SettingError, Settings};
 pub use vslicer::{VSlicer, VSlicerSlices};
 pub use vturbo::{VTurbo, VTurboPools};
 
-use corun_model::{Nanos, Placement, Plan, Snapshot, VmPlan};
+use corun_model::{Nanos, Placement, Plan, Snapshot, Status, VmPlan};
 
 /// Decides, period by period, what should hold for the VMs of a host.
 pub trait Policy: Send {
@@ -52,9 +54,9 @@ pub trait Policy: Send {
         false
     }
 
-    /// What people should know of it now, a sentence each: what it cannot see, for example.
-    fn status(&self) -> Vec<String> {
-        Vec::new()
+    /// What it thinks, as of the last decision.
+    fn status(&self) -> Status {
+        Status::default()
     }
 
     /// What it takes a vCPU to be, by name, if it has types.

@@ -3,7 +3,8 @@
 
 use crate::{
     Affinity, Aql, Balance, BalanceLoad, CoschedDemand, CoschedDt, CoschedRelaxed,
-    CoschedRelaxedAll, CoschedStrict, Fair, Microsliced, Policy, Settings, VSlicer, VTurbo,
+    CoschedRelaxedAll, CoschedStrict, Fair, Jupiter, JupiterParams, Microsliced, Policy, Settings,
+    VSlicer, VTurbo,
 };
 use corun_model::Parameter;
 
@@ -22,7 +23,7 @@ pub struct PolicyInfo {
     pub make: fn(&Settings) -> Box<dyn Policy>,
 }
 
-static ALL: [PolicyInfo; 13] = [
+static ALL: [PolicyInfo; 14] = [
     PolicyInfo {
         name: "fair",
         summary: "plain fair order, vCPUs go wherever there is least to do",
@@ -87,10 +88,17 @@ static ALL: [PolicyInfo; 13] = [
         make: |settings| Box::new(settings.cosched_relaxed_all),
     },
     PolicyInfo {
+        name: "jupiter",
+        summary: "balance, and each vCPU has the weight and latency its progress needs; VMs lend time",
+        source: "dissertation (vMigrater, vSMT-IO, Jupiter), ch. 4",
+        parameters: JupiterParams::parameters,
+        make: |settings| Box::new(Jupiter::new(settings.jupiter)),
+    },
+    PolicyInfo {
         name: "aql",
         summary: "recognises what each vCPU runs and serves it in a pool with the slice that suits it",
         source: "Teabe, Tchana & Hagimont, \"Application-specific quantum for multi-core platform \
-                 scheduler\", EuroSys 2016",
+                  scheduler\", EuroSys 2016",
         parameters: Aql::parameters,
         make: |settings| Box::new(Aql::new(settings.aql)),
     },

@@ -5,8 +5,8 @@ use crate::aql::Calibration;
 use crate::vslicer::VSlicerSlices;
 use crate::vturbo::VTurboPools;
 use crate::{
-    BalanceLoad, CoschedDemand, CoschedRelaxed, CoschedRelaxedAll, CoschedStrict, Microsliced,
-    PolicyInfo,
+    BalanceLoad, CoschedDemand, CoschedRelaxed, CoschedRelaxedAll, CoschedStrict, JupiterParams,
+    Microsliced, PolicyInfo,
 };
 use corun_model::time::{MS, SEC, US};
 use corun_model::{Nanos, Skew, time};
@@ -26,6 +26,8 @@ pub struct Settings {
     pub cosched_relaxed: CoschedRelaxed,
     /// `cosched-relaxed-all`.
     pub cosched_relaxed_all: CoschedRelaxedAll,
+    /// `jupiter`.
+    pub jupiter: JupiterParams,
     /// `aql`.
     pub aql: Calibration,
     /// `vslicer`.
@@ -111,6 +113,9 @@ impl Settings {
     /// # Errors
     /// [`SettingError::Value`] of one that does not.
     pub fn check(&self, policy: &PolicyInfo) -> Result<(), SettingError> {
+        if policy.name == "jupiter" {
+            return self.check_latencies(policy.name);
+        }
         let skew = match policy.name {
             "cosched-relaxed" => self.cosched_relaxed.skew,
             "cosched-relaxed-all" => self.cosched_relaxed_all.skew,
@@ -125,6 +130,26 @@ impl Settings {
                 expected: format!("at most stop, which is {}", time::show(skew.stop)),
             }),
         }
+    }
+
+    /// Is Jupiter's least latency the least, and its longest the longest?
+    fn check_latencies(&self, policy: &'static str) -> Result<(), SettingError> {
+        let (params, show) = (&self.jupiter, time::show);
+        let error = |key: &str, found, expected| SettingError::Value {
+            policy,
+            key: key.to_string(),
+            found: show(found),
+            expected,
+        };
+        if params.latency_least > params.latency {
+            let expected = format!("at most latency, which is {}", show(params.latency));
+            return Err(error("latency_least", params.latency_least, expected));
+        }
+        if params.latency_most < params.latency {
+            let expected = format!("at least latency, which is {}", show(params.latency));
+            return Err(error("latency_most", params.latency_most, expected));
+        }
+        Ok(())
     }
 
     fn field(&mut self, policy: &str, key: &str) -> Option<Field<'_>> {
@@ -148,6 +173,7 @@ impl Settings {
             ("vturbo", "pcpus") => Field::Count(&mut self.vturbo.pcpus, 1..=511),
             ("microsliced", "slice") => Field::Time(&mut self.microsliced.slice, SLICE),
             ("cosched-relaxed", _) => skew(&mut self.cosched_relaxed.skew, key)?,
+            ("jupiter", _) => jupiter(&mut self.jupiter, key)?,
             ("cosched-relaxed-all", _) => skew(&mut self.cosched_relaxed_all.skew, key)?,
             _ => return None,
         })
@@ -179,6 +205,33 @@ fn skew<'a>(skew: &'a mut Skew, key: &str) -> Option<Field<'a>> {
         "stop" => Field::Time(&mut skew.stop, 100 * US..=SEC),
         "resume" => Field::Time(&mut skew.resume, 100 * US..=SEC),
         "sample" => Field::Time(&mut skew.sample, 100 * US..=100 * MS),
+        _ => return None,
+    })
+}
+
+fn jupiter<'a>(params: &'a mut JupiterParams, key: &str) -> Option<Field<'a>> {
+    let percent = 0..=100;
+    Some(match key {
+        "period" => Field::Time(&mut params.period, 20 * MS..=SEC),
+        "dats" => Field::Switch(&mut params.dats),
+        "dasl" => Field::Switch(&mut params.dasl),
+        "rcr" => Field::Switch(&mut params.rcr),
+        "elb" => Field::Switch(&mut params.elb),
+        "weight_step" => Field::Percent(&mut params.weight_step, percent),
+        "latency" => Field::Time(&mut params.latency, 100 * US..=100 * MS),
+        "latency_least" => Field::Time(&mut params.latency_least, 100 * US..=100 * MS),
+        "latency_most" => Field::Time(&mut params.latency_most, 100 * US..=100 * MS),
+        "latency_step" => Field::Percent(&mut params.latency_step, percent),
+        "slice_conflict" => Field::Percent(&mut params.slice_conflict, percent),
+        "latency_conflict" => Field::Percent(&mut params.latency_conflict, 1..=100),
+        "loan_step" => Field::Percent(&mut params.loan_step, percent),
+        "loan_harm" => Field::Percent(&mut params.loan_harm, percent),
+        "bucket" => Field::Percent(&mut params.bucket, 0..=10_000),
+        "repayment" => Field::Percent(&mut params.repayment, percent),
+        "error" => Field::Percent(&mut params.error, percent),
+        "wrong" => Field::Percent(&mut params.wrong, 0..=1000),
+        "right" => Field::Percent(&mut params.right, 1..=1000),
+        "grain" => Field::Time(&mut params.grain, 0..=100 * MS),
         _ => return None,
     })
 }

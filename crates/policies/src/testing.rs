@@ -3,7 +3,8 @@
 
 use crate::{Policy, Settings, all};
 use corun_model::{
-    HostSeen, PcpuId, PcpuSet, Plan, Signals, Snapshot, TaskId, TaskSeen, Topology, VmId, VmSeen,
+    HostSeen, PcpuId, PcpuSet, Plan, Signals, Snapshot, TaskId, TaskSeen, Topology, Turns, VmId,
+    VmSeen,
 };
 use proptest::prelude::*;
 
@@ -22,6 +23,7 @@ pub(crate) fn snapshot(pcpus: u32, sizes: &[usize]) -> Snapshot {
         run: 0,
         ready: 0,
         wait: 0,
+        turns: Turns::default(),
         signals: Signals::default(),
     };
     let vm = |(vm, &size): (usize, &usize)| VmSeen {

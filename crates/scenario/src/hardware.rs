@@ -62,6 +62,7 @@ pub(crate) fn costs(table: Reader<'_>) -> Costs {
         idle_wake: table.duration("idle_wake", COST),
         migration: table.duration("migration", COST),
         exit: table.duration("exit", COST),
+        preemption: table.duration("preemption", COST),
         timer: table.duration("timer", COST),
         llc: table.duration("llc", LATENCY),
         memory: table.duration("memory", LATENCY),

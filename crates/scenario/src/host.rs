@@ -128,6 +128,7 @@ fn eevdf(table: Reader<'_>) -> EevdfKeys {
         hrtick: table.flag("hrtick"),
         protect_shortest: table.flag("protect_shortest"),
         slice_at_switch: table.flag("slice_at_switch"),
+        timer_stays: table.flag("timer_stays"),
         lazy_preemption: table.flag("lazy_preemption"),
     };
     table.finish();

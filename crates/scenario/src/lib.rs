@@ -13,6 +13,7 @@
 mod disks;
 mod hardware;
 mod host;
+mod jupiter;
 pub mod merge;
 mod network;
 mod policy;
@@ -25,6 +26,7 @@ pub mod tree;
 mod vms;
 
 pub use disks::{AnticipatoryKeys, DeadlineKeys, Disk, DiskUse, HddKeys, SsdKeys};
+pub use jupiter::JupiterKeys;
 pub use merge::Override;
 pub use network::{Channel, Client, ClientKind, Network, Requests};
 pub use policy::{DemandKeys, LightKeys, PolicyKeys, SkewKeys, SlotKeys};

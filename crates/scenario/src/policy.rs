@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `[policy.NAME]`: what corun's policies are told.
 
+use crate::jupiter::{self, JupiterKeys};
 use crate::reader::Reader;
 use crate::slices::{self, AqlKeys, SliceKeys};
 use corun_model::time::{MS, SEC, US};
@@ -19,6 +20,8 @@ pub struct PolicyKeys {
     pub cosched_relaxed: SkewKeys,
     /// `[policy.cosched-relaxed-all]`.
     pub cosched_relaxed_all: SkewKeys,
+    /// `[policy.jupiter]`.
+    pub jupiter: JupiterKeys,
     /// `[policy.aql]`.
     pub aql: AqlKeys,
     /// `[policy.vslicer]`.
@@ -87,6 +90,10 @@ pub(crate) fn policies(table: Option<Reader<'_>>) -> PolicyKeys {
         cosched_relaxed: table.table("cosched-relaxed").map(skew).unwrap_or_default(),
         cosched_relaxed_all: (table.table("cosched-relaxed-all"))
             .map(skew)
+            .unwrap_or_default(),
+        jupiter: table
+            .table("jupiter")
+            .map(jupiter::keys)
             .unwrap_or_default(),
         aql: table.table("aql").map(slices::aql).unwrap_or_default(),
         vslicer: table

@@ -113,6 +113,8 @@ pub struct Costs {
     pub llc: Option<Nanos>,
     /// An access that memory serves.
     pub memory: Option<Nanos>,
+    /// What a preempted task loses beside the switch.
+    pub preemption: Option<Nanos>,
     /// How late the timer that ends a slice may come.
     pub timer: Option<Nanos>,
 }
@@ -214,6 +216,8 @@ pub struct EevdfKeys {
     pub protect_shortest: Option<bool>,
     /// Do slices begin only when a pCPU changes its task?
     pub slice_at_switch: Option<bool>,
+    /// Does the slice timer of a task that left stay, if the pCPU goes on with a single one?
+    pub timer_stays: Option<bool>,
     /// Do wake-ups from other pCPUs wait for the next tick or slice timer?
     pub lazy_preemption: Option<bool>,
 }

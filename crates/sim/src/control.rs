@@ -4,14 +4,30 @@
 
 use crate::host::{Host, Totals};
 use crate::load::{Load, VmInfo};
-use corun_model::{HostSeen, Nanos, Plan, Signals, Snapshot, TaskId, TaskSeen, VmId, VmSeen};
+use crate::sched::HostScheduler;
+use corun_model::{
+    HostSeen, Nanos, Plan, Signals, Snapshot, Status, TaskId, TaskSeen, Turns, VmId, VmSeen,
+};
 use corun_policies::Policy;
 
 /// A policy and what it was shown last.
 pub(crate) struct Control {
     policy: Box<dyn Policy>,
     /// Each task's accounts at the end of the last period.
-    before: Vec<(Totals, Signals)>,
+    before: Vec<Before>,
+    /// When that was.
+    looked_at: Nanos,
+}
+
+/// A task's accounts at a time: the host's, and the scheduler's.
+#[derive(Clone, Copy, Default)]
+struct Before {
+    totals: Totals,
+    signals: Signals,
+    depleted: u64,
+    preempted: u64,
+    late: u64,
+    wakeups: u64,
 }
 
 impl Control {
@@ -19,6 +35,7 @@ impl Control {
         Self {
             policy,
             before: Vec::new(),
+            looked_at: 0,
         }
     }
 
@@ -28,11 +45,16 @@ impl Control {
     }
 
     /// What the policy wants, from what happened since it was asked last.
-    pub fn decide(&mut self, host: &Host, load: &dyn Load) -> Plan {
-        let snapshot = self.snapshot(host, load);
+    pub fn decide(&mut self, host: &Host, sched: &dyn HostScheduler, load: &dyn Load) -> Plan {
+        let snapshot = self.snapshot(host, sched, load);
         let mut plan = Plan::default();
         self.policy.decide(&snapshot, &mut plan);
         plan
+    }
+
+    /// What the policy thinks, as of its last decision.
+    pub fn status(&self) -> Status {
+        self.policy.status()
     }
 
     /// What it takes a vCPU to be.
@@ -40,7 +62,7 @@ impl Control {
         self.policy.recognised(task)
     }
 
-    fn snapshot(&mut self, host: &Host, load: &dyn Load) -> Snapshot {
+    fn snapshot(&mut self, host: &Host, sched: &dyn HostScheduler, load: &dyn Load) -> Snapshot {
         let infos = load.vms();
         let seen = |(index, info): (usize, &VmInfo)| VmSeen {
             vm: VmId::from(index),
@@ -48,11 +70,16 @@ impl Control {
             vcpus: Vec::new(),
         };
         let mut vms: Vec<VmSeen> = infos.iter().enumerate().map(seen).collect();
+        let mut accounts = Vec::new();
         for (id, task) in host.tasks() {
             let Some(vm) = task.vm().and_then(|vm| vms.get_mut(vm.index())) else {
+                accounts.push(Before::default());
                 continue;
             };
-            let (now, (before, signals)) = (host.totals(id), self.before(id));
+            let (totals, sums) = (host.totals(id), sched.turns(host, id, self.looked_at));
+            let signals = signals_of(host, load, id);
+            let (now, was) = (totals, self.before(id));
+            let before = was.totals;
             // Accounts start again when the warm-up ends: then all of them is new.
             let since = |now: Nanos, before: Nanos| now.checked_sub(before).unwrap_or(now);
             vm.vcpus.push(TaskSeen {
@@ -61,11 +88,13 @@ impl Control {
                 run: since(now.run, before.run),
                 ready: since(now.ready, before.ready),
                 wait: since(now.wait, before.wait),
-                signals: signals_of(host, load, id).since(&signals),
+                turns: was.until(&sums),
+                signals: signals.since(&was.signals),
             });
+            accounts.push(Before::of(totals, signals, &sums));
         }
-        let now = |(id, _)| (host.totals(id), signals_of(host, load, id));
-        self.before = host.tasks().map(now).collect();
+        self.before = accounts;
+        self.looked_at = host.now();
         let topology = host.params().topology;
         Snapshot {
             now: host.now(),
@@ -74,8 +103,32 @@ impl Control {
         }
     }
 
-    fn before(&self, task: TaskId) -> (Totals, Signals) {
+    fn before(&self, task: TaskId) -> Before {
         self.before.get(task.index()).copied().unwrap_or_default()
+    }
+}
+
+impl Before {
+    fn of(totals: Totals, signals: Signals, sums: &Turns) -> Self {
+        Self {
+            totals,
+            signals,
+            depleted: sums.depleted,
+            preempted: sums.preempted,
+            late: sums.late,
+            wakeups: sums.wakeups,
+        }
+    }
+
+    /// What was done since then; unlike the host's, the scheduler's sums never begin anew.
+    fn until(&self, sums: &Turns) -> Turns {
+        Turns {
+            depleted: sums.depleted - self.depleted,
+            preempted: sums.preempted - self.preempted,
+            late: sums.late - self.late,
+            wakeups: sums.wakeups - self.wakeups,
+            ..sums.clone()
+        }
     }
 }
 

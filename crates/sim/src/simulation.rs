@@ -4,13 +4,13 @@
 use crate::control::Control;
 use crate::device::net::ClientOutcome;
 use crate::host::{
-    Event, Host, HostParams, Instant, Lane, MOST_SIBLINGS, Observer, Order, SiblingSkew, TaskState,
-    Totals,
+    Counter, Event, Host, HostParams, Instant, Lane, MOST_SIBLINGS, Observer, Order, SiblingSkew,
+    TaskState, Totals,
 };
 use crate::load::{Achieved, DeviceOutcome, Load};
 use crate::sched::HostScheduler;
 use crate::waits::Waits;
-use corun_model::{Nanos, PcpuId, PcpuSet, VmId};
+use corun_model::{Nanos, PcpuId, PcpuSet, Status, VmId};
 use corun_policies::Policy;
 use std::collections::BTreeMap;
 
@@ -72,6 +72,21 @@ pub struct VmOutcome {
     pub co_stopped: Nanos,
     /// What its workload achieved.
     pub achieved: Achieved,
+}
+
+/// What a policy thinks, on the timeline.
+fn tell_status(now: Nanos, observer: &mut dyn Observer, status: &Status) {
+    for vm in &status.vms {
+        let borrowed = vm.loan.max(0).unsigned_abs();
+        let lent = vm.loan.min(0).unsigned_abs();
+        observer.counter(now, Counter::Enforced(vm.vm), u64::from(vm.enforced));
+        observer.counter(now, Counter::Borrowed(vm.vm), borrowed);
+        observer.counter(now, Counter::Lent(vm.vm), lent);
+        for vcpu in &vm.vcpus {
+            observer.counter(now, Counter::Weight(vcpu.task), u64::from(vcpu.weight));
+            observer.counter(now, Counter::Latency(vcpu.task), vcpu.latency);
+        }
+    }
 }
 
 impl Simulation {
@@ -171,7 +186,7 @@ impl Simulation {
         let Some(control) = &mut self.policy else {
             return;
         };
-        let plan = control.decide(&self.host, self.load.as_ref());
+        let plan = control.decide(&self.host, self.sched.as_ref(), self.load.as_ref());
         for (id, task) in self.host.tasks() {
             if let (Some(vm), Some(kind)) = (task.vm(), control.recognised(id)) {
                 let of = self.recognised.entry(vm.index()).or_default();
@@ -181,6 +196,7 @@ impl Simulation {
         let next = self.host.now().saturating_add(control.period());
         self.host.observe(|now, observer| {
             observer.instant(now, Lane::Host, Instant::PolicyDecision);
+            tell_status(now, observer, &control.status());
         });
         self.sched.apply(&mut self.host, &plan);
         self.host.events.schedule(next, Event::Policy);

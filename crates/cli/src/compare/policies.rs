@@ -5,9 +5,11 @@ use super::schedulers::set;
 use super::setup::host_params;
 use crate::failure::Invalid;
 use corun_model::Skew;
-use corun_policies::Settings;
 use corun_policies::aql::{Calibration, Kind, Machine};
-use corun_scenario::{Best, CalibrationKeys, Case, PolicyKeys, Problems, Scenario, SkewKeys};
+use corun_policies::{JupiterParams, Settings};
+use corun_scenario::{
+    Best, CalibrationKeys, Case, JupiterKeys, PolicyKeys, Problems, Scenario, SkewKeys,
+};
 use std::path::Path;
 
 /// The settings of all policies: the defaults, and what was said.
@@ -27,6 +29,7 @@ pub fn settings(said: &PolicyKeys) -> Settings {
     set_skew(&mut settings.cosched_relaxed.skew, &said.cosched_relaxed);
     let all = &mut settings.cosched_relaxed_all.skew;
     set_skew(all, &said.cosched_relaxed_all);
+    set_jupiter(&mut settings.jupiter, &said.jupiter);
     settings.aql = calibration(&said.aql.found);
     set(&mut settings.vslicer.slice, said.vslicer.slice);
     set(&mut settings.vslicer.default, said.vslicer.default);
@@ -35,6 +38,29 @@ pub fn settings(said: &PolicyKeys) -> Settings {
     set(&mut settings.vturbo.pcpus, said.vturbo.pcpus);
     set(&mut settings.microsliced.slice, said.microsliced.slice);
     settings
+}
+
+fn set_jupiter(params: &mut JupiterParams, said: &JupiterKeys) {
+    set(&mut params.period, said.period);
+    set(&mut params.dats, said.dats);
+    set(&mut params.dasl, said.dasl);
+    set(&mut params.rcr, said.rcr);
+    set(&mut params.elb, said.elb);
+    set(&mut params.weight_step, said.weight_step);
+    set(&mut params.latency, said.latency);
+    set(&mut params.latency_least, said.latency_least);
+    set(&mut params.latency_most, said.latency_most);
+    set(&mut params.latency_step, said.latency_step);
+    set(&mut params.slice_conflict, said.slice_conflict);
+    set(&mut params.latency_conflict, said.latency_conflict);
+    set(&mut params.loan_step, said.loan_step);
+    set(&mut params.loan_harm, said.loan_harm);
+    set(&mut params.bucket, said.bucket);
+    set(&mut params.repayment, said.repayment);
+    set(&mut params.error, said.error);
+    set(&mut params.wrong, said.wrong);
+    set(&mut params.right, said.right);
+    set(&mut params.grain, said.grain);
 }
 
 /// The shipped calibration, and what was said.

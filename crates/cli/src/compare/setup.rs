@@ -69,6 +69,7 @@ pub fn host_params(case: &Case) -> HostParams {
             idle_wake: said.idle_wake.unwrap_or(default.idle_wake),
             migration: said.migration.unwrap_or(default.migration),
             exit: said.exit.unwrap_or(default.exit),
+            preemption: said.preemption.unwrap_or(default.preemption),
             timer: said.timer.unwrap_or(default.timer),
         },
         hardware: hardware(&case.host),

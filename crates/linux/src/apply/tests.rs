@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::discovery::{Books, ThreadKey};
-use corun_model::{HostSeen, PcpuSet, Signals, Snapshot, TaskId, TaskSeen, Topology, VmId, VmSeen};
+use corun_model::{
+    HostSeen, PcpuSet, Signals, Snapshot, TaskId, TaskSeen, Topology, Turns, VmId, VmSeen,
+};
 use corun_policies::Settings;
 use std::cell::{Cell, RefCell};
 use std::fs::File;
@@ -122,6 +124,7 @@ fn host() -> (Vec<Vm>, Snapshot) {
                 run: 0,
                 ready: 0,
                 wait: 0,
+                turns: Turns::default(),
                 signals: Signals::default(),
             })
             .collect(),
@@ -184,6 +187,7 @@ fn slices_and_homes_not_mentioned_are_taken_back() {
         slice: Some(7_000_000),
         home: Some(corun_model::PcpuId(1)),
         pool: Some(2),
+        ..TaskPlan::of(TaskId(0))
     };
     let mut said = Plan::default();
     said.tasks.push(task);

@@ -58,9 +58,29 @@ pub struct InForce {
     pub for_s: f64,
     /// How often the policy was changed since the daemon began.
     pub changes: u64,
+    /// What it thinks of each VM, if it thinks something of VMs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub vms: Vec<VmInForce>,
     /// What it cannot see or do on this host, a sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub status: Vec<String>,
+}
+
+/// What a policy thinks of a VM at the moment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VmInForce {
+    /// The VM.
+    pub name: String,
+    /// Is what the policy decides carried out? Otherwise the VM is left to plain balance.
+    pub enforced: bool,
+    /// CPU time it has borrowed (lent, if negative), percent of what it is entitled to.
+    pub loan_percent: f64,
+    /// Are the siblings that wake its vCPUs seen? Hardware that delivers IPIs hides them.
+    pub wakers_seen: bool,
+    /// The weights of its vCPUs among siblings, percent of the default, vCPU 0 first.
+    pub weights_percent: Vec<f64>,
+    /// Their rescheduling latencies, ms.
+    pub latencies_ms: Vec<f64>,
 }
 
 /// What went wrong.

@@ -56,6 +56,7 @@ fn in_force() -> InForce {
         parameters: [("slot".to_string(), "5ms".to_string())].into(),
         for_s: 1.5,
         changes: 2,
+        vms: Vec::new(),
         status: Vec::new(),
     }
 }

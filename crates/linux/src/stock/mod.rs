@@ -19,7 +19,7 @@ use crate::{clock, preflight, priority};
 use corun_model::time::MS;
 use corun_model::{
     HostSeen, Nanos, PcpuSet, Placement, Plan, Pool, Signals, Snapshot, TaskId, TaskPlan, TaskSeen,
-    Topology, VmSeen,
+    Topology, Turns, VmSeen,
 };
 use corun_policies::{Policy, PolicyInfo, Settings};
 use find::{Counted, Vcpu, Vm, Vms};
@@ -209,7 +209,7 @@ impl Daemon {
             path: self.options.state.display().to_string(),
             cause,
         })?;
-        let mut notes = self.policy.status();
+        let mut notes = self.policy.status().notes;
         notes.extend(
             failed.iter().map(|(key, error)| {
                 format!("thread {} could not be set as wanted: {error}", key.tid)
@@ -276,6 +276,7 @@ fn seen(vcpu: &Vcpu, did: &Counted, signals: Signals, elapsed: Nanos) -> TaskSee
         run: did.run,
         ready: did.ready,
         wait: elapsed.saturating_sub(did.run + did.ready),
+        turns: Turns::default(),
         signals,
     }
 }

@@ -166,10 +166,10 @@ fn a_plan_in_threads_words() {
     vcpu.allowed = PcpuSet::first(4);
     let online = PcpuSet::first(3);
     let said = |slice, home, pool| TaskPlan {
-        task: TaskId(0),
         slice,
         home,
         pool,
+        ..TaskPlan::of(TaskId(0))
     };
     let pools = [Pool {
         slice: 500 * MS,

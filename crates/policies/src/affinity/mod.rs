@@ -28,10 +28,8 @@ impl Policy for Affinity {
         place_all(seen, plan, Placement::Fixed);
         let vcpus = seen.vms.iter().flat_map(|vm| &vm.vcpus);
         plan.tasks.extend(vcpus.map(|vcpu| TaskPlan {
-            task: vcpu.task,
-            slice: None,
             home: self.homes.of(vcpu.task),
-            pool: None,
+            ..TaskPlan::of(vcpu.task)
         }));
     }
 }

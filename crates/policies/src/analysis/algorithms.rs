@@ -4,8 +4,9 @@
 //! Sukwong & Kim, EuroSys 2011, §4.3: Algorithm 1 (co-scheduling) looks for the first time slot with
 //! a pCPU for each vCPU, which takes up to N R steps for N pCPUs and R slots in use; Algorithm 2
 //! (balance scheduling) takes the pCPUs of a vCPU's siblings from those it may use, in at most N
-//! steps, because a VM has no more vCPUs than there are pCPUs. What corun's dispatcher does is counted
-//! in `corun_sim::complexity`.
+//! steps, because a VM has no more vCPUs than there are pCPUs; Algorithm 3 (Appendix B, dynamic
+//! time-slice co-scheduling) places as Algorithm 2 does and calls the siblings of the first vCPU, in
+//! as many steps. What corun's dispatcher does is counted in `corun_sim::complexity`.
 
 use corun_model::{PcpuId, PcpuSet};
 
@@ -49,6 +50,36 @@ pub fn balanced(all: PcpuSet, siblings: &[PcpuId]) -> Found<PcpuSet> {
     }
 }
 
+/// Algorithm 3, where a vCPU is the first of its VM to be scheduled: the siblings that get a
+/// reschedule interrupt; `siblings`: does each want a pCPU, and does it have one?
+pub fn called(siblings: &[(bool, bool)]) -> Found<Vec<usize>> {
+    let waits =
+        |(number, &(ready, runs)): (usize, &(bool, bool))| (ready && !runs).then_some(number);
+    Found {
+        answer: siblings.iter().enumerate().filter_map(waits).collect(),
+        steps: siblings.len() as u64,
+    }
+}
+
+/// When somebody starts who becomes ready in time slot `from` and wants so many pCPUs, by Algorithm 1;
+/// takes them from the slot. `None`: in none of these slots.
+pub fn start_slot(slots: &mut [Vec<bool>], from: usize, wanted: usize) -> Option<usize> {
+    let open = slots.get(from..)?;
+    let number = from + coscheduling_slot(open, wanted).answer?;
+    let taken = slots[number].iter_mut().filter(|idle| **idle).take(wanted);
+    taken.for_each(|idle| *idle = false);
+    Some(number)
+}
+
+/// Figure 3, in slots: when the two vCPUs start together that are ready in slot T0 = 0, in which one of
+/// two pCPUs is taken, and when the I/O job does that is ready between T0 and T1 and can be given
+/// what is left of a slot from T1 on.
+pub fn figure_3() -> Option<(usize, usize)> {
+    let mut slots = [vec![true, false], vec![true, true], vec![true, true]];
+    let vcpus = start_slot(&mut slots, 0, 2)?;
+    Some((vcpus, start_slot(&mut slots, 1, 1)?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -62,6 +93,24 @@ mod tests {
         assert_eq!((found.answer, found.steps), (Some(1), 4));
         assert_eq!(coscheduling_slot(&slots, 1).answer, Some(0));
         assert_eq!(coscheduling_slot(&slots, 3).answer, None);
+    }
+
+    /// Figure 3: the vCPUs wait for T1, the I/O job for T2; alone, a vCPU would start at T0.
+    #[test]
+    fn figure_3_by_slots() {
+        assert_eq!(figure_3(), Some((1, 2)));
+        let mut slots = [vec![true, false], vec![true, true]];
+        assert_eq!(start_slot(&mut slots, 0, 1), Some(0));
+        assert_eq!(start_slot(&mut slots, 0, 1), Some(1));
+        assert_eq!(start_slot(&mut slots, 0, 2), None);
+        assert_eq!(start_slot(&mut slots, 5, 1), None);
+    }
+
+    /// Who is ready and has no pCPU is called, nobody else.
+    #[test]
+    fn algorithm_3_calls_who_waits() {
+        let found = called(&[(true, false), (true, true), (false, false), (true, false)]);
+        assert_eq!((found.answer, found.steps), (vec![0, 3], 4));
     }
 
     /// O(N R) against O(N).

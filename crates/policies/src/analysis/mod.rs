@@ -8,9 +8,11 @@
 //! So far Sukwong & Kim, "Is Co-scheduling Too Expensive for SMP VMs?", EuroSys 2011: the expected
 //! lock latency ([`lock_latency`], §4.4 and Appendix A) and what decides how its equations are to be
 //! read ([`placements`]); CFS's slice, the TCP example and the latency of co-scheduling
-//! ([`synchronisation`], §2.2, 4.4, 5.2); its pseudo code ([`algorithms`], §4.3).
+//! ([`synchronisation`], §2.2, 4.4, 5.2); its pseudo code ([`algorithms`], §4.3). And Jupiter's
+//! dissertation: two gangs in conflict ([`figure_4_2`], §4.3).
 
 pub mod algorithms;
+pub mod figure_4_2;
 pub mod lock_latency;
 pub mod placements;
 pub mod synchronisation;

@@ -114,6 +114,40 @@ pub fn classic_latency(hold: f64, slice: f64, probabilities: &[f64]) -> f64 {
         .sum::<f64>()
 }
 
+/// Intel's pause-loop exiting as the paper describes it (§6).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PauseLoop {
+    /// The longest time between two PAUSEs of one loop, cycles (`PLE_Gap`): 41.
+    pub gap: f64,
+    /// `PLE_Window`: 4096.
+    pub window: f64,
+    /// The CPU's clock, GHz: 3.
+    pub clock: f64,
+}
+
+impl Default for PauseLoop {
+    fn default() -> Self {
+        Self {
+            gap: 41.0,
+            window: 4096.0,
+            clock: 3.0,
+        }
+    }
+}
+
+impl PauseLoop {
+    /// The shortest spinning that is found, ns, as the paper has it: a window of so many PAUSEs, each
+    /// a gap after the last.
+    pub fn spin_of_paper(&self) -> f64 {
+        self.window * self.gap / self.clock
+    }
+
+    /// The same as Intel's manual has it, where the window is in cycles.
+    pub fn spin(&self) -> f64 {
+        self.window / self.clock
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,6 +166,13 @@ mod tests {
         let worst = worst_case(3.0 * MS, 5.0 * MS, LOCK_HOLD);
         assert_eq!(worst.stacked, 8.0 * MS);
         assert_eq!(worst.coscheduled, 3.001 * MS);
+    }
+
+    #[test]
+    fn a_pause_loop_is_found_after_56_us_or_1_4() {
+        let ple = PauseLoop::default();
+        assert!((ple.spin_of_paper() / US - 55.98).abs() < 0.01);
+        assert!((ple.spin() / US - 1.365).abs() < 0.001);
     }
 
     #[test]

@@ -22,7 +22,8 @@ pub use vtrs::Limits;
 use crate::Policy;
 use cluster::{Member, Pooled};
 use corun_model::{
-    Nanos, Parameter, PcpuId, Placement, Plan, Pool, Snapshot, TaskId, TaskPlan, Topology, Value,
+    Nanos, Parameter, PcpuId, Placement, Plan, Pool, Snapshot, Status, TaskId, TaskPlan, Topology,
+    Value,
 };
 use recognise::Recogniser;
 use std::collections::BTreeMap;
@@ -154,8 +155,11 @@ impl Policy for Aql {
         true
     }
 
-    fn status(&self) -> Vec<String> {
-        self.recogniser.status()
+    fn status(&self) -> Status {
+        Status {
+            notes: self.recogniser.notes(),
+            ..Status::default()
+        }
     }
 
     fn recognised(&self, task: TaskId) -> Option<&'static str> {
@@ -204,10 +208,8 @@ pub(crate) fn pooled(
         let usable = |&at: &usize| !pools[at].1.and(&vcpu.allowed).is_empty();
         let own = home.get(&vcpu.task).copied().filter(usable);
         TaskPlan {
-            task: vcpu.task,
-            slice: None,
-            home: None,
             pool: own.or_else(|| (0..pools.len()).find(usable)),
+            ..TaskPlan::of(vcpu.task)
         }
     }));
     let pool =

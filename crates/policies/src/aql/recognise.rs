@@ -47,7 +47,7 @@ impl Recogniser {
     }
 
     /// What is not known, for people.
-    pub fn status(&self) -> Vec<String> {
+    pub fn notes(&self) -> Vec<String> {
         let Some(told) = &self.told else {
             return Vec::new();
         };

@@ -70,7 +70,7 @@ fn from_counters_to_pools() {
         (90, 2),
     ];
     assert_eq!(served(&plan), expected);
-    assert!(policy.status().is_empty());
+    assert!(policy.status().notes.is_empty());
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn a_host_that_tells_nothing_is_one_pool_and_says_so() {
     vcpus.for_each(|vcpu| vcpu.signals = Signals::default());
     let mut policy = Aql::default();
     assert_eq!(served(&settled(&mut policy, &seen)), [(30, 4); 2]);
-    let status = policy.status();
+    let status = policy.status().notes;
     assert_eq!(status.len(), 3, "{status:?}");
     assert!(status[2].contains("agnostic"), "{status:?}");
 }

@@ -45,10 +45,8 @@ impl Policy for Microsliced {
         place_all(seen, plan, Placement::Free);
         let vcpus = seen.vms.iter().flat_map(|vm| &vm.vcpus);
         plan.tasks.extend(vcpus.map(|vcpu| TaskPlan {
-            task: vcpu.task,
             slice: Some(self.slice),
-            home: None,
-            pool: None,
+            ..TaskPlan::of(vcpu.task)
         }));
     }
 }

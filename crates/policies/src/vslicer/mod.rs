@@ -11,7 +11,7 @@ use crate::aql::vtrs::PERIOD;
 use crate::aql::{Kind, Limits};
 use crate::{Policy, place_all};
 use corun_model::time::MS;
-use corun_model::{Nanos, Parameter, Placement, Plan, Snapshot, TaskId, TaskPlan, Value};
+use corun_model::{Nanos, Parameter, Placement, Plan, Snapshot, Status, TaskId, TaskPlan, Value};
 
 /// Its slices.
 #[derive(Clone, Copy, Debug)]
@@ -79,13 +79,11 @@ impl Policy for VSlicer {
         place_all(seen, plan, Placement::Free);
         let vcpus = seen.vms.iter().flat_map(|vm| &vm.vcpus);
         plan.tasks.extend(vcpus.map(|vcpu| TaskPlan {
-            task: vcpu.task,
             slice: Some(match self.recogniser.of(vcpu.task).kind {
                 Kind::IoInt => self.slices.slice,
                 _ => self.slices.default,
             }),
-            home: None,
-            pool: None,
+            ..TaskPlan::of(vcpu.task)
         }));
     }
 
@@ -93,8 +91,11 @@ impl Policy for VSlicer {
         true
     }
 
-    fn status(&self) -> Vec<String> {
-        self.recogniser.status()
+    fn status(&self) -> Status {
+        Status {
+            notes: self.recogniser.notes(),
+            ..Status::default()
+        }
     }
 
     fn recognised(&self, task: TaskId) -> Option<&'static str> {

@@ -12,7 +12,7 @@ use crate::aql::recognise::Recogniser;
 use crate::aql::vtrs::PERIOD;
 use crate::aql::{Kind, Limits, cluster::Member, members, pooled};
 use corun_model::time::MS;
-use corun_model::{Nanos, Parameter, PcpuSet, Plan, Snapshot, TaskId, Value};
+use corun_model::{Nanos, Parameter, PcpuSet, Plan, Snapshot, Status, TaskId, Value};
 
 /// Its pools.
 #[derive(Clone, Copy, Debug)]
@@ -117,8 +117,11 @@ impl Policy for VTurbo {
         true
     }
 
-    fn status(&self) -> Vec<String> {
-        self.recogniser.status()
+    fn status(&self) -> Status {
+        Status {
+            notes: self.recogniser.notes(),
+            ..Status::default()
+        }
     }
 
     fn recognised(&self, task: TaskId) -> Option<&'static str> {

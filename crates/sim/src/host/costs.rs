@@ -19,6 +19,9 @@ pub struct Costs {
     pub migration: Nanos,
     /// One VM exit with the entry after it, where the host does nothing in between.
     pub exit: Nanos,
+    /// What a preempted task loses beside the switch: from leaving its guest until the switch it
+    /// counts as running and does nothing. Paid when it runs again.
+    pub preemption: Nanos,
     /// How late ticks and the timers that end slices may come, evenly from 0. It matters little but
     /// where tasks compute all the time: there it decides who is behind, and so, who is next.
     pub timer: Nanos,
@@ -32,6 +35,8 @@ impl Default for Costs {
             idle_wake: 2 * US,
             migration: 2 * US,
             exit: 700,
+            // `switch` has it, unless it was measured apart.
+            preemption: 0,
             // Punctual, unless it was measured.
             timer: 0,
         }
@@ -46,6 +51,7 @@ impl Costs {
         idle_wake: 0,
         migration: 0,
         exit: 0,
+        preemption: 0,
         timer: 0,
     };
 }
@@ -106,6 +112,13 @@ pub fn parameters() -> Vec<Parameter> {
             costs.exit,
             "kvm-unit-tests vmexit, 2000 cycles at 2.6-3 GHz",
             "not varied",
+        ),
+        cost(
+            "host.costs.preemption",
+            "what a preempted task loses beside the switch, still counting as running",
+            costs.preemption,
+            "part of the switch, unless it was measured apart (docs/validation.md)",
+            "0 and what the testbed showed",
         ),
         cost(
             "host.costs.timer",

@@ -130,6 +130,16 @@ pub enum Counter {
     PollLimit(TaskId),
     /// How long a vCPU may keep its pCPU in retention, ns.
     RetentionLimit(TaskId),
+    /// A vCPU's weight among its siblings, as its policy has it: thousandths of the default.
+    Weight(TaskId),
+    /// A vCPU's rescheduling latency, as its policy has it, ns.
+    Latency(TaskId),
+    /// Is what the policy decides for a VM carried out? 1: yes.
+    Enforced(VmId),
+    /// CPU time that a VM has borrowed, thousandths of what it is entitled to.
+    Borrowed(VmId),
+    /// The same, lent.
+    Lent(VmId),
     /// Requests of a VM's device that are under way.
     RequestsInFlight {
         /// The VM.

@@ -72,7 +72,9 @@ impl Host {
             self.turn_ends(task);
         }
         self.enter(task, state);
-        self.tasks[task.index()].ready_since = self.now;
+        let slot = &mut self.tasks[task.index()];
+        slot.ready_since = self.now;
+        slot.preempted = state == TaskState::Ready;
         let slot = &mut self.cpus[cpu.index()];
         slot.current = None;
         slot.idle_since = self.now;
@@ -105,7 +107,13 @@ impl Host {
         let costs = self.params.costs;
         let slot = &mut self.tasks[task.index()];
         let migrates = slot.last_ran.is_some_and(|last| last != cpu);
-        let starts = self.now + costs.switch + if migrates { costs.migration } else { 0 };
+        let mut starts = self.now + costs.switch;
+        if migrates {
+            starts += costs.migration;
+        }
+        if std::mem::take(&mut slot.preempted) {
+            starts += costs.preemption;
+        }
         slot.totals.switches += 1;
         slot.totals.migrations += u64::from(migrates);
         slot.last_ran = Some(cpu);

@@ -77,6 +77,8 @@ pub struct Task {
     pub(super) home: Option<PcpuId>,
     /// The pCPU it ran on last.
     pub(super) last_ran: Option<PcpuId>,
+    /// Was the pCPU taken from it, so that it pays for that when it runs again?
+    pub(super) preempted: bool,
     /// Its work since it got its pCPU, which advances once the switch to it is paid.
     pub(super) progress: Progress,
     /// The progress at which the work it ordered is done; `Nanos::MAX`: none is ordered.
@@ -108,6 +110,7 @@ impl Task {
             since: 0,
             home: last_on,
             last_ran: last_on,
+            preempted: false,
             progress: Progress::new(0, Pace::FULL),
             due: Nanos::MAX,
             due_at: Nanos::MAX,

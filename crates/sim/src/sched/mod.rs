@@ -15,7 +15,7 @@ pub mod rr;
 
 use crate::host::Host;
 use crate::load::VmInfo;
-use corun_model::{Nanos, PcpuId, Plan, TaskId};
+use corun_model::{Nanos, PcpuId, Plan, TaskId, Turns};
 
 /// A host scheduler.
 ///
@@ -59,6 +59,13 @@ pub trait HostScheduler {
     fn co_stopped(&self, now: Nanos, task: TaskId) -> Nanos {
         let _ = (now, task);
         0
+    }
+
+    /// How the turns of `task` went since the run began, and whom it was woken by since `since`, as
+    /// far as the scheduler keeps book of it: policies that steer it may look at that.
+    fn turns(&self, host: &Host, task: TaskId, since: Nanos) -> Turns {
+        let _ = (host, task, since);
+        Turns::default()
     }
 
     /// A policy's wishes. Schedulers that are not corun's have no ear for them.

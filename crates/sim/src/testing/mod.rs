@@ -313,13 +313,33 @@ impl<S: HostScheduler> Audited<S> {
                     let wasted = host.now() - since;
                     assert!(
                         wasted <= self.patience,
-                        "{cpu} idled {wasted} ns with work to do"
+                        "{cpu} idled {wasted} ns with work to do: {}",
+                        queues(host)
                     );
                 }
                 false => *since = None,
             }
         }
     }
+}
+
+/// Who is where, with what weight; running ones with a star.
+fn queues(host: &Host) -> String {
+    let on = |cpu: PcpuId| -> Vec<String> {
+        let here = |(_, task): &(TaskId, &Task)| {
+            task.state != TaskState::Waiting && task.runqueue() == Some(cpu)
+        };
+        let say = |(id, task): (TaskId, &Task)| {
+            let star = if task.running_on().is_some() { "*" } else { "" };
+            format!("{id}:{}{star}", task.spec.weight)
+        };
+        host.tasks().filter(here).map(say).collect()
+    };
+    let all: Vec<String> = host
+        .all_pcpus()
+        .map(|cpu| format!("{cpu} {:?}", on(cpu)))
+        .collect();
+    all.join(", ")
 }
 
 impl<S: HostScheduler> HostScheduler for Audited<S> {

@@ -282,12 +282,14 @@ impl<W: Write> Scene<W> {
             Counter::StackedRunqueues => (None, "runqueues with siblings".to_string(), "pCPUs"),
             Counter::PollLimit(task) => (of_task(task), "poll limit".to_string(), "ns"),
             Counter::RetentionLimit(task) => (of_task(task), "retention limit".to_string(), "ns"),
+            Counter::Weight(task) => (of_task(task), "weight".to_string(), "per mille"),
+            Counter::Latency(task) => (of_task(task), "latency".to_string(), "ns"),
+            Counter::Enforced(vm) => return self.vm_counter(vm, "policy enforced", "1: yes"),
+            Counter::Borrowed(vm) => return self.vm_counter(vm, "borrowed", "per mille"),
+            Counter::Lent(vm) => return self.vm_counter(vm, "lent", "per mille"),
             Counter::RequestsInFlight { vm, device } => {
                 let name = self.lanes.device_name(vm, device);
-                let parent = self.lanes.of_vm(&mut self.timeline, vm, None);
-                let name = format!("{name}: requests");
-                let look = Look::Counter("requests");
-                return self.timeline.track(Some(parent), name, LIMITS, look);
+                return self.vm_counter(vm, format!("{name}: requests"), "requests");
             }
         };
         let look = Look::Counter(unit);
@@ -298,6 +300,13 @@ impl<W: Write> Scene<W> {
         let vcpu = self.tasks[task.index()].name;
         let name = format!("{}: {name}", self.timeline.text(vcpu));
         self.timeline.track(Some(parent), name, LIMITS, look)
+    }
+
+    /// A counter of a VM as a whole.
+    fn vm_counter(&mut self, vm: VmId, name: impl Into<String>, unit: &'static str) -> TrackId {
+        let parent = self.lanes.of_vm(&mut self.timeline, vm, None);
+        self.timeline
+            .track(Some(parent), name, LIMITS, Look::Counter(unit))
     }
 
     /// The run is over.

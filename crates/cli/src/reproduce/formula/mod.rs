@@ -6,8 +6,9 @@
 //! when it is read, so that nothing can go wrong after the runs. What was not measured is NaN: it goes
 //! through arithmetic, and no comparison with it is true.
 
-pub mod aql;
-mod functions;
+mod aql;
+pub mod functions;
+mod jupiter;
 mod lexer;
 mod papers;
 mod parser;

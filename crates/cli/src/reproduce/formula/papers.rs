@@ -2,14 +2,17 @@
 //! The papers' own formulas (`corun_policies::analysis`) as functions of checks. Times in ms.
 
 use super::functions::{ANY, Function, function};
+use corun_model::{PcpuId, PcpuSet};
+use corun_policies::analysis::algorithms::{balanced, called, coscheduling_slot, figure_3};
 use corun_policies::analysis::lock_latency::{Period, Setting, equations};
 use corun_policies::analysis::placements::enumerate;
 use corun_policies::analysis::synchronisation::{
-    MIN_PERIOD, MIN_SLICE, TcpExample, cfs_slice, classic_latency, dt_latency, worst_case,
+    MIN_PERIOD, MIN_SLICE, PauseLoop, TcpExample, cfs_slice, classic_latency, dt_latency,
+    worst_case,
 };
 
 /// A millisecond in the formulas' unit.
-const MS: f64 = 1e6;
+pub(super) const MS: f64 = 1e6;
 
 /// Of Sukwong & Kim, EuroSys 2011.
 pub const ALL: &[Function] = &[
@@ -60,10 +63,56 @@ pub const ALL: &[Function] = &[
         improvement(of, Period::Runqueue)
     }),
     function("fig4b_slice", 2..=2, |of| improvement(of, Period::Slice)),
+    // Algorithm 1: pCPUs, vCPUs, then how many pCPUs are idle in each slot. The first slot is 1;
+    // 0: none is enough.
+    function("alg1_slot", ANY, |of| match of {
+        [pcpus, wanted, idle @ ..] => {
+            let slots: Vec<_> = idle.iter().map(|idle| slot(*pcpus, *idle)).collect();
+            let found = coscheduling_slot(&slots, *wanted as usize).answer;
+            found.map_or(0.0, |number| number as f64 + 1.0)
+        }
+        _ => f64::NAN,
+    }),
+    // Their steps at most: pCPUs, and for Algorithm 1 tasks per runqueue.
+    function("alg1_steps", 2..=2, |of| {
+        let slots: Vec<_> = (0..small_count(of[1])).map(|_| slot(of[0], 0.0)).collect();
+        coscheduling_slot(&slots, small_count(of[0])).steps as f64
+    }),
+    function("alg2_steps", 1..=1, |of| {
+        let siblings: Vec<_> = (1..small_count(of[0])).map(PcpuId::from).collect();
+        balanced(PcpuSet::first(small_count(of[0]) as u32), &siblings).steps as f64
+    }),
+    function("alg3_steps", 1..=1, |of| {
+        let siblings = vec![(true, false); small_count(of[0]) - 1];
+        called(&siblings).steps as f64 + siblings.len() as f64
+    }),
+    // Figure 3: the slots in which the vCPUs start and the I/O job does; T0 is 0.
+    function("figure_3_vcpus", 0..=0, |_| {
+        figure_3().map_or(f64::NAN, |(vcpus, _)| vcpus as f64)
+    }),
+    function("figure_3_io", 0..=0, |_| {
+        figure_3().map_or(f64::NAN, |(_, io)| io as f64)
+    }),
+    // The shortest spinning that pause-loop exiting finds, us: as the paper says, as Intel does.
+    function("ple_spin_of_paper_us", 0..=0, |_| {
+        PauseLoop::default().spin_of_paper() / 1e3
+    }),
+    function("ple_spin_us", 0..=0, |_| PauseLoop::default().spin() / 1e3),
 ];
 
+/// A time slot with so many idle pCPUs.
+fn slot(pcpus: f64, idle: f64) -> Vec<bool> {
+    let idle = (idle.max(0.0)) as usize;
+    (0..small_count(pcpus)).map(|cpu| cpu < idle).collect()
+}
+
+/// A number of things that fit a host.
+fn small_count(value: f64) -> usize {
+    (value as usize).clamp(1, 512)
+}
+
 /// A number of things; what is none is 1.
-fn count(value: f64) -> u32 {
+pub(super) fn count(value: f64) -> u32 {
     (value as u32).max(1)
 }
 

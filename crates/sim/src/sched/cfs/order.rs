@@ -7,8 +7,8 @@
 //! behind the others (`place_entity()`) and preempts if it is behind by more than the wake-up
 //! granularity (`check_preempt_wakeup()`).
 //!
-//! Not modelled: `ADAPTIVE_GRAN` (2.6.32–33, which scaled the granularity by past overlaps), and the
-//! `next` buddy, which needs `yield_to()`. 2.6.33's `sched_yield()` did nothing but charge; here a
+//! 2.6.33 has the granularity smaller for a task that wakes others often, so that it preempts sooner
+//! (`ADAPTIVE_GRAN`). Not modelled: the `next` buddy, which needs `yield_to()`. 2.6.33's `sched_yield()` did nothing but charge; here a
 //! yield sets the `skip` buddy of later kernels on all of them.
 
 use super::params::CfsParams;
@@ -20,8 +20,22 @@ struct Entity {
     weight: u64,
     /// Virtual runtime; relative to the runqueue's least while the task is being moved.
     vruntime: i64,
-    /// Time it had a pCPU since it was given one.
+    /// Time it had a pCPU since it was given one, and in all.
     ran: Nanos,
+    total: Nanos,
+    /// `total` when it woke up, and when it last woke another task since then.
+    started: Nanos,
+    woke: Option<Nanos>,
+    /// Time that it has a pCPU between waking others, on average (`avg_wakeup`).
+    between: Nanos,
+}
+
+impl Entity {
+    /// `update_avg()`: an eighth towards the new value.
+    fn average(&mut self, sample: Nanos) {
+        let step = (sample as i64 - self.between as i64) >> 3;
+        self.between = self.between.saturating_add_signed(step);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -129,9 +143,25 @@ impl CfsOrder {
     /// Is `task` ahead of `other` by more than the granularity, in the virtual time of `other`
     /// (`wakeup_preempt_entity()`)? `None`: it is not ahead at all.
     fn ahead(&self, task: TaskId, other: TaskId) -> Option<bool> {
+        self.ahead_by(task, other, self.params.wakeup_granularity)
+    }
+
+    fn ahead_by(&self, task: TaskId, other: TaskId, granularity: Nanos) -> Option<bool> {
         let lead = self.entity(task).vruntime - self.entity(other).vruntime;
-        let gran = virtual_time(self.params.wakeup_granularity, self.entity(other).weight);
+        let gran = virtual_time(granularity, self.entity(other).weight);
         (lead > 0).then_some(lead > gran)
+    }
+
+    /// By how much `woken` must be behind `current` to preempt it (`wakeup_gran()`): 2.6.33 lets the
+    /// current task run for as long as the woken one is expected to run until it wakes another.
+    fn granularity(&self, cpu: PcpuId, current: TaskId, woken: TaskId) -> Nanos {
+        let most = self.params.wakeup_granularity;
+        if self.params.generation != Generation::Linux2_6_33 {
+            return most;
+        }
+        let nr = self.queues[cpu.index()].nr;
+        let expected = self.entity(woken).between.saturating_mul(2 * nr);
+        expected.saturating_sub(self.entity(current).ran).min(most)
     }
 
     fn clear_buddies(&mut self, cpu: PcpuId, task: TaskId) {
@@ -147,6 +177,10 @@ impl Order for CfsOrder {
             weight,
             vruntime: 0,
             ran: 0,
+            total: 0,
+            started: 0,
+            woke: None,
+            between: self.params.wakeup_granularity,
         });
         self.forest.add();
     }
@@ -164,6 +198,7 @@ impl Order for CfsOrder {
         if let Some(task) = self.queues[cpu.index()].current {
             let entity = &mut self.entities[task.index()];
             entity.ran += time;
+            entity.total += time;
             entity.vruntime += virtual_time(time, entity.weight);
             self.advance_min(cpu);
         }
@@ -173,7 +208,11 @@ impl Order for CfsOrder {
     fn join(&mut self, cpu: PcpuId, task: TaskId, why: Join) {
         self.entities[task.index()].vruntime = self.placed(cpu, task, why);
         self.insert(cpu, task);
-        let weight = self.entity(task).weight;
+        let entity = &mut self.entities[task.index()];
+        if matches!(why, Join::Woken(_)) {
+            entity.started = entity.total;
+        }
+        let weight = entity.weight;
         let queue = &mut self.queues[cpu.index()];
         queue.nr += 1;
         queue.weight += weight;
@@ -189,9 +228,14 @@ impl Order for CfsOrder {
             true => queue.current = None,
             false => self.forest.remove(&mut queue.tree, task),
         }
-        if why == Leave::Moves {
-            let min = queue.min_vruntime;
-            self.entities[task.index()].vruntime -= min;
+        let min = queue.min_vruntime;
+        let entity = &mut self.entities[task.index()];
+        match why {
+            Leave::Moves => entity.vruntime -= min,
+            Leave::Sleeps if entity.woke.take().is_none() => {
+                entity.average(self.params.wakeup_granularity);
+            }
+            Leave::Sleeps => {}
         }
         self.advance_min(cpu);
     }
@@ -255,11 +299,23 @@ impl Order for CfsOrder {
         }
     }
 
+    fn woke(&mut self, cpu: PcpuId) {
+        if let Some(task) = self.queues[cpu.index()].current {
+            let entity = &mut self.entities[task.index()];
+            let since = entity.woke.unwrap_or(entity.started);
+            entity.average(entity.total - since);
+            entity.woke = Some(entity.total);
+        }
+    }
+
     fn preempts(&mut self, cpu: PcpuId, woken: TaskId) -> bool {
         let Some(current) = self.queues[cpu.index()].current else {
             return true;
         };
-        if !self.params.wakeup_preemption || self.ahead(current, woken) != Some(true) {
+        let granularity = self.granularity(cpu, current, woken);
+        if !self.params.wakeup_preemption
+            || self.ahead_by(current, woken, granularity) != Some(true)
+        {
             return false;
         }
         let crowded = self.queues[cpu.index()].nr >= self.crowd();
@@ -300,5 +356,43 @@ impl Order for CfsOrder {
             (members, members as u64),
             "members of {cpu}"
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corun_model::time::{MS, US};
+
+    /// Does a task preempt one that has run for 2 ms more, after so many times 10 us between which
+    /// it woke others?
+    fn preempts(preset: &str, wakes: u32) -> bool {
+        let (cpu, waker, hog) = (PcpuId(0), TaskId(0), TaskId(1));
+        let mut order = CfsOrder::new(CfsParams::preset(preset, 4).unwrap(), 1);
+        order.add(1024, None);
+        order.add(1024, None);
+        order.join(cpu, waker, Join::New);
+        order.set_current(cpu, Some(waker));
+        order.charge(cpu, MS);
+        for _ in 0..wakes {
+            order.charge(cpu, 10 * US);
+            order.woke(cpu);
+        }
+        order.leave(cpu, waker, Leave::Sleeps);
+        order.entities[hog.index()].vruntime = order.entity(waker).vruntime;
+        order.join(cpu, hog, Join::Woken(cpu));
+        order.set_current(cpu, Some(hog));
+        order.charge(cpu, 2 * MS);
+        order.join(cpu, waker, Join::Woken(cpu));
+        order.preempts(cpu, waker)
+    }
+
+    /// The granularity is 3 ms, in 2.6.33 less for who wakes others often.
+    #[test]
+    fn who_wakes_others_often_preempts_sooner() {
+        assert!(!preempts("2.6.33", 0));
+        assert!(!preempts("2.6.33", 1));
+        assert!(preempts("2.6.33", 100));
+        assert!(!preempts("4.x", 100));
     }
 }

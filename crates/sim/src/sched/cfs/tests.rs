@@ -4,8 +4,8 @@
 use super::{Cfs, CfsParams, Siblings};
 use crate::sched::fair::Generation;
 use crate::testing::{Does, Job, Jobs, host, run, run_shares, shared};
-use corun_model::Nanos;
 use corun_model::time::{MS, SEC, US};
+use corun_model::{Nanos, PcpuId};
 use proptest::prelude::*;
 
 fn cfs(name: &str, params: &crate::host::HostParams) -> Cfs {
@@ -14,11 +14,12 @@ fn cfs(name: &str, params: &crate::host::HostParams) -> Cfs {
 }
 
 /// How long a pCPU may idle while a task waits that may use it. Linux balances load, not waiting
-/// tasks: where masks differ, those of little weight may be overlooked; where weights are the same,
-/// intervals that affinity made long are the limit. 2.6.33 does not tell the level above.
+/// tasks: where weights differ, one heavy task hides that its neighbour idles
+/// (`a_heavy_task_hides_an_idle_pcpu`). Where masks differ, intervals that affinity made long are the
+/// limit; 2.6.33 does not tell the level above.
 fn patience(scene: &shared::Scene, generation: Generation) -> Nanos {
     match (scene.is_free(), scene.is_equal()) {
-        (true, _) => 600 * MS,
+        (true, true) => 600 * MS,
         (false, true) if generation != Generation::Linux2_6_33 => 1200 * MS,
         _ => Nanos::MAX,
     }
@@ -93,6 +94,32 @@ fn wake_up_preemption_by_granularity() {
     assert!(wait(4 * MS) > 2 * MS, "{}", wait(4 * MS));
 }
 
+/// A VM's weight is divided among its vCPUs by their average load, and the granularity grows as a
+/// vCPU's part shrinks, but not the credit: a vCPU that wakes preempts another VM's if it is its VM's
+/// only one, and waits for a tick if it has siblings that were runnable lately. They sleep as it does.
+#[test]
+fn who_has_siblings_hardly_preempts_when_it_wakes() {
+    let wait = |vcpus: u32| {
+        let params = host("1n1l4c1t", 100);
+        let mut preset = CfsParams::preset("4.x", 1).unwrap();
+        preset.wakeup_granularity = 2 * MS;
+        let sleeper = || Does::Cycles {
+            work: MS,
+            sleep: 1500 * US,
+            spread: 10,
+        };
+        let here = |n: u32| ["0", "1", "2", "3"][n as usize];
+        let hogs = (0..vcpus).map(|n| Job::hog().vcpu(0, n).on(here(n)));
+        let sleepers = (0..vcpus).map(|n| Job::new(sleeper()).vcpu(1, n).on(here(n)));
+        let load = Jobs::new(hogs.chain(sleepers).collect(), 7).with_vm_weights(&[100, 100]);
+        let (outcome, _) = run(&params, Cfs::new(preset, &params), load, SEC, 3 * SEC);
+        let sleeper = outcome.tasks[vcpus as usize].2;
+        sleeper.ready / sleeper.wakeups
+    };
+    assert!(wait(1) < 500 * US, "{}", wait(1));
+    assert!(wait(4) > 2 * MS, "{}", wait(4));
+}
+
 #[test]
 fn affinity_wins_over_balance() {
     shared::affinity_wins_over_balance("2.6.33", |params| cfs("2.6.33", params));
@@ -141,6 +168,30 @@ proptest! {
         let patience = patience(&scene, CfsParams::preset(name, 4).unwrap().generation);
         shared::is_served(scene, patience, |params| cfs(name, params))?;
     }
+}
+
+/// Two caches of two pCPUs, one heavy task beside an idle pCPU and light ones on the others: the
+/// heavy one's load makes its group the busier one on average, so the idle pCPU takes nothing. This
+/// is the "group imbalance" bug of Lozi et al., "The Linux Scheduler: a Decade of Wasted Cores",
+/// EuroSys 2016; 5.5 replaced the averages.
+#[test]
+fn a_heavy_task_hides_an_idle_pcpu() {
+    let idle = |name: &str, heavy: u32| {
+        let params = host("1n2l2c1t", 1000);
+        let mut jobs = vec![Job::hog().weight(heavy)];
+        jobs[0].allowed = [PcpuId(1)].into_iter().collect();
+        jobs.extend((0..6).map(|_| Job::hog().weight(10)));
+        let (outcome, _) = run(
+            &params,
+            cfs(name, &params),
+            Jobs::new(jobs, 1),
+            2 * SEC,
+            6 * SEC,
+        );
+        outcome.idle_share
+    };
+    assert_eq!(idle("2.6.33", 10), 0.0);
+    assert_eq!(idle("2.6.33", 900), 0.25);
 }
 
 /// The balance-scheduling paper's Table 1 measured 5.6, 43.1 and 45.9 % of runqueues with stacked

@@ -9,11 +9,13 @@ use crate::load::{Pattern, Patterns};
 use crate::testing::shared::{is_served, scenes};
 use crate::testing::{Does, Job, Jobs, host, run, run_shares};
 use corun_model::time::{MS, SEC, US};
-use corun_model::{Boost, DispatcherParams, Gang, Nanos, PcpuId, Placement, Skew, Slots, TaskId};
+use corun_model::{
+    Allotments, Boost, DispatcherParams, Gang, Nanos, PcpuId, Placement, Skew, Slots, TaskId,
+};
 use proptest::prelude::*;
 
 /// Every gang mode but none.
-fn gangs() -> [Gang; 6] {
+fn gangs() -> [Gang; 7] {
     let filled = Slots {
         fill: true,
         ..Slots::default()
@@ -25,6 +27,10 @@ fn gangs() -> [Gang; 6] {
         Gang::Demand(Boost::default()),
         Gang::Relaxed(Skew::default()),
         Gang::RelaxedAll(Skew::default()),
+        Gang::Asymmetric(Allotments {
+            period: 100 * MS,
+            neutral: 4 * MS,
+        }),
     ]
 }
 
@@ -262,6 +268,40 @@ fn demand_lets_the_woken_start_at_once() {
     let (without, _) = handed(Gang::None);
     assert!(urgent >= 290 && longest < 4 * MS, "{urgent}, {longest} ns");
     assert!(without < urgent * 9 / 10, "{without} of {urgent}");
+}
+
+/// Two pairs of vCPUs that wake each other all the time want all of two pCPUs, on each of which
+/// another VM computes: being urgent gives them no more than their share in the long run.
+#[test]
+fn demand_keeps_shares() {
+    let asks = |n: u32| Does::Asks {
+        work: 50 * US,
+        to: n ^ 1,
+        first: n.is_multiple_of(2),
+    };
+    let asking = (0..4).map(|n| Job::new(asks(n)).vcpu(0, n).on(["0", "1"][n as usize % 2]));
+    let others = (0..2).map(|n| from(MS, 1, n).on(["0", "1"][n as usize]));
+    let jobs = asking.chain(others).collect();
+    let (outcome, _) = starts(2, jobs, Gang::Demand(Boost::default()), 2 * SEC);
+    let shares = run_shares(&outcome);
+    assert!(shares[4..].iter().all(|share| *share > 0.3), "{shares:?}");
+}
+
+/// A VM whose vCPUs wait for most of the time owns pCPUs for those that will wake in its slot, too.
+#[test]
+fn strict_keeps_pcpus_for_who_wakes_in_the_slot() {
+    let asks = |to, first| Does::Asks {
+        work: 100 * US,
+        to,
+        first,
+    };
+    let jobs = vec![
+        Job::new(asks(1, true)).vcpu(0, 0),
+        Job::new(asks(0, false)).vcpu(0, 1),
+    ];
+    let (outcome, _) = starts(2, jobs, STRICT, SEC);
+    let shares = run_shares(&outcome);
+    assert!(shares.iter().all(|share| *share > 0.45), "{shares:?}");
 }
 
 proptest! {

@@ -18,18 +18,20 @@
 //! classes above sched_ext.
 
 #[cfg(test)]
+mod asymmetric_tests;
+#[cfg(test)]
 mod gang_tests;
 mod queues;
 #[cfg(test)]
 mod tests;
 
 use crate::engine::EventId;
-use crate::host::{Host, HostParams};
+use crate::host::{Host, HostParams, TaskState};
 use crate::load::VmInfo;
 use crate::sched::HostScheduler;
-use corun_dispatcher::{Kick, Knobs, Native, PoolConf, TaskStruct};
+use corun_dispatcher::{Kick, Knobs, Native, PoolConf, TaskConf, TaskStruct, Waker};
 use corun_model::{
-    DispatcherParams, Nanos, PcpuId, PcpuSet, Placement, Plan, TaskId, VmId, VmPlan,
+    DispatcherParams, Doing, Nanos, PcpuId, PcpuSet, Placement, Plan, TaskId, Turns, VmId, VmPlan,
 };
 use queues::Queues;
 
@@ -306,6 +308,27 @@ impl<const COUNTED: bool> HostScheduler for Dispatcher<COUNTED> {
         vcpu.costop + since(vcpu.stopped).min(since(vcpu.since)) + all
     }
 
+    fn turns(&self, host: &Host, task: TaskId, since: Nanos) -> Turns {
+        let ctx = &self.native.peek(task.index()).ctx;
+        let woke = |waker: &&Waker| waker.id != 0 && waker.at >= since;
+        let (doing, cpu) = match host.task(task).state {
+            TaskState::Waiting => (Doing::Waiting, host.task(task).last_ran()),
+            TaskState::Ready => (Doing::Ready, host.task(task).runqueue()),
+            TaskState::Running(cpu) => (Doing::Running, Some(cpu)),
+        };
+        Turns {
+            doing,
+            cpu,
+            depleted: ctx.sum.depleted,
+            preempted: ctx.sum.preempted,
+            late: ctx.sum.late,
+            wakeups: ctx.sum.wakeups,
+            wakers: (ctx.wakers.iter().filter(woke))
+                .map(|waker| TaskId(waker.id - 1))
+                .collect(),
+        }
+    }
+
     fn apply(&mut self, _host: &mut Host, plan: &Plan) {
         // Before those who are to be in them.
         self.native
@@ -325,10 +348,7 @@ impl<const COUNTED: bool> HostScheduler for Dispatcher<COUNTED> {
             .iter()
             .filter(|wanted| wanted.task.index() < known)
         {
-            let conf = &mut self.native.task(wanted.task.index()).conf;
-            conf.slice = wanted.slice.unwrap_or(0);
-            conf.home = wanted.home.map_or(0, |cpu| cpu.0 as i32 + 1);
-            conf.pool = wanted.pool.map_or(0, |pool| pool as u32 + 1);
+            self.native.task(wanted.task.index()).conf = TaskConf::of(wanted);
         }
     }
 }

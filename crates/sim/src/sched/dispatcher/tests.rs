@@ -14,7 +14,7 @@ use corun_model::{
 use corun_policies::Policy;
 use proptest::prelude::*;
 
-fn params(pcpus: u32) -> HostParams {
+pub(super) fn params(pcpus: u32) -> HostParams {
     HostParams {
         topology: Topology::flat(pcpus).unwrap(),
         hz: 250,

@@ -37,6 +37,12 @@ pub struct EevdfParams {
     /// has had its slice since it got the pCPU (`delta < 0`); 6.12 tries only where the task changes
     /// (`__set_next_task_fair()`, in line 9037).
     pub slice_at_switch: bool,
+    /// Does the slice timer of a task that left stay, if the pCPU goes on with a single one? So since
+    /// 7.1: `schedule()` no longer begins with `hrtick_clear()`, `hrtick_schedule_exit()` cancels the
+    /// timer on an idle runqueue only, and a single task does not set it anew. With lazy preemption
+    /// it decides when a wake-up from another pCPU is noticed: at once if the timer has to be set,
+    /// which takes an interrupt, and when it fires if it runs already.
+    pub timer_stays: bool,
     /// Does a wake-up from another pCPU wait for the next tick or slice timer, rather than interrupt
     /// (`PREEMPT_LAZY`)?
     pub lazy_preemption: bool,
@@ -75,6 +81,7 @@ impl EevdfParams {
             hrtick: false,
             protect_shortest: false,
             slice_at_switch: true,
+            timer_stays: false,
             lazy_preemption: false,
             balance_interval: None,
             migration_cost: Tuning::of(Generation::Linux6).migration_cost,
@@ -94,6 +101,7 @@ impl EevdfParams {
                 delay_dequeue: true,
                 hrtick: true,
                 protect_shortest: true,
+                timer_stays: true,
                 lazy_preemption: true,
                 ..first
             },
@@ -118,6 +126,7 @@ impl EevdfParams {
             balance_interval: self.balance_interval,
             lazy_preemption: self.lazy_preemption,
             slice_at_switch: self.slice_at_switch,
+            timer_stays: self.timer_stays,
             ..Tuning::of(Generation::Linux6)
         }
     }
@@ -209,6 +218,12 @@ pub fn parameters() -> Vec<Parameter> {
             "does a slice begin only when the pCPU changes its task?",
             Value::Switch(default.slice_at_switch),
             "pick_next_task_fair() of Linux 6.6 to 7.x with CONFIG_FAIR_GROUP_SCHED",
+        ),
+        of(
+            "scheduler.eevdf.timer_stays",
+            "does the slice timer of a task that left stay, if the pCPU goes on with a single one?",
+            Value::Switch(default.timer_stays),
+            "hrtick_schedule_exit() of Linux 7.1 and later",
         ),
         flag(
             "scheduler.eevdf.hrtick",

@@ -137,40 +137,53 @@ fn a_task_picked_again_runs_to_the_tick() {
     }
 }
 
-/// Two tasks hand work to each other, each on its own pCPU beside a hog. A wake-up that preempts is
-/// from the other pCPU: with lazy preemption it waits for the tick (a slice timer would end it, too).
+/// Two tasks hand work to each other, each on its own pCPU beside a hog, so that wake-ups come from
+/// the other pCPU: how long one waits on average, in ns.
+fn delay_of_handing(preset: EevdfParams) -> Nanos {
+    let params = host("1n1l2c1t", 250);
+    let does = |to, first| Does::Hands {
+        work: 300 * US,
+        to,
+        first,
+    };
+    let jobs = vec![
+        Job::new(does(1, true)).on("0"),
+        Job::new(does(0, false)).on("1"),
+        Job::hog().on("0"),
+        Job::hog().on("1"),
+    ];
+    let load = Jobs::new(jobs, 1);
+    let (outcome, _) = run(&params, Eevdf::new(preset, &params), load, SEC, 5 * SEC);
+    let totals = outcome.tasks[1].2;
+    totals.ready / totals.wakeups
+}
+
+/// With lazy preemption a wake-up that preempts waits for the tick (a slice timer would end it, too).
 #[test]
 fn lazy_preemption_waits_for_the_kernel_to_be_entered() {
     let delay = |lazy_preemption| {
-        let params = host("1n1l2c1t", 250);
-        let preset = EevdfParams {
+        delay_of_handing(EevdfParams {
             lazy_preemption,
             hrtick: false,
             ..EevdfParams::preset("7.x", 2).unwrap()
-        };
-        let does = |to, first| Does::Hands {
-            work: 300 * US,
-            to,
-            first,
-        };
-        let jobs = vec![
-            Job::new(does(1, true)).on("0"),
-            Job::new(does(0, false)).on("1"),
-            Job::hog().on("0"),
-            Job::hog().on("1"),
-        ];
-        let (outcome, _) = run(
-            &params,
-            Eevdf::new(preset, &params),
-            Jobs::new(jobs, 1),
-            SEC,
-            5 * SEC,
-        );
-        let totals = outcome.tasks[1].2;
-        totals.ready / totals.wakeups
+        })
     };
     let (at_once, lazy) = (delay(false), delay(true));
     assert!(lazy > at_once + 100 * US, "{lazy} against {at_once}");
+}
+
+/// The slice timer of the task that handed over runs on beside the hog, so that the next wake-up need
+/// not set one and is not noticed until it fires.
+#[test]
+fn a_timer_that_stays_delays_wake_ups() {
+    let delay = |timer_stays| {
+        delay_of_handing(EevdfParams {
+            timer_stays,
+            ..EevdfParams::preset("7.x", 2).unwrap()
+        })
+    };
+    let (stays, cleared) = (delay(true), delay(false));
+    assert!(stays > cleared + 100 * US, "{stays} against {cleared}");
 }
 
 fn latency(params: EevdfParams, slice: u64) -> u64 {

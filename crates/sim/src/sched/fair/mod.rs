@@ -15,6 +15,7 @@ mod classic;
 mod crowds;
 mod decay;
 mod domains;
+mod early;
 mod groups;
 mod moving;
 mod order;
@@ -94,11 +95,14 @@ impl<O: Order> Fair<O> {
 
     /// A task that is on a runqueue learns what it counts in its VM at present.
     fn refresh_weight(&mut self, task: TaskId, now: Nanos) {
+        self.books.age_task(task, now);
         let member = self.books.task(task);
-        let Some(group) = member.vm.and_then(|vm| self.groups.get(vm)) else {
+        let Some(group) = member.vm.and_then(|vm| self.groups.get_mut(vm)) else {
             return;
         };
-        let (old, new, on) = (member.weight, group.part(member.own), member.on);
+        group.age(now, self.books.decay());
+        let part = group.part(member.own, member.runnable.value);
+        let (old, new, on) = (member.weight, part, member.on);
         if old == new {
             return;
         }
@@ -107,7 +111,6 @@ impl<O: Order> Fair<O> {
             self.books.task_mut(task).weight = new;
             return;
         };
-        self.books.age_task(task, now);
         self.books.age_rq(cpu, now);
         let before = self.books.task(task).load();
         self.books.task_mut(task).weight = new;
@@ -186,10 +189,11 @@ impl<O: Order> Fair<O> {
     }
 
     /// A vCPU becomes active in its VM, or stops being so.
-    fn count_in_group(&mut self, task: TaskId, joins: bool) {
+    fn count_in_group(&mut self, task: TaskId, joins: bool, now: Nanos) {
         let member = self.books.task(task);
         let own = member.own;
         if let Some(group) = member.vm.and_then(|vm| self.groups.get_mut(vm)) {
+            group.age(now, self.books.decay());
             group.active = match joins {
                 true => group.active + own,
                 false => group.active.saturating_sub(own),
@@ -204,6 +208,10 @@ impl<O: Order> Fair<O> {
             let member = self.books.task_mut(task);
             member.runnable = Average::starting_at(FULL, now);
             member.util = Average::starting_at((FULL - util.min(FULL)) / 2, now);
+            let (own, vm) = (member.own, member.vm);
+            if let Some(group) = vm.and_then(|vm| self.groups.get_mut(vm)) {
+                group.begin(own);
+            }
         }
         let member = self.books.task(task);
         let (load, util, last) = (member.load(), member.util.value, member.last);
@@ -240,6 +248,9 @@ impl<O: Order> Fair<O> {
     /// Stops the current task between ticks, where the order wants that.
     fn set_stop_timer(&mut self, host: &mut Host, cpu: PcpuId) {
         let rq = self.books.rq_mut(cpu);
+        if self.tuning.timer_stays && rq.current.is_some() && rq.nr == 1 {
+            return;
+        }
         let old = std::mem::replace(&mut rq.stop_timer, EventId::NONE);
         if old != EventId::NONE {
             host.cancel(old);
@@ -308,10 +319,8 @@ impl<O: Order> Fair<O> {
 
 impl<O: Order> HostScheduler for Fair<O> {
     fn know_vms(&mut self, vms: &[VmInfo]) {
-        let group = |vm: &VmInfo| Group {
-            weight: vm.weight.map(scaled),
-            active: 0,
-        };
+        let averages = self.tuning.generation != Generation::Linux2_6_33;
+        let group = |vm: &VmInfo| Group::new(vm.weight.map(scaled), averages);
         self.groups = vms.iter().map(group).collect();
     }
 
@@ -337,11 +346,14 @@ impl<O: Order> HostScheduler for Fair<O> {
         };
         let wanted = self.update(cpu, now);
         self.end_idling(cpu, now);
-        self.count_in_group(task, true);
+        self.count_in_group(task, true, now);
         self.refresh_weight(task, now);
         self.bring_load(task, cpu, last.is_none(), now);
         let why = last.map_or(Join::New, Join::Woken);
         self.attach(host, task, cpu, why);
+        if let Some(here) = waker {
+            self.order.woke(here);
+        }
         match self.books.rq(cpu).current {
             None => host.resched(cpu, waker),
             Some(_) if self.order.preempts(cpu, task) || wanted => {
@@ -364,7 +376,7 @@ impl<O: Order> HostScheduler for Fair<O> {
             let rq = self.books.rq_mut(cpu);
             rq.load.value = rq.load.value.saturating_sub(load);
         }
-        self.count_in_group(task, false);
+        self.count_in_group(task, false, now);
     }
 
     fn pick(&mut self, host: &mut Host, cpu: PcpuId) -> Option<TaskId> {

@@ -48,6 +48,11 @@ pub(crate) trait Order {
     /// `task` is the current task of `cpu` from now on; called for an unchanged one, too.
     fn set_current(&mut self, cpu: PcpuId, task: Option<TaskId>);
 
+    /// The current task of `cpu` wakes another one.
+    fn woke(&mut self, cpu: PcpuId) {
+        let _ = cpu;
+    }
+
     /// Shall `woken`, just queued on `cpu`, take it from the current task?
     fn preempts(&mut self, cpu: PcpuId, woken: TaskId) -> bool;
 

@@ -4,11 +4,12 @@
 //! A new task goes to the idlest pCPU of the idlest group, from the host down to the core
 //! (`find_idlest_group()`, `find_idlest_cpu()`). A sleeper chooses between the pCPU it ran on last
 //! and the one its wake-up comes from (`wake_affine()`), then looks for an idle pCPU that shares the
-//! LLC of that choice (`select_idle_sibling()`).
+//! LLC of that choice (`select_idle_sibling()`). 2.6.33 was different: [`super::early`].
 //!
 //! A wake-up from a device or timer is taken to happen on the pCPU that the task ran on last: KVM's
-//! timers follow the vCPU. A new task that nobody on a pCPU wakes is started from pCPU 0. Left out: synchronous wake-ups, NUMA preferences, `recent_used_cpu`, and
-//! the limits on how much of the LLC is searched (`SIS_PROP`, `SIS_UTIL`).
+//! timers follow the vCPU. A new task that nobody on a pCPU wakes is started from pCPU 0. Left out:
+//! synchronous wake-ups, NUMA preferences, `recent_used_cpu`, and the limits on how much of the LLC
+//! is searched (`SIS_PROP`, `SIS_UTIL`).
 
 use super::tuning::Generation;
 use super::{Fair, Order};
@@ -22,6 +23,24 @@ impl<O: Order> Fair<O> {
         let Some(last) = member.last else {
             return self.place_new(task, waker.unwrap_or(PcpuId(0)), now);
         };
+        let found = match self.tuning.generation {
+            Generation::Linux2_6_33 => self.place_early(task, waker.unwrap_or(last), last),
+            _ => self.place_sleeper(task, waker, last, now),
+        };
+        match self.books.task(task).allowed.contains(found) {
+            true => found,
+            false => self.least_crowded(task, found),
+        }
+    }
+
+    /// The pCPU for a sleeper, since 4.x.
+    fn place_sleeper(
+        &mut self,
+        task: TaskId,
+        waker: Option<PcpuId>,
+        last: PcpuId,
+        now: Nanos,
+    ) -> PcpuId {
         let mut target = last;
         if let Some(here) = waker {
             let wide = self.wakes_many(task, here, now);
@@ -31,11 +50,7 @@ impl<O: Order> Fair<O> {
                 target = self.affine(task, here, last);
             }
         }
-        let found = self.idle_near(task, target, last);
-        match self.books.task(task).allowed.contains(found) {
-            true => found,
-            false => self.least_crowded(task, found),
-        }
+        self.idle_near(task, target, last)
     }
 
     /// Of the pCPUs that a task may use, the one with the fewest tasks; `otherwise` if there is none.
@@ -132,9 +147,6 @@ impl<O: Order> Fair<O> {
             member.wakee = Some(task);
             member.flips = member.flips.saturating_add(1);
         }
-        if self.tuning.generation == Generation::Linux2_6_33 {
-            return false;
-        }
         let (a, b) = (self.books.task(waker).flips, self.books.task(task).flips);
         let (master, slave) = (a.max(b), a.min(b));
         let factor = self.domains.llc_size();
@@ -144,17 +156,13 @@ impl<O: Order> Fair<O> {
     /// `here`, where the wake-up comes from, or `last`, where the task was (`wake_affine()`).
     fn affine(&self, task: TaskId, here: PcpuId, last: PcpuId) -> PcpuId {
         let idle = |cpu| self.books.rq(cpu).idle();
-        let old = self.tuning.generation == Generation::Linux2_6_33;
-        if !old {
-            if idle(here) && self.domains.share_llc(here, last) {
-                return if idle(last) { last } else { here };
-            }
-            if idle(last) {
-                return last;
-            }
+        if idle(here) && self.domains.share_llc(here, last) {
+            return if idle(last) { last } else { here };
         }
-        let member = self.books.task(task);
-        let weight = if old { member.weight } else { member.load() };
+        if idle(last) {
+            return last;
+        }
+        let load = self.books.task(task).load();
         let pct = self
             .domains
             .common(here, last)
@@ -163,21 +171,13 @@ impl<O: Order> Fair<O> {
         let (there, here_load) = (self.present_load(last), self.present_load(here));
         // The load of a sleeper is part of its last pCPU's load where sleepers count.
         let own = if self.tuning.counts_sleepers() {
-            weight
+            load
         } else {
             0
         };
-        let with = u128::from(here_load + weight) * 100;
+        let with = u128::from(here_load + load) * 100;
         let without = u128::from(there.saturating_sub(own)) * slack;
-        let balanced = match old {
-            true => here_load == 0 || with <= without,
-            false => with < without,
-        };
-        // 2.6.33: also where the other pCPU is no less loaded and the sum is about one task's load.
-        let light = old
-            && here_load <= there
-            && here_load + there <= self.books.rq(here).load_per_task(here_load);
-        if balanced || light { here } else { last }
+        if with < without { here } else { last }
     }
 
     /// An idle pCPU near `target`, else `target` itself (`select_idle_sibling()`).
@@ -196,8 +196,7 @@ impl<O: Order> Fair<O> {
             let behind = set.first_in(target.0 + 1..llc.end);
             behind.or_else(|| set.first_in(llc.start..target.0))
         };
-        if self.tuning.generation != Generation::Linux2_6_33
-            && self.domains.core_of(target).len() > 1
+        if self.domains.core_of(target).len() > 1
             && let Some(cpu) = around(allowed.and(self.crowds.idle_cores()))
         {
             return cpu;

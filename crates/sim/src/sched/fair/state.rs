@@ -194,6 +194,10 @@ impl Books {
         }
     }
 
+    pub(crate) fn decay(&self) -> &Decay {
+        &self.decay
+    }
+
     pub(crate) fn task(&self, task: TaskId) -> &Member {
         &self.tasks[task.index()]
     }

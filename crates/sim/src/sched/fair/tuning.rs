@@ -31,6 +31,8 @@ pub(crate) struct Tuning {
     /// Is the slice timer set only when a pCPU changes its task or a task joins a runqueue that has
     /// none running, not when the same task is picked again?
     pub(crate) slice_at_switch: bool,
+    /// Does the slice timer of a task that left stay, if the pCPU goes on with a single one?
+    pub(crate) timer_stays: bool,
     /// What is done about sibling vCPUs.
     pub(crate) siblings: Siblings,
 }
@@ -44,6 +46,7 @@ impl Tuning {
             balance_interval: None,
             lazy_preemption: false,
             slice_at_switch: false,
+            timer_stays: false,
             siblings: Siblings::Free,
         }
     }

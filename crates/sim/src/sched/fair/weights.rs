@@ -3,10 +3,18 @@
 //!
 //! A task of weight 100 is one of nice 0: 2^20 in the kernel's fixed-point unit. Where a VM has a
 //! weight, Linux schedules a group entity per pCPU whose share of the group's weight follows the
-//! group's load there (`update_cfs_group()`). Flattened, that gives each vCPU its part of the VM's
-//! weight among the vCPUs that want to run; as in Linux a vCPU learns of its new part when it is
-//! queued and at the ticks it is on a pCPU. Unlike Linux, the hierarchy costs no extra slice level.
+//! group's load there. Flattened, that gives each vCPU its part of the VM's weight; as in Linux a
+//! vCPU learns of its new part when it is queued and at the ticks it is on a pCPU. Unlike Linux, the
+//! hierarchy costs no extra slice level.
+//!
+//! What the siblings count for differs. 2.6.33 (`tg_shares_up()`) goes by those that want to run at
+//! the moment. Later kernels (`calc_group_shares()`) go by load averages, so that a sibling that
+//! sleeps for a moment keeps its part: a vCPU that wakes while its siblings wait for it counts little
+//! more than when all of them run. What it counts scales the granularity of wake-up preemption
+//! (`wakeup_gran()`), but not the credit of sleepers (`place_entity()`): vCPUs of VMs of many vCPUs
+//! hardly ever preempt those of others when they wake.
 
+use super::decay::{Average, Decay, FULL};
 use corun_model::Nanos;
 
 /// The weight of a task of nice 0 (`NICE_0_LOAD` on 64 bits).
@@ -41,19 +49,49 @@ pub(crate) struct Group {
     pub(crate) weight: Option<u64>,
     /// The sum of the own weights of its vCPUs that are ready or running.
     pub(crate) active: u64,
+    /// The average of that over time (`tg->load_avg`); `None`: shares go by the moment.
+    pub(crate) load: Option<Average>,
 }
 
 impl Group {
-    /// What a vCPU of weight `own`, which is among the active ones, counts.
-    pub(crate) fn part(&self, own: u64) -> u64 {
-        match self.weight {
-            Some(weight) => {
-                let part =
-                    u128::from(weight) * u128::from(own) / u128::from(self.active.max(own).max(1));
-                (part as u64).max(LEAST)
-            }
-            None => own,
+    /// A group with nobody in it, whose shares go by averages or by the moment.
+    pub(crate) fn new(weight: Option<u64>, averages: bool) -> Self {
+        Self {
+            weight,
+            active: 0,
+            load: (averages && weight.is_some()).then(Average::default),
         }
+    }
+
+    /// A vCPU of weight `own` shows up for the first time: it counts as if it had always run.
+    pub(crate) fn begin(&mut self, own: u64) {
+        if let Some(load) = &mut self.load {
+            load.value += own;
+        }
+    }
+
+    /// Brings the average up to date. Call before `active` changes and before it is read.
+    pub(crate) fn age(&mut self, now: Nanos, decay: &Decay) {
+        if let Some(load) = &mut self.load {
+            load.advance(self.active, now, decay);
+        }
+    }
+
+    /// What a vCPU of weight `own`, which is among the active ones, counts. It was `runnable` of
+    /// [`FULL`] of the time.
+    pub(crate) fn part(&self, own: u64, runnable: u64) -> u64 {
+        let Some(weight) = self.weight else {
+            return own;
+        };
+        let all = match &self.load {
+            None => self.active,
+            Some(load) => {
+                let mine = u128::from(own) * u128::from(runnable) / u128::from(FULL);
+                load.value.saturating_sub(mine as u64) + own
+            }
+        };
+        let part = u128::from(weight) * u128::from(own) / u128::from(all.max(own).max(1));
+        (part as u64).max(LEAST)
     }
 }
 
@@ -72,11 +110,37 @@ mod tests {
     #[test]
     fn a_group_shares_its_weight() {
         let own = scaled(100);
-        let group = Group {
+        let mut group = Group {
             weight: Some(scaled(200)),
             active: 4 * own,
+            load: None,
         };
-        assert_eq!(group.part(own), own / 2);
-        assert_eq!(Group::default().part(own), own);
+        assert_eq!(group.part(own, 0), own / 2);
+        assert_eq!(Group::default().part(own, 0), own);
+        // By averages: it has run for a long time, and so have the others, or two of them.
+        group.load = Some(Average::starting_at(4 * own, 0));
+        assert_eq!(group.part(own, FULL), own / 2);
+        group.load = Some(Average::starting_at(3 * own, 0));
+        assert_eq!(group.part(own, FULL), own * 2 / 3);
+    }
+
+    /// `calc_group_shares()`: the others of 16 vCPUs slept for half a millisecond, which hardly shows;
+    /// after a second it is as if they had never been.
+    #[test]
+    fn siblings_that_sleep_count_for_a_while() {
+        let own = scaled(100);
+        let decay = Decay::new();
+        let after = |slept: Nanos| {
+            let mut group = Group {
+                weight: Some(own),
+                active: own,
+                load: Some(Average::starting_at(16 * own, 0)),
+            };
+            group.age(slept, &decay);
+            own as f64 / group.part(own, FULL) as f64
+        };
+        let soon = after(500_000);
+        assert!(15.8 < soon && soon < 16.0, "1 / {soon}");
+        assert!((after(1_000_000_000) - 1.0).abs() < 1e-3);
     }
 }

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a vCPU did so far: `struct task_ctx` as policies and statistics want it.
+//!
+//! The kernel writes while we read, field by field; what is read is a moment old here and there, and
+//! what seems to go back is nothing.
+
+use crate::skel::types;
+use corun_model::{Doing, Nanos, PcpuId, Signals, TaskId, Turns};
+use std::collections::BTreeMap;
+
+/// `enum task_state` of the dispatcher.
+const READY: u32 = 1;
+const RUNNING: u32 = 2;
+
+/// `struct task_counters`, with the state the vCPU is in counted up to now, and where it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counters {
+    pub(crate) run: Nanos,
+    pub(crate) ready: Nanos,
+    pub(crate) wait: Nanos,
+    pub(crate) switches: u64,
+    depleted: u64,
+    preempted: u64,
+    late: u64,
+    wakeups: u64,
+    doing: Doing,
+    cpu: Option<PcpuId>,
+    /// When siblings woke it last, and their thread ids.
+    wakers: [(Nanos, u32); WAKERS],
+    /// What else this host tells, if the policy asks.
+    pub(crate) signals: Signals,
+}
+
+/// As many as the dispatcher remembers.
+const WAKERS: usize = 8;
+
+impl Counters {
+    pub(crate) fn of(ctx: &types::task_ctx, now: Nanos) -> Self {
+        let since = |then: u64| {
+            if then == 0 {
+                0
+            } else {
+                now.saturating_sub(then)
+            }
+        };
+        let pcpu = |cpu: i32| u32::try_from(cpu).ok().map(PcpuId);
+        let mut sum = Self {
+            run: ctx.sum.run,
+            ready: ctx.sum.ready,
+            wait: ctx.sum.wait,
+            switches: ctx.sum.switches,
+            depleted: ctx.sum.depleted,
+            preempted: ctx.sum.preempted,
+            late: ctx.sum.late,
+            wakeups: ctx.sum.wakeups,
+            doing: Doing::Waiting,
+            cpu: pcpu(ctx.cpu).or(pcpu(ctx.last_cpu)),
+            wakers: ctx.wakers.map(|waker| (waker.at, waker.id)),
+            signals: Signals::default(),
+        };
+        match ctx.state {
+            RUNNING => {
+                sum.run += since(ctx.charged);
+                sum.doing = Doing::Running;
+            }
+            READY => {
+                sum.ready += since(ctx.since);
+                sum.doing = Doing::Ready;
+            }
+            _ => sum.wait += since(ctx.since),
+        }
+        sum
+    }
+
+    /// What happened since `then`.
+    pub(crate) fn since(&self, then: &Self) -> Self {
+        Self {
+            run: self.run.saturating_sub(then.run),
+            ready: self.ready.saturating_sub(then.ready),
+            wait: self.wait.saturating_sub(then.wait),
+            switches: self.switches.saturating_sub(then.switches),
+            depleted: self.depleted.saturating_sub(then.depleted),
+            preempted: self.preempted.saturating_sub(then.preempted),
+            late: self.late.saturating_sub(then.late),
+            wakeups: self.wakeups.saturating_sub(then.wakeups),
+            signals: self.signals.since(&then.signals),
+            ..*self
+        }
+    }
+
+    /// How the turns went that are counted here, since `then`; `siblings` by thread id.
+    pub(crate) fn turns(&self, then: Nanos, siblings: &BTreeMap<u32, TaskId>) -> Turns {
+        let recent = self.wakers.iter().filter(|(at, _)| *at > then);
+        Turns {
+            doing: self.doing,
+            cpu: self.cpu,
+            depleted: self.depleted,
+            preempted: self.preempted,
+            late: self.late,
+            wakeups: self.wakeups,
+            wakers: recent
+                .filter_map(|(_, tid)| siblings.get(tid).copied())
+                .collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_current_state_counts_up_to_now() {
+        let mut ctx = types::task_ctx {
+            since: 1_000,
+            charged: 1_200,
+            state: RUNNING,
+            ..types::task_ctx::default()
+        };
+        ctx.sum.run = 50;
+        assert_eq!(Counters::of(&ctx, 1_500).run, 350);
+        ctx.state = READY;
+        assert_eq!(Counters::of(&ctx, 1_500).ready, 500);
+        ctx.state = 0;
+        assert_eq!(Counters::of(&ctx, 1_500).wait, 500);
+        ctx.since = 0;
+        assert_eq!(Counters::of(&ctx, 1_500).wait, 0);
+    }
+
+    #[test]
+    fn what_seems_to_go_back_is_nothing() {
+        let later = Counters {
+            run: 5,
+            ..Counters::default()
+        };
+        let earlier = Counters {
+            run: 7,
+            ..Counters::default()
+        };
+        assert_eq!(later.since(&earlier).run, 0);
+    }
+
+    #[test]
+    fn wakers_of_the_period_are_told_by_their_tasks() {
+        let mut ctx = types::task_ctx::default();
+        for (at, (when, tid)) in [(900, 41), (1_100, 42), (1_200, 99)]
+            .into_iter()
+            .enumerate()
+        {
+            (ctx.wakers[at].at, ctx.wakers[at].id) = (when, tid);
+        }
+        let siblings = BTreeMap::from([(41, TaskId(0)), (42, TaskId(1))]);
+        let turns = Counters::of(&ctx, 1_500).turns(1_000, &siblings);
+        assert_eq!(turns.wakers, [TaskId(1)]);
+    }
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! DASL, dynamically adjusting the rescheduling latencies: how soon a vCPU that becomes ready must
+//! run (dissertation, §4.4.1).
+//!
+//! At the end of a period a vCPU that wants to run and has not used up its slice could not use it
+//! fast enough: its latency falls by a tenth. One that has used it up and waits had its due early:
+//! its latency rises by a tenth, which spares others its preemptions. Who wants more than its slice
+//! is a matter for DATS, who has time left and waits needs nothing.
+//!
+//! A vCPU may have the least latency and still not use its slice, since it waits for slower
+//! siblings. Those show as the sources of its wake-ups, and their latencies fall instead, once each
+//! in a period. Where the sources of its wake-ups are not seen, all siblings with high latencies
+//! stand for them.
+
+use corun_model::{Doing, Nanos};
+
+/// Between what latencies move, and by how much.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub least: Nanos,
+    /// What vCPUs begin with.
+    pub neutral: Nanos,
+    pub most: Nanos,
+    /// Percent.
+    pub step: u32,
+}
+
+/// How a vCPU's period went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Went {
+    pub doing: Doing,
+    /// Has it used up its slice?
+    pub consumed: bool,
+    /// Was it woken?
+    pub woken: bool,
+    /// By which siblings: their places in the VM.
+    pub wakers: Vec<usize>,
+}
+
+impl Limits {
+    fn less(&self, latency: Nanos) -> Nanos {
+        let step = Nanos::from(self.step.min(100));
+        (latency * (100 - step) / 100).max(self.least)
+    }
+
+    fn more(&self, latency: Nanos) -> Nanos {
+        (latency * (100 + Nanos::from(self.step)) / 100).min(self.most)
+    }
+
+    /// Is this one of the low latencies? Half of what it began with, or less (assumed: the
+    /// dissertation has two groups and no border).
+    pub fn is_low(&self, latency: Nanos) -> bool {
+        latency <= self.neutral / 2
+    }
+}
+
+/// The latencies of a VM's vCPUs in the next period.
+pub(super) fn adjust(latencies: &mut [Nanos], went: &[Went], limits: &Limits) {
+    let before = latencies.to_vec();
+    for (latency, went) in latencies.iter_mut().zip(went) {
+        *latency = match (went.doing, went.consumed) {
+            (Doing::Ready | Doing::Running, false) => limits.less(*latency),
+            (Doing::Waiting, true) => limits.more(*latency),
+            _ => *latency,
+        };
+    }
+    for source in sources(&before, went, limits) {
+        latencies[source] = limits.less(latencies[source]);
+    }
+}
+
+/// Who keeps siblings from using their slices, though these have the least latency: each once.
+fn sources(before: &[Nanos], went: &[Went], limits: &Limits) -> Vec<usize> {
+    let mut found = vec![false; before.len()];
+    for (at, stuck) in went.iter().enumerate() {
+        if stuck.consumed || !stuck.woken || before[at] > limits.least {
+            continue;
+        }
+        for &waker in &stuck.wakers {
+            found[waker] = true;
+        }
+        if stuck.wakers.is_empty() {
+            for (sibling, &latency) in before.iter().enumerate() {
+                found[sibling] |= sibling != at && !limits.is_low(latency);
+            }
+        }
+    }
+    (0..found.len()).filter(|&at| found[at]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corun_model::time::{MS, US};
+    use proptest::prelude::*;
+
+    const LIMITS: Limits = Limits {
+        least: 500 * US,
+        neutral: 4 * MS,
+        most: 24 * MS,
+        step: 10,
+    };
+
+    fn went(doing: Doing, consumed: bool, wakers: &[usize]) -> Went {
+        Went {
+            doing,
+            consumed,
+            woken: !wakers.is_empty(),
+            wakers: wakers.to_vec(),
+        }
+    }
+
+    /// The table of §4.4.1: end of the period, slice consumed or not.
+    #[test]
+    fn latencies_follow_the_state_at_the_end_of_the_period() {
+        for (doing, consumed, then) in [
+            (Doing::Ready, false, 3_600 * US),
+            (Doing::Running, false, 3_600 * US),
+            (Doing::Waiting, true, 4_400 * US),
+            (Doing::Ready, true, 4 * MS),
+            (Doing::Running, true, 4 * MS),
+            (Doing::Waiting, false, 4 * MS),
+        ] {
+            let mut latencies = [4 * MS];
+            adjust(&mut latencies, &[went(doing, consumed, &[])], &LIMITS);
+            assert_eq!(latencies, [then], "{doing:?} {consumed}");
+        }
+    }
+
+    #[test]
+    fn at_the_least_latency_the_sources_of_wake_ups_are_hurried_once_each() {
+        let mut latencies = [500 * US, 500 * US, 10 * MS, 10 * MS];
+        let stuck = went(Doing::Ready, false, &[2]);
+        let idle = went(Doing::Waiting, false, &[]);
+        let all = [stuck.clone(), stuck, idle.clone(), idle];
+        adjust(&mut latencies, &all, &LIMITS);
+        assert_eq!(latencies, [500 * US, 500 * US, 9 * MS, 10 * MS]);
+    }
+
+    #[test]
+    fn hidden_sources_are_all_siblings_with_high_latencies() {
+        let mut latencies = [500 * US, 2 * MS, 10 * MS];
+        let hidden = Went {
+            woken: true,
+            ..went(Doing::Ready, false, &[])
+        };
+        let idle = went(Doing::Waiting, false, &[]);
+        let all = [hidden, idle.clone(), idle];
+        adjust(&mut latencies, &all, &LIMITS);
+        assert_eq!(latencies, [500 * US, 2 * MS, 9 * MS]);
+    }
+
+    prop_compose! {
+        fn any_went()(doing in 0..3, consumed: bool, woken: bool,
+                      wakers in prop::collection::vec(0usize..5, 0..4)) -> Went {
+            let doing = [Doing::Waiting, Doing::Ready, Doing::Running][doing as usize];
+            Went { doing, consumed, woken, wakers }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn latencies_stay_within_bounds(
+            periods in prop::collection::vec(prop::collection::vec(any_went(), 5), 1..100),
+        ) {
+            let mut latencies = [LIMITS.neutral; 5];
+            for went in &periods {
+                adjust(&mut latencies, went, &LIMITS);
+                let within = |l: &Nanos| (LIMITS.least..=LIMITS.most).contains(l);
+                prop_assert!(latencies.iter().all(within), "{:?}", latencies);
+            }
+        }
+    }
+}

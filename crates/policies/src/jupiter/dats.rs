@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! DATS, dynamically adjusting the time slices: how a VM's CPU time is divided among its vCPUs
+//! (dissertation, §4.4.1).
+//!
+//! A vCPU's slice is its part, by weight, of what its VM may use in a period. One that has used its
+//! slice up and wants more weighs a tenth more in the next period. The total weight of a VM is
+//! fixed: the others lose what these gain, in proportion to what they have. They have time left,
+//! so that costs them nothing as long as it is true; and none falls below an eighth of the mean
+//! (assumed: so that a vCPU that was idle for long is not starved when it wakes).
+
+use corun_model::Claim;
+
+/// What a vCPU weighs by default; the total of a VM is this times its vCPUs.
+pub(super) const NEUTRAL: u64 = Claim::NEUTRAL as u64;
+/// No vCPU falls below the mean weight by more than this factor.
+const FLOOR: u64 = 8;
+
+/// Adjusts the weights of a VM's vCPUs, of which `depleted` have used up their slices and want more:
+/// these grow by `step` percent. The sum stays.
+pub(super) fn adjust(weights: &mut [u64], depleted: &[bool], step: u32) {
+    let of = |weights: &[u64], wanted: bool| -> u64 {
+        let those = weights.iter().zip(depleted);
+        those.filter(|(_, is)| **is == wanted).map(|(w, _)| w).sum()
+    };
+    let (growing, others) = (of(weights, true), of(weights, false));
+    if growing == 0 || others == 0 {
+        return; // nobody wants more, or nobody can give
+    }
+    let gain = take(weights, depleted, growing * u64::from(step) / 100);
+    let mut left = gain;
+    let mut last = None;
+    for (at, weight) in weights.iter_mut().enumerate() {
+        if depleted[at] {
+            let part = gain * *weight / growing;
+            *weight += part;
+            left -= part;
+            last = Some(at);
+        }
+    }
+    // What rounding left over.
+    if let Some(last) = last {
+        weights[last] += left;
+    }
+}
+
+/// Takes `wanted` from those that are not depleted, in proportion to their weights and down to the
+/// floor; returns how much there was to take.
+fn take(weights: &mut [u64], depleted: &[bool], wanted: u64) -> u64 {
+    let floor = weights.iter().sum::<u64>() / (FLOOR * weights.len().max(1) as u64);
+    let mut left = wanted;
+    while left > 0 {
+        let can = |weights: &[u64], at: usize| !depleted[at] && weights[at] > floor;
+        let base: u64 = (0..weights.len())
+            .filter(|&at| can(weights, at))
+            .map(|at| weights[at])
+            .sum();
+        if base == 0 {
+            break;
+        }
+        let round = left;
+        for at in 0..weights.len() {
+            if left > 0 && can(weights, at) {
+                // At least one, so that rounding ends.
+                let part = (round * weights[at] / base).max(1);
+                let part = part.min(left).min(weights[at] - floor);
+                weights[at] -= part;
+                left -= part;
+            }
+        }
+    }
+    wanted - left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The rule of §4.4.1: ten percent for who was depleted, from the others by their weights.
+    #[test]
+    fn who_used_up_its_slice_gets_a_tenth_more_from_the_others_in_proportion() {
+        let mut weights = [100_000, 60_000, 40_000];
+        adjust(&mut weights, &[true, false, false], 10);
+        assert_eq!(weights, [110_000, 54_000, 36_000]);
+    }
+
+    #[test]
+    fn nothing_changes_if_nobody_wants_more_or_all_do() {
+        for depleted in [[false; 3], [true; 3]] {
+            let mut weights = [100_000, 60_000, 40_000];
+            adjust(&mut weights, &depleted, 10);
+            assert_eq!(weights, [100_000, 60_000, 40_000]);
+        }
+    }
+
+    #[test]
+    fn growth_ends_at_the_floor_of_the_others() {
+        let mut weights = [NEUTRAL; 4];
+        for _ in 0..100 {
+            adjust(&mut weights, &[true, false, false, false], 10);
+        }
+        let floor = NEUTRAL / FLOOR;
+        assert_eq!(weights, [4 * NEUTRAL - 3 * floor, floor, floor, floor]);
+    }
+
+    proptest! {
+        #[test]
+        fn the_total_stays_and_nobody_falls_below_the_floor(
+            rounds in prop::collection::vec(prop::collection::vec(any::<bool>(), 7), 1..40),
+            vcpus in 1usize..8, step in 1u32..100,
+        ) {
+            let mut weights = vec![NEUTRAL; vcpus];
+            for depleted in &rounds {
+                let before = weights.clone();
+                adjust(&mut weights, &depleted[..vcpus], step);
+                prop_assert_eq!(weights.iter().sum::<u64>(), vcpus as u64 * NEUTRAL);
+                for at in 0..vcpus {
+                    prop_assert!(weights[at] >= NEUTRAL / FLOOR, "{:?}", weights);
+                    match depleted[at] {
+                        true => prop_assert!(weights[at] >= before[at]),
+                        false => prop_assert!(weights[at] <= before[at]),
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! ELB, the enhanced leaky bucket: VMs lend CPU time that they cannot use, and get it back
+//! (dissertation, §4.4.2; loan and borrow after Arpaci-Dusseau & Culler).
+//!
+//! A scheduler gives unused time to others, and it is lost to whom it belonged. Here it is lent: to
+//! one VM that could use more, that with the fewest conflicts of latencies, since it makes most of
+//! it. The loan grows gradually, a hundredth of the lender's entitlement each period, and no
+//! further than what the lender leaves unused. If the lender uses 5 % less than it did before the
+//! loan, it is harmed: the loan does not grow, but is halved. What the borrower used of it is
+//! owed, up to a bucket's depth. When the lender could use more than its entitlement it lends
+//! nothing, and what is owed comes back out of the borrower's entitlement, up to half of it in a
+//! period. Debts of VMs that have gone, or that Jupiter is off for, are written off.
+
+use super::params::JupiterParams;
+use corun_model::{Nanos, VmId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A VM in the period that has just ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct VmUse {
+    pub vm: VmId,
+    /// What it is entitled to in a period, without loans.
+    pub entitled: Nanos,
+    /// What it could use at most: a pCPU for each vCPU.
+    pub most: Nanos,
+    /// What it used.
+    pub used: Nanos,
+    /// Could it have used more, had it had more?
+    pub wants: bool,
+    /// Its conflicts of latencies.
+    pub conflicts: u64,
+}
+
+/// Time that goes from one VM to another in a period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Transfer {
+    pub from: VmId,
+    pub to: VmId,
+    pub amount: Nanos,
+    /// Is it repayment of a debt?
+    pub repays: bool,
+}
+
+/// What a lender lends, and what it used before.
+#[derive(Clone, Copy, Debug)]
+struct Loan {
+    to: VmId,
+    amount: Nanos,
+    usual: Nanos,
+}
+
+/// All that was ever lent: what is owed, repaid and written off adds up to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Books {
+    pub lent: Nanos,
+    pub repaid: Nanos,
+    pub written_off: Nanos,
+}
+
+/// Loans and debts.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Bank {
+    loans: BTreeMap<VmId, Loan>,
+    /// What is owed, by lender and borrower.
+    owed: BTreeMap<(VmId, VmId), Nanos>,
+    /// What each VM uses as a rule.
+    usual: BTreeMap<VmId, Nanos>,
+    /// What was agreed on for the period that has just ended.
+    agreed: Vec<Transfer>,
+    books: Books,
+}
+
+impl Bank {
+    /// A period is over: who gets what from whom in the next one.
+    pub fn settle(&mut self, vms: &[VmUse], params: &JupiterParams) -> &[Transfer] {
+        let present: BTreeMap<VmId, &VmUse> = vms.iter().map(|vm| (vm.vm, vm)).collect();
+        self.account(&present);
+        self.forget(&present);
+        let mut next = Vec::new();
+        let mut taken = BTreeMap::new();
+        for vm in vms {
+            match self.lend(vm, vms, params) {
+                Some(loan) => {
+                    let room = room(&present, &taken, loan.to);
+                    let amount = loan.amount.min(room);
+                    *taken.entry(loan.to).or_insert(0) += amount;
+                    next.push(transfer(vm.vm, loan.to, amount, false));
+                    self.loans.insert(vm.vm, loan);
+                }
+                None => drop(self.loans.remove(&vm.vm)),
+            }
+        }
+        self.repay(vms, &present, &mut taken, params, &mut next);
+        self.learn(vms);
+        next.retain(|transfer| transfer.amount > 0);
+        self.agreed = next;
+        &self.agreed
+    }
+
+    /// What became of what was agreed on: owed is what a borrower used of it, repaid what the
+    /// lender used of that.
+    fn account(&mut self, vms: &BTreeMap<VmId, &VmUse>) {
+        let mut beyond: BTreeMap<VmId, Nanos> = (vms.iter())
+            .map(|(vm, did)| (*vm, did.used.saturating_sub(did.entitled)))
+            .collect();
+        for agreed in std::mem::take(&mut self.agreed) {
+            let Some(beyond) = beyond.get_mut(&agreed.to) else {
+                continue;
+            };
+            let used = agreed.amount.min(*beyond);
+            *beyond -= used;
+            if agreed.repays {
+                if let Some(owed) = self.owed.get_mut(&(agreed.to, agreed.from)) {
+                    let used = used.min(*owed);
+                    *owed -= used;
+                    self.books.repaid += used;
+                }
+            } else {
+                *self.owed.entry((agreed.from, agreed.to)).or_insert(0) += used;
+                self.books.lent += used;
+            }
+        }
+        self.owed.retain(|_, owed| *owed > 0);
+    }
+
+    /// VMs that have gone owe nothing, and are owed nothing.
+    fn forget(&mut self, present: &BTreeMap<VmId, &VmUse>) {
+        let there = |vm: &VmId| present.contains_key(vm);
+        let written_off = &mut self.books.written_off;
+        self.owed.retain(|(lender, borrower), owed| {
+            let stays = there(lender) && there(borrower);
+            *written_off += if stays { 0 } else { *owed };
+            stays
+        });
+        self.loans.retain(|vm, loan| there(vm) && there(&loan.to));
+        self.usual.retain(|vm, _| there(vm));
+    }
+
+    /// What `vm` lends in the next period, if anything.
+    fn lend(&self, vm: &VmUse, all: &[VmUse], params: &JupiterParams) -> Option<Loan> {
+        let slack = vm.entitled.saturating_sub(vm.used);
+        let step = percent(vm.entitled, params.loan_step);
+        let depth = percent(vm.entitled, params.bucket);
+        if vm.wants || slack < step || self.owed_to(vm.vm) >= depth {
+            return None;
+        }
+        let wants = |to: VmId| all.iter().any(|other| other.vm == to && other.wants);
+        match self.loans.get(&vm.vm).filter(|loan| wants(loan.to)) {
+            Some(loan) => {
+                let harmed = vm.used + percent(loan.usual, params.loan_harm) < loan.usual;
+                let amount = if harmed {
+                    loan.amount / 2
+                } else {
+                    (loan.amount + step).min(slack)
+                };
+                Some(Loan { amount, ..*loan })
+            }
+            None => {
+                let borrowers = all.iter().filter(|other| other.wants && other.vm != vm.vm);
+                let to = borrowers.min_by_key(|other| (other.conflicts, other.vm))?;
+                Some(Loan {
+                    to: to.vm,
+                    amount: step.min(slack),
+                    usual: self.usual.get(&vm.vm).copied().unwrap_or(vm.used),
+                })
+            }
+        }
+    }
+
+    /// Debts to those who could use more are repaid.
+    fn repay(
+        &self,
+        vms: &[VmUse],
+        present: &BTreeMap<VmId, &VmUse>,
+        taken: &mut BTreeMap<VmId, Nanos>,
+        params: &JupiterParams,
+        next: &mut Vec<Transfer>,
+    ) {
+        let mut given: BTreeMap<VmId, Nanos> = BTreeMap::new();
+        for lender in vms.iter().filter(|vm| vm.wants) {
+            for (&(to, from), &owed) in &self.owed {
+                let Some(borrower) = present.get(&from).filter(|_| to == lender.vm) else {
+                    continue;
+                };
+                let lends: Nanos = (next.iter().filter(|t| !t.repays && t.from == from))
+                    .map(|t| t.amount)
+                    .sum();
+                let gives = given.entry(from).or_insert(0);
+                let most = percent(borrower.entitled, params.repayment)
+                    .min(borrower.entitled.saturating_sub(lends))
+                    .saturating_sub(*gives);
+                let amount = owed.min(most).min(room(present, taken, to));
+                *gives += amount;
+                *taken.entry(to).or_insert(0) += amount;
+                next.push(transfer(from, to, amount, true));
+            }
+        }
+    }
+
+    /// What those use as a rule who lend nothing: an average in which a period counts an eighth.
+    fn learn(&mut self, vms: &[VmUse]) {
+        for vm in vms.iter().filter(|vm| !self.loans.contains_key(&vm.vm)) {
+            let usual = self.usual.entry(vm.vm).or_insert(vm.used);
+            *usual = (*usual * 7 + vm.used) / 8;
+        }
+    }
+
+    fn owed_to(&self, lender: VmId) -> Nanos {
+        let its = self.owed.iter().filter(|((to, _), _)| *to == lender);
+        its.map(|(_, owed)| owed).sum()
+    }
+
+    /// Who lends or borrows, owes or is owed.
+    #[cfg(test)]
+    pub fn books(&self) -> (Books, Nanos) {
+        (self.books, self.owed.values().sum())
+    }
+}
+
+fn transfer(from: VmId, to: VmId, amount: Nanos, repays: bool) -> Transfer {
+    Transfer {
+        from,
+        to,
+        amount,
+        repays,
+    }
+}
+
+/// How much more a VM could use than it is entitled to and has been promised.
+fn room(vms: &BTreeMap<VmId, &VmUse>, taken: &BTreeMap<VmId, Nanos>, to: VmId) -> Nanos {
+    let taken = taken.get(&to).copied().unwrap_or(0);
+    let most = vms
+        .get(&to)
+        .map_or(0, |vm| vm.most.saturating_sub(vm.entitled));
+    most.saturating_sub(taken)
+}
+
+fn percent(of: Nanos, percent: u32) -> Nanos {
+    of * Nanos::from(percent) / 100
+}
+
+/// What each VM has in a period after these transfers, of what it is entitled to.
+pub(super) fn after(entitled: &[(VmId, Nanos)], transfers: &[Transfer]) -> Vec<Nanos> {
+    let vms: BTreeSet<VmId> = entitled.iter().map(|(vm, _)| *vm).collect();
+    let both = |t: &&Transfer| vms.contains(&t.from) && vms.contains(&t.to);
+    let sum = |vm: VmId, to: bool| -> Nanos {
+        let its = transfers.iter().filter(both);
+        its.filter(|t| vm == if to { t.to } else { t.from })
+            .map(|t| t.amount)
+            .sum()
+    };
+    let of = |&(vm, share): &(VmId, Nanos)| (share + sum(vm, true)).saturating_sub(sum(vm, false));
+    entitled.iter().map(of).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0-only
+use super::*;
+use corun_model::time::MS;
+use proptest::prelude::*;
+
+/// Entitled to 100 ms of up to 400.
+fn vm(vm: u32, used: Nanos, wants: bool) -> VmUse {
+    VmUse {
+        vm: VmId(vm),
+        entitled: 100 * MS,
+        most: 400 * MS,
+        used: used * MS,
+        wants,
+        conflicts: 0,
+    }
+}
+
+fn step(bank: &mut Bank, vms: &[VmUse]) -> Vec<(u32, u32, Nanos, bool)> {
+    let transfers = bank.settle(vms, &JupiterParams::default()).iter();
+    let plain = |t: &Transfer| (t.from.0, t.to.0, t.amount / MS, t.repays);
+    transfers.map(plain).collect()
+}
+
+/// Lends 1 ms more each period.
+fn lent_for(periods: u64) -> Bank {
+    let mut bank = Bank::default();
+    for period in 0..periods {
+        let vms = [vm(0, 80, false), vm(1, 100 + period, true)];
+        assert_eq!(step(&mut bank, &vms), [(0, 1, period + 1, false)]);
+    }
+    bank
+}
+
+#[test]
+fn a_loan_grows_gradually_and_no_further_than_what_is_unused() {
+    let mut bank = lent_for(20);
+    let vms = [vm(0, 80, false), vm(1, 120, true)];
+    assert_eq!(step(&mut bank, &vms), [(0, 1, 20, false)]);
+    assert_eq!(step(&mut bank, &vms), [(0, 1, 20, false)]);
+}
+
+#[test]
+fn a_bucket_is_no_deeper_than_ten_periods() {
+    let vms = [vm(0, 80, false), vm(1, 120, true)];
+    let mut bank = Bank::default();
+    let lent = (0..100).filter(|_| !step(&mut bank, &vms).is_empty());
+    // 190 ms until the loan is 20 ms, then 41 more periods: 1010 ms of 1000.
+    assert_eq!(lent.count(), 60);
+}
+
+/// §4.4.2: from 5 % on the lender is harmed.
+#[test]
+fn a_lender_that_uses_5_percent_less_than_before_halves_its_loan() {
+    for (used, then) in [(76, 9), (75, 4)] {
+        let mut bank = lent_for(8);
+        let vms = [vm(0, used, false), vm(1, 108, true)];
+        assert_eq!(step(&mut bank, &vms), [(0, 1, then, false)]);
+    }
+}
+
+#[test]
+fn who_suffers_the_fewest_conflicts_borrows() {
+    let conflicting = |number, conflicts| VmUse {
+        conflicts,
+        ..vm(number, 100, true)
+    };
+    let vms = [vm(0, 40, false), conflicting(1, 7), conflicting(2, 3)];
+    assert_eq!(step(&mut Bank::default(), &vms), [(0, 2, 1, false)]);
+}
+
+#[test]
+fn what_was_used_of_a_loan_is_repaid_when_the_lender_wants_more() {
+    let mut bank = lent_for(8);
+    // 1 to 7 ms were used in the periods after the first, 8 now.
+    let vms = [vm(0, 100, true), vm(1, 108, false)];
+    assert_eq!(step(&mut bank, &vms), [(1, 0, 36, true)]);
+    let vms = [vm(0, 130, true), vm(1, 100, false)];
+    assert_eq!(step(&mut bank, &vms), [(1, 0, 6, true)]);
+    let vms = [vm(0, 106, true), vm(1, 100, false)];
+    assert_eq!(step(&mut bank, &vms), [(1, 0, 0, false); 0]);
+}
+
+#[test]
+fn debts_of_a_vm_that_has_gone_are_written_off() {
+    let mut bank = lent_for(8);
+    step(&mut bank, &[vm(0, 100, true)]);
+    let (books, owed) = bank.books();
+    assert_eq!((books.written_off, books.repaid, owed), (28 * MS, 0, 0));
+}
+
+proptest! {
+    /// Nothing is lent twice, nothing is made or lost, everything is owed, repaid or written off.
+    #[test]
+    fn loans_are_conserved(
+        periods in prop::collection::vec(
+            prop::collection::vec((0u64..400, any::<bool>(), 0u64..10, 0u32..8), 5), 1..60),
+    ) {
+        let mut bank = Bank::default();
+        for period in periods {
+            let vms: Vec<VmUse> = period
+                .into_iter()
+                .enumerate()
+                .filter(|(_, (.., here))| *here > 0)
+                .map(|(n, (used, wants, conflicts, _))| VmUse {
+                    conflicts,
+                    ..vm(n as u32, used, wants)
+                })
+                .collect();
+            let transfers = bank.settle(&vms, &JupiterParams::default()).to_vec();
+            let (books, owed) = bank.books();
+            prop_assert_eq!(books.lent, books.repaid + books.written_off + owed);
+            let entitled: Vec<(VmId, Nanos)> = vms.iter().map(|v| (v.vm, v.entitled)).collect();
+            let has = after(&entitled, &transfers);
+            prop_assert_eq!(has.iter().sum::<Nanos>(), 100 * MS * vms.len() as u64);
+            for (vm, has) in vms.iter().zip(has) {
+                prop_assert!(has <= vm.most, "{} of {}", has, vm.most);
+                let lent = transfers.iter().filter(|t| t.from == vm.vm && !t.repays);
+                let lent: Vec<Nanos> = lent.map(|t| t.amount).collect();
+                let slack = vm.entitled.saturating_sub(vm.used);
+                prop_assert!(lent.len() <= 1 && lent.iter().all(|&lent| lent <= slack));
+                prop_assert!(lent.is_empty() || !vm.wants);
+            }
+        }
+    }
+}

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Jupiter: asymmetric, unaggressive co-scheduling with an enhanced leaky bucket (dissertation,
+//! ch. 4).
+//!
+//! Co-scheduling makes all vCPUs of a VM run at once, which they do not need and which hurts others.
+//! Jupiter gives each vCPU just the weight and the rescheduling latency that its progress needs,
+//! and finds these by watching: every 100 ms it looks at how much each vCPU used of its slice and
+//! what it did when the period ended, and adjusts. Its parts, each in a file and each switchable:
+//!
+//!   * [`dats`] divides a VM's time among its vCPUs (dynamically adjusting the time slices);
+//!   * [`dasl`] says how soon each must run (… the rescheduling latencies);
+//!   * [`rcr`] swaps vCPUs between pCPUs where these claims conflict (resource conflict resolver);
+//!   * [`elb`] lets VMs lend and borrow time (enhanced leaky bucket);
+//!   * [`predict`] turns it off for VMs that do not do what was expected of them.
+//!
+//! [`entitled`] is what VMs may use. It rests on balance placement; how the dispatcher keeps weights
+//! and latencies is in `dispatcher/gang_asymmetric.h`. A VM it is off for is told what plain
+//! balance would tell it, nothing else.
+//!
+//! "Slice" means here what a vCPU may use in a period, as in the dissertation; how long it runs at a
+//! time is the dispatcher's business.
+
+mod dasl;
+mod dats;
+mod elb;
+mod entitled;
+mod params;
+mod predict;
+mod rcr;
+pub mod rules;
+#[cfg(test)]
+mod tests;
+mod vm;
+
+pub use params::JupiterParams;
+
+use crate::Policy;
+use corun_model::{
+    Allotments, Claim, Gang, Nanos, PcpuId, Placement, Plan, Snapshot, Status, TaskId, TaskPlan,
+    VcpuStatus, VmId, VmPlan, VmSeen, VmStatus,
+};
+use elb::{Bank, VmUse};
+use entitled::Claimant;
+use rcr::{Layout, Placed};
+use std::collections::BTreeMap;
+use vm::Vm;
+
+/// The policy.
+#[derive(Clone, Debug, Default)]
+pub struct Jupiter {
+    params: JupiterParams,
+    vms: BTreeMap<VmId, Vm>,
+    bank: Bank,
+    /// Where vCPUs had better be that were swapped.
+    homes: BTreeMap<TaskId, PcpuId>,
+    /// When it was asked last.
+    asked: Option<Nanos>,
+    status: Status,
+}
+
+impl Jupiter {
+    /// With these settings.
+    pub fn new(params: JupiterParams) -> Self {
+        Self {
+            params,
+            ..Self::default()
+        }
+    }
+
+    /// A period is over: everything is adjusted.
+    fn adjust(&mut self, seen: &Snapshot, passed: Nanos) {
+        for vm in &seen.vms {
+            if let Some(known) = self.vms.get_mut(&vm.vm) {
+                known.judge(vm, passed, &self.params);
+                known.adjust(&self.params);
+            }
+        }
+        self.share(seen, true);
+        if self.params.rcr {
+            self.resolve_conflicts(seen);
+        }
+    }
+
+    /// VMs and vCPUs come and go.
+    fn meet(&mut self, seen: &Snapshot) {
+        self.vms
+            .retain(|vm, _| seen.vms.iter().any(|seen| seen.vm == *vm));
+        for vm in &seen.vms {
+            let tasks = || vm.vcpus.iter().map(|vcpu| vcpu.task);
+            let known = self.vms.get(&vm.vm);
+            if !known.is_some_and(|known| known.is_of(tasks())) {
+                self.vms.insert(vm.vm, Vm::new(tasks(), &self.params));
+            }
+        }
+        let tasks: Vec<&corun_model::TaskSeen> = seen.vms.iter().flat_map(|vm| &vm.vcpus).collect();
+        let here: BTreeMap<TaskId, _> = tasks.iter().map(|vcpu| (vcpu.task, vcpu)).collect();
+        let may = |task: &TaskId, home: PcpuId| {
+            here.get(task)
+                .is_some_and(|vcpu| vcpu.allowed.contains(home))
+        };
+        self.homes.retain(|task, home| may(task, *home));
+    }
+
+    /// Tells every VM what it has in the next period, and every vCPU its slice of that.
+    /// `settle`: a period is over, so loans go on.
+    fn share(&mut self, seen: &Snapshot, settle: bool) {
+        let claimant = |vm: &VmSeen| Claimant {
+            weight: weight_of(vm),
+            vcpus: vm.vcpus.len() as u64,
+        };
+        let claimants: Vec<Claimant> = seen.vms.iter().map(claimant).collect();
+        let pcpus = u64::from(seen.host.topology.pcpus());
+        let shares = entitled::shares(&claimants, pcpus, self.params.period);
+        let shares: Vec<(VmId, Nanos)> = seen.vms.iter().map(|vm| vm.vm).zip(shares).collect();
+        let mut has: Vec<Nanos> = shares.iter().map(|(_, share)| *share).collect();
+        if self.params.elb && settle {
+            let mut uses = Vec::new();
+            for &(vm, entitled) in &shares {
+                let known = self.vms.get(&vm).filter(|known| known.is_on());
+                uses.extend(known.map(|known| VmUse {
+                    vm,
+                    entitled,
+                    most: known.vcpus() * self.params.period,
+                    used: known.used(),
+                    wants: known.wants(),
+                    conflicts: known.conflicts(),
+                }));
+            }
+            has = elb::after(&shares, self.bank.settle(&uses, &self.params));
+        }
+        for ((vm, entitled), has) in shares.into_iter().zip(has) {
+            if let Some(known) = self.vms.get_mut(&vm) {
+                known.allot(entitled, has, &self.params);
+            }
+        }
+    }
+
+    /// Swaps vCPUs whose claims conflict, of VMs that Jupiter is on for.
+    fn resolve_conflicts(&mut self, seen: &Snapshot) {
+        let mut placed = Vec::new();
+        for vm in &seen.vms {
+            let Some(known) = self.vms.get(&vm.vm).filter(|known| known.is_on()) else {
+                continue;
+            };
+            for (vcpu, claimed) in vm.vcpus.iter().zip(known.claims(&self.params)) {
+                // Where it had better be is where it will be.
+                let home = self.homes.get(&vcpu.task).copied();
+                placed.extend(home.or(vcpu.turns.cpu).map(|cpu| Placed {
+                    task: vcpu.task,
+                    vm: vm.vm,
+                    cpu,
+                    allowed: vcpu.allowed,
+                    slice: claimed.claim.allotment,
+                    low: claimed.low,
+                    conflicts: vcpu.turns.preempted + vcpu.turns.late,
+                }));
+            }
+        }
+        let mut layout = Layout::new(&mut placed, self.params.period);
+        let mut moved = layout.even_out_slices(self.params.slice_conflict);
+        moved.extend(layout.spread_low_latencies(self.params.latency_conflict));
+        for vcpu in placed {
+            if moved.contains(&vcpu.task) {
+                self.homes.insert(vcpu.task, vcpu.cpu);
+            }
+        }
+    }
+
+    /// What holds in the next period.
+    fn say(&self, seen: &Snapshot, plan: &mut Plan) {
+        for vm in &seen.vms {
+            let balance = VmPlan::placed(vm.vm, Placement::Balance);
+            let Some(known) = self.vms.get(&vm.vm).filter(|known| known.is_on()) else {
+                plan.vms.push(balance);
+                continue;
+            };
+            plan.vms.push(VmPlan {
+                gang: Gang::Asymmetric(Allotments {
+                    period: self.params.period,
+                    neutral: self.params.latency,
+                }),
+                ..balance
+            });
+            let claims = vm.vcpus.iter().zip(known.claims(&self.params));
+            plan.tasks.extend(claims.map(|(vcpu, claimed)| TaskPlan {
+                home: self.homes.get(&vcpu.task).copied(),
+                claim: Some(claimed.claim),
+                ..TaskPlan::of(vcpu.task)
+            }));
+        }
+    }
+
+    fn think(&self, seen: &Snapshot) -> Status {
+        let vcpu = |(task, claimed): (TaskId, vm::Claimed)| VcpuStatus {
+            task,
+            weight: per_mille(claimed.weight, Claim::NEUTRAL.into()) as u32,
+            latency: claimed.claim.latency,
+        };
+        let vm = |(vm, known): (&VmSeen, &Vm)| VmStatus {
+            vm: vm.vm,
+            enforced: known.is_on(),
+            loan: known.loan(),
+            wakers_seen: known.wakers_seen(),
+            vcpus: (vm.vcpus.iter().map(|vcpu| vcpu.task))
+                .zip(known.claims(&self.params))
+                .map(vcpu)
+                .collect(),
+        };
+        let known = seen
+            .vms
+            .iter()
+            .filter_map(|seen| Some((seen, self.vms.get(&seen.vm)?)));
+        Status {
+            vms: known.map(vm).collect(),
+            notes: Vec::new(),
+        }
+    }
+}
+
+impl Policy for Jupiter {
+    fn period(&self) -> Nanos {
+        self.params.period
+    }
+
+    fn decide(&mut self, seen: &Snapshot, plan: &mut Plan) {
+        self.meet(seen);
+        match self.asked.map(|asked| seen.now.saturating_sub(asked)) {
+            // New VMs have their slices from the start.
+            None | Some(0) => self.share(seen, false),
+            Some(passed) => self.adjust(seen, passed),
+        }
+        self.asked = Some(seen.now);
+        self.say(seen, plan);
+        self.status = self.think(seen);
+    }
+
+    fn status(&self) -> Status {
+        self.status.clone()
+    }
+}
+
+/// What a VM weighs against others. Without a weight of its own its vCPUs count one by one.
+fn weight_of(vm: &VmSeen) -> u64 {
+    let each = 100 * vm.vcpus.len() as u64;
+    vm.weight.map_or(each, u64::from)
+}
+
+/// `part` in thousandths of `whole`.
+fn per_mille(part: u64, whole: u64) -> u64 {
+    (part * 1000).checked_div(whole).unwrap_or(0)
+}

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! RCR, the resource conflict resolver: swaps vCPUs between pCPUs where their claims conflict
+//! (dissertation, §4.4.1).
+//!
+//! Slices conflict where those of a pCPU's vCPUs add up to more than it has. If the largest sum of
+//! a pCPU exceeds the smallest by more than a tenth, two of their vCPUs are swapped: the pair that
+//! brings the sums closest. Low latencies conflict where several vCPUs that should run at once are
+//! on one pCPU; that shows when such vCPUs are preempted, or start late. If on one pCPU they do so
+//! more than twice as often as on another, half of the former's vCPUs with low latencies are
+//! swapped with as many of the latter's with high ones.
+//!
+//! Moving vCPUs costs: there is one resolution of each kind in a period. One pair for slices is our
+//! reading; the dissertation swaps "some". Siblings are not brought together.
+
+use corun_model::{Nanos, PcpuId, PcpuSet, TaskId, VmId};
+
+/// A vCPU where it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Placed {
+    pub task: TaskId,
+    pub vm: VmId,
+    pub cpu: PcpuId,
+    pub allowed: PcpuSet,
+    /// Its slice in the next period.
+    pub slice: Nanos,
+    /// Is its latency one of the low ones?
+    pub low: bool,
+    /// If so: times it was preempted, or started late.
+    pub conflicts: u64,
+}
+
+/// Do these slices conflict: is there not as much time in a period?
+pub(super) fn exceed(slices: &[Nanos], period: Nanos) -> bool {
+    slices.iter().sum::<Nanos>() > period
+}
+
+/// The vCPUs of a host, by pCPU.
+pub(super) struct Layout<'a> {
+    vcpus: &'a mut [Placed],
+    /// Places in `vcpus`, by the number of the pCPU.
+    on: Vec<Vec<usize>>,
+    period: Nanos,
+}
+
+impl<'a> Layout<'a> {
+    pub fn new(vcpus: &'a mut [Placed], period: Nanos) -> Self {
+        let pcpus = vcpus.iter().map(|vcpu| vcpu.cpu.index() + 1).max();
+        let mut on = vec![Vec::new(); pcpus.unwrap_or(0)];
+        for (at, vcpu) in vcpus.iter().enumerate() {
+            on[vcpu.cpu.index()].push(at);
+        }
+        Self { vcpus, on, period }
+    }
+
+    fn aggregate(&self, cpu: usize) -> Nanos {
+        self.on[cpu].iter().map(|&at| self.vcpus[at].slice).sum()
+    }
+
+    fn conflicts(&self, cpu: usize) -> u64 {
+        let low = self.on[cpu].iter().map(|&at| &self.vcpus[at]);
+        low.filter(|vcpu| vcpu.low).map(|vcpu| vcpu.conflicts).sum()
+    }
+
+    /// The pCPUs with vCPUs that have most and least of something; ties go to the lowest number.
+    fn extremes(&self, of: impl Fn(usize) -> u64) -> Option<(usize, usize)> {
+        let used = || (0..self.on.len()).filter(|&cpu| !self.on[cpu].is_empty());
+        let most = used().max_by_key(|&cpu| (of(cpu), std::cmp::Reverse(cpu)))?;
+        let least = used().min_by_key(|&cpu| (of(cpu), cpu))?;
+        (most != least).then_some((most, least))
+    }
+
+    /// May the vCPU at `at` go to the pCPU of `other`, which leaves it?
+    fn may_replace(&self, at: usize, other: usize) -> bool {
+        let (vcpu, gone) = (&self.vcpus[at], &self.vcpus[other]);
+        let sibling = |&there: &usize| there != other && self.vcpus[there].vm == vcpu.vm;
+        vcpu.allowed.contains(gone.cpu) && !self.on[gone.cpu.index()].iter().any(sibling)
+    }
+
+    fn may_swap(&self, one: usize, other: usize) -> bool {
+        self.vcpus[one].vm != self.vcpus[other].vm
+            && self.may_replace(one, other)
+            && self.may_replace(other, one)
+    }
+
+    fn swap(&mut self, one: usize, other: usize) {
+        let (from, to) = (self.vcpus[one].cpu, self.vcpus[other].cpu);
+        for (at, leaves, joins) in [(one, from, to), (other, to, from)] {
+            self.on[leaves.index()].retain(|&there| there != at);
+            self.on[joins.index()].push(at);
+            self.vcpus[at].cpu = joins;
+        }
+    }
+
+    /// Resolves a conflict of slices, if sums differ by more than `percent`: who was moved.
+    pub fn even_out_slices(&mut self, percent: u32) -> Vec<TaskId> {
+        let Some((most, least)) = self.extremes(|cpu| self.aggregate(cpu)) else {
+            return Vec::new();
+        };
+        let (large, small) = (self.aggregate(most), self.aggregate(least));
+        let slices: Vec<Nanos> = (self.on[most].iter())
+            .map(|&at| self.vcpus[at].slice)
+            .collect();
+        // Where there is time for all, nothing conflicts.
+        if large * 100 <= small * (100 + Nanos::from(percent)) || !exceed(&slices, self.period) {
+            return Vec::new();
+        }
+        let mut best = (large - small, None);
+        for &one in &self.on[most] {
+            for &other in &self.on[least] {
+                let (gives, takes) = (self.vcpus[one].slice, self.vcpus[other].slice);
+                let after = (large + takes - gives).abs_diff(small + gives - takes);
+                if after < best.0 && self.may_swap(one, other) {
+                    best = (after, Some((one, other)));
+                }
+            }
+        }
+        self.carry_out(best.1.into_iter().collect())
+    }
+
+    /// Resolves a conflict of low latencies, if they are more than `times` as many on one pCPU as on
+    /// another: who was moved.
+    pub fn spread_low_latencies(&mut self, times: u32) -> Vec<TaskId> {
+        let Some((most, fewest)) = self.extremes(|cpu| self.conflicts(cpu)) else {
+            return Vec::new();
+        };
+        let limit = u64::from(times) * self.conflicts(fewest).max(1);
+        if self.conflicts(most) <= limit {
+            return Vec::new();
+        }
+        let group = |cpu: usize, low: bool| -> Vec<usize> {
+            let those = self.on[cpu].iter().copied();
+            those.filter(|&at| self.vcpus[at].low == low).collect()
+        };
+        let (mut low, mut high) = (group(most, true), group(fewest, false));
+        low.sort_by_key(|&at| (std::cmp::Reverse(self.vcpus[at].conflicts), at));
+        let count = low.len().div_ceil(2).min(high.len().div_ceil(2));
+        let mut pairs = Vec::new();
+        for one in low {
+            let fits = |&other: &usize| self.may_swap(one, other);
+            if let Some(at) = high.iter().position(fits)
+                && pairs.len() < count
+            {
+                pairs.push((one, high.remove(at)));
+            }
+        }
+        self.carry_out(pairs)
+    }
+
+    /// Swaps these pairs, unless an earlier one is in the way.
+    fn carry_out(&mut self, pairs: Vec<(usize, usize)>) -> Vec<TaskId> {
+        let mut moved = Vec::new();
+        for (one, other) in pairs {
+            if self.may_swap(one, other) {
+                self.swap(one, other);
+                moved.extend([self.vcpus[one].task, self.vcpus[other].task]);
+            }
+        }
+        moved
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corun_model::time::MS;
+    use proptest::prelude::*;
+
+    const PERIOD: Nanos = 100 * MS;
+
+    fn vcpu(task: u32, vm: u32, cpu: u32, slice: Nanos) -> Placed {
+        Placed {
+            task: TaskId(task),
+            vm: VmId(vm),
+            cpu: PcpuId(cpu),
+            allowed: PcpuSet::first(8),
+            slice,
+            low: false,
+            conflicts: 0,
+        }
+    }
+
+    /// The example of §4.4.1: a period of 80 ms, two vCPUs of a pCPU with 50 ms each.
+    #[test]
+    fn two_slices_of_50_ms_exceed_a_period_of_80() {
+        assert!(exceed(&[50 * MS, 50 * MS], 80 * MS));
+        assert!(!exceed(&[50 * MS, 30 * MS], 80 * MS));
+    }
+
+    #[test]
+    fn the_pair_is_swapped_that_brings_sums_closest() {
+        let mut vcpus = [
+            vcpu(0, 0, 0, 70 * MS),
+            vcpu(1, 1, 0, 50 * MS),
+            vcpu(2, 2, 1, 40 * MS),
+            vcpu(3, 3, 1, 20 * MS),
+        ];
+        // 120 and 60 ms: with 70 for 40, or 50 for 20, 90 and 90.
+        let moved = Layout::new(&mut vcpus, PERIOD).even_out_slices(10);
+        assert_eq!(moved, [TaskId(0), TaskId(2)]);
+        assert_eq!(vcpus.map(|vcpu| vcpu.cpu.0), [1, 0, 0, 1]);
+    }
+
+    #[test]
+    fn a_tenth_is_no_conflict_nor_are_sums_that_fit() {
+        for (large, small) in [(110 * MS, 100 * MS), (90 * MS, 30 * MS)] {
+            let mut vcpus = [
+                vcpu(0, 0, 0, large - 10 * MS),
+                vcpu(1, 1, 0, 10 * MS),
+                vcpu(2, 2, 1, small - 10 * MS),
+                vcpu(3, 3, 1, 10 * MS),
+            ];
+            let mut layout = Layout::new(&mut vcpus, PERIOD);
+            assert_eq!(layout.even_out_slices(10), []);
+        }
+    }
+
+    /// Four low latencies on pCPU 0, four high ones on pCPU 1: half of them are swapped.
+    #[test]
+    fn half_of_the_low_latencies_are_swapped_where_they_conflict() {
+        let mut vcpus: Vec<Placed> = (0..8).map(|n| vcpu(n, n, n / 4, 10 * MS)).collect();
+        for vcpu in &mut vcpus[..4] {
+            vcpu.low = true;
+            vcpu.conflicts = 1;
+        }
+        let moved = Layout::new(&mut vcpus, PERIOD).spread_low_latencies(2);
+        assert_eq!(moved, [0, 4, 1, 5].map(TaskId));
+        vcpus[1].conflicts = 0;
+        // Now two and two: no more than twice as many.
+        let mut layout = Layout::new(&mut vcpus, PERIOD);
+        assert_eq!(layout.spread_low_latencies(2), []);
+    }
+
+    #[test]
+    fn siblings_are_not_brought_together() {
+        let mut vcpus = [
+            vcpu(0, 0, 0, 90 * MS),
+            vcpu(1, 1, 0, 90 * MS),
+            vcpu(2, 0, 1, 10 * MS),
+            vcpu(3, 1, 1, 10 * MS),
+        ];
+        assert_eq!(Layout::new(&mut vcpus, PERIOD).even_out_slices(10), []);
+    }
+
+    prop_compose! {
+        fn any_vcpus()(each in prop::collection::vec(
+            (0u32..5, 0u32..6, 1u64..100, any::<bool>(), 0u64..20,
+             prop::collection::vec(0u32..6, 0..6)), 0..24)) -> Vec<Placed> {
+            let vcpu = |(task, (vm, cpu, slice, low, conflicts, allowed)): (usize, _)| Placed {
+                allowed: <Vec<u32>>::into_iter(allowed).map(PcpuId).chain([PcpuId(cpu)]).collect(),
+                low,
+                conflicts,
+                ..vcpu(task as u32, vm, cpu, slice * MS)
+            };
+            each.into_iter().enumerate().map(vcpu).collect()
+        }
+    }
+
+    /// The sum over pCPUs of pairs of siblings there.
+    fn stacked(vcpus: &[Placed]) -> usize {
+        let pair = |a: &Placed, b: &Placed| a.task < b.task && (a.vm, a.cpu) == (b.vm, b.cpu);
+        let with = |a: &Placed| vcpus.iter().filter(|b| pair(a, b)).count();
+        vcpus.iter().map(with).sum()
+    }
+
+    fn difference(vcpus: &mut [Placed]) -> Nanos {
+        let layout = Layout::new(vcpus, PERIOD);
+        let used = layout.extremes(|cpu| layout.aggregate(cpu));
+        used.map_or(0, |(most, least)| {
+            layout.aggregate(most) - layout.aggregate(least)
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn swaps_keep_affinity_numbers_and_siblings_apart(before in any_vcpus()) {
+            let mut after = before.clone();
+            let mut layout = Layout::new(&mut after, PERIOD);
+            let moved = layout.even_out_slices(10);
+            prop_assert!(moved.len() <= 2);
+            prop_assert!(difference(&mut after) <= difference(&mut before.clone()));
+            Layout::new(&mut after, PERIOD).spread_low_latencies(2);
+            prop_assert!(stacked(&after) <= stacked(&before));
+            for cpu in (0..6).map(PcpuId) {
+                let on = |all: &[Placed]| all.iter().filter(|vcpu| vcpu.cpu == cpu).count();
+                prop_assert_eq!(on(&before), on(&after));
+            }
+            prop_assert!(after.iter().all(|vcpu| vcpu.allowed.contains(vcpu.cpu)));
+        }
+    }
+}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: GPL-2.0-only
+use super::*;
+use crate::testing::{ask, snapshot};
+use crate::{Balance, Settings};
+use corun_model::Doing;
+use corun_model::time::MS;
+use proptest::prelude::*;
+
+const PERIOD: Nanos = 100 * MS;
+
+/// What a vCPU does in a period: time used in ms, state at the end, slices used up.
+type Does = (u64, Doing, u64);
+
+const HOG: Does = (50, Doing::Ready, 16);
+const SLEEPER: Does = (5, Doing::Waiting, 0);
+
+/// A period of VMs whose vCPUs do this, on as many pCPUs as the largest has vCPUs.
+fn period(number: u64, vms: &[Vec<Does>]) -> Snapshot {
+    let sizes: Vec<usize> = vms.iter().map(Vec::len).collect();
+    let pcpus = sizes.iter().copied().max().unwrap_or(1) as u32;
+    let mut seen = snapshot(pcpus, &sizes);
+    seen.now = number * PERIOD;
+    for (vm, does) in seen.vms.iter_mut().zip(vms) {
+        for (at, (vcpu, &(used, doing, depleted))) in vm.vcpus.iter_mut().zip(does).enumerate() {
+            vcpu.run = used * MS;
+            vcpu.turns.doing = doing;
+            vcpu.turns.depleted = depleted;
+            vcpu.turns.cpu = Some(PcpuId::from(at));
+        }
+    }
+    seen
+}
+
+/// Asks for `periods` periods of the same; the first begins at `from`.
+fn ask_for(policy: &mut Jupiter, from: u64, periods: u64, vms: &[Vec<Does>]) -> Plan {
+    let each = (from..from + periods).map(|number| ask(policy, &period(number, vms)));
+    each.last().unwrap()
+}
+
+fn claim(plan: &Plan, task: u32) -> Claim {
+    let told = plan.tasks.iter().find(|told| told.task == TaskId(task));
+    told.and_then(|told| told.claim).unwrap()
+}
+
+#[test]
+fn a_host_that_only_computes_is_told_nothing_but_what_is_neutral() {
+    let mut policy = Jupiter::default();
+    let plan = ask_for(&mut policy, 0, 50, &[vec![HOG; 2], vec![HOG; 2]]);
+    assert_eq!(plan.tasks.len(), 4);
+    for told in &plan.tasks {
+        let neutral = Claim {
+            share: Claim::NEUTRAL,
+            latency: 4 * MS,
+            allotment: 50 * MS,
+        };
+        assert_eq!((told.claim, told.home), (Some(neutral), None));
+    }
+}
+
+/// The main thread of a VM has all to do, the others little: it gets what they leave.
+#[test]
+fn a_busy_vcpu_gets_what_its_siblings_leave_and_the_vm_stays_as_it_is() {
+    let params = JupiterParams {
+        elb: false,
+        ..JupiterParams::default()
+    };
+    let mut policy = Jupiter::new(params);
+    let vms = [vec![(80, Doing::Ready, 9), SLEEPER], vec![HOG; 2]];
+    let plan = ask_for(&mut policy, 0, 4, &vms);
+    let shares = (claim(&plan, 0).share, claim(&plan, 1).share);
+    assert_eq!(shares.0 + shares.1, 2 * Claim::NEUTRAL);
+    // Three periods were judged: 1.1 × 1.1 × 1.1.
+    assert_eq!(shares.0 * 1000 / Claim::NEUTRAL, 1330);
+    assert!(claim(&plan, 0).allotment > 66 * MS);
+}
+
+#[test]
+fn a_vcpu_that_cannot_use_its_slice_is_scheduled_sooner() {
+    let mut policy = Jupiter::default();
+    let vms = [vec![(20, Doing::Ready, 0); 2], vec![HOG; 2]];
+    let after_one = claim(&ask_for(&mut policy, 0, 2, &vms), 0).latency;
+    assert_eq!(after_one, 3_600_000);
+    let later = claim(&ask_for(&mut policy, 2, 60, &vms), 0).latency;
+    assert_eq!(later, JupiterParams::default().latency_least);
+}
+
+/// Item by item the plan of plain balance: nothing of Jupiter's is left.
+#[test]
+fn a_vm_that_is_not_predictable_is_left_to_balance_until_it_is() {
+    let mut policy = Jupiter::default();
+    let steady = [vec![HOG; 2], vec![HOG; 2]];
+    ask_for(&mut policy, 0, 10, &steady);
+    let mut off = Vec::new();
+    for number in 10..30 {
+        let wild = if number < 20 && number % 2 == 0 {
+            2
+        } else {
+            50
+        };
+        let vms = [vec![(wild, Doing::Ready, 1); 2], vec![HOG; 2]];
+        let seen = period(number, &vms);
+        let plan = ask(&mut policy, &seen);
+        let balance = ask(&mut Balance, &seen);
+        if plan.vms[0] == balance.vms[0] {
+            assert!(plan.tasks.iter().all(|told| told.task.0 >= 100));
+            off.push(number);
+        }
+        assert_eq!(
+            policy.status().vms[0].enforced,
+            plan.vms[0] != balance.vms[0]
+        );
+        assert!(policy.status().vms[1].enforced);
+    }
+    // Wrong from 10 to 19; the five right ones begin with 20.
+    assert_eq!(off, (14..24).collect::<Vec<_>>());
+}
+
+#[test]
+fn without_its_parts_it_asks_for_nothing_but_balance_and_neutral_claims() {
+    let mut settings = Settings::default();
+    let info = crate::find("jupiter").unwrap();
+    for part in ["dats", "dasl", "rcr", "elb"] {
+        settings.set(info, part, "false").unwrap();
+    }
+    let mut policy = Jupiter::new(settings.jupiter);
+    let vms = [
+        vec![(20, Doing::Ready, 0), (80, Doing::Ready, 9)],
+        vec![HOG; 2],
+    ];
+    let plan = ask_for(&mut policy, 0, 20, &vms);
+    for told in plan.tasks {
+        let claim = told.claim.unwrap();
+        assert_eq!((claim.share, claim.latency), (Claim::NEUTRAL, 4 * MS));
+        assert_eq!((claim.allotment, told.home), (50 * MS, None));
+    }
+}
+
+/// A VM that leaves half of its time unused lends it, and gets it back when it can use it.
+#[test]
+fn unused_time_comes_back() {
+    let mut policy = Jupiter::default();
+    let idle = [
+        vec![(20, Doing::Waiting, 0); 2],
+        vec![(79, Doing::Ready, 9); 2],
+    ];
+    let busy = [vec![HOG; 2], vec![(50, Doing::Waiting, 0); 2]];
+    let lends = ask_for(&mut policy, 0, 12, &idle);
+    assert!(claim(&lends, 0).share < Claim::NEUTRAL);
+    assert!(claim(&lends, 100).share > Claim::NEUTRAL);
+    assert!(policy.status().vms[0].loan < 0);
+    let repaid = ask_for(&mut policy, 12, 1, &busy);
+    assert!(claim(&repaid, 0).share > Claim::NEUTRAL);
+    assert!(claim(&repaid, 100).share < Claim::NEUTRAL);
+    assert!(policy.status().vms[0].loan > 0);
+}
+
+prop_compose! {
+    fn any_does()(used in 0u64..100, doing in 0usize..3, depleted in 0u64..3) -> Does {
+        (used, [Doing::Waiting, Doing::Ready, Doing::Running][doing], depleted)
+    }
+}
+
+proptest! {
+    /// Whatever VMs do: the weights of each add up to what they always did, latencies stay within
+    /// their bounds, time is handed from one to another and not made, and a VM that Jupiter is off
+    /// for is told what balance would tell it.
+    #[test]
+    fn what_holds_whatever_vms_do(
+        sizes in prop::collection::vec(1usize..5, 1..5),
+        periods in prop::collection::vec(prop::collection::vec(any_does(), 16), 2..40),
+    ) {
+        let params = JupiterParams { wrong: 2, right: 2, ..JupiterParams::default() };
+        let mut policy = Jupiter::new(params);
+        for (number, does) in periods.iter().enumerate() {
+            let mut does = does.iter().copied();
+            let vms: Vec<Vec<Does>> = sizes.iter().map(|n| does.by_ref().take(*n).collect()).collect();
+            let seen = period(number as u64, &vms);
+            let plan = ask(&mut policy, &seen);
+            let pcpus = u64::from(seen.host.topology.pcpus());
+            let given: Nanos = policy.vms.values().map(Vm::has).sum();
+            prop_assert!(given <= pcpus * PERIOD);
+            for vm in policy.vms.values() {
+                prop_assert_eq!(vm.total_weight(), vm.vcpus() * u64::from(Claim::NEUTRAL));
+            }
+            let within = params.latency_least..=params.latency_most;
+            for told in &plan.tasks {
+                let claim = told.claim.unwrap();
+                prop_assert!(within.contains(&claim.latency) && claim.allotment <= PERIOD);
+            }
+            let balance = ask(&mut Balance, &seen);
+            for ((vm, balance), status) in plan.vms.iter().zip(&balance.vms).zip(policy.status().vms) {
+                if !status.enforced {
+                    prop_assert_eq!(vm, balance);
+                    let of = |told: &TaskPlan| told.task.0 / 100 == vm.vm.0;
+                    prop_assert!(!plan.tasks.iter().any(of));
+                }
+            }
+        }
+    }
+}

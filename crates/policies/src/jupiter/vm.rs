@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What Jupiter knows of a VM from period to period, and how its parts act on that.
+
+use super::dasl::{self, Limits, Went};
+use super::dats;
+use super::params::JupiterParams;
+use super::predict::{self, Outcome, Trust};
+use corun_model::{Claim, Doing, Nanos, TaskId, TaskSeen, VmSeen};
+
+/// A VM.
+#[derive(Clone, Debug)]
+pub(super) struct Vm {
+    vcpus: Vec<Vcpu>,
+    /// Weights and latencies, as the parts want them to be handed.
+    weights: Vec<u64>,
+    latencies: Vec<Nanos>,
+    entitled: Nanos,
+    /// What it has of a period, loans included.
+    has: Nanos,
+    trust: Trust,
+    wakers_seen: bool,
+}
+
+/// One of its vCPUs.
+#[derive(Clone, Debug)]
+struct Vcpu {
+    task: TaskId,
+    /// What it may use in the period, ns; 0: nothing has been said yet.
+    slice: Nanos,
+    /// What it is expected to use.
+    predicted: Nanos,
+    /// What it used in the last period.
+    used: Nanos,
+    /// Did it use up its slice then, and want more?
+    depleted: bool,
+    conflicts: u64,
+    went: Went,
+}
+
+/// What a vCPU claims in the next period.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Claimed {
+    pub claim: Claim,
+    /// Its weight without loans, [`Claim::NEUTRAL`] if as by default.
+    pub weight: u64,
+    /// Is its latency one of the low ones?
+    pub low: bool,
+}
+
+fn limits(params: &JupiterParams) -> Limits {
+    Limits {
+        least: params.latency_least,
+        neutral: params.latency,
+        most: params.latency_most,
+        step: params.latency_step,
+    }
+}
+
+impl Vm {
+    pub fn new(tasks: impl Iterator<Item = TaskId>, params: &JupiterParams) -> Self {
+        let vcpu = |task| Vcpu {
+            task,
+            slice: 0,
+            predicted: 0,
+            used: 0,
+            depleted: false,
+            conflicts: 0,
+            went: Went {
+                doing: Doing::Waiting,
+                consumed: false,
+                woken: false,
+                wakers: Vec::new(),
+            },
+        };
+        let vcpus: Vec<Vcpu> = tasks.map(vcpu).collect();
+        Self {
+            weights: vec![dats::NEUTRAL; vcpus.len()],
+            latencies: vec![params.latency; vcpus.len()],
+            vcpus,
+            entitled: 0,
+            has: 0,
+            trust: Trust::default(),
+            wakers_seen: true,
+        }
+    }
+
+    /// Are these its vCPUs?
+    pub fn is_of(&self, tasks: impl Iterator<Item = TaskId>) -> bool {
+        self.vcpus.iter().map(|vcpu| vcpu.task).eq(tasks)
+    }
+
+    /// What its vCPUs did in the period of `passed` ns that is over, and whether it was expected.
+    pub fn judge(&mut self, seen: &VmSeen, passed: Nanos, params: &JupiterParams) {
+        let place = |task: &TaskId| self.vcpus.iter().position(|vcpu| vcpu.task == *task);
+        let wakers: Vec<Vec<usize>> = (seen.vcpus.iter())
+            .map(|vcpu| vcpu.turns.wakers.iter().filter_map(place).collect())
+            .collect();
+        let woken = seen.vcpus.iter().any(|vcpu| vcpu.turns.wakeups > 0);
+        self.wakers_seen = !woken || wakers.iter().any(|wakers| !wakers.is_empty());
+        let began = self.vcpus.iter().all(|vcpu| vcpu.slice > 0);
+        for ((vcpu, did), wakers) in self.vcpus.iter_mut().zip(&seen.vcpus).zip(wakers) {
+            vcpu.judge(did, wakers, passed, params);
+        }
+        if began {
+            let outcome = |vcpu: &Vcpu| Outcome {
+                predicted: vcpu.predicted,
+                used: vcpu.used,
+                slice: vcpu.slice,
+            };
+            let outcomes: Vec<Outcome> = self.vcpus.iter().map(outcome).collect();
+            let right = predict::is_right(&outcomes, params.error, params.grain);
+            self.trust.learn(right, params.wrong, params.right);
+        }
+    }
+
+    /// Weights and latencies for the next period.
+    pub fn adjust(&mut self, params: &JupiterParams) {
+        if params.dats {
+            let depleted: Vec<bool> = self.vcpus.iter().map(|vcpu| vcpu.depleted).collect();
+            dats::adjust(&mut self.weights, &depleted, params.weight_step);
+        }
+        if params.dasl {
+            let went: Vec<Went> = self.vcpus.iter().map(|vcpu| vcpu.went.clone()).collect();
+            dasl::adjust(&mut self.latencies, &went, &limits(params));
+        }
+    }
+
+    /// The VM has `has` ns of the next period, of the `entitled` that are its share.
+    pub fn allot(&mut self, entitled: Nanos, has: Nanos, params: &JupiterParams) {
+        self.entitled = entitled;
+        self.has = has;
+        let total: u64 = self.weights.iter().sum();
+        for (vcpu, &weight) in self.vcpus.iter_mut().zip(&self.weights) {
+            let part = u128::from(has) * u128::from(weight) / u128::from(total.max(1));
+            let part = u64::try_from(part).unwrap_or(params.period);
+            vcpu.slice = part.clamp(1, params.period);
+            vcpu.predicted = if vcpu.depleted {
+                vcpu.used.max(vcpu.slice)
+            } else {
+                vcpu.used
+            };
+        }
+    }
+
+    #[cfg(test)]
+    pub fn has(&self) -> Nanos {
+        self.has
+    }
+
+    #[cfg(test)]
+    pub fn total_weight(&self) -> u64 {
+        self.weights.iter().sum()
+    }
+
+    pub fn is_on(&self) -> bool {
+        self.trust.is_on()
+    }
+
+    pub fn vcpus(&self) -> u64 {
+        self.vcpus.len() as u64
+    }
+
+    /// What it used in the last period, ns.
+    pub fn used(&self) -> Nanos {
+        self.vcpus.iter().map(|vcpu| vcpu.used).sum()
+    }
+
+    /// Could it have used more, had it had more?
+    pub fn wants(&self) -> bool {
+        self.vcpus.iter().any(|vcpu| vcpu.depleted)
+    }
+
+    pub fn conflicts(&self) -> u64 {
+        self.vcpus.iter().map(|vcpu| vcpu.conflicts).sum()
+    }
+
+    pub fn wakers_seen(&self) -> bool {
+        self.wakers_seen
+    }
+
+    /// What it has borrowed (lent, if negative), thousandths of what it is entitled to.
+    pub fn loan(&self) -> i64 {
+        let whole = i64::try_from(self.entitled.max(1)).unwrap_or(i64::MAX);
+        let more = i64::try_from(self.has).unwrap_or(i64::MAX) - whole;
+        more.saturating_mul(1000) / whole
+    }
+
+    /// What its vCPUs claim, vCPU 0 first.
+    pub fn claims(&self, params: &JupiterParams) -> impl Iterator<Item = Claimed> {
+        let limits = limits(params);
+        let each = self.vcpus.iter().zip(&self.weights).zip(&self.latencies);
+        each.map(move |((vcpu, &weight), &latency)| {
+            let share =
+                u128::from(weight) * u128::from(self.has) / u128::from(self.entitled.max(1));
+            Claimed {
+                claim: Claim {
+                    share: u32::try_from(share).unwrap_or(u32::MAX).max(1),
+                    latency,
+                    allotment: vcpu.slice,
+                },
+                weight,
+                low: limits.is_low(latency),
+            }
+        })
+    }
+}
+
+impl Vcpu {
+    fn judge(&mut self, did: &TaskSeen, wakers: Vec<usize>, passed: Nanos, params: &JupiterParams) {
+        // Of a period that took longer, as much as is a period's.
+        let used = u128::from(did.run) * u128::from(params.period) / u128::from(passed.max(1));
+        let turns = &did.turns;
+        self.used = u64::try_from(used).unwrap_or(u64::MAX).min(params.period);
+        let consumed = self.used + predict::tolerance(self.slice, params.grain) >= self.slice;
+        let cut_off = turns.depleted > 0 || turns.doing == Doing::Ready;
+        self.depleted = consumed && cut_off && turns.doing != Doing::Waiting;
+        self.conflicts = turns.preempted + turns.late;
+        self.went = Went {
+            doing: turns.doing,
+            consumed,
+            woken: turns.wakeups > 0,
+            wakers,
+        };
+    }
+}

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Weights and rescheduling latencies of vCPUs in the dispatcher, and Jupiter on modelled hosts.
+
+use super::Dispatcher;
+use super::tests::params;
+use crate::host::{Host, TaskState, Totals};
+use crate::load::{Load, Pattern, Patterns, VmInfo};
+use crate::sched::HostScheduler;
+use crate::testing::{Does, Job, Jobs, host, run};
+use crate::{Outcome, Simulation};
+use corun_model::time::{MS, SEC};
+use corun_model::{
+    Allotments, Claim, DispatcherParams, Gang, Nanos, PcpuId, Placement, Plan, TaskId, TaskPlan,
+    VmId, VmPlan,
+};
+use corun_policies::{Settings, find};
+use proptest::prelude::*;
+
+const PERIOD: Nanos = 100 * MS;
+const NEUTRAL: Claim = Claim {
+    share: Claim::NEUTRAL,
+    latency: 4 * MS,
+    allotment: PERIOD,
+};
+
+/// The dispatcher with claims of its vCPUs, told before they begin.
+struct Claiming(Dispatcher, Vec<Claim>);
+
+fn asymmetric(vm: VmId) -> VmPlan {
+    VmPlan {
+        gang: Gang::Asymmetric(Allotments {
+            period: PERIOD,
+            neutral: 4 * MS,
+        }),
+        ..VmPlan::placed(vm, Placement::Balance)
+    }
+}
+
+impl HostScheduler for Claiming {
+    fn know_vms(&mut self, vms: &[VmInfo]) {
+        self.0.know_vms(vms);
+    }
+    fn add(&mut self, host: &mut Host, task: TaskId) {
+        self.0.add(host, task);
+        let claim = self.1.get(task.index()).copied();
+        let plan = Plan {
+            vms: (0..self.0.plans.len())
+                .map(|vm| asymmetric(VmId::from(vm)))
+                .collect(),
+            tasks: vec![TaskPlan {
+                claim,
+                ..TaskPlan::of(task)
+            }],
+            pools: Vec::new(),
+        };
+        self.0.apply(host, &plan);
+    }
+    fn wake(&mut self, host: &mut Host, task: TaskId, waker: Option<PcpuId>) {
+        self.0.wake(host, task, waker);
+    }
+    fn block(&mut self, host: &mut Host, task: TaskId, cpu: PcpuId) {
+        self.0.block(host, task, cpu);
+    }
+    fn pick(&mut self, host: &mut Host, cpu: PcpuId) -> Option<TaskId> {
+        self.0.pick(host, cpu)
+    }
+    fn tick(&mut self, host: &mut Host, cpu: PcpuId) {
+        self.0.tick(host, cpu);
+    }
+    fn timer(&mut self, host: &mut Host, token: u64) {
+        self.0.timer(host, token);
+    }
+    fn yield_pcpu(&mut self, host: &mut Host, task: TaskId, cpu: PcpuId) {
+        self.0.yield_pcpu(host, task, cpu);
+    }
+}
+
+/// A second of one pCPU where nothing costs time.
+fn second(jobs: Vec<Job>, claims: Vec<Claim>) -> Outcome {
+    let params = host("1n1l1c1t", 1000);
+    let sched = Claiming(
+        Dispatcher::new(DispatcherParams::default(), &params),
+        claims,
+    );
+    run(&params, sched, Jobs::new(jobs, 1), 0, SEC).0
+}
+
+fn hog(vm: u32) -> Job {
+    Job::new(Does::Hog { from: MS }).vcpu(vm, 0)
+}
+
+#[test]
+fn run_time_follows_shares() {
+    let claims = [3, 1].map(|share| Claim {
+        share: share * Claim::NEUTRAL,
+        allotment: 0,
+        ..NEUTRAL
+    });
+    let outcome = second(vec![hog(0), hog(1)], claims.to_vec());
+    let run = outcome.tasks.iter().map(|task| task.2.run / MS);
+    let run: Vec<u64> = run.collect();
+    assert!(
+        run[0].abs_diff(749) <= 6 && run[1].abs_diff(250) <= 6,
+        "{run:?}"
+    );
+}
+
+/// Computes 2 ms and sleeps 18, beside hogs.
+fn wakes_beside_hogs(latency: Nanos, allotment: Nanos) -> Outcome {
+    let wakes = Job::new(Does::Cycles {
+        work: 2 * MS,
+        sleep: 18 * MS,
+        spread: 0,
+    });
+    let jobs = vec![wakes.vcpu(0, 0), hog(1), hog(2), hog(3), hog(4), hog(5)];
+    // It has run more than its due already, so that fair order would not hurry.
+    let claims = std::iter::once(Claim {
+        share: Claim::NEUTRAL / 4,
+        latency,
+        allotment,
+    });
+    let hogs = Claim {
+        allotment: PERIOD / 6,
+        ..NEUTRAL
+    };
+    second(jobs, claims.chain([hogs; 5]).collect())
+}
+
+#[test]
+fn a_vcpu_with_allotment_left_runs_within_its_latency() {
+    for latency in [MS / 2, 2 * MS, 8 * MS] {
+        let waits = &wakes_beside_hogs(latency, PERIOD).vms[0].ready_waits;
+        assert!(waits.max() <= latency, "{} of {latency}", waits.max());
+    }
+    let without = &wakes_beside_hogs(MS / 2, 0).vms[0].ready_waits;
+    assert!(without.max() > 8 * MS, "{}", without.max());
+}
+
+#[test]
+fn out_of_turn_is_what_was_allotted_and_no_more() {
+    let run = |allotment| wakes_beside_hogs(MS / 2, allotment).tasks[0].2.run;
+    // 2 ms in 20 is a tenth; a quarter of a share among six is a 21st.
+    assert!(run(PERIOD) >= 96 * MS, "{}", run(PERIOD));
+    assert!(run(0) < 60 * MS, "{}", run(0));
+    assert!(run(6 * MS) < run(PERIOD) - 10 * MS, "{}", run(6 * MS));
+}
+
+/// A host of hogs and sleepers under a policy of corun's.
+fn under(policy: &str, pcpus: u32, tasks: Vec<Pattern>, vms: usize, seed: u64) -> Outcome {
+    let load = Patterns::new(tasks, &vec![None; vms], seed);
+    let dispatcher = Dispatcher::new(DispatcherParams::default(), &params(pcpus));
+    let policy = (find(policy).unwrap().make)(&Settings::default());
+    Simulation::new(params(pcpus), Box::new(dispatcher), Box::new(load), None)
+        .with_policy(policy)
+        .run(SEC, 4 * SEC, |_| {})
+}
+
+fn run_of(outcome: &Outcome, vm: usize, what: impl Fn(&Totals) -> Nanos) -> Nanos {
+    outcome.vms[vm].vcpus.iter().map(what).sum()
+}
+
+/// On a host that only computes, Jupiter costs nothing: as many switches as under balance, within
+/// a hundredth.
+#[test]
+fn where_all_compute_jupiter_does_as_balance() {
+    let hogs = || {
+        (0..16)
+            .map(|n| Pattern::hog(Some((n / 4, n % 4))))
+            .collect()
+    };
+    let [balance, jupiter] = ["balance", "jupiter"].map(|policy| under(policy, 4, hogs(), 4, 1));
+    assert!(jupiter.switches * 100 <= balance.switches * 101);
+    for vm in 0..4 {
+        let [base, now] = [&balance, &jupiter].map(|outcome| run_of(outcome, vm, |t| t.run));
+        assert!(now.abs_diff(base) * 100 <= base, "{now} for {base}");
+    }
+}
+
+/// A VM in another mode keeps nothing of its claims.
+#[test]
+fn claims_are_void_when_the_mode_is_left() {
+    let params = host("1n1l1c1t", 1000);
+    let mut native = Dispatcher::new(DispatcherParams::default(), &params);
+    let infos = Jobs::new(vec![hog(0)], 1).vms();
+    native.know_vms(&infos);
+    let mut host = Host::new(params, None);
+    let spec = Jobs::new(vec![hog(0)], 1).tasks().remove(0);
+    let task = host.add_task(spec);
+    native.add(&mut host, task);
+    let claims = TaskPlan {
+        claim: Some(Claim {
+            share: 3 * Claim::NEUTRAL,
+            ..NEUTRAL
+        }),
+        home: Some(PcpuId(0)),
+        ..TaskPlan::of(task)
+    };
+    for (mode, claimed) in [
+        (asymmetric(VmId(0)), true),
+        (VmPlan::placed(VmId(0), Placement::Balance), false),
+    ] {
+        let plan = Plan {
+            vms: vec![mode],
+            tasks: vec![claims.clone()],
+            pools: Vec::new(),
+        };
+        native.apply(&mut host, &plan);
+        host.wake(task, None);
+        host.make_ready(task);
+        native.wake(&mut host, task, None);
+        native.pick(&mut host, PcpuId(0));
+        let ctx = &native.native.peek(0).ctx;
+        assert_eq!(ctx.claims == 1, claimed);
+        assert_eq!(ctx.share == 3 * Claim::NEUTRAL, claimed);
+        assert_eq!(
+            (ctx.home == 1, ctx.active_weight == 300),
+            (claimed, claimed)
+        );
+        host.put_on(task, PcpuId(0));
+        host.take_off(task, TaskState::Waiting);
+        native.block(&mut host, task, PcpuId(0));
+    }
+}
+
+prop_compose! {
+    fn sleeper(vm: u32, number: u32)(run in 100_000u64..20 * MS, sleep in 100_000u64..60 * MS)
+        -> Pattern {
+        Pattern { run, sleep, ..Pattern::hog(Some((vm, number))) }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(20))]
+
+    /// No VM has less than its share minus what it did not want, over three seconds; VMs have a vCPU
+    /// for each pCPU.
+    #[test]
+    fn no_vm_falls_below_its_share_but_for_its_own_slack(
+        pcpus in 1u32..5,
+        wild in prop::collection::vec(prop::collection::vec(sleeper(0, 0), 4), 0..3),
+        hogs in 1u32..3,
+        seed in any::<u64>(),
+    ) {
+        let vms = hogs as usize + wild.len();
+        let mut tasks: Vec<Pattern> = (0..hogs)
+            .flat_map(|vm| (0..pcpus).map(move |n| Pattern::hog(Some((vm, n)))))
+            .collect();
+        for (sleepers, vm) in wild.into_iter().zip(hogs..) {
+            let each = sleepers.into_iter().take(pcpus as usize).zip(0..);
+            tasks.extend(each.map(|(pattern, n)| Pattern { vcpu: Some((vm, n)), ..pattern }));
+        }
+        let outcome = under("jupiter", pcpus, tasks, vms, seed);
+        let share = u64::from(pcpus) * outcome.measured / vms as u64;
+        for vm in 0..vms {
+            let (run, slack) = (run_of(&outcome, vm, |t| t.run), run_of(&outcome, vm, |t| t.wait));
+            let due = share.saturating_sub(slack) * 9 / 10;
+            prop_assert!(run >= due, "VM {vm}: {run} of {share}, slack {slack}");
+        }
+    }
+}

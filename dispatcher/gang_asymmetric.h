@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Asymmetric co-scheduling: Jupiter's hold on vCPUs (dissertation, §4.4.1): each vCPU of a VM has
+ * a weight among its siblings and a rescheduling latency of its own, since not all of them need the
+ * same priority for the VM to get on. Which they are is for the policy to find out, period by
+ * period; this is how they are kept.
+ *
+ * The weight scales the share of the VM's weight (fair.h). The latency is a bound: a vCPU that has
+ * been ready for so long is next, before all whose time has not come, and among several the one
+ * whose time came first. It counts from a wake-up, or from when the vCPU lost its pCPU before its
+ * slice was over; who has used up a slice takes its place in fair order. And it holds for as much
+ * run time in a period as the policy has allotted to the vCPU, its entitlement, so that who has had
+ * its due out of turn waits like anybody else.
+ *
+ * A pCPU looks when a slice ends. So a vCPU is next if its time comes before the end of one more
+ * slice; and who wakes takes the pCPU from who runs if its time comes before that one's slice ends:
+ * the timer of another pCPU cannot be set from here. Else it waits. A latency also scales the lead
+ * in virtual time with which a waking vCPU preempts at once: in Linux, that lead
+ * (sched_wakeup_granularity) is the latency, one for all.
+ *
+ * For the policy, two things are counted: starts after the latency has passed, and the siblings
+ * that woke a vCPU. The waker is who runs on the pCPU that the wake-up comes from: the sibling
+ * itself where its IPI is an exit, but whoever was interrupted where hardware delivers IPIs.
+ */
+#ifndef CORUN_GANG_ASYMMETRIC_H
+#define CORUN_GANG_ASYMMETRIC_H
+
+#include "gang.h"
+
+/* Extreme shares are bounded to this part of SHARE_ONE, and to as many times it. */
+#define SHARE_RANGE 64u
+
+/* `t` weighs `share` from now on; its VM's active weight follows. */
+static inline void asymmetric_weigh(struct task_struct *p, struct task_ctx *t, struct vm_ctx *vm,
+				    u32 share)
+{
+	u32 weight;
+
+	if (share == t->share)
+		return;
+	t->share = share;
+	if (!t->active_weight)
+		return;
+	weight = fair_weight(p, t);
+	fetch_add(vm->active_weight, (s64)weight - (s64)t->active_weight);
+	t->active_weight = weight;
+}
+
+/* What `t` may still run in its period under the promise of its latency. */
+static inline u64 asymmetric_left(struct task_ctx *t, u64 allotment, u64 period, u64 now)
+{
+	u64 used;
+
+	if (!before(now, t->allot_end)) {
+		t->allot_end = now + period;
+		t->allot_run = t->sum.run;
+	}
+	used = t->sum.run - t->allot_run;
+	return used < allotment ? allotment - used : 0;
+}
+
+/* What the policy says of `t` by now; if it becomes `ready`, by when it is to run. */
+static inline void asymmetric_claim(struct task_struct *p, struct task_ctx *t, struct gang *g,
+				    bool ready, u64 now)
+{
+	struct task_conf *conf = task_conf_of(p);
+	u64 latency, left, neutral;
+	u32 share;
+
+	t->claims = 1;
+	t->gran = knobs.wakeup_gran;
+	t->home = conf ? (s32)shared(conf->home) : 0;
+	share = conf ? shared(conf->share) : 0;
+	if (share && share < SHARE_ONE / SHARE_RANGE)
+		share = SHARE_ONE / SHARE_RANGE;
+	if (share > SHARE_ONE * SHARE_RANGE)
+		share = SHARE_ONE * SHARE_RANGE;
+	asymmetric_weigh(p, t, g->vm, share);
+	latency = conf ? shared(conf->latency) : 0;
+	if (!latency)
+		return;
+	neutral = shared(g->conf->neutral);
+	if (latency > CHARGE_MAX)
+		latency = CHARGE_MAX;
+	t->gran = knobs.wakeup_gran * latency / (neutral ? neutral : 1);
+	if (!ready)
+		return;
+	left = asymmetric_left(t, shared(conf->allotment), shared(g->conf->period), now);
+	t->urgent_since = left ? now + latency : 0;
+}
+
+/* Does `t` give up its pCPU with some of its slice left? */
+static inline bool asymmetric_cut_short(struct task_ctx *t, u64 now)
+{
+	struct cpu_ctx *c = cpu_at(t->cpu);
+
+	return c && before(now, shared(c->slice_end));
+}
+
+/* The VM of `t` is in another mode by now. */
+static inline void asymmetric_leave(struct task_struct *p, struct task_ctx *t)
+{
+	struct vm_ctx *vm = vm_of(t);
+
+	if (vm)
+		asymmetric_weigh(p, t, vm, 0);
+	t->share = 0;
+	t->home = 0;
+	t->claims = 0;
+	t->urgent_since = 0;
+}
+
+/* `t` has a pCPU: that is what it waited for. */
+static inline void asymmetric_turn(struct task_ctx *t, u64 now)
+{
+	if (t->urgent_since && before(t->urgent_since, now))
+		t->sum.late++;
+	t->urgent_since = 0;
+}
+
+/* Does the time of `t`, which has just been queued on `c`, come before that looks again? */
+static inline bool asymmetric_preempts(struct task_ctx *t, struct cpu_ctx *c)
+{
+	return t->woken && t->urgent_since && before(t->urgent_since, shared(c->slice_end));
+}
+
+static inline u32 asymmetric_rank(struct ranked *r)
+{
+	if (!r->runs && r->urgent_since && before(r->urgent_since, r->now + knobs.slice))
+		return RANK_URGENT;
+	return RANK_ORDINARY;
+}
+
+/* `t` woke up, in select_cpu: if it was a sibling, that is remembered. */
+static inline void asymmetric_woken(struct task_ctx *t, u64 now)
+{
+	u64 oldest = ~0ull;
+	u32 place = 0;
+	u32 id;
+	u32 i;
+
+	if (waker_slot() != t->vm)
+		return;
+	id = waker_id();
+	repeat (i, WAKERS) {
+		struct waker *w = &t->wakers[opaque(i) % WAKERS];
+
+		if (w->id == id) {
+			place = i;
+			break;
+		}
+		if (w->at < oldest) {
+			oldest = w->at;
+			place = i;
+		}
+	}
+	t->wakers[opaque(place) % WAKERS].id = id;
+	t->wakers[opaque(place) % WAKERS].at = now;
+}
+
+/*
+ * Should `t`, which is ready, rather be queued at home than where it is? No if that brings siblings
+ * together, or if more is to do there.
+ */
+static inline bool asymmetric_goes_home(struct task_struct *p, struct task_ctx *t)
+{
+	s32 home = t->home - 1;
+	struct cpu_ctx *there = t->claims && t->home ? cpu_at(home) : NULL;
+	struct cpu_ctx *here = cpu_at(t->cpu);
+
+	return there && here && home != t->cpu && allowed(p, home) && !siblings_at(t, home) &&
+	       shared(there->load) <= shared(here->load);
+}
+
+#endif

@@ -236,6 +236,7 @@ fn in_pools(members: &[usize]) -> Plan {
         slice: None,
         home: None,
         pool: Some(*pool),
+        claim: None,
     };
     let pool = |slice, pcpus: [u32; 2]| Pool {
         slice,

@@ -10,8 +10,6 @@ use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 
-/// A task's slice, home and pool.
-
 /// The dispatcher's tables, by slot and by descriptor.
 #[derive(Default)]
 struct Fake {

@@ -116,8 +116,8 @@ static inline void wake_pcpu(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u64
 }
 
 /*
- * May `t` stay where it is? Affinity, or what its VM's mode makes of it, may have changed. Load-conscious
- * placement has put it beside siblings, if it has, on purpose.
+ * May `t` stay where it is? Affinity, or what its VM's mode makes of it, may have changed.
+ * Load-conscious placement has put it beside siblings, if it has, on purpose.
  */
 static inline bool may_stay(struct task_struct *p, struct task_ctx *t)
 {

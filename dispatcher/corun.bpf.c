@@ -121,10 +121,12 @@ static inline void wake_pcpu(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u64
  */
 static inline bool may_stay(struct task_struct *p, struct task_ctx *t)
 {
-	u32 mode = placement_of(t);
+	u32 mode;
 
-	return t->cpu != NO_PCPU && allowed(p, t->cpu) &&
-	       (mode == PLACE_LOAD_CONSCIOUS || mode_admits(p, t, mode, t->cpu)) &&
+	if (t->cpu == NO_PCPU || !allowed(p, t->cpu))
+		return false;
+	mode = placement_of(t);
+	return (mode == PLACE_LOAD_CONSCIOUS || mode_admits(p, t, mode, t->cpu)) &&
 	       !gang_moves(p, t);
 }
 

@@ -105,8 +105,11 @@ CALLED u32 pull_from(s32 from, s32 cpu, struct pull_rule *rule)
 			forget_incoming(c, cpu);
 		break;
 	}
-	/* Nobody seen may go anywhere: so it is for everybody, until somebody comes or leaves. */
-	if (fixed == looked || fixed == PULL_LOOK)
+	/*
+	 * Nobody seen may go anywhere: so it is for everybody, until somebody comes or leaves. Who
+	 * looks for a VM's has not seen the others.
+	 */
+	if (!rule->only && (fixed == looked || fixed == PULL_LOOK))
 		queue_is_fixed(from);
 	return pulled;
 }

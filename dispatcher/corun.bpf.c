@@ -115,11 +115,17 @@ static inline void wake_pcpu(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u64
 		kick(cpu, KICK_PREEMPT);
 }
 
-/* May `t` stay where it is? Affinity, or what its VM's mode makes of it, may have changed. */
+/*
+ * May `t` stay where it is? Affinity, or what its VM's mode makes of it, may have changed. Load-conscious
+ * placement has put it beside siblings, if it has, on purpose.
+ */
 static inline bool may_stay(struct task_struct *p, struct task_ctx *t)
 {
+	u32 mode = placement_of(t);
+
 	return t->cpu != NO_PCPU && allowed(p, t->cpu) &&
-	       mode_admits(p, t, placement_of(t), t->cpu) && !gang_moves(p, t);
+	       (mode == PLACE_LOAD_CONSCIOUS || mode_admits(p, t, mode, t->cpu)) &&
+	       !gang_moves(p, t);
 }
 
 CALLBACK(void, corun_enqueue, struct task_struct *p, u64 enq_flags)

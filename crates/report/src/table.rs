@@ -213,7 +213,7 @@ fn vm_rows(runs: &[Vec<&Run>], index: usize, vm: &VmResult) -> Vec<Row> {
     if runs
         .iter()
         .flatten()
-        .any(|run| SLICING.contains(&run.policy.as_str()))
+        .any(|run| SLICING.iter().any(|name| run.policy.ends_with(name)))
     {
         rows.extend(
             slice_rows(runs, index)

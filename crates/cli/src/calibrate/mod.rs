@@ -4,7 +4,8 @@
 //!
 //! As AQL_Sched's authors do (EuroSys 2016, §3.4): programs of one type each run beside others, 2 to 4
 //! vCPUs per pCPU, at slices of 1 to 90 ms; what counts is time per work relative to Xen's 30 ms. The
-//! limits between types lie half-way between what the programs of both sides show at 30 ms.
+//! limits between types lie half-way, on a logarithmic scale, between what the programs of both sides
+//! show at 30 ms.
 
 mod meter;
 mod programs;

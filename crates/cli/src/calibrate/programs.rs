@@ -18,8 +18,9 @@ pub const DEFAULT: usize = 2;
 /// vCPUs per pCPU (§3.4.1).
 pub const CONSOLIDATION: [u32; 3] = [2, 3, 4];
 
-/// The machine of Table 2: an i7-3770, whose four cores the scenarios of Table 4 use without SMT.
-pub const PAPER: &str = "[host]\npcpus = 4\nl2 = \"256KB\"\nllc = \"8MB\"\n\
+/// The machine of Table 2: an i7-3770, whose four cores the scenarios of Table 4 use without SMT; latencies from
+/// 7-cpu.com.
+pub const PAPER: &str = "[host]\npcpus = 4\nl2 = \"256KB\"\nllc = \"8MB\"\ncosts.llc = \"5ns\"\ncosts.memory = \"53ns\"\n\
     [vm.none]\nvcpus = 1\n[[vm.none.thread]]\nprogram = \"sleep 60min\"\n";
 
 /// A type's program.

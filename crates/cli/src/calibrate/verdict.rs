@@ -91,7 +91,12 @@ pub fn calibration(curves: &[Curve], levels: &[Levels]) -> Calibration {
         let limits = Limits::default();
         return Calibration { slices, limits };
     }
-    let between = |low: u64, high: u64| ((low + high) / 2).clamp(1, 1_000_000);
+    // Levels differ by orders of magnitude: half-way on a logarithmic scale.
+    let between = |low: u64, high: u64| {
+        let product = low.max(1).saturating_mul(high.max(1));
+        product.isqrt().clamp(1, 1_000_000)
+    };
+    let twice = |limit: u64| (2 * limit).min(1_000_000);
     let others = |of: usize, but: Kind| {
         let others = Kind::KNOWN.into_iter().filter(|kind| *kind != but);
         others.map(|kind| median(kind, of)).max().unwrap_or(0)
@@ -99,11 +104,12 @@ pub fn calibration(curves: &[Curve], levels: &[Levels]) -> Calibration {
     let limits = Limits {
         io_events: between(others(0, Kind::IoInt), median(Kind::IoInt, 0)),
         pause_exits: between(others(1, Kind::ConSpin), median(Kind::ConSpin, 1)),
-        llc_references: between(
+        // The cursors on both sides of these are equal at half the limit.
+        llc_references: twice(between(
             median(Kind::LoLcf, 2),
             median(Kind::Llcf, 2).min(median(Kind::Llco, 2)),
-        ),
-        llc_misses: between(median(Kind::Llcf, 3), median(Kind::Llco, 3)),
+        )),
+        llc_misses: twice(between(median(Kind::Llcf, 3), median(Kind::Llco, 3))),
     };
     Calibration { slices, limits }
 }
@@ -185,7 +191,7 @@ mod tests {
         };
         let levels: Vec<Levels> = kinds.iter().map(level).collect();
         let limits = calibration(&curves, &levels).limits;
-        assert_eq!((limits.io_events, limits.pause_exits), (5, 100));
-        assert_eq!((limits.llc_references, limits.llc_misses), (2_550, 600_000));
+        assert_eq!((limits.io_events, limits.pause_exits), (3, 14));
+        assert_eq!((limits.llc_references, limits.llc_misses), (1_414, 894_426));
     }
 }

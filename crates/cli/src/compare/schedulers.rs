@@ -29,7 +29,7 @@ pub struct PolicyInfo {
 }
 
 /// Schedulers of Linux and Xen, as models.
-const MODELS: [PolicyInfo; 6] = [
+const MODELS: [PolicyInfo; 10] = [
     PolicyInfo {
         name: "cfs",
         summary: "Linux' Completely Fair Scheduler, as the papers' hosts ran it (a model)",
@@ -64,6 +64,30 @@ const MODELS: [PolicyInfo; 6] = [
         name: "credit",
         summary: "Xen's Credit scheduler with BOOST, the baseline of many papers (a model)",
         source: "Xen, xen/common/sched/credit.c; parameters: [scheduler.credit]",
+        parameters: Vec::new,
+    },
+    PolicyInfo {
+        name: "credit-aql",
+        summary: "AQL_Sched as its paper has it: pools within Xen's Credit (a model)",
+        source: "Teabe, Tchana & Hagimont, EuroSys 2016; parameters: [scheduler.credit], [policy.aql]",
+        parameters: Vec::new,
+    },
+    PolicyInfo {
+        name: "credit-vslicer",
+        summary: "vSlicer within Xen's Credit, as AQL_Sched's paper compares with it (a model)",
+        source: "Xu et al., HPDC 2012; parameters: [scheduler.credit], [policy.vslicer]",
+        parameters: Vec::new,
+    },
+    PolicyInfo {
+        name: "credit-vturbo",
+        summary: "vTurbo within Xen's Credit, as AQL_Sched's paper compares with it (a model)",
+        source: "Xu et al., USENIX ATC 2013; parameters: [scheduler.credit], [policy.vturbo]",
+        parameters: Vec::new,
+    },
+    PolicyInfo {
+        name: "credit-microsliced",
+        summary: "Microsliced within Xen's Credit, as AQL_Sched's paper compares with it (a model)",
+        source: "Ahn, Park & Huh, MICRO 2014; parameters: [scheduler.credit], [policy.microsliced]",
         parameters: Vec::new,
     },
 ];
@@ -118,7 +142,9 @@ pub fn put_together(
     load: Box<dyn Load>,
     observer: Option<Box<dyn Observer>>,
 ) -> Result<Simulation, Problems> {
-    let steered = corun_policies::find(policy);
+    // Policies about slices and pools can steer Credit, too: there the papers have them.
+    let within_credit = policy.strip_prefix("credit-");
+    let steered = corun_policies::find(within_credit.unwrap_or(policy));
     let sched: Box<dyn HostScheduler> = match policy {
         "cfs" | "cfs-balance" | "cfs-affinity" => {
             let cfs = CfsParams {
@@ -133,7 +159,9 @@ pub fn put_together(
             cfs_params(said, &params)?,
             &params,
         )),
-        "credit" => Box::new(Credit::new(credit_params(said), &params)),
+        _ if policy == "credit" || within_credit.is_some() => {
+            Box::new(Credit::new(credit_params(said), &params))
+        }
         _ if steered.is_some() => Box::new(Dispatcher::new(dispatcher_params(said), &params)),
         other => return Err(elsewhere(&format!("unknown policy {other:?}"))),
     };
@@ -163,7 +191,7 @@ pub fn unheeded(policy: &str, case: &Case) -> Vec<String> {
         unheeded.push("rr: no VM is `realtime`, so it does what cfs does".to_string());
     }
     for vm in &case.vms {
-        if vm.cap.is_some() && policy != "credit" {
+        if vm.cap.is_some() && !policy.starts_with("credit") {
             unheeded.push(format!("vm.{}.cap: {policy} has no caps", vm.name));
         }
         if vm.slice.is_some() && !task_slices {

@@ -6,7 +6,7 @@
 
 use super::claims::matches;
 use corun_report::{
-    ClientResult, DiskResult, HostResult, IoResult, Recognised, TaskResult, VmResult,
+    ClientResult, DiskResult, HostResult, IoResult, Recognised, SiblingResult, TaskResult, VmResult,
 };
 use corun_scenario::or_nearest;
 use serde::Serialize;
@@ -97,6 +97,7 @@ impl Section {
     fn fields(self) -> Vec<String> {
         let vm = || VmResult {
             io: Some(IoResult::default()),
+            siblings: Some(SiblingResult::default()),
             recognised: Some(Recognised::default()),
             guest_cpu_share: Some(0.0),
             beyond_recording_share: Some(0.0),
@@ -319,7 +320,9 @@ mod tests {
         );
         assert!(wrong("vm.a.troughput").contains("did you mean \"throughput\"?"));
         assert!(wrong("host.stacking").contains("unknown measure \"stacking\""));
+        assert!(Path::parse("vm.a.siblings.co_run_share").is_ok());
         assert!(wrong("vm.a.name").contains("unknown measure"));
+        assert!(Path::parse("vm.a.siblings.co_run_share").is_ok());
         assert!(wrong("").contains("begins with \"\""));
     }
 

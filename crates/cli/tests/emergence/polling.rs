@@ -17,7 +17,7 @@ fn over(clients: &str, seeds: &str) -> Vec<Runs> {
 
 static FEW: LazyLock<Vec<Runs>> =
     LazyLock::new(|| over("client.users.connections=8", "1,2,3,4,5,6,7,8,9"));
-static MANY: LazyLock<Vec<Runs>> = LazyLock::new(|| over("client.users.connections=64", "1"));
+static MANY: LazyLock<Vec<Runs>> = LazyLock::new(|| over("client.users.connections=64", "1,2,3"));
 
 fn redis(run: Run) -> f64 {
     run.vm("redis", "throughput")
@@ -33,7 +33,8 @@ fn medians(runs: &[Runs], figure: impl Fn(Run) -> f64 + Copy) -> Vec<f64> {
 
 #[test]
 fn polling_helps_once_it_is_as_long_as_a_round_trip() {
-    let rates = medians(&FEW, redis);
+    // Each seed polls for nearly all waits in the end, or for none.
+    let rates: Vec<f64> = FEW.iter().map(|runs| runs.mean(redis)).collect();
     for short in 1..3 {
         assert!((rates[short] / rates[NONE] - 1.0).abs() < 0.05, "{rates:?}");
     }
@@ -92,8 +93,9 @@ pub fn section() -> Section {
         paper: "Dissertation §3.2.1 and Figure 3.1(a): enhanced halt polling with a limit of 10 us to \
                 5 ms. Throughput of Redis and PageRank rises slightly, reaches a plateau at about \
                 10 % from 200 us on; beyond 0.5 ms Redis degrades (§3.3). 100 %: no polling.",
-        verdict: "that short polls do nothing, then a plateau: yes, from 500 us on; its height: \
-                  no, Redis gains more and PageRank loses; that Redis falls beyond 0.5 ms: no",
+        verdict: "that short polls do nothing, then a plateau: yes, from 500 us on, in the mean of the \
+                  seeds; its height: no, Redis gains more and PageRank loses; that Redis falls \
+                  beyond 0.5 ms: no",
         heads: &[
             "longest poll",
             "paper",

@@ -36,6 +36,12 @@ impl Runs {
         let runs = self.0.iter().filter(|run| run["case"] == case);
         Spread::of(runs.map(|run| figure(Run(run))).collect())
     }
+
+    /// Its mean, where seeds end in one of two states.
+    pub fn mean(&self, figure: impl Fn(Run) -> f64) -> f64 {
+        let all = self.0.iter().map(|run| figure(Run(run)));
+        all.sum::<f64>() / self.0.len() as f64
+    }
 }
 
 impl Run<'_> {

@@ -10,14 +10,11 @@ use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 
-/// A task's slice, home and pool.
-type Task = (u64, i32, u32);
-
 /// The dispatcher's tables, by slot and by descriptor.
 #[derive(Default)]
 struct Fake {
     vms: RefCell<BTreeMap<u32, types::vm_conf>>,
-    tasks: RefCell<BTreeMap<i32, Task>>,
+    tasks: RefCell<BTreeMap<i32, Vec<u8>>>,
     pools: RefCell<BTreeMap<u32, (u64, [u64; 8])>>,
     /// What the daemon remembers of them.
     told: RefCell<ToldPools>,
@@ -42,7 +39,7 @@ impl Fake {
 
     /// What the dispatcher finds, vCPU by vCPU: descriptors have no order, other tests open and close
     /// some meanwhile. What is as if nothing had been said is left out.
-    fn state(&self, list: &[Vm]) -> (Vec<Vec<u8>>, Vec<Task>) {
+    fn state(&self, list: &[Vm]) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
         let vms = self
             .vms
             .borrow()
@@ -51,7 +48,8 @@ impl Fake {
             .collect();
         let told = self.tasks.borrow();
         let vcpus = list.iter().flat_map(|vm| &vm.vcpus);
-        let tasks = vcpus.filter_map(|vcpu| told.get(&vcpu.pidfd.as_raw_fd()).copied());
+        let tasks = vcpus.filter_map(|vcpu| told.get(&vcpu.pidfd.as_raw_fd()).cloned());
+        let tasks = tasks.filter(|conf| conf.iter().any(|byte| *byte != 0));
         (vms, tasks.collect())
     }
 }
@@ -71,7 +69,7 @@ impl Told for Fake {
         conf: types::task_conf,
     ) -> libbpf_rs::Result<bool> {
         self.write()?;
-        let entry = (conf.slice, conf.home, conf.pool);
+        let entry = bytes_of(&conf).to_vec();
         self.tasks.borrow_mut().insert(pidfd.as_raw_fd(), entry);
         Ok(true)
     }
@@ -165,10 +163,8 @@ fn nothing_of_the_old_policy_is_left() {
                 .apply(&mut fresh, &plan(second, &seen), Base::Nothing)
                 .unwrap();
             assert_eq!(alone.state(&list).0, expected.state(&fresh).0);
-            let mut tasks = alone.state(&list).1;
-            tasks.retain(|&conf| conf != (0, 0, 0));
             assert_eq!(
-                tasks,
+                alone.state(&list).1,
                 expected.state(&fresh).1,
                 "{} after {}",
                 second.name,
@@ -192,17 +188,24 @@ fn slices_and_homes_not_mentioned_are_taken_back() {
     let mut said = Plan::default();
     said.tasks.push(task);
     fake.apply(&mut list, &said, Base::AsTold).unwrap();
-    assert_eq!(fake.state(&list).1, [(7_000_000, 2, 3)]);
+    let expected = types::task_conf {
+        slice: 7_000_000,
+        home: 2,
+        pool: 3,
+        ..Default::default()
+    };
+    let expected = [bytes_of(&expected).to_vec()];
+    assert_eq!(fake.state(&list).1, expected);
     fake.apply(&mut list, &Plan::default(), Base::AsTold)
         .unwrap();
     assert_eq!(
         fake.state(&list).1,
-        [(7_000_000, 2, 3)],
+        expected,
         "a policy adds to what it said"
     );
     fake.apply(&mut list, &Plan::default(), Base::Nothing)
         .unwrap();
-    assert_eq!(fake.state(&list).1, [(0, 0, 0)]);
+    assert!(fake.state(&list).1.is_empty());
 }
 
 /// Wherever the tables fail, the old policy's plan, applied again, leaves what was there.
@@ -222,8 +225,7 @@ fn an_exchange_that_fails_can_be_taken_back() {
                     .is_err();
                 fake.fails_at.set(None);
                 fake.apply(&mut list, &before, Base::Nothing).unwrap();
-                let mut after = fake.state(&list);
-                after.1.retain(|&conf| conf != (0, 0, 0));
+                let after = fake.state(&list);
                 assert_eq!(after, expected, "{} after {}", second.name, first.name);
                 if !failed {
                     break;

@@ -249,6 +249,7 @@ impl Daemon {
                     signals.since(&then),
                     elapsed,
                 ));
+                self.report.there(vcpu.task, counted);
                 self.counters
                     .insert(vcpu.task, (counters, counted, signals));
             }

@@ -43,6 +43,11 @@ impl Report {
         }
     }
 
+    /// A vCPU is there, with this on its counters: reports begin to count here.
+    pub(crate) fn there(&mut self, task: TaskId, counted: Counted) {
+        self.before.entry(task).or_insert(counted);
+    }
+
     /// The report, if it is due.
     pub(crate) fn due(
         &mut self,

@@ -74,9 +74,9 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             io_events: 1,
-            pause_exits: 30,
-            llc_references: 3_000,
-            llc_misses: 500_000,
+            pause_exits: 122,
+            llc_references: 8_152,
+            llc_misses: 775_334,
         }
     }
 }

@@ -125,6 +125,18 @@ fn table_5() {
     );
 }
 
+/// Algorithm 1, line 11: where trashers and others must share a socket, LoLCF are between them and the
+/// LLCF.
+#[test]
+fn lolcf_go_beside_the_trashers() {
+    let sockets = level_1(&members(&[(8, LLCF), (4, LLCO), (4, LOLCF)]), &[4, 4]);
+    assert_eq!(
+        (count(&sockets[0], LLCO), count(&sockets[0], LOLCF)),
+        (4, 4)
+    );
+    assert_eq!(count(&sockets[1], LLCF), 8);
+}
+
 /// Table 5 does not hang on the order of VMs.
 #[test]
 fn table_5_in_any_order() {

@@ -63,8 +63,8 @@ impl Aql {
         };
         let limit = |key, meaning, value: u64, unit| {
             let value = Value::Number(value as f64, unit);
-            let source = "`corun calibrate` on a model of the paper's machine: half-way between the \
-                          calibration programs' medians; the paper gives none";
+            let source = "`corun calibrate` on a model of the paper's machine: half-way (on a \
+                          logarithmic scale) between the calibration programs' medians; the paper gives none";
             Parameter::new(key, meaning, value, source, "the shipped ones only")
         };
         vec![

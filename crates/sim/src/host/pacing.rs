@@ -129,12 +129,12 @@ impl Host {
         let slot = &self.tasks[task.index()];
         let look = self.caches_of(task).zip(slot.running_on());
         let look = look.map_or(Nanos::MAX, |(caches, cpu)| caches.next(cpu));
-        self.events.cancel(slot.step);
         let by_work = match slot.due.min(look) {
             Nanos::MAX => Nanos::MAX,
             work => slot.progress.when(work),
         };
-        let at = by_work.min(slot.due_at);
+        // No work at all was done as soon as the task began.
+        let at = by_work.min(slot.due_at).max(self.now);
         if at == Nanos::MAX {
             self.events.cancel(slot.step);
             self.tasks[task.index()].step = EventId::NONE;

@@ -2,10 +2,14 @@
 //! What every host scheduler has to stand: the same loads, by hand and at random.
 
 use super::{Audited, Does, Job, Jobs, host, run, run_shares};
+use crate::Simulation;
 use crate::host::HostParams;
 use crate::sched::HostScheduler;
 use corun_model::time::{MS, SEC, US};
-use corun_model::{Nanos, PcpuId, PcpuSet};
+use corun_model::{
+    Nanos, PcpuId, PcpuSet, Placement, Plan, Pool, Snapshot, TaskId, TaskPlan, VmId, VmPlan,
+};
+use corun_policies::Policy;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
@@ -194,4 +198,68 @@ pub(crate) fn is_served<S: HostScheduler + 'static>(
         prop_assert!(served || !due, "{name} starves: {totals:?}");
     }
     Ok(())
+}
+
+/// Two pools: hogs of the first take turns of 1 ms on pCPU 0, those of the second of 90 ms on the
+/// other two. Who enters a pool is spread over it, and slices are delivered.
+pub(crate) fn pools_have_their_pcpus_and_slices<S: HostScheduler + 'static>(
+    name: &str,
+    make: impl Fn(&HostParams) -> S,
+) {
+    let members = [0, 1, 0, 1, 1, 1];
+    let vcpu = |(at, pool): (usize, &usize)| Job::hog().vcpu(*pool as u32, at as u32);
+    let jobs = Jobs::new(members.iter().enumerate().map(vcpu).collect(), 1);
+    let params = host("1n1l3c1t", 1000);
+    let sched = Box::new(make(&params));
+    let outcome = Simulation::new(params, sched, Box::new(jobs), None)
+        .with_policy(Box::new(Fixed(in_pools(&members))))
+        .run(SEC, 11 * SEC, |_| {});
+    let shares = run_shares(&outcome);
+    let even = shares.iter().all(|share| (share - 0.5).abs() < 0.03);
+    assert!(even, "{name}: {shares:?}");
+    for (vm, slice) in [(0, MS), (1, 90 * MS)] {
+        let turns = &outcome.vms[vm].turns;
+        // Who is owed as much as those who wait may go on: a turn is a slice, or two.
+        let turn = |share| turns.quantile(share) as f64 / slice as f64;
+        let (shorter, longer) = (turn(0.1), turn(0.9));
+        assert!(
+            shorter > 0.98 && longer < 2.02,
+            "{name}, {slice}: {shorter} to {longer}"
+        );
+    }
+}
+
+/// Tasks in two pools: pCPU 0 with slices of 1 ms, pCPUs 1 and 2 with slices of 90 ms.
+fn in_pools(members: &[usize]) -> Plan {
+    let task = |(task, pool): (usize, &usize)| TaskPlan {
+        task: TaskId::from(task),
+        slice: None,
+        home: None,
+        pool: Some(*pool),
+        claim: None,
+    };
+    let pool = |slice, pcpus: [u32; 2]| Pool {
+        slice,
+        pcpus: pcpus.map(PcpuId).into_iter().collect(),
+    };
+    Plan {
+        vms: (0..2)
+            .map(|vm| VmPlan::placed(VmId(vm), Placement::Pool))
+            .collect(),
+        tasks: members.iter().enumerate().map(task).collect(),
+        pools: vec![pool(MS, [0, 0]), pool(90 * MS, [1, 2])],
+    }
+}
+
+/// A policy that always says the same.
+struct Fixed(Plan);
+
+impl Policy for Fixed {
+    fn period(&self) -> Nanos {
+        30 * MS
+    }
+
+    fn decide(&mut self, _: &Snapshot, plan: &mut Plan) {
+        *plan = self.0.clone();
+    }
 }

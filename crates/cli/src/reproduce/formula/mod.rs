@@ -6,6 +6,7 @@
 //! when it is read, so that nothing can go wrong after the runs. What was not measured is NaN: it goes
 //! through arithmetic, and no comparison with it is true.
 
+mod aql;
 pub mod functions;
 mod jupiter;
 mod lexer;

@@ -22,13 +22,16 @@
 //! its vCPUs' weight; Credit has no weights within a VM. Host tasks that are no vCPUs behave as
 //! domains with one vCPU. An LLC or core is as the topology says, a node is a socket.
 //!
-//! Not modelled: soft affinity, cpupools, core scheduling and the migration delay (none by default).
+//! A policy may give pCPUs and vCPUs slices of their own and bind vCPUs to pools ([`pools`]).
+//!
+//! Not modelled: soft affinity, Xen's own cpupools, core scheduling and the migration delay (none by default).
 //! All VMs are there when the run begins. The kernel's
 //! tick (`host.hz`) plays no role: Credit has its own.
 
 mod accounts;
 mod params;
 mod placement;
+mod pools;
 mod queue;
 #[cfg(test)]
 mod tests;
@@ -40,7 +43,7 @@ use crate::engine::EventId;
 use crate::host::{Host, HostParams, TaskState};
 use crate::load::VmInfo;
 use accounts::{Accounts, Priority};
-use corun_model::{Nanos, PcpuId, PcpuSet, TaskId, Topology};
+use corun_model::{Nanos, PcpuId, PcpuSet, Plan, TaskId, Topology};
 use queue::Pcpu;
 
 /// A vCPU as placement sees it (`struct csched_unit`); its credit is in [`Accounts`].
@@ -54,6 +57,17 @@ struct Unit {
     /// It was moved, so that its next wake-up is no wake-up in Credit's eyes.
     moved: bool,
     yields: bool,
+    /// Its own slice; `None`: its pCPU's.
+    slice: Option<Nanos>,
+    /// Where it goes when it moves, if that is decided.
+    goes_to: Option<PcpuId>,
+}
+
+impl Unit {
+    /// Is it, or will it be, at home there?
+    fn stays_on(&self, cpu: PcpuId) -> bool {
+        self.goes_to.unwrap_or(self.home) == cpu
+    }
 }
 
 /// A host that runs Xen's Credit scheduler.
@@ -265,6 +279,8 @@ impl HostScheduler for Credit {
             // Finding a pCPU for a new vCPU counts as moving it (`csched_unit_insert()`).
             moved: last.is_none(),
             yields: false,
+            slice: None,
+            goes_to: None,
         });
     }
 
@@ -288,7 +304,8 @@ impl HostScheduler for Credit {
         unit.yields = false;
         if std::mem::take(&mut unit.moves) {
             unit.moved = true;
-            let home = self.idlest(task, true);
+            let goes_to = unit.goes_to.take();
+            let home = goes_to.unwrap_or_else(|| self.idlest(task, true));
             self.unit(task).home = home;
         }
     }
@@ -316,7 +333,8 @@ impl HostScheduler for Credit {
         if next != old {
             pcpu.since = now;
         }
-        let slice = next.map(|_| pcpu.slice);
+        let of_pcpu = pcpu.slice;
+        let slice = next.map(|task| self.unit(task).slice.unwrap_or(of_pcpu));
         if let Some(task) = next {
             self.accounts.start(task, now);
         }
@@ -324,7 +342,8 @@ impl HostScheduler for Credit {
         self.set_ticker(host, cpu);
         // One that leaves arrives elsewhere once it is off its pCPU, and not boosted.
         if let Some(task) = moves.filter(|&task| !self.accounts.parked(task)) {
-            let home = self.idlest(task, true);
+            let goes_to = self.unit(task).goes_to.take();
+            let home = goes_to.unwrap_or_else(|| self.idlest(task, true));
             self.unit(task).home = home;
             self.arrive(host, task, Some(cpu));
         }
@@ -346,6 +365,10 @@ impl HostScheduler for Credit {
             }
             _ => self.on_account(host),
         }
+    }
+
+    fn apply(&mut self, host: &mut Host, plan: &Plan) {
+        self.carry_out(host, plan);
     }
 
     fn yield_pcpu(&mut self, host: &mut Host, task: TaskId, cpu: PcpuId) {

@@ -251,3 +251,8 @@ fn vms_that_start_together_are_spread() {
         }
     }
 }
+
+#[test]
+fn pools_have_their_pcpus_and_slices() {
+    shared::pools_have_their_pcpus_and_slices("credit", credit);
+}

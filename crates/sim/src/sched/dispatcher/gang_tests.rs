@@ -287,6 +287,26 @@ fn demand_keeps_shares() {
     assert!(shares[4..].iter().all(|share| *share > 0.3), "{shares:?}");
 }
 
+/// Load-conscious placement puts siblings on one pCPU. If they are urgent, they take turns by the time that
+/// they have as such, and not by taking the pCPU from each other before either has made progress.
+#[test]
+fn demand_lets_stacked_siblings_run() {
+    let asks = |n: u32| Does::Asks {
+        work: 50 * US,
+        to: n ^ 1,
+        first: true,
+    };
+    let jobs = (0..4).map(|n| Job::new(asks(n)).vcpu(0, n)).collect();
+    let params = host("1n1l2c1t", 1000);
+    let dispatcher = Dispatcher::new(DispatcherParams::default(), &params);
+    let gang = Gang::Demand(Boost::default());
+    let placed = Placed(dispatcher, Placement::LoadConscious, gang);
+    let (outcome, runs) = run(&params, placed, Jobs::new(jobs, 1), 0, SEC);
+    let shares = run_shares(&outcome);
+    assert!(shares.iter().all(|share| *share > 0.2), "{shares:?}");
+    assert!(runs.len() < 100_000, "{} switches", runs.len());
+}
+
 /// A VM whose vCPUs wait for most of the time owns pCPUs for those that will wake in its slot, too.
 #[test]
 fn strict_keeps_pcpus_for_who_wakes_in_the_slot() {

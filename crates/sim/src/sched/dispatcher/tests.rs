@@ -56,8 +56,7 @@ impl HostScheduler for Placed {
             };
             let plan = Plan {
                 vms: vms.map(wanted).collect(),
-                tasks: Vec::new(),
-                pools: Vec::new(),
+                ..Plan::default()
             };
             self.0.apply(host, &plan);
         }
@@ -118,6 +117,13 @@ impl Placed {
             );
         }
     }
+}
+
+#[test]
+fn pools_have_their_pcpus_and_slices() {
+    crate::testing::shared::pools_have_their_pcpus_and_slices("dispatcher", |params| {
+        Dispatcher::new(DispatcherParams::default(), params)
+    });
 }
 
 #[test]

@@ -198,8 +198,7 @@ pub(super) const ALL: &[Preset] = &[
          instructions = 0.3 ms and one to reassign them; between them the first thread adds up what \
          the others found (10 us, assumed). The same count gives 16,384 x 128 x 5 / 9 = 1.2 M \
          instructions per barrier for simlarge (as `sync` has it). PARSEC's barrier spins 35,000 times \
-         (SPIN_COUNTER_MAX: no more than 0.1 ms, its source says) before it blocks, which is left out. ±10 % \
-         is assumed. Points: 200,000 x 512 bytes.",
+         (SPIN_COUNTER_MAX; some 30 us) before it blocks, which is left out. ±10 % is assumed. Points: 200,000 x 512 bytes.",
         Shape::Own(|vcpus| vcpus, streamcluster),
     ),
     apart(
@@ -210,14 +209,19 @@ pub(super) const ALL: &[Preset] = &[
     ),
     Preset::new(
         "vips",
-        "Image processing on demand, with vips 7's thread groups (im_threadgroup, im_wbuffer): the main \
-         thread waits for an idle worker and hands it the next tile, by a semaphore each; so a worker \
-         waits for the main thread after each tile. 31.21 G / (2662 x 5500 \
+        "Image processing on demand: threads compute tiles, one writes them. 31.21 G / (2662 x 5500 \
          pixels) = 2,131 instructions per pixel, so 4096 x 2131 = 8.7 M or 3.4 ms for a tile of 64 x \
          64 (assumed). Its 33,586 locks are 0.93 M instructions or 360 us apart: nine per tile. \
-         Handing out a tile takes 5 us (assumed), writing it is a copy into the page cache, 20 us \
-         (assumed), here by the worker.",
-        Shape::Own(|vcpus| vcpus.saturating_add(1), vips),
+         Writing a tile is a copy into the page cache, 20 us (assumed).",
+        Shape::Pipeline(&[
+            stage(
+                "tile",
+                true,
+                "memory 1MB 5/us; loop 9 { compute 360us ±10%; mutex cache { compute 200ns } }",
+                16,
+            ),
+            stage("writer", false, "compute 20us; count tiles", 16),
+        ]),
     ),
 ];
 
@@ -241,16 +245,4 @@ fn streamcluster(threads: u32) -> Vec<(String, String)> {
         (format!("worker{i}"), text)
     };
     (0..threads).map(worker).collect()
-}
-
-/// The main thread, and workers.
-fn vips(threads: u32) -> Vec<(String, String)> {
-    let main = "queue go 512; loop { recv idle; compute 5us; send go; count tiles }";
-    let tile = "memory 1MB 5/us; loop 9 { compute 360us ±10%; mutex cache { compute 200ns } }";
-    let worker = format!("queue idle 512; loop {{ send idle; recv go; {tile}; compute 20us }}");
-    let main = ("main".to_string(), main.to_string());
-    let workers = 0..threads.saturating_sub(1).max(1);
-    std::iter::once(main)
-        .chain(workers.map(|i| (format!("tile{i}"), worker.clone())))
-        .collect()
 }

@@ -10,7 +10,8 @@
 //!
 //! The network of this model loses and reorders nothing, so what is sent again is always a
 //! duplicate, and there is no fast retransmit. Kept out, too: delayed ACKs (every packet is
-//! acknowledged at once), CUBIC, pacing, Nagle and autotuning of the window.
+//! acknowledged at once), CUBIC, pacing, Nagle, waiting for room for a larger send
+//! (`tcp_tso_should_defer()`), and autotuning of the window.
 //!
 //! A packet here is what a guest's kernel handles at once: up to [`MOST_PACKET`] bytes, which the
 //! NIC cuts into frames (TSO) and puts together again (GRO).

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `corun calibrate`: what it finds, writes, and what comes of its files.
+
+// Helpers of tests, too, say what they expect by panicking.
+#![allow(clippy::unwrap_used)]
+
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn corun(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_corun"));
+    command.env("COLUMNS", "100").args(args).output().unwrap()
+}
+
+/// Two VMs on a machine with this last-level cache.
+fn scenario(folder: &Path, llc: &str) -> String {
+    let file = folder.join(format!("{llc}.toml"));
+    let text = format!(
+        "[host]\npcpus = 4\nl2 = \"256KB\"\nllc = \"{llc}\"\n\
+         [run]\nduration = \"1s\"\npolicies = [\"aql\"]\n\
+         [policy.aql]\ncalibration = \"found.toml\"\n\
+         [vm.list]\nvcpus = 4\nworkload = \"list-llcf\"\nthreads = 4\n\
+         [vm.web]\nvcpus = 1\nworkload = \"specweb\"\n"
+    );
+    fs::write(&file, text).unwrap();
+    file.to_string_lossy().into_owned()
+}
+
+#[test]
+fn what_is_found_is_written_read_and_refused_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let found = folder.path().join("found.toml");
+    let found = found.to_string_lossy();
+    let output = corun(&["calibrate", "--quick", "--json", "-o", &found]);
+    assert!(output.status.success(), "{output:?}");
+    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let best = |kind: &str| {
+        let types = said["types"].as_array().unwrap();
+        let of = types.iter().find(|of| of["type"] == kind).unwrap();
+        of["best_slice_ms"].clone()
+    };
+    assert_eq!(best("IOInt"), 1.0, "{said}");
+    assert!(best("LLCF").as_f64().unwrap() >= 60.0, "{said}");
+    assert_eq!(
+        (best("LoLCF"), best("LLCO")),
+        (Value::Null, Value::Null),
+        "{said}"
+    );
+    let limits = &said["limits"];
+    assert!(limits["llc_references"].as_u64().unwrap() > 1000, "{said}");
+
+    let here = corun(&["compare", "-q", &scenario(folder.path(), "8MB")]);
+    assert!(here.status.success(), "{here:?}");
+    let elsewhere = corun(&["compare", "-q", &scenario(folder.path(), "20MB")]);
+    let message = String::from_utf8_lossy(&elsewhere.stderr).into_owned();
+    assert_eq!(elsewhere.status.code(), Some(2), "{message}");
+    assert!(message.contains("policy.aql.calibration: "), "{message}");
+    assert!(message.contains("made on another machine"), "{message}");
+
+    let broken = fs::read_to_string(&*found).unwrap().replace("LLCF", "LLFC");
+    fs::write(&*found, broken).unwrap();
+    let refused = corun(&["compare", "-q", &scenario(folder.path(), "8MB")]);
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2), "{message}");
+    assert!(message.contains("slice.LLFC: unknown key"), "{message}");
+}
+
+#[test]
+fn a_machine_that_is_none_is_refused() {
+    let refused = |args: &[&str]| {
+        let output = corun(&[&["calibrate"], args].concat());
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(refused(&["--set", "host.llc=1KB"]).contains("host.llc"));
+    assert!(refused(&["--host", "/none.toml"]).contains("/none.toml"));
+}

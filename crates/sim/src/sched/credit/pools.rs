@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Pools of pCPUs and slices of vCPUs within Credit, as AQL_Sched's authors put them there (EuroSys
+//! 2016, §4.3): one scheduler with one accounting, in which pCPUs differ by their slice and vCPUs are
+//! bound to the pCPUs of their pool. Ticks and accounting keep the period that `[scheduler.credit]`
+//! says.
+//!
+//! Credit hardly moves vCPUs while all pCPUs are busy, so who enters a pool is spread over it here.
+
+use super::Credit;
+use crate::host::{Host, TaskState};
+use corun_model::{PcpuId, PcpuSet, Plan, TaskId, TaskPlan};
+
+impl Credit {
+    /// Carries out what a plan says of slices, homes and pools.
+    pub(super) fn carry_out(&mut self, host: &mut Host, plan: &Plan) {
+        for pool in &plan.pools {
+            for cpu in pool.pcpus.iter() {
+                if let Some(pcpu) = self.pcpus.get_mut(cpu.index()) {
+                    pcpu.slice = pool.slice;
+                }
+            }
+        }
+        let known = self.units.len();
+        for wanted in plan.tasks.iter().filter(|it| it.task.index() < known) {
+            self.unit(wanted.task).slice = wanted.slice;
+            let may = host.task(wanted.task).spec.allowed;
+            let confined = confined(wanted, plan).map(|pcpus| pcpus.and(&may));
+            let allowed = confined.filter(|pcpus| !pcpus.is_empty()).unwrap_or(may);
+            self.confine(host, wanted.task, allowed);
+        }
+    }
+
+    /// `task` may use these pCPUs only: it leaves its home if that is none of them.
+    fn confine(&mut self, host: &mut Host, task: TaskId, allowed: PcpuSet) {
+        self.unit(task).allowed = allowed;
+        let home = self.units[task.index()].home;
+        if allowed.contains(home) {
+            self.unit(task).goes_to = None;
+            return;
+        }
+        let residents = |cpu: PcpuId| self.units.iter().filter(|it| it.stays_on(cpu)).count();
+        let Some(to) = allowed.iter().min_by_key(|cpu| residents(*cpu)) else {
+            return;
+        };
+        let runs = self.pcpus[home.index()].current == Some(task);
+        match host.task(task).state {
+            _ if runs => {
+                let unit = self.unit(task);
+                (unit.moves, unit.goes_to) = (true, Some(to));
+                host.resched(home, None);
+            }
+            TaskState::Ready if !self.accounts.parked(task) => {
+                self.pcpu(home).remove(task);
+                self.unit(task).home = to;
+                self.arrive(host, task, None);
+            }
+            _ => self.unit(task).home = to,
+        }
+    }
+}
+
+/// The pCPUs that a plan binds a vCPU to.
+fn confined(wanted: &TaskPlan, plan: &Plan) -> Option<PcpuSet> {
+    let pool = wanted.pool.and_then(|pool| plan.pools.get(pool));
+    let home = wanted.home.map(|home| [home].into_iter().collect());
+    home.or(pool.map(|pool| pool.pcpus))
+}

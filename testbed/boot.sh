@@ -114,12 +114,6 @@ wait_for_end() {
 	done
 }
 
-# Where its kernel was when it panicked, as it does after a soft lockup of 20 s: whether the emulation
-# or a scheduler is to blame can be told from nothing else.
-last_words() {
-	sed -n '/soft lockup\|BUG:\|Kernel panic/,$ p' "$work/console" | grep -aE 'BUG:|RIP:|panic|\+0x' | head -n 40 || true
-}
-
 # Unpacks what the host left on its disk and sets $status; false if it did not come that far.
 take_results() {
 	rm -rf "$work/out"
@@ -144,7 +138,6 @@ attempt() {
 	elif [ "$ended" ]; then
 		[ "$qemu_status" = 0 ] || die "QEMU failed with status $qemu_status"
 		say "the emulated host died without a result (phase: ${reached:-boot})"
-		last_words >&2
 		status="$exit_died"
 		if [ "$reached" = guests-booting ]; then again=yes; fi
 	else

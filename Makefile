@@ -26,6 +26,7 @@ test: build
 	@scripts/install.sh test
 	@scripts/lint.sh
 	cargo test --workspace
+	@scripts/verdicts.py
 	@scripts/determinism.sh
 
 e2e:

@@ -4,9 +4,8 @@
 // Helpers of tests, too, say what they expect by panicking.
 #![allow(clippy::unwrap_used)]
 
-use corun_report::claims::{Scoreboard, Status};
+use corun_report::claims::Scoreboard;
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -6,8 +6,8 @@
 # with check.py; the recorded decisions are replayed through the native build.
 #
 # Usage: run.sh [OUT [GROUP…]]   OUT: out/e2e; GROUP: only these boots (below), such as weights, or
-#                                "costs" or "jupiter", which take long and are not among those run by
-#                                default
+#                                "costs", "jupiter" or "pools", which take long and are not among
+#                                those run by default
 # Exit codes: 0 all passed, 77 packages cannot be had, else failed
 set -euo pipefail
 # shellcheck source=testbed/common.sh
@@ -33,6 +33,18 @@ host_policies() {
 		python3 -c 'import json, sys
 for policy in json.load(sys.stdin):
     if policy["host"]: print(policy["name"])'
+}
+
+# Policies whose control loop asks every 30 ms what vCPUs do. Emulated, that takes most of a pCPU, and a
+# boot with all policies takes too long.
+pooled="aql|vslicer|vturbo|microsliced"
+
+# policies_of GROUP: of all policies (standard input), those that it goes through.
+policies_of() {
+	case $1 in
+	pools) grep -xE "$pooled" ;;
+	*) grep -vxE "$pooled" ;;
+	esac
 }
 
 # lockstep FILE: replays natively what the kernel decided; prints a verdict for check.py.
@@ -65,7 +77,7 @@ emulator_broke() {
 # limit_of GROUP: seconds it may take; some three times what it takes on a machine that does nothing else.
 limit_of() {
 	case $1 in
-	costs | jupiter | policies) echo 600 ;;
+	costs | jupiter | policies | pools) echo 600 ;;
 	*) echo 300 ;;
 	esac
 }
@@ -76,6 +88,7 @@ attempt() {
 	reason=""
 	rm -rf "$work/out"
 	tr ';' '\n' <<<"$1" >"$work/test/phases"
+	policies_of "$1" <"$work/policies" >"$work/test/policies"
 	CORUN_TESTBED_TIMEOUT="${CORUN_TESTBED_TIMEOUT:-$(limit_of "$1")}" \
 		"$testbed_dir/boot.sh" "$work/test" "$work/out" || status=$?
 	# 77: no packages; 126: boots hung; 124 and 125: the host stood still or died.
@@ -113,7 +126,7 @@ main() {
 	stage_corun "$work/test"
 	"$testbed_dir/fetch.sh"
 	stage_bpftool "$work/test"
-	host_policies "$work/test" >"$work/test/policies"
+	host_policies "$work/test" >"$work/policies"
 	cp "$e2e_dir"/host/* "$work/test/"
 	rm -rf "$out"
 	mkdir -p "$out"

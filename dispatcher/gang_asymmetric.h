@@ -64,7 +64,7 @@ static inline void asymmetric_claim(struct task_struct *p, struct task_ctx *t, s
 				    bool ready, u64 now)
 {
 	struct task_conf *conf = task_conf_of(p);
-	u64 latency, left, neutral;
+	u64 latency, left, neutral, allotment, period;
 	u32 share;
 
 	t->claims = 1;
@@ -85,7 +85,10 @@ static inline void asymmetric_claim(struct task_struct *p, struct task_ctx *t, s
 	t->gran = knobs.wakeup_gran * latency / (neutral ? neutral : 1);
 	if (!ready)
 		return;
-	left = asymmetric_left(t, shared(conf->allotment), shared(g->conf->period), now);
+	/* One input after the other: compilers order the arguments of a call differently. */
+	allotment = shared(conf->allotment);
+	period = shared(g->conf->period);
+	left = asymmetric_left(t, allotment, period, now);
 	t->urgent_since = left ? now + latency : 0;
 }
 
@@ -167,9 +170,12 @@ static inline bool asymmetric_goes_home(struct task_struct *p, struct task_ctx *
 	s32 home = t->home - 1;
 	struct cpu_ctx *there = t->claims && t->home ? cpu_at(home) : NULL;
 	struct cpu_ctx *here = cpu_at(t->cpu);
+	u64 load;
 
-	return there && here && home != t->cpu && allowed(p, home) && !siblings_at(t, home) &&
-	       shared(there->load) <= shared(here->load);
+	if (!there || !here || home == t->cpu || !allowed(p, home) || siblings_at(t, home))
+		return false;
+	load = shared(there->load);
+	return load <= shared(here->load);
 }
 
 #endif

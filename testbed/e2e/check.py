@@ -204,8 +204,8 @@ def main():
     judge_numbers(out, table)
     judge_traces(out, table)
     policies.judge(out, table)
-    if (out / "slices").is_dir():
-        slices.judge(out / "slices", table)
+    for directory in sorted(out.glob("slices-*")):
+        slices.judge(directory, table)
     for line in sys.argv[2:]:
         word, name, detail = line.split(":", 2)
         table.row(word == "pass", name, detail)

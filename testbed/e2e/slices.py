@@ -64,7 +64,7 @@ def judge(directory, table=None):
     said = {path: re.match(r"(\d+)ms$", path.stem) for path in directory.glob("*.trace")}
     files = sorted((int(match[1]), path) for path, match in said.items() if match)
     names = [f"<= {edge}" for edge in EDGES[:-1]] + [f"> {EDGES[-2]}"]
-    print("\n| slice | turns | p10, ms | median, ms | p90, ms | " + " | ".join(f"{n}, %" for n in names) + " |")
+    print(f"\n{directory.name}:\n\n| slice | turns | p10, ms | median, ms | p90, ms | " + " | ".join(f"{n}, %" for n in names) + " |")
     print("|---|" + "---|" * (len(EDGES) + 4))
     for milliseconds, path in files:
         lengths, slice_s = turns(path), milliseconds / 1000
@@ -74,9 +74,9 @@ def judge(directory, table=None):
         if table and lengths:
             median = statistics.median(lengths)
             good = abs(median - slice_s) <= max(WITHIN * slice_s, TICK)
-            table.row(good, f"slices of {milliseconds} ms", f"median turn {1000 * median:.2f} ms, {len(lengths)} turns")
+            table.row(good, f"{directory.name}: {milliseconds} ms", f"median turn {1000 * median:.2f} ms, {len(lengths)} turns")
         elif table:
-            table.row(False, f"slices of {milliseconds} ms", "no turns recorded")
+            table.row(False, f"{directory.name}: {milliseconds} ms", "no turns recorded")
     print()
 
 

@@ -4,8 +4,10 @@
 //!
 //! A pool is an affinity mask, a slice is what a thread asks for (since 6.12). Everything else is the
 //! kernel's: who runs next, when a woken vCPU preempts, where within its mask a vCPU goes. A slice is
-//! a request: EEVDF gives a vCPU an earlier deadline for a shorter one, and a wake-up may end a long
-//! one early. What was changed is taken back at the end, and after a crash by the next daemon
+//! a request: EEVDF gives a vCPU an earlier deadline for a shorter one, and who waits on the same pCPU may
+//! end a long one early: since 6.17 a task keeps its pCPU against the others only for the shortest slice
+//! that any of them asks for (`set_protect_slice()` in kernel/sched/fair.c), and an ordinary thread of the
+//! host asks for some 3 ms. What was changed is taken back at the end, and after a crash by the next daemon
 //! ([`state`]). Policies that decide at wake-ups and switches need sched_ext and are refused.
 
 mod find;

@@ -6,7 +6,10 @@
 //!
 //! - *PUSH*: away from a vCPU whose slice is about to end, while that one still can;
 //! - *PULL*: from a vCPU that was descheduled before it could, by one that is active;
-//! - to the vCPU *about to be active*, when no active one has time left.
+//! - to the vCPU *about to be active*, when no active one has time left: the first that is expected to
+//!   be back, if that is before its own. It matters most where few vCPUs are active at a time: a task
+//!   that is left behind in the middle of a request cannot be pulled, since the request's interrupt waits
+//!   for its vCPU, too.
 //!
 //! All that are to move at once are spread: the tasks with most I/O go to the vCPUs with most time
 //! left, one by one, and no vCPU gets more than its part of the I/O-bound tasks while another has
@@ -52,6 +55,8 @@ pub struct VcpuView {
     pub vcpu: u32,
     /// What it is doing.
     pub activity: Activity,
+    /// How long it was away last time, ns; `None`: it is not known.
+    pub away: Option<Nanos>,
     /// Has it become active since the last look?
     pub fresh: bool,
 }
@@ -97,7 +102,7 @@ pub fn moves(params: &MigraterParams, vcpus: &[VcpuView], tasks: &[TaskView]) ->
     let mut places = places(params, vcpus, tasks, &leaving);
     let mut moves = Vec::with_capacity(leaving.len());
     if places.is_empty() {
-        return soon(params, vcpus, &leaving);
+        return soon(vcpus, &leaving);
     }
     let part = tasks.len().div_ceil(places.len());
     let mut next = 0;
@@ -162,36 +167,44 @@ fn places(
     };
     let good = with(params.worth);
     let pushed = leaving.iter().any(|(_, why)| *why == Why::Push);
-    if !good.is_empty() || (pushed && !returning(params, vcpus).is_empty()) {
+    if !good.is_empty() || (pushed && !returning(vcpus).is_empty()) {
         return good;
     }
     with(params.push)
 }
 
 /// The vCPUs about to be active, the first to be so first.
-fn returning(params: &MigraterParams, vcpus: &[VcpuView]) -> Vec<u32> {
+fn returning(vcpus: &[VcpuView]) -> Vec<(Nanos, u32)> {
     let back = |view: &VcpuView| match view.activity {
-        Activity::Inactive { back: Some(back) } if back <= params.soon => Some((back, view.vcpu)),
+        Activity::Inactive { back: Some(back) } => Some((back, view.vcpu)),
         _ => None,
     };
     let mut soon: Vec<_> = vcpus.iter().filter_map(back).collect();
     soon.sort_unstable();
-    soon.into_iter().map(|(_, vcpu)| vcpu).collect()
+    soon
 }
 
-/// No active vCPU has time left: those whose slices end go where one is about to begin.
-fn soon(params: &MigraterParams, vcpus: &[VcpuView], leaving: &[(TaskView, Why)]) -> Vec<Move> {
-    let returning = returning(params, vcpus);
+/// No active vCPU has time left: those whose slices end go where one is about to begin, round and round
+/// the first that are back, if that is sooner than where they are.
+fn soon(vcpus: &[VcpuView], leaving: &[(TaskView, Why)]) -> Vec<Move> {
+    let returning = returning(vcpus);
     let pushed = leaving.iter().filter(|(_, why)| *why == Why::Push);
-    let to = returning.iter().cycle();
-    pushed
-        .zip(to)
-        .map(|((task, _), to)| Move {
+    let away = |vcpu: u32| {
+        let from = vcpus.iter().find(|view| view.vcpu == vcpu);
+        from.and_then(|view| view.away).unwrap_or(Nanos::MAX)
+    };
+    let sooner = |(task, (back, to)): (&TaskView, &(Nanos, u32))| {
+        (*back < away(task.vcpu)).then_some(Move {
             task: task.task,
             from: task.vcpu,
             to: *to,
             why: Why::Soon,
         })
+    };
+    let tasks = pushed.map(|(task, _)| task);
+    tasks
+        .zip(returning.iter().cycle())
+        .filter_map(sooner)
         .collect()
 }
 
@@ -234,6 +247,7 @@ mod tests {
         VcpuView {
             vcpu,
             activity: Activity::Active { left: Some(left) },
+            away: Some(11 * MS),
             fresh: false,
         }
     }
@@ -242,6 +256,7 @@ mod tests {
         VcpuView {
             vcpu,
             activity: Activity::Inactive { back: Some(back) },
+            away: Some(11 * MS),
             fresh: false,
         }
     }
@@ -337,11 +352,12 @@ mod tests {
         let tasks = [task(7, 0, 900)];
         let vcpus = [active(0, 0), active(1, MS), away(2, MS), away(3, 300 * US)];
         assert_eq!(decided(&vcpus, &tasks), [(7, 3, Why::Soon)]);
-        // If none is about to be, the one with some time.
-        let vcpus = [active(0, 0), active(1, MS), away(2, 9 * MS)];
+        // If it is not known when others are back, the one with some time.
+        let mut vcpus = [active(0, 0), active(1, MS), away(2, MS)];
+        vcpus[2].activity = Activity::Inactive { back: None };
         assert_eq!(decided(&vcpus, &tasks), [(7, 1, Why::Push)]);
-        // And if there is none either, it stays.
-        let vcpus = [active(0, 0), active(1, 100 * US), away(2, 9 * MS)];
+        // And if all others are back later than its own, it stays.
+        let vcpus = [active(0, 0), active(1, 100 * US), away(2, 12 * MS)];
         assert_eq!(decided(&vcpus, &tasks), []);
     }
 
@@ -369,6 +385,7 @@ mod tests {
 
     fn any_vcpus() -> impl Strategy<Value = Vec<VcpuView>> {
         let one = (0u8..4, 0..20 * MS, any::<bool>()).prop_map(|(kind, time, fresh)| VcpuView {
+            away: fresh.then_some(9 * MS),
             vcpu: 0,
             activity: match kind {
                 0 => Activity::Absent,
@@ -405,7 +422,7 @@ mod tests {
                 let (from, to) = (&vcpus[it.from as usize], &vcpus[it.to as usize]);
                 match it.why {
                     Why::Soon => {
-                        let back = matches!(to.activity, Activity::Inactive { back: Some(back) } if back <= params.soon);
+                        let back = matches!(to.activity, Activity::Inactive { back: Some(back) } if from.away.is_none_or(|away| back < away));
                         prop_assert!(back);
                     }
                     Why::Pull => prop_assert!(left(to).is_some() && left(from).is_none()),

@@ -18,8 +18,6 @@ pub struct MigraterParams {
     pub push: Nanos,
     /// A vCPU with at least this left of its slice is worth moving to, ns; at least `push`.
     pub worth: Nanos,
-    /// Where none is: one that is back within this is, ns.
-    pub soon: Nanos,
     /// How many past slices predict the present one, by their median; 1 to [`MOST_SLICES`].
     pub slices: usize,
     /// By how much of itself a slice may outlast its prediction before that is taken to be void,
@@ -48,7 +46,6 @@ impl Default for MigraterParams {
             gap: 2 * heartbeat,
             push: 2 * heartbeat,
             worth: 2 * MS,
-            soon: 1_630 * US,
             slices: 1,
             overrun: 500,
             window: 5 * MS,
@@ -65,10 +62,12 @@ impl MigraterParams {
     #[must_use]
     pub fn beating_every(self, heartbeat: Nanos) -> Self {
         let times = |length: Nanos| length.saturating_mul(heartbeat) / self.heartbeat.max(1);
+        let push = times(self.push);
         Self {
             heartbeat,
             gap: times(self.gap),
-            push: times(self.push),
+            push,
+            worth: self.worth.max(push.saturating_add(heartbeat)),
             ..self
         }
     }
@@ -117,13 +116,6 @@ pub fn parameters() -> Vec<Parameter> {
             default.worth,
             "the authors' program (github.com/hku-systems/vMigrater): 2000 µs",
             "2 ms",
-        ),
-        time(
-            "vmigrater::MigraterParams::soon",
-            "where no vCPU is worth it: one that is back within this is",
-            default.soon,
-            "dissertation §2.7.2: the mean cost of a migration, which waiting should not exceed",
-            "1.63 ms",
         ),
         time(
             "vmigrater::MigraterParams::window",

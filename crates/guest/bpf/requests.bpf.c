@@ -30,7 +30,7 @@ struct task_struct {
 	unsigned int flags;
 } CORE;
 
-/* enum cpu_usage_stat (include/linux/kernel_stat.h): found by name, whatever its number. */
+/* enum cpu_usage_stat (include/linux/kernel_stat.h): it only ever grew at its end. */
 enum cpu_usage_stat {
 	CPUTIME_STEAL = 7,
 };

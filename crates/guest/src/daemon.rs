@@ -238,6 +238,7 @@ impl Daemon {
         };
         let before = match verdict {
             Ok(before) => before,
+            Err(Left::Own | Left::Gone) => return Ok(()),
             Err(left) => {
                 self.left.insert(key, (left, now));
                 return Ok(());

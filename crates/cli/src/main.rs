@@ -6,6 +6,7 @@ mod bench;
 mod calibrate;
 mod compare;
 mod failure;
+mod guest;
 mod host;
 mod lockstep;
 mod output;
@@ -41,6 +42,7 @@ enum Command {
     Sensitivity(Box<sensitivity::Args>),
     Reproduce(Box<reproduce::Args>),
     Host(host::Args),
+    Guest(guest::Args),
     Policy(policy::Args),
     Policies(policies::Args),
     Parameters(parameters::Args),
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
         Command::Sensitivity(args) => sensitivity::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),
         Command::Host(args) => host::run(&args),
+        Command::Guest(args) => guest::run(&args),
         Command::Policy(args) => policy::run(&args),
         Command::Policies(args) => policies::run(&args),
         Command::Parameters(args) => parameters::run(&args),

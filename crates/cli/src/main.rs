@@ -4,6 +4,7 @@
 
 mod bench;
 mod calibrate;
+mod calibration;
 mod compare;
 mod failure;
 mod guest;

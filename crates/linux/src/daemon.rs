@@ -7,12 +7,13 @@ use crate::control::{Control, Exchange};
 use crate::host::{Cause, HostError, HostOptions, Recorded};
 use crate::knobs;
 use crate::loader::Dispatcher;
+use crate::machine;
 use crate::recorder::Recorder;
 use crate::socket::Server;
 use crate::socket::protocol::{Command, ErrorKind, InForce, Reply, SetPolicy};
 use crate::stats::{Mark, Stats};
 use corun_model::time::{MS, SEC};
-use corun_model::{Nanos, PcpuSet, Topology, TopologyError};
+use corun_model::{Nanos, PcpuSet};
 use corun_policies::{PolicyInfo, SettingError, Settings};
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,7 +49,8 @@ impl Daemon {
             ),
             None => None,
         };
-        let control = Control::new(options.policy, topology(online)?, *online);
+        let host = machine::seen(online)?;
+        let control = Control::new(options.policy, options.settings, host, *online);
         let began = clock::now();
         Ok(Self {
             report_due: options.interval.map(|interval| began + interval),
@@ -169,7 +171,7 @@ impl Daemon {
             let message = format!("unknown policy {:?}", wanted.name);
             return Ok(Reply::refusal(ErrorKind::UnknownPolicy, message, &known));
         };
-        let settings = match made_of(info, wanted) {
+        let settings = match made_of(self.options.settings, info, wanted) {
             Ok(settings) => settings,
             Err(reply) => return Ok(*reply),
         };
@@ -179,10 +181,7 @@ impl Daemon {
         }
         self.drain()?;
         let before = self.control.policy().name;
-        match self
-            .control
-            .exchange((info, &settings), wanted.set.clone(), &dispatcher.tables())
-        {
+        match self.control.exchange(info, settings, &dispatcher.tables()) {
             Ok(()) => {}
             Err(Exchange::Kept(cause)) => {
                 let message = format!(
@@ -269,15 +268,12 @@ impl Daemon {
     }
 }
 
-/// The highest pCPU decides: the model has regular hosts only. Nodes, caches and SMT follow when a
-/// policy looks at them.
-fn topology(online: &PcpuSet) -> Result<Topology, TopologyError> {
-    Topology::flat(online.iter().last().map_or(1, |cpu| cpu.0 + 1))
-}
-
-/// The settings that are wanted; what is wrong with them is the reply.
-fn made_of(info: &PolicyInfo, wanted: &SetPolicy) -> Result<Settings, Box<Reply>> {
-    let mut settings = Settings::default();
+/// The settings that are wanted, the rest as the daemon was started with; what is wrong is the reply.
+fn made_of(
+    mut settings: Settings,
+    info: &PolicyInfo,
+    wanted: &SetPolicy,
+) -> Result<Settings, Box<Reply>> {
     let mut said = wanted.set.iter();
     let set = said.try_for_each(|(key, value)| settings.set(info, key, value));
     let refuse = |error: SettingError| {

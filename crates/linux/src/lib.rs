@@ -23,6 +23,7 @@ pub mod host;
 mod knobs;
 mod loader;
 mod log;
+pub mod machine;
 mod perf;
 mod pidfd;
 pub mod preflight;
@@ -35,5 +36,6 @@ pub mod socket;
 pub mod stats;
 pub mod stock;
 mod tables;
+pub mod trial;
 
 pub use loader::{Dispatcher, ExitInfo, LoadError};

@@ -289,6 +289,10 @@ pub struct Recognised {
     pub lolcf: f64,
     /// Not decided yet, or not to be told.
     pub unknown: f64,
+    /// How often a vCPU got a pool with another slice or other pCPUs, per vCPU and second. 33 decisions
+    /// are made in a second.
+    #[serde(default)]
+    pub pool_changes_per_s: f64,
 }
 
 /// What happened to a host task that is no vCPU.

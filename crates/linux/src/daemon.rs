@@ -4,7 +4,7 @@
 
 use crate::clock;
 use crate::control::{Control, Exchange};
-use crate::host::{Cause, HostError, HostOptions, Recorded};
+use crate::host::{Cause, HostError, HostOptions, Recorded, ejected};
 use crate::knobs;
 use crate::loader::Dispatcher;
 use crate::recorder::Recorder;
@@ -90,7 +90,7 @@ impl Daemon {
                 return Ok(Cause::Asked);
             }
             if let Some(info) = dispatcher.exit_info() {
-                return Err(HostError::Ejected(info));
+                return Err(ejected(info));
             }
             if end.is_some_and(|end| clock::now() >= end) {
                 return Ok(Cause::TimeOver);

@@ -2,6 +2,7 @@
 //! The daemon from start to end: puts the dispatcher in charge, lets [`Daemon`] work, and leaves the
 //! host on the kernel's own scheduler, however it ends.
 
+use crate::confine::{ConfineError, confine};
 use crate::daemon::Daemon;
 use crate::loader::{Dispatcher, ExitInfo, LoadError};
 use crate::preflight::{self, Finding, Verdict};
@@ -129,6 +130,12 @@ pub enum HostError {
     #[error("the kernel ejected the dispatcher: {}: {} (exit kind {}, code {})",
         .0.reason, .0.message, .0.kind, .0.code)]
     Ejected(ExitInfo),
+    /// pCPUs came or went.
+    #[error(
+        "pCPUs came or went, so the kernel took the host back ({}); start corun again, as its systemd \
+         unit does", .0.message
+    )]
+    PcpusChanged(ExitInfo),
     /// The kernel's own scheduler is not back.
     #[error("the scheduler is still {state} after it was unregistered; press SysRq-S to force it")]
     NotBack {
@@ -175,6 +182,9 @@ pub enum HostError {
     /// The host's pCPUs cannot be told.
     #[error("cannot tell this host's pCPUs from /sys/devices/system/cpu/online")]
     Online,
+    /// Privileges that are not needed any more cannot be given up.
+    #[error(transparent)]
+    Confine(#[from] ConfineError),
     /// The host has a shape corun does not know.
     #[error(transparent)]
     Topology(#[from] TopologyError),
@@ -252,6 +262,7 @@ fn end_of(ended: &Result<HostExit, HostError>) -> End {
     match ended {
         Ok(_) => End::Asked,
         Err(HostError::RolledBack(_)) => End::RolledBack,
+        Err(HostError::PcpusChanged(_)) => End::PcpusChanged,
         Err(HostError::Ejected(_)) => End::Ejected,
         Err(_) => End::Failed,
     }
@@ -282,6 +293,7 @@ fn take_over(
     let mut dispatcher = Dispatcher::load(&mut storage, &options.params, &online, recording)?;
     let mut daemon = Daemon::new(options, forced, &online, &dispatcher)?;
     dispatcher.attach()?;
+    confine()?;
     let ended = daemon.serve(&dispatcher, server, &asked);
     let info = dispatcher.detach();
     last.policy = Some(daemon.control.policy().name);
@@ -295,12 +307,20 @@ fn take_over(
     let cause = ended?;
     match info {
         // It may have been thrown out while it was being told to leave.
-        Some(info) if info.kind != ExitInfo::UNREGISTERED => Err(HostError::Ejected(info)),
+        Some(info) if info.kind != ExitInfo::UNREGISTERED => Err(ejected(info)),
         info => Ok(HostExit {
             cause,
             info,
             recorded: recorded?,
         }),
+    }
+}
+
+/// The kernel threw the dispatcher out.
+pub(crate) fn ejected(info: ExitInfo) -> HostError {
+    match info.asks_for_restart() {
+        true => HostError::PcpusChanged(info),
+        false => HostError::Ejected(info),
     }
 }
 

@@ -15,6 +15,7 @@
 mod apply;
 mod cgroup;
 mod clock;
+mod confine;
 mod control;
 mod counters;
 mod daemon;
@@ -41,4 +42,5 @@ pub mod stock;
 mod tables;
 pub mod watch;
 
+pub use confine::ConfineError;
 pub use loader::{Dispatcher, ExitInfo, LoadError};

@@ -66,6 +66,13 @@ pub struct ExitInfo {
 impl ExitInfo {
     /// `SCX_EXIT_UNREG`: taken out by its own process.
     pub const UNREGISTERED: u32 = 64;
+    /// `SCX_ECODE_ACT_RESTART`.
+    const ACT_RESTART: i64 = 1 << 48;
+
+    /// Does the kernel want it started anew, because pCPUs came or went?
+    pub fn asks_for_restart(&self) -> bool {
+        self.kind < 1024 && self.code & Self::ACT_RESTART != 0
+    }
 }
 
 /// The dispatcher in the kernel.

@@ -29,6 +29,8 @@ pub enum End {
     Asked,
     /// It handed the host back because a promise was broken.
     RolledBack,
+    /// pCPUs came or went, and the kernel wants it started anew: nobody's fault.
+    PcpusChanged,
     /// The kernel threw the dispatcher out.
     Ejected,
     /// It could not go on.
@@ -147,7 +149,7 @@ impl Runs {
         let mut findings = Vec::new();
         let bad = |run: &&Run| match run.end {
             None => run.boot == boot && !lives(run),
-            Some(End::Asked) => false,
+            Some(End::Asked | End::PcpusChanged) => false,
             Some(_) => true,
         };
         let when = |run: &Run| run.ended.unwrap_or(run.began);

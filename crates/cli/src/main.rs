@@ -10,6 +10,7 @@ mod host;
 mod lockstep;
 mod metrics;
 mod output;
+mod pages;
 mod parameters;
 mod policies;
 mod policy;
@@ -56,6 +57,8 @@ enum Command {
     Lockstep(lockstep::Args),
     Calibrate(calibrate::Args),
     Bench(bench::Args),
+    #[command(hide = true)]
+    Pages(pages::Args),
 }
 
 fn main() -> ExitCode {
@@ -75,6 +78,7 @@ fn main() -> ExitCode {
         Command::Lockstep(args) => lockstep::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Pages(args) => pages::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

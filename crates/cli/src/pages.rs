@@ -43,13 +43,22 @@ mod tests {
             if command.is_hide_set() {
                 continue;
             }
-            let page = fs::read_to_string(dir.join(format!("corun-{}.1", command.get_name()))).unwrap();
+            let page =
+                fs::read_to_string(dir.join(format!("corun-{}.1", command.get_name()))).unwrap();
             assert!(page.contains(".SH SYNOPSIS"), "{}", command.get_name());
         }
         let whole = fs::read_to_string(dir.join("corun.1")).unwrap();
-        assert!(whole.contains("corun\\-top(1)") || whole.contains("corun\\-top"), "{whole}");
+        assert!(
+            whole.contains("corun\\-top(1)") || whole.contains("corun\\-top"),
+            "{whole}"
+        );
         for file in ["corun.bash", "_corun", "corun.fish"] {
-            assert!(fs::read_to_string(dir.join(file)).unwrap().contains("preflight"), "{file}");
+            assert!(
+                fs::read_to_string(dir.join(file))
+                    .unwrap()
+                    .contains("preflight"),
+                "{file}"
+            );
         }
     }
 }

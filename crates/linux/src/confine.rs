@@ -129,11 +129,18 @@ mod tests {
             assert!(left.iter().all(|left| KEPT.contains(left)), "{left:?}");
             let folder = tempfile::tempdir().unwrap();
             fs::write(folder.path().join("file"), "text").unwrap();
-            assert!(fs::read_to_string("/proc/self/status").unwrap().contains("Seccomp:\t2"));
+            assert!(
+                fs::read_to_string("/proc/self/status")
+                    .unwrap()
+                    .contains("Seccomp:\t2")
+            );
             assert!(crate::pidfd::allowed(std::process::id()).is_some());
             assert!(crate::pidfd::open_thread(std::process::id()).is_ok());
         });
         checked.join().unwrap();
-        assert!(Command::new("/bin/true").status().is_ok(), "other threads are as before");
+        assert!(
+            Command::new("/bin/true").status().is_ok(),
+            "other threads are as before"
+        );
     }
 }

@@ -62,6 +62,8 @@ groups=(
 	"policy affinity;kill"
 	"weights"
 	"policies"
+	"preflight;hang;guard;loop;canary;watch"
+	"hotplug;rt;storm;fakes"
 )
 
 # Did the emulator stop a pCPU of the host? A scheduler that starves tasks leaves it its ticks; only a

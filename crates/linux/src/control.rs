@@ -69,12 +69,17 @@ pub(crate) struct Control {
     /// When that was read.
     before: Nanos,
     pools: ToldPools,
+    /// The VMs that the policy is for; empty: all.
+    only: Vec<String>,
 }
 
 impl Control {
+    /// `only`: the VMs that the policy is for, by any of their names; all others are in fair order.
+    /// Empty: it is for all.
     pub(crate) fn new(
         info: &'static PolicyInfo,
         settings: Settings,
+        only: Vec<String>,
         host: HostSeen,
         online: PcpuSet,
     ) -> Self {
@@ -95,7 +100,21 @@ impl Control {
             last: Reading::new(),
             before: began,
             pools: ToldPools::new(),
+            only,
         }
+    }
+
+    /// Is the policy for this VM?
+    pub(crate) fn is_for(&self, vm: &Vm) -> bool {
+        self.only.is_empty() || self.only.iter().any(|name| vm.identity.is_called(name))
+    }
+
+    /// The dispatcher has forgotten what it was told of VMs.
+    pub(crate) fn tell_anew(&mut self) {
+        for vm in &mut self.vms.list {
+            vm.told = None;
+        }
+        self.due = clock::now();
     }
 
     /// When the policy wants to be asked next.
@@ -195,7 +214,20 @@ impl Control {
 
     /// What the policy in force cannot see or do here, for people.
     pub(crate) fn status(&self) -> Vec<String> {
-        self.policy.status().notes
+        let mut notes = self.policy.status().notes;
+        if !self.only.is_empty() {
+            let under = self.vms.list.iter().filter(|vm| self.is_for(vm)).count();
+            let all = self.vms.list.len();
+            notes.push(format!(
+                "canary: {under} of {all} VMs are under the policy, the others in fair order"
+            ));
+        }
+        notes
+    }
+
+    /// What the policy takes a vCPU to be, if it has types.
+    pub(crate) fn recognised(&self, task: TaskId) -> Option<&'static str> {
+        self.policy.recognised(task)
     }
 
     /// Finds VMs, and samples stacking while it has the table at hand.
@@ -265,7 +297,13 @@ impl Control {
         Snapshot {
             now: now - self.began,
             host: self.host.clone(),
-            vms: self.vms.list.iter().map(vm).collect(),
+            vms: self
+                .vms
+                .list
+                .iter()
+                .filter(|vm| self.is_for(vm))
+                .map(vm)
+                .collect(),
         }
     }
 }

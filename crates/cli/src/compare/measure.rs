@@ -5,8 +5,8 @@ use corun_model::Nanos;
 use corun_model::time::SEC;
 use corun_policies::aql::Kind;
 use corun_report::{
-    ClientResult, DiskResult, HostResult, IoResult, Recognised, Run, SiblingResult, Stacking,
-    TaskResult, VmResult, round,
+    AgentResult, ClientResult, DiskResult, HostResult, IoResult, Recognised, Run, SiblingResult,
+    Stacking, TaskResult, VmResult, round,
 };
 use corun_sim::device::net::ClientOutcome;
 use corun_sim::host::Totals;
@@ -71,6 +71,21 @@ fn io(io: &IoAchieved, measured: Nanos) -> IoResult {
         inactivity_s: round(io.inactivity as f64 / SEC as f64),
         inactivity_share: share(io.inactivity, measured.saturating_mul(threads)),
     }
+}
+
+fn agent(vm: &VmOutcome, measured: Nanos) -> Option<AgentResult> {
+    let did = vm.achieved.agent.as_ref()?;
+    let whole = measured.saturating_mul(vm.vcpus.len() as Nanos);
+    let pushes = did.pushed + did.soon;
+    let cost = (did.costs.count() > 0).then(|| micros(did.costs.mean()));
+    Some(AgentResult {
+        migrations_per_s: per_second(pushes + did.pulled + did.spread, measured),
+        pushes_per_s: per_second(pushes, measured),
+        pulls_per_s: per_second(did.pulled, measured),
+        migration_cost_mean_us: cost,
+        work_share: share(did.work, whole),
+        ballooned_share: share(did.ballooned, whole),
+    })
 }
 
 fn quantile(waits: &Waits, share: f64) -> Option<f64> {
@@ -138,6 +153,7 @@ fn vm(vm: &VmOutcome, measured: Nanos) -> VmResult {
         policy_off_s: vm.left_alone.from.map(seconds),
         policy_on_s: vm.left_alone.until.map(seconds),
         io: vm.achieved.io.as_ref().map(|done| io(done, measured)),
+        agent: agent(vm, measured),
         beyond_recording_share: None,
     }
 }

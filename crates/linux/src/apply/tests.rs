@@ -103,6 +103,7 @@ fn host() -> (Vec<Vm>, Snapshot) {
         vm: VmId(vm),
         slot: vm,
         key: key(10 * vm),
+        identity: crate::inventory::Identity::default(),
         name: format!("vm{vm}"),
         weight: None,
         vcpus: vec![vcpu(10 * vm), vcpu(10 * vm + 1)],

@@ -69,7 +69,11 @@ pub fn refuse_scenario_options(args: &RunArgs) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// [`Invalid`] if what is set is not valid.
-pub fn case(args: &RunArgs, recording: &Recording, suggested: &SuggestedHost) -> anyhow::Result<Case> {
+pub fn case(
+    args: &RunArgs,
+    recording: &Recording,
+    suggested: &SuggestedHost,
+) -> anyhow::Result<Case> {
     let (params, costs) = (&suggested.params, suggested.params.costs);
     let text = format!(
         "[host]\ntopology = \"{}\"\nhz = {}\ncosts = {{ switch = \"{}ns\", ipi = \"{}ns\", \
@@ -83,10 +87,7 @@ pub fn case(args: &RunArgs, recording: &Recording, suggested: &SuggestedHost) ->
         costs.migration,
         eevdf_preset(kernel(recording)),
     );
-    let sets = args
-        .sets
-        .iter()
-        .map(|set| Override::parse("--set", set));
+    let sets = args.sets.iter().map(|set| Override::parse("--set", set));
     let sets = sets
         .collect::<Result<Vec<_>, _>>()
         .map_err(Invalid::error)?;
@@ -260,4 +261,3 @@ fn check(own: &OwnScheduler, fidelity: &Fidelity) -> ReplayCheck {
         notes: fidelity.notes.iter().map(ToString::to_string).collect(),
     }
 }
-

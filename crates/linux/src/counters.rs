@@ -23,6 +23,9 @@ pub(crate) struct Counters {
     preempted: u64,
     late: u64,
     wakeups: u64,
+    /// Time in which pCPUs were held for it, and how often it came back meanwhile.
+    retained: Nanos,
+    kept: u64,
     doing: Doing,
     cpu: Option<PcpuId>,
     /// When siblings woke it last, and their thread ids.
@@ -53,6 +56,8 @@ impl Counters {
             preempted: ctx.sum.preempted,
             late: ctx.sum.late,
             wakeups: ctx.sum.wakeups,
+            retained: ctx.sum.held,
+            kept: ctx.sum.kept,
             doing: Doing::Waiting,
             cpu: pcpu(ctx.cpu).or(pcpu(ctx.last_cpu)),
             wakers: ctx.wakers.map(|waker| (waker.at, waker.id)),
@@ -67,7 +72,14 @@ impl Counters {
                 sum.ready += since(ctx.since);
                 sum.doing = Doing::Ready;
             }
-            _ => sum.wait += since(ctx.since),
+            _ => {
+                sum.wait += since(ctx.since);
+                // Under way, or over and not booked yet.
+                if ctx.held_since != 0 {
+                    let until = now.min(ctx.held_until);
+                    sum.retained += until.saturating_sub(ctx.held_since);
+                }
+            }
         }
         sum
     }
@@ -83,6 +95,8 @@ impl Counters {
             preempted: self.preempted.saturating_sub(then.preempted),
             late: self.late.saturating_sub(then.late),
             wakeups: self.wakeups.saturating_sub(then.wakeups),
+            retained: self.retained.saturating_sub(then.retained),
+            kept: self.kept.saturating_sub(then.kept),
             signals: self.signals.since(&then.signals),
             ..*self
         }
@@ -101,6 +115,8 @@ impl Counters {
             wakers: recent
                 .filter_map(|(_, tid)| siblings.get(tid).copied())
                 .collect(),
+            retained: self.retained,
+            kept: self.kept,
         }
     }
 }

@@ -31,6 +31,7 @@ mod proc;
 mod recorder;
 pub mod sched_ext;
 mod skel;
+mod smt;
 pub mod socket;
 pub mod stats;
 pub mod stock;

@@ -168,6 +168,7 @@ impl VcpuCounters {
             io_events: sum(&self.io),
             pause_exits: sum(&self.pause),
             llc: self.llc.as_ref().and_then(llc),
+            ..Signals::default()
         }
     }
 }

@@ -256,14 +256,13 @@ impl Daemon {
             vms.push(VmSeen {
                 vm: vm.vm,
                 weight: vm.weight,
+                cookie: 0, // of no policy that is carried out here
                 vcpus,
             });
         }
         Snapshot {
             now: now - self.began,
-            host: HostSeen {
-                topology: self.topology,
-            },
+            host: HostSeen::of(self.topology),
             vms,
         }
     }

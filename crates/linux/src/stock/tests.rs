@@ -221,12 +221,11 @@ fn every_served_policy_exists_and_asks_for_what_can_be_done() {
         let policy = find(name).unwrap();
         let seen = Snapshot {
             now: 0,
-            host: HostSeen {
-                topology: Topology::flat(2).unwrap(),
-            },
+            host: HostSeen::of(Topology::flat(2).unwrap()),
             vms: vec![VmSeen {
                 vm: VmId(0),
                 weight: None,
+                cookie: 0,
                 vcpus: Vec::new(),
             }],
         };

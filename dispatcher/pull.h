@@ -62,7 +62,7 @@ struct pull_rule {
 };
 
 /* May `p`, waiting elsewhere, start on `cpu` at once, as far as its gang is concerned? */
-static inline bool rank_admits(struct task_struct *p, s32 cpu, bool fill)
+CALLED u32 rank_admits(struct task_struct *p TRUSTED, s32 cpu, u32 fill)
 {
 	struct ranked r = {.cpu = cpu};
 

@@ -91,8 +91,6 @@ static inline void hold_begin(struct task_struct *p, struct task_ctx *t, s32 cpu
 	id = id_of(p);
 	t->held_since = now;
 	t->held_until = now + hold;
-	t->held_cpu = cpu;
-	t->sum.holds++;
 	store(c->held_until, t->held_until);
 	store(c->held, id);
 	start_timer(cpu, hold_look(c, t->held_until, now));
@@ -101,7 +99,7 @@ static inline void hold_begin(struct task_struct *p, struct task_ctx *t, s32 cpu
 /* `t` wakes: the time that a pCPU was held for it is its own. */
 static inline void hold_end(struct task_struct *p, struct task_ctx *t, u64 now)
 {
-	struct cpu_ctx *c = cpu_at(t->held_cpu);
+	struct cpu_ctx *c = cpu_at(t->last_cpu);
 	u64 end = t->held_until;
 	u64 held;
 	u32 id;

@@ -91,19 +91,11 @@ struct task_counters {
 	u64 preempted;	/* lost it before that, and wanted to run on */
 	u64 late;	/* gang_asymmetric.h: began to run after its latency had passed */
 	u64 held;	/* retention.h: halted, and its pCPU was held for it */
-	u64 holds;	/* times a pCPU was held for it */
-	u64 kept;	/* of these, times it woke before the timeout and others' claims */
+	u64 kept;	/* times it woke before the timeout, and before others' claims */
 };
 
 /* Siblings remembered that woke a vCPU (gang_asymmetric.h). */
 #define WAKERS 8u
-
-/* A sibling that woke a vCPU, and when it did so last. */
-struct waker {
-	u64 at; /* ns */
-	u32 id; /* 0: free */
-	u32 pad;
-};
 
 struct task_ctx {
 	u64 vtime;   /* weighted virtual time */
@@ -129,11 +121,10 @@ struct task_ctx {
 	u64 gran;	   /* its own knobs.wakeup_gran */
 	u64 allot_end;	   /* when its allotment begins anew */
 	u64 allot_run;	   /* sum.run when it began */
-	struct waker wakers[WAKERS];
-	u64 held_since; /* retention.h: halted, and held_cpu held for it since then; 0: not */
+	u64 woken_at[WAKERS];	/* when siblings woke it last */
+	u32 wakers[WAKERS];	/* their ids; 0: free */
+	u64 held_since; /* retention.h: halted, and last_cpu held for it since then; 0: not */
 	u64 held_until; /* until then at most */
-	s32 held_cpu;
-	u32 pad;
 };
 
 /* What the policy wants for a task; written by the control loop only. */

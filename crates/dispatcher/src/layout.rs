@@ -31,22 +31,11 @@ pub struct TaskCounters {
     pub preempted: u64,
     pub late: u64,
     pub held: u64,
-    pub holds: u64,
     pub kept: u64,
 }
 
 /// Siblings remembered that woke a vCPU.
 pub const WAKERS: usize = 8;
-
-/// `struct waker`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs)] // the C header documents the fields
-pub struct Waker {
-    pub at: u64,
-    pub id: u32,
-    pub pad: u32,
-}
 
 /// `struct task_ctx`: the dispatcher's own knowledge of a task.
 #[repr(C)]
@@ -76,11 +65,10 @@ pub struct TaskCtx {
     pub gran: u64,
     pub allot_end: u64,
     pub allot_run: u64,
-    pub wakers: [Waker; WAKERS],
+    pub woken_at: [u64; WAKERS],
+    pub wakers: [u32; WAKERS],
     pub held_since: u64,
     pub held_until: u64,
-    pub held_cpu: i32,
-    pub pad: u32,
 }
 
 /// `struct task_conf`: what the policy wants for a task.

@@ -12,6 +12,5 @@ mod native;
 pub use layout::{
     CpuCtx, GANG_VCPUS, GangCtx, GangVcpu, Knobs, MAX_PCPUS, MAX_VMS, PcpuConf, PoolConf,
     TASK_READY, TASK_RUNNING, TaskConf, TaskCounters, TaskCtx, TaskStruct, VmConf, VmCtx, WAKERS,
-    Waker,
 };
 pub use native::{Kick, Native, Services};

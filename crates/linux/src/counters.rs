@@ -60,7 +60,7 @@ impl Counters {
             kept: ctx.sum.kept,
             doing: Doing::Waiting,
             cpu: pcpu(ctx.cpu).or(pcpu(ctx.last_cpu)),
-            wakers: ctx.wakers.map(|waker| (waker.at, waker.id)),
+            wakers: std::array::from_fn(|at| (ctx.woken_at[at], ctx.wakers[at])),
             signals: Signals::default(),
         };
         match ctx.state {
@@ -163,7 +163,7 @@ mod tests {
             .into_iter()
             .enumerate()
         {
-            (ctx.wakers[at].at, ctx.wakers[at].id) = (when, tid);
+            (ctx.woken_at[at], ctx.wakers[at]) = (when, tid);
         }
         let siblings = BTreeMap::from([(41, TaskId(0)), (42, TaskId(1))]);
         let turns = Counters::of(&ctx, 1_500).turns(1_000, &siblings);

@@ -29,9 +29,7 @@ use crate::engine::EventId;
 use crate::host::{Host, HostParams, TaskState};
 use crate::load::VmInfo;
 use crate::sched::HostScheduler;
-use corun_dispatcher::{
-    Kick, Knobs, Native, PcpuConf, PoolConf, TaskConf, TaskCtx, TaskStruct, Waker,
-};
+use corun_dispatcher::{Kick, Knobs, Native, PcpuConf, PoolConf, TaskConf, TaskCtx, TaskStruct};
 use corun_model::{
     DispatcherParams, Doing, Nanos, PcpuId, PcpuSet, Placement, Plan, TaskId, Turns, VmId, VmPlan,
 };
@@ -321,7 +319,8 @@ impl<const COUNTED: bool> HostScheduler for Dispatcher<COUNTED> {
 
     fn turns(&self, host: &Host, task: TaskId, since: Nanos) -> Turns {
         let ctx = &self.native.peek(task.index()).ctx;
-        let woke = |waker: &&Waker| waker.id != 0 && waker.at >= since;
+        let wakers = ctx.wakers.iter().zip(&ctx.woken_at);
+        let woke = |(id, at): &(&u32, &u64)| **id != 0 && **at >= since;
         let (doing, cpu) = match host.task(task).state {
             TaskState::Waiting => (Doing::Waiting, host.task(task).last_ran()),
             TaskState::Ready => (Doing::Ready, host.task(task).runqueue()),
@@ -334,9 +333,7 @@ impl<const COUNTED: bool> HostScheduler for Dispatcher<COUNTED> {
             preempted: ctx.sum.preempted,
             late: ctx.sum.late,
             wakeups: ctx.sum.wakeups,
-            wakers: (ctx.wakers.iter().filter(woke))
-                .map(|waker| TaskId(waker.id - 1))
-                .collect(),
+            wakers: wakers.filter(woke).map(|(id, _)| TaskId(id - 1)).collect(),
             retained: ctx.sum.held + held_now(ctx, host.now()),
             kept: ctx.sum.kept,
         }

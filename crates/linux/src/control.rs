@@ -10,6 +10,7 @@ use crate::clock;
 use crate::counters::Counters;
 use crate::discovery::{Vcpu, Vm, Vms};
 use crate::perf::VcpuCounters;
+use crate::smt;
 use crate::socket::protocol::VmInForce;
 use crate::tables::Tables;
 use corun_model::time::{MS, SEC};
@@ -288,6 +289,7 @@ impl Control {
         let vm = |vm: &Vm| VmSeen {
             vm: vm.vm,
             weight: vm.weight,
+            cookie: smt::cookie(vm.key.tgid),
             vcpus: {
                 let tids = vm.vcpus.iter().map(|vcpu| (vcpu.key.tid, vcpu.task));
                 let tids = tids.collect();

@@ -227,6 +227,7 @@ impl<C: Count> Counters<C> {
             io_events: sum(&self.io),
             pause_exits: sum(&self.pause),
             llc: self.llc.as_ref().and_then(llc),
+            ..Signals::default()
         }
     }
 }

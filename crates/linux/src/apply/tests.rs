@@ -114,6 +114,7 @@ fn host() -> (Vec<Vm>, Snapshot) {
     let seen = |vm: &Vm| VmSeen {
         vm: vm.vm,
         weight: None,
+        cookie: 0,
         vcpus: vm
             .vcpus
             .iter()

@@ -295,6 +295,7 @@ mod tests {
             io_events: Some(io),
             pause_exits: Some(21),
             llc: Some(llc),
+            ..Signals::default()
         };
         assert_eq!(all, expected);
     }

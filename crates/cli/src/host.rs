@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `corun host`: the dispatcher in charge of this host.
 
+use crate::calibration;
 use crate::compare::schedulers::known_host_policy;
 use crate::failure::Invalid;
 use crate::output;
+use crate::policy::assignment;
 use clap::builder::PossibleValuesParser;
-use corun_linux::host::{self, HostExit, HostOptions, Recorded};
+use corun_linux::host::{self, Cause, HostExit, HostOptions, Recorded};
 use corun_linux::observe::{self, ObserveOptions};
 use corun_linux::safety::{self, Limits};
 use corun_linux::stock::{self, StockError, StockOptions};
 use corun_linux::{preflight, socket};
 use corun_model::{Nanos, time};
-use corun_policies::PolicyInfo;
+use corun_policies::{PolicyInfo, Settings};
 use std::path::PathBuf;
 
 /// Schedule this host's VMs: load the dispatcher as its scheduler
@@ -50,6 +52,15 @@ pub struct Args {
     /// Hand the host back after this time [default: when interrupted]
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     run_for: Option<Nanos>,
+
+    /// Set a parameter of the policy, see `corun policies`; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = assignment)]
+    set: Vec<(String, String)>,
+
+    /// What `corun calibrate` found on this machine: slices of types and what divides them, for aql and
+    /// for the policies that use its recognition (vslicer, vturbo), now or after a change
+    #[arg(long, value_name = "FILE")]
+    calibration: Option<PathBuf>,
 
     /// Slice of tasks for which the policy asks none, 50us to 1s
     #[arg(long, value_name = "TIME", default_value = "3ms", value_parser = slice)]
@@ -121,6 +132,8 @@ Examples:
       from another terminal: changes it while it runs
   sudo corun host --backend fair --policy affinity
       without sched_ext
+  sudo corun host --policy aql --calibration mine.toml
+      with the slices that `corun calibrate --here` found best on this machine
   sudo corun host --for 10s --record decisions.lockstep
       ten seconds, with all decisions on record
   sudo corun host --policy jupiter --only web1 --only db --max-ready 20
@@ -171,13 +184,25 @@ fn slice(text: &str) -> Result<Nanos, String> {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let policy = known_host_policy(&args.policy)
         .map_err(|message| Invalid::error(format!("--policy: {message}")))?;
+    let mut settings = Settings::default();
+    if let Some(file) = &args.calibration {
+        settings.aql = calibration::read(file)?;
+    }
+    for (key, value) in &args.set {
+        let refused = |why| Invalid::error(format!("--set: {why}"));
+        settings.set(policy, key, value).map_err(refused)?;
+    }
+    settings
+        .check(policy)
+        .map_err(|why| Invalid::error(format!("--set: {why}")))?;
     if args.observe {
         return observed(args, policy);
     }
     if args.backend == Backend::Fair {
-        return stock(args, policy);
+        return stock(args, policy, settings);
     }
     let mut options = HostOptions::new(policy);
+    options.settings = settings;
     options.interval = (args.interval > 0).then_some(args.interval);
     options.run_for = args.run_for;
     options.params.slice = args.slice;
@@ -213,13 +238,14 @@ fn observed(args: &Args, policy: &'static PolicyInfo) -> anyhow::Result<()> {
 }
 
 /// The same through the kernel's own scheduler.
-fn stock(args: &Args, policy: &'static PolicyInfo) -> anyhow::Result<()> {
+fn stock(args: &Args, policy: &'static PolicyInfo, settings: Settings) -> anyhow::Result<()> {
     if args.record.is_some() {
         let message = "--record: there are no decisions of the dispatcher with --backend fair";
         return Err(Invalid::error(message));
     }
     let options = StockOptions {
         policy,
+        settings,
         interval: (args.interval > 0).then_some(args.interval),
         run_for: args.run_for,
         json: args.json,

@@ -4,8 +4,10 @@
 
 mod bench;
 mod calibrate;
+mod calibration;
 mod compare;
 mod failure;
+mod guest;
 mod host;
 mod lockstep;
 mod metrics;
@@ -46,6 +48,7 @@ enum Command {
     Sensitivity(Box<sensitivity::Args>),
     Reproduce(Box<reproduce::Args>),
     Host(Box<host::Args>),
+    Guest(guest::Args),
     Preflight(preflight::Args),
     Status(status::Args),
     Top(top::Args),
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
         Command::Sensitivity(args) => sensitivity::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),
         Command::Host(args) => host::run(&args),
+        Command::Guest(args) => guest::run(&args),
         Command::Preflight(args) => preflight::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Top(args) => top::run(&args),

@@ -14,8 +14,7 @@ use crate::socket::protocol::VmInForce;
 use crate::tables::Tables;
 use corun_model::time::{MS, SEC};
 use corun_model::{
-    HostSeen, Nanos, PcpuSet, Plan, Signals, Snapshot, TaskId, TaskSeen, Topology, Value, VmSeen,
-    VmStatus,
+    HostSeen, Nanos, PcpuSet, Plan, Signals, Snapshot, TaskId, TaskSeen, VmSeen, VmStatus,
 };
 use corun_policies::{Policy, PolicyInfo, Settings};
 use std::collections::BTreeMap;
@@ -54,8 +53,8 @@ pub(crate) enum Exchange {
 pub(crate) struct Control {
     info: &'static PolicyInfo,
     policy: Box<dyn Policy>,
-    /// What is set of it.
-    set: BTreeMap<String, String>,
+    /// What it is made of.
+    settings: Settings,
     since: Nanos,
     /// How often the policy was exchanged.
     pub(crate) changes: u64,
@@ -79,20 +78,21 @@ impl Control {
     /// Empty: it is for all.
     pub(crate) fn new(
         info: &'static PolicyInfo,
+        settings: Settings,
         only: Vec<String>,
-        topology: Topology,
+        host: HostSeen,
         online: PcpuSet,
     ) -> Self {
         let began = clock::now();
         Self {
             info,
-            policy: (info.make)(&Settings::default()),
-            set: BTreeMap::new(),
+            policy: (info.make)(&settings),
+            settings,
             since: began,
             changes: 0,
             vms: Vms::default(),
             stacking: Stacking::default(),
-            host: HostSeen { topology },
+            host,
             online,
             began,
             due: began,
@@ -127,18 +127,9 @@ impl Control {
         self.info
     }
 
-    /// What can be set of it, with what it is set to or else its default.
+    /// What can be set of it, with what it is set to.
     pub(crate) fn parameters(&self) -> BTreeMap<String, String> {
-        let known = (self.info.parameters)();
-        let keys = Settings::keys(self.info);
-        let value = |key: &str| {
-            let default = known.iter().find(|p| p.key.rsplit('.').next() == Some(key));
-            let said = self.set.get(key).cloned();
-            said.or(default.map(|parameter| as_set(&parameter.value)))
-        };
-        keys.into_iter()
-            .filter_map(|key| Some((key.to_string(), value(key)?)))
-            .collect()
+        self.settings.values(self.info)
     }
 
     /// What it thinks of each VM, as of its last decision.
@@ -171,18 +162,18 @@ impl Control {
         self.ask(tables, Base::AsTold)
     }
 
-    /// Puts another policy in force, made of `settings`, in which `set` was set: returns when the
-    /// dispatcher has its first plan.
+    /// Puts another policy in force, made of `settings`: returns when the dispatcher has its first
+    /// plan.
     ///
     /// # Errors
     /// [`Exchange`]: it is not in force.
     pub(crate) fn exchange(
         &mut self,
-        (info, settings): (&'static PolicyInfo, &Settings),
-        set: BTreeMap<String, String>,
+        info: &'static PolicyInfo,
+        settings: Settings,
         tables: &Tables<'_, '_>,
     ) -> Result<(), Exchange> {
-        let before = std::mem::replace(&mut self.policy, (info.make)(settings));
+        let before = std::mem::replace(&mut self.policy, (info.make)(&settings));
         if let Err(cause) = self.ask(tables, Base::Nothing) {
             self.policy = before;
             return Err(match self.ask(tables, Base::Nothing) {
@@ -191,7 +182,7 @@ impl Control {
             });
         }
         self.info = info;
-        self.set = set;
+        self.settings = settings;
         self.since = clock::now();
         self.changes += 1;
         Ok(())
@@ -305,7 +296,7 @@ impl Control {
         };
         Snapshot {
             now: now - self.began,
-            host: self.host,
+            host: self.host.clone(),
             vms: self
                 .vms
                 .list
@@ -314,13 +305,5 @@ impl Control {
                 .map(vm)
                 .collect(),
         }
-    }
-}
-
-/// A value as it would be set.
-fn as_set(value: &Value) -> String {
-    match value {
-        Value::Switch(on) => on.to_string(),
-        other => other.to_string(),
     }
 }

@@ -7,6 +7,7 @@ use crate::control::{Control, Exchange};
 use crate::host::{Cause, HostError, HostOptions, Recorded, ejected};
 use crate::knobs;
 use crate::loader::Dispatcher;
+use crate::machine;
 use crate::recorder::Recorder;
 use crate::safety::guard::Guard;
 use crate::safety::pressure;
@@ -15,7 +16,7 @@ use crate::socket::protocol::{Command, ErrorKind, InForce, Reply, SetPolicy};
 use crate::stats::{Mark, Stats};
 use crate::status::{Beside, HostStatus};
 use corun_model::time::{MS, SEC};
-use corun_model::{Nanos, PcpuSet, Topology, TopologyError};
+use corun_model::{Nanos, PcpuSet};
 use corun_policies::{PolicyInfo, SettingError, Settings};
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -57,7 +58,8 @@ impl Daemon {
             None => None,
         };
         let only = std::mem::take(&mut options.only);
-        let control = Control::new(options.policy, only, topology(online)?, *online);
+        let host = machine::seen(online)?;
+        let control = Control::new(options.policy, options.settings, only, host, *online);
         let began = clock::now();
         Ok(Self {
             report_due: options.interval.map(|interval| began + interval),
@@ -219,7 +221,7 @@ impl Daemon {
             let message = format!("unknown policy {:?}", wanted.name);
             return Ok(Reply::refusal(ErrorKind::UnknownPolicy, message, &known));
         };
-        let settings = match made_of(info, wanted) {
+        let settings = match made_of(self.options.settings, info, wanted) {
             Ok(settings) => settings,
             Err(reply) => return Ok(*reply),
         };
@@ -229,10 +231,7 @@ impl Daemon {
         }
         self.drain()?;
         let before = self.control.policy().name;
-        match self
-            .control
-            .exchange((info, &settings), wanted.set.clone(), &dispatcher.tables())
-        {
+        match self.control.exchange(info, settings, &dispatcher.tables()) {
             Ok(()) => {}
             Err(Exchange::Kept(cause)) => {
                 let message = format!(
@@ -321,15 +320,12 @@ impl Daemon {
     }
 }
 
-/// The highest pCPU decides: the model has regular hosts only. Nodes, caches and SMT follow when a
-/// policy looks at them.
-fn topology(online: &PcpuSet) -> Result<Topology, TopologyError> {
-    Topology::flat(online.iter().last().map_or(1, |cpu| cpu.0 + 1))
-}
-
-/// The settings that are wanted; what is wrong with them is the reply.
-fn made_of(info: &PolicyInfo, wanted: &SetPolicy) -> Result<Settings, Box<Reply>> {
-    let mut settings = Settings::default();
+/// The settings that are wanted, the rest as the daemon was started with; what is wrong is the reply.
+fn made_of(
+    mut settings: Settings,
+    info: &PolicyInfo,
+    wanted: &SetPolicy,
+) -> Result<Settings, Box<Reply>> {
     let mut said = wanted.set.iter();
     let set = said.try_for_each(|(key, value)| settings.set(info, key, value));
     let refuse = |error: SettingError| {

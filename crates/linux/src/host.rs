@@ -15,7 +15,7 @@ use crate::{priority, sched_ext};
 use corun_model::DispatcherParams;
 use corun_model::time::MS;
 use corun_model::{Nanos, TopologyError};
-use corun_policies::PolicyInfo;
+use corun_policies::{PolicyInfo, Settings};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io::{self, Write};
 use std::mem::MaybeUninit;
@@ -29,6 +29,8 @@ pub use crate::recorder::Recorded;
 pub struct HostOptions {
     /// The policy.
     pub policy: &'static PolicyInfo,
+    /// What it, and each that is put in force later, is made of unless it is told otherwise.
+    pub settings: Settings,
     /// The dispatcher's parameters.
     pub params: DispatcherParams,
     /// How often statistics are printed; `None`: never.
@@ -60,6 +62,7 @@ impl HostOptions {
     pub fn new(policy: &'static PolicyInfo) -> Self {
         Self {
             policy,
+            settings: Settings::default(),
             params: DispatcherParams::default(),
             interval: Some(1000 * MS),
             run_for: None,

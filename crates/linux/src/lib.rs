@@ -25,6 +25,7 @@ pub mod inventory;
 mod knobs;
 mod loader;
 mod log;
+pub mod machine;
 pub mod observe;
 mod perf;
 mod pidfd;
@@ -40,6 +41,7 @@ pub mod stats;
 pub mod status;
 pub mod stock;
 mod tables;
+pub mod trial;
 pub mod watch;
 
 pub use confine::ConfineError;

@@ -55,9 +55,7 @@ fn snapshot(period: u64) -> Snapshot {
     };
     Snapshot {
         now: period * 100 * MS,
-        host: HostSeen {
-            topology: Topology::flat(PCPUS).expect("a host of 128 pCPUs"),
-        },
+        host: HostSeen::of(Topology::flat(PCPUS).expect("a host of 128 pCPUs")),
         vms: (0..VMS).map(vm).collect(),
     }
 }

@@ -33,9 +33,7 @@ pub(crate) fn snapshot(pcpus: u32, sizes: &[usize]) -> Snapshot {
     };
     Snapshot {
         now: 0,
-        host: HostSeen {
-            topology: Topology::flat(pcpus).unwrap(),
-        },
+        host: HostSeen::of(Topology::flat(pcpus).unwrap()),
         vms: sizes.iter().enumerate().map(vm).collect(),
     }
 }

@@ -98,7 +98,7 @@ impl Control {
         let topology = host.params().topology;
         Snapshot {
             now: host.now(),
-            host: HostSeen { topology },
+            host: HostSeen::of(topology),
             vms,
         }
     }

@@ -64,7 +64,7 @@ fn set_jupiter(params: &mut JupiterParams, said: &JupiterKeys) {
 }
 
 /// The shipped calibration, and what was said.
-fn calibration(said: &CalibrationKeys) -> Calibration {
+pub fn calibration(said: &CalibrationKeys) -> Calibration {
     let mut found = Calibration::default();
     set(&mut found.slices.default, said.default);
     let best = [

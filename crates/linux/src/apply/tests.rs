@@ -131,9 +131,7 @@ fn host() -> (Vec<Vm>, Snapshot) {
     let list: Vec<Vm> = (0..3).map(vm).collect();
     let snapshot = Snapshot {
         now: 0,
-        host: HostSeen {
-            topology: Topology::flat(2).unwrap(),
-        },
+        host: HostSeen::of(Topology::flat(2).unwrap()),
         vms: list.iter().map(seen).collect(),
     };
     (list, snapshot)

@@ -14,6 +14,7 @@ mod papers;
 mod parser;
 #[cfg(test)]
 mod tests;
+mod vsmtio;
 
 use functions::Function;
 use std::collections::BTreeMap;

@@ -6,7 +6,9 @@
 //! would.
 
 use crate::skel::{CorunMaps, types};
+use corun_model::Nanos;
 use libbpf_rs::{MapCore, MapFlags};
+use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -27,9 +29,13 @@ unsafe impl Plain for types::vm_conf {}
 // SAFETY: as above.
 unsafe impl Plain for types::pool_conf {}
 // SAFETY: as above.
+unsafe impl Plain for types::pcpu_conf {}
+// SAFETY: as above.
 unsafe impl Plain for types::cpu_ctx {}
 // SAFETY: as above.
 unsafe impl Plain for types::knobs {}
+// SAFETY: as above.
+unsafe impl Plain for types::gang_ctx {}
 
 /// The bytes of a value.
 pub(crate) fn bytes_of<T: Plain>(value: &T) -> &[u8] {
@@ -77,6 +83,14 @@ impl<'a, 'obj> Tables<'a, 'obj> {
         lookup(&self.maps.task_ctxs, &pidfd.as_raw_fd().to_ne_bytes())
     }
 
+    /// How long the vCPUs of the VM in a slot have been co-stopped, by thread, ns.
+    pub(crate) fn costop(&self, slot: u32) -> libbpf_rs::Result<BTreeMap<u32, Nanos>> {
+        let gang: Option<types::gang_ctx> = lookup(&self.maps.gang_ctxs, &slot.to_ne_bytes())?;
+        let members = gang.iter().flat_map(|gang| &gang.vcpu);
+        let known = members.filter(|member| member.id != 0);
+        Ok(known.map(|member| (member.id, member.costop)).collect())
+    }
+
     /// Tells what the policy wants for the VM in a slot. The dispatcher may read at any time, so
     /// the entry is void (id 0) until all else is written.
     pub(crate) fn set_vm_conf(&self, slot: u32, conf: types::vm_conf) -> libbpf_rs::Result<()> {
@@ -91,6 +105,12 @@ impl<'a, 'obj> Tables<'a, 'obj> {
     pub(crate) fn set_pool_conf(&self, pool: u32, conf: types::pool_conf) -> libbpf_rs::Result<()> {
         let map = &self.maps.pool_confs;
         map.update(&pool.to_ne_bytes(), bytes_of(&conf), MapFlags::ANY)
+    }
+
+    /// Tells what is wanted of a pCPU.
+    pub(crate) fn set_pcpu_conf(&self, cpu: u32, conf: types::pcpu_conf) -> libbpf_rs::Result<()> {
+        let map = &self.maps.pcpu_confs;
+        map.update(&cpu.to_ne_bytes(), bytes_of(&conf), MapFlags::ANY)
     }
 
     /// Tells what the policy wants for a task; false if the task has gone.

@@ -16,7 +16,9 @@ pub mod jupiter;
 mod microsliced;
 mod registry;
 mod settings;
+pub mod vmigrater;
 mod vslicer;
+pub mod vsmtio;
 mod vturbo;
 
 pub use affinity::Affinity;
@@ -33,6 +35,7 @@ pub use microsliced::Microsliced;
 pub use registry::{PolicyInfo, all, find, names, parameters};
 pub use settings::{SettingError, Settings};
 pub use vslicer::{VSlicer, VSlicerSlices};
+pub use vsmtio::{VsmtIo, VsmtIoParams};
 pub use vturbo::{VTurbo, VTurboPools};
 
 use corun_model::{Nanos, Placement, Plan, Snapshot, Status, VmPlan};

@@ -14,6 +14,8 @@ mod papers;
 mod parser;
 #[cfg(test)]
 mod tests;
+mod vmigrater;
+mod vsmtio;
 
 use functions::Function;
 use std::collections::BTreeMap;

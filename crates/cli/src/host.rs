@@ -7,7 +7,7 @@ use crate::failure::Invalid;
 use crate::output;
 use crate::policy::assignment;
 use clap::builder::PossibleValuesParser;
-use corun_linux::host::{self, Cause, HostExit, HostOptions, Recorded};
+use corun_linux::host::{self, HostExit, HostOptions, Recorded};
 use corun_linux::observe::{self, ObserveOptions};
 use corun_linux::safety::{self, Limits};
 use corun_linux::stock::{self, StockError, StockOptions};

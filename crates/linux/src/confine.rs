@@ -130,7 +130,7 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             fs::write(folder.path().join("file"), "text").unwrap();
             assert!(
-                fs::read_to_string("/proc/self/status")
+                fs::read_to_string("/proc/thread-self/status")
                     .unwrap()
                     .contains("Seccomp:\t2")
             );

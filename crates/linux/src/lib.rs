@@ -36,6 +36,7 @@ mod recorder;
 pub mod safety;
 pub mod sched_ext;
 mod skel;
+mod smt;
 pub mod socket;
 pub mod stats;
 pub mod status;

@@ -7,10 +7,10 @@
 
 use crate::host::{HostError, watch_signals};
 use crate::watch::{Row, Sample, Sampler, rows};
-use crate::{clock, pidfd, preflight};
+use crate::{clock, machine, pidfd, preflight, smt};
 use corun_model::time::{MS, SEC};
 use corun_model::{
-    HostSeen, Nanos, Plan, Signals, Snapshot, TaskId, TaskSeen, Topology, Turns, VmId, VmSeen,
+    HostSeen, Nanos, Plan, Signals, Snapshot, TaskId, TaskSeen, Turns, VmId, VmSeen,
 };
 use corun_policies::{Policy, PolicyInfo, Settings};
 use serde::Serialize;
@@ -52,10 +52,9 @@ struct Line<'a> {
 pub fn run(mut options: ObserveOptions) -> Result<(), HostError> {
     let asked = watch_signals().map_err(HostError::Signals)?;
     let online = preflight::online().ok_or(HostError::Online)?;
-    let topology = Topology::flat(online.iter().last().map_or(1, |cpu| cpu.0 + 1))?;
     let mut observer = Observer {
         policy: (options.policy.make)(&Settings::default()),
-        host: HostSeen { topology },
+        host: machine::seen(&online)?,
         numbers: Numbers::default(),
         began: clock::now(),
         plan: Plan::default(),
@@ -136,12 +135,13 @@ impl Observer {
             vms.push(VmSeen {
                 vm: self.numbers.vm((vm.machine.tgid, vm.machine.start)),
                 weight: vm.group.weight,
+                cookie: smt::cookie(vm.machine.tgid),
                 vcpus,
             });
         }
         let seen = Snapshot {
             now: now.at.saturating_sub(self.began),
-            host: self.host,
+            host: self.host.clone(),
             vms,
         };
         self.plan = Plan::default();

@@ -227,6 +227,7 @@ impl<C: Count> Counters<C> {
             io_events: sum(&self.io),
             pause_exits: sum(&self.pause),
             llc: self.llc.as_ref().and_then(llc),
+            ..Signals::default()
         }
     }
 }
@@ -294,6 +295,7 @@ mod tests {
             io_events: Some(io),
             pause_exits: Some(21),
             llc: Some(llc),
+            ..Signals::default()
         };
         assert_eq!(all, expected);
     }

@@ -4,7 +4,7 @@
 use crate::{
     Affinity, Aql, Balance, BalanceLoad, CoschedDemand, CoschedDt, CoschedRelaxed,
     CoschedRelaxedAll, CoschedStrict, Fair, Jupiter, JupiterParams, Microsliced, Policy, Settings,
-    VSlicer, VTurbo,
+    VSlicer, VTurbo, VsmtIo, VsmtIoParams,
 };
 use corun_model::Parameter;
 
@@ -23,7 +23,7 @@ pub struct PolicyInfo {
     pub make: fn(&Settings) -> Box<dyn Policy>,
 }
 
-static ALL: [PolicyInfo; 14] = [
+static ALL: [PolicyInfo; 15] = [
     PolicyInfo {
         name: "fair",
         summary: "plain fair order, vCPUs go wherever there is least to do",
@@ -101,6 +101,13 @@ static ALL: [PolicyInfo; 14] = [
                   scheduler\", EuroSys 2016",
         parameters: Aql::parameters,
         make: |settings| Box::new(Aql::new(settings.aql)),
+    },
+    PolicyInfo {
+        name: "vsmtio",
+        summary: "halted I/O vCPUs keep a hardware thread beside vCPUs that compute",
+        source: "vSMT-IO, USENIX ATC 2020; dissertation (vMigrater, vSMT-IO, Jupiter), ch. 3",
+        parameters: VsmtIoParams::parameters,
+        make: |settings| Box::new(VsmtIo::new(settings.vsmtio)),
     },
     PolicyInfo {
         name: "vslicer",

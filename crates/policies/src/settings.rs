@@ -6,7 +6,7 @@ use crate::vslicer::VSlicerSlices;
 use crate::vturbo::VTurboPools;
 use crate::{
     BalanceLoad, CoschedDemand, CoschedRelaxed, CoschedRelaxedAll, CoschedStrict, JupiterParams,
-    Microsliced, PolicyInfo,
+    Microsliced, PolicyInfo, VsmtIoParams,
 };
 use corun_model::time::{MS, SEC, US};
 use corun_model::{Nanos, Skew, time};
@@ -31,6 +31,8 @@ pub struct Settings {
     pub jupiter: JupiterParams,
     /// `aql`.
     pub aql: Calibration,
+    /// `vsmtio`.
+    pub vsmtio: VsmtIoParams,
     /// `vslicer`.
     pub vslicer: VSlicerSlices,
     /// `vturbo`.
@@ -128,6 +130,9 @@ impl Settings {
         if policy.name == "jupiter" {
             return self.check_latencies(policy.name);
         }
+        if policy.name == "vsmtio" {
+            return self.check_timeouts(policy.name);
+        }
         let skew = match policy.name {
             "cosched-relaxed" => self.cosched_relaxed.skew,
             "cosched-relaxed-all" => self.cosched_relaxed_all.skew,
@@ -142,6 +147,23 @@ impl Settings {
                 expected: format!("at most stop, which is {}", time::show(skew.stop)),
             }),
         }
+    }
+
+    /// Does vSMT-IO begin with a timeout within its bounds?
+    fn check_timeouts(&self, policy: &'static str) -> Result<(), SettingError> {
+        let (bounds, timeout) = (&self.vsmtio.bounds, self.vsmtio.timeout);
+        if bounds.least <= timeout && timeout <= bounds.most {
+            return Ok(());
+        }
+        let (least, most) = (time::show(bounds.least), time::show(bounds.most));
+        Err(SettingError::Value {
+            policy,
+            key: "timeout".to_string(),
+            found: time::show(timeout),
+            expected: format!(
+                "at least least, which is {least}, and at most most, which is {most}"
+            ),
+        })
     }
 
     /// Is Jupiter's least latency the least, and its longest the longest?
@@ -178,6 +200,7 @@ impl Settings {
             ("cosched-demand", "boost_lead") => Field::Time(&mut boost.lead, 0..=SEC),
             ("aql", "default") => Field::Time(&mut self.aql.slices.default, SLICE),
             ("aql", _) => aql(&mut self.aql, key)?,
+            ("vsmtio", _) => vsmtio(&mut self.vsmtio, key)?,
             ("vslicer", "slice") => Field::Time(&mut self.vslicer.slice, SLICE),
             ("vslicer", "default") => Field::Time(&mut self.vslicer.default, SLICE),
             ("vturbo", "slice") => Field::Time(&mut self.vturbo.slice, SLICE),
@@ -247,6 +270,37 @@ fn jupiter<'a>(params: &'a mut JupiterParams, key: &str) -> Option<Field<'a>> {
         _ => return None,
     })
 }
+
+/// What only simulated guests can do is left out.
+fn vsmtio<'a>(params: &'a mut VsmtIoParams, key: &str) -> Option<Field<'a>> {
+    let of = &mut params.coefficients;
+    let coefficient = 0..=10_000;
+    Some(match key {
+        "period" => Field::Time(&mut params.period, 20 * MS..=SEC),
+        "retain" => Field::Switch(&mut params.retain),
+        "adjust" => Field::Switch(&mut params.adjust),
+        "rass" => Field::Switch(&mut params.rass),
+        "symbiosis" => Field::Switch(&mut params.symbiosis),
+        "adjuster" => Field::Switch(&mut params.adjuster),
+        "compensate" => Field::Switch(&mut params.compensate),
+        "timeout" => Field::Time(&mut params.timeout, TIMEOUT),
+        "least" => Field::Time(&mut params.bounds.least, TIMEOUT),
+        "most" => Field::Time(&mut params.bounds.most, TIMEOUT),
+        "step" => Field::Percent(&mut params.bounds.step, 1..=50),
+        "margin" => Field::Percent(&mut params.bounds.margin, 0..=100),
+        "homogeneous" => Field::Percent(&mut params.homogeneous, 0..=100),
+        "cooldown" => Field::Count(&mut params.cooldown, 0..=1000),
+        "base" => Field::Count(&mut of.base, coefficient),
+        "wait" => Field::Count(&mut of.wait, coefficient),
+        "wait_wait" => Field::Count(&mut of.wait_wait, coefficient),
+        "miss" => Field::Count(&mut of.miss, coefficient),
+        "miss_miss" => Field::Count(&mut of.miss_miss, coefficient),
+        _ => return None,
+    })
+}
+
+/// What a retention timeout may be: longer ones are no retention, shorter ones only timers.
+const TIMEOUT: RangeInclusive<Nanos> = 10 * US..=100 * MS;
 
 impl Field<'_> {
     /// The value as a text that [`Self::set`] takes.

@@ -24,6 +24,8 @@ pub struct Simulation {
     measured_from: Nanos,
     /// Each task's co-stop when the warm-up ended.
     co_stopped_before: Vec<Nanos>,
+    /// How long pCPUs had been held for each task then.
+    held_before: Vec<Nanos>,
     /// When VMs were left alone by the policy, by their ids.
     left_alone: BTreeMap<VmId, LeftAlone>,
     events: u64,
@@ -83,6 +85,8 @@ pub struct VmOutcome {
     pub siblings: SiblingSkew,
     /// Time its vCPUs were held back, ready, so that siblings catch up; summed, ns.
     pub co_stopped: Nanos,
+    /// Time in which pCPUs were held for its vCPUs, halted; summed, ns.
+    pub held: Nanos,
     /// When its policy left it alone.
     pub left_alone: LeftAlone,
     /// What its workload achieved.
@@ -144,6 +148,7 @@ impl Simulation {
             policy: None,
             measured_from: 0,
             co_stopped_before: Vec::new(),
+            held_before: Vec::new(),
             left_alone: BTreeMap::new(),
             events: 0,
             watch: Watch::default(),
@@ -201,6 +206,7 @@ impl Simulation {
             Event::WarmUpOver => {
                 self.measured_from = self.host.now();
                 self.co_stopped_before = self.co_stopped();
+                self.held_before = self.held();
                 self.host.reset_accounts();
                 self.watch.begin();
                 self.load.settle(&self.host);
@@ -290,6 +296,12 @@ impl Simulation {
         self.host.tasks().map(of).collect()
     }
 
+    /// How long pCPUs were held for each task so far.
+    fn held(&self) -> Vec<Nanos> {
+        let of = |(id, _)| self.sched.turns(&self.host, id, Nanos::MAX).retained;
+        self.host.tasks().map(of).collect()
+    }
+
     fn outcome(mut self) -> Outcome {
         let now = self.host.now();
         self.load.settle(&self.host);
@@ -307,11 +319,12 @@ impl Simulation {
                 recognised: self.watch.take(index),
                 siblings: self.host.siblings().skew(VmId::from(index), now),
                 co_stopped: 0,
+                held: 0,
                 left_alone: (self.left_alone.get(&VmId::from(index)).copied()).unwrap_or_default(),
                 achieved: self.load.achieved(VmId::from(index), now),
             })
             .collect();
-        let co_stopped = self.co_stopped();
+        let (co_stopped, held) = (self.co_stopped(), self.held());
         let mut tasks = Vec::new();
         let mut vcpu_switches = 0;
         for (id, task) in self.host.tasks() {
@@ -321,6 +334,8 @@ impl Simulation {
                 let before = self.co_stopped_before.get(id.index()).copied();
                 vms[vm.index()].co_stopped +=
                     co_stopped[id.index()].saturating_sub(before.unwrap_or(0));
+                let before = self.held_before.get(id.index()).copied();
+                vms[vm.index()].held += held[id.index()].saturating_sub(before.unwrap_or(0));
                 vcpu_switches += totals.switches;
             }
             tasks.push((task.spec.name.clone(), task.vm().is_some(), totals));

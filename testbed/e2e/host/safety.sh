@@ -10,11 +10,12 @@ state=/var/lib/corun
 # What the daemon said at its end: the value of a field.
 last_exit() { sed -n "s/^  \"$1\": \(.*\)$/\1/p" $state/last-exit.json | sed 's/,$//' | tr -d '"'; }
 
-# How VMs are placed, by the dispatcher's own table: numbers of enum placement_mode.
+# How the first VMs are placed, by the dispatcher's own table: numbers of enum placement_mode.
 placements() {
-	bpftool --json map dump name vm_confs |
-		sed 's/{"key"/\n{"key"/g' | grep -v '"formatted":{[^}]*"id":0,' |
-		sed -n 's/.*"id":[1-9][0-9]*,"placement":\([0-9]*\).*/\1/p' | sort -u | tr '\n' ' '
+	for _slot in 0 1 2; do
+		bpftool --json map lookup name vm_confs key $_slot 0 0 0 2>/dev/null |
+			sed -n 's/.*"id":[1-9][0-9]*,"placement":\([0-9]*\).*/\1/p'
+	done | sort -u | tr '\n' ' '
 }
 
 now_ms() { awk '{ printf "%.0f", 1000 * $1 }' /proc/uptime; }
@@ -51,6 +52,7 @@ phase_preflight() {
 	start_vm quota spin
 	vm_pid quota >/sys/fs/cgroup/quota/cgroup.procs
 	echo "20000 100000" >/sys/fs/cgroup/quota/cpu.max
+	sleep 1
 	verdict "preflight: a quota is found" "cpu.max 20 %" finds cpu-max
 	corun host --for 1s >/tmp/refused.txt 2>&1
 	verdict "preflight: and refused" "exit $?" grep -q "force cpu-max" /tmp/refused.txt

@@ -130,6 +130,7 @@ fn vm(vm: &VmOutcome, measured: Nanos) -> VmResult {
     let sum = |of: fn(&Totals) -> Nanos| vm.vcpus.iter().map(of).sum();
     let [run, ready, wait] = shares(sum(|t| t.run), sum(|t| t.ready), sum(|t| t.wait));
     let locks = &vm.achieved.lock_waits;
+    let vcpu_time = measured.saturating_mul(vm.vcpus.len() as u64);
     VmResult {
         name: vm.name.clone(),
         vcpus: u32::try_from(vm.vcpus.len()).unwrap_or(u32::MAX),
@@ -140,6 +141,8 @@ fn vm(vm: &VmOutcome, measured: Nanos) -> VmResult {
         ready_share: ready,
         wait_share: wait,
         guest_cpu_share: guest_cpu(vm, measured),
+        retained_share: share(sum(|t| t.retained) + vm.held, vcpu_time),
+        polled_share: share(sum(|t| t.polled), vcpu_time),
         ready_wait_p50_us: quantile(&vm.ready_waits, 0.5),
         ready_wait_p99_us: quantile(&vm.ready_waits, 0.99),
         turn_p50_us: quantile(&vm.turns, 0.5),

@@ -266,7 +266,8 @@ fn guest_params(vm: &Vm) -> Result<GuestParams, Problems> {
             "halt" => IdleMode::Halt,
             "poll" => IdleMode::Poll,
             "retention" => IdleMode::Retention(keys.retention.unwrap_or(0)),
-            _ => return Err(unknown(Some(said), &["halt", "poll", "retention"])),
+            "told" => IdleMode::Told,
+            _ => return Err(unknown(Some(said), &["halt", "poll", "retention", "told"])),
         };
     }
     if let Some(said) = &keys.lock {

@@ -267,6 +267,7 @@ impl Daemon {
             vms.push(VmSeen {
                 vm: vm.vm,
                 weight: vm.weight,
+                cookie: 0, // of no policy that is carried out here
                 vcpus,
             });
         }

@@ -29,6 +29,7 @@ fn signals(kind: Kind) -> Signals {
             references,
             misses,
         }),
+        ..Signals::default()
     }
 }
 

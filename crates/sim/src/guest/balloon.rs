@@ -63,7 +63,7 @@ pub fn parameters() -> Vec<Parameter> {
 /// A vCPU's balloon.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Balloon {
-    /// Asleep since then, though there is computing to do.
+    /// Asleep since then, though there is computing to do; until an interrupt wakes it.
     since: Option<Nanos>,
     timer: Option<EventId>,
     /// The period it slept in last, and how long.
@@ -121,7 +121,7 @@ impl Vm {
         self.post(host, vcpu, Interrupt::Kick, None);
     }
 
-    /// The vCPU runs in the guest again.
+    /// Something has come for the vCPU: if it sleeps, it does so no longer.
     pub(super) fn deflate(&mut self, host: &mut Host, vcpu: u32) {
         let balloon = &mut self.vcpus[vcpu as usize].balloon;
         let Some(since) = balloon.since.take() else {

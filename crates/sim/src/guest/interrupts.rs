@@ -43,6 +43,7 @@ impl Vm {
         interrupt: Interrupt,
         from: Option<PcpuId>,
     ) {
+        self.deflate(host, vcpu);
         let target = &mut self.vcpus[vcpu as usize];
         target.pending.push(interrupt);
         target.io_events += u64::from(matches!(interrupt, Interrupt::Block(_) | Interrupt::Net));

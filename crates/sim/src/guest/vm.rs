@@ -188,7 +188,6 @@ impl Vm {
         if !self.awake(host, vcpu) {
             return;
         }
-        self.deflate(host, vcpu);
         loop {
             self.take_interrupts(host, vcpu);
             if self.vcpus[vcpu as usize].overhead > 0 {

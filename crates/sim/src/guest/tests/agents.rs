@@ -166,7 +166,7 @@ proptest! {
         let guests = Guests::with_disks(vec![spec("a"), spec("b")], Vec::new(), &[ssd()], 7).unwrap();
         let sched = Box::new(RoundRobin::new(slice));
         let simulation = Simulation::new(machine(pcpus, Costs::default()), sched, Box::new(guests), None);
-        let outcome = simulation.run(5 * MS, 60 * MS, |_| {});
+        let outcome = simulation.run(0, 60 * MS, |_| {});
         for (name, _, totals) in &outcome.tasks {
             prop_assert_eq!(totals.run + totals.ready + totals.wait, outcome.measured, "{}", name);
         }

@@ -513,7 +513,9 @@ struct {
 	char message[1024];
 } exit_seen;
 
-/* One queue and one timer per pCPU. */
+#include "lease.h"
+
+/* One queue and one timer per pCPU, and one timer for all. */
 static inline s32 set_up(void)
 {
 	s32 err;
@@ -532,7 +534,7 @@ static inline s32 set_up(void)
 		if (err)
 			return err;
 	}
-	return 0;
+	return lease_begin();
 }
 
 static inline void note_exit(struct scx_exit_info *info)

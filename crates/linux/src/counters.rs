@@ -18,6 +18,8 @@ pub(crate) struct Counters {
     pub(crate) run: Nanos,
     pub(crate) ready: Nanos,
     pub(crate) wait: Nanos,
+    /// How long it has been ready by now; 0 if it is not.
+    pub(crate) ready_for: Nanos,
     pub(crate) switches: u64,
     depleted: u64,
     preempted: u64,
@@ -51,6 +53,7 @@ impl Counters {
             run: ctx.sum.run,
             ready: ctx.sum.ready,
             wait: ctx.sum.wait,
+            ready_for: 0,
             switches: ctx.sum.switches,
             depleted: ctx.sum.depleted,
             preempted: ctx.sum.preempted,
@@ -69,7 +72,8 @@ impl Counters {
                 sum.doing = Doing::Running;
             }
             READY => {
-                sum.ready += since(ctx.since);
+                sum.ready_for = since(ctx.since);
+                sum.ready += sum.ready_for;
                 sum.doing = Doing::Ready;
             }
             _ => {
@@ -136,7 +140,8 @@ mod tests {
         ctx.sum.run = 50;
         assert_eq!(Counters::of(&ctx, 1_500).run, 350);
         ctx.state = READY;
-        assert_eq!(Counters::of(&ctx, 1_500).ready, 500);
+        let ready = Counters::of(&ctx, 1_500);
+        assert_eq!((ready.ready, ready.ready_for), (500, 500));
         ctx.state = 0;
         assert_eq!(Counters::of(&ctx, 1_500).wait, 500);
         ctx.since = 0;

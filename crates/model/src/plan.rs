@@ -76,10 +76,13 @@ impl FromStr for Placement {
 }
 
 /// A host as a policy finds it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostSeen {
     /// Nodes, LLCs, cores, SMT threads.
     pub topology: Topology,
+    /// The pCPUs of each last-level cache. Kernels number pCPUs as they like: on a real host these sets
+    /// say who shares a cache, not the order of numbers in `topology`.
+    pub llcs: Vec<PcpuSet>,
     /// How the hardware threads of a core are numbered, if each core has two and that is known.
     pub smt: Option<SmtOrder>,
 }
@@ -95,11 +98,18 @@ pub enum SmtOrder {
 }
 
 impl HostSeen {
-    /// A host numbered as [`Topology`] has it.
+    /// A host whose pCPUs are numbered as `topology` says.
     pub fn of(topology: Topology) -> Self {
+        let mut llcs: Vec<PcpuSet> = Vec::new();
+        for cpu in topology.all() {
+            let at = topology.llc(cpu) as usize;
+            llcs.resize_with(llcs.len().max(at + 1), PcpuSet::default);
+            llcs[at].insert(cpu);
+        }
         let two = topology.threads_per_core() == 2;
         Self {
             topology,
+            llcs,
             smt: two.then_some(SmtOrder::Neighbours),
         }
     }

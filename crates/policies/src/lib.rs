@@ -16,6 +16,7 @@ pub mod jupiter;
 mod microsliced;
 mod registry;
 mod settings;
+pub mod vmigrater;
 mod vslicer;
 pub mod vsmtio;
 mod vturbo;

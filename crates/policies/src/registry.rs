@@ -114,14 +114,14 @@ static ALL: [PolicyInfo; 15] = [
         summary: "short slices for vCPUs that do I/O, so that their turn comes more often",
         source: "Xu et al., \"vSlicer\", HPDC 2012, as in AQL_Sched, §4.2",
         parameters: VSlicer::parameters,
-        make: |settings| Box::new(VSlicer::new(settings.vslicer)),
+        make: |settings| Box::new(VSlicer::new(settings.vslicer, settings.aql.limits)),
     },
     PolicyInfo {
         name: "vturbo",
         summary: "a pCPU with short slices for vCPUs that do I/O",
         source: "Xu et al., \"vTurbo\", USENIX ATC 2013, as in AQL_Sched, §4.2",
         parameters: VTurbo::parameters,
-        make: |settings| Box::new(VTurbo::new(settings.vturbo)),
+        make: |settings| Box::new(VTurbo::new(settings.vturbo, settings.aql.limits)),
     },
     PolicyInfo {
         name: "microsliced",

@@ -10,6 +10,7 @@ use crate::{
 };
 use corun_model::time::{MS, SEC, US};
 use corun_model::{Nanos, Skew, time};
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 /// The settings of all policies that have some: each is the policy itself, which is remade from it,
@@ -90,6 +91,17 @@ impl Settings {
         names
             .filter(|key| Self::default().field(policy.name, key).is_some())
             .collect()
+    }
+
+    /// What can be set of `policy` on a host, with what it is set to, as it would be set.
+    pub fn values(&self, policy: &PolicyInfo) -> BTreeMap<String, String> {
+        let mut settings = *self;
+        let mut value = |key: &'static str| {
+            let field = settings.field(policy.name, key)?;
+            Some((key.to_string(), field.show()))
+        };
+        let keys = Self::keys(policy);
+        keys.into_iter().filter_map(&mut value).collect()
     }
 
     /// Sets `key` of `policy` on a host, as `[policy.NAME] key = value` does in a scenario.
@@ -291,6 +303,17 @@ fn vsmtio<'a>(params: &'a mut VsmtIoParams, key: &str) -> Option<Field<'a>> {
 const TIMEOUT: RangeInclusive<Nanos> = 10 * US..=100 * MS;
 
 impl Field<'_> {
+    /// The value as a text that [`Self::set`] takes.
+    fn show(&self) -> String {
+        match self {
+            Self::Time(time, _) => time::exact(**time),
+            Self::Limit(number) => number.to_string(),
+            Self::Best(slice) => slice.map_or_else(|| AGNOSTIC.to_string(), time::exact),
+            Self::Percent(number, _) | Self::Count(number, _) => number.to_string(),
+            Self::Switch(on) => on.to_string(),
+        }
+    }
+
     /// Takes the value from a text; else says what is accepted.
     fn set(self, text: &str) -> Result<(), String> {
         match self {
@@ -338,6 +361,31 @@ mod tests {
         assert_eq!((slots.length, slots.fill), (20 * MS, true));
         assert_eq!(Settings::keys(strict), ["slot", "fill"]);
         assert!(Settings::keys(find("fair").unwrap()).is_empty());
+    }
+
+    #[test]
+    fn what_is_in_force_can_be_set_again() {
+        for policy in crate::all() {
+            let mut settings = Settings::default();
+            let values = settings.values(policy);
+            let keys: Vec<&str> = values.keys().map(String::as_str).collect();
+            let mut known = Settings::keys(policy);
+            known.sort_unstable();
+            assert_eq!(keys, known);
+            for (key, value) in &values {
+                settings.set(policy, key, value).unwrap();
+            }
+            assert_eq!(settings.values(policy), values);
+        }
+        let mut settings = Settings::default();
+        let aql = find("aql").unwrap();
+        settings.set(aql, "LLCF", "agnostic").unwrap();
+        settings.set(aql, "IOInt", "1500us").unwrap();
+        let values = settings.values(aql);
+        assert_eq!(
+            (values["LLCF"].as_str(), values["IOInt"].as_str()),
+            ("agnostic", "1500us")
+        );
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! Everything here starts from results, not from the simulator: results of modelled hosts and of
 //! recorded ones look the same.
 
+pub mod advice;
 pub mod claims;
 mod format;
 pub mod html;
@@ -22,8 +23,8 @@ pub mod timeline;
 pub mod workloads;
 
 pub use results::{
-    Beside, ClientResult, Comparison, DiskResult, HostResult, IoResult, Recognised, ReplayCheck,
-    Run, SiblingResult, Stacking, TaskResult, VcpuCheck, VmResult, round,
+    AgentResult, Beside, ClientResult, Comparison, DiskResult, HostResult, IoResult, Recognised,
+    ReplayCheck, Run, SiblingResult, Stacking, TaskResult, VcpuCheck, VmResult, round,
 };
 pub use summary::{Spread, sentences};
 

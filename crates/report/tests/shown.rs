@@ -32,6 +32,7 @@ fn vm(name: &str, throughput: f64, run: f64, ready: f64, lock: Option<f64>) -> V
         policy_off_s: None,
         policy_on_s: None,
         io: None,
+        agent: None,
         guest_cpu_share: None,
         retained_share: 0.0,
         polled_share: 0.0,
@@ -237,6 +238,20 @@ fn the_committed_schema_of_sensitivity_is_the_one_of_the_types() {
         "/../../docs/schema/sensitivity.schema.json"
     );
     let schema = corun_report::sensitivity::schema().unwrap();
+    if std::env::var_os("CORUN_UPDATE").is_some() {
+        std::fs::write(file, &schema).unwrap();
+    }
+    let committed = std::fs::read_to_string(file).unwrap_or_default();
+    assert_eq!(committed, schema, "CORUN_UPDATE=1 writes it anew");
+}
+
+#[test]
+fn the_committed_schema_of_advice_is_the_one_of_the_types() {
+    let file = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/schema/advise.schema.json"
+    );
+    let schema = corun_report::advice::schema().unwrap();
     if std::env::var_os("CORUN_UPDATE").is_some() {
         std::fs::write(file, &schema).unwrap();
     }

@@ -10,6 +10,7 @@ use crate::host::{
 use crate::load::{Achieved, DeviceOutcome, Load};
 use crate::sched::HostScheduler;
 use crate::waits::Waits;
+use crate::watch::{Recognition, Watch};
 use corun_model::{Nanos, PcpuId, PcpuSet, Status, VmId};
 use corun_policies::Policy;
 use std::collections::BTreeMap;
@@ -28,8 +29,7 @@ pub struct Simulation {
     /// When VMs were left alone by the policy, by their ids.
     left_alone: BTreeMap<VmId, LeftAlone>,
     events: u64,
-    /// By VM.
-    recognised: BTreeMap<usize, BTreeMap<&'static str, u64>>,
+    watch: Watch,
 }
 
 /// When a policy did not carry out what it decided for a VM, which it may do if it finds that it does
@@ -79,8 +79,8 @@ pub struct VmOutcome {
     pub ready_waits: Waits,
     /// How long they had one, each time they lost it and still wanted it.
     pub turns: Waits,
-    /// What the policy took its vCPUs to be: how many, summed over its decisions, by type.
-    pub recognised: BTreeMap<&'static str, u64>,
+    /// What the policy took its vCPUs to be, and did with them.
+    pub recognised: Recognition,
     /// How far its vCPUs ran apart.
     pub siblings: SiblingSkew,
     /// Time its vCPUs were held back, ready, so that siblings catch up; summed, ns.
@@ -151,7 +151,7 @@ impl Simulation {
             held_before: Vec::new(),
             left_alone: BTreeMap::new(),
             events: 0,
-            recognised: BTreeMap::new(),
+            watch: Watch::default(),
         }
     }
 
@@ -208,7 +208,7 @@ impl Simulation {
                 self.co_stopped_before = self.co_stopped();
                 self.held_before = self.held();
                 self.host.reset_accounts();
-                self.recognised.clear();
+                self.watch.begin();
                 self.load.settle(&self.host);
                 self.load.reset(self.host.now());
             }
@@ -221,12 +221,8 @@ impl Simulation {
             return;
         };
         let plan = control.decide(&self.host, self.sched.as_ref(), self.load.as_ref());
-        for (id, task) in self.host.tasks() {
-            if let (Some(vm), Some(kind)) = (task.vm(), control.recognised(id)) {
-                let of = self.recognised.entry(vm.index()).or_default();
-                *of.entry(kind).or_default() += 1;
-            }
-        }
+        self.watch
+            .decided(&self.host, &plan, |id| control.recognised(id));
         let next = self.host.now().saturating_add(control.period());
         let status = control.status();
         for vm in &status.vms {
@@ -320,7 +316,7 @@ impl Simulation {
                 vcpus: Vec::new(),
                 ready_waits: self.host.ready_waits(VmId::from(index)),
                 turns: self.host.turns(VmId::from(index)),
-                recognised: self.recognised.remove(&index).unwrap_or_default(),
+                recognised: self.watch.take(index),
                 siblings: self.host.siblings().skew(VmId::from(index), now),
                 co_stopped: 0,
                 held: 0,

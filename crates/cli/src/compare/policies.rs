@@ -88,7 +88,7 @@ fn set_vsmtio(params: &mut VsmtIoParams, said: &VsmtIoKeys) {
 }
 
 /// The shipped calibration, and what was said.
-fn calibration(said: &CalibrationKeys) -> Calibration {
+pub fn calibration(said: &CalibrationKeys) -> Calibration {
     let mut found = Calibration::default();
     set(&mut found.slices.default, said.default);
     let best = [

@@ -2,9 +2,7 @@
 
 use super::*;
 use crate::discovery::{Books, ThreadKey};
-use corun_model::{
-    HostSeen, PcpuSet, Signals, Snapshot, TaskId, TaskSeen, Topology, Turns, VmId, VmSeen,
-};
+use corun_model::{HostSeen, PcpuSet, Signals, Snapshot, TaskId, TaskSeen, Turns, VmId, VmSeen};
 use corun_policies::Settings;
 use std::cell::{Cell, RefCell};
 use std::fs::File;
@@ -112,6 +110,7 @@ fn host() -> (Vec<Vm>, Snapshot) {
         vm: VmId(vm),
         slot: vm,
         key: key(10 * vm),
+        identity: crate::inventory::Identity::default(),
         name: format!("vm{vm}"),
         weight: None,
         vcpus: vec![vcpu(10 * vm), vcpu(10 * vm + 1)],

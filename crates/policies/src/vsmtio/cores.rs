@@ -29,10 +29,10 @@ pub(super) struct Cores {
 impl Cores {
     /// Learns what the host looks like; true if that is news.
     pub fn know(&mut self, host: &HostSeen) -> bool {
-        if self.host == Some(*host) {
+        if self.host.as_ref() == Some(host) {
             return false;
         }
-        self.host = Some(*host);
+        self.host = Some(host.clone());
         let core = |cpu: PcpuId| {
             let partner = host.partner(cpu).filter(|partner| cpu < *partner)?;
             Some(Core {

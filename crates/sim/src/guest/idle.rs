@@ -127,7 +127,7 @@ impl Vm {
     }
 
     /// The vCPU's thread blocks until it is woken.
-    fn leave_pcpu(&mut self, host: &mut Host, vcpu: u32) {
+    pub(super) fn leave_pcpu(&mut self, host: &mut Host, vcpu: u32) {
         let slot = &mut self.vcpus[vcpu as usize];
         slot.mode = Mode::Halted;
         host.block(slot.task);

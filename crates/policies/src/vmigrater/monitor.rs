@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The vCPU monitor: slices of a vCPU, told from the inside.
+//!
+//! Problem: a guest is not told when its vCPUs run. But a timer on a vCPU can only go off while it
+//! does, so regular beats that pause say when it was away (vMigrater, ATC 2018, §3.2, Figure 7;
+//! dissertation §2.4.1):
+//!
+//! ```text
+//! beats     t1 |        | t2  t3  t4  t5 |          | t6  t7
+//!              descheduled     slice       descheduled
+//! ```
+//!
+//! The slice began with the first beat after a gap (t2) and ended with the last one before the next
+//! (t5); that length predicts the present slice, of which (t5 − t2) − (t7 − t6) is left at t7. The
+//! vCPU was away for t6 − t5, which predicts when it comes back next time (dissertation, second
+//! property).
+//!
+//! Both ends of a slice are known up to a beat only. Where the host tells the time that it took
+//! (steal time), the gap ended when the timer could go off at last, and began so much earlier:
+//! that is exact. It also tells a vCPU that was held up by its own guest from one descheduled.
+
+use super::params::{MOST_SLICES, MigraterParams};
+use corun_model::Nanos;
+
+/// What a vCPU is taken to be doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activity {
+    /// Its heart beats. `left` is what is left of its slice, ns; `None`: it is not known, or not
+    /// descheduled at all.
+    Active {
+        /// Rest of the slice.
+        left: Option<Nanos>,
+    },
+    /// Descheduled. `back` is when it is expected to be back, ns from now (0: any moment now);
+    /// `None`: it is not known.
+    Inactive {
+        /// Rest of its absence.
+        back: Option<Nanos>,
+    },
+    /// Not there: off-line, or no beat yet.
+    Absent,
+}
+
+/// What a beat said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beat {
+    /// The slice goes on.
+    Regular,
+    /// The vCPU was descheduled and is back.
+    Rescheduled,
+    /// The first one, or the first since the VM was suspended or the vCPU off-line.
+    First,
+}
+
+/// The monitor of one vCPU.
+#[derive(Clone, Debug, Default)]
+pub struct Monitor {
+    /// Of the last beat.
+    last: Option<Nanos>,
+    /// Steal time then, where it is known.
+    stolen: Option<Nanos>,
+    /// The present slice's start, and whether that was seen (rather than the first beat).
+    start: Nanos,
+    seen_start: bool,
+    /// The last complete slices, the latest first.
+    slices: [Nanos; MOST_SLICES],
+    known: usize,
+    /// How long it was away last time.
+    away: Option<Nanos>,
+    /// When it was last found to have been away.
+    rescheduled: Option<Nanos>,
+}
+
+impl Monitor {
+    /// A beat at `now`, with the vCPU's steal time so far where the host tells it, both ns.
+    pub fn beat(&mut self, params: &MigraterParams, now: Nanos, stolen: Option<Nanos>) -> Beat {
+        let newly = match (stolen, self.stolen) {
+            (Some(now), Some(before)) => now.checked_sub(before),
+            _ => None,
+        };
+        self.stolen = stolen;
+        let Some(last) = self.last.replace(now) else {
+            self.start = now;
+            return Beat::First;
+        };
+        let Some(silence) = now.checked_sub(last).filter(|it| *it <= params.suspended) else {
+            *self = Self::default();
+            (self.last, self.stolen, self.start) = (Some(now), stolen, now);
+            return Beat::First;
+        };
+        let descheduled = newly.is_none_or(|newly| newly > params.heartbeat / 2);
+        if silence <= params.gap || !descheduled {
+            return Beat::Regular;
+        }
+        // Without steal time it was active up to its last beat, as far as is known.
+        let away = newly.map_or(silence, |newly| newly.min(silence));
+        let ended = now - away;
+        if self.seen_start {
+            self.slices.rotate_right(1);
+            self.slices[0] = ended.saturating_sub(self.start);
+            self.known = (self.known + 1).min(MOST_SLICES);
+        }
+        (self.start, self.seen_start) = (now, true);
+        self.away = Some(away);
+        self.rescheduled = Some(now);
+        Beat::Rescheduled
+    }
+
+    /// The vCPU went off-line; what was known of it is void.
+    pub fn gone(&mut self) {
+        *self = Self::default();
+    }
+
+    /// The predicted length of the present slice, ns; `None` before one was seen.
+    pub fn slice(&self, params: &MigraterParams) -> Option<Nanos> {
+        let count = self.known.min(params.slices.max(1));
+        let mut recent = [0; MOST_SLICES];
+        let recent = &mut recent[..count];
+        recent.copy_from_slice(&self.slices[..count]);
+        recent.sort_unstable();
+        // Of an even number the shorter one: late is worse than early.
+        recent.get(count.saturating_sub(1) / 2).copied()
+    }
+
+    /// How long the vCPU was away last time, ns.
+    pub fn away(&self) -> Option<Nanos> {
+        self.away
+    }
+
+    /// When it was last found to have been away.
+    pub fn rescheduled(&self) -> Option<Nanos> {
+        self.rescheduled
+    }
+
+    /// Since when the present slice lasts, as far as is known.
+    pub fn since(&self) -> Nanos {
+        self.start
+    }
+
+    /// What the vCPU is doing at `now`.
+    pub fn activity(&self, params: &MigraterParams, now: Nanos) -> Activity {
+        let Some(last) = self.last else {
+            return Activity::Absent;
+        };
+        let silence = now.saturating_sub(last);
+        if silence > params.gap {
+            let back = self.away.map(|away| away.saturating_sub(silence));
+            return Activity::Inactive { back };
+        }
+        let left = match (self.seen_start, self.slice(params)) {
+            (true, Some(slice)) => Some(left_of(params, slice, now.saturating_sub(self.start))),
+            _ => None,
+        };
+        Activity::Active { left }
+    }
+}
+
+/// What is left of a slice predicted to last `slice`, when `elapsed` of it is over.
+///
+/// One that outlasts its prediction is about to end, at any moment; one that outlasts it by far was
+/// another slice than the one predicted, and is taken to have begun anew.
+fn left_of(params: &MigraterParams, slice: Nanos, elapsed: Nanos) -> Nanos {
+    let void = slice.saturating_add(slice.saturating_mul(params.overrun) / 1000);
+    match elapsed {
+        _ if elapsed < slice => slice - elapsed,
+        _ if elapsed < void => 0,
+        _ => slice,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corun_model::time::{MS, SEC, US};
+    use proptest::prelude::*;
+
+    const T: Nanos = 300 * US;
+
+    /// Beats every 300 µs from `from` for `length`; returns the last.
+    fn run(monitor: &mut Monitor, from: Nanos, length: Nanos) -> Nanos {
+        let params = MigraterParams::default();
+        let beats = (0..=length / T).map(|beat| from + beat * T);
+        beats
+            .inspect(|now| {
+                monitor.beat(&params, *now, None);
+            })
+            .last()
+            .unwrap_or(from)
+    }
+
+    #[test]
+    fn the_workflow_of_figure_7() {
+        let params = MigraterParams::default();
+        let mut monitor = Monitor::default();
+        let t1 = 5 * MS;
+        let t2 = 16 * MS;
+        let t5 = t2 + 3 * T;
+        let t6 = t5 + 12 * MS;
+        let t7 = t6 + T;
+        assert_eq!(monitor.beat(&params, t1, None), Beat::First);
+        assert_eq!(monitor.beat(&params, t2, None), Beat::Rescheduled);
+        assert_eq!(monitor.slice(&params), None);
+        for t in [t2 + T, t2 + 2 * T, t5] {
+            assert_eq!(monitor.beat(&params, t, None), Beat::Regular);
+        }
+        assert_eq!(monitor.beat(&params, t6, None), Beat::Rescheduled);
+        assert_eq!(monitor.slice(&params), Some(t5 - t2));
+        assert_eq!(monitor.away(), Some(t6 - t5));
+        monitor.beat(&params, t7, None);
+        let left = Some((t5 - t2) - (t7 - t6));
+        assert_eq!(monitor.activity(&params, t7), Activity::Active { left });
+    }
+
+    #[test]
+    fn a_silent_vcpu_is_away_and_comes_back_as_last_time() {
+        let params = MigraterParams::default();
+        let mut monitor = Monitor::default();
+        run(&mut monitor, 0, 3 * MS);
+        let last = run(&mut monitor, 14 * MS, 11 * MS);
+        let active = monitor.activity(&params, last + params.gap);
+        assert!(matches!(active, Activity::Active { left: None }));
+        // It was away from 3 to 14 ms.
+        assert_eq!(
+            monitor.activity(&params, last + 4 * MS),
+            Activity::Inactive { back: Some(7 * MS) }
+        );
+        assert_eq!(
+            monitor.activity(&params, last + 12 * MS),
+            Activity::Inactive { back: Some(0) }
+        );
+    }
+
+    #[test]
+    fn steal_time_makes_the_ends_exact_and_tells_a_late_beat_from_a_lost_pcpu() {
+        let params = MigraterParams::default();
+        let mut monitor = Monitor::default();
+        monitor.beat(&params, 0, Some(0));
+        // Away from 0.2 to 10.2 ms; the beat due at 0.3 comes at 10.2.
+        monitor.beat(&params, 10_200 * US, Some(10 * MS));
+        assert_eq!(monitor.away(), Some(10 * MS));
+        // 2 ms late, but nothing stolen: interrupts were off.
+        assert_eq!(
+            monitor.beat(&params, 12_200 * US, Some(10 * MS)),
+            Beat::Regular
+        );
+        monitor.beat(&params, 12_500 * US, Some(10 * MS));
+        // Away from 12.7 ms to 20 ms.
+        monitor.beat(&params, 20 * MS, Some(17_300 * US));
+        assert_eq!(monitor.slice(&params), Some(2_500 * US));
+    }
+
+    #[test]
+    fn a_prediction_is_the_median_of_as_many_slices_as_are_asked_for() {
+        let three = MigraterParams {
+            slices: 3,
+            ..MigraterParams::default()
+        };
+        let mut monitor = Monitor::default();
+        let mut now = 0;
+        for length in [3 * MS, 3 * MS, 12 * MS, 6 * MS] {
+            now = run(&mut monitor, now + 10 * MS, length);
+        }
+        // The first has no known start; the last is not over.
+        run(&mut monitor, now + 10 * MS, 0);
+        assert_eq!(monitor.slice(&three), Some(6 * MS));
+        assert_eq!(monitor.slice(&MigraterParams::default()), Some(6 * MS));
+    }
+
+    #[test]
+    fn a_slice_that_outlasts_its_prediction_ends_any_moment_and_then_is_another() {
+        let params = MigraterParams::default();
+        assert_eq!(left_of(&params, 10 * MS, 4 * MS), 6 * MS);
+        assert_eq!(left_of(&params, 10 * MS, 12 * MS), 0);
+        assert_eq!(left_of(&params, 10 * MS, 15 * MS), 10 * MS);
+        assert_eq!(left_of(&params, Nanos::MAX, 0), Nanos::MAX);
+    }
+
+    #[test]
+    fn a_suspended_vm_and_a_clock_that_jumps_back_begin_anew() {
+        let params = MigraterParams::default();
+        let mut monitor = Monitor::default();
+        run(&mut monitor, 0, 3 * MS);
+        let last = run(&mut monitor, 10 * MS, 3 * MS);
+        run(&mut monitor, last + 10 * MS, 0);
+        assert!(monitor.slice(&params).is_some());
+        let hours = 7200 * SEC;
+        assert_eq!(monitor.beat(&params, hours, None), Beat::First);
+        assert_eq!(monitor.slice(&params), None);
+        assert_eq!(monitor.beat(&params, hours - SEC, None), Beat::First);
+    }
+
+    proptest! {
+        /// Steady slices are predicted up to a beat at either end, wherever they begin.
+        #[test]
+        fn steady_slices_are_predicted(
+            slice in 2_000u64..30_000,
+            away in 1_000u64..60_000,
+            phase in 0u64..300,
+        ) {
+            let params = MigraterParams::default();
+            let (slice, away) = (slice * US, away * US);
+            let mut monitor = Monitor::default();
+            let mut next = phase * US;
+            for round in 0..4u64 {
+                let begin = round * (slice + away);
+                // A timer that was due while the vCPU was away goes off when it is back.
+                next = next.max(begin);
+                while next < begin + slice {
+                    monitor.beat(&params, next, None);
+                    next += T;
+                }
+            }
+            let predicted = monitor.slice(&params).unwrap_or(0);
+            prop_assert!(predicted <= slice && predicted + T >= slice, "{predicted} of {slice}");
+            let gone = monitor.away().unwrap_or(0);
+            prop_assert!(gone >= away && gone <= away + T, "{gone} of {away}");
+        }
+
+        /// Whatever is heard, whenever: no panic, and nothing is left of more than a slice.
+        #[test]
+        fn any_beats_will_do(beats in prop::collection::vec((any::<u64>(), any::<Option<u64>>()), 0..60)) {
+            let params = MigraterParams::default();
+            let mut monitor = Monitor::default();
+            for (now, stolen) in beats {
+                monitor.beat(&params, now, stolen);
+                if let Activity::Active { left: Some(left) } = monitor.activity(&params, now) {
+                    prop_assert!(Some(left) <= monitor.slice(&params));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What can be set of vMigrater, with defaults and where they come from.
+//!
+//! The papers state the heartbeat, the PUSH threshold and the detector's window; what they leave
+//! open is said to be assumed, and why so much.
+
+use corun_model::time::{MS, SEC, US};
+use corun_model::{Nanos, Parameter, Value};
+
+/// The settings. Shares are in thousandths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MigraterParams {
+    /// Period of the heartbeats, ns; 50 µs to 100 ms.
+    pub heartbeat: Nanos,
+    /// A vCPU that is silent for longer was descheduled, ns; more than `heartbeat`.
+    pub gap: Nanos,
+    /// PUSH: a slice with less than this left is about to end, ns.
+    pub push: Nanos,
+    /// A vCPU with at least this left of its slice is worth moving to, ns; at least `push`.
+    pub worth: Nanos,
+    /// How many past slices predict the present one, by their median; 1 to [`MOST_SLICES`].
+    pub slices: usize,
+    /// By how much of itself a slice may outlast its prediction before that is taken to be void,
+    /// thousandths.
+    pub overrun: u64,
+    /// The detector's window, ns of a task's time on active vCPUs.
+    pub window: Nanos,
+    /// A task in I/O for at least this much of a window becomes I/O-bound, thousandths.
+    pub enter: u64,
+    /// One in I/O for less than this no longer is, thousandths; at most `enter`.
+    pub leave: u64,
+    /// No vCPU descheduled for so long: nothing is shared, ns.
+    pub unshared: Nanos,
+    /// A silence of more than this is no descheduling but a suspended VM, ns.
+    pub suspended: Nanos,
+}
+
+/// The most slices that a prediction looks at.
+pub const MOST_SLICES: usize = 7;
+
+impl Default for MigraterParams {
+    fn default() -> Self {
+        let heartbeat = 300 * US;
+        Self {
+            heartbeat,
+            gap: 2 * heartbeat,
+            push: 2 * heartbeat,
+            worth: 2 * MS,
+            slices: 1,
+            overrun: 500,
+            window: 5 * MS,
+            enter: 300,
+            leave: 100,
+            unshared: SEC,
+            suspended: 10 * SEC,
+        }
+    }
+}
+
+impl MigraterParams {
+    /// The same with another heartbeat, and with what follows from it.
+    #[must_use]
+    pub fn beating_every(self, heartbeat: Nanos) -> Self {
+        let times = |length: Nanos| length.saturating_mul(heartbeat) / self.heartbeat.max(1);
+        let push = times(self.push);
+        Self {
+            heartbeat,
+            gap: times(self.gap),
+            push,
+            worth: self.worth.max(push.saturating_add(heartbeat)),
+            ..self
+        }
+    }
+}
+
+/// The table of them, with defaults.
+pub fn parameters() -> Vec<Parameter> {
+    let default = MigraterParams::default();
+    let time = |key, meaning, value, source, tried| {
+        Parameter::new(key, meaning, Value::Time(value), source, tried)
+    };
+    let share = |key, meaning, value: u64, source, tried| {
+        Parameter::new(
+            key,
+            meaning,
+            Value::Number(value as f64, "‰"),
+            source,
+            tried,
+        )
+    };
+    let mut all = vec![
+        time(
+            "vmigrater::MigraterParams::heartbeat",
+            "period of a vCPU's heartbeats",
+            default.heartbeat,
+            "vMigrater, ATC 2018, §3.2; dissertation §2.4.1",
+            "100 µs to 20 ms",
+        ),
+        time(
+            "vmigrater::MigraterParams::gap",
+            "silence from which on a vCPU was descheduled",
+            default.gap,
+            "the papers: longer than a heartbeat; assumed two, so that one late beat is no slice's end",
+            "600 µs to 40 ms",
+        ),
+        time(
+            "vmigrater::MigraterParams::push",
+            "rest of a slice at which its I/O-bound tasks leave",
+            default.push,
+            "vMigrater, ATC 2018, §3.4: two heartbeats",
+            "600 µs to 40 ms",
+        ),
+        time(
+            "vmigrater::MigraterParams::worth",
+            "rest of a slice that makes a vCPU worth moving to",
+            default.worth,
+            "the authors' program (github.com/hku-systems/vMigrater): 2000 µs",
+            "2 ms",
+        ),
+        time(
+            "vmigrater::MigraterParams::window",
+            "a task's time on active vCPUs in which its I/O is measured",
+            default.window,
+            "vMigrater, ATC 2018, §3.3",
+            "5 ms",
+        ),
+        time(
+            "vmigrater::MigraterParams::unshared",
+            "without a descheduling for so long nothing is shared, and vMigrater off",
+            default.unshared,
+            "assumed: many slices of tens of ms (dissertation §2.4.1)",
+            "1 s",
+        ),
+        time(
+            "vmigrater::MigraterParams::suspended",
+            "a longer silence is a suspended VM, after which all is learnt anew",
+            default.suspended,
+            "assumed: no host's scheduler keeps a vCPU waiting for seconds",
+            "10 s",
+        ),
+    ];
+    all.extend([
+        Parameter::new(
+            "vmigrater::MigraterParams::slices",
+            "past slices whose median predicts the present one",
+            Value::Number(default.slices as f64, "slices"),
+            "vMigrater, ATC 2018, §3.2: the previous one",
+            "1 to 3",
+        ),
+        share(
+            "vmigrater::MigraterParams::overrun",
+            "by how much of itself a slice may outlast its prediction",
+            default.overrun,
+            "assumed; the authors' program: to 18 ms for slices of 11 ms, 636 ‰",
+            "500 ‰",
+        ),
+        share(
+            "vmigrater::MigraterParams::enter",
+            "share of a window in I/O that makes a task I/O-bound",
+            default.enter,
+            "assumed: the papers give no number; tasks at half a disk's pace count, computing ones do not",
+            "300 ‰",
+        ),
+        share(
+            "vmigrater::MigraterParams::leave",
+            "share below which it no longer is",
+            default.leave,
+            "assumed: well below the one to enter, so that no task flaps",
+            "100 ‰",
+        ),
+    ]);
+    all
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The core as a whole: a guest in virtual time, with slices as a host would give them.
+
+use super::*;
+use corun_model::time::{MS, SEC, US};
+use proptest::prelude::*;
+
+/// A VM of which `n` vCPUs share each pCPU, `slice` at a time, vCPU v beginning at its own phase;
+/// its beats come when a vCPU runs, and task 1 is always in I/O.
+struct Guest {
+    core: Core,
+    vcpus: u32,
+    n: u64,
+    slice: Nanos,
+    next: Vec<Nanos>,
+    moves: Vec<(Nanos, Move)>,
+    /// Looks at which task 1 was on a vCPU that was active, and all looks.
+    active: (u64, u64),
+}
+
+impl Guest {
+    fn new(vcpus: u32, n: u64, slice: Nanos) -> Self {
+        let mut core = Core::new(MigraterParams::default(), vcpus);
+        core.task_appeared(1, 0, 0, 0);
+        core.io_started(1, 0);
+        Self {
+            core,
+            vcpus,
+            n,
+            slice,
+            next: vec![0; vcpus as usize],
+            moves: Vec::new(),
+            active: (0, 0),
+        }
+    }
+
+    /// Each vCPU's turns begin a part of the cycle after its predecessor's.
+    fn runs(&self, vcpu: u32, now: Nanos) -> bool {
+        let cycle = self.n * self.slice;
+        let phase = cycle * u64::from(vcpu) / u64::from(self.vcpus);
+        (now + cycle - phase) % cycle < self.slice
+    }
+
+    fn go(&mut self, until: Nanos) {
+        for now in (0..until).step_by(50 * US as usize) {
+            for vcpu in 0..self.vcpus {
+                if now >= self.next[vcpu as usize] && self.runs(vcpu, now) {
+                    self.core.heartbeat(vcpu, now, None);
+                    self.next[vcpu as usize] = now + self.core.params().heartbeat;
+                    let moves = self.core.decide(now);
+                    self.moves.extend(moves.into_iter().map(|it| (now, it)));
+                }
+            }
+            let on = self.core.vcpu_of(1).unwrap_or(0);
+            self.active.0 += u64::from(self.runs(on, now));
+            self.active.1 += 1;
+        }
+    }
+}
+
+#[test]
+fn a_task_is_kept_active_with_about_the_fewest_moves() {
+    for (vcpus, n) in [(2, 2), (4, 2), (12, 4), (12, 8)] {
+        let mut guest = Guest::new(vcpus, n, 11 * MS);
+        guest.go(2 * SEC);
+        let (active, all) = guest.active;
+        assert!(
+            active * 100 >= all * 93,
+            "{vcpus} vCPUs, {n} per pCPU: active {active} of {all}"
+        );
+        let late = guest.moves.iter().filter(|it| it.1.why == Why::Pull);
+        let (late, all) = (late.count(), guest.moves.len());
+        assert!(late * 4 <= all, "{late} of {all} moves came too late");
+        let least = 2 * SEC / (11 * MS);
+        assert!(
+            guest.moves.len() as u64 <= 2 * least,
+            "{} moves",
+            guest.moves.len()
+        );
+    }
+}
+
+#[test]
+fn nothing_moves_where_nothing_is_shared() {
+    let mut guest = Guest::new(4, 1, 11 * MS);
+    guest.go(2 * SEC);
+    assert!(!guest.core.shared(2 * SEC));
+    assert_eq!(guest.moves, []);
+    assert_eq!(guest.core.io_bound(1), Some(true));
+}
+
+#[test]
+fn nothing_moves_on_one_vcpu() {
+    let mut guest = Guest::new(1, 2, 11 * MS);
+    guest.go(SEC);
+    assert!(guest.core.shared(SEC));
+    assert_eq!(guest.moves, []);
+}
+
+#[test]
+fn tasks_that_compute_stay() {
+    let mut guest = Guest::new(2, 2, 11 * MS);
+    guest.core.io_ended(1, 0);
+    guest.go(SEC);
+    assert_eq!(guest.moves, []);
+}
+
+#[test]
+fn after_a_suspension_all_is_learnt_anew() {
+    let mut guest = Guest::new(2, 2, 11 * MS);
+    guest.go(SEC);
+    assert!(!guest.moves.is_empty());
+    let later = 3 * 3600 * SEC;
+    for vcpu in 0..2 {
+        assert_eq!(guest.core.heartbeat(vcpu, later, None), Beat::First);
+    }
+    assert!(!guest.core.shared(later));
+    assert_eq!(guest.core.decide(later), []);
+}
+
+#[test]
+fn a_vcpu_that_is_unplugged_gets_nothing_and_a_new_one_does() {
+    let mut guest = Guest::new(2, 2, 11 * MS);
+    guest.go(SEC);
+    guest.core.vcpu_gone(1);
+    assert_eq!(guest.core.activity(1, SEC), Activity::Absent);
+    assert_eq!(guest.core.activity(2, SEC), Activity::Absent);
+    guest.core.heartbeat(2, SEC, None);
+    assert_eq!(guest.core.activity(2, SEC), Activity::Active { left: None });
+}
+
+#[test]
+fn the_heartbeat_scales_what_follows_from_it() {
+    let slow = MigraterParams::default().beating_every(3 * MS);
+    assert_eq!((slow.gap, slow.push), (6 * MS, 6 * MS));
+    assert_eq!(slow.window, MigraterParams::default().window);
+}
+
+proptest! {
+    /// Whatever it is told, in whatever order: no panic, and moves of known tasks between vCPUs
+    /// that are there.
+    #[test]
+    fn any_story_will_do(
+        story in prop::collection::vec((0u8..9, 0u32..4, 0u64..4, 0u64..20 * MS), 0..300),
+    ) {
+        let mut core = Core::new(MigraterParams::default(), 3);
+        let mut now = 0;
+        for (what, vcpu, task, later) in story {
+            now += later;
+            match what {
+                0 => core.task_appeared(task, vcpu, (later % 3) as u8, now),
+                1 => core.task_gone(task),
+                2 => core.task_located(task, vcpu, now),
+                3 => core.io_started(task, now),
+                4 => core.io_ended(task, now),
+                5 => core.io_sampled(task, later % 1001),
+                6 if later < MS => core.vcpu_gone(vcpu),
+                _ => {
+                    core.heartbeat(vcpu, now, (what == 8).then_some(later));
+                }
+            }
+            for it in core.decide(now) {
+                prop_assert!(it.from != it.to && it.to < 4);
+                prop_assert_eq!(core.vcpu_of(it.task), Some(it.to));
+            }
+        }
+    }
+}

@@ -2,10 +2,10 @@
 """Measures `corun guest` in an emulated VM whose two vCPUs lose their CPUs half of the time.
 
 Problem: on a development machine no two VMs share a pCPU as on an overcommitted host.
-How: QEMU emulates a guest; each vCPU thread is tied to a CPU that a real-time thread takes for 110 ms,
-gives back for 110 ms, and so on, the two CPUs by turns. An emulated heartbeat costs ten and more times
-what a real one does, so that the paper's slices of 11 ms and heartbeats of 300 us are both ten times as
-long. Three ways by turns: nothing shared, shared, shared with `corun guest`.
+How: QEMU emulates a guest; each vCPU thread is tied to a CPU that a real-time thread takes for 360 ms,
+gives back for 360 ms, and so on, the two CPUs by turns. Emulated, instructions take some twenty times
+their time and heartbeats and migrations more, so that the paper's slices of 11 ms and heartbeats of
+300 us are both 33 times as long. Three ways by turns: nothing shared, shared, shared with `corun guest`.
 """
 
 import argparse
@@ -18,8 +18,8 @@ import subprocess
 import sys
 import time
 
-TURN_MS = 110
-OPTIONS = ["--heartbeat", "3ms", "--own-permille", "500"]
+TURN_MS = 360
+OPTIONS = ["--heartbeat", "10ms", "--own-permille", "500"]
 WAYS = ["alone", "vanilla", "corun"]
 BOOT_LIMIT = 90
 LIMIT = 60
@@ -248,7 +248,7 @@ def main():
     for name in ("qemu", "kernel", "initramfs", "load", "out"):
         parser.add_argument("--" + name, required=True)
     parser.add_argument("--runs", type=int, default=5, help="of each way, by turns")
-    parser.add_argument("--seconds", type=int, default=8, help="that a run counts for")
+    parser.add_argument("--seconds", type=int, default=12, help="that a run counts for")
     parser.add_argument("--readers", type=int, default=1)
     parser.add_argument("--turn", type=int, default=TURN_MS, help="of a competitor, ms")
     parser.add_argument("--options", default=" ".join(OPTIONS), help="for corun guest run")

@@ -15,6 +15,10 @@ const SLOWER: Nanos = 10;
 /// Where the host tells the time that it takes, beats say nothing then that is not known better.
 const IDLE: Nanos = 100 * MS;
 
+/// Slices whose median predicts the next one: hosts' slices are less regular than those the paper was
+/// measured with, and one that was cut short must not spoil the prediction.
+const SLICES: usize = 3;
+
 /// The settings for beats that come so often. The times that the paper gives in slices and beats of its
 /// hosts go with the beat: nothing can be foreseen or found out any closer.
 pub(crate) fn params(heartbeat: Nanos) -> MigraterParams {
@@ -23,6 +27,7 @@ pub(crate) fn params(heartbeat: Nanos) -> MigraterParams {
     MigraterParams {
         worth: with(default.worth),
         soon: with(default.soon),
+        slices: SLICES,
         ..default.beating_every(heartbeat)
     }
 }
@@ -109,7 +114,9 @@ mod tests {
 
     #[test]
     fn settings_go_with_the_beat() {
-        assert_eq!(params(300 * US), MigraterParams::default());
+        let (fast, default) = (params(300 * US), MigraterParams::default());
+        assert_eq!((fast.worth, fast.soon), (default.worth, default.soon));
+        assert_eq!((fast.gap, fast.push), (default.gap, default.push));
         let slow = params(3 * MS);
         assert_eq!((slow.gap, slow.push), (6 * MS, 6 * MS));
         assert_eq!((slow.worth, slow.soon), (20 * MS, 16_300 * US));

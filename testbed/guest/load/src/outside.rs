@@ -16,7 +16,7 @@ use std::thread;
 
 /// The least real-time priority: QEMU's own threads get more.
 const PRIORITY: libc::c_int = 1;
-/// How late the turns of each further CPU are, as a part of a turn: 5 of 44 ms.
+/// How late the turns of each further CPU are, as a part of a turn.
 const LATE: u64 = 9;
 
 #[derive(Default)]

@@ -233,6 +233,13 @@ pub struct VmResult {
     /// thread, whether or not the vCPU had a pCPU; null for recordings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guest_cpu_share: Option<f64>,
+    /// Share of its vCPUs' time in which a hardware thread was kept for one that had nothing to do: its
+    /// guest retained the context, or the host held the pCPU.
+    #[serde(default)]
+    pub retained_share: f64,
+    /// Share of its vCPUs' time polling for what would wake them, in KVM or in the guest.
+    #[serde(default)]
+    pub polled_share: f64,
     /// Waits for a pCPU: median; null if there was none.
     pub ready_wait_p50_us: Option<f64>,
     /// Waits for a pCPU: 99th percentile; null if there was none.
@@ -289,6 +296,10 @@ pub struct Recognised {
     pub lolcf: f64,
     /// Not decided yet, or not to be told.
     pub unknown: f64,
+    /// How often a vCPU got a pool with another slice or other pCPUs, per vCPU and second. 33 decisions
+    /// are made in a second.
+    #[serde(default)]
+    pub pool_changes_per_s: f64,
 }
 
 /// What happened to a host task that is no vCPU.

@@ -234,7 +234,7 @@ fn vm_rows(runs: &[Vec<&Run>], index: usize, vm: &VmResult) -> Vec<Row> {
 const SLICING: [&str; 4] = ["aql", "vslicer", "vturbo", "microsliced"];
 
 /// How long turns are, and what vCPUs were taken for.
-fn slice_rows(runs: &[Vec<&Run>], index: usize) -> [Row; 7] {
+fn slice_rows(runs: &[Vec<&Run>], index: usize) -> [Row; 8] {
     let turn = |measure: &str, of: fn(&VmResult) -> Option<f64>| {
         row(runs, measure, micros, move |run| of(run.vms.get(index)?))
     };
@@ -252,6 +252,9 @@ fn slice_rows(runs: &[Vec<&Run>], index: usize) -> [Row; 7] {
         taken("taken for LLCF", |it| it.llcf),
         taken("taken for LLCO", |it| it.llco),
         taken("taken for LoLCF", |it| it.lolcf),
+        plain(row(runs, "pool changes/s", amount, move |run| {
+            Some(run.vms.get(index)?.recognised.as_ref()?.pool_changes_per_s)
+        })),
     ]
 }
 

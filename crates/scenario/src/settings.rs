@@ -77,6 +77,8 @@ pub struct Hardware {
     pub l2: Option<u64>,
     /// Bytes of each last-level cache.
     pub llc: Option<u64>,
+    /// Do last-level caches keep streams out?
+    pub llc_adaptive: Option<bool>,
     /// `[host.smt]`.
     pub smt: Smt,
 }

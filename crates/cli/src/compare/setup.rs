@@ -96,6 +96,7 @@ fn hardware(host: &corun_scenario::Host) -> HardwareParams {
     let (said_l2, said_llc) = (host.hardware.l2, host.hardware.llc);
     caches.l2 = said_l2.unwrap_or(caches.l2.min(said_llc.unwrap_or(llc)));
     caches.llc = said_llc.or(Some(llc.max(caches.l2)));
+    set(&mut caches.llc_adaptive, host.hardware.llc_adaptive);
     set(&mut caches.llc_latency, host.costs.llc);
     set(&mut caches.memory_latency, host.costs.memory);
     let said = &host.hardware.smt;
@@ -265,7 +266,8 @@ fn guest_params(vm: &Vm) -> Result<GuestParams, Problems> {
             "halt" => IdleMode::Halt,
             "poll" => IdleMode::Poll,
             "retention" => IdleMode::Retention(keys.retention.unwrap_or(0)),
-            _ => return Err(unknown(Some(said), &["halt", "poll", "retention"])),
+            "told" => IdleMode::Told,
+            _ => return Err(unknown(Some(said), &["halt", "poll", "retention", "told"])),
         };
     }
     if let Some(said) = &keys.lock {

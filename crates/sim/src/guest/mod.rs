@@ -317,7 +317,8 @@ impl Load for Guests {
             io_events: Some(vcpu.io_events),
             // Without a window, the CPU does not look for spinning.
             pause_exits: vm.params.ple_window.map(|_| vcpu.pause_exits),
-            llc: None,
+            kept: Some(vcpu.kept),
+            ..Signals::default()
         }
     }
 

@@ -193,7 +193,7 @@ impl GuestParams {
         }
         let retention = match self.idle {
             IdleMode::Retention(limit) => limit,
-            IdleMode::Halt | IdleMode::Poll => 0,
+            IdleMode::Halt | IdleMode::Poll | IdleMode::Told => 0,
         };
         if !(1..=MOST_QUEUES).contains(&self.net.queues) {
             let queues = self.net.queues;

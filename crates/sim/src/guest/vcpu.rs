@@ -55,6 +55,8 @@ pub(super) struct Vcpu {
     pub io_events: u64,
     /// Since the run began.
     pub pause_exits: u64,
+    /// Retentions that ended with what was waited for, since the run began.
+    pub kept: u64,
 }
 
 impl Vcpu {
@@ -78,6 +80,7 @@ impl Vcpu {
             idle_since: Some(0),
             io_events: 0,
             pause_exits: 0,
+            kept: 0,
         }
     }
 

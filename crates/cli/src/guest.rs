@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `corun guest`: inside a VM, keeps I/O-bound threads on vCPUs that run.
+
+use crate::failure::Invalid;
+use crate::output;
+use corun_guest::{Cause, GuestError, GuestOptions, Selection, Source, Status};
+use corun_model::{Nanos, time};
+use std::path::PathBuf;
+
+/// Inside a VM: keep I/O-bound threads on vCPUs that run (vMigrater)
+///
+/// On an overcommitted host each vCPU of a VM is descheduled every few milliseconds, and a thread on it
+/// that does I/O issues no requests then. This moves such threads to vCPUs that run, by their
+/// affinities. It needs nothing of the host, and changes nothing else. At the end, and after a crash by
+/// `corun guest restore` or the next start, all masks are as before.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    Run(RunArgs),
+    Status(StatusArgs),
+    Restore(RestoreArgs),
+}
+
+/// Move I/O-bound threads until interrupted
+///
+/// Never moved are the kernel's threads and those that somebody has tied to vCPUs. Without --cgroup,
+/// --name and --user all others may be; a thread must fit each of these that is given, and each may be
+/// given several times. Nothing is moved while no vCPU is descheduled, on one vCPU, or while the kernel
+/// itself keeps work off vCPUs (steal_monitor).
+#[derive(clap::Args)]
+struct RunArgs {
+    /// Only threads of this cgroup and those below, such as /system.slice/mysql.service
+    #[arg(long, value_name = "PATH")]
+    cgroup: Vec<String>,
+
+    /// Only threads of this name; * stands for any characters
+    #[arg(long, value_name = "NAME")]
+    name: Vec<String>,
+
+    /// Only threads of this user, by name or number
+    #[arg(long, value_name = "USER", value_parser = corun_guest::user_number)]
+    user: Vec<u32>,
+
+    /// Where I/O is known from
+    #[arg(long, value_enum, value_name = "NAME", default_value = "auto")]
+    detector: Detector,
+
+    /// Period of the heartbeats while there is something to move, 50us to 10ms
+    #[arg(long, value_name = "TIME", default_value = "300us", value_parser = heartbeat)]
+    heartbeat: Nanos,
+
+    /// The most it may use of each vCPU, thousandths: heartbeats slow down before
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    own_permille: u32,
+
+    /// Write metrics for Prometheus to this file, every second
+    #[arg(long, value_name = "FILE")]
+    metrics: Option<PathBuf>,
+
+    /// End after this time [default: when interrupted]
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    run_for: Option<Nanos>,
+
+    #[command(flatten)]
+    files: Files,
+}
+
+/// Say what the daemon does: where it knows from, what it moved, what it leaves alone
+#[derive(clap::Args)]
+struct StatusArgs {
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    files: Files,
+}
+
+/// Give threads back the masks that a daemon which was killed has left them with
+#[derive(clap::Args)]
+struct RestoreArgs {
+    /// Where changed threads are written down
+    #[arg(long, value_name = "FILE", default_value = corun_guest::STATE)]
+    state: PathBuf,
+}
+
+#[derive(clap::Args)]
+struct Files {
+    /// Where changed threads are written down, to be restored after a crash
+    #[arg(long, value_name = "FILE", default_value = corun_guest::STATE)]
+    state: PathBuf,
+
+    /// Where the daemon says how it is
+    #[arg(long, value_name = "FILE", default_value = corun_guest::STATUS)]
+    status: PathBuf,
+}
+
+/// Where I/O is known from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Detector {
+    /// BPF if the kernel has it, else /proc
+    Auto,
+    /// The block layer's tracepoints, by BPF (Linux 5.11 and newer with type information)
+    Bpf,
+    /// /proc: finds candidates within a second, not within milliseconds
+    Proc,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  sudo corun guest run
+      all threads that nobody has tied to vCPUs, until Ctrl-C
+  sudo corun guest run --cgroup /system.slice/postgresql.service
+      only those of one service
+  corun guest status
+      what it does, from another terminal
+  sudo corun guest restore
+      after it was killed
+
+Exit codes: 0 ended as asked, everything given back; 1 could not begin or go on (status: none runs);
+2 wrong usage.";
+
+fn duration(text: &str) -> Result<Nanos, String> {
+    time::parse(text).ok_or_else(|| format!("expected {}", time::ACCEPTED))
+}
+
+fn heartbeat(text: &str) -> Result<Nanos, String> {
+    let period = duration(text)?;
+    let accepted = 50 * time::US..=10 * time::MS;
+    match accepted.contains(&period) {
+        true => Ok(period),
+        false => Err("expected 50us to 10ms".to_string()),
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Why it could not begin, or go on.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    match &args.command {
+        Command::Run(args) => work(args),
+        Command::Status(args) => status(args),
+        Command::Restore(args) => restore(args),
+    }
+}
+
+fn work(args: &RunArgs) -> anyhow::Result<()> {
+    let options = GuestOptions {
+        selection: Selection {
+            cgroups: args.cgroup.clone(),
+            names: args.name.clone(),
+            users: args.user.clone(),
+        },
+        source: match args.detector {
+            Detector::Auto => Source::Auto,
+            Detector::Bpf => Source::Bpf,
+            Detector::Proc => Source::Proc,
+        },
+        heartbeat: args.heartbeat,
+        own_permille: args.own_permille,
+        state: args.files.state.clone(),
+        status: args.files.status.clone(),
+        metrics: args.metrics.clone(),
+        run_for: args.run_for,
+        notes: |note| output::note(&format!("corun: {note}")),
+    };
+    let (cause, count) = corun_guest::run(options).map_err(|error| match error {
+        GuestError::NoBpf(_) | GuestError::Heartbeat(_) => Invalid::error(error),
+        other => other.into(),
+    })?;
+    let why = match cause {
+        Cause::TimeOver => "the time is over",
+        Cause::Asked => "asked to end",
+    };
+    output::note(&format!(
+        "corun: {why}: all masks are as they were, {count} were given back"
+    ));
+    Ok(())
+}
+
+fn status(args: &StatusArgs) -> anyhow::Result<()> {
+    let files = &args.files;
+    if !corun_guest::is_running(&files.state) {
+        let left = match files.state.exists() {
+            true => {
+                "; one that was killed has left threads pinned: give them back with `corun guest restore`"
+            }
+            false => "",
+        };
+        anyhow::bail!("no corun guest runs with {}{left}", files.state.display());
+    }
+    let status = Status::read(&files.status)
+        .map_err(|error| anyhow::anyhow!("{}: {error}", files.status.display()))?;
+    match args.json {
+        true => output::print(&format!("{}\n", serde_json::to_string(&status)?)),
+        false => output::print(&status.text()),
+    }
+}
+
+fn restore(args: &RestoreArgs) -> anyhow::Result<()> {
+    let count = corun_guest::restore(&args.state)?;
+    output::note(&format!(
+        "corun: {count} threads were given back their masks"
+    ));
+    Ok(())
+}

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Who waits for a disk, and for how long: the kernel's half of corun's I/O detector in a guest.
+ *
+ * A request belongs to the thread that runs when it begins. For threads that the daemon watches the
+ * time with at least one request under way is added up in a book, which the daemon maps. Of others a
+ * sum over a short window is kept; when it is large, the daemon is told of the thread, at most once a
+ * second. It is told, too, when a watched thread creates another, which inherits its mask.
+ *
+ * Requests begin and end with block_io_start and block_io_done (Linux 6.5 and newer) or, before, with
+ * block_rq_issue and block_rq_complete; the daemon loads one pair. Only names of fields count: CO-RE
+ * finds them in the running kernel.
+ */
+typedef unsigned char u8;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef u32 __u32;
+typedef u64 __u64;
+
+#include <linux/bpf.h>
+
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+#define CORE __attribute__((preserve_access_index))
+
+struct task_struct {
+	int pid;
+	unsigned int flags;
+} CORE;
+
+/* enum cpu_usage_stat (include/linux/kernel_stat.h): it only ever grew at its end. */
+enum cpu_usage_stat {
+	CPUTIME_STEAL = 7,
+};
+
+struct kernel_cpustat {
+	u64 cpustat[16];
+} CORE;
+
+/* PF_KTHREAD (include/linux/sched.h). */
+#define KERNEL_THREAD 0x00200000
+/* Threads watched at a time. */
+#define MOST_BOOKS 1024
+/* A thread is reported at most once in this time. */
+#define SECOND 1000000000ULL
+
+/* What is known of a watched thread; the daemon has the same struct (detector/bpf.rs). */
+struct book {
+	u64 busy; /* with a request under way, ns, up to `since` */
+	u64 since; /* the first of those under way began */
+	u32 under_way;
+	u32 vcpu; /* where the last one began */
+	u32 tid;
+	u32 unused;
+};
+
+struct stranger {
+	u64 window; /* began */
+	u64 busy; /* since then, ns */
+	u64 told;
+};
+
+struct request_of {
+	u64 began;
+	u32 tid;
+	u32 book; /* or MOST_BOOKS: of a stranger */
+};
+
+enum kind {
+	CANDIDATE,
+	HEIR,
+};
+
+struct sighting {
+	u32 kind;
+	u32 tid;
+};
+
+/* The detector's window and what of it must be I/O, ns. */
+const volatile u64 window = 5000000;
+const volatile u64 enough = 1500000;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, MOST_BOOKS);
+	__type(key, u32);
+	__type(value, struct book);
+} books SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MOST_BOOKS);
+	__type(key, u32);
+	__type(value, u32);
+} watched SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, u32);
+	__type(value, struct stranger);
+} strangers SEC(".maps");
+
+/* Requests that never end (a disk that was pulled) are forgotten in time. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, u64);
+	__type(value, struct request_of);
+} requests SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 65536);
+} sightings SEC(".maps");
+
+static void tell(u32 kind, u32 tid)
+{
+	struct sighting *it = bpf_ringbuf_reserve(&sightings, sizeof(*it), 0);
+
+	if (!it)
+		return;
+	it->kind = kind;
+	it->tid = tid;
+	bpf_ringbuf_submit(it, 0);
+}
+
+static int begins(u64 request)
+{
+	struct task_struct *current = (void *)bpf_get_current_task_btf();
+	u32 tid = current->pid;
+	struct request_of it = { .began = bpf_ktime_get_ns(), .tid = tid, .book = MOST_BOOKS };
+	u32 *slot;
+
+	if (current->flags & KERNEL_THREAD || !tid)
+		return 0;
+	slot = bpf_map_lookup_elem(&watched, &tid);
+	if (slot) {
+		struct book *book = bpf_map_lookup_elem(&books, slot);
+
+		if (book) {
+			it.book = *slot;
+			book->vcpu = bpf_get_smp_processor_id();
+			if (__sync_fetch_and_add(&book->under_way, 1) == 0)
+				book->since = it.began;
+		}
+	}
+	bpf_map_update_elem(&requests, &request, &it, BPF_ANY);
+	return 0;
+}
+
+static void add(u32 tid, u64 took, u64 now)
+{
+	struct stranger *known = bpf_map_lookup_elem(&strangers, &tid);
+	struct stranger first = { .window = now - took, .busy = took };
+
+	if (!known) {
+		bpf_map_update_elem(&strangers, &tid, &first, BPF_ANY);
+		known = bpf_map_lookup_elem(&strangers, &tid);
+		if (!known)
+			return;
+	} else if (now - known->window > window) {
+		known->window = now - took;
+		known->busy = took;
+	} else {
+		known->busy += took;
+	}
+	if (known->busy >= enough && now - known->told > SECOND) {
+		known->told = now;
+		tell(CANDIDATE, tid);
+	}
+}
+
+static int ends(u64 request)
+{
+	struct request_of *it = bpf_map_lookup_elem(&requests, &request);
+	u64 now = bpf_ktime_get_ns();
+	struct book *book;
+	u32 slot;
+
+	if (!it)
+		return 0;
+	slot = it->book;
+	book = bpf_map_lookup_elem(&books, &slot);
+	if (!book)
+		add(it->tid, now - it->began, now);
+	else if (book->tid == it->tid && book->under_way &&
+		 __sync_fetch_and_add(&book->under_way, -1) == 1)
+		book->busy += now - book->since;
+	bpf_map_delete_elem(&requests, &request);
+	return 0;
+}
+
+SEC("tp_btf/block_io_start")
+int io_start(u64 *args)
+{
+	return begins(args[0]);
+}
+
+SEC("tp_btf/block_io_done")
+int io_done(u64 *args)
+{
+	return ends(args[0]);
+}
+
+SEC("tp_btf/block_rq_issue")
+int rq_issue(u64 *args)
+{
+	return begins(args[0]);
+}
+
+SEC("tp_btf/block_rq_complete")
+int rq_complete(u64 *args)
+{
+	return ends(args[0]);
+}
+
+SEC("tp_btf/sched_process_fork")
+int fork(u64 *args)
+{
+	struct task_struct *parent = (void *)args[0], *child = (void *)args[1];
+	u32 tid = parent->pid;
+
+	if (bpf_map_lookup_elem(&watched, &tid))
+		tell(HEIR, child->pid);
+	return 0;
+}
+
+extern struct kernel_cpustat kernel_cpustat __ksym;
+
+/* What the daemon asks about a vCPU, and the answer. */
+struct stolen {
+	u32 vcpu;
+	u32 known;
+	u64 time; /* stolen since boot, ns */
+};
+
+/* Called by the daemon, unlike the others. */
+SEC("syscall")
+int stolen(struct stolen *asked)
+{
+	struct kernel_cpustat *of = bpf_per_cpu_ptr(&kernel_cpustat, asked->vcpu);
+
+	asked->known = of != 0;
+	if (of)
+		asked->time = of->cpustat[CPUTIME_STEAL];
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "GPL";

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! I/O by the block layer's own account: bpf/requests.bpf.c in the kernel, its books mapped here, so
+//! that a heartbeat reads them without a system call.
+
+use super::Sighting;
+use crate::proc::Key;
+use corun_model::Nanos;
+use corun_policies::vmigrater::{Core, MigraterParams};
+use libbpf_rs::{
+    Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, RingBuffer, RingBufferBuilder,
+};
+use libbpf_rs::{PrintLevel, ProgramInput};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The compiled program, aligned as ELF wants it.
+#[repr(align(8))]
+struct Aligned<T: ?Sized>(T);
+static PROGRAM: &Aligned<[u8]> =
+    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/requests.bpf.o")));
+
+/// Threads that can be watched at a time (`MOST_BOOKS`).
+const MOST: usize = 1024;
+/// The inode of the first PID namespace (include/linux/proc_ns.h): only there the kernel's numbers of
+/// threads are ours.
+const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
+
+/// `struct book`.
+#[repr(C)]
+struct Book {
+    busy: AtomicU64,
+    since: AtomicU64,
+    under_way: AtomicU32,
+    vcpu: AtomicU32,
+    tid: AtomicU32,
+    unused: u32,
+}
+
+/// The books, mapped.
+struct Books(*const Book);
+
+// SAFETY: the mapping is shared memory of atomics, and stays as long as the process.
+unsafe impl Send for Books {}
+
+impl Books {
+    fn map(map: &MapHandle) -> io::Result<Self> {
+        let length = MOST * size_of::<Book>();
+        // SAFETY: a new mapping of a descriptor of ours; nothing of ours is replaced.
+        let at = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                length,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                map.as_fd().as_raw_fd(),
+                0,
+            )
+        };
+        match at == libc::MAP_FAILED {
+            true => Err(io::Error::last_os_error()),
+            false => Ok(Self(at.cast())),
+        }
+    }
+
+    fn get(&self, slot: usize) -> &Book {
+        debug_assert!(slot < MOST);
+        // SAFETY: slots are below MOST, and the mapping has room for so many.
+        unsafe { &*self.0.add(slot.min(MOST - 1)) }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Watched {
+    slot: usize,
+    /// Of its busy time, what the core has been told.
+    told: Nanos,
+}
+
+/// The tracepoints' side that beats use.
+pub(crate) struct Traced {
+    object: Object,
+    _links: Vec<Link>,
+    index: MapHandle,
+    books: Books,
+    watched: BTreeMap<u32, Watched>,
+    free: Vec<usize>,
+    tells_steal: bool,
+}
+
+// SAFETY: libbpf's objects have no ties to the thread that made them, and are used by one at a time,
+// behind the engine's lock.
+unsafe impl Send for Traced {}
+
+/// What the kernel reports, for the daemon's own thread.
+pub(crate) struct Sightings {
+    ring: RingBuffer<'static>,
+    seen: Rc<RefCell<Vec<Sighting>>>,
+}
+
+/// The pairs of tracepoints between which a request is under way, better ones first.
+const PAIRS: [[&str; 2]; 2] = [["io_start", "io_done"], ["rq_issue", "rq_complete"]];
+
+/// Begins to trace.
+///
+/// # Errors
+/// Why that cannot be done here, in words.
+pub(crate) fn trace(params: &MigraterParams) -> Result<(Traced, Sightings), String> {
+    let namespace = std::fs::read_link("/proc/self/ns/pid");
+    if namespace.is_ok_and(|it| it.as_os_str() != FIRST_PID_NAMESPACE) {
+        return Err("the daemon runs in a PID namespace of its own".to_string());
+    }
+    libbpf_rs::set_print(Some((PrintLevel::Warn, |_, _| {})));
+    let mut failed = String::new();
+    // The stolen time is a bonus: without it all else works.
+    for with_steal in [true, false] {
+        for pair in &PAIRS {
+            match load(pair, with_steal, params) {
+                Ok(object) => return start(object, with_steal).map_err(|error| error.to_string()),
+                Err(error) => failed = error.to_string(),
+            }
+        }
+    }
+    Err(failed)
+}
+
+fn load(pair: &[&str; 2], with_steal: bool, params: &MigraterParams) -> libbpf_rs::Result<Object> {
+    let mut open = ObjectBuilder::default()
+        .name("requests")?
+        .open_memory(&PROGRAM.0)?;
+    for mut program in open.progs_mut() {
+        let name = program.name().to_string_lossy().into_owned();
+        let wanted =
+            pair.contains(&name.as_str()) || name == "fork" || (name == "stolen" && with_steal);
+        program.set_autoload(wanted);
+    }
+    for mut map in open.maps_mut() {
+        if map.name().to_string_lossy().ends_with(".rodata")
+            && let Some(constants) = map.initial_value_mut()
+        {
+            let enough = params.window * params.enter / 1000;
+            set_constants(constants, params.window, enough);
+        }
+    }
+    open.load()
+}
+
+/// `window` and `enough`, in the order in which the source has them.
+fn set_constants(constants: &mut [u8], window: Nanos, enough: Nanos) {
+    for (place, value) in constants.chunks_exact_mut(8).zip([window, enough]) {
+        place.copy_from_slice(&value.to_ne_bytes());
+    }
+}
+
+fn start(object: Object, tells_steal: bool) -> libbpf_rs::Result<(Traced, Sightings)> {
+    let mut links = Vec::new();
+    for program in object.progs_mut() {
+        if program.autoload() && program.name() != "stolen" {
+            links.push(program.attach()?);
+        }
+    }
+    let map = |name: &str| {
+        let found = object.maps().find(|map| map.name() == name);
+        let missing = || libbpf_rs::Error::from(io::Error::other(format!("no map {name}")));
+        MapHandle::try_from(&found.ok_or_else(missing)?)
+    };
+    let seen = Rc::new(RefCell::new(Vec::new()));
+    let ring = {
+        let (sightings, seen) = (map("sightings")?, Rc::clone(&seen));
+        let mut builder = RingBufferBuilder::new();
+        builder.add(&sightings, move |bytes| {
+            seen.borrow_mut().extend(sighting(bytes));
+            0
+        })?;
+        builder.build()?
+    };
+    let (books, index) = (Books::map(&map("books")?)?, map("watched")?);
+    let traced = Traced {
+        object,
+        _links: links,
+        index,
+        books,
+        watched: BTreeMap::new(),
+        free: (0..MOST).rev().collect(),
+        tells_steal,
+    };
+    Ok((traced, Sightings { ring, seen }))
+}
+
+/// `struct sighting`.
+fn sighting(bytes: &[u8]) -> Option<Sighting> {
+    let (kind, rest) = bytes.split_first_chunk()?;
+    let (tid, _) = rest.split_first_chunk()?;
+    let tid = u32::from_ne_bytes(*tid);
+    match u32::from_ne_bytes(*kind) {
+        0 => Some(Sighting::Candidate(tid)),
+        1 => Some(Sighting::Heir(tid)),
+        _ => None,
+    }
+}
+
+impl Sightings {
+    /// Waits for at most `limit` for something to be seen.
+    pub(crate) fn wait(&self, limit: Duration) -> Vec<Sighting> {
+        // Interrupted by a signal: then there is nothing, or something next time.
+        let _ = self.ring.poll(limit);
+        std::mem::take(&mut *self.seen.borrow_mut())
+    }
+}
+
+impl Traced {
+    pub(crate) fn watch(&mut self, key: &Key) -> io::Result<()> {
+        let slot = self
+            .free
+            .pop()
+            .ok_or_else(|| io::Error::other(format!("{MOST} threads are watched already")))?;
+        let book = self.books.get(slot);
+        for zero in [&book.busy, &book.since] {
+            zero.store(0, Ordering::Relaxed);
+        }
+        book.under_way.store(0, Ordering::Relaxed);
+        book.tid.store(key.tid, Ordering::Relaxed);
+        let vcpu = crate::proc::Proc::default()
+            .stat(key.tgid, key.tid)
+            .map_or(0, |stat| stat.vcpu);
+        book.vcpu.store(vcpu, Ordering::Release);
+        let (tid, value) = (key.tid.to_ne_bytes(), (slot as u32).to_ne_bytes());
+        if let Err(error) = self.index.update(&tid, &value, MapFlags::ANY) {
+            self.free.push(slot);
+            return Err(io::Error::other(error));
+        }
+        self.watched.insert(key.tid, Watched { slot, told: 0 });
+        Ok(())
+    }
+
+    pub(crate) fn unwatch(&mut self, tid: u32) {
+        if let Some(watched) = self.watched.remove(&tid) {
+            // It can only fail because it is not there.
+            let _ = self.index.delete(&tid.to_ne_bytes());
+            self.books.get(watched.slot).tid.store(0, Ordering::Relaxed);
+            self.free.push(watched.slot);
+        }
+    }
+
+    pub(crate) fn vcpu(&self, tid: u32) -> u32 {
+        let book = |watched: &Watched| self.books.get(watched.slot);
+        let watched = self.watched.get(&tid).map(book);
+        watched.map_or(0, |book| book.vcpu.load(Ordering::Acquire))
+    }
+
+    /// Tells `core` for how much of the time since the last beat the thread was in I/O.
+    pub(crate) fn feed(&mut self, core: &mut Core, tid: u32, now: Nanos) {
+        let Some(watched) = self.watched.get_mut(&tid) else {
+            return;
+        };
+        let book = self.books.get(watched.slot);
+        let mut busy = book.busy.load(Ordering::Acquire);
+        if book.under_way.load(Ordering::Acquire) > 0 {
+            busy += now.saturating_sub(book.since.load(Ordering::Acquire));
+        }
+        // A request that ends between the two looks is counted with the next beat.
+        let newly = busy.saturating_sub(watched.told);
+        watched.told = watched.told.max(busy);
+        if newly > 0 {
+            core.io_started(u64::from(tid), now.saturating_sub(newly));
+            core.io_ended(u64::from(tid), now);
+        }
+    }
+
+    /// The time that the host has taken from a vCPU since boot, ns, exactly; `None`: not to be had.
+    pub(crate) fn stolen(&self, vcpu: u32) -> Option<Nanos> {
+        if !self.tells_steal {
+            return None;
+        }
+        let program = self.object.progs_mut().find(|it| it.name() == "stolen")?;
+        // `struct stolen`.
+        let mut asked = [0u8; 16];
+        asked[..4].copy_from_slice(&vcpu.to_ne_bytes());
+        let input = ProgramInput {
+            context_in: Some(&mut asked),
+            ..ProgramInput::default()
+        };
+        program.test_run(input).ok()?;
+        let known = asked[4..8] != [0; 4];
+        let time = asked[8..].try_into().ok().map(u64::from_ne_bytes)?;
+        known.then_some(time)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn books_are_as_the_kernel_writes_them() {
+        assert_eq!(size_of::<Book>(), 32);
+        assert_eq!(
+            sighting(&[0, 0, 0, 0, 7, 0, 0, 0]),
+            Some(Sighting::Candidate(7))
+        );
+        assert_eq!(sighting(&[1, 0, 0, 0, 8, 0, 0, 0]), Some(Sighting::Heir(8)));
+        assert_eq!(sighting(&[2, 0, 0, 0, 8, 0, 0, 0]), None);
+        assert_eq!(sighting(&[0; 7]), None);
+    }
+}

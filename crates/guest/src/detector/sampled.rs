@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! I/O as /proc tells it, where the kernel lets nobody look closer: a thread whose count of bytes read
+//! and written grows, or that is in uninterruptible sleep, is taken to have been in I/O for as long as
+//! it neither ran nor waited for a vCPU (`schedstat`). New candidates are found by a look at all
+//! processes once a second, not within milliseconds.
+
+use super::Sighting;
+use crate::proc::{Key, Proc};
+use corun_model::Nanos;
+use corun_model::time::SEC;
+use corun_policies::vmigrater::{Core, MigraterParams};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// What was read of a thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Sample {
+    at: Nanos,
+    /// Ran, ns.
+    run: Nanos,
+    /// Waited for a vCPU, ns.
+    ready: Nanos,
+    /// Read from and written to devices, bytes.
+    bytes: u64,
+    /// In uninterruptible sleep.
+    uninterruptible: bool,
+    vcpu: u32,
+}
+
+impl Sample {
+    /// The share of the time since `before` that was I/O, thousandths.
+    fn share_since(&self, before: &Self) -> u64 {
+        let passed = self.at.saturating_sub(before.at);
+        let on = (self.run + self.ready).saturating_sub(before.run + before.ready);
+        let in_io = self.bytes > before.bytes || self.uninterruptible;
+        match in_io && passed > 0 {
+            true => passed.saturating_sub(on) * 1000 / passed,
+            false => 0,
+        }
+    }
+}
+
+/// A thread's files, kept open: a look is three reads.
+#[derive(Debug)]
+struct Files {
+    stat: File,
+    schedstat: Option<File>,
+    io: Option<File>,
+}
+
+impl Files {
+    fn open(proc: &Proc, tgid: u32, tid: u32) -> io::Result<Self> {
+        let folder = proc.thread(tgid, tid);
+        Ok(Self {
+            stat: File::open(folder.join("stat"))?,
+            schedstat: File::open(folder.join("schedstat")).ok(),
+            io: File::open(folder.join("io")).ok(),
+        })
+    }
+
+    /// `None`: the thread has gone.
+    fn sample(&self, at: Nanos) -> Option<Sample> {
+        let mut text = String::new();
+        let (state, vcpu) = state_in(read(&self.stat, &mut text)?)?;
+        let mut sample = Sample {
+            at,
+            uninterruptible: state == 'D',
+            vcpu,
+            ..Sample::default()
+        };
+        if let Some(file) = &self.schedstat {
+            (sample.run, sample.ready) = times_in(read(file, &mut text)?)?;
+        }
+        if let Some(file) = &self.io {
+            sample.bytes = read(file, &mut text).map_or(0, bytes_in);
+        }
+        Some(sample)
+    }
+}
+
+fn read<'text>(file: &File, text: &'text mut String) -> Option<&'text str> {
+    let mut bytes = [0; 1024];
+    let length = file.read_at(&mut bytes, 0).ok()?;
+    *text = String::from_utf8_lossy(&bytes[..length]).into_owned();
+    Some(text)
+}
+
+/// State and vCPU of a `stat` line.
+fn state_in(line: &str) -> Option<(char, u32)> {
+    let (_, tail) = line.rsplit_once(')')?;
+    let mut fields = tail.split_whitespace();
+    let state = fields.next()?.chars().next()?;
+    // Field 39; the state is field 3.
+    Some((state, fields.nth(35)?.parse().ok()?))
+}
+
+/// Run and ready time of a `schedstat` line, ns.
+fn times_in(line: &str) -> Option<(Nanos, Nanos)> {
+    let mut fields = line.split_whitespace().map(str::parse);
+    Some((fields.next()?.ok()?, fields.next()?.ok()?))
+}
+
+/// What devices gave and took (man 5 proc_pid_io).
+fn bytes_in(text: &str) -> u64 {
+    let names = ["read_bytes: ", "write_bytes: "];
+    let values = text.lines().filter_map(|line| {
+        let value = names.iter().find_map(|name| line.strip_prefix(name))?;
+        value.parse::<u64>().ok()
+    });
+    values.fold(0, u64::saturating_add)
+}
+
+#[derive(Debug)]
+struct Watched {
+    files: Files,
+    last: Sample,
+    /// Since the last sample its vCPU was away: that time says nothing of the thread.
+    spoiled: bool,
+}
+
+/// Threads as /proc shows them.
+#[derive(Debug)]
+pub(crate) struct Sampled {
+    proc: Proc,
+    window: Nanos,
+    watched: BTreeMap<u32, Watched>,
+}
+
+impl Sampled {
+    pub(crate) fn new(proc: Proc, params: &MigraterParams) -> Self {
+        Self {
+            proc,
+            window: params.window,
+            watched: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn watch(&mut self, key: &Key, now: Nanos) -> io::Result<()> {
+        let files = Files::open(&self.proc, key.tgid, key.tid)?;
+        let gone = || io::Error::from_raw_os_error(libc::ESRCH);
+        let watched = Watched {
+            last: files.sample(now).ok_or_else(gone)?,
+            files,
+            spoiled: false,
+        };
+        self.watched.insert(key.tid, watched);
+        Ok(())
+    }
+
+    pub(crate) fn unwatch(&mut self, tid: u32) {
+        self.watched.remove(&tid);
+    }
+
+    pub(crate) fn vcpu(&self, tid: u32) -> u32 {
+        self.watched.get(&tid).map_or(0, |it| it.last.vcpu)
+    }
+
+    pub(crate) fn feed(&mut self, core: &mut Core, tid: u32, now: Nanos, regular: bool) {
+        let Some(watched) = self.watched.get_mut(&tid) else {
+            return;
+        };
+        watched.spoiled |= !regular;
+        if now.saturating_sub(watched.last.at) < self.window {
+            return;
+        }
+        // One that has gone is found out by the daemon.
+        if let Some(sample) = watched.files.sample(now) {
+            if !watched.spoiled {
+                core.io_sampled(u64::from(tid), sample.share_since(&watched.last));
+            }
+            (watched.last, watched.spoiled) = (sample, false);
+        }
+    }
+}
+
+/// Looks for candidates among all threads.
+#[derive(Debug)]
+pub(crate) struct Search {
+    proc: Proc,
+    enter: u64,
+    /// Bytes of whole processes at the last look.
+    processes: BTreeMap<u32, u64>,
+    /// Threads of processes that did I/O lately.
+    threads: BTreeMap<u32, Sample>,
+    due: Nanos,
+}
+
+impl Search {
+    pub(crate) fn new(proc: Proc, params: &MigraterParams) -> Self {
+        Self {
+            proc,
+            enter: params.enter,
+            processes: BTreeMap::new(),
+            threads: BTreeMap::new(),
+            due: 0,
+        }
+    }
+
+    /// Those that were in I/O for long enough since the last look; looks once a second, and less often
+    /// where that would take more than a five-hundredth of a vCPU.
+    pub(crate) fn look(&mut self, clock: impl Fn() -> Nanos) -> Vec<Sighting> {
+        let now = clock();
+        if now < self.due {
+            return Vec::new();
+        }
+        let (mut processes, mut threads) = (BTreeMap::new(), BTreeMap::new());
+        let mut seen = Vec::new();
+        for tgid in self.proc.processes() {
+            let file = self.proc.thread(tgid, tgid).join("../../io");
+            let bytes = bytes_in(&fs::read_to_string(file).unwrap_or_default());
+            let before = self.processes.get(&tgid).copied();
+            processes.insert(tgid, bytes);
+            if before.is_some_and(|before| before < bytes) {
+                seen.extend(self.look_at_threads(tgid, now, &mut threads));
+            }
+        }
+        (self.processes, self.threads) = (processes, threads);
+        self.due = now + SEC.max(clock().saturating_sub(now) * 500);
+        seen
+    }
+
+    fn look_at_threads(
+        &self,
+        tgid: u32,
+        now: Nanos,
+        threads: &mut BTreeMap<u32, Sample>,
+    ) -> Vec<Sighting> {
+        let mut seen = Vec::new();
+        for tid in self.proc.threads(tgid) {
+            let files = Files::open(&self.proc, tgid, tid);
+            let Some(sample) = files.ok().and_then(|files| files.sample(now)) else {
+                continue;
+            };
+            let before = self.threads.get(&tid);
+            let share = before.map_or(0, |before| sample.share_since(before));
+            if share >= self.enter {
+                seen.push(Sighting::Candidate(tid));
+            }
+            threads.insert(tid, sample);
+        }
+        seen
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corun_model::time::MS;
+
+    #[test]
+    fn blocked_time_is_io_only_where_bytes_flow_or_sleep_is_deep() {
+        let before = Sample::default();
+        let mut sample = Sample {
+            at: 10 * MS,
+            run: 2 * MS,
+            ready: MS,
+            ..before
+        };
+        assert_eq!(sample.share_since(&before), 0, "it only slept");
+        sample.bytes = 4096;
+        assert_eq!(sample.share_since(&before), 700);
+        sample.bytes = 0;
+        sample.uninterruptible = true;
+        assert_eq!(sample.share_since(&before), 700);
+        assert_eq!(sample.share_since(&sample), 0, "no time has passed");
+    }
+
+    #[test]
+    fn what_proc_writes_is_read() {
+        let line = "7 (a b) D 1 7 7 0 -1 0 1 0 0 0 5 6 0 0 20 0 3 0 4711 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 17 3 0";
+        assert_eq!(state_in(line), Some(('D', 3)));
+        assert_eq!(state_in("7 (a"), None);
+        assert_eq!(times_in("12 34 5\n"), Some((12, 34)));
+        assert_eq!(times_in("x"), None);
+        let io = "rchar: 1\nread_bytes: 4096\nwrite_bytes: 10\ncancelled_write_bytes: 3\n";
+        assert_eq!((bytes_in(io), bytes_in("")), (4106, 0));
+    }
+
+    #[test]
+    fn this_thread_can_be_watched_and_one_that_is_not_there_cannot() {
+        let me = std::process::id();
+        let params = MigraterParams::default();
+        let mut sampled = Sampled::new(Proc::default(), &params);
+        let key = crate::testing::key_of(me, me);
+        sampled.watch(&key, 0).unwrap();
+        let mut core = Core::new(params, 1);
+        core.task_appeared(u64::from(me), 0, 0, 0);
+        sampled.feed(&mut core, me, params.window, true);
+        assert_eq!(core.io_bound(u64::from(me)), Some(false));
+        let gone = Key {
+            tid: u32::MAX,
+            ..key
+        };
+        assert!(sampled.watch(&gone, 0).is_err());
+    }
+
+    #[test]
+    fn a_search_finds_nothing_in_an_empty_place() {
+        let empty = tempfile::tempdir().unwrap();
+        let mut search = Search::new(Proc::at(empty.path()), &MigraterParams::default());
+        assert_eq!(search.look(|| SEC), []);
+        assert_eq!(search.due, 2 * SEC);
+    }
+}

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Between the heartbeats and the decisions: what beats, requests and masks mean to
+//! [`Core`](corun_policies::vmigrater::Core), and what its moves mean to threads.
+//!
+//! Every heartbeat asks for decisions, so that they are made on a vCPU that runs, whichever does. The
+//! engine is behind a lock that beats only try: one whose holder was descheduled costs a few decisions,
+//! not the others' beats.
+
+use crate::affinity;
+use crate::counts::{Moves, VcpuCounts};
+use crate::detector::Detector;
+use crate::proc::Key;
+use corun_model::{Nanos, PcpuId, PcpuSet};
+use corun_policies::vmigrater::{Activity, Beat, Core, MigraterParams, Move};
+use std::collections::BTreeMap;
+use std::io;
+
+/// A thread that may be moved: it is written down in the state file.
+#[derive(Clone, Copy, Debug)]
+struct Task {
+    key: Key,
+    /// Where it was moved to last; `None`: it has its own mask still.
+    pinned: Option<u32>,
+    /// When it was last I/O-bound.
+    bound: Nanos,
+    /// A move is under way.
+    moving: bool,
+}
+
+/// What became of a move.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// The thread may run there only.
+    Made,
+    /// Somebody else has set its mask since; it was left alone.
+    Foreign,
+    /// The kernel says no.
+    Refused(io::Error),
+}
+
+/// A move that is to be made, with the mask that the thread has if nobody else has set it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Order {
+    pub(crate) what: Move,
+    tid: u32,
+    expected: PcpuSet,
+}
+
+impl Order {
+    /// Makes the move. May take as long as the thread's vCPU is away, if it was running there.
+    pub(crate) fn carry_out(&self) -> Outcome {
+        match affinity::get(self.tid) {
+            Ok(mask) if mask != self.expected => return Outcome::Foreign,
+            Err(error) => return Outcome::Refused(error),
+            Ok(_) => {}
+        }
+        match affinity::pin(self.tid, PcpuId(self.what.to)) {
+            Ok(()) => Outcome::Made,
+            Err(error) => Outcome::Refused(error),
+        }
+    }
+}
+
+/// All that beats share.
+pub(crate) struct Engine {
+    core: Core,
+    vcpus: PcpuSet,
+    tasks: BTreeMap<u32, Task>,
+    pub(crate) detector: Detector,
+    /// May anything be moved now?
+    pub(crate) at_work: bool,
+    pub(crate) moves: Moves,
+    counts: BTreeMap<u32, VcpuCounts>,
+    /// When a vCPU was last found to have been descheduled.
+    shared: Option<Nanos>,
+    /// Time stolen from vCPUs so far, as of their last gaps.
+    stolen: BTreeMap<u32, Nanos>,
+    /// Threads whose masks somebody else has set, or that may not be moved.
+    pub(crate) lost: Vec<Key>,
+}
+
+impl Engine {
+    pub(crate) fn new(params: MigraterParams, vcpus: PcpuSet, detector: Detector) -> Self {
+        Self {
+            core: core(params, &vcpus),
+            vcpus,
+            tasks: BTreeMap::new(),
+            detector,
+            at_work: false,
+            moves: Moves::default(),
+            counts: BTreeMap::new(),
+            shared: None,
+            stolen: BTreeMap::new(),
+            lost: Vec::new(),
+        }
+    }
+
+    /// Beats come at another pace from now on, or from other vCPUs: what was learnt is void.
+    pub(crate) fn restart(&mut self, params: MigraterParams, vcpus: PcpuSet, now: Nanos) {
+        self.core = core(params, &vcpus);
+        self.vcpus = vcpus;
+        for (&tid, task) in &self.tasks {
+            let vcpu = task.pinned.unwrap_or_else(|| self.detector.vcpu(tid));
+            self.core.task_appeared(u64::from(tid), vcpu, 0, now);
+        }
+    }
+
+    pub(crate) fn params(&self) -> &MigraterParams {
+        self.core.params()
+    }
+
+    /// A thread may be moved from now on; it is on `vcpu`.
+    pub(crate) fn add(&mut self, key: Key, vcpu: u32, now: Nanos) -> io::Result<()> {
+        self.detector.watch(&key, now)?;
+        let task = Task {
+            key,
+            pinned: None,
+            bound: now,
+            moving: false,
+        };
+        self.tasks.insert(key.tid, task);
+        self.core.task_appeared(u64::from(key.tid), vcpu, 0, now);
+        Ok(())
+    }
+
+    /// A thread may not be moved any more.
+    pub(crate) fn remove(&mut self, key: &Key) {
+        if self.knows(key) {
+            self.detector.unwatch(key.tid);
+            self.core.task_gone(u64::from(key.tid));
+            self.tasks.remove(&key.tid);
+        }
+    }
+
+    /// May this very thread be moved?
+    pub(crate) fn knows(&self, key: &Key) -> bool {
+        self.tasks
+            .get(&key.tid)
+            .is_some_and(|task| task.key == *key)
+    }
+
+    /// All threads that may be moved.
+    pub(crate) fn keys(&self) -> Vec<Key> {
+        self.tasks.values().map(|task| task.key).collect()
+    }
+
+    /// Those that have not been I/O-bound for `time`.
+    pub(crate) fn unbound_for(&self, time: Nanos, now: Nanos) -> Vec<Key> {
+        let unbound = |task: &&Task| now.saturating_sub(task.bound) > time;
+        let tasks = self.tasks.values().filter(unbound);
+        tasks.map(|task| task.key).collect()
+    }
+
+    /// How many are I/O-bound.
+    pub(crate) fn bound(&self) -> usize {
+        let is_bound = |tid: &&u32| self.core.io_bound(u64::from(**tid)) == Some(true);
+        self.tasks.keys().filter(is_bound).count()
+    }
+
+    /// When a vCPU was last found to have been descheduled.
+    pub(crate) fn shared(&self) -> Option<Nanos> {
+        self.shared
+    }
+
+    pub(crate) fn counts(&self) -> Vec<VcpuCounts> {
+        let slice = |vcpu: u32| self.core.monitor(vcpu)?.slice(self.core.params());
+        let with_slice = |count: &VcpuCounts| VcpuCounts {
+            slice_ns: slice(count.vcpu),
+            ..*count
+        };
+        self.counts.values().map(with_slice).collect()
+    }
+
+    /// The heartbeat of `vcpu` at `now`; which threads are to move.
+    pub(crate) fn beat(&mut self, vcpu: u32, now: Nanos) -> Vec<Order> {
+        let monitor = self.core.monitor(vcpu);
+        let activity = monitor.map(|it| it.activity(self.core.params(), now));
+        let regular = matches!(activity, Some(Activity::Active { .. }));
+        self.feed(vcpu, now, regular);
+        let stolen = self.stolen(vcpu, regular);
+        let heard = self.core.heartbeat(vcpu, now, stolen);
+        self.count(vcpu, now, heard);
+        if !self.at_work || self.tasks.is_empty() {
+            return Vec::new();
+        }
+        for (tid, task) in &mut self.tasks {
+            if self.core.io_bound(u64::from(*tid)) == Some(true) {
+                task.bound = now;
+            }
+        }
+        let moves = self.core.decide(now);
+        moves.iter().filter_map(|it| self.order(it, now)).collect()
+    }
+
+    /// The time stolen from `vcpu` so far. The kernel is asked only after a gap. It accounts for what
+    /// was stolen in its tick, so that nothing new may mean that no tick has come since: not known.
+    fn stolen(&mut self, vcpu: u32, regular: bool) -> Option<Nanos> {
+        let before = self.stolen.get(&vcpu).copied();
+        if regular {
+            return before;
+        }
+        let now = self.detector.stolen(vcpu)?;
+        self.stolen.insert(vcpu, now);
+        (before != Some(now)).then_some(now)
+    }
+
+    /// What the threads on `vcpu` did since its last beat.
+    fn feed(&mut self, vcpu: u32, now: Nanos, regular: bool) {
+        for (&tid, task) in &self.tasks {
+            let id = u64::from(tid);
+            if task.pinned.is_none() {
+                self.core.task_located(id, self.detector.vcpu(tid), now);
+            }
+            if self.core.vcpu_of(id) == Some(vcpu) {
+                self.detector.feed(&mut self.core, tid, now, regular);
+            }
+        }
+    }
+
+    fn count(&mut self, vcpu: u32, now: Nanos, heard: Beat) {
+        let count = self.counts.entry(vcpu).or_default();
+        count.vcpu = vcpu;
+        count.beats += 1;
+        if heard == Beat::Rescheduled {
+            count.descheduled += 1;
+            let monitor = self.core.monitor(vcpu);
+            count.away_ns += monitor.and_then(|it| it.away()).unwrap_or(0);
+            self.shared = Some(now);
+        }
+    }
+
+    /// The move as it is to be made; `None`: the thread's last one is not over yet.
+    fn order(&mut self, what: &Move, now: Nanos) -> Option<Order> {
+        let tid = u32::try_from(what.task).ok()?;
+        let task = self.tasks.get_mut(&tid)?;
+        if task.moving {
+            self.core.task_located(what.task, what.from, now);
+            return None;
+        }
+        task.moving = true;
+        let own = |vcpu| [PcpuId(vcpu)].into_iter().collect();
+        Some(Order {
+            what: *what,
+            tid,
+            expected: task.pinned.map_or(self.vcpus, own),
+        })
+    }
+
+    /// A move was tried, and took so long. Threads that have gone, or are somebody else's to place, are
+    /// lost.
+    pub(crate) fn done(&mut self, order: &Order, outcome: &Outcome, took: Nanos, now: Nanos) {
+        self.moves.longest_ns = self.moves.longest_ns.max(took);
+        let Some(task) = self.tasks.get_mut(&order.tid) else {
+            return;
+        };
+        task.moving = false;
+        match outcome {
+            Outcome::Made => {
+                task.pinned = Some(order.what.to);
+                self.moves.count(order.what.why);
+                return;
+            }
+            Outcome::Foreign => self.moves.foreign += 1,
+            Outcome::Refused(error) if affinity::is_gone(error) => {}
+            Outcome::Refused(_) => self.moves.refused += 1,
+        }
+        let key = task.key;
+        self.core
+            .task_located(order.what.task, order.what.from, now);
+        self.remove(&key);
+        self.lost.push(key);
+    }
+}
+
+/// Numbers of vCPUs may have holes; to the core those are vCPUs that never beat.
+fn core(params: MigraterParams, vcpus: &PcpuSet) -> Core {
+    Core::new(params, vcpus.iter().last().map_or(0, |cpu| cpu.0 + 1))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Real threads, made-up beats: nothing here waits for a host to deschedule anything.
+
+use super::*;
+use crate::detector::sampled::Sampled;
+use crate::proc::Proc;
+use crate::testing::Sleeper;
+use corun_model::time::MS;
+use corun_policies::vmigrater::Why;
+
+/// An engine for a guest of two vCPUs which run by turns of 11 ms, and a thread on the first of them
+/// that is always in I/O.
+struct Guest {
+    engine: Engine,
+    now: Nanos,
+}
+
+impl Guest {
+    fn new() -> Self {
+        let params = MigraterParams::default();
+        let vcpus = PcpuSet::first(2);
+        let detector = Detector::Sampled(Sampled::new(Proc::default(), &params));
+        let mut engine = Engine::new(params, vcpus, detector);
+        engine.at_work = true;
+        Self { engine, now: 0 }
+    }
+
+    fn add(&mut self, task: &Sleeper) {
+        self.engine.add(task.key(), 0, self.now).unwrap();
+        self.engine.core.io_sampled(u64::from(task.id()), 1000);
+    }
+
+    /// Beats for `length`; all orders are given to `carry`.
+    fn run(&mut self, length: Nanos, carry: &mut dyn FnMut(&mut Engine, Order, Nanos)) {
+        let end = self.now + length;
+        while self.now < end {
+            self.now += 300_000;
+            let vcpu = u32::from(self.now / (11 * MS) % 2 == 1);
+            for tid in self.engine.tasks.keys() {
+                self.engine.core.io_sampled(u64::from(*tid), 1000);
+            }
+            for order in self.engine.beat(vcpu, self.now) {
+                carry(&mut self.engine, order, self.now);
+            }
+        }
+    }
+}
+
+fn make(engine: &mut Engine, order: Order, now: Nanos) {
+    let outcome = order.carry_out();
+    engine.done(&order, &outcome, 0, now);
+}
+
+fn has_two_cpus() -> bool {
+    affinity::get(0).unwrap() == PcpuSet::first(2)
+}
+
+#[test]
+fn a_thread_in_io_follows_the_vcpu_that_runs() {
+    if !has_two_cpus() {
+        return;
+    }
+    let (mut guest, task) = (Guest::new(), Sleeper::new());
+    guest.add(&task);
+    guest.run(500 * MS, &mut make);
+    let moves = guest.engine.moves;
+    assert!(
+        moves.made() > 20 && moves.refused + moves.foreign == 0,
+        "{moves:?}"
+    );
+    let mask = affinity::get(task.id()).unwrap();
+    assert_eq!(mask.len(), 1);
+    assert!(guest.engine.counts().iter().all(|it| it.descheduled > 20));
+    assert!(guest.engine.shared().is_some());
+}
+
+#[test]
+fn a_mask_that_somebody_sets_meanwhile_is_respected() {
+    if !has_two_cpus() {
+        return;
+    }
+    let (mut guest, task) = (Guest::new(), Sleeper::new());
+    guest.add(&task);
+    let mut theirs = None;
+    guest.run(200 * MS, &mut |engine, order, now| {
+        make(engine, order, now);
+        if theirs.is_none() && engine.moves.made() > 2 {
+            // Back to both, as `taskset` would.
+            affinity::set(task.id(), &PcpuSet::first(2)).unwrap();
+            theirs = Some(engine.moves.made());
+        }
+    });
+    assert_eq!(Some(guest.engine.moves.made()), theirs);
+    assert_eq!(guest.engine.moves.foreign, 1);
+    assert_eq!(guest.engine.lost, [task.key()]);
+    assert_eq!(affinity::get(task.id()).unwrap(), PcpuSet::first(2));
+    assert!(!guest.engine.knows(&task.key()));
+}
+
+#[test]
+fn a_thread_that_goes_in_the_middle_of_a_move_is_no_failure() {
+    let (mut guest, task) = (Guest::new(), Sleeper::new());
+    guest.add(&task);
+    let (id, mut task) = (task.id(), Some(task));
+    guest.run(200 * MS, &mut |engine, order, now| {
+        drop(task.take());
+        make(engine, order, now);
+    });
+    assert!(task.is_none(), "never moved");
+    assert_eq!(guest.engine.moves, Moves::default());
+    assert_eq!(guest.engine.lost.len(), 1);
+    assert_eq!(guest.engine.lost[0].tid, id);
+}
+
+#[test]
+fn nothing_moves_while_the_daemon_stands_down() {
+    let (mut guest, task) = (Guest::new(), Sleeper::new());
+    guest.add(&task);
+    guest.engine.at_work = false;
+    guest.run(200 * MS, &mut |_, order, _| panic!("{order:?}"));
+    assert!(guest.engine.counts().iter().all(|it| it.descheduled > 5));
+}
+
+#[test]
+fn a_move_that_takes_long_is_not_followed_by_another() {
+    let (mut guest, task) = (Guest::new(), Sleeper::new());
+    guest.add(&task);
+    let mut orders = Vec::new();
+    guest.run(200 * MS, &mut |_, order, _| orders.push(order));
+    assert_eq!(orders.len(), 1, "{orders:?}");
+    let (took, outcome) = (5 * MS, Outcome::Made);
+    guest.engine.done(&orders[0], &outcome, took, guest.now);
+    assert_eq!(guest.engine.moves.longest_ns, took);
+    guest.run(50 * MS, &mut |_, order, _| orders.push(order));
+    assert_eq!(orders.len(), 2);
+    assert!(matches!(orders[0].what.why, Why::Push | Why::Pull));
+}
+
+#[test]
+fn sixty_four_vcpus_and_a_suspended_vm() {
+    let params = MigraterParams::default();
+    let vcpus = PcpuSet::first(64);
+    let detector = Detector::Sampled(Sampled::new(Proc::default(), &params));
+    let mut engine = Engine::new(params, vcpus, detector);
+    engine.at_work = true;
+    let hours = 3 * 3600 * 1000 * MS;
+    for round in 0..100 {
+        for vcpu in 0..64 {
+            assert!(engine.beat(vcpu, round * 300_000).is_empty());
+        }
+    }
+    for vcpu in 0..64 {
+        assert!(engine.beat(vcpu, hours).is_empty());
+        // A clock that goes back is as bad.
+        assert!(engine.beat(vcpu, hours / 2).is_empty());
+    }
+    assert_eq!(engine.counts().len(), 64);
+    assert!(
+        engine
+            .counts()
+            .iter()
+            .all(|it| it.descheduled == 0 && it.beats == 102)
+    );
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The daemon from start to end, and what is left to be done after one that crashed.
+
+use crate::daemon::Daemon;
+use crate::pace::PERIODS;
+use crate::proc::Proc;
+use crate::selection::Selection;
+use crate::state::{self, State};
+use crate::system::Sys;
+use corun_model::Nanos;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Where threads that may have been moved are written down by default.
+pub const STATE: &str = "/run/corun/guest.json";
+/// Where the daemon says how it is by default.
+pub const STATUS: &str = "/run/corun/guest-status.json";
+
+/// Where I/O is to be known from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// BPF if possible, else /proc.
+    Auto,
+    /// The block layer's tracepoints, by BPF.
+    Bpf,
+    /// /proc.
+    Proc,
+}
+
+/// What to do.
+pub struct GuestOptions {
+    /// Which threads may be moved.
+    pub selection: Selection,
+    /// Where I/O is to be known from.
+    pub source: Source,
+    /// Period of the heartbeats while there is something to move, ns; 50 µs to 10 ms.
+    pub heartbeat: Nanos,
+    /// The most that the daemon may use of each vCPU, thousandths; beats slow down before.
+    pub own_permille: u32,
+    /// Where threads that may have been moved are written down.
+    pub state: PathBuf,
+    /// Where it says how it is.
+    pub status: PathBuf,
+    /// Where metrics go; `None`: nowhere.
+    pub metrics: Option<PathBuf>,
+    /// How long; `None`: until SIGINT, SIGTERM or SIGHUP.
+    pub run_for: Option<Nanos>,
+    /// Where people are told what happened at the start, a sentence each.
+    pub notes: fn(&str),
+}
+
+/// Why the daemon ended, if nothing went wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The time it was given is over.
+    TimeOver,
+    /// A signal.
+    Asked,
+}
+
+/// What went wrong. Whatever was changed has been given back, as far as that is possible.
+#[derive(Debug, thiserror::Error)]
+pub enum GuestError {
+    /// Nothing can be known of threads.
+    #[error("/proc is not mounted, or not for this PID namespace: nothing is known of threads")]
+    NoProc,
+    /// Nothing is known of vCPUs.
+    #[error("cannot tell this guest's vCPUs from /sys/devices/system/cpu/online")]
+    Online,
+    /// Heartbeats would be late whenever the guest is busy, and say nothing.
+    #[error(
+        "not permitted to run before the guest's own work ({0}): run this as root, or with CAP_SYS_NICE; \
+         without it a late heartbeat would not say whether its vCPU was away or only its thread had to wait"
+    )]
+    Priority(io::Error),
+    /// BPF was asked for.
+    #[error("--detector bpf: this kernel does not let us trace its block layer: {0}")]
+    NoBpf(String),
+    /// The period makes no sense.
+    #[error("a heartbeat of {0} ns: 50 us to 10 ms are accepted")]
+    Heartbeat(Nanos),
+    /// The state file.
+    #[error("{path}: {cause}")]
+    State {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        cause: io::Error,
+    },
+    /// Status or metrics.
+    #[error("cannot write {path}: {cause}")]
+    Output {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        cause: io::Error,
+    },
+    /// Signals cannot be watched for.
+    #[error("cannot watch for signals: {0}")]
+    Signals(io::Error),
+}
+
+/// Keeps I/O-bound threads on vCPUs that run, until told to stop; then all masks are as before.
+///
+/// # Errors
+/// [`GuestError`]; everything is given back then, too.
+pub fn run(options: GuestOptions) -> Result<(Cause, usize), GuestError> {
+    if !PERIODS.contains(&options.heartbeat) {
+        return Err(GuestError::Heartbeat(options.heartbeat));
+    }
+    let asked = watch_signals().map_err(GuestError::Signals)?;
+    let (state, left) = open(&options.state)?;
+    if left > 0 {
+        (options.notes)(&format!(
+            "gave back what a daemon before had left of {left} threads"
+        ));
+    }
+    let vcpus = Sys::default().online().ok_or(GuestError::Online)?;
+    let mut daemon = Daemon::new(options, state, vcpus)?;
+    let ended = daemon.serve(&asked);
+    let count = daemon.finish()?;
+    Ok((ended?, count))
+}
+
+/// Gives back what a daemon that crashed has left. Returns to how many threads.
+///
+/// # Errors
+/// [`GuestError`], such as that a daemon is at work.
+pub fn restore(path: &Path) -> Result<usize, GuestError> {
+    Ok(open(path)?.1)
+}
+
+/// Is a daemon at work with this state file?
+pub fn is_running(path: &Path) -> bool {
+    state::is_in_use(path)
+}
+
+fn open(path: &Path) -> Result<(State, usize), GuestError> {
+    let proc = Proc::default();
+    if !proc.is_mounted() {
+        return Err(GuestError::NoProc);
+    }
+    State::open(path, &proc).map_err(|cause| GuestError::State {
+        path: path.to_path_buf(),
+        cause,
+    })
+}
+
+/// A flag that signals to end raise; the daemon looks at it several times a second.
+fn watch_signals() -> io::Result<Arc<AtomicBool>> {
+    let asked = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&asked))?;
+    }
+    Ok(asked)
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The heartbeats: for each vCPU a thread that is pinned to it and woken by a timer, and beside it one
+//! that makes the moves which may take long.
+//!
+//! A timer thread can only run while its vCPU does; that is all a guest can know of it (vMigrater, ATC
+//! 2018, §3.2). So it must run as soon as its vCPU does, before the guest's own work: SCHED_FIFO with
+//! the lowest priority, or else nice -20. What it does is short: a time stamp, and under the lock, if it
+//! is free, a decision.
+//!
+//! A thread on its own vCPU or on a run queue is moved at once. One that was running when its vCPU was
+//! descheduled is not moved before that runs again (`stop_one_cpu()` in kernel/sched/core.c), and who
+//! asks for it waits. That must not be a heartbeat: hence the second thread.
+
+use crate::affinity;
+use crate::clock;
+use crate::engine::{Engine, Order};
+use corun_model::time::MS;
+use corun_model::{Nanos, PcpuId};
+use corun_policies::vmigrater::Why;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+
+/// With which right the heartbeats go before the guest's own work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Priority {
+    /// SCHED_FIFO, the lowest priority.
+    RealTime,
+    /// The best of ordinary threads.
+    Nice,
+}
+
+/// Asks for it, for the calling thread.
+///
+/// # Errors
+/// If neither is permitted.
+pub(crate) fn raise() -> io::Result<Priority> {
+    let lowest = libc::sched_param { sched_priority: 1 };
+    // Children of a real-time thread must not be real-time threads by accident.
+    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: `lowest` is readable; the calling thread only.
+    if unsafe { libc::sched_setscheduler(0, policy, &raw const lowest) } == 0 {
+        return Ok(Priority::RealTime);
+    }
+    // SAFETY: three integers; on Linux 0 is the calling thread.
+    if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) } == 0 {
+        // Timers of ordinary threads may otherwise be 50 µs late (man 2 prctl).
+        // SAFETY: integers only.
+        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
+        return Ok(Priority::Nice);
+    }
+    Err(io::Error::last_os_error())
+}
+
+/// What all threads share.
+struct Shared {
+    engine: Arc<Mutex<Engine>>,
+    period: AtomicU64,
+    stop: AtomicBool,
+}
+
+/// All heartbeats.
+pub(crate) struct Heart {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Heart {
+    /// Begins to beat on these vCPUs.
+    ///
+    /// # Errors
+    /// If a thread cannot be had, tied to its vCPU or raised.
+    pub(crate) fn start(
+        engine: &Arc<Mutex<Engine>>,
+        vcpus: impl Iterator<Item = PcpuId>,
+        period: Nanos,
+    ) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            engine: Arc::clone(engine),
+            period: AtomicU64::new(period),
+            stop: AtomicBool::new(false),
+        });
+        let mut heart = Self {
+            shared,
+            threads: Vec::new(),
+        };
+        for vcpu in vcpus {
+            heart.start_on(vcpu)?;
+        }
+        Ok(heart)
+    }
+
+    fn start_on(&mut self, vcpu: PcpuId) -> io::Result<()> {
+        let (orders, due) = channel();
+        let shared = Arc::clone(&self.shared);
+        self.spawn(format!("beat/{}", vcpu.0), vcpu, move || {
+            beat(&shared, vcpu.0, &orders)
+        })?;
+        let shared = Arc::clone(&self.shared);
+        self.spawn(format!("move/{}", vcpu.0), vcpu, move || {
+            carry_out(&shared, &due)
+        })
+    }
+
+    /// A thread that is tied to `vcpu` and raised; returns when it is.
+    fn spawn(
+        &mut self,
+        name: String,
+        vcpu: PcpuId,
+        work: impl FnOnce() + Send + 'static,
+    ) -> io::Result<()> {
+        let (said, ready) = channel();
+        let begin = move || {
+            let prepared = affinity::pin(0, vcpu).and_then(|()| raise());
+            let failed = prepared.is_err();
+            // Whoever waits for this is there: it receives before it goes on.
+            let _ = said.send(prepared);
+            if !failed {
+                work();
+            }
+        };
+        self.threads.push(Builder::new().name(name).spawn(begin)?);
+        match ready.recv() {
+            Ok(prepared) => prepared.map(drop),
+            Err(_) => Err(io::Error::other("a heartbeat ended before it began")),
+        }
+    }
+
+    /// Beats at another pace from now on.
+    pub(crate) fn set_period(&self, period: Nanos) {
+        self.shared.period.store(period, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Heart {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            // One that panicked has said so already.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The engine, waiting for it if need be.
+pub(crate) fn lock(engine: &Mutex<Engine>) -> std::sync::MutexGuard<'_, Engine> {
+    engine.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The heartbeats of one vCPU.
+fn beat(shared: &Shared, vcpu: u32, later: &Sender<Order>) {
+    let mut due = clock::now();
+    while !shared.stop.load(Ordering::Relaxed) {
+        let period = shared.period.load(Ordering::Relaxed);
+        clock::sleep_until(due);
+        let now = clock::now();
+        due += period;
+        if due <= now {
+            // What was missed while the vCPU was away is not made up for.
+            due = now + period;
+        }
+        let Ok(mut engine) = shared.engine.try_lock() else {
+            continue;
+        };
+        let orders = engine.beat(vcpu, now);
+        drop(engine);
+        for order in orders {
+            // Its source is this vCPU, where this thread runs and hence it does not.
+            match order.what.why == Why::Push && order.what.from == vcpu {
+                true => make(&shared.engine, &order),
+                // The receiver ends after this thread.
+                false => drop(later.send(order)),
+            }
+        }
+    }
+}
+
+/// Makes moves that may take long.
+fn carry_out(shared: &Shared, due: &Receiver<Order>) {
+    while let Ok(order) = due.recv() {
+        make(&shared.engine, &order);
+    }
+}
+
+fn make(engine: &Mutex<Engine>, order: &Order) {
+    let began = clock::now();
+    let outcome = order.carry_out();
+    let now = clock::now();
+    lock(engine).done(order, &outcome, now - began, now);
+}
+
+/// The most that a heartbeat may be slowed down to.
+pub(crate) const SLOWEST: Nanos = 20 * MS;

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Are this guest's pCPUs shared with others? If not, there is nothing to gain: nothing is moved, and
+//! heartbeats come seldom (vMigrater, ATC 2018, §5.3: it is not started where nothing is shared).
+//!
+//! They are while vCPUs are found to be descheduled. Where the host tells the time that it takes, it
+//! must tell of some, too: a guest that only holds up its own heartbeats shares nothing.
+
+use crate::proc::Proc;
+use crate::system::tells_steal;
+use corun_model::Nanos;
+use corun_model::time::SEC;
+use std::collections::VecDeque;
+
+/// Not descheduled for so long: nothing is shared. Assumed: long against every slice and every pause of
+/// other VMs' work.
+const QUIET: Nanos = 10 * SEC;
+/// How long beats are fast to find out about short slices, at most once in [`QUIET`].
+const PROBE: Nanos = SEC;
+
+#[derive(Debug)]
+pub(crate) struct Sharing {
+    tells_steal: bool,
+    /// Stolen time, clock ticks, with when it was read; once a second, for [`QUIET`].
+    stolen: VecDeque<(Nanos, u64)>,
+    /// When a vCPU was last found to have been descheduled.
+    seen: Option<Nanos>,
+    now: Nanos,
+    probe: Option<Nanos>,
+}
+
+impl Sharing {
+    pub(crate) fn new(proc: &Proc) -> Self {
+        Self {
+            tells_steal: tells_steal(proc),
+            stolen: VecDeque::new(),
+            seen: None,
+            now: 0,
+            probe: None,
+        }
+    }
+
+    /// Where it is known from, for people; `exact`: the kernel's own account can be read.
+    pub(crate) fn source(&self, exact: bool) -> &'static str {
+        match (self.tells_steal, exact) {
+            (false, _) => "heartbeats alone: this host tells of no stolen time",
+            (true, true) => "heartbeats, with the kernel's account of stolen time (BPF)",
+            (true, false) => {
+                "heartbeats; /proc/stat, too coarse for slices, says whether there is any"
+            }
+        }
+    }
+
+    /// Once a second: `seen` is when a vCPU was last found to have been descheduled.
+    pub(crate) fn update(&mut self, proc: &Proc, seen: Option<Nanos>, now: Nanos) {
+        self.add(proc.stolen().map(|(all, _)| all), seen, now);
+    }
+
+    fn add(&mut self, stolen: Option<u64>, seen: Option<Nanos>, now: Nanos) {
+        (self.seen, self.now) = (seen, now);
+        if let Some(stolen) = stolen {
+            self.stolen.push_back((now, stolen));
+        }
+        while self
+            .stolen
+            .front()
+            .is_some_and(|(at, _)| now.saturating_sub(*at) > QUIET)
+        {
+            self.stolen.pop_front();
+        }
+    }
+
+    /// Why there is nothing to gain; `None`: there is.
+    pub(crate) fn reason(&self) -> Option<String> {
+        let quiet = self
+            .seen
+            .is_none_or(|at| self.now.saturating_sub(at) > QUIET);
+        if quiet {
+            return Some("nothing is shared: no vCPU was descheduled lately".to_string());
+        }
+        let nothing_stolen = match (self.stolen.front(), self.stolen.back()) {
+            (Some((_, first)), Some((_, last))) => first == last && self.stolen.len() > 2,
+            _ => false,
+        };
+        (self.tells_steal && nothing_stolen)
+            .then(|| "nothing is shared: the host took no time lately".to_string())
+    }
+
+    /// There is somebody to move, if something is shared: worth a closer look.
+    pub(crate) fn probe(&mut self, now: Nanos) {
+        if self.probe.is_none_or(|at| now.saturating_sub(at) > QUIET) {
+            self.probe = Some(now);
+        }
+    }
+
+    /// Is a closer look under way?
+    pub(crate) fn is_probed(&self, now: Nanos) -> bool {
+        self.probe.is_some_and(|at| now.saturating_sub(at) < PROBE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sharing(tells_steal: bool) -> Sharing {
+        let mut sharing = Sharing::new(&Proc::at("/nowhere"));
+        sharing.tells_steal = tells_steal;
+        sharing
+    }
+
+    #[test]
+    fn shared_while_vcpus_are_descheduled() {
+        let mut sharing = sharing(false);
+        sharing.add(Some(0), None, SEC);
+        assert!(sharing.reason().is_some());
+        sharing.add(Some(0), Some(SEC), 2 * SEC);
+        assert_eq!(sharing.reason(), None);
+        sharing.add(Some(0), Some(SEC), 12 * SEC);
+        assert!(sharing.reason().unwrap().contains("no vCPU"));
+    }
+
+    #[test]
+    fn a_guest_that_holds_up_itself_shares_nothing() {
+        let mut sharing = sharing(true);
+        for second in 1..10 {
+            sharing.add(Some(7), Some(second * SEC), second * SEC);
+        }
+        assert!(sharing.reason().unwrap().contains("took no time"));
+        sharing.add(Some(8), Some(10 * SEC), 10 * SEC);
+        assert_eq!(sharing.reason(), None);
+        sharing.add(None, Some(40 * SEC), 40 * SEC);
+        assert_eq!(sharing.reason(), None, "not known is no reason");
+    }
+
+    #[test]
+    fn a_closer_look_is_short_and_seldom() {
+        let mut sharing = sharing(false);
+        sharing.probe(SEC);
+        assert!(sharing.is_probed(SEC) && !sharing.is_probed(2 * SEC));
+        sharing.probe(3 * SEC);
+        assert!(!sharing.is_probed(3 * SEC));
+        sharing.probe(12 * SEC);
+        assert!(sharing.is_probed(12 * SEC));
+    }
+}

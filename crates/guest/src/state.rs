@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Which threads may have been moved and what they were allowed before, in memory and in a file: so
+//! that it is given back when the daemon ends, and after a crash by `corun guest restore` or by the
+//! next start.
+//!
+//! A thread is written down before it is moved for the first time, the file whole or not at all
+//! (rename). The vCPU it was moved to last is not: that changes every few milliseconds. What a crash
+//! left is told by its shape instead: a mask of a single vCPU, on a thread that had many when it was
+//! written down. Any other mask is somebody else's will, and stays. Threads that a moved one has
+//! created since have inherited its mask; they are freed with it ([`State::inherited`]).
+
+use crate::affinity;
+use crate::proc::{Key, Proc};
+use corun_model::PcpuSet;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+/// What a thread is given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Before {
+    /// The vCPUs it was allowed.
+    pub(crate) allowed: PcpuSet,
+    /// These were all there can be, or all that its cpuset has: it is set free instead of being set to
+    /// them, so that it may use vCPUs that were plugged in since.
+    pub(crate) free: bool,
+    /// When it was written down, clock ticks since boot: what its process created later inherited.
+    pub(crate) since: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Line {
+    #[serde(flatten)]
+    key: Key,
+    #[serde(flatten)]
+    before: Before,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct Content {
+    /// Of which boot; numbers of threads mean nothing in another one.
+    boot: Option<String>,
+    threads: Vec<Line>,
+}
+
+/// All threads that may have been moved.
+#[derive(Debug)]
+pub(crate) struct State {
+    path: PathBuf,
+    proc: Proc,
+    threads: BTreeMap<Key, Before>,
+    /// Held as long as we are at work.
+    _lock: File,
+}
+
+/// Is a daemon at work with this state file?
+pub(crate) fn is_in_use(path: &Path) -> bool {
+    let Ok(lock) = File::open(path.with_extension("lock")) else {
+        return false;
+    };
+    // SAFETY: a descriptor of ours and a constant; the lock goes with the descriptor.
+    unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_SH | libc::LOCK_NB) != 0 }
+}
+
+impl State {
+    /// Begins: gives back what a daemon before left. Returns how many threads that concerned.
+    ///
+    /// # Errors
+    /// If another daemon is at work, or the file cannot be read or written.
+    pub(crate) fn open(path: &Path, proc: &Proc) -> io::Result<(Self, usize)> {
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let lock = File::create(path.with_extension("lock"))?;
+        // SAFETY: a descriptor of ours and a constant.
+        if unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+            let error = "another `corun guest` is at work with this file";
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, error));
+        }
+        let content: Content = match fs::read_to_string(path) {
+            Ok(text) => serde_json::from_str(&text)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Content::default(),
+            Err(error) => return Err(error),
+        };
+        let ours = content.boot == proc.boot();
+        let lines = content.threads.into_iter().filter(|_| ours);
+        let mut state = Self {
+            path: path.to_path_buf(),
+            proc: proc.clone(),
+            threads: lines.map(|line| (line.key, line.before)).collect(),
+            _lock: lock,
+        };
+        let left = state.give_back_all()?;
+        Ok((state, left))
+    }
+
+    /// Writes the file whole or not at all.
+    fn write(&self) -> io::Result<()> {
+        let line = |(&key, &before): (&Key, &Before)| Line { key, before };
+        let content = Content {
+            boot: self.proc.boot(),
+            threads: self.threads.iter().map(line).collect(),
+        };
+        let new = self.path.with_extension("new");
+        fs::write(&new, serde_json::to_string(&content)?)?;
+        fs::rename(&new, &self.path)
+    }
+
+    /// Writes threads down, before they are moved.
+    ///
+    /// # Errors
+    /// If the file cannot be written: then none of them may be moved.
+    pub(crate) fn enrol(&mut self, threads: &[(Key, Before)]) -> io::Result<()> {
+        if threads.is_empty() {
+            return Ok(());
+        }
+        self.threads.extend(threads.iter().copied());
+        self.write().inspect_err(|_| {
+            for (key, _) in threads {
+                self.threads.remove(key);
+            }
+        })
+    }
+
+    /// Gives threads back what they had, and forgets them.
+    ///
+    /// # Errors
+    /// If its mask cannot be set or the file cannot be written.
+    pub(crate) fn give_back(&mut self, keys: &[Key]) -> io::Result<()> {
+        let known = keys.iter().filter(|key| self.threads.contains_key(key));
+        let known: Vec<Key> = known.copied().collect();
+        for key in &known {
+            if let Some(before) = self.threads.get(key) {
+                set_back(&self.proc, key, before)?;
+                self.threads.remove(key);
+            }
+        }
+        match known.is_empty() {
+            true => Ok(()),
+            false => self.write(),
+        }
+    }
+
+    /// Forgets threads without touching them: they have gone, or somebody else has set their masks.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub(crate) fn forget(&mut self, gone: &[Key]) -> io::Result<()> {
+        let before = self.threads.len();
+        gone.iter().for_each(|key| {
+            self.threads.remove(key);
+        });
+        match self.threads.len() == before {
+            true => Ok(()),
+            false => self.write(),
+        }
+    }
+
+    /// What a thread that is pinned to one vCPU has inherited, if it has: it is younger than when a
+    /// thread of its process, or of the process that created it, was written down.
+    pub(crate) fn inherited(&self, key: &Key, parent: u32) -> Option<Before> {
+        if self.threads.contains_key(key) {
+            return None;
+        }
+        let of_family = |(known, before): &(&Key, &Before)| {
+            (known.tgid == key.tgid || known.tgid == parent) && key.start >= before.since
+        };
+        let (_, before) = self.threads.iter().find(of_family)?;
+        Some(*before)
+    }
+
+    /// Gives everything back, to threads that are written down and to those that inherited from them,
+    /// and removes the file. Returns how many threads that concerned.
+    ///
+    /// # Errors
+    /// If a mask cannot be set; the file stays then, for another try.
+    pub(crate) fn give_back_all(&mut self) -> io::Result<usize> {
+        let mut count = 0;
+        if !self.threads.is_empty() {
+            count += self.give_back_to_heirs();
+        }
+        for (key, before) in &self.threads {
+            count += usize::from(set_back(&self.proc, key, before)?);
+        }
+        self.threads.clear();
+        match fs::remove_file(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(count),
+        }
+    }
+
+    /// To threads that were created by moved ones; those that may not be touched stay as they are.
+    fn give_back_to_heirs(&self) -> usize {
+        let mut count = 0;
+        for tgid in self.proc.processes() {
+            for tid in self.proc.threads(tgid) {
+                if !is_pinned(tid) {
+                    continue;
+                }
+                let Some(stat) = self.proc.stat(tgid, tid) else {
+                    continue;
+                };
+                let start = stat.start;
+                let key = Key { tgid, tid, start };
+                if let Some(before) = self.inherited(&key, stat.parent) {
+                    count += usize::from(set_back(&self.proc, &key, &before).unwrap_or(false));
+                }
+            }
+        }
+        count
+    }
+}
+
+/// May a thread use one vCPU only?
+pub(crate) fn is_pinned(tid: u32) -> bool {
+    affinity::get(tid).is_ok_and(|vcpus| vcpus.len() == 1)
+}
+
+/// Gives a thread back what it had, if it is there and has a mask as we set them. Returns whether.
+pub(crate) fn set_back(proc: &Proc, key: &Key, before: &Before) -> io::Result<bool> {
+    if !proc.is_there(key) || !is_pinned(key.tid) {
+        return Ok(false);
+    }
+    let result = match before.free {
+        true => affinity::free(key.tid),
+        false => affinity::set(key.tid, &before.allowed),
+    };
+    match result {
+        Err(error) if affinity::is_gone(&error) => Ok(false),
+        other => other.map(|()| true),
+    }
+}
+
+#[cfg(test)]
+mod tests;

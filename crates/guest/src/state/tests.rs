@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+use super::*;
+use crate::testing::{Sleeper, key_of, was_free};
+use corun_model::PcpuId;
+use std::io::{BufRead, BufReader};
+
+/// Pins a thread to the last of its vCPUs, as a migration does.
+fn migrate(tid: u32) -> PcpuSet {
+    let all = affinity::get(tid).unwrap();
+    affinity::pin(tid, all.iter().last().unwrap()).unwrap();
+    all
+}
+
+fn has_several_cpus() -> bool {
+    affinity::get(0).unwrap().len() > 1
+}
+
+#[test]
+fn what_a_crash_left_is_given_back_by_the_next_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("guest.json");
+    let task = Sleeper::new();
+    let all = affinity::get(task.id()).unwrap();
+    let (mut state, left) = State::open(&path, &Proc::default()).unwrap();
+    assert_eq!(left, 0);
+    state.enrol(&[(task.key(), was_free(all))]).unwrap();
+    migrate(task.id());
+    // No destructor runs when a process is killed: the lock goes, the file stays.
+    drop(state);
+    assert!(path.exists());
+    let (_state, left) = State::open(&path, &Proc::default()).unwrap();
+    assert_eq!(left, usize::from(has_several_cpus()));
+    assert_eq!(affinity::get(task.id()).unwrap(), all);
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_mask_that_somebody_else_has_set_stays() {
+    if affinity::get(0).unwrap().len() < 2 {
+        return; // every mask is a single vCPU
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("guest.json");
+    let task = Sleeper::new();
+    let all = affinity::get(task.id()).unwrap();
+    let before = Before {
+        // As if there had been more: what is set now is not a single vCPU.
+        allowed: PcpuSet::first(64),
+        free: false,
+        since: 0,
+    };
+    let (mut state, _) = State::open(&path, &Proc::default()).unwrap();
+    state.enrol(&[(task.key(), before)]).unwrap();
+    assert_eq!(state.give_back_all().unwrap(), 0);
+    assert_eq!(affinity::get(task.id()).unwrap(), all);
+}
+
+#[test]
+fn what_was_allowed_is_set_again_where_it_was_not_everything() {
+    let task = Sleeper::new();
+    let first = affinity::get(task.id()).unwrap().iter().next().unwrap();
+    migrate(task.id());
+    let before = Before {
+        allowed: [first].into_iter().collect(),
+        free: false,
+        since: 0,
+    };
+    assert!(set_back(&Proc::default(), &task.key(), &before).unwrap());
+    assert_eq!(affinity::get(task.id()).unwrap(), before.allowed);
+}
+
+#[test]
+fn children_that_inherited_are_freed_with_their_parent() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("guest.json");
+    let mut parent = Sleeper::of("read x </dev/null; sleep 0.2; sleep 50 & echo $!; wait");
+    let (mut state, _) = State::open(&path, &Proc::default()).unwrap();
+    let all = affinity::get(parent.id()).unwrap();
+    state.enrol(&[(parent.key(), was_free(all))]).unwrap();
+    migrate(parent.id());
+    let mut line = String::new();
+    let output = parent.0.stdout.take().unwrap();
+    BufReader::new(output).read_line(&mut line).unwrap();
+    let child: u32 = line.trim().parse().unwrap();
+    assert_eq!(affinity::get(child).unwrap().len(), 1, "inherited");
+    let key = key_of(child, child);
+    assert_eq!(state.inherited(&key, parent.id()), Some(was_free(all)));
+    assert_eq!(state.inherited(&key, 1), None, "of another family");
+    let count = state.give_back_all().unwrap();
+    assert_eq!(affinity::get(child).unwrap(), all);
+    assert_eq!(affinity::get(parent.id()).unwrap(), all);
+    assert!(count == 2 || !has_several_cpus());
+    // SAFETY: a process that this test started.
+    unsafe { libc::kill(child as libc::pid_t, libc::SIGKILL) };
+}
+
+#[test]
+fn one_daemon_at_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("guest.json");
+    assert!(!is_in_use(&path));
+    let (_state, _) = State::open(&path, &Proc::default()).unwrap();
+    assert!(is_in_use(&path));
+    let error = State::open(&path, &Proc::default()).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ResourceBusy);
+}
+
+#[test]
+fn numbers_of_another_boot_mean_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("guest.json");
+    let task = Sleeper::new();
+    let line = Line {
+        key: task.key(),
+        before: was_free(PcpuSet::first(64)),
+    };
+    let content = Content {
+        boot: Some("another".into()),
+        threads: vec![line],
+    };
+    fs::write(&path, serde_json::to_string(&content).unwrap()).unwrap();
+    migrate(task.id());
+    let (_state, left) = State::open(&path, &Proc::default()).unwrap();
+    assert_eq!(left, 0);
+    assert!(is_pinned(task.id()));
+}
+
+#[test]
+fn a_file_that_makes_no_sense_is_an_error_and_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("guest.json");
+    for text in [
+        "",
+        "[]",
+        "{\"boot\":null,\"threads\":[{\"tgid\":-1}]}",
+        "\u{0}",
+    ] {
+        fs::write(&path, text).unwrap();
+        assert!(State::open(&path, &Proc::default()).is_err(), "{text}");
+        assert!(path.exists());
+    }
+}
+
+#[test]
+fn nothing_may_be_moved_when_it_cannot_be_written_down() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("inner/guest.json");
+    let (mut state, _) = State::open(&path, &Proc::default()).unwrap();
+    fs::remove_dir_all(folder.path().join("inner")).unwrap();
+    let key = key_of(std::process::id(), std::process::id());
+    let before = was_free(PcpuSet::first(2));
+    assert!(state.enrol(&[(key, before)]).is_err());
+    assert!(state.threads.is_empty());
+}
+
+#[test]
+fn a_thread_that_has_gone_is_no_failure() {
+    let gone = Key {
+        tgid: u32::MAX >> 1,
+        tid: u32::MAX >> 1,
+        start: 1,
+    };
+    let before = was_free([PcpuId(0)].into_iter().collect());
+    assert!(!set_back(&Proc::default(), &gone, &before).unwrap());
+}

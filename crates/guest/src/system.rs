@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What sort of guest this is: its vCPUs, who else steers by stolen time, and whether stolen time can
+//! be seen at all.
+
+use crate::proc::Proc;
+use corun_model::PcpuSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A mounted sysfs.
+#[derive(Clone, Debug)]
+pub(crate) struct Sys {
+    root: PathBuf,
+}
+
+impl Default for Sys {
+    fn default() -> Self {
+        Self::at("/sys")
+    }
+}
+
+impl Sys {
+    pub(crate) fn at(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    fn cpus(&self, name: &str) -> Option<PcpuSet> {
+        let file = self.root.join("devices/system/cpu").join(name);
+        fs::read_to_string(file).ok()?.trim().parse().ok()
+    }
+
+    /// The vCPUs that are online.
+    pub(crate) fn online(&self) -> Option<PcpuSet> {
+        self.cpus("online")
+    }
+
+    /// The vCPUs that can ever be: those online and those that may be plugged in.
+    pub(crate) fn possible(&self) -> Option<PcpuSet> {
+        self.cpus("possible")
+    }
+
+    /// Does the kernel itself keep work off vCPUs that the host is short of? Why one thinks so.
+    ///
+    /// Two at once would chase each other: the kernel folds work onto few vCPUs, the migrater spreads
+    /// it. Known are the proposals for Linux of 2026 (`cpu_preferred_mask`): the module
+    /// `steal_monitor`, and a list of preferred CPUs that is shorter than the one of online CPUs.
+    pub(crate) fn governor(&self) -> Option<String> {
+        if self.root.join("module/steal_monitor").is_dir() {
+            return Some("the kernel's steal_monitor is at work".to_string());
+        }
+        let (preferred, online) = (self.cpus("preferred")?, self.online()?);
+        let folded = preferred.and(&online) != online;
+        folded.then(|| format!("the kernel prefers vCPUs {preferred} of {online}"))
+    }
+
+    /// The vCPUs that the cpuset of a thread allows, as its cgroups say; `None` if none says so.
+    pub(crate) fn cpuset(&self, cgroups: &[(String, String)]) -> Option<PcpuSet> {
+        let of_cpuset = |controllers: &&(String, String)| {
+            controllers.0.is_empty() || controllers.0.split(',').any(|name| name == "cpuset")
+        };
+        let base = self.root.join("fs/cgroup");
+        cgroups
+            .iter()
+            .filter(of_cpuset)
+            .find_map(|(controllers, path)| {
+                let (mount, file) = match controllers.is_empty() {
+                    true => (base.clone(), "cpuset.cpus.effective"),
+                    false => (base.join(controllers), "cpuset.effective_cpus"),
+                };
+                nearest(&mount, path, file)
+            })
+    }
+}
+
+/// `file` of the cgroup `path` below `mount`, or of the nearest one above that has it: where the
+/// controller is not enabled, the parent's set holds.
+fn nearest(mount: &Path, path: &str, file: &str) -> Option<PcpuSet> {
+    let full = mount.join(path.trim_start_matches('/'));
+    full.ancestors()
+        .take_while(|folder| folder.starts_with(mount))
+        .find_map(|folder| {
+            fs::read_to_string(folder.join(file))
+                .ok()?
+                .trim()
+                .parse()
+                .ok()
+        })
+}
+
+/// Does the hypervisor tell the guest's kernel of stolen time? `false`: none would be seen even if
+/// there were some.
+pub(crate) fn tells_steal(proc: &Proc) -> bool {
+    let seen = proc.stolen().is_some_and(|(all, _)| all > 0);
+    seen || kvm_tells_steal()
+}
+
+/// KVM's feature bit for it (`KVM_FEATURE_STEAL_TIME`, Documentation/virt/kvm/x86/cpuid.rst).
+#[cfg(target_arch = "x86_64")]
+fn kvm_tells_steal() -> bool {
+    use std::arch::x86_64::__cpuid;
+    const HYPERVISOR: u32 = 1 << 31;
+    const STEAL_TIME: u32 = 1 << 5;
+    // SAFETY: every x86-64 processor has the instruction, and it has no effect but its answer.
+    #[allow(unused_unsafe)]
+    unsafe {
+        if __cpuid(1).ecx & HYPERVISOR == 0 {
+            return false;
+        }
+        let name = __cpuid(0x4000_0000);
+        let is_kvm = [name.ebx, name.ecx, name.edx]
+            .map(u32::to_le_bytes)
+            .concat()
+            == b"KVMKVMKVM\0\0\0";
+        is_kvm && __cpuid(0x4000_0001).eax & STEAL_TIME != 0
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn kvm_tells_steal() -> bool {
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(root: &Path, file: &str, text: &str) {
+        let path = root.join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn a_kernel_that_folds_work_is_recognised() {
+        let root = tempfile::tempdir().unwrap();
+        let sys = Sys::at(root.path());
+        assert_eq!(sys.governor(), None);
+        put(root.path(), "devices/system/cpu/online", "0-7\n");
+        assert_eq!(sys.governor(), None, "an ordinary kernel");
+        put(root.path(), "devices/system/cpu/preferred", "0-7\n");
+        assert_eq!(sys.governor(), None, "all are preferred");
+        put(root.path(), "devices/system/cpu/preferred", "0-3\n");
+        assert!(sys.governor().unwrap().contains("0-3 of 0-7"));
+        put(root.path(), "module/steal_monitor/refcnt", "0\n");
+        assert!(sys.governor().unwrap().contains("steal_monitor"));
+    }
+
+    #[test]
+    fn cpusets_of_both_versions_and_of_parents() {
+        let root = tempfile::tempdir().unwrap();
+        let sys = Sys::at(root.path());
+        let of = |controllers: &str, path: &str| {
+            let cgroups = [(controllers.to_string(), path.to_string())];
+            sys.cpuset(&cgroups).map(|set| set.to_string())
+        };
+        put(root.path(), "fs/cgroup/cpuset.cpus.effective", "0-3\n");
+        put(root.path(), "fs/cgroup/a/cpuset.cpus.effective", "1\n");
+        put(
+            root.path(),
+            "fs/cgroup/cpuset/b/cpuset.effective_cpus",
+            "2-3\n",
+        );
+        assert_eq!(of("", "/a"), Some("1".into()));
+        assert_eq!(of("", "/a/inner"), Some("1".into()));
+        assert_eq!(of("", "/other"), Some("0-3".into()));
+        assert_eq!(of("cpuset", "/b"), Some("2-3".into()));
+        assert_eq!(of("cpuset", "/none"), None);
+        assert_eq!(of("memory", "/a"), None);
+    }
+
+    #[test]
+    fn this_machine_has_cpus() {
+        assert!(!Sys::default().online().unwrap().is_empty());
+    }
+}

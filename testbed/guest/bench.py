@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Measures `corun guest` in an emulated VM whose two vCPUs lose their CPUs half of the time.
+
+Problem: on a development machine no two VMs share a pCPU as on an overcommitted host.
+How: QEMU emulates a guest; each vCPU thread is tied to a CPU that a real-time thread takes for 44 ms,
+gives back for 44 ms, and so on, the two CPUs by turns. The emulated guest's timers are some four times
+less punctual than a real one's, so that the paper's slices of 11 ms and heartbeats of 300 us are both
+four times as long. Three ways by turns: nothing shared, shared, shared with `corun guest`.
+"""
+
+import argparse
+import json
+import os
+import re
+import socket
+import statistics
+import subprocess
+import sys
+import time
+
+TURN_MS = 44
+OPTIONS = ["--heartbeat", "1200us", "--own-permille", "200"]
+WAYS = ["alone", "vanilla", "corun"]
+BOOT_LIMIT = 90
+LIMIT = 60
+
+
+class Guest:
+    """The emulated VM, and a line to talk to it."""
+
+    def __init__(self, args):
+        path = os.path.join(args.out, "control.sock")
+        if os.path.exists(path):
+            os.unlink(path)
+        self.console = open(os.path.join(args.out, "console.log"), "wb")
+        self.process = subprocess.Popen(self.command(args, path), stdin=subprocess.DEVNULL,
+                                        stdout=self.console, stderr=subprocess.STDOUT)
+        self.line = socket.socket(socket.AF_UNIX)
+        deadline = time.monotonic() + BOOT_LIMIT
+        while True:
+            try:
+                self.line.connect(path)
+                break
+            except OSError:
+                if time.monotonic() > deadline or self.process.poll() is not None:
+                    raise SystemExit("the emulator did not start: see console.log")
+                time.sleep(0.05)
+        self.rest = b""
+        if self.hear(BOOT_LIMIT) != "ready":
+            raise SystemExit("the guest did not come up: see console.log")
+        self.place()
+
+    @staticmethod
+    def command(args, path):
+        append = "console=ttyS0 quiet panic=-1 no_timer_check tsc=reliable " + clock()
+        return [args.qemu, "-accel", "tcg,thread=multi", "-cpu", "max,la57=off", "-smp", "2", "-m", "512",
+                "-name", "guest=bench,debug-threads=on", "-display", "none", "-monitor", "none",
+                "-nic", "none", "-no-reboot", "-serial", "stdio",
+                "-chardev", f"socket,id=control,path={path},server=on,wait=off",
+                "-serial", "chardev:control", "-object", "iothread,id=disk",
+                "-blockdev", "driver=null-co,node-name=null,size=1073741824,latency-ns=500000,read-zeroes=on",
+                "-device", "virtio-blk-pci,drive=null,iothread=disk",
+                "-kernel", args.kernel, "-initrd", args.initramfs, "-append", append]
+
+    def threads(self):
+        folder = f"/proc/{self.process.pid}/task"
+        for tid in map(int, os.listdir(folder)):
+            with open(f"{folder}/{tid}/comm", encoding="utf-8") as file:
+                yield tid, file.read().strip()
+
+    def place(self):
+        """vCPUs on a CPU each, before this machine's other work; QEMU's other threads, which are its
+        guest's timers and its disk, before competitors, wherever they like."""
+        vcpus = 0
+        for tid, name in self.threads():
+            number = re.fullmatch(r"CPU (\d+)/TCG", name)
+            if number:
+                os.sched_setaffinity(tid, {CPUS[int(number[1])]})
+                os.setpriority(os.PRIO_PROCESS, tid, -20)
+                vcpus += 1
+            else:
+                os.sched_setscheduler(tid, os.SCHED_FIFO, os.sched_param(2))
+        if vcpus != 2:
+            raise SystemExit(f"{vcpus} vCPU threads instead of two")
+
+    def waited(self):
+        """How long vCPU threads were ready but did not run, ns, by the host's own account."""
+        folder = f"/proc/{self.process.pid}/task"
+        total = 0
+        for tid, name in self.threads():
+            if name.startswith("CPU "):
+                with open(f"{folder}/{tid}/schedstat", encoding="utf-8") as file:
+                    total += int(file.read().split()[1])
+        return total
+
+    def say(self, words):
+        self.line.sendall((words + "\n").encode())
+
+    def hear(self, limit):
+        deadline = time.monotonic() + limit
+        while b"\n" not in self.rest:
+            self.line.settimeout(max(0.1, deadline - time.monotonic()))
+            try:
+                got = self.line.recv(65536)
+            except socket.timeout:
+                got = b""
+            if not got:
+                raise SystemExit(f"the guest said nothing for {limit} s: see console.log")
+            self.rest += got
+        line, self.rest = self.rest.split(b"\n", 1)
+        return line.decode().strip()
+
+    def ask(self, words):
+        self.say(words)
+        return json.loads(self.hear(LIMIT))
+
+    def end(self):
+        self.say("end")
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+class Competitors:
+    """Other VMs' vCPUs."""
+
+    def __init__(self, args):
+        cpus = [str(cpu) for cpu in CPUS]
+        self.process = subprocess.Popen([args.load, "outside", str(args.turn), *cpus],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def report(self):
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def clock():
+    """A starved emulator measures its clock wrongly; inside a VM the machine knows the right value."""
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        text = file.read()
+    mhz = re.search(r"^cpu MHz\s*: ([\d.]+)", text, re.M)
+    inside = re.search(r"^flags.* hypervisor", text, re.M)
+    return f"tsc_early_khz={int(float(mhz[1]) * 1000)}" if mhz and inside else ""
+
+
+def measure(guest, args, way):
+    competitors = None if way == "alone" else Competitors(args)
+    try:
+        before = competitors.report() if competitors else None
+        waited = guest.waited()
+        options = args.options.split() if way == "corun" else []
+        result = guest.ask(" ".join(["measure", str(args.seconds), str(args.readers), *options]))
+        if competitors:
+            after = competitors.report()
+            result["turns"] = [a["turns"] - b["turns"] for a, b in zip(after, before)]
+            result["taken_ns"] = [a["taken_ns"] - b["taken_ns"] for a, b in zip(after, before)]
+        result["waited_ns"] = guest.waited() - waited
+    finally:
+        if competitors:
+            competitors.end()
+    if result["load"] is None:
+        raise SystemExit("the load failed: see console.log")
+    return result
+
+
+def reads(result):
+    return sum(result["load"]["reads"]) / result["load"]["seconds"]
+
+
+def rounds(result):
+    return sum(result["load"]["rounds"]) / result["load"]["seconds"]
+
+
+def spread(values):
+    return f"{statistics.median(values):.0f} ({min(values):.0f}-{max(values):.0f})"
+
+
+def table(results, args):
+    lines = ["| way | reads/s, median (range) | of alone | of vanilla | computing, of vanilla |",
+             "|---|---|---|---|---|"]
+    medians = {way: statistics.median(map(reads, results[way])) for way in WAYS}
+    work = {way: statistics.median(map(rounds, results[way])) for way in WAYS}
+    for way in WAYS:
+        lines.append(f"| {way} | {spread(list(map(reads, results[way])))} | "
+                     f"{medians[way] / medians['alone']:.2f} | {medians[way] / medians['vanilla']:.2f} | "
+                     f"{work[way] / work['vanilla']:.2f} |")
+    return lines + accuracy(results["corun"], args)
+
+
+def accuracy(runs, args):
+    """The guest's view of its vCPUs beside the competitors' own account, and the price."""
+    lines = ["", "| run | absences seen / taken | mean absence, ms: seen / taken | moves (least) | pushed | "
+             "own use, % of a vCPU | readers' masks restored |", "|---|---|---|---|---|---|---|"]
+    for number, run in enumerate(runs, 1):
+        status = run["status"]
+        if status is None:
+            lines.append(f"| {number} | no status |")
+            continue
+        seen = sum(vcpu["descheduled"] for vcpu in status["vcpus"])
+        away = sum(vcpu["away_ns"] for vcpu in status["vcpus"])
+        rate = seen / (status["running_ns"] / 1e9)
+        turns = sum(run["turns"])
+        true_rate = 1000 / args.turn
+        moves = status["moves"]
+        made = sum(moves[why] for why in ("push", "pull", "soon", "spread"))
+        least = status["running_ns"] / 1e6 / args.turn * args.readers
+        lines.append(f"| {number} | {rate:.1f} / {true_rate:.1f} a second | {away / max(seen, 1) / 1e6:.1f} / "
+                     f"{sum(run['taken_ns']) / max(turns, 1) / 1e6:.1f} | {made} ({least:.0f}) | "
+                     f"{100 * moves['push'] / max(made, 1):.0f} % | {status['own_permille'] / 10:.1f} | "
+                     f"{'yes' if min(run['load']['allowed']) == 2 else 'while running'} |")
+    return lines
+
+
+def hotplug(guest, args):
+    """A vCPU goes and comes back while readers are moved."""
+    competitors = Competitors(args)
+    try:
+        result = guest.ask("offline 1")
+    finally:
+        competitors.end()
+    vcpus = [len(result[part]["vcpus"]) if result[part] else 0 for part in ("one", "two")]
+    said = result["one"]["because"] if result["one"] else "nothing"
+    return ["", f"vCPU 1 taken off-line: the daemon said \"{said}\"; back on-line: {result['two']['doing']}, "
+            f"{vcpus[1]} vCPUs known, readers may use {result['load']['allowed']} vCPUs."]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name in ("qemu", "kernel", "initramfs", "load", "out"):
+        parser.add_argument("--" + name, required=True)
+    parser.add_argument("--runs", type=int, default=5, help="of each way, by turns")
+    parser.add_argument("--seconds", type=int, default=6, help="that a run counts for")
+    parser.add_argument("--readers", type=int, default=1)
+    parser.add_argument("--turn", type=int, default=TURN_MS, help="of a competitor, ms")
+    parser.add_argument("--options", default=" ".join(OPTIONS), help="for corun guest run")
+    parser.add_argument("--hotplug", action="store_true", help="only this: a vCPU goes and comes back")
+    args = parser.parse_args()
+    # Before anything else: the emulator is placed while it starts.
+    guest = Guest(args)
+    results = {way: [] for way in WAYS}
+    try:
+        if args.hotplug:
+            print("\n".join(hotplug(guest, args)))
+            return
+        for run in range(args.runs):
+            for way in WAYS:
+                result = measure(guest, args, way)
+                results[way].append(result)
+                print(f"run {run + 1}, {way}: {reads(result):.0f} reads/s", file=sys.stderr, flush=True)
+    finally:
+        guest.end()
+        with open(os.path.join(args.out, "results.json"), "w", encoding="utf-8") as file:
+            json.dump(results, file, indent=1)
+    lines = table(results, args)
+    with open(os.path.join(args.out, "table.md"), "w", encoding="utf-8") as file:
+        file.write("\n".join(lines) + "\n")
+    print("\n".join(lines))
+
+
+CPUS = sorted(os.sched_getaffinity(0))[:2]
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# Problem: what `corun guest` brings has to be measured in a VM whose vCPUs really lose their pCPUs.
+# How: builds static programs, packs them with the testbed's kernel, and lets bench.py run an emulated
+# VM of two vCPUs, each tied to a CPU that a competitor takes half of the time.
+#
+# Usage: run.sh [OUT]     OUT: out/bench-guest; needs root (real-time priorities) and two CPUs
+# Exit codes: 0 measured, 77 packages cannot be had, else failed
+set -euo pipefail
+# shellcheck source=testbed/common.sh
+. "$(dirname "$0")/../common.sh"
+
+guest_dir="$(cd "$(dirname "$0")" && pwd)"
+repository="$testbed_dir/.."
+target=x86_64-unknown-linux-gnu
+out="${1:-$repository/out/bench-guest}"
+
+# Both programs, without shared libraries, as DIR/bin/*.
+stage() {
+	local release="${CARGO_TARGET_DIR:-$repository/target}/$target/release"
+	(cd "$repository" && RUSTFLAGS="-C target-feature=+crt-static" \
+		cargo build --quiet --release --locked --target "$target" -p corun -p corun-guestload)
+	mkdir -p "$1/bin"
+	cp "$release/corun" "$release/corun-guestload" "$1/bin/"
+}
+
+# Packs directory $1 as a cpio archive onto standard output; all files become root's.
+pack() { (cd "$1" && find . | "$testbed_cache/tools/usr/bin/busybox" cpio -o -H newc -R 0:0 2>/dev/null); }
+
+make_initramfs() {
+	local root="$work/root"
+	mkdir -p "$root"/{bin,proc,sys,dev,tmp,run,root,modules,test}
+	cp "$testbed_cache/tools/usr/bin/busybox" "$root/bin/"
+	ln -s busybox "$root/bin/sh"
+	cp "$guest_dir/init" "$root/init"
+	cp "$testbed_cache/kernel/modules/virtio_blk.ko" "$root/modules/"
+	cp -r "$work/test/bin" "$root/test/"
+	pack "$root" >"$work/initramfs"
+}
+
+main() {
+	[ "$(id -u)" = 0 ] || die "competitors need real-time priorities: run this as root"
+	[ "$(nproc)" -ge 2 ] || die "two CPUs are needed"
+	work="$(mktemp -d "${TMPDIR:-/tmp}/corun-guest.XXXXXX")"
+	trap 'rm -rf "$work"' EXIT
+	"$testbed_dir/fetch.sh"
+	if [ "${CORUN_GUEST_BIN:-}" ]; then
+		mkdir -p "$work/test" && cp -r "$CORUN_GUEST_BIN" "$work/test/bin"
+	else
+		stage "$work/test"
+	fi
+	make_initramfs
+	mkdir -p "$out"
+	exec 9>"$testbed_cache/boot.lock"
+	flock 9
+	python3 "$guest_dir/bench.py" --qemu "$testbed_cache/qemu/qemu-system-x86_64" \
+		--kernel "$testbed_cache/kernel/vmlinuz" --initramfs "$work/initramfs" \
+		--load "$work/test/bin/corun-guestload" --out "$out" ${CORUN_GUEST_BENCH:-}
+}
+
+main "$@"

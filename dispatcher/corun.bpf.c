@@ -9,12 +9,14 @@
  * The same file is compiled to BPF for the kernel and natively for the simulator
  * (platform/platform.h).
  */
+#include "core.h"
 #include "fair.h"
 #include "gang_pick.h"
 #include "occupancy.h"
 #include "placement.h"
 #include "platform/platform.h"
 #include "pull.h"
+#include "retention.h"
 #include "slice.h"
 #include "starve.h"
 #include "types.h"
@@ -77,6 +79,7 @@ static inline s32 make_ready(struct task_struct *p, struct task_ctx *t, s32 prev
 	if (t->state == TASK_WAITING) {
 		t->sum.wakeups++;
 		enter(t, TASK_READY, now);
+		hold_end(p, t, now);
 	}
 	t->woken = 1;
 	activate(p, t);
@@ -99,18 +102,33 @@ CALLBACK(s32, corun_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_fl
 	now = now_ns();
 	cpu = make_ready(p, t, prev_cpu, now);
 	gang_woken(t, now);
-	if (may_start(t, cpu, now) && claim_idle(cpu))
+	if (may_start(t, cpu, now) && core_may_start(p, cpu) && claim_idle(cpu))
 		insert_local(p, kernel_slice(slice_of(p)));
 	callback_end(cpu);
 	return cpu;
 }
 
+/* The same on a hardware thread of a core; if it is not for `t`, perhaps another one idles. */
+static inline void wake_core(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, s32 cpu,
+			     u64 now)
+{
+	bool fair = t->woken && fair_preempts(t, c, now);
+
+	if (core_preempts(p, t, c, cpu, fair, now))
+		kick(cpu, KICK_PREEMPT);
+	else
+		core_call(p, cpu);
+}
+
 /* Makes `cpu` look at its queue if `t`, just put there, should not wait for the next switch. */
-static inline void wake_pcpu(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u64 now)
+static inline void wake_pcpu(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, s32 cpu,
+			     u64 now)
 {
 	/* Adding nothing is a read that no earlier write can pass: see corun_dispatch. */
 	if (fetch_add(c->idle, 0))
 		kick(cpu, KICK_IDLE);
+	else if (partner_of(cpu) != NO_PCPU)
+		wake_core(p, t, c, cpu, now);
 	else if (gang_preempts(t, c, cpu, now, t->woken && fair_preempts(t, c, now)))
 		kick(cpu, KICK_PREEMPT);
 }
@@ -147,7 +165,7 @@ CALLBACK(void, corun_enqueue, struct task_struct *p, u64 enq_flags)
 	c = cpu_at(t->cpu);
 	if (c) {
 		insert(p, t->cpu, kernel_slice(slice_of(p)), t->vtime, enq_flags);
-		wake_pcpu(t, c, t->cpu, now);
+		wake_pcpu(p, t, c, t->cpu, now);
 		t->woken = 0;
 	} else {
 		leave_to_kernel(p, enq_flags);
@@ -162,6 +180,7 @@ static inline void turn_begins(struct task_struct *p, struct task_ctx *t, struct
 	fair_clock(p, t, c, now);
 	occupancy_reload(t, c, fair_load(p, t));
 	gang_turn(p, t, c, now);
+	core_turn(p, t, c, cpu);
 	slice_begin(c, cpu, gang_slice(t, slice_of(p), now), now);
 }
 
@@ -287,6 +306,53 @@ static inline void dispatch_gangs(s32 cpu, struct cpu_ctx *c, struct task_struct
 		idle_for_now(cpu, c, best.again, now);
 }
 
+/* Who runs on a hardware thread of a core wants to go on: is it its turn still, or somebody else's? */
+static inline void core_dispatch_or_keep(s32 cpu, s32 partner, struct cpu_ctx *c,
+					 struct task_struct *prev, struct task_ctx *t, u64 now)
+{
+	bool guest = shared(c->cur_away);
+	bool stays = !guest && may_stay(prev, t);
+
+	if (stays && (still_first(c, cpu, now) || !core_next(cpu))) {
+		keep(cpu, c, prev, t, now);
+		return;
+	}
+	if (stays || core_next(cpu))
+		return;
+	if (guest && allowed(prev, cpu) && guest_stays(prev, t)) {
+		keep(cpu, c, prev, t, now);
+		return;
+	}
+	if (!core_borrow(cpu, partner, c))
+		exchange(c->idle, 1); /* as in dispatch_or_keep() */
+}
+
+/* Who is next on `cpu`, a hardware thread of a core? False if it is none, or nothing is wanted of it. */
+static inline bool dispatch_core(s32 cpu, struct cpu_ctx *c, struct task_struct *prev,
+				 struct task_ctx *t, u64 now)
+{
+	s32 partner = partner_of(cpu);
+
+	if (partner == NO_PCPU)
+		return false;
+	if (shared(c->held)) {
+		if (!t && before(now, shared(c->held_until)))
+			return true;
+		hold_over(c, now);
+	}
+	if (t) {
+		core_dispatch_or_keep(cpu, partner, c, prev, t, now);
+		return true;
+	}
+	if (core_next(cpu) || core_borrow(cpu, partner, c))
+		return true;
+	/* As in dispatch_next(). */
+	exchange(c->idle, 1);
+	if (queue_length(cpu) && move_first(cpu))
+		store(c->idle, 0);
+	return true;
+}
+
 CALLBACK(void, corun_dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct task_ctx *t = dispatch_begin(cpu, prev);
@@ -298,7 +364,7 @@ CALLBACK(void, corun_dispatch, s32 cpu, struct task_struct *prev)
 	now = now_ns();
 	if (shared(c->incoming))
 		forget_incoming(c, cpu);
-	if (!rescue_starving(cpu, c, now)) {
+	if (!rescue_starving(cpu, c, now) && !dispatch_core(cpu, c, prev, t, now)) {
 		if (knobs.gangs)
 			dispatch_gangs(cpu, c, prev, t, now);
 		else if (t)
@@ -362,13 +428,19 @@ CALLBACK(void, corun_stopping, struct task_struct *p, bool runnable)
 CALLBACK(void, corun_quiescent, struct task_struct *p, u64 deq_flags)
 {
 	struct task_ctx *t = callback_begin(OP_QUIESCENT, p, deq_flags);
+	s32 cpu;
+	u64 now;
 
 	if (!t)
 		return;
+	cpu = t->cpu;
 	occupancy_leave(t);
 	deactivate(t);
-	if (deq_flags & DEQ_SLEEP)
-		enter(t, TASK_WAITING, now_ns());
+	if (deq_flags & DEQ_SLEEP) {
+		now = now_ns();
+		hold_begin(p, t, cpu, now);
+		enter(t, TASK_WAITING, now);
+	}
 	t->woken = 0;
 	callback_end(0);
 }
@@ -425,7 +497,7 @@ TIMER_CALLBACK(corun_timer, s32 cpu)
 	struct cpu_ctx *c = cpu_at(cpu);
 
 	timer_begin(cpu);
-	if (c)
+	if (c && !hold_timer(c, cpu))
 		slice_timer(c, cpu);
 	callback_end(0);
 }

@@ -146,19 +146,19 @@ static inline void asymmetric_woken(struct task_ctx *t, u64 now)
 		return;
 	id = waker_id();
 	repeat (i, WAKERS) {
-		struct waker *w = &t->wakers[opaque(i) % WAKERS];
+		u64 at = t->woken_at[opaque(i) % WAKERS];
 
-		if (w->id == id) {
+		if (t->wakers[opaque(i) % WAKERS] == id) {
 			place = i;
 			break;
 		}
-		if (w->at < oldest) {
-			oldest = w->at;
+		if (at < oldest) {
+			oldest = at;
 			place = i;
 		}
 	}
-	t->wakers[opaque(place) % WAKERS].id = id;
-	t->wakers[opaque(place) % WAKERS].at = now;
+	t->wakers[opaque(place) % WAKERS] = id;
+	t->woken_at[opaque(place) % WAKERS] = now;
 }
 
 /*

@@ -9,6 +9,7 @@
  *            that wait do not count. A VM with more ready vCPUs than pCPUs it may use cannot be
  *            balanced: then all of them are open, as in the published code;
  *   pool     the pCPUs of its pool (pool.h);
+ *   core     its home, a hardware thread of its core (core.h: others while they would idle);
  *   load-conscious
  *            as balance, but only pCPUs that are light: up to so many percent of the mean load. If
  *            siblings are on all of these, one of them all the same (Kim et al., "Demand-based
@@ -40,7 +41,7 @@ static inline u32 placement_of(struct task_ctx *t)
 	return conf ? shared(conf->placement) : knobs.placement;
 }
 
-/* The home of `t` under fixed placement, NO_PCPU if it has none it may use. */
+/* The home of `t` under fixed and core placement, NO_PCPU if it has none it may use. */
 static inline s32 home_of(struct task_struct *p, struct task_ctx *t)
 {
 	struct task_conf *conf = task_conf_of(p);
@@ -59,6 +60,7 @@ static inline bool mode_admits(struct task_struct *p, struct task_ctx *t, u32 mo
 	case PLACE_LOAD_CONSCIOUS:
 		return siblings_at(t, cpu) == 0;
 	case PLACE_FIXED:
+	case PLACE_CORE:
 		home = home_of(p, t);
 		return home == NO_PCPU || home == cpu;
 	case PLACE_POOL:
@@ -87,7 +89,7 @@ static inline s32 least_loaded(struct task_struct *p, struct task_ctx *t, u32 mo
 	u64 open[MASK_WORDS];
 	s32 i;
 
-	i = mode == PLACE_FIXED ? home_of(p, t) : NO_PCPU;
+	i = mode == PLACE_FIXED || mode == PLACE_CORE ? home_of(p, t) : NO_PCPU;
 	if (i != NO_PCPU)
 		return i;
 	repeat (i, MASK_WORDS)

@@ -40,7 +40,7 @@ static inline bool may_pull(struct task_struct *p, struct task_ctx *t, s32 cpu, 
 
 	*fixed += mode == PLACE_FIXED;
 	return mode != PLACE_FIXED && allowed(p, cpu) &&
-	       (mode_admits(p, t, mode, cpu) || stacking_no_worse(t, cpu));
+	       (mode == PLACE_CORE || mode_admits(p, t, mode, cpu) || stacking_no_worse(t, cpu));
 }
 
 /* `t` is about to be pulled to `cpu`: it occupies that before it moves, see occupancy.h. */
@@ -57,11 +57,12 @@ struct pull_rule {
 	u64 lighter_than; /* only those with less load; 0: any */
 	u64 before;	  /* only those with an earlier virtual time; 0: any */
 	u32 only;	  /* only vCPUs of the VM in this slot of the table, plus 1; 0: any */
+	u32 id;		  /* only this task; 0: any */
 	bool fill;	  /* also those who may start only where nobody else would */
 };
 
 /* May `p`, waiting elsewhere, start on `cpu` at once, as far as its gang is concerned? */
-static inline bool rank_admits(struct task_struct *p, s32 cpu, bool fill)
+CALLED u32 rank_admits(struct task_struct *p TRUSTED, s32 cpu, u32 fill)
 {
 	struct ranked r = {.cpu = cpu};
 
@@ -88,11 +89,13 @@ CALLED u32 pull_from(s32 from, s32 cpu, struct pull_rule *rule)
 		/* One that looks for a VM's looks further. */
 		if (looked < PULL_LOOK)
 			looked++;
-		else if (!rule->only)
+		else if (!rule->only && !rule->id)
 			break;
 		if (!look_at(p, &t))
 			break;
 		if (rule->only && t.vm + 1 != rule->only)
+			continue;
+		if (rule->id && id_of(p) != rule->id)
 			continue;
 		if (rule->before && !before(queued_vtime(p), rule->before))
 			break;
@@ -109,7 +112,7 @@ CALLED u32 pull_from(s32 from, s32 cpu, struct pull_rule *rule)
 	 * Nobody seen may go anywhere: so it is for everybody, until somebody comes or leaves. Who
 	 * looks for a VM's has not seen the others.
 	 */
-	if (!rule->only && (fixed == looked || fixed == PULL_LOOK))
+	if (!rule->only && !rule->id && (fixed == looked || fixed == PULL_LOOK))
 		queue_is_fixed(from);
 	return pulled;
 }

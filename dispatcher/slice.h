@@ -11,6 +11,7 @@
 #include "gang_pick.h"
 #include "platform/platform.h"
 #include "pool.h"
+#include "retention.h"
 
 /* What the kernel is told beyond the slice when the timer ends it, ns: above one tick at HZ=100. */
 #define SLICE_NET 12000000ull
@@ -67,7 +68,7 @@ static inline void slice_timer(struct cpu_ctx *c, s32 cpu)
 		start_timer(cpu, gang_timer(end - now, c)); /* it belonged to an earlier slice */
 		return;
 	}
-	if (queue_length(cpu))
+	if (queue_length(cpu) || guest_is_due(c, cpu))
 		kick(cpu, KICK_PREEMPT);
 	else
 		start_timer(cpu, gang_timer(knobs.slice, c));

@@ -48,6 +48,7 @@ enum placement_mode {
 	PLACE_BALANCE = 2,
 	PLACE_LOAD_CONSCIOUS = 3,
 	PLACE_POOL = 4,
+	PLACE_CORE = 5,
 };
 
 /* How a VM's vCPUs are scheduled in time, as far as they are siblings (gang.h). */
@@ -89,17 +90,12 @@ struct task_counters {
 	u64 depleted;	/* lost its pCPU because its slice was used up */
 	u64 preempted;	/* lost it before that, and wanted to run on */
 	u64 late;	/* gang_asymmetric.h: began to run after its latency had passed */
+	u64 held;	/* retention.h: halted, and its pCPU was held for it */
+	u64 kept;	/* times it woke before the timeout, and before others' claims */
 };
 
 /* Siblings remembered that woke a vCPU (gang_asymmetric.h). */
 #define WAKERS 8u
-
-/* A sibling that woke a vCPU, and when it did so last. */
-struct waker {
-	u64 at; /* ns */
-	u32 id; /* 0: free */
-	u32 pad;
-};
 
 struct task_ctx {
 	u64 vtime;   /* weighted virtual time */
@@ -125,17 +121,30 @@ struct task_ctx {
 	u64 gran;	   /* its own knobs.wakeup_gran */
 	u64 allot_end;	   /* when its allotment begins anew */
 	u64 allot_run;	   /* sum.run when it began */
-	struct waker wakers[WAKERS];
+	u64 woken_at[WAKERS];	/* when siblings woke it last */
+	u32 wakers[WAKERS];	/* their ids; 0: free */
+	u64 held_since; /* retention.h: halted, and last_cpu held for it since then; 0: not */
+	u64 held_until; /* until then at most */
 };
 
 /* What the policy wants for a task; written by the control loop only. */
 struct task_conf {
 	u64 slice; /* ns; 0: its pool's, else the host's default */
-	s32 home; /* pCPU of PLACE_FIXED, plus 1; 0: none yet. Asymmetric: where it had better be */
+	s32 home; /* pCPU of PLACE_FIXED or PLACE_CORE, plus 1; 0: none yet. Asymmetric: where it
+		   * had better be */
 	u32 share;     /* GANG_ASYMMETRIC: of its VM's weight, SHARE_ONE; 0: as by default */
 	u64 latency;   /* how long it may stay ready, ns; 0: as long as fair order has it */
 	u64 allotment; /* how long it may run in a period under that promise, ns */
 	u32 pool;      /* its pool (pool.h), plus 1; 0: none */
+	u32 demand;    /* core.h: what it asks of its core, see demand_alone() there; 0: not known */
+};
+
+/* What the policy wants of a hardware thread of a core with two; the control loop's. */
+struct pcpu_conf {
+	u64 hold;      /* how long it is held for a vCPU that has halted there, ns; 0: not */
+	u32 partner;   /* its SMT sibling, plus 1; 0: none */
+	u32 wait_wait; /* how much two slow each other down that both wait, thousandths */
+	u32 miss_miss; /* that both miss */
 	u32 unused;    /* the same size everywhere */
 };
 
@@ -220,6 +229,12 @@ struct cpu_ctx {
 	u32 cur_vm;	/* gangs: slot of the VM whose vCPU runs here, or NO_VM */
 	u32 cur_member; /* its place in gang_ctx.vcpu, plus 1; 0: none */
 	u32 owner; /* gang_strict.h: slot of the VM that has the time slot, plus 1; 0: nobody */
+	u64 held_until; /* retention.h: held until then at most */
+	u64 held_end;	/* when the last hold ended that was not for who runs */
+	u32 held;	/* id of the halted vCPU that it is held for; 0: of none */
+	u32 held_last;	/* id of the vCPU whose hold ended then */
+	u32 cur_away;	/* core.h: who runs here has its home elsewhere */
+	u32 cur_demand; /* task_conf.demand of who runs here */
 };
 
 /* The host's knobs: set before loading, or live by the daemon. */
@@ -233,7 +248,8 @@ struct knobs {
 	u32 pcpus;		/* highest pCPU number plus 1 */
 	u32 placement;		/* mode of VMs the policy has not spoken about */
 	u32 slice_timer;	/* 1: end slices by timer instead of at the tick */
-	u32 gangs;		/* 1: VMs' gang modes are looked at; 0: they all are GANG_NONE */
+	u16 gangs;		/* 1: VMs' gang modes are looked at; 0: they all are GANG_NONE */
+	u16 cores;		/* 1: pcpu_confs are looked at; 0: they all are void */
 };
 
 #endif

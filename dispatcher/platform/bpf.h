@@ -118,6 +118,13 @@ struct {
 	__type(value, struct pool_conf);
 } pool_confs SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_PCPUS);
+	__type(key, u32);
+	__type(value, struct pcpu_conf);
+} pcpu_confs SEC(".maps");
+
 struct gang_slots slots;
 
 struct pcpu_timer {
@@ -161,6 +168,13 @@ static inline struct gang_ctx *gang_at(u32 slot)
 static inline struct pool_conf *pool_at(u32 pool)
 {
 	return bpf_map_lookup_elem(&pool_confs, &pool);
+}
+
+static inline struct pcpu_conf *pcpu_conf_at(s32 cpu)
+{
+	u32 key = (u32)cpu;
+
+	return bpf_map_lookup_elem(&pcpu_confs, &key);
 }
 
 static inline struct task_ctx *raw_task_ctx(struct task_struct *p)
@@ -499,7 +513,9 @@ struct {
 	char message[1024];
 } exit_seen;
 
-/* One queue and one timer per pCPU. */
+#include "lease.h"
+
+/* One queue and one timer per pCPU, and one timer for all. */
 static inline s32 set_up(void)
 {
 	s32 err;
@@ -518,7 +534,7 @@ static inline s32 set_up(void)
 		if (err)
 			return err;
 	}
-	return 0;
+	return lease_begin();
 }
 
 static inline void note_exit(struct scx_exit_info *info)

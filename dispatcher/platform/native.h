@@ -21,6 +21,7 @@
 typedef uint64_t u64;
 typedef int64_t s64;
 typedef uint32_t u32;
+typedef uint16_t u16;
 typedef int32_t s32;
 
 /* Two builds are linked into one program: nothing global. */
@@ -82,6 +83,7 @@ struct native_context {
 	struct vm_conf *vm_confs;    /* MAX_VMS */
 	struct gang_ctx *gangs;	     /* MAX_VMS */
 	struct pool_conf *pools;     /* MAX_POOLS */
+	struct pcpu_conf *pcpu_confs; /* MAX_PCPUS */
 	struct task_struct *current; /* who runs on `cpu`, if the callback is a wake-up */
 	struct knobs knobs;
 	struct gang_slots slots;
@@ -158,6 +160,11 @@ static inline struct gang_ctx *gang_at(u32 slot)
 static inline struct pool_conf *pool_at(u32 pool)
 {
 	return pool < MAX_POOLS ? &corun_context->pools[pool] : NULL;
+}
+
+static inline struct pcpu_conf *pcpu_conf_at(s32 cpu)
+{
+	return (u32)cpu < MAX_PCPUS ? &corun_context->pcpu_confs[cpu] : NULL;
 }
 
 static inline u64 raw_now(void)
@@ -383,6 +390,6 @@ static inline void callback_end(s32 result)
 	const size_t NAME(name##_sizes)[] = {                                                      \
 	    sizeof(struct task_struct), sizeof(struct task_ctx),      sizeof(struct cpu_ctx),      \
 	    sizeof(struct vm_ctx),	sizeof(struct vm_conf),	      sizeof(struct gang_ctx),     \
-	    sizeof(struct pool_conf),	sizeof(struct native_context)};
+	    sizeof(struct pool_conf),	sizeof(struct pcpu_conf),     sizeof(struct native_context)};
 
 #endif

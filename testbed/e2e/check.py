@@ -15,6 +15,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import policies
+import slices
 
 EVENT = re.compile(r"\[(\d+)\] \S+ +(\d+\.\d+): (sched_\w+): (.*)")
 SWITCH = re.compile(r"prev_pid=(\d+) .*prev_state=(\S+) ==> .*next_pid=(\d+)")
@@ -203,6 +204,8 @@ def main():
     judge_numbers(out, table)
     judge_traces(out, table)
     policies.judge(out, table)
+    for directory in sorted(out.glob("slices-*")):
+        slices.judge(directory, table)
     for line in sys.argv[2:]:
         word, name, detail = line.split(":", 2)
         table.row(word == "pass", name, detail)

@@ -6,8 +6,8 @@
 # with check.py; the recorded decisions are replayed through the native build.
 #
 # Usage: run.sh [OUT [GROUP…]]   OUT: out/e2e; GROUP: only these boots (below), such as weights, or
-#                                "costs", "jupiter" or "others", which take long and are not among
-#                                those run by default
+#                                "costs", "jupiter", "others" or "slices", which take long and are
+#                                not among those run by default
 # Exit codes: 0 all passed, 77 packages cannot be had, else failed
 set -euo pipefail
 # shellcheck source=testbed/common.sh
@@ -62,6 +62,8 @@ groups=(
 	"policy affinity;kill"
 	"weights"
 	"policies"
+	"preflight;hang;guard;loop;canary;watch"
+	"hotplug;rt;storm;fakes"
 )
 
 # Did the emulator stop a pCPU of the host? A scheduler that starves tasks leaves it its ticks; only a

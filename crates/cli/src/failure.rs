@@ -1,7 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Failures that are the input's: they end with exit code 2, all others with 1.
+//! Failures that are the input's: they end with exit code 2, a promise that was broken with 3, all
+//! others with 1.
 
+use corun_linux::host::HostError;
 use std::fmt::Display;
+
+/// The exit code for a failure.
+pub fn exit_code(error: &anyhow::Error) -> u8 {
+    match error.downcast_ref::<HostError>() {
+        Some(HostError::RolledBack(_)) => 3,
+        _ if error.is::<Invalid>() => 2,
+        _ => 1,
+    }
+}
 
 /// What was asked for makes no sense; the text says where and why.
 #[derive(Debug)]

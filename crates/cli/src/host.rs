@@ -1,21 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `corun host`: the dispatcher in charge of this host.
 
+use crate::calibration;
 use crate::compare::schedulers::known_host_policy;
 use crate::failure::Invalid;
 use crate::output;
-use corun_linux::host::{self, Cause, HostExit, HostOptions, Recorded};
-use corun_linux::socket;
+use crate::policy::assignment;
+use clap::builder::PossibleValuesParser;
+use corun_linux::host::{self, HostExit, HostOptions, Recorded};
+use corun_linux::observe::{self, ObserveOptions};
+use corun_linux::safety::{self, Limits};
 use corun_linux::stock::{self, StockError, StockOptions};
+use corun_linux::{preflight, socket};
 use corun_model::{Nanos, time};
-use corun_policies::PolicyInfo;
+use corun_policies::{PolicyInfo, Settings};
 use std::path::PathBuf;
 
 /// Schedule this host's VMs: load the dispatcher as its scheduler
 ///
 /// Takes over all ordinary tasks of the host until it is interrupted or told to end; then, and
 /// whenever anything goes wrong, the kernel's own scheduler is back at once. Needs root and a kernel
-/// with sched_ext (Linux 6.12 or newer with CONFIG_SCHED_CLASS_EXT).
+/// with sched_ext (Linux 6.12 or newer with CONFIG_SCHED_CLASS_EXT). What speaks against it on this host
+/// (`corun preflight`) is looked for first. Should a promise be broken (--max-wait and the others), the
+/// host is handed back at once; should the daemon hang for 5 s, all VMs are put in fair order until it is
+/// there again. How a run ended is in last-exit.json in the state directory.
 ///
 /// With `--backend fair` the kernel's own scheduler stays in charge: vCPU threads are given slices
 /// (Linux 6.12 and newer) and affinities, which are taken back at the end, and after a crash by the
@@ -45,6 +53,15 @@ pub struct Args {
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     run_for: Option<Nanos>,
 
+    /// Set a parameter of the policy, see `corun policies`; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = assignment)]
+    set: Vec<(String, String)>,
+
+    /// What `corun calibrate` found on this machine: slices of types and what divides them, for aql and
+    /// for the policies that use its recognition (vslicer, vturbo), now or after a change
+    #[arg(long, value_name = "FILE")]
+    calibration: Option<PathBuf>,
+
     /// Slice of tasks for which the policy asks none, 50us to 1s
     #[arg(long, value_name = "TIME", default_value = "3ms", value_parser = slice)]
     slice: Nanos,
@@ -56,6 +73,40 @@ pub struct Args {
     /// Record every input and decision of the dispatcher, for `corun lockstep`
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
+
+    /// Take over although this finding of `corun preflight` speaks against it; may be repeated. It is
+    /// put on record
+    #[arg(long, value_name = "FINDING", value_parser = PossibleValuesParser::new(preflight::FORCIBLE))]
+    force: Vec<String>,
+
+    /// Put only this VM under the policy, all others in fair order; by name, UUID or its manager's
+    /// number; may be repeated
+    #[arg(long, value_name = "VM")]
+    only: Vec<String>,
+
+    /// Do not schedule: say what the policy would do. Works on any kernel, and touches nothing
+    #[arg(long, conflicts_with_all = ["record", "force", "only"])]
+    observe: bool,
+
+    /// Hand the host back if a vCPU waits for a pCPU for longer than this, up to 4.9s; 0s: never
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = longest_wait)]
+    max_wait: Nanos,
+
+    /// Hand the host back if a VM is ready (steal, CPU Ready) for more of the window than this
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    max_ready: Option<f64>,
+
+    /// Hand the host back if tasks wait for a pCPU for more of the window than this (PSI, cpu some)
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    max_pressure: Option<f64>,
+
+    /// The window of --max-ready and --max-pressure, 1s to 10m
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = window)]
+    window: Nanos,
+
+    /// Where to remember how runs ended, for post-mortems and against crash loops
+    #[arg(long, value_name = "DIR", default_value = safety::STATE_DIR)]
+    state_dir: PathBuf,
 
     /// Where to answer `corun policy`: a unix socket, for its owner and group
     #[arg(long, value_name = "PATH", default_value = socket::DEFAULT)]
@@ -81,14 +132,40 @@ Examples:
       from another terminal: changes it while it runs
   sudo corun host --backend fair --policy affinity
       without sched_ext
+  sudo corun host --policy aql --calibration mine.toml
+      with the slices that `corun calibrate --here` found best on this machine
   sudo corun host --for 10s --record decisions.lockstep
       ten seconds, with all decisions on record
+  sudo corun host --policy jupiter --only web1 --only db --max-ready 20
+      a canary: two VMs under the policy, and back if any VM is ready for a fifth of its time
+  corun host --policy aql --observe
+      what it would do
 
 Exit codes: 0 handed back as asked; 1 could not take over, or the kernel took the host back;
-2 wrong usage.";
+2 wrong usage; 3 handed back because a promise was broken.";
 
 fn duration(text: &str) -> Result<Nanos, String> {
     time::parse(text).ok_or_else(|| format!("expected {}", time::ACCEPTED))
+}
+
+fn longest_wait(text: &str) -> Result<Nanos, String> {
+    match duration(text)? {
+        wait if wait < 4_900 * time::MS + 1 => Ok(wait),
+        _ => Err("expected up to 4.9s: the kernel throws a scheduler out after 5s".to_string()),
+    }
+}
+
+fn window(text: &str) -> Result<Nanos, String> {
+    match duration(text)? {
+        window if (time::SEC..=600 * time::SEC).contains(&window) => Ok(window),
+        _ => Err("expected 1s to 10m".to_string()),
+    }
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.trim_end_matches('%').parse::<f64>();
+    let accepted = number.ok().filter(|share| (0.0..=100.0).contains(share));
+    accepted.ok_or_else(|| "expected 0 to 100".to_string())
 }
 
 fn slice(text: &str) -> Result<Nanos, String> {
@@ -107,29 +184,68 @@ fn slice(text: &str) -> Result<Nanos, String> {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let policy = known_host_policy(&args.policy)
         .map_err(|message| Invalid::error(format!("--policy: {message}")))?;
+    let mut settings = Settings::default();
+    if let Some(file) = &args.calibration {
+        settings.aql = calibration::read(file)?;
+    }
+    for (key, value) in &args.set {
+        let refused = |why| Invalid::error(format!("--set: {why}"));
+        settings.set(policy, key, value).map_err(refused)?;
+    }
+    settings
+        .check(policy)
+        .map_err(|why| Invalid::error(format!("--set: {why}")))?;
+    if args.observe {
+        return observed(args, policy);
+    }
     if args.backend == Backend::Fair {
-        return stock(args, policy);
+        return stock(args, policy, settings);
     }
     let mut options = HostOptions::new(policy);
+    options.settings = settings;
     options.interval = (args.interval > 0).then_some(args.interval);
     options.run_for = args.run_for;
     options.params.slice = args.slice;
     options.json = args.json;
     options.record.clone_from(&args.record);
     options.socket.clone_from(&args.socket);
+    options.force.clone_from(&args.force);
+    options.only.clone_from(&args.only);
+    options.state_dir.clone_from(&args.state_dir);
+    options.limits = Limits {
+        longest_wait: (args.max_wait > 0).then_some(args.max_wait),
+        most_ready: args.max_ready,
+        most_pressure: args.max_pressure,
+        window: args.window,
+    };
+    options.notes = |note| output::note(&format!("corun: {note}"));
     let exit = host::run(options)?;
     output::note(&farewell(&exit));
     Ok(())
 }
 
+/// Nothing is scheduled: what the policy would do is printed.
+fn observed(args: &Args, policy: &'static PolicyInfo) -> anyhow::Result<()> {
+    observe::run(ObserveOptions {
+        policy,
+        interval: args.interval.max(100 * time::MS),
+        run_for: args.run_for,
+        json: args.json,
+        out: Box::new(std::io::stdout()),
+    })?;
+    output::note("corun: nothing was changed");
+    Ok(())
+}
+
 /// The same through the kernel's own scheduler.
-fn stock(args: &Args, policy: &'static PolicyInfo) -> anyhow::Result<()> {
+fn stock(args: &Args, policy: &'static PolicyInfo, settings: Settings) -> anyhow::Result<()> {
     if args.record.is_some() {
         let message = "--record: there are no decisions of the dispatcher with --backend fair";
         return Err(Invalid::error(message));
     }
     let options = StockOptions {
         policy,
+        settings,
         interval: (args.interval > 0).then_some(args.interval),
         run_for: args.run_for,
         json: args.json,
@@ -141,20 +257,13 @@ fn stock(args: &Args, policy: &'static PolicyInfo) -> anyhow::Result<()> {
         StockError::NotServed(_) | StockError::NoSlices(_) => Invalid::error(error),
         other => other.into(),
     })?;
-    let why = reason(cause);
+    let why = cause.reason();
     output::note(&format!("corun: {why}: all threads are as they were"));
     Ok(())
 }
 
-fn reason(cause: Cause) -> &'static str {
-    match cause {
-        Cause::TimeOver => "the time is over",
-        Cause::Asked => "asked to end",
-    }
-}
-
 fn farewell(exit: &HostExit) -> String {
-    let why = reason(exit.cause);
+    let why = exit.cause.reason();
     let recorded = exit
         .recorded
         .as_ref()

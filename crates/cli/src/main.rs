@@ -4,21 +4,26 @@
 
 mod bench;
 mod calibrate;
+mod calibration;
 mod compare;
 mod failure;
 mod guest;
 mod host;
 mod lockstep;
+mod metrics;
 mod output;
+mod pages;
 mod parameters;
 mod policies;
 mod policy;
+mod preflight;
 mod reproduce;
 mod sensitivity;
+mod status;
+mod top;
 mod workloads;
 
 use clap::{Parser, Subcommand};
-use failure::Invalid;
 use std::process::ExitCode;
 
 /// Schedules the virtual CPUs of overcommitted Linux/KVM hosts, and tells beforehand what a policy
@@ -34,15 +39,20 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0  done
   1  a run failed, or a file could not be written
-  2  wrong usage, or an input that is not valid (stderr says where and why)";
+  2  wrong usage, or an input that is not valid (stderr says where and why)
+  3  corun host handed the host back because a promise was broken";
 
 #[derive(Subcommand)]
 enum Command {
     Compare(Box<compare::Args>),
     Sensitivity(Box<sensitivity::Args>),
     Reproduce(Box<reproduce::Args>),
-    Host(host::Args),
+    Host(Box<host::Args>),
     Guest(guest::Args),
+    Preflight(preflight::Args),
+    Status(status::Args),
+    Top(top::Args),
+    Metrics(metrics::Args),
     Policy(policy::Args),
     Policies(policies::Args),
     Parameters(parameters::Args),
@@ -50,6 +60,8 @@ enum Command {
     Lockstep(lockstep::Args),
     Calibrate(calibrate::Args),
     Bench(bench::Args),
+    #[command(hide = true)]
+    Pages(pages::Args),
 }
 
 fn main() -> ExitCode {
@@ -59,6 +71,10 @@ fn main() -> ExitCode {
         Command::Reproduce(args) => reproduce::run(&args),
         Command::Host(args) => host::run(&args),
         Command::Guest(args) => guest::run(&args),
+        Command::Preflight(args) => preflight::run(&args),
+        Command::Status(args) => status::run(&args),
+        Command::Top(args) => top::run(&args),
+        Command::Metrics(args) => metrics::run(&args),
         Command::Policy(args) => policy::run(&args),
         Command::Policies(args) => policies::run(&args),
         Command::Parameters(args) => parameters::run(&args),
@@ -66,13 +82,14 @@ fn main() -> ExitCode {
         Command::Lockstep(args) => lockstep::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Pages(args) => pages::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if output::reader_is_gone(&error) => ExitCode::SUCCESS,
         Err(error) => {
             output::error(&error);
-            ExitCode::from(if error.is::<Invalid>() { 2 } else { 1 })
+            ExitCode::from(failure::exit_code(&error))
         }
     }
 }

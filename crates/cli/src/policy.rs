@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `corun policy`: what the daemon carries out, and another one instead.
 
+use crate::calibration;
 use crate::failure::Invalid;
 use crate::output;
 use corun_linux::socket::protocol::{Command, ErrorKind, InForce, SetPolicy, VmInForce};
 use corun_linux::socket::{self, CallError};
+use corun_policies::Settings;
 use corun_scenario::or_nearest;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Show the policy of this host, or change it while it runs
@@ -23,6 +26,10 @@ pub struct Args {
     /// Set a parameter of the policy, see `corun policies`; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE", requires = "name", value_parser = assignment)]
     set: Vec<(String, String)>,
+
+    /// With aql: what `corun calibrate` found on this machine; what is --set besides is stronger
+    #[arg(long, value_name = "FILE", requires = "name")]
+    calibration: Option<PathBuf>,
 
     /// The daemon's socket
     #[arg(long, value_name = "PATH", default_value = socket::DEFAULT)]
@@ -44,7 +51,8 @@ Examples:
 
 Exit codes: 0 done; 1 no daemon answers, or it could not change the policy; 2 wrong usage.";
 
-fn assignment(text: &str) -> Result<(String, String), String> {
+/// Reads KEY=VALUE.
+pub fn assignment(text: &str) -> Result<(String, String), String> {
     let halves = text.split_once('=').filter(|(key, _)| !key.is_empty());
     let (key, value) = halves.ok_or("expected KEY=VALUE, such as slot=20ms")?;
     Ok((key.to_string(), value.to_string()))
@@ -58,7 +66,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let command = match &args.name {
         Some(name) => Command::SetPolicy(SetPolicy {
             name: name.clone(),
-            set: args.set.iter().cloned().collect(),
+            set: set(args, name)?,
         }),
         None => Command::Policy,
     };
@@ -67,6 +75,24 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         true => output::print(&(serde_json::to_string_pretty(&in_force)? + "\n")),
         false => output::print(&in_words(&in_force)),
     }
+}
+
+/// What is to be set.
+fn set(args: &Args, name: &str) -> anyhow::Result<BTreeMap<String, String>> {
+    let mut set = BTreeMap::new();
+    if let Some(file) = &args.calibration {
+        let aql = corun_policies::find("aql").filter(|aql| aql.name == name);
+        let aql = aql.ok_or_else(|| {
+            Invalid::error(format!("--calibration: is for aql, not for {name:?}"))
+        })?;
+        let settings = Settings {
+            aql: calibration::read(file)?,
+            ..Settings::default()
+        };
+        set = settings.values(aql);
+    }
+    set.extend(args.set.iter().cloned());
+    Ok(set)
 }
 
 /// The daemon knows what it accepts; what may have been meant is said here.

@@ -77,3 +77,92 @@ fn a_machine_that_is_none_is_refused() {
     assert!(refused(&["--set", "host.llc=1KB"]).contains("host.llc"));
     assert!(refused(&["--host", "/none.toml"]).contains("/none.toml"));
 }
+
+/// A real host takes files of its own machine only; what is wrong is said before anything is done to the
+/// host.
+#[test]
+fn a_host_refuses_files_that_are_broken_or_of_another_machine() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("other.toml");
+    let whole = "format = \"corun-calibration-1\"\n\
+        [machine]\ntopology = \"1n1l3c1t\"\nl2 = \"64B\"\nllc = \"128B\"\n\
+        [slice]\ndefault = \"30ms\"\nIOInt = \"1ms\"\nConSpin = \"1ms\"\nLLCF = \"90ms\"\n\
+        LLCO = \"agnostic\"\nLoLCF = \"agnostic\"\n\
+        [limit]\nio_events = 3\npause_exits = 30\nllc_references = 3000\nllc_misses = 500000\n";
+    let path = file.to_string_lossy().into_owned();
+    let refused = |text: &str, args: &[&str]| {
+        fs::write(&file, text).unwrap();
+        let output = corun(&[args, &["--calibration", &path]].concat());
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let state = folder.path().join("state.json");
+    let state = state.to_string_lossy();
+    let stock = [
+        "host",
+        "--backend",
+        "fair",
+        "--policy",
+        "aql",
+        "--state",
+        &state,
+        "--for",
+        "0s",
+    ];
+    for args in [
+        &["host", "--policy", "aql"][..],
+        &stock[..],
+        &["policy", "aql"][..],
+    ] {
+        let foreign = refused(whole, args);
+        // In a machine whose kernel tells of no caches, no file can be told to be its own.
+        let nameless = foreign.contains("cannot be told apart here");
+        assert!(
+            nameless || foreign.contains("made on another machine: 1n1l3c1t"),
+            "{foreign}"
+        );
+        let broken = refused(&whole.replace("LLCF", "LLFC"), args);
+        assert!(
+            nameless || broken.contains("slice.LLFC: unknown key"),
+            "{broken}"
+        );
+        let absent = refused("", args);
+        assert!(nameless || absent.contains("format: missing"), "{absent}");
+    }
+    assert!(!Path::new(&*state).exists());
+    let other = refused(whole, &["policy", "affinity"]);
+    assert!(
+        other.contains("--calibration: is for aql, not for \"affinity\""),
+        "{other}"
+    );
+}
+
+#[test]
+fn what_is_set_of_a_hosts_policy_is_checked_first() {
+    let refused = |args: &[&str]| {
+        let output = corun(&[&["host", "--backend", "fair"], args].concat());
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let unknown = refused(&["--policy", "microsliced", "--set", "slize=3ms"]);
+    assert!(
+        unknown.contains("microsliced has no parameter \"slize\""),
+        "{unknown}"
+    );
+    let long = refused(&["--policy", "microsliced", "--set", "slice=3min"]);
+    assert!(
+        long.contains("expected a time from 100 µs to 1.00 s"),
+        "{long}"
+    );
+    assert!(refused(&["--set", "slice"]).contains("KEY=VALUE"));
+}
+
+#[test]
+fn this_machine_is_no_scenario() {
+    let output = corun(&["calibrate", "--here", "--host", "a.toml"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("--here"),
+        "{output:?}"
+    );
+}

@@ -43,7 +43,7 @@ fn answer(asked: Asked, in_force: &mut InForce) -> Reply {
             let message = format!("unknown policy {:?}", wanted.name);
             return Reply::refusal(ErrorKind::UnknownPolicy, message, &["fair", "balance"]);
         }
-        Asked::Policy => {}
+        Asked::Policy | Asked::Status => {}
     }
     Reply::ok(in_force)
 }

@@ -3,7 +3,7 @@
 //!
 //! A test compares the sizes with what the C compiler laid out.
 
-use corun_model::{Nanos, PcpuSet, TaskPlan, Topology, VmPlan};
+use corun_model::{Nanos, PcpuPlan, PcpuSet, TaskPlan, Topology, VmPlan};
 
 /// Most pCPUs the dispatcher's tables hold.
 pub const MAX_PCPUS: usize = Topology::MAX_PCPUS as usize;
@@ -30,20 +30,12 @@ pub struct TaskCounters {
     pub depleted: u64,
     pub preempted: u64,
     pub late: u64,
+    pub held: u64,
+    pub kept: u64,
 }
 
 /// Siblings remembered that woke a vCPU.
 pub const WAKERS: usize = 8;
-
-/// `struct waker`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs)] // the C header documents the fields
-pub struct Waker {
-    pub at: u64,
-    pub id: u32,
-    pub pad: u32,
-}
 
 /// `struct task_ctx`: the dispatcher's own knowledge of a task.
 #[repr(C)]
@@ -73,7 +65,10 @@ pub struct TaskCtx {
     pub gran: u64,
     pub allot_end: u64,
     pub allot_run: u64,
-    pub wakers: [Waker; WAKERS],
+    pub woken_at: [u64; WAKERS],
+    pub wakers: [u32; WAKERS],
+    pub held_since: u64,
+    pub held_until: u64,
 }
 
 /// `struct task_conf`: what the policy wants for a task.
@@ -92,8 +87,9 @@ pub struct TaskConf {
     pub allotment: Nanos,
     /// Its pool plus 1; 0: none.
     pub pool: u32,
-    /// Nothing: the size is the same everywhere.
-    pub unused: u32,
+    /// What it takes of its core beside anybody, thousandths of the time alone, and in the upper bytes
+    /// its shares of waiting and missing, percent; 0: not known. [`corun_model::Demand`].
+    pub demand: u32,
 }
 
 impl TaskConf {
@@ -106,6 +102,40 @@ impl TaskConf {
             latency: plan.claim.map_or(0, |claim| claim.latency),
             allotment: plan.claim.map_or(0, |claim| claim.allotment),
             pool: plan.pool.map_or(0, |pool| pool as u32 + 1),
+            demand: plan.demand.map_or(0, demand),
+        }
+    }
+}
+
+/// A vCPU's demand in one word; the least that is known is not 0.
+pub fn demand(of: corun_model::Demand) -> u32 {
+    of.alone.clamp(1, 0xffff) | of.wait.min(100) << 16 | of.miss.min(100) << 24
+}
+
+/// `struct pcpu_conf`: what is wanted of a hardware thread.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PcpuConf {
+    /// How long it is held for a vCPU that has halted there, ns; 0: it is not.
+    pub hold: Nanos,
+    /// Its SMT sibling plus 1; 0: none.
+    pub partner: u32,
+    /// Slowdown of two that both wait, thousandths.
+    pub wait_wait: u32,
+    /// Of two that both miss.
+    pub miss_miss: u32,
+    /// Nothing: the size is the same everywhere.
+    pub unused: u32,
+}
+
+impl PcpuConf {
+    /// What `plan` asks for.
+    pub fn of(plan: &PcpuPlan) -> Self {
+        Self {
+            hold: plan.hold,
+            partner: plan.partner.0 + 1,
+            wait_wait: plan.wait_wait.min(10_000),
+            miss_miss: plan.miss_miss.min(10_000),
             unused: 0,
         }
     }
@@ -286,6 +316,12 @@ pub struct CpuCtx {
     pub cur_vm: u32,
     pub cur_member: u32,
     pub owner: u32,
+    pub held_until: u64,
+    pub held_end: u64,
+    pub held: u32,
+    pub held_last: u32,
+    pub cur_away: u32,
+    pub cur_demand: u32,
 }
 
 /// `struct knobs`: the host's knobs.
@@ -311,7 +347,9 @@ pub struct Knobs {
     /// 1: slices end by timer; 0: at the tick.
     pub slice_timer: u32,
     /// 1: VMs' gang modes are looked at; 0: no VM has one.
-    pub gangs: u32,
+    pub gangs: u16,
+    /// 1: what is wanted of hardware threads is looked at; 0: nothing is.
+    pub cores: u16,
 }
 
 /// `struct pcpu_index`: what the untapped build finds pCPUs by; only C looks into it.

@@ -10,7 +10,7 @@ pub mod lockstep;
 mod native;
 
 pub use layout::{
-    CpuCtx, GANG_VCPUS, GangCtx, GangVcpu, Knobs, MAX_PCPUS, MAX_VMS, PoolConf, TASK_READY,
-    TASK_RUNNING, TaskConf, TaskCounters, TaskCtx, TaskStruct, VmConf, VmCtx, WAKERS, Waker,
+    CpuCtx, GANG_VCPUS, GangCtx, GangVcpu, Knobs, MAX_PCPUS, MAX_VMS, PcpuConf, PoolConf,
+    TASK_READY, TASK_RUNNING, TaskConf, TaskCounters, TaskCtx, TaskStruct, VmConf, VmCtx, WAKERS,
 };
 pub use native::{Kick, Native, Services};

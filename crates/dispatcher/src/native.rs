@@ -6,8 +6,8 @@
 //! the method. C code holds task pointers only during a call; tasks are named by index outside.
 
 use crate::layout::{
-    CpuCtx, GangCtx, GangSlots, Knobs, MAX_PCPUS, MAX_VMS, PcpuIndex, PoolConf, TaskStruct, VmConf,
-    VmCtx,
+    CpuCtx, GangCtx, GangSlots, Knobs, MAX_PCPUS, MAX_VMS, PcpuConf, PcpuIndex, PoolConf,
+    TaskStruct, VmConf, VmCtx,
 };
 use corun_model::{Nanos, PcpuSet, VmPlan};
 use std::ffi::c_void;
@@ -84,6 +84,7 @@ struct Context {
     vm_confs: *mut VmConf,
     gangs: *mut GangCtx,
     pools: *mut PoolConf,
+    pcpu_confs: *mut PcpuConf,
     current: *mut TaskStruct,
     knobs: Knobs,
     slots: GangSlots,
@@ -165,6 +166,7 @@ struct Inner<S> {
     vm_confs: Box<[VmConf]>,
     gangs: Box<[GangCtx]>,
     pools: Box<[PoolConf]>,
+    pcpu_confs: Box<[PcpuConf]>,
 }
 
 /// The dispatcher with its state, and the host it works for.
@@ -323,6 +325,7 @@ impl<S: Services> Native<S> {
                 vm_confs: ptr::null_mut(),
                 gangs: ptr::null_mut(),
                 pools: ptr::null_mut(),
+                pcpu_confs: ptr::null_mut(),
                 current: ptr::null_mut(),
                 knobs,
                 slots: GangSlots::default(),
@@ -345,11 +348,13 @@ impl<S: Services> Native<S> {
             vm_confs: vec![VmConf::default(); MAX_VMS].into(),
             gangs: Box::default(),
             pools: vec![PoolConf::default(); MAX_PCPUS].into(),
+            pcpu_confs: vec![PcpuConf::default(); MAX_PCPUS].into(),
         });
         inner.context.cpus = inner.cpus.as_mut_ptr();
         inner.context.vms = inner.vms.as_mut_ptr();
         inner.context.vm_confs = inner.vm_confs.as_mut_ptr();
         inner.context.pools = inner.pools.as_mut_ptr();
+        inner.context.pcpu_confs = inner.pcpu_confs.as_mut_ptr();
         let mut native = Self { inner };
         if knobs.gangs != 0 {
             native.make_room_for_gangs();
@@ -417,6 +422,15 @@ impl<S: Services> Native<S> {
             *place = pool;
         }
         self.inner.context.index.fixed = PcpuSet::default();
+    }
+
+    /// Says what is wanted of a pCPU that is a hardware thread of a core with two. C looks at that
+    /// only once something has been said.
+    pub fn configure_pcpu(&mut self, cpu: u32, conf: PcpuConf) {
+        self.inner.context.knobs.cores = 1;
+        if let Some(place) = self.inner.pcpu_confs.get_mut(cpu as usize) {
+            *place = conf;
+        }
     }
 
     /// A task exists from now on. Returns its index.
@@ -546,8 +560,8 @@ mod tests {
     use crate::layout::TaskCtx;
 
     unsafe extern "C" {
-        static corun_sizes: [usize; 8];
-        static untapped_corun_sizes: [usize; 8];
+        static corun_sizes: [usize; 9];
+        static untapped_corun_sizes: [usize; 9];
     }
 
     #[test]
@@ -562,6 +576,7 @@ mod tests {
             size_of::<VmConf>(),
             size_of::<GangCtx>(),
             size_of::<PoolConf>(),
+            size_of::<PcpuConf>(),
             size_of::<Context>(),
         ];
         assert_eq!((ours, ours), (c, untapped));

@@ -5,7 +5,7 @@
 // Helpers of tests, too, say what they expect by panicking.
 #![allow(clippy::unwrap_used)]
 
-use corun_dispatcher::{Kick, Knobs, Native, PoolConf, Services, TaskStruct};
+use corun_dispatcher::{Kick, Knobs, Native, PcpuConf, PoolConf, Services, TaskStruct};
 use corun_model::{Boost, Gang, Nanos, PcpuId, PcpuSet, Placement, Skew, Slots, VmId, VmPlan};
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -141,6 +141,7 @@ impl<const TAPPED: bool> Machine<TAPPED> {
             placement: 0,
             slice_timer: slice_timer.into(),
             gangs: 0,
+            cores: 0,
         };
         let host = Host {
             queues: vec![Vec::new(); pcpus as usize],
@@ -168,6 +169,8 @@ impl<const TAPPED: bool> Machine<TAPPED> {
             let index = native.add_task(known, 0);
             native.task(index).conf.home = (task % 4) as i32; // for some of them, fixed
             native.task(index).conf.pool = task % 3; // and for some, pooled
+            // Of some it is known what they ask of their cores.
+            native.task(index).conf.demand = task % 5 * (1000 | 20 << 16 | 30 << 24);
         }
         Self {
             native,
@@ -197,6 +200,8 @@ impl<const TAPPED: bool> Machine<TAPPED> {
             5 if which % 8 == 0 => self.configure(Placement::Balance, Some(300)),
             5 if which % 8 == 1 => self.configure(Placement::Fixed, None),
             5 if which % 8 == 3 => self.native.configure_pools(pools(pcpus, later)),
+            5 if which % 8 == 4 => self.configure_cores(which as u64 % 5),
+            5 if which % 8 == 5 => self.configure(Placement::Core, None),
             5 if which % 8 == 2 => {
                 let task = which % self.waiting.len();
                 if !self.waiting[task] && !self.running.contains(&Some(task)) {
@@ -205,6 +210,20 @@ impl<const TAPPED: bool> Machine<TAPPED> {
             }
             5 => self.schedule(cpu),
             _ => self.native.timer(self.now, cpu as u32),
+        }
+    }
+
+    /// Every second pCPU is held for so long, beside another one, ms.
+    fn configure_cores(&mut self, ms: u64) {
+        for cpu in 0..self.running.len() as u32 / 2 * 2 {
+            let conf = PcpuConf {
+                hold: if cpu % 2 == 1 || ms > 3 { ms * 1_000_000 } else { 0 },
+                partner: (cpu ^ 1) + 1,
+                wait_wait: 277,
+                miss_miss: 910,
+                unused: 0,
+            };
+            self.native.configure_pcpu(cpu, conf);
         }
     }
 
@@ -258,13 +277,19 @@ proptest! {
             Just(Placement::Fixed),
             Just(Placement::Balance),
             Just(Placement::LoadConscious),
-            Just(Placement::Pool)
+            Just(Placement::Pool),
+            Just(Placement::Core)
         ],
         gang in gangs(),
         slice_timer: bool,
+        cores in prop::option::of(0u64..5),
     ) {
         let mut tapped = Machine::<true>::new(pcpus, placement, gang, slice_timer);
         let mut untapped = Machine::<false>::new(pcpus, placement, gang, slice_timer);
+        if let Some(ms) = cores {
+            tapped.configure_cores(ms);
+            untapped.configure_cores(ms);
+        }
         for step in steps {
             tapped.step(step);
             untapped.step(step);

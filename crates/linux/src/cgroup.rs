@@ -9,16 +9,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Where cgroup v2 is mounted, alone or beside v1.
-const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+const MOUNTS: [&str; 2] = ["sys/fs/cgroup", "sys/fs/cgroup/unified"];
+
+/// Where it is on the host whose files lie below `root`.
+pub(crate) fn mount(root: &Path) -> Option<PathBuf> {
+    let is_v2 = |root: &PathBuf| root.join("cgroup.controllers").exists();
+    MOUNTS.iter().map(|path| root.join(path)).find(is_v2)
+}
 
 /// The weight of the VM with this process and cgroup; `None` if it shares its cgroup.
 pub(crate) fn weight(tgid: u32, cgroup: &str) -> Option<u32> {
-    let is_v2 = |root: &&Path| root.join("cgroup.controllers").exists();
-    let root = MOUNTS.map(Path::new).into_iter().find(is_v2)?;
-    weight_in(root, tgid, cgroup)
+    weight_in(&mount(Path::new("/"))?, tgid, cgroup)
 }
 
-fn weight_in(root: &Path, tgid: u32, cgroup: &str) -> Option<u32> {
+pub(crate) fn weight_in(root: &Path, tgid: u32, cgroup: &str) -> Option<u32> {
     let own = own_cgroup(root, tgid, cgroup)?;
     let weight = fs::read_to_string(own.join("cpu.weight")).ok()?;
     weight
@@ -29,7 +33,7 @@ fn weight_in(root: &Path, tgid: u32, cgroup: &str) -> Option<u32> {
 }
 
 /// The outermost cgroup that holds process `tgid` and no other.
-fn own_cgroup(root: &Path, tgid: u32, cgroup: &str) -> Option<PathBuf> {
+pub(crate) fn own_cgroup(root: &Path, tgid: u32, cgroup: &str) -> Option<PathBuf> {
     let mut own = None;
     let mut at = root.join(cgroup.trim_start_matches('/'));
     while at != root && at.starts_with(root) && !is_slice(&at) {

@@ -10,12 +10,12 @@ use crate::clock;
 use crate::counters::Counters;
 use crate::discovery::{Vcpu, Vm, Vms};
 use crate::perf::VcpuCounters;
+use crate::smt;
 use crate::socket::protocol::VmInForce;
 use crate::tables::Tables;
 use corun_model::time::{MS, SEC};
 use corun_model::{
-    HostSeen, Nanos, PcpuSet, Plan, Signals, Snapshot, TaskId, TaskSeen, Topology, Value, VmSeen,
-    VmStatus,
+    HostSeen, Nanos, PcpuSet, Plan, Signals, Snapshot, TaskId, TaskSeen, VmSeen, VmStatus,
 };
 use corun_policies::{Policy, PolicyInfo, Settings};
 use std::collections::BTreeMap;
@@ -54,8 +54,8 @@ pub(crate) enum Exchange {
 pub(crate) struct Control {
     info: &'static PolicyInfo,
     policy: Box<dyn Policy>,
-    /// What is set of it.
-    set: BTreeMap<String, String>,
+    /// What it is made of.
+    settings: Settings,
     since: Nanos,
     /// How often the policy was exchanged.
     pub(crate) changes: u64,
@@ -70,20 +70,30 @@ pub(crate) struct Control {
     /// When that was read.
     before: Nanos,
     pools: ToldPools,
+    /// The VMs that the policy is for; empty: all.
+    only: Vec<String>,
 }
 
 impl Control {
-    pub(crate) fn new(info: &'static PolicyInfo, topology: Topology, online: PcpuSet) -> Self {
+    /// `only`: the VMs that the policy is for, by any of their names; all others are in fair order.
+    /// Empty: it is for all.
+    pub(crate) fn new(
+        info: &'static PolicyInfo,
+        settings: Settings,
+        only: Vec<String>,
+        host: HostSeen,
+        online: PcpuSet,
+    ) -> Self {
         let began = clock::now();
         Self {
             info,
-            policy: (info.make)(&Settings::default()),
-            set: BTreeMap::new(),
+            policy: (info.make)(&settings),
+            settings,
             since: began,
             changes: 0,
             vms: Vms::default(),
             stacking: Stacking::default(),
-            host: HostSeen { topology },
+            host,
             online,
             began,
             due: began,
@@ -91,7 +101,21 @@ impl Control {
             last: Reading::new(),
             before: began,
             pools: ToldPools::new(),
+            only,
         }
+    }
+
+    /// Is the policy for this VM?
+    pub(crate) fn is_for(&self, vm: &Vm) -> bool {
+        self.only.is_empty() || self.only.iter().any(|name| vm.identity.is_called(name))
+    }
+
+    /// The dispatcher has forgotten what it was told of VMs.
+    pub(crate) fn tell_anew(&mut self) {
+        for vm in &mut self.vms.list {
+            vm.told = None;
+        }
+        self.due = clock::now();
     }
 
     /// When the policy wants to be asked next.
@@ -104,18 +128,9 @@ impl Control {
         self.info
     }
 
-    /// What can be set of it, with what it is set to or else its default.
+    /// What can be set of it, with what it is set to.
     pub(crate) fn parameters(&self) -> BTreeMap<String, String> {
-        let known = (self.info.parameters)();
-        let keys = Settings::keys(self.info);
-        let value = |key: &str| {
-            let default = known.iter().find(|p| p.key.rsplit('.').next() == Some(key));
-            let said = self.set.get(key).cloned();
-            said.or(default.map(|parameter| as_set(&parameter.value)))
-        };
-        keys.into_iter()
-            .filter_map(|key| Some((key.to_string(), value(key)?)))
-            .collect()
+        self.settings.values(self.info)
     }
 
     /// What it thinks of each VM, as of its last decision.
@@ -148,18 +163,18 @@ impl Control {
         self.ask(tables, Base::AsTold)
     }
 
-    /// Puts another policy in force, made of `settings`, in which `set` was set: returns when the
-    /// dispatcher has its first plan.
+    /// Puts another policy in force, made of `settings`: returns when the dispatcher has its first
+    /// plan.
     ///
     /// # Errors
     /// [`Exchange`]: it is not in force.
     pub(crate) fn exchange(
         &mut self,
-        (info, settings): (&'static PolicyInfo, &Settings),
-        set: BTreeMap<String, String>,
+        info: &'static PolicyInfo,
+        settings: Settings,
         tables: &Tables<'_, '_>,
     ) -> Result<(), Exchange> {
-        let before = std::mem::replace(&mut self.policy, (info.make)(settings));
+        let before = std::mem::replace(&mut self.policy, (info.make)(&settings));
         if let Err(cause) = self.ask(tables, Base::Nothing) {
             self.policy = before;
             return Err(match self.ask(tables, Base::Nothing) {
@@ -168,7 +183,7 @@ impl Control {
             });
         }
         self.info = info;
-        self.set = set;
+        self.settings = settings;
         self.since = clock::now();
         self.changes += 1;
         Ok(())
@@ -200,7 +215,20 @@ impl Control {
 
     /// What the policy in force cannot see or do here, for people.
     pub(crate) fn status(&self) -> Vec<String> {
-        self.policy.status().notes
+        let mut notes = self.policy.status().notes;
+        if !self.only.is_empty() {
+            let under = self.vms.list.iter().filter(|vm| self.is_for(vm)).count();
+            let all = self.vms.list.len();
+            notes.push(format!(
+                "canary: {under} of {all} VMs are under the policy, the others in fair order"
+            ));
+        }
+        notes
+    }
+
+    /// What the policy takes a vCPU to be, if it has types.
+    pub(crate) fn recognised(&self, task: TaskId) -> Option<&'static str> {
+        self.policy.recognised(task)
     }
 
     /// Finds VMs, and samples stacking while it has the table at hand.
@@ -261,6 +289,7 @@ impl Control {
         let vm = |vm: &Vm| VmSeen {
             vm: vm.vm,
             weight: vm.weight,
+            cookie: smt::cookie(vm.key.tgid),
             vcpus: {
                 let tids = vm.vcpus.iter().map(|vcpu| (vcpu.key.tid, vcpu.task));
                 let tids = tids.collect();
@@ -269,16 +298,14 @@ impl Control {
         };
         Snapshot {
             now: now - self.began,
-            host: self.host,
-            vms: self.vms.list.iter().map(vm).collect(),
+            host: self.host.clone(),
+            vms: self
+                .vms
+                .list
+                .iter()
+                .filter(|vm| self.is_for(vm))
+                .map(vm)
+                .collect(),
         }
-    }
-}
-
-/// A value as it would be set.
-fn as_set(value: &Value) -> String {
-    match value {
-        Value::Switch(on) => on.to_string(),
-        other => other.to_string(),
     }
 }

@@ -18,11 +18,16 @@ pub(crate) struct Counters {
     pub(crate) run: Nanos,
     pub(crate) ready: Nanos,
     pub(crate) wait: Nanos,
+    /// How long it has been ready by now; 0 if it is not.
+    pub(crate) ready_for: Nanos,
     pub(crate) switches: u64,
     depleted: u64,
     preempted: u64,
     late: u64,
     wakeups: u64,
+    /// Time in which pCPUs were held for it, and how often it came back meanwhile.
+    retained: Nanos,
+    kept: u64,
     doing: Doing,
     cpu: Option<PcpuId>,
     /// When siblings woke it last, and their thread ids.
@@ -48,14 +53,17 @@ impl Counters {
             run: ctx.sum.run,
             ready: ctx.sum.ready,
             wait: ctx.sum.wait,
+            ready_for: 0,
             switches: ctx.sum.switches,
             depleted: ctx.sum.depleted,
             preempted: ctx.sum.preempted,
             late: ctx.sum.late,
             wakeups: ctx.sum.wakeups,
+            retained: ctx.sum.held,
+            kept: ctx.sum.kept,
             doing: Doing::Waiting,
             cpu: pcpu(ctx.cpu).or(pcpu(ctx.last_cpu)),
-            wakers: ctx.wakers.map(|waker| (waker.at, waker.id)),
+            wakers: std::array::from_fn(|at| (ctx.woken_at[at], ctx.wakers[at])),
             signals: Signals::default(),
         };
         match ctx.state {
@@ -64,10 +72,18 @@ impl Counters {
                 sum.doing = Doing::Running;
             }
             READY => {
-                sum.ready += since(ctx.since);
+                sum.ready_for = since(ctx.since);
+                sum.ready += sum.ready_for;
                 sum.doing = Doing::Ready;
             }
-            _ => sum.wait += since(ctx.since),
+            _ => {
+                sum.wait += since(ctx.since);
+                // Under way, or over and not booked yet.
+                if ctx.held_since != 0 {
+                    let until = now.min(ctx.held_until);
+                    sum.retained += until.saturating_sub(ctx.held_since);
+                }
+            }
         }
         sum
     }
@@ -83,6 +99,8 @@ impl Counters {
             preempted: self.preempted.saturating_sub(then.preempted),
             late: self.late.saturating_sub(then.late),
             wakeups: self.wakeups.saturating_sub(then.wakeups),
+            retained: self.retained.saturating_sub(then.retained),
+            kept: self.kept.saturating_sub(then.kept),
             signals: self.signals.since(&then.signals),
             ..*self
         }
@@ -101,6 +119,8 @@ impl Counters {
             wakers: recent
                 .filter_map(|(_, tid)| siblings.get(tid).copied())
                 .collect(),
+            retained: self.retained,
+            kept: self.kept,
         }
     }
 }
@@ -120,7 +140,8 @@ mod tests {
         ctx.sum.run = 50;
         assert_eq!(Counters::of(&ctx, 1_500).run, 350);
         ctx.state = READY;
-        assert_eq!(Counters::of(&ctx, 1_500).ready, 500);
+        let ready = Counters::of(&ctx, 1_500);
+        assert_eq!((ready.ready, ready.ready_for), (500, 500));
         ctx.state = 0;
         assert_eq!(Counters::of(&ctx, 1_500).wait, 500);
         ctx.since = 0;
@@ -147,7 +168,7 @@ mod tests {
             .into_iter()
             .enumerate()
         {
-            (ctx.wakers[at].at, ctx.wakers[at].id) = (when, tid);
+            (ctx.woken_at[at], ctx.wakers[at]) = (when, tid);
         }
         let siblings = BTreeMap::from([(41, TaskId(0)), (42, TaskId(1))]);
         let turns = Counters::of(&ctx, 1_500).turns(1_000, &siblings);

@@ -4,15 +4,19 @@
 
 use crate::clock;
 use crate::control::{Control, Exchange};
-use crate::host::{Cause, HostError, HostOptions, Recorded};
+use crate::host::{Cause, HostError, HostOptions, Recorded, ejected};
 use crate::knobs;
 use crate::loader::Dispatcher;
+use crate::machine;
 use crate::recorder::Recorder;
+use crate::safety::guard::Guard;
+use crate::safety::pressure;
 use crate::socket::Server;
 use crate::socket::protocol::{Command, ErrorKind, InForce, Reply, SetPolicy};
 use crate::stats::{Mark, Stats};
+use crate::status::{Beside, HostStatus};
 use corun_model::time::{MS, SEC};
-use corun_model::{Nanos, PcpuSet, Topology, TopologyError};
+use corun_model::{Nanos, PcpuSet};
 use corun_policies::{PolicyInfo, SettingError, Settings};
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,11 +33,16 @@ pub(crate) struct Daemon {
     began: Nanos,
     mark: Mark,
     report_due: Option<Nanos>,
+    guard: Guard,
+    forced: Vec<String>,
+    /// The last statistics.
+    pub(crate) last: Option<Stats>,
 }
 
 impl Daemon {
     pub(crate) fn new(
-        options: HostOptions,
+        mut options: HostOptions,
+        forced: &[String],
         online: &PcpuSet,
         dispatcher: &Dispatcher<'_>,
     ) -> Result<Self, HostError> {
@@ -48,10 +57,15 @@ impl Daemon {
             ),
             None => None,
         };
-        let control = Control::new(options.policy, topology(online)?, *online);
+        let only = std::mem::take(&mut options.only);
+        let host = machine::seen(online)?;
+        let control = Control::new(options.policy, options.settings, only, host, *online);
         let began = clock::now();
         Ok(Self {
             report_due: options.interval.map(|interval| began + interval),
+            guard: Guard::new(options.limits, began),
+            forced: forced.to_vec(),
+            last: None,
             options,
             control,
             recorder,
@@ -78,7 +92,7 @@ impl Daemon {
                 return Ok(Cause::Asked);
             }
             if let Some(info) = dispatcher.exit_info() {
-                return Err(HostError::Ejected(info));
+                return Err(ejected(info));
             }
             if end.is_some_and(|end| clock::now() >= end) {
                 return Ok(Cause::TimeOver);
@@ -90,6 +104,13 @@ impl Daemon {
 
     /// Does what is due.
     fn turn(&mut self, dispatcher: &Dispatcher<'_>) -> Result<(), HostError> {
+        dispatcher.renew_lease();
+        if dispatcher.take_lapse() {
+            self.control.tell_anew();
+            (self.options.notes)(
+                "the daemon hung for 5 s or more: VMs were in fair order, and are under the policy again",
+            );
+        }
         self.drain()?;
         if clock::now() >= self.control.due() {
             self.control.step(&dispatcher.tables())?;
@@ -97,7 +118,24 @@ impl Daemon {
         if self.report_due.is_some_and(|due| clock::now() >= due) {
             self.report(dispatcher)?;
         }
+        if clock::now() >= self.guard.due() {
+            self.watch_over(dispatcher)?;
+        }
         Ok(())
+    }
+
+    /// Is everybody served as promised? If not, the daemon ends, and the host is handed back.
+    fn watch_over(&mut self, dispatcher: &Dispatcher<'_>) -> Result<(), HostError> {
+        let reading = self.control.read(&dispatcher.tables())?;
+        let pressure = match self.guard.limits().most_pressure {
+            Some(_) => pressure::cpu_total(),
+            None => None,
+        };
+        let vms = &self.control.vms.list;
+        match self.guard.look(clock::now(), vms, &reading, pressure) {
+            Some(breach) => Err(HostError::RolledBack(breach)),
+            None => Ok(()),
+        }
     }
 
     /// Until something is due: answers whoever asks.
@@ -125,6 +163,7 @@ impl Daemon {
         let events = [
             Some(now + NAP),
             Some(self.control.due()),
+            Some(self.guard.due()),
             self.report_due,
             end,
         ];
@@ -140,8 +179,21 @@ impl Daemon {
     ) -> Result<Reply, HostError> {
         match command {
             Command::Policy => Ok(self.in_force()),
+            Command::Status => self.status(dispatcher),
             Command::SetPolicy(wanted) => self.set_policy(&wanted, dispatcher),
         }
+    }
+
+    fn status(&mut self, dispatcher: &Dispatcher<'_>) -> Result<Reply, HostError> {
+        let beside = Beside {
+            now: clock::now(),
+            began: self.began,
+            limits: self.guard.limits(),
+            forced: &self.forced,
+            lapses: dispatcher.lapses(),
+        };
+        let status = HostStatus::of(&mut self.control, &dispatcher.tables(), &beside)?;
+        Ok(Reply::ok(&status))
     }
 
     fn in_force(&self) -> Reply {
@@ -169,7 +221,7 @@ impl Daemon {
             let message = format!("unknown policy {:?}", wanted.name);
             return Ok(Reply::refusal(ErrorKind::UnknownPolicy, message, &known));
         };
-        let settings = match made_of(info, wanted) {
+        let settings = match made_of(self.options.settings, info, wanted) {
             Ok(settings) => settings,
             Err(reply) => return Ok(*reply),
         };
@@ -179,10 +231,7 @@ impl Daemon {
         }
         self.drain()?;
         let before = self.control.policy().name;
-        match self
-            .control
-            .exchange((info, &settings), wanted.set.clone(), &dispatcher.tables())
-        {
+        match self.control.exchange(info, settings, &dispatcher.tables()) {
             Ok(()) => {}
             Err(Exchange::Kept(cause)) => {
                 let message = format!(
@@ -241,7 +290,9 @@ impl Daemon {
         let stats = Stats::between(&self.mark, &mark, self.began, stacking, name, vms);
         self.mark = mark;
         self.report_due = self.options.interval.map(|interval| at + interval);
-        self.print(&stats).map_err(HostError::Output)
+        let printed = self.print(&stats).map_err(HostError::Output);
+        self.last = Some(stats);
+        printed
     }
 
     fn print(&mut self, stats: &Stats) -> io::Result<()> {
@@ -269,15 +320,12 @@ impl Daemon {
     }
 }
 
-/// The highest pCPU decides: the model has regular hosts only. Nodes, caches and SMT follow when a
-/// policy looks at them.
-fn topology(online: &PcpuSet) -> Result<Topology, TopologyError> {
-    Topology::flat(online.iter().last().map_or(1, |cpu| cpu.0 + 1))
-}
-
-/// The settings that are wanted; what is wrong with them is the reply.
-fn made_of(info: &PolicyInfo, wanted: &SetPolicy) -> Result<Settings, Box<Reply>> {
-    let mut settings = Settings::default();
+/// The settings that are wanted, the rest as the daemon was started with; what is wrong is the reply.
+fn made_of(
+    mut settings: Settings,
+    info: &PolicyInfo,
+    wanted: &SetPolicy,
+) -> Result<Settings, Box<Reply>> {
     let mut said = wanted.set.iter();
     let set = said.try_for_each(|(key, value)| settings.set(info, key, value));
     let refuse = |error: SettingError| {

@@ -5,12 +5,14 @@
 //! /proc adds names, the order of vCPUs, affinities and weights. Nobody is asked, no manager needed.
 //! Processes come and go while one looks: what cannot be read is left out this time.
 
+use crate::inventory::{Identity, identity};
 use crate::perf::VcpuCounters;
 use crate::skel::types;
 use crate::tables::Tables;
 use crate::{cgroup, pidfd, proc};
 use corun_model::{PcpuSet, TaskId, VmId};
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 
 /// A thread, for ever: numbers are used again, but not with the same start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +64,8 @@ pub(crate) struct Vm {
     /// Its process.
     pub(crate) key: ThreadKey,
     pub(crate) name: String,
+    /// Who it is to its manager.
+    pub(crate) identity: Identity,
     /// `cpu.weight` of its own cgroup.
     pub(crate) weight: Option<u32>,
     pub(crate) vcpus: Vec<Vcpu>,
@@ -118,6 +122,8 @@ impl Vms {
     fn add(&mut self, slot: u32, tgid: u32) -> Option<usize> {
         let start = proc::start_time(tgid, tgid)?;
         let words = proc::command_line(tgid)?;
+        let cgroup = proc::cgroup(tgid);
+        let identity = identity::of(Path::new("/"), tgid, &words, cgroup.as_deref());
         self.list.push(Vm {
             vm: VmId(self.next_vm),
             slot,
@@ -126,7 +132,8 @@ impl Vms {
                 tid: tgid,
                 start,
             },
-            name: proc::vm_name(&words).unwrap_or_else(|| format!("pid-{tgid}")),
+            name: identity.name.clone(),
+            identity,
             weight: weight_of(tgid),
             vcpus: Vec::new(),
             books: Books::default(),

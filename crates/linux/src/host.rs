@@ -2,19 +2,24 @@
 //! The daemon from start to end: puts the dispatcher in charge, lets [`Daemon`] work, and leaves the
 //! host on the kernel's own scheduler, however it ends.
 
+use crate::confine::{ConfineError, confine};
 use crate::daemon::Daemon;
 use crate::loader::{Dispatcher, ExitInfo, LoadError};
-use crate::preflight::{self, Finding};
+use crate::preflight::{self, Finding, Verdict};
+use crate::safety::postmortem::PostMortem;
+use crate::safety::runs::{End, Journal};
+use crate::safety::{self, Breach, Limits};
 use crate::socket::{self, Server, SocketError};
+use crate::stats::Stats;
 use crate::{priority, sched_ext};
 use corun_model::DispatcherParams;
 use corun_model::time::MS;
 use corun_model::{Nanos, TopologyError};
-use corun_policies::PolicyInfo;
+use corun_policies::{PolicyInfo, Settings};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io::{self, Write};
 use std::mem::MaybeUninit;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -24,6 +29,8 @@ pub use crate::recorder::Recorded;
 pub struct HostOptions {
     /// The policy.
     pub policy: &'static PolicyInfo,
+    /// What it, and each that is put in force later, is made of unless it is told otherwise.
+    pub settings: Settings,
     /// The dispatcher's parameters.
     pub params: DispatcherParams,
     /// How often statistics are printed; `None`: never.
@@ -36,8 +43,18 @@ pub struct HostOptions {
     pub record: Option<PathBuf>,
     /// Where to answer `corun policy`.
     pub socket: PathBuf,
+    /// Findings of the preflight that shall not stand in the way.
+    pub force: Vec<String>,
+    /// Where runs are remembered.
+    pub state_dir: PathBuf,
+    /// What is promised to VMs.
+    pub limits: Limits,
+    /// The VMs that the policy is for, by name, UUID or their manager's number; empty: all.
+    pub only: Vec<String>,
     /// Where statistics go.
     pub out: Box<dyn Write>,
+    /// Where people are told what is worth knowing, a sentence each.
+    pub notes: fn(&str),
 }
 
 impl HostOptions {
@@ -45,13 +62,19 @@ impl HostOptions {
     pub fn new(policy: &'static PolicyInfo) -> Self {
         Self {
             policy,
+            settings: Settings::default(),
             params: DispatcherParams::default(),
             interval: Some(1000 * MS),
             run_for: None,
             json: false,
             record: None,
             socket: socket::DEFAULT.into(),
+            force: Vec::new(),
+            state_dir: safety::STATE_DIR.into(),
+            limits: Limits::default(),
+            only: Vec::new(),
             out: Box::new(io::stdout()),
+            notes: |_| {},
         }
     }
 }
@@ -63,6 +86,16 @@ pub enum Cause {
     TimeOver,
     /// SIGINT or SIGTERM.
     Asked,
+}
+
+impl Cause {
+    /// In words.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::TimeOver => "the time is over",
+            Self::Asked => "asked to end",
+        }
+    }
 }
 
 /// An ordinary end: the host is back on the kernel's own scheduler.
@@ -85,10 +118,27 @@ pub enum HostError {
     /// The dispatcher could not be loaded or put in charge.
     #[error(transparent)]
     Load(#[from] LoadError),
+    /// What keeps the host safe cannot be written down.
+    #[error("cannot remember runs in {path}: {cause}; name another directory with --state-dir")]
+    State {
+        /// The directory.
+        path: String,
+        /// Why.
+        cause: io::Error,
+    },
+    /// A promise was broken: the host was handed back.
+    #[error("the host is back on the kernel's own scheduler, because a promise was broken: {}", .0.what)]
+    RolledBack(Breach),
     /// The kernel threw the dispatcher out.
     #[error("the kernel ejected the dispatcher: {}: {} (exit kind {}, code {})",
         .0.reason, .0.message, .0.kind, .0.code)]
     Ejected(ExitInfo),
+    /// pCPUs came or went.
+    #[error(
+        "pCPUs came or went, so the kernel took the host back ({}); start corun again, as its systemd \
+         unit does", .0.message
+    )]
+    PcpusChanged(ExitInfo),
     /// The kernel's own scheduler is not back.
     #[error("the scheduler is still {state} after it was unregistered; press SysRq-S to force it")]
     NotBack {
@@ -135,6 +185,9 @@ pub enum HostError {
     /// The host's pCPUs cannot be told.
     #[error("cannot tell this host's pCPUs from /sys/devices/system/cpu/online")]
     Online,
+    /// Privileges that are not needed any more cannot be given up.
+    #[error(transparent)]
+    Confine(#[from] ConfineError),
     /// The host has a shape corun does not know.
     #[error(transparent)]
     Topology(#[from] TopologyError),
@@ -145,26 +198,111 @@ fn list(findings: &[Finding]) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Takes over the host's scheduling until told to stop.
+/// What stands in the way of taking over this host, and what of it is forced.
+///
+/// `state_dir` is where runs are remembered.
+pub fn verdict(state_dir: &Path, force: &[String]) -> Verdict {
+    let mut findings = preflight::check();
+    findings.extend(Journal::read(state_dir).findings());
+    Verdict::of(findings, force)
+}
+
+/// Takes over the host's scheduling until told to stop. However that ends, it is remembered.
 ///
 /// # Errors
 /// [`HostError`]; the host is on the kernel's own scheduler then, too.
 pub fn run(options: HostOptions) -> Result<HostExit, HostError> {
-    let findings = preflight::check();
-    if !findings.is_empty() {
-        return Err(HostError::Preflight(findings));
+    let verdict = verdict(&options.state_dir, &options.force);
+    if !verdict.refused.is_empty() {
+        return Err(HostError::Preflight(verdict.refused));
     }
+    for finding in verdict.warnings.iter().chain(&verdict.forced) {
+        (options.notes)(&finding.to_string());
+    }
+    let folder = options.state_dir.clone();
+    let failed = |cause| HostError::State {
+        path: folder.display().to_string(),
+        cause,
+    };
+    let mut journal = Journal::open(&folder).map_err(failed)?;
+    if let Some(dead) = journal.known.died() {
+        PostMortem::of_the_dead(dead)
+            .write(&folder)
+            .map_err(failed)?;
+    }
+    let forced: Vec<String> = verdict.forced.iter().map(|f| f.id.to_string()).collect();
+    journal.begin().map_err(failed)?;
+    let mut last = LastWords::default();
+    let ended = take_over(options, &forced, &mut last);
+    let end = end_of(&ended);
+    journal.end(end).map_err(failed)?;
+    let why = match &ended {
+        Ok(exit) => exit.cause.reason().to_string(),
+        Err(error) => error.to_string(),
+    };
+    let breach = match &ended {
+        Err(HostError::RolledBack(breach)) => Some(breach),
+        _ => None,
+    };
+    let post_mortem = PostMortem {
+        end: Some(end),
+        why: &why,
+        run: journal.known.runs.last(),
+        policy: last.policy,
+        kernel_says: last.info.as_ref(),
+        breach,
+        limits: last.limits,
+        forced: &forced,
+        lapses: last.lapses,
+        last: last.stats.as_ref(),
+        ..PostMortem::default()
+    };
+    post_mortem.write(&folder).map_err(failed)?;
+    ended
+}
+
+fn end_of(ended: &Result<HostExit, HostError>) -> End {
+    match ended {
+        Ok(_) => End::Asked,
+        Err(HostError::RolledBack(_)) => End::RolledBack,
+        Err(HostError::PcpusChanged(_)) => End::PcpusChanged,
+        Err(HostError::Ejected(_)) => End::Ejected,
+        Err(_) => End::Failed,
+    }
+}
+
+/// What a run knew at its end.
+#[derive(Default)]
+struct LastWords {
+    policy: Option<&'static str>,
+    info: Option<ExitInfo>,
+    limits: Option<Limits>,
+    lapses: u64,
+    stats: Option<Stats>,
+}
+
+fn take_over(
+    options: HostOptions,
+    forced: &[String],
+    last: &mut LastWords,
+) -> Result<HostExit, HostError> {
     let asked = watch_signals().map_err(HostError::Signals)?;
     priority::raise();
     let online = preflight::online().ok_or(HostError::Online)?;
     let mut storage = MaybeUninit::uninit();
     let recording = options.record.is_some();
+    last.limits = Some(options.limits);
     let server = Server::bind(&options.socket)?;
     let mut dispatcher = Dispatcher::load(&mut storage, &options.params, &online, recording)?;
-    let mut daemon = Daemon::new(options, &online, &dispatcher)?;
+    let mut daemon = Daemon::new(options, forced, &online, &dispatcher)?;
     dispatcher.attach()?;
+    confine()?;
     let ended = daemon.serve(&dispatcher, server, &asked);
     let info = dispatcher.detach();
+    last.policy = Some(daemon.control.policy().name);
+    last.info.clone_from(&info);
+    last.lapses = dispatcher.lapses();
+    last.stats = daemon.last.take();
     let recorded = daemon.finish_recording(&dispatcher);
     if let Some(state) = sched_ext::state().filter(|state| state != "disabled") {
         return Err(HostError::NotBack { state });
@@ -172,12 +310,20 @@ pub fn run(options: HostOptions) -> Result<HostExit, HostError> {
     let cause = ended?;
     match info {
         // It may have been thrown out while it was being told to leave.
-        Some(info) if info.kind != ExitInfo::UNREGISTERED => Err(HostError::Ejected(info)),
+        Some(info) if info.kind != ExitInfo::UNREGISTERED => Err(ejected(info)),
         info => Ok(HostExit {
             cause,
             info,
             recorded: recorded?,
         }),
+    }
+}
+
+/// The kernel threw the dispatcher out.
+pub(crate) fn ejected(info: ExitInfo) -> HostError {
+    match info.asks_for_restart() {
+        true => HostError::PcpusChanged(info),
+        false => HostError::Ejected(info),
     }
 }
 

@@ -15,6 +15,7 @@ pub(crate) fn raw(params: &DispatcherParams, online: &PcpuSet) -> types::knobs {
         balance_interval: params.balance_interval,
         placement: Placement::Free.number(),
         slice_timer: u32::from(params.slice_timer),
+        cores: 1,
         gangs: 1, // policies are exchanged while it runs, and a recording has one set of knobs
         online: mask(online),
         ..types::knobs::default()

@@ -3,8 +3,8 @@
 //!
 //! [`host::run`] is the whole daemon. Its parts, in the order in which they matter to it:
 //! [`preflight`] (may it start?), [`Dispatcher`] (into the kernel and out again), discovery (which
-//! VMs are there), control (counters → policy → plan), apply (plan → tables), [`stats`], recorder,
-//! [`socket`].
+//! VMs are there), control (counters → policy → plan), apply (plan → tables), [`safety`] (is everybody
+//! served as promised, and what if not), [`stats`], recorder, [`socket`].
 //!
 //! [`stock::run`] is the daemon for kernels without sched_ext: the policies that slices and affinities
 //! of threads can carry out.
@@ -15,25 +15,35 @@
 mod apply;
 mod cgroup;
 mod clock;
+mod confine;
 mod control;
 mod counters;
 mod daemon;
 mod discovery;
 pub mod host;
+pub mod inventory;
 mod knobs;
 mod loader;
 mod log;
+pub mod machine;
+pub mod observe;
 mod perf;
 mod pidfd;
 pub mod preflight;
 mod priority;
 mod proc;
 mod recorder;
+pub mod safety;
 pub mod sched_ext;
 mod skel;
+mod smt;
 pub mod socket;
 pub mod stats;
+pub mod status;
 pub mod stock;
 mod tables;
+pub mod trial;
+pub mod watch;
 
+pub use confine::ConfineError;
 pub use loader::{Dispatcher, ExitInfo, LoadError};

@@ -5,15 +5,16 @@
 //! descriptor is closed and goes back to its own.
 
 use crate::knobs;
-use crate::skel::{CorunSkel, CorunSkelBuilder};
+use crate::skel::{CorunSkel, CorunSkelBuilder, types};
 use crate::tables::Tables;
-use crate::{log, sched_ext};
+use crate::{clock, log, sched_ext};
 use corun_model::DispatcherParams;
 use corun_model::PcpuSet;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, OpenObject};
 use serde::Serialize;
 use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Room for records that wait for the recorder, bytes: some seconds of a busy host.
@@ -65,12 +66,21 @@ pub struct ExitInfo {
 impl ExitInfo {
     /// `SCX_EXIT_UNREG`: taken out by its own process.
     pub const UNREGISTERED: u32 = 64;
+    /// `SCX_ECODE_ACT_RESTART`.
+    const ACT_RESTART: i64 = 1 << 48;
+
+    /// Does the kernel want it started anew, because pCPUs came or went?
+    pub fn asks_for_restart(&self) -> bool {
+        self.kind < 1024 && self.code & Self::ACT_RESTART != 0
+    }
 }
 
 /// The dispatcher in the kernel.
 pub struct Dispatcher<'obj> {
     skel: CorunSkel<'obj>,
     link: Option<Link>,
+    /// `struct lease` in its .bss.
+    lease: Option<*const [AtomicU64; 3]>,
 }
 
 impl<'obj> Dispatcher<'obj> {
@@ -96,8 +106,15 @@ impl<'obj> Dispatcher<'obj> {
         rodata.ok_or(LoadError::Object(".rodata"))?.recording = u32::from(recording);
         let bss = open.maps.bss_data.as_deref_mut();
         bss.ok_or(LoadError::Object(".bss"))?.knobs = knobs::raw(params, online);
-        let skel = open.load().map_err(load)?;
-        Ok(Self { skel, link: None })
+        let mut skel = open.load().map_err(load)?;
+        const { assert!(size_of::<types::lease>() == size_of::<[AtomicU64; 3]>()) };
+        let bss = skel.maps.bss_data.as_deref_mut();
+        let lease = bss.map(|bss| (&raw const bss.lease).cast());
+        Ok(Self {
+            skel,
+            link: None,
+            lease,
+        })
     }
 
     /// Puts it in charge of all tasks.
@@ -146,6 +163,33 @@ impl<'obj> Dispatcher<'obj> {
             reason: text(&seen.reason),
             message: text(&seen.message),
         })
+    }
+
+    /// The daemon is there, and answers for its plan (dispatcher/platform/lease.h).
+    pub(crate) fn renew_lease(&self) {
+        if let Some([renewed, ..]) = self.lease() {
+            renewed.store(clock::now(), Ordering::Release);
+        }
+    }
+
+    /// Has the dispatcher fallen back to fair order? Asked once per time: whoever asks tells the
+    /// plan anew. The lease must have been renewed before.
+    pub(crate) fn take_lapse(&self) -> bool {
+        let lease = self.lease();
+        lease.is_some_and(|[_, lapsed, _]| lapsed.swap(0, Ordering::AcqRel) != 0)
+    }
+
+    /// How often it has.
+    pub(crate) fn lapses(&self) -> u64 {
+        let lease = self.lease();
+        lease.map_or(0, |[_, _, lapses]| lapses.load(Ordering::Acquire))
+    }
+
+    /// `struct lease`: renewed, lapsed, lapses.
+    fn lease(&self) -> Option<&[AtomicU64; 3]> {
+        // SAFETY: points to three aligned u64 in the object's mapped .bss, which lives as long as
+        // `skel` and is writable; the kernel and this process access them as whole words only.
+        Some(unsafe { &*self.lease? })
     }
 
     /// Callbacks that found no room in the records' ring buffer.

@@ -6,6 +6,10 @@
 //! performance monitoring unit (most cloud instances) counts no cache misses; one without KVM's
 //! tracepoints, no exits. I/O events are the requests that a guest sends to its devices (port and
 //! memory-mapped I/O, which KVM sees); interrupts for it may be posted without KVM's knowledge.
+//!
+//! What "cache references" and "cache misses" are is the kernel's choice: those of the last-level cache
+//! on Intel, of the L2 on AMD's Zen (arch/x86/events/{intel,amd}/core.c), where the last-level cache counts
+//! for all its cores together. So limits between types hold for the machine that they were found on.
 
 use corun_model::{LlcSeen, Signals};
 use std::fs;
@@ -83,24 +87,32 @@ impl Counter {
             _ => Err(io::Error::last_os_error()),
         }
     }
+}
 
-    /// The count; where counters take turns, what it would be had this one counted all the time.
+/// Something that counts.
+trait Count {
+    /// The count; where counters take turns, what it would be had this one counted all the time. `None`:
+    /// it cannot be read.
+    fn read(&self) -> Option<u64>;
+}
+
+impl Count for Counter {
     fn read(&self) -> Option<u64> {
         let mut values = [0u64; 3];
         let size = size_of_val(&values);
         // SAFETY: `values` is writable and as long as said.
         let got = unsafe { libc::read(self.0.as_raw_fd(), values.as_mut_ptr().cast(), size) };
-        let [count, enabled, running] = values;
-        if usize::try_from(got) != Ok(size) {
-            return None;
-        }
-        let scaled = u128::from(count) * u128::from(enabled) / u128::from(running.max(1));
-        Some(if running == 0 {
-            0
-        } else {
-            u64::try_from(scaled).unwrap_or(u64::MAX)
-        })
+        (usize::try_from(got) == Ok(size)).then(|| whole(values))
     }
+}
+
+/// A count for the whole time in which it was enabled, of [count, time enabled, time it had a counter].
+fn whole([count, enabled, running]: [u64; 3]) -> u64 {
+    if running == 0 {
+        return 0;
+    }
+    let scaled = u128::from(count) * u128::from(enabled) / u128::from(running);
+    u64::try_from(scaled).unwrap_or(u64::MAX)
 }
 
 /// Where tracefs may be mounted.
@@ -123,41 +135,88 @@ const PAUSE_EXITS: [&std::ffi::CStr; 2] = [
 /// A guest's requests to its devices.
 const IO: [&str; 3] = ["kvm_fast_mmio", "kvm_mmio", "kvm_pio"];
 
-/// A vCPU's counters, as far as there are any.
-#[derive(Debug, Default)]
-pub(crate) struct VcpuCounters {
-    io: Vec<Counter>,
-    pause: Vec<Counter>,
-    llc: Option<[Counter; 3]>,
+/// What can be counted of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Instructions,
+    References,
+    Misses,
+    /// Requests of this sort ([`IO`]).
+    Io(&'static str),
+    /// Pause-loop exits as this filter tells them ([`PAUSE_EXITS`]).
+    Pause(&'static std::ffi::CStr),
 }
+
+/// A counter of thread `tid`, if this machine and kernel have one.
+fn counter(what: What, tid: u32) -> Option<Counter> {
+    let trace = |name| Counter::open(TRACEPOINT, tracepoint(name)?, tid).ok();
+    let hardware = |config| Counter::open(HARDWARE, config, tid).ok();
+    match what {
+        What::Instructions => hardware(INSTRUCTIONS),
+        What::References => hardware(REFERENCES),
+        What::Misses => hardware(MISSES),
+        What::Io(name) => trace(name),
+        What::Pause(filter) => trace("kvm_exit")?.filtered(filter).ok(),
+    }
+}
+
+/// A vCPU's counters, as far as there are any.
+#[derive(Debug)]
+pub(crate) struct VcpuCounters(Counters<Counter>);
 
 impl VcpuCounters {
     /// Begins to count for thread `tid`.
     pub(crate) fn open(tid: u32) -> Self {
-        let trace = |name: &str| Counter::open(TRACEPOINT, tracepoint(name)?, tid).ok();
-        let hardware = |config| Counter::open(HARDWARE, config, tid).ok();
-        let llc = || {
-            Some([
-                hardware(INSTRUCTIONS)?,
-                hardware(REFERENCES)?,
-                hardware(MISSES)?,
-            ])
-        };
-        let pause = |filter: &&std::ffi::CStr| trace("kvm_exit")?.filtered(filter).ok();
-        Self {
-            io: IO.iter().filter_map(|name| trace(name)).collect(),
-            pause: PAUSE_EXITS.iter().filter_map(pause).collect(),
-            llc: llc(),
-        }
+        Self(Counters::open(|what| counter(what, tid)))
     }
 
     /// What was counted so far.
     pub(crate) fn read(&self) -> Signals {
-        let sum = |counters: &[Counter]| {
-            let counts = counters.iter().map(Counter::read);
+        self.0.read()
+    }
+}
+
+impl Default for VcpuCounters {
+    /// Counts nothing.
+    fn default() -> Self {
+        Self(Counters::open(|_| None))
+    }
+}
+
+/// The same, of whatever counts.
+#[derive(Debug)]
+struct Counters<C> {
+    io: Vec<C>,
+    pause: Vec<C>,
+    llc: Option<[C; 3]>,
+}
+
+impl<C: Count> Counters<C> {
+    /// With what `of` has.
+    fn open(of: impl Fn(What) -> Option<C>) -> Self {
+        let llc = || {
+            Some([
+                of(What::Instructions)?,
+                of(What::References)?,
+                of(What::Misses)?,
+            ])
+        };
+        Self {
+            io: IO.iter().filter_map(|name| of(What::Io(name))).collect(),
+            pause: PAUSE_EXITS
+                .iter()
+                .filter_map(|filter| of(What::Pause(filter)))
+                .collect(),
+            llc: llc(),
+        }
+    }
+
+    fn read(&self) -> Signals {
+        let sum = |counters: &[C]| {
+            let counts = counters.iter().map(Count::read);
             counts.reduce(|a, b| Some(a?.saturating_add(b?))).flatten()
         };
-        let llc = |[instructions, references, misses]: &[Counter; 3]| {
+        let llc = |[instructions, references, misses]: &[C; 3]| {
             Some(LlcSeen {
                 instructions: instructions.read()?,
                 references: references.read()?,
@@ -168,6 +227,7 @@ impl VcpuCounters {
             io_events: sum(&self.io),
             pause_exits: sum(&self.pause),
             llc: self.llc.as_ref().and_then(llc),
+            ..Signals::default()
         }
     }
 }
@@ -200,5 +260,67 @@ mod tests {
         assert_eq!(VcpuCounters::default().read(), Signals::default());
         // A thread that is not there.
         assert_eq!(VcpuCounters::open(u32::MAX >> 1).read(), Signals::default());
+    }
+
+    /// A counter that shows what it is given.
+    impl Count for Option<u64> {
+        fn read(&self) -> Option<u64> {
+            *self
+        }
+    }
+
+    /// What is seen where `of` says what each counter shows; the outer `None`: there is none.
+    fn seen(of: impl Fn(What) -> Option<Option<u64>>) -> Signals {
+        Counters::open(of).read()
+    }
+
+    #[test]
+    fn a_machine_with_everything() {
+        let all = seen(|what| {
+            Some(Some(match what {
+                What::Instructions => 1_000_000,
+                What::References => 20_000,
+                What::Misses => 300,
+                What::Io(name) => name.len() as u64,
+                What::Pause(filter) => 10 + u64::from(filter == PAUSE_EXITS[0]),
+            }))
+        });
+        let llc = LlcSeen {
+            instructions: 1_000_000,
+            references: 20_000,
+            misses: 300,
+        };
+        let io = IO.iter().map(|name| name.len() as u64).sum();
+        let expected = Signals {
+            io_events: Some(io),
+            pause_exits: Some(21),
+            llc: Some(llc),
+            ..Signals::default()
+        };
+        assert_eq!(all, expected);
+    }
+
+    #[test]
+    fn a_machine_without_a_pmu_tells_of_exits_all_the_same() {
+        let no_pmu = |what| matches!(what, What::Io(_) | What::Pause(_)).then_some(Some(4));
+        let told = seen(no_pmu);
+        assert_eq!(
+            (told.io_events, told.pause_exits, told.llc),
+            (Some(12), Some(8), None)
+        );
+        // One event that the PMU does not have, and the ratios are not known.
+        let half = seen(|what| (what != What::Misses).then_some(Some(4)));
+        assert_eq!(half.llc, None);
+        // A counter that cannot be read is no zero.
+        let gone = seen(|what| Some((what != What::References).then_some(4)));
+        assert_eq!((gone.llc, gone.io_events), (None, Some(12)));
+    }
+
+    #[test]
+    fn counters_that_take_turns_are_scaled() {
+        assert_eq!(whole([500, 3_000, 1_000]), 1_500);
+        assert_eq!(whole([500, 1_000, 1_000]), 500);
+        assert_eq!(whole([0, 1_000, 0]), 0, "never had a turn");
+        assert_eq!(whole([u64::MAX, 2, 1]), u64::MAX);
     }
 }

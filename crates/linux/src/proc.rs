@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What /proc says of processes and threads. They may vanish at any moment: then it is `None`.
 
+pub(crate) use crate::inventory::identity::name as vm_name;
+pub(crate) use crate::inventory::role::vcpu_number;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -73,71 +75,9 @@ pub(crate) fn cgroup(tgid: u32) -> Option<String> {
         .map(str::to_string)
 }
 
-/// The VM's name on its VMM's command line: `-name guest=X,…`, `-name X`, `--name X`, `--id X`.
-pub(crate) fn vm_name(words: &[String]) -> Option<String> {
-    let named = |pair: &[String]| {
-        let [option, value] = pair else { return None };
-        ["-name", "--name", "--id"]
-            .contains(&option.as_str())
-            .then(|| value.clone())
-    };
-    let value = words.windows(2).find_map(named)?;
-    let parts: Vec<&str> = value.split(',').collect();
-    let guest = parts.iter().find_map(|part| part.strip_prefix("guest="));
-    let name = guest.or_else(|| parts.first().copied())?;
-    (!name.is_empty()).then(|| name.to_string())
-}
-
-/// The number in a vCPU thread's name: `CPU 3/KVM` (QEMU), `fc_vcpu 3` (Firecracker), `vcpu3`
-/// (cloud-hypervisor).
-pub(crate) fn vcpu_number(thread: &str) -> Option<u32> {
-    let qemu = thread
-        .strip_prefix("CPU ")
-        .and_then(|rest| rest.strip_suffix("/KVM"));
-    let number = qemu
-        .or_else(|| thread.strip_prefix("fc_vcpu "))
-        .or_else(|| thread.strip_prefix("vcpu"))?;
-    number.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn name(line: &str) -> Option<String> {
-        vm_name(&line.split(' ').map(str::to_string).collect::<Vec<_>>())
-    }
-
-    #[test]
-    fn names_as_vmms_have_them() {
-        let qemu = "qemu-system-x86_64 -M pc -name guest=web1,debug-threads=on -m 1G";
-        assert_eq!(name(qemu).unwrap(), "web1");
-        assert_eq!(
-            name("kvm -id 100 -name vm100,debug-threads=on").unwrap(),
-            "vm100"
-        );
-        assert_eq!(name("qemu -name debug-threads=on,guest=a").unwrap(), "a");
-        assert_eq!(name("firecracker --id fc-7 --api-sock s").unwrap(), "fc-7");
-        assert_eq!(name("corun-microvm --name a").unwrap(), "a");
-        assert_eq!(name("qemu -name guest="), None);
-        assert_eq!(name("qemu -name"), None);
-    }
-
-    #[test]
-    fn vcpu_threads_by_name() {
-        assert_eq!(vcpu_number("CPU 12/KVM"), Some(12));
-        assert_eq!(vcpu_number("fc_vcpu 0"), Some(0));
-        assert_eq!(vcpu_number("vcpu3"), Some(3));
-        for other in [
-            "CPU 0/TCG",
-            "worker",
-            "vhost-1234",
-            "vcpu",
-            "IO mon_iothread",
-        ] {
-            assert_eq!(vcpu_number(other), None, "{other}");
-        }
-    }
 
     #[test]
     fn start_times_survive_odd_names() {

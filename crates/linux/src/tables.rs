@@ -6,7 +6,9 @@
 //! would.
 
 use crate::skel::{CorunMaps, types};
+use corun_model::Nanos;
 use libbpf_rs::{MapCore, MapFlags};
+use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -30,6 +32,8 @@ unsafe impl Plain for types::pool_conf {}
 unsafe impl Plain for types::cpu_ctx {}
 // SAFETY: as above.
 unsafe impl Plain for types::knobs {}
+// SAFETY: as above.
+unsafe impl Plain for types::gang_ctx {}
 
 /// The bytes of a value.
 pub(crate) fn bytes_of<T: Plain>(value: &T) -> &[u8] {
@@ -75,6 +79,14 @@ impl<'a, 'obj> Tables<'a, 'obj> {
     /// What it knows of a task; `None` if the task has gone.
     pub(crate) fn task(&self, pidfd: BorrowedFd<'_>) -> libbpf_rs::Result<Option<types::task_ctx>> {
         lookup(&self.maps.task_ctxs, &pidfd.as_raw_fd().to_ne_bytes())
+    }
+
+    /// How long the vCPUs of the VM in a slot have been co-stopped, by thread, ns.
+    pub(crate) fn costop(&self, slot: u32) -> libbpf_rs::Result<BTreeMap<u32, Nanos>> {
+        let gang: Option<types::gang_ctx> = lookup(&self.maps.gang_ctxs, &slot.to_ne_bytes())?;
+        let members = gang.iter().flat_map(|gang| &gang.vcpu);
+        let known = members.filter(|member| member.id != 0);
+        Ok(known.map(|member| (member.id, member.costop)).collect())
     }
 
     /// Tells what the policy wants for the VM in a slot. The dispatcher may read at any time, so

@@ -22,9 +22,9 @@ pub use ids::{PcpuId, TaskId, VmId};
 pub use parameter::{Parameter, Value};
 pub use pcpu_set::PcpuSet;
 pub use plan::{
-    Claim, Doing, HostSeen, Placement, Plan, Pool, Snapshot, Status, TaskPlan, TaskSeen, Turns,
-    VcpuStatus, VmPlan, VmSeen, VmStatus,
+    Claim, Demand, Doing, HostSeen, PcpuPlan, Placement, Plan, Pool, SmtOrder, Snapshot, Status,
+    TaskPlan, TaskSeen, Turns, VcpuStatus, VmPlan, VmSeen, VmStatus,
 };
-pub use signals::{LlcSeen, Signals};
+pub use signals::{CyclesSeen, LlcSeen, Signals};
 pub use time::Nanos;
 pub use topology::{Topology, TopologyError};

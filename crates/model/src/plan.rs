@@ -24,16 +24,20 @@ pub enum Placement {
     LoadConscious,
     /// The pCPUs of the vCPU's pool: the least loaded one.
     Pool,
+    /// The vCPU's home, a hardware thread of its core; another one only while that would idle
+    /// otherwise.
+    Core,
 }
 
 impl Placement {
     /// Every mode by the name users write.
-    pub const NAMES: [(&'static str, Placement); 5] = [
+    pub const NAMES: [(&'static str, Placement); 6] = [
         ("free", Self::Free),
         ("fixed", Self::Fixed),
         ("balance", Self::Balance),
         ("load-conscious", Self::LoadConscious),
         ("pool", Self::Pool),
+        ("core", Self::Core),
     ];
 
     /// The dispatcher's number for it (`enum placement_mode` in `dispatcher/types.h`).
@@ -44,6 +48,7 @@ impl Placement {
             Self::Balance => 2,
             Self::LoadConscious => 3,
             Self::Pool => 4,
+            Self::Core => 5,
         }
     }
 }
@@ -64,17 +69,61 @@ impl FromStr for Placement {
         let known = Self::NAMES.iter().find(|(name, _)| *name == text);
         known.map(|(_, mode)| *mode).ok_or_else(|| {
             format!(
-                "unknown placement {text:?}: expected free, fixed, balance, load-conscious or pool"
+                "unknown placement {text:?}: expected free, fixed, balance, load-conscious, pool or core"
             )
         })
     }
 }
 
 /// A host as a policy finds it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostSeen {
     /// Nodes, LLCs, cores, SMT threads.
     pub topology: Topology,
+    /// The pCPUs of each last-level cache. Kernels number pCPUs as they like: on a real host these sets
+    /// say who shares a cache, not the order of numbers in `topology`.
+    pub llcs: Vec<PcpuSet>,
+    /// How the hardware threads of a core are numbered, if each core has two and that is known.
+    pub smt: Option<SmtOrder>,
+}
+
+/// How pCPUs are numbered where each core has two hardware threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SmtOrder {
+    /// SMT siblings are neighbours: 0 and 1, 2 and 3 (QEMU; AMD's and Intel's desktops).
+    Neighbours,
+    /// First a hardware thread of each core, then the other ones: 0 and 24 of 48 (Intel's servers).
+    Halves,
+}
+
+impl HostSeen {
+    /// A host whose pCPUs are numbered as `topology` says.
+    pub fn of(topology: Topology) -> Self {
+        let mut llcs: Vec<PcpuSet> = Vec::new();
+        for cpu in topology.all() {
+            let at = topology.llc(cpu) as usize;
+            llcs.resize_with(llcs.len().max(at + 1), PcpuSet::default);
+            llcs[at].insert(cpu);
+        }
+        let two = topology.threads_per_core() == 2;
+        Self {
+            topology,
+            llcs,
+            smt: two.then_some(SmtOrder::Neighbours),
+        }
+    }
+
+    /// The SMT sibling of `cpu`, if each core has two hardware threads.
+    pub fn partner(&self, cpu: PcpuId) -> Option<PcpuId> {
+        let half = self.topology.pcpus() / 2;
+        let partner = match self.smt? {
+            SmtOrder::Neighbours => cpu.0 ^ 1,
+            SmtOrder::Halves if cpu.0 < half => cpu.0 + half,
+            SmtOrder::Halves => cpu.0 - half,
+        };
+        (partner < self.topology.pcpus()).then_some(PcpuId(partner))
+    }
 }
 
 /// A VM as a policy finds it.
@@ -85,6 +134,8 @@ pub struct VmSeen {
     /// What the VM is worth against others: cgroup `cpu.weight`, 1–10000, 100 is neutral.
     /// `None` if it has no cgroup of its own: then each vCPU counts with its own weight.
     pub weight: Option<u32>,
+    /// Its core-scheduling cookie: only VMs of the same one may share a core. 0 is one, too.
+    pub cookie: u64,
     /// Its vCPU threads, vCPU 0 first.
     pub vcpus: Vec<TaskSeen>,
 }
@@ -139,6 +190,10 @@ pub struct Turns {
     pub wakeups: u64,
     /// Siblings that woke it, as far as that could be seen; told under [`Gang::Asymmetric`].
     pub wakers: Vec<TaskId>,
+    /// Time in which its context was retained on a pCPU although it was halted, ns.
+    pub retained: Nanos,
+    /// Times that such a retention ended because it was woken, before its timeout.
+    pub kept: u64,
 }
 
 /// One period of a host.
@@ -197,6 +252,8 @@ pub struct TaskPlan {
     /// Its pool, for [`Placement::Pool`]: an index into [`Plan::pools`]. Without one it goes where it
     /// may.
     pub pool: Option<usize>,
+    /// What it asks of its core, if that is known; for [`Placement::Core`].
+    pub demand: Option<Demand>,
 }
 
 impl TaskPlan {
@@ -208,8 +265,37 @@ impl TaskPlan {
             home: None,
             claim: None,
             pool: None,
+            demand: None,
         }
     }
+}
+
+/// What a vCPU asks of its core: it is lent hardware threads beside those whom it disturbs least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Demand {
+    /// What it takes beside anybody, thousandths of the time alone; below 65,536.
+    pub alone: u32,
+    /// Share of its cycles in which it waits for units of the core, percent.
+    pub wait: u32,
+    /// Share of its cycles on misses, percent.
+    pub miss: u32,
+}
+
+/// What should hold for a pCPU that is a hardware thread of a core with two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PcpuPlan {
+    /// The pCPU.
+    pub cpu: PcpuId,
+    /// Its SMT sibling.
+    pub partner: PcpuId,
+    /// How long it is held, idle, for a vCPU that has halted there, ns; 0: it is not.
+    pub hold: Nanos,
+    /// How long guests that retain their context by themselves may do so there, ns; 0: not at all.
+    pub retention: Nanos,
+    /// How much two vCPUs slow each other down that both wait for units of the core, thousandths.
+    pub wait_wait: u32,
+    /// The same, of those that both miss.
+    pub miss_miss: u32,
 }
 
 /// What a vCPU may claim of its VM's time: how much, and how soon.
@@ -246,6 +332,8 @@ pub struct Plan {
     pub tasks: Vec<TaskPlan>,
     /// The pools that vCPUs are assigned to, at most [`Topology::MAX_PCPUS`].
     pub pools: Vec<Pool>,
+    /// Per pCPU; none: nothing is wanted of hardware threads.
+    pub pcpus: Vec<PcpuPlan>,
 }
 
 /// What a policy thinks at the moment, for people and timelines.

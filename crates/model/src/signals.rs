@@ -16,6 +16,22 @@ pub struct Signals {
     pub pause_exits: Option<u64>,
     /// What it did in the last-level cache.
     pub llc: Option<LlcSeen>,
+    /// How its cycles divided while its SMT sibling was idle or retained a context.
+    pub cycles: Option<CyclesSeen>,
+    /// Retentions that ended with what was waited for, of a guest that retains its contexts by itself
+    /// and tells.
+    pub kept: Option<u64>,
+}
+
+/// Counts of a performance monitoring unit: cycles without interference by an SMT sibling.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CyclesSeen {
+    /// All of them.
+    pub cycles: u64,
+    /// Of these, at work.
+    pub base: u64,
+    /// Of these, on misses.
+    pub miss: u64,
 }
 
 /// Counts of a performance monitoring unit.
@@ -45,6 +61,15 @@ impl Signals {
                 references: count(llc.references, then.references),
                 misses: count(llc.misses, then.misses),
             }),
+            cycles: self.cycles.map(|cycles| {
+                let then = before.cycles.unwrap_or_default();
+                CyclesSeen {
+                    cycles: count(cycles.cycles, then.cycles),
+                    base: count(cycles.base, then.base),
+                    miss: count(cycles.miss, then.miss),
+                }
+            }),
+            kept: both(self.kept, before.kept),
         }
     }
 }

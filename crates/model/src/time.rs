@@ -72,6 +72,16 @@ pub fn show(ns: Nanos) -> String {
     format!("{value:.decimals$} {unit}")
 }
 
+/// Writes a duration exactly, as [`parse`] reads it: `20ms`, `1500us`.
+pub fn exact(ns: Nanos) -> String {
+    let units = [(SEC, "s"), (MS, "ms"), (US, "us")];
+    let whole = |(scale, _): &(Nanos, &str)| ns > 0 && ns % scale == 0;
+    match units.into_iter().find(whole) {
+        Some((scale, unit)) => format!("{}{unit}", ns / scale),
+        None => format!("{ns}ns"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,6 +121,11 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn what_is_written_exactly_is_read_again(ns in prop_oneof![any::<Nanos>(), (0u64..5000).prop_map(|ms| ms * MS)]) {
+            prop_assert_eq!(parse(&exact(ns)), Some(ns));
+        }
+
         #[test]
         fn never_panics(text in ".{0,20}") {
             let _ = parse(&text);

@@ -42,6 +42,7 @@ fn vcpu(vm: u32, number: u32, period: u64) -> TaskSeen {
             late: varies / 3,
             wakeups: 50,
             wakers: vec![TaskId(sibling)],
+            ..Turns::default()
         },
         signals: Signals::default(),
     }
@@ -51,13 +52,12 @@ fn snapshot(period: u64) -> Snapshot {
     let vm = |vm| VmSeen {
         vm: VmId(vm),
         weight: None,
+        cookie: 0,
         vcpus: (0..VCPUS).map(|number| vcpu(vm, number, period)).collect(),
     };
     Snapshot {
         now: period * 100 * MS,
-        host: HostSeen {
-            topology: Topology::flat(PCPUS).expect("a host of 128 pCPUs"),
-        },
+        host: HostSeen::of(Topology::flat(PCPUS).expect("a host of 128 pCPUs")),
         vms: (0..VMS).map(vm).collect(),
     }
 }

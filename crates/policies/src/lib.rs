@@ -18,6 +18,7 @@ mod registry;
 mod settings;
 pub mod vmigrater;
 mod vslicer;
+pub mod vsmtio;
 mod vturbo;
 
 pub use affinity::Affinity;
@@ -34,6 +35,7 @@ pub use microsliced::Microsliced;
 pub use registry::{PolicyInfo, all, find, names, parameters};
 pub use settings::{SettingError, Settings};
 pub use vslicer::{VSlicer, VSlicerSlices};
+pub use vsmtio::{VsmtIo, VsmtIoParams};
 pub use vturbo::{VTurbo, VTurboPools};
 
 use corun_model::{Nanos, Placement, Plan, Snapshot, Status, VmPlan};

@@ -4,7 +4,7 @@
 use crate::{
     Affinity, Aql, Balance, BalanceLoad, CoschedDemand, CoschedDt, CoschedRelaxed,
     CoschedRelaxedAll, CoschedStrict, Fair, Jupiter, JupiterParams, Microsliced, Policy, Settings,
-    VSlicer, VTurbo,
+    VSlicer, VTurbo, VsmtIo, VsmtIoParams,
 };
 use corun_model::Parameter;
 
@@ -23,7 +23,7 @@ pub struct PolicyInfo {
     pub make: fn(&Settings) -> Box<dyn Policy>,
 }
 
-static ALL: [PolicyInfo; 14] = [
+static ALL: [PolicyInfo; 15] = [
     PolicyInfo {
         name: "fair",
         summary: "plain fair order, vCPUs go wherever there is least to do",
@@ -103,18 +103,25 @@ static ALL: [PolicyInfo; 14] = [
         make: |settings| Box::new(Aql::new(settings.aql)),
     },
     PolicyInfo {
+        name: "vsmtio",
+        summary: "halted I/O vCPUs keep a hardware thread beside vCPUs that compute",
+        source: "vSMT-IO, USENIX ATC 2020; dissertation (vMigrater, vSMT-IO, Jupiter), ch. 3",
+        parameters: VsmtIoParams::parameters,
+        make: |settings| Box::new(VsmtIo::new(settings.vsmtio)),
+    },
+    PolicyInfo {
         name: "vslicer",
         summary: "short slices for vCPUs that do I/O, so that their turn comes more often",
         source: "Xu et al., \"vSlicer\", HPDC 2012, as in AQL_Sched, §4.2",
         parameters: VSlicer::parameters,
-        make: |settings| Box::new(VSlicer::new(settings.vslicer)),
+        make: |settings| Box::new(VSlicer::new(settings.vslicer, settings.aql.limits)),
     },
     PolicyInfo {
         name: "vturbo",
         summary: "a pCPU with short slices for vCPUs that do I/O",
         source: "Xu et al., \"vTurbo\", USENIX ATC 2013, as in AQL_Sched, §4.2",
         parameters: VTurbo::parameters,
-        make: |settings| Box::new(VTurbo::new(settings.vturbo)),
+        make: |settings| Box::new(VTurbo::new(settings.vturbo, settings.aql.limits)),
     },
     PolicyInfo {
         name: "microsliced",

@@ -6,10 +6,11 @@ use crate::vslicer::VSlicerSlices;
 use crate::vturbo::VTurboPools;
 use crate::{
     BalanceLoad, CoschedDemand, CoschedRelaxed, CoschedRelaxedAll, CoschedStrict, JupiterParams,
-    Microsliced, PolicyInfo,
+    Microsliced, PolicyInfo, VsmtIoParams,
 };
 use corun_model::time::{MS, SEC, US};
 use corun_model::{Nanos, Skew, time};
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 /// The settings of all policies that have some: each is the policy itself, which is remade from it,
@@ -30,6 +31,8 @@ pub struct Settings {
     pub jupiter: JupiterParams,
     /// `aql`.
     pub aql: Calibration,
+    /// `vsmtio`.
+    pub vsmtio: VsmtIoParams,
     /// `vslicer`.
     pub vslicer: VSlicerSlices,
     /// `vturbo`.
@@ -90,6 +93,17 @@ impl Settings {
             .collect()
     }
 
+    /// What can be set of `policy` on a host, with what it is set to, as it would be set.
+    pub fn values(&self, policy: &PolicyInfo) -> BTreeMap<String, String> {
+        let mut settings = *self;
+        let mut value = |key: &'static str| {
+            let field = settings.field(policy.name, key)?;
+            Some((key.to_string(), field.show()))
+        };
+        let keys = Self::keys(policy);
+        keys.into_iter().filter_map(&mut value).collect()
+    }
+
     /// Sets `key` of `policy` on a host, as `[policy.NAME] key = value` does in a scenario.
     ///
     /// # Errors
@@ -116,6 +130,9 @@ impl Settings {
         if policy.name == "jupiter" {
             return self.check_latencies(policy.name);
         }
+        if policy.name == "vsmtio" {
+            return self.check_timeouts(policy.name);
+        }
         let skew = match policy.name {
             "cosched-relaxed" => self.cosched_relaxed.skew,
             "cosched-relaxed-all" => self.cosched_relaxed_all.skew,
@@ -130,6 +147,23 @@ impl Settings {
                 expected: format!("at most stop, which is {}", time::show(skew.stop)),
             }),
         }
+    }
+
+    /// Does vSMT-IO begin with a timeout within its bounds?
+    fn check_timeouts(&self, policy: &'static str) -> Result<(), SettingError> {
+        let (bounds, timeout) = (&self.vsmtio.bounds, self.vsmtio.timeout);
+        if bounds.least <= timeout && timeout <= bounds.most {
+            return Ok(());
+        }
+        let (least, most) = (time::show(bounds.least), time::show(bounds.most));
+        Err(SettingError::Value {
+            policy,
+            key: "timeout".to_string(),
+            found: time::show(timeout),
+            expected: format!(
+                "at least least, which is {least}, and at most most, which is {most}"
+            ),
+        })
     }
 
     /// Is Jupiter's least latency the least, and its longest the longest?
@@ -166,6 +200,7 @@ impl Settings {
             ("cosched-demand", "boost_lead") => Field::Time(&mut boost.lead, 0..=SEC),
             ("aql", "default") => Field::Time(&mut self.aql.slices.default, SLICE),
             ("aql", _) => aql(&mut self.aql, key)?,
+            ("vsmtio", _) => vsmtio(&mut self.vsmtio, key)?,
             ("vslicer", "slice") => Field::Time(&mut self.vslicer.slice, SLICE),
             ("vslicer", "default") => Field::Time(&mut self.vslicer.default, SLICE),
             ("vturbo", "slice") => Field::Time(&mut self.vturbo.slice, SLICE),
@@ -236,7 +271,49 @@ fn jupiter<'a>(params: &'a mut JupiterParams, key: &str) -> Option<Field<'a>> {
     })
 }
 
+/// What only simulated guests can do is left out.
+fn vsmtio<'a>(params: &'a mut VsmtIoParams, key: &str) -> Option<Field<'a>> {
+    let of = &mut params.coefficients;
+    let coefficient = 0..=10_000;
+    Some(match key {
+        "period" => Field::Time(&mut params.period, 20 * MS..=SEC),
+        "retain" => Field::Switch(&mut params.retain),
+        "adjust" => Field::Switch(&mut params.adjust),
+        "rass" => Field::Switch(&mut params.rass),
+        "symbiosis" => Field::Switch(&mut params.symbiosis),
+        "adjuster" => Field::Switch(&mut params.adjuster),
+        "compensate" => Field::Switch(&mut params.compensate),
+        "timeout" => Field::Time(&mut params.timeout, TIMEOUT),
+        "least" => Field::Time(&mut params.bounds.least, TIMEOUT),
+        "most" => Field::Time(&mut params.bounds.most, TIMEOUT),
+        "step" => Field::Percent(&mut params.bounds.step, 1..=50),
+        "margin" => Field::Percent(&mut params.bounds.margin, 0..=100),
+        "homogeneous" => Field::Percent(&mut params.homogeneous, 0..=100),
+        "cooldown" => Field::Count(&mut params.cooldown, 0..=1000),
+        "base" => Field::Count(&mut of.base, coefficient),
+        "wait" => Field::Count(&mut of.wait, coefficient),
+        "wait_wait" => Field::Count(&mut of.wait_wait, coefficient),
+        "miss" => Field::Count(&mut of.miss, coefficient),
+        "miss_miss" => Field::Count(&mut of.miss_miss, coefficient),
+        _ => return None,
+    })
+}
+
+/// What a retention timeout may be: longer ones are no retention, shorter ones only timers.
+const TIMEOUT: RangeInclusive<Nanos> = 10 * US..=100 * MS;
+
 impl Field<'_> {
+    /// The value as a text that [`Self::set`] takes.
+    fn show(&self) -> String {
+        match self {
+            Self::Time(time, _) => time::exact(**time),
+            Self::Limit(number) => number.to_string(),
+            Self::Best(slice) => slice.map_or_else(|| AGNOSTIC.to_string(), time::exact),
+            Self::Percent(number, _) | Self::Count(number, _) => number.to_string(),
+            Self::Switch(on) => on.to_string(),
+        }
+    }
+
     /// Takes the value from a text; else says what is accepted.
     fn set(self, text: &str) -> Result<(), String> {
         match self {
@@ -284,6 +361,31 @@ mod tests {
         assert_eq!((slots.length, slots.fill), (20 * MS, true));
         assert_eq!(Settings::keys(strict), ["slot", "fill"]);
         assert!(Settings::keys(find("fair").unwrap()).is_empty());
+    }
+
+    #[test]
+    fn what_is_in_force_can_be_set_again() {
+        for policy in crate::all() {
+            let mut settings = Settings::default();
+            let values = settings.values(policy);
+            let keys: Vec<&str> = values.keys().map(String::as_str).collect();
+            let mut known = Settings::keys(policy);
+            known.sort_unstable();
+            assert_eq!(keys, known);
+            for (key, value) in &values {
+                settings.set(policy, key, value).unwrap();
+            }
+            assert_eq!(settings.values(policy), values);
+        }
+        let mut settings = Settings::default();
+        let aql = find("aql").unwrap();
+        settings.set(aql, "LLCF", "agnostic").unwrap();
+        settings.set(aql, "IOInt", "1500us").unwrap();
+        let values = settings.values(aql);
+        assert_eq!(
+            (values["LLCF"].as_str(), values["IOInt"].as_str()),
+            ("agnostic", "1500us")
+        );
     }
 
     #[test]

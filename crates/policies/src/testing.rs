@@ -29,13 +29,12 @@ pub(crate) fn snapshot(pcpus: u32, sizes: &[usize]) -> Snapshot {
     let vm = |(vm, &size): (usize, &usize)| VmSeen {
         vm: VmId::from(vm),
         weight: None,
+        cookie: 0,
         vcpus: (0..size).map(|vcpu| task(vm, vcpu)).collect(),
     };
     Snapshot {
         now: 0,
-        host: HostSeen {
-            topology: Topology::flat(pcpus).unwrap(),
-        },
+        host: HostSeen::of(Topology::flat(pcpus).unwrap()),
         vms: sizes.iter().enumerate().map(vm).collect(),
     }
 }

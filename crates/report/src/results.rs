@@ -131,6 +131,24 @@ pub struct IoResult {
     pub inactivity_share: f64,
 }
 
+/// What vMigrater or xBalloon did in a VM.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AgentResult {
+    /// Times per second that vMigrater moved a task.
+    pub migrations_per_s: f64,
+    /// Of these: from vCPUs whose slice was about to end, to ones active or about to be.
+    pub pushes_per_s: f64,
+    /// From vCPUs that were descheduled.
+    pub pulls_per_s: f64,
+    /// What a move cost its task: from when it was told to (asleep then: from when it woke) until it
+    /// ran on its new vCPU, mean; null if there was none.
+    pub migration_cost_mean_us: Option<f64>,
+    /// Share of the vCPUs' time that the agent itself took.
+    pub work_share: f64,
+    /// Share of the vCPUs' time that they slept for xBalloon, with computing to do.
+    pub ballooned_share: f64,
+}
+
 /// How far the vCPUs of a VM ran apart.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SiblingResult {
@@ -215,6 +233,13 @@ pub struct VmResult {
     /// thread, whether or not the vCPU had a pCPU; null for recordings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guest_cpu_share: Option<f64>,
+    /// Share of its vCPUs' time in which a hardware thread was kept for one that had nothing to do: its
+    /// guest retained the context, or the host held the pCPU.
+    #[serde(default)]
+    pub retained_share: f64,
+    /// Share of its vCPUs' time polling for what would wake them, in KVM or in the guest.
+    #[serde(default)]
+    pub polled_share: f64,
     /// Waits for a pCPU: median; null if there was none.
     pub ready_wait_p50_us: Option<f64>,
     /// Waits for a pCPU: 99th percentile; null if there was none.
@@ -247,6 +272,9 @@ pub struct VmResult {
     /// What it did with its disk; absent if its threads neither read nor write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub io: Option<IoResult>,
+    /// What its agent against I/O inactivity did; absent if it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentResult>,
     /// For a recording: share of the vCPUs' time after their recorded demand was used up, when they
     /// are assumed to go on alike.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -268,6 +296,10 @@ pub struct Recognised {
     pub lolcf: f64,
     /// Not decided yet, or not to be told.
     pub unknown: f64,
+    /// How often a vCPU got a pool with another slice or other pCPUs, per vCPU and second. 33 decisions
+    /// are made in a second.
+    #[serde(default)]
+    pub pool_changes_per_s: f64,
 }
 
 /// What happened to a host task that is no vCPU.

@@ -4,8 +4,8 @@
 
 use crate::format::{amount, micros, percent, ratio};
 use crate::results::{
-    ClientResult, Comparison, DiskResult, HostResult, IoResult, Recognised, Run, SiblingResult,
-    VmResult,
+    AgentResult, ClientResult, Comparison, DiskResult, HostResult, IoResult, Recognised, Run,
+    SiblingResult, VmResult,
 };
 use crate::summary::Spread;
 use comfy_table::{
@@ -222,6 +222,11 @@ fn vm_rows(runs: &[Vec<&Run>], index: usize, vm: &VmResult) -> Vec<Row> {
         );
     }
     rows.extend(io_rows(runs, index).into_iter().filter_map(worth_showing));
+    rows.extend(
+        agent_rows(runs, index)
+            .into_iter()
+            .filter_map(worth_showing),
+    );
     rows
 }
 
@@ -229,7 +234,7 @@ fn vm_rows(runs: &[Vec<&Run>], index: usize, vm: &VmResult) -> Vec<Row> {
 const SLICING: [&str; 4] = ["aql", "vslicer", "vturbo", "microsliced"];
 
 /// How long turns are, and what vCPUs were taken for.
-fn slice_rows(runs: &[Vec<&Run>], index: usize) -> [Row; 7] {
+fn slice_rows(runs: &[Vec<&Run>], index: usize) -> [Row; 8] {
     let turn = |measure: &str, of: fn(&VmResult) -> Option<f64>| {
         row(runs, measure, micros, move |run| of(run.vms.get(index)?))
     };
@@ -247,6 +252,9 @@ fn slice_rows(runs: &[Vec<&Run>], index: usize) -> [Row; 7] {
         taken("taken for LLCF", |it| it.llcf),
         taken("taken for LLCO", |it| it.llco),
         taken("taken for LoLCF", |it| it.lolcf),
+        plain(row(runs, "pool changes/s", amount, move |run| {
+            Some(run.vms.get(index)?.recognised.as_ref()?.pool_changes_per_s)
+        })),
     ]
 }
 
@@ -281,6 +289,21 @@ fn io_rows(runs: &[Vec<&Run>], index: usize) -> [Row; 5] {
         plain(measure("I/O inactivity", percent, |io| {
             Some(io.inactivity_share)
         })),
+    ]
+}
+
+fn agent_rows(runs: &[Vec<&Run>], index: usize) -> [Row; 5] {
+    let measure = |measure: &str, show: Show, of: fn(&AgentResult) -> Option<f64>| {
+        let of = move |run: &Run| of(run.vms.get(index)?.agent.as_ref()?);
+        row(runs, measure, show, of)
+    };
+    let share = |what: &str, of: fn(&AgentResult) -> Option<f64>| plain(measure(what, percent, of));
+    [
+        measure("task moves/s", amount, |it| Some(it.migrations_per_s)),
+        measure("task moves/s, pulls", amount, |it| Some(it.pulls_per_s)),
+        measure("cost of a move", micros, |it| it.migration_cost_mean_us),
+        share("agent's own time", |it| Some(it.work_share)),
+        share("ballooned", |it| Some(it.ballooned_share)),
     ]
 }
 

@@ -32,7 +32,10 @@ fn vm(name: &str, throughput: f64, run: f64, ready: f64, lock: Option<f64>) -> V
         policy_off_s: None,
         policy_on_s: None,
         io: None,
+        agent: None,
         guest_cpu_share: None,
+        retained_share: 0.0,
+        polled_share: 0.0,
         beyond_recording_share: None,
     }
 }

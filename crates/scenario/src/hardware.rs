@@ -20,6 +20,7 @@ pub(crate) fn hardware(table: &Reader<'_>) -> Hardware {
     let hardware = Hardware {
         l2: table.size("l2", CACHE),
         llc: table.size("llc", CACHE),
+        llc_adaptive: table.flag("llc_adaptive"),
         smt: table.table("smt").map(smt).unwrap_or_default(),
     };
     if let (Some(l2), Some(llc)) = (hardware.l2, hardware.llc)

@@ -24,6 +24,7 @@ mod slices;
 mod suggest;
 pub mod tree;
 mod vms;
+mod vsmtio;
 
 pub use disks::{AnticipatoryKeys, DeadlineKeys, Disk, DiskUse, HddKeys, SsdKeys};
 pub use jupiter::JupiterKeys;
@@ -39,6 +40,7 @@ pub use slices::{
     AqlKeys, Best, CALIBRATION_FORMAT, CalibrationFile, CalibrationKeys, SliceKeys, calibration,
 };
 pub use suggest::{nearest, or_nearest};
+pub use vsmtio::VsmtIoKeys;
 
 use reader::{Collected, Reader};
 

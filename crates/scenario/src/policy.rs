@@ -4,6 +4,7 @@
 use crate::jupiter::{self, JupiterKeys};
 use crate::reader::Reader;
 use crate::slices::{self, AqlKeys, SliceKeys};
+use crate::vsmtio::{self, VsmtIoKeys};
 use corun_model::time::{MS, SEC, US};
 use corun_model::{Nanos, Skew, time};
 
@@ -24,6 +25,8 @@ pub struct PolicyKeys {
     pub jupiter: JupiterKeys,
     /// `[policy.aql]`.
     pub aql: AqlKeys,
+    /// `[policy.vsmtio]`.
+    pub vsmtio: VsmtIoKeys,
     /// `[policy.vslicer]`.
     pub vslicer: SliceKeys,
     /// `[policy.vturbo]`.
@@ -96,6 +99,7 @@ pub(crate) fn policies(table: Option<Reader<'_>>) -> PolicyKeys {
             .map(jupiter::keys)
             .unwrap_or_default(),
         aql: table.table("aql").map(slices::aql).unwrap_or_default(),
+        vsmtio: table.table("vsmtio").map(vsmtio::keys).unwrap_or_default(),
         vslicer: table
             .table("vslicer")
             .map(slices::vslicer)

@@ -77,6 +77,8 @@ pub struct Hardware {
     pub l2: Option<u64>,
     /// Bytes of each last-level cache.
     pub llc: Option<u64>,
+    /// Do last-level caches keep streams out?
+    pub llc_adaptive: Option<bool>,
     /// `[host.smt]`.
     pub smt: Smt,
 }
@@ -387,6 +389,14 @@ pub struct GuestKeys {
     pub net_copy: Option<Nanos>,
     /// What telling the host of packets costs.
     pub net_kick: Option<Nanos>,
+    /// What it runs against I/O inactivity.
+    pub agent: Option<Located<String>>,
+    /// Period of vMigrater's heartbeats.
+    pub heartbeat: Option<Nanos>,
+    /// How many past slices vMigrater's prediction looks at.
+    pub predict_from: Option<u32>,
+    /// How much of the time xBalloon may have a vCPU sleep, percent.
+    pub balloon_sleep: Option<u32>,
 }
 
 /// `[task.…]`: a host task, or `count` alike.

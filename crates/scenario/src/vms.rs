@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The sections about VMs and host tasks.
 
+use crate::Located;
 use crate::disks::{self, Disk};
 use crate::limits;
 use crate::reader::Reader;
@@ -161,6 +162,10 @@ fn thread(table: Reader<'_>, vcpus: Option<u32>) -> Option<Thread> {
     })
 }
 
+/// vMigrater's heartbeats: below, a vCPU would do nothing else; above, no slice would be seen.
+const HEARTBEAT: std::ops::RangeInclusive<u64> = 50 * US..=100 * MS;
+/// The most slices that its prediction looks at.
+const MOST_SLICES: u32 = 7;
 /// Nothing that a guest kernel does once takes longer.
 const GUEST: std::ops::RangeInclusive<u64> = 0..=SEC;
 
@@ -192,13 +197,43 @@ fn guest(table: Reader<'_>, last_vcpu: u32) -> GuestKeys {
         net_packet: table.duration("net_packet", GUEST),
         net_copy: table.duration("net_copy", GUEST),
         net_kick: table.duration("net_kick", GUEST),
+        agent: table.located("agent"),
+        heartbeat: table.duration("heartbeat", HEARTBEAT),
+        predict_from: table.whole("predict_from", 1..=MOST_SLICES),
+        balloon_sleep: table.whole("balloon_sleep", 0..=100),
     };
-    let retains = keys
-        .idle
-        .as_ref()
-        .is_some_and(|idle| idle.value == "retention");
-    if keys.retention.is_some() && !retains {
-        table.problem("retention", "goes with idle = \"retention\" only");
+    let is =
+        |said: &Option<Located<String>>, what| said.as_ref().is_some_and(|it| it.value == what);
+    let belongs = [
+        (
+            "retention",
+            "idle",
+            "retention",
+            is(&keys.idle, "retention"),
+        ),
+        (
+            "heartbeat",
+            "agent",
+            "vmigrater",
+            is(&keys.agent, "vmigrater"),
+        ),
+        (
+            "predict_from",
+            "agent",
+            "vmigrater",
+            is(&keys.agent, "vmigrater"),
+        ),
+        (
+            "balloon_sleep",
+            "agent",
+            "xballoon",
+            is(&keys.agent, "xballoon"),
+        ),
+    ];
+    for (key, to, value, fits) in belongs {
+        if table.has(key) && !fits {
+            table.problem(key, format!("goes with {to} = \"{value}\" only"));
+        }
     }
     table.finish();
     keys

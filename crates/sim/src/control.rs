@@ -28,6 +28,8 @@ struct Before {
     preempted: u64,
     late: u64,
     wakeups: u64,
+    retained: Nanos,
+    kept: u64,
 }
 
 impl Control {
@@ -67,6 +69,7 @@ impl Control {
         let seen = |(index, info): (usize, &VmInfo)| VmSeen {
             vm: VmId::from(index),
             weight: info.weight,
+            cookie: 0,
             vcpus: Vec::new(),
         };
         let mut vms: Vec<VmSeen> = infos.iter().enumerate().map(seen).collect();
@@ -80,6 +83,7 @@ impl Control {
             let signals = signals_of(host, load, id);
             let (now, was) = (totals, self.before(id));
             let before = was.totals;
+            let signals_now = signals.since(&was.signals);
             // Accounts start again when the warm-up ends: then all of them is new.
             let since = |now: Nanos, before: Nanos| now.checked_sub(before).unwrap_or(now);
             vm.vcpus.push(TaskSeen {
@@ -88,8 +92,12 @@ impl Control {
                 run: since(now.run, before.run),
                 ready: since(now.ready, before.ready),
                 wait: since(now.wait, before.wait),
-                turns: was.until(&sums),
-                signals: signals.since(&was.signals),
+                turns: with_guests(
+                    was.until(&sums),
+                    since(now.retained, before.retained),
+                    &signals_now,
+                ),
+                signals: signals_now,
             });
             accounts.push(Before::of(totals, signals, &sums));
         }
@@ -98,7 +106,7 @@ impl Control {
         let topology = host.params().topology;
         Snapshot {
             now: host.now(),
-            host: HostSeen { topology },
+            host: HostSeen::of(topology),
             vms,
         }
     }
@@ -117,6 +125,8 @@ impl Before {
             preempted: sums.preempted,
             late: sums.late,
             wakeups: sums.wakeups,
+            retained: sums.retained,
+            kept: sums.kept,
         }
     }
 
@@ -127,15 +137,25 @@ impl Before {
             preempted: sums.preempted - self.preempted,
             late: sums.late - self.late,
             wakeups: sums.wakeups - self.wakeups,
+            retained: sums.retained.saturating_sub(self.retained),
+            kept: sums.kept - self.kept,
             ..sums.clone()
         }
     }
+}
+
+/// The turns of a vCPU, with what its guest retained by itself.
+fn with_guests(mut turns: Turns, retained: Nanos, signals: &Signals) -> Turns {
+    turns.retained += retained;
+    turns.kept += signals.kept.unwrap_or(0);
+    turns
 }
 
 /// What the host can tell of a task since the run began.
 fn signals_of(host: &Host, load: &dyn Load, task: TaskId) -> Signals {
     Signals {
         llc: host.llc_seen(task),
+        cycles: host.cycles_seen(task),
         ..load.signals(task)
     }
 }

@@ -22,8 +22,10 @@ mod simulation;
 #[cfg(test)]
 mod testing;
 mod waits;
+mod watch;
 pub mod workload;
 
 pub use parameters::parameters;
 pub use simulation::{Outcome, Simulation, VmOutcome};
 pub use waits::Waits;
+pub use watch::Recognition;

@@ -10,6 +10,7 @@ use crate::host::{
 use crate::load::{Achieved, DeviceOutcome, Load};
 use crate::sched::HostScheduler;
 use crate::waits::Waits;
+use crate::watch::{Recognition, Watch};
 use corun_model::{Nanos, PcpuId, PcpuSet, Status, VmId};
 use corun_policies::Policy;
 use std::collections::BTreeMap;
@@ -23,11 +24,12 @@ pub struct Simulation {
     measured_from: Nanos,
     /// Each task's co-stop when the warm-up ended.
     co_stopped_before: Vec<Nanos>,
+    /// How long pCPUs had been held for each task then.
+    held_before: Vec<Nanos>,
     /// When VMs were left alone by the policy, by their ids.
     left_alone: BTreeMap<VmId, LeftAlone>,
     events: u64,
-    /// By VM.
-    recognised: BTreeMap<usize, BTreeMap<&'static str, u64>>,
+    watch: Watch,
 }
 
 /// When a policy did not carry out what it decided for a VM, which it may do if it finds that it does
@@ -77,12 +79,14 @@ pub struct VmOutcome {
     pub ready_waits: Waits,
     /// How long they had one, each time they lost it and still wanted it.
     pub turns: Waits,
-    /// What the policy took its vCPUs to be: how many, summed over its decisions, by type.
-    pub recognised: BTreeMap<&'static str, u64>,
+    /// What the policy took its vCPUs to be, and did with them.
+    pub recognised: Recognition,
     /// How far its vCPUs ran apart.
     pub siblings: SiblingSkew,
     /// Time its vCPUs were held back, ready, so that siblings catch up; summed, ns.
     pub co_stopped: Nanos,
+    /// Time in which pCPUs were held for its vCPUs, halted; summed, ns.
+    pub held: Nanos,
     /// When its policy left it alone.
     pub left_alone: LeftAlone,
     /// What its workload achieved.
@@ -144,9 +148,10 @@ impl Simulation {
             policy: None,
             measured_from: 0,
             co_stopped_before: Vec::new(),
+            held_before: Vec::new(),
             left_alone: BTreeMap::new(),
             events: 0,
-            recognised: BTreeMap::new(),
+            watch: Watch::default(),
         }
     }
 
@@ -201,8 +206,9 @@ impl Simulation {
             Event::WarmUpOver => {
                 self.measured_from = self.host.now();
                 self.co_stopped_before = self.co_stopped();
+                self.held_before = self.held();
                 self.host.reset_accounts();
-                self.recognised.clear();
+                self.watch.begin();
                 self.load.settle(&self.host);
                 self.load.reset(self.host.now());
             }
@@ -215,12 +221,8 @@ impl Simulation {
             return;
         };
         let plan = control.decide(&self.host, self.sched.as_ref(), self.load.as_ref());
-        for (id, task) in self.host.tasks() {
-            if let (Some(vm), Some(kind)) = (task.vm(), control.recognised(id)) {
-                let of = self.recognised.entry(vm.index()).or_default();
-                *of.entry(kind).or_default() += 1;
-            }
-        }
+        self.watch
+            .decided(&self.host, &plan, |id| control.recognised(id));
         let next = self.host.now().saturating_add(control.period());
         let status = control.status();
         for vm in &status.vms {
@@ -294,6 +296,12 @@ impl Simulation {
         self.host.tasks().map(of).collect()
     }
 
+    /// How long pCPUs were held for each task so far.
+    fn held(&self) -> Vec<Nanos> {
+        let of = |(id, _)| self.sched.turns(&self.host, id, Nanos::MAX).retained;
+        self.host.tasks().map(of).collect()
+    }
+
     fn outcome(mut self) -> Outcome {
         let now = self.host.now();
         self.load.settle(&self.host);
@@ -308,14 +316,15 @@ impl Simulation {
                 vcpus: Vec::new(),
                 ready_waits: self.host.ready_waits(VmId::from(index)),
                 turns: self.host.turns(VmId::from(index)),
-                recognised: self.recognised.remove(&index).unwrap_or_default(),
+                recognised: self.watch.take(index),
                 siblings: self.host.siblings().skew(VmId::from(index), now),
                 co_stopped: 0,
+                held: 0,
                 left_alone: (self.left_alone.get(&VmId::from(index)).copied()).unwrap_or_default(),
                 achieved: self.load.achieved(VmId::from(index), now),
             })
             .collect();
-        let co_stopped = self.co_stopped();
+        let (co_stopped, held) = (self.co_stopped(), self.held());
         let mut tasks = Vec::new();
         let mut vcpu_switches = 0;
         for (id, task) in self.host.tasks() {
@@ -325,6 +334,8 @@ impl Simulation {
                 let before = self.co_stopped_before.get(id.index()).copied();
                 vms[vm.index()].co_stopped +=
                     co_stopped[id.index()].saturating_sub(before.unwrap_or(0));
+                let before = self.held_before.get(id.index()).copied();
+                vms[vm.index()].held += held[id.index()].saturating_sub(before.unwrap_or(0));
                 vcpu_switches += totals.switches;
             }
             tasks.push((task.spec.name.clone(), task.vm().is_some(), totals));

@@ -7,6 +7,8 @@
 //! limits between types lie half-way, on a logarithmic scale, between what the programs of both sides
 //! show at 30 ms.
 
+mod draw;
+mod here;
 mod meter;
 mod programs;
 mod verdict;
@@ -16,7 +18,7 @@ use crate::compare::{jobs, runs, setup};
 use crate::failure::Invalid;
 use crate::output;
 use anyhow::Context;
-use corun_policies::aql::calibration;
+use corun_policies::aql::{Calibration, Machine, calibration};
 use corun_scenario::{Case, Override, Scenario};
 use meter::Levels;
 use programs::{CONSOLIDATION, DEFAULT, SLICES, SUBJECTS};
@@ -31,12 +33,21 @@ use verdict::{Curve, Point};
 /// Simulates programs of each type beside others on a machine and writes what `[policy.aql]
 /// calibration` reads. The machine is that of AQL_Sched's paper unless said otherwise: with `--host`
 /// that of a scenario. A file holds for machines with the same caches, cores per cache and SMT.
+///
+/// With `--here` nothing is simulated: the programs run on this machine, as threads that ask its kernel
+/// for slices (Linux 6.12 and newer; no privileges). That takes 8 minutes (2 with --quick), and what else
+/// runs meanwhile shows. Slices up to 100 ms are all that kernels take; whether they deliver what is
+/// asked for is measured, too.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Where to write the calibration [default: only the table is shown]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
+
+    /// Run the programs on this very machine
+    #[arg(long, conflicts_with_all = ["host", "sets", "scheduler", "jobs"])]
+    here: bool,
 
     /// A scenario whose [host] is the machine
     #[arg(long, value_name = "FILE")]
@@ -58,6 +69,10 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
 
+    /// Draw the curves, as Figure 2 of the paper
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+
     /// Print the curves and what follows from them as JSON
     #[arg(long)]
     json: bool,
@@ -69,6 +84,8 @@ Examples:
       the machine of AQL_Sched's paper
   corun calibrate --host experiments/example.toml -o mine.toml
       that of a scenario
+  corun calibrate --here -o mine.toml && sudo corun host --policy aql --calibration mine.toml
+      this machine, and what was found in use
   corun compare host.toml --policies credit,aql --set policy.aql.calibration=mine.toml
       what comes of it
 
@@ -87,6 +104,9 @@ struct Job {
 /// # Errors
 /// [`Invalid`] if the machine is not valid; anything else if a run fails or writing does.
 pub fn run(args: &Args) -> anyhow::Result<()> {
+    if args.here {
+        return on_this_machine(args);
+    }
     let all = plan(args)?;
     let here = all.first().map(|job| machine(&job.case));
     let here = here.context("nothing to do")?;
@@ -105,7 +125,6 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         curves[job.subject].points.push(Point {
             slice: job.slice,
             case,
-
             time,
         });
         if job.slice == DEFAULT {
@@ -113,17 +132,54 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         }
     }
     let found = verdict::calibration(&curves, &levels);
-    if let Some(path) = &args.output {
-        std::fs::write(path, calibration::write(&found, &here))
-            .with_context(|| format!("cannot write {}", path.display()))?;
-        output::note(&format!("calibration: {}", path.display()));
-    }
+    save(args, &curves, &found, &here)?;
     match args.json {
-        true => {
-            output::print(&(serde_json::to_string_pretty(&verdict::json(&curves, &found))? + "\n"))
-        }
+        true => output::print(
+            &(serde_json::to_string_pretty(&verdict::json(&curves, &found, None))? + "\n"),
+        ),
         false => output::print(&text(&curves, &levels, &here.to_string())),
     }
+}
+
+/// The same without a simulator.
+fn on_this_machine(args: &Args) -> anyhow::Result<()> {
+    let here::Found {
+        machine,
+        curves,
+        levels,
+        turns,
+    } = here::run(args.quick)?;
+    let found = verdict::calibration(&curves, &levels);
+    save(args, &curves, &found, &machine)?;
+    match args.json {
+        true => {
+            let json = verdict::json(&curves, &found, Some(&turns));
+            output::print(&(serde_json::to_string_pretty(&json)? + "\n"))
+        }
+        false => {
+            let curves = text(&curves, &levels, &machine.to_string());
+            output::print(&(curves + &here::turns_table(&turns)))
+        }
+    }
+}
+
+fn save(
+    args: &Args,
+    curves: &[Curve],
+    found: &Calibration,
+    machine: &Machine,
+) -> anyhow::Result<()> {
+    let write = |path: &PathBuf, text: String| {
+        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    };
+    if let Some(path) = &args.svg {
+        write(path, draw::svg(curves, &machine.to_string()))?;
+    }
+    if let Some(path) = &args.output {
+        write(path, calibration::write(found, machine))?;
+        output::note(&format!("calibration: {}", path.display()));
+    }
+    Ok(())
 }
 
 /// Every subject, slice, consolidation and seed.

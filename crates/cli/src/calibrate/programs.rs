@@ -60,6 +60,7 @@ pub struct Host {
     pcpus: u32,
     l2: u64,
     llc: u64,
+    adaptive: bool,
     /// Extra time of an access that the last-level cache or memory serves, ns.
     latency: [u64; 2],
 }
@@ -77,6 +78,7 @@ impl Host {
             pcpus: cores * threads,
             l2: machine.l2,
             llc: machine.llc,
+            adaptive: caches.llc_adaptive,
             latency: [caches.llc_latency, caches.memory_latency],
         }
     }
@@ -149,11 +151,11 @@ pub fn scenario(of: &Subject, host: &Host, consolidation: u32, slice: u64, part:
     // Long enough for 25 rounds of four vCPUs with the longest slice.
     let (warm_up, duration) = (800 / part, 9000 / part);
     let mut text = format!(
-        "[host]\ntopology = \"{}\"\nl2 = \"{}B\"\nllc = \"{}B\"\ncosts.llc = \"{}ns\"\n\
+        "[host]\ntopology = \"{}\"\nl2 = \"{}B\"\nllc = \"{}B\"\nllc_adaptive = {}\ncosts.llc = \"{}ns\"\n\
          costs.memory = \"{}ns\"\n\
          [run]\nduration = \"{duration}ms\"\nwarm_up = \"{warm_up}ms\"\n\
          [scheduler.corun]\nslice = \"{slice}ms\"\n[scheduler.credit]\nslice = \"{slice}ms\"\n",
-        host.topology, host.l2, host.llc, host.latency[0], host.latency[1]
+        host.topology, host.l2, host.llc, host.adaptive, host.latency[0], host.latency[1]
     );
     vm(
         &mut text,

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! From measurements to a calibration.
 
+use super::here;
 use super::meter::Levels;
 use super::programs::{DEFAULT, SLICES};
+use corun_model::Nanos;
 use corun_model::time::MS;
 use corun_policies::aql::{Calibration, Kind, Limits, Slices};
 use serde_json::{Value, json as object};
@@ -37,26 +39,33 @@ impl Curve {
         Self { kind, points }
     }
 
-    /// By slice: time per work relative to the default slice, the mean over consolidations of the
-    /// medians over seeds.
-    pub fn means(&self) -> Vec<f64> {
-        let mut medians: BTreeMap<(&str, usize), Vec<f64>> = BTreeMap::new();
+    /// By consolidation, and by slice: time per work relative to the default slice, the medians over
+    /// seeds.
+    pub fn by_case(&self) -> Vec<(&str, Vec<f64>)> {
+        let mut all: BTreeMap<&str, Vec<Vec<f64>>> = BTreeMap::new();
         for point in &self.points {
-            let key = (point.case.as_str(), point.slice);
-            medians.entry(key).or_default().push(point.time);
+            let times = all.entry(point.case.as_str()).or_default();
+            times.resize_with(SLICES.len(), Vec::new);
+            times[point.slice].push(point.time);
         }
-        let median = |case: &str, slice: usize| {
-            let mut times = medians.get(&(case, slice)).cloned().unwrap_or_default();
+        let median = |times: &mut Vec<f64>| {
             times.sort_by(f64::total_cmp);
             times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
         };
-        let mut cases: Vec<&str> = medians.keys().map(|(case, _)| *case).collect();
-        cases.dedup();
-        let mean = |slice| {
-            let relative = cases
-                .iter()
-                .map(|case| median(case, slice) / median(case, DEFAULT));
-            relative.sum::<f64>() / cases.len().max(1) as f64
+        let relative = |(case, mut times): (_, Vec<Vec<f64>>)| {
+            let medians: Vec<f64> = times.iter_mut().map(median).collect();
+            let relative = medians.iter().map(|time| time / medians[DEFAULT]);
+            (case, relative.collect())
+        };
+        all.into_iter().map(relative).collect()
+    }
+
+    /// By slice: the mean of that over consolidations.
+    pub fn means(&self) -> Vec<f64> {
+        let cases = self.by_case();
+        let mean = |slice: usize| {
+            let sum: f64 = cases.iter().map(|(_, relative)| relative[slice]).sum();
+            sum / cases.len().max(1) as f64
         };
         (0..SLICES.len()).map(mean).collect()
     }
@@ -101,9 +110,15 @@ pub fn calibration(curves: &[Curve], levels: &[Levels]) -> Calibration {
         let others = Kind::KNOWN.into_iter().filter(|kind| *kind != but);
         others.map(|kind| median(kind, of)).max().unwrap_or(0)
     };
+    // Where nobody was seen to do I/O, or to spin, there is no half-way.
+    let exits = |of: usize, kind: Kind, shipped: u64| match median(kind, of) {
+        0 => shipped,
+        median => between(others(of, kind), median),
+    };
+    let shipped = Limits::default();
     let limits = Limits {
-        io_events: between(others(0, Kind::IoInt), median(Kind::IoInt, 0)),
-        pause_exits: between(others(1, Kind::ConSpin), median(Kind::ConSpin, 1)),
+        io_events: exits(0, Kind::IoInt, shipped.io_events),
+        pause_exits: exits(1, Kind::ConSpin, shipped.pause_exits),
         // The cursors on both sides of these are equal at half the limit.
         llc_references: twice(between(
             median(Kind::LoLcf, 2),
@@ -114,8 +129,8 @@ pub fn calibration(curves: &[Curve], levels: &[Levels]) -> Calibration {
     Calibration { slices, limits }
 }
 
-/// For programs.
-pub fn json(curves: &[Curve], found: &Calibration) -> Value {
+/// For programs; with the turns that were delivered, where they were looked at.
+pub fn json(curves: &[Curve], found: &Calibration, turns: Option<&[Vec<Nanos>]>) -> Value {
     let slice = |kind: Kind| {
         found
             .slices
@@ -126,11 +141,18 @@ pub fn json(curves: &[Curve], found: &Calibration) -> Value {
         object!({
             "type": curve.kind.name(),
             "time_relative_to_30ms": curve.means(),
+            "by_consolidation": curve.by_case().into_iter().collect::<BTreeMap<_, _>>(),
             "best_slice_ms": slice(curve.kind),
         })
     });
     let limits = &found.limits;
-    object!({
+    let delivered = turns.map(|turns| {
+        let of = |(ms, turns): (&u64, &Vec<Nanos>)| {
+            object!({ "slice_ms": ms, "turns": turns.len(), "in_2ms_bins": here::histogram(turns) })
+        };
+        SLICES.iter().zip(turns).map(of).collect::<Vec<_>>()
+    });
+    let mut said = object!({
         "slices_ms": SLICES,
         "types": types.collect::<Vec<_>>(),
         "limits": {
@@ -139,7 +161,11 @@ pub fn json(curves: &[Curve], found: &Calibration) -> Value {
             "llc_references": limits.llc_references,
             "llc_misses": limits.llc_misses,
         },
-    })
+    });
+    if let Some(delivered) = delivered {
+        said["delivered"] = Value::Array(delivered);
+    }
+    said
 }
 
 #[cfg(test)]
@@ -154,7 +180,6 @@ mod tests {
                 curve.points.push(Point {
                     slice,
                     case,
-
                     time: time * scale,
                 });
             }
@@ -192,6 +217,35 @@ mod tests {
         let levels: Vec<Levels> = kinds.iter().map(level).collect();
         let limits = calibration(&curves, &levels).limits;
         assert_eq!((limits.io_events, limits.pause_exits), (3, 14));
+        assert_eq!((limits.llc_references, limits.llc_misses), (1_414, 894_426));
+    }
+
+    #[test]
+    fn what_was_not_seen_stays_as_shipped() {
+        let kinds = [Kind::Llcf, Kind::LoLcf, Kind::Llco];
+        let curves: Vec<Curve> = kinds.iter().map(|kind| curve(*kind, [1.0; 5])).collect();
+        let shipped = Limits::default();
+        let none = [Levels::default(), Levels::default(), Levels::default()];
+        assert_eq!(
+            calibration(&curves, &none).limits,
+            shipped,
+            "nothing counted"
+        );
+        let seen = [
+            [0, 0, 9_000, 200_000],
+            [0, 0, 100, 900_000],
+            [0, 0, 5_000, 1_000_000],
+        ];
+        let levels = seen.map(|seen| {
+            let mut levels = Levels::default();
+            levels.extend(vec![seen]);
+            levels
+        });
+        let limits = calibration(&curves, &levels).limits;
+        assert_eq!(
+            (limits.io_events, limits.pause_exits),
+            (shipped.io_events, shipped.pause_exits)
+        );
         assert_eq!((limits.llc_references, limits.llc_misses), (1_414, 894_426));
     }
 }

@@ -5,8 +5,8 @@ use corun_model::Nanos;
 use corun_model::time::SEC;
 use corun_policies::aql::Kind;
 use corun_report::{
-    ClientResult, DiskResult, HostResult, IoResult, Recognised, Run, SiblingResult, Stacking,
-    TaskResult, VmResult, round,
+    AgentResult, ClientResult, DiskResult, HostResult, IoResult, Recognised, Run, SiblingResult,
+    Stacking, TaskResult, VmResult, round,
 };
 use corun_sim::device::net::ClientOutcome;
 use corun_sim::host::Totals;
@@ -73,6 +73,21 @@ fn io(io: &IoAchieved, measured: Nanos) -> IoResult {
     }
 }
 
+fn agent(vm: &VmOutcome, measured: Nanos) -> Option<AgentResult> {
+    let did = vm.achieved.agent.as_ref()?;
+    let whole = measured.saturating_mul(vm.vcpus.len() as Nanos);
+    let pushes = did.pushed + did.soon;
+    let cost = (did.costs.count() > 0).then(|| micros(did.costs.mean()));
+    Some(AgentResult {
+        migrations_per_s: per_second(pushes + did.pulled + did.spread, measured),
+        pushes_per_s: per_second(pushes, measured),
+        pulls_per_s: per_second(did.pulled, measured),
+        migration_cost_mean_us: cost,
+        work_share: share(did.work, whole),
+        ballooned_share: share(did.ballooned, whole),
+    })
+}
+
 fn quantile(waits: &Waits, share: f64) -> Option<f64> {
     (waits.count() > 0).then(|| micros(waits.quantile(share) as f64))
 }
@@ -115,6 +130,7 @@ fn vm(vm: &VmOutcome, measured: Nanos) -> VmResult {
     let sum = |of: fn(&Totals) -> Nanos| vm.vcpus.iter().map(of).sum();
     let [run, ready, wait] = shares(sum(|t| t.run), sum(|t| t.ready), sum(|t| t.wait));
     let locks = &vm.achieved.lock_waits;
+    let vcpu_time = measured.saturating_mul(vm.vcpus.len() as u64);
     VmResult {
         name: vm.name.clone(),
         vcpus: u32::try_from(vm.vcpus.len()).unwrap_or(u32::MAX),
@@ -125,11 +141,13 @@ fn vm(vm: &VmOutcome, measured: Nanos) -> VmResult {
         ready_share: ready,
         wait_share: wait,
         guest_cpu_share: guest_cpu(vm, measured),
+        retained_share: share(sum(|t| t.retained) + vm.held, vcpu_time),
+        polled_share: share(sum(|t| t.polled), vcpu_time),
         ready_wait_p50_us: quantile(&vm.ready_waits, 0.5),
         ready_wait_p99_us: quantile(&vm.ready_waits, 0.99),
         turn_p50_us: quantile(&vm.turns, 0.5),
         turn_p99_us: quantile(&vm.turns, 0.99),
-        recognised: recognised(vm),
+        recognised: recognised(vm, measured),
         lock_waits: locks.count(),
         lock_wait_mean_us: (locks.count() > 0).then(|| micros(locks.mean())),
         lock_wait_p50_us: quantile(locks, 0.5),
@@ -138,6 +156,7 @@ fn vm(vm: &VmOutcome, measured: Nanos) -> VmResult {
         policy_off_s: vm.left_alone.from.map(seconds),
         policy_on_s: vm.left_alone.until.map(seconds),
         io: vm.achieved.io.as_ref().map(|done| io(done, measured)),
+        agent: agent(vm, measured),
         beyond_recording_share: None,
     }
 }
@@ -154,10 +173,12 @@ fn guest_cpu(vm: &VmOutcome, measured: Nanos) -> Option<f64> {
 }
 
 /// `None` if the policy has no types.
-fn recognised(vm: &VmOutcome) -> Option<Recognised> {
-    let whole: u64 = vm.recognised.values().sum();
+fn recognised(vm: &VmOutcome, measured: Nanos) -> Option<Recognised> {
+    let seen = &vm.recognised;
+    let whole: u64 = seen.kinds.values().sum();
+    let vcpu_seconds = measured as f64 / SEC as f64 * vm.vcpus.len() as f64;
     let share = |kind: Kind| {
-        let count = vm.recognised.get(kind.name()).copied().unwrap_or(0);
+        let count = seen.kinds.get(kind.name()).copied().unwrap_or(0);
         round(count as f64 / whole as f64)
     };
     (whole > 0).then(|| Recognised {
@@ -167,6 +188,7 @@ fn recognised(vm: &VmOutcome) -> Option<Recognised> {
         llco: share(Kind::Llco),
         lolcf: share(Kind::LoLcf),
         unknown: share(Kind::Unknown),
+        pool_changes_per_s: round(seen.pool_changes as f64 / vcpu_seconds),
     })
 }
 

@@ -6,9 +6,9 @@ use super::setup::host_params;
 use crate::failure::Invalid;
 use corun_model::Skew;
 use corun_policies::aql::{Calibration, Kind, Machine};
-use corun_policies::{JupiterParams, Settings};
+use corun_policies::{JupiterParams, Settings, VsmtIoParams};
 use corun_scenario::{
-    Best, CalibrationKeys, Case, JupiterKeys, PolicyKeys, Problems, Scenario, SkewKeys,
+    Best, CalibrationKeys, Case, JupiterKeys, PolicyKeys, Problems, Scenario, SkewKeys, VsmtIoKeys,
 };
 use std::path::Path;
 
@@ -31,6 +31,7 @@ pub fn settings(said: &PolicyKeys) -> Settings {
     set_skew(all, &said.cosched_relaxed_all);
     set_jupiter(&mut settings.jupiter, &said.jupiter);
     settings.aql = calibration(&said.aql.found);
+    set_vsmtio(&mut settings.vsmtio, &said.vsmtio);
     set(&mut settings.vslicer.slice, said.vslicer.slice);
     set(&mut settings.vslicer.default, said.vslicer.default);
     set(&mut settings.vturbo.slice, said.vturbo.slice);
@@ -63,8 +64,31 @@ fn set_jupiter(params: &mut JupiterParams, said: &JupiterKeys) {
     set(&mut params.grain, said.grain);
 }
 
+fn set_vsmtio(params: &mut VsmtIoParams, said: &VsmtIoKeys) {
+    set(&mut params.period, said.period);
+    set(&mut params.retain, said.retain);
+    set(&mut params.adjust, said.adjust);
+    set(&mut params.rass, said.rass);
+    set(&mut params.symbiosis, said.symbiosis);
+    set(&mut params.adjuster, said.adjuster);
+    set(&mut params.compensate, said.compensate);
+    set(&mut params.guests, said.guests);
+    set(&mut params.timeout, said.timeout);
+    set(&mut params.bounds.least, said.least);
+    set(&mut params.bounds.most, said.most);
+    set(&mut params.bounds.step, said.step);
+    set(&mut params.bounds.margin, said.margin);
+    set(&mut params.homogeneous, said.homogeneous);
+    set(&mut params.cooldown, said.cooldown);
+    set(&mut params.coefficients.base, said.base);
+    set(&mut params.coefficients.wait, said.wait);
+    set(&mut params.coefficients.wait_wait, said.wait_wait);
+    set(&mut params.coefficients.miss, said.miss);
+    set(&mut params.coefficients.miss_miss, said.miss_miss);
+}
+
 /// The shipped calibration, and what was said.
-fn calibration(said: &CalibrationKeys) -> Calibration {
+pub fn calibration(said: &CalibrationKeys) -> Calibration {
     let mut found = Calibration::default();
     set(&mut found.slices.default, said.default);
     let best = [

@@ -93,10 +93,11 @@ fn stem(path: &Path) -> String {
 }
 
 /// Keys of a host whose effects are in recorded times already, or that concern guests.
-const IN_THE_TIMES: [&str; 6] = [
+const IN_THE_TIMES: [&str; 7] = [
     "host.smt",
     "host.l2",
     "host.llc",
+    "host.llc_adaptive",
     "host.costs.llc",
     "host.costs.memory",
     "host.costs.exit",

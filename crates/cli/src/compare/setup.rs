@@ -6,11 +6,12 @@ use super::network;
 use super::schedulers::{self, elsewhere, set, unknown};
 use super::{demand, disks};
 use corun_model::{Nanos, PcpuSet};
-use corun_scenario::{Case, EmulatorKeys, HaltPoll, Problems, Vm};
+use corun_policies::vmigrater::MigraterParams;
+use corun_scenario::{Case, EmulatorKeys, GuestKeys, HaltPoll, Problems, Vm};
 use corun_sim::Simulation;
 use corun_sim::guest::{
-    BlockIrq, EmulatorParams, GuestError, GuestParams, Guests, HaltPollParams, HostTaskSpec,
-    IdleMode, LockKind, TlbFlush, VmSpec,
+    Agent, BalloonParams, BlockIrq, EmulatorParams, GuestError, GuestParams, Guests,
+    HaltPollParams, HostTaskSpec, IdleMode, LockKind, TlbFlush, VmSpec,
 };
 use corun_sim::host::{CacheParams, Costs, HardwareParams, HostParams, Observer, SmtParams};
 
@@ -95,6 +96,7 @@ fn hardware(host: &corun_scenario::Host) -> HardwareParams {
     let (said_l2, said_llc) = (host.hardware.l2, host.hardware.llc);
     caches.l2 = said_l2.unwrap_or(caches.l2.min(said_llc.unwrap_or(llc)));
     caches.llc = said_llc.or(Some(llc.max(caches.l2)));
+    set(&mut caches.llc_adaptive, host.hardware.llc_adaptive);
     set(&mut caches.llc_latency, host.costs.llc);
     set(&mut caches.memory_latency, host.costs.memory);
     let said = &host.hardware.smt;
@@ -196,6 +198,29 @@ fn emulator_params(keys: EmulatorKeys) -> EmulatorParams {
     params
 }
 
+/// What a guest runs against I/O inactivity.
+fn agent(keys: &GuestKeys) -> Result<Option<Agent>, Problems> {
+    let Some(said) = &keys.agent else {
+        return Ok(None);
+    };
+    Ok(Some(match said.value.as_str() {
+        "vmigrater" => {
+            let mut params = MigraterParams::default();
+            if let Some(heartbeat) = keys.heartbeat {
+                params = params.beating_every(heartbeat);
+            }
+            set(&mut params.slices, keys.predict_from.map(|it| it as usize));
+            Agent::VMigrater(params)
+        }
+        "xballoon" => {
+            let mut params = BalloonParams::default();
+            set(&mut params.sleep, keys.balloon_sleep);
+            Agent::XBalloon(params)
+        }
+        _ => return Err(unknown(Some(said), &["vmigrater", "xballoon"])),
+    }))
+}
+
 const BLOCK_IRQS: [(&str, BlockIrq); 2] =
     [("issuer", BlockIrq::Issuer), ("vcpu0", BlockIrq::Vcpu0)];
 
@@ -226,6 +251,7 @@ fn guest_params(vm: &Vm) -> Result<GuestParams, Problems> {
     set(&mut params.net.packet, keys.net_packet);
     set(&mut params.net.copy, keys.net_copy);
     set(&mut params.net.kick, keys.net_kick);
+    params.agent = agent(&vm.guest)?;
     let some = |window: Nanos| (window > 0).then_some(window);
     set(&mut params.ple_window, keys.ple_window.map(some));
     set(&mut params.flush, keys.flush);
@@ -240,7 +266,8 @@ fn guest_params(vm: &Vm) -> Result<GuestParams, Problems> {
             "halt" => IdleMode::Halt,
             "poll" => IdleMode::Poll,
             "retention" => IdleMode::Retention(keys.retention.unwrap_or(0)),
-            _ => return Err(unknown(Some(said), &["halt", "poll", "retention"])),
+            "told" => IdleMode::Told,
+            _ => return Err(unknown(Some(said), &["halt", "poll", "retention", "told"])),
         };
     }
     if let Some(said) = &keys.lock {

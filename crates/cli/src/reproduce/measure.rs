@@ -6,7 +6,8 @@
 
 use super::claims::matches;
 use corun_report::{
-    ClientResult, DiskResult, HostResult, IoResult, Recognised, SiblingResult, TaskResult, VmResult,
+    AgentResult, ClientResult, DiskResult, HostResult, IoResult, Recognised, SiblingResult,
+    TaskResult, VmResult,
 };
 use corun_scenario::or_nearest;
 use serde::Serialize;
@@ -97,6 +98,7 @@ impl Section {
     fn fields(self) -> Vec<String> {
         let vm = || VmResult {
             io: Some(IoResult::default()),
+            agent: Some(AgentResult::default()),
             siblings: Some(SiblingResult::default()),
             recognised: Some(Recognised::default()),
             guest_cpu_share: Some(0.0),

@@ -241,7 +241,9 @@ fn decode_knobs(bytes: &[u8; KNOBS]) -> Knobs {
         pcpus: u32_at(bytes, 104),
         placement: u32_at(bytes, 108),
         slice_timer: u32_at(bytes, 112),
-        gangs: u32_at(bytes, 116),
+        // Two halves; in older files a word, of which the upper half was never used.
+        gangs: u32_at(bytes, 116) as u16,
+        cores: (u32_at(bytes, 116) >> 16) as u16,
     }
 }
 

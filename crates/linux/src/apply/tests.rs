@@ -103,6 +103,7 @@ fn host() -> (Vec<Vm>, Snapshot) {
         vm: VmId(vm),
         slot: vm,
         key: key(10 * vm),
+        identity: crate::inventory::Identity::default(),
         name: format!("vm{vm}"),
         weight: None,
         vcpus: vec![vcpu(10 * vm), vcpu(10 * vm + 1)],
@@ -113,6 +114,7 @@ fn host() -> (Vec<Vm>, Snapshot) {
     let seen = |vm: &Vm| VmSeen {
         vm: vm.vm,
         weight: None,
+        cookie: 0,
         vcpus: vm
             .vcpus
             .iter()
@@ -130,9 +132,7 @@ fn host() -> (Vec<Vm>, Snapshot) {
     let list: Vec<Vm> = (0..3).map(vm).collect();
     let snapshot = Snapshot {
         now: 0,
-        host: HostSeen {
-            topology: Topology::flat(2).unwrap(),
-        },
+        host: HostSeen::of(Topology::flat(2).unwrap()),
         vms: list.iter().map(seen).collect(),
     };
     (list, snapshot)

@@ -23,6 +23,8 @@ pub const LONGEST_REQUEST: usize = 4096;
 pub enum Command {
     /// Which policy is in force?
     Policy,
+    /// What do you know of yourself and your VMs?
+    Status,
     /// Put this one in force.
     SetPolicy(SetPolicy),
 }
@@ -138,6 +140,7 @@ impl Command {
     pub fn line(&self) -> Vec<u8> {
         let mut request = match self {
             Self::Policy => serde_json::json!({ "command": POLICY }),
+            Self::Status => serde_json::json!({ "command": STATUS }),
             Self::SetPolicy(SetPolicy { name, set }) => {
                 serde_json::json!({ "command": SET_POLICY, "name": name, "set": set })
             }
@@ -148,6 +151,7 @@ impl Command {
 }
 
 const POLICY: &str = "policy";
+const STATUS: &str = "status";
 const SET_POLICY: &str = "set-policy";
 
 impl Reply {
@@ -211,12 +215,15 @@ pub(super) fn parse(line: &[u8]) -> Result<Command, Box<Reply>> {
         Some(POLICY) => serde_json::from_value(arguments)
             .map(|Nothing {}| Command::Policy)
             .map_err(told),
+        Some(STATUS) => serde_json::from_value(arguments)
+            .map(|Nothing {}| Command::Status)
+            .map_err(told),
         Some(SET_POLICY) => serde_json::from_value(arguments)
             .map(Command::SetPolicy)
             .map_err(told),
         _ => {
             let found = command.map_or("none".to_string(), |command| command.to_string());
-            let accepted = [POLICY, SET_POLICY];
+            let accepted = [POLICY, STATUS, SET_POLICY];
             let message = format!(
                 "found command {found}, accepted are {}",
                 accepted.join(", ")

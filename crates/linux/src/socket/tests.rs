@@ -138,7 +138,7 @@ fn what_is_wrong_is_said() {
         (
             b"{\"version\":1}\n",
             ErrorKind::UnknownCommand,
-            "accepted are policy, set-policy",
+            "accepted are policy, status, set-policy",
         ),
         (
             b"{\"version\":1,\"command\":\"policy\",\"nme\":1}\n",

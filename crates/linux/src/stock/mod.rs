@@ -4,8 +4,10 @@
 //!
 //! A pool is an affinity mask, a slice is what a thread asks for (since 6.12). Everything else is the
 //! kernel's: who runs next, when a woken vCPU preempts, where within its mask a vCPU goes. A slice is
-//! a request: EEVDF gives a vCPU an earlier deadline for a shorter one, and a wake-up may end a long
-//! one early. What was changed is taken back at the end, and after a crash by the next daemon
+//! a request: EEVDF gives a vCPU an earlier deadline for a shorter one, and who waits on the same pCPU may
+//! end a long one early: since 6.17 a task keeps its pCPU against the others only for the shortest slice
+//! that any of them asks for (`set_protect_slice()` in kernel/sched/fair.c), and an ordinary thread of the
+//! host asks for some 3 ms. What was changed is taken back at the end, and after a crash by the next daemon
 //! ([`state`]). Policies that decide at wake-ups and switches need sched_ext and are refused.
 
 mod find;
@@ -15,11 +17,11 @@ pub mod thread;
 
 use crate::host::{Cause, HostError, watch_signals};
 use crate::perf::VcpuCounters;
-use crate::{clock, preflight, priority};
+use crate::{clock, machine, preflight, priority};
 use corun_model::time::MS;
 use corun_model::{
     HostSeen, Nanos, PcpuSet, Placement, Plan, Pool, Signals, Snapshot, TaskId, TaskPlan, TaskSeen,
-    Topology, Turns, VmSeen,
+    Turns, VmSeen,
 };
 use corun_policies::{Policy, PolicyInfo, Settings};
 use find::{Counted, Vcpu, Vm, Vms};
@@ -51,6 +53,8 @@ const NAP: Nanos = 50 * MS;
 pub struct StockOptions {
     /// The policy.
     pub policy: &'static PolicyInfo,
+    /// What it is made of.
+    pub settings: Settings,
     /// How often statistics are printed; `None`: never.
     pub interval: Option<Nanos>,
     /// How long; `None`: until SIGINT or SIGTERM.
@@ -146,7 +150,7 @@ struct Daemon {
     state: State,
     vms: Vms,
     counters: BTreeMap<TaskId, (VcpuCounters, Counted, Signals)>,
-    topology: Topology,
+    host: HostSeen,
     online: PcpuSet,
     began: Nanos,
     last: Nanos,
@@ -159,14 +163,13 @@ struct Daemon {
 
 impl Daemon {
     fn new(options: StockOptions, state: State, online: PcpuSet) -> Result<Self, StockError> {
-        let last = online.iter().last().map_or(1, |cpu| cpu.0 + 1);
         let began = clock::now();
         Ok(Self {
-            policy: (options.policy.make)(&Settings::default()),
+            policy: (options.policy.make)(&options.settings),
             state,
             vms: Vms::default(),
             counters: BTreeMap::new(),
-            topology: Topology::flat(last).map_err(HostError::Topology)?,
+            host: machine::seen(&online).map_err(HostError::Topology)?,
             online,
             began,
             last: began,
@@ -256,14 +259,13 @@ impl Daemon {
             vms.push(VmSeen {
                 vm: vm.vm,
                 weight: vm.weight,
+                cookie: 0, // of no policy that is carried out here
                 vcpus,
             });
         }
         Snapshot {
             now: now - self.began,
-            host: HostSeen {
-                topology: self.topology,
-            },
+            host: self.host.clone(),
             vms,
         }
     }

@@ -2,7 +2,7 @@
 //! With ordinary threads that bear the names of vCPUs.
 
 use super::*;
-use corun_model::{PcpuId, VmId};
+use corun_model::{PcpuId, Topology, VmId};
 use corun_policies::find;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -199,6 +199,7 @@ fn a_plan_in_threads_words() {
 fn policies_that_need_the_dispatcher_are_refused() {
     let options = |name| StockOptions {
         policy: find(name).unwrap(),
+        settings: Settings::default(),
         interval: None,
         run_for: Some(0),
         json: false,
@@ -221,12 +222,11 @@ fn every_served_policy_exists_and_asks_for_what_can_be_done() {
         let policy = find(name).unwrap();
         let seen = Snapshot {
             now: 0,
-            host: HostSeen {
-                topology: Topology::flat(2).unwrap(),
-            },
+            host: HostSeen::of(Topology::flat(2).unwrap()),
             vms: vec![VmSeen {
                 vm: VmId(0),
                 weight: None,
+                cookie: 0,
                 vcpus: Vec::new(),
             }],
         };

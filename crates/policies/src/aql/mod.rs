@@ -22,8 +22,7 @@ pub use vtrs::Limits;
 use crate::Policy;
 use cluster::{Member, Pooled};
 use corun_model::{
-    Nanos, Parameter, PcpuId, Placement, Plan, Pool, Snapshot, Status, TaskId, TaskPlan, Topology,
-    Value,
+    Nanos, Parameter, PcpuId, Placement, Plan, Pool, Snapshot, Status, TaskId, TaskPlan, Value,
 };
 use recognise::Recogniser;
 use std::collections::BTreeMap;
@@ -141,7 +140,13 @@ impl Policy for Aql {
     fn decide(&mut self, seen: &Snapshot, plan: &mut Plan) {
         self.recogniser.look(seen, &self.calibration.limits);
         let members = members(seen, |task| self.recogniser.of(task));
-        let sockets = sockets(&seen.host.topology);
+        // What the paper calls a socket is what shares a last-level cache.
+        let sockets: Vec<Vec<PcpuId>> = seen
+            .host
+            .llcs
+            .iter()
+            .map(|llc| llc.iter().collect())
+            .collect();
         let slices = &self.calibration.slices;
         self.pools = cluster::cluster(&members, &sockets, slices, &self.pools);
         let pools = self
@@ -181,15 +186,6 @@ pub(crate) fn members(seen: &Snapshot, of: impl Fn(TaskId) -> Type) -> Vec<Membe
         }));
     }
     members
-}
-
-/// The pCPUs of each last-level cache: what the paper calls a socket.
-fn sockets(topology: &Topology) -> Vec<Vec<PcpuId>> {
-    let mut sockets: BTreeMap<u32, Vec<PcpuId>> = BTreeMap::new();
-    for cpu in topology.all() {
-        sockets.entry(topology.llc(cpu)).or_default().push(cpu);
-    }
-    sockets.into_values().collect()
 }
 
 /// Says who is in which of these pools.

@@ -29,6 +29,7 @@ fn signals(kind: Kind) -> Signals {
             references,
             misses,
         }),
+        ..Signals::default()
     }
 }
 
@@ -93,6 +94,18 @@ fn a_host_that_tells_nothing_is_one_pool_and_says_so() {
     let status = policy.status().notes;
     assert_eq!(status.len(), 3, "{status:?}");
     assert!(status[2].contains("agnostic"), "{status:?}");
+}
+
+/// Kernels number pCPUs of two sockets by turns, as Intel's firmware does: who shares a cache decides.
+#[test]
+fn sockets_are_what_shares_a_cache() {
+    let kinds = [Kind::Llco, Kind::Llco, Kind::Llcf, Kind::Llcf];
+    let mut seen = host(&kinds);
+    seen.host.llcs = vec!["0,2".parse().unwrap(), "1,3".parse().unwrap()];
+    let plan = settled(&mut Aql::default(), &seen);
+    let pcpus = |task: &TaskPlan| plan.pools[task.pool.unwrap()].pcpus.to_string();
+    let pcpus: Vec<String> = plan.tasks.iter().map(pcpus).collect();
+    assert_eq!(pcpus, ["0,2", "0,2", "1,3", "1,3"], "trashers together");
 }
 
 #[test]

@@ -222,6 +222,7 @@ mod tests {
                 references,
                 misses,
             }),
+            ..Signals::default()
         }
     }
 
@@ -340,7 +341,7 @@ mod tests {
                 llc_misses: limits[3],
             };
             let llc = LlcSeen { instructions, references, misses };
-            let seen = Signals { io_events: Some(io), pause_exits: None, llc: Some(llc) };
+            let seen = Signals { io_events: Some(io), llc: Some(llc), ..Signals::default() };
             let c = Cursors::of(&seen, Some(exits), &limits);
             prop_assert_eq!(c.lo_lcf + c.llcf + c.llco, FULL);
             prop_assert!(c.io_int <= FULL && c.con_spin <= FULL);

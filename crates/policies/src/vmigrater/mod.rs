@@ -186,6 +186,7 @@ impl Core {
         let view = |(vcpu, monitor): (u32, &Monitor)| VcpuView {
             vcpu,
             activity: monitor.activity(&self.params, now),
+            away: monitor.away(),
             fresh: self.fresh[vcpu as usize],
         };
         let vcpus: Vec<_> = (0..).zip(&self.monitors).map(view).collect();

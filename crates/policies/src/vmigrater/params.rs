@@ -18,8 +18,6 @@ pub struct MigraterParams {
     pub push: Nanos,
     /// A vCPU with at least this left of its slice is worth moving to, ns; at least `push`.
     pub worth: Nanos,
-    /// Where none is: one that is back within this is, ns.
-    pub soon: Nanos,
     /// How many past slices predict the present one, by their median; 1 to [`MOST_SLICES`].
     pub slices: usize,
     /// By how much of itself a slice may outlast its prediction before that is taken to be void,
@@ -48,7 +46,6 @@ impl Default for MigraterParams {
             gap: 2 * heartbeat,
             push: 2 * heartbeat,
             worth: 2 * MS,
-            soon: 1_630 * US,
             slices: 1,
             overrun: 500,
             window: 5 * MS,
@@ -65,10 +62,12 @@ impl MigraterParams {
     #[must_use]
     pub fn beating_every(self, heartbeat: Nanos) -> Self {
         let times = |length: Nanos| length.saturating_mul(heartbeat) / self.heartbeat.max(1);
+        let push = times(self.push);
         Self {
             heartbeat,
             gap: times(self.gap),
-            push: times(self.push),
+            push,
+            worth: self.worth.max(push.saturating_add(heartbeat)),
             ..self
         }
     }
@@ -95,56 +94,49 @@ pub fn parameters() -> Vec<Parameter> {
             "period of a vCPU's heartbeats",
             default.heartbeat,
             "vMigrater, ATC 2018, §3.2; dissertation §2.4.1",
-            "100 µs to 20 ms",
+            "50 µs to 10 ms",
         ),
         time(
             "vmigrater::MigraterParams::gap",
             "silence from which on a vCPU was descheduled",
             default.gap,
             "the papers: longer than a heartbeat; assumed two, so that one late beat is no slice's end",
-            "600 µs to 40 ms",
+            "100 µs to 20 ms",
         ),
         time(
             "vmigrater::MigraterParams::push",
             "rest of a slice at which its I/O-bound tasks leave",
             default.push,
             "vMigrater, ATC 2018, §3.4: two heartbeats",
-            "600 µs to 40 ms",
+            "100 µs to 20 ms",
         ),
         time(
             "vmigrater::MigraterParams::worth",
             "rest of a slice that makes a vCPU worth moving to",
             default.worth,
             "the authors' program (github.com/hku-systems/vMigrater): 2000 µs",
-            "2 ms",
-        ),
-        time(
-            "vmigrater::MigraterParams::soon",
-            "where no vCPU is worth it: one that is back within this is",
-            default.soon,
-            "dissertation §2.7.2: the mean cost of a migration, which waiting should not exceed",
-            "1.63 ms",
+            "the default only",
         ),
         time(
             "vmigrater::MigraterParams::window",
             "a task's time on active vCPUs in which its I/O is measured",
             default.window,
             "vMigrater, ATC 2018, §3.3",
-            "5 ms",
+            "the default only",
         ),
         time(
             "vmigrater::MigraterParams::unshared",
             "without a descheduling for so long nothing is shared, and vMigrater off",
             default.unshared,
             "assumed: many slices of tens of ms (dissertation §2.4.1)",
-            "1 s",
+            "the default only",
         ),
         time(
             "vmigrater::MigraterParams::suspended",
             "a longer silence is a suspended VM, after which all is learnt anew",
             default.suspended,
             "assumed: no host's scheduler keeps a vCPU waiting for seconds",
-            "10 s",
+            "the default only",
         ),
     ];
     all.extend([
@@ -160,21 +152,21 @@ pub fn parameters() -> Vec<Parameter> {
             "by how much of itself a slice may outlast its prediction",
             default.overrun,
             "assumed; the authors' program: to 18 ms for slices of 11 ms, 636 ‰",
-            "500 ‰",
+            "the default only",
         ),
         share(
             "vmigrater::MigraterParams::enter",
             "share of a window in I/O that makes a task I/O-bound",
             default.enter,
             "assumed: the papers give no number; tasks at half a disk's pace count, computing ones do not",
-            "300 ‰",
+            "the default only",
         ),
         share(
             "vmigrater::MigraterParams::leave",
             "share below which it no longer is",
             default.leave,
             "assumed: well below the one to enter, so that no task flaps",
-            "100 ‰",
+            "the default only",
         ),
     ]);
     all

@@ -35,14 +35,16 @@ impl Default for VSlicerSlices {
 #[derive(Clone, Debug, Default)]
 pub struct VSlicer {
     slices: VSlicerSlices,
+    limits: Limits,
     recogniser: Recogniser,
 }
 
 impl VSlicer {
-    /// With these slices.
-    pub fn new(slices: VSlicerSlices) -> Self {
+    /// With these slices, and what divides AQL's types.
+    pub fn new(slices: VSlicerSlices, limits: Limits) -> Self {
         Self {
             slices,
+            limits,
             ..Self::default()
         }
     }
@@ -75,7 +77,7 @@ impl Policy for VSlicer {
     }
 
     fn decide(&mut self, seen: &Snapshot, plan: &mut Plan) {
-        self.recogniser.look(seen, &Limits::default());
+        self.recogniser.look(seen, &self.limits);
         place_all(seen, plan, Placement::Free);
         let vcpus = seen.vms.iter().flat_map(|vm| &vm.vcpus);
         plan.tasks.extend(vcpus.map(|vcpu| TaskPlan {

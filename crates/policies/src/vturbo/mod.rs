@@ -39,14 +39,16 @@ impl Default for VTurboPools {
 #[derive(Clone, Debug, Default)]
 pub struct VTurbo {
     pools: VTurboPools,
+    limits: Limits,
     recogniser: Recogniser,
 }
 
 impl VTurbo {
-    /// With these pools.
-    pub fn new(pools: VTurboPools) -> Self {
+    /// With these pools, and what divides AQL's types.
+    pub fn new(pools: VTurboPools, limits: Limits) -> Self {
         Self {
             pools,
+            limits,
             ..Self::default()
         }
     }
@@ -87,7 +89,7 @@ impl Policy for VTurbo {
     }
 
     fn decide(&mut self, seen: &Snapshot, plan: &mut Plan) {
-        self.recogniser.look(seen, &Limits::default());
+        self.recogniser.look(seen, &self.limits);
         let all = members(seen, |task| self.recogniser.of(task));
         let (turbo, others): (Vec<Member>, Vec<Member>) =
             all.iter().partition(|member| member.of.kind == Kind::IoInt);

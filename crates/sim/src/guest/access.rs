@@ -193,6 +193,10 @@ impl Vm {
             BlockIrq::Issuer => vcpu,
             BlockIrq::Vcpu0 => 0,
         };
+        let thread = self.block.as_ref().map(|it| it.files[file as usize].thread);
+        if let Some(thread) = thread {
+            self.probe(host, vcpu, thread, true);
+        }
         let slot = &mut self.vcpus[vcpu as usize];
         slot.overhead += self.params.block_submit;
         slot.io_events += 1;
@@ -254,7 +258,10 @@ impl Vm {
     /// The interrupt of a request, taken by the running `vcpu`.
     pub(super) fn request_done(&mut self, host: &mut Host, vcpu: u32, request: u32) {
         let Some(block) = &mut self.block else { return };
-        if let Some(thread) = block.told(request) {
+        let of = block.of(request);
+        let waiting = block.told(request);
+        self.probe(host, vcpu, of, false);
+        if let Some(thread) = waiting {
             self.wake(host, thread, vcpu);
         }
     }

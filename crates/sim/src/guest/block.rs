@@ -205,6 +205,17 @@ impl Block {
         self.files[file as usize].call?.delivery
     }
 
+    /// Is the thread in a read or write? If it is asleep, that is what it waits for.
+    pub fn waits(&self, thread: u32) -> bool {
+        let file = self.file_of[thread as usize];
+        file.is_some_and(|file| self.files[file as usize].call.is_some())
+    }
+
+    /// The thread whose request it is.
+    pub fn of(&self, id: u32) -> u32 {
+        self.files[self.requests[id as usize].file as usize].thread
+    }
+
     /// The vCPU that issued a request.
     pub fn issuer(&self, id: u32) -> u32 {
         self.requests[id as usize].by

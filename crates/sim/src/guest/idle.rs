@@ -29,6 +29,9 @@ pub enum IdleMode {
     Poll,
     /// MONITOR/MWAIT without an exit, for at most so many ns at a time; 0: without limit.
     Retention(Nanos),
+    /// The same, for as long as the host says of the pCPU (vSMT-IO's changed idle loop): a policy's
+    /// retention timeout. If it says nothing: HLT.
+    Told,
 }
 
 /// An idle vCPU that has its pCPU nevertheless.
@@ -74,12 +77,19 @@ impl Vm {
                 let idling = Idling::Retaining { until: Nanos::MAX };
                 self.stay(host, vcpu, idling, Activity::Retention);
             }
-            IdleMode::Retention(limit) => {
-                let until = host.now() + limit;
-                self.stay(host, vcpu, Idling::Retaining { until }, Activity::Retention);
-                self.time_out_at(host, vcpu, until);
-            }
+            IdleMode::Retention(limit) => self.retain(host, vcpu, limit),
+            IdleMode::Told => match host.retention_limit(self.vcpus[vcpu as usize].task) {
+                0 => self.halt(host, vcpu),
+                limit => self.retain(host, vcpu, limit),
+            },
         }
+    }
+
+    /// It keeps its context on the hardware thread for `limit` at most.
+    fn retain(&mut self, host: &mut Host, vcpu: u32, limit: Nanos) {
+        let until = host.now() + limit;
+        self.stay(host, vcpu, Idling::Retaining { until }, Activity::Retention);
+        self.time_out_at(host, vcpu, until);
     }
 
     /// HLT: the host polls for a wake-up or blocks the vCPU.
@@ -117,7 +127,7 @@ impl Vm {
     }
 
     /// The vCPU's thread blocks until it is woken.
-    fn leave_pcpu(&mut self, host: &mut Host, vcpu: u32) {
+    pub(super) fn leave_pcpu(&mut self, host: &mut Host, vcpu: u32) {
         let slot = &mut self.vcpus[vcpu as usize];
         slot.mode = Mode::Halted;
         host.block(slot.task);
@@ -191,6 +201,8 @@ impl Vm {
         match idling {
             _ if called => {
                 self.stats.halt_poll_hits += u64::from(slot.polled_for());
+                let retained = matches!(idling, Idling::Retaining { .. });
+                self.vcpus[vcpu as usize].kept += u64::from(retained);
                 self.end_idling(host, vcpu);
                 self.resumed(host, vcpu);
                 return true;

@@ -30,6 +30,8 @@ pub(super) enum Interrupt {
     Net,
     /// The retransmission timer of a connection.
     TcpTimer(u32),
+    /// vMigrater's monitor is due.
+    Heartbeat,
 }
 
 impl Vm {
@@ -41,6 +43,7 @@ impl Vm {
         interrupt: Interrupt,
         from: Option<PcpuId>,
     ) {
+        self.deflate(host, vcpu);
         let target = &mut self.vcpus[vcpu as usize];
         target.pending.push(interrupt);
         target.io_events += u64::from(matches!(interrupt, Interrupt::Block(_) | Interrupt::Net));
@@ -101,6 +104,7 @@ impl Vm {
                 Interrupt::Block(request) => self.request_done(host, vcpu, request),
                 Interrupt::Net => self.vcpus[vcpu as usize].receive.polling = true,
                 Interrupt::TcpTimer(endpoint) => self.rto(host, vcpu, endpoint),
+                Interrupt::Heartbeat => self.heartbeat(host, vcpu),
             }
         }
         // Nobody interrupts itself, so the (empty) list goes back with its memory.
@@ -142,7 +146,9 @@ impl Vm {
         self.arm_tick(host, vcpu);
         let waiting = self.vcpus[vcpu as usize].queue.len() as Nanos;
         let slice = (self.params.latency / (waiting + 1)).max(self.params.min_granularity);
-        if waiting > 0 && self.threads[thread as usize].ran >= slice {
+        let due = waiting > 0 && self.threads[thread as usize].ran >= slice;
+        // A new period may let xBalloon have its sleep.
+        if due || self.balloon.is_some() {
             self.vcpus[vcpu as usize].need_resched = true;
         }
     }

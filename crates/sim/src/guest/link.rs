@@ -2,6 +2,7 @@
 //! Makes VMs ready to run from what a scenario says, with the checks that need all programs of a
 //! VM: who receives what nobody sends, barriers of one, locks taken in opposite orders.
 
+use super::agent::{Agent, Migrater};
 use super::barrier::{Barrier, SpinBarrier};
 use super::block::{Block, PAGE};
 use super::condition::Condition;
@@ -369,6 +370,16 @@ impl<'a> Linker<'a> {
                 .map(|_| Condition::default())
                 .collect(),
             block: None,
+            migrater: match spec.params.agent {
+                Some(Agent::VMigrater(params)) => {
+                    Some(Box::new(Migrater::new(params, spec.vcpus, id, seed)))
+                }
+                _ => None,
+            },
+            balloon: match spec.params.agent {
+                Some(Agent::XBalloon(params)) => Some(params),
+                _ => None,
+            },
             net: Sockets::new(&self.names.ports, spec.threads.len()),
             stats: Stats::default(),
             tick_phase: Rng::of(seed, "guest tick", u64::from(id)).between(0, period - 1),

@@ -13,6 +13,8 @@
 //! Kept out: periodic balancing between busy vCPUs.
 
 mod access;
+mod agent;
+mod balloon;
 mod barrier;
 mod block;
 mod condition;
@@ -44,6 +46,8 @@ mod wiring;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub use agent::{Agent, parameters as agent_parameters};
+pub use balloon::{BalloonParams, parameters as balloon_parameters};
 pub use disks::DiskSpec;
 pub use emulator::{EmulatorParams, parameters as emulator_parameters};
 pub use halt_polling::{HaltPollParams, parameters as halt_poll_parameters};
@@ -57,7 +61,7 @@ pub use spec::{
 
 use crate::device::net::{ClientOutcome, Network, NetworkSpec, Wake};
 use crate::host::{Host, TaskSpec};
-use crate::load::{Achieved, DeviceOutcome, Load, VmInfo};
+use crate::load::{Achieved, AgentAchieved, DeviceOutcome, Load, VmInfo};
 use crate::waits::Waits;
 use block::Block;
 use corun_model::{Nanos, Signals, TaskId, VmId};
@@ -120,6 +124,8 @@ struct Stats {
     /// Halts for which the host polled, and how many of these polls caught the wake-up.
     halt_polls: u64,
     halt_poll_hits: u64,
+    /// What its agent did.
+    agent: AgentAchieved,
 }
 
 impl Stats {
@@ -150,6 +156,10 @@ enum Timer {
     BlockDone,
     /// Packets that have left a VM are to be sent by its emulator.
     Transmit,
+    /// vMigrater's monitor on a vCPU is due.
+    Heartbeat,
+    /// A vCPU has slept for xBalloon as long as it may.
+    Balloon,
     /// The network's; the rest of the token is a [`Wake`].
     Net,
 }
@@ -174,6 +184,8 @@ impl Timer {
             6 => Timer::DiskLook,
             7 => Timer::BlockDone,
             8 => Timer::Transmit,
+            9 => Timer::Heartbeat,
+            10 => Timer::Balloon,
             _ => Timer::Net,
         };
         let vm = (token >> 32) & 0xff_ffff;
@@ -305,7 +317,8 @@ impl Load for Guests {
             io_events: Some(vcpu.io_events),
             // Without a window, the CPU does not look for spinning.
             pause_exits: vm.params.ple_window.map(|_| vcpu.pause_exits),
-            llc: None,
+            kept: Some(vcpu.kept),
+            ..Signals::default()
         }
     }
 
@@ -386,6 +399,8 @@ impl Load for Guests {
             Timer::Net => return self.net_timer(host, Wake::of(token)),
             Timer::Tick => self.vms[vm].tick_due(host, index),
             Timer::Idle => self.vms[vm].idled_enough(index),
+            Timer::Heartbeat => self.vms[vm].heartbeat_due(host, index),
+            Timer::Balloon => self.vms[vm].balloon_due(host, index),
             Timer::BlockDone => self.vms[vm].completion(host, index, None),
             _ => self.vms[vm].sleep_over(host, index),
         }
@@ -451,6 +466,7 @@ impl Load for Guests {
                 .block
                 .as_ref()
                 .and_then(Block::achieved),
+            agent: self.vms[vm.index()].agent_achieved(),
         }
     }
 

@@ -2,7 +2,7 @@
 //! What a guest kernel is like. One struct, each value with its unit, default and source; nothing
 //! here is tuned per experiment.
 
-use super::{IdleMode, NetParams, TlbFlush};
+use super::{Agent, IdleMode, NetParams, TlbFlush};
 use corun_model::time::{MS, US};
 use corun_model::{Nanos, Parameter, Value};
 
@@ -102,6 +102,8 @@ pub struct GuestParams {
     pub read_ahead: u64,
     /// Its network path.
     pub net: NetParams,
+    /// What it runs against I/O inactivity. Nothing.
+    pub agent: Option<Agent>,
 }
 
 impl Default for GuestParams {
@@ -128,6 +130,7 @@ impl Default for GuestParams {
             copy_kib: 100,
             read_ahead: 128 << 10,
             net: NetParams::default(),
+            agent: None,
         }
     }
 }
@@ -174,6 +177,9 @@ const MOST_QUEUES: u32 = 512;
 /// The shortest PLE window: a few PAUSEs; below, a simulation would do nothing but exits.
 const SHORTEST_PLE: Nanos = 100;
 
+/// The shortest heartbeat; below, a vCPU would do nothing else.
+const SHORTEST_BEAT: Nanos = 50 * US;
+
 impl GuestParams {
     /// What is wrong with them, if anything.
     pub(super) fn fault(&self) -> Option<String> {
@@ -187,7 +193,7 @@ impl GuestParams {
         }
         let retention = match self.idle {
             IdleMode::Retention(limit) => limit,
-            IdleMode::Halt | IdleMode::Poll => 0,
+            IdleMode::Halt | IdleMode::Poll | IdleMode::Told => 0,
         };
         if !(1..=MOST_QUEUES).contains(&self.net.queues) {
             let queues = self.net.queues;
@@ -201,6 +207,18 @@ impl GuestParams {
                 "read_ahead is {} bytes; accepted: multiples of 4 KiB up to 1 GiB",
                 self.read_ahead
             ));
+        }
+        match self.agent {
+            Some(Agent::VMigrater(params)) if params.heartbeat < SHORTEST_BEAT => {
+                return Some(format!(
+                    "heartbeat is {} ns; accepted: at least {SHORTEST_BEAT} ns",
+                    params.heartbeat
+                ));
+            }
+            Some(Agent::XBalloon(params)) if params.period == 0 => {
+                return Some("xBalloon's period is 0; accepted: more".to_owned());
+            }
+            _ => {}
         }
         let times = [
             ("block_submit", self.block_submit),

@@ -47,6 +47,18 @@ impl Runqueue {
         self.threads.pop().map(|(_, thread)| thread)
     }
 
+    /// The one to go first of some.
+    pub fn first_of(&self, some: impl Fn(u32) -> bool) -> Option<u32> {
+        let mut threads = self.threads.iter().rev().map(|(_, thread)| *thread);
+        threads.find(|thread| some(*thread))
+    }
+
+    /// Takes out a thread; false if it is not there.
+    pub fn remove(&mut self, thread: u32) -> bool {
+        let place = self.threads.iter().position(|(_, it)| *it == thread);
+        place.map(|place| self.threads.remove(place)).is_some()
+    }
+
     /// Is there a thread that `may` go elsewhere?
     pub fn any(&self, may: impl Fn(u32) -> bool) -> bool {
         self.threads.iter().any(|(_, thread)| may(*thread))

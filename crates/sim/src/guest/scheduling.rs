@@ -18,6 +18,8 @@ pub(super) enum Picked {
     Same(u32),
     Switched,
     Idle,
+    /// Threads wait, but xBalloon has the vCPU sleep.
+    Asleep,
 }
 
 impl Vm {
@@ -30,14 +32,21 @@ impl Vm {
                 return Picked::Same(thread);
             }
             slot.need_resched = false;
+            if self.depart(host, vcpu, thread) {
+                return Picked::Switched;
+            }
+            if !self.favoured(thread) && self.inflate(host, vcpu) {
+                self.requeue(vcpu, thread);
+                return Picked::Asleep;
+            }
+            let slot = &mut self.vcpus[vcpu as usize];
             if slot.queue.is_empty() {
                 return Picked::Same(thread);
             }
-            slot.queue.add(state.vruntime, thread);
-            slot.current = None;
-            match slot.queue.pop() {
+            self.requeue(vcpu, thread);
+            match self.next(vcpu) {
                 Some(next) if next == thread => {
-                    slot.current = Some(thread);
+                    self.vcpus[vcpu as usize].current = Some(thread);
                     return Picked::Same(thread);
                 }
                 Some(next) => {
@@ -48,13 +57,39 @@ impl Vm {
             }
             return Picked::Switched;
         }
-        match slot.queue.pop().or_else(|| self.pull(vcpu)) {
+        match self.next(vcpu).or_else(|| self.pull(vcpu)) {
+            Some(next) if !self.favoured(next) && self.inflate(host, vcpu) => {
+                let vruntime = self.threads[next as usize].vruntime;
+                self.vcpus[vcpu as usize].queue.add(vruntime, next);
+                Picked::Asleep
+            }
             Some(next) => {
                 self.give(host, vcpu, next);
                 Picked::Switched
             }
             None => Picked::Idle,
         }
+    }
+
+    /// The running thread of `vcpu` waits for its turn.
+    fn requeue(&mut self, vcpu: u32, thread: u32) {
+        let slot = &mut self.vcpus[vcpu as usize];
+        slot.queue
+            .add(self.threads[thread as usize].vruntime, thread);
+        slot.current = None;
+    }
+
+    /// Takes out the thread whose turn it is on `vcpu`: the first, or the first that xBalloon favours.
+    fn next(&mut self, vcpu: u32) -> Option<u32> {
+        let favoured = match self.balloon {
+            Some(_) => {
+                let favoured = |thread: u32| self.favoured(thread);
+                let found = self.vcpus[vcpu as usize].queue.first_of(favoured);
+                found.filter(|thread| self.vcpus[vcpu as usize].queue.remove(*thread))
+            }
+            None => None,
+        };
+        favoured.or_else(|| self.vcpus[vcpu as usize].queue.pop())
     }
 
     fn give(&mut self, host: &mut Host, vcpu: u32, thread: u32) {
@@ -65,7 +100,13 @@ impl Vm {
         slot.current = Some(thread);
         slot.need_resched = false;
         slot.overhead += self.params.thread_switch;
-        self.threads[thread as usize].ran = 0;
+        let state = &mut self.threads[thread as usize];
+        state.ran = 0;
+        if state.home == Some(vcpu)
+            && let Some(since) = state.moving.take()
+        {
+            self.stats.agent.costs.record(host.now() - since);
+        }
         self.stats.thread_switches += 1;
         self.arm_tick(host, vcpu);
     }
@@ -73,7 +114,10 @@ impl Vm {
     /// Takes a waiting thread from the vCPU that has most.
     fn pull(&mut self, to: u32) -> Option<u32> {
         let threads = &self.threads;
-        let may = |thread: u32| !threads[thread as usize].pinned;
+        let may = |thread: u32| {
+            let thread = &threads[thread as usize];
+            !thread.pinned && thread.home.is_none()
+        };
         let mut busiest: Option<(usize, usize)> = None;
         for (index, vcpu) in self.vcpus.iter().enumerate() {
             let runnable = vcpu.runnable();
@@ -89,7 +133,7 @@ impl Vm {
     }
 
     /// Gives a thread that is on no runqueue to another vCPU, its virtual time in step there.
-    fn move_to(&mut self, thread: u32, to: u32) {
+    pub(super) fn move_to(&mut self, thread: u32, to: u32) {
         let state = &mut self.threads[thread as usize];
         if state.vcpu == to {
             return;
@@ -107,18 +151,30 @@ impl Vm {
         let to = self.place(thread, by);
         self.settle(host, to);
         self.move_to(thread, to);
-        let slot = &mut self.vcpus[to as usize];
-        let was_idle = slot.idle();
+        let slot = &self.vcpus[to as usize];
         let state = &mut self.threads[thread as usize];
+        if let Some(since) = &mut state.moving {
+            *since = host.now();
+        }
         let credit = slot.queue.least().saturating_sub(self.params.latency / 2);
         state.vruntime = state.vruntime.max(credit);
         state.doing = Doing::Next;
-        let vruntime = state.vruntime;
-        slot.queue.add(vruntime, thread);
-        let preempts = slot.current.is_some_and(|current| {
+        self.enqueue(host, thread, to, by);
+    }
+
+    /// A thread that can run comes to the runqueue of `to`, by the doing of the running vCPU `by`.
+    pub(super) fn enqueue(&mut self, host: &mut Host, thread: u32, to: u32, by: u32) {
+        let favoured = self.favoured(thread);
+        let vruntime = self.threads[thread as usize].vruntime;
+        let current = self.vcpus[to as usize].current;
+        let preempts = current.is_some_and(|current| {
             let ahead = self.threads[current as usize].vruntime;
-            ahead > vruntime + self.params.wakeup_granularity
+            let by_order = ahead > vruntime + self.params.wakeup_granularity;
+            by_order || (favoured && !self.favoured(current))
         });
+        let slot = &mut self.vcpus[to as usize];
+        let was_idle = slot.idle();
+        slot.queue.add(vruntime, thread);
         if to == by {
             slot.need_resched |= preempts;
         } else if was_idle && slot.halted() {
@@ -135,6 +191,9 @@ impl Vm {
     /// Where a woken thread goes.
     fn place(&self, thread: u32, by: u32) -> u32 {
         let state = &self.threads[thread as usize];
+        if let Some(home) = state.home {
+            return home;
+        }
         let idle = |vcpu: u32| self.vcpus[vcpu as usize].idle();
         if state.pinned || idle(state.vcpu) {
             return state.vcpu;

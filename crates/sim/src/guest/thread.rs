@@ -42,6 +42,10 @@ pub(super) struct Thread {
     pub vcpu: u32,
     /// Bound to that vCPU?
     pub pinned: bool,
+    /// The vCPU that vMigrater bound it to, if it did.
+    pub home: Option<u32>,
+    /// Since when it could run there, as long as it has not.
+    pub moving: Option<Nanos>,
     /// Virtual time: ns run, in step with its runqueue's others.
     pub vruntime: Nanos,
     /// Work since it got its vCPU last.
@@ -71,6 +75,8 @@ impl Thread {
             doing: Doing::Next,
             vcpu,
             pinned,
+            home: None,
+            moving: None,
             vruntime: 0,
             ran: 0,
             preempt_off: 0,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A vCPU as its guest's kernel knows it.
 
+use super::balloon::Balloon;
 use super::idle::{IdleState, Idling};
 use super::interrupts::Interrupt;
 use super::net::Receive;
@@ -46,12 +47,16 @@ pub(super) struct Vcpu {
     pub tick_armed: bool,
     /// How it idles.
     pub idle_state: IdleState,
+    /// xBalloon's.
+    pub balloon: Balloon,
     /// Since when its kernel has had no thread for it, as far as that is not booked.
     pub idle_since: Option<Nanos>,
     /// Since the run began: interrupts of devices for it and requests and packets from it.
     pub io_events: u64,
     /// Since the run began.
     pub pause_exits: u64,
+    /// Retentions that ended with what was waited for, since the run began.
+    pub kept: u64,
 }
 
 impl Vcpu {
@@ -71,15 +76,17 @@ impl Vcpu {
             receive: Receive::default(),
             tick_armed: false,
             idle_state: IdleState::default(),
+            balloon: Balloon::default(),
             idle_since: Some(0),
             io_events: 0,
             pause_exits: 0,
+            kept: 0,
         }
     }
 
-    /// Has it nothing to run, as its kernel sees it?
+    /// Has it nothing to run, as its kernel sees it, or nothing that may?
     pub fn idle(&self) -> bool {
-        self.current.is_none() && self.queue.is_empty()
+        self.current.is_none() && (self.queue.is_empty() || self.balloon.asleep())
     }
 
     /// Has it executed HLT, so that its kernel needs an interrupt to go on?

@@ -7,6 +7,8 @@
 //! something takes time again. What one vCPU does to another (an IPI, a lock handed over) only sets
 //! flags and puts that one on the list of vCPUs to attend to, so there is no recursion.
 
+use super::agent::Migrater;
+use super::balloon::BalloonParams;
 use super::barrier::{Barrier, SpinBarrier};
 use super::block::Block;
 use super::condition::Condition;
@@ -39,6 +41,10 @@ pub(super) struct Vm {
     pub conditions: Vec<Condition>,
     /// Its disk and what is under way there.
     pub block: Option<Block>,
+    /// vMigrater, if it runs.
+    pub migrater: Option<Box<Migrater>>,
+    /// xBalloon, if it runs.
+    pub balloon: Option<BalloonParams>,
     pub net: Sockets,
     /// When each timer was last due; at first: at the start.
     pub timers: Vec<Nanos>,
@@ -73,6 +79,7 @@ impl Vm {
             vcpu.mode = Mode::Ready;
             host.wake(vcpu.task, None);
         }
+        self.start_agent(host);
     }
 
     /// `vcpu` got a pCPU.
@@ -193,6 +200,7 @@ impl Vm {
                 Picked::Same(thread) => thread,
                 Picked::Switched => continue,
                 Picked::Idle => return self.idle(host, vcpu),
+                Picked::Asleep => return self.leave_pcpu(host, vcpu),
             };
             match self.go_on(host, vcpu, thread) {
                 Flow::Again => {}
@@ -324,7 +332,7 @@ impl Vm {
         for vcpu in &self.vcpus {
             let here = vcpu.queue.iter().chain(vcpu.current);
             here.for_each(|thread| places[thread as usize] += 1);
-            let queued_only = vcpu.current.is_none() && !vcpu.queue.is_empty();
+            let queued_only = vcpu.current.is_none() && !vcpu.idle();
             assert!(
                 !(vcpu.mode == Mode::Halted && queued_only),
                 "a halted vCPU has threads to run"

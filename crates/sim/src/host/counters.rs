@@ -9,7 +9,7 @@
 
 use super::Host;
 use crate::workload::Mix;
-use corun_model::{LlcSeen, Nanos, TaskId};
+use corun_model::{CyclesSeen, LlcSeen, Nanos, TaskId};
 
 /// Instructions of so much undisturbed work: 2.6 per ns, of `mix.base` percent.
 fn instructions(work: Nanos, mix: Mix) -> u64 {
@@ -33,6 +33,13 @@ impl Host {
             }
         }
         Some(seen)
+    }
+
+    /// How the cycles of `task` divided since the run began while its SMT sibling was idle or retained a
+    /// context; `None` if cores have but one hardware thread.
+    pub fn cycles_seen(&self, task: TaskId) -> Option<CyclesSeen> {
+        self.smt.as_ref()?;
+        Some(self.tasks[task.index()].cycles)
     }
 
     fn since_counted(&self, task: TaskId, progress: Nanos) -> u64 {

@@ -44,6 +44,7 @@ impl Host {
             return;
         }
         self.count_instructions(task); // of what it did before
+        self.tasks[task.index()].book(self.now);
         self.tasks[task.index()].profile = Some(profile);
         self.changed(task);
     }
@@ -51,7 +52,9 @@ impl Host {
     /// What `task`, which is running, does with its hardware thread from now on.
     pub fn set_activity(&mut self, task: TaskId, activity: Activity) {
         let slot = &mut self.tasks[task.index()];
-        if std::mem::replace(&mut slot.activity, activity) != activity {
+        if slot.activity != activity {
+            slot.book(self.now); // what it did until now
+            slot.activity = activity;
             self.changed(task);
         }
     }

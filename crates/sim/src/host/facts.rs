@@ -58,6 +58,12 @@ impl Host {
             .map(|(index, task)| (TaskId::from(index), task))
     }
 
+    /// How long a guest that retains its context by itself may do so on the pCPU that `task` has, ns.
+    pub fn retention_limit(&self, task: TaskId) -> Nanos {
+        let cpu = self.tasks[task.index()].running_on();
+        cpu.map_or(0, |cpu| self.cpus[cpu.index()].retention)
+    }
+
     /// Do hardware threads of one core slow each other down?
     pub fn has_smt(&self) -> bool {
         self.smt.is_some()
@@ -79,6 +85,7 @@ impl Host {
             TaskState::Ready => totals.ready += spent,
             TaskState::Running(_) => {
                 totals.run += spent;
+                totals.did(task.unbooked(self.now), task.activity);
                 let mut progress = task.progress;
                 totals.lose(progress.advance(self.now));
             }

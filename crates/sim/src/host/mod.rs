@@ -103,6 +103,8 @@ struct Pcpu {
     switching_until: Nanos,
     /// Is the end of that ordered?
     switched_ordered: bool,
+    /// How long guests may retain their contexts here by themselves, ns.
+    retention: Nanos,
 }
 
 /// The modelled host.
@@ -139,6 +141,7 @@ impl Host {
             tasks: 0,
             switching_until: 0,
             switched_ordered: false,
+            retention: 0,
         };
         let shared = params.topology.threads_per_core() > 1;
         let caches = params.hardware.caches;

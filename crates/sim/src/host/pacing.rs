@@ -105,6 +105,7 @@ impl Host {
             return;
         }
         if !same {
+            slot.book(self.now);
             let lost = slot.progress.change(self.now, pace);
             slot.totals.lose(lost);
         }

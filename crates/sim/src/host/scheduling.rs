@@ -28,6 +28,11 @@ impl Host {
         self.cpus[cpu.index()].resched = Some((at, event));
     }
 
+    /// Guests that retain their contexts by themselves may do so on `cpu` for so long at a time.
+    pub fn retain_on(&mut self, cpu: PcpuId, limit: Nanos) {
+        self.cpus[cpu.index()].retention = limit;
+    }
+
     /// Calls the scheduler's `timer` with `token` at time `at`.
     pub fn sched_timer(&mut self, at: Nanos, token: u64) -> EventId {
         self.events

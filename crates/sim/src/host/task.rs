@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A host task: a vCPU thread or anything else that wants a pCPU.
 
-use super::hardware::{Lost, Pace, Progress};
+use super::hardware::{Lost, ONE, Pace, Progress};
 use super::{Activity, Profile};
 use crate::engine::EventId;
-use corun_model::{LlcSeen, Nanos, PcpuId, PcpuSet, VmId};
+use crate::workload::Mix;
+use corun_model::{CyclesSeen, LlcSeen, Nanos, PcpuId, PcpuSet, VmId};
 
 /// Whether a task has, wants, or does not want a pCPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,9 +56,22 @@ pub struct Totals {
     pub smt_lost: Nanos,
     /// Of `run`: without progress because its data had left the caches.
     pub cache_lost: Nanos,
+    /// Of `run`: in MWAIT, its context retained on the hardware thread.
+    pub retained: Nanos,
+    /// Of `run`: polling for what would wake it, in KVM or in the guest.
+    pub polled: Nanos,
 }
 
 impl Totals {
+    /// Of the time on a pCPU so much was spent so.
+    pub(super) fn did(&mut self, spent: Nanos, activity: Activity) {
+        match activity {
+            Activity::Retention => self.retained += spent,
+            Activity::HaltPolling | Activity::IdlePolling => self.polled += spent,
+            Activity::Work | Activity::Rescheduling | Activity::Spinning => {}
+        }
+    }
+
     pub(super) fn lose(&mut self, lost: Lost) {
         self.smt_lost += lost.smt;
         self.cache_lost += lost.cache;
@@ -95,6 +109,10 @@ pub struct Task {
     pub(super) activity: Activity,
     /// What its performance counters had counted when its work ended last …
     pub(super) llc: LlcSeen,
+    /// Up to when that is booked which hangs on its activity.
+    pub(super) booked: Nanos,
+    /// Its cycles while no SMT sibling interfered; a ns counts as one.
+    pub(super) cycles: CyclesSeen,
     /// … and the progress up to which its instructions are counted.
     pub(super) counted: Nanos,
     /// How long its last waits for a pCPU took, handed to the meter when it runs.
@@ -119,6 +137,8 @@ impl Task {
             profile: None,
             activity: Activity::Work,
             llc: LlcSeen::default(),
+            booked: 0,
+            cycles: CyclesSeen::default(),
             counted: 0,
             ready_since: 0,
         }
@@ -155,10 +175,34 @@ impl Task {
             TaskState::Ready => self.totals.ready += spent,
             TaskState::Running(_) => {
                 self.totals.run += spent;
+                self.book(now);
                 let lost = self.progress.advance(now);
                 self.totals.lose(lost);
             }
         }
         self.since = now;
+        self.booked = now;
+    }
+
+    /// Time on a pCPU up to now under its present activity, beside who is there now.
+    pub(super) fn unbooked(&self, now: Nanos) -> Nanos {
+        now.saturating_sub(self.booked)
+    }
+
+    /// Its activity, its mix of cycles or who is beside it is about to change: books what it did.
+    pub(super) fn book(&mut self, now: Nanos) {
+        let spent = self.unbooked(now);
+        self.booked = now;
+        if self.running_on().is_none() {
+            return;
+        }
+        self.totals.did(spent, self.activity);
+        if self.activity == Activity::Work && self.progress.pace().smt == ONE {
+            let mix = self.profile.and_then(|profile| profile.mix);
+            let mix = mix.unwrap_or(Mix::TYPICAL);
+            self.cycles.cycles += spent;
+            self.cycles.base += spent * Nanos::from(mix.base) / 100;
+            self.cycles.miss += spent * Nanos::from(mix.miss) / 100;
+        }
     }
 }

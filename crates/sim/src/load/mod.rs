@@ -68,6 +68,28 @@ pub struct Achieved {
     pub halt_poll_hits: u64,
     /// What it did with its disk, if it has one.
     pub io: Option<IoAchieved>,
+    /// What its agent against I/O inactivity did, if it has one.
+    pub agent: Option<AgentAchieved>,
+}
+
+/// What vMigrater or xBalloon did in a VM.
+#[derive(Clone, Debug, Default)]
+pub struct AgentAchieved {
+    /// Tasks moved from vCPUs whose slice was about to end.
+    pub pushed: u64,
+    /// From vCPUs that were descheduled.
+    pub pulled: u64,
+    /// From vCPUs whose slice was about to end to ones about to be active.
+    pub soon: u64,
+    /// From vCPUs with more than their part of I/O-bound tasks.
+    pub spread: u64,
+    /// What each of these moves cost the task: from when it was told to move (asleep then: from when
+    /// it woke) until it ran on its new vCPU.
+    pub costs: Waits,
+    /// vCPU time of the agent itself, ns.
+    pub work: Nanos,
+    /// How long vCPUs slept though they had computing to do, ns, summed over them.
+    pub ballooned: Nanos,
 }
 
 /// What a VM did with its disk.

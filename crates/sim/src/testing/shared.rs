@@ -232,11 +232,8 @@ pub(crate) fn pools_have_their_pcpus_and_slices<S: HostScheduler + 'static>(
 /// Tasks in two pools: pCPU 0 with slices of 1 ms, pCPUs 1 and 2 with slices of 90 ms.
 fn in_pools(members: &[usize]) -> Plan {
     let task = |(task, pool): (usize, &usize)| TaskPlan {
-        task: TaskId::from(task),
-        slice: None,
-        home: None,
         pool: Some(*pool),
-        claim: None,
+        ..TaskPlan::of(TaskId::from(task))
     };
     let pool = |slice, pcpus: [u32; 2]| Pool {
         slice,
@@ -248,6 +245,7 @@ fn in_pools(members: &[usize]) -> Plan {
             .collect(),
         tasks: members.iter().enumerate().map(task).collect(),
         pools: vec![pool(MS, [0, 0]), pool(90 * MS, [1, 2])],
+        ..Plan::default()
     }
 }
 

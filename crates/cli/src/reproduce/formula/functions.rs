@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The functions of formulas; those of the papers are in [`papers`] and [`jupiter`].
+//! The functions of formulas; those of the papers are in [`papers`], [`jupiter`],
+//! [`aql`] and [`vmigrater`].
 
-use super::{aql, jupiter, papers};
+use super::{aql, jupiter, papers, vmigrater};
 use corun_scenario::or_nearest;
 use std::ops::RangeInclusive;
 
@@ -71,7 +72,8 @@ fn extreme(of: &[f64], better: fn(f64, f64) -> f64) -> f64 {
 /// # Errors
 /// What is accepted.
 pub fn find(name: &str) -> Result<&'static Function, String> {
-    let papers = || papers::ALL.iter().chain(jupiter::ALL).chain(aql::ALL);
+    let parts = [papers::ALL, jupiter::ALL, aql::ALL, vmigrater::ALL];
+    let papers = || parts.into_iter().flatten();
     let all = || COMMON.iter().chain(papers());
     all().find(|it| it.name == name).ok_or_else(|| {
         let names: Vec<&str> = all().map(|it| it.name).chain(["near"]).collect();

@@ -14,6 +14,7 @@ mod papers;
 mod parser;
 #[cfg(test)]
 mod tests;
+mod vmigrater;
 
 use functions::Function;
 use std::collections::BTreeMap;

@@ -9,6 +9,7 @@ fn i7_3770(pcpus: u32) -> HostParams {
     let caches = CacheParams {
         l2: 256 << 10,
         llc: Some(8 << 20),
+        llc_adaptive: false,
         // 30 - 12 cycles at 3.4 GHz, and 53 ns (7-cpu.com).
         llc_latency: 5,
         memory_latency: 53,

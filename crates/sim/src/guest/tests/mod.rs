@@ -2,6 +2,7 @@
 //! Guests under the simplest host scheduler there is, so that what shows comes from the guest model
 //! alone.
 
+mod agents;
 mod block;
 mod errors;
 mod exact;

@@ -19,6 +19,8 @@ pub struct CacheParams {
     pub l2: u64,
     /// Bytes of each LLC, at least an L2; `None`: 2.5 MiB per core.
     pub llc: Option<u64>,
+    /// Do the LLCs keep streams out (see [`super::cache`])?
+    pub llc_adaptive: bool,
     /// What an access that misses the L2 and hits the LLC takes longer than a hit in the L2, ns, at
     /// most 10 us.
     pub llc_latency: Nanos,
@@ -34,6 +36,7 @@ impl Default for CacheParams {
         Self {
             l2: 256 << 10,
             llc: None,
+            llc_adaptive: false,
             llc_latency: 12,
             memory_latency: 80,
         }
@@ -65,6 +68,14 @@ impl CacheParams {
                 Value::Bytes(LLC_PER_CORE),
                 "Xeon E5-2600 v1-v4: 2.5 MB of LLC per core (Intel's data sheets)",
                 "none: a fact of the machine; tests have 8 MiB for 4 cores (i7-3770)",
+            ),
+            of(
+                "host.llc_adaptive",
+                "do last-level caches keep streams out?",
+                Value::Switch(default.llc_adaptive),
+                "Intel since Ivy Bridge (H. Wong, \"Intel Ivy Bridge Cache Replacement Policy\", 2013; \
+                 Qureshi et al., ISCA 2007); Sandy Bridge and before do not",
+                "both on experiments/aql/fig6.toml",
             ),
             of(
                 "host.costs.llc",
@@ -105,7 +116,11 @@ impl Caches {
         let cores = pcpus / threads;
         let llcs = cores / topology.cores_per_llc();
         let l2 = Cache::new((params.l2 / LINE).max(1));
-        let llc = Cache::new((params.llc_bytes(&topology) / LINE).max(1));
+        let lines = (params.llc_bytes(&topology) / LINE).max(1);
+        let llc = match params.llc_adaptive {
+            true => Cache::adaptive(lines),
+            false => Cache::new(lines),
+        };
         Self {
             params,
             topology,

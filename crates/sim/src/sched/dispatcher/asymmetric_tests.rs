@@ -51,7 +51,7 @@ impl HostScheduler for Claiming {
                 claim,
                 ..TaskPlan::of(task)
             }],
-            pools: Vec::new(),
+            ..Plan::default()
         };
         self.0.apply(host, &plan);
     }
@@ -202,7 +202,7 @@ fn claims_are_void_when_the_mode_is_left() {
         let plan = Plan {
             vms: vec![mode],
             tasks: vec![claims.clone()],
-            pools: Vec::new(),
+            ..Plan::default()
         };
         native.apply(&mut host, &plan);
         host.wake(task, None);

@@ -29,7 +29,7 @@ use crate::engine::EventId;
 use crate::host::{Host, HostParams, TaskState};
 use crate::load::VmInfo;
 use crate::sched::HostScheduler;
-use corun_dispatcher::{Kick, Knobs, Native, PoolConf, TaskConf, TaskStruct, Waker};
+use corun_dispatcher::{Kick, Knobs, Native, PcpuConf, PoolConf, TaskConf, TaskCtx, TaskStruct};
 use corun_model::{
     DispatcherParams, Doing, Nanos, PcpuId, PcpuSet, Placement, Plan, TaskId, Turns, VmId, VmPlan,
 };
@@ -84,6 +84,7 @@ impl<const COUNTED: bool> Dispatcher<COUNTED> {
             placement: 0,
             slice_timer: u32::from(params.slice_timer),
             gangs: 0,
+            cores: 0,
         };
         Self {
             native: Native::new(knobs, Queues::new(pcpus as usize)),
@@ -166,6 +167,14 @@ impl<const COUNTED: bool> Dispatcher<COUNTED> {
         self.native.stopping(now, cpu.0, prev.index(), true);
         self.native.enqueue(now, cpu.0, prev.index());
         self.pass_on(host, Some(cpu));
+    }
+}
+
+/// How long a pCPU has been held for a task up to now, where that is not booked yet.
+fn held_now(ctx: &TaskCtx, now: Nanos) -> Nanos {
+    match ctx.held_since {
+        0 => 0,
+        since => now.min(ctx.held_until).saturating_sub(since),
     }
 }
 
@@ -310,7 +319,8 @@ impl<const COUNTED: bool> HostScheduler for Dispatcher<COUNTED> {
 
     fn turns(&self, host: &Host, task: TaskId, since: Nanos) -> Turns {
         let ctx = &self.native.peek(task.index()).ctx;
-        let woke = |waker: &&Waker| waker.id != 0 && waker.at >= since;
+        let wakers = ctx.wakers.iter().zip(&ctx.woken_at);
+        let woke = |(id, at): &(&u32, &u64)| **id != 0 && **at >= since;
         let (doing, cpu) = match host.task(task).state {
             TaskState::Waiting => (Doing::Waiting, host.task(task).last_ran()),
             TaskState::Ready => (Doing::Ready, host.task(task).runqueue()),
@@ -323,13 +333,18 @@ impl<const COUNTED: bool> HostScheduler for Dispatcher<COUNTED> {
             preempted: ctx.sum.preempted,
             late: ctx.sum.late,
             wakeups: ctx.sum.wakeups,
-            wakers: (ctx.wakers.iter().filter(woke))
-                .map(|waker| TaskId(waker.id - 1))
-                .collect(),
+            wakers: wakers.filter(woke).map(|(id, _)| TaskId(id - 1)).collect(),
+            retained: ctx.sum.held + held_now(ctx, host.now()),
+            kept: ctx.sum.kept,
         }
     }
 
-    fn apply(&mut self, _host: &mut Host, plan: &Plan) {
+    fn apply(&mut self, host: &mut Host, plan: &Plan) {
+        for wanted in &plan.pcpus {
+            self.native
+                .configure_pcpu(wanted.cpu.0, PcpuConf::of(wanted));
+            host.retain_on(wanted.cpu, wanted.retention);
+        }
         // Before those who are to be in them.
         self.native
             .configure_pools(plan.pools.iter().map(|pool| PoolConf {

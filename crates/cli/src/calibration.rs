@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A calibration file on a host that is really there: `corun host --calibration`, `corun policy
+//! --calibration`.
+
+use crate::compare::policies;
+use crate::failure::Invalid;
+use corun_linux::machine::Layout;
+use corun_policies::aql::{Calibration, Machine};
+use std::path::Path;
+
+/// What a file says, if it holds on this machine.
+///
+/// # Errors
+/// [`Invalid`] if it cannot be read, is broken, or was made on another machine.
+pub fn read(path: &Path) -> anyhow::Result<Calibration> {
+    let here = machine()?;
+    let said = policies::read(path, &here);
+    let said = said.map_err(|why| Invalid::error(format!("--calibration: {why}")))?;
+    Ok(policies::calibration(&said))
+}
+
+/// This machine, as calibrations tell machines apart.
+///
+/// # Errors
+/// [`Invalid`] if it cannot be told from others.
+pub fn machine() -> anyhow::Result<Machine> {
+    let found = Layout::of_this_host().and_then(|layout| layout.machine());
+    found.map_err(|why| Invalid::error(format!("calibrations cannot be told apart here: {why}")))
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `corun metrics`: what VMs get, for Prometheus. A process of its own: the daemon that schedules the
+//! host has no network listener, and whoever scrapes has no way to it.
+
+use crate::output;
+use anyhow::{Context, bail};
+use corun_linux::socket;
+use corun_linux::watch::{Sampler, prometheus};
+use corun_model::{Nanos, time};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Export counters of VMs and vCPUs in Prometheus' text format
+///
+/// Prints them once, or writes them to a file for node_exporter's textfile collector, or answers HTTP
+/// requests. It only looks, as `corun top` does. docs/metrics.md defines all metrics.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Write them to this file, again and again; readers find it whole
+    #[arg(long, value_name = "FILE", conflicts_with = "listen")]
+    textfile: Option<PathBuf>,
+
+    /// With --textfile: how often
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = interval)]
+    interval: Nanos,
+
+    /// Answer GET /metrics on this port of the loopback address, or on ADDRESS:PORT
+    #[arg(long, value_name = "PORT", value_parser = address)]
+    listen: Option<SocketAddr>,
+
+    /// The daemon's socket
+    #[arg(long, value_name = "PATH", default_value = socket::DEFAULT)]
+    socket: PathBuf,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  corun metrics
+      once
+  corun metrics --textfile /var/lib/prometheus/node-exporter/corun.prom
+      every 15 s, for node_exporter
+  corun metrics --listen 9345
+      on http://127.0.0.1:9345/metrics
+
+Exit codes: 0 done; 1 it could not be written, or nobody could be listened to; 2 wrong usage.";
+
+fn interval(text: &str) -> Result<Nanos, String> {
+    let interval = time::parse(text).filter(|time| *time >= time::SEC);
+    interval.ok_or_else(|| format!("expected 1s or more, {}", time::ACCEPTED))
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let loopback = |port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
+    let port = text.parse::<u16>().ok().map(loopback);
+    let address = port.or_else(|| text.parse().ok());
+    address.ok_or_else(|| "expected PORT or ADDRESS:PORT, such as 9345 or [::1]:9345".to_string())
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If counters cannot be written, or the address cannot be had.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let sampler = Sampler::new(Some(args.socket.clone()));
+    if let Some(file) = &args.textfile {
+        loop {
+            write(file, &prometheus::text(&sampler.sample()))
+                .with_context(|| file.display().to_string())?;
+            std::thread::sleep(Duration::from_nanos(args.interval));
+        }
+    }
+    match args.listen {
+        Some(address) => serve(address, &sampler),
+        None => output::print(&prometheus::text(&sampler.sample())),
+    }
+}
+
+/// The collector reads `*.prom`: what is not whole has another name.
+fn write(file: &Path, text: &str) -> anyhow::Result<()> {
+    let beside = file.with_extension("prom.new");
+    fs::write(&beside, text)?;
+    Ok(fs::rename(&beside, file)?)
+}
+
+/// How long a client may take to ask, and to take its answer: there is only one at a time.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The longest request that is read.
+const LONGEST: usize = 8192;
+
+fn serve(address: SocketAddr, sampler: &Sampler) -> anyhow::Result<()> {
+    let listener =
+        TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
+    output::note(&format!("corun: http://{}/metrics", listener.local_addr()?));
+    loop {
+        // Whatever clients do is no failure of ours.
+        if let Ok((stream, _)) = listener.accept() {
+            let _ = answer(stream, sampler);
+        }
+    }
+}
+
+fn answer(mut stream: TcpStream, sampler: &Sampler) -> anyhow::Result<()> {
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let request = request(&mut stream)?;
+    let (status, body) = match request.split_whitespace().collect::<Vec<_>>()[..] {
+        ["GET", "/metrics", ..] => ("200 OK", prometheus::text(&sampler.sample())),
+        ["GET", ..] => ("404 Not Found", "see /metrics\n".to_string()),
+        _ => ("405 Method Not Allowed", "only GET\n".to_string()),
+    };
+    let kind = "text/plain; version=0.0.4; charset=utf-8";
+    let length = body.len();
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes())?;
+    Ok(stream.write_all(body.as_bytes())?)
+}
+
+/// The first line of a request, once all of its head has come; in all, a client has [`PATIENCE`].
+fn request(stream: &mut TcpStream) -> anyhow::Result<String> {
+    let until = Instant::now() + PATIENCE;
+    let mut head = Vec::new();
+    let mut chunk = [0; 1024];
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() || head.len() > LONGEST {
+            bail!("no request in time, or too long");
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut chunk)? {
+            0 => bail!("the client left"),
+            count => head.extend_from_slice(&chunk[..count]),
+        }
+    }
+    let head = String::from_utf8_lossy(&head);
+    Ok(head.lines().next().unwrap_or_default().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(request: &str) -> String {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        client.write_all(request.as_bytes()).unwrap();
+        let sampler = Sampler::below(Path::new("/nowhere"));
+        let _ = answer(listener.accept().unwrap().0, &sampler);
+        let mut text = String::new();
+        client.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    #[test]
+    fn it_answers_what_prometheus_asks_and_nothing_else() {
+        let good = ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert!(good.starts_with("HTTP/1.1 200 OK\r\n"), "{good}");
+        assert!(good.contains("\ncorun_daemon_up 0\n"), "{good}");
+        assert!(ask("GET / HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 404"));
+        assert!(ask("POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
+        assert!(ask("\0\0\r\n\r\n").starts_with("HTTP/1.1 405"));
+    }
+
+    #[test]
+    fn a_bare_port_is_on_the_loopback_address() {
+        assert!(address("9345").unwrap().ip().is_loopback());
+        assert_eq!(address("0.0.0.0:80").unwrap().to_string(), "0.0.0.0:80");
+        assert!(address("host:80").is_err() && address("70000").is_err());
+    }
+}

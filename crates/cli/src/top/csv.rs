@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Comma-separated values: the same columns for VMs and vCPUs, and both ways to state a share, because
+//! readers mix them up: percent of a VM's vCPUs' time, and of one pCPU's (esxtop's sums).
+
+use corun_linux::watch::{Row, Sample};
+use corun_model::time::SEC;
+
+const COLUMNS: [&str; 23] = [
+    "uptime_s",
+    "interval_s",
+    "domain",
+    "uuid",
+    "manager",
+    "pid",
+    "vcpu",
+    "tid",
+    "vcpus",
+    "weight",
+    "run_percent",
+    "ready_percent",
+    "costop_percent",
+    "throttled_percent",
+    "wait_percent",
+    "run_sum_percent",
+    "ready_sum_percent",
+    "switches_per_s",
+    "latency_ms",
+    "class",
+    "slice_ms",
+    "pool",
+    "under_policy",
+];
+
+pub(super) fn head() -> String {
+    COLUMNS.join(",")
+}
+
+/// A line; what nobody knows is empty.
+pub(super) fn line(row: &Row, then: &Sample, now: &Sample) -> String {
+    let seconds = |time: u64| format!("{:.3}", time as f64 / SEC as f64);
+    let percent = |share: f64| format!("{:.3}", 100.0 * share);
+    let count = if row.vcpu.is_some() {
+        1.0
+    } else {
+        row.vcpus as f64
+    };
+    let cells: [String; 23] = [
+        seconds(now.at),
+        seconds(now.at.saturating_sub(then.at)),
+        quoted(&row.name),
+        row.uuid.clone().unwrap_or_default(),
+        row.manager.to_string(),
+        row.pid.to_string(),
+        maybe(row.vcpu),
+        maybe(row.tid),
+        row.vcpus.to_string(),
+        maybe(row.weight),
+        percent(row.run),
+        percent(row.ready),
+        row.costop.map_or_else(String::new, percent),
+        row.throttled.map_or_else(String::new, percent),
+        percent(row.wait),
+        percent(row.run * count),
+        percent(row.ready * count),
+        format!("{:.1}", row.switches_per_s),
+        format!("{:.3}", row.latency_ms),
+        quoted(row.class.as_deref().unwrap_or_default()),
+        maybe(row.slice_ms),
+        maybe(row.pool),
+        maybe(row.under_policy),
+    ];
+    cells.join(",")
+}
+
+fn maybe<T: ToString>(value: Option<T>) -> String {
+    value.map_or_else(String::new, |value| value.to_string())
+}
+
+/// As RFC 4180 wants what has commas, quotes or ends of lines in it.
+fn quoted(text: &str) -> String {
+    match text.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_cannot_make_columns() {
+        assert_eq!(quoted("web"), "web");
+        assert_eq!(quoted("a,\"b\""), "\"a,\"\"b\"\"\"");
+        assert_eq!(head().split(',').count(), COLUMNS.len());
+    }
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `corun top`: what each VM and vCPU gets, as it happens, in the words of esxtop and with the options
+//! of virt-top. It only looks: it works on any kernel, under any scheduler; if `corun host` runs and one
+//! may ask it, what only it knows is shown, too.
+
+mod csv;
+mod screen;
+mod table;
+
+use crate::output;
+use corun_linux::socket;
+use corun_linux::watch::{Order, Row, Sample, Sampler, rows};
+use corun_model::{Nanos, time};
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Watch VMs and vCPUs: %RUN, %RDY, %CSTP, %MLMTD and more
+///
+/// Looks at what the kernel counts of each VM's threads and changes nothing: it works on any kernel,
+/// with or without `corun host`. %RDY is what a guest sees as steal and VMware calls CPU Ready; shares
+/// are those of a VM's vCPUs' time, esxtop's sums with --sum or the key n. docs/metrics.md defines all
+/// columns.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Seconds between two looks, 0.1 to 3600
+    #[arg(short = 'd', long, value_name = "SECONDS", default_value = "2", value_parser = delay)]
+    delay: Nanos,
+
+    /// End after so many looks [default: never, in batch mode 1]
+    #[arg(short = 'n', long, value_name = "COUNT")]
+    count: Option<u64>,
+
+    /// Batch mode: print tables instead of taking over the terminal
+    #[arg(short = 'b', long)]
+    batch: bool,
+
+    /// Batch mode: append comma-separated values to this file, with a header if it is new; - is the
+    /// standard output
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    csv: Option<PathBuf>,
+
+    /// Batch mode: print an array of JSON per look, in a line
+    #[arg(long)]
+    json: bool,
+
+    /// A line per vCPU instead of per VM
+    #[arg(long)]
+    vcpus: bool,
+
+    /// Shares of VMs as sums over their vCPUs, as esxtop has them
+    #[arg(long)]
+    sum: bool,
+
+    /// Order of the lines
+    #[arg(short = 'o', long, value_name = "COLUMN", default_value = "ready", value_parser = order())]
+    sort: String,
+
+    /// The daemon's socket
+    #[arg(short = 'c', long, value_name = "PATH", default_value = socket::DEFAULT)]
+    socket: PathBuf,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  corun top
+      until q; h shows the keys
+  corun top -b -d 5 -n 12 --vcpus
+      a minute of tables, a line per vCPU
+  corun top --csv ready.csv -d 10 -n 360
+      an hour for a spreadsheet
+
+Exit codes: 0 done; 1 it could not be written; 2 wrong usage.";
+
+fn delay(text: &str) -> Result<Nanos, String> {
+    let seconds = text.trim_end_matches('s').parse::<f64>().ok();
+    let accepted = seconds.filter(|seconds| (0.1..=3600.0).contains(seconds));
+    let nanos = accepted.map(|seconds| (seconds * time::SEC as f64) as Nanos);
+    nanos.ok_or_else(|| "expected 0.1 to 3600 seconds".to_string())
+}
+
+fn order() -> clap::builder::PossibleValuesParser {
+    Order::ALL.map(|(name, ..)| name).into()
+}
+
+/// What is shown, and how.
+#[derive(Clone, Copy, Debug)]
+struct View {
+    vcpus: bool,
+    sum: bool,
+    order: Order,
+}
+
+impl View {
+    /// The lines to show.
+    fn rows(&self, then: &Sample, now: &Sample) -> Vec<Row> {
+        let mut rows = rows(then, now, self.vcpus);
+        if self.sum {
+            rows = rows.into_iter().map(Row::summed).collect();
+        }
+        self.order.sort(&mut rows);
+        rows
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let order = Order::ALL.iter().find(|(name, ..)| *name == args.sort);
+    let view = View {
+        vcpus: args.vcpus,
+        sum: args.sum,
+        order: order.map_or_else(Order::default, |(_, _, order)| *order),
+    };
+    let sampler = Sampler::new(Some(args.socket.clone()));
+    let batch = args.batch || args.csv.is_some() || args.json || !io::stdout().is_terminal();
+    if !batch {
+        return screen::run(&sampler, view, args.delay, args.count);
+    }
+    let mut out = Batch::open(args)?;
+    let mut then = sampler.sample();
+    for _ in 0..args.count.unwrap_or(1) {
+        std::thread::sleep(Duration::from_nanos(args.delay));
+        let now = sampler.sample();
+        out.tell(&view, &then, &now)?;
+        then = now;
+    }
+    Ok(())
+}
+
+/// Where looks go in batch mode, and how.
+enum Batch {
+    Tables,
+    Json,
+    Csv(Box<dyn Write>),
+}
+
+impl Batch {
+    fn open(args: &Args) -> anyhow::Result<Self> {
+        let Some(path) = &args.csv else {
+            return Ok(if args.json { Self::Json } else { Self::Tables });
+        };
+        let (mut file, new): (Box<dyn Write>, bool) = if path.as_os_str() == "-" {
+            (Box::new(io::stdout()), true)
+        } else {
+            let open = File::options().append(true).create(true).open(path);
+            let file = open.map_err(|cause| anyhow::anyhow!("{}: {cause}", path.display()))?;
+            let new = file.metadata()?.len() == 0;
+            (Box::new(file), new)
+        };
+        if new {
+            writeln!(file, "{}", csv::head())?;
+        }
+        Ok(Self::Csv(file))
+    }
+
+    fn tell(&mut self, view: &View, then: &Sample, now: &Sample) -> anyhow::Result<()> {
+        let rows = view.rows(then, now);
+        match self {
+            Self::Tables => {
+                let (title, table) = (table::title(now), table::text(&rows, view.vcpus));
+                output::print(&format!("{title}\n{table}\n"))
+            }
+            Self::Json => output::print(&(serde_json::to_string(&rows)? + "\n")),
+            Self::Csv(file) => {
+                for row in &rows {
+                    writeln!(file, "{}", csv::line(row, then, now))?;
+                }
+                Ok(file.flush()?)
+            }
+        }
+    }
+}

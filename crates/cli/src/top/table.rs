@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The table, column by column, as text; the screen shows the same.
+
+use corun_linux::watch::{Row, Sample};
+use corun_model::time::SEC;
+
+/// A column: its head, its width, and what it says of a line.
+pub(super) struct Column {
+    pub(super) head: &'static str,
+    pub(super) width: usize,
+    pub(super) left: bool,
+    pub(super) cell: fn(&Row) -> String,
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1}", 100.0 * share)
+}
+
+fn maybe<T>(value: Option<T>, show: fn(T) -> String) -> String {
+    value.map_or_else(|| "-".to_string(), show)
+}
+
+const fn column(head: &'static str, width: usize, cell: fn(&Row) -> String) -> Column {
+    Column {
+        head,
+        width,
+        left: false,
+        cell,
+    }
+}
+
+/// The columns of the table, by VM or by vCPU.
+pub(super) fn columns(vcpus: bool) -> Vec<Column> {
+    let name = Column {
+        head: "NAME",
+        width: 20,
+        left: true,
+        cell: |row| row.name.clone(),
+    };
+    let who = match vcpus {
+        true => [
+            column("VCPU", 4, |row| maybe(row.vcpu, |n| n.to_string())),
+            column("TID", 8, |row| maybe(row.tid, |n| n.to_string())),
+        ],
+        false => [
+            column("NVCPU", 5, |row| row.vcpus.to_string()),
+            column("PID", 8, |row| row.pid.to_string()),
+        ],
+    };
+    let shares = [
+        column("WEIGHT", 6, |row| maybe(row.weight, |n| n.to_string())),
+        column("%RUN", 6, |row| percent(row.run)),
+        column("%RDY", 6, |row| percent(row.ready)),
+        column("%CSTP", 6, |row| maybe(row.costop, percent)),
+        column("%MLMTD", 6, |row| maybe(row.throttled, percent)),
+        column("%WAIT", 6, |row| percent(row.wait)),
+        column("SW/S", 8, |row| format!("{:.0}", row.switches_per_s)),
+        column("LAT ms", 7, |row| format!("{:.2}", row.latency_ms)),
+        column("CLASS", 8, |row| maybe(row.class.clone(), |name| name)),
+    ];
+    let mut columns = vec![name];
+    columns.extend(who);
+    columns.extend(shares);
+    match vcpus {
+        true => columns.extend([
+            column("SLICE ms", 8, |row| {
+                maybe(row.slice_ms, |ms| format!("{ms:.2}"))
+            }),
+            column("POOL", 4, |row| maybe(row.pool, |pool| pool.to_string())),
+        ]),
+        false => columns.push(column("POLICY", 6, |row| {
+            maybe(row.under_policy, |under| {
+                if under { "yes" } else { "fair" }.into()
+            })
+        })),
+    }
+    columns
+}
+
+/// A cell, cut to its column.
+pub(super) fn fitted(column: &Column, text: &str) -> String {
+    let short: String = text.chars().take(column.width).collect();
+    match column.left {
+        true => format!("{short:<width$}", width = column.width),
+        false => format!("{short:>width$}", width = column.width),
+    }
+}
+
+/// The whole table.
+pub(super) fn text(rows: &[Row], vcpus: bool) -> String {
+    let columns = columns(vcpus);
+    let line = |cell: &dyn Fn(&Column) -> String| {
+        let cells: Vec<String> = columns.iter().map(|c| fitted(c, &cell(c))).collect();
+        cells.join(" ").trim_end().to_string() + "\n"
+    };
+    let mut text = line(&|column| column.head.to_string());
+    for row in rows {
+        text += &line(&|column| (column.cell)(row));
+    }
+    text
+}
+
+/// What is to be said of the host.
+pub(super) fn title(now: &Sample) -> String {
+    let vcpus: usize = now.vms.iter().map(|vm| vm.machine.vcpus().count()).sum();
+    let scheduler = match &now.daemon {
+        Some(daemon) => format!("corun, policy {}", daemon.policy),
+        None if now.scheduler == "kernel" => "the kernel's own scheduler".to_string(),
+        None => now.scheduler.clone(),
+    };
+    let up = now.at / SEC;
+    format!(
+        "{} VMs, {vcpus} vCPUs, {scheduler}, up {}:{:02}:{:02}",
+        now.vms.len(),
+        up / 3600,
+        up / 60 % 60,
+        up % 60
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_stand_under_their_heads() {
+        let row = Row {
+            name: "a-name-that-is-much-too-long-for-its-column".into(),
+            run: 0.5,
+            ready: 0.25,
+            costop: Some(0.1),
+            vcpus: 2,
+            pid: 4711,
+            ..Row::default()
+        };
+        let table = text(&[row], false);
+        let [head, line] = table.lines().collect::<Vec<_>>()[..] else {
+            panic!("two lines: {table}")
+        };
+        for (name, value) in [
+            ("%RUN", "50.0"),
+            ("%RDY", "25.0"),
+            ("%CSTP", "10.0"),
+            ("%MLMTD", "-"),
+        ] {
+            let end = head.find(name).unwrap() + name.len();
+            assert!(line[..end].ends_with(value), "{name}\n{table}");
+        }
+        assert!(line.starts_with("a-name-that-is-much- "));
+    }
+}

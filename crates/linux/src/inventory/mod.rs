@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Which VMs run on this host, as far as anybody can see without asking their manager.
+//!
+//! A process with a thread that is named as a vCPU is a VM: QEMU, cloud-hypervisor and Firecracker
+//! name them, each in its way ([`role`]). Its other threads are told apart by their names, too: I/O
+//! threads, vhost workers, the emulator's own. Who it is comes from its command line, its cgroup and
+//! what managers leave on disk ([`identity`]). Everything is read below a root directory, so that it
+//! can be tried on trees that tests make. Processes come and go while one looks: what cannot be read
+//! is left out this time.
+//!
+//! The dispatcher tells vCPUs by what they do, not by their names (discovery.rs); this is for all who
+//! look at a host without it: `corun preflight`, `corun top`, `corun metrics`, `corun host --observe`.
+
+mod files;
+pub mod identity;
+pub mod role;
+
+pub use identity::{Identity, Manager};
+pub use role::Role;
+
+use std::path::Path;
+
+/// A thread of a VM. Numbers of threads are used again, but not with the same start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Thread {
+    /// Its number.
+    pub tid: u32,
+    /// When it started, clock ticks since boot.
+    pub start: u64,
+    /// What it is for.
+    pub role: Role,
+}
+
+/// A VM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// Its process.
+    pub tgid: u32,
+    /// When that started, clock ticks since boot.
+    pub start: u64,
+    /// Who it is.
+    pub identity: Identity,
+    /// Its cgroup (v2) below the mount point.
+    pub cgroup: Option<String>,
+    /// vCPUs in their order, then the others.
+    pub threads: Vec<Thread>,
+}
+
+impl Machine {
+    /// Its vCPUs: their numbers and threads.
+    pub fn vcpus(&self) -> impl Iterator<Item = (u32, &Thread)> {
+        self.threads.iter().filter_map(|thread| match thread.role {
+            Role::Vcpu(number) => Some((number, thread)),
+            _ => None,
+        })
+    }
+}
+
+/// All VMs of the host whose files lie below `root`, by process number.
+pub fn machines(root: &Path) -> Vec<Machine> {
+    let mut processes = files::numbers(&root.join("proc"));
+    processes.sort_unstable();
+    let found = processes.into_iter();
+    found.filter_map(|tgid| machine(root, tgid)).collect()
+}
+
+/// The VM that process `tgid` is, if it is one.
+pub fn machine(root: &Path, tgid: u32) -> Option<Machine> {
+    let process = root.join("proc").join(tgid.to_string());
+    let mut threads: Vec<Thread> = files::numbers(&process.join("task"))
+        .into_iter()
+        .filter_map(|tid| thread(&process, tid))
+        .collect();
+    if !threads.iter().any(|thread| thread.role.is_vcpu()) {
+        return None;
+    }
+    threads.sort_by_key(|thread| (thread.role, thread.tid));
+    let cgroup = files::cgroup(&process);
+    let words = files::words(&process.join("cmdline"))?;
+    Some(Machine {
+        tgid,
+        start: files::start(&process.join("stat"))?,
+        identity: identity::of(root, tgid, &words, cgroup.as_deref()),
+        cgroup,
+        threads,
+    })
+}
+
+fn thread(process: &Path, tid: u32) -> Option<Thread> {
+    let folder = process.join("task").join(tid.to_string());
+    Some(Thread {
+        tid,
+        start: files::start(&folder.join("stat"))?,
+        role: Role::of(&files::line(&folder.join("comm"))?),
+    })
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

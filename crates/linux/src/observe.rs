@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a policy would do on this host, on any kernel, without doing it.
+//!
+//! The policy sees run, ready and wait times of each vCPU as the kernel counts them, and affinities and
+//! weights. What only the dispatcher knows (how turns went, who woke whom) and hardware counters, it
+//! does not see: it decides as on a host that hides these signals, which its notes say.
+
+use crate::host::{HostError, watch_signals};
+use crate::watch::{Row, Sample, Sampler, rows};
+<<<<<<< HEAD
+use crate::{clock, machine, pidfd, preflight, smt};
+=======
+use crate::{clock, machine, pidfd, preflight};
+>>>>>>> safe
+use corun_model::time::{MS, SEC};
+use corun_model::{
+    HostSeen, Nanos, Plan, Signals, Snapshot, TaskId, TaskSeen, Turns, VmId, VmSeen,
+};
+use corun_policies::{Policy, PolicyInfo, Settings};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// What to do.
+pub struct ObserveOptions {
+    /// The policy.
+    pub policy: &'static PolicyInfo,
+    /// How often to say what it would do.
+    pub interval: Nanos,
+    /// How long; `None`: until SIGINT or SIGTERM.
+    pub run_for: Option<Nanos>,
+    /// Lines of JSON instead of text.
+    pub json: bool,
+    /// Where to.
+    pub out: Box<dyn Write>,
+}
+
+/// An interval, and what the policy would have hold after it.
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    time_s: f64,
+    policy: &'a str,
+    vms: Vec<Row>,
+    /// Names of the plan's VMs and tasks: "web" and "web/0".
+    names: BTreeMap<String, String>,
+    plan: &'a Plan,
+    notes: &'a [String],
+}
+
+/// Looks until told to stop.
+///
+/// # Errors
+/// [`HostError`]; nothing was changed, whatever it is.
+pub fn run(mut options: ObserveOptions) -> Result<(), HostError> {
+    let asked = watch_signals().map_err(HostError::Signals)?;
+    let online = preflight::online().ok_or(HostError::Online)?;
+    let mut observer = Observer {
+        policy: (options.policy.make)(&Settings::default()),
+        host: machine::seen(&online)?,
+        numbers: Numbers::default(),
+        began: clock::now(),
+        plan: Plan::default(),
+    };
+    let sampler = Sampler::new(None);
+    let end = options.run_for.map(|time| observer.began + time);
+    let (mut then, mut due) = (sampler.sample(), observer.began + options.interval);
+    let mut shown = then.clone();
+    while !asked.load(Ordering::Relaxed) && end.is_none_or(|end| clock::now() < end) {
+        std::thread::sleep(Duration::from_nanos(observer.policy.period().max(10 * MS)));
+        let now = sampler.sample();
+        observer.decide(&then, &now);
+        if now.at >= due {
+            due = now.at + options.interval;
+            observer
+                .tell(&shown, &now, &mut options)
+                .map_err(HostError::Output)?;
+            shown = now.clone();
+        }
+        then = now;
+    }
+    Ok(())
+}
+
+struct Observer {
+    policy: Box<dyn Policy>,
+    host: HostSeen,
+    numbers: Numbers,
+    began: Nanos,
+    plan: Plan,
+}
+
+/// Threads and processes, as policies count them: numbers are never used again.
+#[derive(Default)]
+struct Numbers {
+    vms: BTreeMap<(u32, u64), VmId>,
+    tasks: BTreeMap<(u32, u64), TaskId>,
+}
+
+impl Numbers {
+    fn vm(&mut self, key: (u32, u64)) -> VmId {
+        let next = VmId(self.vms.len() as u32);
+        *self.vms.entry(key).or_insert(next)
+    }
+
+    fn task(&mut self, key: (u32, u64)) -> TaskId {
+        let next = TaskId(self.tasks.len() as u32);
+        *self.tasks.entry(key).or_insert(next)
+    }
+}
+
+impl Observer {
+    fn decide(&mut self, then: &Sample, now: &Sample) {
+        let elapsed = now.at.saturating_sub(then.at);
+        let mut vms = Vec::new();
+        for vm in &now.vms {
+            let old = then
+                .vms
+                .iter()
+                .find(|old| old.machine.tgid == vm.machine.tgid);
+            let mut vcpus = Vec::new();
+            for (_, thread) in vm.machine.vcpus() {
+                let Some(allowed) = pidfd::allowed(thread.tid) else {
+                    continue;
+                };
+                let sum = vm.counted(thread.tid);
+                let did = sum.since(old.map_or(sum, |old| old.counted(thread.tid)));
+                vcpus.push(TaskSeen {
+                    task: self.numbers.task((thread.tid, thread.start)),
+                    allowed,
+                    run: did.run,
+                    ready: did.ready,
+                    wait: elapsed.saturating_sub(did.run + did.ready),
+                    turns: Turns::default(),
+                    signals: Signals::default(),
+                });
+            }
+            vms.push(VmSeen {
+                vm: self.numbers.vm((vm.machine.tgid, vm.machine.start)),
+                weight: vm.group.weight,
+                cookie: smt::cookie(vm.machine.tgid),
+                vcpus,
+            });
+        }
+        let seen = Snapshot {
+            now: now.at.saturating_sub(self.began),
+            host: self.host.clone(),
+            vms,
+        };
+        self.plan = Plan::default();
+        self.policy.decide(&seen, &mut self.plan);
+    }
+
+    fn tell(
+        &mut self,
+        then: &Sample,
+        now: &Sample,
+        options: &mut ObserveOptions,
+    ) -> io::Result<()> {
+        let notes = self.policy.status().notes;
+        let line = Line {
+            time_s: now.at.saturating_sub(self.began) as f64 / SEC as f64,
+            policy: options.policy.name,
+            vms: rows(then, now, false),
+            names: self.names(now),
+            plan: &self.plan,
+            notes: &notes,
+        };
+        let out = &mut options.out;
+        match options.json {
+            true => {
+                serde_json::to_writer(&mut *out, &line)?;
+                writeln!(out)?;
+            }
+            false => write!(out, "{}", in_words(&line))?,
+        }
+        out.flush()
+    }
+
+    fn names(&mut self, now: &Sample) -> BTreeMap<String, String> {
+        let mut names = BTreeMap::new();
+        for vm in &now.vms {
+            let name = &vm.machine.identity.name;
+            let key = self.numbers.vm((vm.machine.tgid, vm.machine.start));
+            names.insert(format!("vm {}", key.0), name.clone());
+            for (number, thread) in vm.machine.vcpus() {
+                let key = self.numbers.task((thread.tid, thread.start));
+                names.insert(format!("task {}", key.0), format!("{name}/{number}"));
+            }
+        }
+        names
+    }
+}
+
+fn in_words(line: &Line<'_>) -> String {
+    let mut text = format!("{:.1} s  {} would:\n", line.time_s, line.policy);
+    for vm in &line.vms {
+        text += &format!(
+            "  {:<24} %RUN {:>5.1} %RDY {:>5.1}\n",
+            vm.name,
+            100.0 * vm.run,
+            100.0 * vm.ready
+        );
+    }
+    let name = |key: String| line.names.get(&key).cloned().unwrap_or(key);
+    for vm in &line.plan.vms {
+        let placed = vm.placement;
+        text += &format!(
+            "  VM {}: placed {placed}\n",
+            name(format!("vm {}", vm.vm.0))
+        );
+    }
+    for task in &line.plan.tasks {
+        let mut said = Vec::new();
+        if let Some(slice) = task.slice {
+            said.push(format!("slice {} ms", slice as f64 / MS as f64));
+        }
+        said.extend(task.home.map(|home| format!("home {}", home.0)));
+        said.extend(task.pool.map(|pool| format!("pool {pool}")));
+        if !said.is_empty() {
+            let who = name(format!("task {}", task.task.0));
+            text += &format!("  vCPU {who}: {}\n", said.join(", "));
+        }
+    }
+    for note in line.notes {
+        text += &format!("  note: {note}\n");
+    }
+    text
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What this kernel can do, and which of the known bugs it has.
+//!
+//! Two bugs can hang a host when a scheduler comes or goes: CVE-2026-43392, enabling starves while
+//! ordinary tasks saturate the host, which is what an overcommitted host is (fixed by b06ccbabe250 in
+//! 7.0, 6.19.10, 6.18.20 and 6.12.78); and CVE-2026-43482, preemption at the wrong moment wedges the way
+//! out, and with it every fallback (83236b2e43db, in the same releases). Distributions backport, so a
+//! kernel that has the first fix by its symbols is believed: both went into every stable kernel together.
+
+use super::{Check, Finding, Host, Severity};
+use crate::sched_ext;
+use flate2::read::GzDecoder;
+use std::fs;
+use std::io::Read;
+
+pub(super) const CHECKS: &[Check] = &[
+    sched_ext_there,
+    type_information,
+    lockdown,
+    isolated,
+    enable_starves,
+    exit_wedges,
+];
+
+fn sched_ext_there(host: &Host<'_>) -> Option<Finding> {
+    if host.exists(sched_ext::ROOT) {
+        return None;
+    }
+    let release = release(host);
+    let named = release.as_deref().unwrap_or("this kernel");
+    let what = match (config(host, "CONFIG_SCHED_CLASS_EXT"), version(host)) {
+        (_, Some(version)) if version < (6, 12, 0) => {
+            format!("{named} is older than 6.12 and has no sched_ext")
+        }
+        (Some(false), _) => format!("{named} is built without CONFIG_SCHED_CLASS_EXT"),
+        _ => "this kernel has no sched_ext".to_string(),
+    };
+    Some(Finding {
+        id: "sched-ext",
+        severity: Severity::Impossible,
+        what,
+        why: "corun schedules through it",
+        remedy: "boot Linux 6.12 or newer built with CONFIG_SCHED_CLASS_EXT=y, or use --backend fair or \
+                 --observe",
+    })
+}
+
+fn type_information(host: &Host<'_>) -> Option<Finding> {
+    let missing = !host.exists("/sys/kernel/btf/vmlinux");
+    missing.then(|| Finding {
+        id: "btf",
+        severity: Severity::Impossible,
+        what: "this kernel has no type information (/sys/kernel/btf/vmlinux)".into(),
+        why: "the dispatcher is fitted to the kernel's structs by it",
+        remedy: "boot a kernel built with CONFIG_DEBUG_INFO_BTF=y",
+    })
+}
+
+/// `security/lockdown`: at `confidentiality`, BPF programs may not read kernel memory.
+fn lockdown(host: &Host<'_>) -> Option<Finding> {
+    let modes = host.text("/sys/kernel/security/lockdown")?;
+    modes.contains("[confidentiality]").then(|| Finding {
+        id: "lockdown",
+        severity: Severity::Impossible,
+        what: "the kernel is locked down for confidentiality".into(),
+        why: "BPF programs may read no kernel memory then, and vCPUs cannot be told from other threads",
+        remedy: "boot with lockdown=integrity or none",
+    })
+}
+
+/// `scx_enable()` refuses on hosts with isolated domains.
+fn isolated(host: &Host<'_>) -> Option<Finding> {
+    let list = host.text("/sys/devices/system/cpu/isolated")?;
+    let asked = host.text("/proc/cmdline")?.contains("isolcpus=");
+    (asked && !list.is_empty()).then(|| Finding {
+        id: "isolcpus",
+        severity: Severity::Impossible,
+        what: format!("pCPUs {list} are isolated by isolcpus="),
+        why: "the kernel enables no sched_ext scheduler beside isolated scheduling domains",
+        remedy: "boot without isolcpus=, and keep VMs off these pCPUs with cpusets instead",
+    })
+}
+
+fn enable_starves(host: &Host<'_>) -> Option<Finding> {
+    lacks_fixes(host).map(|what| Finding {
+        id: "cve-2026-43392",
+        severity: Severity::Dangerous,
+        what,
+        why: "on a host saturated with ordinary tasks, switching to a sched_ext scheduler may starve and \
+              hang the host",
+        remedy: "boot 6.12.78, 6.18.20, 6.19.10, 7.0 or newer, or switch while the host is idle",
+    })
+}
+
+fn exit_wedges(host: &Host<'_>) -> Option<Finding> {
+    lacks_fixes(host).map(|what| Finding {
+        id: "cve-2026-43482",
+        severity: Severity::Dangerous,
+        what,
+        why: "a scheduler that is thrown out may never leave: the way back to the kernel's own scheduler \
+              is not safe",
+        remedy: "boot 6.12.78, 6.18.20, 6.19.10, 7.0 or newer",
+    })
+}
+
+/// What speaks for the bugs being in this kernel; `None` if it has sched_ext and the fixes, or no sched_ext.
+fn lacks_fixes(host: &Host<'_>) -> Option<String> {
+    if !host.exists(sched_ext::ROOT) {
+        return None;
+    }
+    let release = release(host)?;
+    let fixed = match version(host)? {
+        (6, 12, patch) => patch >= 78,
+        (6, 18, patch) => patch >= 20,
+        (6, 19, patch) => patch >= 10,
+        version => version >= (7, 0, 0),
+    };
+    let lacks = !fixed && !has_fix(host);
+    lacks.then(|| format!("kernel {release} is older than the fix"))
+}
+
+/// The fix brought functions of its own: enabling goes through a worker.
+fn has_fix(host: &Host<'_>) -> bool {
+    let symbols = host.text("/proc/kallsyms").unwrap_or_default();
+    let named = |line: &str| {
+        let name = line.split_whitespace().nth(2);
+        name.is_some_and(|name| ["scx_enable_workfn", "scx_root_enable_workfn"].contains(&name))
+    };
+    symbols.lines().any(named)
+}
+
+/// Such as `6.12.57+deb13-amd64`.
+pub(super) fn release(host: &Host<'_>) -> Option<String> {
+    host.text("/proc/sys/kernel/osrelease")
+}
+
+fn version(host: &Host<'_>) -> Option<(u32, u32, u32)> {
+    let release = release(host)?;
+    let mut numbers = release
+        .split(|c: char| !c.is_ascii_digit())
+        .map(|digits| digits.parse().ok());
+    let (major, minor) = (numbers.next()??, numbers.next()??);
+    // A release candidate of x.y has no third number that counts.
+    let third = numbers.next().flatten();
+    let plain = release.split('.').nth(2).is_some();
+    Some((major, minor, third.filter(|_| plain).unwrap_or(0)))
+}
+
+/// Is an option set in the kernel's configuration? `None` if there is none to read.
+fn config(host: &Host<'_>, option: &str) -> Option<bool> {
+    let running = || {
+        let file = fs::File::open(host.path("/proc/config.gz")).ok()?;
+        let mut text = String::new();
+        GzDecoder::new(file).read_to_string(&mut text).ok()?;
+        Some(text)
+    };
+    let installed = || host.text(&format!("/boot/config-{}", release(host)?));
+    let text = running().or_else(installed)?;
+    let set = |line: &str| line.strip_prefix(option).is_some_and(|rest| rest == "=y");
+    Some(text.lines().any(set))
+}

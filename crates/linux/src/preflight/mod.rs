@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! May corun take over this host's scheduling? Each finding says what, why it matters, and a remedy.
+//!
+//! A scheduler that takes over at the wrong time or on the wrong kernel can hang a host. What is known
+//! to make it impossible or dangerous is looked for beforehand: [`kernel`] what the kernel can do and
+//! which of its known bugs it has, [`state`] what the host is at just now, [`contract`] what was
+//! promised to its VMs that corun could not keep. Each check is a function of the host's files below a
+//! root directory, so that it can be tried on made-up hosts. What is dangerous can be done all the
+//! same, finding by finding, and that is put on record.
+
+mod contract;
+mod kernel;
+mod state;
+
+use crate::inventory::{self, Machine};
+use corun_model::PcpuSet;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// What a finding means for taking over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Severity {
+    /// Worth knowing.
+    Warning,
+    /// It might hurt the host or its VMs: refused unless forced.
+    Dangerous,
+    /// It cannot work, forced or not.
+    Impossible,
+}
+
+impl Severity {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Warning => "warning",
+            Self::Dangerous => "dangerous",
+            Self::Impossible => "impossible",
+        }
+    }
+}
+
+/// Something in the way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// A short name that stays.
+    pub id: &'static str,
+    /// What it means for taking over.
+    pub severity: Severity,
+    /// What was found.
+    pub what: String,
+    /// Why it matters.
+    pub why: &'static str,
+    /// What to do.
+    pub remedy: &'static str,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} ({}): {}\n  why: {}\n  remedy: {}",
+            self.id,
+            self.severity.word(),
+            self.what,
+            self.why,
+            self.remedy
+        )?;
+        match self.severity {
+            Severity::Dangerous => write!(f, "; or --force {}", self.id),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The findings that may be forced, by their names.
+pub const FORCIBLE: [&str; 10] = [
+    contract::COOKIES,
+    contract::QUOTA,
+    contract::IDLE,
+    "crash-loop",
+    "cve-2026-43392",
+    "cve-2026-43482",
+    "host-reset",
+    "kvm",
+    "load",
+    "memory-pressure",
+];
+
+/// What was found, and what is done about it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Verdict {
+    /// What stands in the way.
+    pub refused: Vec<Finding>,
+    /// What stood in the way and was forced.
+    pub forced: Vec<Finding>,
+    /// What is worth knowing.
+    pub warnings: Vec<Finding>,
+}
+
+impl Verdict {
+    /// Of these findings, when those named by `force` are not to stand in the way.
+    pub fn of(findings: Vec<Finding>, force: &[String]) -> Self {
+        let mut verdict = Self::default();
+        for finding in findings {
+            let forced = force.iter().any(|id| id == finding.id);
+            match finding.severity {
+                Severity::Warning => verdict.warnings.push(finding),
+                Severity::Dangerous if forced => verdict.forced.push(finding),
+                _ => verdict.refused.push(finding),
+            }
+        }
+        verdict
+    }
+}
+
+/// A host as the checks see it.
+struct Host<'a> {
+    root: &'a Path,
+    /// The core-scheduling cookie of a thread; `None` if it has gone or the kernel has none.
+    cookie: &'a dyn Fn(u32) -> Option<u64>,
+    vms: Vec<Machine>,
+}
+
+impl Host<'_> {
+    fn path(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+
+    /// A file's text without the white space around it.
+    fn text(&self, path: &str) -> Option<String> {
+        let text = std::fs::read_to_string(self.path(path)).ok()?;
+        Some(text.trim().to_string())
+    }
+
+    fn exists(&self, path: &str) -> bool {
+        self.path(path).exists()
+    }
+}
+
+/// Looks at this host. Empty: nothing is in the way.
+pub fn check() -> Vec<Finding> {
+    check_in(Path::new("/"), &contract::cookie)
+}
+
+fn check_in(root: &Path, cookie: &dyn Fn(u32) -> Option<u64>) -> Vec<Finding> {
+    let host = Host {
+        root,
+        cookie,
+        vms: inventory::machines(root),
+    };
+    let checks = kernel::CHECKS
+        .iter()
+        .chain(state::CHECKS)
+        .chain(contract::CHECKS);
+    checks.filter_map(|check| check(&host)).collect()
+}
+
+/// A check: what it found, if it found something.
+type Check = fn(&Host<'_>) -> Option<Finding>;
+
+/// The pCPUs that are online; `None` if there are more than corun handles.
+pub(crate) fn online() -> Option<PcpuSet> {
+    let list = std::fs::read_to_string("/sys/devices/system/cpu/online").ok()?;
+    list.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests;

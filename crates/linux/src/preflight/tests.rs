@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+use super::*;
+use crate::inventory::tests::FakeHost;
+
+const GOOD: [(&str, &str); 10] = [
+    ("/sys/kernel/sched_ext/state", "disabled\n"),
+    ("/sys/kernel/btf/vmlinux", ""),
+    ("/sys/module/kvm/x", ""),
+    ("/proc/self/status", "CapEff:\t000001ffffffffff\n"),
+    ("/proc/sys/kernel/osrelease", "7.2.13+deb14-cloud-amd64\n"),
+    ("/proc/cmdline", "quiet\n"),
+    ("/proc/loadavg", "4.00 3.00 2.00 9/300 4711\n"),
+    (
+        "/proc/pressure/memory",
+        "full avg10=0.00 avg60=0.00 avg300=0.00 total=0\n",
+    ),
+    ("/sys/devices/system/cpu/online", "0-7\n"),
+    ("/sys/devices/system/cpu/smt/active", "1\n"),
+];
+
+fn good() -> FakeHost {
+    let host = FakeHost::new();
+    for (path, text) in GOOD {
+        host.file(path, text);
+    }
+    host
+}
+
+fn ids(host: &FakeHost) -> Vec<&'static str> {
+    let findings = check_in(host.root(), &|_| Some(0));
+    findings.iter().map(|finding| finding.id).collect()
+}
+
+/// The findings of a good host with these files changed.
+fn findings(changed: &[(&str, &str)]) -> Vec<&'static str> {
+    let host = good();
+    for (path, text) in changed {
+        host.file(path, text);
+    }
+    ids(&host)
+}
+
+#[test]
+fn a_good_host_has_no_findings() {
+    assert!(findings(&[]).is_empty());
+}
+
+#[test]
+fn what_may_be_in_the_way() {
+    let state = ("/sys/kernel/sched_ext/state", "enabled\n");
+    let lavd = ("/sys/kernel/sched_ext/root/ops", "lavd\n");
+    assert_eq!(findings(&[state, lavd]), ["other-scheduler"]);
+    let gone = findings(&[("/sys/kernel/sched_ext/root/ops", "corun\n")]);
+    assert!(gone.is_empty(), "one that has left says nothing");
+    let one = |path, text| findings(&[(path, text)]);
+    let none = "CapEff:\t0000000000000000\n";
+    assert_eq!(one("/proc/self/status", none), ["privileges"]);
+    let wide = "0-600\n";
+    assert_eq!(one("/sys/devices/system/cpu/online", wide), ["pcpus"]);
+    let locked = "none integrity [confidentiality]\n";
+    assert_eq!(one("/sys/kernel/security/lockdown", locked), ["lockdown"]);
+    assert_eq!(one("/proc/loadavg", "81.00 9 9 1/2 3\n"), ["load"]);
+    assert!(one("/proc/loadavg", "79.00 9 9 1/2 3\n").is_empty());
+    let stalled =
+        "some avg10=90.00 avg60=0 avg300=0 total=1\nfull avg10=11.00 avg60=0 avg300=0 total=1\n";
+    assert_eq!(one("/proc/pressure/memory", stalled), ["memory-pressure"]);
+    let isolated = [
+        ("/sys/devices/system/cpu/isolated", "2-3\n"),
+        ("/proc/cmdline", "isolcpus=2-3\n"),
+    ];
+    assert_eq!(findings(&isolated), ["isolcpus"]);
+}
+
+#[test]
+fn kernels_with_the_bugs_are_known() {
+    let both = ["cve-2026-43392", "cve-2026-43482"];
+    let kernel = |release: &str| findings(&[("/proc/sys/kernel/osrelease", release)]);
+    for bad in [
+        "6.12.77",
+        "6.14.11-pve",
+        "6.17.9",
+        "6.18.19",
+        "6.19.9-arch1-1",
+        "6.19-rc4",
+    ] {
+        assert_eq!(kernel(bad), both, "{bad}");
+    }
+    for fixed in [
+        "6.12.78",
+        "6.18.20-1-lts",
+        "6.19.10",
+        "7.0.0",
+        "7.2.13",
+        "8.0-rc1",
+    ] {
+        assert!(kernel(fixed).is_empty(), "{fixed}");
+    }
+    let backported = [
+        ("/proc/sys/kernel/osrelease", "6.14.0-37-generic"),
+        ("/proc/kallsyms", "0000000000000000 t scx_enable_workfn\n"),
+    ];
+    assert!(findings(&backported).is_empty());
+}
+
+#[test]
+fn an_empty_host_has_findings_that_help() {
+    let host = FakeHost::new();
+    let findings = check_in(host.root(), &|_| None);
+    let ids: Vec<_> = findings.iter().map(|finding| finding.id).collect();
+    assert_eq!(ids, ["sched-ext", "btf", "kvm"]);
+    let text = findings[0].to_string();
+    assert!(text.contains("remedy: boot Linux 6.12"), "{text}");
+    host.file("/proc/sys/kernel/osrelease", "6.12.57+deb13-amd64\n");
+    host.file(
+        "/boot/config-6.12.57+deb13-amd64",
+        "# CONFIG_SCHED_CLASS_EXT is not set\n",
+    );
+    let what = check_in(host.root(), &|_| None)[0].what.clone();
+    assert!(what.contains("without CONFIG_SCHED_CLASS_EXT"), "{what}");
+    host.file("/proc/sys/kernel/osrelease", "6.1.0-40-amd64\n");
+    let what = check_in(host.root(), &|_| None)[0].what.clone();
+    assert!(what.contains("older than 6.12"), "{what}");
+}
+
+fn with_vm(cgroup: &str) -> FakeHost {
+    let host = good();
+    let threads = [(5, "qemu"), (6, "CPU 0/KVM")];
+    host.process(5, "qemu -name guest=web", cgroup, 1, &threads);
+    host.file("/sys/fs/cgroup/cgroup.controllers", "cpu\n");
+    host
+}
+
+#[test]
+fn promises_that_could_not_be_kept_are_findings() {
+    let host = with_vm("/machine.slice/web.scope/emulator");
+    host.file(
+        "/sys/fs/cgroup/machine.slice/web.scope/cpu.max",
+        "max 100000\n",
+    );
+    host.file("/sys/fs/cgroup/machine.slice/cpu.weight", "100\n");
+    assert!(ids(&host).is_empty());
+    host.file(
+        "/sys/fs/cgroup/machine.slice/web.scope/cpu.max",
+        "20000 100000\n",
+    );
+    host.file("/sys/fs/cgroup/machine.slice/cpu.idle", "1\n");
+    host.file("/sys/fs/cgroup/machine.slice/cpu.weight", "300\n");
+    assert_eq!(ids(&host), ["cpu-max", "cpu-idle", "outer-weights"]);
+    let text = check_in(host.root(), &|_| None)[0].to_string();
+    assert!(
+        text.contains("web") && text.ends_with("--force cpu-max"),
+        "{text}"
+    );
+}
+
+#[test]
+fn cookies_matter_where_there_is_smt() {
+    let host = with_vm("/web");
+    let vcpu = |tid| Some(u64::from(tid == 6));
+    let found = check_in(host.root(), &vcpu);
+    assert_eq!(found[0].id, "core-scheduling");
+    let emulator = |tid| Some(u64::from(tid == 5));
+    assert!(check_in(host.root(), &emulator).is_empty());
+    host.file("/sys/devices/system/cpu/smt/active", "0\n");
+    assert!(check_in(host.root(), &vcpu).is_empty());
+}
+
+#[test]
+fn only_what_is_dangerous_can_be_forced() {
+    let host = FakeHost::new();
+    let force = ["kvm".to_string(), "btf".to_string()];
+    let verdict = Verdict::of(check_in(host.root(), &|_| None), &force);
+    let ids = |findings: &[Finding]| findings.iter().map(|f| f.id).collect::<Vec<_>>();
+    assert_eq!(ids(&verdict.refused), ["sched-ext", "btf"]);
+    assert_eq!(ids(&verdict.forced), ["kvm"]);
+    let json = serde_json::to_value(&verdict).unwrap();
+    assert_eq!(json["forced"][0]["severity"], "dangerous");
+}

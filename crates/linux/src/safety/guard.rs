@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Are VMs served as promised? If not, the host goes back to the kernel's own scheduler.
+//!
+//! Three promises can be kept watch over. No vCPU waits for longer than so: the dispatcher lets
+//! nobody wait for more than a second (dispatcher/starve.h), so three times that is a fault, its or
+//! the policy's. No VM is ready for more than a share of its time; and the host is under no more CPU
+//! pressure than so: what is right there depends on what was sold, so nothing is assumed. Shares are
+//! those of a window, so that a burst is no breach; the longest wait is judged at once.
+
+use crate::control::Reading;
+use crate::discovery::Vm;
+use corun_model::Nanos;
+use corun_model::time::{MS, SEC};
+use serde::Serialize;
+use std::collections::{BTreeMap, VecDeque};
+
+/// How often one looks: a breach is seen within this time, and the host is back well within a second.
+pub(crate) const LOOK: Nanos = 250 * MS;
+
+/// What is promised.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Limits {
+    /// How long a vCPU may be ready without being given a pCPU, ns.
+    pub longest_wait: Option<Nanos>,
+    /// Share of the window that a VM's vCPUs may be ready, percent of their time.
+    pub most_ready: Option<f64>,
+    /// Share of the window in which some task may wait for a pCPU, percent.
+    pub most_pressure: Option<f64>,
+    /// The window, ns.
+    pub window: Nanos,
+}
+
+impl Default for Limits {
+    /// Nobody waits for three seconds: three times what the dispatcher lets happen, and before the
+    /// kernel's watchdog, which takes five.
+    fn default() -> Self {
+        Self {
+            longest_wait: Some(3 * SEC),
+            most_ready: None,
+            most_pressure: None,
+            window: 10 * SEC,
+        }
+    }
+}
+
+/// A promise that was broken.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Breach {
+    /// Which: `longest-wait`, `most-ready` or `most-pressure`.
+    pub promise: &'static str,
+    /// What was seen.
+    pub what: String,
+}
+
+/// What a VM's vCPUs have spent, summed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Spent {
+    ready: Nanos,
+    all: Nanos,
+}
+
+/// What was seen at one time.
+#[derive(Debug, Default)]
+struct Look {
+    at: Nanos,
+    vms: BTreeMap<u32, Spent>,
+    pressure: Option<Nanos>,
+}
+
+/// Watches over the limits.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    limits: Limits,
+    due: Nanos,
+    looks: VecDeque<Look>,
+}
+
+impl Guard {
+    pub(crate) fn new(limits: Limits, now: Nanos) -> Self {
+        Self {
+            limits,
+            due: now,
+            looks: VecDeque::new(),
+        }
+    }
+
+    /// When to look next.
+    pub(crate) fn due(&self) -> Nanos {
+        self.due
+    }
+
+    pub(crate) fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Judges the counters of all vCPUs; `pressure` is the time some task has waited so far.
+    pub(crate) fn look(
+        &mut self,
+        now: Nanos,
+        vms: &[Vm],
+        reading: &Reading,
+        pressure: Option<Nanos>,
+    ) -> Option<Breach> {
+        self.due = now + LOOK;
+        let longest = self.longest_wait(vms, reading);
+        if longest.is_some() {
+            return longest;
+        }
+        let mut look = Look {
+            at: now,
+            pressure,
+            ..Look::default()
+        };
+        let mut names = BTreeMap::new();
+        for vm in vms {
+            names.insert(vm.vm.0, vm.name.as_str());
+            let spent = look.vms.entry(vm.vm.0).or_default();
+            for counters in vm.vcpus.iter().filter_map(|vcpu| reading.get(&vcpu.task)) {
+                spent.ready += counters.ready;
+                spent.all += counters.run + counters.ready + counters.wait;
+            }
+        }
+        self.shares(look, &names)
+    }
+
+    fn longest_wait(&self, vms: &[Vm], reading: &Reading) -> Option<Breach> {
+        let limit = self.limits.longest_wait?;
+        for vm in vms {
+            for vcpu in &vm.vcpus {
+                let waited = reading.get(&vcpu.task).map_or(0, |seen| seen.ready_for);
+                if waited > limit {
+                    return Some(Breach {
+                        promise: "longest-wait",
+                        what: format!(
+                            "vCPU {} of VM {} (thread {}) has waited for a pCPU for {:.1} s, {:.1} s \
+                             were promised at most",
+                            vcpu.number,
+                            vm.name,
+                            vcpu.key.tid,
+                            seconds(waited),
+                            seconds(limit)
+                        ),
+                    });
+                }
+            }
+        }
+        None
+    }
+
+    /// Compares with what was seen a window ago.
+    fn shares(&mut self, look: Look, names: &BTreeMap<u32, &str>) -> Option<Breach> {
+        let window = self.limits.window;
+        let long_ago = |then: &&Look| look.at.saturating_sub(then.at) >= window;
+        while self.looks.get(1).filter(long_ago).is_some() {
+            self.looks.pop_front();
+        }
+        let then = self.looks.front().filter(long_ago);
+        let breach = then.and_then(|then| self.judge(then, &look, names));
+        self.looks.push_back(look);
+        breach
+    }
+
+    fn judge(&self, then: &Look, now: &Look, names: &BTreeMap<u32, &str>) -> Option<Breach> {
+        let over = seconds(now.at - then.at);
+        let elapsed = (now.at - then.at) as f64;
+        for (vm, spent) in &now.vms {
+            // One that came within the window has not been there for long enough.
+            let (Some(limit), Some(before)) = (self.limits.most_ready, then.vms.get(vm)) else {
+                continue;
+            };
+            let all = spent.all.saturating_sub(before.all);
+            let ready = spent.ready.saturating_sub(before.ready);
+            let share = 100.0 * ready as f64 / all.max(1) as f64;
+            if share > limit {
+                let name = names.get(vm).copied().unwrap_or("?");
+                return Some(Breach {
+                    promise: "most-ready",
+                    what: format!(
+                        "VM {name} was ready for {share:.1} % of {over:.0} s, {limit} % were promised at \
+                         most"
+                    ),
+                });
+            }
+        }
+        let limit = self.limits.most_pressure?;
+        let waited = now.pressure?.saturating_sub(then.pressure?);
+        let share = 100.0 * waited as f64 / elapsed;
+        (share > limit).then(|| Breach {
+            promise: "most-pressure",
+            what: format!(
+                "tasks waited for a pCPU during {share:.1} % of {over:.0} s, {limit} % were promised at most"
+            ),
+        })
+    }
+}
+
+fn seconds(time: Nanos) -> f64 {
+    time as f64 / SEC as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `ready` of `all` for VM 3, at a time in s.
+    fn seen(guard: &mut Guard, at: u64, ready: u64, pressure: u64) -> Option<Breach> {
+        let spent = Spent {
+            ready: ready * SEC,
+            all: at * SEC,
+        };
+        let look = Look {
+            at: at * SEC,
+            vms: BTreeMap::from([(3, spent)]),
+            pressure: Some(pressure * SEC),
+        };
+        guard.shares(look, &BTreeMap::from([(3, "web")]))
+    }
+
+    fn guard(most_ready: Option<f64>, most_pressure: Option<f64>) -> Guard {
+        let limits = Limits {
+            most_ready,
+            most_pressure,
+            window: 10 * SEC,
+            ..Limits::default()
+        };
+        Guard::new(limits, 0)
+    }
+
+    #[test]
+    fn a_share_counts_over_a_whole_window() {
+        let mut guard = guard(Some(20.0), None);
+        // All of it in the first four seconds: 40 % of the window.
+        for at in 0..10 {
+            assert_eq!(seen(&mut guard, at, at.min(4), 0), None, "at {at} s");
+        }
+        let breach = seen(&mut guard, 10, 4, 0).unwrap();
+        assert_eq!(breach.promise, "most-ready");
+        assert!(breach.what.contains("VM web was ready for 40.0 % of 10 s"));
+        // Eight seconds on, the window has but two of these.
+        assert!(seen(&mut guard, 11, 4, 0).is_some());
+        assert_eq!(seen(&mut guard, 12, 4, 0), None);
+    }
+
+    #[test]
+    fn without_a_limit_nothing_is_promised() {
+        let mut guard = guard(None, None);
+        assert!((0..30).all(|at| seen(&mut guard, at, at, at).is_none()));
+    }
+
+    #[test]
+    fn pressure_is_watched_over() {
+        let mut guard = guard(None, Some(90.0));
+        assert!((0..=10).all(|at| seen(&mut guard, at, 0, at / 2).is_none()));
+        let breaches = (11..30).filter_map(|at| seen(&mut guard, at, 0, at));
+        assert_eq!(breaches.last().unwrap().promise, "most-pressure");
+    }
+
+    #[test]
+    fn looks_beyond_the_window_are_forgotten() {
+        let mut guard = guard(Some(50.0), None);
+        (0..1000).for_each(|at| assert_eq!(seen(&mut guard, at, 0, 0), None));
+        assert!(guard.looks.len() <= 12, "{}", guard.looks.len());
+    }
+}

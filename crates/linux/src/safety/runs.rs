@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! How runs of the daemon ended, so that one that keeps failing is not started for ever.
+//!
+//! A run is written down before the dispatcher is loaded, and how it ended after. One that never
+//! ended was killed, or the host died under it; which of these, the kernel's boot id tells. After three
+//! bad ends within ten minutes (assumed: a service manager that restarts at once would make hundreds)
+//! or one death of the host, preflight refuses until somebody says `--force`.
+
+use super::write_whole;
+use crate::preflight::{Finding, Severity};
+use crate::proc;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{fs, io};
+
+/// Bad ends that are too many.
+const TOO_MANY: usize = 3;
+/// Within this time, s.
+const LATELY: u64 = 600;
+/// Runs remembered.
+const KEPT: usize = 20;
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum End {
+    /// As asked, or its time was over.
+    Asked,
+    /// It handed the host back because a promise was broken.
+    RolledBack,
+    /// pCPUs came or went, and the kernel wants it started anew: nobody's fault.
+    PcpusChanged,
+    /// The kernel threw the dispatcher out.
+    Ejected,
+    /// It could not go on.
+    Failed,
+}
+
+/// A run of the daemon.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// When it began, s since 1970.
+    pub began: u64,
+    /// The daemon's process, and when that started, ticks since boot.
+    pub pid: u32,
+    /// As above.
+    pub start: u64,
+    /// Which boot of the host.
+    pub boot: String,
+    /// How it ended; `None`: it runs, or did not live to say.
+    pub end: Option<End>,
+    /// When it ended, s since 1970.
+    pub ended: Option<u64>,
+}
+
+/// The runs so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Runs {
+    /// The oldest first.
+    pub runs: Vec<Run>,
+}
+
+/// The file with the runs.
+#[derive(Debug)]
+pub struct Journal {
+    file: PathBuf,
+    /// What is in it.
+    pub known: Runs,
+}
+
+impl Journal {
+    /// Reads the journal in a directory, which is made if it is missing.
+    ///
+    /// # Errors
+    /// If it can be neither read nor made. A journal that is no journal is begun anew: refusing to
+    /// start because of it would help nobody.
+    pub fn open(folder: &Path) -> io::Result<Self> {
+        fs::create_dir_all(folder)?;
+        Ok(Self {
+            file: Self::file(folder),
+            known: Self::read(folder),
+        })
+    }
+
+    fn file(folder: &Path) -> PathBuf {
+        folder.join("runs.json")
+    }
+
+    /// What is known of runs, without changing anything.
+    pub fn read(folder: &Path) -> Runs {
+        let text = fs::read(Self::file(folder)).unwrap_or_default();
+        serde_json::from_slice(&text).unwrap_or_default()
+    }
+
+    /// A run begins, of this process.
+    ///
+    /// # Errors
+    /// If it cannot be written down.
+    pub fn begin(&mut self) -> io::Result<()> {
+        let pid = std::process::id();
+        self.known.runs.push(Run {
+            began: now(),
+            pid,
+            start: proc::start_time(pid, pid).unwrap_or(0),
+            boot: boot_id(),
+            end: None,
+            ended: None,
+        });
+        let surplus = self.known.runs.len().saturating_sub(KEPT);
+        self.known.runs.drain(..surplus);
+        self.write()
+    }
+
+    /// It ends.
+    ///
+    /// # Errors
+    /// If that cannot be written down.
+    pub fn end(&mut self, end: End) -> io::Result<()> {
+        if let Some(run) = self.known.runs.last_mut() {
+            run.end = Some(end);
+            run.ended = Some(now());
+        }
+        self.write()
+    }
+
+    fn write(&self) -> io::Result<()> {
+        let text = serde_json::to_vec_pretty(&self.known).map_err(io::Error::other)?;
+        write_whole(&self.file, &text)
+    }
+}
+
+impl Runs {
+    /// What speaks against another run, now.
+    pub fn findings(&self) -> Vec<Finding> {
+        self.findings_at(now(), &boot_id(), &|run| {
+            proc::start_time(run.pid, run.pid) == Some(run.start)
+        })
+    }
+
+    /// The last run, if it did not live to say how it ended.
+    pub(crate) fn died(&self) -> Option<&Run> {
+        let last = self.runs.last()?;
+        let alive = proc::start_time(last.pid, last.pid) == Some(last.start);
+        (last.end.is_none() && !alive).then_some(last)
+    }
+
+    fn findings_at(&self, now: u64, boot: &str, lives: &dyn Fn(&Run) -> bool) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        let bad = |run: &&Run| match run.end {
+            None => run.boot == boot && !lives(run),
+            Some(End::Asked | End::PcpusChanged) => false,
+            Some(_) => true,
+        };
+        let when = |run: &Run| run.ended.unwrap_or(run.began);
+        let lately = |run: &&Run| now.saturating_sub(when(run)) < LATELY;
+        let count = self.runs.iter().filter(bad).filter(lately).count();
+        if count >= TOO_MANY {
+            findings.push(Finding {
+                id: "crash-loop",
+                severity: Severity::Dangerous,
+                what: format!("{count} runs ended badly within {} minutes", LATELY / 60),
+                why: "each start and each end stops all tasks of the host for a moment, and what ended \
+                      them is still there",
+                remedy: "read why in last-exit.json (/var/lib/corun), change that, or wait ten minutes",
+            });
+        }
+        let last = self.runs.last();
+        if last.is_some_and(|run| run.end.is_none() && run.boot != boot) {
+            findings.push(Finding {
+                id: "host-reset",
+                severity: Severity::Dangerous,
+                what: "the host went down without shutting down while corun was in charge".into(),
+                why: "if it was not the power, the scheduler or the kernel under it may have hung it",
+                remedy: "look into the logs of the boot before (`journalctl -k -b -1`), then start by hand",
+            });
+        }
+        findings
+    }
+}
+
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or(Duration::ZERO).as_secs()
+}
+
+fn boot_id() -> String {
+    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    text.unwrap_or_default().trim().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(ended: u64, end: Option<End>) -> Run {
+        Run {
+            began: ended.saturating_sub(5),
+            pid: 7,
+            start: 1,
+            boot: "this".into(),
+            ended: end.map(|_| ended),
+            end,
+        }
+    }
+
+    fn ids(runs: &[Run], now: u64) -> Vec<&'static str> {
+        let runs = Runs {
+            runs: runs.to_vec(),
+        };
+        let findings = runs.findings_at(now, "this", &|_| false);
+        findings.iter().map(|finding| finding.id).collect()
+    }
+
+    #[test]
+    fn three_bad_ends_within_ten_minutes_are_too_many() {
+        let bad = [End::Ejected, End::Failed, End::RolledBack];
+        let mut runs: Vec<Run> = (0..)
+            .zip(bad)
+            .map(|(at, end)| run(1000 + at, Some(end)))
+            .collect();
+        assert_eq!(ids(&runs, 1010), ["crash-loop"]);
+        assert!(ids(&runs, 1601).is_empty(), "the first is ten minutes ago");
+        runs[1].end = Some(End::Asked);
+        assert!(ids(&runs, 1010).is_empty());
+    }
+
+    #[test]
+    fn killed_daemons_count_and_living_ones_do_not() {
+        let runs = [run(1000, None), run(1001, None), run(1002, None)];
+        assert_eq!(ids(&runs, 1010), ["crash-loop"]);
+        let known = Runs {
+            runs: runs.to_vec(),
+        };
+        assert!(known.findings_at(1010, "this", &|_| true).is_empty());
+    }
+
+    #[test]
+    fn a_host_that_died_is_remembered_until_one_starts_again() {
+        let mut died = run(1000, None);
+        died.boot = "before".into();
+        assert_eq!(ids(&[died.clone()], 5000), ["host-reset"]);
+        assert!(ids(&[died, run(5001, Some(End::Asked))], 5010).is_empty());
+    }
+
+    #[test]
+    fn a_journal_is_kept_and_its_length_bounded() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("deep/corun");
+        for _ in 0..KEPT + 3 {
+            let mut journal = Journal::open(&folder).unwrap();
+            journal.begin().unwrap();
+            journal.end(End::Asked).unwrap();
+        }
+        let known = Journal::read(&folder);
+        assert_eq!(known.runs.len(), KEPT);
+        assert!(known.runs.iter().all(|run| run.end == Some(End::Asked)));
+        assert_eq!(known.died(), None);
+        fs::write(folder.join("runs.json"), "not a journal").unwrap();
+        assert_eq!(Journal::read(&folder), Runs::default());
+    }
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a policy must know before vCPUs of several VMs share a core: how the hardware threads of cores are
+//! numbered (sysfs), and whom the administrator lets share one (core scheduling, `prctl(2)`).
+
+use corun_model::{PcpuId, PcpuSet, SmtOrder};
+use std::fs;
+
+/// How the hardware threads of these pCPUs are numbered; `None`: cores do not have two each, or in no
+/// order that is known.
+pub(crate) fn order(online: &PcpuSet) -> Option<SmtOrder> {
+    let siblings = |cpu: PcpuId| {
+        let path = format!(
+            "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list",
+            cpu.0
+        );
+        fs::read_to_string(path).ok()?.trim().parse().ok()
+    };
+    order_of(online, siblings)
+}
+
+fn order_of(online: &PcpuSet, siblings: impl Fn(PcpuId) -> Option<PcpuSet>) -> Option<SmtOrder> {
+    let count = online.len();
+    let all = *online == PcpuSet::first(count);
+    let half = count / 2;
+    let fits = |partner: &dyn Fn(PcpuId) -> u32| {
+        let pair = |cpu: PcpuId| [cpu, PcpuId(partner(cpu))].into_iter().collect::<PcpuSet>();
+        all && half > 0 && online.iter().all(|cpu| siblings(cpu) == Some(pair(cpu)))
+    };
+    if fits(&|cpu| cpu.0 ^ 1) {
+        return Some(SmtOrder::Neighbours);
+    }
+    let across = |cpu: PcpuId| {
+        if cpu.0 < half {
+            cpu.0 + half
+        } else {
+            cpu.0 - half
+        }
+    };
+    fits(&across).then_some(SmtOrder::Halves)
+}
+
+/// The core-scheduling cookie of a process; 0: none, or the kernel knows no such thing.
+pub(crate) fn cookie(pid: u32) -> u64 {
+    const PR_SCHED_CORE: libc::c_int = 62;
+    const PR_SCHED_CORE_GET: libc::c_ulong = 0;
+    const THREAD: libc::c_ulong = 0;
+    let mut cookie = 0u64;
+    // SAFETY: with these arguments prctl writes eight bytes to where the last one points.
+    let result = unsafe {
+        libc::prctl(
+            PR_SCHED_CORE,
+            PR_SCHED_CORE_GET,
+            libc::c_ulong::from(pid),
+            THREAD,
+            &raw mut cookie,
+        )
+    };
+    if result == 0 { cookie } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order_by(count: u32, partner: impl Fn(u32) -> u32) -> Option<SmtOrder> {
+        let siblings = |cpu: PcpuId| Some([cpu, PcpuId(partner(cpu.0))].into_iter().collect());
+        order_of(&PcpuSet::first(count), siblings)
+    }
+
+    #[test]
+    fn the_numbering_of_desktops_and_servers_is_known() {
+        assert_eq!(order_by(8, |cpu| cpu ^ 1), Some(SmtOrder::Neighbours));
+        let across = |cpu| if cpu < 4 { cpu + 4 } else { cpu - 4 };
+        assert_eq!(order_by(8, across), Some(SmtOrder::Halves));
+        // Two pCPUs are both.
+        assert_eq!(order_by(2, |cpu| cpu ^ 1), Some(SmtOrder::Neighbours));
+    }
+
+    #[test]
+    fn cores_of_one_thread_and_gaps_are_not() {
+        assert_eq!(order_by(4, |cpu| cpu), None);
+        assert_eq!(order_by(3, |cpu| cpu ^ 1), None);
+        let online: PcpuSet = "0,2-4".parse().unwrap();
+        assert_eq!(order_of(&online, |_| Some(online)), None);
+        assert_eq!(order_of(&PcpuSet::first(4), |_| None), None);
+    }
+
+    #[test]
+    fn a_process_without_a_cookie_has_none() {
+        assert_eq!(cookie(std::process::id()), 0);
+    }
+}

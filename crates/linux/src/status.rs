@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a running daemon says of its host: `corun status`, and what `corun top` and `corun metrics` ask.
+//!
+//! Times are sums since each vCPU was first seen, in seconds; whoever wants shares asks twice.
+
+use crate::control::Control;
+use crate::counters::Counters;
+use crate::discovery::{Vcpu, Vm};
+use crate::inventory::Manager;
+use crate::safety::Limits;
+use crate::tables::Tables;
+use corun_model::time::{MS, SEC};
+use corun_model::{Nanos, Placement};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A host under corun.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostStatus {
+    /// corun's version.
+    pub version: String,
+    /// The policy in force.
+    pub policy: String,
+    /// How long it has been, s.
+    pub policy_for_s: f64,
+    /// How long corun has been in charge, s.
+    pub for_s: f64,
+    /// What is promised: longest wait, s.
+    pub longest_wait_s: Option<f64>,
+    /// Most ready time of a VM, percent.
+    pub most_ready_percent: Option<f64>,
+    /// Most CPU pressure, percent.
+    pub most_pressure_percent: Option<f64>,
+    /// Findings of the preflight that were forced.
+    pub forced: Vec<String>,
+    /// How often VMs fell back to fair order because the daemon hung.
+    pub lapses: u64,
+    /// What the policy cannot see or do here, a sentence each.
+    pub notes: Vec<String>,
+    /// Its VMs.
+    pub vms: Vec<VmNow>,
+}
+
+/// A VM.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VmNow {
+    /// Its name.
+    pub name: String,
+    /// Its UUID, if it says.
+    pub uuid: Option<String>,
+    /// Who manages it.
+    pub manager: Manager,
+    /// What the manager calls it, if that is something else.
+    pub id: Option<String>,
+    /// Its process.
+    pub pid: u32,
+    /// `cpu.weight` of its own cgroup.
+    pub weight: Option<u32>,
+    /// Is it under the policy? Otherwise it is in fair order.
+    pub under_policy: bool,
+    /// Where its vCPUs may be queued.
+    pub placement: String,
+    /// Its vCPUs.
+    pub vcpus: Vec<VcpuNow>,
+}
+
+/// A vCPU.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct VcpuNow {
+    /// Its number, if its thread's name tells.
+    pub number: Option<u32>,
+    /// Its thread.
+    pub tid: u32,
+    /// Time on a pCPU, s.
+    pub run_s: f64,
+    /// Time spent wanting one, s; co-stopped time is part of it.
+    pub ready_s: f64,
+    /// Time halted, s.
+    pub wait_s: f64,
+    /// Time co-stopped: held back for its siblings' sake, s.
+    pub costop_s: f64,
+    /// How often it was given a pCPU.
+    pub switches: u64,
+    /// What the policy takes it to be, if it has types.
+    pub class: Option<String>,
+    /// The slice the policy gives it, ms.
+    pub slice_ms: Option<f64>,
+    /// How long it may stay ready, if the policy says, ms.
+    pub latency_ms: Option<f64>,
+    /// Its home pCPU, if it has one.
+    pub home: Option<u32>,
+    /// Its pool, if it has one.
+    pub pool: Option<u32>,
+}
+
+/// What the daemon knows beside its control loop.
+pub(crate) struct Beside<'a> {
+    pub(crate) now: Nanos,
+    pub(crate) began: Nanos,
+    pub(crate) limits: Limits,
+    pub(crate) forced: &'a [String],
+    pub(crate) lapses: u64,
+}
+
+impl HostStatus {
+    pub(crate) fn of(
+        control: &mut Control,
+        tables: &Tables<'_, '_>,
+        beside: &Beside<'_>,
+    ) -> libbpf_rs::Result<Self> {
+        let reading = control.read(tables)?;
+        let mut vms = Vec::new();
+        for vm in &control.vms.list {
+            let costop = tables.costop(vm.slot)?;
+            let vcpu = |vcpu: &Vcpu| {
+                let counters = reading.get(&vcpu.task).copied().unwrap_or_default();
+                let class = control.recognised(vcpu.task).map(str::to_string);
+                vcpu_now(vcpu, &counters, &costop, class)
+            };
+            vms.push(vm_now(
+                vm,
+                control.is_for(vm),
+                vm.vcpus.iter().map(vcpu).collect(),
+            ));
+        }
+        Ok(Self {
+            version: env!("CARGO_PKG_VERSION").to_string(),
+            policy: control.policy().name.to_string(),
+            policy_for_s: seconds(beside.now.saturating_sub(control.since())),
+            for_s: seconds(beside.now.saturating_sub(beside.began)),
+            longest_wait_s: beside.limits.longest_wait.map(seconds),
+            most_ready_percent: beside.limits.most_ready,
+            most_pressure_percent: beside.limits.most_pressure,
+            forced: beside.forced.to_vec(),
+            lapses: beside.lapses,
+            notes: control.status(),
+            vms,
+        })
+    }
+}
+
+fn vm_now(vm: &Vm, under_policy: bool, vcpus: Vec<VcpuNow>) -> VmNow {
+    let placement = vm.told.map_or(0, |told| told.placement);
+    let mut modes = Placement::NAMES.iter();
+    let placement = modes.find(|(_, mode)| mode.number() == placement);
+    VmNow {
+        name: vm.name.clone(),
+        uuid: vm.identity.uuid.clone(),
+        manager: vm.identity.manager,
+        id: vm.identity.id.clone(),
+        pid: vm.key.tgid,
+        weight: vm.weight,
+        under_policy,
+        placement: placement.map_or("?", |(name, _)| name).to_string(),
+        vcpus,
+    }
+}
+
+fn vcpu_now(
+    vcpu: &Vcpu,
+    counters: &Counters,
+    costop: &BTreeMap<u32, Nanos>,
+    class: Option<String>,
+) -> VcpuNow {
+    let told = vcpu.told.unwrap_or_default();
+    let ms = |time: u64| (time > 0).then(|| time as f64 / MS as f64);
+    VcpuNow {
+        number: (vcpu.number != u32::MAX).then_some(vcpu.number),
+        tid: vcpu.key.tid,
+        run_s: seconds(counters.run),
+        ready_s: seconds(counters.ready),
+        wait_s: seconds(counters.wait),
+        costop_s: seconds(costop.get(&vcpu.key.tid).copied().unwrap_or(0)),
+        switches: counters.switches,
+        class,
+        slice_ms: ms(told.slice),
+        latency_ms: ms(told.latency),
+        home: u32::try_from(told.home - 1).ok(),
+        pool: told.pool.checked_sub(1),
+    }
+}
+
+fn seconds(time: Nanos) -> f64 {
+    time as f64 / SEC as f64
+}

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! One sample in Prometheus' text format: counters in seconds, labels that join with those of libvirt's
+//! exporters (`domain`, `uuid`, `vcpu`, a 0-based string). docs/metrics.md says what each means.
+
+use super::sample::{Counted, Sample, VmSample};
+use crate::inventory::Role;
+use corun_model::Nanos;
+use corun_model::time::SEC;
+use std::fmt::Write;
+
+/// A metric: name, kind, help; what follows are its lines.
+type Head = (&'static str, &'static str, &'static str);
+
+const RUN: Head = (
+    "corun_vcpu_run_seconds_total",
+    "counter",
+    "Time a vCPU was on a pCPU.",
+);
+const DELAY: Head = (
+    "corun_vcpu_delay_seconds_total",
+    "counter",
+    "Time a vCPU wanted a pCPU and had none: what its guest sees as steal.",
+);
+const TURNS: Head = (
+    "corun_vcpu_switches_total",
+    "counter",
+    "How often a vCPU was given a pCPU.",
+);
+const COSTOP: Head = (
+    "corun_vcpu_costop_seconds_total",
+    "counter",
+    "Part of the delay: time a vCPU was held back for its siblings' sake.",
+);
+const THROTTLED: Head = (
+    "corun_vm_throttled_seconds_total",
+    "counter",
+    "Time a VM's threads were throttled by cpu.max, summed over pCPUs.",
+);
+const HELPER: Head = (
+    "corun_vm_helper_run_seconds_total",
+    "counter",
+    "Time a VM's other threads were on a pCPU, by what they are for.",
+);
+const VCPUS: Head = ("corun_vm_vcpus", "gauge", "vCPUs of a VM.");
+const WEIGHT: Head = (
+    "corun_vm_weight",
+    "gauge",
+    "cpu.weight of the cgroup that a VM has to itself.",
+);
+const INFO: Head = (
+    "corun_vm_info",
+    "gauge",
+    "Always 1: who a VM is, and whether it is under corun's policy.",
+);
+const SCHEDULER: Head = (
+    "corun_scheduler_info",
+    "gauge",
+    "Always 1: the scheduler in charge, and corun's policy.",
+);
+const UP: Head = (
+    "corun_daemon_up",
+    "gauge",
+    "1 if corun host runs and answers.",
+);
+const LAPSES: Head = (
+    "corun_daemon_lapses_total",
+    "counter",
+    "How often VMs fell back to fair order because the daemon hung.",
+);
+const PRESSURE: Head = (
+    "corun_host_cpu_waiting_seconds_total",
+    "counter",
+    "Time some task of the host waited for a pCPU (PSI, cpu some).",
+);
+
+/// The sample as text.
+pub fn text(sample: &Sample) -> String {
+    let mut page = Page(String::new());
+    page.host(sample);
+    page.vms(sample);
+    page.vcpus(sample);
+    page.0
+}
+
+struct Page(String);
+
+impl Page {
+    fn head(&mut self, (name, kind, help): Head) {
+        // Writing to a string cannot fail, here and below.
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn line(&mut self, (name, ..): Head, labels: &str, value: f64) {
+        let _ = writeln!(self.0, "{name}{{{labels}}} {value}");
+    }
+
+    fn host(&mut self, sample: &Sample) {
+        let daemon = sample.daemon.as_ref();
+        let policy = daemon.map_or("", |daemon| daemon.policy.as_str());
+        let labels = labels(&[("scheduler", &sample.scheduler), ("policy", policy)]);
+        self.head(SCHEDULER);
+        self.line(SCHEDULER, &labels, 1.0);
+        let up = f64::from(u8::from(daemon.is_some()));
+        self.head(UP);
+        let _ = writeln!(self.0, "{} {up}", UP.0);
+        if let Some(daemon) = daemon {
+            self.head(LAPSES);
+            let _ = writeln!(self.0, "{} {}", LAPSES.0, daemon.lapses);
+        }
+        if let Some(waiting) = sample.pressure {
+            self.head(PRESSURE);
+            let _ = writeln!(self.0, "{} {}", PRESSURE.0, seconds(waiting));
+        }
+    }
+
+    fn vms(&mut self, sample: &Sample) {
+        self.head(INFO);
+        for vm in &sample.vms {
+            let who = &vm.machine.identity;
+            let pid = vm.machine.tgid.to_string();
+            let under =
+                under_policy(sample, vm).map_or("", |under| if under { "yes" } else { "no" });
+            let more = [
+                ("manager", who.manager.name()),
+                ("id", who.id.as_deref().unwrap_or_default()),
+                ("pid", &pid),
+                ("under_policy", under),
+            ];
+            self.line(INFO, &format!("{},{}", of_vm(vm), labels(&more)), 1.0);
+        }
+        self.head(VCPUS);
+        for vm in &sample.vms {
+            self.line(VCPUS, &of_vm(vm), vm.machine.vcpus().count() as f64);
+        }
+        self.head(WEIGHT);
+        for vm in &sample.vms {
+            if let Some(weight) = vm.group.weight {
+                self.line(WEIGHT, &of_vm(vm), f64::from(weight));
+            }
+        }
+        self.head(THROTTLED);
+        for vm in &sample.vms {
+            if let Some(time) = vm.group.throttled {
+                self.line(THROTTLED, &of_vm(vm), seconds(time));
+            }
+        }
+        self.head(HELPER);
+        for vm in &sample.vms {
+            for (role, counted) in vm.others() {
+                let role = match role {
+                    Role::Io => "io",
+                    Role::Vhost => "vhost",
+                    _ => "emulator",
+                };
+                let labels = format!("{},{}", of_vm(vm), labels(&[("role", role)]));
+                self.line(HELPER, &labels, seconds(counted.run));
+            }
+        }
+    }
+
+    fn vcpus(&mut self, sample: &Sample) {
+        let all: [(Head, fn(Counted) -> f64); 3] = [
+            (RUN, |counted| seconds(counted.run)),
+            (DELAY, |counted| seconds(counted.ready)),
+            (TURNS, |counted| counted.turns as f64),
+        ];
+        for (head, value) in all {
+            self.head(head);
+            for vm in &sample.vms {
+                for (number, thread) in vm.machine.vcpus() {
+                    let labels = of_vcpu(vm, number);
+                    self.line(head, &labels, value(vm.counted(thread.tid)));
+                }
+            }
+        }
+        let Some(daemon) = &sample.daemon else {
+            return;
+        };
+        self.head(COSTOP);
+        for vm in &sample.vms {
+            let known = daemon.vms.iter().find(|known| known.pid == vm.machine.tgid);
+            for (number, thread) in vm.machine.vcpus() {
+                let vcpus = known.map_or(&[][..], |known| &known.vcpus);
+                if let Some(vcpu) = vcpus.iter().find(|vcpu| vcpu.tid == thread.tid) {
+                    self.line(COSTOP, &of_vcpu(vm, number), vcpu.costop_s);
+                }
+            }
+        }
+    }
+}
+
+fn under_policy(sample: &Sample, vm: &VmSample) -> Option<bool> {
+    let daemon = sample.daemon.as_ref()?;
+    let known = daemon
+        .vms
+        .iter()
+        .find(|known| known.pid == vm.machine.tgid)?;
+    Some(known.under_policy)
+}
+
+fn of_vm(vm: &VmSample) -> String {
+    let who = &vm.machine.identity;
+    labels(&[
+        ("domain", &who.name),
+        ("uuid", who.uuid.as_deref().unwrap_or_default()),
+    ])
+}
+
+fn of_vcpu(vm: &VmSample, number: u32) -> String {
+    format!("{},vcpu=\"{number}\"", of_vm(vm))
+}
+
+fn labels(pairs: &[(&str, &str)]) -> String {
+    let pair = |(key, value): &(&str, &str)| format!("{key}=\"{}\"", escaped(value));
+    pairs.iter().map(pair).collect::<Vec<_>>().join(",")
+}
+
+/// As the format wants values; VMs' names come from outside.
+fn escaped(value: &str) -> String {
+    let plain = value.replace('\\', "\\\\").replace('"', "\\\"");
+    plain.replace('\n', "\\n")
+}
+
+fn seconds(time: Nanos) -> f64 {
+    time as f64 / SEC as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inventory::tests::FakeHost;
+    use crate::watch::Sampler;
+
+    #[test]
+    fn counters_in_seconds_with_labels_that_join() {
+        let host = FakeHost::new();
+        let uuid = "5b1f8c0e-52a1-4c3d-9d3e-0a1b2c3d4e5f";
+        let line = format!("qemu -name guest=we\"b\\1 -uuid {uuid}");
+        let names = [(5, "qemu"), (6, "CPU 0/KVM"), (7, "IO a")];
+        host.process(5, &line, "/web", 1, &names);
+        host.file("/proc/5/task/6/schedstat", "1500000000 250000000 7\n");
+        let text = text(&Sampler::below(host.root()).sample());
+        let has =
+            |wanted: &str| assert!(text.lines().any(|line| line == wanted), "{wanted}\n{text}");
+        let who = format!("domain=\"we\\\"b\\\\1\",uuid=\"{uuid}\"");
+        has(&format!(
+            "corun_vcpu_run_seconds_total{{{who},vcpu=\"0\"}} 1.5"
+        ));
+        has(&format!(
+            "corun_vcpu_delay_seconds_total{{{who},vcpu=\"0\"}} 0.25"
+        ));
+        has(&format!(
+            "corun_vm_helper_run_seconds_total{{{who},role=\"io\"}} 0"
+        ));
+        has("corun_daemon_up 0");
+        // Each metric is explained, and once.
+        for name in text.lines().filter(|line| !line.starts_with('#')) {
+            let name = name.split(['{', ' ']).next().unwrap();
+            let head = format!("# TYPE {name} ");
+            assert_eq!(text.matches(&head).count(), 1, "{name}");
+        }
+    }
+}

@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Two samples → shares of time, in esxtop's words.
+//!
+//! A vCPU's time is %RUN + %RDY + %CSTP + %WAIT: on a pCPU, wanting one, held back for its siblings'
+//! sake, halted. %MLMTD, throttled by `cpu.max`, is known per VM only. A VM's shares are those of its
+//! vCPUs' time, so they do not grow with their number; esxtop's group lines are the sum (`summed`).
+
+use super::sample::{Counted, Sample, VmSample};
+use crate::status::{VcpuNow, VmNow};
+use corun_model::time::{MS, SEC};
+use serde::Serialize;
+use std::cmp::Ordering;
+
+/// A VM or a vCPU, in an interval. Shares are of 1.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Row {
+    /// The VM's name.
+    pub name: String,
+    /// Its UUID, if it says.
+    pub uuid: Option<String>,
+    /// Who manages it.
+    pub manager: &'static str,
+    /// Its process.
+    pub pid: u32,
+    /// Of a vCPU: its number.
+    pub vcpu: Option<u32>,
+    /// Of a vCPU: its thread.
+    pub tid: Option<u32>,
+    /// vCPUs of the VM.
+    pub vcpus: usize,
+    /// `cpu.weight` of the VM's own cgroup.
+    pub weight: Option<u32>,
+    /// Share of time on a pCPU.
+    pub run: f64,
+    /// Share of time wanting one.
+    pub ready: f64,
+    /// Share of time co-stopped; `None`: nobody knows.
+    pub costop: Option<f64>,
+    /// Share of time throttled by `cpu.max`; `None`: no cgroup of its own, or a vCPU.
+    pub throttled: Option<f64>,
+    /// Share of time halted.
+    pub wait: f64,
+    /// How often a pCPU was given, per second.
+    pub switches_per_s: f64,
+    /// Mean time ready before each turn, ms.
+    pub latency_ms: f64,
+    /// What the policy takes it to be, if it has types.
+    pub class: Option<String>,
+    /// The slice the policy gives it, ms.
+    pub slice_ms: Option<f64>,
+    /// Its pool.
+    pub pool: Option<u32>,
+    /// Is the VM under a policy of corun's?
+    pub under_policy: Option<bool>,
+}
+
+impl Row {
+    /// The same with shares summed over vCPUs.
+    pub fn summed(mut self) -> Self {
+        let count = match self.vcpu {
+            Some(_) => 1.0,
+            None => self.vcpus as f64,
+        };
+        for share in [&mut self.run, &mut self.ready, &mut self.wait] {
+            *share *= count;
+        }
+        for share in [&mut self.costop, &mut self.throttled] {
+            *share = share.map(|share| share * count);
+        }
+        self
+    }
+}
+
+/// What rows are ordered by; the largest first, names in their order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// %RDY.
+    #[default]
+    Ready,
+    /// %RUN.
+    Run,
+    /// %CSTP.
+    Costop,
+    /// %MLMTD.
+    Throttled,
+    /// Switches per second.
+    Switches,
+    /// Mean time ready before each turn.
+    Latency,
+    /// `cpu.weight`.
+    Weight,
+    /// The name.
+    Name,
+}
+
+impl Order {
+    /// All, by the names and keys that `corun top` has for them.
+    pub const ALL: [(&'static str, char, Order); 8] = [
+        ("ready", 'r', Self::Ready),
+        ("run", 'u', Self::Run),
+        ("costop", 'c', Self::Costop),
+        ("throttled", 't', Self::Throttled),
+        ("switches", 's', Self::Switches),
+        ("latency", 'l', Self::Latency),
+        ("weight", 'w', Self::Weight),
+        ("name", 'a', Self::Name),
+    ];
+
+    fn compare(self, a: &Row, b: &Row) -> Ordering {
+        let key = |row: &Row| match self {
+            Self::Ready => row.ready,
+            Self::Run => row.run,
+            Self::Costop => row.costop.unwrap_or(0.0),
+            Self::Throttled => row.throttled.unwrap_or(0.0),
+            Self::Switches => row.switches_per_s,
+            Self::Latency => row.latency_ms,
+            Self::Weight => row.weight.map_or(0.0, f64::from),
+            Self::Name => 0.0,
+        };
+        let same = |row: &Row| (row.name.clone(), row.pid, row.vcpu);
+        key(b)
+            .total_cmp(&key(a))
+            .then_with(|| same(a).cmp(&same(b)))
+    }
+
+    /// Puts rows in this order.
+    pub fn sort(self, rows: &mut [Row]) {
+        rows.sort_by(|a, b| self.compare(a, b));
+    }
+}
+
+/// What happened between two samples, VM by VM; with `vcpus`, vCPU by vCPU. VMs and vCPUs that were
+/// not there then are left out: there is nothing to compare them with.
+pub fn rows(then: &Sample, now: &Sample, vcpus: bool) -> Vec<Row> {
+    let elapsed = now.at.saturating_sub(then.at).max(1) as f64;
+    let mut rows = Vec::new();
+    for vm in &now.vms {
+        let same = |old: &&VmSample| {
+            (old.machine.tgid, old.machine.start) == (vm.machine.tgid, vm.machine.start)
+        };
+        let Some(before) = then.vms.iter().find(same) else {
+            continue;
+        };
+        let told = |sample: &Sample| {
+            let daemon = sample.daemon.as_ref()?;
+            let known = daemon.vms.iter().find(|known| known.pid == vm.machine.tgid);
+            known.cloned()
+        };
+        let pair = Pair {
+            vm,
+            before,
+            told: told(now),
+            told_before: told(then),
+            elapsed,
+        };
+        let each = pair.vcpus();
+        match vcpus {
+            true => rows.extend(each),
+            false => rows.extend(pair.whole(&each)),
+        }
+    }
+    rows
+}
+
+/// A VM in two samples.
+struct Pair<'a> {
+    vm: &'a VmSample,
+    before: &'a VmSample,
+    told: Option<VmNow>,
+    told_before: Option<VmNow>,
+    elapsed: f64,
+}
+
+impl Pair<'_> {
+    fn vcpus(&self) -> Vec<Row> {
+        let old = &self.before.machine.threads;
+        let there = |tid, start| old.iter().any(|t| (t.tid, t.start) == (tid, start));
+        self.vm
+            .machine
+            .vcpus()
+            .filter(|(_, thread)| there(thread.tid, thread.start))
+            .map(|(number, thread)| self.vcpu(number, thread.tid))
+            .collect()
+    }
+
+    fn vcpu(&self, number: u32, tid: u32) -> Row {
+        let did = self.vm.counted(tid).since(self.before.counted(tid));
+        let find = |vm: &Option<VmNow>| -> Option<VcpuNow> {
+            let vm = vm.as_ref()?;
+            vm.vcpus.iter().find(|vcpu| vcpu.tid == tid).cloned()
+        };
+        let (told, before) = (find(&self.told), find(&self.told_before));
+        let costop = told.as_ref().zip(before.as_ref()).map(|(now, then)| {
+            let held = (now.costop_s - then.costop_s).max(0.0) * SEC as f64;
+            held / self.elapsed
+        });
+        let told = told.unwrap_or_default();
+        Row {
+            vcpu: Some(number),
+            tid: Some(tid),
+            costop,
+            class: told.class,
+            slice_ms: told.slice_ms,
+            pool: told.pool,
+            ..self.row(did, 1, costop.unwrap_or(0.0))
+        }
+    }
+
+    /// Of all its vCPUs.
+    fn whole(&self, each: &[Row]) -> Option<Row> {
+        let count = each.len();
+        if count == 0 {
+            return None;
+        }
+        let tids = each.iter().filter_map(|row| row.tid);
+        let did = tids.fold(Counted::default(), |sum, tid| {
+            sum.plus(self.vm.counted(tid).since(self.before.counted(tid)))
+        });
+        let held: Option<f64> = each.iter().map(|row| row.costop).sum();
+        let held = held.map(|sum| sum / count as f64);
+        let throttled = self.vm.group.throttled.zip(self.before.group.throttled);
+        let throttled = throttled
+            .map(|(now, then)| now.saturating_sub(then) as f64 / self.elapsed / count as f64);
+        let alike = |of: fn(&Row) -> Option<String>| {
+            let first = each.first().and_then(of);
+            first.filter(|first| each.iter().all(|row| of(row).as_ref() == Some(first)))
+        };
+        Some(Row {
+            costop: held,
+            throttled,
+            class: alike(|row| row.class.clone()),
+            ..self.row(did, count, held.unwrap_or(0.0))
+        })
+    }
+
+    /// What is the same for a vCPU and for `count` of them.
+    fn row(&self, did: Counted, count: usize, costop: f64) -> Row {
+        let share = |time: u64| (time as f64 / self.elapsed / count as f64).min(1.0);
+        let run = share(did.run);
+        // The daemon's books and the kernel's are read at slightly different times.
+        let ready = (share(did.ready) - costop).max(0.0);
+        let who = &self.vm.machine.identity;
+        Row {
+            name: who.name.clone(),
+            uuid: who.uuid.clone(),
+            manager: who.manager.name(),
+            pid: self.vm.machine.tgid,
+            vcpus: self.vm.machine.vcpus().count(),
+            weight: self.vm.group.weight,
+            run,
+            ready,
+            wait: (1.0 - run - ready - costop).max(0.0),
+            switches_per_s: did.turns as f64 * SEC as f64 / self.elapsed,
+            latency_ms: match did.turns {
+                0 => 0.0,
+                turns => did.ready as f64 / turns as f64 / MS as f64,
+            },
+            under_policy: self.told.as_ref().map(|told| told.under_policy),
+            ..Row::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inventory::tests::FakeHost;
+    use crate::watch::Sampler;
+
+    /// A VM of two vCPUs, at 0 and after 1 s.
+    fn second(stats: [&str; 2]) -> (Sample, Sample) {
+        let host = FakeHost::new();
+        let names = [(5, "qemu"), (6, "CPU 0/KVM"), (7, "CPU 1/KVM")];
+        host.process(5, "qemu -name web", "/web", 1, &names);
+        let sampler = Sampler::below(host.root());
+        let mut then = sampler.sample();
+        host.file("/proc/5/task/6/schedstat", stats[0]);
+        host.file("/proc/5/task/7/schedstat", stats[1]);
+        let mut now = sampler.sample();
+        (then.at, now.at) = (0, SEC);
+        (then, now)
+    }
+
+    #[test]
+    fn shares_of_a_second() {
+        let (then, now) = second(["600000000 200000000 10", "200000000 0 5"]);
+        let [vm] = &rows(&then, &now, false)[..] else {
+            panic!("one VM")
+        };
+        let close = |a: f64, b: f64| (a - b).abs() < 1e-9;
+        assert!(
+            close(vm.run, 0.4) && close(vm.ready, 0.1) && close(vm.wait, 0.5),
+            "{vm:?}"
+        );
+        assert!(close(vm.switches_per_s, 15.0));
+        assert!(close(vm.latency_ms, 200.0 / 15.0));
+        assert_eq!((vm.costop, vm.throttled, vm.vcpus), (None, None, 2));
+        let sum = vm.clone().summed();
+        assert!(close(sum.run, 0.8) && close(sum.ready, 0.2), "{sum:?}");
+        let each = rows(&then, &now, true);
+        assert_eq!(each.len(), 2);
+        assert!(close(each[0].ready, 0.2) && close(each[1].run, 0.2));
+    }
+
+    #[test]
+    fn who_was_not_there_has_no_shares() {
+        let (mut then, now) = second(["600000000 0 1", "0 0 0"]);
+        then.vms[0].machine.threads.retain(|thread| thread.tid != 7);
+        let [vm] = &rows(&then, &now, false)[..] else {
+            panic!("one VM")
+        };
+        assert!((vm.run - 0.6).abs() < 1e-9, "of the vCPU that was there");
+        then.vms[0].machine.start = 9;
+        assert!(
+            rows(&then, &now, false).is_empty(),
+            "its number was used again"
+        );
+    }
+
+    #[test]
+    fn co_stopped_time_is_not_ready_time() {
+        let (mut then, mut now) = second(["0 500000000 1", "0 0 0"]);
+        let told = |costop_s: f64| {
+            serde_json::from_value::<crate::status::HostStatus>(serde_json::json!({
+                "version": "1", "policy": "cosched-relaxed", "policy_for_s": 1.0, "for_s": 1.0,
+                "longest_wait_s": null, "most_ready_percent": null, "most_pressure_percent": null,
+                "forced": [], "lapses": 0, "notes": [],
+                "vms": [{"name": "web", "uuid": null, "manager": "none", "id": null, "pid": 5,
+                    "weight": null, "under_policy": true, "placement": "free",
+                    "vcpus": [
+                        {"number": 0, "tid": 6, "run_s": 0.0, "ready_s": 0.0, "wait_s": 0.0,
+                         "costop_s": costop_s, "switches": 0},
+                        {"number": 1, "tid": 7, "run_s": 0.0, "ready_s": 0.0, "wait_s": 0.0,
+                         "costop_s": 0.0, "switches": 0}
+                    ]}]
+            }))
+            .unwrap()
+        };
+        then.daemon = Some(told(1.0));
+        now.daemon = Some(told(1.3));
+        let each = rows(&then, &now, true);
+        assert!((each[0].costop.unwrap() - 0.3).abs() < 1e-9);
+        assert!((each[0].ready - 0.2).abs() < 1e-9);
+        let all = rows(&then, &now, false);
+        assert!((all[0].costop.unwrap() - 0.15).abs() < 1e-9);
+        assert_eq!(all[0].under_policy, Some(true));
+    }
+
+    #[test]
+    fn orders_are_total() {
+        let row = |name: &str, ready: f64| Row {
+            name: name.into(),
+            ready,
+            ..Row::default()
+        };
+        let mut rows = [row("b", 0.1), row("c", f64::NAN), row("a", 0.1)];
+        Order::Ready.sort(&mut rows);
+        let names: Vec<_> = rows.iter().map(|row| row.name.as_str()).collect();
+        assert_eq!(names, ["c", "a", "b"]);
+        Order::Name.sort(&mut rows);
+        assert_eq!(rows[0].name, "a");
+    }
+}

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! One look at the host.
+
+use crate::inventory::{self, Machine, Role};
+use crate::socket;
+use crate::socket::protocol::Command;
+use crate::status::HostStatus;
+use crate::{cgroup, clock, sched_ext};
+use corun_model::Nanos;
+use corun_model::time::US;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What the kernel counted of a thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Time on a pCPU, ns.
+    pub run: Nanos,
+    /// Time wanting one, ns: what a guest sees as steal.
+    pub ready: Nanos,
+    /// How often it was given one.
+    pub turns: u64,
+}
+
+impl Counted {
+    /// Both together.
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            run: self.run + other.run,
+            ready: self.ready + other.ready,
+            turns: self.turns + other.turns,
+        }
+    }
+
+    /// What happened since `before`.
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            run: self.run.saturating_sub(before.run),
+            ready: self.ready.saturating_sub(before.ready),
+            turns: self.turns.saturating_sub(before.turns),
+        }
+    }
+}
+
+/// What a VM's own cgroup says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Group {
+    /// `cpu.weight`.
+    pub weight: Option<u32>,
+    /// Time for which its threads were throttled by `cpu.max`, ns, summed over pCPUs.
+    pub throttled: Option<Nanos>,
+}
+
+/// A VM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VmSample {
+    /// Who it is, and its threads.
+    pub machine: Machine,
+    /// Its cgroup.
+    pub group: Group,
+    /// What was counted, by thread.
+    pub threads: BTreeMap<u32, Counted>,
+}
+
+impl VmSample {
+    /// What was counted of a thread.
+    pub fn counted(&self, tid: u32) -> Counted {
+        self.threads.get(&tid).copied().unwrap_or_default()
+    }
+
+    /// What was counted of the threads that are no vCPUs, by what they are for.
+    pub fn others(&self) -> BTreeMap<Role, Counted> {
+        let mut sums = BTreeMap::<Role, Counted>::new();
+        let threads = self.machine.threads.iter();
+        for thread in threads.filter(|thread| !thread.role.is_vcpu()) {
+            let sum = sums.entry(thread.role).or_default();
+            *sum = sum.plus(self.counted(thread.tid));
+        }
+        sums
+    }
+}
+
+/// A host.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// When, ns on the monotonic clock.
+    pub at: Nanos,
+    /// The scheduler in charge: that of the kernel, or the name of a sched_ext one.
+    pub scheduler: String,
+    /// What corun's daemon says, if one runs and one may ask.
+    pub daemon: Option<HostStatus>,
+    /// Time some task waited for a pCPU, ns, as far as the kernel says.
+    pub pressure: Option<Nanos>,
+    /// By process number.
+    pub vms: Vec<VmSample>,
+}
+
+/// Looks at a host again and again.
+#[derive(Clone, Debug)]
+pub struct Sampler {
+    root: PathBuf,
+    socket: Option<PathBuf>,
+}
+
+impl Sampler {
+    /// Of this host; asks the daemon on `socket`, if there is one.
+    pub fn new(socket: Option<PathBuf>) -> Self {
+        Self {
+            root: PathBuf::from("/"),
+            socket,
+        }
+    }
+
+    /// Of a host whose files lie below `root`, without asking anybody.
+    pub fn below(root: &Path) -> Self {
+        Self {
+            root: root.to_path_buf(),
+            socket: None,
+        }
+    }
+
+    /// Looks.
+    pub fn sample(&self) -> Sample {
+        let mount = cgroup::mount(&self.root);
+        let look = |machine| self.vm(machine, mount.as_deref());
+        let ask = |socket: &PathBuf| socket::call(socket, &Command::Status).ok();
+        Sample {
+            at: clock::now(),
+            scheduler: sched_ext::scheduler().unwrap_or_else(|| "kernel".to_string()),
+            daemon: self.socket.as_ref().and_then(ask),
+            pressure: crate::safety::pressure::cpu_total(),
+            vms: inventory::machines(&self.root)
+                .into_iter()
+                .map(look)
+                .collect(),
+        }
+    }
+
+    fn vm(&self, machine: Machine, mount: Option<&Path>) -> VmSample {
+        let folder = self.root.join(format!("proc/{}/task", machine.tgid));
+        let counted = |tid: u32| {
+            let text = fs::read_to_string(folder.join(format!("{tid}/schedstat"))).ok()?;
+            counted_in(&text)
+        };
+        let threads = machine.threads.iter();
+        let threads = threads.filter_map(|thread| Some((thread.tid, counted(thread.tid)?)));
+        let own = mount.zip(machine.cgroup.as_deref());
+        let own = own.and_then(|(mount, path)| cgroup::own_cgroup(mount, machine.tgid, path));
+        VmSample {
+            threads: threads.collect(),
+            group: own.map_or_else(Group::default, |own| group(&own)),
+            machine,
+        }
+    }
+}
+
+/// `schedstat`: time on a pCPU, time wanting one, turns.
+fn counted_in(text: &str) -> Option<Counted> {
+    let mut numbers = text.split_whitespace().map(str::parse::<u64>);
+    let mut next = || numbers.next()?.ok();
+    Some(Counted {
+        run: next()?,
+        ready: next()?,
+        turns: next()?,
+    })
+}
+
+fn group(own: &Path) -> Group {
+    let weight = fs::read_to_string(own.join("cpu.weight")).ok();
+    Group {
+        weight: weight.and_then(|text| text.trim().parse().ok()),
+        throttled: throttled(own, DEEPEST),
+    }
+}
+
+/// How many levels of cgroups a VM may have within its own.
+const DEEPEST: u32 = 4;
+
+/// Time throttled in a cgroup and those below: managers set quotas on either.
+fn throttled(group: &Path, levels: u32) -> Option<Nanos> {
+    let here = || {
+        let text = fs::read_to_string(group.join("cpu.stat")).ok()?;
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("throttled_usec "))?;
+        Some(line.trim().parse::<u64>().ok()? * US)
+    };
+    let entries = fs::read_dir(group).ok().filter(|_| levels > 0);
+    let folders = entries
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.is_dir());
+    let below = folders.filter_map(|path| throttled(&path, levels - 1));
+    here().into_iter().chain(below).reduce(|a, b| a + b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inventory::tests::FakeHost;
+
+    #[test]
+    fn counters_of_a_vm_and_its_cgroups() {
+        let host = FakeHost::new();
+        let names = [(5, "qemu"), (6, "CPU 0/KVM"), (7, "IO a"), (8, "IO b")];
+        host.process(5, "qemu -name web", "/vm.scope/libvirt", 1, &names);
+        host.file("/proc/5/task/6/schedstat", "900 80 7\n");
+        host.file("/proc/5/task/7/schedstat", "10 1 1\n");
+        host.file("/proc/5/task/8/schedstat", "20 2 2\n");
+        let base = "/sys/fs/cgroup";
+        host.file(&format!("{base}/cgroup.controllers"), "cpu\n");
+        host.file(&format!("{base}/vm.scope/cgroup.procs"), "");
+        host.file(&format!("{base}/vm.scope/cpu.weight"), "300\n");
+        host.file(
+            &format!("{base}/vm.scope/cpu.stat"),
+            "usage_usec 5\nthrottled_usec 40\n",
+        );
+        host.file(&format!("{base}/vm.scope/libvirt/cgroup.procs"), "5\n");
+        host.file(
+            &format!("{base}/vm.scope/libvirt/cpu.stat"),
+            "throttled_usec 2\n",
+        );
+        let sample = Sampler::below(host.root()).sample();
+        let [vm] = sample.vms.as_slice() else {
+            panic!("one VM: {:?}", sample.vms)
+        };
+        assert_eq!(
+            vm.counted(6),
+            Counted {
+                run: 900,
+                ready: 80,
+                turns: 7
+            }
+        );
+        assert_eq!(
+            vm.others()[&Role::Io],
+            Counted {
+                run: 30,
+                ready: 3,
+                turns: 3
+            }
+        );
+        assert_eq!(vm.group.weight, Some(300));
+        assert_eq!(vm.group.throttled, Some(42_000));
+        assert_eq!(sample.daemon, None);
+    }
+}

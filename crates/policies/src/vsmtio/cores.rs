@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Which vCPU is on which core.
+//!
+//! The paper leaves that to the kernel's load balancing and swaps (the workload adjuster). Here vCPUs
+//! get a core when they are first seen: the one with least weight, of these the one with fewest siblings.
+//! A core belongs to the core-scheduling cookie of its vCPUs; if all belong to others, a vCPU has none
+//! and goes where it may.
+
+use super::Vcpu;
+use corun_model::{HostSeen, PcpuId, PcpuSet, Snapshot, TaskId};
+use std::collections::BTreeMap;
+
+/// A core: its hardware threads, for CPU-bound and for I/O-bound vCPUs.
+#[derive(Clone, Debug)]
+struct Core {
+    threads: [PcpuId; 2],
+    node: u32,
+    /// Whose it is, if anybody's.
+    cookie: Option<u64>,
+}
+
+/// The cores of a host with two hardware threads each.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Cores {
+    host: Option<HostSeen>,
+    all: Vec<Core>,
+}
+
+impl Cores {
+    /// Learns what the host looks like; true if that is news.
+    pub fn know(&mut self, host: &HostSeen) -> bool {
+        if self.host.as_ref() == Some(host) {
+            return false;
+        }
+        self.host = Some(host.clone());
+        let core = |cpu: PcpuId| {
+            let partner = host.partner(cpu).filter(|partner| cpu < *partner)?;
+            Some(Core {
+                threads: [cpu, partner],
+                node: host.topology.node(cpu),
+                cookie: None,
+            })
+        };
+        self.all = host.topology.all().filter_map(core).collect();
+        true
+    }
+
+    pub fn count(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Its hardware threads: the CPU-bound vCPUs', the I/O-bound ones'.
+    pub fn threads(&self, core: usize) -> [PcpuId; 2] {
+        self.all[core].threads
+    }
+
+    /// Its NUMA node and cookie.
+    pub fn group(&self, core: usize) -> (u32, u64) {
+        let core = &self.all[core];
+        (core.node, core.cookie.unwrap_or(0))
+    }
+
+    fn admits(&self, core: usize, cookie: u64, allowed: &PcpuSet) -> bool {
+        let core = &self.all[core];
+        let may = |cpu: &PcpuId| allowed.contains(*cpu);
+        core.threads.iter().all(may) && core.cookie.is_none_or(|whose| whose == cookie)
+    }
+}
+
+/// What is on a core while vCPUs get theirs.
+#[derive(Clone, Debug, Default)]
+struct Load {
+    weight: u64,
+    of: BTreeMap<usize, u32>,
+}
+
+/// Forgets vCPUs that have gone, and gives cores to those that have none (or may not use it any more).
+pub(super) fn settle(cores: &mut Cores, vcpus: &mut BTreeMap<TaskId, Vcpu>, seen: &Snapshot) {
+    let all = || {
+        seen.vms
+            .iter()
+            .enumerate()
+            .flat_map(|(vm, of)| of.vcpus.iter().map(move |task| (vm, of, task)))
+    };
+    let alive: BTreeMap<TaskId, ()> = all().map(|(_, _, task)| (task.task, ())).collect();
+    vcpus.retain(|task, _| alive.contains_key(task));
+    cores.all.iter_mut().for_each(|core| core.cookie = None);
+    let mut loads = vec![Load::default(); cores.count()];
+    for (vm, of, task) in all() {
+        let whole = of.weight.map_or(100 * of.vcpus.len() as u64, u64::from);
+        let vcpu = vcpus.entry(task.task).or_default();
+        // Fixed point: a weight of 1 among 512 vCPUs is still something.
+        vcpu.weight = (whole * 1000 / (of.vcpus.len() as u64).max(1)).max(1);
+        let kept = vcpu
+            .core
+            .filter(|&core| cores.admits(core, of.cookie, &task.allowed));
+        vcpu.core = kept;
+        if let Some(core) = kept {
+            cores.all[core].cookie = Some(of.cookie);
+            loads[core].weight += vcpu.weight;
+            *loads[core].of.entry(vm).or_default() += 1;
+        }
+    }
+    for (vm, of, task) in all() {
+        let Some(vcpu) = vcpus.get_mut(&task.task).filter(|vcpu| vcpu.core.is_none()) else {
+            continue;
+        };
+        let siblings = |core: usize| loads[core].of.get(&vm).copied().unwrap_or(0);
+        let open = (0..cores.count()).filter(|&core| cores.admits(core, of.cookie, &task.allowed));
+        let Some(core) = open.min_by_key(|&core| (loads[core].weight, siblings(core), core)) else {
+            continue;
+        };
+        vcpu.core = Some(core);
+        cores.all[core].cookie = Some(of.cookie);
+        loads[core].weight += vcpu.weight;
+        *loads[core].of.entry(vm).or_default() += 1;
+    }
+}

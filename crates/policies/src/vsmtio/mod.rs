@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! vSMT-IO: I/O-bound vCPUs lie dormant on a hardware thread while their SMT sibling computes ("vSMT-IO:
+//! Improving I/O Performance and Efficiency on SMT Processors in Virtualized Clouds", USENIX ATC 2020;
+//! here after the dissertation (vMigrater, vSMT-IO, Jupiter), ch. 3).
+//!
+//! A vCPU that waits for I/O keeps its hardware thread, idle, until the I/O is done or a timeout has
+//! passed ([`ltcr`] says which). Of each core one hardware thread is for the CPU-bound vCPUs, one for the
+//! I/O-bound ones ([`rass`]), so that who retains is beside who computes; a hardware thread whose class
+//! has nothing to run borrows from the other, and gives back at once. Where two CPU-bound ones meet,
+//! cycle accounting says who gets along ([`symbiosis`]); and where all vCPUs of a core are of one kind,
+//! one is swapped ([`adjuster`]).
+//!
+//! Who does what: this policy decides, once a period, about classes, cores and timeouts; the dispatcher
+//! holds hardware threads, lends and takes back (`dispatcher/core.h`, `retention.h`).
+//!
+//! A hardware thread is never shared across core-scheduling cookies: cores belong to the cookie of their
+//! vCPUs. Hosts whose cores do not have two hardware threads are left to plain fair order.
+
+pub mod adjuster;
+mod cores;
+pub mod ltcr;
+mod params;
+pub mod rass;
+pub mod symbiosis;
+
+pub use params::VsmtIoParams;
+
+use crate::{Policy, place_all};
+use adjuster::Rates;
+use cores::Cores;
+use corun_model::{
+    Nanos, PcpuId, PcpuPlan, Placement, Plan, Snapshot, Status, TaskId, TaskPlan, TaskSeen,
+};
+use ltcr::{Ltcr, Performance};
+use rass::Ranked;
+use std::collections::BTreeMap;
+use symbiosis::Cycles;
+
+/// What is known of a vCPU.
+#[derive(Clone, Copy, Debug, Default)]
+struct Vcpu {
+    /// Its core, if there is one for it.
+    core: Option<usize>,
+    io: bool,
+    rate: u32,
+    weight: u64,
+    cycles: Option<Cycles>,
+}
+
+/// Retention and two classes per core.
+#[derive(Clone, Debug)]
+pub struct VsmtIo {
+    params: VsmtIoParams,
+    vcpus: BTreeMap<TaskId, Vcpu>,
+    cores: Cores,
+    timeouts: Vec<Ltcr>,
+    looked_at: Option<Nanos>,
+    /// Periods until vCPUs may be swapped again.
+    cooldown: u32,
+    smt: bool,
+}
+
+impl Default for VsmtIo {
+    fn default() -> Self {
+        Self::new(VsmtIoParams::default())
+    }
+}
+
+impl VsmtIo {
+    /// With these settings.
+    pub fn new(params: VsmtIoParams) -> Self {
+        Self {
+            params,
+            vcpus: BTreeMap::new(),
+            cores: Cores::default(),
+            timeouts: Vec::new(),
+            looked_at: None,
+            cooldown: 0,
+            smt: true,
+        }
+    }
+
+    /// Learns from a period: what vCPUs did, and whether their timeouts served them.
+    fn learn(&mut self, seen: &Snapshot) {
+        let length = seen.now.saturating_sub(self.looked_at.unwrap_or(0));
+        self.looked_at = Some(seen.now);
+        let mut achieved = vec![Performance::default(); self.timeouts.len()];
+        for task in seen.vms.iter().flat_map(|vm| &vm.vcpus) {
+            let vcpu = self.vcpus.entry(task.task).or_default();
+            let accounted = task.run + task.ready + task.wait;
+            vcpu.rate = rass::rate(task.turns.retained, accounted);
+            vcpu.cycles = cycles(task).or(vcpu.cycles);
+            if let Some(of) = vcpu.core.and_then(|core| achieved.get_mut(core)) {
+                note(of, task, vcpu.io, length);
+            }
+        }
+        if self.params.adjust {
+            for (timeout, seen) in self.timeouts.iter_mut().zip(achieved) {
+                timeout.step(seen, &self.params.bounds);
+            }
+        }
+    }
+
+    /// Swaps two vCPUs, if a core needs it.
+    fn adjust_workloads(&mut self) {
+        if self.cooldown > 0 {
+            self.cooldown -= 1;
+            return;
+        }
+        let rates = |core| Rates {
+            group: self.cores.group(core),
+            vcpus: (self.on(core))
+                .map(|(task, vcpu)| (task, vcpu.rate))
+                .collect(),
+        };
+        let rates: Vec<Rates> = (0..self.cores.count()).map(rates).collect();
+        let threshold = self.params.homogeneous * rass::FULL / 100;
+        let Some((one, other)) = adjuster::swap(&rates, threshold) else {
+            return;
+        };
+        let core = |task| self.vcpus.get(&task).and_then(|vcpu| vcpu.core);
+        for (task, core) in [(one, core(other)), (other, core(one))] {
+            if let Some(vcpu) = self.vcpus.get_mut(&task) {
+                vcpu.core = core;
+            }
+        }
+        self.cooldown = self.params.cooldown;
+    }
+
+    fn on(&self, core: usize) -> impl Iterator<Item = (TaskId, Vcpu)> {
+        let here = move |(_, vcpu): &(&TaskId, &Vcpu)| vcpu.core == Some(core);
+        (self.vcpus.iter().filter(here)).map(|(&task, &vcpu)| (task, vcpu))
+    }
+
+    /// Divides the vCPUs of each core into classes.
+    fn classify(&mut self) {
+        for core in 0..self.cores.count() {
+            let ranked = |(task, vcpu): (TaskId, Vcpu)| Ranked {
+                task,
+                weight: match self.params.compensate {
+                    true => rass::compensated(vcpu.weight, vcpu.rate),
+                    false => vcpu.weight,
+                },
+                rate: vcpu.rate,
+                was_io: vcpu.io,
+            };
+            let mut ranked: Vec<Ranked> = self.on(core).map(ranked).collect();
+            let io = rass::split(&mut ranked);
+            for (at, one) in ranked.iter().enumerate() {
+                if let Some(vcpu) = self.vcpus.get_mut(&one.task) {
+                    vcpu.io = at < io;
+                }
+            }
+        }
+    }
+
+    /// What a vCPU's class and core mean for it.
+    fn told(&self, task: &TaskSeen) -> TaskPlan {
+        let vcpu = self.vcpus.get(&task.task).copied().unwrap_or_default();
+        let threads = vcpu.core.map(|core| self.cores.threads(core));
+        let home = threads.map(|[cpu, io]| if vcpu.io { io } else { cpu });
+        let cycles = vcpu.cycles.filter(|_| self.params.symbiosis && !vcpu.io);
+        TaskPlan {
+            home: home.filter(|home| self.params.rass && task.allowed.contains(*home)),
+            demand: cycles.map(|cycles| corun_model::Demand {
+                alone: self.params.coefficients.alone(cycles) as u32 / 100,
+                wait: cycles.wait,
+                miss: cycles.miss,
+            }),
+            ..TaskPlan::of(task.task)
+        }
+    }
+
+    /// The hardware threads of each core, and for how long contexts are retained there.
+    fn hardware(&self) -> Vec<PcpuPlan> {
+        let coefficients = self.params.coefficients;
+        let thread = |own: PcpuId, other: PcpuId, io: bool, timeout: Nanos| PcpuPlan {
+            cpu: own,
+            partner: other,
+            hold: if io && !self.params.guests {
+                timeout
+            } else {
+                0
+            },
+            retention: if io && self.params.guests { timeout } else { 0 },
+            wait_wait: coefficients.wait_wait,
+            miss_miss: coefficients.miss_miss,
+        };
+        let core = |(core, timeout): (usize, &Ltcr)| {
+            let [cpu, io] = self.cores.threads(core);
+            let timeout = if self.params.retain {
+                timeout.effective()
+            } else {
+                0
+            };
+            let both = !self.params.rass;
+            [
+                thread(cpu, io, both, timeout),
+                thread(io, cpu, true, timeout),
+            ]
+        };
+        self.timeouts.iter().enumerate().flat_map(core).collect()
+    }
+}
+
+/// How the cycles of a vCPU divided in a period, as far as that could be counted without interference.
+fn cycles(task: &TaskSeen) -> Option<Cycles> {
+    let counted = task.signals.cycles?;
+    Cycles::of(counted.cycles, counted.base, counted.miss)
+}
+
+/// What a vCPU achieved in a period of `length`.
+fn note(of: &mut Performance, task: &TaskSeen, io: bool, length: Nanos) {
+    const THOUSAND_S: u128 = 1_000_000_000_000;
+    let rate = |count: u64, unit: u128, time: Nanos| {
+        u64::try_from(u128::from(count) * unit / u128::from(time.max(1))).unwrap_or(u64::MAX)
+    };
+    if io {
+        of.io
+            .insert(task.task, rate(task.turns.kept, THOUSAND_S, length));
+    } else if let Some(llc) = task.signals.llc.filter(|_| task.run > 0) {
+        const MS: u128 = 1_000_000;
+        of.cpu
+            .insert(task.task, rate(llc.instructions, MS, task.run));
+    }
+}
+
+impl Policy for VsmtIo {
+    fn period(&self) -> Nanos {
+        self.params.period
+    }
+
+    fn decide(&mut self, seen: &Snapshot, plan: &mut Plan) {
+        self.smt = seen.host.smt.is_some();
+        if !self.smt {
+            return place_all(seen, plan, Placement::Free);
+        }
+        if self.cores.know(&seen.host) {
+            self.vcpus.clear();
+            let new = || Ltcr::new(self.params.timeout);
+            self.timeouts = (0..self.cores.count()).map(|_| new()).collect();
+        }
+        if self.looked_at.is_some_and(|before| before < seen.now) {
+            self.learn(seen);
+        }
+        self.looked_at = Some(seen.now);
+        cores::settle(&mut self.cores, &mut self.vcpus, seen);
+        if self.params.rass && self.params.adjuster {
+            self.adjust_workloads();
+        }
+        if self.params.rass {
+            self.classify();
+        }
+        let placement = match self.params.rass {
+            true => Placement::Core,
+            false => Placement::Free,
+        };
+        place_all(seen, plan, placement);
+        let vcpus = seen.vms.iter().flat_map(|vm| &vm.vcpus);
+        plan.tasks.extend(vcpus.map(|task| self.told(task)));
+        plan.pcpus = self.hardware();
+    }
+
+    fn wants_signals(&self) -> bool {
+        self.params.adjust || self.params.symbiosis
+    }
+
+    fn status(&self) -> Status {
+        let no_smt =
+            "the cores of this host do not have two hardware threads each: plain fair order";
+        Status {
+            notes: (!self.smt)
+                .then(|| no_smt.to_string())
+                .into_iter()
+                .collect(),
+            ..Status::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What can be set of vSMT-IO, with defaults and where they come from.
+
+use super::ltcr::Bounds;
+use super::symbiosis::Coefficients;
+use corun_model::time::{MS, US};
+use corun_model::{Nanos, Parameter, Value};
+
+/// The settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VsmtIoParams {
+    /// Length of a period, ns; 20 ms to 1 s.
+    pub period: Nanos,
+    /// Are contexts retained?
+    pub retain: bool,
+    /// Is the timeout adjusted (Algorithm 1)?
+    pub adjust: bool,
+    /// Has each class a hardware thread of its core (RASS)?
+    pub rass: bool,
+    /// Is a CPU-bound vCPU chosen by symbiosis?
+    pub symbiosis: bool,
+    /// Are vCPUs swapped between cores (workload adjuster)?
+    pub adjuster: bool,
+    /// Are weights compensated for retention?
+    pub compensate: bool,
+    /// Do guests retain their contexts by themselves, for as long as they are told?
+    pub guests: bool,
+    /// The timeout that cores begin with, ns.
+    pub timeout: Nanos,
+    /// Between what it moves.
+    pub bounds: Bounds,
+    /// Below which standard deviation of its retention rates a core is homogeneous, percentage points.
+    pub homogeneous: u32,
+    /// Periods between two swaps.
+    pub cooldown: u32,
+    /// How threads slow each other down.
+    pub coefficients: Coefficients,
+}
+
+impl Default for VsmtIoParams {
+    fn default() -> Self {
+        Self {
+            period: 100 * MS,
+            retain: true,
+            adjust: true,
+            rass: true,
+            symbiosis: true,
+            adjuster: true,
+            compensate: false,
+            guests: false,
+            timeout: 3 * MS,
+            bounds: Bounds {
+                least: 50 * US,
+                most: 5 * MS,
+                step: 10,
+                margin: 1,
+            },
+            homogeneous: 3,
+            cooldown: 5,
+            coefficients: Coefficients::default(),
+        }
+    }
+}
+
+const CODE: &str = "the published vSMT-IO code; the dissertation gives none";
+const ONE: &str = "the default only";
+
+impl VsmtIoParams {
+    /// Each with its unit, default and source.
+    pub fn parameters() -> Vec<Parameter> {
+        let default = Self::default();
+        let mut all = parts(&default);
+        all.extend(of_timeouts(&default));
+        all.extend(of_the_adjuster(&default));
+        all.extend(of_symbiosis(&default.coefficients));
+        all
+    }
+}
+
+fn parts(default: &VsmtIoParams) -> Vec<Parameter> {
+    let part = |key, meaning, on, source| {
+        Parameter::new(
+            key,
+            meaning,
+            Value::Switch(on),
+            source,
+            "on and off: experiments/vsmtio/fig3-6.toml",
+        )
+    };
+    let all_on = "dissertation, §3.4: all parts are on";
+    vec![
+        Parameter::new(
+            "policy.vsmtio.period",
+            "length of a period",
+            Value::Time(default.period),
+            "the published code's `vsmtio_period_len`, read as ms; accepted: 20 ms to 1 s",
+            "25 and 100 ms",
+        ),
+        part(
+            "policy.vsmtio.retain",
+            "are contexts retained?",
+            default.retain,
+            all_on,
+        ),
+        part(
+            "policy.vsmtio.adjust",
+            "is the timeout adjusted (LTCR, Algorithm 1)?",
+            default.adjust,
+            all_on,
+        ),
+        part(
+            "policy.vsmtio.rass",
+            "have CPU-bound and I/O-bound vCPUs a hardware thread of each core (RASS)?",
+            default.rass,
+            all_on,
+        ),
+        part(
+            "policy.vsmtio.symbiosis",
+            "is a CPU-bound vCPU chosen by symbiosis?",
+            default.symbiosis,
+            all_on,
+        ),
+        part(
+            "policy.vsmtio.adjuster",
+            "are vCPUs swapped between cores (workload adjuster)?",
+            default.adjuster,
+            all_on,
+        ),
+        part(
+            "policy.vsmtio.compensate",
+            "do vCPUs weigh more by their retention rates when classes are made?",
+            default.compensate,
+            "dissertation, §3.4.3: not necessary in most cases",
+        ),
+        part(
+            "policy.vsmtio.guests",
+            "do guests retain their contexts by themselves, for as long as they are told? Simulated only",
+            default.guests,
+            "dissertation, §3.5: a changed idle loop. Guests are not changed here, unless this is asked",
+        ),
+    ]
+}
+
+fn of_timeouts(default: &VsmtIoParams) -> Vec<Parameter> {
+    let time = |key, meaning, value, source, tried| {
+        Parameter::new(key, meaning, Value::Time(value), source, tried)
+    };
+    let percent = |key, meaning, value: u32, source| {
+        Parameter::new(
+            key,
+            meaning,
+            Value::Number(f64::from(value), "%"),
+            source,
+            ONE,
+        )
+    };
+    vec![
+        time(
+            "policy.vsmtio.timeout",
+            "retention timeout that cores begin with",
+            default.timeout,
+            CODE,
+            "50 us to 5 ms",
+        ),
+        time(
+            "policy.vsmtio.least",
+            "the least timeout",
+            default.bounds.least,
+            "dissertation, §3.4.2: at least the time to deschedule and reschedule a vCPU; ten times that \
+             (`host.costs`), so that timers are not the larger part of it",
+            ONE,
+        ),
+        time(
+            "policy.vsmtio.most",
+            "the longest timeout",
+            default.bounds.most,
+            "dissertation, §3.1.2: a few ms",
+            ONE,
+        ),
+        percent(
+            "policy.vsmtio.step",
+            "by how much a step changes the timeout",
+            default.bounds.step,
+            "dissertation, Algorithm 1",
+        ),
+        percent(
+            "policy.vsmtio.margin",
+            "gains up to this are noise",
+            default.bounds.margin,
+            "assumed; the algorithm has none, and would drift",
+        ),
+    ]
+}
+
+fn of_the_adjuster(default: &VsmtIoParams) -> Vec<Parameter> {
+    let number = |key, meaning, value: u32, unit, source| {
+        Parameter::new(
+            key,
+            meaning,
+            Value::Number(f64::from(value), unit),
+            source,
+            ONE,
+        )
+    };
+    vec![
+        number(
+            "policy.vsmtio.homogeneous",
+            "standard deviation of retention rates below which a core's vCPUs are alike",
+            default.homogeneous,
+            "points",
+            CODE,
+        ),
+        number(
+            "policy.vsmtio.cooldown",
+            "periods between two swaps",
+            default.cooldown,
+            "periods",
+            "assumed: rates must tell what the last swap has changed",
+        ),
+    ]
+}
+
+fn of_symbiosis(default: &Coefficients) -> Vec<Parameter> {
+    let of = |key, meaning, value: u32| {
+        Parameter::new(
+            key,
+            meaning,
+            Value::Number(f64::from(value), "thousandths"),
+            "the published vSMT-IO code (its authors' machine)",
+            ONE,
+        )
+    };
+    vec![
+        of(
+            "policy.vsmtio.base",
+            "slowdown by cycles at work",
+            default.base,
+        ),
+        of(
+            "policy.vsmtio.wait",
+            "slowdown by cycles of waiting for units of the core",
+            default.wait,
+        ),
+        of(
+            "policy.vsmtio.wait_wait",
+            "the same, where both wait",
+            default.wait_wait,
+        ),
+        of(
+            "policy.vsmtio.miss",
+            "slowdown by cycles on misses",
+            default.miss,
+        ),
+        of(
+            "policy.vsmtio.miss_miss",
+            "the same, where both miss",
+            default.miss_miss,
+        ),
+    ]
+}

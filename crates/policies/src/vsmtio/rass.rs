@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! RASS, retention aware symbiotic scheduling: who of a core's vCPUs is I/O-bound (vSMT-IO, dissertation
+//! §3.4.3, unbalanced scheduling)?
+//!
+//! At the end of each period the vCPUs of a core are ranked by their retention rates, the share of the
+//! period that they spent in retention. From the top on they are I/O-bound, until both classes weigh as
+//! nearly alike as can be; each class has a hardware thread of the core, so that retention beside
+//! computing is the rule. Rates are in ten-thousandths.
+//!
+//! Ties are read so: of equal rates who was I/O-bound stays it; of two cuts that are as near the one
+//! with fewer I/O-bound vCPUs. So a vCPU that is alone on its core is CPU-bound.
+
+use corun_model::{Nanos, TaskId};
+
+/// A retention rate of 100 %.
+pub const FULL: u32 = 10_000;
+
+/// A vCPU as it is ranked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ranked {
+    /// The vCPU.
+    pub task: TaskId,
+    /// What it weighs, at least 1.
+    pub weight: u64,
+    /// Its retention rate.
+    pub rate: u32,
+    /// Was it I/O-bound until now?
+    pub was_io: bool,
+}
+
+/// The retention rate of a vCPU that spent `retained` of `period` in retention, both ns.
+pub fn rate(retained: Nanos, period: Nanos) -> u32 {
+    let share = u128::from(retained.min(period)) * u128::from(FULL) / u128::from(period.max(1));
+    share as u32
+}
+
+/// A weight with what it is compensated for retention: in proportion to the rate.
+pub fn compensated(weight: u64, rate: u32) -> u64 {
+    weight + weight * u64::from(rate) / u64::from(FULL)
+}
+
+/// Ranks the vCPUs of a core; returns how many of them, the first ones, are I/O-bound.
+pub fn split(vcpus: &mut [Ranked]) -> usize {
+    vcpus.sort_by_key(|it| (std::cmp::Reverse(it.rate), !it.was_io, it.task));
+    let total: u64 = vcpus.iter().map(|it| it.weight).sum();
+    let mut io = 0;
+    let mut best = (total, 0);
+    for (at, vcpu) in vcpus.iter().enumerate() {
+        io += vcpu.weight;
+        let difference = io.abs_diff(total - io);
+        if difference < best.0 {
+            best = (difference, at + 1);
+        }
+    }
+    best.1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corun_model::time::MS;
+    use proptest::prelude::*;
+
+    fn vcpu((task, &(weight, rate)): (usize, &(u64, u32))) -> Ranked {
+        Ranked {
+            task: TaskId::from(task),
+            weight,
+            rate,
+            was_io: false,
+        }
+    }
+
+    /// The I/O-bound ones of vCPUs of these weights and rates.
+    fn io(of: &[(u64, u32)]) -> Vec<u32> {
+        let mut all: Vec<Ranked> = of.iter().enumerate().map(vcpu).collect();
+        let count = split(&mut all);
+        all[..count].iter().map(|it| it.task.0).collect()
+    }
+
+    #[test]
+    fn the_most_retaining_half_by_weight_is_io_bound() {
+        assert_eq!(io(&[(1, 10), (1, 4000), (1, 20), (1, 900)]), [1, 3]);
+        // One that weighs as much as the others together has a hardware thread to itself.
+        assert_eq!(io(&[(300, 4000), (100, 10), (100, 900), (100, 0)]), [0]);
+        assert_eq!(io(&[(300, 5), (100, 10), (100, 900), (100, 20)]), [2, 3, 1]);
+    }
+
+    #[test]
+    fn who_is_alone_is_cpu_bound_and_two_are_one_of_each() {
+        assert!(io(&[(100, 9000)]).is_empty());
+        assert!(io(&[]).is_empty());
+        assert_eq!(io(&[(100, 9000), (100, 9001)]), [1]);
+    }
+
+    #[test]
+    fn of_equals_who_was_io_bound_stays_it() {
+        let mut all: Vec<Ranked> = [(1, 0), (1, 0)].iter().enumerate().map(vcpu).collect();
+        all[1].was_io = true;
+        assert_eq!((split(&mut all), all[0].task), (1, TaskId(1)));
+    }
+
+    #[test]
+    fn rates_and_compensation() {
+        assert_eq!((rate(25 * MS, 100 * MS), rate(0, 0)), (2_500, 0));
+        assert_eq!(rate(200 * MS, 100 * MS), FULL);
+        assert_eq!((compensated(100, 2_500), compensated(100, 0)), (125, 100));
+    }
+
+    proptest! {
+        /// Nobody CPU-bound retains more than anybody I/O-bound, and no other cut divides the weight
+        /// more evenly.
+        #[test]
+        fn as_evenly_as_can_be(of in prop::collection::vec((1u64..1000, 0u32..=FULL), 0..12)) {
+            let mut all: Vec<Ranked> = of.iter().enumerate().map(vcpu).collect();
+            let cut = split(&mut all);
+            let least = all[..cut].iter().map(|it| it.rate).min().unwrap_or(FULL);
+            prop_assert!(all[cut..].iter().all(|it| it.rate <= least));
+            let weight = |part: &[Ranked]| part.iter().map(|it| it.weight).sum::<u64>();
+            let difference = |cut: usize| weight(&all[..cut]).abs_diff(weight(&all[cut..]));
+            prop_assert!((0..=all.len()).all(|other| difference(cut) <= difference(other)));
+        }
+    }
+}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: GPL-2.0-only
+use super::*;
+use crate::Settings;
+use crate::testing::{ask, snapshot};
+use corun_model::time::MS;
+use corun_model::{HostSeen, LlcSeen, VmPlan};
+use proptest::prelude::*;
+
+const PERIOD: Nanos = 100 * MS;
+
+/// A period of two VMs with `vcpus` vCPUs each on as many hardware threads: the first retains for so
+/// many ms of it and comes back so often, the second computes.
+fn period(number: u64, vcpus: usize, retained: u64, kept: u64) -> Snapshot {
+    let mut seen = snapshot(1, &[vcpus, vcpus]);
+    seen.host = HostSeen::of(format!("1n1l{}c2t", vcpus / 2).parse().unwrap());
+    seen.now = number * PERIOD;
+    for (vm, of) in seen.vms.iter_mut().enumerate() {
+        for vcpu in &mut of.vcpus {
+            vcpu.allowed = corun_model::PcpuSet::first(vcpus as u32);
+            vcpu.run = 50 * MS;
+            vcpu.ready = 50 * MS;
+            vcpu.signals.llc = Some(LlcSeen {
+                instructions: 1_000_000,
+                ..LlcSeen::default()
+            });
+            if vm == 0 {
+                (vcpu.turns.retained, vcpu.turns.kept) = (retained * MS, kept);
+            }
+        }
+    }
+    seen
+}
+
+fn home(plan: &Plan, task: u32) -> Option<u32> {
+    let told = plan.tasks.iter().find(|told| told.task == TaskId(task));
+    told.and_then(|told| told.home).map(|home| home.0)
+}
+
+#[test]
+fn io_goes_to_one_hardware_thread_and_computing_to_the_other() {
+    let mut policy = VsmtIo::new(VsmtIoParams {
+        adjust: false,
+        ..VsmtIoParams::default()
+    });
+    ask(&mut policy, &period(0, 8, 0, 0));
+    let plan = ask(&mut policy, &period(1, 8, 40, 100));
+    for vcpu in 0..8 {
+        assert_eq!(home(&plan, vcpu).unwrap() % 2, 1);
+        assert_eq!(home(&plan, 100 + vcpu).unwrap() % 2, 0);
+    }
+    assert!(plan.vms.iter().all(|vm| vm.placement == Placement::Core));
+    for told in &plan.pcpus {
+        let io = told.cpu.0 % 2 == 1;
+        assert_eq!(told.partner.0, told.cpu.0 ^ 1);
+        assert_eq!(
+            (told.hold, told.retention),
+            (if io { 3 * MS } else { 0 }, 0)
+        );
+    }
+}
+
+#[test]
+fn each_part_can_be_left_out() {
+    let info = crate::find("vsmtio").unwrap();
+    let without = |parts: &[&str]| {
+        let mut settings = Settings::default();
+        for part in parts {
+            settings.set(info, part, "false").unwrap();
+        }
+        let mut policy = VsmtIo::new(settings.vsmtio);
+        ask(&mut policy, &period(0, 4, 0, 0));
+        ask(&mut policy, &period(1, 4, 40, 100))
+    };
+    let plan = without(&["retain"]);
+    assert!(plan.pcpus.iter().all(|told| told.hold == 0));
+    let plan = without(&["rass", "adjust"]);
+    assert!(plan.vms.iter().all(|vm| vm.placement == Placement::Free));
+    assert!(plan.tasks.iter().all(|told| told.home.is_none()));
+    assert!(plan.pcpus.iter().all(|told| told.hold == 3 * MS));
+}
+
+#[test]
+fn guests_that_retain_by_themselves_are_told_how_long() {
+    let mut policy = VsmtIo::new(VsmtIoParams {
+        guests: true,
+        ..VsmtIoParams::default()
+    });
+    let plan = ask(&mut policy, &period(0, 4, 0, 0));
+    assert!(plan.pcpus.iter().all(|told| told.hold == 0));
+    let retention: Vec<Nanos> = plan.pcpus.iter().map(|told| told.retention).collect();
+    assert_eq!(retention, [0, 3 * MS, 0, 3 * MS]);
+}
+
+#[test]
+fn a_timeout_that_serves_both_is_kept() {
+    let mut policy = VsmtIo::default();
+    // The first period makes classes, the second samples the base.
+    for number in 0..2 {
+        ask(&mut policy, &period(number, 4, 40, 100));
+    }
+    // With 10 % more, instructions and kept retentions rise.
+    let mut better = period(2, 4, 40, 200);
+    for vcpu in &mut better.vms[1].vcpus {
+        vcpu.signals.llc.as_mut().unwrap().instructions *= 2;
+    }
+    let plan = ask(&mut policy, &better);
+    assert_eq!(plan.pcpus[1].hold, 3_300_000);
+    assert!(policy.timeouts.iter().all(|it| it.desired() == 3_300_000));
+}
+
+#[test]
+fn a_host_without_smt_is_left_alone() {
+    let mut policy = VsmtIo::default();
+    let seen = snapshot(4, &[2, 2]);
+    let plan = ask(&mut policy, &seen);
+    let free = |vm: &VmPlan| vm.placement == Placement::Free;
+    assert!(plan.vms.iter().all(free) && plan.pcpus.is_empty());
+    assert_eq!(policy.status().notes.len(), 1);
+}
+
+#[test]
+fn cores_are_not_shared_across_cookies() {
+    let mut policy = VsmtIo::default();
+    let mut seen = period(0, 4, 0, 0);
+    seen.vms[1].cookie = 7;
+    let plan = ask(&mut policy, &seen);
+    let core = |task| home(&plan, task).map(|cpu| cpu / 2);
+    for one in 0..4 {
+        for other in 100..104 {
+            assert!(core(one).is_none() || core(one) != core(other));
+        }
+    }
+    // One VM after another gets cores: the second finds none left, and goes where it may.
+    assert!((0..4).all(|task| core(task).is_some()));
+}
+
+#[test]
+fn who_may_not_use_its_hardware_thread_has_no_home() {
+    let mut policy = VsmtIo::default();
+    let mut seen = period(0, 4, 0, 0);
+    seen.vms[0].vcpus[0].allowed = [PcpuId(2)].into_iter().collect();
+    assert_eq!(home(&ask(&mut policy, &seen), 0), None);
+}
+
+proptest! {
+    /// Whatever vCPUs do: every home is allowed and of the vCPU's own core, only one hardware thread of a
+    /// core is held, and timeouts stay within their bounds.
+    #[test]
+    fn what_holds_whatever_vcpus_do(
+        periods in prop::collection::vec(prop::collection::vec((0u64..100, 0u64..5, 0u64..4), 12), 1..30),
+    ) {
+        let mut policy = VsmtIo::default();
+        let bounds = VsmtIoParams::default().bounds;
+        for (number, does) in periods.iter().enumerate() {
+            let mut seen = period(number as u64, 6, 0, 0);
+            for (vcpu, &(retained, kept, work)) in seen.vms.iter_mut().flat_map(|vm| &mut vm.vcpus).zip(does) {
+                (vcpu.turns.retained, vcpu.turns.kept) = (retained * MS, kept);
+                vcpu.signals.llc.as_mut().unwrap().instructions = work;
+            }
+            let plan = ask(&mut policy, &seen);
+            for told in &plan.tasks {
+                let core = policy.vcpus[&told.task].core.unwrap();
+                prop_assert!(policy.cores.threads(core).contains(&told.home.unwrap()));
+            }
+            for pair in plan.pcpus.chunks(2) {
+                prop_assert_eq!(pair[0].hold, 0);
+                prop_assert!((bounds.least..=bounds.most).contains(&pair[1].hold));
+            }
+            // As many vCPUs on each core as before.
+            for core in 0..policy.cores.count() {
+                prop_assert_eq!(policy.on(core).count(), 4);
+            }
+        }
+    }
+}

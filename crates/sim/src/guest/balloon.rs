@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! xBalloon: a vCPU that has nothing but computing to do sleeps, to have its time when I/O comes
+//! (Suo et al., "Preserving I/O prioritization in virtualized OSes", SoCC 2017).
+//!
+//! Problem: compute-bound tasks use up the vCPU's share of its pCPU while the I/O-bound task waits
+//! for its disk; when the data are there, the vCPU is descheduled. xBalloon's process has a priority
+//! between the two kinds: it runs when only computing is left, and then has the hypervisor put the
+//! vCPU to sleep. An event for the vCPU wakes it. In each period of 30 ms it may sleep for as long as
+//! the vCPU has no claim to its pCPU; then the computing goes on. That the credit is kept for the
+//! sleeper is the host scheduler's affair: Xen's Credit does so, CFS up to half a latency.
+//!
+//! Who is I/O-bound its administrator says (its code has the programs' names); here the threads with
+//! a read or write in their program are.
+
+use super::Timer;
+use super::interrupts::Interrupt;
+use super::vm::Vm;
+use crate::engine::EventId;
+use crate::host::Host;
+use corun_model::time::MS;
+use corun_model::{Nanos, Parameter, Value};
+
+/// Its settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BalloonParams {
+    /// Its period, ns.
+    pub period: Nanos,
+    /// How much of each a vCPU may sleep, percent: what it has no claim to, 100 less its share of its
+    /// pCPU. At most 100.
+    pub sleep: u32,
+}
+
+impl Default for BalloonParams {
+    fn default() -> Self {
+        Self {
+            period: 30 * MS,
+            sleep: 50,
+        }
+    }
+}
+
+/// The table of them.
+pub fn parameters() -> Vec<Parameter> {
+    let default = BalloonParams::default();
+    vec![
+        Parameter::new(
+            "guest::BalloonParams::period",
+            "xBalloon: period in which a vCPU's sleep is limited",
+            Value::Time(default.period),
+            "Suo et al., SoCC 2017: Xen's accounting period",
+            "the default only",
+        ),
+        Parameter::new(
+            "guest::BalloonParams::sleep",
+            "xBalloon: how much of a period a vCPU may sleep",
+            Value::Number(f64::from(default.sleep), "%"),
+            "Suo et al., SoCC 2017: 100 % less the vCPU's share, here of two per pCPU",
+            "50 to 88 %",
+        ),
+    ]
+}
+
+/// A vCPU's balloon.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Balloon {
+    /// Asleep since then, though there is computing to do; until an interrupt wakes it.
+    since: Option<Nanos>,
+    timer: Option<EventId>,
+    /// The period it slept in last, and how long.
+    period: u64,
+    slept: Nanos,
+}
+
+impl Balloon {
+    pub fn asleep(&self) -> bool {
+        self.since.is_some()
+    }
+}
+
+impl Vm {
+    /// Is the thread one of those that xBalloon's administrator named, in a guest with xBalloon?
+    pub(super) fn favoured(&self, thread: u32) -> bool {
+        let block = self.block.as_ref().filter(|_| self.balloon.is_some());
+        block.is_some_and(|block| block.file_of(thread).is_some())
+    }
+
+    /// Only computing is left on `vcpu`: should it sleep for the I/O that is to come?
+    pub(super) fn inflate(&mut self, host: &mut Host, vcpu: u32) -> bool {
+        let Some(params) = self.balloon else {
+            return false;
+        };
+        let waits = |thread: u32| {
+            let state = &self.threads[thread as usize];
+            let called = self.block.as_ref().is_some_and(|it| it.waits(thread));
+            state.vcpu == vcpu && called && state.doing == super::thread::Doing::Off
+        };
+        let mut favoured = self.block.iter().flat_map(|block| block.io_threads());
+        if !favoured.any(waits) {
+            return false;
+        }
+        let now = host.now();
+        let balloon = &mut self.vcpus[vcpu as usize].balloon;
+        let period = now / params.period.max(1);
+        if balloon.period != period {
+            (balloon.period, balloon.slept) = (period, 0);
+        }
+        let most = params.period * Nanos::from(params.sleep.min(100)) / 100;
+        if balloon.slept >= most {
+            return false;
+        }
+        balloon.since = Some(now);
+        let end = now + most - balloon.slept;
+        let timer = host.load_timer(end, Timer::Balloon.token(self.id, vcpu));
+        self.vcpus[vcpu as usize].balloon.timer = Some(timer);
+        true
+    }
+
+    /// A vCPU has slept as long as it may.
+    pub(super) fn balloon_due(&mut self, host: &mut Host, vcpu: u32) {
+        self.vcpus[vcpu as usize].balloon.timer = None;
+        self.post(host, vcpu, Interrupt::Kick, None);
+    }
+
+    /// Something has come for the vCPU: if it sleeps, it does so no longer.
+    pub(super) fn deflate(&mut self, host: &mut Host, vcpu: u32) {
+        let balloon = &mut self.vcpus[vcpu as usize].balloon;
+        let Some(since) = balloon.since.take() else {
+            return;
+        };
+        let slept = host.now() - since;
+        balloon.slept += slept;
+        self.stats.agent.ballooned += slept;
+        if let Some(timer) = balloon.timer.take() {
+            host.cancel(timer);
+        }
+    }
+}

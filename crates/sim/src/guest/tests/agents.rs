@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! vMigrater and xBalloon in guests: a reader beside computing, two VMs of 4 vCPUs on 4 pCPUs, as in
+//! [`super::io_inactivity`].
+
+use super::*;
+use crate::device::disk::{DiskParams, MediumParams, Share, SsdParams};
+use crate::load::{AgentAchieved, IoAchieved};
+use crate::sched::cfs::{Cfs, CfsParams};
+use corun_policies::vmigrater::MigraterParams;
+use proptest::prelude::*;
+
+const VMIGRATER: Option<Agent> = Some(Agent::VMigrater(MigraterParams {
+    heartbeat: 300_000,
+    gap: 600_000,
+    push: 600_000,
+    worth: 2_000_000,
+    slices: 1,
+    overrun: 500,
+    window: 5_000_000,
+    enter: 300,
+    leave: 100,
+    unshared: 1_000_000_000,
+    suspended: 10_000_000_000,
+}));
+
+fn xballoon() -> Option<Agent> {
+    Some(Agent::XBalloon(BalloonParams::default()))
+}
+
+fn ssd() -> DiskSpec {
+    DiskSpec {
+        name: "disk".into(),
+        params: DiskParams::new(MediumParams::Ssd(SsdParams::default())),
+    }
+}
+
+fn stored(mut spec: VmSpec, agent: Option<Agent>) -> VmSpec {
+    spec.params.agent = agent;
+    spec.disk = Some(DiskUse {
+        disk: 0,
+        size: 32 << 30,
+        share: Share {
+            weight: 100,
+            quota: None,
+        },
+    });
+    spec
+}
+
+/// Something to compute on each of four vCPUs, and a reader that may go anywhere.
+fn guest(name: &str, reader: &str, agent: Option<Agent>) -> VmSpec {
+    let mut programs = vec!["sleep 20ms exp; loop { compute 100ms }"; 4];
+    programs.push(reader);
+    let mut spec = stored(vm(name, GuestParams::default(), &programs), agent);
+    spec.vcpus = 4;
+    spec.weight = Some(100);
+    spec.threads
+        .iter_mut()
+        .for_each(|thread| thread.vcpu = None);
+    spec
+}
+
+const READER: &str = "loop { read 16KB random; compute 5us; count reads }";
+
+fn cfs_run(vms: Vec<VmSpec>) -> Outcome {
+    let host = machine(4, Costs::default());
+    let mut cfs = CfsParams::preset("rhel-virtual-host", 4).unwrap();
+    cfs.latency = 22 * MS;
+    let sched = Box::new(Cfs::new(cfs, &host));
+    let guests = Guests::with_disks(vms, Vec::new(), &[ssd()], 3).unwrap();
+    Simulation::new(host, sched, Box::new(guests), None).run(SEC, 4 * SEC, |_| {})
+}
+
+fn io(outcome: &Outcome) -> &IoAchieved {
+    outcome.vms[0].achieved.io.as_ref().unwrap()
+}
+
+fn agent(outcome: &Outcome) -> &AgentAchieved {
+    outcome.vms[0].achieved.agent.as_ref().unwrap()
+}
+
+fn moves(outcome: &Outcome) -> u64 {
+    let it = agent(outcome);
+    it.pushed + it.pulled + it.soon + it.spread
+}
+
+#[test]
+fn the_default_is_what_these_tests_have() {
+    let default = Some(Agent::VMigrater(MigraterParams::default()));
+    assert_eq!(VMIGRATER, default);
+}
+
+#[test]
+fn vmigrater_keeps_a_reader_active() {
+    let with = |agent| cfs_run(vec![guest("a", READER, agent), guest("b", READER, None)]);
+    let (vanilla, migrated) = (with(None), with(VMIGRATER));
+    let gain = io(&migrated).bytes as f64 / io(&vanilla).bytes as f64;
+    assert!(gain > 1.6, "{gain} times as fast");
+    let (before, after) = (io(&vanilla).inactivity, io(&migrated).inactivity);
+    assert!(after * 4 < before, "inactive for {after} of {before}");
+    assert_eq!(agent(&migrated).costs.count(), moves(&migrated));
+    // The other VM and the computing lose next to nothing.
+    let work = |outcome: &Outcome, vm: usize| outcome.vms[vm].achieved.work;
+    assert!(work(&migrated, 1) * 100 > work(&vanilla, 1) * 97);
+    assert!(work(&migrated, 0) * 100 > work(&vanilla, 0) * 95);
+}
+
+#[test]
+fn vmigrater_leaves_a_guest_alone_that_shares_nothing() {
+    let outcome = cfs_run(vec![guest("a", READER, VMIGRATER)]);
+    assert_eq!(moves(&outcome), 0);
+    // 2 of 4 vCPUs' 300 us: interrupt, two switches and the beat's own work are 6 us.
+    let share = agent(&outcome).work as f64 / (4 * outcome.measured) as f64;
+    assert!((0.01..0.02).contains(&share), "{share}");
+}
+
+#[test]
+fn vmigrater_moves_no_task_that_computes_or_is_bound() {
+    let computing = "loop { read 16KB random; compute 20ms; count reads }";
+    let mut vms = vec![guest("a", computing, VMIGRATER), guest("b", READER, None)];
+    assert_eq!(moves(&cfs_run(vms.clone())), 0);
+    vms[0] = guest("a", READER, VMIGRATER);
+    vms[0].threads[4].vcpu = Some(2);
+    assert_eq!(moves(&cfs_run(vms)), 0);
+}
+
+#[test]
+fn xballoon_sleeps_no_longer_than_it_may() {
+    let outcome = cfs_run(vec![
+        guest("a", READER, xballoon()),
+        guest("b", READER, None),
+    ]);
+    let slept = agent(&outcome).ballooned;
+    // One vCPU of four has the reader; half of the time at most.
+    assert!(slept > 0 && slept <= outcome.measured * 11 / 20, "{slept}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Whatever the programs, the guests stay consistent (each event checks), no time is lost, and
+    /// threads that read go on reading.
+    #[test]
+    fn random_guests_with_agents(
+        seed in any::<u64>(),
+        threads in 2u64..7,
+        vcpus in 1u32..5,
+        pcpus in 1u32..4,
+        slice in 500_000u64..8_000_000,
+        balloon in any::<bool>(),
+    ) {
+        let thread = |index| ThreadSpec {
+            name: format!("t{index}"),
+            program: Program::parse(
+                &random_program(seed, index).replacen("loop {", "loop { loop 9 { read 8KB random }; ", 1),
+            ).unwrap(),
+            vcpu: None,
+        };
+        let agent = if balloon { xballoon() } else { VMIGRATER };
+        let spec = |name: &str| {
+            let mut spec = stored(vm(name, GuestParams::default(), &[]), agent);
+            spec.vcpus = vcpus;
+            spec.threads = (0..threads).map(thread).collect();
+            spec
+        };
+        let guests = Guests::with_disks(vec![spec("a"), spec("b")], Vec::new(), &[ssd()], 7).unwrap();
+        let sched = Box::new(RoundRobin::new(slice));
+        let simulation = Simulation::new(machine(pcpus, Costs::default()), sched, Box::new(guests), None);
+        let outcome = simulation.run(0, 60 * MS, |_| {});
+        for (name, _, totals) in &outcome.tasks {
+            prop_assert_eq!(totals.run + totals.ready + totals.wait, outcome.measured, "{}", name);
+        }
+        prop_assert!(io(&outcome).operations > 0);
+    }
+}

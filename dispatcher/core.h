@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * SMT cores: a hardware thread for CPU-bound vCPUs, one for I/O-bound ones (vSMT-IO, dissertation
+ * §3.4.3).
+ *
+ * Under PLACE_CORE a vCPU has a home, one of the two hardware threads of its core; which one, the policy
+ * says. A hardware thread whose own vCPUs have nothing to do borrows one that waits for its SMT sibling,
+ * and else any that waits: nobody idles while others wait, but for who is held (retention.h). Who is away
+ * from home is a guest: the first who has its home there takes the hardware thread back at once.
+ *
+ * Where there is a choice, of the first CANDIDATES in fair order that one goes first which gets along
+ * best with who runs on the SMT sibling: cycle accounting, as far as vCPUs' demands are known.
+ */
+#ifndef CORUN_CORE_H
+#define CORUN_CORE_H
+
+#include "fair.h"
+#include "placement.h"
+#include "platform/platform.h"
+#include "pull.h"
+#include "retention.h"
+
+/* "A few vCPUs" that fair order proposes and symbiosis picks from. */
+#define CANDIDATES 3u
+
+/* The parts of task_conf.demand: thousandths of the time alone, and percent of the cycles. */
+static inline u64 demand_alone(u32 demand)
+{
+	return demand & 0xffff;
+}
+
+static inline u64 demand_wait(u32 demand)
+{
+	return demand >> 16 & 0xff;
+}
+
+static inline u64 demand_miss(u32 demand)
+{
+	return demand >> 24;
+}
+
+/* What two with these demands lose to each other on a core, as far as who goes makes a difference. */
+static inline u64 core_loss(u32 a, u32 b, u64 wait_wait, u64 miss_miss)
+{
+	u64 waits = demand_wait(a) * demand_wait(b) * wait_wait;
+	u64 misses = demand_miss(a) * demand_miss(b) * miss_miss;
+
+	/* Percent times percent times thousandths, each way. */
+	return demand_alone(a) + 2 * (waits + misses) / 10000;
+}
+
+/*
+ * Who of those who wait for `from` shall run beside the SMT sibling of `cpu`? Its id; 0: the first, for
+ * nobody is better than it.
+ */
+CALLED u32 best_match(s32 from, s32 cpu)
+{
+	struct pcpu_conf *conf = core_conf(cpu);
+	struct cpu_ctx *other = cpu_at(partner_of(cpu));
+	u64 wait_wait, miss_miss, least = ~0ull;
+	struct task_struct *p;
+	u32 beside, best = 0;
+	u32 looked = 0;
+
+	if (!conf || !other || shared(other->idle) || shared(other->held))
+		return 0;
+	beside = shared(other->cur_demand);
+	if (!beside)
+		return 0;
+	wait_wait = shared(conf->wait_wait);
+	miss_miss = shared(conf->miss_miss);
+	for_each_queued (p, from) {
+		struct task_conf *wanted = task_conf_of(p);
+		u32 demand = wanted ? shared(wanted->demand) : 0;
+		u64 loss;
+
+		/* Of who is not known nothing can be said: fair order. */
+		if (!demand) {
+			best = 0;
+			break;
+		}
+		loss = core_loss(demand, beside, wait_wait, miss_miss);
+		if (loss < least) {
+			least = loss;
+			best = id_of(p);
+		}
+		if (++looked == CANDIDATES)
+			break;
+	}
+	return best;
+}
+
+/* The next of those who wait for `cpu` runs there. */
+static inline bool core_next(s32 cpu)
+{
+	u32 best = queue_length(cpu) > 1 ? best_match(cpu, cpu) : 0;
+
+	return (best && take(cpu, best)) || move_first(cpu);
+}
+
+/* `cpu` has nothing of its own: it borrows who waits for its SMT sibling, else who waits anywhere. */
+static inline bool core_borrow(s32 cpu, s32 partner, struct cpu_ctx *c)
+{
+	struct pull_rule rule = {};
+	u32 waiting = queue_length(partner);
+
+	if (waiting > 1)
+		rule.id = best_match(partner, cpu);
+	if (waiting && pull_from(partner, cpu, &rule))
+		return true;
+	return pull_idle(cpu, c);
+}
+
+/* Has `t`, which runs on `cpu`, its home elsewhere? */
+static inline bool core_away(struct task_struct *p, struct task_ctx *t, s32 cpu)
+{
+	s32 home;
+
+	if (placement_of(t) != PLACE_CORE)
+		return false;
+	home = home_of(p, t);
+	return home != NO_PCPU && home != cpu;
+}
+
+/* Nobody but guests may be there for a guest to stay: is its home taken, and no one behind it waits? */
+static inline bool guest_stays(struct task_struct *p, struct task_ctx *t)
+{
+	s32 home = home_of(p, t);
+	struct cpu_ctx *c = cpu_at(home);
+
+	return c && !shared(c->idle) && !queue_length(home);
+}
+
+/* `t` has `cpu` from now on, or keeps it. */
+static inline void core_turn(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, s32 cpu)
+{
+	struct task_conf *conf;
+	u32 demand;
+	bool away;
+
+	if (!knobs.cores)
+		return;
+	away = core_away(p, t, cpu);
+	conf = task_conf_of(p);
+	demand = conf ? shared(conf->demand) : 0;
+	store(c->cur_away, away);
+	store(c->cur_demand, demand);
+	store(c->held, 0);
+}
+
+/* May `t`, just woken, start on `cpu` at once, if that idles? Not if it is held for another one. */
+static inline bool core_may_start(struct task_struct *p, s32 cpu)
+{
+	struct cpu_ctx *c = cpu_at(cpu);
+	u32 held = knobs.cores && c ? shared(c->held) : 0;
+
+	return !held || held == id_of(p);
+}
+
+/* Wakes a pCPU that idles while `t`, queued on `cpu`, waits: the SMT sibling, else any other. */
+static inline void core_call(struct task_struct *p, s32 cpu)
+{
+	s32 partner = partner_of(cpu);
+	struct cpu_ctx *other = cpu_at(partner);
+	s32 i;
+
+	if (!other)
+		return;
+	if (shared(other->idle) && allowed(p, partner)) {
+		kick(partner, KICK_IDLE);
+		return;
+	}
+	for_each_allowed (i, p) {
+		other = cpu_at(i);
+		if (!other || !shared(other->idle))
+			continue;
+		kick(i, KICK_IDLE);
+		break;
+	}
+}
+
+/* Shall `t`, just queued on `cpu`, have it at once? `fair`: by fair order. */
+static inline bool core_preempts(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, s32 cpu,
+				 bool fair, u64 now)
+{
+	u32 held = shared(c->held);
+
+	if (held)
+		return hold_yields(c, cpu, fair || held == id_of(p), now);
+	return fair || (shared(c->cur_away) && !core_away(p, t, cpu));
+}
+
+#endif

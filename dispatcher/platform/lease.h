@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A plan is on lease: it holds for as long as the daemon that made it is there to answer for it.
+ *
+ * A daemon that dies takes the scheduler with it, and the kernel's own is back. One that hangs
+ * (stopped, starved, out of memory) does not: the dispatcher would go on with a plan that fits less
+ * and less. The daemon therefore says every few milliseconds that it is there. If it has not for
+ * LEASE_LENGTH, all VMs are put in fair order: placed freely, nobody's gang. What administrators want,
+ * weights and affinities, stays, and so do slices, which are bounded. A daemon that comes back finds
+ * `lapsed` set, and tells its plan anew.
+ *
+ * This is written to the tables as the daemon would write it, so that callbacks see nothing new.
+ */
+#ifndef CORUN_LEASE_H
+#define CORUN_LEASE_H
+
+/* As long as the watchdog's timeout, ns. */
+#define LEASE_LENGTH 5000000000ull
+/* How often one looks, ns. */
+#define LEASE_LOOK 1000000000ull
+
+struct lease {
+	u64 renewed; /* when the daemon said last that it is there, ns; 0: not yet */
+	u64 lapsed;  /* 1: all VMs are in fair order until the daemon tells its plan anew */
+	u64 lapses;  /* how often that happened */
+};
+
+volatile struct lease lease;
+
+struct lease_timer {
+	struct bpf_timer timer;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct lease_timer);
+} lease_timers SEC(".maps");
+
+static inline void lease_lapse(void)
+{
+	u32 i;
+
+	bpf_for (i, 0, MAX_VMS) {
+		u32 slot = i;
+		struct vm_conf *conf = bpf_map_lookup_elem(&vm_confs, &slot);
+
+		if (!conf)
+			break;
+		*(volatile u32 *)&conf->gang = GANG_NONE;
+		*(volatile u32 *)&conf->placement = PLACE_FREE;
+	}
+	lease.lapses++;
+	lease.lapsed = 1;
+}
+
+static int lease_look(void *map, u32 *key, struct lease_timer *t)
+{
+	u64 renewed = lease.renewed;
+
+	if (renewed && !lease.lapsed && renewed + LEASE_LENGTH < bpf_ktime_get_ns())
+		lease_lapse();
+	bpf_timer_start(&t->timer, LEASE_LOOK, 0);
+	return 0;
+}
+
+static inline s32 lease_begin(void)
+{
+	u32 zero = 0;
+	struct lease_timer *t = bpf_map_lookup_elem(&lease_timers, &zero);
+	s32 err;
+
+	if (!t)
+		return -ENOMEM;
+	err = bpf_timer_init(&t->timer, &lease_timers, 1 /* CLOCK_MONOTONIC */);
+	if (!err)
+		err = bpf_timer_set_callback(&t->timer, lease_look);
+	return err ? err : (s32)bpf_timer_start(&t->timer, LEASE_LOOK, 0);
+}
+
+#endif

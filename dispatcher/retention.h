@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Retention: a pCPU is held, idle, for a vCPU that has halted there (vSMT-IO, dissertation §3.4.2).
+ *
+ * Who waits for I/O is back at once when it is done, and until then leaves the core to the SMT sibling:
+ * nobody is switched in. It needs neither a changed guest nor a changed KVM: the pCPU just gets nothing
+ * to run. A hold ends with the vCPU's wake-up, or when its timeout has passed (a timer), or for somebody
+ * else: when the vCPU's slice is over and others wait, or when who wakes is owed so much more that it
+ * would have preempted the vCPU, had that run. The time is charged as if the vCPU had run.
+ *
+ * Both hardware threads of a core are never held while somebody waits there.
+ *
+ * While a pCPU is held its `idle` is 0: to others it is not free.
+ */
+#ifndef CORUN_RETENTION_H
+#define CORUN_RETENTION_H
+
+#include "fair.h"
+#include "platform/platform.h"
+
+/* What is wanted of `cpu`; NULL: nothing is looked at. */
+static inline struct pcpu_conf *core_conf(s32 cpu)
+{
+	return knobs.cores ? pcpu_conf_at(cpu) : NULL;
+}
+
+/* The SMT sibling of `cpu`, NO_PCPU if it has none or nothing is wanted of it. */
+static inline s32 partner_of(s32 cpu)
+{
+	struct pcpu_conf *conf = core_conf(cpu);
+	s32 partner = conf ? (s32)shared(conf->partner) - 1 : NO_PCPU;
+
+	return partner < nr_pcpus() ? partner : NO_PCPU;
+}
+
+/* The hold of `c` ends for another reason than that its vCPU runs again. */
+static inline void hold_over(struct cpu_ctx *c, u64 now)
+{
+	u32 id = shared(c->held);
+
+	store(c->held_last, id);
+	store(c->held_end, now);
+	store(c->held, 0);
+	exchange(c->idle, 1);
+}
+
+/* Is the SMT sibling of `cpu` held? */
+static inline bool partner_held(s32 cpu)
+{
+	struct cpu_ctx *other = cpu_at(partner_of(cpu));
+
+	return other && shared(other->held);
+}
+
+/* Does anybody wait for a hardware thread of the core of `cpu`? */
+static inline bool core_waits(s32 cpu)
+{
+	s32 partner = partner_of(cpu);
+
+	return queue_length(cpu) || (partner != NO_PCPU && queue_length(partner));
+}
+
+/* In how many ns is to be looked at a hold that ends `until` at the latest, in this slice? */
+static inline u64 hold_look(struct cpu_ctx *c, u64 until, u64 now)
+{
+	u64 end = shared(c->slice_end);
+
+	if (before(now, end) && before(end, until))
+		return end - now;
+	return before(now, until) ? until - now : 1;
+}
+
+/* `t` halts on `cpu`, which it ran on: shall that be held for it? */
+static inline void hold_begin(struct task_struct *p, struct task_ctx *t, s32 cpu, u64 now)
+{
+	struct pcpu_conf *conf = core_conf(cpu);
+	struct cpu_ctx *c = cpu_at(cpu);
+	u64 hold;
+	u32 id;
+
+	if (!conf || !c || t->vm == NO_VM || t->state != TASK_RUNNING)
+		return;
+	hold = shared(conf->hold);
+	if (!hold || shared(c->cur_away))
+		return;
+	if (partner_held(cpu) && core_waits(cpu))
+		return;
+	/* Others wait, and its slice is over: it is their turn. */
+	if (!before(now, shared(c->slice_end)) && queue_length(cpu))
+		return;
+	id = id_of(p);
+	t->held_since = now;
+	t->held_until = now + hold;
+	store(c->held_until, t->held_until);
+	store(c->held, id);
+	start_timer(cpu, hold_look(c, t->held_until, now));
+}
+
+/* `t` wakes: the time that a pCPU was held for it is its own. */
+static inline void hold_end(struct task_struct *p, struct task_ctx *t, u64 now)
+{
+	struct cpu_ctx *c = cpu_at(t->last_cpu);
+	u64 end = t->held_until;
+	u64 held;
+	u32 id;
+
+	if (!t->held_since || !c)
+		return;
+	id = id_of(p);
+	if (shared(c->held) == id) {
+		if (before(now, end))
+			t->sum.kept++;
+		end = now;
+	} else if (shared(c->held_last) == id) {
+		end = shared(c->held_end);
+	}
+	if (before(now, end))
+		end = now;
+	held = before(t->held_since, end) ? end - t->held_since : 0;
+	t->held_since = 0;
+	t->sum.held += held;
+	t->vtime += fair_cost(held, fair_rate(p, t));
+}
+
+/* The timer of `cpu` fired; true if it was about a hold. */
+static inline bool hold_timer(struct cpu_ctx *c, s32 cpu)
+{
+	u64 now, until;
+
+	if (!knobs.cores || !shared(c->held))
+		return false;
+	now = now_ns();
+	until = shared(c->held_until);
+	if (before(now, until) && (before(now, shared(c->slice_end)) || !queue_length(cpu))) {
+		start_timer(cpu, hold_look(c, until, now));
+		return true;
+	}
+	hold_over(c, now);
+	kick(cpu, KICK_IDLE);
+	return true;
+}
+
+/* The slice of a guest on `cpu` is over: does somebody wait where it came from? */
+static inline bool guest_is_due(struct cpu_ctx *c, s32 cpu)
+{
+	s32 partner;
+
+	if (!knobs.cores || !shared(c->cur_away))
+		return false;
+	partner = partner_of(cpu);
+	return partner != NO_PCPU && queue_length(partner);
+}
+
+/* Must the pCPU that is held for another vCPU be given to `t`, just queued there? */
+static inline bool hold_yields(struct cpu_ctx *c, s32 cpu, bool fair, u64 now)
+{
+	if (!fair && before(now, shared(c->held_until)) && !partner_held(cpu))
+		return false;
+	hold_over(c, now);
+	return true;
+}
+
+#endif

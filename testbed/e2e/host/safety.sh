@@ -1,0 +1,250 @@
+# shellcheck shell=sh disable=SC2154  # set by run and corun.sh
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# Problem: a scheduler that hurts its host is never switched on again. Does the host always end on a
+# working scheduler, with its guests alive, whatever happens to the daemon?
+# How: phases of the end-to-end test, one per fault. What is measured goes to /out as elsewhere.
+
+state=/var/lib/corun
+
+# What the daemon said at its end: the value of a field.
+last_exit() { sed -n "s/^  \"$1\": \(.*\)$/\1/p" $state/last-exit.json | sed 's/,$//' | tr -d '"'; }
+
+# How the first VMs are placed, by the dispatcher's own table: numbers of enum placement_mode.
+placements() {
+	for _slot in 0 1 2; do
+		bpftool --json map lookup name vm_confs key $_slot 0 0 0 2>/dev/null |
+			sed -n 's/.*"id":[1-9][0-9]*,"placement":\([0-9]*\).*/\1/p'
+	done | sort -u | tr '\n' ' '
+}
+
+now_ms() { awk '{ printf "%.0f", 1000 * $1 }' /proc/uptime; }
+
+# wait_until MS COMMAND…: true once the command is; $waited is the time it took, ms.
+wait_until() {
+	_limit="$1" _began="$(now_ms)"
+	shift
+	until "$@"; do
+		waited=$(($(now_ms) - _began))
+		[ "$waited" -lt "$_limit" ] || return 1
+		sleep 0.02
+	done
+	waited=$(($(now_ms) - _began))
+}
+
+kernel_is_back() { [ "$(cat /sys/kernel/sched_ext/state)" = disabled ]; }
+daemon_is_gone() { ! kill -0 "$corun_pid" 2>/dev/null; }
+placed() { [ "$(placements)" = "$1 " ]; }
+
+# knows COUNT: the daemon knows so many VMs.
+knows() { [ "$(corun status --json | grep -c '"under_policy"')" = "$1" ]; }
+
+lapsed() { corun status --json | grep -q "\"lapses\": $1,"; }
+canary_says() { corun status | grep -q "$1"; }
+finds() { corun preflight --json >/tmp/preflight.json; grep -q "\"id\": \"$1\"" /tmp/preflight.json; }
+
+# What speaks against taking over is found, refused, and forced only by its name.
+phase_preflight() {
+	begin "preflight"
+	corun preflight
+	verdict "preflight: nothing in the way" "$(uname -r)" corun preflight
+	mkdir -p /sys/fs/cgroup/quota
+	start_vm quota spin
+	vm_pid quota >/sys/fs/cgroup/quota/cgroup.procs
+	echo "20000 100000" >/sys/fs/cgroup/quota/cpu.max
+	sleep 1
+	verdict "preflight: a quota is found" "cpu.max 20 %" finds cpu-max
+	corun host --for 1s >/tmp/refused.txt 2>&1
+	verdict "preflight: and refused" "exit $?" grep -q "force cpu-max" /tmp/refused.txt
+	verdict "preflight: kernel's scheduler stays" "$(scheduler)" kernel_is_back
+	corun host --policy fair --for 1s --force cpu-max >/tmp/forced.txt 2>&1
+	verdict "preflight: forced by name" "exit $?" grep -q "cpu-max" $state/last-exit.json
+	stop_vms >/dev/null
+	rmdir /sys/fs/cgroup/quota
+}
+
+# A daemon that hangs: VMs go to fair order in bounded time, and back under the policy after.
+phase_hang() {
+	begin "SIGSTOP"
+	mix
+	start_corun balance
+	sleep 1
+	verdict "hang: under the policy before" "placements $(placements)" placed 2
+	kill -STOP "$corun_pid"
+	wait_until 9000 placed 0
+	verdict "hang: fair order" "after $waited ms (lease 5 s, looked at every 1 s)" [ "$waited" -lt 7500 ]
+	verdict "hang: the dispatcher stays in charge" "$(scheduler)" [ "$(scheduler)" = corun ]
+	verdict "hang: guests live" "without a daemon" all_alive first second third
+	kill -CONT "$corun_pid"
+	wait_until 5000 placed 2
+	verdict "hang: under the policy again" "after $waited ms" placed 2
+	verdict "hang: it is counted" "corun status" lapsed 1
+	stop_corun
+	verdict "hang: leaves cleanly" "$exit_reason" left_cleanly
+	stop_vms >/dev/null
+}
+
+# A promise that cannot be kept: the host is handed back, and it is said why.
+phase_guard() {
+	begin "a broken promise"
+	start_corun fair --max-ready 10 --window 1s
+	sleep 2
+	names="x y z"
+	for vm in $names; do start_vm "$vm" spin; done
+	wait_until 8000 kernel_is_back
+	verdict "guard: handed back" "$waited ms after three VMs started (window 1 s)" kernel_is_back
+	wait "$corun_pid"
+	corun_status=$?
+	verdict "guard: says so" "exit $corun_status" [ "$corun_status" = 3 ]
+	verdict "guard: and why" "$(last_exit why)" grep -q '"end": "rolled-back"' $state/last-exit.json
+	verdict "guard: guests live on" "under $(scheduler)" all_alive x y z
+	stop_vms >/dev/null
+}
+
+# Killed again and again: refused, until somebody insists.
+phase_loop() {
+	begin "crash loop"
+	rm -rf $state
+	start_vm a timer
+	for _time in 1 2 3; do
+		start_corun fair
+		kill -KILL "$corun_pid"
+		wait "$corun_pid" 2>/dev/null
+		wait_until 3000 kernel_is_back
+		number "back after SIGKILL, ms" "$waited"
+	done
+	corun host --for 1s >/tmp/refused.txt 2>&1
+	verdict "loop: the fourth start is refused" "exit $?" grep -q "force crash-loop" /tmp/refused.txt
+	verdict "loop: kernel's scheduler stays" "$(scheduler)" kernel_is_back
+	corun host --policy fair --for 1s --force crash-loop >/tmp/forced.txt 2>&1
+	verdict "loop: forced by name" "exit $?" grep -q "crash-loop" $state/last-exit.json
+	verdict "loop: guests live on" "under $(scheduler)" all_alive a
+	stop_vms >/dev/null
+	rm -rf $state
+}
+
+# Only the named VM under the policy.
+phase_canary() {
+	begin "canary"
+	mix
+	start_corun balance --only second
+	sleep 1.5
+	verdict "canary: one under balance, two free" "placements $(placements)" [ "$(placements)" = "0 2 " ]
+	corun status
+	verdict "canary: it says so" "corun status" canary_says "1 of 3 VMs"
+	stop_corun
+	verdict "canary: leaves cleanly" "$exit_reason" left_cleanly
+	stop_vms >/dev/null
+}
+
+# What observes changes nothing, and agrees with the daemon about times.
+phase_watch() {
+	begin "watch"
+	mix
+	corun host --policy jupiter --observe --for 2s --json >/tmp/observe.json 2>/tmp/observe.txt
+	verdict "observe: decides" "exit $?" grep -q '"plan"' /tmp/observe.json
+	verdict "observe: and loads nothing" "$(scheduler)" kernel_is_back
+	corun top -b -d 1 -n 2 | tee /tmp/top.txt
+	verdict "top: three VMs under the kernel's own" "corun top -b" [ "$(grep -cE '^(first|second|third)' /tmp/top.txt)" = 6 ]
+	start_corun cosched-relaxed
+	sleep 1
+	corun top --json -d 2 --sum >/tmp/top.json
+	corun top -b -d 1 --vcpus
+	corun metrics >/out/metrics.prom
+	verdict "metrics: six vCPUs" "corun_vcpu_delay_seconds_total" \
+		[ "$(grep -c '^corun_vcpu_delay_seconds_total{' /out/metrics.prom)" = 6 ]
+	verdict "metrics: co-stop is told" "corun_vcpu_costop_seconds_total" grep -q '^corun_vcpu_costop' /out/metrics.prom
+	stop_corun
+	verdict "watch: leaves cleanly" "$exit_reason" left_cleanly
+	stop_vms >/dev/null
+}
+
+# pCPUs that go and come: the kernel takes the host back, and corun can start again at once.
+phase_hotplug() {
+	begin "hot-unplug"
+	mix
+	for _time in 1 2 3; do
+		for _online in 0 1; do
+			start_corun balance
+			sleep 0.5
+			echo $_online >/sys/devices/system/cpu/cpu1/online
+			wait_until 5000 daemon_is_gone
+			wait "$corun_pid"
+			verdict "hot-plug $_time: pCPU 1 to $_online, handed back" "$(last_exit end)" \
+				grep -q '"end": "pcpus-changed"' $state/last-exit.json
+			verdict "hot-plug $_time: kernel's scheduler" "$(scheduler)" wait_for_eevdf
+		done
+	done
+	verdict "hot-plug: guests live on" "under $(scheduler)" all_alive first second third
+	stop_vms >/dev/null
+}
+
+# hog SECONDS: a real-time task that takes a pCPU whole.
+hog() { timeout "$1" chrt -f 50 sh -c 'while :; do :; done'; }
+
+phase_rt() {
+	begin "real-time hog"
+	mix
+	start_corun balance
+	hog 8
+	verdict "real-time hog: corun stays" "$(scheduler)" [ "$(scheduler)" = corun ]
+	verdict "real-time hog: guests live" "8 s of SCHED_FIFO" all_alive first second third
+	stop_corun
+	verdict "real-time hog: leaves cleanly" "$exit_reason" left_cleanly
+	stop_vms >/dev/null
+}
+
+# VMs that come and go, under policies that keep books of them.
+phase_storm() {
+	begin "boot storm"
+	start_corun fair
+	_started=0
+	for _policy in balance jupiter cosched-strict cosched-relaxed; do
+		corun policy $_policy >/dev/null
+		for _round in 1 2 3 4 5; do
+			for _n in 1 2 3 4 5 6 7 8; do start_vm "storm$_n" spin; done
+			_started=$((_started + 8))
+			# Killed without a word, in an order of their own each round.
+			for _n in $(seq 1 8 | awk -v seed=$_round 'BEGIN { srand(seed) } { print rand(), $1 }' | sort | cut -d ' ' -f 2); do
+				kill -KILL "$(vm_pid "storm$_n")"
+				wait "$(vm_pid "storm$_n")" 2>/dev/null
+				sleep 0.05
+			done
+		done
+		verdict "storm: corun stays, $_policy" "$_started VMs so far" [ "$(scheduler)" = corun ]
+	done
+	rm -f "$vms"/storm*
+	start_vm after timer
+	verdict "storm: a VM lives after it" "under $(scheduler)" all_alive after
+	verdict "storm: its books are empty of the dead" "corun status" \
+		knows 1
+	number "resident memory of the daemon, kB" "$(awk '/^VmRSS/ { print $2 }' /proc/"$corun_pid"/status)"
+	stop_corun
+	verdict "storm: leaves cleanly" "$exit_reason" left_cleanly
+	stop_vms >/dev/null
+}
+
+# Processes that look like VMs and are none.
+phase_fakes() {
+	begin "fake VMs"
+	start_vm real timer
+	start_corun balance
+	_made=0
+	_until=$(($(now_ms) + 15000))
+	while [ "$(now_ms)" -lt $_until ]; do
+		sh -c 'echo "CPU 0/KVM" >/proc/self/comm; while :; do sleep 0.05; done' &
+		_fake=$!
+		sleep 0.1
+		[ $((_made % 10)) != 5 ] || corun top -b -d 0.1 >/tmp/top.txt
+		kill -KILL $_fake
+		wait $_fake 2>/dev/null
+		_made=$((_made + 1))
+	done
+	verdict "fakes: corun stays" "$_made in 15 s" [ "$(scheduler)" = corun ]
+	verdict "fakes: the dispatcher takes none for a VM" "corun status" \
+		knows 1
+	verdict "fakes: the real one lives" "under $(scheduler)" all_alive real
+	stop_corun
+	verdict "fakes: leaves cleanly" "$exit_reason" left_cleanly
+	stop_vms >/dev/null
+}

@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""Which slices vCPUs get where some are asked for: lengths of their turns on pCPUs, from recordings.
+
+Usage: slices.py DIR    DIR: recordings of vCPUs that only compute, named by the slice: 30ms.trace
+
+A vCPU's turn lasts until another vCPU has its pCPU: what the host itself does in between is no part of
+it, and does not end it.
+"""
+
+import re
+import statistics
+import sys
+from collections import Counter
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "validate"))
+import trace as recordings  # noqa: E402
+
+# Upper edges of the histogram's bins, in slices.
+EDGES = (0.25, 0.5, 0.75, 0.9, 1.1, 1.25, 1.5, 2.0, float("inf"))
+# A slice is delivered if the median turn is within this of it, or within a tick, where slices end late.
+WITHIN = 0.25
+TICK = 0.004
+
+
+def turns(path):
+    """Lengths of turns, s."""
+    vm_of, found = recordings.events(path, {"sched_switch"})
+    whose, ran, since = {}, {}, {}  # by pCPU; the first turn's beginning is not known
+    lengths = []
+    for now, cpu, _, _, text in found:
+        match = recordings.SWITCH.search(text)
+        if not match:
+            continue
+        before, after = int(match[1]), int(match[3])
+        if before in vm_of and cpu in since:
+            ran[cpu] = ran.get(cpu, 0.0) + now - since.pop(cpu)
+        if after in vm_of:
+            if whose.get(cpu) != after:
+                lengths += [ran[cpu]] if cpu in ran else []
+                # Only from the second vCPU on it is known when turns begin.
+                ran.pop(cpu, None)
+                if cpu in whose:
+                    ran[cpu] = 0.0
+                whose[cpu] = after
+            since[cpu] = now
+    return lengths
+
+
+def percentile(values, share):
+    ordered = sorted(values)
+    return ordered[min(int(share * len(ordered)), len(ordered) - 1)] if ordered else float("nan")
+
+
+def histogram(lengths, slice_s):
+    """Shares of turns per bin, percent."""
+    counts = Counter(next(at for at, edge in enumerate(EDGES) if length / slice_s <= edge) for length in lengths)
+    return [100 * counts[at] / len(lengths) if lengths else 0.0 for at in range(len(EDGES))]
+
+
+def judge(directory, table=None):
+    """Prints the table; what must hold goes into `table`, if there is one."""
+    said = {path: re.match(r"(\d+)ms$", path.stem) for path in directory.glob("*.trace")}
+    files = sorted((int(match[1]), path) for path, match in said.items() if match)
+    names = [f"<= {edge}" for edge in EDGES[:-1]] + [f"> {EDGES[-2]}"]
+    print(f"\n{directory.name}:\n\n| slice | turns | p10, ms | median, ms | p90, ms | " + " | ".join(f"{n}, %" for n in names) + " |")
+    print("|---|" + "---|" * (len(EDGES) + 4))
+    for milliseconds, path in files:
+        lengths, slice_s = turns(path), milliseconds / 1000
+        cells = " | ".join(f"{1000 * percentile(lengths, share):.2f}" for share in (0.1, 0.5, 0.9))
+        bins = " | ".join(f"{share:.0f}" for share in histogram(lengths, slice_s))
+        print(f"| {milliseconds} ms | {len(lengths)} | {cells} | {bins} |")
+        if table and lengths:
+            median = statistics.median(lengths)
+            good = abs(median - slice_s) <= max(WITHIN * slice_s, TICK)
+            table.row(good, f"{directory.name}: {milliseconds} ms", f"median turn {1000 * median:.2f} ms, {len(lengths)} turns")
+        elif table:
+            table.row(False, f"{directory.name}: {milliseconds} ms", "no turns recorded")
+    print()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    judge(Path(sys.argv[1]))

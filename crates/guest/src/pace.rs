@@ -19,16 +19,11 @@ const IDLE: Nanos = 100 * MS;
 /// measured with, and one that was cut short must not spoil the prediction.
 const SLICES: usize = 3;
 
-/// The settings for beats that come so often. The times that the paper gives in slices and beats of its
-/// hosts go with the beat: nothing can be foreseen or found out any closer.
+/// The settings for beats that come so often.
 pub(crate) fn params(heartbeat: Nanos) -> MigraterParams {
-    let default = MigraterParams::default();
-    let with = |time: Nanos| time.saturating_mul(heartbeat) / default.heartbeat;
     MigraterParams {
-        worth: with(default.worth),
-        soon: with(default.soon),
         slices: SLICES,
-        ..default.beating_every(heartbeat)
+        ..MigraterParams::default().beating_every(heartbeat)
     }
 }
 
@@ -114,12 +109,9 @@ mod tests {
 
     #[test]
     fn settings_go_with_the_beat() {
-        let (fast, default) = (params(300 * US), MigraterParams::default());
-        assert_eq!((fast.worth, fast.soon), (default.worth, default.soon));
-        assert_eq!((fast.gap, fast.push), (default.gap, default.push));
+        assert_eq!(params(300 * US).gap, MigraterParams::default().gap);
         let slow = params(3 * MS);
-        assert_eq!((slow.gap, slow.push), (6 * MS, 6 * MS));
-        assert_eq!((slow.worth, slow.soon), (20 * MS, 16_300 * US));
+        assert_eq!((slow.gap, slow.push, slow.slices), (6 * MS, 6 * MS, 3));
     }
 
     #[test]

@@ -89,11 +89,12 @@ attempt() {
 	local status=0
 	reason=""
 	rm -rf "$work/out"
-	# Two hardware threads per core.
-	[ "$1" != vsmtio ] || export CORUN_TESTBED_THREADS=2
+	# Two hardware threads per core, which QEMU's AMD CPUs tell with this flag only.
+	local -a machine=()
+	[ "$1" != vsmtio ] || machine=(CORUN_TESTBED_THREADS=2 CORUN_TESTBED_CPU_MODEL=max,la57=off,topoext=on)
 	tr ';' '\n' <<<"$1" >"$work/test/phases"
 	policies_of "$1" <"$work/policies" >"$work/test/policies"
-	CORUN_TESTBED_TIMEOUT="${CORUN_TESTBED_TIMEOUT:-$(limit_of "$1")}" \
+	env "${machine[@]}" CORUN_TESTBED_TIMEOUT="${CORUN_TESTBED_TIMEOUT:-$(limit_of "$1")}" \
 		"$testbed_dir/boot.sh" "$work/test" "$work/out" || status=$?
 	# 77: no packages; 126: boots hung; 124 and 125: the host stood still or died.
 	case $status in

@@ -2,7 +2,6 @@
 //! The daemon: who may be moved, whether anything should be, and how fast to beat. Everything here may
 //! be late; what must be on time is in [`heart`](crate::heart) and [`engine`](crate::engine).
 
-use crate::affinity;
 use crate::clock;
 use crate::detector::bpf::{Sightings, trace};
 use crate::detector::sampled::{Sampled, Search};
@@ -12,9 +11,9 @@ use crate::guest::{Cause, GuestError, GuestOptions, Source};
 use crate::heart::{self, Heart, Priority, lock};
 use crate::pace::{self, Pace};
 use crate::proc::{Key, Proc};
-use crate::selection::{Left, movable};
+use crate::selection::Left;
 use crate::sharing::Sharing;
-use crate::state::{State, is_pinned, set_back};
+use crate::state::State;
 use crate::status::{Status, replace};
 use crate::system::Sys;
 use corun_model::time::{MS, SEC};
@@ -27,11 +26,8 @@ use std::time::Duration;
 
 /// How long the daemon waits at most: how soon it sees a signal.
 const NAP: Nanos = 50 * MS;
-/// A thread that was not I/O-bound for so long gets its mask back. Assumed: long against the pauses of
-/// a task that does I/O, short against what people wait for.
-const FORGIVEN: Nanos = SEC;
-/// How long a thread that is left alone is remembered, for the status.
-const REMEMBERED: Nanos = 10 * SEC;
+
+mod threads;
 
 /// Who looks for candidates.
 enum Lookout {
@@ -210,146 +206,6 @@ impl Daemon {
             heart.set_period(params.heartbeat);
             lock(&self.engine).restart(params, self.vcpus, now);
         }
-    }
-
-    /// The detector has something to say.
-    fn seen(&mut self, sighting: Sighting) -> Result<(), GuestError> {
-        let now = clock::now();
-        let tid = match sighting {
-            Sighting::Candidate(tid) | Sighting::Heir(tid) => tid,
-        };
-        let Some(tgid) = self.proc.process_of(tid) else {
-            return Ok(());
-        };
-        let Some(stat) = self.proc.stat(tgid, tid) else {
-            return Ok(());
-        };
-        let start = stat.start;
-        let key = Key { tgid, tid, start };
-        if let Sighting::Heir(_) = sighting {
-            return self.free_heir(key, stat.parent);
-        }
-        if lock(&self.engine).knows(&key) || self.refused.contains_key(&key) {
-            return Ok(());
-        }
-        self.free_heir(key, stat.parent)?;
-        let verdict = match self.options.selection.refuses(&self.proc, &key, &stat) {
-            Some(left) => Err(left),
-            None => {
-                let ticks = self.proc.ticks().unwrap_or(start);
-                movable(&self.proc, &self.sys, &key, &self.vcpus, ticks)
-            }
-        };
-        let before = match verdict {
-            Ok(before) => before,
-            Err(Left::Own | Left::Gone) => return Ok(()),
-            Err(left) => {
-                self.left.insert(key, (left, now));
-                return Ok(());
-            }
-        };
-        if self.reason_not_to_work().is_some() {
-            self.sharing.probe(now);
-            return Ok(());
-        }
-        self.state
-            .enrol(&[(key, before)])
-            .map_err(|cause| self.failed(cause))?;
-        let added = lock(&self.engine).add(key, stat.vcpu, now);
-        match added {
-            Ok(()) => self.set_pace(now),
-            Err(error) => {
-                self.notes
-                    .push(format!("thread {tid} cannot be watched: {error}"));
-                self.state
-                    .forget(&[key])
-                    .map_err(|cause| self.failed(cause))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Threads that have gone, changed, or do no I/O any more.
-    fn look_after_threads(&mut self, now: Nanos) -> Result<(), GuestError> {
-        let (keys, idle) = {
-            let engine = lock(&self.engine);
-            (engine.keys(), engine.unbound_for(FORGIVEN, now))
-        };
-        let unfit = |key: &&Key| match self.proc.stat(key.tgid, key.tid) {
-            // It may have changed its name (exec), its user or its cgroup.
-            Some(stat) => self
-                .options
-                .selection
-                .refuses(&self.proc, key, &stat)
-                .is_some(),
-            None => true,
-        };
-        let unfit: Vec<Key> = keys.iter().filter(unfit).copied().collect();
-        self.release(&[idle, unfit].concat())?;
-        self.left
-            .retain(|_, (_, at)| now.saturating_sub(*at) < REMEMBERED);
-        self.refused.retain(|key, _| self.proc.is_there(key));
-        Ok(())
-    }
-
-    fn release(&mut self, keys: &[Key]) -> Result<(), GuestError> {
-        {
-            let mut engine = lock(&self.engine);
-            keys.iter().for_each(|key| engine.remove(key));
-        }
-        self.state
-            .give_back(keys)
-            .map_err(|cause| self.failed(cause))
-    }
-
-    fn release_all(&mut self) -> Result<(), GuestError> {
-        let keys = lock(&self.engine).keys();
-        self.release(&keys)
-    }
-
-    /// Forgets threads that somebody else has placed; one that the kernel does not let us move is not
-    /// tried again.
-    fn forget_lost(&mut self) -> Result<(), GuestError> {
-        let lost = std::mem::take(&mut lock(&self.engine).lost);
-        let now = clock::now();
-        for key in &lost {
-            if affinity::get(key.tid).is_ok() {
-                self.refused.insert(*key, now);
-            }
-        }
-        self.state.forget(&lost).map_err(|cause| self.failed(cause))
-    }
-
-    /// Threads that were created by moved ones and have their masks.
-    fn free_heirs(&mut self) -> Result<(), GuestError> {
-        let keys = lock(&self.engine).keys();
-        for parent in keys {
-            let siblings = self.proc.threads(parent.tgid).into_iter();
-            let siblings = siblings.map(|tid| (parent.tgid, tid));
-            let children = self.proc.children(parent.tgid, parent.tid).into_iter();
-            for (tgid, tid) in siblings.chain(children.map(|tgid| (tgid, tgid))) {
-                if let Some(stat) = self.proc.stat(tgid, tid) {
-                    let start = stat.start;
-                    self.free_heir(Key { tgid, tid, start }, stat.parent)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn free_heir(&mut self, key: Key, parent: u32) -> Result<(), GuestError> {
-        if !is_pinned(key.tid) || self.vcpus.len() < 2 {
-            return Ok(());
-        }
-        if let Some(before) = self.state.inherited(&key, parent) {
-            match set_back(&self.proc, &key, &before) {
-                Ok(freed) => self.heirs += u64::from(freed),
-                Err(error) => self
-                    .notes
-                    .push(format!("thread {} cannot be freed: {error}", key.tid)),
-            }
-        }
-        Ok(())
     }
 
     fn tell(&mut self, now: Nanos, reason: Option<String>) -> Result<(), GuestError> {

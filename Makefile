@@ -6,12 +6,13 @@
 #   make e2e     the same dispatcher in a real kernel with real KVM guests, emulated
 #   make validate the simulator against a real kernel, scenario by scenario
 #   make bench   how fast the simulator is
+#   make bench-guest corun guest in an emulated VM that loses its pCPUs half of the time
 #   make claims  the papers' claims: writes docs/claims.md anew
 #   make lint    formatting and lints
 
 CORUN := target/release/corun
 
-.PHONY: run test e2e validate bench claims lint build
+.PHONY: run test e2e validate bench bench-guest claims lint build
 
 run: build
 	@mkdir -p out
@@ -39,6 +40,10 @@ validate:
 
 bench: build
 	$(CORUN) bench
+
+bench-guest:
+	@scripts/install.sh build
+	testbed/guest/run.sh
 
 claims: build
 	@mkdir -p out

@@ -149,12 +149,23 @@ static inline void core_turn(struct task_struct *p, struct task_ctx *t, struct c
 }
 
 /* May `t`, just woken, start on `cpu` at once, if that idles? Not if it is held for another one. */
-static inline bool core_may_start(struct task_struct *p, s32 cpu)
+static inline bool core_may_start(struct task_struct *p, struct task_ctx *t, s32 cpu)
 {
 	struct cpu_ctx *c = cpu_at(cpu);
 	u32 held = knobs.cores && c ? shared(c->held) : 0;
 
-	return !held || held == id_of(p);
+	return !held || (held == id_of(p) && !others_first(cpu, t->vtime));
+}
+
+/* `cpu`, which idled, has been given to a task that will start there: it is not free any more. */
+static inline void core_claimed(s32 cpu)
+{
+	struct cpu_ctx *c = cpu_at(cpu);
+
+	if (!knobs.cores || !c)
+		return;
+	store(c->held, 0);
+	store(c->idle, 0);
 }
 
 /* Wakes a pCPU that idles while `t`, queued on `cpu`, waits: the SMT sibling, else any other. */

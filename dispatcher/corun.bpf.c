@@ -102,8 +102,10 @@ CALLBACK(s32, corun_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_fl
 	now = now_ns();
 	cpu = make_ready(p, t, prev_cpu, now);
 	gang_woken(t, now);
-	if (may_start(t, cpu, now) && core_may_start(p, cpu) && claim_idle(cpu))
+	if (may_start(t, cpu, now) && core_may_start(p, t, cpu) && claim_idle(cpu)) {
+		core_claimed(cpu);
 		insert_local(p, kernel_slice(slice_of(p)));
+	}
 	callback_end(cpu);
 	return cpu;
 }

@@ -6,7 +6,8 @@
  * nobody is switched in. It needs neither a changed guest nor a changed KVM: the pCPU just gets nothing
  * to run. A hold ends with the vCPU's wake-up, or when its timeout has passed (a timer), or for somebody
  * else: when the vCPU's slice is over and others wait, or when who wakes is owed so much more that it
- * would have preempted the vCPU, had that run. The time is charged as if the vCPU had run.
+ * would have preempted the vCPU, had that run. The time is charged as if the vCPU had run, and
+ * who is owed more goes first when it is back.
  *
  * Both hardware threads of a core are never held while somebody waits there.
  *
@@ -70,6 +71,21 @@ static inline u64 hold_look(struct cpu_ctx *c, u64 until, u64 now)
 	return before(now, until) ? until - now : 1;
 }
 
+/* Is somebody who waits for `cpu` owed more than one with this virtual time? */
+static inline bool others_first(s32 cpu, u64 vtime)
+{
+	struct task_struct *p;
+	bool first = false;
+
+	if (!queue_length(cpu))
+		return false;
+	for_each_queued (p, cpu) {
+		first = before(queued_vtime(p), vtime);
+		break;
+	}
+	return first;
+}
+
 /* `t` halts on `cpu`, which it ran on: shall that be held for it? */
 static inline void hold_begin(struct task_struct *p, struct task_ctx *t, s32 cpu, u64 now)
 {
@@ -85,8 +101,8 @@ static inline void hold_begin(struct task_struct *p, struct task_ctx *t, s32 cpu
 		return;
 	if (partner_held(cpu) && core_waits(cpu))
 		return;
-	/* Others wait, and its slice is over: it is their turn. */
-	if (!before(now, shared(c->slice_end)) && queue_length(cpu))
+	/* It is not charged for holds that others pay for. */
+	if (others_first(cpu, t->vtime))
 		return;
 	id = id_of(p);
 	t->held_since = now;

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 cargo fmt --all --check
 cargo clippy -q --workspace --all-targets -- -D warnings
-git ls-files -z 'dispatcher/*.c' 'dispatcher/*.h' | xargs -0 clang-format-19 --dry-run --Werror
+git ls-files -z 'dispatcher/*.c' 'dispatcher/*.h' 'crates/guest/bpf/*.c' | xargs -0 clang-format-19 --dry-run --Werror
 git ls-files -z '*.sh' .ci/run | xargs -0 shellcheck -x
 
 # Each file says under which licence it stands.

@@ -6,8 +6,8 @@
 # with check.py; the recorded decisions are replayed through the native build.
 #
 # Usage: run.sh [OUT [GROUP…]]   OUT: out/e2e; GROUP: only these boots (below), such as weights, or
-#                                "costs", "jupiter", "others" or "slices", which take long and are
-#                                not among those run by default
+#                                "costs", "jupiter", "vsmtio", "others" or "slices", which take long and
+#                                are not among those run by default
 # Exit codes: 0 all passed, 77 packages cannot be had, else failed
 set -euo pipefail
 # shellcheck source=testbed/common.sh
@@ -79,7 +79,7 @@ emulator_broke() {
 # limit_of GROUP: seconds it may take; some three times what it takes on a machine that does nothing else.
 limit_of() {
 	case $1 in
-	costs | jupiter | policies | others) echo 600 ;;
+	costs | jupiter | vsmtio | policies | others) echo 600 ;;
 	*) echo 300 ;;
 	esac
 }
@@ -89,6 +89,8 @@ attempt() {
 	local status=0
 	reason=""
 	rm -rf "$work/out"
+	# Two hardware threads per core.
+	[ "$1" != vsmtio ] || export CORUN_TESTBED_THREADS=2
 	tr ';' '\n' <<<"$1" >"$work/test/phases"
 	policies_of "$1" <"$work/policies" >"$work/test/policies"
 	CORUN_TESTBED_TIMEOUT="${CORUN_TESTBED_TIMEOUT:-$(limit_of "$1")}" \

@@ -5,7 +5,8 @@
 # How: builds static programs, packs them with the testbed's kernel, and lets bench.py run an emulated
 # VM of two vCPUs, each tied to a CPU that a competitor takes half of the time.
 #
-# Usage: run.sh [OUT]     OUT: out/bench-guest; needs root (real-time priorities) and two CPUs
+# Usage: run.sh [OUT [OPTION…]]  OUT: out/bench-guest; options of bench.py. Needs root (real-time
+#                                priorities) and two CPUs
 # Exit codes: 0 measured, 77 packages cannot be had, else failed
 set -euo pipefail
 # shellcheck source=testbed/common.sh
@@ -15,6 +16,7 @@ guest_dir="$(cd "$(dirname "$0")" && pwd)"
 repository="$testbed_dir/.."
 target=x86_64-unknown-linux-gnu
 out="${1:-$repository/out/bench-guest}"
+options=("${@:2}")
 
 # Both programs, without shared libraries, as DIR/bin/*.
 stage() {
@@ -45,18 +47,14 @@ main() {
 	work="$(mktemp -d "${TMPDIR:-/tmp}/corun-guest.XXXXXX")"
 	trap 'rm -rf "$work"' EXIT
 	"$testbed_dir/fetch.sh"
-	if [ "${CORUN_GUEST_BIN:-}" ]; then
-		mkdir -p "$work/test" && cp -r "$CORUN_GUEST_BIN" "$work/test/bin"
-	else
-		stage "$work/test"
-	fi
+	stage "$work/test"
 	make_initramfs
 	mkdir -p "$out"
 	exec 9>"$testbed_cache/boot.lock"
 	flock 9
 	python3 "$guest_dir/bench.py" --qemu "$testbed_cache/qemu/qemu-system-x86_64" \
 		--kernel "$testbed_cache/kernel/vmlinuz" --initramfs "$work/initramfs" \
-		--load "$work/test/bin/corun-guestload" --out "$out" ${CORUN_GUEST_BENCH:-}
+		--load "$work/test/bin/corun-guestload" --out "$out" "${options[@]}"
 }
 
 main "$@"

@@ -2,6 +2,7 @@
 //! The `corun` command. One file per subcommand; this one only finds the right one and turns its
 //! end into an exit code.
 
+mod advise;
 mod bench;
 mod calibrate;
 mod calibration;
@@ -45,6 +46,7 @@ Exit codes:
 #[derive(Subcommand)]
 enum Command {
     Compare(Box<compare::Args>),
+    Advise(advise::Args),
     Sensitivity(Box<sensitivity::Args>),
     Reproduce(Box<reproduce::Args>),
     Host(Box<host::Args>),
@@ -67,6 +69,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Compare(args) => compare::run(&args),
+        Command::Advise(args) => advise::run(&args),
         Command::Sensitivity(args) => sensitivity::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),
         Command::Host(args) => host::run(&args),

@@ -217,7 +217,11 @@ impl<const TAPPED: bool> Machine<TAPPED> {
     fn configure_cores(&mut self, ms: u64) {
         for cpu in 0..self.running.len() as u32 / 2 * 2 {
             let conf = PcpuConf {
-                hold: if cpu % 2 == 1 || ms > 3 { ms * 1_000_000 } else { 0 },
+                hold: if cpu % 2 == 1 || ms > 3 {
+                    ms * 1_000_000
+                } else {
+                    0
+                },
                 partner: (cpu ^ 1) + 1,
                 wait_wait: 277,
                 miss_miss: 910,

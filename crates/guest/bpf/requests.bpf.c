@@ -3,13 +3,13 @@
  * Who waits for a disk, and for how long: the kernel's half of corun's I/O detector in a guest.
  *
  * A request belongs to the thread that runs when it begins. For threads that the daemon watches the
- * time with at least one request under way is added up in a book, which the daemon maps. Of others a
- * sum over a short window is kept; when it is large, the daemon is told of the thread, at most once a
- * second. It is told, too, when a watched thread creates another, which inherits its mask.
+ * time with at least one request under way is added up in a book, which the daemon maps. Of others
+ * a sum over a short window is kept; when it is large, the daemon is told of the thread, at most
+ * once a second. It is told, too, when a watched thread creates another, which inherits its mask.
  *
- * Requests begin and end with block_io_start and block_io_done (Linux 6.5 and newer) or, before, with
- * block_rq_issue and block_rq_complete; the daemon loads one pair. Only names of fields count: CO-RE
- * finds them in the running kernel.
+ * Requests begin and end with block_io_start and block_io_done (Linux 6.5 and newer) or, before,
+ * with block_rq_issue and block_rq_complete; the daemon loads one pair. Only names of fields count:
+ * CO-RE finds them in the running kernel.
  */
 typedef unsigned char u8;
 typedef unsigned int u32;
@@ -48,7 +48,7 @@ struct kernel_cpustat {
 
 /* What is known of a watched thread; the daemon has the same struct (detector/bpf.rs). */
 struct book {
-	u64 busy; /* with a request under way, ns, up to `since` */
+	u64 busy;  /* with a request under way, ns, up to `since` */
 	u64 since; /* the first of those under way began */
 	u32 under_way;
 	u32 vcpu; /* where the last one began */
@@ -58,7 +58,7 @@ struct book {
 
 struct stranger {
 	u64 window; /* began */
-	u64 busy; /* since then, ns */
+	u64 busy;   /* since then, ns */
 	u64 told;
 };
 
@@ -132,7 +132,7 @@ static int begins(u64 request)
 {
 	struct task_struct *current = (void *)bpf_get_current_task_btf();
 	u32 tid = current->pid;
-	struct request_of it = { .began = bpf_ktime_get_ns(), .tid = tid, .book = MOST_BOOKS };
+	struct request_of it = {.began = bpf_ktime_get_ns(), .tid = tid, .book = MOST_BOOKS};
 	u32 *slot;
 
 	if (current->flags & KERNEL_THREAD || !tid)
@@ -155,7 +155,7 @@ static int begins(u64 request)
 static void add(u32 tid, u64 took, u64 now)
 {
 	struct stranger *known = bpf_map_lookup_elem(&strangers, &tid);
-	struct stranger first = { .window = now - took, .busy = took };
+	struct stranger first = {.window = now - took, .busy = took};
 
 	if (!known) {
 		bpf_map_update_elem(&strangers, &tid, &first, BPF_ANY);

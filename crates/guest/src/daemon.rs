@@ -10,7 +10,7 @@ use crate::detector::{Detector, Sighting};
 use crate::engine::Engine;
 use crate::guest::{Cause, GuestError, GuestOptions, Source};
 use crate::heart::{self, Heart, Priority, lock};
-use crate::pace::Pace;
+use crate::pace::{self, Pace};
 use crate::proc::{Key, Proc};
 use crate::selection::{Left, movable};
 use crate::sharing::Sharing;
@@ -68,14 +68,18 @@ impl Daemon {
     ) -> Result<Self, GuestError> {
         let (proc, sys) = (Proc::default(), Sys::default());
         let priority = heart::raise().map_err(GuestError::Priority)?;
-        let params = MigraterParams::default().beating_every(options.heartbeat);
+        let params = pace::params(options.heartbeat);
         let (detector, lookout, note) = detector(options.source, &proc, &params)?;
         let name = detector.name();
-        let began = clock::now();
+        let (began, sharing) = (clock::now(), Sharing::new(&proc));
         let engine = Engine::new(params, vcpus, detector);
         Ok(Self {
-            pace: Pace::new(options.heartbeat, options.own_permille),
-            sharing: Sharing::new(&proc),
+            pace: Pace::new(
+                options.heartbeat,
+                options.own_permille,
+                sharing.tells_steal(),
+            ),
+            sharing,
             proc,
             sys,
             state,
@@ -192,7 +196,7 @@ impl Daemon {
     }
 
     fn params(&self) -> MigraterParams {
-        MigraterParams::default().beating_every(self.pace.period())
+        pace::params(self.pace.period())
     }
 
     /// Beats fast only while there is something to move.

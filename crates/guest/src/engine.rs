@@ -171,6 +171,15 @@ impl Engine {
         self.counts.values().map(with_slice).collect()
     }
 
+    /// Heartbeats of `vcpu` that found the engine taken, in their order.
+    pub(crate) fn catch_up(&mut self, vcpu: u32, missed: &[Nanos]) {
+        for &then in missed {
+            let stolen = self.stolen.get(&vcpu).copied();
+            let heard = self.core.heartbeat(vcpu, then, stolen);
+            self.count(vcpu, then, heard);
+        }
+    }
+
     /// The heartbeat of `vcpu` at `now`; which threads are to move.
     pub(crate) fn beat(&mut self, vcpu: u32, now: Nanos) -> Vec<Order> {
         let monitor = self.core.monitor(vcpu);

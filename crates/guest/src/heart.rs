@@ -146,6 +146,9 @@ impl Drop for Heart {
     }
 }
 
+/// Beats that are kept while the engine is taken: 300 ms of them.
+const MOST_MISSED: usize = 1000;
+
 /// The engine, waiting for it if need be.
 pub(crate) fn lock(engine: &Mutex<Engine>) -> std::sync::MutexGuard<'_, Engine> {
     engine.lock().unwrap_or_else(PoisonError::into_inner)
@@ -153,7 +156,7 @@ pub(crate) fn lock(engine: &Mutex<Engine>) -> std::sync::MutexGuard<'_, Engine> 
 
 /// The heartbeats of one vCPU.
 fn beat(shared: &Shared, vcpu: u32, later: &Sender<Order>) {
-    let mut due = clock::now();
+    let (mut due, mut missed) = (clock::now(), Vec::with_capacity(MOST_MISSED));
     while !shared.stop.load(Ordering::Relaxed) {
         let period = shared.period.load(Ordering::Relaxed);
         clock::sleep_until(due);
@@ -164,8 +167,14 @@ fn beat(shared: &Shared, vcpu: u32, later: &Sender<Order>) {
             due = now + period;
         }
         let Ok(mut engine) = shared.engine.try_lock() else {
+            // Its holder may be on a vCPU that is away for long: enough is enough.
+            if missed.len() < MOST_MISSED {
+                missed.push(now);
+            }
             continue;
         };
+        engine.catch_up(vcpu, &missed);
+        missed.clear();
         let orders = engine.beat(vcpu, now);
         drop(engine);
         for order in orders {

@@ -7,10 +7,25 @@ use crate::clock;
 use crate::heart::SLOWEST;
 use corun_model::Nanos;
 use corun_model::time::{MS, SEC};
+use corun_policies::vmigrater::MigraterParams;
 
 /// With nothing to move, beats come ten times less often: with 3 ms, absences of more than 6 ms are
 /// seen, and hosts' slices are of that order or longer (assumed).
 const SLOWER: Nanos = 10;
+/// Where the host tells the time that it takes, beats say nothing then that is not known better.
+const IDLE: Nanos = 100 * MS;
+
+/// Slices whose median predicts the next one: hosts' slices are less regular than those the paper was
+/// measured with, and one that was cut short must not spoil the prediction.
+const SLICES: usize = 3;
+
+/// The settings for beats that come so often.
+pub(crate) fn params(heartbeat: Nanos) -> MigraterParams {
+    MigraterParams {
+        slices: SLICES,
+        ..MigraterParams::default().beating_every(heartbeat)
+    }
+}
 
 /// The pace, and what it costs.
 #[derive(Debug)]
@@ -19,6 +34,8 @@ pub(crate) struct Pace {
     /// While there is something to move.
     fast: Nanos,
     is_fast: bool,
+    /// Are beats needed to know whether anything is shared?
+    is_needed: bool,
     /// The most it may cost, thousandths of each vCPU.
     limit: f64,
     own: f64,
@@ -26,11 +43,14 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    pub(crate) fn new(asked: Nanos, limit: u32) -> Self {
+    /// Beats as often as `asked` while there is something to move, for at most `limit` thousandths of
+    /// each vCPU; `tells_steal`: the host tells the time that it takes.
+    pub(crate) fn new(asked: Nanos, limit: u32, tells_steal: bool) -> Self {
         Self {
             asked,
             fast: asked,
             is_fast: false,
+            is_needed: !tells_steal,
             limit: f64::from(limit),
             own: 0.0,
             measured: (clock::now(), clock::own_time()),
@@ -40,6 +60,7 @@ impl Pace {
     pub(crate) fn period(&self) -> Nanos {
         match self.is_fast {
             true => self.fast,
+            false if !self.is_needed => IDLE,
             false => (self.fast * SLOWER).min(SLOWEST.max(self.fast)),
         }
     }
@@ -87,19 +108,27 @@ mod tests {
     use corun_model::time::US;
 
     #[test]
+    fn settings_go_with_the_beat() {
+        assert_eq!(params(300 * US).gap, MigraterParams::default().gap);
+        let slow = params(3 * MS);
+        assert_eq!((slow.gap, slow.push, slow.slices), (6 * MS, 6 * MS, 3));
+    }
+
+    #[test]
     fn beats_are_slow_until_there_is_something_to_move() {
-        let mut pace = Pace::new(300 * US, 10);
+        let mut pace = Pace::new(300 * US, 10, false);
         let now = clock::now();
         assert_eq!(pace.period(), 3 * MS);
         assert!(pace.update(true, 2, now));
         assert_eq!(pace.period(), 300 * US);
         assert!(!pace.update(true, 2, now));
         assert!(pace.update(false, 2, now));
+        assert_eq!(Pace::new(300 * US, 10, true).period(), 100 * MS);
     }
 
     #[test]
     fn beats_that_cost_too_much_come_less_often() {
-        let mut pace = Pace::new(300 * US, 10);
+        let mut pace = Pace::new(300 * US, 10, false);
         pace.is_fast = true;
         pace.charge(30 * MS, SEC, 2);
         assert_eq!((pace.own, pace.period()), (15.0, 600 * US));

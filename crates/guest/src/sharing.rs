@@ -2,8 +2,9 @@
 //! Are this guest's pCPUs shared with others? If not, there is nothing to gain: nothing is moved, and
 //! heartbeats come seldom (vMigrater, ATC 2018, §5.3: it is not started where nothing is shared).
 //!
-//! They are while vCPUs are found to be descheduled. Where the host tells the time that it takes, it
-//! must tell of some, too: a guest that only holds up its own heartbeats shares nothing.
+//! Where the host tells the time that it takes, that says it: heartbeats need not be asked, and a guest
+//! that only holds up its own heartbeats is not taken in. Elsewhere they are shared while heartbeats
+//! pause.
 
 use crate::proc::Proc;
 use crate::system::tells_steal;
@@ -69,20 +70,28 @@ impl Sharing {
         }
     }
 
+    /// Does the host tell the time that it takes?
+    pub(crate) fn tells_steal(&self) -> bool {
+        self.tells_steal
+    }
+
     /// Why there is nothing to gain; `None`: there is.
     pub(crate) fn reason(&self) -> Option<String> {
-        let quiet = self
-            .seen
-            .is_none_or(|at| self.now.saturating_sub(at) > QUIET);
-        if quiet {
-            return Some("nothing is shared: no vCPU was descheduled lately".to_string());
-        }
-        let nothing_stolen = match (self.stolen.front(), self.stolen.back()) {
-            (Some((_, first)), Some((_, last))) => first == last && self.stolen.len() > 2,
-            _ => false,
+        let quiet = match self.tells_steal {
+            true => self.nothing_stolen(),
+            false => self
+                .seen
+                .is_none_or(|at| self.now.saturating_sub(at) > QUIET),
         };
-        (self.tells_steal && nothing_stolen)
-            .then(|| "nothing is shared: the host took no time lately".to_string())
+        quiet.then(|| match self.tells_steal {
+            true => "nothing is shared: the host took no time lately".to_string(),
+            false => "nothing is shared: no heart stopped lately".to_string(),
+        })
+    }
+
+    fn nothing_stolen(&self) -> bool {
+        let first = self.stolen.front().map(|(_, time)| time);
+        first == self.stolen.back().map(|(_, time)| time)
     }
 
     /// There is somebody to move, if something is shared: worth a closer look.
@@ -116,7 +125,7 @@ mod tests {
         sharing.add(Some(0), Some(SEC), 2 * SEC);
         assert_eq!(sharing.reason(), None);
         sharing.add(Some(0), Some(SEC), 12 * SEC);
-        assert!(sharing.reason().unwrap().contains("no vCPU"));
+        assert!(sharing.reason().unwrap().contains("no heart"));
     }
 
     #[test]
@@ -128,8 +137,8 @@ mod tests {
         assert!(sharing.reason().unwrap().contains("took no time"));
         sharing.add(Some(8), Some(10 * SEC), 10 * SEC);
         assert_eq!(sharing.reason(), None);
-        sharing.add(None, Some(40 * SEC), 40 * SEC);
-        assert_eq!(sharing.reason(), None, "not known is no reason");
+        sharing.add(Some(8), Some(40 * SEC), 40 * SEC);
+        assert!(sharing.reason().is_some(), "long ago");
     }
 
     #[test]

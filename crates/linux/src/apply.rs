@@ -10,7 +10,7 @@ use crate::discovery::{Vcpu, Vm};
 use crate::knobs;
 use crate::skel::types;
 use crate::tables::{Tables, bytes_of};
-use corun_model::{Placement, Plan, Pool, TaskPlan, VmPlan};
+use corun_model::{Demand, PcpuPlan, Placement, Plan, Pool, TaskPlan, VmPlan};
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -35,10 +35,18 @@ pub(crate) trait Told {
     ) -> libbpf_rs::Result<bool>;
     /// Tells what a pool is.
     fn set_pool_conf(&self, pool: u32, conf: types::pool_conf) -> libbpf_rs::Result<()>;
+    /// Tells what is wanted of a pCPU.
+    fn set_pcpu_conf(&self, cpu: u32, conf: types::pcpu_conf) -> libbpf_rs::Result<()>;
 }
 
-/// What the dispatcher has been told of pools, by their number.
-pub(crate) type ToldPools = BTreeMap<u32, types::pool_conf>;
+/// What the dispatcher has been told beside VMs and tasks.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ToldHost {
+    /// Of pools, by their number.
+    pools: BTreeMap<u32, types::pool_conf>,
+    /// Of pCPUs.
+    pcpus: BTreeMap<u32, types::pcpu_conf>,
+}
 
 impl Told for Tables<'_, '_> {
     fn set_vm_conf(&self, slot: u32, conf: types::vm_conf) -> libbpf_rs::Result<()> {
@@ -56,13 +64,17 @@ impl Told for Tables<'_, '_> {
     fn set_pool_conf(&self, pool: u32, conf: types::pool_conf) -> libbpf_rs::Result<()> {
         Tables::set_pool_conf(self, pool, conf)
     }
+
+    fn set_pcpu_conf(&self, cpu: u32, conf: types::pcpu_conf) -> libbpf_rs::Result<()> {
+        Tables::set_pcpu_conf(self, cpu, conf)
+    }
 }
 
 /// Tells the dispatcher what has changed. Pools and homes come first: a VM's mode may rely on them,
 /// and a vCPU whose home is taken back under a mode that wants one may go anywhere.
 pub(crate) fn apply(
     list: &mut [Vm],
-    pools: &mut ToldPools,
+    host: &mut ToldHost,
     plan: &Plan,
     base: Base,
     to: &impl Told,
@@ -70,8 +82,9 @@ pub(crate) fn apply(
     let tasks: BTreeMap<_, _> = plan.tasks.iter().map(|task| (task.task, task)).collect();
     let vms: BTreeMap<_, _> = plan.vms.iter().map(|vm| (vm.vm, vm)).collect();
     for (at, pool) in (0..).zip(&plan.pools) {
-        tell_pool(pools, at, pool, to)?;
+        tell_pool(&mut host.pools, at, pool, to)?;
     }
+    tell_pcpus(&mut host.pcpus, &plan.pcpus, base, to)?;
     for vm in list {
         for vcpu in &mut vm.vcpus {
             tell_task(vcpu, tasks.get(&vcpu.task).copied(), base, to)?;
@@ -82,7 +95,7 @@ pub(crate) fn apply(
 }
 
 fn tell_pool(
-    told: &mut ToldPools,
+    told: &mut BTreeMap<u32, types::pool_conf>,
     at: u32,
     wanted: &Pool,
     to: &impl Told,
@@ -96,6 +109,40 @@ fn tell_pool(
         told.remove(&at); // should it fail, nothing is known to hold
         to.set_pool_conf(at, conf)?;
         told.insert(at, conf);
+    }
+    Ok(())
+}
+
+/// Of which pCPUs nothing is wanted any more is told as well.
+fn tell_pcpus(
+    told: &mut BTreeMap<u32, types::pcpu_conf>,
+    wanted: &[PcpuPlan],
+    base: Base,
+    to: &impl Told,
+) -> libbpf_rs::Result<()> {
+    let mut all: BTreeMap<u32, types::pcpu_conf> = match base {
+        Base::AsTold => BTreeMap::new(),
+        Base::Nothing => told.keys().map(|&cpu| (cpu, Default::default())).collect(),
+    };
+    all.extend(wanted.iter().map(|plan| {
+        let conf = types::pcpu_conf {
+            hold: plan.hold,
+            partner: plan.partner.0 + 1,
+            wait_wait: plan.wait_wait,
+            miss_miss: plan.miss_miss,
+            ..Default::default()
+        };
+        (plan.cpu.0, conf)
+    }));
+    for (cpu, conf) in all {
+        let same = |told: &types::pcpu_conf| bytes_of(told) == bytes_of(&conf);
+        if !told.get(&cpu).is_some_and(same) {
+            // Should it fail, whatever holds is not what is wanted.
+            let unknown = types::pcpu_conf { unused: 1, ..conf };
+            told.insert(cpu, unknown);
+            to.set_pcpu_conf(cpu, conf)?;
+            told.insert(cpu, conf);
+        }
     }
     Ok(())
 }
@@ -117,6 +164,7 @@ fn tell_task(
     let claim = wanted.and_then(|plan| plan.claim);
     let pool = wanted.and_then(|plan| plan.pool);
     let pool = pool.and_then(|pool| u32::try_from(pool + 1).ok());
+    let demand = wanted.and_then(|plan| plan.demand).map(demand_of);
     let conf = types::task_conf {
         slice: slice.unwrap_or(old.slice),
         home: home.unwrap_or(old.home),
@@ -124,12 +172,17 @@ fn tell_task(
         latency: claim.map_or(old.latency, |claim| claim.latency),
         allotment: claim.map_or(old.allotment, |claim| claim.allotment),
         pool: pool.unwrap_or(old.pool),
-        ..Default::default()
+        demand: demand.unwrap_or(old.demand),
     };
     if bytes_of(&conf) != bytes_of(&told) && to.set_task_conf(vcpu.pidfd.as_fd(), conf)? {
         vcpu.told = Some(conf);
     }
     Ok(())
+}
+
+/// A vCPU's demand in one word, as `dispatcher/core.h` takes it apart; what is known is not 0.
+fn demand_of(of: Demand) -> u32 {
+    of.alone.clamp(1, 0xffff) | of.wait.min(100) << 16 | of.miss.min(100) << 24
 }
 
 /// The weight is the administrator's, the placement the policy's.

@@ -5,7 +5,7 @@
 //! exchanged between two periods, without unloading anything: to the dispatcher it is a plan like
 //! any other, except that it takes back what the old policy had said (apply.rs).
 
-use crate::apply::{Base, ToldPools, apply};
+use crate::apply::{Base, ToldHost, apply};
 use crate::clock;
 use crate::counters::Counters;
 use crate::discovery::{Vcpu, Vm, Vms};
@@ -69,7 +69,7 @@ pub(crate) struct Control {
     last: Reading,
     /// When that was read.
     before: Nanos,
-    pools: ToldPools,
+    told: ToldHost,
     /// The VMs that the policy is for; empty: all.
     only: Vec<String>,
 }
@@ -100,7 +100,7 @@ impl Control {
             thorough_due: began,
             last: Reading::new(),
             before: began,
-            pools: ToldPools::new(),
+            told: ToldHost::default(),
             only,
         }
     }
@@ -200,7 +200,7 @@ impl Control {
         self.last = reading;
         let mut plan = Plan::default();
         self.policy.decide(&seen, &mut plan);
-        apply(&mut self.vms.list, &mut self.pools, &plan, base, tables)
+        apply(&mut self.vms.list, &mut self.told, &plan, base, tables)
     }
 
     /// Counters of vCPUs are opened when a policy first wants to see them, and closed with it.

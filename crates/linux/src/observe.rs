@@ -7,11 +7,7 @@
 
 use crate::host::{HostError, watch_signals};
 use crate::watch::{Row, Sample, Sampler, rows};
-<<<<<<< HEAD
 use crate::{clock, machine, pidfd, preflight, smt};
-=======
-use crate::{clock, machine, pidfd, preflight};
->>>>>>> safe
 use corun_model::time::{MS, SEC};
 use corun_model::{
     HostSeen, Nanos, Plan, Signals, Snapshot, TaskId, TaskSeen, Turns, VmId, VmSeen,

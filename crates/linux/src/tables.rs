@@ -29,6 +29,8 @@ unsafe impl Plain for types::vm_conf {}
 // SAFETY: as above.
 unsafe impl Plain for types::pool_conf {}
 // SAFETY: as above.
+unsafe impl Plain for types::pcpu_conf {}
+// SAFETY: as above.
 unsafe impl Plain for types::cpu_ctx {}
 // SAFETY: as above.
 unsafe impl Plain for types::knobs {}
@@ -103,6 +105,12 @@ impl<'a, 'obj> Tables<'a, 'obj> {
     pub(crate) fn set_pool_conf(&self, pool: u32, conf: types::pool_conf) -> libbpf_rs::Result<()> {
         let map = &self.maps.pool_confs;
         map.update(&pool.to_ne_bytes(), bytes_of(&conf), MapFlags::ANY)
+    }
+
+    /// Tells what is wanted of a pCPU.
+    pub(crate) fn set_pcpu_conf(&self, cpu: u32, conf: types::pcpu_conf) -> libbpf_rs::Result<()> {
+        let map = &self.maps.pcpu_confs;
+        map.update(&cpu.to_ne_bytes(), bytes_of(&conf), MapFlags::ANY)
     }
 
     /// Tells what the policy wants for a task; false if the task has gone.

@@ -28,6 +28,7 @@ mod note;
 mod order;
 mod rebuild;
 mod text;
+mod what_if;
 
 pub use error::ImportError;
 pub use import::Import;

@@ -6,6 +6,7 @@
 //! Everything here starts from results, not from the simulator: results of modelled hosts and of
 //! recorded ones look the same.
 
+pub mod advice;
 pub mod claims;
 mod format;
 pub mod html;

@@ -244,3 +244,17 @@ fn the_committed_schema_of_sensitivity_is_the_one_of_the_types() {
     let committed = std::fs::read_to_string(file).unwrap_or_default();
     assert_eq!(committed, schema, "CORUN_UPDATE=1 writes it anew");
 }
+
+#[test]
+fn the_committed_schema_of_advice_is_the_one_of_the_types() {
+    let file = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/schema/advise.schema.json"
+    );
+    let schema = corun_report::advice::schema().unwrap();
+    if std::env::var_os("CORUN_UPDATE").is_some() {
+        std::fs::write(file, &schema).unwrap();
+    }
+    let committed = std::fs::read_to_string(file).unwrap_or_default();
+    assert_eq!(committed, schema, "CORUN_UPDATE=1 writes it anew");
+}

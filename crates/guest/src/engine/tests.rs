@@ -113,6 +113,17 @@ fn a_thread_that_goes_in_the_middle_of_a_move_is_no_failure() {
 }
 
 #[test]
+fn beats_that_found_the_engine_taken_are_no_gap() {
+    let mut guest = Guest::new();
+    guest.engine.beat(0, 0);
+    let missed: Vec<Nanos> = (1..100).map(|beat| beat * 300_000).collect();
+    guest.engine.catch_up(0, &missed);
+    guest.engine.beat(0, 100 * 300_000);
+    let counts = guest.engine.counts();
+    assert_eq!((counts[0].beats, counts[0].descheduled), (101, 0));
+}
+
+#[test]
 fn nothing_moves_while_the_daemon_stands_down() {
     let (mut guest, task) = (Guest::new(), Sleeper::new());
     guest.add(&task);

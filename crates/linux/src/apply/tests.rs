@@ -2,9 +2,7 @@
 
 use super::*;
 use crate::discovery::{Books, ThreadKey};
-use corun_model::{
-    HostSeen, PcpuSet, Signals, Snapshot, TaskId, TaskSeen, Topology, Turns, VmId, VmSeen,
-};
+use corun_model::{HostSeen, PcpuSet, Signals, Snapshot, TaskId, TaskSeen, Turns, VmId, VmSeen};
 use corun_policies::Settings;
 use std::cell::{Cell, RefCell};
 use std::fs::File;
@@ -17,7 +15,8 @@ struct Fake {
     tasks: RefCell<BTreeMap<i32, Vec<u8>>>,
     pools: RefCell<BTreeMap<u32, (u64, [u64; 8])>>,
     /// What the daemon remembers of them.
-    told: RefCell<ToldPools>,
+    told: RefCell<ToldHost>,
+    pcpus: RefCell<BTreeMap<u32, Vec<u8>>>,
     writes: Cell<usize>,
     /// The how-manieth write fails, and those after it.
     fails_at: Cell<Option<usize>>,
@@ -40,12 +39,13 @@ impl Fake {
     /// What the dispatcher finds, vCPU by vCPU: descriptors have no order, other tests open and close
     /// some meanwhile. What is as if nothing had been said is left out.
     fn state(&self, list: &[Vm]) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
-        let vms = self
-            .vms
-            .borrow()
+        let pcpus = self.pcpus.borrow();
+        let said = pcpus
             .values()
-            .map(|vm| bytes_of(vm).to_vec())
-            .collect();
+            .filter(|conf| conf.iter().any(|byte| *byte != 0));
+        let vms = self.vms.borrow();
+        let vms = vms.values().map(|vm| bytes_of(vm).to_vec());
+        let vms = vms.chain(said.cloned()).collect();
         let told = self.tasks.borrow();
         let vcpus = list.iter().flat_map(|vm| &vm.vcpus);
         let tasks = vcpus.filter_map(|vcpu| told.get(&vcpu.pidfd.as_raw_fd()).cloned());
@@ -80,9 +80,16 @@ impl Told for Fake {
         self.pools.borrow_mut().insert(pool, entry);
         Ok(())
     }
+
+    fn set_pcpu_conf(&self, cpu: u32, conf: types::pcpu_conf) -> libbpf_rs::Result<()> {
+        self.write()?;
+        let entry = bytes_of(&conf).to_vec();
+        self.pcpus.borrow_mut().insert(cpu, entry);
+        Ok(())
+    }
 }
 
-/// Three VMs with two vCPUs each on two pCPUs.
+/// Three VMs with two vCPUs each on the two hardware threads of a core.
 fn host() -> (Vec<Vm>, Snapshot) {
     let key = |tid| ThreadKey {
         tgid: 1 + tid / 10,
@@ -132,7 +139,7 @@ fn host() -> (Vec<Vm>, Snapshot) {
     let list: Vec<Vm> = (0..3).map(vm).collect();
     let snapshot = Snapshot {
         now: 0,
-        host: HostSeen::of(Topology::flat(2).unwrap()),
+        host: HostSeen::of("1n1l1c2t".parse().unwrap()),
         vms: list.iter().map(seen).collect(),
     };
     (list, snapshot)

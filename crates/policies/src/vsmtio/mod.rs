@@ -182,7 +182,8 @@ impl VsmtIo {
             } else {
                 0
             },
-            retention: if io && self.params.guests { timeout } else { 0 },
+            // An idle loop does not know of which class its vCPU is.
+            retention: if self.params.guests { timeout } else { 0 },
             wait_wait: coefficients.wait_wait,
             miss_miss: coefficients.miss_miss,
         };

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The host's side: competitors for CPUs, which stand for other VMs' vCPUs.
 //!
-//! One turn follows the other, on one CPU after the other: of two CPUs, one is always taken and the
-//! other free. A turn lasts as long as said, give or take a fiftieth, so that nothing is in step by
-//! accident. Every thread works out the same turns from the same start.
+//! One turn follows the other, on one CPU after the other. A turn lasts as long as said, give or take a
+//! fiftieth, so that nothing is in step by accident; every thread works out the same turns from the same
+//! start. On other hosts' pCPUs turns do not end together, either: the second CPU's turns are some
+//! milliseconds late, so that now both CPUs are free for so long and now both are taken.
 
 use crate::system;
 use anyhow::{Context, bail};
@@ -15,6 +16,8 @@ use std::thread;
 
 /// The least real-time priority: QEMU's own threads get more.
 const PRIORITY: libc::c_int = 1;
+/// How late the turns of each further CPU are, as a part of a turn.
+const LATE: u64 = 9;
 
 #[derive(Default)]
 struct Taken {
@@ -87,9 +90,10 @@ fn take(index: u64, count: u64, start: u64, on: u64, taken: &Taken) {
             .wrapping_add(1);
         let end = begin + on - on / 50 + (chance >> 33) % (on / 25 + 1);
         if turn % count == index {
-            system::sleep_until(begin);
+            let late = index * on / LATE;
+            system::sleep_until(begin + late);
             let since = system::now();
-            while system::now() < end {
+            while system::now() < end + late {
                 std::hint::spin_loop();
             }
             taken.turns.fetch_add(1, Ordering::Relaxed);

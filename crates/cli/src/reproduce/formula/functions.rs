@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The functions of formulas; those of the papers are in [`papers`], [`jupiter`],
-//! [`aql`] and [`vmigrater`].
+//! [`aql`], [`vmigrater`] and [`vsmtio`].
 
-use super::{aql, jupiter, papers, vmigrater};
+use super::{aql, jupiter, papers, vmigrater, vsmtio};
 use corun_scenario::or_nearest;
 use std::ops::RangeInclusive;
 
@@ -72,7 +72,13 @@ fn extreme(of: &[f64], better: fn(f64, f64) -> f64) -> f64 {
 /// # Errors
 /// What is accepted.
 pub fn find(name: &str) -> Result<&'static Function, String> {
-    let parts = [papers::ALL, jupiter::ALL, aql::ALL, vmigrater::ALL];
+    let parts = [
+        papers::ALL,
+        jupiter::ALL,
+        aql::ALL,
+        vmigrater::ALL,
+        vsmtio::ALL,
+    ];
     let papers = || parts.into_iter().flatten();
     let all = || COMMON.iter().chain(papers());
     all().find(|it| it.name == name).ok_or_else(|| {

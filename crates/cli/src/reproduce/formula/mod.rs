@@ -15,6 +15,7 @@ mod parser;
 #[cfg(test)]
 mod tests;
 mod vmigrater;
+mod vsmtio;
 
 use functions::Function;
 use std::collections::BTreeMap;

@@ -20,6 +20,8 @@
 #[cfg(test)]
 mod asymmetric_tests;
 #[cfg(test)]
+mod core_tests;
+#[cfg(test)]
 mod gang_tests;
 mod queues;
 #[cfg(test)]

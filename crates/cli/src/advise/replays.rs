@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The replays that one figure rests on: they differ in what a recording cannot tell.
+//!
+//! *Beginnings.* Which VM was ahead of which when the recording began is one case of many. In each
+//! further beginning every VM begins a random time later, up to a tenth of the recording and 100 ms.
+//! *Beyond.* Where a VM gets ahead of its recorded demand, nobody knows what it would have done next.
+//! The two extremes are replayed: it goes on as before, or has nothing more to do.
+
+use crate::compare::measure;
+use crate::compare::progress::Progress;
+use crate::compare::recorded_host::replay;
+use corun_model::{Nanos, VmId, time::MS};
+use corun_recording::Recording;
+use corun_report::{Run, round};
+use corun_scenario::Case;
+use corun_sim::replay::{Beyond, Options};
+use corun_sim::rng::Rng;
+use std::num::NonZeroUsize;
+
+/// One way in which the recording might have been.
+pub struct Variant {
+    pub recording: Recording,
+    pub beyond: Beyond,
+    pub seed: u64,
+}
+
+/// A policy and a variant.
+pub struct Job<'a> {
+    pub policy: &'a str,
+    pub variant: &'a Variant,
+}
+
+/// All variants: every beginning with both extremes. The first beginning is the recorded one.
+pub fn variants(recording: &Recording, starts: NonZeroUsize) -> Vec<Variant> {
+    let beginnings = (0..starts.get() as u64).map(|seed| (seed, beginning(recording, seed)));
+    beginnings
+        .flat_map(|(seed, recording)| {
+            [Beyond::Repeat, Beyond::Wait].map(|beyond| Variant {
+                recording: recording.clone(),
+                beyond,
+                seed,
+            })
+        })
+        .collect()
+}
+
+/// The recording with other beginnings; 0 is the recorded one.
+pub fn beginning(recording: &Recording, seed: u64) -> Recording {
+    let mut begun = recording.clone();
+    if seed > 0 {
+        for vm in 0..recording.vms.len() {
+            begun = begun.delayed(VmId::from(vm), later(recording, seed, vm));
+        }
+    }
+    begun
+}
+
+/// How much later a VM begins, ns.
+pub fn later(recording: &Recording, seed: u64, vm: usize) -> Nanos {
+    let most = (recording.duration() / 10).min(100 * MS);
+    Rng::of(seed, "beginning", vm as u64).between(0, most)
+}
+
+impl Job<'_> {
+    /// Replays it.
+    pub fn run(&self, case: &Case, progress: &Progress) -> anyhow::Result<Run> {
+        let options = Options {
+            beyond: self.variant.beyond,
+        };
+        let recording = &self.variant.recording;
+        let (outcome, report) = replay(recording, case, self.policy, options, None, progress)?;
+        let mut run = Run {
+            policy: self.policy.to_string(),
+            seed: self.variant.seed,
+            ..measure::run(&outcome, case.host.topology.pcpus())
+        };
+        for (vm, replayed) in run.vms.iter_mut().zip(&report.vms) {
+            let whole = outcome.measured.max(1) as f64 * f64::from(vm.vcpus.max(1));
+            vm.beyond_recording_share = Some(round(replayed.exhausted as f64 / whole));
+        }
+        Ok(run)
+    }
+}

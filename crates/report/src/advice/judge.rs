@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! From replays to advice: ranges, verdicts, ranking, and the words for them.
+
+use super::{Advice, Confidence, Level, Overcommit, PolicyAdvice, Range, Verdict, VmAdvice};
+use crate::format::{amount, percent};
+use crate::results::{ReplayCheck, Run, VmResult, round};
+
+/// Differences below half a point of ready time are none, however exact the replays.
+const LEAST_DIFFERENCE: f64 = 0.005;
+
+/// Up to these errors of ready time and switches a replay is trusted much, or somewhat.
+const HIGH: (f64, f64) = (0.05, 0.15);
+const MEDIUM: (f64, f64) = (0.15, 0.30);
+
+/// What was tried on a recorded host.
+#[derive(Clone, Debug)]
+pub struct Tried {
+    /// The recording's name.
+    pub recording: String,
+    /// The replay under the own scheduler beside the recording.
+    pub replay: ReplayCheck,
+    /// Policies with all their replays; the first is the host's own scheduler.
+    pub policies: Vec<(String, Vec<Run>)>,
+    /// How many more VMs fit.
+    pub overcommit: Vec<Overcommit>,
+}
+
+/// Ranks what was tried.
+pub fn advice(tried: Tried) -> Advice {
+    let error = tried.replay.ready_error.unwrap_or(0.0);
+    let own = tried
+        .policies
+        .first()
+        .map(|(name, runs)| figures(name, runs));
+    let mut policies: Vec<PolicyAdvice> = tried
+        .policies
+        .iter()
+        .map(|(name, runs)| figures(name, runs))
+        .map(|policy| beside(policy, own.as_ref(), error))
+        .collect();
+    policies.sort_by(|a, b| a.ready_share.median.total_cmp(&b.ready_share.median));
+    let recommended = policies
+        .iter()
+        .find(|policy| policy.verdict == Verdict::Better);
+    let mut summary = host_words(&policies, recommended, error);
+    summary.extend(tried.overcommit.iter().map(overcommit_words));
+    Advice {
+        version: env!("CARGO_PKG_VERSION").to_string(),
+        recording: tried.recording,
+        confidence: confidence(&tried.replay),
+        summary,
+        recommended: recommended.map(|policy| policy.policy.clone()),
+        replay: tried.replay,
+        policies,
+        overcommit: tried.overcommit,
+    }
+}
+
+/// A policy's figures, without a verdict yet.
+fn figures(policy: &str, runs: &[Run]) -> PolicyAdvice {
+    let vms = runs.first().map_or(0, |run| run.vms.len());
+    let of = |measure: fn(&Run) -> f64| Range::of(runs.iter().map(measure));
+    let beyond = runs.iter().flat_map(|run| &run.vms);
+    let beyond = beyond.filter_map(|vm| vm.beyond_recording_share);
+    PolicyAdvice {
+        policy: policy.to_string(),
+        verdict: Verdict::Own,
+        ready_share: of(ready_share),
+        work: of(work),
+        fairness: of(fairness),
+        beyond_recording_share: beyond.fold(0.0, f64::max),
+        vms: (0..vms).map(|vm| vm_figures(runs, vm)).collect(),
+    }
+}
+
+fn vm_figures(runs: &[Run], vm: usize) -> VmAdvice {
+    let all = || runs.iter().filter_map(move |run| run.vms.get(vm));
+    let first = all().next();
+    VmAdvice {
+        name: first.map_or_else(String::new, |vm| vm.name.clone()),
+        vcpus: first.map_or(0, |vm| vm.vcpus),
+        verdict: Verdict::Own,
+        ready_share: Range::of(all().map(|vm| vm.ready_share)),
+        work: Range::of(all().map(vm_work)),
+        ready_wait_p99_us: Range::of(all().map(|vm| vm.ready_wait_p99_us.unwrap_or(0.0))),
+    }
+}
+
+fn vm_work(vm: &VmResult) -> f64 {
+    vm.run_share * f64::from(vm.vcpus)
+}
+
+fn work(run: &Run) -> f64 {
+    run.vms.iter().map(vm_work).sum()
+}
+
+/// Of the time of all vCPUs.
+fn ready_share(run: &Run) -> f64 {
+    let vcpus: f64 = run.vms.iter().map(|vm| f64::from(vm.vcpus)).sum();
+    let ready = |vm: &VmResult| vm.ready_share * f64::from(vm.vcpus);
+    run.vms.iter().map(ready).sum::<f64>() / vcpus.max(1.0)
+}
+
+/// Jain, Chiu and Hawe, "A Quantitative Measure of Fairness", 1984, over those that wanted anything.
+fn fairness(run: &Run) -> f64 {
+    let wanted = |vm: &&VmResult| vm.run_share + vm.ready_share > 0.0;
+    let got = |vm: &VmResult| vm.run_share / (vm.run_share + vm.ready_share);
+    let got: Vec<f64> = run.vms.iter().filter(wanted).map(got).collect();
+    let squares: f64 = got.iter().map(|x| x * x).sum();
+    match squares > 0.0 {
+        true => got.iter().sum::<f64>().powi(2) / (got.len() as f64 * squares),
+        false => 1.0,
+    }
+}
+
+/// A policy with verdicts, for the host and VM by VM.
+fn beside(mut policy: PolicyAdvice, own: Option<&PolicyAdvice>, error: f64) -> PolicyAdvice {
+    let Some(own) = own.filter(|own| own.policy != policy.policy) else {
+        return policy;
+    };
+    policy.verdict = verdict(policy.ready_share, own.ready_share, error);
+    for (vm, own) in policy.vms.iter_mut().zip(&own.vms) {
+        vm.verdict = verdict(vm.ready_share, own.ready_share, error);
+    }
+    policy
+}
+
+fn verdict(ready: Range, own: Range, error: f64) -> Verdict {
+    let margin = margin(ready, own, error);
+    match ready.median - own.median {
+        less if less < -margin => Verdict::Better,
+        more if more > margin => Verdict::Worse,
+        _ => Verdict::Same,
+    }
+}
+
+/// What two ready shares must differ by.
+fn margin(ready: Range, own: Range, error: f64) -> f64 {
+    let noise = ready.half().max(own.half()).max(error * own.median);
+    noise.max(LEAST_DIFFERENCE)
+}
+
+fn confidence(replay: &ReplayCheck) -> Confidence {
+    let errors = (
+        replay.ready_error.unwrap_or(0.0),
+        replay.switches_error.unwrap_or(0.0),
+    );
+    let within = |most: (f64, f64)| errors.0 <= most.0 && errors.1 <= most.1;
+    let mut level = match () {
+        () if within(HIGH) => Level::High,
+        () if within(MEDIUM) => Level::Medium,
+        () => Level::Low,
+    };
+    let mut because = vec![format!(
+        "replayed under {}, ready times are off by {} and switches by {} (up to {} and {}: high, up \
+         to {} and {}: medium)",
+        replay.scheduler,
+        percent(errors.0),
+        percent(errors.1),
+        percent(HIGH.0),
+        percent(HIGH.1),
+        percent(MEDIUM.0),
+        percent(MEDIUM.1),
+    )];
+    if !replay.scheduler_is_recorded {
+        level = level.min(Level::Medium);
+        because.push("the recording does not name the scheduler that the host had".to_string());
+    }
+    Confidence { level, because }
+}
+
+fn host_words(
+    policies: &[PolicyAdvice],
+    recommended: Option<&PolicyAdvice>,
+    error: f64,
+) -> Vec<String> {
+    let Some(own) = policies
+        .iter()
+        .find(|policy| policy.verdict == Verdict::Own)
+    else {
+        return Vec::new();
+    };
+    let Some(best) = recommended else {
+        return vec![format!(
+            "No policy makes vCPUs wait less than {} does ({} of their time) by more than the error.",
+            own.policy,
+            percent(own.ready_share.median),
+        )];
+    };
+    let mut words = vec![format!(
+        "Try {}: vCPUs would want for a pCPU {} of their time instead of {} (differences below {} \
+         say nothing); work done: {} instead of {} s/s.",
+        best.policy,
+        percent(best.ready_share.median),
+        percent(own.ready_share.median),
+        percent(margin(best.ready_share, own.ready_share, error)),
+        amount(best.work.median),
+        amount(own.work.median),
+    )];
+    let alike = |policy: &&PolicyAdvice| {
+        policy.verdict == Verdict::Better
+            && policy.policy != best.policy
+            && verdict(policy.ready_share, best.ready_share, error) == Verdict::Same
+    };
+    let alike: Vec<&str> = policies
+        .iter()
+        .filter(alike)
+        .map(|p| p.policy.as_str())
+        .collect();
+    if !alike.is_empty() {
+        words.push(format!(
+            "No different from it within the error: {}.",
+            alike.join(", ")
+        ));
+    }
+    let loses = |vm: &&VmAdvice| vm.verdict == Verdict::Worse;
+    for vm in best.vms.iter().filter(loses) {
+        let before = own.vms.iter().find(|own| own.name == vm.name);
+        words.push(format!(
+            "{} would wait more: {} instead of {}.",
+            vm.name,
+            percent(vm.ready_share.median),
+            percent(before.map_or(0.0, |own| own.ready_share.median)),
+        ));
+    }
+    words
+}
+
+fn overcommit_words(overcommit: &Overcommit) -> String {
+    let target = percent(overcommit.target);
+    let policy = &overcommit.policy;
+    let Some(more) = overcommit.holds_with else {
+        let worst = overcommit.steps.first();
+        return format!(
+            "Under {policy} no VM more fits: {} is above the target of {target} already ({}).",
+            worst.map_or("a VM", |step| &step.worst_vm),
+            percent(worst.map_or(0.0, |step| step.worst_ready_share.median)),
+        );
+    };
+    let at = overcommit.steps.get(more as usize);
+    let ratio = at.map_or(0.0, |step| step.vcpus_per_pcpu);
+    let least = if overcommit.more_may_fit {
+        "at least "
+    } else {
+        ""
+    };
+    let (vms, verb) = if more == 1 {
+        ("VM", "keeps")
+    } else {
+        ("VMs", "keep")
+    };
+    match more {
+        0 => format!(
+            "Under {policy} no VM more fits: the next one brings a VM's ready time above {target}."
+        ),
+        _ => format!(
+            "Under {policy} {least}{more} more {vms} ({} vCPUs per pCPU) {verb} every VM's ready \
+             time within {target}.",
+            amount(round(ratio))
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::HostResult;
+
+    /// VMs by run and ready share, with two vCPUs each.
+    fn run(vms: &[(f64, f64)]) -> Run {
+        let vm = |(n, &(run_share, ready_share)): (usize, &(f64, f64))| VmResult {
+            name: format!("vm{n}"),
+            vcpus: 2,
+            run_share,
+            ready_share,
+            ..VmResult::default()
+        };
+        Run {
+            policy: String::new(),
+            case: String::new(),
+            seed: 0,
+            host: HostResult::default(),
+            vms: vms.iter().enumerate().map(vm).collect(),
+            tasks: Vec::new(),
+            disks: Vec::new(),
+            clients: Vec::new(),
+        }
+    }
+
+    fn tried(own: &[Run], other: &[Run], ready_error: f64) -> Advice {
+        advice(Tried {
+            recording: "test".to_string(),
+            replay: ReplayCheck {
+                scheduler: "eevdf".to_string(),
+                scheduler_is_recorded: true,
+                ready_error: Some(ready_error),
+                switches_error: Some(0.1),
+                ..ReplayCheck::default()
+            },
+            policies: vec![
+                ("eevdf".into(), own.to_vec()),
+                ("balance".into(), other.to_vec()),
+            ],
+            overcommit: Vec::new(),
+        })
+    }
+
+    #[test]
+    fn less_waiting_beyond_the_error_is_better() {
+        let own = [run(&[(0.5, 0.5), (0.5, 0.1)])];
+        let other = [run(&[(0.6, 0.2), (0.4, 0.2)])];
+        let found = tried(&own, &other, 0.05);
+        assert_eq!(found.recommended.as_deref(), Some("balance"));
+        assert_eq!(found.policies[0].policy, "balance");
+        assert_eq!(found.policies[0].ready_share.median, 0.2);
+        assert_eq!(found.policies[0].work.median, 2.0);
+        assert_eq!(found.policies[0].vms[0].verdict, Verdict::Better);
+        assert_eq!(found.policies[0].vms[1].verdict, Verdict::Worse);
+        assert_eq!(found.confidence.level, Level::High);
+        let words = found.summary.join("\n");
+        assert!(words.contains("Try balance"), "{words}");
+        assert!(
+            words.contains("vm1 would wait more: 20.0 % instead of 10.0 %"),
+            "{words}"
+        );
+    }
+
+    #[test]
+    fn within_the_error_nothing_is_recommended() {
+        let own = [run(&[(0.5, 0.30)])];
+        let other = [run(&[(0.5, 0.27)])];
+        // The replay is off by 15 %: 0.045.
+        let found = tried(&own, &other, 0.15);
+        assert_eq!(found.recommended, None);
+        assert_eq!(found.policies[0].verdict, Verdict::Same);
+        assert_eq!(found.confidence.level, Level::Medium);
+        assert!(
+            found.summary[0].starts_with("No policy"),
+            "{:?}",
+            found.summary
+        );
+        // Replays that differ by more than the policies do.
+        let spread = [
+            run(&[(0.5, 0.20)]),
+            run(&[(0.5, 0.27)]),
+            run(&[(0.5, 0.34)]),
+        ];
+        assert_eq!(tried(&own, &spread, 0.0).policies[0].verdict, Verdict::Same);
+        assert_eq!(tried(&own, &other, 0.4).confidence.level, Level::Low);
+    }
+
+    #[test]
+    fn fairness_is_jains() {
+        assert_eq!(fairness(&run(&[(0.2, 0.2), (0.4, 0.4)])), 1.0);
+        assert_eq!(fairness(&run(&[(0.5, 0.0), (0.0, 0.5)])), 0.5);
+        assert_eq!(fairness(&run(&[(0.0, 0.0)])), 1.0);
+        assert_eq!(fairness(&run(&[])), 1.0);
+    }
+}

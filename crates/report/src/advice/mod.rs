@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Which policy a recorded host should have, and how sure that is.
+//!
+//! Problem: a table of numbers under a dozen policies is no answer to "what should I switch on?", and
+//! a difference smaller than the replay's own error is none at all.
+//! How: policies are ranked by the ready time of all vCPUs (steal, %RDY), which is what they decide
+//! about. Each figure comes from several replays that differ in what the recording cannot tell (who
+//! would have been ahead of whom; what follows the recorded demand), so it has a range. Two policies
+//! differ if their medians do by more than half of either range, by more than the replay's error in
+//! ready time, and by half a point.
+
+mod judge;
+mod text;
+
+pub use judge::{Tried, advice};
+pub use text::text;
+
+use crate::results::{ReplayCheck, round};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What `corun advise` says of a recording.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Advice {
+    /// Version of corun.
+    pub version: String,
+    /// The recording: its file's name without directories and extensions.
+    pub recording: String,
+    /// How well the replay under the host's own scheduler matches the recording.
+    pub replay: ReplayCheck,
+    /// How far to trust the rest.
+    pub confidence: Confidence,
+    /// The answer in words.
+    pub summary: Vec<String>,
+    /// The policy to try; null if none is better than the host's own scheduler.
+    pub recommended: Option<String>,
+    /// Every policy, the least ready time first.
+    pub policies: Vec<PolicyAdvice>,
+    /// How many more VMs the host could take.
+    pub overcommit: Vec<Overcommit>,
+}
+
+/// How far to trust what-ifs of a recording.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Confidence {
+    /// How far.
+    pub level: Level,
+    /// Why.
+    pub because: Vec<String>,
+}
+
+/// How far to trust something.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// Differences may be as large as the model's errors.
+    Low,
+    /// Which policy is better may be believed, by how much may not.
+    Medium,
+    /// Replays match the recording in all that is compared.
+    High,
+}
+
+/// A figure from several replays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Range {
+    /// The middle one.
+    pub median: f64,
+    /// The least.
+    pub least: f64,
+    /// The most.
+    pub most: f64,
+}
+
+impl Range {
+    /// Of some values; zeros if there are none.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
+        let mut values: Vec<f64> = values.into_iter().collect();
+        values.sort_by(f64::total_cmp);
+        let (Some(&least), Some(&most)) = (values.first(), values.last()) else {
+            return Self::default();
+        };
+        let (low, high) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
+        Self {
+            median: round((low + high) / 2.0),
+            least: round(least),
+            most: round(most),
+        }
+    }
+
+    /// Half of the distance from the least to the most.
+    pub fn half(&self) -> f64 {
+        (self.most - self.least) / 2.0
+    }
+}
+
+/// A policy beside the host's own scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// It is the model of the host's own scheduler.
+    Own,
+    /// vCPUs wait less for pCPUs.
+    Better,
+    /// The difference is within the error.
+    Same,
+    /// vCPUs wait more for pCPUs.
+    Worse,
+}
+
+/// What a policy would do to the host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PolicyAdvice {
+    /// Its name.
+    pub policy: String,
+    /// Beside the host's own scheduler.
+    pub verdict: Verdict,
+    /// Share of all vCPUs' time wanting a pCPU.
+    pub ready_share: Range,
+    /// Work of all vCPUs: seconds of pCPU time per second.
+    pub work: Range,
+    /// Jain's index over the VMs of what they got of what they wanted, run / (run + ready): 1 if all
+    /// got the same part, 1 / VMs if one got all.
+    pub fairness: Range,
+    /// The most, over VMs and replays, of a VM's time that lies beyond its recorded demand.
+    pub beyond_recording_share: f64,
+    /// VM by VM.
+    pub vms: Vec<VmAdvice>,
+}
+
+/// What a policy would do to a VM.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct VmAdvice {
+    /// Its name.
+    pub name: String,
+    /// Number of vCPUs.
+    pub vcpus: u32,
+    /// Beside the host's own scheduler, for this VM.
+    pub verdict: Verdict,
+    /// Share of its vCPUs' time wanting a pCPU.
+    pub ready_share: Range,
+    /// Seconds of pCPU time per second.
+    pub work: Range,
+    /// Waits for a pCPU, 99th percentile.
+    pub ready_wait_p99_us: Range,
+}
+
+/// How many more VMs a policy could serve.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Overcommit {
+    /// The policy.
+    pub policy: String,
+    /// No VM's ready share may be above this.
+    pub target: f64,
+    /// With how many more VMs that still held; null if it does not hold on the host as it is.
+    pub holds_with: Option<u32>,
+    /// Did it still hold with the most VMs that were tried?
+    pub more_may_fit: bool,
+    /// VM by VM that was added, beginning with none.
+    pub steps: Vec<Step>,
+}
+
+/// The host with some VMs more.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Step {
+    /// The VM that was copied; null for the host as it is.
+    pub added: Option<String>,
+    /// vCPUs per pCPU then.
+    pub vcpus_per_pcpu: f64,
+    /// The VM that waits most.
+    pub worst_vm: String,
+    /// Its ready share.
+    pub worst_ready_share: Range,
+}
+
+/// The JSON schema of [`Advice`], as it is committed in `docs/schema`.
+///
+/// # Errors
+/// If a schema cannot be written as JSON, which would be a defect of this crate.
+pub fn schema() -> serde_json::Result<String> {
+    serde_json::to_string_pretty(&schemars::schema_for!(Advice)).map(|text| text + "\n")
+}

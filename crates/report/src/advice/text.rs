@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Advice for a terminal: the answer first, then the evidence.
+
+use super::{Advice, Level, Overcommit, PolicyAdvice, Range, Verdict};
+use crate::format::{amount, percent};
+use crate::replay;
+use crate::table::{RULED, lines, unbroken};
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
+
+/// VMs shown; the rest is in `--json`.
+const VMS_SHOWN: usize = 16;
+/// Policies of which single VMs are shown, beside the host's own scheduler.
+const POLICIES_SHOWN: usize = 2;
+
+/// The advice as text for a terminal of `width` columns.
+pub fn text(advice: &Advice, width: u16) -> String {
+    let mut out = String::new();
+    for sentence in &advice.summary {
+        out += &filled(&format!("• {sentence}"), width);
+    }
+    let level = match advice.confidence.level {
+        Level::High => "high",
+        Level::Medium => "medium",
+        Level::Low => "low",
+    };
+    let why = advice.confidence.because.join("; ");
+    out += &filled(&format!("Confidence: {level}: {why}."), width);
+    out += "\nPolicies, the least waiting first\n";
+    out += &lines(&policies(advice, width));
+    out += "\nReady time of each VM\n";
+    out += &vms(advice, width);
+    for overcommit in &advice.overcommit {
+        out += &format!(
+            "\nMore VMs under {}, target {}\n",
+            overcommit.policy,
+            percent(overcommit.target)
+        );
+        out += &lines(&steps(overcommit, width));
+    }
+    out.push('\n');
+    for sentence in replay::sentences(&advice.replay) {
+        out += &filled(&sentence, width);
+    }
+    out
+}
+
+fn filled(sentence: &str, width: u16) -> String {
+    let width = usize::from(width.clamp(60, 120));
+    let options = textwrap::Options::new(width).subsequent_indent("  ");
+    textwrap::fill(sentence, options) + "\n"
+}
+
+fn table(header: &[&str], width: u16) -> Table {
+    let mut table = Table::new();
+    table.load_style(RULED);
+    table.set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_width(width.clamp(60, 120));
+    table.set_header(
+        header
+            .iter()
+            .enumerate()
+            .map(|(at, &text)| aligned(at, text)),
+    );
+    table
+}
+
+/// Names to the left, numbers to the right.
+fn aligned(column: usize, text: &str) -> Cell {
+    match column {
+        0 => Cell::new(text),
+        _ => Cell::new(text).set_alignment(CellAlignment::Right),
+    }
+}
+
+fn policies(advice: &Advice, width: u16) -> Table {
+    let header = [
+        "",
+        "ready",
+        "(range)",
+        "work, s/s",
+        "fairness",
+        "beside the host's own",
+    ];
+    let mut table = table(&header, width);
+    for policy in &advice.policies {
+        let cells = [
+            policy.policy.clone(),
+            percent(policy.ready_share.median),
+            ends(&policy.ready_share),
+            amount(policy.work.median),
+            format!("{:.3}", policy.fairness.median),
+            said(policy.verdict).to_string(),
+        ];
+        table.add_row(cells.iter().enumerate().map(|(at, text)| aligned(at, text)));
+    }
+    unbroken(
+        &mut table,
+        0,
+        longest(advice.policies.iter().map(|p| p.policy.as_str())),
+        width,
+    );
+    table
+}
+
+fn longest<'a>(names: impl Iterator<Item = &'a str>) -> usize {
+    names.map(|name| name.chars().count()).max().unwrap_or(0)
+}
+
+fn ends(range: &Range) -> String {
+    format!("({:.1}–{:.1})", range.least * 100.0, range.most * 100.0)
+}
+
+fn said(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Own => "is it",
+        Verdict::Better => "less waiting",
+        Verdict::Same => "no difference",
+        Verdict::Worse => "more waiting",
+    }
+}
+
+/// The host's own scheduler, and the best others.
+fn shown(advice: &Advice) -> Vec<&PolicyAdvice> {
+    let own = |policy: &&PolicyAdvice| policy.verdict == Verdict::Own;
+    let others = advice.policies.iter().filter(|policy| !own(policy));
+    let mut shown: Vec<_> = advice.policies.iter().filter(own).collect();
+    shown.extend(others.take(POLICIES_SHOWN));
+    shown
+}
+
+fn vms(advice: &Advice, width: u16) -> String {
+    let shown = shown(advice);
+    let mut header = vec!["", "vCPUs"];
+    header.extend(shown.iter().map(|policy| policy.policy.as_str()));
+    let mut table = table(&header, width);
+    let Some(first) = shown.first() else {
+        return String::new();
+    };
+    for (at, vm) in first.vms.iter().enumerate().take(VMS_SHOWN) {
+        let mut cells = vec![vm.name.clone(), vm.vcpus.to_string()];
+        cells.extend(shown.iter().map(|policy| {
+            let ready = policy
+                .vms
+                .get(at)
+                .map(|vm| vm.ready_share)
+                .unwrap_or_default();
+            format!("{} {}", percent(ready.median), ends(&ready))
+        }));
+        table.add_row(cells.iter().enumerate().map(|(at, text)| aligned(at, text)));
+    }
+    let mut out = lines(&table);
+    if first.vms.len() > VMS_SHOWN {
+        out += &format!(
+            "… and {} more VMs: see --json\n",
+            first.vms.len() - VMS_SHOWN
+        );
+    }
+    out
+}
+
+fn steps(overcommit: &Overcommit, width: u16) -> Table {
+    let mut table = table(
+        &["added", "vCPUs per pCPU", "worst VM", "its ready time", ""],
+        width,
+    );
+    for step in &overcommit.steps {
+        let ready = &step.worst_ready_share;
+        let above = ready.median > overcommit.target;
+        let cells = [
+            step.added.clone().unwrap_or_else(|| "–".to_string()),
+            amount(step.vcpus_per_pcpu),
+            step.worst_vm.clone(),
+            format!("{} {}", percent(ready.median), ends(ready)),
+            if above { "above" } else { "" }.to_string(),
+        ];
+        table.add_row(cells.iter().enumerate().map(|(at, text)| aligned(at, text)));
+    }
+    table
+}

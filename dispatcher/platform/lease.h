@@ -5,9 +5,9 @@
  * A daemon that dies takes the scheduler with it, and the kernel's own is back. One that hangs
  * (stopped, starved, out of memory) does not: the dispatcher would go on with a plan that fits less
  * and less. The daemon therefore says every few milliseconds that it is there. If it has not for
- * LEASE_LENGTH, all VMs are put in fair order: placed freely, nobody's gang. What administrators want,
- * weights and affinities, stays, and so do slices, which are bounded. A daemon that comes back finds
- * `lapsed` set, and tells its plan anew.
+ * LEASE_LENGTH, all VMs are put in fair order: placed freely, nobody's gang. What administrators
+ * want, weights and affinities, stays, and so do slices, which are bounded. A daemon that comes
+ * back finds `lapsed` set, and tells its plan anew.
  *
  * This is written to the tables as the daemon would write it, so that callbacks see nothing new.
  */

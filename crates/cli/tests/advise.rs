@@ -37,7 +37,11 @@ fn json_is_one_object_as_the_schema_says() {
     let policies = json["policies"].as_array().unwrap();
     assert_eq!(policies.len(), 3);
     let ready = |policy: &Value| policy["ready_share"]["median"].as_f64().unwrap();
-    assert!(policies.windows(2).all(|two| ready(&two[0]) <= ready(&two[1])));
+    assert!(
+        policies
+            .windows(2)
+            .all(|two| ready(&two[0]) <= ready(&two[1]))
+    );
     let own = policies.iter().find(|policy| policy["verdict"] == "own");
     assert_eq!(own.unwrap()["policy"], "eevdf");
     for policy in policies {
@@ -72,7 +76,10 @@ fn the_answer_comes_first_and_is_the_same_on_any_number_of_threads() {
 fn what_it_cannot_use_is_refused() {
     let place = Place::new("advise");
     place.write("host.toml", b"[host]\npcpus = 2\n[vm.a]\n");
-    let said = common::refused(corun(&["advise", place.path("host.toml").to_str().unwrap()]));
+    let said = common::refused(corun(&[
+        "advise",
+        place.path("host.toml").to_str().unwrap(),
+    ]));
     assert!(said.contains("this is a scenario"), "{said}");
     let none = Path::new("no-such-file");
     let said = common::refused(corun(&["advise", none.to_str().unwrap()]));

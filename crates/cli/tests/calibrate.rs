@@ -127,7 +127,10 @@ fn a_host_refuses_files_that_are_broken_or_of_another_machine() {
             "{broken}"
         );
         let absent = refused("", args);
-        assert!(nameless || absent.contains("format: missing"), "{absent}");
+        assert!(
+            nameless || absent.contains("format: is missing"),
+            "{absent}"
+        );
     }
     assert!(!Path::new(&*state).exists());
     let other = refused(whole, &["policy", "affinity"]);

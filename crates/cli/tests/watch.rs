@@ -2,6 +2,9 @@
 //! `corun top`, `metrics`, `preflight`, `status` and `pages` as users start them: on whatever machine
 //! this is, with a process that looks like a VM.
 
+// Helpers of tests, too, say what they expect by panicking.
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use common::corun;

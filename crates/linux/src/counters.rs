@@ -26,8 +26,8 @@ pub(crate) struct Counters {
     late: u64,
     wakeups: u64,
     /// Time in which pCPUs were held for it, and how often it came back meanwhile.
-    retained: Nanos,
-    kept: u64,
+    pub(crate) retained: Nanos,
+    pub(crate) kept: u64,
     doing: Doing,
     cpu: Option<PcpuId>,
     /// When siblings woke it last, and their thread ids.

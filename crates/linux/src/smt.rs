@@ -24,7 +24,9 @@ fn order_of(online: &PcpuSet, siblings: impl Fn(PcpuId) -> Option<PcpuSet>) -> O
     let half = count / 2;
     let fits = |partner: &dyn Fn(PcpuId) -> u32| {
         let pair = |cpu: PcpuId| [cpu, PcpuId(partner(cpu))].into_iter().collect::<PcpuSet>();
-        all && half > 0 && online.iter().all(|cpu| siblings(cpu) == Some(pair(cpu)))
+        all && half > 0
+            && count == 2 * half
+            && online.iter().all(|cpu| siblings(cpu) == Some(pair(cpu)))
     };
     if fits(&|cpu| cpu.0 ^ 1) {
         return Some(SmtOrder::Neighbours);

@@ -52,6 +52,10 @@ pub struct VmStats {
     pub ready_share: f64,
     /// … halted.
     pub wait_share: f64,
+    /// Share of its vCPUs' time in which a pCPU was held for one that had halted (vSMT-IO).
+    pub held_share: f64,
+    /// How often one came back to a pCPU that was held for it, per second.
+    pub kept_per_s: f64,
     /// How often one of its vCPUs was given a pCPU, per second.
     pub switches_per_s: f64,
     /// vCPUs ready or running at the interval's end, by the dispatcher's books.
@@ -125,6 +129,8 @@ impl VmStats {
             run_share: ratio(did.run as f64, all),
             ready_share: ratio(did.ready as f64, all),
             wait_share: ratio(did.wait as f64, all),
+            held_share: ratio(did.retained as f64, all),
+            kept_per_s: ratio(did.kept as f64, interval_s),
             switches_per_s: ratio(did.switches as f64, interval_s),
             occupied: vm.books.occupied,
             active_weight: vm.books.active_weight,

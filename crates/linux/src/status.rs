@@ -54,6 +54,8 @@ pub struct VmNow {
     pub id: Option<String>,
     /// Its process.
     pub pid: u32,
+    /// Its place in the dispatcher's table `vm_confs`, for `bpftool map`.
+    pub slot: u32,
     /// `cpu.weight` of its own cgroup.
     pub weight: Option<u32>,
     /// Is it under the policy? Otherwise it is in fair order.
@@ -149,6 +151,7 @@ fn vm_now(vm: &Vm, under_policy: bool, vcpus: Vec<VcpuNow>) -> VmNow {
         manager: vm.identity.manager,
         id: vm.identity.id.clone(),
         pid: vm.key.tgid,
+        slot: vm.slot,
         weight: vm.weight,
         under_policy,
         placement: placement.map_or("?", |(name, _)| name).to_string(),

@@ -14,6 +14,8 @@ const TOP: f64 = 46.0;
 const HEIGHT: f64 = 150.0;
 /// Of the whole picture.
 const TALL: f64 = 262.0;
+/// More is not drawn to scale, but written: one wild value would make lines of all others flat.
+const MOST: f64 = 4.0;
 /// Two, three, four vCPUs per pCPU.
 const COLOURS: [&str; 3] = ["#56b4e9", "#0072b2", "#d55e00"];
 
@@ -24,7 +26,7 @@ pub fn svg(curves: &[Curve], machine: &str) -> String {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {TALL}\" \
          font-family=\"sans-serif\" font-size=\"12\">\n\
          <!-- SPDX-License-Identifier: GPL-2.0-only -->\n\
-         <!-- Written by `corun calibrate --svg`. -->\n\
+         <!-- Written by corun calibrate. -->\n\
          <rect width=\"{width}\" height=\"{TALL}\" fill=\"#fff\"/>\n"
     );
     let title = format!("Time per work relative to 30 ms, by slice ({machine})");
@@ -40,7 +42,7 @@ pub fn svg(curves: &[Curve], machine: &str) -> String {
             "<rect x=\"{x}\" y=\"{:.0}\" width=\"16\" height=\"4\" fill=\"{colour}\"/>",
             y - 6.0
         );
-        text(&mut svg, (x + 22.0, y), "start", &format!("{case}"));
+        text(&mut svg, (x + 22.0, y), "start", case);
     }
     svg + "</svg>\n"
 }
@@ -63,8 +65,9 @@ fn field(svg: &mut String, left: f64, curve: &Curve) {
         .iter()
         .flat_map(|(_, relative)| relative.iter().copied());
     // Up to the next half, and never so that nothing looks like much.
-    let most = (values.filter(|value| value.is_finite()).fold(1.5, f64::max) * 2.0).ceil() / 2.0;
-    let y = |value: f64| TOP + HEIGHT * (1.0 - value / most);
+    let finite = values.filter(|value| value.is_finite());
+    let most = ((finite.fold(1.5, f64::max) * 2.0).ceil() / 2.0).min(MOST);
+    let y = |value: f64| TOP + HEIGHT * (1.0 - value.min(most) / most);
     let best = match verdict::best(&curve.means()) {
         Some(at) => format!("best: {} ms", SLICES[at]),
         None => "agnostic".to_string(),
@@ -90,17 +93,29 @@ fn field(svg: &mut String, left: f64, curve: &Curve) {
         );
     }
     for ((_, relative), colour) in cases.iter().zip(COLOURS) {
-        let finite = relative
+        line(svg, left, relative, colour, y);
+        for (at, value) in relative
             .iter()
             .enumerate()
-            .filter(|(_, value)| value.is_finite());
-        let points = finite.map(|(at, value)| format!("{:.1},{:.1}", x(left, at), y(*value)));
-        let points = points.collect::<Vec<_>>().join(" ");
-        let _ = writeln!(
-            svg,
-            "<polyline fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.8\" points=\"{points}\"/>"
-        );
+            .filter(|(_, value)| **value > most)
+        {
+            let place = (x(left, at), TOP + 12.0);
+            text(svg, place, "middle", &format!("{value:.0}"));
+        }
     }
+}
+
+fn line(svg: &mut String, left: f64, relative: &[f64], colour: &str, y: impl Fn(f64) -> f64) {
+    let finite = relative
+        .iter()
+        .enumerate()
+        .filter(|(_, value)| value.is_finite());
+    let points = finite.map(|(at, value)| format!("{:.1},{:.1}", x(left, at), y(*value)));
+    let points = points.collect::<Vec<_>>().join(" ");
+    let _ = writeln!(
+        svg,
+        "<polyline fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.8\" points=\"{points}\"/>"
+    );
 }
 
 #[cfg(test)]
@@ -115,7 +130,7 @@ mod tests {
         for case in ["2 per pCPU", "4 per pCPU"] {
             curve
                 .points
-                .extend([10.0, 20.0, 40.0, 50.0, 120.0].into_iter().enumerate().map(
+                .extend([10.0, 20.0, 40.0, 50.0, 480.0].into_iter().enumerate().map(
                     |(slice, time)| Point {
                         slice,
                         case: case.to_string(),
@@ -124,14 +139,21 @@ mod tests {
                 ));
         }
         let drawn = svg(&[curve], "a machine");
+        // XML has no comments with two dashes in them.
+        let comments = drawn.split("<!--").skip(1);
+        assert!(
+            comments
+                .filter_map(|it| it.split("-->").next())
+                .all(|it| !it.contains("--"))
+        );
         assert_eq!(drawn.matches("<polyline").count(), 2);
         assert!(
             drawn.contains("IOInt, best: 1 ms") && drawn.contains("4 per pCPU"),
             "{drawn}"
         );
-        // 120 / 40 is three times as long: the upper edge.
+        // 480 / 40 is beyond the upper edge, and written there.
         assert!(
-            drawn.contains(&format!("{:.1},{TOP:.1}", x(0.0, 4))),
+            drawn.contains(&format!("{:.1},{TOP:.1}", x(0.0, 4))) && drawn.contains(">12<"),
             "{drawn}"
         );
     }

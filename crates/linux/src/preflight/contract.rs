@@ -16,35 +16,12 @@ pub(super) const IDLE: &str = "cpu-idle";
 
 pub(super) const CHECKS: &[Check] = &[cookies, quotas, idle_groups, outer_weights];
 
-/// `prctl(PR_SCHED_CORE, PR_SCHED_CORE_GET)` (linux/prctl.h).
-const PR_SCHED_CORE: libc::c_int = 62;
-const PR_SCHED_CORE_GET: libc::c_ulong = 0;
-
-/// The core-scheduling cookie of thread `tid`, 0 if it has none.
-pub(super) fn cookie(tid: u32) -> Option<u64> {
-    let mut cookie = 0u64;
-    let at = &raw mut cookie;
-    let tid = libc::c_ulong::from(tid);
-    // SAFETY: the kernel writes 8 bytes to `cookie`; scope 0 is this one thread.
-    let got = unsafe {
-        libc::prctl(
-            PR_SCHED_CORE,
-            PR_SCHED_CORE_GET,
-            tid,
-            0 as libc::c_ulong,
-            at,
-        )
-    };
-    (got == 0).then_some(cookie)
-}
-
 fn cookies(host: &Host<'_>) -> Option<Finding> {
     if host.text("/sys/devices/system/cpu/smt/active")? != "1" {
         return None;
     }
     let tagged = |vm: &&crate::inventory::Machine| {
-        let cookie = |tid| (host.cookie)(tid).unwrap_or(0);
-        vm.vcpus().any(|(_, thread)| cookie(thread.tid) != 0)
+        vm.vcpus().any(|(_, thread)| (host.cookie)(thread.tid) != 0)
     };
     let names: Vec<&str> = host
         .vms

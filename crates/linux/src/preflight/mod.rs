@@ -13,6 +13,7 @@ mod kernel;
 mod state;
 
 use crate::inventory::{self, Machine};
+use crate::smt;
 use corun_model::PcpuSet;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -117,8 +118,8 @@ impl Verdict {
 /// A host as the checks see it.
 struct Host<'a> {
     root: &'a Path,
-    /// The core-scheduling cookie of a thread; `None` if it has gone or the kernel has none.
-    cookie: &'a dyn Fn(u32) -> Option<u64>,
+    /// The core-scheduling cookie of a thread; 0 if it has none.
+    cookie: &'a dyn Fn(u32) -> u64,
     vms: Vec<Machine>,
 }
 
@@ -140,10 +141,10 @@ impl Host<'_> {
 
 /// Looks at this host. Empty: nothing is in the way.
 pub fn check() -> Vec<Finding> {
-    check_in(Path::new("/"), &contract::cookie)
+    check_in(Path::new("/"), &smt::cookie)
 }
 
-fn check_in(root: &Path, cookie: &dyn Fn(u32) -> Option<u64>) -> Vec<Finding> {
+fn check_in(root: &Path, cookie: &dyn Fn(u32) -> u64) -> Vec<Finding> {
     let host = Host {
         root,
         cookie,

@@ -28,7 +28,7 @@ fn good() -> FakeHost {
 }
 
 fn ids(host: &FakeHost) -> Vec<&'static str> {
-    let findings = check_in(host.root(), &|_| Some(0));
+    let findings = check_in(host.root(), &|_| 0);
     findings.iter().map(|finding| finding.id).collect()
 }
 
@@ -106,7 +106,7 @@ fn kernels_with_the_bugs_are_known() {
 #[test]
 fn an_empty_host_has_findings_that_help() {
     let host = FakeHost::new();
-    let findings = check_in(host.root(), &|_| None);
+    let findings = check_in(host.root(), &|_| 0);
     let ids: Vec<_> = findings.iter().map(|finding| finding.id).collect();
     assert_eq!(ids, ["sched-ext", "btf", "kvm"]);
     let text = findings[0].to_string();
@@ -116,10 +116,10 @@ fn an_empty_host_has_findings_that_help() {
         "/boot/config-6.12.57+deb13-amd64",
         "# CONFIG_SCHED_CLASS_EXT is not set\n",
     );
-    let what = check_in(host.root(), &|_| None)[0].what.clone();
+    let what = check_in(host.root(), &|_| 0)[0].what.clone();
     assert!(what.contains("without CONFIG_SCHED_CLASS_EXT"), "{what}");
     host.file("/proc/sys/kernel/osrelease", "6.1.0-40-amd64\n");
-    let what = check_in(host.root(), &|_| None)[0].what.clone();
+    let what = check_in(host.root(), &|_| 0)[0].what.clone();
     assert!(what.contains("older than 6.12"), "{what}");
 }
 
@@ -147,7 +147,7 @@ fn promises_that_could_not_be_kept_are_findings() {
     host.file("/sys/fs/cgroup/machine.slice/cpu.idle", "1\n");
     host.file("/sys/fs/cgroup/machine.slice/cpu.weight", "300\n");
     assert_eq!(ids(&host), ["cpu-max", "cpu-idle", "outer-weights"]);
-    let text = check_in(host.root(), &|_| None)[0].to_string();
+    let text = check_in(host.root(), &|_| 0)[0].to_string();
     assert!(
         text.contains("web") && text.ends_with("--force cpu-max"),
         "{text}"
@@ -157,10 +157,10 @@ fn promises_that_could_not_be_kept_are_findings() {
 #[test]
 fn cookies_matter_where_there_is_smt() {
     let host = with_vm("/web");
-    let vcpu = |tid| Some(u64::from(tid == 6));
+    let vcpu = |tid| u64::from(tid == 6);
     let found = check_in(host.root(), &vcpu);
     assert_eq!(found[0].id, "core-scheduling");
-    let emulator = |tid| Some(u64::from(tid == 5));
+    let emulator = |tid| u64::from(tid == 5);
     assert!(check_in(host.root(), &emulator).is_empty());
     host.file("/sys/devices/system/cpu/smt/active", "0\n");
     assert!(check_in(host.root(), &vcpu).is_empty());
@@ -170,7 +170,7 @@ fn cookies_matter_where_there_is_smt() {
 fn only_what_is_dangerous_can_be_forced() {
     let host = FakeHost::new();
     let force = ["kvm".to_string(), "btf".to_string()];
-    let verdict = Verdict::of(check_in(host.root(), &|_| None), &force);
+    let verdict = Verdict::of(check_in(host.root(), &|_| 0), &force);
     let ids = |findings: &[Finding]| findings.iter().map(|f| f.id).collect::<Vec<_>>();
     assert_eq!(ids(&verdict.refused), ["sched-ext", "btf"]);
     assert_eq!(ids(&verdict.forced), ["kvm"]);

@@ -18,7 +18,7 @@ pub mod thread;
 use crate::host::{Cause, HostError, watch_signals};
 use crate::perf::VcpuCounters;
 use crate::{clock, machine, preflight, priority};
-use corun_model::time::MS;
+use corun_model::time::{MS, SEC};
 use corun_model::{
     HostSeen, Nanos, PcpuSet, Placement, Plan, Pool, Signals, Snapshot, TaskId, TaskPlan, TaskSeen,
     Turns, VmSeen,
@@ -46,6 +46,9 @@ pub const SERVED: [&str; 6] = [
 const SLICES_ONLY: [&str; 2] = ["vslicer", "microsliced"];
 /// Where changes are written down by default.
 pub const STATE: &str = "/run/corun/fair.json";
+/// How often VMs are looked for: that goes through all threads of the host, which every 30 ms took a seventh
+/// of a pCPU on a host with 200 of them. Known vCPUs are asked every period.
+const THOROUGH: Nanos = SEC;
 /// How long the daemon sleeps at most: how soon it sees a signal.
 const NAP: Nanos = 50 * MS;
 
@@ -155,6 +158,7 @@ struct Daemon {
     began: Nanos,
     last: Nanos,
     due: Nanos,
+    thorough_due: Nanos,
     end: Option<Nanos>,
     report: Report,
     /// What people have been told already.
@@ -174,6 +178,7 @@ impl Daemon {
             began,
             last: began,
             due: began,
+            thorough_due: began,
             end: options.run_for.map(|time| began + time),
             report: Report::new(options.interval, began),
             noted: Vec::new(),
@@ -201,7 +206,10 @@ impl Daemon {
 
     /// A period is over: asks the policy and does what it says.
     fn ask(&mut self, now: Nanos) -> Result<(), StockError> {
-        self.vms.refresh();
+        if now >= self.thorough_due {
+            self.thorough_due = now + THOROUGH;
+            self.vms.refresh();
+        }
         let elapsed = now - self.last;
         self.last = now;
         let seen = self.look(now, elapsed);

@@ -10,6 +10,8 @@ use std::fmt::Write;
 
 /// A metric: name, kind, help; what follows are its lines.
 type Head = (&'static str, &'static str, &'static str);
+/// What a metric of a vCPU says.
+type Value = fn(Counted) -> f64;
 
 const RUN: Head = (
     "corun_vcpu_run_seconds_total",
@@ -159,7 +161,7 @@ impl Page {
     }
 
     fn vcpus(&mut self, sample: &Sample) {
-        let all: [(Head, fn(Counted) -> f64); 3] = [
+        let all: [(Head, Value); 3] = [
             (RUN, |counted| seconds(counted.run)),
             (DELAY, |counted| seconds(counted.ready)),
             (TURNS, |counted| counted.turns as f64),

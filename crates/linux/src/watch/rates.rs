@@ -325,7 +325,7 @@ mod tests {
                 "version": "1", "policy": "cosched-relaxed", "policy_for_s": 1.0, "for_s": 1.0,
                 "longest_wait_s": null, "most_ready_percent": null, "most_pressure_percent": null,
                 "forced": [], "lapses": 0, "notes": [],
-                "vms": [{"name": "web", "uuid": null, "manager": "none", "id": null, "pid": 5,
+                "vms": [{"name": "web", "uuid": null, "manager": "none", "id": null, "pid": 5, "slot": 7,
                     "weight": null, "under_policy": true, "placement": "free",
                     "vcpus": [
                         {"number": 0, "tid": 6, "run_s": 0.0, "ready_s": 0.0, "wait_s": 0.0,

@@ -151,11 +151,6 @@ impl Core {
         self.tasks.get(&task).map(|task| task.detector.bound())
     }
 
-    /// The task's I/O load: the share of its last window in I/O, thousandths.
-    pub fn io_load(&self, task: u64) -> Option<u64> {
-        self.tasks.get(&task).map(|task| task.detector.load())
-    }
-
     /// Where the task is, or was told to go.
     pub fn vcpu_of(&self, task: u64) -> Option<u32> {
         self.tasks.get(&task).map(|task| task.vcpu)

@@ -132,11 +132,6 @@ impl Monitor {
         self.rescheduled
     }
 
-    /// Since when the present slice lasts, as far as is known.
-    pub fn since(&self) -> Nanos {
-        self.start
-    }
-
     /// What the vCPU is doing at `now`.
     pub fn activity(&self, params: &MigraterParams, now: Nanos) -> Activity {
         let Some(last) = self.last else {

@@ -56,7 +56,8 @@ class Guest:
     @staticmethod
     def command(args, path):
         append = "console=ttyS0 quiet panic=-1 no_timer_check tsc=reliable " + clock()
-        return [args.qemu, "-accel", "tcg,thread=multi", "-cpu", "max,la57=off", "-smp", "2", "-m", "512",
+        # setpriv: should this script be killed, QEMU ends with it.
+        return ["setpriv", "--pdeathsig", "KILL", args.qemu, "-accel", "tcg,thread=multi", "-cpu", "max,la57=off", "-smp", "2", "-m", "512",
                 "-name", "guest=bench,debug-threads=on", "-display", "none", "-monitor", "none",
                 "-nic", "none", "-no-reboot", "-serial", "stdio",
                 "-chardev", f"socket,id=control,path={path},server=on,wait=off",

@@ -5,7 +5,7 @@ Problem: on a development machine no two VMs share a pCPU as on an overcommitted
 How: QEMU emulates a guest; each vCPU thread is tied to a CPU that a real-time thread takes for 360 ms,
 gives back for 360 ms, and so on, the two CPUs by turns. Emulated, instructions take some twenty times
 their time and heartbeats and migrations more, so that the paper's slices of 11 ms, heartbeats of 300 us
-and a fast disk's requests of a quarter of a millisecond are all 33 times as long. Three ways by turns: nothing shared, shared, shared with `corun guest`.
+and a fast disk's requests of a tenth of a millisecond are all 33 times as long. Three ways by turns: nothing shared, shared, shared with `corun guest`.
 """
 
 import argparse
@@ -19,7 +19,7 @@ import sys
 import time
 
 TURN_MS = 360
-LATENCY_NS = 8_000_000
+LATENCY_NS = 3_000_000
 OPTIONS = ["--heartbeat", "10ms", "--own-permille", "500"]
 WAYS = ["alone", "vanilla", "corun"]
 BOOT_LIMIT = 90
@@ -56,7 +56,8 @@ class Guest:
     @staticmethod
     def command(args, path):
         append = "console=ttyS0 quiet panic=-1 no_timer_check tsc=reliable " + clock()
-        return [args.qemu, "-accel", "tcg,thread=multi", "-cpu", "max,la57=off", "-smp", "2", "-m", "512",
+        # setpriv: should this script be killed, QEMU ends with it.
+        return ["setpriv", "--pdeathsig", "KILL", args.qemu, "-accel", "tcg,thread=multi", "-cpu", "max,la57=off", "-smp", "2", "-m", "512",
                 "-name", "guest=bench,debug-threads=on", "-display", "none", "-monitor", "none",
                 "-nic", "none", "-no-reboot", "-serial", "stdio",
                 "-chardev", f"socket,id=control,path={path},server=on,wait=off",

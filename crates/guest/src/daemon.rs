@@ -63,7 +63,9 @@ impl Daemon {
         vcpus: PcpuSet,
     ) -> Result<Self, GuestError> {
         let (proc, sys) = (Proc::default(), Sys::default());
-        let priority = heart::raise().map_err(GuestError::Priority)?;
+        heart::keep_memory();
+        heart::be_prompt();
+        let priority = heart::try_priority().map_err(GuestError::Priority)?;
         let params = pace::params(options.heartbeat);
         let (detector, lookout, note) = detector(options.source, &proc, &params)?;
         let name = detector.name();

@@ -56,6 +56,35 @@ pub(crate) fn raise() -> io::Result<Priority> {
     Err(io::Error::last_os_error())
 }
 
+/// With which right heartbeats would go first: tried on a thread of its own.
+///
+/// # Errors
+/// If none is permitted.
+pub(crate) fn try_priority() -> io::Result<Priority> {
+    let tried = std::thread::spawn(raise).join();
+    tried.unwrap_or_else(|_| Err(io::Error::other("the thread that tried it died")))
+}
+
+/// Lets no thread of this process give memory back while it runs.
+///
+/// Unmapping memory interrupts all vCPUs that ran a thread of the process lately (TLB shootdown) and
+/// spins until they answer. One that is away answers when it is back: a whole absence would be spent
+/// spinning, on the vCPU that runs.
+pub(crate) fn keep_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: integers only; they concern what the allocator does later.
+    unsafe {
+        libc::mallopt(libc::M_TRIM_THRESHOLD, libc::c_int::MAX);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 25);
+    }
+}
+
+/// Asks for the best of ordinary priorities, for the calling thread; without the right it stays as it is.
+pub(crate) fn be_prompt() {
+    // SAFETY: three integers; on Linux 0 is the calling thread.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
+}
+
 /// What all threads share.
 struct Shared {
     engine: Arc<Mutex<Engine>>,

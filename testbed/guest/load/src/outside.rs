@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The host's side: competitors for CPUs, which stand for other VMs' vCPUs.
 //!
-//! One turn follows the other, on one CPU after the other. A turn lasts as long as said, give or take a
-//! fiftieth, so that nothing is in step by accident; every thread works out the same turns from the same
+//! One turn follows the other, on one CPU after the other. A turn lasts as long as said, give or take
+//! half a hundredth, so that nothing is in step by accident; every thread works out the same turns from the same
 //! start. On other hosts' pCPUs turns do not end together, either: the second CPU's turns are some
 //! milliseconds late, so that now both CPUs are free for so long and now both are taken.
 
@@ -88,7 +88,7 @@ fn take(index: u64, count: u64, start: u64, on: u64, taken: &Taken) {
         chance = chance
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1);
-        let end = begin + on - on / 50 + (chance >> 33) % (on / 25 + 1);
+        let end = begin + on - on / 200 + (chance >> 33) % (on / 100 + 1);
         if turn % count == index {
             let late = index * on / LATE;
             system::sleep_until(begin + late);

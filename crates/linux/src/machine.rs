@@ -9,7 +9,7 @@ use crate::{preflight, smt};
 use corun_model::{HostSeen, PcpuId, PcpuSet, Topology, TopologyError};
 use corun_policies::aql::Machine;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Who shares what. Sets are in the order of their first pCPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -150,7 +150,7 @@ fn caches(folder: &Path) -> Vec<Cache> {
         .collect()
 }
 
-fn cache(index: &PathBuf) -> Option<Cache> {
+fn cache(index: &Path) -> Option<Cache> {
     let value = |name: &str| line(&index.join(name));
     let data = value("type")? != "Instruction";
     let cache = Cache {

@@ -75,7 +75,7 @@ pub fn show(ns: Nanos) -> String {
 /// Writes a duration exactly, as [`parse`] reads it: `20ms`, `1500us`.
 pub fn exact(ns: Nanos) -> String {
     let units = [(SEC, "s"), (MS, "ms"), (US, "us")];
-    let whole = |(scale, _): &(Nanos, &str)| ns > 0 && ns % scale == 0;
+    let whole = |(scale, _): &(Nanos, &str)| ns > 0 && ns.is_multiple_of(*scale);
     match units.into_iter().find(whole) {
         Some((scale, unit)) => format!("{}{unit}", ns / scale),
         None => format!("{ns}ns"),

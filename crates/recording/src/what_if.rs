@@ -147,7 +147,7 @@ mod tests {
         read_bytes("test", TEXT).unwrap().recording
     }
 
-    fn task<'a>(recording: &'a Recording, vm: usize, vcpu: usize) -> &'a Task {
+    fn task(recording: &Recording, vm: usize, vcpu: usize) -> &Task {
         recording.task(recording.vms[vm].vcpus[vcpu]).unwrap()
     }
 

@@ -3,13 +3,15 @@
  * SMT cores: a hardware thread for CPU-bound vCPUs, one for I/O-bound ones (vSMT-IO, dissertation
  * §3.4.3).
  *
- * Under PLACE_CORE a vCPU has a home, one of the two hardware threads of its core; which one, the policy
- * says. A hardware thread whose own vCPUs have nothing to do borrows one that waits for its SMT sibling,
- * and else any that waits: nobody idles while others wait, but for who is held (retention.h). Who is away
- * from home is a guest: the first who has its home there takes the hardware thread back at once.
+ * Under PLACE_CORE a vCPU has a home, one of the two hardware threads of its core; which one, the
+ * policy says. A hardware thread whose own vCPUs have nothing to do borrows one that waits for its
+ * SMT sibling, and else any that waits: nobody idles while others wait, but for who is held
+ * (retention.h). Who is away from home is a guest: the first who has its home there takes the
+ * hardware thread back at once.
  *
- * Where there is a choice, of the first CANDIDATES in fair order that one goes first which gets along
- * best with who runs on the SMT sibling: cycle accounting, as far as vCPUs' demands are known.
+ * Where there is a choice, of the first CANDIDATES in fair order that one goes first which gets
+ * along best with who runs on the SMT sibling: cycle accounting, as far as vCPUs' demands are
+ * known.
  */
 #ifndef CORUN_CORE_H
 #define CORUN_CORE_H
@@ -39,7 +41,8 @@ static inline u64 demand_miss(u32 demand)
 	return demand >> 24;
 }
 
-/* What two with these demands lose to each other on a core, as far as who goes makes a difference. */
+/* What two with these demands lose to each other on a core, as far as who goes makes a difference.
+ */
 static inline u64 core_loss(u32 a, u32 b, u64 wait_wait, u64 miss_miss)
 {
 	u64 waits = demand_wait(a) * demand_wait(b) * wait_wait;
@@ -50,8 +53,8 @@ static inline u64 core_loss(u32 a, u32 b, u64 wait_wait, u64 miss_miss)
 }
 
 /*
- * Who of those who wait for `from` shall run beside the SMT sibling of `cpu`? Its id; 0: the first, for
- * nobody is better than it.
+ * Who of those who wait for `from` shall run beside the SMT sibling of `cpu`? Its id; 0: the first,
+ * for nobody is better than it.
  */
 CALLED u32 best_match(s32 from, s32 cpu)
 {
@@ -98,7 +101,8 @@ static inline bool core_next(s32 cpu)
 	return (best && take(cpu, best)) || move_first(cpu);
 }
 
-/* `cpu` has nothing of its own: it borrows who waits for its SMT sibling, else who waits anywhere. */
+/* `cpu` has nothing of its own: it borrows who waits for its SMT sibling, else who waits anywhere.
+ */
 static inline bool core_borrow(s32 cpu, s32 partner, struct cpu_ctx *c)
 {
 	struct pull_rule rule = {};
@@ -122,7 +126,8 @@ static inline bool core_away(struct task_struct *p, struct task_ctx *t, s32 cpu)
 	return home != NO_PCPU && home != cpu;
 }
 
-/* Nobody but guests may be there for a guest to stay: is its home taken, and no one behind it waits? */
+/* Nobody but guests may be there for a guest to stay: is its home taken, and no one behind it
+ * waits? */
 static inline bool guest_stays(struct task_struct *p, struct task_ctx *t)
 {
 	s32 home = home_of(p, t);
@@ -191,8 +196,8 @@ static inline void core_call(struct task_struct *p, s32 cpu)
 }
 
 /* Shall `t`, just queued on `cpu`, have it at once? `fair`: by fair order. */
-static inline bool core_preempts(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, s32 cpu,
-				 bool fair, u64 now)
+static inline bool core_preempts(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c,
+				 s32 cpu, bool fair, u64 now)
 {
 	u32 held = shared(c->held);
 

@@ -308,7 +308,8 @@ static inline void dispatch_gangs(s32 cpu, struct cpu_ctx *c, struct task_struct
 		idle_for_now(cpu, c, best.again, now);
 }
 
-/* Who runs on a hardware thread of a core wants to go on: is it its turn still, or somebody else's? */
+/* Who runs on a hardware thread of a core wants to go on: is it its turn still, or somebody else's?
+ */
 static inline void core_dispatch_or_keep(s32 cpu, s32 partner, struct cpu_ctx *c,
 					 struct task_struct *prev, struct task_ctx *t, u64 now)
 {
@@ -329,7 +330,8 @@ static inline void core_dispatch_or_keep(s32 cpu, s32 partner, struct cpu_ctx *c
 		exchange(c->idle, 1); /* as in dispatch_or_keep() */
 }
 
-/* Who is next on `cpu`, a hardware thread of a core? False if it is none, or nothing is wanted of it. */
+/* Who is next on `cpu`, a hardware thread of a core? False if it is none, or nothing is wanted of
+ * it. */
 static inline bool dispatch_core(s32 cpu, struct cpu_ctx *c, struct task_struct *prev,
 				 struct task_ctx *t, u64 now)
 {

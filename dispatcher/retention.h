@@ -2,12 +2,12 @@
 /*
  * Retention: a pCPU is held, idle, for a vCPU that has halted there (vSMT-IO, dissertation §3.4.2).
  *
- * Who waits for I/O is back at once when it is done, and until then leaves the core to the SMT sibling:
- * nobody is switched in. It needs neither a changed guest nor a changed KVM: the pCPU just gets nothing
- * to run. A hold ends with the vCPU's wake-up, or when its timeout has passed (a timer), or for somebody
- * else: when the vCPU's slice is over and others wait, or when who wakes is owed so much more that it
- * would have preempted the vCPU, had that run. The time is charged as if the vCPU had run, and
- * who is owed more goes first when it is back.
+ * Who waits for I/O is back at once when it is done, and until then leaves the core to the SMT
+ * sibling: nobody is switched in. It needs neither a changed guest nor a changed KVM: the pCPU just
+ * gets nothing to run. A hold ends with the vCPU's wake-up, or when its timeout has passed (a
+ * timer), or for somebody else: when the vCPU's slice is over and others wait, or when who wakes is
+ * owed so much more that it would have preempted the vCPU, had that run. The time is charged as if
+ * the vCPU had run, and who is owed more goes first when it is back.
  *
  * Both hardware threads of a core are never held while somebody waits there.
  *

@@ -121,22 +121,22 @@ struct task_ctx {
 	u64 gran;	   /* its own knobs.wakeup_gran */
 	u64 allot_end;	   /* when its allotment begins anew */
 	u64 allot_run;	   /* sum.run when it began */
-	u64 woken_at[WAKERS];	/* when siblings woke it last */
-	u32 wakers[WAKERS];	/* their ids; 0: free */
-	u64 held_since; /* retention.h: halted, and last_cpu held for it since then; 0: not */
-	u64 held_until; /* until then at most */
+	u64 woken_at[WAKERS]; /* when siblings woke it last */
+	u32 wakers[WAKERS];   /* their ids; 0: free */
+	u64 held_since;	      /* retention.h: halted, and last_cpu held for it since then; 0: not */
+	u64 held_until;	      /* until then at most */
 };
 
 /* What the policy wants for a task; written by the control loop only. */
 struct task_conf {
-	u64 slice; /* ns; 0: its pool's, else the host's default */
-	s32 home; /* pCPU of PLACE_FIXED or PLACE_CORE, plus 1; 0: none yet. Asymmetric: where it
-		   * had better be */
-	u32 share;     /* GANG_ASYMMETRIC: of its VM's weight, SHARE_ONE; 0: as by default */
-	u64 latency;   /* how long it may stay ready, ns; 0: as long as fair order has it */
+	u64 slice;   /* ns; 0: its pool's, else the host's default */
+	s32 home;    /* pCPU of PLACE_FIXED or PLACE_CORE, plus 1; 0: none yet. Asymmetric: where it
+		      * had better be */
+	u32 share;   /* GANG_ASYMMETRIC: of its VM's weight, SHARE_ONE; 0: as by default */
+	u64 latency; /* how long it may stay ready, ns; 0: as long as fair order has it */
 	u64 allotment; /* how long it may run in a period under that promise, ns */
 	u32 pool;      /* its pool (pool.h), plus 1; 0: none */
-	u32 demand;    /* core.h: what it asks of its core, see demand_alone() there; 0: not known */
+	u32 demand; /* core.h: what it asks of its core, see demand_alone() there; 0: not known */
 };
 
 /* What the policy wants of a hardware thread of a core with two; the control loop's. */

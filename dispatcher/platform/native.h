@@ -78,13 +78,13 @@ struct native_host {
 struct native_context {
 	void *self;
 	const struct native_host *host;
-	struct cpu_ctx *cpus;	     /* MAX_PCPUS */
-	struct vm_ctx *vms;	     /* MAX_VMS */
-	struct vm_conf *vm_confs;    /* MAX_VMS */
-	struct gang_ctx *gangs;	     /* MAX_VMS */
-	struct pool_conf *pools;     /* MAX_POOLS */
+	struct cpu_ctx *cpus;	      /* MAX_PCPUS */
+	struct vm_ctx *vms;	      /* MAX_VMS */
+	struct vm_conf *vm_confs;     /* MAX_VMS */
+	struct gang_ctx *gangs;	      /* MAX_VMS */
+	struct pool_conf *pools;      /* MAX_POOLS */
 	struct pcpu_conf *pcpu_confs; /* MAX_PCPUS */
-	struct task_struct *current; /* who runs on `cpu`, if the callback is a wake-up */
+	struct task_struct *current;  /* who runs on `cpu`, if the callback is a wake-up */
 	struct knobs knobs;
 	struct gang_slots slots;
 	u64 now;
@@ -388,8 +388,8 @@ static inline void callback_end(s32 result)
 		corun_context = context;                                                           \
 	}                                                                                          \
 	const size_t NAME(name##_sizes)[] = {                                                      \
-	    sizeof(struct task_struct), sizeof(struct task_ctx),      sizeof(struct cpu_ctx),      \
-	    sizeof(struct vm_ctx),	sizeof(struct vm_conf),	      sizeof(struct gang_ctx),     \
-	    sizeof(struct pool_conf),	sizeof(struct pcpu_conf),     sizeof(struct native_context)};
+	    sizeof(struct task_struct), sizeof(struct task_ctx),  sizeof(struct cpu_ctx),          \
+	    sizeof(struct vm_ctx),	sizeof(struct vm_conf),	  sizeof(struct gang_ctx),         \
+	    sizeof(struct pool_conf),	sizeof(struct pcpu_conf), sizeof(struct native_context)};
 
 #endif

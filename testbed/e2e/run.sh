@@ -91,7 +91,7 @@ attempt() {
 	rm -rf "$work/out"
 	# Two hardware threads per core, which QEMU's AMD CPUs tell with this flag only.
 	local -a machine=()
-	[ "$1" != vsmtio ] || machine=(CORUN_TESTBED_THREADS=2 CORUN_TESTBED_CPU_MODEL=max,la57=off,topoext=on)
+	[ "$1" != vsmtio ] || machine=(CORUN_TESTBED_THREADS=2 "CORUN_TESTBED_CPU_MODEL=max,la57=off,topoext=on")
 	tr ';' '\n' <<<"$1" >"$work/test/phases"
 	policies_of "$1" <"$work/policies" >"$work/test/policies"
 	env "${machine[@]}" CORUN_TESTBED_TIMEOUT="${CORUN_TESTBED_TIMEOUT:-$(limit_of "$1")}" \

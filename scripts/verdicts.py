@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""No verdict of `corun reproduce --quick` may be worse than the one that experiments/verdicts.toml keeps.
+"""No verdict that experiments/verdicts.toml keeps of `corun reproduce --quick` may get worse.
 
-Usage: verdicts.py [--update]      --update: keep those of now instead
+Usage: verdicts.py                            compare
+       verdicts.py --update [CLAIM or glob…]  keep the verdicts of now, those of more claims, too
 
-Takes the release build: with a debug build it would be minutes.
+Only some claims are kept: those whose experiments are done soon. `make claims` does all. Takes the
+release build: with a debug build it would be minutes.
 """
 
 import json
@@ -18,27 +20,28 @@ KEPT = ROOT / "experiments/verdicts.toml"
 # The higher, the better; what was not checked is least.
 RANK = {"exact": 3, "close": 3, "holds": 3, "direction": 2, "missed": 1, "out-of-scope": 0}
 HEAD = """# SPDX-License-Identifier: GPL-2.0-only
-# The verdicts of `corun reproduce --quick`: `make test` fails where one gets worse. Written anew by
-# scripts/verdicts.py --update
+# Verdicts of `corun reproduce --quick`: `make test` fails where one gets worse. Written anew by
+# scripts/verdicts.py --update, which also takes claims to add.
 """
 
 
-def verdicts():
-    command = [ROOT / "target/release/corun", "reproduce", "--quick", "--json", "-q"]
+def verdicts(names):
+    command = [ROOT / "target/release/corun", "reproduce", "--quick", "--json", "-q", *names]
     said = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
     claims = json.loads(said)["claims"]
     return {claim["id"]: claim["verdict"] for claim in claims if claim["status"] == "checked"}
 
 
 def main():
-    if sys.argv[1:] not in ([], ["--update"]):
+    update = sys.argv[1:2] == ["--update"]
+    if sys.argv[1:] and not update:
         sys.exit(__doc__)
-    ours = verdicts()
-    if sys.argv[1:]:
+    kept = tomllib.loads(KEPT.read_text(encoding="utf-8"))["quick"]
+    ours = verdicts([*kept, *sys.argv[2:]])
+    if update:
         lines = [f'"{name}" = "{verdict}"\n' for name, verdict in sorted(ours.items())]
         KEPT.write_text(HEAD + "\n[quick]\n" + "".join(lines))
         return
-    kept = tomllib.loads(KEPT.read_text(encoding="utf-8"))["quick"]
     now = {name: ours.get(name, "out-of-scope") for name in kept}
     for name, before in kept.items():
         if RANK[now[name]] > RANK[before]:

@@ -6,8 +6,9 @@
 # with check.py; the recorded decisions are replayed through the native build.
 #
 # Usage: run.sh [OUT [GROUP…]]   OUT: out/e2e; GROUP: only these boots (below), such as weights, or
-#                                "costs", "jupiter", "vsmtio", "others" or "slices", which take long and
-#                                are not among those run by default
+#                                "costs", "jupiter", "vsmtio", "others", "slices" or
+#                                "hotplug;rt;storm;fakes", which take long and are not among those run by
+#                                default
 # Exit codes: 0 all passed, 77 packages cannot be had, else failed
 set -euo pipefail
 # shellcheck source=testbed/common.sh
@@ -63,7 +64,6 @@ groups=(
 	"weights"
 	"policies"
 	"preflight;hang;guard;loop;canary;watch"
-	"hotplug;rt;storm;fakes"
 )
 
 # Did the emulator stop a pCPU of the host? A scheduler that starves tasks leaves it its ticks; only a

@@ -8,6 +8,9 @@ use crate::results::{ReplayCheck, Run, VmResult, round};
 /// Differences below half a point of ready time are none, however exact the replays.
 const LEAST_DIFFERENCE: f64 = 0.005;
 
+/// A policy that loses more fairness than this is not recommended, however little vCPUs wait under it.
+const MOST_FAIRNESS_LOST: f64 = 0.05;
+
 /// Up to these errors of ready time and switches a replay is trusted much, or somewhat.
 const HIGH: (f64, f64) = (0.05, 0.15);
 const MEDIUM: (f64, f64) = (0.15, 0.30);
@@ -41,7 +44,7 @@ pub fn advice(tried: Tried) -> Advice {
     policies.sort_by(|a, b| a.ready_share.median.total_cmp(&b.ready_share.median));
     let recommended = policies
         .iter()
-        .find(|policy| policy.verdict == Verdict::Better);
+        .find(|policy| policy.verdict == Verdict::Better && fair_enough(policy, own.as_ref()));
     let mut summary = host_words(&policies, recommended, error);
     summary.extend(tried.overcommit.iter().map(overcommit_words));
     Advice {
@@ -134,6 +137,12 @@ fn verdict(ready: Range, own: Range, error: f64) -> Verdict {
     }
 }
 
+/// Does it treat VMs about as alike as the host's own scheduler?
+fn fair_enough(policy: &PolicyAdvice, own: Option<&PolicyAdvice>) -> bool {
+    let lost = |own: &PolicyAdvice| own.fairness.median - policy.fairness.median;
+    own.is_none_or(|own| lost(own) <= MOST_FAIRNESS_LOST)
+}
+
 /// What two ready shares must differ by.
 fn margin(ready: Range, own: Range, error: f64) -> f64 {
     let noise = ready.half().max(own.half()).max(error * own.median);
@@ -182,7 +191,8 @@ fn host_words(
     };
     let Some(best) = recommended else {
         return vec![format!(
-            "No policy makes vCPUs wait less than {} does ({} of their time) by more than the error.",
+            "No policy makes vCPUs wait less than {} does ({} of their time) by more than the error, and \
+             treats VMs as alike.",
             own.policy,
             percent(own.ready_share.median),
         )];
@@ -200,6 +210,7 @@ fn host_words(
     let alike = |policy: &&PolicyAdvice| {
         policy.verdict == Verdict::Better
             && policy.policy != best.policy
+            && fair_enough(policy, Some(own))
             && verdict(policy.ready_share, best.ready_share, error) == Verdict::Same
     };
     let alike: Vec<&str> = policies
@@ -347,6 +358,15 @@ mod tests {
         ];
         assert_eq!(tried(&own, &spread, 0.0).policies[0].verdict, Verdict::Same);
         assert_eq!(tried(&own, &other, 0.4).confidence.level, Level::Low);
+    }
+
+    #[test]
+    fn less_waiting_at_the_cost_of_one_is_not_recommended() {
+        let own = [run(&[(0.5, 0.5), (0.5, 0.5)])];
+        let other = [run(&[(0.9, 0.1), (0.3, 0.7)])];
+        let found = tried(&own, &other, 0.05);
+        assert_eq!(found.policies[0].verdict, Verdict::Better);
+        assert_eq!(found.recommended, None);
     }
 
     #[test]

@@ -73,14 +73,7 @@ fn aligned(column: usize, text: &str) -> Cell {
 }
 
 fn policies(advice: &Advice, width: u16) -> Table {
-    let header = [
-        "",
-        "ready",
-        "(range)",
-        "work, s/s",
-        "fairness",
-        "beside the host's own",
-    ];
+    let header = ["", "ready", "(range)", "work, s/s", "fairness", "waiting"];
     let mut table = table(&header, width);
     for policy in &advice.policies {
         let cells = [
@@ -112,10 +105,10 @@ fn ends(range: &Range) -> String {
 
 fn said(verdict: Verdict) -> &'static str {
     match verdict {
-        Verdict::Own => "is it",
-        Verdict::Better => "less waiting",
-        Verdict::Same => "no difference",
-        Verdict::Worse => "more waiting",
+        Verdict::Own => "(host's own)",
+        Verdict::Better => "less",
+        Verdict::Same => "as much",
+        Verdict::Worse => "more",
     }
 }
 

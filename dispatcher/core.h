@@ -173,7 +173,11 @@ static inline void core_claimed(s32 cpu)
 	store(c->idle, 0);
 }
 
-/* Wakes a pCPU that idles while `t`, queued on `cpu`, waits: the SMT sibling, else any other. */
+/*
+ * Wakes a pCPU that idles while `t`, queued on `cpu`, waits: the SMT sibling, else any other. If
+ * that has work of its own before it comes, `t` waits until the next one is queued here: a slice at
+ * most.
+ */
 static inline void core_call(struct task_struct *p, s32 cpu)
 {
 	s32 partner = partner_of(cpu);

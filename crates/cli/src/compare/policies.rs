@@ -145,7 +145,8 @@ pub fn load(scenario: &mut Scenario) -> anyhow::Result<()> {
 /// Why not.
 pub fn read(path: &Path, machine: &Machine) -> Result<CalibrationKeys, String> {
     let name = path.display().to_string();
-    let text = std::fs::read_to_string(path).map_err(|error| format!("{name}: {error}"))?;
+    let unread = |error| format!("{name}: {error}; expected a file that `corun calibrate` wrote");
+    let text = std::fs::read_to_string(path).map_err(unread)?;
     let file = corun_scenario::calibration(&name, &text).map_err(|found| found.to_string())?;
     let of = Machine {
         topology: file.topology,

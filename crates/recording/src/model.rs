@@ -16,7 +16,7 @@ use std::fmt;
 /// A recorded host. [`TaskId`] and [`VmId`] are indices into `tasks` and `vms`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recording {
-    /// The text form it was read from.
+    /// The form it was read from.
     pub format: Format,
     /// What is known about the host.
     pub host: Host,
@@ -44,9 +44,11 @@ impl Recording {
     }
 }
 
-/// A text form that can be read.
+/// A form that can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
+    /// `corun record`.
+    Corun,
     /// `/sys/kernel/tracing/trace`.
     Ftrace,
     /// `trace-cmd report`.
@@ -58,6 +60,7 @@ pub enum Format {
 impl fmt::Display for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Corun => "corun record",
             Self::Ftrace => "ftrace text",
             Self::TraceCmd => "trace-cmd report",
             Self::PerfScript => "perf script",
@@ -260,8 +263,28 @@ pub struct TaskObserved {
     pub migrations: u64,
     /// Wake-ups that made it ready.
     pub wakeups: u64,
+    /// Who or what woke it.
+    pub wakers: Wakers,
     /// From each wake-up until it ran, ns, in order.
     pub wake_to_run: Vec<Nanos>,
+}
+
+/// Who or what woke a task, in wake-ups.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wakers {
+    /// vCPUs of its own VM.
+    pub siblings: u64,
+    /// Other threads of its VM: I/O threads, vhost, the emulator.
+    pub vm_threads: u64,
+    /// Tasks that are not of its VM.
+    pub others: u64,
+    /// Interrupts, hard or soft, other than by a timer, as far as the recording tells these apart:
+    /// only `corun record` does.
+    pub interrupts: u64,
+    /// Timers.
+    pub timers: u64,
+    /// Something that was not recorded, such as an interrupt that came for nobody seen.
+    pub unknown: u64,
 }
 
 /// What KVM's own events said about a vCPU.

@@ -218,29 +218,93 @@ int switched_before_5_18(u64 *args)
 	return 0;
 }
 
-/* On whose behalf does the kernel do what it does now? */
-static u8 cause(void)
+static u8 by_interrupt(void)
 {
-	u32 zero = 0, *timer, under_way;
+	u32 zero = 0, *timer = bpf_map_lookup_elem(&timers, &zero);
+
+	return timer && *timer ? TIMER : INTERRUPT;
+}
+
+/* On whose behalf does the kernel do what it does now? */
+SEC("tp_btf/sched_waking")
+int waking(u64 *args)
+{
+	struct task_struct *task = (void *)args[0];
+	u32 under_way = 0;
+	u8 cause = RUNNING;
 
 	if (bpf_ksym_exists(&__preempt_count))
 		under_way = *(int *)bpf_this_cpu_ptr(&__preempt_count);
 	else if (bpf_ksym_exists(&pcpu_hot))
 		under_way = ((struct pcpu_hot *)bpf_this_cpu_ptr(&pcpu_hot))->preempt_count;
 	else
-		return UNKNOWN;
-	if (!(under_way & (SOFTIRQ_SERVED | HARDIRQ_OR_NMI)))
-		return RUNNING;
-	timer = bpf_map_lookup_elem(&timers, &zero);
-	return timer && *timer ? TIMER : INTERRUPT;
+		cause = UNKNOWN;
+	if (under_way & (SOFTIRQ_SERVED | HARDIRQ_OR_NMI))
+		cause = by_interrupt();
+	tell(WAKING, running(), task->pid, 0, cause);
+	return 0;
 }
 
+/*
+ * The same where the kernel does not tell where it keeps that (without CONFIG_KALLSYMS_ALL, or not on
+ * x86): handlers are watched. Those of other pCPUs' interrupts are not among them, so that outside of
+ * handlers nothing is sure.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, int);
+} handlers SEC(".maps");
+
 SEC("tp_btf/sched_waking")
-int waking(u64 *args)
+int waking_by_handlers(u64 *args)
 {
 	struct task_struct *task = (void *)args[0];
+	u32 zero = 0, *timer = bpf_map_lookup_elem(&timers, &zero);
+	int *handler = bpf_map_lookup_elem(&handlers, &zero);
+	u8 cause = UNKNOWN;
 
-	tell(WAKING, running(), task->pid, 0, cause());
+	if ((timer && *timer) || (handler && *handler > 0))
+		cause = by_interrupt();
+	tell(WAKING, running(), task->pid, 0, cause);
+	return 0;
+}
+
+static void handler(int change)
+{
+	u32 zero = 0;
+	int *it = bpf_map_lookup_elem(&handlers, &zero);
+
+	if (it)
+		*it += change;
+}
+
+SEC("tp_btf/irq_handler_entry")
+int handler_irq_begins(u64 *args)
+{
+	handler(1);
+	return 0;
+}
+
+SEC("tp_btf/irq_handler_exit")
+int handler_irq_ends(u64 *args)
+{
+	handler(-1);
+	return 0;
+}
+
+SEC("tp_btf/softirq_entry")
+int handler_softirq_begins(u64 *args)
+{
+	handler(1);
+	return 0;
+}
+
+SEC("tp_btf/softirq_exit")
+int handler_softirq_ends(u64 *args)
+{
+	handler(-1);
 	return 0;
 }
 

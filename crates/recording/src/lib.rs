@@ -36,8 +36,8 @@ mod what_if;
 pub use error::ImportError;
 pub use import::Import;
 pub use model::{
-    AtEnd, AtStart, Burst, BurstEnd, Fact, Format, Grouping, Host, HostObserved, KvmSeen,
-    PcpuObserved, Recording, Role, Task, TaskObserved, Vm, VmThread, WakeCause, Wakers,
+    AtEnd, AtStart, Burst, BurstEnd, ExitClass, Fact, Format, Grouping, Host, HostObserved,
+    KvmSeen, PcpuObserved, Recording, Role, Task, TaskObserved, Vm, VmThread, WakeCause, Wakers,
 };
 pub use note::{Note, Place, Quote};
 

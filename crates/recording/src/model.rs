@@ -304,6 +304,75 @@ pub struct KvmSeen {
     pub polled: Nanos,
 }
 
+/// Why a vCPU leaves its guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ExitClass {
+    /// It has nothing to do.
+    Halt,
+    /// It spins, for a lock or a sibling (pause-loop exits).
+    Pause,
+    /// An interrupt for the host or the guest.
+    Interrupt,
+    /// The interrupt controller: interrupts sent, ends of interrupts.
+    Apic,
+    /// Model-specific registers: timers, and the interrupt controller in x2APIC mode.
+    Msr,
+    /// Devices: ports and memory-mapped registers.
+    Io,
+    /// Memory that the host must provide.
+    Memory,
+    /// Anything else.
+    Other,
+}
+
+impl ExitClass {
+    /// The class of a reason as Linux' trace names it, on Intel or AMD.
+    pub fn of(reason: &str) -> Self {
+        match reason.to_ascii_lowercase().as_str() {
+            "hlt" | "mwait" | "mwait_instruction" => Self::Halt,
+            "pause" | "pause_instruction" => Self::Pause,
+            "external_interrupt" | "interrupt" | "preemption_timer" | "vintr" | "nmi"
+            | "interrupt_window" | "nmi_window" | "exception_nmi" => Self::Interrupt,
+            "apic_access"
+            | "apic_write"
+            | "eoi_induced"
+            | "tpr_below_threshold"
+            | "avic_incomplete_ipi"
+            | "avic_unaccelerated_access" => Self::Apic,
+            "msr" | "msr_read" | "msr_write" => Self::Msr,
+            "io" | "io_instruction" | "ept_misconfig" => Self::Io,
+            "npf" | "ept_violation" | "pml_full" => Self::Memory,
+            _ => Self::Other,
+        }
+    }
+
+    /// Its name as shown.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Halt => "halt",
+            Self::Pause => "pause",
+            Self::Interrupt => "interrupt",
+            Self::Apic => "apic",
+            Self::Msr => "msr",
+            Self::Io => "io",
+            Self::Memory => "memory",
+            Self::Other => "other",
+        }
+    }
+}
+
+impl KvmSeen {
+    /// Guest exits by class.
+    pub fn exits_by_class(&self) -> BTreeMap<ExitClass, u64> {
+        let mut classes = BTreeMap::new();
+        for (reason, count) in &self.exits {
+            let sum: &mut u64 = classes.entry(ExitClass::of(reason)).or_default();
+            *sum = sum.saturating_add(*count);
+        }
+        classes
+    }
+}
+
 /// What the host as a whole did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostObserved {

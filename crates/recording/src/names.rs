@@ -48,9 +48,30 @@ pub(crate) fn is_monitor_thread(comm: &str) -> bool {
 /// their part and nothing of whom they serve.
 pub(crate) fn is_usual(comm: &str) -> bool {
     const PREFIXES: [&str; 24] = [
-        "CPU ", "kworker", "ksoftirqd/", "migration/", "rcu", "kthreadd", "cpuhp/", "idle_inject/",
-        "irq/", "kswapd", "kcompactd", "khugepaged", "ksmd", "oom_reaper", "writeback", "watchdog",
-        "kvm-", "vhost-", "qemu", "firecracker", "fc_", "cloud-hyp", "crosvm", "swapper",
+        "CPU ",
+        "kworker",
+        "ksoftirqd/",
+        "migration/",
+        "rcu",
+        "kthreadd",
+        "cpuhp/",
+        "idle_inject/",
+        "irq/",
+        "kswapd",
+        "kcompactd",
+        "khugepaged",
+        "ksmd",
+        "oom_reaper",
+        "writeback",
+        "watchdog",
+        "kvm-",
+        "vhost-",
+        "qemu",
+        "firecracker",
+        "fc_",
+        "cloud-hyp",
+        "crosvm",
+        "swapper",
     ];
     let only = ["worker", "vnc_worker", "call_rcu", "corun"];
     vcpu_index(comm).is_some()

@@ -79,7 +79,13 @@ fn clocks_that_jump() {
     let two = switch("5.1", 7, 8, "CPU 0/KVM") + &good().replace(" 5.", " 99995.");
     let jump = error(two.as_bytes());
     assert!(
-        matches!(jump, ImportError::TimeJumps { at: Place::Line(2), .. }),
+        matches!(
+            jump,
+            ImportError::TimeJumps {
+                at: Place::Line(2),
+                ..
+            }
+        ),
         "{jump}"
     );
     let stray = good() + &switch("99999999.5", 7, 8, "CPU 0/KVM");
@@ -108,7 +114,13 @@ fn recordings_in_no_order() {
     let twice = long.clone() + &long;
     let disordered = error(twice.as_bytes());
     assert!(
-        matches!(disordered, ImportError::Disordered { at: Place::Line(40_001), .. }),
+        matches!(
+            disordered,
+            ImportError::Disordered {
+                at: Place::Line(40_001),
+                ..
+            }
+        ),
         "{disordered}"
     );
     assert!(read_bytes("x", long.as_bytes()).is_ok());
@@ -161,8 +173,15 @@ fn every_note_is_a_sentence() {
         Note::CutShort { line: 3 },
         Note::BrokenOff { line: 3 },
         Note::Reordered { events: 1 },
-        Note::TooLate { events: 1, at: Place::Line(2) },
-        Note::Cut { block: 2, byte: 90, why: "cut" },
+        Note::TooLate {
+            events: 1,
+            at: Place::Line(2),
+        },
+        Note::Cut {
+            block: 2,
+            byte: 90,
+            why: "cut",
+        },
         Note::Unusable { events: 1 },
         Note::Contradictions {
             no_wakeup: 1,

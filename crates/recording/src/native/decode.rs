@@ -70,10 +70,7 @@ impl Reader<'_> {
     }
 
     fn on_a_pcpu(&mut self, kind: u8) -> Result<Entry, Wrong> {
-        if !matches!(
-            kind,
-            kind::QUEUED | kind::MIGRATE | kind::HALT | kind::FORK
-        ) {
+        if !matches!(kind, kind::QUEUED | kind::MIGRATE | kind::HALT | kind::FORK) {
             return Err("an entry is of no known kind");
         }
         let (at, cpu, running) = self.on()?;

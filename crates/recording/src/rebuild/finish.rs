@@ -50,7 +50,10 @@ pub(crate) fn finish(mut rebuild: Rebuild, stated: &Stated, pcpus: u32) -> Finis
         comms: comms(&rebuild.tracks),
     };
     for slot in 0..rebuild.tracks.len() {
-        let wakers = rebuild.tracks.get(slot).map(|track| causes.count(slot, track));
+        let wakers = rebuild
+            .tracks
+            .get(slot)
+            .map(|track| causes.count(slot, track));
         if let (Some(track), Some(wakers)) = (rebuild.tracks.get_mut(slot), wakers) {
             track.seen.wakers = wakers;
         }

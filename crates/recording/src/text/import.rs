@@ -131,7 +131,9 @@ impl Importer<'_> {
         use std::io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
         let (file, line) = (self.gather.file(), self.gather.place);
         match error.kind() {
-            UnexpectedEof if self.gather.events > 0 => self.gather.notes.push(Note::BrokenOff { line }),
+            UnexpectedEof if self.gather.events > 0 => {
+                self.gather.notes.push(Note::BrokenOff { line })
+            }
             InvalidData | InvalidInput => {
                 return Err(ImportError::Damaged {
                     file,

@@ -159,3 +159,38 @@ fn number(bytes: &[u8], at: usize) -> u32 {
     let four = bytes.get(at..).and_then(<[u8]>::first_chunk);
     four.map_or(0, |four| u32::from_le_bytes(*four))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// What a block holds may be anything, its checksum right: entries or a word on what is wrong.
+        #[test]
+        fn any_contents(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let mut file = HEADER.to_vec();
+            file.extend(pack(&bytes));
+            let mut out = Vec::new();
+            let mut blocks = Blocks::open(&file[..]).unwrap();
+            if let Err(damage) = blocks.next(&mut out) {
+                let inside = matches!(damage, Damage::Block(_));
+                prop_assert!(inside && out.is_empty());
+            }
+            // Whatever it says, importing it ends, without a panic.
+            let _ = crate::read_bytes("x", &file);
+        }
+    }
+
+    #[test]
+    fn lengths_that_no_block_has() {
+        let mut head = HEADER.to_vec();
+        head.extend(BLOCK);
+        head.extend(u32::MAX.to_le_bytes());
+        head.extend(u32::MAX.to_le_bytes());
+        head.extend([0; 4]);
+        let mut blocks = Blocks::open(&head[..]).unwrap();
+        let damage = blocks.next(&mut Vec::new());
+        assert!(matches!(damage, Err(Damage::Block(why)) if why.contains("longer")));
+    }
+}

@@ -41,6 +41,12 @@ pub(crate) fn import(file: &str, source: impl Read) -> Result<Import, ImportErro
             take(&mut gather, entry, at)?;
         }
     }
+    if gather.events == 0 {
+        return Err(ImportError::Native {
+            file: file.to_string(),
+            why: "it has no events: it ends before the first".to_string(),
+        });
+    }
     if !whole {
         gather.notes.push(cut(&blocks, &Damage::Cut));
     }
@@ -52,7 +58,10 @@ fn refused(file: &str, damage: Damage) -> ImportError {
     match damage {
         Damage::Io(source) => ImportError::Io { file, source },
         Damage::Header(why) => ImportError::Native { file, why },
-        Damage::Cut => ImportError::Empty { file },
+        Damage::Cut => ImportError::Native {
+            file,
+            why: "it ends within its header".to_string(),
+        },
         Damage::Block(why) => ImportError::Native {
             file,
             why: why.to_string(),

@@ -162,8 +162,8 @@ static inline bool core_may_start(struct task_struct *p, struct task_ctx *t, s32
 	return !held || (held == id_of(p) && !others_first(cpu, t->vtime));
 }
 
-/* `cpu`, which idled, has work of its own: if it was called for a task that waits elsewhere, another
- * idle one is called instead. */
+/* `cpu`, which idled, has work of its own: if it was called for a task that waits elsewhere,
+ * another idle one is called instead. */
 static inline void core_pass_call(s32 cpu, struct cpu_ctx *c)
 {
 	s32 i;

@@ -68,7 +68,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Compare(args) => compare::run(&args),
+        Command::Compare(mut args) => compare::run(&mut args),
         Command::Advise(args) => advise::run(&args),
         Command::Sensitivity(args) => sensitivity::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),

@@ -3,9 +3,16 @@
 // follow the page's width.
 "use strict";
 
+/** Colours asked for so far: asking the page makes it compute its layout. */
+const colours = new Map();
+
 /** A colour of the page's style, as it is now: light, dark or on paper. */
 function colour(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
+  if (!colours.has(name)) {
+    const style = getComputedStyle(document.documentElement);
+    colours.set(name, style.getPropertyValue("--" + name).trim());
+  }
+  return colours.get(name);
 }
 
 /** Strokes of policies, the reference first: told apart by their dashes, too. */
@@ -21,6 +28,7 @@ const STROKES = [
 
 /** ns in the unit that fits, with three digits. */
 function time(ns) {
+  if (ns === 0) return "0";
   const units = [["s", 1e9], ["ms", 1e6], ["µs", 1e3], ["ns", 1]];
   const [unit, size] = units.find(([, size]) => Math.abs(ns) >= size) || units[3];
   return Number((ns / size).toPrecision(3)) + " " + unit;
@@ -58,6 +66,7 @@ function chart(box, options, data) {
 
 /** Colours are other ones: draw everything anew. */
 function redraw() {
+  colours.clear();
   charts.forEach((made) => made.redraw(false));
 }
 

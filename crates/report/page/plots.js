@@ -47,6 +47,13 @@ function histogram(curves) {
   return [bins.map(begin), ...shares];
 }
 
+/** Powers of ten; every other one where there are many. */
+function decades(from, until) {
+  const [first, last] = [Math.ceil(Math.log10(from)), Math.floor(Math.log10(until))];
+  const every = last - first > 4 ? 2 : 1;
+  return Array.from({ length: Math.floor((last - first) / every) + 1 }, (_, at) => 10 ** (first + at * every));
+}
+
 /** A plot in its box. */
 function drawPlot(box, plot) {
   const cdf = plot.kind === "cdf";
@@ -74,7 +81,7 @@ function drawPlot(box, plot) {
       y: { range: cdf ? [0, 1] : (_, __, most) => [0, most * 1.1 || 1] },
     },
     axes: [
-      axis({ values: (_, at) => at.map((ns) => (ns === null ? "" : time(ns))), space: 46, size: 32 }),
+      axis({ splits: (_, __, from, until) => decades(from, until), values: (_, at) => at.map(time), size: 32 }),
       axis({ values: (_, at) => at.map((share) => Math.round(share * 100) + " %"), size: 46 }),
     ],
     series: [{}, ...series],

@@ -2,8 +2,12 @@
 // Timelines: a row per pCPU, and one per vCPU. Zooming looks only at the spans that are visible, and
 // what is narrower than a pixel is drawn once per pixel: a hundred thousand spans do not stutter.
 
-/** Colours of VMs; the eighth looks like the first, its name tells. */
-const VMS = ["s6", "s2", "s5", "s3", "other", "s4", "run"];
+/** Colours of VMs; the seventh looks like the first, its name tells. */
+const VMS = ["v0", "v1", "v2", "v3", "v4", "v5"];
+
+/** Spans to begin with: what a reader can tell apart. */
+const LEGIBLE = 1500;
+
 
 /** Rows, each with its spans in order: when, how long, and whose or where. */
 function rows(timeline) {
@@ -35,6 +39,11 @@ function rows(timeline) {
     list.forEach(([from, until, number]) => add(pcpus[pcpu], from, until, number, false));
   });
   return { pcpus, vcpus };
+}
+
+/** How many spans a timeline has. */
+function many(timeline) {
+  return timeline.lanes.reduce((sum, lane) => sum + lane.spans.length / 3, 0);
 }
 
 /** The first span of a row that ends after `time`. */
@@ -71,7 +80,8 @@ class Timelines {
     section.querySelectorAll("[data-do]").forEach((button) => {
       button.onclick = () => this.act(button.dataset.do);
     });
-    this.show(this.whole);
+    const most = Math.max(...all.map(many));
+    this.show([0, this.whole[1] * Math.min(1, LEGIBLE / most)]);
   }
 
   get timeline() {
@@ -101,12 +111,11 @@ class Timelines {
     const width = Math.min(Math.max(until - from, 1000), most - least);
     const begin = Math.min(Math.max(from, least), most - width);
     this.range = [begin, begin + width];
-    this.drawn = 0;
     const started = performance.now();
     this.charts.forEach((made) => {
       made.batch(() => made.setScale("x", { min: begin, max: begin + width }));
     });
-    const spans = this.timeline.lanes.reduce((sum, lane) => sum + lane.spans.length / 3, 0);
+    const spans = many(this.timeline);
     const readout = this.section.querySelector(".readout");
     readout.textContent =
       `Shown: ${time(begin)} to ${time(begin + width)} after ${time(this.timeline.from)} of the run; ` +
@@ -143,7 +152,7 @@ class Timelines {
         points: { show: false },
         bind: { dblclick: () => () => this.show(this.whole) },
       },
-      scales: { x: { time: false, auto: false, range: (_, from, until) => [from, until] }, y: { range: [most, 0] } },
+      scales: { x: { time: false, auto: false, range: (_, from, until) => [from, until] }, y: { dir: -1, range: [0, most] } },
       axes: [
         axis({ values: (_, at) => at.map(time), space: 90, size: 28 }),
         axis({
@@ -199,13 +208,7 @@ class Timelines {
     const { ctx } = made;
     const { left, top, width, height } = made.bbox;
     const list = this.rows[this.policy][which];
-    const room = height / made.scales.y.min;
-    const colours = new Map();
-    const of = (vm) => {
-      if (!colours.has(vm)) colours.set(vm, this.colour(vm));
-      return colours.get(vm);
-    };
-    const paint = { ready: colour("ready"), back: colour("back"), ground: colour("ground") };
+    const room = height / made.scales.y.max;
     ctx.save();
     ctx.beginPath();
     ctx.rect(left, top, width, height);
@@ -215,26 +218,28 @@ class Timelines {
     list.forEach((row, at) => {
       const y = top + at * room;
       const inner = Math.max(1, room - 2 * devicePixelRatio);
-      ctx.fillStyle = paint.back;
+      ctx.fillStyle = colour("back");
       ctx.fillRect(left, y, width, inner);
-      this.drawRow(ctx, row, which, { left, width, y, inner }, of, paint);
+      this.drawRow(ctx, row, which, { left, width, y, inner });
     });
     ctx.restore();
   }
 
-  drawRow(ctx, row, which, { left, width, y, inner }, of, paint) {
+  drawRow(ctx, row, which, { left, width, y, inner }) {
     const [from, until] = this.range;
     const scale = width / (until - from);
     const lanes = this.timeline.lanes;
+    // By colour, because changing it takes longer than drawing.
+    const boxes = new Map();
+    const labels = [];
+    const one = (at, x, wide) => {
+      const vm = which === "vcpus" ? row.vm : lanes[row.what[at]].vm;
+      const key = row.ready[at] ? "ready" : vm;
+      if (!boxes.has(key)) boxes.set(key, []);
+      boxes.get(key).push(x, wide);
+    };
     // Of the spans within one pixel the longest is drawn.
     let pixel = { x: -1, longest: 0, at: -1 };
-    const one = (at, x, wide) => {
-      const ready = row.ready[at];
-      const vm = which === "vcpus" ? row.vm : lanes[row.what[at]].vm;
-      ctx.fillStyle = ready ? paint.ready : of(vm);
-      ctx.fillRect(x, ready ? y + inner * 0.6 : y, wide, ready ? inner * 0.4 : inner);
-      return vm;
-    };
     const flush = () => {
       if (pixel.at >= 0) one(pixel.at, pixel.x, 1);
       pixel = { x: -1, longest: 0, at: -1 };
@@ -245,7 +250,7 @@ class Timelines {
       if (end - x >= 1.5) {
         flush();
         one(at, x, Math.max(1, end - x - 0.5));
-        this.label(ctx, row, at, which, { x, wide: end - x, y, inner }, paint);
+        if (!row.ready[at]) labels.push([at, x, end - x]);
         continue;
       }
       if (pixel.x !== Math.floor(x)) flush();
@@ -253,22 +258,28 @@ class Timelines {
       if (length > pixel.longest) pixel = { x: Math.floor(x), longest: length, at };
     }
     flush();
+    for (const [key, list] of boxes) {
+      const ready = key === "ready";
+      const [top, high] = ready ? [y + inner * 0.6, inner * 0.4] : [y, inner];
+      ctx.fillStyle = ready ? colour("ready") : this.colour(key);
+      for (let n = 0; n < list.length; n += 2) ctx.fillRect(list[n], top, list[n + 1], high);
+    }
+    ctx.fillStyle = colour("ground");
+    labels.forEach(([at, x, wide]) => this.label(ctx, row.what[at], which, { x, wide, y, inner }));
   }
 
   /** Says in a wide span whose, or where it is. */
-  label(ctx, row, at, which, { x, wide, y, inner }, paint) {
-    if (row.ready[at] || inner < 11 * devicePixelRatio || wide < 34 * devicePixelRatio) return;
-    const words = which === "vcpus" ? "pCPU " + row.what[at] : this.timeline.lanes[row.what[at]].name;
-    const size = ctx.measureText(words).width;
-    if (size + 8 * devicePixelRatio > wide) return;
-    ctx.fillStyle = paint.ground;
+  label(ctx, what, which, { x, wide, y, inner }) {
+    if (inner < 11 * devicePixelRatio || wide < 34 * devicePixelRatio) return;
+    const words = which === "vcpus" ? "pCPU " + what : this.timeline.lanes[what].name;
+    if (ctx.measureText(words).width + 8 * devicePixelRatio > wide) return;
     ctx.fillText(words, x + 4 * devicePixelRatio, y + inner / 2);
   }
 
   /** What is under the pointer. */
   words(made, which, left, top) {
     const list = this.rows[this.policy][which];
-    const row = list[Math.floor((top / made.over.clientHeight) * made.scales.y.min)];
+    const row = list[Math.floor((top / made.over.clientHeight) * made.scales.y.max)];
     if (!row) return [];
     const now = made.posToVal(left, "x");
     const at = firstAfter(row, now);

@@ -81,7 +81,12 @@ function drawPlot(box, plot) {
       y: { range: cdf ? [0, 1] : (_, __, most) => [0, most * 1.1 || 1] },
     },
     axes: [
-      axis({ splits: (_, __, from, until) => decades(from, until), values: (_, at) => at.map(time), size: 32 }),
+      axis({
+        splits: (_, __, from, until) => decades(from, until),
+        filter: (_, at) => at,
+        values: (_, at) => at.map(time),
+        size: 32,
+      }),
       axis({ values: (_, at) => at.map((share) => Math.round(share * 100) + " %"), size: 46 }),
     ],
     series: [{}, ...series],

@@ -94,6 +94,32 @@ async function numbers(page, json) {
   assert.equal(waits.length, json.runs[0].vms.length);
 }
 
+/** Axes say what times are there: each label is another one. */
+async function labels(page) {
+  const drawn = await page.evaluate(async () => {
+    const words = [];
+    const draw = CanvasRenderingContext2D.prototype.fillText;
+    CanvasRenderingContext2D.prototype.fillText = function (text, ...at) {
+      words.push(text);
+      return draw.call(this, text, ...at);
+    };
+    const all = [];
+    for (const made of charts) {
+      words.length = 0;
+      made.redraw(false, true);
+      await new Promise((done) => requestAnimationFrame(done));
+      all.push([...words]);
+    }
+    CanvasRenderingContext2D.prototype.fillText = draw;
+    return all;
+  });
+  assert(drawn.some((words) => words.includes("1 ms")), "times are labelled");
+  for (const words of drawn) {
+    const times = words.filter((word) => /^[\d.]+ (ns|µs|ms|s)$/.test(word));
+    assert.equal(new Set(times).size, times.length, "a label is there twice: " + times);
+  }
+}
+
 async function spread(page, json) {
   const ticks = await page.$$eval("figure .bars", (bars) => bars.map((bar) => bar.querySelectorAll(".seed").length));
   const seeds = new Set(json.runs.map((run) => run.seed)).size;
@@ -214,6 +240,7 @@ try {
   const { page, quiet } = await open(browser, one.file);
   if (shots) await page.screenshot({ path: join(shots, "desktop.png"), fullPage: true });
   await test("its numbers are those of the JSON", () => numbers(page, one.json));
+  await test("axes are labelled", () => labels(page));
   await test("it is read aloud", () => aloud(page));
   await test("timelines zoom", () => zoom(page));
   await test("it prints", () => paper(page));

@@ -248,12 +248,7 @@ fn the_page_needs_nothing_else_and_escapes_names() {
         page.contains("Copyright (c) 2022 Leon Sorokin"),
         "uPlot's licence"
     );
-    assert!(
-        !page.contains("<db>")
-           
-            && !page.contains("<two>")
-            && !page.contains("<small>\n")
-    );
+    assert!(!page.contains("<db>") && !page.contains("<two>") && !page.contains("<small>\n"));
     assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
     if let Some(file) = std::env::var_os("CORUN_REPORT_SAMPLE") {
         std::fs::write(file, &page).unwrap();

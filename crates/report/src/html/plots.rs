@@ -40,9 +40,7 @@ type OfVm = fn(&VmTimes) -> &Times;
 const OF_VM: [(&str, &str, OfVm); 5] = [
     ("cdf", "Waits for a pCPU", |vm| &vm.ready),
     ("histogram", "From wake-up to pCPU", |vm| &vm.wakeups),
-    ("histogram", "Turns that were cut short", |vm| {
-        &vm.turns
-    }),
+    ("histogram", "Turns that were cut short", |vm| &vm.turns),
     ("cdf", "Waits for contended locks", |vm| &vm.locks),
     ("cdf", "Waits for reads and writes", |vm| &vm.io),
 ];

@@ -189,7 +189,9 @@ impl Simulation {
         match event {
             Event::Resched(cpu) => {
                 self.host.resched_done(cpu);
-                self.schedule(cpu);
+                if !self.polled_gives_way(cpu) {
+                    self.schedule(cpu);
+                }
             }
             Event::Tick(cpu) => {
                 if self.host.tick_due(cpu) {
@@ -271,6 +273,17 @@ impl Simulation {
                 }
             }
         }
+    }
+
+    /// `cpu` is to schedule. If the host polls there for a task, that one blocks, and the scheduler
+    /// decides without it. False if there is none, or if something came for it in this very moment.
+    fn polled_gives_way(&mut self, cpu: PcpuId) -> bool {
+        let Some(task) = self.host.polled_on(cpu) else {
+            return false;
+        };
+        self.load.end_poll(&mut self.host, task);
+        self.carry_out();
+        self.host.current(cpu) != Some(task)
     }
 
     /// Lets the scheduler decide for `cpu` and carries its decision out.

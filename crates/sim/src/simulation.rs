@@ -77,6 +77,8 @@ pub struct VmOutcome {
     pub vcpus: Vec<Totals>,
     /// How long its vCPUs waited for a pCPU, each time.
     pub ready_waits: Waits,
+    /// Of these, the waits that began with a wake-up; the others began with losing a pCPU.
+    pub wakeups: Waits,
     /// How long they had one, each time they lost it and still wanted it.
     pub turns: Waits,
     /// What the policy took its vCPUs to be, and did with them.
@@ -328,6 +330,7 @@ impl Simulation {
                 name: info.name,
                 vcpus: Vec::new(),
                 ready_waits: self.host.ready_waits(VmId::from(index)),
+                wakeups: self.host.wakeups(VmId::from(index)),
                 turns: self.host.turns(VmId::from(index)),
                 recognised: self.watch.take(index),
                 siblings: self.host.siblings().skew(VmId::from(index), now),

@@ -235,6 +235,7 @@ struct cpu_ctx {
 	u32 held_last;	/* id of the vCPU whose hold ended then */
 	u32 cur_away;	/* core.h: who runs here has its home elsewhere */
 	u32 cur_demand; /* task_conf.demand of who runs here */
+	u32 called;	/* core.h: idle, and woken for a task that waits elsewhere */
 };
 
 /* The host's knobs: set before loading, or live by the daemon. */

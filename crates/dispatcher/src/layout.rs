@@ -322,6 +322,7 @@ pub struct CpuCtx {
     pub held_last: u32,
     pub cur_away: u32,
     pub cur_demand: u32,
+    pub called: u32,
 }
 
 /// `struct knobs`: the host's knobs.

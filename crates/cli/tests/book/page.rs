@@ -97,7 +97,9 @@ impl Page {
         }
         let chapter = |path: &Path| path.starts_with(root().join("docs"));
         if path.ends_with(".md") && chapter(&root().join(&self.name)) && !chapter(&file) {
-            return Err("it is no chapter: where the book is read as pages, it is not there".into());
+            return Err(
+                "it is no chapter: where the book is read as pages, it is not there".into(),
+            );
         }
         if anchor.is_empty() || Page::read(&name.to_string_lossy()).anchors.contains(anchor) {
             return Ok(());

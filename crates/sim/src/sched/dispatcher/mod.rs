@@ -31,7 +31,9 @@ use crate::engine::EventId;
 use crate::host::{Host, HostParams, TaskState};
 use crate::load::VmInfo;
 use crate::sched::HostScheduler;
-use corun_dispatcher::{Kick, Knobs, Native, PcpuConf, PoolConf, TaskConf, TaskCtx, TaskStruct};
+use corun_dispatcher::{
+    Kick, Knobs, MAX_PCPUS, Native, PcpuConf, PoolConf, TaskConf, TaskCtx, TaskStruct,
+};
 use corun_model::{
     DispatcherParams, Doing, Nanos, PcpuId, PcpuSet, Placement, Plan, TaskId, Turns, VmId, VmPlan,
 };
@@ -84,13 +86,14 @@ impl<const COUNTED: bool> Dispatcher<COUNTED> {
             online: PcpuSet::first(pcpus),
             pcpus,
             placement: 0,
-            slice_timer: u32::from(params.slice_timer),
+            slice_timer: u16::from(params.slice_timer),
+            groups: 0,
             gangs: 0,
             cores: 0,
         };
         Self {
             native: Native::new(knobs, Queues::new(pcpus as usize)),
-            timers: vec![EventId::NONE; pcpus as usize],
+            timers: vec![EventId::NONE; 2 * pcpus as usize],
             plans: Vec::new(),
             weights: Vec::new(),
         }
@@ -111,10 +114,14 @@ impl<const COUNTED: bool> Dispatcher<COUNTED> {
         for (task, cpu) in queues.moves.drain(..) {
             host.queue_on(TaskId::from(task), PcpuId(cpu));
         }
-        for (cpu, delay) in queues.timer_starts.drain(..) {
-            let timer = &mut self.timers[cpu as usize];
-            host.cancel(*timer);
-            *timer = host.sched_timer(host.now() + delay, u64::from(cpu));
+        let pcpus = self.timers.len() / 2;
+        for (timer, delay) in queues.timer_starts.drain(..) {
+            let at = match (timer as usize).checked_sub(MAX_PCPUS) {
+                Some(cpu) => pcpus + cpu,
+                None => timer as usize,
+            };
+            host.cancel(self.timers[at]);
+            self.timers[at] = host.sched_timer(host.now() + delay, at as u64);
         }
         for (cpu, how) in queues.kicks.drain(..) {
             let cpu = PcpuId(cpu);
@@ -282,9 +289,14 @@ impl<const COUNTED: bool> HostScheduler for Dispatcher<COUNTED> {
     }
 
     fn timer(&mut self, host: &mut Host, token: u64) {
-        let cpu = PcpuId(token as u32);
-        self.timers[cpu.index()] = EventId::NONE;
-        self.native.timer(host.now(), cpu.0);
+        let pcpus = self.timers.len() / 2;
+        let at = token as usize;
+        self.timers[at] = EventId::NONE;
+        let cpu = PcpuId::from(at % pcpus);
+        match at < pcpus {
+            true => self.native.timer(host.now(), cpu.0),
+            false => self.native.release(host.now(), cpu.0),
+        }
         self.pass_on(host, Some(cpu));
     }
 

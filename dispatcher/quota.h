@@ -318,14 +318,13 @@ static inline u64 parked_for(struct parked *parked, u64 now)
 	return end - now < wait ? end - now : wait;
 }
 
-/* Queues the first of those parked on `cpu` again that has something left; false if none has. */
-CALLED u32 release_one(s32 cpu, u64 now, struct again *again)
+/* Queues the first of those parked on `cpu` again that has something left; false if none has. Not
+ * CALLED: on its own the verifier would look at it as part of corun_init, which may sleep. */
+static inline bool release_one(s32 cpu, u64 now, struct again *again)
 {
 	struct task_struct *p;
 	bool released = false;
 
-	if (!again)
-		return false;
 	again->wait = 0;
 	for_each_queued (p, parking_of(cpu)) {
 		struct parked parked = {};

@@ -23,6 +23,8 @@ pub const GROUP_IDLE: u32 = 3;
 pub const TASK_READY: u32 = 1;
 /// `enum task_state`: the task has a pCPU.
 pub const TASK_RUNNING: u32 = 2;
+/// `enum task_state`: the task wants a pCPU, and its cgroup's quota is used up.
+pub const TASK_THROTTLED: u32 = 3;
 
 /// `struct task_counters`: ns and counts since the task was first seen.
 #[repr(C)]

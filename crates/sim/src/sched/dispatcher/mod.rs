@@ -23,20 +23,25 @@ mod asymmetric_tests;
 mod core_tests;
 #[cfg(test)]
 mod gang_tests;
+#[cfg(test)]
+mod group_tests;
+mod groups;
 mod queues;
 #[cfg(test)]
 mod tests;
 
 use crate::engine::EventId;
 use crate::host::{Host, HostParams, TaskState};
-use crate::load::VmInfo;
+use crate::load::{Cgroups, VmInfo};
 use crate::sched::HostScheduler;
 use corun_dispatcher::{
-    Kick, Knobs, MAX_PCPUS, Native, PcpuConf, PoolConf, TaskConf, TaskCtx, TaskStruct,
+    Kick, Knobs, MAX_PCPUS, Native, PcpuConf, PoolConf, TASK_THROTTLED, TaskConf, TaskCtx,
+    TaskStruct,
 };
 use corun_model::{
     DispatcherParams, Doing, Nanos, PcpuId, PcpuSet, Placement, Plan, TaskId, Turns, VmId, VmPlan,
 };
+use groups::Groups;
 use queues::Queues;
 
 /// The dispatcher as a host scheduler. Tasks have the same index on both sides.
@@ -48,6 +53,7 @@ pub struct Dispatcher<const COUNTED: bool = false> {
     timers: Vec<EventId>,
     plans: Vec<VmPlan>,
     weights: Vec<Option<u32>>,
+    groups: Groups,
 }
 
 /// The dispatcher's id of a VM: 0 means "none" there.
@@ -96,6 +102,7 @@ impl<const COUNTED: bool> Dispatcher<COUNTED> {
             timers: vec![EventId::NONE; 2 * pcpus as usize],
             plans: Vec::new(),
             weights: Vec::new(),
+            groups: Groups::default(),
         }
     }
 
@@ -202,6 +209,13 @@ impl<const COUNTED: bool> HostScheduler for Dispatcher<COUNTED> {
         (0..vms.len()).for_each(|vm| self.configure(vm));
     }
 
+    fn know_cgroups(&mut self, groups: &Cgroups) {
+        self.groups = Groups::of(groups);
+        for (place, &conf) in self.groups.table.iter().enumerate() {
+            self.native.configure_group(place, conf);
+        }
+    }
+
     fn add(&mut self, host: &mut Host, task: TaskId) {
         let spec = &host.task(task).spec;
         let known = TaskStruct {
@@ -209,6 +223,9 @@ impl<const COUNTED: bool> HostScheduler for Dispatcher<COUNTED> {
             vcpu_of: spec.vcpu.map_or(0, |(vm, _)| dispatcher_id(vm)),
             weight: spec.weight,
             allowed: spec.allowed,
+            group: self
+                .groups
+                .of_vm(spec.vcpu.map(|(vm, _)| vm).or(spec.helper_of)),
             ..TaskStruct::default()
         };
         self.native.services().add_task();
@@ -329,6 +346,15 @@ impl<const COUNTED: bool> HostScheduler for Dispatcher<COUNTED> {
         // A gang is stopped as a whole; of its vCPUs those that are ready feel it.
         let all = since(gang.stopped).min(since(vcpu.since));
         vcpu.costop + since(vcpu.stopped).min(since(vcpu.since)) + all
+    }
+
+    fn throttled(&self, now: Nanos, task: TaskId) -> Nanos {
+        let ctx = &self.native.peek(task.index()).ctx;
+        let since = match ctx.state {
+            TASK_THROTTLED => ctx.since,
+            _ => now,
+        };
+        ctx.sum.throttled + now.saturating_sub(since)
     }
 
     fn turns(&self, host: &Host, task: TaskId, since: Nanos) -> Turns {

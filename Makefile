@@ -29,6 +29,7 @@ test: build
 	cargo test --workspace
 	@scripts/verdicts.py
 	@scripts/determinism.sh
+	@node crates/report/page/test.mjs $(CORUN) experiments/example.toml
 
 e2e:
 	@scripts/install.sh build

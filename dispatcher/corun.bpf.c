@@ -382,7 +382,12 @@ static inline bool dispatch_core(s32 cpu, struct cpu_ctx *c, struct task_struct 
 		core_dispatch_or_keep(cpu, partner, c, prev, t, now);
 		return true;
 	}
-	if (core_next(cpu) || core_borrow(cpu, partner, c))
+	if (core_next(cpu)) {
+		core_pass_call(cpu, c);
+		return true;
+	}
+	store(c->called, 0);
+	if (core_borrow(cpu, partner, c))
 		return true;
 	/* As in dispatch_next(). */
 	exchange(c->idle, 1);

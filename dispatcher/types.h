@@ -270,9 +270,9 @@ struct cpu_ctx {
 	u32 held_last;	 /* id of the vCPU whose hold ended then */
 	u32 cur_away;	 /* core.h: who runs here has its home elsewhere */
 	u32 cur_demand;	 /* task_conf.demand of who runs here */
-	u64 release_at;	 /* quota.h: when who is parked here is looked at; 0: nobody is */
+	u32 called;	 /* core.h: idle, and woken for a task that waits elsewhere */
 	u32 cur_limited; /* quota.h: who runs here has a quota, and its turn ends with its part */
-	u32 pad;
+	u64 release_at;	 /* quota.h: when who is parked here is looked at; 0: nobody is */
 };
 
 /* The host's knobs: set before loading, or live by the daemon. */

@@ -5,9 +5,10 @@
 # How: runs the scenarios in the testbed under the kernel's own scheduler, three boots, and in the
 # simulator with the costs measured there; validate.py compares them row by row (docs/validation.md).
 #
-# Usage: run.sh [--write] [--judge-only] [OUT]
+# Usage: run.sh [--write] [--judge-only | --again N] [OUT]
 #   --write       also write docs/validation.md
 #   --judge-only  compare what lies in OUT already
+#   --again N     boot number N anew, then compare it with the others that lie in OUT
 #   OUT           default out/validate
 # Exit codes: 0 all within tolerance and all controls caught, 77 packages cannot be had, else failed
 set -euo pipefail
@@ -20,13 +21,21 @@ boots="${CORUN_VALIDATE_BOOTS:-3}"
 # A busy machine stalls the emulated host's pCPUs.
 most_load="${CORUN_VALIDATE_LOAD:-3}"
 most_tries=3
-doc=() judge_only=""
+doc=() judge_only="" numbers=""
 while [[ ${1:-} == --* ]]; do
 	case $1 in
 	--write) doc=("$repository/docs/validation.md") ;;
 	--judge-only) judge_only=yes ;;
+	--again)
+		numbers="${2:-}"
+		if ! [[ $numbers =~ ^[1-9]$ ]] || [ "$numbers" -gt "$boots" ]; then
+			say "error: --again \"$numbers\": expected the number of a boot, 1 to $boots"
+			exit "$exit_usage"
+		fi
+		shift
+		;;
 	*)
-		say "error: unknown option $1: expected --write or --judge-only"
+		say "error: unknown option $1: expected --write, --judge-only or --again N"
 		exit "$exit_usage"
 		;;
 	esac
@@ -50,6 +59,8 @@ wait_for_calm() {
 spoiled() {
 	head -n 1 "$out/boot$1/dmesg.txt"
 	grep -h -m 1 'the guest stopped' "$out/boot$1"/log-*.log || true
+	# Guests that only compute for the calibration write no log.
+	grep -h -m 1 'No such process' "$out/boot$1/console.log" || true
 }
 
 # boot NUMBER: one boot of the testbed; again if the emulator spoiled it.
@@ -80,9 +91,12 @@ if [ -z "$judge_only" ]; then
 	stage_microvm "$work/test"
 	cp "$validate_dir"/host/* "$work/test/"
 	python3 -B "$validate_dir/validate.py" plan >"$work/test/scenarios"
-	rm -rf "$out"
+	if [ -z "$numbers" ]; then
+		rm -rf "$out"
+		mapfile -t numbers < <(seq "$boots")
+	fi
 	mkdir -p "$out"
-	for number in $(seq "$boots"); do boot "$number"; done
+	for number in "${numbers[@]}"; do boot "$number"; done
 fi
 (cd "$repository" && cargo build --quiet --release --locked -p corun)
 status=0

@@ -18,6 +18,7 @@ mod parameters;
 mod policies;
 mod policy;
 mod preflight;
+mod record;
 mod reproduce;
 mod sensitivity;
 mod status;
@@ -47,6 +48,7 @@ Exit codes:
 enum Command {
     Compare(Box<compare::Args>),
     Advise(advise::Args),
+    Record(record::Args),
     Sensitivity(Box<sensitivity::Args>),
     Reproduce(Box<reproduce::Args>),
     Host(Box<host::Args>),
@@ -68,8 +70,9 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Compare(args) => compare::run(&args),
+        Command::Compare(mut args) => compare::run(&mut args),
         Command::Advise(args) => advise::run(&args),
+        Command::Record(args) => record::run(&args),
         Command::Sensitivity(args) => sensitivity::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),
         Command::Host(args) => host::run(&args),

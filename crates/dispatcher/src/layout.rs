@@ -374,9 +374,9 @@ pub struct CpuCtx {
     pub held_last: u32,
     pub cur_away: u32,
     pub cur_demand: u32,
-    pub release_at: u64,
+    pub called: u32,
     pub cur_limited: u32,
-    pub pad: u32,
+    pub release_at: u64,
 }
 
 /// `struct knobs`: the host's knobs.

@@ -9,6 +9,8 @@
 //! [`stock::run`] is the daemon for kernels without sched_ext: the policies that slices and affinities
 //! of threads can carry out.
 //!
+//! [`record`] only looks: what pCPUs and vCPUs do, for replays.
+//!
 //! The kernel schedules with what it was told last, whatever becomes of the daemon; when its process
 //! ends, for whatever reason, the kernel goes back to its own scheduler.
 
@@ -32,6 +34,7 @@ mod pidfd;
 pub mod preflight;
 mod priority;
 mod proc;
+pub mod record;
 mod recorder;
 pub mod safety;
 pub mod sched_ext;

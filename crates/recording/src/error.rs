@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Why a file cannot be used as a recording, and what would help.
 
+use crate::note::Place;
 use std::io;
 
 /// Why a file cannot be used as a recording. The message names the file, what was seen in it and
@@ -23,6 +24,14 @@ pub enum ImportError {
         /// The last line that could be unpacked.
         line: u64,
         /// What the unpacker said.
+        why: String,
+    },
+    /// It is a recording of corun's own, but not one that can be read.
+    #[error("{file}: no recording that can be read: {why}")]
+    Native {
+        /// The file.
+        file: String,
+        /// What is wrong.
         why: String,
     },
     /// There is nothing in it.
@@ -80,26 +89,26 @@ pub enum ImportError {
     },
     /// It is several recordings, or one whose clock jumps.
     #[error(
-        "{file}: line {line}: time jumps by more than an hour, and most events come after that; \
+        "{file}: {at}: time jumps by more than an hour, and most events come after that; \
          give one recording, with a clock that does not jump (`mono`)"
     )]
     TimeJumps {
         /// The file.
         file: String,
         /// Where it jumps.
-        line: u64,
+        at: Place,
     },
     /// Its lines are in no order.
     #[error(
-        "{file}: line {line}: {events} of {total} events go back in time further than the {window} \
-         events within which lines are put in order. Is it several recordings in one file? \
+        "{file}: {at}: {events} of {total} events go back in time further than the {window} \
+         events within which they are put in order. Is it several recordings in one file? \
          Otherwise sort it by time (`trace-cmd report` and `perf script` do)"
     )]
     Disordered {
         /// The file.
         file: String,
-        /// The first such line.
-        line: u64,
+        /// The first of them.
+        at: Place,
         /// How many events.
         events: u64,
         /// Of how many.
@@ -116,12 +125,12 @@ pub enum ImportError {
         seen: u64,
     },
     /// There is too much in it to keep in memory.
-    #[error("{file}: line {line}: too many {what} (at most {max}); record for a shorter time")]
+    #[error("{file}: {at}: too many {what} (at most {max}); record for a shorter time")]
     TooLarge {
         /// The file.
         file: String,
         /// Where the limit was reached.
-        line: u64,
+        at: Place,
         /// Of what.
         what: &'static str,
         /// The limit.
@@ -130,8 +139,9 @@ pub enum ImportError {
 }
 
 /// What is accepted.
-const ACCEPTED: &str = "accepted are the text of /sys/kernel/tracing/trace, of `trace-cmd report` \
-                        and of `perf script`, plain or gzip'ed";
+const ACCEPTED: &str = "accepted are recordings by `corun record` and the text of \
+                        /sys/kernel/tracing/trace, of `trace-cmd report` and of `perf script`, \
+                        plain or gzip'ed";
 
 /// `: line 3 begins "…"`
 fn begins(first: &Option<(u64, String)>) -> String {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Reads recordings of real KVM hosts and rebuilds who wanted a pCPU when, and why.
 //!
-//! A recording is text that Linux' own tools print: `/sys/kernel/tracing/trace`, `trace-cmd
-//! report`, or `perf script` of `perf sched record`; plain or gzip'ed. What comes out is a
+//! A recording is what `corun record` wrote ([`native`]), or text that Linux' own tools print:
+//! `/sys/kernel/tracing/trace`, `trace-cmd report`, or `perf script` of `perf sched record`; plain or
+//! gzip'ed. What comes out is a
 //! [`Recording`]: the host, its VMs and tasks, each task's *demand* (what it wanted, for a replay
 //! under other policies) and what the recorded scheduler made of it (the truth that a replay is
 //! checked against).
@@ -15,15 +16,17 @@
 //! # Ok::<(), corun_recording::ImportError>(())
 //! ```
 //!
-//! The way of a line: `text` (bytes to lines to events) → `order` (events in order of time) →
-//! `rebuild` (events to states, states to demand). Trouble on the way is counted and reported as
+//! The way of an event: `text` (bytes to lines to events) or `native` (blocks to events) → `gather`,
+//! `order` (events in order of time) → `rebuild` (events to states, states to demand). Trouble on the way is counted and reported as
 //! a [`Note`]; what cannot be used at all is an [`ImportError`].
 
 mod error;
 mod event;
+mod gather;
 mod import;
 mod model;
 mod names;
+pub mod native;
 mod note;
 mod order;
 mod rebuild;
@@ -33,10 +36,10 @@ mod what_if;
 pub use error::ImportError;
 pub use import::Import;
 pub use model::{
-    AtEnd, AtStart, Burst, BurstEnd, Fact, Format, Grouping, Host, HostObserved, KvmSeen,
-    PcpuObserved, Recording, Role, Task, TaskObserved, Vm, VmThread, WakeCause,
+    AtEnd, AtStart, Burst, BurstEnd, ExitClass, Fact, Format, Grouping, Host, HostObserved,
+    KvmSeen, PcpuObserved, Recording, Role, Task, TaskObserved, Vm, VmThread, WakeCause, Wakers,
 };
-pub use note::{Note, Quote};
+pub use note::{Note, Place, Quote};
 
 use std::fs::File;
 use std::path::Path;

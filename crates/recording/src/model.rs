@@ -16,7 +16,7 @@ use std::fmt;
 /// A recorded host. [`TaskId`] and [`VmId`] are indices into `tasks` and `vms`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recording {
-    /// The text form it was read from.
+    /// The form it was read from.
     pub format: Format,
     /// What is known about the host.
     pub host: Host,
@@ -44,9 +44,11 @@ impl Recording {
     }
 }
 
-/// A text form that can be read.
+/// A form that can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
+    /// `corun record`.
+    Corun,
     /// `/sys/kernel/tracing/trace`.
     Ftrace,
     /// `trace-cmd report`.
@@ -58,6 +60,7 @@ pub enum Format {
 impl fmt::Display for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Corun => "corun record",
             Self::Ftrace => "ftrace text",
             Self::TraceCmd => "trace-cmd report",
             Self::PerfScript => "perf script",
@@ -260,8 +263,28 @@ pub struct TaskObserved {
     pub migrations: u64,
     /// Wake-ups that made it ready.
     pub wakeups: u64,
+    /// Who or what woke it.
+    pub wakers: Wakers,
     /// From each wake-up until it ran, ns, in order.
     pub wake_to_run: Vec<Nanos>,
+}
+
+/// Who or what woke a task, in wake-ups.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wakers {
+    /// vCPUs of its own VM.
+    pub siblings: u64,
+    /// Other threads of its VM: I/O threads, vhost, the emulator.
+    pub vm_threads: u64,
+    /// Tasks that are not of its VM.
+    pub others: u64,
+    /// Interrupts, hard or soft, other than by a timer, as far as the recording tells these apart:
+    /// only `corun record` does.
+    pub interrupts: u64,
+    /// Timers.
+    pub timers: u64,
+    /// Something that was not recorded, such as an interrupt that came for nobody seen.
+    pub unknown: u64,
 }
 
 /// What KVM's own events said about a vCPU.
@@ -279,6 +302,75 @@ pub struct KvmSeen {
     pub polled_halts: u64,
     /// Time spent polling in those, ns. It is part of the bursts' work.
     pub polled: Nanos,
+}
+
+/// Why a vCPU leaves its guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ExitClass {
+    /// It has nothing to do.
+    Halt,
+    /// It spins, for a lock or a sibling (pause-loop exits).
+    Pause,
+    /// An interrupt for the host or the guest.
+    Interrupt,
+    /// The interrupt controller: interrupts sent, ends of interrupts.
+    Apic,
+    /// Model-specific registers: timers, and the interrupt controller in x2APIC mode.
+    Msr,
+    /// Devices: ports and memory-mapped registers.
+    Io,
+    /// Memory that the host must provide.
+    Memory,
+    /// Anything else.
+    Other,
+}
+
+impl ExitClass {
+    /// The class of a reason as Linux' trace names it, on Intel or AMD.
+    pub fn of(reason: &str) -> Self {
+        match reason.to_ascii_lowercase().as_str() {
+            "hlt" | "mwait" | "mwait_instruction" => Self::Halt,
+            "pause" | "pause_instruction" => Self::Pause,
+            "external_interrupt" | "interrupt" | "preemption_timer" | "vintr" | "nmi"
+            | "interrupt_window" | "nmi_window" | "exception_nmi" => Self::Interrupt,
+            "apic_access"
+            | "apic_write"
+            | "eoi_induced"
+            | "tpr_below_threshold"
+            | "avic_incomplete_ipi"
+            | "avic_unaccelerated_access" => Self::Apic,
+            "msr" | "msr_read" | "msr_write" => Self::Msr,
+            "io" | "io_instruction" | "ept_misconfig" => Self::Io,
+            "npf" | "ept_violation" | "pml_full" => Self::Memory,
+            _ => Self::Other,
+        }
+    }
+
+    /// Its name as shown.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Halt => "halt",
+            Self::Pause => "pause",
+            Self::Interrupt => "interrupt",
+            Self::Apic => "apic",
+            Self::Msr => "msr",
+            Self::Io => "io",
+            Self::Memory => "memory",
+            Self::Other => "other",
+        }
+    }
+}
+
+impl KvmSeen {
+    /// Guest exits by class.
+    pub fn exits_by_class(&self) -> BTreeMap<ExitClass, u64> {
+        let mut classes = BTreeMap::new();
+        for (reason, count) in &self.exits {
+            let sum: &mut u64 = classes.entry(ExitClass::of(reason)).or_default();
+            *sum = sum.saturating_add(*count);
+        }
+        classes
+    }
 }
 
 /// What the host as a whole did.

@@ -44,6 +44,41 @@ pub(crate) fn is_monitor_thread(comm: &str) -> bool {
     !comm.starts_with("kvm-nx") && PREFIXES.iter().any(|p| comm.starts_with(p)) || comm == "worker"
 }
 
+/// Whether the kernel or a virtual machine monitor gives threads this name by itself, so that it tells
+/// their part and nothing of whom they serve.
+pub(crate) fn is_usual(comm: &str) -> bool {
+    const PREFIXES: [&str; 24] = [
+        "CPU ",
+        "kworker",
+        "ksoftirqd/",
+        "migration/",
+        "rcu",
+        "kthreadd",
+        "cpuhp/",
+        "idle_inject/",
+        "irq/",
+        "kswapd",
+        "kcompactd",
+        "khugepaged",
+        "ksmd",
+        "oom_reaper",
+        "writeback",
+        "watchdog",
+        "kvm-",
+        "vhost-",
+        "qemu",
+        "firecracker",
+        "fc_",
+        "cloud-hyp",
+        "crosvm",
+        "swapper",
+    ];
+    let only = ["worker", "vnc_worker", "call_rcu", "corun"];
+    vcpu_index(comm).is_some()
+        || only.contains(&comm)
+        || PREFIXES.iter().any(|prefix| comm.starts_with(prefix))
+}
+
 /// What a VM's thread that is not a vCPU does; `main` if its thread id is the process id.
 pub(crate) fn vm_thread(comm: &str, main: bool) -> VmThread {
     if main {

@@ -3,6 +3,24 @@
 
 use std::fmt;
 
+/// Where in a file something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In this line of a text, from 1.
+    Line(u64),
+    /// In this block of a recording of corun's own, from 1.
+    Block(u64),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Line(number) => write!(f, "line {number}"),
+            Self::Block(number) => write!(f, "block {number}"),
+        }
+    }
+}
+
 /// A line that was not understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quote {
@@ -34,24 +52,38 @@ pub enum Note {
         /// The last complete line.
         line: u64,
     },
-    /// Lines earlier than the one before them were put in order.
+    /// The file ends, or cannot be read on, before the recording ended; what came before was used.
+    Cut {
+        /// The block where that is.
+        block: u64,
+        /// Where that begins, bytes.
+        byte: u64,
+        /// Why.
+        why: &'static str,
+    },
+    /// Events with numbers that no kernel has were left out.
+    Unusable {
+        /// How many.
+        events: u64,
+    },
+    /// Events earlier than the one before them were put in order.
     Reordered {
         /// How many.
-        lines: u64,
+        events: u64,
     },
     /// Events too far out of order were left out.
     TooLate {
         /// How many.
         events: u64,
-        /// The first such line.
-        line: u64,
+        /// The first of them.
+        at: Place,
     },
     /// Events more than an hour after all others were left out.
     FarAway {
         /// How many.
         events: u64,
-        /// The first such line.
-        line: u64,
+        /// The first of them.
+        at: Place,
     },
     /// The recording lost events while it was taken.
     Lost {
@@ -110,16 +142,25 @@ impl fmt::Display for Note {
                 f,
                 "the packed file breaks off after line {line}; what came before was used"
             ),
-            Self::Reordered { lines } => {
-                write!(f, "{lines} lines go back in time; they were put in order")
-            }
-            Self::TooLate { events, line } => write!(
+            Self::Cut { block, byte, why } => write!(
                 f,
-                "{events} events, first in line {line}, are too far out of order and were left out"
+                "the recording was cut short at block {block}, byte {byte} ({why}); what came \
+                 before was used"
             ),
-            Self::FarAway { events, line } => write!(
+            Self::Unusable { events } => write!(
                 f,
-                "{events} events, first in line {line}, are more than an hour after all others \
+                "{events} events name pCPUs or threads that no kernel has and were left out"
+            ),
+            Self::Reordered { events } => {
+                write!(f, "{events} events go back in time; they were put in order")
+            }
+            Self::TooLate { events, at } => write!(
+                f,
+                "{events} events, first in {at}, are too far out of order and were left out"
+            ),
+            Self::FarAway { events, at } => write!(
+                f,
+                "{events} events, first in {at}, are more than an hour after all others \
                  and were left out"
             ),
             Self::Lost { events, gaps } => write!(

@@ -25,7 +25,7 @@ pub(crate) struct Stamped {
     pub comm: Option<String>,
     pub context: Context,
     pub event: Event,
-    /// Line in the file.
+    /// Its line, block or packet in the file, from 1.
     pub line: u64,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Order {
     released: Nanos,
     /// Events earlier than the one before them in the file.
     pub late: u64,
-    /// Events that came too late for the window, and the first such line.
+    /// Events that came too late for the window, and the place of the first.
     pub too_late: u64,
     pub too_late_line: Option<u64>,
 }

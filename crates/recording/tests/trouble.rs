@@ -2,7 +2,7 @@
 //! What cannot be read must say why; what can be read in part must say what is missing.
 #![allow(clippy::unwrap_used, clippy::panic)] // Tests state what they expect by panicking.
 
-use corun_recording::{ImportError, Note, read_bytes};
+use corun_recording::{ImportError, Note, Place, read_bytes};
 
 fn error(bytes: &[u8]) -> ImportError {
     read_bytes("host.txt", bytes).unwrap_err()
@@ -79,7 +79,13 @@ fn clocks_that_jump() {
     let two = switch("5.1", 7, 8, "CPU 0/KVM") + &good().replace(" 5.", " 99995.");
     let jump = error(two.as_bytes());
     assert!(
-        matches!(jump, ImportError::TimeJumps { line: 2, .. }),
+        matches!(
+            jump,
+            ImportError::TimeJumps {
+                at: Place::Line(2),
+                ..
+            }
+        ),
         "{jump}"
     );
     let stray = good() + &switch("99999999.5", 7, 8, "CPU 0/KVM");
@@ -87,7 +93,7 @@ fn clocks_that_jump() {
     assert!(
         notes.contains(&Note::FarAway {
             events: 1,
-            line: 200
+            at: Place::Line(200)
         }),
         "{notes:?}"
     );
@@ -108,7 +114,13 @@ fn recordings_in_no_order() {
     let twice = long.clone() + &long;
     let disordered = error(twice.as_bytes());
     assert!(
-        matches!(disordered, ImportError::Disordered { line: 40_001, .. }),
+        matches!(
+            disordered,
+            ImportError::Disordered {
+                at: Place::Line(40_001),
+                ..
+            }
+        ),
         "{disordered}"
     );
     assert!(read_bytes("x", long.as_bytes()).is_ok());
@@ -160,8 +172,17 @@ fn every_note_is_a_sentence() {
     let notes = [
         Note::CutShort { line: 3 },
         Note::BrokenOff { line: 3 },
-        Note::Reordered { lines: 1 },
-        Note::TooLate { events: 1, line: 2 },
+        Note::Reordered { events: 1 },
+        Note::TooLate {
+            events: 1,
+            at: Place::Line(2),
+        },
+        Note::Cut {
+            block: 2,
+            byte: 90,
+            why: "cut",
+        },
+        Note::Unusable { events: 1 },
         Note::Contradictions {
             no_wakeup: 1,
             no_switch: 2,

@@ -78,6 +78,8 @@ pub struct VmOutcome {
     pub vcpus: Vec<Totals>,
     /// How long its vCPUs waited for a pCPU, each time.
     pub ready_waits: Waits,
+    /// Of these, the waits that began with a wake-up; the others began with losing a pCPU.
+    pub wakeups: Waits,
     /// How long they had one, each time they lost it and still wanted it.
     pub turns: Waits,
     /// What the policy took its vCPUs to be, and did with them.
@@ -193,7 +195,9 @@ impl Simulation {
         match event {
             Event::Resched(cpu) => {
                 self.host.resched_done(cpu);
-                self.schedule(cpu);
+                if !self.polled_gives_way(cpu) {
+                    self.schedule(cpu);
+                }
             }
             Event::Tick(cpu) => {
                 if self.host.tick_due(cpu) {
@@ -278,6 +282,17 @@ impl Simulation {
         }
     }
 
+    /// `cpu` is to schedule. If the host polls there for a task, that one blocks, and the scheduler
+    /// decides without it. False if there is none, or if something came for it in this very moment.
+    fn polled_gives_way(&mut self, cpu: PcpuId) -> bool {
+        let Some(task) = self.host.polled_on(cpu) else {
+            return false;
+        };
+        self.load.end_poll(&mut self.host, task);
+        self.carry_out();
+        self.host.current(cpu) != Some(task)
+    }
+
     /// Lets the scheduler decide for `cpu` and carries its decision out.
     fn schedule(&mut self, cpu: PcpuId) {
         let next = self.sched.pick(&mut self.host, cpu);
@@ -329,6 +344,7 @@ impl Simulation {
                 name: info.name,
                 vcpus: Vec::new(),
                 ready_waits: self.host.ready_waits(VmId::from(index)),
+                wakeups: self.host.wakeups(VmId::from(index)),
                 turns: self.host.turns(VmId::from(index)),
                 recognised: self.watch.take(index),
                 siblings: self.host.siblings().skew(VmId::from(index), now),

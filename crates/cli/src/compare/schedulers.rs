@@ -109,7 +109,7 @@ pub fn policies() -> Vec<PolicyInfo> {
 /// What is accepted.
 pub fn known_policy(name: &str) -> Result<(), String> {
     let known: Vec<&str> = policies().iter().map(|policy| policy.name).collect();
-    match known.contains(&name) {
+    match known.contains(&name) || corun_policies::find(name).is_some() {
         true => Ok(()),
         false => Err(format!(
             "unknown policy {name:?}, {}",

@@ -13,7 +13,7 @@ mod wake;
 pub(crate) use switch::Left;
 
 /// The largest thread id Linux hands out.
-const MAX_TID: u32 = 1 << 22;
+pub(crate) const MAX_TID: u32 = 1 << 22;
 
 /// A task as an event names it. Thread id 0 is the idle task.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +55,16 @@ pub(crate) enum Event {
     Irq(bool),
     /// Events of this pCPU were lost just before.
     Lost,
+    /// What a task is called, and its process if it is told. It need not be the running one.
+    Named { task: TaskRef, tgid: Option<u32> },
+    /// The vCPU left its guest so often for one reason; it need not be running.
+    KvmExits {
+        vcpu: Option<u32>,
+        reason: String,
+        count: u64,
+    },
+    /// Nothing: the recording begins or ends.
+    Mark,
     /// Something else: it only proves that the task was running.
     Other,
 }

@@ -5,7 +5,9 @@ use super::stacking::{self, Vcpu};
 use super::track::{By, RawBurst, Track};
 use super::vms::{self, Group};
 use super::{Cpu, Current, Rebuild};
-use crate::model::{Burst, HostObserved, PcpuObserved, Role, Task, Vm, VmThread, WakeCause};
+use crate::model::{
+    Burst, HostObserved, PcpuObserved, Role, Task, Vm, VmThread, WakeCause, Wakers,
+};
 use crate::names;
 use crate::text::Context;
 use crate::text::comment::Stated;
@@ -47,6 +49,15 @@ pub(crate) fn finish(mut rebuild: Rebuild, stated: &Stated, pcpus: u32) -> Finis
         roles: &roles,
         comms: comms(&rebuild.tracks),
     };
+    for slot in 0..rebuild.tracks.len() {
+        let wakers = rebuild
+            .tracks
+            .get(slot)
+            .map(|track| causes.count(slot, track));
+        if let (Some(track), Some(wakers)) = (rebuild.tracks.get_mut(slot), wakers) {
+            track.seen.wakers = wakers;
+        }
+    }
     let bursts: Vec<Vec<Burst>> = rebuild
         .tracks
         .iter()
@@ -137,12 +148,15 @@ fn vm(group: &Group, tracks: &[Track], stated: &Stated) -> Vm {
     }
 }
 
-/// The stated name, else the main thread's name and process id, else the first vCPU's thread id.
+/// The stated name, or the command line's, else the main thread's name and process id, else the first vCPU's thread id.
 fn name(group: &Group, tracks: &[Track], stated: &Stated) -> String {
     let Some(tgid) = group.tgid else {
         let first = group.vcpus.first().and_then(|v| tracks.get(v.1));
         return format!("vm-{}", first.map_or(0, |track| track.tid));
     };
+    if let Some(name) = stated.vms.get(&tgid) {
+        return name.clone();
+    }
     if let Some(name) = stated
         .processes
         .get(&tgid)
@@ -200,14 +214,14 @@ fn stacked(groups: &[Group], tracks: &[Track], end: Nanos) -> Nanos {
     stacking::stacked(&vcpus, end)
 }
 
-fn comms(tracks: &[Track]) -> Vec<&str> {
-    tracks.iter().map(|track| track.comm.as_str()).collect()
+fn comms(tracks: &[Track]) -> Vec<String> {
+    tracks.iter().map(|track| track.comm.clone()).collect()
 }
 
 /// Decides what a wake-up meant, now that every task's role is known.
 struct Causes<'a> {
     roles: &'a [Role],
-    comms: Vec<&'a str>,
+    comms: Vec<String>,
 }
 
 impl Causes<'_> {
@@ -215,7 +229,7 @@ impl Causes<'_> {
         let delay = raw.woken.at.saturating_sub(raw.blocked_at);
         let wake = match raw.woken.by {
             By::Start => WakeCause::AtStart,
-            By::Unseen => WakeCause::External { delay },
+            By::Interrupt | By::Timer | By::Unseen => WakeCause::External { delay },
             By::Slot {
                 waker,
                 work,
@@ -237,6 +251,41 @@ impl Causes<'_> {
             work: raw.work,
             end: raw.end,
         }
+    }
+
+    /// Who or what woke a task, counted.
+    fn count(&self, wakee: usize, track: &Track) -> Wakers {
+        let mut wakers = Wakers::default();
+        for raw in &track.bursts {
+            let count = match raw.woken.by {
+                By::Start => continue,
+                By::Timer => &mut wakers.timers,
+                By::Interrupt => &mut wakers.interrupts,
+                By::Unseen => &mut wakers.unknown,
+                By::Slot { waker, context, .. } => match self.role(waker) {
+                    _ if context == Context::Unknown && !self.plausible(waker, wakee) => {
+                        &mut wakers.interrupts
+                    }
+                    Role::Vcpu { .. } if self.same_vm(waker, wakee) => &mut wakers.siblings,
+                    Role::VmThread { .. } if self.same_vm(waker, wakee) => &mut wakers.vm_threads,
+                    _ => &mut wakers.others,
+                },
+            };
+            *count += 1;
+        }
+        wakers
+    }
+
+    fn role(&self, slot: usize) -> Role {
+        self.roles.get(slot).copied().unwrap_or(Role::Host)
+    }
+
+    fn same_vm(&self, a: usize, b: usize) -> bool {
+        let vm = |slot: usize| match self.role(slot) {
+            Role::Vcpu { vm, .. } | Role::VmThread { vm, .. } => Some(vm),
+            Role::Host => None,
+        };
+        vm(a).is_some() && vm(a) == vm(b)
     }
 
     /// Whether the running task may have meant to wake this one: a guess where the recording

@@ -98,6 +98,9 @@ impl Rebuild {
     pub(crate) fn apply(&mut self, seen: Stamped) -> Result<(), TooLarge> {
         let start = *self.start.get_or_insert(seen.at);
         self.now = self.now.max(seen.at.saturating_sub(start));
+        if self.aside(&seen) {
+            return Ok(());
+        }
         let cpu = seen.cpu as usize;
         if self.cpus.len() <= cpu {
             self.cpus.resize(cpu + 1, Cpu::default());
@@ -128,6 +131,26 @@ impl Rebuild {
         Ok(())
     }
 
+    /// Takes in what says nothing of the pCPU that it is about; false if it is something else.
+    fn aside(&mut self, seen: &Stamped) -> bool {
+        match &seen.event {
+            Event::Mark => {}
+            Event::Named { task, tgid } => {
+                let tgid = *tgid;
+                if let Some(track) = self.find(task) {
+                    track.tgid = tgid.or(track.tgid);
+                }
+            }
+            Event::KvmExits {
+                vcpu,
+                reason,
+                count,
+            } => self.kvm_exits(seen.tid, *vcpu, reason, *count),
+            _ => return false,
+        }
+        true
+    }
+
     fn event(&mut self, cpu: usize, seen: &Stamped) {
         match &seen.event {
             Event::Switch { prev, left, next } => self.switch(cpu, prev, *left, next),
@@ -148,7 +171,12 @@ impl Rebuild {
                     cpu.interrupt = entry.then_some(self.now);
                 }
             }
-            Event::Lost | Event::Other => {}
+            // The first is dealt with before, and what is aside is, too.
+            Event::Lost
+            | Event::Other
+            | Event::Mark
+            | Event::Named { .. }
+            | Event::KvmExits { .. } => {}
             kvm => self.kvm(seen.tid, kvm),
         }
     }
@@ -302,17 +330,15 @@ impl Rebuild {
     fn waker(&self, cpu: usize, seen: &Stamped, wakee: usize) -> By {
         let interrupt = self.cpus.get(cpu).and_then(|state| state.interrupt);
         let recent = interrupt.is_some_and(|at| self.now - at < INTERRUPT);
-        let interrupted = match seen.context {
-            Context::Interrupt => true,
-            Context::Task => false,
-            Context::Unknown => recent,
-        };
-        let Some(&waker) = self.slots.get(&seen.tid) else {
-            return By::Unseen;
-        };
-        if interrupted || waker == wakee {
-            return By::Unseen;
+        match seen.context {
+            Context::Timer => return By::Timer,
+            Context::Interrupt => return By::Interrupt,
+            Context::Unknown if recent => return By::Interrupt,
+            Context::Unknown | Context::Task => {}
         }
+        let Some(&waker) = self.slots.get(&seen.tid).filter(|&&it| it != wakee) else {
+            return By::Unseen;
+        };
         let work = self
             .tracks
             .get(waker)
@@ -375,11 +401,7 @@ impl Rebuild {
             }
             Event::KvmExit { vcpu, reason } => {
                 track.kvm_vcpu = Some(vcpu.or(track.kvm_vcpu.flatten()));
-                if let Some(count) = track.kvm.exits.get_mut(reason) {
-                    *count += 1;
-                } else if track.kvm.exits.len() < MAX_REASONS {
-                    track.kvm.exits.insert(reason.clone(), 1);
-                }
+                exits(track, reason, 1);
             }
             Event::KvmWakeup { polled } => {
                 track.kvm.halts += 1;
@@ -391,6 +413,22 @@ impl Rebuild {
             Event::KvmIpi => track.kvm.ipis += 1,
             _ => {}
         }
+    }
+
+    /// So many exits of a vCPU for one reason, or interrupts that it sent to siblings.
+    fn kvm_exits(&mut self, tid: u32, vcpu: Option<u32>, reason: &str, count: u64) {
+        let comm = String::new();
+        let Some(track) = self.find(&TaskRef { tid, comm }) else {
+            return;
+        };
+        track.kvm_vcpu = Some(vcpu.or(track.kvm_vcpu.flatten()));
+        if reason == "ipi" {
+            track.kvm.ipis = track.kvm.ipis.saturating_add(count);
+            return;
+        }
+        // Who leaves a guest has entered it.
+        track.kvm.entries = track.kvm.entries.saturating_add(count);
+        exits(track, reason, count);
     }
 
     /// The living task of this number, which may be one not seen before.
@@ -433,5 +471,14 @@ impl Rebuild {
         }
         let slot = self.living(task.tid, &task.comm);
         self.tracks.get_mut(slot)
+    }
+}
+
+/// Counts guest exits.
+fn exits(track: &mut Track, reason: &str, count: u64) {
+    if let Some(seen) = track.kvm.exits.get_mut(reason) {
+        *seen = seen.saturating_add(count);
+    } else if track.kvm.exits.len() < MAX_REASONS {
+        track.kvm.exits.insert(reason.to_string(), count);
     }
 }

@@ -21,7 +21,11 @@ pub(super) struct Woken {
 pub(super) enum By {
     /// Nobody: it was awake when the recording began.
     Start,
-    /// Whatever interrupted the pCPU, or nobody knows.
+    /// Whatever interrupted the pCPU.
+    Interrupt,
+    /// A timer.
+    Timer,
+    /// Nobody knows.
     Unseen,
     /// The task in this slot, in this context, having used this much CPU time.
     Slot {

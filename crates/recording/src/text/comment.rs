@@ -22,6 +22,8 @@ pub(crate) struct Stated {
     pub clock: Option<Fact<String>>,
     /// Command lines by process id.
     pub processes: BTreeMap<u32, String>,
+    /// Names of VMs by process id.
+    pub vms: BTreeMap<u32, String>,
     /// Process and name by thread id.
     pub threads: BTreeMap<u32, (Option<u32>, String)>,
     /// Events overwritten or dropped while recording.

@@ -30,32 +30,35 @@ pub(crate) enum Step<'a> {
 
 /// The lines of a file.
 pub(crate) struct Lines<'a> {
-    source: BufReader<Peeked<'a>>,
+    source: BufReader<Unpacked<'a>>,
     line: Vec<u8>,
     /// Number of the last line, from 1.
     pub number: u64,
 }
 
-/// Opens a file's contents. Also returns how they begin, unpacked.
-pub(crate) fn open<'a>(source: impl Read + 'a) -> io::Result<(Lines<'a>, Vec<u8>)> {
-    let mut raw = Peeked::new(Box::new(source));
+/// Opens a file's contents, unpacked.
+pub(crate) fn open<'a>(source: impl Read + 'a) -> io::Result<Unpacked<'a>> {
+    let mut raw = Unpacked::new(Box::new(source));
     if raw.head.is_empty()
         && let Some(error) = raw.error.take()
     {
         return Err(error);
     }
-    let text = if raw.head.starts_with(b"\x1f\x8b") {
-        Peeked::new(Box::new(MultiGzDecoder::new(BufReader::new(raw))))
-    } else {
-        raw
-    };
-    let head = text.head.clone();
-    let lines = Lines {
-        source: BufReader::new(text),
-        line: Vec::new(),
-        number: 0,
-    };
-    Ok((lines, head))
+    Ok(match raw.head.starts_with(b"\x1f\x8b") {
+        true => Unpacked::new(Box::new(MultiGzDecoder::new(BufReader::new(raw)))),
+        false => raw,
+    })
+}
+
+impl<'a> Lines<'a> {
+    /// The lines of what was opened.
+    pub(crate) fn new(source: Unpacked<'a>) -> Self {
+        Self {
+            source: BufReader::new(source),
+            line: Vec::new(),
+            number: 0,
+        }
+    }
 }
 
 impl Lines<'_> {
@@ -96,15 +99,15 @@ impl Lines<'_> {
     }
 }
 
-/// A reader whose beginning has been read already, and perhaps failed.
-struct Peeked<'a> {
+/// A file's contents, of which the beginning has been read already, and perhaps failed.
+pub(crate) struct Unpacked<'a> {
     head: Vec<u8>,
     given: usize,
     error: Option<io::Error>,
     rest: Box<dyn Read + 'a>,
 }
 
-impl<'a> Peeked<'a> {
+impl<'a> Unpacked<'a> {
     fn new(mut rest: Box<dyn Read + 'a>) -> Self {
         let mut head = Vec::new();
         let read = rest.by_ref().take(HEAD as u64).read_to_end(&mut head);
@@ -115,9 +118,14 @@ impl<'a> Peeked<'a> {
             rest,
         }
     }
+
+    /// How it begins.
+    pub(crate) fn head(&self) -> &[u8] {
+        &self.head
+    }
 }
 
-impl Read for Peeked<'_> {
+impl Read for Unpacked<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut left = self.head.get(self.given..).unwrap_or(&[]);
         if !left.is_empty() {
@@ -146,7 +154,7 @@ mod tests {
 
     /// Complete lines, and how it ended.
     fn all(bytes: &[u8]) -> (Vec<Vec<u8>>, String) {
-        let (mut lines, _) = open(bytes).unwrap();
+        let mut lines = Lines::new(open(bytes).unwrap());
         let mut out = Vec::new();
         loop {
             match lines.next() {

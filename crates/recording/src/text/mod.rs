@@ -7,6 +7,7 @@
 pub(crate) mod comment;
 pub(crate) mod foreign;
 mod ftrace;
+pub(crate) mod import;
 pub(crate) mod input;
 mod perf;
 
@@ -18,6 +19,8 @@ use corun_model::Nanos;
 pub(crate) enum Context {
     /// In an interrupt (hard, soft or NMI).
     Interrupt,
+    /// In one that a timer caused.
+    Timer,
     /// On behalf of the running task.
     Task,
     /// The line does not say.

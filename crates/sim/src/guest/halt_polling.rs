@@ -7,6 +7,11 @@
 //! the window, a short block that a longer poll would have caught lets it grow, a long one shrinks
 //! it. It polls only while its pCPU has no other task (`single_task_running`), hence hardly ever on
 //! an overcommitted host; the dissertation's *enhanced* form (§3.6.1) lifts that rule.
+//!
+//! Whoever the scheduler puts in its place, a vCPU that is polled for does not stay ready: it has
+//! nothing to run. The poll ends when the scheduler wants the pCPU (`need_resched()`, since 5.13) and
+//! the vCPU blocks, so that its wake-up is a wake-up like others. Before 5.13 a kernel without full
+//! preemption, as servers have, polled to the end first; that half a millisecond is not modelled.
 
 use corun_model::Nanos;
 use corun_model::time::US;

@@ -160,9 +160,14 @@ impl Vm {
     /// Another task wants the pCPU that `vcpu` has: KVM polls no longer, unless it is told to.
     pub(super) fn crowded(&mut self, host: &mut Host, vcpu: u32) {
         if !self.halt_poll.shared {
-            self.settle(host, vcpu);
-            self.stop_halt_poll(host, vcpu);
+            self.end_poll(host, vcpu);
         }
+    }
+
+    /// KVM polls no longer for `vcpu` (`kvm_vcpu_can_poll()`), whose thread blocks.
+    pub(super) fn end_poll(&mut self, host: &mut Host, vcpu: u32) {
+        self.settle(host, vcpu);
+        self.stop_halt_poll(host, vcpu);
     }
 
     /// Something has come for an idling vCPU, or it goes on otherwise.

@@ -396,6 +396,12 @@ impl Load for Guests {
         }
     }
 
+    fn end_poll(&mut self, host: &mut Host, task: TaskId) {
+        if let Role::Vcpu { vm, vcpu } = self.role(task) {
+            self.vms[vm as usize].end_poll(host, vcpu);
+        }
+    }
+
     fn timer(&mut self, host: &mut Host, token: u64) {
         let (kind, vm, index) = Timer::of(token);
         match kind {

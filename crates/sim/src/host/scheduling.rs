@@ -91,6 +91,12 @@ impl Host {
         }
     }
 
+    /// The task on `cpu` if the host polls on its behalf.
+    pub(crate) fn polled_on(&self, cpu: PcpuId) -> Option<TaskId> {
+        let polled = |task: &TaskId| self.tasks[task.index()].activity == Activity::HaltPolling;
+        self.current(cpu).filter(polled)
+    }
+
     /// Is `task` the only one on the runqueue of its pCPU (`single_task_running`)?
     pub fn is_alone(&self, task: TaskId) -> bool {
         let home = self.tasks[task.index()].home;

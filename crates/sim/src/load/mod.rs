@@ -164,6 +164,12 @@ pub trait Load {
         let _ = (host, task);
     }
 
+    /// The scheduler wants another task on the pCPU of `task`, for which the host polls: the load ends
+    /// the poll, after which `task` waits.
+    fn end_poll(&mut self, host: &mut Host, task: TaskId) {
+        let _ = (host, task);
+    }
+
     /// A timer set with [`Host::load_timer`] fired.
     fn timer(&mut self, host: &mut Host, token: u64);
 

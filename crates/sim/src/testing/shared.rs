@@ -190,10 +190,13 @@ pub(crate) fn is_served<S: HostScheduler + 'static>(
     let (params, jobs) = scene.parts();
     let audited = Audited::new(make(&params), patience);
     let weights: Vec<u32> = scene.jobs.iter().map(|job| job.weight).collect();
+    let total: u32 = weights.iter().sum();
     let (outcome, _) = run(&params, audited, jobs, 0, 4 * SEC);
-    // A light task among heavy ones, or a small part of a VM, may be due after the run.
+    // A light task among heavy ones, or a small part of a VM, may be due after the run: the first of
+    // many that come at once is put back by a whole latency of CFS (START_DEBIT), 80 ms of its own
+    // time, which are 80 ms * total / weight of all.
     for ((name, _, totals), weight) in outcome.tasks.iter().zip(weights) {
-        let due = weight >= 100 && !scene.grouped;
+        let due = weight >= 100 && weight * 20 >= total && !scene.grouped;
         let served = totals.run > 0 || totals.ready < 3 * SEC;
         prop_assert!(served || !due, "{name} starves: {totals:?}");
     }

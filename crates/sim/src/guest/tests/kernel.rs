@@ -181,6 +181,28 @@ fn halt_polling_saves_switches_while_the_pcpu_is_its_own() {
 }
 
 #[test]
+fn a_poll_cut_short_waits_for_its_wakeup_not_for_its_turn() {
+    // One that is polled for all the time it sleeps, beside a hog with slices of 10 ms.
+    let vms = [
+        vm("naps", free(), &["loop { compute 50us; sleep 7ms }"]),
+        vm("hog", free(), &["loop { compute 100ms }"]),
+    ];
+    let params = HaltPollParams {
+        most: 20 * MS,
+        shared: true,
+        ..HaltPollParams::default()
+    };
+    let guests = Guests::new(vms.to_vec(), Vec::new(), 1).unwrap();
+    let outcome = simulate(machine(1, FREE), 10 * MS, guests.with_halt_polling(params));
+    assert!(achieved(&outcome).halt_polls > 50);
+    // When its slice of 10 ms ends, it sleeps for another 4.1 ms of the hog's: so long it waits, and is
+    // ready only for the rest. Fifty times, but for the first, in which polls have to grow.
+    let naps = outcome.vms[0].vcpus[0];
+    assert!(naps.wait.abs_diff(50 * 4_100 * US) < 4 * MS, "{naps:?}");
+    assert_eq!(naps.run + naps.wait + naps.ready, SEC);
+}
+
+#[test]
 fn a_poll_gives_way_to_whoever_wants_the_pcpu() {
     // Sleeps that grow the window to 200 us, beside a VM that comes every 10 ms.
     let vms = vec![

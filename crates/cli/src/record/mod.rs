@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `corun record`: what this host's pCPUs and vCPUs do, in a file.
+
+mod summary;
+
+use crate::failure::Invalid;
+use crate::output;
+use anyhow::Context;
+use corun_linux::record::{self, Progress, RecordOptions, Recorded};
+use corun_model::{Nanos, time};
+use corun_recording::native::{self, Damage};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::fs::{File, OpenOptions};
+use std::io::{BufReader, BufWriter, IsTerminal, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// Record what this host's pCPUs and vCPUs do, for compare and advise
+///
+/// Traces every context switch, wake-up and migration of the host, how guests' halts end, and counts guest
+/// exits by reason, until it is interrupted or told to end. Nothing is changed, and no scheduler is needed:
+/// any kernel from Linux 5.8 on with BTF will do. Needs root. Whatever ends it, a full disk or a signal,
+/// leaves a file that can be read up to there. docs/recording-format.md describes the file.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The file, which must not be there yet
+    #[arg(long, short, value_name = "FILE", default_value = "recording.corun")]
+    output: PathBuf,
+
+    /// How long [default: until interrupted]
+    #[arg(long = "for", value_name = "TIME", value_parser = duration, conflicts_with = "from")]
+    run_for: Option<Nanos>,
+
+    /// Leave out names of VMs and programs
+    #[arg(long)]
+    anonymise: bool,
+
+    /// Do not record: copy this recording, with --anonymise without names
+    #[arg(long, value_name = "FILE", requires = "anonymise")]
+    from: Option<PathBuf>,
+
+    /// Print what was recorded as one JSON object
+    #[arg(long)]
+    json: bool,
+
+    /// Show neither progress nor what was recorded
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  sudo corun record --for 30s
+      half a minute of this host, into recording.corun
+  corun advise recording.corun
+      which policy would help it?
+  sudo corun record --anonymise -o host.corun
+      until Ctrl-C, to be given to somebody else
+  corun record --from host.corun --anonymise -o nameless.corun
+      the same with a recording that is there
+
+Exit codes: 0 recorded; 1 it could not be, or the file could not be written to the end (what it has
+can be read); 2 wrong usage, or no recording.";
+
+fn duration(text: &str) -> Result<Nanos, String> {
+    let time = time::parse(text).filter(|time| *time >= time::MS);
+    time.ok_or_else(|| format!("expected 1ms or more, {}", time::ACCEPTED))
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Why nothing, or not everything, was recorded.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    if let Some(from) = &args.from {
+        anonymise(from, &args.output)?;
+        return tell(args, None);
+    }
+    let bar = bar(args);
+    let mut progress = |progress: &Progress| {
+        bar.set_message(line(progress));
+        bar.tick();
+    };
+    let recorded = record::run(RecordOptions {
+        file: args.output.clone(),
+        run_for: args.run_for,
+        anonymise: args.anonymise,
+        progress: &mut progress,
+    })?;
+    bar.finish_and_clear();
+    if !args.quiet {
+        notes(args, &recorded);
+    }
+    if let Some(error) = &recorded.cut {
+        let file = args.output.display();
+        let until = time::show(recorded.until);
+        anyhow::bail!("{file}: {error}; it has the first {until} and can be read");
+    }
+    tell(args, Some(&recorded))
+}
+
+fn bar(args: &Args) -> ProgressBar {
+    let target = match std::io::stderr().is_terminal() && !args.quiet {
+        true => ProgressDrawTarget::stderr(),
+        false => ProgressDrawTarget::hidden(),
+    };
+    let bar = ProgressBar::with_draw_target(None, target);
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+fn line(progress: &Progress) -> String {
+    let mib = progress.bytes as f64 / f64::from(1 << 20);
+    let (time, events) = (time::show(progress.elapsed), progress.events);
+    let lost = match progress.lost {
+        0 => String::new(),
+        lost => format!(", {lost} lost"),
+    };
+    format!("{time}: {events} events{lost}, {mib:.1} MiB")
+}
+
+/// What was recorded, and what was not.
+fn notes(args: &Args, recorded: &Recorded) {
+    let file = args.output.display();
+    let done = line(&recorded.progress);
+    output::note(&format!("corun: {file}: {done}"));
+    for missing in &recorded.missing {
+        output::note(&format!("corun: this kernel does not tell {missing}"));
+    }
+    if recorded.progress.lost > 0 {
+        output::note(
+            "corun: events were lost: this process got no pCPU in time, or the disk is slow",
+        );
+    }
+    if recorded.vms == 0 {
+        output::note(
+            "corun: no VM was seen: threads named `CPU n/KVM`, `fc_vcpu n` or `vcpu<n>` were looked for",
+        );
+    }
+}
+
+/// The recording read back: who can read it, and what is in it.
+fn tell(args: &Args, recorded: Option<&Recorded>) -> anyhow::Result<()> {
+    if args.quiet && !args.json || recorded.is_some_and(|recorded| recorded.vms == 0) && !args.json
+    {
+        return Ok(());
+    }
+    let import = match corun_recording::read(&args.output) {
+        Ok(import) => Some(import.recording),
+        // Without VMs it is no recording that could be replayed, which has been said.
+        Err(corun_recording::ImportError::NoVcpus { .. }) => None,
+        Err(error) => return Err(error.into()),
+    };
+    match args.json {
+        true => {
+            let told = summary::json(&args.output, recorded, import.as_ref());
+            output::print(&format!("{told:#}\n"))
+        }
+        false => import.map_or(Ok(()), |import| output::print(&summary::text(&import))),
+    }
+}
+
+/// Copies a recording without names.
+fn anonymise(from: &Path, to: &Path) -> anyhow::Result<()> {
+    let name = from.display();
+    let source = File::open(from).map_err(|error| Invalid::error(format!("{name}: {error}")))?;
+    let out = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(to);
+    let out = out.with_context(|| to.display().to_string())?;
+    let mut out = BufWriter::new(out);
+    let told = native::anonymise(BufReader::new(source), &mut out);
+    let told = told.and_then(|told| out.flush().map(|()| told));
+    let refused = match told.with_context(|| to.display().to_string())? {
+        Ok(None) => return Ok(()),
+        Ok(Some(damage)) => {
+            let why = damage_in_words(&damage);
+            output::note(&format!(
+                "corun: {name}: cut short ({why}); what came before was copied"
+            ));
+            return Ok(());
+        }
+        Err(damage) => damage_in_words(&damage),
+    };
+    // Nothing was written but, at most, a header.
+    let _ = std::fs::remove_file(to);
+    Err(Invalid::error(format!(
+        "{name}: {refused}: expected a recording by `corun record`, not packed with gzip"
+    )))
+}
+
+fn damage_in_words(damage: &Damage) -> String {
+    match damage {
+        Damage::Header(why) => why.clone(),
+        Damage::Cut => "the file ends within a block".to_string(),
+        Damage::Block(why) => (*why).to_string(),
+        Damage::Io(error) => error.to_string(),
+    }
+}

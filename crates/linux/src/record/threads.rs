@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What threads are called, told before the first entry that speaks of them.
+//!
+//! Threads that were there before are looked up in /proc, all at once at the beginning; those that come
+//! are told by the kernel when they are made.
+
+use crate::proc;
+use corun_recording::native::{Entry, Thread};
+use std::collections::{HashMap, HashSet};
+use std::fs;
+
+/// Names of threads.
+#[derive(Default)]
+pub(super) struct Threads {
+    known: HashMap<u32, (u32, String)>,
+    told: HashSet<u32>,
+}
+
+impl Threads {
+    /// Looks up all threads of the host.
+    pub(super) fn of_this_host() -> Self {
+        let mut threads = Self::default();
+        for tgid in proc::processes() {
+            for tid in proc::threads(tgid) {
+                if let Some(comm) = proc::thread_name(tgid, tid) {
+                    threads.known.insert(tid, (tgid, comm));
+                }
+            }
+        }
+        threads
+    }
+
+    /// A thread has been made or has got another name. The entry that says so tells it.
+    pub(super) fn named(&mut self, tid: u32, tgid: Option<u32>, comm: String) {
+        if tgid.is_some() {
+            self.told.insert(tid);
+        }
+        let known = self.known.get(&tid).map(|(tgid, _)| *tgid);
+        if let Some(tgid) = tgid.or(known) {
+            self.known.insert(tid, (tgid, comm));
+        }
+    }
+
+    /// What is to be told before an entry that speaks of this thread.
+    pub(super) fn tell(&mut self, tid: u32) -> Option<Entry> {
+        if tid == 0 || !self.told.insert(tid) {
+            return None;
+        }
+        let (tgid, comm) = match self.known.get(&tid) {
+            Some((tgid, comm)) => (*tgid, comm.clone()),
+            None => look_up(tid)?,
+        };
+        Some(Entry::Thread(Thread { tid, tgid, comm }))
+    }
+}
+
+/// Process and name of a thread whose coming nobody has told.
+fn look_up(tid: u32) -> Option<(u32, String)> {
+    // /proc has a folder for each thread, though it lists only those of processes.
+    let text = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    let field = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        Some(line.trim().to_string())
+    };
+    Some((field("Tgid:")?.parse().ok()?, field("Name:")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn told_once_and_anew_when_made_anew() {
+        let me = std::process::id();
+        let mut threads = Threads::default();
+        let Some(Entry::Thread(thread)) = threads.tell(me) else {
+            panic!("this process is there")
+        };
+        assert_eq!((thread.tid, thread.tgid), (me, me));
+        assert_eq!(threads.tell(me), None);
+        assert_eq!(threads.tell(0), None);
+        // Its fork entry tells it.
+        threads.named(5_000_000, Some(1), "a".to_string());
+        assert_eq!(threads.tell(5_000_000), None);
+        assert_eq!(threads.tell(5_000_001), None);
+        let all = Threads::of_this_host();
+        assert!(all.known.contains_key(&me));
+    }
+}

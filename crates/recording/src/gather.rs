@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Gathers the events of any form of recording, in any order within the window, to the finished
+//! recording, and keeps count of all trouble.
+
+use crate::error::ImportError;
+use crate::import::Import;
+use crate::model::{Fact, Format, Grouping, Host, Recording};
+use crate::note::{Note, Place, Quote};
+use crate::order::{Order, Stamped, WINDOW};
+use crate::rebuild::{self, Rebuild};
+use crate::text::comment::Stated;
+use corun_model::time::SEC;
+use corun_model::{Nanos, Topology};
+use std::collections::BTreeMap;
+
+/// Kinds of events counted by name.
+const MAX_KINDS: usize = 4096;
+/// Events further apart than this are not of one recording, ns.
+const GAP: Nanos = 3600 * SEC;
+
+/// What has been gathered so far.
+pub(crate) struct Gather<'a> {
+    file: &'a str,
+    /// What places of this form are called.
+    unit: fn(u64) -> Place,
+    /// Where in the file it is read: a line, a block, a packet, from 1.
+    pub place: u64,
+    /// The form, if it is not to be told by what the recording states.
+    pub format: Option<Format>,
+    pub stated: Stated,
+    order: Order,
+    rebuild: Rebuild,
+    pub notes: Vec<Note>,
+    /// Places that were not understood.
+    pub unparsed: u64,
+    /// The first few of them.
+    pub quotes: Vec<Quote>,
+    kinds: BTreeMap<String, u64>,
+    /// Events read.
+    pub events: u64,
+    /// Events that went into the rebuilding.
+    applied: u64,
+    /// The highest pCPU number seen.
+    pub highest_cpu: u32,
+    lost: u64,
+    gaps: u64,
+    unusable: u64,
+    far_away: u64,
+    far_away_at: u64,
+}
+
+impl<'a> Gather<'a> {
+    pub(crate) fn new(file: &'a str, unit: fn(u64) -> Place) -> Self {
+        Self {
+            file,
+            unit,
+            place: 0,
+            format: None,
+            stated: Stated::default(),
+            order: Order::default(),
+            rebuild: Rebuild::default(),
+            notes: Vec::new(),
+            unparsed: 0,
+            quotes: Vec::new(),
+            kinds: BTreeMap::new(),
+            events: 0,
+            applied: 0,
+            highest_cpu: 0,
+            lost: 0,
+            gaps: 0,
+            unusable: 0,
+            far_away: 0,
+            far_away_at: 0,
+        }
+    }
+
+    /// Its name in messages.
+    pub(crate) fn file(&self) -> String {
+        self.file.to_string()
+    }
+
+    /// Counts an event of this kind.
+    pub(crate) fn count(&mut self, event: &str, cpu: u32) {
+        self.events += 1;
+        self.highest_cpu = self.highest_cpu.max(cpu);
+        if let Some(count) = self.kinds.get_mut(event) {
+            *count += 1;
+        } else if self.kinds.len() < MAX_KINDS {
+            self.kinds.insert(crate::event::comm(event), 1);
+        }
+    }
+
+    /// The recording says that it lost so many events somewhere.
+    pub(crate) fn lost(&mut self, events: u64) {
+        self.gaps += 1;
+        self.lost = self.lost.saturating_add(events);
+    }
+
+    /// An event with numbers that cannot be.
+    pub(crate) fn unusable(&mut self) {
+        self.unusable += 1;
+    }
+
+    /// Takes in an event.
+    pub(crate) fn push(&mut self, event: Stamped) -> Result<(), ImportError> {
+        let line = self.place;
+        match self.order.push(Stamped { line, ..event }) {
+            Some(next) => self.apply(next),
+            None => Ok(()),
+        }
+    }
+
+    fn apply(&mut self, next: Stamped) -> Result<(), ImportError> {
+        let gap = self
+            .rebuild
+            .latest()
+            .map_or(0, |latest| next.at.saturating_sub(latest));
+        if gap > GAP || self.far_away > 0 {
+            self.far_away += 1;
+            if self.far_away == 1 {
+                self.far_away_at = next.line;
+            }
+            return Ok(());
+        }
+        self.applied += 1;
+        let line = next.line;
+        self.rebuild.apply(next).map_err(|too| {
+            let (file, what, max) = (self.file(), too.what, too.max);
+            ImportError::TooLarge {
+                file,
+                at: (self.unit)(line),
+                what,
+                max,
+            }
+        })
+    }
+
+    /// Everything has been taken in.
+    pub(crate) fn finish(mut self) -> Result<Import, ImportError> {
+        while let Some(next) = self.order.pop() {
+            self.apply(next)?;
+        }
+        self.check()?;
+        let pcpus = self.pcpus()?;
+        self.trouble();
+        let finished = rebuild::finish(self.rebuild, &self.stated, pcpus.value);
+        let stated = self.stated.format.unwrap_or(Format::Ftrace);
+        let format = self.format.unwrap_or(stated);
+        let mut observed = finished.observed;
+        observed.events = self.kinds;
+        let recording = Recording {
+            format,
+            host: Host {
+                pcpus,
+                kernel: self.stated.kernel,
+                scheduler: self.stated.scheduler,
+                clock: self.stated.clock,
+            },
+            start: finished.start,
+            end: finished.end,
+            vms: finished.vms,
+            tasks: finished.tasks,
+            observed,
+        };
+        check_vms(self.file, &recording)?;
+        let mut notes = self.notes;
+        let inferred = recording
+            .vms
+            .iter()
+            .filter(|vm| vm.grouping == Grouping::Inferred);
+        match inferred.count() as u64 {
+            0 => {}
+            vms => notes.push(Note::GroupingInferred { vms }),
+        }
+        Ok(Import { recording, notes })
+    }
+
+    /// Whether there is enough to rebuild anything from.
+    fn check(&self) -> Result<(), ImportError> {
+        let file = self.file();
+        if self.place == 0 && self.notes.is_empty() {
+            return Err(ImportError::Empty { file });
+        }
+        if self.events == 0 {
+            let first = self.quotes.first();
+            let first = first.map(|quote| (quote.line, quote.text.clone()));
+            return Err(ImportError::NoEvents { file, first });
+        }
+        if !self.kinds.contains_key("sched_switch") {
+            let found = most(self.kinds.iter().map(|(name, &n)| (name.clone(), n)));
+            return Err(ImportError::NoSwitches { file, found });
+        }
+        if self.far_away > self.applied {
+            return Err(ImportError::TimeJumps {
+                file,
+                at: (self.unit)(self.far_away_at),
+            });
+        }
+        if self.order.too_late * 100 > self.events {
+            return Err(ImportError::Disordered {
+                file,
+                at: (self.unit)(self.order.too_late_line.unwrap_or(0)),
+                events: self.order.too_late,
+                total: self.events,
+                window: WINDOW,
+            });
+        }
+        if self.rebuild.duration() == 0 {
+            return Err(ImportError::NoTime { file });
+        }
+        Ok(())
+    }
+
+    /// How many pCPUs the host has.
+    fn pcpus(&mut self) -> Result<Fact<u32>, ImportError> {
+        let seen = self.highest_cpu + 1;
+        let Some(stated) = self.stated.pcpus.take() else {
+            return Ok(Fact {
+                value: seen,
+                source: "the highest pCPU number seen",
+            });
+        };
+        match u32::try_from(stated.value) {
+            Ok(value) if value > Topology::MAX_PCPUS => {}
+            Ok(value) if value >= seen => {
+                return Ok(Fact {
+                    value,
+                    source: stated.source,
+                });
+            }
+            Ok(_) => {
+                self.notes.push(Note::MorePcpus {
+                    stated: stated.value,
+                    seen,
+                });
+                return Ok(Fact {
+                    value: seen,
+                    source: "the highest pCPU number seen",
+                });
+            }
+            Err(_) => {}
+        }
+        Err(ImportError::TooManyPcpus {
+            file: self.file(),
+            seen: stated.value,
+        })
+    }
+
+    /// Turns the counts of trouble into notes.
+    fn trouble(&mut self) {
+        let mut notes = Vec::new();
+        if self.unparsed > 0 {
+            let examples = std::mem::take(&mut self.quotes);
+            notes.push(Note::Unparsed {
+                lines: self.unparsed,
+                examples,
+            });
+        }
+        if self.order.late > 0 {
+            notes.push(Note::Reordered {
+                events: self.order.late,
+            });
+        }
+        if let Some(line) = self.order.too_late_line {
+            notes.push(Note::TooLate {
+                events: self.order.too_late,
+                at: (self.unit)(line),
+            });
+        }
+        if self.far_away > 0 {
+            notes.push(Note::FarAway {
+                events: self.far_away,
+                at: (self.unit)(self.far_away_at),
+            });
+        }
+        if self.unusable > 0 {
+            notes.push(Note::Unusable {
+                events: self.unusable,
+            });
+        }
+        let lost = self.lost.saturating_add(self.stated.lost);
+        if lost > 0 {
+            notes.push(Note::Lost {
+                events: lost,
+                gaps: self.gaps,
+            });
+        }
+        if let Some((kept, written)) = self.stated.overwritten {
+            notes.push(Note::Overwritten { kept, written });
+        }
+        self.notes.extend(notes);
+        self.doubts();
+    }
+
+    /// What the events themselves leave open.
+    fn doubts(&mut self) {
+        let rebuild::Oddities {
+            no_wakeup,
+            no_switch,
+            after_exit,
+            context_unknown,
+        } = self.rebuild.oddities;
+        let wakeups = ["sched_waking", "sched_wakeup"]
+            .iter()
+            .any(|e| self.kinds.contains_key(*e));
+        if !wakeups {
+            self.notes.push(Note::NoWakeups);
+        }
+        let no_wakeup = if wakeups { no_wakeup } else { 0 };
+        if no_wakeup + no_switch + after_exit > 0 {
+            self.notes.push(Note::Contradictions {
+                no_wakeup,
+                no_switch,
+                after_exit,
+            });
+        }
+        if context_unknown > 0 {
+            self.notes.push(Note::ContextUnknown {
+                wakeups: context_unknown,
+            });
+        }
+    }
+}
+
+/// A recording without vCPUs is of no use; says what is in it instead.
+fn check_vms(file: &str, recording: &Recording) -> Result<(), ImportError> {
+    if !recording.vms.is_empty() {
+        return Ok(());
+    }
+    let ran = |task: &crate::model::Task| (task.comm.clone(), task.observed.run);
+    let longest: Vec<_> = recording.tasks.iter().map(ran).collect();
+    let mut by_time: Vec<_> = longest
+        .into_iter()
+        .filter(|(name, _)| !name.is_empty())
+        .collect();
+    by_time.sort_by_key(|(_, run)| std::cmp::Reverse(*run));
+    let names: Vec<_> = by_time.into_iter().take(5).map(|(name, _)| name).collect();
+    let (file, tasks) = (file.to_string(), recording.tasks.len());
+    let found = format!(
+        "{tasks} other tasks (longest running: {})",
+        names.join(", ")
+    );
+    Err(ImportError::NoVcpus { file, found })
+}
+
+/// The most frequent few, as `name (count)`.
+fn most(counts: impl Iterator<Item = (String, u64)>) -> String {
+    let mut counts: Vec<_> = counts.collect();
+    counts.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
+    let few: Vec<_> = counts
+        .iter()
+        .take(5)
+        .map(|(name, n)| format!("{name} ({n})"))
+        .collect();
+    few.join(", ")
+}

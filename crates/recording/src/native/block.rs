@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Blocks: lengths, checksum, contents packed with LZ4.
+//!
+//! All numbers are little-endian. A block's checksum (CRC-32 as in gzip) is over everything in it
+//! before and after the checksum itself, so that damaged lengths are noticed, too.
+
+use super::decode;
+use super::entry::Entry;
+use std::io::{self, Read};
+
+/// What a file begins with.
+pub const MAGIC: [u8; 8] = *b"CORUNREC";
+/// The version written, and the newest that is read.
+const VERSION: u32 = 1;
+/// The file's header: magic and version.
+pub const HEADER: [u8; 12] = header();
+
+/// What a block begins with.
+const BLOCK: [u8; 4] = *b"BLK1";
+/// Its head: magic, length packed, length unpacked, checksum.
+const HEAD: usize = 16;
+/// The longest block, unpacked, bytes.
+const LONGEST: usize = 1 << 20;
+
+const fn header() -> [u8; 12] {
+    let mut bytes = [0; 12];
+    let mut at = 0;
+    while at < 8 {
+        bytes[at] = MAGIC[at];
+        at += 1;
+    }
+    bytes[8] = VERSION as u8;
+    bytes
+}
+
+/// A block of these bytes, ready to be written.
+pub(super) fn pack(bytes: &[u8]) -> Vec<u8> {
+    let packed = lz4_flex::block::compress(bytes);
+    let mut block = Vec::with_capacity(HEAD + packed.len());
+    block.extend(BLOCK);
+    block.extend((packed.len() as u32).to_le_bytes());
+    block.extend((bytes.len() as u32).to_le_bytes());
+    let sum = checksum(&block, &packed);
+    block.extend(sum.to_le_bytes());
+    block.extend(packed);
+    block
+}
+
+fn checksum(lengths: &[u8], packed: &[u8]) -> u32 {
+    let mut sum = crc32fast::Hasher::new();
+    sum.update(lengths);
+    sum.update(packed);
+    sum.finalize()
+}
+
+/// Why a file is not read on.
+#[derive(Debug)]
+pub enum Damage {
+    /// It is no recording of corun, or one of a later version.
+    Header(String),
+    /// It ends within a block: it was cut off there.
+    Cut,
+    /// A block is not what was written.
+    Block(&'static str),
+    /// It could not be read.
+    Io(io::Error),
+}
+
+/// The blocks of a file.
+pub struct Blocks<R> {
+    source: R,
+    /// Blocks taken apart.
+    pub blocks: u64,
+    /// Bytes of the file up to the end of the last whole block.
+    pub bytes: u64,
+}
+
+impl<R: Read> Blocks<R> {
+    /// Reads the header.
+    ///
+    /// # Errors
+    /// [`Damage::Header`] or [`Damage::Io`].
+    pub fn open(mut source: R) -> Result<Self, Damage> {
+        let mut head = [0; 12];
+        if fill(&mut source, &mut head)? < head.len() || head[..8] != MAGIC {
+            let what = "it does not begin with CORUNREC";
+            return Err(Damage::Header(what.to_string()));
+        }
+        let version = number(&head, 8);
+        if version == 0 || version > VERSION {
+            return Err(Damage::Header(format!(
+                "it is of version {version}, this program reads up to {VERSION}"
+            )));
+        }
+        Ok(Self {
+            source,
+            blocks: 0,
+            bytes: head.len() as u64,
+        })
+    }
+
+    /// Adds the next block's entries to `out`; false at the end of the file.
+    ///
+    /// # Errors
+    /// [`Damage`]. Nothing after it can be read; of the damaged block, nothing is in `out`.
+    pub fn next(&mut self, out: &mut Vec<Entry>) -> Result<bool, Damage> {
+        let mut head = [0; HEAD];
+        match fill(&mut self.source, &mut head)? {
+            0 => return Ok(false),
+            HEAD => {}
+            _ => return Err(Damage::Cut),
+        }
+        let (packed, length) = (number(&head, 4) as usize, number(&head, 8) as usize);
+        if head[..4] != BLOCK {
+            return Err(Damage::Block("it does not begin as blocks do"));
+        }
+        // What LZ4 cannot pack becomes longer by at most this.
+        let longest = lz4_flex::block::get_maximum_output_size(LONGEST);
+        if length > LONGEST || packed > longest {
+            return Err(Damage::Block("it is longer than blocks may be"));
+        }
+        let mut bytes = vec![0; packed];
+        if fill(&mut self.source, &mut bytes)? < packed {
+            return Err(Damage::Cut);
+        }
+        if checksum(&head[..12], &bytes) != number(&head, 12) {
+            return Err(Damage::Block("its checksum is wrong"));
+        }
+        let bytes = lz4_flex::block::decompress(&bytes, length)
+            .map_err(|_| Damage::Block("it cannot be unpacked"))?;
+        let before = out.len();
+        decode::entries(&bytes, out).map_err(|why| {
+            out.truncate(before);
+            Damage::Block(why)
+        })?;
+        self.blocks += 1;
+        self.bytes += (HEAD + packed) as u64;
+        Ok(true)
+    }
+}
+
+/// Reads as much as there is and fits; how much that was.
+fn fill(source: &mut impl Read, into: &mut [u8]) -> Result<usize, Damage> {
+    let mut have = 0;
+    while let Some(rest) = into.get_mut(have..).filter(|rest| !rest.is_empty()) {
+        match source.read(rest) {
+            Ok(0) => break,
+            Ok(more) => have += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // What a packed file that is cut says.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err(Damage::Cut),
+            Err(error) => return Err(Damage::Io(error)),
+        }
+    }
+    Ok(have)
+}
+
+fn number(bytes: &[u8], at: usize) -> u32 {
+    let four = bytes.get(at..).and_then(<[u8]>::first_chunk);
+    four.map_or(0, |four| u32::from_le_bytes(*four))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// What a block holds may be anything, its checksum right: entries or a word on what is wrong.
+        #[test]
+        fn any_contents(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let mut file = HEADER.to_vec();
+            file.extend(pack(&bytes));
+            let mut out = Vec::new();
+            let mut blocks = Blocks::open(&file[..]).unwrap();
+            if let Err(damage) = blocks.next(&mut out) {
+                let inside = matches!(damage, Damage::Block(_));
+                prop_assert!(inside && out.is_empty());
+            }
+            // Whatever it says, importing it ends, without a panic.
+            let _ = crate::read_bytes("x", &file);
+        }
+    }
+
+    #[test]
+    fn lengths_that_no_block_has() {
+        let mut head = HEADER.to_vec();
+        head.extend(BLOCK);
+        head.extend(u32::MAX.to_le_bytes());
+        head.extend(u32::MAX.to_le_bytes());
+        head.extend([0; 4]);
+        let mut blocks = Blocks::open(&head[..]).unwrap();
+        let damage = blocks.next(&mut Vec::new());
+        assert!(matches!(damage, Err(Damage::Block(why)) if why.contains("longer")));
+    }
+}

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! From blocks to events for the rebuilding, which other forms of recordings share.
+
+use super::{Blocks, Cause, Damage, Entry, Left, Thread};
+use crate::error::ImportError;
+use crate::event::{self, Event, TaskRef};
+use crate::gather::Gather;
+use crate::import::Import;
+use crate::model::{Fact, Format};
+use crate::note::{Note, Place};
+use crate::order::Stamped;
+use crate::text::Context;
+use corun_model::{Nanos, Topology};
+use std::io::Read;
+
+/// Where facts come from.
+const SOURCE: &str = "the recording";
+
+/// Reads a recording of corun.
+pub(crate) fn import(file: &str, source: impl Read) -> Result<Import, ImportError> {
+    let mut gather = Gather::new(file, Place::Block);
+    gather.format = Some(Format::Corun);
+    let mut blocks = Blocks::open(source).map_err(|damage| refused(file, damage))?;
+    let (mut entries, mut at, mut whole) = (Vec::new(), 0, false);
+    loop {
+        entries.clear();
+        gather.place = blocks.blocks + 1;
+        match blocks.next(&mut entries) {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(Damage::Io(source)) => return Err(refused(file, Damage::Io(source))),
+            Err(damage) => {
+                gather.notes.push(cut(&blocks, &damage));
+                whole = true;
+                break;
+            }
+        }
+        for entry in &entries {
+            at = entry.at().unwrap_or(at);
+            whole |= matches!(entry, Entry::Edge { last: true, .. });
+            take(&mut gather, entry, at)?;
+        }
+    }
+    if gather.events == 0 {
+        return Err(ImportError::Native {
+            file: file.to_string(),
+            why: "it has no events: it ends before the first".to_string(),
+        });
+    }
+    if !whole {
+        gather.notes.push(cut(&blocks, &Damage::Cut));
+    }
+    gather.finish()
+}
+
+fn refused(file: &str, damage: Damage) -> ImportError {
+    let file = file.to_string();
+    match damage {
+        Damage::Io(source) => ImportError::Io { file, source },
+        Damage::Header(why) => ImportError::Native { file, why },
+        Damage::Cut => ImportError::Native {
+            file,
+            why: "it ends within its header".to_string(),
+        },
+        Damage::Block(why) => ImportError::Native {
+            file,
+            why: why.to_string(),
+        },
+    }
+}
+
+fn cut<R: Read>(blocks: &Blocks<R>, damage: &Damage) -> Note {
+    Note::Cut {
+        block: blocks.blocks + 1,
+        byte: blocks.bytes,
+        why: match damage {
+            Damage::Block(why) => why,
+            _ => "the file ends there, before the recording did",
+        },
+    }
+}
+
+/// Takes in an entry; facts belong to the time of the events before them.
+fn take(gather: &mut Gather<'_>, entry: &Entry, at: Nanos) -> Result<(), ImportError> {
+    match entry {
+        Entry::Fact { name, value } => fact(gather, name, value),
+        Entry::Vm { tgid, name } => {
+            gather.stated.vms.insert(*tgid, name.clone());
+        }
+        Entry::Lost { cpu, events, .. } => {
+            gather.lost(*events);
+            if *cpu < Topology::MAX_PCPUS {
+                return gather.push(stamped(at, *cpu, 0, Event::Lost));
+            }
+        }
+        other => {
+            if let Some((name, event)) = event(other, at) {
+                let fits = event.cpu < Topology::MAX_PCPUS && tids(&event);
+                match (fits, name) {
+                    (false, _) => gather.unusable(),
+                    (true, "") => return gather.push(event),
+                    (true, name) => {
+                        gather.count(name, event.cpu);
+                        gather.push(event)?;
+                    }
+                }
+            }
+        }
+    }
+    match entry {
+        // The kernel tells a new thread's process together with it, events of other forms do not.
+        Entry::Fork {
+            child, tgid, comm, ..
+        } if *child <= event::MAX_TID => {
+            let (tid, tgid, comm) = (*child, *tgid, comm.clone());
+            take(gather, &Entry::Thread(Thread { tid, tgid, comm }), at)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn fact(gather: &mut Gather<'_>, name: &str, value: &str) {
+    let text = || {
+        Some(Fact {
+            value: event::comm(value),
+            source: SOURCE,
+        })
+    };
+    let stated = &mut gather.stated;
+    match name {
+        "kernel" => stated.kernel = text(),
+        "scheduler" => stated.scheduler = text(),
+        "clock" => stated.clock = text(),
+        "pcpus" => {
+            stated.pcpus = value.parse().ok().map(|value| Fact {
+                value,
+                source: SOURCE,
+            });
+        }
+        // Later versions may state more.
+        _ => {}
+    }
+}
+
+/// Are its numbers of threads such as Linux hands out?
+fn tids(stamped: &Stamped) -> bool {
+    let named = match &stamped.event {
+        Event::Switch { prev, next, .. } => [prev.tid, next.tid],
+        Event::Waking { task, .. }
+        | Event::Wakeup { task, .. }
+        | Event::Named { task, .. }
+        | Event::Migrate { task, .. } => [task.tid, 0],
+        Event::Fork { child, .. } => [child.tid, 0],
+        _ => [0, 0],
+    };
+    let cpus = match stamped.event {
+        Event::Migrate { from, to, .. } => from.max(to),
+        Event::Wakeup { cpu, .. } => cpu.unwrap_or(0),
+        _ => 0,
+    };
+    named.iter().all(|&tid| tid <= event::MAX_TID)
+        && stamped.tid <= event::MAX_TID
+        && cpus < Topology::MAX_PCPUS
+}
+
+fn stamped(at: Nanos, cpu: u32, tid: u32, event: Event) -> Stamped {
+    Stamped {
+        at,
+        cpu,
+        tid,
+        tgid: None,
+        comm: None,
+        context: Context::Task,
+        event,
+        line: 0,
+    }
+}
+
+/// A thread whose name is known from elsewhere.
+fn unnamed(tid: u32) -> TaskRef {
+    let comm = String::new();
+    TaskRef { tid, comm }
+}
+
+/// What the kernel calls it, and what it says; without a name, it is no event of the kernel.
+fn event(entry: &Entry, at: Nanos) -> Option<(&'static str, Stamped)> {
+    let named = |tid: u32, tgid, comm: &str| Event::Named {
+        task: TaskRef {
+            tid,
+            comm: event::comm(comm),
+        },
+        tgid,
+    };
+    Some(match *entry {
+        Entry::Edge { .. } => ("", stamped(at, 0, 0, Event::Mark)),
+        Entry::Thread(ref thread) => {
+            let event = named(thread.tid, Some(thread.tgid), &thread.comm);
+            ("", stamped(at, 0, thread.tid, event))
+        }
+        Entry::Switch {
+            cpu,
+            prev,
+            left,
+            next,
+            ..
+        } => {
+            let event = Event::Switch {
+                prev: unnamed(prev),
+                left: match left {
+                    Left::Ready => event::Left::Ready,
+                    Left::Blocked(letter) => event::Left::Blocked(char::from(letter)),
+                    Left::Exited => event::Left::Exited,
+                },
+                next: unnamed(next),
+            };
+            ("sched_switch", stamped(at, cpu, prev, event))
+        }
+        Entry::Waking {
+            cpu,
+            running,
+            cause,
+            wakee,
+            ..
+        } => {
+            let event = Event::Waking {
+                task: unnamed(wakee),
+                cpu: None,
+            };
+            let context = match cause {
+                Cause::Running => Context::Task,
+                Cause::Interrupt => Context::Interrupt,
+                Cause::Timer => Context::Timer,
+                Cause::Unknown => Context::Unknown,
+            };
+            let event = Stamped {
+                context,
+                ..stamped(at, cpu, running, event)
+            };
+            ("sched_waking", event)
+        }
+        ref other => return placed(other, at),
+    })
+}
+
+/// The rest of them.
+fn placed(entry: &Entry, at: Nanos) -> Option<(&'static str, Stamped)> {
+    Some(match *entry {
+        Entry::Queued {
+            cpu,
+            running,
+            thread,
+            on,
+            ..
+        } => {
+            let event = Event::Wakeup {
+                task: unnamed(thread),
+                cpu: Some(on),
+            };
+            // Who is behind it, sched_waking has told.
+            let event = Stamped {
+                context: Context::Interrupt,
+                ..stamped(at, cpu, running, event)
+            };
+            ("sched_wakeup", event)
+        }
+        Entry::Migrate {
+            cpu,
+            running,
+            thread,
+            from,
+            to,
+            ..
+        } => {
+            let task = unnamed(thread);
+            let event = Event::Migrate { task, from, to };
+            ("sched_migrate_task", stamped(at, cpu, running, event))
+        }
+        Entry::Fork {
+            cpu,
+            parent,
+            child,
+            ref comm,
+            ..
+        } => {
+            let child = TaskRef {
+                tid: child,
+                comm: event::comm(comm),
+            };
+            let event = Event::Fork { parent, child };
+            ("sched_process_fork", stamped(at, cpu, parent, event))
+        }
+        Entry::Rename {
+            thread, ref comm, ..
+        } => {
+            let task = TaskRef {
+                tid: thread,
+                comm: event::comm(comm),
+            };
+            let event = Event::Named { task, tgid: None };
+            ("task_rename", stamped(at, 0, thread, event))
+        }
+        Entry::Halt {
+            cpu,
+            thread,
+            polled,
+            took,
+            ..
+        } => {
+            let polled = polled.then_some(took);
+            let event = stamped(at, cpu, thread, Event::KvmWakeup { polled });
+            ("kvm_vcpu_wakeup", event)
+        }
+        Entry::Exits {
+            thread,
+            vcpu,
+            ref reason,
+            count,
+        } => {
+            let event = Event::KvmExits {
+                vcpu,
+                reason: event::comm(reason),
+                count,
+            };
+            ("", stamped(at, 0, thread, event))
+        }
+        _ => return None,
+    })
+}

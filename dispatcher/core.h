@@ -162,6 +162,26 @@ static inline bool core_may_start(struct task_struct *p, struct task_ctx *t, s32
 	return !held || (held == id_of(p) && !others_first(cpu, t->vtime));
 }
 
+/* `cpu`, which idled, has work of its own: if it was called for a task that waits elsewhere,
+ * another idle one is called instead. */
+static inline void core_pass_call(s32 cpu, struct cpu_ctx *c)
+{
+	s32 i;
+
+	if (!shared(c->called))
+		return;
+	store(c->called, 0);
+	repeat (i, nr_pcpus()) {
+		struct cpu_ctx *other = cpu_at(i);
+
+		if (i == cpu || !other || !shared(other->idle) || shared(other->called))
+			continue;
+		store(other->called, 1);
+		kick(i, KICK_IDLE);
+		break;
+	}
+}
+
 /* `cpu`, which idled, has been given to a task that will start there: it is not free any more. */
 static inline void core_claimed(s32 cpu)
 {
@@ -171,13 +191,10 @@ static inline void core_claimed(s32 cpu)
 		return;
 	store(c->held, 0);
 	store(c->idle, 0);
+	core_pass_call(cpu, c);
 }
 
-/*
- * Wakes a pCPU that idles while `t`, queued on `cpu`, waits: the SMT sibling, else any other. If
- * that has work of its own before it comes, `t` waits until the next one is queued here: a slice at
- * most.
- */
+/* Wakes a pCPU that idles while `p`, queued on `cpu`, waits: the SMT sibling, else any other. */
 static inline void core_call(struct task_struct *p, s32 cpu)
 {
 	s32 partner = partner_of(cpu);
@@ -187,6 +204,7 @@ static inline void core_call(struct task_struct *p, s32 cpu)
 	if (!other)
 		return;
 	if (shared(other->idle) && allowed(p, partner)) {
+		store(other->called, 1);
 		kick(partner, KICK_IDLE);
 		return;
 	}
@@ -194,6 +212,7 @@ static inline void core_call(struct task_struct *p, s32 cpu)
 		other = cpu_at(i);
 		if (!other || !shared(other->idle))
 			continue;
+		store(other->called, 1);
 		kick(i, KICK_IDLE);
 		break;
 	}

@@ -2,17 +2,18 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Installs what corun is built, tested or tried with, and says so; does nothing when all is there.
 #
-#   scripts/install.sh build        compilers and libraries
-#   scripts/install.sh test         the same, and the linters
+#   scripts/install.sh build        compilers, libraries, and what reports draw with
+#   scripts/install.sh book         the same, and mdBook (compiles some minutes)
+#   scripts/install.sh test         the same, the linters, and a browser that looks at reports
 set -euo pipefail
 
 purpose=${1:-build}
 packages=(gcc make pkg-config clang-19 libelf-dev zlib1g-dev)
 case $purpose in
-build) ;;
-test) packages+=(clang-format-19 shellcheck jq) ;;
+build | book) ;;
+test) packages+=(clang-format-19 shellcheck jq chromium) ;;
 *)
-	echo "install.sh: unknown purpose '$purpose': expected build or test" >&2
+	echo "install.sh: unknown purpose '$purpose': expected build, book or test" >&2
 	exit 2
 	;;
 esac
@@ -21,6 +22,9 @@ if ! command -v dpkg-query >/dev/null; then
 	echo "install.sh: this is no Debian; please install the equivalents of: ${packages[*]}" >&2
 	exit 1
 fi
+
+# Any npm will do, Debian's or another.
+command -v npm >/dev/null || packages+=(npm)
 
 missing=()
 for package in "${packages[@]}"; do
@@ -60,4 +64,25 @@ if [[ $oldest != "$wanted" ]]; then
 		echo "install.sh: please install Rust with rustup, then run this again" >&2
 		exit 1
 	fi
+fi
+
+# npm packages, with the checksums of the lock file: into the tree, where cargo finds them.
+page=$here/crates/report/page
+names=(uplot)
+omit=(--omit=dev)
+[[ $purpose != test ]] || names+=(playwright-core) omit=()
+for name in "${names[@]}"; do
+	wanted=$(sed -n "s/.*\"$name\": \"\(.*\)\".*/\1/p" "$page/package.json")
+	if ! grep -qs "\"version\": \"$wanted\"" "$page/node_modules/$name/package.json"; then
+		echo "Installing npm packages into crates/report/page: ${names[*]}"
+		npm ci --prefix "$page" --ignore-scripts --no-audit --no-fund --loglevel=error "${omit[@]}"
+		break
+	fi
+done
+
+# Pinned: themes and what links become differ between versions.
+mdbook=0.5.4
+if [[ $purpose == book && $(mdbook --version 2>/dev/null) != "mdbook v$mdbook" ]]; then
+	echo "Installing mdBook $mdbook with cargo"
+	cargo install --quiet --locked --version "$mdbook" --no-default-features --features search mdbook
 fi

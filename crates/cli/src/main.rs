@@ -70,7 +70,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Compare(args) => compare::run(&args),
+        Command::Compare(mut args) => compare::run(&mut args),
         Command::Advise(args) => advise::run(&args),
         Command::Record(args) => record::run(&args),
         Command::Sensitivity(args) => sensitivity::run(&args),

@@ -2,7 +2,7 @@
 //! Every policy by name.
 
 use crate::{
-    Affinity, Aql, Balance, BalanceLoad, CoschedDemand, CoschedDt, CoschedRelaxed,
+    Affinity, Aql, Balance, BalanceLoad, Calm, CoschedDemand, CoschedDt, CoschedRelaxed,
     CoschedRelaxedAll, CoschedStrict, Fair, Jupiter, JupiterParams, Microsliced, Policy, Settings,
     VSlicer, VTurbo, VsmtIo, VsmtIoParams,
 };
@@ -132,14 +132,30 @@ static ALL: [PolicyInfo; 15] = [
     },
 ];
 
-/// All policies, the baseline first.
+/// Policies to learn from (docs/write-a-policy.md). They run wherever others do, by their names, but are
+/// not among those that hosts are advised and papers are compared with.
+static EXAMPLES: [PolicyInfo; 1] = [PolicyInfo {
+    name: "calm",
+    summary: "long slices for vCPUs that compute all the time",
+    source: "the worked example of docs/write-a-policy.md",
+    parameters: Vec::new,
+    make: |_| Box::new(Calm),
+}];
+
+/// All published policies, the baseline first.
 pub fn all() -> &'static [PolicyInfo] {
     &ALL
 }
 
-/// The policy of this name.
+/// Policies to learn from.
+pub fn examples() -> &'static [PolicyInfo] {
+    &EXAMPLES
+}
+
+/// The policy of this name, published or an example.
 pub fn find(name: &str) -> Option<&'static PolicyInfo> {
-    ALL.iter().find(|policy| policy.name == name)
+    let mut known = ALL.iter().chain(&EXAMPLES);
+    known.find(|policy| policy.name == name)
 }
 
 /// What can be set of them, policy by policy.
@@ -160,7 +176,7 @@ mod tests {
 
     #[test]
     fn every_policy_is_found_by_its_name() {
-        for policy in all() {
+        for policy in all().iter().chain(examples()) {
             assert_eq!(find(policy.name).unwrap().summary, policy.summary);
             assert!((policy.make)(&Settings::default()).period() > 0);
             for parameter in (policy.parameters)() {

@@ -8,6 +8,7 @@
 
 pub mod advice;
 pub mod claims;
+pub mod detail;
 mod format;
 pub mod html;
 

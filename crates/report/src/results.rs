@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What runs showed, as `--json` prints it. Units are part of the names.
 
+use crate::detail::Detail;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -92,6 +93,9 @@ pub struct Run {
     /// Clients outside the host, then channels between VMs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clients: Vec<ClientResult>,
+    /// What only the page draws.
+    #[serde(skip)]
+    pub detail: Detail,
 }
 
 /// What happened to a disk.

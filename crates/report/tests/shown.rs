@@ -4,6 +4,7 @@
 // Helpers of tests, too, say what they expect by panicking.
 #![allow(clippy::unwrap_used)]
 
+use corun_report::detail::{Detail, Lane, Span, Timeline, Times, VmTimes};
 use corun_report::html::{About, page};
 use corun_report::{
     ClientResult, Comparison, HostResult, Run, VmResult, json, schema, sentences, table,
@@ -71,6 +72,62 @@ fn run(policy: &str, case: &str, seed: u64, stacked: f64, gain: f64) -> Run {
             client("users", "closed loop", Some(900.0 * gain), 0),
             client("backup", "sink", None, 12),
         ],
+        detail: detail(gain),
+    }
+}
+
+/// Waits that get shorter, and two tasks that take turns on a pCPU.
+fn detail(gain: f64) -> Detail {
+    let times = |scale: f64| Times {
+        steps: (1..40u32)
+            .map(|n| {
+                let longest = (1000.0 * scale / gain * 1.2f64.powi(n as i32)) as u64;
+                (longest, u64::from(n * (41 - n)))
+            })
+            .collect(),
+    };
+    let of_vm = || VmTimes {
+        ready: times(2.0),
+        wakeups: times(0.5),
+        turns: times(20.0),
+        ..VmTimes::default()
+    };
+    Detail {
+        vms: vec![of_vm(), of_vm()],
+        clients: vec![times(50.0), Times::default()],
+        timeline: Some(timeline(SPANS)),
+    }
+}
+
+/// Spans of a timeline here: as many as a report has together.
+const SPANS: u64 = 1000;
+
+/// `spans` spans of eight vCPUs, two for each of four pCPUs, that take turns.
+fn timeline(spans: u64) -> Timeline {
+    let turns = spans / 16;
+    let lane = |vcpu: u64| {
+        let spans = (0..turns).flat_map(|turn| {
+            let length = 50_000 + (turn * 7919 + vcpu / 2) % 90_000;
+            let from = turn * 150_000;
+            let (early, pcpu) = (vcpu % 2 == turn % 2, Some((vcpu / 2) as u32));
+            let (first, then) = if early { (pcpu, None) } else { (None, pcpu) };
+            let span = |pcpu, from, length| Span { pcpu, from, length };
+            [
+                span(first, from, length),
+                span(then, from + length, 150_000 - length),
+            ]
+        });
+        Lane {
+            name: format!("{}/{}", ["web", "<db>"][(vcpu % 2) as usize], vcpu / 2),
+            vm: Some((vcpu % 2) as usize),
+            spans: spans.collect(),
+        }
+    };
+    Timeline {
+        from: 0,
+        until: turns * 150_000,
+        pcpus: 4,
+        lanes: (0..8).map(lane).collect(),
     }
 }
 
@@ -173,6 +230,7 @@ fn the_comparison_in_words() {
 fn the_page_needs_nothing_else_and_escapes_names() {
     let about = About {
         command: "corun compare made-up.toml --policies cfs,balance".to_string(),
+        next: vec![("More".to_string(), "corun compare --help".to_string())],
         facts: vec![("Topology".to_string(), "1n1l4c1t".to_string())],
         notes: vec!["A note.".to_string()],
         input: Some("[host]\npcpus = 4 # <small>".to_string()),
@@ -182,9 +240,14 @@ fn the_page_needs_nothing_else_and_escapes_names() {
         &about,
     )
     .unwrap();
-    for foreign in ["http:", "https:", "<script", "@import", "url("] {
+    for foreign in ["src=", "href=\"h", "http:", "@import", "url(", "fetch("] {
         assert!(!page.contains(foreign), "{foreign}");
     }
+    assert!(page.contains("default-src 'none'"));
+    assert!(
+        page.contains("Copyright (c) 2022 Leon Sorokin"),
+        "uPlot's licence"
+    );
     assert!(!page.contains("<db>") && !page.contains("<two>") && !page.contains("<small>\n"));
     assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
     if let Some(file) = std::env::var_os("CORUN_REPORT_SAMPLE") {

@@ -17,6 +17,21 @@ const STEPS: u32 = 10;
 /// Counters per page: 512 bytes.
 const PAGE: usize = 64;
 
+/// Coarse steps per power of two: a picture shows no more.
+const COARSE: u64 = 8;
+
+/// Times up to this are one coarse step, ns.
+const SHORTEST: Nanos = 127;
+
+/// The longest time in the coarse step of `time`. No fine step is in two coarse ones.
+fn coarse(time: Nanos) -> Nanos {
+    if time <= SHORTEST {
+        return SHORTEST;
+    }
+    let width = 1 << (time.ilog2() - COARSE.ilog2());
+    (time / width + 1) * width - 1
+}
+
 /// How long something took, many times; ns, to three digits.
 #[derive(Clone, Debug, Default)]
 pub struct Waits {
@@ -88,6 +103,20 @@ impl Waits {
                 let (shortest, more) = times(counter);
                 (shortest, more, count)
             })
+    }
+
+    /// How often times were how long, coarsely: [`COARSE`] equal steps per power of two. For each
+    /// step that counted something the longest time in it, ns, and how many there were; ascending.
+    pub fn by_length(&self) -> Vec<(Nanos, u64)> {
+        let mut steps: Vec<(Nanos, u64)> = Vec::new();
+        for (shortest, _, count) in self.counted() {
+            let longest = coarse(shortest);
+            match steps.last_mut() {
+                Some((last, sum)) if *last == longest => *sum += count,
+                _ => steps.push((longest, count)),
+            }
+        }
+        steps
     }
 
     /// Mean, ns; 0 if nothing was recorded. A time counts as the middle of its step.
@@ -162,6 +191,24 @@ mod tests {
     }
 
     proptest! {
+        /// Coarse steps lose nothing, ascend, and are no wider than an eighth of what is in them.
+        #[test]
+        fn coarse_steps_count_everything_once(
+            times in prop::collection::vec(prop_oneof![0u64..5000, 0u64..1 << 30, 0u64..1 << 50], 1..200),
+            below in 0u64..1 << 32,
+        ) {
+            let mut waits = Waits::default();
+            times.iter().for_each(|&time| waits.record(time));
+            let steps = waits.by_length();
+            prop_assert!(steps.is_sorted_by(|a, b| a.0 < b.0));
+            prop_assert_eq!(steps.iter().map(|step| step.1).sum::<u64>(), waits.count());
+            let end = coarse(below);
+            let within = times.iter().filter(|&&time| time.min(LONGEST) <= end).count() as u64;
+            let counted = steps.iter().filter(|step| step.0 <= end).map(|step| step.1);
+            prop_assert_eq!(counted.sum::<u64>(), within);
+            prop_assert!(end >= below && end - below <= (below / COARSE).max(SHORTEST));
+        }
+
         /// HdrHistogram is what the numbers are known by.
         #[test]
         fn counts_as_hdr_histogram_does(

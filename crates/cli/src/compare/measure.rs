@@ -4,6 +4,7 @@
 use corun_model::Nanos;
 use corun_model::time::SEC;
 use corun_policies::aql::Kind;
+use corun_report::detail::{Detail, Times, VmTimes};
 use corun_report::{
     AgentResult, ClientResult, DiskResult, HostResult, IoResult, Recognised, Run, SiblingResult,
     Stacking, TaskResult, VmResult, round,
@@ -37,6 +38,35 @@ pub fn run(outcome: &Outcome, pcpus: u32) -> Run {
             .iter()
             .map(|it| client(it, outcome))
             .collect(),
+        detail: detail(outcome),
+    }
+}
+
+/// The distributions that the page draws; nobody watched the run itself yet.
+fn detail(outcome: &Outcome) -> Detail {
+    let times = |waits: &Waits| Times {
+        steps: waits.by_length(),
+    };
+    let vm = |vm: &VmOutcome| VmTimes {
+        ready: times(&vm.ready_waits),
+        wakeups: times(&vm.wakeups),
+        turns: times(&vm.turns),
+        locks: times(&vm.achieved.lock_waits),
+        io: vm
+            .achieved
+            .io
+            .as_ref()
+            .map(|io| times(&io.waits))
+            .unwrap_or_default(),
+    };
+    Detail {
+        vms: outcome.vms.iter().map(vm).collect(),
+        clients: outcome
+            .clients
+            .iter()
+            .map(|it| times(&it.responses))
+            .collect(),
+        timeline: None,
     }
 }
 

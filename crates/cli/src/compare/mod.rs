@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `corun compare`: one input under several policies.
 
+mod cgroups;
 mod demand;
 mod disks;
 mod events;
@@ -18,6 +19,8 @@ pub mod runs;
 mod scenario;
 pub mod schedulers;
 pub mod setup;
+mod spans;
+mod tee;
 mod trace;
 mod watch;
 
@@ -56,6 +59,9 @@ pub struct Args {
     watch: watch::WatchArgs,
 }
 
+/// Spans on all timelines of a report: some 12 bytes each in the file.
+const SPANS_OF_A_REPORT: usize = 60_000;
+
 const EXAMPLES: &str = "\
 Examples:
   corun compare experiments/example.toml
@@ -77,7 +83,10 @@ Exit codes: 0 done; 1 a run failed or a file could not be written; 2 wrong usage
 ///
 /// # Errors
 /// [`Invalid`] if the input is not valid; anything else if a run or writing fails.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub fn run(args: &mut Args) -> anyhow::Result<()> {
+    if args.report.is_some() {
+        args.watch.spans = SPANS_OF_A_REPORT;
+    }
     let (comparison, about) = match input::open(&args.input)? {
         Input::Scenario { name, text } => scenario::compare(args, &name, text)?,
         Input::Recording { path } => recording::compare(args, &path)?,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a report says about where its numbers are from.
 
+use super::runs::RunArgs;
 use corun_model::time;
 use corun_scenario::Case;
 use std::path::Path;
@@ -16,6 +17,32 @@ pub fn command(args: impl IntoIterator<Item = String>) -> String {
         .chain(words)
         .collect::<Vec<_>>()
         .join(" ")
+}
+
+/// Commands that lead on from a comparison of the file `input`, with what they do: `selection` says how
+/// to select one of its runs. What the command line sets is set there, too.
+pub fn next(input: &Path, args: &RunArgs, selection: &str) -> Vec<(String, String)> {
+    let input = quoted(&file_name(&input.to_string_lossy()));
+    let sets = args
+        .sets
+        .iter()
+        .map(|set| format!(" --set {}", quoted(set)));
+    let length = args.duration.iter();
+    let length = length.map(|length| format!(" --duration {}", quoted(length)));
+    let same: String = length.chain(sets).collect();
+    let line = |what: &str, rest: &str| {
+        (
+            what.to_string(),
+            format!("corun compare {input}{same}{rest}"),
+        )
+    };
+    vec![
+        line(
+            "One run as a timeline for ui.perfetto.dev, with guests and locks",
+            &format!(" {selection} --trace out.perfetto-trace"),
+        ),
+        line("The same numbers for other programs", " --json"),
+    ]
 }
 
 fn portable(word: &str) -> String {
@@ -86,6 +113,23 @@ fn fact(name: &str, cases: &[Case], of: impl Fn(&Case) -> String) -> Vec<(String
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_set_is_set_again() {
+        let args = RunArgs {
+            sets: vec!["vm.web.count=3".to_string()],
+            duration: Some("2s".to_string()),
+            ..RunArgs::default()
+        };
+        let next = next(
+            Path::new("/home/u/a b.toml"),
+            &args,
+            "--policies cfs --seed 1",
+        );
+        let command = "corun compare 'a b.toml' --duration 2s --set vm.web.count=3 --policies cfs \
+            --seed 1 --trace out.perfetto-trace";
+        assert_eq!(next[0].1, command);
+    }
 
     #[test]
     fn a_command_without_this_machine() {

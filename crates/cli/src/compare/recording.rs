@@ -8,6 +8,7 @@ use super::progress::Progress;
 use super::recorded_host::{calibrated, case, own_scheduler, refuse_scenario_options, replay};
 use super::runs::policies;
 use super::setup::host_params;
+use super::spans::Part;
 use super::watch::Watch;
 use super::{Args, measure, provenance};
 use crate::failure::Invalid;
@@ -50,9 +51,10 @@ pub fn compare(args: &Args, path: &Path) -> anyhow::Result<(Comparison, html::Ab
         args.runs.quiet,
     );
     let (case, check) = calibrated(recording, case, &own, &progress)?;
+    let part = args.watch.part(0, chosen.len());
     let runs = chosen
         .iter()
-        .map(|policy| one(args, recording, &case, policy, &progress));
+        .map(|policy| one(args, recording, &case, policy, part, &progress));
     let runs = runs.collect::<anyhow::Result<Vec<_>>>()?;
     progress.finish();
     let comparison = Comparison {
@@ -65,6 +67,7 @@ pub fn compare(args: &Args, path: &Path) -> anyhow::Result<(Comparison, html::Ab
     };
     let about = html::About {
         command: provenance::command(std::env::args()),
+        next: provenance::next(path, &args.runs, &format!("--policies {}", chosen[0])),
         facts: facts(recording, &case, &suggested),
         notes,
         input: None,
@@ -92,10 +95,11 @@ fn one(
     recording: &Recording,
     case: &Case,
     policy: &str,
+    part: Option<Part>,
     progress: &Progress,
 ) -> anyhow::Result<Run> {
     let pcpus = case.host.topology.pcpus();
-    let watch = Watch::create(&args.watch, pcpus, policy, recording.duration())?;
+    let watch = Watch::create(&args.watch, pcpus, policy, recording.duration(), part)?;
     let (outcome, report) = replay(
         recording,
         case,
@@ -104,11 +108,11 @@ fn one(
         watch.observer(),
         progress,
     )?;
-    watch.close()?;
     let mut run = Run {
         policy: policy.to_string(),
         ..measure::run(&outcome, pcpus)
     };
+    run.detail.timeline = watch.close()?;
     for (vm, replayed) in run.vms.iter_mut().zip(&report.vms) {
         let whole = outcome.measured as f64 * f64::from(vm.vcpus);
         let share = if whole > 0.0 {

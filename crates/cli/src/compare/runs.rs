@@ -3,6 +3,7 @@
 //! on all cores. Shared by every command that simulates scenarios.
 
 use super::progress::Progress;
+use super::spans::Part;
 use super::watch::{self, Watch};
 use super::{jobs, measure, rtapp, schedulers, setup};
 use crate::failure::Invalid;
@@ -160,6 +161,8 @@ pub struct Job<'a> {
     pub policy: String,
     /// With this seed.
     pub seed: u64,
+    /// Is it the first of those that differ by seed only? Reports show its timeline.
+    pub first: bool,
 }
 
 impl Job<'_> {
@@ -181,12 +184,13 @@ pub fn plan<'a>(args: &RunArgs, scenario: &'a Scenario) -> anyhow::Result<Vec<Jo
         let said = case.run.policies.clone();
         let said = said.map(|said| said.into_iter().map(|name| name.value).collect());
         for policy in policies(args, said)? {
-            let job = |&seed| Job {
+            let job = |(at, &seed)| Job {
                 case,
                 policy: policy.clone(),
                 seed,
+                first: at == 0,
             };
-            jobs.extend(case.run.seeds.iter().map(job));
+            jobs.extend(case.run.seeds.iter().enumerate().map(job));
         }
     }
     Ok(jobs)
@@ -206,24 +210,34 @@ pub fn carry_out(
     let threads = args.jobs.map_or_else(cpus, NonZeroUsize::get);
     let total = all.iter().map(Job::end).fold(0, u64::saturating_add);
     let progress = Progress::new(all.len(), total, threads, args.quiet);
-    let runs = jobs::run(all, threads, |job| one(job, watch, &progress));
+    let shown = all.iter().filter(|job| job.first).count();
+    let runs = jobs::run(all, threads, |job| {
+        let part = watch.part(job.case.run.warm_up, shown);
+        one(job, watch, part.filter(|_| job.first), &progress)
+    });
     progress.finish();
     runs
 }
 
-fn one(job: &Job<'_>, watch: &watch::WatchArgs, progress: &Progress) -> anyhow::Result<Run> {
+fn one(
+    job: &Job<'_>,
+    watch: &watch::WatchArgs,
+    part: Option<Part>,
+    progress: &Progress,
+) -> anyhow::Result<Run> {
     let run = &job.case.run;
     let pcpus = job.case.host.topology.pcpus();
-    let watch = Watch::create(watch, pcpus, &job.policy, job.end())?;
+    let watch = Watch::create(watch, pcpus, &job.policy, job.end(), part)?;
     let simulation = setup::simulation(job.case, &job.policy, job.seed, watch.observer())
         .map_err(Invalid::error)
         .with_context(|| format!("{} under {}", job.case.name, job.policy))?;
     let outcome = simulation.run(run.warm_up, job.end(), progress.of_run());
-    watch.close()?;
+    let mut run = measure::run(&outcome, pcpus);
+    run.detail.timeline = watch.close()?;
     Ok(Run {
         policy: job.policy.clone(),
         case: job.case.name.clone(),
         seed: job.seed,
-        ..measure::run(&outcome, pcpus)
+        ..run
     })
 }

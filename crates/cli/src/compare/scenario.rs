@@ -34,6 +34,7 @@ pub fn compare(args: &Args, name: &str, text: String) -> anyhow::Result<(Compari
     };
     let about = html::About {
         command: provenance::command(std::env::args()),
+        next: provenance::next(&args.input, &args.runs, &selection(&jobs)),
         facts: provenance::facts(&scenario.cases),
         notes,
         input: Some(text),

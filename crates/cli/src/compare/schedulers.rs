@@ -109,7 +109,7 @@ pub fn policies() -> Vec<PolicyInfo> {
 /// What is accepted.
 pub fn known_policy(name: &str) -> Result<(), String> {
     let known: Vec<&str> = policies().iter().map(|policy| policy.name).collect();
-    match known.contains(&name) {
+    match known.contains(&name) || corun_policies::find(name).is_some() {
         true => Ok(()),
         false => Err(format!(
             "unknown policy {name:?}, {}",
@@ -193,6 +193,12 @@ pub fn unheeded(policy: &str, case: &Case) -> Vec<String> {
     for vm in &case.vms {
         if vm.cap.is_some() && !policy.starts_with("credit") {
             unheeded.push(format!("vm.{}.cap: {policy} has no caps", vm.name));
+        }
+        if vm.cgroup.is_some() && corun_policies::find(policy).is_none() {
+            unheeded.push(format!(
+                "vm.{}: {policy} knows no group, cpu_max or cpu_idle (corun's own policies do)",
+                vm.name
+            ));
         }
         if vm.slice.is_some() && !task_slices {
             let message = format!("vm.{}.slice: {policy} has no slices per task", vm.name);

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who watches a run: a timeline (`--trace`), a recording (`--events`), or nobody.
+//! Who watches a run: a timeline (`--trace`), a recording (`--events`), the report, or nobody.
 
 use super::events::Events;
+use super::spans::{Part, Spans};
+use super::tee::together;
 use super::trace::{self, Trace};
 use crate::failure::Invalid;
 use corun_model::Nanos;
+use corun_report::detail::Timeline;
 use corun_sim::host::Observer;
 use std::path::PathBuf;
 
@@ -18,7 +21,14 @@ pub struct WatchArgs {
     /// recording; the run must be a single one
     #[arg(long, value_name = "FILE", conflicts_with = "trace")]
     events: Option<PathBuf>,
+
+    /// Spans that the report's timelines may have, of all runs together; 0: none.
+    #[arg(skip)]
+    pub spans: usize,
 }
+
+/// Spans of one run: enough to look for a while, and quick to draw.
+const SPANS_OF_A_RUN: usize = 20_000;
 
 impl WatchArgs {
     /// Makes sure that only one run is watched; `selection` says how to select one of `runs`.
@@ -39,6 +49,12 @@ impl WatchArgs {
         }
     }
 
+    /// The part of a run that the report's timeline shows, from `from` on, if `runs` runs have one.
+    pub fn part(&self, from: Nanos, runs: usize) -> Option<Part> {
+        let most = (self.spans / runs.max(1)).min(SPANS_OF_A_RUN);
+        (most > 0).then_some(Part { from, most })
+    }
+
     /// Makes sure that the part to be watched lies in a run that lasts until `end`.
     ///
     /// # Errors
@@ -48,14 +64,16 @@ impl WatchArgs {
     }
 }
 
-/// What is being written of a run.
+/// What is being kept of a run.
 pub struct Watch {
     trace: Option<Trace>,
     events: Option<Events>,
+    spans: Option<Spans>,
 }
 
 impl Watch {
-    /// Begins what is asked for, of a host with `pcpus` pCPUs under `policy`, until `end`.
+    /// Begins what is asked for, of a host with `pcpus` pCPUs under `policy`, until `end`; with `part`
+    /// for the report.
     ///
     /// # Errors
     /// If a file cannot be written.
@@ -64,6 +82,7 @@ impl Watch {
         pcpus: u32,
         policy: &str,
         end: Nanos,
+        part: Option<Part>,
     ) -> anyhow::Result<Self> {
         let events = options.events.as_ref();
         Ok(Self {
@@ -71,21 +90,25 @@ impl Watch {
             events: events
                 .map(|file| Events::create(file, pcpus, policy))
                 .transpose()?,
+            spans: part.map(|part| Spans::new(part, pcpus)),
         })
     }
 
-    /// What the host tells; the two exclude each other.
+    /// What the host tells them.
     pub fn observer(&self) -> Option<Box<dyn Observer>> {
         let trace = self.trace.as_ref().map(Trace::observer);
-        trace.or(self.events.as_ref().map(Events::observer))
+        let events = self.events.as_ref().map(Events::observer);
+        let spans = self.spans.as_ref().map(Spans::observer);
+        together(trace.into_iter().chain(events).chain(spans).collect())
     }
 
-    /// The run is over.
+    /// The run is over. Returns what the report shows of it.
     ///
     /// # Errors
     /// If a file could not be written.
-    pub fn close(self) -> anyhow::Result<()> {
+    pub fn close(self) -> anyhow::Result<Option<Timeline>> {
         self.trace.map_or(Ok(()), Trace::close)?;
-        self.events.map_or(Ok(()), Events::close)
+        self.events.map_or(Ok(()), Events::close)?;
+        Ok(self.spans.map(Spans::timeline))
     }
 }

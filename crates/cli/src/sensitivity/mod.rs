@@ -148,6 +148,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     result.measure(args.measure, args.vm.as_deref());
     let about = html::About {
         command: provenance::command(std::env::args()),
+        next: Vec::new(),
         facts: provenance::facts(&first.cases),
         notes,
         input: Some(text),

@@ -295,6 +295,7 @@ mod tests {
             tasks: Vec::new(),
             disks: Vec::new(),
             clients: Vec::new(),
+            detail: Default::default(),
         }
     }
 

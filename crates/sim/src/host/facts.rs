@@ -123,6 +123,11 @@ impl Host {
         self.turns.get(vm.index()).cloned().unwrap_or_default()
     }
 
+    /// How long the vCPUs of `vm` waited for a pCPU, each time that they were woken.
+    pub fn wakeups(&self, vm: VmId) -> Waits {
+        self.wakeups.get(vm.index()).cloned().unwrap_or_default()
+    }
+
     /// How long the vCPUs of `vm` waited for a pCPU, each time they got one.
     pub fn ready_waits(&self, vm: VmId) -> Waits {
         self.ready_waits

@@ -122,6 +122,8 @@ pub struct Host {
     siblings: Siblings,
     observer: Option<Box<dyn Observer>>,
     ready_waits: Vec<Waits>,
+    /// Of these, the ones that began with a wake-up.
+    wakeups: Vec<Waits>,
     turns: Vec<Waits>,
     /// How late timer interrupts of each pCPU come. Runs with different seeds share these streams:
     /// the host knows no seed, its load does.
@@ -158,6 +160,7 @@ impl Host {
             siblings: Siblings::default(),
             observer,
             ready_waits: Vec::new(),
+            wakeups: Vec::new(),
             turns: Vec::new(),
             lateness: (0..pcpus as u64)
                 .map(|cpu| Rng::of(0, "timer interrupt", cpu))

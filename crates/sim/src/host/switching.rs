@@ -5,7 +5,15 @@ use super::hardware::{Pace, Progress};
 use super::{Event, Host, Instant, Lane, Task, TaskSpec, TaskState, Totals};
 use crate::engine::EventId;
 use crate::waits::Waits;
-use corun_model::{Nanos, PcpuId, TaskId};
+use corun_model::{Nanos, PcpuId, TaskId, VmId};
+
+/// A VM's meter, which comes with its first time.
+fn of_vm(meters: &mut Vec<Waits>, vm: VmId) -> &mut Waits {
+    if meters.len() <= vm.index() {
+        meters.resize_with(vm.index() + 1, Waits::default);
+    }
+    &mut meters[vm.index()]
+}
 
 impl Host {
     pub(crate) fn add_task(&mut self, spec: TaskSpec) -> TaskId {
@@ -87,10 +95,7 @@ impl Host {
         let slot = &self.tasks[task.index()];
         let turn = self.now - slot.since;
         if let Some(vm) = slot.vm() {
-            if self.turns.len() <= vm.index() {
-                self.turns.resize_with(vm.index() + 1, Waits::default);
-            }
-            self.turns[vm.index()].record(turn);
+            of_vm(&mut self.turns, vm).record(turn);
         }
     }
 
@@ -111,7 +116,8 @@ impl Host {
         if migrates {
             starts += costs.migration;
         }
-        if std::mem::take(&mut slot.preempted) {
+        let woken = !std::mem::take(&mut slot.preempted);
+        if !woken {
             starts += costs.preemption;
         }
         slot.totals.switches += 1;
@@ -119,10 +125,10 @@ impl Host {
         slot.last_ran = Some(cpu);
         let waited = self.now - slot.ready_since;
         if let Some(vm) = slot.vm() {
-            if self.ready_waits.len() <= vm.index() {
-                self.ready_waits.resize_with(vm.index() + 1, Waits::default);
+            of_vm(&mut self.ready_waits, vm).record(waited);
+            if woken {
+                of_vm(&mut self.wakeups, vm).record(waited);
             }
-            self.ready_waits[vm.index()].record(waited);
         }
         let slot = &mut self.cpus[cpu.index()];
         slot.current = Some(task);
@@ -177,6 +183,7 @@ impl Host {
         self.stacking.reset(now);
         self.siblings.reset(now);
         self.ready_waits.clear();
+        self.wakeups.clear();
         self.turns.clear();
     }
 

@@ -22,6 +22,8 @@ struct Cores {
     both: bool,
     /// Per pCPU: since when it idles, not held, while somebody waits.
     wasted: Vec<Option<Nanos>>,
+    /// Per pCPU: has the dispatcher been asked who is next there?
+    asked: Vec<bool>,
 }
 
 impl Cores {
@@ -33,6 +35,7 @@ impl Cores {
             hold,
             both: false,
             wasted: vec![None; params.topology.pcpus() as usize],
+            asked: vec![false; params.topology.pcpus() as usize],
         }
     }
 
@@ -71,9 +74,8 @@ impl Cores {
     }
 
     /// Never both hardware threads of a core while somebody waits there, and no longer than the timeout;
-    /// nobody else idles for longer than two slices while somebody waits. An idle pCPU that is called
-    /// for somebody else's sake and is given to a task of its own before it comes leaves that one
-    /// waiting until the next who is queued there calls again, which is at the end of a slice.
+    /// nobody else idles for longer than it takes to be called while somebody waits; but for a pCPU
+    /// that has not been asked since the dispatcher was loaded, which may idle for a slice once.
     /// `picked`: who is about to get a pCPU; the host does not know yet.
     fn check(&mut self, host: &Host, picked: Option<(PcpuId, TaskId)>) {
         let waiting = |cpu: PcpuId| {
@@ -103,7 +105,10 @@ impl Cores {
             match wasted {
                 true => {
                     let since = *self.wasted[cpu.index()].get_or_insert(host.now());
-                    let most = 2 * DispatcherParams::default().slice + MS;
+                    let most = match self.asked[cpu.index()] {
+                        true => MS,
+                        false => DispatcherParams::default().slice + MS,
+                    };
                     assert!(host.now() - since <= most, "{cpu} idles since {since}");
                 }
                 false => self.wasted[cpu.index()] = None,
@@ -130,6 +135,7 @@ impl HostScheduler for Cores {
     }
     fn pick(&mut self, host: &mut Host, cpu: PcpuId) -> Option<TaskId> {
         let next = self.dispatcher.pick(host, cpu);
+        self.asked[cpu.index()] = true;
         self.check(host, next.map(|task| (cpu, task)));
         next
     }

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What only pictures show of a run: how often waits were how long, and who had which pCPU when.
+//!
+//! Numbers summarise; whether a 99th percentile is a long tail or a second hump, and who was in the
+//! way, must be seen. All of it is bounded, whatever the length of the run: distributions by their steps
+//! (some hundred), the timeline by the number of its spans. None of it is in `--json`, which is for
+//! numbers; `--trace` writes whole timelines.
+
+use corun_model::Nanos;
+
+/// How often times were how long.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// The longest time of each step that counted something, ns, ascending; and how many there were.
+    pub steps: Vec<(Nanos, u64)>,
+}
+
+impl Times {
+    /// How many times there are.
+    pub fn count(&self) -> u64 {
+        self.steps.iter().map(|(_, count)| count).sum()
+    }
+
+    /// The step that `share` (0 to 1) of the times do not exceed, by its longest time, ns; `None` if
+    /// there are no times.
+    pub fn quantile(&self, share: f64) -> Option<Nanos> {
+        let wanted = (share.clamp(0.0, 1.0) * self.count() as f64)
+            .ceil()
+            .max(1.0) as u64;
+        let mut seen = 0;
+        let found = self.steps.iter().find(|(_, count)| {
+            seen += count;
+            seen >= wanted
+        });
+        found.map(|(longest, _)| *longest)
+    }
+
+    /// Those of several runs together.
+    pub fn pooled<'a>(all: impl Iterator<Item = &'a Self>) -> Self {
+        let mut sums = std::collections::BTreeMap::<Nanos, u64>::new();
+        for (longest, count) in all.flat_map(|times| &times.steps) {
+            *sums.entry(*longest).or_default() += count;
+        }
+        Self {
+            steps: sums.into_iter().collect(),
+        }
+    }
+}
+
+/// The distributions of a VM.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VmTimes {
+    /// Waits for a pCPU.
+    pub ready: Times,
+    /// Of these, the ones that began with a wake-up.
+    pub wakeups: Times,
+    /// Turns on a pCPU that ended although the vCPU wanted to go on.
+    pub turns: Times,
+    /// Waits for contended locks.
+    pub locks: Times,
+    /// Waits of threads for their reads and writes.
+    pub io: Times,
+}
+
+/// What a task did, without a gap in between while it did not wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The pCPU that it had; `None`: it wanted one.
+    pub pcpu: Option<u32>,
+    /// Since when, ns since the run began.
+    pub from: Nanos,
+    /// How long, ns.
+    pub length: Nanos,
+}
+
+/// A task on the timeline.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lane {
+    /// `web/0` for a vCPU, or the thread's name.
+    pub name: String,
+    /// Its VM's place among the VMs, if it is a vCPU.
+    pub vm: Option<usize>,
+    /// One after another.
+    pub spans: Vec<Span>,
+}
+
+/// Who had, and who wanted, which pCPU in a part of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Timeline {
+    /// Where the part begins, ns since the run began, warm-up included.
+    pub from: Nanos,
+    /// Where it ends.
+    pub until: Nanos,
+    /// How many pCPUs there are.
+    pub pcpus: u32,
+    /// Every task of the host.
+    pub lanes: Vec<Lane>,
+}
+
+impl Timeline {
+    /// How many spans it has.
+    pub fn spans(&self) -> usize {
+        self.lanes.iter().map(|lane| lane.spans.len()).sum()
+    }
+}
+
+/// What pictures show of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Detail {
+    /// Per VM, in the order of the results.
+    pub vms: Vec<VmTimes>,
+    /// Per client or channel, in the order of the results: from the wish to send until the reply's end.
+    pub clients: Vec<Times>,
+    /// A part of the run, if it was watched.
+    pub timeline: Option<Timeline>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pooled_times_are_counted_once_each() {
+        let one = Times {
+            steps: vec![(127, 2), (1023, 1)],
+        };
+        let other = Times {
+            steps: vec![(255, 4), (1023, 3)],
+        };
+        let both = Times::pooled([&one, &other].into_iter());
+        assert_eq!(both.steps, [(127, 2), (255, 4), (1023, 4)]);
+        assert_eq!(both.count(), 10);
+        let shares = [0.0, 0.2, 0.21, 0.6, 0.61, 1.0].map(|share| both.quantile(share));
+        assert_eq!(
+            shares,
+            [127, 127, 255, 255, 1023, 1023].map(Some),
+            "the step that holds the share"
+        );
+        assert_eq!(Times::default().quantile(0.5), None);
+    }
+}

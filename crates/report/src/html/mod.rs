@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The report as one page that needs nothing else: what it is made of is in it, and it asks nobody.
+//!
+//! `templates/report.html` has the page; here the numbers are turned into what it shows. Bars and
+//! tables are there without scripts ([`bars`]); distributions ([`plots`]) and timelines
+//! ([`timelines`]) are drawn by `page/*.js` with uPlot, which `build.rs` takes from its npm package,
+//! and have tables beside them. The script's data, and the results as `--json` prints them, are JSON
+//! in the page.
+
+mod bars;
+mod plots;
+mod timelines;
+
+use crate::format::amount;
+use crate::replay;
+use crate::results::{Comparison, Run};
+use crate::summary;
+use crate::table::{self, Row};
+use askama::Template;
+use bars::{Figure, Group};
+use plots::{Plots, QUANTILES};
+use serde::Serialize;
+use timelines::{Drawn, Timelines};
+
+/// uPlot, as its package has it.
+struct Uplot {
+    licence: &'static str,
+    script: &'static str,
+    style: &'static str,
+}
+
+const UPLOT: Uplot = Uplot {
+    licence: include_str!(concat!(env!("OUT_DIR"), "/LICENSE")),
+    script: include_str!(concat!(env!("OUT_DIR"), "/dist/uPlot.iife.min.js")),
+    style: include_str!(concat!(env!("OUT_DIR"), "/dist/uPlot.min.css")),
+};
+
+/// What draws with it.
+const SCRIPT: &str = concat!(
+    include_str!("../../page/look.js"),
+    include_str!("../../page/plots.js"),
+    include_str!("../../page/timelines.js"),
+    include_str!("../../page/start.js"),
+);
+
+/// What the page tells besides the results.
+#[derive(Clone, Debug, Default)]
+pub struct About {
+    /// The command that made the report, without directories that are nobody's business.
+    pub command: String,
+    /// Other commands that lead on from it, with what they do.
+    pub next: Vec<(String, String)>,
+    /// Parameters and other facts, by name.
+    pub facts: Vec<(String, String)>,
+    /// Things a reader should know before trusting the numbers.
+    pub notes: Vec<String>,
+    /// The input's text, if it is short enough to be read.
+    pub input: Option<String>,
+}
+
+#[derive(Template)]
+#[template(path = "report.html")]
+struct Page<'a> {
+    title: &'a str,
+    comparison: &'a Comparison,
+    about: &'a About,
+    summary: Vec<String>,
+    seeds: usize,
+    replay: Option<replay::Shown>,
+    cases: Vec<CasePart<'a>>,
+    /// JSON for the script.
+    drawn: String,
+    /// The results as JSON.
+    results: String,
+    uplot: Uplot,
+    script: &'static str,
+    quantiles: [&'static str; QUANTILES.len()],
+}
+
+struct CasePart<'a> {
+    name: &'a str,
+    setting: String,
+    policies: Vec<&'a str>,
+    times: Vec<Group>,
+    figures: Vec<Figure>,
+    plots: Vec<Plots>,
+    timelines: Option<Timelines>,
+    rows: Vec<Row>,
+    left_out: usize,
+}
+
+/// What the script draws.
+#[derive(Serialize)]
+struct Script<'a> {
+    plots: Vec<&'a plots::Plot>,
+    timelines: Vec<&'a [Drawn]>,
+}
+
+/// The page.
+///
+/// # Errors
+/// If the template fails, which would be a defect of this crate.
+pub fn page(comparison: &Comparison, about: &About) -> askama::Result<String> {
+    let title = comparison.title.as_deref().unwrap_or(&comparison.scenario);
+    let (mut plots, mut timelines) = (0, 0);
+    let cases: Vec<CasePart<'_>> = comparison
+        .cases()
+        .into_iter()
+        .map(|case| part(comparison, case, &mut plots, &mut timelines))
+        .collect();
+    let drawn = Script {
+        plots: cases
+            .iter()
+            .flat_map(|case| &case.plots)
+            .flat_map(|of| of.plots.iter().map(|(_, plot)| plot))
+            .collect(),
+        timelines: cases
+            .iter()
+            .filter_map(|case| Some(&case.timelines.as_ref()?.drawn[..]))
+            .collect(),
+    };
+    let page = Page {
+        title,
+        comparison,
+        about,
+        summary: summary::sentences(comparison),
+        seeds: comparison.seeds().len(),
+        replay: comparison.replay.as_ref().map(replay::shown),
+        drawn: embedded(&drawn)?,
+        results: embedded(comparison)?,
+        uplot: UPLOT,
+        script: SCRIPT,
+        quantiles: QUANTILES,
+        cases,
+    };
+    page.render()
+}
+
+/// JSON that no HTML parser takes for the end of its element.
+fn embedded(value: &impl Serialize) -> askama::Result<String> {
+    let json = serde_json::to_string(value).map_err(|error| askama::Error::Custom(error.into()))?;
+    Ok(json.replace('<', "\\u003c"))
+}
+
+fn part<'a>(
+    comparison: &'a Comparison,
+    case: &'a str,
+    plots: &mut usize,
+    timelines: &mut usize,
+) -> CasePart<'a> {
+    let policies = comparison.policies();
+    let runs: Vec<Vec<&Run>> = policies
+        .iter()
+        .map(|policy| comparison.of(case, policy))
+        .collect();
+    CasePart {
+        name: case,
+        setting: setting(&runs),
+        times: bars::times(&policies, &runs),
+        figures: bars::figures(&policies, &runs),
+        plots: plots::plots(&policies, &runs, plots),
+        timelines: timelines::timelines(&runs, timelines),
+        rows: table::rows(comparison, case),
+        left_out: table::vms_left_out(comparison, case),
+        policies,
+    }
+}
+
+/// The host in a line.
+fn setting(runs: &[Vec<&Run>]) -> String {
+    let Some(run) = runs.first().and_then(|runs| runs.first()) else {
+        return String::new();
+    };
+    let host = &run.host;
+    let vms = match run.vms.len() {
+        1 => "1 VM".to_string(),
+        vms => format!("{vms} VMs"),
+    };
+    format!(
+        "{vms}, {} vCPUs on {} pCPUs, {} s measured",
+        host.vcpus,
+        host.pcpus,
+        amount(host.duration_s)
+    )
+}

@@ -2,7 +2,7 @@
 //! Timelines for the script, small; and what is on them in words, for whoever does not see them.
 
 use crate::detail::{Lane, Span, Timeline};
-use crate::format::{amount, micros, percent};
+use crate::format::{count, micros, percent};
 use crate::results::Run;
 use serde::Serialize;
 
@@ -113,7 +113,7 @@ fn table(run: &Run, timeline: &Timeline) -> TimelineTable {
         let cells = [
             percent(sum(spans, true)),
             percent(sum(spans, false)),
-            amount(turns as f64),
+            count(turns as u64),
             longest.map_or_else(|| "–".to_string(), |ns| micros(ns as f64 / 1e3)),
         ];
         (lane.name.clone(), cells)
@@ -129,7 +129,7 @@ fn table(run: &Run, timeline: &Timeline) -> TimelineTable {
             "{} from {} on, {} spans",
             micros(whole / 1e3),
             micros(timeline.from as f64 / 1e3),
-            amount(timeline.spans() as f64)
+            count(timeline.spans() as u64)
         ),
         rows: vcpus.iter().take(VCPUS_SHOWN).map(row).collect(),
         left_out: vcpus.len().saturating_sub(VCPUS_SHOWN),

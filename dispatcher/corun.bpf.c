@@ -16,6 +16,7 @@
 #include "placement.h"
 #include "platform/platform.h"
 #include "pull.h"
+#include "quota.h"
 #include "retention.h"
 #include "slice.h"
 #include "starve.h"
@@ -32,15 +33,18 @@ static inline void enter(struct task_ctx *t, enum task_state state, u64 now)
 		t->sum.wait += spent;
 	else if (t->state == TASK_READY)
 		t->sum.ready += spent;
+	else if (t->state == TASK_THROTTLED)
+		quota_waited(t, spent, now);
 	t->state = state;
 	t->since = now;
 }
 
-/* `t` wants to run from now on: its VM's weight is shared by one more. */
+/* `t` wants to run from now on: its VM's weight, or its cgroup's, is shared by one more. */
 static inline void activate(struct task_struct *p, struct task_ctx *t)
 {
 	struct vm_ctx *vm = vm_of(t);
 
+	group_enter(p, t);
 	if (!vm || t->active_weight)
 		return;
 	t->active_weight = fair_weight(p, t);
@@ -51,6 +55,7 @@ static inline void deactivate(struct task_ctx *t)
 {
 	struct vm_ctx *vm = vm_of(t);
 
+	group_leave(t);
 	if (vm && t->active_weight)
 		fetch_add(vm->active_weight, -(s64)t->active_weight);
 	t->active_weight = 0;
@@ -80,6 +85,8 @@ static inline s32 make_ready(struct task_struct *p, struct task_ctx *t, s32 prev
 		t->sum.wakeups++;
 		enter(t, TASK_READY, now);
 		hold_end(p, t, now);
+	} else if (t->state == TASK_THROTTLED) {
+		enter(t, TASK_READY, now);
 	}
 	t->woken = 1;
 	activate(p, t);
@@ -102,7 +109,8 @@ CALLBACK(s32, corun_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_fl
 	now = now_ns();
 	cpu = make_ready(p, t, prev_cpu, now);
 	gang_woken(t, now);
-	if (may_start(t, cpu, now) && core_may_start(p, t, cpu) && claim_idle(cpu)) {
+	if (!quota_out(t, now) && may_start(t, cpu, now) && core_may_start(p, t, cpu) &&
+	    claim_idle(cpu)) {
 		core_claimed(cpu);
 		insert_local(p, kernel_slice(slice_of(p)));
 	}
@@ -150,11 +158,27 @@ static inline bool may_stay(struct task_struct *p, struct task_ctx *t)
 	       !gang_moves(p, t);
 }
 
+/* Nothing is left of its quotas for `t`, for `wait` ns: it does not want to run until then. */
+static inline void park(struct task_struct *p, struct task_ctx *t, u64 wait, u64 now, u64 enq_flags)
+{
+	s32 here = this_cpu();
+	struct cpu_ctx *c = cpu_at(here);
+
+	t->parked_for = t->cpu;
+	t->woken = 0;
+	occupancy_leave(t);
+	deactivate(t);
+	enter(t, TASK_THROTTLED, now);
+	insert(p, parking_of(here), kernel_slice(slice_of(p)), t->vtime, enq_flags);
+	if (c)
+		release_in(c, here, wait, now);
+}
+
 CALLBACK(void, corun_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	struct task_ctx *t = callback_begin(OP_ENQUEUE, p, 0);
 	struct cpu_ctx *c;
-	u64 now;
+	u64 now, wait;
 
 	if (!t) {
 		leave_to_kernel(p, enq_flags);
@@ -165,7 +189,10 @@ CALLBACK(void, corun_enqueue, struct task_struct *p, u64 enq_flags)
 	if (!t->woken && !may_stay(p, t))
 		make_ready(p, t, t->cpu == NO_PCPU ? task_cpu_of(p) : t->cpu, now);
 	c = cpu_at(t->cpu);
-	if (c) {
+	wait = c ? quota_out(t, now) : 0;
+	if (wait) {
+		park(p, t, wait, now, enq_flags);
+	} else if (c) {
 		insert(p, t->cpu, kernel_slice(slice_of(p)), t->vtime, enq_flags);
 		wake_pcpu(p, t, c, t->cpu, now);
 		t->woken = 0;
@@ -183,7 +210,7 @@ static inline void turn_begins(struct task_struct *p, struct task_ctx *t, struct
 	occupancy_reload(t, c, fair_load(p, t));
 	gang_turn(p, t, c, now);
 	core_turn(p, t, c, cpu);
-	slice_begin(c, cpu, gang_slice(t, slice_of(p), now), now);
+	slice_begin(c, cpu, quota_turn(t, c, gang_slice(t, slice_of(p), now), now), now);
 }
 
 /* Is the running task still ahead of everybody who waits for its pCPU? */
@@ -200,11 +227,18 @@ static inline bool still_first(struct cpu_ctx *c, s32 cpu, u64 now)
 	return first;
 }
 
+/* May `prev`, whose turn is over, have another one? */
+static inline bool may_go_on(struct task_struct *prev, struct task_ctx *t, u64 now)
+{
+	return may_stay(prev, t) && !quota_out(t, now);
+}
+
 /* `prev`, charged up to now, has `cpu` for another slice. */
 static inline void keep(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, struct task_ctx *t,
 			u64 now)
 {
 	set_slice(prev, kernel_slice(slice_of(prev)));
+	quota_settle(t, now);
 	fair_charge(prev, t, now);
 	turn_begins(prev, t, c, cpu, now);
 }
@@ -213,7 +247,7 @@ static inline void keep(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, st
 static inline void dispatch_or_keep(s32 cpu, struct cpu_ctx *c, struct task_struct *prev,
 				    struct task_ctx *t, u64 now)
 {
-	bool stays = may_stay(prev, t);
+	bool stays = may_go_on(prev, t, now);
 
 	if (pull_busy(cpu, c, now))
 		return;
@@ -246,7 +280,7 @@ static inline u32 rank_of_current(s32 cpu, struct cpu_ctx *c, struct task_struct
 {
 	struct ranked r;
 
-	if (!t || !may_stay(prev, t))
+	if (!t || !may_go_on(prev, t, now))
 		return RANK_NOT;
 	r = ranked(t, cpu, true, now);
 	return rank_of(&r);
@@ -314,7 +348,7 @@ static inline void core_dispatch_or_keep(s32 cpu, s32 partner, struct cpu_ctx *c
 					 struct task_struct *prev, struct task_ctx *t, u64 now)
 {
 	bool guest = shared(c->cur_away);
-	bool stays = !guest && may_stay(prev, t);
+	bool stays = !guest && may_go_on(prev, t, now);
 
 	if (stays && (still_first(c, cpu, now) || !core_next(cpu))) {
 		keep(cpu, c, prev, t, now);
@@ -322,7 +356,7 @@ static inline void core_dispatch_or_keep(s32 cpu, s32 partner, struct cpu_ctx *c
 	}
 	if (stays || core_next(cpu))
 		return;
-	if (guest && allowed(prev, cpu) && guest_stays(prev, t)) {
+	if (guest && allowed(prev, cpu) && guest_stays(prev, t) && !quota_out(t, now)) {
 		keep(cpu, c, prev, t, now);
 		return;
 	}
@@ -421,6 +455,7 @@ CALLBACK(void, corun_stopping, struct task_struct *p, bool runnable)
 		return;
 	now = now_ns();
 	notice_vcpu(p, t);
+	quota_settle(t, now);
 	fair_charge(p, t, now);
 	gang_stopped(p, t, runnable, now);
 	if (runnable) {
@@ -508,6 +543,17 @@ TIMER_CALLBACK(corun_timer, s32 cpu)
 	timer_begin(cpu);
 	if (c && !hold_timer(c, cpu))
 		slice_timer(c, cpu);
+	callback_end(0);
+}
+
+/* The release timer of `cpu` fired, on that pCPU: those parked there may have something left. */
+TIMER_CALLBACK(corun_release, s32 cpu)
+{
+	struct cpu_ctx *c = cpu_at(cpu);
+
+	release_begin(cpu);
+	if (c)
+		release_parked(c, cpu, now_ns());
 	callback_end(0);
 }
 

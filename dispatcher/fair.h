@@ -5,7 +5,8 @@
  * A task's virtual time grows while it runs, the slower the more weight it has; the queue of a pCPU
  * is ordered by it, so that everybody's virtual time advances alike and pCPU time is shared by
  * weight. A VM with a weight of its own shares that among its vCPUs that want to run, in proportion
- * to their weights: the total is fixed, however many vCPUs the VM has.
+ * to their weights: the total is fixed, however many vCPUs the VM has. Where tasks' cgroups are
+ * known, it is those that share (group.h), to any depth.
  *
  * Each pCPU has a clock, the highest virtual time that has started there. What a task may carry to
  * another pCPU, or through a wait, is clamped around that clock on both sides: nobody hoards time
@@ -15,6 +16,7 @@
 #ifndef CORUN_FAIR_H
 #define CORUN_FAIR_H
 
+#include "group.h"
 #include "platform/platform.h"
 #include "vm.h"
 
@@ -49,10 +51,9 @@ static inline u32 fair_weight(struct task_struct *p, struct task_ctx *t)
 	return fair_shared(t, weight_of(p));
 }
 
-/* How fast the virtual time of `t` grows while it runs. */
-static inline u64 fair_rate(struct task_struct *p, struct task_ctx *t)
+/* The same of a task by its VM's weight, if that has one. */
+static inline u64 fair_vm_rate(struct task_ctx *t, u64 weight)
 {
-	u64 weight = weight_of(p);
 	u64 rate = (u64)WEIGHT_NEUTRAL * RATE_ONE;
 	struct vm_ctx *vm = vm_of(t);
 	struct vm_conf *conf = vm ? vm_conf_of(t, vm) : NULL;
@@ -65,7 +66,24 @@ static inline u64 fair_rate(struct task_struct *p, struct task_ctx *t)
 			active = fair_shared(t, weight);
 		rate = rate * active / vm_weight;
 	}
-	rate = rate / (weight ? weight : 1);
+	return rate / (weight ? weight : 1);
+}
+
+/*
+ * How fast the virtual time of `t` grows while it runs. In cgroups, a share among siblings scales
+ * what it has there: their sum is that of the VM if all of them want to run.
+ */
+static inline u64 fair_rate(struct task_struct *p, struct task_ctx *t)
+{
+	u64 weight = weight_of(p);
+	u64 rate;
+
+	if (t->group) {
+		rate = (u64)WEIGHT_NEUTRAL * RATE_ONE / (weight ? weight : 1);
+		rate = group_rate(t->group, t->group_weight, rate, RATE_MAX);
+	} else {
+		rate = fair_vm_rate(t, weight);
+	}
 	if (t->share)
 		rate = rate * SHARE_ONE / t->share;
 	if (rate > RATE_MAX)

@@ -11,6 +11,7 @@
 #include "gang_pick.h"
 #include "platform/platform.h"
 #include "pool.h"
+#include "quota.h"
 #include "retention.h"
 
 /* What the kernel is told beyond the slice when the timer ends it, ns: above one tick at HZ=100. */
@@ -39,7 +40,7 @@ static inline void slice_begin(struct cpu_ctx *c, s32 cpu, u64 slice, u64 now)
 	if (slice < SLICE_MIN)
 		slice = SLICE_MIN;
 	store(c->slice_end, now + slice);
-	if (knobs.slice_timer || knobs.gangs)
+	if (knobs.slice_timer || knobs.gangs || quota_is_due(c))
 		start_timer(cpu, gang_timer(slice, c));
 }
 
@@ -68,7 +69,7 @@ static inline void slice_timer(struct cpu_ctx *c, s32 cpu)
 		start_timer(cpu, gang_timer(end - now, c)); /* it belonged to an earlier slice */
 		return;
 	}
-	if (queue_length(cpu) || guest_is_due(c, cpu))
+	if (queue_length(cpu) || quota_is_due(c) || guest_is_due(c, cpu))
 		kick(cpu, KICK_PREEMPT);
 	else
 		start_timer(cpu, gang_timer(knobs.slice, c));

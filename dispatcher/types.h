@@ -18,6 +18,9 @@
 #define MASK_WORDS (MAX_PCPUS / 64)
 /* Each has a pCPU at least. */
 #define MAX_POOLS MAX_PCPUS
+/* cgroups with members that run, and how deep they may be nested: what is deeper counts there. */
+#define MAX_GROUPS 4096u
+#define GROUP_LEVELS 10
 
 /*
  * BPF passes no structs by value and five arguments at most. What takes or returns more must be
@@ -39,6 +42,7 @@ enum task_state {
 	TASK_WAITING = 0,
 	TASK_READY = 1,
 	TASK_RUNNING = 2,
+	TASK_THROTTLED = 3, /* ready, but its cgroup's quota is used up (quota.h) */
 };
 
 /* Where a VM's vCPUs may be queued (placement.h). */
@@ -64,6 +68,9 @@ enum gang_mode {
 
 /* vCPUs of a VM whose progress is compared; of a larger VM, the rest is never held back. */
 #define GANG_VCPUS 64u
+
+/* The unit of weights of cgroups, as the kernel has it: 1024 is nice 0, and cpu.weight 100. */
+#define GROUP_NEUTRAL 1024u
 
 /* A vCPU's share of its VM's weight, fixed point: this is what it has by default. */
 #define SHARE_ONE 65536u
@@ -92,6 +99,7 @@ struct task_counters {
 	u64 late;	/* gang_asymmetric.h: began to run after its latency had passed */
 	u64 held;	/* retention.h: halted, and its pCPU was held for it */
 	u64 kept;	/* times it woke before the timeout, and before others' claims */
+	u64 throttled;	/* ns in which its cgroup's quota was used up */
 };
 
 /* Siblings remembered that woke a vCPU (gang_asymmetric.h). */
@@ -125,6 +133,11 @@ struct task_ctx {
 	u32 wakers[WAKERS];   /* their ids; 0: free */
 	u64 held_since;	      /* retention.h: halted, and last_cpu held for it since then; 0: not */
 	u64 held_until;	      /* until then at most */
+	u64 reserved;	      /* quota.h: taken from quotas for the turn it has, ns */
+	u32 group;	      /* its cgroup's place in the table, plus 1; 0: none that is known */
+	u32 group_weight;     /* group.h: what it adds to its cgroup's active weight now */
+	s32 parked_for;	      /* quota.h: throttled, and then to be queued on that pCPU */
+	u32 pad;
 };
 
 /* What the policy wants for a task; written by the control loop only. */
@@ -152,6 +165,28 @@ struct pcpu_conf {
 struct pool_conf {
 	u64 slice;	       /* of vCPUs in this pool, ns; 0: the host's default */
 	u64 pcpus[MASK_WORDS]; /* a bit each */
+};
+
+/* What an administrator wants for a cgroup (group.h, quota.h). */
+struct group_conf {
+	u64 quota;   /* pCPU time of all its tasks in a period, ns; 0: no limit */
+	u64 period;  /* ns */
+	u64 burst;   /* what may be saved up beyond the quota, ns */
+	u32 weight;  /* GROUP_NEUTRAL is that of a task with nice 0; 0: free place */
+	u32 parent;  /* the place of the cgroup around it, plus 1; 0: that is the root */
+	u32 limited; /* it, or one around it, has a quota */
+	u32 pad;
+};
+
+/* Who of a cgroup wants to run, and what is left of its quota. */
+struct group_ctx {
+	u64 own;	/* weights of its ready and running tasks */
+	s64 below;	/* weights of the cgroups within it that have such */
+	s64 left;	/* of the quota in this period, ns; below 0: owed */
+	u64 period_end; /* 0: none has begun */
+	u64 freed_at;	/* when there was something left again */
+	u32 members;	/* ready or running tasks, and cgroups within it that have such */
+	u32 pad;
 };
 
 struct vm_ctx {
@@ -229,13 +264,15 @@ struct cpu_ctx {
 	u32 cur_vm;	/* gangs: slot of the VM whose vCPU runs here, or NO_VM */
 	u32 cur_member; /* its place in gang_ctx.vcpu, plus 1; 0: none */
 	u32 owner; /* gang_strict.h: slot of the VM that has the time slot, plus 1; 0: nobody */
-	u64 held_until; /* retention.h: held until then at most */
-	u64 held_end;	/* when the last hold ended that was not for who runs */
-	u32 held;	/* id of the halted vCPU that it is held for; 0: of none */
-	u32 held_last;	/* id of the vCPU whose hold ended then */
-	u32 cur_away;	/* core.h: who runs here has its home elsewhere */
-	u32 cur_demand; /* task_conf.demand of who runs here */
-	u32 called;	/* core.h: idle, and woken for a task that waits elsewhere */
+	u64 held_until;	 /* retention.h: held until then at most */
+	u64 held_end;	 /* when the last hold ended that was not for who runs */
+	u32 held;	 /* id of the halted vCPU that it is held for; 0: of none */
+	u32 held_last;	 /* id of the vCPU whose hold ended then */
+	u32 cur_away;	 /* core.h: who runs here has its home elsewhere */
+	u32 cur_demand;	 /* task_conf.demand of who runs here */
+	u32 called;	 /* core.h: idle, and woken for a task that waits elsewhere */
+	u32 cur_limited; /* quota.h: who runs here has a quota, and its turn ends with its part */
+	u64 release_at;	 /* quota.h: when who is parked here is looked at; 0: nobody is */
 };
 
 /* The host's knobs: set before loading, or live by the daemon. */
@@ -248,7 +285,8 @@ struct knobs {
 	u64 online[MASK_WORDS]; /* pCPUs that may be used, a bit each */
 	u32 pcpus;		/* highest pCPU number plus 1 */
 	u32 placement;		/* mode of VMs the policy has not spoken about */
-	u32 slice_timer;	/* 1: end slices by timer instead of at the tick */
+	u16 slice_timer;	/* 1: end slices by timer instead of at the tick */
+	u16 groups;		/* 1: tasks' cgroups are looked at; 0: none has any */
 	u16 gangs;		/* 1: VMs' gang modes are looked at; 0: they all are GANG_NONE */
 	u16 cores;		/* 1: pcpu_confs are looked at; 0: they all are void */
 };

@@ -41,6 +41,7 @@ static inline u32 opaque(u32 value)
 #define raw_exchange(lvalue, value) __sync_lock_test_and_set(&(lvalue), (value))
 #define raw_fetch_add(lvalue, delta) __sync_fetch_and_add(&(lvalue), (typeof(lvalue))(delta))
 #define raw_exchange_if_zero(lvalue, value) __sync_val_compare_and_swap(&(lvalue), 0, (value))
+#define raw_exchange_if(lvalue, old, value) __sync_val_compare_and_swap(&(lvalue), (old), (value))
 
 #define DEQ_SLEEP bpf_core_enum_value(enum scx_deq_flags, SCX_DEQ_SLEEP)
 
@@ -53,6 +54,9 @@ void scx_bpf_dsq_insert_vtime(struct task_struct *p, u64 dsq_id, u64 slice, u64 
 bool scx_bpf_dsq_move_to_local(u64 dsq_id) __ksym;
 bool scx_bpf_dsq_move(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id,
 		      u64 enq_flags) __ksym;
+void scx_bpf_dsq_move_set_vtime(struct bpf_iter_scx_dsq *it, u64 vtime) __ksym;
+bool scx_bpf_dsq_move_vtime(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id,
+			    u64 enq_flags) __ksym;
 s32 scx_bpf_dsq_nr_queued(u64 dsq_id) __ksym;
 void scx_bpf_kick_cpu(s32 cpu, u64 flags) __ksym;
 bool scx_bpf_test_and_clear_cpu_idle(s32 cpu) __ksym;
@@ -125,15 +129,30 @@ struct {
 	__type(value, struct pcpu_conf);
 } pcpu_confs SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_GROUPS);
+	__type(key, u32);
+	__type(value, struct group_conf);
+} group_confs SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_GROUPS);
+	__type(key, u32);
+	__type(value, struct group_ctx);
+} group_ctxs SEC(".maps");
+
 struct gang_slots slots;
 
 struct pcpu_timer {
 	struct bpf_timer timer;
 };
 
+/* One that ends slices, and from MAX_PCPUS on one that releases who is parked. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MAX_PCPUS);
+	__uint(max_entries, 2 * MAX_PCPUS);
 	__type(key, u32);
 	__type(value, struct pcpu_timer);
 } timers SEC(".maps");
@@ -175,6 +194,16 @@ static inline struct pcpu_conf *pcpu_conf_at(s32 cpu)
 	u32 key = (u32)cpu;
 
 	return bpf_map_lookup_elem(&pcpu_confs, &key);
+}
+
+static inline struct group_conf *group_conf_at(u32 place)
+{
+	return bpf_map_lookup_elem(&group_confs, &place);
+}
+
+static inline struct group_ctx *group_at(u32 place)
+{
+	return bpf_map_lookup_elem(&group_ctxs, &place);
 }
 
 static inline struct task_ctx *raw_task_ctx(struct task_struct *p)
@@ -349,6 +378,11 @@ static inline void timer_begin(s32 cpu)
 	record_begin(OP_TIMER, 0, 0, (u32)cpu);
 }
 
+static inline void release_begin(s32 cpu)
+{
+	record_begin(OP_RELEASE, 0, 0, (u32)cpu);
+}
+
 static inline void callback_end(s32 result)
 {
 	tap_out(OUT_RETURN, (u32)result);
@@ -358,6 +392,8 @@ static inline void callback_end(s32 result)
 /* --- facts --- */
 
 #define repeat(i, n) bpf_for (i, 0, n)
+
+#include "cgroup.h"
 
 static inline u64 raw_now(void)
 {
@@ -442,6 +478,12 @@ static inline u32 raw_vcpu_of(struct task_struct *p)
 	    bpf_core_enum_value(enum scx_dsq_id_flags, SCX_DSQ_LOCAL_ON) | (u32)(cpu), 0)
 #define BPF_FOR_EACH_ITER (&___it)
 
+#define raw_requeue(p, queue, vtime)                                                               \
+	({                                                                                         \
+		scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, vtime);                              \
+		scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, queue, 0);                            \
+	})
+
 static inline bool raw_move_first(u64 queue)
 {
 	return scx_bpf_dsq_move_to_local(queue);
@@ -478,9 +520,9 @@ static inline void raw_set_slice(struct task_struct *p, u64 slice)
 		p->scx.slice = slice;
 }
 
-static inline void raw_start_timer(s32 cpu, u64 delay)
+static inline void raw_start_timer(s32 timer, u64 delay)
 {
-	u32 key = (u32)cpu;
+	u32 key = (u32)timer;
 	struct pcpu_timer *t = bpf_map_lookup_elem(&timers, &key);
 
 	if (t)
@@ -497,10 +539,17 @@ static inline void raw_start_timer(s32 cpu, u64 delay)
 #define SIMULATED_CALLBACK(name, arg) static inline __attribute__((unused)) void name(arg)
 
 static inline void corun_timer(s32 cpu);
+static inline void corun_release(s32 cpu);
 
 static int timer_fired(void *map, u32 *cpu, struct bpf_timer *timer)
 {
 	corun_timer((s32)*cpu);
+	return 0;
+}
+
+static int release_fired(void *map, u32 *key, struct bpf_timer *timer)
+{
+	corun_release((s32)(*key - MAX_PCPUS));
 	return 0;
 }
 
@@ -515,26 +564,37 @@ struct {
 
 #include "lease.h"
 
-/* One queue and one timer per pCPU, and one timer for all. */
+/* The queue of a pCPU, and that of those who are parked there, with the timer that goes with it. */
+#define SET_UP_QUEUE(number, callback)                                                             \
+	({                                                                                         \
+		u32 key = (number);                                                                \
+		struct pcpu_timer *t = bpf_map_lookup_elem(&timers, &key);                         \
+		s32 failed = scx_bpf_create_dsq(key, -1);                                          \
+                                                                                                   \
+		if (!failed)                                                                       \
+			failed =                                                                   \
+			    t ? (s32)bpf_timer_init(&t->timer, &timers, 1 /* CLOCK_MONOTONIC */)   \
+			      : -ENOMEM;                                                           \
+		if (!failed)                                                                       \
+			failed = (s32)bpf_timer_set_callback(&t->timer, callback);                 \
+		failed;                                                                            \
+	})
+
+/* Two queues and two timers per pCPU, and two timers for all. */
 static inline s32 set_up(void)
 {
 	s32 err;
 	u32 i;
 
 	bpf_for (i, 0, knobs.pcpus) {
-		u32 key = i;
-		struct pcpu_timer *t = bpf_map_lookup_elem(&timers, &key);
-
-		err = scx_bpf_create_dsq(i, -1);
-		if (err || !t)
-			return err ? err : -ENOMEM;
-		err = bpf_timer_init(&t->timer, &timers, 1 /* CLOCK_MONOTONIC */);
+		err = SET_UP_QUEUE(i, timer_fired);
 		if (!err)
-			err = bpf_timer_set_callback(&t->timer, timer_fired);
+			err = SET_UP_QUEUE(i + MAX_PCPUS, release_fired);
 		if (err)
 			return err;
 	}
-	return lease_begin();
+	err = group_begin();
+	return err ? err : lease_begin();
 }
 
 static inline void note_exit(struct scx_exit_info *info)

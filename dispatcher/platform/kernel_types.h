@@ -55,12 +55,26 @@ struct sched_ext_entity {
 	u64 dsq_vtime;
 } CORE;
 
+struct cfs_bandwidth {
+	s64 period;
+	u64 quota;
+	u64 burst;
+} CORE;
+
+/* What of a cgroup concerns its CPU time. */
+struct task_group {
+	unsigned long shares;
+	struct task_group *parent;
+	struct cfs_bandwidth cfs_bandwidth;
+} CORE;
+
 struct task_struct {
 	int pid;
 	int tgid;
 	char comm[16];
 	const struct cpumask *cpus_ptr;
 	struct hlist_head preempt_notifiers;
+	struct task_group *sched_task_group;
 	struct sched_ext_entity scx;
 } CORE;
 

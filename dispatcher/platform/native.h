@@ -50,6 +50,8 @@ struct task_struct {
 	s32 cpu;
 	u64 queued_vtime;
 	u64 allowed[MASK_WORDS];
+	u32 group; /* its cgroup's place in the table, plus 1; 0: none */
+	u32 pad;
 	struct task_conf conf;
 	struct task_ctx ctx;
 };
@@ -64,12 +66,14 @@ struct native_host {
 	bool (*move_first)(void *self, u64 queue);
 	struct task_struct *(*next_queued)(void *self, u64 queue, struct task_struct *after);
 	bool (*move_queued)(void *self, struct task_struct *p, s32 cpu);
+	bool (*requeue)(void *self, struct task_struct *p, u64 queue, u64 vtime);
 	void (*insert)(void *self, struct task_struct *p, u64 queue, u64 slice, u64 vtime,
 		       u64 flags);
 	void (*insert_local)(void *self, struct task_struct *p, u64 slice);
 	void (*kick)(void *self, s32 cpu, u32 how);
 	void (*set_slice)(void *self, struct task_struct *p, u64 slice);
-	void (*start_timer)(void *self, s32 cpu, u64 delay);
+	/* From MAX_PCPUS on they are release timers. */
+	void (*start_timer)(void *self, s32 timer, u64 delay);
 	/* Not called by the untapped build. */
 	u64 (*tap_in)(void *self, u32 kind, u64 value);
 	void (*tap_out)(void *self, u32 kind, u64 value);
@@ -78,13 +82,15 @@ struct native_host {
 struct native_context {
 	void *self;
 	const struct native_host *host;
-	struct cpu_ctx *cpus;	      /* MAX_PCPUS */
-	struct vm_ctx *vms;	      /* MAX_VMS */
-	struct vm_conf *vm_confs;     /* MAX_VMS */
-	struct gang_ctx *gangs;	      /* MAX_VMS */
-	struct pool_conf *pools;      /* MAX_POOLS */
-	struct pcpu_conf *pcpu_confs; /* MAX_PCPUS */
-	struct task_struct *current;  /* who runs on `cpu`, if the callback is a wake-up */
+	struct cpu_ctx *cpus;		/* MAX_PCPUS */
+	struct vm_ctx *vms;		/* MAX_VMS */
+	struct vm_conf *vm_confs;	/* MAX_VMS */
+	struct gang_ctx *gangs;		/* MAX_VMS */
+	struct pool_conf *pools;	/* MAX_POOLS */
+	struct pcpu_conf *pcpu_confs;	/* MAX_PCPUS */
+	struct group_conf *group_confs; /* MAX_GROUPS, or NULL without knobs.groups */
+	struct group_ctx *groups;
+	struct task_struct *current; /* who runs on `cpu`, if the callback is a wake-up */
 	struct knobs knobs;
 	struct gang_slots slots;
 	u64 now;
@@ -131,6 +137,7 @@ static inline u32 opaque(u32 value)
 	})
 #define raw_fetch_add(lvalue, delta) raw_exchange(lvalue, was + (typeof(lvalue))(delta))
 #define raw_exchange_if_zero(lvalue, value) raw_exchange(lvalue, was ? was : (value))
+#define raw_exchange_if(lvalue, old, value) raw_exchange(lvalue, was == (old) ? (value) : was)
 
 static inline s32 nr_pcpus(void)
 {
@@ -165,6 +172,16 @@ static inline struct pool_conf *pool_at(u32 pool)
 static inline struct pcpu_conf *pcpu_conf_at(s32 cpu)
 {
 	return (u32)cpu < MAX_PCPUS ? &corun_context->pcpu_confs[cpu] : NULL;
+}
+
+static inline struct group_conf *group_conf_at(u32 place)
+{
+	return knobs.groups && place < MAX_GROUPS ? &corun_context->group_confs[place] : NULL;
+}
+
+static inline struct group_ctx *group_at(u32 place)
+{
+	return knobs.groups && place < MAX_GROUPS ? &corun_context->groups[place] : NULL;
 }
 
 static inline u64 raw_now(void)
@@ -216,7 +233,12 @@ static inline void queue_changed(u64 queue)
 {
 	u64 *word = &corun_context->index.waiting[queue / 64 % MASK_WORDS];
 	u64 bit = 1ull << (queue % 64);
-	bool waiting = host_do(queue_length, queue) != 0;
+	bool waiting;
+
+	/* Nobody looks for those who are parked. */
+	if (queue >= MAX_PCPUS)
+		return;
+	waiting = host_do(queue_length, queue) != 0;
 
 	corun_context->index.fixed[queue / 64 % MASK_WORDS] &= ~bit;
 	if (waiting == !!(*word & bit))
@@ -260,6 +282,11 @@ static inline void queue_changed(u64 queue)
 static inline u32 raw_weight(struct task_struct *p)
 {
 	return p->weight;
+}
+
+static inline u32 raw_group_of(struct task_struct *p)
+{
+	return p->group;
 }
 
 static inline s32 raw_task_cpu(struct task_struct *p)
@@ -321,6 +348,13 @@ static inline struct task_conf *raw_task_conf(struct task_struct *p)
 		moved;                                                                             \
 	})
 
+#define raw_requeue(p, queue, vtime)                                                               \
+	({                                                                                         \
+		bool moved = host_do(requeue, p, queue, vtime);                                    \
+		queue_changed(queue);                                                              \
+		moved;                                                                             \
+	})
+
 static inline bool raw_move_first(u64 queue)
 {
 	bool moved = host_do(move_first, queue);
@@ -339,7 +373,7 @@ static inline void raw_insert(struct task_struct *p, u64 queue, u64 slice, u64 v
 #define raw_insert_local(p, slice) host_do(insert_local, p, slice)
 #define raw_kick(cpu, how) host_do(kick, cpu, how)
 #define raw_set_slice(p, slice) host_do(set_slice, p, slice)
-#define raw_start_timer(cpu, delay) host_do(start_timer, cpu, delay)
+#define raw_start_timer(timer, delay) host_do(start_timer, timer, delay)
 
 /* Only the kernel has somewhere else to leave a task; here it has no context, which cannot be. */
 static inline void leave_to_kernel(struct task_struct *p, u64 flags)
@@ -367,6 +401,11 @@ static inline void timer_begin(s32 cpu)
 	(void)cpu;
 }
 
+static inline void release_begin(s32 cpu)
+{
+	(void)cpu;
+}
+
 static inline void callback_end(s32 result)
 {
 	tap_out(OUT_RETURN, (u32)result);
@@ -388,8 +427,9 @@ static inline void callback_end(s32 result)
 		corun_context = context;                                                           \
 	}                                                                                          \
 	const size_t NAME(name##_sizes)[] = {                                                      \
-	    sizeof(struct task_struct), sizeof(struct task_ctx),  sizeof(struct cpu_ctx),          \
-	    sizeof(struct vm_ctx),	sizeof(struct vm_conf),	  sizeof(struct gang_ctx),         \
-	    sizeof(struct pool_conf),	sizeof(struct pcpu_conf), sizeof(struct native_context)};
+	    sizeof(struct task_struct), sizeof(struct task_ctx),      sizeof(struct cpu_ctx),      \
+	    sizeof(struct vm_ctx),	sizeof(struct vm_conf),	      sizeof(struct gang_ctx),     \
+	    sizeof(struct pool_conf),	sizeof(struct pcpu_conf),     sizeof(struct group_conf),   \
+	    sizeof(struct group_ctx),	sizeof(struct native_context)};
 
 #endif

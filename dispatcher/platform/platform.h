@@ -99,6 +99,13 @@ static inline u32 weight_of(struct task_struct *p)
 	return (u32)tap_in(IN_WEIGHT, raw_weight(p));
 }
 
+/* The place of its cgroup in the table of those with tasks that run, plus 1; 0: it has none there.
+ */
+static inline u32 group_of(struct task_struct *p)
+{
+	return (u32)tap_in(IN_GROUP, raw_group_of(p));
+}
+
 /* The pCPU whose runqueue the kernel accounts `p` to. */
 static inline s32 task_cpu_of(struct task_struct *p)
 {
@@ -224,6 +231,15 @@ static inline u32 waker_id(void)
 		tap_in(IN_MOVED, raw_move_queued(p, cpu));                                         \
 	})
 
+/* In such a walk: takes the task to the queue of `cpu`, in order of `vtime`. */
+#define requeue(p, cpu, vtime)                                                                     \
+	({                                                                                         \
+		u64 ordered = (vtime);                                                             \
+		tap_out(OUT_REQUEUE, queue_of(cpu));                                               \
+		tap_out(OUT_INSERT_VTIME, ordered);                                                \
+		tap_in(IN_MOVED, raw_requeue(p, queue_of(cpu), ordered));                          \
+	})
+
 /* What may be known of a task that another CPU may be changing: a copy of its place. */
 static inline bool look_at(struct task_struct *p, struct task_ctx *copy)
 {
@@ -298,6 +314,13 @@ static inline void start_timer(s32 cpu, u64 delay)
 	raw_start_timer(cpu, delay);
 }
 
+/* Calls corun_release for `cpu`, the pCPU this callback runs on, after `delay` ns. */
+static inline void start_release_timer(s32 cpu, u64 delay)
+{
+	tap_out(OUT_RELEASE_TIMER, delay);
+	raw_start_timer(cpu + (s32)MAX_PCPUS, delay);
+}
+
 /* Writes a value that other CPUs read. */
 #define store(lvalue, value)                                                                       \
 	do {                                                                                       \
@@ -318,6 +341,13 @@ static inline void start_timer(s32 cpu, u64 delay)
 	({                                                                                         \
 		tap_out(OUT_ADD, (u64)(delta));                                                    \
 		tap_in(IN_FETCHED, raw_fetch_add(lvalue, delta));                                  \
+	})
+
+/* Sets a shared value that is `old`; returns what it was. */
+#define exchange_if(lvalue, old, value)                                                            \
+	({                                                                                         \
+		tap_out(OUT_STORE, (value));                                                       \
+		tap_in(IN_FETCHED, raw_exchange_if(lvalue, old, value));                           \
 	})
 
 /* Sets a shared value that is 0; returns what it was. */

@@ -36,6 +36,7 @@ enum tap_kind {
 	IN_ACTIVE_SLOT = 17,
 	IN_WAKER_SLOT = 18,
 	IN_WAKER_ID = 19,
+	IN_GROUP = 20,
 	/* decisions */
 	OUT_RETURN = 64,
 	OUT_INSERT_QUEUE = 65,
@@ -48,6 +49,8 @@ enum tap_kind {
 	OUT_STORE = 72,
 	OUT_ADD = 73,
 	OUT_WALK = 74,
+	OUT_REQUEUE = 75,
+	OUT_RELEASE_TIMER = 76,
 };
 
 enum tap_op {
@@ -59,6 +62,7 @@ enum tap_op {
 	OP_QUIESCENT = 6,
 	OP_TIMER = 7,
 	OP_FLUSH_IPI = 8, /* in no recording: the kernel has no such callback */
+	OP_RELEASE = 9,
 };
 
 #endif

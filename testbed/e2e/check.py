@@ -14,6 +14,7 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
+import contract
 import policies
 import slices
 
@@ -203,6 +204,7 @@ def main():
         table.row(word == "pass", name, detail)
     judge_numbers(out, table)
     judge_traces(out, table)
+    contract.judge(out, table)
     policies.judge(out, table)
     for directory in sorted(out.glob("slices-*")):
         slices.judge(directory, table)

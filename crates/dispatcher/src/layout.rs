@@ -11,10 +11,20 @@ pub const MAX_PCPUS: usize = Topology::MAX_PCPUS as usize;
 pub const MAX_VMS: usize = 1024;
 /// Most vCPUs of a VM whose progress is compared.
 pub const GANG_VCPUS: usize = 64;
+/// Most cgroups with tasks that run.
+pub const MAX_GROUPS: usize = 4096;
+/// How deep they may be nested.
+pub const GROUP_LEVELS: usize = 10;
+/// Weight of a cgroup with `cpu.weight` 100.
+pub const GROUP_NEUTRAL: u32 = 1024;
+/// Weight of an idle cgroup (`cpu.idle`), the kernel's `WEIGHT_IDLEPRIO`.
+pub const GROUP_IDLE: u32 = 3;
 /// `enum task_state`: the task wants a pCPU.
 pub const TASK_READY: u32 = 1;
 /// `enum task_state`: the task has a pCPU.
 pub const TASK_RUNNING: u32 = 2;
+/// `enum task_state`: the task wants a pCPU, and its cgroup's quota is used up.
+pub const TASK_THROTTLED: u32 = 3;
 
 /// `struct task_counters`: ns and counts since the task was first seen.
 #[repr(C)]
@@ -32,6 +42,7 @@ pub struct TaskCounters {
     pub late: u64,
     pub held: u64,
     pub kept: u64,
+    pub throttled: u64,
 }
 
 /// Siblings remembered that woke a vCPU.
@@ -69,6 +80,11 @@ pub struct TaskCtx {
     pub wakers: [u32; WAKERS],
     pub held_since: u64,
     pub held_until: u64,
+    pub reserved: u64,
+    pub group: u32,
+    pub group_weight: u32,
+    pub parked_for: i32,
+    pub pad: u32,
 }
 
 /// `struct task_conf`: what the policy wants for a task.
@@ -151,6 +167,40 @@ pub struct PoolConf {
     pub pcpus: PcpuSet,
 }
 
+/// `struct group_conf`: what an administrator wants for a cgroup.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupConf {
+    /// pCPU time of all its tasks in a period, ns; 0: no limit.
+    pub quota: Nanos,
+    /// Period, ns.
+    pub period: Nanos,
+    /// What may be saved up beyond the quota, ns.
+    pub burst: Nanos,
+    /// [`GROUP_NEUTRAL`] is that of a task with nice 0; 0: a free place.
+    pub weight: u32,
+    /// Place of the cgroup around it plus 1; 0: that is the root.
+    pub parent: u32,
+    /// Has it, or one around it, a quota?
+    pub limited: u32,
+    /// Nothing.
+    pub pad: u32,
+}
+
+/// `struct group_ctx`: who of a cgroup wants to run, and what is left of its quota.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)] // the C header documents the fields
+pub struct GroupCtx {
+    pub own: u64,
+    pub below: i64,
+    pub left: i64,
+    pub period_end: u64,
+    pub freed_at: u64,
+    pub members: u32,
+    pub pad: u32,
+}
+
 /// `struct task_struct` of the native build: a host task as the dispatcher sees it.
 #[repr(C)]
 #[derive(Clone, Debug, Default)]
@@ -162,6 +212,8 @@ pub struct TaskStruct {
     pub cpu: i32,
     pub queued_vtime: u64,
     pub allowed: PcpuSet,
+    pub group: u32,
+    pub pad: u32,
     pub conf: TaskConf,
     pub ctx: TaskCtx,
 }
@@ -323,6 +375,8 @@ pub struct CpuCtx {
     pub cur_away: u32,
     pub cur_demand: u32,
     pub called: u32,
+    pub cur_limited: u32,
+    pub release_at: u64,
 }
 
 /// `struct knobs`: the host's knobs.
@@ -346,7 +400,9 @@ pub struct Knobs {
     /// Mode of VMs the policy has not spoken about, as [`Placement::number`](corun_model::Placement::number).
     pub placement: u32,
     /// 1: slices end by timer; 0: at the tick.
-    pub slice_timer: u32,
+    pub slice_timer: u16,
+    /// 1: tasks' cgroups are looked at; 0: no task has one.
+    pub groups: u16,
     /// 1: VMs' gang modes are looked at; 0: no VM has one.
     pub gangs: u16,
     /// 1: what is wanted of hardware threads is looked at; 0: nothing is.

@@ -10,7 +10,8 @@ pub mod lockstep;
 mod native;
 
 pub use layout::{
-    CpuCtx, GANG_VCPUS, GangCtx, GangVcpu, Knobs, MAX_PCPUS, MAX_VMS, PcpuConf, PoolConf,
-    TASK_READY, TASK_RUNNING, TaskConf, TaskCounters, TaskCtx, TaskStruct, VmConf, VmCtx, WAKERS,
+    CpuCtx, GANG_VCPUS, GROUP_IDLE, GROUP_LEVELS, GROUP_NEUTRAL, GangCtx, GangVcpu, GroupConf,
+    GroupCtx, Knobs, MAX_GROUPS, MAX_PCPUS, MAX_VMS, PcpuConf, PoolConf, TASK_READY, TASK_RUNNING,
+    TASK_THROTTLED, TaskConf, TaskCounters, TaskCtx, TaskStruct, VmConf, VmCtx, WAKERS,
 };
 pub use native::{Kick, Native, Services};

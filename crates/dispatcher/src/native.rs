@@ -6,8 +6,8 @@
 //! the method. C code holds task pointers only during a call; tasks are named by index outside.
 
 use crate::layout::{
-    CpuCtx, GangCtx, GangSlots, Knobs, MAX_PCPUS, MAX_VMS, PcpuConf, PcpuIndex, PoolConf,
-    TaskStruct, VmConf, VmCtx,
+    CpuCtx, GangCtx, GangSlots, GroupConf, GroupCtx, Knobs, MAX_GROUPS, MAX_PCPUS, MAX_VMS,
+    PcpuConf, PcpuIndex, PoolConf, TaskStruct, VmConf, VmCtx,
 };
 use corun_model::{Nanos, PcpuSet, VmPlan};
 use std::ffi::c_void;
@@ -23,7 +23,7 @@ pub enum Kick {
 }
 
 /// What the dispatcher needs done. Tasks are indices as given by [`Native::add_task`], queues are
-/// numbered like pCPUs.
+/// numbered like pCPUs; from [`MAX_PCPUS`] on, they are those of who is parked there.
 pub trait Services {
     /// Was `cpu` idle? If so it is claimed.
     fn claim_idle(&mut self, cpu: u32) -> bool;
@@ -35,6 +35,8 @@ pub trait Services {
     fn next_queued(&mut self, queue: u64, after: Option<usize>) -> Option<usize>;
     /// Moves a queued task to the local queue of `cpu`.
     fn move_queued(&mut self, task: usize, cpu: u32) -> bool;
+    /// Moves a task from the queue it is in to another.
+    fn requeue(&mut self, task: usize, queue: u64, vtime: u64) -> bool;
     /// Puts a task into a queue by virtual time.
     fn insert(&mut self, task: usize, queue: u64, slice: Nanos, vtime: u64);
     /// Puts the task being woken into the local queue of the pCPU that select_cpu returns.
@@ -43,8 +45,9 @@ pub trait Services {
     fn kick(&mut self, cpu: u32, how: Kick);
     /// The running task keeps its pCPU for another slice.
     fn set_slice(&mut self, task: usize, slice: Nanos);
-    /// Calls [`Native::timer`] for `cpu` after `delay`.
-    fn start_timer(&mut self, cpu: u32, delay: Nanos);
+    /// Calls [`Native::timer`] for the pCPU `timer` after `delay`; from [`MAX_PCPUS`] on
+    /// [`Native::release`], for the pCPU that is so much less.
+    fn start_timer(&mut self, timer: u32, delay: Nanos);
 
     /// Does this host take part in every exchange (a replay)?
     const TAPPED: bool = false;
@@ -66,6 +69,7 @@ struct HostTable {
     move_first: extern "C" fn(*mut c_void, u64) -> bool,
     next_queued: extern "C" fn(*mut c_void, u64, *mut TaskStruct) -> *mut TaskStruct,
     move_queued: extern "C" fn(*mut c_void, *mut TaskStruct, i32) -> bool,
+    requeue: extern "C" fn(*mut c_void, *mut TaskStruct, u64, u64) -> bool,
     insert: extern "C" fn(*mut c_void, *mut TaskStruct, u64, u64, u64, u64),
     insert_local: extern "C" fn(*mut c_void, *mut TaskStruct, u64),
     kick: extern "C" fn(*mut c_void, i32, u32),
@@ -85,6 +89,8 @@ struct Context {
     gangs: *mut GangCtx,
     pools: *mut PoolConf,
     pcpu_confs: *mut PcpuConf,
+    group_confs: *mut GroupConf,
+    groups: *mut GroupCtx,
     current: *mut TaskStruct,
     knobs: Knobs,
     slots: GangSlots,
@@ -106,6 +112,7 @@ struct Callbacks {
     init_task: unsafe extern "C" fn(*mut TaskStruct, *mut c_void) -> i32,
     exit_task: unsafe extern "C" fn(*mut TaskStruct, *mut c_void),
     timer: unsafe extern "C" fn(i32),
+    release: unsafe extern "C" fn(i32),
     flush_ipi: unsafe extern "C" fn(*mut TaskStruct),
 }
 
@@ -113,7 +120,7 @@ struct Callbacks {
 macro_rules! callbacks {
     ($table:ident: $enter:ident, $select_cpu:ident, $enqueue:ident, $dispatch:ident, $running:ident,
      $stopping:ident, $quiescent:ident, $init_task:ident, $exit_task:ident, $timer:ident,
-     $flush_ipi:ident) => {
+     $release:ident, $flush_ipi:ident) => {
         // SAFETY: the signatures are those of dispatcher/corun.bpf.c in its native builds.
         unsafe extern "C" {
             fn $enter(context: *mut Context);
@@ -126,6 +133,7 @@ macro_rules! callbacks {
             fn $init_task(p: *mut TaskStruct, args: *mut c_void) -> i32;
             fn $exit_task(p: *mut TaskStruct, args: *mut c_void);
             fn $timer(cpu: i32);
+            fn $release(cpu: i32);
             fn $flush_ipi(p: *mut TaskStruct);
         }
 
@@ -140,6 +148,7 @@ macro_rules! callbacks {
             init_task: $init_task,
             exit_task: $exit_task,
             timer: $timer,
+            release: $release,
             flush_ipi: $flush_ipi,
         };
     };
@@ -147,11 +156,11 @@ macro_rules! callbacks {
 
 callbacks!(TAPPED: corun_enter, corun_select_cpu, corun_enqueue, corun_dispatch, corun_running,
     corun_stopping, corun_quiescent, corun_init_task, corun_exit_task, corun_timer,
-    corun_flush_ipi);
+    corun_release, corun_flush_ipi);
 callbacks!(UNTAPPED: untapped_corun_enter, untapped_corun_select_cpu, untapped_corun_enqueue,
     untapped_corun_dispatch, untapped_corun_running, untapped_corun_stopping,
     untapped_corun_quiescent, untapped_corun_init_task, untapped_corun_exit_task,
-    untapped_corun_timer, untapped_corun_flush_ipi);
+    untapped_corun_timer, untapped_corun_release, untapped_corun_flush_ipi);
 
 /// `SCX_DEQ_SLEEP`: the task goes to sleep, its properties do not just change.
 const DEQ_SLEEP: u64 = 1;
@@ -167,6 +176,8 @@ struct Inner<S> {
     gangs: Box<[GangCtx]>,
     pools: Box<[PoolConf]>,
     pcpu_confs: Box<[PcpuConf]>,
+    group_confs: Box<[GroupConf]>,
+    groups: Box<[GroupCtx]>,
 }
 
 /// The dispatcher with its state, and the host it works for.
@@ -206,6 +217,7 @@ impl<S: Services> Table<S> {
         move_first: Self::move_first,
         next_queued: Self::next_queued,
         move_queued: Self::move_queued,
+        requeue: Self::requeue,
         insert: Self::insert,
         insert_local: Self::insert_local,
         kick: Self::kick,
@@ -251,6 +263,14 @@ impl<S: Services> Table<S> {
         inner.services.move_queued(task, cpu as u32)
     }
 
+    extern "C" fn requeue(this: *mut c_void, p: *mut TaskStruct, queue: u64, vtime: u64) -> bool {
+        // SAFETY: called by C during Native::call.
+        let inner = unsafe { inner::<S>(this) };
+        let task = inner.index_of(p);
+        inner.tasks[task].queued_vtime = vtime;
+        inner.services.requeue(task, queue, vtime)
+    }
+
     extern "C" fn insert(
         this: *mut c_void,
         p: *mut TaskStruct,
@@ -286,11 +306,11 @@ impl<S: Services> Table<S> {
         inner.services.set_slice(task, slice);
     }
 
-    extern "C" fn start_timer(this: *mut c_void, cpu: i32, delay: u64) {
+    extern "C" fn start_timer(this: *mut c_void, timer: i32, delay: u64) {
         // SAFETY: called by C during Native::call.
         unsafe { inner::<S>(this) }
             .services
-            .start_timer(cpu as u32, delay);
+            .start_timer(timer as u32, delay);
     }
 
     extern "C" fn tap_in(this: *mut c_void, kind: u32, value: u64) -> u64 {
@@ -326,6 +346,8 @@ impl<S: Services> Native<S> {
                 gangs: ptr::null_mut(),
                 pools: ptr::null_mut(),
                 pcpu_confs: ptr::null_mut(),
+                group_confs: ptr::null_mut(),
+                groups: ptr::null_mut(),
                 current: ptr::null_mut(),
                 knobs,
                 slots: GangSlots::default(),
@@ -349,6 +371,8 @@ impl<S: Services> Native<S> {
             gangs: Box::default(),
             pools: vec![PoolConf::default(); MAX_PCPUS].into(),
             pcpu_confs: vec![PcpuConf::default(); MAX_PCPUS].into(),
+            group_confs: Box::default(),
+            groups: Box::default(),
         });
         inner.context.cpus = inner.cpus.as_mut_ptr();
         inner.context.vms = inner.vms.as_mut_ptr();
@@ -359,7 +383,21 @@ impl<S: Services> Native<S> {
         if knobs.gangs != 0 {
             native.make_room_for_gangs();
         }
+        if knobs.groups != 0 {
+            native.make_room_for_groups();
+        }
         native
+    }
+
+    /// C looks at cgroups only if its knobs say that there are some.
+    fn make_room_for_groups(&mut self) {
+        self.inner.context.knobs.groups = 1;
+        if self.inner.groups.is_empty() {
+            self.inner.group_confs = vec![GroupConf::default(); MAX_GROUPS].into();
+            self.inner.groups = vec![GroupCtx::default(); MAX_GROUPS].into();
+            self.inner.context.group_confs = self.inner.group_confs.as_mut_ptr();
+            self.inner.context.groups = self.inner.groups.as_mut_ptr();
+        }
     }
 
     /// C looks at gangs only if its knobs say that there are some; most hosts have none.
@@ -422,6 +460,20 @@ impl<S: Services> Native<S> {
             *place = pool;
         }
         self.inner.context.index.fixed = PcpuSet::default();
+    }
+
+    /// Says what is wanted for the cgroup in a place of the table; tasks name it by that, plus 1. C
+    /// looks at cgroups only once something has been said. A place that there is not is passed over.
+    pub fn configure_group(&mut self, place: usize, conf: GroupConf) {
+        self.make_room_for_groups();
+        if let Some(group) = self.inner.group_confs.get_mut(place) {
+            *group = conf;
+        }
+    }
+
+    /// What is known of the cgroup in a place of the table, if there are cgroups.
+    pub fn group(&self, place: usize) -> Option<&GroupCtx> {
+        self.inner.groups.get(place)
     }
 
     /// Says what is wanted of a pCPU that is a hardware thread of a core with two. C looks at that
@@ -518,6 +570,12 @@ impl<S: Services> Native<S> {
         self.enter(now, cpu, || unsafe { (Self::C.timer)(cpu as i32) });
     }
 
+    /// The release timer of `cpu` fired, on that pCPU.
+    pub fn release(&mut self, now: Nanos, cpu: u32) {
+        // SAFETY: no pointers are passed.
+        self.enter(now, cpu, || unsafe { (Self::C.release)(cpu as i32) });
+    }
+
     /// A sibling waits for the ready `task` to flush its TLB. Kernels do not tell of it.
     pub fn flush_ipi(&mut self, now: Nanos, cpu: u32, task: usize) {
         // SAFETY: `p` is a live task of this context.
@@ -560,8 +618,8 @@ mod tests {
     use crate::layout::TaskCtx;
 
     unsafe extern "C" {
-        static corun_sizes: [usize; 9];
-        static untapped_corun_sizes: [usize; 9];
+        static corun_sizes: [usize; 11];
+        static untapped_corun_sizes: [usize; 11];
     }
 
     #[test]
@@ -577,6 +635,8 @@ mod tests {
             size_of::<GangCtx>(),
             size_of::<PoolConf>(),
             size_of::<PcpuConf>(),
+            size_of::<GroupConf>(),
+            size_of::<GroupCtx>(),
             size_of::<Context>(),
         ];
         assert_eq!((ours, ours), (c, untapped));

@@ -5,7 +5,9 @@
 // Helpers of tests, too, say what they expect by panicking.
 #![allow(clippy::unwrap_used)]
 
-use corun_dispatcher::{Kick, Knobs, Native, PcpuConf, PoolConf, Services, TaskStruct};
+use corun_dispatcher::{
+    GroupConf, Kick, Knobs, MAX_PCPUS, Native, PcpuConf, PoolConf, Services, TaskStruct,
+};
 use corun_model::{Boost, Gang, Nanos, PcpuId, PcpuSet, Placement, Skew, Slots, VmId, VmPlan};
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -31,6 +33,16 @@ struct Host<const TAPPED: bool> {
     deeds: Vec<(&'static str, u64, u64, u64)>,
 }
 
+impl<const TAPPED: bool> Host<TAPPED> {
+    /// Where a queue is: those of the pCPUs, then those of who is parked.
+    fn place(&self, queue: u64) -> usize {
+        let queue = queue as usize;
+        queue
+            .checked_sub(MAX_PCPUS)
+            .map_or(queue, |cpu| self.queues.len() / 2 + cpu)
+    }
+}
+
 impl<const TAPPED: bool> Services for Host<TAPPED> {
     const TAPPED: bool = TAPPED;
     fn tap_in(&mut self, _kind: u32, value: u64) -> u64 {
@@ -41,14 +53,14 @@ impl<const TAPPED: bool> Services for Host<TAPPED> {
         std::mem::take(&mut self.idle[cpu as usize])
     }
     fn queue_length(&mut self, queue: u64) -> u32 {
-        self.queues[queue as usize].len() as u32
+        self.queues[self.place(queue)].len() as u32
     }
     fn move_first(&mut self, queue: u64) -> bool {
-        let first = self.queues[queue as usize].first().copied();
+        let first = self.queues[self.place(queue)].first().copied();
         first.is_some_and(|(_, _, task)| self.move_queued(task, self.dispatching))
     }
     fn next_queued(&mut self, queue: u64, after: Option<usize>) -> Option<usize> {
-        let queue = &self.queues[queue as usize];
+        let queue = &self.queues[self.place(queue)];
         let behind = after.map(|task| queue.iter().position(|place| place.2 == task).unwrap() + 1);
         queue.get(behind.unwrap_or(0)).map(|place| place.2)
     }
@@ -65,10 +77,20 @@ impl<const TAPPED: bool> Services for Host<TAPPED> {
     }
     fn insert(&mut self, task: usize, queue: u64, slice: Nanos, vtime: u64) {
         self.order += 1;
-        let places = &mut self.queues[queue as usize];
+        let queue = self.place(queue);
+        let places = &mut self.queues[queue];
         places.push((vtime, self.order, task));
         places.sort_unstable();
         self.deeds.push(("insert", task as u64, slice, vtime));
+    }
+    fn requeue(&mut self, task: usize, queue: u64, vtime: u64) -> bool {
+        let mut from = self.queues.iter_mut();
+        let Some(from) = from.find(|queue| queue.iter().any(|place| place.2 == task)) else {
+            return false;
+        };
+        from.retain(|place| place.2 != task);
+        self.insert(task, queue, 0, vtime);
+        true
     }
     fn insert_local(&mut self, task: usize, slice: Nanos) {
         self.direct = Some(task);
@@ -140,11 +162,12 @@ impl<const TAPPED: bool> Machine<TAPPED> {
             pcpus,
             placement: 0,
             slice_timer: slice_timer.into(),
+            groups: 0,
             gangs: 0,
             cores: 0,
         };
         let host = Host {
-            queues: vec![Vec::new(); pcpus as usize],
+            queues: vec![Vec::new(); 2 * pcpus as usize],
             local: vec![VecDeque::new(); pcpus as usize],
             idle: vec![true; pcpus as usize],
             ..Host::default()
@@ -158,6 +181,7 @@ impl<const TAPPED: bool> Machine<TAPPED> {
             let known = TaskStruct {
                 id: task + 1,
                 vcpu_of: task % 3,
+                group: [0, 2, 3][task as usize % 3],
                 weight: 100 + 50 * (task % 4),
                 allowed: match task % 9 {
                     5 => PcpuSet::first(2),
@@ -208,6 +232,7 @@ impl<const TAPPED: bool> Machine<TAPPED> {
                     self.native.flush_ipi(self.now, cpu as u32, task);
                 }
             }
+            5 if which % 8 == 6 => self.native.release(self.now, cpu as u32),
             5 => self.schedule(cpu),
             _ => self.native.timer(self.now, cpu as u32),
         }
@@ -229,6 +254,22 @@ impl<const TAPPED: bool> Machine<TAPPED> {
             };
             self.native.configure_pcpu(cpu, conf);
         }
+    }
+
+    /// Each VM has a cgroup with a quota within one of the host's; the second is idle.
+    fn configure_groups(&mut self, quota: Nanos) {
+        let group = |weight, parent, quota| GroupConf {
+            quota,
+            period: 5_000_000,
+            burst: quota / 2,
+            weight,
+            parent,
+            limited: u32::from(quota != 0),
+            pad: 0,
+        };
+        self.native.configure_group(0, group(2048, 0, 0));
+        self.native.configure_group(1, group(300, 1, quota));
+        self.native.configure_group(2, group(3, 1, 2 * quota));
     }
 
     fn configure(&mut self, placement: Placement, weight: Option<u32>) {
@@ -287,12 +328,17 @@ proptest! {
         gang in gangs(),
         slice_timer: bool,
         cores in prop::option::of(0u64..5),
+        quota in prop::option::of(0u64..8_000_000),
     ) {
         let mut tapped = Machine::<true>::new(pcpus, placement, gang, slice_timer);
         let mut untapped = Machine::<false>::new(pcpus, placement, gang, slice_timer);
         if let Some(ms) = cores {
             tapped.configure_cores(ms);
             untapped.configure_cores(ms);
+        }
+        if let Some(quota) = quota {
+            tapped.configure_groups(quota);
+            untapped.configure_groups(quota);
         }
         for step in steps {
             tapped.step(step);

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 /// `enum task_state` of the dispatcher.
 const READY: u32 = 1;
 const RUNNING: u32 = 2;
+const THROTTLED: u32 = 3;
 
 /// `struct task_counters`, with the state the vCPU is in counted up to now, and where it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub(crate) struct Counters {
     /// Time in which pCPUs were held for it, and how often it came back meanwhile.
     pub(crate) retained: Nanos,
     pub(crate) kept: u64,
+    /// Time in which a quota around it (`cpu.max`) was used up and it had to wait for that.
+    pub(crate) throttled: Nanos,
     doing: Doing,
     cpu: Option<PcpuId>,
     /// When siblings woke it last, and their thread ids.
@@ -61,6 +64,7 @@ impl Counters {
             wakeups: ctx.sum.wakeups,
             retained: ctx.sum.held,
             kept: ctx.sum.kept,
+            throttled: ctx.sum.throttled,
             doing: Doing::Waiting,
             cpu: pcpu(ctx.cpu).or(pcpu(ctx.last_cpu)),
             wakers: std::array::from_fn(|at| (ctx.woken_at[at], ctx.wakers[at])),
@@ -76,6 +80,8 @@ impl Counters {
                 sum.ready += sum.ready_for;
                 sum.doing = Doing::Ready;
             }
+            // It wants a pCPU, and is not to have one: no policy's doing.
+            THROTTLED => sum.throttled += since(ctx.since),
             _ => {
                 sum.wait += since(ctx.since);
                 // Under way, or over and not booked yet.
@@ -101,6 +107,7 @@ impl Counters {
             wakeups: self.wakeups.saturating_sub(then.wakeups),
             retained: self.retained.saturating_sub(then.retained),
             kept: self.kept.saturating_sub(then.kept),
+            throttled: self.throttled.saturating_sub(then.throttled),
             signals: self.signals.since(&then.signals),
             ..*self
         }

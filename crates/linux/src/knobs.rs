@@ -14,7 +14,8 @@ pub(crate) fn raw(params: &DispatcherParams, online: &PcpuSet) -> types::knobs {
         max_lead: params.max_lead,
         balance_interval: params.balance_interval,
         placement: Placement::Free.number(),
-        slice_timer: u32::from(params.slice_timer),
+        slice_timer: u16::from(params.slice_timer),
+        groups: 1,
         cores: 1,
         gangs: 1, // policies are exchanged while it runs, and a recording has one set of knobs
         online: mask(online),

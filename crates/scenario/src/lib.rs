@@ -10,6 +10,7 @@
 //! On its way a document passes through [`tree`] (positions kept), [`merge`] (cases and overrides
 //! from the command line), [`reader`] (typed access) and the sections.
 
+mod cgroups;
 mod disks;
 mod hardware;
 mod host;
@@ -26,6 +27,7 @@ pub mod tree;
 mod vms;
 mod vsmtio;
 
+pub use cgroups::{CgroupKeys, CpuMax, Group};
 pub use disks::{AnticipatoryKeys, DeadlineKeys, Disk, DiskUse, HddKeys, SsdKeys};
 pub use jupiter::JupiterKeys;
 pub use merge::Override;
@@ -56,6 +58,8 @@ pub mod limits {
     pub const THREADS: u32 = 65_536;
     /// Connections of one client.
     pub const CONNECTIONS: u32 = 65_536;
+    /// cgroups around VMs; with those of the VMs, what the dispatcher has room for.
+    pub const GROUPS: u32 = 1024;
     /// Bytes of a scenario file; the largest sensible ones have a few thousand.
     pub const FILE_BYTES: usize = 1 << 20;
     /// Cases of a scenario.
@@ -112,7 +116,8 @@ fn case(name: &str, top: &Reader<'_>) -> Option<Case> {
     // Without a host, lists of pCPUs cannot be checked; all else can.
     let pcpus = host.as_ref().map(|host| host.topology.pcpus());
     let disks = disks::disks(top);
-    let vms = vms::vms(top, pcpus, &disks);
+    let groups = cgroups::groups(top);
+    let vms = vms::vms(top, pcpus, &disks, &groups);
     let tasks = vms::tasks(top, pcpus, &vms);
     let network = network::network(top.table("network"));
     let clients = network::clients(top, &vms);
@@ -129,6 +134,7 @@ fn case(name: &str, top: &Reader<'_>) -> Option<Case> {
         run: run?,
         schedulers,
         disks,
+        groups,
         vms,
         tasks,
         network,

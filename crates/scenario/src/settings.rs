@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A scenario as plain data. `None` means: not said, the default of whoever uses it holds.
 
+use crate::cgroups::{CgroupKeys, Group};
 use crate::disks::{Disk, DiskUse};
 use crate::network::{Channel, Client, Network};
 use crate::policy::PolicyKeys;
@@ -34,6 +35,8 @@ pub struct Case {
     pub schedulers: Schedulers,
     /// The host's disks.
     pub disks: Vec<Disk>,
+    /// The host's cgroups around VMs, outer ones first.
+    pub groups: Vec<Group>,
     /// The VMs, one by one: `count` is spelled out.
     pub vms: Vec<Vm>,
     /// Host tasks that are no vCPUs.
@@ -274,6 +277,8 @@ pub struct Vm {
     pub weight: Option<u32>,
     /// Weight of each vCPU thread.
     pub vcpu_weight: u32,
+    /// What else is said of its cgroup; `None`: nothing.
+    pub cgroup: Option<CgroupKeys>,
     /// The most pCPU time it gets, in percent of one pCPU; `None`: no limit.
     pub cap: Option<u32>,
     /// Are its vCPUs real-time tasks of the host?

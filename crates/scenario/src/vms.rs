@@ -2,6 +2,7 @@
 //! The sections about VMs and host tasks.
 
 use crate::Located;
+use crate::cgroups::{self, CgroupKeys, Group};
 use crate::disks::{self, Disk};
 use crate::limits;
 use crate::reader::Reader;
@@ -15,13 +16,19 @@ const WEIGHT: std::ops::RangeInclusive<u32> = 1..=10_000;
 const SLICE: std::ops::RangeInclusive<u64> = 100 * US..=100 * MS;
 
 /// All VMs, `count` spelled out.
-pub(crate) fn vms(top: &Reader<'_>, pcpus: Option<u32>, disks: &[Disk]) -> Vec<Vm> {
+pub(crate) fn vms(
+    top: &Reader<'_>,
+    pcpus: Option<u32>,
+    disks: &[Disk],
+    groups: &[Group],
+) -> Vec<Vm> {
+    let groups: Vec<String> = groups.iter().map(|group| group.name.clone()).collect();
     let mut all = Vec::new();
     let mut vcpus = 0;
     for (name, table) in top.named("vm") {
         check_name(&table, name);
         let count = table.whole("count", 1..=limits::VCPUS).unwrap_or(1);
-        let Some(vm) = vm(name, &table, pcpus, disks) else {
+        let Some(vm) = vm(name, &table, pcpus, disks, &groups) else {
             table.finish();
             continue;
         };
@@ -66,13 +73,20 @@ pub(crate) fn check_name(table: &Reader<'_>, name: &str) {
     }
 }
 
-fn vm(name: &str, table: &Reader<'_>, pcpus: Option<u32>, disks: &[Disk]) -> Option<Vm> {
+fn vm(
+    name: &str,
+    table: &Reader<'_>,
+    pcpus: Option<u32>,
+    disks: &[Disk],
+    groups: &[String],
+) -> Option<Vm> {
     if !table.has("vcpus") {
         table.missing("vcpus", "the number of vCPUs");
     }
     let vcpus = table.whole("vcpus", 1..=limits::VCPUS_PER_VM);
     let weight = table.whole("weight", WEIGHT);
     let vcpu_weight = table.whole("vcpu_weight", WEIGHT).unwrap_or(100);
+    let cgroup = cgroups::keys(table, "group", groups);
     let cap = table.whole("cap", 1..=limits::CAP);
     let realtime = table.flag("realtime").unwrap_or(false);
     let slice = table.duration("slice", SLICE);
@@ -89,6 +103,7 @@ fn vm(name: &str, table: &Reader<'_>, pcpus: Option<u32>, disks: &[Disk]) -> Opt
         vcpus: vcpus?,
         weight,
         vcpu_weight,
+        cgroup: (cgroup != CgroupKeys::default()).then_some(cgroup),
         cap,
         realtime,
         slice,

@@ -24,6 +24,7 @@ pub struct Simulation {
     measured_from: Nanos,
     /// Each task's co-stop when the warm-up ended.
     co_stopped_before: Vec<Nanos>,
+    throttled_before: Vec<Nanos>,
     /// How long pCPUs had been held for each task then.
     held_before: Vec<Nanos>,
     /// When VMs were left alone by the policy, by their ids.
@@ -87,6 +88,9 @@ pub struct VmOutcome {
     pub siblings: SiblingSkew,
     /// Time its vCPUs were held back, ready, so that siblings catch up; summed, ns.
     pub co_stopped: Nanos,
+    /// Time its vCPUs wanted a pCPU and were kept from one by a quota; summed, ns. It is in their ready
+    /// time, too.
+    pub throttled: Nanos,
     /// Time in which pCPUs were held for its vCPUs, halted; summed, ns.
     pub held: Nanos,
     /// When its policy left it alone.
@@ -133,6 +137,7 @@ impl Simulation {
         let everywhere = PcpuSet::first(params.topology.pcpus());
         let mut host = Host::new(params, observer);
         sched.know_vms(&load.vms());
+        sched.know_cgroups(&load.cgroups());
         for mut spec in load.tasks() {
             let usable = spec.allowed.and(&everywhere);
             spec.allowed = if usable.is_empty() {
@@ -150,6 +155,7 @@ impl Simulation {
             policy: None,
             measured_from: 0,
             co_stopped_before: Vec::new(),
+            throttled_before: Vec::new(),
             held_before: Vec::new(),
             left_alone: BTreeMap::new(),
             events: 0,
@@ -210,6 +216,7 @@ impl Simulation {
             Event::WarmUpOver => {
                 self.measured_from = self.host.now();
                 self.co_stopped_before = self.co_stopped();
+                self.throttled_before = self.throttled();
                 self.held_before = self.held();
                 self.host.reset_accounts();
                 self.watch.begin();
@@ -311,6 +318,13 @@ impl Simulation {
         self.host.tasks().map(of).collect()
     }
 
+    /// How long quotas kept each task from a pCPU so far.
+    fn throttled(&self) -> Vec<Nanos> {
+        let now = self.host.now();
+        let of = |(id, _)| self.sched.throttled(now, id);
+        self.host.tasks().map(of).collect()
+    }
+
     /// How long pCPUs were held for each task so far.
     fn held(&self) -> Vec<Nanos> {
         let of = |(id, _)| self.sched.turns(&self.host, id, Nanos::MAX).retained;
@@ -335,12 +349,14 @@ impl Simulation {
                 recognised: self.watch.take(index),
                 siblings: self.host.siblings().skew(VmId::from(index), now),
                 co_stopped: 0,
+                throttled: 0,
                 held: 0,
                 left_alone: (self.left_alone.get(&VmId::from(index)).copied()).unwrap_or_default(),
                 achieved: self.load.achieved(VmId::from(index), now),
             })
             .collect();
         let (co_stopped, held) = (self.co_stopped(), self.held());
+        let throttled = self.throttled();
         let mut tasks = Vec::new();
         let mut vcpu_switches = 0;
         for (id, task) in self.host.tasks() {
@@ -350,6 +366,9 @@ impl Simulation {
                 let before = self.co_stopped_before.get(id.index()).copied();
                 vms[vm.index()].co_stopped +=
                     co_stopped[id.index()].saturating_sub(before.unwrap_or(0));
+                let before = self.throttled_before.get(id.index()).copied();
+                vms[vm.index()].throttled +=
+                    throttled[id.index()].saturating_sub(before.unwrap_or(0));
                 let before = self.held_before.get(id.index()).copied();
                 vms[vm.index()].held += held[id.index()].saturating_sub(before.unwrap_or(0));
                 vcpu_switches += totals.switches;

@@ -51,19 +51,14 @@ phase_preflight() {
 	begin "preflight"
 	corun preflight
 	verdict "preflight: nothing in the way" "$(uname -r)" corun preflight
-	mkdir -p /sys/fs/cgroup/quota
-	start_vm quota spin
-	vm_pid quota >/sys/fs/cgroup/quota/cgroup.procs
-	echo "20000 100000" >/sys/fs/cgroup/quota/cpu.max
-	sleep 1
-	verdict "preflight: a quota is found" "cpu.max 20 %" finds cpu-max
+	rmmod kvm-amd kvm
+	verdict "preflight: that KVM is not there is found" "modules removed" finds kvm
 	corun host --for 1s >/tmp/refused.txt 2>&1
-	verdict "preflight: and refused" "exit $?" grep -q "force cpu-max" /tmp/refused.txt
+	verdict "preflight: and refused" "exit $?" grep -q "force kvm" /tmp/refused.txt
 	verdict "preflight: kernel's scheduler stays" "$(scheduler)" kernel_is_back
-	corun host --policy fair --for 1s --force cpu-max >/tmp/forced.txt 2>&1
-	verdict "preflight: forced by name" "exit $?" grep -q "cpu-max" $state/last-exit.json
-	stop_vms >/dev/null
-	rmdir /sys/fs/cgroup/quota
+	corun host --policy fair --for 1s --force kvm >/tmp/forced.txt 2>&1
+	verdict "preflight: forced by name" "exit $?" grep -q '"kvm"' $state/last-exit.json
+	for module in kvm kvm-amd; do insmod "/modules/$module.ko"; done
 }
 
 # A daemon that hangs: VMs go to fair order in bounded time, and back under the policy after.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `corun compare`: one input under several policies.
 
+mod cgroups;
 mod demand;
 mod disks;
 mod events;

@@ -194,6 +194,12 @@ pub fn unheeded(policy: &str, case: &Case) -> Vec<String> {
         if vm.cap.is_some() && !policy.starts_with("credit") {
             unheeded.push(format!("vm.{}.cap: {policy} has no caps", vm.name));
         }
+        if vm.cgroup.is_some() && corun_policies::find(policy).is_none() {
+            unheeded.push(format!(
+                "vm.{}: {policy} knows no group, cpu_max or cpu_idle (corun's own policies do)",
+                vm.name
+            ));
+        }
         if vm.slice.is_some() && !task_slices {
             let message = format!("vm.{}.slice: {policy} has no slices per task", vm.name);
             unheeded.push(message + " (eevdf since 6.12 has)");

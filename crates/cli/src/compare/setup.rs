@@ -2,6 +2,7 @@
 //! From a scenario's case, a policy and a seed to a simulation: the one place that knows both the
 //! scenario's words for hosts and guests and the simulator's. Schedulers: see [`schedulers`].
 
+use super::cgroups::cgroups;
 use super::network;
 use super::schedulers::{self, elsewhere, set, unknown};
 use super::{demand, disks};
@@ -148,7 +149,9 @@ fn guests(case: &Case, seed: u64) -> Result<Guests, Problems> {
     let network = network?;
     let guests = Guests::with_devices(vms, tasks, &disks, &network, seed)
         .map_err(|error| unfit(case, &error))?;
-    Ok(guests.with_halt_polling(halt_polling(&case.host.halt_poll)))
+    Ok(guests
+        .with_halt_polling(halt_polling(&case.host.halt_poll))
+        .in_cgroups(cgroups(case)))
 }
 
 /// A problem between programs, told at the place of what it concerns.

@@ -8,7 +8,7 @@ use corun_model::Nanos;
 use std::collections::HashMap;
 
 /// `enum tap_op`.
-const OPS: [(u32, &str); 7] = [
+const OPS: [(u32, &str); 8] = [
     (1, "select_cpu"),
     (2, "enqueue"),
     (3, "dispatch"),
@@ -16,6 +16,7 @@ const OPS: [(u32, &str); 7] = [
     (5, "stopping"),
     (6, "quiescent"),
     (7, "timer"),
+    (9, "release"),
 ];
 /// `IN_NEXT_QUEUED`: a walk over a queue goes on.
 const NEXT_QUEUED: u32 = 10;
@@ -161,12 +162,16 @@ impl Services for Tape {
         false
     }
 
+    fn requeue(&mut self, _task: usize, _queue: u64, _vtime: u64) -> bool {
+        false
+    }
+
     // What these are asked was compared at the tap.
     fn insert(&mut self, _task: usize, _queue: u64, _slice: Nanos, _vtime: u64) {}
     fn insert_local(&mut self, _task: usize, _slice: Nanos) {}
     fn kick(&mut self, _cpu: u32, _how: Kick) {}
     fn set_slice(&mut self, _task: usize, _slice: Nanos) {}
-    fn start_timer(&mut self, _cpu: u32, _delay: Nanos) {}
+    fn start_timer(&mut self, _timer: u32, _delay: Nanos) {}
 }
 
 /// Runs the native build through a recording.
@@ -281,6 +286,7 @@ fn call(native: &mut Native<Tape>, record: &Record, task: usize) {
         4 => native.running(0, cpu, task),
         5 => native.stopping(0, cpu, task, record.arg != 0),
         6 => native.quiescent(0, cpu, task, record.arg & 1 == 1),
-        _ => native.timer(0, record.arg as u32),
+        7 => native.timer(0, record.arg as u32),
+        _ => native.release(0, record.arg as u32),
     }
 }

@@ -75,10 +75,8 @@ impl fmt::Display for Finding {
 }
 
 /// The findings that may be forced, by their names.
-pub const FORCIBLE: [&str; 10] = [
+pub const FORCIBLE: [&str; 8] = [
     contract::COOKIES,
-    contract::QUOTA,
-    contract::IDLE,
     "crash-loop",
     "cve-2026-43392",
     "cve-2026-43482",

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::device::net::{Network, NetworkSpec};
 use crate::host::{Profile, TaskSpec};
-use crate::load::VmInfo;
+use crate::load::{Cgroups, VmInfo};
 use crate::rng::Rng;
 use crate::workload::{Code, LockOrder, Names, Op, Program};
 use corun_model::{PcpuSet, TaskId, VmId};
@@ -42,6 +42,7 @@ pub(super) fn link(
     }
     let mut guests = Guests {
         infos: Vec::new(),
+        cgroups: Cgroups::default(),
         tasks: Vec::new(),
         roles: Vec::new(),
         vms: Vec::new(),

@@ -61,7 +61,7 @@ pub use spec::{
 
 use crate::device::net::{ClientOutcome, Network, NetworkSpec, Wake};
 use crate::host::{Host, TaskSpec};
-use crate::load::{Achieved, AgentAchieved, DeviceOutcome, Load, VmInfo};
+use crate::load::{Achieved, AgentAchieved, Cgroups, DeviceOutcome, Load, VmInfo};
 use crate::waits::Waits;
 use block::Block;
 use corun_model::{Nanos, Signals, TaskId, VmId};
@@ -76,6 +76,7 @@ use vm::Vm;
 #[derive(Debug)]
 pub struct Guests {
     infos: Vec<VmInfo>,
+    cgroups: Cgroups,
     tasks: Vec<TaskSpec>,
     roles: Vec<Role>,
     vms: Vec<Vm>,
@@ -233,6 +234,13 @@ impl Guests {
         link::link(vms, host_tasks, disks, network, seed)
     }
 
+    /// On a host with these cgroups.
+    #[must_use]
+    pub fn in_cgroups(mut self, cgroups: Cgroups) -> Self {
+        self.cgroups = cgroups;
+        self
+    }
+
     /// Has the host poll for halted vCPUs like this, rather than as KVM does by default.
     #[must_use]
     pub fn with_halt_polling(mut self, params: HaltPollParams) -> Self {
@@ -301,6 +309,10 @@ impl Guests {
 impl Load for Guests {
     fn vms(&self) -> Vec<VmInfo> {
         self.infos.clone()
+    }
+
+    fn cgroups(&self) -> Cgroups {
+        self.cgroups.clone()
     }
 
     fn tasks(&self) -> Vec<TaskSpec> {

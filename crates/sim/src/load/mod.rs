@@ -5,8 +5,10 @@
 //! ([`crate::replay`]). A load answers when its tasks run, stop or finish what they ordered, by
 //! calling the host's methods "for loads".
 
+mod cgroups;
 mod patterns;
 
+pub use cgroups::{Cgroup, Cgroups, Quota};
 pub use patterns::{Pattern, Patterns};
 
 use crate::device::net::ClientOutcome;
@@ -128,6 +130,11 @@ pub struct DeviceOutcome {
 pub trait Load {
     /// The VMs, in the order of their ids.
     fn vms(&self) -> Vec<VmInfo>;
+
+    /// The host's cgroups. Asked once, before the run.
+    fn cgroups(&self) -> Cgroups {
+        Cgroups::default()
+    }
 
     /// The tasks, in the order of their ids. Asked once, before the run.
     fn tasks(&self) -> Vec<TaskSpec>;

@@ -2,7 +2,7 @@
 //! Tasks that compute and sleep in turn: the plainest load, for tests and benchmarks.
 
 use crate::host::{Host, TaskSpec};
-use crate::load::{Achieved, Load, VmInfo};
+use crate::load::{Achieved, Cgroups, Load, VmInfo};
 use crate::rng::Rng;
 use corun_model::time::{MS, SEC};
 use corun_model::{Nanos, PcpuSet, TaskId, VmId};
@@ -42,6 +42,7 @@ pub struct Patterns {
     left: Vec<Nanos>,
     rng: Rng,
     quiet_from: Nanos,
+    cgroups: Cgroups,
 }
 
 impl Patterns {
@@ -61,7 +62,15 @@ impl Patterns {
             left,
             rng: Rng::of(seed, "patterns", 0),
             quiet_from: Nanos::MAX,
+            cgroups: Cgroups::default(),
         }
+    }
+
+    /// On a host with these cgroups.
+    #[must_use]
+    pub fn in_cgroups(mut self, cgroups: Cgroups) -> Self {
+        self.cgroups = cgroups;
+        self
     }
 
     /// From `time` on everybody goes to sleep for good, hogs included.
@@ -75,6 +84,9 @@ impl Patterns {
 impl Load for Patterns {
     fn vms(&self) -> Vec<VmInfo> {
         self.vms.clone()
+    }
+    fn cgroups(&self) -> Cgroups {
+        self.cgroups.clone()
     }
     fn tasks(&self) -> Vec<TaskSpec> {
         let spec = |task: &Pattern| TaskSpec {

@@ -14,7 +14,7 @@ mod forward;
 pub mod rr;
 
 use crate::host::Host;
-use crate::load::VmInfo;
+use crate::load::{Cgroups, VmInfo};
 use corun_model::{Nanos, PcpuId, Plan, TaskId, Turns};
 
 /// A host scheduler.
@@ -26,6 +26,11 @@ pub trait HostScheduler {
     /// The host's VMs, in the order of their ids. Asked once, before any task is added.
     fn know_vms(&mut self, vms: &[VmInfo]) {
         let _ = vms;
+    }
+
+    /// The host's cgroups. Told once, before any task is added. Who knows of none does nothing.
+    fn know_cgroups(&mut self, groups: &Cgroups) {
+        let _ = groups;
     }
 
     /// A task exists from now on; it waits.
@@ -57,6 +62,12 @@ pub trait HostScheduler {
 
     /// How long `task` was held back so far, ready, so that its siblings catch up: co-stop, ns.
     fn co_stopped(&self, now: Nanos, task: TaskId) -> Nanos {
+        let _ = (now, task);
+        0
+    }
+
+    /// How long `task` wanted to run so far and was kept from it by a quota, ns.
+    fn throttled(&self, now: Nanos, task: TaskId) -> Nanos {
         let _ = (now, task);
         0
     }

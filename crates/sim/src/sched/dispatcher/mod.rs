@@ -23,18 +23,25 @@ mod asymmetric_tests;
 mod core_tests;
 #[cfg(test)]
 mod gang_tests;
+#[cfg(test)]
+mod group_tests;
+mod groups;
 mod queues;
 #[cfg(test)]
 mod tests;
 
 use crate::engine::EventId;
 use crate::host::{Host, HostParams, TaskState};
-use crate::load::VmInfo;
+use crate::load::{Cgroups, VmInfo};
 use crate::sched::HostScheduler;
-use corun_dispatcher::{Kick, Knobs, Native, PcpuConf, PoolConf, TaskConf, TaskCtx, TaskStruct};
+use corun_dispatcher::{
+    Kick, Knobs, MAX_PCPUS, Native, PcpuConf, PoolConf, TASK_THROTTLED, TaskConf, TaskCtx,
+    TaskStruct,
+};
 use corun_model::{
     DispatcherParams, Doing, Nanos, PcpuId, PcpuSet, Placement, Plan, TaskId, Turns, VmId, VmPlan,
 };
+use groups::Groups;
 use queues::Queues;
 
 /// The dispatcher as a host scheduler. Tasks have the same index on both sides.
@@ -46,6 +53,7 @@ pub struct Dispatcher<const COUNTED: bool = false> {
     timers: Vec<EventId>,
     plans: Vec<VmPlan>,
     weights: Vec<Option<u32>>,
+    groups: Groups,
 }
 
 /// The dispatcher's id of a VM: 0 means "none" there.
@@ -84,15 +92,17 @@ impl<const COUNTED: bool> Dispatcher<COUNTED> {
             online: PcpuSet::first(pcpus),
             pcpus,
             placement: 0,
-            slice_timer: u32::from(params.slice_timer),
+            slice_timer: u16::from(params.slice_timer),
+            groups: 0,
             gangs: 0,
             cores: 0,
         };
         Self {
             native: Native::new(knobs, Queues::new(pcpus as usize)),
-            timers: vec![EventId::NONE; pcpus as usize],
+            timers: vec![EventId::NONE; 2 * pcpus as usize],
             plans: Vec::new(),
             weights: Vec::new(),
+            groups: Groups::default(),
         }
     }
 
@@ -111,10 +121,14 @@ impl<const COUNTED: bool> Dispatcher<COUNTED> {
         for (task, cpu) in queues.moves.drain(..) {
             host.queue_on(TaskId::from(task), PcpuId(cpu));
         }
-        for (cpu, delay) in queues.timer_starts.drain(..) {
-            let timer = &mut self.timers[cpu as usize];
-            host.cancel(*timer);
-            *timer = host.sched_timer(host.now() + delay, u64::from(cpu));
+        let pcpus = self.timers.len() / 2;
+        for (timer, delay) in queues.timer_starts.drain(..) {
+            let at = match (timer as usize).checked_sub(MAX_PCPUS) {
+                Some(cpu) => pcpus + cpu,
+                None => timer as usize,
+            };
+            host.cancel(self.timers[at]);
+            self.timers[at] = host.sched_timer(host.now() + delay, at as u64);
         }
         for (cpu, how) in queues.kicks.drain(..) {
             let cpu = PcpuId(cpu);
@@ -195,6 +209,13 @@ impl<const COUNTED: bool> HostScheduler for Dispatcher<COUNTED> {
         (0..vms.len()).for_each(|vm| self.configure(vm));
     }
 
+    fn know_cgroups(&mut self, groups: &Cgroups) {
+        self.groups = Groups::of(groups);
+        for (place, &conf) in self.groups.table.iter().enumerate() {
+            self.native.configure_group(place, conf);
+        }
+    }
+
     fn add(&mut self, host: &mut Host, task: TaskId) {
         let spec = &host.task(task).spec;
         let known = TaskStruct {
@@ -202,6 +223,9 @@ impl<const COUNTED: bool> HostScheduler for Dispatcher<COUNTED> {
             vcpu_of: spec.vcpu.map_or(0, |(vm, _)| dispatcher_id(vm)),
             weight: spec.weight,
             allowed: spec.allowed,
+            group: self
+                .groups
+                .of_vm(spec.vcpu.map(|(vm, _)| vm).or(spec.helper_of)),
             ..TaskStruct::default()
         };
         self.native.services().add_task();
@@ -282,9 +306,14 @@ impl<const COUNTED: bool> HostScheduler for Dispatcher<COUNTED> {
     }
 
     fn timer(&mut self, host: &mut Host, token: u64) {
-        let cpu = PcpuId(token as u32);
-        self.timers[cpu.index()] = EventId::NONE;
-        self.native.timer(host.now(), cpu.0);
+        let pcpus = self.timers.len() / 2;
+        let at = token as usize;
+        self.timers[at] = EventId::NONE;
+        let cpu = PcpuId::from(at % pcpus);
+        match at < pcpus {
+            true => self.native.timer(host.now(), cpu.0),
+            false => self.native.release(host.now(), cpu.0),
+        }
         self.pass_on(host, Some(cpu));
     }
 
@@ -317,6 +346,15 @@ impl<const COUNTED: bool> HostScheduler for Dispatcher<COUNTED> {
         // A gang is stopped as a whole; of its vCPUs those that are ready feel it.
         let all = since(gang.stopped).min(since(vcpu.since));
         vcpu.costop + since(vcpu.stopped).min(since(vcpu.since)) + all
+    }
+
+    fn throttled(&self, now: Nanos, task: TaskId) -> Nanos {
+        let ctx = &self.native.peek(task.index()).ctx;
+        let since = match ctx.state {
+            TASK_THROTTLED => ctx.since,
+            _ => now,
+        };
+        ctx.sum.throttled + now.saturating_sub(since)
     }
 
     fn turns(&self, host: &Host, task: TaskId, since: Nanos) -> Turns {

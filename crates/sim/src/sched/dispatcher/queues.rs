@@ -6,7 +6,7 @@
 //! sorted ring of numbers in one piece of memory is faster than a tree. Deeds that concern the host (kicks, timers, moves between runqueues) are
 //! collected and passed on when the callback has returned.
 
-use corun_dispatcher::{Kick, Services};
+use corun_dispatcher::{Kick, MAX_PCPUS, Services};
 use corun_model::{Nanos, PcpuId, TaskId};
 use std::collections::VecDeque;
 
@@ -55,7 +55,8 @@ impl<const COUNTED: bool> Queues<COUNTED> {
             kicks: Vec::new(),
             timer_starts: Vec::new(),
             moves: Vec::new(),
-            queues: vec![VecDeque::new(); pcpus],
+            // Those of the pCPUs, then those of who is parked there.
+            queues: vec![VecDeque::new(); 2 * pcpus],
             local: vec![VecDeque::new(); pcpus],
             idle: vec![true; pcpus],
             direct: None,
@@ -95,6 +96,32 @@ impl<const COUNTED: bool> Queues<COUNTED> {
         self.moves.push((task, cpu));
     }
 
+    /// Where a queue is among all; out of range for one that there is not.
+    fn place(&self, queue: u64) -> usize {
+        let queue = queue as usize;
+        match queue.checked_sub(MAX_PCPUS) {
+            Some(cpu) => self.local.len() + cpu,
+            None => queue,
+        }
+    }
+
+    /// Puts a task into a queue by virtual time.
+    fn put(&mut self, task: usize, queue: u64, vtime: u64) {
+        let at = self.place(queue);
+        let Some(waiting) = self.queues.get_mut(at) else {
+            return;
+        };
+        let place = (vtime.wrapping_add(ZERO), self.order);
+        self.order += 1;
+        let before = waiting.partition_point(|(other, _)| *other < place);
+        waiting.insert(before, (place, task as u32));
+        self.tasks[task].queued = Some((at as u32, place));
+        // Who is parked waits for no pCPU.
+        if at < self.local.len() {
+            self.moves.push((task, queue as u32));
+        }
+    }
+
     /// Takes a task out of the queue it is in.
     fn unqueue(&mut self, task: usize) -> bool {
         let Some((queue, place)) = self.tasks[task].queued.take() else {
@@ -124,12 +151,12 @@ impl<const COUNTED: bool> Services for Queues<COUNTED> {
 
     fn queue_length(&mut self, queue: u64) -> u32 {
         self.queues
-            .get(queue as usize)
+            .get(self.place(queue))
             .map_or(0, |queue| queue.len() as u32)
     }
 
     fn move_first(&mut self, queue: u64) -> bool {
-        let queue = self.queues.get(queue as usize);
+        let queue = self.queues.get(self.place(queue));
         let Some(&(_, task)) = queue.and_then(VecDeque::front) else {
             return false;
         };
@@ -137,7 +164,7 @@ impl<const COUNTED: bool> Services for Queues<COUNTED> {
     }
 
     fn next_queued(&mut self, queue: u64, after: Option<usize>) -> Option<usize> {
-        let queue = self.queues.get(queue as usize)?;
+        let queue = self.queues.get(self.place(queue))?;
         let at = match after {
             None => 0,
             Some(task) => {
@@ -157,16 +184,16 @@ impl<const COUNTED: bool> Services for Queues<COUNTED> {
     }
 
     fn insert(&mut self, task: usize, queue: u64, slice: Nanos, vtime: u64) {
-        let Some(waiting) = self.queues.get_mut(queue as usize) else {
-            return;
-        };
-        let place = (vtime.wrapping_add(ZERO), self.order);
-        self.order += 1;
-        let at = waiting.partition_point(|(other, _)| *other < place);
-        waiting.insert(at, (place, task as u32));
-        self.tasks[task].queued = Some((queue as u32, place));
         self.tasks[task].slice = slice;
-        self.moves.push((task, queue as u32));
+        self.put(task, queue, vtime);
+    }
+
+    fn requeue(&mut self, task: usize, queue: u64, vtime: u64) -> bool {
+        let moved = self.unqueue(task);
+        if moved {
+            self.put(task, queue, vtime);
+        }
+        moved
     }
 
     fn insert_local(&mut self, task: usize, slice: Nanos) {
@@ -182,8 +209,8 @@ impl<const COUNTED: bool> Services for Queues<COUNTED> {
         self.tasks[task].slice = slice;
     }
 
-    fn start_timer(&mut self, cpu: u32, delay: Nanos) {
-        self.timer_starts.push((cpu, delay));
+    fn start_timer(&mut self, timer: u32, delay: Nanos) {
+        self.timer_starts.push((timer, delay));
     }
 }
 

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The host's cgroups, as a scenario has them.
+
+use corun_scenario::{Case, CgroupKeys};
+use corun_sim::load::{Cgroup, Cgroups, Quota};
+
+/// `cpu.weight` of a cgroup of which nothing else is said.
+const WEIGHT: u32 = 100;
+
+/// Of what is said of groups and VMs. A host of which no scenario says anything but weights has none:
+/// there VMs compare by their weights alone.
+pub fn cgroups(case: &Case) -> Cgroups {
+    let said = |vm: &corun_scenario::Vm| vm.cgroup.is_some();
+    if case.groups.is_empty() && !case.vms.iter().any(said) {
+        return Cgroups::default();
+    }
+    let outer = case.groups.iter();
+    let mut all: Vec<Cgroup> = outer.map(|group| of(group.weight, &group.keys)).collect();
+    let mut of_vms = Vec::new();
+    for vm in &case.vms {
+        let own = vm.cgroup.or(vm.weight.map(|_| CgroupKeys::default()));
+        of_vms.push(own.map(|_| all.len()));
+        all.extend(own.map(|keys| of(vm.weight.unwrap_or(WEIGHT), &keys)));
+    }
+    Cgroups { all, of_vms }
+}
+
+fn of(weight: u32, keys: &CgroupKeys) -> Cgroup {
+    Cgroup {
+        weight,
+        idle: keys.idle,
+        quota: keys.max.map(|max| Quota {
+            time: max.time,
+            period: max.period,
+            burst: keys.burst,
+        }),
+        within: keys.within,
+    }
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `[group.NAME]`, the host's cgroups, and what VMs say of their own: the files of cgroup v2 with the same
+//! names (`cpu.weight`, `cpu.max`, `cpu.max.burst`, `cpu.idle`).
+
+use crate::limits;
+use crate::reader::Reader;
+use crate::suggest::or_nearest;
+use crate::vms::check_name;
+use corun_model::time::{MS, SEC};
+use corun_model::{Nanos, time};
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+/// `cpu.max`: so much pCPU time in each period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuMax {
+    /// pCPU time, ns.
+    pub time: Nanos,
+    /// Period, ns.
+    pub period: Nanos,
+}
+
+/// What is said of a cgroup beside its weight.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CgroupKeys {
+    /// `cpu_max`; `None`: no limit.
+    pub max: Option<CpuMax>,
+    /// `cpu_burst`, ns.
+    pub burst: Nanos,
+    /// `cpu_idle`.
+    pub idle: bool,
+    /// The group around it, by its place; `None`: the root.
+    pub within: Option<usize>,
+}
+
+/// A `[group.NAME]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Its name.
+    pub name: String,
+    /// `cpu.weight`.
+    pub weight: u32,
+    /// The rest.
+    pub keys: CgroupKeys,
+}
+
+/// `cpu.weight` in cgroup v2.
+const WEIGHT: RangeInclusive<u32> = 1..=10_000;
+/// The kernel's limits (kernel/sched/core.c: `min_cfs_quota_period`, `max_cfs_quota_period`).
+const PERIOD: RangeInclusive<Nanos> = MS..=SEC;
+/// The kernel's default.
+const DEFAULT_PERIOD: Nanos = 100 * MS;
+/// More is no limit on any host there is.
+const MOST_TIME: Nanos = 1000 * SEC;
+/// Within each other, with the VM's own: as deep as the dispatcher looks.
+const DEEPEST: usize = 9;
+
+impl FromStr for CpuMax {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let expected = || {
+            format!(
+                "found {text:?}, expected pCPU time per period such as \"20ms/100ms\", at least 1 ms each, \
+                 the period 1 s at most"
+            )
+        };
+        let (quota, period) = text.split_once('/').unwrap_or((text, ""));
+        let quota = time::parse(quota).ok_or_else(expected)?;
+        let period = match text.contains('/') {
+            true => time::parse(period).ok_or_else(expected)?,
+            false => DEFAULT_PERIOD,
+        };
+        if !PERIOD.contains(&period) || !(MS..=MOST_TIME).contains(&quota) {
+            return Err(expected());
+        }
+        Ok(Self {
+            time: quota,
+            period,
+        })
+    }
+}
+
+/// What a table says of a cgroup; `outer`: the key that names the group around it.
+pub(crate) fn keys(table: &Reader<'_>, outer: &'static str, groups: &[String]) -> CgroupKeys {
+    let max = table.parsed("cpu_max", "pCPU time per period such as \"20ms/100ms\"");
+    let burst = table.duration("cpu_burst", 0..=MOST_TIME);
+    if burst.is_some() && !table.has("cpu_max") {
+        table.problem("cpu_burst", "goes with cpu_max only");
+    }
+    CgroupKeys {
+        max,
+        burst: burst.unwrap_or(0),
+        idle: table.flag("cpu_idle").unwrap_or(false),
+        within: within(table, outer, groups),
+    }
+}
+
+fn within(table: &Reader<'_>, key: &'static str, groups: &[String]) -> Option<usize> {
+    let name = table.text(key)?;
+    let at = groups.iter().position(|group| *group == name);
+    if at.is_none() {
+        let known: Vec<&str> = groups.iter().map(String::as_str).take(20).collect();
+        let hint = match known.is_empty() {
+            true => "there are none: [group.NAME] makes one".to_string(),
+            false => or_nearest(&name, &known),
+        };
+        table.problem(
+            key,
+            format!("there is no group {name:?} before this, {hint}"),
+        );
+    }
+    at
+}
+
+/// All groups, in their order: one can only be within an earlier one.
+pub(crate) fn groups(top: &Reader<'_>) -> Vec<Group> {
+    let mut names: Vec<String> = Vec::new();
+    let mut all: Vec<Group> = Vec::new();
+    for (name, table) in top.named("group") {
+        check_name(&table, name);
+        let group = Group {
+            name: name.to_string(),
+            weight: table.whole("weight", WEIGHT).unwrap_or(100),
+            keys: keys(&table, "within", &names),
+        };
+        if depth(&all, group.keys.within) >= DEEPEST {
+            table.problem("within", format!("groups can be nested {DEEPEST} deep"));
+        }
+        if all.len() as u32 >= limits::GROUPS {
+            table.problem_here(format!("more than {} groups", limits::GROUPS));
+        }
+        table.finish();
+        names.push(group.name.clone());
+        all.push(group);
+    }
+    all
+}
+
+/// How many groups are around one in this place, itself counted.
+fn depth(all: &[Group], mut at: Option<usize>) -> usize {
+    let mut depth = 0;
+    while let Some(group) = at.and_then(|at| all.get(at)) {
+        depth += 1;
+        at = group.keys.within;
+    }
+    depth
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotas_are_read_as_they_are_written() {
+        let read = |text: &str| text.parse::<CpuMax>();
+        let max = |time, period| CpuMax { time, period };
+        assert_eq!(read("20ms/100ms"), Ok(max(20 * MS, 100 * MS)));
+        assert_eq!(read("1.5s / 1s"), Ok(max(1500 * MS, SEC)));
+        assert_eq!(read("5ms"), Ok(max(5 * MS, 100 * MS)));
+        for wrong in ["", "20", "20ms/", "20ms/2s", "0ms/100ms", "20ms/1us", "max"] {
+            let message = read(wrong).unwrap_err();
+            assert!(message.contains("20ms/100ms"), "{message}");
+        }
+    }
+}

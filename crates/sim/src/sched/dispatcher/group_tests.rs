@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The resource contract: what cgroups' weights, idleness and quotas come to on a modelled host.
+
+use super::Dispatcher;
+use super::tests::params;
+use crate::load::{Cgroup, Cgroups, Pattern, Patterns, Quota};
+use crate::{Outcome, Simulation};
+use corun_model::time::{MS, SEC};
+use corun_model::{DispatcherParams, Nanos};
+use proptest::prelude::*;
+
+/// What is said of a cgroup unless it is said otherwise.
+const PLAIN: Cgroup = Cgroup {
+    weight: 100,
+    idle: false,
+    quota: None,
+    within: None,
+};
+
+fn weighs(weight: u32, within: Option<usize>) -> Cgroup {
+    Cgroup {
+        weight,
+        within,
+        ..PLAIN
+    }
+}
+
+fn quota(time: Nanos, period: Nanos) -> Cgroup {
+    Cgroup {
+        quota: Some(Quota {
+            time,
+            period,
+            burst: 0,
+        }),
+        ..PLAIN
+    }
+}
+
+/// A run of VMs whose vCPUs are these, each VM in the cgroup that `of_vms` says.
+fn run(
+    pcpus: u32,
+    tasks: Vec<Pattern>,
+    all: Vec<Cgroup>,
+    of_vms: &[usize],
+    length: Nanos,
+) -> Outcome {
+    let cgroups = Cgroups {
+        all,
+        of_vms: of_vms.iter().copied().map(Some).collect(),
+    };
+    let weights = vec![None; of_vms.len()];
+    let load = Patterns::new(tasks, &weights, 1).in_cgroups(cgroups);
+    let dispatcher = Dispatcher::new(DispatcherParams::default(), &params(pcpus));
+    Simulation::new(params(pcpus), Box::new(dispatcher), Box::new(load), None).run(
+        SEC,
+        SEC + length,
+        |_| {},
+    )
+}
+
+/// `vcpus` hogs of each of `vms` VMs.
+fn hogs(vms: u32, vcpus: u32) -> Vec<Pattern> {
+    let vcpu = |n| Pattern::hog(Some((n / vcpus, n % vcpus)));
+    (0..vms * vcpus).map(vcpu).collect()
+}
+
+/// The part of all pCPU time that each VM had.
+fn shares(outcome: &Outcome, pcpus: u32) -> Vec<f64> {
+    let run = |vm: &crate::VmOutcome| vm.vcpus.iter().map(|vcpu| vcpu.run).sum::<Nanos>();
+    let whole = outcome.measured as f64 * f64::from(pcpus);
+    let parts = outcome.vms.iter().map(|vm| run(vm) as f64 / whole);
+    parts.collect()
+}
+
+fn assert_near(seen: &[f64], wanted: &[f64], within: f64) {
+    let near = |(seen, wanted): (&f64, &f64)| (seen - wanted).abs() <= within * wanted;
+    assert!(
+        seen.iter().zip(wanted).all(near),
+        "{seen:?}, not {wanted:?}"
+    );
+}
+
+#[test]
+fn weights_of_1_2_and_10() {
+    let groups = vec![weighs(100, None), weighs(200, None), weighs(1000, None)];
+    let outcome = run(2, hogs(3, 2), groups, &[0, 1, 2], 20 * SEC);
+    let wanted = [1.0 / 13.0, 2.0 / 13.0, 10.0 / 13.0];
+    assert_near(&shares(&outcome, 2), &wanted, 0.05);
+}
+
+/// Two VMs in a slice of weight 300 beside one of 100: 3/4 of the host, which they share 1 : 2, and that
+/// VM the rest, however many vCPUs each has.
+#[test]
+fn weights_are_products_along_the_path() {
+    let groups = vec![
+        weighs(300, None),
+        weighs(100, Some(0)),
+        weighs(200, Some(0)),
+        weighs(100, None),
+    ];
+    let outcome = run(2, hogs(3, 2), groups, &[1, 2, 3], 20 * SEC);
+    assert_near(&shares(&outcome, 2), &[0.25, 0.5, 0.25], 0.05);
+}
+
+/// Who does not want to run leaves its part to those in its slice, not to others.
+#[test]
+fn what_a_sibling_leaves_stays_in_the_slice() {
+    let groups = vec![
+        weighs(100, None),
+        weighs(100, Some(0)),
+        weighs(900, Some(0)),
+        weighs(100, None),
+    ];
+    let mut tasks = hogs(3, 2);
+    for task in &mut tasks[2..4] {
+        (task.run, task.sleep) = (MS / 10, 100 * SEC);
+    }
+    let outcome = run(2, tasks, groups, &[1, 2, 3], 20 * SEC);
+    let seen = shares(&outcome, 2);
+    assert_near(&[seen[0], seen[2]], &[0.5, 0.5], 0.05);
+}
+
+#[test]
+fn an_idle_group_has_what_others_leave() {
+    let idle = Cgroup {
+        idle: true,
+        ..PLAIN
+    };
+    let beside_a_hog = run(2, hogs(2, 2), vec![idle, PLAIN], &[0, 1], 10 * SEC);
+    // 3 to 1024, and a turn a second of who would starve.
+    assert!(
+        shares(&beside_a_hog, 2)[0] < 0.012,
+        "{:?}",
+        shares(&beside_a_hog, 2)
+    );
+    let mut tasks = hogs(2, 2);
+    for task in &mut tasks[2..] {
+        (task.run, task.sleep) = (5 * MS, 15 * MS);
+    }
+    let beside_a_light_load = run(2, tasks, vec![idle, PLAIN], &[0, 1], 10 * SEC);
+    let seen = shares(&beside_a_light_load, 2);
+    assert!(seen[0] > 0.7 && seen[0] + seen[1] > 0.98, "{seen:?}");
+    // Hardly ever does the other one wait for it.
+    let waited: Nanos = beside_a_light_load.vms[1]
+        .vcpus
+        .iter()
+        .map(|vcpu| vcpu.ready)
+        .sum();
+    assert!((waited as f64) < 0.01 * 20e9, "{waited}");
+}
+
+#[test]
+fn a_quota_is_what_a_vm_gets() {
+    // Alone on the host; a fifth of a pCPU, and one and a half.
+    for (time, vcpus, share) in [(20 * MS, 1, 0.1), (20 * MS, 4, 0.1), (150 * MS, 4, 0.75)] {
+        let outcome = run(
+            2,
+            hogs(1, vcpus),
+            vec![quota(time, 100 * MS)],
+            &[0],
+            10 * SEC,
+        );
+        assert_near(&shares(&outcome, 2), &[share], 0.02);
+        assert!(outcome.vms[0].throttled > 0);
+    }
+}
+
+/// On a saturated host, those without take what is left; who has a quota above its part does not feel
+/// it.
+#[test]
+fn quotas_on_half_of_the_vms() {
+    let mut groups = vec![quota(20 * MS, 100 * MS); 2];
+    groups.extend([PLAIN, PLAIN, quota(90 * MS, 100 * MS)]);
+    let outcome = run(2, hogs(5, 2), groups, &[0, 1, 2, 3, 4], 20 * SEC);
+    let rest = (1.0 - 0.2) / 3.0;
+    assert_near(&shares(&outcome, 2), &[0.1, 0.1, rest, rest, rest], 0.06);
+}
+
+#[test]
+fn an_outer_quota_holds_for_all_within() {
+    let mut groups = vec![quota(40 * MS, 100 * MS)];
+    groups.extend([weighs(100, Some(0)), weighs(300, Some(0))]);
+    let outcome = run(2, hogs(2, 2), groups, &[1, 2], 20 * SEC);
+    let seen = shares(&outcome, 2);
+    assert_near(&[seen[0] + seen[1]], &[0.2], 0.02);
+}
+
+/// A VM that saved up runs for longer than its quota at once, and not more in the long run.
+#[test]
+fn a_burst_is_saved_up() {
+    let bursty = |burst| Cgroup {
+        quota: Some(Quota {
+            time: 20 * MS,
+            period: 100 * MS,
+            burst,
+        }),
+        ..PLAIN
+    };
+    let task = || {
+        vec![Pattern {
+            run: 40 * MS,
+            sleep: 800 * MS,
+            ..Pattern::hog(Some((0, 0)))
+        }]
+    };
+    let without = run(1, task(), vec![bursty(0)], &[0], 60 * SEC);
+    let with = run(1, task(), vec![bursty(60 * MS)], &[0], 60 * SEC);
+    assert!(
+        without.vms[0].throttled > SEC,
+        "{}",
+        without.vms[0].throttled
+    );
+    assert!(
+        with.vms[0].throttled < without.vms[0].throttled / 10,
+        "{}",
+        with.vms[0].throttled
+    );
+}
+
+/// A quota so small that what a turn takes at least is owed for long: it runs now and then all the same.
+#[test]
+fn nobody_is_forgotten_for_its_quota() {
+    let outcome = run(
+        1,
+        hogs(2, 1),
+        vec![quota(MS / 100, SEC), PLAIN],
+        &[0, 1],
+        30 * SEC,
+    );
+    assert!(
+        outcome.vms[0].vcpus[0].switches >= 7,
+        "{:?}",
+        outcome.vms[0].vcpus
+    );
+    assert!(
+        outcome.vms[0].ready_waits.max() < 4 * SEC,
+        "{}",
+        outcome.vms[0].ready_waits.max()
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    /// Whatever the load and the tree: nobody gets more than its quota (and what its turns at least
+    /// take), and a pCPU idles only if nobody may run.
+    #[test]
+    fn quotas_hold_and_nothing_is_lost(
+        times in prop::collection::vec(5u64..150, 3),
+        period in 20u64..200,
+        vcpus in 1u32..4,
+        pcpus in 1u32..4,
+        sleep in 0u64..30,
+    ) {
+        let groups: Vec<Cgroup> = times.iter().map(|&time| quota(time * MS, period * MS)).collect();
+        let mut tasks = hogs(3, vcpus);
+        for task in tasks.iter_mut().skip(1) {
+            if sleep > 0 {
+                (task.run, task.sleep) = (4 * MS, sleep * MS);
+            }
+        }
+        let outcome = run(pcpus, tasks, groups, &[0, 1, 2], 4 * SEC);
+        for (vm, &time) in outcome.vms.iter().zip(&times) {
+            let ran: Nanos = vm.vcpus.iter().map(|vcpu| vcpu.run).sum();
+            // A period more at each end, and what is owed after the last.
+            let most = (4_000 / period + 2) * time * MS + u64::from(vcpus) * 5 * MS;
+            prop_assert!(ran <= most, "{} of {}", ran, most);
+        }
+    }
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * cgroups: whom a task shares its weight with (cpu.weight and cpu.idle, nested).
+ *
+ * The kernel's fair scheduler has a queue for each cgroup on each pCPU, and divides what a cgroup
+ * gets among those of its members that want to run (kernel/sched/fair.c). Here every task is in one
+ * queue with all others of its pCPU, and its weight is the product along its path: at each level
+ * its part of the weights there that want to run (so does scx_flatcg of the kernel's
+ * tools/sched_ext). A member counts from when its first task wants to run until its last one does
+ * not.
+ *
+ * What that leaves out. The kernel weighs by pCPU and by averages of the last 32 ms or so, this by
+ * the whole host and the moment. Virtual time is charged at the rate of when a turn begins and
+ * ends: who comes or goes meanwhile counts from the next turn on. And a cgroup weighs as much on
+ * each pCPU as a task in the root cgroup with the same weight does, where the kernel divides its
+ * weight among pCPUs: cgroups compare with each other as they do there, but tasks in the root
+ * cgroup itself, which are the kernel's threads, count for as many times less as there are pCPUs.
+ * Without that the weights of vCPUs would be tiny on large hosts, and all that is measured in
+ * virtual time out of proportion.
+ *
+ * An idle cgroup weighs 3, as the kernel's WEIGHT_IDLEPRIO: who wakes beside it is soon owed more.
+ */
+#ifndef CORUN_GROUP_H
+#define CORUN_GROUP_H
+
+#include "platform/platform.h"
+
+/* Rates in between have so many more binary digits. */
+#define GROUP_FINE 10
+/* More than that is not active in a cgroup: keeps products below 2^64. */
+#define GROUP_ACTIVE_MAX (1ull << 29)
+
+/* The weight of `p` among the members of its cgroup. */
+static inline u32 group_weight(struct task_struct *p)
+{
+	u32 weight = weight_of(p) * GROUP_NEUTRAL / WEIGHT_NEUTRAL;
+
+	return weight ? weight : 1;
+}
+
+/* The weights in a cgroup that want to run. */
+static inline u64 group_active(struct group_ctx *g)
+{
+	u64 own = shared(g->own);
+	s64 below = (s64)shared(g->below);
+	u64 active = below > 0 ? own + (u64)below : own;
+
+	return active < GROUP_ACTIVE_MAX ? active : GROUP_ACTIVE_MAX;
+}
+
+/* `rate`, how fast virtual time grows for a member of `group` that weighs `weight` and has the
+ * cgroup to itself on the whole host, as it is beside all others; at most `most`. */
+CALLED u64 group_rate(u32 group, u64 weight, u64 rate, u64 most)
+{
+	u64 fine = rate << GROUP_FINE;
+	s32 level;
+
+	most <<= GROUP_FINE;
+	repeat (level, GROUP_LEVELS) {
+		struct group_conf *conf = group_conf_at(group - 1);
+		struct group_ctx *g = group_at(group - 1);
+		u64 active, own;
+
+		if (!group || !conf || !g)
+			break;
+		own = shared(conf->weight);
+		if (!own)
+			break;
+		active = group_active(g);
+		/* It is one of them, whatever others count just now. */
+		if (active < weight)
+			active = weight;
+		fine = fine * active / own;
+		if (fine > most)
+			fine = most;
+		weight = own;
+		group = shared(conf->parent);
+	}
+	fine /= knobs.pcpus ? knobs.pcpus : 1;
+	return fine >> GROUP_FINE;
+}
+
+/* A member of `group` that weighs `weight` begins to want to run, or ends (`gone`). */
+CALLED u32 group_count(u32 group, u64 weight, u32 gone)
+{
+	s32 level;
+
+	repeat (level, GROUP_LEVELS) {
+		struct group_conf *conf = group_conf_at(group - 1);
+		struct group_ctx *g = group_at(group - 1);
+		s64 delta = gone ? -(s64)weight : (s64)weight;
+		u32 others;
+
+		if (!group || !conf || !g)
+			break;
+		if (level)
+			fetch_add(g->below, delta);
+		else
+			fetch_add(g->own, delta);
+		others = (u32)fetch_add(g->members, gone ? -1 : 1);
+		if (others != (gone ? 1 : 0))
+			break;
+		/* The cgroup as a whole begins or ends to. */
+		weight = shared(conf->weight);
+		group = shared(conf->parent);
+	}
+	return 0;
+}
+
+/* `t` wants to run from now on. */
+static inline void group_enter(struct task_struct *p, struct task_ctx *t)
+{
+	if (!knobs.groups || t->group_weight)
+		return;
+	t->group = group_of(p);
+	t->group_weight = group_weight(p);
+	if (t->group)
+		group_count(t->group, t->group_weight, 0);
+}
+
+static inline void group_leave(struct task_ctx *t)
+{
+	if (t->group && t->group_weight)
+		group_count(t->group, t->group_weight, 1);
+	t->group_weight = 0;
+}
+
+#endif

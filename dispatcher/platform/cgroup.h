@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * cgroups in the kernel: which one a task is in, and what its administrator wants for it.
+ *
+ * cpu.weight, cpu.idle and cpu.max are kept in the kernel's struct task_group whoever schedules
+ * (kernel/sched/core.c: sched_group_set_shares(), tg_set_cfs_bandwidth()), and a task points to its
+ * own. So they are read there, from its own outwards, when a task wants to run and they have not
+ * been read for GROUP_LOOK: no callback is needed that only newer kernels have, no daemon that
+ * looks after thousands of files, and cgroup v1 will do. All reads are such as may fail: a cgroup
+ * may be going.
+ *
+ * A cgroup has a place in a table as long as it has members that run. Once a second what is active
+ * below each is counted anew, because weights change while they are counted in; and places that
+ * nobody has asked for in GROUP_FORGET are given up.
+ */
+#ifndef CORUN_CGROUP_H
+#define CORUN_CGROUP_H
+
+/* How old what is known of a cgroup may be, ns. */
+#define GROUP_LOOK 100000000ull
+/* How often what is active is counted anew, ns. */
+#define GROUP_RECOUNT 1000000000ull
+/* When a cgroup is forgotten in which nobody runs, ns. */
+#define GROUP_FORGET 60000000000ull
+/* So many places are tried for a new one. */
+#define GROUP_TRIES 64
+/* The kernel keeps weights with so many more binary digits (scale_load()). */
+#define GROUP_SCALE 10
+/* cfs_bandwidth.quota of a cgroup without one (RUNTIME_INF). */
+#define NO_QUOTA (~0ull)
+/* Deeper than this nobody looks: such tasks count as if they were in the root cgroup. */
+#define GROUP_DEEPEST 32
+/* Longer times are taken for this, ns: keeps sums below 2^63. */
+#define GROUP_LONGEST 1000000000000ull
+
+/* Who has a place. */
+struct group_place {
+	u64 tg;	       /* the kernel's task_group, by its address; 0: free */
+	u64 looked_at; /* when that was read last, ns */
+	u64 below;     /* for counting anew */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_GROUPS);
+	__type(key, u32);
+	__type(value, struct group_place);
+} group_places SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_GROUPS);
+	__type(key, u64);
+	__type(value, u32);
+} group_index SEC(".maps");
+
+struct group_timer {
+	struct bpf_timer timer;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct group_timer);
+} group_timers SEC(".maps");
+
+static inline struct group_place *group_place_at(u32 place)
+{
+	return bpf_map_lookup_elem(&group_places, &place);
+}
+
+/* The place of `tg` plus 1, a new one if need be; 0: there is no room. */
+CALLED u32 group_place_of(u64 tg)
+{
+	u32 *known = bpf_map_lookup_elem(&group_index, &tg);
+	u32 first = (u32)(tg >> 8);
+	u32 found = 0;
+	u32 i;
+
+	if (known)
+		return *known + 1;
+	repeat (i, GROUP_TRIES) {
+		u32 place = (first + i) % MAX_GROUPS;
+		struct group_place *at = group_place_at(place);
+
+		if (at && __sync_val_compare_and_swap(&at->tg, 0, tg) == 0) {
+			at->looked_at = 0;
+			if (!bpf_map_update_elem(&group_index, &tg, &place, BPF_NOEXIST)) {
+				found = place + 1;
+				break;
+			}
+			/* Somebody else was faster: next time it is known. */
+			__sync_lock_test_and_set(&at->tg, 0);
+			break;
+		}
+	}
+	return found;
+}
+
+/* What the kernel's task_group says is written where the dispatcher reads it. */
+CALLED u32 group_read(u64 tg, u32 group, u32 parent)
+{
+	struct task_group *from = (struct task_group *)tg;
+	struct group_conf *conf = group_conf_at(group - 1);
+	u64 weight = BPF_CORE_READ(from, shares) >> GROUP_SCALE;
+	u64 quota = NO_QUOTA, period = 0, burst = 0;
+
+	if (!conf)
+		return 0;
+	if (bpf_core_field_exists(from->cfs_bandwidth)) {
+		quota = BPF_CORE_READ(from, cfs_bandwidth.quota);
+		period = (u64)BPF_CORE_READ(from, cfs_bandwidth.period);
+		burst = BPF_CORE_READ(from, cfs_bandwidth.burst);
+	}
+	if (quota == NO_QUOTA)
+		quota = 0;
+	*(volatile u64 *)&conf->burst = burst < GROUP_LONGEST ? burst : GROUP_LONGEST;
+	*(volatile u64 *)&conf->period = period < GROUP_LONGEST ? period : GROUP_LONGEST;
+	*(volatile u64 *)&conf->quota = quota < GROUP_LONGEST ? quota : GROUP_LONGEST;
+	*(volatile u32 *)&conf->parent = parent;
+	*(volatile u32 *)&conf->weight = weight ? (u32)weight : 1;
+	return 0;
+}
+
+/* Has `group` a quota around it? */
+CALLED u32 group_limits(u32 group)
+{
+	u32 limited = 0;
+	s32 level;
+
+	repeat (level, GROUP_LEVELS) {
+		struct group_conf *conf = group_conf_at(group - 1);
+
+		if (!group || !conf)
+			break;
+		limited |= conf->quota != 0;
+		group = conf->parent;
+	}
+	return limited;
+}
+
+/* Has what is known of `group` been read lately? Whoever asks is to read it if not. */
+static inline bool group_is_fresh(u32 group, u64 now)
+{
+	struct group_place *at = group_place_at(group - 1);
+	u64 looked_at;
+
+	if (!at)
+		return true;
+	looked_at = *(volatile u64 *)&at->looked_at;
+	return looked_at && now - looked_at < GROUP_LOOK;
+}
+
+static inline void group_was_read(u32 group, u64 now)
+{
+	struct group_place *at = group_place_at(group - 1);
+
+	if (at)
+		*(volatile u64 *)&at->looked_at = now;
+}
+
+static inline u64 group_parent(u64 tg)
+{
+	return (u64)BPF_CORE_READ((struct task_group *)tg, parent);
+}
+
+/*
+ * The cgroup in which members of `tg` are counted: itself, or the one around it that is nested as
+ * deep as is looked at. Each must have all those around it in the table, or they would be counted
+ * out where they have not been counted in. 0: far too deep.
+ */
+CALLED u64 group_anchor(u64 tg)
+{
+	u64 at = tg;
+	u32 depth = 0;
+	s32 level;
+
+	repeat (level, GROUP_DEEPEST) {
+		at = group_parent(at);
+		if (!at)
+			break;
+		depth++;
+	}
+	if (at)
+		return 0;
+	repeat (level, GROUP_DEEPEST) {
+		if (depth <= GROUP_LEVELS)
+			break;
+		tg = group_parent(tg);
+		depth--;
+	}
+	return tg;
+}
+
+/* The place of `tg` plus 1, with what it and those around it want brought up to date. */
+CALLED u32 group_find(u64 tg)
+{
+	u32 *known = bpf_map_lookup_elem(&group_index, &tg);
+	u64 now = bpf_ktime_get_ns();
+	struct group_conf *conf;
+	u32 own, group;
+	s32 level;
+
+	if (!known)
+		tg = group_anchor(tg);
+	own = !known && !tg ? 0 : group_place_of(tg);
+	group = own;
+	if (!own || group_is_fresh(own, now))
+		return own;
+	repeat (level, GROUP_LEVELS) {
+		u64 outer = group_parent(tg);
+		u32 parent = 0;
+
+		/* The root has no parent, and no weight. */
+		if (outer && group_parent(outer))
+			parent = group_place_of(outer);
+		group_read(tg, group, parent);
+		group_was_read(group, now);
+		if (!parent || group_is_fresh(parent, now))
+			break;
+		group = parent;
+		tg = outer;
+	}
+	conf = group_conf_at(own - 1);
+	if (conf)
+		*(volatile u32 *)&conf->limited = group_limits(own);
+	return own;
+}
+
+static inline u32 raw_group_of(struct task_struct *p)
+{
+	u64 tg = (u64)BPF_CORE_READ(p, sched_task_group);
+
+	return tg && group_parent(tg) ? group_find(tg) : 0;
+}
+
+/* The cgroup in `place` is gone, or nobody has run there for long: the place is free. */
+static inline void group_forget(u32 place, struct group_place *at)
+{
+	u64 tg = at->tg;
+
+	bpf_map_delete_elem(&group_index, &tg);
+	__sync_lock_test_and_set(&at->tg, 0);
+}
+
+/* What is active below each cgroup: sums over those that have members. */
+static inline void group_sum(u64 now)
+{
+	u32 i;
+
+	bpf_for (i, 0, MAX_GROUPS) {
+		struct group_place *at = group_place_at(i), *outer;
+		struct group_conf *conf = group_conf_at(i);
+		struct group_ctx *g = group_at(i);
+
+		if (!at || !conf || !g || !at->tg)
+			continue;
+		if (!g->members) {
+			if (now - at->looked_at > GROUP_FORGET)
+				group_forget(i, at);
+			continue;
+		}
+		outer = group_place_at(conf->parent - 1);
+		if (outer)
+			outer->below += conf->weight;
+	}
+}
+
+static int group_recount(void *map, u32 *key, struct group_timer *t)
+{
+	u32 i;
+
+	group_sum(bpf_ktime_get_ns());
+	bpf_for (i, 0, MAX_GROUPS) {
+		struct group_place *at = group_place_at(i);
+		struct group_ctx *g = group_at(i);
+
+		if (!at || !g || !at->tg)
+			continue;
+		*(volatile s64 *)&g->below = (s64)at->below;
+		at->below = 0;
+	}
+	bpf_timer_start(&t->timer, GROUP_RECOUNT, 0);
+	return 0;
+}
+
+static inline s32 group_begin(void)
+{
+	u32 zero = 0;
+	struct group_timer *t = bpf_map_lookup_elem(&group_timers, &zero);
+	s32 err;
+
+	if (!t)
+		return -ENOMEM;
+	err = bpf_timer_init(&t->timer, &group_timers, 1 /* CLOCK_MONOTONIC */);
+	if (!err)
+		err = bpf_timer_set_callback(&t->timer, group_recount);
+	return err ? err : (s32)bpf_timer_start(&t->timer, GROUP_RECOUNT, 0);
+}
+
+#endif

@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Quotas: cpu.max and cpu.max.burst.
+ *
+ * A cgroup may use so much pCPU time in each period, all its tasks and those of the cgroups within
+ * it together. A turn takes its time from all quotas around it before it begins, QUOTA_TURN at
+ * most, and gives back what it did not need: so the kernel's fair scheduler hands out its quotas
+ * (kernel/sched/fair.c, sched_cfs_bandwidth_slice). What was run beyond that, until the timer came
+ * or the switch was done, is owed and comes off the next periods. What is left over may be saved up
+ * to the burst.
+ *
+ * Who wants to run when nothing is left is parked: in a queue of the pCPU where that was found out,
+ * which nothing is dispatched from. It counts as if it did not want to run. A timer of that pCPU
+ * moves it to where it was to be queued once there is something left. Who was queued already gets a
+ * turn as short as turns can be, and is parked after it: nobody can take a task out of a queue that
+ * is not its own callback.
+ *
+ * A quota is not a way to stop a task for good: after PARK_MAX it has a short turn all the same, or
+ * sched_ext's watchdog would take it for forgotten.
+ */
+#ifndef CORUN_QUOTA_H
+#define CORUN_QUOTA_H
+
+#include "fair.h"
+#include "group.h"
+#include "platform/platform.h"
+
+/* A turn takes so much at once, ns: the kernel's sched_cfs_bandwidth_slice_us. */
+#define QUOTA_TURN 5000000ull
+/* The shortest turn, ns. */
+#define QUOTA_TURN_MIN 50000ull
+/* Longest time parked, ns; two fifths of the watchdog's timeout. */
+#define PARK_MAX 2000000000ull
+/* So many are released by one timer; the rest a moment later. */
+#define RELEASE_MOST 128
+/* The kernel's default period, ns. */
+#define QUOTA_PERIOD 100000000ull
+/* So many periods that nobody looked at are added up at most. */
+#define QUOTA_MISSED 1000000ull
+
+/* The queue of those parked on `cpu`. */
+static inline s32 parking_of(s32 cpu)
+{
+	return cpu + (s32)MAX_PCPUS;
+}
+
+/* What is left of the quota of a cgroup; a period that is over is followed by the next. */
+static inline s64 quota_left(struct group_conf *conf, struct group_ctx *g, u64 quota, u64 now)
+{
+	u64 end = shared(g->period_end);
+	u64 period, missed = 1, next, most;
+	s64 left, full;
+
+	if (end && before(now, end))
+		return (s64)shared(g->left);
+	period = shared(conf->period);
+	if (!period)
+		period = QUOTA_PERIOD;
+	next = now + period;
+	if (end) {
+		missed += (now - end) / period;
+		next = end + missed * period;
+	}
+	/* Of those who see it, one does it. */
+	if (exchange_if(g->period_end, end, next) != end)
+		return (s64)shared(g->left);
+	if (missed > QUOTA_MISSED)
+		missed = QUOTA_MISSED;
+	left = (s64)shared(g->left);
+	most = quota + shared(conf->burst);
+	full = left + (s64)(missed * quota);
+	if (full > (s64)most)
+		full = (s64)most;
+	fetch_add(g->left, full - left);
+	if (left <= 0 && full > 0)
+		store(g->freed_at, now);
+	return full;
+}
+
+/* In how many ns will something be left of a quota that has `left`, nothing, now? */
+static inline u64 quota_again(struct group_conf *conf, struct group_ctx *g, u64 quota, s64 left,
+			      u64 now)
+{
+	u64 owed = (u64)-left / quota;
+	u64 end = shared(g->period_end);
+	u64 wait = before(now, end) ? end - now : 1;
+	u64 period = shared(conf->period);
+
+	if (owed > PARK_MAX / QUOTA_TURN_MIN)
+		return PARK_MAX;
+	wait += owed * period;
+	return wait < PARK_MAX ? wait : PARK_MAX;
+}
+
+/* For how many ns do the quotas around `group` keep its members waiting? */
+CALLED u64 quota_wait(u32 group, u64 now)
+{
+	u64 wait = 0;
+	s32 level;
+
+	repeat (level, GROUP_LEVELS) {
+		struct group_conf *conf = group_conf_at(group - 1);
+		struct group_ctx *g = group_at(group - 1);
+		u64 quota, again;
+		s64 left;
+
+		if (!group || !conf || !g)
+			break;
+		quota = shared(conf->quota);
+		if (quota) {
+			left = quota_left(conf, g, quota, now);
+			again = left > 0 ? 0 : quota_again(conf, g, quota, left, now);
+			if (again > wait)
+				wait = again;
+		}
+		group = shared(conf->parent);
+	}
+	return wait;
+}
+
+/* How much of `want` do the quotas around `group` have left? */
+CALLED u64 quota_offer(u32 group, u64 want, u64 now)
+{
+	s32 level;
+
+	repeat (level, GROUP_LEVELS) {
+		struct group_conf *conf = group_conf_at(group - 1);
+		struct group_ctx *g = group_at(group - 1);
+		u64 quota;
+		s64 left;
+
+		if (!group || !conf || !g)
+			break;
+		quota = shared(conf->quota);
+		if (quota) {
+			left = quota_left(conf, g, quota, now);
+			if (left <= 0)
+				want = 0;
+			else if ((u64)left < want)
+				want = (u64)left;
+		}
+		group = shared(conf->parent);
+	}
+	return want;
+}
+
+/* Takes `ns` from the quotas around `group`, or gives it back if below 0. */
+CALLED u32 quota_take(u32 group, s64 ns)
+{
+	s32 level;
+
+	repeat (level, GROUP_LEVELS) {
+		struct group_conf *conf = group_conf_at(group - 1);
+		struct group_ctx *g = group_at(group - 1);
+
+		if (!group || !conf || !g)
+			break;
+		if (shared(conf->quota))
+			fetch_add(g->left, -ns);
+		group = shared(conf->parent);
+	}
+	return 0;
+}
+
+/* When did the quotas around `group` have something left again last? */
+CALLED u64 quota_freed_at(u32 group)
+{
+	u64 last = 0;
+	s32 level;
+
+	repeat (level, GROUP_LEVELS) {
+		struct group_conf *conf = group_conf_at(group - 1);
+		struct group_ctx *g = group_at(group - 1);
+		u64 freed;
+
+		if (!group || !conf || !g)
+			break;
+		freed = shared(g->freed_at);
+		if (freed > last)
+			last = freed;
+		group = shared(conf->parent);
+	}
+	return last;
+}
+
+/* Is there a quota around `group` at all? */
+static inline bool is_limited(u32 group)
+{
+	struct group_conf *conf = group ? group_conf_at(group - 1) : NULL;
+
+	return conf && shared(conf->limited);
+}
+
+/* Is nothing left for `t`? Then for how many ns, else 0. */
+static inline u64 quota_out(struct task_ctx *t, u64 now)
+{
+	return is_limited(t->group) ? quota_wait(t->group, now) : 0;
+}
+
+/* `t` has a turn of `slice` ns on `c`, or as much of it as its quotas have. */
+static inline u64 quota_turn(struct task_ctx *t, struct cpu_ctx *c, u64 slice, u64 now)
+{
+	bool limited;
+
+	if (!knobs.groups)
+		return slice;
+	limited = is_limited(t->group);
+	if (shared(c->cur_limited) != limited)
+		store(c->cur_limited, limited);
+	if (!limited)
+		return slice;
+	slice = quota_offer(t->group, slice < QUOTA_TURN ? slice : QUOTA_TURN, now);
+	if (slice < QUOTA_TURN_MIN)
+		slice = QUOTA_TURN_MIN;
+	t->reserved = slice;
+	quota_take(t->group, (s64)slice);
+	return slice;
+}
+
+/* The turn of `t`, charged up to t->charged, ends or is looked at: what it did not need goes back.
+ */
+static inline void quota_settle(struct task_ctx *t, u64 now)
+{
+	u64 used = before(t->charged, now) ? now - t->charged : 0;
+
+	if (!t->reserved)
+		return;
+	quota_take(t->group, (s64)(used - t->reserved));
+	t->reserved = 0;
+}
+
+/* The turn on `c` is over: has it a quota to look at? */
+static inline bool quota_is_due(struct cpu_ctx *c)
+{
+	return knobs.groups && shared(c->cur_limited);
+}
+
+/* `t` was throttled for `spent` ns, the last of which it waited for its turn like others. */
+static inline void quota_waited(struct task_ctx *t, u64 spent, u64 now)
+{
+	u64 freed = quota_freed_at(t->group);
+	u64 queued = before(t->since, freed) && before(freed, now) ? now - freed : 0;
+
+	t->sum.throttled += spent - queued;
+	t->sum.ready += queued;
+}
+
+/* The pCPU `cpu` shall look after who is parked there in `wait` ns. */
+static inline void release_in(struct cpu_ctx *c, s32 cpu, u64 wait, u64 now)
+{
+	u64 due = shared(c->release_at);
+
+	if (due && !before(now + wait, due))
+		return;
+	store(c->release_at, now + wait);
+	start_release_timer(cpu, wait);
+}
+
+/* A task that is parked: what may be known of it. */
+struct parked {
+	u64 since;
+	u32 group;
+	s32 to; /* pCPU where it is to be queued */
+};
+
+static inline bool look_at_parked(struct task_struct *p, struct parked *parked)
+{
+	struct task_ctx *t = raw_task_ctx(p);
+
+	if (!t)
+		return false;
+	parked->since = shared(t->since);
+	parked->group = shared(t->group);
+	parked->to = (s32)shared(t->parked_for);
+	return true;
+}
+
+/* Somebody was queued on `cpu`: who idles shall come, there or else anywhere. */
+static inline void call_idle(struct task_struct *p, s32 cpu)
+{
+	struct cpu_ctx *c = cpu_at(cpu);
+	s32 i;
+
+	if (!c || shared(c->idle)) {
+		kick(cpu, KICK_IDLE);
+		return;
+	}
+	for_each_allowed (i, p) {
+		c = cpu_at(i);
+		if (!c || !shared(c->idle))
+			continue;
+		kick(i, KICK_IDLE);
+		break;
+	}
+}
+
+/* Where in the order of `c` one comes in again that left it at `vtime`. */
+static inline u64 place_again(struct cpu_ctx *c, u64 vtime)
+{
+	u64 earliest = shared(c->vnow) - knobs.sleeper_credit;
+
+	return later(vtime, earliest);
+}
+
+/* When those who stay parked are to be looked at again: in so many ns; 0: nobody stays. */
+struct again {
+	u64 wait;
+};
+
+/* For how many ns does `parked` stay so? */
+static inline u64 parked_for(struct parked *parked, u64 now)
+{
+	u64 wait = quota_wait(parked->group, now);
+	u64 end = parked->since + PARK_MAX;
+
+	if (!before(now, end))
+		return 0;
+	return end - now < wait ? end - now : wait;
+}
+
+/* Queues the first of those parked on `cpu` again that has something left; false if none has. Not
+ * CALLED: on its own the verifier would look at it as part of corun_init, which may sleep. */
+static inline bool release_one(s32 cpu, u64 now, struct again *again)
+{
+	struct task_struct *p;
+	bool released = false;
+
+	again->wait = 0;
+	for_each_queued (p, parking_of(cpu)) {
+		struct parked parked = {};
+		struct cpu_ctx *to;
+		u64 wait, vtime;
+
+		if (!look_at_parked(p, &parked))
+			continue;
+		wait = parked_for(&parked, now);
+		if (wait) {
+			again->wait = !again->wait || wait < again->wait ? wait : again->wait;
+			continue;
+		}
+		to = cpu_at(parked.to);
+		if (!to)
+			continue;
+		vtime = queued_vtime(p);
+		released = requeue(p, parked.to, place_again(to, vtime));
+		if (released)
+			call_idle(p, parked.to);
+		break;
+	}
+	return released;
+}
+
+/* Who is parked on `cpu` and has something left is queued again. */
+static inline void release_parked(struct cpu_ctx *c, s32 cpu, u64 now)
+{
+	struct again again = {};
+	u32 i;
+
+	store(c->release_at, 0);
+	repeat (i, RELEASE_MOST) {
+		if (!release_one(cpu, now, &again))
+			break;
+	}
+	if (!again.wait && queue_length(parking_of(cpu)))
+		again.wait = QUOTA_TURN_MIN;
+	if (again.wait)
+		release_in(c, cpu, again.wait, now);
+}
+
+#endif

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The resource contract: what VMs get under corun beside what the kernel gives them.
+
+Reads contract.tsv (case, scheduler, pCPU time of the VMs a, b, c and d within 2 s, ns) and judges each
+case; the table is printed in the form that docs/contract.md has.
+"""
+
+from collections import defaultdict
+
+PCPUS = 2
+
+# Case: what was said, and the part of both pCPUs that each VM should have by that; None: not looked at.
+CASES = {
+    "weights": ("weights c 100, d 200, slice of a and b 1000", (5 / 13, 5 / 13, 1 / 13, 2 / 13)),
+    "nested": ("slice 300 with a 100 and b 200; c 100", (1 / 4, 1 / 2, 1 / 4, 0)),
+    "quota": ("c alone, cpu.max 20 %", (0, 0, 0.1, 0)),
+    "half": ("c and d cpu.max 20 %; a and b in a slice", (0.4, 0.4, 0.1, 0.1)),
+    "outer": ("slice of a and b cpu.max 40 %; c", (0.1, 0.1, 0.8, 0)),
+    "idle": ("d cpu.idle; c", (0, 0, 1, 0)),
+    "cpuset": ("c moved to one pCPU; d", (0, 0, None, None)),
+}
+
+# How far a VM may be from what the kernel gives it, as a part of both pCPUs: the daemon and the tests
+# take some of them, and 2 s of emulated slices are few.
+NEAR = 0.06
+# More than the quota, for turns that were owed.
+QUOTA_SLACK = 1.10
+
+
+def judge(out, table):
+    """A row per case for check.py's table, and the table for people."""
+    file = out / "contract.tsv"
+    if not file.exists():
+        return
+    shares = defaultdict(dict)
+    for line in file.read_text().splitlines():
+        case, scheduler, *times = line.split("\t")
+        times = [float(time) for time in times[0].split()]
+        shares[case][scheduler] = [time / (PCPUS * 2e9) for time in times]
+    for case, (said, wanted) in CASES.items():
+        kernel, corun = shares[case].get("kernel"), shares[case].get("corun")
+        if not kernel or not corun:
+            table.row(False, f"contract: {case}", "not measured")
+            continue
+        off = max(abs(mine - its) for mine, its in zip(corun, kernel))
+        above = [
+            name
+            for name, mine, part in zip("abcd", corun, wanted)
+            if part in (0.1, 0.2) and mine > part * QUOTA_SLACK
+        ]
+        good = off <= NEAR and not above
+        table.row(good, f"contract: {case}", f"at most {100 * off:.1f} points from the kernel's (<= {100 * NEAR:.0f})")
+        print(f"      | {said} | {percents(wanted)} | {percents(kernel)} | {percents(corun)} |")
+
+
+def percents(parts):
+    return ", ".join("–" if part is None else f"{100 * part:.1f}" for part in parts)

@@ -1,0 +1,104 @@
+# shellcheck shell=sh disable=SC2154  # set by run and corun.sh
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# Problem: what an administrator says of a cgroup must mean under corun what it means without it.
+# How: the same VMs, the same settings, first under the kernel's own scheduler, then under corun, in one
+# boot; who gets how much of the pCPUs goes to /out/contract.tsv, and ../contract.py compares.
+
+groups=/sys/fs/cgroup
+
+# Four VMs that want all they can get, two of them within a slice.
+tree="gold.slice/a gold.slice/b c d"
+build_tree() {
+	names="a b c d"
+	mkdir -p $groups/gold.slice
+	echo "+cpu +cpuset" >$groups/gold.slice/cgroup.subtree_control
+	for _group in $tree; do
+		mkdir -p "$groups/$_group"
+		start_vm "${_group##*/}" spin
+		vm_pid "${_group##*/}" >"$groups/$_group/cgroup.procs"
+	done
+	sleep 1
+}
+
+# set_group FILE VALUE GROUP…
+set_group() {
+	_file="$1" _value="$2"
+	shift 2
+	for _group in "$@"; do echo "$_value" >"$groups/$_group/$_file" || fail "$_group/$_file: $_value"; done
+}
+
+# As if nothing had been said.
+plain() {
+	# An idle cgroup has no weight that could be set.
+	set_group cpu.idle 0 gold.slice $tree
+	set_group cpu.weight 100 gold.slice $tree
+	set_group cpu.max "max 100000" gold.slice $tree
+	set_group cpuset.cpus "0-1" gold.slice $tree
+	signal_vms CONT $names
+}
+
+say_weights() {
+	set_group cpu.weight 200 d
+	set_group cpu.weight 1000 gold.slice
+}
+say_nested() {
+	set_group cpu.weight 300 gold.slice
+	set_group cpu.weight 200 gold.slice/b
+	signal_vms STOP d
+}
+say_quota() {
+	set_group cpu.max "20000 100000" c
+	signal_vms STOP a b d
+}
+say_half() { set_group cpu.max "20000 100000" c d; }
+say_outer() {
+	set_group cpu.max "40000 100000" gold.slice
+	signal_vms STOP d
+}
+say_idle() {
+	set_group cpu.idle 1 d
+	signal_vms STOP a b
+}
+say_cpuset() {
+	set_group cpuset.cpus 0 c
+	signal_vms STOP a b
+}
+
+contract_cases="weights nested quota half outer idle cpuset"
+
+# What each VM gets under $under, case by case; settings change while they run.
+measure_cases() {
+	for _case in $contract_cases; do
+		plain
+		"say_$_case"
+		# What is said is to hold within 0.2 s; the rest is for what was owed before.
+		sleep 1
+		# shellcheck disable=SC2086  # a list
+		echo "$_case	$under	$(cpu_of 2 $names)" | tee -a /out/contract.tsv
+	done
+	verdict "contract: $under keeps a cpuset" "moved to pCPU 0 while it ran" only_on 0 c
+	plain
+}
+
+# Has every vCPU of this VM run on this pCPU last?
+only_on() {
+	for _thread in /proc/"$(vm_pid "$2")"/task/*; do
+		grep -q '^CPU [0-9]*/KVM$' "$_thread/comm" || continue
+		[ "$(sed 's/.*) //' "$_thread/stat" | cut -d ' ' -f 37)" = "$1" ] || return 1
+	done
+}
+
+phase_contract() {
+	begin "contract"
+	build_tree
+	under=kernel
+	measure_cases
+	start_corun fair
+	under=corun
+	measure_cases
+	verdict "contract: every vCPU makes progress" "under corun" all_alive $names
+	stop_corun
+	verdict "contract: leaves cleanly" "$exit_reason" left_cleanly
+	stop_vms >/dev/null
+}

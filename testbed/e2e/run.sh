@@ -6,7 +6,7 @@
 # with check.py; the recorded decisions are replayed through the native build.
 #
 # Usage: run.sh [OUT [GROUP…]]   OUT: out/e2e; GROUP: only these boots (below), such as weights, or
-#                                "contract", "costs", "jupiter", "vsmtio", "others", "examples", "slices" or
+#                                "contract", "costs", "jupiter", "vsmtio", "others", "examples", "slices", "predict" or
 #                                "hotplug;rt;storm;fakes", which take long and are not among those run by
 #                                default
 # Exit codes: 0 all passed, 77 packages cannot be had, else failed
@@ -80,7 +80,7 @@ emulator_broke() {
 # limit_of GROUP: seconds it may take; some three times what it takes on a machine that does nothing else.
 limit_of() {
 	case $1 in
-	costs | jupiter | vsmtio | policies | others) echo 600 ;;
+	costs | jupiter | vsmtio | policies | others | predict) echo 600 ;;
 	*) echo 300 ;;
 	esac
 }

@@ -8,11 +8,12 @@
 #   make bench   how fast the simulator is
 #   make bench-guest corun guest in an emulated VM that loses its pCPUs half of the time
 #   make claims  the papers' claims: writes docs/claims.md anew
+#   make book    the documentation as a book, in book/
 #   make lint    formatting and lints
 
 CORUN := target/release/corun
 
-.PHONY: run test e2e validate bench bench-guest claims lint build
+.PHONY: run test e2e validate bench bench-guest claims book lint build
 
 run: build
 	@mkdir -p out
@@ -51,6 +52,11 @@ claims: build
 	$(CORUN) reproduce --markdown --report out/claims.html > out/claims.md
 	@mv out/claims.md docs/claims.md
 	@echo "The claims lie in docs/claims.md, as a page in out/claims.html."
+
+book:
+	@scripts/install.sh book
+	mdbook build docs
+	@echo "The book lies in book/index.html."
 
 lint:
 	@scripts/install.sh test

@@ -3,16 +3,17 @@
 # Installs what corun is built, tested or tried with, and says so; does nothing when all is there.
 #
 #   scripts/install.sh build        compilers, libraries, and what reports draw with
+#   scripts/install.sh book         the same, and mdBook (compiles some minutes)
 #   scripts/install.sh test         the same, the linters, and a browser that looks at reports
 set -euo pipefail
 
 purpose=${1:-build}
 packages=(gcc make pkg-config clang-19 libelf-dev zlib1g-dev)
 case $purpose in
-build) ;;
+build | book) ;;
 test) packages+=(clang-format-19 shellcheck jq chromium) ;;
 *)
-	echo "install.sh: unknown purpose '$purpose': expected build or test" >&2
+	echo "install.sh: unknown purpose '$purpose': expected build, book or test" >&2
 	exit 2
 	;;
 esac
@@ -69,7 +70,7 @@ fi
 page=$here/crates/report/page
 names=(uplot)
 omit=(--omit=dev)
-[[ $purpose == build ]] || names+=(playwright-core) omit=()
+[[ $purpose != test ]] || names+=(playwright-core) omit=()
 for name in "${names[@]}"; do
 	wanted=$(sed -n "s/.*\"$name\": \"\(.*\)\".*/\1/p" "$page/package.json")
 	if ! grep -qs "\"version\": \"$wanted\"" "$page/node_modules/$name/package.json"; then
@@ -78,3 +79,10 @@ for name in "${names[@]}"; do
 		break
 	fi
 done
+
+# Pinned: themes and what links become differ between versions.
+mdbook=0.5.4
+if [[ $purpose == book && $(mdbook --version 2>/dev/null) != "mdbook v$mdbook" ]]; then
+	echo "Installing mdBook $mdbook with cargo"
+	cargo install --quiet --locked --version "$mdbook" --no-default-features --features search mdbook
+fi

@@ -6,7 +6,7 @@
 # with check.py; the recorded decisions are replayed through the native build.
 #
 # Usage: run.sh [OUT [GROUP…]]   OUT: out/e2e; GROUP: only these boots (below), such as weights, or
-#                                "contract", "costs", "jupiter", "vsmtio", "others", "slices" or
+#                                "contract", "costs", "jupiter", "vsmtio", "others", "examples", "slices", "predict" or
 #                                "hotplug;rt;storm;fakes", which take long and are not among those run by
 #                                default
 # Exit codes: 0 all passed, 77 packages cannot be had, else failed
@@ -44,6 +44,7 @@ others="aql|vslicer|vturbo|microsliced"
 policies_of() {
 	case $1 in
 	others) grep -xE "$others" ;;
+	examples) printf '%s\n' fair calm ;;
 	*) grep -vxE "$others" ;;
 	esac
 }
@@ -79,7 +80,7 @@ emulator_broke() {
 # limit_of GROUP: seconds it may take; some three times what it takes on a machine that does nothing else.
 limit_of() {
 	case $1 in
-	costs | jupiter | vsmtio | policies | others) echo 600 ;;
+	costs | jupiter | vsmtio | policies | others | predict) echo 600 ;;
 	*) echo 300 ;;
 	esac
 }

@@ -144,6 +144,38 @@ fn tables_and_report() {
     assert!(!page.contains(env!("CARGO_TARGET_TMPDIR")));
 }
 
+/// Who watches for the report changes nothing, and a timeline can be written beside.
+#[test]
+fn a_report_changes_nothing() {
+    let place = place("watched");
+    let run = |more: &[&str], trace: &str| {
+        let one = [
+            "--case",
+            "two",
+            "--policies",
+            "cfs",
+            "--seed",
+            "1",
+            "--json",
+            "--trace",
+        ];
+        let json = place.prints(&[&["compare", "host.toml"], &one[..], &[trace], more].concat());
+        (json, std::fs::read(place.path(trace)).unwrap())
+    };
+    let alone = run(&[], "alone.trace");
+    assert_eq!(alone, run(&["--report", "r.html"], "beside.trace"));
+    let page = place.read("r.html");
+    let (_, drawn) = page.split_once(r#"id="drawn">"#).unwrap();
+    let (drawn, _) = drawn.split_once("</script>").unwrap();
+    let drawn: serde_json::Value = serde_json::from_str(drawn).unwrap();
+    let lanes = drawn["timelines"][0][0]["lanes"].as_array().unwrap();
+    let spans: usize = lanes
+        .iter()
+        .map(|lane| lane["spans"].as_array().unwrap().len() / 3)
+        .sum();
+    assert!(spans > 100 && spans <= 20_000 + lanes.len(), "{spans}");
+}
+
 #[test]
 fn the_command_line_and_the_scenario_say_the_same() {
     let place = place("same");

@@ -38,14 +38,10 @@ fn measure(name: &str, work: u64, file: &std::path::Path) -> Result<(), Box<dyn 
     let load = Load::start(work)?;
     thread::sleep(Duration::from_millis(300));
     let (mut without, mut with) = (Vec::new(), Vec::new());
-    let (mut events, mut lost, mut bytes, mut cpu) = (0, 0, 0, 0);
+    let mut sum = Sum::default();
     without.push(load.rate_while(|| thread::sleep(Duration::from_secs(1))));
     for _ in 0..TURNS {
-        let before = own_cpu_ns();
-        let mut told = Ok(());
-        with.push(load.rate_while(|| told = recorded(file, &mut events, &mut lost, &mut bytes)));
-        told?;
-        cpu += own_cpu_ns() - before;
+        with.push(recorded(file, &load, &mut sum)?);
         std::fs::remove_file(file)?;
         without.push(load.rate_while(|| thread::sleep(Duration::from_secs(1))));
     }
@@ -59,42 +55,63 @@ fn measure(name: &str, work: u64, file: &std::path::Path) -> Result<(), Box<dyn 
     let pcpus = thread::available_parallelism()?.get();
     println!(
         "{name}: {:.0} wake-ups/s without; with a recording {:.3} of that (median of {TURNS}; {:.3} to \
-         {:.3}); {:.0} events/s, {lost} lost, {:.1} bytes each; this process {:.2} % of {pcpus} pCPUs",
+         {:.3}); {:.0} events/s, {lost} lost, {:.1} bytes each; the recording thread {:.2} % of {pcpus} pCPUs",
         without.iter().sum::<f64>() / without.len() as f64,
         ratios[TURNS / 2],
         ratios[0],
         ratios[TURNS - 1],
-        events as f64 / TURNS as f64,
-        bytes as f64 / events.max(1) as f64,
-        cpu as f64 / (TURNS as u64 * SEC * pcpus as u64) as f64 * 100.0,
+        sum.events as f64 * 1e9 / sum.time.max(1) as f64,
+        sum.bytes as f64 / sum.events.max(1) as f64,
+        sum.cpu as f64 / (sum.time.max(1) * pcpus as u64) as f64 * 100.0,
+        lost = sum.lost,
     );
     Ok(())
 }
 
-/// A second's recording.
-fn recorded(
-    file: &std::path::Path,
-    events: &mut u64,
-    lost: &mut u64,
-    bytes: &mut u64,
-) -> Result<(), Box<dyn Error>> {
+/// All recordings of a load.
+#[derive(Default)]
+struct Sum {
+    events: u64,
+    lost: u64,
+    bytes: u64,
+    /// CPU time of the recording thread, and how long that was, ns.
+    cpu: u64,
+    time: u64,
+}
+
+/// A second's recording: what the load got done per second, from the first look at its progress to the last,
+/// so that neither loading the program nor ending it is in it.
+fn recorded(file: &std::path::Path, load: &Load, sum: &mut Sum) -> Result<f64, Box<dyn Error>> {
+    let mut first = None;
+    let (mut rate, mut spent) = (0.0, (0, 0));
+    let mut progress = |_: &Progress| {
+        let now = (
+            Instant::now(),
+            load.done.load(Ordering::Relaxed),
+            own_cpu_ns(),
+        );
+        let (began, before, cpu) = *first.get_or_insert(now);
+        let time = now.0.duration_since(began);
+        rate = (now.1 - before) as f64 / time.as_secs_f64();
+        spent = (now.2 - cpu, time.as_nanos() as u64);
+    };
     let recorded = record::run(RecordOptions {
         file: file.to_path_buf(),
         run_for: Some(1000 * MS),
         anonymise: false,
-        progress: &mut |_: &Progress| {},
+        progress: &mut progress,
     })?;
-    *events += recorded.progress.events;
-    *lost += recorded.progress.lost;
-    *bytes += recorded.progress.bytes;
+    sum.events += recorded.progress.events;
+    sum.lost += recorded.progress.lost;
+    (sum.cpu, sum.time) = (sum.cpu + spent.0, sum.time + spent.1);
+    sum.bytes += recorded.progress.bytes;
     match recorded.cut {
         Some(error) => Err(error.into()),
-        None => Ok(()),
+        None => Ok(rate),
     }
 }
 
-/// CPU time of this process without its load, ns: of the thread that records. The load's threads have
-/// accounts of their own.
+/// CPU time of the thread that records (the one that writes hardly needs any), ns.
 fn own_cpu_ns() -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,

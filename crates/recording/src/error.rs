@@ -139,9 +139,9 @@ pub enum ImportError {
 }
 
 /// What is accepted.
-const ACCEPTED: &str = "accepted are recordings by `corun record` and the text of \
-                        /sys/kernel/tracing/trace, of `trace-cmd report` and of `perf script`, \
-                        plain or gzip'ed";
+const ACCEPTED: &str = "accepted are recordings by `corun record`, the text of \
+                        /sys/kernel/tracing/trace, of `trace-cmd report` and of `perf script`, and \
+                        Perfetto's traces with ftrace events, plain or gzip'ed";
 
 /// `: line 3 begins "…"`
 fn begins(first: &Option<(u64, String)>) -> String {

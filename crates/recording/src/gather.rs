@@ -74,6 +74,13 @@ impl<'a> Gather<'a> {
         }
     }
 
+    /// The same for a form that is far out of order: so many events are put in order, which is nothing to
+    /// note.
+    pub(crate) fn with_window(mut self, window: usize) -> Self {
+        self.order.window = window;
+        self
+    }
+
     /// Its name in messages.
     pub(crate) fn file(&self) -> String {
         self.file.to_string()
@@ -202,7 +209,7 @@ impl<'a> Gather<'a> {
                 at: (self.unit)(self.order.too_late_line.unwrap_or(0)),
                 events: self.order.too_late,
                 total: self.events,
-                window: WINDOW,
+                window: self.order.window,
             });
         }
         if self.rebuild.duration() == 0 {
@@ -256,7 +263,7 @@ impl<'a> Gather<'a> {
                 examples,
             });
         }
-        if self.order.late > 0 {
+        if self.order.late > 0 && self.order.window == WINDOW {
             notes.push(Note::Reordered {
                 events: self.order.late,
             });

@@ -5,6 +5,7 @@ use crate::error::ImportError;
 use crate::model::Recording;
 use crate::native;
 use crate::note::Note;
+use crate::perfetto;
 use crate::text::{self, foreign, input};
 use std::io::Read;
 
@@ -25,6 +26,9 @@ pub(crate) fn import(file: &str, source: impl Read) -> Result<Import, ImportErro
     })?;
     if unpacked.head().starts_with(&native::MAGIC) {
         return native::import::import(file, unpacked);
+    }
+    if perfetto::looks_like(unpacked.head()) {
+        return perfetto::import(file, unpacked);
     }
     if let Some(foreign::Foreign { what, remedy }) = foreign::recognise(unpacked.head()) {
         return Err(ImportError::Foreign {

@@ -2,8 +2,7 @@
 //! Reads recordings of real KVM hosts and rebuilds who wanted a pCPU when, and why.
 //!
 //! A recording is what `corun record` wrote ([`native`]), or text that Linux' own tools print:
-//! `/sys/kernel/tracing/trace`, `trace-cmd report`, or `perf script` of `perf sched record`; plain or
-//! gzip'ed. What comes out is a
+//! `/sys/kernel/tracing/trace`, `trace-cmd report`, or `perf script` of `perf sched record`, or a trace of Perfetto; plain or gzip'ed. What comes out is a
 //! [`Recording`]: the host, its VMs and tasks, each task's *demand* (what it wanted, for a replay
 //! under other policies) and what the recorded scheduler made of it (the truth that a replay is
 //! checked against).
@@ -16,7 +15,7 @@
 //! # Ok::<(), corun_recording::ImportError>(())
 //! ```
 //!
-//! The way of an event: `text` (bytes to lines to events) or `native` (blocks to events) → `gather`,
+//! The way of an event: `text` (bytes to lines to events), `native` (blocks to events) or `perfetto` → `gather`,
 //! `order` (events in order of time) → `rebuild` (events to states, states to demand). Trouble on the way is counted and reported as
 //! a [`Note`]; what cannot be used at all is an [`ImportError`].
 
@@ -29,6 +28,7 @@ mod names;
 pub mod native;
 mod note;
 mod order;
+mod perfetto;
 mod rebuild;
 mod text;
 mod what_if;

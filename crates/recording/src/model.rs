@@ -55,6 +55,8 @@ pub enum Format {
     TraceCmd,
     /// `perf script`.
     PerfScript,
+    /// A trace of Perfetto with ftrace events.
+    Perfetto,
 }
 
 impl fmt::Display for Format {
@@ -64,6 +66,7 @@ impl fmt::Display for Format {
             Self::Ftrace => "ftrace text",
             Self::TraceCmd => "trace-cmd report",
             Self::PerfScript => "perf script",
+            Self::Perfetto => "Perfetto trace",
         })
     }
 }

@@ -10,6 +10,8 @@ pub enum Place {
     Line(u64),
     /// In this block of a recording of corun's own, from 1.
     Block(u64),
+    /// In this packet of a trace of Perfetto, from 1.
+    Packet(u64),
 }
 
 impl fmt::Display for Place {
@@ -17,6 +19,7 @@ impl fmt::Display for Place {
         match self {
             Self::Line(number) => write!(f, "line {number}"),
             Self::Block(number) => write!(f, "block {number}"),
+            Self::Packet(number) => write!(f, "packet {number}"),
         }
     }
 }
@@ -54,8 +57,8 @@ pub enum Note {
     },
     /// The file ends, or cannot be read on, before the recording ended; what came before was used.
     Cut {
-        /// The block where that is.
-        block: u64,
+        /// Where that is.
+        at: Place,
         /// Where that begins, bytes.
         byte: u64,
         /// Why.
@@ -142,9 +145,9 @@ impl fmt::Display for Note {
                 f,
                 "the packed file breaks off after line {line}; what came before was used"
             ),
-            Self::Cut { block, byte, why } => write!(
+            Self::Cut { at, byte, why } => write!(
                 f,
-                "the recording was cut short at block {block}, byte {byte} ({why}); what came \
+                "the recording was cut short at {at}, byte {byte} ({why}); what came \
                  before was used"
             ),
             Self::Unusable { events } => write!(

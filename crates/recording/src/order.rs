@@ -10,7 +10,7 @@ use corun_model::Nanos;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-/// How many events are held back.
+/// How many events are held back, unless the form needs more.
 pub(crate) const WINDOW: usize = 1 << 15;
 
 /// An event with everything its line said.
@@ -30,8 +30,9 @@ pub(crate) struct Stamped {
 }
 
 /// The window.
-#[derive(Default)]
 pub(crate) struct Order {
+    /// How many are held back.
+    pub window: usize,
     heap: BinaryHeap<Reverse<Entry>>,
     sequence: u64,
     previous: Nanos,
@@ -41,6 +42,21 @@ pub(crate) struct Order {
     /// Events that came too late for the window, and the place of the first.
     pub too_late: u64,
     pub too_late_line: Option<u64>,
+}
+
+impl Default for Order {
+    fn default() -> Self {
+        Self {
+            window: WINDOW,
+            heap: BinaryHeap::new(),
+            sequence: 0,
+            previous: 0,
+            released: 0,
+            late: 0,
+            too_late: 0,
+            too_late_line: None,
+        }
+    }
 }
 
 impl Order {
@@ -58,7 +74,7 @@ impl Order {
             sequence: self.sequence,
             event,
         }));
-        if self.heap.len() > WINDOW {
+        if self.heap.len() > self.window {
             self.pop()
         } else {
             None

@@ -178,7 +178,7 @@ fn every_note_is_a_sentence() {
             at: Place::Line(2),
         },
         Note::Cut {
-            block: 2,
+            at: Place::Block(2),
             byte: 90,
             why: "cut",
         },

@@ -10,7 +10,7 @@ mod switch;
 mod task;
 mod wake;
 
-pub(crate) use switch::Left;
+pub(crate) use switch::{Left, left_bits};
 
 /// The largest thread id Linux hands out.
 pub(crate) const MAX_TID: u32 = 1 << 22;

@@ -88,7 +88,7 @@ fn number(state: &str) -> Option<u64> {
 }
 
 /// The kernel's state bits as the raw event carries them (`TASK_REPORT`).
-fn left_bits(bits: u64) -> Left {
+pub(crate) fn left_bits(bits: u64) -> Left {
     const LETTERS: [(u64, char); 6] = [
         (1, 'S'),
         (2, 'D'),

@@ -71,7 +71,7 @@ fn refused(file: &str, damage: Damage) -> ImportError {
 
 fn cut<R: Read>(blocks: &Blocks<R>, damage: &Damage) -> Note {
     Note::Cut {
-        block: blocks.blocks + 1,
+        at: Place::Block(blocks.blocks + 1),
         byte: blocks.bytes,
         why: match damage {
             Damage::Block(why) => why,

@@ -84,7 +84,7 @@ pub(crate) fn recognise(head: &[u8]) -> Option<Foreign> {
     if head.contains(&0) {
         return foreign(
             "binary",
-            "if it is a Perfetto trace, convert it with `traceconv systrace FILE recording.txt`",
+            "if it is a trace of another program, export the kernel's events as text",
         );
     }
     None
@@ -103,7 +103,7 @@ mod tests {
         assert!(name.contains("perf.data") && remedy.contains("perf script"));
         assert!(what(b"\x7fELF\x02").unwrap().0.contains("ELF"));
         assert!(what(b"\n {\"a\": 1}").unwrap().0.contains("JSON"));
-        assert!(what(b"\x0a\x05\0\0").unwrap().1.contains("Perfetto"));
+        assert!(what(b"\x0a\x05\0\0").unwrap().0.contains("binary"));
     }
 
     #[test]

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Runs what pages tell readers to run: each page in a directory of its own, which has what a clone
+//! has once it is built.
+
+use super::page::{Page, root};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+/// A page's commands of one kind.
+struct Script<'a> {
+    page: &'a str,
+    checked: bool,
+    text: String,
+}
+
+/// Runs the commands of all pages.
+pub fn run(pages: &[Page]) {
+    let scripts: Vec<Script<'_>> = pages.iter().flat_map(scripts).collect();
+    assert!(scripts.len() > 10, "where are the commands?");
+    let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().unwrap().get() {
+            scope.spawn(|| {
+                while let Some(script) = scripts.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let failed = one(script);
+                    failures.lock().unwrap().extend(failed);
+                }
+            });
+        }
+    });
+    let failures = failures.into_inner().unwrap();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// What of a page is run, and what is checked.
+fn scripts(page: &Page) -> Vec<Script<'_>> {
+    let mut both = [false, true].map(|checked| Script {
+        page: &page.name,
+        checked,
+        text: String::new(),
+    });
+    for block in page.blocks.iter().filter(|block| block.language == "sh") {
+        let at = format!("{}, line {}", page.name, block.line);
+        match block.kind.as_str() {
+            "" => both[0].text += &block.text,
+            "slow" | "host" => both[1].text += &block.text,
+            "testbed" => {
+                let program = block.text.split_whitespace().next().unwrap();
+                let mode = fs::metadata(root().join(program)).unwrap().permissions();
+                assert!(mode.mode() & 0o111 != 0, "{at}: {program} is no program");
+            }
+            "other" => assert!(!block.text.contains("corun"), "{at}: this is ours"),
+            kind => panic!("{at}: unknown kind {kind:?}"),
+        }
+    }
+    both.into_iter()
+        .filter(|script| !script.text.is_empty())
+        .collect()
+}
+
+/// Runs a script; what went wrong, if something did.
+fn one(script: &Script<'_>) -> Option<String> {
+    let folder = tempfile::tempdir().unwrap();
+    furnish(folder.path(), script.checked);
+    let path = std::env::var("PATH").unwrap();
+    let done = Command::new("bash")
+        .args(["-euo", "pipefail", "-c", &script.text])
+        .current_dir(folder.path())
+        .env(
+            "PATH",
+            format!("{}:{path}", folder.path().join("bin").display()),
+        )
+        .output()
+        .unwrap();
+    let what = if script.checked { "arguments" } else { "run" };
+    (!done.status.success()).then(|| {
+        format!(
+            "{} ({what}): {}\n{}\n{}",
+            script.page,
+            done.status,
+            script.text,
+            String::from_utf8_lossy(&done.stderr)
+        )
+    })
+}
+
+/// Lays out what a clone has. `checked`: corun only reads its arguments.
+fn furnish(folder: &Path, checked: bool) {
+    for name in ["experiments", "docs", "testbed", "packaging"] {
+        symlink(root().join(name), folder.join(name)).unwrap();
+    }
+    let (bin, built) = (folder.join("bin"), folder.join("target/release"));
+    fs::create_dir_all(&bin).unwrap();
+    fs::create_dir_all(&built).unwrap();
+    let corun = env!("CARGO_BIN_EXE_corun");
+    // Help is printed once all before it was understood.
+    let rest = if checked { "--help >/dev/null" } else { "" };
+    // What wrappers call is not wrapped.
+    let path = std::env::var("PATH").unwrap();
+    let programs = [
+        (built.join("corun"), format!("exec {corun} \"$@\" {rest}")),
+        (bin.join("corun"), format!("exec {corun} \"$@\" {rest}")),
+        (bin.join("sudo"), "exec \"$@\"".to_string()),
+        (bin.join("cargo"), "exit 0".to_string()),
+        // Is there such a target? What it would do is not done.
+        (
+            bin.join("make"),
+            format!(
+                "PATH='{path}' exec make -C {} --dry-run --silent \"$@\" >/dev/null",
+                root().display()
+            ),
+        ),
+    ];
+    for (file, line) in programs {
+        fs::write(&file, format!("#!/bin/sh\n{line}\n")).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+}

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Traces of Perfetto with ftrace events (`linux.ftrace` data source), in its own protobuf form.
+//!
+//! Problem: Perfetto keeps the kernel's events pCPU by pCPU, switches and wake-ups possibly as arrays of
+//! differences, all of it possibly packed.
+//! How: a file is one packet after the other ([`packets`]); each is taken apart for itself, and events go the
+//! way of all others, through a larger window: what is read from pCPUs one after the other is far out of
+//! order. Perfetto's x86 traces have no reasons of guest exits, and only arrays tell whether an interrupt
+//! was under way.
+
+mod events;
+mod packets;
+mod proto;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use packets::{import, looks_like};

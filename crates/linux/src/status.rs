@@ -81,6 +81,9 @@ pub struct VcpuNow {
     pub wait_s: f64,
     /// Time co-stopped: held back for its siblings' sake, s.
     pub costop_s: f64,
+    /// Time it wanted a pCPU and a quota (`cpu.max`) was used up, s; no part of its ready time.
+    #[serde(default)]
+    pub throttled_s: f64,
     /// How often it was given a pCPU.
     pub switches: u64,
     /// What the policy takes it to be, if it has types.
@@ -173,6 +176,7 @@ fn vcpu_now(
         run_s: seconds(counters.run),
         ready_s: seconds(counters.ready),
         wait_s: seconds(counters.wait),
+        throttled_s: seconds(counters.throttled),
         costop_s: seconds(costop.get(&vcpu.key.tid).copied().unwrap_or(0)),
         switches: counters.switches,
         class,

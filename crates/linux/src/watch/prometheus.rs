@@ -142,8 +142,12 @@ impl Page {
         }
         self.head(THROTTLED);
         for vm in &sample.vms {
-            if let Some(time) = vm.group.throttled {
-                self.line(THROTTLED, &of_vm(vm), seconds(time));
+            // The kernel throttles, or corun does: both count for themselves.
+            let kernel = vm.group.throttled.map(seconds);
+            let corun = throttled_by_corun(sample, vm);
+            let sum = kernel.into_iter().chain(corun).reduce(|a, b| a + b);
+            if let Some(sum) = sum {
+                self.line(THROTTLED, &of_vm(vm), sum);
             }
         }
         self.head(HELPER);
@@ -189,6 +193,13 @@ impl Page {
             }
         }
     }
+}
+
+/// Time the dispatcher throttled a VM's vCPUs, s.
+fn throttled_by_corun(sample: &Sample, vm: &VmSample) -> Option<f64> {
+    let daemon = sample.daemon.as_ref()?;
+    let known = daemon.vms.iter().find(|it| it.pid == vm.machine.tgid)?;
+    Some(known.vcpus.iter().map(|vcpu| vcpu.throttled_s).sum())
 }
 
 fn under_policy(sample: &Sample, vm: &VmSample) -> Option<bool> {

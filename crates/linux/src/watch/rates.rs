@@ -2,7 +2,7 @@
 //! Two samples → shares of time, in esxtop's words.
 //!
 //! A vCPU's time is %RUN + %RDY + %CSTP + %WAIT: on a pCPU, wanting one, held back for its siblings'
-//! sake, halted. %MLMTD, throttled by `cpu.max`, is known per VM only. A VM's shares are those of its
+//! sake, halted. %MLMTD, throttled by `cpu.max`, is known per VM only unless corun is in charge. A VM's shares are those of its
 //! vCPUs' time, so they do not grow with their number; esxtop's group lines are the sum (`summed`).
 
 use super::sample::{Counted, Sample, VmSample};
@@ -36,7 +36,8 @@ pub struct Row {
     pub ready: f64,
     /// Share of time co-stopped; `None`: nobody knows.
     pub costop: Option<f64>,
-    /// Share of time throttled by `cpu.max`; `None`: no cgroup of its own, or a vCPU.
+    /// Share of time throttled by `cpu.max`; `None`: no cgroup of its own, or a vCPU of which only the
+    /// kernel could tell.
     pub throttled: Option<f64>,
     /// Share of time halted.
     pub wait: f64,
@@ -194,6 +195,10 @@ impl Pair<'_> {
             let held = (now.costop_s - then.costop_s).max(0.0) * SEC as f64;
             held / self.elapsed
         });
+        let throttled = told.as_ref().zip(before.as_ref()).map(|(now, then)| {
+            let kept = (now.throttled_s - then.throttled_s).max(0.0) * SEC as f64;
+            kept / self.elapsed
+        });
         let told = told.unwrap_or_default();
         Row {
             vcpu: Some(number),
@@ -202,7 +207,8 @@ impl Pair<'_> {
             class: told.class,
             slice_ms: told.slice_ms,
             pool: told.pool,
-            ..self.row(did, 1, costop.unwrap_or(0.0))
+            throttled,
+            ..self.row(did, 1, costop.unwrap_or(0.0) + throttled.unwrap_or(0.0))
         }
     }
 
@@ -221,6 +227,13 @@ impl Pair<'_> {
         let throttled = self.vm.group.throttled.zip(self.before.group.throttled);
         let throttled = throttled
             .map(|(now, then)| now.saturating_sub(then) as f64 / self.elapsed / count as f64);
+        // Under corun it is the dispatcher that throttles, and the kernel's counter stands still.
+        let kept: Option<f64> = each.iter().map(|row| row.throttled).sum();
+        let kept = kept.map(|sum| sum / count as f64);
+        let throttled = match (throttled, kept) {
+            (Some(kernel), Some(corun)) => Some(kernel + corun),
+            (kernel, corun) => kernel.or(corun),
+        };
         let alike = |of: fn(&Row) -> Option<String>| {
             let first = each.first().and_then(of);
             first.filter(|first| each.iter().all(|row| of(row).as_ref() == Some(first)))
@@ -229,16 +242,16 @@ impl Pair<'_> {
             costop: held,
             throttled,
             class: alike(|row| row.class.clone()),
-            ..self.row(did, count, held.unwrap_or(0.0))
+            ..self.row(did, count, held.unwrap_or(0.0) + kept.unwrap_or(0.0))
         })
     }
 
-    /// What is the same for a vCPU and for `count` of them.
-    fn row(&self, did: Counted, count: usize, costop: f64) -> Row {
+    /// What is the same for a vCPU and for `count` of them, kept from their pCPUs for `held` of the time.
+    fn row(&self, did: Counted, count: usize, held: f64) -> Row {
         let share = |time: u64| (time as f64 / self.elapsed / count as f64).min(1.0);
         let run = share(did.run);
         // The daemon's books and the kernel's are read at slightly different times.
-        let ready = (share(did.ready) - costop).max(0.0);
+        let ready = (share(did.ready) - held).max(0.0);
         let who = &self.vm.machine.identity;
         Row {
             name: who.name.clone(),
@@ -249,7 +262,7 @@ impl Pair<'_> {
             weight: self.vm.group.weight,
             run,
             ready,
-            wait: (1.0 - run - ready - costop).max(0.0),
+            wait: (1.0 - run - ready - held).max(0.0),
             switches_per_s: did.turns as f64 * SEC as f64 / self.elapsed,
             latency_ms: match did.turns {
                 0 => 0.0,
@@ -315,6 +328,34 @@ mod tests {
             rows(&then, &now, false).is_empty(),
             "its number was used again"
         );
+    }
+
+    /// Under corun the dispatcher throttles; the kernel takes that time for ready time.
+    #[test]
+    fn throttled_time_is_not_ready_time() {
+        let (mut then, mut now) = second(["0 500000000 1", "0 0 0"]);
+        let told = |throttled_s: f64| {
+            let vcpu = |tid: u32, throttled_s: f64| {
+                serde_json::json!({"number": 0, "tid": tid, "run_s": 0.0, "ready_s": 0.0,
+                    "wait_s": 0.0, "costop_s": 0.0, "throttled_s": throttled_s, "switches": 0})
+            };
+            serde_json::from_value::<crate::status::HostStatus>(serde_json::json!({
+                "version": "1", "policy": "fair", "policy_for_s": 1.0, "for_s": 1.0,
+                "longest_wait_s": null, "most_ready_percent": null, "most_pressure_percent": null,
+                "forced": [], "lapses": 0, "notes": [],
+                "vms": [{"name": "web", "uuid": null, "manager": "none", "id": null, "pid": 5, "slot": 7,
+                    "weight": null, "under_policy": true, "placement": "free",
+                    "vcpus": [vcpu(6, throttled_s), vcpu(7, 0.0)]}]
+            }))
+            .unwrap()
+        };
+        then.daemon = Some(told(1.0));
+        now.daemon = Some(told(1.4));
+        let each = rows(&then, &now, true);
+        assert!((each[0].throttled.unwrap() - 0.4).abs() < 1e-9);
+        assert!((each[0].ready - 0.1).abs() < 1e-9);
+        let all = rows(&then, &now, false);
+        assert!((all[0].throttled.unwrap() - 0.2).abs() < 1e-9);
     }
 
     #[test]

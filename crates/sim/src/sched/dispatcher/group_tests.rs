@@ -98,8 +98,9 @@ fn weights_are_products_along_the_path() {
         weighs(200, Some(0)),
         weighs(100, None),
     ];
-    let outcome = run(2, hogs(3, 2), groups, &[1, 2, 3], 20 * SEC);
-    assert_near(&shares(&outcome, 2), &[0.25, 0.5, 0.25], 0.05);
+    // On one pCPU: on several, which vCPUs are beside each other counts, too.
+    let outcome = run(1, hogs(3, 2), groups, &[1, 2, 3], 20 * SEC);
+    assert_near(&shares(&outcome, 1), &[0.25, 0.5, 0.25], 0.05);
 }
 
 /// Who does not want to run leaves its part to those in its slice, not to others.

@@ -7,7 +7,7 @@
 
 mod common;
 
-use common::{Place, corun};
+use common::corun;
 use corun_recording::native::{Encoder, Entry, HEADER, Left, Thread};
 
 const MS: u64 = 1_000_000;
@@ -46,11 +46,18 @@ fn recording() -> Vec<u8> {
     bytes
 }
 
+fn write(place: &tempfile::TempDir, name: &str, bytes: &[u8]) {
+    std::fs::write(place.path().join(name), bytes).unwrap();
+}
+
 #[test]
 fn a_copy_without_names_can_be_compared() {
-    let place = Place::new("record-copy");
-    place.write("host.corun", &recording());
-    let (from, to) = (place.path("host.corun"), place.path("nameless.corun"));
+    let place = tempfile::tempdir().unwrap();
+    write(&place, "host.corun", &recording());
+    let (from, to) = (
+        place.path().join("host.corun"),
+        place.path().join("nameless.corun"),
+    );
     let [from, to] = [from.to_str().unwrap(), to.to_str().unwrap()];
     let args = ["record", "--from", from, "--anonymise", "-o", to, "--json"];
     let json = common::json(corun(&args));
@@ -67,10 +74,13 @@ fn a_copy_without_names_can_be_compared() {
 
 #[test]
 fn a_cut_one_is_copied_as_far_as_it_goes() {
-    let place = Place::new("record-cut");
+    let place = tempfile::tempdir().unwrap();
     let bytes = recording();
-    place.write("cut.corun", &bytes[..bytes.len() / 2]);
-    let (from, to) = (place.path("cut.corun"), place.path("copy.corun"));
+    write(&place, "cut.corun", &bytes[..bytes.len() / 2]);
+    let (from, to) = (
+        place.path().join("cut.corun"),
+        place.path().join("copy.corun"),
+    );
     let [from, to] = [from.to_str().unwrap(), to.to_str().unwrap()];
     let copied = corun(&["record", "--from", from, "--anonymise", "-o", to]);
     let said = String::from_utf8_lossy(&copied.stderr).into_owned();
@@ -80,9 +90,12 @@ fn a_cut_one_is_copied_as_far_as_it_goes() {
 
 #[test]
 fn what_is_no_recording_is_refused_and_leaves_nothing() {
-    let place = Place::new("record-refused");
-    place.write("other.txt", b"hello");
-    let (from, to) = (place.path("other.txt"), place.path("copy.corun"));
+    let place = tempfile::tempdir().unwrap();
+    write(&place, "other.txt", b"hello");
+    let (from, to) = (
+        place.path().join("other.txt"),
+        place.path().join("copy.corun"),
+    );
     let args = ["record", "--from", from.to_str().unwrap(), "--anonymise"];
     let args = [&args[..], &["-o", to.to_str().unwrap()]].concat();
     let said = common::refused(corun(&args));

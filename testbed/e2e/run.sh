@@ -6,7 +6,7 @@
 # with check.py; the recorded decisions are replayed through the native build.
 #
 # Usage: run.sh [OUT [GROUP…]]   OUT: out/e2e; GROUP: only these boots (below), such as weights, or
-#                                "contract", "costs", "jupiter", "vsmtio", "others", "examples", "slices", "predict" or
+#                                "contract", "costs", "jupiter", "vsmtio", "others", "examples", "slices", "predict", "record" or
 #                                "hotplug;rt;storm;fakes", which take long and are not among those run by
 #                                default
 # Exit codes: 0 all passed, 77 packages cannot be had, else failed

@@ -11,9 +11,9 @@ use crate::compare::{jobs, progress::Progress};
 use crate::failure::Invalid;
 use crate::output;
 use corun_model::Nanos;
-use corun_recording::Recording;
+use corun_recording::{Recording, Role};
 use corun_report::ReplayCheck;
-use corun_report::advice::{self, Tried};
+use corun_report::advice::{self, Spun, Tried};
 use corun_scenario::Case;
 use corun_sim::replay::suggested_host;
 use overcommit::Growth;
@@ -33,7 +33,8 @@ use std::thread;
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// A recording of a host: text of ftrace, trace-cmd report or perf script; gzip'ed or not
+    /// A recording of a host, by `corun record`, ftrace, trace-cmd report, perf script or Perfetto;
+    /// gzip'ed or not
     #[arg(value_name = "RECORDING")]
     input: PathBuf,
 
@@ -128,11 +129,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     let recorded = recorded(args, recording)?;
     let (policies, best) = policies(args, &recorded)?;
+    let spinning = spinning(&recorded, best.as_deref())?;
     let overcommit = overcommit(args, &recorded, best)?;
     let advice = advice::advice(Tried {
         recording: stem(&path),
         replay: recorded.check.clone(),
         policies,
+        spinning,
         overcommit,
     });
     match args.json {
@@ -197,9 +200,35 @@ fn policies(args: &Args, recorded: &Recorded<'_>) -> anyhow::Result<(Replayed, O
         recording: String::new(),
         replay: recorded.check.clone(),
         policies: replayed.clone(),
+        spinning: None,
         overcommit: Vec::new(),
     });
     Ok((replayed, ranked.recommended))
+}
+
+/// The own scheduler and the recommended policy, had all that can have been spinning been so. `None` if
+/// nothing is recommended, or nothing can have been.
+fn spinning(recorded: &Recorded<'_>, best: Option<&str>) -> anyhow::Result<Option<Spun>> {
+    let (mut run, mut contested) = (0, 0);
+    for task in &recorded.recording.tasks {
+        if matches!(task.role, Role::Vcpu { .. }) {
+            run += task.observed.run;
+            contested += task.observed.contested;
+        }
+    }
+    let Some(best) = best.filter(|_| contested > 0) else {
+        return Ok(None);
+    };
+    let variant = replays::spinning(recorded.recording);
+    let jobs = [recorded.own, best].map(|policy| Job {
+        policy,
+        variant: &variant,
+    });
+    let runs = carry_out(recorded, &jobs)?;
+    let [own, best] =
+        <[_; 2]>::try_from(runs).map_err(|_| anyhow::anyhow!("a replay is missing"))?;
+    let share = contested as f64 / run.max(1) as f64;
+    Ok(Some(Spun { share, own, best }))
 }
 
 /// The own scheduler and the recommended policy with more and more VMs.

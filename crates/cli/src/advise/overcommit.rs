@@ -11,7 +11,7 @@ use corun_model::VmId;
 use corun_recording::Recording;
 use corun_report::Run;
 use corun_report::advice::{Overcommit, Range, Step};
-use corun_sim::replay::Beyond;
+use corun_sim::replay::{Beyond, Spinning};
 use std::num::NonZeroUsize;
 
 /// Adding VMs under one policy.
@@ -84,6 +84,7 @@ impl Variant {
         Self {
             recording,
             beyond: Beyond::Repeat,
+            spinning: Spinning::Work,
             seed,
         }
     }

@@ -5,6 +5,9 @@
 //! further beginning every VM begins a random time later, up to a tenth of the recording and 100 ms.
 //! *Beyond.* Where a VM gets ahead of its recorded demand, nobody knows what it would have done next.
 //! The two extremes are replayed: it goes on as before, or has nothing more to do.
+//! *Spinning.* What vCPUs did while a sibling was kept from running may have been work or waiting for it
+//! in a loop. All figures take it for work; the other extreme, that all of it was spinning and is saved, is
+//! replayed once under the host's own scheduler and under the policy that is recommended.
 
 use crate::compare::measure;
 use crate::compare::progress::Progress;
@@ -13,7 +16,7 @@ use corun_model::{Nanos, VmId, time::MS};
 use corun_recording::Recording;
 use corun_report::{Run, round};
 use corun_scenario::Case;
-use corun_sim::replay::{Beyond, Options};
+use corun_sim::replay::{Beyond, Options, Spinning};
 use corun_sim::rng::Rng;
 use std::num::NonZeroUsize;
 
@@ -21,6 +24,7 @@ use std::num::NonZeroUsize;
 pub struct Variant {
     pub recording: Recording,
     pub beyond: Beyond,
+    pub spinning: Spinning,
     pub seed: u64,
 }
 
@@ -38,10 +42,21 @@ pub fn variants(recording: &Recording, starts: NonZeroUsize) -> Vec<Variant> {
             [Beyond::Repeat, Beyond::Wait].map(|beyond| Variant {
                 recording: recording.clone(),
                 beyond,
+                spinning: Spinning::Work,
                 seed,
             })
         })
         .collect()
+}
+
+/// The recorded beginning, where all that can have been spinning was.
+pub fn spinning(recording: &Recording) -> Variant {
+    Variant {
+        recording: recording.clone(),
+        beyond: Beyond::Repeat,
+        spinning: Spinning::Waste,
+        seed: 0,
+    }
 }
 
 /// The recording with other beginnings; 0 is the recorded one.
@@ -66,6 +81,7 @@ impl Job<'_> {
     pub fn run(&self, case: &Case, progress: &Progress) -> anyhow::Result<Run> {
         let options = Options {
             beyond: self.variant.beyond,
+            spinning: self.variant.spinning,
         };
         let recording = &self.variant.recording;
         let (outcome, report) = replay(recording, case, self.policy, options, None, progress)?;

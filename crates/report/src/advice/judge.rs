@@ -24,8 +24,21 @@ pub struct Tried {
     pub replay: ReplayCheck,
     /// Policies with all their replays; the first is the host's own scheduler.
     pub policies: Vec<(String, Vec<Run>)>,
+    /// The other extreme of what vCPUs may have done while they ran, if it was tried.
+    pub spinning: Option<Spun>,
     /// How many more VMs fit.
     pub overcommit: Vec<Overcommit>,
+}
+
+/// Replays that take all that can have been spinning for spinning, which none of comes again.
+#[derive(Clone, Debug)]
+pub struct Spun {
+    /// Its share of the vCPUs' CPU time, 0–1.
+    pub share: f64,
+    /// Under the host's own scheduler.
+    pub own: Run,
+    /// Under the recommended policy.
+    pub best: Run,
 }
 
 /// Ranks what was tried.
@@ -46,6 +59,7 @@ pub fn advice(tried: Tried) -> Advice {
         .iter()
         .find(|policy| policy.verdict == Verdict::Better && fair_enough(policy, own.as_ref()));
     let mut summary = host_words(&policies, recommended, error);
+    summary.extend(tried.spinning.as_ref().map(spinning_words));
     summary.extend(tried.overcommit.iter().map(overcommit_words));
     Advice {
         version: env!("CARGO_PKG_VERSION").to_string(),
@@ -237,6 +251,19 @@ fn host_words(
     words
 }
 
+fn spinning_words(spun: &Spun) -> String {
+    format!(
+        "That takes all CPU time for work. At most {} of the vCPUs' CPU time can have been spinning for a \
+         sibling that was kept from running; were all of that so, and saved, they would want for a pCPU \
+         {} of their time under {} and {} under {}.",
+        percent(spun.share),
+        percent(ready_share(&spun.best)),
+        spun.best.policy,
+        percent(ready_share(&spun.own)),
+        spun.own.policy
+    )
+}
+
 fn overcommit_words(overcommit: &Overcommit) -> String {
     let target = percent(overcommit.target);
     let policy = &overcommit.policy;
@@ -313,6 +340,7 @@ mod tests {
                 ("eevdf".into(), own.to_vec()),
                 ("balance".into(), other.to_vec()),
             ],
+            spinning: None,
             overcommit: Vec::new(),
         })
     }

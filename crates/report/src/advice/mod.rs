@@ -12,7 +12,7 @@
 mod judge;
 mod text;
 
-pub use judge::{Tried, advice};
+pub use judge::{Spun, Tried, advice};
 pub use text::text;
 
 use crate::results::{ReplayCheck, round};

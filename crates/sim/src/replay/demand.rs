@@ -7,7 +7,7 @@
 //! blocked, or was just woken: the same amount of work) belongs to the burst during which the
 //! wakee was woken; the times of the recording tell.
 
-use super::names;
+use super::{Spinning, names};
 use crate::host::TaskSpec;
 use crate::load::VmInfo;
 use corun_model::{Nanos, PcpuId, PcpuSet, TaskId};
@@ -101,7 +101,7 @@ pub fn replay_order(recording: &Recording) -> Vec<TaskId> {
 }
 
 impl Demand {
-    pub fn of(recording: &Recording) -> Self {
+    pub fn of(recording: &Recording, spinning: Spinning) -> Self {
         let order = replay_order(recording);
         let mut place = vec![usize::MAX; order.len()];
         for (replayed, recorded) in order.iter().enumerate() {
@@ -118,13 +118,16 @@ impl Demand {
         let mut points: Vec<Vec<Point>> = vec![Vec::new(); order.len()];
         for (replayed, recorded) in order.iter().enumerate() {
             let task = &recording.tasks[recorded.index()];
-            let mut compiled = task_demand(recording, task);
+            let mut compiled = task_demand(recording, task, spinning);
             demand.cut += u64::from(compiled.end == End::Cut);
             for (number, burst) in task.bursts.iter().enumerate() {
                 let Some((waker, mut point)) = progress.point(recording, burst) else {
                     demand.unknown_wakers += unusable(task, &mut compiled, number);
                     continue;
                 };
+                if let Some(of) = recording.task(waker) {
+                    point.offset = work(of, spinning, point.offset);
+                }
                 let waker = place[waker.index()];
                 (point.wakee, point.wakee_piece) = (replayed, number);
                 points[waker].push(point);
@@ -165,9 +168,12 @@ fn mean_wait(task: &Task) -> Nanos {
     task.observed.wait / (task.bursts.len() as u64).max(1)
 }
 
-fn task_demand(recording: &Recording, task: &Task) -> TaskDemand {
+fn task_demand(recording: &Recording, task: &Task, spinning: Spinning) -> TaskDemand {
     let duration = recording.duration();
     let mut pieces: Vec<Piece> = task.bursts.iter().map(piece).collect();
+    for piece in &mut pieces {
+        piece.work = work(task, spinning, piece.work);
+    }
     // Only the first can be there from the beginning.
     for piece in pieces.iter_mut().skip(1) {
         if piece.cause == Cause::Start {
@@ -196,6 +202,19 @@ fn task_demand(recording: &Recording, task: &Task) -> TaskDemand {
             End::Cut | End::Exited => 0,
         },
         pieces,
+    }
+}
+
+/// So much of the CPU time that a task used was work.
+fn work(task: &Task, spinning: Spinning, used: Nanos) -> Nanos {
+    let (run, contested) = (task.observed.run, task.observed.contested);
+    match spinning {
+        Spinning::Waste if run > 0 => {
+            let kept = u128::from(run - contested.min(run));
+            // At most what was used, which is 64 bits.
+            (u128::from(used) * kept / u128::from(run)) as Nanos
+        }
+        _ => used,
     }
 }
 

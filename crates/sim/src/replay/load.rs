@@ -29,7 +29,7 @@ pub struct Replay(Rc<RefCell<State>>);
 impl Replay {
     /// The demand of `recording`, from its beginning.
     pub fn new(recording: &Recording, options: Options) -> Self {
-        let demand = Demand::of(recording);
+        let demand = Demand::of(recording, options.spinning);
         let runs = demand.tasks.iter().map(|task| Run {
             state: Doing::Asleep,
             turn: 0,

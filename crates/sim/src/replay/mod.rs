@@ -71,9 +71,23 @@ pub enum Beyond {
     Wait,
 }
 
+/// What vCPUs did while a sibling was kept from running, which a recording does not tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Spinning {
+    /// Work, like all other CPU time: the default.
+    #[default]
+    Work,
+    /// Nothing but spinning for that sibling, and none of it comes again: each burst of a vCPU is
+    /// shorter by the part that such time is of the vCPU's run time
+    /// ([`corun_recording::TaskObserved::contested`]). The other extreme: no policy can leave less to do.
+    Waste,
+}
+
 /// How to replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// What follows the recorded demand.
     pub beyond: Beyond,
+    /// What part of the recorded CPU time was work.
+    pub spinning: Spinning,
 }

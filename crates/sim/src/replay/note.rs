@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a recording cannot tell, and what the replay therefore assumes.
 
+use super::Spinning;
 use super::demand::Demand;
 use corun_recording::{Recording, Role, WakeCause};
 use std::fmt;
@@ -88,7 +89,7 @@ impl fmt::Display for ReplayNote {
 
 /// What to know about any replay of this recording.
 pub fn limits(recording: &Recording) -> Vec<ReplayNote> {
-    let demand = Demand::of(recording);
+    let demand = Demand::of(recording, Spinning::Work);
     let (mut run, mut polled, mut contested) = (0u64, 0u64, 0u64);
     let (mut external, mut wakeups) = (0u64, 0u64);
     let vcpus = recording.tasks.iter();

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Small recordings whose replay can be worked out by hand.
 
-use super::make::{after, burst, by, recording, replay, vcpu};
+use super::make::{after, burst, by, recording, replay, replay_with, vcpu};
 use crate::Outcome;
 use crate::replay::Beyond::{Repeat, Wait};
+use crate::replay::{Options, Spinning};
 use corun_model::Nanos;
 use corun_recording::WakeCause::AtStart;
 use corun_recording::{BurstEnd, Recording};
@@ -44,6 +45,22 @@ fn the_wakee_waits_for_the_work_of_its_waker() {
     let (outcome, _) = replay(&recording, Wait, false);
     // b is woken at 60 and waits for a's pCPU until 100.
     assert_eq!(times(&outcome)[1], (10, 40, 450));
+}
+
+#[test]
+fn what_can_have_been_spinning_is_left_out_at_the_other_extreme() {
+    let mut a = vcpu(0, vec![burst(AtStart, 0, 100)]);
+    (a.observed.run, a.observed.contested) = (100, 40);
+    let b = vcpu(1, vec![burst(by(0, 50), 50, 10)]);
+    let recording = recording(2, 500, vec![a, b]);
+    let options = Options {
+        beyond: Wait,
+        spinning: Spinning::Waste,
+    };
+    // Three fifths of a's time were work: it wakes b at 30, which was at 50.
+    let (outcome, report) = replay_with(&recording, options, false);
+    assert_eq!(times(&outcome), [(60, 0, 440), (10, 0, 490)]);
+    assert_eq!(report.vms[0].work, 70);
 }
 
 #[test]

@@ -131,6 +131,19 @@ pub fn recording(pcpus: u32, duration: Nanos, tasks: Vec<Task>) -> Recording {
 
 /// Replays for the recording's duration, on a host where nothing costs anything.
 pub fn replay(recording: &Recording, beyond: Beyond, rotate: bool) -> (Outcome, ReplayReport) {
+    let options = Options {
+        beyond,
+        ..Options::default()
+    };
+    replay_with(recording, options, rotate)
+}
+
+/// The same with other options.
+pub fn replay_with(
+    recording: &Recording,
+    options: Options,
+    rotate: bool,
+) -> (Outcome, ReplayReport) {
     let params = HostParams {
         topology: Topology::flat(recording.host.pcpus.value).unwrap(),
         hz: 10_000,
@@ -142,7 +155,7 @@ pub fn replay(recording: &Recording, beyond: Beyond, rotate: bool) -> (Outcome, 
         rotate,
         ..Fifo::default()
     };
-    let load = Replay::new(recording, Options { beyond });
+    let load = Replay::new(recording, options);
     let simulation = Simulation::new(params, Box::new(fifo), Box::new(load.clone()), None);
     let outcome = simulation.run(0, recording.duration(), |_| {});
     (outcome, load.report())

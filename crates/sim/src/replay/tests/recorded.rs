@@ -36,7 +36,13 @@ fn run(recording: &Recording, under: Under, beyond: Beyond) -> (Outcome, ReplayR
             Box::new(Eevdf::new(params, &host))
         }
     };
-    let replay = Replay::new(recording, Options { beyond });
+    let replay = Replay::new(
+        recording,
+        Options {
+            beyond,
+            ..Options::default()
+        },
+    );
     let simulation = Simulation::new(host, sched, Box::new(replay.clone()), None);
     let outcome = simulation.run(0, recording.duration(), |_| {});
     (outcome, replay.report())

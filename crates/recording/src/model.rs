@@ -260,6 +260,9 @@ pub struct TaskObserved {
     pub ready: Nanos,
     /// Time blocked, ns.
     pub wait: Nanos,
+    /// Of `run`, the time during which a sibling vCPU wanted a pCPU and had none, ns: the most that a vCPU
+    /// can have spun for siblings. 0 for tasks that are no vCPUs.
+    pub contested: Nanos,
     /// Times it was switched in.
     pub switches_in: u64,
     /// Times it moved to another pCPU's runqueue.

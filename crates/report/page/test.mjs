@@ -209,7 +209,10 @@ async function paper(page) {
   assert.equal(canvases, plots, "everything is drawn for paper");
   const ground = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
   assert.equal(ground, "rgb(255, 255, 255)", "paper is white");
-  const pdf = await page.pdf();
+  await page.setViewportSize({ width: 690, height: 1000 });
+  const wide = await page.$$eval("canvas, table.results", (all) => all.map((it) => it.getBoundingClientRect().right));
+  assert(Math.max(...wide) <= 691, "nothing is cut off on paper: " + Math.max(...wide));
+  const pdf = await page.pdf({ preferCSSPageSize: true, format: "A4" });
   assert(pdf.length > 20_000, "a PDF comes out");
 }
 

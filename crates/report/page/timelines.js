@@ -214,6 +214,7 @@ class Timelines {
     ctx.rect(left, top, width, height);
     ctx.clip();
     ctx.font = `${Math.round(11 * devicePixelRatio)}px system-ui, DejaVu Sans, sans-serif`;
+    ctx.textAlign = "left";
     ctx.textBaseline = "middle";
     list.forEach((row, at) => {
       const y = top + at * room;

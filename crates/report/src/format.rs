@@ -35,6 +35,14 @@ fn thousands(digits: &str) -> String {
     out
 }
 
+/// A number of things: whole.
+pub(crate) fn count(number: u64) -> String {
+    match number {
+        0..1000 => number.to_string(),
+        _ => amount(number as f64),
+    }
+}
+
 /// A share as a percentage with one decimal; shares that are not zero do not look like it.
 pub(crate) fn percent(share: f64) -> String {
     match share * 100.0 {
@@ -89,6 +97,7 @@ mod tests {
         assert_eq!(shown, expected);
         assert_eq!(percent(0.000_01), "<0.1 %");
         assert_eq!(percent(0.431), "43.1 %");
+        assert_eq!([count(33), count(1000)], ["33", "1,000"]);
         assert_eq!(micros(1500.0), "1.50 ms");
         assert_eq!(ratio(1.018), "1.02×");
     }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! From followed tasks to the recording: roles, causes of wake-ups, figures.
 
+use super::contested;
 use super::stacking::{self, Vcpu};
-use super::track::{By, RawBurst, Track};
+use super::track::{Being, By, RawBurst, Track};
 use super::vms::{self, Group};
 use super::{Cpu, Current, Rebuild};
 use crate::model::{
@@ -35,6 +36,7 @@ pub(crate) fn finish(mut rebuild: Rebuild, stated: &Stated, pcpus: u32) -> Finis
         .collect();
     let groups = vms::group(&rebuild.tracks, &rebuild.edges);
     let roles = roles(&groups, &rebuild.tracks);
+    contest(&groups, &mut rebuild.tracks, end);
     let observed = HostObserved {
         switches: rebuild.switches,
         pcpus: cpus(&rebuild.cpus, pcpus, end),
@@ -212,6 +214,23 @@ fn stacked(groups: &[Group], tracks: &[Track], end: Nanos) -> Nanos {
         })
         .collect();
     stacking::stacked(&vcpus, end)
+}
+
+/// Tells each vCPU for how long it ran while a sibling was kept from running.
+fn contest(groups: &[Group], tracks: &mut [Track], end: Nanos) {
+    for group in groups {
+        let lives: Vec<&[(Nanos, Being)]> = group
+            .vcpus
+            .iter()
+            .map(|&(_, slot)| tracks.get(slot).map_or(&[][..], |track| &track.life))
+            .collect();
+        let sums = contested::contested(&lives, end);
+        for (&(_, slot), sum) in group.vcpus.iter().zip(sums) {
+            if let Some(track) = tracks.get_mut(slot) {
+                track.seen.contested = sum;
+            }
+        }
+    }
 }
 
 fn comms(tracks: &[Track]) -> Vec<String> {

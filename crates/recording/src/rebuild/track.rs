@@ -56,6 +56,15 @@ pub(super) enum State {
     Gone,
 }
 
+/// What a task is, as far as a sibling may be waiting for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Being {
+    Running,
+    /// It wants a pCPU and has none.
+    Ready,
+    Neither,
+}
+
 /// A burst before its cause is settled.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RawBurst {
@@ -93,6 +102,8 @@ pub(super) struct Track {
     pub kvm_vcpu: Option<Option<u32>>,
     /// When it was on which runqueue, `None`: on no one. Times need not be in order.
     pub queue: Vec<(Nanos, Option<u32>)>,
+    /// When it began to be what.
+    pub life: Vec<(Nanos, Being)>,
     /// Runqueues it was moved between before any other event.
     early: Vec<(Nanos, Option<u32>)>,
     /// A `sched_waking` that has had no effect yet.
@@ -119,6 +130,7 @@ impl Track {
             kvm: KvmSeen::default(),
             kvm_vcpu: None,
             queue: Vec::new(),
+            life: Vec::new(),
             early: Vec::new(),
             pending: None,
             queued: false,
@@ -241,7 +253,7 @@ impl Track {
         self.fresh = false;
         self.pending = None;
         self.seen.switches_in += 1;
-        self.state = State::Running { since: at, cpu };
+        self.become_at(at, State::Running { since: at, cpu });
     }
 
     /// It turns out to be running: since the recording began (`at` is 0), or since events of its
@@ -273,7 +285,7 @@ impl Track {
         self.enqueue(at, cpu);
         self.fresh = false;
         self.pending = None;
-        self.state = State::Running { since: at, cpu };
+        self.become_at(at, State::Running { since: at, cpu });
     }
 
     /// It leaves its pCPU.
@@ -286,12 +298,12 @@ impl Track {
         if let Some(burst) = self.bursts.last_mut() {
             burst.work += piece;
         }
-        self.state = State::Ready { since: at };
+        self.become_at(at, State::Ready { since: at });
         match left {
             Left::Ready => {}
             Left::Blocked(letter) => {
                 self.close(at, BurstEnd::Blocked(letter));
-                self.state = State::Waiting { since: at };
+                self.become_at(at, State::Waiting { since: at });
             }
             Left::Exited => self.gone(at),
         }
@@ -303,7 +315,7 @@ impl Track {
         if matches!(self.state, State::Ready { .. } | State::Running { .. }) {
             self.close(at, BurstEnd::Exited);
         }
-        self.state = State::Gone;
+        self.become_at(at, State::Gone);
     }
 
     /// The recording ends.
@@ -348,7 +360,22 @@ impl Track {
         self.seen.wakeups += u64::from(self.fresh);
         self.begin(woken);
         self.pending = None;
-        self.state = State::Ready { since: woken.at };
+        self.become_at(woken.at, State::Ready { since: woken.at });
+    }
+
+    fn become_at(&mut self, at: Nanos, state: State) {
+        let being = match state {
+            State::Running { .. } => Being::Running,
+            State::Ready { .. } => Being::Ready,
+            _ => Being::Neither,
+        };
+        // Blocking is leaving the pCPU first: one change, not two.
+        if let Some(last) = self.life.last_mut().filter(|last| last.0 == at) {
+            last.1 = being;
+        } else {
+            self.life.push((at, being));
+        }
+        self.state = state;
     }
 
     fn begin(&mut self, woken: Woken) {

@@ -159,7 +159,7 @@ fn part<'a>(
         times: bars::times(&policies, &runs),
         figures: bars::figures(&policies, &runs),
         plots: plots::plots(&policies, &runs, plots),
-        timelines: timelines::timelines(&runs, timelines),
+        timelines: timelines::timelines(&runs, comparison.replay.is_some(), timelines),
         rows: table::rows(comparison, case),
         left_out: table::vms_left_out(comparison, case),
         policies,

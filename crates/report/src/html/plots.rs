@@ -4,7 +4,7 @@
 
 use super::bars::CHARTED;
 use crate::detail::{Detail, Times, VmTimes};
-use crate::format::{amount, micros};
+use crate::format::{count, micros};
 use crate::results::Run;
 use serde::Serialize;
 
@@ -93,7 +93,7 @@ pub(super) fn plots(policies: &[&str], runs: &[Vec<&Run>], next: &mut usize) -> 
 
 fn curve<'a>(policy: &str, all: impl Iterator<Item = &'a Times>) -> Curve {
     let times = Times::pooled(all);
-    let mut row = vec![amount(times.count() as f64)];
+    let mut row = vec![count(times.count())];
     row.extend([0.1, 0.5, 0.9, 0.99, 1.0].map(|share| {
         let quantile = times.quantile(share);
         quantile.map_or_else(|| "–".to_string(), |ns| micros(ns as f64 / 1e3))

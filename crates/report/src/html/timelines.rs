@@ -2,7 +2,7 @@
 //! Timelines for the script, small; and what is on them in words, for whoever does not see them.
 
 use crate::detail::{Lane, Span, Timeline};
-use crate::format::{amount, micros, percent};
+use crate::format::{count, micros, percent};
 use crate::results::Run;
 use serde::Serialize;
 
@@ -35,7 +35,8 @@ pub(super) struct Timelines {
     /// Its place in the list of all cases' timelines.
     pub(super) place: usize,
     pub(super) policies: Vec<String>,
-    pub(super) seed: u64,
+    /// `run with seed 1`; a replay has no seed.
+    pub(super) run: String,
     /// Per policy: what is on it, vCPU by vCPU.
     pub(super) tables: Vec<TimelineTable>,
     pub(super) drawn: Vec<Drawn>,
@@ -51,7 +52,7 @@ pub(super) struct TimelineTable {
 }
 
 /// Those of a case, if any of its runs was watched.
-pub(super) fn timelines(runs: &[Vec<&Run>], next: &mut usize) -> Option<Timelines> {
+pub(super) fn timelines(runs: &[Vec<&Run>], replay: bool, next: &mut usize) -> Option<Timelines> {
     let watched: Vec<(&Run, &Timeline)> = runs
         .iter()
         .flatten()
@@ -63,7 +64,10 @@ pub(super) fn timelines(runs: &[Vec<&Run>], next: &mut usize) -> Option<Timeline
     Some(Timelines {
         place: *next - 1,
         policies: watched.iter().map(|(run, _)| run.policy.clone()).collect(),
-        seed: first.seed,
+        run: match replay {
+            true => "replay".to_string(),
+            false => format!("run with seed {}", first.seed),
+        },
         tables: watched.iter().map(|(run, it)| table(run, it)).collect(),
         drawn: watched.iter().map(|(run, it)| drawn(run, it)).collect(),
     })
@@ -113,7 +117,7 @@ fn table(run: &Run, timeline: &Timeline) -> TimelineTable {
         let cells = [
             percent(sum(spans, true)),
             percent(sum(spans, false)),
-            amount(turns as f64),
+            count(turns as u64),
             longest.map_or_else(|| "–".to_string(), |ns| micros(ns as f64 / 1e3)),
         ];
         (lane.name.clone(), cells)
@@ -129,7 +133,7 @@ fn table(run: &Run, timeline: &Timeline) -> TimelineTable {
             "{} from {} on, {} spans",
             micros(whole / 1e3),
             micros(timeline.from as f64 / 1e3),
-            amount(timeline.spans() as f64)
+            count(timeline.spans() as u64)
         ),
         rows: vcpus.iter().take(VCPUS_SHOWN).map(row).collect(),
         left_out: vcpus.len().saturating_sub(VCPUS_SHOWN),

@@ -14,6 +14,9 @@ pub enum ReplayNote {
     Spinning {
         /// Known to be halt polling, share of the vCPUs' CPU time, 0–1.
         polled: f64,
+        /// Spent while a sibling vCPU wanted a pCPU and had none: the most that spinning for siblings
+        /// can have taken. Share of the vCPUs' CPU time, 0–1.
+        contested: f64,
     },
     /// Interrupt handlers are taken for work of the task they interrupted.
     InterruptTime,
@@ -45,11 +48,13 @@ impl fmt::Display for ReplayNote {
                 "guests' own scheduling is not recorded: each vCPU does the same work as then, even \
                  where its guest would have moved work to a sibling",
             ),
-            Self::Spinning { polled } => write!(
+            Self::Spinning { polled, contested } => write!(
                 f,
-                "spinning counts as work: a policy that shortens lock waits does better than shown \
-                 (known halt polling: {:.1} % of the vCPUs' CPU time)",
-                polled * 100.0
+                "spinning counts as work: a policy that shortens lock waits does better than shown. \
+                 Of the vCPUs' CPU time {:.1} % is known to be halt polling, and at most {:.1} % can have \
+                 been spinning for siblings: so long, one of these was kept from running",
+                polled * 100.0,
+                contested * 100.0
             ),
             Self::InterruptTime => {
                 f.write_str("time in interrupt handlers counts as work of the task they interrupted")
@@ -84,11 +89,13 @@ impl fmt::Display for ReplayNote {
 /// What to know about any replay of this recording.
 pub fn limits(recording: &Recording) -> Vec<ReplayNote> {
     let demand = Demand::of(recording);
-    let (mut run, mut polled, mut external, mut wakeups) = (0u64, 0u64, 0u64, 0u64);
+    let (mut run, mut polled, mut contested) = (0u64, 0u64, 0u64);
+    let (mut external, mut wakeups) = (0u64, 0u64);
     let vcpus = recording.tasks.iter();
     for task in vcpus.filter(|task| matches!(task.role, Role::Vcpu { .. })) {
         run = run.saturating_add(task.observed.run);
         polled = polled.saturating_add(task.kvm.polled);
+        contested = contested.saturating_add(task.observed.contested);
         for burst in &task.bursts {
             wakeups += u64::from(burst.wake != WakeCause::AtStart);
             external += u64::from(matches!(burst.wake, WakeCause::External { .. }));
@@ -99,6 +106,7 @@ pub fn limits(recording: &Recording) -> Vec<ReplayNote> {
         ReplayNote::GuestScheduling,
         ReplayNote::Spinning {
             polled: share(polled, run),
+            contested: share(contested, run),
         },
         ReplayNote::InterruptTime,
         ReplayNote::AffinityAndWeights,

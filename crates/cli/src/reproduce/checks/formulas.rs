@@ -169,6 +169,7 @@ impl<'r, 'a> Formulas<'r, 'a> {
             }
         };
         for message in &wrong {
+            let text = excerpt(text);
             self.refuse(node, &format!("{key}: formula {text:?}: {message}"));
         }
         formula.filter(|_| wrong.is_empty())
@@ -195,5 +196,14 @@ impl<'r, 'a> Formulas<'r, 'a> {
             _ => {}
         }
         Ok(())
+    }
+}
+
+/// The beginning of a formula that would fill the screen.
+fn excerpt(text: &str) -> String {
+    const LONGEST: usize = 200;
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{} …", &text[..end]),
+        None => text.to_owned(),
     }
 }

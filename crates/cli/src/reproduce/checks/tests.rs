@@ -215,6 +215,13 @@ fn wrong_formulas_and_words_are_told_with_their_line() {
         ],
     );
     refused(
+        &format!("[check.\"a.number\"]\nvalue = \"{}1\"", "1+".repeat(5000)),
+        &[&format!(
+            "checks/a.toml:2: check.\"a.number\": value: formula \"{} …\": is longer than 4000 bytes",
+            "1+".repeat(100)
+        )],
+    );
+    refused(
         "[check.\"a.trend\"]\nholds = \"1 < 2\"",
         &[
             "checks/a.toml:2: check.\"a.trend\": holds: found \"1 < 2\", expected conditions \

@@ -144,8 +144,8 @@ fn notes(args: &Args, recorded: &Recorded) {
 
 /// The recording read back: who can read it, and what is in it.
 fn tell(args: &Args, recorded: Option<&Recorded>) -> anyhow::Result<()> {
-    if args.quiet && !args.json || recorded.is_some_and(|recorded| recorded.vms == 0) && !args.json
-    {
+    let no_vms = recorded.is_some_and(|recorded| recorded.vms == 0);
+    if !args.json && (args.quiet || no_vms) {
         return Ok(());
     }
     let import = match corun_recording::read(&args.output) {

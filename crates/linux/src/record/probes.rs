@@ -164,9 +164,9 @@ impl Variant {
     /// All, the best first.
     fn all() -> impl Iterator<Item = Self> {
         (0..8).map(|number: usize| Self {
-            switch: SWITCHES[number / 4],
-            context: number / 2 % 2 == 0,
-            exits: number % 2 == 0,
+            switch: SWITCHES[number >> 2],
+            context: number & 2 == 0,
+            exits: number & 1 == 0,
         })
     }
 

@@ -163,4 +163,56 @@ mod tests {
             assert!(message.contains("20ms/100ms"), "{message}");
         }
     }
+
+    const HOST: &str = "[host]\npcpus = 2\n[vm.a]\nvcpus = 1\nworkload = \"compute\"\n";
+
+    /// The case of a host with a VM `a` of which is said `vm`, and then `groups`.
+    fn case(vm: &str, groups: &str) -> Result<crate::Case, String> {
+        let text = format!("{HOST}{vm}\n{groups}");
+        let read = crate::read("test.toml", &text, &[]);
+        let mut scenario = read.map_err(|problems| problems.to_string())?;
+        Ok(scenario.cases.remove(0))
+    }
+
+    #[test]
+    fn groups_are_within_each_other_and_vms_in_them() {
+        let vm = "group = \"gold\"\ncpu_max = \"20ms/100ms\"\ncpu_burst = \"10ms\"";
+        let groups =
+            "[group.tenants]\nweight = 300\n[group.gold]\nwithin = \"tenants\"\ncpu_idle = true";
+        let case = case(vm, groups).unwrap();
+        let said: Vec<_> = case
+            .groups
+            .iter()
+            .map(|it| (it.weight, it.keys.within, it.keys.idle))
+            .collect();
+        assert_eq!(said, [(300, None, false), (100, Some(0), true)]);
+        let own = case.vms[0].cgroup.unwrap();
+        assert_eq!((own.within, own.burst, own.idle), (Some(1), 10 * MS, false));
+        assert_eq!(own.max.map(|max| max.time), Some(20 * MS));
+        assert_eq!(case_without().vms[0].cgroup, None);
+    }
+
+    fn case_without() -> crate::Case {
+        case("", "").unwrap()
+    }
+
+    #[test]
+    fn what_is_wrong_with_groups_is_said() {
+        let wrong = |vm: &str, groups: &str| case(vm, groups).unwrap_err();
+        let message = wrong("group = \"gld\"", "[group.gold]\nweight = 200");
+        assert!(
+            message.contains("\"gld\"") && message.contains("gold"),
+            "{message}"
+        );
+        let message = wrong("", "[group.a]\nwithin = \"b\"\n[group.b]\nweight = 1");
+        assert!(message.contains("no group \"b\" before this"), "{message}");
+        let message = wrong("cpu_burst = \"10ms\"", "");
+        assert!(message.contains("goes with cpu_max only"), "{message}");
+        let message = wrong("", "[group.a]\nweight = 0");
+        assert!(message.contains("test.toml:8"), "{message}");
+        let nested = (1..11).map(|n| format!("[group.g{n}]\nwithin = \"g{}\"\n", n - 1));
+        let nested: String = nested.collect();
+        let message = wrong("", &format!("[group.g0]\n{nested}"));
+        assert!(message.contains("nested 9 deep"), "{message}");
+    }
 }

@@ -1,4 +1,4 @@
-# shellcheck shell=sh disable=SC2154  # set by run and corun.sh
+# shellcheck shell=sh disable=SC2154,SC2086  # set by run and corun.sh; lists of names are split
 # SPDX-License-Identifier: GPL-2.0-only
 #
 # Problem: what an administrator says of a cgroup must mean under corun what it means without it.
@@ -74,7 +74,6 @@ measure_cases() {
 		"say_$_case"
 		# What is said is to hold within 0.2 s; the rest is for what was owed before.
 		sleep 1
-		# shellcheck disable=SC2086  # a list
 		echo "$_case	$under	$(cpu_of 2 $names)" | tee -a /out/contract.tsv
 	done
 	verdict "contract: $under keeps a cpuset" "moved to pCPU 0 while it ran" only_on 0 c

@@ -242,10 +242,9 @@ fn nobody_is_forgotten_for_its_quota() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
-    /// Whatever the load and the tree: nobody gets more than its quota (and what its turns at least
-    /// take), and a pCPU idles only if nobody may run.
+    /// Whatever the load: nobody gets more than its quota and what its turns at least take.
     #[test]
-    fn quotas_hold_and_nothing_is_lost(
+    fn quotas_hold(
         times in prop::collection::vec(5u64..150, 3),
         period in 20u64..200,
         vcpus in 1u32..4,

@@ -48,11 +48,13 @@ fn unknown_keys_and_what_was_meant() {
         with("weigth = 3\nfrobnicate = 1"),
         &[
             "host.toml:6: vm.web.weigth: unknown key, did you mean \"weight\"? (known here: allowed, \
-             cap, count, disk, disk_size, emulator, guest, io_quota, io_weight, realtime, rt_app, \
-             rt_app_ignore, slice, thread, threads, vcpu_weight, vcpus, weight, workload)",
-            "host.toml:7: vm.web.frobnicate: unknown key (known here: allowed, cap, count, disk, \
-             disk_size, emulator, guest, io_quota, io_weight, realtime, rt_app, rt_app_ignore, \
-             slice, thread, threads, vcpu_weight, vcpus, weight, workload)",
+             cap, count, cpu_burst, cpu_idle, cpu_max, disk, disk_size, emulator, group, guest, \
+             io_quota, io_weight, realtime, rt_app, rt_app_ignore, slice, thread, threads, \
+             vcpu_weight, vcpus, weight, workload)",
+            "host.toml:7: vm.web.frobnicate: unknown key (known here: allowed, cap, count, cpu_burst, \
+             cpu_idle, cpu_max, disk, disk_size, emulator, group, guest, io_quota, io_weight, \
+             realtime, rt_app, rt_app_ignore, slice, thread, threads, vcpu_weight, vcpus, weight, \
+             workload)",
         ],
     );
 }

@@ -7,8 +7,8 @@ use std::sync::LazyLock;
 
 const LIMITS: [&str; 7] = ["0us", "10us", "100us", "200us", "500us", "1ms", "5ms"];
 const NONE: usize = 0;
-const PLATEAU: [usize; 2] = [4, 5];
-const LONGEST: usize = 6;
+const SHORT: [usize; 3] = [1, 2, 3];
+const LONG: [usize; 3] = [4, 5, 6];
 
 fn over(clients: &str, seeds: &str) -> Vec<Runs> {
     let args = ["--set", clients, "--seeds", seeds];
@@ -32,37 +32,36 @@ fn medians(runs: &[Runs], figure: impl Fn(Run) -> f64 + Copy) -> Vec<f64> {
 }
 
 #[test]
-fn polling_helps_once_it_is_as_long_as_a_round_trip() {
-    // Each seed polls for nearly all waits in the end, or for none.
+fn short_polls_help_and_long_ones_eat_the_slice() {
     let rates: Vec<f64> = FEW.iter().map(|runs| runs.mean(redis)).collect();
-    for short in 1..3 {
-        assert!((rates[short] / rates[NONE] - 1.0).abs() < 0.05, "{rates:?}");
-    }
-    let plateau = PLATEAU.map(|place| rates[place]);
     assert!(
-        plateau.iter().all(|rate| *rate > 1.15 * rates[NONE]),
+        SHORT.iter().all(|&place| rates[place] > 1.1 * rates[NONE]),
         "{rates:?}"
     );
-    assert!((plateau[0] / plateau[1] - 1.0).abs() < 0.25, "{rates:?}");
+    let best = rates.iter().copied().fold(0.0, f64::max);
+    assert!(
+        LONG.iter().all(|&place| rates[place] < 0.8 * best),
+        "{rates:?}"
+    );
 }
 
 #[test]
-fn polling_costs_the_neighbour_most_when_it_is_longest() {
+fn polling_costs_the_neighbour() {
     let rates = medians(&FEW, pagerank);
     assert!(
-        rates[..LONGEST].iter().all(|rate| *rate > rates[LONGEST]),
+        LONG.iter().all(|&place| rates[place] < 0.9 * rates[NONE]),
         "{rates:?}"
     );
-    assert!(rates[LONGEST] < 0.9 * rates[NONE], "{rates:?}");
 }
 
 #[test]
-fn a_busy_server_does_not_care() {
+fn a_busy_server_loses_by_long_polls() {
     let rates = medians(&MANY, redis);
-    let near = rates
-        .iter()
-        .all(|rate| (rate / rates[NONE] - 1.0).abs() < 0.12);
-    assert!(near, "{rates:?}");
+    assert!((rates[1] / rates[NONE] - 1.0).abs() < 0.1, "{rates:?}");
+    assert!(
+        LONG.iter().all(|&place| rates[place] < 0.8 * rates[NONE]),
+        "{rates:?}"
+    );
 }
 
 /// The page's part.
@@ -93,9 +92,8 @@ pub fn section() -> Section {
         paper: "Dissertation §3.2.1 and Figure 3.1(a): enhanced halt polling with a limit of 10 us to \
                 5 ms. Throughput of Redis and PageRank rises slightly, reaches a plateau at about \
                 10 % from 200 us on; beyond 0.5 ms Redis degrades (§3.3). 100 %: no polling.",
-        verdict: "that short polls do nothing, then a plateau: yes, from 500 us on, in the mean of the \
-                  seeds; its height: no, Redis gains more and PageRank loses; that Redis falls \
-                  beyond 0.5 ms: no",
+        verdict: "that short polls help Redis: yes; that it falls from 0.5 ms on: yes; that PageRank \
+                  gains, too: no, it loses",
         heads: &[
             "longest poll",
             "paper",
@@ -105,23 +103,19 @@ pub fn section() -> Section {
             "PageRank",
         ],
         rows: rows.collect(),
-        mechanism: "A poll that is as long as the wait for the next request (a round trip, 180 us and \
-                    more) saves the wake-up, and the vCPU keeps its pCPU beside a neighbour that \
-                    would use up its slice; shorter ones are wasted, longer ones are not needed, \
-                    since KVM's window only grows until it suffices. Only waits beyond that are \
-                    polled for by limits of milliseconds, at the neighbour's cost.",
-        differs: "The plateau begins beyond the round trip of our LAN (some 180 us; at 200 us \
-                  the seed decides); the paper does not give that of its load. The paper's Redis \
-                  computes enough to miss the time that its polling takes; ours with a client \
-                  per vCPU does not, so it does not fall, and it is PageRank that pays. Tried by \
-                  hand: with a receive queue per vCPU and vCPUs that are no control group, polls \
-                  take Redis' fair share, and it falls to 52–78 % with 8 to 40 clients; in \
-                  groups, results jump between 11 and 223 %. So the fall is in the model, but \
-                  where it begins hangs on a load that the paper does not give. With 64 \
-                  clients vCPUs hardly idle, and only PageRank notices, at 5 ms. The paper's \
-                  PageRank gains, which it puts down to fewer switches; ours gains little from \
-                  them. A window that suffices is kept and one that does not is \
-                  reset, so seeds end in different states, hence the ranges (nine seeds; with three, \
-                  medians jumped).",
+        mechanism: "A poll that catches the next request (a round trip takes 180 us and more) saves \
+                    a block and a wake-up. But who is polled for counts as running: from some \
+                    0.5 ms on that uses up what a vCPU that hardly runs has in hand, its wake-ups \
+                    preempt no longer, and it waits for whole slices of its neighbour. The \
+                    neighbour loses what is polled away.",
+        differs: "The paper's PageRank gains as much as Redis, which it puts down to fewer switches; \
+                  here a switch costs 2.5 us, and no flush of caches and predictors, which that \
+                  kernel does for each, is modelled. Redis gains more than 10 %. A window that \
+                  suffices is kept and one that does not is reset, so seeds end in different \
+                  states, hence the ranges. In an earlier form of this scenario vCPUs were grouped \
+                  by VM; wake-ups of many-vCPU groups hardly preempt under CFS, and Redis never \
+                  fell. That the paper's vanilla KVM lets vCPUs that use little preempt others \
+                  (§3.2.1) decided, and the limits of these tests were set with the new numbers \
+                  in view.",
     }
 }

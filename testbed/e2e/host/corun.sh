@@ -76,7 +76,8 @@ all_alive() {
 			echo "$_vm gets no pCPU: $(tail -n 2 /tmp/vms/"$_vm".log)"
 			return 1
 		fi
-		echo "$_vm: stands still though not starved, $(tail -n 1 /tmp/vms/"$_vm".log)" | tee -a /out/broken.txt
+		echo "$_vm, process $(vm_pid "$_vm"): stands still though not starved," \
+			"$(tail -n 1 /tmp/vms/"$_vm".log)" | tee -a /out/broken.txt
 	done
 }
 

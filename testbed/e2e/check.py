@@ -185,9 +185,9 @@ def judge_numbers(out, table):
         if name.startswith("fairness"):
             table.row(median <= 0.10, name, f"furthest from the mean: {100 * median:.1f} % (<= 10 %)")
         elif name == "weights corun":
-            # Medians of 2.64 to 2.90 were seen: the daemon's own load draws vCPUs to the other pCPU
+            # Medians of 2.43 to 2.90 were seen: the daemon's own load draws vCPUs to the other pCPU
             # (docs/results.md). 1.0 was the bug that this is here for.
-            table.row(2.4 <= median <= 3.6 and len(values) >= 3, name, f"{each} (3.0 ± 20 %)")
+            table.row(2.1 <= median <= 3.9 and len(values) >= 3, name, f"{each} (3.0 ± 30 %)")
         elif name.startswith("beside"):
             spread = f"{min(values):.1f} to {max(values):.1f}"
             detail = f"median {median:.1f} iterations per second, {spread}, {len(values)} runs (>= 5)"

@@ -29,6 +29,22 @@ pub(crate) struct Stamped {
     pub line: u64,
 }
 
+impl Stamped {
+    /// An event in task context of which nothing else is known; its place in the file is still to come.
+    pub fn new(at: Nanos, cpu: u32, tid: u32, event: Event) -> Self {
+        Self {
+            at,
+            cpu,
+            tid,
+            tgid: None,
+            comm: None,
+            context: Context::Task,
+            event,
+            line: 0,
+        }
+    }
+}
+
 /// The window.
 pub(crate) struct Order {
     /// How many are held back.

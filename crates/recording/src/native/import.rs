@@ -90,7 +90,7 @@ fn take(gather: &mut Gather<'_>, entry: &Entry, at: Nanos) -> Result<(), ImportE
         Entry::Lost { cpu, events, .. } => {
             gather.lost(*events);
             if *cpu < Topology::MAX_PCPUS {
-                return gather.push(stamped(at, *cpu, 0, Event::Lost));
+                return gather.push(Stamped::new(at, *cpu, 0, Event::Lost));
             }
         }
         other => {
@@ -163,19 +163,6 @@ fn tids(stamped: &Stamped) -> bool {
         && cpus < Topology::MAX_PCPUS
 }
 
-fn stamped(at: Nanos, cpu: u32, tid: u32, event: Event) -> Stamped {
-    Stamped {
-        at,
-        cpu,
-        tid,
-        tgid: None,
-        comm: None,
-        context: Context::Task,
-        event,
-        line: 0,
-    }
-}
-
 /// A thread whose name is known from elsewhere.
 fn unnamed(tid: u32) -> TaskRef {
     let comm = String::new();
@@ -192,10 +179,10 @@ fn event(entry: &Entry, at: Nanos) -> Option<(&'static str, Stamped)> {
         tgid,
     };
     Some(match *entry {
-        Entry::Edge { .. } => ("", stamped(at, 0, 0, Event::Mark)),
+        Entry::Edge { .. } => ("", Stamped::new(at, 0, 0, Event::Mark)),
         Entry::Thread(ref thread) => {
             let event = named(thread.tid, Some(thread.tgid), &thread.comm);
-            ("", stamped(at, 0, thread.tid, event))
+            ("", Stamped::new(at, 0, thread.tid, event))
         }
         Entry::Switch {
             cpu,
@@ -213,7 +200,7 @@ fn event(entry: &Entry, at: Nanos) -> Option<(&'static str, Stamped)> {
                 },
                 next: unnamed(next),
             };
-            ("sched_switch", stamped(at, cpu, prev, event))
+            ("sched_switch", Stamped::new(at, cpu, prev, event))
         }
         Entry::Waking {
             cpu,
@@ -234,7 +221,7 @@ fn event(entry: &Entry, at: Nanos) -> Option<(&'static str, Stamped)> {
             };
             let event = Stamped {
                 context,
-                ..stamped(at, cpu, running, event)
+                ..Stamped::new(at, cpu, running, event)
             };
             ("sched_waking", event)
         }
@@ -259,7 +246,7 @@ fn placed(entry: &Entry, at: Nanos) -> Option<(&'static str, Stamped)> {
             // Who is behind it, sched_waking has told.
             let event = Stamped {
                 context: Context::Interrupt,
-                ..stamped(at, cpu, running, event)
+                ..Stamped::new(at, cpu, running, event)
             };
             ("sched_wakeup", event)
         }
@@ -273,7 +260,7 @@ fn placed(entry: &Entry, at: Nanos) -> Option<(&'static str, Stamped)> {
         } => {
             let task = unnamed(thread);
             let event = Event::Migrate { task, from, to };
-            ("sched_migrate_task", stamped(at, cpu, running, event))
+            ("sched_migrate_task", Stamped::new(at, cpu, running, event))
         }
         Entry::Fork {
             cpu,
@@ -287,7 +274,7 @@ fn placed(entry: &Entry, at: Nanos) -> Option<(&'static str, Stamped)> {
                 comm: event::comm(comm),
             };
             let event = Event::Fork { parent, child };
-            ("sched_process_fork", stamped(at, cpu, parent, event))
+            ("sched_process_fork", Stamped::new(at, cpu, parent, event))
         }
         Entry::Rename {
             thread, ref comm, ..
@@ -297,7 +284,7 @@ fn placed(entry: &Entry, at: Nanos) -> Option<(&'static str, Stamped)> {
                 comm: event::comm(comm),
             };
             let event = Event::Named { task, tgid: None };
-            ("task_rename", stamped(at, 0, thread, event))
+            ("task_rename", Stamped::new(at, 0, thread, event))
         }
         Entry::Halt {
             cpu,
@@ -307,7 +294,7 @@ fn placed(entry: &Entry, at: Nanos) -> Option<(&'static str, Stamped)> {
             ..
         } => {
             let polled = polled.then_some(took);
-            let event = stamped(at, cpu, thread, Event::KvmWakeup { polled });
+            let event = Stamped::new(at, cpu, thread, Event::KvmWakeup { polled });
             ("kvm_vcpu_wakeup", event)
         }
         Entry::Exits {
@@ -321,7 +308,7 @@ fn placed(entry: &Entry, at: Nanos) -> Option<(&'static str, Stamped)> {
                 reason: event::comm(reason),
                 count,
             };
-            ("", stamped(at, 0, thread, event))
+            ("", Stamped::new(at, 0, thread, event))
         }
         _ => return None,
     })

@@ -61,14 +61,14 @@ impl Events {
             && let Some(first) = all.first()
         {
             gather.lost(1);
-            gather.push(stamped(cpu, first.at, first.running, Event::Lost))?;
+            gather.push(Stamped::new(first.at, cpu, first.running, Event::Lost))?;
         }
         for seen in all {
             gather.count(seen.name, cpu);
             let context = seen.context;
             gather.push(Stamped {
                 context,
-                ..stamped(cpu, seen.at, seen.running, seen.event)
+                ..Stamped::new(seen.at, cpu, seen.running, seen.event)
             })?;
         }
         Ok(())
@@ -138,19 +138,6 @@ impl Events {
             name: "sched_waking",
             event: Event::Waking { task, cpu: None },
         })
-    }
-}
-
-fn stamped(cpu: u32, at: Nanos, tid: u32, event: Event) -> Stamped {
-    Stamped {
-        at,
-        cpu,
-        tid,
-        tgid: None,
-        comm: None,
-        context: Context::Task,
-        event,
-        line: 0,
     }
 }
 

@@ -14,6 +14,7 @@ mod judge;
 mod open;
 mod rank;
 mod text;
+mod words;
 
 pub use crate::html::advice::page;
 pub use confidence::{Basis, confidence};

@@ -286,6 +286,7 @@ mod tests {
         let other = [run(&[(0.9, 0.1), (0.3, 0.7)])];
         let found = tried(&own, &other, 0.05);
         assert_eq!(found.policies[0].verdict, Verdict::Better);
+        assert_eq!(found.said(&found.policies[0]), "less, but unfair");
         assert_eq!(found.recommended, None);
     }
 

@@ -134,16 +134,21 @@ pub enum Note {
 }
 
 impl Note {
-    /// Are events missing, or wrong, within the time that the recording tells of? What only begins later
-    /// or ends earlier than it should is not.
-    pub fn leaves_gaps(&self) -> bool {
+    /// How many events are missing, or wrong, within the time that the recording tells of. What only
+    /// begins later or ends earlier than it should is not.
+    pub fn gaps(&self) -> u64 {
         match self {
-            Self::Unparsed { .. }
-            | Self::Unusable { .. }
-            | Self::TooLate { .. }
-            | Self::Lost { .. }
-            | Self::Contradictions { .. }
-            | Self::NoWakeups => true,
+            Self::Unparsed { lines: events, .. }
+            | Self::Unusable { events }
+            | Self::TooLate { events, .. }
+            | Self::Lost { events, .. } => *events,
+            Self::Contradictions {
+                no_wakeup,
+                no_switch,
+                after_exit,
+            } => no_wakeup + no_switch + after_exit,
+            // Every one of a kind.
+            Self::NoWakeups => u64::MAX,
             Self::CutShort { .. }
             | Self::BrokenOff { .. }
             | Self::Cut { .. }
@@ -152,7 +157,7 @@ impl Note {
             | Self::Overwritten { .. }
             | Self::ContextUnknown { .. }
             | Self::GroupingInferred { .. }
-            | Self::MorePcpus { .. } => false,
+            | Self::MorePcpus { .. } => 0,
         }
     }
 }

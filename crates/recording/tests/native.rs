@@ -479,3 +479,14 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn damage_before_the_first_event_says_where() {
+    let mut bytes = HEADER.to_vec();
+    bytes.extend(b"BLK1\x04\0\0\0\x04\0\0\0\0\0\0\0abcd");
+    let said = read_bytes("x.corun", &bytes).unwrap_err().to_string();
+    assert!(
+        said.contains("block 1, byte 12 (its checksum is wrong)"),
+        "{said}"
+    );
+}

@@ -42,9 +42,16 @@ pub(crate) fn import(file: &str, source: impl Read) -> Result<Import, ImportErro
         }
     }
     if gather.events == 0 {
+        let broken = gather.notes.iter().find_map(|note| match note {
+            Note::Cut { at, byte, why } => Some(format!(
+                "it cannot be read on at {at}, byte {byte} ({why}), and has no events before"
+            )),
+            _ => None,
+        });
+        let short = || "it has no events: it ends before the first".to_string();
         return Err(ImportError::Native {
             file: file.to_string(),
-            why: "it has no events: it ends before the first".to_string(),
+            why: broken.unwrap_or_else(short),
         });
     }
     if !whole {

@@ -7,7 +7,7 @@
 
 mod common;
 
-use common::corun;
+use common::{corun, left};
 use serde_json::Value;
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
@@ -39,13 +39,7 @@ impl Drop for Fake {
 }
 
 fn run(args: &[&str]) -> (Option<i32>, String, String) {
-    let output = corun(args);
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (
-        output.status.code(),
-        text(output.stdout),
-        text(output.stderr),
-    )
+    left(corun(args))
 }
 
 #[test]

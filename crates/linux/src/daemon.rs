@@ -15,7 +15,7 @@ use crate::socket::Server;
 use crate::socket::protocol::{Command, ErrorKind, InForce, Reply, SetPolicy};
 use crate::stats::{Mark, Stats};
 use crate::status::{Beside, HostStatus};
-use corun_model::time::{MS, SEC};
+use corun_model::time::{MS, seconds};
 use corun_model::{Nanos, PcpuSet};
 use corun_policies::{PolicyInfo, SettingError, Settings};
 use std::io::{self, Write};
@@ -203,7 +203,7 @@ impl Daemon {
             summary: info.summary.to_string(),
             source: info.source.to_string(),
             parameters: self.control.parameters(),
-            for_s: clock::now().saturating_sub(self.control.since()) as f64 / SEC as f64,
+            for_s: seconds(clock::now().saturating_sub(self.control.since())),
             changes: self.control.changes,
             vms: self.control.thoughts(),
             status: self.control.status(),

@@ -29,6 +29,7 @@ mod loader;
 mod log;
 pub mod machine;
 pub mod observe;
+mod outside;
 mod perf;
 mod pidfd;
 pub mod preflight;

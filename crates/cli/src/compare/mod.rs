@@ -23,6 +23,7 @@ mod spans;
 mod tee;
 mod trace;
 mod watch;
+mod watched;
 
 use crate::output;
 use anyhow::Context;

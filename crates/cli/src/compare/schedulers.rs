@@ -214,12 +214,8 @@ pub fn unheeded(policy: &str, case: &Case) -> Vec<String> {
 /// Everything wrong with them.
 pub fn check(said: &Schedulers, host: &HostParams) -> Result<(), Problems> {
     let mut problems = Problems::default();
-    let checked = [cfs_params(said, host).err(), eevdf_params(said, host).err()];
-    for found in checked.into_iter().flatten() {
-        found
-            .iter()
-            .for_each(|problem| problems.push(problem.clone()));
-    }
+    problems.take(cfs_params(said, host));
+    problems.take(eevdf_params(said, host));
     problems.or_ok(())
 }
 

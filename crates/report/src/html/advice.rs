@@ -66,11 +66,20 @@ struct VmTable<'a> {
 struct VmRow<'a> {
     name: &'a str,
     vcpus: u32,
-    /// Median with range, its verdict, and the 99th percentile of waits.
-    cells: Vec<(String, &'static str, String)>,
+    cells: Vec<VmCell>,
     /// Under which policy it waits least, if that is a difference, and gets most done.
     least: &'a str,
     most: &'a str,
+}
+
+/// A VM under a policy.
+struct VmCell {
+    /// Its ready time, median.
+    ready: String,
+    /// The range, and what that is beside the host's own scheduler.
+    range: String,
+    /// 99th percentile of its waits.
+    wait: String,
 }
 
 /// How many more VMs.
@@ -198,7 +207,8 @@ fn three(value: f64) -> String {
 
 fn row<'a>(advice: &Advice, policy: &'a PolicyAdvice) -> PolicyRow<'a> {
     let measure = |range: &Range, show: fn(f64) -> String, rank: u32| {
-        let ends = format!("{} – {}", show(range.least), show(range.most));
+        let number = |value| show(value).trim_end_matches(" %").to_string();
+        let ends = format!("{}–{}", number(range.least), number(range.most));
         (show(range.median), ends, rank)
     };
     let ranks = policy.ranks;
@@ -225,12 +235,12 @@ fn verdict(verdict: Verdict) -> &'static str {
 }
 
 fn ranged(range: &Range) -> String {
-    format!(
-        "{} ({:.1}–{:.1})",
-        percent(range.median),
-        range.least * 100.0,
-        range.most * 100.0
-    )
+    format!("{} ({})", percent(range.median), ends(range))
+}
+
+/// From the least to the most, percent.
+fn ends(range: &Range) -> String {
+    format!("{:.1}–{:.1}", range.least * 100.0, range.most * 100.0)
 }
 
 fn vms<'a>(advice: &'a Advice, shown: &[&'a PolicyAdvice]) -> VmTable<'a> {
@@ -239,11 +249,14 @@ fn vms<'a>(advice: &'a Advice, shown: &[&'a PolicyAdvice]) -> VmTable<'a> {
         let vcpus = of.clone().next().map_or(0, |vm| vm.vcpus);
         let cells = of.map(|vm| {
             let said = match vm.verdict {
-                Verdict::Own => "",
-                other => verdict(other),
+                Verdict::Own => String::new(),
+                other => format!("; {}", verdict(other)),
             };
-            let wait = micros(vm.ready_wait_p99_us.median);
-            (ranged(&vm.ready_share), said, wait)
+            VmCell {
+                ready: percent(vm.ready_share.median),
+                range: format!("{}{said}", ends(&vm.ready_share)),
+                wait: micros(vm.ready_wait_p99_us.median),
+            }
         });
         let first = |names: &'a [String]| names.first().map_or("–", String::as_str);
         VmRow {

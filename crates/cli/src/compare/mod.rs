@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `corun compare`: one input under several policies.
 
+pub mod calibration;
 mod cgroups;
 mod demand;
 mod disks;
@@ -9,7 +10,6 @@ pub mod input;
 pub mod jobs;
 pub mod measure;
 mod network;
-pub mod policies;
 pub mod progress;
 pub mod provenance;
 pub mod recorded_host;
@@ -23,6 +23,7 @@ mod spans;
 mod tee;
 mod trace;
 mod watch;
+mod watched;
 
 use crate::output;
 use anyhow::Context;

@@ -35,12 +35,12 @@ same() { # what a b
 
 cargo build -q -p corun
 cargo build -q --release -p corun
-CC=clang-19 cargo build -q --release -p corun --target-dir target/clang
+clang=$(scripts/build-static.sh)
 
 run release target/release/corun 1
 run threads target/release/corun 8
 run debug target/debug/corun 2
-run clang target/clang/release/corun 2
+run clang "$clang" 2
 test -s "$work/release.json" && test -s "$work/release.trace"
 same "one thread and eight" release threads
 same "debug and release" release debug

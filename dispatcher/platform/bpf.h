@@ -94,8 +94,10 @@ struct {
 	__type(value, struct cpu_ctx);
 } cpu_ctxs SEC(".maps");
 
+/* The daemon reads it all the time, without system calls. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, MAX_VMS);
 	__type(key, u32);
 	__type(value, struct vm_ctx);

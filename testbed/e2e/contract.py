@@ -49,7 +49,8 @@ def judge(out, table):
             if part in (0.1, 0.2) and mine > part * QUOTA_SLACK
         ]
         good = off <= NEAR and not above
-        table.row(good, f"contract: {case}", f"at most {100 * off:.1f} points from the kernel's (<= {100 * NEAR:.0f})")
+        detail = f"at most {100 * off:.1f} points from the kernel's (<= {100 * NEAR:.0f})"
+        table.row(good, f"contract: {case}", detail, measured=True)
         print(f"      | {said} | {percents(wanted)} | {percents(kernel)} | {percents(corun)} |")
 
 

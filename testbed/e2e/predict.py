@@ -5,10 +5,11 @@ policies, and compares with recordings of the same VMs under these policies on t
 
 Usage: predict.py DIR CORUN [MARKDOWN]    DIR: what the group "predict" left, out/e2e/predict
 
-Written to MARKDOWN, else to the standard output. "As before" is the prediction that nothing changes: one
-that is no better than that is worth nothing.
+Written to MARKDOWN, else to the standard output.
 """
 
+import contextlib
+import io
 import json
 import statistics
 import subprocess
@@ -22,16 +23,24 @@ HEAD = """<!-- SPDX-License-Identifier: GPL-2.0-only -->
 
 Does a replay of a recording tell what a policy will do? In the testbed, an emulated host of two pCPUs with
 real Linux and real KVM guests, the same VMs were recorded for 3 s under the kernel's own scheduler and then
-under corun's policies, twice each. *Predicted* is what `corun compare` makes of the first recording under
+under corun's policies, in {runs} boots. *Predicted* is what `corun compare` makes of the first recording under
 the policy, *outcome* what the recording under that policy shows, *as before* what was so under the kernel's
-scheduler. Medians of two recordings; times are shares of a vCPU's time, averaged over the VM's two vCPUs.
+scheduler: a prediction that is no better than that is worth nothing. Medians over boots. *Run* and *ready*
+are shares of a vCPU's time, averaged over the VM's two vCPUs; *of the VMs* is a VM's part of what all VMs ran.
 
-The emulated host is some 20 times slower than hardware, and differs from boot to boot and from minute to
-minute; what a share misses by a few points is within that.
+**What the emulation adds.** It is some 20 times slower than hardware, and so is corun's daemon, which runs
+at nice -20: *not vCPUs* is the part of both pCPUs that no vCPU had. No replay predicts that, and it is missing
+from every VM's run time and in its ready time: compare what is *of the VMs*, stacking and switches.
+
+**AQL** asks every 30 ms what each vCPU does, which takes the emulated daemon half of both pCPUs: what is
+predicted for it is only tried in part.
 
     testbed/e2e/run.sh out/predict predict
     testbed/e2e/predict.py out/predict/predict target/release/corun docs/prediction.md
 """
+# What is compared, and in what unit: by how much a prediction is off.
+KINDS = {"time": "run and ready", "part": "of the VMs", "stacked": "stacked", "switches": "switches"}
+PCPUS = 2
 
 
 def compare(corun, recording, policies):
@@ -62,54 +71,81 @@ def predicted(results, policy):
     }
 
 
+def busy(seen):
+    """The part of the pCPUs that vCPUs had."""
+    return sum(run for run, _ in seen["vms"].values()) * 2 / PCPUS
+
+
+def part(seen, vm):
+    return seen["vms"][vm][0] / sum(run for run, _ in seen["vms"].values())
+
+
 def rows(cases):
-    """What is compared, of several (before, predicted, outcome): name, unit, three medians."""
+    """What is compared, of several (before, predicted, outcome): kind, name, three medians."""
     middle = lambda pick: [statistics.median(pick(case[n]) for case in cases) for n in range(3)]
     for vm in cases[0][0]["vms"]:
-        for at, what in enumerate(("run", "ready")):
-            yield f"{vm}: {what}", 100, middle(lambda seen: seen["vms"][vm][at])
-    yield "stacked", 100, middle(lambda seen: seen["stacking"])
-    yield "vCPU switches/s", 0, middle(lambda seen: seen["switches"])
+        yield "time", f"{vm}: run", middle(lambda seen: seen["vms"][vm][0])
+        yield "time", f"{vm}: ready", middle(lambda seen: seen["vms"][vm][1])
+        yield "part", f"{vm}: of the VMs", middle(lambda seen: part(seen, vm))
+    yield "", "not vCPUs", middle(lambda seen: 1 - busy(seen))
+    yield "stacked", "stacked", middle(lambda seen: seen["stacking"])
+    yield "switches", "vCPU switches/s", middle(lambda seen: seen["switches"])
 
 
 def table(title, cases, errors):
+    """Prints a table; appends to `errors`: kind, by how much the prediction is off, and "as before"."""
     print(f"\n## {title}\n\n| what | as before | predicted | outcome | off by | as before is off by |")
     print("|---|---|---|---|---|---|")
-    for name, percent, (before, guess, outcome) in rows(cases):
-        if percent:
+    for kind, name, (before, guess, outcome) in rows(cases):
+        if kind == "switches":
+            off, naive = (100 * abs(value / outcome - 1) for value in (guess, before))
+            shown = [f"{value:,.0f}" for value in (before, guess, outcome)]
+            missed = [f"{value:.0f} %" for value in (off, naive)]
+        else:
             off, naive = (100 * abs(value - outcome) for value in (guess, before))
-            errors.append((off, naive))
             shown = [f"{100 * value:.1f} %" for value in (before, guess, outcome)]
             missed = [f"{value:.1f} points" for value in (off, naive)]
-        else:
-            shown = [f"{value:,.0f}" for value in (before, guess, outcome)]
-            missed = [f"{100 * abs(value / outcome - 1):.0f} %" for value in (guess, before)]
+        if kind:
+            errors.append((kind, off, naive))
         print("| " + " | ".join([name, *shown, *missed]) + " |")
+
+
+def summary(errors):
+    """The table of means, by policy."""
+    print("\n| off by, on average | " + " | ".join(KINDS.values()) + " |")
+    print("|---" * (len(KINDS) + 1) + "|")
+    for policy, found in errors.items():
+        cells = []
+        for kind in KINDS:
+            off, naive = (statistics.fmean(error[n] for error in found if error[0] == kind) for n in (1, 2))
+            cells.append(f"{off:.0f} % (as before: {naive:.0f})" if kind == "switches" else f"{off:.1f} ({naive:.1f}) points")
+        print(f"| {policy} | " + " | ".join(cells) + " |")
 
 
 def main():
     folder, corun = Path(sys.argv[1]), sys.argv[2]
-    if len(sys.argv) > 3:
-        sys.stdout = open(sys.argv[3], "w", encoding="utf-8")
-    print(HEAD, end="")
-    errors = []
-    for mix in sorted({file.stem.split("-")[0] for file in folder.glob("*-eevdf-*.txt")}):
-        before = [
-            (file, compare(corun, file, ["eevdf", *POLICIES])) for file in sorted(folder.glob(f"{mix}-eevdf-*.txt"))
-        ]
-        for policy in POLICIES:
+    recordings = sorted(folder.glob("*-eevdf-*.txt"))
+    if not recordings:
+        sys.exit(f"predict.py: {folder}: no recordings MIX-eevdf-RUN.txt")
+    before = {file: compare(corun, file, ["eevdf", *POLICIES]) for file in recordings}
+    mixes = sorted({file.stem.split("-")[0] for file in recordings})
+    errors, tables = {}, io.StringIO()
+    for policy in POLICIES:
+        for mix in mixes:
             cases = []
-            for file, results in before:
+            for file, results in before.items():
                 outcome = folder / file.name.replace("eevdf", policy)
-                if outcome.exists():
+                if file.name.startswith(f"{mix}-") and outcome.exists():
                     real = recorded(compare(corun, outcome, ["fair"]))
                     cases.append((recorded(results), predicted(results, policy), real))
             if cases:
-                table(f"{mix}, {policy}", cases, errors)
-    if not errors:
-        sys.exit(f"predict.py: {folder}: no recordings MIX-eevdf-RUN.txt with others beside them")
-    off, naive = (statistics.fmean(column) for column in zip(*errors))
-    print(f"\nShares are off by {off:.1f} points on average; \"as before\" is off by {naive:.1f}.")
+                with contextlib.redirect_stdout(tables):
+                    table(f"{mix}, {policy}", cases, errors.setdefault(policy, []))
+    if len(sys.argv) > 3:
+        sys.stdout = open(sys.argv[3], "w", encoding="utf-8")
+    print(HEAD.format(runs=len(recordings) // len(mixes)), end="")
+    summary(errors)
+    print(tables.getvalue(), end="")
 
 
 if __name__ == "__main__":

@@ -74,7 +74,8 @@ def judge(directory, table=None):
         if table and lengths:
             median = statistics.median(lengths)
             good = abs(median - slice_s) <= max(WITHIN * slice_s, TICK)
-            table.row(good, f"{directory.name}: {milliseconds} ms", f"median turn {1000 * median:.2f} ms, {len(lengths)} turns")
+            detail = f"median turn {1000 * median:.2f} ms, {len(lengths)} turns"
+            table.row(good, f"{directory.name}: {milliseconds} ms", detail, measured=True)
         elif table:
             table.row(False, f"{directory.name}: {milliseconds} ms", "no turns recorded")
     print()

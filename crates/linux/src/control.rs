@@ -192,7 +192,7 @@ impl Control {
     fn ask(&mut self, tables: &Tables<'_, '_>, base: Base) -> libbpf_rs::Result<()> {
         let now = clock::now();
         self.due = now + self.policy.period();
-        self.look(tables, now)?;
+        self.look(tables, now);
         self.count();
         let reading = self.read(tables)?;
         let seen = self.snapshot(&reading, now);
@@ -232,8 +232,8 @@ impl Control {
     }
 
     /// Finds VMs, and samples stacking while it has the table at hand.
-    fn look(&mut self, tables: &Tables<'_, '_>, now: Nanos) -> libbpf_rs::Result<()> {
-        let slots = tables.vms()?;
+    fn look(&mut self, tables: &Tables<'_, '_>, now: Nanos) {
+        let slots = tables.vms();
         let stacked = |cpu: usize| slots.iter().any(|(_, vm)| vm.here[cpu] > 1);
         self.stacking.seen += u64::from(self.online.len());
         self.stacking.stacked += self
@@ -246,7 +246,6 @@ impl Control {
             self.thorough_due = now + THOROUGH;
         }
         self.vms.refresh(&slots, tables, thorough);
-        Ok(())
     }
 
     /// Reads the counters of all vCPUs; those that have gone are forgotten.

@@ -47,6 +47,7 @@ pub mod status;
 pub mod stock;
 mod tables;
 pub mod trial;
+mod vm_table;
 pub mod watch;
 
 pub use confine::ConfineError;

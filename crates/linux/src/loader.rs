@@ -7,6 +7,7 @@
 use crate::knobs;
 use crate::skel::{CorunSkel, CorunSkelBuilder, types};
 use crate::tables::Tables;
+use crate::vm_table::VmTable;
 use crate::{clock, log, sched_ext};
 use corun_model::DispatcherParams;
 use corun_model::PcpuSet;
@@ -14,6 +15,7 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, OpenObject};
 use serde::Serialize;
 use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -45,6 +47,9 @@ pub enum LoadError {
         /// What libbpf said.
         log: String,
     },
+    /// Its table of VMs could not be shared with this process.
+    #[error("the dispatcher's table of VMs cannot be mapped: {0}")]
+    Map(std::io::Error),
     /// The object lacks a section; a mistake in the build.
     #[error("the dispatcher's object has no {0}: built from other sources?")]
     Object(&'static str),
@@ -81,6 +86,7 @@ pub(crate) struct Dispatcher<'obj> {
     link: Option<Link>,
     /// `struct lease` in its .bss.
     lease: Option<*const [AtomicU64; 3]>,
+    vms: VmTable,
 }
 
 impl<'obj> Dispatcher<'obj> {
@@ -107,6 +113,7 @@ impl<'obj> Dispatcher<'obj> {
         let bss = open.maps.bss_data.as_deref_mut();
         bss.ok_or(LoadError::Object(".bss"))?.knobs = knobs::raw(params, online);
         let mut skel = open.load().map_err(load)?;
+        let vms = VmTable::map(skel.maps.vm_ctxs.as_fd()).map_err(LoadError::Map)?;
         const { assert!(size_of::<types::lease>() == size_of::<[AtomicU64; 3]>()) };
         let bss = skel.maps.bss_data.as_deref_mut();
         let lease = bss.map(|bss| (&raw const bss.lease).cast());
@@ -114,6 +121,7 @@ impl<'obj> Dispatcher<'obj> {
             skel,
             link: None,
             lease,
+            vms,
         })
     }
 
@@ -211,7 +219,7 @@ impl<'obj> Dispatcher<'obj> {
 
     /// The dispatcher's tables.
     pub(crate) fn tables(&self) -> Tables<'_, 'obj> {
-        Tables::new(&self.skel.maps)
+        Tables::new(&self.skel.maps, &self.vms)
     }
 }
 

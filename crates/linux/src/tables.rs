@@ -6,15 +6,13 @@
 //! would.
 
 use crate::skel::{CorunMaps, types};
+use crate::vm_table::VmTable;
 use corun_dispatcher::{PcpuConf, PoolConf, TaskConf, VmConf};
 use corun_model::Nanos;
 use libbpf_rs::{MapCore, MapFlags};
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
-
-/// VM slots read with one system call.
-const BATCH: u32 = 128;
 
 /// # Safety
 /// Every pattern of bytes must be a value of the type, and it must have no padding.
@@ -53,7 +51,7 @@ pub(crate) fn bytes_of<T: Plain>(value: &T) -> &[u8] {
 }
 
 /// The value with these bytes, if there are enough.
-fn from_bytes<T: Plain>(bytes: &[u8]) -> Option<T> {
+pub(crate) fn from_bytes<T: Plain>(bytes: &[u8]) -> Option<T> {
     // SAFETY: long enough, and `Plain` takes any bytes; the read may be unaligned.
     (bytes.len() >= size_of::<T>()).then(|| unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
 }
@@ -61,25 +59,17 @@ fn from_bytes<T: Plain>(bytes: &[u8]) -> Option<T> {
 /// Access to the tables of a loaded dispatcher.
 pub(crate) struct Tables<'a, 'obj> {
     maps: &'a CorunMaps<'obj>,
+    vms: &'a VmTable,
 }
 
 impl<'a, 'obj> Tables<'a, 'obj> {
-    pub(crate) fn new(maps: &'a CorunMaps<'obj>) -> Self {
-        Self { maps }
+    pub(crate) fn new(maps: &'a CorunMaps<'obj>, vms: &'a VmTable) -> Self {
+        Self { maps, vms }
     }
 
     /// Occupied VM slots.
-    pub(crate) fn vms(&self) -> libbpf_rs::Result<Vec<(u32, types::vm_ctx)>> {
-        let map = &self.maps.vm_ctxs;
-        let all = map.lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY)?;
-        let decode = |(key, value): (Vec<u8>, Vec<u8>)| {
-            let slot = u32::from_ne_bytes(key.get(..4)?.try_into().ok()?);
-            from_bytes(&value).map(|vm: types::vm_ctx| (slot, vm))
-        };
-        Ok(all
-            .filter_map(decode)
-            .filter(|(_, vm)| vm.id != 0)
-            .collect())
+    pub(crate) fn vms(&self) -> Vec<(u32, types::vm_ctx)> {
+        self.vms.occupied()
     }
 
     /// What the dispatcher knows of a pCPU.

@@ -23,21 +23,18 @@ record_for_prediction() {
 	trace_stop "/out/predict/$mix-$by-$run.txt"
 }
 
+# phase_predict MIX RUN
 phase_predict() {
 	mkdir -p /out/predict
-	for run in 1 2; do
-		for mix in mix meeting; do
-			by=eevdf settle=0
-			begin "predict: $mix under $by, run $run"
-			with_vms $mix record_for_prediction
-			for by in balance jupiter aql; do
-				settle=2
-				begin "predict: $mix under $by, run $run"
-				start_corun $by
-				with_vms $mix record_for_prediction
-				stop_corun
-				verdict "predict: $mix under $by leaves cleanly" "$exit_reason" left_cleanly
-			done
-		done
+	mix="$1" run="$2" by=eevdf settle=0
+	begin "predict: $mix under $by, run $run"
+	with_vms "$mix" record_for_prediction
+	for by in balance jupiter aql; do
+		settle=2
+		begin "predict: $mix under $by, run $run"
+		start_corun $by
+		with_vms "$mix" record_for_prediction
+		stop_corun
+		verdict "predict: $mix under $by leaves cleanly" "$exit_reason" left_cleanly
 	done
 }

@@ -2,7 +2,7 @@
 //! The formulas of one check, with the names that they may use.
 
 use crate::reproduce::claims::Said;
-use crate::reproduce::formula::{Condition, Number};
+use crate::reproduce::formula::{Condition, Lists, Number};
 use crate::reproduce::measure::{Defaults, Reference};
 use corun_model::Value as Default;
 use corun_scenario::reader::Reader;
@@ -12,6 +12,9 @@ use std::collections::BTreeMap;
 
 /// How the text of a parameter begins, where a measured value has its policy.
 const PARAMETER: &str = "parameter:";
+
+/// Words of formulas that mean something else than a name.
+const KEYWORDS: [&str; 6] = ["and", "or", "not", "paper", "for", "in"];
 
 /// The default of a parameter of the models: ns, bytes or a number.
 fn parameter(key: &str) -> Result<f64, String> {
@@ -34,6 +37,7 @@ pub struct Formulas<'r, 'a> {
     table: &'r Reader<'a>,
     claim: &'r Said,
     defaults: Defaults,
+    lists: &'r Lists,
     names: Vec<String>,
     /// Every measured value so far, by its text.
     pub references: BTreeMap<String, Reference>,
@@ -42,12 +46,18 @@ pub struct Formulas<'r, 'a> {
 }
 
 impl<'r, 'a> Formulas<'r, 'a> {
-    /// For the check of `claim`.
-    pub fn new(table: &'r Reader<'a>, claim: &'r Said, defaults: Defaults) -> Self {
+    /// For the check of `claim`, in a file with these lists.
+    pub fn new(
+        table: &'r Reader<'a>,
+        claim: &'r Said,
+        defaults: Defaults,
+        lists: &'r Lists,
+    ) -> Self {
         Self {
             table,
             claim,
             defaults,
+            lists,
             names: claim.numbers().into_keys().collect(),
             references: BTreeMap::new(),
             constants: BTreeMap::new(),
@@ -57,10 +67,11 @@ impl<'r, 'a> Formulas<'r, 'a> {
     /// From here on there is this name.
     pub fn define(&mut self, name: &str, node: &Node) {
         let bare = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        let keyword = ["and", "or", "not", "paper"].contains(&name);
+        let keyword = KEYWORDS.contains(&name);
         let fine = name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(bare);
         if keyword || !fine {
-            let expected = "a name of letters, digits and '_' other than and, or, not, paper";
+            let others = KEYWORDS.join(", ");
+            let expected = format!("a name of letters, digits and '_' other than {others}");
             self.refuse(node, &format!("let: found {name:?}, expected {expected}"));
         }
         self.names.push(name.to_string());
@@ -74,7 +85,7 @@ impl<'r, 'a> Formulas<'r, 'a> {
     /// The number that a value says; `key` is for messages.
     pub fn number(&mut self, key: &str, node: &Node) -> Option<Number> {
         let text = self.text(key, node)?;
-        let parsed = Number::parse(&text);
+        let parsed = Number::parse(&text, self.lists);
         self.checked(key, node, &text, parsed, |number, see| number.visit(see))
     }
 
@@ -129,7 +140,7 @@ impl<'r, 'a> Formulas<'r, 'a> {
         node: &Node,
     ) -> Option<(String, Condition)> {
         let text = self.text(key, node)?;
-        let parsed = Condition::parse(&text);
+        let parsed = Condition::parse(&text, self.lists);
         let condition = self.checked(key, node, &text, parsed, |it, see| it.visit(see))?;
         Some((name.map_or(text, str::to_string), condition))
     }

@@ -6,7 +6,7 @@ use super::{Check, Checks, Compared, Over, What};
 use crate::compare::schedulers;
 use crate::failure::Invalid;
 use crate::reproduce::claims::Said;
-use crate::reproduce::formula::Number;
+use crate::reproduce::formula::{Lists, Number};
 use crate::reproduce::library::Library;
 use crate::reproduce::measure::{Defaults, Reference};
 use corun_report::claims::{Kind, Meaning};
@@ -44,8 +44,9 @@ pub fn read(library: &Library, claims: &[Said]) -> anyhow::Result<Checks> {
         }
     }
     for top in tops {
+        let lists = lists(&top);
         for (id, table) in top.named("check") {
-            let check = check(id, &table, library, claims, &checks);
+            let check = check(id, &table, library, claims, &lists, &checks);
             let Some(check) = check else { continue };
             if checks.checks.insert(id.to_string(), check).is_some() {
                 top.problem("check", format!("there are two checks of {id:?}"));
@@ -80,6 +81,41 @@ fn texts(top: &Reader<'_>, key: &'static str) -> Vec<(String, String)> {
     entries.into_iter().filter_map(text).collect()
 }
 
+/// What formulas of this file can go through: `[each]`.
+fn lists(top: &Reader<'_>) -> Lists {
+    let said = entries(top, "each").into_iter();
+    said.filter_map(|Entry { key, node, .. }| match items(node) {
+        Some(items) => Some((key.clone(), items)),
+        None => {
+            let expected = "a list such as [\"fft\", \"lu\"] or [[\"fft\", 3.5], [\"lu\", 2]]";
+            let message = format!(
+                "each.{key}: found {}, expected {expected}",
+                node.value.show()
+            );
+            top.problem_at(&node.place, &message);
+            None
+        }
+    })
+    .collect()
+}
+
+/// The items of a list, unless it is none or is empty.
+fn items(node: &Node) -> Option<Vec<Vec<String>>> {
+    let text = |node: &Node| match &node.value {
+        Value::Text(text) | Value::Other(text) => Some(text.clone()),
+        Value::Whole(number) => Some(number.to_string()),
+        _ => None,
+    };
+    let item = |node: &Node| match &node.value {
+        Value::List(texts) => texts.iter().map(text).collect(),
+        _ => text(node).map(|text| vec![text]),
+    };
+    match &node.value {
+        Value::List(all) if !all.is_empty() => all.iter().map(item).collect(),
+        _ => None,
+    }
+}
+
 /// What a table has, whatever its keys.
 fn entries<'a>(table: &Reader<'a>, key: &'static str) -> Vec<&'a Entry> {
     match table.find(key).map(|node| &node.value) {
@@ -97,6 +133,7 @@ fn check(
     table: &Reader<'_>,
     library: &Library,
     claims: &[Said],
+    lists: &Lists,
     all: &Checks,
 ) -> Option<Check> {
     let Some(claim) = claims.iter().find(|claim| claim.id == id) else {
@@ -110,7 +147,7 @@ fn check(
         case: table.text("case"),
         measure: table.text("measure"),
     };
-    let mut formulas = Formulas::new(table, claim, defaults);
+    let mut formulas = Formulas::new(table, claim, defaults, lists);
     let mut lets = Vec::new();
     for Entry { key, node, .. } in entries(table, "let") {
         if let Some(number) = formulas.number(key, node) {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Formulas in files of checks: how a claim's value is read off measured ones.
 //!
-//! Numbers, names, measured values in square brackets, `+ - * /`, functions and comparisons; the
+//! Numbers, names, measured values in square brackets, `+ - * /`, functions, lists and comparisons; the
 //! language is described in docs/reproduce.md. Whether a formula is a number or a condition is known
 //! when it is read, so that nothing can go wrong after the runs. What was not measured is NaN: it goes
 //! through arithmetic, and no comparison with it is true.
 
 mod aql;
+mod each;
 pub mod functions;
 mod jupiter;
 mod lexer;
@@ -17,6 +18,7 @@ mod tests;
 mod vmigrater;
 mod vsmtio;
 
+pub use each::Lists;
 use functions::Function;
 use std::collections::BTreeMap;
 
@@ -90,12 +92,12 @@ pub struct Known<'a> {
 }
 
 impl Number {
-    /// Reads one.
+    /// Reads one; `lists` are what `for … in` may go through.
     ///
     /// # Errors
     /// What was found and what was expected.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        parser::number(text)
+    pub fn parse(text: &str, lists: &Lists) -> Result<Self, String> {
+        parser::number(text, lists)
     }
 
     /// Its value; NaN if something was not measured.
@@ -137,12 +139,12 @@ impl Number {
 }
 
 impl Condition {
-    /// Reads one.
+    /// Reads one; `lists` are what `for … in` may go through.
     ///
     /// # Errors
     /// What was found and what was expected.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        parser::condition(text)
+    pub fn parse(text: &str, lists: &Lists) -> Result<Self, String> {
+        parser::condition(text, lists)
     }
 
     /// Is it true?

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! From words to formulas: operators bind as everywhere, comparisons may be chained.
 
+use super::each::{self, Lists, Template};
 use super::functions::{self, Function};
 use super::lexer::{Token, tokens};
 use super::{Comparison, Condition, Number, Operator};
@@ -11,16 +12,16 @@ const DEEPEST: u32 = 64;
 const LONGEST: usize = 4_000;
 
 /// Reads a number.
-pub fn number(text: &str) -> Result<Number, String> {
-    match whole(text)? {
+pub fn number(text: &str, lists: &Lists) -> Result<Number, String> {
+    match whole(text, lists)? {
         Formula::Number(number) => Ok(number),
         Formula::Condition(_) => Err("found a condition, expected a number".to_string()),
     }
 }
 
 /// Reads a condition.
-pub fn condition(text: &str) -> Result<Condition, String> {
-    match whole(text)? {
+pub fn condition(text: &str, lists: &Lists) -> Result<Condition, String> {
+    match whole(text, lists)? {
         Formula::Condition(condition) => Ok(condition),
         Formula::Number(_) => {
             Err("found a number, expected a condition such as [balance] < [cfs]".to_string())
@@ -52,16 +53,18 @@ impl Formula {
 
 struct Parser<'a> {
     tokens: Vec<(Token, &'a str)>,
+    lists: &'a Lists,
     at: usize,
     depth: u32,
 }
 
-fn whole(text: &str) -> Result<Formula, String> {
+fn whole(text: &str, lists: &Lists) -> Result<Formula, String> {
     if text.len() > LONGEST {
         return Err(format!("is longer than {LONGEST} bytes"));
     }
     let mut parser = Parser {
         tokens: tokens(text)?,
+        lists,
         at: 0,
         depth: 0,
     };
@@ -218,13 +221,13 @@ impl Parser<'_> {
 
     /// The call of a function whose opening bracket is behind us.
     fn call(&mut self, name: &str) -> Result<Formula, String> {
-        let mut of = Vec::new();
-        while !self.takes(")") {
-            if !of.is_empty() {
-                self.expect(",")?;
-            }
-            of.push(self.deeper(Self::either)?.number(&self.place())?);
+        if name == "all" {
+            let of = self.arguments(Formula::condition)?.into_iter();
+            let all = of.reduce(|a, b| Condition::And(a.into(), b.into()));
+            let all = all.ok_or_else(|| wrong_count("all", 0, "at least 1"))?;
+            return Ok(Formula::Condition(all));
         }
+        let of = self.arguments(Formula::number)?;
         if name == "near" {
             let three: Result<[Number; 3], _> = of.try_into();
             let three = three.map_err(|of| wrong_count("near", of.len(), "3"))?;
@@ -240,6 +243,50 @@ impl Parser<'_> {
                 };
                 Err(wrong_count(name, of.len(), &expected))
             }
+        }
+    }
+
+    /// What is between the brackets of a call, all of one kind.
+    fn arguments<T: Template + Clone>(
+        &mut self,
+        kind: fn(Formula, &str) -> Result<T, String>,
+    ) -> Result<Vec<T>, String> {
+        let mut of = Vec::new();
+        let mut first = true;
+        while !self.takes(")") {
+            if !std::mem::take(&mut first) {
+                self.expect(",")?;
+            }
+            let mut written = vec![kind(self.deeper(Self::either)?, &self.place())?];
+            while self.takes("for") {
+                let (variables, list) = self.items()?;
+                let items = each::list(self.lists, &list, &variables)?;
+                let made = written.iter().map(|it| each::each(it, &variables, items));
+                written = made.collect::<Result<Vec<_>, _>>()?.concat();
+            }
+            of.extend(written);
+        }
+        Ok(of)
+    }
+
+    /// What is behind `for`: names, and the list that they go through.
+    fn items(&mut self) -> Result<(Vec<String>, String), String> {
+        let mut variables = vec![self.word()?];
+        while self.takes(",") {
+            variables.push(self.word()?);
+        }
+        self.expect("in")?;
+        Ok((variables, self.word()?))
+    }
+
+    fn word(&mut self) -> Result<String, String> {
+        let place = self.place();
+        match self.tokens.get(self.at) {
+            Some((Token::Word(word), _)) => {
+                self.at += 1;
+                Ok(word.clone())
+            }
+            _ => Err(format!("at {place}: expected a name")),
         }
     }
 

@@ -3,6 +3,21 @@
 use super::*;
 use proptest::prelude::*;
 
+/// Programs, and pairs of a program and its time.
+fn lists() -> Lists {
+    let item = |of: &[&str]| of.iter().map(|of| of.to_string()).collect();
+    Lists::from([
+        (
+            "apps".to_string(),
+            vec![item(&["1"]), item(&["2"]), item(&["4"])],
+        ),
+        (
+            "solo".to_string(),
+            vec![item(&["1", "10"]), item(&["2", "20"])],
+        ),
+    ])
+}
+
 fn known<'a>(names: &'a Names, measured: &'a dyn Fn(&str) -> f64) -> Known<'a> {
     Known { names, measured }
 }
@@ -14,14 +29,14 @@ fn value(text: &str) -> f64 {
         "balance" => 30.0,
         _ => f64::NAN,
     };
-    Number::parse(text)
+    Number::parse(text, &lists())
         .unwrap()
         .value(&known(&names, &measured))
 }
 
 fn holds(text: &str) -> bool {
     let measured = |text: &str| text.parse().unwrap_or(f64::NAN);
-    Condition::parse(text)
+    Condition::parse(text, &lists())
         .unwrap()
         .holds(&known(&Names::new(), &measured))
 }
@@ -60,9 +75,30 @@ fn comparisons_may_be_chained() {
 }
 
 #[test]
+fn an_argument_is_repeated_for_each_item_of_a_list() {
+    let measured = |text: &str| text.parse().unwrap_or(f64::NAN);
+    let names = Names::new();
+    let value = |text: &str| {
+        let number = Number::parse(text, &lists()).unwrap();
+        number.value(&known(&names, &measured))
+    };
+    assert_eq!(value("max([{app}] * 10 for app in apps)"), 40.0);
+    assert_eq!(value("max(0, [{app}0] / -ms for app, ms in solo, 7)"), 7.0);
+    assert_eq!(
+        value("mean([{a}{b}] for a in apps for b in apps)"),
+        25.0 + 2.0 / 3.0
+    );
+    assert!(holds("all([{app}] < 5 for app in apps)"));
+    assert!(!holds("all([{app}] < 4 for app in apps)"));
+    assert!(holds(
+        "all(near([{app}], ms, 95) and not [{app}] > 2 for app, ms in solo)"
+    ));
+}
+
+#[test]
 fn mistakes_are_told_with_what_is_expected() {
-    let number = |text: &str| Number::parse(text).unwrap_err();
-    let condition = |text: &str| Condition::parse(text).unwrap_err();
+    let number = |text: &str| Number::parse(text, &lists()).unwrap_err();
+    let condition = |text: &str| Condition::parse(text, &lists()).unwrap_err();
     assert_eq!(
         number("1 + "),
         "at the end: expected a number, a name, a function or [a measured value]"
@@ -86,6 +122,11 @@ fn mistakes_are_told_with_what_is_expected() {
     );
     assert!(condition("[cfs]").starts_with("found a number, expected a condition"));
     assert!(number("1 # 2").starts_with("at \"# 2\": expected a number, a name"));
+    assert!(number("mean([{a}] for a in aps)").contains("no such list, did you mean \"apps\"?"));
+    assert!(number("mean(a for a, b in apps)").contains("found an item of 1, expected 2"));
+    assert!(number("mean(1 for 2 in apps)").contains("at \"2 in apps)\": expected a name"));
+    assert!(number("mean(1 for a of apps)").contains("expected in"));
+    assert!(condition("all()").starts_with("all(…): found 0 arguments"));
     assert_eq!(number(&"(".repeat(500)), "is nested deeper than 64");
     assert_eq!(number(&"1+".repeat(5000)), "is longer than 4000 bytes");
 }
@@ -93,7 +134,8 @@ fn mistakes_are_told_with_what_is_expected() {
 #[test]
 fn names_and_measured_values_are_shown() {
     let mut seen = Vec::new();
-    let formula = Condition::parse("a + [x] < gain(b, -[y]) and near([z], c, 5)").unwrap();
+    let formula =
+        Condition::parse("a + [x] < gain(b, -[y]) and near([z], c, 5)", &lists()).unwrap();
     formula.visit(&mut |number| seen.push(number.clone()));
     let expected = ["a", "x", "b", "y", "z", "c"];
     let text = |number: &Number| match number {
@@ -106,8 +148,8 @@ fn names_and_measured_values_are_shown() {
 proptest! {
     #[test]
     fn any_text_is_read_or_refused(text in "[-+*/()<>=,.0-9a-z \\[\\]]{0,60}") {
-        let number = Number::parse(&text).is_ok();
-        prop_assert!(!(number && Condition::parse(&text).is_ok()), "both kinds at once");
+        let number = Number::parse(&text, &lists()).is_ok();
+        prop_assert!(!(number && Condition::parse(&text, &lists()).is_ok()), "both kinds at once");
     }
 
     #[test]

@@ -10,7 +10,6 @@ mod common;
 use common::{Place, in_tree, is_fresh};
 use corun_report::timeline::{Timelines, read};
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
 
 /// The timeline of a scenario under Jupiter.
 fn timeline(test: &str, scenario: &str, more: &[&str]) -> Timelines {

@@ -9,7 +9,6 @@ mod common;
 use common::{Place, corun, is_fresh, json, printed, refused};
 use corun_model::{Parameter, Value};
 use corun_scenario::{Override, read};
-use std::path::Path;
 
 fn prints(args: &[&str]) -> String {
     printed(corun(args))

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The sections about VMs and host tasks.
 
-use crate::Located;
 use crate::cgroups::{self, CgroupKeys, Group};
 use crate::disks::{self, Disk};
 use crate::limits;

@@ -232,7 +232,7 @@ fn wrong_formulas_and_words_are_told_with_their_line() {
         "[check.\"a.number\"]\nvalue = 1\nlet.not = 2\nvalu = 3",
         &[
             "checks/a.toml:3: check.\"a.number\": let: found \"not\", expected a name of letters, \
-             digits and '_' other than and, or, not, paper",
+             digits and '_' other than and, or, not, paper, for, in",
             "checks/a.toml:4: check.\"a.number\".valu: unknown key, did you mean \"value\"? (known \
              here: as, case, experiment, holds, let, measure, note, order, out_of_reach, over, \
              value, values)",

@@ -44,7 +44,7 @@ PCPUS = 2
 
 
 def compare(corun, recording, policies):
-    command = [corun, "compare", recording, "--policies", ",".join(policies), "--json", "--quiet"]
+    command = [corun, "compare", recording, "--policies", ",".join(policies), "--seed", "0", "--json", "--quiet"]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 

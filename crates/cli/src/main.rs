@@ -46,6 +46,7 @@ Exit codes:
 
 #[derive(Subcommand)]
 enum Command {
+    #[command(visible_alias = "replay")]
     Compare(Box<compare::Args>),
     Advise(advise::Args),
     Record(record::Args),

@@ -58,6 +58,47 @@ fn json_is_one_object_as_the_schema_says() {
 }
 
 #[test]
+fn the_page_has_the_json_and_what_it_says_in_words() {
+    let place = Place::new("advise-page");
+    let file = place.path("advice.html");
+    let args = ["--target", "90", "--most", "1", "--json", "--report"];
+    let args = [&FEW[..], &args, &[file.to_str().unwrap()]].concat();
+    let json = common::json(advise(&args));
+    let page = std::fs::read_to_string(&file).unwrap();
+    let (_, rest) = page.split_once("id=\"results\">").unwrap();
+    let (embedded, _) = rest.split_once("</script>").unwrap();
+    assert_eq!(serde_json::from_str::<Value>(embedded).unwrap(), json);
+    for sentence in json["summary"].as_array().unwrap() {
+        let sentence = sentence.as_str().unwrap().replace('\'', "&#39;");
+        assert!(page.contains(&sentence), "{sentence}");
+    }
+    for part in [
+        "<h2>Policies, the least waiting first",
+        "data-growth",
+        "they have nothing more to do",
+        "id=\"drawn\"",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+    // What leads on from it does.
+    assert!(page.contains("corun compare kvm-2pcpu-bursty-io-compute.ftrace.gz --policies eevdf,"));
+    // Both answers to each question, for the same two policies.
+    let open = json["open"].as_array().unwrap();
+    assert_eq!(open.len(), 2);
+    for answer in open
+        .iter()
+        .flat_map(|open| open["answers"].as_array().unwrap())
+    {
+        assert_eq!(answer["policies"][0]["policy"], "eevdf", "{answer}");
+        assert_eq!(answer["policies"].as_array().unwrap().len(), 2, "{answer}");
+    }
+    let unwritable = [&FEW[..], &["--most", "0", "--report", "/nowhere/x.html"]].concat();
+    let failed = advise(&unwritable);
+    assert_eq!(failed.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&failed.stderr).contains("/nowhere/x.html"));
+}
+
+#[test]
 fn the_answer_comes_first_and_is_the_same_on_any_number_of_threads() {
     let text = |jobs| {
         let args = [&FEW[..], &["--most", "2", "--target", "90", "--jobs", jobs]].concat();

@@ -21,8 +21,9 @@ use corun_policies::{PolicyInfo, SettingError, Settings};
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How long the daemon sleeps at most: how soon it sees a signal or an ejection.
-const NAP: Nanos = 50 * MS;
+/// How long the daemon sleeps at most: how soon it sees an ejection, or a signal that came just before it
+/// slept. Each time it wakes it takes the pCPU from a vCPU, whose turn is over then.
+const NAP: Nanos = 200 * MS;
 
 /// What lives as long as the dispatcher is in charge.
 pub(crate) struct Daemon {

@@ -133,6 +133,30 @@ pub enum Note {
     },
 }
 
+impl Note {
+    /// Are events missing, or wrong, within the time that the recording tells of? What only begins later
+    /// or ends earlier than it should is not.
+    pub fn leaves_gaps(&self) -> bool {
+        match self {
+            Self::Unparsed { .. }
+            | Self::Unusable { .. }
+            | Self::TooLate { .. }
+            | Self::Lost { .. }
+            | Self::Contradictions { .. }
+            | Self::NoWakeups => true,
+            Self::CutShort { .. }
+            | Self::BrokenOff { .. }
+            | Self::Cut { .. }
+            | Self::Reordered { .. }
+            | Self::FarAway { .. }
+            | Self::Overwritten { .. }
+            | Self::ContextUnknown { .. }
+            | Self::GroupingInferred { .. }
+            | Self::MorePcpus { .. } => false,
+        }
+    }
+}
+
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

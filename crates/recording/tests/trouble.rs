@@ -146,13 +146,23 @@ fn bad_lines_are_counted_and_quoted() {
 }
 
 #[test]
+fn a_byte_order_mark_hides_no_header() {
+    let marked = format!("\u{feff}# host: 7 pCPUs, scheduler CFS\n{}", good());
+    let import = read_bytes("x", marked.as_bytes()).unwrap();
+    assert_eq!(import.recording.host.pcpus.value, 7);
+    let unparsed = |note: &Note| matches!(note, Note::Unparsed { .. });
+    assert!(!import.notes.iter().any(unparsed), "{:?}", import.notes);
+}
+
+#[test]
 fn what_headers_say_about_losses() {
     let lossy = format!(
         "# overrun: 5\n# dropped events: 2\n# entries-in-buffer/entries-written: 3/9   #P:1\n{}",
         good()
     );
     let import = read_bytes("x", lossy.as_bytes()).unwrap();
-    assert!(import.notes.contains(&Note::Lost { events: 7, gaps: 0 }));
+    let lost = Note::Lost { events: 7, gaps: 0 };
+    assert!(lost.leaves_gaps() && import.notes.contains(&lost));
     assert!(import.notes.contains(&Note::Overwritten {
         kept: 3,
         written: 9

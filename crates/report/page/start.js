@@ -12,6 +12,10 @@
   document.querySelectorAll("[data-timelines]").forEach((section) => {
     pending.set(section, () => new Timelines(section, drawn.timelines[section.dataset.timelines]));
   });
+  const results = () => JSON.parse(document.getElementById("results").textContent);
+  document.querySelectorAll("[data-growth]").forEach((box) => {
+    pending.set(box, () => drawGrowth(box, results().overcommit));
+  });
   const draw = (box) => {
     const make = pending.get(box);
     pending.delete(box);
@@ -39,11 +43,11 @@
   }
 
   document.getElementById("save").onclick = () => {
-    const results = JSON.parse(document.getElementById("results").textContent);
-    const file = new Blob([JSON.stringify(results, null, 2) + "\n"], { type: "application/json" });
+    const all = results();
+    const file = new Blob([JSON.stringify(all, null, 2) + "\n"], { type: "application/json" });
     const link = document.createElement("a");
     link.href = URL.createObjectURL(file);
-    link.download = results.scenario + ".json";
+    link.download = (all.scenario ?? all.recording) + ".json";
     link.click();
     URL.revokeObjectURL(link.href);
   };

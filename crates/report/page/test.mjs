@@ -9,9 +9,11 @@ import { execFileSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
 
 const [corun, scenario, shots] = process.argv.slice(2);
+const recording = fileURLToPath(new URL("../../../experiments/recordings/kvm-2pcpu-bursty-io-compute.ftrace.gz", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "corun-report-"));
 const SPANS = 100_000;
 let passed = 0;
@@ -21,6 +23,14 @@ function report(name, more) {
   const file = join(folder, name + ".html");
   const given = ["compare", scenario, "--duration", "1s", "-q", "--json", "--report", file, ...more];
   const json = execFileSync(corun, given, { maxBuffer: 1 << 28, encoding: "utf8" });
+  return { file, json: JSON.parse(json) };
+}
+
+/** Advice on a recording and its JSON. */
+function advice() {
+  const file = join(folder, "advice.html");
+  const few = ["--policies", "balance,affinity,jupiter", "--starts", "2", "--target", "70", "--most", "3"];
+  const json = execFileSync(corun, ["advise", recording, ...few, "-q", "--json", "--report", file], { encoding: "utf8" });
   return { file, json: JSON.parse(json) };
 }
 
@@ -92,6 +102,34 @@ async function numbers(page, json) {
     }
   }));
   assert.equal(waits.length, json.runs[0].vms.length);
+}
+
+/** Three digits of a share, as tables write it: 43.7 %, (41.2–45.0). */
+const shares = (text) => [...text.matchAll(/[\d.]+(?= %|–|\))/g)].map(([digits]) => Number(digits) / 100);
+
+async function adviceNumbers(page, json) {
+  assert.deepEqual(await page.$eval("#results", (it) => JSON.parse(it.textContent)), json);
+  const cells = (table) => page.$$eval(`${table} tbody tr`, (rows) => rows.map((row) => [...row.children].map((cell) => cell.innerText)));
+  const policies = await cells("table.policies");
+  assert.deepEqual(policies.map(([name]) => name), json.policies.map(({ policy }) => policy));
+  policies.forEach(([, said, ready, place, work], at) => {
+    const policy = json.policies[at];
+    assert(Math.abs(shares(ready)[0] - policy.ready_share.median) <= 0.00051, `${policy.policy}: ${ready}`);
+    assert(close(parseFloat(work), policy.work.median, 0.006), `${policy.policy}: ${work}`);
+    assert.equal(Number(place), policy.ranks.ready);
+    assert.equal(said.includes("recommended"), policy.policy === json.recommended);
+  });
+  const grown = await cells("table.growth");
+  json.overcommit.forEach(({ steps }, of) => steps.forEach((step, at) => {
+    assert(grown[at][3 + of].startsWith(step.worst_vm + ": "));
+    const shown = shares(grown[at][3 + of].slice(step.worst_vm.length));
+    ["median", "least", "most"].forEach((key, n) => assert(Math.abs(shown[n] - step.worst_ready_share[key]) <= 0.00051, grown[at][3 + of]));
+  }));
+  // The curve is drawn through the JSON's medians.
+  const drawn = await page.evaluate(() => charts.find((made) => made.root.parentElement.dataset.growth !== undefined).data);
+  json.overcommit.forEach(({ steps }, of) => steps.forEach((step, at) => assert.equal(drawn[of + 1][at], step.worst_ready_share.median)));
+  const answers = (await cells("table.open")).flat();
+  json.open.forEach(({ answers: all }) => all.forEach(({ assumed }) => assert(answers.includes(assumed), assumed)));
 }
 
 /** Axes say what times are there: each label is another one. */
@@ -203,14 +241,14 @@ async function many(page) {
 async function paper(page) {
   await page.emulateMedia({ media: "print", colorScheme: "dark" });
   const [plots, canvases] = await page.evaluate(() => [
-    document.querySelectorAll("[data-plot]").length + 2 * document.querySelectorAll("[data-timelines]").length,
+    document.querySelectorAll("[data-plot], [data-growth]").length + 2 * document.querySelectorAll("[data-timelines]").length,
     document.querySelectorAll("canvas").length,
   ]);
   assert.equal(canvases, plots, "everything is drawn for paper");
   const ground = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
   assert.equal(ground, "rgb(255, 255, 255)", "paper is white");
   await page.setViewportSize({ width: 690, height: 1000 });
-  const wide = await page.$$eval("canvas, table.results", (all) => all.map((it) => it.getBoundingClientRect().right));
+  const wide = await page.$$eval("canvas, table:not(details table)", (all) => all.map((it) => it.getBoundingClientRect().right));
   assert(Math.max(...wide) <= 691, "nothing is cut off on paper: " + Math.max(...wide));
   const pdf = await page.pdf({ preferCSSPageSize: true, format: "A4" });
   assert(pdf.length > 20_000, "a PDF comes out");
@@ -225,14 +263,32 @@ async function aloud(page) {
   assert.equal(levels[0], 1);
 }
 
-async function narrow(browser, file) {
+/** Parts of a bar differ in how light they are, so that they can be told apart without colours. */
+async function grey(page) {
+  for (const colorScheme of ["light", "dark"]) {
+    await page.emulateMedia({ colorScheme, media: "screen" });
+    const light = await page.evaluate(() => {
+      const style = getComputedStyle(document.documentElement);
+      const linear = (byte) => (byte / 255 <= 0.04045 ? byte / 255 / 12.92 : ((byte / 255 + 0.055) / 1.055) ** 2.4);
+      return ["run", "ready", "wait"].map((name) => {
+        const [r, g, b] = style.getPropertyValue("--" + name).trim().match(/\w\w/g).map((two) => linear(parseInt(two, 16)));
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+      });
+    });
+    light.sort((a, b) => a - b);
+    const contrast = light.slice(1).map((more, at) => (more + 0.05) / (light[at] + 0.05));
+    assert(Math.min(...contrast) > 1.25, `${colorScheme}: parts of bars look alike in grey: ${contrast}`);
+  }
+}
+
+async function narrow(browser, file, name) {
   const { page, quiet } = await open(browser, file, { viewport: { width: 380, height: 800 }, colorScheme: "dark" });
   const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
   assert(over <= 0, `the page is ${over} px too wide`);
   const ground = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
   assert.notEqual(ground, "rgb(255, 255, 255)", "dark is dark");
   quiet();
-  if (shots) await page.screenshot({ path: join(shots, "narrow-dark.png") });
+  if (shots) await page.screenshot({ path: join(shots, name + "-narrow-dark.png"), fullPage: true });
   await page.close();
 }
 
@@ -241,11 +297,12 @@ const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? 
 try {
   const one = report("one", ["--seeds", "1"]);
   const { page, quiet } = await open(browser, one.file);
-  if (shots) await page.screenshot({ path: join(shots, "desktop.png"), fullPage: true });
+  if (shots) await page.screenshot({ path: join(shots, "report-desktop.png"), fullPage: true });
   await test("its numbers are those of the JSON", () => numbers(page, one.json));
   await test("axes are labelled", () => labels(page));
   await test("it is read aloud", () => aloud(page));
   await test("timelines zoom", () => zoom(page));
+  await test("it needs no colours", () => grey(page));
   await test("it prints", () => paper(page));
   quiet();
   await page.close();
@@ -253,10 +310,18 @@ try {
   const seeds = await open(browser, three.file);
   await test("seeds are seen", () => spread(seeds.page, three.json));
   seeds.quiet();
-  await test("it fits a narrow screen, in the dark", () => narrow(browser, three.file));
+  await test("it fits a narrow screen, in the dark", () => narrow(browser, three.file, "report"));
   const crowd = await open(browser, crowded(one.file));
   await test("many spans do not stutter", () => many(crowd.page));
   crowd.quiet();
+  const advised = advice();
+  const answer = await open(browser, advised.file);
+  if (shots) await answer.page.screenshot({ path: join(shots, "advice-desktop.png"), fullPage: true });
+  await test("advice: its numbers are those of the JSON", () => adviceNumbers(answer.page, advised.json));
+  await test("advice: it is read aloud", () => aloud(answer.page));
+  await test("advice: it prints", () => paper(answer.page));
+  answer.quiet();
+  await test("advice: it fits a narrow screen, in the dark", () => narrow(browser, advised.file, "advice"));
 } finally {
   await browser.close();
   rmSync(folder, { recursive: true });

@@ -2,6 +2,7 @@
 //! How well a replay matches its recording: shown before any what-if, because a user must know how
 //! far to trust one.
 
+use crate::advice::Confidence;
 use crate::format::{amount, percent};
 use crate::results::{Beside, ReplayCheck, VcpuCheck};
 use crate::table::{RULED, lines};
@@ -11,7 +12,7 @@ use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
 const VCPUS_SHOWN: usize = 32;
 
 /// The check as text for a terminal of `width` columns.
-pub fn text(check: &ReplayCheck, width: u16) -> String {
+pub fn text(check: &ReplayCheck, confidence: Option<&Confidence>, width: u16) -> String {
     let mut out = format!("{}\n", heading(check));
     out += &lines(&table(check, width));
     if check.vcpus.len() > VCPUS_SHOWN {
@@ -19,7 +20,7 @@ pub fn text(check: &ReplayCheck, width: u16) -> String {
         out += &format!("… and {more} more vCPUs: see --json\n");
     }
     let width = usize::from(width.clamp(60, 120));
-    for sentence in sentences(check) {
+    for sentence in confident(check, confidence) {
         out += &textwrap::fill(
             &sentence,
             textwrap::Options::new(width).subsequent_indent("  "),
@@ -42,7 +43,7 @@ pub(crate) struct ShownVcpu {
     pub(crate) cells: Vec<String>,
 }
 
-pub(crate) fn shown(check: &ReplayCheck) -> Shown {
+pub(crate) fn shown(check: &ReplayCheck, confidence: Option<&Confidence>) -> Shown {
     let row = |vcpu: &VcpuCheck| ShownVcpu {
         name: vcpu.name.clone(),
         cells: cells(vcpu),
@@ -50,8 +51,15 @@ pub(crate) fn shown(check: &ReplayCheck) -> Shown {
     Shown {
         heading: heading(check),
         rows: check.vcpus.iter().take(VCPUS_SHOWN).map(row).collect(),
-        sentences: sentences(check),
+        sentences: confident(check, confidence),
     }
+}
+
+/// The check in words, with how far to trust what-ifs, if that is not said elsewhere.
+fn confident(check: &ReplayCheck, confidence: Option<&Confidence>) -> Vec<String> {
+    let mut all = sentences(check);
+    all.extend(confidence.map(Confidence::sentence));
+    all
 }
 
 /// Run, ready and switches: recorded, replayed and error of each.
@@ -83,6 +91,15 @@ pub fn sentences(check: &ReplayCheck) -> Vec<String> {
             error(check.ready_error),
             error(check.switches_error)
         ),
+        match check.ready_error {
+            Some(ready) => format!(
+                "Ready times under different policies that differ by less than {} of themselves say nothing: \
+                 that is the replay's own error.",
+                percent(ready)
+            ),
+            None => "No vCPU was ready in the recording: what ready times of replays are worth is not known."
+                .to_string(),
+        },
         format!(
             "Stacked {} of runqueue time as recorded, {} replayed.",
             percent(check.stacking_probability.recorded),
@@ -148,7 +165,7 @@ mod tests {
             }],
             ..ReplayCheck::default()
         };
-        let text = text(&check, 80);
+        let text = text(&check, None, 80);
         for part in [
             "own scheduler",
             "2.10",

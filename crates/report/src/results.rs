@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What runs showed, as `--json` prints it. Units are part of the names.
 
+use crate::advice::Confidence;
 use crate::detail::Detail;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,9 @@ pub struct Comparison {
     /// For a recording: how well its replay under the recorded host's own scheduler matches it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay: Option<ReplayCheck>,
+    /// For a recording: how far to trust what-ifs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confidence: Option<Confidence>,
     /// One per case, policy and seed; cases in the order of the scenario, policies in the order
     /// asked for.
     pub runs: Vec<Run>,

@@ -166,6 +166,7 @@ fn comparison(seeds: u64, cases: &[&str], policies: &[&str]) -> Comparison {
         title: Some("Made up: <two> VMs".to_string()),
         source: Some("Nowhere, Table 0".to_string()),
         replay: None,
+        confidence: None,
         runs,
     }
 }

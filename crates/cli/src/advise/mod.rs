@@ -5,19 +5,23 @@ mod overcommit;
 mod replays;
 
 use crate::compare::input::{self, Input};
-use crate::compare::recorded_host::{calibrated, case, own_scheduler, refuse_scenario_options};
+use crate::compare::recorded_host::{
+    basis, calibrated, case, facts, own_scheduler, refuse_scenario_options, spinning_share,
+};
 use crate::compare::runs::{self, RunArgs};
-use crate::compare::{jobs, progress::Progress};
+use crate::compare::{jobs, progress::Progress, provenance};
 use crate::failure::Invalid;
 use crate::output;
+use anyhow::Context;
 use corun_model::Nanos;
-use corun_recording::{Recording, Role};
-use corun_report::ReplayCheck;
-use corun_report::advice::{self, Spun, Tried};
+use corun_recording::Recording;
+use corun_report::advice::{self, Advice, Spun, Tried};
+use corun_report::{ReplayCheck, html};
 use corun_scenario::Case;
-use corun_sim::replay::suggested_host;
+use corun_sim::replay::{Beyond, SuggestedHost, suggested_host};
 use overcommit::Growth;
 use replays::{Job, variants};
+use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -69,6 +73,10 @@ pub struct Args {
     /// Print one JSON object instead of tables (docs/schema/advise.schema.json)
     #[arg(long)]
     json: bool,
+
+    /// Write a report: one self-contained HTML page
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
 }
 
 const EXAMPLES: &str = "\
@@ -77,10 +85,12 @@ Examples:
       which policy would help this host, and how many more VMs would it bear?
   corun advise host.ftrace.gz --policies balance,jupiter --target 5
       only these two; no VM may wait more than 5 % of its time
+  corun advise host.ftrace.gz --report advice.html
+      the answer with charts and everything it rests on, as a page
   corun advise host.ftrace.gz --most 0 --json
       the ranking alone, for other programs
 
-Exit codes: 0 done; 1 a replay failed; 2 wrong usage or invalid input.";
+Exit codes: 0 done; 1 a replay failed or a file could not be written; 2 wrong usage or invalid input.";
 
 /// A share of 0 to 100 %.
 fn percent(text: &str) -> Result<f64, String> {
@@ -94,6 +104,7 @@ fn percent(text: &str) -> Result<f64, String> {
 /// A recorded host, ready to be replayed.
 struct Recorded<'a> {
     recording: &'a Recording,
+    suggested: SuggestedHost,
     case: Case,
     own: &'static str,
     check: ReplayCheck,
@@ -116,9 +127,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         }
     };
     let import = corun_recording::read(&path).map_err(Invalid::error)?;
+    let notes: Vec<String> = import.notes.iter().map(ToString::to_string).collect();
     if !args.quiet {
-        let notes = import.notes.iter();
-        notes.for_each(|note| output::note(&note.to_string()));
+        notes.iter().for_each(|note| output::note(note));
     }
     let recording = &import.recording;
     if recording.vms.is_empty() {
@@ -128,19 +139,72 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         )));
     }
     let recorded = recorded(args, recording)?;
-    let (policies, best) = policies(args, &recorded)?;
-    let spinning = spinning(&recorded, best.as_deref())?;
-    let overcommit = overcommit(args, &recorded, best)?;
-    let advice = advice::advice(Tried {
+    let mut tried = Tried {
         recording: stem(&path),
+        basis: basis(&import),
         replay: recorded.check.clone(),
-        policies,
-        spinning,
-        overcommit,
-    });
+        policies: policies(args, &recorded)?,
+        spinning: None,
+        overcommit: Vec::new(),
+    };
+    let ranked = advice::advice(tried.clone());
+    let rival = ranked.rival().map(|policy| policy.policy.as_str());
+    tried.spinning = spinning(&recorded, rival)?;
+    tried.overcommit = overcommit(args, &recorded, ranked.recommended.as_deref())?;
+    let replays = tried.policies.clone();
+    let advice = advice::advice(tried);
+    if let Some(file) = &args.report {
+        let about = about(&path, args, &recorded, &advice, notes);
+        let page = advice::page(&advice, &replays, &about).context("the report")?;
+        fs::write(file, page).with_context(|| format!("cannot write {}", file.display()))?;
+        if !args.quiet {
+            output::note(&format!("report: {}", file.display()));
+        }
+    }
     match args.json {
         true => output::print(&(serde_json::to_string_pretty(&advice)? + "\n")),
         false => output::print(&advice::text(&advice, output::width())),
+    }
+}
+
+/// Where the page's numbers are from, and what leads on from them.
+fn about(
+    path: &Path,
+    args: &Args,
+    recorded: &Recorded<'_>,
+    advice: &Advice,
+    notes: Vec<String>,
+) -> html::About {
+    let own = recorded.own;
+    let both = match advice.rival() {
+        Some(rival) => format!("{own},{}", rival.policy),
+        None => own.to_string(),
+    };
+    let mut facts = facts(recorded.recording, &recorded.case, &recorded.suggested);
+    facts.push((
+        "Replays".to_string(),
+        format!(
+            "{} beginnings, each going on as before or having nothing more to do",
+            args.starts
+        ),
+    ));
+    let next = |what: &str, command: &str, rest: &str| {
+        let command = provenance::again(command, path, &args.sets, rest);
+        (what.to_string(), command)
+    };
+    html::About {
+        command: provenance::command(std::env::args()),
+        next: vec![
+            next(
+                "The two side by side, with timelines",
+                "compare",
+                &format!(" --policies {both} --report compare.html"),
+            ),
+            next("The same numbers for other programs", "advise", " --json"),
+        ],
+        facts,
+        notes,
+        input: None,
     }
 }
 
@@ -166,6 +230,7 @@ fn recorded<'a>(args: &Args, recording: &'a Recording) -> anyhow::Result<Recorde
     let cpus = || thread::available_parallelism().map_or(1, NonZeroUsize::get);
     Ok(Recorded {
         recording,
+        suggested,
         case,
         own: own.name,
         check,
@@ -174,11 +239,11 @@ fn recorded<'a>(args: &Args, recording: &'a Recording) -> anyhow::Result<Recorde
     })
 }
 
-/// Policies with their replays.
-type Replayed = Vec<(String, Vec<corun_report::Run>)>;
-
-/// Every policy with all its replays, the own scheduler first, and the policy that is recommended.
-fn policies(args: &Args, recorded: &Recorded<'_>) -> anyhow::Result<(Replayed, Option<String>)> {
+/// Every policy with all its replays, the own scheduler first.
+fn policies(
+    args: &Args,
+    recorded: &Recorded<'_>,
+) -> anyhow::Result<Vec<(String, Vec<advice::Replayed>)>> {
     let chosen = RunArgs {
         policies: args.policies.clone(),
         ..RunArgs::default()
@@ -194,40 +259,32 @@ fn policies(args: &Args, recorded: &Recorded<'_>) -> anyhow::Result<(Replayed, O
         .flat_map(|policy| variants.iter().map(move |variant| Job { policy, variant }))
         .collect();
     let mut runs = carry_out(recorded, &jobs)?.into_iter();
-    let mut replays = |name: String| (name, runs.by_ref().take(variants.len()).collect());
-    let replayed: Replayed = names.into_iter().map(&mut replays).collect();
-    let ranked = advice::advice(Tried {
-        recording: String::new(),
-        replay: recorded.check.clone(),
-        policies: replayed.clone(),
-        spinning: None,
-        overcommit: Vec::new(),
-    });
-    Ok((replayed, ranked.recommended))
+    let replays = |name: String| {
+        let replays = variants.iter().zip(runs.by_ref());
+        let replays = replays.map(|(variant, run)| advice::Replayed {
+            goes_on: variant.beyond == Beyond::Repeat,
+            run,
+        });
+        (name, replays.collect())
+    };
+    Ok(names.into_iter().map(replays).collect())
 }
 
-/// The own scheduler and the recommended policy, had all that can have been spinning been so. `None` if
-/// nothing is recommended, or nothing can have been.
-fn spinning(recorded: &Recorded<'_>, best: Option<&str>) -> anyhow::Result<Option<Spun>> {
-    let (mut run, mut contested) = (0, 0);
-    for task in &recorded.recording.tasks {
-        if matches!(task.role, Role::Vcpu { .. }) {
-            run += task.observed.run;
-            contested += task.observed.contested;
-        }
-    }
-    let Some(best) = best.filter(|_| contested > 0) else {
+/// The own scheduler and the policy beside it, had all that can have been spinning been so. `None` if
+/// there is no other policy, or nothing can have been.
+fn spinning(recorded: &Recorded<'_>, rival: Option<&str>) -> anyhow::Result<Option<Spun>> {
+    let share = spinning_share(recorded.recording);
+    let Some(rival) = rival.filter(|_| share > 0.0) else {
         return Ok(None);
     };
     let variant = replays::spinning(recorded.recording);
-    let jobs = [recorded.own, best].map(|policy| Job {
+    let jobs = [recorded.own, rival].map(|policy| Job {
         policy,
         variant: &variant,
     });
     let runs = carry_out(recorded, &jobs)?;
     let [own, best] =
         <[_; 2]>::try_from(runs).map_err(|_| anyhow::anyhow!("a replay is missing"))?;
-    let share = contested as f64 / run.max(1) as f64;
     Ok(Some(Spun { share, own, best }))
 }
 
@@ -235,15 +292,15 @@ fn spinning(recorded: &Recorded<'_>, best: Option<&str>) -> anyhow::Result<Optio
 fn overcommit(
     args: &Args,
     recorded: &Recorded<'_>,
-    best: Option<String>,
-) -> anyhow::Result<Vec<corun_report::advice::Overcommit>> {
+    best: Option<&str>,
+) -> anyhow::Result<Vec<advice::Overcommit>> {
     if args.most == 0 {
         return Ok(Vec::new());
     }
-    let policies = std::iter::once(recorded.own.to_string()).chain(best);
+    let policies = std::iter::once(recorded.own).chain(best);
     let grown = policies.map(|policy| {
         let growth = Growth {
-            policy,
+            policy: policy.to_string(),
             target: args.target / 100.0,
             most: args.most,
             starts: args.starts,

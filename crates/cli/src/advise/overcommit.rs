@@ -5,8 +5,9 @@
 //! Copies go on as before when their recorded demand is used up: a host that is filled up does not
 //! empty itself.
 
-use super::replays::{Job, Variant, beginning, later};
+use super::replays::{Job, Variant};
 use super::{Recorded, carry_out};
+use crate::compare::beginnings::{beginning, later};
 use corun_model::VmId;
 use corun_recording::Recording;
 use corun_report::Run;

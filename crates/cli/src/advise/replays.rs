@@ -7,17 +7,16 @@
 //! The two extremes are replayed: it goes on as before, or has nothing more to do.
 //! *Spinning.* What vCPUs did while a sibling was kept from running may have been work or waiting for it
 //! in a loop. All figures take it for work; the other extreme, that all of it was spinning and is saved, is
-//! replayed once under the host's own scheduler and under the policy that is recommended.
+//! replayed once under the host's own scheduler and under the policy set beside it.
 
+use crate::compare::beginnings::beginning;
 use crate::compare::measure;
 use crate::compare::progress::Progress;
 use crate::compare::recorded_host::replay;
-use corun_model::{Nanos, VmId, time::MS};
 use corun_recording::Recording;
 use corun_report::{Run, round};
 use corun_scenario::Case;
 use corun_sim::replay::{Beyond, Options, Spinning};
-use corun_sim::rng::Rng;
 use std::num::NonZeroUsize;
 
 /// One way in which the recording might have been.
@@ -57,23 +56,6 @@ pub fn spinning(recording: &Recording) -> Variant {
         spinning: Spinning::Waste,
         seed: 0,
     }
-}
-
-/// The recording with other beginnings; 0 is the recorded one.
-pub fn beginning(recording: &Recording, seed: u64) -> Recording {
-    let mut begun = recording.clone();
-    if seed > 0 {
-        for vm in 0..recording.vms.len() {
-            begun = begun.delayed(VmId::from(vm), later(recording, seed, vm));
-        }
-    }
-    begun
-}
-
-/// How much later a VM begins, ns.
-pub fn later(recording: &Recording, seed: u64, vm: usize) -> Nanos {
-    let most = (recording.duration() / 10).min(100 * MS);
-    Rng::of(seed, "beginning", vm as u64).between(0, most)
 }
 
 impl Job<'_> {

@@ -4,6 +4,7 @@
 use crate::failure::Invalid;
 use std::fs::File;
 use std::io::Read;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 /// An input that can be compared under policies.
@@ -37,6 +38,12 @@ pub fn open(path: &Path) -> anyhow::Result<Input> {
     let refuse = |error: std::io::Error| Invalid::error(format!("{name}: {error}"));
     let mut head = Vec::new();
     let file = File::open(path).map_err(refuse)?;
+    // It is opened again by whoever reads it; a pipe would have lost its beginning by then.
+    if file.metadata().map_err(refuse)?.file_type().is_fifo() {
+        return Err(Invalid::error(format!(
+            "{name}: this is a pipe, which can be read only once: expected a file"
+        )));
+    }
     file.take(HEAD).read_to_end(&mut head).map_err(refuse)?;
     if !is_scenario(path, &head) {
         return Ok(Input::Recording { path: path.into() });

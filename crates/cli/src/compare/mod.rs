@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `corun compare`: one input under several policies.
 
+pub mod beginnings;
 pub mod calibration;
 mod cgroups;
 mod demand;
@@ -25,6 +26,7 @@ mod trace;
 mod watch;
 mod watched;
 
+use crate::failure::Invalid;
 use crate::output;
 use anyhow::Context;
 use corun_report::{Comparison, html, replay, table};
@@ -36,17 +38,22 @@ use std::path::PathBuf;
 ///
 /// Runs the input under each policy and prints what every VM got out of it: one table, and on
 /// request JSON, a report or a timeline. The first policy is the reference that the others are
-/// compared with. The same input, seed and version give the same numbers on every machine.
+/// compared with. A recording is replayed: seed 0 begins as recorded, with others VMs begin at other
+/// times (0, 1 and 2 unless said otherwise). The same input, seed and version give the same numbers on every machine.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// A scenario (TOML, see docs/scenario.md) or a recording of a host (text of ftrace, trace-cmd
-    /// report or perf script; gzip'ed or not)
+    /// A scenario (TOML, see docs/scenario.md) or a recording of a host (by `corun record`, ftrace,
+    /// trace-cmd report, perf script or Perfetto; gzip'ed or not)
     #[arg(value_name = "INPUT")]
     input: PathBuf,
 
     #[command(flatten)]
     runs: RunArgs,
+
+    /// Of a recording: replay it three times, with what it cannot tell at one extreme and the other
+    #[arg(long)]
+    extremes: bool,
 
     /// Print one JSON object instead of tables (docs/schema/compare.schema.json)
     #[arg(long)]
@@ -73,6 +80,8 @@ Examples:
       what if there were eight web VMs, and another CFS?
   corun compare host.ftrace.gz --policies eevdf,balance
       what would balance scheduling have done on the host of this recording?
+  corun compare host.ftrace.gz --policies eevdf,balance --extremes --report replay.html
+      the same, bounded by the extremes of what a recording cannot tell
   corun compare host.toml --policies balance --case \"2 VMs\" --seed 1 --trace out.perfetto-trace
       one run as a timeline
   corun compare host.toml --policies cfs --trace out.perfetto-trace --trace-from 2s --trace-for 50ms
@@ -89,6 +98,11 @@ pub fn run(args: &mut Args) -> anyhow::Result<()> {
         args.watch.spans = SPANS_OF_A_REPORT;
     }
     let (comparison, about) = match input::open(&args.input)? {
+        Input::Scenario { name, .. } if args.extremes => {
+            return Err(Invalid::error(format!(
+                "--extremes does not go with a scenario: {name} tells everything"
+            )));
+        }
         Input::Scenario { name, text } => scenario::compare(args, &name, text)?,
         Input::Recording { path } => recording::compare(args, &path)?,
     };
@@ -107,7 +121,11 @@ fn show(args: &Args, comparison: &Comparison, about: &html::About) -> anyhow::Re
         return output::print(&corun_report::json(comparison)?);
     }
     if let Some(check) = &comparison.replay {
-        output::print(&replay::text(check, output::width()))?;
+        output::print(&replay::text(
+            check,
+            comparison.confidence.as_ref(),
+            output::width(),
+        ))?;
     }
     output::print(&table::text(comparison, output::width()))
 }

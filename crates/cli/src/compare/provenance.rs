@@ -22,19 +22,13 @@ pub fn command(args: impl IntoIterator<Item = String>) -> String {
 /// Commands that lead on from a comparison of the file `input`, with what they do: `selection` says how
 /// to select one of its runs. What the command line sets is set there, too.
 pub fn next(input: &Path, args: &RunArgs, selection: &str) -> Vec<(String, String)> {
-    let input = quoted(&file_name(&input.to_string_lossy()));
-    let sets = args
-        .sets
-        .iter()
-        .map(|set| format!(" --set {}", quoted(set)));
     let length = args.duration.iter();
-    let length = length.map(|length| format!(" --duration {}", quoted(length)));
-    let same: String = length.chain(sets).collect();
+    let length: String = length
+        .map(|length| format!(" --duration {}", quoted(length)))
+        .collect();
     let line = |what: &str, rest: &str| {
-        (
-            what.to_string(),
-            format!("corun compare {input}{same}{rest}"),
-        )
+        let rest = format!("{length}{rest}");
+        (what.to_string(), again("compare", input, &args.sets, &rest))
     };
     vec![
         line(
@@ -43,6 +37,13 @@ pub fn next(input: &Path, args: &RunArgs, selection: &str) -> Vec<(String, Strin
         ),
         line("The same numbers for other programs", " --json"),
     ]
+}
+
+/// A command on the file `input` with the same keys set, and then what `rest` says.
+pub fn again(command: &str, input: &Path, sets: &[String], rest: &str) -> String {
+    let input = quoted(&file_name(&input.to_string_lossy()));
+    let sets = sets.iter().map(|set| format!(" --set {}", quoted(set)));
+    format!("corun {command} {input}{}{rest}", sets.collect::<String>())
 }
 
 fn portable(word: &str) -> String {
@@ -126,7 +127,7 @@ mod tests {
             &args,
             "--policies cfs --seed 1",
         );
-        let command = "corun compare 'a b.toml' --duration 2s --set vm.web.count=3 --policies cfs \
+        let command = "corun compare 'a b.toml' --set vm.web.count=3 --duration 2s --policies cfs \
             --seed 1 --trace out.perfetto-trace";
         assert_eq!(next[0].1, command);
     }

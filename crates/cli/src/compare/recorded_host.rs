@@ -10,13 +10,13 @@ use super::setup::host_params;
 use crate::failure::Invalid;
 use anyhow::Context;
 use corun_model::time;
-use corun_recording::Recording;
-use corun_report::{Beside, ReplayCheck, VcpuCheck, round};
+use corun_recording::{Import, Note, Recording, Role};
+use corun_report::{Beside, ReplayCheck, VcpuCheck, advice, round};
 use corun_scenario::{Case, Override};
 use corun_sim::Outcome;
 use corun_sim::host::{HardwareParams, HostParams, Observer};
 use corun_sim::replay::{
-    Compared, Fidelity, Options, Replay, ReplayReport, SuggestedHost, fidelity,
+    Compared, Fidelity, Options, Replay, ReplayReport, Source, SuggestedHost, fidelity,
 };
 
 /// Keys of a host whose effects are in recorded times already, or that concern guests.
@@ -42,9 +42,6 @@ pub fn refuse_scenario_options(args: &RunArgs) -> anyhow::Result<()> {
     };
     if !args.cases.is_empty() {
         return refuse("--case", "a recording has no cases");
-    }
-    if args.seed.is_some() || !args.seeds.is_empty() {
-        return refuse("--seed", "nothing in a replay is random");
     }
     if args.duration.is_some() {
         return refuse("--duration", "a replay is as long as its recording");
@@ -260,5 +257,69 @@ fn check(own: &OwnScheduler, fidelity: &Fidelity) -> ReplayCheck {
             })
             .collect(),
         notes: fidelity.notes.iter().map(ToString::to_string).collect(),
+    }
+}
+
+/// What the report says of the recording and of what was made of it.
+pub fn facts(recording: &Recording, case: &Case, host: &SuggestedHost) -> Vec<(String, String)> {
+    let origin = |source: Source| match source {
+        Source::Seen(wakeups) => format!("seen in {wakeups} wake-ups"),
+        Source::Assumed => "assumed".to_string(),
+    };
+    let costs = host_params(case).costs;
+    let fact = |name: &str, value: String| (name.to_string(), value);
+    let mut facts = vec![
+        fact("recorded", time::show(recording.duration())),
+        fact("format", recording.format.to_string()),
+        fact(
+            "host",
+            format!(
+                "{}, {} Hz ({})",
+                case.host.topology,
+                case.host.hz,
+                origin(host.hz)
+            ),
+        ),
+        fact(
+            "waking an idle pCPU",
+            format!(
+                "{} ({})",
+                time::show(costs.ipi + costs.idle_wake),
+                origin(host.costs)
+            ),
+        ),
+    ];
+    if let Some(kernel) = &recording.host.kernel {
+        facts.push(fact("kernel", kernel.value.clone()));
+    }
+    facts
+}
+
+/// The share of vCPUs' CPU time, 0–1, that can have been spinning for a sibling that was kept from running.
+pub fn spinning_share(recording: &Recording) -> f64 {
+    let (mut run, mut contested) = (0, 0);
+    for task in &recording.tasks {
+        if matches!(task.role, Role::Vcpu { .. }) {
+            run += task.observed.run;
+            contested += task.observed.contested;
+        }
+    }
+    contested as f64 / run.max(1) as f64
+}
+
+/// What of a recording there is to trust.
+pub fn basis(import: &Import) -> advice::Basis {
+    let gaps = import.notes.iter().filter(|note| note.leaves_gaps());
+    // The first line; what follows are examples.
+    let line = |note: &Note| {
+        note.to_string()
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .to_string()
+    };
+    advice::Basis {
+        seconds: import.recording.duration() as f64 / time::SEC as f64,
+        gaps: gaps.map(line).collect(),
     }
 }

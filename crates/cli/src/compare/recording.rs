@@ -4,21 +4,52 @@
 //! First of all it is replayed under the scheduler that the host had, and set beside the recording:
 //! what a what-if is worth is said before it.
 
+use super::beginnings::{beginning, seeds};
 use super::progress::Progress;
-use super::recorded_host::{calibrated, case, own_scheduler, refuse_scenario_options, replay};
+use super::recorded_host::{
+    basis, calibrated, case, facts, own_scheduler, refuse_scenario_options, replay, spinning_share,
+};
 use super::runs::policies;
-use super::setup::host_params;
 use super::spans::Part;
 use super::watch::Watch;
-use super::{Args, measure, provenance};
+use super::{Args, jobs, measure, provenance};
 use crate::failure::Invalid;
 use crate::output;
-use corun_model::time;
 use corun_recording::Recording;
-use corun_report::{Comparison, Run, html, round};
+use corun_report::advice::{self, Confidence};
+use corun_report::{Comparison, ReplayCheck, Run, html, round};
 use corun_scenario::Case;
-use corun_sim::replay::{Options, Source, SuggestedHost, suggested_host};
+use corun_sim::replay::{Beyond, Options, Spinning, SuggestedHost, suggested_host};
+use std::num::NonZeroUsize;
 use std::path::Path;
+use std::thread;
+
+/// A recording to be replayed.
+struct Replayed<'a> {
+    args: &'a Args,
+    path: &'a Path,
+    recording: &'a Recording,
+    suggested: SuggestedHost,
+    case: Case,
+    check: ReplayCheck,
+    confidence: Confidence,
+}
+
+/// A replay.
+struct Job<'a> {
+    policy: &'a str,
+    extreme: &'a Extreme,
+    seed: u64,
+    begun: &'a Recording,
+    /// Is its timeline shown?
+    shown: bool,
+}
+
+/// What is assumed of what the recording does not tell.
+struct Extreme {
+    name: String,
+    options: Options,
+}
 
 /// Reads the recording and replays its demand under each policy.
 ///
@@ -41,38 +72,158 @@ pub fn compare(args: &Args, path: &Path) -> anyhow::Result<(Comparison, html::Ab
         "balance".to_string(),
     ];
     let chosen = policies(&args.runs, Some(default))?;
-    args.watch
-        .check(chosen.len(), &format!("--policies {}", chosen[0]))?;
+    let extremes = extremes(args, recording);
+    let seeds = seeds(args.runs.seed, &args.runs.seeds, args.watch.is_one())?;
+    let selection = format!("--policies {} --seed {}", chosen[0], seeds[0]);
+    let replays = chosen.len() * extremes.len() * seeds.len();
+    args.watch.check(replays, &selection)?;
     args.watch.window(recording.duration())?;
     let progress = Progress::new(
-        chosen.len() + 2,
-        recording.duration().saturating_mul(chosen.len() as u64 + 2),
+        2,
+        recording.duration().saturating_mul(2),
         1,
         args.runs.quiet,
     );
     let (case, check) = calibrated(recording, case, &own, &progress)?;
-    let part = args.watch.part(0, chosen.len());
-    let runs = chosen
-        .iter()
-        .map(|policy| one(args, recording, &case, policy, part, &progress));
-    let runs = runs.collect::<anyhow::Result<Vec<_>>>()?;
     progress.finish();
-    let comparison = Comparison {
-        version: env!("CARGO_PKG_VERSION").to_string(),
-        scenario: stem(path),
-        title: None,
-        source: None,
-        replay: Some(check),
-        runs,
+    let replayed = Replayed {
+        args,
+        path,
+        recording,
+        suggested,
+        case,
+        confidence: advice::confidence(&check, &basis(&import)),
+        check,
     };
-    let about = html::About {
-        command: provenance::command(std::env::args()),
-        next: provenance::next(path, &args.runs, &format!("--policies {}", chosen[0])),
-        facts: facts(recording, &case, &suggested),
-        notes,
-        input: None,
+    let runs = replayed.runs(&chosen, &extremes, &seeds)?;
+    let about = replayed.about(&seeds, &selection, notes);
+    Ok((replayed.comparison(runs), about))
+}
+
+/// What recordings leave open, at its extremes if these are wanted.
+fn extremes(args: &Args, recording: &Recording) -> Vec<Extreme> {
+    let default = Options::default();
+    if !args.extremes {
+        return vec![Extreme {
+            name: String::new(),
+            options: default,
+        }];
+    }
+    let share = spinning_share(recording) * 100.0;
+    let extreme = |name: &str, options: Options| Extreme {
+        name: name.to_string(),
+        options,
     };
-    Ok((comparison, about))
+    vec![
+        extreme("VMs go on as before", default),
+        extreme(
+            "VMs have nothing more to do",
+            Options {
+                beyond: Beyond::Wait,
+                ..default
+            },
+        ),
+        extreme(
+            &format!("{share:.1} % of the work was spinning, and is saved"),
+            Options {
+                spinning: Spinning::Waste,
+                ..default
+            },
+        ),
+    ]
+}
+
+impl Replayed<'_> {
+    /// All replays: by extreme, policy and seed.
+    fn runs(
+        &self,
+        policies: &[String],
+        extremes: &[Extreme],
+        seeds: &[u64],
+    ) -> anyhow::Result<Vec<Run>> {
+        let begun: Vec<Recording> = seeds
+            .iter()
+            .map(|&seed| beginning(self.recording, seed))
+            .collect();
+        let of_seeds = |(extreme, policy): (_, _)| {
+            let all = seeds.iter().zip(&begun).enumerate();
+            all.map(move |(at, (&seed, begun))| Job {
+                policy,
+                extreme,
+                seed,
+                begun,
+                shown: at == 0,
+            })
+        };
+        let pairs = extremes.iter().flat_map(|extreme| {
+            policies
+                .iter()
+                .map(move |policy| (extreme, policy.as_str()))
+        });
+        let jobs: Vec<Job<'_>> = pairs.flat_map(of_seeds).collect();
+        let runs = &self.args.runs;
+        let cpus = || thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let threads = runs.jobs.map_or_else(cpus, NonZeroUsize::get);
+        let total = self.recording.duration().saturating_mul(jobs.len() as u64);
+        let progress = Progress::new(jobs.len(), total, threads, runs.quiet);
+        let shown = jobs.iter().filter(|job| job.shown).count();
+        let done = jobs::run(&jobs, threads, |job| {
+            let part = self.args.watch.part(0, shown).filter(|_| job.shown);
+            self.one(job, part, &progress)
+        });
+        progress.finish();
+        done
+    }
+
+    fn one(&self, job: &Job<'_>, part: Option<Part>, progress: &Progress) -> anyhow::Result<Run> {
+        let pcpus = self.case.host.topology.pcpus();
+        let end = self.recording.duration();
+        let watch = Watch::create(&self.args.watch, pcpus, job.policy, end, part)?;
+        let (options, observer) = (job.extreme.options, watch.observer());
+        let (outcome, report) = replay(
+            job.begun, &self.case, job.policy, options, observer, progress,
+        )?;
+        let mut run = Run {
+            policy: job.policy.to_string(),
+            case: job.extreme.name.clone(),
+            seed: job.seed,
+            ..measure::run(&outcome, pcpus)
+        };
+        run.detail.timeline = watch.close()?;
+        for (vm, replayed) in run.vms.iter_mut().zip(&report.vms) {
+            let whole = outcome.measured.max(1) as f64 * f64::from(vm.vcpus.max(1));
+            vm.beyond_recording_share = Some(round(replayed.exhausted as f64 / whole));
+        }
+        Ok(run)
+    }
+
+    fn about(&self, seeds: &[u64], selection: &str, notes: Vec<String>) -> html::About {
+        let mut facts = facts(self.recording, &self.case, &self.suggested);
+        let seeds: Vec<String> = seeds.iter().map(u64::to_string).collect();
+        facts.push((
+            "seeds".to_string(),
+            format!("{} (0: VMs begin as recorded)", seeds.join(", ")),
+        ));
+        html::About {
+            command: provenance::command(std::env::args()),
+            next: provenance::next(self.path, &self.args.runs, selection),
+            facts,
+            notes,
+            input: None,
+        }
+    }
+
+    fn comparison(self, runs: Vec<Run>) -> Comparison {
+        Comparison {
+            version: env!("CARGO_PKG_VERSION").to_string(),
+            scenario: stem(self.path),
+            title: None,
+            source: None,
+            confidence: Some(self.confidence),
+            replay: Some(self.check),
+            runs,
+        }
+    }
 }
 
 /// The file's name without `.gz` and one more extension.
@@ -88,74 +239,4 @@ fn stem(path: &Path) -> String {
         .unwrap_or_default()
         .to_string_lossy()
         .into_owned()
-}
-
-fn one(
-    args: &Args,
-    recording: &Recording,
-    case: &Case,
-    policy: &str,
-    part: Option<Part>,
-    progress: &Progress,
-) -> anyhow::Result<Run> {
-    let pcpus = case.host.topology.pcpus();
-    let watch = Watch::create(&args.watch, pcpus, policy, recording.duration(), part)?;
-    let (outcome, report) = replay(
-        recording,
-        case,
-        policy,
-        Options::default(),
-        watch.observer(),
-        progress,
-    )?;
-    let mut run = Run {
-        policy: policy.to_string(),
-        ..measure::run(&outcome, pcpus)
-    };
-    run.detail.timeline = watch.close()?;
-    for (vm, replayed) in run.vms.iter_mut().zip(&report.vms) {
-        let whole = outcome.measured as f64 * f64::from(vm.vcpus);
-        let share = if whole > 0.0 {
-            replayed.exhausted as f64 / whole
-        } else {
-            0.0
-        };
-        vm.beyond_recording_share = Some(round(share));
-    }
-    Ok(run)
-}
-
-/// What the report says of the recording and of what was made of it.
-fn facts(recording: &Recording, case: &Case, host: &SuggestedHost) -> Vec<(String, String)> {
-    let origin = |source: Source| match source {
-        Source::Seen(wakeups) => format!("seen in {wakeups} wake-ups"),
-        Source::Assumed => "assumed".to_string(),
-    };
-    let costs = host_params(case).costs;
-    let fact = |name: &str, value: String| (name.to_string(), value);
-    let mut facts = vec![
-        fact("recorded", time::show(recording.duration())),
-        fact("format", recording.format.to_string()),
-        fact(
-            "host",
-            format!(
-                "{}, {} Hz ({})",
-                case.host.topology,
-                case.host.hz,
-                origin(host.hz)
-            ),
-        ),
-        fact(
-            "waking an idle pCPU",
-            format!(
-                "{} ({})",
-                time::show(costs.ipi + costs.idle_wake),
-                origin(host.costs)
-            ),
-        ),
-    ];
-    if let Some(kernel) = &recording.host.kernel {
-        facts.push(fact("kernel", kernel.value.clone()));
-    }
-    facts
 }

@@ -30,6 +30,7 @@ pub fn compare(args: &Args, name: &str, text: String) -> anyhow::Result<(Compari
         title: scenario.title.clone(),
         source: scenario.source.clone(),
         replay: None,
+        confidence: None,
         runs: done,
     };
     let about = html::About {

@@ -49,6 +49,11 @@ impl WatchArgs {
         }
     }
 
+    /// Is one run to be written down?
+    pub fn is_one(&self) -> bool {
+        self.timeline.trace.is_some() || self.events.is_some()
+    }
+
     /// The part of a run that the report's timeline shows, from `from` on, if `runs` runs have one.
     pub fn part(&self, from: Nanos, runs: usize) -> Option<Part> {
         let most = (self.spans / runs.max(1)).min(SPANS_OF_A_RUN);

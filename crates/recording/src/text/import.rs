@@ -29,7 +29,8 @@ pub(crate) fn import(file: &str, source: Unpacked<'_>) -> Result<Import, ImportE
             Step::Line(bytes) => {
                 let text = String::from_utf8_lossy(bytes);
                 importer.gather.place += 1;
-                importer.line(&text)?;
+                // Editors of other systems put a byte order mark before the first line.
+                importer.line(text.trim_start_matches('\u{feff}'))?;
             }
             Step::TooLong => {
                 importer.gather.place += 1;

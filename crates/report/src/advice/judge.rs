@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! From replays to advice: ranges, verdicts, ranking, and the words for them.
 
-use super::{Advice, Confidence, Level, Overcommit, PolicyAdvice, Range, Verdict, VmAdvice};
+use super::confidence::{Basis, confidence};
+use super::{Advice, Overcommit, PolicyAdvice, Range, Ranks, Verdict, VmAdvice, open, rank};
 use crate::format::{amount, percent};
 use crate::results::{ReplayCheck, Run, VmResult, round};
 
@@ -11,23 +12,30 @@ const LEAST_DIFFERENCE: f64 = 0.005;
 /// A policy that loses more fairness than this is not recommended, however little vCPUs wait under it.
 const MOST_FAIRNESS_LOST: f64 = 0.05;
 
-/// Up to these errors of ready time and switches a replay is trusted much, or somewhat.
-const HIGH: (f64, f64) = (0.05, 0.15);
-const MEDIUM: (f64, f64) = (0.15, 0.30);
-
 /// What was tried on a recorded host.
 #[derive(Clone, Debug)]
 pub struct Tried {
     /// The recording's name.
     pub recording: String,
+    /// What of the recording there is.
+    pub basis: Basis,
     /// The replay under the own scheduler beside the recording.
     pub replay: ReplayCheck,
     /// Policies with all their replays; the first is the host's own scheduler.
-    pub policies: Vec<(String, Vec<Run>)>,
+    pub policies: Vec<(String, Vec<Replayed>)>,
     /// The other extreme of what vCPUs may have done while they ran, if it was tried.
     pub spinning: Option<Spun>,
     /// How many more VMs fit.
     pub overcommit: Vec<Overcommit>,
+}
+
+/// A replay, and what it assumes.
+#[derive(Clone, Debug)]
+pub struct Replayed {
+    /// VMs go on as before when their recorded demand is used up; otherwise they have nothing more to do.
+    pub goes_on: bool,
+    /// What it showed.
+    pub run: Run,
 }
 
 /// Replays that take all that can have been spinning for spinning, which none of comes again.
@@ -37,60 +45,67 @@ pub struct Spun {
     pub share: f64,
     /// Under the host's own scheduler.
     pub own: Run,
-    /// Under the recommended policy.
+    /// Under the policy beside it, see [`Advice::rival`].
     pub best: Run,
 }
 
 /// Ranks what was tried.
 pub fn advice(tried: Tried) -> Advice {
     let error = tried.replay.ready_error.unwrap_or(0.0);
-    let own = tried
-        .policies
-        .first()
-        .map(|(name, runs)| figures(name, runs));
-    let mut policies: Vec<PolicyAdvice> = tried
-        .policies
-        .iter()
-        .map(|(name, runs)| figures(name, runs))
+    let all = tried.policies.iter();
+    let figured: Vec<_> = all.map(|(name, runs)| figures(name, runs)).collect();
+    let own = figured.first().cloned();
+    let mut policies: Vec<PolicyAdvice> = figured
+        .into_iter()
         .map(|policy| beside(policy, own.as_ref(), error))
         .collect();
     policies.sort_by(|a, b| a.ready_share.median.total_cmp(&b.ready_share.median));
+    rank::among(&mut policies);
     let recommended = policies
         .iter()
         .find(|policy| policy.verdict == Verdict::Better && fair_enough(policy, own.as_ref()));
-    let mut summary = host_words(&policies, recommended, error);
-    summary.extend(tried.spinning.as_ref().map(spinning_words));
-    summary.extend(tried.overcommit.iter().map(overcommit_words));
-    Advice {
+    let summary = host_words(&policies, recommended, error);
+    let mut advice = Advice {
         version: env!("CARGO_PKG_VERSION").to_string(),
         recording: tried.recording,
-        confidence: confidence(&tried.replay),
+        confidence: confidence(&tried.replay, &tried.basis),
         summary,
         recommended: recommended.map(|policy| policy.policy.clone()),
+        vms: rank::vms(&policies),
         replay: tried.replay,
         policies,
+        open: Vec::new(),
         overcommit: tried.overcommit,
-    }
+    };
+    advice.open = open::questions(&advice, &tried.policies, tried.spinning.as_ref());
+    let spinning = tried.spinning.as_ref().map(spinning_words);
+    let words = [spinning, open::words(&advice)].into_iter().flatten();
+    let more = advice.overcommit.iter().map(overcommit_words);
+    let further: Vec<String> = words.chain(more).collect();
+    advice.summary.extend(further);
+    advice
 }
 
 /// A policy's figures, without a verdict yet.
-fn figures(policy: &str, runs: &[Run]) -> PolicyAdvice {
+fn figures(policy: &str, replays: &[Replayed]) -> PolicyAdvice {
+    let runs: Vec<&Run> = replays.iter().map(|replay| &replay.run).collect();
     let vms = runs.first().map_or(0, |run| run.vms.len());
-    let of = |measure: fn(&Run) -> f64| Range::of(runs.iter().map(measure));
+    let of = |measure: fn(&Run) -> f64| Range::of(runs.iter().map(|run| measure(run)));
     let beyond = runs.iter().flat_map(|run| &run.vms);
     let beyond = beyond.filter_map(|vm| vm.beyond_recording_share);
     PolicyAdvice {
         policy: policy.to_string(),
         verdict: Verdict::Own,
+        ranks: Ranks::default(),
         ready_share: of(ready_share),
         work: of(work),
         fairness: of(fairness),
         beyond_recording_share: beyond.fold(0.0, f64::max),
-        vms: (0..vms).map(|vm| vm_figures(runs, vm)).collect(),
+        vms: (0..vms).map(|vm| vm_figures(&runs, vm)).collect(),
     }
 }
 
-fn vm_figures(runs: &[Run], vm: usize) -> VmAdvice {
+fn vm_figures(runs: &[&Run], vm: usize) -> VmAdvice {
     let all = || runs.iter().filter_map(move |run| run.vms.get(vm));
     let first = all().next();
     VmAdvice {
@@ -112,7 +127,7 @@ fn work(run: &Run) -> f64 {
 }
 
 /// Of the time of all vCPUs.
-fn ready_share(run: &Run) -> f64 {
+pub(super) fn ready_share(run: &Run) -> f64 {
     let vcpus: f64 = run.vms.iter().map(|vm| f64::from(vm.vcpus)).sum();
     let ready = |vm: &VmResult| vm.ready_share * f64::from(vm.vcpus);
     run.vms.iter().map(ready).sum::<f64>() / vcpus.max(1.0)
@@ -161,35 +176,6 @@ fn fair_enough(policy: &PolicyAdvice, own: Option<&PolicyAdvice>) -> bool {
 fn margin(ready: Range, own: Range, error: f64) -> f64 {
     let noise = ready.half().max(own.half()).max(error * own.median);
     noise.max(LEAST_DIFFERENCE)
-}
-
-fn confidence(replay: &ReplayCheck) -> Confidence {
-    let errors = (
-        replay.ready_error.unwrap_or(0.0),
-        replay.switches_error.unwrap_or(0.0),
-    );
-    let within = |most: (f64, f64)| errors.0 <= most.0 && errors.1 <= most.1;
-    let mut level = match () {
-        () if within(HIGH) => Level::High,
-        () if within(MEDIUM) => Level::Medium,
-        () => Level::Low,
-    };
-    let mut because = vec![format!(
-        "replayed under {}, ready times are off by {} and switches by {} (up to {} and {}: high, up \
-         to {} and {}: medium)",
-        replay.scheduler,
-        percent(errors.0),
-        percent(errors.1),
-        percent(HIGH.0),
-        percent(HIGH.1),
-        percent(MEDIUM.0),
-        percent(MEDIUM.1),
-    )];
-    if !replay.scheduler_is_recorded {
-        level = level.min(Level::Medium);
-        because.push("the recording does not name the scheduler that the host had".to_string());
-    }
-    Confidence { level, because }
 }
 
 fn host_words(
@@ -302,6 +288,7 @@ fn overcommit_words(overcommit: &Overcommit) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advice::Level;
     use crate::results::HostResult;
 
     /// VMs by run and ready share, with two vCPUs each.
@@ -326,9 +313,21 @@ mod tests {
         }
     }
 
+    fn replays(runs: &[Run]) -> Vec<Replayed> {
+        let replay = |run: &Run| Replayed {
+            goes_on: true,
+            run: run.clone(),
+        };
+        runs.iter().map(replay).collect()
+    }
+
     fn tried(own: &[Run], other: &[Run], ready_error: f64) -> Advice {
         advice(Tried {
             recording: "test".to_string(),
+            basis: Basis {
+                seconds: 8.0,
+                gaps: Vec::new(),
+            },
             replay: ReplayCheck {
                 scheduler: "eevdf".to_string(),
                 scheduler_is_recorded: true,
@@ -337,8 +336,8 @@ mod tests {
                 ..ReplayCheck::default()
             },
             policies: vec![
-                ("eevdf".into(), own.to_vec()),
-                ("balance".into(), other.to_vec()),
+                ("eevdf".into(), replays(own)),
+                ("balance".into(), replays(other)),
             ],
             spinning: None,
             overcommit: Vec::new(),

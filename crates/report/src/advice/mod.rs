@@ -9,10 +9,15 @@
 //! differ if their medians do by more than half of either range, by more than the replay's error in
 //! ready time, and by half a point.
 
+mod confidence;
 mod judge;
+mod open;
+mod rank;
 mod text;
 
-pub use judge::{Spun, Tried, advice};
+pub use crate::html::advice::page;
+pub use confidence::{Basis, confidence};
+pub use judge::{Replayed, Spun, Tried, advice};
 pub use text::text;
 
 use crate::results::{ReplayCheck, round};
@@ -36,6 +41,12 @@ pub struct Advice {
     pub recommended: Option<String>,
     /// Every policy, the least ready time first.
     pub policies: Vec<PolicyAdvice>,
+    /// VM by VM: which policy is best for it.
+    #[serde(default)]
+    pub vms: Vec<VmRanking>,
+    /// What the recording does not tell, and how much hangs on it.
+    #[serde(default)]
+    pub open: Vec<Open>,
     /// How many more VMs the host could take.
     pub overcommit: Vec<Overcommit>,
 }
@@ -47,6 +58,25 @@ pub struct Confidence {
     pub level: Level,
     /// Why.
     pub because: Vec<String>,
+}
+
+impl Confidence {
+    /// In words: how far, and why.
+    pub fn sentence(&self) -> String {
+        let why = self.because.join("; ");
+        format!("Confidence: {}: {why}.", self.level.word())
+    }
+}
+
+impl Level {
+    /// In a word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::High => "high",
+            Self::Medium => "medium",
+            Self::Low => "low",
+        }
+    }
 }
 
 /// How far to trust something.
@@ -117,6 +147,9 @@ pub struct PolicyAdvice {
     pub policy: String,
     /// Beside the host's own scheduler.
     pub verdict: Verdict,
+    /// Its place among the policies, measure by measure.
+    #[serde(default)]
+    pub ranks: Ranks,
     /// Share of all vCPUs' time wanting a pCPU.
     pub ready_share: Range,
     /// Work of all vCPUs: seconds of pCPU time per second.
@@ -128,6 +161,58 @@ pub struct PolicyAdvice {
     pub beyond_recording_share: f64,
     /// VM by VM.
     pub vms: Vec<VmAdvice>,
+}
+
+/// A policy's places among all: 1 is the best; policies with the same median share a place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Ranks {
+    /// By ready time, the least first.
+    pub ready: u32,
+    /// By work, the most first.
+    pub work: u32,
+    /// By fairness, the most first.
+    pub fairness: u32,
+}
+
+/// Policies ranked for one VM.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct VmRanking {
+    /// The VM's name.
+    pub name: String,
+    /// The policies, the one first under which it waits least.
+    pub by_ready: Vec<String>,
+    /// The policies, the one first under which it gets most done.
+    pub by_work: Vec<String>,
+    /// Is the first of `by_ready` better for it than the host's own scheduler by more than the error?
+    pub gains: bool,
+}
+
+/// Something that a recording does not tell. Its answers are the two extremes: the truth lies between.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Open {
+    /// What is not known.
+    pub question: String,
+    /// The extremes.
+    pub answers: Vec<Answer>,
+}
+
+/// What would follow from one answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Answer {
+    /// What is assumed.
+    pub assumed: String,
+    /// Share of all vCPUs' time wanting a pCPU then: under the host's own scheduler, and under the
+    /// policy that is recommended (or, if none is, the one with the least ready time besides).
+    pub policies: Vec<PolicyReady>,
+}
+
+/// Ready time under a policy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PolicyReady {
+    /// The policy.
+    pub policy: String,
+    /// Share of all vCPUs' time wanting a pCPU.
+    pub ready_share: Range,
 }
 
 /// What a policy would do to a VM.
@@ -173,6 +258,25 @@ pub struct Step {
     pub worst_vm: String,
     /// Its ready share.
     pub worst_ready_share: Range,
+}
+
+impl Advice {
+    /// The host's own scheduler.
+    pub fn own(&self) -> Option<&PolicyAdvice> {
+        let own = |policy: &&PolicyAdvice| policy.verdict == Verdict::Own;
+        self.policies.iter().find(own)
+    }
+
+    /// What the own scheduler is set beside: the recommended policy; if none is, that with the least
+    /// ready time.
+    pub fn rival(&self) -> Option<&PolicyAdvice> {
+        let others = || {
+            let other = |policy: &&PolicyAdvice| policy.verdict != Verdict::Own;
+            self.policies.iter().filter(other)
+        };
+        let recommended = others().find(|policy| self.recommended.as_ref() == Some(&policy.policy));
+        recommended.or_else(|| others().next())
+    }
 }
 
 /// The JSON schema of [`Advice`], as it is committed in `docs/schema`.

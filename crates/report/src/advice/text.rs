@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Advice for a terminal: the answer first, then the evidence.
 
-use super::{Advice, Level, Overcommit, PolicyAdvice, Range, Verdict};
+use super::{Advice, Open, Overcommit, PolicyAdvice, Range, Verdict};
 use crate::format::{amount, percent};
 use crate::replay;
 use crate::table::{RULED, lines, unbroken};
@@ -18,13 +18,7 @@ pub fn text(advice: &Advice, width: u16) -> String {
     for sentence in &advice.summary {
         out += &filled(&format!("• {sentence}"), width);
     }
-    let level = match advice.confidence.level {
-        Level::High => "high",
-        Level::Medium => "medium",
-        Level::Low => "low",
-    };
-    let why = advice.confidence.because.join("; ");
-    out += &filled(&format!("Confidence: {level}: {why}."), width);
+    out += &filled(&advice.confidence.sentence(), width);
     out += "\nPolicies, the least waiting first\n";
     out += &lines(&policies(advice, width));
     out += "\nReady time of each VM\n";
@@ -36,6 +30,10 @@ pub fn text(advice: &Advice, width: u16) -> String {
             percent(overcommit.target)
         );
         out += &lines(&steps(overcommit, width));
+    }
+    for open in &advice.open {
+        out += &format!("\nNot known: {}\n", open.question);
+        out += &lines(&answers(open, width));
     }
     out.push('\n');
     for sentence in replay::sentences(&advice.replay) {
@@ -166,6 +164,21 @@ fn steps(overcommit: &Overcommit, width: u16) -> Table {
             format!("{} {}", percent(ready.median), ends(ready)),
             if above { "above" } else { "" }.to_string(),
         ];
+        table.add_row(cells.iter().enumerate().map(|(at, text)| aligned(at, text)));
+    }
+    table
+}
+
+fn answers(open: &Open, width: u16) -> Table {
+    let first = open.answers.first();
+    let named = first.map_or(&[][..], |answer| &answer.policies[..]);
+    let mut header = vec!["if"];
+    header.extend(named.iter().map(|it| it.policy.as_str()));
+    let mut table = table(&header, width);
+    for answer in &open.answers {
+        let mut cells = vec![answer.assumed.clone()];
+        let ready = answer.policies.iter().map(|it| it.ready_share);
+        cells.extend(ready.map(|ready| format!("{} {}", percent(ready.median), ends(&ready))));
         table.add_row(cells.iter().enumerate().map(|(at, text)| aligned(at, text)));
     }
     table

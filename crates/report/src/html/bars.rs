@@ -2,6 +2,7 @@
 //! Bars: SVG without text, so that they stretch with the page and labels keep their size. They need no
 //! script, and what they say is text beside them: they print, and are read aloud.
 
+use crate::advice::Range;
 use crate::format::{amount, micros, percent, ratio};
 use crate::results::{Run, VmResult};
 use crate::summary::Spread;
@@ -196,7 +197,7 @@ fn bars(
         let several = all[at].len() > 1;
         let spread = several.then(|| (of_100(least, most), of_100(largest, most)));
         let says = match several {
-            true => format!("{shown}, seeds from {} to {}", show(least), show(largest)),
+            true => format!("{shown}, from {} to {}", show(least), show(largest)),
             false => shown.clone(),
         };
         Bar {
@@ -217,6 +218,41 @@ fn bars(
         }
     };
     (0..policies.len()).map(bar).collect()
+}
+
+/// Bars of medians, with a line from the least to the most; the reference is grey.
+pub(super) fn ranges<'a>(
+    list: impl Iterator<Item = (&'a str, Range, bool)>,
+    show: Show,
+) -> Vec<Bar> {
+    let list: Vec<_> = list.collect();
+    let most = list.iter().map(|(_, range, _)| range.most);
+    let most = most.fold(0.0, f64::max);
+    let bar = |(label, range, reference): &(&str, Range, bool)| {
+        let says = match range.least < range.most {
+            true => format!(
+                "{}, from {} to {}",
+                show(range.median),
+                show(range.least),
+                show(range.most)
+            ),
+            false => show(range.median),
+        };
+        Bar {
+            label: (*label).to_string(),
+            value: show(range.median),
+            parts: vec![Part {
+                class: if *reference { "reference" } else { "other" },
+                from: 0.0,
+                width: of_100(range.median, most),
+                says,
+            }],
+            spread: Some((of_100(range.least, most), of_100(range.most, most))),
+            seeds: Vec::new(),
+            reference: *reference,
+        }
+    };
+    list.iter().map(bar).collect()
 }
 
 /// A policy under which there was nothing to measure.

@@ -7,6 +7,7 @@
 //! and have tables beside them. The script's data, and the results as `--json` prints them, are JSON
 //! in the page.
 
+pub(crate) mod advice;
 mod bars;
 mod plots;
 mod timelines;
@@ -40,6 +41,7 @@ const SCRIPT: &str = concat!(
     include_str!("../../page/look.js"),
     include_str!("../../page/plots.js"),
     include_str!("../../page/timelines.js"),
+    include_str!("../../page/growth.js"),
     include_str!("../../page/start.js"),
 );
 
@@ -125,7 +127,10 @@ pub fn page(comparison: &Comparison, about: &About) -> askama::Result<String> {
         about,
         summary: summary::sentences(comparison),
         seeds: comparison.seeds().len(),
-        replay: comparison.replay.as_ref().map(replay::shown),
+        replay: comparison
+            .replay
+            .as_ref()
+            .map(|check| replay::shown(check, comparison.confidence.as_ref())),
         drawn: embedded(&drawn)?,
         results: embedded(comparison)?,
         uplot: UPLOT,

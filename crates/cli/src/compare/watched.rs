@@ -68,6 +68,12 @@ impl<T> Watcher<T> {
         Self(Rc::new(RefCell::new(Shared { writer, failed })))
     }
 
+    /// Why nothing is written any more, if so.
+    #[cfg(test)]
+    pub fn failed(&self) -> Option<String> {
+        self.0.borrow().failed.as_ref().map(ToString::to_string)
+    }
+
     /// Writes, unless that has failed before.
     pub fn write(&self, write: impl FnOnce(&mut T) -> io::Result<()>) {
         let shared = &mut *self.0.borrow_mut();

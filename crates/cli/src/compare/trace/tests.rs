@@ -326,7 +326,7 @@ fn by_hand(tell: impl FnOnce(&mut Watcher<Scene<Sink>>)) -> Timelines {
     watcher.task(TaskId(0), &spec);
     tell(&mut watcher);
     watcher.finish(1000);
-    assert!(watcher.0.borrow().failed.is_none());
+    assert!(watcher.failed().is_none());
     timeline::read(&sink.0.take()).unwrap()
 }
 

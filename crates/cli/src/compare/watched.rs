@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 /// Who writes, and why it has stopped.
-pub(super) struct Shared<T> {
+struct Shared<T> {
     writer: T,
-    pub(super) failed: Option<io::Error>,
+    failed: Option<io::Error>,
 }
 
 /// A file that is being written by a `T`.
@@ -59,7 +59,7 @@ impl<T> Watched<T> {
 }
 
 /// Passes on what it hears until writing fails.
-pub struct Watcher<T>(pub(super) Rc<RefCell<Shared<T>>>);
+pub struct Watcher<T>(Rc<RefCell<Shared<T>>>);
 
 impl<T> Watcher<T> {
     /// With nobody else who looks at the writer.

@@ -22,6 +22,8 @@ use std::time::Duration;
 pub struct ObserveOptions {
     /// The policy.
     pub policy: &'static PolicyInfo,
+    /// What it is made of.
+    pub settings: Settings,
     /// How often to say what it would do.
     pub interval: Nanos,
     /// How long; `None`: until SIGINT or SIGTERM.
@@ -52,7 +54,7 @@ pub fn run(mut options: ObserveOptions) -> Result<(), HostError> {
     let asked = watch_signals().map_err(HostError::Signals)?;
     let online = preflight::online().ok_or(HostError::Online)?;
     let mut observer = Observer {
-        policy: (options.policy.make)(&Settings::default()),
+        policy: (options.policy.make)(&options.settings),
         host: machine::seen(&online)?,
         numbers: Numbers::default(),
         began: clock::now(),

@@ -13,7 +13,7 @@ mod meter;
 mod programs;
 mod verdict;
 
-use crate::compare::policies::{self, machine};
+use crate::compare::calibration::machine;
 use crate::compare::{jobs, runs, setup};
 use crate::failure::Invalid;
 use crate::output;
@@ -228,7 +228,7 @@ fn host(args: &Args) -> anyhow::Result<programs::Host> {
     let case = scenario.cases.first().context("no case")?;
     setup::check(case).map_err(Invalid::error)?;
     let costs = setup::host_params(case);
-    Ok(programs::Host::of(&policies::machine(case), &costs))
+    Ok(programs::Host::of(&machine(case), &costs))
 }
 
 /// Time per work of the subject, and what its counters show.

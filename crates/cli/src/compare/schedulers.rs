@@ -2,7 +2,6 @@
 //! From a policy's name to a host scheduler: models of Linux' and Xen's, or corun's dispatcher
 //! steered by a policy.
 
-use super::policies::settings;
 use super::setup::host_params;
 use corun_model::{DispatcherParams, Parameter};
 use corun_scenario::{Case, Located, Problem, Problems, Schedulers, or_nearest};
@@ -167,7 +166,7 @@ pub fn put_together(
     };
     let simulation = Simulation::new(params, sched, load, observer);
     Ok(match steered {
-        Some(policy) => simulation.with_policy((policy.make)(&settings(&said.policies))),
+        Some(policy) => simulation.with_policy((policy.make)(&said.policies.settings)),
         None => simulation,
     })
 }

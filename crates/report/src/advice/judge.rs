@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! From replays to advice: ranges, verdicts, ranking, and the words for them.
+//! From replays to advice: ranges, verdicts, what is recommended.
 
 use super::confidence::{Basis, confidence};
-use super::{Advice, Overcommit, PolicyAdvice, Range, Ranks, Verdict, VmAdvice, open, rank};
-use crate::format::{amount, percent};
-use crate::results::{ReplayCheck, Run, VmResult, round};
+use super::{Advice, Overcommit, PolicyAdvice, Range, Ranks, Verdict, VmAdvice, open, rank, words};
+use crate::results::{ReplayCheck, Run, VmResult};
 
 /// Differences below half a point of ready time are none, however exact the replays.
 const LEAST_DIFFERENCE: f64 = 0.005;
@@ -64,7 +63,7 @@ pub fn advice(tried: Tried) -> Advice {
     let recommended = policies
         .iter()
         .find(|policy| policy.verdict == Verdict::Better && fair_enough(policy, own.as_ref()));
-    let summary = host_words(&policies, recommended, error);
+    let summary = words::host(&policies, recommended, error);
     let mut advice = Advice {
         version: env!("CARGO_PKG_VERSION").to_string(),
         recording: tried.recording,
@@ -78,10 +77,10 @@ pub fn advice(tried: Tried) -> Advice {
         overcommit: tried.overcommit,
     };
     advice.open = open::questions(&advice, &tried.policies, tried.spinning.as_ref());
-    let spinning = tried.spinning.as_ref().map(spinning_words);
-    let words = [spinning, open::words(&advice)].into_iter().flatten();
-    let more = advice.overcommit.iter().map(overcommit_words);
-    let further: Vec<String> = words.chain(more).collect();
+    let spinning = tried.spinning.as_ref().map(words::spinning);
+    let open = [spinning, open::words(&advice)].into_iter().flatten();
+    let more = advice.overcommit.iter().map(words::overcommit);
+    let further: Vec<String> = open.chain(more).collect();
     advice.summary.extend(further);
     advice
 }
@@ -157,7 +156,7 @@ fn beside(mut policy: PolicyAdvice, own: Option<&PolicyAdvice>, error: f64) -> P
     policy
 }
 
-fn verdict(ready: Range, own: Range, error: f64) -> Verdict {
+pub(super) fn verdict(ready: Range, own: Range, error: f64) -> Verdict {
     let margin = margin(ready, own, error);
     match ready.median - own.median {
         less if less < -margin => Verdict::Better,
@@ -167,122 +166,15 @@ fn verdict(ready: Range, own: Range, error: f64) -> Verdict {
 }
 
 /// Does it treat VMs about as alike as the host's own scheduler?
-fn fair_enough(policy: &PolicyAdvice, own: Option<&PolicyAdvice>) -> bool {
+pub(super) fn fair_enough(policy: &PolicyAdvice, own: Option<&PolicyAdvice>) -> bool {
     let lost = |own: &PolicyAdvice| own.fairness.median - policy.fairness.median;
     own.is_none_or(|own| lost(own) <= MOST_FAIRNESS_LOST)
 }
 
 /// What two ready shares must differ by.
-fn margin(ready: Range, own: Range, error: f64) -> f64 {
+pub(super) fn margin(ready: Range, own: Range, error: f64) -> f64 {
     let noise = ready.half().max(own.half()).max(error * own.median);
     noise.max(LEAST_DIFFERENCE)
-}
-
-fn host_words(
-    policies: &[PolicyAdvice],
-    recommended: Option<&PolicyAdvice>,
-    error: f64,
-) -> Vec<String> {
-    let Some(own) = policies
-        .iter()
-        .find(|policy| policy.verdict == Verdict::Own)
-    else {
-        return Vec::new();
-    };
-    let Some(best) = recommended else {
-        return vec![format!(
-            "No policy makes vCPUs wait less than {} does ({} of their time) by more than the error, and \
-             treats VMs as alike.",
-            own.policy,
-            percent(own.ready_share.median),
-        )];
-    };
-    let mut words = vec![format!(
-        "Try {}: vCPUs would want for a pCPU {} of their time instead of {} (differences below {} \
-         say nothing); work done: {} instead of {} s/s.",
-        best.policy,
-        percent(best.ready_share.median),
-        percent(own.ready_share.median),
-        percent(margin(best.ready_share, own.ready_share, error)),
-        amount(best.work.median),
-        amount(own.work.median),
-    )];
-    let alike = |policy: &&PolicyAdvice| {
-        policy.verdict == Verdict::Better
-            && policy.policy != best.policy
-            && fair_enough(policy, Some(own))
-            && verdict(policy.ready_share, best.ready_share, error) == Verdict::Same
-    };
-    let alike: Vec<&str> = policies
-        .iter()
-        .filter(alike)
-        .map(|p| p.policy.as_str())
-        .collect();
-    if !alike.is_empty() {
-        words.push(format!(
-            "No different from it within the error: {}.",
-            alike.join(", ")
-        ));
-    }
-    let loses = |vm: &&VmAdvice| vm.verdict == Verdict::Worse;
-    for vm in best.vms.iter().filter(loses) {
-        let before = own.vms.iter().find(|own| own.name == vm.name);
-        words.push(format!(
-            "{} would wait more: {} instead of {}.",
-            vm.name,
-            percent(vm.ready_share.median),
-            percent(before.map_or(0.0, |own| own.ready_share.median)),
-        ));
-    }
-    words
-}
-
-fn spinning_words(spun: &Spun) -> String {
-    format!(
-        "That takes all CPU time for work. At most {} of the vCPUs' CPU time can have been spinning for a \
-         sibling that was kept from running; were all of that so, and saved, they would want for a pCPU \
-         {} of their time under {} and {} under {}.",
-        percent(spun.share),
-        percent(ready_share(&spun.best)),
-        spun.best.policy,
-        percent(ready_share(&spun.own)),
-        spun.own.policy
-    )
-}
-
-fn overcommit_words(overcommit: &Overcommit) -> String {
-    let target = percent(overcommit.target);
-    let policy = &overcommit.policy;
-    let Some(more) = overcommit.holds_with else {
-        let worst = overcommit.steps.first();
-        return format!(
-            "Under {policy} no VM more fits: {} is above the target of {target} already ({}).",
-            worst.map_or("a VM", |step| &step.worst_vm),
-            percent(worst.map_or(0.0, |step| step.worst_ready_share.median)),
-        );
-    };
-    let at = overcommit.steps.get(more as usize);
-    let ratio = at.map_or(0.0, |step| step.vcpus_per_pcpu);
-    let least = if overcommit.more_may_fit {
-        "at least "
-    } else {
-        ""
-    };
-    let (vms, verb) = if more == 1 {
-        ("VM", "keeps")
-    } else {
-        ("VMs", "keep")
-    };
-    match more {
-        0 => format!(
-            "Under {policy} no VM more fits: the next one brings a VM's ready time above {target}."
-        ),
-        _ => format!(
-            "Under {policy} {least}{more} more {vms} ({} vCPUs per pCPU) {verb} every VM's ready \
-             time within {target}.",
-            amount(round(ratio))
-        ),
-    }
 }
 
 #[cfg(test)]
@@ -394,6 +286,7 @@ mod tests {
         let other = [run(&[(0.9, 0.1), (0.3, 0.7)])];
         let found = tried(&own, &other, 0.05);
         assert_eq!(found.policies[0].verdict, Verdict::Better);
+        assert_eq!(found.said(&found.policies[0]), "less, but unfair");
         assert_eq!(found.recommended, None);
     }
 

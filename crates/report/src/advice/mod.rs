@@ -14,6 +14,7 @@ mod judge;
 mod open;
 mod rank;
 mod text;
+mod words;
 
 pub use crate::html::advice::page;
 pub use confidence::{Basis, confidence};
@@ -261,6 +262,17 @@ pub struct Step {
 }
 
 impl Advice {
+    /// What to say of a policy's waiting beside the host's own scheduler, and of who would pay for it.
+    pub(crate) fn said(&self, policy: &PolicyAdvice) -> &'static str {
+        match policy.verdict {
+            Verdict::Own => "host's own",
+            Verdict::Better if !judge::fair_enough(policy, self.own()) => "less, but unfair",
+            Verdict::Better => "less",
+            Verdict::Same => "as much",
+            Verdict::Worse => "more",
+        }
+    }
+
     /// The host's own scheduler.
     pub fn own(&self) -> Option<&PolicyAdvice> {
         let own = |policy: &&PolicyAdvice| policy.verdict == Verdict::Own;

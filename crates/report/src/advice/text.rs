@@ -80,7 +80,7 @@ fn policies(advice: &Advice, width: u16) -> Table {
             ends(&policy.ready_share),
             amount(policy.work.median),
             format!("{:.3}", policy.fairness.median),
-            said(policy.verdict).to_string(),
+            advice.said(policy).to_string(),
         ];
         table.add_row(cells.iter().enumerate().map(|(at, text)| aligned(at, text)));
     }
@@ -99,15 +99,6 @@ fn longest<'a>(names: impl Iterator<Item = &'a str>) -> usize {
 
 fn ends(range: &Range) -> String {
     format!("({:.1}–{:.1})", range.least * 100.0, range.most * 100.0)
-}
-
-fn said(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Own => "(host's own)",
-        Verdict::Better => "less",
-        Verdict::Same => "as much",
-        Verdict::Worse => "more",
-    }
 }
 
 /// The host's own scheduler, and the best others.

@@ -215,22 +215,13 @@ fn row<'a>(advice: &Advice, policy: &'a PolicyAdvice) -> PolicyRow<'a> {
     PolicyRow {
         policy,
         recommended: advice.recommended.as_ref() == Some(&policy.policy),
-        verdict: verdict(policy.verdict),
+        verdict: advice.said(policy),
         measures: [
             measure(&policy.ready_share, percent, ranks.ready),
             measure(&policy.work, amount, ranks.work),
             measure(&policy.fairness, three, ranks.fairness),
         ],
         beyond: percent(policy.beyond_recording_share),
-    }
-}
-
-fn verdict(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Own => "the host's own",
-        Verdict::Better => "less",
-        Verdict::Same => "as much",
-        Verdict::Worse => "more",
     }
 }
 
@@ -249,8 +240,10 @@ fn vms<'a>(advice: &'a Advice, shown: &[&'a PolicyAdvice]) -> VmTable<'a> {
         let vcpus = of.clone().next().map_or(0, |vm| vm.vcpus);
         let cells = of.map(|vm| {
             let said = match vm.verdict {
-                Verdict::Own => String::new(),
-                other => format!("; {}", verdict(other)),
+                Verdict::Own => "",
+                Verdict::Better => "; less",
+                Verdict::Same => "; as much",
+                Verdict::Worse => "; more",
             };
             VmCell {
                 ready: percent(vm.ready_share.median),

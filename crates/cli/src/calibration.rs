@@ -2,7 +2,7 @@
 //! A calibration file on a host that is really there: `corun host --calibration`, `corun policy
 //! --calibration`.
 
-use crate::compare::policies;
+use crate::compare::calibration;
 use crate::failure::Invalid;
 use corun_linux::machine::Layout;
 use corun_policies::aql::{Calibration, Machine};
@@ -14,9 +14,8 @@ use std::path::Path;
 /// [`Invalid`] if it cannot be read, is broken, or was made on another machine.
 pub fn read(path: &Path) -> anyhow::Result<Calibration> {
     let here = machine()?;
-    let said = policies::read(path, &here);
-    let said = said.map_err(|why| Invalid::error(format!("--calibration: {why}")))?;
-    Ok(policies::calibration(&said))
+    let found = calibration::read(path, &here);
+    found.map_err(|why| Invalid::error(format!("--calibration: {why}")))
 }
 
 /// This machine, as calibrations tell machines apart.

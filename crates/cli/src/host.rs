@@ -196,7 +196,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         .check(policy)
         .map_err(|why| Invalid::error(format!("--set: {why}")))?;
     if args.observe {
-        return observed(args, policy);
+        return observed(args, policy, settings);
     }
     if args.backend == Backend::Fair {
         return stock(args, policy, settings);
@@ -225,9 +225,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Nothing is scheduled: what the policy would do is printed.
-fn observed(args: &Args, policy: &'static PolicyInfo) -> anyhow::Result<()> {
+fn observed(args: &Args, policy: &'static PolicyInfo, settings: Settings) -> anyhow::Result<()> {
     observe::run(ObserveOptions {
         policy,
+        settings,
         interval: args.interval.max(100 * time::MS),
         run_for: args.run_for,
         json: args.json,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Standard output and error. A reader that has gone (`corun … | head`) is no failure.
 
+use serde::Serialize;
 use std::io::{self, Write};
 
 /// Writes results.
@@ -11,6 +12,14 @@ pub fn print(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     Ok(out.flush()?)
+}
+
+/// Writes results as one JSON value.
+///
+/// # Errors
+/// As [`print`].
+pub fn json(value: &impl Serialize) -> anyhow::Result<()> {
+    print(&(serde_json::to_string_pretty(value)? + "\n"))
 }
 
 /// Writes a line for people beside the results; where nobody reads it, it is lost.

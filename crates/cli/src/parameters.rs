@@ -51,7 +51,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         }
     }
     if args.json {
-        return output::print(&(serde_json::to_string_pretty(&in_json(&all))? + "\n"));
+        return output::json(&in_json(&all));
     }
     output::print(&match args.markdown {
         true => parameters::markdown(&all),

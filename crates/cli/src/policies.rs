@@ -31,7 +31,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
                 })
             })
             .collect();
-        return output::print(&(serde_json::to_string_pretty(&list)? + "\n"));
+        return output::json(&list);
     }
     let widest = all
         .iter()

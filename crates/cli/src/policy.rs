@@ -72,7 +72,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     };
     let in_force = socket::call::<InForce>(&args.socket, &command).map_err(explain(args))?;
     match args.json {
-        true => output::print(&(serde_json::to_string_pretty(&in_force)? + "\n")),
+        true => output::json(&in_force),
         false => output::print(&in_words(&in_force)),
     }
 }

@@ -45,7 +45,7 @@ Exit codes: 0 nothing stands in the way; 1 something does.";
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let verdict = host::verdict(&args.state_dir, &args.force);
     match args.json {
-        true => output::print(&(serde_json::to_string_pretty(&verdict)? + "\n"))?,
+        true => output::json(&verdict)?,
         false => output::print(&in_words(&verdict))?,
     }
     match verdict.refused.len() {

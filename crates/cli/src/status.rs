@@ -37,7 +37,7 @@ Exit codes: 0 done; 1 no daemon answers; 2 wrong usage.";
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let status = socket::call::<HostStatus>(&args.socket, &Command::Status)?;
     match args.json {
-        true => output::print(&(serde_json::to_string_pretty(&status)? + "\n")),
+        true => output::json(&status),
         false => output::print(&in_words(&status)),
     }
 }

@@ -62,7 +62,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         .map(find)
         .collect::<Result<Vec<_>, _>>()?;
     if args.json {
-        return output::print(&(serde_json::to_string_pretty(&shown)? + "\n"));
+        return output::json(&shown);
     }
     output::print(&match (args.markdown, &args.name, shown.first()) {
         (true, ..) => workloads::markdown(&shown, &families()),

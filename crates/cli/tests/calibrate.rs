@@ -4,15 +4,12 @@
 // Helpers of tests, too, say what they expect by panicking.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
+use common::{corun, refused};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
-
-fn corun(args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_corun"));
-    command.env("COLUMNS", "100").args(args).output().unwrap()
-}
 
 /// Two VMs on a machine with this last-level cache.
 fn scenario(folder: &Path, llc: &str) -> String {
@@ -33,9 +30,7 @@ fn what_is_found_is_written_read_and_refused_elsewhere() {
     let folder = tempfile::tempdir().unwrap();
     let found = folder.path().join("found.toml");
     let found = found.to_string_lossy();
-    let output = corun(&["calibrate", "--quick", "--json", "-o", &found]);
-    assert!(output.status.success(), "{output:?}");
-    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let said = common::json(corun(&["calibrate", "--quick", "--json", "-o", &found]));
     let best = |kind: &str| {
         let types = said["types"].as_array().unwrap();
         let of = types.iter().find(|of| of["type"] == kind).unwrap();
@@ -54,26 +49,19 @@ fn what_is_found_is_written_read_and_refused_elsewhere() {
     let here = corun(&["compare", "-q", &scenario(folder.path(), "8MB")]);
     assert!(here.status.success(), "{here:?}");
     let elsewhere = corun(&["compare", "-q", &scenario(folder.path(), "20MB")]);
-    let message = String::from_utf8_lossy(&elsewhere.stderr).into_owned();
-    assert_eq!(elsewhere.status.code(), Some(2), "{message}");
+    let message = refused(elsewhere);
     assert!(message.contains("policy.aql.calibration: "), "{message}");
     assert!(message.contains("made on another machine"), "{message}");
 
     let broken = fs::read_to_string(&*found).unwrap().replace("LLCF", "LLFC");
     fs::write(&*found, broken).unwrap();
-    let refused = corun(&["compare", "-q", &scenario(folder.path(), "8MB")]);
-    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert_eq!(refused.status.code(), Some(2), "{message}");
+    let message = refused(corun(&["compare", "-q", &scenario(folder.path(), "8MB")]));
     assert!(message.contains("slice.LLFC: unknown key"), "{message}");
 }
 
 #[test]
 fn a_machine_that_is_none_is_refused() {
-    let refused = |args: &[&str]| {
-        let output = corun(&[&["calibrate"], args].concat());
-        assert_eq!(output.status.code(), Some(2), "{output:?}");
-        String::from_utf8(output.stderr).unwrap()
-    };
+    let refused = |args: &[&str]| refused(corun(&[&["calibrate"], args].concat()));
     assert!(refused(&["--set", "host.llc=1KB"]).contains("host.llc"));
     assert!(refused(&["--host", "/none.toml"]).contains("/none.toml"));
 }
@@ -92,9 +80,7 @@ fn a_host_refuses_files_that_are_broken_or_of_another_machine() {
     let path = file.to_string_lossy().into_owned();
     let refused = |text: &str, args: &[&str]| {
         fs::write(&file, text).unwrap();
-        let output = corun(&[args, &["--calibration", &path]].concat());
-        assert_eq!(output.status.code(), Some(2), "{output:?}");
-        String::from_utf8(output.stderr).unwrap()
+        common::refused(corun(&[args, &["--calibration", &path]].concat()))
     };
     let state = folder.path().join("state.json");
     let state = state.to_string_lossy();
@@ -142,11 +128,7 @@ fn a_host_refuses_files_that_are_broken_or_of_another_machine() {
 
 #[test]
 fn what_is_set_of_a_hosts_policy_is_checked_first() {
-    let refused = |args: &[&str]| {
-        let output = corun(&[&["host", "--backend", "fair"], args].concat());
-        assert_eq!(output.status.code(), Some(2), "{output:?}");
-        String::from_utf8(output.stderr).unwrap()
-    };
+    let refused = |args: &[&str]| refused(corun(&[&["host", "--backend", "fair"], args].concat()));
     let unknown = refused(&["--policy", "microsliced", "--set", "slize=3ms"]);
     assert!(
         unknown.contains("microsliced has no parameter \"slize\""),
@@ -162,10 +144,6 @@ fn what_is_set_of_a_hosts_policy_is_checked_first() {
 
 #[test]
 fn this_machine_is_no_scenario() {
-    let output = corun(&["calibrate", "--here", "--host", "a.toml"]);
-    assert_eq!(output.status.code(), Some(2), "{output:?}");
-    assert!(
-        String::from_utf8_lossy(&output.stderr).contains("--here"),
-        "{output:?}"
-    );
+    let said = refused(corun(&["calibrate", "--here", "--host", "a.toml"]));
+    assert!(said.contains("--here"), "{said}");
 }

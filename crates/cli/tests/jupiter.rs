@@ -7,22 +7,14 @@
 
 mod common;
 
-use common::Place;
+use common::{Place, in_tree, is_fresh};
 use corun_report::timeline::{Timelines, read};
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
-
-/// The repository's file of this name.
-fn file(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../..")
-        .join(name)
-}
 
 /// The timeline of a scenario under Jupiter.
 fn timeline(test: &str, scenario: &str, more: &[&str]) -> Timelines {
     let place = Place::new(test);
-    let scenario = file(scenario);
+    let scenario = in_tree(scenario);
     let args = [
         "compare",
         scenario.to_str().unwrap(),
@@ -178,15 +170,5 @@ fn the_picture_shows_who_the_others_wait_for() {
     assert!(at(&third, 7.9) > 1.5 * at(&second, 7.9));
     let total = |time| (0..4).map(|vcpu| at(&weight(vcpu), time)).sum::<f64>();
     assert!((1..80).all(|tenth| (total(f64::from(tenth) / 10.0) - 4000.0).abs() <= 4.0));
-    let path = file("docs/images/jupiter.svg");
-    let picture = picture(&timelines);
-    if std::env::var_os("CORUN_UPDATE").is_some() {
-        std::fs::write(&path, &picture).unwrap();
-    }
-    let committed = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        committed == picture,
-        "docs/images/jupiter.svg differs from the run: CORUN_UPDATE=1 cargo test -p corun --test \
-         jupiter writes it anew"
-    );
+    is_fresh("docs/images/jupiter.svg", &picture(&timelines), "jupiter");
 }

@@ -6,11 +6,10 @@
 
 mod common;
 
-use common::corun;
+use common::{corun, left};
 use corun_linux::socket::Server;
 use corun_linux::socket::protocol::{Command as Asked, ErrorKind, InForce, Reply};
 use std::path::{Path, PathBuf};
-use std::process::Output;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -22,13 +21,7 @@ fn socket(name: &str) -> PathBuf {
 
 fn policy(socket: &Path, args: &[&str]) -> (Option<i32>, String, String) {
     let to = ["--socket", socket.to_str().unwrap()];
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = corun(&[&["policy"], args, &to].concat());
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (status.code(), text(stdout), text(stderr))
+    left(corun(&[&["policy"], args, &to].concat()))
 }
 
 /// Does as a daemon would, but has no host.

@@ -6,15 +6,13 @@
 
 mod common;
 
-use common::{Place, corun};
+use common::{Place, corun, in_tree};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
 fn recording(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../experiments/recordings")
-        .join(name)
+    in_tree("experiments/recordings").join(name)
 }
 
 const BOTH: [&str; 2] = [

@@ -6,10 +6,9 @@
 
 mod common;
 
-use common::{Place, corun, json, printed, refused};
+use common::{Place, corun, is_fresh, json, printed, refused};
 use corun_model::{Parameter, Value};
 use corun_scenario::{Override, read};
-use std::path::Path;
 
 fn prints(args: &[&str]) -> String {
     printed(corun(args))
@@ -18,19 +17,7 @@ fn prints(args: &[&str]) -> String {
 /// The committed page is what the command prints.
 #[track_caller]
 fn fresh(page: &str, args: &[&str]) {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../docs")
-        .join(page);
-    let printed = prints(args);
-    if std::env::var_os("CORUN_UPDATE").is_some() {
-        std::fs::write(&file, &printed).unwrap();
-    }
-    let committed = std::fs::read_to_string(&file).unwrap_or_default();
-    assert!(
-        committed == printed,
-        "docs/{page} differs from the code: CORUN_UPDATE=1 cargo test -p corun --test reference \
-         writes it anew"
-    );
+    is_fresh(&format!("docs/{page}"), &prints(args), "reference");
 }
 
 #[test]

@@ -4,36 +4,23 @@
 // Helpers of tests, too, say what they expect by panicking.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
+use common::{Place, corun, fits_schema, in_tree};
 use corun_report::claims::Scoreboard;
 use serde_json::Value;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-
-fn corun(args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_corun"));
-    command.env("COLUMNS", "100").arg("reproduce").args(args);
-    command.output().unwrap()
-}
 
 fn prints(args: &[&str]) -> String {
-    let output = corun(args);
-    assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout).unwrap()
+    common::printed(corun(&[&["reproduce"], args].concat()))
 }
 
-/// Standard error of a command that ends with code 2.
+fn json(args: &[&str]) -> Value {
+    common::json(corun(&[&["reproduce"], args].concat()))
+}
+
 fn refused(args: &[&str]) -> String {
-    let output = corun(args);
-    assert_eq!(output.status.code(), Some(2), "{output:?}");
-    assert!(output.stdout.is_empty(), "{output:?}");
-    String::from_utf8(output.stderr).unwrap()
-}
-
-fn file(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../..")
-        .join(name)
+    common::refused(corun(&[&["reproduce"], args].concat()))
 }
 
 const CLAIMS: &str = r#"
@@ -122,31 +109,18 @@ value = "gain([cfs], [gang])"
 
 /// A directory of experiments of its own for each test.
 fn place(name: &str, checks: &str) -> String {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR"))
-        .join("reproduce")
-        .join(name);
-    for (file, text) in [
-        ("claims.toml", CLAIMS),
-        ("x/two.toml", SCENARIO),
-        ("checks/x.toml", checks),
-    ] {
-        let file = dir.join(file);
-        fs::create_dir_all(file.parent().unwrap()).unwrap();
-        fs::write(file, text).unwrap();
-    }
-    dir.to_str().unwrap().to_string()
+    let place = Place::new(&format!("reproduce-{name}"));
+    place.write("claims.toml", CLAIMS);
+    place.write("x/two.toml", SCENARIO);
+    place.write("checks/x.toml", checks);
+    place.dir().to_string()
 }
 
 #[test]
 fn every_kind_of_claim_comes_to_its_verdict() {
     let dir = place("kinds", CHECKS);
-    let text = prints(&["--experiments", &dir, "--json", "-q"]);
-    let json: Value = serde_json::from_str(&text).unwrap();
-    let schema = fs::read_to_string(file("docs/schema/reproduce.schema.json")).unwrap();
-    let schema = serde_json::from_str(&schema).unwrap();
-    if let Err(error) = jsonschema::validate(&schema, &json) {
-        assert_eq!(error.to_string(), "", "the schema");
-    }
+    let json = json(&["--experiments", &dir, "--json", "-q"]);
+    fits_schema("reproduce", &json);
     let claims = json["claims"].as_array().unwrap();
     let of = |id: &str| claims.iter().find(|claim| claim["id"] == id).unwrap();
     let stacking = of("x.stacking");
@@ -169,20 +143,10 @@ fn every_kind_of_claim_comes_to_its_verdict() {
 #[test]
 fn values_are_those_of_compare() {
     let dir = place("compare", CHECKS);
-    let json: Value = serde_json::from_str(&prints(&[
-        "--experiments",
-        &dir,
-        "--json",
-        "-q",
-        "x.stacking",
-    ]))
-    .unwrap();
+    let json = json(&["--experiments", &dir, "--json", "-q", "x.stacking"]);
     let scenario = format!("{dir}/x/two.toml");
     let args = ["compare", &scenario, "--policies", "cfs", "--json", "-q"];
-    let output = Command::new(env!("CARGO_BIN_EXE_corun"))
-        .args(args)
-        .output();
-    let compared: Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
+    let compared = common::json(corun(&args));
     let runs = compared["runs"].as_array().unwrap();
     let stacked = runs
         .iter()
@@ -211,8 +175,7 @@ fn results_do_not_hang_on_threads_and_quick_ones_are_shorter() {
     assert_eq!(seeds(&["--quick", "--seeds", "3"]), Some(3));
     let quick = format!("{CHECKS}\n[experiment.\"x/two\"]\nquick = [\"run.seeds=[5]\"]\n");
     let dir = place("said-quick", &quick);
-    let json: Value =
-        serde_json::from_str(&prints(&["--experiments", &dir, "--json", "-q", "--quick"])).unwrap();
+    let json = json(&["--experiments", &dir, "--json", "-q", "--quick"]);
     assert_eq!(
         (&json["claims"][0]["seeds"], &json["quick"]),
         (&1.into(), &true.into())
@@ -286,7 +249,7 @@ fn mistakes_are_told_with_their_place() {
 
 #[test]
 fn the_committed_page_has_every_claim() {
-    let page = fs::read_to_string(file("docs/claims.md")).unwrap();
+    let page = fs::read_to_string(in_tree("docs/claims.md")).unwrap();
     let board: Scoreboard = serde_json::from_str(&prints(&["aql.*", "--json", "-q"])).unwrap();
     assert!(!board.claims.is_empty());
     for claim in &board.claims {

@@ -7,7 +7,7 @@
 
 mod common;
 
-use common::corun;
+use common::{corun, left};
 use serde_json::Value;
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
@@ -39,13 +39,7 @@ impl Drop for Fake {
 }
 
 fn run(args: &[&str]) -> (Option<i32>, String, String) {
-    let output = corun(args);
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (
-        output.status.code(),
-        text(output.stdout),
-        text(output.stderr),
-    )
+    left(corun(args))
 }
 
 #[test]
@@ -148,4 +142,17 @@ fn observing_changes_nothing_and_says_what_would_be() {
         !line["plan"]["vms"].as_array().unwrap().is_empty(),
         "{line}"
     );
+    let args = ["host", "--policy", "microsliced", "--set", "slice=7ms"];
+    let observe = [
+        "--observe",
+        "--json",
+        "--interval",
+        "100ms",
+        "--for",
+        "500ms",
+    ];
+    let (code, out, err) = run(&[&args[..], &observe].concat());
+    assert_eq!(code, Some(0), "{err}");
+    let line: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+    assert_eq!(line["plan"]["tasks"][0]["slice"], 7_000_000, "{line}");
 }

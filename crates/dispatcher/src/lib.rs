@@ -5,13 +5,14 @@
 //! it on behalf of a [`Services`] implementation (the simulator's sched_ext model), and [`lockstep`]
 //! plays recordings of a real kernel back through it.
 
+mod conf;
 mod layout;
 pub mod lockstep;
 mod native;
 
+pub use conf::{GROUP_IDLE, GROUP_NEUTRAL, GroupConf, Knobs, PcpuConf, PoolConf, TaskConf, VmConf};
 pub use layout::{
-    CpuCtx, GANG_VCPUS, GROUP_IDLE, GROUP_LEVELS, GROUP_NEUTRAL, GangCtx, GangVcpu, GroupConf,
-    GroupCtx, Knobs, MAX_GROUPS, MAX_PCPUS, MAX_VMS, PcpuConf, PoolConf, TASK_READY, TASK_RUNNING,
-    TASK_THROTTLED, TaskConf, TaskCounters, TaskCtx, TaskStruct, VmConf, VmCtx, WAKERS,
+    CpuCtx, GANG_VCPUS, GROUP_LEVELS, GangCtx, GangVcpu, GroupCtx, MAX_GROUPS, MAX_PCPUS, MAX_VMS,
+    TASK_READY, TASK_RUNNING, TASK_THROTTLED, TaskCounters, TaskCtx, TaskStruct, VmCtx, WAKERS,
 };
 pub use native::{Kick, Native, Services};

@@ -5,9 +5,10 @@
 //! is made for any [`Services`]: each entry turns the context pointer back into [`Inner`] and calls
 //! the method. C code holds task pointers only during a call; tasks are named by index outside.
 
+use crate::conf::{GroupConf, Knobs, PcpuConf, PoolConf, VmConf};
 use crate::layout::{
-    CpuCtx, GangCtx, GangSlots, GroupConf, GroupCtx, Knobs, MAX_GROUPS, MAX_PCPUS, MAX_VMS,
-    PcpuConf, PcpuIndex, PoolConf, TaskStruct, VmConf, VmCtx,
+    CpuCtx, GangCtx, GangSlots, GroupCtx, MAX_GROUPS, MAX_PCPUS, MAX_VMS, PcpuIndex, TaskStruct,
+    VmCtx,
 };
 use corun_model::{Nanos, PcpuSet, VmPlan};
 use std::ffi::c_void;

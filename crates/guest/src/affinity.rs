@@ -9,9 +9,6 @@
 use corun_model::{PcpuId, PcpuSet, Topology};
 use std::io;
 
-/// Words of the kernel's mask.
-const WORDS: usize = Topology::MAX_PCPUS as usize / 64;
-
 fn thread(tid: u32) -> io::Result<libc::pid_t> {
     libc::pid_t::try_from(tid).map_err(io::Error::other)
 }
@@ -21,7 +18,7 @@ fn thread(tid: u32) -> io::Result<libc::pid_t> {
 /// # Errors
 /// `ESRCH` if it has gone; `EINVAL` on guests of more than [`Topology::MAX_PCPUS`] vCPUs.
 pub(crate) fn get(tid: u32) -> io::Result<PcpuSet> {
-    let mut words = [0u64; WORDS];
+    let mut words = *PcpuSet::default().words();
     // SAFETY: `words` is writable and as long as said; the kernel writes whole longs, 8 bytes each.
     let got = unsafe {
         libc::sched_getaffinity(thread(tid)?, size_of_val(&words), words.as_mut_ptr().cast())
@@ -29,11 +26,7 @@ pub(crate) fn get(tid: u32) -> io::Result<PcpuSet> {
     if got != 0 {
         return Err(io::Error::last_os_error());
     }
-    let is_set = |cpu: &PcpuId| words[cpu.index() / 64] >> (cpu.0 % 64) & 1 == 1;
-    Ok((0..Topology::MAX_PCPUS)
-        .map(PcpuId)
-        .filter(is_set)
-        .collect())
+    Ok(PcpuSet::from_words(words))
 }
 
 /// Lets thread `tid` (0: the caller) use these vCPUs only.
@@ -41,14 +34,10 @@ pub(crate) fn get(tid: u32) -> io::Result<PcpuSet> {
 /// # Errors
 /// `ESRCH` if it has gone, `EPERM` if it is somebody else's, `EINVAL` if its cpuset has none of them.
 pub(crate) fn set(tid: u32, vcpus: &PcpuSet) -> io::Result<()> {
-    let mut words = [0u64; WORDS];
-    for cpu in vcpus.iter() {
-        words[cpu.index() / 64] |= 1 << (cpu.0 % 64);
-    }
+    let words = vcpus.words();
     // SAFETY: `words` is readable and as long as said.
-    let set = unsafe {
-        libc::sched_setaffinity(thread(tid)?, size_of_val(&words), words.as_ptr().cast())
-    };
+    let set =
+        unsafe { libc::sched_setaffinity(thread(tid)?, size_of_val(words), words.as_ptr().cast()) };
     match set {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

@@ -5,13 +5,9 @@
 //! what seems to go back is nothing.
 
 use crate::skel::types;
+use corun_dispatcher::{TASK_READY, TASK_RUNNING, TASK_THROTTLED, WAKERS};
 use corun_model::{Doing, Nanos, PcpuId, Signals, TaskId, Turns};
 use std::collections::BTreeMap;
-
-/// `enum task_state` of the dispatcher.
-const READY: u32 = 1;
-const RUNNING: u32 = 2;
-const THROTTLED: u32 = 3;
 
 /// `struct task_counters`, with the state the vCPU is in counted up to now, and where it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,9 +34,6 @@ pub(crate) struct Counters {
     /// What else this host tells, if the policy asks.
     pub(crate) signals: Signals,
 }
-
-/// As many as the dispatcher remembers.
-const WAKERS: usize = 8;
 
 impl Counters {
     pub(crate) fn of(ctx: &types::task_ctx, now: Nanos) -> Self {
@@ -71,17 +64,17 @@ impl Counters {
             signals: Signals::default(),
         };
         match ctx.state {
-            RUNNING => {
+            TASK_RUNNING => {
                 sum.run += since(ctx.charged);
                 sum.doing = Doing::Running;
             }
-            READY => {
+            TASK_READY => {
                 sum.ready_for = since(ctx.since);
                 sum.ready += sum.ready_for;
                 sum.doing = Doing::Ready;
             }
             // It wants a pCPU, and is not to have one: no policy's doing.
-            THROTTLED => sum.throttled += since(ctx.since),
+            TASK_THROTTLED => sum.throttled += since(ctx.since),
             _ => {
                 sum.wait += since(ctx.since);
                 // Under way, or over and not booked yet.
@@ -141,12 +134,12 @@ mod tests {
         let mut ctx = types::task_ctx {
             since: 1_000,
             charged: 1_200,
-            state: RUNNING,
+            state: TASK_RUNNING,
             ..types::task_ctx::default()
         };
         ctx.sum.run = 50;
         assert_eq!(Counters::of(&ctx, 1_500).run, 350);
-        ctx.state = READY;
+        ctx.state = TASK_READY;
         let ready = Counters::of(&ctx, 1_500);
         assert_eq!((ready.ready, ready.ready_for), (500, 500));
         ctx.state = 0;

@@ -15,14 +15,15 @@ use crate::socket::Server;
 use crate::socket::protocol::{Command, ErrorKind, InForce, Reply, SetPolicy};
 use crate::stats::{Mark, Stats};
 use crate::status::{Beside, HostStatus};
-use corun_model::time::{MS, SEC};
+use corun_model::time::{MS, seconds};
 use corun_model::{Nanos, PcpuSet};
 use corun_policies::{PolicyInfo, SettingError, Settings};
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How long the daemon sleeps at most: how soon it sees a signal or an ejection.
-const NAP: Nanos = 50 * MS;
+/// How long the daemon sleeps at most: how soon it sees an ejection, or a signal that came just before it
+/// slept. Each time it wakes it takes the pCPU from a vCPU, whose turn is over then.
+const NAP: Nanos = 200 * MS;
 
 /// What lives as long as the dispatcher is in charge.
 pub(crate) struct Daemon {
@@ -203,7 +204,7 @@ impl Daemon {
             summary: info.summary.to_string(),
             source: info.source.to_string(),
             parameters: self.control.parameters(),
-            for_s: clock::now().saturating_sub(self.control.since()) as f64 / SEC as f64,
+            for_s: seconds(clock::now().saturating_sub(self.control.since())),
             changes: self.control.changes,
             vms: self.control.thoughts(),
             status: self.control.status(),

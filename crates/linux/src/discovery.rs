@@ -5,17 +5,20 @@
 //! /proc adds names, the order of vCPUs, affinities and weights. Nobody is asked, no manager needed.
 //! Processes come and go while one looks: what cannot be read is left out this time.
 
+use crate::inventory::role::vcpu_number;
 use crate::inventory::{Identity, identity};
 use crate::perf::VcpuCounters;
+use crate::proc::Process;
 use crate::skel::types;
 use crate::tables::Tables;
-use crate::{cgroup, pidfd, proc};
+use crate::{cgroup, pidfd};
+use corun_dispatcher::{TaskConf, VmConf};
 use corun_model::{PcpuSet, TaskId, VmId};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 /// A thread, for ever: numbers are used again, but not with the same start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ThreadKey {
     pub(crate) tgid: u32,
     pub(crate) tid: u32,
@@ -32,7 +35,7 @@ pub(crate) struct Vcpu {
     pub(crate) pidfd: OwnedFd,
     pub(crate) allowed: PcpuSet,
     /// What the dispatcher has been told about it.
-    pub(crate) told: Option<types::task_conf>,
+    pub(crate) told: Option<TaskConf>,
     /// What the kernel counts of it, while a policy wants to see that.
     pub(crate) counters: Option<VcpuCounters>,
 }
@@ -74,7 +77,7 @@ pub(crate) struct Vm {
     /// vCPUs the dispatcher counted when threads were looked for last.
     pub(crate) counted: u32,
     /// What the dispatcher has been told about it.
-    pub(crate) told: Option<types::vm_conf>,
+    pub(crate) told: Option<VmConf>,
 }
 
 /// All VMs, in the order of their appearance.
@@ -120,9 +123,10 @@ impl Vms {
 
     /// A VM that has just turned up; `None` if it has already gone again.
     fn add(&mut self, slot: u32, tgid: u32) -> Option<usize> {
-        let start = proc::start_time(tgid, tgid)?;
-        let words = proc::command_line(tgid)?;
-        let cgroup = proc::cgroup(tgid);
+        let process = Process::here(tgid);
+        let start = process.start()?;
+        let words = process.words()?;
+        let cgroup = process.cgroup();
         let identity = identity::of(Path::new("/"), tgid, &words, cgroup.as_deref());
         self.list.push(Vm {
             vm: VmId(self.next_vm),
@@ -134,7 +138,7 @@ impl Vms {
             },
             name: identity.name.clone(),
             identity,
-            weight: weight_of(tgid),
+            weight: cgroup.and_then(|path| cgroup::weight(tgid, &path)),
             vcpus: Vec::new(),
             books: Books::default(),
             counted: 0,
@@ -156,18 +160,12 @@ impl Vm {
     /// Adds vCPU threads that are not known yet.
     fn find_vcpus(&mut self, tables: &Tables<'_, '_>, next_task: &mut u32) {
         let tgid = self.key.tgid;
+        let process = Process::here(tgid);
         let known = |tid: &u32| self.vcpus.iter().any(|vcpu| vcpu.key.tid == *tid);
-        let new: Vec<u32> = proc::threads(tgid)
-            .into_iter()
-            .filter(|tid| !known(tid))
-            .collect();
-        let mut names = new.iter().map(|&tid| (tid, proc::thread_name(tgid, tid)));
-        let mut found: Vec<(u32, Option<u32>)> = Vec::new();
-        for (tid, name) in &mut names {
-            if let Some(number) = name.as_deref().and_then(proc::vcpu_number) {
-                found.push((tid, Some(number)));
-            }
-        }
+        let mut new = process.threads();
+        new.retain(|tid| !known(tid));
+        let named = |&tid: &u32| Some((tid, Some(vcpu_number(&process.thread_name(tid)?)?)));
+        let mut found: Vec<(u32, Option<u32>)> = new.iter().filter_map(named).collect();
         if found.is_empty() && self.vcpus.is_empty() {
             // A VMM that names its threads otherwise: the dispatcher tells which are vCPUs.
             found = new.iter().map(|&tid| (tid, None)).collect();
@@ -193,7 +191,7 @@ fn open_vcpu(
 ) -> Option<Vcpu> {
     let pidfd = pidfd::open_thread(tid).ok()?;
     // Read after the descriptor was opened: if the thread is still there, both mean the same one.
-    let start = proc::start_time(tgid, tid)?;
+    let start = Process::here(tgid).thread_start(tid)?;
     if number.is_none() {
         let ctx = tables.task(pidfd.as_fd()).ok()??;
         if ctx.vm == NO_VM {
@@ -221,5 +219,5 @@ fn refresh_allowed(vcpu: &mut Vcpu) {
 }
 
 fn weight_of(tgid: u32) -> Option<u32> {
-    cgroup::weight(tgid, &proc::cgroup(tgid)?)
+    cgroup::weight(tgid, &Process::here(tgid).cgroup()?)
 }

@@ -18,20 +18,11 @@ pub(crate) fn raw(params: &DispatcherParams, online: &PcpuSet) -> types::knobs {
         groups: 1,
         cores: 1,
         gangs: 1, // policies are exchanged while it runs, and a recording has one set of knobs
-        online: mask(online),
+        online: *online.words(),
         ..types::knobs::default()
     };
     raw.pcpus = online.iter().map(|cpu| cpu.0 + 1).max().unwrap_or(0);
     raw
-}
-
-/// A set of pCPUs, a bit each.
-pub(crate) fn mask(pcpus: &PcpuSet) -> [u64; 8] {
-    let mut words = [0; 8];
-    for cpu in pcpus.iter() {
-        words[cpu.index() / 64] |= 1 << (cpu.0 % 64);
-    }
-    words
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! corun on a Linux host: the dispatcher as a sched_ext scheduler, a policy in a daemon.
 //!
 //! [`host::run`] is the whole daemon. Its parts, in the order in which they matter to it:
-//! [`preflight`] (may it start?), [`Dispatcher`] (into the kernel and out again), discovery (which
+//! [`preflight`] (may it start?), loader (into the kernel and out again), discovery (which
 //! VMs are there), control (counters → policy → plan), apply (plan → tables), [`safety`] (is everybody
 //! served as promised, and what if not), [`stats`], recorder, [`socket`].
 //!
@@ -29,6 +29,7 @@ mod loader;
 mod log;
 pub mod machine;
 pub mod observe;
+mod outside;
 mod perf;
 mod pidfd;
 pub mod preflight;
@@ -50,4 +51,4 @@ mod vm_table;
 pub mod watch;
 
 pub use confine::ConfineError;
-pub use loader::{Dispatcher, ExitInfo, LoadError};
+pub use loader::{ExitInfo, LoadError};

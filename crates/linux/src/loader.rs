@@ -70,18 +70,18 @@ pub struct ExitInfo {
 
 impl ExitInfo {
     /// `SCX_EXIT_UNREG`: taken out by its own process.
-    pub const UNREGISTERED: u32 = 64;
+    pub(crate) const UNREGISTERED: u32 = 64;
     /// `SCX_ECODE_ACT_RESTART`.
     const ACT_RESTART: i64 = 1 << 48;
 
     /// Does the kernel want it started anew, because pCPUs came or went?
-    pub fn asks_for_restart(&self) -> bool {
+    pub(crate) fn asks_for_restart(&self) -> bool {
         self.kind < 1024 && self.code & Self::ACT_RESTART != 0
     }
 }
 
 /// The dispatcher in the kernel.
-pub struct Dispatcher<'obj> {
+pub(crate) struct Dispatcher<'obj> {
     skel: CorunSkel<'obj>,
     link: Option<Link>,
     /// `struct lease` in its .bss.
@@ -94,7 +94,7 @@ impl<'obj> Dispatcher<'obj> {
     ///
     /// # Errors
     /// [`LoadError`] with the verifier's words.
-    pub fn load(
+    pub(crate) fn load(
         storage: &'obj mut MaybeUninit<OpenObject>,
         params: &DispatcherParams,
         online: &PcpuSet,
@@ -129,7 +129,7 @@ impl<'obj> Dispatcher<'obj> {
     ///
     /// # Errors
     /// [`LoadError::Attach`], for example when another scheduler is active.
-    pub fn attach(&mut self) -> Result<(), LoadError> {
+    pub(crate) fn attach(&mut self) -> Result<(), LoadError> {
         log::begin();
         match self.skel.maps.corun.attach_struct_ops() {
             Ok(link) => self.link = Some(link),
@@ -147,14 +147,14 @@ impl<'obj> Dispatcher<'obj> {
     }
 
     /// Takes it out; returns once the kernel's own scheduler is back in charge, with the reason.
-    pub fn detach(&mut self) -> Option<ExitInfo> {
+    pub(crate) fn detach(&mut self) -> Option<ExitInfo> {
         drop(self.link.take());
         sched_ext::wait_until_disabled(DETACH_LIMIT);
         self.exit_info()
     }
 
     /// Why it left, once it has.
-    pub fn exit_info(&self) -> Option<ExitInfo> {
+    pub(crate) fn exit_info(&self) -> Option<ExitInfo> {
         let bss = self.skel.maps.bss_data.as_deref()?;
         let seen = &raw const bss.exit_seen;
         // SAFETY: `seen` points into the object's mapped .bss, which lives as long as `skel`; the
@@ -201,7 +201,7 @@ impl<'obj> Dispatcher<'obj> {
     }
 
     /// Callbacks that found no room in the records' ring buffer.
-    pub fn records_lost(&self) -> u64 {
+    pub(crate) fn records_lost(&self) -> u64 {
         let lost = self
             .skel
             .maps

@@ -6,12 +6,11 @@
 //! does not see: it decides as on a host that hides these signals, which its notes say.
 
 use crate::host::{HostError, watch_signals};
+use crate::outside::{Numbers, task_seen};
 use crate::watch::{Row, Sample, Sampler, rows};
 use crate::{clock, machine, pidfd, preflight, smt};
-use corun_model::time::{MS, SEC};
-use corun_model::{
-    HostSeen, Nanos, Plan, Signals, Snapshot, TaskId, TaskSeen, Turns, VmId, VmSeen,
-};
+use corun_model::time::{MS, seconds};
+use corun_model::{HostSeen, Nanos, Plan, Signals, Snapshot, VmSeen};
 use corun_policies::{Policy, PolicyInfo, Settings};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -23,6 +22,8 @@ use std::time::Duration;
 pub struct ObserveOptions {
     /// The policy.
     pub policy: &'static PolicyInfo,
+    /// What it is made of.
+    pub settings: Settings,
     /// How often to say what it would do.
     pub interval: Nanos,
     /// How long; `None`: until SIGINT or SIGTERM.
@@ -53,7 +54,7 @@ pub fn run(mut options: ObserveOptions) -> Result<(), HostError> {
     let asked = watch_signals().map_err(HostError::Signals)?;
     let online = preflight::online().ok_or(HostError::Online)?;
     let mut observer = Observer {
-        policy: (options.policy.make)(&Settings::default()),
+        policy: (options.policy.make)(&options.settings),
         host: machine::seen(&online)?,
         numbers: Numbers::default(),
         began: clock::now(),
@@ -87,25 +88,6 @@ struct Observer {
     plan: Plan,
 }
 
-/// Threads and processes, as policies count them: numbers are never used again.
-#[derive(Default)]
-struct Numbers {
-    vms: BTreeMap<(u32, u64), VmId>,
-    tasks: BTreeMap<(u32, u64), TaskId>,
-}
-
-impl Numbers {
-    fn vm(&mut self, key: (u32, u64)) -> VmId {
-        let next = VmId(self.vms.len() as u32);
-        *self.vms.entry(key).or_insert(next)
-    }
-
-    fn task(&mut self, key: (u32, u64)) -> TaskId {
-        let next = TaskId(self.tasks.len() as u32);
-        *self.tasks.entry(key).or_insert(next)
-    }
-}
-
 impl Observer {
     fn decide(&mut self, then: &Sample, now: &Sample) {
         let elapsed = now.at.saturating_sub(then.at);
@@ -122,15 +104,8 @@ impl Observer {
                 };
                 let sum = vm.counted(thread.tid);
                 let did = sum.since(old.map_or(sum, |old| old.counted(thread.tid)));
-                vcpus.push(TaskSeen {
-                    task: self.numbers.task((thread.tid, thread.start)),
-                    allowed,
-                    run: did.run,
-                    ready: did.ready,
-                    wait: elapsed.saturating_sub(did.run + did.ready),
-                    turns: Turns::default(),
-                    signals: Signals::default(),
-                });
+                let task = self.numbers.task((thread.tid, thread.start));
+                vcpus.push(task_seen(task, allowed, did, Signals::default(), elapsed));
             }
             vms.push(VmSeen {
                 vm: self.numbers.vm((vm.machine.tgid, vm.machine.start)),
@@ -156,7 +131,7 @@ impl Observer {
     ) -> io::Result<()> {
         let notes = self.policy.status().notes;
         let line = Line {
-            time_s: now.at.saturating_sub(self.began) as f64 / SEC as f64,
+            time_s: seconds(now.at.saturating_sub(self.began)),
             policy: options.policy.name,
             vms: rows(then, now, false),
             names: self.names(now),

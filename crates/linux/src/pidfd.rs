@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Threads by descriptor: a pidfd stands for one thread for ever, its number does not.
 
-use corun_model::{PcpuId, PcpuSet, Topology};
+use corun_model::PcpuSet;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
@@ -25,18 +25,12 @@ pub(crate) fn open_thread(tid: u32) -> io::Result<OwnedFd> {
 /// Asked of the kernel instead of read from `/proc/<tid>/status`: a daemon that asks for hundreds of
 /// vCPUs every second does not want to format and parse a page for each.
 pub(crate) fn allowed(tid: u32) -> Option<PcpuSet> {
-    let mut words = [0u64; Topology::MAX_PCPUS as usize / 64];
+    let mut words = *PcpuSet::default().words();
     let tid = libc::pid_t::try_from(tid).ok()?;
     // SAFETY: `words` is writable and as long as said; the kernel writes whole longs, 8 bytes each.
     let got =
         unsafe { libc::sched_getaffinity(tid, size_of_val(&words), words.as_mut_ptr().cast()) };
-    let is_set = |cpu: &PcpuId| words[cpu.index() / 64] >> (cpu.0 % 64) & 1 == 1;
-    (got == 0).then(|| {
-        (0..Topology::MAX_PCPUS)
-            .map(PcpuId)
-            .filter(is_set)
-            .collect()
-    })
+    (got == 0).then(|| PcpuSet::from_words(words))
 }
 
 #[cfg(test)]

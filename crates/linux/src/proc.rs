@@ -1,78 +1,142 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What /proc says of processes and threads. They may vanish at any moment: then it is `None`.
+//!
+//! Names are whatever bytes people chose, so texts are read as far as they are UTF-8.
 
-pub(crate) use crate::inventory::identity::name as vm_name;
-pub(crate) use crate::inventory::role::vcpu_number;
+use corun_model::Nanos;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where procfs is mounted.
-const PROC: &str = "/proc";
-
-fn process(tgid: u32) -> PathBuf {
-    Path::new(PROC).join(tgid.to_string())
+/// The numbers of all processes of the host whose files lie below `root`.
+pub(crate) fn processes(root: &Path) -> Vec<u32> {
+    numbers(&root.join("proc"))
 }
 
-/// The numbers of all processes.
-pub(crate) fn processes() -> Vec<u32> {
-    let Ok(entries) = fs::read_dir(PROC) else {
-        return Vec::new();
-    };
-    let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
-    entries.flatten().filter_map(number).collect()
-}
-
-/// What the kernel counted of a thread: run time, run-queue time, ns, and turns.
-pub(crate) fn schedstat(tgid: u32, tid: u32) -> Option<String> {
-    fs::read_to_string(process(tgid).join(format!("task/{tid}/schedstat"))).ok()
-}
-
-/// The numbers of a process's threads.
-pub(crate) fn threads(tgid: u32) -> Vec<u32> {
-    let Ok(entries) = fs::read_dir(process(tgid).join("task")) else {
-        return Vec::new();
-    };
-    let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
-    entries.flatten().filter_map(number).collect()
-}
-
-/// A thread's name.
-pub(crate) fn thread_name(tgid: u32, tid: u32) -> Option<String> {
-    let file = process(tgid).join(format!("task/{tid}/comm"));
-    fs::read_to_string(file)
-        .ok()
-        .map(|name| name.trim_end().to_string())
-}
-
-/// When a thread started, in clock ticks since boot.
+/// When a thread of this host started, in clock ticks since boot.
 pub(crate) fn start_time(tgid: u32, tid: u32) -> Option<u64> {
-    let file = process(tgid).join(format!("task/{tid}/stat"));
-    start_time_in(&fs::read_to_string(file).ok()?)
+    Process::here(tgid).thread_start(tid)
+}
+
+/// A process, as its folder tells.
+pub(crate) struct Process(PathBuf);
+
+impl Process {
+    /// Of the host whose files lie below `root`.
+    pub(crate) fn below(root: &Path, tgid: u32) -> Self {
+        Self(root.join("proc").join(tgid.to_string()))
+    }
+
+    /// Of this host.
+    pub(crate) fn here(tgid: u32) -> Self {
+        Self::below(Path::new("/"), tgid)
+    }
+
+    fn thread(&self, tid: u32, file: &str) -> PathBuf {
+        self.0.join(format!("task/{tid}/{file}"))
+    }
+
+    /// The numbers of its threads.
+    pub(crate) fn threads(&self) -> Vec<u32> {
+        numbers(&self.0.join("task"))
+    }
+
+    /// When it started, in clock ticks since boot.
+    pub(crate) fn start(&self) -> Option<u64> {
+        start_in(&line(&self.0.join("stat"))?)
+    }
+
+    /// When a thread of it started.
+    pub(crate) fn thread_start(&self, tid: u32) -> Option<u64> {
+        start_in(&line(&self.thread(tid, "stat"))?)
+    }
+
+    /// A thread's name.
+    pub(crate) fn thread_name(&self, tid: u32) -> Option<String> {
+        line(&self.thread(tid, "comm"))
+    }
+
+    /// What the kernel counted of a thread.
+    pub(crate) fn counted(&self, tid: u32) -> Option<Counted> {
+        counted_in(&line(&self.thread(tid, "schedstat"))?)
+    }
+
+    /// The words of its command line, which zeros separate.
+    pub(crate) fn words(&self) -> Option<Vec<String>> {
+        let bytes = fs::read(self.0.join("cmdline")).ok()?;
+        let words = bytes.split(|&byte| byte == 0);
+        let word = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
+        Some(words.map(word).collect())
+    }
+
+    /// Its cgroup (v2) below the mount point, such as `/machine.slice/vm.scope`.
+    pub(crate) fn cgroup(&self) -> Option<String> {
+        let text = line(&self.0.join("cgroup"))?;
+        let path = text.lines().find_map(|line| line.strip_prefix("0::"))?;
+        Some(path.to_string())
+    }
+}
+
+/// The entries of a directory that are numbers.
+fn numbers(folder: &Path) -> Vec<u32> {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
+    entries.flatten().filter_map(number).collect()
+}
+
+/// A file without the end of its last line.
+pub(crate) fn line(file: &Path) -> Option<String> {
+    let text = fs::read(file).ok()?;
+    Some(String::from_utf8_lossy(&text).trim_end().to_string())
 }
 
 /// Field 22 of a `stat` line. The second field, the name, may contain spaces and parentheses.
-fn start_time_in(stat: &str) -> Option<u64> {
+fn start_in(stat: &str) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(')')?;
     fields.split_whitespace().nth(19)?.parse().ok()
 }
 
-/// The words of a process's command line.
-pub(crate) fn command_line(tgid: u32) -> Option<Vec<String>> {
-    let bytes = fs::read(process(tgid).join("cmdline")).ok()?;
-    let words = bytes.split(|&byte| byte == 0);
-    Some(
-        words
-            .map(|word| String::from_utf8_lossy(word).into_owned())
-            .collect(),
-    )
+/// What the kernel counted of a thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Time on a pCPU, ns.
+    pub run: Nanos,
+    /// Time wanting one, ns: what a guest sees as steal.
+    pub ready: Nanos,
+    /// How often it was given one.
+    pub turns: u64,
 }
 
-/// Its cgroup below the mount point (v2), such as `/machine.slice/vm.scope`.
-pub(crate) fn cgroup(tgid: u32) -> Option<String> {
-    let text = fs::read_to_string(process(tgid).join("cgroup")).ok()?;
-    text.lines()
-        .find_map(|line| line.strip_prefix("0::"))
-        .map(str::to_string)
+impl Counted {
+    /// Both together.
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            run: self.run + other.run,
+            ready: self.ready + other.ready,
+            turns: self.turns + other.turns,
+        }
+    }
+
+    /// What happened since `before`.
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            run: self.run.saturating_sub(before.run),
+            ready: self.ready.saturating_sub(before.ready),
+            turns: self.turns.saturating_sub(before.turns),
+        }
+    }
+}
+
+/// `schedstat`: time on a pCPU, time wanting one, turns.
+fn counted_in(text: &str) -> Option<Counted> {
+    let mut numbers = text.split_whitespace().map(str::parse::<u64>);
+    let mut next = || numbers.next()?.ok();
+    Some(Counted {
+        run: next()?,
+        ready: next()?,
+        turns: next()?,
+    })
 }
 
 #[cfg(test)]
@@ -82,23 +146,27 @@ mod tests {
     #[test]
     fn start_times_survive_odd_names() {
         let stat = "12 (a) b (c) S 1 12 12 0 -1 4194560 1 0 0 0 5 6 0 0 20 0 3 0 4711 1 2 3";
-        assert_eq!(start_time_in(stat), Some(4711));
-        assert_eq!(start_time_in("12 (a"), None);
+        assert_eq!(start_in(stat), Some(4711));
+        assert_eq!(start_in("12 (a"), None);
     }
 
     #[test]
     fn a_process_that_is_not_there() {
-        assert!(threads(u32::MAX).is_empty());
-        assert_eq!(command_line(u32::MAX), None);
-        assert_eq!(cgroup(u32::MAX), None);
-        assert_eq!(start_time(u32::MAX, 1), None);
+        let nobody = Process::here(u32::MAX);
+        assert!(nobody.threads().is_empty());
+        assert_eq!((nobody.words(), nobody.cgroup()), (None, None));
+        assert_eq!((nobody.start(), nobody.thread_start(1)), (None, None));
+        assert_eq!(nobody.counted(1), None);
     }
 
     #[test]
     fn this_process_is_there() {
         let me = std::process::id();
-        assert!(threads(me).contains(&me));
-        assert!(start_time(me, me).is_some());
-        assert!(!command_line(me).unwrap().is_empty());
+        let process = Process::here(me);
+        assert!(process.threads().contains(&me));
+        assert!(process.start().is_some_and(|start| start > 0));
+        assert_eq!(process.start(), start_time(me, me));
+        assert!(!process.words().unwrap().is_empty());
+        assert!(process.counted(me).is_some());
     }
 }

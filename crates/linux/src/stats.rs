@@ -10,7 +10,7 @@ use crate::control::{Reading, Stacking};
 use crate::counters::Counters;
 use crate::discovery::Vm;
 use corun_model::Nanos;
-use corun_model::time::SEC;
+use corun_model::time::seconds;
 use serde::Serialize;
 use std::fmt;
 
@@ -96,6 +96,8 @@ impl Stats {
                 all.ready += one.ready;
                 all.wait += one.wait;
                 all.switches += one.switches;
+                all.retained += one.retained;
+                all.kept += one.kept;
                 all
             })
         };
@@ -136,10 +138,6 @@ impl VmStats {
             active_weight: vm.books.active_weight,
         }
     }
-}
-
-fn seconds(time: Nanos) -> f64 {
-    time as f64 / SEC as f64
 }
 
 /// Nothing out of nothing is nothing.
@@ -186,6 +184,34 @@ impl fmt::Display for Stats {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use corun_model::time::{MS, SEC};
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn a_vms_vcpus_are_summed() {
+        let (vms, _) = crate::apply::tests::host();
+        let mut ctx = crate::skel::types::task_ctx::default();
+        (ctx.sum.run, ctx.sum.wait) = (200 * MS, 300 * MS);
+        (ctx.sum.held, ctx.sum.kept, ctx.sum.switches) = (100 * MS, 4, 7);
+        let did = Counters::of(&ctx, 2 * SEC);
+        let vcpus = vms[0].vcpus.iter().map(|vcpu| (vcpu.task, did));
+        let now = Mark {
+            at: 2 * SEC,
+            vcpus: BTreeMap::from_iter(vcpus),
+            ..Mark::default()
+        };
+        let stacking = Stacking::default();
+        let stats = Stats::between(&Mark::default(), &now, 0, stacking, "vsmtio", &vms);
+        let [vm, other, _] = &stats.vms[..] else {
+            panic!("three VMs: {stats:?}")
+        };
+        assert_eq!(
+            (vm.run_share, vm.wait_share, vm.switches_per_s),
+            (0.4, 0.6, 7.0)
+        );
+        assert_eq!((vm.held_share, vm.kept_per_s), (0.2, 4.0));
+        assert_eq!((other.run_share, other.held_share), (0.0, 0.0));
+    }
 
     #[test]
     fn a_host_without_vms_divides_by_nothing() {

@@ -9,7 +9,7 @@ use crate::discovery::{Vcpu, Vm};
 use crate::inventory::Manager;
 use crate::safety::Limits;
 use crate::tables::Tables;
-use corun_model::time::{MS, SEC};
+use corun_model::time::{MS, seconds};
 use corun_model::{Nanos, Placement};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -185,8 +185,4 @@ fn vcpu_now(
         home: u32::try_from(told.home - 1).ok(),
         pool: told.pool.checked_sub(1),
     }
-}
-
-fn seconds(time: Nanos) -> f64 {
-    time as f64 / SEC as f64
 }

@@ -7,6 +7,7 @@
 
 use crate::skel::{CorunMaps, types};
 use crate::vm_table::VmTable;
+use corun_dispatcher::{PcpuConf, PoolConf, TaskConf, VmConf};
 use corun_model::Nanos;
 use libbpf_rs::{MapCore, MapFlags};
 use std::collections::BTreeMap;
@@ -19,21 +20,29 @@ pub(crate) unsafe trait Plain: Copy {}
 // SAFETY: integers only, laid out by the C compiler's BTF without gaps.
 unsafe impl Plain for types::task_ctx {}
 // SAFETY: as above.
-unsafe impl Plain for types::task_conf {}
-// SAFETY: as above.
 unsafe impl Plain for types::vm_ctx {}
-// SAFETY: as above.
-unsafe impl Plain for types::vm_conf {}
-// SAFETY: as above.
-unsafe impl Plain for types::pool_conf {}
-// SAFETY: as above.
-unsafe impl Plain for types::pcpu_conf {}
 // SAFETY: as above.
 unsafe impl Plain for types::cpu_ctx {}
 // SAFETY: as above.
 unsafe impl Plain for types::knobs {}
 // SAFETY: as above.
 unsafe impl Plain for types::gang_ctx {}
+// SAFETY: integers only, as large as what the C compiler laid out (see below), so without gaps.
+unsafe impl Plain for VmConf {}
+// SAFETY: as above.
+unsafe impl Plain for TaskConf {}
+// SAFETY: as above.
+unsafe impl Plain for PoolConf {}
+// SAFETY: as above.
+unsafe impl Plain for PcpuConf {}
+
+/// What the native build is told, the BPF build is told: both have it from `dispatcher/types.h`.
+const _: () = {
+    assert!(size_of::<VmConf>() == size_of::<types::vm_conf>());
+    assert!(size_of::<TaskConf>() == size_of::<types::task_conf>());
+    assert!(size_of::<PoolConf>() == size_of::<types::pool_conf>());
+    assert!(size_of::<PcpuConf>() == size_of::<types::pcpu_conf>());
+};
 
 /// The bytes of a value.
 pub(crate) fn bytes_of<T: Plain>(value: &T) -> &[u8] {
@@ -83,22 +92,22 @@ impl<'a, 'obj> Tables<'a, 'obj> {
 
     /// Tells what the policy wants for the VM in a slot. The dispatcher may read at any time, so
     /// the entry is void (id 0) until all else is written.
-    pub(crate) fn set_vm_conf(&self, slot: u32, conf: types::vm_conf) -> libbpf_rs::Result<()> {
+    pub(crate) fn set_vm_conf(&self, slot: u32, conf: VmConf) -> libbpf_rs::Result<()> {
         let key = slot.to_ne_bytes();
         let map = &self.maps.vm_confs;
-        let void = types::vm_conf { id: 0, ..conf };
+        let void = VmConf { id: 0, ..conf };
         map.update(&key, bytes_of(&void), MapFlags::ANY)?;
         map.update(&key, bytes_of(&conf), MapFlags::ANY)
     }
 
     /// Tells what a pool is.
-    pub(crate) fn set_pool_conf(&self, pool: u32, conf: types::pool_conf) -> libbpf_rs::Result<()> {
+    pub(crate) fn set_pool_conf(&self, pool: u32, conf: PoolConf) -> libbpf_rs::Result<()> {
         let map = &self.maps.pool_confs;
         map.update(&pool.to_ne_bytes(), bytes_of(&conf), MapFlags::ANY)
     }
 
     /// Tells what is wanted of a pCPU.
-    pub(crate) fn set_pcpu_conf(&self, cpu: u32, conf: types::pcpu_conf) -> libbpf_rs::Result<()> {
+    pub(crate) fn set_pcpu_conf(&self, cpu: u32, conf: PcpuConf) -> libbpf_rs::Result<()> {
         let map = &self.maps.pcpu_confs;
         map.update(&cpu.to_ne_bytes(), bytes_of(&conf), MapFlags::ANY)
     }
@@ -107,7 +116,7 @@ impl<'a, 'obj> Tables<'a, 'obj> {
     pub(crate) fn set_task_conf(
         &self,
         pidfd: BorrowedFd<'_>,
-        conf: types::task_conf,
+        conf: TaskConf,
     ) -> libbpf_rs::Result<bool> {
         let key = pidfd.as_raw_fd().to_ne_bytes();
         let told = self

@@ -8,17 +8,16 @@
 
 use crate::skel::types;
 use crate::tables::from_bytes;
+use corun_dispatcher::MAX_VMS;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// `MAX_VMS`.
-const SLOTS: usize = 1024;
 /// Of a slot; arrays in the kernel are packed in such words.
 const WORDS: usize = size_of::<types::vm_ctx>() / size_of::<u64>();
 const _: () = assert!(size_of::<types::vm_ctx>().is_multiple_of(size_of::<u64>()));
-const LENGTH: usize = SLOTS * size_of::<types::vm_ctx>();
+const LENGTH: usize = MAX_VMS * size_of::<types::vm_ctx>();
 
 /// The mapping.
 pub(crate) struct VmTable(NonNull<[AtomicU64; WORDS]>);
@@ -56,7 +55,7 @@ impl VmTable {
 
     fn slots(&self) -> &[[AtomicU64; WORDS]] {
         // SAFETY: so long is the mapping, which lives as long as `self`; others write whole words to it.
-        unsafe { std::slice::from_raw_parts(self.0.as_ptr(), SLOTS) }
+        unsafe { std::slice::from_raw_parts(self.0.as_ptr(), MAX_VMS) }
     }
 }
 
@@ -100,7 +99,7 @@ mod tests {
         };
         third.here[1] = 2;
         third.here[511] = 9;
-        for slot in 0..SLOTS {
+        for slot in 0..MAX_VMS {
             let free = types::vm_ctx::default();
             file.write_all(bytes_of(if slot == 3 { &third } else { &free }))
                 .unwrap();

@@ -103,24 +103,6 @@ impl Default for Skew {
     }
 }
 
-/// A gang as `struct vm_conf` of `dispatcher/types.h` holds it, field by field.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs)] // the C header documents the fields
-pub struct GangFields {
-    pub gang: u32,
-    pub fill: u32,
-    pub slot: Nanos,
-    pub stop: Nanos,
-    pub resume: Nanos,
-    pub sample: Nanos,
-    pub wake_boost: Nanos,
-    pub flush_boost: Nanos,
-    pub boost_limit: Nanos,
-    pub boost_lead: Nanos,
-    pub period: Nanos,
-    pub neutral: Nanos,
-}
-
 impl Gang {
     /// The mode's name.
     pub fn name(self) -> &'static str {
@@ -132,45 +114,6 @@ impl Gang {
             Self::Relaxed(_) => "relaxed",
             Self::RelaxedAll(_) => "relaxed-all",
             Self::Asymmetric(_) => "asymmetric",
-        }
-    }
-
-    /// As the dispatcher wants to have it. A skew to be looked at without end is looked at every
-    /// 100 µs.
-    pub fn fields(self) -> GangFields {
-        let none = GangFields::default();
-        let skew = |gang, skew: Skew| GangFields {
-            gang,
-            stop: skew.stop,
-            resume: skew.resume,
-            sample: skew.sample.max(100 * US),
-            ..none
-        };
-        match self {
-            Self::None => none,
-            Self::Dynamic => GangFields { gang: 1, ..none },
-            Self::Strict(slots) => GangFields {
-                gang: 2,
-                fill: u32::from(slots.fill),
-                slot: slots.length.max(MS),
-                ..none
-            },
-            Self::Demand(boost) => GangFields {
-                gang: 3,
-                wake_boost: boost.wake,
-                flush_boost: if boost.sees_flushes { boost.flush } else { 0 },
-                boost_limit: boost.limit,
-                boost_lead: boost.lead,
-                ..none
-            },
-            Self::Relaxed(said) => skew(4, said),
-            Self::RelaxedAll(said) => skew(5, said),
-            Self::Asymmetric(said) => GangFields {
-                gang: 6,
-                period: said.period.max(MS),
-                neutral: said.neutral.max(1),
-                ..none
-            },
         }
     }
 }

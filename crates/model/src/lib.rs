@@ -17,7 +17,7 @@ pub mod time;
 mod topology;
 
 pub use dispatcher::DispatcherParams;
-pub use gang::{Allotments, Boost, Gang, GangFields, Skew, Slots};
+pub use gang::{Allotments, Boost, Gang, Skew, Slots};
 pub use ids::{PcpuId, TaskId, VmId};
 pub use parameter::{Parameter, Value};
 pub use pcpu_set::PcpuSet;

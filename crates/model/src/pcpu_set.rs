@@ -28,6 +28,16 @@ impl PcpuSet {
         Self(std::array::from_fn(word))
     }
 
+    /// The set of the bits in a mask of this layout, such as `sched_getaffinity(2)` fills.
+    pub fn from_words(words: [u64; WORDS]) -> Self {
+        Self(words)
+    }
+
+    /// The mask.
+    pub fn words(&self) -> &[u64; WORDS] {
+        &self.0
+    }
+
     /// Puts a pCPU in; a number out of range is ignored.
     pub fn insert(&mut self, cpu: PcpuId) {
         if let Some(word) = self.0.get_mut(cpu.index() / 64) {
@@ -192,6 +202,13 @@ mod tests {
         set.remove(PcpuId(64));
         set.remove(PcpuId(5000));
         assert_eq!(set.to_string(), "3,65,511");
+    }
+
+    #[test]
+    fn a_mask_has_a_bit_for_each() {
+        let set: PcpuSet = "0,2,64-65".parse().unwrap();
+        assert_eq!(set.words()[..3], [0b101, 0b11, 0]);
+        assert_eq!(PcpuSet::from_words(*set.words()), set);
     }
 
     #[test]

@@ -60,7 +60,7 @@ pub fn show(ns: Nanos) -> String {
         0..US => return format!("{ns} ns"),
         US..MS => (ns as f64 / US as f64, "µs"),
         MS..SEC => (ns as f64 / MS as f64, "ms"),
-        _ => (ns as f64 / SEC as f64, "s"),
+        _ => (seconds(ns), "s"),
     };
     let decimals = if value < 10.0 {
         2
@@ -70,6 +70,11 @@ pub fn show(ns: Nanos) -> String {
         0
     };
     format!("{value:.decimals$} {unit}")
+}
+
+/// In seconds, for reports.
+pub fn seconds(ns: Nanos) -> f64 {
+    ns as f64 / SEC as f64
 }
 
 /// Writes a duration exactly, as [`parse`] reads it: `20ms`, `1500us`.

@@ -35,7 +35,7 @@ pub use fair::Fair;
 pub use jupiter::{Jupiter, JupiterParams};
 pub use microsliced::Microsliced;
 pub use registry::{PolicyInfo, all, examples, find, names, parameters};
-pub use settings::{SettingError, Settings};
+pub use settings::{AGNOSTIC, Field, SettingError, Settings};
 pub use vslicer::{VSlicer, VSlicerSlices};
 pub use vsmtio::{VsmtIo, VsmtIoParams};
 pub use vturbo::{VTurbo, VTurboPools};

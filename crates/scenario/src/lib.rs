@@ -10,39 +10,33 @@
 //! On its way a document passes through [`tree`] (positions kept), [`merge`] (cases and overrides
 //! from the command line), [`reader`] (typed access) and the sections.
 
+mod calibration;
 mod cgroups;
 mod disks;
 mod hardware;
 mod host;
-mod jupiter;
 pub mod merge;
 mod network;
 mod policy;
 mod problem;
 pub mod reader;
 mod settings;
-mod slices;
 mod suggest;
 pub mod tree;
 mod vms;
-mod vsmtio;
 
+pub use calibration::{CalibrationFile, calibration};
 pub use cgroups::{CgroupKeys, CpuMax, Group};
 pub use disks::{AnticipatoryKeys, DeadlineKeys, Disk, DiskUse, HddKeys, SsdKeys};
-pub use jupiter::JupiterKeys;
 pub use merge::Override;
 pub use network::{Channel, Client, ClientKind, Network, Requests};
-pub use policy::{DemandKeys, LightKeys, PolicyKeys, SkewKeys, SlotKeys};
+pub use policy::PolicyKeys;
 pub use problem::{Located, Place, Problem, Problems};
 pub use settings::{
     Case, CfsKeys, CorunKeys, Costs, Demand, EevdfKeys, EmulatorKeys, GuestKeys, HaltPoll,
     Hardware, Host, HostTask, RtApp, Run, Scenario, Schedulers, Smt, Thread, Vm, Workload,
 };
-pub use slices::{
-    AqlKeys, Best, CALIBRATION_FORMAT, CalibrationFile, CalibrationKeys, SliceKeys, calibration,
-};
 pub use suggest::{nearest, or_nearest};
-pub use vsmtio::VsmtIoKeys;
 
 use reader::{Collected, Reader};
 

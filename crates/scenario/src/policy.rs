@@ -1,176 +1,164 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `[policy.NAME]`: what corun's policies are told.
+//!
+//! Which keys there are and what each may be, the policies say themselves ([`Settings::field`]); here it
+//! is read from a scenario, with everything that is wrong told at its place.
 
-use crate::jupiter::{self, JupiterKeys};
+use crate::problem::Located;
 use crate::reader::Reader;
-use crate::slices::{self, AqlKeys, SliceKeys};
-use crate::vsmtio::{self, VsmtIoKeys};
-use corun_model::time::{MS, SEC, US};
-use corun_model::{Nanos, Skew, time};
+use corun_model::{Nanos, time};
+use corun_policies::aql::Calibration;
+use corun_policies::{AGNOSTIC, Field, Settings};
+use std::ops::RangeInclusive;
 
-/// `[policy]`: what is said of each policy that has settings.
+/// `[policy]`.
 #[derive(Clone, Debug, Default)]
 pub struct PolicyKeys {
-    /// `[policy.balance-load]`.
-    pub balance_load: LightKeys,
-    /// `[policy.cosched-strict]`.
-    pub cosched_strict: SlotKeys,
-    /// `[policy.cosched-demand]`.
-    pub cosched_demand: DemandKeys,
-    /// `[policy.cosched-relaxed]`.
-    pub cosched_relaxed: SkewKeys,
-    /// `[policy.cosched-relaxed-all]`.
-    pub cosched_relaxed_all: SkewKeys,
-    /// `[policy.jupiter]`.
-    pub jupiter: JupiterKeys,
-    /// `[policy.aql]`.
-    pub aql: AqlKeys,
-    /// `[policy.vsmtio]`.
-    pub vsmtio: VsmtIoKeys,
-    /// `[policy.vslicer]`.
-    pub vslicer: SliceKeys,
-    /// `[policy.vturbo]`.
-    pub vturbo: SliceKeys,
-    /// `[policy.microsliced]`.
-    pub microsliced: SliceKeys,
+    /// The settings of all policies: the defaults, and what was said.
+    pub settings: Settings,
+    /// `policy.aql.calibration`: a file of `corun calibrate`, to be read by whoever reads files.
+    pub calibration: Option<Located<String>>,
+    /// The settings of `[policy.aql]` that were said beside it.
+    beside: Vec<&'static str>,
 }
 
-/// Load-conscious placement.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct LightKeys {
-    /// Up to which load a pCPU is light, percent of the mean.
-    pub light: Option<u32>,
-}
-
-/// Time slots.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SlotKeys {
-    /// Their length.
-    pub slot: Option<Nanos>,
-    /// May others run where an owner leaves pCPUs idle?
-    pub fill: Option<bool>,
-}
-
-/// `[policy.cosched-demand]`.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct DemandKeys {
-    /// Up to which load a pCPU is light, percent of the mean.
-    pub light: Option<u32>,
-    /// Urgent time of who is woken by a sibling.
-    pub wake_boost: Option<Nanos>,
-    /// Are TLB shootdowns seen?
-    pub sees_flushes: Option<bool>,
-    /// Urgent time of who shall flush its TLB.
-    pub flush_boost: Option<Nanos>,
-    /// Most urgent time that adds up.
-    pub boost_limit: Option<Nanos>,
-    /// How far ahead an urgent vCPU may run.
-    pub boost_lead: Option<Nanos>,
-}
-
-/// Leads over siblings.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SkewKeys {
-    /// At which a vCPU is stopped.
-    pub stop: Option<Nanos>,
-    /// Below which it goes on.
-    pub resume: Option<Nanos>,
-    /// How often they are looked at.
-    pub sample: Option<Nanos>,
+impl PolicyKeys {
+    /// Takes what the calibration file says; what was said beside it is stronger.
+    pub fn calibrate(&mut self, found: Calibration) {
+        let said = self.settings;
+        self.settings.aql = found;
+        for key in &self.beside {
+            self.settings.take("aql", key, said);
+        }
+    }
 }
 
 pub(crate) fn policies(table: Option<Reader<'_>>) -> PolicyKeys {
+    let mut said = PolicyKeys::default();
     let Some(table) = table else {
-        return PolicyKeys::default();
+        return said;
     };
-    let keys = PolicyKeys {
-        balance_load: table.table("balance-load").map(light).unwrap_or_default(),
-        cosched_strict: table.table("cosched-strict").map(slots).unwrap_or_default(),
-        cosched_demand: table
-            .table("cosched-demand")
-            .map(demand)
-            .unwrap_or_default(),
-        cosched_relaxed: table.table("cosched-relaxed").map(skew).unwrap_or_default(),
-        cosched_relaxed_all: (table.table("cosched-relaxed-all"))
-            .map(skew)
-            .unwrap_or_default(),
-        jupiter: table
-            .table("jupiter")
-            .map(jupiter::keys)
-            .unwrap_or_default(),
-        aql: table.table("aql").map(slices::aql).unwrap_or_default(),
-        vsmtio: table.table("vsmtio").map(vsmtio::keys).unwrap_or_default(),
-        vslicer: table
-            .table("vslicer")
-            .map(slices::vslicer)
-            .unwrap_or_default(),
-        vturbo: table
-            .table("vturbo")
-            .map(slices::vturbo)
-            .unwrap_or_default(),
-        microsliced: table
-            .table("microsliced")
-            .map(slices::microsliced)
-            .unwrap_or_default(),
-    };
-    table.finish();
-    keys
-}
-
-fn light(table: Reader<'_>) -> LightKeys {
-    let keys = LightKeys {
-        light: table.whole("light", 100..=1000),
-    };
-    table.finish();
-    keys
-}
-
-fn slots(table: Reader<'_>) -> SlotKeys {
-    let keys = SlotKeys {
-        slot: table.duration("slot", MS..=SEC),
-        fill: table.flag("fill"),
-    };
-    table.finish();
-    keys
-}
-
-fn demand(table: Reader<'_>) -> DemandKeys {
-    let keys = DemandKeys {
-        light: table.whole("light", 100..=1000),
-        wake_boost: table.duration("wake_boost", 0..=100 * MS),
-        sees_flushes: table.flag("sees_flushes"),
-        flush_boost: table.duration("flush_boost", 0..=100 * MS),
-        boost_limit: table.duration("boost_limit", 0..=100 * MS),
-        boost_lead: table.duration("boost_lead", 0..=SEC),
-    };
-    table.finish();
-    keys
-}
-
-fn skew(table: Reader<'_>) -> SkewKeys {
-    let keys = SkewKeys {
-        stop: table.duration("stop", 100 * US..=SEC),
-        resume: table.duration("resume", 100 * US..=SEC),
-        sample: table.duration("sample", 100 * US..=100 * MS),
-    };
-    let default = Skew::default();
-    let stop = keys.stop.unwrap_or(default.stop);
-    let resume = keys.resume.unwrap_or(default.resume);
-    if resume > stop {
-        let key = if keys.resume.is_some() {
-            "resume"
-        } else {
-            "stop"
+    for policy in corun_policies::all() {
+        let keys = Settings::all_keys(policy);
+        if keys.is_empty() {
+            continue;
+        }
+        let Some(table) = table.table(policy.name) else {
+            continue;
         };
-        table.problem(
-            key,
-            format!(
-                "found resume {} and stop {}, expected resume to be no more than stop",
-                time::show(resume),
-                time::show(stop)
-            ),
-        );
+        for key in &keys {
+            setting(&table, &mut said.settings, policy.name, key);
+        }
+        check(&table, &said.settings, policy.name);
+        if policy.name == "aql" {
+            said.calibration = table.located("calibration");
+            said.beside = keys.into_iter().filter(|key| table.has(key)).collect();
+        }
+        table.finish();
     }
     table.finish();
-    keys
+    said
+}
+
+/// Reads one setting; what is not said stays as it is.
+pub(crate) fn setting(
+    table: &Reader<'_>,
+    settings: &mut Settings,
+    policy: &str,
+    key: &'static str,
+) {
+    match settings.field(policy, key) {
+        Some(Field::Time(time, range)) => set(time, table.duration(key, range)),
+        Some(Field::Whole(number, range)) => set(number, table.whole(key, range)),
+        Some(Field::Limit(number, range)) => set(number, table.whole(key, range).map(u64::from)),
+        Some(Field::Best(slice, range)) => set(slice, best(table, key, &range)),
+        Some(Field::Switch(on)) => set(on, table.flag(key)),
+        None => {}
+    }
+}
+
+fn set<T>(value: &mut T, said: Option<T>) {
+    if let Some(said) = said {
+        *value = said;
+    }
+}
+
+/// The best slice of a type, or that it does not matter.
+fn best(
+    table: &Reader<'_>,
+    key: &'static str,
+    range: &RangeInclusive<Nanos>,
+) -> Option<Option<Nanos>> {
+    let said = table.located(key)?;
+    if said.value == AGNOSTIC {
+        return Some(None);
+    }
+    let slice = time::parse(&said.value).filter(|slice| range.contains(slice));
+    if slice.is_none() {
+        let (least, most) = (time::show(*range.start()), time::show(*range.end()));
+        let expected = format!("a duration from {least} to {most}, or {AGNOSTIC:?}");
+        table.problem(key, format!("found {:?}, expected {expected}", said.value));
+    }
+    slice.map(Some)
+}
+
+/// Do the settings of a policy fit each other?
+fn check(table: &Reader<'_>, settings: &Settings, policy: &str) {
+    match policy {
+        "cosched-relaxed" => {
+            let skew = settings.cosched_relaxed.skew;
+            check_skew(table, skew.resume, skew.stop);
+        }
+        "cosched-relaxed-all" => {
+            let skew = settings.cosched_relaxed_all.skew;
+            check_skew(table, skew.resume, skew.stop);
+        }
+        "jupiter" => {
+            let of = &settings.jupiter;
+            let latencies = [of.latency_least, of.latency, of.latency_most];
+            check_order(
+                table,
+                ["latency_least", "latency", "latency_most"],
+                latencies,
+            );
+        }
+        "vsmtio" => {
+            let of = &settings.vsmtio;
+            let timeouts = [of.bounds.least, of.timeout, of.bounds.most];
+            check_order(table, ["least", "timeout", "most"], timeouts);
+        }
+        _ => {}
+    }
+}
+
+fn check_skew(table: &Reader<'_>, resume: Nanos, stop: Nanos) {
+    if resume <= stop {
+        return;
+    }
+    let key = if table.has("resume") {
+        "resume"
+    } else {
+        "stop"
+    };
+    let (resume, stop) = (time::show(resume), time::show(stop));
+    let found = format!("found resume {resume} and stop {stop}");
+    table.problem(
+        key,
+        format!("{found}, expected resume to be no more than stop"),
+    );
+}
+
+/// The least is no longer than that which one begins with, and the longest no shorter.
+fn check_order(table: &Reader<'_>, keys: [&str; 3], values: [Nanos; 3]) {
+    let [least, begin, most] = values;
+    if least <= begin && begin <= most {
+        return;
+    }
+    let said = keys.into_iter().find(|key| table.has(key));
+    let [least, begin, most] =
+        [0, 1, 2].map(|at| format!("{} {}", keys[at], time::show(values[at])));
+    table.problem(
+        said.unwrap_or(keys[1]),
+        format!("found {least}, {begin} and {most}, expected them in rising order"),
+    );
 }

@@ -101,6 +101,15 @@ impl Problems {
         }
     }
 
+    /// The value, if there is one; otherwise what is wrong is added.
+    pub fn take<T>(&mut self, result: Result<T, impl Into<Self>>) -> Option<T> {
+        let found = result.map_err(Into::into);
+        if let Err(found) = &found {
+            found.iter().for_each(|problem| self.push(problem.clone()));
+        }
+        found.ok()
+    }
+
     /// The first of them.
     pub fn iter(&self) -> impl Iterator<Item = &Problem> {
         self.first.iter()

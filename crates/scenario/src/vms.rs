@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The sections about VMs and host tasks.
 
-use crate::Located;
 use crate::cgroups::{self, CgroupKeys, Group};
 use crate::disks::{self, Disk};
 use crate::limits;
@@ -217,35 +216,15 @@ fn guest(table: Reader<'_>, last_vcpu: u32) -> GuestKeys {
         predict_from: table.whole("predict_from", 1..=MOST_SLICES),
         balloon_sleep: table.whole("balloon_sleep", 0..=100),
     };
-    let is =
-        |said: &Option<Located<String>>, what| said.as_ref().is_some_and(|it| it.value == what);
+    let (idle, agent) = (("idle", &keys.idle), ("agent", &keys.agent));
     let belongs = [
-        (
-            "retention",
-            "idle",
-            "retention",
-            is(&keys.idle, "retention"),
-        ),
-        (
-            "heartbeat",
-            "agent",
-            "vmigrater",
-            is(&keys.agent, "vmigrater"),
-        ),
-        (
-            "predict_from",
-            "agent",
-            "vmigrater",
-            is(&keys.agent, "vmigrater"),
-        ),
-        (
-            "balloon_sleep",
-            "agent",
-            "xballoon",
-            is(&keys.agent, "xballoon"),
-        ),
+        ("retention", idle, "retention"),
+        ("heartbeat", agent, "vmigrater"),
+        ("predict_from", agent, "vmigrater"),
+        ("balloon_sleep", agent, "xballoon"),
     ];
-    for (key, to, value, fits) in belongs {
+    for (key, (to, said), value) in belongs {
+        let fits = said.as_ref().is_some_and(|it| it.value == value);
         if table.has(key) && !fits {
             table.problem(key, format!("goes with {to} = \"{value}\" only"));
         }

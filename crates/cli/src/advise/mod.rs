@@ -46,7 +46,7 @@ pub struct Args {
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     policies: Vec<String>,
 
-    /// The most of its vCPUs' time that any VM may want for a pCPU: percent, such as 10 or 2.5
+    /// The most of its vCPUs' time that any VM may lack a pCPU: percent, such as 10 or 2.5
     #[arg(long, value_name = "PERCENT", default_value_t = 10.0, value_parser = percent)]
     target: f64,
 

@@ -13,7 +13,7 @@ mod meter;
 mod programs;
 mod verdict;
 
-use crate::compare::policies::{self, machine};
+use crate::compare::calibration::machine;
 use crate::compare::{jobs, runs, setup};
 use crate::failure::Invalid;
 use crate::output;
@@ -134,9 +134,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let found = verdict::calibration(&curves, &levels);
     save(args, &curves, &found, &here)?;
     match args.json {
-        true => output::print(
-            &(serde_json::to_string_pretty(&verdict::json(&curves, &found, None))? + "\n"),
-        ),
+        true => output::json(&verdict::json(&curves, &found, None)),
         false => output::print(&text(&curves, &levels, &here.to_string())),
     }
 }
@@ -152,10 +150,7 @@ fn on_this_machine(args: &Args) -> anyhow::Result<()> {
     let found = verdict::calibration(&curves, &levels);
     save(args, &curves, &found, &machine)?;
     match args.json {
-        true => {
-            let json = verdict::json(&curves, &found, Some(&turns));
-            output::print(&(serde_json::to_string_pretty(&json)? + "\n"))
-        }
+        true => output::json(&verdict::json(&curves, &found, Some(&turns))),
         false => {
             let curves = text(&curves, &levels, &machine.to_string());
             output::print(&(curves + &here::turns_table(&turns)))
@@ -233,7 +228,7 @@ fn host(args: &Args) -> anyhow::Result<programs::Host> {
     let case = scenario.cases.first().context("no case")?;
     setup::check(case).map_err(Invalid::error)?;
     let costs = setup::host_params(case);
-    Ok(programs::Host::of(&policies::machine(case), &costs))
+    Ok(programs::Host::of(&machine(case), &costs))
 }
 
 /// Time per work of the subject, and what its counters show.

@@ -25,26 +25,15 @@ pub fn threads(vm: &Vm) -> Result<Vec<ThreadSpec>, Problems> {
         let alone = vm.demand.workloads.len() == 1;
         // Workloads know nothing of each other's locks and queues.
         let within = (!alone).then(|| format!("{}{}", workload.preset.value, at + 1));
-        match of_workload(workload, within.as_deref(), vm.vcpus) {
-            Ok(threads) => all.extend(threads),
-            Err(found) => found
-                .iter()
-                .for_each(|problem| problems.push(problem.clone())),
-        }
+        let threads = of_workload(workload, within.as_deref(), vm.vcpus);
+        all.extend(problems.take(threads).unwrap_or_default());
     }
     let mut number = 0;
     for thread in &vm.demand.threads {
-        match of_program(thread, &mut number) {
-            Ok(threads) => all.extend(threads),
-            Err(problem) => problems.push(problem),
-        }
+        let threads = of_program(thread, &mut number);
+        all.extend(problems.take(threads).unwrap_or_default());
     }
-    match rtapp::threads(vm) {
-        Ok(threads) => all.extend(threads),
-        Err(found) => found
-            .iter()
-            .for_each(|problem| problems.push(problem.clone())),
-    }
+    all.extend(problems.take(rtapp::threads(vm)).unwrap_or_default());
     problems.or_ok(all)
 }
 

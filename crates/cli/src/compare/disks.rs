@@ -25,15 +25,11 @@ const WEIGHT: u32 = 100;
 pub fn specs(disks: &[Disk], hz: u32) -> Result<Vec<DiskSpec>, Problems> {
     let (mut specs, mut problems) = (Vec::new(), Problems::default());
     for disk in disks {
-        match params(disk, hz) {
-            Ok(params) => specs.push(DiskSpec {
-                name: disk.name.clone(),
-                params,
-            }),
-            Err(found) => found
-                .iter()
-                .for_each(|problem| problems.push(problem.clone())),
-        }
+        let params = problems.take(params(disk, hz));
+        specs.extend(params.map(|params| DiskSpec {
+            name: disk.name.clone(),
+            params,
+        }));
     }
     problems.or_ok(specs)
 }

@@ -7,15 +7,13 @@
 //! `sched_migrate_task`, `sched_switch`), in the columns of `/sys/kernel/tracing/trace`, with
 //! nanoseconds. The warm-up is part of it.
 
-use anyhow::Context;
+use super::watched::{Watched, Watcher};
 use corun_model::{Nanos, PcpuId, TaskId};
 use corun_sim::host::{Observer, Task, TaskState};
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::path::Path;
 
 /// Threads are numbered from here on, VMs and host tasks likewise as processes below: beyond any
 /// pCPU's own threads, and no two alike.
@@ -23,63 +21,17 @@ const FIRST_THREAD: u32 = 10_000;
 const FIRST_PROCESS: u32 = 1_000;
 
 /// Events that are being written.
-pub struct Events {
-    file: PathBuf,
-    shared: Rc<RefCell<Shared<BufWriter<File>>>>,
+pub type Events = Watched<Writer<BufWriter<File>>>;
+
+/// Begins the events of a host with `pcpus` pCPUs under `policy`.
+///
+/// # Errors
+/// If the file cannot be written.
+pub fn create(file: &Path, pcpus: u32, policy: &str) -> anyhow::Result<Events> {
+    Watched::create(file, |out| Writer::new(BufWriter::new(out), pcpus, policy))
 }
 
-struct Shared<W> {
-    writer: Writer<W>,
-    /// The first failure; the run goes on without events and fails at its end.
-    failed: Option<io::Error>,
-}
-
-impl Events {
-    /// Begins the events of a host with `pcpus` pCPUs under `policy`.
-    ///
-    /// # Errors
-    /// If the file cannot be written.
-    pub fn create(file: &Path, pcpus: u32, policy: &str) -> anyhow::Result<Self> {
-        let begin = || Writer::new(BufWriter::new(File::create(file)?), pcpus, policy);
-        let writer = begin().with_context(|| format!("cannot write {}", file.display()))?;
-        let failed = None;
-        Ok(Self {
-            file: file.to_path_buf(),
-            shared: Rc::new(RefCell::new(Shared { writer, failed })),
-        })
-    }
-
-    /// What the host tells.
-    pub fn observer(&self) -> Box<dyn Observer> {
-        Box::new(Watcher(self.shared.clone()))
-    }
-
-    /// The run is over.
-    ///
-    /// # Errors
-    /// If the file could not be written.
-    pub fn close(self) -> anyhow::Result<()> {
-        match self.shared.borrow_mut().failed.take() {
-            None => Ok(()),
-            Some(error) => {
-                Err(error).with_context(|| format!("cannot write {}", self.file.display()))
-            }
-        }
-    }
-}
-
-struct Watcher<W>(Rc<RefCell<Shared<W>>>);
-
-impl<W: Write> Watcher<W> {
-    fn write(&self, write: impl FnOnce(&mut Writer<W>) -> io::Result<()>) {
-        let shared = &mut *self.0.borrow_mut();
-        if shared.failed.is_none() {
-            shared.failed = write(&mut shared.writer).err();
-        }
-    }
-}
-
-impl<W: Write> Observer for Watcher<W> {
+impl<W: Write> Observer for Watcher<Writer<W>> {
     fn state(&mut self, now: Nanos, id: TaskId, task: &Task, old: TaskState) {
         self.write(|writer| {
             let thread = writer.introduce(id, task)?;
@@ -127,7 +79,8 @@ struct Pcpu {
     left: Option<(Nanos, Thread, char)>,
 }
 
-struct Writer<W> {
+/// Writes the trace.
+pub struct Writer<W> {
     out: W,
     pcpus: Vec<Pcpu>,
     known: BTreeMap<TaskId, Thread>,

@@ -2,6 +2,7 @@
 //! `corun compare`: one input under several policies.
 
 pub mod beginnings;
+pub mod calibration;
 mod cgroups;
 mod demand;
 mod disks;
@@ -10,7 +11,6 @@ pub mod input;
 pub mod jobs;
 pub mod measure;
 mod network;
-pub mod policies;
 pub mod progress;
 pub mod provenance;
 pub mod recorded_host;
@@ -24,6 +24,7 @@ mod spans;
 mod tee;
 mod trace;
 mod watch;
+mod watched;
 
 use crate::failure::Invalid;
 use crate::output;

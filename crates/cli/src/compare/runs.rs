@@ -117,7 +117,7 @@ pub fn read(
     let mut scenario = corun_scenario::read(file, text, overrides).map_err(Invalid::error)?;
     select(&mut scenario, &args.cases)?;
     rtapp::load(&mut scenario)?;
-    super::policies::load(&mut scenario)?;
+    super::calibration::load(&mut scenario)?;
     Ok(scenario)
 }
 

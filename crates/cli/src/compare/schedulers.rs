@@ -2,7 +2,6 @@
 //! From a policy's name to a host scheduler: models of Linux' and Xen's, or corun's dispatcher
 //! steered by a policy.
 
-use super::policies::settings;
 use super::setup::host_params;
 use corun_model::{DispatcherParams, Parameter};
 use corun_scenario::{Case, Located, Problem, Problems, Schedulers, or_nearest};
@@ -167,7 +166,7 @@ pub fn put_together(
     };
     let simulation = Simulation::new(params, sched, load, observer);
     Ok(match steered {
-        Some(policy) => simulation.with_policy((policy.make)(&settings(&said.policies))),
+        Some(policy) => simulation.with_policy((policy.make)(&said.policies.settings)),
         None => simulation,
     })
 }
@@ -214,12 +213,8 @@ pub fn unheeded(policy: &str, case: &Case) -> Vec<String> {
 /// Everything wrong with them.
 pub fn check(said: &Schedulers, host: &HostParams) -> Result<(), Problems> {
     let mut problems = Problems::default();
-    let checked = [cfs_params(said, host).err(), eevdf_params(said, host).err()];
-    for found in checked.into_iter().flatten() {
-        found
-            .iter()
-            .for_each(|problem| problems.push(problem.clone()));
-    }
+    problems.take(cfs_params(said, host));
+    problems.take(eevdf_params(said, host));
     problems.or_ok(())
 }
 

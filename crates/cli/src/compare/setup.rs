@@ -23,24 +23,13 @@ use corun_sim::host::{CacheParams, Costs, HardwareParams, HostParams, Observer, 
 pub fn check(case: &Case) -> Result<(), Problems> {
     let mut problems = Problems::default();
     let params = host_params(case);
-    push(&mut problems, schedulers::check(&case.schedulers, &params));
-    push(&mut problems, guests(case, 0));
+    problems.take(schedulers::check(&case.schedulers, &params));
+    problems.take(guests(case, 0));
     for policy in case.run.policies.iter().flatten() {
-        push(
-            &mut problems,
-            schedulers::known_policy(&policy.value).map_err(|message| policy.problem(message)),
-        );
+        let known = schedulers::known_policy(&policy.value);
+        problems.take(known.map_err(|message| policy.problem(message)));
     }
     problems.or_ok(())
-}
-
-fn push<T>(problems: &mut Problems, result: Result<T, impl Into<Problems>>) {
-    if let Err(found) = result {
-        found
-            .into()
-            .iter()
-            .for_each(|problem| problems.push(problem.clone()));
-    }
 }
 
 /// The simulation of `case` under `policy`.
@@ -117,36 +106,23 @@ fn guests(case: &Case, seed: u64) -> Result<Guests, Problems> {
     let all = PcpuSet::first(case.host.topology.pcpus());
     let mut vms = Vec::new();
     for vm in &case.vms {
-        match vm_spec(vm, all) {
-            Ok(spec) => vms.push(spec),
-            Err(found) => found
-                .iter()
-                .for_each(|problem| problems.push(problem.clone())),
-        }
+        vms.extend(problems.take(vm_spec(vm, all)));
     }
     let mut tasks = Vec::new();
     for task in &case.tasks {
-        match demand::program(&task.program) {
-            Ok(program) => tasks.push(HostTaskSpec {
-                name: task.name.clone(),
-                helper_of: task.helper_of.map(Into::into),
-                weight: task.weight,
-                allowed: task.allowed.unwrap_or(all),
-                program,
-            }),
-            Err(problem) => problems.push(problem),
-        }
+        let program = problems.take(demand::program(&task.program));
+        tasks.extend(program.map(|program| HostTaskSpec {
+            name: task.name.clone(),
+            helper_of: task.helper_of.map(Into::into),
+            weight: task.weight,
+            allowed: task.allowed.unwrap_or(all),
+            program,
+        }));
     }
-    let disks = disks::specs(&case.disks, case.host.hz).unwrap_or_else(|found| {
-        found
-            .iter()
-            .for_each(|problem| problems.push(problem.clone()));
-        Vec::new()
-    });
-    let network = network::spec(case);
-    push(&mut problems, network.as_ref().map_err(Clone::clone));
+    let disks = problems.take(disks::specs(&case.disks, case.host.hz));
+    let network = problems.take(network::spec(case));
     problems.or_ok(())?;
-    let network = network?;
+    let (disks, network) = (disks.unwrap_or_default(), network.unwrap_or_default());
     let guests = Guests::with_devices(vms, tasks, &disks, &network, seed)
         .map_err(|error| unfit(case, &error))?;
     Ok(guests

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Who watches a run: a timeline (`--trace`), a recording (`--events`), the report, or nobody.
 
-use super::events::Events;
+use super::events::{self, Events};
 use super::spans::{Part, Spans};
 use super::tee::together;
 use super::trace::{self, Trace};
@@ -93,7 +93,7 @@ impl Watch {
         Ok(Self {
             trace: options.timeline.begin(pcpus, end)?,
             events: events
-                .map(|file| Events::create(file, pcpus, policy))
+                .map(|file| events::create(file, pcpus, policy))
                 .transpose()?,
             spans: part.map(|part| Spans::new(part, pcpus)),
         })

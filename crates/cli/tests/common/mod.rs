@@ -47,6 +47,45 @@ pub fn refused(output: Output) -> String {
     failed(output, 2)
 }
 
+/// All that a command left: its code, standard output, standard error.
+pub fn left(output: Output) -> (Option<i32>, String, String) {
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    let (stdout, stderr) = (text(output.stdout), text(output.stderr));
+    (output.status.code(), stdout, stderr)
+}
+
+/// A file or folder of the repository.
+pub fn in_tree(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(name)
+}
+
+/// Is it what `docs/schema` promises of this command?
+#[track_caller]
+pub fn fits_schema(command: &str, json: &Value) {
+    let file = in_tree(&format!("docs/schema/{command}.schema.json"));
+    let schema = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    if let Err(error) = jsonschema::validate(&schema, json) {
+        assert_eq!(error.to_string(), "", "the schema");
+    }
+}
+
+/// Is a committed file that `cargo test -p corun --test TEST` writes what it would be now?
+#[track_caller]
+pub fn is_fresh(name: &str, written: &str, test: &str) {
+    let file = in_tree(name);
+    if std::env::var_os("CORUN_UPDATE").is_some() {
+        std::fs::write(&file, written).unwrap();
+    }
+    let committed = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(
+        committed == written,
+        "{name} is not what the code makes of it: CORUN_UPDATE=1 cargo test -p corun --test {test} \
+         writes it anew"
+    );
+}
+
 /// A directory of a test's own.
 pub struct Place(PathBuf);
 
@@ -63,6 +102,10 @@ impl Place {
         let place = Self::new(test);
         place.write(file, content);
         place
+    }
+
+    pub fn dir(&self) -> &str {
+        self.0.to_str().unwrap()
     }
 
     pub fn path(&self, file: &str) -> PathBuf {

@@ -31,15 +31,5 @@ fn the_page_is_fresh() {
         polling::section(),
         pings::section(),
     ];
-    let written = page::page(&sections);
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/emergence.md");
-    if std::env::var_os("CORUN_UPDATE").is_some() {
-        std::fs::write(file, &written).unwrap();
-    }
-    let committed = std::fs::read_to_string(file).unwrap_or_default();
-    assert!(
-        committed == written,
-        "docs/emergence.md differs from the runs: CORUN_UPDATE=1 cargo test -p corun --test \
-         emergence writes it anew"
-    );
+    common::is_fresh("docs/emergence.md", &page::page(&sections), "emergence");
 }

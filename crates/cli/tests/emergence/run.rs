@@ -4,7 +4,6 @@
 use crate::common;
 use serde_json::Value;
 use std::fmt;
-use std::path::Path;
 
 /// The runs of one command.
 pub struct Runs(Vec<Value>);
@@ -14,9 +13,9 @@ pub struct Run<'a>(&'a Value);
 
 /// Runs a scenario of `experiments/emergence`, with these settings.
 pub fn compare(scenario: &str, args: &[&str]) -> Runs {
-    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/emergence");
+    let dir = common::in_tree("experiments/emergence");
     let compare = ["compare", &format!("{scenario}.toml"), "--json", "-q"];
-    let output = common::corun_in(Path::new(dir), &[&compare, args].concat());
+    let output = common::corun_in(&dir, &[&compare, args].concat());
     let json = common::json(output);
     Runs(json["runs"].as_array().unwrap().clone())
 }

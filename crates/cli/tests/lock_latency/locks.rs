@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The same host with a guest's real spin locks: `experiments/balance/appendix-a.toml`.
 
+use crate::common::{self, corun, in_tree};
 use serde_json::Value;
-use std::process::Command;
 use std::sync::LazyLock;
 
 /// Figures of a case under a policy, each over its seeds, in order.
@@ -19,16 +19,9 @@ pub struct Case {
 }
 
 pub static CASES: LazyLock<Vec<Case>> = LazyLock::new(|| {
-    let scenario = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../experiments/balance/appendix-a.toml"
-    );
-    let output = Command::new(env!("CARGO_BIN_EXE_corun"))
-        .args(["compare", scenario, "--json", "-q"])
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{output:?}");
-    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let scenario = in_tree("experiments/balance/appendix-a.toml");
+    let scenario = scenario.to_str().unwrap();
+    let json = common::json(corun(&["compare", scenario, "--json", "-q"]));
     let runs = json["runs"].as_array().unwrap();
     let case = |(queue, policy): (u32, &'static str)| {
         let name = format!("{queue} tasks");

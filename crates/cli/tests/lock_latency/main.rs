@@ -10,6 +10,8 @@
 // Helpers of tests, too, say what they expect by panicking.
 #![allow(clippy::unwrap_used)]
 
+#[path = "../common/mod.rs"]
+mod common;
 mod locks;
 mod page;
 mod rotation;
@@ -98,15 +100,5 @@ fn balance_never_stacks() {
 /// `CORUN_UPDATE=1 cargo test -p corun --test lock_latency` writes it anew.
 #[test]
 fn the_page_is_fresh() {
-    let written = page::page();
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/lock-latency.md");
-    if std::env::var_os("CORUN_UPDATE").is_some() {
-        std::fs::write(file, &written).unwrap();
-    }
-    let committed = std::fs::read_to_string(file).unwrap_or_default();
-    assert!(
-        committed == written,
-        "docs/lock-latency.md differs from the runs: CORUN_UPDATE=1 cargo test -p corun --test \
-         lock_latency writes it anew"
-    );
+    common::is_fresh("docs/lock-latency.md", &page::page(), "lock_latency");
 }

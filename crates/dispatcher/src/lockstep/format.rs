@@ -10,8 +10,8 @@
 //! ```
 //! The file may be gzip'ed. One without a trailer was cut short: its records still count.
 
-use crate::layout::Knobs;
-use corun_model::{PcpuId, PcpuSet};
+use crate::conf::Knobs;
+use corun_model::PcpuSet;
 use flate2::read::GzDecoder;
 use std::io::{self, Read, Write};
 
@@ -225,19 +225,13 @@ fn marked(record: &Record) -> String {
 
 fn decode_knobs(bytes: &[u8; KNOBS]) -> Knobs {
     let word = |index: usize| u64_at(bytes, index * 8);
-    let mut online = PcpuSet::default();
-    for cpu in 0..corun_model::Topology::MAX_PCPUS {
-        if word(5 + cpu as usize / 64) >> (cpu % 64) & 1 == 1 {
-            online.insert(PcpuId(cpu));
-        }
-    }
     Knobs {
         slice: word(0),
         wakeup_gran: word(1),
         sleeper_credit: word(2),
         max_lead: word(3),
         balance_interval: word(4),
-        online,
+        online: PcpuSet::from_words(std::array::from_fn(|at| word(5 + at))),
         pcpus: u32_at(bytes, 104),
         placement: u32_at(bytes, 108),
         // Two halves each; in older files a word, of which the upper half was never used.
@@ -317,11 +311,11 @@ impl<W: Write> Writer<W> {
         })
     }
 
-    /// Ends the file, saying how many records the kernel lost, and gives the output back.
+    /// Ends the file, saying how many records the kernel lost. Nothing may be added after that.
     ///
     /// # Errors
     /// What `out` reports.
-    pub fn finish(mut self, lost: u64) -> io::Result<W> {
+    pub fn end(&mut self, lost: u64) -> io::Result<()> {
         let trailer = Record {
             op: TRAILER,
             cpu: 0,
@@ -332,7 +326,15 @@ impl<W: Write> Writer<W> {
             entries: Vec::new(),
         };
         self.record(&trailer)?;
-        self.out.flush()?;
+        self.out.flush()
+    }
+
+    /// Ends the file and gives the output back.
+    ///
+    /// # Errors
+    /// What `out` reports.
+    pub fn finish(mut self, lost: u64) -> io::Result<W> {
+        self.end(lost)?;
         Ok(self.out)
     }
 }

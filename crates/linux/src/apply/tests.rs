@@ -11,12 +11,12 @@ use std::os::fd::AsRawFd;
 /// The dispatcher's tables, by slot and by descriptor.
 #[derive(Default)]
 struct Fake {
-    vms: RefCell<BTreeMap<u32, types::vm_conf>>,
-    tasks: RefCell<BTreeMap<i32, Vec<u8>>>,
-    pools: RefCell<BTreeMap<u32, (u64, [u64; 8])>>,
+    vms: RefCell<BTreeMap<u32, VmConf>>,
+    tasks: RefCell<BTreeMap<i32, TaskConf>>,
+    pools: RefCell<BTreeMap<u32, PoolConf>>,
     /// What the daemon remembers of them.
     told: RefCell<ToldHost>,
-    pcpus: RefCell<BTreeMap<u32, Vec<u8>>>,
+    pcpus: RefCell<BTreeMap<u32, PcpuConf>>,
     writes: Cell<usize>,
     /// The how-manieth write fails, and those after it.
     fails_at: Cell<Option<usize>>,
@@ -38,59 +38,60 @@ impl Fake {
 
     /// What the dispatcher finds, vCPU by vCPU: descriptors have no order, other tests open and close
     /// some meanwhile. What is as if nothing had been said is left out.
-    fn state(&self, list: &[Vm]) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
-        let pcpus = self.pcpus.borrow();
-        let said = pcpus
-            .values()
-            .filter(|conf| conf.iter().any(|byte| *byte != 0));
-        let vms = self.vms.borrow();
-        let vms = vms.values().map(|vm| bytes_of(vm).to_vec());
-        let vms = vms.chain(said.cloned()).collect();
+    fn state(&self, list: &[Vm]) -> State {
         let told = self.tasks.borrow();
         let vcpus = list.iter().flat_map(|vm| &vm.vcpus);
-        let tasks = vcpus.filter_map(|vcpu| told.get(&vcpu.pidfd.as_raw_fd()).cloned());
-        let tasks = tasks.filter(|conf| conf.iter().any(|byte| *byte != 0));
-        (vms, tasks.collect())
+        let tasks = vcpus.filter_map(|vcpu| told.get(&vcpu.pidfd.as_raw_fd()).copied());
+        let pcpus = self.pcpus.borrow();
+        State {
+            vms: self.vms.borrow().values().copied().collect(),
+            tasks: tasks.filter(|conf| *conf != TaskConf::default()).collect(),
+            pcpus: pcpus
+                .values()
+                .copied()
+                .filter(|conf| *conf != PcpuConf::default())
+                .collect(),
+        }
     }
 }
 
+#[derive(Debug, PartialEq, Eq)]
+struct State {
+    vms: Vec<VmConf>,
+    tasks: Vec<TaskConf>,
+    pcpus: Vec<PcpuConf>,
+}
+
 impl Told for Fake {
-    fn set_vm_conf(&self, slot: u32, conf: types::vm_conf) -> libbpf_rs::Result<()> {
-        let void = types::vm_conf { id: 0, ..conf };
+    fn set_vm_conf(&self, slot: u32, conf: VmConf) -> libbpf_rs::Result<()> {
+        let void = VmConf { id: 0, ..conf };
         self.vms.borrow_mut().insert(slot, void);
         self.write()?;
         self.vms.borrow_mut().insert(slot, conf);
         Ok(())
     }
 
-    fn set_task_conf(
-        &self,
-        pidfd: BorrowedFd<'_>,
-        conf: types::task_conf,
-    ) -> libbpf_rs::Result<bool> {
+    fn set_task_conf(&self, pidfd: BorrowedFd<'_>, conf: TaskConf) -> libbpf_rs::Result<bool> {
         self.write()?;
-        let entry = bytes_of(&conf).to_vec();
-        self.tasks.borrow_mut().insert(pidfd.as_raw_fd(), entry);
+        self.tasks.borrow_mut().insert(pidfd.as_raw_fd(), conf);
         Ok(true)
     }
 
-    fn set_pool_conf(&self, pool: u32, conf: types::pool_conf) -> libbpf_rs::Result<()> {
+    fn set_pool_conf(&self, pool: u32, conf: PoolConf) -> libbpf_rs::Result<()> {
         self.write()?;
-        let entry = (conf.slice, conf.pcpus);
-        self.pools.borrow_mut().insert(pool, entry);
+        self.pools.borrow_mut().insert(pool, conf);
         Ok(())
     }
 
-    fn set_pcpu_conf(&self, cpu: u32, conf: types::pcpu_conf) -> libbpf_rs::Result<()> {
+    fn set_pcpu_conf(&self, cpu: u32, conf: PcpuConf) -> libbpf_rs::Result<()> {
         self.write()?;
-        let entry = bytes_of(&conf).to_vec();
-        self.pcpus.borrow_mut().insert(cpu, entry);
+        self.pcpus.borrow_mut().insert(cpu, conf);
         Ok(())
     }
 }
 
 /// Three VMs with two vCPUs each on the two hardware threads of a core.
-fn host() -> (Vec<Vm>, Snapshot) {
+pub(crate) fn host() -> (Vec<Vm>, Snapshot) {
     let key = |tid| ThreadKey {
         tgid: 1 + tid / 10,
         tid,
@@ -169,10 +170,9 @@ fn nothing_of_the_old_policy_is_left() {
             expected
                 .apply(&mut fresh, &plan(second, &seen), Base::Nothing)
                 .unwrap();
-            assert_eq!(alone.state(&list).0, expected.state(&fresh).0);
             assert_eq!(
-                alone.state(&list).1,
-                expected.state(&fresh).1,
+                alone.state(&list),
+                expected.state(&fresh),
                 "{} after {}",
                 second.name,
                 first.name
@@ -195,24 +195,42 @@ fn slices_and_homes_not_mentioned_are_taken_back() {
     let mut said = Plan::default();
     said.tasks.push(task);
     fake.apply(&mut list, &said, Base::AsTold).unwrap();
-    let expected = types::task_conf {
+    let expected = [TaskConf {
         slice: 7_000_000,
         home: 2,
         pool: 3,
         ..Default::default()
-    };
-    let expected = [bytes_of(&expected).to_vec()];
-    assert_eq!(fake.state(&list).1, expected);
+    }];
+    assert_eq!(fake.state(&list).tasks, expected);
     fake.apply(&mut list, &Plan::default(), Base::AsTold)
         .unwrap();
     assert_eq!(
-        fake.state(&list).1,
+        fake.state(&list).tasks,
         expected,
         "a policy adds to what it said"
     );
     fake.apply(&mut list, &Plan::default(), Base::Nothing)
         .unwrap();
-    assert!(fake.state(&list).1.is_empty());
+    assert_eq!(fake.state(&list).tasks, []);
+}
+
+/// As in the simulator: `calm` gives a vCPU the host's slice again by saying none.
+#[test]
+fn what_is_said_of_a_vcpu_replaces_what_was_said_of_it() {
+    let (mut list, _) = host();
+    let fake = Fake::default();
+    let slice = Some(7_000_000);
+    for (slice, expected) in [(slice, 7_000_000), (None, 0)] {
+        let mut said = Plan::default();
+        said.tasks.push(TaskPlan {
+            home: Some(corun_model::PcpuId(1)),
+            slice,
+            ..TaskPlan::of(TaskId(0))
+        });
+        fake.apply(&mut list, &said, Base::AsTold).unwrap();
+        let told = fake.state(&list).tasks;
+        assert_eq!((told[0].home, told[0].slice), (2, expected));
+    }
 }
 
 /// Wherever the tables fail, the old policy's plan, applied again, leaves what was there.

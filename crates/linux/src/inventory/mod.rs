@@ -11,13 +11,13 @@
 //! The dispatcher tells vCPUs by what they do, not by their names (discovery.rs); this is for all who
 //! look at a host without it: `corun preflight`, `corun top`, `corun metrics`, `corun host --observe`.
 
-mod files;
 pub mod identity;
 pub mod role;
 
 pub use identity::{Identity, Manager};
 pub use role::Role;
 
+use crate::proc::{self, Process};
 use std::path::Path;
 
 /// A thread of a VM. Numbers of threads are used again, but not with the same start.
@@ -58,7 +58,7 @@ impl Machine {
 
 /// All VMs of the host whose files lie below `root`, by process number.
 pub fn machines(root: &Path) -> Vec<Machine> {
-    let mut processes = files::numbers(&root.join("proc"));
+    let mut processes = proc::processes(root);
     processes.sort_unstable();
     let found = processes.into_iter();
     found.filter_map(|tgid| machine(root, tgid)).collect()
@@ -66,32 +66,26 @@ pub fn machines(root: &Path) -> Vec<Machine> {
 
 /// The VM that process `tgid` is, if it is one.
 pub fn machine(root: &Path, tgid: u32) -> Option<Machine> {
-    let process = root.join("proc").join(tgid.to_string());
-    let mut threads: Vec<Thread> = files::numbers(&process.join("task"))
-        .into_iter()
-        .filter_map(|tid| thread(&process, tid))
-        .collect();
-    if !threads.iter().any(|thread| thread.role.is_vcpu()) {
+    let process = Process::below(root, tgid);
+    let role = |tid| Some((tid, Role::of(&process.thread_name(tid)?)));
+    let roles: Vec<(u32, Role)> = process.threads().into_iter().filter_map(role).collect();
+    // Most processes are none: of these, nothing else is read.
+    if !roles.iter().any(|(_, role)| role.is_vcpu()) {
         return None;
     }
+    let thread = |(tid, role)| {
+        let start = process.thread_start(tid)?;
+        Some(Thread { tid, start, role })
+    };
+    let mut threads: Vec<Thread> = roles.into_iter().filter_map(thread).collect();
     threads.sort_by_key(|thread| (thread.role, thread.tid));
-    let cgroup = files::cgroup(&process);
-    let words = files::words(&process.join("cmdline"))?;
+    let cgroup = process.cgroup();
     Some(Machine {
         tgid,
-        start: files::start(&process.join("stat"))?,
-        identity: identity::of(root, tgid, &words, cgroup.as_deref()),
+        start: process.start()?,
+        identity: identity::of(root, tgid, &process.words()?, cgroup.as_deref()),
         cgroup,
         threads,
-    })
-}
-
-fn thread(process: &Path, tid: u32) -> Option<Thread> {
-    let folder = process.join("task").join(tid.to_string());
-    Some(Thread {
-        tid,
-        start: files::start(&folder.join("stat"))?,
-        role: Role::of(&files::line(&folder.join("comm"))?),
     })
 }
 

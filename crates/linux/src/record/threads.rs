@@ -4,10 +4,11 @@
 //! Threads that were there before are looked up in /proc, all at once at the beginning; those that come
 //! are told by the kernel when they are made.
 
-use crate::proc;
+use crate::proc::{self, Process};
 use corun_recording::native::{Entry, Thread};
 use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::path::Path;
 
 /// Names of threads.
 #[derive(Default)]
@@ -20,9 +21,10 @@ impl Threads {
     /// Looks up all threads of the host.
     pub(super) fn of_this_host() -> Self {
         let mut threads = Self::default();
-        for tgid in proc::processes() {
-            for tid in proc::threads(tgid) {
-                if let Some(comm) = proc::thread_name(tgid, tid) {
+        for tgid in proc::processes(Path::new("/")) {
+            let process = Process::here(tgid);
+            for tid in process.threads() {
+                if let Some(comm) = process.thread_name(tid) {
                     threads.known.insert(tid, (tgid, comm));
                 }
             }

@@ -10,7 +10,7 @@
 use crate::control::Reading;
 use crate::discovery::Vm;
 use corun_model::Nanos;
-use corun_model::time::{MS, SEC};
+use corun_model::time::{MS, SEC, seconds};
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -192,10 +192,6 @@ impl Guard {
             ),
         })
     }
-}
-
-fn seconds(time: Nanos) -> f64 {
-    time as f64 / SEC as f64
 }
 
 #[cfg(test)]

@@ -15,16 +15,18 @@ mod report;
 mod state;
 pub mod thread;
 
+use crate::discovery::ThreadKey;
 use crate::host::{Cause, HostError, watch_signals};
+use crate::outside::task_seen;
 use crate::perf::VcpuCounters;
+use crate::proc::{Counted, Process};
 use crate::{clock, machine, preflight, priority};
 use corun_model::time::{MS, SEC};
 use corun_model::{
-    HostSeen, Nanos, PcpuSet, Placement, Plan, Pool, Signals, Snapshot, TaskId, TaskPlan, TaskSeen,
-    Turns, VmSeen,
+    HostSeen, Nanos, PcpuSet, Placement, Plan, Pool, Signals, Snapshot, TaskId, TaskPlan, VmSeen,
 };
 use corun_policies::{Policy, PolicyInfo, Settings};
-use find::{Counted, Vcpu, Vm, Vms};
+use find::{Vcpu, Vm, Vms};
 use report::Report;
 use state::State;
 use std::collections::BTreeMap;
@@ -238,28 +240,24 @@ impl Daemon {
     /// What happened in the last `elapsed` ns.
     fn look(&mut self, now: Nanos, elapsed: Nanos) -> Snapshot {
         let mut before = std::mem::take(&mut self.counters);
-        let signals = self.policy.wants_signals();
+        let wants_signals = self.policy.wants_signals();
         let mut vms = Vec::new();
         for vm in &self.vms.list {
             let mut vcpus = Vec::new();
             for vcpu in &vm.vcpus {
-                let Some(counted) = Counted::of(&vcpu.key) else {
+                let Some(counted) = Process::here(vcpu.key.tgid).counted(vcpu.key.tid) else {
                     continue;
                 };
                 let (counters, last, then) = before.remove(&vcpu.task).unwrap_or_else(|| {
-                    let none = (VcpuCounters::default(), counted, Signals::default());
-                    match signals {
-                        true => (VcpuCounters::open(vcpu.key.tid), none.1, none.2),
-                        false => none,
-                    }
+                    let counters = match wants_signals {
+                        true => VcpuCounters::open(vcpu.key.tid),
+                        false => VcpuCounters::default(),
+                    };
+                    (counters, counted, Signals::default())
                 });
                 let signals = counters.read();
-                vcpus.push(seen(
-                    vcpu,
-                    &counted.since(&last),
-                    signals.since(&then),
-                    elapsed,
-                ));
+                let (did, seen) = (counted.since(last), signals.since(&then));
+                vcpus.push(task_seen(vcpu.task, vcpu.allowed, did, seen, elapsed));
                 self.report.there(vcpu.task, counted);
                 self.counters
                     .insert(vcpu.task, (counters, counted, signals));
@@ -279,24 +277,8 @@ impl Daemon {
     }
 }
 
-fn seen(vcpu: &Vcpu, did: &Counted, signals: Signals, elapsed: Nanos) -> TaskSeen {
-    TaskSeen {
-        task: vcpu.task,
-        allowed: vcpu.allowed,
-        run: did.run,
-        ready: did.ready,
-        wait: elapsed.saturating_sub(did.run + did.ready),
-        turns: Turns::default(),
-        signals,
-    }
-}
-
 /// What a plan means for threads.
-fn wishes(
-    vms: &[Vm],
-    plan: &Plan,
-    online: &PcpuSet,
-) -> Vec<(crate::discovery::ThreadKey, state::Settings)> {
+fn wishes(vms: &[Vm], plan: &Plan, online: &PcpuSet) -> Vec<(ThreadKey, state::Settings)> {
     let tasks: BTreeMap<_, _> = plan.tasks.iter().map(|task| (task.task, task)).collect();
     let placements: BTreeMap<_, _> = plan.vms.iter().map(|vm| (vm.vm, vm.placement)).collect();
     let mut wishes = Vec::new();

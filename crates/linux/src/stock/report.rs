@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What happened to VMs under the kernel's own scheduler, at an interval.
 
-use super::find::{Counted, Vm};
+use super::find::Vm;
 use super::thread;
 use crate::pidfd;
+use crate::proc::Counted;
 use corun_model::{Nanos, PcpuSet, TaskId};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -63,11 +64,9 @@ impl Report {
             let mut sum = Counted::default();
             for vcpu in &vm.vcpus {
                 let at = counted(vcpu.task).unwrap_or_default();
-                let did = at.since(before.get(&vcpu.task).unwrap_or(&at));
+                let did = at.since(before.get(&vcpu.task).copied().unwrap_or(at));
                 self.before.insert(vcpu.task, at);
-                sum.run += did.run;
-                sum.ready += did.ready;
-                sum.turns += did.turns;
+                sum = sum.plus(did);
             }
             line(vm, &sum, elapsed)
         };

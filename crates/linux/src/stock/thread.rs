@@ -6,7 +6,7 @@
 //! ignore it, so whether it works is tried out.
 
 use corun_model::time::{MS, US};
-use corun_model::{Nanos, PcpuSet, Topology};
+use corun_model::{Nanos, PcpuSet};
 use std::io;
 use std::ops::RangeInclusive;
 use std::thread;
@@ -69,13 +69,10 @@ pub(crate) fn set_slice(tid: u32, slice: Option<Nanos>) -> io::Result<()> {
 
 /// Lets a thread use these pCPUs only.
 pub(crate) fn set_affinity(tid: u32, pcpus: &PcpuSet) -> io::Result<()> {
-    let mut words = [0u64; Topology::MAX_PCPUS as usize / 64];
-    for cpu in pcpus.iter() {
-        words[cpu.index() / 64] |= 1 << (cpu.0 % 64);
-    }
+    let words = pcpus.words();
     let tid = libc::pid_t::try_from(tid).map_err(io::Error::other)?;
     // SAFETY: `words` is readable and as long as said.
-    let set = unsafe { libc::sched_setaffinity(tid, size_of_val(&words), words.as_ptr().cast()) };
+    let set = unsafe { libc::sched_setaffinity(tid, size_of_val(words), words.as_ptr().cast()) };
     match set {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

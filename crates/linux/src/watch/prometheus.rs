@@ -2,10 +2,10 @@
 //! One sample in Prometheus' text format: counters in seconds, labels that join with those of libvirt's
 //! exporters (`domain`, `uuid`, `vcpu`, a 0-based string). docs/metrics.md says what each means.
 
-use super::sample::{Counted, Sample, VmSample};
+use super::sample::{Sample, VmSample};
 use crate::inventory::Role;
-use corun_model::Nanos;
-use corun_model::time::SEC;
+use crate::proc::Counted;
+use corun_model::time::seconds;
 use std::fmt::Write;
 
 /// A metric: name, kind, help; what follows are its lines.
@@ -232,10 +232,6 @@ fn labels(pairs: &[(&str, &str)]) -> String {
 fn escaped(value: &str) -> String {
     let plain = value.replace('\\', "\\\\").replace('"', "\\\"");
     plain.replace('\n', "\\n")
-}
-
-fn seconds(time: Nanos) -> f64 {
-    time as f64 / SEC as f64
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@
 //! sake, halted. %MLMTD, throttled by `cpu.max`, is known per VM only unless corun is in charge. A VM's shares are those of its
 //! vCPUs' time, so they do not grow with their number; esxtop's group lines are the sum (`summed`).
 
-use super::sample::{Counted, Sample, VmSample};
+use super::sample::{Sample, VmSample};
+use crate::proc::Counted;
 use crate::status::{VcpuNow, VmNow};
 use corun_model::time::{MS, SEC};
 use serde::Serialize;

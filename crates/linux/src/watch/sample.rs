@@ -2,6 +2,7 @@
 //! One look at the host.
 
 use crate::inventory::{self, Machine, Role};
+use crate::proc::{Counted, Process};
 use crate::socket;
 use crate::socket::protocol::Command;
 use crate::status::HostStatus;
@@ -11,37 +12,6 @@ use corun_model::time::US;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// What the kernel counted of a thread.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counted {
-    /// Time on a pCPU, ns.
-    pub run: Nanos,
-    /// Time wanting one, ns: what a guest sees as steal.
-    pub ready: Nanos,
-    /// How often it was given one.
-    pub turns: u64,
-}
-
-impl Counted {
-    /// Both together.
-    pub fn plus(self, other: Self) -> Self {
-        Self {
-            run: self.run + other.run,
-            ready: self.ready + other.ready,
-            turns: self.turns + other.turns,
-        }
-    }
-
-    /// What happened since `before`.
-    pub fn since(self, before: Self) -> Self {
-        Self {
-            run: self.run.saturating_sub(before.run),
-            ready: self.ready.saturating_sub(before.ready),
-            turns: self.turns.saturating_sub(before.turns),
-        }
-    }
-}
 
 /// What a VM's own cgroup says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -138,13 +108,9 @@ impl Sampler {
     }
 
     fn vm(&self, machine: Machine, mount: Option<&Path>) -> VmSample {
-        let folder = self.root.join(format!("proc/{}/task", machine.tgid));
-        let counted = |tid: u32| {
-            let text = fs::read_to_string(folder.join(format!("{tid}/schedstat"))).ok()?;
-            counted_in(&text)
-        };
+        let process = Process::below(&self.root, machine.tgid);
         let threads = machine.threads.iter();
-        let threads = threads.filter_map(|thread| Some((thread.tid, counted(thread.tid)?)));
+        let threads = threads.filter_map(|thread| Some((thread.tid, process.counted(thread.tid)?)));
         let own = mount.zip(machine.cgroup.as_deref());
         let own = own.and_then(|(mount, path)| cgroup::own_cgroup(mount, machine.tgid, path));
         VmSample {
@@ -153,17 +119,6 @@ impl Sampler {
             machine,
         }
     }
-}
-
-/// `schedstat`: time on a pCPU, time wanting one, turns.
-fn counted_in(text: &str) -> Option<Counted> {
-    let mut numbers = text.split_whitespace().map(str::parse::<u64>);
-    let mut next = || numbers.next()?.ok();
-    Some(Counted {
-        run: next()?,
-        ready: next()?,
-        turns: next()?,
-    })
 }
 
 fn group(own: &Path) -> Group {

@@ -10,6 +10,7 @@
 
 use super::kind::Kind;
 use super::vtrs::Limits;
+use crate::AGNOSTIC;
 use corun_model::time::MS;
 use corun_model::{Nanos, Topology};
 use std::fmt;
@@ -127,17 +128,20 @@ impl Machine {
     }
 }
 
+/// The version of the file that is written and read.
+pub const FORMAT: &str = "corun-calibration-1";
+
 /// A calibration as a file.
 pub fn write(found: &Calibration, machine: &Machine) -> String {
     let slice = |kind: Kind| match found.slices.best(kind) {
         Some(slice) => format!("{} = \"{}us\"\n", kind.name(), slice / 1000),
-        None => format!("{} = \"agnostic\"\n", kind.name()),
+        None => format!("{} = \"{AGNOSTIC}\"\n", kind.name()),
     };
     let slices: String = Kind::KNOWN.into_iter().map(slice).collect();
     let limits = &found.limits;
     format!(
         "# Calibration of AQL_Sched, written by `corun calibrate`.\n\
-         format = \"corun-calibration-1\"\n\n\
+         format = \"{FORMAT}\"\n\n\
          [machine]\ntopology = \"{}\"\nl2 = \"{}B\"\nllc = \"{}B\"\n\n\
          # The best slice of each type; agnostic: it does not matter.\n\
          [slice]\ndefault = \"{}us\"\n{slices}\n\

@@ -19,7 +19,7 @@ pub use calibration::{Calibration, Machine, Slices};
 pub use kind::{Kind, Type};
 pub use vtrs::Limits;
 
-use crate::Policy;
+use crate::{AGNOSTIC, Policy};
 use cluster::{Member, Pooled};
 use corun_model::{
     Nanos, Parameter, PcpuId, Placement, Plan, Pool, Snapshot, Status, TaskId, TaskPlan, Value,
@@ -47,89 +47,95 @@ impl Aql {
     /// What can be set of it.
     pub fn parameters() -> Vec<Parameter> {
         let default = Calibration::default();
-        let (slices, limits) = (default.slices, default.limits);
-        let slice = |key, meaning, slice: Option<Nanos>| {
-            let value = slice.map_or(Value::Choice("agnostic"), Value::Time);
-            let source =
-                "AQL_Sched, EuroSys 2016, §3.4.2 (i7-3770, Xen); of a file: `corun calibrate`";
-            Parameter::new(
-                key,
-                meaning,
-                value,
-                source,
-                "1 to 90 ms by `corun calibrate`",
-            )
-        };
-        let limit = |key, meaning, value: u64, unit| {
-            let value = Value::Number(value as f64, unit);
-            let source = "`corun calibrate` on a model of the paper's machine: half-way (on a \
-                          logarithmic scale) between the calibration programs' medians; the paper gives none";
-            Parameter::new(key, meaning, value, source, "the shipped ones only")
-        };
-        vec![
-            Parameter::new(
-                "policy.aql.calibration",
-                "file of `corun calibrate`, which replaces all below",
-                Value::None,
-                "AQL_Sched, EuroSys 2016, §3.4: slices are platform-dependent",
-                "none and one for the paper's machine",
-            ),
-            slice(
-                "policy.aql.default",
-                "slice where types disagree, or none has a wish",
-                Some(slices.default),
-            ),
-            slice(
-                "policy.aql.IOInt",
-                "best slice of I/O-intensive vCPUs",
-                slices.io_int,
-            ),
-            slice(
-                "policy.aql.ConSpin",
-                "best slice of vCPUs that spin",
-                slices.con_spin,
-            ),
-            slice(
-                "policy.aql.LLCF",
-                "best slice of the last-level cache's friends",
-                slices.llcf,
-            ),
-            slice(
-                "policy.aql.LLCO",
-                "best slice of what overflows the last-level cache",
-                slices.llco,
-            ),
-            slice(
-                "policy.aql.LoLCF",
-                "best slice of lower caches' friends",
-                slices.lo_lcf,
-            ),
-            limit(
-                "policy.aql.io_events",
-                "I/O events of a vCPU from which on it is IOInt",
-                limits.io_events,
-                "per 30 ms",
-            ),
-            limit(
-                "policy.aql.pause_exits",
-                "pause-loop exits of a VM from which on it is ConSpin",
-                limits.pause_exits,
-                "per 30 ms",
-            ),
-            limit(
-                "policy.aql.llc_references",
-                "LLC references from which on a vCPU is no LoLCF",
-                limits.llc_references,
-                "per million instructions",
-            ),
-            limit(
-                "policy.aql.llc_misses",
-                "LLC misses from which on it is no LLCF",
-                limits.llc_misses,
-                "per million references",
-            ),
-        ]
+        let mut rows = vec![Parameter::new(
+            "policy.aql.calibration",
+            "file of `corun calibrate`, which replaces all below",
+            Value::None,
+            "AQL_Sched, EuroSys 2016, §3.4: slices are platform-dependent",
+            "none and one for the paper's machine",
+        )];
+        rows.extend(slices(&default.slices));
+        rows.extend(limits(&default.limits));
+        rows
     }
+}
+
+/// The best slices' rows of the table of parameters.
+fn slices(of: &Slices) -> [Parameter; 6] {
+    let row = |key, meaning, slice: Option<Nanos>| {
+        let value = slice.map_or(Value::Choice(AGNOSTIC), Value::Time);
+        let source = "AQL_Sched, EuroSys 2016, §3.4.2 (i7-3770, Xen); of a file: `corun calibrate`";
+        let tried = "1 to 90 ms by `corun calibrate`";
+        Parameter::new(key, meaning, value, source, tried)
+    };
+    [
+        row(
+            "policy.aql.default",
+            "slice where types disagree, or none has a wish",
+            Some(of.default),
+        ),
+        row(
+            "policy.aql.IOInt",
+            "best slice of I/O-intensive vCPUs",
+            of.io_int,
+        ),
+        row(
+            "policy.aql.ConSpin",
+            "best slice of vCPUs that spin",
+            of.con_spin,
+        ),
+        row(
+            "policy.aql.LLCF",
+            "best slice of the last-level cache's friends",
+            of.llcf,
+        ),
+        row(
+            "policy.aql.LLCO",
+            "best slice of what overflows the last-level cache",
+            of.llco,
+        ),
+        row(
+            "policy.aql.LoLCF",
+            "best slice of lower caches' friends",
+            of.lo_lcf,
+        ),
+    ]
+}
+
+/// The rows of the limits between types.
+fn limits(of: &Limits) -> [Parameter; 4] {
+    let row = |key, meaning, value: u64, unit| {
+        let value = Value::Number(value as f64, unit);
+        let source = "`corun calibrate` on a model of the paper's machine: half-way (on a \
+                      logarithmic scale) between the calibration programs' medians; the paper gives none";
+        Parameter::new(key, meaning, value, source, "the shipped ones only")
+    };
+    [
+        row(
+            "policy.aql.io_events",
+            "I/O events of a vCPU from which on it is IOInt",
+            of.io_events,
+            "per 30 ms",
+        ),
+        row(
+            "policy.aql.pause_exits",
+            "pause-loop exits of a VM from which on it is ConSpin",
+            of.pause_exits,
+            "per 30 ms",
+        ),
+        row(
+            "policy.aql.llc_references",
+            "LLC references from which on a vCPU is no LoLCF",
+            of.llc_references,
+            "per million instructions",
+        ),
+        row(
+            "policy.aql.llc_misses",
+            "LLC misses from which on it is no LLCF",
+            of.llc_misses,
+            "per million references",
+        ),
+    ]
 }
 
 impl Policy for Aql {
@@ -161,14 +167,11 @@ impl Policy for Aql {
     }
 
     fn status(&self) -> Status {
-        Status {
-            notes: self.recogniser.notes(),
-            ..Status::default()
-        }
+        self.recogniser.status()
     }
 
     fn recognised(&self, task: TaskId) -> Option<&'static str> {
-        Some(self.recogniser.of(task).kind.name())
+        Some(self.recogniser.name(task))
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::kind::Type;
 use super::vtrs::{Cursors, Limits, Recognition};
-use corun_model::{Signals, Snapshot, TaskId};
+use corun_model::{Signals, Snapshot, Status, TaskId};
 use std::collections::BTreeMap;
 
 /// Every vCPU's recognition.
@@ -46,10 +46,15 @@ impl Recogniser {
             .map_or_else(Cursors::default, Recognition::means)
     }
 
-    /// What is not known, for people.
-    pub fn notes(&self) -> Vec<String> {
+    /// What a policy that goes by types takes a vCPU to be.
+    pub fn name(&self, task: TaskId) -> &'static str {
+        self.of(task).kind.name()
+    }
+
+    /// What a policy that goes by types thinks: what is not known, for people.
+    pub fn status(&self) -> Status {
         let Some(told) = &self.told else {
-            return Vec::new();
+            return Status::default();
         };
         let missing = [
             (
@@ -67,8 +72,10 @@ impl Recogniser {
             ),
         ];
         let missing = missing.iter().filter(|(is, _)| *is);
-        missing
-            .map(|(_, what)| format!("this host does not tell of {what}"))
-            .collect()
+        let note = |(_, what): &(bool, &str)| format!("this host does not tell of {what}");
+        Status {
+            notes: missing.map(note).collect(),
+            ..Status::default()
+        }
     }
 }

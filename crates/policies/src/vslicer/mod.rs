@@ -94,13 +94,10 @@ impl Policy for VSlicer {
     }
 
     fn status(&self) -> Status {
-        Status {
-            notes: self.recogniser.notes(),
-            ..Status::default()
-        }
+        self.recogniser.status()
     }
 
     fn recognised(&self, task: TaskId) -> Option<&'static str> {
-        Some(self.recogniser.of(task).kind.name())
+        Some(self.recogniser.name(task))
     }
 }

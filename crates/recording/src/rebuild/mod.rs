@@ -340,14 +340,16 @@ impl Rebuild {
         let Some(&waker) = self.slots.get(&seen.tid).filter(|&&it| it != wakee) else {
             return By::Unseen;
         };
-        let work = self
-            .tracks
-            .get(waker)
-            .map_or(0, |track| track.work_by(self.now));
+        self.by(waker, seen.context)
+    }
+
+    /// The task in a slot is behind a wake-up, with what it has done by now.
+    fn by(&self, waker: usize, context: Context) -> By {
+        let track = self.tracks.get(waker);
         By::Slot {
             waker,
-            work,
-            context: seen.context,
+            work: track.map_or(0, |track| track.work_by(self.now)),
+            context,
         }
     }
 
@@ -358,17 +360,7 @@ impl Rebuild {
         self.free(child.tid);
         let parent = self.slots.get(&parent).copied();
         let slot = self.add(child.tid, &child.comm);
-        let by = parent.map_or(By::Unseen, |waker| {
-            let work = self
-                .tracks
-                .get(waker)
-                .map_or(0, |track| track.work_by(self.now));
-            By::Slot {
-                waker,
-                work,
-                context: Context::Task,
-            }
-        });
+        let by = parent.map_or(By::Unseen, |waker| self.by(waker, Context::Task));
         if let Some(track) = self.tracks.get_mut(slot) {
             track.born(Woken { at: self.now, by }, parent);
         }

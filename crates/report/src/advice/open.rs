@@ -109,12 +109,12 @@ pub(super) fn words(advice: &Advice) -> Option<String> {
     let turned: Vec<&str> = answers.filter(turned).map(|it| &it.assumed[..]).collect();
     Some(match turned.is_empty() {
         true => format!(
-            "vCPUs want for a pCPU less under {best} than under {} at either extreme of what the recording \
+            "vCPUs lack a pCPU less under {best} than under {} at either extreme of what the recording \
              cannot tell.",
             own.policy
         ),
         false => format!(
-            "This hangs on what the recording cannot tell: vCPUs would not want for a pCPU less under \
+            "This hangs on what the recording cannot tell: vCPUs would not lack a pCPU less under \
              {best} if {}.",
             turned.join(", or if ")
         ),

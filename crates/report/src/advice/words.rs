@@ -27,7 +27,7 @@ pub(super) fn host(
         )];
     };
     let mut words = vec![format!(
-        "Try {}: vCPUs would want for a pCPU {} of their time instead of {} (differences below {} \
+        "Try {}: vCPUs would lack a pCPU {} of their time instead of {} (differences below {} \
          say nothing); work done: {} instead of {} s/s.",
         best.policy,
         percent(best.ready_share.median),
@@ -70,7 +70,7 @@ pub(super) fn host(
 pub(super) fn spinning(spun: &Spun) -> String {
     format!(
         "That takes all CPU time for work. At most {} of the vCPUs' CPU time can have been spinning for a \
-         sibling that was kept from running; were all of that so, and saved, they would want for a pCPU \
+         sibling that was kept from running; were all of that so, and saved, they would lack a pCPU \
          {} of their time under {} and {} under {}.",
         percent(spun.share),
         percent(ready_share(&spun.best)),

@@ -13,19 +13,17 @@ mod shares;
 #[cfg(test)]
 mod tests;
 
+use super::watched::{Watched, Watcher};
 use crate::failure::Invalid;
-use anyhow::Context;
 use corun_model::{Nanos, TaskId, VmId, time};
 use corun_report::timeline::Window;
 use corun_sim::host::{
     Counter, Instant, Lane, Observer, Span, Task, TaskSpec, TaskState, VcpuActivity,
 };
 use scene::Scene;
-use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 
 /// Where a timeline goes, and how much of the run.
 #[derive(clap::Args, Default)]
@@ -76,7 +74,7 @@ impl Options {
         let Some(file) = &self.trace else {
             return Ok(None);
         };
-        Trace::create(file, pcpus, self.window(end)?).map(Some)
+        create(file, pcpus, self.window(end)?).map(Some)
     }
 }
 
@@ -94,112 +92,73 @@ fn read(option: &str, text: Option<&str>) -> anyhow::Result<Option<Nanos>> {
 }
 
 /// A timeline that is being written.
-pub struct Trace {
-    file: PathBuf,
-    shared: Rc<RefCell<Shared<BufWriter<File>>>>,
+pub type Trace = Watched<Scene<BufWriter<File>>>;
+
+fn create(file: &Path, pcpus: u32, window: Window) -> anyhow::Result<Trace> {
+    Watched::create(file, |out| {
+        let out = BufWriter::with_capacity(1 << 16, out);
+        Ok(Scene::new(out, pcpus, window))
+    })
 }
 
-struct Shared<W: Write> {
-    scene: Scene<W>,
-    /// The first failure; the run goes on without a timeline and fails at its end.
-    failed: Option<io::Error>,
-}
-
-impl Trace {
-    fn create(file: &Path, pcpus: u32, window: Window) -> anyhow::Result<Self> {
-        let out = File::create(file).with_context(|| format!("cannot write {}", file.display()))?;
-        let scene = Scene::new(BufWriter::with_capacity(1 << 16, out), pcpus, window);
-        Ok(Self {
-            file: file.to_path_buf(),
-            shared: Rc::new(RefCell::new(Shared {
-                scene,
-                failed: None,
-            })),
-        })
-    }
-
-    /// What the simulation tells.
-    pub fn observer(&self) -> Box<dyn Observer> {
-        Box::new(Watcher(self.shared.clone()))
-    }
-
-    /// The run is over.
-    ///
-    /// # Errors
-    /// If the file could not be written.
-    pub fn close(self) -> anyhow::Result<()> {
-        match self.shared.borrow_mut().failed.take() {
-            None => Ok(()),
-            Some(error) => {
-                Err(error).with_context(|| format!("cannot write {}", self.file.display()))
-            }
-        }
+impl<W: Write> Watcher<Scene<W>> {
+    /// Tells the scene, until the window is over.
+    fn tell(&self, tell: impl FnOnce(&mut Scene<W>) -> io::Result<()>) {
+        self.write(|scene| match scene.is_over() {
+            true => Ok(()),
+            false => tell(scene),
+        });
     }
 }
 
-/// Passes on what it hears until writing fails or the window is over.
-struct Watcher<W: Write>(Rc<RefCell<Shared<W>>>);
-
-impl<W: Write> Watcher<W> {
-    fn write(&self, write: impl FnOnce(&mut Scene<W>) -> io::Result<()>) {
-        let shared = &mut *self.0.borrow_mut();
-        if shared.failed.is_none() && !shared.scene.is_over() {
-            shared.failed = write(&mut shared.scene).err();
-        }
-    }
-}
-
-impl<W: Write> Observer for Watcher<W> {
+impl<W: Write> Observer for Watcher<Scene<W>> {
     fn task(&mut self, id: TaskId, spec: &TaskSpec) {
-        self.write(|scene| scene.task(id, spec));
+        self.tell(|scene| scene.task(id, spec));
     }
 
     fn state(&mut self, now: Nanos, id: TaskId, task: &Task, old: TaskState) {
-        self.write(|scene| scene.state(now, id, task.state, old));
+        self.tell(|scene| scene.state(now, id, task.state, old));
     }
 
     fn thread_name(&mut self, vm: VmId, thread: u32, name: &str) {
-        self.write(|scene| {
+        self.tell(|scene| {
             scene.lanes.thread(vm, thread, name);
             Ok(())
         });
     }
 
     fn device_name(&mut self, vm: VmId, device: u32, name: &str) {
-        self.write(|scene| {
+        self.tell(|scene| {
             scene.lanes.device(vm, device, name);
             Ok(())
         });
     }
 
     fn guest_thread(&mut self, now: Nanos, vcpu: TaskId, thread: Option<u32>) {
-        self.write(|scene| scene.guest_thread(now, vcpu, thread));
+        self.tell(|scene| scene.guest_thread(now, vcpu, thread));
     }
 
     fn vcpu_activity(&mut self, now: Nanos, vcpu: TaskId, activity: VcpuActivity) {
-        self.write(|scene| scene.activity(now, vcpu, activity));
+        self.tell(|scene| scene.activity(now, vcpu, activity));
     }
 
     fn span_begin(&mut self, now: Nanos, lane: Lane, kind: Span, name: &str) {
-        self.write(|scene| scene.span_begin(now, lane, kind, name));
+        self.tell(|scene| scene.span_begin(now, lane, kind, name));
     }
 
     fn span_end(&mut self, now: Nanos, lane: Lane, kind: Span, name: &str) {
-        self.write(|scene| scene.span_end(now, lane, kind, name));
+        self.tell(|scene| scene.span_end(now, lane, kind, name));
     }
 
     fn instant(&mut self, now: Nanos, lane: Lane, kind: Instant) {
-        self.write(|scene| scene.instant(now, lane, kind));
+        self.tell(|scene| scene.instant(now, lane, kind));
     }
 
     fn counter(&mut self, now: Nanos, counter: Counter, value: u64) {
-        self.write(|scene| scene.counter(now, counter, value));
+        self.tell(|scene| scene.counter(now, counter, value));
     }
 
     fn finish(&mut self, now: Nanos) {
-        let shared = &mut *self.0.borrow_mut();
-        if shared.failed.is_none() {
-            shared.failed = shared.scene.finish(now).err();
-        }
+        self.write(|scene| scene.finish(now));
     }
 }

@@ -7,7 +7,9 @@ use corun_model::PcpuId;
 use corun_model::time::{MS, US};
 use corun_report::timeline::{self, Slice, Timelines};
 use corun_sim::Outcome;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// A file in memory that the test keeps a hand on.
 #[derive(Clone, Default)]
@@ -24,13 +26,10 @@ impl Write for Sink {
     }
 }
 
-fn watcher(pcpus: u32, window: Window) -> (Sink, Watcher<Sink>) {
+fn watcher(pcpus: u32, window: Window) -> (Sink, Watcher<Scene<Sink>>) {
     let sink = Sink::default();
-    let shared = Shared {
-        scene: Scene::new(sink.clone(), pcpus, window),
-        failed: None,
-    };
-    (sink, Watcher(Rc::new(RefCell::new(shared))))
+    let scene = Scene::new(sink.clone(), pcpus, window);
+    (sink, Watcher::new(scene))
 }
 
 /// Everything that modelled guests do today, on two pCPUs with too many vCPUs; switches are free,
@@ -313,7 +312,7 @@ fn slices_sum(got: &Timelines, track: &str) -> Nanos {
 }
 
 /// One VM of one vCPU on one pCPU, told by hand.
-fn by_hand(tell: impl FnOnce(&mut Watcher<Sink>)) -> Timelines {
+fn by_hand(tell: impl FnOnce(&mut Watcher<Scene<Sink>>)) -> Timelines {
     let (sink, mut watcher) = watcher(1, Window::WHOLE);
     let spec = TaskSpec {
         name: "web/0".to_string(),
@@ -327,7 +326,7 @@ fn by_hand(tell: impl FnOnce(&mut Watcher<Sink>)) -> Timelines {
     watcher.task(TaskId(0), &spec);
     tell(&mut watcher);
     watcher.finish(1000);
-    assert!(watcher.0.borrow().failed.is_none());
+    assert!(watcher.failed().is_none());
     timeline::read(&sink.0.take()).unwrap()
 }
 
@@ -383,7 +382,7 @@ fn activities_are_inside_threads_and_end_with_the_pcpu() {
     let running = TaskState::Running(PcpuId(0));
     let vcpu = TaskId(0);
     let got = by_hand(|watcher| {
-        let state = |watcher: &mut Watcher<Sink>, now, new, old| {
+        let state = |watcher: &mut Watcher<Scene<Sink>>, now, new, old| {
             watcher.write(|scene| scene.state(now, vcpu, new, old));
         };
         watcher.thread_name(VmId(0), 0, "worker");

@@ -232,10 +232,19 @@ fn wrong_formulas_and_words_are_told_with_their_line() {
         "[check.\"a.number\"]\nvalue = 1\nlet.not = 2\nvalu = 3",
         &[
             "checks/a.toml:3: check.\"a.number\": let: found \"not\", expected a name of letters, \
-             digits and '_' other than and, or, not, paper",
+             digits and '_' other than and, or, not, paper, for, in",
             "checks/a.toml:4: check.\"a.number\".valu: unknown key, did you mean \"value\"? (known \
              here: as, case, experiment, holds, let, measure, note, order, out_of_reach, over, \
              value, values)",
+        ],
+    );
+    refused(
+        "[each]\napps = \"fft\"\n[check.\"a.number\"]\nvalue = \"mean([cfs @ {app}] for app in aps)\"",
+        &[
+            "checks/a.toml:2: each.apps: found \"fft\", expected a list such as [\"fft\", \"lu\"] or \
+             [[\"fft\", 3.5], [\"lu\", 2]]",
+            "checks/a.toml:4: check.\"a.number\": value: formula \"mean([cfs @ {app}] for app in aps)\": \
+             for … in aps: [each] has no such list, nothing is accepted here",
         ],
     );
     let message = read_text("[planned]\na = 1\n[checks]\n").err().unwrap();

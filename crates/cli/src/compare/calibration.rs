@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The calibration files that `[policy.aql]` names.
+
+use super::setup::host_params;
+use crate::failure::Invalid;
+use corun_policies::aql::{Calibration, Machine};
+use corun_scenario::{Case, Problems, Scenario};
+use std::path::Path;
+
+/// Reads the calibration files that a scenario names. What its cases say beside one is stronger.
+///
+/// # Errors
+/// [`Invalid`] if one cannot be read, is broken, or was made on another machine.
+pub fn load(scenario: &mut Scenario) -> anyhow::Result<()> {
+    let folder = Path::new(&scenario.file).parent().unwrap_or(Path::new(""));
+    let mut problems = Problems::default();
+    for case in &mut scenario.cases {
+        let machine = machine(case);
+        let keys = &mut case.schedulers.policies;
+        let Some(said) = &keys.calibration else {
+            continue;
+        };
+        match read(&folder.join(&said.value), &machine) {
+            Ok(found) => keys.calibrate(found),
+            Err(message) => problems.push(said.problem(message)),
+        }
+    }
+    problems.or_ok(()).map_err(Invalid::error)
+}
+
+/// What a file says, if it holds on `machine`.
+///
+/// # Errors
+/// Why not.
+pub fn read(path: &Path, machine: &Machine) -> Result<Calibration, String> {
+    let name = path.display().to_string();
+    let unread = |error| format!("{name}: {error}; expected a file that `corun calibrate` wrote");
+    let text = std::fs::read_to_string(path).map_err(unread)?;
+    let file = corun_scenario::calibration(&name, &text).map_err(|found| found.to_string())?;
+    let fits = file.machine.fits(machine);
+    fits.map_err(|why| format!("{name}: {why}"))?;
+    Ok(file.found)
+}
+
+/// The machine of a case, as far as calibrations tell machines apart.
+pub fn machine(case: &Case) -> Machine {
+    let params = host_params(case);
+    let caches = params.hardware.caches.unwrap_or_default();
+    Machine {
+        topology: params.topology,
+        l2: caches.l2,
+        llc: caches.llc_bytes(&params.topology),
+    }
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Files that are written while a run goes on, by an observer that the simulation has been given.
+//!
+//! A run is not stopped when its file cannot be written: it goes on without it and fails at its end,
+//! with the first failure.
+
+use anyhow::Context;
+use corun_sim::host::Observer;
+use std::cell::RefCell;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+/// Who writes, and why it has stopped.
+struct Shared<T> {
+    writer: T,
+    failed: Option<io::Error>,
+}
+
+/// A file that is being written by a `T`.
+pub struct Watched<T> {
+    file: PathBuf,
+    shared: Rc<RefCell<Shared<T>>>,
+}
+
+impl<T> Watched<T> {
+    /// Creates the file; `begin` makes the writer.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn create(file: &Path, begin: impl FnOnce(File) -> io::Result<T>) -> anyhow::Result<Self> {
+        let writer = File::create(file).and_then(begin);
+        let writer = writer.with_context(|| format!("cannot write {}", file.display()))?;
+        Ok(Self {
+            file: file.to_path_buf(),
+            shared: Watcher::new(writer).0,
+        })
+    }
+
+    /// Who writes into it what the simulation tells.
+    pub fn observer(&self) -> Box<dyn Observer>
+    where
+        Watcher<T>: Observer + 'static,
+    {
+        Box::new(Watcher(self.shared.clone()))
+    }
+
+    /// The run is over.
+    ///
+    /// # Errors
+    /// If the file could not be written.
+    pub fn close(self) -> anyhow::Result<()> {
+        let failed = self.shared.borrow_mut().failed.take();
+        failed
+            .map_or(Ok(()), Err)
+            .with_context(|| format!("cannot write {}", self.file.display()))
+    }
+}
+
+/// Passes on what it hears until writing fails.
+pub struct Watcher<T>(Rc<RefCell<Shared<T>>>);
+
+impl<T> Watcher<T> {
+    /// With nobody else who looks at the writer.
+    pub fn new(writer: T) -> Self {
+        let failed = None;
+        Self(Rc::new(RefCell::new(Shared { writer, failed })))
+    }
+
+    /// Why nothing is written any more, if so.
+    #[cfg(test)]
+    pub fn failed(&self) -> Option<String> {
+        self.0.borrow().failed.as_ref().map(ToString::to_string)
+    }
+
+    /// Writes, unless that has failed before.
+    pub fn write(&self, write: impl FnOnce(&mut T) -> io::Result<()>) {
+        let shared = &mut *self.0.borrow_mut();
+        if shared.failed.is_none() {
+            shared.failed = write(&mut shared.writer).err();
+        }
+    }
+}

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What can be set of each policy: its values here, its keys and ranges in [`fields`].
+
+mod fields;
+
+pub use fields::{AGNOSTIC, Field};
+
+use crate::aql::Calibration;
+use crate::vslicer::VSlicerSlices;
+use crate::vturbo::VTurboPools;
+use crate::{
+    BalanceLoad, CoschedDemand, CoschedRelaxed, CoschedRelaxedAll, CoschedStrict, JupiterParams,
+    Microsliced, PolicyInfo, VsmtIoParams,
+};
+use corun_model::time;
+use std::collections::BTreeMap;
+
+/// The settings of all policies that have some: each is the policy itself, which is remade from it,
+/// or what it is made of.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Settings {
+    /// `balance-load`.
+    pub balance_load: BalanceLoad,
+    /// `cosched-strict`.
+    pub cosched_strict: CoschedStrict,
+    /// `cosched-demand`.
+    pub cosched_demand: CoschedDemand,
+    /// `cosched-relaxed`.
+    pub cosched_relaxed: CoschedRelaxed,
+    /// `cosched-relaxed-all`.
+    pub cosched_relaxed_all: CoschedRelaxedAll,
+    /// `jupiter`.
+    pub jupiter: JupiterParams,
+    /// `aql`.
+    pub aql: Calibration,
+    /// `vsmtio`.
+    pub vsmtio: VsmtIoParams,
+    /// `vslicer`.
+    pub vslicer: VSlicerSlices,
+    /// `vturbo`.
+    pub vturbo: VTurboPools,
+    /// `microsliced`.
+    pub microsliced: Microsliced,
+}
+
+/// Why a setting is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SettingError {
+    /// The policy has none of this name.
+    #[error("{policy} has no parameter {key:?}")]
+    Unknown {
+        /// The policy.
+        policy: &'static str,
+        /// What was asked for.
+        key: String,
+    },
+    /// It cannot have this value.
+    #[error("{key} of {policy}: found {found:?}, expected {expected}")]
+    Value {
+        /// The policy.
+        policy: &'static str,
+        /// Which.
+        key: String,
+        /// What was said.
+        found: String,
+        /// What is accepted.
+        expected: String,
+    },
+}
+
+impl Settings {
+    /// The names of all that can be set of `policy`.
+    pub fn all_keys(policy: &PolicyInfo) -> Vec<&'static str> {
+        let names = (policy.parameters)()
+            .into_iter()
+            .filter_map(|parameter| parameter.key.rsplit('.').next());
+        names
+            .filter(|key| Self::default().field(policy.name, key).is_some())
+            .collect()
+    }
+
+    /// The names of what can be set of `policy` on a host: what only a simulator can see or do is left
+    /// out.
+    pub fn keys(policy: &PolicyInfo) -> Vec<&'static str> {
+        let mut keys = Self::all_keys(policy);
+        keys.retain(|key| !fields::SIMULATED.contains(&(policy.name, *key)));
+        keys
+    }
+
+    /// What can be set of `policy` on a host, with what it is set to, as it would be set.
+    pub fn values(&self, policy: &PolicyInfo) -> BTreeMap<String, String> {
+        let mut settings = *self;
+        let mut value = |key: &'static str| {
+            let field = settings.field(policy.name, key)?;
+            Some((key.to_string(), field.show()))
+        };
+        let keys = Self::keys(policy);
+        keys.into_iter().filter_map(&mut value).collect()
+    }
+
+    /// Sets `key` of `policy` on a host, as `[policy.NAME] key = value` does in a scenario.
+    ///
+    /// # Errors
+    /// [`SettingError`]; nothing is set then.
+    pub fn set(&mut self, policy: &PolicyInfo, key: &str, value: &str) -> Result<(), SettingError> {
+        let on_host = Self::keys(policy).contains(&key);
+        let policy = policy.name;
+        let Some(field) = self.field(policy, key).filter(|_| on_host) else {
+            let key = key.to_string();
+            return Err(SettingError::Unknown { policy, key });
+        };
+        field.set(value).map_err(|expected| SettingError::Value {
+            policy,
+            key: key.to_string(),
+            found: value.to_string(),
+            expected,
+        })
+    }
+
+    /// Takes one setting over from `other`.
+    pub fn take(&mut self, policy: &str, key: &str, mut other: Settings) {
+        match (self.field(policy, key), other.field(policy, key)) {
+            (Some(Field::Time(ours, _)), Some(Field::Time(theirs, _))) => *ours = *theirs,
+            (Some(Field::Whole(ours, _)), Some(Field::Whole(theirs, _))) => *ours = *theirs,
+            (Some(Field::Limit(ours, _)), Some(Field::Limit(theirs, _))) => *ours = *theirs,
+            (Some(Field::Best(ours, _)), Some(Field::Best(theirs, _))) => *ours = *theirs,
+            (Some(Field::Switch(ours)), Some(Field::Switch(theirs))) => *ours = *theirs,
+            _ => {}
+        }
+    }
+
+    /// Do the settings of `policy` fit each other?
+    ///
+    /// # Errors
+    /// [`SettingError::Value`] of one that does not.
+    pub fn check(&self, policy: &PolicyInfo) -> Result<(), SettingError> {
+        if policy.name == "jupiter" {
+            return self.check_latencies(policy.name);
+        }
+        if policy.name == "vsmtio" {
+            return self.check_timeouts(policy.name);
+        }
+        let skew = match policy.name {
+            "cosched-relaxed" => self.cosched_relaxed.skew,
+            "cosched-relaxed-all" => self.cosched_relaxed_all.skew,
+            _ => return Ok(()),
+        };
+        match skew.resume <= skew.stop {
+            true => Ok(()),
+            false => Err(SettingError::Value {
+                policy: policy.name,
+                key: "resume".to_string(),
+                found: time::show(skew.resume),
+                expected: format!("at most stop, which is {}", time::show(skew.stop)),
+            }),
+        }
+    }
+
+    /// Does vSMT-IO begin with a timeout within its bounds?
+    fn check_timeouts(&self, policy: &'static str) -> Result<(), SettingError> {
+        let (bounds, timeout) = (&self.vsmtio.bounds, self.vsmtio.timeout);
+        if bounds.least <= timeout && timeout <= bounds.most {
+            return Ok(());
+        }
+        let (least, most) = (time::show(bounds.least), time::show(bounds.most));
+        Err(SettingError::Value {
+            policy,
+            key: "timeout".to_string(),
+            found: time::show(timeout),
+            expected: format!(
+                "at least least, which is {least}, and at most most, which is {most}"
+            ),
+        })
+    }
+
+    /// Is Jupiter's least latency the least, and its longest the longest?
+    fn check_latencies(&self, policy: &'static str) -> Result<(), SettingError> {
+        let (params, show) = (&self.jupiter, time::show);
+        let error = |key: &str, found, expected| SettingError::Value {
+            policy,
+            key: key.to_string(),
+            found: show(found),
+            expected,
+        };
+        if params.latency_least > params.latency {
+            let expected = format!("at most latency, which is {}", show(params.latency));
+            return Err(error("latency_least", params.latency_least, expected));
+        }
+        if params.latency_most < params.latency {
+            let expected = format!("at least latency, which is {}", show(params.latency));
+            return Err(error("latency_most", params.latency_most, expected));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+use super::*;
+use crate::find;
+use corun_model::time::MS;
+
+#[test]
+fn what_is_set_is_in_the_plan_that_follows() {
+    let mut settings = Settings::default();
+    let strict = find("cosched-strict").unwrap();
+    settings.set(strict, "slot", "20ms").unwrap();
+    settings.set(strict, "fill", "true").unwrap();
+    let slots = settings.cosched_strict.slots;
+    assert_eq!((slots.length, slots.fill), (20 * MS, true));
+    assert_eq!(Settings::keys(strict), ["slot", "fill"]);
+    assert!(Settings::keys(find("fair").unwrap()).is_empty());
+}
+
+#[test]
+fn what_is_in_force_can_be_set_again() {
+    for policy in crate::all() {
+        let mut settings = Settings::default();
+        let values = settings.values(policy);
+        let keys: Vec<&str> = values.keys().map(String::as_str).collect();
+        let mut known = Settings::keys(policy);
+        known.sort_unstable();
+        assert_eq!(keys, known);
+        for (key, value) in &values {
+            settings.set(policy, key, value).unwrap();
+        }
+        assert_eq!(settings.values(policy), values);
+    }
+    let mut settings = Settings::default();
+    let aql = find("aql").unwrap();
+    settings.set(aql, "LLCF", "agnostic").unwrap();
+    settings.set(aql, "IOInt", "1500us").unwrap();
+    let values = settings.values(aql);
+    assert_eq!(
+        (values["LLCF"].as_str(), values["IOInt"].as_str()),
+        ("agnostic", "1500us")
+    );
+}
+
+#[test]
+fn what_only_a_simulator_sees_cannot_be_set_on_a_host() {
+    let demand = find("cosched-demand").unwrap();
+    let keys = ["light", "wake_boost", "boost_limit", "boost_lead"];
+    assert_eq!(Settings::keys(demand), keys);
+    assert_eq!(Settings::all_keys(demand).len(), keys.len() + 2);
+    assert!(
+        Settings::default()
+            .set(demand, "sees_flushes", "true")
+            .is_err()
+    );
+}
+
+#[test]
+fn what_is_refused_says_why() {
+    let mut settings = Settings::default();
+    let relaxed = find("cosched-relaxed").unwrap();
+    let mut refused = |key, value| settings.set(relaxed, key, value).unwrap_err().to_string();
+    assert_eq!(
+        refused("stp", "1ms"),
+        "cosched-relaxed has no parameter \"stp\""
+    );
+    let expected = "stop of cosched-relaxed: found \"2h\", expected a time from 100 µs to 1.00 s";
+    assert_eq!(refused("stop", "2h"), expected);
+    settings.set(relaxed, "resume", "4ms").unwrap();
+    let error = settings.check(relaxed).unwrap_err().to_string();
+    assert!(
+        error.contains("expected at most stop, which is 3.00 ms"),
+        "{error}"
+    );
+}
+
+#[test]
+fn every_parameter_of_a_policy_can_be_set() {
+    for policy in crate::all() {
+        let parameters = (policy.parameters)();
+        let keys = parameters
+            .iter()
+            .map(|it| it.key.rsplit('.').next().unwrap());
+        // A calibration is a file, for whoever reads files.
+        let keys: Vec<&str> = keys.filter(|key| *key != "calibration").collect();
+        assert_eq!(Settings::all_keys(policy), keys, "{}", policy.name);
+    }
+}
+
+#[test]
+fn one_setting_is_taken_over() {
+    let mut other = Settings::default();
+    other.aql.slices.llcf = None;
+    other.aql.slices.io_int = None;
+    other.jupiter.latency = MS;
+    let mut settings = Settings::default();
+    let before = settings.aql;
+    settings.take("aql", "LLCF", other);
+    settings.take("jupiter", "latency", other);
+    settings.take("aql", "none", other);
+    assert_eq!(
+        (settings.aql.slices.llcf, settings.jupiter.latency),
+        (None, MS)
+    );
+    assert_eq!(settings.aql.slices.io_int, before.slices.io_int);
+}

@@ -92,7 +92,7 @@ static inline s32 least_loaded(struct task_struct *p, struct task_ctx *t, u32 mo
 	i = mode == PLACE_FIXED || mode == PLACE_CORE ? home_of(p, t) : NO_PCPU;
 	if (i != NO_PCPU)
 		return i;
-	repeat (i, MASK_WORDS)
+	repeat (i, words_in_use())
 		open[i] = in_use((u32)i, p->allowed[i] & knobs.online[i]);
 	/* In the tree, `here` has the load of `t` as well: never better than what is asked here. */
 	if (here != NO_PCPU)

@@ -125,7 +125,7 @@ static inline s32 busiest(s32 cpu, u64 least)
 	u64 others[MASK_WORDS];
 	s32 i;
 
-	repeat (i, MASK_WORDS)
+	repeat (i, words_in_use())
 		others[i] = in_use((u32)i, corun_context->index.waiting[i]);
 	others[(u32)cpu / 64] &= ~(1ull << ((u32)cpu % 64));
 	tree_search(&corun_context->index.crowded, others, &best, i, true);

@@ -26,5 +26,8 @@ fn compile(dispatcher: &Path, library: &str, define: Option<&str>) {
         .warnings(true)
         .extra_warnings(true)
         .flag("-Wno-unused-parameter")
+        // The context is found through a thread-local pointer, at almost every step. What is linked into
+        // a program, rather than loaded by it later, may read that without a call.
+        .flag("-ftls-model=initial-exec")
         .compile(library);
 }

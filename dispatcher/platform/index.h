@@ -45,12 +45,30 @@ static inline s64 least_of_8(const s64 *keys)
 	return least;
 }
 
+/*
+ * A node that was `*least` has a child that was `old` and is `key` now: is the node another one, so
+ * that its parent must hear of it? Mostly it is not, and its children need not be looked at.
+ */
+static inline bool node_set(s64 *least, s64 old, s64 key, const s64 *children)
+{
+	s64 was = *least;
+
+	if (key <= was)
+		*least = key;
+	else if (old == was)
+		*least = least_of_8(children);
+	return *least != was;
+}
+
 /* Gives `cpu` another key. */
 static inline void tree_set(struct min_tree *tree, u32 cpu, s64 key)
 {
+	s64 old = tree->of1[cpu];
+	s64 of8 = tree->of8[cpu / 8];
+
 	tree->of1[cpu] = key;
-	tree->of8[cpu / 8] = least_of_8(&tree->of1[cpu / 8 * 8]);
-	tree->of64[cpu / 64] = least_of_8(&tree->of8[cpu / 64 * 8]);
+	if (node_set(&tree->of8[cpu / 8], old, key, &tree->of1[cpu / 8 * 8]))
+		node_set(&tree->of64[cpu / 64], of8, tree->of8[cpu / 8], &tree->of8[cpu / 64 * 8]);
 }
 
 /* Takes the first of the least keys out of the set `*open` of eight. */
@@ -91,18 +109,20 @@ static inline u32 bytes_in(u64 word)
 #define tree_search(tree, mask, best, cpu, admits)                                                 \
 	do {                                                                                       \
 		u32 words = 0;                                                                     \
-		for (u32 i = 0; i < MASK_WORDS; i++)                                               \
+		for (u32 i = 0; i < words_in_use(); i++)                                           \
 			words |= (u32)((mask)[i] != 0) << i;                                       \
 		while (words) {                                                                    \
 			u32 word = take_least((tree)->of64, &words);                               \
-			u32 bytes = bytes_in((mask)[word]);                                        \
+			u32 bytes;                                                                 \
 			if (!beats((tree)->of64[word], (s32)word * 64, (best)))                    \
 				break;                                                             \
+			bytes = bytes_in((mask)[word]);                                            \
 			while (bytes) {                                                            \
 				u32 byte = word * 8 + take_least((tree)->of8 + word * 8, &bytes);  \
-				u32 bits = (u32)((mask)[word] >> (byte % 8 * 8)) & 0xff;           \
+				u32 bits;                                                          \
 				if (!beats((tree)->of8[byte], (s32)byte * 8, (best)))              \
 					break;                                                     \
+				bits = (u32)((mask)[word] >> (byte % 8 * 8)) & 0xff;               \
 				while (bits) {                                                     \
 					(cpu) = (s32)(byte * 8 +                                   \
 						      take_least((tree)->of1 + byte * 8, &bits));  \

@@ -202,6 +202,12 @@ static inline bool raw_allowed(struct task_struct *p, s32 cpu)
 #ifdef UNTAPPED
 #define INDEXED
 
+/* Words of a mask that any pCPU is in. */
+static inline u32 words_in_use(void)
+{
+	return (knobs.pcpus + 63) / 64;
+}
+
 /* What is below nr_pcpus() of a mask's word. */
 static inline u64 in_use(u32 word, u64 bits)
 {
@@ -257,7 +263,7 @@ static inline s32 next_queue(u32 cpu, const u64 *but)
 {
 	u64 from_here = ~0ull << (cpu % 64);
 
-	for (u32 word = cpu / 64; word < MASK_WORDS; word++) {
+	for (u32 word = cpu / 64; word < words_in_use(); word++) {
 		u64 bits = in_use(word, corun_context->index.waiting[word]) & from_here;
 
 		bits &= but ? ~but[word] : ~0ull;

@@ -11,6 +11,7 @@ use crate::layout::{
     VmCtx,
 };
 use corun_model::{Nanos, PcpuSet, VmPlan};
+use std::alloc::{self, Layout};
 use std::ffi::c_void;
 use std::ptr;
 
@@ -208,6 +209,20 @@ impl<S> Inner<S> {
     }
 }
 
+/// The table of VMs, nobody in it. Two megabytes of which most hosts use little: memory that the
+/// system hands out as zeros costs nothing until somebody looks at it.
+fn no_vms() -> Box<[VmCtx]> {
+    let layout = Layout::new::<[VmCtx; MAX_VMS]>();
+    // SAFETY: the layout has a size above 0. A `VmCtx` is numbers, so all zeros are one.
+    unsafe {
+        let table = alloc::alloc_zeroed(layout).cast::<[VmCtx; MAX_VMS]>();
+        if table.is_null() {
+            alloc::handle_alloc_error(layout);
+        }
+        Box::from_raw(table)
+    }
+}
+
 /// The C function table for a kind of host.
 struct Table<S>(std::marker::PhantomData<S>);
 
@@ -331,12 +346,6 @@ impl<S: Services> Native<S> {
 
     /// A dispatcher that knows no task yet.
     pub fn new(knobs: Knobs, services: S) -> Self {
-        let no_vm = VmCtx {
-            id: 0,
-            vcpus: 0,
-            active_weight: 0,
-            here: [0; MAX_PCPUS],
-        };
         let mut inner = Box::new(Inner {
             context: Context {
                 this: ptr::null_mut(),
@@ -367,7 +376,7 @@ impl<S: Services> Native<S> {
                 MAX_PCPUS
             ]
             .into(),
-            vms: vec![no_vm; MAX_VMS].into(),
+            vms: no_vms(),
             vm_confs: vec![VmConf::default(); MAX_VMS].into(),
             gangs: Box::default(),
             pools: vec![PoolConf::default(); MAX_PCPUS].into(),

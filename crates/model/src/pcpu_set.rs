@@ -79,6 +79,11 @@ impl PcpuSet {
         self.0.iter().map(|word| word.count_ones()).sum()
     }
 
+    /// Are there two or more in it?
+    pub fn has_several(&self) -> bool {
+        self.iter().nth(1).is_some()
+    }
+
     /// Is it empty?
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(|&word| word == 0)
@@ -232,6 +237,7 @@ mod tests {
         fn the_first_are_those_below(count in 0u32..600) {
             let set: PcpuSet = (0..count).map(PcpuId).collect();
             prop_assert_eq!(PcpuSet::first(count), set);
+            prop_assert_eq!((set.is_empty(), set.has_several()), (count == 0, count > 1));
         }
 
         #[test]

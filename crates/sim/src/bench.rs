@@ -13,7 +13,7 @@
 use crate::engine::EventQueue;
 use crate::guest::{GuestParams, Guests, ThreadSpec, VmSpec};
 use crate::host::{Costs, HardwareParams, HostParams};
-use crate::load::{Load, Pattern, Patterns};
+use crate::load::{Cgroup, Cgroups, Load, Pattern, Patterns, Quota};
 use crate::sched::HostScheduler;
 use crate::sched::cfs::{Cfs, CfsParams};
 use crate::sched::dispatcher::Dispatcher;
@@ -49,6 +49,8 @@ enum Demand {
     Tasks(u32),
     /// The same of so many vCPUs, in VMs of eight.
     Vcpus(u32),
+    /// The same with each VM in a cgroup that has a quota, and all of these in another.
+    Grouped(u32),
     /// Four VMs of 24 vCPUs with these workloads.
     Guests([Workload; 4]),
 }
@@ -64,13 +66,17 @@ enum Workload {
     Service,
 }
 
-/// The run/sleep mix on two hosts, scheduled by corun's dispatcher.
+/// The run/sleep mix on two hosts, and of VMs in nested cgroups (to be compared with the same VMs
+/// without, in [`scaling`]), scheduled by corun's dispatcher.
 pub fn mixes() -> Vec<Case> {
-    let case = |(pcpus, tasks)| {
+    let tasks = |(pcpus, tasks)| {
         let name = format!("{pcpus} pCPUs, {tasks} tasks");
         Case::new(name, flat(pcpus), 100 * MS, Demand::Tasks(tasks))
     };
-    [(8, 96), (48, 1000)].map(case).into()
+    let name = "8 pCPUs, 64 vCPUs in cgroups".into();
+    let grouped = Case::new(name, flat(8), 3_200 * MS, Demand::Grouped(64));
+    let flat_tasks = [(8, 96), (48, 1000)].map(tasks);
+    flat_tasks.into_iter().chain([grouped]).collect()
 }
 
 /// The mix with eight vCPUs per pCPU, from 8 pCPUs to 512, with corun's dispatcher and the models of
@@ -117,6 +123,26 @@ pub fn sweep() -> Vec<Case> {
         .iter()
         .flat_map(|policy| (1..=4).map(|seed| run(policy, seed)));
     all.collect()
+}
+
+/// A cgroup for each of so many VMs, all in one. A VM may have four pCPUs, which it never uses up.
+fn nested(vms: usize) -> Cgroups {
+    let group = |quota, within| Cgroup {
+        weight: 100,
+        idle: false,
+        quota,
+        within,
+    };
+    let quota = Quota {
+        time: 400 * MS,
+        period: 100 * MS,
+        burst: 0,
+    };
+    let of_vms = (0..vms).map(|_| group(Some(quota), Some(0)));
+    Cgroups {
+        all: std::iter::once(group(None, None)).chain(of_vms).collect(),
+        of_vms: (1..=vms).map(Some).collect(),
+    }
 }
 
 /// One LLC domain, no SMT.
@@ -202,10 +228,14 @@ impl Demand {
                 let tasks = vec![pattern(None); count as usize];
                 Box::new(Patterns::new(tasks, &[], seed))
             }
-            Demand::Vcpus(count) => {
+            Demand::Vcpus(count) | Demand::Grouped(count) => {
                 let tasks = (0..count).map(|n| pattern(Some((n / 8, n % 8)))).collect();
                 let vms = vec![Some(100); count.div_ceil(8) as usize];
-                Box::new(Patterns::new(tasks, &vms, seed))
+                let patterns = Patterns::new(tasks, &vms, seed);
+                Box::new(match self {
+                    Demand::Grouped(_) => patterns.in_cgroups(nested(vms.len())),
+                    _ => patterns,
+                })
             }
             Demand::Guests(workloads) => {
                 let vms = workloads.iter().enumerate();

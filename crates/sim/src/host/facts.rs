@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What everybody may ask the host.
 
-use super::{Host, HostParams, Observer, Pcpu, Siblings, Stacking, Task, TaskState, Totals};
+use super::{
+    Host, HostParams, Observer, Pcpu, Siblings, Stacking, Task, TaskState, Totals, VmMeters,
+};
 use crate::waits::Waits;
 use corun_model::{Nanos, PcpuId, TaskId, VmId};
 
@@ -118,21 +120,28 @@ impl Host {
         &mut self.stacking
     }
 
+    fn meters(&self, vm: VmId) -> Option<&VmMeters> {
+        self.meters.get(vm.index())
+    }
+
     /// How long the vCPUs of `vm` had a pCPU, each time they lost one that they still wanted.
     pub fn turns(&self, vm: VmId) -> Waits {
-        self.turns.get(vm.index()).cloned().unwrap_or_default()
+        let turns = self.meters(vm).map(|meters| &meters.turns);
+        turns.cloned().unwrap_or_default()
     }
 
     /// How long the vCPUs of `vm` waited for a pCPU, each time that they were woken.
     pub fn wakeups(&self, vm: VmId) -> Waits {
-        self.wakeups.get(vm.index()).cloned().unwrap_or_default()
+        let wakeups = self.meters(vm).map(|meters| &meters.wakeups);
+        wakeups.cloned().unwrap_or_default()
     }
 
     /// How long the vCPUs of `vm` waited for a pCPU, each time they got one.
     pub fn ready_waits(&self, vm: VmId) -> Waits {
-        self.ready_waits
-            .get(vm.index())
-            .cloned()
-            .unwrap_or_default()
+        let mut all = self.wakeups(vm);
+        if let Some(meters) = self.meters(vm) {
+            all.add(&meters.losses);
+        }
+        all
     }
 }

@@ -107,6 +107,17 @@ struct Pcpu {
     retention: Nanos,
 }
 
+/// How long the vCPUs of a VM waited for pCPUs and had them, each time.
+#[derive(Debug, Default)]
+struct VmMeters {
+    /// Waits that began with a wake-up, and those that began with losing a pCPU. Apart, because a
+    /// time then is counted once at a switch; whoever wants all waits adds the two up.
+    wakeups: Waits,
+    losses: Waits,
+    /// Times on a pCPU that ended though the vCPU still wanted it.
+    turns: Waits,
+}
+
 /// The modelled host.
 pub struct Host {
     params: HostParams,
@@ -121,10 +132,8 @@ pub struct Host {
     stacking: Stacking,
     siblings: Siblings,
     observer: Option<Box<dyn Observer>>,
-    ready_waits: Vec<Waits>,
-    /// Of these, the ones that began with a wake-up.
-    wakeups: Vec<Waits>,
-    turns: Vec<Waits>,
+    /// By VM.
+    meters: Vec<VmMeters>,
     /// How late timer interrupts of each pCPU come. Runs with different seeds share these streams:
     /// the host knows no seed, its load does.
     lateness: Vec<Rng>,
@@ -159,9 +168,7 @@ impl Host {
             stacking: Stacking::new(pcpus),
             siblings: Siblings::default(),
             observer,
-            ready_waits: Vec::new(),
-            wakeups: Vec::new(),
-            turns: Vec::new(),
+            meters: Vec::new(),
             lateness: (0..pcpus as u64)
                 .map(|cpu| Rng::of(0, "timer interrupt", cpu))
                 .collect(),

@@ -39,6 +39,11 @@ impl Host {
             .schedule(at.max(self.now), Event::SchedTimer(token))
     }
 
+    /// Puts a timer off to time `at`, or brings it forward; false if it has fired.
+    pub fn put_off(&mut self, timer: EventId, at: Nanos) -> bool {
+        self.events.reschedule(timer, at.max(self.now))
+    }
+
     /// Takes a timer back; nothing happens if it has fired.
     pub fn cancel(&mut self, timer: EventId) {
         self.events.cancel(timer);

@@ -2,20 +2,19 @@
 //! What the simulation does to the host: tasks get pCPUs and leave them, ticks come.
 
 use super::hardware::{Pace, Progress};
-use super::{Event, Host, Instant, Lane, Task, TaskSpec, TaskState, Totals};
+use super::{Event, Host, Instant, Lane, Task, TaskSpec, TaskState, Totals, VmMeters};
 use crate::engine::EventId;
-use crate::waits::Waits;
 use corun_model::{Nanos, PcpuId, TaskId, VmId};
 
-/// A VM's meter, which comes with its first time.
-fn of_vm(meters: &mut Vec<Waits>, vm: VmId) -> &mut Waits {
-    if meters.len() <= vm.index() {
-        meters.resize_with(vm.index() + 1, Waits::default);
-    }
-    &mut meters[vm.index()]
-}
-
 impl Host {
+    /// A VM's meters, which come with its first time.
+    fn meters_of(&mut self, vm: VmId) -> &mut VmMeters {
+        if self.meters.len() <= vm.index() {
+            self.meters.resize_with(vm.index() + 1, VmMeters::default);
+        }
+        &mut self.meters[vm.index()]
+    }
+
     pub(crate) fn add_task(&mut self, spec: TaskSpec) -> TaskId {
         let id = TaskId::from(self.tasks.len());
         self.observe(|_, observer| observer.task(id, &spec));
@@ -37,7 +36,7 @@ impl Host {
         let slot = &mut self.tasks[task.index()];
         slot.settle(self.now);
         let old = std::mem::replace(&mut slot.state, state);
-        if let Some(vcpu) = slot.spec.vcpu {
+        if let Some(vcpu) = slot.vcpu() {
             self.siblings.change(vcpu, state, self.now);
         }
         if let Some(observer) = &mut self.observer {
@@ -95,7 +94,7 @@ impl Host {
         let slot = &self.tasks[task.index()];
         let turn = self.now - slot.since;
         if let Some(vm) = slot.vm() {
-            of_vm(&mut self.turns, vm).record(turn);
+            self.meters_of(vm).turns.record(turn);
         }
     }
 
@@ -125,9 +124,10 @@ impl Host {
         slot.last_ran = Some(cpu);
         let waited = self.now - slot.ready_since;
         if let Some(vm) = slot.vm() {
-            of_vm(&mut self.ready_waits, vm).record(waited);
-            if woken {
-                of_vm(&mut self.wakeups, vm).record(waited);
+            let meters = self.meters_of(vm);
+            match woken {
+                true => meters.wakeups.record(waited),
+                false => meters.losses.record(waited),
             }
         }
         let slot = &mut self.cpus[cpu.index()];
@@ -182,9 +182,7 @@ impl Host {
         }
         self.stacking.reset(now);
         self.siblings.reset(now);
-        self.ready_waits.clear();
-        self.wakeups.clear();
-        self.turns.clear();
+        self.meters.clear();
     }
 
     pub(crate) fn finish(&mut self) {

@@ -79,20 +79,30 @@ impl Totals {
 }
 
 /// A task in the run.
+///
+/// Thousands of them do not fit into a processor's nearer caches, and most events touch one or two. So
+/// its fields are in this order in memory, and what is rarely looked at comes last.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub struct Task {
-    /// What it is.
-    pub spec: TaskSpec,
     /// What it does.
     pub state: TaskState,
     /// Since when, or since the accounts were last settled.
     pub(super) since: Nanos,
+    /// Up to when that is booked which hangs on its activity.
+    pub(super) booked: Nanos,
+    /// How long its last waits for a pCPU took, handed to the meter when it runs.
+    pub(super) ready_since: Nanos,
     /// The pCPU whose runqueue it is on while ready or running, else the last one.
     pub(super) home: Option<PcpuId>,
     /// The pCPU it ran on last.
     pub(super) last_ran: Option<PcpuId>,
+    /// Its VM and number there, as its spec has them.
+    vcpu: Option<(VmId, u32)>,
     /// Was the pCPU taken from it, so that it pays for that when it runs again?
     pub(super) preempted: bool,
+    /// What it does with its hardware thread while it has one.
+    pub(super) activity: Activity,
     /// Its work since it got its pCPU, which advances once the switch to it is paid.
     pub(super) progress: Progress,
     /// The progress at which the work it ordered is done; `Nanos::MAX`: none is ordered.
@@ -101,28 +111,25 @@ pub struct Task {
     pub(super) due_at: Nanos,
     /// The event of that.
     pub(super) step: EventId,
-    /// Its accounts.
-    pub(super) totals: Totals,
-    /// What its present work is like, if it said so.
-    pub(super) profile: Option<Profile>,
-    /// What it does with its hardware thread while it has one.
-    pub(super) activity: Activity,
-    /// What its performance counters had counted when its work ended last …
+    /// The progress up to which its instructions are counted.
+    pub(super) counted: Nanos,
+    /// What its performance counters had counted when its work ended last.
     pub(super) llc: LlcSeen,
-    /// Up to when that is booked which hangs on its activity.
-    pub(super) booked: Nanos,
     /// Its cycles while no SMT sibling interfered; a ns counts as one.
     pub(super) cycles: CyclesSeen,
-    /// … and the progress up to which its instructions are counted.
-    pub(super) counted: Nanos,
-    /// How long its last waits for a pCPU took, handed to the meter when it runs.
-    pub(super) ready_since: Nanos,
+    /// What its present work is like, if it said so.
+    pub(super) profile: Option<Profile>,
+    /// Its accounts.
+    pub(super) totals: Totals,
+    /// What it is.
+    pub spec: TaskSpec,
 }
 
 impl Task {
     pub(super) fn new(spec: TaskSpec) -> Self {
         let last_on = spec.last_on;
         Self {
+            vcpu: spec.vcpu,
             spec,
             state: TaskState::Waiting,
             since: 0,
@@ -146,7 +153,12 @@ impl Task {
 
     /// Its VM, if it is a vCPU.
     pub fn vm(&self) -> Option<VmId> {
-        self.spec.vcpu.map(|(vm, _)| vm)
+        self.vcpu.map(|(vm, _)| vm)
+    }
+
+    /// Its VM and its number there, if it is a vCPU.
+    pub(super) fn vcpu(&self) -> Option<(VmId, u32)> {
+        self.vcpu
     }
 
     /// The pCPU it has, if it is running.

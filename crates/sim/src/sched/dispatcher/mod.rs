@@ -127,8 +127,10 @@ impl<const COUNTED: bool> Dispatcher<COUNTED> {
                 Some(cpu) => pcpus + cpu,
                 None => timer as usize,
             };
-            host.cancel(self.timers[at]);
-            self.timers[at] = host.sched_timer(host.now() + delay, at as u64);
+            let due = host.now() + delay;
+            if !host.put_off(self.timers[at], due) {
+                self.timers[at] = host.sched_timer(due, at as u64);
+            }
         }
         for (cpu, how) in queues.kicks.drain(..) {
             let cpu = PcpuId(cpu);
@@ -234,23 +236,23 @@ impl<const COUNTED: bool> HostScheduler for Dispatcher<COUNTED> {
 
     fn wake(&mut self, host: &mut Host, task: TaskId, waker: Option<PcpuId>) {
         let now = host.now();
-        let allowed = host.task(task).spec.allowed;
-        let first = allowed.iter().next().unwrap_or(PcpuId(0));
-        let prev = host
-            .task(task)
-            .last_ran()
+        let last = host.task(task).last_ran();
+        let allowed = &self.native.peek(task.index()).allowed;
+        let prev = last
             .filter(|&cpu| allowed.contains(cpu))
-            .unwrap_or(first);
+            .or_else(|| allowed.iter().next())
+            .unwrap_or(PcpuId(0));
+        let free = allowed.has_several();
         // An interrupt is taken on the pCPU where the task ran last.
         let here = waker.unwrap_or(prev);
         let mut cpu = prev;
-        if allowed.len() > 1 {
+        if free {
             let current = host.current(here).map(TaskId::index);
             cpu = PcpuId(
                 self.native
                     .select_cpu(now, here.0, task.index(), prev.0, current),
             );
-            if !allowed.contains(cpu) {
+            if !self.native.peek(task.index()).allowed.contains(cpu) {
                 cpu = prev;
             }
         }

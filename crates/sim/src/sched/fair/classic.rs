@@ -56,13 +56,17 @@ impl<O: Order> Fair<O> {
         idle: Idle,
         left_out: &PcpuSet,
     ) -> Option<Busiest> {
-        let mut groups = level
-            .groups(cpu)
-            .map(|g| self.group_by_load(g, cpu, level, idle, left_out));
-        let own = groups.next()?;
+        let mut groups = level.groups(cpu);
+        let own = self.group_by_load(groups.next()?, cpu, level, idle, left_out);
         let (mut total, mut power) = (own.load, own.power);
         let mut busiest: Option<Group> = None;
-        for mut group in groups {
+        for pcpus in groups {
+            if let Some(load) = self.load_of_calm(&pcpus, level, idle, left_out) {
+                total += load;
+                power += WHOLE;
+                continue;
+            }
+            let mut group = self.group_by_load(pcpus, cpu, level, idle, left_out);
             total += group.load;
             power += group.power;
             if level.prefer_sibling && (own.nr < own.capacity || self.is_old()) {
@@ -88,6 +92,39 @@ impl<O: Order> Fair<O> {
         })
     }
 
+    /// The load of a group of one pCPU that 2.6.33 takes nothing from, because it has a task at most and
+    /// no higher class there; `None`: it is to be looked at. So most of a large host is passed by.
+    fn load_of_calm(
+        &self,
+        pcpus: &Range<u32>,
+        level: &Level,
+        idle: Idle,
+        left_out: &PcpuSet,
+    ) -> Option<u64> {
+        let (cpu, rq) = (PcpuId(pcpus.start), self.books.rq(PcpuId(pcpus.start)));
+        let calm = self.is_old() && level.group == 1 && rq.all() <= 1 && rq.power == WHOLE;
+        (calm && !left_out.contains(cpu)).then(|| self.load_by_idleness(cpu, false, level, idle))
+    }
+
+    /// The load of a pCPU, taken high if it is of the own group, low if of another.
+    fn load_by_idleness(&self, cpu: PcpuId, local: bool, level: &Level, idle: Idle) -> u64 {
+        let index = match idle {
+            Idle::No => level.busy_idx,
+            Idle::Yes => level.idle_idx,
+            Idle::Soon => 0,
+        };
+        let present = self.present_load(cpu);
+        let ticked = index
+            .checked_sub(1)
+            .and_then(|n| self.books.rq(cpu).ticked.get(n))
+            .copied()
+            .unwrap_or(present);
+        match local {
+            true => present.max(ticked),
+            false => present.min(ticked),
+        }
+    }
+
     fn is_old(&self) -> bool {
         self.tuning.generation == Generation::Linux2_6_33
     }
@@ -100,11 +137,6 @@ impl<O: Order> Fair<O> {
         idle: Idle,
         left_out: &PcpuSet,
     ) -> Group {
-        let index = match idle {
-            Idle::No => level.busy_idx,
-            Idle::Yes => level.idle_idx,
-            Idle::Soon => 0,
-        };
         let local = pcpus.contains(&here.0);
         let size = u64::from(pcpus.end - pcpus.start);
         let mut group = Group {
@@ -126,22 +158,12 @@ impl<O: Order> Fair<O> {
         let counted = |cpu: &PcpuId| !left_out.contains(*cpu);
         for cpu in pcpus.clone().map(PcpuId).filter(counted) {
             let rq = self.books.rq(cpu);
-            let present = self.present_load(cpu);
-            let ticked = index
-                .checked_sub(1)
-                .and_then(|n| rq.ticked.get(n))
-                .copied()
-                .unwrap_or(present);
-            let load = if local {
-                present.max(ticked)
-            } else {
-                present.min(ticked)
-            };
+            let load = self.load_by_idleness(cpu, local, level, idle);
             (least, most, longest) = (least.min(load), most.max(load), longest.max(rq.all()));
             group.nr += u64::from(rq.all());
             group.idle += u64::from(rq.idle());
             group.load += load;
-            group.weighted += present;
+            group.weighted += self.present_load(cpu);
             util += rq.util.value;
         }
         // In whole pCPUs, rounded.

@@ -29,7 +29,8 @@ use std::path::PathBuf;
 /// (Linux 6.12 and newer) and affinities, which are taken back at the end, and after a crash by the
 /// next start. That serves the policies fair, affinity, aql, vslicer, vturbo and microsliced; it can
 /// neither place vCPUs when they wake nor schedule siblings together, slices longer than 100 ms do not
-/// exist there, and there is no recording and no `corun policy`.
+/// exist there, and there is no recording, no canary (--only), no promise (--max-wait and the others) and no
+/// `corun policy`.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -240,8 +241,16 @@ fn observed(args: &Args, policy: &'static PolicyInfo, settings: Settings) -> any
 
 /// The same through the kernel's own scheduler.
 fn stock(args: &Args, policy: &'static PolicyInfo, settings: Settings) -> anyhow::Result<()> {
-    if args.record.is_some() {
-        let message = "--record: there are no decisions of the dispatcher with --backend fair";
+    // Whoever believes that he runs a canary, or has a promise, must not be left to that.
+    let ours_only = [
+        ("--record", args.record.is_some()),
+        ("--only", !args.only.is_empty()),
+        ("--force", !args.force.is_empty()),
+        ("--max-ready", args.max_ready.is_some()),
+        ("--max-pressure", args.max_pressure.is_some()),
+    ];
+    if let Some((option, _)) = ours_only.iter().find(|(_, said)| *said) {
+        let message = format!("{option}: goes with the dispatcher only, not with --backend fair");
         return Err(Invalid::error(message));
     }
     let options = StockOptions {

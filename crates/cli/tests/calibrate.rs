@@ -127,6 +127,27 @@ fn a_host_refuses_files_that_are_broken_or_of_another_machine() {
 }
 
 #[test]
+fn what_the_kernels_own_scheduler_cannot_keep_is_refused() {
+    for promise in [
+        ["--only", "web1"],
+        ["--max-ready", "10"],
+        ["--max-pressure", "10"],
+    ] {
+        let said = refused(corun(
+            &[
+                &["host", "--backend", "fair", "--policy", "affinity"],
+                &promise[..],
+            ]
+            .concat(),
+        ));
+        assert!(
+            said.contains(&format!("{}: goes with the dispatcher only", promise[0])),
+            "{said}"
+        );
+    }
+}
+
+#[test]
 fn what_is_set_of_a_hosts_policy_is_checked_first() {
     let refused = |args: &[&str]| refused(corun(&[&["host", "--backend", "fair"], args].concat()));
     let unknown = refused(&["--policy", "microsliced", "--set", "slize=3ms"]);

@@ -33,7 +33,8 @@ same() { # what a b
 	fi
 }
 
-cargo build -q -p corun
+# As `cargo test` builds it: with the features of the whole workspace, so that nothing is built twice.
+cargo test -q --workspace --no-run
 cargo build -q --release -p corun
 clang=$(scripts/build-static.sh)
 

@@ -33,9 +33,9 @@ stage_microvm() {
 	local into="$1/bin" target=x86_64-unknown-linux-gnu
 	local repository="$testbed_dir/.."
 	(cd "$repository" && RUSTFLAGS="-C target-feature=+crt-static" \
-		cargo build --quiet --release --locked --target "$target" -p corun-microvm)
+		cargo build --quiet --profile static --locked --target "$target" -p corun-microvm)
 	mkdir -p "$into"
-	cp "${CARGO_TARGET_DIR:-$repository/target}/$target/release/corun-microvm" "$into/"
+	cp "${CARGO_TARGET_DIR:-$repository/target}/$target/static/corun-microvm" "$into/"
 }
 
 # Puts bpftool into DIR/bin/, its loader and libraries into DIR/bpftool/.

@@ -6,9 +6,9 @@
 # with check.py; the recorded decisions are replayed through the native build.
 #
 # Usage: run.sh [OUT [GROUP…]]   OUT: out/e2e; GROUP: only these boots (below), such as weights; "brief": the
-#                                two that CI runs; or "contract", "costs", "jupiter", "vsmtio", "others",
-#                                "examples", "slices", "predict", "record" or "hotplug;rt;storm;fakes", which
-#                                take long and are not among those run by default
+#                                two that CI runs; or "contract", "costs", "jupiter", "vsmtio", "examples",
+#                                "slices", "predict", "record" or "hotplug;rt;storm;fakes", which take long
+#                                and are not among those run by default
 # Exit codes: 0 all passed, 77 packages cannot be had, else failed
 set -euo pipefail
 # shellcheck source=testbed/common.sh
@@ -30,8 +30,8 @@ for policy in json.load(sys.stdin):
     if policy["host"]: print(policy["name"])'
 }
 
-# Policies that the boot of all policies leaves out, for the group "others": their control loops ask
-# every 30 ms what vCPUs do, which emulated takes most of a pCPU.
+# Policies that the boot of all policies leaves to the group "others": long boots are those that the
+# emulation spoils.
 others="aql|vslicer|vturbo|microsliced"
 
 # policies_of GROUP: of all policies (standard input), those that it goes through.
@@ -58,6 +58,7 @@ groups=(
 	"policy affinity;kill"
 	"weights"
 	"policies"
+	"others"
 	"preflight;hang;guard;loop;canary;watch"
 )
 

@@ -28,12 +28,9 @@ the policy, *outcome* what the recording under that policy shows, *as before* wh
 scheduler: a prediction that is no better than that is worth nothing. Medians over boots. *Run* and *ready*
 are shares of a vCPU's time, averaged over the VM's two vCPUs; *of the VMs* is a VM's part of what all VMs ran.
 
-**What the emulation adds.** It is some 20 times slower than hardware, and so is corun's daemon, which runs
-at nice -20: *not vCPUs* is the part of both pCPUs that no vCPU had. No replay predicts that, and it is missing
-from every VM's run time and in its ready time: compare what is *of the VMs*, stacking and switches.
-
-**AQL** asks every 30 ms what each vCPU does, which takes the emulated daemon half of both pCPUs: what is
-predicted for it is only tried in part.
+*Not vCPUs* is the part of both pCPUs that no vCPU had: an emulated host is some 20 times slower than hardware,
+and so is corun's daemon. No replay predicts that, and it is missing from every VM's run time. (This table found
+a daemon that took up to half of both pCPUs here, for it copied a table at every look.)
 
     testbed/e2e/run.sh out/predict predict
     testbed/e2e/predict.py out/predict/predict target/release/corun docs/prediction.md

@@ -131,7 +131,7 @@ run_group() {
 	local tries=1
 	attempt "$1"
 	while [ "$reason" ] && [ "$tries" -lt "$most_tries" ]; do
-		say "the emulator spoiled try $tries of $most_tries of '$1': $reason"
+		say "try $tries of $most_tries of '$1' is made again: $reason"
 		repeated=$((repeated + 1))
 		tries=$((tries + 1))
 		attempt "$1"
@@ -166,7 +166,7 @@ main() {
 	slices) groups=("${slices[@]}") ;;
 	esac
 	for group in "${groups[@]}"; do run_group "$group"; done
-	say "${#groups[@]} boots judged, $repeated repeated because the emulator had spoiled them"
+	say "${#groups[@]} boots judged, $repeated made again before"
 	if [ -e "$out/lockstep-policies.bin" ]; then
 		"$work/test/bin/corun" lockstep --json "$out/lockstep-policies.bin" >"$out/lockstep-policies.json" || true
 	fi

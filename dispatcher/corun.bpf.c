@@ -20,6 +20,7 @@
 #include "retention.h"
 #include "slice.h"
 #include "starve.h"
+#include "turn.h"
 #include "types.h"
 #include "vm.h"
 
@@ -89,6 +90,8 @@ static inline s32 make_ready(struct task_struct *p, struct task_ctx *t, s32 prev
 		enter(t, TASK_READY, now);
 	}
 	t->woken = 1;
+	t->fresh = 1;
+	t->rest = 0;
 	activate(p, t);
 	cpu = place(p, t, prev);
 	c = cpu_at(cpu);
@@ -166,6 +169,7 @@ static inline void park(struct task_struct *p, struct task_ctx *t, u64 wait, u64
 
 	t->parked_for = t->cpu;
 	t->woken = 0;
+	t->rest = 0;
 	occupancy_leave(t);
 	deactivate(t);
 	enter(t, TASK_THROTTLED, now);
@@ -193,7 +197,7 @@ CALLBACK(void, corun_enqueue, struct task_struct *p, u64 enq_flags)
 	if (wait) {
 		park(p, t, wait, now, enq_flags);
 	} else if (c) {
-		insert(p, t->cpu, kernel_slice(slice_of(p)), t->vtime, enq_flags);
+		insert(p, t->cpu, kernel_slice(turn_slice(p, t)), turn_place(t, c), enq_flags);
 		wake_pcpu(p, t, c, t->cpu, now);
 		t->woken = 0;
 	} else {
@@ -202,29 +206,21 @@ CALLBACK(void, corun_enqueue, struct task_struct *p, u64 enq_flags)
 	callback_end(0);
 }
 
-/* `t` has `cpu` for a slice from now on: the pCPU's clock goes on, its slice begins. */
+/* `t` has `cpu` for a slice from now on, or for the rest of its turn: the pCPU's clock goes on, its
+ * slice begins. */
 static inline void turn_begins(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c,
 			       s32 cpu, u64 now)
 {
+	u64 slice = turn_slice(p, t);
+
 	fair_clock(p, t, c, now);
+	if (!t->rest)
+		turn_starts(t, c);
+	t->rest = 0;
 	occupancy_reload(t, c, fair_load(p, t));
 	gang_turn(p, t, c, now);
 	core_turn(p, t, c, cpu);
-	slice_begin(c, cpu, quota_turn(t, c, gang_slice(t, slice_of(p), now), now), now);
-}
-
-/* Is the running task still ahead of everybody who waits for its pCPU? */
-static inline bool still_first(struct cpu_ctx *c, s32 cpu, u64 now)
-{
-	u64 mine = fair_current(c, now);
-	struct task_struct *p;
-	bool first = true;
-
-	for_each_queued (p, cpu) {
-		first = !before(queued_vtime(p), mine);
-		break;
-	}
-	return first;
+	slice_begin(c, cpu, quota_turn(t, c, gang_slice(t, slice, now), now), now);
 }
 
 /* May `prev`, whose turn is over, have another one? */
@@ -233,17 +229,17 @@ static inline bool may_go_on(struct task_struct *prev, struct task_ctx *t, u64 n
 	return may_stay(prev, t) && !quota_out(t, now);
 }
 
-/* `prev`, charged up to now, has `cpu` for another slice. */
+/* `prev`, charged up to now, has `cpu` for another slice, or for the rest of this one. */
 static inline void keep(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, struct task_ctx *t,
 			u64 now)
 {
-	set_slice(prev, kernel_slice(slice_of(prev)));
+	set_slice(prev, kernel_slice(turn_slice(prev, t)));
 	quota_settle(t, now);
 	fair_charge(prev, t, now);
 	turn_begins(prev, t, c, cpu, now);
 }
 
-/* The slice of `prev` is over, and it still wants `cpu`: someone else's turn? */
+/* `prev` still wants `cpu`: does somebody interrupt it who woke, or is its turn over? */
 static inline void dispatch_or_keep(s32 cpu, struct cpu_ctx *c, struct task_struct *prev,
 				    struct task_ctx *t, u64 now)
 {
@@ -251,8 +247,13 @@ static inline void dispatch_or_keep(s32 cpu, struct cpu_ctx *c, struct task_stru
 
 	if (pull_busy(cpu, c, now))
 		return;
-	if (!(stays && still_first(c, cpu, now)) && move_first(cpu))
+	turn_cut(t, c, now);
+	if (stays && t->rest && move_fresh(cpu, fair_current(c, now)))
 		return;
+	if (!(stays && still_first(c, cpu, now)) && move_next(cpu, c)) {
+		t->over = 1;
+		return;
+	}
 	if (stays) {
 		keep(cpu, c, prev, t, now);
 	} else {
@@ -263,7 +264,7 @@ static inline void dispatch_or_keep(s32 cpu, struct cpu_ctx *c, struct task_stru
 /* `cpu` has nothing: what waits for it, else what waits elsewhere. */
 static inline void dispatch_next(s32 cpu, struct cpu_ctx *c)
 {
-	if (move_first(cpu) || pull_idle(cpu, c))
+	if (move_next(cpu, c) || pull_idle(cpu, c))
 		return;
 	/*
 	 * Somebody may queue a task here right now, having seen this pCPU busy. They queue, then
@@ -428,11 +429,14 @@ CALLBACK(void, corun_running, struct task_struct *p)
 	if (!t || !c)
 		return;
 	now = now_ns();
-	if (occupancy_start(t, c, cpu, id_of(p)))
+	if (occupancy_start(t, c, cpu, id_of(p))) {
 		fair_arrive(t, c, cpu, 0); /* it was pulled, and starts out of turn */
+		t->rest = 0;
+	}
 	activate(p, t);
 	enter(t, TASK_RUNNING, now);
 	t->woken = 0;
+	t->fresh = 0;
 	t->charged = now;
 	t->sum.switches++;
 	if (t->last_cpu != cpu && t->last_cpu != NO_PCPU)
@@ -440,6 +444,8 @@ CALLBACK(void, corun_running, struct task_struct *p)
 	t->last_cpu = cpu;
 	store(c->idle, 0);
 	store(c->switches, shared(c->switches) + 1);
+	if (t->rest)
+		turn_goes_on(p, c);
 	turn_begins(p, t, c, cpu, now);
 	gang_started(p, t, c, cpu, now);
 	callback_end(0);
@@ -458,6 +464,7 @@ CALLBACK(void, corun_stopping, struct task_struct *p, bool runnable)
 	quota_settle(t, now);
 	fair_charge(p, t, now);
 	gang_stopped(p, t, runnable, now);
+	t->rest = 0;
 	if (runnable) {
 		enter(t, TASK_READY, now);
 		c = cpu_at(t->cpu);
@@ -465,6 +472,8 @@ CALLBACK(void, corun_stopping, struct task_struct *p, bool runnable)
 			t->sum.depleted++;
 		else
 			t->sum.preempted++;
+		if (c)
+			turn_cut(t, c, now);
 	}
 	callback_end(0);
 }
@@ -485,6 +494,7 @@ CALLBACK(void, corun_quiescent, struct task_struct *p, u64 deq_flags)
 		hold_begin(p, t, cpu, now);
 		enter(t, TASK_WAITING, now);
 	}
+	t->rest = 0;
 	t->woken = 0;
 	callback_end(0);
 }

@@ -138,12 +138,14 @@ static inline void fair_arrive(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u
 
 /*
  * `t`, charged up to now, goes on running on `cpu` or begins to: the clock goes on. Not if it runs
- * out of turn, being urgent (gang_demand.h): the clock tells how far those are who take turns.
+ * out of turn, being urgent (gang_demand.h), nor if it goes on with its turn (turn.h): the clock
+ * tells where turns begin. By what one has used up of its turn, who wakes would come after those
+ * who have waited for theirs.
  */
 static inline void fair_clock(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *cpu,
 			      u64 now)
 {
-	if (!t->urgent_since)
+	if (!t->urgent_since && !t->rest)
 		store(cpu->vnow, later(shared(cpu->vnow), t->vtime));
 	store(cpu->cur_vtime, t->vtime);
 	store(cpu->cur_since, now);

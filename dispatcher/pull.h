@@ -72,6 +72,14 @@ CALLED u32 rank_admits(struct task_struct *p TRUSTED, s32 cpu, u32 fill)
 	return look_at_ranked(p, &r) && rank_of(&r) >= (fill ? RANK_FILL : RANK_ORDINARY);
 }
 
+/* What `p`, queued, is owed: not its place in the queue if it was interrupted (turn.h). */
+CALLED u64 vtime_of(struct task_struct *p TRUSTED)
+{
+	struct task_ctx *t = raw_task_ctx(p);
+
+	return t ? shared(t->vtime) : 0;
+}
+
 /* Pulls from the queue of `from` the first task that may come and that the rule lets through. */
 CALLED u32 pull_from(s32 from, s32 cpu, struct pull_rule *rule)
 {
@@ -99,6 +107,8 @@ CALLED u32 pull_from(s32 from, s32 cpu, struct pull_rule *rule)
 			continue;
 		if (rule->before && !before(queued_vtime(p), rule->before))
 			break;
+		if (rule->before && !before(vtime_of(p), rule->before))
+			continue;
 		if ((rule->lighter_than && t.load >= rule->lighter_than) ||
 		    !may_pull(p, &t, cpu, &fixed) || !rank_admits(p, cpu, rule->fill))
 			continue;

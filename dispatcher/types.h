@@ -117,7 +117,8 @@ struct task_ctx {
 	s32 cpu;	   /* pCPU it occupies while ready or running, else NO_PCPU */
 	s32 last_cpu;	   /* pCPU it ran on last */
 	s32 clock_cpu;	   /* pCPU whose clock vtime is told by */
-	u32 woken;	   /* has not been queued since it woke */
+	u16 woken;	   /* has not been queued since it woke */
+	u16 fresh;	   /* turn.h: has not run since it woke, or was placed anew */
 	u32 load;	   /* what it adds to the load of the pCPU it occupies */
 	u64 urgent;	   /* gang_demand.h: time left to it as an urgent vCPU, ns */
 	u64 urgent_since;  /* since when it is urgent; 0: it is not. Asymmetric: by when it is */
@@ -125,7 +126,8 @@ struct task_ctx {
 	u32 member;	   /* gang_relaxed.h: its place in gang_ctx.vcpu, plus 1; 0: none */
 	u32 share;	   /* gang_asymmetric.h: of its VM's weight, SHARE_ONE; 0: as by default */
 	s32 home;	   /* pCPU where it had better be, plus 1; 0: none */
-	u32 claims;	   /* 1: it has a claim; 0: what is about claims is void */
+	u16 claims;	   /* 1: it has a claim; 0: what is about claims is void */
+	u16 over;	   /* turn.h: its turn is over, though not its slice */
 	u64 gran;	   /* its own knobs.wakeup_gran */
 	u64 allot_end;	   /* when its allotment begins anew */
 	u64 allot_run;	   /* sum.run when it began */
@@ -137,7 +139,7 @@ struct task_ctx {
 	u32 group;	      /* its cgroup's place in the table, plus 1; 0: none that is known */
 	u32 group_weight;     /* group.h: what it adds to its cgroup's active weight now */
 	s32 parked_for;	      /* quota.h: throttled, and then to be queued on that pCPU */
-	u32 pad;
+	u32 rest;	      /* what is left of a turn that was interrupted, ns; 0: nothing is */
 };
 
 /* What the policy wants for a task; written by the control loop only. */
@@ -272,7 +274,10 @@ struct cpu_ctx {
 	u32 cur_demand;	 /* task_conf.demand of who runs here */
 	u32 called;	 /* core.h: idle, and woken for a task that waits elsewhere */
 	u32 cur_limited; /* quota.h: who runs here has a quota, and its turn ends with its part */
-	u64 release_at;	 /* quota.h: when who is parked here is looked at; 0: nobody is */
+	u32 cut;	 /* turn.h: somebody who waits here was perhaps interrupted */
+	u32 pad;
+	u64 turn_vtime; /* turn.h: vtime at which the turn of who runs here began */
+	u64 release_at; /* quota.h: when who is parked here is looked at; 0: nobody is */
 };
 
 /* The host's knobs: set before loading, or live by the daemon. */

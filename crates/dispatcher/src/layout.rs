@@ -62,7 +62,8 @@ pub struct TaskCtx {
     pub cpu: i32,
     pub last_cpu: i32,
     pub clock_cpu: i32,
-    pub woken: u32,
+    pub woken: u16,
+    pub fresh: u16,
     pub load: u32,
     pub urgent: u64,
     pub urgent_since: u64,
@@ -70,7 +71,8 @@ pub struct TaskCtx {
     pub member: u32,
     pub share: u32,
     pub home: i32,
-    pub claims: u32,
+    pub claims: u16,
+    pub over: u16,
     pub gran: u64,
     pub allot_end: u64,
     pub allot_run: u64,
@@ -82,7 +84,7 @@ pub struct TaskCtx {
     pub group: u32,
     pub group_weight: u32,
     pub parked_for: i32,
-    pub pad: u32,
+    pub rest: u32,
 }
 
 /// `struct group_ctx`: who of a cgroup wants to run, and what is left of its quota.
@@ -210,6 +212,9 @@ pub struct CpuCtx {
     pub cur_demand: u32,
     pub called: u32,
     pub cur_limited: u32,
+    pub cut: u32,
+    pub pad: u32,
+    pub turn_vtime: u64,
     pub release_at: u64,
 }
 

@@ -29,6 +29,8 @@ mod groups;
 mod queues;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod turn_tests;
 
 use crate::engine::EventId;
 use crate::host::{Host, HostParams, TaskState};

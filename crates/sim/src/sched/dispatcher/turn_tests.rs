@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Turns that are interrupted (dispatcher/turn.h).
+
+use super::Dispatcher;
+use crate::testing::{Does, Job, Jobs, host, run};
+use corun_model::time::{MS, SEC, US};
+use corun_model::{DispatcherParams, Nanos, PcpuId, TaskId};
+
+/// Slices much longer than the time between two wake-ups.
+fn long_slices() -> DispatcherParams {
+    DispatcherParams {
+        slice: 90 * MS,
+        ..DispatcherParams::default()
+    }
+}
+
+/// Sleeps, and now and then runs for a tenth of a millisecond.
+fn wakes(sleep: Nanos) -> Job {
+    Job::new(Does::Cycles {
+        work: 100 * US,
+        sleep,
+        spread: 50,
+    })
+}
+
+/// How long each of the first `hogs` tasks ran until it was another one's turn, others' runs in
+/// between left out. The first turn and the last one are not whole.
+fn turns_of(runs: &[(Nanos, PcpuId, TaskId)], hogs: u32) -> Vec<Nanos> {
+    let mut turns: Vec<(TaskId, Nanos)> = Vec::new();
+    for pair in runs.windows(2) {
+        let (at, _, task) = pair[0];
+        let ran = pair[1].0 - at;
+        match turns.last_mut() {
+            _ if task.0 >= hogs => {}
+            Some((last, sum)) if *last == task => *sum += ran,
+            _ => turns.push((task, ran)),
+        }
+    }
+    let whole = 1..turns.len() - 1;
+    turns[whole].iter().map(|turn| turn.1).collect()
+}
+
+#[test]
+fn who_is_interrupted_has_the_rest_of_its_turn() {
+    let hogs = (0..3).map(|n| Job::hog().vcpu(0, n));
+    let wakers = (0..2).map(|n| wakes(7 * MS).vcpu(1, n));
+    let jobs = Jobs::new(hogs.chain(wakers).collect(), 1);
+    let host = host("1n1l1c1t", 1000);
+    let sched = Dispatcher::new(long_slices(), &host);
+    let (outcome, runs) = run(&host, sched, jobs, SEC, 6 * SEC);
+    let turns = turns_of(&runs, 3);
+    assert!(turns.len() > 40, "{} turns", turns.len());
+    // Who is owed as much as those who wait may go on: a turn is a slice, or two.
+    let whole = |turn: &Nanos| (89 * MS..181 * MS).contains(turn);
+    let broken: Vec<_> = turns.iter().filter(|turn| !whole(turn)).take(9).collect();
+    assert!(broken.is_empty(), "{broken:?} ns");
+    // Nobody who wakes waits for that, or hardly: turns do not all begin at the same virtual time.
+    let waits = &outcome.vms[1].ready_waits;
+    let (most, longest) = (waits.quantile(0.99), waits.max());
+    assert!(most < MS && longest < 10 * MS, "{most} and {longest} ns");
+}
+
+#[test]
+fn interruptions_cost_nobody_his_share() {
+    // One is interrupted, where its neighbours are not: they are equals all the same.
+    let hogs = (0..3).map(|n| Job::hog().vcpu(n, 0));
+    let jobs = Jobs::new(hogs.chain([wakes(20 * MS)]).collect(), 1);
+    let host = host("1n1l1c1t", 1000);
+    let sched = Dispatcher::new(long_slices(), &host);
+    let (outcome, _) = run(&host, sched, jobs, 0, 20 * SEC);
+    let got: Vec<Nanos> = outcome.tasks[..3].iter().map(|task| task.2.run).collect();
+    let (least, most) = (got.iter().min().unwrap(), got.iter().max().unwrap());
+    assert!(most - least <= 91 * MS, "{got:?}");
+}

@@ -50,7 +50,10 @@ impl State {
     /// The thread that an entry of this pCPU is expected to name as the one that runs.
     pub(crate) fn expected(&self, cpu: u32) -> u32 {
         let known = self.running.get(cpu as usize);
-        known.or_else(|| self.beyond.get(&cpu)).copied().unwrap_or(0)
+        known
+            .or_else(|| self.beyond.get(&cpu))
+            .copied()
+            .unwrap_or(0)
     }
 
     /// From now on it runs there.

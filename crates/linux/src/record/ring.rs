@@ -10,7 +10,7 @@ use super::event::Raw;
 use corun_model::Nanos;
 use libbpf_rs::{MapCore, MapHandle};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -42,20 +42,25 @@ impl Rings {
     /// What the system says, or that the map is not such a one.
     pub(super) fn map(map: &MapHandle, pcpus: u32) -> io::Result<Self> {
         let pcpus = pcpus as usize;
-        let length = pcpus * RING;
         if map.value_size() as usize != RING * size_of::<u64>()
             || map.info().map_err(io::Error::other)?.info.max_entries as usize != pcpus
         {
             return Err(io::Error::other("rings of another size"));
         }
+        Self::at(map.as_fd().as_raw_fd(), libc::MAP_SHARED, pcpus)
+    }
+
+    /// Maps that much of a file, or of nothing but zeros.
+    fn at(file: RawFd, flags: i32, pcpus: usize) -> io::Result<Self> {
+        let length = pcpus * RING;
         // SAFETY: a new mapping, which nothing else uses; the kernel refuses one beyond the map.
         let memory = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
                 length * size_of::<u64>(),
                 libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                map.as_fd().as_raw_fd(),
+                flags,
+                file,
                 0,
             )
         };
@@ -117,5 +122,71 @@ impl Drop for Rings {
         unsafe {
             libc::munmap(self.memory.as_ptr().cast(), self.length * size_of::<u64>());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rings(pcpus: usize) -> Rings {
+        Rings::at(-1, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, pcpus).unwrap()
+    }
+
+    /// As the kernel's half does: false if the slot is not free.
+    fn write(rings: &Rings, cpu: usize, number: usize, at: Nanos) -> bool {
+        let first = cpu * RING + FIELDS + number % SLOTS * EVENT;
+        let slot = &rings.words()[first..first + EVENT];
+        let free = slot[0].load(Ordering::Relaxed) == 0;
+        if free {
+            slot[1].store(number as u64, Ordering::Relaxed);
+            slot[2].store((cpu as u64) << 32, Ordering::Relaxed);
+            slot[0].store(at, Ordering::Release);
+        }
+        free
+    }
+
+    fn taken(rings: &mut Rings, until: Nanos) -> Vec<(Nanos, u32)> {
+        let mut events = Vec::new();
+        rings.take(until, &mut events);
+        events
+            .iter()
+            .map(|event| (event.at, event.running))
+            .collect()
+    }
+
+    #[test]
+    fn each_ring_up_to_a_time_and_once() {
+        let mut rings = rings(2);
+        for (cpu, number, at) in [(0, 0, 10), (0, 1, 30), (1, 0, 20), (1, 1, 25)] {
+            assert!(write(&rings, cpu, number, at));
+        }
+        assert_eq!(taken(&mut rings, 25), [(10, 0), (20, 0)]);
+        assert_eq!(taken(&mut rings, 25), []);
+        assert_eq!(taken(&mut rings, 100), [(30, 1), (25, 1)]);
+    }
+
+    #[test]
+    fn a_full_ring_has_room_again_once_it_is_read() {
+        let mut rings = rings(1);
+        for number in 0..SLOTS {
+            assert!(write(&rings, 0, number, 1 + number as Nanos));
+        }
+        assert!(!write(&rings, 0, SLOTS, 1 << 40));
+        assert_eq!(taken(&mut rings, 4), [(1, 0), (2, 1), (3, 2)]);
+        assert!(write(&rings, 0, SLOTS, 1 << 40));
+        let rest = taken(&mut rings, Nanos::MAX);
+        assert_eq!(rest.len(), SLOTS - 2);
+        assert_eq!(rest.last(), Some(&(1 << 40, SLOTS as u32)));
+    }
+
+    #[test]
+    fn losses_are_told_once() {
+        let mut rings = rings(3);
+        rings.words()[RING + LOST].store(7, Ordering::Relaxed);
+        assert_eq!(rings.lost(), [(1, 7)]);
+        assert_eq!(rings.lost(), []);
+        rings.words()[RING + LOST].store(9, Ordering::Relaxed);
+        assert_eq!(rings.lost(), [(1, 2)]);
     }
 }

@@ -2,17 +2,17 @@
 /*
  * What a host's pCPUs and vCPUs do, for `corun record`: the kernel's half.
  *
- * Every context switch, wake-up and migration of the host becomes an event in the ring of the pCPU where
- * it happens: memory that the daemon has mapped, written without a lock, an atomic instruction or a call
- * into the kernel but the one that tells the time, and without waking the reader, who comes by
- * himself. Whoever runs is on record, too: what competes with vCPUs decides as much as they do.
- * Guest exits come too often for that; they are counted by vCPU and reason (`counts`), and the daemon
- * reads the counts now and then.
+ * Every context switch, wake-up and migration of the host becomes an event in the ring of the pCPU
+ * where it happens: memory that the daemon has mapped, written without a lock, an atomic
+ * instruction or a call into the kernel but the one that tells the time, and without waking the
+ * reader, who comes by himself. Whoever runs is on record, too: what competes with vCPUs decides as
+ * much as they do. Guest exits come too often for that; they are counted by vCPU and reason
+ * (`counts`), and the daemon reads the counts now and then.
  *
- * A plain tracing program: it needs BTF, maps in memory and ring buffers (Linux 5.8), no sched_ext. sched_switch tells
- * the state of the thread that leaves since 5.18; before, it is read from the thread. What the
- * running kernel does not have, the daemon does not load. The numbers of threads are those of the
- * first PID namespace.
+ * A plain tracing program: it needs BTF, maps in memory and ring buffers (Linux 5.8), no sched_ext.
+ * sched_switch tells the state of the thread that leaves since 5.18; before, it is read from the
+ * thread. What the running kernel does not have, the daemon does not load. The numbers of threads
+ * are those of the first PID namespace.
  */
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -88,7 +88,8 @@ struct event {
 	u64 at;
 	u32 running; /* whatever runs there; SWITCH: leaves */
 	u32 thread;  /* that it is about */
-	u32 number;  /* SWITCH: state; QUEUED: pCPU; MIGRATE: pCPUs; FORK: process; HALT: ns, at most 2^32-1 */
+	u32 number; /* SWITCH: state; QUEUED: pCPU; MIGRATE: pCPUs; FORK: process; HALT: ns, at most
+		       2^32-1 */
 	u16 cpu;
 	u8 kind;
 	u8 how; /* SWITCH: preempted; WAKING: enum cause; HALT: polled */
@@ -103,15 +104,16 @@ struct named {
 #define SLOTS (1 << 15)
 
 /*
- * A pCPU's ring; the daemon has the same struct (record/ring.rs). Only programs on that pCPU write events,
- * one after the other: who is interrupted has set `busy`, and the interrupt's own events go to `asides`. A slot
- * whose time is 0 is free; its time is written last, and the daemon sets it to 0 when it has read it.
+ * A pCPU's ring; the daemon has the same struct (record/ring.rs). Only programs on that pCPU write
+ * events, one after the other: who is interrupted has set `busy`, and the interrupt's own events go
+ * to `asides`. A slot whose time is 0 is free; its time is written last, and the daemon sets it to
+ * 0 when it has read it.
  */
 struct ring {
 	u64 next; /* slot, not yet modulo */
 	u64 lost; /* events that found no room */
 	u32 busy;
-	u32 timer; /* is a timer's handler under way? */
+	u32 timer;    /* is a timer's handler under way? */
 	int handlers; /* how many are, where the kernel does not tell */
 	u32 unused;
 	struct event slots[SLOTS];
@@ -125,7 +127,8 @@ struct {
 	__type(value, struct ring);
 } rings SEC(".maps");
 
-/* What is rare: names of threads, and what an interrupt has to tell while an event is being written. */
+/* What is rare: names of threads, and what an interrupt has to tell while an event is being
+ * written. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 20);
@@ -149,8 +152,8 @@ struct {
 } counts SEC(".maps");
 
 /*
- * What every event goes through is inlined: with the mitigations that kernels have for speculation, a return
- * costs as much as ten instructions.
+ * What every event goes through is inlined: with the mitigations that kernels have for speculation,
+ * a return costs as much as ten instructions.
  */
 static __always_inline struct ring *own(void)
 {
@@ -160,7 +163,8 @@ static __always_inline struct ring *own(void)
 }
 
 /* All but its time. */
-static __always_inline void fill(struct event *it, u8 kind, u32 running, u32 thread, u32 number, u8 how)
+static __always_inline void fill(struct event *it, u8 kind, u32 running, u32 thread, u32 number,
+				 u8 how)
 {
 	it->running = running;
 	it->thread = thread;
@@ -180,7 +184,8 @@ static void *room_aside(struct ring *ring, u64 size)
 }
 
 /* An interrupt tells this while the event that it interrupts is being written. */
-static __always_inline void tell_aside(struct ring *ring, u8 kind, u32 running, u32 thread, u32 number, u8 how)
+static __always_inline void tell_aside(struct ring *ring, u8 kind, u32 running, u32 thread,
+				       u32 number, u8 how)
 {
 	struct event *it = room_aside(ring, sizeof(*it));
 
@@ -195,9 +200,15 @@ static __always_inline void tell(u8 kind, u32 running, u32 thread, u32 number, u
 {
 	struct ring *ring = own();
 	struct event *it;
+	u32 zero = 0;
 
-	if (!ring)
+	if (!ring) {
+		/* A pCPU beyond those that were online at the beginning. */
+		ring = bpf_map_lookup_elem(&rings, &zero);
+		if (ring)
+			__sync_fetch_and_add(&ring->lost, 1);
 		return;
+	}
 	if (ring->busy) {
 		tell_aside(ring, kind, running, thread, number, how);
 		return;
@@ -283,9 +294,9 @@ int waking(u64 *args)
 }
 
 /*
- * The same where the kernel does not tell where it keeps that (without CONFIG_KALLSYMS_ALL, or not on
- * x86): handlers are watched. Those of other pCPUs' interrupts are not among them, so that outside of
- * handlers nothing is sure.
+ * The same where the kernel does not tell where it keeps that (without CONFIG_KALLSYMS_ALL, or not
+ * on x86): handlers are watched. Those of other pCPUs' interrupts are not among them, so that
+ * outside of handlers nothing is sure.
  */
 SEC("tp_btf/sched_waking")
 int waking_by_handlers(u64 *args)
@@ -455,12 +466,15 @@ static void count(struct exit *exit)
 		bpf_map_update_elem(&counts, exit, &one, BPF_ANY);
 }
 
-/* The only one of KVM's events that needs more than its arguments: the reason is asked for there. */
+/* The only one of KVM's events that needs more than its arguments: the reason is asked for there.
+ */
 SEC("tracepoint/kvm/kvm_exit")
 int exited(struct trace_event_raw_kvm_exit *args)
 {
-	struct exit exit = {
-	    .thread = running(), .isa = args->isa, .reason = args->exit_reason, .vcpu = args->vcpu_id};
+	struct exit exit = {.thread = running(),
+			    .isa = args->isa,
+			    .reason = args->exit_reason,
+			    .vcpu = args->vcpu_id};
 
 	count(&exit);
 	return 0;

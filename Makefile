@@ -30,6 +30,7 @@ test: build
 	cargo test --workspace
 	@scripts/verdicts.py
 	@scripts/determinism.sh
+	@scripts/book.py run slow $(CORUN)
 	@node crates/report/page/test.mjs $(CORUN) experiments/example.toml
 
 e2e:

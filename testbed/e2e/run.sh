@@ -7,8 +7,9 @@
 #
 # Usage: run.sh [OUT [GROUP…]]   OUT: out/e2e; GROUP: only these boots (below), such as weights; "brief": the
 #                                two that CI runs; or "contract", "costs", "jupiter", "vsmtio", "examples",
-#                                "slices", "predict", "record" or "hotplug;rt;storm;fakes", which take long
+#                                "slices", "predict", "record", "book" or "hotplug;rt;storm;fakes", which take long
 #                                and are not among those run by default
+#        EXAMPLE: the policy that "examples" goes over to, instead of calm
 # Exit codes: 0 all passed, 77 packages cannot be had, else failed
 set -euo pipefail
 # shellcheck source=testbed/common.sh
@@ -38,7 +39,7 @@ others="aql|vslicer|vturbo|microsliced"
 policies_of() {
 	case $1 in
 	others) grep -xE "$others" ;;
-	examples) printf '%s\n' fair calm ;;
+	examples) printf '%s\n' fair "${EXAMPLE:-calm}" ;;
 	*) grep -vxE "$others" ;;
 	esac
 }
@@ -91,7 +92,7 @@ emulator_broke() {
 # limit_of GROUP: seconds it may take; some three times what it takes on a machine that does nothing else.
 limit_of() {
 	case $1 in
-	costs | jupiter | vsmtio | policies | others) echo 600 ;;
+	costs | jupiter | vsmtio | policies | others | book) echo 600 ;;
 	*) echo 300 ;;
 	esac
 }
@@ -154,6 +155,7 @@ main() {
 	"$testbed_dir/fetch.sh"
 	stage_bpftool "$work/test"
 	host_policies "$work/test" >"$work/policies"
+	for kind in host running guest; do "$repository/scripts/book.py" list $kind >"$work/test/book-$kind"; done
 	cp "$e2e_dir"/host/* "$work/test/"
 	rm -rf "$out"
 	mkdir -p "$out"

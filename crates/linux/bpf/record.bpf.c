@@ -2,16 +2,17 @@
 /*
  * What a host's pCPUs and vCPUs do, for `corun record`: the kernel's half.
  *
- * Every context switch, wake-up and migration of the host becomes an event in the ring buffer of the
- * pCPU where it happens, so that pCPUs share no lock, and without waking the reader, who comes by
- * himself. Whoever runs is on record, too: what competes with vCPUs decides as much as they do.
- * Guest exits come too often for that; they are counted by vCPU and reason (`counts`), and the daemon
- * reads the counts now and then.
+ * Every context switch, wake-up and migration of the host becomes an event in the ring of the pCPU
+ * where it happens: memory that the daemon has mapped, written without a lock, an atomic
+ * instruction or a call into the kernel but the one that tells the time, and without waking the
+ * reader, who comes by himself. Whoever runs is on record, too: what competes with vCPUs decides as
+ * much as they do. Guest exits come too often for that; they are counted by vCPU and reason
+ * (`counts`), and the daemon reads the counts now and then.
  *
- * A plain tracing program: it needs BTF and ring buffers (Linux 5.8), no sched_ext. sched_switch tells
- * the state of the thread that leaves since 5.18; before, it is read from the thread. What the
- * running kernel does not have, the daemon does not load. The numbers of threads are those of the
- * first PID namespace.
+ * A plain tracing program: it needs BTF, maps in memory and ring buffers (Linux 5.8), no sched_ext.
+ * sched_switch tells the state of the thread that leaves since 5.18; before, it is read from the
+ * thread. What the running kernel does not have, the daemon does not load. The numbers of threads
+ * are those of the first PID namespace.
  */
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -87,7 +88,8 @@ struct event {
 	u64 at;
 	u32 running; /* whatever runs there; SWITCH: leaves */
 	u32 thread;  /* that it is about */
-	u32 number;  /* SWITCH: state; QUEUED: pCPU; MIGRATE: pCPUs; FORK: process; HALT: ns, at most 2^32-1 */
+	u32 number; /* SWITCH: state; QUEUED: pCPU; MIGRATE: pCPUs; FORK: process; HALT: ns, at most
+		       2^32-1 */
 	u16 cpu;
 	u8 kind;
 	u8 how; /* SWITCH: preempted; WAKING: enum cause; HALT: polled */
@@ -98,34 +100,39 @@ struct named {
 	char comm[16];
 };
 
-/* A ring buffer for each pCPU; the daemon makes them. */
+/* As many as come in 20 ms at more than a million a second; a power of two. */
+#define SLOTS (1 << 15)
+
+/*
+ * A pCPU's ring; the daemon has the same struct (record/ring.rs). Only programs on that pCPU write
+ * events, one after the other: who is interrupted has set `busy`, and the interrupt's own events go
+ * to `asides`. A slot whose time is 0 is free; its time is written last, and the daemon sets it to
+ * 0 when it has read it.
+ */
 struct ring {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 20);
+	u64 next; /* slot, not yet modulo */
+	u64 lost; /* events that found no room */
+	u32 busy;
+	u32 timer;    /* is a timer's handler under way? */
+	int handlers; /* how many are, where the kernel does not tell */
+	u32 unused;
+	struct event slots[SLOTS];
 };
 
 struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	__uint(max_entries, 1);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1); /* the daemon sets it */
 	__type(key, u32);
-	__array(values, struct ring);
+	__type(value, struct ring);
 } rings SEC(".maps");
 
-/* Events that found no room, by pCPU. */
+/* What is rare: names of threads, and what an interrupt has to tell while an event is being
+ * written. */
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, u64);
-} lost SEC(".maps");
-
-/* Is a timer's handler under way? */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, u32);
-} timers SEC(".maps");
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 20);
+} asides SEC(".maps");
 
 /* Guest exits; the daemon has the same structs (record/exits.rs). */
 struct exit {
@@ -144,24 +151,21 @@ struct {
 	__type(value, u64);
 } counts SEC(".maps");
 
-static void *room(u64 size)
+/*
+ * What every event goes through is inlined: with the mitigations that kernels have for speculation,
+ * a return costs as much as ten instructions.
+ */
+static __always_inline struct ring *own(void)
 {
-	u32 cpu = bpf_get_smp_processor_id(), zero = 0;
-	void *ring = bpf_map_lookup_elem(&rings, &cpu);
-	void *place = ring ? bpf_ringbuf_reserve(ring, size, 0) : 0;
-	u64 *count;
+	u32 cpu = bpf_get_smp_processor_id();
 
-	if (!place) {
-		count = bpf_map_lookup_elem(&lost, &zero);
-		if (count)
-			*count += 1;
-	}
-	return place;
+	return bpf_map_lookup_elem(&rings, &cpu);
 }
 
-static void fill(struct event *it, u8 kind, u32 running, u32 thread, u32 number, u8 how)
+/* All but its time. */
+static __always_inline void fill(struct event *it, u8 kind, u32 running, u32 thread, u32 number,
+				 u8 how)
 {
-	it->at = bpf_ktime_get_ns();
 	it->running = running;
 	it->thread = thread;
 	it->number = number;
@@ -170,24 +174,68 @@ static void fill(struct event *it, u8 kind, u32 running, u32 thread, u32 number,
 	it->how = how;
 }
 
-static void tell(u8 kind, u32 running, u32 thread, u32 number, u8 how)
+static void *room_aside(struct ring *ring, u64 size)
 {
-	struct event *it = room(sizeof(*it));
+	void *place = bpf_ringbuf_reserve(&asides, size, 0);
+
+	if (!place)
+		__sync_fetch_and_add(&ring->lost, 1);
+	return place;
+}
+
+/* An interrupt tells this while the event that it interrupts is being written. */
+static __always_inline void tell_aside(struct ring *ring, u8 kind, u32 running, u32 thread,
+				       u32 number, u8 how)
+{
+	struct event *it = room_aside(ring, sizeof(*it));
 
 	if (!it)
 		return;
 	fill(it, kind, running, thread, number, how);
+	it->at = bpf_ktime_get_ns();
 	bpf_ringbuf_submit(it, BPF_RB_NO_WAKEUP);
 }
 
-static u32 running(void)
+static __always_inline void tell(u8 kind, u32 running, u32 thread, u32 number, u8 how)
+{
+	struct ring *ring = own();
+	struct event *it;
+	u32 zero = 0;
+
+	if (!ring) {
+		/* A pCPU beyond those that were online at the beginning. */
+		ring = bpf_map_lookup_elem(&rings, &zero);
+		if (ring)
+			__sync_fetch_and_add(&ring->lost, 1);
+		return;
+	}
+	if (ring->busy) {
+		tell_aside(ring, kind, running, thread, number, how);
+		return;
+	}
+	ring->busy = 1;
+	barrier();
+	it = &ring->slots[ring->next & (SLOTS - 1)];
+	if (it->at) {
+		__sync_fetch_and_add(&ring->lost, 1);
+	} else {
+		fill(it, kind, running, thread, number, how);
+		barrier();
+		it->at = bpf_ktime_get_ns();
+		ring->next += 1;
+	}
+	barrier();
+	ring->busy = 0;
+}
+
+static __always_inline u32 running(void)
 {
 	struct task_struct *current = (void *)bpf_get_current_task_btf();
 
 	return current->pid;
 }
 
-static u32 pcpu_of(struct task_struct *task)
+static __always_inline u32 pcpu_of(struct task_struct *task)
 {
 	if (bpf_core_field_exists(task->thread_info.cpu))
 		return task->thread_info.cpu;
@@ -218,11 +266,11 @@ int switched_before_5_18(u64 *args)
 	return 0;
 }
 
-static u8 by_interrupt(void)
+static __always_inline u8 by_interrupt(void)
 {
-	u32 zero = 0, *timer = bpf_map_lookup_elem(&timers, &zero);
+	struct ring *ring = own();
 
-	return timer && *timer ? TIMER : INTERRUPT;
+	return ring && ring->timer ? TIMER : INTERRUPT;
 }
 
 /* On whose behalf does the kernel do what it does now? */
@@ -246,38 +294,29 @@ int waking(u64 *args)
 }
 
 /*
- * The same where the kernel does not tell where it keeps that (without CONFIG_KALLSYMS_ALL, or not on
- * x86): handlers are watched. Those of other pCPUs' interrupts are not among them, so that outside of
- * handlers nothing is sure.
+ * The same where the kernel does not tell where it keeps that (without CONFIG_KALLSYMS_ALL, or not
+ * on x86): handlers are watched. Those of other pCPUs' interrupts are not among them, so that
+ * outside of handlers nothing is sure.
  */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, int);
-} handlers SEC(".maps");
-
 SEC("tp_btf/sched_waking")
 int waking_by_handlers(u64 *args)
 {
 	struct task_struct *task = (void *)args[0];
-	u32 zero = 0, *timer = bpf_map_lookup_elem(&timers, &zero);
-	int *handler = bpf_map_lookup_elem(&handlers, &zero);
+	struct ring *ring = own();
 	u8 cause = UNKNOWN;
 
-	if ((timer && *timer) || (handler && *handler > 0))
-		cause = by_interrupt();
+	if (ring && (ring->timer || ring->handlers > 0))
+		cause = ring->timer ? TIMER : INTERRUPT;
 	tell(WAKING, running(), task->pid, 0, cause);
 	return 0;
 }
 
-static void handler(int change)
+static __always_inline void handler(int change)
 {
-	u32 zero = 0;
-	int *it = bpf_map_lookup_elem(&handlers, &zero);
+	struct ring *ring = own();
 
-	if (it)
-		*it += change;
+	if (ring)
+		ring->handlers += change;
 }
 
 SEC("tp_btf/irq_handler_entry")
@@ -308,7 +347,7 @@ int handler_softirq_ends(u64 *args)
 	return 0;
 }
 
-static int queue(struct task_struct *task)
+static __always_inline int queue(struct task_struct *task)
 {
 	tell(QUEUED, running(), task->pid, pcpu_of(task), 0);
 	return 0;
@@ -341,11 +380,13 @@ SEC("tp_btf/sched_process_fork")
 int forked(u64 *args)
 {
 	struct task_struct *parent = (void *)args[0], *child = (void *)args[1];
-	struct named *it = room(sizeof(*it));
+	struct ring *ring = own();
+	struct named *it = ring ? room_aside(ring, sizeof(*it)) : 0;
 
 	if (!it)
 		return 0;
 	fill(&it->event, FORK, parent->pid, child->pid, child->tgid, 0);
+	it->event.at = bpf_ktime_get_ns();
 	bpf_probe_read_kernel(it->comm, sizeof(it->comm), child->comm);
 	bpf_ringbuf_submit(it, BPF_RB_NO_WAKEUP);
 	return 0;
@@ -355,22 +396,24 @@ SEC("tp_btf/task_rename")
 int renamed(u64 *args)
 {
 	struct task_struct *task = (void *)args[0];
-	struct named *it = room(sizeof(*it));
+	struct ring *ring = own();
+	struct named *it = ring ? room_aside(ring, sizeof(*it)) : 0;
 
 	if (!it)
 		return 0;
 	fill(&it->event, RENAME, running(), task->pid, task->tgid, 0);
+	it->event.at = bpf_ktime_get_ns();
 	bpf_probe_read_kernel_str(it->comm, sizeof(it->comm), (void *)args[1]);
 	bpf_ringbuf_submit(it, BPF_RB_NO_WAKEUP);
 	return 0;
 }
 
-static void timer(u32 under_way)
+static __always_inline void timer(u32 under_way)
 {
-	u32 zero = 0, *it = bpf_map_lookup_elem(&timers, &zero);
+	struct ring *ring = own();
 
-	if (it)
-		*it = under_way;
+	if (ring)
+		ring->timer = under_way;
 }
 
 SEC("tp_btf/hrtimer_expire_entry")
@@ -423,12 +466,15 @@ static void count(struct exit *exit)
 		bpf_map_update_elem(&counts, exit, &one, BPF_ANY);
 }
 
-/* The only one of KVM's events that needs more than its arguments: the reason is asked for there. */
+/* The only one of KVM's events that needs more than its arguments: the reason is asked for there.
+ */
 SEC("tracepoint/kvm/kvm_exit")
 int exited(struct trace_event_raw_kvm_exit *args)
 {
-	struct exit exit = {
-	    .thread = running(), .isa = args->isa, .reason = args->exit_reason, .vcpu = args->vcpu_id};
+	struct exit exit = {.thread = running(),
+			    .isa = args->isa,
+			    .reason = args->exit_reason,
+			    .vcpu = args->vcpu_id};
 
 	count(&exit);
 	return 0;

@@ -1,32 +1,52 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What `corun record` costs a busy host, measured where it is run (as root).
 //!
-//! Problem: costs in absolute numbers mean little, and a machine's speed drifts.
-//! How: the same load runs all the time, and is recorded or not by turns of a second; what it got done while
-//! recorded is compared with what it got done in the turns just before and after. Two loads, each with two
-//! pairs of threads for a pCPU, bound to it: *switching*, where each thread only wakes the other and
-//! sleeps, which is the most a host can switch; *busy*, where it computes for some 100 us before.
+//! Problem: what a load gets done with and without a recording differs by per cent from second to second on its
+//! own, which hides a cost of one.
+//! How: three measures of the same turns. *Programs*: the kernel's own clock around each of the recorder's
+//! programs (BPF run-time statistics; two readings of the clock per event are in it, the way from the
+//! event to the program is not). *Threads*: CPU time of the recorder's threads. Their sum, as a share of all pCPUs, is the
+//! cost. *Work*: what the load got done per second while recorded, beside what it got done just before and
+//! after; and how much the latter two differ, which is what this measure cannot tell. For work, the kernel's
+//! clock around programs is off.
+//!
+//! Loads have two pairs of threads for a pCPU, bound to it, which wake each other by turns. Between, each
+//! computes: some 1 ms (*busy*: a thousand switches a second and pCPU, the order of magnitude of hosts with
+//! many VMs; assumed), some 100 us (*very busy*), nothing (*switching*: as much as a host can switch).
 
 use corun_linux::record::{self, Progress, RecordOptions};
 use corun_model::time::{MS, SEC};
+use libbpf_rs::{libbpf_sys, query::ProgInfoIter};
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::hint::black_box;
 use std::io::{Read, Write};
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Turns with a recording; there is one more without.
-const TURNS: usize = 10;
+/// Turns with a recording whose effect on work is looked at.
+const TURNS: usize = 12;
+/// Turns with the kernel's clock around programs.
+const CLOCKED: usize = 5;
+/// Length of a turn, ms.
+const TURN: u64 = 500;
 /// A pair's threads for each pCPU.
 const PAIRS: usize = 2;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let folder = std::env::temp_dir().join(format!("record-overhead-{}", std::process::id()));
     std::fs::create_dir(&folder)?;
-    let result = [("switching", 0), ("busy", 100_000)]
+    let loads = [
+        ("busy", 1_000_000),
+        ("very busy", 100_000),
+        ("switching", 0),
+    ];
+    let result = loads
         .into_iter()
         .try_for_each(|(name, work)| measure(name, work, &folder.join("recording.corun")));
     std::fs::remove_dir_all(&folder)?;
@@ -34,84 +54,186 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// A load, recorded by turns.
-fn measure(name: &str, work: u64, file: &std::path::Path) -> Result<(), Box<dyn Error>> {
+fn measure(name: &str, work: u64, file: &Path) -> Result<(), Box<dyn Error>> {
     let load = Load::start(work)?;
     thread::sleep(Duration::from_millis(300));
-    let (mut without, mut with) = (Vec::new(), Vec::new());
-    let mut sum = Sum::default();
-    without.push(load.rate_while(|| thread::sleep(Duration::from_secs(1))));
+    let mut turns = Vec::new();
     for _ in 0..TURNS {
-        with.push(recorded(file, &load, &mut sum)?);
-        std::fs::remove_file(file)?;
-        without.push(load.rate_while(|| thread::sleep(Duration::from_secs(1))));
+        let before = [load.rate(), load.rate()];
+        turns.push((before, recorded(file, &load)?.rate, load.rate()));
+    }
+    let mut sum = Recorded::default();
+    {
+        let _clock = Clock::on()?;
+        for _ in 0..CLOCKED {
+            sum.add(&recorded(file, &load)?);
+        }
     }
     load.stop();
-    let mut ratios: Vec<f64> = with
-        .iter()
-        .zip(without.windows(2))
-        .map(|(with, beside)| with / ((beside[0] + beside[1]) / 2.0))
-        .collect();
-    ratios.sort_by(f64::total_cmp);
-    let pcpus = thread::available_parallelism()?.get();
-    println!(
-        "{name}: {:.0} wake-ups/s without; with a recording {:.3} of that (median of {TURNS}; {:.3} to \
-         {:.3}); {:.0} events/s, {lost} lost, {:.1} bytes each; the recording thread {:.2} % of {pcpus} pCPUs",
-        without.iter().sum::<f64>() / without.len() as f64,
-        ratios[TURNS / 2],
-        ratios[0],
-        ratios[TURNS - 1],
-        sum.events as f64 * 1e9 / sum.time.max(1) as f64,
-        sum.bytes as f64 / sum.events.max(1) as f64,
-        sum.cpu as f64 / (sum.time.max(1) * pcpus as u64) as f64 * 100.0,
-        lost = sum.lost,
-    );
+    println!("{name}: {}", told(&turns, &sum)?);
     Ok(())
 }
 
-/// All recordings of a load.
-#[derive(Default)]
-struct Sum {
-    events: u64,
-    lost: u64,
-    bytes: u64,
-    /// CPU time of the recording thread, and how long that was, ns.
-    cpu: u64,
-    time: u64,
+/// The work of a turn with a recording, of two before it, and of one after it, wake-ups per second.
+type Turn = ([f64; 2], f64, f64);
+
+fn told(turns: &[Turn], sum: &Recorded) -> Result<String, Box<dyn Error>> {
+    let with = quartiles(
+        turns
+            .iter()
+            .map(|(before, with, after)| with / ((before[1] + after) / 2.0)),
+    );
+    let without = quartiles(turns.iter().map(|(before, _, _)| before[1] / before[0]));
+    let pcpus = thread::available_parallelism()?.get() as u64;
+    let share = |ns: u64| ns as f64 / (sum.time.max(1) * pcpus) as f64 * 100.0;
+    let each = |ns: u64| ns as f64 / sum.events.max(1) as f64;
+    let rates: f64 = turns
+        .iter()
+        .map(|turn| turn.0[0] + turn.0[1] + turn.2)
+        .sum();
+    Ok(format!(
+        "{:.0} wake-ups/s, {:.0} events/s, {} lost, {:.1} bytes each\n  \
+         cost {:.2} % of {pcpus} pCPUs: programs {:.2} % ({:.0} ns an event), threads {:.2} % ({:.0} ns an event)\n  \
+         work while recorded {:.4} ({:.4} to {:.4}; median and quartiles of {TURNS}); without against \
+         without {:.4} ({:.4} to {:.4})",
+        rates / (3 * turns.len()) as f64,
+        sum.events as f64 * SEC as f64 / sum.time.max(1) as f64,
+        sum.lost,
+        sum.bytes as f64 / sum.events.max(1) as f64,
+        share(sum.programs + sum.threads),
+        share(sum.programs),
+        each(sum.programs),
+        share(sum.threads),
+        each(sum.threads),
+        with[1],
+        with[0],
+        with[2],
+        without[1],
+        without[0],
+        without[2],
+    ))
 }
 
-/// A second's recording: what the load got done per second, from the first look at its progress to the last,
-/// so that neither loading the program nor ending it is in it.
-fn recorded(file: &std::path::Path, load: &Load, sum: &mut Sum) -> Result<f64, Box<dyn Error>> {
-    let mut first = None;
-    let (mut rate, mut spent) = (0.0, (0, 0));
-    let mut progress = |_: &Progress| {
-        let now = (
-            Instant::now(),
-            load.done.load(Ordering::Relaxed),
-            own_cpu_ns(),
-        );
-        let (began, before, cpu) = *first.get_or_insert(now);
-        let time = now.0.duration_since(began);
-        rate = (now.1 - before) as f64 / time.as_secs_f64();
-        spent = (now.2 - cpu, time.as_nanos() as u64);
-    };
-    let recorded = record::run(RecordOptions {
-        file: file.to_path_buf(),
-        run_for: Some(1000 * MS),
-        anonymise: false,
-        progress: &mut progress,
-    })?;
-    sum.events += recorded.progress.events;
-    sum.lost += recorded.progress.lost;
-    (sum.cpu, sum.time) = (sum.cpu + spent.0, sum.time + spent.1);
-    sum.bytes += recorded.progress.bytes;
-    match recorded.cut {
-        Some(error) => Err(error.into()),
-        None => Ok(rate),
+/// Lower quartile, median, upper quartile.
+fn quartiles(values: impl Iterator<Item = f64>) -> [f64; 3] {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let at = |quarter: usize| values.get(values.len() * quarter / 4).copied();
+    [1, 2, 3].map(|quarter| at(quarter).unwrap_or(f64::NAN))
+}
+
+/// The kernel takes the time of every BPF program as long as this is there.
+struct Clock {
+    _on: OwnedFd,
+}
+
+impl Clock {
+    fn on() -> Result<Self, Box<dyn Error>> {
+        // SAFETY: it takes a number and gives a descriptor of ours, or a negative number.
+        let fd = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
+        if fd < 0 {
+            return Err(std::io::Error::from_raw_os_error(-fd).into());
+        }
+        // SAFETY: just opened, and nobody else has it.
+        let _on = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(Self { _on })
     }
 }
 
-/// CPU time of the thread that records (the one that writes hardly needs any), ns.
+/// The BPF programs that there are, and the time each has taken, ns.
+fn programs() -> BTreeMap<u32, u64> {
+    ProgInfoIter::default()
+        .map(|it| (it.id, it.run_time_ns))
+        .collect()
+}
+
+/// What recordings did.
+#[derive(Default)]
+struct Recorded {
+    /// Wake-ups per second.
+    rate: f64,
+    events: u64,
+    lost: u64,
+    bytes: u64,
+    /// Of its programs and of its threads, and how long that was, ns.
+    programs: u64,
+    threads: u64,
+    time: u64,
+}
+
+impl Recorded {
+    fn add(&mut self, other: &Self) {
+        self.events += other.events;
+        self.lost += other.lost;
+        self.bytes += other.bytes;
+        self.programs += other.programs;
+        self.threads += other.threads;
+        self.time += other.time;
+    }
+}
+
+/// How it stood at some moment.
+struct Moment {
+    when: Instant,
+    done: u64,
+    programs: u64,
+    threads: u64,
+    events: u64,
+}
+
+/// A turn's recording, from the first look at its progress to the last, so that neither loading the programs
+/// nor ending them is in it.
+fn recorded(file: &Path, load: &Load) -> Result<Recorded, Box<dyn Error>> {
+    let others = programs();
+    let (mut first, mut last) = (None, None);
+    let mut progress = |progress: &Progress| {
+        // Looking at programs takes its time, too: once at the beginning and once close to the end.
+        if last.is_some() || (first.is_some() && progress.elapsed < (TURN - 40) * MS) {
+            return;
+        }
+        let before = own_cpu_ns() + writer_cpu_ns();
+        let programs = programs()
+            .into_iter()
+            .filter(|(id, _)| !others.contains_key(id));
+        let now = Moment {
+            programs: programs.map(|(_, ns)| ns).sum(),
+            threads: before,
+            when: Instant::now(),
+            done: load.done.load(Ordering::Relaxed),
+            events: progress.events,
+        };
+        if first.is_none() {
+            let threads = own_cpu_ns() + writer_cpu_ns();
+            first = Some(Moment { threads, ..now });
+        } else {
+            last = Some(now);
+        }
+    };
+    let recorded = record::run(RecordOptions {
+        file: file.to_path_buf(),
+        run_for: Some(TURN * MS),
+        anonymise: false,
+        progress: &mut progress,
+    })?;
+    std::fs::remove_file(file)?;
+    if let Some(error) = recorded.cut {
+        return Err(error.into());
+    }
+    let (first, last) = first.zip(last).ok_or("a turn is too short")?;
+    let time = last.when.duration_since(first.when);
+    let events = last.events - first.events;
+    Ok(Recorded {
+        rate: (last.done - first.done) as f64 / time.as_secs_f64(),
+        events,
+        lost: recorded.progress.lost,
+        bytes: recorded.progress.bytes * events / recorded.progress.events.max(1),
+        programs: last.programs - first.programs,
+        threads: last.threads - first.threads,
+        time: time.as_nanos() as u64,
+    })
+}
+
+/// CPU time of the thread that records, ns.
 fn own_cpu_ns() -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
@@ -120,6 +242,23 @@ fn own_cpu_ns() -> u64 {
     // SAFETY: `time` is valid for writing, and this clock exists.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     time.tv_sec.cast_unsigned() * SEC + time.tv_nsec.cast_unsigned()
+}
+
+/// CPU time of the thread that writes the file, ns.
+fn writer_cpu_ns() -> u64 {
+    let tasks = std::fs::read_dir("/proc/self/task")
+        .into_iter()
+        .flatten()
+        .flatten();
+    let mut writers = tasks.filter(|task| {
+        std::fs::read_to_string(task.path().join("comm"))
+            .is_ok_and(|comm| comm.trim() == "corun-writer")
+    });
+    let stat = writers
+        .next()
+        .and_then(|task| std::fs::read_to_string(task.path().join("schedstat")).ok());
+    stat.and_then(|stat| stat.split_whitespace().next()?.parse().ok())
+        .unwrap_or(0)
 }
 
 /// Threads that wake each other.
@@ -162,10 +301,10 @@ impl Load {
         });
     }
 
-    /// Wake-ups per second while `what` goes on.
-    fn rate_while(&self, what: impl FnOnce()) -> f64 {
+    /// Wake-ups per second in the next turn.
+    fn rate(&self) -> f64 {
         let (began, before) = (Instant::now(), self.done.load(Ordering::Relaxed));
-        what();
+        thread::sleep(Duration::from_millis(TURN));
         (self.done.load(Ordering::Relaxed) - before) as f64 / began.elapsed().as_secs_f64()
     }
 

@@ -11,6 +11,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+/// Kinds of blocks that are run elsewhere.
+const ELSEWHERE: [&str; 4] = ["slow", "host", "running", "guest"];
+
 /// A page's commands of one kind.
 struct Script<'a> {
     page: &'a str,
@@ -48,12 +51,8 @@ fn scripts(page: &Page) -> Vec<Script<'_>> {
         let at = format!("{}, line {}", page.name, block.line);
         match block.kind.as_str() {
             "" => both[0].text += &block.text,
-            "slow" | "host" => both[1].text += &block.text,
-            "testbed" => {
-                let program = block.text.split_whitespace().next().unwrap();
-                let mode = fs::metadata(root().join(program)).unwrap().permissions();
-                assert!(mode.mode() & 0o111 != 0, "{at}: {program} is no program");
-            }
+            kind if ELSEWHERE.contains(&kind) => both[1].text += &block.text,
+            "testbed" => in_the_testbed(&block.text, &at),
             kind => {
                 assert_eq!(kind, "other", "{at}: unknown kind");
                 assert!(!block.text.contains("corun"), "{at}: this is ours");
@@ -63,6 +62,62 @@ fn scripts(page: &Page) -> Vec<Script<'_>> {
     both.into_iter()
         .filter(|script| !script.text.is_empty())
         .collect()
+}
+
+/// A command of the testbed: a program that is there, which knows the group of phases that it is given.
+fn in_the_testbed(text: &str, at: &str) {
+    let mut words = text.split_whitespace();
+    let program = words.next().unwrap();
+    let mode = fs::metadata(root().join(program)).unwrap().permissions();
+    assert!(mode.mode() & 0o111 != 0, "{at}: {program} is no program");
+    let phases = fs::read_to_string(root().join("testbed/e2e/host/run")).unwrap();
+    for group in words.skip(1) {
+        assert!(
+            phases.contains(&format!("phase_{group}()")),
+            "{at}: no group {group}"
+        );
+    }
+}
+
+/// What is only checked here is what `scripts/book.py` finds in the pages, which runs it, or has the
+/// testbed run it.
+pub fn elsewhere(pages: &[Page]) {
+    for kind in ELSEWHERE {
+        let listed = Command::new(root().join("scripts/book.py"))
+            .args(["list", kind])
+            .output()
+            .unwrap();
+        let listed = String::from_utf8(listed.stdout).unwrap();
+        let theirs = listed.lines().map(|line| {
+            let (at, command) = line.split_once('\t').unwrap();
+            (at.split_once(':').unwrap().0.to_string(), words(command))
+        });
+        let blocks = pages
+            .iter()
+            .flat_map(|page| page.blocks.iter().map(move |block| (page, block)));
+        let blocks = blocks.filter(|(_, block)| block.language == "sh" && block.kind == kind);
+        let ours = blocks.flat_map(|(page, block)| {
+            let text = block.text.replace("\\\n", " ");
+            let lines: Vec<_> = text
+                .lines()
+                .map(|line| words(line.split('#').next().unwrap()))
+                .collect();
+            lines.into_iter().map(|line| (page.name.clone(), line))
+        });
+        let mut ours: Vec<_> = ours.filter(|(_, line)| !line.is_empty()).collect();
+        let mut theirs: Vec<_> = theirs.collect();
+        ours.sort();
+        theirs.sort();
+        assert!(!ours.is_empty(), "no block is of the kind {kind}");
+        assert_eq!(
+            ours, theirs,
+            "scripts/book.py reads blocks of the kind {kind} otherwise"
+        );
+    }
+}
+
+fn words(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Runs a script; what went wrong, if something did.

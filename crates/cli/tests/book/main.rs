@@ -7,8 +7,9 @@
 //! | fence | |
 //! |---|---|
 //! | `sh` | run, in an empty directory with what a clone has |
-//! | `sh slow`, `sh host` | take long, or root and a host: corun's arguments are checked |
-//! | `sh testbed` | run by the testbed: the program must be there |
+//! | `sh slow` | take long: arguments are checked here, and `scripts/book.py`, which `make test` calls, runs them |
+//! | `sh host`, `sh running`, `sh guest` | need root and a host, one where `corun host` runs, or `corun guest`: arguments are checked here, and `testbed/e2e/run.sh OUT book` runs them |
+//! | `sh testbed` | run by the testbed: the program must be there, and what it is told to run |
 //! | `sh other` | other people's commands |
 //! | `rust FILE` | must be in that file, word for word |
 
@@ -38,6 +39,11 @@ fn pages() -> Vec<Page> {
 #[test]
 fn commands_run() {
     commands::run(&pages());
+}
+
+#[test]
+fn other_commands_are_run_elsewhere() {
+    commands::elsewhere(&pages());
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod event;
 mod exits;
 mod file;
 mod probes;
+mod ring;
 mod threads;
 
 use crate::host::watch_signals;
@@ -99,6 +100,9 @@ pub enum RecordError {
     /// The object lacks something; a mistake in the build.
     #[error("the tracing program has no {0}: built from other sources?")]
     Object(&'static str),
+    /// The events' memory cannot be had.
+    #[error("cannot map the memory that the kernel writes events into: {0}")]
+    Rings(io::Error),
     /// The file cannot be made.
     #[error("{path}: {error}; recordings are written to a new file", path = .path.display())]
     File {
@@ -236,7 +240,7 @@ impl Session {
 
     /// Takes events and writes those older than `settled`; false if they cannot be written.
     fn take(&mut self, probes: &mut Probes, settled: Nanos) -> bool {
-        probes.take(&mut self.waiting);
+        probes.take(settled, &mut self.waiting);
         // What a ring gives is in order already, and sorting makes use of that.
         self.waiting.sort_by_key(|event| event.at);
         let old = self.waiting.partition_point(|event| event.at < settled);

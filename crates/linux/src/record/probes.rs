@@ -3,14 +3,11 @@
 
 use super::RecordError;
 use super::event::Raw;
+use super::ring::Rings;
 use crate::log;
-use corun_model::PcpuSet;
-use libbpf_rs::{
-    Link, MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, RingBuffer,
-    RingBufferBuilder,
-};
+use corun_model::{Nanos, PcpuSet};
+use libbpf_rs::{Link, MapCore, MapHandle, Object, ObjectBuilder, RingBuffer, RingBufferBuilder};
 use std::cell::RefCell;
-use std::os::fd::{AsFd, AsRawFd};
 use std::rc::Rc;
 
 /// The compiled program, aligned as ELF wants it.
@@ -18,9 +15,6 @@ use std::rc::Rc;
 struct Aligned<T: ?Sized>(T);
 static PROGRAM: &Aligned<[u8]> =
     &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/record.bpf.o")));
-
-/// Room for events of a pCPU that have not been taken, bytes: some 30,000 events.
-const ROOM: u32 = 1 << 20;
 
 /// The programs that see who leaves a pCPU in which state: kernels have one of them.
 const SWITCHES: [&str; 2] = ["switched", "switched_before_5_18"];
@@ -49,15 +43,13 @@ const OPTIONAL: [(&str, &str); 3] = [
 pub(super) struct Probes {
     object: Object,
     links: Vec<Link>,
-    ring: RingBuffer<'static>,
+    rings: Rings,
+    asides: RingBuffer<'static>,
+    /// What `asides` gave.
     taken: Rc<RefCell<Vec<Raw>>>,
     pub(super) counts: MapHandle,
-    lost: MapHandle,
-    told_lost: Vec<u64>,
     /// What could not be had.
     pub(super) missing: Vec<&'static str>,
-    // The rings live as long as somebody holds them.
-    _rings: Vec<MapHandle>,
 }
 
 impl Probes {
@@ -73,23 +65,18 @@ impl Probes {
             let found = object.maps().find(|map| map.name() == name);
             MapHandle::try_from(&found.ok_or(RecordError::Object(name))?).map_err(failed)
         };
-        let (outer, counts, lost) = (map("rings")?, map("counts")?, map("lost")?);
-        let mut rings = Vec::new();
-        for cpu in online.iter() {
-            rings.push(ring(&outer, cpu.0).map_err(failed)?);
-        }
+        let counts = map("counts")?;
+        let rings = Rings::map(&map("rings")?, pcpus(online)).map_err(RecordError::Rings)?;
         let taken = Rc::new(RefCell::new(Vec::new()));
-        let ring = reader(&rings, &taken).map_err(failed)?;
+        let asides = reader(&map("asides")?, &taken).map_err(failed)?;
         let mut probes = Self {
             object,
             links: Vec::new(),
-            ring,
+            rings,
+            asides,
             taken,
             counts,
-            lost,
-            told_lost: Vec::new(),
             missing: Vec::new(),
-            _rings: rings,
         };
         probes.attach(exits)?;
         Ok(probes)
@@ -122,29 +109,17 @@ impl Probes {
         Ok(())
     }
 
-    /// Adds what the rings hold to `events`.
-    pub(super) fn take(&mut self, events: &mut Vec<Raw>) {
+    /// Adds what was written before `until` to `events`, and whatever was told aside.
+    pub(super) fn take(&mut self, until: Nanos, events: &mut Vec<Raw>) {
+        self.rings.take(until, events);
         // It fails only if a callback does, and ours does not.
-        let _ = self.ring.consume();
+        let _ = self.asides.consume();
         events.append(&mut self.taken.borrow_mut());
     }
 
     /// How many events each pCPU has lost since the last time.
     pub(super) fn lost(&mut self) -> Vec<(u32, u64)> {
-        let values = self.lost.lookup_percpu(&[0; 4], MapFlags::ANY);
-        let Ok(Some(values)) = values else {
-            return Vec::new();
-        };
-        self.told_lost.resize(values.len(), 0);
-        let mut news = Vec::new();
-        for (cpu, (value, told)) in values.iter().zip(&mut self.told_lost).enumerate() {
-            let count = value.first_chunk().map_or(0, |it| u64::from_ne_bytes(*it));
-            if count > *told {
-                news.push((cpu as u32, count - *told));
-                *told = count;
-            }
-        }
-        news
+        self.rings.lost()
     }
 
     /// No more events from here on.
@@ -189,8 +164,7 @@ impl Variant {
         }
         for mut map in open.maps_mut() {
             if map.name() == "rings" {
-                let last = online.iter().last().map_or(0, |cpu| cpu.0);
-                map.set_max_entries(last + 1)?;
+                map.set_max_entries(pcpus(online))?;
             }
         }
         open.load()
@@ -215,29 +189,20 @@ fn load(online: &PcpuSet) -> Result<(Object, bool), RecordError> {
     })
 }
 
-/// Makes the ring of a pCPU.
-fn ring(outer: &MapHandle, cpu: u32) -> libbpf_rs::Result<MapHandle> {
-    let options = libbpf_rs::libbpf_sys::bpf_map_create_opts {
-        sz: size_of::<libbpf_rs::libbpf_sys::bpf_map_create_opts>() as _,
-        ..Default::default()
-    };
-    let ring = MapHandle::create(MapType::RingBuf, Some("ring"), 0, 0, ROOM, &options)?;
-    let descriptor = ring.as_fd().as_raw_fd().to_ne_bytes();
-    outer.update(&cpu.to_ne_bytes(), &descriptor, MapFlags::ANY)?;
-    Ok(ring)
+/// Up to the last of them, those between that are not online included.
+fn pcpus(online: &PcpuSet) -> u32 {
+    online.iter().last().map_or(1, |cpu| cpu.0 + 1)
 }
 
 fn reader(
-    rings: &[MapHandle],
+    asides: &MapHandle,
     taken: &Rc<RefCell<Vec<Raw>>>,
 ) -> libbpf_rs::Result<RingBuffer<'static>> {
     let mut builder = RingBufferBuilder::new();
-    for ring in rings {
-        let into = Rc::clone(taken);
-        builder.add(ring, move |bytes| {
-            into.borrow_mut().extend(Raw::read(bytes));
-            0
-        })?;
-    }
+    let into = Rc::clone(taken);
+    builder.add(asides, move |bytes| {
+        into.borrow_mut().extend(Raw::read(bytes));
+        0
+    })?;
     builder.build()
 }

@@ -6,7 +6,7 @@
 
 use crate::proc::{self, Process};
 use corun_recording::native::{Entry, Thread};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
@@ -14,7 +14,27 @@ use std::path::Path;
 #[derive(Default)]
 pub(super) struct Threads {
     known: HashMap<u32, (u32, String)>,
-    told: HashSet<u32>,
+    told: Told,
+}
+
+/// Numbers of threads, a bit each: every event asks for two.
+#[derive(Default)]
+struct Told(Vec<u64>);
+
+impl Told {
+    /// Adds it; was it new?
+    fn insert(&mut self, tid: u32) -> bool {
+        let (word, bit) = (tid as usize / 64, 1 << (tid % 64));
+        if word >= self.0.len() {
+            self.0.resize(word + 1, 0);
+        }
+        let Some(word) = self.0.get_mut(word) else {
+            return false;
+        };
+        let new = *word & bit == 0;
+        *word |= bit;
+        new
+    }
 }
 
 impl Threads {

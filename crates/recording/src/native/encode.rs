@@ -4,6 +4,7 @@
 use super::block;
 use super::code::{put, put_signed, put_text};
 use super::entry::{Cause, Entry, Left};
+use corun_model::Topology;
 use std::collections::BTreeMap;
 
 /// A block is closed at this size, bytes before it is packed.
@@ -40,18 +41,34 @@ pub(crate) struct State {
     /// Time of the entry before, ns.
     pub(crate) at: u64,
     /// What runs on each pCPU.
-    running: BTreeMap<u32, u32>,
+    running: Vec<u32>,
+    /// The same of pCPUs that no host has, which only a damaged file names.
+    beyond: BTreeMap<u32, u32>,
 }
 
 impl State {
     /// The thread that an entry of this pCPU is expected to name as the one that runs.
     pub(crate) fn expected(&self, cpu: u32) -> u32 {
-        self.running.get(&cpu).copied().unwrap_or(0)
+        let known = self.running.get(cpu as usize);
+        known
+            .or_else(|| self.beyond.get(&cpu))
+            .copied()
+            .unwrap_or(0)
     }
 
     /// From now on it runs there.
     pub(crate) fn runs(&mut self, cpu: u32, thread: u32) {
-        self.running.insert(cpu, thread);
+        if cpu >= Topology::MAX_PCPUS {
+            self.beyond.insert(cpu, thread);
+            return;
+        }
+        let slot = cpu as usize;
+        if slot >= self.running.len() {
+            self.running.resize(slot + 1, 0);
+        }
+        if let Some(known) = self.running.get_mut(slot) {
+            *known = thread;
+        }
     }
 }
 

@@ -19,6 +19,9 @@ impl Vm {
             Op::Wait { condition, mutex } => {
                 self.wait_on(host, vcpu, thread, condition, mutex);
             }
+            Op::ConditionBarrier { barrier, spin } => {
+                return self.meet(host, vcpu, thread, barrier, spin);
+            }
             Op::Every(period) => self.every(host, vcpu, thread, period),
             Op::Read(access) => self.read(host, vcpu, thread, access),
             Op::Write(access) => self.write(host, vcpu, thread, access),

@@ -6,6 +6,7 @@ use super::agent::{Agent, Migrater};
 use super::barrier::{Barrier, SpinBarrier};
 use super::block::{Block, PAGE};
 use super::condition::Condition;
+use super::condition_barrier::ConditionBarrier;
 use super::disks::Disks;
 use super::mutex::Mutex;
 use super::net::Sockets;
@@ -228,6 +229,23 @@ impl<'a> Linker<'a> {
         self.codes.iter().filter(uses).count()
     }
 
+    /// Threads that come to a condition barrier, and whether some of them spin there.
+    fn meeting_at(&self, index: u32) -> (usize, bool) {
+        let mut spins = false;
+        let mut comes = |op: &Op| match op {
+            Op::ConditionBarrier { barrier, spin } if *barrier == index => {
+                spins |= spin.is_some();
+                true
+            }
+            _ => false,
+        };
+        let users = self.codes.iter().filter(|code| {
+            let ops = code.ops().iter();
+            ops.filter(|op| comes(op)).count() > 0
+        });
+        (users.count(), spins)
+    }
+
     fn check(&self) -> Linked<()> {
         for (index, name) in self.names.queues.iter().enumerate() {
             let index = index as u32;
@@ -242,8 +260,13 @@ impl<'a> Linker<'a> {
         let barriers = barriers.map(|(index, name)| (Op::Barrier(index as u32), name));
         let spinning = self.names.spin_barriers.iter().enumerate();
         let spinning = spinning.map(|(index, name)| (Op::SpinBarrier(index as u32), name));
-        for (op, name) in barriers.chain(spinning) {
-            if self.users(op) < 2 {
+        let counts = barriers
+            .chain(spinning)
+            .map(|(op, name)| (self.users(op), name));
+        let conditions = (0..).zip(&self.names.condition_barriers);
+        let conditions = conditions.map(|(index, name)| (self.meeting_at(index).0, name));
+        for (users, name) in counts.chain(conditions) {
+            if users < 2 {
                 return self.error(format!("only one thread comes to barrier {name}"));
             }
         }
@@ -362,6 +385,10 @@ impl<'a> Linker<'a> {
                 .collect(),
             spin_barriers: count(&self.names.spin_barriers)
                 .map(|i| SpinBarrier::new(spinning(i)))
+                .collect(),
+            condition_barriers: (0..self.names.condition_barriers.len() as u32)
+                .map(|index| self.meeting_at(index))
+                .map(|(parties, spins)| ConditionBarrier::new(parties, spins))
                 .collect(),
             queues: count(&self.names.queues)
                 .map(|i| Queue::new(place(i)))

@@ -18,6 +18,7 @@ mod balloon;
 mod barrier;
 mod block;
 mod condition;
+mod condition_barrier;
 mod disks;
 mod emulator;
 mod execute;

@@ -21,6 +21,7 @@ pub(super) struct Told {
     mutexes: Vec<String>,
     barriers: Vec<String>,
     spin_barriers: Vec<String>,
+    condition_barriers: Vec<String>,
     queues: Vec<String>,
     conditions: Vec<String>,
 }
@@ -33,6 +34,7 @@ impl Told {
             mutexes: names.mutexes.clone(),
             barriers: names.barriers.clone(),
             spin_barriers: names.spin_barriers.clone(),
+            condition_barriers: names.condition_barriers.clone(),
             queues: names.queues.clone(),
             conditions: names.conditions.clone(),
         }
@@ -45,6 +47,7 @@ impl Told {
             Span::MutexWait | Span::MutexHold => &self.mutexes,
             Span::BarrierWait => &self.barriers,
             Span::SpinBarrierWait => &self.spin_barriers,
+            Span::ConditionBarrierWait => &self.condition_barriers,
             Span::SendWait | Span::ReceiveWait => &self.queues,
             Span::ConditionWait => &self.conditions,
             _ => return "",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A guest thread.
 
+use super::condition_barrier::Meeting;
 use super::net::Talk;
 use crate::host::Profile;
 use crate::rng::Rng;
@@ -22,6 +23,8 @@ pub(super) enum Doing {
     },
     /// Spins in user space until the barrier's round is another.
     AtSpinBarrier { barrier: u32, round: u64 },
+    /// Spins in user space until it may go on at the barrier, at most so long.
+    AtConditionBarrier { barrier: u32, spin: Nanos },
     /// Runs until that time.
     Busy { until: Nanos },
     /// Spins in the kernel until so many more vCPUs have flushed their TLBs.
@@ -60,6 +63,10 @@ pub(super) struct Thread {
     pub retries: bool,
     /// Woken by a signal; what is left is to take the mutex again.
     pub signalled: bool,
+    /// Where it is in a condition barrier.
+    pub meeting: Meeting,
+    /// Woken to take the mutex of a condition barrier: the next one is woken when it lets it go.
+    pub relays: bool,
     /// When each of its `every` statements was last due, by place in the program.
     pub due: Vec<(u32, Nanos)>,
     /// What its work is like; none if no thread of its VM says.
@@ -84,6 +91,8 @@ impl Thread {
             ple_spun: 0,
             retries: false,
             signalled: false,
+            meeting: Meeting::Outside,
+            relays: false,
             due: Vec::new(),
             profile: None,
             talk: Talk::default(),
@@ -93,7 +102,10 @@ impl Thread {
     pub fn spins(&self) -> bool {
         matches!(
             self.doing,
-            Doing::Spinning { .. } | Doing::AtSpinBarrier { .. } | Doing::Flushing { .. }
+            Doing::Spinning { .. }
+                | Doing::AtSpinBarrier { .. }
+                | Doing::AtConditionBarrier { .. }
+                | Doing::Flushing { .. }
         )
     }
 

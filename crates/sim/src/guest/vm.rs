@@ -12,6 +12,7 @@ use super::balloon::BalloonParams;
 use super::barrier::{Barrier, SpinBarrier};
 use super::block::Block;
 use super::condition::Condition;
+use super::condition_barrier::ConditionBarrier;
 use super::mutex::Mutex;
 use super::net::Sockets;
 use super::queue::Queue;
@@ -37,6 +38,7 @@ pub(super) struct Vm {
     pub mutexes: Vec<Mutex>,
     pub barriers: Vec<Barrier>,
     pub spin_barriers: Vec<SpinBarrier>,
+    pub condition_barriers: Vec<ConditionBarrier>,
     pub queues: Vec<Queue>,
     pub conditions: Vec<Condition>,
     /// Its disk and what is under way there.
@@ -232,6 +234,9 @@ impl Vm {
                 }
                 self.pause_loop(host, vcpu, thread)
             }
+            Doing::AtConditionBarrier { barrier, spin } => {
+                self.meet(host, vcpu, thread, barrier, Some(spin))
+            }
             Doing::Busy { until } if until > host.now() => Flow::Busy,
             Doing::Busy { .. } => {
                 state.doing = Doing::Next;
@@ -304,6 +309,10 @@ impl Vm {
 
     /// How long a thread may spin before something happens, if anything does.
     fn spin_limit(&self, thread: &Thread) -> Option<Nanos> {
+        if let Doing::AtConditionBarrier { spin, .. } = thread.doing {
+            // Without PAUSE: no pause-loop exits.
+            return Some(spin.saturating_sub(thread.spun));
+        }
         let ple = self
             .params
             .ple_window

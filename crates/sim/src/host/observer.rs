@@ -79,6 +79,8 @@ pub enum Span {
     BarrierWait,
     /// Spins at a barrier until it notices that the last one has come.
     SpinBarrierWait,
+    /// Waits at a barrier of a mutex and a condition variable until it may go on.
+    ConditionBarrierWait,
     /// Waits for a place in a queue.
     SendWait,
     /// Waits for an item in a queue.

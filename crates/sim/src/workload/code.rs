@@ -16,6 +16,10 @@ pub(crate) enum Op {
     MutexUnlock(u32),
     Barrier(u32),
     SpinBarrier(u32),
+    ConditionBarrier {
+        barrier: u32,
+        spin: Option<Nanos>,
+    },
     Send(u32),
     Recv(u32),
     Count {
@@ -69,6 +73,7 @@ pub(crate) struct Names {
     pub mutexes: Vec<String>,
     pub barriers: Vec<String>,
     pub spin_barriers: Vec<String>,
+    pub condition_barriers: Vec<String>,
     pub queues: Vec<String>,
     pub ports: Vec<String>,
     pub conditions: Vec<String>,
@@ -204,6 +209,11 @@ impl Writer<'_> {
             Statement::SpinBarrier(name) => {
                 let index = index(&mut self.names.spin_barriers, name);
                 self.ops.push(Op::SpinBarrier(index));
+            }
+            Statement::ConditionBarrier(name, spin) => {
+                let barrier = index(&mut self.names.condition_barriers, name);
+                let spin = *spin;
+                self.ops.push(Op::ConditionBarrier { barrier, spin });
             }
             Statement::Send(name) => {
                 let index = index(&mut self.names.queues, name);

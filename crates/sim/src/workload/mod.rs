@@ -14,6 +14,7 @@
 //!     mutex cache { compute 5us };    # blocking lock
 //!     barrier step;                   # blocks until all threads that name it are there
 //!     spin-barrier fine;              # the same, spinning in user space
+//!     condition-barrier all 100us;    # the same, made of a mutex and a condition variable
 //!     sleep 5ms exp;                  # exponentially distributed about 5 ms
 //!     send results;                   # blocks while the queue is full
 //!     count 1 requests                # finished work: throughput is in requests/s
@@ -164,6 +165,9 @@ pub enum Statement {
     Barrier(String),
     /// Waits, spinning in user space, for all threads that name this barrier.
     SpinBarrier(String),
+    /// Waits for all threads that name this barrier of a mutex and a condition variable: first
+    /// spinning, if it says for how long, then blocked.
+    ConditionBarrier(String, Option<Nanos>),
     /// Puts an item into a queue; blocks while it is full.
     Send(String),
     /// Takes an item from a queue; blocks while it is empty.

@@ -23,19 +23,21 @@ pub struct ParseError {
 }
 
 pub(super) const STATEMENTS: &str = "compute TIME [±N% | exp], sleep TIME [±N% | exp], lock NAME { … }, \
-     mutex NAME { … }, barrier NAME, spin-barrier NAME, send NAME, recv NAME, loop [N] { … }, \
+     mutex NAME { … }, barrier NAME, spin-barrier NAME, condition-barrier NAME [TIME], send NAME, \
+     recv NAME, loop [N] { … }, \
      count [N] [UNIT], queue NAME CAPACITY, memory SIZE N/us, mix B/M/W, read SIZE [random], \
      write SIZE [random], request PORT, reply PORT SIZE, transmit PORT SIZE, wait NAME, \
      signal NAME, broadcast NAME, shootdown, every TIME, \
      timer NAME TIME [absolute], busy TIME [±N% | exp], yield";
 
-pub(super) const KEYWORDS: [&str; 29] = [
+pub(super) const KEYWORDS: [&str; 30] = [
     "compute",
     "sleep",
     "lock",
     "mutex",
     "barrier",
     "spin-barrier",
+    "condition-barrier",
     "send",
     "recv",
     "loop",
@@ -226,7 +228,7 @@ impl<'a> Parser<'a> {
     /// Nothing may block or wait for other threads inside a spin lock, and no barrier inside a
     /// mutex: the others could never get there.
     fn may_wait(&self, keyword: &str, at: Place) -> Parsed<()> {
-        let barrier = matches!(keyword, "barrier" | "spin-barrier");
+        let barrier = matches!(keyword, "barrier" | "spin-barrier" | "condition-barrier");
         let waits = barrier || super::simple::WAITING.contains(&keyword);
         for held in &self.held {
             let message = match held {

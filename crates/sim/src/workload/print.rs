@@ -46,6 +46,13 @@ impl fmt::Display for Statement {
             }
             Statement::Barrier(name) => write!(f, "barrier {name}"),
             Statement::SpinBarrier(name) => write!(f, "spin-barrier {name}"),
+            Statement::ConditionBarrier(name, spin) => {
+                write!(f, "condition-barrier {name}")?;
+                match spin {
+                    Some(spin) => write!(f, " {}", Span(*spin)),
+                    None => Ok(()),
+                }
+            }
             Statement::Send(name) => write!(f, "send {name}"),
             Statement::Recv(name) => write!(f, "recv {name}"),
             Statement::Loop(times, body) => {

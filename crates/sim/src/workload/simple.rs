@@ -41,6 +41,14 @@ impl Parser<'_> {
             "timer" => Statement::Timer(self.timer()?),
             "barrier" => Statement::Barrier(self.name("the name of a barrier")?),
             "spin-barrier" => Statement::SpinBarrier(self.name("the name of a barrier")?),
+            "condition-barrier" => {
+                let name = self.name("the name of a barrier")?;
+                let spin = match self.token {
+                    Token::Number(_) => Some(self.period()?),
+                    _ => None,
+                };
+                Statement::ConditionBarrier(name, spin)
+            }
             "send" => Statement::Send(self.name("the name of a queue")?),
             "recv" => Statement::Recv(self.name("the name of a queue")?),
             "wait" => Statement::Wait(self.name("the name of a condition variable")?),

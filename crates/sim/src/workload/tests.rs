@@ -15,13 +15,15 @@ fn refused(text: &str) -> (usize, usize, String) {
 fn the_language_as_documented() {
     let text = "# a comment\nqueue jobs 16;\nloop { recv jobs; compute 1ms ±10%; \
         lock inode { compute 20us } mutex cache { compute 5us; send jobs }; barrier step; \
-        spin-barrier fine; sleep 2.5ms exp; loop 3 { compute 1us +-5% } count 2 requests }";
+        spin-barrier fine; condition-barrier all; \
+        condition-barrier all 100us; sleep 2.5ms exp; loop 3 { compute 1us +-5% } count 2 requests }";
     let program = Program::parse(text).unwrap();
     assert_eq!(program.queues(), [("jobs".to_owned(), 16)]);
     assert_eq!(
         program.to_string(),
         "queue jobs 16; loop { recv jobs; compute 1ms ±10%; lock inode { compute 20us }; \
          mutex cache { compute 5us; send jobs }; barrier step; spin-barrier fine; \
+         condition-barrier all; condition-barrier all 100us; \
          sleep 2500us exp; loop 3 { compute 1us ±5% }; count 2 requests }"
     );
     assert_eq!(Program::parse(&program.to_string()).unwrap(), program);
@@ -112,6 +114,8 @@ fn what_could_never_work_is_refused() {
         ("lock L { mutex M { compute 1us } }", "inside `lock L`"),
         ("lock L { barrier B }", "inside `lock L`"),
         ("mutex M { barrier B }", "inside `mutex M`"),
+        ("mutex M { condition-barrier B }", "inside `mutex M`"),
+        ("lock L { condition-barrier B 1us }", "inside `lock L`"),
         ("lock L { lock L { compute 1us } }", "inside itself"),
         (
             "lock L { lock K { lock L { compute 1us } } }",

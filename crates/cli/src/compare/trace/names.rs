@@ -52,6 +52,7 @@ fn text(kind: Span, name: &str) -> String {
         Span::MutexHold => "hold: mutex",
         Span::BarrierWait => "wait: barrier",
         Span::SpinBarrierWait => "wait: spin barrier",
+        Span::ConditionBarrierWait => "wait: condition barrier",
         Span::SendWait => "wait: place in queue",
         Span::ReceiveWait => "wait: item of queue",
         Span::ConditionWait => "wait: condition",

@@ -28,6 +28,10 @@ fn programs_that_do_not_fit_together() {
             "only one thread comes to barrier b",
         ),
         (
+            vec!["compute 1us; condition-barrier b 5us"],
+            "only one thread comes to barrier b",
+        ),
+        (
             vec!["loop { compute 1us; mutex m { wait ready } }"],
             "threads wait on condition ready, but none signals it",
         ),

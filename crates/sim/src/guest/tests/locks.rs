@@ -161,3 +161,39 @@ fn the_guest_does_not_preempt_a_holder() {
     let wakes = throughput(&run(1, 10 * MS, vec![spec]), 0);
     assert!((100.0..=201.0).contains(&wakes), "{wakes}");
 }
+
+/// `threads` of a program that meets after some 1 ms, each on a pCPU that it shares with a hog; all rounds
+/// of a second, in slices of 10 ms.
+fn meetings(meet: &str, threads: u32) -> f64 {
+    let program = format!("loop {{ compute 1ms ±20%; {meet}; count }}");
+    let programs = vec![program.as_str(); threads as usize];
+    let hogs = (0..threads).map(|pcpu| on(pcpu, vm("hog", free(), &[HOG])));
+    let all = std::iter::once(vm("a", free(), &programs)).chain(hogs);
+    let outcome = run(threads, 10 * MS, all.collect());
+    throughput(&outcome, 0) / f64::from(threads)
+}
+
+#[test]
+fn who_is_blocked_at_a_condition_barrier_is_woken_one_after_the_other() {
+    // Two threads: one is woken by the other, whatever the barrier is made of.
+    assert_eq!(meetings("condition-barrier b", 2), meetings("barrier b", 2));
+    // Eight: each wake-up waits for a hog's slice, at a barrier all at once.
+    let (relayed, together) = (meetings("condition-barrier b", 8), meetings("barrier b", 8));
+    assert!(relayed < 0.5 * together, "{relayed} {together}");
+}
+
+#[test]
+fn who_spins_at_a_condition_barrier_needs_no_waking() {
+    let early = "loop { compute 500us; condition-barrier b 300us; count }";
+    let late = "loop { compute 700us; condition-barrier b 300us; count }";
+    let outcome = run(2, 10 * MS, vec![vm("a", free(), &[early, late])]);
+    let achieved = &outcome.vms[0].achieved;
+    // 200 us of each round of 700 us.
+    assert_eq!(achieved.spin / (200 * US), SEC / (700 * US));
+    assert_eq!(outcome.vms[0].vcpus[0].wait, 0);
+    // It spins no longer than said, and blocks.
+    let late = "loop { compute 900us; condition-barrier b 300us; count }";
+    let outcome = run(2, 10 * MS, vec![vm("a", free(), &[early, late])]);
+    let rounds = SEC / (900 * US);
+    assert_eq!(outcome.vms[0].achieved.spin / (300 * US), rounds);
+}

@@ -26,6 +26,10 @@ pub(crate) fn random_program(seed: u64, index: u64) -> String {
         writer.text += "spin-barrier sb; ";
     }
     if all.chance(300) {
+        writer.text += ["condition-barrier cb; ", "condition-barrier cb 20us; "]
+            [writer.rng.between(0, 1) as usize];
+    }
+    if all.chance(300) {
         // A broadcast each round, so that no wait is the last.
         writer.text += if index.is_multiple_of(2) {
             "broadcast c; "

@@ -197,8 +197,9 @@ pub(super) const ALL: &[Preset] = &[
          subtract, multiply, add): 128 M or 49 ms of all threads; two scans of all points of 4 \
          instructions = 0.3 ms and one to reassign them; between them the first thread adds up what \
          the others found (10 us, assumed). The same count gives 16,384 x 128 x 5 / 9 = 1.2 M \
-         instructions per barrier for simlarge (as `sync` has it). PARSEC's barrier spins 35,000 times \
-         (SPIN_COUNTER_MAX; some 30 us) before it blocks, which is left out. ±10 % is assumed. Points: 200,000 x 512 bytes.",
+         instructions per barrier for simlarge (as `sync` has it). The barrier is PARSEC's \
+         own (`parsec_barrier.cpp`): a condition variable behind 35,000 looks at a flag, 0.1 ms by its \
+         comment (SPIN_COUNTER_MAX). ±10 % is assumed. Points: 200,000 x 512 bytes.",
         Shape::Own(|vcpus| vcpus, streamcluster),
     ),
     apart(
@@ -232,7 +233,11 @@ fn streamcluster(threads: u32) -> Vec<(String, String)> {
     let (scan, gain) = (share(300), share(49_000));
     let worker = |i: u32| {
         // One thread has nobody to wait for.
-        let meet = if threads == 1 { "" } else { "barrier gain; " };
+        let meet = if threads == 1 {
+            ""
+        } else {
+            "condition-barrier gain 100us; "
+        };
         let (sum, count) = match i {
             0 => ("compute 10us; ", "count candidates"),
             _ => ("", ""),

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the counters of calibration's subject show, period by period: a policy that only looks.
+//! What the counters of calibration's subject show: a policy that only looks.
+//!
+//! As recognition does, it takes the mean of a window of periods: a cache is filled again in the first of the
+//! periods of a turn, and not in the others.
 
-use corun_model::{Nanos, Placement, Plan, Snapshot, VmPlan};
+use corun_model::{LlcSeen, Nanos, Placement, Plan, Snapshot, TaskSeen, VmPlan};
 use corun_policies::Policy;
-use corun_policies::aql::vtrs::PERIOD;
+use corun_policies::aql::vtrs::{PERIOD, WINDOW};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A period of a vCPU: I/O events, pause-loop exits of its VM, LLC references per million
-/// instructions, misses per million references.
+/// A vCPU over a window of periods in which it ran; per period: I/O events, pause-loop exits of its VM; LLC
+/// references per million instructions, misses per million references.
 pub type Level = [u64; 4];
 
 /// Where levels are collected.
@@ -16,6 +19,40 @@ pub type Seen = Arc<Mutex<Vec<Level>>>;
 struct Meter {
     from: Nanos,
     seen: Seen,
+    windows: Vec<Window>,
+}
+
+/// What a vCPU did in the window that is not full yet.
+#[derive(Clone, Copy, Default)]
+struct Window {
+    periods: u64,
+    io_events: u64,
+    pause_exits: u64,
+    llc: LlcSeen,
+}
+
+impl Window {
+    /// Adds a period, in which its VM made so many exits. Returns what a full window shows.
+    fn add(&mut self, vcpu: &TaskSeen, exits: u64) -> Option<Level> {
+        let llc = vcpu.signals.llc.unwrap_or_default();
+        self.periods += 1;
+        self.io_events += vcpu.signals.io_events.unwrap_or(0);
+        self.pause_exits += exits;
+        self.llc.instructions += llc.instructions;
+        self.llc.references += llc.references;
+        self.llc.misses += llc.misses;
+        if self.periods < WINDOW as u64 {
+            return None;
+        }
+        let full = std::mem::take(self);
+        let rate = |part: u64, whole: u64| part.saturating_mul(1_000_000) / whole.max(1);
+        Some([
+            (full.io_events + full.periods / 2) / full.periods,
+            (full.pause_exits + full.periods / 2) / full.periods,
+            rate(full.llc.references, full.llc.instructions),
+            rate(full.llc.misses, full.llc.references),
+        ])
+    }
 }
 
 /// Looks at the first VM from `from` on.
@@ -24,6 +61,7 @@ pub fn meter(from: Nanos) -> (Box<dyn Policy>, Seen) {
     let meter = Meter {
         from,
         seen: Arc::clone(&seen),
+        windows: Vec::new(),
     };
     (Box::new(meter), seen)
 }
@@ -49,19 +87,11 @@ impl Policy for Meter {
             .iter()
             .filter_map(|vcpu| vcpu.signals.pause_exits)
             .sum();
-        let rate = |part: u64, whole: u64| part.saturating_mul(1_000_000) / whole.max(1);
-        let level = |vcpu: &corun_model::TaskSeen| {
-            let llc = vcpu.signals.llc.unwrap_or_default();
-            [
-                vcpu.signals.io_events.unwrap_or(0),
-                exits,
-                rate(llc.references, llc.instructions),
-                rate(llc.misses, llc.references),
-            ]
-        };
-        let ran = subject.vcpus.iter().filter(|vcpu| vcpu.run > 0);
+        self.windows.resize(subject.vcpus.len(), Window::default());
+        let vcpus = subject.vcpus.iter().zip(&mut self.windows);
+        let ran = vcpus.filter(|(vcpu, _)| vcpu.run > 0);
         let mut levels = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        levels.extend(ran.map(level));
+        levels.extend(ran.filter_map(|(vcpu, window)| window.add(vcpu, exits)));
     }
 }
 

@@ -42,6 +42,7 @@ pub use model::{
 pub use note::{Note, Place, Quote};
 
 use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 /// Reads a recording from a file.
@@ -54,6 +55,15 @@ pub fn read(path: &Path) -> Result<Import, ImportError> {
         Ok(source) => import::import(&file, source),
         Err(source) => Err(ImportError::Io { file, source }),
     }
+}
+
+/// Reads a recording from anything that is read to its end, such as a file whose reading is watched; `name`
+/// stands for it in messages.
+///
+/// # Errors
+/// [`ImportError`] if it cannot be read or is no usable recording.
+pub fn read_from(name: &str, source: impl Read) -> Result<Import, ImportError> {
+    import::import(name, source)
 }
 
 /// Reads a recording from memory; `name` stands for the file in messages.

@@ -9,7 +9,7 @@ use crate::compare::recorded_host::{
     basis, calibrated, case, facts, own_scheduler, refuse_scenario_options, spinning_share,
 };
 use crate::compare::runs::{self, RunArgs};
-use crate::compare::{jobs, progress::Progress, provenance};
+use crate::compare::{jobs, progress::Progress, provenance, reading};
 use crate::failure::Invalid;
 use crate::output;
 use anyhow::Context;
@@ -126,7 +126,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             )));
         }
     };
-    let import = corun_recording::read(&path).map_err(Invalid::error)?;
+    let import = reading::read(&path, args.quiet)?;
     let notes: Vec<String> = import.notes.iter().map(ToString::to_string).collect();
     if !args.quiet {
         notes.iter().for_each(|note| output::note(note));

@@ -13,6 +13,7 @@ pub mod measure;
 mod network;
 pub mod progress;
 pub mod provenance;
+pub mod reading;
 pub mod recorded_host;
 mod recording;
 pub mod rtapp;

@@ -12,7 +12,7 @@ use super::recorded_host::{
 use super::runs::policies;
 use super::spans::Part;
 use super::watch::Watch;
-use super::{Args, jobs, measure, provenance};
+use super::{Args, jobs, measure, provenance, reading};
 use crate::failure::Invalid;
 use crate::output;
 use corun_recording::Recording;
@@ -57,7 +57,7 @@ struct Extreme {
 /// [`Invalid`] if the file is no usable recording, or options do not fit one.
 pub fn compare(args: &Args, path: &Path) -> anyhow::Result<(Comparison, html::About)> {
     refuse_scenario_options(&args.runs)?;
-    let import = corun_recording::read(path).map_err(Invalid::error)?;
+    let import = reading::read(path, args.runs.quiet)?;
     let notes: Vec<String> = import.notes.iter().map(ToString::to_string).collect();
     if !args.runs.quiet {
         notes.iter().for_each(|note| output::note(note));

@@ -94,6 +94,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     if let Some(error) = &recorded.cut {
         let file = args.output.display();
+        if recorded.until == 0 {
+            anyhow::bail!("{file}: {error}; nothing was recorded");
+        }
         let until = time::show(recorded.until);
         anyhow::bail!("{file}: {error}; it has the first {until} and can be read");
     }

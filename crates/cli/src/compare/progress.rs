@@ -12,10 +12,7 @@ pub struct Progress(ProgressBar);
 impl Progress {
     /// `runs` runs which take `total` virtual time together, on `threads` threads.
     pub fn new(runs: usize, total: Nanos, threads: usize, quiet: bool) -> Self {
-        let target = match std::io::stderr().is_terminal() && !quiet {
-            true => ProgressDrawTarget::stderr(),
-            false => ProgressDrawTarget::hidden(),
-        };
+        let target = target(!quiet);
         if !quiet && target.is_hidden() {
             let threads = threads.min(runs);
             let (runs, threads) = (counted(runs, "run"), counted(threads, "thread"));
@@ -44,6 +41,14 @@ impl Progress {
     /// All runs are over.
     pub fn finish(&self) {
         self.0.finish_and_clear();
+    }
+}
+
+/// Where a bar is drawn: on a terminal, if it is wanted.
+pub fn target(wanted: bool) -> ProgressDrawTarget {
+    match wanted && std::io::stderr().is_terminal() {
+        true => ProgressDrawTarget::stderr(),
+        false => ProgressDrawTarget::hidden(),
     }
 }
 

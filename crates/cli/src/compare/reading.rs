@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Reading a recording: as text, hours of a busy host are gigabytes, which take minutes.
 
+use super::progress::target;
 use crate::failure::Invalid;
 use corun_recording::{Import, ImportError};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 use std::fs::File;
-use std::io::IsTerminal;
 use std::path::Path;
 
 /// Smaller files are read in a moment.
@@ -30,11 +30,7 @@ pub fn read(path: &Path, quiet: bool) -> anyhow::Result<Import> {
 }
 
 fn bar(bytes: u64, quiet: bool) -> ProgressBar {
-    let target = match bytes >= LARGE && std::io::stderr().is_terminal() && !quiet {
-        true => ProgressDrawTarget::stderr(),
-        false => ProgressDrawTarget::hidden(),
-    };
-    let bar = ProgressBar::with_draw_target(Some(bytes), target);
+    let bar = ProgressBar::with_draw_target(Some(bytes), target(bytes >= LARGE && !quiet));
     let style = ProgressStyle::with_template("reading {wide_bar} {percent:>3} % {eta:>4} left");
     match style {
         Ok(style) => bar.with_style(style),

@@ -3,15 +3,16 @@
 
 mod summary;
 
+use crate::compare::progress::target;
 use crate::failure::Invalid;
 use crate::output;
 use anyhow::Context;
 use corun_linux::record::{self, Progress, RecordOptions, Recorded};
 use corun_model::{Nanos, time};
 use corun_recording::native::{self, Damage};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 use std::fs::{File, OpenOptions};
-use std::io::{BufReader, BufWriter, IsTerminal, Write};
+use std::io::{BufReader, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -104,11 +105,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn bar(args: &Args) -> ProgressBar {
-    let target = match std::io::stderr().is_terminal() && !args.quiet {
-        true => ProgressDrawTarget::stderr(),
-        false => ProgressDrawTarget::hidden(),
-    };
-    let bar = ProgressBar::with_draw_target(None, target);
+    let bar = ProgressBar::with_draw_target(None, target(!args.quiet));
     if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
         bar.set_style(style);
     }

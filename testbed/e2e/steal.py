@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Steal, as KVM tells it to guests, beside ready time, as corun shows it."""
+
+import json
+
+# Of a vCPU's time.
+TOLERANCE = 0.02
+
+
+def steal(out, when):
+    """Share of the time between two lines of each VM that was steal, by VM and vCPU."""
+    shares = {}
+    for begin in sorted(out.glob(f"*-{when}-begin.json")):
+        name = begin.name.removesuffix(f"-{when}-begin.json")
+        first, last = (json.loads((out / f"{name}-{when}-{end}.json").read_text()) for end in ("begin", "end"))
+        time = last["seconds"] - first["seconds"]
+        for number, (now, then) in enumerate(zip(last["steal_ns"], first["steal_ns"])):
+            shares[name, number] = (now - then) / 1e9 / time
+    return shares
+
+
+def of_status(out):
+    """Ready time by the dispatcher's own books."""
+    first, last = (json.loads((out / f"status-{end}.json").read_text()) for end in ("begin", "end"))
+    time = last["for_s"] - first["for_s"]
+    ready = lambda status: {
+        (vm["name"], vcpu["number"]): vcpu["ready_s"] for vm in status["vms"] for vcpu in vm["vcpus"]
+    }
+    before = ready(first)
+    return {key: (sum - before[key]) / time for key, sum in ready(last).items() if key in before}
+
+
+def of_top(out):
+    """By the kernel's, as `corun top` shows them."""
+    rows = json.loads((out / "top.json").read_text())
+    return {(row["name"], row["vcpu"]): row["ready"] for row in rows}
+
+
+def judge(out, table):
+    out = out / "steal"
+    if not out.exists():
+        return
+    for when, ready, who in (("top", of_top(out), "corun top"), ("status", of_status(out), "corun's dispatcher")):
+        told = steal(out, when)
+        both = sorted(told.keys() & ready.keys())
+        worst = max((abs(told[key] - ready[key]) for key in both), default=1)
+        mean = sum(told.values()) / max(len(told), 1)
+        table.row(
+            len(both) == 6 and mean > 0.3 and worst <= TOLERANCE,
+            f"steal and ready time, {who}",
+            f"{len(both)} vCPUs, steal {mean:.1%} of their time, most apart {worst:.2%}, at most {TOLERANCE:.0%}",
+            measured=len(both) == 6,
+        )

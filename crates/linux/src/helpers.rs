@@ -18,8 +18,6 @@ use crate::inventory::Role;
 use crate::pidfd;
 use crate::proc::Process;
 use corun_dispatcher::TaskConf;
-use corun_model::Placement;
-use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 
 /// Helpers of a VM that are told of their pool; of more, the rest are in fair order. A VMM has a handful;
@@ -83,19 +81,6 @@ fn open(process: &Process, tgid: u32, tid: u32) -> Option<Helper> {
 
 /// What the dispatcher is to be told of a VM's helpers, as it has been told of the VM.
 pub(crate) fn wanted(vm: &Vm) -> TaskConf {
-    let placed = vm.told.map_or(0, |told| told.placement);
-    if placed != Placement::Pool.number() {
-        return TaskConf::default();
-    }
-    let mut members = BTreeMap::<u32, usize>::new();
-    let pools = vm.vcpus.iter().filter_map(|vcpu| Some(vcpu.told?.pool));
-    for pool in pools.filter(|pool| *pool > 0) {
-        *members.entry(pool).or_default() += 1;
-    }
-    // Of pools with as many, the first.
-    let most = members.iter().rev().max_by_key(|(_, count)| **count);
-    TaskConf {
-        pool: most.map_or(0, |(pool, _)| *pool),
-        ..TaskConf::default()
-    }
+    let placement = vm.told.map_or(0, |told| told.placement);
+    TaskConf::of_helper(placement, vm.vcpus.iter().filter_map(|vcpu| vcpu.told))
 }

@@ -1,4 +1,4 @@
-# shellcheck shell=sh
+# shellcheck shell=sh disable=SC2086,SC2154  # lists of names are split; set by run and lib.sh
 # SPDX-License-Identifier: GPL-2.0-only
 #
 # Problem: guests are told by KVM how long they were kept waiting (steal); corun shows ready time. Are these

@@ -64,8 +64,8 @@ fn what_is_wrong_is_said_with_line_key_value_and_what_is_accepted() {
         ),
         ("config = \"x\"", "host.toml:1: config: unknown key"),
         (
-            "policy = \"fare\"",
-            "host.toml:1: policy: unknown policy \"fare\", did you mean \"fair\"?",
+            "policy = \"balnce\"",
+            "host.toml:1: policy: unknown policy \"balnce\", did you mean \"balance\"?",
         ),
         (
             "slice = \"1us\"",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 use super::*;
+use std::collections::BTreeSet;
 
 fn vcpu(tid: u32, run_s: f64, ready_s: f64, switches: u64) -> VcpuNow {
     VcpuNow {
@@ -70,8 +71,8 @@ fn what_is_told_is_described() {
     for (name, told) in [("CorunHost", &told), ("CorunVm", &told["vm"]["web"])] {
         let fields = meta[name]["fields"].as_object().unwrap();
         let told = told.as_object().unwrap();
-        let names: Vec<_> = told.keys().collect();
-        assert_eq!(fields.keys().collect::<Vec<_>>(), names);
+        let names: BTreeSet<_> = told.keys().collect();
+        assert_eq!(fields.keys().collect::<BTreeSet<_>>(), names);
         for (field, value) in told {
             let kind = match fields[field]["datum"].as_str() {
                 Some("string") => value.is_string(),

@@ -156,7 +156,7 @@ static inline bool may_stay(struct task_struct *p, struct task_ctx *t)
 
 	if (t->cpu == NO_PCPU || !allowed(p, t->cpu))
 		return false;
-	mode = placement_of(t);
+	mode = placement_of(p, t);
 	return (mode == PLACE_LOAD_CONSCIOUS || mode_admits(p, t, mode, t->cpu)) &&
 	       !gang_moves(p, t);
 }

@@ -150,7 +150,7 @@ struct task_conf {
 	u32 share;   /* GANG_ASYMMETRIC: of its VM's weight, SHARE_ONE; 0: as by default */
 	u64 latency; /* how long it may stay ready, ns; 0: as long as fair order has it */
 	u64 allotment; /* how long it may run in a period under that promise, ns */
-	u32 pool;      /* its pool (pool.h), plus 1; 0: none */
+	u32 pool;      /* its pool (pool.h), plus 1; 0: none. Not vCPUs only */
 	u32 demand; /* core.h: what it asks of its core, see demand_alone() there; 0: not known */
 };
 

@@ -19,6 +19,7 @@ from pathlib import Path
 import contract
 import policies
 import slices
+import steal
 
 EVENT = re.compile(r"\[(\d+)\] \S+ +(\d+\.\d+): (sched_\w+): (.*)")
 SWITCH = re.compile(r"prev_pid=(\d+) .*prev_state=(\S+) ==> .*next_pid=(\d+)")
@@ -214,6 +215,7 @@ def main():
     judge_traces(out, table)
     contract.judge(out, table)
     policies.judge(out, table)
+    steal.judge(out, table)
     for directory in sorted(out.glob("slices-*")):
         slices.judge(directory, table)
     for line in sys.argv[2:]:

@@ -17,6 +17,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import contract
+import cost
 import policies
 import slices
 
@@ -213,6 +214,7 @@ def main():
     judge_numbers(out, table)
     judge_traces(out, table)
     contract.judge(out, table)
+    cost.judge(out, table)
     policies.judge(out, table)
     for directory in sorted(out.glob("slices-*")):
         slices.judge(directory, table)

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What corun costs a host, by the phases `cost` and `crowd` (host/cost.sh).
+
+Reads cost.tsv (pCPUs, run, scheduler, microbenchmark, ns), the kernel's statistics of BPF programs in
+cost/, and crowd.tsv (policy, percent of a pCPU, resident and of it anonymous memory, kB); prints the tables
+that docs/cost.md has, and judges the ratios that are promised.
+"""
+
+import json
+import statistics
+from collections import defaultdict
+
+SCHEDULERS = ("kernel", "minimal", "plain")
+
+# How many times as long as under the least sched_ext scheduler an operation may take.
+MOST_RATIO = 1.15
+# The daemon at 500 vCPUs: percent of a pCPU, and kB.
+MOST_PERCENT = 1.0
+MOST_KB = 40 * 1024
+
+
+def judge(out, table):
+    """Tables for people; what is promised goes into `table`."""
+    if (out / "cost.tsv").exists():
+        judge_operations(out / "cost.tsv", table)
+    if (out / "cost").is_dir():
+        print_callbacks(out / "cost")
+    if (out / "crowd.tsv").exists():
+        judge_daemon(out / "crowd.tsv", table)
+
+
+def judge_operations(file, table):
+    found = defaultdict(lambda: defaultdict(list))
+    for line in file.read_text().splitlines():
+        pcpus, _, scheduler, name, ns = line.split("\t")
+        found[pcpus, name][scheduler].append(float(ns))
+    print("\n| pCPUs | operation | kernel's own, ns | minimal, ns | corun, ns | corun / minimal | corun / kernel's own |")
+    print("|---|---|---|---|---|---|---|")
+    for (pcpus, name), runs in found.items():
+        counts = {len(runs[scheduler]) for scheduler in SCHEDULERS}
+        if len(counts) != 1 or 0 in counts:
+            table.row(False, f"cost: {name}, {pcpus} pCPUs", "not measured under all three")
+            continue
+        median = {scheduler: statistics.median(runs[scheduler]) for scheduler in SCHEDULERS}
+        ratio = median["plain"] / median["minimal"]
+        each = " | ".join(f"{median[scheduler]:.0f}" for scheduler in SCHEDULERS)
+        print(f"| {pcpus} | {name} | {each} | {ratio:.3f} | {median['plain'] / median['kernel']:.3f} |")
+        spread = max((max(values) - min(values)) / median[scheduler] for scheduler, values in runs.items())
+        detail = f"{ratio:.3f} times minimal's (<= {MOST_RATIO}), {counts.pop()} runs within {100 * spread:.1f} %"
+        table.row(ratio <= MOST_RATIO, f"cost: {name}, {pcpus} pCPUs", detail, measured=pcpus != "1")
+    print()
+
+
+def programs(file):
+    """Callback → (calls, ns): those of a scheduler are called NAME_callback."""
+    listed = json.loads(file.read_text() or "[]")
+    return {p["name"]: (p.get("run_cnt", 0), p.get("run_time_ns", 0)) for p in listed if "name" in p}
+
+
+def print_callbacks(directory):
+    print("| scheduler | callback | calls | ns each |")
+    print("|---|---|---|---|")
+    for scheduler in SCHEDULERS[1:]:
+        begin, end = (programs(directory / f"{scheduler}.bpf-{moment}") for moment in ("begin", "end"))
+        for name in sorted(end):
+            calls, ns = (b - a for a, b in zip(begin.get(name, (0, 0)), end[name]))
+            if calls > 0:
+                print(f"| {scheduler} | {name} | {calls} | {ns / calls:.0f} |")
+    print()
+
+
+def judge_daemon(file, table):
+    print("| policy | daemon, percent of a pCPU | resident, MB | of it its own, MB |")
+    print("|---|---|---|---|")
+    rows = [line.split("\t") for line in file.read_text().splitlines()]
+    for policy, percent, resident, own in rows:
+        print(f"| {policy} | {float(percent):.2f} | {int(resident) / 1024:.1f} | {int(own) / 1024:.1f} |")
+    print()
+    for policy, percent, resident, _ in rows:
+        good = float(percent) < MOST_PERCENT
+        table.row(good, f"500 vCPUs: the daemon's time, {policy}", f"{float(percent):.2f} % (< {MOST_PERCENT} %)")
+        good = int(resident) < MOST_KB
+        table.row(good, f"500 vCPUs: its memory, {policy}", f"{int(resident) / 1024:.1f} MB (< {MOST_KB / 1024:.0f} MB)")

@@ -88,7 +88,7 @@ predict=(
 
 # One fault after the other, and boot storms under every policy, four in a boot (host/torture.sh).
 torture_groups() {
-	groups=("hotplug" "rt;fakes" "nonsense;oom" "starve" "suspend")
+	groups=("hotplug" "rt;fakes" "nonsense;oom" "starve" "suspend" "stress")
 	local -a four
 	while mapfile -t -n 4 four && [ ${#four[@]} -gt 0 ]; do groups+=("storm ${four[*]}"); done <"$work/policies"
 }
@@ -130,7 +130,7 @@ attempt() {
 	rm -rf "$work/out"
 	# Two hardware threads per core, which QEMU's AMD CPUs tell with this flag only.
 	local -a machine=()
-	case $1 in cost | crowd) machine=(CORUN_TESTBED_CPUS=1 CORUN_TESTBED_COUNTED=1) ;; esac
+	case $1 in cost | crowd) machine=(CORUN_TESTBED_CPUS=1 CORUN_TESTBED_COUNTED=1 CORUN_TESTBED_BOOT_TIMEOUT=180) ;; esac
 	[ "$1" != vsmtio ] || machine=(CORUN_TESTBED_THREADS=2 "CORUN_TESTBED_CPU_MODEL=max,la57=off,topoext=on")
 	tr ';' '\n' <<<"$1" >"$work/test/phases"
 	policies_of "$1" <"$work/policies" >"$work/test/policies"
@@ -173,6 +173,11 @@ main() {
 	stage_strain "$work/test"
 	"$testbed_dir/fetch.sh"
 	stage_bpftool "$work/test"
+	case " ${*:2} " in *" torture "* | *" stress "*)
+		"$testbed_dir/fetch.sh" --stress
+		stage_stress "$work/test"
+		;;
+	esac
 	host_policies "$work/test" >"$work/policies"
 	cp "$work/policies" "$work/test/every-policy"
 	for kind in host running guest; do "$repository/scripts/book.py" list $kind >"$work/test/book-$kind"; done

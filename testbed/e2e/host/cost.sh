@@ -1,4 +1,4 @@
-# shellcheck shell=sh disable=SC2154  # set by run and corun.sh
+# shellcheck shell=sh disable=SC2034,SC2154  # interval: for start_corun; the rest is set by run and corun.sh
 # SPDX-License-Identifier: GPL-2.0-only
 #
 # Problem: what does a host pay for corun's scheduler, and for its daemon?
@@ -21,7 +21,11 @@ start_kernel() { :; }
 stop_kernel() { :; }
 
 # As the service starts it: without output.
-start_plain() { start_corun fair --interval 0s; }
+start_plain() {
+	interval=0s
+	start_corun fair
+	interval=200ms
+}
 stop_plain() {
 	stop_corun
 	verdict "cost: corun leaves cleanly" "$exit_reason" left_cleanly
@@ -86,8 +90,9 @@ phase_crowd() {
 		_n=$((_n + 1))
 	done
 	sleep 5
+	interval=0s
 	for _policy in fair balance jupiter; do
-		start_corun $_policy --interval 0s
+		start_corun $_policy
 		# VMs that it has never seen are looked at more closely.
 		sleep 8
 		verdict "500 vCPUs: all found, $_policy" "63 VMs of 8" knows 63
@@ -100,5 +105,6 @@ phase_crowd() {
 		stop_corun
 		verdict "500 vCPUs: $_policy leaves cleanly" "$exit_reason" left_cleanly
 	done
+	interval=200ms
 	stop_vms >/dev/null
 }

@@ -3,10 +3,10 @@
 #
 # Problem: what a host survives has to be tried, and counted: how often, with what, with what outcome.
 # How: phases of the end-to-end test, each a fault or a load repeated, beside guests that must live on.
-# counted() writes what docs/torture.md lists; verdicts go to /out as elsewhere.
+# tally() writes what docs/torture.md lists; verdicts go to /out as elsewhere.
 
-# counted FAULT TIMES UNIT: for the table.
-counted() { printf '%s\t%s\t%s\n' "$1" "$2" "$3" | tee -a /out/torture.tsv; }
+# tally FAULT TIMES UNIT: for the table.
+tally() { printf '%s\t%s\t%s\n' "$1" "$2" "$3" | tee -a /out/torture.tsv; }
 
 # Every policy that a host can run under, in one life of the scheduler: COMMAND after switching to each.
 under_all_policies() {
@@ -53,7 +53,7 @@ phase_storm() {
 		stormed=0
 		verdict "storm: $policy in force" "$(in_charge)" switch_to $policy
 		storm
-		counted "boot storm, $policy" "$stormed" "guests in $storm_rounds rounds"
+		tally "boot storm, $policy" "$stormed" "guests in $storm_rounds rounds"
 		verdict "storm: corun stays, $policy" "$stormed guests" [ "$(scheduler)" = corun ]
 		verdict "storm: the guest that stays lives, $policy" "$(uptime)" all_alive stays
 	done
@@ -83,7 +83,7 @@ phase_fakes() {
 		kill -KILL $_fakes
 		wait $_fakes 2>/dev/null
 	done
-	counted "fake VMs" "$_made" "in a minute"
+	tally "fake VMs" "$_made" "in a minute"
 	verdict "fakes: corun stays" "$_made in a minute" [ "$(scheduler)" = corun ]
 	verdict "fakes: enough of them" "$_made (>= 200)" [ $_made -ge 200 ]
 	verdict "fakes: the dispatcher takes none for a VM" "corun status" knows 1
@@ -105,7 +105,7 @@ phase_nonsense() {
 	corun-strain nonsense /run/corun/host.sock $nonsense_requests >/tmp/nonsense.txt 2>&1
 	_status=$?
 	tr '\n' ' ' </tmp/nonsense.txt
-	counted "malformed requests" "$nonsense_requests" "$(tr '\t\n' '  ' </tmp/nonsense.txt)"
+	tally "malformed requests" "$nonsense_requests" "$(tr '\t\n' '  ' </tmp/nonsense.txt)"
 	verdict "nonsense: none carried out, all answered" "$nonsense_requests requests" [ $_status = 0 ]
 	verdict "nonsense: the policy is what it was" "corun policy" in_force balance
 	verdict "nonsense: one daemon" "$corun_pid" kill -0 "$corun_pid"
@@ -122,6 +122,8 @@ phase_oom() {
 	begin "out of memory"
 	echo +memory >/sys/fs/cgroup/cgroup.subtree_control || fail "no memory controller"
 	mkdir -p /sys/fs/cgroup/daemon
+	# Its priority counts within its cgroup only.
+	echo 10000 >/sys/fs/cgroup/daemon/cpu.weight
 	mix
 	for _time in 1 2 3; do
 		rm -rf $state
@@ -138,7 +140,7 @@ phase_oom() {
 		verdict "oom $_time: by the kernel's killer" "exit $?" [ "$(oom_kills)" -gt "$_kills" ]
 		verdict "oom $_time: guests live on" "under $(scheduler)" all_alive first second third
 	done
-	counted "daemon out of memory" 3 "back after at most $_waited ms"
+	tally "daemon out of memory" 3 "back after at most $_waited ms"
 	# Too little to begin with.
 	rm -rf $state
 	echo 3M >/sys/fs/cgroup/daemon/memory.max
@@ -167,7 +169,30 @@ start_corun_in() {
 	: >$log
 	in_group "$1" corun host --policy "$2" --json --interval 200ms >$log 2>&1 &
 	corun_pid=$!
-	wait_until 30000 corun_is_in_charge || fail "corun is not in charge: $(cat $log)"
+	wait_until 90000 corun_is_in_charge || fail "corun is not in charge: $(cat $log)"
+}
+
+# --- Loads beside the guests ------------------------------------------------------------------------
+
+# What strains a scheduler: switches, wake-ups, forks, affinities, priorities and scheduling policies that
+# change all the time.
+stressors="--switch 2 --futex 2 --yield 2 --fork 2 --clone 2 --affinity 2 --nice 2 --schedpolicy 2 --timer 1 --cpu 2"
+
+phase_stress() {
+	begin "stress-ng"
+	mix
+	start_corun balance
+	# shellcheck disable=SC2086  # options
+	stress-ng $stressors --timeout 30s --metrics-brief --temp-path /tmp >/tmp/stress.txt 2>&1
+	_status=$?
+	cat /tmp/stress.txt
+	tally "stress-ng" "$(echo "$stressors" | tr ' ' '\n' | grep -c '^--')" "kinds of stressors for 30 s"
+	verdict "stress: it went through" "exit $_status" [ $_status = 0 ]
+	verdict "stress: corun stays" "$(scheduler)" [ "$(scheduler)" = corun ]
+	verdict "stress: guests live" "under $(scheduler)" all_alive first second third
+	stop_corun
+	verdict "stress: leaves cleanly" "$exit_reason" left_cleanly
+	stop_vms >/dev/null
 }
 
 # --- What is done to VMs --------------------------------------------------------------------------
@@ -181,7 +206,7 @@ phase_suspend() {
 	start_corun fair
 	suspended=0
 	under_all_policies suspend
-	counted "VM suspended and resumed" $suspended "under every policy"
+	tally "VM suspended and resumed" $suspended "under every policy"
 	stop_corun
 	verdict "suspend: leaves cleanly" "$exit_reason" left_cleanly
 	stop_vms >/dev/null
@@ -217,19 +242,21 @@ phase_starve() {
 	# Under this policy the dispatcher knows gangs.
 	start_corun cosched-strict
 	sleep 1
-	_until=$(($(now_ms) + 20000))
-	_plans=0 victim_ns="$(vm_cpu_ns victim)"
-	while [ "$(now_ms)" -lt $_until ]; do
-		write_plan greedy 10000 $GANG_STRICT 900000000000
-		write_plan hog 10000 $GANG_STRICT 900000000000
-		write_plan victim 1 0 0
-		_plans=$((_plans + 3))
-		sleep 0.1
+	make_plan greedy 10000 $GANG_STRICT 900000000000
+	make_plan hog 10000 $GANG_STRICT 900000000000
+	make_plan victim 1 0 0
+	_plans=0 _began="$(now_ms)" victim_ns="$(vm_cpu_ns victim)"
+	while [ $(($(now_ms) - _began)) -lt 20000 ]; do
+		for vm in $names; do
+			# shellcheck disable=SC2046  # words
+			bpftool map update name vm_confs $(cat /tmp/$vm.plan) || fail "the plan of $vm is not taken"
+			_plans=$((_plans + 1))
+		done
 	done
-	victim_ns=$(($(vm_cpu_ns victim) - victim_ns))
-	counted "plans that starve a VM" $_plans "in 20 s; it ran for $((victim_ns / 1000000)) ms"
+	victim_ns=$(($(vm_cpu_ns victim) - victim_ns)) _began=$(($(now_ms) - _began))
+	tally "plans that starve a VM" $_plans "in $_began ms; it ran for $((victim_ns / 1000000)) ms"
 	verdict "starve: corun stays, no watchdog" "$(scheduler)" [ "$(scheduler)" = corun ]
-	verdict "starve: the victim ran" "$((victim_ns / 1000000)) ms in 20 s" [ $victim_ns -gt 0 ]
+	verdict "starve: the victim ran" "$((victim_ns / 1000000)) of $_began ms" [ $victim_ns -gt 0 ]
 	verdict "starve: a policy restores it" "$(in_charge)" switch_to fair
 	sleep 1
 	verdict "starve: all live" "$names" all_alive $names
@@ -247,15 +274,17 @@ bytes() {
 	done
 }
 
-# write_plan VM WEIGHT GANG SLOT: the VM's struct vm_conf (dispatcher/types.h), the rest of it zero.
-write_plan() {
+# make_plan VM WEIGHT GANG SLOT: into /tmp/VM.plan, bpftool's words for the VM's entry in the table: a struct
+# vm_conf (dispatcher/types.h), the rest of it zero.
+make_plan() {
 	_pid="$(vm_pid "$1")"
 	_slot="$(corun status --json | awk -v pid="$_pid" '/"pid":/ { mine = $2 == pid "," } mine && /"slot":/ { print $2 + 0; exit }')"
-	[ -n "$_slot" ] || return 0
-	_plan="$(
+	[ -n "$_slot" ] || fail "corun status knows no slot of $1"
+	{
+		echo key
+		bytes 4 "$_slot"
+		echo value
 		for _number in "$_pid" 0 "$2" 0 "$3" 0; do bytes 4 "$_number"; done
 		for _number in "$4" 0 0 0 0 0 0 0 0 0; do bytes 8 "$_number"; done
-	)"
-	_key="$(bytes 4 "$_slot")"
-	bpftool map update name vm_confs key $_key value $_plan
+	} >"/tmp/$1.plan"
 }

@@ -20,6 +20,7 @@ import contract
 import cost
 import policies
 import slices
+import torture
 
 EVENT = re.compile(r"\[(\d+)\] \S+ +(\d+\.\d+): (sched_\w+): (.*)")
 SWITCH = re.compile(r"prev_pid=(\d+) .*prev_state=(\S+) ==> .*next_pid=(\d+)")
@@ -211,6 +212,7 @@ def main():
     for line in verdicts.read_text().splitlines() if verdicts.exists() else ():
         word, name, detail = line.split("\t")
         table.row(word == "pass", name, detail)
+    torture.show(out)
     judge_numbers(out, table)
     judge_traces(out, table)
     contract.judge(out, table)

@@ -2,7 +2,7 @@
 """What corun costs a host, by the phases `cost` and `crowd` (host/cost.sh).
 
 Reads cost.tsv (pCPUs, run, scheduler, microbenchmark, ns), the kernel's statistics of BPF programs in
-cost/, and crowd.tsv (policy, percent of a pCPU, resident and of it anonymous memory, kB); prints the tables
+cost/, and crowd.tsv (policy, percent of the emulated pCPU, resident and of it anonymous memory, kB); prints the tables
 that docs/cost.md has, and judges the ratios that are promised.
 """
 
@@ -14,6 +14,9 @@ SCHEDULERS = ("kernel", "minimal", "plain")
 
 # How many times as long as under the least sched_ext scheduler an operation may take.
 MOST_RATIO = 1.15
+# In the counted host an instruction takes a nanosecond. Assumed of a server: 3 GHz, and one instruction a cycle, for
+# what the daemon does is system calls.
+INSTRUCTIONS_PER_NS = 3
 # The daemon at 500 vCPUs: percent of a pCPU, and kB.
 MOST_PERCENT = 1.0
 MOST_KB = 40 * 1024
@@ -70,14 +73,13 @@ def print_callbacks(directory):
 
 
 def judge_daemon(file, table):
-    print("| policy | daemon, percent of a pCPU | resident, MB | of it its own, MB |")
-    print("|---|---|---|---|")
-    rows = [line.split("\t") for line in file.read_text().splitlines()]
-    for policy, percent, resident, own in rows:
-        print(f"| {policy} | {float(percent):.2f} | {int(resident) / 1024:.1f} | {int(own) / 1024:.1f} |")
+    print("| policy | instructions per second, million | percent of a pCPU | resident, MB | of it its own, MB |")
+    print("|---|---|---|---|---|")
+    for line in file.read_text().splitlines():
+        policy, counted, resident, own = line.split("\t")
+        percent, megabytes = float(counted) / INSTRUCTIONS_PER_NS, int(resident) / 1024
+        millions = float(counted) * 10
+        print(f"| {policy} | {millions:.1f} | {percent:.2f} | {megabytes:.1f} | {int(own) / 1024:.1f} |")
+        table.row(percent < MOST_PERCENT, f"500 vCPUs: its time, {policy}", f"{percent:.2f} % (< {MOST_PERCENT} %)")
+        table.row(int(resident) < MOST_KB, f"500 vCPUs: its memory, {policy}", f"{megabytes:.1f} MB (< 40 MB)")
     print()
-    for policy, percent, resident, _ in rows:
-        good = float(percent) < MOST_PERCENT
-        table.row(good, f"500 vCPUs: the daemon's time, {policy}", f"{float(percent):.2f} % (< {MOST_PERCENT} %)")
-        good = int(resident) < MOST_KB
-        table.row(good, f"500 vCPUs: its memory, {policy}", f"{int(resident) / 1024:.1f} MB (< {MOST_KB / 1024:.0f} MB)")

@@ -176,7 +176,7 @@ phase_hotplug() {
 			verdict "hot-plug $_time: kernel's scheduler" "$(scheduler)" wait_for_eevdf
 		done
 	done
-	tally "pCPU unplugged, plugged in" 6 "the host handed back each time"
+	tally "hot-plug*" "pCPU unplugged, plugged in" 6 "the host handed back each time"
 	verdict "hot-plug: guests live on" "under $(scheduler)" all_alive first second third
 	stop_vms >/dev/null
 }
@@ -192,7 +192,7 @@ phase_rt() {
 	verdict "real-time hog: corun stays" "$(scheduler)" [ "$(scheduler)" = corun ]
 	verdict "real-time hog: guests live" "8 s of SCHED_FIFO" all_alive first second third
 	stop_corun
-	tally "real-time hog of a pCPU" 1 "for 8 s"
+	tally "real-time hog: *" "real-time hog of a pCPU" 1 "for 8 s"
 	verdict "real-time hog: leaves cleanly" "$exit_reason" left_cleanly
 	stop_vms >/dev/null
 }

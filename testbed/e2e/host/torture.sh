@@ -5,8 +5,8 @@
 # How: phases of the end-to-end test, each a fault or a load repeated, beside guests that must live on.
 # tally() writes what docs/torture.md lists; verdicts go to /out as elsewhere.
 
-# tally FAULT TIMES UNIT: for the table.
-tally() { printf '%s\t%s\t%s\n' "$1" "$2" "$3" | tee -a /out/torture.tsv; }
+# tally VERDICTS FAULT TIMES DETAIL: for the table; VERDICTS: which belong to it, * standing for anything.
+tally() { printf '%s\t%s\t%s\t%s\n' "$@" | tee -a /out/torture.tsv; }
 
 # Every policy that a host can run under, in one life of the scheduler: COMMAND after switching to each.
 under_all_policies() {
@@ -53,7 +53,7 @@ phase_storm() {
 		stormed=0
 		verdict "storm: $policy in force" "$(in_charge)" switch_to $policy
 		storm
-		tally "boot storm, $policy" "$stormed" "guests in $storm_rounds rounds"
+		tally "storm: *, $policy" "boot storm, $policy" "$stormed" "guests in $storm_rounds rounds"
 		verdict "storm: corun stays, $policy" "$stormed guests" [ "$(scheduler)" = corun ]
 		verdict "storm: the guest that stays lives, $policy" "$(uptime)" all_alive stays
 	done
@@ -83,7 +83,7 @@ phase_fakes() {
 		kill -KILL $_fakes
 		wait $_fakes 2>/dev/null
 	done
-	tally "fake VMs" "$_made" "in a minute"
+	tally "fakes: *" "fake VMs" "$_made" "in a minute"
 	verdict "fakes: corun stays" "$_made in a minute" [ "$(scheduler)" = corun ]
 	verdict "fakes: enough of them" "$_made (>= 200)" [ $_made -ge 200 ]
 	verdict "fakes: the dispatcher takes none for a VM" "corun status" knows 1
@@ -105,7 +105,7 @@ phase_nonsense() {
 	corun-strain nonsense /run/corun/host.sock $nonsense_requests >/tmp/nonsense.txt 2>&1
 	_status=$?
 	tr '\n' ' ' </tmp/nonsense.txt
-	tally "malformed requests" "$nonsense_requests" "$(tr '\t\n' '  ' </tmp/nonsense.txt)"
+	tally "nonsense: *" "malformed requests" "$nonsense_requests" "$(tr '\t\n' '  ' </tmp/nonsense.txt)"
 	verdict "nonsense: none carried out, all answered" "$nonsense_requests requests" [ $_status = 0 ]
 	verdict "nonsense: the policy is what it was" "corun policy" in_force balance
 	verdict "nonsense: one daemon" "$corun_pid" kill -0 "$corun_pid"
@@ -140,7 +140,7 @@ phase_oom() {
 		verdict "oom $_time: by the kernel's killer" "exit $?" [ "$(oom_kills)" -gt "$_kills" ]
 		verdict "oom $_time: guests live on" "under $(scheduler)" all_alive first second third
 	done
-	tally "daemon out of memory" 3 "back after at most $_waited ms"
+	tally "oom*" "daemon out of memory" 3 "back after at most $_waited ms"
 	# Too little to begin with.
 	rm -rf $state
 	echo 3M >/sys/fs/cgroup/daemon/memory.max
@@ -186,7 +186,7 @@ phase_stress() {
 	stress-ng $stressors --timeout 30s --metrics-brief --temp-path /tmp >/tmp/stress.txt 2>&1
 	_status=$?
 	cat /tmp/stress.txt
-	tally "stress-ng" "$(echo "$stressors" | tr ' ' '\n' | grep -c '^--')" "kinds of stressors for 30 s"
+	tally "stress: *" "stress-ng" "$(echo "$stressors" | tr ' ' '\n' | grep -c '^--')" "kinds of stressors for 30 s"
 	verdict "stress: it went through" "exit $_status" [ $_status = 0 ]
 	verdict "stress: corun stays" "$(scheduler)" [ "$(scheduler)" = corun ]
 	verdict "stress: guests live" "under $(scheduler)" all_alive first second third
@@ -206,7 +206,7 @@ phase_suspend() {
 	start_corun fair
 	suspended=0
 	under_all_policies suspend
-	tally "VM suspended and resumed" $suspended "under every policy"
+	tally "suspend: *" "VM suspended and resumed" $suspended "under every policy"
 	stop_corun
 	verdict "suspend: leaves cleanly" "$exit_reason" left_cleanly
 	stop_vms >/dev/null
@@ -254,7 +254,7 @@ phase_starve() {
 		done
 	done
 	victim_ns=$(($(vm_cpu_ns victim) - victim_ns)) _began=$(($(now_ms) - _began))
-	tally "plans that starve a VM" $_plans "in $_began ms; it ran for $((victim_ns / 1000000)) ms"
+	tally "starve: *" "plans that starve a VM" $_plans "in $_began ms; it ran for $((victim_ns / 1000000)) ms"
 	verdict "starve: corun stays, no watchdog" "$(scheduler)" [ "$(scheduler)" = corun ]
 	verdict "starve: the victim ran" "$((victim_ns / 1000000)) of $_began ms" [ $victim_ns -gt 0 ]
 	verdict "starve: a policy restores it" "$(in_charge)" switch_to fair

@@ -6,7 +6,6 @@
 # there is (testbed/strain/minimal.bpf.c) and under corun without a policy, by turns; then what each of
 # their callbacks costs, and what the daemon needs on a host with 500 vCPUs. ../cost.py makes tables of it.
 
-cost_runs="1 2 3"
 minimal_link=/sys/fs/bpf/minimal
 
 start_minimal() {
@@ -34,44 +33,45 @@ stop_plain() {
 # microbenchmarks RUN SCHEDULER: a line each: pCPUs, run, scheduler, name, ns.
 microbenchmarks() {
 	{
-		corun-strain pipe 3000
-		corun-strain wakes 400
-		corun-strain messages 2 40
+		pipe
+		wakes
+		messages
 	} | sed "s/^/$(nproc)	$1	$2	/" | tee -a /out/cost.tsv
 }
 
-# The schedulers by turns.
+# compare_costs RUN…: the schedulers by turns; in run "count" what their callbacks cost, for counting costs, too.
 compare_costs() {
-	for run in $cost_runs; do
+	mkdir -p /out/cost
+	for run in "$@"; do
 		begin "cost, run $run"
 		for under in kernel minimal plain; do
+			[ "$run $under" != "count kernel" ] || continue
 			start_$under
-			microbenchmarks "$run" $under
+			[ "$run" = count ] || microbenchmarks "$run" $under
+			[ "$run" != count ] || count_callbacks $under
 			stop_$under
 		done
 	done
 }
 
-# On a pCPU whose instructions are counted (run.sh), and on two, which the emulator runs as it can.
-phase_cost() {
-	compare_costs
-	count_callbacks
-}
-phase_parallel() { compare_costs; }
+# On a pCPU whose instructions are counted (run.sh), where runs hardly differ, and on two, which the emulator
+# runs as it can.
+phase_cost() { compare_costs 1 2 count; }
+phase_parallel() { compare_costs 1 2 3 4 5; }
 
-# Counting costs, too: in runs of their own.
 count_callbacks() {
-	mkdir -p /out/cost
-	for under in minimal plain; do
-		start_$under
-		echo 1 >/proc/sys/kernel/bpf_stats_enabled
-		bpftool --json prog show >/out/cost/$under.bpf-begin
-		corun-strain pipe 3000
-		bpftool --json prog show >/out/cost/$under.bpf-end
-		echo 0 >/proc/sys/kernel/bpf_stats_enabled
-		stop_$under
+	echo 1 >/proc/sys/kernel/bpf_stats_enabled
+	for _name in pipe wakes messages; do
+		bpftool --json prog show >"/out/cost/$1.$_name-begin"
+		$_name
+		bpftool --json prog show >"/out/cost/$1.$_name-end"
 	done
+	echo 0 >/proc/sys/kernel/bpf_stats_enabled
 }
+
+pipe() { corun-strain pipe 3000; }
+wakes() { corun-strain wakes 400; }
+messages() { corun-strain messages 2 40; }
 
 # CPU time of all of the daemon's threads so far, ns.
 daemon_ns() { cat /proc/"$corun_pid"/task/*/schedstat | awk '{ sum += $1 } END { printf "%.0f", sum }'; }

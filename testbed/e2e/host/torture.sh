@@ -55,7 +55,7 @@ phase_storm() {
 		storm
 		tally "storm: *, $policy" "boot storm, $policy" "$stormed" "guests in $storm_rounds rounds"
 		verdict "storm: corun stays, $policy" "$stormed guests" [ "$(scheduler)" = corun ]
-		verdict "storm: the guest that stays lives, $policy" "$(uptime)" all_alive stays
+		verdict "storm: the guest that stays lives, $policy" "under $(scheduler)" all_alive stays
 	done
 	verdict "storm: its books are empty of the dead" "corun status" knows 1
 	number "resident memory of the daemon, kB" "$(daemon_kb VmRSS)"

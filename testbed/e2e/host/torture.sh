@@ -144,7 +144,7 @@ phase_oom() {
 	# Too little to begin with.
 	rm -rf $state
 	echo 3M >/sys/fs/cgroup/daemon/memory.max
-	in_group daemon corun host --policy fair --for 5s >/tmp/oom.txt 2>&1
+	(in_group daemon corun host --policy fair --for 5s) >/tmp/oom.txt 2>&1
 	verdict "oom: 3 MB are too few to begin" "exit $?" kernel_is_back
 	echo max >/sys/fs/cgroup/daemon/memory.max
 	start_corun fair
@@ -155,11 +155,12 @@ phase_oom() {
 
 oom_kills() { awk '$1 == "oom_kill" { print $2 }' /sys/fs/cgroup/daemon/memory.events; }
 
-# in_group GROUP COMMAND…: in a cgroup of its own from the first page on.
+# in_group GROUP COMMAND…: becomes COMMAND, in a cgroup from the first page on; for subshells.
 in_group() {
-	_group="$1"
+	# 0: who writes it. Here $$ is the shell that all of them come from.
+	echo 0 >/sys/fs/cgroup/"$1"/cgroup.procs
 	shift
-	sh -c 'echo $$ >/sys/fs/cgroup/'"$_group"'/cgroup.procs; exec "$@"' sh "$@"
+	exec "$@"
 }
 
 corun_is_in_charge() { [ "$(scheduler)" = corun ]; }
@@ -231,37 +232,43 @@ suspend() {
 # Of enum gang_mode (dispatcher/types.h).
 GANG_STRICT=2
 
-# A plan that gives one VM nothing: written into the dispatcher's tables past the daemon, all the time.
-# Two VMs own all pCPUs in slots of a quarter of an hour, in which nobody else may run, and weigh 10000;
-# the third weighs 1 and has no slot.
+# A plan that gives one VM nothing, written into the dispatcher's tables past the daemon: two VMs own all pCPUs in
+# slots of a quarter of an hour, in which nobody else may run, and weigh 10000; the third weighs 1 and has no slot.
+# Either the dispatcher serves it all the same, or the daemon sees a promise broken and hands the host back.
 phase_starve() {
 	begin "a plan that starves a VM"
 	names="greedy hog victim"
 	for vm in $names; do start_vm $vm spin; done
 	sleep 1
+	rm -rf $state
 	# Under this policy the dispatcher knows gangs.
 	start_corun cosched-strict
 	sleep 1
 	make_plan greedy 10000 $GANG_STRICT 900000000000
 	make_plan hog 10000 $GANG_STRICT 900000000000
 	make_plan victim 1 0 0
-	_plans=0 _began="$(now_ms)" victim_ns="$(vm_cpu_ns victim)"
-	while [ $(($(now_ms) - _began)) -lt 20000 ]; do
-		for vm in $names; do
-			# shellcheck disable=SC2046  # words
-			bpftool map update name vm_confs $(cat /tmp/$vm.plan) || fail "the plan of $vm is not taken"
-			_plans=$((_plans + 1))
-		done
+	_began="$(now_ms)" victim_ns="$(vm_cpu_ns victim)"
+	for vm in $names; do
+		# shellcheck disable=SC2046  # words
+		bpftool map update name vm_confs $(cat /tmp/$vm.plan) || fail "the plan of $vm is not taken"
 	done
+	# Whoever looks is starved of pCPUs, too.
+	wait_until 20000 kernel_is_back
 	victim_ns=$(($(vm_cpu_ns victim) - victim_ns)) _began=$(($(now_ms) - _began))
-	tally "starve: *" "plans that starve a VM" $_plans "in $_began ms; it ran for $((victim_ns / 1000000)) ms"
-	verdict "starve: corun stays, no watchdog" "$(scheduler)" [ "$(scheduler)" = corun ]
 	verdict "starve: the victim ran" "$((victim_ns / 1000000)) of $_began ms" [ $victim_ns -gt 0 ]
-	verdict "starve: a policy restores it" "$(in_charge)" switch_to fair
-	sleep 1
+	if kernel_is_back; then
+		wait "$corun_pid"
+		_outcome="handed back after $_began ms: $(last_exit end)"
+		verdict "starve: the host was handed back for a promise" "$_outcome" \
+			grep -q '"end": "rolled-back"' $state/last-exit.json
+	else
+		_outcome="served"
+		verdict "starve: a policy restores it" "$(in_charge)" switch_to fair
+		stop_corun
+		verdict "starve: leaves cleanly" "$exit_reason" left_cleanly
+	fi
+	tally "starve: *" "plan that starves a VM" 1 "$_outcome; it ran for $((victim_ns / 1000000)) of $_began ms"
 	verdict "starve: all live" "$names" all_alive $names
-	stop_corun
-	verdict "starve: leaves cleanly" "$exit_reason" left_cleanly
 	stop_vms >/dev/null
 }
 

@@ -35,6 +35,10 @@ for unit in "$repository"/packaging/systemd/*.service; do
 	install -D -m 644 "$unit" "$root/usr/lib/systemd/system/${unit##*/}"
 done
 install -D -m 644 "$repository/packaging/corun.default" "$root/etc/default/corun"
+install -D -m 644 "$repository/packaging/host.toml" "$root/etc/corun/host.toml"
+for example in "$repository"/packaging/examples/*.toml; do
+	install -D -m 644 "$example" "$root/usr/share/doc/corun/examples/${example##*/}"
+done
 install -D -m 644 "$repository/packaging/grafana/corun.json" "$root/usr/share/corun/grafana/corun.json"
 install -D -m 644 "$repository/packaging/prometheus/corun.rules.yml" "$root/usr/share/corun/prometheus/corun.rules.yml"
 
@@ -77,7 +81,7 @@ mkdir -p "$root/DEBIAN"
 for script in postinst prerm postrm; do
 	install -m 755 "$repository/packaging/deb/$script" "$root/DEBIAN/$script"
 done
-echo /etc/default/corun >"$root/DEBIAN/conffiles"
+printf '%s\n' /etc/corun/host.toml /etc/default/corun >"$root/DEBIAN/conffiles"
 size="$(du -k -s --exclude DEBIAN "$root" | cut -f 1)"
 # The libraries that it asks for, and the newest symbols of the C library among what it asks of that;
 # libbpf, libelf and zlib are in it.

@@ -20,6 +20,7 @@ import contract
 import cost
 import policies
 import slices
+import steal
 import torture
 
 EVENT = re.compile(r"\[(\d+)\] \S+ +(\d+\.\d+): (sched_\w+): (.*)")
@@ -218,6 +219,7 @@ def main():
     contract.judge(out, table)
     cost.judge(out, table)
     policies.judge(out, table)
+    steal.judge(out, table)
     for directory in sorted(out.glob("slices-*")):
         slices.judge(directory, table)
     for line in sys.argv[2:]:

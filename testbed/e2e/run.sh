@@ -67,7 +67,7 @@ groups=(
 	"stacking"
 	"idling;policy fair;policy balance"
 	"policy affinity;kill"
-	"weights"
+	"weights;steal"
 	"policies"
 	"others"
 	"preflight;hang;guard;loop;canary;watch"

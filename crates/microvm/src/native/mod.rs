@@ -30,12 +30,12 @@ pub enum Job {
         /// Which line is next, for each; at most [`MOST_LIST`] bytes of [`LINE`].
         next: Vec<u32>,
     },
-    /// Serve pages that are due so many ticks after each other, [`TABLE`] of them, and compute between.
+    /// Serve pages that are due so many ticks after each other, one number or [`TABLE`] of them, and compute between.
     Pages {
         /// Ticks.
         gaps: Vec<u64>,
     },
-    /// Compute so many rounds, [`TABLE`] numbers, then 1 us under a ticket lock of all vCPUs.
+    /// Compute so many rounds, one number or [`TABLE`] of them, then 1 us under a ticket lock of all vCPUs.
     Spin {
         /// Rounds, 1 at least.
         rounds: Vec<u64>,
@@ -115,6 +115,11 @@ impl Guest {
 }
 
 impl Running {
+    /// How many vCPUs it has.
+    pub fn vcpus(&self) -> usize {
+        self.vcpus
+    }
+
     /// What a vCPU has done so far.
     ///
     /// # Panics

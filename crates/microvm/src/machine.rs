@@ -5,8 +5,8 @@ use crate::MachineError;
 use crate::image;
 use crate::memory::GuestMemory;
 use kvm_bindings::{
-    CpuId, KVM_MAX_CPUID_ENTRIES, KVM_MP_STATE_RUNNABLE, kvm_dtable, kvm_mp_state, kvm_regs,
-    kvm_segment, kvm_sregs, kvm_userspace_memory_region,
+    CpuId, KVM_MAX_CPUID_ENTRIES, KVM_MP_STATE_RUNNABLE, Msrs, kvm_dtable, kvm_mp_state,
+    kvm_msr_entry, kvm_regs, kvm_segment, kvm_sregs, kvm_userspace_memory_region,
 };
 use kvm_ioctls::{Kvm, VcpuExit, VcpuFd, VmFd};
 use std::io;
@@ -38,6 +38,8 @@ pub struct Start {
     pub rsp: u64,
     pub rsi: u64,
     pub rdi: u64,
+    /// Where KVM is to write its steal time, if its guest wants to know: `struct kvm_steal_time`.
+    pub steal: Option<u64>,
 }
 
 /// What a machine is made of.
@@ -242,12 +244,35 @@ fn create_vcpu(parts: &Parts, index: usize) -> Result<VcpuFd, MachineError> {
         ..Default::default()
     };
     vcpu.set_regs(&regs).map_err(refused("refuses registers"))?;
+    if let Some(at) = start.steal {
+        tell_steal(&vcpu, at)?;
+    }
     // All but the first would wait for a start-up IPI.
     vcpu.set_mp_state(kvm_mp_state {
         mp_state: KVM_MP_STATE_RUNNABLE,
     })
     .map_err(refused("refuses to make a vCPU runnable"))?;
     Ok(vcpu)
+}
+
+/// Has KVM write the vCPU's steal time to the guest's memory, where it can: a guest's kernel asks for that
+/// with this MSR. Hosts without CONFIG_SCHED_INFO do not count it: then it stays 0.
+fn tell_steal(vcpu: &VcpuFd, at: u64) -> Result<(), MachineError> {
+    const MSR_KVM_STEAL_TIME: u32 = 0x4b56_4d03;
+    const ENABLED: u64 = 1;
+    const WHAT: &str = "cannot be asked to count steal";
+    let wanted = kvm_msr_entry {
+        index: MSR_KVM_STEAL_TIME,
+        data: at | ENABLED,
+        ..Default::default()
+    };
+    let wanted = Msrs::from_entries(&[wanted]).map_err(|_| MachineError::Refused {
+        what: WHAT,
+        error: io::ErrorKind::OutOfMemory.into(),
+    })?;
+    vcpu.set_msrs(&wanted)
+        .map_err(MachineError::refused(WHAT))?;
+    Ok(())
 }
 
 /// The host's features with the vCPU's own APIC id, which is its index.

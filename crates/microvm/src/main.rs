@@ -26,6 +26,7 @@ struct Report<'a> {
     vcpus: usize,
     seconds: f64,
     iterations: Vec<u64>,
+    steal_ns: Vec<u64>,
 }
 
 fn main() -> ExitCode {
@@ -97,15 +98,20 @@ fn print_report(
     machine: &Machine,
     elapsed: Duration,
 ) -> Result<()> {
+    let number = |at: usize| machine.memory().read_u64(at);
+    let of_each = |of: fn(usize) -> usize| {
+        (0..options.program.vcpus)
+            .map(|vcpu| number(of(vcpu)))
+            .collect()
+    };
     let report = Report {
         event,
         name: &options.name,
         mode: options.program.mode.to_string(),
         vcpus: options.program.vcpus,
         seconds: (elapsed.as_secs_f64() * 1e3).round() / 1e3,
-        iterations: (0..options.program.vcpus)
-            .map(|vcpu| machine.memory().read_u64(image::block(vcpu)))
-            .collect(),
+        iterations: of_each(image::block),
+        steal_ns: of_each(image::steal),
     };
     let line = serde_json::to_string(&report)?;
     writeln!(std::io::stdout(), "{line}").context("cannot write to standard output")

@@ -84,6 +84,7 @@ pub(super) fn setup(guest: &Guest) -> Result<Setup, MachineError> {
         rsp: (block(index) + PAGE) as u64,
         rsi: block(index) as u64,
         rdi: SHARED as u64,
+        steal: None,
     };
     let vcpus = (0..guest.vcpus).map(start).collect();
     Ok(Setup { memory, vcpus })

@@ -38,7 +38,7 @@ pub struct Start {
     pub rsp: u64,
     pub rsi: u64,
     pub rdi: u64,
-    /// Where KVM writes how long it wanted a pCPU and had none, see [`image::steal`].
+    /// Where KVM is to write its steal time, if its guest wants to know: `struct kvm_steal_time`.
     pub steal: Option<u64>,
 }
 
@@ -244,8 +244,8 @@ fn create_vcpu(parts: &Parts, index: usize) -> Result<VcpuFd, MachineError> {
         ..Default::default()
     };
     vcpu.set_regs(&regs).map_err(refused("refuses registers"))?;
-    if let Some(address) = start.steal {
-        tell_steal(&vcpu, address)?;
+    if let Some(at) = start.steal {
+        tell_steal(&vcpu, at)?;
     }
     // All but the first would wait for a start-up IPI.
     vcpu.set_mp_state(kvm_mp_state {
@@ -257,18 +257,21 @@ fn create_vcpu(parts: &Parts, index: usize) -> Result<VcpuFd, MachineError> {
 
 /// Has KVM write the vCPU's steal time to the guest's memory, where it can: a guest's kernel asks for that
 /// with this MSR. Hosts without CONFIG_SCHED_INFO do not count it: then it stays 0.
-fn tell_steal(vcpu: &VcpuFd, address: u64) -> Result<(), MachineError> {
+fn tell_steal(vcpu: &VcpuFd, at: u64) -> Result<(), MachineError> {
     const MSR_KVM_STEAL_TIME: u32 = 0x4b56_4d03;
     const ENABLED: u64 = 1;
+    const WHAT: &str = "cannot be asked to count steal";
     let wanted = kvm_msr_entry {
         index: MSR_KVM_STEAL_TIME,
-        data: address | ENABLED,
+        data: at | ENABLED,
         ..Default::default()
     };
-    let refused = || MachineError::refused("cannot be asked to count steal");
-    let wanted = Msrs::from_entries(&[wanted])
-        .map_err(|_| refused()(kvm_ioctls::Error::new(libc::E2BIG)))?;
-    vcpu.set_msrs(&wanted).map_err(refused())?;
+    let wanted = Msrs::from_entries(&[wanted]).map_err(|_| MachineError::Refused {
+        what: WHAT,
+        error: io::ErrorKind::OutOfMemory.into(),
+    })?;
+    vcpu.set_msrs(&wanted)
+        .map_err(MachineError::refused(WHAT))?;
     Ok(())
 }
 

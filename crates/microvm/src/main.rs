@@ -92,27 +92,26 @@ fn become_real_time(priority: i32) -> io::Result<()> {
     }
 }
 
-/// The number in the guest's memory that lies at `address` of each vCPU.
-fn counts(machine: &Machine, options: &Options, address: fn(usize) -> usize) -> Vec<u64> {
-    (0..options.program.vcpus)
-        .map(|vcpu| machine.memory().read_u64(address(vcpu)))
-        .collect()
-}
-
 fn print_report(
     event: &'static str,
     options: &Options,
     machine: &Machine,
     elapsed: Duration,
 ) -> Result<()> {
+    let number = |at: usize| machine.memory().read_u64(at);
+    let of_each = |of: fn(usize) -> usize| {
+        (0..options.program.vcpus)
+            .map(|vcpu| number(of(vcpu)))
+            .collect()
+    };
     let report = Report {
         event,
         name: &options.name,
         mode: options.program.mode.to_string(),
         vcpus: options.program.vcpus,
         seconds: (elapsed.as_secs_f64() * 1e3).round() / 1e3,
-        iterations: counts(machine, options, image::block),
-        steal_ns: counts(machine, options, image::steal),
+        iterations: of_each(image::block),
+        steal_ns: of_each(image::steal),
     };
     let line = serde_json::to_string(&report)?;
     writeln!(std::io::stdout(), "{line}").context("cannot write to standard output")

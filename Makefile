@@ -8,12 +8,14 @@
 #   make bench   how fast the simulator is
 #   make bench-guest corun guest in an emulated VM that loses its pCPUs half of the time
 #   make claims  the papers' claims: writes docs/claims.md anew
+#   make package  the Debian package, in out/
+#   make package-test the package checked, installed and removed in a clean root, and the Ansible role
 #   make book    the documentation as a book, in book/
 #   make lint    formatting and lints
 
 CORUN := target/release/corun
 
-.PHONY: run test e2e validate bench bench-guest claims book lint build
+.PHONY: run test e2e validate bench bench-guest claims package package-test book lint build
 
 run: build
 	@mkdir -p out
@@ -53,6 +55,13 @@ claims: build
 	$(CORUN) reproduce --markdown --report out/claims.html > out/claims.md
 	@mv out/claims.md docs/claims.md
 	@echo "The claims lie in docs/claims.md, as a page in out/claims.html."
+
+package: build
+	packaging/deb/build.sh
+
+package-test: build
+	@scripts/install.sh package
+	packaging/test.sh
 
 book:
 	@scripts/install.sh book

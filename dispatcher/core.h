@@ -120,7 +120,7 @@ static inline bool core_away(struct task_struct *p, struct task_ctx *t, s32 cpu)
 {
 	s32 home;
 
-	if (placement_of(t) != PLACE_CORE)
+	if (placement_of(p, t) != PLACE_CORE)
 		return false;
 	home = home_of(p, t);
 	return home != NO_PCPU && home != cpu;

@@ -156,7 +156,7 @@ static inline bool may_stay(struct task_struct *p, struct task_ctx *t)
 
 	if (t->cpu == NO_PCPU || !allowed(p, t->cpu))
 		return false;
-	mode = placement_of(t);
+	mode = placement_of(p, t);
 	return (mode == PLACE_LOAD_CONSCIOUS || mode_admits(p, t, mode, t->cpu)) &&
 	       !gang_moves(p, t);
 }
@@ -245,9 +245,9 @@ static inline void dispatch_or_keep(s32 cpu, struct cpu_ctx *c, struct task_stru
 {
 	bool stays = may_go_on(prev, t, now);
 
-	if (pull_busy(cpu, c, now))
-		return;
 	turn_cut(t, c, now);
+	if (!t->rest && pull_busy(cpu, c, now))
+		return;
 	if (stays && t->rest && move_fresh(cpu, fair_current(c, now)))
 		return;
 	if (!(stays && still_first(c, cpu, now)) && move_next(cpu, c)) {

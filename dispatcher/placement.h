@@ -31,13 +31,14 @@
 /* Two CPUs may place siblings at once; whoever comes second looks again, so many times. */
 #define PLACE_TRIES 3
 
-static inline u32 placement_of(struct task_ctx *t)
+/* Threads that serve a VM (I/O threads, vhost) are in its pool if the control loop says so. */
+static inline u32 placement_of(struct task_struct *p, struct task_ctx *t)
 {
 	struct vm_ctx *vm = vm_of(t);
 	struct vm_conf *conf = vm ? vm_conf_of(t, vm) : NULL;
 
 	if (!vm)
-		return PLACE_FREE;
+		return pool_of(task_conf_of(p)) ? PLACE_POOL : PLACE_FREE;
 	return conf ? shared(conf->placement) : knobs.placement;
 }
 
@@ -193,7 +194,7 @@ static inline s32 best_place(struct task_struct *p, struct task_ctx *t, u32 mode
 /* Chooses a pCPU for `t` and makes it occupy that. */
 static inline s32 place(struct task_struct *p, struct task_ctx *t, s32 prev)
 {
-	u32 mode = placement_of(t);
+	u32 mode = placement_of(p, t);
 	s32 cpu = prev;
 	u32 try;
 

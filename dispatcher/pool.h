@@ -4,9 +4,10 @@
  * 2016, §3.5).
  *
  * A vCPU under PLACE_POOL is queued on the pCPUs of its pool only, and its turns there are as long
- * as the pool says. Pools may change at any time: who waits on a pCPU that is not of its pool any
- * more has one more turn there and then moves. A pool none of whose pCPUs the vCPU may use is no
- * pool (placement.h: then all that it may use are open).
+ * as the pool says. So is a thread that is no vCPU and for which a pool is named. Pools may change
+ * at any time: who waits on a pCPU that is not of its pool any more has one more turn there and
+ * then moves. A pool none of whose pCPUs the vCPU may use is no pool (placement.h: then all that it
+ * may use are open).
  */
 #ifndef CORUN_POOL_H
 #define CORUN_POOL_H

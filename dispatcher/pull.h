@@ -3,10 +3,16 @@
  * Pulling: a pCPU with little to do takes a waiting task from one with much.
  *
  * An idle pCPU takes what waits elsewhere (work conservation). A busy one looks every
- * knobs.balance_interval: for a pCPU with so much more load that a task's move makes both more
- * alike, and else for one whose clock is behind, so that its tasks are owed more time than those
- * here (fairness: five tasks on four pCPUs take turns at being alone).
- * "Owed more" means by half the interval at least, so that it does not swing.
+ * knobs.balance_interval, between turns: for a pCPU with so much more load that a task's move makes
+ * both more alike, and else for one whose clock is behind, so that its tasks are owed more time
+ * than those here (fairness: five tasks on four pCPUs take turns at being alone).
+ * "Owed more" means by half the interval and a slice at least, so that it does not swing: within a
+ * turn, everybody who waits is behind by some of it.
+ *
+ * A busy pCPU acts on what it saw at its last look as well: a daemon that runs for a moment,
+ * perhaps with the weight of dozens of vCPUs, leaves no lasting load. Nor does it take who was
+ * interrupted in its turn (turn.h), and will have its pCPU back in a moment.
+ *
  * What a placement mode forbids is not pulled: stacking does not come in by the back door.
  */
 #ifndef CORUN_PULL_H
@@ -17,6 +23,7 @@
 #include "occupancy.h"
 #include "placement.h"
 #include "platform/platform.h"
+#include "slice.h"
 
 /* How many tasks of another queue are looked at before giving up on it. */
 #define PULL_LOOK 8
@@ -36,7 +43,7 @@ static inline bool stacking_no_worse(struct task_ctx *t, s32 cpu)
 /* May `p`, waiting elsewhere, be moved to `cpu`? Counts in `*fixed` who may not be moved at all. */
 static inline bool may_pull(struct task_struct *p, struct task_ctx *t, s32 cpu, u32 *fixed)
 {
-	u32 mode = placement_of(t);
+	u32 mode = placement_of(p, t);
 
 	*fixed += mode == PLACE_FIXED;
 	return mode != PLACE_FIXED && allowed(p, cpu) &&
@@ -59,6 +66,7 @@ struct pull_rule {
 	u32 only;	  /* only vCPUs of the VM in this slot of the table, plus 1; 0: any */
 	u32 id;		  /* only this task; 0: any */
 	bool fill;	  /* also those who may start only where nobody else would */
+	bool between;	  /* only those between turns, not who was interrupted (turn.h) */
 };
 
 /* May `p`, waiting elsewhere, start on `cpu` at once, as far as its gang is concerned? */
@@ -107,7 +115,9 @@ CALLED u32 pull_from(s32 from, s32 cpu, struct pull_rule *rule)
 			continue;
 		if (rule->before && !before(queued_vtime(p), rule->before))
 			break;
-		if (rule->before && !before(vtime_of(p), rule->before))
+		if (rule->before && !before(vtime_of(p) + slice_of(p), rule->before))
+			continue;
+		if (rule->between && t.rest)
 			continue;
 		if ((rule->lighter_than && t.load >= rule->lighter_than) ||
 		    !may_pull(p, &t, cpu, &fixed) || !rank_admits(p, cpu, rule->fill))
@@ -235,29 +245,38 @@ static inline bool pull_idle(s32 cpu, struct cpu_ctx *c)
 	return pull_any(cpu, &any) || (knobs.gangs && pull_any(cpu, &fill));
 }
 
-/* Takes from the busiest pCPU a task that leaves both more alike than they are. */
+/* Takes from the busiest pCPU a task that leaves both more alike than they are, and last were. */
 static inline bool pull_load(s32 cpu, struct cpu_ctx *c)
 {
 	u64 mine = shared(c->load);
-	s32 from = busiest(cpu, mine);
-	struct cpu_ctx *busier = cpu_at(from);
-	struct pull_rule rule = {};
+	u64 last = shared(c->busier_by);
+	struct cpu_ctx *busier;
+	u64 more;
+	s32 from;
+	struct pull_rule rule = {.between = true};
 
-	if (!busier)
-		return false;
-	rule.lighter_than = shared(busier->load) - mine;
+	from = busiest(cpu, mine);
+	busier = cpu_at(from);
+	more = busier ? shared(busier->load) - mine : 0;
+	store(c->busier_by, more < ~0u ? (u32)more : ~0u);
+	rule.lighter_than = more < last ? more : last;
 	return rule.lighter_than && pull_from(from, cpu, &rule);
 }
 
-/* Takes a task from a more crowded pCPU whose clock is behind: there, tasks are owed more. */
+/* Takes a task from a more crowded pCPU whose clock is, and was, behind: there, tasks are owed
+ * more.
+ */
 static inline bool pull_owed(s32 cpu, struct cpu_ctx *c, u64 now)
 {
 	struct pull_rule rule = {
 	    .before = fair_current(c, now) - knobs.balance_interval / 2,
+	    .between = true,
 	};
+	u32 last = shared(c->behind);
 	s32 from = furthest_behind(cpu, shared(c->nr) + 1);
 
-	return from != NO_PCPU && pull_from(from, cpu, &rule);
+	store(c->behind, (u16)(from + 1));
+	return from != NO_PCPU && (u32)from + 1 == last && pull_from(from, cpu, &rule);
 }
 
 /* `cpu` is busy: every so often, even out loads and then what tasks are owed. */

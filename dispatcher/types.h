@@ -150,7 +150,7 @@ struct task_conf {
 	u32 share;   /* GANG_ASYMMETRIC: of its VM's weight, SHARE_ONE; 0: as by default */
 	u64 latency; /* how long it may stay ready, ns; 0: as long as fair order has it */
 	u64 allotment; /* how long it may run in a period under that promise, ns */
-	u32 pool;      /* its pool (pool.h), plus 1; 0: none */
+	u32 pool;      /* its pool (pool.h), plus 1; 0: none. Not vCPUs only */
 	u32 demand; /* core.h: what it asks of its core, see demand_alone() there; 0: not known */
 };
 
@@ -274,10 +274,11 @@ struct cpu_ctx {
 	u32 cur_demand;	 /* task_conf.demand of who runs here */
 	u32 called;	 /* core.h: idle, and woken for a task that waits elsewhere */
 	u32 cur_limited; /* quota.h: who runs here has a quota, and its turn ends with its part */
-	u32 cut;	 /* turn.h: somebody who waits here was perhaps interrupted */
-	u32 pad;
-	u64 turn_vtime; /* turn.h: vtime at which the turn of who runs here began */
-	u64 release_at; /* quota.h: when who is parked here is looked at; 0: nobody is */
+	u16 cut;	 /* turn.h: somebody who waits here was perhaps interrupted */
+	u16 behind;	 /* pull.h: at the last look, that pCPU was furthest behind, plus 1 */
+	u32 busier_by;	 /* pull.h: at the last look, the busiest pCPU had so much more load */
+	u64 turn_vtime;	 /* turn.h: vtime at which the turn of who runs here began */
+	u64 release_at;	 /* quota.h: when who is parked here is looked at; 0: nobody is */
 };
 
 /* The host's knobs: set before loading, or live by the daemon. */

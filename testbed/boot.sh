@@ -21,6 +21,7 @@ boot_limit="${CORUN_TESTBED_BOOT_TIMEOUT:-60}"
 disk_mib="${CORUN_TESTBED_DISK_MIB:-1024}"
 append="${CORUN_TESTBED_APPEND:-}"
 punctual="${CORUN_TESTBED_PUNCTUAL:-0}"
+counted="${CORUN_TESTBED_COUNTED:-0}"
 busybox="$testbed_cache/tools/usr/bin/busybox"
 most_retries=2
 qemu_pid=""
@@ -69,18 +70,25 @@ make_initramfs() {
 
 # A starved emulator measures its clock wrongly; inside a VM the machine knows the right value.
 clock_argument() {
+	if [ "$counted" = 1 ]; then
+		echo tsc_early_khz=1000000
+		return
+	fi
 	awk -F ': ' '/^flags/ && / hypervisor/ { vm = 1 } /^cpu MHz/ { mhz = $2 }
 		END { if (vm && mhz) printf "tsc_early_khz=%d", mhz * 1000 }' /proc/cpuinfo
 }
 
 start_qemu() {
 	local -a smp=("$cpus")
+	local -a accel=(-accel "tcg,thread=multi")
 	[ "$threads" = 1 ] || smp=("$cpus,cores=$((cpus / threads)),threads=$threads")
+	# An instruction is a nanosecond, and so is idling: the same on any machine, however busy.
+	[ "$counted" = 0 ] || accel=(-accel "tcg,thread=single" -icount "shift=0,sleep=off")
 	rm -f "$work/disk" "$work/console"
 	truncate -s "${disk_mib}M" "$work/disk"
 	: >"$work/console"
 	# setpriv: should this script be killed, QEMU ends with it.
-	setpriv --pdeathsig KILL "$testbed_cache/qemu/qemu-system-x86_64" -accel tcg,thread=multi -cpu "$cpu_model" \
+	setpriv --pdeathsig KILL "$testbed_cache/qemu/qemu-system-x86_64" "${accel[@]}" -cpu "$cpu_model" \
 		-smp "${smp[@]}" -m "$mem" -display none -monitor none -nic none -no-reboot \
 		-chardev "stdio,id=console,signal=off,logfile=$work/console" -serial chardev:console \
 		-drive "file=$work/disk,format=raw,if=virtio,cache=unsafe" \

@@ -38,19 +38,29 @@ stage_microvm() {
 	cp "${CARGO_TARGET_DIR:-$repository/target}/$target/static/corun-microvm" "$into/"
 }
 
-# Puts bpftool into DIR/bin/, its loader and libraries into DIR/bpftool/.
-stage_bpftool() {
-	local root="$testbed_cache/bpftool" into="$1/bpftool" libraries library
+# stage_program DIR NAME ROOT PATH: a program of Debian's that lies at PATH of what was unpacked in ROOT, as
+# DIR/bin/NAME, its loader and libraries in DIR/NAME/.
+stage_program() {
+	local into="$1/$2" name="$2" root="$3" libraries library
 	libraries="$root/usr/lib/x86_64-linux-gnu"
 	mkdir -p "$into" "$1/bin"
-	cp -L "$root/usr/sbin/bpftool" "$root/usr/lib64/ld-linux-x86-64.so.2" "$into/"
-	"$into/ld-linux-x86-64.so.2" --library-path "$libraries" --list "$into/bpftool" |
+	cp -L "$root/$4" "$into/$name"
+	cp -L "$root/usr/lib64/ld-linux-x86-64.so.2" "$into/"
+	"$into/ld-linux-x86-64.so.2" --library-path "$libraries" --list "$into/$name" |
 		awk '$2 == "=>" && $1 !~ /ld-linux/ { print $3 }' >"$into/libraries"
 	while read -r library; do cp -L "$library" "$into/"; done <"$into/libraries"
 	rm "$into/libraries"
-	cat >"$1/bin/bpftool" <<-'END'
+	cat >"$1/bin/$name" <<-END
 		#!/bin/sh
-		exec /test/bpftool/ld-linux-x86-64.so.2 --library-path /test/bpftool /test/bpftool/bpftool "$@"
+		exec /test/$name/ld-linux-x86-64.so.2 --library-path /test/$name /test/$name/$name "\$@"
 	END
-	chmod +x "$1/bin/bpftool"
+	chmod +x "$1/bin/$name"
+}
+
+stage_bpftool() { stage_program "$1" bpftool "$testbed_cache/bpftool" usr/sbin/bpftool; }
+
+# What only torture needs: `fetch.sh --stress` has brought it, with what it links and no more.
+stage_stress() {
+	mkdir -p "$1/bin"
+	cp -r "$testbed_cache/stress-ng/." "$1/"
 }

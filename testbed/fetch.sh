@@ -6,7 +6,8 @@
 # How: apt with a private configuration (this user's cache, the system's mirror, suite sid)
 # downloads and checks the packages; they are unpacked into the cache, never installed. No root.
 #
-# Usage: fetch.sh [--refresh]      exit 0: complete, 77: cannot be had here, 1: error
+# Usage: fetch.sh [--refresh | --stress]   --stress: stress-ng, too (100 MB of downloads, 10 MB kept)
+#        exit 0: complete, 77: cannot be had here, 1: error
 set -euo pipefail
 # shellcheck source=testbed/common.sh
 . "$(dirname "$0")/common.sh"
@@ -17,6 +18,7 @@ kernel="$testbed_cache/kernel"
 qemu="$testbed_cache/qemu"
 tools="$testbed_cache/tools"
 bpftool="$testbed_cache/bpftool"
+stress="$testbed_cache/stress-ng"
 
 private_apt() { "$1" --config-file="$apt_dir/apt.conf" "${@:2}"; }
 
@@ -96,6 +98,16 @@ fetch_bpftool() {
 	unpack_with_dependencies "$bpftool.new" bpftool
 	rm -rf "$bpftool"
 	mv "$bpftool.new" "$bpftool"
+}
+
+# It depends on much that it does not link: only what it does is kept.
+fetch_stress() {
+	say "fetching stress-ng"
+	unpack_with_dependencies "$stress.root" stress-ng
+	rm -rf "$stress.new"
+	stage_program "$stress.new" stress-ng "$stress.root" usr/bin/stress-ng
+	rm -rf "$stress" "$stress.root"
+	mv "$stress.new" "$stress"
 }
 
 fetch_qemu() {
@@ -201,19 +213,22 @@ fetch_kernel() {
 }
 
 is_complete() {
-	[ -e "$tools" ] && [ -e "$bpftool" ] && [ -e "$qemu/version" ] && [ -e "$kernel/version" ]
+	[ -e "$tools" ] && [ -e "$bpftool" ] && [ -e "$qemu/version" ] && [ -e "$kernel/version" ] &&
+		{ [ ! "$1" ] || [ -e "$stress" ]; }
 }
 
 main() {
-	local refresh=""
+	local refresh="" with_stress=""
 	case "${1:-}" in
-	"") if is_complete; then return; fi ;;
+	"") ;;
 	--refresh) refresh=yes ;;
+	--stress) with_stress=yes ;;
 	*)
-		echo "usage: $0 [--refresh]" >&2
+		echo "usage: $0 [--refresh | --stress]" >&2
 		exit "$exit_usage"
 		;;
 	esac
+	if [ ! "$refresh" ] && is_complete "$with_stress"; then return; fi
 	[ "$(uname -m)" = x86_64 ] || skip "only x86-64 machines are supported, this one is $(uname -m)"
 	command -v apt-get >/dev/null || skip "this system has no apt to fetch packages with"
 	mkdir -p "$testbed_cache"
@@ -223,6 +238,7 @@ main() {
 	# What an interrupted run already brought is kept.
 	if [ "$refresh" ] || [ ! -e "$tools" ]; then fetch_tools; fi
 	if [ "$refresh" ] || [ ! -e "$bpftool" ]; then fetch_bpftool; fi
+	if [ "$with_stress" ] && [ ! -e "$stress" ]; then fetch_stress; fi
 	if [ "$refresh" ] || [ ! -e "$qemu/version" ]; then fetch_qemu; fi
 	if [ "$refresh" ] || [ ! -e "$kernel/version" ]; then fetch_kernel; fi
 	rm -rf "$apt_dir"

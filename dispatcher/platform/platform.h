@@ -251,6 +251,7 @@ static inline bool look_at(struct task_struct *p, struct task_ctx *copy)
 	copy->cpu = shared(t->cpu);
 	copy->load = shared(t->load);
 	copy->since = shared(t->since);
+	copy->rest = shared(t->rest);
 	return true;
 }
 

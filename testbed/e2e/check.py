@@ -17,8 +17,11 @@ from collections import defaultdict
 from pathlib import Path
 
 import contract
+import cost
 import policies
 import slices
+import steal
+import torture
 
 EVENT = re.compile(r"\[(\d+)\] \S+ +(\d+\.\d+): (sched_\w+): (.*)")
 SWITCH = re.compile(r"prev_pid=(\d+) .*prev_state=(\S+) ==> .*next_pid=(\d+)")
@@ -210,10 +213,13 @@ def main():
     for line in verdicts.read_text().splitlines() if verdicts.exists() else ():
         word, name, detail = line.split("\t")
         table.row(word == "pass", name, detail)
+    torture.show(out)
     judge_numbers(out, table)
     judge_traces(out, table)
     contract.judge(out, table)
+    cost.judge(out, table)
     policies.judge(out, table)
+    steal.judge(out, table)
     for directory in sorted(out.glob("slices-*")):
         slices.judge(directory, table)
     for line in sys.argv[2:]:

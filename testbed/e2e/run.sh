@@ -7,8 +7,8 @@
 #
 # Usage: run.sh [OUT [GROUP…]]   OUT: out/e2e; GROUP: only these boots (below), such as weights; "brief": the
 #                                two that CI runs; or "contract", "costs", "jupiter", "vsmtio", "examples",
-#                                "slices", "predict", "record", "book" or "hotplug;rt;storm;fakes", which take long
-#                                and are not among those run by default
+#                                "slices", "predict", "record", "book", "cost", "parallel", "crowd" or "torture",
+#                                which take long and are not among those run by default
 #        EXAMPLE: the policy that "examples" goes over to, instead of calm
 # Exit codes: 0 all passed, 77 packages cannot be had, else failed
 set -euo pipefail
@@ -19,6 +19,16 @@ e2e_dir="$(cd "$(dirname "$0")" && pwd)"
 repository="$testbed_dir/.."
 out="${1:-$repository/out/e2e}"
 most_tries=3
+
+# stage_strain DIR: microbenchmarks as bin/corun-strain, without shared libraries, and the least sched_ext
+# scheduler that there is.
+stage_strain() {
+	local target=x86_64-unknown-linux-gnu
+	(cd "$repository" && RUSTFLAGS="-C target-feature=+crt-static" \
+		cargo build --quiet --profile static --locked --target "$target" -p corun-strain)
+	cp "${CARGO_TARGET_DIR:-$repository/target}/$target/static/corun-strain" "$1/bin/"
+	clang-19 -g -O2 -target bpf -c "$testbed_dir/strain/minimal.bpf.c" -o "$1/minimal.bpf.o"
+}
 
 # The command, without shared libraries, as bin/corun.
 stage_corun() { cp "$("$repository/scripts/build-static.sh")" "$1/bin/corun"; }
@@ -57,7 +67,7 @@ groups=(
 	"stacking"
 	"idling;policy fair;policy balance"
 	"policy affinity;kill"
-	"weights"
+	"weights;steal"
 	"policies"
 	"others"
 	"preflight;hang;guard;loop;canary;watch"
@@ -76,6 +86,13 @@ predict=(
 	"predict mix 3" "predict meeting 3"
 )
 
+# One fault after the other, and boot storms under every policy, four in a boot (host/torture.sh).
+torture_groups() {
+	groups=("hotplug" "rt;fakes" "nonsense;oom" "starve" "suspend" "stress")
+	local -a four
+	while mapfile -t -n 4 four && [ ${#four[@]} -gt 0 ]; do groups+=("storm ${four[*]}"); done <"$work/policies"
+}
+
 # The same slices asked of sched_ext and of the kernel's own scheduler.
 slices=("slices ext" "slices fair")
 
@@ -92,7 +109,7 @@ emulator_broke() {
 # limit_of GROUP: seconds it may take; some three times what it takes on a machine that does nothing else.
 limit_of() {
 	case $1 in
-	costs | jupiter | vsmtio | policies | others | book) echo 600 ;;
+	costs | jupiter | vsmtio | policies | others | book | cost | crowd | suspend | storm*) echo 600 ;;
 	*) echo 300 ;;
 	esac
 }
@@ -113,6 +130,7 @@ attempt() {
 	rm -rf "$work/out"
 	# Two hardware threads per core, which QEMU's AMD CPUs tell with this flag only.
 	local -a machine=()
+	case $1 in cost | crowd) machine=(CORUN_TESTBED_CPUS=1 CORUN_TESTBED_COUNTED=1 CORUN_TESTBED_BOOT_TIMEOUT=180) ;; esac
 	[ "$1" != vsmtio ] || machine=(CORUN_TESTBED_THREADS=2 "CORUN_TESTBED_CPU_MODEL=max,la57=off,topoext=on")
 	tr ';' '\n' <<<"$1" >"$work/test/phases"
 	policies_of "$1" <"$work/policies" >"$work/test/policies"
@@ -152,9 +170,16 @@ main() {
 	trap 'rm -rf "$work"' EXIT
 	stage_microvm "$work/test"
 	stage_corun "$work/test"
+	stage_strain "$work/test"
 	"$testbed_dir/fetch.sh"
 	stage_bpftool "$work/test"
+	case " ${*:2} " in *" torture "* | *" stress "*)
+		"$testbed_dir/fetch.sh" --stress
+		stage_stress "$work/test"
+		;;
+	esac
 	host_policies "$work/test" >"$work/policies"
+	cp "$work/policies" "$work/test/every-policy"
 	for kind in host running guest; do "$repository/scripts/book.py" list $kind >"$work/test/book-$kind"; done
 	cp "$e2e_dir"/host/* "$work/test/"
 	rm -rf "$out"
@@ -165,6 +190,7 @@ main() {
 	case "${groups[*]}" in
 	brief) groups=("${brief[@]}") ;;
 	predict) groups=("${predict[@]}") ;;
+	torture) torture_groups ;;
 	slices) groups=("${slices[@]}") ;;
 	esac
 	for group in "${groups[@]}"; do run_group "$group"; done

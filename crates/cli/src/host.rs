@@ -16,6 +16,11 @@ use corun_model::{Nanos, time};
 use corun_policies::{PolicyInfo, Settings};
 use std::path::PathBuf;
 
+mod config;
+
+/// The policy unless another is asked for.
+const DEFAULT_POLICY: &str = "balance";
+
 /// Schedule this host's VMs: load the dispatcher as its scheduler
 ///
 /// Takes over all ordinary tasks of the host until it is interrupted or told to end; then, and
@@ -34,8 +39,13 @@ use std::path::PathBuf;
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
+    /// Options in a file, as TOML: a key is an option's name, parameters of the policy are in [set]. What the
+    /// command line says, too, it says instead
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
     /// The policy; `corun policies` lists them (cfs, eevdf and credit are models, for `compare` only)
-    #[arg(long, value_name = "NAME", default_value = "balance")]
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_POLICY)]
     policy: String,
 
     /// How: as a scheduler of its own, or through the kernel's
@@ -112,6 +122,23 @@ pub struct Args {
     /// Where to answer `corun policy`: a unix socket, for its owner and group
     #[arg(long, value_name = "PATH", default_value = socket::DEFAULT)]
     socket: PathBuf,
+
+    /// Where to answer scxtop and other clients of scx_stats: a unix socket, for its owner and group; off:
+    /// nowhere
+    #[arg(long, value_name = "PATH", default_value = socket::scx_stats::DEFAULT, value_parser = place)]
+    scx_stats: Place,
+}
+
+/// A path, or none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Place(Option<PathBuf>);
+
+fn place(text: &str) -> Result<Place, String> {
+    match text {
+        "" => Err("expected a path, or off".to_string()),
+        "off" => Ok(Place(None)),
+        path => Ok(Place(Some(path.into()))),
+    }
 }
 
 /// What carries policies out.
@@ -141,6 +168,8 @@ Examples:
       a canary: two VMs under the policy, and back if any VM is ready for a fifth of its time
   corun host --policy aql --observe
       what it would do
+  sudo corun host --config /etc/corun/host.toml --for 10min
+      as the service does, but for ten minutes
 
 Exit codes: 0 handed back as asked; 1 could not take over, or the kernel took the host back;
 2 wrong usage; 3 handed back because a promise was broken.";
@@ -178,11 +207,19 @@ fn slice(text: &str) -> Result<Nanos, String> {
     }
 }
 
-/// Runs the command.
+/// Runs the command, whose line was read as `said`.
 ///
 /// # Errors
-/// [`Invalid`] for an unknown policy; else why the host could not be taken over or was lost.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+/// [`Invalid`] for an unknown policy or a file of options that is not valid; else why the host could not
+/// be taken over or was lost.
+pub fn run(args: &Args, said: &clap::ArgMatches) -> anyhow::Result<()> {
+    match &args.config {
+        Some(file) => with_all(&config::read(file, said)?),
+        None => with_all(args),
+    }
+}
+
+fn with_all(args: &Args) -> anyhow::Result<()> {
     let policy = known_host_policy(&args.policy)
         .map_err(|message| Invalid::error(format!("--policy: {message}")))?;
     let mut settings = Settings::default();
@@ -210,6 +247,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     options.json = args.json;
     options.record.clone_from(&args.record);
     options.socket.clone_from(&args.socket);
+    options.scx_stats.clone_from(&args.scx_stats.0);
     options.force.clone_from(&args.force);
     options.only.clone_from(&args.only);
     options.state_dir.clone_from(&args.state_dir);

@@ -25,7 +25,7 @@ mod status;
 mod top;
 mod workloads;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::process::ExitCode;
 
 /// Schedules the virtual CPUs of overcommitted Linux/KVM hosts, and tells beforehand what a policy
@@ -70,13 +70,15 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let said = Cli::command().get_matches();
+    let cli = Cli::from_arg_matches(&said).unwrap_or_else(|error| error.exit());
+    let result = match cli.command {
         Command::Compare(mut args) => compare::run(&mut args),
         Command::Advise(args) => advise::run(&args),
         Command::Record(args) => record::run(&args),
         Command::Sensitivity(args) => sensitivity::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),
-        Command::Host(args) => host::run(&args),
+        Command::Host(args) => host::run(&args, said.subcommand_matches("host").unwrap_or(&said)),
         Command::Guest(args) => guest::run(&args),
         Command::Preflight(args) => preflight::run(&args),
         Command::Status(args) => status::run(&args),

@@ -72,8 +72,8 @@ fn in_words(status: &HostStatus) -> String {
         text += &format!("note: {note}\n");
     }
     text += &format!(
-        "{:<24} {:>8} {:>6} {:>6} {:<15} {:>9} {:>9} {:>9}\n",
-        "VM", "PID", "vCPUs", "weight", "placement", "run s", "ready s", "costop s"
+        "{:<24} {:>8} {:>6} {:>6} {:<15} {:>9} {:>9} {:>9} {:>9}\n",
+        "VM", "PID", "vCPUs", "weight", "placement", "run s", "ready s", "costop s", "helpers s"
     );
     status.vms.iter().for_each(|vm| line(&mut text, vm));
     text
@@ -91,7 +91,7 @@ fn line(text: &mut String, vm: &VmNow) {
     // Writing to a string cannot fail.
     let _ = writeln!(
         text,
-        "{:<24} {:>8} {:>6} {:>6} {:<15} {:>9.1} {:>9.1} {:>9.1}",
+        "{:<24} {:>8} {:>6} {:>6} {:<15} {:>9.1} {:>9.1} {:>9.1} {:>9.1}",
         vm.name,
         vm.pid,
         vm.vcpus.len(),
@@ -99,6 +99,7 @@ fn line(text: &mut String, vm: &VmNow) {
         placement,
         sum(|vcpu| vcpu.run_s),
         sum(|vcpu| vcpu.ready_s),
-        sum(|vcpu| vcpu.costop_s)
+        sum(|vcpu| vcpu.costop_s),
+        vm.helpers.iter().map(|helpers| helpers.run_s).sum::<f64>()
     );
 }

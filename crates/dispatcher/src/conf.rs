@@ -5,7 +5,10 @@
 //! means the same to both. A test compares the sizes with what the C compiler laid out.
 
 use corun_model::time::{MS, US};
-use corun_model::{Demand, Gang, Nanos, PcpuPlan, PcpuSet, Pool, Skew, TaskPlan, VmPlan};
+use corun_model::{
+    Demand, Gang, Nanos, PcpuPlan, PcpuSet, Placement, Pool, Skew, TaskPlan, VmPlan,
+};
+use std::collections::BTreeMap;
 
 /// Weight of a cgroup with `cpu.weight` 100.
 pub const GROUP_NEUTRAL: u32 = 1024;
@@ -129,6 +132,26 @@ impl TaskConf {
             allotment: plan.claim.map_or(0, |claim| claim.allotment),
             pool: plan.pool.map_or(0, |pool| pool as u32 + 1),
             demand: plan.demand.map_or(0, demand),
+        }
+    }
+}
+
+impl TaskConf {
+    /// What a thread is to be told that serves a VM (an I/O thread, say): `placement` is the VM's,
+    /// [`Placement::number`](corun_model::Placement::number), `vcpus` what its vCPUs were told. Under pools it
+    /// is in the one that most of them are in, of several such in the first; else nothing is wanted of it.
+    pub fn of_helper(placement: u32, vcpus: impl IntoIterator<Item = Self>) -> Self {
+        if placement != Placement::Pool.number() {
+            return Self::default();
+        }
+        let mut members = BTreeMap::<u32, usize>::new();
+        for vcpu in vcpus.into_iter().filter(|vcpu| vcpu.pool > 0) {
+            *members.entry(vcpu.pool).or_default() += 1;
+        }
+        let most = members.iter().rev().max_by_key(|(_, count)| **count);
+        Self {
+            pool: most.map_or(0, |(pool, _)| *pool),
+            ..Self::default()
         }
     }
 }

@@ -212,8 +212,9 @@ pub struct CpuCtx {
     pub cur_demand: u32,
     pub called: u32,
     pub cur_limited: u32,
-    pub cut: u32,
-    pub pad: u32,
+    pub cut: u16,
+    pub behind: u16,
+    pub busier_by: u32,
     pub turn_vtime: u64,
     pub release_at: u64,
 }

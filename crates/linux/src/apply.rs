@@ -8,6 +8,7 @@
 //! decision and keeps nothing of a mode that a VM is no longer in, so there is nothing else to undo.
 
 use crate::discovery::{Vcpu, Vm};
+use crate::helpers;
 use crate::tables::Tables;
 use corun_dispatcher::{PcpuConf, PoolConf, TaskConf, VmConf};
 use corun_model::{PcpuPlan, Placement, Plan, Pool, TaskPlan, VmPlan};
@@ -82,6 +83,7 @@ pub(crate) fn apply(
             tell_task(vcpu, tasks.get(&vcpu.task).copied(), base, to)?;
         }
         tell_vm(vm, vms.get(&vm.vm).copied(), base, to)?;
+        tell_helpers(vm, to)?;
     }
     Ok(())
 }
@@ -138,6 +140,17 @@ fn tell_task(
     };
     if conf != told && to.set_task_conf(vcpu.pidfd.as_fd(), conf)? {
         vcpu.told = Some(conf);
+    }
+    Ok(())
+}
+
+/// What is wanted of a VM's other threads follows from what it was told itself.
+fn tell_helpers(vm: &mut Vm, to: &impl Told) -> libbpf_rs::Result<()> {
+    let wanted = helpers::wanted(vm);
+    for helper in &mut vm.helpers {
+        if wanted != helper.told && to.set_task_conf(helper.pidfd.as_fd(), wanted)? {
+            helper.told = wanted;
+        }
     }
     Ok(())
 }

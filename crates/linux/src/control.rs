@@ -66,7 +66,7 @@ pub(crate) struct Control {
     began: Nanos,
     due: Nanos,
     thorough_due: Nanos,
-    last: Reading,
+    pub(crate) last: Reading,
     /// When that was read.
     before: Nanos,
     told: ToldHost,

@@ -113,27 +113,34 @@ impl Daemon {
             );
         }
         self.drain()?;
-        if clock::now() >= self.control.due() {
+        let asked = clock::now() >= self.control.due();
+        if asked {
             self.control.step(&dispatcher.tables())?;
         }
         if self.report_due.is_some_and(|due| clock::now() >= due) {
             self.report(dispatcher)?;
         }
-        if clock::now() >= self.guard.due() {
-            self.watch_over(dispatcher)?;
+        if asked || clock::now() >= self.guard.due() {
+            self.watch_over(dispatcher, asked)?;
         }
         Ok(())
     }
 
-    /// Is everybody served as promised? If not, the daemon ends, and the host is handed back.
-    fn watch_over(&mut self, dispatcher: &Dispatcher<'_>) -> Result<(), HostError> {
-        let reading = self.control.read(&dispatcher.tables())?;
+    /// Is everybody served as promised? If not, the daemon ends, and the host is handed back. `shown`: the
+    /// policy was just shown what there is to see. Reading it is most of what the daemon does, so it is not
+    /// read twice.
+    fn watch_over(&mut self, dispatcher: &Dispatcher<'_>, shown: bool) -> Result<(), HostError> {
+        let read = match shown {
+            true => None,
+            false => Some(self.control.read(&dispatcher.tables())?),
+        };
+        let reading = read.as_ref().unwrap_or(&self.control.last);
         let pressure = match self.guard.limits().most_pressure {
             Some(_) => pressure::cpu_total(),
             None => None,
         };
         let vms = &self.control.vms.list;
-        match self.guard.look(clock::now(), vms, &reading, pressure) {
+        match self.guard.look(clock::now(), vms, reading, pressure) {
             Some(breach) => Err(HostError::RolledBack(breach)),
             None => Ok(()),
         }

@@ -5,6 +5,7 @@
 //! /proc adds names, the order of vCPUs, affinities and weights. Nobody is asked, no manager needed.
 //! Processes come and go while one looks: what cannot be read is left out this time.
 
+use crate::helpers::{self, Helper};
 use crate::inventory::role::vcpu_number;
 use crate::inventory::{Identity, identity};
 use crate::perf::VcpuCounters;
@@ -72,6 +73,8 @@ pub(crate) struct Vm {
     /// `cpu.weight` of its own cgroup.
     pub(crate) weight: Option<u32>,
     pub(crate) vcpus: Vec<Vcpu>,
+    /// Its other threads.
+    pub(crate) helpers: Vec<Helper>,
     /// As of the last look.
     pub(crate) books: Books,
     /// vCPUs the dispatcher counted when threads were looked for last.
@@ -116,7 +119,7 @@ impl Vms {
             }
             if thorough || vm.counted != ctx.vcpus {
                 vm.counted = ctx.vcpus;
-                vm.find_vcpus(tables, &mut self.next_task);
+                vm.find_threads(tables, &mut self.next_task);
             }
         }
     }
@@ -140,6 +143,7 @@ impl Vms {
             identity,
             weight: cgroup.and_then(|path| cgroup::weight(tgid, &path)),
             vcpus: Vec::new(),
+            helpers: Vec::new(),
             books: Books::default(),
             counted: 0,
             told: None,
@@ -157,12 +161,13 @@ impl Vms {
 }
 
 impl Vm {
-    /// Adds vCPU threads that are not known yet.
-    fn find_vcpus(&mut self, tables: &Tables<'_, '_>, next_task: &mut u32) {
+    /// Adds vCPU threads that are not known yet, and brings its other threads up to date.
+    fn find_threads(&mut self, tables: &Tables<'_, '_>, next_task: &mut u32) {
         let tgid = self.key.tgid;
         let process = Process::here(tgid);
         let known = |tid: &u32| self.vcpus.iter().any(|vcpu| vcpu.key.tid == *tid);
-        let mut new = process.threads();
+        let threads = process.threads();
+        let mut new = threads.clone();
         new.retain(|tid| !known(tid));
         let named = |&tid: &u32| Some((tid, Some(vcpu_number(&process.thread_name(tid)?)?)));
         let mut found: Vec<(u32, Option<u32>)> = new.iter().filter_map(named).collect();
@@ -171,13 +176,17 @@ impl Vm {
             found = new.iter().map(|&tid| (tid, None)).collect();
         }
         for (tid, number) in found {
-            let Some(vcpu) = open_vcpu(tgid, tid, number, tables, TaskId(*next_task)) else {
+            let Some(mut vcpu) = open_vcpu(tgid, tid, number, tables, TaskId(*next_task)) else {
                 continue;
             };
             *next_task += 1;
+            // It may have been taken for something else before it had its name.
+            let was = self.helpers.iter().find(|helper| helper.key == vcpu.key);
+            vcpu.told = was.map(|helper| helper.told);
             self.vcpus.push(vcpu);
         }
         self.vcpus.sort_by_key(|vcpu| (vcpu.number, vcpu.key.tid));
+        helpers::refresh(&mut self.helpers, &self.vcpus, &process, tgid, &threads);
     }
 }
 

@@ -43,6 +43,8 @@ pub struct HostOptions {
     pub record: Option<PathBuf>,
     /// Where to answer `corun policy`.
     pub socket: PathBuf,
+    /// Where to answer clients of scx_stats; `None`: nowhere.
+    pub scx_stats: Option<PathBuf>,
     /// Findings of the preflight that shall not stand in the way.
     pub force: Vec<String>,
     /// Where runs are remembered.
@@ -69,6 +71,7 @@ impl HostOptions {
             json: false,
             record: None,
             socket: socket::DEFAULT.into(),
+            scx_stats: Some(socket::scx_stats::DEFAULT.into()),
             force: Vec::new(),
             state_dir: safety::STATE_DIR.into(),
             limits: Limits::default(),
@@ -292,7 +295,13 @@ fn take_over(
     let mut storage = MaybeUninit::uninit();
     let recording = options.record.is_some();
     last.limits = Some(options.limits);
-    let server = Server::bind(&options.socket)?;
+    let mut server = Server::bind(&options.socket)?;
+    if let Some(path) = &options.scx_stats
+        && let Err(why) = server.answer_scx_stats(path)
+    {
+        // Not to be seen in scxtop is no reason not to schedule.
+        (options.notes)(&format!("scxtop and the like will not show corun: {why}"));
+    }
     let mut dispatcher = Dispatcher::load(&mut storage, &options.params, &online, recording)?;
     let mut daemon = Daemon::new(options, forced, &online, &dispatcher)?;
     dispatcher.attach()?;

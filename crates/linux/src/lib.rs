@@ -3,7 +3,7 @@
 //!
 //! [`host::run`] is the whole daemon. Its parts, in the order in which they matter to it:
 //! [`preflight`] (may it start?), loader (into the kernel and out again), discovery (which
-//! VMs are there), control (counters → policy → plan), apply (plan → tables), [`safety`] (is everybody
+//! VMs are there; helpers: what serves them), control (counters → policy → plan), apply (plan → tables), [`safety`] (is everybody
 //! served as promised, and what if not), [`stats`], recorder, [`socket`].
 //!
 //! [`stock::run`] is the daemon for kernels without sched_ext: the policies that slices and affinities
@@ -22,6 +22,7 @@ mod control;
 mod counters;
 mod daemon;
 mod discovery;
+mod helpers;
 pub mod host;
 pub mod inventory;
 mod knobs;

@@ -50,6 +50,12 @@ impl Process {
         start_in(&line(&self.thread(tid, "stat"))?)
     }
 
+    /// When a thread of it started, and whether it has or wants a pCPU (state R).
+    pub(crate) fn thread_now(&self, tid: u32) -> Option<(u64, bool)> {
+        let stat = line(&self.thread(tid, "stat"))?;
+        Some((start_in(&stat)?, state_in(&stat)? == "R"))
+    }
+
     /// A thread's name.
     pub(crate) fn thread_name(&self, tid: u32) -> Option<String> {
         line(&self.thread(tid, "comm"))
@@ -95,6 +101,12 @@ pub(crate) fn line(file: &Path) -> Option<String> {
 fn start_in(stat: &str) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(')')?;
     fields.split_whitespace().nth(19)?.parse().ok()
+}
+
+/// Field 3.
+fn state_in(stat: &str) -> Option<&str> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_whitespace().next()
 }
 
 /// What the kernel counted of a thread.
@@ -147,7 +159,7 @@ mod tests {
     fn start_times_survive_odd_names() {
         let stat = "12 (a) b (c) S 1 12 12 0 -1 4194560 1 0 0 0 5 6 0 0 20 0 3 0 4711 1 2 3";
         assert_eq!(start_in(stat), Some(4711));
-        assert_eq!(start_in("12 (a"), None);
+        assert_eq!((start_in("12 (a"), state_in(stat)), (None, Some("S")));
     }
 
     #[test]

@@ -3,16 +3,19 @@
 //!
 //! Times are sums since each vCPU was first seen, in seconds; whoever wants shares asks twice.
 
+use crate::clock;
 use crate::control::Control;
 use crate::counters::Counters;
 use crate::discovery::{Vcpu, Vm};
-use crate::inventory::Manager;
+use crate::helpers::Helper;
+use crate::inventory::{Manager, Role};
 use crate::safety::Limits;
 use crate::tables::Tables;
 use corun_model::time::{MS, seconds};
 use corun_model::{Nanos, Placement};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::os::fd::AsFd;
 
 /// A host under corun.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -64,6 +67,24 @@ pub struct VmNow {
     pub placement: String,
     /// Its vCPUs.
     pub vcpus: Vec<VcpuNow>,
+    /// Its other threads, by what they are for.
+    #[serde(default)]
+    pub helpers: Vec<HelpersNow>,
+}
+
+/// Threads of a VM that are no vCPUs and are for the same.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HelpersNow {
+    /// What for: `io`, `vhost` or `emulator`.
+    pub role: String,
+    /// How many there are.
+    pub threads: u64,
+    /// Time on a pCPU, s.
+    pub run_s: f64,
+    /// Time spent wanting one, s.
+    pub ready_s: f64,
+    /// The pool they are in with their VM, if it has one.
+    pub pool: Option<u32>,
 }
 
 /// A vCPU.
@@ -126,6 +147,7 @@ impl HostStatus {
                 vm,
                 control.is_for(vm),
                 vm.vcpus.iter().map(vcpu).collect(),
+                helpers_now(&vm.helpers, tables)?,
             ));
         }
         Ok(Self {
@@ -144,7 +166,7 @@ impl HostStatus {
     }
 }
 
-fn vm_now(vm: &Vm, under_policy: bool, vcpus: Vec<VcpuNow>) -> VmNow {
+fn vm_now(vm: &Vm, under_policy: bool, vcpus: Vec<VcpuNow>, helpers: Vec<HelpersNow>) -> VmNow {
     let placement = vm.told.map_or(0, |told| told.placement);
     let mut modes = Placement::NAMES.iter();
     let placement = modes.find(|(_, mode)| mode.number() == placement);
@@ -159,7 +181,25 @@ fn vm_now(vm: &Vm, under_policy: bool, vcpus: Vec<VcpuNow>) -> VmNow {
         under_policy,
         placement: placement.map_or("?", |(name, _)| name).to_string(),
         vcpus,
+        helpers,
     }
+}
+
+fn helpers_now(helpers: &[Helper], tables: &Tables<'_, '_>) -> libbpf_rs::Result<Vec<HelpersNow>> {
+    let mut sums = BTreeMap::<Role, HelpersNow>::new();
+    for helper in helpers {
+        let Some(ctx) = tables.task(helper.pidfd.as_fd())? else {
+            continue;
+        };
+        let counters = Counters::of(&ctx, clock::now());
+        let sum = sums.entry(helper.role).or_default();
+        sum.role = helper.role.name().to_string();
+        sum.threads += 1;
+        sum.run_s += seconds(counters.run);
+        sum.ready_s += seconds(counters.ready);
+        sum.pool = helper.told.pool.checked_sub(1);
+    }
+    Ok(sums.into_values().collect())
 }
 
 fn vcpu_now(

@@ -21,10 +21,11 @@ number() { printf '%s\t%s\n' "$1" "$2" | tee -a /out/numbers.tsv; }
 
 # --- The daemon ------------------------------------------------------------------------------
 
-# start_corun POLICY [OPTION…]: returns once it is in charge.
+# start_corun POLICY [OPTION…]: returns once it is in charge; statistics every $interval.
+interval=200ms
 start_corun() {
 	: >$log
-	corun host --policy "$@" --json --interval 200ms >$log 2>&1 &
+	corun host --policy "$@" --json --interval $interval >$log 2>&1 &
 	corun_pid=$!
 	_tries=0
 	until [ "$(scheduler)" = corun ]; do

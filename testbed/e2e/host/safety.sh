@@ -176,6 +176,7 @@ phase_hotplug() {
 			verdict "hot-plug $_time: kernel's scheduler" "$(scheduler)" wait_for_eevdf
 		done
 	done
+	tally "hot-plug*" "pCPU unplugged, plugged in" 6 "the host handed back each time"
 	verdict "hot-plug: guests live on" "under $(scheduler)" all_alive first second third
 	stop_vms >/dev/null
 }
@@ -191,61 +192,7 @@ phase_rt() {
 	verdict "real-time hog: corun stays" "$(scheduler)" [ "$(scheduler)" = corun ]
 	verdict "real-time hog: guests live" "8 s of SCHED_FIFO" all_alive first second third
 	stop_corun
+	tally "real-time hog: *" "real-time hog of a pCPU" 1 "for 8 s"
 	verdict "real-time hog: leaves cleanly" "$exit_reason" left_cleanly
-	stop_vms >/dev/null
-}
-
-# VMs that come and go, under policies that keep books of them.
-phase_storm() {
-	begin "boot storm"
-	start_corun fair
-	_started=0
-	for _policy in balance jupiter cosched-strict cosched-relaxed; do
-		corun policy $_policy >/dev/null
-		for _round in 1 2 3 4 5; do
-			for _n in 1 2 3 4 5 6 7 8; do start_vm "storm$_n" spin; done
-			_started=$((_started + 8))
-			# Killed without a word, in an order of their own each round.
-			for _n in $(seq 1 8 | awk -v seed=$_round 'BEGIN { srand(seed) } { print rand(), $1 }' | sort | cut -d ' ' -f 2); do
-				kill -KILL "$(vm_pid "storm$_n")"
-				wait "$(vm_pid "storm$_n")" 2>/dev/null
-				sleep 0.05
-			done
-		done
-		verdict "storm: corun stays, $_policy" "$_started VMs so far" [ "$(scheduler)" = corun ]
-	done
-	rm -f "$vms"/storm*
-	start_vm after timer
-	verdict "storm: a VM lives after it" "under $(scheduler)" all_alive after
-	verdict "storm: its books are empty of the dead" "corun status" \
-		knows 1
-	number "resident memory of the daemon, kB" "$(awk '/^VmRSS/ { print $2 }' /proc/"$corun_pid"/status)"
-	stop_corun
-	verdict "storm: leaves cleanly" "$exit_reason" left_cleanly
-	stop_vms >/dev/null
-}
-
-# Processes that look like VMs and are none.
-phase_fakes() {
-	begin "fake VMs"
-	start_vm real timer
-	start_corun balance
-	_made=0
-	_until=$(($(now_ms) + 15000))
-	while [ "$(now_ms)" -lt $_until ]; do
-		sh -c 'echo "CPU 0/KVM" >/proc/self/comm; while :; do sleep 0.05; done' &
-		_fake=$!
-		sleep 0.1
-		[ $((_made % 10)) != 5 ] || corun top -b -d 0.1 >/tmp/top.txt
-		kill -KILL $_fake
-		wait $_fake 2>/dev/null
-		_made=$((_made + 1))
-	done
-	verdict "fakes: corun stays" "$_made in 15 s" [ "$(scheduler)" = corun ]
-	verdict "fakes: the dispatcher takes none for a VM" "corun status" \
-		knows 1
-	verdict "fakes: the real one lives" "under $(scheduler)" all_alive real
-	stop_corun
-	verdict "fakes: leaves cleanly" "$exit_reason" left_cleanly
 	stop_vms >/dev/null
 }

@@ -48,6 +48,12 @@ pub fn block(index: usize) -> usize {
     BLOCKS + index * PAGE
 }
 
+/// Where KVM writes how long vCPU `index` wanted a pCPU and had none, in ns: `struct kvm_steal_time`, 64
+/// bytes that must not cross their own size (Documentation/virt/kvm/x86/msr.rst, MSR_KVM_STEAL_TIME).
+pub fn steal(index: usize) -> usize {
+    block(index) + 0x100
+}
+
 /// The first address after vCPU `index`'s stack.
 pub fn stack(index: usize) -> usize {
     block(index) + PAGE
@@ -138,6 +144,10 @@ mod tests {
             assert!(pair[0].1 <= pair[1].0, "{pair:x?}");
         }
         assert!(stack(MOST_VCPUS - 1) <= SIZE);
+        // Between parameters and stack, and as KVM wants it.
+        assert!(
+            steal(1).is_multiple_of(64) && steal(1) > block(1) + 48 && steal(1) + 64 < stack(1)
+        );
     }
 
     #[test]

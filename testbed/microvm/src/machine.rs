@@ -5,8 +5,8 @@ use crate::image::{self, Program};
 use crate::memory::GuestMemory;
 use anyhow::{Context, Result, bail};
 use kvm_bindings::{
-    CpuId, KVM_MAX_CPUID_ENTRIES, KVM_MP_STATE_RUNNABLE, kvm_dtable, kvm_mp_state, kvm_regs,
-    kvm_segment, kvm_sregs, kvm_userspace_memory_region,
+    CpuId, KVM_MAX_CPUID_ENTRIES, KVM_MP_STATE_RUNNABLE, Msrs, kvm_dtable, kvm_mp_state,
+    kvm_msr_entry, kvm_regs, kvm_segment, kvm_sregs, kvm_userspace_memory_region,
 };
 use kvm_ioctls::{Kvm, VcpuExit, VcpuFd, VmFd};
 use std::sync::Arc;
@@ -59,6 +59,13 @@ impl Machine {
     pub fn iterations(&self) -> Vec<u64> {
         (0..self.vcpus)
             .map(|index| self.memory.read_u64(image::block(index)))
+            .collect()
+    }
+
+    /// What KVM has told each vCPU's guest as steal so far, ns; it writes when it lets the guest run.
+    pub fn steal(&self) -> Vec<u64> {
+        (0..self.vcpus)
+            .map(|index| self.memory.read_u64(image::steal(index)))
             .collect()
     }
 
@@ -140,12 +147,29 @@ fn create_vcpu(parts: &Parts, index: usize) -> Result<VcpuFd> {
         ..Default::default()
     };
     vcpu.set_regs(&regs).context("KVM refuses its registers")?;
+    tell_steal(&vcpu, index)?;
     // All but the first would wait for a start-up IPI.
     vcpu.set_mp_state(kvm_mp_state {
         mp_state: KVM_MP_STATE_RUNNABLE,
     })
     .context("KVM refuses to make it runnable")?;
     Ok(vcpu)
+}
+
+/// Has KVM write the vCPU's steal time to the guest's memory, where it can: a guest's kernel asks for that
+/// with this MSR. Hosts without CONFIG_SCHED_INFO do not count it: then it stays 0.
+fn tell_steal(vcpu: &VcpuFd, index: usize) -> Result<()> {
+    const MSR_KVM_STEAL_TIME: u32 = 0x4b56_4d03;
+    const ENABLED: u64 = 1;
+    let wanted = kvm_msr_entry {
+        index: MSR_KVM_STEAL_TIME,
+        data: image::steal(index) as u64 | ENABLED,
+        ..Default::default()
+    };
+    let wanted = Msrs::from_entries(&[wanted]).context("an MSR is not accepted")?;
+    vcpu.set_msrs(&wanted)
+        .context("KVM cannot be asked to count steal")?;
+    Ok(())
 }
 
 /// The host's features with the vCPU's own APIC id, which is its index.

@@ -35,6 +35,7 @@ struct Report<'a> {
     vcpus: usize,
     seconds: f64,
     iterations: Vec<u64>,
+    steal_ns: Vec<u64>,
 }
 
 fn main() -> ExitCode {
@@ -113,6 +114,7 @@ fn print_report(
         vcpus: options.program.vcpus,
         seconds: (elapsed.as_secs_f64() * 1e3).round() / 1e3,
         iterations: machine.iterations(),
+        steal_ns: machine.steal(),
     };
     let line = serde_json::to_string(&report)?;
     writeln!(std::io::stdout(), "{line}").context("cannot write to standard output")

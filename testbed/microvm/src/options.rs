@@ -30,7 +30,8 @@ Usage: corun-microvm --name vm1 --mode lock [--vcpus 2] [--seconds 5]
                    0: none                                                [0]
   --progress MS    print the counts every MS milliseconds; 0: never       [0]
 
-At the end, and with --progress before, one line of JSON: what each vCPU has counted.
+At the end, and with --progress before, one line of JSON: what each vCPU has counted,
+and what KVM has told it as steal, in ns.
 ";
 
 /// What to run, under which name, for how long.

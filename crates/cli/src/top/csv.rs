@@ -5,7 +5,7 @@
 use corun_linux::watch::{Row, Sample};
 use corun_model::time::SEC;
 
-const COLUMNS: [&str; 23] = [
+const COLUMNS: [&str; 24] = [
     "uptime_s",
     "interval_s",
     "domain",
@@ -29,6 +29,7 @@ const COLUMNS: [&str; 23] = [
     "slice_ms",
     "pool",
     "under_policy",
+    "helpers_percent",
 ];
 
 pub(super) fn head() -> String {
@@ -44,7 +45,7 @@ pub(super) fn line(row: &Row, then: &Sample, now: &Sample) -> String {
     } else {
         row.vcpus as f64
     };
-    let cells: [String; 23] = [
+    let cells: [String; 24] = [
         seconds(now.at),
         seconds(now.at.saturating_sub(then.at)),
         quoted(&row.name),
@@ -68,6 +69,7 @@ pub(super) fn line(row: &Row, then: &Sample, now: &Sample) -> String {
         maybe(row.slice_ms),
         maybe(row.pool),
         maybe(row.under_policy),
+        row.helpers.map_or_else(String::new, percent),
     ];
     cells.join(",")
 }

@@ -137,7 +137,8 @@ impl Screen {
         frame.render_widget(Paragraph::new(KEYS).dim(), keys);
         let columns = columns(self.view.vcpus);
         let cells = columns.iter().map(|column| fitted(column, column.head));
-        let names = cells.collect::<Vec<_>>().join(" ");
+        let width = usize::from(head.width);
+        let names = format!("{:<width$}", cells.collect::<Vec<_>>().join(" "));
         frame.render_widget(Paragraph::new(names).reversed(), head);
         let lines: Vec<Line<'_>> = rows
             .iter()

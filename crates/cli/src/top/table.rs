@@ -68,11 +68,14 @@ pub(super) fn columns(vcpus: bool) -> Vec<Column> {
             }),
             column("POOL", 4, |row| maybe(row.pool, |pool| pool.to_string())),
         ]),
-        false => columns.push(column("POLICY", 6, |row| {
-            maybe(row.under_policy, |under| {
-                if under { "yes" } else { "fair" }.into()
-            })
-        })),
+        false => columns.extend([
+            column("%HLP", 6, |row| maybe(row.helpers, percent)),
+            column("POLICY", 6, |row| {
+                maybe(row.under_policy, |under| {
+                    if under { "yes" } else { "fair" }.into()
+                })
+            }),
+        ]),
     }
     columns
 }

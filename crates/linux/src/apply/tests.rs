@@ -2,7 +2,11 @@
 
 use super::*;
 use crate::discovery::{Books, ThreadKey};
-use corun_model::{HostSeen, PcpuSet, Signals, Snapshot, TaskId, TaskSeen, Turns, VmId, VmSeen};
+use crate::helpers::Helper;
+use crate::inventory::Role;
+use corun_model::{
+    HostSeen, PcpuSet, Placement, Signals, Snapshot, TaskId, TaskSeen, Turns, VmId, VmSeen,
+};
 use corun_policies::Settings;
 use std::cell::{Cell, RefCell};
 use std::fs::File;
@@ -40,8 +44,11 @@ impl Fake {
     /// some meanwhile. What is as if nothing had been said is left out.
     fn state(&self, list: &[Vm]) -> State {
         let told = self.tasks.borrow();
-        let vcpus = list.iter().flat_map(|vm| &vm.vcpus);
-        let tasks = vcpus.filter_map(|vcpu| told.get(&vcpu.pidfd.as_raw_fd()).copied());
+        let threads = list.iter().flat_map(|vm| {
+            let vcpus = vm.vcpus.iter().map(|vcpu| &vcpu.pidfd);
+            vcpus.chain(vm.helpers.iter().map(|helper| &helper.pidfd))
+        });
+        let tasks = threads.filter_map(|pidfd| told.get(&pidfd.as_raw_fd()).copied());
         let pcpus = self.pcpus.borrow();
         State {
             vms: self.vms.borrow().values().copied().collect(),
@@ -107,6 +114,12 @@ pub(crate) fn host() -> (Vec<Vm>, Snapshot) {
         told: None,
         counters: None,
     };
+    let helper = |tid: u32| Helper {
+        key: key(tid),
+        role: Role::Io,
+        pidfd: File::open("/dev/null").unwrap().into(),
+        told: TaskConf::default(),
+    };
     let vm = |vm: u32| Vm {
         vm: VmId(vm),
         slot: vm,
@@ -115,6 +128,7 @@ pub(crate) fn host() -> (Vec<Vm>, Snapshot) {
         name: format!("vm{vm}"),
         weight: None,
         vcpus: vec![vcpu(10 * vm), vcpu(10 * vm + 1)],
+        helpers: vec![helper(10 * vm + 5)],
         books: Books::default(),
         counted: 2,
         told: None,
@@ -271,5 +285,65 @@ fn what_holds_already_is_not_written_again() {
         fake.apply(&mut list, &plan, Base::AsTold).unwrap();
         fake.apply(&mut list, &plan, Base::Nothing).unwrap();
         assert_eq!(fake.writes.get(), writes, "{}", policy.name);
+    }
+}
+
+/// A plan that has the first VM's vCPUs in these pools, under `placement`.
+fn pooled(list: &[Vm], pools: [usize; 2], placement: Placement) -> Plan {
+    let vcpus = list[0].vcpus.iter().zip(pools);
+    Plan {
+        vms: vec![VmPlan::placed(list[0].vm, placement)],
+        tasks: vcpus
+            .map(|(vcpu, pool)| TaskPlan {
+                pool: Some(pool),
+                ..TaskPlan::of(vcpu.task)
+            })
+            .collect(),
+        ..Plan::default()
+    }
+}
+
+/// What the dispatcher was told of the helpers of a VM.
+fn of_helpers(fake: &Fake, vm: &Vm) -> TaskConf {
+    let fd = vm.helpers[0].pidfd.as_raw_fd();
+    fake.tasks.borrow().get(&fd).copied().unwrap_or_default()
+}
+
+#[test]
+fn helpers_are_in_the_pool_that_most_of_their_vms_vcpus_are_in() {
+    let (mut list, _) = host();
+    let fake = Fake::default();
+    let in_pool = |pool| TaskConf {
+        pool,
+        ..TaskConf::default()
+    };
+    for (pools, expected) in [([3, 3], 4), ([2, 1], 2), ([1, 1], 2)] {
+        let plan = pooled(&list, pools, Placement::Pool);
+        fake.apply(&mut list, &plan, Base::AsTold).unwrap();
+        assert_eq!(of_helpers(&fake, &list[0]), in_pool(expected), "{pools:?}");
+    }
+    // Of a VM that the plan does not speak of, as of one outside a canary, nothing is said.
+    assert_eq!(of_helpers(&fake, &list[1]), TaskConf::default());
+    // Another policy takes it back.
+    fake.apply(&mut list, &Plan::default(), Base::Nothing)
+        .unwrap();
+    assert_eq!(of_helpers(&fake, &list[0]), TaskConf::default());
+}
+
+/// Gangs, homes and holds are vCPUs' business.
+#[test]
+fn without_pools_nothing_is_said_of_helpers() {
+    for policy in corun_policies::all() {
+        let (mut list, seen) = host();
+        let fake = Fake::default();
+        fake.apply(&mut list, &plan(policy, &seen), Base::Nothing)
+            .unwrap();
+        for vm in &list {
+            let pooled = vm.told.unwrap().placement == Placement::Pool.number();
+            let told = of_helpers(&fake, vm);
+            assert_eq!(told.pool > 0, pooled, "{}", policy.name);
+            let rest = TaskConf { pool: 0, ..told };
+            assert_eq!(rest, TaskConf::default(), "{}", policy.name);
+        }
     }
 }

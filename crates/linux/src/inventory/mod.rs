@@ -29,6 +29,8 @@ pub struct Thread {
     pub start: u64,
     /// What it is for.
     pub role: Role,
+    /// Does it have or want a pCPU at the moment?
+    pub runnable: bool,
 }
 
 /// A VM.
@@ -74,8 +76,13 @@ pub fn machine(root: &Path, tgid: u32) -> Option<Machine> {
         return None;
     }
     let thread = |(tid, role)| {
-        let start = process.thread_start(tid)?;
-        Some(Thread { tid, start, role })
+        let (start, runnable) = process.thread_now(tid)?;
+        Some(Thread {
+            tid,
+            start,
+            role,
+            runnable,
+        })
     };
     let mut threads: Vec<Thread> = roles.into_iter().filter_map(thread).collect();
     threads.sort_by_key(|thread| (thread.role, thread.tid));

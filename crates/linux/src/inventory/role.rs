@@ -37,6 +37,16 @@ impl Role {
         }
     }
 
+    /// As shown.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Vcpu(_) => "vcpu",
+            Self::Io => "io",
+            Self::Vhost => "vhost",
+            Self::Emulator => "emulator",
+        }
+    }
+
     /// Is it a vCPU?
     pub fn is_vcpu(self) -> bool {
         matches!(self, Self::Vcpu(_))

@@ -5,6 +5,7 @@
 //! being answered, and no other is read until the answer has gone.
 
 use super::protocol::{self, Command, Reply};
+use super::scx_stats::{self, Session};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
@@ -13,8 +14,19 @@ use std::time::{Duration, Instant};
 /// Read at once, bytes; what a client keeps waiting is at most this and a request.
 const CHUNK: usize = 4096;
 
+/// How a connection speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tongue {
+    /// As protocol.rs has it.
+    Corun,
+    /// As clients of scx_stats do.
+    ScxStats,
+}
+
 pub(super) struct Client {
     stream: UnixStream,
+    /// What is known of a client of scx_stats; `None`: it is none.
+    scx_stats: Option<Session>,
     input: Vec<u8>,
     output: Vec<u8>,
     /// When it asked last, or came.
@@ -28,9 +40,10 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn new(stream: UnixStream, now: Instant) -> Self {
+    pub(super) fn new(stream: UnixStream, tongue: Tongue, now: Instant) -> Self {
         Self {
             stream,
+            scx_stats: (tongue == Tongue::ScxStats).then(Session::default),
             input: Vec::new(),
             output: Vec::new(),
             heard: now,
@@ -102,20 +115,25 @@ impl Client {
     /// Answers the first whole request, if there is one.
     fn answer(&mut self, now: Instant, answer: &mut dyn FnMut(Command) -> Reply) {
         let end = self.line_end();
-        let reply = if end.unwrap_or(self.input.len()) > protocol::LONGEST_REQUEST {
+        self.output = if end.unwrap_or(self.input.len()) > protocol::LONGEST_REQUEST {
             self.dismissed = true;
-            Reply::too_long()
+            match self.scx_stats {
+                Some(_) => scx_stats::refusal("the request is too long"),
+                None => Reply::too_long().line(),
+            }
         } else if let Some(end) = end {
             let line: Vec<u8> = self.input.drain(..=end).collect();
-            match protocol::parse(&line) {
-                Ok(command) => answer(command),
-                Err(reply) => *reply,
+            match &mut self.scx_stats {
+                Some(session) => session.answer(&line, answer),
+                None => match protocol::parse(&line) {
+                    Ok(command) => answer(command).line(),
+                    Err(reply) => reply.line(),
+                },
             }
         } else {
             return;
         };
         self.heard = now;
-        self.output = reply.line();
     }
 
     fn write(&mut self) {

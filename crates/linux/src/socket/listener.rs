@@ -117,6 +117,15 @@ fn make_directory(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Makes the directory above that of `path`, so that [`Listener::bind`] can make the latter.
+pub(super) fn make_above(path: &Path) -> Result<(), SocketError> {
+    let made = path.parent().map_or(Ok(()), make_directory);
+    made.map_err(|cause| SocketError::Refused {
+        path: path.to_path_buf(),
+        cause,
+    })
+}
+
 /// The umask is the process's: whoever changes it does so alone.
 static UMASK_CHANGED: Mutex<()> = Mutex::new(());
 

@@ -14,11 +14,12 @@ mod call;
 mod client;
 mod listener;
 pub mod protocol;
+pub mod scx_stats;
 
 pub use call::{CallError, call};
 pub use listener::SocketError;
 
-use client::Client;
+use client::{Client, Tongue};
 use corun_model::Nanos;
 use listener::Listener;
 use protocol::{Command, Reply};
@@ -39,7 +40,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// The socket and those connected to it.
 pub struct Server {
-    listener: Listener,
+    listeners: Vec<(Listener, Tongue)>,
     clients: Vec<Client>,
     deaf_until: Option<Instant>,
     patience: Duration,
@@ -53,11 +54,23 @@ impl Server {
     /// [`SocketError`], for example if another daemon answers there.
     pub fn bind(path: &Path) -> Result<Self, SocketError> {
         Ok(Self {
-            listener: Listener::bind(path)?,
+            listeners: vec![(Listener::bind(path)?, Tongue::Corun)],
             clients: Vec::new(),
             deaf_until: None,
             patience: PATIENCE,
         })
+    }
+
+    /// Listens at `path`, too, to clients that speak as scx_stats does ([`scx_stats`]).
+    ///
+    /// # Errors
+    /// [`SocketError`], for example if another scheduler answers there.
+    pub fn answer_scx_stats(&mut self, path: &Path) -> Result<(), SocketError> {
+        // Two directories are customary; whatever else is missing was perhaps a slip.
+        listener::make_above(path)?;
+        let listener = Listener::bind(path)?;
+        self.listeners.push((listener, Tongue::ScxStats));
+        Ok(())
     }
 
     /// Waits for at most `limit` ns and hears whoever has something to say; returns early after
@@ -73,15 +86,16 @@ impl Server {
         let now = Instant::now();
         self.deaf_until = self.deaf_until.filter(|&until| until > now);
         let listening = self.clients.len() < MOST_CLIENTS && self.deaf_until.is_none();
-        let mut fds = Vec::with_capacity(self.clients.len() + 1);
+        let mut fds = Vec::with_capacity(self.clients.len() + self.listeners.len());
         fds.extend(self.clients.iter().map(|client| {
             // Negative descriptors are passed over.
             wait_for(client.fd(), client.events())
         }));
-        fds.push(match listening {
-            true => wait_for(self.listener.as_raw_fd(), libc::POLLIN),
-            false => wait_for(-1, 0),
-        });
+        let heard = self.clients.len();
+        if listening {
+            let listeners = self.listeners.iter();
+            fds.extend(listeners.map(|(socket, _)| wait_for(socket.as_raw_fd(), libc::POLLIN)));
+        }
         let at_once = self.clients.iter().any(Client::has_request);
         poll(&mut fds, if at_once { 0 } else { limit })?;
         let now = Instant::now();
@@ -91,15 +105,18 @@ impl Server {
         let patience = self.patience;
         self.clients
             .retain(|client| !client.is_done() && client.idle(now) < patience);
-        if fds.last().is_some_and(|fd| fd.revents != 0) {
-            self.accept(now);
+        for (at, fd) in fds.iter().skip(heard).enumerate() {
+            if fd.revents != 0 && self.clients.len() < MOST_CLIENTS {
+                self.accept(at, now);
+            }
         }
         Ok(())
     }
 
-    fn accept(&mut self, now: Instant) {
-        match self.listener.accept() {
-            Ok(Some(stream)) => self.clients.push(Client::new(stream, now)),
+    fn accept(&mut self, at: usize, now: Instant) {
+        let (listener, tongue) = &self.listeners[at];
+        match listener.accept() {
+            Ok(Some(stream)) => self.clients.push(Client::new(stream, *tongue, now)),
             Ok(None) => {}
             Err(_) => self.deaf_until = Some(now + PAUSE),
         }

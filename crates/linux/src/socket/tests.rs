@@ -298,11 +298,76 @@ fn whoever_answers_otherwise_is_no_corun() {
     other.join().unwrap();
 }
 
+/// What scxtop does: the library's own client, which must find a scheduler as it knows them.
+#[test]
+fn a_client_of_scx_stats_is_served_beside_others() {
+    use ::scx_stats::prelude::{StatsClient, StatsMeta};
+    let mut daemon = Daemon::new();
+    let path = daemon.path.with_file_name("scx").join("root/stats");
+    daemon.server.answer_scx_stats(&path).unwrap();
+    let mode = fs::metadata(&path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o660);
+    let asker = std::thread::spawn(move || {
+        let mut client = StatsClient::new()
+            .set_path(&path)
+            .connect(Some(20_000))
+            .unwrap();
+        let meta: std::collections::BTreeMap<String, StatsMeta> =
+            client.request("stats_meta", vec![]).unwrap();
+        let top = meta.values().find(|meta| meta.attrs.top.is_some()).unwrap();
+        assert!(top.fields.contains_key("policy"));
+        let target = ("target".to_string(), "top".to_string());
+        // The daemon of these tests answers everything with its policy, which is no status.
+        let wrong = client.request::<serde_json::Value>("stats", vec![target]);
+        assert!(
+            wrong
+                .unwrap_err()
+                .to_string()
+                .contains("Input/output error")
+        );
+        client
+            .request::<serde_json::Value>("reset", vec![])
+            .unwrap_err()
+            .to_string()
+    });
+    let mut other = daemon.connect();
+    other.write_all(&Command::Policy.line()).unwrap();
+    while !asker.is_finished() {
+        daemon.turns(1);
+    }
+    let error = asker.join().unwrap();
+    assert!(error.contains("Invalid argument"), "{error}");
+    assert!(read_line(&other).contains("\"ok\""));
+    assert_eq!(daemon.heard, [Command::Policy, Command::Status]);
+}
+
+#[test]
+fn a_client_of_scx_stats_has_the_same_limits() {
+    let mut daemon = Daemon::new();
+    let path = daemon.path.with_file_name("stats");
+    daemon.server.answer_scx_stats(&path).unwrap();
+    let stream = UnixStream::connect(&path).unwrap();
+    stream.set_nonblocking(true).unwrap();
+    for _ in 0..100 {
+        let _ = (&stream).write(&[b'x'; 4096]);
+        daemon.turns(1);
+    }
+    assert!(daemon.server.clients.is_empty());
+    let line = read_line(&stream);
+    assert!(
+        line.contains("\"resp\":\"the request is too long"),
+        "{line}"
+    );
+}
+
 proptest! {
     #[test]
     fn any_line_has_an_answer(line in prop::collection::vec(any::<u8>(), 0..200)) {
         if let Err(reply) = protocol::parse(&line) {
             prop_assert!(reply.line().ends_with(b"\n"));
         }
+        let mut answer = |_| Reply::ok(&in_force());
+        let reply = scx_stats::Session::default().answer(&line, &mut answer);
+        prop_assert!(reply.ends_with(b"\n"));
     }
 }

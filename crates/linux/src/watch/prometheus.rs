@@ -3,7 +3,6 @@
 //! exporters (`domain`, `uuid`, `vcpu`, a 0-based string). docs/metrics.md says what each means.
 
 use super::sample::{Sample, VmSample};
-use crate::inventory::Role;
 use crate::proc::Counted;
 use corun_model::time::seconds;
 use std::fmt::Write;
@@ -153,12 +152,7 @@ impl Page {
         self.head(HELPER);
         for vm in &sample.vms {
             for (role, counted) in vm.others() {
-                let role = match role {
-                    Role::Io => "io",
-                    Role::Vhost => "vhost",
-                    _ => "emulator",
-                };
-                let labels = format!("{},{}", of_vm(vm), labels(&[("role", role)]));
+                let labels = format!("{},{}", of_vm(vm), labels(&[("role", role.name())]));
                 self.line(HELPER, &labels, seconds(counted.run));
             }
         }

@@ -6,8 +6,10 @@
 //! vCPUs' time, so they do not grow with their number; esxtop's group lines are the sum (`summed`).
 
 use super::sample::{Sample, VmSample};
+use crate::inventory::Thread;
 use crate::proc::Counted;
 use crate::status::{VcpuNow, VmNow};
+use corun_model::Nanos;
 use corun_model::time::{MS, SEC};
 use serde::Serialize;
 use std::cmp::Ordering;
@@ -42,6 +44,8 @@ pub struct Row {
     pub throttled: Option<f64>,
     /// Share of time halted.
     pub wait: f64,
+    /// Of a VM: time its other threads were on a pCPU, as a share of its vCPUs' time.
+    pub helpers: Option<f64>,
     /// How often a pCPU was given, per second.
     pub switches_per_s: f64,
     /// Mean time ready before each turn, ms.
@@ -66,7 +70,7 @@ impl Row {
         for share in [&mut self.run, &mut self.ready, &mut self.wait] {
             *share *= count;
         }
-        for share in [&mut self.costop, &mut self.throttled] {
+        for share in [&mut self.costop, &mut self.throttled, &mut self.helpers] {
             *share = share.map(|share| share * count);
         }
         self
@@ -134,7 +138,6 @@ impl Order {
 /// What happened between two samples, VM by VM; with `vcpus`, vCPU by vCPU. VMs and vCPUs that were
 /// not there then are left out: there is nothing to compare them with.
 pub fn rows(then: &Sample, now: &Sample, vcpus: bool) -> Vec<Row> {
-    let elapsed = now.at.saturating_sub(then.at).max(1) as f64;
     let mut rows = Vec::new();
     for vm in &now.vms {
         let same = |old: &&VmSample| {
@@ -153,7 +156,7 @@ pub fn rows(then: &Sample, now: &Sample, vcpus: bool) -> Vec<Row> {
             before,
             told: told(now),
             told_before: told(then),
-            elapsed,
+            elapsed: vm.at.saturating_sub(before.at).max(1) as f64,
         };
         let each = pair.vcpus();
         match vcpus {
@@ -175,18 +178,44 @@ struct Pair<'a> {
 
 impl Pair<'_> {
     fn vcpus(&self) -> Vec<Row> {
-        let old = &self.before.machine.threads;
-        let there = |tid, start| old.iter().any(|t| (t.tid, t.start) == (tid, start));
         self.vm
             .machine
             .vcpus()
-            .filter(|(_, thread)| there(thread.tid, thread.start))
-            .map(|(number, thread)| self.vcpu(number, thread.tid))
+            .filter(|(_, thread)| self.was_there(thread))
+            .map(|(number, thread)| self.vcpu(number, thread))
             .collect()
     }
 
-    fn vcpu(&self, number: u32, tid: u32) -> Row {
-        let did = self.vm.counted(tid).since(self.before.counted(tid));
+    fn then(&self, thread: &Thread) -> Option<&Thread> {
+        let mut old = self.before.machine.threads.iter();
+        old.find(|then| (then.tid, then.start) == (thread.tid, thread.start))
+    }
+
+    fn was_there(&self, thread: &Thread) -> bool {
+        self.then(thread).is_some()
+    }
+
+    /// What a thread did. The kernel counts a wait when it is over: of who wants a pCPU and was given none
+    /// for as long as one looked, what is not run time was waiting.
+    fn did(&self, thread: &Thread) -> Counted {
+        let mut did = self.vm.counted(thread.tid);
+        did = did.since(self.before.counted(thread.tid));
+        let wanted = thread.runnable && self.then(thread).is_some_and(|then| then.runnable);
+        if wanted && did.turns == 0 {
+            did.ready = (self.elapsed as Nanos).saturating_sub(did.run);
+        }
+        did
+    }
+
+    /// Time that its threads which are no vCPUs were on a pCPU, ns.
+    fn helped(&self) -> Nanos {
+        let threads = self.vm.machine.threads.iter();
+        let helpers = threads.filter(|thread| !thread.role.is_vcpu() && self.was_there(thread));
+        helpers.map(|thread| self.did(thread).run).sum()
+    }
+
+    fn vcpu(&self, number: u32, thread: &Thread) -> Row {
+        let (tid, did) = (thread.tid, self.did(thread));
         let find = |vm: &Option<VmNow>| -> Option<VcpuNow> {
             let vm = vm.as_ref()?;
             vm.vcpus.iter().find(|vcpu| vcpu.tid == tid).cloned()
@@ -219,10 +248,10 @@ impl Pair<'_> {
         if count == 0 {
             return None;
         }
-        let tids = each.iter().filter_map(|row| row.tid);
-        let did = tids.fold(Counted::default(), |sum, tid| {
-            sum.plus(self.vm.counted(tid).since(self.before.counted(tid)))
-        });
+        let vcpus = self.vm.machine.vcpus().map(|(_, thread)| thread);
+        let did = vcpus
+            .filter(|thread| self.was_there(thread))
+            .fold(Counted::default(), |sum, thread| sum.plus(self.did(thread)));
         let held: Option<f64> = each.iter().map(|row| row.costop).sum();
         let held = held.map(|sum| sum / count as f64);
         let throttled = self.vm.group.throttled.zip(self.before.group.throttled);
@@ -242,6 +271,7 @@ impl Pair<'_> {
         Some(Row {
             costop: held,
             throttled,
+            helpers: Some(self.helped() as f64 / self.elapsed / count as f64),
             class: alike(|row| row.class.clone()),
             ..self.row(did, count, held.unwrap_or(0.0) + kept.unwrap_or(0.0))
         })
@@ -276,130 +306,4 @@ impl Pair<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::inventory::tests::FakeHost;
-    use crate::watch::Sampler;
-
-    /// A VM of two vCPUs, at 0 and after 1 s.
-    fn second(stats: [&str; 2]) -> (Sample, Sample) {
-        let host = FakeHost::new();
-        let names = [(5, "qemu"), (6, "CPU 0/KVM"), (7, "CPU 1/KVM")];
-        host.process(5, "qemu -name web", "/web", 1, &names);
-        let sampler = Sampler::below(host.root());
-        let mut then = sampler.sample();
-        host.file("/proc/5/task/6/schedstat", stats[0]);
-        host.file("/proc/5/task/7/schedstat", stats[1]);
-        let mut now = sampler.sample();
-        (then.at, now.at) = (0, SEC);
-        (then, now)
-    }
-
-    #[test]
-    fn shares_of_a_second() {
-        let (then, now) = second(["600000000 200000000 10", "200000000 0 5"]);
-        let [vm] = &rows(&then, &now, false)[..] else {
-            panic!("one VM")
-        };
-        let close = |a: f64, b: f64| (a - b).abs() < 1e-9;
-        assert!(
-            close(vm.run, 0.4) && close(vm.ready, 0.1) && close(vm.wait, 0.5),
-            "{vm:?}"
-        );
-        assert!(close(vm.switches_per_s, 15.0));
-        assert!(close(vm.latency_ms, 200.0 / 15.0));
-        assert_eq!((vm.costop, vm.throttled, vm.vcpus), (None, None, 2));
-        let sum = vm.clone().summed();
-        assert!(close(sum.run, 0.8) && close(sum.ready, 0.2), "{sum:?}");
-        let each = rows(&then, &now, true);
-        assert_eq!(each.len(), 2);
-        assert!(close(each[0].ready, 0.2) && close(each[1].run, 0.2));
-    }
-
-    #[test]
-    fn who_was_not_there_has_no_shares() {
-        let (mut then, now) = second(["600000000 0 1", "0 0 0"]);
-        then.vms[0].machine.threads.retain(|thread| thread.tid != 7);
-        let [vm] = &rows(&then, &now, false)[..] else {
-            panic!("one VM")
-        };
-        assert!((vm.run - 0.6).abs() < 1e-9, "of the vCPU that was there");
-        then.vms[0].machine.start = 9;
-        assert!(
-            rows(&then, &now, false).is_empty(),
-            "its number was used again"
-        );
-    }
-
-    /// Under corun the dispatcher throttles; the kernel takes that time for ready time.
-    #[test]
-    fn throttled_time_is_not_ready_time() {
-        let (mut then, mut now) = second(["0 500000000 1", "0 0 0"]);
-        let told = |throttled_s: f64| {
-            let vcpu = |tid: u32, throttled_s: f64| {
-                serde_json::json!({"number": 0, "tid": tid, "run_s": 0.0, "ready_s": 0.0,
-                    "wait_s": 0.0, "costop_s": 0.0, "throttled_s": throttled_s, "switches": 0})
-            };
-            serde_json::from_value::<crate::status::HostStatus>(serde_json::json!({
-                "version": "1", "policy": "fair", "policy_for_s": 1.0, "for_s": 1.0,
-                "longest_wait_s": null, "most_ready_percent": null, "most_pressure_percent": null,
-                "forced": [], "lapses": 0, "notes": [],
-                "vms": [{"name": "web", "uuid": null, "manager": "none", "id": null, "pid": 5, "slot": 7,
-                    "weight": null, "under_policy": true, "placement": "free",
-                    "vcpus": [vcpu(6, throttled_s), vcpu(7, 0.0)]}]
-            }))
-            .unwrap()
-        };
-        then.daemon = Some(told(1.0));
-        now.daemon = Some(told(1.4));
-        let each = rows(&then, &now, true);
-        assert!((each[0].throttled.unwrap() - 0.4).abs() < 1e-9);
-        assert!((each[0].ready - 0.1).abs() < 1e-9);
-        let all = rows(&then, &now, false);
-        assert!((all[0].throttled.unwrap() - 0.2).abs() < 1e-9);
-    }
-
-    #[test]
-    fn co_stopped_time_is_not_ready_time() {
-        let (mut then, mut now) = second(["0 500000000 1", "0 0 0"]);
-        let told = |costop_s: f64| {
-            serde_json::from_value::<crate::status::HostStatus>(serde_json::json!({
-                "version": "1", "policy": "cosched-relaxed", "policy_for_s": 1.0, "for_s": 1.0,
-                "longest_wait_s": null, "most_ready_percent": null, "most_pressure_percent": null,
-                "forced": [], "lapses": 0, "notes": [],
-                "vms": [{"name": "web", "uuid": null, "manager": "none", "id": null, "pid": 5, "slot": 7,
-                    "weight": null, "under_policy": true, "placement": "free",
-                    "vcpus": [
-                        {"number": 0, "tid": 6, "run_s": 0.0, "ready_s": 0.0, "wait_s": 0.0,
-                         "costop_s": costop_s, "switches": 0},
-                        {"number": 1, "tid": 7, "run_s": 0.0, "ready_s": 0.0, "wait_s": 0.0,
-                         "costop_s": 0.0, "switches": 0}
-                    ]}]
-            }))
-            .unwrap()
-        };
-        then.daemon = Some(told(1.0));
-        now.daemon = Some(told(1.3));
-        let each = rows(&then, &now, true);
-        assert!((each[0].costop.unwrap() - 0.3).abs() < 1e-9);
-        assert!((each[0].ready - 0.2).abs() < 1e-9);
-        let all = rows(&then, &now, false);
-        assert!((all[0].costop.unwrap() - 0.15).abs() < 1e-9);
-        assert_eq!(all[0].under_policy, Some(true));
-    }
-
-    #[test]
-    fn orders_are_total() {
-        let row = |name: &str, ready: f64| Row {
-            name: name.into(),
-            ready,
-            ..Row::default()
-        };
-        let mut rows = [row("b", 0.1), row("c", f64::NAN), row("a", 0.1)];
-        Order::Ready.sort(&mut rows);
-        let names: Vec<_> = rows.iter().map(|row| row.name.as_str()).collect();
-        assert_eq!(names, ["c", "a", "b"]);
-        Order::Name.sort(&mut rows);
-        assert_eq!(rows[0].name, "a");
-    }
-}
+mod tests;

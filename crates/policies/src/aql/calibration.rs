@@ -74,10 +74,10 @@ impl Slices {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            io_events: 1,
-            pause_exits: 122,
-            llc_references: 8_152,
-            llc_misses: 775_334,
+            io_events: 2,
+            pause_exits: 118,
+            llc_references: 7_718,
+            llc_misses: 648_248,
         }
     }
 }

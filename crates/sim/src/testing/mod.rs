@@ -44,6 +44,7 @@ pub(crate) struct Job {
     pub(crate) does: Does,
     pub(crate) weight: u32,
     pub(crate) vcpu: Option<(u32, u32)>,
+    pub(crate) helper_of: Option<u32>,
     pub(crate) allowed: PcpuSet,
     pub(crate) slice: Option<Nanos>,
 }
@@ -54,6 +55,7 @@ impl Job {
             does,
             weight: 100,
             vcpu: None,
+            helper_of: None,
             allowed: PcpuSet::first(512),
             slice: None,
         }
@@ -70,6 +72,11 @@ impl Job {
 
     pub(crate) fn vcpu(mut self, vm: u32, number: u32) -> Self {
         self.vcpu = Some((vm, number));
+        self
+    }
+
+    pub(crate) fn helper_of(mut self, vm: u32) -> Self {
+        self.helper_of = Some(vm);
         self
     }
 
@@ -168,7 +175,7 @@ impl Load for Jobs {
         let spec = |(n, job): (usize, &Job)| TaskSpec {
             name: format!("job{n}"),
             vcpu: job.vcpu.map(|(vm, number)| (VmId(vm), number)),
-            helper_of: None,
+            helper_of: job.helper_of.map(VmId),
             weight: job.weight,
             allowed: job.allowed,
             last_on: None,

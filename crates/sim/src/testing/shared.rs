@@ -215,7 +215,7 @@ pub(crate) fn pools_have_their_pcpus_and_slices<S: HostScheduler + 'static>(
     let params = host("1n1l3c1t", 1000);
     let sched = Box::new(make(&params));
     let outcome = Simulation::new(params, sched, Box::new(jobs), None)
-        .with_policy(Box::new(Fixed(in_pools(&members))))
+        .with_policy(in_pools(&members))
         .run(SEC, 11 * SEC, |_| {});
     let shares = run_shares(&outcome);
     let even = shares.iter().all(|share| (share - 0.5).abs() < 0.03);
@@ -233,7 +233,7 @@ pub(crate) fn pools_have_their_pcpus_and_slices<S: HostScheduler + 'static>(
 }
 
 /// Tasks in two pools: pCPU 0 with slices of 1 ms, pCPUs 1 and 2 with slices of 90 ms.
-fn in_pools(members: &[usize]) -> Plan {
+pub(crate) fn in_pools(members: &[usize]) -> Box<dyn Policy> {
     let task = |(task, pool): (usize, &usize)| TaskPlan {
         pool: Some(*pool),
         ..TaskPlan::of(TaskId::from(task))
@@ -242,14 +242,14 @@ fn in_pools(members: &[usize]) -> Plan {
         slice,
         pcpus: pcpus.map(PcpuId).into_iter().collect(),
     };
-    Plan {
+    Box::new(Fixed(Plan {
         vms: (0..2)
             .map(|vm| VmPlan::placed(VmId(vm), Placement::Pool))
             .collect(),
         tasks: members.iter().enumerate().map(task).collect(),
         pools: vec![pool(MS, [0, 0]), pool(90 * MS, [1, 2])],
         ..Plan::default()
-    }
+    }))
 }
 
 /// A policy that always says the same.

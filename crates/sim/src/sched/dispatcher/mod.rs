@@ -26,6 +26,7 @@ mod gang_tests;
 #[cfg(test)]
 mod group_tests;
 mod groups;
+mod helpers;
 mod queues;
 #[cfg(test)]
 mod tests;
@@ -44,6 +45,7 @@ use corun_model::{
     DispatcherParams, Doing, Nanos, PcpuId, PcpuSet, Placement, Plan, TaskId, Turns, VmId, VmPlan,
 };
 use groups::Groups;
+use helpers::Helpers;
 use queues::Queues;
 
 /// The dispatcher as a host scheduler. Tasks have the same index on both sides.
@@ -56,6 +58,7 @@ pub struct Dispatcher<const COUNTED: bool = false> {
     plans: Vec<VmPlan>,
     weights: Vec<Option<u32>>,
     groups: Groups,
+    helpers: Helpers,
 }
 
 /// The dispatcher's id of a VM: 0 means "none" there.
@@ -105,6 +108,7 @@ impl<const COUNTED: bool> Dispatcher<COUNTED> {
             plans: Vec::new(),
             weights: Vec::new(),
             groups: Groups::default(),
+            helpers: Helpers::default(),
         }
     }
 
@@ -232,6 +236,8 @@ impl<const COUNTED: bool> HostScheduler for Dispatcher<COUNTED> {
                 .of_vm(spec.vcpu.map(|(vm, _)| vm).or(spec.helper_of)),
             ..TaskStruct::default()
         };
+        let vm = spec.vcpu.map(|(vm, _)| vm);
+        self.helpers.add(task.index(), vm, spec.helper_of);
         self.native.services().add_task();
         self.native.add_task(known, host.now());
     }
@@ -409,5 +415,6 @@ impl<const COUNTED: bool> HostScheduler for Dispatcher<COUNTED> {
         {
             self.native.task(wanted.task.index()).conf = TaskConf::of(wanted);
         }
+        self.tell_helpers();
     }
 }

@@ -126,6 +126,22 @@ fn pools_have_their_pcpus_and_slices() {
     });
 }
 
+/// A VM's vCPU and what serves it share the pool's one pCPU; another task has one to itself.
+#[test]
+fn a_thread_that_serves_a_vm_is_in_its_pool() {
+    use crate::testing::{Job, Jobs, run_shares, shared};
+    let jobs = vec![Job::hog().vcpu(0, 0), Job::hog().helper_of(0), Job::hog()];
+    let jobs = Jobs::new(jobs, 1);
+    let dispatcher = Dispatcher::new(DispatcherParams::default(), &params(3));
+    let outcome = Simulation::new(params(3), Box::new(dispatcher), Box::new(jobs), None)
+        .with_policy(shared::in_pools(&[0]))
+        .run(SEC, 3 * SEC, |_| {});
+    let shares = run_shares(&outcome);
+    for (share, wanted) in shares.iter().zip([0.5, 0.5, 1.0]) {
+        assert!((share - wanted).abs() < 0.03, "{shares:?}");
+    }
+}
+
 #[test]
 fn balance_never_stacks_and_free_does() {
     let hogs = || {

@@ -72,3 +72,31 @@ fn interruptions_cost_nobody_his_share() {
     let (least, most) = (got.iter().min().unwrap(), got.iter().max().unwrap());
     assert!(most - least <= 91 * MS, "{got:?}");
 }
+
+#[test]
+fn who_runs_for_a_moment_moves_nobody_in_the_middle_of_a_turn() {
+    // A daemon with the weight of nice -20, as heavy as all the others together.
+    let daemon = wakes(50 * MS).weight(8668);
+    let hogs = (0..6).map(|n| Job::hog().vcpu(n, 0));
+    let wakers = (0..2).map(|n| wakes(7 * MS).vcpu(6, n));
+    let jobs = Jobs::new(hogs.chain(wakers).chain([daemon]).collect(), 1);
+    let host = host("1n1l2c1t", 1000);
+    let sched = Dispatcher::new(long_slices(), &host);
+    let (_, runs) = run(&host, sched, jobs, 2 * SEC, 22 * SEC);
+    let turns: Vec<Nanos> = (0..2)
+        .flat_map(|cpu| {
+            let here: Vec<_> = runs
+                .iter()
+                .filter(|run| run.1 == PcpuId(cpu))
+                .copied()
+                .collect();
+            turns_of(&here, 6)
+        })
+        .collect();
+    let cut = turns.iter().filter(|turn| **turn < 85 * MS).count();
+    assert!(
+        turns.len() > 250 && cut * 50 < turns.len(),
+        "{cut} of {}",
+        turns.len()
+    );
+}

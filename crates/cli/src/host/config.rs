@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `corun host --config FILE`: its options, written down.
+//!
+//! Problem: options of a service belong in a file that can be read, checked and rolled out, and a slip in
+//! it must not become another policy than was meant.
+//!
+//! How: a key is an option's long name, and what it accepts is asked of the command line's own description,
+//! so there is no option without a key, and none that means something else there. Values are checked one
+//! by one, each problem with its line; then the options that the command line has not said are added to
+//! it, and all of them are parsed together. Whoever can change this file decides who gets the host's
+//! pCPUs: one that belongs to somebody else, or that anybody may write, is refused.
+
+use super::Args;
+use crate::compare::schedulers::known_host_policy;
+use crate::failure::Invalid;
+use clap::error::{ContextKind, ContextValue};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches};
+use corun_policies::Settings;
+use corun_scenario::tree::{self, Entry, Node, Table, Value};
+use corun_scenario::{Place, Problem, Problems, or_nearest};
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// More than all options take, bytes.
+const LONGEST: u64 = 64 << 10;
+
+/// The table of the policy's parameters: `[set]` with a key for each.
+const SET: &str = "set";
+
+/// The options with those that `file` adds to what the command line said.
+///
+/// # Errors
+/// [`Invalid`] with all that is wrong with the file.
+pub(super) fn read(file: &Path, said: &ArgMatches) -> anyhow::Result<Args> {
+    let name = file.display().to_string();
+    let text = trusted(file).map_err(|why| Invalid::error(format!("--config {name}: {why}")))?;
+    let words = words_of(&name, &text).map_err(Invalid::error)?;
+    let invalid = |error: &clap::Error| Invalid::error(format!("{name}: {}", in_short(error)));
+    let command = options();
+    let ours = command.get_arguments().filter(|arg| said_by(said, arg));
+    let ours: Vec<&str> = ours.map(|arg| arg.get_id().as_str()).collect();
+    let mut all: Vec<OsString> = Vec::new();
+    for word in words
+        .iter()
+        .filter(|word| !ours.contains(&word.id.as_str()))
+    {
+        all.push(word.written.clone().into());
+    }
+    for arg in command.get_arguments().filter(|arg| said_by(said, arg)) {
+        all.extend(as_written(arg, said));
+    }
+    let matches = command.clone().try_get_matches_from(all);
+    let matches = matches.map_err(|error| invalid(&error))?;
+    Args::from_arg_matches(&matches).map_err(|error| invalid(&error))
+}
+
+/// The options of `corun host`, without what else a command line has.
+fn options() -> Command {
+    <Args as clap::Args>::augment_args(Command::new("corun host"))
+        .no_binary_name(true)
+        .disable_help_flag(true)
+}
+
+/// Did the command line say it?
+fn said_by(said: &ArgMatches, arg: &Arg) -> bool {
+    said.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine)
+}
+
+/// An option as the command line said it.
+fn as_written(arg: &Arg, said: &ArgMatches) -> Vec<OsString> {
+    let long = arg.get_long().unwrap_or_default();
+    if is_flag(arg) {
+        return vec![format!("--{long}").into()];
+    }
+    let values = said.get_raw(arg.get_id().as_str()).into_iter().flatten();
+    let word = |value: &std::ffi::OsStr| {
+        let mut word = OsString::from(format!("--{long}="));
+        word.push(value);
+        word
+    };
+    values.map(word).collect()
+}
+
+fn is_flag(arg: &Arg) -> bool {
+    matches!(arg.get_action(), ArgAction::SetTrue)
+}
+
+/// What a file says, if it is one that nobody else could have written.
+fn trusted(path: &Path) -> Result<String, String> {
+    let file = File::open(path).map_err(|cause| cause.to_string())?;
+    let about = file.metadata().map_err(|cause| cause.to_string())?;
+    if !about.is_file() {
+        return Err("is no file".to_string());
+    }
+    let own = fs::metadata("/proc/self").map_or(0, |this| this.uid());
+    if ![0, own].contains(&about.uid()) {
+        let owner = about.uid();
+        return Err(format!(
+            "belongs to user {owner}, expected root or who runs this (user {own}): chown root"
+        ));
+    }
+    if about.mode() & 0o002 != 0 {
+        let mode = about.mode() & 0o7777;
+        return Err(format!("anybody may write it (mode {mode:04o}): chmod o-w"));
+    }
+    let mut text = String::new();
+    let read = file.take(LONGEST + 1).read_to_string(&mut text);
+    read.map_err(|cause| cause.to_string())?;
+    match text.len() as u64 <= LONGEST {
+        true => Ok(text),
+        false => Err(format!("has more than {LONGEST} bytes")),
+    }
+}
+
+/// An option as the file has it.
+struct Word {
+    /// Which.
+    id: String,
+    /// As a command line would have it.
+    written: String,
+}
+
+/// The options that a document names, all values checked.
+fn words_of(name: &str, text: &str) -> Result<Vec<Word>, Problems> {
+    let document = tree::parse(name, text)?;
+    let command = options();
+    let mut problems = Problems::default();
+    let mut words = Vec::new();
+    for entry in document.iter() {
+        match words_of_entry(&command, entry) {
+            Ok(more) => words.extend(more),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    for problem in policy_problems(&document) {
+        problems.push(problem);
+    }
+    problems.or_ok(words)
+}
+
+fn problem(place: &Place, key: &str, message: String) -> Problem {
+    Problem {
+        place: place.clone(),
+        key: key.to_string(),
+        message,
+    }
+}
+
+fn words_of_entry(command: &Command, entry: &Entry) -> Result<Vec<Word>, Problem> {
+    // A file that names a file would be read twice, or not at all.
+    let known = |arg: &&Arg| arg.get_long().is_some_and(|long| long != "config");
+    let Some(arg) = command
+        .get_arguments()
+        .filter(known)
+        .find(|arg| arg.get_long() == Some(&entry.key))
+    else {
+        let keys = command.get_arguments().filter(known);
+        let keys: Vec<&str> = keys.filter_map(Arg::get_long).collect();
+        let message = format!("unknown key, {}", or_nearest(&entry.key, &keys));
+        return Err(problem(&entry.place, &entry.key, message));
+    };
+    let wrong = |node: &Node, expected: &str| {
+        let found = node.value.show();
+        problem(
+            &node.place,
+            &entry.key,
+            format!("found {found}, expected {expected}"),
+        )
+    };
+    let node = &entry.node;
+    let texts: Vec<(&Node, String)> = match &node.value {
+        Value::Flag(flag) if is_flag(arg) => {
+            let written = flag.then(|| format!("--{}", entry.key));
+            let id = || arg.get_id().to_string();
+            return Ok(written
+                .map(|written| Word { id: id(), written })
+                .into_iter()
+                .collect());
+        }
+        _ if is_flag(arg) => return Err(wrong(node, "true or false")),
+        Value::Table(table) if entry.key == SET => assignments(table)?,
+        _ if entry.key == SET => {
+            return Err(wrong(node, "a table such as [set] with slot = \"5ms\""));
+        }
+        Value::List(list) if matches!(arg.get_action(), ArgAction::Append) => {
+            let one = |node| Some((node, scalar(node)?));
+            let all: Option<Vec<_>> = list.iter().map(one).collect();
+            all.ok_or_else(|| wrong(node, "a list of texts such as [\"web1\", \"db\"]"))?
+        }
+        _ => {
+            let text = scalar(node).ok_or_else(|| wrong(node, "text in quotes, or a number"))?;
+            vec![(node, text)]
+        }
+    };
+    let word = |(node, text): (&Node, String)| {
+        let written = format!("--{}={text}", entry.key);
+        match command.clone().try_get_matches_from([&written]) {
+            Ok(_) => Ok(Word {
+                id: arg.get_id().to_string(),
+                written,
+            }),
+            Err(error) => Err(wrong(node, &expected(&error))),
+        }
+    };
+    texts.into_iter().map(word).collect()
+}
+
+/// A value as a command line would have it.
+fn scalar(node: &Node) -> Option<String> {
+    match &node.value {
+        Value::Text(text) | Value::Other(text) => Some(text.clone()),
+        Value::Whole(number) => Some(number.to_string()),
+        Value::Flag(flag) => Some(flag.to_string()),
+        Value::List(_) | Value::Table(_) => None,
+    }
+}
+
+/// KEY=VALUE for each parameter.
+fn assignments(table: &Table) -> Result<Vec<(&Node, String)>, Problem> {
+    let one = |entry: &'_ Entry| -> Result<String, Problem> {
+        let text = scalar(&entry.node).ok_or_else(|| {
+            let key = format!("{SET}.{}", entry.key);
+            let found = entry.node.value.show();
+            problem(
+                &entry.place,
+                &key,
+                format!("found {found}, expected text or a number"),
+            )
+        })?;
+        Ok(format!("{}={text}", entry.key))
+    };
+    table
+        .iter()
+        .map(|entry| Ok((&entry.node, one(entry)?)))
+        .collect()
+}
+
+/// Is there such a policy, and does it have these parameters?
+fn policy_problems(document: &Table) -> Vec<Problem> {
+    let policy = match document.get("policy") {
+        Some(node) => match &node.value {
+            Value::Text(name) => match known_host_policy(name) {
+                Ok(policy) => policy,
+                Err(message) => return vec![problem(&node.place, "policy", message)],
+            },
+            // Said already.
+            _ => return Vec::new(),
+        },
+        None => match known_host_policy(super::DEFAULT_POLICY) {
+            Ok(policy) => policy,
+            Err(_) => return Vec::new(),
+        },
+    };
+    let Some(Value::Table(set)) = document.get(SET).map(|node| &node.value) else {
+        return Vec::new();
+    };
+    let mut settings = Settings::default();
+    let wrong = |entry: &Entry| {
+        let value = scalar(&entry.node)?;
+        let error = settings.set(policy, &entry.key, &value).err()?;
+        let key = format!("{SET}.{}", entry.key);
+        Some(problem(&entry.place, &key, error.to_string()))
+    };
+    set.iter().filter_map(wrong).collect()
+}
+
+/// What clap accepts where it did not accept this.
+fn expected(error: &clap::Error) -> String {
+    if let Some(ContextValue::Strings(values)) = error.get(ContextKind::ValidValue)
+        && !values.is_empty()
+    {
+        return format!("one of {}", values.join(", "));
+    }
+    let why = std::error::Error::source(error).map(ToString::to_string);
+    let why = why.unwrap_or_else(|| error.kind().to_string());
+    why.strip_prefix("expected ")
+        .map_or(why.clone(), str::to_string)
+}
+
+/// The first paragraph of what clap has to say.
+fn in_short(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let first = text.split("\n\n").next().unwrap_or_default();
+    let words: Vec<&str> = first.split_whitespace().collect();
+    words.join(" ").trim_start_matches("error: ").to_string()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+use super::*;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+/// What `corun host LINE` would do with this file.
+fn with(text: &str, line: &[&str]) -> anyhow::Result<Args> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("host.toml");
+    fs::write(&file, text).unwrap();
+    fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+    read(&file, &options().get_matches_from(line))
+}
+
+fn refused(text: &str) -> String {
+    match with(text, &[]) {
+        Ok(_) => panic!("accepted: {text}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn a_file_says_what_the_command_line_would() {
+    let text = "policy = \"jupiter\"\nmax-ready = 20\nwindow = \"30s\"\njson = true\nobserve = false\n\
+        only = [\"web1\", \"db\"]\nforce = \"another-scheduler\"\nscx-stats = \"off\"\n";
+    let forcible = text.contains(corun_linux::preflight::FORCIBLE[0]);
+    let text = match forcible {
+        true => text.to_string(),
+        false => text.replace("another-scheduler", corun_linux::preflight::FORCIBLE[0]),
+    };
+    let args = with(&text, &[]).unwrap();
+    assert_eq!(
+        (args.policy.as_str(), args.max_ready),
+        ("jupiter", Some(20.0))
+    );
+    assert_eq!(args.window, 30_000_000_000);
+    assert!(args.json && !args.observe);
+    assert_eq!(args.only, ["web1", "db"]);
+    assert_eq!(args.force, [corun_linux::preflight::FORCIBLE[0]]);
+    assert_eq!(args.scx_stats.0, None);
+    // What nobody says is as by default.
+    assert_eq!(args.max_wait, 3_000_000_000);
+}
+
+#[test]
+fn the_command_line_wins() {
+    let text =
+        "policy = \"microsliced\"\nmax-ready = 20\nonly = [\"web1\"]\n[set]\nslice = \"2ms\"\n";
+    let line = ["--policy", "fair", "--only=db", "--max-ready", "0.5"];
+    let args = with(text, &line).unwrap();
+    assert_eq!((args.policy.as_str(), args.max_ready), ("fair", Some(0.5)));
+    assert_eq!(args.only, ["db"]);
+    assert_eq!(args.set, [("slice".to_string(), "2ms".to_string())]);
+}
+
+#[test]
+fn what_is_wrong_is_said_with_line_key_value_and_what_is_accepted() {
+    for (text, wanted) in [
+        (
+            "\npolcy = \"fair\"",
+            "host.toml:2: polcy: unknown key, did you mean \"policy\"?",
+        ),
+        ("config = \"x\"", "host.toml:1: config: unknown key"),
+        (
+            "policy = \"balnce\"",
+            "host.toml:1: policy: unknown policy \"balnce\", did you mean \"balance\"?",
+        ),
+        (
+            "slice = \"1us\"",
+            "host.toml:1: slice: found \"1us\", expected 50us to 1s",
+        ),
+        (
+            "max-ready = 120",
+            "host.toml:1: max-ready: found 120, expected 0 to 100",
+        ),
+        (
+            "json = \"yes\"",
+            "host.toml:1: json: found \"yes\", expected true or false",
+        ),
+        (
+            "backend = \"cfs\"",
+            "host.toml:1: backend: found \"cfs\", expected one of sched-ext, fair",
+        ),
+        (
+            "only = [[]]",
+            "host.toml:1: only: found a list, expected a list of texts",
+        ),
+        (
+            "window = [\"1s\"]",
+            "host.toml:1: window: found a list, expected text in quotes",
+        ),
+        (
+            "set = \"slice=1ms\"",
+            "host.toml:1: set: found \"slice=1ms\", expected a table",
+        ),
+        (
+            "policy = \"microsliced\"\n[set]\nsice = \"1ms\"",
+            "host.toml:3: set.sice: ",
+        ),
+        (
+            "policy = \"microsliced\"\n[set]\nslice = \"soon\"",
+            "host.toml:3: set.slice: ",
+        ),
+        ("policy = ", "host.toml:1: not TOML"),
+        (
+            "observe = true\nrecord = \"x\"",
+            "host.toml: the argument '--observe' cannot be used with",
+        ),
+    ] {
+        let said = refused(text);
+        assert!(said.contains(wanted), "{text}: {said}\nwanted: {wanted}");
+    }
+    // All at once.
+    assert_eq!(
+        refused("slice = \"1us\"\nmax-ready = 120").lines().count(),
+        2
+    );
+}
+
+/// No option is left out, and each value goes the way of the command line.
+#[test]
+fn every_option_is_a_key() {
+    for arg in options().get_arguments() {
+        let long = arg.get_long().unwrap();
+        let found = refused_or_not(&format!("{long} = [[1]]"));
+        assert_eq!(found.contains("unknown key"), long == "config", "{found}");
+    }
+}
+
+fn refused_or_not(text: &str) -> String {
+    with(text, &[])
+        .err()
+        .map_or_else(String::new, |error| error.to_string())
+}
+
+#[test]
+fn files_that_others_may_write_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("host.toml");
+    let none = options().get_matches_from::<[&str; 0], _>([]);
+    let said = |file: &Path| {
+        read(file, &none)
+            .err()
+            .map_or_else(String::new, |why| why.to_string())
+    };
+    assert!(said(&file).contains("No such file"), "{}", said(&file));
+    fs::write(&file, "policy = \"fair\"\n").unwrap();
+    fs::set_permissions(&file, Permissions::from_mode(0o646)).unwrap();
+    assert!(
+        said(&file).contains("anybody may write it (mode 0646)"),
+        "{}",
+        said(&file)
+    );
+    fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(said(&file), "");
+    // Only root can give a file away.
+    if std::os::unix::fs::chown(&file, Some(4711), None).is_ok() {
+        assert!(
+            said(&file).contains("belongs to user 4711"),
+            "{}",
+            said(&file)
+        );
+    }
+    fs::write(&file, "#".repeat(70_000)).unwrap();
+    assert!(!said(&file).is_empty());
+    assert!(
+        said(folder.path()).contains("is no file"),
+        "{}",
+        said(folder.path())
+    );
+}
+
+/// What packages install, and what they show.
+#[test]
+fn examples_are_accepted() {
+    let packaging = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../packaging");
+    let mut files = vec![packaging.join("host.toml")];
+    let examples = fs::read_dir(packaging.join("examples")).unwrap();
+    files.extend(examples.map(|entry| entry.unwrap().path()));
+    assert!(files.len() > 3, "{files:?}");
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap();
+        let args = with(&text, &[]).unwrap_or_else(|why| panic!("{}: {why}", file.display()));
+        let policy = known_host_policy(&args.policy).unwrap();
+        let mut settings = Settings::default();
+        for (key, value) in &args.set {
+            settings.set(policy, key, value).unwrap();
+        }
+        settings.check(policy).unwrap();
+    }
+}

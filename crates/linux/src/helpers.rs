@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Threads that serve a VM and are no vCPUs: I/O threads, vhost workers, the emulator's own.
+//!
+//! Problem: a VM is as slow as the thread that completes its I/O. What they weigh needs nothing of ours:
+//! they are in their VM's cgroup, whose weight and quota the dispatcher divides (dispatcher/group.h). But
+//! a policy that gives VMs pCPUs of their own speaks of vCPUs only; their helpers would run anywhere, wait
+//! behind the long slices of others' pools, and disturb them.
+//!
+//! How: under pools a helper is in the pool that most of its VM's vCPUs are in, where it has the pool's
+//! slice (AQL_Sched, Teabe et al., EuroSys 2016, §3.5 divides the host into pools by what slice VMs need).
+//! Under every other placement nothing is said of helpers: they go to the least loaded pCPU they may use.
+//! They have no part in a gang: they are in no VM's table, are never co-stopped, and no slot waits for
+//! them. What a plan says of their VM's vCPUs decides, so a VM outside a canary has its helpers in fair
+//! order, too.
+
+use crate::discovery::{ThreadKey, Vcpu, Vm};
+use crate::inventory::Role;
+use crate::pidfd;
+use crate::proc::Process;
+use corun_dispatcher::TaskConf;
+use std::os::fd::OwnedFd;
+
+/// Helpers of a VM that are told of their pool; of more, the rest are in fair order. A VMM has a handful;
+/// each costs the daemon a descriptor.
+const MOST: usize = 64;
+
+/// A thread that serves a VM.
+#[derive(Debug)]
+pub(crate) struct Helper {
+    pub(crate) key: ThreadKey,
+    pub(crate) role: Role,
+    pub(crate) pidfd: OwnedFd,
+    /// What the dispatcher has been told about it.
+    pub(crate) told: TaskConf,
+}
+
+/// Brings the helpers of a VM up to date with `threads`, all that its process has: who has gone, or has
+/// turned out to be a vCPU, is forgotten.
+pub(crate) fn refresh(
+    helpers: &mut Vec<Helper>,
+    vcpus: &[Vcpu],
+    process: &Process,
+    tgid: u32,
+    threads: &[u32],
+) {
+    let is_vcpu = |tid: u32| vcpus.iter().any(|vcpu| vcpu.key.tid == tid);
+    helpers.retain_mut(|helper| {
+        let tid = helper.key.tid;
+        // Threads are named after they have begun.
+        let role = process.thread_name(tid).map(|name| Role::of(&name));
+        helper.role = role.unwrap_or(helper.role);
+        !is_vcpu(tid) && process.thread_start(tid) == Some(helper.key.start)
+    });
+    for &tid in threads {
+        if helpers.len() >= MOST {
+            break;
+        }
+        if !is_vcpu(tid) && !helpers.iter().any(|helper| helper.key.tid == tid) {
+            helpers.extend(open(process, tgid, tid));
+        }
+    }
+    helpers.sort_by_key(|helper| (helper.role, helper.key.tid));
+}
+
+/// The helper that thread `tid` is; `None` if it has gone, or is named as a vCPU.
+fn open(process: &Process, tgid: u32, tid: u32) -> Option<Helper> {
+    let role = Role::of(&process.thread_name(tid)?);
+    if role.is_vcpu() {
+        return None;
+    }
+    let pidfd = pidfd::open_thread(tid).ok()?;
+    // Read after the descriptor was opened: if the thread is still there, both mean the same one.
+    let start = process.thread_start(tid)?;
+    Some(Helper {
+        key: ThreadKey { tgid, tid, start },
+        role,
+        pidfd,
+        told: TaskConf::default(),
+    })
+}
+
+/// What the dispatcher is to be told of a VM's helpers, as it has been told of the VM.
+pub(crate) fn wanted(vm: &Vm) -> TaskConf {
+    let placement = vm.told.map_or(0, |told| told.placement);
+    TaskConf::of_helper(placement, vm.vcpus.iter().filter_map(|vcpu| vcpu.told))
+}

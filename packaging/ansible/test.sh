@@ -1,0 +1,98 @@
+# shellcheck shell=bash disable=SC2154  # root, out and functions: packaging/test.sh
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# Problem: a role is trusted with a fleet before anybody has seen it take a host back.
+# How: runs it with ansible-playbook inside the clean root, where stand-ins answer for systemd and for what
+# `corun` finds on the host: three hosts that do well, one that preflight refuses, one whose VMs wait longer.
+
+role="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+
+# stand_in NAME: a program, from standard input, that is found before the real one.
+stand_in() {
+	cat >"$root/usr/local/bin/$1"
+	chmod +x "$root/usr/local/bin/$1"
+}
+
+# What is asked of systemd is written down; a service is in the state that it was put in.
+stand_in_systemctl() {
+	stand_in systemctl <<-'END'
+		#!/bin/sh
+		state=/tmp/services
+		mkdir -p $state
+		for word; do case $word in *.service) unit=$word ;; esac; done
+		case $1 in
+		start | restart) echo "$1 $unit" >>/tmp/asked; : >$state/$unit.active ;;
+		stop) echo "$1 $unit" >>/tmp/asked; rm -f $state/$unit.active ;;
+		enable) echo "$1 $unit" >>/tmp/asked; : >$state/$unit.enabled ;;
+		disable) echo "$1 $unit" >>/tmp/asked; rm -f $state/$unit.enabled ;;
+		is-enabled) [ -e $state/$unit.enabled ] && echo enabled || { echo disabled; exit 1; } ;;
+		show)
+			[ -e $state/$unit.active ] && active=active || active=inactive
+			printf 'Id=%s\nLoadState=loaded\nActiveState=%s\nSubState=running\n' "$unit" "$active"
+			;;
+		esac
+	END
+}
+
+# stand_in_corun PREFLIGHT BEFORE AFTER: preflight's exit code; the worst VM's ready time before and under corun.
+stand_in_corun() {
+	stand_in corun <<-END
+		#!/bin/sh
+		case \$1 in
+		preflight) exit $1 ;;
+		top)
+			[ -e /tmp/services/corun.service.active ] && ready=$3 || ready=$2
+			echo "[{\"name\": \"a\", \"ready\": 0.01}, {\"name\": \"b\", \"ready\": \$ready}]"
+			;;
+		status) echo '{}' ;;
+		esac
+	END
+}
+
+# play NAME [VARIABLE…]: the roll-out over three hosts, which are all this root; its output in $out.
+play() {
+	local name="$1" variable
+	local -a extra=()
+	shift
+	for variable in "$@"; do extra+=(-e "$variable"); done
+	rm -rf "$root/tmp/asked" "$root/tmp/services"
+	inside ansible-playbook -i first,second,third, -c local /tmp/ansible/site.yml \
+		-e ansible_python_interpreter=/usr/bin/python3 -e ansible_become=false \
+		-e corun_deb=/tmp/corun.deb -e corun_soak=1 "${extra[@]}" >"$out/ansible-$name.log" 2>&1
+}
+
+# asked PATTERN: was this asked of systemd? not_asked: was it not?
+asked() { grep -q "$1" "$root/tmp/asked"; }
+not_asked() { ! asked "$1" 2>/dev/null; }
+# hosts_reached NAME COUNT: with so many hosts anything was begun.
+hosts_reached() { [ "$(grep -cE '^(first|second|third) +: ok=' "$out/ansible-$1.log")" = "$2" ]; }
+fails() { ! "$@"; }
+
+try_role() {
+	verdict "ansible-lint is content" ansible-lint --offline --nocolor "$role/site.yml"
+	mkdir -p "$root/tmp/ansible"
+	cp -r "$role/site.yml" "$role/roles" "$root/tmp/ansible/"
+	verdict "the role's syntax" inside ansible-playbook --syntax-check -i localhost, /tmp/ansible/site.yml
+	stand_in_systemctl
+
+	stand_in_corun 0 0.20 0.25
+	verdict "role: rolled out over three hosts" play good
+	verdict "role: one host after the other" test "$(grep -c '^PLAY \[Roll' "$out/ansible-good.log")" = 3
+	verdict "role: in charge and enabled" test -e "$root/tmp/services/corun.service.enabled"
+	verdict "role: its options are in place" grep -q 'policy balance' "$root/etc/default/corun"
+
+	stand_in_corun 0 0.20 0.35
+	verdict "role: a VM waits longer, and the roll-out fails" fails play worse
+	verdict "role: the host is taken back" asked '^stop corun.service'
+	verdict "role: and stays so" test ! -e "$root/tmp/services/corun.service.enabled"
+	verdict "role: no other host was touched" hosts_reached worse 1
+
+	stand_in_corun 1 0.20 0.20
+	verdict "role: preflight refuses, and the roll-out fails" fails play refused
+	verdict "role: nothing was started" not_asked '^restart corun.service'
+	verdict "role: no other host was tried" hosts_reached refused 1
+
+	stand_in_corun 0 0.20 0.20
+	verdict "role: removed again everywhere" play absent corun_state=absent
+	verdict "role: nothing of the package is left" test ! -e "$root/usr/bin/corun" -a ! -e "$root/etc/default/corun"
+}

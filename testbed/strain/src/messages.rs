@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Groups of threads of which each sender sends to each receiver, as hackbench does: many wake-ups,
+//! and more that want to run than there are pCPUs.
+
+use anyhow::anyhow;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Barrier};
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+/// Senders of a group, and receivers of a group. hackbench has 20, which is more than an emulated host
+/// gets through.
+const MEMBERS: u32 = 5;
+/// As hackbench's.
+const MESSAGE: [u8; 100] = [1; 100];
+
+type Threads = Vec<JoinHandle<std::io::Result<()>>>;
+
+/// Prints nanoseconds per message.
+pub fn run(groups: u32, rounds: u32) -> anyhow::Result<()> {
+    let start = Arc::new(Barrier::new(usize::try_from(groups * MEMBERS * 2 + 1)?));
+    let mut threads = Threads::new();
+    for _ in 0..groups {
+        group(&mut threads, rounds, &start)?;
+    }
+    start.wait();
+    let began = Instant::now();
+    for thread in threads {
+        thread
+            .join()
+            .map_err(|_| anyhow!("a member of a group has died"))??;
+    }
+    let sent = u128::from(groups) * u128::from(MEMBERS * MEMBERS) * u128::from(rounds);
+    println!("messages\t{}", began.elapsed().as_nanos() / sent);
+    Ok(())
+}
+
+/// The threads of a group, which wait for `start`.
+fn group(threads: &mut Threads, rounds: u32, start: &Arc<Barrier>) -> std::io::Result<()> {
+    let mut ends = Vec::new();
+    for _ in 0..MEMBERS {
+        let (end, mut receiver) = UnixStream::pair()?;
+        ends.push(end);
+        let start = Arc::clone(start);
+        threads.push(thread::spawn(move || {
+            let mut message = MESSAGE;
+            start.wait();
+            for _ in 0..rounds * MEMBERS {
+                receiver.read_exact(&mut message)?;
+            }
+            Ok(())
+        }));
+    }
+    for _ in 0..MEMBERS {
+        let ends: std::io::Result<Vec<_>> = ends.iter().map(UnixStream::try_clone).collect();
+        let (mut ends, start) = (ends?, Arc::clone(start));
+        threads.push(thread::spawn(move || {
+            start.wait();
+            for _ in 0..rounds {
+                for end in &mut ends {
+                    end.write_all(&MESSAGE)?;
+                }
+            }
+            Ok(())
+        }));
+    }
+    Ok(())
+}

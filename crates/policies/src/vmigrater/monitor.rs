@@ -361,8 +361,9 @@ mod tests {
             slice in 2_000u64..30_000,
             away in 1_000u64..60_000,
             phase in 0u64..300,
+            slices in 0usize..=7,
         ) {
-            let params = MigraterParams::default();
+            let params = MigraterParams { slices, ..MigraterParams::default() };
             let (slice, away) = (slice * US, away * US);
             let mut monitor = Monitor::default();
             let mut next = phase * US;

@@ -48,7 +48,7 @@ bench: build
 
 bench-guest:
 	@scripts/install.sh build
-	testbed/guest/run.sh
+	testbed/guest/run.sh out/bench-guest $(if $(WRITE),--write)
 
 claims: build
 	@mkdir -p out

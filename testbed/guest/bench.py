@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import re
+import signal
 import socket
 import statistics
 import subprocess
@@ -20,10 +21,26 @@ import time
 
 TURN_MS = 360
 LATENCY_NS = 3_000_000
-OPTIONS = ["--heartbeat", "10ms", "--own-permille", "500"]
+HEARTBEAT_MS = 10
+OPTIONS = ["--heartbeat", f"{HEARTBEAT_MS}ms", "--own-permille", "500"]
+# What heartbeats can hear: a silence of two of them.
+LEAST_ABSENCE = 2 * HEARTBEAT_MS * 1_000_000
+PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/guest.md")
 WAYS = ["alone", "vanilla", "corun"]
 BOOT_LIMIT = 90
 LIMIT = 60
+OUTCOME_LIMIT = 120
+SUSPENDED = 12
+# What robust.sh tries, for people.
+WHAT = {
+    "ended": "SIGTERM while a thread is moved",
+    "killed": "SIGKILL while a thread is moved, then `corun guest restore`",
+    "storm": "threads that come and go",
+    "regrouped": "`--cgroup`: a thread that comes and goes",
+    "one_vcpu": "a vCPU unplugged, and plugged in again",
+    "clock": "the clock an hour back, then a day on",
+    "suspended": f"the VM stopped for {SUSPENDED} s",
+}
 
 
 class Guest:
@@ -87,6 +104,9 @@ class Guest:
         if vcpus != 2:
             raise SystemExit(f"{vcpus} vCPU threads instead of two")
 
+    def vcpus(self):
+        return [tid for tid, name in self.threads() if name.startswith("CPU ")]
+
     def waited(self):
         """How long vCPU threads were ready but did not run, ns, by the host's own account."""
         folder = f"/proc/{self.process.pid}/task"
@@ -118,6 +138,12 @@ class Guest:
         self.say(words)
         return json.loads(self.hear(LIMIT))
 
+    def suspend(self, seconds):
+        """Stands still as a whole, its clock goes on."""
+        os.kill(self.process.pid, signal.SIGSTOP)
+        time.sleep(seconds)
+        os.kill(self.process.pid, signal.SIGCONT)
+
     def end(self):
         self.say("end")
         try:
@@ -125,6 +151,53 @@ class Guest:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+
+
+class Trace:
+    """The host's own account of when vCPU threads did not run although they wanted to: its switches."""
+
+    FOLDER = "/sys/kernel/tracing/instances/corun-bench-guest"
+    SWITCH = re.compile(r" (\d+\.\d+): sched_switch: .*prev_pid=(\d+) .*prev_state=(\S+) ==> .*next_pid=(\d+) ")
+
+    def __init__(self, tids):
+        self.tids = tids
+        try:
+            os.mkdir(self.FOLDER)
+        except FileExistsError:
+            pass
+        except OSError:
+            self.tids = []  # no tracing here
+            return
+        self.write("trace_clock", "mono")
+        self.write("buffer_size_kb", "8192")
+        either = " || ".join(f"prev_pid == {tid} || next_pid == {tid}" for tid in tids)
+        self.write("events/sched/sched_switch/filter", either)
+        self.write("events/sched/sched_switch/enable", "1")
+
+    def write(self, name, text):
+        with open(f"{self.FOLDER}/{name}", "w", encoding="utf-8") as file:
+            file.write(text)
+
+    def absences(self):
+        """Of all vCPUs together, as long as can be heard. None: it could not be traced."""
+        if not self.tids:
+            return None
+        self.write("events/sched/sched_switch/enable", "0")
+        left, lengths = {}, []
+        with open(f"{self.FOLDER}/trace", encoding="utf-8") as file:
+            for line in file:
+                found = self.SWITCH.search(line)
+                if not found:
+                    continue
+                at, before, after = float(found[1]), int(found[2]), int(found[4])
+                if before in self.tids and found[3].startswith("R"):
+                    left[before] = at
+                if after in self.tids and after in left:
+                    length = int((at - left.pop(after)) * 1e9)
+                    if length > LEAST_ABSENCE:
+                        lengths.append(length)
+        os.rmdir(self.FOLDER)
+        return lengths
 
 
 class Competitors:
@@ -167,6 +240,7 @@ def clock():
 
 def measure(guest, args, way):
     competitors = None if way == "alone" else Competitors(args)
+    trace = Trace(guest.vcpus()) if way == "corun" else None
     try:
         before = competitors.report() if competitors else None
         waited = guest.waited()
@@ -177,6 +251,8 @@ def measure(guest, args, way):
             result["turns"] = [a["turns"] - b["turns"] for a, b in zip(after, before)]
             result["taken_ns"] = [a["taken_ns"] - b["taken_ns"] for a, b in zip(after, before)]
         result["waited_ns"] = guest.waited() - waited
+        if trace:
+            result["absences_ns"] = trace.absences()
     finally:
         if competitors:
             competitors.end()
@@ -210,40 +286,51 @@ def table(results, args):
 
 
 def accuracy(runs, args):
-    """The guest's view of its vCPUs beside the competitors' own account, and the price."""
-    lines = ["", "| run | absences seen / taken | mean absence, ms: seen / taken | moves (least) | pushed | "
-             "own use, % of a vCPU | readers' masks restored |", "|---|---|---|---|---|---|---|"]
+    """The guest's view of its vCPUs beside the host's trace of their threads, and the price."""
+    lines = ["", "| run | absences a second: heard / turns of others | mean absence, ms: heard / in the host's trace | "
+             "moves (least) | push, soon, pull | own use, % of a vCPU |",
+             "|---|---|---|---|---|---|"]
     for number, run in enumerate(runs, 1):
         status = run["status"]
         if status is None:
             lines.append(f"| {number} | no status |")
             continue
-        seen = sum(vcpu["descheduled"] for vcpu in status["vcpus"])
+        heard = sum(vcpu["descheduled"] for vcpu in status["vcpus"])
         away = sum(vcpu["away_ns"] for vcpu in status["vcpus"])
-        rate = seen / (status["running_ns"] / 1e9)
-        turns = sum(run["turns"])
-        true_rate = 1000 / args.turn
+        traced = run["absences_ns"]
+        if traced is None:
+            mean = "not traced"
+        else:
+            mean = f"{sum(traced) / max(len(traced), 1) / 1e6:.1f}"
         moves = status["moves"]
         made = sum(moves[why] for why in ("push", "pull", "soon", "spread"))
         least = status["running_ns"] / 1e6 / args.turn * args.readers
-        lines.append(f"| {number} | {rate:.1f} / {true_rate:.1f} a second | {away / max(seen, 1) / 1e6:.1f} / "
-                     f"{sum(run['taken_ns']) / max(turns, 1) / 1e6:.1f} | {made} ({least:.0f}) | "
-                     f"{100 * moves['push'] / max(made, 1):.0f} % | {status['own_permille'] / 10:.1f} | "
-                     f"{'yes' if min(run['load']['allowed']) == 2 else 'while running'} |")
+        lines.append(f"| {number} | {heard / status['running_ns'] * 1e9:.2f} / {1000 / args.turn:.2f} | "
+                     f"{away / max(heard, 1) / 1e6:.1f} / {mean} | "
+                     f"{made} ({least:.0f}) | {moves['push']}, {moves['soon']}, {moves['pull']} | "
+                     f"{status['own_permille'] / 10:.1f} |")
     return lines
 
 
-def hotplug(guest, args):
-    """A vCPU goes and comes back while readers are moved."""
-    competitors = Competitors(args)
+def robust(guest, args):
+    """What becomes of the daemon and of the masks it has set: robust.sh in the guest."""
+    competitors, lines = Competitors(args), ["| what | outcome | as it should be |", "|---|---|---|"]
     try:
-        result = guest.ask("offline 1")
+        guest.say("outcomes")
+        while True:
+            line = guest.hear(OUTCOME_LIMIT)
+            if line == "suspend":
+                guest.suspend(SUSPENDED)
+                guest.say("go on")
+                continue
+            outcome = json.loads(line)
+            if outcome["what"] == "end":
+                return lines
+            right = "yes" if outcome["right"] else "**no**"
+            lines.append(f"| {WHAT[outcome['what']]} | {outcome['outcome']} | {right} |")
+            print(lines[-1], file=sys.stderr, flush=True)
     finally:
         competitors.end()
-    vcpus = [len(result[part]["vcpus"]) if result[part] else 0 for part in ("one", "two")]
-    said = result["one"]["because"] if result["one"] else "nothing"
-    return ["", f"vCPU 1 taken off-line: the daemon said \"{said}\"; back on-line: {result['two']['doing']}, "
-            f"{vcpus[1]} vCPUs known, readers may use {result['load']['allowed']} vCPUs."]
 
 
 def main():
@@ -255,28 +342,48 @@ def main():
     parser.add_argument("--readers", type=int, default=1)
     parser.add_argument("--turn", type=int, default=TURN_MS, help="of a competitor, ms")
     parser.add_argument("--options", default=" ".join(OPTIONS), help="for corun guest run")
-    parser.add_argument("--hotplug", action="store_true", help="only this: a vCPU goes and comes back")
+    parser.add_argument("--only", choices=["measure", "robust"], help="robust: what goes wrong while threads are moved")
+    parser.add_argument("--write", action="store_true", help="also write docs/guest.md")
     args = parser.parse_args()
     # Before anything else: the emulator is placed while it starts.
     guest = Guest(args)
+    try:
+        if args.only != "robust":
+            lines = table(measure_all(guest, args), args)
+            show("measured", lines, args)
+        if args.only != "measure":
+            show("robust", robust(guest, args), args)
+    finally:
+        guest.end()
+
+
+def measure_all(guest, args):
     results = {way: [] for way in WAYS}
     try:
-        if args.hotplug:
-            print("\n".join(hotplug(guest, args)))
-            return
         for run in range(args.runs):
             for way in WAYS:
                 result = measure(guest, args, way)
                 results[way].append(result)
                 print(f"run {run + 1}, {way}: {reads(result):.0f} reads/s", file=sys.stderr, flush=True)
     finally:
-        guest.end()
         with open(os.path.join(args.out, "results.json"), "w", encoding="utf-8") as file:
             json.dump(results, file, indent=1)
-    lines = table(results, args)
-    with open(os.path.join(args.out, "table.md"), "w", encoding="utf-8") as file:
-        file.write("\n".join(lines) + "\n")
-    print("\n".join(lines))
+    return results
+
+
+def show(name, lines, args):
+    """Prints a table, keeps it, and puts it where the page has room for it."""
+    text = "\n".join(lines) + "\n"
+    print(text)
+    with open(os.path.join(args.out, f"{name}.md"), "w", encoding="utf-8") as file:
+        file.write(text)
+    if args.write:
+        with open(PAGE, encoding="utf-8") as file:
+            page = file.read()
+        begin, end = f"<!-- {name}: written by make bench-guest WRITE=1 -->\n", f"<!-- {name}: end -->\n"
+        head, rest = page.split(begin)
+        with open(PAGE, "w", encoding="utf-8") as file:
+            file.write(head + begin + "\n" + text + "\n" + end + rest.split(end)[1])
 
 
 CPUS = sorted(os.sched_getaffinity(0))[:2]

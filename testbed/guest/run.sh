@@ -20,11 +20,11 @@ options=("${@:2}")
 
 # Both programs, without shared libraries, as DIR/bin/*.
 stage() {
-	local release="${CARGO_TARGET_DIR:-$repository/target}/$target/release"
+	local static="${CARGO_TARGET_DIR:-$repository/target}/$target/static"
 	(cd "$repository" && RUSTFLAGS="-C target-feature=+crt-static" \
-		cargo build --quiet --release --locked --target "$target" -p corun -p corun-guestload)
+		cargo build --quiet --profile static --locked --target "$target" -p corun-guestload)
 	mkdir -p "$1/bin"
-	cp "$release/corun" "$release/corun-guestload" "$1/bin/"
+	cp "$("$repository/scripts/build-static.sh")" "$static/corun-guestload" "$1/bin/"
 }
 
 # Packs directory $1 as a cpio archive onto standard output; all files become root's.
@@ -35,7 +35,7 @@ make_initramfs() {
 	mkdir -p "$root"/{bin,proc,sys,dev,tmp,run,root,modules,test}
 	cp "$testbed_cache/tools/usr/bin/busybox" "$root/bin/"
 	ln -s busybox "$root/bin/sh"
-	cp "$guest_dir/init" "$root/init"
+	cp "$guest_dir/init" "$guest_dir/robust.sh" "$root/"
 	cp "$testbed_cache/kernel/modules/virtio_blk.ko" "$root/modules/"
 	cp -r "$work/test/bin" "$root/test/"
 	pack "$root" >"$work/initramfs"

@@ -65,6 +65,8 @@ enum Command {
     Lockstep(lockstep::Args),
     Calibrate(calibrate::Args),
     Bench(bench::Args),
+    #[command(hide = true, name = calibrate::guest::COMMAND)]
+    CalibrationGuest(calibrate::guest::Args),
     #[command(hide = true)]
     Pages(pages::Args),
 }
@@ -91,6 +93,7 @@ fn main() -> ExitCode {
         Command::Lockstep(args) => lockstep::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::CalibrationGuest(args) => calibrate::guest::run(&args),
         Command::Pages(args) => pages::run(&args),
     };
     match result {

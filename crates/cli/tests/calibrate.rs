@@ -167,4 +167,39 @@ fn what_is_set_of_a_hosts_policy_is_checked_first() {
 fn this_machine_is_no_scenario() {
     let said = refused(corun(&["calibrate", "--here", "--host", "a.toml"]));
     assert!(said.contains("--here"), "{said}");
+    let said = refused(corun(&["calibrate", "--with", "guests"]));
+    assert!(said.contains("--here"), "{said}");
+}
+
+/// The command as processes of guests, on this machine. Where it runs none, that is said and all is well.
+#[test]
+fn guests_run_beside_each_other_and_are_gone_afterwards() {
+    use corun_linux::trial::guests::Guests;
+    use corun_linux::trial::{Program, Trial, TrialError, possible};
+    let found = Guests::find(env!("CARGO_BIN_EXE_corun").into(), &["calibration-guest"]);
+    let guests = match (found, possible()) {
+        (Ok(guests), Ok(())) => guests,
+        (Err(why), _) | (_, Err(why)) => {
+            eprintln!("skipped, this machine runs no guests, or gives no slices: {why}");
+            return;
+        }
+    };
+    let mut trial = Trial {
+        subject: (Program::List(256 << 10), 1),
+        others: vec![Program::Pages, Program::Spin],
+        pcpus: vec![corun_model::PcpuId(0)],
+        slice: 5_000_000,
+        warm_up: 100_000_000,
+        time: 400_000_000,
+    };
+    let outcome = guests.run(&trial).unwrap();
+    assert!(outcome.time_per_work > 0.0, "{outcome:?}");
+    assert!(outcome.turns.len() > 3, "{outcome:?}");
+    assert!(!outcome.periods[0].is_empty(), "{outcome:?}");
+    let children = fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
+    assert_eq!(children.trim(), "");
+
+    trial.subject.0 = Program::List(1 << 50);
+    let memory = guests.run(&trial).unwrap_err();
+    assert!(matches!(memory, TrialError::Memory { .. }), "{memory}");
 }

@@ -174,21 +174,29 @@ impl Engine {
     /// Heartbeats of `vcpu` that found the engine taken, in their order.
     pub(crate) fn catch_up(&mut self, vcpu: u32, missed: &[Nanos]) {
         for &then in missed {
-            let stolen = self.stolen.get(&vcpu).copied();
-            let heard = self.core.heartbeat(vcpu, then, stolen);
-            self.count(vcpu, then, heard);
+            let regular = self.is_regular(vcpu, then);
+            self.hear(vcpu, then, regular);
         }
+    }
+
+    /// Has the vCPU been active up to its beat at `now`?
+    fn is_regular(&self, vcpu: u32, now: Nanos) -> bool {
+        let monitor = self.core.monitor(vcpu);
+        let activity = monitor.map(|it| it.activity(self.core.params(), now));
+        matches!(activity, Some(Activity::Active { .. }))
+    }
+
+    fn hear(&mut self, vcpu: u32, now: Nanos, regular: bool) {
+        let stolen = self.stolen(vcpu, regular);
+        let heard = self.core.heartbeat(vcpu, now, stolen);
+        self.count(vcpu, now, heard);
     }
 
     /// The heartbeat of `vcpu` at `now`; which threads are to move.
     pub(crate) fn beat(&mut self, vcpu: u32, now: Nanos) -> Vec<Order> {
-        let monitor = self.core.monitor(vcpu);
-        let activity = monitor.map(|it| it.activity(self.core.params(), now));
-        let regular = matches!(activity, Some(Activity::Active { .. }));
+        let regular = self.is_regular(vcpu, now);
         self.feed(vcpu, now, regular);
-        let stolen = self.stolen(vcpu, regular);
-        let heard = self.core.heartbeat(vcpu, now, stolen);
-        self.count(vcpu, now, heard);
+        self.hear(vcpu, now, regular);
         if !self.at_work || self.tasks.is_empty() {
             return Vec::new();
         }

@@ -13,8 +13,14 @@
 //! Loads have two pairs of threads for a pCPU, bound to it, which wake each other by turns. Between, each
 //! computes: some 1 ms (*busy*: a thousand switches a second and pCPU, the order of magnitude of hosts with
 //! many VMs; assumed), some 100 us (*very busy*), nothing (*switching*: as much as a host can switch).
+//! What counting guests' exits costs shows with a VM that has a vCPU on each pCPU, whose vCPUs write to a device
+//! every 100 us or so (*guests*: ten thousand a second and pCPU, assumed for servers with much I/O) or all the
+//! time (*exiting*). The recorder counts at KVM's tracepoint `kvm_exit`; KVM that has none on its way, as without the
+//! processor's help, is no judge of that.
 
 use corun_linux::record::{self, Progress, RecordOptions};
+use corun_microvm::machine::Ring;
+use corun_microvm::native::{Guest, Job, Running};
 use corun_model::time::{MS, SEC};
 use libbpf_rs::{libbpf_sys, query::ProgInfoIter};
 use std::collections::BTreeMap;
@@ -42,20 +48,48 @@ fn main() -> Result<(), Box<dyn Error>> {
     let folder = std::env::temp_dir().join(format!("record-overhead-{}", std::process::id()));
     std::fs::create_dir(&folder)?;
     let loads = [
-        ("busy", 1_000_000),
-        ("very busy", 100_000),
-        ("switching", 0),
+        ("busy", Kind::Threads { work: 1_000_000 }),
+        ("very busy", Kind::Threads { work: 100_000 }),
+        ("switching", Kind::Threads { work: 0 }),
+        ("guests", Kind::Guests { work: 250_000 }),
+        ("exiting", Kind::Guests { work: 50 }),
     ];
     let result = loads
         .into_iter()
-        .try_for_each(|(name, work)| measure(name, work, &folder.join("recording.corun")));
+        .try_for_each(|(name, kind)| measure(name, kind, &folder.join("recording.corun")));
     std::fs::remove_dir_all(&folder)?;
     result
 }
 
+/// What the load is; `work`: turns of a loop between.
+#[derive(Clone, Copy)]
+enum Kind {
+    /// Threads that wake each other.
+    Threads { work: u64 },
+    /// vCPUs that leave the guest.
+    Guests { work: u64 },
+}
+
+impl Kind {
+    /// What is counted of it.
+    fn unit(self) -> &'static str {
+        match self {
+            Self::Threads { .. } => "wake-ups",
+            Self::Guests { .. } => "exits",
+        }
+    }
+}
+
 /// A load, recorded by turns.
-fn measure(name: &str, work: u64, file: &Path) -> Result<(), Box<dyn Error>> {
-    let load = Load::start(work)?;
+fn measure(name: &str, kind: Kind, file: &Path) -> Result<(), Box<dyn Error>> {
+    let load = match Load::start(kind) {
+        Ok(load) => load,
+        Err(why) if matches!(kind, Kind::Guests { .. }) => {
+            println!("{name}: no guests here: {why}");
+            return Ok(());
+        }
+        Err(why) => return Err(why),
+    };
     thread::sleep(Duration::from_millis(300));
     let mut turns = Vec::new();
     for _ in 0..TURNS {
@@ -69,15 +103,15 @@ fn measure(name: &str, work: u64, file: &Path) -> Result<(), Box<dyn Error>> {
             sum.add(&recorded(file, &load)?);
         }
     }
-    load.stop();
-    println!("{name}: {}", told(&turns, &sum)?);
+    load.stop()?;
+    println!("{name}: {}", told(&turns, &sum, kind.unit())?);
     Ok(())
 }
 
-/// The work of a turn with a recording, of two before it, and of one after it, wake-ups per second.
+/// The work of a turn with a recording, of two before it, and of one after it, per second.
 type Turn = ([f64; 2], f64, f64);
 
-fn told(turns: &[Turn], sum: &Recorded) -> Result<String, Box<dyn Error>> {
+fn told(turns: &[Turn], sum: &Recorded, unit: &str) -> Result<String, Box<dyn Error>> {
     let with = quartiles(
         turns
             .iter()
@@ -92,7 +126,7 @@ fn told(turns: &[Turn], sum: &Recorded) -> Result<String, Box<dyn Error>> {
         .map(|turn| turn.0[0] + turn.0[1] + turn.2)
         .sum();
     Ok(format!(
-        "{:.0} wake-ups/s, {:.0} events/s, {} lost, {:.1} bytes each\n  \
+        "{:.0} {unit}/s, {:.0} events/s, {} lost, {:.1} bytes each\n  \
          cost {:.2} % of {pcpus} pCPUs: programs {:.2} % ({:.0} ns an event), threads {:.2} % ({:.0} ns an event)\n  \
          work while recorded {:.4} ({:.4} to {:.4}; median and quartiles of {TURNS}); without against \
          without {:.4} ({:.4} to {:.4})",
@@ -150,7 +184,7 @@ fn programs() -> BTreeMap<u32, u64> {
 /// What recordings did.
 #[derive(Default)]
 struct Recorded {
-    /// Wake-ups per second.
+    /// Wake-ups or exits per second.
     rate: f64,
     events: u64,
     lost: u64,
@@ -199,7 +233,7 @@ fn recorded(file: &Path, load: &Load) -> Result<Recorded, Box<dyn Error>> {
             programs: programs.map(|(_, ns)| ns).sum(),
             threads: before,
             when: Instant::now(),
-            done: load.done.load(Ordering::Relaxed),
+            done: load.done(),
             events: progress.events,
         };
         if first.is_none() {
@@ -261,26 +295,38 @@ fn writer_cpu_ns() -> u64 {
         .unwrap_or(0)
 }
 
-/// Threads that wake each other.
+/// Threads that wake each other, or a VM.
 struct Load {
     stop: Arc<AtomicBool>,
     done: Arc<AtomicU64>,
+    guest: Option<Running>,
+    pcpus: usize,
 }
 
 impl Load {
-    fn start(work: u64) -> Result<Self, Box<dyn Error>> {
-        let load = Self {
+    fn start(kind: Kind) -> Result<Self, Box<dyn Error>> {
+        let mut load = Self {
             stop: Arc::default(),
             done: Arc::default(),
+            guest: None,
+            pcpus: thread::available_parallelism()?.get(),
         };
-        for cpu in 0..thread::available_parallelism()?.get() {
-            for _ in 0..PAIRS {
-                let (one, other) = UnixStream::pair()?;
-                load.spawn(cpu, work, one, true);
-                load.spawn(cpu, work, other, false);
-            }
+        match kind {
+            Kind::Threads { work } => load.threads(work)?,
+            Kind::Guests { work } => load.guest = Some(guest(work, load.pcpus)?),
         }
         Ok(load)
+    }
+
+    fn threads(&self, work: u64) -> Result<(), Box<dyn Error>> {
+        for cpu in 0..self.pcpus {
+            for _ in 0..PAIRS {
+                let (one, other) = UnixStream::pair()?;
+                self.spawn(cpu, work, one, true);
+                self.spawn(cpu, work, other, false);
+            }
+        }
+        Ok(())
     }
 
     fn spawn(&self, cpu: usize, work: u64, mut stream: UnixStream, first: bool) {
@@ -301,17 +347,47 @@ impl Load {
         });
     }
 
-    /// Wake-ups per second in the next turn.
-    fn rate(&self) -> f64 {
-        let (began, before) = (Instant::now(), self.done.load(Ordering::Relaxed));
-        thread::sleep(Duration::from_millis(TURN));
-        (self.done.load(Ordering::Relaxed) - before) as f64 / began.elapsed().as_secs_f64()
+    /// What has been done so far.
+    fn done(&self) -> u64 {
+        match &self.guest {
+            Some(guest) => (0..guest.vcpus()).map(|vcpu| guest.look(vcpu).work).sum(),
+            None => self.done.load(Ordering::Relaxed),
+        }
     }
 
-    fn stop(self) {
+    /// What is done per second in the next turn.
+    fn rate(&self) -> f64 {
+        let (began, before) = (Instant::now(), self.done());
+        thread::sleep(Duration::from_millis(TURN));
+        (self.done() - before) as f64 / began.elapsed().as_secs_f64()
+    }
+
+    fn stop(self) -> Result<(), Box<dyn Error>> {
         self.stop.store(true, Ordering::Relaxed);
         thread::sleep(Duration::from_millis(100));
+        self.guest.map_or(Ok(()), Running::stop)?;
+        Ok(())
     }
+}
+
+/// A VM with a vCPU on each pCPU, or on as many as it can have. There is always a page to be served, which takes
+/// `work` turns of a loop and an exit.
+fn guest(work: u64, pcpus: usize) -> Result<Running, Box<dyn Error>> {
+    let guest = Guest {
+        job: Job::Pages { gaps: vec![1] },
+        vcpus: pcpus.min(corun_microvm::native::MOST_VCPUS),
+        ring: Ring::User,
+        gap: u64::MAX,
+        // A page takes 50 us of this.
+        per_us: work / 50,
+    };
+    let running = guest.start(|vcpu| {
+        bind(vcpu);
+        Ok(())
+    })?;
+    thread::sleep(Duration::from_millis(300));
+    running.check()?;
+    Ok(running)
 }
 
 /// A fixed amount of work: about so many ns, by turns of a loop at some 1 ns (assumed; only that it is

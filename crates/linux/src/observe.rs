@@ -90,13 +90,13 @@ struct Observer {
 
 impl Observer {
     fn decide(&mut self, then: &Sample, now: &Sample) {
-        let elapsed = now.at.saturating_sub(then.at);
         let mut vms = Vec::new();
         for vm in &now.vms {
             let old = then
                 .vms
                 .iter()
                 .find(|old| old.machine.tgid == vm.machine.tgid);
+            let elapsed = old.map_or(0, |old| vm.at.saturating_sub(old.at));
             let mut vcpus = Vec::new();
             for (_, thread) in vm.machine.vcpus() {
                 let Some(allowed) = pidfd::allowed(thread.tid) else {

@@ -213,7 +213,7 @@ fn guest(table: Reader<'_>, last_vcpu: u32) -> GuestKeys {
         net_kick: table.duration("net_kick", GUEST),
         agent: table.located("agent"),
         heartbeat: table.duration("heartbeat", HEARTBEAT),
-        predict_from: table.whole("predict_from", 1..=MOST_SLICES),
+        predict_from: table.whole("predict_from", 0..=MOST_SLICES),
         balloon_sleep: table.whole("balloon_sleep", 0..=100),
     };
     let (idle, agent) = (("idle", &keys.idle), ("agent", &keys.agent));

@@ -1,26 +1,80 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Calibration of the machine that this runs on: the same programs, as threads that ask the kernel for
-//! slices (`corun_linux::trial`).
+//! Calibration of the machine that this runs on: the same programs, in guests of KVM's or as threads, which ask
+//! the kernel for slices (`corun_linux::trial`).
 //!
-//! Threads are no guests: they do no I/O through a hypervisor and make no pause-loop exits, so those two
-//! limits stay as shipped. The other two are found where the machine counts what its caches do.
+//! Of guests, the kernel counts what recognition looks at: requests to devices and pause-loop exits, as far as
+//! this user may see KVM's tracepoints, and caches where the machine counts them. Threads make no exits, so
+//! those two limits stay as shipped.
 
-use super::meter::{Level, Levels};
+use super::meter::{self, Level, Levels};
 use super::programs::{CONSOLIDATION, DEFAULT, SLICES};
 use super::verdict::{Curve, Point};
 use crate::output;
+use anyhow::Context;
 use corun_linux::machine::Layout;
-use corun_linux::trial::{self, Outcome, Program, Trial};
+use corun_linux::trial::guests::Guests;
+use corun_linux::trial::{self, Outcome, Program, Trial, TrialError};
 use corun_model::time::{MS, SEC};
-use corun_model::{LlcSeen, Nanos, PcpuId};
+use corun_model::{LlcSeen, Nanos, PcpuId, Signals};
 use corun_policies::aql::{Kind, Machine};
 
 /// More pCPUs would only make calibration longer (assumed): what it is about is within one cache, and the
 /// paper's machine has four.
 const MOST_PCPUS: usize = 4;
 
+/// What programs run in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum With {
+    /// Guests if there can be any, threads otherwise
+    Auto,
+    /// Guests of KVM, a process each
+    Guests,
+    /// Threads of this command: no exits, so fewer limits are found
+    Threads,
+}
+
+/// The same, once it is known.
+enum Runner {
+    Guests(Guests),
+    Threads,
+}
+
+impl Runner {
+    /// What was asked for, or what there is.
+    fn of(with: With) -> anyhow::Result<Self> {
+        if with == With::Threads {
+            return Ok(Self::Threads);
+        }
+        let me = std::env::current_exe().context("where this command lies is not known")?;
+        match Guests::find(me, &[super::guest::COMMAND]) {
+            Ok(guests) => Ok(Self::Guests(guests)),
+            Err(why) if with == With::Auto => {
+                output::note(&format!("corun: no guests, threads instead: {why}"));
+                Ok(Self::Threads)
+            }
+            Err(why) => Err(anyhow::Error::from(why).context("no guests (--with guests)")),
+        }
+    }
+
+    fn run(&self, trial: &Trial) -> Result<Outcome, TrialError> {
+        match self {
+            Self::Guests(guests) => guests.run(trial),
+            Self::Threads => trial::run(trial),
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Guests(_) => "guests",
+            Self::Threads => "threads",
+        }
+    }
+}
+
 /// What was found.
 pub struct Found {
+    /// What programs ran in: `guests` or `threads`.
+    pub with: &'static str,
     /// The machine.
     pub machine: Machine,
     /// A curve for each type that could be tried.
@@ -29,14 +83,51 @@ pub struct Found {
     pub levels: Vec<Levels>,
     /// Lengths of turns by slice, ns.
     pub turns: Vec<Vec<Nanos>>,
+    counted: Counted,
+}
+
+/// What this host counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counted {
+    io: bool,
+    pauses: bool,
+    caches: bool,
+}
+
+impl Counted {
+    fn add(&mut self, outcome: &Outcome) {
+        let seen = |of: fn(&Signals) -> bool| outcome.periods.iter().flatten().any(of);
+        self.io |= seen(|it| it.io_events.is_some());
+        self.pauses |= seen(|it| it.pause_exits.is_some());
+        self.caches |= outcome.llc.is_some() || seen(|it| it.llc.is_some());
+    }
+
+    /// Which limits stay as they are, and why; nothing if all were found.
+    fn shipped(self) -> Option<String> {
+        let parts = [
+            (self.io, "requests to devices (io_events)"),
+            (self.pauses, "pause-loop exits (pause_exits)"),
+            (self.caches, "what caches do (llc_references, llc_misses)"),
+        ];
+        let missing: Vec<&str> = parts
+            .iter()
+            .filter(|(counted, _)| !counted)
+            .map(|(_, what)| *what)
+            .collect();
+        (!missing.is_empty()).then(|| {
+            let missing = missing.join(", ");
+            format!("corun: not counted here, so these limits stay as shipped: {missing}")
+        })
+    }
 }
 
 /// Tries all types here; with `quick` a quarter of the time.
 ///
 /// # Errors
 /// If this host's caches are unknown, or its kernel takes no slices.
-pub fn run(quick: bool) -> anyhow::Result<Found> {
+pub fn run(quick: bool, with: With) -> anyhow::Result<Found> {
     trial::possible()?;
+    let runner = Runner::of(with)?;
     let layout = Layout::of_this_host()?;
     let machine = layout.machine()?;
     let pcpus: Vec<PcpuId> = layout
@@ -46,7 +137,14 @@ pub fn run(quick: bool) -> anyhow::Result<Found> {
         .flat_map(|llc| llc.iter())
         .take(MOST_PCPUS)
         .collect();
+    output::note(&format!(
+        "corun: programs run in {} on pCPUs {:?}",
+        runner.name(),
+        numbers(&pcpus)
+    ));
     let mut found = Found {
+        with: runner.name(),
+        counted: Counted::default(),
         machine,
         curves: Vec::new(),
         levels: Vec::new(),
@@ -57,19 +155,18 @@ pub fn run(quick: bool) -> anyhow::Result<Found> {
             output::note("corun: ConSpin needs two pCPUs: its slice stays as shipped");
             continue;
         }
-        output::note(&format!(
-            "corun: {kind} on pCPUs {pcpus:?}",
-            pcpus = numbers(&pcpus)
-        ));
-        found.curve(kind, &pcpus, quick)?;
+        output::note(&format!("corun: {kind}"));
+        found.curve(&runner, kind, &pcpus, quick)?;
     }
-    if found.levels.iter().all(Levels::is_empty) {
+    if let Some(shipped) = found.counted.shipped() {
+        output::note(&shipped);
+    }
+    if let Runner::Guests(guests) = &runner
+        && !guests.spin_in_ring_0()
+    {
         output::note(
-            "corun: this machine does not count what its caches do: all limits stay as shipped",
-        );
-    } else {
-        output::note(
-            "corun: threads make no exits: the limits io_events and pause_exits stay as shipped",
+            "corun: ring 0 is emulated here, so guests spin in ring 3, where Intel's processors do not look \
+             for pause loops",
         );
     }
     Ok(found)
@@ -81,14 +178,26 @@ fn numbers(pcpus: &[PcpuId]) -> Vec<u32> {
 
 impl Found {
     /// A type at all slices and consolidations.
-    fn curve(&mut self, kind: Kind, pcpus: &[PcpuId], quick: bool) -> anyhow::Result<()> {
+    fn curve(
+        &mut self,
+        runner: &Runner,
+        kind: Kind,
+        pcpus: &[PcpuId],
+        quick: bool,
+    ) -> anyhow::Result<()> {
         let mut curve = Curve::new(kind);
         let mut levels = Levels::default();
         for (slice, ms) in SLICES.into_iter().enumerate() {
             for consolidation in CONSOLIDATION {
-                let outcome = trial::run(&self.trial(kind, pcpus, consolidation, ms * MS, quick))?;
+                let outcome =
+                    runner.run(&self.trial(kind, pcpus, consolidation, ms * MS, quick))?;
+                self.counted.add(&outcome);
                 if slice == DEFAULT {
                     levels.extend(level(&outcome).into_iter().collect());
+                    outcome
+                        .periods
+                        .iter()
+                        .for_each(|periods| levels.extend(meter::levels(periods)));
                 }
                 curve.points.push(Point {
                     slice,
@@ -143,7 +252,7 @@ impl Found {
     }
 }
 
-/// What counters showed; exits are not known.
+/// What counters showed of threads, all the time; exits are not known.
 fn level(outcome: &Outcome) -> Option<Level> {
     let LlcSeen {
         instructions,
@@ -205,6 +314,31 @@ pub fn histogram(turns: &[Nanos]) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_not_counted_is_named() {
+        let mut counted = Counted::default();
+        let all = counted.shipped().unwrap();
+        assert!(
+            all.contains("io_events") && all.contains("llc_misses"),
+            "{all}"
+        );
+        counted.add(&Outcome {
+            periods: vec![vec![Signals {
+                io_events: Some(0),
+                llc: Some(LlcSeen::default()),
+                ..Signals::default()
+            }]],
+            ..Outcome::default()
+        });
+        let rest = counted.shipped().unwrap();
+        assert!(
+            rest.ends_with("as shipped: pause-loop exits (pause_exits)"),
+            "{rest}"
+        );
+        counted.pauses = true;
+        assert_eq!(counted.shipped(), None);
+    }
 
     #[test]
     fn turns_in_bins_and_percentiles() {

@@ -4,7 +4,7 @@
 //! As recognition does, it takes the mean of a window of periods: a cache is filled again in the first of the
 //! periods of a turn, and not in the others.
 
-use corun_model::{LlcSeen, Nanos, Placement, Plan, Snapshot, TaskSeen, VmPlan};
+use corun_model::{LlcSeen, Nanos, Placement, Plan, Signals, Snapshot, VmPlan};
 use corun_policies::Policy;
 use corun_policies::aql::vtrs::{PERIOD, WINDOW};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,10 +33,10 @@ struct Window {
 
 impl Window {
     /// Adds a period, in which its VM made so many exits. Returns what a full window shows.
-    fn add(&mut self, vcpu: &TaskSeen, exits: u64) -> Option<Level> {
-        let llc = vcpu.signals.llc.unwrap_or_default();
+    fn add(&mut self, seen: &Signals, exits: u64) -> Option<Level> {
+        let llc = seen.llc.unwrap_or_default();
         self.periods += 1;
-        self.io_events += vcpu.signals.io_events.unwrap_or(0);
+        self.io_events += seen.io_events.unwrap_or(0);
         self.pause_exits += exits;
         self.llc.instructions += llc.instructions;
         self.llc.references += llc.references;
@@ -53,6 +53,13 @@ impl Window {
             rate(full.llc.misses, full.llc.references),
         ])
     }
+}
+
+/// The levels of a vCPU of which this was seen in each period in which it ran; pause-loop exits are its VM's.
+pub fn levels(periods: &[Signals]) -> Vec<Level> {
+    let mut window = Window::default();
+    let add = |seen: &Signals| window.add(seen, seen.pause_exits.unwrap_or(0));
+    periods.iter().filter_map(add).collect()
 }
 
 /// Looks at the first VM from `from` on.
@@ -91,7 +98,7 @@ impl Policy for Meter {
         let vcpus = subject.vcpus.iter().zip(&mut self.windows);
         let ran = vcpus.filter(|(vcpu, _)| vcpu.run > 0);
         let mut levels = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        levels.extend(ran.filter_map(|(vcpu, window)| window.add(vcpu, exits)));
+        levels.extend(ran.filter_map(|(vcpu, window)| window.add(&vcpu.signals, exits)));
     }
 }
 
@@ -117,5 +124,36 @@ impl Levels {
             values.sort_unstable();
             values.get(values.len() / 2).copied().unwrap_or(0)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_is_the_mean_of_four_periods() {
+        let period = |io_events, pause_exits| Signals {
+            io_events: Some(io_events),
+            pause_exits: Some(pause_exits),
+            llc: Some(LlcSeen {
+                instructions: 1000,
+                references: 10,
+                misses: 5,
+            }),
+            ..Signals::default()
+        };
+        let periods = [(1, 0), (3, 100), (2, 60), (2, 40), (9, 9)];
+        let periods = periods.map(|(io, pause)| period(io, pause));
+        assert_eq!(
+            levels(&periods),
+            [[2, 50, 10_000, 500_000]],
+            "one is not full"
+        );
+        assert_eq!(
+            levels(&[Signals::default(); 4]),
+            [[0; 4]],
+            "nothing counted"
+        );
     }
 }

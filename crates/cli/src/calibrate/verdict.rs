@@ -116,21 +116,32 @@ pub fn calibration(curves: &[Curve], levels: &[Levels]) -> Calibration {
         median => between(others(of, kind), median),
     };
     let shipped = Limits::default();
+    // Not every machine that counts exits counts what caches do.
+    let seen = |of: usize| Kind::KNOWN.into_iter().any(|kind| median(kind, of) > 0);
+    let caches = |of: usize, found: u64, shipped: u64| if seen(of) { found } else { shipped };
     let limits = Limits {
         io_events: exits(0, Kind::IoInt, shipped.io_events),
         pause_exits: exits(1, Kind::ConSpin, shipped.pause_exits),
         // The cursors on both sides of these are equal at half the limit.
-        llc_references: twice(between(
-            median(Kind::LoLcf, 2),
-            median(Kind::Llcf, 2).min(median(Kind::Llco, 2)),
-        )),
-        llc_misses: twice(between(median(Kind::Llcf, 3), median(Kind::Llco, 3))),
+        llc_references: caches(
+            2,
+            twice(between(
+                median(Kind::LoLcf, 2),
+                median(Kind::Llcf, 2).min(median(Kind::Llco, 2)),
+            )),
+            shipped.llc_references,
+        ),
+        llc_misses: caches(
+            3,
+            twice(between(median(Kind::Llcf, 3), median(Kind::Llco, 3))),
+            shipped.llc_misses,
+        ),
     };
     Calibration { slices, limits }
 }
 
-/// For programs; with the turns that were delivered, where they were looked at.
-pub fn json(curves: &[Curve], found: &Calibration, turns: Option<&[Vec<Nanos>]>) -> Value {
+/// For programs; with what it was done with and the turns that were delivered, where they were looked at.
+pub fn json(curves: &[Curve], found: &Calibration, here: Option<(&str, &[Vec<Nanos>])>) -> Value {
     let slice = |kind: Kind| {
         found
             .slices
@@ -146,7 +157,7 @@ pub fn json(curves: &[Curve], found: &Calibration, turns: Option<&[Vec<Nanos>]>)
         })
     });
     let limits = &found.limits;
-    let delivered = turns.map(|turns| {
+    let delivered = here.map(|(_, turns)| {
         let of = |(ms, turns): (&u64, &Vec<Nanos>)| {
             object!({ "slice_ms": ms, "turns": turns.len(), "in_2ms_bins": here::histogram(turns) })
         };
@@ -164,6 +175,9 @@ pub fn json(curves: &[Curve], found: &Calibration, turns: Option<&[Vec<Nanos>]>)
     });
     if let Some(delivered) = delivered {
         said["delivered"] = Value::Array(delivered);
+    }
+    if let Some((with, _)) = here {
+        said["with"] = Value::from(with);
     }
     said
 }
@@ -247,5 +261,24 @@ mod tests {
             (shipped.io_events, shipped.pause_exits)
         );
         assert_eq!((limits.llc_references, limits.llc_misses), (1_414, 894_426));
+    }
+
+    #[test]
+    fn exits_without_caches_set_their_limits_only() {
+        let kinds = Kind::KNOWN;
+        let curves: Vec<Curve> = kinds.iter().map(|kind| curve(*kind, [1.0; 5])).collect();
+        let levels = kinds.map(|kind| {
+            let mut levels = Levels::default();
+            let io = if kind == Kind::IoInt { 9 } else { 0 };
+            levels.extend(vec![[io, 0, 0, 0]; 3]);
+            levels
+        });
+        let limits = calibration(&curves, &levels).limits;
+        let shipped = Limits::default();
+        let expected = Limits {
+            io_events: 3,
+            ..shipped
+        };
+        assert_eq!(limits, expected);
     }
 }

@@ -124,6 +124,18 @@ fn beats_that_found_the_engine_taken_are_no_gap() {
 }
 
 #[test]
+fn an_absence_is_heard_if_the_first_beat_after_it_found_the_engine_taken() {
+    let mut guest = Guest::new();
+    // Where stolen time is told: this much as of the last gap.
+    guest.engine.stolen.insert(0, 7 * MS);
+    guest.engine.beat(0, 0);
+    guest.engine.beat(0, 300_000);
+    guest.engine.catch_up(0, &[11 * MS]);
+    guest.engine.beat(0, 11 * MS + 300_000);
+    assert_eq!(guest.engine.counts()[0].descheduled, 1);
+}
+
+#[test]
 fn nothing_moves_while_the_daemon_stands_down() {
     let (mut guest, task) = (Guest::new(), Sleeper::new());
     guest.add(&task);

@@ -3,34 +3,38 @@
 //! measures (AQL_Sched, EuroSys 2016, §3.4).
 //!
 //! vCPUs of a host without sched_ext are threads that ask the kernel for a slice, as [`crate::stock`]
-//! does it. Here they are threads of this process, so that nobody's guests are touched: one vCPU each, on
-//! one pCPU each. What threads cannot show is what only guests do: exits. Their limits are not found.
+//! does it. [`guests`] are VMs of KVM, made for this and gone with it, so that nobody else's are touched.
+//! Where there is no KVM, [`run`] does it with threads of this process. What these cannot show is what only
+//! guests do: exits.
 //!
-//! A turn on a pCPU ends where the thread's clock jumps: a request for a slice is one thing, what is
+//! A turn on a pCPU ends where the program's clock jumps: a request for a slice is one thing, what is
 //! delivered another, and this shows the latter without the kernel's help.
 
+pub mod guests;
 mod programs;
+mod threads;
 mod turns;
 
 pub use programs::Program;
+pub use threads::run;
 pub use turns::Turns;
 
-use crate::clock;
 use crate::perf::VcpuCounters;
+use crate::proc;
 use crate::stock::thread::{own_slice, set_affinity, set_slice};
-use corun_model::{LlcSeen, Nanos, PcpuId, PcpuSet};
-use programs::Crowd;
+use corun_model::{LlcSeen, Nanos, PcpuId, PcpuSet, Signals};
+use serde::{Deserialize, Serialize};
 use std::io;
-use std::sync::{Barrier, OnceLock};
+use std::path::Path;
 
 /// What runs beside each other.
 #[derive(Clone, Debug)]
 pub struct Trial {
-    /// What is looked at: so many threads of it, on as many pCPUs.
+    /// What is looked at: so many vCPUs of it, on as many pCPUs.
     pub subject: (Program, usize),
-    /// What runs beside it, a thread each.
+    /// What runs beside it, a vCPU each.
     pub others: Vec<Program>,
-    /// The pCPUs; thread n is on the n-th, over and over.
+    /// The pCPUs; vCPU n is on the n-th, over and over.
     pub pcpus: Vec<PcpuId>,
     /// The slice that all ask for, ns; 0.1 to 100 ms.
     pub slice: Nanos,
@@ -45,10 +49,13 @@ pub struct Trial {
 pub struct Outcome {
     /// Time per work of the subject, in any unit; NaN if it did nothing.
     pub time_per_work: f64,
-    /// Lengths of all threads' turns, ns.
+    /// Lengths of all vCPUs' turns, ns.
     pub turns: Vec<Nanos>,
-    /// What the subject did in the last-level cache, where this machine counts it.
+    /// What the subject did in the last-level cache all the time, where this machine counts it; of threads.
     pub llc: Option<LlcSeen>,
+    /// What each of the subject's vCPUs did in each period in which it ran; pause-loop exits are those of the
+    /// whole VM. Of guests.
+    pub periods: Vec<Vec<Signals>>,
 }
 
 /// Why there is no outcome.
@@ -63,9 +70,25 @@ pub enum TrialError {
     /// A thread ended before its time.
     #[error("a thread of a calibration program ended before its time")]
     Ended,
+    /// The lists would not fit.
+    #[error(
+        "the programs' lists take {} MiB together, and {} MiB of memory are free",
+        needed >> 20,
+        free >> 20
+    )]
+    Memory {
+        /// What it takes, bytes.
+        needed: u64,
+        /// What there is, bytes.
+        free: u64,
+    },
+    /// A guest failed, or there are none.
+    #[error("{0}")]
+    Guest(String),
 }
 
-/// What a thread has done.
+/// What a vCPU has done.
+#[derive(Debug, Serialize, Deserialize)]
 struct Done {
     /// Work, or requests.
     work: u64,
@@ -73,6 +96,27 @@ struct Done {
     time: Nanos,
     turns: Vec<Nanos>,
     llc: Option<LlcSeen>,
+    periods: Vec<Signals>,
+}
+
+impl Outcome {
+    /// Of all vCPUs; the first `count` are the subject's.
+    fn of(done: Vec<Done>, count: usize) -> Self {
+        let (work, time) = done[..count].iter().fold((0, 0), |(work, time), one| {
+            (work + one.work, time + one.time)
+        });
+        let periods = done[..count].iter().map(|one| one.periods.clone());
+        Self {
+            time_per_work: if work == 0 {
+                f64::NAN
+            } else {
+                time as f64 / work as f64
+            },
+            llc: done.first().and_then(|first| first.llc),
+            periods: periods.collect(),
+            turns: done.into_iter().flat_map(|one| one.turns).collect(),
+        }
+    }
 }
 
 /// Does this kernel take slices from threads?
@@ -83,98 +127,41 @@ pub fn possible() -> Result<(), TrialError> {
     own_slice().map(|_| ()).ok_or(TrialError::NoSlices)
 }
 
-/// Runs a trial: takes its warm-up and time, and what programs need to get ready.
-///
-/// # Errors
-/// [`TrialError`].
-pub fn run(trial: &Trial) -> Result<Outcome, TrialError> {
-    let (subject, count) = trial.subject;
-    let mut programs = vec![subject; count];
-    programs.extend(&trial.others);
-    let shared = Shared {
-        ready: Barrier::new(programs.len()),
-        began: OnceLock::new(),
-        crowd: Crowd::default(),
-        per_us: programs::iterations_per_us(),
-    };
-    let done: Vec<Result<Done, TrialError>> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..)
-            .zip(&programs)
-            .map(|(number, program)| {
-                let shared = &shared;
-                scope.spawn(move || body(trial, *program, number, shared))
-            })
-            .collect();
-        let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
-            thread.join().unwrap_or(Err(TrialError::Ended))
-        };
-        threads.into_iter().map(join).collect()
-    });
-    let done = done.into_iter().collect::<Result<Vec<Done>, _>>()?;
-    let (work, time) = done[..count].iter().fold((0, 0), |(work, time), one| {
-        (work + one.work, time + one.time)
-    });
-    Ok(Outcome {
-        time_per_work: if work == 0 {
-            f64::NAN
-        } else {
-            time as f64 / work as f64
-        },
-        llc: done.first().and_then(|first| first.llc),
-        turns: done.into_iter().flat_map(|one| one.turns).collect(),
-    })
+impl Trial {
+    /// The pCPU of vCPU `number`.
+    fn pcpu(&self, number: usize) -> io::Result<PcpuId> {
+        let cpu = self.pcpus.get(number % self.pcpus.len().max(1)).copied();
+        cpu.ok_or_else(|| io::Error::other("no pCPUs"))
+    }
+
+    /// Is there memory for all lists?
+    fn check_memory(&self) -> Result<(), TrialError> {
+        let (subject, count) = self.subject;
+        let others = self.others.iter().map(Program::memory).sum::<u64>();
+        let needed = others.saturating_add(subject.memory().saturating_mul(count as u64));
+        match free_memory() {
+            Some(free) if needed > free => Err(TrialError::Memory { needed, free }),
+            _ => Ok(()),
+        }
+    }
 }
 
-/// What the threads of a trial have in common.
-struct Shared {
-    ready: Barrier,
-    began: OnceLock<Nanos>,
-    crowd: Crowd,
-    per_us: u64,
-}
-
-fn body(
-    trial: &Trial,
-    program: Program,
-    number: usize,
-    shared: &Shared,
-) -> Result<Done, TrialError> {
-    let mut work = program.make(number as u64, shared.per_us);
-    let set = settle(trial, number);
-    // All wait for all, whatever went wrong.
-    shared.ready.wait();
-    let tid = set?;
-    let began = *shared.began.get_or_init(clock::now);
-    let from = began + trial.warm_up;
-    let until = from + trial.time;
-    let mut turns = Turns::new(clock::now(), from);
-    while turns.last() < from {
-        work.step(&shared.crowd, until, &mut turns);
-    }
-    let counters = VcpuCounters::open(tid);
-    let before = counters.read();
-    let (counted, since) = (work.done(), turns.last());
-    while turns.last() < until {
-        work.step(&shared.crowd, until, &mut turns);
-    }
-    let llc = counters.read().since(&before).llc;
-    let (done, busy) = work.done().since(&counted, turns.last() - since);
-    Ok(Done {
-        work: done,
-        time: busy,
-        turns: turns.into_lengths(),
-        llc,
-    })
+/// What programs may take without others having to give, bytes; `None` if the kernel does not tell.
+fn free_memory() -> Option<u64> {
+    let text = proc::line(Path::new("/proc/meminfo"))?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kilobytes.checked_mul(1024)
 }
 
 /// Puts this thread on its pCPU, at the slice. Returns its number.
-fn settle(trial: &Trial, number: usize) -> io::Result<u32> {
+fn settle(cpu: PcpuId, slice: Nanos) -> io::Result<u32> {
     // SAFETY: takes nothing and always works.
     let tid = u32::try_from(unsafe { libc::gettid() }).map_err(io::Error::other)?;
-    let cpu = trial.pcpus.get(number % trial.pcpus.len().max(1));
-    let cpu = cpu.ok_or_else(|| io::Error::other("no pCPUs"))?;
-    set_affinity(tid, &PcpuSet::from_iter([*cpu]))?;
-    set_slice(tid, Some(trial.slice))?;
+    set_affinity(tid, &PcpuSet::from_iter([cpu]))?;
+    set_slice(tid, Some(slice))?;
     Ok(tid)
 }
 

@@ -6,11 +6,12 @@ use super::turns::Turns;
 use crate::clock;
 use corun_model::Nanos;
 use corun_model::time::{MS, US};
+use serde::{Deserialize, Serialize};
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a thread does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Program {
     /// Walks a linked list of so many bytes, a cache line each (LLCF, LoLCF, LLCO).
     List(u64),
@@ -27,7 +28,7 @@ const STRIDE: usize = 16;
 /// Hops along a list between two looks at the clock: 40 µs, if memory serves them in 150 ns.
 const HOPS: u64 = 256;
 /// Pages are asked for every 50 ms on average: ten visitors who think for half a second.
-const BETWEEN_PAGES: Nanos = 50 * MS;
+pub(super) const BETWEEN_PAGES: Nanos = 50 * MS;
 
 /// A ticket lock.
 #[derive(Default)]
@@ -75,12 +76,29 @@ pub(super) enum Work {
 }
 
 impl Program {
+    /// How many bytes it walks through.
+    pub(super) fn memory(&self) -> u64 {
+        match self {
+            Self::List(bytes) => *bytes,
+            Self::Pages | Self::Spin => 0,
+        }
+    }
+
+    /// In a word.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::List(_) => "list",
+            Self::Pages => "pages",
+            Self::Spin => "spin",
+        }
+    }
+
     /// Gets it ready; `per_us`: iterations of [`compute`].
     pub(super) fn make(self, seed: u64, per_us: u64) -> Work {
         let mut chance = Chance::new(seed);
         match self {
             Self::List(bytes) => {
-                let next = circle((bytes / LINE).max(2) as usize, &mut chance);
+                let next = strided(&circle(lines(bytes), &mut chance));
                 Work::List {
                     next,
                     at: 0,
@@ -176,15 +194,25 @@ impl Work {
     }
 }
 
-/// Links all lines of a list into one circle, in random order (Sattolo's algorithm): element `n` of the
-/// first of each line's elements says which is next.
-fn circle(lines: usize, chance: &mut Chance) -> Vec<u32> {
+/// How many lines a list of so many bytes has.
+pub(super) fn lines(bytes: u64) -> usize {
+    (bytes / LINE).max(2) as usize
+}
+
+/// Links all lines of a list into one circle, in random order (Sattolo's algorithm): which line is next, for
+/// each.
+pub(super) fn circle(lines: usize, chance: &mut Chance) -> Vec<u32> {
     let mut order: Vec<u32> = (0..lines as u32).collect();
     for last in (1..lines).rev() {
         order.swap(last, chance.below(last as u64) as usize);
     }
-    let mut next = vec![0; lines * STRIDE];
-    for (line, after) in order.into_iter().enumerate() {
+    order
+}
+
+/// The same as a list in memory: the first element of each line says where the next one begins.
+fn strided(order: &[u32]) -> Vec<u32> {
+    let mut next = vec![0; order.len() * STRIDE];
+    for (line, after) in order.iter().enumerate() {
         next[line * STRIDE] = after * STRIDE as u32;
     }
     next
@@ -216,7 +244,7 @@ pub(super) fn iterations_per_us() -> u64 {
 pub(super) struct Chance(u64);
 
 impl Chance {
-    fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64) -> Self {
         Self((seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
@@ -227,12 +255,12 @@ impl Chance {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    fn below(&mut self, end: u64) -> u64 {
+    pub(super) fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
 
     /// An exponentially distributed time.
-    fn gap(&mut self, mean: Nanos) -> Nanos {
+    pub(super) fn gap(&mut self, mean: Nanos) -> Nanos {
         let uniform = (self.below(1 << 32) + 1) as f64 / (1u64 << 32) as f64;
         (-uniform.ln() * mean as f64) as Nanos + 1
     }
@@ -245,7 +273,7 @@ mod tests {
     #[test]
     fn a_list_is_one_circle() {
         for lines in [2, 3, 100, 4096] {
-            let next = circle(lines, &mut Chance::new(7));
+            let next = strided(&circle(lines, &mut Chance::new(7)));
             let mut at = 0;
             for hop in 1..=lines {
                 at = next[at] as usize;

@@ -8,7 +8,7 @@ use corun_model::time::US;
 
 /// A longer jump is no interrupt: somebody else had the pCPU. Assumed: interrupts and what follows them
 /// take tens of microseconds, others run for a slice, 0.1 ms at least.
-const GAP: Nanos = 300 * US;
+pub(super) const GAP: Nanos = 300 * US;
 
 /// A thread's turns.
 #[derive(Clone, Debug)]

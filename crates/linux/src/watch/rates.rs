@@ -138,7 +138,6 @@ impl Order {
 /// What happened between two samples, VM by VM; with `vcpus`, vCPU by vCPU. VMs and vCPUs that were
 /// not there then are left out: there is nothing to compare them with.
 pub fn rows(then: &Sample, now: &Sample, vcpus: bool) -> Vec<Row> {
-    let elapsed = now.at.saturating_sub(then.at).max(1) as f64;
     let mut rows = Vec::new();
     for vm in &now.vms {
         let same = |old: &&VmSample| {
@@ -157,7 +156,7 @@ pub fn rows(then: &Sample, now: &Sample, vcpus: bool) -> Vec<Row> {
             before,
             told: told(now),
             told_before: told(then),
-            elapsed,
+            elapsed: vm.at.saturating_sub(before.at).max(1) as f64,
         };
         let each = pair.vcpus();
         match vcpus {

@@ -25,6 +25,8 @@ pub struct Group {
 /// A VM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VmSample {
+    /// When it was looked at, ns on the monotonic clock: a look at a whole host takes a while.
+    pub at: Nanos,
     /// Who it is, and its threads.
     pub machine: Machine,
     /// Its cgroup.
@@ -54,7 +56,7 @@ impl VmSample {
 /// A host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// When, ns on the monotonic clock.
+    /// When it began, ns on the monotonic clock.
     pub at: Nanos,
     /// The scheduler in charge: that of the kernel, or the name of a sched_ext one.
     pub scheduler: String,
@@ -109,12 +111,15 @@ impl Sampler {
 
     fn vm(&self, machine: Machine, mount: Option<&Path>) -> VmSample {
         let process = Process::below(&self.root, machine.tgid);
+        let at = clock::now();
         let threads = machine.threads.iter();
         let threads = threads.filter_map(|thread| Some((thread.tid, process.counted(thread.tid)?)));
+        let threads = threads.collect();
         let own = mount.zip(machine.cgroup.as_deref());
         let own = own.and_then(|(mount, path)| cgroup::own_cgroup(mount, machine.tgid, path));
         VmSample {
-            threads: threads.collect(),
+            at,
+            threads,
             group: own.map_or_else(Group::default, |own| group(&own)),
             machine,
         }

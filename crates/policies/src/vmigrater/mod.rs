@@ -17,6 +17,7 @@ pub mod migrater;
 pub mod model;
 pub mod monitor;
 mod params;
+mod slices;
 
 #[cfg(test)]
 mod tests;

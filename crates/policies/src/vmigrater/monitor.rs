@@ -11,15 +11,16 @@
 //! ```
 //!
 //! The slice began with the first beat after a gap (t2) and ended with the last one before the next
-//! (t5); that length predicts the present slice, of which (t5 − t2) − (t7 − t6) is left at t7. The
-//! vCPU was away for t6 − t5, which predicts when it comes back next time (dissertation, second
-//! property).
+//! (t5); that length predicts the present slice (or several do: [`slices`](super::slices)), of which
+//! (t5 − t2) − (t7 − t6) is left at t7. The vCPU was away for t6 − t5, which predicts when it comes back
+//! next time (dissertation, second property).
 //!
 //! Both ends of a slice are known up to a beat only. Where the host tells the time that it took
 //! (steal time), the gap ended when the timer could go off at last, and began so much earlier:
 //! that is exact. It also tells a vCPU that was held up by its own guest from one descheduled.
 
-use super::params::{MOST_SLICES, MigraterParams};
+use super::params::MigraterParams;
+use super::slices::Slices;
 use corun_model::Nanos;
 
 /// What a vCPU is taken to be doing.
@@ -48,6 +49,8 @@ pub enum Beat {
     Regular,
     /// The vCPU was descheduled and is back.
     Rescheduled,
+    /// It was away for a moment, and its slice goes on.
+    Interrupted,
     /// The first one, or the first since the VM was suspended or the vCPU off-line.
     First,
 }
@@ -62,14 +65,20 @@ pub struct Monitor {
     /// The present slice's start, and whether that was seen (rather than the first beat).
     start: Nanos,
     seen_start: bool,
-    /// The last complete slices, the latest first.
-    slices: [Nanos; MOST_SLICES],
-    known: usize,
+    slices: Slices,
     /// How long it was away last time.
     away: Option<Nanos>,
     /// When it was last found to have been away.
     rescheduled: Option<Nanos>,
+    /// Absences in a row that were taken to be interruptions.
+    brief: u32,
 }
+
+/// An absence of less than this part of the last one is an interruption. Assumed: others' slices do not
+/// vary by as much, what a host's own threads need is far shorter.
+const BRIEF: u64 = 4;
+/// So many interruptions in a row are a new custom of the host's instead.
+const MOST_BRIEF: u32 = 3;
 
 impl Monitor {
     /// A beat at `now`, with the vCPU's steal time so far where the host tells it, both ns.
@@ -94,16 +103,30 @@ impl Monitor {
         }
         // Without steal time it was active up to its last beat, as far as is known.
         let away = newly.map_or(silence, |newly| newly.min(silence));
+        if self.is_interruption(params, away) {
+            self.brief += 1;
+            self.start = self.start.saturating_add(away).min(now);
+            self.rescheduled = Some(now);
+            return Beat::Interrupted;
+        }
+        self.brief = 0;
         let ended = now - away;
         if self.seen_start {
-            self.slices.rotate_right(1);
-            self.slices[0] = ended.saturating_sub(self.start);
-            self.known = (self.known + 1).min(MOST_SLICES);
+            let length = ended.saturating_sub(self.start);
+            self.slices.add(params, length, away);
         }
         (self.start, self.seen_start) = (now, true);
         self.away = Some(away);
         self.rescheduled = Some(now);
         Beat::Rescheduled
+    }
+
+    /// Does its slice go on after it was `away`? A host's own thread had its pCPU for a moment (EEVDF lets a
+    /// vCPU have the rest of its slice then), or the guest held its own beats up. Were that the end of a
+    /// slice, two short ones would spoil what is known of all, and tasks would be caught by the next.
+    fn is_interruption(&self, params: &MigraterParams, away: Nanos) -> bool {
+        let usual = self.away.filter(|_| self.seen_start);
+        params.slices == 0 && self.brief < MOST_BRIEF && usual.is_some_and(|it| away < it / BRIEF)
     }
 
     /// The vCPU went off-line; what was known of it is void.
@@ -113,13 +136,7 @@ impl Monitor {
 
     /// The predicted length of the present slice, ns; `None` before one was seen.
     pub fn slice(&self, params: &MigraterParams) -> Option<Nanos> {
-        let count = self.known.min(params.slices.max(1));
-        let mut recent = [0; MOST_SLICES];
-        let recent = &mut recent[..count];
-        recent.copy_from_slice(&self.slices[..count]);
-        recent.sort_unstable();
-        // Of an even number the shorter one: late is worse than early.
-        recent.get(count.saturating_sub(1) / 2).copied()
+        self.slices.predict(params)
     }
 
     /// How long the vCPU was away last time, ns.
@@ -173,11 +190,19 @@ mod tests {
 
     /// Beats every 300 µs from `from` for `length`; returns the last.
     fn run(monitor: &mut Monitor, from: Nanos, length: Nanos) -> Nanos {
-        let params = MigraterParams::default();
+        run_with(&MigraterParams::default(), monitor, from, length)
+    }
+
+    fn run_with(
+        params: &MigraterParams,
+        monitor: &mut Monitor,
+        from: Nanos,
+        length: Nanos,
+    ) -> Nanos {
         let beats = (0..=length / T).map(|beat| from + beat * T);
         beats
             .inspect(|now| {
-                monitor.beat(&params, *now, None);
+                monitor.beat(params, *now, None);
             })
             .last()
             .unwrap_or(from)
@@ -261,6 +286,51 @@ mod tests {
         assert_eq!(monitor.slice(&MigraterParams::default()), Some(6 * MS));
     }
 
+    /// Slices of 11 ms by turns, one of them with a pause of 1 ms in it; how long each is said to last when
+    /// the next begins.
+    fn interrupted(slices: usize) -> Vec<Nanos> {
+        let params = MigraterParams {
+            slices,
+            ..MigraterParams::default()
+        };
+        let (mut monitor, mut said) = (Monitor::default(), Vec::new());
+        for turn in 1..8u64 {
+            let begin = turn * 22 * MS;
+            said.extend(monitor.slice(&params));
+            for beat in 0..36 {
+                let held_up = turn == 4 && (20..24).contains(&beat);
+                if !held_up {
+                    monitor.beat(&params, begin + beat * T, None);
+                }
+            }
+        }
+        said
+    }
+
+    #[test]
+    fn a_slice_that_is_interrupted_goes_on() {
+        let whole = 10_500 * US;
+        let spoilt = |said: &[Nanos]| said.iter().filter(|it| **it + 2 * MS < whole).count();
+        assert!(spoilt(&interrupted(1)) > 0 && spoilt(&interrupted(3)) > 0);
+        assert_eq!(spoilt(&interrupted(0)), 0, "{:?}", interrupted(0));
+    }
+
+    #[test]
+    fn interruptions_that_go_on_are_the_hosts_slices() {
+        let params = MigraterParams {
+            slices: 0,
+            ..MigraterParams::default()
+        };
+        let mut monitor = Monitor::default();
+        run_with(&params, &mut monitor, 0, 3 * MS);
+        let mut now = run_with(&params, &mut monitor, 60 * MS, 11 * MS);
+        for _ in 0..9 {
+            now = run_with(&params, &mut monitor, now + 5 * MS, 3 * MS);
+        }
+        assert_eq!(monitor.slice(&params), Some(3 * MS));
+        assert_eq!(monitor.away(), Some(5 * MS));
+    }
+
     #[test]
     fn a_slice_that_outlasts_its_prediction_ends_any_moment_and_then_is_another() {
         let params = MigraterParams::default();
@@ -291,8 +361,9 @@ mod tests {
             slice in 2_000u64..30_000,
             away in 1_000u64..60_000,
             phase in 0u64..300,
+            slices in 0usize..=7,
         ) {
-            let params = MigraterParams::default();
+            let params = MigraterParams { slices, ..MigraterParams::default() };
             let (slice, away) = (slice * US, away * US);
             let mut monitor = Monitor::default();
             let mut next = phase * US;

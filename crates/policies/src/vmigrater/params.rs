@@ -18,7 +18,8 @@ pub struct MigraterParams {
     pub push: Nanos,
     /// A vCPU with at least this left of its slice is worth moving to, ns; at least `push`.
     pub worth: Nanos,
-    /// How many past slices predict the present one, by their median; 1 to [`MOST_SLICES`].
+    /// How many past slices predict the present one, by their median; 1 to [`MOST_SLICES`]. 0: whichever
+    /// of a few rules would have lost least lately predicts.
     pub slices: usize,
     /// By how much of itself a slice may outlast its prediction before that is taken to be void,
     /// thousandths.
@@ -142,10 +143,10 @@ pub fn parameters() -> Vec<Parameter> {
     all.extend([
         Parameter::new(
             "vmigrater::MigraterParams::slices",
-            "past slices whose median predicts the present one",
+            "past slices whose median predicts the present one; 0: the rule that would have lost least lately",
             Value::Number(default.slices as f64, "slices"),
             "vMigrater, ATC 2018, §3.2: the previous one",
-            "1 to 3",
+            "0 to 3",
         ),
         share(
             "vmigrater::MigraterParams::overrun",

@@ -18,6 +18,8 @@ const WARM_UP: Duration = Duration::from_secs(2);
 /// What is read at once, bytes, and how far apart: every read is a request of its own.
 const BLOCK: usize = 4096;
 const PLACES: u64 = 1 << 16;
+/// Threads of a storm that are there at once.
+const AT_ONCE: usize = 64;
 
 #[derive(Serialize)]
 struct Result {
@@ -53,11 +55,7 @@ pub fn run(seconds: u64, readers: u64, device: &str) -> anyhow::Result<()> {
         computing.push(builder.spawn(move || compute(&shared, vcpu))?);
     }
     for reader in 0..readers {
-        let file = OpenOptions::new()
-            .read(true)
-            .custom_flags(libc::O_DIRECT)
-            .open(device)
-            .with_context(|| device.to_string())?;
+        let file = open(device)?;
         let shared = Arc::clone(&shared);
         let builder = thread::Builder::new().name(format!("reader/{reader}"));
         reading.push(builder.spawn(move || read(&shared, reader, &file))?);
@@ -115,25 +113,64 @@ fn compute(shared: &Shared, vcpu: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Threads that read one block and end, one beginning as soon as another has ended.
+pub fn storm(seconds: u64, device: &str) -> anyhow::Result<()> {
+    let file = Arc::new(open(device)?);
+    let (end, mut made) = (system::now() + seconds * 1_000_000_000, 0);
+    let mut under_way = std::collections::VecDeque::new();
+    while system::now() < end {
+        let file = Arc::clone(&file);
+        under_way.push_back(thread::spawn(move || read_block(&file, block()?, made)));
+        made += 1;
+        if under_way.len() > AT_ONCE
+            && let Some(oldest) = under_way.pop_front()
+        {
+            oldest.join().map_err(|_| anyhow!("a reader died"))??;
+        }
+    }
+    println!("{}", made / seconds);
+    Ok(())
+}
+
+fn open(device: &str) -> anyhow::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_DIRECT)
+        .open(device)
+        .with_context(|| device.to_string())
+}
+
+/// Memory for a block, to the end of the process: a storm takes some megabytes a second.
+fn block() -> anyhow::Result<*mut u8> {
+    let layout = Layout::from_size_align(BLOCK, BLOCK)?;
+    // SAFETY: the layout is not empty.
+    let block = unsafe { alloc_zeroed(layout) };
+    match block.is_null() {
+        true => Err(anyhow!("no memory")),
+        false => Ok(block),
+    }
+}
+
+/// Reads the block at `place`, modulo all places.
+fn read_block(file: &File, block: *mut u8, place: u64) -> anyhow::Result<()> {
+    let at = place % PLACES * BLOCK as u64;
+    // SAFETY: `block` is writable for BLOCK bytes.
+    let got = unsafe { libc::pread(file.as_raw_fd(), block.cast(), BLOCK, at.cast_signed()) };
+    match got == BLOCK as isize {
+        true => Ok(()),
+        false => Err(std::io::Error::last_os_error()).context("a read failed"),
+    }
+}
+
 /// One block after the other. Returns how many vCPUs it may use.
 fn read(shared: &Shared, reader: u64, file: &File) -> anyhow::Result<i32> {
-    let layout = Layout::from_size_align(BLOCK, BLOCK)?;
-    // SAFETY: the layout is not empty; the block stays until the process ends.
-    let block = unsafe { alloc_zeroed(layout) };
-    if block.is_null() {
-        return Err(anyhow!("no memory"));
-    }
+    let block = block()?;
     let (mut place, count) = (reader, &shared.reads[usize::try_from(reader)?]);
     while !shared.stop.load(Ordering::Relaxed) {
         place = place
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1);
-        let at = (place >> 32) % PLACES * BLOCK as u64;
-        // SAFETY: `block` is writable for BLOCK bytes.
-        let got = unsafe { libc::pread(file.as_raw_fd(), block.cast(), BLOCK, at.cast_signed()) };
-        if got != BLOCK as isize {
-            return Err(std::io::Error::last_os_error()).context("a read failed");
-        }
+        read_block(file, block, place >> 32)?;
         count.fetch_add(1, Ordering::Relaxed);
     }
     Ok(system::allowed()?)

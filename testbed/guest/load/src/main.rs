@@ -3,7 +3,8 @@
 //!
 //! In the guest, `inside SECONDS READERS DEVICE`: on each vCPU a thread that computes and is tied to it,
 //! and free threads that read a device synchronously and past the page cache; after a warm-up, what
-//! both got done in SECONDS.
+//! both got done in SECONDS. `storm SECONDS DEVICE`: threads that read once and end, as fast as they can be
+//! had; how many a second.
 //!
 //! On the machine that emulates the guest, `outside ON CPU…`: real-time threads that take one CPU after
 //! the other for ON ms each, as other VMs' vCPUs would; what they took, whenever a line comes in.
@@ -21,11 +22,14 @@ fn main() -> anyhow::Result<()> {
         ["inside", seconds, readers, device] => {
             inside::run(number(seconds)?, number(readers)?, device)
         }
+        ["storm", seconds, device] => inside::storm(number(seconds)?, device),
         ["outside", on, cpus @ ..] if !cpus.is_empty() => {
             let cpus: anyhow::Result<Vec<u64>> = cpus.iter().map(|cpu| number(cpu)).collect();
             outside::run(number(on)?, &cpus?)
         }
-        _ => bail!("usage: corun-guestload inside SECONDS READERS DEVICE | outside ON-MS CPU…"),
+        _ => bail!(
+            "usage: corun-guestload inside SECONDS READERS DEVICE | storm SECONDS DEVICE | outside ON-MS CPU…"
+        ),
     }
 }
 

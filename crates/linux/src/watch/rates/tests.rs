@@ -15,7 +15,7 @@ fn second(stats: [&str; 2]) -> (Sample, Sample) {
     host.file("/proc/5/task/7/schedstat", stats[1]);
     host.file("/proc/5/task/8/schedstat", "300000000 0 1");
     let mut now = sampler.sample();
-    (then.at, now.at) = (0, SEC);
+    (then.vms[0].at, now.vms[0].at) = (0, SEC);
     (then, now)
 }
 

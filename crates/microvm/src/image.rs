@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What lies where in a guest's memory, and what is there when it starts.
+//! What lies where in the memory of the testbed's guests, and what is there when they start.
 
+use crate::MachineError;
 use crate::guest::{self, Mode, VECTOR};
+use crate::machine::{Ring, Setup, Start};
+use crate::memory::GuestMemory;
 
 /// The guest's memory in bytes. Its first 2 MiB of addresses are mapped to themselves.
 pub const SIZE: usize = 0x4_0000;
@@ -21,12 +24,22 @@ pub const PAGE_TABLES: usize = 0x6000;
 const BLOCKS: usize = 0x1_0000;
 const PAGE: usize = 0x1000;
 
-/// Descriptors: none, 64-bit code, data.
-pub const DESCRIPTORS: [u64; 3] = [0, 0x00af_9b00_0000_ffff, 0x00cf_9300_0000_ffff];
-/// The selector of the code descriptor.
+/// Descriptors: none, 64-bit code and data of ring 0, data and 64-bit code of ring 3.
+pub const DESCRIPTORS: [u64; 5] = [
+    0,
+    0x00af_9b00_0000_ffff,
+    0x00cf_9300_0000_ffff,
+    0x00cf_f300_0000_ffff,
+    0x00af_fb00_0000_ffff,
+];
+/// The selector of the code descriptor of ring 0.
 pub const CODE_SELECTOR: u16 = 8;
-/// The selector of the data descriptor.
+/// The selector of the data descriptor of ring 0.
 pub const DATA_SELECTOR: u16 = 16;
+/// The selector of the data descriptor of ring 3.
+pub const USER_DATA_SELECTOR: u16 = 24 | 3;
+/// The selector of the code descriptor of ring 3.
+pub const USER_CODE_SELECTOR: u16 = 32 | 3;
 /// Gates up to the only vector used. Anything else is a fault that ends the guest.
 pub const GATES: usize = VECTOR + 1;
 
@@ -62,6 +75,29 @@ pub fn stack(index: usize) -> usize {
 /// The first instruction of `mode`.
 pub fn entry(mode: Mode) -> usize {
     CODE + guest::entry(mode)
+}
+
+/// The whole machine.
+///
+/// # Errors
+/// [`MachineError::Memory`].
+pub fn setup(program: &Program) -> Result<Setup, MachineError> {
+    let mut memory = GuestMemory::new(SIZE)?;
+    for (at, bytes) in pieces(program) {
+        memory.write(at, &bytes);
+    }
+    let start = |index| Start {
+        ring: Ring::Kernel,
+        rip: entry(program.mode) as u64,
+        rsp: stack(index) as u64,
+        rsi: block(index) as u64,
+        rdi: SHARED as u64,
+        steal: Some(steal(index) as u64),
+    };
+    Ok(Setup {
+        memory: vec![(0, memory)],
+        vcpus: (0..program.vcpus).map(start).collect(),
+    })
 }
 
 /// The pieces of memory that are not zero at the start: addresses and contents.
@@ -112,7 +148,8 @@ fn gate(handler: usize) -> [u64; 2] {
     [low, 0]
 }
 
-fn words(values: &[u64]) -> Vec<u8> {
+/// Numbers as memory has them.
+pub(crate) fn words(values: &[u64]) -> Vec<u8> {
     values
         .iter()
         .flat_map(|value| value.to_le_bytes())

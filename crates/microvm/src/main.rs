@@ -1,21 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A tiny KVM virtual machine monitor.
-//!
-//! Problem: scheduling tests need vCPUs that compute, spin on locks, halt, wake each other and
-//! leave the guest, at once and dependably; a Linux guest under emulation takes seconds to boot and
-//! sometimes does not.
-//! How: a guest is a few instructions that count their rounds in memory which the VMM reads. So
-//! nothing but the work itself happens on the vCPUs, and the process ends without asking them.
+//! `corun-microvm`: one of the testbed's guests as a process of its own, which looks like a VM of QEMU's.
 
-mod guest;
-mod image;
-mod machine;
-mod memory;
 mod options;
 mod signals;
 
 use anyhow::{Context, Result};
-use machine::Machine;
+use corun_microvm::image;
+use corun_microvm::machine::Machine;
 use options::{HELP, Options, Request};
 use serde::Serialize;
 use signals::EndSignals;
@@ -65,7 +56,7 @@ fn run(options: &Options) -> Result<()> {
         // Threads that are started from here on inherit it.
         become_real_time(priority).context("cannot get a real-time priority")?;
     }
-    let machine = Machine::start(options.program)?;
+    let machine = Machine::start(image::setup(&options.program)?, |_| Ok(()))?;
     let start = Instant::now();
     let mut next_progress = options.progress;
     loop {
@@ -107,14 +98,20 @@ fn print_report(
     machine: &Machine,
     elapsed: Duration,
 ) -> Result<()> {
+    let number = |at: usize| machine.memory().read_u64(at);
+    let of_each = |of: fn(usize) -> usize| {
+        (0..options.program.vcpus)
+            .map(|vcpu| number(of(vcpu)))
+            .collect()
+    };
     let report = Report {
         event,
         name: &options.name,
         mode: options.program.mode.to_string(),
         vcpus: options.program.vcpus,
         seconds: (elapsed.as_secs_f64() * 1e3).round() / 1e3,
-        iterations: machine.iterations(),
-        steal_ns: machine.steal(),
+        iterations: of_each(image::block),
+        steal_ns: of_each(image::steal),
     };
     let line = serde_json::to_string(&report)?;
     writeln!(std::io::stdout(), "{line}").context("cannot write to standard output")

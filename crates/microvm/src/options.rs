@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The command line.
 
-use crate::guest::Mode;
-use crate::image::{MOST_VCPUS, Program};
+use corun_microvm::guest::Mode;
+use corun_microvm::image::{MOST_VCPUS, Program};
 use std::fmt::Display;
 use std::str::FromStr;
 use std::time::Duration;

@@ -503,8 +503,12 @@ CALLBACK_SLEEPABLE(s32, corun_init_task, struct task_struct *p, struct scx_init_
 {
 	struct task_ctx *t = raw_new_task_ctx(p);
 
+	/*
+	 * What is kept of tasks is charged to the daemon's cgroup. If that has no memory left,
+	 * nobody is kept from being created for it: enqueue leaves who is not known to the kernel.
+	 */
 	if (!t)
-		return -ENOMEM;
+		return args->fork ? 0 : -ENOMEM;
 	t->vm = NO_VM;
 	t->cpu = NO_PCPU;
 	t->last_cpu = NO_PCPU;

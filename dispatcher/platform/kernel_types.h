@@ -109,7 +109,11 @@ struct scx_exit_info {
 	char *msg;
 } CORE;
 
-struct scx_init_task_args;
+/* Of a task that comes under the scheduler: because it was just created, or was there before? */
+struct scx_init_task_args {
+	bool fork;
+} CORE;
+
 struct scx_exit_task_args;
 
 /* The callbacks we fill in; libbpf matches members by name. */

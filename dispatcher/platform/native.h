@@ -56,7 +56,10 @@ struct task_struct {
 	struct task_ctx ctx;
 };
 
-struct scx_init_task_args;
+struct scx_init_task_args {
+	bool fork;
+};
+
 struct scx_exit_task_args;
 
 /* What the host of the dispatcher does for it. `self` is native_context.self. */

@@ -17,7 +17,8 @@ struct task_struct {
 } __attribute__((preserve_access_index));
 
 s32 scx_bpf_create_dsq(u64 dsq_id, s32 node) KERNEL_FUNCTION;
-void scx_bpf_dsq_insert(struct task_struct *p, u64 dsq_id, u64 slice, u64 enq_flags) KERNEL_FUNCTION;
+void scx_bpf_dsq_insert(struct task_struct *p, u64 dsq_id, u64 slice,
+			u64 enq_flags) KERNEL_FUNCTION;
 _Bool scx_bpf_dsq_move_to_local(u64 dsq_id) KERNEL_FUNCTION;
 
 /* The queue, and what one may run at a time: SCX_SLICE_DFL. */

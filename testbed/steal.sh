@@ -39,7 +39,7 @@ trap cleanup EXIT
 mkdir -p "$out/steal"
 
 for name in $names; do
-	taskset -c "$pair" "$microvm" -name "guest=$name" --mode spin --vcpus 2 --seconds 0 --progress 100 >"$logs/$name" &
+	taskset -c "$pair" "$microvm" -name "guest=$name" --mode spin --vcpus 2 --seconds 0 --progress 100 --steal 1 >"$logs/$name" &
 	pids+=($!)
 done
 sleep 3

@@ -54,6 +54,9 @@ pub struct Program {
     pub work: u64,
     /// Length of a sleep in [`Mode::Timer`].
     pub sleep_ns: u32,
+    /// Does the guest ask for its steal time? An emulated host that writes it stalls now and then, under
+    /// any scheduler: so only guests have it that are to show it.
+    pub steal: bool,
 }
 
 /// The address of vCPU `index`'s block: its counter, then its parameters; its stack is at the end.
@@ -92,7 +95,7 @@ pub fn setup(program: &Program) -> Result<Setup, MachineError> {
         rsp: stack(index) as u64,
         rsi: block(index) as u64,
         rdi: SHARED as u64,
-        steal: Some(steal(index) as u64),
+        steal: program.steal.then(|| steal(index) as u64),
     };
     Ok(Setup {
         memory: vec![(0, memory)],
@@ -166,6 +169,7 @@ mod tests {
             vcpus,
             work: 7,
             sleep_ns: 9,
+            steal: false,
         }
     }
 

@@ -29,9 +29,10 @@ Usage: corun-microvm --name vm1 --mode lock [--vcpus 2] [--seconds 5]
   --fifo N         real-time priority (SCHED_FIFO) of all threads, 1 to 99;
                    0: none                                                [0]
   --progress MS    print the counts every MS milliseconds; 0: never       [0]
+  --steal N        1: have KVM tell the guest its steal time              [0]
 
 At the end, and with --progress before, one line of JSON: what each vCPU has counted,
-and what KVM has told it as steal, in ns.
+and with --steal 1 what KVM has told it as steal, in ns.
 ";
 
 /// What to run, under which name, for how long.
@@ -62,7 +63,7 @@ pub enum Request {
 pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Request, String> {
     let (mut name, mut mode) = (None, None);
     let (mut vcpus, mut seconds, mut work, mut sleep_us, mut progress_ms) = (2, 5, 1000, 1000, 0);
-    let mut fifo = 0;
+    let (mut fifo, mut steal) = (0, 0);
     let mut arguments = arguments.into_iter();
     while let Some(option) = arguments.next() {
         if option == "--help" || option == "-h" {
@@ -80,6 +81,7 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Request, Str
             "--sleep-us" => sleep_us = number(&option, &value, 1, 4_000_000)?,
             "--fifo" => fifo = number(&option, &value, 0, 99)?,
             "--progress" => progress_ms = number(&option, &value, 0, 1_000_000)?,
+            "--steal" => steal = number(&option, &value, 0, 1)?,
             _ => return Err(format!("unknown option `{option}`, see --help")),
         }
     }
@@ -96,6 +98,7 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Request, Str
             vcpus,
             work,
             sleep_ns: sleep_us * 1000,
+            steal: steal == 1,
         },
         run_for: (seconds > 0).then(|| Duration::from_secs(seconds)),
         fifo: (fifo > 0).then_some(fifo),
@@ -147,6 +150,7 @@ mod tests {
             vcpus: 2,
             work: 1000,
             sleep_ns: 1_000_000,
+            steal: false,
         };
         assert_eq!(options.program, program);
         assert_eq!(

@@ -16,7 +16,7 @@ phase_steal() {
 	mkdir -p /out/steal
 	# As on every host.
 	[ -e /var/run ] || { mkdir -p /var && ln -s /run /var/run; }
-	equals
+	equals --steal 1
 	steal_now top-begin
 	corun top --json --vcpus -d 15 >/out/steal/top.json
 	steal_now top-end

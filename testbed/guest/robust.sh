@@ -85,63 +85,6 @@ regrouped() {
 	[ "$before" = 0-1 ] && is_free
 }
 
-one_vcpu() { [ "$(now doing)" = "stood down" ]; }
-
-# over: the daemon and the load end.
-over() {
-	kill -TERM "$pid" 2>/dev/null
-	wait "$pid" 2>/dev/null
-	[ -z "$load" ] || kill -KILL "$load" 2>/dev/null
-	wait "$load" 2>/dev/null
-	echo 1 >/sys/devices/system/cpu/cpu1/online
-}
-
-killed() {
-	start $options
-	reading 60
-	until_within 20 is_moved || return 1
-	kill -KILL "$pid"
-	wait "$pid"
-	left="$(mask)"
-	corun guest restore 2>/dev/null
-	printf 'left on vCPU %s; restored to vCPUs %s' "$left" "$(mask)"
-	is_free
-}
-
-storm() {
-	start $options
-	reading 60
-	until_within 20 is_moved || return 1
-	made="$(corun-guestload storm 5 /dev/vda)"
-	printf '%s threads a second, each with a read: %s' "$made" "$(now doing)"
-	kill -0 "$pid" && [ "$(now doing)" = working ]
-}
-
-regrouped() {
-	mkdir -p /sys/fs/cgroup/selected
-	start $options --cgroup /selected
-	reading 60
-	sleep 3
-	before="$(mask)"
-	echo "$load" >/sys/fs/cgroup/selected/cgroup.procs
-	until_within 20 is_moved || return 1
-	echo "$load" >/sys/fs/cgroup/cgroup.procs
-	until_within 5 is_free
-	printf 'outside vCPUs %s, inside moved, outside again vCPUs %s' "$before" "$(mask)"
-	[ "$before" = 0-1 ] && is_free
-}
-
-renamed() {
-	start $options --name 'reader*'
-	reading 60
-	until_within 20 is_moved || return 1
-	# As exec does.
-	echo other >"/proc/$load/task/$reader/comm"
-	until_within 5 is_free
-	printf 'moved, with another name vCPUs %s' "$(mask)"
-	is_free
-}
-
 one_vcpu() {
 	start $options
 	reading 60

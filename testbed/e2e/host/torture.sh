@@ -135,12 +135,13 @@ phase_oom() {
 		echo 1M >/sys/fs/cgroup/daemon/memory.max
 		wait_until 10000 kernel_is_back
 		_waited=$waited
+		[ "$_waited" -le "${_longest:-0}" ] || _longest=$_waited
 		verdict "oom $_time: kernel's scheduler back" "$_waited ms after the limit" kernel_is_back
 		wait "$corun_pid" 2>/dev/null
 		verdict "oom $_time: by the kernel's killer" "exit $?" [ "$(oom_kills)" -gt "$_kills" ]
 		verdict "oom $_time: guests live on" "under $(scheduler)" all_alive first second third
 	done
-	tally "oom*" "daemon out of memory" 3 "back after at most $_waited ms"
+	tally "oom*" "daemon out of memory" 3 "back after at most $_longest ms"
 	# Too little to begin with.
 	rm -rf $state
 	echo 3M >/sys/fs/cgroup/daemon/memory.max

@@ -32,6 +32,17 @@
         write_msr 0x80f                  # spurious-interrupt vector: enabled
     .endm
 
+    # Switches the local APIC on and waits until all vCPUs have: an IPI to one that is still off would
+    # be lost.
+    .macro enable_apics
+        enable_apic
+        lock inc qword ptr [rdi + 128]
+        mov rax, [rsi + 40]
+9:      pause
+        cmp [rdi + 128], rax
+        jb 9b
+    .endm
+
     # Waits for an interrupt. One that came before hlt ends it at once: sti takes effect after it.
     .macro halt
         sti
@@ -83,12 +94,7 @@ corun_guest_timer:
 # Whoever's turn it is computes, gives the turn to the next vCPU and wakes it with an IPI; the
 # others are halted.
 corun_guest_ping:
-        enable_apic
-        lock inc qword ptr [rdi + 128]
-        mov rax, [rsi + 40]
-2:      pause                            # an IPI to an APIC that is still off would be lost
-        cmp [rdi + 128], rax
-        jb 2b
+        enable_apics
 3:      mov rax, [rsi + 8]
         cmp [rdi + 64], rax
         je 4f
@@ -106,12 +112,7 @@ corun_guest_ping:
 # Computes, then waits until all vCPUs have: all halt but the last one, which opens the barrier and
 # wakes the others by IPI.
 corun_guest_barrier:
-        enable_apic
-        lock inc qword ptr [rdi + 128]
-        mov rax, [rsi + 40]
-2:      pause                            # an IPI to an APIC that is still off would be lost
-        cmp [rdi + 128], rax
-        jb 2b
+        enable_apics
 3:      compute
         inc qword ptr [rsi]
         mov rbx, [rdi + 256]             # how often it had opened when this vCPU came

@@ -26,7 +26,8 @@ struct Report<'a> {
     vcpus: usize,
     seconds: f64,
     iterations: Vec<u64>,
-    steal_ns: Vec<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    steal_ns: Option<Vec<u64>>,
 }
 
 fn main() -> ExitCode {
@@ -111,7 +112,7 @@ fn print_report(
         vcpus: options.program.vcpus,
         seconds: (elapsed.as_secs_f64() * 1e3).round() / 1e3,
         iterations: of_each(image::block),
-        steal_ns: of_each(image::steal),
+        steal_ns: options.program.steal.then(|| of_each(image::steal)),
     };
     let line = serde_json::to_string(&report)?;
     writeln!(std::io::stdout(), "{line}").context("cannot write to standard output")

@@ -140,14 +140,14 @@ static inline bool guest_stays(struct task_struct *p, struct task_ctx *t)
 static inline void core_turn(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, s32 cpu)
 {
 	struct task_conf *conf;
-	u32 demand;
-	bool away;
+	u32 demand = 0;
+	bool away = false;
 
-	if (!knobs.cores)
-		return;
-	away = core_away(p, t, cpu);
-	conf = task_conf_of(p);
-	demand = conf ? shared(conf->demand) : 0;
+	if (with_cores()) {
+		away = core_away(p, t, cpu);
+		conf = task_conf_of(p);
+		demand = conf ? shared(conf->demand) : 0;
+	}
 	store(c->cur_away, away);
 	store(c->cur_demand, demand);
 	store(c->held, 0);
@@ -157,7 +157,7 @@ static inline void core_turn(struct task_struct *p, struct task_ctx *t, struct c
 static inline bool core_may_start(struct task_struct *p, struct task_ctx *t, s32 cpu)
 {
 	struct cpu_ctx *c = cpu_at(cpu);
-	u32 held = knobs.cores && c ? shared(c->held) : 0;
+	u32 held = c && with_cores() ? shared(c->held) : 0;
 
 	return !held || (held == id_of(p) && !others_first(cpu, t->vtime));
 }
@@ -187,7 +187,7 @@ static inline void core_claimed(s32 cpu)
 {
 	struct cpu_ctx *c = cpu_at(cpu);
 
-	if (!knobs.cores || !c)
+	if (!c || !with_cores())
 		return;
 	store(c->held, 0);
 	store(c->idle, 0);

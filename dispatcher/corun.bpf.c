@@ -409,7 +409,7 @@ CALLBACK(void, corun_dispatch, s32 cpu, struct task_struct *prev)
 	if (shared(c->incoming))
 		forget_incoming(c, cpu);
 	if (!rescue_starving(cpu, c, now) && !dispatch_core(cpu, c, prev, t, now)) {
-		if (knobs.gangs)
+		if (with_gangs())
 			dispatch_gangs(cpu, c, prev, t, now);
 		else if (t)
 			dispatch_or_keep(cpu, c, prev, t, now);

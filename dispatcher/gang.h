@@ -48,7 +48,7 @@ INLINED struct gang gang_in(u32 slot)
 {
 	struct gang g = {.slot = slot};
 
-	if (!knobs.gangs || slot == NO_VM)
+	if (slot == NO_VM || !with_gangs())
 		return g;
 	g.vm = vm_at(slot);
 	g.conf = g.vm ? vm_conf_at(slot) : NULL;

@@ -2,8 +2,9 @@
 /*
  * Where gangs have a say: who starts, who may stay, for how long, and when to look again.
  *
- * corun.bpf.c and placement.h ask here; the modes' own rules are in their headers (gang.h). Without
- * knobs.gangs none of this happens.
+ * corun.bpf.c and placement.h ask here; the modes' own rules are in their headers (gang.h). While
+ * no plan asks for gangs (with_gangs()), all modes are GANG_NONE; what is left of the last plan's
+ * gangs is put away as each vCPU comes by.
  */
 #ifndef CORUN_GANG_PICK_H
 #define CORUN_GANG_PICK_H
@@ -169,8 +170,6 @@ static inline void gang_join(struct task_struct *p, struct task_ctx *t, u64 now)
 /* `t` has a pCPU from now on, or keeps it. */
 static inline void gang_turn(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, u64 now)
 {
-	if (!knobs.gangs)
-		return;
 	gang_join(p, t, now);
 	if (t->claims)
 		asymmetric_turn(t, now);
@@ -213,12 +212,9 @@ static inline u64 gang_slice(struct task_ctx *t, u64 slice, u64 now)
 /* In how many ns at most shall be looked at who runs on `cpu`, in a slice that has `left`? */
 static inline u64 gang_timer(u64 left, struct cpu_ctx *c)
 {
-	struct gang g;
+	struct gang g = gang_in(shared(c->cur_vm));
 	u64 sample;
 
-	if (!knobs.gangs)
-		return left;
-	g = gang_in(shared(c->cur_vm));
 	if (g.mode != GANG_RELAXED && g.mode != GANG_RELAXED_ALL)
 		return left;
 	sample = shared(g.conf->sample);
@@ -228,11 +224,8 @@ static inline u64 gang_timer(u64 left, struct cpu_ctx *c)
 /* The timer of the busy pCPU `cpu` fired: must who runs there give it up? */
 static inline bool gang_sample(struct cpu_ctx *c, s32 cpu, u64 now)
 {
-	struct gang g;
+	struct gang g = gang_in(shared(c->cur_vm));
 
-	if (!knobs.gangs)
-		return false;
-	g = gang_in(shared(c->cur_vm));
 	if (!g.vm || !g.conf || !g.ctx)
 		return false;
 	switch (g.mode) {
@@ -252,7 +245,7 @@ static inline void gang_state(struct task_ctx *t, u32 state, u64 now)
 {
 	struct gang g;
 
-	if (!knobs.gangs || !t->member)
+	if (!t->member)
 		return;
 	g = gang_of(t);
 	/* Progress made under another mode is not to be held against anybody if this one comes
@@ -266,11 +259,8 @@ static inline void gang_state(struct task_ctx *t, u32 state, u64 now)
 /* `t` gives up its pCPU; does it want to run on? */
 static inline void gang_stopped(struct task_struct *p, struct task_ctx *t, bool runnable, u64 now)
 {
-	struct gang g;
+	struct gang g = gang_of(t);
 
-	if (!knobs.gangs)
-		return;
-	g = gang_of(t);
 	demand_stopped(t, !runnable, now);
 	if (g.conf && g.mode == GANG_ASYMMETRIC)
 		asymmetric_claim(p, t, &g, runnable && asymmetric_cut_short(t, now), now);
@@ -282,7 +272,7 @@ static inline void gang_stopped(struct task_struct *p, struct task_ctx *t, bool 
 static inline void gang_left(struct task_ctx *t)
 {
 	struct vm_ctx *vm = vm_of(t);
-	struct gang_ctx *ctx = vm && knobs.gangs ? gang_at(t->vm) : NULL;
+	struct gang_ctx *ctx = vm ? gang_at(t->vm) : NULL;
 
 	if (!ctx)
 		return;

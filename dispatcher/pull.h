@@ -74,7 +74,7 @@ CALLED u32 rank_admits(struct task_struct *p TRUSTED, s32 cpu, u32 fill)
 {
 	struct ranked r = {.cpu = cpu};
 
-	if (!knobs.gangs)
+	if (!with_gangs())
 		return true;
 	r.now = now_ns();
 	return look_at_ranked(p, &r) && rank_of(&r) >= (fill ? RANK_FILL : RANK_ORDINARY);
@@ -240,9 +240,9 @@ static inline bool pull_idle(s32 cpu, struct cpu_ctx *c)
 	struct pull_rule any = {};
 	struct pull_rule fill = {.fill = true};
 
-	if (knobs.gangs && pull_owner(cpu))
+	if (with_gangs() && pull_owner(cpu))
 		return true;
-	return pull_any(cpu, &any) || (knobs.gangs && pull_any(cpu, &fill));
+	return pull_any(cpu, &any) || (with_gangs() && pull_any(cpu, &fill));
 }
 
 /* Takes from the busiest pCPU a task that leaves both more alike than they are, and last were. */
@@ -285,7 +285,10 @@ static inline bool pull_busy(s32 cpu, struct cpu_ctx *c, u64 now)
 	if (now - shared(c->balanced_at) < knobs.balance_interval)
 		return false;
 	store(c->balanced_at, now);
-	return pull_load(cpu, c) || pull_owed(cpu, c, now);
+	if (!pull_load(cpu, c))
+		return pull_owed(cpu, c, now);
+	store(c->behind, 0); /* what the look before saw of clocks is no more */
+	return true;
 }
 
 #endif

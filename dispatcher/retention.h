@@ -22,7 +22,7 @@
 /* What is wanted of `cpu`; NULL: nothing is looked at. */
 static inline struct pcpu_conf *core_conf(s32 cpu)
 {
-	return knobs.cores ? pcpu_conf_at(cpu) : NULL;
+	return with_cores() ? pcpu_conf_at(cpu) : NULL;
 }
 
 /* The SMT sibling of `cpu`, NO_PCPU if it has none or nothing is wanted of it. */
@@ -143,7 +143,7 @@ static inline bool hold_timer(struct cpu_ctx *c, s32 cpu)
 {
 	u64 now, until;
 
-	if (!knobs.cores || !shared(c->held))
+	if (!shared(c->held))
 		return false;
 	now = now_ns();
 	until = shared(c->held_until);
@@ -161,7 +161,7 @@ static inline bool guest_is_due(struct cpu_ctx *c, s32 cpu)
 {
 	s32 partner;
 
-	if (!knobs.cores || !shared(c->cur_away))
+	if (!shared(c->cur_away))
 		return false;
 	partner = partner_of(cpu);
 	return partner != NO_PCPU && queue_length(partner);

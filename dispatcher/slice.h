@@ -40,14 +40,14 @@ static inline void slice_begin(struct cpu_ctx *c, s32 cpu, u64 slice, u64 now)
 	if (slice < SLICE_MIN)
 		slice = SLICE_MIN;
 	store(c->slice_end, now + slice);
-	if (knobs.slice_timer || knobs.gangs || quota_is_due(c))
+	if (knobs.slice_timer || with_gangs() || quota_is_due(c))
 		start_timer(cpu, gang_timer(slice, c));
 }
 
 /* The timer of `cpu`, which idles, fired: those who might not start, may they now? */
 static inline void idle_timer(s32 cpu)
 {
-	if (knobs.gangs && queue_length(cpu))
+	if (queue_length(cpu))
 		kick(cpu, KICK_IDLE);
 }
 

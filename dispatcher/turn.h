@@ -33,7 +33,7 @@ static inline void turn_cut(struct task_ctx *t, struct cpu_ctx *c, u64 now)
 	u64 end;
 
 	t->rest = 0;
-	if (knobs.gangs || knobs.cores || t->over)
+	if (t->over || with_gangs() || with_cores())
 		return;
 	end = shared(c->slice_end);
 	if (!before(now + SLICE_MIN, end))

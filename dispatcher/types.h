@@ -281,7 +281,7 @@ struct cpu_ctx {
 	u64 release_at;	 /* quota.h: when who is parked here is looked at; 0: nobody is */
 };
 
-/* The host's knobs: set before loading, or live by the daemon. */
+/* The host's knobs, set before loading; `gangs` and `cores` the daemon changes with its plans. */
 struct knobs {
 	u64 slice;		/* default slice, ns */
 	u64 wakeup_gran;	/* lead in vtime that a waking task needs to preempt, ns */
@@ -293,8 +293,8 @@ struct knobs {
 	u32 placement;		/* mode of VMs the policy has not spoken about */
 	u16 slice_timer;	/* 1: end slices by timer instead of at the tick */
 	u16 groups;		/* 1: tasks' cgroups are looked at; 0: none has any */
-	u16 gangs;		/* 1: VMs' gang modes are looked at; 0: they all are GANG_NONE */
-	u16 cores;		/* 1: pcpu_confs are looked at; 0: they all are void */
+	u16 gangs; /* 1: VMs' gang modes are looked at; 0: they all are GANG_NONE; with_gangs() */
+	u16 cores; /* 1: pcpu_confs are looked at; 0: they all are void; with_cores() */
 };
 
 #endif

@@ -88,7 +88,7 @@ struct native_context {
 	struct cpu_ctx *cpus;		/* MAX_PCPUS */
 	struct vm_ctx *vms;		/* MAX_VMS */
 	struct vm_conf *vm_confs;	/* MAX_VMS */
-	struct gang_ctx *gangs;		/* MAX_VMS */
+	struct gang_ctx *gangs;		/* MAX_VMS, or NULL if no plan asked for gangs */
 	struct pool_conf *pools;	/* MAX_POOLS */
 	struct pcpu_conf *pcpu_confs;	/* MAX_PCPUS */
 	struct group_conf *group_confs; /* MAX_GROUPS, or NULL without knobs.groups */
@@ -164,7 +164,9 @@ static inline struct vm_conf *vm_conf_at(u32 slot)
 
 static inline struct gang_ctx *gang_at(u32 slot)
 {
-	return slot < MAX_VMS ? &corun_context->gangs[slot] : NULL;
+	struct gang_ctx *gangs = corun_context->gangs;
+
+	return gangs && slot < MAX_VMS ? &gangs[slot] : NULL;
 }
 
 static inline struct pool_conf *pool_at(u32 pool)

@@ -31,6 +31,18 @@ enum kick {
 
 /* --- inputs --- */
 
+/* Are VMs' gang modes looked at? With the plans of most policies there are none. */
+static inline bool with_gangs(void)
+{
+	return shared(knobs.gangs);
+}
+
+/* Are pCPUs looked at as the hardware threads of SMT cores? */
+static inline bool with_cores(void)
+{
+	return shared(knobs.cores);
+}
+
 /* Monotonic time, ns. */
 static inline u64 now_ns(void)
 {

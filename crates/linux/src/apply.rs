@@ -9,6 +9,7 @@
 
 use crate::discovery::{Vcpu, Vm};
 use crate::helpers;
+use crate::knobs::Parts;
 use crate::tables::Tables;
 use corun_dispatcher::{PcpuConf, PoolConf, TaskConf, VmConf};
 use corun_model::{PcpuPlan, Placement, Plan, Pool, TaskPlan, VmPlan};
@@ -34,6 +35,8 @@ pub(crate) trait Told {
     fn set_pool_conf(&self, pool: u32, conf: PoolConf) -> libbpf_rs::Result<()>;
     /// Tells what is wanted of a pCPU.
     fn set_pcpu_conf(&self, cpu: u32, conf: PcpuConf) -> libbpf_rs::Result<()>;
+    /// Tells which parts of the dispatcher are needed.
+    fn set_parts(&self, parts: Parts);
 }
 
 /// What the dispatcher has been told beside VMs and tasks.
@@ -43,6 +46,8 @@ pub(crate) struct ToldHost {
     pools: BTreeMap<u32, PoolConf>,
     /// Of pCPUs.
     pcpus: BTreeMap<u32, PcpuConf>,
+    /// Of parts of the dispatcher.
+    parts: Parts,
 }
 
 impl Told for Tables<'_, '_> {
@@ -61,10 +66,15 @@ impl Told for Tables<'_, '_> {
     fn set_pcpu_conf(&self, cpu: u32, conf: PcpuConf) -> libbpf_rs::Result<()> {
         Tables::set_pcpu_conf(self, cpu, conf)
     }
+
+    fn set_parts(&self, parts: Parts) {
+        Tables::set_parts(self, parts);
+    }
 }
 
 /// Tells the dispatcher what has changed. Pools and homes come first: a VM's mode may rely on them,
-/// and a vCPU whose home is taken back under a mode that wants one may go anywhere.
+/// and a vCPU whose home is taken back under a mode that wants one may go anywhere. Parts of the
+/// dispatcher are there before the plan that needs them, and until no plan does.
 pub(crate) fn apply(
     list: &mut [Vm],
     host: &mut ToldHost,
@@ -74,6 +84,9 @@ pub(crate) fn apply(
 ) -> libbpf_rs::Result<()> {
     let tasks: BTreeMap<_, _> = plan.tasks.iter().map(|task| (task.task, task)).collect();
     let vms: BTreeMap<_, _> = plan.vms.iter().map(|vm| (vm.vm, vm)).collect();
+    let parts = Parts::of(plan);
+    let both = host.parts.and(parts);
+    tell_parts(&mut host.parts, both, to);
     for (at, pool) in (0..).zip(&plan.pools) {
         tell_pool(&mut host.pools, at, pool, to)?;
     }
@@ -85,7 +98,17 @@ pub(crate) fn apply(
         tell_vm(vm, vms.get(&vm.vm).copied(), base, to)?;
         tell_helpers(vm, to)?;
     }
+    if base == Base::Nothing {
+        tell_parts(&mut host.parts, parts, to);
+    }
     Ok(())
+}
+
+fn tell_parts(told: &mut Parts, wanted: Parts, to: &impl Told) {
+    if *told != wanted {
+        to.set_parts(wanted);
+        *told = wanted;
+    }
 }
 
 fn tell_pool(

@@ -1,8 +1,68 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The host's knobs as the dispatcher reads them: `struct knobs`.
+//!
+//! All are set before it is loaded, and stay, but for what depends on the policy: [`Parts`].
 
 use crate::skel::types;
-use corun_model::{DispatcherParams, PcpuSet, Placement};
+use corun_model::{DispatcherParams, Gang, PcpuSet, Placement, Plan};
+use std::sync::atomic::{AtomicU16, Ordering};
+
+/// Parts of the dispatcher that only some policies need. What is not needed costs every decision, and
+/// has an order of its own, without turns (`dispatcher/turn.h`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Parts {
+    /// Are VMs' gang modes looked at?
+    pub(crate) gangs: bool,
+    /// Are pCPUs looked at as hardware threads of SMT cores?
+    pub(crate) cores: bool,
+}
+
+impl Parts {
+    /// What a plan needs, as the simulator has it.
+    pub(crate) fn of(plan: &Plan) -> Self {
+        Self {
+            gangs: plan.vms.iter().any(|vm| vm.gang != Gang::None),
+            cores: !plan.pcpus.is_empty(),
+        }
+    }
+
+    /// Both what this and what the other has.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            gangs: self.gangs || other.gangs,
+            cores: self.cores || other.cores,
+        }
+    }
+}
+
+/// `gangs` and `cores` in the `struct knobs` that a loaded dispatcher reads.
+#[derive(Clone, Copy)]
+pub(crate) struct Live<'a> {
+    gangs: &'a AtomicU16,
+    cores: &'a AtomicU16,
+}
+
+impl<'a> Live<'a> {
+    /// # Safety
+    /// `knobs` points to the dispatcher's, mapped and writable for as long as `'a`; nobody holds a
+    /// reference to them.
+    pub(crate) unsafe fn new(knobs: *mut types::knobs) -> Self {
+        // SAFETY: by the contract above; both are aligned u16, which the kernel only reads, and
+        // this process only accesses as whole words.
+        unsafe {
+            Self {
+                gangs: AtomicU16::from_ptr(&raw mut (*knobs).gangs),
+                cores: AtomicU16::from_ptr(&raw mut (*knobs).cores),
+            }
+        }
+    }
+
+    /// From now on these parts are needed.
+    pub(crate) fn set(&self, parts: Parts) {
+        self.gangs.store(parts.gangs.into(), Ordering::Release);
+        self.cores.store(parts.cores.into(), Ordering::Release);
+    }
+}
 
 /// `params` for a host with these pCPUs. VMs that the policy has not spoken about yet are placed
 /// freely.
@@ -16,8 +76,6 @@ pub(crate) fn raw(params: &DispatcherParams, online: &PcpuSet) -> types::knobs {
         placement: Placement::Free.number(),
         slice_timer: u16::from(params.slice_timer),
         groups: 1,
-        cores: 1,
-        gangs: 1, // policies are exchanged while it runs, and a recording has one set of knobs
         online: *online.words(),
         ..types::knobs::default()
     };

@@ -4,7 +4,7 @@
 //! Whatever becomes of this process, the kernel unregisters the scheduler when its last file
 //! descriptor is closed and goes back to its own.
 
-use crate::knobs;
+use crate::knobs::{self, Live};
 use crate::skel::{CorunSkel, CorunSkelBuilder, types};
 use crate::tables::Tables;
 use crate::vm_table::VmTable;
@@ -85,7 +85,9 @@ pub(crate) struct Dispatcher<'obj> {
     skel: CorunSkel<'obj>,
     link: Option<Link>,
     /// `struct lease` in its .bss.
-    lease: Option<*const [AtomicU64; 3]>,
+    lease: *const [AtomicU64; 3],
+    /// `struct knobs` there.
+    knobs: *mut types::knobs,
     vms: VmTable,
 }
 
@@ -116,11 +118,14 @@ impl<'obj> Dispatcher<'obj> {
         let vms = VmTable::map(skel.maps.vm_ctxs.as_fd()).map_err(LoadError::Map)?;
         const { assert!(size_of::<types::lease>() == size_of::<[AtomicU64; 3]>()) };
         let bss = skel.maps.bss_data.as_deref_mut();
-        let lease = bss.map(|bss| (&raw const bss.lease).cast());
+        let bss = bss.ok_or(LoadError::Object(".bss"))?;
+        let lease = (&raw const bss.lease).cast();
+        let knobs = &raw mut bss.knobs;
         Ok(Self {
             skel,
             link: None,
             lease,
+            knobs,
             vms,
         })
     }
@@ -175,29 +180,28 @@ impl<'obj> Dispatcher<'obj> {
 
     /// The daemon is there, and answers for its plan (dispatcher/platform/lease.h).
     pub(crate) fn renew_lease(&self) {
-        if let Some([renewed, ..]) = self.lease() {
-            renewed.store(clock::now(), Ordering::Release);
-        }
+        let [renewed, ..] = self.lease();
+        renewed.store(clock::now(), Ordering::Release);
     }
 
     /// Has the dispatcher fallen back to fair order? Asked once per time: whoever asks tells the
     /// plan anew. The lease must have been renewed before.
     pub(crate) fn take_lapse(&self) -> bool {
-        let lease = self.lease();
-        lease.is_some_and(|[_, lapsed, _]| lapsed.swap(0, Ordering::AcqRel) != 0)
+        let [_, lapsed, _] = self.lease();
+        lapsed.swap(0, Ordering::AcqRel) != 0
     }
 
     /// How often it has.
     pub(crate) fn lapses(&self) -> u64 {
-        let lease = self.lease();
-        lease.map_or(0, |[_, _, lapses]| lapses.load(Ordering::Acquire))
+        let [_, _, lapses] = self.lease();
+        lapses.load(Ordering::Acquire)
     }
 
     /// `struct lease`: renewed, lapsed, lapses.
-    fn lease(&self) -> Option<&[AtomicU64; 3]> {
+    fn lease(&self) -> &[AtomicU64; 3] {
         // SAFETY: points to three aligned u64 in the object's mapped .bss, which lives as long as
         // `skel` and is writable; the kernel and this process access them as whole words only.
-        Some(unsafe { &*self.lease? })
+        unsafe { &*self.lease }
     }
 
     /// Callbacks that found no room in the records' ring buffer.
@@ -219,7 +223,10 @@ impl<'obj> Dispatcher<'obj> {
 
     /// The dispatcher's tables.
     pub(crate) fn tables(&self) -> Tables<'_, 'obj> {
-        Tables::new(&self.skel.maps, &self.vms)
+        // SAFETY: points into the object's mapped .bss, which lives as long as `skel`; it is written
+        // through this only.
+        let live = unsafe { Live::new(self.knobs) };
+        Tables::new(&self.skel.maps, &self.vms, live)
     }
 }
 

@@ -5,6 +5,7 @@
 //! becomes of its number, and nothing has to walk all tasks of the host, as a BPF task iterator
 //! would.
 
+use crate::knobs::{Live, Parts};
 use crate::skel::{CorunMaps, types};
 use crate::vm_table::VmTable;
 use corun_dispatcher::{PcpuConf, PoolConf, TaskConf, VmConf};
@@ -60,11 +61,17 @@ pub(crate) fn from_bytes<T: Plain>(bytes: &[u8]) -> Option<T> {
 pub(crate) struct Tables<'a, 'obj> {
     maps: &'a CorunMaps<'obj>,
     vms: &'a VmTable,
+    live: Live<'a>,
 }
 
 impl<'a, 'obj> Tables<'a, 'obj> {
-    pub(crate) fn new(maps: &'a CorunMaps<'obj>, vms: &'a VmTable) -> Self {
-        Self { maps, vms }
+    pub(crate) fn new(maps: &'a CorunMaps<'obj>, vms: &'a VmTable, live: Live<'a>) -> Self {
+        Self { maps, vms, live }
+    }
+
+    /// Tells which parts of the dispatcher are needed.
+    pub(crate) fn set_parts(&self, parts: Parts) {
+        self.live.set(parts);
     }
 
     /// Occupied VM slots.

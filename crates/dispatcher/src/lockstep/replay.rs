@@ -2,6 +2,7 @@
 //! Playing a recording back: inputs from the file, decisions compared with it.
 
 use super::format::{Entry, Record, Recording};
+use crate::conf::Knobs;
 use crate::layout::TaskStruct;
 use crate::native::{Kick, Native, Services};
 use corun_model::Nanos;
@@ -176,7 +177,12 @@ impl Services for Tape {
 
 /// Runs the native build through a recording.
 pub fn replay(recording: &Recording) -> Outcome {
-    let mut native = Native::new(recording.knobs, Tape::default());
+    // Whether gangs are looked at, the tape says; there must be room for them whenever they are.
+    let knobs = Knobs {
+        gangs: 1,
+        ..recording.knobs
+    };
+    let mut native = Native::new(knobs, Tape::default());
     let other = native.add_task(TaskStruct::default(), 0);
     native.services().other = other;
     let mut outcome = Outcome::default();

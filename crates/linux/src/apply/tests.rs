@@ -21,6 +21,7 @@ struct Fake {
     /// What the daemon remembers of them.
     told: RefCell<ToldHost>,
     pcpus: RefCell<BTreeMap<u32, PcpuConf>>,
+    parts: Cell<Parts>,
     writes: Cell<usize>,
     /// The how-manieth write fails, and those after it.
     fails_at: Cell<Option<usize>>,
@@ -58,6 +59,7 @@ impl Fake {
                 .copied()
                 .filter(|conf| *conf != PcpuConf::default())
                 .collect(),
+            parts: self.parts.get(),
         }
     }
 }
@@ -67,6 +69,7 @@ struct State {
     vms: Vec<VmConf>,
     tasks: Vec<TaskConf>,
     pcpus: Vec<PcpuConf>,
+    parts: Parts,
 }
 
 impl Told for Fake {
@@ -94,6 +97,11 @@ impl Told for Fake {
         self.write()?;
         self.pcpus.borrow_mut().insert(cpu, conf);
         Ok(())
+    }
+
+    fn set_parts(&self, parts: Parts) {
+        self.writes.set(self.writes.get() + 1);
+        self.parts.set(parts);
     }
 }
 
@@ -286,6 +294,37 @@ fn what_holds_already_is_not_written_again() {
         fake.apply(&mut list, &plan, Base::Nothing).unwrap();
         assert_eq!(fake.writes.get(), writes, "{}", policy.name);
     }
+}
+
+/// Turns (`dispatcher/turn.h`) are for policies without gangs and cores: in the kernel, too.
+#[test]
+fn only_policies_with_gangs_or_cores_have_them_looked_at() {
+    let needed = |name: &str| {
+        let (mut list, seen) = host();
+        let fake = Fake::default();
+        let policy = corun_policies::find(name).unwrap();
+        fake.apply(&mut list, &plan(policy, &seen), Base::AsTold)
+            .unwrap();
+        fake.parts.get()
+    };
+    let parts = |gangs, cores| Parts { gangs, cores };
+    for name in ["fair", "balance", "aql"] {
+        assert_eq!(needed(name), parts(false, false), "{name}");
+    }
+    assert_eq!(needed("cosched-strict"), parts(true, false));
+    assert_eq!(needed("vsmtio"), parts(false, true));
+}
+
+/// The dispatcher may decide between any two writes: who is in a gang is so from the first to the last.
+#[test]
+fn parts_are_there_before_the_plan_that_needs_them() {
+    let (mut list, seen) = host();
+    let fake = Fake::default();
+    let policy = corun_policies::find("cosched-strict").unwrap();
+    fake.fails_at.set(Some(1));
+    let failed = fake.apply(&mut list, &plan(policy, &seen), Base::AsTold);
+    assert!(failed.is_err());
+    assert!(fake.parts.get().gangs);
 }
 
 /// A plan that has the first VM's vCPUs in these pools, under `placement`.

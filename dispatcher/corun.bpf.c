@@ -295,7 +295,7 @@ static inline bool slot_is_over(struct task_ctx *t, u64 now)
 	return g.mode == GANG_STRICT && !slot_is_open(now);
 }
 
-/* `cpu` shall idle: those who may not start now are looked at again. */
+/* `cpu` shall idle: those who may not start now are looked at again, and soon enough not to starve. */
 static inline void idle_for_now(s32 cpu, struct cpu_ctx *c, u64 again, u64 now)
 {
 	struct gang_choice best = {.again = again, .now = now};
@@ -307,7 +307,7 @@ static inline void idle_for_now(s32 cpu, struct cpu_ctx *c, u64 again, u64 now)
 	if (best.id && take(cpu, best.id))
 		store(c->idle, 0);
 	else if (best.again)
-		start_timer(cpu, best.again);
+		start_timer(cpu, best.again < STARVE_LOOK ? best.again : STARVE_LOOK);
 }
 
 /* On a host with gangs: who is next on `cpu`, `prev` among others if it still wants it? */

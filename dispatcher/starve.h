@@ -6,6 +6,8 @@
  * (1 against 10000) are bounded here to one slice per limit. And a pCPU may stop scheduling,
  * because firmware or a hypervisor below holds it: then others take what starves in its queue,
  * wherever placement wanted it.
+ *
+ * A pCPU that idles while gangs keep those who wait from starting looks as often (idle_for_now()).
  */
 #ifndef CORUN_STARVE_H
 #define CORUN_STARVE_H

@@ -9,7 +9,6 @@ it, and does not end it.
 """
 
 import re
-import statistics
 import sys
 from collections import Counter
 from pathlib import Path
@@ -19,9 +18,12 @@ import trace as recordings  # noqa: E402
 
 # Upper edges of the histogram's bins, in slices.
 EDGES = (0.25, 0.5, 0.75, 0.9, 1.1, 1.25, 1.5, 2.0, float("inf"))
-# A slice is delivered if the median turn is within this of it, or within a tick, where slices end late.
+# A slice is delivered if the median turn is within this of it, or within a tick, where slices end late. Under the
+# kernel's own scheduler who is interrupted by a thread of the host, however short, does not come next: there the
+# longest turns (90th percentile) show whether slices are taken at all.
 WITHIN = 0.25
 TICK = 0.004
+JUDGED = {"slices-ext": ("median", 0.5), "slices-fair": ("90th percentile", 0.9)}
 
 
 def turns(path):
@@ -72,9 +74,10 @@ def judge(directory, table=None):
         bins = " | ".join(f"{share:.0f}" for share in histogram(lengths, slice_s))
         print(f"| {milliseconds} ms | {len(lengths)} | {cells} | {bins} |")
         if table and lengths:
-            median = statistics.median(lengths)
-            good = abs(median - slice_s) <= max(WITHIN * slice_s, TICK)
-            detail = f"median turn {1000 * median:.2f} ms, {len(lengths)} turns"
+            what, share = JUDGED.get(directory.name, JUDGED["slices-ext"])
+            turn = percentile(lengths, share)
+            good = abs(turn - slice_s) <= max(WITHIN * slice_s, TICK)
+            detail = f"{what} of turns {1000 * turn:.2f} ms, {len(lengths)} turns"
             table.row(good, f"{directory.name}: {milliseconds} ms", detail, measured=True)
         elif table:
             table.row(False, f"{directory.name}: {milliseconds} ms", "no turns recorded")

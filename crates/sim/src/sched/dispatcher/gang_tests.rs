@@ -351,6 +351,26 @@ proptest! {
     }
 }
 
+/// Two VMs ask for slots of a quarter of an hour, and whose slot it is goes to sleep for good: the other
+/// one is run now and then all the same, though its pCPUs idle and nothing happens there.
+#[test]
+fn slots_without_end_starve_nobody() {
+    let gang = Gang::Strict(Slots {
+        length: 900 * SEC,
+        fill: false,
+    });
+    let once = |n| Job::new(Does::Once { work: 10 * MS }).vcpu(0, n);
+    let jobs = vec![once(0), once(1), from(MS, 1, 0), from(MS, 1, 1)];
+    let (_, runs) = starts(2, jobs, gang, 10 * SEC);
+    for task in [2, 3] {
+        let mut before = 0;
+        for at in of_task(&runs, task).into_iter().chain([10 * SEC]) {
+            assert!(at - before < 1300 * MS, "{task}: {before} to {at}");
+            before = at;
+        }
+    }
+}
+
 /// VMs of so many vCPUs that compute from `begin` on.
 fn hogs(sizes: &[u32], begin: Nanos) -> Vec<Job> {
     let vms = sizes.iter().zip(0..);

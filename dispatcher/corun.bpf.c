@@ -20,6 +20,7 @@
 #include "retention.h"
 #include "slice.h"
 #include "starve.h"
+#include "timer.h"
 #include "turn.h"
 #include "types.h"
 #include "vm.h"
@@ -307,7 +308,7 @@ static inline void idle_for_now(s32 cpu, struct cpu_ctx *c, u64 again, u64 now)
 	if (best.id && take(cpu, best.id))
 		store(c->idle, 0);
 	else if (best.again)
-		start_timer(cpu, best.again < STARVE_LOOK ? best.again : STARVE_LOOK);
+		look_in(c, cpu, best.again < STARVE_LOOK ? best.again : STARVE_LOOK, now);
 }
 
 /* On a host with gangs: who is next on `cpu`, `prev` among others if it still wants it? */
@@ -555,8 +556,11 @@ TIMER_CALLBACK(corun_timer, s32 cpu)
 	struct cpu_ctx *c = cpu_at(cpu);
 
 	timer_begin(cpu);
-	if (c && !hold_timer(c, cpu))
-		slice_timer(c, cpu);
+	if (c) {
+		looked(c);
+		if (!hold_timer(c, cpu))
+			slice_timer(c, cpu);
+	}
 	callback_end(0);
 }
 

@@ -18,6 +18,7 @@
 
 #include "fair.h"
 #include "platform/platform.h"
+#include "timer.h"
 
 /* What is wanted of `cpu`; NULL: nothing is looked at. */
 static inline struct pcpu_conf *core_conf(s32 cpu)
@@ -109,7 +110,7 @@ static inline void hold_begin(struct task_struct *p, struct task_ctx *t, s32 cpu
 	t->held_until = now + hold;
 	store(c->held_until, t->held_until);
 	store(c->held, id);
-	start_timer(cpu, hold_look(c, t->held_until, now));
+	look_in(c, cpu, hold_look(c, t->held_until, now), now);
 }
 
 /* `t` wakes: the time that a pCPU was held for it is its own. */
@@ -148,7 +149,7 @@ static inline bool hold_timer(struct cpu_ctx *c, s32 cpu)
 	now = now_ns();
 	until = shared(c->held_until);
 	if (before(now, until) && (before(now, shared(c->slice_end)) || !queue_length(cpu))) {
-		start_timer(cpu, hold_look(c, until, now));
+		look_in(c, cpu, hold_look(c, until, now), now);
 		return true;
 	}
 	hold_over(c, now);

@@ -13,6 +13,7 @@
 #include "pool.h"
 #include "quota.h"
 #include "retention.h"
+#include "timer.h"
 
 /* What the kernel is told beyond the slice when the timer ends it, ns: above one tick at HZ=100. */
 #define SLICE_NET 12000000ull
@@ -41,7 +42,7 @@ static inline void slice_begin(struct cpu_ctx *c, s32 cpu, u64 slice, u64 now)
 		slice = SLICE_MIN;
 	store(c->slice_end, now + slice);
 	if (knobs.slice_timer || with_gangs() || quota_is_due(c))
-		start_timer(cpu, gang_timer(slice, c));
+		look_in(c, cpu, gang_timer(slice, c), now);
 }
 
 /* The timer of `cpu`, which idles, fired: those who might not start, may they now? */
@@ -66,13 +67,13 @@ static inline void slice_timer(struct cpu_ctx *c, s32 cpu)
 		return;
 	}
 	if (now < end) {
-		start_timer(cpu, gang_timer(end - now, c)); /* it belonged to an earlier slice */
+		look_in(c, cpu, gang_timer(end - now, c), now); /* it was for an earlier slice */
 		return;
 	}
 	if (queue_length(cpu) || quota_is_due(c) || guest_is_due(c, cpu))
 		kick(cpu, KICK_PREEMPT);
 	else
-		start_timer(cpu, gang_timer(knobs.slice, c));
+		look_in(c, cpu, gang_timer(knobs.slice, c), now);
 }
 
 #endif

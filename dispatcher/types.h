@@ -279,9 +279,10 @@ struct cpu_ctx {
 	u32 busier_by;	 /* pull.h: at the last look, the busiest pCPU had so much more load */
 	u64 turn_vtime;	 /* turn.h: vtime at which the turn of who runs here began */
 	u64 release_at;	 /* quota.h: when who is parked here is looked at; 0: nobody is */
+	u64 timer_at;	 /* timer.h: when its timer fires; not later than now: it has */
 };
 
-/* The host's knobs, set before loading; `gangs` and `cores` the daemon changes with its plans. */
+/* The host's knobs, set before loading; `gangs`, `cores` and `tasks` change with the daemon's plans. */
 struct knobs {
 	u64 slice;		/* default slice, ns */
 	u64 wakeup_gran;	/* lead in vtime that a waking task needs to preempt, ns */
@@ -295,6 +296,8 @@ struct knobs {
 	u16 groups;		/* 1: tasks' cgroups are looked at; 0: none has any */
 	u16 gangs; /* 1: VMs' gang modes are looked at; 0: they all are GANG_NONE; with_gangs() */
 	u16 cores; /* 1: pcpu_confs are looked at; 0: they all are void; with_cores() */
+	u32 tasks; /* 1: task_confs are looked at; 0: there are none. The kernel's build only */
+	u32 pad;
 };
 
 #endif

@@ -220,7 +220,7 @@ static inline struct task_ctx *raw_new_task_ctx(struct task_struct *p)
 
 static inline struct task_conf *raw_task_conf(struct task_struct *p)
 {
-	return bpf_task_storage_get(&task_confs, p, NULL, 0);
+	return knobs.tasks ? bpf_task_storage_get(&task_confs, p, NULL, 0) : NULL;
 }
 
 /* --- recording: see tap.h and crates/dispatcher/src/lockstep --- */
@@ -461,7 +461,7 @@ static inline u32 raw_vcpu_of(struct task_struct *p)
 
 	if (!bpf_core_field_exists(p->preempt_notifiers) || !bpf_core_type_exists(struct kvm_vcpu))
 		return 0;
-	notifier = BPF_CORE_READ(p, preempt_notifiers.first);
+	notifier = p->preempt_notifiers.first;
 	if (!notifier)
 		return 0;
 	vcpu = (void *)notifier - bpf_core_field_offset(struct kvm_vcpu, preempt_notifier.link);

@@ -258,4 +258,8 @@ pub struct Knobs {
     pub gangs: u16,
     /// 1: what is wanted of hardware threads is looked at; 0: nothing is.
     pub cores: u16,
+    /// 1: what is wanted of tasks is looked at; 0: nothing is. The native build always does.
+    pub tasks: u32,
+    /// Nothing.
+    pub pad: u32,
 }

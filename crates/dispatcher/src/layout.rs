@@ -217,6 +217,7 @@ pub struct CpuCtx {
     pub busier_by: u32,
     pub turn_vtime: u64,
     pub release_at: u64,
+    pub timer_at: u64,
 }
 
 /// `struct pcpu_index`: what the untapped build finds pCPUs by; only C looks into it.

@@ -165,6 +165,8 @@ impl<const TAPPED: bool> Machine<TAPPED> {
             groups: 0,
             gangs: 0,
             cores: 0,
+            tasks: 0,
+            pad: 0,
         };
         let host = Host {
             queues: vec![Vec::new(); 2 * pcpus as usize],

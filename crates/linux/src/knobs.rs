@@ -5,7 +5,7 @@
 
 use crate::skel::types;
 use corun_model::{DispatcherParams, Gang, PcpuSet, Placement, Plan};
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
 /// Parts of the dispatcher that only some policies need. What is not needed costs every decision, and
 /// has an order of its own, without turns (`dispatcher/turn.h`).
@@ -15,6 +15,8 @@ pub(crate) struct Parts {
     pub(crate) gangs: bool,
     /// Are pCPUs looked at as hardware threads of SMT cores?
     pub(crate) cores: bool,
+    /// Is looked up what is wanted of single tasks?
+    pub(crate) tasks: bool,
 }
 
 impl Parts {
@@ -23,6 +25,7 @@ impl Parts {
         Self {
             gangs: plan.vms.iter().any(|vm| vm.gang != Gang::None),
             cores: !plan.pcpus.is_empty(),
+            tasks: !plan.tasks.is_empty(),
         }
     }
 
@@ -31,15 +34,17 @@ impl Parts {
         Self {
             gangs: self.gangs || other.gangs,
             cores: self.cores || other.cores,
+            tasks: self.tasks || other.tasks,
         }
     }
 }
 
-/// `gangs` and `cores` in the `struct knobs` that a loaded dispatcher reads.
+/// [`Parts`] in the `struct knobs` that a loaded dispatcher reads.
 #[derive(Clone, Copy)]
 pub(crate) struct Live<'a> {
     gangs: &'a AtomicU16,
     cores: &'a AtomicU16,
+    tasks: &'a AtomicU32,
 }
 
 impl<'a> Live<'a> {
@@ -47,12 +52,13 @@ impl<'a> Live<'a> {
     /// `knobs` points to the dispatcher's, mapped and writable for as long as `'a`; nobody holds a
     /// reference to them.
     pub(crate) unsafe fn new(knobs: *mut types::knobs) -> Self {
-        // SAFETY: by the contract above; both are aligned u16, which the kernel only reads, and
+        // SAFETY: by the contract above; they are aligned integers, which the kernel only reads, and
         // this process only accesses as whole words.
         unsafe {
             Self {
                 gangs: AtomicU16::from_ptr(&raw mut (*knobs).gangs),
                 cores: AtomicU16::from_ptr(&raw mut (*knobs).cores),
+                tasks: AtomicU32::from_ptr(&raw mut (*knobs).tasks),
             }
         }
     }
@@ -61,6 +67,7 @@ impl<'a> Live<'a> {
     pub(crate) fn set(&self, parts: Parts) {
         self.gangs.store(parts.gangs.into(), Ordering::Release);
         self.cores.store(parts.cores.into(), Ordering::Release);
+        self.tasks.store(parts.tasks.into(), Ordering::Release);
     }
 }
 

@@ -239,6 +239,8 @@ fn decode_knobs(bytes: &[u8; KNOBS]) -> Knobs {
         groups: (u32_at(bytes, 112) >> 16) as u16,
         gangs: u32_at(bytes, 116) as u16,
         cores: (u32_at(bytes, 116) >> 16) as u16,
+        tasks: u32_at(bytes, 120),
+        pad: 0,
     }
 }
 

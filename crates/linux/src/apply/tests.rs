@@ -307,12 +307,17 @@ fn only_policies_with_gangs_or_cores_have_them_looked_at() {
             .unwrap();
         fake.parts.get()
     };
-    let parts = |gangs, cores| Parts { gangs, cores };
-    for name in ["fair", "balance", "aql"] {
-        assert_eq!(needed(name), parts(false, false), "{name}");
+    let parts = |gangs, cores, tasks| Parts {
+        gangs,
+        cores,
+        tasks,
+    };
+    for name in ["fair", "balance"] {
+        assert_eq!(needed(name), parts(false, false, false), "{name}");
     }
-    assert_eq!(needed("cosched-strict"), parts(true, false));
-    assert_eq!(needed("vsmtio"), parts(false, true));
+    assert_eq!(needed("aql"), parts(false, false, true));
+    assert_eq!(needed("cosched-strict"), parts(true, false, false));
+    assert_eq!(needed("vsmtio"), parts(false, true, true));
 }
 
 /// The dispatcher may decide between any two writes: who is in a gang is so from the first to the last.

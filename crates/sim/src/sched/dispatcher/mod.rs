@@ -101,6 +101,8 @@ impl<const COUNTED: bool> Dispatcher<COUNTED> {
             groups: 0,
             gangs: 0,
             cores: 0,
+            tasks: 0,
+            pad: 0,
         };
         Self {
             native: Native::new(knobs, Queues::new(pcpus as usize)),

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Timers: each pCPU has one, and many reasons to look at the clock again.
+ *
+ * Starting a timer takes the kernel longer than most decisions take, and who runs for microseconds
+ * would have one started at every switch. So a timer that fires early enough is left alone: who
+ * looks too early finds that (slice.h, retention.h) and asks again. A slice that is cut short costs
+ * an early look then at most, and ten thousand of them in a row hardly more than one does.
+ */
+#ifndef CORUN_TIMER_H
+#define CORUN_TIMER_H
+
+#include "fair.h"
+#include "platform/platform.h"
+
+/* The timer of `cpu` fires in `delay` ns at the latest. */
+static inline void look_in(struct cpu_ctx *c, s32 cpu, u64 delay, u64 now)
+{
+	u64 due = now + delay;
+	u64 fires = shared(c->timer_at);
+
+	if (before(now, fires) && !before(due, fires))
+		return;
+	store(c->timer_at, due);
+	start_timer(cpu, delay);
+}
+
+/* It fired. */
+static inline void looked(struct cpu_ctx *c)
+{
+	store(c->timer_at, 0);
+}
+
+#endif

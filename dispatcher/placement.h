@@ -29,7 +29,7 @@
 #include "vm.h"
 
 /* Two CPUs may place siblings at once; whoever comes second looks again, so many times. */
-#define PLACE_TRIES 3
+#define PLACE_AGAIN 2
 
 /* Threads that serve a VM (I/O threads, vhost) are in its pool if the control loop says so. */
 static inline u32 placement_of(struct task_struct *p, struct task_ctx *t)
@@ -191,26 +191,36 @@ static inline s32 best_place(struct task_struct *p, struct task_ctx *t, u32 mode
 	return least_loaded(p, t, mode, prev);
 }
 
+/* Makes `t` occupy the best pCPU of its mode, which `*found` is then; false: others were faster. */
+static inline bool try_place(struct task_struct *p, struct task_ctx *t, u32 mode, s32 prev,
+			     s32 *found)
+{
+	s32 cpu = best_place(p, t, mode, prev);
+
+	if (cpu == NO_PCPU) {
+		/* Stacking cannot be avoided: more ready siblings than pCPUs. */
+		cpu = least_loaded(p, t, PLACE_FREE, prev);
+		*found = cpu == NO_PCPU ? prev : cpu;
+		occupancy_move(t, *found);
+		return true;
+	}
+	*found = cpu;
+	return occupancy_move(t, cpu) == 0 || mode != PLACE_BALANCE;
+}
+
 /* Chooses a pCPU for `t` and makes it occupy that. */
 static inline s32 place(struct task_struct *p, struct task_ctx *t, s32 prev)
 {
 	u32 mode = placement_of(p, t);
 	s32 cpu = prev;
-	u32 try;
+	u32 again;
 
 	occupancy_leave(t);
 	t->load = fair_load(p, t);
-	repeat (try, PLACE_TRIES) {
-		cpu = best_place(p, t, mode, prev);
-		if (cpu == NO_PCPU) {
-			/* Stacking cannot be avoided: more ready siblings than pCPUs. */
-			cpu = least_loaded(p, t, PLACE_FREE, prev);
-			if (cpu == NO_PCPU)
-				cpu = prev;
-			occupancy_move(t, cpu);
-			break;
-		}
-		if (occupancy_move(t, cpu) == 0 || mode != PLACE_BALANCE)
+	if (try_place(p, t, mode, prev, &cpu))
+		return cpu;
+	repeat (again, PLACE_AGAIN) {
+		if (try_place(p, t, mode, prev, &cpu))
 			break;
 	}
 	return cpu;

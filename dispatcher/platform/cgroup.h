@@ -228,11 +228,19 @@ CALLED u32 group_find(u64 tg)
 	return own;
 }
 
+/* The root's task_group, by its address, once a task of it has been seen. */
+volatile u64 group_root;
+
 static inline u32 raw_group_of(struct task_struct *p)
 {
 	u64 tg = (u64)BPF_CORE_READ(p, sched_task_group);
 
-	return tg && group_parent(tg) ? group_find(tg) : 0;
+	if (!tg || tg == group_root)
+		return 0;
+	if (group_parent(tg))
+		return group_find(tg);
+	group_root = tg;
+	return 0;
 }
 
 /* The cgroup in `place` is gone, or nobody has run there for long: the place is free. */

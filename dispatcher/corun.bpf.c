@@ -183,7 +183,7 @@ CALLBACK(void, corun_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	struct task_ctx *t = callback_begin(OP_ENQUEUE, p, 0);
 	struct cpu_ctx *c;
-	u64 now, wait;
+	u64 now, wait, slice;
 
 	if (!t) {
 		leave_to_kernel(p, enq_flags);
@@ -198,7 +198,9 @@ CALLBACK(void, corun_enqueue, struct task_struct *p, u64 enq_flags)
 	if (wait) {
 		park(p, t, wait, now, enq_flags);
 	} else if (c) {
-		insert(p, t->cpu, kernel_slice(turn_slice(p, t)), turn_place(t, c), enq_flags);
+		/* One input per expression: compilers evaluate arguments in different orders. */
+		slice = kernel_slice(turn_slice(p, t));
+		insert(p, t->cpu, slice, turn_place(t, c), enq_flags);
 		wake_pcpu(p, t, c, t->cpu, now);
 		t->woken = 0;
 	} else {

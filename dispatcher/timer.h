@@ -4,8 +4,8 @@
  *
  * Starting a timer takes the kernel longer than most decisions take, and who runs for microseconds
  * would have one started at every switch. So a timer that fires early enough is left alone: who
- * looks too early finds that (slice.h, retention.h) and asks again. A slice that is cut short costs
- * an early look then at most, and ten thousand of them in a row hardly more than one does.
+ * looks too early finds that (slice.h, retention.h) and asks again. Where pCPUs switch before
+ * slices end, that is one early look per length of a slice, however often they switch.
  */
 #ifndef CORUN_TIMER_H
 #define CORUN_TIMER_H

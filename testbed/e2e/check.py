@@ -27,6 +27,8 @@ EVENT = re.compile(r"\[(\d+)\] \S+ +(\d+\.\d+): (sched_\w+): (.*)")
 SWITCH = re.compile(r"prev_pid=(\d+) .*prev_state=(\S+) ==> .*next_pid=(\d+)")
 WAKEUP = re.compile(r"pid=(\d+) .*target_cpu=(\d+)")
 MIGRATE = re.compile(r"pid=(\d+) .*dest_cpu=(\d+)")
+# What shells, timeout, xargs and the like say of it.
+NO_COMMAND = re.compile(r": not found\s*$|: (can't execute|applet not found|No such applet)")
 
 # From queueing on an idle pCPU to running there takes a kick: some 0.05 ms, emulated. The emulator's
 # threads may have to wait for a core themselves; a vCPU that was forgotten would wait for longer, or
@@ -182,6 +184,15 @@ def judge_traces(out, table):
         table.row(good, f"stacking under {name}", detail, measured=not limit)
 
 
+def judge_commands(out, table):
+    """A shell goes on without a command that is not there: what it was to do would count as done."""
+    file = out / "console.log"
+    lines = file.read_text(errors="replace").splitlines() if file.exists() else []
+    missing = [line.strip() for line in lines if NO_COMMAND.search(line)]
+    if file.exists():
+        table.row(not missing, "every command is there", missing[0] if missing else f"{len(lines)} lines of console")
+
+
 def judge_numbers(out, table):
     numbers = defaultdict(list)
     file = out / "numbers.tsv"
@@ -213,6 +224,7 @@ def main():
     for line in verdicts.read_text().splitlines() if verdicts.exists() else ():
         word, name, detail = line.split("\t")
         table.row(word == "pass", name, detail)
+    judge_commands(out, table)
     torture.show(out)
     judge_numbers(out, table)
     judge_traces(out, table)

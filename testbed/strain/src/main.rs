@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What tests strain a host with: its scheduler with switches and wake-ups, corun's daemon with
-//! requests that are none.
+//! What tests strain a host with: its scheduler with switches, wake-ups and a real-time thread, corun's
+//! daemon with requests that are none.
 //!
 //! Microbenchmarks do a fixed number of operations, so that they are the same work under every
 //! scheduler, and print a line each: name, a tab, nanoseconds. They follow `perf bench sched pipe`,
 //! schbench and hackbench in what they do.
 
+mod hog;
 mod messages;
 mod nonsense;
 mod pipe;
@@ -17,6 +18,7 @@ const USAGE: &str = "\
 usage: corun-strain pipe ROUNDS             two processes hand a byte to and fro: ns per round trip
        corun-strain wakes ROUNDS            a thread wakes another one that sleeps: ns until it runs
        corun-strain messages GROUPS ROUNDS  threads that send and receive by dozens: ns per message
+       corun-strain hog SECONDS             a real-time thread that computes: ns that it had a pCPU
        corun-strain nonsense SOCKET COUNT   malformed requests to `corun host`: how each was answered";
 
 fn main() -> anyhow::Result<()> {
@@ -27,6 +29,7 @@ fn main() -> anyhow::Result<()> {
         [pipe::ECHO, rounds] => pipe::echo(number(rounds)?),
         ["wakes", rounds] => wakes::run(number(rounds)?),
         ["messages", groups, rounds] => messages::run(number(groups)?, number(rounds)?),
+        ["hog", seconds] => hog::run(number(seconds)?),
         ["nonsense", socket, count] => nonsense::run(socket.as_ref(), number(count)?),
         _ => bail!(USAGE),
     }

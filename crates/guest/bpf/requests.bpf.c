@@ -41,6 +41,10 @@ struct kernel_cpustat {
 
 /* PF_KTHREAD (include/linux/sched.h). */
 #define KERNEL_THREAD 0x00200000
+/* The state with which cpu_idle tells the end of idling (include/trace/events/power.h). */
+#define PWR_EVENT_EXIT ((u32)-1)
+/* vCPUs whose idling is watched: those with higher numbers count as never idle. */
+#define MOST_VCPUS 512
 /* Threads watched at a time. */
 #define MOST_BOOKS 1024
 /* A thread is reported at most once in this time. */
@@ -226,6 +230,29 @@ int fork(u64 *args)
 
 	if (bpf_map_lookup_elem(&watched, &tid))
 		tell(HEIR, child->pid);
+	return 0;
+}
+
+/* When each vCPU last began to run something, having idled, ns. The daemon maps it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, MOST_VCPUS);
+	__type(key, u32);
+	__type(value, u64);
+} awake SEC(".maps");
+
+SEC("tp_btf/cpu_idle")
+int idle(u64 *args)
+{
+	u32 state = (u32)args[0], vcpu = (u32)args[1];
+	u64 *since;
+
+	if (state != PWR_EVENT_EXIT)
+		return 0;
+	since = bpf_map_lookup_elem(&awake, &vcpu);
+	if (since)
+		*since = bpf_ktime_get_ns();
 	return 0;
 }
 

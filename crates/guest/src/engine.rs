@@ -10,6 +10,7 @@ use crate::affinity;
 use crate::counts::{Moves, VcpuCounts};
 use crate::detector::Detector;
 use crate::proc::Key;
+use corun_model::time::US;
 use corun_model::{Nanos, PcpuId, PcpuSet};
 use corun_policies::vmigrater::{Activity, Beat, Core, MigraterParams, Move};
 use std::collections::BTreeMap;
@@ -60,6 +61,10 @@ impl Order {
         }
     }
 }
+
+/// A vCPU that began to run something so shortly before its beat was woken by that (assumed: a thread
+/// switch takes a few us; in a guest of a guest some tens).
+const WOKEN: Nanos = 50 * US;
 
 /// All that beats share.
 pub(crate) struct Engine {
@@ -207,6 +212,15 @@ impl Engine {
         }
         let moves = self.core.decide(now);
         moves.iter().filter_map(|it| self.order(it, now)).collect()
+    }
+
+    /// How much later than it would is `vcpu`, whose heart has just beaten at `now`, to beat next, because
+    /// it idles?
+    pub(crate) fn rest(&mut self, vcpu: u32, now: Nanos) -> Nanos {
+        match self.detector.awake_since(vcpu) {
+            Some(since) if now.saturating_sub(since) < WOKEN => self.core.idled(vcpu),
+            _ => 0,
+        }
     }
 
     /// The time stolen from `vcpu` so far. The kernel is asked only after a gap. It accounts for what

@@ -205,6 +205,7 @@ fn beat(shared: &Shared, vcpu: u32, later: &Sender<Order>) {
         engine.catch_up(vcpu, &missed);
         missed.clear();
         let orders = engine.beat(vcpu, now);
+        due += engine.rest(vcpu, now);
         drop(engine);
         for order in orders {
             // Its source is this vCPU, where this thread runs and hence it does not.

@@ -26,6 +26,8 @@ static PROGRAM: &Aligned<[u8]> =
 
 /// Threads that can be watched at a time (`MOST_BOOKS`).
 const MOST: usize = 1024;
+/// vCPUs whose idling is watched (`MOST_VCPUS`).
+const MOST_VCPUS: usize = 512;
 /// The inode of the first PID namespace (include/linux/proc_ns.h): only there the kernel's numbers of
 /// threads are ours.
 const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
@@ -47,24 +49,47 @@ struct Books(*const Book);
 // SAFETY: the mapping is shared memory of atomics, and stays as long as the process.
 unsafe impl Send for Books {}
 
+/// A map of `length` bytes, mapped.
+fn mapped<T>(map: &MapHandle, length: usize) -> io::Result<*const T> {
+    // SAFETY: a new mapping of a descriptor of ours; nothing of ours is replaced.
+    let at = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            length,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED,
+            map.as_fd().as_raw_fd(),
+            0,
+        )
+    };
+    match at == libc::MAP_FAILED {
+        true => Err(io::Error::last_os_error()),
+        false => Ok(at.cast_const().cast()),
+    }
+}
+
+/// When vCPUs last began to run something, having idled, ns, mapped.
+struct Awake(*const AtomicU64);
+
+// SAFETY: as of books.
+unsafe impl Send for Awake {}
+
+impl Awake {
+    fn map(map: &MapHandle) -> io::Result<Self> {
+        Ok(Self(mapped(map, MOST_VCPUS * size_of::<u64>())?))
+    }
+
+    fn since(&self, vcpu: u32) -> Option<Nanos> {
+        let at = usize::try_from(vcpu).ok().filter(|at| *at < MOST_VCPUS)?;
+        // SAFETY: `at` is below what the mapping has room for.
+        let since = unsafe { &*self.0.add(at) };
+        Some(since.load(Ordering::Acquire))
+    }
+}
+
 impl Books {
     fn map(map: &MapHandle) -> io::Result<Self> {
-        let length = MOST * size_of::<Book>();
-        // SAFETY: a new mapping of a descriptor of ours; nothing of ours is replaced.
-        let at = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                length,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                map.as_fd().as_raw_fd(),
-                0,
-            )
-        };
-        match at == libc::MAP_FAILED {
-            true => Err(io::Error::last_os_error()),
-            false => Ok(Self(at.cast())),
-        }
+        Ok(Self(mapped(map, MOST * size_of::<Book>())?))
     }
 
     fn get(&self, slot: usize) -> &Book {
@@ -89,7 +114,9 @@ pub(crate) struct Traced {
     books: Books,
     watched: BTreeMap<u32, Watched>,
     free: Vec<usize>,
-    tells_steal: bool,
+    /// Are there stolen time and the ends of idling, too?
+    extras: bool,
+    awake: Awake,
 }
 
 // SAFETY: libbpf's objects have no ties to the thread that made them, and are used by one at a time,
@@ -116,11 +143,11 @@ pub(crate) fn trace(params: &MigraterParams) -> Result<(Traced, Sightings), Stri
     }
     libbpf_rs::set_print(Some((PrintLevel::Warn, |_, _| {})));
     let mut failed = String::new();
-    // The stolen time is a bonus: without it all else works.
-    for with_steal in [true, false] {
+    // Stolen time and who idles are extras: without them all else works.
+    for extras in [true, false] {
         for pair in &PAIRS {
-            match load(pair, with_steal, params) {
-                Ok(object) => return start(object, with_steal).map_err(|error| error.to_string()),
+            match load(pair, extras, params) {
+                Ok(object) => return start(object, extras).map_err(|error| error.to_string()),
                 Err(error) => failed = error.to_string(),
             }
         }
@@ -128,14 +155,14 @@ pub(crate) fn trace(params: &MigraterParams) -> Result<(Traced, Sightings), Stri
     Err(failed)
 }
 
-fn load(pair: &[&str; 2], with_steal: bool, params: &MigraterParams) -> libbpf_rs::Result<Object> {
+fn load(pair: &[&str; 2], extras: bool, params: &MigraterParams) -> libbpf_rs::Result<Object> {
     let mut open = ObjectBuilder::default()
         .name("requests")?
         .open_memory(&PROGRAM.0)?;
     for mut program in open.progs_mut() {
         let name = program.name().to_string_lossy().into_owned();
-        let wanted =
-            pair.contains(&name.as_str()) || name == "fork" || (name == "stolen" && with_steal);
+        let extra = ["stolen", "idle"].contains(&name.as_str());
+        let wanted = pair.contains(&name.as_str()) || name == "fork" || (extra && extras);
         program.set_autoload(wanted);
     }
     for mut map in open.maps_mut() {
@@ -156,7 +183,7 @@ fn set_constants(constants: &mut [u8], window: Nanos, enough: Nanos) {
     }
 }
 
-fn start(object: Object, tells_steal: bool) -> libbpf_rs::Result<(Traced, Sightings)> {
+fn start(object: Object, extras: bool) -> libbpf_rs::Result<(Traced, Sightings)> {
     let mut links = Vec::new();
     for program in object.progs_mut() {
         if program.autoload() && program.name() != "stolen" {
@@ -179,6 +206,7 @@ fn start(object: Object, tells_steal: bool) -> libbpf_rs::Result<(Traced, Sighti
         builder.build()?
     };
     let (books, index) = (Books::map(&map("books")?)?, map("watched")?);
+    let awake = Awake::map(&map("awake")?)?;
     let traced = Traced {
         object,
         _links: links,
@@ -186,7 +214,8 @@ fn start(object: Object, tells_steal: bool) -> libbpf_rs::Result<(Traced, Sighti
         books,
         watched: BTreeMap::new(),
         free: (0..MOST).rev().collect(),
-        tells_steal,
+        extras,
+        awake,
     };
     Ok((traced, Sightings { ring, seen }))
 }
@@ -271,9 +300,14 @@ impl Traced {
         }
     }
 
+    /// When a vCPU last began to run something, having idled, ns; `None`: not to be had. 0: never yet.
+    pub(crate) fn awake_since(&self, vcpu: u32) -> Option<Nanos> {
+        self.awake.since(vcpu).filter(|_| self.extras)
+    }
+
     /// The time that the host has taken from a vCPU since boot, ns, exactly; `None`: not to be had.
     pub(crate) fn stolen(&self, vcpu: u32) -> Option<Nanos> {
-        if !self.tells_steal {
+        if !self.extras {
             return None;
         }
         let program = self.object.progs_mut().find(|it| it.name() == "stolen")?;

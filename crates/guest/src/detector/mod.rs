@@ -70,6 +70,14 @@ impl Detector {
         }
     }
 
+    /// When `vcpu` last began to run something, having idled; `None`: not to be had.
+    pub(crate) fn awake_since(&self, vcpu: u32) -> Option<Nanos> {
+        match self {
+            Self::Traced(traced) => traced.awake_since(vcpu),
+            Self::Sampled(_) => None,
+        }
+    }
+
     /// Tells `core` what thread `tid` did since the last beat of its vCPU, if that has been active all
     /// the time since (`regular`).
     pub(crate) fn feed(&mut self, core: &mut Core, tid: u32, now: Nanos, regular: bool) {

@@ -83,6 +83,20 @@ impl Core {
         beat
     }
 
+    /// The vCPU, which has just beaten, idled until then. Returns how much later than it would its next
+    /// beat is to come: a beat wakes an idle vCPU, which costs the host two switches, and tells little.
+    /// None later where an I/O-bound task waits for its disk: that vCPU is not idle for long.
+    pub fn idled(&mut self, vcpu: u32) -> Nanos {
+        let rest = self.params.idle.saturating_sub(self.params.heartbeat);
+        if rest == 0 || self.bound_tasks().any(|task| task.vcpu == vcpu) {
+            return 0;
+        }
+        if let Some(monitor) = self.monitors.get_mut(vcpu as usize) {
+            monitor.rests(rest);
+        }
+        rest
+    }
+
     /// A vCPU went off-line. Its tasks are elsewhere: to be [told](Core::task_located).
     pub fn vcpu_gone(&mut self, vcpu: u32) {
         if let Some(monitor) = self.monitors.get_mut(vcpu as usize) {

@@ -60,6 +60,8 @@ pub enum Beat {
 pub struct Monitor {
     /// Of the last beat.
     last: Option<Nanos>,
+    /// How much later than a heartbeat after that the next one is to come: the vCPU idles.
+    rest: Nanos,
     /// Steal time then, where it is known.
     stolen: Option<Nanos>,
     /// The present slice's start, and whether that was seen (rather than the first beat).
@@ -92,11 +94,15 @@ impl Monitor {
             self.start = now;
             return Beat::First;
         };
+        let rest = std::mem::take(&mut self.rest);
         let Some(silence) = now.checked_sub(last).filter(|it| *it <= params.suspended) else {
             *self = Self::default();
             (self.last, self.stolen, self.start) = (Some(now), stolen, now);
             return Beat::First;
         };
+        // An idle vCPU uses nothing of a slice up.
+        self.start = if rest > 0 { now } else { self.start };
+        let silence = silence.saturating_sub(rest);
         let descheduled = newly.is_none_or(|newly| newly > params.heartbeat / 2);
         if silence <= params.gap || !descheduled {
             return Beat::Regular;
@@ -119,6 +125,13 @@ impl Monitor {
         self.away = Some(away);
         self.rescheduled = Some(now);
         Beat::Rescheduled
+    }
+
+    /// The vCPU, which has just beaten, idles: its next beat comes `rest` later than it would. Until then its
+    /// silence says nothing, and it is there for whoever wants it.
+    pub fn rests(&mut self, rest: Nanos) {
+        self.rest = rest;
+        self.start = self.last.unwrap_or(self.start);
     }
 
     /// Does its slice go on after it was `away`? A host's own thread had its pCPU for a moment (EEVDF lets a
@@ -154,7 +167,7 @@ impl Monitor {
         let Some(last) = self.last else {
             return Activity::Absent;
         };
-        let silence = now.saturating_sub(last);
+        let silence = now.saturating_sub(last).saturating_sub(self.rest);
         if silence > params.gap {
             let back = self.away.map(|away| away.saturating_sub(silence));
             return Activity::Inactive { back };
@@ -267,6 +280,43 @@ mod tests {
         // Away from 12.7 ms to 20 ms.
         monitor.beat(&params, 20 * MS, Some(17_300 * US));
         assert_eq!(monitor.slice(&params), Some(2_500 * US));
+    }
+
+    #[test]
+    fn a_vcpu_that_rests_is_there_and_has_its_slice_before_it() {
+        let params = MigraterParams::default();
+        let mut monitor = Monitor::default();
+        run(&mut monitor, 0, 3 * MS);
+        run(&mut monitor, 14 * MS, 6 * MS);
+        let last = run(&mut monitor, 34 * MS, 3 * MS);
+        monitor.rests(9 * T);
+        let whole = Activity::Active { left: Some(6 * MS) };
+        assert_eq!(monitor.activity(&params, last), whole);
+        assert!(matches!(
+            monitor.activity(&params, last + 11 * T),
+            Activity::Active { .. }
+        ));
+        assert!(matches!(
+            monitor.activity(&params, last + 12 * T),
+            Activity::Inactive { .. }
+        ));
+        assert_eq!(
+            monitor.beat(&params, last + 10 * T, None),
+            Beat::Regular,
+            "as it was to"
+        );
+        assert_eq!(monitor.activity(&params, last + 10 * T), whole);
+        monitor.rests(9 * T);
+        assert_eq!(
+            monitor.beat(&params, last + 12 * T, None),
+            Beat::Regular,
+            "sooner than it was to"
+        );
+        monitor.rests(9 * T);
+        assert_eq!(
+            monitor.beat(&params, last + 40 * T, None),
+            Beat::Rescheduled
+        );
     }
 
     #[test]

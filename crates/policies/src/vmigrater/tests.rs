@@ -136,6 +136,20 @@ fn the_heartbeat_scales_what_follows_from_it() {
     assert_eq!(slow.window, MigraterParams::default().window);
 }
 
+#[test]
+fn an_idle_vcpu_beats_less_often_but_where_a_task_waits_for_its_disk() {
+    let mut guest = Guest::new(4, 2, 12 * MS);
+    guest.go(SEC);
+    let core = &mut guest.core;
+    let waits = core.vcpu_of(1).unwrap();
+    assert_eq!(core.io_bound(1), Some(true));
+    assert_eq!(core.idled(waits), 0);
+    assert_eq!(core.idled((waits + 1) % 4), 2_700 * US);
+    // Beats that come no more often anyhow are not put off.
+    let slow = MigraterParams::default().beating_every(3 * MS);
+    assert_eq!(Core::new(slow, 4).idled(0), 0);
+}
+
 proptest! {
     /// Whatever it is told, in whatever order: no panic, and moves of known tasks between vCPUs
     /// that are there.

@@ -19,6 +19,7 @@ use super::Timer;
 use super::balloon::BalloonParams;
 use super::interrupts::Interrupt;
 use super::thread::Doing;
+use super::vcpu::Mode;
 use super::vm::Vm;
 use crate::host::Host;
 use crate::load::AgentAchieved;
@@ -77,6 +78,8 @@ pub(super) struct Migrater {
     threads: Vec<u32>,
     /// When each vCPU's heart first beats.
     phases: Vec<Nanos>,
+    /// Which vCPUs were idle when their hearts beat last.
+    idle: Vec<bool>,
 }
 
 impl Migrater {
@@ -87,6 +90,7 @@ impl Migrater {
             core: Core::new(params, vcpus),
             threads: Vec::new(),
             phases: (0..vcpus).map(phase).collect(),
+            idle: vec![false; vcpus as usize],
         }
     }
 }
@@ -112,8 +116,11 @@ impl Vm {
         }
     }
 
-    /// A heartbeat's timer went off.
+    /// A heartbeat's timer went off. That the vCPU idled until then, the daemon is told by a tracepoint.
     pub(super) fn heartbeat_due(&mut self, host: &mut Host, vcpu: u32) {
+        if let Some(migrater) = &mut self.migrater {
+            migrater.idle[vcpu as usize] = self.vcpus[vcpu as usize].mode == Mode::Halted;
+        }
         self.post(host, vcpu, Interrupt::Heartbeat, None);
     }
 
@@ -124,7 +131,11 @@ impl Vm {
         };
         let now = host.now();
         migrater.core.heartbeat(vcpu, now, None);
-        let next = now + migrater.core.params().heartbeat;
+        let rest = match migrater.idle[vcpu as usize] {
+            true => migrater.core.idled(vcpu),
+            false => 0,
+        };
+        let next = now + migrater.core.params().heartbeat + rest;
         host.load_timer(next, Timer::Heartbeat.token(self.id, vcpu));
         self.agent_works(vcpu, BEAT + 2 * self.params.thread_switch);
         self.look_around(vcpu, &mut migrater, now);

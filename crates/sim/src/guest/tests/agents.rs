@@ -20,6 +20,7 @@ const VMIGRATER: Option<Agent> = Some(Agent::VMigrater(MigraterParams {
     enter: 300,
     leave: 100,
     unshared: 1_000_000_000,
+    idle: 3_000_000,
     suspended: 10_000_000_000,
 }));
 
@@ -112,6 +113,24 @@ fn vmigrater_leaves_a_guest_alone_that_shares_nothing() {
     // 2 of 4 vCPUs' 300 us: interrupt, two switches and the beat's own work are 6 us.
     let share = agent(&outcome).work as f64 / (4 * outcome.measured) as f64;
     assert!((0.01..0.02).contains(&share), "{share}");
+}
+
+/// Two of four vCPUs have nothing to do; those would be woken 3,333 times a second each.
+#[test]
+fn vmigrater_lets_idle_vcpus_sleep() {
+    let works = |idle| {
+        let params = MigraterParams {
+            idle,
+            ..MigraterParams::default()
+        };
+        let mut vm = guest("a", READER, Some(Agent::VMigrater(params)));
+        vm.threads.drain(..2);
+        let outcome = cfs_run(vec![vm, guest("b", READER, None)]);
+        (agent(&outcome).work, outcome.vms[1].achieved.work)
+    };
+    let ((as_often, other), (rested, relieved)) = (works(0), works(3 * MS));
+    assert!(rested * 10 < as_often * 8, "{rested} of {as_often}");
+    assert!(relieved > other, "{relieved} and {other}");
 }
 
 #[test]

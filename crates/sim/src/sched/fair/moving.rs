@@ -151,7 +151,6 @@ impl<O: Order> Fair<O> {
         let rq = self.books.rq_mut(from);
         rq.load.value = rq.load.value.saturating_sub(load);
         rq.util.value = rq.util.value.saturating_sub(util);
-        self.end_idling(to, now);
         let rq = self.books.rq_mut(to);
         rq.load.value += load;
         rq.util.value = (rq.util.value + util).min(super::decay::FULL);

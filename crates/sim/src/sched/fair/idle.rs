@@ -199,4 +199,23 @@ mod tests {
         assert!(old >= 500 * US, "{old}");
         assert!(later == 0 && other_cache, "{later}");
     }
+
+    /// A heavy task leaves pCPU 0, beside which four hogs share a pCPU. Who runs there soon after?
+    #[test]
+    fn a_pcpu_about_to_idle_takes_its_half_until_5_4() {
+        let taken = |preset| {
+            let (cfs, params) = setting(preset, "1n1l2c1t");
+            let leaves = 60 * MS + 900 * US;
+            let mut jobs = vec![Job::new(Does::Once { work: leaves }).weight(10_000).on("0")];
+            jobs.extend((0..4).map(|_| Job::hog()));
+            let (_, runs) = run(&params, cfs, Jobs::new(jobs, 1), 0, leaves + 20 * MS);
+            let soon = runs
+                .iter()
+                .filter(|(at, cpu, _)| cpu.0 == 0 && *at >= leaves);
+            soon.map(|run| run.2)
+                .collect::<std::collections::BTreeSet<_>>()
+                .len()
+        };
+        assert_eq!((taken("2.6.33"), taken("4.x"), taken("5.x")), (2, 2, 1));
+    }
 }

@@ -5,7 +5,8 @@
 //! runqueue in 6.6 and left the rest. So here: [`Fair`] keeps runqueues, accounts and load averages
 //! ([`state`], [`decay`], [`weights`]), chooses a pCPU at a wake-up ([`placement`]) and moves tasks
 //! between pCPUs ([`balance`], and [`idle`] for those that idle, with [`classic`] or [`groups`] to find
-//! out from where, [`moving`] to do it) along the scheduling domains of the host ([`domains`]); an [`Order`] says whose turn it is.
+//! out from where, [`moving`] to do it) along the scheduling domains of the host ([`domains`]); an
+//! [`Order`] says whose turn it is.
 //!
 //! Simplified throughout: work the kernel does for itself costs nothing (the host charges switches
 //! and IPIs), and all fair work is of the one fair class: no deadline, real-time or idle policy.

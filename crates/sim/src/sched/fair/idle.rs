@@ -174,6 +174,22 @@ mod tests {
         assert_eq!((next("2.6.33"), next("4.x"), next("5.x")), (74, 12, 12));
     }
 
+    /// pCPU 0 is busy. Does its tick, at time 0, have pCPU 2 balance, by when pCPUs 1 and 2 are due?
+    #[test]
+    fn one_idle_pcpu_balances_for_all_in_2_6_33() {
+        let balances = |preset, first: Nanos, second: Nanos| {
+            let (mut cfs, params) = setting(preset, "1n2l2c1t");
+            let mut host = Host::new(params, None);
+            cfs.crowds.change(PcpuId(0), 0, 1, &cfs.domains);
+            cfs.books.rq_mut(PcpuId(1)).next_balance = first;
+            cfs.books.rq_mut(PcpuId(2)).next_balance = second;
+            cfs.balance_for_idle(&mut host);
+            cfs.books.rq(PcpuId(2)).next_balance != second
+        };
+        assert!(!balances("2.6.33", MS, 0) && balances("4.x", MS, 0));
+        assert!(balances("2.6.33", 0, 99 * MS) && !balances("4.x", 0, 99 * MS));
+    }
+
     /// A heavy task leaves pCPU 0, beside which two hogs share a pCPU; three more share one of the other
     /// cache. One of the two has just run, so that it is not moved. When does pCPU 0 get another?
     #[test]

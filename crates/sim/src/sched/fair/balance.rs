@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! When load is balanced (`rebalance_domains()`, `load_balance()`, `newidle_balance()`).
+//! When load is balanced (`rebalance_domains()`, `load_balance()`).
 //!
 //! Each pCPU balances each of its domains at intervals, on behalf of its group: seldom while it is
-//! busy, often while it idles; ticks of busy pCPUs do it for the idle ones, which have none
-//! (`nohz_idle_balance()`). A pCPU about to idle pulls a task if it tends to idle long enough.
+//! busy, often while it idles, and when it begins to ([`super::idle`]).
 //! Where the running task is the one to move, repeated failure leads to active balancing.
 //!
 //! Affinity: what may not go to the balancing pCPU may go to others of its group
@@ -35,6 +34,17 @@ pub(super) enum Idle {
     Soon,
 }
 
+/// What came of balancing a domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tried {
+    /// There was nothing to move.
+    Nothing,
+    /// There was, but nothing could be moved.
+    InVain,
+    /// The pCPU got something.
+    Got,
+}
+
 /// The group to take from.
 #[derive(Clone, Debug)]
 pub(super) struct Busiest {
@@ -58,18 +68,11 @@ impl<O: Order> Fair<O> {
             return;
         }
         self.idle_balance = now + self.tick;
-        let mut first = 0;
-        // Asked anew each time: balancing may have given the next one something.
-        while let Some(other) = self.crowds.idle().first_in(first..u32::MAX) {
-            if now >= self.books.rq(other).next_balance {
-                self.rebalance(host, other, Idle::Yes);
-            }
-            first = other.0 + 1;
-        }
+        self.balance_for_idle(host);
     }
 
     /// Balances the domains of `cpu` that are due.
-    fn rebalance(&mut self, host: &mut Host, cpu: PcpuId, mut idle: Idle) {
+    pub(super) fn rebalance(&mut self, host: &mut Host, cpu: PcpuId, mut idle: Idle) {
         let now = host.now();
         let mut next = now + 60_000 * MS;
         for n in 0..self.domains.depth() {
@@ -79,7 +82,7 @@ impl<O: Order> Fair<O> {
             let interval = self.interval(cpu, n, &level, idle);
             let last = self.domains.memory(cpu, n).last;
             if now >= last + interval || last == 0 {
-                if self.balance_level(host, cpu, n, idle) {
+                if self.balance_level(host, cpu, n, idle) == Tried::Got {
                     idle = Idle::No;
                 }
                 self.domains.memory(cpu, n).last = now;
@@ -91,7 +94,7 @@ impl<O: Order> Fair<O> {
     }
 
     /// `get_sd_balance_interval()`.
-    fn interval(&mut self, cpu: PcpuId, n: usize, level: &Level, idle: Idle) -> Nanos {
+    pub(super) fn interval(&mut self, cpu: PcpuId, n: usize, level: &Level, idle: Idle) -> Nanos {
         let most = (100 * MS * self.books.rqs.len() as u64).max(self.tick);
         let own = self.domains.memory(cpu, n).interval;
         let interval = match (idle, self.tuning.balance_interval) {
@@ -106,23 +109,6 @@ impl<O: Order> Fair<O> {
         interval.clamp(self.tick, most)
     }
 
-    /// `cpu` has nothing left: pull something from the nearest domain that has it.
-    pub(super) fn pull_when_idle(&mut self, host: &mut Host, cpu: PcpuId) {
-        let worth_it = match self.tuning.generation {
-            Generation::Linux6 => 0,
-            _ => self.tuning.migration_cost,
-        };
-        if self.books.rq(cpu).mean_idle < worth_it {
-            return;
-        }
-        for n in 0..self.domains.depth() {
-            let newidle = self.domains.level(n).is_some_and(|level| level.newidle);
-            if newidle && self.balance_level(host, cpu, n, Idle::Soon) {
-                break;
-            }
-        }
-    }
-
     /// Brings the averages of the pCPUs in a domain of `cpu` up to date.
     pub(super) fn age_domain(&mut self, cpu: PcpuId, level: usize, now: Nanos) {
         let Some(span) = self.domains.level(level).map(|level| level.domain(cpu)) else {
@@ -134,13 +120,19 @@ impl<O: Order> Fair<O> {
         }
     }
 
-    /// Balances one domain of `cpu`. True if it got something.
-    fn balance_level(&mut self, host: &mut Host, cpu: PcpuId, n: usize, idle: Idle) -> bool {
+    /// Balances one domain of `cpu`.
+    pub(super) fn balance_level(
+        &mut self,
+        host: &mut Host,
+        cpu: PcpuId,
+        n: usize,
+        idle: Idle,
+    ) -> Tried {
         let Some(level) = self.domains.level(n) else {
-            return false;
+            return Tried::Nothing;
         };
         if idle != Idle::Soon && self.balances_for(level.group_of(cpu)) != cpu {
-            return false;
+            return Tried::Nothing;
         }
         let now = host.now();
         self.age_domain(cpu, n, now);
@@ -149,10 +141,11 @@ impl<O: Order> Fair<O> {
             domain.for_each(|cpu| self.books.rq_mut(PcpuId(cpu)).update_power(now));
         }
         if idle == Idle::Soon
+            && !self.is_old()
             && !self.crowds.somebody_waits(cpu, n, &self.domains)
             && !self.domains.is_imbalanced(cpu, n)
         {
-            return false;
+            return Tried::Nothing;
         }
         let mut out = PcpuSet::default();
         // Every turn leaves one more pCPU out.
@@ -172,30 +165,32 @@ impl<O: Order> Fair<O> {
                 self.domains.set_imbalanced(cpu, n, true);
             }
             if moved.tasks > 0 {
+                let keeps = idle == Idle::Soon && self.is_old();
                 let memory = self.domains.memory(cpu, n);
-                (memory.failed, memory.interval) = (0, level.min_interval);
-                return true;
+                memory.failed = 0;
+                if !keeps {
+                    memory.interval = level.min_interval;
+                }
+                return Tried::Got;
             }
             if !moved.all_pinned {
                 if idle != Idle::Soon {
                     self.nothing_moved(host, cpu, n, (from, busiest.amount));
                 }
-                return false;
+                return Tried::InVain;
             }
             out.insert(from);
         }
-        if idle != Idle::Soon {
-            let most = match out.is_empty() {
-                true => level.max_interval,
-                false => level.max_interval.max(MAX_PINNED_INTERVAL),
-            };
-            let memory = self.domains.memory(cpu, n);
-            memory.failed = 0;
-            if memory.interval < most {
-                memory.interval *= 2;
-            }
+        let most = match out.is_empty() {
+            true => level.max_interval,
+            false => level.max_interval.max(MAX_PINNED_INTERVAL),
+        };
+        let memory = self.domains.memory(cpu, n);
+        memory.failed = 0;
+        if idle != Idle::Soon && memory.interval < most {
+            memory.interval *= 2;
         }
-        false
+        Tried::Nothing
     }
 
     /// Does this kernel move what may not go to the balancing pCPU to others of its group

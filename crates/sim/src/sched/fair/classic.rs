@@ -125,7 +125,7 @@ impl<O: Order> Fair<O> {
         }
     }
 
-    fn is_old(&self) -> bool {
+    pub(super) fn is_old(&self) -> bool {
         self.tuning.generation == Generation::Linux2_6_33
     }
 

@@ -4,8 +4,9 @@
 //! Linux has one fair class (`kernel/sched/fair.c`), of which EEVDF replaced the order of each
 //! runqueue in 6.6 and left the rest. So here: [`Fair`] keeps runqueues, accounts and load averages
 //! ([`state`], [`decay`], [`weights`]), chooses a pCPU at a wake-up ([`placement`]) and moves tasks
-//! between pCPUs ([`balance`], with [`classic`] or [`groups`] to find out from where, [`moving`] to
-//! do it) along the scheduling domains of the host ([`domains`]); an [`Order`] says whose turn it is.
+//! between pCPUs ([`balance`], and [`idle`] for those that idle, with [`classic`] or [`groups`] to find
+//! out from where, [`moving`] to do it) along the scheduling domains of the host ([`domains`]); an
+//! [`Order`] says whose turn it is.
 //!
 //! Simplified throughout: work the kernel does for itself costs nothing (the host charges switches
 //! and IPIs), and all fair work is of the one fair class: no deadline, real-time or idle policy.
@@ -17,6 +18,7 @@ mod decay;
 mod domains;
 mod early;
 mod groups;
+mod idle;
 mod moving;
 mod order;
 mod placement;
@@ -58,6 +60,8 @@ pub(crate) struct Fair<O> {
     tick: Nanos,
     /// When the next round of balancing for idle pCPUs is due.
     idle_balance: Nanos,
+    /// Which idle pCPU keeps its ticks.
+    idle_owner: Option<PcpuId>,
     /// Has a higher class used any pCPU?
     shared_above: bool,
 }
@@ -77,6 +81,7 @@ impl<O: Order> Fair<O> {
             homes: Vec::new(),
             tick: 1_000_000_000 / Nanos::from(host.hz.clamp(1, 10_000)),
             idle_balance: 0,
+            idle_owner: None,
             shared_above: false,
         }
     }
@@ -234,17 +239,6 @@ impl<O: Order> Fair<O> {
         }
     }
 
-    /// `cpu` idled until now.
-    fn end_idling(&mut self, cpu: PcpuId, now: Nanos) {
-        let most = 2 * self.tuning.migration_cost;
-        let rq = self.books.rq_mut(cpu);
-        if let Some(since) = rq.idle_since.take() {
-            let idle = now.saturating_sub(since);
-            // An eighth towards the new value, as update_avg() does.
-            rq.mean_idle = (rq.mean_idle - rq.mean_idle / 8 + idle / 8).min(most);
-        }
-    }
-
     /// Stops the current task between ticks, where the order wants that.
     fn set_stop_timer(&mut self, host: &mut Host, cpu: PcpuId) {
         let rq = self.books.rq_mut(cpu);
@@ -386,17 +380,12 @@ impl<O: Order> HostScheduler for Fair<O> {
             self.push_one(host, cpu, target);
         }
         if self.books.rq(cpu).idle() {
-            self.pull_when_idle(host, cpu);
+            self.go_idle(host, cpu);
         }
         let next = self.order.pick(cpu);
         let switches = self.books.rq(cpu).current != next;
         self.set_current(cpu, next, now);
-        let rq = self.books.rq_mut(cpu);
-        rq.lazy = false;
-        match next {
-            Some(_) => rq.idle_since = None,
-            None => _ = rq.idle_since.get_or_insert(now),
-        }
+        self.books.rq_mut(cpu).lazy = false;
         if switches || next.is_none() || !self.tuning.slice_at_switch {
             self.set_stop_timer(host, cpu);
         }

@@ -35,7 +35,7 @@ pub(super) struct Transfer {
     /// Attempts of this domain that moved nothing, and how many of them warm caches are spared.
     pub(super) failed: u32,
     pub(super) patience: u32,
-    /// Is `to` about to idle, so that one task is enough, and about to pick?
+    /// Is `to` about to idle, and so about to pick?
     pub(super) newidle: bool,
 }
 
@@ -97,11 +97,18 @@ impl<O: Order> Fair<O> {
             moved.left = rest;
             self.move_task(host, task, transfer.from, transfer.to, transfer.newidle);
             moved.tasks += 1;
-            if transfer.newidle {
+            if transfer.newidle && self.stops_at_one() {
                 break;
             }
         }
         moved
+    }
+
+    /// Is one task enough for a pCPU about to idle? Only where the kernel can be preempted
+    /// (`CONFIG_PREEMPTION`): since 5.12 any that may choose that at boot, as distributions' do; Fedora's
+    /// 2.6.33 and Ubuntu's 4.x had `CONFIG_PREEMPT_VOLUNTARY`.
+    fn stops_at_one(&self) -> bool {
+        self.tuning.generation == Generation::Linux6
     }
 
     /// Not running, and not cache-hot unless that has been respected often enough.
@@ -151,7 +158,6 @@ impl<O: Order> Fair<O> {
         let rq = self.books.rq_mut(from);
         rq.load.value = rq.load.value.saturating_sub(load);
         rq.util.value = rq.util.value.saturating_sub(util);
-        self.end_idling(to, now);
         let rq = self.books.rq_mut(to);
         rq.load.value += load;
         rq.util.value = (rq.util.value + util).min(super::decay::FULL);

@@ -2,7 +2,6 @@
 //! The books: what is known of each task and each pCPU, whatever the order of the runqueues.
 
 use super::decay::{Average, Decay, FULL};
-use super::weights::NICE_0;
 use crate::engine::EventId;
 use corun_model::{Nanos, PcpuId, PcpuSet, TaskId, time::MS};
 
@@ -158,12 +157,9 @@ impl Runqueue {
         self.power = (total.saturating_sub(self.above_time) * WHOLE / total).max(1);
     }
 
-    /// Load per task here, that of one nice-0 task if there is none.
+    /// Load per task here, none without tasks (`cpu_avg_load_per_task()`).
     pub(crate) fn load_per_task(&self, load: u64) -> u64 {
-        match self.nr {
-            0 => NICE_0,
-            nr => load / u64::from(nr),
-        }
+        load.checked_div(u64::from(self.nr)).unwrap_or(0)
     }
 
     /// `rq->cpu_load[]` at a tick.
@@ -294,5 +290,18 @@ impl Books {
         assert_eq!(weight, rq.weight, "weight of {cpu}");
         assert_eq!(current, rq.current.is_some(), "current task of {cpu}");
         count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn load_per_task_is_none_without_tasks() {
+        let mut rq = Runqueue::new(0);
+        assert_eq!(rq.load_per_task(512), 0);
+        rq.nr = 3;
+        assert_eq!(rq.load_per_task(3072), 1024);
     }
 }

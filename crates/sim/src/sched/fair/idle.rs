@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A pCPU that idles: what it pulls as it begins to, how long it idles as a rule, and who balances
+//! for it later, since it has no ticks.
+//!
+//! - *Beginning to idle* (`idle_balance()`, `newidle_balance()`): it pulls something, domain by domain,
+//!   if it tends to idle long enough to be worth it. 2.6.33 gives up at the first domain where there was
+//!   something to pull and nothing could be moved (`load_balance_newidle()` returns -1 then).
+//!   Since 3.x beginning to idle also brings its next balancing forward to what an idle pCPU does; in
+//!   2.6.33 only if that is overdue, so that up to a busy pCPU's interval passes first.
+//! - *How long it idles* (`rq->avg_idle`) is learnt when a task wakes up there. What others' balancing
+//!   moves there is no wake-up, so that the time counts on.
+//! - *Idling* (`nohz_idle_balance()`): ticks of busy pCPUs have one of the idle ones balance for all of
+//!   them, for each when it is due. In 2.6.33 one idle pCPU keeps its ticks, and when *it* is due
+//!   balances for all.
+
+use super::balance::{Idle, Tried};
+use super::tuning::Generation;
+use super::{Fair, Order};
+use crate::host::Host;
+use corun_model::{Nanos, PcpuId, time::SEC};
+
+impl<O: Order> Fair<O> {
+    /// `cpu` has nothing left: it pulls something from the nearest domain that has it.
+    pub(super) fn go_idle(&mut self, host: &mut Host, cpu: PcpuId) {
+        let (now, old) = (host.now(), self.is_old());
+        let worth_it = match self.tuning.generation {
+            Generation::Linux6 => 0,
+            _ => self.tuning.migration_cost,
+        };
+        let rq = self.books.rq_mut(cpu);
+        rq.idle_since = Some(now);
+        let mut pulls = rq.mean_idle >= worth_it;
+        if old && !pulls {
+            return;
+        }
+        let depth = self.domains.depth();
+        let waits = depth > 0 && self.crowds.somebody_waits(cpu, depth - 1, &self.domains);
+        pulls &= old || waits;
+        let (mut next, mut found) = (now + SEC, false);
+        for n in 0..depth {
+            let Some(level) = self.domains.level(n) else {
+                break;
+            };
+            let tried = match pulls && level.newidle {
+                true => self.balance_level(host, cpu, n, Idle::Soon),
+                false => Tried::Nothing,
+            };
+            let interval = self.interval(cpu, n, &level, Idle::Soon);
+            next = next.min(self.domains.memory(cpu, n).last + interval);
+            found = tried == Tried::Got || (old && tried == Tried::InVain);
+            if found || !pulls {
+                break;
+            }
+        }
+        let rq = self.books.rq_mut(cpu);
+        if found {
+            rq.idle_since = None;
+        }
+        if !old {
+            rq.next_balance = rq.next_balance.min(next);
+        } else if found || now > rq.next_balance {
+            rq.next_balance = next;
+        }
+    }
+
+    /// A task wakes up on `cpu`, which may have idled until now.
+    pub(super) fn end_idling(&mut self, cpu: PcpuId, now: Nanos) {
+        let (most, old) = (2 * self.tuning.migration_cost, self.is_old());
+        let rq = self.books.rq_mut(cpu);
+        if let Some(since) = rq.idle_since.take() {
+            let idle = now.saturating_sub(since);
+            rq.mean_idle = match old && idle > most {
+                // Until 3.12 one long time was enough.
+                true => most,
+                // An eighth towards the new value, as update_avg() does.
+                false => (rq.mean_idle - rq.mean_idle / 8 + idle / 8).min(most),
+            };
+        }
+    }
+
+    /// At a tick of a busy pCPU: those that idle balance.
+    pub(super) fn balance_for_idle(&mut self, host: &mut Host) {
+        let now = host.now();
+        let owner = match self.is_old() {
+            true => self.idle_owner(),
+            false => None,
+        };
+        if let Some(owner) = owner {
+            let load = self.present_load(owner);
+            self.books.rq_mut(owner).book_tick(load);
+            if now < self.books.rq(owner).next_balance {
+                return;
+            }
+            self.rebalance(host, owner, Idle::Yes);
+        }
+        let mut first = 0;
+        // Asked anew each time: balancing may have given the next one something.
+        while let Some(other) = self.crowds.idle().first_in(first..u32::MAX) {
+            first = other.0 + 1;
+            match owner {
+                // It has something to run itself now.
+                Some(owner) if !self.crowds.idle().contains(owner) => break,
+                Some(owner) if owner != other => {
+                    self.rebalance(host, other, Idle::Yes);
+                    let next = self.books.rq(other).next_balance;
+                    let rq = self.books.rq_mut(owner);
+                    rq.next_balance = rq.next_balance.min(next);
+                }
+                None if now >= self.books.rq(other).next_balance => {
+                    self.rebalance(host, other, Idle::Yes);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The idle pCPU that keeps its ticks (`nohz.load_balancer`): while it idles, always the same.
+    fn idle_owner(&mut self) -> Option<PcpuId> {
+        let idle = self.crowds.idle();
+        let kept = self.idle_owner.filter(|owner| idle.contains(*owner));
+        self.idle_owner = kept.or_else(|| idle.first_in(0..u32::MAX));
+        self.idle_owner
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::host::{Host, HostParams};
+    use crate::sched::cfs::{CfsOrder, CfsParams, fair};
+    use crate::sched::fair::Fair;
+    use crate::testing::{Does, Job, Jobs, host, run};
+    use corun_model::time::{MS, US};
+    use corun_model::{Nanos, PcpuId, TaskId};
+
+    fn setting(preset: &str, topology: &str) -> (Fair<CfsOrder>, HostParams) {
+        let params = host(topology, 1000);
+        let cfs = fair(CfsParams::preset(preset, 4).unwrap(), &params);
+        (cfs, params)
+    }
+
+    #[test]
+    fn one_long_idle_time_was_enough_for_2_6_33() {
+        let learns = |preset, idle: Nanos| {
+            let (mut cfs, _) = setting(preset, "1n2l2c1t");
+            let rq = cfs.books.rq_mut(PcpuId(0));
+            (rq.mean_idle, rq.idle_since) = (80 * US, Some(MS));
+            cfs.end_idling(PcpuId(0), MS + idle);
+            cfs.books.rq(PcpuId(0)).mean_idle / US
+        };
+        assert_eq!(
+            (learns("2.6.33", 400 * US), learns("4.x", 400 * US)),
+            (120, 120)
+        );
+        assert_eq!(
+            (learns("2.6.33", 2 * MS), learns("4.x", 2 * MS)),
+            (1000, 320)
+        );
+    }
+
+    /// Balanced lately while busy, for 64 and 32 intervals; intervals are 1 and 2 ms here.
+    #[test]
+    fn beginning_to_idle_brings_the_next_balancing_forward() {
+        let next = |preset| {
+            let (mut cfs, params) = setting(preset, "1n2l2c1t");
+            let mut host = Host::new(params, None);
+            let cpu = PcpuId(0);
+            for level in 0..2 {
+                cfs.domains.memory(cpu, level).last = 10 * MS;
+            }
+            cfs.books.rq_mut(cpu).next_balance = 74 * MS;
+            cfs.go_idle(&mut host, cpu);
+            cfs.books.rq(cpu).next_balance / MS
+        };
+        assert_eq!((next("2.6.33"), next("4.x"), next("5.x")), (74, 12, 12));
+    }
+
+    /// pCPU 0 is busy. Does its tick, at time 0, have pCPU 2 balance, by when pCPUs 1 and 2 are due?
+    #[test]
+    fn one_idle_pcpu_balances_for_all_in_2_6_33() {
+        let balances = |preset, first: Nanos, second: Nanos| {
+            let (mut cfs, params) = setting(preset, "1n2l2c1t");
+            let mut host = Host::new(params, None);
+            cfs.crowds.change(PcpuId(0), 0, 1, &cfs.domains);
+            cfs.books.rq_mut(PcpuId(1)).next_balance = first;
+            cfs.books.rq_mut(PcpuId(2)).next_balance = second;
+            cfs.balance_for_idle(&mut host);
+            cfs.books.rq(PcpuId(2)).next_balance != second
+        };
+        assert!(!balances("2.6.33", MS, 0) && balances("4.x", MS, 0));
+        assert!(balances("2.6.33", 0, 99 * MS) && !balances("4.x", 0, 99 * MS));
+    }
+
+    /// A heavy task leaves pCPU 0, beside which two hogs share a pCPU; three more share one of the other
+    /// cache. One of the two has just run, so that it is not moved. When does pCPU 0 get another?
+    #[test]
+    fn what_cannot_be_moved_ends_the_search_in_2_6_33() {
+        let runs = |preset, work| {
+            let (cfs, params) = setting(preset, "1n2l2c1t");
+            let mut jobs = vec![Job::new(Does::Once { work }).weight(10_000).on("0")];
+            jobs.extend((0..2).map(|_| Job::hog().on("0-1")));
+            jobs.extend((0..3).map(|_| Job::hog().on("0,2")));
+            let (_, runs) = run(&params, cfs, Jobs::new(jobs, 1), 0, 150 * MS);
+            runs
+        };
+        let idles = |preset| {
+            let switches = runs(preset, 200 * MS);
+            let beside = |&(at, cpu, _): &(Nanos, PcpuId, TaskId)| cpu == PcpuId(1) && at > 50 * MS;
+            let last = switches.iter().find(|run| beside(run)).unwrap().0;
+            let leaves = last + 100 * US;
+            let next = |&(at, cpu, _): &(Nanos, PcpuId, TaskId)| cpu == PcpuId(0) && at >= leaves;
+            let taken = *runs(preset, leaves).iter().find(|run| next(run)).unwrap();
+            (taken.0 - leaves, taken.2.0 > 2)
+        };
+        let ((old, _), (later, other_cache)) = (idles("2.6.33"), idles("4.x"));
+        assert!(old >= 500 * US, "{old}");
+        assert!(later == 0 && other_cache, "{later}");
+    }
+
+    /// A heavy task leaves pCPU 0, beside which four hogs share a pCPU. Who runs there soon after?
+    #[test]
+    fn a_pcpu_about_to_idle_takes_its_half_until_5_4() {
+        let taken = |preset| {
+            let (cfs, params) = setting(preset, "1n1l2c1t");
+            let leaves = 60 * MS + 900 * US;
+            let mut jobs = vec![Job::new(Does::Once { work: leaves }).weight(10_000).on("0")];
+            jobs.extend((0..4).map(|_| Job::hog()));
+            let (_, runs) = run(&params, cfs, Jobs::new(jobs, 1), 0, leaves + 20 * MS);
+            let soon = runs
+                .iter()
+                .filter(|(at, cpu, _)| cpu.0 == 0 && *at >= leaves);
+            soon.map(|run| run.2)
+                .collect::<std::collections::BTreeSet<_>>()
+                .len()
+        };
+        assert_eq!((taken("2.6.33"), taken("4.x"), taken("5.x")), (2, 2, 1));
+    }
+}

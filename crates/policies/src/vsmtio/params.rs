@@ -25,6 +25,10 @@ pub struct VsmtIoParams {
     pub compensate: bool,
     /// Do guests retain their contexts by themselves, for as long as they are told?
     pub guests: bool,
+    /// In what time those that share a hardware thread have a turn each, ns.
+    pub latency: Nanos,
+    /// The least slice, ns.
+    pub slice_least: Nanos,
     /// The timeout that cores begin with, ns.
     pub timeout: Nanos,
     /// Between what it moves.
@@ -48,6 +52,8 @@ impl Default for VsmtIoParams {
             adjuster: true,
             compensate: false,
             guests: false,
+            latency: 24 * MS,
+            slice_least: 3 * MS,
             timeout: 3 * MS,
             bounds: Bounds {
                 least: 50 * US,
@@ -70,6 +76,7 @@ impl VsmtIoParams {
     pub fn parameters() -> Vec<Parameter> {
         let default = Self::default();
         let mut all = parts(&default);
+        all.extend(of_slices(&default));
         all.extend(of_timeouts(&default));
         all.extend(of_the_adjuster(&default));
         all.extend(of_symbiosis(&default.coefficients));
@@ -137,6 +144,31 @@ fn parts(default: &VsmtIoParams) -> Vec<Parameter> {
             "do guests retain their contexts by themselves, for as long as they are told? Simulated only",
             default.guests,
             "dissertation, §3.5: a changed idle loop. Guests are not changed here, unless this is asked",
+        ),
+    ]
+}
+
+fn of_slices(default: &VsmtIoParams) -> [Parameter; 2] {
+    let time = |key, meaning, value| {
+        Parameter::new(
+            key,
+            meaning,
+            Value::Time(value),
+            "dissertation, §3.5: CFS's policies are followed in most cases; its settings in Linux 4.x and 5.x \
+             on hosts of 8 and more pCPUs, which the published scripts set, too",
+            "slices of 3 and 12 ms",
+        )
+    };
+    [
+        time(
+            "policy.vsmtio.latency",
+            "in what time the vCPUs that share a hardware thread have a turn each",
+            default.latency,
+        ),
+        time(
+            "policy.vsmtio.slice_least",
+            "the least slice",
+            default.slice_least,
         ),
     ]
 }

@@ -59,6 +59,30 @@ fn io_goes_to_one_hardware_thread_and_computing_to_the_other() {
     }
 }
 
+/// CFS's slices: 24 ms divided by those that share a hardware thread, 3 ms at least.
+#[test]
+fn those_that_share_a_hardware_thread_have_a_turn_each_in_the_latency() {
+    let slices = |vcpus: &[usize], idle: usize| {
+        let mut policy = VsmtIo::default();
+        let mut seen = snapshot(1, vcpus);
+        seen.host = HostSeen::of("1n1l1c2t".parse().unwrap());
+        for (at, vcpu) in seen.vms.iter_mut().flat_map(|vm| &mut vm.vcpus).enumerate() {
+            vcpu.allowed = corun_model::PcpuSet::first(2);
+            vcpu.run = if at < idle { 0 } else { MS };
+        }
+        ask(&mut policy, &seen);
+        seen.now += PERIOD;
+        let plan = ask(&mut policy, &seen);
+        let slice = |told: &TaskPlan| told.slice.unwrap() / MS;
+        plan.tasks.iter().map(slice).collect::<Vec<_>>()
+    };
+    assert_eq!(slices(&[2, 2], 0), [12; 4]);
+    assert_eq!(slices(&[2], 0), [24; 2]);
+    assert_eq!(slices(&[16, 16], 0), [3; 32]);
+    // Who does not want to run takes no time from the others.
+    assert_eq!(slices(&[2, 2], 1), [24, 24, 12, 12]);
+}
+
 #[test]
 fn each_part_can_be_left_out() {
     let info = crate::find("vsmtio").unwrap();

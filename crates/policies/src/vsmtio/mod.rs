@@ -90,7 +90,16 @@ impl VsmtIo {
         for task in seen.vms.iter().flat_map(|vm| &vm.vcpus) {
             let vcpu = self.vcpus.entry(task.task).or_default();
             let accounted = task.run + task.ready + task.wait;
-            vcpu.rate = rass::rate(task.turns.retained, accounted);
+            let timeout = vcpu.core.and_then(|core| self.timeouts.get(core));
+            let hidden = match self.params.guests && self.params.retain {
+                true => 0,
+                false => rass::hidden(
+                    task.wait,
+                    task.turns.wakeups,
+                    timeout.map_or(0, Ltcr::desired),
+                ),
+            };
+            vcpu.rate = rass::rate(task.turns.retained.max(hidden), accounted);
             vcpu.busy = task.run + task.ready > 0;
             vcpu.cycles = cycles(task).or(vcpu.cycles);
             if let Some(of) = vcpu.core.and_then(|core| achieved.get_mut(core)) {

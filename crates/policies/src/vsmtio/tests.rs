@@ -83,6 +83,24 @@ fn those_that_share_a_hardware_thread_have_a_turn_each_in_the_latency() {
     assert_eq!(slices(&[2, 2], 1), [24, 24, 12, 12]);
 }
 
+/// Nothing is held on the CPU-bound vCPUs' hardware thread: who waits there is found out by its waits, not by
+/// its place among the VMs.
+#[test]
+fn who_was_taken_for_cpu_bound_shows_that_it_is_not() {
+    let mut policy = VsmtIo::default();
+    ask(&mut policy, &period(0, 4, 0, 0));
+    let mut seen = period(1, 4, 0, 0);
+    for vcpu in &mut seen.vms[1].vcpus {
+        (vcpu.run, vcpu.ready, vcpu.wait) = (20 * MS, 0, 80 * MS);
+        vcpu.turns.wakeups = 800;
+    }
+    let plan = ask(&mut policy, &seen);
+    for vcpu in 0..4 {
+        assert_eq!(home(&plan, vcpu).unwrap() % 2, 0);
+        assert_eq!(home(&plan, 100 + vcpu).unwrap() % 2, 1);
+    }
+}
+
 #[test]
 fn each_part_can_be_left_out() {
     let info = crate::find("vsmtio").unwrap();

@@ -54,7 +54,7 @@ impl Default for VsmtIoParams {
             guests: false,
             latency: 24 * MS,
             slice_least: 3 * MS,
-            timeout: 3 * MS,
+            timeout: 200 * US,
             bounds: Bounds {
                 least: 50 * US,
                 most: 5 * MS,
@@ -191,7 +191,9 @@ fn of_timeouts(default: &VsmtIoParams) -> Vec<Parameter> {
             "policy.vsmtio.timeout",
             "retention timeout that cores begin with",
             default.timeout,
-            CODE,
+            "dissertation, §3.4.2, and its slides: low at first, but no less than the time to deschedule and \
+             reschedule a vCPU; assumed: KVM's longest poll. The published code has 3 ms, from where \
+             Algorithm 1 never comes down to waits of 0.1 ms: no step on the way gains anything",
             "50 us to 5 ms",
         ),
         time(

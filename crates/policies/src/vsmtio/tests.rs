@@ -2,11 +2,13 @@
 use super::*;
 use crate::Settings;
 use crate::testing::{ask, snapshot};
-use corun_model::time::MS;
+use corun_model::time::{MS, US};
 use corun_model::{HostSeen, LlcSeen, VmPlan};
 use proptest::prelude::*;
 
 const PERIOD: Nanos = 100 * MS;
+/// What timeouts begin with.
+const TIMEOUT: Nanos = 200 * US;
 
 /// A period of two VMs with `vcpus` vCPUs each on as many hardware threads: the first retains for so
 /// many ms of it and comes back so often, the second computes.
@@ -54,7 +56,7 @@ fn io_goes_to_one_hardware_thread_and_computing_to_the_other() {
         assert_eq!(told.partner.0, told.cpu.0 ^ 1);
         assert_eq!(
             (told.hold, told.retention),
-            (if io { 3 * MS } else { 0 }, 0)
+            (if io { TIMEOUT } else { 0 }, 0)
         );
     }
 }
@@ -118,7 +120,7 @@ fn each_part_can_be_left_out() {
     let plan = without(&["rass", "adjust"]);
     assert!(plan.vms.iter().all(|vm| vm.placement == Placement::Free));
     assert!(plan.tasks.iter().all(|told| told.home.is_none()));
-    assert!(plan.pcpus.iter().all(|told| told.hold == 3 * MS));
+    assert!(plan.pcpus.iter().all(|told| told.hold == TIMEOUT));
 }
 
 #[test]
@@ -130,7 +132,7 @@ fn guests_that_retain_by_themselves_are_told_how_long() {
     let plan = ask(&mut policy, &period(0, 4, 0, 0));
     assert!(plan.pcpus.iter().all(|told| told.hold == 0));
     let retention: Vec<Nanos> = plan.pcpus.iter().map(|told| told.retention).collect();
-    assert_eq!(retention, [3 * MS; 4]);
+    assert_eq!(retention, [TIMEOUT; 4]);
 }
 
 #[test]
@@ -146,8 +148,13 @@ fn a_timeout_that_serves_both_is_kept() {
         vcpu.signals.llc.as_mut().unwrap().instructions *= 2;
     }
     let plan = ask(&mut policy, &better);
-    assert_eq!(plan.pcpus[1].hold, 3_300_000);
-    assert!(policy.timeouts.iter().all(|it| it.desired() == 3_300_000));
+    assert_eq!(plan.pcpus[1].hold, TIMEOUT / 10 * 11);
+    assert!(
+        policy
+            .timeouts
+            .iter()
+            .all(|it| it.desired() == TIMEOUT / 10 * 11)
+    );
 }
 
 #[test]

@@ -144,6 +144,8 @@ fn vsmtio<'a>(params: &'a mut VsmtIoParams, key: &str) -> Option<Field<'a>> {
         "adjuster" => Field::Switch(&mut params.adjuster),
         "compensate" => Field::Switch(&mut params.compensate),
         "guests" => Field::Switch(&mut params.guests),
+        "latency" => Field::Time(&mut params.latency, SLICE),
+        "slice_least" => Field::Time(&mut params.slice_least, SLICE),
         "timeout" => Field::Time(&mut params.timeout, TIMEOUT),
         "least" => Field::Time(&mut params.bounds.least, TIMEOUT),
         "most" => Field::Time(&mut params.bounds.most, TIMEOUT),

@@ -45,6 +45,8 @@ struct Vcpu {
     rate: u32,
     weight: u64,
     cycles: Option<Cycles>,
+    /// Did it want to run in the last period?
+    busy: bool,
 }
 
 /// Retention and two classes per core.
@@ -88,7 +90,17 @@ impl VsmtIo {
         for task in seen.vms.iter().flat_map(|vm| &vm.vcpus) {
             let vcpu = self.vcpus.entry(task.task).or_default();
             let accounted = task.run + task.ready + task.wait;
-            vcpu.rate = rass::rate(task.turns.retained, accounted);
+            let timeout = vcpu.core.and_then(|core| self.timeouts.get(core));
+            let hidden = match self.params.guests && self.params.retain {
+                true => 0,
+                false => rass::hidden(
+                    task.wait,
+                    task.turns.wakeups,
+                    timeout.map_or(0, Ltcr::desired),
+                ),
+            };
+            vcpu.rate = rass::rate(task.turns.retained.max(hidden), accounted);
+            vcpu.busy = task.run + task.ready > 0;
             vcpu.cycles = cycles(task).or(vcpu.cycles);
             if let Some(of) = vcpu.core.and_then(|core| achieved.get_mut(core)) {
                 note(of, task, vcpu.io, length);
@@ -154,6 +166,20 @@ impl VsmtIo {
         }
     }
 
+    /// CFS's slice (`sched_slice()`) of a vCPU: those that want its hardware thread have a turn each in the
+    /// latency. Which of a class is next is left to fair order, but for how long matters: who retains its
+    /// context is back only when those of its class have had their turns.
+    fn slice(&self, vcpu: Vcpu) -> Option<Nanos> {
+        let core = vcpu.core?;
+        let busy = self.on(core).filter(|(_, other)| other.busy);
+        let sharing = match self.params.rass {
+            true => busy.filter(|(_, other)| other.io == vcpu.io).count(),
+            false => busy.count().div_ceil(2),
+        };
+        let slice = self.params.latency / sharing.max(1) as Nanos;
+        Some(slice.max(self.params.slice_least))
+    }
+
     /// What a vCPU's class and core mean for it.
     fn told(&self, task: &TaskSeen) -> TaskPlan {
         let vcpu = self.vcpus.get(&task.task).copied().unwrap_or_default();
@@ -161,6 +187,7 @@ impl VsmtIo {
         let home = threads.map(|[cpu, io]| if vcpu.io { io } else { cpu });
         let cycles = vcpu.cycles.filter(|_| self.params.symbiosis && !vcpu.io);
         TaskPlan {
+            slice: self.slice(vcpu),
             home: home.filter(|home| self.params.rass && task.allowed.contains(*home)),
             demand: cycles.map(|cycles| corun_model::Demand {
                 alone: self.params.coefficients.alone(cycles) as u32 / 100,

@@ -25,6 +25,10 @@ pub struct VsmtIoParams {
     pub compensate: bool,
     /// Do guests retain their contexts by themselves, for as long as they are told?
     pub guests: bool,
+    /// In what time those that share a hardware thread have a turn each, ns.
+    pub latency: Nanos,
+    /// The least slice, ns.
+    pub slice_least: Nanos,
     /// The timeout that cores begin with, ns.
     pub timeout: Nanos,
     /// Between what it moves.
@@ -48,7 +52,9 @@ impl Default for VsmtIoParams {
             adjuster: true,
             compensate: false,
             guests: false,
-            timeout: 3 * MS,
+            latency: 24 * MS,
+            slice_least: 3 * MS,
+            timeout: 200 * US,
             bounds: Bounds {
                 least: 50 * US,
                 most: 5 * MS,
@@ -70,6 +76,7 @@ impl VsmtIoParams {
     pub fn parameters() -> Vec<Parameter> {
         let default = Self::default();
         let mut all = parts(&default);
+        all.extend(of_slices(&default));
         all.extend(of_timeouts(&default));
         all.extend(of_the_adjuster(&default));
         all.extend(of_symbiosis(&default.coefficients));
@@ -141,6 +148,31 @@ fn parts(default: &VsmtIoParams) -> Vec<Parameter> {
     ]
 }
 
+fn of_slices(default: &VsmtIoParams) -> [Parameter; 2] {
+    let time = |key, meaning, value| {
+        Parameter::new(
+            key,
+            meaning,
+            Value::Time(value),
+            "dissertation, §3.5: CFS's policies are followed in most cases; its settings in Linux 4.x and 5.x \
+             on hosts of 8 and more pCPUs, which the published scripts set, too",
+            "slices of 3 and 12 ms",
+        )
+    };
+    [
+        time(
+            "policy.vsmtio.latency",
+            "in what time the vCPUs that share a hardware thread have a turn each",
+            default.latency,
+        ),
+        time(
+            "policy.vsmtio.slice_least",
+            "the least slice",
+            default.slice_least,
+        ),
+    ]
+}
+
 fn of_timeouts(default: &VsmtIoParams) -> Vec<Parameter> {
     let time = |key, meaning, value, source, tried| {
         Parameter::new(key, meaning, Value::Time(value), source, tried)
@@ -159,7 +191,9 @@ fn of_timeouts(default: &VsmtIoParams) -> Vec<Parameter> {
             "policy.vsmtio.timeout",
             "retention timeout that cores begin with",
             default.timeout,
-            CODE,
+            "dissertation, §3.4.2, and its slides: low at first, but no less than the time to deschedule and \
+             reschedule a vCPU; assumed: KVM's longest poll. The published code has 3 ms, from where \
+             Algorithm 1 never comes down to waits of 0.1 ms: no step on the way gains anything",
             "50 us to 5 ms",
         ),
         time(

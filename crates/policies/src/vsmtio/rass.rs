@@ -34,6 +34,13 @@ pub fn rate(retained: Nanos, period: Nanos) -> u32 {
     share as u32
 }
 
+/// How much of its `wait`, ns, a vCPU that was woken so often would have spent in retention with this
+/// timeout. Where the host holds hardware threads it does so for I/O-bound vCPUs only: by what was held
+/// for it, nobody else would ever become one.
+pub fn hidden(wait: Nanos, wakeups: u64, timeout: Nanos) -> Nanos {
+    wait.min(wakeups.saturating_mul(timeout))
+}
+
 /// A weight with what it is compensated for retention: in proportion to the rate.
 pub fn compensated(weight: u64, rate: u32) -> u64 {
     weight + weight * u64::from(rate) / u64::from(FULL)
@@ -97,6 +104,13 @@ mod tests {
         let mut all: Vec<Ranked> = [(1, 0), (1, 0)].iter().enumerate().map(vcpu).collect();
         all[1].was_io = true;
         assert_eq!((split(&mut all), all[0].task), (1, TaskId(1)));
+    }
+
+    #[test]
+    fn long_waits_are_retained_up_to_the_timeout() {
+        assert_eq!(hidden(80 * MS, 800, MS), 80 * MS);
+        assert_eq!(hidden(80 * MS, 8, MS), 8 * MS);
+        assert_eq!((hidden(80 * MS, 0, MS), hidden(0, 8, MS)), (0, 0));
     }
 
     #[test]

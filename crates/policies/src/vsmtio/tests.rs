@@ -2,11 +2,13 @@
 use super::*;
 use crate::Settings;
 use crate::testing::{ask, snapshot};
-use corun_model::time::MS;
+use corun_model::time::{MS, US};
 use corun_model::{HostSeen, LlcSeen, VmPlan};
 use proptest::prelude::*;
 
 const PERIOD: Nanos = 100 * MS;
+/// What timeouts begin with.
+const TIMEOUT: Nanos = 200 * US;
 
 /// A period of two VMs with `vcpus` vCPUs each on as many hardware threads: the first retains for so
 /// many ms of it and comes back so often, the second computes.
@@ -54,8 +56,50 @@ fn io_goes_to_one_hardware_thread_and_computing_to_the_other() {
         assert_eq!(told.partner.0, told.cpu.0 ^ 1);
         assert_eq!(
             (told.hold, told.retention),
-            (if io { 3 * MS } else { 0 }, 0)
+            (if io { TIMEOUT } else { 0 }, 0)
         );
+    }
+}
+
+/// CFS's slices: 24 ms divided by those that share a hardware thread, 3 ms at least.
+#[test]
+fn those_that_share_a_hardware_thread_have_a_turn_each_in_the_latency() {
+    let slices = |vcpus: &[usize], idle: usize| {
+        let mut policy = VsmtIo::default();
+        let mut seen = snapshot(1, vcpus);
+        seen.host = HostSeen::of("1n1l1c2t".parse().unwrap());
+        for (at, vcpu) in seen.vms.iter_mut().flat_map(|vm| &mut vm.vcpus).enumerate() {
+            vcpu.allowed = corun_model::PcpuSet::first(2);
+            vcpu.run = if at < idle { 0 } else { MS };
+        }
+        ask(&mut policy, &seen);
+        seen.now += PERIOD;
+        let plan = ask(&mut policy, &seen);
+        let slice = |told: &TaskPlan| told.slice.unwrap() / MS;
+        plan.tasks.iter().map(slice).collect::<Vec<_>>()
+    };
+    assert_eq!(slices(&[2, 2], 0), [12; 4]);
+    assert_eq!(slices(&[2], 0), [24; 2]);
+    assert_eq!(slices(&[16, 16], 0), [3; 32]);
+    // Who does not want to run takes no time from the others.
+    assert_eq!(slices(&[2, 2], 1), [24, 24, 12, 12]);
+}
+
+/// Nothing is held on the CPU-bound vCPUs' hardware thread: who waits there is found out by its waits, not by
+/// its place among the VMs.
+#[test]
+fn who_was_taken_for_cpu_bound_shows_that_it_is_not() {
+    let mut policy = VsmtIo::default();
+    ask(&mut policy, &period(0, 4, 0, 0));
+    let mut seen = period(1, 4, 0, 0);
+    for vcpu in &mut seen.vms[1].vcpus {
+        (vcpu.run, vcpu.ready, vcpu.wait) = (20 * MS, 0, 80 * MS);
+        vcpu.turns.wakeups = 800;
+    }
+    let plan = ask(&mut policy, &seen);
+    for vcpu in 0..4 {
+        assert_eq!(home(&plan, vcpu).unwrap() % 2, 0);
+        assert_eq!(home(&plan, 100 + vcpu).unwrap() % 2, 1);
     }
 }
 
@@ -76,7 +120,7 @@ fn each_part_can_be_left_out() {
     let plan = without(&["rass", "adjust"]);
     assert!(plan.vms.iter().all(|vm| vm.placement == Placement::Free));
     assert!(plan.tasks.iter().all(|told| told.home.is_none()));
-    assert!(plan.pcpus.iter().all(|told| told.hold == 3 * MS));
+    assert!(plan.pcpus.iter().all(|told| told.hold == TIMEOUT));
 }
 
 #[test]
@@ -88,7 +132,7 @@ fn guests_that_retain_by_themselves_are_told_how_long() {
     let plan = ask(&mut policy, &period(0, 4, 0, 0));
     assert!(plan.pcpus.iter().all(|told| told.hold == 0));
     let retention: Vec<Nanos> = plan.pcpus.iter().map(|told| told.retention).collect();
-    assert_eq!(retention, [3 * MS; 4]);
+    assert_eq!(retention, [TIMEOUT; 4]);
 }
 
 #[test]
@@ -104,8 +148,13 @@ fn a_timeout_that_serves_both_is_kept() {
         vcpu.signals.llc.as_mut().unwrap().instructions *= 2;
     }
     let plan = ask(&mut policy, &better);
-    assert_eq!(plan.pcpus[1].hold, 3_300_000);
-    assert!(policy.timeouts.iter().all(|it| it.desired() == 3_300_000));
+    assert_eq!(plan.pcpus[1].hold, TIMEOUT / 10 * 11);
+    assert!(
+        policy
+            .timeouts
+            .iter()
+            .all(|it| it.desired() == TIMEOUT / 10 * 11)
+    );
 }
 
 #[test]

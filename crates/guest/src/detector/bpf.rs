@@ -114,8 +114,8 @@ pub(crate) struct Traced {
     books: Books,
     watched: BTreeMap<u32, Watched>,
     free: Vec<usize>,
-    /// Are there stolen time and the ends of idling, too?
-    extras: bool,
+    /// What the kernel tells beside requests.
+    extras: &'static [&'static str],
     awake: Awake,
 }
 
@@ -132,6 +132,10 @@ pub(crate) struct Sightings {
 /// The pairs of tracepoints between which a request is under way, better ones first.
 const PAIRS: [[&str; 2]; 2] = [["io_start", "io_done"], ["rq_issue", "rq_complete"]];
 
+/// What the kernel may tell beside requests: time stolen from vCPUs (not where it does not list its data
+/// by name), and who idles. Without them all else works.
+const EXTRAS: [&[&str]; 4] = [&["stolen", "idle"], &["idle"], &["stolen"], &[]];
+
 /// Begins to trace.
 ///
 /// # Errors
@@ -143,8 +147,7 @@ pub(crate) fn trace(params: &MigraterParams) -> Result<(Traced, Sightings), Stri
     }
     libbpf_rs::set_print(Some((PrintLevel::Warn, |_, _| {})));
     let mut failed = String::new();
-    // Stolen time and who idles are extras: without them all else works.
-    for extras in [true, false] {
+    for extras in EXTRAS {
         for pair in &PAIRS {
             match load(pair, extras, params) {
                 Ok(object) => return start(object, extras).map_err(|error| error.to_string()),
@@ -155,14 +158,14 @@ pub(crate) fn trace(params: &MigraterParams) -> Result<(Traced, Sightings), Stri
     Err(failed)
 }
 
-fn load(pair: &[&str; 2], extras: bool, params: &MigraterParams) -> libbpf_rs::Result<Object> {
+fn load(pair: &[&str; 2], extras: &[&str], params: &MigraterParams) -> libbpf_rs::Result<Object> {
     let mut open = ObjectBuilder::default()
         .name("requests")?
         .open_memory(&PROGRAM.0)?;
     for mut program in open.progs_mut() {
         let name = program.name().to_string_lossy().into_owned();
-        let extra = ["stolen", "idle"].contains(&name.as_str());
-        let wanted = pair.contains(&name.as_str()) || name == "fork" || (extra && extras);
+        let name = name.as_str();
+        let wanted = pair.contains(&name) || name == "fork" || extras.contains(&name);
         program.set_autoload(wanted);
     }
     for mut map in open.maps_mut() {
@@ -183,7 +186,10 @@ fn set_constants(constants: &mut [u8], window: Nanos, enough: Nanos) {
     }
 }
 
-fn start(object: Object, extras: bool) -> libbpf_rs::Result<(Traced, Sightings)> {
+fn start(
+    object: Object,
+    extras: &'static [&'static str],
+) -> libbpf_rs::Result<(Traced, Sightings)> {
     let mut links = Vec::new();
     for program in object.progs_mut() {
         if program.autoload() && program.name() != "stolen" {
@@ -302,12 +308,13 @@ impl Traced {
 
     /// When a vCPU last began to run something, having idled, ns; `None`: not to be had. 0: never yet.
     pub(crate) fn awake_since(&self, vcpu: u32) -> Option<Nanos> {
-        self.awake.since(vcpu).filter(|_| self.extras)
+        let since = self.awake.since(vcpu);
+        since.filter(|_| self.extras.contains(&"idle"))
     }
 
     /// The time that the host has taken from a vCPU since boot, ns, exactly; `None`: not to be had.
     pub(crate) fn stolen(&self, vcpu: u32) -> Option<Nanos> {
-        if !self.extras {
+        if !self.extras.contains(&"stolen") {
             return None;
         }
         let program = self.object.progs_mut().find(|it| it.name() == "stolen")?;

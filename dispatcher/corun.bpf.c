@@ -298,7 +298,7 @@ static inline bool slot_is_over(struct task_ctx *t, u64 now)
 	return g.mode == GANG_STRICT && !slot_is_open(now);
 }
 
-/* `cpu` shall idle: those who may not start now are looked at again, and soon enough not to starve. */
+/* `cpu` shall idle: those who may not start now are looked at again, before they starve. */
 static inline void idle_for_now(s32 cpu, struct cpu_ctx *c, u64 again, u64 now)
 {
 	struct gang_choice best = {.again = again, .now = now};

@@ -282,7 +282,7 @@ struct cpu_ctx {
 	u64 timer_at;	 /* timer.h: when its timer fires; not later than now: it has */
 };
 
-/* The host's knobs, set before loading; `gangs`, `cores` and `tasks` change with the daemon's plans. */
+/* The host's knobs, set before loading; `gangs`, `cores` and `tasks` change with plans. */
 struct knobs {
 	u64 slice;		/* default slice, ns */
 	u64 wakeup_gran;	/* lead in vtime that a waking task needs to preempt, ns */

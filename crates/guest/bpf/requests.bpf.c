@@ -42,7 +42,7 @@ struct kernel_cpustat {
 /* PF_KTHREAD (include/linux/sched.h). */
 #define KERNEL_THREAD 0x00200000
 /* The state with which cpu_idle tells the end of idling (include/trace/events/power.h). */
-#define PWR_EVENT_EXIT ((u32)-1)
+#define PWR_EVENT_EXIT 0xffffffffu
 /* vCPUs whose idling is watched: those with higher numbers count as never idle. */
 #define MOST_VCPUS 512
 /* Threads watched at a time. */

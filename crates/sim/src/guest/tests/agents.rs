@@ -115,7 +115,9 @@ fn vmigrater_leaves_a_guest_alone_that_shares_nothing() {
     assert!((0.01..0.02).contains(&share), "{share}");
 }
 
-/// Two of four vCPUs have nothing to do; those would be woken 3,333 times a second each.
+/// Two of four vCPUs have nothing to do but for the reader. Were those woken 3,333 times a second each, they
+/// would wait for a turn each time, on a host where who wakes does not preempt, and the reader with them; and the
+/// other VM would be disturbed.
 #[test]
 fn vmigrater_lets_idle_vcpus_sleep() {
     let works = |idle| {
@@ -126,10 +128,10 @@ fn vmigrater_lets_idle_vcpus_sleep() {
         let mut vm = guest("a", READER, Some(Agent::VMigrater(params)));
         vm.threads.drain(..2);
         let outcome = cfs_run(vec![vm, guest("b", READER, None)]);
-        (agent(&outcome).work, outcome.vms[1].achieved.work)
+        (io(&outcome).bytes, outcome.vms[1].achieved.work)
     };
     let ((as_often, other), (rested, relieved)) = (works(0), works(3 * MS));
-    assert!(rested * 10 < as_often * 8, "{rested} of {as_often}");
+    assert!(rested > 2 * as_often, "{rested} and {as_often} bytes");
     assert!(relieved > other, "{relieved} and {other}");
 }
 

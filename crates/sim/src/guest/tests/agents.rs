@@ -116,11 +116,10 @@ fn vmigrater_leaves_a_guest_alone_that_shares_nothing() {
 }
 
 /// Two of four vCPUs have nothing to do but for the reader. Were those woken 3,333 times a second each, they
-/// would wait for a turn each time, on a host where who wakes does not preempt, and the reader with them; and the
-/// other VM would be disturbed.
+/// would wait for a turn each time, on a host where who wakes does not preempt, and the reader with them.
 #[test]
 fn vmigrater_lets_idle_vcpus_sleep() {
-    let works = |idle| {
+    let reads = |idle| {
         let params = MigraterParams {
             idle,
             ..MigraterParams::default()
@@ -128,11 +127,10 @@ fn vmigrater_lets_idle_vcpus_sleep() {
         let mut vm = guest("a", READER, Some(Agent::VMigrater(params)));
         vm.threads.drain(..2);
         let outcome = cfs_run(vec![vm, guest("b", READER, None)]);
-        (io(&outcome).bytes, outcome.vms[1].achieved.work)
+        io(&outcome).bytes
     };
-    let ((as_often, other), (rested, relieved)) = (works(0), works(3 * MS));
+    let (as_often, rested) = (reads(0), reads(3 * MS));
     assert!(rested > 2 * as_often, "{rested} and {as_often} bytes");
-    assert!(relieved > other, "{relieved} and {other}");
 }
 
 #[test]

@@ -2,10 +2,10 @@
 /*
  * Timers: each pCPU has one, and many reasons to look at the clock again.
  *
- * Starting a timer takes the kernel longer than most decisions take, and who runs for microseconds
- * would have one started at every switch. So a timer that fires early enough is left alone: who
- * looks too early finds that (slice.h, retention.h) and asks again. Where pCPUs switch before
- * slices end, that is one early look per length of a slice, however often they switch.
+ * Starting a timer takes the kernel some hundreds of instructions, and who runs for microseconds
+ * would have one started at every switch (docs/cost.md). So a timer that fires early enough is left
+ * alone: who looks too early finds that (slice.h, retention.h) and asks again. Where pCPUs switch
+ * before slices end, that is one early look per length of a slice, however often they switch.
  */
 #ifndef CORUN_TIMER_H
 #define CORUN_TIMER_H

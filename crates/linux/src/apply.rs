@@ -85,8 +85,8 @@ pub(crate) fn apply(
     let tasks: BTreeMap<_, _> = plan.tasks.iter().map(|task| (task.task, task)).collect();
     let vms: BTreeMap<_, _> = plan.vms.iter().map(|vm| (vm.vm, vm)).collect();
     let parts = Parts::of(plan);
-    let both = host.parts.and(parts);
-    tell_parts(&mut host.parts, both, to);
+    let either = host.parts.or(parts);
+    tell_parts(&mut host.parts, either, to);
     for (at, pool) in (0..).zip(&plan.pools) {
         tell_pool(&mut host.pools, at, pool, to)?;
     }

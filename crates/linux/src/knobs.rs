@@ -7,8 +7,8 @@ use crate::skel::types;
 use corun_model::{DispatcherParams, Gang, PcpuSet, Placement, Plan};
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
-/// Parts of the dispatcher that only some policies need. What is not needed costs every decision, and
-/// has an order of its own, without turns (`dispatcher/turn.h`).
+/// Parts of the dispatcher that only some policies need. Each that is looked at costs every decision, and
+/// gangs and cores have orders of their own, without turns (`dispatcher/turn.h`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Parts {
     /// Are VMs' gang modes looked at?
@@ -29,8 +29,8 @@ impl Parts {
         }
     }
 
-    /// Both what this and what the other has.
-    pub(crate) fn and(self, other: Self) -> Self {
+    /// What either of the two needs.
+    pub(crate) fn or(self, other: Self) -> Self {
         Self {
             gangs: self.gangs || other.gangs,
             cores: self.cores || other.cores,

@@ -91,6 +91,8 @@ one_vcpu() {
 	until_within 20 is_moved || return 1
 	echo 0 >/sys/devices/system/cpu/cpu1/online
 	until_within 10 is_one_vcpu || return 1
+	# Or the mask of its last move would be taken for that of a new one.
+	until_within 10 is_free || return 1
 	said="$(now because)"
 	alone="$(mask)"
 	echo 1 >/sys/devices/system/cpu/cpu1/online

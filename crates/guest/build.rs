@@ -11,6 +11,6 @@ use std::path::PathBuf;
 fn main() -> Result<(), Box<dyn Error>> {
     let source = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("bpf/requests.bpf.c");
     let object = PathBuf::from(env::var("OUT_DIR")?).join("requests.bpf.o");
-    compile_bpf::compiler(&source)?.obj(object).build()?;
+    compile_bpf::compiler(&source, &[])?.obj(object).build()?;
     Ok(())
 }

@@ -19,7 +19,7 @@ use crate::system::Sys;
 use corun_model::time::{MS, SEC};
 use corun_model::{Nanos, PcpuSet};
 use corun_policies::vmigrater::MigraterParams;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -51,7 +51,8 @@ pub(crate) struct Daemon {
     began: Nanos,
     due: Nanos,
     left: BTreeMap<Key, (Left, Nanos)>,
-    refused: BTreeMap<Key, Nanos>,
+    /// Threads that are not tried again.
+    refused: BTreeSet<Key>,
     heirs: u64,
     notes: Vec<String>,
 }
@@ -90,7 +91,7 @@ impl Daemon {
             began,
             due: began,
             left: BTreeMap::new(),
-            refused: BTreeMap::new(),
+            refused: BTreeSet::new(),
             heirs: 0,
             notes: Vec::new(),
             options,
@@ -180,7 +181,11 @@ impl Daemon {
             return Ok(());
         }
         self.heart = None;
+        self.forget_lost()?;
         self.release_all()?;
+        // The kernel widens the mask of a thread whose vCPU goes, and refuses moves to it: neither was
+        // anybody's will.
+        self.refused.clear();
         let now = clock::now();
         let params = self.params();
         lock(&self.engine).restart(params, online, now);

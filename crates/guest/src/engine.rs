@@ -39,6 +39,17 @@ pub(crate) enum Outcome {
     Refused(io::Error),
 }
 
+/// Why a thread is out of our hands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// It has gone.
+    Gone,
+    /// Somebody else has set its mask, which stays.
+    Foreign,
+    /// The kernel does not let us move it. It may have the mask of its last move.
+    Refused,
+}
+
 /// A move that is to be made, with the mask that the thread has if nobody else has set it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Order {
@@ -80,8 +91,8 @@ pub(crate) struct Engine {
     shared: Option<Nanos>,
     /// Time stolen from vCPUs so far, as of their last gaps.
     stolen: BTreeMap<u32, Nanos>,
-    /// Threads whose masks somebody else has set, or that may not be moved.
-    pub(crate) lost: Vec<Key>,
+    /// Threads that are out of our hands.
+    pub(crate) lost: Vec<(Key, Loss)>,
 }
 
 impl Engine {
@@ -277,29 +288,34 @@ impl Engine {
         })
     }
 
-    /// A move was tried, and took so long. Threads that have gone, or are somebody else's to place, are
-    /// lost.
+    /// A move was tried, and took so long. Threads that have gone, or are not ours to place, are lost.
     pub(crate) fn done(&mut self, order: &Order, outcome: &Outcome, took: Nanos, now: Nanos) {
         self.moves.longest_ns = self.moves.longest_ns.max(took);
         let Some(task) = self.tasks.get_mut(&order.tid) else {
             return;
         };
         task.moving = false;
-        match outcome {
+        let loss = match outcome {
             Outcome::Made => {
                 task.pinned = Some(order.what.to);
                 self.moves.count(order.what.why);
                 return;
             }
-            Outcome::Foreign => self.moves.foreign += 1,
-            Outcome::Refused(error) if affinity::is_gone(error) => {}
-            Outcome::Refused(_) => self.moves.refused += 1,
-        }
+            Outcome::Foreign => {
+                self.moves.foreign += 1;
+                Loss::Foreign
+            }
+            Outcome::Refused(error) if affinity::is_gone(error) => Loss::Gone,
+            Outcome::Refused(_) => {
+                self.moves.refused += 1;
+                Loss::Refused
+            }
+        };
         let key = task.key;
         self.core
             .task_located(order.what.task, order.what.from, now);
         self.remove(&key);
-        self.lost.push(key);
+        self.lost.push((key, loss));
     }
 }
 

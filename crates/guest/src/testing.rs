@@ -11,7 +11,8 @@ pub(crate) struct Sleeper(pub(crate) Child);
 
 impl Sleeper {
     pub(crate) fn new() -> Self {
-        Self::of("sleep 60")
+        // No child of the shell, which would inherit what its parent is pinned to meanwhile.
+        Self::of("exec sleep 60")
     }
 
     /// Any shell script.

@@ -2,9 +2,9 @@
 //! The daemon's threads: who comes under its care, who leaves it, and who only inherited something.
 
 use super::Daemon;
-use crate::affinity;
 use crate::clock;
 use crate::detector::Sighting;
+use crate::engine::Loss;
 use crate::guest::GuestError;
 use crate::heart::lock;
 use crate::proc::Key;
@@ -37,7 +37,7 @@ impl Daemon {
         if let Sighting::Heir(_) = sighting {
             return self.free_heir(key, stat.parent);
         }
-        if lock(&self.engine).knows(&key) || self.refused.contains_key(&key) {
+        if lock(&self.engine).knows(&key) || self.refused.contains(&key) {
             return Ok(());
         }
         self.free_heir(key, stat.parent)?;
@@ -96,7 +96,7 @@ impl Daemon {
         self.release(&[idle, unfit].concat())?;
         self.left
             .retain(|_, (_, at)| now.saturating_sub(*at) < REMEMBERED);
-        self.refused.retain(|key, _| self.proc.is_there(key));
+        self.refused.retain(|key| self.proc.is_there(key));
         Ok(())
     }
 
@@ -115,17 +115,26 @@ impl Daemon {
         self.release(&keys)
     }
 
-    /// Forgets threads that somebody else has placed; one that the kernel does not let us move is not
-    /// tried again.
+    /// Gives back or forgets threads that are out of our hands; those that somebody else has placed, or
+    /// that the kernel does not let us move, are not tried again.
     pub(super) fn forget_lost(&mut self) -> Result<(), GuestError> {
         let lost = std::mem::take(&mut lock(&self.engine).lost);
-        let now = clock::now();
-        for key in &lost {
-            if affinity::get(key.tid).is_ok() {
-                self.refused.insert(*key, now);
+        let mut forgotten = Vec::new();
+        for (key, loss) in lost {
+            if loss != Loss::Gone {
+                self.refused.insert(key);
             }
+            if loss == Loss::Refused
+                && let Err(error) = self.state.give_back(&[key])
+            {
+                self.notes
+                    .push(format!("thread {} cannot be freed: {error}", key.tid));
+            }
+            forgotten.push(key);
         }
-        self.state.forget(&lost).map_err(|cause| self.failed(cause))
+        self.state
+            .forget(&forgotten)
+            .map_err(|cause| self.failed(cause))
     }
 
     /// Threads that were created by moved ones and have their masks.

@@ -92,7 +92,7 @@ fn a_mask_that_somebody_sets_meanwhile_is_respected() {
     });
     assert_eq!(Some(guest.engine.moves.made()), theirs);
     assert_eq!(guest.engine.moves.foreign, 1);
-    assert_eq!(guest.engine.lost, [task.key()]);
+    assert_eq!(guest.engine.lost, [(task.key(), Loss::Foreign)]);
     assert_eq!(affinity::get(task.id()).unwrap(), PcpuSet::first(2));
     assert!(!guest.engine.knows(&task.key()));
 }
@@ -109,7 +109,21 @@ fn a_thread_that_goes_in_the_middle_of_a_move_is_no_failure() {
     assert!(task.is_none(), "never moved");
     assert_eq!(guest.engine.moves, Moves::default());
     assert_eq!(guest.engine.lost.len(), 1);
-    assert_eq!(guest.engine.lost[0].tid, id);
+    let (key, loss) = guest.engine.lost[0];
+    assert_eq!((key.tid, loss), (id, Loss::Gone));
+}
+
+#[test]
+fn a_move_to_a_vcpu_that_was_unplugged_is_refused() {
+    let (mut guest, task) = (Guest::new(), Sleeper::new());
+    guest.add(&task);
+    guest.run(200 * MS, &mut |engine, order, now| {
+        let nowhere = PcpuId(511);
+        let error = affinity::pin(task.id(), nowhere).unwrap_err();
+        engine.done(&order, &Outcome::Refused(error), 0, now);
+    });
+    assert_eq!(guest.engine.moves.refused, 1);
+    assert_eq!(guest.engine.lost, [(task.key(), Loss::Refused)]);
 }
 
 #[test]

@@ -398,6 +398,8 @@ pub struct GuestKeys {
     pub agent: Option<Located<String>>,
     /// Period of vMigrater's heartbeats.
     pub heartbeat: Option<Nanos>,
+    /// Period of an idle vCPU's heartbeats.
+    pub heartbeat_idle: Option<Nanos>,
     /// How many past slices vMigrater's prediction looks at; 0: as many as foresaw best lately.
     pub predict_from: Option<u32>,
     /// How much of the time xBalloon may have a vCPU sleep, percent.

@@ -213,6 +213,7 @@ fn guest(table: Reader<'_>, last_vcpu: u32) -> GuestKeys {
         net_kick: table.duration("net_kick", GUEST),
         agent: table.located("agent"),
         heartbeat: table.duration("heartbeat", HEARTBEAT),
+        heartbeat_idle: table.duration("heartbeat_idle", HEARTBEAT),
         predict_from: table.whole("predict_from", 0..=MOST_SLICES),
         balloon_sleep: table.whole("balloon_sleep", 0..=100),
     };
@@ -220,6 +221,7 @@ fn guest(table: Reader<'_>, last_vcpu: u32) -> GuestKeys {
     let belongs = [
         ("retention", idle, "retention"),
         ("heartbeat", agent, "vmigrater"),
+        ("heartbeat_idle", agent, "vmigrater"),
         ("predict_from", agent, "vmigrater"),
         ("balloon_sleep", agent, "xballoon"),
     ];

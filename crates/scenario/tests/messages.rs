@@ -405,3 +405,19 @@ fn what_is_wrong_with_policies_settings() {
         );
     }
 }
+
+#[test]
+fn what_belongs_to_an_agent() {
+    says(
+        with("guest = { heartbeat_idle = \"1ms\" }"),
+        &["host.toml:6: vm.web.guest.heartbeat_idle: goes with agent = \"vmigrater\" only"],
+    );
+    says(
+        with("guest = { agent = \"vmigrater\", heartbeat_idle = \"1s\", balloon_sleep = 50 }"),
+        &[
+            "host.toml:6: vm.web.guest.heartbeat_idle: found \"1s\", expected a duration from 50.0 µs to \
+             100 ms",
+            "host.toml:6: vm.web.guest.balloon_sleep: goes with agent = \"xballoon\" only",
+        ],
+    );
+}

@@ -188,6 +188,7 @@ fn agent(keys: &GuestKeys) -> Result<Option<Agent>, Problems> {
             if let Some(heartbeat) = keys.heartbeat {
                 params = params.beating_every(heartbeat);
             }
+            set(&mut params.idle, keys.heartbeat_idle);
             set(&mut params.slices, keys.predict_from.map(|it| it as usize));
             Agent::VMigrater(params)
         }
@@ -200,8 +201,11 @@ fn agent(keys: &GuestKeys) -> Result<Option<Agent>, Problems> {
     }))
 }
 
-const BLOCK_IRQS: [(&str, BlockIrq); 2] =
-    [("issuer", BlockIrq::Issuer), ("vcpu0", BlockIrq::Vcpu0)];
+const BLOCK_IRQS: [(&str, BlockIrq); 3] = [
+    ("issuer", BlockIrq::Issuer),
+    ("vcpu0", BlockIrq::Vcpu0),
+    ("reserved", BlockIrq::Reserved),
+];
 
 fn guest_params(vm: &Vm) -> Result<GuestParams, Problems> {
     let (keys, mut params) = (&vm.guest, GuestParams::default());

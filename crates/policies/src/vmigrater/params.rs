@@ -133,7 +133,7 @@ pub fn parameters() -> Vec<Parameter> {
             "period of an idle vCPU's heartbeats",
             default.idle,
             "assumed: not the papers', whose vCPUs all compute. A beat wakes an idle vCPU: two switches on the host",
-            "300 µs (as the papers have it) and 3 ms",
+            "300 µs (as the papers have it), 3 and 100 ms",
         ),
         time(
             "vmigrater::MigraterParams::unshared",

@@ -191,7 +191,7 @@ impl Vm {
     ) -> u32 {
         let irq = match self.params.block_irq {
             BlockIrq::Issuer => vcpu,
-            BlockIrq::Vcpu0 => 0,
+            BlockIrq::Vcpu0 | BlockIrq::Reserved => 0,
         };
         let thread = self.block.as_ref().map(|it| it.files[file as usize].thread);
         if let Some(thread) = thread {

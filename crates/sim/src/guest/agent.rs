@@ -110,7 +110,8 @@ impl Vm {
                 .core
                 .task_appeared(u64::from(*thread), vcpu, 0, host.now());
         }
-        for (vcpu, phase) in (0..).zip(&migrater.phases) {
+        let first = self.params.first_vcpu(self.vcpus.len() as u32);
+        for (vcpu, phase) in (0..).zip(&migrater.phases).skip(first as usize) {
             let token = Timer::Heartbeat.token(self.id, vcpu);
             host.load_timer(host.now() + phase, token);
         }

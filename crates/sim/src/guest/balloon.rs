@@ -14,6 +14,7 @@
 
 use super::Timer;
 use super::interrupts::Interrupt;
+use super::scheduling::Picked;
 use super::vm::Vm;
 use crate::engine::EventId;
 use crate::host::Host;
@@ -39,10 +40,21 @@ impl Default for BalloonParams {
     }
 }
 
+/// The system call of xBalloon's process that makes the hypercall. A switch to that process comes first; the
+/// hypercall's exit is part of the host's switch.
+const CALL: Nanos = 500;
+
 /// The table of them.
 pub fn parameters() -> Vec<Parameter> {
     let default = BalloonParams::default();
     vec![
+        Parameter::new(
+            "guest::balloon::CALL",
+            "xBalloon: the system call that has its vCPU sleep, besides a thread switch and the host's",
+            Value::Time(CALL),
+            "lmbench: system calls of 0.2-0.5 us",
+            "the default only",
+        ),
         Parameter::new(
             "guest::BalloonParams::period",
             "xBalloon: period in which a vCPU's sleep is limited",
@@ -65,6 +77,8 @@ pub fn parameters() -> Vec<Parameter> {
 pub(super) struct Balloon {
     /// Asleep since then, though there is computing to do; until an interrupt wakes it.
     since: Option<Nanos>,
+    /// xBalloon's process runs, to have it sleep.
+    runs: bool,
     timer: Option<EventId>,
     /// The period it slept in last, and how long.
     period: u64,
@@ -84,11 +98,10 @@ impl Vm {
         block.is_some_and(|block| block.file_of(thread).is_some())
     }
 
-    /// Only computing is left on `vcpu`: should it sleep for the I/O that is to come?
-    pub(super) fn inflate(&mut self, host: &mut Host, vcpu: u32) -> bool {
-        let Some(params) = self.balloon else {
-            return false;
-        };
+    /// Only computing is left on `vcpu`: should it sleep for the I/O that is to come? If so, xBalloon's
+    /// process comes first, which has it sleep.
+    pub(super) fn inflate(&mut self, host: &mut Host, vcpu: u32) -> Option<Picked> {
+        let params = self.balloon?;
         let waits = |thread: u32| {
             let state = &self.threads[thread as usize];
             let called = self.block.as_ref().is_some_and(|it| it.waits(thread));
@@ -96,7 +109,7 @@ impl Vm {
         };
         let mut favoured = self.block.iter().flat_map(|block| block.io_threads());
         if !favoured.any(waits) {
-            return false;
+            return None;
         }
         let now = host.now();
         let balloon = &mut self.vcpus[vcpu as usize].balloon;
@@ -106,13 +119,19 @@ impl Vm {
         }
         let most = params.period * Nanos::from(params.sleep.min(100)) / 100;
         if balloon.slept >= most {
-            return false;
+            return None;
+        }
+        if !std::mem::replace(&mut balloon.runs, true) {
+            let work = CALL + self.params.thread_switch;
+            self.vcpus[vcpu as usize].overhead += work;
+            self.stats.agent.work += work;
+            return Some(Picked::Switched);
         }
         balloon.since = Some(now);
         let end = now + most - balloon.slept;
         let timer = host.load_timer(end, Timer::Balloon.token(self.id, vcpu));
         self.vcpus[vcpu as usize].balloon.timer = Some(timer);
-        true
+        Some(Picked::Asleep)
     }
 
     /// A vCPU has slept as long as it may.
@@ -121,9 +140,10 @@ impl Vm {
         self.post(host, vcpu, Interrupt::Kick, None);
     }
 
-    /// Something has come for the vCPU: if it sleeps, it does so no longer.
+    /// Something has come for the vCPU: if it sleeps or is about to, it does so no longer.
     pub(super) fn deflate(&mut self, host: &mut Host, vcpu: u32) {
         let balloon = &mut self.vcpus[vcpu as usize].balloon;
+        balloon.runs = false;
         let Some(since) = balloon.since.take() else {
             return;
         };

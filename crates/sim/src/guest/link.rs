@@ -360,7 +360,9 @@ impl<'a> Linker<'a> {
         let says = |op: &Op| matches!(op, Op::Memory(_) | Op::Mix(_));
         let profiled = self.codes.iter().any(|code| code.ops().iter().any(says));
         let thread = |(index, thread): (usize, &ThreadSpec)| {
-            let vcpu = thread.vcpu.unwrap_or(index as u32 % spec.vcpus);
+            let first = spec.params.first_vcpu(spec.vcpus);
+            let vcpu = thread.vcpu;
+            let vcpu = vcpu.unwrap_or(first + index as u32 % (spec.vcpus - first));
             let rng = Rng::of(seed, "guest thread", entity(index));
             let pinned = thread.vcpu.is_some();
             Thread {

@@ -44,6 +44,10 @@ pub enum BlockIrq {
     Issuer,
     /// vCPU 0: a single queue with its interrupt where guests without irqbalance leave it.
     Vcpu0,
+    /// vCPU 0, which does nothing else: threads are there only if they are bound to it, nor does vMigrater
+    /// use it. The published vMigrater expects that of its guests ("vCPU 0 is dedicated to handle all the
+    /// interrupts", src/main.c of github.com/hku-systems/vMigrater).
+    Reserved,
 }
 
 /// A guest kernel and what its work costs, ns unless said otherwise.
@@ -247,6 +251,11 @@ impl GuestParams {
     /// Time between two ticks.
     pub(super) fn tick_period(&self) -> Nanos {
         1_000_000_000 / Nanos::from(self.hz)
+    }
+
+    /// The first of so many vCPUs that threads may be on without being bound to it.
+    pub(super) fn first_vcpu(&self, vcpus: u32) -> u32 {
+        u32::from(self.block_irq == BlockIrq::Reserved && vcpus > 1)
     }
 
     /// The same with the scheduler's times scaled for so many vCPUs.

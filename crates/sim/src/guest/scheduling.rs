@@ -35,9 +35,11 @@ impl Vm {
             if self.depart(host, vcpu, thread) {
                 return Picked::Switched;
             }
-            if !self.favoured(thread) && self.inflate(host, vcpu) {
+            if !self.favoured(thread)
+                && let Some(picked) = self.inflate(host, vcpu)
+            {
                 self.requeue(vcpu, thread);
-                return Picked::Asleep;
+                return picked;
             }
             let slot = &mut self.vcpus[vcpu as usize];
             if slot.queue.is_empty() {
@@ -58,12 +60,14 @@ impl Vm {
             return Picked::Switched;
         }
         match self.next(vcpu).or_else(|| self.pull(vcpu)) {
-            Some(next) if !self.favoured(next) && self.inflate(host, vcpu) => {
-                let vruntime = self.threads[next as usize].vruntime;
-                self.vcpus[vcpu as usize].queue.add(vruntime, next);
-                Picked::Asleep
-            }
             Some(next) => {
+                if !self.favoured(next)
+                    && let Some(picked) = self.inflate(host, vcpu)
+                {
+                    let vruntime = self.threads[next as usize].vruntime;
+                    self.vcpus[vcpu as usize].queue.add(vruntime, next);
+                    return picked;
+                }
                 self.give(host, vcpu, next);
                 Picked::Switched
             }
@@ -113,6 +117,9 @@ impl Vm {
 
     /// Takes a waiting thread from the vCPU that has most.
     fn pull(&mut self, to: u32) -> Option<u32> {
+        if to < self.first_vcpu() {
+            return None;
+        }
         let threads = &self.threads;
         let may = |thread: u32| {
             let thread = &threads[thread as usize];
@@ -188,13 +195,19 @@ impl Vm {
         }
     }
 
+    /// The first vCPU for threads that are not bound to one.
+    pub(super) fn first_vcpu(&self) -> u32 {
+        self.params.first_vcpu(self.vcpus.len() as u32)
+    }
+
     /// Where a woken thread goes.
     fn place(&self, thread: u32, by: u32) -> u32 {
         let state = &self.threads[thread as usize];
         if let Some(home) = state.home {
             return home;
         }
-        let idle = |vcpu: u32| self.vcpus[vcpu as usize].idle();
+        let first = self.first_vcpu();
+        let idle = |vcpu: u32| vcpu >= first && self.vcpus[vcpu as usize].idle();
         if state.pinned || idle(state.vcpu) {
             return state.vcpu;
         }

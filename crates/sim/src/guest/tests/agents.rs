@@ -154,6 +154,22 @@ fn xballoon_sleeps_no_longer_than_it_may() {
     assert!(slept > 0 && slept <= outcome.measured * 11 / 20, "{slept}");
 }
 
+#[test]
+fn xballoon_sleeps_at_the_price_of_its_process() {
+    let outcome = cfs_run(vec![
+        guest("a", READER, xballoon()),
+        guest("b", READER, None),
+    ]);
+    let (agent, reads) = (agent(&outcome), io(&outcome).operations);
+    // A switch of 1.5 us and a system call of 0.5 us for most reads: those that it may sleep for.
+    let most = reads * 2_000;
+    assert!(
+        agent.work > most / 2 && agent.work <= most * 11 / 10,
+        "{} of {most}",
+        agent.work
+    );
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 

@@ -189,6 +189,31 @@ fn interrupts_go_to_the_issuer_or_to_vcpu_0() {
 }
 
 #[test]
+fn a_vcpu_reserved_for_interrupts_has_nothing_else_to_do() {
+    let run = |block_irq| {
+        let params = GuestParams {
+            block_irq,
+            ..free_block()
+        };
+        let hog = "loop { compute 100ms }";
+        let reader = "loop { read 4KB random; count }";
+        let mut spec = stored(vm("a", params, &[hog, hog, reader]));
+        let threads = spec.threads.iter_mut().take(2);
+        threads.for_each(|thread| thread.vcpu = None);
+        spec.vcpus = 2;
+        spec.threads[2].vcpu = Some(1);
+        let outcome = run_on(2, 10 * MS, ssd(), vec![spec]);
+        let work = outcome.vms[0].achieved.work;
+        (work * 100 / outcome.measured, io(&outcome, 0).operations)
+    };
+    let ((taken, _), (reserved, reads)) = (run(BlockIrq::Vcpu0), run(BlockIrq::Reserved));
+    // Two vCPUs compute, or one.
+    assert!(taken > 195, "{taken} %");
+    assert!((95..=100).contains(&reserved), "{reserved} %");
+    assert!(reads > 10_000, "{reads} reads");
+}
+
+#[test]
 fn vms_without_room_on_a_disk() {
     let refused = |vm: VmSpec| {
         let error = Guests::with_disks(vec![vm], Vec::new(), &[ssd()], 1);

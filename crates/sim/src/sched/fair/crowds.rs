@@ -14,6 +14,8 @@ use std::ops::Range;
 #[derive(Debug)]
 pub(crate) struct Crowds {
     idle: PcpuSet,
+    /// pCPUs without tasks of this class; a higher one may have them.
+    unclaimed: PcpuSet,
     /// The SMT threads of cores that idle as a whole.
     idle_cores: PcpuSet,
     /// Per level and domain: runqueues with somebody waiting.
@@ -26,6 +28,7 @@ impl Crowds {
         let levels = (0..domains.depth()).filter_map(|n| domains.level(n));
         Self {
             idle: PcpuSet::first(pcpus),
+            unclaimed: PcpuSet::first(pcpus),
             idle_cores: PcpuSet::first(pcpus),
             crowded: levels
                 .map(|level| vec![0; (pcpus / level.span) as usize])
@@ -36,6 +39,19 @@ impl Crowds {
     /// pCPUs without tasks.
     pub(crate) fn idle(&self) -> &PcpuSet {
         &self.idle
+    }
+
+    /// pCPUs without tasks of this class (`cfs.nr_running`).
+    pub(crate) fn unclaimed(&self) -> &PcpuSet {
+        &self.unclaimed
+    }
+
+    /// The runqueue of `cpu` has `nr` tasks of this class.
+    pub(crate) fn claim(&mut self, cpu: PcpuId, nr: u32) {
+        match nr {
+            0 => self.unclaimed.insert(cpu),
+            _ => self.unclaimed.remove(cpu),
+        }
     }
 
     /// SMT threads of cores without tasks.

@@ -35,7 +35,8 @@ impl<O: Order> Fair<O> {
         here: PcpuId,
         last: PcpuId,
     ) -> Option<(PcpuId, Level)> {
-        let idle = |cpu: PcpuId| self.books.rq(cpu).nr == 0;
+        let idle = self.crowds.unclaimed();
+        let open = allowed.and(idle);
         let mut levels = (0..self.domains.depth()).filter_map(|n| self.domains.level(n));
         levels.find_map(|level| {
             let domain = level.domain(here);
@@ -43,10 +44,9 @@ impl<O: Order> Fair<O> {
             let mut target = spans.then_some(here);
             // SD_SHARE_PKG_RESOURCES
             if matches!(level.kind, Kind::Smt | Kind::Llc) {
-                let open = |cpu: &PcpuId| allowed.contains(*cpu) && idle(*cpu);
-                target = match spans && idle(last) {
+                target = match spans && idle.contains(last) {
                     true => Some(last),
-                    false => domain.map(PcpuId).find(open).or(target),
+                    false => open.first_in(domain).or(target),
                 };
             }
             target.map(|target| (target, level))
@@ -83,6 +83,7 @@ mod tests {
         for (cpu, nr) in (0..4).map(PcpuId).zip(tasks) {
             let rq = cfs.books.rq_mut(cpu);
             (rq.nr, rq.weight) = (nr, WEIGHT * u64::from(nr));
+            cfs.crowds.claim(cpu, nr);
         }
         cfs.place_early(TaskId(0), PcpuId(here), PcpuId(last)).0
     }

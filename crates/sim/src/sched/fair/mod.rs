@@ -135,8 +135,9 @@ impl<O: Order> Fair<O> {
         let rq = self.books.rq_mut(cpu);
         rq.nr += 1;
         rq.weight += weight;
-        let nr = rq.all();
+        let (nr, own) = (rq.all(), rq.nr);
         self.crowds.change(cpu, nr - 1, nr, &self.domains);
+        self.crowds.claim(cpu, own);
         host.queue_on(task, cpu);
         self.keep_apart(task);
     }
@@ -154,8 +155,9 @@ impl<O: Order> Fair<O> {
         if rq.current == Some(task) {
             rq.current = None;
         }
-        let nr = rq.all();
+        let (nr, own) = (rq.all(), rq.nr);
         self.crowds.change(cpu, nr + 1, nr, &self.domains);
+        self.crowds.claim(cpu, own);
     }
 
     /// A task of a higher class joined the pCPU's runqueue, or left it.

@@ -30,7 +30,8 @@ static inline void enter(struct task_ctx *t, enum task_state state, u64 now)
 {
 	u64 spent = t->since && before(t->since, now) ? now - t->since : 0;
 
-	gang_state(t, state, now);
+	if (t->member)
+		gang_state(t, state, now);
 	if (t->state == TASK_WAITING)
 		t->sum.wait += spent;
 	else if (t->state == TASK_READY)
@@ -41,39 +42,59 @@ static inline void enter(struct task_ctx *t, enum task_state state, u64 now)
 	t->since = now;
 }
 
-/* `t` wants to run from now on: its VM's weight, or its cgroup's, is shared by one more. */
-static inline void activate(struct task_struct *p, struct task_ctx *t)
+/* The VM of `t` has one more vCPU that wants to run. */
+RARE void activate_in_vm(struct task_struct *p, struct task_ctx *t)
 {
 	struct vm_ctx *vm = vm_of(t);
 
-	group_enter(p, t);
-	if (!vm || t->active_weight)
+	if (!vm)
 		return;
 	t->active_weight = fair_weight(p, t);
 	fetch_add(vm->active_weight, t->active_weight);
 }
 
+/* `t` wants to run from now on: its VM's weight, or its cgroup's, is shared by one more. */
+static inline void activate(struct task_struct *p, struct task_ctx *t)
+{
+	if (knobs.groups && !t->group_weight)
+		group_enter(p, t);
+	if (t->vm != NO_VM && !t->active_weight)
+		activate_in_vm(p, t);
+}
+
 static inline void deactivate(struct task_ctx *t)
 {
-	struct vm_ctx *vm = vm_of(t);
+	struct vm_ctx *vm;
 
 	group_leave(t);
-	if (vm && t->active_weight)
+	if (!t->active_weight)
+		return;
+	vm = vm_of(t);
+	if (vm)
 		fetch_add(vm->active_weight, -(s64)t->active_weight);
 	t->active_weight = 0;
 }
 
-/* Has a task that wants to run, or runs, become a vCPU? Then its VM's accounts begin. */
-static inline void notice_vcpu(struct task_struct *p, struct task_ctx *t)
+/* `t`, which wants to run or runs, has become a vCPU of VM `id`, whose accounts begin. */
+RARE void notice_new_vcpu(struct task_struct *p, struct task_ctx *t, u32 id)
 {
 	u32 *here;
 
-	if (t->vm != NO_VM || !vm_notice(p, t))
+	if (!vm_notice(t, id))
 		return;
 	here = siblings_counter(t, t->cpu);
 	if (here)
 		fetch_add(*here, 1);
 	activate(p, t);
+}
+
+/* Has a task that wants to run, or runs, become a vCPU? */
+static inline void notice_vcpu(struct task_struct *p, struct task_ctx *t)
+{
+	u32 id = t->vm == NO_VM ? vcpu_of(p) : 0;
+
+	if (id)
+		notice_new_vcpu(p, t, id);
 }
 
 /* Chooses a place for `t`, which becomes ready. */
@@ -86,7 +107,8 @@ static inline s32 make_ready(struct task_struct *p, struct task_ctx *t, s32 prev
 	if (t->state == TASK_WAITING) {
 		t->sum.wakeups++;
 		enter(t, TASK_READY, now);
-		hold_end(p, t, now);
+		if (t->held_since)
+			hold_end(p, t, now);
 	} else if (t->state == TASK_THROTTLED) {
 		enter(t, TASK_READY, now);
 	}
@@ -123,8 +145,7 @@ CALLBACK(s32, corun_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_fl
 }
 
 /* The same on a hardware thread of a core; if it is not for `t`, perhaps another one idles. */
-static inline void wake_core(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, s32 cpu,
-			     u64 now)
+RARE void wake_core(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u64 now)
 {
 	bool fair = t->woken && fair_preempts(t, c, now);
 
@@ -151,19 +172,24 @@ static inline void wake_pcpu(struct task_struct *p, struct task_ctx *t, struct c
  * May `t` stay where it is? Affinity, or what its VM's mode makes of it, may have changed.
  * Load-conscious placement has put it beside siblings, if it has, on purpose.
  */
-static inline bool may_stay(struct task_struct *p, struct task_ctx *t)
+RARE bool still_admitted(struct task_struct *p, struct task_ctx *t)
 {
 	u32 mode;
 
-	if (t->cpu == NO_PCPU || !allowed(p, t->cpu))
+	if (!allowed(p, t->cpu))
 		return false;
 	mode = placement_of(p, t);
 	return (mode == PLACE_LOAD_CONSCIOUS || mode_admits(p, t, mode, t->cpu)) &&
 	       !gang_moves(p, t);
 }
 
+static inline bool may_stay(struct task_struct *p, struct task_ctx *t)
+{
+	return t->cpu != NO_PCPU && still_admitted(p, t);
+}
+
 /* Nothing is left of its quotas for `t`, for `wait` ns: it does not want to run until then. */
-static inline void park(struct task_struct *p, struct task_ctx *t, u64 wait, u64 now, u64 enq_flags)
+RARE void park(struct task_struct *p, struct task_ctx *t, u64 wait, u64 now, u64 enq_flags)
 {
 	s32 here = this_cpu();
 	struct cpu_ctx *c = cpu_at(here);
@@ -211,16 +237,17 @@ CALLBACK(void, corun_enqueue, struct task_struct *p, u64 enq_flags)
 
 /* `t` has `cpu` for a slice from now on, or for the rest of its turn: the pCPU's clock goes on, its
  * slice begins. */
-static inline void turn_begins(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c,
-			       s32 cpu, u64 now)
+INLINED void turn_begins(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, s32 cpu,
+			 u64 now)
 {
 	u64 slice = turn_slice(p, t);
+	u64 rate = fair_rate(p, t);
 
-	fair_clock(p, t, c, now);
+	fair_clock(t, c, rate, now);
 	if (!t->rest)
 		turn_starts(t, c);
 	t->rest = 0;
-	occupancy_reload(t, c, fair_load(p, t));
+	occupancy_reload(t, c, fair_load(rate));
 	gang_turn(p, t, c, now);
 	core_turn(p, t, c, cpu);
 	slice_begin(c, cpu, quota_turn(t, c, gang_slice(t, slice, now), now), now);
@@ -233,8 +260,7 @@ static inline bool may_go_on(struct task_struct *prev, struct task_ctx *t, u64 n
 }
 
 /* `prev`, charged up to now, has `cpu` for another slice, or for the rest of this one. */
-static inline void keep(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, struct task_ctx *t,
-			u64 now)
+RARE void keep(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, struct task_ctx *t, u64 now)
 {
 	set_slice(prev, kernel_slice(turn_slice(prev, t)));
 	quota_settle(t, now);
@@ -314,8 +340,8 @@ static inline void idle_for_now(s32 cpu, struct cpu_ctx *c, u64 again, u64 now)
 }
 
 /* On a host with gangs: who is next on `cpu`, `prev` among others if it still wants it? */
-static inline void dispatch_gangs(s32 cpu, struct cpu_ctx *c, struct task_struct *prev,
-				  struct task_ctx *t, u64 now)
+RARE void dispatch_gangs(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, struct task_ctx *t,
+			 u64 now)
 {
 	struct gang_choice best = {.bound = t ? fair_current(c, now) : 0, .now = now};
 	bool better;
@@ -368,10 +394,10 @@ static inline void core_dispatch_or_keep(s32 cpu, s32 partner, struct cpu_ctx *c
 		exchange(c->idle, 1); /* as in dispatch_or_keep() */
 }
 
-/* Who is next on `cpu`, a hardware thread of a core? False if it is none, or nothing is wanted of
- * it. */
-static inline bool dispatch_core(s32 cpu, struct cpu_ctx *c, struct task_struct *prev,
-				 struct task_ctx *t, u64 now)
+/* Who is next on `cpu`, perhaps a hardware thread of a core? False if it is none, or nothing is
+ * wanted of it. */
+RARE bool dispatch_thread(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, struct task_ctx *t,
+			  u64 now)
 {
 	s32 partner = partner_of(cpu);
 
@@ -398,6 +424,13 @@ static inline bool dispatch_core(s32 cpu, struct cpu_ctx *c, struct task_struct 
 	if (queue_length(cpu) && move_first(cpu))
 		store(c->idle, 0);
 	return true;
+}
+
+/* The same, on any host. */
+static inline bool dispatch_core(s32 cpu, struct cpu_ctx *c, struct task_struct *prev,
+				 struct task_ctx *t, u64 now)
+{
+	return with_cores() && dispatch_thread(cpu, c, prev, t, now);
 }
 
 CALLBACK(void, corun_dispatch, s32 cpu, struct task_struct *prev)
@@ -493,7 +526,8 @@ CALLBACK(void, corun_quiescent, struct task_struct *p, u64 deq_flags)
 	occupancy_leave(t);
 	deactivate(t);
 	if (deq_flags & DEQ_SLEEP) {
-		now = now_ns();
+		/* Who ran has been stopped just now: asking for the time again is not free. */
+		now = t->state == TASK_RUNNING ? t->charged : now_ns();
 		hold_begin(p, t, cpu, now);
 		enter(t, TASK_WAITING, now);
 	}

@@ -51,8 +51,14 @@ static inline u32 fair_weight(struct task_struct *p, struct task_ctx *t)
 	return fair_shared(t, weight_of(p));
 }
 
-/* The same of a task by its VM's weight, if that has one. */
-static inline u64 fair_vm_rate(struct task_ctx *t, u64 weight)
+/* How fast the virtual time of `t` grows by its own weight. */
+static inline u64 fair_own_rate(u64 weight)
+{
+	return (u64)WEIGHT_NEUTRAL * RATE_ONE / (weight ? weight : 1);
+}
+
+/* The same of a vCPU, by its VM's weight, if that has one. */
+RARE u64 fair_vm_rate(struct task_ctx *t, u64 weight)
 {
 	u64 rate = (u64)WEIGHT_NEUTRAL * RATE_ONE;
 	struct vm_ctx *vm = vm_of(t);
@@ -79,10 +85,12 @@ static inline u64 fair_rate(struct task_struct *p, struct task_ctx *t)
 	u64 rate;
 
 	if (t->group) {
-		rate = (u64)WEIGHT_NEUTRAL * RATE_ONE / (weight ? weight : 1);
+		rate = fair_own_rate(weight);
 		rate = group_rate(t->group, t->group_weight, rate, RATE_MAX);
-	} else {
+	} else if (t->vm != NO_VM) {
 		rate = fair_vm_rate(t, weight);
+	} else {
+		rate = fair_own_rate(weight);
 	}
 	if (t->share)
 		rate = rate * SHARE_ONE / t->share;
@@ -91,10 +99,10 @@ static inline u64 fair_rate(struct task_struct *p, struct task_ctx *t)
 	return rate ? rate : 1;
 }
 
-/* What `t` weighs on a pCPU: its share of its VM's weight. */
-static inline u32 fair_load(struct task_struct *p, struct task_ctx *t)
+/* What a task with this rate weighs on a pCPU: its share of its VM's weight. */
+static inline u32 fair_load(u64 rate)
 {
-	u64 load = (u64)WEIGHT_NEUTRAL * RATE_ONE / fair_rate(p, t);
+	u64 load = (u64)WEIGHT_NEUTRAL * RATE_ONE / rate;
 
 	return load ? (u32)load : 1;
 }
@@ -137,19 +145,18 @@ static inline void fair_arrive(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u
 }
 
 /*
- * `t`, charged up to now, goes on running on `cpu` or begins to: the clock goes on. Not if it runs
- * out of turn, being urgent (gang_demand.h), nor if it goes on with its turn (turn.h): the clock
- * tells where turns begin. By what one has used up of its turn, who wakes would come after those
- * who have waited for theirs.
+ * `t`, charged up to now, goes on running on `cpu` or begins to, at `rate`: the clock goes on. Not
+ * if it runs out of turn, being urgent (gang_demand.h), nor if it goes on with its turn (turn.h):
+ * the clock tells where turns begin. By what one has used up of its turn, who wakes would come
+ * after those who have waited for theirs.
  */
-static inline void fair_clock(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *cpu,
-			      u64 now)
+static inline void fair_clock(struct task_ctx *t, struct cpu_ctx *cpu, u64 rate, u64 now)
 {
 	if (!t->urgent_since && !t->rest)
 		store(cpu->vnow, later(shared(cpu->vnow), t->vtime));
 	store(cpu->cur_vtime, t->vtime);
 	store(cpu->cur_since, now);
-	store(cpu->cur_rate, fair_rate(p, t));
+	store(cpu->cur_rate, rate);
 }
 
 /* The virtual time of whoever runs on `cpu`, at `now`. */

@@ -64,6 +64,12 @@ INLINED struct gang gang_of(struct task_ctx *t)
 	return gang_in(t->vm);
 }
 
+/* May `t` have a gang? Asked first: on most hosts nobody has one. */
+static inline bool has_gang(struct task_ctx *t)
+{
+	return t->vm != NO_VM && with_gangs();
+}
+
 /* `t`, of whose own callback this is, on `cpu`. */
 INLINED struct ranked ranked(struct task_ctx *t, s32 cpu, bool runs, u64 now)
 {

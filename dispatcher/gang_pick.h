@@ -155,7 +155,7 @@ CALLED u32 take(s32 cpu, u32 id)
 
 /* `t` wants to run: where progress is compared, its own is from now on; what it may claim is known.
  */
-static inline void gang_join(struct task_struct *p, struct task_ctx *t, u64 now)
+RARE void gang_join_one(struct task_struct *p, struct task_ctx *t, u64 now)
 {
 	struct gang g = gang_of(t);
 
@@ -165,6 +165,12 @@ static inline void gang_join(struct task_struct *p, struct task_ctx *t, u64 now)
 		asymmetric_leave(p, t);
 	if (g.ctx && !t->member && (g.mode == GANG_RELAXED || g.mode == GANG_RELAXED_ALL))
 		relaxed_join(&g, t, id_of(p), now);
+}
+
+static inline void gang_join(struct task_struct *p, struct task_ctx *t, u64 now)
+{
+	if (t->claims || has_gang(t))
+		gang_join_one(p, t, now);
 }
 
 /* `t` has a pCPU from now on, or keeps it. */
@@ -179,12 +185,11 @@ static inline void gang_turn(struct task_struct *p, struct task_ctx *t, struct c
 	store(c->cur_member, t->member);
 }
 
-/* `t` was given `cpu`; its slice has begun. */
-static inline void gang_started(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c,
-				s32 cpu, u64 now)
+/* `t`, of a gang, was given `cpu`; its slice has begun. */
+RARE void gang_started_one(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, s32 cpu,
+			   u64 now)
 {
 	struct gang g = gang_of(t);
-
 	u32 id;
 
 	if (g.vm && g.ctx && (g.mode == GANG_DYNAMIC || g.mode == GANG_RELAXED_ALL)) {
@@ -194,14 +199,20 @@ static inline void gang_started(struct task_struct *p, struct task_ctx *t, struc
 	}
 }
 
-/* How long `t` may have `cpu` of `slice` ns. */
-static inline u64 gang_slice(struct task_ctx *t, u64 slice, u64 now)
+/* `t` was given `cpu`; its slice has begun. */
+static inline void gang_started(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c,
+				s32 cpu, u64 now)
+{
+	if (has_gang(t))
+		gang_started_one(p, t, c, cpu, now);
+}
+
+/* How long `t`, of a gang, may have of `slice` ns. */
+RARE u64 gang_slice_one(struct task_ctx *t, u64 slice, u64 now)
 {
 	struct gang g = gang_of(t);
 	u64 end;
 
-	if (t->urgent_since && t->urgent < slice)
-		slice = t->urgent;
 	if (g.mode == GANG_STRICT) {
 		end = shared(slots.end);
 		slice = before(now, end) ? end - now : slice;
@@ -209,8 +220,16 @@ static inline u64 gang_slice(struct task_ctx *t, u64 slice, u64 now)
 	return slice;
 }
 
-/* In how many ns at most shall be looked at who runs on `cpu`, in a slice that has `left`? */
-static inline u64 gang_timer(u64 left, struct cpu_ctx *c)
+/* How long `t` may have `cpu` of `slice` ns. */
+static inline u64 gang_slice(struct task_ctx *t, u64 slice, u64 now)
+{
+	if (t->urgent_since && t->urgent < slice)
+		slice = t->urgent;
+	return has_gang(t) ? gang_slice_one(t, slice, now) : slice;
+}
+
+/* In how many ns at most shall be looked at who runs on `c`, perhaps of a gang? */
+RARE u64 gang_timer_one(u64 left, struct cpu_ctx *c)
 {
 	struct gang g = gang_in(shared(c->cur_vm));
 	u64 sample;
@@ -219,6 +238,12 @@ static inline u64 gang_timer(u64 left, struct cpu_ctx *c)
 		return left;
 	sample = shared(g.conf->sample);
 	return sample < left ? sample : left;
+}
+
+/* In how many ns at most shall be looked at who runs on `cpu`, in a slice that has `left`? */
+static inline u64 gang_timer(u64 left, struct cpu_ctx *c)
+{
+	return with_gangs() ? gang_timer_one(left, c) : left;
 }
 
 /* The timer of the busy pCPU `cpu` fired: must who runs there give it up? */
@@ -240,14 +265,11 @@ static inline bool gang_sample(struct cpu_ctx *c, s32 cpu, u64 now)
 	}
 }
 
-/* `t` is about to enter `state`. */
-static inline void gang_state(struct task_ctx *t, u32 state, u64 now)
+/* `t`, whose progress is compared, is about to enter `state`. */
+RARE void gang_state(struct task_ctx *t, u32 state, u64 now)
 {
-	struct gang g;
+	struct gang g = gang_of(t);
 
-	if (!t->member)
-		return;
-	g = gang_of(t);
 	/* Progress made under another mode is not to be held against anybody if this one comes
 	 * back. */
 	if (g.mode != GANG_RELAXED && g.mode != GANG_RELAXED_ALL)
@@ -256,16 +278,23 @@ static inline void gang_state(struct task_ctx *t, u32 state, u64 now)
 		relaxed_state(&g, t, state, now);
 }
 
-/* `t` gives up its pCPU; does it want to run on? */
-static inline void gang_stopped(struct task_struct *p, struct task_ctx *t, bool runnable, u64 now)
+/* `t`, of a gang, gives up its pCPU; does it want to run on? */
+RARE void gang_stopped_one(struct task_struct *p, struct task_ctx *t, bool runnable, u64 now)
 {
 	struct gang g = gang_of(t);
 
-	demand_stopped(t, !runnable, now);
 	if (g.conf && g.mode == GANG_ASYMMETRIC)
 		asymmetric_claim(p, t, &g, runnable && asymmetric_cut_short(t, now), now);
 	if (g.ctx && (g.mode == GANG_DYNAMIC || g.mode == GANG_RELAXED_ALL))
 		dynamic_stopped(&g, id_of(p), now);
+}
+
+/* `t` gives up its pCPU; does it want to run on? */
+static inline void gang_stopped(struct task_struct *p, struct task_ctx *t, bool runnable, u64 now)
+{
+	demand_stopped(t, !runnable, now);
+	if (has_gang(t))
+		gang_stopped_one(p, t, runnable, now);
 }
 
 /* `t` is gone for good; with the last of a VM, what its gang was about. */
@@ -309,8 +338,8 @@ static inline bool gang_moves(struct task_struct *p, struct task_ctx *t)
 	return t->claims && asymmetric_goes_home(p, t);
 }
 
-/* Shall `t`, just queued on `cpu`, which is busy, have it at once? */
-static inline bool gang_preempts(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u64 now, bool fair)
+/* Shall `t`, of a gang, just queued on `cpu`, which is busy, have it at once? */
+RARE bool gang_preempts_one(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u64 now, bool fair)
 {
 	struct gang g = gang_of(t);
 	struct ranked r = ranked(t, cpu, false, now);
@@ -330,6 +359,12 @@ static inline bool gang_preempts(struct task_ctx *t, struct cpu_ctx *c, s32 cpu,
 			strict_call_owned(&g);
 	}
 	return rank > RANK_ORDINARY || (rank == RANK_ORDINARY && fair);
+}
+
+/* Shall `t`, just queued on `cpu`, which is busy, have it at once? `fair`: by fair order. */
+static inline bool gang_preempts(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u64 now, bool fair)
+{
+	return has_gang(t) ? gang_preempts_one(t, c, cpu, now, fair) : fair;
 }
 
 #endif

@@ -107,11 +107,9 @@ CALLED u32 group_count(u32 group, u64 weight, u32 gone)
 	return 0;
 }
 
-/* `t` wants to run from now on. */
+/* `t`, which is not counted in its cgroup yet, wants to run from now on. */
 static inline void group_enter(struct task_struct *p, struct task_ctx *t)
 {
-	if (!knobs.groups || t->group_weight)
-		return;
 	t->group = group_of(p);
 	t->group_weight = group_weight(p);
 	if (t->group)

@@ -81,7 +81,7 @@ static inline u32 occupancy_move(struct task_ctx *t, s32 cpu)
 }
 
 /* A task announced as coming to `cpu` does not come: it is no longer counted there. */
-static inline void forget_incoming(struct cpu_ctx *c, s32 cpu)
+RARE void forget_incoming(struct cpu_ctx *c, s32 cpu)
 {
 	struct task_ctx gone = {
 	    .vm = shared(c->incoming_vm),

@@ -51,8 +51,8 @@ static inline s32 home_of(struct task_struct *p, struct task_ctx *t)
 	return home >= 0 && home < nr_pcpus() && allowed(p, home) ? home : NO_PCPU;
 }
 
-/* May `t` be queued on `cpu` as far as its VM's mode is concerned? */
-static inline bool mode_admits(struct task_struct *p, struct task_ctx *t, u32 mode, s32 cpu)
+/* May `t` be queued on `cpu` as far as its VM's mode, which is not free, is concerned? */
+RARE bool bound_mode_admits(struct task_struct *p, struct task_ctx *t, u32 mode, s32 cpu)
 {
 	s32 home;
 
@@ -69,6 +69,12 @@ static inline bool mode_admits(struct task_struct *p, struct task_ctx *t, u32 mo
 	default:
 		return true;
 	}
+}
+
+/* May `t` be queued on `cpu` as far as its VM's mode is concerned? */
+static inline bool mode_admits(struct task_struct *p, struct task_ctx *t, u32 mode, s32 cpu)
+{
+	return mode == PLACE_FREE || bound_mode_admits(p, t, mode, cpu);
 }
 
 /*
@@ -155,7 +161,7 @@ static inline u64 load_of_allowed(struct task_struct *p, u32 *count)
  * Load-conscious: the least loaded pCPU without a sibling if that is light, else the least loaded
  * one. `t` occupies none.
  */
-static inline s32 least_loaded_light(struct task_struct *p, struct task_ctx *t, s32 prev)
+RARE s32 least_loaded_light(struct task_struct *p, struct task_ctx *t, s32 prev)
 {
 	s32 apart = least_loaded(p, t, PLACE_LOAD_CONSCIOUS, prev);
 	struct cpu_ctx *c = cpu_at(apart);
@@ -172,18 +178,25 @@ static inline s32 least_loaded_light(struct task_struct *p, struct task_ctx *t, 
 	return least_loaded(p, t, PLACE_FREE, prev);
 }
 
+/* The pCPU that the gang of `t` has for it; NO_PCPU: it does not say. */
+RARE s32 gang_place(struct task_struct *p, struct task_ctx *t, s32 prev)
+{
+	struct gang g = gang_of(t);
+
+	return g.vm && g.mode == GANG_STRICT ? strict_place(p, g.slot, prev) : NO_PCPU;
+}
+
 /* The pCPU that `t`, which occupies none, should be queued on; NO_PCPU if its mode admits none. */
 static inline s32 best_place(struct task_struct *p, struct task_ctx *t, u32 mode, s32 prev)
 {
-	struct gang g = gang_of(t);
 	s32 owned = NO_PCPU;
 
 	/* Ties go to prev. */
 	if (t->claims && t->home)
 		prev = t->home - 1;
 
-	if (g.vm && g.mode == GANG_STRICT)
-		owned = strict_place(p, g.slot, prev);
+	if (has_gang(t))
+		owned = gang_place(p, t, prev);
 	if (owned != NO_PCPU)
 		return owned;
 	if (mode == PLACE_LOAD_CONSCIOUS)
@@ -192,8 +205,7 @@ static inline s32 best_place(struct task_struct *p, struct task_ctx *t, u32 mode
 }
 
 /* Makes `t` occupy the best pCPU of its mode, which `*found` is then; false: others were faster. */
-static inline bool try_place(struct task_struct *p, struct task_ctx *t, u32 mode, s32 prev,
-			     s32 *found)
+INLINED bool try_place(struct task_struct *p, struct task_ctx *t, u32 mode, s32 prev, s32 *found)
 {
 	s32 cpu = best_place(p, t, mode, prev);
 
@@ -208,22 +220,27 @@ static inline bool try_place(struct task_struct *p, struct task_ctx *t, u32 mode
 	return occupancy_move(t, cpu) == 0 || mode != PLACE_BALANCE;
 }
 
-/* Chooses a pCPU for `t` and makes it occupy that. */
-static inline s32 place(struct task_struct *p, struct task_ctx *t, s32 prev)
+/* Others placed siblings of `t` where it was placed, on `cpu`: it looks again. */
+RARE s32 place_anew(struct task_struct *p, struct task_ctx *t, u32 mode, s32 prev, s32 cpu)
 {
-	u32 mode = placement_of(p, t);
-	s32 cpu = prev;
 	u32 again;
 
-	occupancy_leave(t);
-	t->load = fair_load(p, t);
-	if (try_place(p, t, mode, prev, &cpu))
-		return cpu;
 	repeat (again, PLACE_AGAIN) {
 		if (try_place(p, t, mode, prev, &cpu))
 			break;
 	}
 	return cpu;
+}
+
+/* Chooses a pCPU for `t` and makes it occupy that. */
+static inline s32 place(struct task_struct *p, struct task_ctx *t, s32 prev)
+{
+	u32 mode = placement_of(p, t);
+	s32 cpu = prev;
+
+	occupancy_leave(t);
+	t->load = fair_load(fair_rate(p, t));
+	return try_place(p, t, mode, prev, &cpu) ? cpu : place_anew(p, t, mode, prev, cpu);
 }
 
 #endif

@@ -32,9 +32,9 @@ static inline bool pool_admits(struct task_struct *p, s32 cpu)
 }
 
 /* The slice of a task that the policy wants this for; 0: nothing said. */
-static inline u64 slice_wanted(struct task_conf *conf)
+RARE u64 slice_wanted(struct task_conf *conf)
 {
-	u64 slice = conf ? shared(conf->slice) : 0;
+	u64 slice = shared(conf->slice);
 	struct pool_conf *pool = slice ? NULL : pool_of(conf);
 
 	return pool ? shared(pool->slice) : slice;

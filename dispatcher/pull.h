@@ -51,7 +51,7 @@ static inline bool may_pull(struct task_struct *p, struct task_ctx *t, s32 cpu, 
 }
 
 /* `t` is about to be pulled to `cpu`: it occupies that before it moves, see occupancy.h. */
-static inline void announce(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u32 id)
+RARE void announce(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u32 id)
 {
 	occupancy_add(t, cpu);
 	store(c->incoming, id);

@@ -236,7 +236,7 @@ static inline bool quota_is_due(struct cpu_ctx *c)
 }
 
 /* `t` was throttled for `spent` ns, the last of which it waited for its turn like others. */
-static inline void quota_waited(struct task_ctx *t, u64 spent, u64 now)
+RARE void quota_waited(struct task_ctx *t, u64 spent, u64 now)
 {
 	u64 freed = quota_freed_at(t->group);
 	u64 queued = before(t->since, freed) && before(freed, now) ? now - freed : 0;

@@ -87,8 +87,8 @@ static inline bool others_first(s32 cpu, u64 vtime)
 	return first;
 }
 
-/* `t` halts on `cpu`, which it ran on: shall that be held for it? */
-static inline void hold_begin(struct task_struct *p, struct task_ctx *t, s32 cpu, u64 now)
+/* `t` halts on `cpu`, a hardware thread which it ran on: shall that be held for it? */
+RARE void hold_begin_one(struct task_struct *p, struct task_ctx *t, s32 cpu, u64 now)
 {
 	struct pcpu_conf *conf = core_conf(cpu);
 	struct cpu_ctx *c = cpu_at(cpu);
@@ -113,15 +113,22 @@ static inline void hold_begin(struct task_struct *p, struct task_ctx *t, s32 cpu
 	look_in(c, cpu, hold_look(c, t->held_until, now), now);
 }
 
-/* `t` wakes: the time that a pCPU was held for it is its own. */
-static inline void hold_end(struct task_struct *p, struct task_ctx *t, u64 now)
+/* `t` halts on `cpu`, which it ran on: shall that be held for it? */
+static inline void hold_begin(struct task_struct *p, struct task_ctx *t, s32 cpu, u64 now)
+{
+	if (with_cores())
+		hold_begin_one(p, t, cpu, now);
+}
+
+/* `t`, for which a pCPU was held, wakes: the time is its own. */
+RARE void hold_end(struct task_struct *p, struct task_ctx *t, u64 now)
 {
 	struct cpu_ctx *c = cpu_at(t->last_cpu);
 	u64 end = t->held_until;
 	u64 held;
 	u32 id;
 
-	if (!t->held_since || !c)
+	if (!c)
 		return;
 	id = id_of(p);
 	if (shared(c->held) == id) {

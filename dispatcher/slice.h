@@ -22,7 +22,8 @@
 
 static inline u64 slice_of(struct task_struct *p)
 {
-	u64 slice = slice_wanted(task_conf_of(p));
+	struct task_conf *conf = task_conf_of(p);
+	u64 slice = conf ? slice_wanted(conf) : 0;
 
 	if (!slice)
 		slice = knobs.slice;

@@ -22,7 +22,7 @@
 #define STARVE_LOOK 100000000ull
 
 /* Dispatches on `cpu` the first task in the queue of `from` that has been ready for too long. */
-static inline bool rescue_from(s32 from, s32 cpu, struct cpu_ctx *c, u64 now)
+RARE bool rescue_from(s32 from, s32 cpu, struct cpu_ctx *c, u64 now)
 {
 	struct task_struct *p;
 	bool rescued = false;
@@ -43,7 +43,7 @@ static inline bool rescue_from(s32 from, s32 cpu, struct cpu_ctx *c, u64 now)
 }
 
 /* A pCPU other than `cpu` with tasks in its queue that has not looked after them for too long. */
-static inline s32 unresponsive(s32 cpu, u64 now)
+RARE s32 unresponsive(s32 cpu, u64 now)
 {
 	s32 found = NO_PCPU;
 	s32 i;

@@ -150,19 +150,21 @@ static inline u64 interrupted_vtime(s32 cpu)
 	return w.rest ? w.vtime : 0;
 }
 
+/* Somebody who waits for `cpu` was perhaps interrupted: does one who woke run there next? */
+RARE bool move_before_cut(s32 cpu, struct cpu_ctx *c)
+{
+	u64 vtime = interrupted_vtime(cpu);
+
+	if (vtime)
+		return move_fresh(cpu, vtime);
+	store(c->cut, 0);
+	return false;
+}
+
 /* The next of those that wait for `cpu` runs there: whose turn goes on, or whose it is. */
 static inline bool move_next(s32 cpu, struct cpu_ctx *c)
 {
-	u64 vtime;
-
-	if (shared(c->cut)) {
-		vtime = interrupted_vtime(cpu);
-		if (!vtime)
-			store(c->cut, 0);
-		else if (move_fresh(cpu, vtime))
-			return true;
-	}
-	return move_first(cpu);
+	return (shared(c->cut) && move_before_cut(cpu, c)) || move_first(cpu);
 }
 
 #endif

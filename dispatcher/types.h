@@ -30,6 +30,12 @@
  */
 #define INLINED static inline __attribute__((always_inline))
 
+/*
+ * What is done now and then, or on some hosts only: a function of its own, so that it takes neither
+ * registers nor stack (512 bytes in BPF) from what is done at every switch.
+ */
+#define RARE static __attribute__((noinline))
+
 #define NO_VM 0xffffffffu
 #define NO_PCPU (-1)
 

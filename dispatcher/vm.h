@@ -52,14 +52,11 @@ static inline u32 vm_slot(u32 id)
 	return NO_VM;
 }
 
-/* Has `p` become a vCPU? Then it gets its VM's slot. */
-static inline bool vm_notice(struct task_struct *p, struct task_ctx *t)
+/* `t` has become a vCPU of VM `id`: it gets that VM's slot, if there is one. */
+static inline bool vm_notice(struct task_ctx *t, u32 id)
 {
 	struct vm_ctx *vm;
-	u32 id = vcpu_of(p);
 
-	if (!id)
-		return false;
 	t->vm = vm_slot(id);
 	vm = vm_of(t);
 	if (!vm)

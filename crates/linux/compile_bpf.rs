@@ -5,8 +5,8 @@ use libbpf_cargo::SkeletonBuilder;
 use std::env::{self, VarError};
 use std::path::Path;
 
-/// What compiles `source`; cargo is told what the result hangs on.
-pub fn compiler(source: &Path) -> Result<SkeletonBuilder, VarError> {
+/// What compiles `source` with these `options`; cargo is told what the result hangs on.
+pub fn compiler(source: &Path, options: &[&str]) -> Result<SkeletonBuilder, VarError> {
     println!("cargo:rerun-if-changed={}", source.display());
     println!("cargo:rerun-if-env-changed=BPF_CLANG");
     // The multiarch directory holds asm/types.h, which linux/bpf.h needs.
@@ -14,17 +14,18 @@ pub fn compiler(source: &Path) -> Result<SkeletonBuilder, VarError> {
         "/usr/include/{}-linux-gnu",
         env::var("CARGO_CFG_TARGET_ARCH")?
     );
+    let common = [
+        "-mcpu=v3",
+        "-Wall",
+        "-Wextra",
+        "-Wno-unused-parameter",
+        "-I",
+        &multiarch,
+    ];
     let mut builder = SkeletonBuilder::new();
     builder
         .source(source)
         .clang(env::var("BPF_CLANG").unwrap_or_else(|_| "clang-19".into()))
-        .clang_args([
-            "-mcpu=v3",
-            "-Wall",
-            "-Wextra",
-            "-Wno-unused-parameter",
-            "-I",
-            &multiarch,
-        ]);
+        .clang_args(common.iter().chain(options));
     Ok(builder)
 }

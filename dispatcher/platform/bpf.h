@@ -2,7 +2,9 @@
 /*
  * The kernel build: maps for state, sched_ext's kfuncs for deeds.
  *
- * crates/linux loads this, sets `knobs` and `recording` before, and reads the maps by name.
+ * crates/linux loads this, sets `knobs` before, and reads the maps by name. It is compiled twice,
+ * as the native build is: with a tap (record.h), which is loaded where decisions are recorded, and
+ * without one, UNTAPPED, which is loaded else.
  */
 #ifndef CORUN_BPF_H
 #define CORUN_BPF_H
@@ -223,135 +225,9 @@ static inline struct task_conf *raw_task_conf(struct task_struct *p)
 	return knobs.tasks ? bpf_task_storage_get(&task_confs, p, NULL, 0) : NULL;
 }
 
-/* --- recording: see tap.h and crates/dispatcher/src/lockstep --- */
+#include "record.h"
 
-/* Entries a callback may have; a longer one is cut, and the recording says so. */
-#define RECORD_ENTRIES 512
-
-struct record_entry {
-	u64 value;
-	u32 kind;
-	u32 pad;
-};
-
-struct record {
-	u32 op;
-	s32 cpu;
-	u32 task;
-	u32 entries;
-	u64 seq;
-	u64 arg;
-	struct record_entry entry[RECORD_ENTRIES];
-};
-
-/* Set before loading; when 0 the verifier removes every trace of recording. */
-const volatile u32 recording = 0;
-u64 records_lost;
-
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 64 << 20);
-} records SEC(".maps");
-
-/*
- * Callbacks for tasks run with interrupts off, but the timer's does not: an interrupt that wakes a
- * task then calls select_cpu and enqueue in its midst. So there is a record for each level.
- */
-#define RECORD_LEVELS 2
-
-struct record_stack {
-	u32 depth; /* callbacks begun and not ended on this CPU */
-	u32 pad;
-	struct record level[RECORD_LEVELS];
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct record_stack);
-} record_now SEC(".maps");
-
-static inline struct record_stack *record_stack(void)
-{
-	u32 zero = 0;
-
-	return bpf_map_lookup_elem(&record_now, &zero);
-}
-
-/* The record of the callback that began last. */
-static inline struct record *record_here(void)
-{
-	struct record_stack *stack = record_stack();
-
-	return stack ? &stack->level[(stack->depth - 1) % RECORD_LEVELS] : NULL;
-}
-
-static inline void record_begin(enum tap_op op, u32 task, u64 seq, u64 arg)
-{
-	struct record_stack *stack = recording ? record_stack() : NULL;
-	struct record *r;
-
-	if (!stack)
-		return;
-	/* Whatever interrupts this has counted back when it returns. */
-	stack->depth++;
-	r = record_here();
-	if (!r)
-		return;
-	r->op = op;
-	r->cpu = (s32)bpf_get_smp_processor_id();
-	r->task = task;
-	r->entries = 0;
-	r->seq = seq;
-	r->arg = arg;
-}
-
-static inline void record_add(enum tap_kind kind, u64 value)
-{
-	struct record *r = record_here();
-	u32 n;
-
-	if (!r)
-		return;
-	n = r->entries++;
-	if (n >= RECORD_ENTRIES)
-		return;
-	r->entry[n].kind = kind;
-	r->entry[n].value = value;
-}
-
-static inline void record_end(void)
-{
-	struct record_stack *stack = recording ? record_stack() : NULL;
-	struct record *r = recording ? record_here() : NULL;
-	u32 n;
-
-	if (!stack || !r)
-		return;
-	n = r->entries;
-	if (n > RECORD_ENTRIES)
-		n = RECORD_ENTRIES;
-	/* The recorder looks by itself: waking it would be a scheduling event per record. */
-	if (bpf_ringbuf_output(&records, r,
-			       __builtin_offsetof(struct record, entry) + n * sizeof(r->entry[0]),
-			       BPF_RB_NO_WAKEUP))
-		__sync_fetch_and_add(&records_lost, 1);
-	stack->depth--;
-}
-
-static inline u64 tap_in(enum tap_kind kind, u64 value)
-{
-	if (recording)
-		record_add(kind, value);
-	return value;
-}
-
-static inline void tap_out(enum tap_kind kind, u64 value)
-{
-	if (recording)
-		record_add(kind, value);
-}
+/* --- where callbacks begin and end --- */
 
 static inline struct task_ctx *callback_begin(enum tap_op op, struct task_struct *p, u64 arg)
 {

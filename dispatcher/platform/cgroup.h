@@ -233,9 +233,13 @@ volatile u64 group_root;
 
 static inline u32 raw_group_of(struct task_struct *p)
 {
-	u64 tg = (u64)BPF_CORE_READ(p, sched_task_group);
+	u64 tg;
 
-	if (!tg || tg == group_root)
+	/* Its address as a pointer can be compared without a helper, but not passed as a number. */
+	if ((u64)p->sched_task_group == group_root)
+		return 0;
+	tg = (u64)BPF_CORE_READ(p, sched_task_group);
+	if (!tg)
 		return 0;
 	if (group_parent(tg))
 		return group_find(tg);

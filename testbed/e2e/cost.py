@@ -10,7 +10,7 @@ import json
 import statistics
 from collections import defaultdict
 
-SCHEDULERS = ("kernel", "minimal", "plain")
+SCHEDULERS = ("kernel", "minimal", "weighted", "plain")
 
 # What each microbenchmark does so often while callbacks are counted (host/cost.sh).
 OPERATIONS = {"pipe": 3100, "wakes": 400, "messages": 2 * 25 * 40}
@@ -40,17 +40,21 @@ def judge_operations(file, table):
     for line in file.read_text().splitlines():
         pcpus, _, scheduler, name, ns = line.split("\t")
         found[pcpus, name][scheduler].append(float(ns))
-    print("\n| pCPUs | operation | kernel's own, ns | minimal, ns | corun, ns | corun / minimal | corun / kernel's own |")
-    print("|---|---|---|---|---|---|---|")
+    print(
+        "\n| pCPUs | operation | kernel's own, ns | minimal, ns | weighted, ns | corun, ns "
+        "| corun / minimal | corun / weighted | corun / kernel's own |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|")
     for (pcpus, name), runs in found.items():
         counts = {len(runs[scheduler]) for scheduler in SCHEDULERS}
         if len(counts) != 1 or 0 in counts:
-            table.row(False, f"cost: {name}, {pcpus} pCPUs", "not measured under all three")
+            table.row(False, f"cost: {name}, {pcpus} pCPUs", "not measured under all four")
             continue
         median = {scheduler: statistics.median(runs[scheduler]) for scheduler in SCHEDULERS}
         ratio = median["plain"] / median["minimal"]
         each = " | ".join(f"{median[scheduler]:.0f}" for scheduler in SCHEDULERS)
-        print(f"| {pcpus} | {name} | {each} | {ratio:.3f} | {median['plain'] / median['kernel']:.3f} |")
+        ratios = " | ".join(f"{median['plain'] / median[other]:.3f}" for other in ("minimal", "weighted", "kernel"))
+        print(f"| {pcpus} | {name} | {each} | {ratios} |")
         spread = max((max(values) - min(values)) / median[scheduler] for scheduler, values in runs.items())
         detail = f"{ratio:.3f} times minimal's (<= {MOST_RATIO}), {counts.pop()} runs within {100 * spread:.1f} %"
         table.row(ratio <= MOST_RATIO, f"cost: {name}, {pcpus} pCPUs", detail, measured=pcpus != "1")
@@ -72,6 +76,8 @@ def print_callbacks(directory):
             begin, end = (programs(directory / f"{scheduler}.{name}-{moment}") for moment in ("begin", "end"))
             spent = {program: [b - a for a, b in zip(begin.get(program, (0, 0)), end[program])] for program in end}
             spent = {program: (calls, ns) for program, (calls, ns) in spent.items() if calls >= operations / 10}
+            if not spent:
+                continue  # many messages are handed over in one turn
             each = ", ".join(
                 f"{program.split('_', 1)[-1]} {calls / operations:.1f} × {ns / calls:.0f}"
                 for program, (calls, ns) in sorted(spent.items())

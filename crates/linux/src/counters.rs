@@ -7,7 +7,6 @@
 use crate::skel::types;
 use corun_dispatcher::{TASK_READY, TASK_RUNNING, TASK_THROTTLED, WAKERS};
 use corun_model::{Doing, Nanos, PcpuId, Signals, TaskId, Turns};
-use std::collections::BTreeMap;
 
 /// `struct task_counters`, with the state the vCPU is in counted up to now, and where it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -106,9 +105,13 @@ impl Counters {
         }
     }
 
-    /// How the turns went that are counted here, since `then`; `siblings` by thread id.
-    pub(crate) fn turns(&self, then: Nanos, siblings: &BTreeMap<u32, TaskId>) -> Turns {
+    /// How the turns went that are counted here, since `then`; `siblings` in the order of their thread ids.
+    pub(crate) fn turns(&self, then: Nanos, siblings: &[(u32, TaskId)]) -> Turns {
         let recent = self.wakers.iter().filter(|(at, _)| *at > then);
+        let task_of = |tid: u32| {
+            let at = siblings.binary_search_by_key(&tid, |(tid, _)| *tid).ok()?;
+            siblings.get(at).map(|(_, task)| *task)
+        };
         Turns {
             doing: self.doing,
             cpu: self.cpu,
@@ -116,9 +119,7 @@ impl Counters {
             preempted: self.preempted,
             late: self.late,
             wakeups: self.wakeups,
-            wakers: recent
-                .filter_map(|(_, tid)| siblings.get(tid).copied())
-                .collect(),
+            wakers: recent.filter_map(|(_, tid)| task_of(*tid)).collect(),
             retained: self.retained,
             kept: self.kept,
         }
@@ -170,7 +171,7 @@ mod tests {
         {
             (ctx.woken_at[at], ctx.wakers[at]) = (when, tid);
         }
-        let siblings = BTreeMap::from([(41, TaskId(0)), (42, TaskId(1))]);
+        let siblings = [(41, TaskId(0)), (42, TaskId(1))];
         let turns = Counters::of(&ctx, 1_500).turns(1_000, &siblings);
         assert_eq!(turns.wakers, [TaskId(1)]);
     }

@@ -10,8 +10,8 @@ use crate::inventory::role::vcpu_number;
 use crate::inventory::{Identity, identity};
 use crate::perf::VcpuCounters;
 use crate::proc::Process;
-use crate::skel::types;
 use crate::tables::Tables;
+use crate::vm_table::VmSlot;
 use crate::{cgroup, pidfd};
 use corun_dispatcher::{TaskConf, VmConf};
 use corun_model::{PcpuSet, TaskId, VmId};
@@ -51,11 +51,36 @@ pub(crate) struct Books {
 }
 
 impl Books {
-    fn of(ctx: &types::vm_ctx) -> Self {
+    fn of(slot: &VmSlot) -> Self {
         Self {
-            occupied: ctx.here.iter().map(|&count| u64::from(count)).sum(),
-            active_weight: ctx.active_weight,
+            occupied: slot.occupied,
+            active_weight: slot.active_weight,
         }
+    }
+}
+
+/// Threads get their names soon after they begin: so many looks after their number has changed
+/// (assumed; VMMs name them at once).
+const NAMED: u32 = 5;
+/// Every so many looks all threads are looked at nevertheless: one may have taken another's place.
+const SURE: u32 = 10;
+
+/// Have a VM's threads been looked at, and are they as many as then? Listing them and reading their names
+/// was most of what the daemon did once a second on a host of 500 vCPUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Settled {
+    threads: u64,
+    looks: u32,
+}
+
+impl Settled {
+    /// There are that many now. Is another look at them worth it?
+    fn look(&mut self, threads: u64) -> bool {
+        if self.threads != threads {
+            *self = Self { threads, looks: 0 };
+        }
+        self.looks = self.looks.wrapping_add(1);
+        self.looks <= NAMED || self.looks.is_multiple_of(SURE)
     }
 }
 
@@ -79,6 +104,8 @@ pub(crate) struct Vm {
     pub(crate) books: Books,
     /// vCPUs the dispatcher counted when threads were looked for last.
     pub(crate) counted: u32,
+    /// Whether there is anything to look for.
+    pub(crate) settled: Settled,
     /// What the dispatcher has been told about it.
     pub(crate) told: Option<VmConf>,
 }
@@ -94,31 +121,27 @@ pub(crate) struct Vms {
 impl Vms {
     /// Brings the list up to date with the dispatcher's table. `thorough`: affinities, weights and
     /// threads, too; otherwise only what is new.
-    pub(crate) fn refresh(
-        &mut self,
-        slots: &[(u32, types::vm_ctx)],
-        tables: &Tables<'_, '_>,
-        thorough: bool,
-    ) {
+    pub(crate) fn refresh(&mut self, slots: &[VmSlot], tables: &Tables<'_, '_>, thorough: bool) {
         let listed = |vm: &Vm| {
             slots
                 .iter()
-                .any(|(at, ctx)| (*at, ctx.id) == (vm.slot, vm.key.tgid))
+                .any(|slot| (slot.at, slot.id) == (vm.slot, vm.key.tgid))
         };
         self.list.retain(listed);
-        for (slot, ctx) in slots {
-            let known = self.list.iter().position(|vm| vm.slot == *slot);
-            let Some(at) = known.or_else(|| self.add(*slot, ctx.id)) else {
+        for slot in slots {
+            let known = self.list.iter().position(|vm| vm.slot == slot.at);
+            let Some(at) = known.or_else(|| self.add(slot.at, slot.id)) else {
                 continue;
             };
             let vm = &mut self.list[at];
-            vm.books = Books::of(ctx);
+            vm.books = Books::of(slot);
             if thorough {
                 vm.weight = weight_of(vm.key.tgid);
                 vm.vcpus.iter_mut().for_each(refresh_allowed);
             }
-            if thorough || vm.counted != ctx.vcpus {
-                vm.counted = ctx.vcpus;
+            let threads = || Process::here(vm.key.tgid).thread_count().unwrap_or(0);
+            if vm.counted != slot.vcpus || thorough && vm.settled.look(threads()) {
+                vm.counted = slot.vcpus;
                 vm.find_threads(tables, &mut self.next_task);
             }
         }
@@ -146,6 +169,7 @@ impl Vms {
             helpers: Vec::new(),
             books: Books::default(),
             counted: 0,
+            settled: Settled::default(),
             told: None,
         });
         self.next_vm += 1;
@@ -229,4 +253,19 @@ fn refresh_allowed(vcpu: &mut Vcpu) {
 
 fn weight_of(tgid: u32) -> Option<u32> {
     cgroup::weight(tgid, &Process::here(tgid).cgroup()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_are_looked_at_when_they_change_and_now_and_then() {
+        let mut settled = Settled::default();
+        let looked =
+            |settled: &mut Settled, threads| (0..20).filter(|_| settled.look(threads)).count();
+        assert_eq!(looked(&mut settled, 9), 5 + 2);
+        assert_eq!(looked(&mut settled, 9), 2, "as many as before");
+        assert_eq!(looked(&mut settled, 10), 5 + 2);
+    }
 }

@@ -15,6 +15,7 @@
 //! ends, for whatever reason, the kernel goes back to its own scheduler.
 
 mod apply;
+mod books;
 mod cgroup;
 mod clock;
 mod confine;
@@ -29,6 +30,8 @@ mod knobs;
 mod loader;
 mod log;
 pub mod machine;
+mod mapping;
+mod object;
 pub mod observe;
 mod outside;
 mod perf;

@@ -4,14 +4,15 @@
 //! Whatever becomes of this process, the kernel unregisters the scheduler when its last file
 //! descriptor is closed and goes back to its own.
 
+use crate::books::TaskBooks;
 use crate::knobs::{self, Live};
-use crate::skel::{CorunSkel, CorunSkelBuilder, types};
+use crate::skel::{self, CorunSkel, types};
 use crate::tables::Tables;
 use crate::vm_table::VmTable;
 use crate::{clock, log, sched_ext};
 use corun_model::DispatcherParams;
 use corun_model::PcpuSet;
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::skel::OpenSkel;
 use libbpf_rs::{Link, OpenObject};
 use serde::Serialize;
 use std::mem::MaybeUninit;
@@ -89,6 +90,8 @@ pub(crate) struct Dispatcher<'obj> {
     /// `struct knobs` there.
     knobs: *mut types::knobs,
     vms: VmTable,
+    /// `None`: this kernel has no such programs, and tasks are looked up one by one.
+    books: Option<TaskBooks>,
 }
 
 impl<'obj> Dispatcher<'obj> {
@@ -107,16 +110,15 @@ impl<'obj> Dispatcher<'obj> {
             cause,
             log: log::take(),
         };
-        let mut open = CorunSkelBuilder::default().open(storage).map_err(load)?;
+        let mut open = skel::open(storage, recording).map_err(load)?;
         let room = if recording { RECORD_ROOM } else { NO_ROOM };
         open.maps.records.set_max_entries(room).map_err(load)?;
-        let rodata = open.maps.rodata_data.as_deref_mut();
-        rodata.ok_or(LoadError::Object(".rodata"))?.recording = u32::from(recording);
         let bss = open.maps.bss_data.as_deref_mut();
         bss.ok_or(LoadError::Object(".bss"))?.knobs = knobs::raw(params, online);
         let mut skel = open.load().map_err(load)?;
         let vms = VmTable::map(skel.maps.vm_ctxs.as_fd()).map_err(LoadError::Map)?;
         const { assert!(size_of::<types::lease>() == size_of::<[AtomicU64; 3]>()) };
+        let books = TaskBooks::load(skel.maps.task_ctxs.as_fd()).ok();
         let bss = skel.maps.bss_data.as_deref_mut();
         let bss = bss.ok_or(LoadError::Object(".bss"))?;
         let lease = (&raw const bss.lease).cast();
@@ -127,6 +129,7 @@ impl<'obj> Dispatcher<'obj> {
             lease,
             knobs,
             vms,
+            books,
         })
     }
 
@@ -226,7 +229,7 @@ impl<'obj> Dispatcher<'obj> {
         // SAFETY: points into the object's mapped .bss, which lives as long as `skel`; it is written
         // through this only.
         let live = unsafe { Live::new(self.knobs) };
-        Tables::new(&self.skel.maps, &self.vms, live)
+        Tables::new(&self.skel.maps, &self.vms, self.books.as_ref(), live)
     }
 }
 

@@ -87,9 +87,9 @@ impl Stats {
         let did = |vm: &Vm| {
             let of = |mark: &Mark, task| mark.vcpus.get(task).copied();
             let each = vm.vcpus.iter().filter_map(|vcpu| {
-                let sum = of(now, &vcpu.task)?;
+                let sum = of(now, vcpu.task)?;
                 // One that was not there then has begun since: counters begin with the task.
-                Some(sum.since(&of(then, &vcpu.task).unwrap_or_default()))
+                Some(sum.since(&of(then, vcpu.task).unwrap_or_default()))
             });
             each.fold(Counters::default(), |mut all, one| {
                 all.run += one.run;
@@ -185,7 +185,6 @@ impl fmt::Display for Stats {
 mod tests {
     use super::*;
     use corun_model::time::{MS, SEC};
-    use std::collections::BTreeMap;
 
     #[test]
     fn a_vms_vcpus_are_summed() {
@@ -197,7 +196,7 @@ mod tests {
         let vcpus = vms[0].vcpus.iter().map(|vcpu| (vcpu.task, did));
         let now = Mark {
             at: 2 * SEC,
-            vcpus: BTreeMap::from_iter(vcpus),
+            vcpus: Reading::of(vcpus.collect()),
             ..Mark::default()
         };
         let stacking = Stacking::default();

@@ -139,7 +139,7 @@ impl HostStatus {
         for vm in &control.vms.list {
             let costop = tables.costop(vm.slot)?;
             let vcpu = |vcpu: &Vcpu| {
-                let counters = reading.get(&vcpu.task).copied().unwrap_or_default();
+                let counters = reading.get(vcpu.task).copied().unwrap_or_default();
                 let class = control.recognised(vcpu.task).map(str::to_string);
                 vcpu_now(vcpu, &counters, &costop, class)
             };

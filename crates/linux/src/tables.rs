@@ -5,15 +5,17 @@
 //! becomes of its number, and nothing has to walk all tasks of the host, as a BPF task iterator
 //! would.
 
+use crate::books::TaskBooks;
+use crate::discovery::Vcpu;
 use crate::knobs::{Live, Parts};
 use crate::skel::{CorunMaps, types};
-use crate::vm_table::VmTable;
+use crate::vm_table::{VmSlot, VmTable};
 use corun_dispatcher::{PcpuConf, PoolConf, TaskConf, VmConf};
 use corun_model::Nanos;
 use libbpf_rs::{MapCore, MapFlags};
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 /// # Safety
 /// Every pattern of bytes must be a value of the type, and it must have no padding.
@@ -51,22 +53,27 @@ pub(crate) fn bytes_of<T: Plain>(value: &T) -> &[u8] {
     unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
 }
 
-/// The value with these bytes, if there are enough.
-pub(crate) fn from_bytes<T: Plain>(bytes: &[u8]) -> Option<T> {
-    // SAFETY: long enough, and `Plain` takes any bytes; the read may be unaligned.
-    (bytes.len() >= size_of::<T>()).then(|| unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
-}
-
 /// Access to the tables of a loaded dispatcher.
 pub(crate) struct Tables<'a, 'obj> {
     maps: &'a CorunMaps<'obj>,
     vms: &'a VmTable,
+    books: Option<&'a TaskBooks>,
     live: Live<'a>,
 }
 
 impl<'a, 'obj> Tables<'a, 'obj> {
-    pub(crate) fn new(maps: &'a CorunMaps<'obj>, vms: &'a VmTable, live: Live<'a>) -> Self {
-        Self { maps, vms, live }
+    pub(crate) fn new(
+        maps: &'a CorunMaps<'obj>,
+        vms: &'a VmTable,
+        books: Option<&'a TaskBooks>,
+        live: Live<'a>,
+    ) -> Self {
+        Self {
+            maps,
+            vms,
+            books,
+            live,
+        }
     }
 
     /// Tells which parts of the dispatcher are needed.
@@ -75,7 +82,7 @@ impl<'a, 'obj> Tables<'a, 'obj> {
     }
 
     /// Occupied VM slots.
-    pub(crate) fn vms(&self) -> Vec<(u32, types::vm_ctx)> {
+    pub(crate) fn vms(&self) -> Vec<VmSlot> {
         self.vms.occupied()
     }
 
@@ -87,6 +94,27 @@ impl<'a, 'obj> Tables<'a, 'obj> {
     /// What it knows of a task; `None` if the task has gone.
     pub(crate) fn task(&self, pidfd: BorrowedFd<'_>) -> libbpf_rs::Result<Option<types::task_ctx>> {
         lookup(&self.maps.task_ctxs, &pidfd.as_raw_fd().to_ne_bytes())
+    }
+
+    /// What it knows of these vCPUs, told one by one in their order; `None` of those that have gone.
+    pub(crate) fn vcpus(
+        &self,
+        vcpus: &[&Vcpu],
+        mut tell: impl FnMut(&Vcpu, Option<types::task_ctx>),
+    ) -> libbpf_rs::Result<()> {
+        let Some(books) = self.books else {
+            return vcpus.iter().try_for_each(|vcpu| {
+                tell(vcpu, self.task(vcpu.pidfd.as_fd())?);
+                Ok(())
+            });
+        };
+        let keys: Vec<_> = vcpus.iter().map(|vcpu| vcpu.key).collect();
+        let mut next = vcpus.iter();
+        books.read(&keys, |told| {
+            if let Some(vcpu) = next.next() {
+                tell(vcpu, told);
+            }
+        })
     }
 
     /// How long the vCPUs of the VM in a slot have been co-stopped, by thread, ns.

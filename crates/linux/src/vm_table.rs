@@ -3,24 +3,42 @@
 //!
 //! Problem: the control loop looks at every slot up to 33 times a second, to see who came and went;
 //! copying the table by system calls (2 MiB) was most of what the daemon cost. How: it is mapped, and
-//! only occupied slots are read. The kernel writes meanwhile: each word is whole, all of them together
-//! may be a moment apart.
+//! only occupied slots are read.
 
+use crate::mapping::{Access, Mapping, words_of};
 use crate::skel::types;
-use crate::tables::from_bytes;
 use corun_dispatcher::MAX_VMS;
+use corun_model::{PcpuId, PcpuSet};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
-use std::ptr::NonNull;
+use std::mem::offset_of;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Of a slot; arrays in the kernel are packed in such words.
-const WORDS: usize = size_of::<types::vm_ctx>() / size_of::<u64>();
-const _: () = assert!(size_of::<types::vm_ctx>().is_multiple_of(size_of::<u64>()));
-const LENGTH: usize = MAX_VMS * size_of::<types::vm_ctx>();
+const WORDS: usize = words_of::<types::vm_ctx>();
+/// Where its parts begin: `id` and `vcpus` share the first word.
+const ACTIVE_WEIGHT: usize = offset_of!(types::vm_ctx, active_weight) / size_of::<u64>();
+const HERE: usize = offset_of!(types::vm_ctx, here) / size_of::<u64>();
+
+/// What an occupied slot says of its VM.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct VmSlot {
+    /// Its place in the table.
+    pub(crate) at: u32,
+    /// The VM's process.
+    pub(crate) id: u32,
+    /// vCPU threads that the dispatcher has seen.
+    pub(crate) vcpus: u32,
+    /// Sum of the weights of its ready and running vCPUs.
+    pub(crate) active_weight: u64,
+    /// How many are ready or running.
+    pub(crate) occupied: u64,
+    /// pCPUs with two of them or more.
+    pub(crate) stacked: PcpuSet,
+}
 
 /// The mapping.
-pub(crate) struct VmTable(NonNull<[AtomicU64; WORDS]>);
+pub(crate) struct VmTable(Mapping);
 
 impl VmTable {
     /// Maps the array that `map` is (`vm_ctxs` of dispatcher/platform/bpf.h, `BPF_F_MMAPABLE`).
@@ -28,57 +46,44 @@ impl VmTable {
     /// # Errors
     /// The kernel's reason.
     pub(crate) fn map(map: BorrowedFd<'_>) -> io::Result<Self> {
-        // SAFETY: a new mapping, to be read only, of a descriptor that is open; nothing of ours is replaced.
-        let at = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                LENGTH,
-                libc::PROT_READ,
-                libc::MAP_SHARED,
-                map.as_raw_fd(),
-                0,
-            )
-        };
-        match NonNull::new(at.cast()) {
-            Some(start) if at != libc::MAP_FAILED => Ok(Self(start)),
-            _ => Err(io::Error::last_os_error()),
-        }
+        Mapping::of(map, MAX_VMS * WORDS, Access::Read).map(Self)
     }
 
-    /// Occupied slots, with what they hold.
-    pub(crate) fn occupied(&self) -> Vec<(u32, types::vm_ctx)> {
-        let slots = (0..).zip(self.slots());
-        slots
-            .filter_map(|(slot, words)| Some((slot, vm_in(words)?)))
-            .collect()
-    }
-
-    fn slots(&self) -> &[[AtomicU64; WORDS]] {
-        // SAFETY: so long is the mapping, which lives as long as `self`; others write whole words to it.
-        unsafe { std::slice::from_raw_parts(self.0.as_ptr(), MAX_VMS) }
+    /// Occupied slots.
+    pub(crate) fn occupied(&self) -> Vec<VmSlot> {
+        let slots = (0..).zip(self.0.words().chunks_exact(WORDS));
+        slots.filter_map(|(at, words)| slot_in(at, words)).collect()
     }
 }
 
-impl Drop for VmTable {
-    fn drop(&mut self) {
-        // SAFETY: the mapping that `map` made; no reference to it outlives `self`. That it fails would
-        // mean that it is not there.
-        unsafe { libc::munmap(self.0.as_ptr().cast(), LENGTH) };
-    }
-}
-
-/// The VM in a slot; `None` if it is free. `id` is in the first word.
-fn vm_in(words: &[AtomicU64; WORDS]) -> Option<types::vm_ctx> {
-    let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
-    let [a, b, c, d, ..] = load(&words[0]).to_ne_bytes();
-    if u32::from_ne_bytes([a, b, c, d]) == 0 {
+/// What a slot says; `None`: it is free.
+fn slot_in(at: u32, words: &[AtomicU64]) -> Option<VmSlot> {
+    let halves = |word: &AtomicU64| {
+        let [a, b, c, d, e, f, g, h] = word.load(Ordering::Relaxed).to_ne_bytes();
+        [[a, b, c, d], [e, f, g, h]].map(u32::from_ne_bytes)
+    };
+    let [id, vcpus] = halves(words.first()?);
+    if id == 0 {
         return None;
     }
-    let bytes: Vec<u8> = words
-        .iter()
-        .flat_map(|word| load(word).to_ne_bytes())
-        .collect();
-    from_bytes(&bytes)
+    let mut slot = VmSlot {
+        at,
+        id,
+        vcpus,
+        active_weight: words.get(ACTIVE_WEIGHT)?.load(Ordering::Relaxed),
+        ..VmSlot::default()
+    };
+    // Nearly all of it is zeros.
+    let pairs = (0..).step_by(2).zip(words.get(HERE..)?);
+    for (cpu, pair) in pairs.filter(|(_, pair)| pair.load(Ordering::Relaxed) != 0) {
+        for (cpu, count) in (cpu..).zip(halves(pair)) {
+            slot.occupied += u64::from(count);
+            if count > 1 {
+                slot.stacked.insert(PcpuId(cpu));
+            }
+        }
+    }
+    Some(slot)
 }
 
 #[cfg(test)]
@@ -97,6 +102,7 @@ mod tests {
             active_weight: u64::MAX - 1,
             ..types::vm_ctx::default()
         };
+        third.here[0] = 1;
         third.here[1] = 2;
         third.here[511] = 9;
         for slot in 0..MAX_VMS {
@@ -105,10 +111,15 @@ mod tests {
                 .unwrap();
         }
         let table = VmTable::map(file.as_fd()).unwrap();
-        let [(slot, vm)] = table.occupied()[..] else {
-            panic!("one slot is occupied");
+        let expected = VmSlot {
+            at: 3,
+            id: 4711,
+            vcpus: 3,
+            active_weight: u64::MAX - 1,
+            occupied: 12,
+            stacked: [PcpuId(1), PcpuId(511)].into_iter().collect(),
         };
-        assert_eq!((slot, bytes_of(&vm)), (3, bytes_of(&third)));
+        assert_eq!(table.occupied(), [expected]);
     }
 
     #[test]

@@ -3,19 +3,24 @@
 #
 # Problem: what does a host pay for corun's scheduler, and for its daemon?
 # How: the same microbenchmarks under the kernel's own scheduler, under the least sched_ext scheduler that
-# there is (testbed/strain/minimal.bpf.c) and under corun without a policy, by turns; then what each of
-# their callbacks costs, and what the daemon needs on a host with 500 vCPUs. ../cost.py makes tables of it.
+# there is (testbed/strain/minimal.bpf.c), under the least that minds weights (weighted.bpf.c), and under corun
+# without a policy, by turns; then what each of their callbacks costs, and what the daemon needs on a host with 500 vCPUs. ../cost.py makes tables of it.
 
-minimal_link=/sys/fs/bpf/minimal
+link=/sys/fs/bpf/compared
 
-start_minimal() {
-	bpftool struct_ops register minimal.bpf.o $minimal_link >/dev/null || fail "the minimal scheduler does not load"
-	[ "$(scheduler)" = minimal ] || fail "the minimal scheduler is not in charge, but $(scheduler)"
+# start_other NAME: a scheduler written for the comparison (testbed/strain).
+start_other() {
+	bpftool struct_ops register "$1.bpf.o" $link >/dev/null || fail "the $1 scheduler does not load"
+	[ "$(scheduler)" = "$1" ] || fail "the $1 scheduler is not in charge, but $(scheduler)"
 }
-stop_minimal() {
-	rm -r $minimal_link
-	wait_for_eevdf || fail "the minimal scheduler stays"
+stop_other() {
+	rm -r $link
+	wait_for_eevdf || fail "the scheduler that was compared stays"
 }
+start_minimal() { start_other minimal; }
+stop_minimal() { stop_other; }
+start_weighted() { start_other weighted; }
+stop_weighted() { stop_other; }
 start_kernel() { :; }
 stop_kernel() { :; }
 
@@ -44,7 +49,7 @@ compare_costs() {
 	mkdir -p /out/cost
 	for run in "$@"; do
 		begin "cost, run $run"
-		for under in kernel minimal plain; do
+		for under in kernel minimal weighted plain; do
 			[ "$run $under" != "count kernel" ] || continue
 			start_$under
 			[ "$run" = count ] || microbenchmarks "$run" $under

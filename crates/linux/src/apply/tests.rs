@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 use super::*;
-use crate::discovery::{Books, ThreadKey};
+use crate::discovery::{Books, Settled, ThreadKey};
 use crate::helpers::Helper;
 use crate::inventory::Role;
 use corun_model::{
@@ -139,6 +139,7 @@ pub(crate) fn host() -> (Vec<Vm>, Snapshot) {
         helpers: vec![helper(10 * vm + 5)],
         books: Books::default(),
         counted: 2,
+        settled: Settled::default(),
         told: None,
     };
     let seen = |vm: &Vm| VmSeen {

@@ -5,14 +5,13 @@ use super::RecordError;
 use super::event::Raw;
 use super::ring::Rings;
 use crate::log;
+use crate::object::Aligned;
 use corun_model::{Nanos, PcpuSet};
 use libbpf_rs::{Link, MapCore, MapHandle, Object, ObjectBuilder, RingBuffer, RingBufferBuilder};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// The compiled program, aligned as ELF wants it.
-#[repr(align(8))]
-struct Aligned<T: ?Sized>(T);
+/// The compiled program.
 static PROGRAM: &Aligned<[u8]> =
     &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/record.bpf.o")));
 

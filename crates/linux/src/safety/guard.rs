@@ -112,10 +112,11 @@ impl Guard {
             ..Look::default()
         };
         let mut names = BTreeMap::new();
-        for vm in vms {
+        let promised = vms.iter().filter(|_| self.limits.most_ready.is_some());
+        for vm in promised {
             names.insert(vm.vm.0, vm.name.as_str());
             let spent = look.vms.entry(vm.vm.0).or_default();
-            for counters in vm.vcpus.iter().filter_map(|vcpu| reading.get(&vcpu.task)) {
+            for counters in vm.vcpus.iter().filter_map(|vcpu| reading.get(vcpu.task)) {
                 spent.ready += counters.ready;
                 spent.all += counters.run + counters.ready + counters.wait;
             }
@@ -127,7 +128,7 @@ impl Guard {
         let limit = self.limits.longest_wait?;
         for vm in vms {
             for vcpu in &vm.vcpus {
-                let waited = reading.get(&vcpu.task).map_or(0, |seen| seen.ready_for);
+                let waited = reading.get(vcpu.task).map_or(0, |seen| seen.ready_for);
                 if waited > limit {
                     return Some(Breach {
                         promise: "longest-wait",

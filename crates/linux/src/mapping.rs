@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Memory that this process shares with the kernel: arrays of the dispatcher, mapped instead of copied by
+//! system calls. Whoever is on the other side writes at any time: each word is whole, several of them
+//! may be a moment apart.
+
+use crate::tables::Plain;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What this process does with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// It only reads: a store would end the process.
+    Read,
+    /// It reads and writes.
+    Write,
+}
+
+/// The mapping.
+pub(crate) struct Mapping {
+    at: NonNull<AtomicU64>,
+    words: usize,
+}
+
+impl Mapping {
+    /// Maps that many words of an array (`BPF_F_MMAPABLE`), or of a file.
+    ///
+    /// # Errors
+    /// The kernel's reason.
+    pub(crate) fn of(map: BorrowedFd<'_>, words: usize, access: Access) -> io::Result<Self> {
+        let protection = match access {
+            Access::Read => libc::PROT_READ,
+            Access::Write => libc::PROT_READ | libc::PROT_WRITE,
+        };
+        // SAFETY: a new mapping of a descriptor that is open; nothing of ours is replaced.
+        let at = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                words * size_of::<u64>(),
+                protection,
+                libc::MAP_SHARED,
+                map.as_raw_fd(),
+                0,
+            )
+        };
+        match NonNull::new(at.cast()) {
+            Some(start) if at != libc::MAP_FAILED => Ok(Self { at: start, words }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// All of it.
+    pub(crate) fn words(&self) -> &[AtomicU64] {
+        // SAFETY: so long is the mapping, which begins at a page and lives as long as `self`; others write
+        // whole words to it.
+        unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.words) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping that `of` made; no reference to it outlives `self`. That it fails would
+        // mean that it is not there.
+        unsafe { libc::munmap(self.at.as_ptr().cast(), self.words * size_of::<u64>()) };
+    }
+}
+
+/// Words of a struct of the dispatcher.
+pub(crate) const fn words_of<T: Plain>() -> usize {
+    assert!(align_of::<T>() == align_of::<u64>());
+    size_of::<T>() / size_of::<u64>()
+}
+
+/// The value that lies at the beginning of `words`, if they are enough.
+pub(crate) fn copy_of<T: Plain>(words: &[AtomicU64]) -> Option<T> {
+    let words = words.get(..const { words_of::<T>() })?;
+    let mut value = MaybeUninit::<T>::zeroed();
+    // SAFETY: zeroed memory, aligned as u64 is, of exactly so many words (`words_of`).
+    let copy =
+        unsafe { std::slice::from_raw_parts_mut(value.as_mut_ptr().cast::<u64>(), words.len()) };
+    for (copy, word) in copy.iter_mut().zip(words) {
+        *copy = word.load(Ordering::Relaxed);
+    }
+    // SAFETY: `Plain` takes any bytes; all are written.
+    Some(unsafe { value.assume_init() })
+}

@@ -62,5 +62,5 @@ stage_bpftool() { stage_program "$1" bpftool "$testbed_cache/bpftool" usr/sbin/b
 # What only torture needs: `fetch.sh --stress` has brought it, with what it links and no more.
 stage_stress() {
 	mkdir -p "$1/bin"
-	cp -r "$testbed_cache/stress-ng/." "$1/"
+	cp -r "$testbed_cache/stress/." "$1/"
 }

@@ -6,7 +6,7 @@
 # How: apt with a private configuration (this user's cache, the system's mirror, suite sid)
 # downloads and checks the packages; they are unpacked into the cache, never installed. No root.
 #
-# Usage: fetch.sh [--refresh | --stress]   --stress: stress-ng, too (100 MB of downloads, 10 MB kept)
+# Usage: fetch.sh [--refresh | --stress]   --stress: stress-ng and rt-tests, too (100 MB of downloads, 10 MB kept)
 #        exit 0: complete, 77: cannot be had here, 1: error
 set -euo pipefail
 # shellcheck source=testbed/common.sh
@@ -18,7 +18,8 @@ kernel="$testbed_cache/kernel"
 qemu="$testbed_cache/qemu"
 tools="$testbed_cache/tools"
 bpftool="$testbed_cache/bpftool"
-stress="$testbed_cache/stress-ng"
+stress="$testbed_cache/stress"
+rt_tests="hackbench cyclictest pi_stress ptsematest svsematest pmqtest sigwaittest"
 
 private_apt() { "$1" --config-file="$apt_dir/apt.conf" "${@:2}"; }
 
@@ -100,12 +101,16 @@ fetch_bpftool() {
 	mv "$bpftool.new" "$bpftool"
 }
 
-# It depends on much that it does not link: only what it does is kept.
+# They depend on much that they do not link: only what they do is kept.
 fetch_stress() {
-	say "fetching stress-ng"
-	unpack_with_dependencies "$stress.root" stress-ng
+	local program
+	say "fetching stress-ng and rt-tests"
+	unpack_with_dependencies "$stress.root" stress-ng rt-tests
 	rm -rf "$stress.new"
 	stage_program "$stress.new" stress-ng "$stress.root" usr/bin/stress-ng
+	for program in $rt_tests; do
+		stage_program "$stress.new" "$program" "$stress.root" "usr/bin/$program"
+	done
 	rm -rf "$stress" "$stress.root"
 	mv "$stress.new" "$stress"
 }

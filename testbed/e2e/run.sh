@@ -21,13 +21,16 @@ out="${1:-$repository/out/e2e}"
 most_tries=3
 
 # stage_strain DIR: microbenchmarks as bin/corun-strain, without shared libraries, and the least sched_ext
-# scheduler that there is.
+# schedulers that there are, without and with weights.
 stage_strain() {
 	local target=x86_64-unknown-linux-gnu
 	(cd "$repository" && RUSTFLAGS="-C target-feature=+crt-static" \
 		cargo build --quiet --profile static --locked --target "$target" -p corun-strain)
 	cp "${CARGO_TARGET_DIR:-$repository/target}/$target/static/corun-strain" "$1/bin/"
-	clang-19 -g -O2 -target bpf -c "$testbed_dir/strain/minimal.bpf.c" -o "$1/minimal.bpf.o"
+	local least
+	for least in minimal weighted; do
+		clang-19 -g -O2 -target bpf -c "$testbed_dir/strain/$least.bpf.c" -o "$1/$least.bpf.o"
+	done
 }
 
 # The command, without shared libraries, as bin/corun.
@@ -86,11 +89,17 @@ predict=(
 	"predict mix 3" "predict meeting 3"
 )
 
-# One fault after the other, and boot storms under every policy, four in a boot (host/torture.sh).
+# One fault after the other, and suspended VMs and boot storms under every policy, four in a boot
+# (host/torture.sh).
 torture_groups() {
-	groups=("hotplug" "rt;fakes" "nonsense;oom" "starve" "suspend" "stress")
+	groups=("hotplug" "rt;fakes" "nonsense;oom" "starve" "stress" "rt_tests")
 	local -a four
-	while mapfile -t -n 4 four && [ ${#four[@]} -gt 0 ]; do groups+=("storm ${four[*]}"); done <"$work/policies"
+	local fault
+	for fault in suspend storm; do
+		while mapfile -t -n 4 four && [ ${#four[@]} -gt 0 ]; do
+			groups+=("$fault ${four[*]}")
+		done <"$work/policies"
+	done
 }
 
 # The same slices asked of sched_ext and of the kernel's own scheduler.
@@ -109,7 +118,7 @@ emulator_broke() {
 # limit_of GROUP: seconds it may take; some three times what it takes on a machine that does nothing else.
 limit_of() {
 	case $1 in
-	costs | jupiter | vsmtio | policies | others | book | cost | crowd | suspend | storm*) echo 600 ;;
+	costs | jupiter | vsmtio | policies | others | book | cost | crowd | suspend* | storm*) echo 600 ;;
 	*) echo 300 ;;
 	esac
 }
@@ -173,13 +182,12 @@ main() {
 	stage_strain "$work/test"
 	"$testbed_dir/fetch.sh"
 	stage_bpftool "$work/test"
-	case " ${*:2} " in *" torture "* | *" stress "*)
+	case " ${*:2} " in *" torture "* | *" stress "* | *" rt_tests "*)
 		"$testbed_dir/fetch.sh" --stress
 		stage_stress "$work/test"
 		;;
 	esac
 	host_policies "$work/test" >"$work/policies"
-	cp "$work/policies" "$work/test/every-policy"
 	for kind in host running guest; do "$repository/scripts/book.py" list $kind >"$work/test/book-$kind"; done
 	cp "$e2e_dir"/host/* "$work/test/"
 	rm -rf "$out"

@@ -42,6 +42,9 @@ placed() { [ "$(placements)" = "$1 " ]; }
 # knows COUNT: the daemon knows so many VMs.
 knows() { [ "$(corun status --json | grep -c '"under_policy"')" = "$1" ]; }
 
+# There may be fewer: the emulator breaks guests.
+knows_at_most() { [ "$(corun status --json | grep -c '"under_policy"')" -le "$1" ]; }
+
 lapsed() { corun status --json | grep -q "\"lapses\": $1,"; }
 canary_says() { corun status | grep -q "$1"; }
 finds() { corun preflight --json >/tmp/preflight.json; grep -q "\"id\": \"$1\"" /tmp/preflight.json; }

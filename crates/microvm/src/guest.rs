@@ -16,6 +16,7 @@ unsafe extern "C" {
     static corun_guest_ping: u8;
     static corun_guest_barrier: u8;
     static corun_guest_pio: u8;
+    static corun_guest_faults: u8;
 }
 
 /// The vector of every interrupt in the guest: the timer's and the other vCPUs'.
@@ -101,6 +102,19 @@ pub fn interrupt_handler() -> usize {
     offset_of(&raw const corun_guest_interrupt)
 }
 
+/// The exceptions of the processor.
+pub const EXCEPTIONS: usize = 32;
+/// The port that a guest writes to when it met an exception, with what happened on its stack.
+pub const FAULT_PORT: u16 = 0xf5;
+/// Words of what lies on the stack then: exception, error code, then as the processor tells it, from the
+/// address of the instruction on.
+pub const FAULT_WORDS: usize = 7;
+
+/// Where in [`code`] the entry for an exception begins.
+pub fn fault_entry(exception: usize) -> usize {
+    offset_of(&raw const corun_guest_faults) + 16 * exception
+}
+
 fn offset_of(symbol: *const u8) -> usize {
     symbol.addr() - (&raw const corun_guest_begin).addr()
 }
@@ -125,6 +139,15 @@ mod tests {
         );
     }
 
+    /// What a page fault (14, with an error code) and a division (0, without) leave on the stack.
+    #[test]
+    fn exceptions_leave_their_numbers_on_the_stack() {
+        let at = |exception| &code()[fault_entry(exception)..];
+        assert_eq!(at(14)[..2], [0x6a, 14]);
+        assert_eq!(at(0)[..4], [0x6a, 0, 0x6a, 0]);
+        assert_eq!(at(3)[..4], [0x6a, 0, 0x6a, 3]);
+    }
+
     /// The bytes that the processor must see: `inc qword ptr [rsi]; jmp` back to it.
     #[test]
     fn the_spin_program_is_assembled_as_expected() {
@@ -136,8 +159,9 @@ mod tests {
     fn every_program_lies_within_the_code_and_the_handler_returns() {
         let code = code();
         for (_, mode) in MODES {
-            assert!(entry(mode) < interrupt_handler());
+            assert!(entry(mode) < fault_entry(0));
         }
+        assert!(fault_entry(EXCEPTIONS - 1) < interrupt_handler());
         assert!(interrupt_handler() < code.len());
         assert!(code.ends_with(&[0x48, 0xcf]), "iretq");
     }

@@ -52,7 +52,7 @@
 
     .globl corun_guest_begin, corun_guest_end, corun_guest_interrupt
     .globl corun_guest_spin, corun_guest_lock, corun_guest_timer, corun_guest_ping, corun_guest_pio
-    .globl corun_guest_barrier
+    .globl corun_guest_barrier, corun_guest_faults
 
 corun_guest_begin:
 
@@ -140,6 +140,25 @@ corun_guest_pio:
         mov dx, 0x500
         out dx, al
         jmp 2b
+
+# An entry of 16 bytes for each exception: none of them is expected. What the processor tells is left on
+# the stack, with the number of the exception below it and 0 where there is no error code; then a port
+# write hands over to the VMM, which reads it there (machine.rs).
+    .balign 16
+corun_guest_faults:
+    .set exception, 0
+    .rept 32
+        .balign 16
+    # Those with an error code: 8, 10 to 14, 17, 21, 29 and 30.
+    .if !((0x60227d00 >> exception) & 1)
+        push 0
+    .endif
+        push exception
+        jmp 8f
+    .set exception, exception + 1
+    .endr
+8:      out 0xf5, al
+        hlt
 
 # Every interrupt: acknowledge. It comes only at a halt, where no register holds a value.
 corun_guest_interrupt:

@@ -2,7 +2,7 @@
 //! What lies where in the memory of the testbed's guests, and what is there when they start.
 
 use crate::MachineError;
-use crate::guest::{self, Mode, VECTOR};
+use crate::guest::{self, EXCEPTIONS, Mode, VECTOR};
 use crate::machine::{Ring, Setup, Start};
 use crate::memory::GuestMemory;
 
@@ -40,7 +40,7 @@ pub const DATA_SELECTOR: u16 = 16;
 pub const USER_DATA_SELECTOR: u16 = 24 | 3;
 /// The selector of the code descriptor of ring 3.
 pub const USER_CODE_SELECTOR: u16 = 32 | 3;
-/// Gates up to the only vector used. Anything else is a fault that ends the guest.
+/// Gates up to the only vector used: of the exceptions, and of the interrupts. Anything else is a fault.
 pub const GATES: usize = VECTOR + 1;
 
 /// What a guest does, in its own units.
@@ -113,6 +113,10 @@ pub fn pieces(program: &Program) -> Vec<(usize, Vec<u8>)> {
         ),
         (CODE, guest::code().to_vec()),
     ];
+    for exception in 0..EXCEPTIONS {
+        let handler = CODE + guest::fault_entry(exception);
+        pieces.push((IDT + exception * 16, words(&gate(handler))));
+    }
     pieces.extend(page_tables());
     for index in 0..program.vcpus {
         let next = (index + 1) % program.vcpus;

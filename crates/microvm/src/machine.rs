@@ -2,6 +2,7 @@
 //! The virtual machine: KVM's objects, and a thread per vCPU.
 
 use crate::MachineError;
+use crate::guest::{FAULT_PORT, FAULT_WORDS};
 use crate::image;
 use crate::memory::GuestMemory;
 use kvm_bindings::{
@@ -184,17 +185,18 @@ fn run_and_report(
 ) {
     let ended = create_vcpu(parts, index).and_then(|vcpu| {
         prepare(index).map_err(|error| MachineError::Thread { vcpu: index, error })?;
-        run(vcpu, index)
+        run(vcpu, index, &parts.setup.memory[0].1)
     });
     // A closed channel means that nobody wants to know.
     let _ = report.send(ended);
 }
 
 /// Runs until it ends.
-fn run(mut vcpu: VcpuFd, index: usize) -> Result<(), MachineError> {
+fn run(mut vcpu: VcpuFd, index: usize, memory: &GuestMemory) -> Result<(), MachineError> {
     let stopped = loop {
         match vcpu.run() {
             Ok(VcpuExit::MmioWrite(END, _)) => return Ok(()),
+            Ok(VcpuExit::IoOut(FAULT_PORT, _)) => break Some("an exception".into()),
             Ok(VcpuExit::IoOut(..) | VcpuExit::MmioWrite(..) | VcpuExit::Intr) => {}
             Ok(VcpuExit::FailEntry(reason, _)) => {
                 return Err(MachineError::NotEntered {
@@ -211,13 +213,24 @@ fn run(mut vcpu: VcpuFd, index: usize) -> Result<(), MachineError> {
     let Some(stopped) = stopped else {
         return Err(MachineError::internal(index, vcpu.get_kvm_run()));
     };
-    let regs = vcpu
-        .get_regs()
-        .map_err(MachineError::refused("does not tell registers"))?;
-    Err(MachineError::Stopped {
-        vcpu: index,
-        what: format!("{stopped}; {regs:x?}"),
-    })
+    let untold = || MachineError::refused("does not tell registers");
+    let regs = vcpu.get_regs().map_err(untold())?;
+    let sregs = vcpu.get_sregs().map_err(untold())?;
+    let on_stack = on_stack(memory, regs.rsp);
+    let what = format!(
+        "{stopped}; on the stack {on_stack:x?}; {regs:x?}; cr2 {:x}, cr3 {:x}, ss {:x}, cs {:x}",
+        sregs.cr2, sregs.cr3, sregs.ss.selector, sregs.cs.selector
+    );
+    Err(MachineError::Stopped { vcpu: index, what })
+}
+
+/// What lies on the stack: of an exception, its number, its error code, and what the processor tells (address,
+/// code segment, flags, stack pointer, stack segment). As far as there is memory.
+fn on_stack(memory: &GuestMemory, rsp: u64) -> Vec<u64> {
+    let words = (0..FAULT_WORDS as u64).map(|word| rsp.checked_add(word * 8));
+    let readable = |at: &usize| at.is_multiple_of(8) && *at < memory.size();
+    let addresses = words.map_while(|at| usize::try_from(at?).ok().filter(readable));
+    addresses.map(|at| memory.read_u64(at)).collect()
 }
 
 fn create_vcpu(parts: &Parts, index: usize) -> Result<VcpuFd, MachineError> {

@@ -113,7 +113,10 @@ with_vms() {
 			stop_vms >/dev/null
 			return
 		fi
-		echo "a VM of $names ended, attempt $_attempt" | tee -a /out/broken.txt
+		for _vm in $names; do
+			kill -0 "$(vm_pid "$_vm")" 2>/dev/null ||
+				echo "$_vm ended, attempt $_attempt: $(tail -n 1 /tmp/vms/"$_vm".log)" | tee -a /out/broken.txt
+		done
 		stop_vms >/dev/null
 	done
 }

@@ -109,8 +109,11 @@ impl<O: Order> Fair<O> {
         interval.clamp(self.tick, most)
     }
 
-    /// Brings the averages of the pCPUs in a domain of `cpu` up to date.
+    /// Brings the averages of the pCPUs in a domain of `cpu` up to date, where they count.
     pub(super) fn age_domain(&mut self, cpu: PcpuId, level: usize, now: Nanos) {
+        if !self.tuning.tracks_load() {
+            return;
+        }
         let Some(span) = self.domains.level(level).map(|level| level.domain(cpu)) else {
             return;
         };

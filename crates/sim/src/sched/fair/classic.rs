@@ -48,6 +48,24 @@ impl Group {
     }
 }
 
+/// What is known of a domain.
+struct Survey {
+    /// The group of the pCPU that balances.
+    own: Group,
+    /// Mean load of a whole pCPU.
+    mean: u64,
+    busiest: Option<Group>,
+}
+
+/// Which of the averages of load counts, 0: the present one.
+fn index(level: &Level, idle: Idle) -> usize {
+    match idle {
+        Idle::No => level.busy_idx,
+        Idle::Yes => level.idle_idx,
+        Idle::Soon => 0,
+    }
+}
+
 impl<O: Order> Fair<O> {
     pub(super) fn busiest_by_load(
         &self,
@@ -56,29 +74,12 @@ impl<O: Order> Fair<O> {
         idle: Idle,
         left_out: &PcpuSet,
     ) -> Option<Busiest> {
-        let mut groups = level.groups(cpu);
-        let own = self.group_by_load(groups.next()?, cpu, level, idle, left_out);
-        let (mut total, mut power) = (own.load, own.power);
-        let mut busiest: Option<Group> = None;
-        for pcpus in groups {
-            if let Some(load) = self.load_of_calm(&pcpus, level, idle, left_out) {
-                total += load;
-                power += WHOLE;
-                continue;
-            }
-            let mut group = self.group_by_load(pcpus, cpu, level, idle, left_out);
-            total += group.load;
-            power += group.power;
-            if level.prefer_sibling && (own.nr < own.capacity || self.is_old()) {
-                group.capacity = group.capacity.min(1);
-                group.overloaded |= group.nr > 1 && !self.is_old();
-            }
-            if self.busier(&group, busiest.as_ref()) {
-                busiest = Some(group);
-            }
-        }
+        let Survey {
+            own,
+            mean,
+            busiest,
+        } = self.survey(cpu, level, idle, left_out)?;
         let busiest = busiest.filter(|group| group.nr > 0)?;
-        let mean = total * WHOLE / power;
         // Where affinity is in the way, comparing means is of no use.
         let pinned = !self.is_old() && busiest.imbalanced;
         let room = !self.is_old() && idle != Idle::No && own.nr < own.size && busiest.overloaded;
@@ -92,29 +93,72 @@ impl<O: Order> Fair<O> {
         })
     }
 
-    /// The load of a group of one pCPU that 2.6.33 takes nothing from, because it has a task at most and
-    /// no higher class there; `None`: it is to be looked at. So most of a large host is passed by.
-    fn load_of_calm(
+    /// All groups of the domain of `cpu`.
+    fn survey(
         &self,
-        pcpus: &Range<u32>,
+        cpu: PcpuId,
         level: &Level,
         idle: Idle,
         left_out: &PcpuSet,
-    ) -> Option<u64> {
-        let (cpu, rq) = (PcpuId(pcpus.start), self.books.rq(PcpuId(pcpus.start)));
-        let calm = self.is_old() && level.group == 1 && rq.all() <= 1 && rq.power == WHOLE;
-        (calm && !left_out.contains(cpu)).then(|| self.load_by_idleness(cpu, false, level, idle))
+    ) -> Option<Survey> {
+        if self.is_flat(level, idle) && left_out.is_empty() {
+            return Some(self.survey_flat(cpu, level, idle));
+        }
+        let mut groups = level.groups(cpu);
+        let own = self.group_by_load(groups.next()?, cpu, level, idle, left_out);
+        let (mut total, mut power) = (own.load, own.power);
+        let mut busiest: Option<Group> = None;
+        for pcpus in groups {
+            let mut group = self.group_by_load(pcpus, cpu, level, idle, left_out);
+            total += group.load;
+            power += group.power;
+            if level.prefer_sibling && (own.nr < own.capacity || self.is_old()) {
+                group.capacity = group.capacity.min(1);
+                group.overloaded |= group.nr > 1 && !self.is_old();
+            }
+            if self.busier(&group, busiest.as_ref()) {
+                busiest = Some(group);
+            }
+        }
+        Some(Survey {
+            own,
+            mean: total * WHOLE / power,
+            busiest,
+        })
+    }
+
+    /// Are groups of this level single pCPUs whose loads are their present weights? Then those with one task
+    /// at most have nothing to give away.
+    fn is_flat(&self, level: &Level, idle: Idle) -> bool {
+        self.is_old() && level.group == 1 && index(level, idle) == 0 && !self.shared_above
+    }
+
+    /// The same, on a large host faster: looks only at pCPUs that somebody waits for.
+    fn survey_flat(&self, cpu: PcpuId, level: &Level, idle: Idle) -> Survey {
+        let domain = level.domain(cpu);
+        let others = self.crowds.waited_for().iter();
+        let others = others.filter(|other| *other != cpu && domain.contains(&other.0));
+        // Of equals the first one behind the own, as in `Level::groups`.
+        let behind = |other: PcpuId| (other.0 + level.span - cpu.0) % level.span;
+        let at = others.max_by(|&a, &b| {
+            let weights = self.books.weight(a).cmp(&self.books.weight(b));
+            weights.then_with(|| behind(b).cmp(&behind(a)))
+        });
+        let group = |at: PcpuId| {
+            self.group_by_load(at.0..at.0 + 1, cpu, level, idle, &PcpuSet::default())
+        };
+        let weights = &self.books.weights[domain.start as usize..domain.end as usize];
+        Survey {
+            own: group(cpu),
+            mean: weights.iter().sum::<u64>() / u64::from(level.span),
+            busiest: at.map(group),
+        }
     }
 
     /// The load of a pCPU, taken high if it is of the own group, low if of another.
     fn load_by_idleness(&self, cpu: PcpuId, local: bool, level: &Level, idle: Idle) -> u64 {
-        let index = match idle {
-            Idle::No => level.busy_idx,
-            Idle::Yes => level.idle_idx,
-            Idle::Soon => 0,
-        };
         let present = self.present_load(cpu);
-        let ticked = index
+        let ticked = index(level, idle)
             .checked_sub(1)
             .and_then(|n| self.books.rq(cpu).ticked.get(n))
             .copied()

@@ -18,7 +18,8 @@ pub(crate) struct Crowds {
     unclaimed: PcpuSet,
     /// The SMT threads of cores that idle as a whole.
     idle_cores: PcpuSet,
-    /// Per level and domain: runqueues with somebody waiting.
+    /// pCPUs that somebody waits for while another one has them, and how many by level and domain.
+    waited_for: PcpuSet,
     crowded: Vec<Vec<u32>>,
 }
 
@@ -30,6 +31,7 @@ impl Crowds {
             idle: PcpuSet::first(pcpus),
             unclaimed: PcpuSet::first(pcpus),
             idle_cores: PcpuSet::first(pcpus),
+            waited_for: PcpuSet::default(),
             crowded: levels
                 .map(|level| vec![0; (pcpus / level.span) as usize])
                 .collect(),
@@ -59,6 +61,11 @@ impl Crowds {
         &self.idle_cores
     }
 
+    /// pCPUs that somebody waits for while another one has them.
+    pub(crate) fn waited_for(&self) -> &PcpuSet {
+        &self.waited_for
+    }
+
     /// Is there anybody in the domain of `cpu` at `level` who waits for a pCPU that another one has?
     pub(crate) fn somebody_waits(&self, cpu: PcpuId, level: usize, domains: &Domains) -> bool {
         let span = domains.level(level).map_or(1, |level| level.span);
@@ -71,8 +78,14 @@ impl Crowds {
         match (old, new) {
             (0, _) => self.fill(cpu, domains.core_of(cpu)),
             (_, 0) => self.empty(cpu, domains.core_of(cpu)),
-            (1, _) => self.count(cpu, domains, |count| *count += 1),
-            (_, 1) => self.count(cpu, domains, |count| *count -= 1),
+            (1, _) => {
+                self.waited_for.insert(cpu);
+                self.count(cpu, domains, |count| *count += 1);
+            }
+            (_, 1) => {
+                self.waited_for.remove(cpu);
+                self.count(cpu, domains, |count| *count -= 1);
+            }
             _ => {}
         }
     }

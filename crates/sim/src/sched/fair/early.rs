@@ -81,8 +81,8 @@ mod tests {
         let allowed: PcpuSet = allowed.parse().unwrap();
         cfs.books.tasks.push(Member::new(WEIGHT, None, allowed));
         for (cpu, nr) in (0..4).map(PcpuId).zip(tasks) {
-            let rq = cfs.books.rq_mut(cpu);
-            (rq.nr, rq.weight) = (nr, WEIGHT * u64::from(nr));
+            cfs.books.rq_mut(cpu).nr = nr;
+            cfs.books.weights[cpu.index()] = WEIGHT * u64::from(nr);
             cfs.crowds.claim(cpu, nr);
         }
         cfs.place_early(TaskId(0), PcpuId(here), PcpuId(last)).0

@@ -120,8 +120,9 @@ impl<O: Order> Fair<O> {
         let before = self.books.task(task).load();
         self.books.task_mut(task).weight = new;
         let after = self.books.task(task).load();
+        let total = &mut self.books.weights[cpu.index()];
+        *total = *total - old + new;
         let rq = self.books.rq_mut(cpu);
-        rq.weight = rq.weight - old + new;
         rq.load.value = rq.load.value.saturating_sub(before) + after;
     }
 
@@ -131,10 +132,9 @@ impl<O: Order> Fair<O> {
         self.books.link(task, cpu);
         let member = self.books.task_mut(task);
         (member.on, member.last) = (Some(cpu), Some(cpu));
-        let weight = member.weight;
+        self.books.weights[cpu.index()] += self.books.task(task).weight;
         let rq = self.books.rq_mut(cpu);
         rq.nr += 1;
-        rq.weight += weight;
         let (nr, own) = (rq.all(), rq.nr);
         self.crowds.change(cpu, nr - 1, nr, &self.domains);
         self.crowds.claim(cpu, own);
@@ -148,10 +148,9 @@ impl<O: Order> Fair<O> {
         self.books.unlink(task, cpu);
         let member = self.books.task_mut(task);
         member.on = None;
-        let weight = member.weight;
+        self.books.weights[cpu.index()] -= self.books.task(task).weight;
         let rq = self.books.rq_mut(cpu);
         rq.nr -= 1;
-        rq.weight -= weight;
         if rq.current == Some(task) {
             rq.current = None;
         }

@@ -206,11 +206,9 @@ impl<O: Order> Fair<O> {
 
     /// The load of `cpu` as placement sees it.
     pub(super) fn present_load(&self, cpu: PcpuId) -> u64 {
-        let rq = self.books.rq(cpu);
-        if self.tuning.tracks_load() {
-            rq.load.value
-        } else {
-            rq.weight
+        match self.tuning.tracks_load() {
+            true => self.books.rq(cpu).load.value,
+            false => self.books.weight(cpu),
         }
     }
 }

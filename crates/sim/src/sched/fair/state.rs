@@ -78,8 +78,6 @@ pub(crate) struct Runqueue {
     above_time: Nanos,
     above_since: Nanos,
     pub(crate) power: u64,
-    /// Sum of the members' weights.
-    pub(crate) weight: u64,
     pub(crate) current: Option<TaskId>,
     /// Up to when the current task's time is charged.
     pub(crate) charged: Nanos,
@@ -111,7 +109,6 @@ impl Runqueue {
             above_time: 0,
             above_since: 0,
             power: WHOLE,
-            weight: 0,
             current: None,
             charged: 0,
             load: Average::default(),
@@ -178,6 +175,9 @@ impl Runqueue {
 pub(crate) struct Books {
     pub(crate) tasks: Vec<Member>,
     pub(crate) rqs: Vec<Runqueue>,
+    /// Per pCPU, the sum of its members' weights: beside each other, since balancing adds those of whole
+    /// domains.
+    pub(crate) weights: Vec<u64>,
     decay: Decay,
 }
 
@@ -186,6 +186,7 @@ impl Books {
         Self {
             tasks: Vec::new(),
             rqs: (0..pcpus).map(|_| Runqueue::new(mean_idle)).collect(),
+            weights: vec![0; pcpus],
             decay: Decay::new(),
         }
     }
@@ -210,6 +211,11 @@ impl Books {
         &mut self.rqs[cpu.index()]
     }
 
+    /// Sum of the members' weights.
+    pub(crate) fn weight(&self, cpu: PcpuId) -> u64 {
+        self.weights[cpu.index()]
+    }
+
     /// Brings a task's averages up to date. Call before its state changes.
     pub(crate) fn age_task(&mut self, task: TaskId, now: Nanos) {
         let member = &mut self.tasks[task.index()];
@@ -227,7 +233,7 @@ impl Books {
     pub(crate) fn age_rq(&mut self, cpu: PcpuId, now: Nanos) {
         let rq = &mut self.rqs[cpu.index()];
         let busy = if rq.current.is_some() { FULL } else { 0 };
-        rq.load.advance(rq.weight, now, &self.decay);
+        rq.load.advance(self.weights[cpu.index()], now, &self.decay);
         rq.util.advance(busy, now, &self.decay);
     }
 
@@ -287,7 +293,7 @@ impl Books {
             at = self.next_member(task, true);
         }
         assert_eq!(count, rq.nr as usize, "members of {cpu}");
-        assert_eq!(weight, rq.weight, "weight of {cpu}");
+        assert_eq!(weight, self.weight(cpu), "weight of {cpu}");
         assert_eq!(current, rq.current.is_some(), "current task of {cpu}");
         count
     }

@@ -25,6 +25,7 @@
 
 #include "../types.h"
 #include "tap.h"
+#include "task_ctxs.h"
 
 /* BPF_F_TIMER_CPU_PIN, which older uapi headers lack. */
 #define TIMER_CPU_PIN 2
@@ -74,13 +75,6 @@ void bpf_iter_scx_dsq_destroy(struct bpf_iter_scx_dsq *it) __ksym;
 /* --- state --- */
 
 volatile struct knobs knobs;
-
-struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct task_ctx);
-} task_ctxs SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);

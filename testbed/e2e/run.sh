@@ -6,7 +6,7 @@
 # with check.py; the recorded decisions are replayed through the native build.
 #
 # Usage: run.sh [OUT [GROUP…]]   OUT: out/e2e; GROUP: only these boots (below), such as weights; "brief": the
-#                                two that CI runs; or "contract", "costs", "jupiter", "vsmtio", "examples",
+#                                three that CI runs; or "contract", "costs", "jupiter", "vsmtio", "examples",
 #                                "slices", "predict", "record", "book", "cost", "parallel", "crowd" or "torture",
 #                                which take long and are not among those run by default
 #        EXAMPLE: the policy that "examples" goes over to, instead of calm
@@ -18,7 +18,7 @@ set -euo pipefail
 e2e_dir="$(cd "$(dirname "$0")" && pwd)"
 repository="$testbed_dir/.."
 out="${1:-$repository/out/e2e}"
-most_tries=3
+most_tries=4
 
 # stage_strain DIR: microbenchmarks as bin/corun-strain, without shared libraries, and the least sched_ext
 # schedulers that there are, without and with weights.
@@ -68,18 +68,23 @@ lockstep() {
 # it spoils is little.
 groups=(
 	"stacking"
-	"idling;policy fair;policy balance"
-	"policy affinity;kill"
+	"idling;policy fair"
+	"policy balance"
+	"policy affinity"
+	"kill"
 	"weights;steal"
 	"policies"
 	"others"
-	"preflight;hang;guard;loop;canary;watch"
+	"preflight;hang"
+	"guard;loop"
+	"canary;watch"
 )
 
 # What shows within six minutes that a change broke nothing: stacking, the hand-back, the decisions.
 brief=(
 	"stacking"
-	"policy balance;kill;guard"
+	"policy balance"
+	"kill;guard"
 )
 
 # Recordings of the same guests under one scheduler after the other, for predict.py.
@@ -119,6 +124,7 @@ emulator_broke() {
 limit_of() {
 	case $1 in
 	costs | jupiter | vsmtio | policies | others | book | cost | crowd | suspend* | storm*) echo 600 ;;
+	policy* | kill*) echo 180 ;;
 	*) echo 300 ;;
 	esac
 }

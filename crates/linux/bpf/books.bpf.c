@@ -16,7 +16,7 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 
-#include "../../../dispatcher/types.h"
+#include "../../../dispatcher/platform/task_ctxs.h"
 
 /* Tasks asked for at a time. */
 #define MOST_ASKED 512
@@ -38,14 +38,6 @@ struct told {
 	u64 known; /* is it there, and has the dispatcher seen it? */
 	struct task_ctx ctx;
 };
-
-/* The dispatcher's own. */
-struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct task_ctx);
-} task_ctxs SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

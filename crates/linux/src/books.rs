@@ -5,6 +5,7 @@
 
 use crate::discovery::ThreadKey;
 use crate::mapping::{Access, Mapping, copy_of, words_of};
+use crate::namespaces;
 use crate::object::Aligned;
 use crate::skel::types;
 use libbpf_rs::{MapCore, MapHandle, Object, ObjectBuilder, ProgramInput, ProgramMut};
@@ -34,8 +35,13 @@ impl TaskBooks {
     /// Loads the program, for what the dispatcher keeps in `task_ctxs`.
     ///
     /// # Errors
-    /// The kernel's reason: it may be too old for such programs to look for tasks.
+    /// The kernel's reason: it may be too old for such programs to look for tasks. Or this process names
+    /// threads otherwise than the kernel does.
     pub(crate) fn load(task_ctxs: BorrowedFd<'_>) -> libbpf_rs::Result<Self> {
+        if !namespaces::numbers_are_the_kernels() || !namespaces::starts_are_the_kernels() {
+            let why = "this process is in a PID or time namespace of its own";
+            return Err(io::Error::other(why).into());
+        }
         Self::load_for(Some(task_ctxs))
     }
 

@@ -303,6 +303,9 @@ fn take_over(
         (options.notes)(&format!("scxtop and the like will not show corun: {why}"));
     }
     let mut dispatcher = Dispatcher::load(&mut storage, &options.params, &online, recording)?;
+    if let Some(slow) = dispatcher.tables().slow_because() {
+        (options.notes)(&slow);
+    }
     let mut daemon = Daemon::new(options, forced, &online, &dispatcher)?;
     dispatcher.attach()?;
     confine()?;

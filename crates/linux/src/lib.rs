@@ -31,6 +31,7 @@ mod loader;
 mod log;
 pub mod machine;
 mod mapping;
+mod namespaces;
 mod object;
 pub mod observe;
 mod outside;

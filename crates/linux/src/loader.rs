@@ -90,8 +90,8 @@ pub(crate) struct Dispatcher<'obj> {
     /// `struct knobs` there.
     knobs: *mut types::knobs,
     vms: VmTable,
-    /// `None`: this kernel has no such programs, and tasks are looked up one by one.
-    books: Option<TaskBooks>,
+    /// Or why there are none: then tasks are looked up one by one.
+    books: Result<TaskBooks, String>,
 }
 
 impl<'obj> Dispatcher<'obj> {
@@ -118,7 +118,8 @@ impl<'obj> Dispatcher<'obj> {
         let mut skel = open.load().map_err(load)?;
         let vms = VmTable::map(skel.maps.vm_ctxs.as_fd()).map_err(LoadError::Map)?;
         const { assert!(size_of::<types::lease>() == size_of::<[AtomicU64; 3]>()) };
-        let books = TaskBooks::load(skel.maps.task_ctxs.as_fd()).ok();
+        let books = TaskBooks::load(skel.maps.task_ctxs.as_fd());
+        let books = books.map_err(|why| format!("{why:#}"));
         let bss = skel.maps.bss_data.as_deref_mut();
         let bss = bss.ok_or(LoadError::Object(".bss"))?;
         let lease = (&raw const bss.lease).cast();
@@ -229,7 +230,12 @@ impl<'obj> Dispatcher<'obj> {
         // SAFETY: points into the object's mapped .bss, which lives as long as `skel`; it is written
         // through this only.
         let live = unsafe { Live::new(self.knobs) };
-        Tables::new(&self.skel.maps, &self.vms, self.books.as_ref(), live)
+        Tables::new(
+            &self.skel.maps,
+            &self.vms,
+            self.books.as_ref().map_err(String::as_str),
+            live,
+        )
     }
 }
 

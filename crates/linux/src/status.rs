@@ -160,7 +160,11 @@ impl HostStatus {
             most_pressure_percent: beside.limits.most_pressure,
             forced: beside.forced.to_vec(),
             lapses: beside.lapses,
-            notes: control.status(),
+            notes: control
+                .status()
+                .into_iter()
+                .chain(tables.slow_because())
+                .collect(),
             vms,
         })
     }

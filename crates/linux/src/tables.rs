@@ -57,7 +57,7 @@ pub(crate) fn bytes_of<T: Plain>(value: &T) -> &[u8] {
 pub(crate) struct Tables<'a, 'obj> {
     maps: &'a CorunMaps<'obj>,
     vms: &'a VmTable,
-    books: Option<&'a TaskBooks>,
+    books: Result<&'a TaskBooks, &'a str>,
     live: Live<'a>,
 }
 
@@ -65,7 +65,7 @@ impl<'a, 'obj> Tables<'a, 'obj> {
     pub(crate) fn new(
         maps: &'a CorunMaps<'obj>,
         vms: &'a VmTable,
-        books: Option<&'a TaskBooks>,
+        books: Result<&'a TaskBooks, &'a str>,
         live: Live<'a>,
     ) -> Self {
         Self {
@@ -74,6 +74,14 @@ impl<'a, 'obj> Tables<'a, 'obj> {
             books,
             live,
         }
+    }
+
+    /// What reading them takes more of than it should, a sentence, if it does.
+    pub(crate) fn slow_because(&self) -> Option<String> {
+        let why = self.books.err()?;
+        Some(format!(
+            "vCPUs' counters are read one by one, which with hundreds of them takes more of a pCPU: {why}"
+        ))
     }
 
     /// Tells which parts of the dispatcher are needed.
@@ -102,7 +110,7 @@ impl<'a, 'obj> Tables<'a, 'obj> {
         vcpus: &[&Vcpu],
         mut tell: impl FnMut(&Vcpu, Option<types::task_ctx>),
     ) -> libbpf_rs::Result<()> {
-        let Some(books) = self.books else {
+        let Ok(books) = self.books else {
             return vcpus.iter().try_for_each(|vcpu| {
                 tell(vcpu, self.task(vcpu.pidfd.as_fd())?);
                 Ok(())

@@ -14,7 +14,7 @@ mod ring;
 mod threads;
 
 use crate::host::watch_signals;
-use crate::{clock, inventory, preflight, priority, sched_ext};
+use crate::{clock, inventory, namespaces, preflight, priority, sched_ext};
 use corun_model::Nanos;
 use corun_model::time::{MS, SEC};
 use corun_recording::native::{Anonymiser, Encoder, Entry};
@@ -39,9 +39,6 @@ const NAP: Nanos = 20 * MS;
 const UNSETTLED: Nanos = MS;
 /// How often counts are read and what was taken is written.
 const PACE: Nanos = SEC;
-/// The inode of the first PID namespace (include/linux/proc_ns.h): only there the kernel's numbers of
-/// threads are ours.
-const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
 
 /// What to record.
 pub struct RecordOptions<'a> {
@@ -128,8 +125,7 @@ pub enum RecordError {
 /// [`RecordError`]: nothing was recorded. Whatever happens later leaves a recording that can be read, and is
 /// told in [`Recorded`].
 pub fn run(options: RecordOptions<'_>) -> Result<Recorded, RecordError> {
-    let namespace = std::fs::read_link("/proc/self/ns/pid");
-    if namespace.is_ok_and(|it| it.as_os_str() != FIRST_PID_NAMESPACE) {
+    if !namespaces::numbers_are_the_kernels() {
         return Err(RecordError::Namespace);
     }
     let asked = signals().map_err(RecordError::Signals)?;

@@ -74,11 +74,7 @@ impl<O: Order> Fair<O> {
         idle: Idle,
         left_out: &PcpuSet,
     ) -> Option<Busiest> {
-        let Survey {
-            own,
-            mean,
-            busiest,
-        } = self.survey(cpu, level, idle, left_out)?;
+        let Survey { own, mean, busiest } = self.survey(cpu, level, idle, left_out)?;
         let busiest = busiest.filter(|group| group.nr > 0)?;
         // Where affinity is in the way, comparing means is of no use.
         let pinned = !self.is_old() && busiest.imbalanced;
@@ -94,13 +90,7 @@ impl<O: Order> Fair<O> {
     }
 
     /// All groups of the domain of `cpu`.
-    fn survey(
-        &self,
-        cpu: PcpuId,
-        level: &Level,
-        idle: Idle,
-        left_out: &PcpuSet,
-    ) -> Option<Survey> {
+    fn survey(&self, cpu: PcpuId, level: &Level, idle: Idle, left_out: &PcpuSet) -> Option<Survey> {
         if self.is_flat(level, idle) && left_out.is_empty() {
             return Some(self.survey_flat(cpu, level, idle));
         }
@@ -144,9 +134,8 @@ impl<O: Order> Fair<O> {
             let weights = self.books.weight(a).cmp(&self.books.weight(b));
             weights.then_with(|| behind(b).cmp(&behind(a)))
         });
-        let group = |at: PcpuId| {
-            self.group_by_load(at.0..at.0 + 1, cpu, level, idle, &PcpuSet::default())
-        };
+        let group =
+            |at: PcpuId| self.group_by_load(at.0..at.0 + 1, cpu, level, idle, &PcpuSet::default());
         let weights = &self.books.weights[domain.start as usize..domain.end as usize];
         Survey {
             own: group(cpu),

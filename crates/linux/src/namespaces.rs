@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Whether this process names threads as the kernel does.
+//!
+//! BPF programs see threads by their numbers in the first PID namespace, and their starts by the clock of the
+//! first time namespace; in other namespaces, such as a container's, both have other values. The first ones have
+//! fixed inodes (include/linux/proc_ns.h, `PROC_PID_INIT_INO` and `PROC_TIME_INIT_INO`).
+
+/// Are numbers of threads the kernel's?
+pub(crate) fn numbers_are_the_kernels() -> bool {
+    is_first("pid", "pid:[4026531836]")
+}
+
+/// Are starts of threads told by the kernel's clock?
+pub(crate) fn starts_are_the_kernels() -> bool {
+    is_first("time", "time:[4026531834]")
+}
+
+/// Where it cannot be told, kernels are too old to have any others.
+fn is_first(kind: &str, first: &str) -> bool {
+    let link = std::fs::read_link(format!("/proc/self/ns/{kind}"));
+    link.map_or(true, |link| link.as_os_str() == first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_name_is_another_namespace() {
+        assert!(!is_first("pid", "pid:[0]"));
+        assert!(is_first("no such kind", "of namespace"));
+    }
+}

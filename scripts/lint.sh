@@ -6,8 +6,8 @@ cd "$(dirname "$0")/.."
 
 cargo fmt --all --check
 cargo clippy -q --workspace --all-targets -- -D warnings
-git ls-files -z 'dispatcher/*.c' 'dispatcher/*.h' 'crates/guest/bpf/*.c' | xargs -0 clang-format-19 --dry-run --Werror
-git ls-files -z '*.sh' .ci/run | xargs -0 shellcheck -x
+git ls-files -z '*.c' '*.h' | xargs -0 clang-format-19 --dry-run --Werror
+git ls-files -z '*.sh' .ci/run testbed/host-init testbed/e2e/host/run | xargs -0 shellcheck -x
 
 # Each file says under which licence it stands.
 unlicensed=$(git ls-files '*.rs' '*.c' '*.h' '*.sh' Makefile .ci/run | xargs grep -L 'SPDX-License-Identifier: GPL-2.0-only' || true)

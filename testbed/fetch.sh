@@ -131,6 +131,8 @@ fetch_qemu() {
 	chmod +x "$qemu.new/qemu-system-x86_64"
 	version="$("$qemu.new/qemu-system-x86_64" --version | head -n 1)" ||
 		die "QEMU of $suite does not run here"
+	python3 "$testbed_dir/mend-qemu.py" "$qemu.new/root/usr/bin/qemu-system-x86_64" >"$qemu.new/mended"
+	say "$(cat "$qemu.new/mended")"
 	echo "$version" >"$qemu.new/version"
 	rm -rf "$qemu"
 	mv "$qemu.new" "$qemu"
@@ -218,7 +220,7 @@ fetch_kernel() {
 }
 
 is_complete() {
-	[ -e "$tools" ] && [ -e "$bpftool" ] && [ -e "$qemu/version" ] && [ -e "$kernel/version" ] &&
+	[ -e "$tools" ] && [ -e "$bpftool" ] && [ -e "$qemu/mended" ] && [ -e "$kernel/version" ] &&
 		{ [ ! "$1" ] || [ -e "$stress" ]; }
 }
 
@@ -244,7 +246,8 @@ main() {
 	if [ "$refresh" ] || [ ! -e "$tools" ]; then fetch_tools; fi
 	if [ "$refresh" ] || [ ! -e "$bpftool" ]; then fetch_bpftool; fi
 	if [ "$with_stress" ] && [ ! -e "$stress" ]; then fetch_stress; fi
-	if [ "$refresh" ] || [ ! -e "$qemu/version" ]; then fetch_qemu; fi
+	# One from before it was mended is fetched anew.
+	if [ "$refresh" ] || [ ! -e "$qemu/mended" ]; then fetch_qemu; fi
 	if [ "$refresh" ] || [ ! -e "$kernel/version" ]; then fetch_kernel; fi
 	rm -rf "$apt_dir"
 	say "complete in $testbed_cache ($(du -sh "$testbed_cache" | cut -f 1))"

@@ -56,4 +56,7 @@ def main(file):
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit(__doc__)
-    print(main(sys.argv[1]))
+    try:
+        print(main(sys.argv[1]))
+    except (OSError, subprocess.CalledProcessError) as error:
+        sys.exit(f"mend-qemu.py: {sys.argv[1]} cannot be mended: {error}")

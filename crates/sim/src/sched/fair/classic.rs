@@ -91,9 +91,19 @@ impl<O: Order> Fair<O> {
 
     /// All groups of the domain of `cpu`.
     fn survey(&self, cpu: PcpuId, level: &Level, idle: Idle, left_out: &PcpuSet) -> Option<Survey> {
-        if self.is_flat(level, idle) && left_out.is_empty() {
-            return Some(self.survey_flat(cpu, level, idle));
+        match self.is_flat(level, idle) && left_out.is_empty() {
+            true => Some(self.survey_flat(cpu, level, idle)),
+            false => self.survey_groups(cpu, level, idle, left_out),
         }
+    }
+
+    fn survey_groups(
+        &self,
+        cpu: PcpuId,
+        level: &Level,
+        idle: Idle,
+        left_out: &PcpuSet,
+    ) -> Option<Survey> {
         let mut groups = level.groups(cpu);
         let own = self.group_by_load(groups.next()?, cpu, level, idle, left_out);
         let (mut total, mut power) = (own.load, own.power);
@@ -128,6 +138,8 @@ impl<O: Order> Fair<O> {
         let domain = level.domain(cpu);
         let others = self.crowds.waited_for().iter();
         let others = others.filter(|other| *other != cpu && domain.contains(&other.0));
+        // Those who wait may all be of a higher class.
+        let others = others.filter(|other| self.books.weight(*other) > 0);
         // Of equals the first one behind the own, as in `Level::groups`.
         let behind = |other: PcpuId| (other.0 + level.span - cpu.0) % level.span;
         let at = others.max_by(|&a, &b| {
@@ -293,6 +305,51 @@ impl<O: Order> Fair<O> {
             per_task
         } else {
             0
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sched::cfs::{CfsOrder, CfsParams, fair};
+    use crate::testing::host;
+    use proptest::prelude::*;
+
+    /// A host of two caches with 2.6.33 on it, where pCPUs have these tasks of this class, of these weights
+    /// in all, and these of a higher one.
+    fn with(queues: &[(u32, u64, u32)]) -> Fair<CfsOrder> {
+        let params = host("1n2l8c1t", 1000);
+        let mut cfs = fair(CfsParams::preset("2.6.33", 16).unwrap(), &params);
+        for (cpu, &(nr, weight, above)) in (0..).map(PcpuId).zip(queues) {
+            let rq = cfs.books.rq_mut(cpu);
+            (rq.nr, rq.above) = (nr, above);
+            cfs.books.weights[cpu.index()] = if nr > 0 { weight } else { 0 };
+            for n in 0..nr + above {
+                cfs.crowds.change(cpu, n, n + 1, &cfs.domains);
+            }
+        }
+        cfs
+    }
+
+    proptest! {
+        /// What is faster on a large host finds the same.
+        #[test]
+        fn a_flat_survey_says_what_one_by_groups_does(
+            queues in prop::collection::vec(
+                prop_oneof![9 => Just((0, 0, 0)), 1 => (0u32..4, 1u64..5, 0u32..3)], 16),
+            cpu in 0u32..16,
+        ) {
+            let (cfs, cpu) = (with(&queues), PcpuId(cpu));
+            let level = cfs.domains.level(0).unwrap();
+            prop_assert!(cfs.is_flat(&level, Idle::Soon));
+            let flat = cfs.survey_flat(cpu, &level, Idle::Soon);
+            let groups = cfs.survey_groups(cpu, &level, Idle::Soon, &PcpuSet::default()).unwrap();
+            let said = |survey: &Survey| {
+                let busiest = survey.busiest.clone().map(|group| (group.pcpus, group.load, group.nr));
+                (survey.own.load, survey.own.nr, survey.mean, busiest)
+            };
+            prop_assert_eq!(said(&flat), said(&groups));
         }
     }
 }

@@ -24,6 +24,7 @@
 #include "turn.h"
 #include "types.h"
 #include "vm.h"
+#include "yield.h"
 
 /* `t` enters `state`: what it spent in the old one is added up. */
 static inline void enter(struct task_ctx *t, enum task_state state, u64 now)
@@ -279,7 +280,8 @@ static inline void dispatch_or_keep(s32 cpu, struct cpu_ctx *c, struct task_stru
 		return;
 	if (stays && t->rest && move_fresh(cpu, fair_current(c, now)))
 		return;
-	if (!(stays && still_first(c, cpu, now)) && move_next(cpu, c)) {
+	/* Who yielded lets others go first, whatever it is owed. */
+	if (!(stays && !t->over && still_first(c, cpu, now)) && move_next(cpu, c)) {
 		t->over = 1;
 		return;
 	}
@@ -380,7 +382,7 @@ static inline void core_dispatch_or_keep(s32 cpu, s32 partner, struct cpu_ctx *c
 	bool guest = shared(c->cur_away);
 	bool stays = !guest && may_go_on(prev, t, now);
 
-	if (stays && (still_first(c, cpu, now) || !core_next(cpu))) {
+	if (stays && ((!t->over && still_first(c, cpu, now)) || !core_next(cpu))) {
 		keep(cpu, c, prev, t, now);
 		return;
 	}
@@ -444,7 +446,8 @@ CALLBACK(void, corun_dispatch, s32 cpu, struct task_struct *prev)
 	now = now_ns();
 	if (shared(c->incoming))
 		forget_incoming(c, cpu);
-	if (!rescue_starving(cpu, c, now) && !dispatch_core(cpu, c, prev, t, now)) {
+	if (!rescue_starving(cpu, c, now) && !(shared(c->favoured) && move_favoured(cpu, c)) &&
+	    !dispatch_core(cpu, c, prev, t, now)) {
 		if (with_gangs())
 			dispatch_gangs(cpu, c, prev, t, now);
 		else if (t)
@@ -534,6 +537,21 @@ CALLBACK(void, corun_quiescent, struct task_struct *p, u64 deq_flags)
 	t->rest = 0;
 	t->woken = 0;
 	callback_end(0);
+}
+
+/* `p`, which runs, lets others go first: `to`, which waits somewhere, or anybody (sched_yield()). */
+CALLBACK(bool, corun_yield, struct task_struct *p, struct task_struct *to)
+{
+	struct task_ctx *t = callback_begin(OP_YIELD, p, to != NULL);
+	bool yields;
+
+	if (!t)
+		return false;
+	yields = !to || favour(to, now_ns());
+	if (yields)
+		end_turn(p, t);
+	callback_end(yields);
+	return yields;
 }
 
 CALLBACK_SLEEPABLE(s32, corun_init_task, struct task_struct *p, struct scx_init_task_args *args)

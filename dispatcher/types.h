@@ -92,6 +92,13 @@ struct ranked {
 	u32 runs; /* does it run there, or wait? */
 };
 
+/* A task that another one yields to, as yield.h looks at it. */
+struct favoured {
+	u64 vtime;
+	u32 state;
+	s32 cpu;
+};
+
 /* What happened to a task since it was first seen; ns and counts. */
 struct task_counters {
 	u64 run;
@@ -286,6 +293,8 @@ struct cpu_ctx {
 	u64 turn_vtime;	 /* turn.h: vtime at which the turn of who runs here began */
 	u64 release_at;	 /* quota.h: when who is parked here is looked at; 0: nobody is */
 	u64 timer_at;	 /* timer.h: when its timer fires; not later than now: it has */
+	u32 favoured;	 /* yield.h: id of who goes next; 0: nobody in particular */
+	u32 pad;
 };
 
 /* The host's knobs, set before loading; `gangs`, `cores` and `tasks` change with plans. */

@@ -494,6 +494,7 @@ static inline void note_exit(struct scx_exit_info *info)
 	    .running = (void *)scheduler##_running,                                                \
 	    .stopping = (void *)scheduler##_stopping,                                              \
 	    .quiescent = (void *)scheduler##_quiescent,                                            \
+	    .yield = (void *)scheduler##_yield,                                                    \
 	    .init_task = (void *)scheduler##_init_task,                                            \
 	    .exit_task = (void *)scheduler##_exit_task,                                            \
 	    .init = (void *)scheduler##_init,                                                      \

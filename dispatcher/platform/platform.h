@@ -281,6 +281,19 @@ static inline bool look_at_ranked(struct task_struct *p, struct ranked *r)
 	return true;
 }
 
+/* What may be known of a task that another one yields to. */
+static inline bool look_at_favoured(struct task_struct *p, struct favoured *to)
+{
+	struct task_ctx *t = raw_task_ctx(p);
+
+	if (!t)
+		return false;
+	to->vtime = shared(t->vtime);
+	to->state = shared(t->state);
+	to->cpu = shared(t->cpu);
+	return true;
+}
+
 /* --- decisions --- */
 
 /* Queues `p` on `cpu` in order of `vtime`. */

@@ -63,6 +63,7 @@ enum tap_op {
 	OP_TIMER = 7,
 	OP_FLUSH_IPI = 8, /* in no recording: the kernel has no such callback */
 	OP_RELEASE = 9,
+	OP_YIELD = 10,
 };
 
 #endif

@@ -218,6 +218,8 @@ pub struct CpuCtx {
     pub turn_vtime: u64,
     pub release_at: u64,
     pub timer_at: u64,
+    pub favoured: u32,
+    pub pad: u32,
 }
 
 /// `struct pcpu_index`: what the untapped build finds pCPUs by; only C looks into it.

@@ -111,6 +111,7 @@ struct Callbacks {
     running: unsafe extern "C" fn(*mut TaskStruct),
     stopping: unsafe extern "C" fn(*mut TaskStruct, bool),
     quiescent: unsafe extern "C" fn(*mut TaskStruct, u64),
+    yields: unsafe extern "C" fn(*mut TaskStruct, *mut TaskStruct) -> bool,
     init_task: unsafe extern "C" fn(*mut TaskStruct, *mut c_void) -> i32,
     exit_task: unsafe extern "C" fn(*mut TaskStruct, *mut c_void),
     timer: unsafe extern "C" fn(i32),
@@ -121,7 +122,7 @@ struct Callbacks {
 /// Declares a build's callbacks, which all bear the same prefix.
 macro_rules! callbacks {
     ($table:ident: $enter:ident, $select_cpu:ident, $enqueue:ident, $dispatch:ident, $running:ident,
-     $stopping:ident, $quiescent:ident, $init_task:ident, $exit_task:ident, $timer:ident,
+     $stopping:ident, $quiescent:ident, $yields:ident, $init_task:ident, $exit_task:ident, $timer:ident,
      $release:ident, $flush_ipi:ident) => {
         // SAFETY: the signatures are those of dispatcher/corun.bpf.c in its native builds.
         unsafe extern "C" {
@@ -132,6 +133,7 @@ macro_rules! callbacks {
             fn $running(p: *mut TaskStruct);
             fn $stopping(p: *mut TaskStruct, runnable: bool);
             fn $quiescent(p: *mut TaskStruct, deq_flags: u64);
+            fn $yields(p: *mut TaskStruct, to: *mut TaskStruct) -> bool;
             fn $init_task(p: *mut TaskStruct, args: *mut c_void) -> i32;
             fn $exit_task(p: *mut TaskStruct, args: *mut c_void);
             fn $timer(cpu: i32);
@@ -147,6 +149,7 @@ macro_rules! callbacks {
             running: $running,
             stopping: $stopping,
             quiescent: $quiescent,
+            yields: $yields,
             init_task: $init_task,
             exit_task: $exit_task,
             timer: $timer,
@@ -157,11 +160,11 @@ macro_rules! callbacks {
 }
 
 callbacks!(TAPPED: corun_enter, corun_select_cpu, corun_enqueue, corun_dispatch, corun_running,
-    corun_stopping, corun_quiescent, corun_init_task, corun_exit_task, corun_timer,
+    corun_stopping, corun_quiescent, corun_yield, corun_init_task, corun_exit_task, corun_timer,
     corun_release, corun_flush_ipi);
 callbacks!(UNTAPPED: untapped_corun_enter, untapped_corun_select_cpu, untapped_corun_enqueue,
     untapped_corun_dispatch, untapped_corun_running, untapped_corun_stopping,
-    untapped_corun_quiescent, untapped_corun_init_task, untapped_corun_exit_task,
+    untapped_corun_quiescent, untapped_corun_yield, untapped_corun_init_task, untapped_corun_exit_task,
     untapped_corun_timer, untapped_corun_release, untapped_corun_flush_ipi);
 
 /// `SCX_DEQ_SLEEP`: the task goes to sleep, its properties do not just change.
@@ -572,6 +575,16 @@ impl<S: Services> Native<S> {
         let flags = if sleeps { DEQ_SLEEP } else { 0 };
         // SAFETY: `p` is a live task of this context.
         self.call(now, cpu, task, |p| unsafe { (Self::C.quiescent)(p, flags) });
+    }
+
+    /// `task`, running on `cpu`, lets others go first: `to`, which waits, or anybody. False: it goes on.
+    pub fn yields(&mut self, now: Nanos, cpu: u32, task: usize, to: Option<usize>) -> bool {
+        let to = match to {
+            Some(task) => self.inner.pointer_to(task),
+            None => ptr::null_mut(),
+        };
+        // SAFETY: `p` is a live task of this context, `to` is null or another one.
+        self.call(now, cpu, task, |p| unsafe { (Self::C.yields)(p, to) })
     }
 
     /// The timer of `cpu` fired, on that pCPU.

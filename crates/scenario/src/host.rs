@@ -129,6 +129,7 @@ fn eevdf(table: Reader<'_>) -> EevdfKeys {
         protect_shortest: table.flag("protect_shortest"),
         slice_at_switch: table.flag("slice_at_switch"),
         timer_stays: table.flag("timer_stays"),
+        pick_buddy: table.flag("pick_buddy"),
         lazy_preemption: table.flag("lazy_preemption"),
     };
     table.finish();

@@ -223,6 +223,8 @@ pub struct EevdfKeys {
     pub slice_at_switch: Option<bool>,
     /// Does the slice timer of a task that left stay, if the pCPU goes on with a single one?
     pub timer_stays: Option<bool>,
+    /// Does the task that somebody yields to go next?
+    pub pick_buddy: Option<bool>,
     /// Do wake-ups from other pCPUs wait for the next tick or slice timer?
     pub lazy_preemption: Option<bool>,
 }

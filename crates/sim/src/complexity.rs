@@ -148,8 +148,18 @@ impl HostScheduler for Counting {
         self.sched.timer(host, token);
     }
 
-    fn yield_pcpu(&mut self, host: &mut Host, task: TaskId, cpu: PcpuId) {
-        self.sched.yield_pcpu(host, task, cpu);
+    fn directs_yields(&self) -> bool {
+        self.sched.directs_yields()
+    }
+
+    fn yield_pcpu(
+        &mut self,
+        host: &mut Host,
+        task: TaskId,
+        cpu: PcpuId,
+        to: Option<TaskId>,
+    ) -> bool {
+        self.sched.yield_pcpu(host, task, cpu, to)
     }
 
     fn apply(&mut self, host: &mut Host, plan: &Plan) {

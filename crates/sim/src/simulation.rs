@@ -7,11 +7,11 @@ use crate::host::{
     Counter, Event, Host, HostParams, Instant, Lane, MOST_SIBLINGS, Observer, Order, SiblingSkew,
     TaskState, Totals,
 };
-use crate::load::{Achieved, DeviceOutcome, Load};
+use crate::load::{Achieved, DeviceOutcome, Load, Offered};
 use crate::sched::HostScheduler;
 use crate::waits::Waits;
 use crate::watch::{Recognition, Watch};
-use corun_model::{Nanos, PcpuId, PcpuSet, Status, VmId};
+use corun_model::{Nanos, PcpuId, PcpuSet, Status, TaskId, VmId};
 use corun_policies::Policy;
 use std::collections::BTreeMap;
 
@@ -273,13 +273,27 @@ impl Simulation {
                         self.sched.flush_ipi(&mut self.host, task);
                     }
                 }
-                Order::Yield(task) => {
+                Order::PauseExit(task) => {
                     if let Some(cpu) = self.host.task(task).running_on() {
-                        self.sched.yield_pcpu(&mut self.host, task, cpu);
+                        self.pause_exit(task, cpu);
                     }
                 }
             }
         }
+    }
+
+    /// The CPU noticed that `task`, running on `cpu`, spins.
+    fn pause_exit(&mut self, task: TaskId, cpu: PcpuId) {
+        let sched = self.sched.as_mut();
+        if !sched.directs_yields() {
+            sched.yield_pcpu(&mut self.host, task, cpu, None);
+            return;
+        }
+        let mut offer = |host: &mut Host, to| match host.yields_help(cpu, to) {
+            Offered::Taken if !sched.yield_pcpu(host, task, cpu, Some(to)) => Offered::Refused,
+            looked => looked,
+        };
+        self.load.on_spin(&mut self.host, task, &mut offer);
     }
 
     /// `cpu` is to schedule. If the host polls there for a task, that one blocks, and the scheduler

@@ -9,7 +9,7 @@ use corun_model::Nanos;
 use std::collections::HashMap;
 
 /// `enum tap_op`.
-const OPS: [(u32, &str); 8] = [
+const OPS: [(u32, &str); 9] = [
     (1, "select_cpu"),
     (2, "enqueue"),
     (3, "dispatch"),
@@ -18,6 +18,7 @@ const OPS: [(u32, &str); 8] = [
     (6, "quiescent"),
     (7, "timer"),
     (9, "release"),
+    (10, "yield"),
 ];
 /// `IN_NEXT_QUEUED`: a walk over a queue goes on.
 const NEXT_QUEUED: u32 = 10;
@@ -293,6 +294,10 @@ fn call(native: &mut Native<Tape>, record: &Record, task: usize) {
         5 => native.stopping(0, cpu, task, record.arg != 0),
         6 => native.quiescent(0, cpu, task, record.arg & 1 == 1),
         7 => native.timer(0, record.arg as u32),
-        _ => native.release(0, record.arg as u32),
+        9 => native.release(0, record.arg as u32),
+        _ => {
+            let other = native.services().other;
+            native.yields(0, cpu, task, (record.arg != 0).then_some(other));
+        }
     }
 }

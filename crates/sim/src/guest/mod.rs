@@ -37,6 +37,7 @@ mod scheduling;
 mod shootdown;
 mod spec;
 mod spinlock;
+mod spinning;
 mod tell;
 mod thread;
 mod timing;
@@ -62,7 +63,7 @@ pub use spec::{
 
 use crate::device::net::{ClientOutcome, Network, NetworkSpec, Wake};
 use crate::host::{Host, TaskSpec};
-use crate::load::{Achieved, AgentAchieved, Cgroups, DeviceOutcome, Load, VmInfo};
+use crate::load::{Achieved, AgentAchieved, Cgroups, DeviceOutcome, Load, Offered, VmInfo};
 use crate::waits::Waits;
 use block::Block;
 use corun_model::{Nanos, Signals, TaskId, VmId};
@@ -358,6 +359,17 @@ impl Load for Guests {
                     emulator.run(host);
                 }
             }
+        }
+    }
+
+    fn on_spin(
+        &mut self,
+        host: &mut Host,
+        task: TaskId,
+        offer: &mut dyn FnMut(&mut Host, TaskId) -> Offered,
+    ) {
+        if let Role::Vcpu { vm, vcpu } = self.role(task) {
+            self.vms[vm as usize].on_spin(host, vcpu, offer);
         }
     }
 

@@ -89,8 +89,8 @@ pub struct GuestParams {
     pub flush: Nanos,
     /// What its idle vCPUs do.
     pub idle: IdleMode,
-    /// Spinning after which the CPU leaves the guest and the host lets others go first (PLE), at
-    /// least 100 ns. `None`: the CPUs of the balance paper had none. Intel's default window is 4096 cycles.
+    /// Spinning in the kernel after which the CPU leaves the guest and the host lets a sibling go first,
+    /// or others (PLE), at least 100 ns. `None`: the CPUs of the balance paper had none. Intel's default window is 4096 cycles.
     pub ple_window: Option<Nanos>,
     /// Which vCPU gets a disk's interrupts. The issuer: QEMU since 5.2.
     pub block_irq: BlockIrq,
@@ -381,7 +381,7 @@ fn locks(default: &GuestParams) -> Vec<Parameter> {
         ),
         Parameter {
             key: "vm.*.guest.ple_window",
-            meaning: "spinning after which the CPU leaves the guest (pause-loop exit)",
+            meaning: "spinning in the kernel after which the CPU leaves the guest (pause-loop exit)",
             value: default.ple_window.map_or(Value::None, Value::Time),
             source: "the CPUs of the balance paper (EuroSys 2011) had none; Intel's default window \
                      is 4096 cycles",

@@ -6,6 +6,7 @@ use super::idle::{IdleState, Idling};
 use super::interrupts::Interrupt;
 use super::net::Receive;
 use super::runqueue::Runqueue;
+use super::spinning::Yielding;
 use corun_model::{Nanos, TaskId};
 
 /// Where a vCPU is between host and guest.
@@ -55,6 +56,8 @@ pub(super) struct Vcpu {
     pub io_events: u64,
     /// Since the run began.
     pub pause_exits: u64,
+    /// Did it spin when it gave its pCPU up?
+    pub yielding: Yielding,
     /// Retentions that ended with what was waited for, since the run began.
     pub kept: u64,
 }
@@ -80,6 +83,7 @@ impl Vcpu {
             idle_since: Some(0),
             io_events: 0,
             pause_exits: 0,
+            yielding: Yielding::No,
             kept: 0,
         }
     }

@@ -18,6 +18,7 @@ use super::net::Sockets;
 use super::queue::Queue;
 use super::scheduling::Picked;
 use super::spinlock::SpinLock;
+use super::spinning::Yielding;
 use super::tell::Told;
 use super::thread::{Doing, Thread};
 use super::vcpu::{Mode, Vcpu};
@@ -53,6 +54,8 @@ pub(super) struct Vm {
     pub stats: Stats,
     /// Its ticks come at this time modulo their period: VMs boot at different times.
     pub tick_phase: Nanos,
+    /// The vCPU that a spinning one yielded to last.
+    pub favoured: u32,
     /// Running vCPUs to attend to before the event is over.
     pub dirty: Vec<u32>,
     /// What observers are told of it.
@@ -91,6 +94,7 @@ impl Vm {
         slot.mode = Mode::Running;
         slot.started = false;
         slot.booked = 0;
+        slot.yielding = Yielding::No;
         if slot.idle_state.idling.is_some() {
             // Preempted while it idled: it sees what has come, once the switch is paid.
             return host.step_after(slot.task, 0);
@@ -232,7 +236,8 @@ impl Vm {
                     self.tell_end(host, thread, Span::SpinBarrierWait, barrier);
                     return Flow::Again;
                 }
-                self.pause_loop(host, vcpu, thread)
+                // In user mode, where the CPU does not look for spinning.
+                Flow::Busy
             }
             Doing::AtConditionBarrier { barrier, spin } => {
                 self.meet(host, vcpu, thread, barrier, Some(spin))
@@ -252,7 +257,7 @@ impl Vm {
         }
     }
 
-    /// A spinning thread: did the CPU notice (PLE)?
+    /// A thread that spins in the kernel: did the CPU notice (PLE)? Intel's looks in ring 0 only.
     pub fn pause_loop(&mut self, host: &mut Host, vcpu: u32, thread: u32) -> Flow {
         let state = &mut self.threads[thread as usize];
         if let Some(window) = self.params.ple_window
@@ -267,7 +272,7 @@ impl Vm {
             host.observe(|now, observer| {
                 observer.instant(now, Lane::Task(task), Instant::PauseLoopExit);
             });
-            host.yield_pcpu(task);
+            host.pause_exit(task);
         }
         Flow::Busy
     }
@@ -309,9 +314,13 @@ impl Vm {
 
     /// How long a thread may spin before something happens, if anything does.
     fn spin_limit(&self, thread: &Thread) -> Option<Nanos> {
-        if let Doing::AtConditionBarrier { spin, .. } = thread.doing {
+        match thread.doing {
             // Without PAUSE: no pause-loop exits.
-            return Some(spin.saturating_sub(thread.spun));
+            Doing::AtConditionBarrier { spin, .. } => {
+                return Some(spin.saturating_sub(thread.spun));
+            }
+            Doing::AtSpinBarrier { .. } => return None,
+            _ => {}
         }
         let ple = self
             .params

@@ -74,9 +74,9 @@ impl Host {
         self.orders.push_back(Order::FlushIpi(task));
     }
 
-    /// `task`, which is running, lets others go first (a pause-loop exit).
-    pub fn yield_pcpu(&mut self, task: TaskId) {
-        self.orders.push_back(Order::Yield(task));
+    /// The CPU noticed that `task`, which is running, spins (a pause-loop exit).
+    pub fn pause_exit(&mut self, task: TaskId) {
+        self.orders.push_back(Order::PauseExit(task));
     }
 
     /// Calls [`Load::timer`](crate::load::Load::timer) with `token` at time `at`.

@@ -80,7 +80,8 @@ pub(crate) enum Order {
         waker: Option<PcpuId>,
     },
     Block(TaskId),
-    Yield(TaskId),
+    /// The CPU noticed that this task spins.
+    PauseExit(TaskId),
     /// The host polls on behalf of this task, and another one wants its pCPU.
     Crowded(TaskId),
     /// A sibling waits for this task, which is ready, to flush its TLB.

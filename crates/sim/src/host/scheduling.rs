@@ -3,6 +3,7 @@
 
 use super::{Activity, Counter, Event, Host, Order, TaskState};
 use crate::engine::EventId;
+use crate::load::Offered;
 use corun_model::{Nanos, PcpuId, TaskId};
 
 impl Host {
@@ -76,6 +77,20 @@ impl Host {
         }
         self.stacking.change(vm, cpu, true, now);
         self.tell_stacked();
+    }
+
+    /// May the scheduler be asked to let `to` go first for one who runs on `cpu`? What `yield_to()`
+    /// looks at before.
+    pub(crate) fn yields_help(&self, cpu: PcpuId, to: TaskId) -> Offered {
+        let other = self.task(to);
+        let Some(there) = other.runqueue().filter(|_| other.state == TaskState::Ready) else {
+            return Offered::Refused;
+        };
+        let alone = |cpu: PcpuId| self.cpus[cpu.index()].tasks <= 1;
+        match alone(cpu) && alone(there) {
+            true => Offered::Pointless,
+            false => Offered::Taken,
+        }
     }
 
     pub(super) fn tell_stacked(&mut self) {

@@ -123,6 +123,17 @@ pub struct DeviceOutcome {
     pub totals: crate::device::disk::Totals,
 }
 
+/// What came of it that a spinning vCPU wanted to let a sibling go first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offered {
+    /// It does.
+    Taken,
+    /// The scheduler would not have it.
+    Refused,
+    /// Neither has anybody else on its pCPU: nobody gains.
+    Pointless,
+}
+
 /// The demand of all tasks.
 ///
 /// All methods are called with the host at the time of the event. `step`, `run` and `stop` concern
@@ -158,6 +169,16 @@ pub trait Load {
     /// The work ordered for `task` is done; it still has its pCPU. Order more, or
     /// [`Host::block`].
     fn step(&mut self, host: &mut Host, task: TaskId);
+
+    /// The host looks for a sibling that `task`, which spins, may wait for: `offer` has it go first.
+    fn on_spin(
+        &mut self,
+        host: &mut Host,
+        task: TaskId,
+        offer: &mut dyn FnMut(&mut Host, TaskId) -> Offered,
+    ) {
+        let _ = (host, task, offer);
+    }
 
     /// Another task wants the pCPU of `task`, for which the host polls.
     fn crowded(&mut self, host: &mut Host, task: TaskId) {

@@ -40,13 +40,17 @@ macro_rules! forward {
             fn timer(&mut self, host: &mut $crate::host::Host, token: u64) {
                 self.0.timer(host, token);
             }
+            fn directs_yields(&self) -> bool {
+                self.0.directs_yields()
+            }
             fn yield_pcpu(
                 &mut self,
                 host: &mut $crate::host::Host,
                 task: corun_model::TaskId,
                 cpu: corun_model::PcpuId,
-            ) {
-                self.0.yield_pcpu(host, task, cpu);
+                to: Option<corun_model::TaskId>,
+            ) -> bool {
+                self.0.yield_pcpu(host, task, cpu, to)
             }
         }
     };

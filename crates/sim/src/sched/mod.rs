@@ -52,8 +52,21 @@ pub trait HostScheduler {
     /// A timer set with [`Host::sched_timer`] fired.
     fn timer(&mut self, host: &mut Host, token: u64);
 
-    /// `task`, running on `cpu`, lets others go first.
-    fn yield_pcpu(&mut self, host: &mut Host, task: TaskId, cpu: PcpuId);
+    /// Does the host look for a sibling to yield to when a vCPU spins, as KVM does? Xen's lets
+    /// others go first, whoever they are.
+    fn directs_yields(&self) -> bool {
+        false
+    }
+
+    /// `task`, running on `cpu`, lets others go first: `to`, a ready task, wherever that waits
+    /// (`yield_to()`), or anybody on its pCPU. False: it goes on.
+    fn yield_pcpu(
+        &mut self,
+        host: &mut Host,
+        task: TaskId,
+        cpu: PcpuId,
+        to: Option<TaskId>,
+    ) -> bool;
 
     /// A sibling waits for the ready `task` to flush its TLB. Who cannot see IPIs does nothing.
     fn flush_ipi(&mut self, host: &mut Host, task: TaskId) {

@@ -7,7 +7,7 @@ pub(crate) mod shared;
 use crate::host::{
     Activity, HardwareParams, Host, HostParams, Observer, Task, TaskSpec, TaskState,
 };
-use crate::load::{Achieved, Load, VmInfo};
+use crate::load::{Achieved, Load, Offered, VmInfo};
 use crate::rng::Rng;
 use crate::sched::HostScheduler;
 use crate::{Outcome, Simulation};
@@ -226,7 +226,7 @@ impl Load for Jobs {
         if let Does::Spins { each } = self.jobs[n].does {
             self.left[n] = each;
             host.step_after(task, each);
-            host.yield_pcpu(task);
+            host.pause_exit(task);
             return;
         }
         let here = host.task(task).running_on();
@@ -242,6 +242,19 @@ impl Load for Jobs {
                 host.load_timer(host.now() + sleep, n as u64);
             }
         }
+    }
+
+    /// Whoever spins waits for any of the others.
+    fn on_spin(
+        &mut self,
+        host: &mut Host,
+        task: TaskId,
+        offer: &mut dyn FnMut(&mut Host, TaskId) -> Offered,
+    ) {
+        let count = self.jobs.len();
+        let others = (1..count).map(|step| TaskId::from((task.index() + step) % count));
+        let mut others = others.map(|other| offer(host, other));
+        others.find(|answer| *answer == Offered::Taken);
     }
 
     fn timer(&mut self, host: &mut Host, token: u64) {
@@ -394,8 +407,18 @@ impl<S: HostScheduler> HostScheduler for Audited<S> {
         self.sched.timer(host, token);
     }
 
-    fn yield_pcpu(&mut self, host: &mut Host, task: TaskId, cpu: PcpuId) {
-        self.sched.yield_pcpu(host, task, cpu);
+    fn directs_yields(&self) -> bool {
+        self.sched.directs_yields()
+    }
+
+    fn yield_pcpu(
+        &mut self,
+        host: &mut Host,
+        task: TaskId,
+        cpu: PcpuId,
+        to: Option<TaskId>,
+    ) -> bool {
+        self.sched.yield_pcpu(host, task, cpu, to)
     }
 }
 

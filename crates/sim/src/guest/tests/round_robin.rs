@@ -83,7 +83,14 @@ impl HostScheduler for RoundRobin {
         self.let_go(host, cpu);
     }
 
-    fn yield_pcpu(&mut self, host: &mut Host, _task: TaskId, cpu: PcpuId) {
+    fn yield_pcpu(
+        &mut self,
+        host: &mut Host,
+        _task: TaskId,
+        cpu: PcpuId,
+        _to: Option<TaskId>,
+    ) -> bool {
         self.let_go(host, cpu);
+        true
     }
 }

@@ -47,7 +47,9 @@ impl HostScheduler for Fifo {
     }
 
     fn timer(&mut self, _: &mut Host, _: u64) {}
-    fn yield_pcpu(&mut self, _: &mut Host, _: TaskId, _: PcpuId) {}
+    fn yield_pcpu(&mut self, _: &mut Host, _: TaskId, _: PcpuId, _: Option<TaskId>) -> bool {
+        false
+    }
 }
 
 /// A burst that ends by blocking.

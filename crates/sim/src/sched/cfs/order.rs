@@ -8,8 +8,8 @@
 //! granularity (`check_preempt_wakeup()`).
 //!
 //! 2.6.33 has the granularity smaller for a task that wakes others often, so that it preempts sooner
-//! (`ADAPTIVE_GRAN`). Not modelled: the `next` buddy, which needs `yield_to()`. 2.6.33's `sched_yield()` did nothing but charge; here a
-//! yield sets the `skip` buddy of later kernels on all of them.
+//! (`ADAPTIVE_GRAN`). 2.6.33's `sched_yield()` did nothing but charge, and it had no `yield_to()`; here
+//! a yield sets the `skip` buddy of later kernels on all of them, and the `next` buddy if it is to somebody.
 
 use super::params::CfsParams;
 use crate::sched::fair::{Forest, Generation, Join, Leave, Order, Root, virtual_time};
@@ -47,8 +47,9 @@ struct Queue {
     weight: u64,
     /// The least vruntime, never going back.
     min_vruntime: i64,
-    /// Whom a wake-up took the pCPU from, to get it back; who yielded.
+    /// Whom a wake-up took the pCPU from, to get it back; to whom somebody yielded; who yielded.
     last: Option<TaskId>,
+    next: Option<TaskId>,
     skip: Option<TaskId>,
 }
 
@@ -167,6 +168,7 @@ impl CfsOrder {
     fn clear_buddies(&mut self, cpu: PcpuId, task: TaskId) {
         let queue = &mut self.queues[cpu.index()];
         queue.last = queue.last.filter(|&buddy| buddy != task);
+        queue.next = queue.next.filter(|&buddy| buddy != task);
         queue.skip = queue.skip.filter(|&buddy| buddy != task);
     }
 }
@@ -242,7 +244,8 @@ impl Order for CfsOrder {
 
     fn pick(&mut self, cpu: PcpuId) -> Option<TaskId> {
         let queue = &self.queues[cpu.index()];
-        let (tree, current, last, skip) = (queue.tree, queue.current, queue.last, queue.skip);
+        let (tree, current, skip) = (queue.tree, queue.current, queue.skip);
+        let buddies = [queue.last, queue.next];
         let first = self.forest.first(tree);
         // The current task counts as queued, behind those of the same vruntime.
         let (mut next, second) = match (first, current) {
@@ -271,10 +274,11 @@ impl Order for CfsOrder {
         {
             next = second;
         }
-        if let Some(last) = last
-            && self.ahead(last, left) != Some(true)
-        {
-            next = last;
+        // The last one counts most: "someone really wants this to run".
+        for buddy in buddies.into_iter().flatten() {
+            if self.ahead(buddy, left) != Some(true) {
+                next = buddy;
+            }
         }
         self.clear_buddies(cpu, next);
         self.queues[cpu.index()].skip = None;
@@ -343,9 +347,15 @@ impl Order for CfsOrder {
     }
 
     fn yields(&mut self, cpu: PcpuId) {
-        let queue = &mut self.queues[cpu.index()];
-        queue.skip = queue.current;
-        queue.last = None;
+        let current = self.queues[cpu.index()].current;
+        if let Some(task) = current {
+            self.clear_buddies(cpu, task);
+        }
+        self.queues[cpu.index()].skip = current;
+    }
+
+    fn favour(&mut self, cpu: PcpuId, task: TaskId) {
+        self.queues[cpu.index()].next = Some(task);
     }
 
     fn check(&self, cpu: PcpuId, members: usize) {
@@ -385,6 +395,30 @@ mod tests {
         order.charge(cpu, 2 * MS);
         order.join(cpu, waker, Join::Woken(cpu));
         order.preempts(cpu, waker)
+    }
+
+    /// Who goes next on a pCPU that runs the first of two hogs, which is so far behind the other, if
+    /// somebody yields to the other.
+    fn next_if_favoured(lead: Nanos) -> Option<TaskId> {
+        let (cpu, first, second) = (PcpuId(0), TaskId(0), TaskId(1));
+        let mut order = CfsOrder::new(CfsParams::preset("4.x", 4).unwrap(), 1);
+        order.add(1024, None);
+        order.add(1024, None);
+        order.join(cpu, first, Join::New);
+        order.join(cpu, second, Join::New);
+        order.entities[second.index()].vruntime = order.entity(first).vruntime;
+        order.set_current(cpu, Some(second));
+        order.charge(cpu, lead);
+        order.set_current(cpu, Some(first));
+        order.favour(cpu, second);
+        order.pick(cpu)
+    }
+
+    /// The granularity is 3 ms.
+    #[test]
+    fn whom_somebody_yields_to_goes_next_unless_that_is_unfair() {
+        assert_eq!(next_if_favoured(2 * MS), Some(TaskId(1)));
+        assert_eq!(next_if_favoured(4 * MS), Some(TaskId(0)));
     }
 
     /// The granularity is 3 ms, in 2.6.33 less for who wakes others often.

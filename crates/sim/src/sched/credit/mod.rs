@@ -371,8 +371,15 @@ impl HostScheduler for Credit {
         self.carry_out(host, plan);
     }
 
-    fn yield_pcpu(&mut self, host: &mut Host, task: TaskId, cpu: PcpuId) {
+    fn yield_pcpu(
+        &mut self,
+        host: &mut Host,
+        task: TaskId,
+        cpu: PcpuId,
+        _to: Option<TaskId>,
+    ) -> bool {
         self.unit(task).yields = true;
         host.resched(cpu, Some(cpu));
+        true
     }
 }

@@ -70,8 +70,17 @@ impl HostScheduler for Claiming {
     fn timer(&mut self, host: &mut Host, token: u64) {
         self.0.timer(host, token);
     }
-    fn yield_pcpu(&mut self, host: &mut Host, task: TaskId, cpu: PcpuId) {
-        self.0.yield_pcpu(host, task, cpu);
+    fn directs_yields(&self) -> bool {
+        self.0.directs_yields()
+    }
+    fn yield_pcpu(
+        &mut self,
+        host: &mut Host,
+        task: TaskId,
+        cpu: corun_model::PcpuId,
+        to: Option<TaskId>,
+    ) -> bool {
+        self.0.yield_pcpu(host, task, cpu, to)
     }
 }
 

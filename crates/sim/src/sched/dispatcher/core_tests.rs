@@ -146,8 +146,17 @@ impl HostScheduler for Cores {
         self.dispatcher.timer(host, token);
         self.check(host, None);
     }
-    fn yield_pcpu(&mut self, host: &mut Host, task: TaskId, cpu: PcpuId) {
-        self.dispatcher.yield_pcpu(host, task, cpu);
+    fn directs_yields(&self) -> bool {
+        self.dispatcher.directs_yields()
+    }
+    fn yield_pcpu(
+        &mut self,
+        host: &mut Host,
+        task: TaskId,
+        cpu: corun_model::PcpuId,
+        to: Option<TaskId>,
+    ) -> bool {
+        self.dispatcher.yield_pcpu(host, task, cpu, to)
     }
     fn turns(&self, host: &Host, task: TaskId, since: Nanos) -> corun_model::Turns {
         self.dispatcher.turns(host, task, since)

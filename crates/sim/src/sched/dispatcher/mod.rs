@@ -329,10 +329,25 @@ impl<const COUNTED: bool> HostScheduler for Dispatcher<COUNTED> {
         self.pass_on(host, Some(cpu));
     }
 
-    fn yield_pcpu(&mut self, host: &mut Host, task: TaskId, cpu: PcpuId) {
-        // The kernel's default for a scheduler without ops.yield: the slice is forfeited.
-        self.native.services().tasks[task.index()].slice = 0;
-        host.resched(cpu, Some(cpu));
+    fn directs_yields(&self) -> bool {
+        true
+    }
+
+    fn yield_pcpu(
+        &mut self,
+        host: &mut Host,
+        task: TaskId,
+        cpu: PcpuId,
+        to: Option<TaskId>,
+    ) -> bool {
+        self.charge(host.now(), task);
+        let to = to.map(TaskId::index);
+        let yields = self.native.yields(host.now(), cpu.0, task.index(), to);
+        self.pass_on(host, Some(cpu));
+        if yields {
+            host.resched(cpu, Some(cpu));
+        }
+        yields
     }
 
     fn flush_ipi(&mut self, host: &mut Host, task: TaskId) {

@@ -13,7 +13,9 @@
 //! as a *ghost* and is taken off when it would be picked (`DELAY_DEQUEUE`); if it wakes before,
 //! that is on the same pCPU. Ghosts count for the average, not for load or for what others see.
 //!
-//! Not modelled: the `next` buddy, which is off by default but in 6.19's first releases.
+//! The `next` buddy is whom somebody yields to. Since `PICK_BUDDY` it goes next if it is eligible;
+//! before, nobody looked at it. Not modelled: that wake-ups make one (`NEXT_BUDDY`), which is off by
+//! default but in 6.19's first releases.
 
 mod rules;
 
@@ -33,6 +35,8 @@ struct Queue {
     /// The members and ghosts but the current task, by deadline.
     tree: Root,
     current: Option<TaskId>,
+    /// Whom somebody yielded to.
+    next: Option<TaskId>,
     /// Members, and ghosts.
     nr: u64,
     ghosts: u64,
@@ -119,6 +123,14 @@ impl EevdfOrder {
         }
         queue.count_out(&entity);
     }
+
+    /// Whom somebody yielded to, if it may go now.
+    fn favourite(&self, cpu: PcpuId) -> Option<TaskId> {
+        let next = self.queues[cpu.index()]
+            .next
+            .filter(|_| self.params.pick_buddy)?;
+        self.eligible(cpu, next).then_some(next)
+    }
 }
 
 impl Order for EevdfOrder {
@@ -204,7 +216,9 @@ impl Order for EevdfOrder {
     }
 
     fn leave(&mut self, cpu: PcpuId, task: TaskId, why: Leave) {
-        self.queues[cpu.index()].nr -= 1;
+        let queue = &mut self.queues[cpu.index()];
+        queue.nr -= 1;
+        queue.next = queue.next.filter(|&next| next != task);
         let owes = why == Leave::Sleeps && self.params.delay_dequeue && !self.eligible(cpu, task);
         if owes && self.queues[cpu.index()].nr > 0 {
             self.ghosts[task.index()] = Some(cpu);
@@ -229,6 +243,9 @@ impl Order for EevdfOrder {
     }
 
     fn pick(&mut self, cpu: PcpuId) -> Option<TaskId> {
+        if let Some(next) = self.favourite(cpu) {
+            return Some(next);
+        }
         loop {
             let best = self.best(cpu, true)?;
             if self.ghosts[best.index()].is_none() {
@@ -240,6 +257,7 @@ impl Order for EevdfOrder {
 
     fn set_current(&mut self, cpu: PcpuId, task: Option<TaskId>) {
         let queue = &mut self.queues[cpu.index()];
+        queue.next = queue.next.filter(|&next| Some(next) != task);
         if queue.current != task {
             if let Some(task) = task {
                 self.forest.remove(&mut queue.tree, task);
@@ -308,6 +326,10 @@ impl Order for EevdfOrder {
         }
         entity.deadline += entity.virtual_slice();
         entity.protected = entity.vruntime;
+    }
+
+    fn favour(&mut self, cpu: PcpuId, task: TaskId) {
+        self.queues[cpu.index()].next = Some(task);
     }
 
     fn bound_to(&self, task: TaskId) -> Option<PcpuId> {

@@ -43,6 +43,8 @@ pub struct EevdfParams {
     /// it decides when a wake-up from another pCPU is noticed: at once if the timer has to be set,
     /// which takes an interrupt, and when it fires if it runs already.
     pub timer_stays: bool,
+    /// Does the task that somebody yields to go next, if it is eligible (`PICK_BUDDY`)?
+    pub pick_buddy: bool,
     /// Does a wake-up from another pCPU wait for the next tick or slice timer, rather than interrupt
     /// (`PREEMPT_LAZY`)?
     pub lazy_preemption: bool,
@@ -63,7 +65,8 @@ impl EevdfParams {
     /// - `6.6`: 0.75 ms; slices end at ticks (`HRTICK` is off, in 6.12, too).
     /// - `6.12`: with `DELAY_DEQUEUE`, `PREEMPT_SHORT` and slices per task.
     /// - `7.x`: 0.7 ms (since 6.15), slice protection of 6.17, lazy preemption (the default of x86
-    ///   since 7.0), and a timer that ends slices (`HRTICK`, on by default since 7.1).
+    ///   since 7.0), and a timer that ends slices (`HRTICK`, on by default since 7.1). `PICK_BUDDY` is among
+    ///   the features of 7.2.13.
     ///
     /// In all of them a slice begins where the task changes (`slice_at_switch`). ftrace of 7.2.13
     /// shows no `hrtimer_start` where `schedule()` picks the current task again.
@@ -82,6 +85,7 @@ impl EevdfParams {
             protect_shortest: false,
             slice_at_switch: true,
             timer_stays: false,
+            pick_buddy: false,
             lazy_preemption: false,
             balance_interval: None,
             migration_cost: Tuning::of(Generation::Linux6).migration_cost,
@@ -102,6 +106,7 @@ impl EevdfParams {
                 hrtick: true,
                 protect_shortest: true,
                 timer_stays: true,
+                pick_buddy: true,
                 lazy_preemption: true,
                 ..first
             },
@@ -224,6 +229,12 @@ pub fn parameters() -> Vec<Parameter> {
             "does the slice timer of a task that left stay, if the pCPU goes on with a single one?",
             Value::Switch(default.timer_stays),
             "hrtick_schedule_exit() of Linux 7.1 and later",
+        ),
+        of(
+            "scheduler.eevdf.pick_buddy",
+            "does the task that somebody yields to go next, if it is eligible?",
+            Value::Switch(default.pick_buddy),
+            "`PICK_BUDDY` among the features of Linux 7.2.13 (/sys/kernel/debug/sched/features), not in 6.12's",
         ),
         flag(
             "scheduler.eevdf.hrtick",

@@ -419,11 +419,34 @@ impl<O: Order> HostScheduler for Fair<O> {
         host.resched(cpu, Some(cpu));
     }
 
-    fn yield_pcpu(&mut self, host: &mut Host, _task: TaskId, cpu: PcpuId) {
-        self.update(cpu, host.now());
+    fn directs_yields(&self) -> bool {
+        true
+    }
+
+    /// `yield_task_fair()` and `yield_to_task_fair()`.
+    fn yield_pcpu(
+        &mut self,
+        host: &mut Host,
+        _task: TaskId,
+        cpu: PcpuId,
+        to: Option<TaskId>,
+    ) -> bool {
+        let now = host.now();
+        self.update(cpu, now);
+        if let Some(other) = to {
+            let Some(there) = host.task(other).runqueue() else {
+                return false;
+            };
+            self.update(there, now);
+            self.order.favour(there, other);
+            if there != cpu {
+                host.resched(there, Some(cpu));
+            }
+        }
         if self.books.rq(cpu).nr > 1 {
             self.order.yields(cpu);
             host.resched(cpu, Some(cpu));
         }
+        true
     }
 }

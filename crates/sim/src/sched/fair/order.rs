@@ -62,6 +62,10 @@ pub(crate) trait Order {
     /// The current task of `cpu` lets others go first.
     fn yields(&mut self, cpu: PcpuId);
 
+    /// Somebody yields to `task`, which waits on the runqueue of `cpu`: it goes next if that is not
+    /// unfair (`set_next_buddy()`).
+    fn favour(&mut self, cpu: PcpuId, task: TaskId);
+
     /// The pCPU that a sleeping `task` has to wake up on.
     fn bound_to(&self, task: TaskId) -> Option<PcpuId> {
         let _ = task;

@@ -213,12 +213,28 @@ impl HostScheduler for Rr {
         }
     }
 
-    fn yield_pcpu(&mut self, host: &mut Host, task: TaskId, cpu: PcpuId) {
-        if !self.queues.is_realtime(task) {
-            return self.fair.yield_pcpu(host, task, cpu);
-        }
-        if self.queues.rotate(cpu) {
-            host.resched(cpu, Some(cpu));
+    fn directs_yields(&self) -> bool {
+        self.fair.directs_yields()
+    }
+
+    fn yield_pcpu(
+        &mut self,
+        host: &mut Host,
+        task: TaskId,
+        cpu: PcpuId,
+        to: Option<TaskId>,
+    ) -> bool {
+        let classes = [Some(task), to].map(|task| task.map(|task| self.queues.is_realtime(task)));
+        match classes {
+            [Some(false), Some(false) | None] => self.fair.yield_pcpu(host, task, cpu, to),
+            // The real-time class has no `yield_to_task`, and nobody yields to another class.
+            [_, Some(_)] => false,
+            [_, None] => {
+                if self.queues.rotate(cpu) {
+                    host.resched(cpu, Some(cpu));
+                }
+                true
+            }
         }
     }
 }

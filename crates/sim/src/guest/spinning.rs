@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Whom a vCPU that spins yields to.
+//!
+//! A vCPU that spins in its kernel waits for what a sibling does: it releases a lock, or flushes its
+//! TLB. If the CPU notices (a pause-loop exit), KVM looks for a sibling that wants a pCPU and has none,
+//! and has the scheduler let that go first (`kvm_vcpu_on_spin()`, as of Linux 4.14 to 7.2): in turn,
+//! beginning behind the last one that was favoured. Those are passed over who
+//!
+//! - were preempted in user mode, where nobody holds a kernel's lock, and have no interrupt to take;
+//! - gave their pCPU up in the same way, being spinners themselves, every other time
+//!   (`kvm_vcpu_eligible_for_directed_yield()`).
+
+use super::vcpu::{Mode, Vcpu};
+use super::vm::Vm;
+use crate::host::Host;
+use crate::load::Offered;
+use corun_model::TaskId;
+
+/// Siblings that KVM tries in vain before it leaves it at that.
+const TRIES: u32 = 3;
+
+/// Did a vCPU spin when it gave its pCPU up, and is it its turn to be favoured all the same?
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Yielding {
+    #[default]
+    No,
+    /// The next spinner passes it over.
+    PassedOver,
+    /// The next one does not.
+    Eligible,
+}
+
+impl Vcpu {
+    /// Is it its turn? If it spun, whoever comes next sees it otherwise.
+    fn take_turn(&mut self) -> bool {
+        let (eligible, next) = match self.yielding {
+            Yielding::No => (true, Yielding::No),
+            Yielding::PassedOver => (false, Yielding::Eligible),
+            Yielding::Eligible => (true, Yielding::PassedOver),
+        };
+        self.yielding = next;
+        eligible
+    }
+}
+
+impl Vm {
+    /// The CPU noticed that `vcpu`, which runs, spins. `offer` yields to a sibling, if the scheduler
+    /// has an ear for that.
+    pub(super) fn on_spin(
+        &mut self,
+        host: &mut Host,
+        vcpu: u32,
+        offer: &mut dyn FnMut(&mut Host, TaskId) -> Offered,
+    ) {
+        let count = self.vcpus.len() as u32;
+        let mut tries = TRIES;
+        for step in 1..=count {
+            let other = (self.favoured + step) % count;
+            if other == vcpu || !self.may_help(other) || !self.vcpus[other as usize].take_turn() {
+                continue;
+            }
+            match offer(host, self.vcpus[other as usize].task) {
+                Offered::Taken => {
+                    self.favoured = other;
+                    self.vcpus[vcpu as usize].yielding = Yielding::PassedOver;
+                    return;
+                }
+                Offered::Refused => {}
+                Offered::Pointless => tries -= 1,
+            }
+            if tries == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Wants `vcpu` a pCPU, and may a spinner wait for what it would do there?
+    fn may_help(&self, vcpu: u32) -> bool {
+        let slot = &self.vcpus[vcpu as usize];
+        slot.mode == Mode::Ready && (slot.woken || !slot.pending.is_empty() || self.in_kernel(slot))
+    }
+
+    /// Was it in its kernel when it lost its pCPU? System calls are not told from a thread's work.
+    fn in_kernel(&self, slot: &Vcpu) -> bool {
+        let preemptible = |thread: u32| self.threads[thread as usize].preempt_off == 0;
+        slot.overhead > 0 || !slot.current.is_some_and(preemptible)
+    }
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Pause-loop exits under schedulers that can be told whom to let go first.
+
+use super::*;
+use crate::sched::HostScheduler;
+use crate::sched::cfs::{Cfs, CfsParams};
+use crate::sched::dispatcher::Dispatcher;
+use crate::sched::eevdf::{Eevdf, EevdfParams};
+use corun_model::DispatcherParams;
+use corun_model::time::US;
+
+const HOG: &str = "loop { compute 100ms }";
+const LOCKER: &str = "loop { compute 100us ±50%; lock l { compute 100us }; count }";
+
+fn ticket(ple_window: Option<Nanos>) -> GuestParams {
+    GuestParams {
+        lock: LockKind::Ticket,
+        ple_window,
+        ..free()
+    }
+}
+
+fn under(name: &str, vms: Vec<VmSpec>) -> Outcome {
+    let host = machine(2, FREE);
+    let sched: Box<dyn HostScheduler> = match name {
+        "cfs" => Box::new(Cfs::new(CfsParams::preset("4.x", 2).unwrap(), &host)),
+        "dispatcher" => Box::new(Dispatcher::new(DispatcherParams::default(), &host)),
+        eevdf => Box::new(Eevdf::new(EevdfParams::preset(eevdf, 2).unwrap(), &host)),
+    };
+    let guests = Guests::new(vms, Vec::new(), 1).unwrap();
+    let warm_up = 100 * MS;
+    Simulation::new(host, sched, Box::new(guests), None).run(warm_up, warm_up + 3 * SEC, |_| {})
+}
+
+/// A locker on each of two pCPUs, with a hog beside the first: it is preempted in mid-lock.
+fn preempted_holder(scheduler: &str, ple_window: Option<Nanos>) -> Outcome {
+    let mut lockers = vm("a", ticket(ple_window), &[LOCKER; 2]);
+    lockers.allowed = PcpuSet::first(2);
+    under(scheduler, vec![lockers, on(0, vm("hog", free(), &[HOG]))])
+}
+
+/// The spinner lets the holder go first, so that waits are shorter than slices; without, they are as
+/// long.
+#[test]
+fn a_preempted_holder_is_favoured() {
+    for scheduler in ["cfs", "7.x", "dispatcher"] {
+        let waits = |ple| {
+            let outcome = preempted_holder(scheduler, ple);
+            outcome.vms[0].achieved.lock_waits.quantile(0.99)
+        };
+        let (without, with) = (waits(None), waits(Some(2 * US)));
+        assert!(without > MS, "{scheduler}: {without}");
+        assert!(with * 3 < without * 2, "{scheduler}: {with} of {without}");
+    }
+}
+
+/// Nobody in user mode holds a kernel's lock: a sibling that computes gains nothing of others' spinning.
+/// (Under EEVDF it does, since who yields forfeits the rest of its slice.)
+#[test]
+fn who_computes_is_not_favoured() {
+    for scheduler in ["cfs", "dispatcher"] {
+        let computes = |ple| {
+            let mut app = vm("a", ticket(ple), &[HOG, LOCKER, LOCKER]);
+            app.allowed = PcpuSet::first(2);
+            let outcome = under(scheduler, vec![app, vm("hog", free(), &[HOG, HOG])]);
+            outcome.vms[0].vcpus[0].run
+        };
+        let (without, with) = (computes(None), computes(Some(2 * US)));
+        // Whose turn it is may change: both come to about as much.
+        let near = without / 5 * 4..without / 4 * 5;
+        assert!(near.contains(&with), "{scheduler}: {with} of {without}");
+    }
+}
+
+/// The CPU does not look for PAUSE in user mode (Intel's manual, volume 3, on PAUSE-loop exiting).
+#[test]
+fn spinning_in_user_mode_is_not_noticed() {
+    let program = "loop { compute 100us ±50%; spin-barrier b; count }";
+    let app = vm("a", ticket(Some(2 * US)), &[program; 2]);
+    let outcome = under("cfs", vec![app, on(0, vm("hog", free(), &[HOG]))]);
+    assert!(outcome.vms[0].achieved.spin > 0);
+    assert_eq!(outcome.vms[0].achieved.pause_loop_exits, 0);
+}
+
+/// vCPUs 1 to 3 wait in the kernel; 2 is a spinner itself.
+#[test]
+fn siblings_are_tried_in_turn_and_spinners_every_other_time() {
+    let host_params = machine(1, FREE);
+    let mut offered = Vec::new();
+    let mut vms = Guests::new(vec![vm("a", free(), &[HOG; 4])], Vec::new(), 1)
+        .unwrap()
+        .vms;
+    let vm = &mut vms[0];
+    for vcpu in &mut vm.vcpus {
+        vcpu.mode = vcpu::Mode::Ready;
+        vcpu.current = None;
+    }
+    vm.vcpus[2].yielding = crate::guest::spinning::Yielding::PassedOver;
+    let mut host = Host::new(host_params, None);
+    let mut spin = |vm: &mut vm::Vm, answer| {
+        offered.clear();
+        vm.on_spin(&mut host, 0, &mut |_, task| {
+            offered.push(task.0);
+            answer
+        });
+        offered.clone()
+    };
+    assert_eq!(spin(vm, Offered::Taken), [1]);
+    assert_eq!(spin(vm, Offered::Taken), [3], "2 is passed over");
+    assert_eq!(spin(vm, Offered::Taken), [1], "in turn");
+    assert_eq!(spin(vm, Offered::Taken), [2], "the second time");
+    assert_eq!(
+        spin(vm, Offered::Refused),
+        [3, 1],
+        "all are asked, 2 is passed over"
+    );
+    vm.vcpus[1].mode = vcpu::Mode::Halted;
+    assert_eq!(spin(vm, Offered::Pointless), [3, 2]);
+}

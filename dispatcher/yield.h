@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Yielding: who spins lets a sibling go first.
+ *
+ * A vCPU that spins in its kernel waits for what a sibling does: it releases a lock, or answers an
+ * interrupt. If that one was preempted, the spinner burns its slice. Where the CPU notices (a
+ * pause-loop exit), KVM looks for siblings that want to run and do not, and asks the scheduler to
+ * let one go first (kvm_vcpu_on_spin(), yield_to()). A scheduler that has no ear for that, as
+ * sched_ext's without this callback, lets it spin.
+ *
+ * Here the spinner's turn is over (turn.h), and who is favoured goes next on its pCPU, at once,
+ * unless that would be unfair: it may be ahead of who runs there by a slice, as whoever runs is
+ * ahead of others when its turn ends, but no further. Both are charged as ever.
+ *
+ * Who may run when is the gang's affair where a VM has one: there nobody yields to anybody.
+ */
+#ifndef CORUN_YIELD_H
+#define CORUN_YIELD_H
+
+#include "fair.h"
+#include "gang_pick.h"
+#include "platform/platform.h"
+
+/* `t`, which runs, has had its turn: those who wait for its pCPU go first. */
+static inline void end_turn(struct task_struct *p, struct task_ctx *t)
+{
+	t->over = 1;
+	set_slice(p, 0);
+}
+
+/* May `to`, which waits for `cpu`, go before everybody there? */
+static inline bool may_favour(struct favoured *to, struct cpu_ctx *c, u64 now)
+{
+	u64 bound = fair_current(c, now) + knobs.slice;
+
+	return to->state == TASK_READY && !before(bound, to->vtime);
+}
+
+/* Has `p` go next where it waits; false if it does not, or may not. */
+static inline bool favour(struct task_struct *p, u64 now)
+{
+	struct favoured to = {};
+	struct cpu_ctx *c;
+
+	if (with_gangs() || !look_at_favoured(p, &to))
+		return false;
+	c = cpu_at(to.cpu);
+	if (!c || !may_favour(&to, c, now))
+		return false;
+	store(c->favoured, id_of(p));
+	if (to.cpu != this_cpu())
+		kick(to.cpu, KICK_PREEMPT);
+	return true;
+}
+
+/* Somebody was favoured on `cpu`: it runs there next, if it still waits for it. */
+RARE bool move_favoured(s32 cpu, struct cpu_ctx *c)
+{
+	u32 id = shared(c->favoured);
+
+	store(c->favoured, 0);
+	return take(cpu, id);
+}
+
+#endif

@@ -73,6 +73,7 @@ groups=(
 	"policy affinity"
 	"kill"
 	"weights;steal"
+	"yield"
 	"policies"
 	"others"
 	"preflight;hang"

@@ -12,6 +12,7 @@ unsafe extern "C" {
     static corun_guest_interrupt: u8;
     static corun_guest_spin: u8;
     static corun_guest_lock: u8;
+    static corun_guest_yield: u8;
     static corun_guest_timer: u8;
     static corun_guest_ping: u8;
     static corun_guest_barrier: u8;
@@ -29,6 +30,8 @@ pub enum Mode {
     Spin,
     /// The vCPUs share one spin lock.
     Lock,
+    /// The same, and who spins for long asks KVM to let the next vCPU go first.
+    Yield,
     /// Each vCPU computes shortly and halts until its timer wakes it.
     Timer,
     /// One vCPU at a time computes shortly, wakes the next one by IPI and halts.
@@ -40,9 +43,10 @@ pub enum Mode {
 }
 
 /// All modes, with the names they have on the command line.
-pub const MODES: [(&str, Mode); 6] = [
+pub const MODES: [(&str, Mode); 7] = [
     ("spin", Mode::Spin),
     ("lock", Mode::Lock),
+    ("yield", Mode::Yield),
     ("timer", Mode::Timer),
     ("ping", Mode::Ping),
     ("barrier", Mode::Barrier),
@@ -90,6 +94,7 @@ pub fn entry(mode: Mode) -> usize {
     offset_of(match mode {
         Mode::Spin => &raw const corun_guest_spin,
         Mode::Lock => &raw const corun_guest_lock,
+        Mode::Yield => &raw const corun_guest_yield,
         Mode::Timer => &raw const corun_guest_timer,
         Mode::Ping => &raw const corun_guest_ping,
         Mode::Barrier => &raw const corun_guest_barrier,
@@ -135,7 +140,8 @@ mod tests {
     fn an_unknown_mode_lists_the_known_ones() {
         let error = "sleep".parse::<Mode>().unwrap_err();
         assert!(
-            error.contains("`sleep`") && error.contains("spin, lock, timer, ping, barrier, pio")
+            error.contains("`sleep`")
+                && error.contains("spin, lock, yield, timer, ping, barrier, pio")
         );
     }
 

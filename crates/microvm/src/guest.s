@@ -52,7 +52,7 @@
 
     .globl corun_guest_begin, corun_guest_end, corun_guest_interrupt
     .globl corun_guest_spin, corun_guest_lock, corun_guest_timer, corun_guest_ping, corun_guest_pio
-    .globl corun_guest_barrier, corun_guest_faults
+    .globl corun_guest_barrier, corun_guest_yield, corun_guest_faults
 
 corun_guest_begin:
 
@@ -70,6 +70,29 @@ corun_guest_lock:
 3:      pause
         cmp dword ptr [rdi], 0
         jne 3b
+        jmp 2b
+4:      compute
+        inc qword ptr [rsi]
+        mov dword ptr [rdi], 0
+        compute
+        jmp 2b
+
+# The same, but who finds the lock taken for long asks KVM to let the next vCPU go first, as Linux does
+# that waits for a vCPU to answer an interrupt (kvm_smp_send_call_func_ipi()).
+corun_guest_yield:
+2:      mov eax, 1
+        xchg [rdi], eax
+        test eax, eax
+        jz 4f
+        mov ecx, 100
+3:      pause
+        cmp dword ptr [rdi], 0
+        je 2b
+        dec ecx
+        jnz 3b
+        mov eax, 11                      # KVM_HC_SCHED_YIELD
+        mov rbx, [rsi + 32]              # to whom, by the number of its local APIC
+        vmmcall                          # Intel's has another one, which KVM puts in its place
         jmp 2b
 4:      compute
         inc qword ptr [rsi]

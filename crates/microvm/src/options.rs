@@ -16,6 +16,7 @@ Usage: corun-microvm --name vm1 --mode lock [--vcpus 2] [--seconds 5]
   --name NAME      the VM's name; QEMU's `-name guest=NAME,…` is understood, too
   --mode MODE      spin   each vCPU counts
                    lock   the vCPUs share a spin lock
+                   yield  the same; who spins for long lets the next vCPU go first
                    timer  each vCPU computes, then halts until a timer wakes it
                    ping   the vCPUs wake each other by IPI, one runs at a time
                    barrier  each vCPU computes and halts until all have; the last
@@ -23,8 +24,8 @@ Usage: corun-microvm --name vm1 --mode lock [--vcpus 2] [--seconds 5]
                    pio    each vCPU leaves the guest by port writes
   --vcpus N        number of vCPUs, 1 to 32                               [2]
   --seconds S      how long to run; 0: until SIGTERM or SIGINT            [5]
-  --work N         rounds of an empty loop per computation; in lock mode
-                   inside and outside the lock                            [1000]
+  --work N         rounds of an empty loop per computation; in lock and yield
+                   mode inside and outside the lock                            [1000]
   --sleep-us N     length of a sleep in timer mode, in microseconds       [1000]
   --fifo N         real-time priority (SCHED_FIFO) of all threads, 1 to 99;
                    0: none                                                [0]
@@ -86,9 +87,9 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Request, Str
         }
     }
     let mode = mode.ok_or("--mode is missing, see --help")?;
-    if matches!(mode, Mode::Ping | Mode::Barrier) && vcpus < 2 {
+    if matches!(mode, Mode::Ping | Mode::Barrier | Mode::Yield) && vcpus < 2 {
         return Err(format!(
-            "mode {mode} needs at least 2 vCPUs to wake each other"
+            "mode {mode} needs at least 2 vCPUs, of which one wakes another or yields to it"
         ));
     }
     Ok(Request::Run(Options {

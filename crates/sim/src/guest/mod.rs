@@ -17,6 +17,7 @@ mod agent;
 mod balloon;
 mod barrier;
 mod block;
+mod circles;
 mod condition;
 mod condition_barrier;
 mod disks;

@@ -290,7 +290,7 @@ impl<'a> Linker<'a> {
             let wait = self.waiting(*need);
             if !waits.iter().any(|known| known.ends_with(&wait)) {
                 let name = &self.spec.threads[*thread].name;
-                waits.push(format!("thread {name} for ever in {wait}"));
+                waits.push(format!("{name} for ever in {wait}"));
             }
         }
         let more = waits.len().saturating_sub(MOST_NAMED);

@@ -97,32 +97,32 @@ fn threads_that_wait_for_each_other_in_a_circle() {
                 "loop { recv a; compute 1us; send b }",
                 "loop { recv b; compute 1us; send a }",
             ],
-            "thread t0 for ever in `recv a`, thread t1 for ever in `recv b`",
+            "t0 for ever in `recv a`, t1 for ever in `recv b`",
         ),
         (
             vec!["loop { recv a; compute 1us; send a }"],
-            "thread t0 for ever in `recv a`",
+            "t0 for ever in `recv a`",
         ),
         (
             vec![
                 "loop { mutex m { wait c }; compute 1us; send q }",
                 "loop { recv q; compute 1us; signal c }",
             ],
-            "thread t0 for ever in `wait c`, thread t1 for ever in `recv q`",
+            "t0 for ever in `wait c`, t1 for ever in `recv q`",
         ),
         (
             vec![
                 "loop { compute 1us; barrier b; send q }",
                 "loop { compute 1us; recv q; barrier b }",
             ],
-            "thread t0 for ever in `barrier b`, thread t1 for ever in `recv q`",
+            "t0 for ever in `barrier b`, t1 for ever in `recv q`",
         ),
         (
             vec![
                 "loop 3 { compute 1us; spin-barrier x; barrier y }",
                 "loop 3 { compute 1us; barrier y; spin-barrier x }",
             ],
-            "thread t0 for ever in `spin-barrier x`, thread t1 for ever in `barrier y`",
+            "t0 for ever in `spin-barrier x`, t1 for ever in `barrier y`",
         ),
     ] {
         assert_eq!(

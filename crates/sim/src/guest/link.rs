@@ -102,6 +102,9 @@ impl Guests {
             .disks
             .image(id)
             .map(|image| Block::new(image, &vm.threads));
+        if let Some(name) = self.disks.name_for(id) {
+            vm.told.set_disk(name);
+        }
         self.vms.push(vm);
         Ok(())
     }

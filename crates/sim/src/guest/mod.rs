@@ -39,6 +39,7 @@ mod shootdown;
 mod spec;
 mod spinlock;
 mod tell;
+mod tell_disk;
 mod thread;
 mod timing;
 mod vcpu;

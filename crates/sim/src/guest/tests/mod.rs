@@ -16,6 +16,7 @@ mod properties;
 mod random;
 mod round_robin;
 mod rtapp;
+mod told;
 
 pub(crate) use random::random_program;
 

@@ -305,7 +305,10 @@ fn files_that_cannot_be_used() {
     }
     place.write("bad.toml", b"[host]\nx = \"\xff\"");
     let error = place.refused(&["compare", "bad.toml"]);
-    assert!(error.contains("byte 12 is not UTF-8"), "{error}");
+    assert!(
+        error.contains("bad.toml:2: byte 12 of the file is not UTF-8"),
+        "{error}"
+    );
     let nowhere = ["--json", "-q", "--report", "no/where.html"];
     let output = place.corun(&[&["compare", "host.toml"], &nowhere[..]].concat());
     let error = failed(output, 1);

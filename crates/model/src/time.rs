@@ -23,6 +23,18 @@ pub const ACCEPTED: &str = "a number with a unit: ns, us, ms, s or min, such as 
 /// `None` if there is no number, no unit, an unknown unit, a negative value, or more than a
 /// `u64` of nanoseconds (584 years).
 pub fn parse(text: &str) -> Option<Nanos> {
+    let (number, scale) = number_and_scale(text)?;
+    scaled(number, scale)
+}
+
+/// Is this a duration, but one that a `u64` of nanoseconds cannot hold?
+pub fn is_beyond(text: &str) -> bool {
+    number_and_scale(text)
+        .is_some_and(|(number, scale)| decimal(number).is_some() && scaled(number, scale).is_none())
+}
+
+/// A duration's number and the nanoseconds of its unit.
+fn number_and_scale(text: &str) -> Option<(&str, Nanos)> {
     let text = text.trim();
     let unit_at = text.find(|c: char| c.is_ascii_alphabetic() || c == 'µ')?;
     let (number, unit) = text.split_at(unit_at);
@@ -34,16 +46,19 @@ pub fn parse(text: &str) -> Option<Nanos> {
         "min" => 60 * SEC,
         _ => return None,
     };
-    scaled(number.trim(), scale)
+    Some((number.trim(), scale))
+}
+
+/// The digits before and after the point of a decimal number.
+fn decimal(number: &str) -> Option<(&str, &str)> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
+    (!whole.is_empty() && digits(whole) && digits(fraction)).then_some((whole, fraction))
 }
 
 /// `number` (decimal digits, at most one point) times `scale`, exact, truncated below 1 ns.
 fn scaled(number: &str, scale: Nanos) -> Option<Nanos> {
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    let digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
-    if whole.is_empty() || !digits(whole) || !digits(fraction) {
-        return None;
-    }
+    let (whole, fraction) = decimal(number)?;
     let whole: u64 = whole.parse().ok()?;
     let mut total = whole.checked_mul(scale)?;
     let mut place = scale;
@@ -114,6 +129,27 @@ mod tests {
             "99999999999999s",
         ] {
             assert_eq!(parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_a_duration_but_beyond_64_bits() {
+        for text in [
+            "18446744073709551616ns",
+            "99999999999999s",
+            "1000000000000.5 min",
+        ] {
+            assert!(is_beyond(text), "{text}");
+        }
+        for text in [
+            "18446744073709551615ns",
+            "1s",
+            "-1s",
+            "1e30s",
+            "9".repeat(30).as_str(),
+            "",
+        ] {
+            assert!(!is_beyond(text), "{text}");
         }
     }
 

@@ -76,7 +76,14 @@ pub(crate) fn run(table: Option<Reader<'_>>) -> Option<Run> {
             format!("found {:?}, expected each seed once", run.seeds),
         );
     }
-    run.policies = table.texts("policies");
+    run.policies = table.texts("policies", "[\"cfs\", \"balance\"]");
+    for (at, policy) in run.policies.iter().flatten().enumerate() {
+        let mut before = run.policies.iter().flatten().take(at);
+        if before.any(|other| other.value == policy.value) {
+            let message = format!("found {:?} twice, expected each policy once", policy.value);
+            table.add(policy.problem(message));
+        }
+    }
     table.finish();
     Some(run)
 }

@@ -97,10 +97,16 @@ pub fn cases(
             message: format!("found {}, expected a table", other.show()),
         })),
     };
+    let place = cases.place;
     let cases = table_of(cases.node, "case".into())?;
-    if cases.iter().count() > limits::CASES {
-        let message = format!("more than {} cases", limits::CASES);
-        return Err(refused("case", &message));
+    let count = cases.iter().count();
+    if count > limits::CASES {
+        return Err(Problem {
+            place,
+            key: "case".into(),
+            message: format!("found {count} cases, expected at most {}", limits::CASES),
+        }
+        .into());
     }
     let mut documents = Vec::new();
     for case in cases.iter() {

@@ -94,6 +94,11 @@ impl<'a> Reader<'a> {
         });
     }
 
+    /// Adds a problem with a value that was read from the table.
+    pub fn add(&self, problem: Problem) {
+        self.problems.push(problem);
+    }
+
     /// Where the table was written.
     pub fn place(&self) -> &Place {
         &self.place
@@ -198,8 +203,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A list of texts, at least one, checked later.
-    pub fn texts(&self, key: &'static str) -> Option<Vec<Located<String>>> {
+    /// A list of texts, at least one, checked later; `such_as` is one that is accepted.
+    pub fn texts(&self, key: &'static str, such_as: &str) -> Option<Vec<Located<String>>> {
         let value = &self.find(key)?.value;
         let one = |node: &Node| match &node.value {
             Value::Text(text) => Some(Located {
@@ -215,14 +220,14 @@ impl<'a> Reader<'a> {
         };
         match texts {
             Some(texts) => Some(texts),
-            None => self.wrong(key, value, "a list of texts such as [\"cfs\", \"balance\"]"),
+            None => self.wrong(key, value, &format!("a list of texts such as {such_as}")),
         }
     }
 
     /// A text, or a list of texts.
-    pub fn text_or_texts(&self, key: &'static str) -> Option<Vec<Located<String>>> {
+    pub fn text_or_texts(&self, key: &'static str, such_as: &str) -> Option<Vec<Located<String>>> {
         match &self.find(key)?.value {
-            Value::List(_) => self.texts(key),
+            Value::List(_) => self.texts(key, such_as),
             _ => self.located(key).map(|text| vec![text]),
         }
     }
@@ -231,6 +236,7 @@ impl<'a> Reader<'a> {
     pub fn duration(&self, key: &'static str, range: RangeInclusive<Nanos>) -> Option<Nanos> {
         let value = &self.find(key)?.value;
         let parsed = match value {
+            Value::Text(text) if time::is_beyond(text) => Some(Nanos::MAX),
             Value::Text(text) => time::parse(text),
             _ => None,
         };

@@ -43,6 +43,7 @@ impl Value {
             },
             Self::Whole(number) => number.to_string(),
             Self::Flag(flag) => flag.to_string(),
+            Self::List(list) if list.is_empty() => "an empty list".to_string(),
             Self::List(_) => "a list".to_string(),
             Self::Table(_) => "a table".to_string(),
             Self::Other(text) => text.clone(),
@@ -108,11 +109,18 @@ pub fn parse(source: &str, text: &str) -> Result<Table, Problems> {
     let (document, errors) = DeTable::parse_recoverable(text);
     let mut problems = Problems::default();
     for error in errors {
-        let at = error.span().map_or(0, |span| span.start);
+        let span = error.span().unwrap_or_default();
+        let mut message = format!("not TOML: {}", error.message().replace('\n', ": "));
+        if let Some(key) = text.get(span.clone())
+            && error.message() == "duplicate key"
+        {
+            let key = Value::Text(key.into()).show();
+            message.push_str(&format!(" {key}: it has a value already, further up"));
+        }
         problems.push(Problem {
-            place: places.at(at),
+            place: places.at(span.start),
             key: String::new(),
-            message: format!("not TOML: {}", error.message().replace('\n', ": ")),
+            message,
         });
     }
     problems.or_ok(())?;

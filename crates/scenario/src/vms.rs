@@ -116,7 +116,7 @@ fn vm(
 }
 
 fn demand(table: &Reader<'_>, vcpus: Option<u32>) -> Option<Demand> {
-    let presets = table.text_or_texts("workload");
+    let presets = table.text_or_texts("workload", "[\"mysql\", \"clamav\"]");
     let threads = table.whole("threads", 1..=limits::THREADS);
     let programs = table.tables("thread");
     let several = presets.as_ref().is_some_and(|presets| presets.len() > 1);
@@ -149,7 +149,7 @@ fn demand(table: &Reader<'_>, vcpus: Option<u32>) -> Option<Demand> {
 }
 
 fn rt_app(table: &Reader<'_>) -> Option<RtApp> {
-    let ignore = table.texts("rt_app_ignore");
+    let ignore = table.texts("rt_app_ignore", "[\"mem\", \"fork\"]");
     if ignore.is_some() && !table.has("rt_app") {
         table.problem("rt_app_ignore", "goes with rt_app only");
     }

@@ -32,6 +32,40 @@ fn what_is_no_toml() {
 }
 
 #[test]
+fn what_is_there_twice() {
+    says(
+        problems(&format!("{GOOD}vcpus = 3\n")),
+        &["host.toml:6: not TOML: duplicate key \"vcpus\": it has a value already, further up"],
+    );
+    says(
+        problems(&format!("{GOOD}[vm.web]\ncount = 3\n")),
+        &["host.toml:6: not TOML: duplicate key \"web\": it has a value already, further up"],
+    );
+    says(
+        with("[run]\npolicies = [\"cfs\",\n  \"cfs\"]"),
+        &["host.toml:8: run.policies: found \"cfs\" twice, expected each policy once"],
+    );
+}
+
+#[test]
+fn lists_of_nothing() {
+    says(
+        with("[run]\npolicies = []"),
+        &[
+            "host.toml:7: run.policies: found an empty list, expected a list of texts such as \
+             [\"cfs\", \"balance\"]",
+        ],
+    );
+    says(
+        with("[vm.none]\nvcpus = 1\nworkload = []"),
+        &[
+            "host.toml:8: vm.none.workload: found an empty list, expected a list of texts such as \
+             [\"mysql\", \"clamav\"]",
+        ],
+    );
+}
+
+#[test]
 fn an_empty_file_lacks_everything() {
     says(
         problems(""),
@@ -95,8 +129,8 @@ fn durations() {
         ("\"5\"", "\"5\""),
         ("5", "5"),
         ("\"-5s\"", "\"-5s\""),
-        ("\"99999999999999s\"", "\"99999999999999s\""),
-        ("[]", "a list"),
+        ("[]", "an empty list"),
+        ("[1]", "a list"),
     ] {
         says(
             with(&format!("[run]\nduration = {value}")),
@@ -105,6 +139,13 @@ fn durations() {
             )],
         );
     }
+    says(
+        with("[run]\nduration = \"99999999999999s\""),
+        &[
+            "host.toml:7: run.duration: found \"99999999999999s\", expected a duration from 1.00 ms \
+             to 86400 s",
+        ],
+    );
     says(
         with("[run]\nduration = \"0s\"\nwarm_up = \"2000min\""),
         &[

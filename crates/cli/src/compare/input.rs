@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use std::string::FromUtf8Error;
 
 /// An input that can be compared under policies.
 #[derive(Debug)]
@@ -53,12 +54,19 @@ pub fn open(path: &Path) -> anyhow::Result<Input> {
     let file = File::open(path).map_err(refuse)?;
     file.take(most).read_to_end(&mut bytes).map_err(refuse)?;
     let text = String::from_utf8(bytes).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
+        let (line, byte) = first_strange(&error);
         Invalid::error(format!(
-            "{name}: byte {at} is not UTF-8: expected a scenario in TOML"
+            "{name}:{line}: byte {byte} of the file is not UTF-8: expected a scenario in TOML"
         ))
     })?;
     Ok(Input::Scenario { name, text })
+}
+
+/// The line and the place of the first byte that is not UTF-8.
+pub(super) fn first_strange(error: &FromUtf8Error) -> (usize, usize) {
+    let at = error.utf8_error().valid_up_to();
+    let before = error.as_bytes().iter().take(at);
+    (1 + before.filter(|byte| **byte == b'\n').count(), at)
 }
 
 fn is_scenario(path: &Path, head: &[u8]) -> bool {

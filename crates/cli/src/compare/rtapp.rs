@@ -3,6 +3,7 @@
 //!
 //! A file is read once, with the scenario, so that all runs are of the same text.
 
+use super::input::first_strange;
 use crate::failure::Invalid;
 use corun_model::time::show;
 use corun_scenario::{Case, Problem, Problems, RtApp, Scenario, Vm, or_nearest};
@@ -55,8 +56,10 @@ fn read(path: &Path) -> Result<String, String> {
         ));
     }
     String::from_utf8(bytes).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        format!("byte {at} is not UTF-8: expected JSON as rt-app reads it")
+        let (line, byte) = first_strange(&error);
+        format!(
+            "line {line}: byte {byte} of the file is not UTF-8: expected JSON as rt-app reads it"
+        )
     })
 }
 

@@ -4,10 +4,12 @@
 
 use super::block::{Block, Call, PAGE, Slot, Window};
 use super::interrupts::Interrupt;
+use super::tell::DISK;
+use super::tell_disk::Trip;
 use super::thread::Doing;
 use super::vm::Vm;
 use super::{BlockIrq, Timer};
-use crate::host::Host;
+use crate::host::{Host, Span};
 use crate::workload::Access;
 use corun_model::PcpuId;
 
@@ -44,6 +46,7 @@ impl Vm {
                 Reached::Window => {}
                 Reached::Missing(request) => {
                     self.await_request(file, request);
+                    self.tell_begin(host, thread, Span::IoWait, DISK);
                     return self.block(vcpu, thread, Doing::Off);
                 }
             }
@@ -79,6 +82,7 @@ impl Vm {
                 block.files[file as usize].at += bytes;
             }
         }
+        self.tell_begin(host, thread, Span::IoWait, DISK);
         self.block(vcpu, thread, Doing::Off);
     }
 
@@ -214,6 +218,11 @@ impl Vm {
             awaited: false,
             posted: false,
         });
+        let trip = Trip {
+            vm: self.id,
+            request,
+        };
+        trip.issued(host, write, block.under_way());
         let passing = match block.image.emulated {
             true => 0,
             false => block.image.submit,
@@ -258,10 +267,16 @@ impl Vm {
     /// The interrupt of a request, taken by the running `vcpu`.
     pub(super) fn request_done(&mut self, host: &mut Host, vcpu: u32, request: u32) {
         let Some(block) = &mut self.block else { return };
-        let of = block.of(request);
+        let (of, write) = (block.of(request), block.requests[request as usize].write);
         let waiting = block.told(request);
+        let trip = Trip {
+            vm: self.id,
+            request,
+        };
+        trip.taken(host, write, block.under_way());
         self.probe(host, vcpu, of, false);
         if let Some(thread) = waiting {
+            self.tell_end(host, thread, Span::IoWait, DISK);
             self.wake(host, thread, vcpu);
         }
     }

@@ -249,6 +249,11 @@ impl Block {
         }
     }
 
+    /// Requests that are under way, or done but not known to the guest.
+    pub fn under_way(&self) -> usize {
+        self.requests.len() - self.free.len()
+    }
+
     /// A call is over.
     pub fn finish(&mut self, now: Nanos, file: u32, bytes: u64) {
         self.operations += 1;

@@ -3,6 +3,7 @@
 //! VMs.
 
 use super::block::Image;
+use super::tell_disk::Trip;
 use super::{DiskUse, GuestError, MOST, SMALLEST_IMAGE, Timer, VmSpec};
 use crate::device::disk::{Disk, DiskParams, Request, Share, Want};
 use crate::host::Host;
@@ -99,6 +100,12 @@ impl Disks {
         self.images[vm as usize]
     }
 
+    /// What the disk of a VM is called.
+    pub fn name_for(&self, vm: u32) -> Option<&str> {
+        let image = self.image(vm)?;
+        Some(&self.slots.get(image.disk as usize)?.spec.name)
+    }
+
     /// A VM's request reaches its disk.
     pub fn submit(&mut self, host: &mut Host, (disk, request): (u32, Request)) {
         let slot = &mut self.slots[disk as usize];
@@ -111,6 +118,11 @@ impl Disks {
         let slot = &mut self.slots[disk];
         if let Some(request) = slot.disk.done(host.now(), place, &mut self.wants) {
             let vm = slot.vms[request.owner as usize];
+            Trip {
+                vm,
+                request: request.id,
+            }
+            .done(host);
             let passing = match self.images[vm as usize] {
                 Some(image) if image.emulated => 0,
                 _ => slot.spec.params.complete,
@@ -129,9 +141,18 @@ impl Disks {
     }
 
     fn set_timers(&mut self, host: &mut Host, disk: u32) {
+        let slot = &self.slots[disk as usize];
         for want in self.wants.drain(..) {
             match want {
                 Want::Done { place, at } => {
+                    if let Some(request) = slot.disk.served_at(place) {
+                        let vm = slot.vms[request.owner as usize];
+                        Trip {
+                            vm,
+                            request: request.id,
+                        }
+                        .served(host);
+                    }
                     host.load_timer(at, Timer::DiskDone.token(disk, place));
                 }
                 Want::Look { at } => {

@@ -46,7 +46,13 @@ impl Vm {
         self.deflate(host, vcpu);
         let target = &mut self.vcpus[vcpu as usize];
         target.pending.push(interrupt);
-        target.io_events += u64::from(matches!(interrupt, Interrupt::Block(_) | Interrupt::Net));
+        if matches!(interrupt, Interrupt::Block(_) | Interrupt::Net) {
+            target.io_events += 1;
+            let task = target.task;
+            host.observe(|now, observer| {
+                observer.instant(now, Lane::Task(task), Instant::DeviceInterrupt);
+            });
+        }
         match target.mode {
             Mode::Running => self.dirty.push(vcpu),
             Mode::Ready if matches!(interrupt, Interrupt::Flush { .. }) => {

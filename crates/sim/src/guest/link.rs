@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Makes VMs ready to run from what a scenario says, with the checks that need all programs of a
-//! VM: who receives what nobody sends, barriers of one, locks taken in opposite orders.
+//! VM: who receives what nobody sends, barriers of one, circles, locks taken in opposite orders.
 
 use super::agent::{Agent, Migrater};
 use super::barrier::{Barrier, SpinBarrier};
 use super::block::{Block, PAGE};
+use super::circles::{self, Need};
 use super::condition::Condition;
 use super::condition_barrier::ConditionBarrier;
 use super::disks::Disks;
@@ -29,6 +30,9 @@ use crate::workload::{Code, LockOrder, Names, Op, Program};
 use corun_model::{PcpuSet, TaskId, VmId};
 
 type Linked<T> = Result<T, GuestError>;
+
+/// How many of the threads that wait for each other an error names.
+const MOST_NAMED: usize = 4;
 
 pub(super) fn link(
     vms: Vec<VmSpec>,
@@ -98,6 +102,9 @@ impl Guests {
             .disks
             .image(id)
             .map(|image| Block::new(image, &vm.threads));
+        if let Some(name) = self.disks.name_for(id) {
+            vm.told.set_disk(name);
+        }
         self.vms.push(vm);
         Ok(())
     }
@@ -270,8 +277,49 @@ impl<'a> Linker<'a> {
                 return self.error(format!("only one thread comes to barrier {name}"));
             }
         }
+        self.check_circles()?;
         self.check_disk()?;
         self.check_order()
+    }
+
+    /// Nobody waits for what nobody can get to.
+    fn check_circles(&self) -> Linked<()> {
+        let stuck = circles::stuck(&self.codes);
+        if stuck.is_empty() {
+            return Ok(());
+        }
+        let mut waits: Vec<String> = Vec::new();
+        for (thread, need) in &stuck {
+            let wait = self.waiting(*need);
+            if !waits.iter().any(|known| known.ends_with(&wait)) {
+                let name = &self.spec.threads[*thread].name;
+                waits.push(format!("{name} for ever in {wait}"));
+            }
+        }
+        let more = waits.len().saturating_sub(MOST_NAMED);
+        waits.truncate(MOST_NAMED);
+        if more > 0 {
+            waits.push(format!("{more} more"));
+        }
+        self.error(format!(
+            "threads wait in a circle, each for what another would do later: {}",
+            waits.join(", ")
+        ))
+    }
+
+    /// The statement in which threads wait for this.
+    fn waiting(&self, need: Need) -> String {
+        let names = &self.names;
+        let (keyword, table, index) = match need {
+            Need::Item(index) => ("recv", &names.queues, index),
+            Need::Signal(index) => ("wait", &names.conditions, index),
+            Need::Barrier(index) => ("barrier", &names.barriers, index),
+            Need::SpinBarrier(index) => ("spin-barrier", &names.spin_barriers, index),
+            Need::ConditionBarrier(index) => {
+                ("condition-barrier", &names.condition_barriers, index)
+            }
+        };
+        format!("`{keyword} {}`", table[index as usize])
     }
 
     /// Who waits for a signal that nobody gives waits for ever.

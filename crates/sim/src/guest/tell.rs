@@ -7,6 +7,7 @@
 
 use super::ThreadSpec;
 use super::idle::Idling;
+use super::tell_disk;
 use super::thread::Doing;
 use super::vm::Vm;
 use crate::host::{Host, Lane, Span, VcpuActivity};
@@ -24,6 +25,16 @@ pub(super) struct Told {
     condition_barriers: Vec<String>,
     queues: Vec<String>,
     conditions: Vec<String>,
+    disk: Option<String>,
+    ports: Vec<String>,
+}
+
+/// What a thread waits for in [`Span::IoWait`], as the number that [`Vm::tell_begin`] takes: its disk.
+pub(super) const DISK: u32 = 0;
+
+/// The same of a port.
+pub(super) fn of_port(port: u32) -> u32 {
+    port + 1
 }
 
 impl Told {
@@ -37,10 +48,17 @@ impl Told {
             condition_barriers: names.condition_barriers.clone(),
             queues: names.queues.clone(),
             conditions: names.conditions.clone(),
+            disk: None,
+            ports: names.ports.clone(),
         }
     }
 
-    /// What a span is about: the name of its lock, mutex, barrier or queue number `what`.
+    /// The VM's disk is called so.
+    pub fn set_disk(&mut self, name: &str) {
+        self.disk = Some(name.into());
+    }
+
+    /// What a span is about: the name of its lock, mutex, barrier, queue or port number `what`.
     fn name(&self, span: Span, what: u32) -> &str {
         let table = match span {
             Span::SpinWait | Span::SpinHold => &self.locks,
@@ -50,6 +68,8 @@ impl Told {
             Span::ConditionBarrierWait => &self.condition_barriers,
             Span::SendWait | Span::ReceiveWait => &self.queues,
             Span::ConditionWait => &self.conditions,
+            Span::IoWait if what == DISK => return self.disk.as_deref().unwrap_or(""),
+            Span::IoWait => return self.ports.get(what as usize - 1).map_or("", String::as_str),
             _ => return "",
         };
         table.get(what as usize).map_or("", String::as_str)
@@ -63,6 +83,9 @@ impl Vm {
         for (thread, name) in (0..).zip(&self.told.threads) {
             host.observe(|_, observer| observer.thread_name(vm, thread, name));
             self.tell_begin(host, thread, Span::Runnable, 0);
+        }
+        if let Some(disk) = &self.told.disk {
+            tell_disk::name_disk(host, self.id, disk);
         }
     }
 

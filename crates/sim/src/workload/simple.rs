@@ -23,7 +23,6 @@ pub(super) fn takes_time(statement: &Statement) -> bool {
             | Statement::Write(_)
             | Statement::Request(_)
             | Statement::Transmit(..)
-            | Statement::Shootdown
             | Statement::Every(_)
             | Statement::Timer(_)
             | Statement::Busy(_)

@@ -100,6 +100,8 @@ fn what_could_never_work_is_refused() {
         ("loop { }", "takes no time"),
         ("loop { count; send q }", "takes no time"),
         ("loop 5 { lock L { } }", "takes no time"),
+        // Nobody to wait for if the other vCPUs idle, or there are none.
+        ("loop { shootdown }", "takes no time"),
         (
             "loop { loop 1000000000 { count } compute 1s }",
             "takes no time",

@@ -37,7 +37,9 @@ pub fn read(library: &Library, claims: &[Said]) -> anyhow::Result<Checks> {
             if library.experiment(name).is_none() {
                 table.problem_here(unknown_experiment(library, name));
             }
-            let quick = table.texts("quick").unwrap_or_default();
+            let quick = table
+                .texts("quick", "[\"run.seeds=[1]\"]")
+                .unwrap_or_default();
             let quick = quick.into_iter().map(|set| set.value).collect();
             checks.quick.insert(name.to_string(), quick);
             table.finish();

@@ -192,6 +192,11 @@ impl Disk {
         self.totals = Totals::default();
     }
 
+    /// The request that the medium has at `place`.
+    pub fn served_at(&self, place: u32) -> Option<&Request> {
+        self.places.get(place as usize)?.as_ref()
+    }
+
     /// Lets everything go on that can.
     fn go_on(&mut self, now: Nanos, wants: &mut Vec<Want>) {
         self.settle(now);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What threads ask of the network: `request`, `reply`, `transmit`.
 
+use crate::guest::tell::of_port;
 use crate::guest::thread::Doing;
 use crate::guest::vm::Vm;
-use crate::host::Host;
+use crate::host::{Host, Span};
 
 /// What a thread does with the network.
 #[derive(Debug, Default)]
@@ -41,6 +42,7 @@ impl Vm {
             }
         };
         let Some((endpoint, generation, bytes)) = taken else {
+            self.tell_begin(host, thread, Span::IoWait, of_port(port));
             return self.block(vcpu, thread, Doing::Off);
         };
         self.threads[thread as usize].code.done();
@@ -124,13 +126,14 @@ impl Vm {
         if bytes > 0 {
             slot.tcp.write(bytes, bytes == left);
         }
-        let done = bytes == left;
+        let (done, port) = (bytes == left, slot.port);
         if !done {
             slot.writer = Some(thread);
         }
         self.threads[thread as usize].talk.sending = Some(left - bytes);
         self.flush(host, vcpu, endpoint);
         if !done {
+            self.tell_begin(host, thread, Span::IoWait, of_port(port));
             self.block(vcpu, thread, Doing::Off);
         }
         done

@@ -22,10 +22,11 @@ pub(super) use calls::Talk;
 pub use params::{NetParams, parameters};
 
 use super::interrupts::Interrupt;
+use super::tell::of_port;
 use super::vm::Vm;
 use crate::device::net::tcp::{Segment, Tcp};
 use crate::device::net::{Body, ClientOutcome, End, Packet};
-use crate::host::Host;
+use crate::host::{Host, Span};
 use crate::waits::Waits;
 use corun_model::{Nanos, PcpuId};
 use std::collections::VecDeque;
@@ -208,6 +209,7 @@ impl Vm {
         }
         self.flush(host, vcpu, endpoint);
         if let Some(thread) = writer {
+            self.tell_port_end(host, thread, endpoint);
             self.wake(host, thread, vcpu);
         }
     }
@@ -231,7 +233,14 @@ impl Vm {
             }
         };
         if let Some(thread) = thread {
+            self.tell_port_end(host, thread, endpoint);
             self.wake(host, thread, vcpu);
         }
+    }
+
+    /// A thread no longer waits for the port of this endpoint.
+    fn tell_port_end(&self, host: &mut Host, thread: u32, endpoint: u32) {
+        let port = self.net.endpoints[endpoint as usize].port;
+        self.tell_end(host, thread, Span::IoWait, of_port(port));
     }
 }

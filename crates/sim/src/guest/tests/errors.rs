@@ -90,6 +90,80 @@ fn circles_and_lone_barriers_word_by_word() {
 }
 
 #[test]
+fn threads_that_wait_for_each_other_in_a_circle() {
+    for (programs, waits) in [
+        (
+            vec![
+                "loop { recv a; compute 1us; send b }",
+                "loop { recv b; compute 1us; send a }",
+            ],
+            "t0 for ever in `recv a`, t1 for ever in `recv b`",
+        ),
+        (
+            vec!["loop { recv a; compute 1us; send a }"],
+            "t0 for ever in `recv a`",
+        ),
+        (
+            vec![
+                "loop { mutex m { wait c }; compute 1us; send q }",
+                "loop { recv q; compute 1us; signal c }",
+            ],
+            "t0 for ever in `wait c`, t1 for ever in `recv q`",
+        ),
+        (
+            vec![
+                "loop { compute 1us; barrier b; send q }",
+                "loop { compute 1us; recv q; barrier b }",
+            ],
+            "t0 for ever in `barrier b`, t1 for ever in `recv q`",
+        ),
+        (
+            vec![
+                "loop 3 { compute 1us; spin-barrier x; barrier y }",
+                "loop 3 { compute 1us; barrier y; spin-barrier x }",
+            ],
+            "t0 for ever in `spin-barrier x`, t1 for ever in `barrier y`",
+        ),
+    ] {
+        assert_eq!(
+            refused(vec![vm("web", free(), &programs)]),
+            format!(
+                "VM web: threads wait in a circle, each for what another would do later: {waits}"
+            )
+        );
+    }
+}
+
+#[test]
+fn circles_that_somebody_begins_are_fine() {
+    for programs in [
+        // The ball is thrown in first.
+        vec![
+            "send a; loop { recv b; compute 1us; send a }",
+            "loop { recv a; compute 1us; send b }",
+        ],
+        vec!["loop { send a; compute 1us; recv a }"],
+        // Three in a row, the last one named first.
+        vec![
+            "loop { recv b; compute 1us }",
+            "loop { recv a; send b; compute 1us }",
+            "loop { compute 1us; send a }",
+        ],
+        vec![
+            "loop { compute 1us; barrier b; send q; condition-barrier c 1us }",
+            "loop { compute 1us; barrier b; recv q; condition-barrier c }",
+        ],
+        vec![
+            "loop 2 { mutex m { wait c }; barrier b; compute 1us }",
+            "loop 2 { compute 1us; broadcast c; barrier b; barrier b }",
+        ],
+    ] {
+        let made = Guests::new(vec![vm("web", free(), &programs)], Vec::new(), 1);
+        assert!(made.is_ok(), "{programs:?}: {:?}", made.err());
+    }
+}
+
+#[test]
 fn numbers_out_of_range() {
     let good = || vm("web", free(), &["compute 1us"]);
     let change = |change: fn(&mut VmSpec)| {

@@ -17,6 +17,7 @@ mod random;
 mod round_robin;
 mod rtapp;
 mod spinning;
+mod told;
 
 pub(crate) use random::random_program;
 

@@ -53,13 +53,14 @@ impl Tcp {
         let rto = self.rto();
         self.timeout_at.get_or_insert(now + rto);
         let bare = self.bare(now);
-        let ends = self.ends.iter().copied();
-        let mut within = ends.filter(|end| *end > from && *end <= from + len);
+        // They are in order, and of one-byte messages there are as many as bytes under way.
+        let ended = |by: u64| self.ends.partition_point(|end| *end <= by);
+        let within = ended(from)..ended(from + len);
         Some(Segment {
             seq: from,
             len,
-            messages: within.clone().count() as u32,
-            last_end: within.next_back().unwrap_or(0),
+            messages: within.len() as u32,
+            last_end: within.last().map_or(0, |last| self.ends[last]),
             ..bare
         })
     }

@@ -87,8 +87,9 @@ impl Disks {
             owners.push(vm as u32);
         }
         let rng = Rng::of(seed, "disk", index as u64);
+        let cached = Rng::of(seed, "page cache", index as u64);
         Ok(Slot {
-            disk: Disk::new(&spec.params, &shares, rng),
+            disk: Disk::new(&spec.params, &shares, rng, cached),
             spec: spec.clone(),
             vms: owners,
         })
@@ -110,15 +111,20 @@ impl Disks {
     pub fn done(&mut self, host: &mut Host, disk: usize, place: u32) {
         let slot = &mut self.slots[disk];
         if let Some(request) = slot.disk.done(host.now(), place, &mut self.wants) {
-            let vm = slot.vms[request.owner as usize];
-            let passing = match self.images[vm as usize] {
-                Some(image) if image.emulated => 0,
-                _ => slot.spec.params.complete,
-            };
-            let token = Timer::BlockDone.token(vm, request.id);
-            host.load_timer(host.now() + passing, token);
+            self.tell(host, disk, &request, host.now());
         }
         self.set_timers(host, disk as u32);
+    }
+
+    /// A VM's request has been answered, which it hears of a little later.
+    fn tell(&self, host: &mut Host, disk: usize, request: &Request, at: Nanos) {
+        let slot = &self.slots[disk];
+        let vm = slot.vms[request.owner as usize];
+        let passing = match self.images[vm as usize] {
+            Some(image) if image.emulated => 0,
+            _ => slot.spec.params.complete,
+        };
+        host.load_timer(at + passing, Timer::BlockDone.token(vm, request.id));
     }
 
     /// A disk asked to be looked at now.
@@ -129,8 +135,10 @@ impl Disks {
     }
 
     fn set_timers(&mut self, host: &mut Host, disk: u32) {
-        for want in self.wants.drain(..) {
+        let mut wants = std::mem::take(&mut self.wants);
+        for want in wants.drain(..) {
             match want {
+                Want::Answered { request, at } => self.tell(host, disk as usize, &request, at),
                 Want::Done { place, at } => {
                     host.load_timer(at, Timer::DiskDone.token(disk, place));
                 }
@@ -139,6 +147,7 @@ impl Disks {
                 }
             }
         }
+        self.wants = wants;
     }
 
     /// Books what they do up to now.

@@ -86,8 +86,8 @@ impl Host {
             TaskState::Waiting => totals.wait += spent,
             TaskState::Ready => totals.ready += spent,
             TaskState::Running(_) => {
-                totals.run += spent;
-                totals.did(task.unbooked(self.now), task.activity);
+                totals.ran(spent, task.second);
+                totals.did(task.unbooked(self.now), task.activity, task.second);
                 let mut progress = task.progress;
                 totals.lose(progress.advance(self.now));
             }

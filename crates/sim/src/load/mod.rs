@@ -159,7 +159,8 @@ pub trait Load {
     /// [`Host::block`].
     fn step(&mut self, host: &mut Host, task: TaskId);
 
-    /// Another task wants the pCPU of `task`, for which the host polls.
+    /// Another task wants the pCPU of `task`, for which the host polls, or where its context is
+    /// retained as told.
     fn crowded(&mut self, host: &mut Host, task: TaskId) {
         let _ = (host, task);
     }

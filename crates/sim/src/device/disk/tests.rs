@@ -22,7 +22,12 @@ struct Bench {
 impl Bench {
     fn new(params: &DiskParams, shares: &[Share]) -> Self {
         Self {
-            disk: Disk::new(params, shares, Rng::of(1, "disk", 0), Rng::of(1, "page cache", 0)),
+            disk: Disk::new(
+                params,
+                shares,
+                Rng::of(1, "disk", 0),
+                Rng::of(1, "page cache", 0),
+            ),
             now: 0,
             events: BinaryHeap::new(),
             next_id: 0,

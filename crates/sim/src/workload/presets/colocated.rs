@@ -155,7 +155,9 @@ fn ycsb_mongodb(threads: u32) -> Vec<(String, String)> {
     };
     let server = |i| {
         let does = |compute: &str| {
-            format!("recv ask{i}; read 32KB random; compute {compute}; send answer{i}; count operations")
+            format!(
+                "recv ask{i}; read 32KB random; compute {compute}; send answer{i}; count operations"
+            )
         };
         let (read, scan) = (does("100us ±50%"), does("1ms ±100%"));
         format!("memory 16MB 10/us; loop {{ loop 3 {{ {read} }}; loop 2 {{ {scan} }} }}")
@@ -207,7 +209,8 @@ fn dbt1_users(threads: u32) -> Vec<(String, String)> {
 fn wrk_nginx(threads: u32) -> Vec<(String, String)> {
     let worker = "queue ask 100000; queue answer 100000; \
          loop { recv ask; compute 30us ±30%; send answer; count pages }";
-    let wrk = "loop 42 { compute 1us; send ask }; loop { recv answer; compute 10us ±30%; send ask }";
+    let wrk =
+        "loop 42 { compute 1us; send ask }; loop { recv answer; compute 10us ±30%; send ask }";
     let pair = |i: u32| {
         let worker = (format!("worker{i}"), worker.to_string());
         [worker, (format!("wrk{i}"), wrk.to_string())]

@@ -248,6 +248,13 @@ pub struct VmResult {
     /// Share of its vCPUs' time polling for what would wake them, in KVM or in the guest.
     #[serde(default)]
     pub polled_share: f64,
+    /// Share of its vCPUs' time on hardware threads that are not the first of their core; vSMT-IO has
+    /// these for I/O-bound vCPUs.
+    #[serde(default)]
+    pub second_share: f64,
+    /// The same, with the context retained by the guest.
+    #[serde(default)]
+    pub second_retained_share: f64,
     /// Waits for a pCPU: median; null if there was none.
     pub ready_wait_p50_us: Option<f64>,
     /// Waits for a pCPU: 99th percentile; null if there was none.

@@ -24,6 +24,8 @@ pub struct Disk {
     pub submit: Option<Nanos>,
     /// From completion to the guest's interrupt.
     pub complete: Option<Nanos>,
+    /// Of so many requests one goes to the disk, not to the host's page cache.
+    pub page_cache: Option<u32>,
     /// What only solid-state disks have.
     pub ssd: SsdKeys,
     /// What only hard disks have.
@@ -185,6 +187,7 @@ const TIME: RangeInclusive<Nanos> = 0..=100 * SEC;
 const LENGTH: RangeInclusive<Nanos> = 1..=100 * SEC;
 const DEPTH: RangeInclusive<u32> = 1..=1024;
 const COUNT: RangeInclusive<u32> = 1..=10_000;
+const CACHED: RangeInclusive<u32> = 1..=1_000_000;
 
 const SSD: [&str; 6] = [
     "read_latency",
@@ -233,6 +236,7 @@ fn disk(name: &str, table: Reader<'_>) -> Option<Disk> {
         capacity: size(&table, "capacity"),
         submit: table.duration("submit", TIME),
         complete: table.duration("complete", TIME),
+        page_cache: table.whole("page_cache", CACHED),
         ssd: ssd(&table),
         hdd: hdd(&table),
         deadline: deadline(&table),

@@ -69,6 +69,7 @@ fn params(disk: &Disk, hz: u32) -> Result<DiskParams, Problems> {
     let mut params = DiskParams::new(medium);
     set(&mut params.submit, disk.submit);
     set(&mut params.complete, disk.complete);
+    set(&mut params.page_cache, disk.page_cache);
     let scheduler = disk.scheduler.as_ref().map(|said| said.value.as_str());
     params.scheduler = match scheduler {
         None | Some("deadline") => SchedulerParams::Deadline(deadline(&disk.deadline)),

@@ -173,6 +173,8 @@ fn vm(vm: &VmOutcome, measured: Nanos) -> VmResult {
         guest_cpu_share: guest_cpu(vm, measured),
         retained_share: share(sum(|t| t.retained) + vm.held, vcpu_time),
         polled_share: share(sum(|t| t.polled), vcpu_time),
+        second_share: share(sum(|t| t.second), vcpu_time),
+        second_retained_share: share(sum(|t| t.second_retained), vcpu_time),
         ready_wait_p50_us: quantile(&vm.ready_waits, 0.5),
         ready_wait_p99_us: quantile(&vm.ready_waits, 0.99),
         turn_p50_us: quantile(&vm.turns, 0.5),

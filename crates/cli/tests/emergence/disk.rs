@@ -125,8 +125,8 @@ pub fn section() -> Section {
                   80 % were set (weights, as here; limits of CPU time are not modelled). \"The same \
                   I/O bandwidth quota\" is read as equal weights: limits of 75 MB/s or less, tried \
                   by hand, leave nothing of the loss in (a), so the paper's cannot have been in \
-                  force there. QEMU's worker threads, each a queue of its own to CFQ, and the \
-                  host's page cache are not modelled. Linux 4.4 does not wait on SSDs; that one VM \
+                  force there. QEMU's worker threads, each a queue of its own to CFQ, are \
+                  not modelled, and the host's page cache is left out. Linux 4.4 does not wait on SSDs; that one VM \
                   gets so little there is its turn of 100 ms against single requests.",
     }
 }

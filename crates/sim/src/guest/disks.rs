@@ -88,8 +88,9 @@ impl Disks {
             owners.push(vm as u32);
         }
         let rng = Rng::of(seed, "disk", index as u64);
+        let cached = Rng::of(seed, "page cache", index as u64);
         Ok(Slot {
-            disk: Disk::new(&spec.params, &shares, rng),
+            disk: Disk::new(&spec.params, &shares, rng, cached),
             spec: spec.clone(),
             vms: owners,
         })
@@ -117,20 +118,28 @@ impl Disks {
     pub fn done(&mut self, host: &mut Host, disk: usize, place: u32) {
         let slot = &mut self.slots[disk];
         if let Some(request) = slot.disk.done(host.now(), place, &mut self.wants) {
-            let vm = slot.vms[request.owner as usize];
-            Trip {
-                vm,
-                request: request.id,
-            }
-            .done(host);
-            let passing = match self.images[vm as usize] {
-                Some(image) if image.emulated => 0,
-                _ => slot.spec.params.complete,
-            };
-            let token = Timer::BlockDone.token(vm, request.id);
-            host.load_timer(host.now() + passing, token);
+            self.trip(disk, &request).done(host);
+            self.deliver(host, disk, &request, host.now());
         }
         self.set_timers(host, disk as u32);
+    }
+
+    /// A VM's request has been answered, which it hears of a little later.
+    fn deliver(&self, host: &mut Host, disk: usize, request: &Request, at: Nanos) {
+        let slot = &self.slots[disk];
+        let vm = slot.vms[request.owner as usize];
+        let passing = match self.images[vm as usize] {
+            Some(image) if image.emulated => 0,
+            _ => slot.spec.params.complete,
+        };
+        host.load_timer(at + passing, Timer::BlockDone.token(vm, request.id));
+    }
+
+    fn trip(&self, disk: usize, request: &Request) -> Trip {
+        Trip {
+            vm: self.slots[disk].vms[request.owner as usize],
+            request: request.id,
+        }
     }
 
     /// A disk asked to be looked at now.
@@ -141,17 +150,16 @@ impl Disks {
     }
 
     fn set_timers(&mut self, host: &mut Host, disk: u32) {
-        let slot = &self.slots[disk as usize];
-        for want in self.wants.drain(..) {
+        let mut wants = std::mem::take(&mut self.wants);
+        for want in wants.drain(..) {
             match want {
+                Want::Answered { request, at } => {
+                    self.trip(disk as usize, &request).answered(host);
+                    self.deliver(host, disk as usize, &request, at);
+                }
                 Want::Done { place, at } => {
-                    if let Some(request) = slot.disk.served_at(place) {
-                        let vm = slot.vms[request.owner as usize];
-                        Trip {
-                            vm,
-                            request: request.id,
-                        }
-                        .served(host);
+                    if let Some(request) = self.slots[disk as usize].disk.served_at(place) {
+                        self.trip(disk as usize, &request).served(host);
                     }
                     host.load_timer(at, Timer::DiskDone.token(disk, place));
                 }
@@ -160,6 +168,7 @@ impl Disks {
                 }
             }
         }
+        self.wants = wants;
     }
 
     /// Books what they do up to now.

@@ -157,10 +157,17 @@ impl Vm {
         }
     }
 
-    /// Another task wants the pCPU that `vcpu` has: KVM polls no longer, unless it is told to.
+    /// Another task wants the pCPU that `vcpu` has: KVM polls no longer, unless it is told to, and
+    /// a retention that the host limits is over.
     pub(super) fn crowded(&mut self, host: &mut Host, vcpu: u32) {
-        if !self.halt_poll.shared {
-            self.end_poll(host, vcpu);
+        let now = host.now();
+        match &mut self.vcpus[vcpu as usize].idle_state.idling {
+            Some(Idling::Retaining { until }) if self.params.idle == IdleMode::Told => {
+                *until = now;
+                self.dirty.push(vcpu);
+            }
+            _ if !self.halt_poll.shared => self.end_poll(host, vcpu),
+            _ => {}
         }
     }
 

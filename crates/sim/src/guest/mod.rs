@@ -408,6 +408,7 @@ impl Load for Guests {
     fn crowded(&mut self, host: &mut Host, task: TaskId) {
         if let Role::Vcpu { vm, vcpu } = self.role(task) {
             self.vms[vm as usize].crowded(host, vcpu);
+            self.attend(host, vm as usize);
         }
     }
 

@@ -41,6 +41,14 @@ impl Trip {
         });
     }
 
+    /// The host's page cache has it: the drive is not asked.
+    pub fn answered(self, host: &mut Host) {
+        host.observe(|now, observer| {
+            observer.span_end(now, self.lane(), Span::Queued, "");
+            observer.span_begin(now, self.lane(), Span::Delivery, "");
+        });
+    }
+
     /// The drive is done with it.
     pub fn done(self, host: &mut Host) {
         host.observe(|now, observer| {

@@ -63,6 +63,10 @@ impl Host {
     /// How long a guest that retains its context by itself may do so on the pCPU that `task` has, ns.
     pub fn retention_limit(&self, task: TaskId) -> Nanos {
         let cpu = self.tasks[task.index()].running_on();
+        // Both hardware threads of a core are never retained while somebody waits there
+        // (dispatcher/retention.h, where the host holds them).
+        let may = |cpu: &PcpuId| !(self.beside_retention(*cpu) && self.core_waits(*cpu));
+        let cpu = cpu.filter(may);
         cpu.map_or(0, |cpu| self.cpus[cpu.index()].retention)
     }
 
@@ -86,8 +90,8 @@ impl Host {
             TaskState::Waiting => totals.wait += spent,
             TaskState::Ready => totals.ready += spent,
             TaskState::Running(_) => {
-                totals.run += spent;
-                totals.did(task.unbooked(self.now), task.activity);
+                totals.ran(spent, task.second);
+                totals.did(task.unbooked(self.now), task.activity, task.second);
                 let mut progress = task.progress;
                 totals.lose(progress.advance(self.now));
             }

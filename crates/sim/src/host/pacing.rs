@@ -13,7 +13,7 @@ use corun_model::{Nanos, PcpuId, TaskId};
 
 impl Host {
     /// The other hardware threads of the core of `cpu`.
-    fn smt_siblings(&self, cpu: PcpuId) -> impl Iterator<Item = PcpuId> + use<> {
+    pub(super) fn smt_siblings(&self, cpu: PcpuId) -> impl Iterator<Item = PcpuId> + use<> {
         let threads = self.params.topology.threads_per_core();
         let first = self.params.topology.core(cpu) * threads;
         (first..first + threads)

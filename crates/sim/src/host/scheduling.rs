@@ -104,11 +104,37 @@ impl Host {
     pub(super) fn joined(&mut self, cpu: PcpuId) {
         let slot = &mut self.cpus[cpu.index()];
         slot.tasks += 1;
-        if let Some(current) = slot.current
-            && self.tasks[current.index()].activity == Activity::HaltPolling
-        {
+        let Some(current) = slot.current else { return };
+        let gives_way = match self.tasks[current.index()].activity {
+            Activity::HaltPolling => true,
+            Activity::Retention => self.retains_as_told(cpu) && self.beside_retention(cpu),
+            _ => false,
+        };
+        if gives_way {
             self.orders.push_back(Order::Crowded(current));
         }
+    }
+
+    /// Does the task on `cpu` retain its context there, for as long as the policy says?
+    fn retains_as_told(&self, cpu: PcpuId) -> bool {
+        let slot = &self.cpus[cpu.index()];
+        let retains = |task: TaskId| self.tasks[task.index()].activity == Activity::Retention;
+        slot.retention > 0 && slot.current.is_some_and(retains)
+    }
+
+    /// Is a context retained, as told, on an SMT sibling of `cpu`?
+    pub(super) fn beside_retention(&self, cpu: PcpuId) -> bool {
+        let mut others = self.smt_siblings(cpu);
+        others.any(|other| self.retains_as_told(other))
+    }
+
+    /// Does anybody wait for a hardware thread of the core of `cpu`?
+    pub(super) fn core_waits(&self, cpu: PcpuId) -> bool {
+        let waits = |cpu: PcpuId| {
+            let slot = &self.cpus[cpu.index()];
+            slot.tasks > u32::from(slot.current.is_some())
+        };
+        waits(cpu) || self.smt_siblings(cpu).any(waits)
     }
 
     /// The task on `cpu` if the host polls on its behalf.

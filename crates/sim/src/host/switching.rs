@@ -102,6 +102,10 @@ impl Host {
     pub(crate) fn put_on(&mut self, task: TaskId, cpu: PcpuId) {
         self.queue_on(task, cpu);
         let last = self.tasks[task.index()].last_ran;
+        let second = !cpu
+            .0
+            .is_multiple_of(self.params.topology.threads_per_core());
+        self.tasks[task.index()].second = second;
         self.enter(task, TaskState::Running(cpu));
         if let Some(last) = last.filter(|last| *last != cpu) {
             self.observe(|now, observer| {

@@ -60,13 +60,26 @@ pub struct Totals {
     pub retained: Nanos,
     /// Of `run`: polling for what would wake it, in KVM or in the guest.
     pub polled: Nanos,
+    /// Of `run`: not on the first hardware thread of a core, which vSMT-IO has for CPU-bound vCPUs.
+    pub second: Nanos,
+    /// Of `retained`: the same.
+    pub second_retained: Nanos,
 }
 
 impl Totals {
+    /// It was on a pCPU for so long.
+    pub(super) fn ran(&mut self, spent: Nanos, second: bool) {
+        self.run += spent;
+        self.second += if second { spent } else { 0 };
+    }
+
     /// Of the time on a pCPU so much was spent so.
-    pub(super) fn did(&mut self, spent: Nanos, activity: Activity) {
+    pub(super) fn did(&mut self, spent: Nanos, activity: Activity, second: bool) {
         match activity {
-            Activity::Retention => self.retained += spent,
+            Activity::Retention => {
+                self.retained += spent;
+                self.second_retained += if second { spent } else { 0 };
+            }
             Activity::HaltPolling | Activity::IdlePolling => self.polled += spent,
             Activity::Work | Activity::Rescheduling | Activity::Spinning => {}
         }
@@ -101,6 +114,8 @@ pub struct Task {
     vcpu: Option<(VmId, u32)>,
     /// Was the pCPU taken from it, so that it pays for that when it runs again?
     pub(super) preempted: bool,
+    /// Is the hardware thread that it has, or had last, not the first of its core?
+    pub(super) second: bool,
     /// What it does with its hardware thread while it has one.
     pub(super) activity: Activity,
     /// Its work since it got its pCPU, which advances once the switch to it is paid.
@@ -136,6 +151,7 @@ impl Task {
             home: last_on,
             last_ran: last_on,
             preempted: false,
+            second: false,
             progress: Progress::new(0, Pace::FULL),
             due: Nanos::MAX,
             due_at: Nanos::MAX,
@@ -186,7 +202,7 @@ impl Task {
             TaskState::Waiting => self.totals.wait += spent,
             TaskState::Ready => self.totals.ready += spent,
             TaskState::Running(_) => {
-                self.totals.run += spent;
+                self.totals.ran(spent, self.second);
                 self.book(now);
                 let lost = self.progress.advance(now);
                 self.totals.lose(lost);
@@ -208,7 +224,7 @@ impl Task {
         if self.running_on().is_none() {
             return;
         }
-        self.totals.did(spent, self.activity);
+        self.totals.did(spent, self.activity, self.second);
         if self.activity == Activity::Work && self.progress.pace().smt == ONE {
             let mix = self.profile.and_then(|profile| profile.mix);
             let mix = mix.unwrap_or(Mix::TYPICAL);

@@ -180,7 +180,8 @@ pub trait Load {
         let _ = (host, task, offer);
     }
 
-    /// Another task wants the pCPU of `task`, for which the host polls.
+    /// Another task wants the pCPU of `task`, for which the host polls, or where its context is
+    /// retained as told.
     fn crowded(&mut self, host: &mut Host, task: TaskId) {
         let _ = (host, task);
     }

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Disks: what stands between a VM's request and its data.
 //!
-//! A request passes the VM's quota ([`bandwidth`]), the host's I/O scheduler ([`elevator`]) and the
-//! medium ([`ssd`], [`hdd`]). Problem that this is for: an I/O scheduler that waits for a VM's next
+//! A request passes the VM's quota ([`bandwidth`]), the host's page cache if there is one
+//! ([`page_cache`]), the host's I/O scheduler ([`elevator`]) and the medium ([`ssd`], [`hdd`]). Problem that this is for: an I/O scheduler that waits for a VM's next
 //! request waits in vain when that VM's vCPU is descheduled, and what it switches to lies elsewhere
 //! on the disk (vMigrater, USENIX ATC 2018, §2.2 and §2.3).
 //!
-//! Kept out: the host's page cache (QEMU's `cache=none`), merging of requests, native command
+//! Kept out: what the host's page cache holds (by default it answers nothing: QEMU's `cache=none`), merging of requests, native command
 //! queueing of hard disks (the I/O scheduler sorts), write caches, flushes and garbage collection.
 
 mod bandwidth;
 pub mod elevator;
 mod hdd;
+mod page_cache;
 mod params;
 mod ssd;
 #[cfg(test)]
@@ -27,6 +28,7 @@ use bandwidth::Quota;
 use corun_model::Nanos;
 use elevator::{Elevator, Next};
 use hdd::Hdd;
+use page_cache::PageCache;
 use ssd::Ssd;
 use std::collections::VecDeque;
 
@@ -74,6 +76,13 @@ pub enum Want {
         /// At this time.
         at: Nanos,
     },
+    /// Tell the VM at this time that the page cache has answered.
+    Answered {
+        /// This request.
+        request: Request,
+        /// At this time.
+        at: Nanos,
+    },
     /// Call [`Disk::look`].
     Look {
         /// At this time.
@@ -108,6 +117,7 @@ enum Medium {
 pub struct Disk {
     medium: Medium,
     elevator: Box<dyn Elevator>,
+    cache: PageCache,
     quotas: Vec<Option<Quota>>,
     /// Requests that their VM's quota holds back, per VM.
     throttled: Vec<VecDeque<Request>>,
@@ -123,8 +133,9 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// A disk that these VMs share. `rng` is the stream of its rotation.
-    pub fn new(params: &DiskParams, shares: &[Share], rng: Rng) -> Self {
+    /// A disk that these VMs share. `rng` is the stream of its rotation, `cached` that of the host's
+    /// page cache.
+    pub fn new(params: &DiskParams, shares: &[Share], rng: Rng, cached: Rng) -> Self {
         let (medium, depth) = match &params.medium {
             MediumParams::Ssd(ssd) => (Medium::Ssd(Ssd::new(*ssd)), ssd.queue_depth),
             MediumParams::Hdd(hdd) => (Medium::Hdd(Hdd::new(*hdd, rng)), 1),
@@ -133,6 +144,7 @@ impl Disk {
         Self {
             elevator: elevator::new(&params.scheduler, shares, matches!(medium, Medium::Ssd(_))),
             medium,
+            cache: PageCache::new(params.page_cache, cached),
             quotas: shares.iter().map(quota).collect(),
             throttled: shares.iter().map(|_| VecDeque::new()).collect(),
             places: vec![None; depth as usize],
@@ -201,7 +213,7 @@ impl Disk {
     fn go_on(&mut self, now: Nanos, wants: &mut Vec<Want>) {
         self.settle(now);
         self.held_since = None;
-        let mut look = self.pass_quotas(now);
+        let mut look = self.pass_quotas(now, wants);
         while let Some(place) = self.places.iter().position(Option::is_none) {
             match self.elevator.next(now) {
                 Next::Serve(request) => self.serve(now, place, request, wants),
@@ -220,8 +232,8 @@ impl Disk {
         }
     }
 
-    /// Hands to the scheduler what quotas allow; returns when they allow more.
-    fn pass_quotas(&mut self, now: Nanos) -> Option<Nanos> {
+    /// Answers from memory, or hands to the scheduler, what quotas allow; returns when they allow more.
+    fn pass_quotas(&mut self, now: Nanos, wants: &mut Vec<Want>) -> Option<Nanos> {
         let mut next: Option<Nanos> = None;
         for (quota, waiting) in self.quotas.iter_mut().zip(&mut self.throttled) {
             while let Some(request) = waiting.front() {
@@ -231,7 +243,15 @@ impl Disk {
                     next = Some(next.map_or(at, |other| other.min(at)));
                     break;
                 }
-                self.elevator.add(now, *request);
+                match self.cache.answers(request) {
+                    Some(takes) => {
+                        self.totals.requests += 1;
+                        self.totals.bytes += request.bytes;
+                        let (request, at) = (*request, now + takes);
+                        wants.push(Want::Answered { request, at });
+                    }
+                    None => self.elevator.add(now, *request),
+                }
                 waiting.pop_front();
             }
         }

@@ -30,6 +30,9 @@ pub struct DiskParams {
     /// From the disk's completion until the guest's interrupt is posted (iothread, irqfd), ns. 5 us:
     /// assumed, half of `submit`: there is one wake-up, and no request to set up.
     pub complete: Nanos,
+    /// Of so many requests one goes to the disk, the others are answered by the host's page cache; 1:
+    /// all go to the disk (QEMU's `cache=none`).
+    pub page_cache: u32,
 }
 
 impl DiskParams {
@@ -41,6 +44,7 @@ impl DiskParams {
             scheduler: SchedulerParams::Deadline(DeadlineParams::default()),
             submit: 10 * US,
             complete: 5 * US,
+            page_cache: 1,
         }
     }
 
@@ -96,6 +100,12 @@ fn host_parameters() -> Vec<Parameter> {
             "disk's completion to the guest's interrupt",
             Value::Time(disk.complete),
             "assumed: half of submit",
+        ),
+        entry(
+            "device.*.page_cache",
+            "of so many requests one is not answered by the host's page cache",
+            Value::Number(f64::from(disk.page_cache), ""),
+            "QEMU's cache=none, as hosts of many VMs have it",
         ),
     ]
 }

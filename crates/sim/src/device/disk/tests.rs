@@ -15,24 +15,36 @@ struct Bench {
     /// Time, and the place that is done; `None`: look.
     events: BinaryHeap<Reverse<(Nanos, Option<u32>)>>,
     next_id: u32,
+    /// By the host's page cache: which, and how long each took.
+    answered: Vec<(u32, Nanos)>,
 }
 
 impl Bench {
     fn new(params: &DiskParams, shares: &[Share]) -> Self {
         Self {
-            disk: Disk::new(params, shares, Rng::of(1, "disk", 0)),
+            disk: Disk::new(
+                params,
+                shares,
+                Rng::of(1, "disk", 0),
+                Rng::of(1, "page cache", 0),
+            ),
             now: 0,
             events: BinaryHeap::new(),
             next_id: 0,
+            answered: Vec::new(),
         }
     }
 
     fn keep(&mut self, wants: Vec<Want>) {
-        let event = |want| match want {
-            Want::Done { place, at } => Reverse((at, Some(place))),
-            Want::Look { at } => Reverse((at, None)),
-        };
-        self.events.extend(wants.into_iter().map(event));
+        for want in wants {
+            match want {
+                Want::Done { place, at } => self.events.push(Reverse((at, Some(place)))),
+                Want::Look { at } => self.events.push(Reverse((at, None))),
+                Want::Answered { request, at } => {
+                    self.answered.push((request.id, at - request.arrived));
+                }
+            }
+        }
     }
 
     fn submit(&mut self, owner: u32, start: u64, bytes: u64, write: bool) -> u32 {
@@ -125,6 +137,27 @@ fn a_solid_disk_reaches_what_its_specification_says() {
     assert!((82_000..=84_000).contains(&rate(4096, 32)));
     let sequential = rate(1 << 17, 2) << 17;
     assert!((545_000_000..=550_000_000).contains(&sequential));
+}
+
+#[test]
+fn one_of_so_many_requests_goes_to_the_disk() {
+    let params = DiskParams {
+        page_cache: 4,
+        ..ssd(SchedulerParams::None)
+    };
+    let mut bench = Bench::new(&params, &[SHARE]);
+    let submit = |bench: &mut Bench| bench.submit(0, 0, 16 << 10, false);
+    (0..4000).for_each(|_| _ = submit(&mut bench));
+    let mut disk = 0;
+    while bench.until_done(Nanos::MAX).is_some() {
+        disk += 1;
+    }
+    assert_eq!(disk + bench.answered.len(), 4000);
+    assert!((900..1100).contains(&disk), "{disk}");
+    // 16 KiB at 10 GB/s.
+    assert!(bench.answered.iter().all(|(_, took)| *took == 1_600));
+    assert_eq!(bench.disk.totals().requests, 4000);
+    assert_eq!(bench.disk.totals().bytes, 4000 << 14);
 }
 
 #[test]

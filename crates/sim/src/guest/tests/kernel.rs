@@ -253,6 +253,48 @@ fn retention_ends_at_its_limit() {
     assert_eq!(guests(retain(20 * MS)).vms[0].vcpus[0].run, SEC);
 }
 
+/// Two that mostly wait, one on each hardware thread of a core, and another VM on the first of them.
+fn beside_retention(program: &str) -> Outcome {
+    let told = GuestParams {
+        idle: IdleMode::Told,
+        ..free()
+    };
+    let waits = ["loop { compute 100us; sleep 2900us; count }"];
+    let vms = vec![
+        on(0, vm("a", told, &waits)),
+        on(1, vm("b", told, &waits)),
+        on(0, vm("third", free(), &[program])),
+    ];
+    let host = HostParams {
+        topology: "1n1l1c2t".parse().unwrap(),
+        hardware: HardwareParams::default(),
+        ..machine(2, FREE)
+    };
+    let off = HaltPollParams {
+        most: 0,
+        ..HaltPollParams::default()
+    };
+    let guests = Guests::new(vms, Vec::new(), 1).unwrap();
+    let sched = Box::new(RoundRobin::new(10 * MS).telling(20 * MS));
+    let guests = Box::new(guests.with_halt_polling(off));
+    Simulation::new(host, sched, guests, None).run(0, SEC, |_| {})
+}
+
+#[test]
+fn both_hardware_threads_of_a_core_are_not_retained_beside_one_that_waits() {
+    // It wants to run all the time: there is nothing for the first to retain its context beside.
+    let outcome = beside_retention("loop { compute 100ms }");
+    let run = |vm: usize| outcome.vms[vm].vcpus[0].run;
+    assert!(run(2) > 900 * MS, "{}", run(2));
+    assert!(outcome.vms[0].vcpus[0].retained < 50 * MS);
+    let beside = outcome.vms[1].vcpus[0].retained;
+    assert!(beside > 700 * MS, "{beside}");
+    // Nor does it wait for one when it wakes, but if the first retains beside the second's work.
+    let outcome = beside_retention("loop { sleep 5ms; compute 50us; count }");
+    let waits = &outcome.vms[2].ready_waits;
+    assert!(waits.quantile(0.9) <= 200 * US, "{}", waits.quantile(0.9));
+}
+
 #[test]
 fn an_idle_vcpu_with_its_context_kept_needs_no_interrupt() {
     // A ping-pong over two queues: with HLT each turn begins with an interrupt, with polling not.

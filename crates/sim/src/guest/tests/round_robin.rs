@@ -17,6 +17,8 @@ struct Queue {
 pub(super) struct RoundRobin {
     slice: Nanos,
     queues: Vec<Queue>,
+    /// For how long guests that are told may retain their contexts.
+    retention: Nanos,
 }
 
 impl RoundRobin {
@@ -24,7 +26,13 @@ impl RoundRobin {
         Self {
             slice,
             queues: Vec::new(),
+            retention: 0,
         }
+    }
+
+    /// The same, where guests are told that they may retain their contexts for so long.
+    pub fn telling(self, retention: Nanos) -> Self {
+        Self { retention, ..self }
     }
 
     /// Tasks are dealt out to the pCPUs they may use by their numbers.
@@ -43,6 +51,9 @@ impl RoundRobin {
 impl HostScheduler for RoundRobin {
     fn add(&mut self, host: &mut Host, _task: TaskId) {
         self.queues.resize_with(host.pcpus(), Queue::default);
+        for cpu in host.all_pcpus().collect::<Vec<_>>() {
+            host.retain_on(cpu, self.retention);
+        }
     }
 
     fn wake(&mut self, host: &mut Host, task: TaskId, waker: Option<PcpuId>) {

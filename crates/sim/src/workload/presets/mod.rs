@@ -16,6 +16,7 @@ mod balance;
 mod bigdata;
 mod calibration;
 mod clients;
+mod colocated;
 mod database;
 mod parsec;
 mod servers;
@@ -44,6 +45,8 @@ pub enum Family {
     Storage,
     /// Databases.
     Database,
+    /// Servers with their clients in the same VM.
+    Colocated,
     /// Web, mail and media servers, and network tests.
     Server,
     /// Hadoop, Spark, learning, matrices.
@@ -54,13 +57,14 @@ pub enum Family {
 
 impl Family {
     /// All, in the order of lists.
-    pub const ALL: [Family; 9] = [
+    pub const ALL: [Family; 10] = [
         Family::Balance,
         Family::Parsec,
         Family::Splash,
         Family::Spec,
         Family::Storage,
         Family::Database,
+        Family::Colocated,
         Family::Server,
         Family::BigData,
         Family::Calibration,
@@ -75,6 +79,7 @@ impl Family {
             Family::Spec => "SPEC CPU2006",
             Family::Storage => "Storage",
             Family::Database => "Databases",
+            Family::Colocated => "Servers and clients in one VM",
             Family::Server => "Servers and network",
             Family::BigData => "Data and learning",
             Family::Calibration => "Calibration",
@@ -90,6 +95,7 @@ impl Family {
             Family::Spec => spec::ABOUT,
             Family::Storage => storage::ABOUT,
             Family::Database => database::ABOUT,
+            Family::Colocated => colocated::ABOUT,
             Family::Server => servers::ABOUT,
             Family::BigData => bigdata::ABOUT,
             Family::Calibration => calibration::ABOUT,
@@ -104,6 +110,7 @@ impl Family {
             Family::Spec => spec::ALL,
             Family::Storage => storage::ALL,
             Family::Database => database::ALL,
+            Family::Colocated => colocated::ALL,
             Family::Server => servers::ALL,
             Family::BigData => bigdata::ALL,
             Family::Calibration => calibration::ALL,

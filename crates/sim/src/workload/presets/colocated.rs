@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Servers whose clients run in the same VM.
+
+use super::Preset;
+use super::shapes::Shape;
+
+pub(super) const ABOUT: &str = "Servers with their clients in the same VM, as vSMT-IO's published scripts \
+    start them (github.com/vSMT-IO/vSMT-IO, a939127, apps/: 127.0.0.1 or a Unix socket). A client is a \
+    thread, and the server has a thread for each (`threads` counts both); they wait for each other, and so \
+    their vCPUs halt and wake each other, where clients of another machine only load the network. What a \
+    client does between a reply and its next request is computing in the VM. CPU times per statement are \
+    assumed, as in [databases](#databases); a read is of what the guest's own page cache does not hold. \
+    All need a `[device]`.";
+
+/// Of `threads` threads in pairs.
+const fn pairs(threads: u32) -> u32 {
+    if threads < 2 { 1 } else { threads / 2 }
+}
+
+const fn as_many(vcpus: u32) -> u32 {
+    vcpus.saturating_mul(2)
+}
+
+pub(super) const ALL: &[Preset] = &[
+    Preset::new(
+        "sysbench-mysql",
+        "MySQL and SysBench's OLTP, read-only (apps/mysql/sysbench2.sh: oltp, 1,000,000 rows, \
+         --oltp-read-only=on, 32 threads): a transaction is 16 statements (BEGIN, 14 SELECTs, COMMIT) of \
+         100 us each (assumed), 20 us of SysBench before each (assumed: a script in Lua). One page of \
+         16 KiB (InnoDB's) is read: sysbench's `special` distribution takes a quarter of its rows from \
+         all of the table, some 220 MB, of which InnoDB's 128 MB (its default) hold half.",
+        Shape::Own(as_many, sysbench_mysql),
+    ),
+    Preset::new(
+        "pgbench",
+        "PostgreSQL and pgbench's TPC-B (apps/pgbench: 64 clients, `pgbench -i` without a scale, so that \
+         there is one branch): BEGIN, UPDATE, SELECT, UPDATE, UPDATE of the branch, INSERT and END of 60 us \
+         each, 10 us of pgbench before each (assumed). The branch's row is locked from its UPDATE to the \
+         end of END, which writes 8 KiB to the log.",
+        Shape::Own(as_many, pgbench),
+    ),
+    Preset::new(
+        "ycsb-hbase",
+        "HBase and YCSB, reads and updates by turns (apps/hadoop/run_hbash.sh: 32 threads). A read is 200 us \
+         (assumed: Java) and a block of 64 KiB (HFile's default); an update is 100 us, and its log, one \
+         at a time, 30 us of a datanode, which keeps it in memory (hflush). 100 us of YCSB before each \
+         (assumed: Java).",
+        Shape::Own(as_many, ycsb_hbase),
+    ),
+    Preset::new(
+        "ycsb-mongodb",
+        "MongoDB and YCSB (apps/mongodb: workloada with 60 % reads and 40 % scans, 16 threads). A read is \
+         100 us, a scan of 1 to 1000 records (YCSB's default) 2 us for each: 1 ms; as much again of YCSB, \
+         which unpacks them (assumed). Each reads a page of 32 KiB (WiredTiger's).",
+        Shape::Own(as_many, ycsb_mongodb),
+    ),
+    Preset::new(
+        "ycsb-rocksdb",
+        "RocksDB in YCSB's process (apps/ssdb/run_rocksdb.sh: 32 threads), half reads, half writes, as \
+         [rocksdb](#rocksdb) with 20 us of YCSB before each (assumed: Java). `threads` counts the one \
+         that compacts.",
+        Shape::Own(|vcpus| vcpus.saturating_add(1), ycsb_rocksdb),
+    ),
+    Preset::new(
+        "clamd",
+        "ClamAV's daemon scanning all files of a VM (apps/clamav: clamdscan -m /, MaxThreads 23): each \
+         thread reads a file, of 64 KiB (assumed) and wherever it lies, and matches signatures as \
+         [clamav](#clamav) does, 3.1 ms.",
+        Shape::Alike(
+            |vcpus| vcpus,
+            "clamd",
+            "memory 32MB 20/us; loop { read 64KB random; compute 3100us ±30%; count 64 KiB }",
+        ),
+    ),
+    Preset::new(
+        "dbt1-users",
+        "DBT-1 with its users in the VM (apps/dbt1: 100 users that think for 20 ms instead of TPC-W's 7 s; \
+         exponentially distributed, as TPC-W has it): users (dbdriver), application server (appServer) and \
+         PostgreSQL. A page is 1 ms of the application and four queries of 250 us with a random read of \
+         8 KiB each, as [dbt1](#dbt1), 50 us of the user's (assumed). A thread of the application and a \
+         process of PostgreSQL's for each user (assumed), so that `threads` counts three for each.",
+        Shape::Own(|vcpus| vcpus.saturating_mul(12), dbt1_users),
+    ),
+    Preset::new(
+        "wrk-nginx",
+        "Nginx serving its welcome page to wrk in the VM (apps/nginx/wrk.sh: 32 threads and 1000 \
+         connections for 24 vCPUs, so 42 for each): a worker per vCPU (worker_processes auto), 20 us per \
+         page as [nginx](#nginx) and 10 us for the four packets' way through the loopback device, as much \
+         for wrk (assumed). Both take from their connections whatever is there before they wait.",
+        Shape::Own(as_many, wrk_nginx),
+    ),
+];
+
+/// Pairs of a client's and a server's thread.
+fn serving(
+    threads: u32,
+    client: impl Fn(u32) -> String,
+    server: impl Fn(u32) -> String,
+) -> Vec<(String, String)> {
+    let pair = |i: u32| {
+        let client = (format!("client{i}"), client(i));
+        [client, (format!("server{i}"), server(i))]
+    };
+    (0..pairs(threads)).flat_map(pair).collect()
+}
+
+/// Asks as soon as it has its answer and has computed for so long.
+fn eager(i: u32, compute: &str) -> String {
+    format!("loop {{ compute {compute}; send ask{i}; recv answer{i} }}")
+}
+
+fn sysbench_mysql(threads: u32) -> Vec<(String, String)> {
+    let client = |i| eager(i, "20us ±50%");
+    let server = |i| {
+        let select = format!("recv ask{i}; compute 100us ±50%; send answer{i}");
+        format!(
+            "memory 32MB 10/us; loop {{ loop 15 {{ {select} }}; \
+             recv ask{i}; compute 100us ±50%; read 16KB random; send answer{i}; \
+             count transactions }}"
+        )
+    };
+    serving(threads, client, server)
+}
+
+fn pgbench(threads: u32) -> Vec<(String, String)> {
+    let client = |i| eager(i, "10us ±50%");
+    let server = |i| {
+        let statement = format!("recv ask{i}; compute 60us ±50%; send answer{i}");
+        format!(
+            "memory 32MB 10/us; loop {{ loop 4 {{ {statement} }}; \
+             recv ask{i}; mutex branch {{ compute 60us ±50%; send answer{i}; {statement}; \
+             recv ask{i}; compute 60us ±50%; write 8KB }}; send answer{i}; count transactions }}"
+        )
+    };
+    serving(threads, client, server)
+}
+
+fn ycsb_hbase(threads: u32) -> Vec<(String, String)> {
+    let client = |i| eager(i, "100us ±50%");
+    let server = |i| {
+        format!(
+            "memory 16MB 10/us; loop {{ \
+             recv ask{i}; compute 200us ±50%; read 64KB random; send answer{i}; count operations; \
+             recv ask{i}; compute 100us ±50%; mutex wal {{ compute 30us }}; send answer{i}; \
+             count operations }}"
+        )
+    };
+    serving(threads, client, server)
+}
+
+fn ycsb_mongodb(threads: u32) -> Vec<(String, String)> {
+    let client = |i| {
+        let (read, scan) = (eager_once(i, "100us ±50%"), eager_once(i, "1ms ±100%"));
+        format!("memory 16MB 10/us; loop {{ loop 3 {{ {read} }}; loop 2 {{ {scan} }} }}")
+    };
+    let server = |i| {
+        let does = |compute: &str| {
+            format!(
+                "recv ask{i}; read 32KB random; compute {compute}; send answer{i}; count operations"
+            )
+        };
+        let (read, scan) = (does("100us ±50%"), does("1ms ±100%"));
+        format!("memory 16MB 10/us; loop {{ loop 3 {{ {read} }}; loop 2 {{ {scan} }} }}")
+    };
+    serving(threads, client, server)
+}
+
+/// Asks, and unpacks the answer for so long.
+fn eager_once(i: u32, compute: &str) -> String {
+    format!("send ask{i}; recv answer{i}; compute {compute}")
+}
+
+fn ycsb_rocksdb(threads: u32) -> Vec<(String, String)> {
+    let users = threads.saturating_sub(1).max(1);
+    let text = "memory 8MB 10/us; loop { \
+         loop 4096 { compute 25us ±50%; read 4KB random; compute 20us ±50%; \
+         mutex writers { compute 5us }; count 2 ops }; send full }";
+    let user = |i: u32| (format!("client{i}"), text.to_string());
+    let compaction = "queue full 4; loop { recv full; read 4MB; compute 20ms; write 4MB }";
+    let mut all: Vec<_> = (0..users).map(user).collect();
+    all.push(("compaction".to_string(), compaction.to_string()));
+    all
+}
+
+fn dbt1_users(threads: u32) -> Vec<(String, String)> {
+    let user =
+        |i| format!("loop {{ sleep 20ms exp; compute 50us ±50%; send ask{i}; recv answer{i} }}");
+    let application = |i| {
+        format!(
+            "memory 16MB 10/us; loop {{ recv ask{i}; compute 200us ±50%; \
+             loop 4 {{ send query{i}; recv rows{i}; compute 200us ±50% }}; send answer{i}; count pages }}"
+        )
+    };
+    let database = |i| {
+        format!(
+            "memory 16MB 10/us; \
+             loop {{ recv query{i}; read 8KB random; compute 250us ±50%; send rows{i} }}"
+        )
+    };
+    let all = |i: u32| {
+        let user = (format!("user{i}"), user(i));
+        let application = (format!("application{i}"), application(i));
+        [user, application, (format!("database{i}"), database(i))]
+    };
+    (0..(threads / 3).max(1)).flat_map(all).collect()
+}
+
+/// Workers, and as many threads of wrk.
+fn wrk_nginx(threads: u32) -> Vec<(String, String)> {
+    let worker = "queue ask 100000; queue answer 100000; \
+         loop { recv ask; compute 30us ±30%; send answer; count pages }";
+    let wrk =
+        "loop 42 { compute 1us; send ask }; loop { recv answer; compute 10us ±30%; send ask }";
+    let pair = |i: u32| {
+        let worker = (format!("worker{i}"), worker.to_string());
+        [worker, (format!("wrk{i}"), wrk.to_string())]
+    };
+    (0..pairs(threads)).flat_map(pair).collect()
+}

@@ -90,7 +90,8 @@ pub struct GuestParams {
     /// What its idle vCPUs do.
     pub idle: IdleMode,
     /// Spinning in the kernel after which the CPU leaves the guest and the host lets a sibling go first,
-    /// or others (PLE), at least 100 ns. `None`: the CPUs of the balance paper had none. Intel's default window is 4096 cycles.
+    /// or others (PLE), at least 100 ns. `None`: the CPUs of the balance paper had none. Intel's default
+    /// window is 4096 cycles.
     pub ple_window: Option<Nanos>,
     /// Which vCPU gets a disk's interrupts. The issuer: QEMU since 5.2.
     pub block_irq: BlockIrq,

@@ -2,12 +2,14 @@
 //! Disks: what stands between a VM's request and its data.
 //!
 //! A request passes the VM's quota ([`bandwidth`]), the host's page cache if there is one
-//! ([`page_cache`]), the host's I/O scheduler ([`elevator`]) and the medium ([`ssd`], [`hdd`]). Problem that this is for: an I/O scheduler that waits for a VM's next
-//! request waits in vain when that VM's vCPU is descheduled, and what it switches to lies elsewhere
-//! on the disk (vMigrater, USENIX ATC 2018, §2.2 and §2.3).
+//! ([`page_cache`]), the host's I/O scheduler ([`elevator`]) and the medium ([`ssd`], [`hdd`]).
+//! Problem that this is for: an I/O scheduler that waits for a VM's next request waits in vain when
+//! that VM's vCPU is descheduled, and what it switches to lies elsewhere on the disk (vMigrater, USENIX
+//! ATC 2018, §2.2 and §2.3).
 //!
-//! Kept out: what the host's page cache holds (by default it answers nothing: QEMU's `cache=none`), merging of requests, native command
-//! queueing of hard disks (the I/O scheduler sorts), write caches, flushes and garbage collection.
+//! Kept out: what the host's page cache holds (by default it answers nothing: QEMU's `cache=none`),
+//! merging of requests, native command queueing of hard disks (the I/O scheduler sorts), write caches,
+//! flushes and garbage collection.
 
 mod bandwidth;
 pub mod elevator;

@@ -9,8 +9,8 @@
  * sched_ext's without this callback, lets it spin.
  *
  * Here the spinner's turn is over (turn.h), and who is favoured goes next on its pCPU, at once,
- * unless that would be unfair: it may be ahead of who runs there by a slice, as whoever runs is
- * ahead of others when its turn ends, but no further. Both are charged as ever.
+ * unless that would be unfair: it may be ahead of who runs there by what a slice costs that one, as
+ * whoever runs is ahead of others when its turn ends, but no further. Both are charged as ever.
  *
  * Who may run when is the gang's affair where a VM has one: there nobody yields to anybody.
  */
@@ -31,7 +31,8 @@ static inline void end_turn(struct task_struct *p, struct task_ctx *t)
 /* May `to`, which waits for `cpu`, go before everybody there? */
 static inline bool may_favour(struct favoured *to, struct cpu_ctx *c, u64 now)
 {
-	u64 bound = fair_current(c, now) + knobs.slice;
+	u64 slice = fair_cost(knobs.slice, shared(c->cur_rate));
+	u64 bound = fair_current(c, now) + slice;
 
 	return to->state == TASK_READY && !before(bound, to->vtime);
 }

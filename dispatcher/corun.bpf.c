@@ -539,7 +539,8 @@ CALLBACK(void, corun_quiescent, struct task_struct *p, u64 deq_flags)
 	callback_end(0);
 }
 
-/* `p`, which runs, lets others go first: `to`, which waits somewhere, or anybody (sched_yield()). */
+/* `p`, which runs, lets others go first: `to`, which waits somewhere, or anybody (sched_yield()).
+ */
 CALLBACK(bool, corun_yield, struct task_struct *p, struct task_struct *to)
 {
 	struct task_ctx *t = callback_begin(OP_YIELD, p, to != NULL);

@@ -159,7 +159,7 @@ impl Disks {
                 }
                 Want::Done { place, at } => {
                     if let Some(request) = self.slots[disk as usize].disk.served_at(place) {
-                        self.trip(disk as usize, &request).served(host);
+                        self.trip(disk as usize, request).served(host);
                     }
                     host.load_timer(at, Timer::DiskDone.token(disk, place));
                 }

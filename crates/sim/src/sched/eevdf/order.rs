@@ -11,7 +11,8 @@
 //!
 //! Sleepers keep their lag, within limits (`PLACE_LAG`). One that owes (negative lag) stays behind
 //! as a *ghost* and is taken off when it would be picked (`DELAY_DEQUEUE`); if it wakes before,
-//! that is on the same pCPU. Ghosts count for the average, not for load or for what others see.
+//! that is on the same pCPU. Ghosts count for the average and for whether there is a slice to be
+//! timed, not for load or for what others see.
 //!
 //! The `next` buddy is whom somebody yields to. Since `PICK_BUDDY` it goes next if it is eligible;
 //! before, nobody looked at it. Not modelled: that wake-ups make one (`NEXT_BUDDY`), which is off by
@@ -334,6 +335,10 @@ impl Order for EevdfOrder {
 
     fn bound_to(&self, task: TaskId) -> Option<PcpuId> {
         self.ghosts[task.index()]
+    }
+
+    fn leaving(&self, cpu: PcpuId) -> u64 {
+        self.queues[cpu.index()].ghosts
     }
 
     fn stop_after(&self, cpu: PcpuId) -> Option<Nanos> {

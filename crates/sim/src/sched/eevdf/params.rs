@@ -39,9 +39,10 @@ pub struct EevdfParams {
     pub slice_at_switch: bool,
     /// Does the slice timer of a task that left stay, if the pCPU goes on with a single one? So since
     /// 7.1: `schedule()` no longer begins with `hrtick_clear()`, `hrtick_schedule_exit()` cancels the
-    /// timer on an idle runqueue only, and a single task does not set it anew. With lazy preemption
-    /// it decides when a wake-up from another pCPU is noticed: at once if the timer has to be set,
-    /// which takes an interrupt, and when it fires if it runs already.
+    /// timer on an idle runqueue only, and a single task does not set it anew. Who sleeps and owes counts
+    /// as one more task as long as it stays queued (`hrtick_start_fair()` looks at `h_nr_queued`). With
+    /// lazy preemption it decides when a wake-up from another pCPU is noticed: at once if the timer has
+    /// to be set, which takes an interrupt, and when it fires if it runs already.
     pub timer_stays: bool,
     /// Does the task that somebody yields to go next, if it is eligible (`PICK_BUDDY`)?
     pub pick_buddy: bool,

@@ -3,7 +3,7 @@
 
 use super::order::EevdfOrder;
 use super::{Eevdf, EevdfParams};
-use crate::sched::fair::{Join, Order};
+use crate::sched::fair::{Join, Leave, Order};
 use crate::testing::{Audited, Does, Job, Jobs, host, run, run_shares, shared};
 use corun_model::time::{MS, SEC, US};
 use corun_model::{Nanos, PcpuId, TaskId};
@@ -184,6 +184,29 @@ fn a_timer_that_stays_delays_wake_ups() {
     };
     let (stays, cleared) = (delay(true), delay(false));
     assert!(stays > cleared + 100 * US, "{stays} against {cleared}");
+}
+
+/// Who sleeps but owes is a member of the runqueue for the slice timer (`h_nr_queued`) until it is taken off.
+#[test]
+fn a_ghost_counts_for_the_slice_timer() {
+    const CPU: PcpuId = PcpuId(0);
+    let params = EevdfParams::preset("7.x", 1).unwrap();
+    let mut order = EevdfOrder::new(params, &host("1n1l1c1t", 250));
+    let [sleeper, hog] = [TaskId(0), TaskId(1)];
+    for task in [sleeper, hog] {
+        order.add(1024, None);
+        order.join(CPU, task, Join::New);
+    }
+    order.set_current(CPU, Some(sleeper));
+    order.charge(CPU, MS);
+    assert_eq!(order.leaving(CPU), 0);
+    order.leave(CPU, sleeper, Leave::Sleeps);
+    assert_eq!(order.leaving(CPU), 1, "it is ahead of the hog");
+    assert_eq!(order.pick(CPU), Some(hog));
+    order.set_current(CPU, Some(hog));
+    order.charge(CPU, 3 * MS);
+    assert_eq!(order.pick(CPU), Some(hog));
+    assert_eq!(order.leaving(CPU), 0, "its debt has worn off");
 }
 
 fn latency(params: EevdfParams, slice: u64) -> u64 {

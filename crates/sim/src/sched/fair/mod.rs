@@ -242,8 +242,11 @@ impl<O: Order> Fair<O> {
 
     /// Stops the current task between ticks, where the order wants that.
     fn set_stop_timer(&mut self, host: &mut Host, cpu: PcpuId) {
+        // Ghosts count (`h_nr_queued`).
+        let leaving = self.order.leaving(cpu);
         let rq = self.books.rq_mut(cpu);
-        if self.tuning.timer_stays && rq.current.is_some() && rq.nr == 1 {
+        let alone = rq.nr as u64 + leaving <= 1;
+        if self.tuning.timer_stays && rq.current.is_some() && alone {
             return;
         }
         let old = std::mem::replace(&mut rq.stop_timer, EventId::NONE);
@@ -251,7 +254,7 @@ impl<O: Order> Fair<O> {
             host.cancel(old);
         }
         if rq.current.is_some()
-            && rq.nr > 1
+            && !alone
             && let Some(time) = self.order.stop_after(cpu)
         {
             let at = host.now().saturating_add(time + host.lateness(cpu));

@@ -78,6 +78,12 @@ pub(crate) trait Order {
         None
     }
 
+    /// Members of the runqueue of `cpu` that sleep already and have yet to leave it.
+    fn leaving(&self, cpu: PcpuId) -> u64 {
+        let _ = cpu;
+        0
+    }
+
     /// Checks that the books of `cpu` with these `members` are right; for debug builds.
     fn check(&self, cpu: PcpuId, members: usize);
 }

@@ -3,7 +3,7 @@
 //!
 //! A vCPU that spins in its kernel waits for what a sibling does: it releases a lock, or flushes its
 //! TLB. If the CPU notices (a pause-loop exit), KVM looks for a sibling that wants a pCPU and has none,
-//! and has the scheduler let that go first (`kvm_vcpu_on_spin()`, as of Linux 4.14 to 7.2): in turn,
+//! and has the scheduler let that go first (`kvm_vcpu_on_spin()` since Linux 4.14): in turn,
 //! beginning behind the last one that was favoured. Those are passed over who
 //!
 //! - were preempted in user mode, where nobody holds a kernel's lock, and have no interrupt to take;

@@ -4,7 +4,7 @@
  *
  * A task's way: select_cpu places it when it wakes (placement.h); enqueue queues it there in fair
  * order (fair.h); dispatch gives a pCPU its next task, its own first, others' if it has none
- * (pull.h); running and stopping keep the accounts; quiescent sees it go to wait.
+ * (pull.h); running and stopping keep the accounts, and stopping sees it go to wait.
  *
  * The same file is compiled to BPF for the kernel and natively for the simulator
  * (platform/platform.h).
@@ -26,21 +26,27 @@
 #include "vm.h"
 #include "yield.h"
 
-/* `t` enters `state`: what it spent in the old one is added up. */
+/* `t` leaves its state for `state`; what it ran is added up where it is charged (fair.h). */
+static inline void turn_to(struct task_ctx *t, enum task_state state, u64 now)
+{
+	if (t->member)
+		gang_state(t, state, now);
+	t->state = state;
+	t->since = now;
+}
+
+/* `t`, which does not run, enters `state`: what it spent in the old one is added up. */
 static inline void enter(struct task_ctx *t, enum task_state state, u64 now)
 {
 	u64 spent = t->since && before(t->since, now) ? now - t->since : 0;
 
-	if (t->member)
-		gang_state(t, state, now);
 	if (t->state == TASK_WAITING)
 		t->sum.wait += spent;
 	else if (t->state == TASK_READY)
 		t->sum.ready += spent;
 	else if (t->state == TASK_THROTTLED)
 		quota_waited(t, spent, now);
-	t->state = state;
-	t->since = now;
+	turn_to(t, state, now);
 }
 
 /* The VM of `t` has one more vCPU that wants to run. */
@@ -55,25 +61,39 @@ RARE void activate_in_vm(struct task_struct *p, struct task_ctx *t)
 }
 
 /* `t` wants to run from now on: its VM's weight, or its cgroup's, is shared by one more. */
-static inline void activate(struct task_struct *p, struct task_ctx *t)
+INLINED void activate(struct task_struct *p, struct task_ctx *t)
 {
-	if (knobs.groups && !t->group_weight)
+	if (!t->group_weight && knobs.groups)
 		group_enter(p, t);
 	if (t->vm != NO_VM && !t->active_weight)
 		activate_in_vm(p, t);
 }
 
-static inline void deactivate(struct task_ctx *t)
+/* The VM of `t` has one less. */
+RARE void deactivate_in_vm(struct task_ctx *t)
 {
-	struct vm_ctx *vm;
+	struct vm_ctx *vm = vm_of(t);
 
-	group_leave(t);
-	if (!t->active_weight)
-		return;
-	vm = vm_of(t);
 	if (vm)
 		fetch_add(vm->active_weight, -(s64)t->active_weight);
 	t->active_weight = 0;
+}
+
+static inline void deactivate(struct task_ctx *t)
+{
+	group_leave(t);
+	if (t->active_weight)
+		deactivate_in_vm(t);
+}
+
+/* `t` does not want to run any more, for whatever reason: nowhere is it counted from now on. */
+static inline void leave(struct task_ctx *t)
+{
+	occupancy_leave(t);
+	deactivate(t);
+	t->rest = 0;
+	t->woken = 0;
+	t->queued = 0;
 }
 
 /* `t`, which wants to run or runs, has become a vCPU of VM `id`, whose accounts begin. */
@@ -99,7 +119,7 @@ static inline void notice_vcpu(struct task_struct *p, struct task_ctx *t)
 }
 
 /* Chooses a place for `t`, which becomes ready. */
-static inline s32 make_ready(struct task_struct *p, struct task_ctx *t, s32 prev, u64 now)
+INLINED s32 make_ready(struct task_struct *p, struct task_ctx *t, s32 prev, u64 now)
 {
 	struct cpu_ctx *c;
 	s32 cpu;
@@ -140,6 +160,8 @@ CALLBACK(s32, corun_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_fl
 	    claim_idle(cpu)) {
 		core_claimed(cpu);
 		insert_local(p, kernel_slice(slice_of(p)));
+		t->woken = 0;
+		t->queued = 1;
 	}
 	callback_end(cpu);
 	return cpu;
@@ -160,8 +182,8 @@ RARE void wake_core(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c
 static inline void wake_pcpu(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, s32 cpu,
 			     u64 now)
 {
-	/* Adding nothing is a read that no earlier write can pass: see corun_dispatch. */
-	if (fetch_add(c->idle, 0))
+	/* See dispatch_idle(). */
+	if (shared_after(c->idle))
 		kick(cpu, KICK_IDLE);
 	else if (partner_of(cpu) != NO_PCPU)
 		wake_core(p, t, c, cpu, now);
@@ -196,10 +218,7 @@ RARE void park(struct task_struct *p, struct task_ctx *t, u64 wait, u64 now, u64
 	struct cpu_ctx *c = cpu_at(here);
 
 	t->parked_for = t->cpu;
-	t->woken = 0;
-	t->rest = 0;
-	occupancy_leave(t);
-	deactivate(t);
+	leave(t);
 	enter(t, TASK_THROTTLED, now);
 	insert(p, parking_of(here), kernel_slice(slice_of(p)), t->vtime, enq_flags);
 	if (c)
@@ -218,8 +237,11 @@ CALLBACK(void, corun_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	now = now_ns();
 	notice_vcpu(p, t);
+	/* It was taken out of a queue to be changed: its weight, its cgroup, where it may run. */
+	if (t->queued)
+		leave(t);
 	if (!t->woken && !may_stay(p, t))
-		make_ready(p, t, t->cpu == NO_PCPU ? task_cpu_of(p) : t->cpu, now);
+		make_ready(p, t, t->cpu, now);
 	c = cpu_at(t->cpu);
 	wait = c ? quota_out(t, now) : 0;
 	if (wait) {
@@ -230,10 +252,23 @@ CALLBACK(void, corun_enqueue, struct task_struct *p, u64 enq_flags)
 		insert(p, t->cpu, slice, turn_place(t, c), enq_flags);
 		wake_pcpu(p, t, c, t->cpu, now);
 		t->woken = 0;
+		t->queued = 1;
 	} else {
 		leave_to_kernel(p, enq_flags);
 	}
 	callback_end(0);
+}
+
+/* The rate of `t`, which has `c`: if others' weights count, too, it is another one than before. */
+static inline u64 turn_rate(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c)
+{
+	u64 rate;
+
+	if (fair_alone(t))
+		return fair_own_rate(weight_of(p));
+	rate = fair_rate(p, t);
+	occupancy_reload(t, c, fair_load_at(rate));
+	return rate;
 }
 
 /* `t` has `cpu` for a slice from now on, or for the rest of its turn: the pCPU's clock goes on, its
@@ -242,16 +277,14 @@ INLINED void turn_begins(struct task_struct *p, struct task_ctx *t, struct cpu_c
 			 u64 now)
 {
 	u64 slice = turn_slice(p, t);
-	u64 rate = fair_rate(p, t);
 
-	fair_clock(t, c, rate, now);
+	fair_clock(t, c, turn_rate(p, t, c), now);
 	if (!t->rest)
 		turn_starts(t, c);
 	t->rest = 0;
-	occupancy_reload(t, c, fair_load(rate));
-	gang_turn(p, t, c, now);
+	slice = gang_turn(p, t, c, slice, now);
 	core_turn(p, t, c, cpu);
-	slice_begin(c, cpu, quota_turn(t, c, gang_slice(t, slice, now), now), now);
+	slice_begin(c, cpu, quota_turn(t, c, slice, now), now);
 }
 
 /* May `prev`, whose turn is over, have another one? */
@@ -270,9 +303,9 @@ RARE void keep(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, struct task
 }
 
 /* `prev` still wants `cpu`: does somebody interrupt it who woke, or is its turn over? */
-static inline void dispatch_or_keep(s32 cpu, struct cpu_ctx *c, struct task_struct *prev,
-				    struct task_ctx *t, u64 now)
+RARE void dispatch_or_keep(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, struct task_ctx *t)
 {
+	u64 now = now_ns();
 	bool stays = may_go_on(prev, t, now);
 
 	turn_cut(t, c, now);
@@ -292,10 +325,10 @@ static inline void dispatch_or_keep(s32 cpu, struct cpu_ctx *c, struct task_stru
 	}
 }
 
-/* `cpu` has nothing: what waits for it, else what waits elsewhere. */
-static inline void dispatch_next(s32 cpu, struct cpu_ctx *c)
+/* Nobody waits for `cpu`: who waits elsewhere may have it, or it idles. */
+RARE void dispatch_idle(s32 cpu, struct cpu_ctx *c)
 {
-	if (move_next(cpu, c) || pull_idle(cpu, c))
+	if (pull_idle(cpu, c))
 		return;
 	/*
 	 * Somebody may queue a task here right now, having seen this pCPU busy. They queue, then
@@ -304,6 +337,13 @@ static inline void dispatch_next(s32 cpu, struct cpu_ctx *c)
 	exchange(c->idle, 1);
 	if (queue_length(cpu) && move_first(cpu))
 		store(c->idle, 0);
+}
+
+/* `cpu` has nothing: what waits for it, else what waits elsewhere. */
+static inline void dispatch_next(s32 cpu, struct cpu_ctx *c)
+{
+	if (!move_next(cpu, c))
+		dispatch_idle(cpu, c);
 }
 
 /* The rank of who runs on `cpu`, if anybody does and may stay there. */
@@ -331,7 +371,7 @@ static inline void idle_for_now(s32 cpu, struct cpu_ctx *c, u64 again, u64 now)
 {
 	struct gang_choice best = {.again = again, .now = now};
 
-	/* As in dispatch_next(). */
+	/* As in dispatch_idle(). */
 	exchange(c->idle, 1);
 	if (queue_length(cpu))
 		best_waiting(cpu, &best);
@@ -342,9 +382,9 @@ static inline void idle_for_now(s32 cpu, struct cpu_ctx *c, u64 again, u64 now)
 }
 
 /* On a host with gangs: who is next on `cpu`, `prev` among others if it still wants it? */
-RARE void dispatch_gangs(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, struct task_ctx *t,
-			 u64 now)
+RARE void dispatch_gangs(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, struct task_ctx *t)
 {
+	u64 now = now_ns();
 	struct gang_choice best = {.bound = t ? fair_current(c, now) : 0, .now = now};
 	bool better;
 	u32 rank;
@@ -398,13 +438,14 @@ static inline void core_dispatch_or_keep(s32 cpu, s32 partner, struct cpu_ctx *c
 
 /* Who is next on `cpu`, perhaps a hardware thread of a core? False if it is none, or nothing is
  * wanted of it. */
-RARE bool dispatch_thread(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, struct task_ctx *t,
-			  u64 now)
+RARE bool dispatch_thread(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, struct task_ctx *t)
 {
 	s32 partner = partner_of(cpu);
+	u64 now;
 
 	if (partner == NO_PCPU)
 		return false;
+	now = now_ns();
 	if (shared(c->held)) {
 		if (!t && before(now, shared(c->held_until)))
 			return true;
@@ -421,7 +462,7 @@ RARE bool dispatch_thread(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, 
 	store(c->called, 0);
 	if (core_borrow(cpu, partner, c))
 		return true;
-	/* As in dispatch_next(). */
+	/* As in dispatch_idle(). */
 	exchange(c->idle, 1);
 	if (queue_length(cpu) && move_first(cpu))
 		store(c->idle, 0);
@@ -430,28 +471,26 @@ RARE bool dispatch_thread(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, 
 
 /* The same, on any host. */
 static inline bool dispatch_core(s32 cpu, struct cpu_ctx *c, struct task_struct *prev,
-				 struct task_ctx *t, u64 now)
+				 struct task_ctx *t)
 {
-	return with_cores() && dispatch_thread(cpu, c, prev, t, now);
+	return with_cores() && dispatch_thread(cpu, c, prev, t);
 }
 
 CALLBACK(void, corun_dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct task_ctx *t = dispatch_begin(cpu, prev);
 	struct cpu_ctx *c = cpu_at(cpu);
-	u64 now;
 
 	if (!c)
 		return;
-	now = now_ns();
 	if (shared(c->incoming))
 		forget_incoming(c, cpu);
-	if (!rescue_starving(cpu, c, now) && !(shared(c->favoured) && move_favoured(cpu, c)) &&
-	    !dispatch_core(cpu, c, prev, t, now)) {
+	if (!rescue_starving(cpu, c) && !(shared(c->favoured) && move_favoured(cpu, c)) &&
+	    !dispatch_core(cpu, c, prev, t)) {
 		if (with_gangs())
-			dispatch_gangs(cpu, c, prev, t, now);
+			dispatch_gangs(cpu, c, prev, t);
 		else if (t)
-			dispatch_or_keep(cpu, c, prev, t, now);
+			dispatch_or_keep(cpu, c, prev, t);
 		else
 			dispatch_next(cpu, c);
 	}
@@ -476,6 +515,7 @@ CALLBACK(void, corun_running, struct task_struct *p)
 	enter(t, TASK_RUNNING, now);
 	t->woken = 0;
 	t->fresh = 0;
+	t->queued = 0;
 	t->charged = now;
 	t->sum.switches++;
 	if (t->last_cpu != cpu && t->last_cpu != NO_PCPU)
@@ -490,10 +530,35 @@ CALLBACK(void, corun_running, struct task_struct *p)
 	callback_end(0);
 }
 
+/* `t` loses its pCPU, and wants to run on. */
+static inline void interrupted(struct task_ctx *t, u64 now)
+{
+	struct cpu_ctx *c = cpu_at(t->cpu);
+
+	t->rest = 0;
+	turn_to(t, TASK_READY, now);
+	if (c && !before(now, shared(c->slice_end)))
+		t->sum.depleted++;
+	else
+		t->sum.preempted++;
+	if (c)
+		turn_cut(t, c, now);
+}
+
+/* `t`, which ran, goes to wait; or it is taken off its pCPU to be changed, and queued at once. */
+static inline void blocks(struct task_struct *p, struct task_ctx *t, u64 now)
+{
+	s32 cpu = t->cpu;
+
+	leave(t);
+	hold_begin(p, t, cpu, now);
+	turn_to(t, TASK_WAITING, now);
+}
+
+/* The kernel's `quiescent` would tell the same of who blocks, and costs a callback more. */
 CALLBACK(void, corun_stopping, struct task_struct *p, bool runnable)
 {
 	struct task_ctx *t = callback_begin(OP_STOPPING, p, runnable);
-	struct cpu_ctx *c;
 	u64 now;
 
 	if (!t)
@@ -503,39 +568,10 @@ CALLBACK(void, corun_stopping, struct task_struct *p, bool runnable)
 	quota_settle(t, now);
 	fair_charge(p, t, now);
 	gang_stopped(p, t, runnable, now);
-	t->rest = 0;
-	if (runnable) {
-		enter(t, TASK_READY, now);
-		c = cpu_at(t->cpu);
-		if (c && !before(now, shared(c->slice_end)))
-			t->sum.depleted++;
-		else
-			t->sum.preempted++;
-		if (c)
-			turn_cut(t, c, now);
-	}
-	callback_end(0);
-}
-
-CALLBACK(void, corun_quiescent, struct task_struct *p, u64 deq_flags)
-{
-	struct task_ctx *t = callback_begin(OP_QUIESCENT, p, deq_flags);
-	s32 cpu;
-	u64 now;
-
-	if (!t)
-		return;
-	cpu = t->cpu;
-	occupancy_leave(t);
-	deactivate(t);
-	if (deq_flags & DEQ_SLEEP) {
-		/* Who ran has been stopped just now: asking for the time again is not free. */
-		now = t->state == TASK_RUNNING ? t->charged : now_ns();
-		hold_begin(p, t, cpu, now);
-		enter(t, TASK_WAITING, now);
-	}
-	t->rest = 0;
-	t->woken = 0;
+	if (runnable)
+		interrupted(t, now);
+	else
+		blocks(p, t, now);
 	callback_end(0);
 }
 
@@ -572,14 +608,22 @@ CALLBACK_SLEEPABLE(s32, corun_init_task, struct task_struct *p, struct scx_init_
 	return 0;
 }
 
+/* `p` is somebody else's from now on: of another scheduling class, if not gone. */
+KERNEL_CALLBACK(corun_disable, struct task_struct *p)
+{
+	struct task_ctx *t = raw_task_ctx(p);
+
+	if (t)
+		leave(t);
+}
+
 CALLBACK(void, corun_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
 {
 	struct task_ctx *t = raw_task_ctx(p);
 
 	if (!t)
 		return;
-	occupancy_leave(t);
-	deactivate(t);
+	leave(t);
 	gang_left(t);
 	vm_forget(t);
 }

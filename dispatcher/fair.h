@@ -51,9 +51,12 @@ static inline u32 fair_weight(struct task_struct *p, struct task_ctx *t)
 	return fair_shared(t, weight_of(p));
 }
 
-/* How fast the virtual time of `t` grows by its own weight. */
+/* How fast the virtual time of `t` grows by its own weight: far from all bounds. */
 static inline u64 fair_own_rate(u64 weight)
 {
+	/* Mostly it is that, and dividing is dear. */
+	if (weight == WEIGHT_NEUTRAL)
+		return RATE_ONE;
 	return (u64)WEIGHT_NEUTRAL * RATE_ONE / (weight ? weight : 1);
 }
 
@@ -90,7 +93,7 @@ static inline u64 fair_rate(struct task_struct *p, struct task_ctx *t)
 	} else if (t->vm != NO_VM) {
 		rate = fair_vm_rate(t, weight);
 	} else {
-		rate = fair_own_rate(weight);
+		return fair_own_rate(weight);
 	}
 	if (t->share)
 		rate = rate * SHARE_ONE / t->share;
@@ -100,11 +103,23 @@ static inline u64 fair_rate(struct task_struct *p, struct task_ctx *t)
 }
 
 /* What a task with this rate weighs on a pCPU: its share of its VM's weight. */
-static inline u32 fair_load(u64 rate)
+static inline u32 fair_load_at(u64 rate)
 {
 	u64 load = (u64)WEIGHT_NEUTRAL * RATE_ONE / rate;
 
 	return load ? (u32)load : 1;
+}
+
+/* Does only the own weight of `t` count, and nobody else's? */
+static inline bool fair_alone(struct task_ctx *t)
+{
+	return t->vm == NO_VM && !t->group;
+}
+
+/* What `t` weighs on a pCPU. */
+static inline u32 fair_load(struct task_struct *p, struct task_ctx *t)
+{
+	return fair_alone(t) ? fair_weight(p, t) : fair_load_at(fair_rate(p, t));
 }
 
 /* `delta` ns on a pCPU in virtual time. */
@@ -134,14 +149,18 @@ static inline void fair_charge(struct task_struct *p, struct task_ctx *t, u64 no
  */
 static inline void fair_arrive(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u64 ahead)
 {
-	struct cpu_ctx *from = cpu_at(t->clock_cpu);
 	u64 here = shared(c->vnow);
-	u64 there = from ? shared(from->vnow) : t->vtime;
 
-	t->vtime = later(here + (t->vtime - there), here - knobs.sleeper_credit);
+	if (t->clock_cpu != cpu) {
+		struct cpu_ctx *from = cpu_at(t->clock_cpu);
+		u64 there = from ? shared(from->vnow) : t->vtime;
+
+		t->vtime = here + (t->vtime - there);
+		t->clock_cpu = cpu;
+	}
+	t->vtime = later(t->vtime, here - knobs.sleeper_credit);
 	if (before(here + ahead, t->vtime))
 		t->vtime = here + ahead;
-	t->clock_cpu = cpu;
 }
 
 /*

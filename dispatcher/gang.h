@@ -64,7 +64,10 @@ INLINED struct gang gang_of(struct task_ctx *t)
 	return gang_in(t->vm);
 }
 
-/* May `t` have a gang? Asked first: on most hosts nobody has one. */
+/*
+ * May `t` have a gang? Asked first: on most hosts nobody has one. What gangs know of a task
+ * (urgent, member, claims and what comes with them) only vCPUs have.
+ */
 static inline bool has_gang(struct task_ctx *t)
 {
 	return t->vm != NO_VM && with_gangs();

@@ -169,20 +169,8 @@ RARE void gang_join_one(struct task_struct *p, struct task_ctx *t, u64 now)
 
 static inline void gang_join(struct task_struct *p, struct task_ctx *t, u64 now)
 {
-	if (t->claims || has_gang(t))
+	if (t->vm != NO_VM && (t->claims || with_gangs()))
 		gang_join_one(p, t, now);
-}
-
-/* `t` has a pCPU from now on, or keeps it. */
-static inline void gang_turn(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, u64 now)
-{
-	gang_join(p, t, now);
-	if (t->claims)
-		asymmetric_turn(t, now);
-	if (t->urgent_since)
-		t->urgent_from = now;
-	store(c->cur_vm, t->vm);
-	store(c->cur_member, t->member);
 }
 
 /* `t`, of a gang, was given `cpu`; its slice has begun. */
@@ -220,12 +208,29 @@ RARE u64 gang_slice_one(struct task_ctx *t, u64 slice, u64 now)
 	return slice;
 }
 
-/* How long `t` may have `cpu` of `slice` ns. */
-static inline u64 gang_slice(struct task_ctx *t, u64 slice, u64 now)
+/* `t`, a vCPU, has a pCPU from now on, or keeps it: for how long of `slice` ns? */
+static inline u64 gang_turn_vcpu(struct task_struct *p, struct task_ctx *t, u64 slice, u64 now)
 {
-	if (t->urgent_since && t->urgent < slice)
-		slice = t->urgent;
-	return has_gang(t) ? gang_slice_one(t, slice, now) : slice;
+	gang_join(p, t, now);
+	if (t->claims)
+		asymmetric_turn(t, now);
+	if (t->urgent_since) {
+		t->urgent_from = now;
+		if (t->urgent < slice)
+			slice = t->urgent;
+	}
+	return with_gangs() ? gang_slice_one(t, slice, now) : slice;
+}
+
+/* `t` has `c` from now on, or keeps it: for how long of `slice` ns? */
+static inline u64 gang_turn(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, u64 slice,
+			    u64 now)
+{
+	if (t->vm != NO_VM)
+		slice = gang_turn_vcpu(p, t, slice, now);
+	store(c->cur_vm, t->vm);
+	store(c->cur_member, t->member);
+	return slice;
 }
 
 /* In how many ns at most shall be looked at who runs on `c`, perhaps of a gang? */
@@ -292,8 +297,10 @@ RARE void gang_stopped_one(struct task_struct *p, struct task_ctx *t, bool runna
 /* `t` gives up its pCPU; does it want to run on? */
 static inline void gang_stopped(struct task_struct *p, struct task_ctx *t, bool runnable, u64 now)
 {
+	if (t->vm == NO_VM)
+		return;
 	demand_stopped(t, !runnable, now);
-	if (has_gang(t))
+	if (with_gangs())
 		gang_stopped_one(p, t, runnable, now);
 }
 
@@ -316,8 +323,11 @@ static inline void gang_left(struct task_ctx *t)
 /* How far ahead of the clock of a pCPU may `t` be queued there, ns of virtual time? */
 static inline u64 gang_ahead(struct task_ctx *t)
 {
-	struct gang g = gang_of(t);
+	struct gang g;
 
+	if (!has_gang(t))
+		return knobs.max_lead;
+	g = gang_of(t);
 	return g.conf && g.mode == GANG_DEMAND ? demand_ahead(&g) : knobs.max_lead;
 }
 

@@ -111,7 +111,7 @@ CALLED u32 group_count(u32 group, u64 weight, u32 gone)
 static inline void group_enter(struct task_struct *p, struct task_ctx *t)
 {
 	t->group = group_of(p);
-	t->group_weight = group_weight(p);
+	t->group_weight = t->group ? group_weight(p) : 1;
 	if (t->group)
 		group_count(t->group, t->group_weight, 0);
 }

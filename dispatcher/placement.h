@@ -232,15 +232,31 @@ RARE s32 place_anew(struct task_struct *p, struct task_ctx *t, u32 mode, s32 pre
 	return cpu;
 }
 
-/* Chooses a pCPU for `t` and makes it occupy that. */
-static inline s32 place(struct task_struct *p, struct task_ctx *t, s32 prev)
+/* Chooses among the pCPUs that `t` may run on; `prev` is the one it was on, if any. */
+RARE s32 choose_place(struct task_struct *p, struct task_ctx *t, s32 prev)
 {
 	u32 mode = placement_of(p, t);
-	s32 cpu = prev;
+	s32 cpu;
+
+	if (prev == NO_PCPU)
+		prev = task_cpu_of(p);
+	cpu = prev;
+	return try_place(p, t, mode, prev, &cpu) ? cpu : place_anew(p, t, mode, prev, cpu);
+}
+
+/* Chooses a pCPU for `t` and makes it occupy that. The kernel has put who is bound to one there. */
+INLINED s32 place(struct task_struct *p, struct task_ctx *t, s32 prev)
+{
+	s32 cpu;
 
 	occupancy_leave(t);
-	t->load = fair_load(fair_rate(p, t));
-	return try_place(p, t, mode, prev, &cpu) ? cpu : place_anew(p, t, mode, prev, cpu);
+	t->load = fair_load(p, t);
+	if (!is_bound(p))
+		return choose_place(p, t, prev);
+	cpu = task_cpu_of(p);
+	occupancy_add(t, cpu);
+	t->cpu = cpu;
+	return cpu;
 }
 
 #endif

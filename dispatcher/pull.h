@@ -41,7 +41,7 @@ static inline bool stacking_no_worse(struct task_ctx *t, s32 cpu)
 }
 
 /* May `p`, waiting elsewhere, be moved to `cpu`? Counts in `*fixed` who may not be moved at all. */
-static inline bool may_pull(struct task_struct *p, struct task_ctx *t, s32 cpu, u32 *fixed)
+RARE bool may_pull(struct task_struct *p, struct task_ctx *t, s32 cpu, u32 *fixed)
 {
 	u32 mode = placement_of(p, t);
 

@@ -200,11 +200,8 @@ static inline u64 quota_out(struct task_ctx *t, u64 now)
 /* `t` has a turn of `slice` ns on `c`, or as much of it as its quotas have. */
 static inline u64 quota_turn(struct task_ctx *t, struct cpu_ctx *c, u64 slice, u64 now)
 {
-	bool limited;
+	bool limited = is_limited(t->group);
 
-	if (!knobs.groups)
-		return slice;
-	limited = is_limited(t->group);
 	if (shared(c->cur_limited) != limited)
 		store(c->cur_limited, limited);
 	if (!limited)

@@ -60,11 +60,13 @@ RARE s32 unresponsive(s32 cpu, u64 now)
 	return found;
 }
 
-/* Every so often: does a task starve, here or where nobody looks? Then it runs on `cpu`. */
-static inline bool rescue_starving(s32 cpu, struct cpu_ctx *c, u64 now)
+/* Does a task starve, here or where nobody looks? Then it runs on `cpu`. */
+RARE bool look_for_starving(s32 cpu, struct cpu_ctx *c, u32 at)
 {
+	u64 now = now_ns();
 	s32 from;
 
+	store(c->tick, at);
 	if (now - shared(c->rescued_at) < STARVE_LOOK)
 		return false;
 	store(c->rescued_at, now);
@@ -72,6 +74,14 @@ static inline bool rescue_starving(s32 cpu, struct cpu_ctx *c, u64 now)
 		return true;
 	from = unresponsive(cpu, now);
 	return from != NO_PCPU && rescue_from(from, cpu, c, now);
+}
+
+/* The same, every so often: is it time to look? */
+static inline bool rescue_starving(s32 cpu, struct cpu_ctx *c)
+{
+	u32 at = tick();
+
+	return at != shared(c->tick) && look_for_starving(cpu, c, at);
 }
 
 #endif

@@ -130,7 +130,8 @@ struct task_ctx {
 	s32 cpu;	   /* pCPU it occupies while ready or running, else NO_PCPU */
 	s32 last_cpu;	   /* pCPU it ran on last */
 	s32 clock_cpu;	   /* pCPU whose clock vtime is told by */
-	u16 woken;	   /* has not been queued since it woke */
+	u8 woken;	   /* has not been queued since it woke */
+	u8 queued;	   /* has been, and has not run since */
 	u16 fresh;	   /* turn.h: has not run since it woke, or was placed anew */
 	u32 load;	   /* what it adds to the load of the pCPU it occupies */
 	u64 urgent;	   /* gang_demand.h: time left to it as an urgent vCPU, ns */
@@ -150,9 +151,9 @@ struct task_ctx {
 	u64 held_until;	      /* until then at most */
 	u64 reserved;	      /* quota.h: taken from quotas for the turn it has, ns */
 	u32 group;	      /* its cgroup's place in the table, plus 1; 0: none that is known */
-	u32 group_weight;     /* group.h: what it adds to its cgroup's active weight now */
-	s32 parked_for;	      /* quota.h: throttled, and then to be queued on that pCPU */
-	u32 rest;	      /* what is left of a turn that was interrupted, ns; 0: nothing is */
+	u32 group_weight; /* group.h: what it adds to its cgroup's active weight now; 0: nothing */
+	s32 parked_for;	  /* quota.h: throttled, and then to be queued on that pCPU */
+	u32 rest;	  /* what is left of a turn that was interrupted, ns; 0: nothing is */
 };
 
 /* What the policy wants for a task; written by the control loop only. */
@@ -294,7 +295,7 @@ struct cpu_ctx {
 	u64 release_at;	 /* quota.h: when who is parked here is looked at; 0: nobody is */
 	u64 timer_at;	 /* timer.h: when its timer fires; not later than now: it has */
 	u32 favoured;	 /* yield.h: id of who goes next; 0: nobody in particular */
-	u32 pad;
+	u32 tick;	 /* starve.h: when it was last asked for the time */
 };
 
 /* The host's knobs, set before loading; `gangs`, `cores` and `tasks` change with plans. */

@@ -46,8 +46,6 @@ static inline u32 opaque(u32 value)
 #define raw_exchange_if_zero(lvalue, value) __sync_val_compare_and_swap(&(lvalue), 0, (value))
 #define raw_exchange_if(lvalue, old, value) __sync_val_compare_and_swap(&(lvalue), (old), (value))
 
-#define DEQ_SLEEP bpf_core_enum_value(enum scx_deq_flags, SCX_DEQ_SLEEP)
-
 /* --- kfuncs --- */
 
 s32 scx_bpf_create_dsq(u64 dsq_id, s32 node) __ksym;
@@ -83,12 +81,8 @@ struct {
 	__type(value, struct task_conf);
 } task_confs SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MAX_PCPUS);
-	__type(key, u32);
-	__type(value, struct cpu_ctx);
-} cpu_ctxs SEC(".maps");
+/* Not a map of its own: they are looked at several times in each callback. */
+struct cpu_ctx cpu_ctxs[MAX_PCPUS];
 
 /* The daemon reads it all the time, without system calls. */
 struct {
@@ -162,9 +156,7 @@ static inline s32 nr_pcpus(void)
 
 static inline struct cpu_ctx *cpu_at(s32 cpu)
 {
-	u32 key = (u32)cpu;
-
-	return bpf_map_lookup_elem(&cpu_ctxs, &key);
+	return (u32)cpu < MAX_PCPUS ? &cpu_ctxs[opaque((u32)cpu) % MAX_PCPUS] : NULL;
 }
 
 static inline struct vm_ctx *vm_at(u32 slot)
@@ -272,6 +264,11 @@ static inline u64 raw_now(void)
 	return bpf_ktime_get_ns();
 }
 
+static inline u32 raw_tick(void)
+{
+	return (u32)bpf_jiffies64();
+}
+
 static inline s32 raw_this_cpu(void)
 {
 	return (s32)bpf_get_smp_processor_id();
@@ -280,6 +277,11 @@ static inline s32 raw_this_cpu(void)
 static inline bool raw_allowed(struct task_struct *p, s32 cpu)
 {
 	return bpf_cpumask_test_cpu((u32)cpu, p->cpus_ptr);
+}
+
+static inline bool raw_is_bound(struct task_struct *p)
+{
+	return p->nr_cpus_allowed == 1;
 }
 
 static inline u32 raw_weight(struct task_struct *p)
@@ -407,6 +409,7 @@ static inline void raw_start_timer(s32 timer, u64 delay)
 #define CALLBACK_SLEEPABLE(type, name, ...)                                                        \
 	SEC("struct_ops.s/" #name) type BPF_PROG(name, ##__VA_ARGS__)
 #define TIMER_CALLBACK(name, arg) static inline void name(arg)
+#define KERNEL_CALLBACK(name, arg) CALLBACK(void, name, arg)
 /* What only the simulator has an event for. */
 #define SIMULATED_CALLBACK(name, arg) static inline __attribute__((unused)) void name(arg)
 
@@ -493,9 +496,9 @@ static inline void note_exit(struct scx_exit_info *info)
 	    .dispatch = (void *)scheduler##_dispatch,                                              \
 	    .running = (void *)scheduler##_running,                                                \
 	    .stopping = (void *)scheduler##_stopping,                                              \
-	    .quiescent = (void *)scheduler##_quiescent,                                            \
 	    .yield = (void *)scheduler##_yield,                                                    \
 	    .init_task = (void *)scheduler##_init_task,                                            \
+	    .disable = (void *)scheduler##_disable,                                                \
 	    .exit_task = (void *)scheduler##_exit_task,                                            \
 	    .init = (void *)scheduler##_init,                                                      \
 	    .exit = (void *)scheduler##_exit,                                                      \

@@ -231,20 +231,23 @@ CALLED u32 group_find(u64 tg)
 /* The root's task_group, by its address, once a task of it has been seen. */
 volatile u64 group_root;
 
-static inline u32 raw_group_of(struct task_struct *p)
+/* The same of a task that is not known to be the root's. */
+RARE u32 group_beyond_root(struct task_struct *p)
 {
-	u64 tg;
+	u64 tg = (u64)BPF_CORE_READ(p, sched_task_group);
 
-	/* Its address as a pointer can be compared without a helper, but not passed as a number. */
-	if ((u64)p->sched_task_group == group_root)
-		return 0;
-	tg = (u64)BPF_CORE_READ(p, sched_task_group);
 	if (!tg)
 		return 0;
 	if (group_parent(tg))
 		return group_find(tg);
 	group_root = tg;
 	return 0;
+}
+
+static inline u32 raw_group_of(struct task_struct *p)
+{
+	/* Its address as a pointer can be compared without a helper, but not passed as a number. */
+	return (u64)p->sched_task_group == group_root ? 0 : group_beyond_root(p);
 }
 
 /* The cgroup in `place` is gone, or nobody has run there for long: the place is free. */

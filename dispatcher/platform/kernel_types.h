@@ -72,6 +72,7 @@ struct task_struct {
 	int pid;
 	int tgid;
 	char comm[16];
+	int nr_cpus_allowed;
 	const struct cpumask *cpus_ptr;
 	struct hlist_head preempt_notifiers;
 	struct task_group *sched_task_group;
@@ -88,10 +89,6 @@ enum scx_dsq_id_flags {
 enum scx_kick_flags {
 	SCX_KICK_IDLE = 1,
 	SCX_KICK_PREEMPT = 2,
-};
-
-enum scx_deq_flags {
-	SCX_DEQ_SLEEP = 1,
 };
 
 enum scx_ops_flags {
@@ -123,9 +120,9 @@ struct sched_ext_ops {
 	void (*dispatch)(s32 cpu, struct task_struct *prev);
 	void (*running)(struct task_struct *p);
 	void (*stopping)(struct task_struct *p, bool runnable);
-	void (*quiescent)(struct task_struct *p, u64 deq_flags);
 	bool (*yield)(struct task_struct *from, struct task_struct *to);
 	s32 (*init_task)(struct task_struct *p, struct scx_init_task_args *args);
+	void (*disable)(struct task_struct *p);
 	void (*exit_task)(struct task_struct *p, struct scx_exit_task_args *args);
 	s32 (*init)(void);
 	void (*exit)(struct scx_exit_info *info);

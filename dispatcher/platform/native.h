@@ -21,6 +21,7 @@
 typedef uint64_t u64;
 typedef int64_t s64;
 typedef uint32_t u32;
+typedef uint8_t u8;
 typedef uint16_t u16;
 typedef int32_t s32;
 
@@ -38,9 +39,6 @@ typedef int32_t s32;
 #else
 #define NAME(name) name
 #endif
-
-/* Sleeping, as the kernel's SCX_DEQ_SLEEP. */
-#define DEQ_SLEEP 1u
 
 /* A host task, as far as the dispatcher looks at it. */
 struct task_struct {
@@ -189,6 +187,12 @@ static inline struct group_ctx *group_at(u32 place)
 	return knobs.groups && place < MAX_GROUPS ? &corun_context->groups[place] : NULL;
 }
 
+/* Here time stands still during a callback, and costs nothing. */
+static inline u32 raw_tick(void)
+{
+	return (u32)corun_context->now;
+}
+
 static inline u64 raw_now(void)
 {
 	return corun_context->now;
@@ -199,6 +203,12 @@ static inline s32 raw_this_cpu(void)
 	return corun_context->cpu;
 }
 
+/* Words of a mask that any pCPU is in. */
+static inline u32 words_in_use(void)
+{
+	return (knobs.pcpus + 63) / 64;
+}
+
 static inline bool raw_allowed(struct task_struct *p, s32 cpu)
 {
 	return p->allowed[(u32)cpu / 64] >> ((u32)cpu % 64) & 1;
@@ -206,12 +216,6 @@ static inline bool raw_allowed(struct task_struct *p, s32 cpu)
 
 #ifdef UNTAPPED
 #define INDEXED
-
-/* Words of a mask that any pCPU is in. */
-static inline u32 words_in_use(void)
-{
-	return (knobs.pcpus + 63) / 64;
-}
 
 /* What is below nr_pcpus() of a mask's word. */
 static inline u64 in_use(u32 word, u64 bits)
@@ -289,6 +293,15 @@ static inline void queue_changed(u64 queue)
 	(void)queue;
 }
 #endif
+
+static inline bool raw_is_bound(struct task_struct *p)
+{
+	u32 pcpus = 0;
+
+	for (u32 i = 0; i < words_in_use(); i++)
+		pcpus += (u32)__builtin_popcountll(p->allowed[i]);
+	return pcpus == 1;
+}
 
 static inline u32 raw_weight(struct task_struct *p)
 {
@@ -428,6 +441,8 @@ static inline void callback_end(s32 result)
 #define CALLBACK_SLEEPABLE CALLBACK
 #define TIMER_CALLBACK(name, arg) CALLBACK(void, name, arg)
 #define SIMULATED_CALLBACK TIMER_CALLBACK
+/* What only the kernel has an event for. */
+#define KERNEL_CALLBACK(name, arg) static inline __attribute__((unused)) void name(arg)
 
 /* Registers nothing here; the context is what the native build needs instead. */
 #define SCHEDULER(name, timeout_ms)                                                                \

@@ -49,6 +49,13 @@ static inline u64 now_ns(void)
 	return tap_in(IN_NOW, raw_now());
 }
 
+/* Changes some hundred times a second: for what is done now and then, asking for the time is dear.
+ */
+static inline u32 tick(void)
+{
+	return (u32)tap_in(IN_TICK, raw_tick());
+}
+
 /* The pCPU this callback runs on. */
 static inline s32 this_cpu(void)
 {
@@ -68,6 +75,12 @@ static inline bool is_online(s32 cpu)
 static inline bool allowed(struct task_struct *p, s32 cpu)
 {
 	return is_online(cpu) && tap_in(IN_ALLOWED, raw_allowed(p, cpu));
+}
+
+/* Is there one pCPU only that `p` may run on? */
+static inline bool is_bound(struct task_struct *p)
+{
+	return tap_in(IN_BOUND, raw_is_bound(p));
 }
 
 /* for_each_allowed(cpu, p): the pCPUs below nr_pcpus() that `p` may run on, in order. */
@@ -367,6 +380,14 @@ static inline void start_release_timer(s32 cpu, u64 delay)
 	({                                                                                         \
 		tap_out(OUT_ADD, (u64)(delta));                                                    \
 		tap_in(IN_FETCHED, raw_fetch_add(lvalue, delta));                                  \
+	})
+
+/* Reads a value that other CPUs change, no earlier than all that was written before. */
+#define shared_after(lvalue)                                                                       \
+	({                                                                                         \
+		u64 nothing = 0;                                                                   \
+		__asm__ volatile("" : "+r"(nothing)); /* or it is made a loop that compares */     \
+		fetch_add(lvalue, nothing);                                                        \
 	})
 
 /* Sets a shared value that is `old`; returns what it was. */

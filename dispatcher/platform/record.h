@@ -58,7 +58,7 @@ struct {
 #ifdef UNTAPPED
 #define tap_in(kind, value) ((u64)(value))
 #define tap_out(kind, value) ((void)(value))
-#define record_begin(op, task, seq, arg) ((void)(seq))
+#define record_begin(op, task, seq, arg) ((void)0)
 #define record_end() ((void)0)
 #else
 static inline struct record_stack *record_stack(void)

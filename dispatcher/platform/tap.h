@@ -37,6 +37,8 @@ enum tap_kind {
 	IN_WAKER_SLOT = 18,
 	IN_WAKER_ID = 19,
 	IN_GROUP = 20,
+	IN_BOUND = 21,
+	IN_TICK = 22,
 	/* decisions */
 	OUT_RETURN = 64,
 	OUT_INSERT_QUEUE = 65,
@@ -59,7 +61,7 @@ enum tap_op {
 	OP_DISPATCH = 3,
 	OP_RUNNING = 4,
 	OP_STOPPING = 5,
-	OP_QUIESCENT = 6,
+	/* 6: quiescent, which is not asked for any more */
 	OP_TIMER = 7,
 	OP_FLUSH_IPI = 8, /* in no recording: the kernel has no such callback */
 	OP_RELEASE = 9,

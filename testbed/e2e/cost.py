@@ -13,7 +13,7 @@ from collections import defaultdict
 SCHEDULERS = ("kernel", "minimal", "weighted", "plain")
 
 # What each microbenchmark does so often while callbacks are counted (host/cost.sh).
-OPERATIONS = {"pipe": 3100, "wakes": 400, "messages": 2 * 25 * 40}
+OPERATIONS = {"pipe": 30100, "wakes": 4000, "messages": 2 * 25 * 40}
 
 # How many times as long as under the least sched_ext scheduler an operation may take.
 MOST_RATIO = 1.15

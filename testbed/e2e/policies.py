@@ -26,7 +26,6 @@ CALLBACKS = {
     "corun_dispatch": "dispatch",
     "corun_running": "running",
     "corun_stopping": "stopping",
-    "corun_quiescent": "quiescent",
 }
 
 

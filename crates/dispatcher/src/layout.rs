@@ -62,7 +62,8 @@ pub struct TaskCtx {
     pub cpu: i32,
     pub last_cpu: i32,
     pub clock_cpu: i32,
-    pub woken: u16,
+    pub woken: u8,
+    pub queued: u8,
     pub fresh: u16,
     pub load: u32,
     pub urgent: u64,
@@ -219,7 +220,7 @@ pub struct CpuCtx {
     pub release_at: u64,
     pub timer_at: u64,
     pub favoured: u32,
-    pub pad: u32,
+    pub tick: u32,
 }
 
 /// `struct pcpu_index`: what the untapped build finds pCPUs by; only C looks into it.

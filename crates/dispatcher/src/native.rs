@@ -110,7 +110,6 @@ struct Callbacks {
     dispatch: unsafe extern "C" fn(i32, *mut TaskStruct),
     running: unsafe extern "C" fn(*mut TaskStruct),
     stopping: unsafe extern "C" fn(*mut TaskStruct, bool),
-    quiescent: unsafe extern "C" fn(*mut TaskStruct, u64),
     yields: unsafe extern "C" fn(*mut TaskStruct, *mut TaskStruct) -> bool,
     init_task: unsafe extern "C" fn(*mut TaskStruct, *mut c_void) -> i32,
     exit_task: unsafe extern "C" fn(*mut TaskStruct, *mut c_void),
@@ -122,7 +121,7 @@ struct Callbacks {
 /// Declares a build's callbacks, which all bear the same prefix.
 macro_rules! callbacks {
     ($table:ident: $enter:ident, $select_cpu:ident, $enqueue:ident, $dispatch:ident, $running:ident,
-     $stopping:ident, $quiescent:ident, $yields:ident, $init_task:ident, $exit_task:ident, $timer:ident,
+     $stopping:ident, $yields:ident, $init_task:ident, $exit_task:ident, $timer:ident,
      $release:ident, $flush_ipi:ident) => {
         // SAFETY: the signatures are those of dispatcher/corun.bpf.c in its native builds.
         unsafe extern "C" {
@@ -132,7 +131,6 @@ macro_rules! callbacks {
             fn $dispatch(cpu: i32, prev: *mut TaskStruct);
             fn $running(p: *mut TaskStruct);
             fn $stopping(p: *mut TaskStruct, runnable: bool);
-            fn $quiescent(p: *mut TaskStruct, deq_flags: u64);
             fn $yields(p: *mut TaskStruct, to: *mut TaskStruct) -> bool;
             fn $init_task(p: *mut TaskStruct, args: *mut c_void) -> i32;
             fn $exit_task(p: *mut TaskStruct, args: *mut c_void);
@@ -148,7 +146,6 @@ macro_rules! callbacks {
             dispatch: $dispatch,
             running: $running,
             stopping: $stopping,
-            quiescent: $quiescent,
             yields: $yields,
             init_task: $init_task,
             exit_task: $exit_task,
@@ -160,15 +157,12 @@ macro_rules! callbacks {
 }
 
 callbacks!(TAPPED: corun_enter, corun_select_cpu, corun_enqueue, corun_dispatch, corun_running,
-    corun_stopping, corun_quiescent, corun_yield, corun_init_task, corun_exit_task, corun_timer,
+    corun_stopping, corun_yield, corun_init_task, corun_exit_task, corun_timer,
     corun_release, corun_flush_ipi);
 callbacks!(UNTAPPED: untapped_corun_enter, untapped_corun_select_cpu, untapped_corun_enqueue,
     untapped_corun_dispatch, untapped_corun_running, untapped_corun_stopping,
-    untapped_corun_quiescent, untapped_corun_yield, untapped_corun_init_task, untapped_corun_exit_task,
+    untapped_corun_yield, untapped_corun_init_task, untapped_corun_exit_task,
     untapped_corun_timer, untapped_corun_release, untapped_corun_flush_ipi);
-
-/// `SCX_DEQ_SLEEP`: the task goes to sleep, its properties do not just change.
-const DEQ_SLEEP: u64 = 1;
 
 /// What the C side's pointers lead to. Boxed, so that it stays where it is.
 struct Inner<S> {
@@ -562,19 +556,12 @@ impl<S: Services> Native<S> {
         self.call(now, cpu, task, |p| unsafe { (Self::C.running)(p) });
     }
 
-    /// `task` loses `cpu`; does it want to run on?
+    /// `task` loses `cpu`; does it want to run on, or go to wait?
     pub fn stopping(&mut self, now: Nanos, cpu: u32, task: usize, runnable: bool) {
         // SAFETY: `p` is a live task of this context.
         self.call(now, cpu, task, |p| unsafe {
             (Self::C.stopping)(p, runnable)
         });
-    }
-
-    /// `task` goes to wait (`sleeps`), or leaves its queue only to have its properties changed.
-    pub fn quiescent(&mut self, now: Nanos, cpu: u32, task: usize, sleeps: bool) {
-        let flags = if sleeps { DEQ_SLEEP } else { 0 };
-        // SAFETY: `p` is a live task of this context.
-        self.call(now, cpu, task, |p| unsafe { (Self::C.quiescent)(p, flags) });
     }
 
     /// `task`, running on `cpu`, lets others go first: `to`, which waits, or anybody. False: it goes on.

@@ -187,6 +187,7 @@ impl<const TAPPED: bool> Machine<TAPPED> {
                 weight: 100 + 50 * (task % 4),
                 allowed: match task % 9 {
                     5 => PcpuSet::first(2),
+                    6 => [PcpuId(task % pcpus)].into_iter().collect(),
                     7 => (pcpus / 2..pcpus).step_by(3).map(PcpuId).collect(),
                     _ => PcpuSet::first(pcpus),
                 },
@@ -217,7 +218,6 @@ impl<const TAPPED: bool> Machine<TAPPED> {
             1 => {
                 if let Some(task) = self.running[cpu].take() {
                     self.native.stopping(self.now, cpu as u32, task, false);
-                    self.native.quiescent(self.now, cpu as u32, task, true);
                     self.waiting[task] = true;
                     self.schedule(cpu);
                 }
@@ -283,6 +283,11 @@ impl<const TAPPED: bool> Machine<TAPPED> {
         if !std::mem::take(&mut self.waiting[task]) {
             return;
         }
+        if let Some(bound) = self.bound(task) {
+            self.native.task(task).cpu = bound as i32;
+            self.native.enqueue(self.now, here, task);
+            return;
+        }
         let current = self.running[here as usize];
         let cpu = (self.native).select_cpu(self.now, here, task, here % 2, current);
         self.native.task(task).cpu = cpu as i32;
@@ -291,6 +296,77 @@ impl<const TAPPED: bool> Machine<TAPPED> {
         } else {
             self.native.enqueue(self.now, here, task);
         }
+    }
+
+    /// The only pCPU that a task may run on, if so: then the kernel asks nobody for another.
+    fn bound(&self, task: usize) -> Option<u32> {
+        let mut allowed = self.native.peek(task).allowed.iter();
+        let first = allowed.next()?;
+        allowed.next().is_none().then_some(first.0)
+    }
+
+    /// What happens in the kernel only, which is like the tapped build, now and then; else, a step.
+    fn kernel_step(&mut self, step: (u8, usize, u64)) {
+        if step.0 > 230 {
+            self.change(step.1 % self.waiting.len(), step.2);
+        } else {
+            self.step(step);
+        }
+    }
+
+    /// If a task is in a queue, the kernel takes it out, changes its weight and where it may run, and puts it
+    /// back. Of the first nobody is told.
+    fn change(&mut self, task: usize, seed: u64) {
+        let queues = &mut self.native.services().queues;
+        let Some(queue) = queues
+            .iter_mut()
+            .find(|queue| queue.iter().any(|at| at.2 == task))
+        else {
+            return;
+        };
+        queue.retain(|at| at.2 != task);
+        let pcpus = self.running.len() as u32;
+        let first = PcpuId(seed as u32 % pcpus);
+        let changed = self.native.task(task);
+        changed.weight = 1 + seed as u32 % 500;
+        changed.allowed = match seed % 3 {
+            0 => [first].into_iter().collect(),
+            1 => (first.0..pcpus).map(PcpuId).collect(),
+            _ => PcpuSet::first(pcpus),
+        };
+        if let Some(bound) = self.bound(task) {
+            self.native.task(task).cpu = bound as i32;
+        }
+        self.native.enqueue(self.now, 0, task);
+        let changed = self.native.peek(task);
+        if changed.vcpu_of == 0 && changed.group == 0 {
+            assert_eq!(changed.ctx.load, changed.weight, "it is known to weigh");
+        }
+    }
+
+    /// Who is ready or runs is counted where it is, once; and nobody else.
+    fn counts_who_is_there(&self) -> Result<(), TestCaseError> {
+        for cpu in 0..self.running.len() as u32 {
+            let known = self.native.cpu(cpu);
+            let mut expected = (0, 0);
+            for task in (0..self.waiting.len()).map(|task| &self.native.peek(task).ctx) {
+                if task.cpu == cpu as i32 {
+                    expected = (expected.0 + 1, expected.1 + u64::from(task.load));
+                }
+            }
+            if known.incoming != 0 {
+                expected = (expected.0 + 1, expected.1 + u64::from(known.incoming_load));
+            }
+            prop_assert_eq!((known.nr, known.load), expected, "pCPU {}", cpu);
+        }
+        for (task, &waits) in self.waiting.iter().enumerate() {
+            prop_assert!(
+                !waits || self.native.peek(task).ctx.cpu == -1,
+                "task {}",
+                task
+            );
+        }
+        Ok(())
     }
 
     fn schedule(&mut self, cpu: usize) {
@@ -349,9 +425,28 @@ proptest! {
         let (with, without) = (tapped.native.services(), untapped.native.services());
         prop_assert_eq!(&with.deeds, &without.deeds);
         prop_assert_eq!(without.taps, 0);
-        prop_assert_eq!(tapped.running, untapped.running);
+        prop_assert_eq!(&tapped.running, &untapped.running);
         for task in 0..tasks_on(pcpus) {
             prop_assert_eq!(tapped.native.task(task).ctx, untapped.native.task(task).ctx);
         }
+        tapped.counts_who_is_there()?;
+    }
+
+    #[test]
+    fn whoever_is_changed_in_a_queue_is_counted_once(
+        steps in prop::collection::vec((any::<u8>(), any::<usize>(), 0u64..3_000_000), 1..1000),
+        pcpus in prop::sample::select(&HOSTS),
+        placement in prop::sample::select(vec![Placement::Free, Placement::Fixed, Placement::Balance]),
+        gang in gangs(),
+        quota in prop::option::of(0u64..8_000_000),
+    ) {
+        let mut tapped = Machine::<true>::new(pcpus, placement, gang, true);
+        if let Some(quota) = quota {
+            tapped.configure_groups(quota);
+        }
+        for step in steps {
+            tapped.kernel_step(step);
+        }
+        tapped.counts_who_is_there()?;
     }
 }

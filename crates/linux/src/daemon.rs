@@ -281,7 +281,7 @@ impl Daemon {
         let tables = dispatcher.tables();
         let (mut switches, mut occupied) = (0, 0);
         for cpu in self.online.iter() {
-            let cpu = tables.cpu(cpu.0)?.unwrap_or_default();
+            let cpu = tables.cpu(cpu.0).unwrap_or_default();
             switches += cpu.switches;
             occupied += cpu.nr;
         }

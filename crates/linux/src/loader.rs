@@ -7,9 +7,10 @@
 use crate::books::TaskBooks;
 use crate::knobs::{self, Live};
 use crate::skel::{self, CorunSkel, types};
-use crate::tables::Tables;
+use crate::tables::{Pcpus, Tables};
 use crate::vm_table::VmTable;
 use crate::{clock, log, sched_ext};
+use corun_dispatcher::MAX_PCPUS;
 use corun_model::DispatcherParams;
 use corun_model::PcpuSet;
 use libbpf_rs::skel::OpenSkel;
@@ -89,6 +90,8 @@ pub(crate) struct Dispatcher<'obj> {
     lease: *const [AtomicU64; 3],
     /// `struct knobs` there.
     knobs: *mut types::knobs,
+    /// What it knows of pCPUs, there.
+    pcpus: *const [types::cpu_ctx; MAX_PCPUS],
     vms: VmTable,
     /// Or why there are none: then tasks are looked up one by one.
     books: Result<TaskBooks, String>,
@@ -124,11 +127,13 @@ impl<'obj> Dispatcher<'obj> {
         let bss = bss.ok_or(LoadError::Object(".bss"))?;
         let lease = (&raw const bss.lease).cast();
         let knobs = &raw mut bss.knobs;
+        let pcpus = &raw const bss.cpu_ctxs;
         Ok(Self {
             skel,
             link: None,
             lease,
             knobs,
+            pcpus,
             vms,
             books,
         })
@@ -230,11 +235,14 @@ impl<'obj> Dispatcher<'obj> {
         // SAFETY: points into the object's mapped .bss, which lives as long as `skel`; it is written
         // through this only.
         let live = unsafe { Live::new(self.knobs) };
+        // SAFETY: as above; the dispatcher alone writes it.
+        let pcpus = unsafe { Pcpus::new(self.pcpus) };
         Tables::new(
             &self.skel.maps,
             &self.vms,
             self.books.as_ref().map_err(String::as_str),
             live,
+            pcpus,
         )
     }
 }

@@ -10,10 +10,11 @@ use crate::discovery::Vcpu;
 use crate::knobs::{Live, Parts};
 use crate::skel::{CorunMaps, types};
 use crate::vm_table::{VmSlot, VmTable};
-use corun_dispatcher::{PcpuConf, PoolConf, TaskConf, VmConf};
+use corun_dispatcher::{MAX_PCPUS, PcpuConf, PoolConf, TaskConf, VmConf};
 use corun_model::Nanos;
 use libbpf_rs::{MapCore, MapFlags};
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
@@ -24,8 +25,6 @@ pub(crate) unsafe trait Plain: Copy {}
 unsafe impl Plain for types::task_ctx {}
 // SAFETY: as above.
 unsafe impl Plain for types::vm_ctx {}
-// SAFETY: as above.
-unsafe impl Plain for types::cpu_ctx {}
 // SAFETY: as above.
 unsafe impl Plain for types::knobs {}
 // SAFETY: as above.
@@ -53,12 +52,38 @@ pub(crate) fn bytes_of<T: Plain>(value: &T) -> &[u8] {
     unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
 }
 
+/// What a loaded dispatcher knows of pCPUs: its `cpu_ctxs`, which it writes at any time.
+#[derive(Clone, Copy)]
+pub(crate) struct Pcpus<'a> {
+    all: *const [types::cpu_ctx; MAX_PCPUS],
+    mapped: PhantomData<&'a ()>,
+}
+
+impl Pcpus<'_> {
+    /// # Safety
+    /// `all` points to the dispatcher's, mapped for as long as `'a`; nobody holds a reference to them.
+    pub(crate) unsafe fn new(all: *const [types::cpu_ctx; MAX_PCPUS]) -> Self {
+        Self {
+            all,
+            mapped: PhantomData,
+        }
+    }
+
+    fn get(self, cpu: u32) -> Option<types::cpu_ctx> {
+        let one = self.all.cast::<types::cpu_ctx>().wrapping_add(cpu as usize);
+        // SAFETY: by the contract of `new`, and within the array. All of its fields are integers, so what
+        // is read while the kernel writes is a value, at worst with fields of two moments.
+        ((cpu as usize) < MAX_PCPUS).then(|| unsafe { one.read_volatile() })
+    }
+}
+
 /// Access to the tables of a loaded dispatcher.
 pub(crate) struct Tables<'a, 'obj> {
     maps: &'a CorunMaps<'obj>,
     vms: &'a VmTable,
     books: Result<&'a TaskBooks, &'a str>,
     live: Live<'a>,
+    pcpus: Pcpus<'a>,
 }
 
 impl<'a, 'obj> Tables<'a, 'obj> {
@@ -67,12 +92,14 @@ impl<'a, 'obj> Tables<'a, 'obj> {
         vms: &'a VmTable,
         books: Result<&'a TaskBooks, &'a str>,
         live: Live<'a>,
+        pcpus: Pcpus<'a>,
     ) -> Self {
         Self {
             maps,
             vms,
             books,
             live,
+            pcpus,
         }
     }
 
@@ -94,9 +121,9 @@ impl<'a, 'obj> Tables<'a, 'obj> {
         self.vms.occupied()
     }
 
-    /// What the dispatcher knows of a pCPU.
-    pub(crate) fn cpu(&self, cpu: u32) -> libbpf_rs::Result<Option<types::cpu_ctx>> {
-        lookup(&self.maps.cpu_ctxs, &cpu.to_ne_bytes())
+    /// What the dispatcher knows of a pCPU; `None` of one with a number too high.
+    pub(crate) fn cpu(&self, cpu: u32) -> Option<types::cpu_ctx> {
+        self.pcpus.get(cpu)
     }
 
     /// What it knows of a task; `None` if the task has gone.

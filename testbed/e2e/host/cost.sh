@@ -74,8 +74,9 @@ count_callbacks() {
 	echo 0 >/proc/sys/kernel/bpf_stats_enabled
 }
 
-pipe() { corun-strain pipe 3000; }
-wakes() { corun-strain wakes 400; }
+# Long enough that what the daemon does five times a second, and the books once a second, weigh what they do.
+pipe() { corun-strain pipe 30000; }
+wakes() { corun-strain wakes 4000; }
 messages() { corun-strain messages 2 40; }
 
 # CPU time of all of the daemon's threads so far, ns.

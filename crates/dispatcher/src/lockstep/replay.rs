@@ -9,13 +9,12 @@ use corun_model::Nanos;
 use std::collections::HashMap;
 
 /// `enum tap_op`.
-const OPS: [(u32, &str); 9] = [
+const OPS: [(u32, &str); 8] = [
     (1, "select_cpu"),
     (2, "enqueue"),
     (3, "dispatch"),
     (4, "running"),
     (5, "stopping"),
-    (6, "quiescent"),
     (7, "timer"),
     (9, "release"),
     (10, "yield"),
@@ -292,7 +291,6 @@ fn call(native: &mut Native<Tape>, record: &Record, task: usize) {
         3 => native.dispatch(0, record.arg as u32, (record.task != 0).then_some(task)),
         4 => native.running(0, cpu, task),
         5 => native.stopping(0, cpu, task, record.arg != 0),
-        6 => native.quiescent(0, cpu, task, record.arg & 1 == 1),
         7 => native.timer(0, record.arg as u32),
         9 => native.release(0, record.arg as u32),
         _ => {

@@ -10,7 +10,7 @@
 //!   `dispatch`, after which the same two questions are asked again; a task that then still has the
 //!   pCPU to itself is enqueued (`SCX_OPS_ENQ_LAST`);
 //! * a switch: `stopping` and, if the old task wants to run on, `enqueue`; then `running`;
-//! * a task that blocks: `stopping`, `quiescent`;
+//! * a task that blocks: `stopping`;
 //! * slices are charged at ticks and switches and end at the tick that finds them used up;
 //!   `SCX_KICK_PREEMPT` ends one at once.
 //!
@@ -279,7 +279,6 @@ impl<const COUNTED: bool> HostScheduler for Dispatcher<COUNTED> {
         let now = host.now();
         self.charge(now, task);
         self.native.stopping(now, cpu.0, task.index(), false);
-        self.native.quiescent(now, cpu.0, task.index(), true);
         self.pass_on(host, Some(cpu));
     }
 

@@ -289,8 +289,8 @@ RARE void gang_stopped_one(struct task_struct *p, struct task_ctx *t, bool runna
 
 	if (g.conf && g.mode == GANG_ASYMMETRIC)
 		asymmetric_claim(p, t, &g, runnable && asymmetric_cut_short(t, now), now);
-	if (g.ctx && (g.mode == GANG_DYNAMIC || g.mode == GANG_RELAXED ||
-		      g.mode == GANG_RELAXED_ALL))
+	if (g.ctx &&
+	    (g.mode == GANG_DYNAMIC || g.mode == GANG_RELAXED || g.mode == GANG_RELAXED_ALL))
 		dynamic_stopped(&g, id_of(p), now);
 }
 

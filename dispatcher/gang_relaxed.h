@@ -12,10 +12,10 @@
  *   relaxed-all  (ESX 2) then the whole VM is stopped, and all of it starts together when every
  *                pCPU where one of its vCPUs waits would run that vCPU next; leads begin anew.
  *
- * ESX 4 still tries to start siblings together. Once there was too much skew, the slowest, when it
- * gets its turn, calls those that wait, as in gang_dynamic.h; who is stopped comes as soon as it may
- * go on. Otherwise those stopped would have lost their turn to others on their pCPUs, would be the
- * slowest next, and with slices much longer than `stop` the VM would get next to nothing.
+ * ESX 4 still tries to start siblings together. After a stop the slowest, when it gets its turn,
+ * calls those that wait, as in gang_dynamic.h; who is stopped comes as soon as it may go on.
+ * Otherwise those stopped would lose their turns to others on their pCPUs and be the slowest next:
+ * with slices much longer than `stop` the VM would get next to nothing.
  *
  * Who wakes up is not ahead by more than `resume` of the slowest: its lead from waiting is no
  * progress that its siblings had a part in (our reading; the papers do not say).

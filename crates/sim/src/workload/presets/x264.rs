@@ -20,7 +20,9 @@ const CALL: &str = "compute 1us";
 /// So many frame threads, the main thread and the lookahead's.
 pub(super) fn threads(encoders: u32) -> Vec<(String, String)> {
     let encoders = encoders.max(1);
-    let rounds = [1, 2, 4].into_iter().find(|n| encoders * n % GROUP == 0);
+    let rounds = [1, 2, 4]
+        .into_iter()
+        .find(|n| (encoders * n).is_multiple_of(GROUP));
     let ring = encoders * rounds.unwrap_or(GROUP);
     let encoder = |n| (format!("encoder{n}"), encoder(n, encoders, ring));
     let mut all: Vec<_> = (0..encoders).map(encoder).collect();

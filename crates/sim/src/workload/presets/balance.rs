@@ -58,7 +58,7 @@ pub(super) const ALL: &[Preset] = &[
          per second). Frame threads, 1.5 per CPU: a main thread takes a frame's type from the lookahead's \
          thread, starts the frame, and waits for the oldest one, so that frames end in order. Three \
          B-frames follow each P-frame (at most three, x264_param_default(); assumed always); a row of \
-         macroblocks waits until the P-frame that it refers to is 5 rows ahead (mv_range_thread of 40 \
+         macroblocks waits until the P-frame that it refers to is 4 rows ahead (mv_range_thread of 40 \
          lines for 6 threads, and 24 for deblocking). A row of 44 macroblocks takes 1540 us: 35 us each \
          make about 30 frames/s of 640x360 on one core, the order of 2.66 GHz Core 2 (assumed); ±30 % for \
          differences in content (assumed). Deciding on types is a tenth of that work (assumed; x264 has \

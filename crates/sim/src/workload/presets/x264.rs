@@ -11,7 +11,7 @@ use std::fmt::Write;
 /// Rows of macroblocks in a frame of 576 lines.
 const ROWS: u32 = 36;
 /// How many rows a frame that is referred to must be ahead.
-const AHEAD: u32 = 5;
+const AHEAD: u32 = 4;
 /// A P-frame and the B-frames after it.
 const GROUP: u32 = 4;
 /// What it takes to look under a mutex how far another is (assumed: the order of a system call).

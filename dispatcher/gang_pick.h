@@ -32,7 +32,7 @@ CALLED u32 rank_of(struct ranked *r)
 	case GANG_DEMAND:
 		return demand_rank(r, &g, c);
 	case GANG_RELAXED:
-		return relaxed_rank(&g, r->member, r->now);
+		return relaxed_rank(&g, r);
 	case GANG_RELAXED_ALL:
 		return relaxed_all_rank(&g, r->cpu, r->runs, r->now);
 	case GANG_ASYMMETRIC:
@@ -185,6 +185,10 @@ RARE void gang_started_one(struct task_struct *p, struct task_ctx *t, struct cpu
 		id = id_of(p);
 		dynamic_started(&g, cpu, id, shared(c->slice_end), now);
 	}
+	if (g.vm && g.conf && g.ctx && g.mode == GANG_RELAXED) {
+		id = id_of(p);
+		relaxed_started(&g, t->member, cpu, id, shared(c->slice_end), now);
+	}
 }
 
 /* `t` was given `cpu`; its slice has begun. */
@@ -290,7 +294,8 @@ RARE void gang_stopped_one(struct task_struct *p, struct task_ctx *t, bool runna
 
 	if (g.conf && g.mode == GANG_ASYMMETRIC)
 		asymmetric_claim(p, t, &g, runnable && asymmetric_cut_short(t, now), now);
-	if (g.ctx && (g.mode == GANG_DYNAMIC || g.mode == GANG_RELAXED_ALL))
+	if (g.ctx &&
+	    (g.mode == GANG_DYNAMIC || g.mode == GANG_RELAXED || g.mode == GANG_RELAXED_ALL))
 		dynamic_stopped(&g, id_of(p), now);
 }
 

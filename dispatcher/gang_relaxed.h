@@ -12,6 +12,11 @@
  *   relaxed-all  (ESX 2) then the whole VM is stopped, and all of it starts together when every
  *                pCPU where one of its vCPUs waits would run that vCPU next; leads begin anew.
  *
+ * ESX 4 still tries to start siblings together. After a stop the slowest, when it gets its turn,
+ * calls those that wait, as in gang_dynamic.h; who is stopped comes as soon as it may go on.
+ * Otherwise those stopped would lose their turns to others on their pCPUs and be the slowest next:
+ * with slices much longer than `stop` the VM would get next to nothing.
+ *
  * Who wakes up is not ahead by more than `resume` of the slowest: its lead from waiting is no
  * progress that its siblings had a part in (our reading; the papers do not say).
  *
@@ -138,16 +143,68 @@ static inline void relaxed_state(struct gang *g, struct task_ctx *t, u32 state, 
 	store(v->since, now);
 }
 
-static inline u32 relaxed_rank(struct gang *g, u32 member, u64 now)
+static inline u32 relaxed_rank(struct gang *g, struct ranked *r)
+{
+	struct gang_vcpu *v = gang_member(g->ctx, r->member);
+
+	if (v && shared(v->stopped)) {
+		if (lead_of(g, v, r->now) >= shared(g->conf->resume))
+			return RANK_NOT;
+		relaxed_release(v, r->now);
+	}
+	return dynamic_rank(g, r->cpu, r->runs, r->now);
+}
+
+/* Is a member of the gang in this slot of the table stopped? */
+CALLED u32 relaxed_has_stopped(u32 slot)
+{
+	struct gang_ctx *ctx = gang_at(slot);
+	u32 stopped = 0;
+	u32 i;
+
+	if (!ctx)
+		return 0;
+	repeat (i, GANG_VCPUS) {
+		struct gang_vcpu *v = &ctx->vcpu[opaque(i) % GANG_VCPUS];
+
+		if (shared(v->id) && shared(v->stopped)) {
+			stopped = 1;
+			break;
+		}
+	}
+	return stopped;
+}
+
+/* `member`, the task `id`, was given `cpu` and has it until `slice_end`. */
+static inline void relaxed_started(struct gang *g, u32 member, s32 cpu, u32 id, u64 slice_end,
+				   u64 now)
 {
 	struct gang_vcpu *v = gang_member(g->ctx, member);
 
-	if (!v || !shared(v->stopped))
-		return RANK_ORDINARY;
-	if (lead_of(g, v, now) >= shared(g->conf->resume))
-		return RANK_NOT;
-	relaxed_release(v, now);
-	return RANK_ORDINARY;
+	if (gang_together(g, now))
+		store(*gang_target(g, cpu), 0);
+	else if (v && lead_of(g, v, now) < shared(g->conf->resume) && relaxed_has_stopped(g->slot))
+		gang_call(g->slot, cpu, id, slice_end);
+}
+
+/* Those called that have not come yet, being stopped then, perhaps may now. */
+CALLED u32 relaxed_call_again(u32 slot)
+{
+	struct gang g = gang_in(slot);
+	u32 epoch;
+	s32 i;
+
+	if (!g.vm || !g.ctx)
+		return 0;
+	epoch = shared(g.ctx->epoch);
+	repeat (i, nr_pcpus()) {
+		struct cpu_ctx *c = cpu_at(i);
+
+		if (c && shared(*gang_target(&g, i)) == epoch && gang_here(&g, i) &&
+		    !gang_runs_on(&g, c))
+			kick(i, KICK_PREEMPT);
+	}
+	return epoch;
 }
 
 /* Is `member`, which runs, too far ahead? Then it is stopped. */
@@ -155,8 +212,13 @@ static inline bool relaxed_sample(struct gang *g, u32 member, u64 now)
 {
 	struct gang_vcpu *v = gang_member(g->ctx, member);
 
-	if (!v || lead_of(g, v, now) <= shared(g->conf->stop))
+	if (!v)
 		return false;
+	if (lead_of(g, v, now) <= shared(g->conf->stop)) {
+		if (gang_together(g, now) && shared(g->ctx->leader) == shared(v->id))
+			relaxed_call_again(g->slot);
+		return false;
+	}
 	exchange_if_zero(v->stopped, now);
 	return true;
 }

@@ -3,9 +3,10 @@
 //! §6.
 //!
 //! Siblings may run at different times, but none may get far ahead of the slowest: [`CoschedRelaxed`]
-//! stops the one that does until the others have caught up (ESX 4), [`CoschedRelaxedAll`] stops the
-//! whole VM then, which starts again together (ESX 2). VMware's thresholds are not published; those
-//! here are of the order that is said of them, some ms.
+//! stops the one that does until the others have caught up (ESX 4), and the slowest then calls those
+//! that wait when it starts; [`CoschedRelaxedAll`] stops the whole VM, which starts again together
+//! (ESX 2). VMware's thresholds are not published; those here are of the order that is said of them,
+//! some ms.
 
 use super::gang_all;
 use crate::{NEW_VM_WAIT, Policy};

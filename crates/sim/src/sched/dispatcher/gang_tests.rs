@@ -234,6 +234,33 @@ fn relaxed_stops_who_is_ahead() {
     assert!(run_shares(&outcome)[0] > 0.99);
 }
 
+/// Three vCPUs beside one hog each and one alone, with slices much longer than what stops a leader, as
+/// ESX has them: who was stopped starts with the slowest, instead of waiting for a turn of its own while
+/// the slowest, then the leader, is stopped.
+#[test]
+fn relaxed_starts_together_after_a_stop() {
+    let slice = 50 * MS;
+    let late = |n: u32| MS + 7 * MS * u64::from(n);
+    let here = |n: u32| ["0", "1", "2", "3"][n as usize];
+    let vcpus = (0..4).map(|n| from(MS, 0, n).on(here(n)));
+    let hogs = (0..3).map(|n| from(late(n), 1 + n, 0).on(here(n)));
+    let params = host("1n1l4c1t", 1000);
+    let settings = DispatcherParams {
+        slice,
+        ..DispatcherParams::default()
+    };
+    let gang = Gang::Relaxed(Skew::default());
+    let dispatcher = Dispatcher::new(settings, &params);
+    let placed = Placed(dispatcher, Placement::Balance, gang);
+    let jobs = Jobs::new(vcpus.chain(hogs).collect(), 1);
+    let (outcome, _) = run(&params, placed, jobs, SEC, 11 * SEC);
+    let shares = run_shares(&outcome);
+    assert!(shares.iter().all(|share| *share > 0.4), "{shares:?}");
+    let skew = &outcome.vms[0].siblings;
+    let together = skew.together as f64 / skew.together_due as f64;
+    assert!(together > 0.8, "together for {together} of the time");
+}
+
 /// Whenever vCPU 0 is 3 ms ahead, all stop until vCPU 1 may start, too; leads begin anew.
 #[test]
 fn relaxed_all_stops_all() {

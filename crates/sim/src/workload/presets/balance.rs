@@ -3,7 +3,7 @@
 
 use super::clients::{PresetClient, Sends};
 use super::shapes::Shape;
-use super::{Calls, Preset};
+use super::{Calls, Preset, x264};
 use corun_model::time::{MS, SEC};
 
 pub(super) const ABOUT: &str = "The programs of the balance scheduling paper (Sukwong and Kim, \
@@ -53,12 +53,21 @@ pub(super) const ALL: &[Preset] = &[
     ),
     Preset::new(
         "x264",
-        "Video encoding, one frame per thread (balance paper: multi-threaded, CPU-bound, frames per \
-         second). x264 starts 1.5 threads per CPU (its `--threads auto`); a frame's rows wait for \
-         the rows of the frame before. PARSEC's 640x360 video has 23 rows of macroblocks; 1.4 ms \
-         per row makes about 30 frames/s on one core, the order of 2.66 GHz Core 2; ±30 % stands \
-         for differences in content (assumed).",
-        Shape::Own(|vcpus| vcpus.saturating_mul(3).div_ceil(2), x264),
+        "Video encoding as the Phoronix test of that time does it (profile x264 1.0.0: x264 of 2009-11-18 \
+         with its defaults on soccer_4cif.y4m, 704x576; balance paper: multi-threaded, CPU-bound, frames \
+         per second). Frame threads, 1.5 per CPU: a main thread takes a frame's type from the lookahead's \
+         thread, starts the frame, and waits for the oldest one, so that frames end in order. Three \
+         B-frames follow each P-frame (at most three, x264_param_default(); assumed always); a row of \
+         macroblocks waits until the P-frame that it refers to is 4 rows ahead (mv_range_thread of 40 \
+         lines for 6 threads, and 24 for deblocking). A row of 44 macroblocks takes 1540 us: 35 us each \
+         make about 30 frames/s of 640x360 on one core, the order of 2.66 GHz Core 2 (assumed); ±30 % for \
+         differences in content (assumed). Deciding on types is a tenth of that work (assumed; x264 has \
+         given it a sixth of its threads since 2012, whatever the settings), on at most 2 n + 2 frames \
+         that are neither encoded nor among the 40 looked ahead at; reading and copying a frame of 600 KB \
+         and halving it take 2 ms (assumed). Working set of a frame thread: 48 rows of pixels of three \
+         frames, each in four planes 768 wide (whole, and between pixels in three directions), 12 x 37 KB, \
+         and some 60 KB of colour and of the frames read and written; each line is used in each row.",
+        Shape::Own(|vcpus| vcpus.saturating_mul(3).div_ceil(2), x264::threads),
     ),
     Preset::new(
         "compile",
@@ -150,14 +159,15 @@ pub(super) const ALL: &[Preset] = &[
         "Tar of a compressed 1.1 GB archive (balance paper: single thread, user mode and kernel \
          I/O). Reads 64 KiB, unpacks 256 KiB in 5 ms (assumed: gunzip writes 50 MB/s on a Core 2) \
          into 16 files of 16 KiB; making one takes 30 us in the kernel, 10 us of it under the \
-         directory's inode lock (assumed). Written back later by the kernel's flusher.",
+         directory's inode lock (assumed). Written back later by the kernel's flusher, 4 MiB at a time \
+         (MAX_WRITEBACK_PAGES, 1024 pages, of Linux 2.6.31), in one piece: ext4 allocates blocks when \
+         they are written (delayed allocation), one file's behind another's.",
         Shape::Own(|_| 1, |_| {
-            writing(
-                "tar",
-                "loop { read 64KB; compute 5ms ±20%; \
-                 loop 16 { compute 20us; lock inode { compute 10us }; count files }; send dirty }",
-                "256KB",
-            )
+            let tar = "loop { read 64KB; compute 5ms ±20%; \
+                       loop 16 { compute 20us; lock inode { compute 10us }; count files }; send dirty }";
+            let flusher = "queue dirty 64; loop { loop 16 { recv dirty; compute 1us }; write 4MB }";
+            let thread = |name: &str, text: &str| (name.to_string(), text.to_string());
+            vec![thread("tar", tar), thread("flusher", flusher)]
         }),
     ),
     Preset::new(
@@ -262,22 +272,6 @@ fn hackbench(threads: u32) -> Vec<(String, String)> {
         (format!("sender{i}"), text)
     };
     (0..threads).map(member).collect()
-}
-
-/// Thread i encodes every n-th frame; rows follow those of the frame before, around the ring.
-fn x264(threads: u32) -> Vec<(String, String)> {
-    let encoder = |i: u32| {
-        let next = (i + 1) % threads;
-        let queue = format!("queue rows{next} 23; ");
-        let row = format!("compute 1400us ±30%; send rows{next}");
-        let first = match i {
-            0 => format!("loop 23 {{ {row} }}; count frames; "),
-            _ => String::new(),
-        };
-        let rest = format!("loop {{ loop 23 {{ recv rows{i}; {row} }}; count frames }}");
-        (format!("encoder{i}"), format!("{queue}{first}{rest}"))
-    };
-    (0..threads).map(encoder).collect()
 }
 
 /// Apache processes, each with its connection to MySQL.

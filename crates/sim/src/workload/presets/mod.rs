@@ -24,6 +24,7 @@ mod shapes;
 mod spec;
 mod splash;
 mod storage;
+mod x264;
 
 pub use clients::{PresetClient, Sends};
 

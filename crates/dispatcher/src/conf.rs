@@ -6,7 +6,7 @@
 
 use corun_model::time::{MS, US};
 use corun_model::{
-    Demand, Gang, Nanos, PcpuPlan, PcpuSet, Placement, Pool, Skew, TaskPlan, VmPlan,
+    Claim, Demand, Gang, Nanos, PcpuPlan, PcpuSet, Placement, Pool, Skew, TaskPlan, VmPlan,
 };
 use std::collections::BTreeMap;
 
@@ -92,12 +92,20 @@ impl VmConf {
             Gang::RelaxedAll(said) => skew(5, said),
             Gang::Asymmetric(said) => Self {
                 gang: 6,
+                weight: weight.map_or(0, |weight| part_of(weight, said.has)),
                 period: said.period.max(MS),
                 neutral: said.neutral.max(1),
                 ..alone
             },
         }
     }
+}
+
+/// `has` of `weight`, rounded, but something.
+fn part_of(weight: u32, has: u32) -> u32 {
+    let part = u64::from(weight) * u64::from(has) + u64::from(Claim::NEUTRAL / 2);
+    let part = part / u64::from(Claim::NEUTRAL);
+    u32::try_from(part).unwrap_or(u32::MAX).max(1)
 }
 
 /// `struct task_conf`: what the policy wants for a task.

@@ -35,6 +35,10 @@ pub struct Allotments {
     pub period: Nanos,
     /// The rescheduling latency of a vCPU that preempts others as it would by default, ns.
     pub neutral: Nanos,
+    /// What the VM has of its weight against others, loans included:
+    /// [`Claim::NEUTRAL`](crate::Claim::NEUTRAL) is all of it and no more. Shares say it, too, but
+    /// where a VM has a weight of its own they only divide that.
+    pub has: u32,
 }
 
 /// Time slots of strict co-scheduling.

@@ -7,6 +7,7 @@
 
 mod dispatcher;
 mod gang;
+mod idle_state;
 mod ids;
 mod parameter;
 mod pcpu_set;
@@ -18,6 +19,7 @@ mod topology;
 
 pub use dispatcher::DispatcherParams;
 pub use gang::{Allotments, Boost, Gang, Skew, Slots};
+pub use idle_state::IdleState;
 pub use ids::{PcpuId, TaskId, VmId};
 pub use parameter::{Parameter, Value};
 pub use pcpu_set::PcpuSet;

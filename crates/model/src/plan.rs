@@ -303,7 +303,8 @@ pub struct PcpuPlan {
 pub struct Claim {
     /// Its weight among its siblings; [`Claim::NEUTRAL`] is what it has by default.
     pub share: u32,
-    /// Rescheduling latency: how long it may stay ready, while it has some of `allotment` left, ns.
+    /// Rescheduling latency: how long it may stay ready, while it has some of `allotment` left, ns;
+    /// 0: the host's, as of any task.
     pub latency: Nanos,
     /// How much it may run in a period under that promise, ns.
     pub allotment: Nanos,

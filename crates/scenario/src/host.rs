@@ -5,7 +5,7 @@ use crate::hardware::{costs, halt_poll, hardware};
 use crate::reader::Reader;
 use crate::settings::{CfsKeys, CorunKeys, CreditKeys, EevdfKeys, Host, RrKeys, Run, Schedulers};
 use corun_model::time::{HOST_HZ, MS, SEC, US};
-use corun_model::{Nanos, Topology};
+use corun_model::{IdleState, Nanos, Topology};
 use std::ops::RangeInclusive;
 
 /// Lengths of runs: beyond a day of virtual time something is wrong.
@@ -19,16 +19,58 @@ pub(crate) const COST: RangeInclusive<Nanos> = 0..=SEC;
 
 pub(crate) fn host(table: Reader<'_>) -> Option<Host> {
     let topology = topology(&table);
+    let idle_states = idle_states(&table);
+    let costs = table.table("costs").map(costs).unwrap_or_default();
+    if costs.idle_wake.is_some() && !idle_states.is_empty() {
+        let message = "costs.idle_wake is given, too: expected one of them";
+        table.problem("idle_states", message);
+    }
     let host = Host {
         topology: topology.or(Topology::flat(1).ok())?,
         hz: table.whole("hz", 100..=10_000).unwrap_or(HOST_HZ),
         tick_skew: table.flag("tick_skew").unwrap_or(false),
-        costs: table.table("costs").map(costs).unwrap_or_default(),
+        costs,
+        idle_states,
         hardware: hardware(&table),
         halt_poll: table.table("halt_poll").map(halt_poll).unwrap_or_default(),
     };
     table.finish();
     topology.map(|topology| Host { topology, ..host })
+}
+
+/// As many as Linux' cpuidle has (`CPUIDLE_STATE_MAX`).
+const IDLE_STATES: usize = 10;
+
+fn idle_states(table: &Reader<'_>) -> Vec<IdleState> {
+    let key = "idle_states";
+    let said = table.texts(key, "[\"2us/2us\", \"104us/345us\"]");
+    let said = said.unwrap_or_default();
+    if said.len() > IDLE_STATES {
+        let found = said.len();
+        table.problem(
+            key,
+            format!("found {found} states, expected {IDLE_STATES} at most"),
+        );
+    }
+    let mut states: Vec<IdleState> = Vec::new();
+    for text in &said {
+        match text.value.parse::<IdleState>() {
+            Ok(state) => {
+                let deeper =
+                    |last: &IdleState| last.exit <= state.exit && last.residency <= state.residency;
+                if !states.last().is_none_or(deeper) {
+                    let message = format!(
+                        "found {:?} after a deeper state, expected the shallowest first",
+                        text.value
+                    );
+                    table.add(text.problem(message));
+                }
+                states.push(state);
+            }
+            Err(message) => table.add(text.problem(message)),
+        }
+    }
+    states
 }
 
 fn topology(table: &Reader<'_>) -> Option<Topology> {

@@ -6,7 +6,7 @@ use crate::disks::{Disk, DiskUse};
 use crate::network::{Channel, Client, Network};
 use crate::policy::PolicyKeys;
 use crate::problem::Located;
-use corun_model::{Nanos, PcpuSet, Topology};
+use corun_model::{IdleState, Nanos, PcpuSet, Topology};
 use std::sync::Arc;
 
 /// A scenario that was read and checked.
@@ -60,6 +60,8 @@ pub struct Host {
     pub tick_skew: bool,
     /// `[host.costs]`.
     pub costs: Costs,
+    /// States that idle cores are put into, the shallowest first; empty: that of `costs.idle_wake`.
+    pub idle_states: Vec<IdleState>,
     /// What tasks that share it do to each other.
     pub hardware: Hardware,
     /// `[host.halt_poll]`.

@@ -185,6 +185,25 @@ fn the_machine() {
         ],
     );
     says(
+        host(
+            "pcpus = 4\nidle_states = [\"80us/211us\", \"10us/20us\", \"2us\"]\ncosts.idle_wake = \"2us\"",
+        ),
+        &[
+            "host.toml:3: host.idle_states: found \"10us/20us\" after a deeper state, expected the \
+             shallowest first",
+            "host.toml:3: host.idle_states: found \"2us\", expected exit latency and target residency \
+             such as \"104us/345us\", up to 1s each",
+            "host.toml:3: host.idle_states: costs.idle_wake is given, too: expected one of them",
+        ],
+    );
+    says(
+        host("pcpus = 4\nidle_states = \"2us/2us\""),
+        &[
+            "host.toml:3: host.idle_states: found \"2us/2us\", expected a list of texts such as \
+             [\"2us/2us\", \"104us/345us\"]",
+        ],
+    );
+    says(
         host("topology = \"0n1l4c2t\""),
         &["host.toml:2: host.topology: \"0n1l4c2t\": every count must be at least 1"],
     );

@@ -146,6 +146,7 @@ fn simulation(preset: &Preset) -> Result<Simulation, AloneError> {
         topology: Topology::flat(pcpus)?,
         hz: HOST_HZ,
         tick_skew: false,
+        idle_states: Vec::new(),
         costs: Costs::default(),
         hardware: HardwareParams::default(),
     };

@@ -189,6 +189,7 @@ impl Case {
             topology: self.topology.parse()?,
             hz: 250,
             tick_skew: false,
+            idle_states: Vec::new(),
             costs: Costs::default(),
             hardware: HardwareParams::default(),
         };

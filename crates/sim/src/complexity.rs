@@ -73,6 +73,7 @@ pub fn count(policy: &PolicyInfo, size: Size) -> Option<Cost> {
         topology: Topology::flat(size.pcpus).ok()?,
         hz: 250,
         tick_skew: false,
+        idle_states: Vec::new(),
         costs: Costs::default(),
         hardware: HardwareParams::default(),
     };

@@ -20,7 +20,8 @@ use corun_sim::replay::{
 };
 
 /// Keys of a host whose effects are in recorded times already, or that concern guests.
-const IN_THE_TIMES: [&str; 7] = [
+const IN_THE_TIMES: [&str; 8] = [
+    "host.idle_states",
     "host.smt",
     "host.l2",
     "host.llc",

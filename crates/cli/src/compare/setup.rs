@@ -63,6 +63,7 @@ pub fn host_params(case: &Case) -> HostParams {
             preemption: said.preemption.unwrap_or(default.preemption),
             timer: said.timer.unwrap_or(default.timer),
         },
+        idle_states: case.host.idle_states.clone(),
         hardware: hardware(&case.host),
     }
 }

@@ -211,6 +211,7 @@ fn turns(pcpus: u32, queue: u32, kind: Scheduler, start: Start, seed: u64) -> Tu
         // Slices end at ticks: they are whole milliseconds.
         hz: 1000,
         tick_skew: start == Start::AnyTime,
+        idle_states: Vec::new(),
         costs: Costs::NONE,
         hardware: HardwareParams::UNSHARED,
     };

@@ -6,7 +6,7 @@
 //! one VM that could use more, that with the fewest conflicts of latencies, since it makes most of
 //! it. The loan grows gradually, a hundredth of the lender's entitlement each period, and no
 //! further than what the lender leaves unused. If the lender uses 5 % less than it did before the
-//! loan, it is harmed: the loan does not grow, but is halved. What the borrower used of it is
+//! loan (as a rule, or in the period before it if that was less), it is harmed: the loan does not grow, but is halved. What the borrower used of it is
 //! owed, up to a bucket's depth. When the lender could use more than its entitlement it lends
 //! nothing, and what is owed comes back out of the borrower's entitlement, up to half of it in a
 //! period. Debts of VMs that have gone, or that Jupiter is off for, are written off.
@@ -161,7 +161,11 @@ impl Bank {
                 Some(Loan {
                     to: to.vm,
                     amount: step.min(slack),
-                    usual: self.usual.get(&vm.vm).copied().unwrap_or(vm.used),
+                    // One that has just gone idle uses less than as a rule, and not for the loan.
+                    usual: self
+                        .usual
+                        .get(&vm.vm)
+                        .map_or(vm.used, |usual| (*usual).min(vm.used)),
                 })
             }
         }

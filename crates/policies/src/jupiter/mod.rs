@@ -178,6 +178,7 @@ impl Jupiter {
                 gang: Gang::Asymmetric(Allotments {
                     period: self.params.period,
                     neutral: self.params.latency,
+                    has: known.part(),
                 }),
                 ..balance
             });

@@ -130,7 +130,7 @@ fn without_its_parts_it_asks_for_nothing_but_balance_and_neutral_claims() {
     let plan = ask_for(&mut policy, 0, 20, &vms);
     for told in plan.tasks {
         let claim = told.claim.unwrap();
-        assert_eq!((claim.share, claim.latency), (Claim::NEUTRAL, 4 * MS));
+        assert_eq!((claim.share, claim.latency), (Claim::NEUTRAL, 0));
         assert_eq!((claim.allotment, told.home), (50 * MS, None));
     }
 }
@@ -152,6 +152,18 @@ fn unused_time_comes_back() {
     assert!(claim(&repaid, 0).share > Claim::NEUTRAL);
     assert!(claim(&repaid, 100).share < Claim::NEUTRAL);
     assert!(policy.status().vms[0].loan > 0);
+}
+
+/// Beside a lender that sleeps nobody takes the borrower's pCPUs, and no slice of it ends: that it
+/// ran for more than its own is what shows that it wanted more.
+#[test]
+fn who_runs_on_where_the_lender_sleeps_borrows() {
+    let mut policy = Jupiter::default();
+    let alone = (95, Doing::Running, 0);
+    let lent = ask_for(&mut policy, 0, 10, &[vec![SLEEPER; 2], vec![alone; 2]]);
+    assert!(claim(&lent, 100).share > Claim::NEUTRAL);
+    let back = ask_for(&mut policy, 10, 1, &[vec![HOG; 2], vec![HOG; 2]]);
+    assert!(claim(&back, 0).share > Claim::NEUTRAL && claim(&back, 100).share < Claim::NEUTRAL);
 }
 
 prop_compose! {

@@ -31,8 +31,10 @@ struct Vcpu {
     predicted: Nanos,
     /// What it used in the last period.
     used: Nanos,
-    /// Did it use up its slice then, and want more?
+    /// Was it cut off then because it had used up its slice?
     depleted: bool,
+    /// Could it have used more than its slice? Also if nobody cut it off and it did use more.
+    wants: bool,
     conflicts: u64,
     went: Went,
 }
@@ -64,6 +66,7 @@ impl Vm {
             predicted: 0,
             used: 0,
             depleted: false,
+            wants: false,
             conflicts: 0,
             went: Went {
                 doing: Doing::Waiting,
@@ -167,7 +170,7 @@ impl Vm {
 
     /// Could it have used more, had it had more?
     pub fn wants(&self) -> bool {
-        self.vcpus.iter().any(|vcpu| vcpu.depleted)
+        self.vcpus.iter().any(|vcpu| vcpu.wants)
     }
 
     pub fn conflicts(&self) -> u64 {
@@ -185,6 +188,17 @@ impl Vm {
         more.saturating_mul(1000) / whole
     }
 
+    /// What it has of what it is entitled to, in fixed point.
+    pub fn part(&self) -> u32 {
+        match self.entitled {
+            0 => Claim::NEUTRAL,
+            entitled => {
+                let part = u128::from(self.has) * u128::from(Claim::NEUTRAL) / u128::from(entitled);
+                u32::try_from(part).unwrap_or(u32::MAX)
+            }
+        }
+    }
+
     /// What its vCPUs claim, vCPU 0 first.
     pub fn claims(&self, params: &JupiterParams) -> impl Iterator<Item = Claimed> {
         let limits = limits(params);
@@ -195,7 +209,8 @@ impl Vm {
             Claimed {
                 claim: Claim {
                     share: u32::try_from(share).unwrap_or(u32::MAX).max(1),
-                    latency,
+                    // Without DASL nobody has one of his own: it is the host's for all.
+                    latency: if params.dasl { latency } else { 0 },
                     allotment: vcpu.slice,
                 },
                 weight,
@@ -213,7 +228,8 @@ impl Vcpu {
         self.used = u64::try_from(used).unwrap_or(u64::MAX).min(params.period);
         let consumed = self.used + predict::tolerance(self.slice, params.grain) >= self.slice;
         let cut_off = turns.depleted > 0 || turns.doing == Doing::Ready;
-        self.depleted = consumed && cut_off && turns.doing != Doing::Waiting;
+        self.wants = consumed && turns.doing != Doing::Waiting;
+        self.depleted = self.wants && cut_off;
         self.conflicts = turns.preempted + turns.late;
         self.went = Went {
             doing: turns.doing,

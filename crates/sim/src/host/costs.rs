@@ -95,9 +95,17 @@ pub fn parameters() -> Vec<Parameter> {
             "host.costs.idle_wake",
             "what an idle pCPU needs to get going, on top of the IPI",
             costs.idle_wake,
-            "C1 exit latency in the tables of Linux' intel_idle driver",
+            "C1 exit latency in the tables of Linux' intel_idle driver; deeper states: `host.idle_states`",
             "0.5 to 50 µs on experiments/example.toml",
         ),
+        Parameter {
+            key: "host.idle_states",
+            meaning: "states that idle cores sleep in, with the time to leave each",
+            value: Value::None,
+            source: "none: `host.costs.idle_wake`. Of a machine: the tables of Linux' intel_idle driver, \
+                     whose exit latencies are maxima (Sandy Bridge: 2, 10, 80 and 104 µs)",
+            tried: "none and Sandy Bridge's on experiments/jupiter/fig4-1.toml",
+        },
         cost(
             "host.costs.migration",
             "starting on another pCPU than last time, on top of the switch; without caches",

@@ -19,6 +19,7 @@ mod counters;
 mod demand;
 mod facts;
 mod hardware;
+mod idle_states;
 mod observer;
 mod pacing;
 mod scheduling;
@@ -40,8 +41,9 @@ pub use task::{Task, TaskSpec, TaskState, Totals};
 use crate::engine::{EventId, EventQueue};
 use crate::rng::Rng;
 use crate::waits::Waits;
-use corun_model::{Nanos, PcpuId, TaskId, Topology};
+use corun_model::{IdleState, Nanos, PcpuId, TaskId, Topology};
 use hardware::{Caches, Smt};
+use idle_states::Governor;
 use std::collections::VecDeque;
 
 /// The machine and its kernel's clockwork.
@@ -55,6 +57,9 @@ pub struct HostParams {
     pub tick_skew: bool,
     /// What scheduling costs.
     pub costs: Costs,
+    /// States that idle cores are put into, the shallowest first; none: waking one takes
+    /// [`Costs::idle_wake`].
+    pub idle_states: Vec<IdleState>,
     /// What tasks that share hardware do to each other.
     pub hardware: HardwareParams,
 }
@@ -98,6 +103,7 @@ struct Pcpu {
     switches: u64,
     idle_since: Nanos,
     idle: Nanos,
+    governor: Governor,
     /// Ready and running tasks on its runqueue.
     tasks: u32,
     /// Until then its SMT siblings feel a switch.
@@ -150,6 +156,7 @@ impl Host {
             switches: 0,
             idle_since: 0,
             idle: 0,
+            governor: Governor::default(),
             tasks: 0,
             switching_until: 0,
             switched_ordered: false,

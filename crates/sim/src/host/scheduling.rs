@@ -15,7 +15,7 @@ impl Host {
         let delay = match (from == Some(cpu), slot.current) {
             (true, _) => 0,
             (false, Some(_)) => costs.ipi,
-            (false, None) => costs.ipi + costs.idle_wake,
+            (false, None) => costs.ipi + self.idle_exit(cpu),
         };
         let at = self.now.saturating_add(delay);
         if let Some((due, event)) = slot.resched {
@@ -27,6 +27,24 @@ impl Host {
         }
         let event = self.events.schedule(at, Event::Resched(cpu));
         self.cpus[cpu.index()].resched = Some((at, event));
+    }
+
+    /// What the idle `cpu` needs to get going. A core sleeps no deeper than the least idle of its
+    /// hardware threads.
+    pub(super) fn idle_exit(&self, cpu: PcpuId) -> Nanos {
+        let states = &self.params.idle_states;
+        if states.is_empty() {
+            return self.params.costs.idle_wake;
+        }
+        let mut siblings = self.smt_siblings(cpu);
+        let state = match siblings.any(|other| self.cpus[other.index()].current.is_some()) {
+            true => states.first().copied(),
+            false => {
+                let governor = &self.cpus[cpu.index()].governor;
+                governor.state(states, self.now, self.tick_period())
+            }
+        };
+        state.map_or(self.params.costs.idle_wake, |state| state.exit)
     }
 
     /// Guests that retain their contexts by themselves may do so on `cpu` for so long at a time.

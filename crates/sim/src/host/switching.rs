@@ -85,6 +85,7 @@ impl Host {
         let slot = &mut self.cpus[cpu.index()];
         slot.current = None;
         slot.idle_since = self.now;
+        slot.governor.idles(self.now);
         self.switching(cpu, self.now + self.params.costs.switch);
         Some((cpu, done))
     }
@@ -134,7 +135,9 @@ impl Host {
                 false => meters.losses.record(waited),
             }
         }
+        let exit = self.idle_exit(cpu);
         let slot = &mut self.cpus[cpu.index()];
+        slot.governor.wakes(self.now, exit);
         slot.current = Some(task);
         slot.idle += self.now - slot.idle_since;
         slot.switches += 1;

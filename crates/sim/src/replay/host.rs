@@ -52,6 +52,7 @@ pub fn suggested_host(recording: &Recording) -> Result<SuggestedHost, TopologyEr
             topology: Topology::flat(recording.host.pcpus.value)?,
             hz,
             tick_skew: false,
+            idle_states: Vec::new(),
             costs,
             // What tasks did to each other then is in the recorded times.
             hardware: HardwareParams::UNSHARED,

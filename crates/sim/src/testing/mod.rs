@@ -428,6 +428,7 @@ pub(crate) fn host(topology: &str, hz: u32) -> HostParams {
         topology: topology.parse().unwrap(),
         hz,
         tick_skew: false,
+        idle_states: Vec::new(),
         costs: crate::host::Costs::NONE,
         hardware: HardwareParams::UNSHARED,
     }

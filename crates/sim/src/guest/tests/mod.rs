@@ -77,6 +77,7 @@ fn machine(pcpus: u32, costs: Costs) -> HostParams {
         topology: Topology::flat(pcpus).unwrap(),
         hz: 1000,
         tick_skew: false,
+        idle_states: Vec::new(),
         costs,
         hardware: HardwareParams::default(),
     }

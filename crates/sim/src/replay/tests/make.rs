@@ -150,6 +150,7 @@ pub fn replay_with(
         topology: Topology::flat(recording.host.pcpus.value).unwrap(),
         hz: 10_000,
         tick_skew: false,
+        idle_states: Vec::new(),
         costs: Costs::NONE,
         hardware: HardwareParams::UNSHARED,
     };

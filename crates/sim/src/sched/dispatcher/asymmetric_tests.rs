@@ -23,14 +23,15 @@ const NEUTRAL: Claim = Claim {
     allotment: PERIOD,
 };
 
-/// The dispatcher with claims of its vCPUs, told before they begin.
-struct Claiming(Dispatcher, Vec<Claim>);
+/// The dispatcher with claims of its vCPUs, told before they begin, and what their VMs have.
+struct Claiming(Dispatcher, Vec<Claim>, Vec<u32>);
 
-fn asymmetric(vm: VmId) -> VmPlan {
+fn asymmetric(vm: VmId, has: u32) -> VmPlan {
     VmPlan {
         gang: Gang::Asymmetric(Allotments {
             period: PERIOD,
             neutral: 4 * MS,
+            has,
         }),
         ..VmPlan::placed(vm, Placement::Balance)
     }
@@ -45,7 +46,10 @@ impl HostScheduler for Claiming {
         let claim = self.1.get(task.index()).copied();
         let plan = Plan {
             vms: (0..self.0.plans.len())
-                .map(|vm| asymmetric(VmId::from(vm)))
+                .map(|vm| {
+                    let has = self.2.get(vm).copied().unwrap_or(Claim::NEUTRAL);
+                    asymmetric(VmId::from(vm), has)
+                })
                 .collect(),
             tasks: vec![TaskPlan {
                 claim,
@@ -86,12 +90,18 @@ impl HostScheduler for Claiming {
 
 /// A second of one pCPU where nothing costs time.
 fn second(jobs: Vec<Job>, claims: Vec<Claim>) -> Outcome {
+    second_of(Jobs::new(jobs, 1), claims, &[])
+}
+
+/// The same where VMs have so much of what they are entitled to.
+fn second_of(jobs: Jobs, claims: Vec<Claim>, has: &[u32]) -> Outcome {
     let params = host("1n1l1c1t", 1000);
     let sched = Claiming(
         Dispatcher::new(DispatcherParams::default(), &params),
         claims,
+        has.to_vec(),
     );
-    run(&params, sched, Jobs::new(jobs, 1), 0, SEC).0
+    run(&params, sched, jobs, 0, SEC).0
 }
 
 fn hog(vm: u32) -> Job {
@@ -112,6 +122,25 @@ fn run_time_follows_shares() {
         run[0].abs_diff(749) <= 6 && run[1].abs_diff(250) <= 6,
         "{run:?}"
     );
+}
+
+/// A loan makes all shares of a VM larger and all of another's smaller: alike, so that they divide a
+/// weight of the VM's own as before.
+#[test]
+fn what_a_vm_has_counts_against_vms_with_weights() {
+    let has = [3, 1].map(|halves| halves * Claim::NEUTRAL / 2);
+    let claims = has.map(|share| Claim {
+        share,
+        allotment: 0,
+        ..NEUTRAL
+    });
+    for weights in [&[][..], &[100, 100], &[300, 900]] {
+        let jobs = Jobs::new(vec![hog(0), hog(1)], 1).with_vm_weights(weights);
+        let outcome = second_of(jobs, claims.to_vec(), &has);
+        let run: Vec<u64> = (outcome.tasks.iter()).map(|task| task.2.run / MS).collect();
+        let due = if weights == [300, 900] { 500 } else { 750 };
+        assert!(run[0].abs_diff(due) <= 6, "{weights:?}: {run:?}");
+    }
 }
 
 /// Computes 2 ms and sleeps 18, beside hogs.
@@ -205,7 +234,7 @@ fn claims_are_void_when_the_mode_is_left() {
         ..TaskPlan::of(task)
     };
     for (mode, claimed) in [
-        (asymmetric(VmId(0)), true),
+        (asymmetric(VmId(0), Claim::NEUTRAL), true),
         (VmPlan::placed(VmId(0), Placement::Balance), false),
     ] {
         let plan = Plan {

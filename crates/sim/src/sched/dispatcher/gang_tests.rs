@@ -10,7 +10,7 @@ use crate::testing::shared::{is_served, scenes};
 use crate::testing::{Does, Job, Jobs, host, run, run_shares};
 use corun_model::time::{MS, SEC, US};
 use corun_model::{
-    Allotments, Boost, DispatcherParams, Gang, Nanos, PcpuId, Placement, Skew, Slots, TaskId,
+    Allotments, Boost, Claim, DispatcherParams, Gang, Nanos, PcpuId, Placement, Skew, Slots, TaskId,
 };
 use proptest::prelude::*;
 
@@ -28,6 +28,7 @@ fn gangs() -> [Gang; 7] {
         Gang::Relaxed(Skew::default()),
         Gang::RelaxedAll(Skew::default()),
         Gang::Asymmetric(Allotments {
+            has: Claim::NEUTRAL,
             period: 100 * MS,
             neutral: 4 * MS,
         }),

@@ -19,6 +19,7 @@ pub(super) fn params(pcpus: u32) -> HostParams {
         topology: Topology::flat(pcpus).unwrap(),
         hz: 250,
         tick_skew: false,
+        idle_states: Vec::new(),
         costs: Costs::default(),
         hardware: HardwareParams::default(),
     }

@@ -6,10 +6,10 @@
 //! one VM that could use more, that with the fewest conflicts of latencies, since it makes most of
 //! it. The loan grows gradually, a hundredth of the lender's entitlement each period, and no
 //! further than what the lender leaves unused. If the lender uses 5 % less than it did before the
-//! loan (as a rule, or in the period before it if that was less), it is harmed: the loan does not grow, but is halved. What the borrower used of it is
-//! owed, up to a bucket's depth. When the lender could use more than its entitlement it lends
-//! nothing, and what is owed comes back out of the borrower's entitlement, up to half of it in a
-//! period. Debts of VMs that have gone, or that Jupiter is off for, are written off.
+//! loan (as a rule, or in the period before it if that was less), it is harmed: the loan does not
+//! grow, but is halved. What the borrower used of it is owed, up to a bucket's depth. When the lender
+//! could use more than its entitlement it lends nothing, and what is owed comes back out of the
+//! borrower's entitlement, up to half of it in a period. Debts of VMs that have gone, or that Jupiter is off for, are written off.
 
 use super::params::JupiterParams;
 use corun_model::{Nanos, VmId};

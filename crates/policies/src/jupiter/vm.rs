@@ -209,7 +209,7 @@ impl Vm {
             Claimed {
                 claim: Claim {
                     share: u32::try_from(share).unwrap_or(u32::MAX).max(1),
-                    // Without DASL nobody has one of his own: it is the host's for all.
+                    // Without DASL no vCPU has one of its own: it is the host's for all.
                     latency: if params.dasl { latency } else { 0 },
                     allotment: vcpu.slice,
                 },

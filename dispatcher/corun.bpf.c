@@ -168,9 +168,10 @@ CALLBACK(s32, corun_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_fl
 }
 
 /* The same on a hardware thread of a core; if it is not for `t`, perhaps another one idles. */
-RARE void wake_core(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u64 now)
+RARE void wake_core(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, bool fair,
+		    u64 now)
 {
-	bool fair = t->woken && fair_preempts(t, c, now);
+	s32 cpu = t->cpu;
 
 	if (core_preempts(p, t, c, cpu, fair, now))
 		kick(cpu, KICK_PREEMPT);
@@ -178,17 +179,50 @@ RARE void wake_core(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c
 		core_call(p, cpu);
 }
 
-/* Makes `cpu` look at its queue if `t`, just put there, should not wait for the next switch. */
+/*
+ * Makes `cpu` look at its queue if `t`, just put there, should not wait for the next switch;
+ * `fair`: because it is owed so much.
+ */
 static inline void wake_pcpu(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, s32 cpu,
-			     u64 now)
+			     bool fair, u64 now)
 {
 	/* See dispatch_idle(). */
 	if (shared_after(c->idle))
 		kick(cpu, KICK_IDLE);
 	else if (partner_of(cpu) != NO_PCPU)
-		wake_core(p, t, c, cpu, now);
-	else if (gang_preempts(t, c, cpu, now, t->woken && fair_preempts(t, c, now)))
+		wake_core(p, t, c, fair, now);
+	else if (gang_preempts(t, c, cpu, now, fair))
 		kick(cpu, KICK_PREEMPT);
+}
+
+/*
+ * `t`, which woke, is owed more than who runs on its pCPU: may it be handed over at once, without a
+ * queue in between? Not if somebody else was just now: then they go in order. Nor if nobody of ours
+ * runs there: who is handed over is out of reach for other pCPUs, and one of a higher class may run
+ * for long.
+ */
+static inline bool may_hand_over(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c)
+{
+	return !with_gangs() && !with_cores() && shared(c->runs) && task_cpu_of(p) == t->cpu;
+}
+
+/* `t`, placed on the pCPU of `c`, is queued there, or runs there next. */
+static inline void enqueue_at(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, u64 now,
+			      u64 enq_flags)
+{
+	/* One input per expression: compilers evaluate arguments in different orders. */
+	u64 slice = kernel_slice(turn_slice(p, t));
+	bool fair = t->woken && fair_preempts(t, c, now);
+
+	if (fair && may_hand_over(p, t, c)) {
+		store(c->runs, 0);
+		insert_next(p, t->cpu, slice, enq_flags);
+	} else {
+		insert(p, t->cpu, slice, turn_place(t, c), enq_flags);
+		wake_pcpu(p, t, c, t->cpu, fair, now);
+	}
+	t->woken = 0;
+	t->queued = 1;
 }
 
 /*
@@ -229,7 +263,7 @@ CALLBACK(void, corun_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	struct task_ctx *t = callback_begin(OP_ENQUEUE, p, 0);
 	struct cpu_ctx *c;
-	u64 now, wait, slice;
+	u64 now, wait;
 
 	if (!t) {
 		leave_to_kernel(p, enq_flags);
@@ -244,18 +278,12 @@ CALLBACK(void, corun_enqueue, struct task_struct *p, u64 enq_flags)
 		make_ready(p, t, t->cpu, now);
 	c = cpu_at(t->cpu);
 	wait = c ? quota_out(t, now) : 0;
-	if (wait) {
+	if (wait)
 		park(p, t, wait, now, enq_flags);
-	} else if (c) {
-		/* One input per expression: compilers evaluate arguments in different orders. */
-		slice = kernel_slice(turn_slice(p, t));
-		insert(p, t->cpu, slice, turn_place(t, c), enq_flags);
-		wake_pcpu(p, t, c, t->cpu, now);
-		t->woken = 0;
-		t->queued = 1;
-	} else {
+	else if (c)
+		enqueue_at(p, t, c, now, enq_flags);
+	else
 		leave_to_kernel(p, enq_flags);
-	}
 	callback_end(0);
 }
 
@@ -522,6 +550,7 @@ CALLBACK(void, corun_running, struct task_struct *p)
 		t->sum.migrations++;
 	t->last_cpu = cpu;
 	store(c->idle, 0);
+	store(c->runs, 1);
 	store(c->switches, shared(c->switches) + 1);
 	if (t->rest)
 		turn_goes_on(p, c);
@@ -541,15 +570,20 @@ static inline void interrupted(struct task_ctx *t, u64 now)
 		t->sum.depleted++;
 	else
 		t->sum.preempted++;
-	if (c)
-		turn_cut(t, c, now);
+	if (!c)
+		return;
+	store(c->runs, 0);
+	turn_cut(t, c, now);
 }
 
 /* `t`, which ran, goes to wait; or it is taken off its pCPU to be changed, and queued at once. */
 static inline void blocks(struct task_struct *p, struct task_ctx *t, u64 now)
 {
 	s32 cpu = t->cpu;
+	struct cpu_ctx *c = cpu_at(cpu);
 
+	if (c)
+		store(c->runs, 0);
 	leave(t);
 	hold_begin(p, t, cpu, now);
 	turn_to(t, TASK_WAITING, now);

@@ -286,7 +286,8 @@ struct cpu_ctx {
 	u32 held_last;	 /* id of the vCPU whose hold ended then */
 	u32 cur_away;	 /* core.h: who runs here has its home elsewhere */
 	u32 cur_demand;	 /* task_conf.demand of who runs here */
-	u32 called;	 /* core.h: idle, and woken for a task that waits elsewhere */
+	u16 called;	 /* core.h: idle, and woken for a task that waits elsewhere */
+	u16 runs;	 /* one of ours runs here, and who is next is not decided */
 	u32 cur_limited; /* quota.h: who runs here has a quota, and its turn ends with its part */
 	u16 cut;	 /* turn.h: somebody who waits here was perhaps interrupted */
 	u16 behind;	 /* pull.h: at the last look, that pCPU was furthest behind, plus 1 */

@@ -368,6 +368,13 @@ static inline void raw_insert(struct task_struct *p, u64 queue, u64 slice, u64 v
 	scx_bpf_dsq_insert_vtime(p, queue, slice, vtime, flags);
 }
 
+static inline void raw_insert_next(struct task_struct *p, s32 cpu, u64 slice, u64 flags)
+{
+	flags |= bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_PREEMPT);
+	scx_bpf_dsq_insert(p, bpf_core_enum_value(enum scx_dsq_id_flags, SCX_DSQ_LOCAL), slice,
+			   flags);
+}
+
 static inline void raw_insert_local(struct task_struct *p, u64 slice)
 {
 	scx_bpf_dsq_insert(p, bpf_core_enum_value(enum scx_dsq_id_flags, SCX_DSQ_LOCAL), slice, 0);

@@ -86,6 +86,10 @@ enum scx_dsq_id_flags {
 	SCX_DSQ_LOCAL_ON = (1LLU << 63) | (1LLU << 62),
 };
 
+enum scx_enq_flags {
+	SCX_ENQ_PREEMPT = 1LLU << 32,
+};
+
 enum scx_kick_flags {
 	SCX_KICK_IDLE = 1,
 	SCX_KICK_PREEMPT = 2,

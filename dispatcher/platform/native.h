@@ -70,6 +70,7 @@ struct native_host {
 	bool (*requeue)(void *self, struct task_struct *p, u64 queue, u64 vtime);
 	void (*insert)(void *self, struct task_struct *p, u64 queue, u64 slice, u64 vtime,
 		       u64 flags);
+	void (*insert_next)(void *self, struct task_struct *p, s32 cpu, u64 slice);
 	void (*insert_local)(void *self, struct task_struct *p, u64 slice);
 	void (*kick)(void *self, s32 cpu, u32 how);
 	void (*set_slice)(void *self, struct task_struct *p, u64 slice);
@@ -394,6 +395,7 @@ static inline void raw_insert(struct task_struct *p, u64 queue, u64 slice, u64 v
 	queue_changed(queue);
 }
 
+#define raw_insert_next(p, cpu, slice, flags) host_do(insert_next, p, cpu, slice)
 #define raw_insert_local(p, slice) host_do(insert_local, p, slice)
 #define raw_kick(cpu, how) host_do(kick, cpu, how)
 #define raw_set_slice(p, slice) host_do(set_slice, p, slice)

@@ -318,6 +318,14 @@ static inline void insert(struct task_struct *p, s32 cpu, u64 slice, u64 vtime, 
 	raw_insert(p, queue_of(cpu), slice, vtime, flags);
 }
 
+/* `p`, whose runqueue is that of `cpu`, runs there next: whoever does now loses its pCPU. */
+static inline void insert_next(struct task_struct *p, s32 cpu, u64 slice, u64 flags)
+{
+	tap_out(OUT_INSERT_NEXT, queue_of(cpu));
+	tap_out(OUT_INSERT_SLICE, slice);
+	raw_insert_next(p, cpu, slice, flags);
+}
+
 /* From select_cpu: `p` starts on the idle pCPU that select_cpu returns. */
 static inline void insert_local(struct task_struct *p, u64 slice)
 {

@@ -53,6 +53,7 @@ enum tap_kind {
 	OUT_WALK = 74,
 	OUT_REQUEUE = 75,
 	OUT_RELEASE_TIMER = 76,
+	OUT_INSERT_NEXT = 77,
 };
 
 enum tap_op {

@@ -41,6 +41,8 @@ pub trait Services {
     fn requeue(&mut self, task: usize, queue: u64, vtime: u64) -> bool;
     /// Puts a task into a queue by virtual time.
     fn insert(&mut self, task: usize, queue: u64, slice: Nanos, vtime: u64);
+    /// Puts a task at the head of the local queue of `cpu`, whose running task's slice is over.
+    fn insert_next(&mut self, task: usize, cpu: u32, slice: Nanos);
     /// Puts the task being woken into the local queue of the pCPU that select_cpu returns.
     fn insert_local(&mut self, task: usize, slice: Nanos);
     /// Asks `cpu` to schedule.
@@ -73,6 +75,7 @@ struct HostTable {
     move_queued: extern "C" fn(*mut c_void, *mut TaskStruct, i32) -> bool,
     requeue: extern "C" fn(*mut c_void, *mut TaskStruct, u64, u64) -> bool,
     insert: extern "C" fn(*mut c_void, *mut TaskStruct, u64, u64, u64, u64),
+    insert_next: extern "C" fn(*mut c_void, *mut TaskStruct, i32, u64),
     insert_local: extern "C" fn(*mut c_void, *mut TaskStruct, u64),
     kick: extern "C" fn(*mut c_void, i32, u32),
     set_slice: extern "C" fn(*mut c_void, *mut TaskStruct, u64),
@@ -232,6 +235,7 @@ impl<S: Services> Table<S> {
         move_queued: Self::move_queued,
         requeue: Self::requeue,
         insert: Self::insert,
+        insert_next: Self::insert_next,
         insert_local: Self::insert_local,
         kick: Self::kick,
         set_slice: Self::set_slice,
@@ -297,6 +301,13 @@ impl<S: Services> Table<S> {
         let task = inner.index_of(p);
         inner.tasks[task].queued_vtime = vtime;
         inner.services.insert(task, queue, slice, vtime);
+    }
+
+    extern "C" fn insert_next(this: *mut c_void, p: *mut TaskStruct, cpu: i32, slice: u64) {
+        // SAFETY: called by C during Native::call.
+        let inner = unsafe { inner::<S>(this) };
+        let task = inner.index_of(p);
+        inner.services.insert_next(task, cpu as u32, slice);
     }
 
     extern "C" fn insert_local(this: *mut c_void, p: *mut TaskStruct, slice: u64) {

@@ -92,6 +92,12 @@ impl<const TAPPED: bool> Services for Host<TAPPED> {
         self.insert(task, queue, 0, vtime);
         true
     }
+    fn insert_next(&mut self, task: usize, cpu: u32, slice: Nanos) {
+        // Who is next must have been undecided.
+        assert!(self.local[cpu as usize].is_empty(), "pCPU {cpu}");
+        self.local[cpu as usize].push_front(task);
+        self.deeds.push(("next", task as u64, slice, cpu.into()));
+    }
     fn insert_local(&mut self, task: usize, slice: Nanos) {
         self.direct = Some(task);
         self.deeds.push(("local", task as u64, slice, 0));

@@ -169,6 +169,7 @@ impl Services for Tape {
 
     // What these are asked was compared at the tap.
     fn insert(&mut self, _task: usize, _queue: u64, _slice: Nanos, _vtime: u64) {}
+    fn insert_next(&mut self, _task: usize, _cpu: u32, _slice: Nanos) {}
     fn insert_local(&mut self, _task: usize, _slice: Nanos) {}
     fn kick(&mut self, _cpu: u32, _how: Kick) {}
     fn set_slice(&mut self, _task: usize, _slice: Nanos) {}

@@ -196,6 +196,13 @@ impl<const COUNTED: bool> Services for Queues<COUNTED> {
         moved
     }
 
+    fn insert_next(&mut self, task: usize, cpu: u32, slice: Nanos) {
+        self.tasks[task].slice = slice;
+        self.local[cpu as usize].push_front(task);
+        self.moves.push((task, cpu));
+        self.kicks.push((cpu, Kick::Preempt));
+    }
+
     fn insert_local(&mut self, task: usize, slice: Nanos) {
         self.tasks[task].slice = slice;
         self.direct = Some(task);

@@ -3,8 +3,9 @@
  * corun's dispatcher: the sched_ext callbacks, thin. The decisions live in the headers, by theme.
  *
  * A task's way: select_cpu places it when it wakes (placement.h); enqueue queues it there in fair
- * order (fair.h); dispatch gives a pCPU its next task, its own first, others' if it has none
- * (pull.h); running and stopping keep the accounts, and stopping sees it go to wait.
+ * order (fair.h), or hands it the pCPU if it is owed more than who has it; dispatch gives a pCPU
+ * its next task, its own first, others' if it has none (pull.h); running and stopping keep the
+ * accounts, and stopping sees it go to wait.
  *
  * The same file is compiled to BPF for the kernel and natively for the simulator
  * (platform/platform.h).

@@ -63,10 +63,13 @@ static inline void turn_starts(struct task_ctx *t, struct cpu_ctx *c)
 	t->over = 0;
 }
 
-/* `p`, which was queued, goes on with its turn. */
+/*
+ * `p`, which was queued, goes on with its turn. Interrupted again it is queued before where it was,
+ * by 1 ns: several turns may have begun at the same place, and each has its pCPU to the end.
+ */
 static inline void turn_goes_on(struct task_struct *p, struct cpu_ctx *c)
 {
-	store(c->turn_vtime, queued_vtime(p) + 1);
+	store(c->turn_vtime, queued_vtime(p));
 	store(c->cut, 0);
 }
 

@@ -136,20 +136,23 @@ static inline bool guest_stays(struct task_struct *p, struct task_ctx *t)
 	return c && !shared(c->idle) && !queue_length(home);
 }
 
+/* The same on a hardware thread of a core. */
+static inline void core_turn_thread(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c,
+				    s32 cpu)
+{
+	struct task_conf *conf = task_conf_of(p);
+	u32 demand = conf ? shared(conf->demand) : 0;
+	bool away = core_away(p, t, cpu);
+
+	store(c->cur_away, away);
+	store(c->cur_demand, demand);
+}
+
 /* `t` has `cpu` from now on, or keeps it. */
 static inline void core_turn(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, s32 cpu)
 {
-	struct task_conf *conf;
-	u32 demand = 0;
-	bool away = false;
-
-	if (with_cores()) {
-		away = core_away(p, t, cpu);
-		conf = task_conf_of(p);
-		demand = conf ? shared(conf->demand) : 0;
-	}
-	store(c->cur_away, away);
-	store(c->cur_demand, demand);
+	if (with_cores())
+		core_turn_thread(p, t, c, cpu);
 	store(c->held, 0);
 }
 

@@ -41,10 +41,10 @@ static inline void enter(struct task_ctx *t, enum task_state state, u64 now)
 {
 	u64 spent = t->since && before(t->since, now) ? now - t->since : 0;
 
-	if (t->state == TASK_WAITING)
-		t->sum.wait += spent;
-	else if (t->state == TASK_READY)
+	if (t->state == TASK_READY)
 		t->sum.ready += spent;
+	else if (t->state == TASK_WAITING)
+		t->sum.wait += spent;
 	else if (t->state == TASK_THROTTLED)
 		quota_waited(t, spent, now);
 	turn_to(t, state, now);
@@ -97,7 +97,7 @@ static inline void leave(struct task_ctx *t)
 	t->queued = 0;
 }
 
-/* `t`, which wants to run or runs, has become a vCPU of VM `id`, whose accounts begin. */
+/* `t`, which wants to run, has become a vCPU of VM `id`, whose accounts begin. */
 RARE void notice_new_vcpu(struct task_struct *p, struct task_ctx *t, u32 id)
 {
 	u32 *here;
@@ -110,7 +110,7 @@ RARE void notice_new_vcpu(struct task_struct *p, struct task_ctx *t, u32 id)
 	activate(p, t);
 }
 
-/* Has a task that wants to run, or runs, become a vCPU? */
+/* Has a task that wants to run become a vCPU? */
 static inline void notice_vcpu(struct task_struct *p, struct task_ctx *t)
 {
 	u32 id = t->vm == NO_VM ? vcpu_of(p) : 0;
@@ -120,10 +120,9 @@ static inline void notice_vcpu(struct task_struct *p, struct task_ctx *t)
 }
 
 /* Chooses a place for `t`, which becomes ready. */
-INLINED s32 make_ready(struct task_struct *p, struct task_ctx *t, s32 prev, u64 now)
+INLINED struct cpu_ctx *make_ready(struct task_struct *p, struct task_ctx *t, s32 prev, u64 now)
 {
 	struct cpu_ctx *c;
-	s32 cpu;
 
 	gang_join(p, t, now);
 	if (t->state == TASK_WAITING) {
@@ -138,11 +137,10 @@ INLINED s32 make_ready(struct task_struct *p, struct task_ctx *t, s32 prev, u64 
 	t->fresh = 1;
 	t->rest = 0;
 	activate(p, t);
-	cpu = place(p, t, prev);
-	c = cpu_at(cpu);
+	c = place(p, t, prev);
 	if (c)
-		fair_arrive(t, c, cpu, gang_ahead(t));
-	return cpu;
+		fair_arrive(t, c, t->cpu, gang_ahead(t));
+	return c;
 }
 
 CALLBACK(s32, corun_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
@@ -155,7 +153,8 @@ CALLBACK(s32, corun_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_fl
 		return prev_cpu;
 	notice_vcpu(p, t);
 	now = now_ns();
-	cpu = make_ready(p, t, prev_cpu, now);
+	make_ready(p, t, prev_cpu, now);
+	cpu = t->cpu;
 	gang_woken(t, now);
 	if (!quota_out(t, now) && may_start(t, cpu, now) && core_may_start(p, t, cpu) &&
 	    claim_idle(cpu)) {
@@ -211,15 +210,17 @@ static inline bool may_hand_over(struct task_struct *p, struct task_ctx *t, stru
 static inline void enqueue_at(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, u64 now,
 			      u64 enq_flags)
 {
-	/* One input per expression: compilers evaluate arguments in different orders. */
-	u64 slice = kernel_slice(turn_slice(p, t));
+	u64 slice = slice_of(p), vtime = t->vtime;
 	bool fair = t->woken && fair_preempts(t, c, now);
 
+	if (t->rest)
+		turn_rest(t, c, &slice, &vtime);
+	slice = kernel_slice(slice);
 	if (fair && may_hand_over(p, t, c)) {
 		store(c->runs, 0);
 		insert_next(p, t->cpu, slice, enq_flags);
 	} else {
-		insert(p, t->cpu, slice, turn_place(t, c), enq_flags);
+		insert(p, t->cpu, slice, vtime, enq_flags);
 		wake_pcpu(p, t, c, t->cpu, fair, now);
 	}
 	t->woken = 0;
@@ -275,9 +276,10 @@ CALLBACK(void, corun_enqueue, struct task_struct *p, u64 enq_flags)
 	/* It was taken out of a queue to be changed: its weight, its cgroup, where it may run. */
 	if (t->queued)
 		leave(t);
-	if (!t->woken && !may_stay(p, t))
-		make_ready(p, t, t->cpu, now);
-	c = cpu_at(t->cpu);
+	if (t->woken || may_stay(p, t))
+		c = cpu_at(t->cpu);
+	else
+		c = make_ready(p, t, t->cpu, now);
 	wait = c ? quota_out(t, now) : 0;
 	if (wait)
 		park(p, t, wait, now, enq_flags);
@@ -306,11 +308,13 @@ INLINED void turn_begins(struct task_struct *p, struct task_ctx *t, struct cpu_c
 			 u64 now)
 {
 	u64 slice = turn_slice(p, t);
+	bool goes_on = t->rest != 0;
 
-	fair_clock(t, c, turn_rate(p, t, c), now);
-	if (!t->rest)
+	fair_clock(t, c, turn_rate(p, t, c), goes_on, now);
+	if (goes_on)
+		t->rest = 0;
+	else
 		turn_starts(t, c);
-	t->rest = 0;
 	slice = gang_turn(p, t, c, slice, now);
 	core_turn(p, t, c, cpu);
 	slice_begin(c, cpu, quota_turn(t, c, slice, now), now);
@@ -526,6 +530,14 @@ CALLBACK(void, corun_dispatch, s32 cpu, struct task_struct *prev)
 	callback_end(0);
 }
 
+/* `t` starts on `cpu`, and ran on another one last, if on any. */
+static inline void started_elsewhere(struct task_ctx *t, s32 cpu)
+{
+	if (t->last_cpu != NO_PCPU)
+		t->sum.migrations++;
+	t->last_cpu = cpu;
+}
+
 CALLBACK(void, corun_running, struct task_struct *p)
 {
 	struct task_ctx *t = callback_begin(OP_RUNNING, p, 0);
@@ -547,9 +559,8 @@ CALLBACK(void, corun_running, struct task_struct *p)
 	t->queued = 0;
 	t->charged = now;
 	t->sum.switches++;
-	if (t->last_cpu != cpu && t->last_cpu != NO_PCPU)
-		t->sum.migrations++;
-	t->last_cpu = cpu;
+	if (t->last_cpu != cpu)
+		started_elsewhere(t, cpu);
 	store(c->idle, 0);
 	store(c->runs, 1);
 	store(c->switches, shared(c->switches) + 1);
@@ -599,7 +610,6 @@ CALLBACK(void, corun_stopping, struct task_struct *p, bool runnable)
 	if (!t)
 		return;
 	now = now_ns();
-	notice_vcpu(p, t);
 	quota_settle(t, now);
 	fair_charge(p, t, now);
 	gang_stopped(p, t, runnable, now);

@@ -119,7 +119,7 @@ static inline bool fair_alone(struct task_ctx *t)
 /* What `t` weighs on a pCPU. */
 static inline u32 fair_load(struct task_struct *p, struct task_ctx *t)
 {
-	return fair_alone(t) ? fair_weight(p, t) : fair_load_at(fair_rate(p, t));
+	return fair_alone(t) ? weight_of(p) : fair_load_at(fair_rate(p, t));
 }
 
 /* `delta` ns on a pCPU in virtual time. */
@@ -165,13 +165,14 @@ static inline void fair_arrive(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u
 
 /*
  * `t`, charged up to now, goes on running on `cpu` or begins to, at `rate`: the clock goes on. Not
- * if it runs out of turn, being urgent (gang_demand.h), nor if it goes on with its turn (turn.h):
+ * if it runs out of turn, being urgent (gang_demand.h), nor if it `goes_on` with its turn (turn.h):
  * the clock tells where turns begin. By what one has used up of its turn, who wakes would come
  * after those who have waited for theirs.
  */
-static inline void fair_clock(struct task_ctx *t, struct cpu_ctx *cpu, u64 rate, u64 now)
+static inline void fair_clock(struct task_ctx *t, struct cpu_ctx *cpu, u64 rate, bool goes_on,
+			      u64 now)
 {
-	if (!t->urgent_since && !t->rest)
+	if (!goes_on && !t->urgent_since)
 		store(cpu->vnow, later(shared(cpu->vnow), t->vtime));
 	store(cpu->cur_vtime, t->vtime);
 	store(cpu->cur_since, now);

@@ -223,7 +223,9 @@ static inline u64 gang_turn_vcpu(struct task_struct *p, struct task_ctx *t, u64 
 		if (t->urgent < slice)
 			slice = t->urgent;
 	}
-	return with_gangs() ? gang_slice_one(t, slice, now) : slice;
+	if (with_gangs())
+		slice = gang_slice_one(t, slice, now);
+	return slice < SLICE_MIN ? SLICE_MIN : slice;
 }
 
 /* `t` has `c` from now on, or keeps it: for how long of `slice` ns? */

@@ -26,10 +26,9 @@ static inline void add_load(struct cpu_ctx *c, s64 load)
 	load_changed(c);
 }
 
-/* Counts `t` on `cpu`; returns how many siblings were there. */
-static inline u32 occupancy_add(struct task_ctx *t, s32 cpu)
+/* Counts `t` on `cpu`, which is `c`; returns how many siblings were there. */
+static inline u32 occupancy_add(struct task_ctx *t, struct cpu_ctx *c, s32 cpu)
 {
-	struct cpu_ctx *c = cpu_at(cpu);
 	u32 *here = siblings_counter(t, cpu);
 
 	if (c) {
@@ -73,7 +72,7 @@ static inline void occupancy_leave(struct task_ctx *t)
 /* `t` occupies `cpu` from now on; returns how many siblings were there. */
 static inline u32 occupancy_move(struct task_ctx *t, s32 cpu)
 {
-	u32 siblings = occupancy_add(t, cpu);
+	u32 siblings = occupancy_add(t, cpu_at(cpu), cpu);
 
 	occupancy_leave(t);
 	t->cpu = cpu;

@@ -245,18 +245,18 @@ RARE s32 choose_place(struct task_struct *p, struct task_ctx *t, s32 prev)
 }
 
 /* Chooses a pCPU for `t` and makes it occupy that. The kernel has put who is bound to one there. */
-INLINED s32 place(struct task_struct *p, struct task_ctx *t, s32 prev)
+INLINED struct cpu_ctx *place(struct task_struct *p, struct task_ctx *t, s32 prev)
 {
-	s32 cpu;
+	struct cpu_ctx *c;
 
 	occupancy_leave(t);
 	t->load = fair_load(p, t);
 	if (!is_bound(p))
-		return choose_place(p, t, prev);
-	cpu = task_cpu_of(p);
-	occupancy_add(t, cpu);
-	t->cpu = cpu;
-	return cpu;
+		return cpu_at(choose_place(p, t, prev));
+	t->cpu = task_cpu_of(p);
+	c = cpu_at(t->cpu);
+	occupancy_add(t, c, t->cpu);
+	return c;
 }
 
 #endif

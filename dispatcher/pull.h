@@ -53,7 +53,7 @@ RARE bool may_pull(struct task_struct *p, struct task_ctx *t, s32 cpu, u32 *fixe
 /* `t` is about to be pulled to `cpu`: it occupies that before it moves, see occupancy.h. */
 RARE void announce(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u32 id)
 {
-	occupancy_add(t, cpu);
+	occupancy_add(t, c, cpu);
 	store(c->incoming, id);
 	store(c->incoming_vm, t->vm);
 	store(c->incoming_load, t->load);

@@ -30,8 +30,11 @@ static inline struct pcpu_conf *core_conf(s32 cpu)
 static inline s32 partner_of(s32 cpu)
 {
 	struct pcpu_conf *conf = core_conf(cpu);
-	s32 partner = conf ? (s32)shared(conf->partner) - 1 : NO_PCPU;
+	s32 partner;
 
+	if (!conf)
+		return NO_PCPU;
+	partner = (s32)shared(conf->partner) - 1;
 	return partner < nr_pcpus() ? partner : NO_PCPU;
 }
 

@@ -17,8 +17,6 @@
 
 /* What the kernel is told beyond the slice when the timer ends it, ns: above one tick at HZ=100. */
 #define SLICE_NET 12000000ull
-/* Shorter slices would only switch. */
-#define SLICE_MIN 50000ull
 
 static inline u64 slice_of(struct task_struct *p)
 {
@@ -26,7 +24,7 @@ static inline u64 slice_of(struct task_struct *p)
 	u64 slice = conf ? slice_wanted(conf) : 0;
 
 	if (!slice)
-		slice = knobs.slice;
+		return knobs.slice;
 	return slice < SLICE_MIN ? SLICE_MIN : slice;
 }
 
@@ -39,8 +37,6 @@ static inline u64 kernel_slice(u64 slice)
 /* A slice of `slice` ns begins on `cpu`. */
 static inline void slice_begin(struct cpu_ctx *c, s32 cpu, u64 slice, u64 now)
 {
-	if (slice < SLICE_MIN)
-		slice = SLICE_MIN;
 	store(c->slice_end, now + slice);
 	if (knobs.slice_timer || with_gangs() || quota_is_due(c))
 		look_in(c, cpu, gang_timer(slice, c), now);

@@ -50,10 +50,14 @@ static inline u64 turn_slice(struct task_struct *p, struct task_ctx *t)
 	return t->rest && t->rest < slice ? t->rest : slice;
 }
 
-/* Where in the order of `c`, which it had, `t` is queued: before its equals when its turn began. */
-static inline u64 turn_place(struct task_ctx *t, struct cpu_ctx *c)
+/* The turn of `t` on `c` was interrupted: it has the rest of `*slice`, and is queued at `*vtime` in
+ * the order, before its equals when its turn began.
+ */
+static inline void turn_rest(struct task_ctx *t, struct cpu_ctx *c, u64 *slice, u64 *vtime)
 {
-	return t->rest ? shared(c->turn_vtime) - 1 : t->vtime;
+	if (t->rest < *slice)
+		*slice = t->rest;
+	*vtime = shared(c->turn_vtime) - 1;
 }
 
 /* `t` has `c`: its turn begins. */

@@ -18,6 +18,8 @@
 #define MASK_WORDS (MAX_PCPUS / 64)
 /* Each has a pCPU at least. */
 #define MAX_POOLS MAX_PCPUS
+/* Shorter slices, ns, would only switch. */
+#define SLICE_MIN 50000ull
 /* cgroups with members that run, and how deep they may be nested: what is deeper counts there. */
 #define MAX_GROUPS 4096u
 #define GROUP_LEVELS 10
@@ -301,7 +303,7 @@ struct cpu_ctx {
 
 /* The host's knobs, set before loading; `gangs`, `cores` and `tasks` change with plans. */
 struct knobs {
-	u64 slice;		/* default slice, ns */
+	u64 slice;		/* default slice, ns; SLICE_MIN at least */
 	u64 wakeup_gran;	/* lead in vtime that a waking task needs to preempt, ns */
 	u64 sleeper_credit;	/* how far behind a task may start after waiting, ns of vtime */
 	u64 max_lead;		/* how far ahead of its pCPU a task may be queued, ns of vtime */

@@ -36,7 +36,7 @@
  */
 static inline u32 opaque(u32 value)
 {
-	__asm__ volatile("" : "+r"(value));
+	__asm__("" : "+r"(value));
 	return value;
 }
 
@@ -331,10 +331,10 @@ static inline u32 raw_vcpu_of(struct task_struct *p)
 	struct hlist_node *notifier;
 	struct kvm_vcpu *vcpu;
 
-	if (!bpf_core_field_exists(p->preempt_notifiers) || !bpf_core_type_exists(struct kvm_vcpu))
+	if (!bpf_core_field_exists(p->preempt_notifiers))
 		return 0;
 	notifier = p->preempt_notifiers.first;
-	if (!notifier)
+	if (!notifier || !bpf_core_type_exists(struct kvm_vcpu))
 		return 0;
 	vcpu = (void *)notifier - bpf_core_field_offset(struct kvm_vcpu, preempt_notifier.link);
 	if (bpf_core_field_exists(vcpu->wants_to_run) && !BPF_CORE_READ(vcpu, wants_to_run))

@@ -4,6 +4,7 @@
 //! All are set before it is loaded, and stay, but for what depends on the policy: [`Parts`].
 
 use crate::skel::types;
+use corun_dispatcher::SLICE_MIN;
 use corun_model::{DispatcherParams, Gang, PcpuSet, Placement, Plan};
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
@@ -75,7 +76,7 @@ impl<'a> Live<'a> {
 /// freely.
 pub(crate) fn raw(params: &DispatcherParams, online: &PcpuSet) -> types::knobs {
     let mut raw = types::knobs {
-        slice: params.slice,
+        slice: params.slice.max(SLICE_MIN),
         wakeup_gran: params.wakeup_granularity,
         sleeper_credit: params.sleeper_credit,
         max_lead: params.max_lead,

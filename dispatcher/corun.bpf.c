@@ -552,7 +552,9 @@ CALLBACK(void, corun_running, struct task_struct *p)
 		fair_arrive(t, c, cpu, 0); /* it was pulled, and starts out of turn */
 		t->rest = 0;
 	}
-	activate(p, t);
+	/* Who was queued is known to want to run. */
+	if (!t->queued)
+		activate(p, t);
 	enter(t, TASK_RUNNING, now);
 	t->woken = 0;
 	t->fresh = 0;

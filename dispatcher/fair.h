@@ -172,9 +172,11 @@ static inline void fair_arrive(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u
 static inline void fair_clock(struct task_ctx *t, struct cpu_ctx *cpu, u64 rate, bool goes_on,
 			      u64 now)
 {
+	u64 vtime = t->vtime;
+
 	if (!goes_on && !t->urgent_since)
-		store(cpu->vnow, later(shared(cpu->vnow), t->vtime));
-	store(cpu->cur_vtime, t->vtime);
+		store(cpu->vnow, later(shared(cpu->vnow), vtime));
+	store(cpu->cur_vtime, vtime);
 	store(cpu->cur_since, now);
 	store(cpu->cur_rate, rate);
 }

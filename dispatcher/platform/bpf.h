@@ -291,7 +291,9 @@ static inline u32 raw_weight(struct task_struct *p)
 
 static inline s32 raw_task_cpu(struct task_struct *p)
 {
-	return scx_bpf_task_cpu(p);
+	/* Asked for at each wake-up of who is bound: mostly it is in the task itself. */
+	return bpf_core_field_exists(p->thread_info.cpu) ? (s32)p->thread_info.cpu
+							 : scx_bpf_task_cpu(p);
 }
 
 static inline u32 raw_waker_slot(void)

@@ -68,7 +68,12 @@ struct task_group {
 	struct cfs_bandwidth cfs_bandwidth;
 } CORE;
 
+struct thread_info {
+	u32 cpu;
+} CORE;
+
 struct task_struct {
+	struct thread_info thread_info;
 	int pid;
 	int tgid;
 	char comm[16];

@@ -101,4 +101,13 @@ mod tests {
         let raw = raw(&DispatcherParams::default(), &online);
         assert_eq!((raw.online[0], raw.online[1], raw.pcpus), (0b101, 0b11, 66));
     }
+
+    #[test]
+    fn no_slice_is_shorter_than_the_least() {
+        let params = DispatcherParams {
+            slice: 1,
+            ..DispatcherParams::default()
+        };
+        assert_eq!(raw(&params, &PcpuSet::first(1)).slice, SLICE_MIN);
+    }
 }

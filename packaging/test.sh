@@ -49,7 +49,7 @@ make_root() {
 	if [ ! -e "$tar" ]; then
 		echo "Making a clean root of $release (once, some minutes)"
 		mkdir -p "$cache"
-		mmdebstrap --quiet --variant=minbase --include=systemd-sysv,ansible-core "$release" "$tar.new"
+		mmdebstrap --quiet --format=tar --variant=minbase --include=systemd-sysv,ansible-core "$release" "$tar.new"
 		mv "$tar.new" "$tar"
 	fi
 	mkdir "$root"

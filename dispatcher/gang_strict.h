@@ -4,10 +4,15 @@
  * systems", 1982, as in Algorithm 1 of Sukwong & Kim, EuroSys 2011.
  *
  * Time is cut into slots, the same on all pCPUs. When one begins, VMs with a ready vCPU are taken
- * in turn: each that finds as many pCPUs without an owner as it has vCPUs gets them for the slot;
- * one that does not waits for a later slot, as Algorithm 1 looks for the first with enough
+ * in turn: each that finds as many pCPUs without an owner as it has ready vCPUs gets them for the
+ * slot; one that does not waits for a later slot, as Algorithm 1 looks for the first with enough
  * available pCPUs. The first that found too few is served first in the next slot, when all pCPUs
  * are available: so every VM gets a slot within as many slots as there are VMs.
+ *
+ * A gang is the vCPUs that are ready: those that wait need no pCPU, and other gangs that fit beside
+ * it run in its slot (Ousterhout's processes of a task force that cannot run leave their pCPUs to
+ * others, too). A sibling woken in the slot gets a pCPU of its VM that is free, or else one that
+ * has no owner, which then has; if there is none, it waits, as whoever was assigned a slot has it.
  *
  * Nobody else's vCPU runs on a pCPU that has an owner, and none on a pCPU that has not: pCPUs stay
  * idle while vCPUs wait (fragmentation), and one that wakes up waits for the next slot (priority
@@ -49,15 +54,18 @@ static inline bool strict_available(struct cpu_ctx *c, s32 cpu)
 	return c && is_online(cpu) && !shared(c->owner);
 }
 
-/*
- * How many pCPUs the VM in a slot of the table wants: one per vCPU, those that wait at the moment
- * included, since it is in the slot that they will be woken by their siblings.
- */
-static inline u32 strict_wanted(u32 slot)
+/* How many pCPUs the VM in a slot of the table wants: one per vCPU that is ready or runs. */
+CALLED u32 strict_wanted(u32 slot)
 {
 	struct gang g = gang_in(slot);
+	u32 ready = 0;
+	s32 i;
 
-	return g.vm ? shared(g.vm->vcpus) : 0;
+	if (!g.vm)
+		return 0;
+	repeat (i, nr_pcpus())
+		ready += gang_here(&g, i);
+	return ready;
 }
 
 /* How many pCPUs are available. */
@@ -96,8 +104,8 @@ CALLED u32 strict_take(u32 slot, u32 wanted, u32 here)
 }
 
 /*
- * Gives the VM in a slot of the table pCPUs for the time slot: one per vCPU, or none, and then
- * false; `first`: what there is.
+ * Gives the VM in a slot of the table pCPUs for the time slot: one per ready vCPU, or none, and
+ * then false; `first`: what there is.
  */
 static inline bool strict_assign(u32 slot, bool first)
 {
@@ -187,11 +195,36 @@ CALLED u32 strict_open_slot(s32 cpu, u64 now)
 	return 1;
 }
 
-/* A pCPU for `p`, which occupies none, that its VM owns and has no vCPU on; NO_PCPU: none. */
+/* A pCPU for `p` that nobody owns yet: its VM's for the rest of the slot. NO_PCPU: none. */
+CALLED s32 strict_claim(struct task_struct *p TRUSTED, u32 slot, s32 prev)
+{
+	s32 found = NO_PCPU;
+	struct cpu_ctx *c;
+	s32 i;
+
+	/* Who assigns the next slot counts on what it found available. */
+	if (shared(slots.opening))
+		return NO_PCPU;
+	repeat (i, nr_pcpus()) {
+		c = cpu_at(i);
+		if (!strict_available(c, i) || !allowed(p, i))
+			continue;
+		if (found == NO_PCPU || i == prev)
+			found = i;
+	}
+	c = found == NO_PCPU ? NULL : cpu_at(found);
+	return c && !exchange_if_zero(c->owner, slot + 1) ? found : NO_PCPU;
+}
+
+/*
+ * A pCPU for `p`, which occupies none, that its VM owns and has no vCPU on; NO_PCPU: none. A VM
+ * that has the slot takes what is still available; one that has not waits for its own.
+ */
 CALLED s32 strict_place(struct task_struct *p TRUSTED, u32 slot, s32 prev)
 {
 	struct gang g = gang_in(slot);
 	s32 found = NO_PCPU;
+	bool has_slot = false;
 	s32 i;
 
 	if (!g.vm)
@@ -199,12 +232,15 @@ CALLED s32 strict_place(struct task_struct *p TRUSTED, u32 slot, s32 prev)
 	repeat (i, nr_pcpus()) {
 		struct cpu_ctx *c = cpu_at(i);
 
-		if (!c || !strict_owns(&g, c) || gang_here(&g, i) || !allowed(p, i))
+		if (!c || !strict_owns(&g, c))
+			continue;
+		has_slot = true;
+		if (gang_here(&g, i) || !allowed(p, i))
 			continue;
 		if (found == NO_PCPU || i == prev)
 			found = i;
 	}
-	return found;
+	return found == NO_PCPU && has_slot ? strict_claim(p, slot, prev) : found;
 }
 
 /* A vCPU of `g` waits where it may not run: pCPUs that idle for its VM shall look for it. */

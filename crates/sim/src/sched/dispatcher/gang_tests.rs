@@ -352,6 +352,35 @@ fn strict_keeps_pcpus_for_who_wakes_in_the_slot() {
     assert!(shares.iter().all(|share| *share > 0.45), "{shares:?}");
 }
 
+/// Two VMs of four vCPUs on four pCPUs, of which two each have nothing to do: both fit in a slot.
+#[test]
+fn strict_gives_gangs_that_fit_the_same_slot() {
+    let once = |vm, n| Job::new(Does::Once { work: MS }).vcpu(vm, n);
+    let of_vm = |vm| [from(0, vm, 0), from(0, vm, 1), once(vm, 2), once(vm, 3)];
+    let jobs: Vec<Job> = (0..2).flat_map(of_vm).collect();
+    let (outcome, _) = starts(4, jobs, STRICT, SEC);
+    let shares = run_shares(&outcome);
+    for hog in [0, 1, 4, 5] {
+        assert!(shares[hog] > 0.97, "{shares:?}");
+    }
+}
+
+/// VM 0 has one vCPU that computes and one that wakes in its slot: that gets a pCPU if there is one that
+/// nobody has. Else the two need a slot with two pCPUs: that at 10 ms is VM 1's first, which takes two of
+/// the three, so it is that at 20 ms.
+#[test]
+fn strict_gives_who_wakes_in_the_slot_what_is_available() {
+    let jobs = |others| {
+        let own = vec![from(0, 0, 0), from(4 * MS, 0, 1)];
+        let others = (0..others).map(|n| from(0, 1, n));
+        own.into_iter().chain(others).collect()
+    };
+    let (_, runs) = starts(3, jobs(1), STRICT, 30 * MS);
+    assert_eq!(of_task(&runs, 1)[0], 4 * MS);
+    let (_, runs) = starts(3, jobs(2), STRICT, 30 * MS);
+    assert_eq!(of_task(&runs, 1)[0], 20 * MS);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 

@@ -12,8 +12,8 @@
 //! * a switch: `stopping` and, if the old task wants to run on, `enqueue`; then `running`;
 //! * a task that blocks: `stopping`;
 //! * slices are charged at ticks and switches and end at the tick that finds them used up;
-//!   `SCX_KICK_PREEMPT` ends one at once, and so does `SCX_ENQ_PREEMPT`, with which a task is put first into
-//!   the local queue.
+//!   `SCX_KICK_PREEMPT` ends one at once, and so does `SCX_ENQ_PREEMPT`, with which a task is put first
+//!   into the local queue.
 //!
 //! What is left out: bypass mode, the global queue (the dispatcher uses none), other scheduling
 //! classes above sched_ext.

@@ -148,7 +148,7 @@ static inline void core_turn_thread(struct task_struct *p, struct task_ctx *t, s
 	store(c->cur_demand, demand);
 }
 
-/* `t` has `cpu` from now on, or keeps it. */
+/* `t` has `cpu` from now on, or keeps it. On a host without cores nobody asks what it is there. */
 static inline void core_turn(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, s32 cpu)
 {
 	if (with_cores())

@@ -50,7 +50,8 @@ static inline u64 turn_slice(struct task_struct *p, struct task_ctx *t)
 	return t->rest && t->rest < slice ? t->rest : slice;
 }
 
-/* The turn of `t` on `c` was interrupted: it has the rest of `*slice`, and is queued at `*vtime` in
+/*
+ * The turn of `t` on `c` was interrupted: it has the rest of `*slice`, and is queued at `*vtime` in
  * the order, before its equals when its turn began.
  */
 static inline void turn_rest(struct task_ctx *t, struct cpu_ctx *c, u64 *slice, u64 *vtime)

@@ -238,14 +238,11 @@ pub struct GroupConf {
     pub pad: u32,
 }
 
-/// Shorter slices, ns, would only switch: the dispatcher's `SLICE_MIN`.
-pub const SLICE_MIN: Nanos = 50_000;
-
 /// `struct knobs`: the host's knobs.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Knobs {
-    /// Default slice, ns; [`SLICE_MIN`] at least.
+    /// Default slice, ns; [`LEAST_SLICE`](corun_model::DispatcherParams::LEAST_SLICE) at least.
     pub slice: Nanos,
     /// Lead in virtual time that a waking task needs to preempt, ns.
     pub wakeup_gran: Nanos,

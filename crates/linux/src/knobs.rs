@@ -4,7 +4,6 @@
 //! All are set before it is loaded, and stay, but for what depends on the policy: [`Parts`].
 
 use crate::skel::types;
-use corun_dispatcher::SLICE_MIN;
 use corun_model::{DispatcherParams, Gang, PcpuSet, Placement, Plan};
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
@@ -76,7 +75,7 @@ impl<'a> Live<'a> {
 /// freely.
 pub(crate) fn raw(params: &DispatcherParams, online: &PcpuSet) -> types::knobs {
     let mut raw = types::knobs {
-        slice: params.slice.max(SLICE_MIN),
+        slice: params.slice.max(DispatcherParams::LEAST_SLICE),
         wakeup_gran: params.wakeup_granularity,
         sleeper_credit: params.sleeper_credit,
         max_lead: params.max_lead,
@@ -108,6 +107,7 @@ mod tests {
             slice: 1,
             ..DispatcherParams::default()
         };
-        assert_eq!(raw(&params, &PcpuSet::first(1)).slice, SLICE_MIN);
+        let raw = raw(&params, &PcpuSet::first(1));
+        assert_eq!(raw.slice, DispatcherParams::LEAST_SLICE);
     }
 }

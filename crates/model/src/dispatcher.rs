@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The dispatcher's parameters: the same ones on a real host and on a modelled one.
 
-use crate::time::MS;
+use crate::time::{MS, US};
 use crate::{Nanos, Parameter, Value};
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DispatcherParams {
     /// How long a task may run while others wait for its pCPU, unless the policy says otherwise;
-    /// ns, 50 µs to 1 s. Default 3 ms: what Linux gives on hosts of 8 and more pCPUs
+    /// ns, [`LEAST_SLICE`](Self::LEAST_SLICE) to 1 s. Default 3 ms: what Linux gives on hosts of 8 and more pCPUs
     /// (`base_slice_ns`).
     pub slice: Nanos,
     /// Lead in virtual time that a waking task needs to take the pCPU at once, ns. Default 1 ms, as
@@ -42,6 +42,9 @@ impl Default for DispatcherParams {
 }
 
 impl DispatcherParams {
+    /// Shorter slices would only switch; `SLICE_MIN` of `dispatcher/types.h`. ns.
+    pub const LEAST_SLICE: Nanos = 50 * US;
+
     /// What the dispatcher stands on, with the defaults of a host that says nothing else.
     pub fn parameters() -> Vec<Parameter> {
         let default = Self::default();

@@ -5,7 +5,7 @@ use crate::hardware::{costs, halt_poll, hardware};
 use crate::reader::Reader;
 use crate::settings::{CfsKeys, CorunKeys, CreditKeys, EevdfKeys, Host, RrKeys, Run, Schedulers};
 use corun_model::time::{HOST_HZ, MS, SEC, US};
-use corun_model::{IdleState, Nanos, Topology};
+use corun_model::{DispatcherParams, IdleState, Nanos, Topology};
 use std::ops::RangeInclusive;
 
 /// Lengths of runs: beyond a day of virtual time something is wrong.
@@ -231,8 +231,7 @@ fn credit(table: Reader<'_>) -> CreditKeys {
 
 fn corun(table: Reader<'_>) -> CorunKeys {
     let keys = CorunKeys {
-        // The dispatcher's own bounds.
-        slice: table.duration("slice", 50 * US..=SEC),
+        slice: table.duration("slice", DispatcherParams::LEAST_SLICE..=SEC),
         wakeup_granularity: table.duration("wakeup_granularity", PARAMETER_OR_OFF),
         sleeper_credit: table.duration("sleeper_credit", PARAMETER_OR_OFF),
         max_lead: table.duration("max_lead", PARAMETER),

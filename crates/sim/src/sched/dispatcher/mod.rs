@@ -39,8 +39,8 @@ use crate::host::{Host, HostParams, TaskState};
 use crate::load::{Cgroups, VmInfo};
 use crate::sched::HostScheduler;
 use corun_dispatcher::{
-    Kick, Knobs, MAX_PCPUS, Native, PcpuConf, PoolConf, SLICE_MIN, TASK_THROTTLED, TaskConf,
-    TaskCtx, TaskStruct,
+    Kick, Knobs, MAX_PCPUS, Native, PcpuConf, PoolConf, TASK_THROTTLED, TaskConf, TaskCtx,
+    TaskStruct,
 };
 use corun_model::{
     DispatcherParams, Doing, Nanos, PcpuId, PcpuSet, Placement, Plan, TaskId, Turns, VmId, VmPlan,
@@ -90,7 +90,7 @@ impl<const COUNTED: bool> Dispatcher<COUNTED> {
     fn build(params: DispatcherParams, host: &HostParams) -> Self {
         let pcpus = host.topology.pcpus();
         let knobs = Knobs {
-            slice: params.slice.max(SLICE_MIN),
+            slice: params.slice.max(DispatcherParams::LEAST_SLICE),
             wakeup_gran: params.wakeup_granularity,
             sleeper_credit: params.sleeper_credit,
             max_lead: params.max_lead,

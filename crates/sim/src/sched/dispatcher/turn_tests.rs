@@ -63,6 +63,23 @@ fn who_is_interrupted_has_the_rest_of_its_turn() {
 }
 
 #[test]
+fn no_slice_is_shorter_than_the_least() {
+    let params = DispatcherParams {
+        slice: 0,
+        ..DispatcherParams::default()
+    };
+    let jobs = Jobs::new((0..2).map(|n| Job::hog().vcpu(n, 0)).collect(), 1);
+    let host = host("1n1l1c1t", 1000);
+    let sched = Dispatcher::new(params, &host);
+    let (_, runs) = run(&host, sched, jobs, 0, SEC);
+    let shortest = turns_of(&runs, 2).into_iter().min().unwrap();
+    // A turn is a slice, or two.
+    let least = DispatcherParams::LEAST_SLICE;
+    let whole = least..2 * least + 10 * US;
+    assert!(whole.contains(&shortest), "{shortest} ns");
+}
+
+#[test]
 fn interruptions_cost_nobody_his_share() {
     // One is interrupted, where its neighbours are not: they are equals all the same.
     let hogs = (0..3).map(|n| Job::hog().vcpu(n, 0));

@@ -14,6 +14,7 @@
 #include "quota.h"
 #include "retention.h"
 #include "timer.h"
+#include "yield.h"
 
 /* What the kernel is told beyond the slice when the timer ends it, ns: above one tick at HZ=100. */
 #define SLICE_NET 12000000ull
@@ -60,6 +61,10 @@ static inline void slice_timer(struct cpu_ctx *c, s32 cpu)
 		return;
 	}
 	if (gang_sample(c, cpu, now)) {
+		kick(cpu, KICK_PREEMPT);
+		return;
+	}
+	if (shared(c->favoured) == RUNS_FAVOURED && favour_is_over(c, cpu, now)) {
 		kick(cpu, KICK_PREEMPT);
 		return;
 	}

@@ -107,7 +107,11 @@ static inline bool waits_on(struct task_struct *p, u64 vtime)
 	return look_at_waiting(p, &w) && w.rest && before(vtime + knobs.wakeup_gran, w.vtime);
 }
 
-/* Is the running task still ahead of everybody who waits for its pCPU? */
+/*
+ * Is the running task still ahead of everybody who waits for its pCPU, so far that a turn is worth
+ * it? Of equals, who waits goes first: with slices that are always as long, two would have two
+ * turns each else.
+ */
 static inline bool still_first(struct cpu_ctx *c, s32 cpu, u64 now)
 {
 	u64 mine = fair_current(c, now);
@@ -118,7 +122,7 @@ static inline bool still_first(struct cpu_ctx *c, s32 cpu, u64 now)
 	for_each_queued (p, cpu) {
 		if (cut && waits_on(p, mine))
 			continue;
-		first = !before(queued_vtime(p), mine);
+		first = before(mine + SLICE_MIN, queued_vtime(p));
 		break;
 	}
 	return first;

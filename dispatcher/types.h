@@ -299,6 +299,7 @@ struct cpu_ctx {
 	u64 timer_at;	 /* timer.h: when its timer fires; not later than now: it has */
 	u32 favoured;	 /* yield.h: id of who goes next; 0: nobody in particular */
 	u32 tick;	 /* starve.h: when it was last asked for the time */
+	u64 favour_end;	 /* yield.h: the vtime up to which who was favoured, and runs here, may */
 };
 
 /* The host's knobs, set before loading; `gangs`, `cores` and `tasks` change with plans. */

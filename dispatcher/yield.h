@@ -9,8 +9,10 @@
  * sched_ext's without this callback, lets it spin.
  *
  * Here the spinner's turn is over (turn.h), and who is favoured goes next on its pCPU, at once,
- * unless that would be unfair: it may be ahead of who runs there by what a slice costs that one, as
- * whoever runs is ahead of others when its turn ends, but no further. Both are charged as ever.
+ * unless that would be unfair: it may get ahead of who runs there by what a slice costs that one,
+ * as whoever runs is ahead of others when its turn ends, but no further. It has no more of a turn
+ * than that leaves it: mostly enough to release a lock, and it may be favoured again as soon as
+ * others have caught up by as much. Both are charged as ever.
  *
  * Who may run when is the gang's affair where a VM has one: there nobody yields to anybody.
  */
@@ -20,6 +22,10 @@
 #include "fair.h"
 #include "gang_pick.h"
 #include "platform/platform.h"
+#include "timer.h"
+
+/* `cpu_ctx.favoured` while who was favoured runs: of no thread it is the id. */
+#define RUNS_FAVOURED (~0u)
 
 /* `t`, which runs, has had its turn: those who wait for its pCPU go first. */
 static inline void end_turn(struct task_struct *p, struct task_ctx *t)
@@ -28,11 +34,18 @@ static inline void end_turn(struct task_struct *p, struct task_ctx *t)
 	set_slice(p, 0);
 }
 
+/* Up to which virtual time one may be favoured on the pCPU of `c`. */
+static inline u64 favour_bound(struct cpu_ctx *c, u64 now)
+{
+	u64 slice = fair_cost(knobs.slice, shared(c->cur_rate));
+
+	return fair_current(c, now) + slice;
+}
+
 /* May `to`, which waits for `cpu`, go before everybody there? */
 static inline bool may_favour(struct favoured *to, struct cpu_ctx *c, u64 now)
 {
-	u64 slice = fair_cost(knobs.slice, shared(c->cur_rate));
-	u64 bound = fair_current(c, now) + slice;
+	u64 bound = favour_bound(c, now);
 
 	return to->state == TASK_READY && !before(bound, to->vtime);
 }
@@ -58,9 +71,33 @@ static inline bool favour(struct task_struct *p, u64 now)
 RARE bool move_favoured(s32 cpu, struct cpu_ctx *c)
 {
 	u32 id = shared(c->favoured);
+	u64 bound, now;
 
 	store(c->favoured, 0);
-	return take(cpu, id);
+	if (id == RUNS_FAVOURED)
+		return false;
+	now = now_ns();
+	bound = favour_bound(c, now);
+	if (!take(cpu, id))
+		return false;
+	store(c->favoured, RUNS_FAVOURED);
+	store(c->favour_end, bound);
+	look_in(c, cpu, SLICE_MIN, now);
+	return true;
+}
+
+/* Has who was favoured, and runs on `cpu`, got as far ahead of others as it may? */
+RARE bool favour_is_over(struct cpu_ctx *c, s32 cpu, u64 now)
+{
+	u64 mine = fair_current(c, now);
+	u64 bound = shared(c->favour_end);
+	u64 rate;
+
+	if (!before(mine, bound))
+		return true;
+	rate = shared(c->cur_rate);
+	look_in(c, cpu, (bound - mine) * RATE_ONE / rate + 1, now);
+	return false;
 }
 
 #endif

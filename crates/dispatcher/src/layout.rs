@@ -222,6 +222,7 @@ pub struct CpuCtx {
     pub timer_at: u64,
     pub favoured: u32,
     pub tick: u32,
+    pub favour_end: u64,
 }
 
 /// `struct pcpu_index`: what the untapped build finds pCPUs by; only C looks into it.

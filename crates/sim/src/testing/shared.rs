@@ -222,11 +222,11 @@ pub(crate) fn pools_have_their_pcpus_and_slices<S: HostScheduler + 'static>(
     assert!(even, "{name}: {shares:?}");
     for (vm, slice) in [(0, MS), (1, 90 * MS)] {
         let turns = &outcome.vms[vm].turns;
-        // Who is owed as much as those who wait may go on: a turn is a slice, or two.
+        // Equals take turns, of a slice each.
         let turn = |share| turns.quantile(share) as f64 / slice as f64;
         let (shorter, longer) = (turn(0.1), turn(0.9));
         assert!(
-            shorter > 0.98 && longer < 2.02,
+            shorter > 0.98 && longer < 1.02,
             "{name}, {slice}: {shorter} to {longer}"
         );
     }

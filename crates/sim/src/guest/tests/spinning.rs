@@ -54,6 +54,18 @@ fn a_preempted_holder_is_favoured() {
     }
 }
 
+/// However often it is favoured, nobody gets further ahead of whom it goes before than by a slice.
+#[test]
+fn who_is_favoured_takes_no_turn_on_top() {
+    let outcome = preempted_holder("dispatcher", Some(2 * US));
+    let hog = &outcome.vms[1];
+    let slice = DispatcherParams::default().slice;
+    let (waits, run) = (hog.ready_waits.quantile(0.99), hog.vcpus[0].run);
+    assert!(waits < slice + slice / 10, "{waits} ns");
+    // Its own half of the pCPU, and what the lockers leave of theirs.
+    assert!(run * 2 > 3 * SEC, "{run} ns");
+}
+
 /// Nobody in user mode holds a kernel's lock: a sibling that computes gains nothing of others' spinning.
 /// (Under EEVDF it does, since who yields forfeits the rest of its slice.)
 #[test]

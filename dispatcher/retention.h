@@ -6,8 +6,9 @@
  * sibling: nobody is switched in. It needs neither a changed guest nor a changed KVM: the pCPU just
  * gets nothing to run. A hold ends with the vCPU's wake-up, or when its timeout has passed (a
  * timer), or for somebody else: when the vCPU's slice is over and others wait, or when who wakes is
- * owed so much more that it would have preempted the vCPU, had that run. The time is charged as if
- * the vCPU had run, and who is owed more goes first when it is back.
+ * owed so much more that it would have preempted the vCPU, had that run. Where the policy has it
+ * give way, it ends for whoever is queued there, and none begins while somebody is. The time is
+ * charged as if the vCPU had run, and who is owed more goes first when it is back.
  *
  * Both hardware threads of a core are never held while somebody waits there.
  *
@@ -105,6 +106,8 @@ RARE void hold_begin_one(struct task_struct *p, struct task_ctx *t, s32 cpu, u64
 		return;
 	if (partner_held(cpu) && core_waits(cpu))
 		return;
+	if (shared(conf->gives_way) && queue_length(cpu))
+		return;
 	/* It is not charged for holds that others pay for. */
 	if (others_first(cpu, t->vtime))
 		return;
@@ -178,10 +181,19 @@ static inline bool guest_is_due(struct cpu_ctx *c, s32 cpu)
 	return partner != NO_PCPU && queue_length(partner);
 }
 
-/* Must the pCPU that is held for another vCPU be given to `t`, just queued there? */
+/* Do holds of `cpu` end for whoever is queued there? */
+static inline bool hold_gives_way(s32 cpu)
+{
+	struct pcpu_conf *conf = core_conf(cpu);
+
+	return conf && shared(conf->gives_way);
+}
+
+/* Must the pCPU that is held for another vCPU be given to one that was just queued there? */
 static inline bool hold_yields(struct cpu_ctx *c, s32 cpu, bool fair, u64 now)
 {
-	if (!fair && before(now, shared(c->held_until)) && !partner_held(cpu))
+	if (!fair && before(now, shared(c->held_until)) && !partner_held(cpu) &&
+	    !hold_gives_way(cpu))
 		return false;
 	hold_over(c, now);
 	return true;

@@ -181,8 +181,8 @@ pub struct PcpuConf {
     pub wait_wait: u32,
     /// Of two that both miss.
     pub miss_miss: u32,
-    /// Nothing: the size is the same everywhere.
-    pub unused: u32,
+    /// Does a hold end for whoever is queued there?
+    pub gives_way: u32,
 }
 
 impl PcpuConf {
@@ -193,7 +193,7 @@ impl PcpuConf {
             partner: plan.partner.0 + 1,
             wait_wait: plan.wait_wait.min(10_000),
             miss_miss: plan.miss_miss.min(10_000),
-            unused: 0,
+            gives_way: plan.gives_way.into(),
         }
     }
 }

@@ -258,7 +258,7 @@ impl<const TAPPED: bool> Machine<TAPPED> {
                 partner: (cpu ^ 1) + 1,
                 wait_wait: 277,
                 miss_miss: 910,
-                unused: 0,
+                gives_way: cpu / 2 % 2,
             };
             self.native.configure_pcpu(cpu, conf);
         }

@@ -140,8 +140,12 @@ fn tell_pcpus(
     all.extend(wanted.iter().map(|plan| (plan.cpu.0, PcpuConf::of(plan))));
     for (cpu, conf) in all {
         if told.get(&cpu) != Some(&conf) {
-            // Should it fail, whatever holds is not what is wanted.
-            told.insert(cpu, PcpuConf { unused: 1, ..conf });
+            // Should it fail, whatever holds is not what is wanted: no plan asks for this.
+            let unknown = PcpuConf {
+                gives_way: u32::MAX,
+                ..conf
+            };
+            told.insert(cpu, unknown);
             to.set_pcpu_conf(cpu, conf)?;
             told.insert(cpu, conf);
         }

@@ -144,6 +144,7 @@ fn vsmtio<'a>(params: &'a mut VsmtIoParams, key: &str) -> Option<Field<'a>> {
         "adjuster" => Field::Switch(&mut params.adjuster),
         "compensate" => Field::Switch(&mut params.compensate),
         "guests" => Field::Switch(&mut params.guests),
+        "give_way" => Field::Switch(&mut params.give_way),
         "latency" => Field::Time(&mut params.latency, SLICE),
         "slice_least" => Field::Time(&mut params.slice_least, SLICE),
         "timeout" => Field::Time(&mut params.timeout, TIMEOUT),

@@ -211,6 +211,7 @@ impl VsmtIo {
             },
             // An idle loop does not know of which class its vCPU is.
             retention: if self.params.guests { timeout } else { 0 },
+            gives_way: self.params.give_way,
             wait_wait: coefficients.wait_wait,
             miss_miss: coefficients.miss_miss,
         };

@@ -25,6 +25,8 @@ pub struct VsmtIoParams {
     pub compensate: bool,
     /// Do guests retain their contexts by themselves, for as long as they are told?
     pub guests: bool,
+    /// Does a retention end for whoever wants to run there?
+    pub give_way: bool,
     /// In what time those that share a hardware thread have a turn each, ns.
     pub latency: Nanos,
     /// The least slice, ns.
@@ -52,6 +54,7 @@ impl Default for VsmtIoParams {
             adjuster: true,
             compensate: false,
             guests: false,
+            give_way: true,
             latency: 24 * MS,
             slice_least: 3 * MS,
             timeout: 200 * US,
@@ -144,6 +147,14 @@ fn parts(default: &VsmtIoParams) -> Vec<Parameter> {
             "do guests retain their contexts by themselves, for as long as they are told? Simulated only",
             default.guests,
             "dissertation, §3.5: a changed idle loop. Guests are not changed here, unless this is asked",
+        ),
+        Parameter::new(
+            "policy.vsmtio.give_way",
+            "does a retention end for whoever wants to run on its hardware thread?",
+            Value::Switch(default.give_way),
+            "on: a hardware thread that nobody wants is all that a retention is to cost. Off in the paper's \
+             experiments: §3.5 leaves it to CFS, by which who retains goes on until another one is owed more",
+            "on and off: all of experiments/vsmtio",
         ),
     ]
 }

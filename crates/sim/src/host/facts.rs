@@ -65,7 +65,12 @@ impl Host {
         let cpu = self.tasks[task.index()].running_on();
         // Both hardware threads of a core are never retained while somebody waits there
         // (dispatcher/retention.h, where the host holds them).
-        let may = |cpu: &PcpuId| !(self.beside_retention(*cpu) && self.core_waits(*cpu));
+        let both = |cpu: PcpuId| self.beside_retention(cpu) && self.core_waits(cpu);
+        let wanted = |cpu: PcpuId| {
+            let slot = &self.cpus[cpu.index()];
+            slot.gives_way && slot.tasks > 1
+        };
+        let may = |cpu: &PcpuId| !both(*cpu) && !wanted(*cpu);
         let cpu = cpu.filter(may);
         cpu.map_or(0, |cpu| self.cpus[cpu.index()].retention)
     }

@@ -112,6 +112,8 @@ struct Pcpu {
     switched_ordered: bool,
     /// How long guests may retain their contexts here by themselves, ns.
     retention: Nanos,
+    /// Does that end for whoever wants to run there?
+    gives_way: bool,
 }
 
 /// How long the vCPUs of a VM waited for pCPUs and had them, each time.
@@ -161,6 +163,7 @@ impl Host {
             switching_until: 0,
             switched_ordered: false,
             retention: 0,
+            gives_way: false,
         };
         let shared = params.topology.threads_per_core() > 1;
         let caches = params.hardware.caches;

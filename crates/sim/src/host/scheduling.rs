@@ -47,9 +47,12 @@ impl Host {
         state.map_or(self.params.costs.idle_wake, |state| state.exit)
     }
 
-    /// Guests that retain their contexts by themselves may do so on `cpu` for so long at a time.
-    pub fn retain_on(&mut self, cpu: PcpuId, limit: Nanos) {
-        self.cpus[cpu.index()].retention = limit;
+    /// Guests that retain their contexts by themselves may do so on `cpu` for so long at a time, or
+    /// until somebody else wants to run there if it `gives_way`.
+    pub fn retain_on(&mut self, cpu: PcpuId, limit: Nanos, gives_way: bool) {
+        let slot = &mut self.cpus[cpu.index()];
+        slot.retention = limit;
+        slot.gives_way = gives_way;
     }
 
     /// Calls the scheduler's `timer` with `token` at time `at`.
@@ -125,7 +128,10 @@ impl Host {
         let Some(current) = slot.current else { return };
         let gives_way = match self.tasks[current.index()].activity {
             Activity::HaltPolling => true,
-            Activity::Retention => self.retains_as_told(cpu) && self.beside_retention(cpu),
+            Activity::Retention => {
+                let gives_way = self.cpus[cpu.index()].gives_way;
+                self.retains_as_told(cpu) && (gives_way || self.beside_retention(cpu))
+            }
             _ => false,
         };
         if gives_way {

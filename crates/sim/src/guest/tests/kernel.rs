@@ -295,6 +295,32 @@ fn both_hardware_threads_of_a_core_are_not_retained_beside_one_that_waits() {
     assert!(waits.quantile(0.9) <= 200 * US, "{}", waits.quantile(0.9));
 }
 
+/// One that mostly waits, and one that comes every 5 ms, on one pCPU.
+#[test]
+fn a_retention_ends_for_who_wakes_if_it_gives_way() {
+    let waits = |sched: RoundRobin| {
+        let told = GuestParams {
+            idle: IdleMode::Told,
+            ..free()
+        };
+        let comes = "loop { sleep 5ms; compute 50us; count }";
+        let vms = vec![
+            on(0, vm("a", told, &["loop { compute 100us; sleep 2900us }"])),
+            on(0, vm("b", free(), &[comes])),
+        ];
+        let guests = Guests::new(vms, Vec::new(), 1).unwrap();
+        let host = machine(1, FREE);
+        let simulation = Simulation::new(host, Box::new(sched), Box::new(guests), None);
+        let outcome = simulation.run(0, SEC, |_| {});
+        let waits = outcome.vms[1].ready_waits.quantile(0.9);
+        (waits, outcome.vms[0].vcpus[0].retained)
+    };
+    let told = || RoundRobin::new(10 * MS).telling(20 * MS);
+    let ((kept_out, _), (let_in, retained)) = (waits(told()), waits(told().giving_way()));
+    assert!(let_in <= 101 * US && kept_out > MS, "{let_in} {kept_out}");
+    assert!(retained > 500 * MS, "{retained}");
+}
+
 #[test]
 fn an_idle_vcpu_with_its_context_kept_needs_no_interrupt() {
     // A ping-pong over two queues: with HLT each turn begins with an interrupt, with polling not.

@@ -19,6 +19,8 @@ pub(super) struct RoundRobin {
     queues: Vec<Queue>,
     /// For how long guests that are told may retain their contexts.
     retention: Nanos,
+    /// Do they end for whoever wants to run?
+    gives_way: bool,
 }
 
 impl RoundRobin {
@@ -27,12 +29,21 @@ impl RoundRobin {
             slice,
             queues: Vec::new(),
             retention: 0,
+            gives_way: false,
         }
     }
 
     /// The same, where guests are told that they may retain their contexts for so long.
     pub fn telling(self, retention: Nanos) -> Self {
         Self { retention, ..self }
+    }
+
+    /// The same, where that ends for whoever wants to run there.
+    pub fn giving_way(self) -> Self {
+        Self {
+            gives_way: true,
+            ..self
+        }
     }
 
     /// Tasks are dealt out to the pCPUs they may use by their numbers.
@@ -52,7 +63,7 @@ impl HostScheduler for RoundRobin {
     fn add(&mut self, host: &mut Host, _task: TaskId) {
         self.queues.resize_with(host.pcpus(), Queue::default);
         for cpu in host.all_pcpus().collect::<Vec<_>>() {
-            host.retain_on(cpu, self.retention);
+            host.retain_on(cpu, self.retention, self.gives_way);
         }
     }
 

@@ -20,6 +20,8 @@ struct Cores {
     hold: Nanos,
     /// May both hardware threads be held?
     both: bool,
+    /// Do holds end for whoever is queued?
+    gives_way: bool,
     /// Per pCPU: since when it idles, not held, while somebody waits.
     wasted: Vec<Option<Nanos>>,
     /// Per pCPU: has the dispatcher been asked who is next there?
@@ -34,6 +36,7 @@ impl Cores {
             io,
             hold,
             both: false,
+            gives_way: false,
             wasted: vec![None; params.topology.pcpus() as usize],
             asked: vec![false; params.topology.pcpus() as usize],
         }
@@ -55,6 +58,7 @@ impl Cores {
                 0
             },
             retention: 0,
+            gives_way: self.gives_way,
             wait_wait: 277,
             miss_miss: 910,
         };
@@ -73,7 +77,8 @@ impl Cores {
         self.dispatcher.native.cpu(cpu.0).held != 0
     }
 
-    /// Never both hardware threads of a core while somebody waits there, and no longer than the timeout;
+    /// Never both hardware threads of a core while somebody waits there, none beside who waits for it where
+    /// holds give way, and no longer than the timeout;
     /// nobody else idles for longer than it takes to be called while somebody waits; but for a pCPU
     /// that has not been asked since the dispatcher was loaded, which may idle for a slice once.
     /// `picked`: who is about to get a pCPU; the host does not know yet.
@@ -94,6 +99,11 @@ impl Cores {
                     host.now()
                 );
             }
+            assert!(
+                !(self.gives_way && self.held(cpu) && waiting(cpu)),
+                "{cpu} held beside who waits at {}",
+                host.now()
+            );
             let until = self.dispatcher.native.cpu(cpu.0).held_until;
             assert!(
                 !self.held(cpu) || host.now() <= until,
@@ -264,6 +274,26 @@ fn retention_is_charged_as_time_on_the_pcpu() {
     );
 }
 
+#[test]
+fn a_hold_ends_for_who_wakes_if_it_gives_way() {
+    // Two on the I/O-bound hardware thread, one held for all the time, and the other thread is taken.
+    let waits = |gives_way| {
+        let mut cores = Cores::new("1n1l1c2t", 2, 5 * MS);
+        cores.gives_way = gives_way;
+        // The second is owed less: it wants more than its half.
+        let io = [io(0, 100 * US, 2 * MS), io(1, 3 * MS, MS)];
+        let jobs = io.into_iter().chain([hog(2).on("0")]).collect();
+        let params = host("1n1l1c2t", 250);
+        let (outcome, _) = run(&params, cores, Jobs::new(jobs, 1), 0, SEC);
+        let wait = |vm: usize| outcome.vms[vm].ready_waits.quantile(0.9);
+        (wait(1), outcome.vms[0].held)
+    };
+    let ((kept_out, _), (let_in, held)) = (waits(false), waits(true));
+    // Never longer than the other computes.
+    assert!(let_in <= 101 * US && kept_out > MS, "{let_in} {kept_out}");
+    assert!(held > 100 * MS, "{held}");
+}
+
 /// A vCPU that computes and waits at random.
 fn any_job() -> impl Strategy<Value = (Does, u32)> {
     let cycles = (20u64..5000, 20u64..20_000).prop_map(|(work, sleep)| Does::Cycles {
@@ -286,6 +316,7 @@ proptest! {
         io in 0usize..14,
         hold in 0u64..5,
         both: bool,
+        gives_way: bool,
         seed: u64,
     ) {
         let topology = format!("1n1l{cores}c2t");
@@ -295,6 +326,7 @@ proptest! {
         let jobs: Vec<Job> = jobs.iter().enumerate().map(vcpu).collect();
         let mut sched = Cores::new(&topology, io, hold * MS);
         sched.both = both;
+        sched.gives_way = gives_way;
         let params = host(&topology, 250);
         let (outcome, _) = run(&params, sched, Jobs::new(jobs, seed), 0, SEC);
         for (name, _, totals) in &outcome.tasks {

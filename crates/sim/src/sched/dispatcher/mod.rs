@@ -410,7 +410,7 @@ impl<const COUNTED: bool> HostScheduler for Dispatcher<COUNTED> {
         for wanted in &plan.pcpus {
             self.native
                 .configure_pcpu(wanted.cpu.0, PcpuConf::of(wanted));
-            host.retain_on(wanted.cpu, wanted.retention);
+            host.retain_on(wanted.cpu, wanted.retention, wanted.gives_way);
         }
         // Before those who are to be in them.
         self.native

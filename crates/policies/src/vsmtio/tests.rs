@@ -117,6 +117,8 @@ fn each_part_can_be_left_out() {
     };
     let plan = without(&["retain"]);
     assert!(plan.pcpus.iter().all(|told| told.hold == 0));
+    let gives_way = |parts: &[&str]| without(parts).pcpus.iter().all(|told| told.gives_way);
+    assert!(gives_way(&[]) && !gives_way(&["give_way"]));
     let plan = without(&["rass", "adjust"]);
     assert!(plan.vms.iter().all(|vm| vm.placement == Placement::Free));
     assert!(plan.tasks.iter().all(|told| told.home.is_none()));

@@ -17,6 +17,13 @@
  *            spared by not stacking is not worth waiting where many wait.
  *
  * Affinity and cpusets always hold. Load is the weight of the ready and running tasks.
+ *
+ * Who wakes stays on the pCPU it was on unless a move pays: another one idles, or has less load
+ * with it than that one has without it. CFS weighs a wake-up likewise (wake_affine()), and balance
+ * scheduling leaves it to CFS which of the pCPUs without a sibling it is. The least load alone
+ * would not do: a vCPU weighs a share of what its VM has, which changes with each sibling that
+ * wakes, so that there is hardly ever a pCPU that is least loaded for longer than it takes to warm
+ * its caches.
  */
 #ifndef CORUN_PLACEMENT_H
 #define CORUN_PLACEMENT_H
@@ -78,8 +85,26 @@ static inline bool mode_admits(struct task_struct *p, struct task_ctx *t, u32 mo
 }
 
 /*
- * least_loaded(): the least loaded pCPU that affinity and, if asked, the mode admit; ties go to
- * `prev`, then to the lowest number.
+ * By how much `prev`, the pCPU that `t` was on last, may be more loaded than another one for `t` to
+ * stay: by what `t` itself weighs. With less between them, the other one would be the more loaded
+ * of the two as soon as `t` is there. Who has not run yet leaves nothing behind.
+ */
+static inline u64 staying(struct task_ctx *t)
+{
+	return t->last_cpu == NO_PCPU ? 0 : t->load;
+}
+
+/* The load with which `prev`, which has `load`, is compared. Nothing is less than an idle pCPU. */
+static inline u64 load_staying(u64 load, u64 stay)
+{
+	if (load <= stay)
+		return load != 0;
+	return load - stay;
+}
+
+/*
+ * least_loaded(): the least loaded pCPU that affinity and, if asked, the mode admit; `stay` is what
+ * speaks for `prev`. Ties go to `prev`, then to the lowest number.
  */
 #ifdef INDEXED
 /* `cpu`, if it is open to `t`, is the first to be compared with. */
@@ -89,9 +114,11 @@ static inline void consider(struct candidate *best, s32 cpu, s32 rank, u64 load,
 		*best = (struct candidate){(s64)load, cpu, rank};
 }
 
-static inline s32 least_loaded(struct task_struct *p, struct task_ctx *t, u32 mode, s32 prev)
+static inline s32 least_loaded(struct task_struct *p, struct task_ctx *t, u32 mode, s32 prev,
+			       u64 stay)
 {
 	struct candidate best = {.key = INT64_MAX, .cpu = NO_PCPU, .rank = MAX_PCPUS};
+	struct cpu_ctx *last = cpu_at(prev);
 	s32 here = t->cpu;
 	u64 open[MASK_WORDS];
 	s32 i;
@@ -99,21 +126,26 @@ static inline s32 least_loaded(struct task_struct *p, struct task_ctx *t, u32 mo
 	i = mode == PLACE_FIXED || mode == PLACE_CORE ? home_of(p, t) : NO_PCPU;
 	if (i != NO_PCPU)
 		return i;
+	if (last)
+		consider(&best, prev, -1,
+			 load_staying(last->load - (here == prev ? t->load : 0), stay),
+			 allowed(p, prev) && mode_admits(p, t, mode, prev));
+	if (!best.key)
+		return prev;
+	/* In the tree, `here` has the load of `t` as well: never better than what is asked here. */
+	if (here != NO_PCPU && here != prev)
+		consider(&best, here, here, cpu_at(here)->load - t->load,
+			 allowed(p, here) && mode_admits(p, t, mode, here));
 	repeat (i, words_in_use())
 		open[i] = in_use((u32)i, p->allowed[i] & knobs.online[i]);
-	/* In the tree, `here` has the load of `t` as well: never better than what is asked here. */
-	if (here != NO_PCPU)
-		consider(&best, here, here == prev ? -1 : here, cpu_at(here)->load - t->load,
-			 allowed(p, here) && mode_admits(p, t, mode, here));
-	if (prev != here && cpu_at(prev))
-		consider(&best, prev, -1, cpu_at(prev)->load,
-			 allowed(p, prev) && mode_admits(p, t, mode, prev));
 	tree_search(&corun_context->index.light, open, &best, i, mode_admits(p, t, mode, i));
 	return best.cpu;
 }
 #else
-CALLED s32 least_loaded(struct task_struct *p TRUSTED, struct task_ctx *t, u32 mode, s32 prev)
+CALLED s32 least_loaded(struct task_struct *p TRUSTED, struct task_ctx *t, u32 mode, s32 prev,
+			u64 stay)
 {
+	struct cpu_ctx *c = cpu_at(prev);
 	/* Copies: whatever the loop reads of others, these do not change. */
 	s32 here = t ? t->cpu : NO_PCPU;
 	u64 own = t ? t->load : 0;
@@ -123,14 +155,20 @@ CALLED s32 least_loaded(struct task_struct *p TRUSTED, struct task_ctx *t, u32 m
 
 	if (!t)
 		return NO_PCPU;
+	if (c && allowed(p, prev) && mode_admits(p, t, mode, prev)) {
+		best_load = load_staying(shared(c->load) - (here == prev ? own : 0), stay);
+		best = prev;
+	}
+	if (!best_load)
+		return best;
 	for_each_allowed (i, p) {
-		struct cpu_ctx *c = cpu_at(i);
 		u64 load;
 
-		if (!c || !mode_admits(p, t, mode, i))
+		c = cpu_at(i);
+		if (!c || i == prev || !mode_admits(p, t, mode, i))
 			continue;
 		load = shared(c->load) - (here == i ? own : 0);
-		if (load < best_load || (load == best_load && i == prev)) {
+		if (load < best_load) {
 			best_load = load;
 			best = i;
 		}
@@ -157,25 +195,37 @@ static inline u64 load_of_allowed(struct task_struct *p, u32 *count)
 	return sum;
 }
 
-/*
- * Load-conscious: the least loaded pCPU without a sibling if that is light, else the least loaded
- * one. `t` occupies none.
- */
-RARE s32 least_loaded_light(struct task_struct *p, struct task_ctx *t, s32 prev)
+/* Is `cpu` light, as far as the VM of `t`, which occupies no pCPU, has it? */
+RARE bool is_light(struct task_struct *p, struct task_ctx *t, s32 cpu)
 {
-	s32 apart = least_loaded(p, t, PLACE_LOAD_CONSCIOUS, prev);
-	struct cpu_ctx *c = cpu_at(apart);
+	struct cpu_ctx *c = cpu_at(cpu);
 	struct gang g = {.vm = vm_of(t)};
 	u32 count = 0;
 	u64 sum;
 
 	g.conf = g.vm ? vm_conf_of(t, g.vm) : NULL;
 	if (!c || !g.conf)
-		return apart;
+		return true;
 	sum = load_of_allowed(p, &count);
-	if (shared(c->load) * 100 * count <= sum * shared(g.conf->light))
+	return shared(c->load) * 100 * count <= sum * shared(g.conf->light);
+}
+
+/*
+ * Load-conscious: the least loaded pCPU without a sibling if that is light, else the least loaded
+ * one. `prev` speaks for itself as long as it is light.
+ */
+RARE s32 least_loaded_light(struct task_struct *p, struct task_ctx *t, s32 prev, u64 stay)
+{
+	s32 apart = least_loaded(p, t, PLACE_LOAD_CONSCIOUS, prev, stay);
+
+	if (is_light(p, t, apart))
 		return apart;
-	return least_loaded(p, t, PLACE_FREE, prev);
+	if (apart == prev && stay) {
+		apart = least_loaded(p, t, PLACE_LOAD_CONSCIOUS, prev, 0);
+		if (apart != prev && is_light(p, t, apart))
+			return apart;
+	}
+	return least_loaded(p, t, PLACE_FREE, prev, stay);
 }
 
 /* The pCPU that the gang of `t` has for it; NO_PCPU: it does not say. */
@@ -190,9 +240,10 @@ RARE s32 gang_place(struct task_struct *p, struct task_ctx *t, s32 prev)
 static inline s32 best_place(struct task_struct *p, struct task_ctx *t, u32 mode, s32 prev)
 {
 	s32 owned = NO_PCPU;
+	u64 stay = staying(t);
 
-	/* Ties go to prev. */
-	if (t->claims && t->home)
+	/* Home, if it is open to it, is where it was. */
+	if (t->claims && t->home && mode_admits(p, t, mode, t->home - 1))
 		prev = t->home - 1;
 
 	if (has_gang(t))
@@ -200,8 +251,8 @@ static inline s32 best_place(struct task_struct *p, struct task_ctx *t, u32 mode
 	if (owned != NO_PCPU)
 		return owned;
 	if (mode == PLACE_LOAD_CONSCIOUS)
-		return least_loaded_light(p, t, prev);
-	return least_loaded(p, t, mode, prev);
+		return least_loaded_light(p, t, prev, stay);
+	return least_loaded(p, t, mode, prev, stay);
 }
 
 /* Makes `t` occupy the best pCPU of its mode, which `*found` is then; false: others were faster. */
@@ -211,7 +262,7 @@ INLINED bool try_place(struct task_struct *p, struct task_ctx *t, u32 mode, s32 
 
 	if (cpu == NO_PCPU) {
 		/* Stacking cannot be avoided: more ready siblings than pCPUs. */
-		cpu = least_loaded(p, t, PLACE_FREE, prev);
+		cpu = least_loaded(p, t, PLACE_FREE, prev, staying(t));
 		*found = cpu == NO_PCPU ? prev : cpu;
 		occupancy_move(t, *found);
 		return true;

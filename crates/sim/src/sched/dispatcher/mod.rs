@@ -28,6 +28,8 @@ mod gang_tests;
 mod group_tests;
 mod groups;
 mod helpers;
+#[cfg(test)]
+mod placement_tests;
 mod queues;
 #[cfg(test)]
 mod tests;

@@ -22,7 +22,7 @@ use anyhow::Context;
 use corun_policies::aql::{Calibration, Machine, calibration};
 use corun_scenario::{Case, Override, Scenario};
 use meter::Levels;
-use programs::{CONSOLIDATION, DEFAULT, SLICES, SUBJECTS};
+use programs::{CONSOLIDATION, DEFAULT, SEEDS, SLICES, SUBJECTS};
 use std::fmt::Write;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -74,7 +74,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME", default_value = "corun", value_parser = ["corun", "credit"])]
     scheduler: String,
 
-    /// A seed, and a quarter of the time: a look, not a calibration
+    /// Four seeds of 24: a look, not a calibration
     #[arg(long)]
     quick: bool,
 
@@ -195,20 +195,19 @@ fn save(
 /// Every subject, slice, consolidation and seed.
 fn plan(args: &Args) -> anyhow::Result<Vec<Job>> {
     let host = host(args)?;
-    let seeds: &[u64] = if args.quick { &[1] } else { &[1, 2, 3] };
-    let part = if args.quick { 4 } else { 1 };
+    let seeds = 1..=if args.quick { 4 } else { SEEDS };
     let mut all = Vec::new();
     for (subject, of) in SUBJECTS.iter().enumerate() {
         for (slice, ms) in SLICES.iter().enumerate() {
             for consolidation in CONSOLIDATION {
-                let text = programs::scenario(of, &host, consolidation, *ms, part);
+                let text = programs::scenario(of, &host, consolidation, *ms);
                 let scenario = read("calibration", &text, &[])?;
                 let case = scenario.cases.into_iter().next().context("no case")?;
                 let case = Case {
                     name: format!("{consolidation} per pCPU"),
                     ..case
                 };
-                all.extend(seeds.iter().map(|&seed| Job {
+                all.extend(seeds.clone().map(|seed| Job {
                     subject,
                     slice,
                     case: case.clone(),

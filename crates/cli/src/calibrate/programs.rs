@@ -17,6 +17,9 @@ pub const SLICES: [u64; 5] = [1, 10, 30, 60, 90];
 pub const DEFAULT: usize = 2;
 /// vCPUs per pCPU (§3.4.1).
 pub const CONSOLIDATION: [u32; 3] = [2, 3, 4];
+/// Runs of each case. pCPUs whose slices are equally long keep in step, so that it hangs on the seed
+/// beside whom a subject runs all the time, and many short runs say more than a few long ones.
+pub const SEEDS: u64 = 24;
 
 /// The machine of Table 2: an i7-3770, whose four cores the scenarios of Table 4 use without SMT; latencies from
 /// 7-cpu.com.
@@ -145,11 +148,10 @@ fn visitors(text: &mut String, name: &str, vm: &str, port: &str) {
     );
 }
 
-/// The scenario: a subject beside others, so many vCPUs per pCPU, at this slice; of the whole time
-/// only one `part`th.
-pub fn scenario(of: &Subject, host: &Host, consolidation: u32, slice: u64, part: u64) -> String {
-    // Long enough for 25 rounds of four vCPUs with the longest slice.
-    let (warm_up, duration) = (800 / part, 9000 / part);
+/// The scenario: a subject beside others, so many vCPUs per pCPU, at this slice.
+pub fn scenario(of: &Subject, host: &Host, consolidation: u32, slice: u64) -> String {
+    // Long enough for eight rounds of four vCPUs with the longest slice.
+    let (warm_up, duration) = (300, 3000);
     let mut text = format!(
         "[host]\ntopology = \"{}\"\nl2 = \"{}B\"\nllc = \"{}B\"\nllc_adaptive = {}\ncosts.llc = \"{}ns\"\n\
          costs.memory = \"{}ns\"\n\

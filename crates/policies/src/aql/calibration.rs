@@ -75,9 +75,9 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             io_events: 2,
-            pause_exits: 118,
+            pause_exits: 56,
             llc_references: 7_718,
-            llc_misses: 648_248,
+            llc_misses: 765_620,
         }
     }
 }

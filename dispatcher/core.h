@@ -227,11 +227,8 @@ static inline bool core_preempts(struct task_struct *p, struct task_ctx *t, stru
 {
 	u32 held = shared(c->held);
 
-	if (held) {
-		bool own = held == id_of(p);
-
-		return hold_yields(c, cpu, fair || own || hold_gives_way(t, cpu), now);
-	}
+	if (held)
+		return hold_yields(c, cpu, fair || held == id_of(p), now);
 	return fair || (shared(c->cur_away) && !core_away(p, t, cpu));
 }
 

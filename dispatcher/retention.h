@@ -7,8 +7,7 @@
  * gets nothing to run. A hold ends with the vCPU's wake-up, or when its timeout has passed (a
  * timer), or for somebody else: when the vCPU's slice is over and others wait, or when who wakes is
  * owed so much more that it would have preempted the vCPU, had that run. Where the policy has it
- * give way, it ends for whoever wakes, and none begins while somebody waits who has not run since:
- * that is I/O, too. Who was interrupted computes, and waits for a turn in any case. The time is
+ * give way, it ends for whoever is queued there, and none begins while somebody is. The time is
  * charged as if the vCPU had run, and who is owed more goes first when it is back.
  *
  * Both hardware threads of a core are never held while somebody waits there.
@@ -92,28 +91,6 @@ static inline bool others_first(s32 cpu, u64 vtime)
 	return first;
 }
 
-/* How many that wait for a pCPU are looked at for those that woke. */
-#define HOLD_LOOK 8u
-
-/* Has one of the first that wait for `cpu` not run since it woke? */
-CALLED bool woken_waits(s32 cpu)
-{
-	struct task_struct *p;
-	bool found = false;
-	u32 looked = 0;
-
-	if (!queue_length(cpu))
-		return false;
-	for_each_queued (p, cpu) {
-		struct task_ctx *t = raw_task_ctx(p);
-
-		found = t && shared(t->fresh);
-		if (found || ++looked == HOLD_LOOK)
-			break;
-	}
-	return found;
-}
-
 /* `t` halts on `cpu`, a hardware thread which it ran on: shall that be held for it? */
 RARE void hold_begin_one(struct task_struct *p, struct task_ctx *t, s32 cpu, u64 now)
 {
@@ -129,7 +106,7 @@ RARE void hold_begin_one(struct task_struct *p, struct task_ctx *t, s32 cpu, u64
 		return;
 	if (partner_held(cpu) && core_waits(cpu))
 		return;
-	if (shared(conf->gives_way) && woken_waits(cpu))
+	if (shared(conf->gives_way) && queue_length(cpu))
 		return;
 	/* It is not charged for holds that others pay for. */
 	if (others_first(cpu, t->vtime))
@@ -204,18 +181,19 @@ static inline bool guest_is_due(struct cpu_ctx *c, s32 cpu)
 	return partner != NO_PCPU && queue_length(partner);
 }
 
-/* Does the hold of `cpu` end for `t`, just queued there, because it woke? */
-static inline bool hold_gives_way(struct task_ctx *t, s32 cpu)
+/* Do holds of `cpu` end for whoever is queued there? */
+static inline bool hold_gives_way(s32 cpu)
 {
 	struct pcpu_conf *conf = core_conf(cpu);
 
-	return conf && t->woken && shared(conf->gives_way);
+	return conf && shared(conf->gives_way);
 }
 
 /* Must the pCPU that is held for another vCPU be given to one that was just queued there? */
 static inline bool hold_yields(struct cpu_ctx *c, s32 cpu, bool fair, u64 now)
 {
-	if (!fair && before(now, shared(c->held_until)) && !partner_held(cpu))
+	if (!fair && before(now, shared(c->held_until)) && !partner_held(cpu) &&
+	    !hold_gives_way(cpu))
 		return false;
 	hold_over(c, now);
 	return true;

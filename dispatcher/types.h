@@ -176,7 +176,7 @@ struct pcpu_conf {
 	u32 partner;   /* its SMT sibling, plus 1; 0: none */
 	u32 wait_wait; /* how much two slow each other down that both wait, thousandths */
 	u32 miss_miss; /* that both miss */
-	u32 gives_way; /* a hold ends for whoever wakes there */
+	u32 gives_way; /* a hold ends for whoever is queued there */
 };
 
 /* pCPUs that belong together (pool.h); written by the control loop only. */

@@ -181,7 +181,7 @@ pub struct PcpuConf {
     pub wait_wait: u32,
     /// Of two that both miss.
     pub miss_miss: u32,
-    /// Does a hold end for whoever wakes there?
+    /// Does a hold end for whoever is queued there?
     pub gives_way: u32,
 }
 

@@ -292,7 +292,7 @@ pub struct PcpuPlan {
     pub hold: Nanos,
     /// How long guests that retain their context by themselves may do so there, ns; 0: not at all.
     pub retention: Nanos,
-    /// Does either end for whoever wakes there?
+    /// Does either end for whoever wants to run there?
     pub gives_way: bool,
     /// How much two vCPUs slow each other down that both wait for units of the core, thousandths.
     pub wait_wait: u32,

@@ -25,7 +25,7 @@ pub struct VsmtIoParams {
     pub compensate: bool,
     /// Do guests retain their contexts by themselves, for as long as they are told?
     pub guests: bool,
-    /// Does a retention end for whoever wakes there?
+    /// Does a retention end for whoever wants to run there?
     pub give_way: bool,
     /// In what time those that share a hardware thread have a turn each, ns.
     pub latency: Nanos,
@@ -150,9 +150,9 @@ fn parts(default: &VsmtIoParams) -> Vec<Parameter> {
         ),
         Parameter::new(
             "policy.vsmtio.give_way",
-            "does a retention end for who wakes on its hardware thread?",
+            "does a retention end for whoever wants to run on its hardware thread?",
             Value::Switch(default.give_way),
-            "on: others' I/O is not to wait for one that does nothing. Off in the paper's \
+            "on: a hardware thread that nobody wants is all that a retention is to cost. Off in the paper's \
              experiments: §3.5 leaves it to CFS, by which who retains goes on until another one is owed more",
             "on and off: all of experiments/vsmtio",
         ),

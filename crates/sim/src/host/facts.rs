@@ -66,11 +66,11 @@ impl Host {
         // Both hardware threads of a core are never retained while somebody waits there
         // (dispatcher/retention.h, where the host holds them).
         let both = |cpu: PcpuId| self.beside_retention(cpu) && self.core_waits(cpu);
-        let gives_way = |cpu: PcpuId| {
+        let wanted = |cpu: PcpuId| {
             let slot = &self.cpus[cpu.index()];
-            slot.gives_way && slot.tasks > 1 && self.tasks.iter().any(|task| task.woke_on(cpu))
+            slot.gives_way && slot.tasks > 1
         };
-        let may = |cpu: &PcpuId| !both(*cpu) && !gives_way(*cpu);
+        let may = |cpu: &PcpuId| !both(*cpu) && !wanted(*cpu);
         let cpu = cpu.filter(may);
         cpu.map_or(0, |cpu| self.cpus[cpu.index()].retention)
     }

@@ -112,7 +112,7 @@ struct Pcpu {
     switched_ordered: bool,
     /// How long guests may retain their contexts here by themselves, ns.
     retention: Nanos,
-    /// Does that end for whoever wakes there?
+    /// Does that end for whoever wants to run there?
     gives_way: bool,
 }
 

@@ -48,7 +48,7 @@ impl Host {
     }
 
     /// Guests that retain their contexts by themselves may do so on `cpu` for so long at a time, or
-    /// until somebody wakes there if it `gives_way`.
+    /// until somebody else wants to run there if it `gives_way`.
     pub fn retain_on(&mut self, cpu: PcpuId, limit: Nanos, gives_way: bool) {
         let slot = &mut self.cpus[cpu.index()];
         slot.retention = limit;
@@ -91,7 +91,7 @@ impl Host {
         if let Some(old) = old {
             self.cpus[old.index()].tasks -= 1;
         }
-        self.joined(cpu, old.is_none());
+        self.joined(cpu);
         let Some(vm) = vm else { return };
         if let Some(old) = old {
             self.stacking.change(vm, old, false, now);
@@ -121,15 +121,15 @@ impl Host {
         }
     }
 
-    /// A task has come to the runqueue of `cpu`, having woken or from another one.
-    fn joined(&mut self, cpu: PcpuId, woke: bool) {
+    /// A task has come to the runqueue of `cpu`.
+    pub(super) fn joined(&mut self, cpu: PcpuId) {
         let slot = &mut self.cpus[cpu.index()];
         slot.tasks += 1;
         let Some(current) = slot.current else { return };
         let gives_way = match self.tasks[current.index()].activity {
             Activity::HaltPolling => true,
             Activity::Retention => {
-                let gives_way = woke && slot.gives_way;
+                let gives_way = self.cpus[cpu.index()].gives_way;
                 self.retains_as_told(cpu) && (gives_way || self.beside_retention(cpu))
             }
             _ => false,

@@ -190,11 +190,6 @@ impl Task {
         self.last_ran
     }
 
-    /// Has it woken on the runqueue of `cpu`, and not run since?
-    pub(crate) fn woke_on(&self, cpu: PcpuId) -> bool {
-        self.state == TaskState::Ready && !self.preempted && self.home == Some(cpu)
-    }
-
     /// The pCPU whose runqueue it is on while ready or running, else the last one it was on.
     pub fn runqueue(&self) -> Option<PcpuId> {
         self.home

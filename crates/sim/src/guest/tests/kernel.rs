@@ -297,7 +297,7 @@ fn both_hardware_threads_of_a_core_are_not_retained_beside_one_that_waits() {
 
 /// One that mostly waits, and one that comes every 5 ms, on one pCPU.
 #[test]
-fn a_retention_ends_for_who_wakes_if_it_gives_way() {
+fn a_retention_ends_for_whoever_waits_if_it_gives_way() {
     let waits = |sched: RoundRobin| {
         let told = GuestParams {
             idle: IdleMode::Told,

@@ -275,7 +275,7 @@ fn retention_is_charged_as_time_on_the_pcpu() {
 }
 
 #[test]
-fn a_hold_ends_for_who_wakes_if_it_gives_way() {
+fn a_hold_ends_for_whoever_waits_if_it_gives_way() {
     // Two on the I/O-bound hardware thread, one held for all the time, and the other thread is taken.
     let waits = |gives_way| {
         let mut cores = Cores::new("1n1l1c2t", 2, 5 * MS);

@@ -297,7 +297,7 @@ struct cpu_ctx {
 	u64 turn_vtime;	 /* turn.h: vtime at which the turn of who runs here began */
 	u64 release_at;	 /* quota.h: when who is parked here is looked at; 0: nobody is */
 	u64 timer_at;	 /* timer.h: when its timer fires; not later than now: it has */
-	u32 favoured;	 /* yield.h: id of who goes next; 0: nobody in particular */
+	u32 favoured;	 /* yield.h: id of who goes next; 0: nobody; or RUNS_FAVOURED */
 	u32 tick;	 /* starve.h: when it was last asked for the time */
 	u64 favour_end;	 /* yield.h: the vtime up to which who was favoured, and runs here, may */
 };

@@ -66,11 +66,8 @@ impl Host {
         // Both hardware threads of a core are never retained while somebody waits there
         // (dispatcher/retention.h, where the host holds them).
         let both = |cpu: PcpuId| self.beside_retention(cpu) && self.core_waits(cpu);
-        let wanted = |cpu: PcpuId| {
-            let slot = &self.cpus[cpu.index()];
-            slot.gives_way && slot.tasks > 1
-        };
-        let may = |cpu: &PcpuId| !both(*cpu) && !wanted(*cpu);
+        let gives_way = |cpu: PcpuId| self.cpus[cpu.index()].gives_way && !self.is_alone(task);
+        let may = |cpu: &PcpuId| !both(*cpu) && !gives_way(*cpu);
         let cpu = cpu.filter(may);
         cpu.map_or(0, |cpu| self.cpus[cpu.index()].retention)
     }

@@ -129,8 +129,7 @@ impl Host {
         let gives_way = match self.tasks[current.index()].activity {
             Activity::HaltPolling => true,
             Activity::Retention => {
-                let gives_way = self.cpus[cpu.index()].gives_way;
-                self.retains_as_told(cpu) && (gives_way || self.beside_retention(cpu))
+                (slot.gives_way || self.beside_retention(cpu)) && self.retains_as_told(cpu)
             }
             _ => false,
         };

@@ -14,6 +14,7 @@ pub(super) const ABOUT: &str = "Computing on data in memory, a thread per vCPU. 
 /// Stages of a Spark job.
 const fn spark(name: &'static str, about: &'static str, stage: Nanos, cache: Cache) -> Preset {
     let team = Team {
+        start: 0,
         work: stage,
         vary: 20,
         serial: 5 * MS,
@@ -35,6 +36,7 @@ const fn openmp(
     unit: &'static str,
 ) -> Preset {
     let team = Team {
+        start: 0,
         work: region,
         vary: 10,
         serial,
@@ -111,6 +113,7 @@ pub(super) const ALL: &[Preset] = &[
          each other. Three of 8000^2 x 4 = 256 MB; blocks reused in the cache leave 8 lines/us \
          (assumed).",
         Shape::Team(Team {
+            start: 0,
             work: 10 * MS,
             vary: 0,
             serial: 0,

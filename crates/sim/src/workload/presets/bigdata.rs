@@ -9,12 +9,11 @@ use corun_model::time::{MS, US};
 pub(super) const ABOUT: &str = "Computing on data in memory, a thread per vCPU. Spark's stages end \
     when their last task does; then its driver plans the next one, 5 ms (assumed: stages of empty \
     tasks take about that long). OpenMP's threads spin 300,000 times at barriers before they block \
-    (libgomp's GOMP_SPINCOUNT), about a millisecond: modelled as spinning. Spread of shares and lines per us are assumed.";
+    (libgomp's GOMP_SPINCOUNT), about a millisecond. Spread of shares and lines per us are assumed.";
 
 /// Stages of a Spark job.
 const fn spark(name: &'static str, about: &'static str, stage: Nanos, cache: Cache) -> Preset {
     let team = Team {
-        start: 0,
         work: stage,
         vary: 20,
         serial: 5 * MS,
@@ -36,7 +35,6 @@ const fn openmp(
     unit: &'static str,
 ) -> Preset {
     let team = Team {
-        start: 0,
         work: region,
         vary: 10,
         serial,
@@ -113,7 +111,6 @@ pub(super) const ALL: &[Preset] = &[
          each other. Three of 8000^2 x 4 = 256 MB; blocks reused in the cache leave 8 lines/us \
          (assumed).",
         Shape::Team(Team {
-            start: 0,
             work: 10 * MS,
             vary: 0,
             serial: 0,

@@ -28,7 +28,6 @@ const fn team(
     unit: &'static str,
 ) -> Preset {
     let team = Team {
-        start: 0,
         work,
         vary,
         serial: 0,
@@ -43,7 +42,6 @@ const fn team(
 /// Threads that do not meet before the end.
 const fn apart(name: &'static str, about: &'static str, cache: Cache) -> Preset {
     let team = Team {
-        start: 0,
         work: 10 * MS,
         vary: 0,
         serial: 0,
@@ -69,7 +67,6 @@ const fn stage(name: &'static str, many: bool, does: &'static str, queue: u32) -
         many,
         does,
         queue,
-        start: None,
     }
 }
 
@@ -89,7 +86,6 @@ pub(super) const ALL: &[Preset] = &[
          instructions or 47 us apart. Between stages the main thread normalises and resamples 4000 \
          particles, 0.5 us each (assumed). 8 MB of images.",
         Shape::Team(Team {
-            start: 0,
             work: 71 * MS,
             vary: 20,
             serial: 2 * MS,

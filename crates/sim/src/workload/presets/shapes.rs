@@ -4,7 +4,7 @@
 //! ([`Shape::Pipeline`]), and whatever else ([`Shape::Own`]).
 
 use corun_model::Nanos;
-use corun_model::time::{SEC, US};
+use corun_model::time::US;
 use std::fmt::Write;
 
 /// Name and program text of each thread.
@@ -24,17 +24,9 @@ pub(super) enum Shape {
     Own(fn(u32) -> u32, fn(u32) -> Texts),
 }
 
-/// Work of a run in miniature, one thread's time. Programs that run for minutes are repeated in runs
-/// of this length: with the whole's share of work that one thread does alone, in phases as long as
-/// the whole's, but fewer of them.
-const RUN: Nanos = 4 * SEC;
-
 /// Threads that share out phases of work and meet after each.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Team {
-    /// What the first thread does alone before the others begin (reading, building, and what comes
-    /// at the end), permille of the program's work; 0: nothing, phase follows phase without end.
-    pub start: u32,
     /// Of a phase, all threads together.
     pub work: Nanos,
     /// By how much shares of it differ, percent.
@@ -56,7 +48,7 @@ pub(super) struct Team {
 pub(super) enum Meet {
     /// At a barrier that blocks.
     Block,
-    /// At a barrier that spins.
+    /// At a barrier that spins for a millisecond, then blocks (OpenMP's).
     Spin,
     /// Not at all.
     Never,
@@ -124,9 +116,6 @@ pub(super) struct Stage {
     pub does: &'static str,
     /// Places in the queue to the next stage.
     pub queue: u32,
-    /// What a stage of one thread does before it gives the next so many items: time, items; none of
-    /// them: item follows item without end.
-    pub start: Option<(Nanos, u32)>,
 }
 
 impl Shape {
@@ -166,46 +155,16 @@ impl Shape {
 impl Team {
     /// What thread i of n does.
     fn text(&self, i: u32, n: u32) -> String {
-        let cache = self.cache.text(n);
-        if self.start == 0 {
-            return format!("{cache}loop {{ {} }}", self.phase(i, n));
-        }
-        let start = match i {
-            0 => format!("{}; ", compute(self.alone(), 0)),
-            _ => String::new(),
-        };
-        // Threads are made at the beginning and joined at the end, where phases do not end together.
-        let (made, joined) = match self.meet {
-            _ if n == 1 => ("", ""),
-            Meet::Never => ("barrier made; ", "; barrier joined"),
-            _ => ("barrier made; ", ""),
-        };
-        let (phases, phase) = (self.phases(), self.phase(i, n));
-        format!("{cache}loop {{ {start}{made}loop {phases} {{ {phase} }}{joined} }}")
-    }
-
-    /// Phases of a run in miniature.
-    fn phases(&self) -> Nanos {
-        (RUN / (self.work + self.serial).max(1)).max(1)
-    }
-
-    /// How long the first thread works alone before each run.
-    fn alone(&self) -> Nanos {
-        let rest = self.phases() * (self.work + self.serial);
-        rest * Nanos::from(self.start) / Nanos::from(1000 - self.start)
-    }
-
-    /// What thread i of n does in a phase.
-    fn phase(&self, i: u32, n: u32) -> String {
+        let mut text = self.cache.text(n);
         let share = (self.work / u64::from(n)).max(1);
         let work = match self.sections {
             Some(sections) => sections.text(i, n, share, self.vary),
             None => compute(share, self.vary),
         };
-        let mut text = work;
+        let _ = write!(text, "loop {{ {work}");
         let meet = match self.meet {
             Meet::Block => "; barrier phase",
-            Meet::Spin => "; spin-barrier phase",
+            Meet::Spin => "; condition-barrier phase 1ms",
             Meet::Never => "",
         };
         // One thread has nobody to wait for.
@@ -220,7 +179,7 @@ impl Team {
         if !self.unit.is_empty() && (i == 0 || self.meet == Meet::Never) {
             let _ = write!(text, "; count {}", self.unit);
         }
-        text
+        text + " }"
     }
 }
 
@@ -278,109 +237,9 @@ fn pipeline(stages: &[Stage], threads: u32) -> Texts {
             ),
             false => (String::new(), String::new()),
         };
-        let item = format!("{take}{}{give}", stage.does);
-        let text = match stage.start {
-            None => format!("{queue}loop {{ {item} }}"),
-            Some((start, items)) => {
-                format!(
-                    "{queue}loop {{ {}; loop {items} {{ {item} }} }}",
-                    compute(start, 0)
-                )
-            }
-        };
+        let text = format!("{queue}loop {{ {take}{}{give} }}", stage.does);
         let threads = if stage.many { each } else { 1 };
         all.extend((0..threads).map(|i| (format!("{}{i}", stage.name), text.clone())));
     }
     all
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use corun_model::time::MS;
-
-    const TEAM: Team = Team {
-        start: 0,
-        work: 20 * MS,
-        vary: 0,
-        serial: 0,
-        meet: Meet::Block,
-        sections: None,
-        cache: kib(64, 2),
-        unit: "phases",
-    };
-
-    #[test]
-    fn without_a_start_phases_follow_each_other() {
-        let text = TEAM.text(1, 2);
-        assert!(
-            text.ends_with("loop { compute 10000us; barrier phase }"),
-            "{text}"
-        );
-    }
-
-    #[test]
-    fn a_run_begins_with_one_thread() {
-        // A fifth of the work: 1 s beside 200 phases of 20 ms.
-        let team = Team { start: 200, ..TEAM };
-        let (first, second) = (team.text(0, 2), team.text(1, 2));
-        assert!(
-            first.ends_with(
-                "loop { compute 1000000us; barrier made; loop 200 { compute 10000us; barrier phase; \
-                 count phases } }"
-            ),
-            "{first}"
-        );
-        assert!(
-            second.ends_with("loop { barrier made; loop 200 { compute 10000us; barrier phase } }"),
-            "{second}"
-        );
-        let alone = team.text(0, 1);
-        assert!(!alone.contains("barrier"), "{alone}");
-    }
-
-    #[test]
-    fn threads_that_never_meet_are_joined() {
-        let team = Team {
-            start: 500,
-            meet: Meet::Never,
-            unit: "",
-            ..TEAM
-        };
-        let text = team.text(1, 2);
-        assert!(
-            text.ends_with("loop { barrier made; loop 200 { compute 10000us }; barrier joined }"),
-            "{text}"
-        );
-    }
-
-    #[test]
-    fn long_phases_are_one_to_a_run() {
-        let team = Team {
-            work: 10 * SEC,
-            start: 500,
-            ..TEAM
-        };
-        assert_eq!((team.phases(), team.alone()), (1, 10 * SEC));
-    }
-
-    #[test]
-    fn a_stage_begins_before_its_items() {
-        let stage = |name, start| Stage {
-            name,
-            many: false,
-            does: "compute 1ms",
-            queue: 8,
-            start,
-        };
-        let texts = pipeline(
-            &[stage("read", Some((2 * MS, 10))), stage("write", None)],
-            2,
-        );
-        assert_eq!(
-            texts[0].1,
-            "queue read 8; loop { compute 2000us; loop 10 { compute 1ms; send read } }"
-        );
-        assert_eq!(texts[1].1, "loop { recv read; compute 1ms }");
-    }
 }

@@ -40,7 +40,6 @@ const fn splash(name: &'static str, about: &'static str, facts: Facts) -> Preset
         }),
     };
     let team = Team {
-        start: 0,
         work: facts.phase,
         vary: facts.vary,
         serial: facts.serial,
@@ -154,7 +153,6 @@ pub(super) const ALL: &[Preset] = &[
          next; held for 100 ns (assumed: a counter whose line comes from another core). No barriers. \
          32 MB for car.env (assumed).",
         Shape::Team(Team {
-            start: 0,
             work: 340 * US,
             vary: 50,
             serial: 0,

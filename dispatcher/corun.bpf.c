@@ -104,6 +104,10 @@ RARE void notice_new_vcpu(struct task_struct *p, struct task_ctx *t, u32 id)
 
 	if (!vm_notice(t, id))
 		return;
+	/* What it did before it was a vCPU is no reason to stay, what it did as one is. */
+	t->last_cpu = NO_PCPU;
+	if (!t->sum.switches && was_vcpu())
+		t->last_cpu = task_cpu_of(p);
 	here = siblings_counter(t, t->cpu);
 	if (here)
 		fetch_add(*here, 1);
@@ -244,7 +248,7 @@ RARE bool still_admitted(struct task_struct *p, struct task_ctx *t)
 
 static inline bool may_stay(struct task_struct *p, struct task_ctx *t)
 {
-	return t->cpu != NO_PCPU && still_admitted(p, t);
+	return t->cpu != NO_PCPU && t->over != TURN_MOVES && still_admitted(p, t);
 }
 
 /* Nothing is left of its quotas for `t`, for `wait` ns: it does not want to run until then. */
@@ -335,14 +339,29 @@ RARE void keep(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, struct task
 	turn_begins(prev, t, c, cpu, now);
 }
 
+/* `prev` does not go on here: unless enqueue brings it back, `cpu` will idle. */
+static inline void give_up(struct cpu_ctx *c)
+{
+	exchange(c->idle, 1);
+}
+
+/* `t` goes on elsewhere: enqueue finds it a place. */
+static inline void move_on(struct cpu_ctx *c, struct task_ctx *t)
+{
+	t->over = TURN_MOVES;
+	give_up(c);
+}
+
 /* `prev` still wants `cpu`: does somebody interrupt it who woke, or is its turn over? */
 RARE void dispatch_or_keep(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, struct task_ctx *t)
 {
 	u64 now = now_ns();
 	bool stays = may_go_on(prev, t, now);
+	bool looks;
 
 	turn_cut(t, c, now);
-	if (!t->rest && pull_busy(cpu, c, now))
+	looks = !t->rest && balance_is_due(c, now);
+	if (looks && pull_busy(cpu, c, now))
 		return;
 	if (stays && t->rest && move_fresh(cpu, fair_current(c, now)))
 		return;
@@ -351,11 +370,12 @@ RARE void dispatch_or_keep(s32 cpu, struct cpu_ctx *c, struct task_struct *prev,
 		t->over = 1;
 		return;
 	}
-	if (stays) {
+	if (!stays)
+		give_up(c);
+	else if (looks && finds_idle_core(cpu, c, prev, t))
+		move_on(c, t);
+	else
 		keep(cpu, c, prev, t, now);
-	} else {
-		exchange(c->idle, 1); /* unless enqueue brings it back, it will idle */
-	}
 }
 
 /* Nobody waits for `cpu`: who waits elsewhere may have it, or it idles. */
@@ -419,7 +439,7 @@ RARE void dispatch_gangs(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, s
 {
 	u64 now = now_ns();
 	struct gang_choice best = {.bound = t ? fair_current(c, now) : 0, .now = now};
-	bool better;
+	bool better, looks;
 	u32 rank;
 
 	if (t)
@@ -433,7 +453,8 @@ RARE void dispatch_gangs(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, s
 		best.stays = rank != RANK_NOT;
 		best_waiting(cpu, &best);
 	}
-	if (rank >= RANK_ORDINARY && best.rank <= rank && pull_busy(cpu, c, now))
+	looks = rank >= RANK_ORDINARY && best.rank <= rank && balance_is_due(c, now);
+	if (looks && pull_busy(cpu, c, now))
 		return;
 	if (rank < RANK_ORDINARY && best.rank < RANK_ORDINARY && pull_owner(cpu))
 		return;
@@ -441,7 +462,9 @@ RARE void dispatch_gangs(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, s
 		 (best.rank == rank && rank != RANK_URGENT && before(best.vtime, best.bound));
 	if (better && best.id && take(cpu, best.id))
 		return;
-	if (t && rank != RANK_NOT)
+	if (t && looks && finds_idle_core(cpu, c, prev, t))
+		move_on(c, t);
+	else if (t && rank != RANK_NOT)
 		keep(cpu, c, prev, t, now);
 	else if (!pull_idle(cpu, c))
 		idle_for_now(cpu, c, best.again, now);
@@ -466,7 +489,7 @@ static inline void core_dispatch_or_keep(s32 cpu, s32 partner, struct cpu_ctx *c
 		return;
 	}
 	if (!core_borrow(cpu, partner, c))
-		exchange(c->idle, 1); /* as in dispatch_or_keep() */
+		give_up(c);
 }
 
 /* Who is next on `cpu`, perhaps a hardware thread of a core? False if it is none, or nothing is

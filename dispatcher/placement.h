@@ -19,15 +19,20 @@
  * Affinity and cpusets always hold. Load is the weight of the ready and running tasks.
  *
  * Who wakes stays on the pCPU it was on unless a move pays: another one idles, or has less load
- * with it than that one has without it. CFS weighs a wake-up likewise (wake_affine()), and balance
- * scheduling leaves it to CFS which of the pCPUs without a sibling it is. The least load alone
- * would not do: a vCPU weighs a share of what its VM has, which changes with each sibling that
- * wakes, so that there is hardly ever a pCPU that is least loaded for longer than it takes to warm
- * its caches.
+ * with it than that one has without it, or idles on a core of its own (crowding.h). CFS weighs a
+ * wake-up likewise (wake_affine()), and balance scheduling leaves it to CFS which of the pCPUs
+ * without a sibling it is. The least load alone would not do: a vCPU weighs a share of what its VM
+ * has, which changes with each sibling that wakes, so that there is hardly ever a pCPU that is
+ * least loaded for longer than it takes to warm its caches.
+ *
+ * Of pCPUs that are equally good, those go first that share the last-level cache with the one it
+ * was on. vCPUs that have not run as such begin at the cache of their VM: VMs get them by turns, so
+ * that they spread, and siblings meet as far as there is room.
  */
 #ifndef CORUN_PLACEMENT_H
 #define CORUN_PLACEMENT_H
 
+#include "crowding.h"
 #include "fair.h"
 #include "gang_strict.h"
 #include "occupancy.h"
@@ -102,11 +107,31 @@ static inline u64 load_staying(u64 load, u64 stay)
 	return load - stay;
 }
 
+/* crowding() of `cpu` for `t`, with so much load of others. */
+static inline u64 crowding_at(s32 cpu, u64 load)
+{
+	struct cpu_ctx *beside = load ? NULL : cpu_at(smt_sibling_of(cpu));
+
+	return crowding(load, beside && shared(beside->load));
+}
+
+/* The last-level cache near which `t`, which was on `prev`, had better be. */
+static inline u32 llc_near(struct task_ctx *t, s32 prev)
+{
+	struct vm_ctx *vm = t->last_cpu == NO_PCPU && knobs.llcs > 1 ? vm_of(t) : NULL;
+
+	return vm ? shared(vm->llc) : llc_of(prev);
+}
+
 /*
- * least_loaded(): the least loaded pCPU that affinity and, if asked, the mode admit; `stay` is what
- * speaks for `prev`. Ties go to `prev`, then to the lowest number.
+ * least_loaded(): the least crowded pCPU that affinity and, if asked, the mode admit; `stay` is
+ * what speaks for `prev`. Ties go to `prev`, then to the last-level cache that is near, then to the
+ * lowest number.
  */
 #ifdef INDEXED
+/* Ranks of pCPUs near are below it, those elsewhere from it on. */
+#define MAX_RANK ((s32)MAX_PCPUS)
+
 /* `cpu`, if it is open to `t`, is the first to be compared with. */
 static inline void consider(struct candidate *best, s32 cpu, s32 rank, u64 load, bool open)
 {
@@ -117,28 +142,40 @@ static inline void consider(struct candidate *best, s32 cpu, s32 rank, u64 load,
 static inline s32 least_loaded(struct task_struct *p, struct task_ctx *t, u32 mode, s32 prev,
 			       u64 stay)
 {
-	struct candidate best = {.key = INT64_MAX, .cpu = NO_PCPU, .rank = MAX_PCPUS};
+	struct candidate best = {.key = INT64_MAX, .cpu = NO_PCPU, .rank = 2 * MAX_RANK};
 	struct cpu_ctx *last = cpu_at(prev);
+	u32 near = llc_near(t, prev);
 	s32 here = t->cpu;
 	u64 open[MASK_WORDS];
+	u64 far[MASK_WORDS];
 	s32 i;
 
 	i = mode == PLACE_FIXED || mode == PLACE_CORE ? home_of(p, t) : NO_PCPU;
 	if (i != NO_PCPU)
 		return i;
 	if (last)
-		consider(&best, prev, -1,
-			 load_staying(last->load - (here == prev ? t->load : 0), stay),
+		consider(&best, prev, llc_of(prev) == near ? -1 : MAX_RANK - 1,
+			 crowding_at(prev,
+				     load_staying(last->load - (here == prev ? t->load : 0), stay)),
 			 allowed(p, prev) && mode_admits(p, t, mode, prev));
-	if (!best.key)
+	if (!best.key && best.rank < 0)
 		return prev;
 	/* In the tree, `here` has the load of `t` as well: never better than what is asked here. */
 	if (here != NO_PCPU && here != prev)
-		consider(&best, here, here, cpu_at(here)->load - t->load,
+		consider(&best, here, here + (llc_of(here) == near ? 0 : MAX_RANK),
+			 crowding_at(here, cpu_at(here)->load - t->load),
 			 allowed(p, here) && mode_admits(p, t, mode, here));
-	repeat (i, words_in_use())
-		open[i] = in_use((u32)i, p->allowed[i] & knobs.online[i]);
+	repeat (i, words_in_use()) {
+		u64 both = in_use((u32)i, p->allowed[i] & knobs.online[i]);
+
+		open[i] = both & llc_pcpus(near)[i];
+		far[i] = both & ~open[i];
+	}
 	tree_search(&corun_context->index.light, open, &best, i, mode_admits(p, t, mode, i));
+	/* From here on, ranks are those of pCPUs elsewhere: the best one near wins each tie. */
+	best.rank -= MAX_RANK;
+	if (knobs.llcs > 1)
+		tree_search(&corun_context->index.light, far, &best, i, mode_admits(p, t, mode, i));
 	return best.cpu;
 }
 #else
@@ -149,29 +186,37 @@ CALLED s32 least_loaded(struct task_struct *p TRUSTED, struct task_ctx *t, u32 m
 	/* Copies: whatever the loop reads of others, these do not change. */
 	s32 here = t ? t->cpu : NO_PCPU;
 	u64 own = t ? t->load : 0;
-	u64 best_load = ~0ull;
+	u64 best_key = ~0ull;
 	s32 best = NO_PCPU;
+	u32 near;
 	s32 i;
 
 	if (!t)
 		return NO_PCPU;
+	near = llc_near(t, prev);
+	/* Twice the crowding, and one more elsewhere. */
 	if (c && allowed(p, prev) && mode_admits(p, t, mode, prev)) {
-		best_load = load_staying(shared(c->load) - (here == prev ? own : 0), stay);
+		best_key = shared(c->load) - (here == prev ? own : 0);
+		best_key =
+		    2 * crowding_at(prev, load_staying(best_key, stay)) + (llc_of(prev) != near);
 		best = prev;
 	}
-	if (!best_load)
+	if (!best_key)
 		return best;
 	for_each_allowed (i, p) {
-		u64 load;
+		u64 key;
 
 		c = cpu_at(i);
 		if (!c || i == prev || !mode_admits(p, t, mode, i))
 			continue;
-		load = shared(c->load) - (here == i ? own : 0);
-		if (load < best_load) {
-			best_load = load;
+		key = shared(c->load) - (here == i ? own : 0);
+		key = 2 * crowding_at(i, key) + (llc_of(i) != near);
+		if (key < best_key) {
+			best_key = key;
 			best = i;
 		}
+		if (!best_key)
+			break;
 	}
 	return best;
 }

@@ -9,6 +9,10 @@
  * "Owed more" means by half the interval and a slice at least, so that it does not swing: within a
  * turn, everybody who waits is behind by some of it.
  *
+ * Where nobody waits there is nothing to pull, but SMT cores may be shared while others idle. So
+ * who runs beside a busy SMT sibling leaves for a core that idles, at the end of a turn and as
+ * often as busy pCPUs look.
+ *
  * A busy pCPU acts on what it saw at its last look as well: a daemon that runs for a moment,
  * perhaps with the weight of dozens of vCPUs, leaves no lasting load. Nor does it take who was
  * interrupted in its turn (turn.h), and will have its pCPU back in a moment.
@@ -279,11 +283,26 @@ static inline bool pull_owed(s32 cpu, struct cpu_ctx *c, u64 now)
 	return from != NO_PCPU && (u32)from + 1 == last && pull_from(from, cpu, &rule);
 }
 
-/* `cpu` is busy: every so often, even out loads and then what tasks are owed. */
+/* `t` runs on `cpu`, and nobody else is there: does it share the core, while another one idles? */
+RARE bool finds_idle_core(s32 cpu, struct cpu_ctx *c, struct task_struct *p, struct task_ctx *t)
+{
+	struct cpu_ctx *beside = cpu_at(smt_sibling_of(cpu));
+
+	if (!beside || !shared(beside->load) || shared(c->nr) > 1 || t->claims || is_bound(p) ||
+	    gang_of(t).mode == GANG_STRICT)
+		return false;
+	return least_loaded(p, t, placement_of(p, t), cpu, 0) != cpu;
+}
+
+/* `cpu` is busy: is it time to look at others? */
+static inline bool balance_is_due(struct cpu_ctx *c, u64 now)
+{
+	return now - shared(c->balanced_at) >= knobs.balance_interval;
+}
+
+/* The look: even out loads, and then what tasks are owed. */
 static inline bool pull_busy(s32 cpu, struct cpu_ctx *c, u64 now)
 {
-	if (now - shared(c->balanced_at) < knobs.balance_interval)
-		return false;
 	store(c->balanced_at, now);
 	if (!pull_load(cpu, c))
 		return pull_owed(cpu, c, now);

@@ -15,6 +15,8 @@
 
 #define MAX_PCPUS 512u
 #define MAX_VMS 1024u
+/* Of a host with more last-level caches, several count as one. */
+#define MAX_LLCS 64u
 #define MASK_WORDS (MAX_PCPUS / 64)
 /* Each has a pCPU at least. */
 #define MAX_POOLS MAX_PCPUS
@@ -117,6 +119,9 @@ struct task_counters {
 	u64 throttled;	/* ns in which its cgroup's quota was used up */
 };
 
+/* task_ctx.over: its turn is over, and it goes on elsewhere. */
+#define TURN_MOVES 2u
+
 /* Siblings remembered that woke a vCPU (gang_asymmetric.h). */
 #define WAKERS 8u
 
@@ -143,7 +148,7 @@ struct task_ctx {
 	u32 share;	   /* gang_asymmetric.h: of its VM's weight, SHARE_ONE; 0: as by default */
 	s32 home;	   /* pCPU where it had better be, plus 1; 0: none */
 	u16 claims;	   /* 1: it has a claim; 0: what is about claims is void */
-	u16 over;	   /* turn.h: its turn is over, though not its slice */
+	u16 over;	   /* turn.h: its turn is over, though not its slice; or TURN_MOVES */
 	u64 gran;	   /* its own knobs.wakeup_gran */
 	u64 allot_end;	   /* when its allotment begins anew */
 	u64 allot_run;	   /* sum.run when it began */
@@ -208,9 +213,11 @@ struct group_ctx {
 };
 
 struct vm_ctx {
-	u32 id;		     /* process id of the VM, 0: free slot */
-	u32 vcpus;	     /* vCPU threads seen */
-	u64 active_weight;   /* sum of the weights of its ready and running vCPUs */
+	u32 id;		   /* process id of the VM, 0: free slot */
+	u32 vcpus;	   /* vCPU threads seen */
+	u64 active_weight; /* sum of the weights of its ready and running vCPUs */
+	u32 llc;	   /* the last-level cache where its vCPUs begin */
+	u32 pad;
 	u32 here[MAX_PCPUS]; /* ready or running vCPUs per pCPU */
 };
 
@@ -317,7 +324,9 @@ struct knobs {
 	u16 gangs; /* 1: VMs' gang modes are looked at; 0: they all are GANG_NONE; with_gangs() */
 	u16 cores; /* 1: pcpu_confs are looked at; 0: they all are void; with_cores() */
 	u32 tasks; /* 1: task_confs are looked at; 0: there are none. The kernel's build only */
-	u32 pad;
+	u32 llcs;  /* how many last-level caches there are, at least 1 */
+	u16 sibling[MAX_PCPUS]; /* the other hardware thread of its core, plus 1; 0: none */
+	u16 llc[MAX_PCPUS];	/* its last-level cache, below `llcs` */
 };
 
 #endif

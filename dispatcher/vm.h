@@ -27,6 +27,15 @@ static inline struct vm_conf *vm_conf_of(struct task_ctx *t, struct vm_ctx *vm)
 /* Others may take the same free slot first; so often is another one looked for. */
 #define SLOT_TRIES 8
 
+/* VMs begin at last-level caches by turns. */
+static inline void vm_begins(struct vm_ctx *vm)
+{
+	u32 before_it = fetch_add(vms_seen, 1);
+
+	if (knobs.llcs > 1)
+		store(vm->llc, before_it % knobs.llcs);
+}
+
 /* The slot of VM `id`, claimed if it is new; NO_VM if the table is full. */
 static inline u32 vm_slot(u32 id)
 {
@@ -46,6 +55,8 @@ static inline u32 vm_slot(u32 id)
 		if (!vm)
 			break;
 		seen = exchange_if_zero(vm->id, id);
+		if (seen == 0)
+			vm_begins(vm);
 		if (seen == 0 || seen == id)
 			return slot;
 	}

@@ -136,6 +136,7 @@ struct {
 } group_ctxs SEC(".maps");
 
 struct gang_slots slots;
+u32 vms_seen;
 
 struct pcpu_timer {
 	struct bpf_timer timer;
@@ -287,6 +288,13 @@ static inline bool raw_is_bound(struct task_struct *p)
 static inline u32 raw_weight(struct task_struct *p)
 {
 	return p->scx.weight;
+}
+
+/* A thread has run before it is a vCPU, one that has not run here before the dispatcher was loaded.
+ */
+static inline bool raw_was_vcpu(void)
+{
+	return true;
 }
 
 static inline s32 raw_task_cpu(struct task_struct *p)

@@ -22,11 +22,13 @@ struct min_tree {
 
 /* All zero: nobody anywhere. */
 struct pcpu_index {
-	struct min_tree light;	 /* load */
+	struct min_tree light;	 /* crowding() */
 	struct min_tree crowded; /* minus the load where somebody waits, else 0 */
 	u64 waiting[MASK_WORDS]; /* pCPUs with somebody in their queue */
 	u64 fixed[MASK_WORDS];	 /* those among them whose waiting tasks cannot be pulled; cleared
 				    by a change of the queue, or of what policies want */
+	u64 llc[MAX_LLCS][MASK_WORDS]; /* the pCPUs of each last-level cache */
+	u64 llcs_known;		       /* `llc` is filled */
 };
 
 /* The best pCPU so far. `rank` decides among equal keys: its number, or -1 if it wins them all. */

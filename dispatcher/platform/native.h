@@ -29,6 +29,7 @@ typedef int32_t s32;
 #define CALLED static __attribute__((noinline))
 #define TRUSTED
 
+#include "../crowding.h"
 #include "../types.h"
 #include "index.h"
 #include "tap.h"
@@ -97,7 +98,7 @@ struct native_context {
 	struct gang_slots slots;
 	u64 now;
 	s32 cpu; /* the pCPU the callback runs on */
-	u32 pad;
+	u32 vms_seen;
 	struct pcpu_index index; /* kept by the untapped build */
 };
 
@@ -106,6 +107,7 @@ extern __thread struct native_context *corun_context;
 
 #define knobs (corun_context->knobs)
 #define slots (corun_context->slots)
+#define vms_seen (corun_context->vms_seen)
 #define host_do(what, ...) corun_context->host->what(corun_context->self, ##__VA_ARGS__)
 #define repeat(i, n) for ((i) = 0; (i) < (typeof(i))(n); (i)++)
 
@@ -228,20 +230,46 @@ static inline u64 in_use(u32 word, u64 bits)
 	return knobs.pcpus > first ? bits & ((1ull << (knobs.pcpus - first)) - 1) : 0;
 }
 
-/* The keys of `cpu` follow its load and its queue. */
-static inline void index_pcpu(u32 cpu)
+/* The key of `cpu` among those that may be light follows its load and its SMT sibling's. */
+static inline void index_light(u32 cpu)
+{
+	const struct cpu_ctx *cpus = corun_context->cpus;
+	u32 sibling = knobs.sibling[cpu];
+
+	tree_set(&corun_context->index.light, cpu,
+		 (s64)crowding(cpus[cpu].load, sibling && cpus[sibling - 1].load));
+}
+
+/* That among those where somebody may wait, its load and its queue. */
+static inline void index_crowded(u32 cpu)
 {
 	struct pcpu_index *index = &corun_context->index;
-	s64 load = (s64)corun_context->cpus[cpu].load;
 	bool waiting = index->waiting[cpu / 64] >> (cpu % 64) & 1;
 
-	tree_set(&index->light, cpu, load);
-	tree_set(&index->crowded, cpu, waiting ? -load : 0);
+	tree_set(&index->crowded, cpu, waiting ? -(s64)corun_context->cpus[cpu].load : 0);
 }
 
 static inline void load_changed(struct cpu_ctx *c)
 {
-	index_pcpu((u32)(c - corun_context->cpus));
+	u32 cpu = (u32)(c - corun_context->cpus);
+
+	index_light(cpu);
+	index_crowded(cpu);
+	if (knobs.sibling[cpu])
+		index_light(knobs.sibling[cpu] - 1u);
+}
+
+/* The pCPUs of a last-level cache. */
+static inline const u64 *llc_pcpus(u32 llc)
+{
+	struct pcpu_index *index = &corun_context->index;
+
+	if (!index->llcs_known) {
+		for (u32 cpu = 0; cpu < knobs.pcpus; cpu++)
+			index->llc[knobs.llc[cpu] % MAX_LLCS][cpu / 64] |= 1ull << (cpu % 64);
+		index->llcs_known = 1;
+	}
+	return index->llc[llc % MAX_LLCS];
 }
 
 /* Somebody came to a queue, or left it. */
@@ -260,7 +288,7 @@ static inline void queue_changed(u64 queue)
 	if (waiting == !!(*word & bit))
 		return;
 	*word ^= bit;
-	index_pcpu((u32)queue % MAX_PCPUS);
+	index_crowded((u32)queue % MAX_PCPUS);
 }
 
 static inline void queue_is_fixed(s32 cpu)
@@ -317,6 +345,12 @@ static inline u32 raw_group_of(struct task_struct *p)
 static inline s32 raw_task_cpu(struct task_struct *p)
 {
 	return p->cpu;
+}
+
+/* Here, a vCPU that has not run yet is new. */
+static inline bool raw_was_vcpu(void)
+{
+	return false;
 }
 
 static inline u32 raw_waker_slot(void)

@@ -83,6 +83,18 @@ static inline bool is_bound(struct task_struct *p)
 	return tap_in(IN_BOUND, raw_is_bound(p));
 }
 
+/* The last-level cache of `cpu`. */
+static inline u32 llc_of(s32 cpu)
+{
+	return knobs.llc[opaque((u32)cpu) % MAX_PCPUS];
+}
+
+/* The other hardware thread of its core; NO_PCPU: it has none. */
+static inline s32 smt_sibling_of(s32 cpu)
+{
+	return (s32)knobs.sibling[opaque((u32)cpu) % MAX_PCPUS] - 1;
+}
+
 /* for_each_allowed(cpu, p): the pCPUs below nr_pcpus() that `p` may run on, in order. */
 #ifndef for_each_allowed
 #define for_each_allowed(cpu, p)                                                                   \
@@ -135,6 +147,12 @@ static inline u32 group_of(struct task_struct *p)
 static inline s32 task_cpu_of(struct task_struct *p)
 {
 	return (s32)tap_in(IN_TASK_CPU, (u32)raw_task_cpu(p));
+}
+
+/* Was a vCPU that has not run yet, as far as is known, one before? */
+static inline bool was_vcpu(void)
+{
+	return tap_in(IN_WAS_VCPU, raw_was_vcpu());
 }
 
 /* What the policy wants for `p`; NULL: nothing said. */

@@ -39,6 +39,7 @@ enum tap_kind {
 	IN_GROUP = 20,
 	IN_BOUND = 21,
 	IN_TICK = 22,
+	IN_WAS_VCPU = 23,
 	/* decisions */
 	OUT_RETURN = 64,
 	OUT_INSERT_QUEUE = 65,

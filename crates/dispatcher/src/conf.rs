@@ -4,6 +4,7 @@
 //! Whoever drives the dispatcher tells it with these, the simulator and the daemon alike, so that a plan
 //! means the same to both. A test compares the sizes with what the C compiler laid out.
 
+use crate::layout::MAX_PCPUS;
 use corun_model::time::{MS, US};
 use corun_model::{
     Claim, Demand, Gang, Nanos, PcpuPlan, PcpuSet, Placement, Pool, Skew, TaskPlan, VmPlan,
@@ -268,6 +269,10 @@ pub struct Knobs {
     pub cores: u16,
     /// 1: what is wanted of tasks is looked at; 0: nothing is. The native build always does.
     pub tasks: u32,
-    /// Nothing.
-    pub pad: u32,
+    /// How many last-level caches there are, at least 1.
+    pub llcs: u32,
+    /// The other hardware thread of a pCPU's core, plus 1; 0: it has none.
+    pub sibling: [u16; MAX_PCPUS],
+    /// A pCPU's last-level cache, below `llcs`.
+    pub llc: [u16; MAX_PCPUS],
 }

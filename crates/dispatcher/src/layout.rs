@@ -5,7 +5,7 @@
 //! A test compares the sizes with what the C compiler laid out.
 
 use crate::conf::TaskConf;
-use corun_model::{PcpuSet, Topology};
+use corun_model::{PcpuSet, Sharing, Topology};
 
 /// Most pCPUs the dispatcher's tables hold.
 pub const MAX_PCPUS: usize = Topology::MAX_PCPUS as usize;
@@ -127,6 +127,8 @@ pub struct VmCtx {
     pub id: u32,
     pub vcpus: u32,
     pub active_weight: u64,
+    pub llc: u32,
+    pub pad: u32,
     pub here: [u32; MAX_PCPUS],
 }
 
@@ -232,6 +234,8 @@ pub(crate) struct PcpuIndex {
     waiting: PcpuSet,
     /// What C found out from the policy's wishes.
     pub fixed: PcpuSet,
+    llcs: [PcpuSet; Sharing::MAX_LLCS],
+    llcs_known: u64,
 }
 
 impl PcpuIndex {
@@ -241,6 +245,8 @@ impl PcpuIndex {
             trees: [[0; MAX_PCPUS + MAX_PCPUS / 8 + MAX_PCPUS / 64]; 2],
             waiting: PcpuSet::default(),
             fixed: PcpuSet::default(),
+            llcs: [PcpuSet::default(); Sharing::MAX_LLCS],
+            llcs_known: 0,
         }
     }
 }

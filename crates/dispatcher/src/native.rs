@@ -101,7 +101,7 @@ struct Context {
     slots: GangSlots,
     now: u64,
     cpu: i32,
-    pad: u32,
+    vms_seen: u32,
     index: PcpuIndex,
 }
 
@@ -371,7 +371,7 @@ impl<S: Services> Native<S> {
                 slots: GangSlots::default(),
                 now: 0,
                 cpu: 0,
-                pad: 0,
+                vms_seen: 0,
                 index: PcpuIndex::empty(),
             },
             services,

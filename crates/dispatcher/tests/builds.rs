@@ -8,12 +8,24 @@
 use corun_dispatcher::{
     GroupConf, Kick, Knobs, MAX_PCPUS, Native, PcpuConf, PoolConf, Services, TaskStruct,
 };
-use corun_model::{Boost, Gang, Nanos, PcpuId, PcpuSet, Placement, Skew, Slots, VmId, VmPlan};
+use corun_model::{
+    Boost, Gang, Nanos, PcpuId, PcpuSet, Placement, Sharing, Skew, Slots, Topology, VmId, VmPlan,
+};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
 /// Small hosts, where everybody meets everybody, and one of several words of a pCPU mask.
 const HOSTS: [u32; 3] = [5, 64, 150];
+
+/// Of the larger ones, pairs of pCPUs share a core, and many of these a last-level cache.
+fn shape(pcpus: u32) -> Topology {
+    let shape = match pcpus {
+        64 => "2n2l8c2t".into(),
+        150 => "1n3l25c2t".into(),
+        _ => format!("1n1l{pcpus}c1t"),
+    };
+    shape.parse().unwrap()
+}
 
 /// Tasks on a host of so many pCPUs.
 fn tasks_on(pcpus: u32) -> usize {
@@ -158,6 +170,7 @@ struct Machine<const TAPPED: bool> {
 
 impl<const TAPPED: bool> Machine<TAPPED> {
     fn new(pcpus: u32, placement: Placement, gang: Gang, slice_timer: bool) -> Self {
+        let sharing = Sharing::of_topology(&shape(pcpus));
         let knobs = Knobs {
             slice: 3_000_000,
             wakeup_gran: 1_000_000,
@@ -172,7 +185,9 @@ impl<const TAPPED: bool> Machine<TAPPED> {
             gangs: 0,
             cores: 0,
             tasks: 0,
-            pad: 0,
+            llcs: sharing.llcs,
+            sibling: sharing.sibling,
+            llc: sharing.llc,
         };
         let host = Host {
             queues: vec![Vec::new(); 2 * pcpus as usize],

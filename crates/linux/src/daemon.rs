@@ -51,7 +51,7 @@ impl Daemon {
             Some(path) => Some(
                 Recorder::new(
                     path,
-                    &knobs::raw(&options.params, online),
+                    &knobs::raw(&options.params, online, &machine::sharing(online)),
                     dispatcher.records(),
                 )
                 .map_err(|cause| record_error(&options, cause))?,

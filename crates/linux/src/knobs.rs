@@ -4,7 +4,7 @@
 //! All are set before it is loaded, and stay, but for what depends on the policy: [`Parts`].
 
 use crate::skel::types;
-use corun_model::{DispatcherParams, Gang, PcpuSet, Placement, Plan};
+use corun_model::{DispatcherParams, Gang, PcpuSet, Placement, Plan, Sharing};
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
 /// Parts of the dispatcher that only some policies need. Each that is looked at costs every decision, and
@@ -71,9 +71,9 @@ impl<'a> Live<'a> {
     }
 }
 
-/// `params` for a host with these pCPUs. VMs that the policy has not spoken about yet are placed
+/// `params` for a host with these pCPUs, of which some share cores and caches. VMs that the policy has not spoken about yet are placed
 /// freely.
-pub(crate) fn raw(params: &DispatcherParams, online: &PcpuSet) -> types::knobs {
+pub(crate) fn raw(params: &DispatcherParams, online: &PcpuSet, sharing: &Sharing) -> types::knobs {
     let mut raw = types::knobs {
         slice: params.slice.max(DispatcherParams::LEAST_SLICE),
         wakeup_gran: params.wakeup_granularity,
@@ -84,6 +84,9 @@ pub(crate) fn raw(params: &DispatcherParams, online: &PcpuSet) -> types::knobs {
         slice_timer: u16::from(params.slice_timer),
         groups: 1,
         online: *online.words(),
+        llcs: sharing.llcs,
+        sibling: sharing.sibling,
+        llc: sharing.llc,
         ..types::knobs::default()
     };
     raw.pcpus = online.iter().map(|cpu| cpu.0 + 1).max().unwrap_or(0);
@@ -97,7 +100,7 @@ mod tests {
     #[test]
     fn pcpus_go_to_their_bits() {
         let online: PcpuSet = "0,2,64-65".parse().unwrap();
-        let raw = raw(&DispatcherParams::default(), &online);
+        let raw = raw(&DispatcherParams::default(), &online, &Sharing::default());
         assert_eq!((raw.online[0], raw.online[1], raw.pcpus), (0b101, 0b11, 66));
     }
 
@@ -107,7 +110,7 @@ mod tests {
             slice: 1,
             ..DispatcherParams::default()
         };
-        let raw = raw(&params, &PcpuSet::first(1));
+        let raw = raw(&params, &PcpuSet::first(1), &Sharing::default());
         assert_eq!(raw.slice, DispatcherParams::LEAST_SLICE);
     }
 }

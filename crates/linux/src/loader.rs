@@ -6,6 +6,7 @@
 
 use crate::books::TaskBooks;
 use crate::knobs::{self, Live};
+use crate::machine;
 use crate::skel::{self, CorunSkel, types};
 use crate::tables::{Pcpus, Tables};
 use crate::vm_table::VmTable;
@@ -117,7 +118,8 @@ impl<'obj> Dispatcher<'obj> {
         let room = if recording { RECORD_ROOM } else { NO_ROOM };
         open.maps.records.set_max_entries(room).map_err(load)?;
         let bss = open.maps.bss_data.as_deref_mut();
-        bss.ok_or(LoadError::Object(".bss"))?.knobs = knobs::raw(params, online);
+        bss.ok_or(LoadError::Object(".bss"))?.knobs =
+            knobs::raw(params, online, &machine::sharing(online));
         let mut skel = open.load().map_err(load)?;
         let vms = VmTable::map(skel.maps.vm_ctxs.as_fd()).map_err(LoadError::Map)?;
         const { assert!(size_of::<types::lease>() == size_of::<[AtomicU64; 3]>()) };

@@ -6,7 +6,7 @@
 //! some VMs, those of a package count as sharing one, whose size is unknown; where it tells nothing, all.
 
 use crate::{preflight, smt};
-use corun_model::{HostSeen, PcpuId, PcpuSet, Topology, TopologyError};
+use corun_model::{HostSeen, PcpuId, PcpuSet, Sharing, Topology, TopologyError};
 use corun_policies::aql::Machine;
 use std::fs;
 use std::path::Path;
@@ -116,6 +116,12 @@ pub(crate) fn seen(online: &PcpuSet) -> Result<HostSeen, TopologyError> {
         llcs: Layout::here(online).llcs,
         smt: smt::order(online),
     })
+}
+
+/// Who shares cores and caches, as placement wants to know it.
+pub(crate) fn sharing(online: &PcpuSet) -> Sharing {
+    let layout = Layout::here(online);
+    Sharing::of(&layout.cores, &layout.llcs)
 }
 
 /// Puts a set in unless `cpu` is in one already.

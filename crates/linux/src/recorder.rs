@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(read.records[0].seq, 0x0909_0909_0909_0909);
     }
 
-    /// Files of older daemons are read, and older readers read ours: byte for byte.
+    /// Files of daemons with the same knobs are read, and those read ours: byte for byte.
     #[test]
     fn the_bytes_of_a_file() {
         let mut file = Vec::new();
@@ -141,7 +141,8 @@ mod tests {
         sink.end(3).unwrap();
         let knobs = size_of::<types::knobs>();
         assert_eq!(&file[..8], b"CORUNLK1");
-        assert_eq!(file[8..16], [1, 0, 0, 0, knobs as u8, 0, 0, 0]);
+        assert_eq!(file[8..12], [1, 0, 0, 0]);
+        assert_eq!(file[12..16], (knobs as u32).to_le_bytes());
         let mark = 16 + knobs;
         assert_eq!(file[mark..mark + 8], [64, 0, 0, 0, 254, 255, 255, 255]);
         assert_eq!(file[mark + 28..mark + 36], [12, 0, 0, 0, 0, 0, 0, 0]);

@@ -12,6 +12,7 @@ mod ids;
 mod parameter;
 mod pcpu_set;
 mod plan;
+mod sharing;
 mod signals;
 pub mod size;
 pub mod time;
@@ -27,6 +28,7 @@ pub use plan::{
     Claim, Demand, Doing, HostSeen, PcpuPlan, Placement, Plan, Pool, SmtOrder, Snapshot, Status,
     TaskPlan, TaskSeen, Turns, VcpuStatus, VmPlan, VmSeen, VmStatus,
 };
+pub use sharing::Sharing;
 pub use signals::{CyclesSeen, LlcSeen, Signals};
 pub use time::Nanos;
 pub use topology::{Topology, TopologyError};

@@ -11,6 +11,7 @@
 //! The file may be gzip'ed. One without a trailer was cut short: its records still count.
 
 use crate::conf::Knobs;
+use crate::layout::MAX_PCPUS;
 use corun_model::PcpuSet;
 use flate2::read::GzDecoder;
 use std::io::{self, Read, Write};
@@ -98,6 +99,13 @@ pub enum FormatError {
         /// The length it claims.
         length: u32,
     },
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    bytes
+        .get(at..at + 2)
+        .and_then(|b| b.try_into().ok())
+        .map_or(0, u16::from_le_bytes)
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
@@ -240,7 +248,9 @@ fn decode_knobs(bytes: &[u8; KNOBS]) -> Knobs {
         gangs: u32_at(bytes, 116) as u16,
         cores: (u32_at(bytes, 116) >> 16) as u16,
         tasks: u32_at(bytes, 120),
-        pad: 0,
+        llcs: u32_at(bytes, 124),
+        sibling: std::array::from_fn(|at| u16_at(bytes, 128 + 2 * at)),
+        llc: std::array::from_fn(|at| u16_at(bytes, 128 + 2 * (MAX_PCPUS + at))),
     }
 }
 

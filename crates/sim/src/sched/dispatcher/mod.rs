@@ -45,7 +45,8 @@ use corun_dispatcher::{
     TaskStruct,
 };
 use corun_model::{
-    DispatcherParams, Doing, Nanos, PcpuId, PcpuSet, Placement, Plan, TaskId, Turns, VmId, VmPlan,
+    DispatcherParams, Doing, Nanos, PcpuId, PcpuSet, Placement, Plan, Sharing, TaskId, Turns, VmId,
+    VmPlan,
 };
 use groups::Groups;
 use helpers::Helpers;
@@ -91,6 +92,7 @@ impl Dispatcher<true> {
 impl<const COUNTED: bool> Dispatcher<COUNTED> {
     fn build(params: DispatcherParams, host: &HostParams) -> Self {
         let pcpus = host.topology.pcpus();
+        let sharing = Sharing::of_topology(&host.topology);
         let knobs = Knobs {
             slice: params.slice.max(DispatcherParams::LEAST_SLICE),
             wakeup_gran: params.wakeup_granularity,
@@ -105,7 +107,9 @@ impl<const COUNTED: bool> Dispatcher<COUNTED> {
             gangs: 0,
             cores: 0,
             tasks: 0,
-            pad: 0,
+            llcs: sharing.llcs,
+            sibling: sharing.sibling,
+            llc: sharing.llc,
         };
         Self {
             native: Native::new(knobs, Queues::new(pcpus as usize)),

@@ -7,7 +7,7 @@ use crate::host::HostParams;
 use crate::sched::HostScheduler;
 use crate::testing::{Does, Job, Jobs, host, run};
 use corun_model::time::{MS, US};
-use corun_model::{DispatcherParams, Gang, Placement, TaskId};
+use corun_model::{DispatcherParams, Gang, PcpuId, Placement, TaskId};
 
 /// Where pCPU 1 gets its hog at once and pCPU 0 after 20 ms; the third task, of this weight, finds
 /// pCPU 0 idle at first, as often as it wakes until then.
@@ -88,4 +88,66 @@ fn load_conscious_vcpus_leave_a_pcpu_that_is_not_light() {
     };
     assert_eq!(goes_to(180), 0);
     assert_ne!(goes_to(300), 0);
+}
+
+/// Which pCPUs run which tasks at `at`, in both builds.
+fn running(topology: &str, jobs: &[Job], at: u64) -> Vec<(u32, u32)> {
+    let params = host(topology, 1000);
+    let dispatcher = DispatcherParams::default();
+    let then = |runs: &[(u64, PcpuId, TaskId)]| {
+        let mut last = std::collections::BTreeMap::new();
+        let runs = runs.iter().filter(|run| run.0 <= at);
+        runs.for_each(|&(_, cpu, task)| drop(last.insert(task.0, cpu.0)));
+        last.into_iter().collect::<Vec<_>>()
+    };
+    let sched = |jobs: &[Job]| Jobs::new(jobs.to_vec(), 1);
+    let each = Dispatcher::counted(dispatcher, &params);
+    let (_, each) = run(&params, each, sched(jobs), 0, at + MS);
+    let index = Dispatcher::new(dispatcher, &params);
+    let (_, index) = run(&params, index, sched(jobs), 0, at + MS);
+    assert_eq!(then(&each), then(&index));
+    then(&each)
+}
+
+/// The cores of two hardware threads each, or caches of so many pCPUs, that they run on.
+fn parts(running: &[(u32, u32)], pcpus: u32) -> Vec<u32> {
+    running.iter().map(|(_, cpu)| cpu / pcpus).collect()
+}
+
+#[test]
+fn who_computes_has_a_core_for_itself_as_long_as_there_are_some() {
+    let hogs = vec![Job::hog(); 4];
+    let mut cores = parts(&running("1n1l4c2t", &hogs, 50 * MS), 2);
+    cores.sort_unstable();
+    assert_eq!(cores, [0, 1, 2, 3]);
+    // Then hardware threads are shared rather than pCPUs.
+    let mut cpus: Vec<u32> = running("1n1l4c2t", &vec![Job::hog(); 6], 50 * MS)
+        .iter()
+        .map(|(_, cpu)| *cpu)
+        .collect();
+    cpus.sort_unstable();
+    cpus.dedup();
+    assert_eq!(cpus.len(), 6);
+}
+
+/// Two hogs have a core of two hardware threads while others have the other one. When that is free, one of
+/// the two leaves for it.
+#[test]
+fn who_shares_a_core_leaves_for_one_that_idles() {
+    let once = |pcpu| Job::new(Does::Once { work: 30 * MS }).on(pcpu);
+    let jobs = vec![once("0"), once("1"), Job::hog(), Job::hog()];
+    let cores = |at| parts(&running("1n1l2c2t", &jobs, at)[2..], 2);
+    assert_eq!(cores(10 * MS), [1, 1]);
+    let mut apart = cores(250 * MS);
+    apart.sort_unstable();
+    assert_eq!(apart, [0, 1]);
+}
+
+#[test]
+fn vms_spread_over_caches_and_their_vcpus_meet_in_one() {
+    let jobs: Vec<Job> = (0..8)
+        .map(|task| Job::hog().vcpu(task / 2, task % 2))
+        .collect();
+    let llcs = parts(&running("1n2l4c1t", &jobs, 50 * MS), 4);
+    assert_eq!(llcs, [0, 0, 1, 1, 0, 0, 1, 1]);
 }

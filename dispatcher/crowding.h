@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What keeps a task from having a pCPU for itself, as one number by which pCPUs are compared.
+ *
+ * The hardware threads of an SMT core share its units: two that compute have some 60 % of a core
+ * each. So an idle pCPU is worse beside a busy SMT sibling than on a core that idles, and better
+ * than one where somebody has to be waited for. The kernel's own schedulers look for idle cores
+ * first as well (select_idle_core() in kernel/sched/fair.c, scx_select_cpu_dfl() in ext_idle.c).
+ */
+#ifndef CORUN_CROWDING_H
+#define CORUN_CROWDING_H
+
+/* `load`: of the tasks ready or running there; `beside`: the SMT sibling has some. */
+static inline u64 crowding(u64 load, bool beside)
+{
+	if (!load)
+		return beside;
+	return load > 2 ? load : 2;
+}
+
+#endif

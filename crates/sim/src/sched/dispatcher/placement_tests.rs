@@ -8,6 +8,7 @@ use crate::sched::HostScheduler;
 use crate::testing::{Does, Job, Jobs, host, run};
 use corun_model::time::{MS, US};
 use corun_model::{DispatcherParams, Gang, PcpuId, Placement, TaskId};
+use std::collections::BTreeMap;
 
 /// Where pCPU 1 gets its hog at once and pCPU 0 after 20 ms; the third task, of this weight, finds
 /// pCPU 0 idle at first, as often as it wakes until then.
@@ -95,9 +96,8 @@ fn running(topology: &str, jobs: &[Job], at: u64) -> Vec<(u32, u32)> {
     let params = host(topology, 1000);
     let dispatcher = DispatcherParams::default();
     let then = |runs: &[(u64, PcpuId, TaskId)]| {
-        let mut last = std::collections::BTreeMap::new();
-        let runs = runs.iter().filter(|run| run.0 <= at);
-        runs.for_each(|&(_, cpu, task)| drop(last.insert(task.0, cpu.0)));
+        let started = runs.iter().filter(|run| run.0 <= at);
+        let last: BTreeMap<u32, u32> = started.map(|&(_, cpu, task)| (task.0, cpu.0)).collect();
         last.into_iter().collect::<Vec<_>>()
     };
     let sched = |jobs: &[Job]| Jobs::new(jobs.to_vec(), 1);

@@ -129,20 +129,20 @@ static inline u32 llc_near(struct task_ctx *t, s32 prev)
  * lowest number.
  */
 #ifdef INDEXED
-/* Ranks of pCPUs near are below it, those elsewhere from it on. */
-#define MAX_RANK ((s32)MAX_PCPUS)
+/* Added to the ranks of pCPUs that are not near. */
+#define ELSEWHERE ((s32)MAX_PCPUS)
 
 /* `cpu`, if it is open to `t`, is the first to be compared with. */
-static inline void consider(struct candidate *best, s32 cpu, s32 rank, u64 load, bool open)
+static inline void consider(struct candidate *best, s32 cpu, s32 rank, u64 key, bool open)
 {
-	if (open && beats((s64)load, rank, best))
-		*best = (struct candidate){(s64)load, cpu, rank};
+	if (open && beats((s64)key, rank, best))
+		*best = (struct candidate){(s64)key, cpu, rank};
 }
 
 static inline s32 least_loaded(struct task_struct *p, struct task_ctx *t, u32 mode, s32 prev,
 			       u64 stay)
 {
-	struct candidate best = {.key = INT64_MAX, .cpu = NO_PCPU, .rank = 2 * MAX_RANK};
+	struct candidate best = {.key = INT64_MAX, .cpu = NO_PCPU, .rank = 2 * ELSEWHERE};
 	struct cpu_ctx *last = cpu_at(prev);
 	u32 near = llc_near(t, prev);
 	s32 here = t->cpu;
@@ -154,7 +154,7 @@ static inline s32 least_loaded(struct task_struct *p, struct task_ctx *t, u32 mo
 	if (i != NO_PCPU)
 		return i;
 	if (last)
-		consider(&best, prev, llc_of(prev) == near ? -1 : MAX_RANK - 1,
+		consider(&best, prev, llc_of(prev) == near ? -1 : ELSEWHERE - 1,
 			 crowding_at(prev,
 				     load_staying(last->load - (here == prev ? t->load : 0), stay)),
 			 allowed(p, prev) && mode_admits(p, t, mode, prev));
@@ -162,7 +162,7 @@ static inline s32 least_loaded(struct task_struct *p, struct task_ctx *t, u32 mo
 		return prev;
 	/* In the tree, `here` has the load of `t` as well: never better than what is asked here. */
 	if (here != NO_PCPU && here != prev)
-		consider(&best, here, here + (llc_of(here) == near ? 0 : MAX_RANK),
+		consider(&best, here, here + (llc_of(here) == near ? 0 : ELSEWHERE),
 			 crowding_at(here, cpu_at(here)->load - t->load),
 			 allowed(p, here) && mode_admits(p, t, mode, here));
 	repeat (i, words_in_use()) {
@@ -173,7 +173,7 @@ static inline s32 least_loaded(struct task_struct *p, struct task_ctx *t, u32 mo
 	}
 	tree_search(&corun_context->index.light, open, &best, i, mode_admits(p, t, mode, i));
 	/* From here on, ranks are those of pCPUs elsewhere: the best one near wins each tie. */
-	best.rank -= MAX_RANK;
+	best.rank -= ELSEWHERE;
 	if (knobs.llcs > 1)
 		tree_search(&corun_context->index.light, far, &best, i, mode_admits(p, t, mode, i));
 	return best.cpu;

@@ -30,10 +30,10 @@ static inline struct vm_conf *vm_conf_of(struct task_ctx *t, struct vm_ctx *vm)
 /* VMs begin at last-level caches by turns. */
 static inline void vm_begins(struct vm_ctx *vm)
 {
-	u32 before_it = fetch_add(vms_seen, 1);
+	u32 number = fetch_add(vms_seen, 1);
 
 	if (knobs.llcs > 1)
-		store(vm->llc, before_it % knobs.llcs);
+		store(vm->llc, number % knobs.llcs);
 }
 
 /* The slot of VM `id`, claimed if it is new; NO_VM if the table is full. */

@@ -47,7 +47,6 @@ phase_cores() {
 	release_pair
 	verdict "cores: a pair shares a core while it is bound" "apart in $bound of 20 looks" [ "$bound" -eq 0 ]
 	verdict "cores: one leaves for the core that idles" "apart in $free of 20 looks" [ "$free" -ge 15 ]
-	names=lone
 	start_vm lone spin
 	sleep 2
 	# shellcheck disable=SC2046  # two threads

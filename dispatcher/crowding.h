@@ -10,12 +10,15 @@
 #ifndef CORUN_CROWDING_H
 #define CORUN_CROWDING_H
 
+/* From here on, somebody is there. */
+#define LOADED 2u
+
 /* `load`: of the tasks ready or running there; `beside`: the SMT sibling has some. */
 static inline u64 crowding(u64 load, bool beside)
 {
 	if (!load)
 		return beside;
-	return load > 2 ? load : 2;
+	return load > LOADED ? load : LOADED;
 }
 
 #endif

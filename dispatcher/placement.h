@@ -26,8 +26,10 @@
  * least loaded for longer than it takes to warm its caches.
  *
  * Of pCPUs that are equally good, those go first that share the last-level cache with the one it
- * was on. vCPUs that have not run as such begin at the cache of their VM: VMs get them by turns, so
- * that they spread, and siblings meet as far as there is room.
+ * was on. Who wakes leaves that cache only where nobody idles near it: it may run for less time
+ * than it would take to fill another one. Who runs on and on is moved to a core anywhere (pull.h).
+ * vCPUs that have not run as such begin at the cache of their VM: VMs get them by turns, so that
+ * they spread, and siblings meet as far as there is room.
  */
 #ifndef CORUN_PLACEMENT_H
 #define CORUN_PLACEMENT_H
@@ -125,8 +127,9 @@ static inline u32 llc_near(struct task_ctx *t, s32 prev)
 
 /*
  * least_loaded(): the least crowded pCPU that affinity and, if asked, the mode admit; `stay` is
- * what speaks for `prev`. Ties go to `prev`, then to the last-level cache that is near, then to the
- * lowest number.
+ * what speaks for `prev`. If anything does, pCPUs that idle near it go before those that idle
+ * elsewhere. Ties go to `prev`, then to the last-level cache that is near, then to the lowest
+ * number.
  */
 #ifdef INDEXED
 /* Added to the ranks of pCPUs that are not near. */
@@ -137,6 +140,14 @@ static inline void consider(struct candidate *best, s32 cpu, s32 rank, u64 key, 
 {
 	if (open && beats((s64)key, rank, best))
 		*best = (struct candidate){(s64)key, cpu, rank};
+}
+
+/* The pCPU that `t` occupies, without `t`. */
+static inline void consider_here(struct task_struct *p, struct task_ctx *t, u32 mode,
+				 struct candidate *best)
+{
+	consider(best, t->cpu, t->cpu, crowding_at(t->cpu, cpu_at(t->cpu)->load - t->load),
+		 allowed(p, t->cpu) && mode_admits(p, t, mode, t->cpu));
 }
 
 static inline s32 least_loaded(struct task_struct *p, struct task_ctx *t, u32 mode, s32 prev,
@@ -161,10 +172,10 @@ static inline s32 least_loaded(struct task_struct *p, struct task_ctx *t, u32 mo
 	if (!best.key && best.rank < 0)
 		return prev;
 	/* In the tree, `here` has the load of `t` as well: never better than what is asked here. */
-	if (here != NO_PCPU && here != prev)
-		consider(&best, here, here + (llc_of(here) == near ? 0 : ELSEWHERE),
-			 crowding_at(here, cpu_at(here)->load - t->load),
-			 allowed(p, here) && mode_admits(p, t, mode, here));
+	if (here == prev)
+		here = NO_PCPU;
+	if (here != NO_PCPU && llc_of(here) == near)
+		consider_here(p, t, mode, &best);
 	repeat (i, words_in_use()) {
 		u64 both = in_use((u32)i, p->allowed[i] & knobs.online[i]);
 
@@ -174,11 +185,24 @@ static inline s32 least_loaded(struct task_struct *p, struct task_ctx *t, u32 mo
 	tree_search(&corun_context->index.light, open, &best, i, mode_admits(p, t, mode, i));
 	/* From here on, ranks are those of pCPUs elsewhere: the best one near wins each tie. */
 	best.rank -= ELSEWHERE;
+	if (stay && best.key < LOADED)
+		return best.cpu;
+	if (here != NO_PCPU && llc_of(here) != near)
+		consider_here(p, t, mode, &best);
 	if (knobs.llcs > 1)
 		tree_search(&corun_context->index.light, far, &best, i, mode_admits(p, t, mode, i));
 	return best.cpu;
 }
 #else
+/* How bad it is: twice the crowding, and one more elsewhere. If `near_first`, who idles near is
+ * never worse than who idles elsewhere. */
+static inline u64 badness(u64 crowding, bool far, bool near_first)
+{
+	if (near_first && crowding < LOADED)
+		return crowding + 2 * far;
+	return 2 * crowding + far;
+}
+
 CALLED s32 least_loaded(struct task_struct *p TRUSTED, struct task_ctx *t, u32 mode, s32 prev,
 			u64 stay)
 {
@@ -194,11 +218,10 @@ CALLED s32 least_loaded(struct task_struct *p TRUSTED, struct task_ctx *t, u32 m
 	if (!t)
 		return NO_PCPU;
 	near = llc_near(t, prev);
-	/* Twice the crowding, and one more elsewhere. */
 	if (c && allowed(p, prev) && mode_admits(p, t, mode, prev)) {
 		best_key = shared(c->load) - (here == prev ? own : 0);
-		best_key =
-		    2 * crowding_at(prev, load_staying(best_key, stay)) + (llc_of(prev) != near);
+		best_key = badness(crowding_at(prev, load_staying(best_key, stay)),
+				   llc_of(prev) != near, stay);
 		best = prev;
 	}
 	if (!best_key)
@@ -210,7 +233,7 @@ CALLED s32 least_loaded(struct task_struct *p TRUSTED, struct task_ctx *t, u32 m
 		if (!c || i == prev || !mode_admits(p, t, mode, i))
 			continue;
 		key = shared(c->load) - (here == i ? own : 0);
-		key = 2 * crowding_at(i, key) + (llc_of(i) != near);
+		key = badness(crowding_at(i, key), llc_of(i) != near, stay);
 		if (key < best_key) {
 			best_key = key;
 			best = i;

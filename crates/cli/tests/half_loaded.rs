@@ -28,7 +28,7 @@ fn cores_go_before_hardware_threads_and_vms_have_caches_of_their_own() {
     let output = common::corun_in(&common::in_tree("experiments"), &compare);
     let json = common::json(output);
     let sums = throughput(json["runs"].as_array().unwrap());
-    assert_eq!(sums.len(), 5 * 3, "cases, policies");
+    assert_eq!(sums.len(), 6 * 3, "cases, policies");
     for ((case, policy), sum) in &sums {
         let eevdf = sums[&(case.clone(), "eevdf".to_string())];
         let ratio = sum / eevdf;

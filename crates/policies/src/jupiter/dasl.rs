@@ -7,6 +7,13 @@
 //! its latency rises by a tenth, which spares others its preemptions. Who wants more than its slice
 //! is a matter for DATS, who has time left and waits needs nothing.
 //!
+//! All that is for VMs that do not get what they are entitled to. "If CPU utilization has been
+//! maximized within the CPU share of the VM, we adjust the parameters to lower the priorities": the
+//! dissertation says so of a design it leaves for its cost, a sum per VM, which costs nothing here.
+//! Without it, where VMs that synchronise much share a host and each has its share, all latencies fall
+//! together: nobody is before anybody, and all interrupt each other. So the latencies of a VM that
+//! has its share come back, a step at a time, to what they began with.
+//!
 //! A vCPU may have the least latency and still not use its slice, since it waits for slower
 //! siblings. Those show as the sources of its wake-ups, and their latencies fall instead, once each
 //! in a period. Where the sources of its wake-ups are not seen, all siblings with high latencies
@@ -66,6 +73,17 @@ pub(super) fn adjust(latencies: &mut [Nanos], went: &[Went], limits: &Limits) {
     }
     for source in sources(&before, went, limits) {
         latencies[source] = limits.less(latencies[source]);
+    }
+}
+
+/// The latencies in the next period of a VM that has its share: each is a step nearer to what it
+/// began with.
+pub(super) fn relax(latencies: &mut [Nanos], limits: &Limits) {
+    for latency in latencies {
+        *latency = match (*latency).cmp(&limits.neutral) {
+            std::cmp::Ordering::Less => limits.more(*latency).min(limits.neutral),
+            _ => limits.less(*latency).max(limits.neutral),
+        };
     }
 }
 
@@ -135,6 +153,17 @@ mod tests {
         let all = [stuck.clone(), stuck, idle.clone(), idle];
         adjust(&mut latencies, &all, &LIMITS);
         assert_eq!(latencies, [500 * US, 500 * US, 9 * MS, 10 * MS]);
+    }
+
+    #[test]
+    fn latencies_of_a_vm_that_has_its_share_come_back_to_what_they_began_with() {
+        let mut latencies = [500 * US, 3_900 * US, 4 * MS, 24 * MS];
+        relax(&mut latencies, &LIMITS);
+        assert_eq!(latencies, [550 * US, 4 * MS, 4 * MS, 21_600 * US]);
+        for _ in 0..25 {
+            relax(&mut latencies, &LIMITS);
+        }
+        assert_eq!(latencies, [4 * MS; 4]);
     }
 
     #[test]

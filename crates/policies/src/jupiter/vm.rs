@@ -123,9 +123,20 @@ impl Vm {
             dats::adjust(&mut self.weights, &depleted, params.weight_step);
         }
         if params.dasl {
-            let went: Vec<Went> = self.vcpus.iter().map(|vcpu| vcpu.went.clone()).collect();
-            dasl::adjust(&mut self.latencies, &went, &limits(params));
+            let limits = limits(params);
+            if self.has_its_share(params) {
+                dasl::relax(&mut self.latencies, &limits);
+            } else {
+                let went: Vec<Went> = self.vcpus.iter().map(|vcpu| vcpu.went.clone()).collect();
+                dasl::adjust(&mut self.latencies, &went, &limits);
+            }
         }
+    }
+
+    /// Did it use what it has of a period, but for as little as is no harm to a lender either?
+    fn has_its_share(&self, params: &JupiterParams) -> bool {
+        let harm = u128::from(params.loan_harm.min(100));
+        u128::from(self.used()) * 100 >= u128::from(self.has) * (100 - harm)
     }
 
     /// The VM has `has` ns of the next period, of the `entitled` that are its share.

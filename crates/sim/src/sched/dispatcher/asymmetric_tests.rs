@@ -166,12 +166,21 @@ fn wakes_beside_hogs(latency: Nanos, allotment: Nanos) -> Outcome {
 
 #[test]
 fn a_vcpu_with_allotment_left_runs_within_its_latency() {
-    for latency in [MS / 2, 2 * MS, 8 * MS] {
+    for latency in [MS / 2, 2 * MS, 5 * MS / 2] {
         let waits = &wakes_beside_hogs(latency, PERIOD).vms[0].ready_waits;
         assert!(waits.max() <= latency, "{} of {latency}", waits.max());
     }
     let without = &wakes_beside_hogs(MS / 2, 0).vms[0].ready_waits;
     assert!(without.max() > 8 * MS, "{}", without.max());
+}
+
+/// Where nobody is to be before others, all wait their turns: the neutral latency is no promise.
+#[test]
+fn with_the_neutral_latency_a_vcpu_waits_its_turn() {
+    for latency in [NEUTRAL.latency, 2 * NEUTRAL.latency] {
+        let waits = &wakes_beside_hogs(latency, PERIOD).vms[0].ready_waits;
+        assert!(waits.max() > 2 * NEUTRAL.latency, "{}", waits.max());
+    }
 }
 
 #[test]

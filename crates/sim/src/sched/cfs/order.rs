@@ -358,6 +358,18 @@ impl Order for CfsOrder {
         self.queues[cpu.index()].next = Some(task);
     }
 
+    fn lead(&self, cpu: PcpuId, task: TaskId) -> i64 {
+        let queue = &self.queues[cpu.index()];
+        let waiting = match self.forest.first(queue.tree) {
+            first if first == Some(task) => self.forest.second(queue.tree),
+            first => first,
+        };
+        let others = [queue.current.filter(|&current| current != task), waiting];
+        let vruntime = |task: TaskId| self.entity(task).vruntime;
+        let least = others.into_iter().flatten().map(vruntime).min();
+        least.map_or(i64::MIN, |least| vruntime(task) - least)
+    }
+
     fn check(&self, cpu: PcpuId, members: usize) {
         let queue = &self.queues[cpu.index()];
         let queued = self.forest.count(queue.tree) + usize::from(queue.current.is_some());

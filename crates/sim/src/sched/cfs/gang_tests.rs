@@ -158,7 +158,7 @@ fn wait_of_the_woken(how: (Siblings, Gangs)) -> (Nanos, u64) {
     let params = host("1n1l16c1t", 250);
     let here = |n: u32| n.to_string();
     let hogs = (0..16).map(|n| from(0, 0, n).on(&here(n)));
-    let ring = |n: u32| asks(100 * US, 16 + n / 4 * 4 + (n + 1) % 4, n % 4 == 0);
+    let ring = |n: u32| asks(100 * US, 16 + n / 4 * 4 + (n + 1) % 4, n.is_multiple_of(4));
     let asking = (0..16).map(|n| Job::new(ring(n)).vcpu(1, n).on(&here(n)));
     let load = Jobs::new(hogs.chain(asking).collect(), 7).with_vm_weights(&[100, 100]);
     let (outcome, _) = run(&params, cfs("4.x", how, &params), load, SEC, 2 * SEC);

@@ -65,6 +65,13 @@ impl State {
         }
     }
 
+    /// The current task of `cpu` lets others go first.
+    pub(super) fn yields(&mut self, cpu: PcpuId) {
+        if let Self::Demand(urgency) = self {
+            urgency.yields(cpu);
+        }
+    }
+
     /// `task` leaves the runqueue of `cpu`.
     pub(super) fn leaves(&mut self, task: TaskId, cpu: PcpuId, why: Leave) {
         match self {

@@ -431,6 +431,7 @@ impl<O: Order> HostScheduler for Fair<O> {
         }
         if self.books.rq(cpu).nr > 1 {
             self.order.yields(cpu);
+            self.gangs.yields(cpu);
             host.resched(cpu, Some(cpu));
         }
         true

@@ -10,7 +10,8 @@
 //! fair order by less than a bound of virtual runtime (`can_urgently_preempt()`), and lets it run for
 //! its urgent time: until that is used nobody takes the pCPU from it (`should_delay_resched()`), and
 //! then a timer does, if another one is urgent there or it was not its turn (`set_urgent_tslice()`). If
-//! it loses the pCPU before, what is left is kept for its next turn (`put_urgent_entity()`). Virtual
+//! it gives the pCPU up before, yielding to a sibling that it spins for, or is moved while it waits, what
+//! is left is kept for its next turn (`put_urgent_entity()`). Virtual
 //! runtime is charged as ever, and the lead outlasts its sleep: whose siblings wake each other all the
 //! time comes to the bound and then waits for its turn.
 //!
@@ -47,6 +48,8 @@ pub(super) struct Urgency {
     grants: Vec<Grant>,
     /// By pCPU: who waits for it and is urgent, in the order of becoming so.
     queues: Vec<Vec<TaskId>>,
+    /// By pCPU: does who has it yield?
+    yields: Vec<bool>,
 }
 
 impl Urgency {
@@ -55,6 +58,7 @@ impl Urgency {
             boost,
             grants: Vec::new(),
             queues: vec![Vec::new(); pcpus],
+            yields: vec![false; pcpus],
         }
     }
 
@@ -93,15 +97,21 @@ impl Urgency {
         grant.spent += used;
     }
 
+    /// Who has `cpu` yields it at the next pick, however urgent.
+    pub(super) fn yields(&mut self, cpu: PcpuId) {
+        self.yields[cpu.index()] = true;
+    }
+
     /// Who has `cpu` before fair order is asked: the `current` task, if it is urgent, or the first of
     /// those who are and not too far ahead.
     pub(super) fn first(
-        &self,
+        &mut self,
         cpu: PcpuId,
         current: Option<TaskId>,
         order: &impl Order,
     ) -> Option<TaskId> {
-        let urgent = |task: &TaskId| self.grants[task.index()].left > 0;
+        let yields = std::mem::take(&mut self.yields[cpu.index()]);
+        let urgent = |task: &TaskId| !yields && self.grants[task.index()].left > 0;
         let near = |task: &TaskId| order.lead(cpu, *task) < self.boost.lead as i64;
         let mut queue = self.queues[cpu.index()].iter().copied();
         current.filter(urgent).or_else(|| queue.find(near))
@@ -146,6 +156,8 @@ impl Urgency {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sched::cfs::{CfsParams, fair};
+    use crate::testing::host;
     use corun_model::time::US;
 
     const TASK: TaskId = TaskId(0);
@@ -195,6 +207,19 @@ mod tests {
         urgency.leaves(TASK, CPU, Leave::Sleeps);
         assert_eq!(urgency.grants[0], Grant::default());
         assert!(urgency.queues[0].is_empty());
+    }
+
+    #[test]
+    fn the_urgent_keep_their_pcpu_unless_they_yield_it() {
+        let host = host("1n1l1c1t", 1000);
+        let order = fair(CfsParams::preset("4.x", 1).unwrap(), &host).order;
+        let mut urgency = urgency();
+        urgency.woken(TASK, CPU);
+        urgency.starts(TASK, CPU);
+        assert_eq!(urgency.first(CPU, Some(TASK), &order), Some(TASK));
+        urgency.yields(CPU);
+        assert_eq!(urgency.first(CPU, Some(TASK), &order), None);
+        assert_eq!(urgency.first(CPU, Some(TASK), &order), Some(TASK));
     }
 
     #[test]

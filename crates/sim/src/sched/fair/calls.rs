@@ -17,6 +17,8 @@
 //! - Where two gangs are called to one pCPU, the lower virtual runtime goes first and the other call
 //!   stays.
 //! - Siblings that wake up later are not called: they were not runnable.
+//! - Nothing bounds what a vCPU owes that was called. Where the first is given its turn at each of many
+//!   wake-ups, a sibling that computes is called each time, before it has paid for the last.
 
 use super::gang::State;
 use super::{Fair, Order};

@@ -11,14 +11,15 @@
 //! its urgent time: until that is used nobody takes the pCPU from it (`should_delay_resched()`), and
 //! then a timer does, if another one is urgent there or it was not its turn (`set_urgent_tslice()`). If
 //! it gives the pCPU up before, yielding to a sibling that it spins for, or is moved while it waits, what
-//! is left is kept for its next turn (`put_urgent_entity()`). Virtual
-//! runtime is charged as ever, and the lead outlasts its sleep: whose siblings wake each other all the
-//! time comes to the bound and then waits for its turn.
+//! is left is kept for its next turn (`put_urgent_entity()`). Virtual runtime is charged as ever, and the
+//! lead outlasts its sleep: whose siblings wake each other all the time comes to the bound and then waits
+//! for its turn.
 //!
 //! What becomes urgent, and for how long, is what [`Boost`] says for corun's own `cosched-demand`.
 //! The kernel sees interrupts in KVM: it makes the receivers of TLB shootdowns urgent, and lets who
-//! sends a reschedule IPI, as after releasing a lock, finish for as long. Here, as there, a wake-up by a
-//! sibling stands for the latter's receiver, and senders have nothing (left out).
+//! sends a reschedule IPI, as after releasing a lock, finish for as long. Here, as in `cosched-demand`,
+//! who is woken by such an IPI is urgent, and its sender is not. With [`Boost::wake`] 0 only receivers
+//! of shootdowns are, if those are seen.
 //!
 //! As we read it where the code leaves it open or is at odds with itself:
 //!

@@ -106,6 +106,31 @@ fn gangs_start_together() {
     assert_eq!(together, firsts);
 }
 
+/// One of three siblings always runs, having a pCPU to itself. The other two, beside a hog each, still call
+/// each other: first is who is given its turn while nobody leads.
+#[test]
+fn a_sibling_that_always_runs_does_not_end_calls() {
+    let together = |how| {
+        let mut params = host("1n1l3c1t", 1000);
+        params.tick_skew = true;
+        let here = |n: u32| ["0", "1", "2"][n as usize];
+        let vcpus = (0..3).map(|n| from(0, 0, n).on(here(n)));
+        let hogs = (1..3).map(|n| from(u64::from(n) * 7 * MS, n, 0).on(here(n)));
+        let load = Jobs::new(vcpus.chain(hogs).collect(), 1);
+        let (_, runs) = run(&params, cfs("4.x", how, &params), load, 0, 3 * SEC);
+        let (mut current, mut last, mut both, mut one) = ([None; 3], 0, 0, 0);
+        for (at, cpu, task) in runs {
+            let running = |n: u32| current.contains(&Some(TaskId(n)));
+            one += (at - last) * Nanos::from(running(1));
+            both += (at - last) * Nanos::from(running(1) && running(2));
+            (current[cpu.index()], last) = (Some(task), at);
+        }
+        both as f64 / one as f64
+    };
+    let (called, alone) = (together(DYNAMIC), together(BALANCE));
+    assert!(called > 0.9 && alone < 0.8, "{called}, {alone} without");
+}
+
 /// Where siblings wake up and sleep, too, no runqueue has two of them.
 #[test]
 fn called_siblings_stay_apart() {

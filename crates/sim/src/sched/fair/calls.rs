@@ -10,10 +10,12 @@
 //!
 //! What the paper leaves open, as we read it:
 //!
-//! - *First* is a vCPU that is given a pCPU in fair order, which it had not, while none of its
-//!   siblings has one. Who is called is not first, so a call makes no further calls.
-//! - A call holds until the sibling is given the pCPU, blocks or is moved, or until the leader's turn
-//!   is over. It is answered once: how long the sibling then runs is for CFS to say.
+//! - *First* is a vCPU that is given a pCPU in fair order, which it had not, while none of its VM leads. It
+//!   leads until its turn is over, or its slice if nobody takes the pCPU from it then. Siblings may run
+//!   already: Algorithm 3 calls those that do not. Who is called is not first, so a call makes no further
+//!   calls.
+//! - A call holds until the sibling is given the pCPU, blocks or is moved, or as long as the leader leads.
+//!   It is answered once: how long the sibling then runs is for CFS to say.
 //! - Where two gangs are called to one pCPU, the lower virtual runtime goes first and the other call
 //!   stays.
 //! - Siblings that wake up later are not called: they were not runnable.
@@ -23,13 +25,14 @@
 use super::gang::State;
 use super::{Fair, Order};
 use crate::host::Host;
-use corun_model::{PcpuId, TaskId};
+use corun_model::{Nanos, PcpuId, TaskId};
 
 /// A VM whose siblings were called.
 #[derive(Debug, Default)]
 struct Gang {
-    /// Who called, as long as its turn lasts.
+    /// Who called, as long as its turn lasts, and until when at most.
     leader: Option<TaskId>,
+    until: Nanos,
     /// The pCPUs called.
     at: Vec<PcpuId>,
 }
@@ -59,8 +62,10 @@ impl Calls {
     }
 
     /// Who is called to `cpu`; of several the one that had least.
-    pub(super) fn first(&self, cpu: PcpuId, order: &impl Order) -> Option<TaskId> {
-        let called = self.called[cpu.index()].iter().map(|(_, task)| *task);
+    pub(super) fn first(&self, cpu: PcpuId, order: &impl Order, now: Nanos) -> Option<TaskId> {
+        let called = self.called[cpu.index()].iter();
+        let called = called.filter(|(vm, _)| now < self.gangs[*vm].until);
+        let called = called.map(|(_, task)| *task);
         called.min_by_key(|task| order.lead(cpu, *task))
     }
 
@@ -81,8 +86,14 @@ impl Calls {
         }
     }
 
-    /// `task` leads the VM from now on.
-    fn begin(&mut self, vm: usize, task: TaskId) {
+    /// Does a vCPU of the VM lead it?
+    fn is_led(&self, vm: usize, now: Nanos) -> bool {
+        let led = |gang: &Gang| gang.leader.is_some() && now < gang.until;
+        self.gangs.get(vm).is_some_and(led)
+    }
+
+    /// `task` leads the VM until `until`.
+    fn begin(&mut self, vm: usize, task: TaskId, until: Nanos) {
         if self.gangs.len() <= vm {
             self.gangs.resize_with(vm + 1, Gang::default);
         }
@@ -90,6 +101,7 @@ impl Calls {
             self.turn_ends(old);
         }
         self.gangs[vm].leader = Some(task);
+        self.gangs[vm].until = until;
         self.leads[task.index()] = Some(vm);
     }
 
@@ -106,22 +118,20 @@ impl<O: Order> Fair<O> {
         let State::Dynamic(calls) = &mut self.gangs else {
             return;
         };
-        let Some(vm) = self.books.task(task).vm else {
+        let (now, vm) = (host.now(), self.books.task(task).vm);
+        let Some(vm) = vm.filter(|vm| !calls.is_led(*vm, now)) else {
             return;
         };
-        // Those on `cpu` are about to lose it, or wait for it as `task` did.
-        let elsewhere = self.siblings[vm].iter().filter_map(|sibling| {
-            let there = self.books.task(*sibling).on?;
-            (there != cpu).then_some((*sibling, there))
-        });
-        let runs = |(sibling, there)| self.books.rq(there).current == Some(sibling);
-        if elsewhere.clone().any(runs) {
-            return;
-        }
-        calls.begin(vm, task);
-        for (sibling, there) in elsewhere {
-            calls.call(vm, sibling, there);
-            host.resched(there, Some(cpu));
+        let until = now.saturating_add(self.order.slice(cpu, task));
+        calls.begin(vm, task, until);
+        for sibling in &self.siblings[vm] {
+            let waits = |there: &PcpuId| self.books.rq(*there).current != Some(*sibling);
+            // Those on `cpu` are about to lose it, or wait for it as `task` did.
+            let there = self.books.task(*sibling).on.filter(|there| *there != cpu);
+            if let Some(there) = there.filter(waits) {
+                calls.call(vm, *sibling, there);
+                host.resched(there, Some(cpu));
+            }
         }
     }
 }

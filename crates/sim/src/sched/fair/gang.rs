@@ -112,7 +112,7 @@ impl<O: Order> Fair<O> {
         match &mut self.gangs {
             State::None => self.order.pick(cpu),
             State::Dynamic(calls) => {
-                if let Some(called) = calls.first(cpu, &self.order) {
+                if let Some(called) = calls.first(cpu, &self.order, host.now()) {
                     return Some(called);
                 }
                 let next = self.order.pick(cpu)?;

@@ -20,7 +20,8 @@
 //!   stays.
 //! - Siblings that wake up later are not called: they were not runnable.
 //! - Nothing bounds what a vCPU owes that was called. Where the first is given its turn at each of many
-//!   wake-ups, a sibling that computes is called each time, before it has paid for the last.
+//!   wake-ups, a sibling that computes is called each time, before it has paid for the last. And a VM that
+//!   computes takes all its pCPUs back from one whose vCPUs wake each other as soon as one of those blocks.
 
 use super::gang::State;
 use super::{Fair, Order};

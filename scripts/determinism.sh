@@ -14,8 +14,9 @@ failed=0
 
 run() { # name binary jobs
 	local name=$1 binary=$2 jobs=$3
+	local policies=cfs,cfs-cosched-dt,cfs-cosched-demand,eevdf,credit,affinity,balance
 	for scenario in "${scenarios[@]}"; do
-		"$binary" compare "$scenario" --policies cfs,eevdf,credit,affinity,balance --seeds 1,2 \
+		"$binary" compare "$scenario" --policies "$policies" --seeds 1,2 \
 			--duration 300ms --jobs "$jobs" --json --quiet >>"$work/$name.json"
 		"$binary" compare "$scenario" --policies balance --seed 1 --duration 300ms --jobs "$jobs" \
 			--json --quiet --trace "$work/$name.part" >/dev/null

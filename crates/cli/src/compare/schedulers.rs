@@ -9,7 +9,7 @@ use corun_sim::Simulation;
 use corun_sim::host::{HostParams, Observer};
 use corun_sim::load::Load;
 use corun_sim::sched::HostScheduler;
-use corun_sim::sched::cfs::{self, Cfs, CfsParams, Siblings};
+use corun_sim::sched::cfs::{self, Cfs, CfsParams, Gangs, Siblings};
 use corun_sim::sched::credit::{Credit, CreditParams};
 use corun_sim::sched::dispatcher::Dispatcher;
 use corun_sim::sched::eevdf::{self, Eevdf, EevdfParams};
@@ -28,7 +28,7 @@ pub struct PolicyInfo {
 }
 
 /// Schedulers of Linux and Xen, as models.
-const MODELS: [PolicyInfo; 10] = [
+const MODELS: [PolicyInfo; 12] = [
     PolicyInfo {
         name: "cfs",
         summary: "Linux' Completely Fair Scheduler, as the papers' hosts ran it (a model)",
@@ -45,6 +45,18 @@ const MODELS: [PolicyInfo; 10] = [
         name: "cfs-affinity",
         summary: "affinity-based scheduling as that paper has it: CFS and vcpupin (a model)",
         source: "Sukwong & Kim, EuroSys 2011, §5.2.3; parameters: [scheduler.cfs]",
+        parameters: Vec::new,
+    },
+    PolicyInfo {
+        name: "cfs-cosched-dt",
+        summary: "dynamic time-slice co-scheduling as its paper has it: done to CFS (a model)",
+        source: "Sukwong & Kim, EuroSys 2011, §5.2.2; parameters: [scheduler.cfs]",
+        parameters: Vec::new,
+    },
+    PolicyInfo {
+        name: "cfs-cosched-demand",
+        summary: "demand-based co-scheduling as its paper has it: done to CFS (a model)",
+        source: "Kim et al., ASPLOS 2013; parameters: [scheduler.cfs], [policy.cosched-demand]",
         parameters: Vec::new,
     },
     PolicyInfo {
@@ -145,9 +157,11 @@ pub fn put_together(
     let within_credit = policy.strip_prefix("credit-");
     let steered = corun_policies::find(within_credit.unwrap_or(policy));
     let sched: Box<dyn HostScheduler> = match policy {
-        "cfs" | "cfs-balance" | "cfs-affinity" => {
+        "cfs" | "cfs-balance" | "cfs-affinity" | "cfs-cosched-dt" | "cfs-cosched-demand" => {
+            let (siblings, gangs) = siblings(policy, said);
             let cfs = CfsParams {
-                siblings: siblings(policy),
+                siblings,
+                gangs,
                 ..cfs_params(said, &params)?
             };
             Box::new(Cfs::new(cfs, &params))
@@ -172,11 +186,14 @@ pub fn put_together(
 }
 
 /// What a variant of CFS does about sibling vCPUs.
-fn siblings(policy: &str) -> Siblings {
+fn siblings(policy: &str, said: &Schedulers) -> (Siblings, Gangs) {
+    let demand = &said.policies.settings.cosched_demand;
     match policy {
-        "cfs-balance" => Siblings::Apart,
-        "cfs-affinity" => Siblings::Bound,
-        _ => Siblings::Free,
+        "cfs-balance" => (Siblings::Apart, Gangs::None),
+        "cfs-affinity" => (Siblings::Bound, Gangs::None),
+        "cfs-cosched-dt" => (Siblings::Apart, Gangs::Dynamic),
+        "cfs-cosched-demand" => (Siblings::Light(demand.light), Gangs::Demand(demand.boost)),
+        _ => (Siblings::Free, Gangs::None),
     }
 }
 

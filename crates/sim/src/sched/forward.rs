@@ -40,6 +40,9 @@ macro_rules! forward {
             fn timer(&mut self, host: &mut $crate::host::Host, token: u64) {
                 self.0.timer(host, token);
             }
+            fn flush_ipi(&mut self, host: &mut $crate::host::Host, task: corun_model::TaskId) {
+                self.0.flush_ipi(host, task);
+            }
             fn directs_yields(&self) -> bool {
                 self.0.directs_yields()
             }

@@ -5,12 +5,14 @@
 //! the order of a runqueue is [`order`], its settings and presets are [`params`]; placement and
 //! balancing are shared with EEVDF ([`fair`](crate::sched::fair)).
 
+#[cfg(test)]
+mod gang_tests;
 mod order;
 mod params;
 #[cfg(test)]
 mod tests;
 
-pub use super::fair::Siblings;
+pub use super::fair::{Gangs, Siblings};
 pub(crate) use order::CfsOrder;
 pub use params::{CfsParams, DEFAULT_PRESET, parameters};
 

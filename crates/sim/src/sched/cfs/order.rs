@@ -84,7 +84,7 @@ impl CfsOrder {
     }
 
     /// `sched_slice()` for a member, or for one about to become one.
-    fn slice(&self, cpu: PcpuId, task: TaskId, member: bool) -> Nanos {
+    fn slice_as(&self, cpu: PcpuId, task: TaskId, member: bool) -> Nanos {
         let (queue, own) = (&self.queues[cpu.index()], self.entity(task).weight);
         let (nr, weight) = match member {
             true => (queue.nr, queue.weight),
@@ -118,7 +118,7 @@ impl CfsOrder {
         match why {
             Join::Moved => min + entity.vruntime,
             Join::New if self.params.start_debit => {
-                min + virtual_time(self.slice(cpu, task, false), entity.weight)
+                min + virtual_time(self.slice_as(cpu, task, false), entity.weight)
             }
             Join::New => min,
             Join::Woken(last) => {
@@ -332,7 +332,7 @@ impl Order for CfsOrder {
         let (Some(current), Some(first)) = (queue.current, self.forest.first(queue.tree)) else {
             return false;
         };
-        let ideal = self.slice(cpu, current, true);
+        let ideal = self.slice_as(cpu, current, true);
         let ran = self.entity(current).ran;
         if ran > ideal {
             // Or it would be picked again as somebody's favourite.
@@ -356,6 +356,22 @@ impl Order for CfsOrder {
 
     fn favour(&mut self, cpu: PcpuId, task: TaskId) {
         self.queues[cpu.index()].next = Some(task);
+    }
+
+    fn slice(&self, cpu: PcpuId, task: TaskId) -> Nanos {
+        self.slice_as(cpu, task, true)
+    }
+
+    fn lead(&self, cpu: PcpuId, task: TaskId) -> i64 {
+        let queue = &self.queues[cpu.index()];
+        let waiting = match self.forest.first(queue.tree) {
+            first if first == Some(task) => self.forest.second(queue.tree),
+            first => first,
+        };
+        let others = [queue.current.filter(|&current| current != task), waiting];
+        let vruntime = |task: TaskId| self.entity(task).vruntime;
+        let least = others.into_iter().flatten().map(vruntime).min();
+        least.map_or(i64::MIN, |least| vruntime(task) - least)
     }
 
     fn check(&self, cpu: PcpuId, members: usize) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! CFS's settings, and the sets of them that the papers' hosts had.
 
-use crate::sched::fair::{Generation, LONGEST, Siblings, Tuning, scaling};
+use crate::sched::fair::{Gangs, Generation, LONGEST, Siblings, Tuning, scaling};
 use corun_model::{Nanos, Parameter, Value, time::MS};
 
 /// Settings of CFS. Times in ns, as they hold on the host: already scaled by its number of pCPUs.
@@ -29,6 +29,8 @@ pub struct CfsParams {
     pub generation: Generation,
     /// What is done about sibling vCPUs.
     pub siblings: Siblings,
+    /// How they come to run at the same time.
+    pub gangs: Gangs,
 }
 
 impl CfsParams {
@@ -65,6 +67,7 @@ impl CfsParams {
             migration_cost: Tuning::of(generation).migration_cost,
             generation,
             siblings: Siblings::Free,
+            gangs: Gangs::None,
         };
         let old = Generation::Linux2_6_33;
         let four = Generation::Linux4;
@@ -101,6 +104,7 @@ impl CfsParams {
             migration_cost: self.migration_cost,
             balance_interval: self.balance_interval,
             siblings: self.siblings,
+            gangs: self.gangs,
             ..Tuning::of(self.generation)
         }
     }

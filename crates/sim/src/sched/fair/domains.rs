@@ -183,6 +183,14 @@ impl Domains {
         start..start + self.llc
     }
 
+    /// The pCPUs of the node of `cpu`.
+    pub(crate) fn node_of(&self, cpu: PcpuId) -> Range<u32> {
+        match self.levels.iter().find(|level| level.kind == Kind::Numa) {
+            Some(level) => level.group_of(cpu),
+            None => 0..u32::MAX,
+        }
+    }
+
     /// The SMT siblings of `cpu`, itself included.
     pub(crate) fn core_of(&self, cpu: PcpuId) -> Range<u32> {
         let start = cpu.0 / self.core * self.core;

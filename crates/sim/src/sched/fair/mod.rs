@@ -6,17 +6,20 @@
 //! ([`state`], [`decay`], [`weights`]), chooses a pCPU at a wake-up ([`placement`]) and moves tasks
 //! between pCPUs ([`balance`], and [`idle`] for those that idle, with [`classic`] or [`groups`] to find
 //! out from where, [`moving`] to do it) along the scheduling domains of the host ([`domains`]); an
-//! [`Order`] says whose turn it is.
+//! [`Order`] says whose turn it is, unless a VM's vCPUs are to run together ([`gang`]).
 //!
 //! Simplified throughout: work the kernel does for itself costs nothing (the host charges switches
 //! and IPIs), and all fair work is of the one fair class: no deadline, real-time or idle policy.
 
+mod above;
 mod balance;
+mod calls;
 mod classic;
 mod crowds;
 mod decay;
 mod domains;
 mod early;
+mod gang;
 mod groups;
 mod idle;
 mod moving;
@@ -26,8 +29,10 @@ mod siblings;
 mod state;
 mod tree;
 mod tuning;
+mod urgent;
 mod weights;
 
+pub use gang::Gangs;
 pub(crate) use order::{Join, Leave, Order};
 pub use siblings::Siblings;
 pub(crate) use tree::{Forest, Root};
@@ -57,6 +62,7 @@ pub(crate) struct Fair<O> {
     /// vCPUs by VM, and the pCPUs that they are bound to, where that matters.
     siblings: Vec<Vec<TaskId>>,
     homes: Vec<(usize, Option<PcpuId>)>,
+    gangs: gang::State,
     tick: Nanos,
     /// When the next round of balancing for idle pCPUs is due.
     idle_balance: Nanos,
@@ -79,6 +85,7 @@ impl<O: Order> Fair<O> {
             groups: Vec::new(),
             siblings: Vec::new(),
             homes: Vec::new(),
+            gangs: gang::State::new(tuning.gangs, pcpus),
             tick: 1_000_000_000 / Nanos::from(host.hz.clamp(1, 10_000)),
             idle_balance: 0,
             idle_owner: None,
@@ -95,6 +102,7 @@ impl<O: Order> Fair<O> {
         let time = now.saturating_sub(rq.charged);
         rq.charged = now;
         self.books.task_mut(task).ran_at = now;
+        self.gangs.charge(task, time);
         time > 0 && self.order.charge(cpu, time)
     }
 
@@ -145,6 +153,7 @@ impl<O: Order> Fair<O> {
     /// Takes `task` off the runqueue of `cpu`. Both pCPU and task are up to date.
     fn detach(&mut self, task: TaskId, cpu: PcpuId, why: Leave) {
         self.order.leave(cpu, task, why);
+        self.gangs.leaves(task, cpu, why);
         self.books.unlink(task, cpu);
         let member = self.books.task_mut(task);
         member.on = None;
@@ -157,41 +166,6 @@ impl<O: Order> Fair<O> {
         let (nr, own) = (rq.all(), rq.nr);
         self.crowds.change(cpu, nr + 1, nr, &self.domains);
         self.crowds.claim(cpu, own);
-    }
-
-    /// A task of a higher class joined the pCPU's runqueue, or left it.
-    pub(crate) fn above(&mut self, cpu: PcpuId, joins: bool) {
-        let rq = self.books.rq_mut(cpu);
-        let old = rq.all();
-        rq.above = match joins {
-            true => rq.above + 1,
-            false => rq.above.saturating_sub(1),
-        };
-        let new = rq.all();
-        if new != old {
-            self.crowds.change(cpu, old, new, &self.domains);
-        }
-    }
-
-    /// A higher class had `cpu` for `time` until now.
-    pub(crate) fn book_above(&mut self, cpu: PcpuId, time: Nanos, now: Nanos) {
-        self.shared_above = true;
-        self.books.rq_mut(cpu).book_above(time, now);
-    }
-
-    /// A higher class has `cpu` from now on; the current task waits for its return.
-    pub(crate) fn step_aside(&mut self, host: &mut Host, cpu: PcpuId) {
-        let now = host.now();
-        self.update(cpu, now);
-        if let Some(target) = self.books.rq_mut(cpu).push_to.take() {
-            self.push_one(host, cpu, target);
-        }
-        if self.books.rq(cpu).current.is_some() {
-            self.set_current(cpu, None, now);
-        }
-        self.end_idling(cpu, now);
-        self.set_stop_timer(host, cpu);
-        self.check(cpu);
     }
 
     /// A vCPU becomes active in its VM, or stops being so.
@@ -255,7 +229,9 @@ impl<O: Order> Fair<O> {
         }
         if rq.current.is_some()
             && !alone
-            && let Some(time) = self.order.stop_after(cpu)
+            && let Some(time) = self
+                .gang_stops_after(cpu)
+                .or_else(|| self.order.stop_after(cpu))
         {
             let at = host.now().saturating_add(time + host.lateness(cpu));
             self.books.rq_mut(cpu).stop_timer = host.sched_timer(at, u64::from(cpu.0));
@@ -292,6 +268,7 @@ impl<O: Order> Fair<O> {
         if old == next {
             return;
         }
+        self.gangs.switches(cpu, old, next);
         for task in [old, next].into_iter().flatten() {
             self.books.age_task(task, now);
         }
@@ -327,6 +304,7 @@ impl<O: Order> HostScheduler for Fair<O> {
         let weight = scaled(known.spec.weight);
         let vm = known.vm().map(|vm| vm.index());
         self.order.add(weight, known.spec.slice);
+        self.gangs.add();
         let mut member = Member::new(weight, vm, known.spec.allowed);
         member.last = known.spec.last_on;
         self.books.tasks.push(member);
@@ -352,9 +330,10 @@ impl<O: Order> HostScheduler for Fair<O> {
         if let Some(here) = waker {
             self.order.woke(here);
         }
+        let urgent = self.woken_by_sibling(task, cpu, waker);
         match self.books.rq(cpu).current {
             None => host.resched(cpu, waker),
-            Some(_) if self.order.preempts(cpu, task) || wanted => {
+            Some(_) if urgent || self.order.preempts(cpu, task) || wanted => {
                 // Timers interrupt the pCPU that the sleeper was on.
                 let local = waker.or(last) == Some(cpu);
                 self.preempt(host, cpu, waker, local);
@@ -386,7 +365,7 @@ impl<O: Order> HostScheduler for Fair<O> {
         if self.books.rq(cpu).idle() {
             self.go_idle(host, cpu);
         }
-        let next = self.order.pick(cpu);
+        let next = self.whose_turn(host, cpu);
         let switches = self.books.rq(cpu).current != next;
         self.set_current(cpu, next, now);
         self.books.rq_mut(cpu).lazy = false;
@@ -426,6 +405,10 @@ impl<O: Order> HostScheduler for Fair<O> {
         true
     }
 
+    fn flush_ipi(&mut self, host: &mut Host, task: TaskId) {
+        self.flush_awaited(host, task);
+    }
+
     /// `yield_task_fair()` and `yield_to_task_fair()`.
     fn yield_pcpu(
         &mut self,
@@ -448,6 +431,7 @@ impl<O: Order> HostScheduler for Fair<O> {
         }
         if self.books.rq(cpu).nr > 1 {
             self.order.yields(cpu);
+            self.gangs.yields(cpu);
             host.resched(cpu, Some(cpu));
         }
         true

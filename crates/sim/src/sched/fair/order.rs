@@ -66,6 +66,19 @@ pub(crate) trait Order {
     /// unfair (`set_next_buddy()`).
     fn favour(&mut self, cpu: PcpuId, task: TaskId);
 
+    /// How long a turn of `task`, a member of the runqueue of `cpu`, is to be.
+    fn slice(&self, cpu: PcpuId, task: TaskId) -> Nanos {
+        let _ = (cpu, task);
+        0
+    }
+
+    /// How far `task`, a member of the runqueue of `cpu`, is ahead of the first of the others, in
+    /// virtual time; less than nothing if it is behind all of them.
+    fn lead(&self, cpu: PcpuId, task: TaskId) -> i64 {
+        let _ = (cpu, task);
+        0
+    }
+
     /// The pCPU that a sleeping `task` has to wake up on.
     fn bound_to(&self, task: TaskId) -> Option<PcpuId> {
         let _ = task;

@@ -12,7 +12,7 @@
 //! is searched (`SIS_PROP`, `SIS_UTIL`).
 
 use super::tuning::Generation;
-use super::{Fair, Order};
+use super::{Fair, Order, Siblings};
 use corun_model::{Nanos, PcpuId, PcpuSet, TaskId, time::SEC};
 use std::ops::Range;
 
@@ -29,6 +29,9 @@ impl<O: Order> Fair<O> {
         };
         match self.books.task(task).allowed.contains(found) {
             true => found,
+            false if matches!(self.tuning.siblings, Siblings::Light(_)) => {
+                self.lightest(task, last)
+            }
             false => self.least_crowded(task, found),
         }
     }

@@ -9,6 +9,13 @@
 //! with equally many vCPUs on each pCPU and siblings on different ones.
 //!
 //! A vCPU for which that leaves no pCPU may use all those that it may use anyway.
+//!
+//! *Load-conscious balance scheduling* (Kim et al., ASPLOS 2013, §4; `try_to_balance_affine()` of its
+//! published code) sets the mask of a vCPU that wakes up: the pCPUs that are light, and of those the
+//! ones without a sibling if there are any. A pCPU is light if its weight is at most so many percent of
+//! the mean. If none would do that wake-up placement chooses, the lightest of them near the last one has
+//! it (`select_fallback_rq()`). Its balancer heeds no such mask (`can_migrate_task()`,
+//! `is_fair_balsched()`): siblings may come together again when load says so.
 
 use super::{Fair, Order};
 use corun_model::{PcpuId, PcpuSet, TaskId};
@@ -23,6 +30,8 @@ pub enum Siblings {
     Apart,
     /// Affinity-based scheduling.
     Bound,
+    /// Load-conscious balance scheduling: up to which weight a pCPU is light, percent of the mean.
+    Light(u32),
 }
 
 impl<O: Order> Fair<O> {
@@ -61,12 +70,14 @@ impl<O: Order> Fair<O> {
 
     /// Sets the masks of a vCPU that is about to be queued or has been, and of its queued siblings.
     pub(super) fn keep_apart(&mut self, task: TaskId) {
-        if self.tuning.siblings != Siblings::Apart {
-            return;
-        }
         let Some(vm) = self.books.task(task).vm else {
             return;
         };
+        match self.tuning.siblings {
+            Siblings::Apart => {}
+            Siblings::Light(percent) => return self.admit_light(task, vm, percent),
+            Siblings::Free | Siblings::Bound => return,
+        }
         let siblings = std::mem::take(&mut self.siblings[vm]);
         for this in &siblings {
             let member = self.books.task(*this);
@@ -86,5 +97,49 @@ impl<O: Order> Fair<O> {
             };
         }
         self.siblings[vm] = siblings;
+    }
+    /// The same where that is to leave no pCPU crowded: only until it has been queued.
+    fn admit_light(&mut self, task: TaskId, vm: usize, percent: u32) {
+        let member = self.books.task(task);
+        let (given, queued) = (member.given, member.on.is_some());
+        let allowed = if queued {
+            given
+        } else {
+            self.light(&given, vm, percent)
+        };
+        self.books.task_mut(task).allowed = allowed;
+    }
+
+    /// Of the pCPUs `given`, those that are light, and without a vCPU of `vm` if there are such.
+    fn light(&self, given: &PcpuSet, vm: usize, percent: u32) -> PcpuSet {
+        let pcpus = self.books.rqs.len() as u32;
+        let open = || given.iter().filter(|cpu| cpu.0 < pcpus);
+        let total: u128 = open().map(|cpu| u128::from(self.books.weight(cpu))).sum();
+        let count = open().count() as u128;
+        let is_light = |cpu: &PcpuId| {
+            u128::from(self.books.weight(*cpu)) * 100 * count <= total * u128::from(percent)
+        };
+        let light: PcpuSet = open().filter(is_light).collect();
+        let mut apart = light;
+        for sibling in &self.siblings[vm] {
+            if let Some(cpu) = self.books.task(*sibling).on {
+                apart.remove(cpu);
+            }
+        }
+        [apart, light, *given]
+            .into_iter()
+            .find(|set| !set.is_empty())
+            .unwrap_or(*given)
+    }
+
+    /// Of the pCPUs that a task may use at present, the one of least weight on the node of `near`,
+    /// else anywhere.
+    pub(super) fn lightest(&self, task: TaskId, near: PcpuId) -> PcpuId {
+        let pcpus = self.books.rqs.len() as u32;
+        let node = self.domains.node_of(near);
+        let open = self.books.task(task).allowed;
+        let open = open.iter().filter(|cpu| cpu.0 < pcpus);
+        open.min_by_key(|cpu| (!node.contains(&cpu.0), self.books.weight(*cpu)))
+            .unwrap_or(near)
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What placement and balancing need to know of a kernel's version and settings.
 
+use super::gang::Gangs;
 use super::siblings::Siblings;
 use corun_model::{Nanos, time::SEC, time::US};
 
@@ -35,6 +36,8 @@ pub(crate) struct Tuning {
     pub(crate) timer_stays: bool,
     /// What is done about sibling vCPUs.
     pub(crate) siblings: Siblings,
+    /// How siblings come to run at the same time.
+    pub(crate) gangs: Gangs,
 }
 
 impl Tuning {
@@ -48,6 +51,7 @@ impl Tuning {
             slice_at_switch: false,
             timer_stays: false,
             siblings: Siblings::Free,
+            gangs: Gangs::None,
         }
     }
 

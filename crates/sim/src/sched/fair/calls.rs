@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Dynamic time-slice (DT) co-scheduling, as its paper did it to CFS: Sukwong and Kim, "Is
+//! Co-scheduling Too Expensive for SMP VMs?", EuroSys 2011, §5.2.2 and Algorithm 3.
+//!
+//! vCPUs are placed by balance scheduling ([`siblings`](super::siblings)), so that a runqueue has one
+//! of a VM at most. When CFS gives the first of them its turn, each pCPU on whose runqueue another
+//! one waits is interrupted (`resched_cpu()`) and picks that instead of the task with the least
+//! virtual runtime (the paper's change to `pick_next_entity()`). There are no slots and no pCPU is kept
+//! free. Virtual runtime is charged as ever and nothing else is kept account of, as in the paper.
+//!
+//! What the paper leaves open, as we read it:
+//!
+//! - *First* is a vCPU that is given a pCPU in fair order, which it had not, while none of its VM leads. It
+//!   leads until its turn is over, or its slice if nobody takes the pCPU from it then. Siblings may run
+//!   already: Algorithm 3 calls those that do not. Who is called is not first, so a call makes no further
+//!   calls.
+//! - A call holds until the sibling is given the pCPU, blocks or is moved, or as long as the leader leads.
+//!   It is answered once: how long the sibling then runs is for CFS to say.
+//! - Where two gangs are called to one pCPU, the lower virtual runtime goes first and the other call
+//!   stays.
+//! - Siblings that wake up later are not called: they were not runnable.
+//! - Nothing bounds what a vCPU owes that was called. Where the first is given its turn at each of many
+//!   wake-ups, a sibling that computes is called each time, before it has paid for the last. And a VM that
+//!   computes takes all its pCPUs back from one whose vCPUs wake each other as soon as one of those blocks.
+
+use super::gang::State;
+use super::{Fair, Order};
+use crate::host::Host;
+use corun_model::{Nanos, PcpuId, TaskId};
+
+/// A VM whose siblings were called.
+#[derive(Debug, Default)]
+struct Gang {
+    /// Who called, as long as its turn lasts, and until when at most.
+    leader: Option<TaskId>,
+    until: Nanos,
+    /// The pCPUs called.
+    at: Vec<PcpuId>,
+}
+
+/// The calls that are not answered yet.
+#[derive(Debug)]
+pub(super) struct Calls {
+    /// By VM.
+    gangs: Vec<Gang>,
+    /// By pCPU, with their VMs.
+    called: Vec<Vec<(usize, TaskId)>>,
+    /// By task: the VM that it leads.
+    leads: Vec<Option<usize>>,
+}
+
+impl Calls {
+    pub(super) fn new(pcpus: usize) -> Self {
+        Self {
+            gangs: Vec::new(),
+            called: vec![Vec::new(); pcpus],
+            leads: Vec::new(),
+        }
+    }
+
+    pub(super) fn add(&mut self) {
+        self.leads.push(None);
+    }
+
+    /// Who is called to `cpu`; of several the one that had least.
+    pub(super) fn first(&self, cpu: PcpuId, order: &impl Order, now: Nanos) -> Option<TaskId> {
+        let called = self.called[cpu.index()].iter();
+        let called = called.filter(|(vm, _)| now < self.gangs[*vm].until);
+        let called = called.map(|(_, task)| *task);
+        called.min_by_key(|task| order.lead(cpu, *task))
+    }
+
+    /// `task` is given `cpu`, or leaves its runqueue.
+    pub(super) fn answered(&mut self, task: TaskId, cpu: PcpuId) {
+        self.called[cpu.index()].retain(|(_, called)| *called != task);
+    }
+
+    /// The turn of `task` is over: if it leads, nobody is called any more.
+    pub(super) fn turn_ends(&mut self, task: TaskId) {
+        let Some(vm) = self.leads[task.index()].take() else {
+            return;
+        };
+        let gang = &mut self.gangs[vm];
+        gang.leader = None;
+        for cpu in gang.at.drain(..) {
+            self.called[cpu.index()].retain(|(of, _)| *of != vm);
+        }
+    }
+
+    /// Does a vCPU of the VM lead it?
+    fn is_led(&self, vm: usize, now: Nanos) -> bool {
+        let led = |gang: &Gang| gang.leader.is_some() && now < gang.until;
+        self.gangs.get(vm).is_some_and(led)
+    }
+
+    /// `task` leads the VM until `until`.
+    fn begin(&mut self, vm: usize, task: TaskId, until: Nanos) {
+        if self.gangs.len() <= vm {
+            self.gangs.resize_with(vm + 1, Gang::default);
+        }
+        if let Some(old) = self.gangs[vm].leader {
+            self.turn_ends(old);
+        }
+        self.gangs[vm].leader = Some(task);
+        self.gangs[vm].until = until;
+        self.leads[task.index()] = Some(vm);
+    }
+
+    fn call(&mut self, vm: usize, task: TaskId, cpu: PcpuId) {
+        self.called[cpu.index()].push((vm, task));
+        self.gangs[vm].at.push(cpu);
+    }
+}
+
+impl<O: Order> Fair<O> {
+    /// CFS gives `task` its turn on `cpu`. If it is the first of its VM, those siblings that wait are
+    /// called.
+    pub(super) fn call_siblings(&mut self, host: &mut Host, task: TaskId, cpu: PcpuId) {
+        let State::Dynamic(calls) = &mut self.gangs else {
+            return;
+        };
+        let (now, vm) = (host.now(), self.books.task(task).vm);
+        let Some(vm) = vm.filter(|vm| !calls.is_led(*vm, now)) else {
+            return;
+        };
+        let until = now.saturating_add(self.order.slice(cpu, task));
+        calls.begin(vm, task, until);
+        for sibling in &self.siblings[vm] {
+            let waits = |there: &PcpuId| self.books.rq(*there).current != Some(*sibling);
+            // Those on `cpu` are about to lose it, or wait for it as `task` did.
+            let there = self.books.task(*sibling).on.filter(|there| *there != cpu);
+            if let Some(there) = there.filter(waits) {
+                calls.call(vm, *sibling, there);
+                host.resched(there, Some(cpu));
+            }
+        }
+    }
+}

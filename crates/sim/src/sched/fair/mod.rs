@@ -8,8 +8,6 @@
 //! out from where, [`moving`] to do it) along the scheduling domains of the host ([`domains`]); an
 //! [`Order`] says whose turn it is.
 //!
-//! A policy that steers the order has what it needs of all this in [`steering`].
-//!
 //! Simplified throughout: work the kernel does for itself costs nothing (the host charges switches
 //! and IPIs), and all fair work is of the one fair class: no deadline, real-time or idle policy.
 

@@ -2,8 +2,8 @@
 //! What a policy may change of the fair class while it runs: what a vCPU counts among its siblings,
 //! what its VM counts against others, and where it is.
 //!
-//! Weights take effect at once, as `reweight_entity()` and `sched_group_set_shares()` have it: the
-//! group's average follows in proportion, and queued members learn of their new parts.
+//! Of weights a group's average learns at once, in proportion, and its queued members when they are
+//! told, as `reweight_entity()` and `sched_group_set_shares()` have it.
 
 use super::decay::FULL;
 use super::weights::LEAST;
@@ -40,13 +40,14 @@ impl<O: Order> Fair<O> {
         on.map_or(0, |cpu| now.saturating_sub(self.books.rq(cpu).charged))
     }
 
-    /// `task` weighs `own` among its siblings from now on; in the kernel's unit.
-    pub(crate) fn set_own_weight(&mut self, task: TaskId, own: u64, now: Nanos) {
+    /// `task` weighs `own` among its siblings from now on, in the kernel's unit. True if that is another
+    /// weight than before.
+    pub(crate) fn set_own_weight(&mut self, task: TaskId, own: u64, now: Nanos) -> bool {
         let own = own.max(LEAST);
         let member = self.books.task(task);
         let (old, vm, on) = (member.own, member.vm, member.on);
         if old == own {
-            return;
+            return false;
         }
         self.books.age_task(task, now);
         if let Some(group) = vm.and_then(|vm| self.groups.get_mut(vm)) {
@@ -61,7 +62,7 @@ impl<O: Order> Fair<O> {
             }
         }
         self.books.task_mut(task).own = own;
-        self.learn_weight(task, now);
+        true
     }
 
     /// VM number `vm` weighs so much from now on, if it has a weight; in the kernel's unit. True if that
@@ -78,6 +79,12 @@ impl<O: Order> Fair<O> {
             self.update(cpu, now);
             self.refresh_weight(task, now);
         }
+    }
+
+    /// What `task` counts on its runqueue.
+    #[cfg(test)]
+    pub(crate) fn weight_of(&self, task: TaskId) -> u64 {
+        self.books.task(task).weight
     }
 
     /// Is it fit for `task` to be queued on `cpu`: may it be there, and is no sibling?

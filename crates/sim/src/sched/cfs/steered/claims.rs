@@ -55,17 +55,19 @@ impl Claims {
         }
     }
 
-    /// What the plan says of `task`, which has run for so long up to now: a period begins.
-    pub fn hear(&mut self, plan: &Plan, task: TaskId, ran: Nanos) {
+    /// What the plan says of `task`, which has run for so long up to now: a period begins. True if it is
+    /// left alone.
+    pub fn hear(&mut self, plan: &Plan, task: TaskId, ran: Nanos) -> bool {
         if let Some(vm) = plan.vms.iter().find(|vm| Some(vm.vm) == self.vm)
             && !matches!(vm.gang, Gang::Asymmetric(_))
         {
             // Left alone: as any other.
             (self.share, self.latency, self.home) = (Claim::NEUTRAL, None, None);
-            return;
+            self.leaves = false;
+            return true;
         }
         let Some(wanted) = plan.tasks.iter().find(|wanted| wanted.task == task) else {
-            return;
+            return false;
         };
         self.home = wanted.home;
         if let Some(claim) = wanted.claim {
@@ -73,6 +75,7 @@ impl Claims {
             self.latency = Some(claim.latency).filter(|latency| *latency > 0);
             (self.allotment, self.ran_before) = (claim.allotment, ran);
         }
+        false
     }
 
     /// What it weighs among its siblings, in the kernel's unit.

@@ -195,11 +195,16 @@ impl SteeredCfs {
                 changed.push(wanted.vm);
             }
         }
-        for task in (0..self.claims.len()).map(TaskId::from) {
+        // Who shares a weight learns of all the others' before its part is worked out.
+        let tasks = || (0..self.claims.len()).map(TaskId::from);
+        for task in tasks() {
             let claims = &self.claims[task.index()];
-            let (own, vm) = (claims.weight(), claims.vm);
-            self.fair.set_own_weight(task, own, now);
-            if vm.is_some_and(|vm| changed.contains(&vm)) {
+            if self.fair.set_own_weight(task, claims.weight(), now) {
+                changed.extend(claims.vm);
+            }
+        }
+        for task in tasks() {
+            if (self.claims[task.index()].vm).is_some_and(|vm| changed.contains(&vm)) {
                 self.fair.learn_weight(task, now);
             }
         }
@@ -308,14 +313,17 @@ impl HostScheduler for SteeredCfs {
     fn apply(&mut self, host: &mut Host, plan: &Plan) {
         let now = host.now();
         let mut moved = Vec::new();
-        for claims in 0..self.claims.len() {
-            let task = TaskId::from(claims);
+        for task in (0..self.claims.len()).map(TaskId::from) {
             let ran = self.ran(task, now);
             let claims = &mut self.claims[task.index()];
             let home = claims.home;
-            claims.hear(plan, task, ran);
+            let leaves_alone = claims.hear(plan, task, ran);
             if claims.home.is_some() && claims.home != home {
                 moved.push(task);
+            }
+            if leaves_alone {
+                self.ends_ready(host, task);
+                self.fair.order().set_granularity(task, None);
             }
         }
         self.weigh(plan, now);

@@ -2,12 +2,13 @@
 //! CFS with claims of its vCPUs by hand, and under Jupiter.
 
 use super::SteeredCfs;
-use crate::Outcome;
-use crate::Simulation;
-use crate::host::HostParams;
+use crate::host::{Host, HostParams};
+use crate::load::Load;
 use crate::sched::HostScheduler;
 use crate::sched::cfs::{Cfs, CfsParams, Siblings};
+use crate::sched::fair::scaled;
 use crate::testing::{Audited, Does, Job, Jobs, Runs, Witness, host};
+use crate::{Outcome, Simulation};
 use corun_model::time::{MS, SEC, US};
 use corun_model::{
     Allotments, Claim, Gang, Nanos, PcpuId, Placement, Plan, Snapshot, TaskId, TaskPlan, VmId,
@@ -343,41 +344,63 @@ fn two_runs_are_the_same() {
     assert_eq!(run(), run());
 }
 
-/// The turns of a vCPU that is woken by a sibling and cut short by another VM's.
-#[test]
-fn turns_are_counted() {
-    let host = host("1n1l2c1t", 250);
-    let mut sched = SteeredCfs::new(params(&host), &host);
-    let jobs = vec![
-        Job::new(Does::Hands {
-            work: MS,
-            to: 1,
-            first: true,
-        })
-        .vcpu(0, 0),
-        Job::new(Does::Hands {
-            work: MS,
-            to: 0,
-            first: false,
-        })
-        .vcpu(0, 1),
-    ];
-    let load = Jobs::new(jobs, 1);
-    sched.know_vms(&crate::load::Load::vms(&load));
-    let mut host = crate::host::Host::new(host, None);
-    for spec in crate::load::Load::tasks(&load) {
-        let task = host.add_task(spec);
+/// A scheduler whose vCPUs, of the VMs of `load`, are ready in the order of their numbers.
+fn ready(topology: &str, load: &Jobs) -> (Host, SteeredCfs) {
+    let params_of = host(topology, 250);
+    let mut sched = SteeredCfs::new(params(&params_of), &params_of);
+    sched.know_vms(&load.vms());
+    let mut host = Host::new(params_of, None);
+    let tasks: Vec<TaskId> = load
+        .tasks()
+        .into_iter()
+        .map(|spec| host.add_task(spec))
+        .collect();
+    for &task in &tasks {
         sched.add(&mut host, task);
     }
-    let (waker, woken) = (TaskId(0), TaskId(1));
-    for task in [waker, woken] {
+    for task in tasks {
         host.make_ready(task);
-        let by = host.task(waker).running_on();
+        let by = host.task(TaskId(0)).running_on();
         sched.wake(&mut host, task, by);
         let cpu = host.task(task).runqueue().unwrap();
         let next = sched.pick(&mut host, cpu).unwrap();
         host.put_on(next, cpu);
     }
+    (host, sched)
+}
+
+#[test]
+fn the_weights_of_a_vm_add_up_to_its_own() {
+    let jobs = (0..4).map(|n| Job::hog().vcpu(0, n)).collect();
+    let load = Jobs::new(jobs, 1).with_vm_weights(&[100]);
+    let (mut host, mut sched) = ready("1n1l4c1t", &load);
+    let whole = scaled(100);
+    for quarters in [[8, 5, 2, 1], [1, 1, 1, 13], [4, 4, 4, 4]] {
+        let share = |n: usize| Claim::NEUTRAL / 4 * quarters[n];
+        let plan = Plan {
+            vms: vec![asymmetric(0, Claim::NEUTRAL)],
+            tasks: (0..4)
+                .map(|n| claim(n, share(n as usize), 0, PERIOD))
+                .collect(),
+            ..Plan::default()
+        };
+        sched.apply(&mut host, &plan);
+        let weights = [0, 1, 2, 3].map(|n| sched.fair.weight_of(TaskId(n)));
+        let due = quarters.map(|n| whole * u64::from(n) / 16);
+        let near = |(is, due): (u64, u64)| is.abs_diff(due) <= 4;
+        assert!(
+            weights.into_iter().zip(due).all(near),
+            "{weights:?}, {due:?}"
+        );
+    }
+}
+
+/// A sibling's wake-up is told for as long as it counts as one of late.
+#[test]
+fn wakers_are_siblings() {
+    let jobs = (0..2).map(|n| Job::hog().vcpu(0, n)).collect();
+    let (host, sched) = ready("1n1l2c1t", &Jobs::new(jobs, 1));
+    let (waker, woken) = (TaskId(0), TaskId(1));
     let turns = sched.turns(&host, woken, 0);
     assert_eq!((turns.wakers, turns.wakeups), (vec![waker], 1));
     assert_eq!(sched.turns(&host, waker, 0).wakers, []);

@@ -9,7 +9,7 @@ use corun_sim::Simulation;
 use corun_sim::host::{HostParams, Observer};
 use corun_sim::load::Load;
 use corun_sim::sched::HostScheduler;
-use corun_sim::sched::cfs::{self, Cfs, CfsParams, Gangs, Siblings};
+use corun_sim::sched::cfs::{self, Cfs, CfsParams, Gangs, Siblings, SteeredCfs};
 use corun_sim::sched::credit::{Credit, CreditParams};
 use corun_sim::sched::dispatcher::Dispatcher;
 use corun_sim::sched::eevdf::{self, Eevdf, EevdfParams};
@@ -27,8 +27,11 @@ pub struct PolicyInfo {
     pub parameters: fn() -> Vec<Parameter>,
 }
 
+/// Jupiter within the model of CFS.
+const CFS_JUPITER: &str = "cfs-jupiter";
+
 /// Schedulers of Linux and Xen, as models.
-const MODELS: [PolicyInfo; 12] = [
+const MODELS: [PolicyInfo; 13] = [
     PolicyInfo {
         name: "cfs",
         summary: "Linux' Completely Fair Scheduler, as the papers' hosts ran it (a model)",
@@ -57,6 +60,12 @@ const MODELS: [PolicyInfo; 12] = [
         name: "cfs-cosched-demand",
         summary: "demand-based co-scheduling as its paper has it: done to CFS (a model)",
         source: "Kim et al., ASPLOS 2013; parameters: [scheduler.cfs], [policy.cosched-demand]",
+        parameters: Vec::new,
+    },
+    PolicyInfo {
+        name: CFS_JUPITER,
+        summary: "Jupiter as its dissertation has it: a patch of CFS, siblings kept apart (a model)",
+        source: "dissertation, ch. 4; parameters: [scheduler.cfs], [policy.jupiter]",
         parameters: Vec::new,
     },
     PolicyInfo {
@@ -153,9 +162,10 @@ pub fn put_together(
     load: Box<dyn Load>,
     observer: Option<Box<dyn Observer>>,
 ) -> Result<Simulation, Problems> {
-    // Policies about slices and pools can steer Credit, too: there the papers have them.
+    // Policies about slices and pools can steer Credit, too, and Jupiter CFS: there the papers have them.
     let within_credit = policy.strip_prefix("credit-");
-    let steered = corun_policies::find(within_credit.unwrap_or(policy));
+    let within_cfs = (policy == CFS_JUPITER).then_some("jupiter");
+    let steered = corun_policies::find(within_credit.or(within_cfs).unwrap_or(policy));
     let sched: Box<dyn HostScheduler> = match policy {
         "cfs" | "cfs-balance" | "cfs-affinity" | "cfs-cosched-dt" | "cfs-cosched-demand" => {
             let (siblings, gangs) = siblings(policy, said);
@@ -166,6 +176,7 @@ pub fn put_together(
             };
             Box::new(Cfs::new(cfs, &params))
         }
+        CFS_JUPITER => Box::new(SteeredCfs::new(cfs_params(said, &params)?, &params)),
         "eevdf" => Box::new(Eevdf::new(eevdf_params(said, &params)?, &params)),
         "rr" => Box::new(Rr::new(
             rr_params(said),

@@ -11,7 +11,7 @@ use crate::load::{Achieved, Load, Offered, VmInfo};
 use crate::rng::Rng;
 use crate::sched::HostScheduler;
 use crate::{Outcome, Simulation};
-use corun_model::{Nanos, PcpuId, PcpuSet, TaskId, VmId};
+use corun_model::{Nanos, PcpuId, PcpuSet, Plan, TaskId, Turns, VmId};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -419,6 +419,15 @@ impl<S: HostScheduler> HostScheduler for Audited<S> {
         to: Option<TaskId>,
     ) -> bool {
         self.sched.yield_pcpu(host, task, cpu, to)
+    }
+
+    fn turns(&self, host: &Host, task: TaskId, since: Nanos) -> Turns {
+        self.sched.turns(host, task, since)
+    }
+
+    fn apply(&mut self, host: &mut Host, plan: &Plan) {
+        self.sched.apply(host, plan);
+        self.audit(host, None);
     }
 }
 

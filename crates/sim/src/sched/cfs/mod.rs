@@ -3,18 +3,21 @@
 //!
 //! A model written from how `kernel/sched_fair.c` (2.6.33) and `kernel/sched/fair.c` (4.x) work:
 //! the order of a runqueue is [`order`], its settings and presets are [`params`]; placement and
-//! balancing are shared with EEVDF ([`fair`](crate::sched::fair)).
+//! balancing are shared with EEVDF ([`fair`](crate::sched::fair)). Where a policy steers it, that is
+//! [`steered`].
 
 #[cfg(test)]
 mod gang_tests;
 mod order;
 mod params;
+mod steered;
 #[cfg(test)]
 mod tests;
 
 pub use super::fair::{Gangs, Siblings};
 pub(crate) use order::CfsOrder;
 pub use params::{CfsParams, DEFAULT_PRESET, parameters};
+pub use steered::SteeredCfs;
 
 use super::fair::Fair;
 use super::forward::forward;

@@ -11,6 +11,9 @@
 //! (`ADAPTIVE_GRAN`). 2.6.33's `sched_yield()` did nothing but charge, and it had no `yield_to()`; here
 //! a yield sets the `skip` buddy of later kernels on all of them, and the `next` buddy if it is to somebody.
 
+#[cfg(test)]
+mod tests;
+
 use super::params::CfsParams;
 use crate::sched::fair::{Forest, Generation, Join, Leave, Order, Root, virtual_time};
 use corun_model::{Nanos, PcpuId, TaskId};
@@ -28,6 +31,10 @@ struct Entity {
     woke: Option<Nanos>,
     /// Time that it has a pCPU between waking others, on average (`avg_wakeup`).
     between: Nanos,
+    /// Its own wake-up granularity; `None`: that of all.
+    granularity: Option<Nanos>,
+    /// The pCPU it wakes up on; `None`: it is chosen.
+    bound: Option<PcpuId>,
 }
 
 impl Entity {
@@ -51,6 +58,10 @@ struct Queue {
     last: Option<TaskId>,
     next: Option<TaskId>,
     skip: Option<TaskId>,
+    /// Who is to go next, whatever the order says.
+    promised: Option<TaskId>,
+    /// Did the last tick find the current task's turn over?
+    over: bool,
 }
 
 /// The runqueues of all pCPUs.
@@ -156,7 +167,8 @@ impl CfsOrder {
     /// By how much `woken` must be behind `current` to preempt it (`wakeup_gran()`): 2.6.33 lets the
     /// current task run for as long as the woken one is expected to run until it wakes another.
     fn granularity(&self, cpu: PcpuId, current: TaskId, woken: TaskId) -> Nanos {
-        let most = self.params.wakeup_granularity;
+        let own = self.entity(woken).granularity;
+        let most = own.unwrap_or(self.params.wakeup_granularity);
         if self.params.generation != Generation::Linux2_6_33 {
             return most;
         }
@@ -170,6 +182,32 @@ impl CfsOrder {
         queue.last = queue.last.filter(|&buddy| buddy != task);
         queue.next = queue.next.filter(|&buddy| buddy != task);
         queue.skip = queue.skip.filter(|&buddy| buddy != task);
+        queue.promised = queue.promised.filter(|&next| next != task);
+    }
+
+    /// `task` has a wake-up granularity of its own, or that of all.
+    pub(super) fn set_granularity(&mut self, task: TaskId, own: Option<Nanos>) {
+        self.entities[task.index()].granularity = own;
+    }
+
+    /// `task` wakes up on this pCPU from now on, or wherever is best.
+    pub(super) fn bind(&mut self, task: TaskId, to: Option<PcpuId>) {
+        self.entities[task.index()].bound = to;
+    }
+
+    /// `task`, which waits on the runqueue of `cpu`, is picked next.
+    pub(super) fn promise(&mut self, cpu: PcpuId, task: TaskId) {
+        self.queues[cpu.index()].promised = Some(task);
+    }
+
+    /// Did a tick find the turn of the current task of `cpu` over?
+    pub(super) fn turn_is_over(&self, cpu: PcpuId) -> bool {
+        self.queues[cpu.index()].over
+    }
+
+    /// The time `task` had a pCPU in all, as far as it is charged.
+    pub(super) fn total(&self, task: TaskId) -> Nanos {
+        self.entity(task).total
     }
 }
 
@@ -183,6 +221,8 @@ impl Order for CfsOrder {
             started: 0,
             woke: None,
             between: self.params.wakeup_granularity,
+            granularity: None,
+            bound: None,
         });
         self.forest.add();
     }
@@ -243,6 +283,10 @@ impl Order for CfsOrder {
     }
 
     fn pick(&mut self, cpu: PcpuId) -> Option<TaskId> {
+        if let Some(next) = self.queues[cpu.index()].promised {
+            self.clear_buddies(cpu, next);
+            return Some(next);
+        }
         let queue = &self.queues[cpu.index()];
         let (tree, current, skip) = (queue.tree, queue.current, queue.skip);
         let buddies = [queue.last, queue.next];
@@ -287,6 +331,7 @@ impl Order for CfsOrder {
 
     fn set_current(&mut self, cpu: PcpuId, task: Option<TaskId>) {
         let queue = &mut self.queues[cpu.index()];
+        queue.over = false;
         if queue.current == task {
             // 2.6.33 put even a task it picked again back first, which began a new slice.
             if let Some(task) = task.filter(|_| self.params.generation == Generation::Linux2_6_33) {
@@ -337,13 +382,16 @@ impl Order for CfsOrder {
         if ran > ideal {
             // Or it would be picked again as somebody's favourite.
             self.clear_buddies(cpu, current);
+            self.queues[cpu.index()].over = true;
             return true;
         }
         if ran < self.params.min_granularity {
             return false;
         }
         let lead = self.entity(current).vruntime - self.entity(first).vruntime;
-        lead > ideal as i64
+        let over = lead > ideal as i64;
+        self.queues[cpu.index()].over = over;
+        over
     }
 
     fn yields(&mut self, cpu: PcpuId) {
@@ -374,6 +422,10 @@ impl Order for CfsOrder {
         least.map_or(i64::MIN, |least| vruntime(task) - least)
     }
 
+    fn bound_to(&self, task: TaskId) -> Option<PcpuId> {
+        self.entity(task).bound
+    }
+
     fn check(&self, cpu: PcpuId, members: usize) {
         let queue = &self.queues[cpu.index()];
         let queued = self.forest.count(queue.tree) + usize::from(queue.current.is_some());
@@ -382,67 +434,5 @@ impl Order for CfsOrder {
             (members, members as u64),
             "members of {cpu}"
         );
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use corun_model::time::{MS, US};
-
-    /// Does a task preempt one that has run for 2 ms more, after so many times 10 us between which
-    /// it woke others?
-    fn preempts(preset: &str, wakes: u32) -> bool {
-        let (cpu, waker, hog) = (PcpuId(0), TaskId(0), TaskId(1));
-        let mut order = CfsOrder::new(CfsParams::preset(preset, 4).unwrap(), 1);
-        order.add(1024, None);
-        order.add(1024, None);
-        order.join(cpu, waker, Join::New);
-        order.set_current(cpu, Some(waker));
-        order.charge(cpu, MS);
-        for _ in 0..wakes {
-            order.charge(cpu, 10 * US);
-            order.woke(cpu);
-        }
-        order.leave(cpu, waker, Leave::Sleeps);
-        order.entities[hog.index()].vruntime = order.entity(waker).vruntime;
-        order.join(cpu, hog, Join::Woken(cpu));
-        order.set_current(cpu, Some(hog));
-        order.charge(cpu, 2 * MS);
-        order.join(cpu, waker, Join::Woken(cpu));
-        order.preempts(cpu, waker)
-    }
-
-    /// Who goes next on a pCPU that runs the first of two hogs, which is so far behind the other, if
-    /// somebody yields to the other.
-    fn next_if_favoured(lead: Nanos) -> Option<TaskId> {
-        let (cpu, first, second) = (PcpuId(0), TaskId(0), TaskId(1));
-        let mut order = CfsOrder::new(CfsParams::preset("4.x", 4).unwrap(), 1);
-        order.add(1024, None);
-        order.add(1024, None);
-        order.join(cpu, first, Join::New);
-        order.join(cpu, second, Join::New);
-        order.entities[second.index()].vruntime = order.entity(first).vruntime;
-        order.set_current(cpu, Some(second));
-        order.charge(cpu, lead);
-        order.set_current(cpu, Some(first));
-        order.favour(cpu, second);
-        order.pick(cpu)
-    }
-
-    /// The granularity is 3 ms.
-    #[test]
-    fn whom_somebody_yields_to_goes_next_unless_that_is_unfair() {
-        assert_eq!(next_if_favoured(2 * MS), Some(TaskId(1)));
-        assert_eq!(next_if_favoured(4 * MS), Some(TaskId(0)));
-    }
-
-    /// The granularity is 3 ms, in 2.6.33 less for who wakes others often.
-    #[test]
-    fn who_wakes_others_often_preempts_sooner() {
-        assert!(!preempts("2.6.33", 0));
-        assert!(!preempts("2.6.33", 1));
-        assert!(preempts("2.6.33", 100));
-        assert!(!preempts("4.x", 100));
     }
 }

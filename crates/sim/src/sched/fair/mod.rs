@@ -27,6 +27,7 @@ mod order;
 mod placement;
 mod siblings;
 mod state;
+mod steering;
 mod tree;
 mod tuning;
 mod urgent;

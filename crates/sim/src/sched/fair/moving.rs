@@ -147,7 +147,14 @@ impl<O: Order> Fair<O> {
     }
 
     /// Moves the ready task `task`.
-    fn move_task(&mut self, host: &mut Host, task: TaskId, from: PcpuId, to: PcpuId, quiet: bool) {
+    pub(super) fn move_task(
+        &mut self,
+        host: &mut Host,
+        task: TaskId,
+        from: PcpuId,
+        to: PcpuId,
+        quiet: bool,
+    ) {
         let now = host.now();
         self.books.age_task(task, now);
         self.update(from, now);

@@ -21,7 +21,7 @@ use corun_model::Nanos;
 pub(crate) const NICE_0: u64 = 1 << 20;
 
 /// The least a group's part may be (`MIN_SHARES`).
-const LEAST: u64 = 2 << 10;
+pub(crate) const LEAST: u64 = 2 << 10;
 
 /// A task's or VM's weight in the kernel's unit.
 pub(crate) fn scaled(weight: u32) -> u64 {

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a vCPU may claim by the plan that holds.
+
+use crate::engine::EventId;
+use corun_model::{Claim, Gang, Nanos, PcpuId, Plan, TaskId, VmId, VmPlan};
+
+/// A task's claims. Without a plan they are what CFS gives to any.
+#[derive(Debug)]
+pub(super) struct Claims {
+    pub vm: Option<VmId>,
+    /// Its weight without a plan, in the kernel's unit.
+    base: u64,
+    share: u32,
+    latency: Option<Nanos>,
+    /// What it may run in a period under the promise of its latency, and what it had run when the
+    /// period began.
+    allotment: Nanos,
+    ran_before: Nanos,
+    /// Where it had better be.
+    pub home: Option<PcpuId>,
+    /// It is to go there as soon as its pCPU picks.
+    pub leaves: bool,
+    /// By when it is to run, if it is ready and has a promise.
+    pub due: Option<Nanos>,
+    timer: EventId,
+}
+
+/// What a VM of this weight has by its plan, loans included.
+pub(super) fn of_vm(wanted: &VmPlan, weight: u64) -> u64 {
+    match wanted.gang {
+        Gang::Asymmetric(allotments) => part(weight, allotments.has),
+        _ => weight,
+    }
+}
+
+/// `share` of `weight`, in fixed point.
+fn part(weight: u64, share: u32) -> u64 {
+    let part = u128::from(weight) * u128::from(share) / u128::from(Claim::NEUTRAL);
+    u64::try_from(part).unwrap_or(u64::MAX)
+}
+
+impl Claims {
+    pub fn new(base: u64, vm: Option<VmId>) -> Self {
+        Self {
+            vm,
+            base,
+            share: Claim::NEUTRAL,
+            latency: None,
+            allotment: 0,
+            ran_before: 0,
+            home: None,
+            leaves: false,
+            due: None,
+            timer: EventId::NONE,
+        }
+    }
+
+    /// What the plan says of `task`, which has run for so long up to now: a period begins. True if it is
+    /// left alone.
+    pub fn hear(&mut self, plan: &Plan, task: TaskId, ran: Nanos) -> bool {
+        if let Some(vm) = plan.vms.iter().find(|vm| Some(vm.vm) == self.vm)
+            && !matches!(vm.gang, Gang::Asymmetric(_))
+        {
+            // Left alone: as any other.
+            (self.share, self.latency, self.home) = (Claim::NEUTRAL, None, None);
+            self.leaves = false;
+            return true;
+        }
+        let Some(wanted) = plan.tasks.iter().find(|wanted| wanted.task == task) else {
+            return false;
+        };
+        self.home = wanted.home;
+        if let Some(claim) = wanted.claim {
+            self.share = claim.share;
+            self.latency = Some(claim.latency).filter(|latency| *latency > 0);
+            (self.allotment, self.ran_before) = (claim.allotment, ran);
+        }
+        false
+    }
+
+    /// What it weighs among its siblings, in the kernel's unit.
+    pub fn weight(&self) -> u64 {
+        part(self.base, self.share)
+    }
+
+    /// The latency that it has to itself when it has run for so long in all.
+    pub fn latency_after(&self, ran: Nanos) -> Option<Nanos> {
+        let left = ran.saturating_sub(self.ran_before) < self.allotment;
+        self.latency.filter(|_| left)
+    }
+
+    /// Keeps this timer, or none; returns the one before.
+    pub fn set_timer(&mut self, timer: Option<EventId>) -> EventId {
+        std::mem::replace(&mut self.timer, timer.unwrap_or(EventId::NONE))
+    }
+
+    pub fn timer_fired(&mut self) {
+        self.timer = EventId::NONE;
+    }
+}

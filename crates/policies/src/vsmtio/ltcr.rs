@@ -8,10 +8,11 @@
 //! CPU-bound vCPUs (instructions per run time) and the I/O-bound ones (retentions per second).
 //!
 //! What the paper leaves open is read so. The base of a comparison is the last sample at the present
-//! timeout. A shorter timeout makes *more* retentions of the same I/O, so those count that ended with
-//! what was waited for. A gain within the noise is none ([`Bounds::margin`]). A core without a vCPU of
-//! either kind that can be compared stays as it is. Where neither direction helps, several times in a
-//! row, it is tried less often.
+//! timeout. Retentions count however they end: a vCPU that waits retains once, and halts when its time is
+//! up, so that there are as many of them as waits that are over. Counting only those that ended with what
+//! was waited for, a longer timeout would always seem to gain, and rise while less and less is done. A gain
+//! within the noise is none ([`Bounds::margin`]). A core without a vCPU of either kind that can be compared
+//! stays as it is. Where neither direction helps, several times in a row, it is tried less often.
 
 use corun_model::{Nanos, TaskId};
 use std::collections::BTreeMap;
@@ -41,7 +42,7 @@ pub struct Bounds {
 pub struct Performance {
     /// CPU-bound vCPUs: instructions per ms of run time.
     pub cpu: BTreeMap<TaskId, u64>,
-    /// I/O-bound vCPUs: retentions that ended with an event, per 1000 s.
+    /// I/O-bound vCPUs: retentions, whichever way they ended, per 1000 s.
     pub io: BTreeMap<TaskId, u64>,
 }
 

@@ -103,7 +103,7 @@ impl VsmtIo {
             vcpu.busy = task.run + task.ready > 0;
             vcpu.cycles = cycles(task).or(vcpu.cycles);
             if let Some(of) = vcpu.core.and_then(|core| achieved.get_mut(core)) {
-                note(of, task, vcpu.io, length);
+                note(of, task, vcpu.io, self.params.guests, length);
             }
         }
         if self.params.adjust {
@@ -238,15 +238,23 @@ fn cycles(task: &TaskSeen) -> Option<Cycles> {
     Cycles::of(counted.cycles, counted.base, counted.miss)
 }
 
+/// How many waits of a vCPU ended: each begins with a retention, or would. One that its guest retained for
+/// (`guests`) ends there, or is a halt by then, whose end is a wake-up; one that the host holds a hardware
+/// thread for is a halt from the beginning.
+fn waits(task: &TaskSeen, guests: bool) -> u64 {
+    let within = if guests { task.turns.kept } else { 0 };
+    within + task.turns.wakeups
+}
+
 /// What a vCPU achieved in a period of `length`.
-fn note(of: &mut Performance, task: &TaskSeen, io: bool, length: Nanos) {
+fn note(of: &mut Performance, task: &TaskSeen, io: bool, guests: bool, length: Nanos) {
     const THOUSAND_S: u128 = 1_000_000_000_000;
     let rate = |count: u64, unit: u128, time: Nanos| {
         u64::try_from(u128::from(count) * unit / u128::from(time.max(1))).unwrap_or(u64::MAX)
     };
     if io {
-        of.io
-            .insert(task.task, rate(task.turns.kept, THOUSAND_S, length));
+        let waits = waits(task, guests);
+        of.io.insert(task.task, rate(waits, THOUSAND_S, length));
     } else if let Some(llc) = task.signals.llc.filter(|_| task.run > 0) {
         const MS: u128 = 1_000_000;
         of.cpu

@@ -27,6 +27,7 @@ fn period(number: u64, vcpus: usize, retained: u64, kept: u64) -> Snapshot {
             });
             if vm == 0 {
                 (vcpu.turns.retained, vcpu.turns.kept) = (retained * MS, kept);
+                vcpu.turns.wakeups = kept;
             }
         }
     }
@@ -144,7 +145,7 @@ fn a_timeout_that_serves_both_is_kept() {
     for number in 0..2 {
         ask(&mut policy, &period(number, 4, 40, 100));
     }
-    // With 10 % more, instructions and kept retentions rise.
+    // With 10 % more, instructions and retentions rise.
     let mut better = period(2, 4, 40, 200);
     for vcpu in &mut better.vms[1].vcpus {
         vcpu.signals.llc.as_mut().unwrap().instructions *= 2;
@@ -157,6 +158,34 @@ fn a_timeout_that_serves_both_is_kept() {
             .iter()
             .all(|it| it.desired() == TIMEOUT / 10 * 11)
     );
+}
+
+/// With 10 % more, instructions rise, and more retentions end with an event; but there are fewer of them,
+/// since those that share the hardware thread wait for each other.
+#[test]
+fn retentions_count_however_they_end() {
+    let mut policy = VsmtIo::new(VsmtIoParams {
+        guests: true,
+        ..VsmtIoParams::default()
+    });
+    let seen = |number, [kept, timed_out]: [u64; 2], instructions| {
+        let mut seen = period(number, 4, 40, kept);
+        for vcpu in seen.vms.iter_mut().flat_map(|vm| &mut vm.vcpus) {
+            vcpu.turns.wakeups = timed_out;
+            vcpu.signals.llc.as_mut().unwrap().instructions = instructions;
+        }
+        seen
+    };
+    for number in 0..2 {
+        ask(&mut policy, &seen(number, [50, 150], 1_000_000));
+    }
+    let plan = ask(&mut policy, &seen(2, [100, 50], 1_100_000));
+    assert!(plan.pcpus.iter().all(|told| told.retention == TIMEOUT));
+    // The same with fewer that end with an event, and more in all.
+    ask(&mut policy, &seen(3, [50, 150], 1_000_000));
+    let plan = ask(&mut policy, &seen(4, [40, 180], 1_100_000));
+    let shorter = TIMEOUT / 10 * 9;
+    assert!(plan.pcpus.iter().all(|told| told.retention == shorter));
 }
 
 #[test]

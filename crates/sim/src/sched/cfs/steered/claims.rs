@@ -12,6 +12,8 @@ pub(super) struct Claims {
     base: u64,
     share: u32,
     latency: Option<Nanos>,
+    /// The latency that vCPUs of its VM have which need no other.
+    neutral: Nanos,
     /// What it may run in a period under the promise of its latency, and what it had run when the
     /// period began.
     allotment: Nanos,
@@ -46,6 +48,7 @@ impl Claims {
             base,
             share: Claim::NEUTRAL,
             latency: None,
+            neutral: 0,
             allotment: 0,
             ran_before: 0,
             home: None,
@@ -58,13 +61,14 @@ impl Claims {
     /// What the plan says of `task`, which has run for so long up to now: a period begins. True if it is
     /// left alone.
     pub fn hear(&mut self, plan: &Plan, task: TaskId, ran: Nanos) -> bool {
-        if let Some(vm) = plan.vms.iter().find(|vm| Some(vm.vm) == self.vm)
-            && !matches!(vm.gang, Gang::Asymmetric(_))
-        {
-            // Left alone: as any other.
-            (self.share, self.latency, self.home) = (Claim::NEUTRAL, None, None);
-            self.leaves = false;
-            return true;
+        if let Some(vm) = plan.vms.iter().find(|vm| Some(vm.vm) == self.vm) {
+            let Gang::Asymmetric(allotments) = vm.gang else {
+                // Left alone: as any other.
+                (self.share, self.latency, self.home) = (Claim::NEUTRAL, None, None);
+                self.leaves = false;
+                return true;
+            };
+            self.neutral = allotments.neutral;
         }
         let Some(wanted) = plan.tasks.iter().find(|wanted| wanted.task == task) else {
             return false;
@@ -87,6 +91,12 @@ impl Claims {
     pub fn latency_after(&self, ran: Nanos) -> Option<Nanos> {
         let left = ran.saturating_sub(self.ran_before) < self.allotment;
         self.latency.filter(|_| left)
+    }
+
+    /// Within what time after it wakes it is to run, of such a latency: one that is no lower than what
+    /// vCPUs have anyway is no promise, as in corun's dispatcher.
+    pub fn promise(&self, latency: Option<Nanos>) -> Option<Nanos> {
+        latency.filter(|&latency| latency < self.neutral)
     }
 
     /// Keeps this timer, or none; returns the one before.

@@ -23,7 +23,7 @@
 //! vCPU has its own there, with CFS's conversion to virtual time by its weight. Of a VM with 16 vCPUs
 //! that are runnable, and one weight, each weighs a sixteenth: 4 ms count as 64, and a sleeper's credit
 //! is 12, so none preempts, and each waits for a tick. At 0.5 ms they count as 8. Second, the latency
-//! is a bound: who woke up that long ago is picked next. The granularity alone cannot keep the
+//! is a bound, if it is lower than the one that vCPUs begin with: who woke up that long ago is picked next. The granularity alone cannot keep the
 //! latency that DASL says, since it compares what vCPUs have had, not how long they waited; and that
 //! vCPUs "have waited a long time exceeding their rescheduling latencies" counts as a conflict for RCR.
 //! With both, streamcluster beside fft does 5.4 times as much as under `cfs-balance`, with the
@@ -104,7 +104,8 @@ impl SteeredCfs {
     ) {
         let now = host.now();
         let claims = &mut self.claims[task.index()];
-        claims.due = latency.map(|latency| now.saturating_add(latency));
+        let promise = claims.promise(latency);
+        claims.due = promise.map(|promise| now.saturating_add(promise));
         let at = claims.due.filter(|_| woken);
         let timer = at.map(|due| host.sched_timer(due, PROMISE | u64::from(task.0)));
         host.cancel(claims.set_timer(timer));

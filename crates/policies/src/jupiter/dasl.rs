@@ -44,6 +44,12 @@ pub(super) struct Went {
     pub wakers: Vec<usize>,
 }
 
+impl Went {
+    fn had_its_due_early(&self) -> bool {
+        self.consumed && self.doing == Doing::Waiting
+    }
+}
+
 impl Limits {
     fn less(&self, latency: Nanos) -> Nanos {
         let step = Nanos::from(self.step.min(100));
@@ -67,7 +73,7 @@ pub(super) fn adjust(latencies: &mut [Nanos], went: &[Went], limits: &Limits) {
     for (latency, went) in latencies.iter_mut().zip(went) {
         *latency = match (went.doing, went.consumed) {
             (Doing::Ready | Doing::Running, false) => limits.less(*latency),
-            (Doing::Waiting, true) => limits.more(*latency),
+            _ if went.had_its_due_early() => limits.more(*latency),
             _ => *latency,
         };
     }
@@ -76,14 +82,15 @@ pub(super) fn adjust(latencies: &mut [Nanos], went: &[Went], limits: &Limits) {
     }
 }
 
-/// The latencies in the next period of a VM that has its share: each is a step nearer to what it
-/// began with.
-pub(super) fn relax(latencies: &mut [Nanos], limits: &Limits) {
-    for latency in latencies {
-        *latency = match (*latency).cmp(&limits.neutral) {
-            std::cmp::Ordering::Less => limits.more(*latency).min(limits.neutral),
-            _ => limits.less(*latency).max(limits.neutral),
-        };
+/// The latencies in the next period of a VM that has its share: those that fell come back, a step at a
+/// time, to what they began with, and who had its due early is the less urgent for it.
+pub(super) fn relax(latencies: &mut [Nanos], went: &[Went], limits: &Limits) {
+    for (latency, went) in latencies.iter_mut().zip(went) {
+        if *latency < limits.neutral {
+            *latency = limits.more(*latency).min(limits.neutral);
+        } else if went.had_its_due_early() {
+            *latency = limits.more(*latency);
+        }
     }
 }
 
@@ -157,13 +164,16 @@ mod tests {
 
     #[test]
     fn latencies_of_a_vm_that_has_its_share_come_back_to_what_they_began_with() {
-        let mut latencies = [500 * US, 3_900 * US, 4 * MS, 24 * MS];
-        relax(&mut latencies, &LIMITS);
-        assert_eq!(latencies, [550 * US, 4 * MS, 4 * MS, 21_600 * US]);
+        let busy = went(Doing::Ready, false, &[]);
+        let early = went(Doing::Waiting, true, &[]);
+        let all = [busy.clone(), early.clone(), busy, early];
+        let mut latencies = [500 * US, 3_900 * US, 4 * MS, 4 * MS];
+        relax(&mut latencies, &all, &LIMITS);
+        assert_eq!(latencies, [550 * US, 4 * MS, 4 * MS, 4_400 * US]);
         for _ in 0..25 {
-            relax(&mut latencies, &LIMITS);
+            relax(&mut latencies, &all, &LIMITS);
         }
-        assert_eq!(latencies, [4 * MS; 4]);
+        assert_eq!(latencies, [4 * MS, 24 * MS, 4 * MS, 24 * MS]);
     }
 
     #[test]

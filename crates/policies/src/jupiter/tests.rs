@@ -84,6 +84,34 @@ fn a_vcpu_that_cannot_use_its_slice_is_scheduled_sooner() {
     assert_eq!(later, JupiterParams::default().latency_least);
 }
 
+/// Its siblings' VM beside it takes what it cannot use; what it lends of its share is still its own.
+#[test]
+fn a_vm_that_lends_what_it_cannot_use_does_not_have_its_share() {
+    let mut policy = Jupiter::default();
+    let vms = [
+        vec![(20, Doing::Ready, 0); 2],
+        vec![(79, Doing::Running, 9); 2],
+    ];
+    let plan = ask_for(&mut policy, 0, 40, &vms);
+    assert!(policy.status().vms[0].loan < 0);
+    assert_eq!(
+        claim(&plan, 0).latency,
+        JupiterParams::default().latency_least
+    );
+}
+
+/// Haste is for VMs that lack time: who has its share has latencies like any other again.
+#[test]
+fn latencies_come_back_when_a_vm_has_its_share() {
+    let mut policy = Jupiter::default();
+    let late = [vec![(20, Doing::Ready, 0); 2], vec![HOG; 2]];
+    let plan = ask_for(&mut policy, 0, 30, &late);
+    assert!(claim(&plan, 0).latency < MS);
+    let served = [vec![(48, Doing::Ready, 0); 2], vec![HOG; 2]];
+    let plan = ask_for(&mut policy, 30, 40, &served);
+    assert_eq!(claim(&plan, 0).latency, JupiterParams::default().latency);
+}
+
 /// Item by item the plan of plain balance: nothing of Jupiter's is left.
 #[test]
 fn a_vm_that_is_not_predictable_is_left_to_balance_until_it_is() {

@@ -123,20 +123,20 @@ impl Vm {
             dats::adjust(&mut self.weights, &depleted, params.weight_step);
         }
         if params.dasl {
-            let limits = limits(params);
-            if self.has_its_share(params) {
-                dasl::relax(&mut self.latencies, &limits);
-            } else {
-                let went: Vec<Went> = self.vcpus.iter().map(|vcpu| vcpu.went.clone()).collect();
-                dasl::adjust(&mut self.latencies, &went, &limits);
-            }
+            let went: Vec<Went> = self.vcpus.iter().map(|vcpu| vcpu.went.clone()).collect();
+            let change = match self.has_its_share(params) {
+                true => dasl::relax,
+                false => dasl::adjust,
+            };
+            change(&mut self.latencies, &went, &limits(params));
         }
     }
 
-    /// Did it use what it has of a period, but for as little as is no harm to a lender either?
+    /// Did it use what it is entitled to, but for as little as is no harm to a lender either? What it lent
+    /// counts: it lends what it cannot use.
     fn has_its_share(&self, params: &JupiterParams) -> bool {
         let harm = u128::from(params.loan_harm.min(100));
-        u128::from(self.used()) * 100 >= u128::from(self.has) * (100 - harm)
+        u128::from(self.used()) * 100 >= u128::from(self.entitled) * (100 - harm)
     }
 
     /// The VM has `has` ns of the next period, of the `entitled` that are its share.

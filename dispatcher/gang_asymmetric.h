@@ -10,8 +10,8 @@
  * whose time came first. It counts from a wake-up, or from when the vCPU lost its pCPU before its
  * slice was over; who has used up a slice takes its place in fair order. And it holds for as much
  * run time in a period as the policy has allotted to the vCPU, its entitlement, so that who has had
- * its due out of turn waits like anybody else. Only a latency below the neutral one is a promise: all
- * cannot be next within what is everybody's, and in fair order each has its turn anyway.
+ * its due out of turn waits like anybody else. Only a latency below the neutral one is a promise:
+ * all cannot be next within what is everybody's, and in fair order each has its turn anyway.
  *
  * A pCPU looks when a slice ends. So a vCPU is next if its time comes before the end of one more
  * slice; and who wakes takes the pCPU from who runs if its time comes before that one's slice ends:

@@ -12,7 +12,7 @@
 //! dissertation says so of a design it leaves for its cost, a sum per VM, which costs nothing here.
 //! Without it, where VMs that synchronise much share a host and each has its share, all latencies fall
 //! together: nobody is before anybody, and all interrupt each other. So the latencies of a VM that
-//! has its share come back, a step at a time, to what they began with.
+//! has its share come back, a step at a time, to what they began with, or rise where others lack theirs.
 //!
 //! A vCPU may have the least latency and still not use its slice, since it waits for slower
 //! siblings. Those show as the sources of its wake-ups, and their latencies fall instead, once each
@@ -45,6 +45,11 @@ pub(super) struct Went {
 }
 
 impl Went {
+    /// Does it want to run and has not used up its slice?
+    pub fn came_late(&self) -> bool {
+        !self.consumed && self.doing != Doing::Waiting
+    }
+
     fn had_its_due_early(&self) -> bool {
         self.consumed && self.doing == Doing::Waiting
     }
@@ -71,10 +76,12 @@ impl Limits {
 pub(super) fn adjust(latencies: &mut [Nanos], went: &[Went], limits: &Limits) {
     let before = latencies.to_vec();
     for (latency, went) in latencies.iter_mut().zip(went) {
-        *latency = match (went.doing, went.consumed) {
-            (Doing::Ready | Doing::Running, false) => limits.less(*latency),
-            _ if went.had_its_due_early() => limits.more(*latency),
-            _ => *latency,
+        *latency = if went.came_late() {
+            limits.less(*latency)
+        } else if went.had_its_due_early() {
+            limits.more(*latency)
+        } else {
+            *latency
         };
     }
     for source in sources(&before, went, limits) {
@@ -82,15 +89,20 @@ pub(super) fn adjust(latencies: &mut [Nanos], went: &[Went], limits: &Limits) {
     }
 }
 
-/// The latencies in the next period of a VM that has its share: those that fell come back, a step at a
-/// time, to what they began with, and who had its due early is the less urgent for it.
-pub(super) fn relax(latencies: &mut [Nanos], went: &[Went], limits: &Limits) {
+/// The latencies in the next period of a VM that has its share: they come back, a step at a time, to what
+/// they began with. But as long as another VM lacks its own (`others_lack`), who had its due early is the
+/// less urgent for it.
+pub(super) fn relax(latencies: &mut [Nanos], went: &[Went], limits: &Limits, others_lack: bool) {
     for (latency, went) in latencies.iter_mut().zip(went) {
-        if *latency < limits.neutral {
-            *latency = limits.more(*latency).min(limits.neutral);
+        *latency = if *latency < limits.neutral {
+            limits.more(*latency).min(limits.neutral)
+        } else if !others_lack {
+            limits.less(*latency).max(limits.neutral)
         } else if went.had_its_due_early() {
-            *latency = limits.more(*latency);
-        }
+            limits.more(*latency)
+        } else {
+            *latency
+        };
     }
 }
 
@@ -168,12 +180,16 @@ mod tests {
         let early = went(Doing::Waiting, true, &[]);
         let all = [busy.clone(), early.clone(), busy, early];
         let mut latencies = [500 * US, 3_900 * US, 4 * MS, 4 * MS];
-        relax(&mut latencies, &all, &LIMITS);
+        relax(&mut latencies, &all, &LIMITS, true);
         assert_eq!(latencies, [550 * US, 4 * MS, 4 * MS, 4_400 * US]);
         for _ in 0..25 {
-            relax(&mut latencies, &all, &LIMITS);
+            relax(&mut latencies, &all, &LIMITS, true);
         }
         assert_eq!(latencies, [4 * MS, 24 * MS, 4 * MS, 24 * MS]);
+        for _ in 0..25 {
+            relax(&mut latencies, &all, &LIMITS, false);
+        }
+        assert_eq!(latencies, [4 * MS; 4]);
     }
 
     #[test]

@@ -72,8 +72,11 @@ impl Jupiter {
         for vm in &seen.vms {
             if let Some(known) = self.vms.get_mut(&vm.vm) {
                 known.judge(vm, passed, &self.params);
-                known.adjust(&self.params);
             }
+        }
+        let lack = self.vms.values().any(|vm| vm.lacks(&self.params));
+        for known in self.vms.values_mut() {
+            known.adjust(lack, &self.params);
         }
         self.share(seen, true);
         if self.params.rcr {

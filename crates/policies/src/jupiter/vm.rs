@@ -116,19 +116,19 @@ impl Vm {
         }
     }
 
-    /// Weights and latencies for the next period.
-    pub fn adjust(&mut self, params: &JupiterParams) {
+    /// Weights and latencies for the next period. `lack`: some VM does not have its share.
+    pub fn adjust(&mut self, lack: bool, params: &JupiterParams) {
         if params.dats {
             let depleted: Vec<bool> = self.vcpus.iter().map(|vcpu| vcpu.depleted).collect();
             dats::adjust(&mut self.weights, &depleted, params.weight_step);
         }
         if params.dasl {
             let went: Vec<Went> = self.vcpus.iter().map(|vcpu| vcpu.went.clone()).collect();
-            let change = match self.has_its_share(params) {
-                true => dasl::relax,
-                false => dasl::adjust,
-            };
-            change(&mut self.latencies, &went, &limits(params));
+            let limits = limits(params);
+            match self.has_its_share(params) {
+                true => dasl::relax(&mut self.latencies, &went, &limits, lack),
+                false => dasl::adjust(&mut self.latencies, &went, &limits),
+            }
         }
     }
 
@@ -137,6 +137,11 @@ impl Vm {
     fn has_its_share(&self, params: &JupiterParams) -> bool {
         let harm = u128::from(params.loan_harm.min(100));
         u128::from(self.used()) * 100 >= u128::from(self.entitled) * (100 - harm)
+    }
+
+    /// Could it have used more of its share, had it been served sooner?
+    pub fn lacks(&self, params: &JupiterParams) -> bool {
+        !self.has_its_share(params) && self.vcpus.iter().any(|vcpu| vcpu.went.came_late())
     }
 
     /// The VM has `has` ns of the next period, of the `entitled` that are its share.

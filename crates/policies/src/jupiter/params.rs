@@ -29,6 +29,8 @@ pub struct JupiterParams {
     pub latency_most: Nanos,
     /// By how much a latency changes, percent.
     pub latency_step: u32,
+    /// Which part of its entitlement a VM must leave unused to lack its share, percent.
+    pub lack: u32,
     /// By how much the largest aggregated slice may exceed the smallest, percent.
     pub slice_conflict: u32,
     /// By how many times the most conflicts may exceed the fewest.
@@ -64,6 +66,7 @@ impl Default for JupiterParams {
             latency_least: 500 * US,
             latency_most: 24 * MS,
             latency_step: 10,
+            lack: 5,
             slice_conflict: 10,
             latency_conflict: 2,
             loan_step: 1,
@@ -155,7 +158,7 @@ fn of_vcpus(default: &JupiterParams) -> Vec<Parameter> {
         ),
         time(
             "policy.jupiter.latency",
-            "rescheduling latency that vCPUs begin with",
+            "rescheduling latency that vCPUs begin with; only lower ones are promises",
             default.latency,
             "Linux 4.19, `sched_wakeup_granularity_ns` on hosts of 8 and more pCPUs",
         ),
@@ -178,6 +181,12 @@ fn of_vcpus(default: &JupiterParams) -> Vec<Parameter> {
             "by how much a rescheduling latency changes",
             default.latency_step,
             "dissertation, §4.4.1, of the decrease; of the increase, assumed alike",
+        ),
+        percent(
+            "policy.jupiter.lack",
+            "which part of its entitlement a VM must leave unused to lack its share: only then are its vCPUs hurried",
+            default.lack,
+            "assumed: what the dissertation takes for harm to a lender (§4.4.2)",
         ),
     ]
 }

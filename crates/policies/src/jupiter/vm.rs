@@ -132,11 +132,10 @@ impl Vm {
         }
     }
 
-    /// Did it use what it is entitled to, but for as little as is no harm to a lender either? What it lent
-    /// counts: it lends what it cannot use.
+    /// Did it use what it is entitled to, or nearly? What it lent counts: it lends what it cannot use.
     fn has_its_share(&self, params: &JupiterParams) -> bool {
-        let harm = u128::from(params.loan_harm.min(100));
-        u128::from(self.used()) * 100 >= u128::from(self.entitled) * (100 - harm)
+        let enough = 100 - u128::from(params.lack.min(100));
+        u128::from(self.used()) * 100 >= u128::from(self.entitled) * enough
     }
 
     /// Could it have used more of its share, had it been served sooner?

@@ -101,6 +101,7 @@ fn jupiter<'a>(params: &'a mut JupiterParams, key: &str) -> Option<Field<'a>> {
         "latency_least" => Field::Time(&mut params.latency_least, 100 * US..=100 * MS),
         "latency_most" => Field::Time(&mut params.latency_most, 100 * US..=100 * MS),
         "latency_step" => Field::Whole(&mut params.latency_step, percent),
+        "lack" => Field::Whole(&mut params.lack, percent),
         "slice_conflict" => Field::Whole(&mut params.slice_conflict, percent),
         "latency_conflict" => Field::Whole(&mut params.latency_conflict, 1..=100),
         "loan_step" => Field::Whole(&mut params.loan_step, percent),

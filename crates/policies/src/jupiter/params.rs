@@ -184,7 +184,8 @@ fn of_vcpus(default: &JupiterParams) -> Vec<Parameter> {
         ),
         percent(
             "policy.jupiter.lack",
-            "which part of its entitlement a VM must leave unused to lack its share: only then are its vCPUs hurried",
+            "which part of its entitlement a VM must leave unused to lack its share: only then are \
+             its vCPUs hurried",
             default.lack,
             "assumed: what the dissertation takes for harm to a lender (§4.4.2)",
         ),

@@ -222,6 +222,13 @@ fn what(table: &Reader<'_>, claim: &Said, formulas: &mut Formulas<'_, '_>) -> Op
     if !order.is_empty() && (values.is_empty() || claim.kind != Kind::Quantitative) {
         table.problem("order", "goes with values of quantitative claims only");
     }
+    // Forgotten, an order that is not ours would pass as the paper's.
+    if values.len() > 1 && claim.kind == Kind::Quantitative && !table.has("order") {
+        table.problem_here(
+            "expected order, the claim's direction in formulas, such as [\"[cfs] < [balance]\"], or [] \
+             if it says no more than the signs of its values",
+        );
+    }
     if !values.is_empty() && claim.kind == Kind::Qualitative {
         table.problem_here("the claim is qualitative: expected holds or out_of_reach");
     }

@@ -4,6 +4,7 @@ use super::*;
 use crate::compare::schedulers;
 use crate::reproduce::claims;
 use crate::reproduce::library::{File, Library};
+use std::path::Path;
 
 const CLAIMS: &str = r#"
 [[claim]]
@@ -86,6 +87,34 @@ fn the_checks_that_are_built_in_can_be_read() {
     for policy in checks.planned.keys() {
         let exists = schedulers::known_policy(policy).is_ok();
         assert!(!exists, "{policy} is planned no more");
+    }
+}
+
+/// A miss that nobody explains is a number without a meaning. The explanation is the check's note; which claims
+/// are missed says the committed page.
+#[test]
+fn every_claim_that_is_missed_has_an_explanation() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/claims.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let library = Library::built_in();
+    let claims = claims::read(&library).unwrap();
+    let checks = read(&library, &claims).unwrap();
+    let rows = page.lines().filter(|row| row.ends_with("| **missed** |"));
+    let missed: Vec<&str> = rows.filter_map(|row| row.split('`').nth(1)).collect();
+    assert!(!missed.is_empty());
+    for id in missed {
+        let note = &checks.checks[id].note;
+        assert!(
+            !note.is_empty(),
+            "{id} is missed, and its check has no note"
+        );
+        // Whom a note refers to explains it in its stead.
+        if let Some(other) = note.strip_prefix("see ").filter(|it| !it.contains(' ')) {
+            assert!(
+                !checks.checks[other].note.starts_with("see "),
+                "{id}: {other} does not explain it"
+            );
+        }
     }
 }
 
@@ -194,6 +223,13 @@ fn kinds_of_checks_go_with_kinds_of_claims() {
     refused(
         "[check.\"a.trend\"]\nholds = [\"1 < 2\"]\norder = [\"1 < 2\"]",
         &["checks/a.toml:3: check.\"a.trend\".order: goes with values of quantitative claims only"],
+    );
+    refused(
+        "[check.\"a.several\"]\nvalues.balance = 1\nvalues.other = { ours = 1, paper = 1 }",
+        &[
+            "checks/a.toml:1: check.\"a.several\": expected order, the claim's direction in formulas, such as \
+             [\"[cfs] < [balance]\"], or [] if it says no more than the signs of its values",
+        ],
     );
     refused(
         "[check.\"a.trend\"]\nvalues.x = { ours = 1, paper = 1 }",

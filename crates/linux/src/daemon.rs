@@ -338,7 +338,7 @@ fn made_of(
     let set = said.try_for_each(|(key, value)| settings.set(info, key, value));
     let refuse = |error: SettingError| {
         let accepted = match error {
-            SettingError::Unknown { .. } => Settings::keys(info),
+            SettingError::Unknown { .. } | SettingError::Simulated { .. } => Settings::keys(info),
             SettingError::Value { .. } => Vec::new(),
         };
         Box::new(Reply::refusal(

@@ -24,6 +24,7 @@ mod counters;
 mod daemon;
 mod discovery;
 mod helpers;
+pub mod holds;
 pub mod host;
 pub mod inventory;
 mod knobs;

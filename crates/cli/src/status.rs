@@ -71,6 +71,9 @@ fn in_words(status: &HostStatus) -> String {
     if status.holds.begun > 0 {
         text += &format!("{}\n", status.holds);
     }
+    if let Some(polling) = &status.halt_poll {
+        text += &format!("{polling}\n");
+    }
     for note in &status.notes {
         text += &format!("note: {note}\n");
     }

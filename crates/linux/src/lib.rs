@@ -23,6 +23,7 @@ mod control;
 mod counters;
 mod daemon;
 mod discovery;
+pub mod halt_poll;
 mod helpers;
 pub mod holds;
 pub mod host;

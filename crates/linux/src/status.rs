@@ -7,6 +7,7 @@ use crate::clock;
 use crate::control::Control;
 use crate::counters::Counters;
 use crate::discovery::{Vcpu, Vm};
+use crate::halt_poll::{self, HaltPollNow};
 use crate::helpers::Helper;
 use crate::holds::{Holds, HoldsNow};
 use crate::inventory::{Manager, Role};
@@ -17,6 +18,7 @@ use corun_model::{Nanos, Placement};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
+use std::path::Path;
 
 /// A host under corun.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -42,6 +44,9 @@ pub struct HostStatus {
     /// pCPUs held for vCPUs that had halted since corun took over, and how that ended (vSMT-IO).
     #[serde(default)]
     pub holds: HoldsNow,
+    /// KVM's halt polling, if KVM's module is loaded.
+    #[serde(default)]
+    pub halt_poll: Option<HaltPollNow>,
     /// What the policy cannot see or do here, a sentence each.
     pub notes: Vec<String>,
     /// Its VMs.
@@ -169,6 +174,7 @@ impl HostStatus {
             forced: beside.forced.to_vec(),
             lapses: beside.lapses,
             holds: holds.into(),
+            halt_poll: HaltPollNow::read(Path::new(halt_poll::KNOBS)),
             notes: control
                 .status()
                 .into_iter()

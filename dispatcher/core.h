@@ -138,7 +138,7 @@ static inline bool guest_stays(struct task_struct *p, struct task_ctx *t)
 
 /* The same on a hardware thread of a core. */
 static inline void core_turn_thread(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c,
-				    s32 cpu)
+				    s32 cpu, u64 now)
 {
 	struct task_conf *conf = task_conf_of(p);
 	u32 demand = conf ? shared(conf->demand) : 0;
@@ -146,13 +146,17 @@ static inline void core_turn_thread(struct task_struct *p, struct task_ctx *t, s
 
 	store(c->cur_away, away);
 	store(c->cur_demand, demand);
+	/* The kernel may have put somebody there whom the dispatcher did not. */
+	if (shared(c->held_since))
+		hold_count(c, false, now);
 }
 
 /* `t` has `cpu` from now on, or keeps it. On a host without cores nobody asks what it is there. */
-static inline void core_turn(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, s32 cpu)
+static inline void core_turn(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, s32 cpu,
+			     u64 now)
 {
 	if (with_cores())
-		core_turn_thread(p, t, c, cpu);
+		core_turn_thread(p, t, c, cpu, now);
 	store(c->held, 0);
 }
 

@@ -320,7 +320,7 @@ INLINED void turn_begins(struct task_struct *p, struct task_ctx *t, struct cpu_c
 	else
 		turn_starts(t, c);
 	slice = gang_turn(p, t, c, slice, now);
-	core_turn(p, t, c, cpu);
+	core_turn(p, t, c, cpu, now);
 	slice_begin(c, cpu, quota_turn(t, c, slice, now), now);
 }
 

@@ -39,11 +39,40 @@ static inline s32 partner_of(s32 cpu)
 	return partner < nr_pcpus() ? partner : NO_PCPU;
 }
 
+/*
+ * The hold of `c`, if one is still under way, ends here and now; `woke`: its vCPU wakes. A timer
+ * and a wake-up may end one at once, on two pCPUs: who comes first counts it. What is largest may
+ * miss one of two holds that follow each other as closely as that.
+ */
+RARE void hold_count(struct cpu_ctx *c, bool woke, u64 now)
+{
+	u64 since = exchange(c->held_since, 0);
+	u64 until = shared(c->held_until);
+	u64 length, late;
+
+	if (!since)
+		return;
+	length = before(since, now) ? now - since : 0;
+	late = before(until, now) ? now - until : 0;
+	if (!before(now, until))
+		fetch_add(c->holds.expired, 1);
+	else if (woke)
+		fetch_add(c->holds.woke, 1);
+	else
+		fetch_add(c->holds.gave_way, 1);
+	fetch_add(c->holds.length, length);
+	if (shared(c->holds.longest) < length)
+		store(c->holds.longest, length);
+	if (shared(c->holds.latest) < late)
+		store(c->holds.latest, late);
+}
+
 /* The hold of `c` ends for another reason than that its vCPU runs again. */
 static inline void hold_over(struct cpu_ctx *c, u64 now)
 {
 	u32 id = shared(c->held);
 
+	hold_count(c, false, now);
 	store(c->held_last, id);
 	store(c->held_end, now);
 	store(c->held, 0);
@@ -114,6 +143,11 @@ RARE void hold_begin_one(struct task_struct *p, struct task_ctx *t, s32 cpu, u64
 	id = id_of(p);
 	t->held_since = now;
 	t->held_until = now + hold;
+	/* Of one that nobody has ended, since cores were not looked at meanwhile, no length is
+	 * known. */
+	if (exchange(c->held_since, now))
+		fetch_add(c->holds.gave_way, 1);
+	fetch_add(c->holds.begun, 1);
 	store(c->held_until, t->held_until);
 	store(c->held, id);
 	look_in(c, cpu, hold_look(c, t->held_until, now), now);
@@ -140,6 +174,7 @@ RARE void hold_end(struct task_struct *p, struct task_ctx *t, u64 now)
 	if (shared(c->held) == id) {
 		if (before(now, end))
 			t->sum.kept++;
+		hold_count(c, true, now);
 		end = now;
 	} else if (shared(c->held_last) == id) {
 		end = shared(c->held_end);

@@ -271,6 +271,18 @@ struct gang_slots {
 	u32 pad;
 };
 
+/* Holds of a pCPU since the dispatcher was loaded (retention.h): counts and ns. Those that ended,
+ * in three ways, and the one under way, if there is one, are those that began. */
+struct hold_counters {
+	u64 begun;
+	u64 woke;     /* ended because the vCPU woke in time */
+	u64 expired;  /* because the timeout had passed */
+	u64 gave_way; /* before that, for somebody else */
+	u64 length;   /* of those that ended, summed */
+	u64 longest;
+	u64 latest; /* how far beyond its timeout the one that was latest ended */
+};
+
 struct cpu_ctx {
 	u64 vnow;      /* highest vtime that started here: never goes back */
 	u64 cur_vtime; /* vtime of the running task at cur_since */
@@ -307,6 +319,8 @@ struct cpu_ctx {
 	u32 favoured;	 /* yield.h: id of who goes next; 0: nobody; or RUNS_FAVOURED */
 	u32 tick;	 /* starve.h: when it was last asked for the time */
 	u64 favour_end;	 /* yield.h: the vtime up to which who was favoured, and runs here, may */
+	u64 held_since;	 /* retention.h: when the hold under way began; 0: there is none */
+	struct hold_counters holds;
 };
 
 /* The host's knobs, set before loading; `gangs`, `cores` and `tasks` change with plans. */

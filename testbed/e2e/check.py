@@ -22,6 +22,7 @@ import policies
 import slices
 import steal
 import torture
+import vsmtio
 
 EVENT = re.compile(r"\[(\d+)\] \S+ +(\d+\.\d+): (sched_\w+): (.*)")
 SWITCH = re.compile(r"prev_pid=(\d+) .*prev_state=(\S+) ==> .*next_pid=(\d+)")
@@ -232,6 +233,7 @@ def main():
     cost.judge(out, table)
     policies.judge(out, table)
     steal.judge(out, table)
+    vsmtio.judge(out, table)
     for directory in sorted(out.glob("slices-*")):
         slices.judge(directory, table)
     for line in sys.argv[2:]:

@@ -124,7 +124,8 @@ emulator_broke() {
 # limit_of GROUP: seconds it may take; some three times what it takes on a machine that does nothing else.
 limit_of() {
 	case $1 in
-	costs | jupiter | vsmtio | policies | others | book | cost | crowd | suspend*) echo 600 ;;
+	vsmtio) echo 900 ;;
+	costs | jupiter | policies | others | book | cost | crowd | suspend*) echo 600 ;;
 	policy* | kill*) echo 180 ;;
 	storm*) echo 240 ;;
 	*) echo 300 ;;

@@ -96,7 +96,7 @@ pub struct Args {
     only: Vec<String>,
 
     /// Do not schedule: say what the policy would do. Works on any kernel, and touches nothing
-    #[arg(long, conflicts_with_all = ["record", "force", "only"])]
+    #[arg(long, conflicts_with_all = ["record", "force", "only", "halt_poll"])]
     observe: bool,
 
     /// Hand the host back if a vCPU waits for a pCPU for longer than this, up to 4.9s; 0s: never
@@ -110,6 +110,11 @@ pub struct Args {
     /// Hand the host back if tasks wait for a pCPU for more of the window than this (PSI, cpu some)
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     max_pressure: Option<f64>,
+
+    /// For how long KVM polls at most before a vCPU halts, as long as corun is in charge: off, or 1us to 5ms
+    /// [default: as it is]
+    #[arg(long, value_name = "TIME", value_parser = halt_poll)]
+    halt_poll: Option<Nanos>,
 
     /// The window of --max-ready and --max-pressure, 1s to 10m
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = window)]
@@ -166,6 +171,8 @@ Examples:
       ten seconds, with all decisions on record
   sudo corun host --policy jupiter --only web1 --only db --max-ready 20
       a canary: two VMs under the policy, and back if any VM is ready for a fifth of its time
+  sudo corun host --policy vsmtio --halt-poll off
+      all halts are left to retention; KVM's halt polling is put back at the end
   corun host --policy aql --observe
       what it would do
   sudo corun host --config /etc/corun/host.toml --for 10min
@@ -189,6 +196,16 @@ fn window(text: &str) -> Result<Nanos, String> {
     match duration(text)? {
         window if (time::SEC..=600 * time::SEC).contains(&window) => Ok(window),
         _ => Err("expected 1s to 10m".to_string()),
+    }
+}
+
+fn halt_poll(text: &str) -> Result<Nanos, String> {
+    if text == "off" {
+        return Ok(0);
+    }
+    match duration(text) {
+        Ok(time) if (time::US..=5 * time::MS).contains(&time) => Ok(time),
+        _ => Err("expected off, or 1us to 5ms".to_string()),
     }
 }
 
@@ -250,6 +267,7 @@ fn with_all(args: &Args) -> anyhow::Result<()> {
     options.scx_stats.clone_from(&args.scx_stats.0);
     options.force.clone_from(&args.force);
     options.only.clone_from(&args.only);
+    options.halt_poll = args.halt_poll;
     options.state_dir.clone_from(&args.state_dir);
     options.limits = Limits {
         longest_wait: (args.max_wait > 0).then_some(args.max_wait),
@@ -284,6 +302,7 @@ fn stock(args: &Args, policy: &'static PolicyInfo, settings: Settings) -> anyhow
         ("--record", args.record.is_some()),
         ("--only", !args.only.is_empty()),
         ("--force", !args.force.is_empty()),
+        ("--halt-poll", args.halt_poll.is_some()),
         ("--max-ready", args.max_ready.is_some()),
         ("--max-pressure", args.max_pressure.is_some()),
     ];

@@ -68,6 +68,12 @@ fn in_words(status: &HostStatus) -> String {
     if status.lapses > 0 {
         text += &format!("the daemon hung {} times\n", status.lapses);
     }
+    if status.holds.begun > 0 {
+        text += &format!("{}\n", status.holds);
+    }
+    if let Some(polling) = &status.halt_poll {
+        text += &format!("{polling}\n");
+    }
     for note in &status.notes {
         text += &format!("note: {note}\n");
     }

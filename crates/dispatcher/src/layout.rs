@@ -185,6 +185,20 @@ pub(crate) struct GangSlots {
     pad: u32,
 }
 
+/// `struct hold_counters`: holds of a pCPU, and how they ended.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)] // the C header documents the fields
+pub struct HoldCounters {
+    pub begun: u64,
+    pub woke: u64,
+    pub expired: u64,
+    pub gave_way: u64,
+    pub length: u64,
+    pub longest: u64,
+    pub latest: u64,
+}
+
 /// `struct cpu_ctx`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
@@ -225,6 +239,8 @@ pub struct CpuCtx {
     pub favoured: u32,
     pub tick: u32,
     pub favour_end: u64,
+    pub held_since: u64,
+    pub holds: HoldCounters,
 }
 
 /// `struct pcpu_index`: what the untapped build finds pCPUs by; only C looks into it.

@@ -12,7 +12,8 @@ mod native;
 
 pub use conf::{GROUP_IDLE, GROUP_NEUTRAL, GroupConf, Knobs, PcpuConf, PoolConf, TaskConf, VmConf};
 pub use layout::{
-    CpuCtx, GANG_VCPUS, GROUP_LEVELS, GangCtx, GangVcpu, GroupCtx, MAX_GROUPS, MAX_PCPUS, MAX_VMS,
-    TASK_READY, TASK_RUNNING, TASK_THROTTLED, TaskCounters, TaskCtx, TaskStruct, VmCtx, WAKERS,
+    CpuCtx, GANG_VCPUS, GROUP_LEVELS, GangCtx, GangVcpu, GroupCtx, HoldCounters, MAX_GROUPS,
+    MAX_PCPUS, MAX_VMS, TASK_READY, TASK_RUNNING, TASK_THROTTLED, TaskCounters, TaskCtx,
+    TaskStruct, VmCtx, WAKERS,
 };
 pub use native::{Kick, Native, Services};

@@ -244,6 +244,11 @@ impl Control {
         notes
     }
 
+    /// The pCPUs that are scheduled.
+    pub(crate) fn online(&self) -> &PcpuSet {
+        &self.online
+    }
+
     /// What the policy takes a vCPU to be, if it has types.
     pub(crate) fn recognised(&self, task: TaskId) -> Option<&'static str> {
         self.policy.recognised(task)

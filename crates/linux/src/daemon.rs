@@ -4,6 +4,7 @@
 
 use crate::clock;
 use crate::control::{Control, Exchange};
+use crate::holds::Holds;
 use crate::host::{Cause, HostError, HostOptions, Recorded, ejected};
 use crate::knobs;
 use crate::loader::Dispatcher;
@@ -279,11 +280,12 @@ impl Daemon {
     /// Prints what happened since the last time.
     fn report(&mut self, dispatcher: &Dispatcher<'_>) -> Result<(), HostError> {
         let tables = dispatcher.tables();
-        let (mut switches, mut occupied) = (0, 0);
+        let (mut switches, mut occupied, mut holds) = (0, 0, Holds::default());
         for cpu in self.online.iter() {
             let cpu = tables.cpu(cpu.0).unwrap_or_default();
             switches += cpu.switches;
             occupied += cpu.nr;
+            holds = holds.plus(&cpu);
         }
         let vcpus = self.control.read(&tables)?;
         let at = clock::now();
@@ -291,6 +293,7 @@ impl Daemon {
             at,
             switches,
             occupied,
+            holds,
             vcpus,
         };
         let stacking = std::mem::take(&mut self.control.stacking);
@@ -338,7 +341,7 @@ fn made_of(
     let set = said.try_for_each(|(key, value)| settings.set(info, key, value));
     let refuse = |error: SettingError| {
         let accepted = match error {
-            SettingError::Unknown { .. } => Settings::keys(info),
+            SettingError::Unknown { .. } | SettingError::Simulated { .. } => Settings::keys(info),
             SettingError::Value { .. } => Vec::new(),
         };
         Box::new(Reply::refusal(

@@ -4,6 +4,7 @@
 
 use crate::confine::{ConfineError, confine};
 use crate::daemon::Daemon;
+use crate::halt_poll::{self, HaltPoll, HaltPollError};
 use crate::loader::{Dispatcher, ExitInfo, LoadError};
 use crate::preflight::{self, Finding, Verdict};
 use crate::safety::postmortem::PostMortem;
@@ -14,7 +15,7 @@ use crate::stats::Stats;
 use crate::{priority, sched_ext};
 use corun_model::DispatcherParams;
 use corun_model::time::MS;
-use corun_model::{Nanos, TopologyError};
+use corun_model::{Nanos, TopologyError, time};
 use corun_policies::{PolicyInfo, Settings};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io::{self, Write};
@@ -53,6 +54,8 @@ pub struct HostOptions {
     pub limits: Limits,
     /// The VMs that the policy is for, by name, UUID or their manager's number; empty: all.
     pub only: Vec<String>,
+    /// The longest time that KVM polls before a vCPU halts, meanwhile, ns; `None`: as it is.
+    pub halt_poll: Option<Nanos>,
     /// Where statistics go.
     pub out: Box<dyn Write>,
     /// Where people are told what is worth knowing, a sentence each.
@@ -76,6 +79,7 @@ impl HostOptions {
             state_dir: safety::STATE_DIR.into(),
             limits: Limits::default(),
             only: Vec::new(),
+            halt_poll: None,
             out: Box::new(io::stdout()),
             notes: |_| {},
         }
@@ -188,6 +192,9 @@ pub enum HostError {
     /// The host's pCPUs cannot be told.
     #[error("cannot tell this host's pCPUs from /sys/devices/system/cpu/online")]
     Online,
+    /// KVM's halt polling cannot be set or put back.
+    #[error(transparent)]
+    HaltPoll(#[from] HaltPollError),
     /// Privileges that are not needed any more cannot be given up.
     #[error(transparent)]
     Confine(#[from] ConfineError),
@@ -233,10 +240,25 @@ pub fn run(options: HostOptions) -> Result<HostExit, HostError> {
             .write(&folder)
             .map_err(failed)?;
     }
+    let notes = options.notes;
+    let knobs = Path::new(halt_poll::KNOBS);
+    if let Some(back) = halt_poll::put_back(knobs, &folder)? {
+        let back = time::show(back);
+        notes(&format!(
+            "the run before was killed: KVM's halt polling is back at {back}"
+        ));
+    }
+    let longest = options.halt_poll;
+    let polling = longest.map(|longest| HaltPoll::set(knobs, &folder, longest));
+    let polling = polling.transpose()?;
+    if let Some(polling) = &polling {
+        notes(&polling.in_words());
+    }
     let forced: Vec<String> = verdict.forced.iter().map(|f| f.id.to_string()).collect();
     journal.begin().map_err(failed)?;
     let mut last = LastWords::default();
     let ended = take_over(options, &forced, &mut last);
+    let polling = polling.map_or(Ok(()), HaltPoll::put_back);
     let end = end_of(&ended);
     journal.end(end).map_err(failed)?;
     let why = match &ended {
@@ -261,7 +283,9 @@ pub fn run(options: HostOptions) -> Result<HostExit, HostError> {
         ..PostMortem::default()
     };
     post_mortem.write(&folder).map_err(failed)?;
-    ended
+    let exit = ended?;
+    polling?;
+    Ok(exit)
 }
 
 fn end_of(ended: &Result<HostExit, HostError>) -> End {

@@ -188,25 +188,22 @@ impl Default for VcpuCounters {
 struct Counters<C> {
     io: Vec<C>,
     pause: Vec<C>,
-    llc: Option<[C; 3]>,
+    instructions: Option<C>,
+    /// References and misses, which say nothing alone.
+    llc: Option<[C; 2]>,
 }
 
 impl<C: Count> Counters<C> {
     /// With what `of` has.
     fn open(of: impl Fn(What) -> Option<C>) -> Self {
-        let llc = || {
-            Some([
-                of(What::Instructions)?,
-                of(What::References)?,
-                of(What::Misses)?,
-            ])
-        };
+        let llc = || Some([of(What::References)?, of(What::Misses)?]);
         Self {
             io: IO.iter().filter_map(|name| of(What::Io(name))).collect(),
             pause: PAUSE_EXITS
                 .iter()
                 .filter_map(|filter| of(What::Pause(filter)))
                 .collect(),
+            instructions: of(What::Instructions),
             llc: llc(),
         }
     }
@@ -216,9 +213,10 @@ impl<C: Count> Counters<C> {
             let counts = counters.iter().map(Count::read);
             counts.reduce(|a, b| Some(a?.saturating_add(b?))).flatten()
         };
-        let llc = |[instructions, references, misses]: &[C; 3]| {
+        let instructions = self.instructions.as_ref().and_then(Count::read);
+        let llc = |[references, misses]: &[C; 2]| {
             Some(LlcSeen {
-                instructions: instructions.read()?,
+                instructions: instructions?,
                 references: references.read()?,
                 misses: misses.read()?,
             })
@@ -226,6 +224,7 @@ impl<C: Count> Counters<C> {
         Signals {
             io_events: sum(&self.io),
             pause_exits: sum(&self.pause),
+            instructions,
             llc: self.llc.as_ref().and_then(llc),
             ..Signals::default()
         }
@@ -294,6 +293,7 @@ mod tests {
         let expected = Signals {
             io_events: Some(io),
             pause_exits: Some(21),
+            instructions: Some(1_000_000),
             llc: Some(llc),
             ..Signals::default()
         };
@@ -308,12 +308,24 @@ mod tests {
             (told.io_events, told.pause_exits, told.llc),
             (Some(12), Some(8), None)
         );
+        assert_eq!(told.instructions, None);
+    }
+
+    #[test]
+    fn instructions_are_told_where_the_caches_events_are_not() {
         // One event that the PMU does not have, and the ratios are not known.
-        let half = seen(|what| (what != What::Misses).then_some(Some(4)));
-        assert_eq!(half.llc, None);
+        for lacks in [What::References, What::Misses] {
+            let half = seen(|what| (what != lacks).then_some(Some(4)));
+            assert_eq!((half.llc, half.instructions), (None, Some(4)));
+        }
         // A counter that cannot be read is no zero.
         let gone = seen(|what| Some((what != What::References).then_some(4)));
-        assert_eq!((gone.llc, gone.io_events), (None, Some(12)));
+        assert_eq!(
+            (gone.llc, gone.instructions, gone.io_events),
+            (None, Some(4), Some(12))
+        );
+        let blind = seen(|what| (what != What::Instructions).then_some(Some(4)));
+        assert_eq!((blind.llc, blind.instructions), (None, None));
     }
 
     #[test]

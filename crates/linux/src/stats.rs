@@ -9,6 +9,7 @@
 use crate::control::{Reading, Stacking};
 use crate::counters::Counters;
 use crate::discovery::Vm;
+use crate::holds::{Holds, HoldsNow};
 use corun_model::Nanos;
 use corun_model::time::seconds;
 use serde::Serialize;
@@ -31,6 +32,8 @@ pub struct Stats {
     pub stacked_samples: u64,
     /// Tasks ready or running at the interval's end, by the dispatcher's books.
     pub occupied: u64,
+    /// pCPUs held for vCPUs that had halted, and how that ended (vSMT-IO).
+    pub holds: HoldsNow,
     /// Its VMs.
     pub vms: Vec<VmStats>,
 }
@@ -70,6 +73,7 @@ pub(crate) struct Mark {
     pub(crate) at: Nanos,
     pub(crate) switches: u64,
     pub(crate) occupied: u64,
+    pub(crate) holds: Holds,
     pub(crate) vcpus: Reading,
 }
 
@@ -112,6 +116,7 @@ impl Stats {
             stacked_share: ratio(stacking.stacked as f64, stacking.seen as f64),
             stacked_samples: stacking.seen,
             occupied: now.occupied,
+            holds: now.holds.since(&then.holds).into(),
             vms: vms
                 .iter()
                 .map(|vm| VmStats::new(vm, did(vm), interval_s))
@@ -156,6 +161,9 @@ impl fmt::Display for Stats {
             100.0 * self.stacked_share,
             self.stacked_samples
         )?;
+        if self.holds.begun > 0 {
+            writeln!(f, "  {}", self.holds)?;
+        }
         writeln!(
             f,
             "  {:<24} {:>5} {:>6} {:>6} {:>6} {:>6} {:>10}",
@@ -223,5 +231,25 @@ mod tests {
             text.starts_with("0.0 s  policy fair  0 switches/s"),
             "{text}"
         );
+        assert!(!text.contains("holds"), "{text}");
+    }
+
+    #[test]
+    fn holds_of_the_interval_are_told() {
+        let mut cpu = crate::skel::types::cpu_ctx::default();
+        (cpu.holds.begun, cpu.holds.woke) = (5, 5);
+        let then = Mark {
+            holds: Holds::default().plus(&cpu),
+            ..Mark::default()
+        };
+        (cpu.holds.begun, cpu.holds.woke, cpu.holds.length) = (9, 9, 8 * MS);
+        let now = Mark {
+            holds: Holds::default().plus(&cpu),
+            ..Mark::default()
+        };
+        let stats = Stats::between(&then, &now, 0, Stacking::default(), "vsmtio", &[]);
+        assert_eq!((stats.holds.begun, stats.holds.mean_s), (4, 0.002));
+        let text = stats.to_string();
+        assert!(text.contains("\n  holds: 4 begun; 4 until"), "{text}");
     }
 }

@@ -7,7 +7,9 @@ use crate::clock;
 use crate::control::Control;
 use crate::counters::Counters;
 use crate::discovery::{Vcpu, Vm};
+use crate::halt_poll::{self, HaltPollNow};
 use crate::helpers::Helper;
+use crate::holds::{Holds, HoldsNow};
 use crate::inventory::{Manager, Role};
 use crate::safety::Limits;
 use crate::tables::Tables;
@@ -16,6 +18,7 @@ use corun_model::{Nanos, Placement};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
+use std::path::Path;
 
 /// A host under corun.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,6 +41,12 @@ pub struct HostStatus {
     pub forced: Vec<String>,
     /// How often VMs fell back to fair order because the daemon hung.
     pub lapses: u64,
+    /// pCPUs held for vCPUs that had halted since corun took over, and how that ended (vSMT-IO).
+    #[serde(default)]
+    pub holds: HoldsNow,
+    /// KVM's halt polling, if KVM's module is loaded.
+    #[serde(default)]
+    pub halt_poll: Option<HaltPollNow>,
     /// What the policy cannot see or do here, a sentence each.
     pub notes: Vec<String>,
     /// Its VMs.
@@ -135,6 +144,10 @@ impl HostStatus {
         beside: &Beside<'_>,
     ) -> libbpf_rs::Result<Self> {
         let reading = control.read(tables)?;
+        let pcpus = control.online().iter();
+        let holds = pcpus.fold(Holds::default(), |holds, cpu| {
+            holds.plus(&tables.cpu(cpu.0).unwrap_or_default())
+        });
         let mut vms = Vec::new();
         for vm in &control.vms.list {
             let costop = tables.costop(vm.slot)?;
@@ -160,6 +173,8 @@ impl HostStatus {
             most_pressure_percent: beside.limits.most_pressure,
             forced: beside.forced.to_vec(),
             lapses: beside.lapses,
+            holds: holds.into(),
+            halt_poll: HaltPollNow::read(Path::new(halt_poll::KNOBS)),
             notes: control
                 .status()
                 .into_iter()

@@ -14,6 +14,8 @@ pub struct Signals {
     pub io_events: Option<u64>,
     /// Pause-loop exits: the CPU noticed that it spins.
     pub pause_exits: Option<u64>,
+    /// Instructions executed: told where the last-level cache's events are not, too.
+    pub instructions: Option<u64>,
     /// What it did in the last-level cache.
     pub llc: Option<LlcSeen>,
     /// How its cycles divided while its SMT sibling was idle or retained a context.
@@ -56,6 +58,7 @@ impl Signals {
         Self {
             io_events: both(self.io_events, before.io_events),
             pause_exits: both(self.pause_exits, before.pause_exits),
+            instructions: both(self.instructions, before.instructions),
             llc: self.llc.map(|llc| LlcSeen {
                 instructions: count(llc.instructions, then.instructions),
                 references: count(llc.references, then.references),

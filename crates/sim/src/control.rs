@@ -153,8 +153,10 @@ fn with_guests(mut turns: Turns, retained: Nanos, signals: &Signals) -> Turns {
 
 /// What the host can tell of a task since the run began.
 fn signals_of(host: &Host, load: &dyn Load, task: TaskId) -> Signals {
+    let llc = host.llc_seen(task);
     Signals {
-        llc: host.llc_seen(task),
+        instructions: llc.map(|llc| llc.instructions),
+        llc,
         cycles: host.cycles_seen(task),
         ..load.signals(task)
     }

@@ -3,6 +3,7 @@
 //! exporters (`domain`, `uuid`, `vcpu`, a 0-based string). docs/metrics.md says what each means.
 
 use super::sample::{Sample, VmSample};
+use crate::holds::HoldsNow;
 use crate::proc::Counted;
 use corun_model::time::seconds;
 use std::fmt::Write;
@@ -68,6 +69,31 @@ const LAPSES: Head = (
     "counter",
     "How often VMs fell back to fair order because the daemon hung.",
 );
+const HOLDS_BEGUN: Head = (
+    "corun_holds_begun_total",
+    "counter",
+    "How often a pCPU was held for a vCPU that had halted.",
+);
+const HOLDS_ENDED: Head = (
+    "corun_holds_ended_total",
+    "counter",
+    "How often that ended, by why.",
+);
+const HOLD_LONGEST: Head = (
+    "corun_hold_longest_seconds",
+    "gauge",
+    "How long the longest hold was since corun took over.",
+);
+const HOLD_LATEST: Head = (
+    "corun_hold_latest_seconds",
+    "gauge",
+    "How far beyond its timeout the latest hold ended since corun took over.",
+);
+const HOLD: Head = (
+    "corun_hold_seconds_total",
+    "counter",
+    "How long pCPUs were held, without the holds under way.",
+);
 const PRESSURE: Head = (
     "corun_host_cpu_waiting_seconds_total",
     "counter",
@@ -107,10 +133,34 @@ impl Page {
         if let Some(daemon) = daemon {
             self.head(LAPSES);
             let _ = writeln!(self.0, "{} {}", LAPSES.0, daemon.lapses);
+            self.holds(&daemon.holds);
         }
         if let Some(waiting) = sample.pressure {
             self.head(PRESSURE);
             let _ = writeln!(self.0, "{} {}", PRESSURE.0, seconds(waiting));
+        }
+    }
+
+    fn holds(&mut self, holds: &HoldsNow) {
+        self.head(HOLDS_BEGUN);
+        let _ = writeln!(self.0, "{} {}", HOLDS_BEGUN.0, holds.begun);
+        self.head(HOLDS_ENDED);
+        let ended = [
+            ("woke", holds.woke),
+            ("timeout", holds.expired),
+            ("gave_way", holds.gave_way),
+        ];
+        for (why, count) in ended {
+            self.line(HOLDS_ENDED, &labels(&[("why", why)]), count as f64);
+        }
+        let lengths = [
+            (HOLD, holds.held_s),
+            (HOLD_LONGEST, holds.longest_s),
+            (HOLD_LATEST, holds.latest_s),
+        ];
+        for (head, seconds) in lengths {
+            self.head(head);
+            let _ = writeln!(self.0, "{} {seconds}", head.0);
         }
     }
 
@@ -256,7 +306,37 @@ mod tests {
             "corun_vm_helper_run_seconds_total{{{who},role=\"io\"}} 0"
         ));
         has("corun_daemon_up 0");
-        // Each metric is explained, and once.
+        each_is_explained_once(&text);
+    }
+
+    #[test]
+    fn holds_are_told_by_how_they_ended() {
+        let host = FakeHost::new();
+        let mut sample = Sampler::below(host.root()).sample();
+        let status = serde_json::json!({
+            "version": "1", "policy": "vsmtio", "policy_for_s": 1.0, "for_s": 1.0, "longest_wait_s": null,
+            "most_ready_percent": null, "most_pressure_percent": null, "forced": [], "lapses": 0,
+            "holds": {"begun": 6, "woke": 3, "expired": 2, "gave_way": 1, "under_way": 0,
+                      "held_s": 0.006, "mean_s": 0.001, "longest_s": 0.003, "latest_s": 0.0001},
+            "notes": [], "vms": []
+        });
+        sample.daemon = Some(serde_json::from_value(status).unwrap());
+        let text = text(&sample);
+        for wanted in [
+            "corun_holds_begun_total 6",
+            "corun_holds_ended_total{why=\"woke\"} 3",
+            "corun_holds_ended_total{why=\"timeout\"} 2",
+            "corun_holds_ended_total{why=\"gave_way\"} 1",
+            "corun_hold_seconds_total 0.006",
+            "corun_hold_longest_seconds 0.003",
+            "corun_hold_latest_seconds 0.0001",
+        ] {
+            assert!(text.lines().any(|line| line == wanted), "{wanted}\n{text}");
+        }
+        each_is_explained_once(&text);
+    }
+
+    fn each_is_explained_once(text: &str) {
         for name in text.lines().filter(|line| !line.starts_with('#')) {
             let name = name.split(['{', ' ']).next().unwrap();
             let head = format!("# TYPE {name} ");

@@ -54,6 +54,16 @@ pub enum SettingError {
         /// What was asked for.
         key: String,
     },
+    /// Only a simulator can see or do what it is about.
+    #[error(
+        "{key} of {policy} is for simulations only ([policy.{policy}] of a scenario): no host can do that"
+    )]
+    Simulated {
+        /// The policy.
+        policy: &'static str,
+        /// What was asked for.
+        key: String,
+    },
     /// It cannot have this value.
     #[error("{key} of {policy}: found {found:?}, expected {expected}")]
     Value {
@@ -103,9 +113,12 @@ impl Settings {
     /// # Errors
     /// [`SettingError`]; nothing is set then.
     pub fn set(&mut self, policy: &PolicyInfo, key: &str, value: &str) -> Result<(), SettingError> {
-        let on_host = Self::keys(policy).contains(&key);
         let policy = policy.name;
-        let Some(field) = self.field(policy, key).filter(|_| on_host) else {
+        if fields::SIMULATED.contains(&(policy, key)) {
+            let key = key.to_string();
+            return Err(SettingError::Simulated { policy, key });
+        }
+        let Some(field) = self.field(policy, key) else {
             let key = key.to_string();
             return Err(SettingError::Unknown { policy, key });
         };

@@ -47,11 +47,22 @@ fn what_only_a_simulator_sees_cannot_be_set_on_a_host() {
     let keys = ["light", "wake_boost", "boost_limit", "boost_lead"];
     assert_eq!(Settings::keys(demand), keys);
     assert_eq!(Settings::all_keys(demand).len(), keys.len() + 2);
-    assert!(
-        Settings::default()
-            .set(demand, "sees_flushes", "true")
-            .is_err()
+    // Asked for on a host, each would switch something off or do nothing: it says why it is refused.
+    let refused = |name, key, value| {
+        let policy = find(name).unwrap();
+        let error = Settings::default().set(policy, key, value).unwrap_err();
+        error.to_string()
+    };
+    assert_eq!(
+        refused("vsmtio", "guests", "true"),
+        "guests of vsmtio is for simulations only ([policy.vsmtio] of a scenario): no host can do that"
     );
+    for (policy, key, value) in [
+        ("cosched-demand", "sees_flushes", "true"),
+        ("cosched-demand", "flush_boost", "1ms"),
+    ] {
+        assert!(refused(policy, key, value).contains("simulations only"));
+    }
 }
 
 #[test]

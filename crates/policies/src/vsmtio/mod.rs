@@ -29,7 +29,8 @@ use crate::{Policy, place_all};
 use adjuster::Rates;
 use cores::Cores;
 use corun_model::{
-    Nanos, PcpuId, PcpuPlan, Placement, Plan, Snapshot, Status, TaskId, TaskPlan, TaskSeen,
+    Nanos, PcpuId, PcpuPlan, Placement, Plan, Signals, Snapshot, Status, TaskId, TaskPlan,
+    TaskSeen, time,
 };
 use ltcr::{Ltcr, Performance};
 use rass::Ranked;
@@ -60,6 +61,8 @@ pub struct VsmtIo {
     /// Periods until vCPUs may be swapped again.
     cooldown: u32,
     smt: bool,
+    /// What the host told of some vCPU in the last period; `None`: there was none.
+    told: Option<Signals>,
 }
 
 impl Default for VsmtIo {
@@ -79,6 +82,7 @@ impl VsmtIo {
             looked_at: None,
             cooldown: 0,
             smt: true,
+            told: None,
         }
     }
 
@@ -198,6 +202,29 @@ impl VsmtIo {
         }
     }
 
+    /// What this host does not tell, and what is not done for lack of it.
+    fn hidden(&self, told: &Signals) -> Vec<String> {
+        let (params, timeout) = (&self.params, time::show(self.params.timeout));
+        let missing = [
+            (
+                params.retain && params.adjust && told.instructions.is_none(),
+                format!(
+                    "of instructions executed (no performance counter): whether CPU-bound vCPUs gain is not \
+                     known, and timeouts stay at {timeout}, where they begin"
+                ),
+            ),
+            (
+                params.symbiosis && told.cycles.is_none(),
+                "how the cycles of a vCPU divide: no symbiosis, fair order picks among CPU-bound vCPUs"
+                    .to_string(),
+            ),
+        ];
+        let missing = missing.into_iter().filter(|(is, _)| *is);
+        missing
+            .map(|(_, what)| format!("this host does not tell {what}"))
+            .collect()
+    }
+
     /// The hardware threads of each core, and for how long contexts are retained there.
     fn hardware(&self) -> Vec<PcpuPlan> {
         let coefficients = self.params.coefficients;
@@ -255,10 +282,9 @@ fn note(of: &mut Performance, task: &TaskSeen, io: bool, guests: bool, length: N
     if io {
         let waits = waits(task, guests);
         of.io.insert(task.task, rate(waits, THOUSAND_S, length));
-    } else if let Some(llc) = task.signals.llc.filter(|_| task.run > 0) {
+    } else if let Some(instructions) = task.signals.instructions.filter(|_| task.run > 0) {
         const MS: u128 = 1_000_000;
-        of.cpu
-            .insert(task.task, rate(llc.instructions, MS, task.run));
+        of.cpu.insert(task.task, rate(instructions, MS, task.run));
     }
 }
 
@@ -269,6 +295,8 @@ impl Policy for VsmtIo {
 
     fn decide(&mut self, seen: &Snapshot, plan: &mut Plan) {
         self.smt = seen.host.smt.is_some();
+        let vcpus = seen.vms.iter().flat_map(|vm| &vm.vcpus);
+        self.told = vcpus.map(|task| task.signals).next();
         if !self.smt {
             return place_all(seen, plan, Placement::Free);
         }
@@ -303,13 +331,16 @@ impl Policy for VsmtIo {
     }
 
     fn status(&self) -> Status {
-        let no_smt =
-            "the cores of this host do not have two hardware threads each: plain fair order";
+        let notes = match &self.told {
+            _ if !self.smt => vec![
+                "the cores of this host do not have two hardware threads each: plain fair order"
+                    .to_string(),
+            ],
+            Some(told) => self.hidden(told),
+            None => Vec::new(),
+        };
         Status {
-            notes: (!self.smt)
-                .then(|| no_smt.to_string())
-                .into_iter()
-                .collect(),
+            notes,
             ..Status::default()
         }
     }

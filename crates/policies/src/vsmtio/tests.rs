@@ -3,7 +3,7 @@ use super::*;
 use crate::Settings;
 use crate::testing::{ask, snapshot};
 use corun_model::time::{MS, US};
-use corun_model::{HostSeen, LlcSeen, VmPlan};
+use corun_model::{CyclesSeen, HostSeen, VmPlan};
 use proptest::prelude::*;
 
 const PERIOD: Nanos = 100 * MS;
@@ -21,10 +21,7 @@ fn period(number: u64, vcpus: usize, retained: u64, kept: u64) -> Snapshot {
             vcpu.allowed = corun_model::PcpuSet::first(vcpus as u32);
             vcpu.run = 50 * MS;
             vcpu.ready = 50 * MS;
-            vcpu.signals.llc = Some(LlcSeen {
-                instructions: 1_000_000,
-                ..LlcSeen::default()
-            });
+            vcpu.signals.instructions = Some(1_000_000);
             if vm == 0 {
                 (vcpu.turns.retained, vcpu.turns.kept) = (retained * MS, kept);
                 vcpu.turns.wakeups = kept;
@@ -148,7 +145,7 @@ fn a_timeout_that_serves_both_is_kept() {
     // With 10 % more, instructions and retentions rise.
     let mut better = period(2, 4, 40, 200);
     for vcpu in &mut better.vms[1].vcpus {
-        vcpu.signals.llc.as_mut().unwrap().instructions *= 2;
+        vcpu.signals.instructions = Some(2_000_000);
     }
     let plan = ask(&mut policy, &better);
     assert_eq!(plan.pcpus[1].hold, TIMEOUT / 10 * 11);
@@ -172,7 +169,7 @@ fn retentions_count_however_they_end() {
         let mut seen = period(number, 4, 40, kept);
         for vcpu in seen.vms.iter_mut().flat_map(|vm| &mut vm.vcpus) {
             vcpu.turns.wakeups = timed_out;
-            vcpu.signals.llc.as_mut().unwrap().instructions = instructions;
+            vcpu.signals.instructions = Some(instructions);
         }
         seen
     };
@@ -196,6 +193,49 @@ fn a_host_without_smt_is_left_alone() {
     let free = |vm: &VmPlan| vm.placement == Placement::Free;
     assert!(plan.vms.iter().all(free) && plan.pcpus.is_empty());
     assert_eq!(policy.status().notes.len(), 1);
+}
+
+/// What the host does not count, and what that means.
+#[test]
+fn what_a_host_hides_is_said() {
+    let mut seen = period(0, 4, 0, 0);
+    let notes = |params, seen: &Snapshot| {
+        let mut policy = VsmtIo::new(params);
+        ask(&mut policy, seen);
+        policy.status().notes
+    };
+    let default = VsmtIoParams::default();
+    let [cycles] = &notes(default, &seen)[..] else {
+        panic!("instructions are told, cycles are not");
+    };
+    assert!(cycles.contains("cycle") && cycles.contains("fair order"));
+    let vcpus = |seen: &mut Snapshot, tells: fn(&mut corun_model::Signals)| {
+        let vcpus = seen.vms.iter_mut().flat_map(|vm| &mut vm.vcpus);
+        vcpus.for_each(|vcpu| tells(&mut vcpu.signals));
+    };
+    vcpus(&mut seen, |signals| {
+        signals.cycles = Some(CyclesSeen::default())
+    });
+    assert!(notes(default, &seen).is_empty());
+    vcpus(&mut seen, |signals| signals.instructions = None);
+    let [instructions] = &notes(default, &seen)[..] else {
+        panic!("cycles are told, instructions are not");
+    };
+    assert!(instructions.contains("instructions") && instructions.contains("200 µs"));
+    // What is switched off lacks nothing.
+    let without = VsmtIoParams {
+        adjust: false,
+        ..default
+    };
+    assert!(notes(without, &seen).is_empty());
+    let without = VsmtIoParams {
+        retain: false,
+        ..default
+    };
+    assert!(notes(without, &seen).is_empty());
+    // Nobody is there of whom anything could be told.
+    seen.vms.clear();
+    assert!(notes(default, &seen).is_empty());
 }
 
 #[test]
@@ -235,7 +275,7 @@ proptest! {
             let mut seen = period(number as u64, 6, 0, 0);
             for (vcpu, &(retained, kept, work)) in seen.vms.iter_mut().flat_map(|vm| &mut vm.vcpus).zip(does) {
                 (vcpu.turns.retained, vcpu.turns.kept) = (retained * MS, kept);
-                vcpu.signals.llc.as_mut().unwrap().instructions = work;
+                vcpu.signals.instructions = Some(work);
             }
             let plan = ask(&mut policy, &seen);
             for told in &plan.tasks {

@@ -6,11 +6,14 @@ use crate::host::{Host, TaskState};
 use crate::load::VmInfo;
 use crate::sched::HostScheduler;
 use crate::testing::{Does, Job, Jobs, host, run, run_shares};
+use corun_dispatcher::HoldCounters;
 use corun_model::time::{MS, SEC, US};
 use corun_model::{
     DispatcherParams, Nanos, PcpuId, PcpuPlan, Placement, Plan, TaskId, TaskPlan, VmId, VmPlan,
 };
 use proptest::prelude::*;
+use std::cell::Cell;
+use std::rc::Rc;
 
 /// The dispatcher on cores of two hardware threads, where the first so many tasks are I/O-bound, task n
 /// on core n; looks whether what must always hold does.
@@ -26,6 +29,8 @@ struct Cores {
     wasted: Vec<Option<Nanos>>,
     /// Per pCPU: has the dispatcher been asked who is next there?
     asked: Vec<bool>,
+    /// Holds of pCPU 1 so far.
+    counted: Rc<Cell<HoldCounters>>,
 }
 
 impl Cores {
@@ -39,6 +44,7 @@ impl Cores {
             gives_way: false,
             wasted: vec![None; params.topology.pcpus() as usize],
             asked: vec![false; params.topology.pcpus() as usize],
+            counted: Rc::default(),
         }
     }
 
@@ -91,6 +97,7 @@ impl Cores {
             host.tasks().any(waits)
         };
         for cpu in host.all_pcpus() {
+            self.check_counts(host, cpu);
             let partner = PcpuId(cpu.0 ^ 1);
             if self.held(cpu) && self.held(partner) {
                 assert!(
@@ -123,6 +130,23 @@ impl Cores {
                 }
                 false => self.wasted[cpu.index()] = None,
             }
+        }
+    }
+}
+
+impl Cores {
+    /// Each hold is under way or has ended in one of three ways; none was longer than the timeout, since timers
+    /// are exact here.
+    fn check_counts(&self, host: &Host, cpu: PcpuId) {
+        let ctx = self.dispatcher.native.cpu(cpu.0);
+        let (holds, under_way) = (ctx.holds, u64::from(ctx.held_since != 0));
+        let ended = holds.woke + holds.expired + holds.gave_way;
+        assert_eq!(holds.begun, ended + under_way, "{cpu} at {}", host.now());
+        assert!(ctx.held_since == 0 || ctx.held != 0, "{cpu}: {ctx:?}");
+        assert!(holds.longest <= self.hold && holds.latest == 0, "{holds:?}");
+        assert!(holds.length <= ended * holds.longest, "{holds:?}");
+        if cpu == PcpuId(1) {
+            self.counted.set(holds);
         }
     }
 }
@@ -292,6 +316,42 @@ fn a_hold_ends_for_whoever_waits_if_it_gives_way() {
     // Never longer than the other computes.
     assert!(let_in <= 101 * US && kept_out > MS, "{let_in} {kept_out}");
     assert!(held > 100 * MS, "{held}");
+}
+
+/// What was counted of the I/O-bound hardware thread of one core within a second.
+fn counted(cores: Cores, jobs: Vec<Job>) -> HoldCounters {
+    let counted = Rc::clone(&cores.counted);
+    run(&host("1n1l1c2t", 250), cores, Jobs::new(jobs, 1), 0, SEC);
+    counted.get()
+}
+
+#[test]
+fn holds_are_counted_by_how_they_end() {
+    let beside = |sleep, hold| {
+        let cores = Cores::new("1n1l1c2t", 1, hold);
+        counted(cores, vec![io(0, 100 * US, sleep), hog(1), hog(2)])
+    };
+    // Back after 0.9 ms, of 3 ms that it may take.
+    let in_time = beside(900 * US, 3 * MS);
+    assert!((998..=1000).contains(&in_time.begun), "{in_time:?}");
+    assert_eq!((in_time.expired, in_time.gave_way), (0, 0));
+    assert_eq!(in_time.longest, 900 * US);
+    assert_eq!(in_time.length, in_time.woke * 900 * US);
+    // After 9.9, of 2.
+    let too_late = beside(9_900 * US, 2 * MS);
+    assert!((98..=100).contains(&too_late.begun), "{too_late:?}");
+    assert_eq!((too_late.woke, too_late.gave_way), (0, 0));
+    assert_eq!(too_late.length, too_late.expired * 2 * MS);
+    // One that gives way to another one, which computes for long, now and then.
+    let mut cores = Cores::new("1n1l1c2t", 2, 5 * MS);
+    cores.gives_way = true;
+    let io = [io(0, 100 * US, 2 * MS), io(1, 3 * MS, MS)];
+    let jobs = io.into_iter().chain([hog(2).on("0")]).collect();
+    let gave_way = counted(cores, jobs);
+    assert!(
+        gave_way.gave_way > 100 && gave_way.longest <= 2 * MS,
+        "{gave_way:?}"
+    );
 }
 
 /// A vCPU that computes and waits at random.

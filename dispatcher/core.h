@@ -101,18 +101,22 @@ static inline bool core_next(s32 cpu)
 	return (best && take(cpu, best)) || move_first(cpu);
 }
 
-/* `cpu` has nothing of its own: it borrows who waits for its SMT sibling, else who waits anywhere.
- */
-static inline bool core_borrow(s32 cpu, s32 partner, struct cpu_ctx *c)
+/* `cpu` borrows one of those who wait for its SMT sibling. */
+static inline bool core_borrow_beside(s32 cpu, s32 partner)
 {
 	struct pull_rule rule = {};
 	u32 waiting = queue_length(partner);
 
 	if (waiting > 1)
 		rule.id = best_match(partner, cpu);
-	if (waiting && pull_from(partner, cpu, &rule))
-		return true;
-	return pull_idle(cpu, c);
+	return waiting && pull_from(partner, cpu, &rule);
+}
+
+/* `cpu` has nothing of its own: it borrows who waits for its SMT sibling, else who waits anywhere.
+ */
+static inline bool core_borrow(s32 cpu, s32 partner, struct cpu_ctx *c)
+{
+	return core_borrow_beside(cpu, partner) || pull_idle(cpu, c);
 }
 
 /* Has `t`, which runs on `cpu`, its home elsewhere? */
@@ -142,9 +146,11 @@ static inline void core_turn_thread(struct task_struct *p, struct task_ctx *t, s
 {
 	struct task_conf *conf = task_conf_of(p);
 	u32 demand = conf ? shared(conf->demand) : 0;
-	bool away = core_away(p, t, cpu);
+	u32 is = core_away(p, t, cpu) ? CUR_AWAY : 0;
 
-	store(c->cur_away, away);
+	if (conf && shared(conf->dormant))
+		is |= CUR_DORMANT;
+	store(c->cur_is, is);
 	store(c->cur_demand, demand);
 }
 
@@ -197,8 +203,9 @@ static inline void core_claimed(s32 cpu)
 	core_pass_call(cpu, c);
 }
 
-/* Wakes a pCPU that idles while `p`, queued on `cpu`, waits: the SMT sibling, else any other. */
-static inline void core_call(struct task_struct *p, s32 cpu)
+/* Wakes a pCPU that idles while `p`, queued on `cpu`, waits: the SMT sibling, else any other. Who has
+ * been dormant on the SMT sibling for long enough lets it go first. */
+static inline void core_call(struct task_struct *p, s32 cpu, u64 now)
 {
 	s32 partner = partner_of(cpu);
 	struct cpu_ctx *other = cpu_at(partner);
@@ -209,6 +216,10 @@ static inline void core_call(struct task_struct *p, s32 cpu)
 	if (shared(other->idle) && allowed(p, partner)) {
 		store(other->called, 1);
 		kick(partner, KICK_IDLE);
+		return;
+	}
+	if (dormant_enough(other, now) && allowed(p, partner)) {
+		kick(partner, KICK_PREEMPT);
 		return;
 	}
 	for_each_allowed (i, p) {
@@ -229,7 +240,8 @@ static inline bool core_preempts(struct task_struct *p, struct task_ctx *t, stru
 
 	if (held)
 		return hold_yields(c, cpu, fair || held == id_of(p), now);
-	return fair || (shared(c->cur_away) && !core_away(p, t, cpu));
+	return fair || dormant_enough(c, now) ||
+	       ((shared(c->cur_is) & CUR_AWAY) && !core_away(p, t, cpu));
 }
 
 #endif

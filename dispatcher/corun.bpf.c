@@ -180,7 +180,7 @@ RARE void wake_core(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c
 	if (core_preempts(p, t, c, cpu, fair, now))
 		kick(cpu, KICK_PREEMPT);
 	else
-		core_call(p, cpu);
+		core_call(p, cpu, now);
 }
 
 /*
@@ -475,11 +475,13 @@ RARE void dispatch_gangs(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, s
 static inline void core_dispatch_or_keep(s32 cpu, s32 partner, struct cpu_ctx *c,
 					 struct task_struct *prev, struct task_ctx *t, u64 now)
 {
-	bool guest = shared(c->cur_away);
+	bool guest = shared(c->cur_is) & CUR_AWAY;
+	bool lets = dormant_enough(c, now);
 	bool stays = !guest && may_go_on(prev, t, now);
 
-	if (stays && ((!t->over && still_first(c, cpu, now)) || !core_next(cpu))) {
-		keep(cpu, c, prev, t, now);
+	if (stays && ((!t->over && !lets && still_first(c, cpu, now)) || !core_next(cpu))) {
+		if (!lets || !core_borrow_beside(cpu, partner))
+			keep(cpu, c, prev, t, now);
 		return;
 	}
 	if (stays || core_next(cpu))

@@ -173,6 +173,9 @@ struct task_conf {
 	u64 allotment; /* how long it may run in a period under that promise, ns */
 	u32 pool;      /* its pool (pool.h), plus 1; 0: none. Not vCPUs only */
 	u32 demand; /* core.h: what it asks of its core, see demand_alone() there; 0: not known */
+	u32 dormant; /* retention.h: it may be dormant while it runs, and lets others go first after
+		      * its slice */
+	u32 pad;
 };
 
 /* What the policy wants of a hardware thread of a core with two; the control loop's. */
@@ -271,6 +274,10 @@ struct gang_slots {
 	u32 pad;
 };
 
+/* cpu_ctx.cur_is: it has its home elsewhere; it may be dormant (task_conf.dormant). */
+#define CUR_AWAY 1u
+#define CUR_DORMANT 2u
+
 struct cpu_ctx {
 	u64 vnow;      /* highest vtime that started here: never goes back */
 	u64 cur_vtime; /* vtime of the running task at cur_since */
@@ -293,7 +300,7 @@ struct cpu_ctx {
 	u64 held_end;	 /* when the last hold ended that was not for who runs */
 	u32 held;	 /* id of the halted vCPU that it is held for; 0: of none */
 	u32 held_last;	 /* id of the vCPU whose hold ended then */
-	u32 cur_away;	 /* core.h: who runs here has its home elsewhere */
+	u32 cur_is;	 /* core.h: what who runs here is on its core, CUR_* */
 	u32 cur_demand;	 /* task_conf.demand of who runs here */
 	u16 called;	 /* core.h: idle, and woken for a task that waits elsewhere */
 	u16 runs;	 /* one of ours runs here, and who is next is not decided */

@@ -128,6 +128,10 @@ pub struct TaskConf {
     /// What it takes of its core beside anybody, thousandths of the time alone, and in the upper bytes
     /// its shares of waiting and missing, percent; 0: not known. [`corun_model::Demand`].
     pub demand: u32,
+    /// May it be dormant while it runs, and do others go first after its slice?
+    pub dormant: u32,
+    /// Nothing.
+    pub pad: u32,
 }
 
 impl TaskConf {
@@ -141,6 +145,8 @@ impl TaskConf {
             allotment: plan.claim.map_or(0, |claim| claim.allotment),
             pool: plan.pool.map_or(0, |pool| pool as u32 + 1),
             demand: plan.demand.map_or(0, demand),
+            dormant: plan.dormant.into(),
+            pad: 0,
         }
     }
 }

@@ -211,7 +211,7 @@ pub struct CpuCtx {
     pub held_end: u64,
     pub held: u32,
     pub held_last: u32,
-    pub cur_away: u32,
+    pub cur_is: u32,
     pub cur_demand: u32,
     pub called: u16,
     pub runs: u16,

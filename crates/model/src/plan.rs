@@ -254,6 +254,9 @@ pub struct TaskPlan {
     pub pool: Option<usize>,
     /// What it asks of its core, if that is known; for [`Placement::Core`].
     pub demand: Option<Demand>,
+    /// It may be dormant while it has its pCPU (its guest halts without an exit): on a hardware thread of a
+    /// [`PcpuPlan`], whoever waits there goes first when its slice is over, whatever it is owed.
+    pub dormant: bool,
 }
 
 impl TaskPlan {
@@ -266,6 +269,7 @@ impl TaskPlan {
             claim: None,
             pool: None,
             demand: None,
+            dormant: false,
         }
     }
 }

@@ -47,6 +47,8 @@ struct Vcpu {
     cycles: Option<Cycles>,
     /// Did it want to run in the last period?
     busy: bool,
+    /// Did it spend most of its time on pCPUs dormant there, without the host's doing?
+    dormant: bool,
 }
 
 /// Retention and two classes per core.
@@ -60,6 +62,8 @@ pub struct VsmtIo {
     /// Periods until vCPUs may be swapped again.
     cooldown: u32,
     smt: bool,
+    /// Does the host count unhalted cycles?
+    unhalted: bool,
 }
 
 impl Default for VsmtIo {
@@ -79,6 +83,7 @@ impl VsmtIo {
             looked_at: None,
             cooldown: 0,
             smt: true,
+            unhalted: true,
         }
     }
 
@@ -99,7 +104,10 @@ impl VsmtIo {
                     timeout.map_or(0, Ltcr::desired),
                 ),
             };
-            vcpu.rate = rass::rate(task.turns.retained.max(hidden), accounted);
+            let dormant = dormant(task, self.params.guests);
+            let retained = task.turns.retained.max(hidden).max(dormant);
+            vcpu.rate = rass::rate(retained, accounted);
+            vcpu.dormant = rass::retains(vcpu.dormant, dormant, task.run);
             vcpu.busy = task.run + task.ready > 0;
             vcpu.cycles = cycles(task).or(vcpu.cycles);
             if let Some(of) = vcpu.core.and_then(|core| achieved.get_mut(core)) {
@@ -177,7 +185,14 @@ impl VsmtIo {
             false => busy.count().div_ceil(2),
         };
         let slice = self.params.latency / sharing.max(1) as Nanos;
-        Some(slice.max(self.params.slice_least))
+        let slice = slice.max(self.params.slice_least);
+        let dormant = self.timeouts.get(core).filter(|_| self.limits(vcpu));
+        Some(dormant.map_or(slice, |timeout| slice.min(timeout.effective())))
+    }
+
+    /// Is this a vCPU that retains its context without limit, unless the host ends it?
+    fn limits(&self, vcpu: Vcpu) -> bool {
+        vcpu.dormant && self.params.retain
     }
 
     /// What a vCPU's class and core mean for it.
@@ -194,6 +209,7 @@ impl VsmtIo {
                 wait: cycles.wait,
                 miss: cycles.miss,
             }),
+            dormant: vcpu.core.is_some() && self.limits(vcpu),
             ..TaskPlan::of(task.task)
         }
     }
@@ -246,6 +262,13 @@ fn waits(task: &TaskSeen, guests: bool) -> u64 {
     within + task.turns.wakeups
 }
 
+/// How long a vCPU was dormant on pCPUs in the period without having been told, or held for, as far as its
+/// cycles show. A guest that is told (`guests`) tells, too.
+fn dormant(task: &TaskSeen, guests: bool) -> Nanos {
+    let counted = task.signals.unhalted.filter(|_| !guests);
+    counted.map_or(0, |counted| counted.dormant(task.run))
+}
+
 /// What a vCPU achieved in a period of `length`.
 fn note(of: &mut Performance, task: &TaskSeen, io: bool, guests: bool, length: Nanos) {
     const THOUSAND_S: u128 = 1_000_000_000_000;
@@ -255,10 +278,12 @@ fn note(of: &mut Performance, task: &TaskSeen, io: bool, guests: bool, length: N
     if io {
         let waits = waits(task, guests);
         of.io.insert(task.task, rate(waits, THOUSAND_S, length));
-    } else if let Some(llc) = task.signals.llc.filter(|_| task.run > 0) {
+        return;
+    }
+    let awake = task.run - dormant(task, guests);
+    if let Some(llc) = task.signals.llc.filter(|_| awake > 0) {
         const MS: u128 = 1_000_000;
-        of.cpu
-            .insert(task.task, rate(llc.instructions, MS, task.run));
+        of.cpu.insert(task.task, rate(llc.instructions, MS, awake));
     }
 }
 
@@ -281,6 +306,8 @@ impl Policy for VsmtIo {
             self.learn(seen);
         }
         self.looked_at = Some(seen.now);
+        let mut vcpus = seen.vms.iter().flat_map(|vm| &vm.vcpus).peekable();
+        self.unhalted = vcpus.peek().is_none() || vcpus.any(|task| task.signals.unhalted.is_some());
         cores::settle(&mut self.cores, &mut self.vcpus, seen);
         if self.params.rass && self.params.adjuster {
             self.adjust_workloads();
@@ -299,17 +326,19 @@ impl Policy for VsmtIo {
     }
 
     fn wants_signals(&self) -> bool {
-        self.params.adjust || self.params.symbiosis
+        self.params.adjust || self.params.symbiosis || self.params.retain || self.params.rass
     }
 
     fn status(&self) -> Status {
         let no_smt =
             "the cores of this host do not have two hardware threads each: plain fair order";
+        let no_cycles = "this host counts no unhalted cycles: guests with MWAIT passed through are not recognised";
+        let notes = [
+            (!self.smt).then_some(no_smt),
+            (self.smt && !self.unhalted && !self.params.guests).then_some(no_cycles),
+        ];
         Status {
-            notes: (!self.smt)
-                .then(|| no_smt.to_string())
-                .into_iter()
-                .collect(),
+            notes: notes.into_iter().flatten().map(str::to_string).collect(),
             ..Status::default()
         }
     }

@@ -4,6 +4,7 @@
 
 mod agents;
 mod block;
+mod dormant;
 mod errors;
 mod exact;
 mod hardware;

@@ -225,6 +225,8 @@ pub struct CpuCtx {
     pub favoured: u32,
     pub tick: u32,
     pub favour_end: u64,
+    pub cur_cookie: u32,
+    pub ceded: u32,
 }
 
 /// `struct pcpu_index`: what the untapped build finds pCPUs by; only C looks into it.

@@ -16,6 +16,7 @@
 #ifndef CORUN_CORE_H
 #define CORUN_CORE_H
 
+#include "cookie.h"
 #include "fair.h"
 #include "placement.h"
 #include "platform/platform.h"
@@ -77,6 +78,9 @@ CALLED u32 best_match(s32 from, s32 cpu)
 		u32 demand = wanted ? shared(wanted->demand) : 0;
 		u64 loss;
 
+		/* Nobody goes before it. */
+		if (!cookie_admits_queued(p, cpu))
+			break;
 		/* Of who is not known nothing can be said: fair order. */
 		if (!demand) {
 			best = 0;
@@ -98,21 +102,31 @@ static inline bool core_next(s32 cpu)
 {
 	u32 best = queue_length(cpu) > 1 ? best_match(cpu, cpu) : 0;
 
-	return (best && take(cpu, best)) || move_first(cpu);
+	if (best && take(cpu, best))
+		return true;
+	return with_cookies(cpu) ? move_admitted(cpu) : move_first(cpu);
+}
+
+/* `cpu` borrows one of those who wait for its SMT sibling. */
+static inline bool core_borrow_beside(s32 cpu, s32 partner)
+{
+	struct pull_rule rule = {.apart = with_cookies(cpu)};
+	u32 waiting = queue_length(partner);
+
+	if (waiting > 1)
+		rule.id = best_match(partner, cpu);
+	return waiting && pull_from(partner, cpu, &rule);
 }
 
 /* `cpu` has nothing of its own: it borrows who waits for its SMT sibling, else who waits anywhere.
  */
 static inline bool core_borrow(s32 cpu, s32 partner, struct cpu_ctx *c)
 {
-	struct pull_rule rule = {};
-	u32 waiting = queue_length(partner);
+	struct pull_rule apart = {.apart = true};
 
-	if (waiting > 1)
-		rule.id = best_match(partner, cpu);
-	if (waiting && pull_from(partner, cpu, &rule))
+	if (core_borrow_beside(cpu, partner))
 		return true;
-	return pull_idle(cpu, c);
+	return with_cookies(cpu) ? pull_any(cpu, &apart) : pull_idle(cpu, c);
 }
 
 /* Has `t`, which runs on `cpu`, its home elsewhere? */
@@ -142,9 +156,15 @@ static inline void core_turn_thread(struct task_struct *p, struct task_ctx *t, s
 {
 	struct task_conf *conf = task_conf_of(p);
 	u32 demand = conf ? shared(conf->demand) : 0;
-	bool away = core_away(p, t, cpu);
+	u32 is = core_away(p, t, cpu) ? CUR_AWAY : 0;
 
-	store(c->cur_away, away);
+	if (conf && shared(conf->dormant))
+		is |= CUR_DORMANT;
+	if (with_cookies(cpu)) {
+		is |= CUR_COOKIE;
+		cookie_turn(p, t, c, cpu);
+	}
+	store(c->cur_is, is);
 	store(c->cur_demand, demand);
 	/* The kernel may have put somebody there whom the dispatcher did not. */
 	if (shared(c->held_since))
@@ -164,9 +184,14 @@ static inline void core_turn(struct task_struct *p, struct task_ctx *t, struct c
 static inline bool core_may_start(struct task_struct *p, struct task_ctx *t, s32 cpu)
 {
 	struct cpu_ctx *c = cpu_at(cpu);
-	u32 held = c && with_cores() ? shared(c->held) : 0;
+	u32 held;
 
-	return !held || (held == id_of(p) && !others_first(cpu, t->vtime));
+	if (!c || !with_cores())
+		return true;
+	held = shared(c->held);
+	if (held && (held != id_of(p) || others_first(cpu, t->vtime)))
+		return false;
+	return !with_cookies(cpu) || (!queue_length(cpu) && cookie_admits(p, t->vm, cpu));
 }
 
 /* `cpu`, which idled, has work of its own: if it was called for a task that waits elsewhere,
@@ -190,7 +215,7 @@ static inline void core_pass_call(s32 cpu, struct cpu_ctx *c)
 }
 
 /* `cpu`, which idled, has been given to a task that will start there: it is not free any more. */
-static inline void core_claimed(s32 cpu)
+static inline void core_claimed(struct task_struct *p, struct task_ctx *t, s32 cpu)
 {
 	struct cpu_ctx *c = cpu_at(cpu);
 
@@ -198,11 +223,14 @@ static inline void core_claimed(s32 cpu)
 		return;
 	store(c->held, 0);
 	store(c->idle, 0);
+	if (with_cookies(cpu))
+		cookie_turn(p, t, c, cpu);
 	core_pass_call(cpu, c);
 }
 
-/* Wakes a pCPU that idles while `p`, queued on `cpu`, waits: the SMT sibling, else any other. */
-static inline void core_call(struct task_struct *p, s32 cpu)
+/* Wakes a pCPU that idles while `p`, queued on `cpu`, waits: the SMT sibling, else any other. Who
+ * has been dormant on the SMT sibling for long enough lets it go first. */
+static inline void core_call(struct task_struct *p, struct task_ctx *t, s32 cpu, u64 now)
 {
 	s32 partner = partner_of(cpu);
 	struct cpu_ctx *other = cpu_at(partner);
@@ -210,14 +238,18 @@ static inline void core_call(struct task_struct *p, s32 cpu)
 
 	if (!other)
 		return;
-	if (shared(other->idle) && allowed(p, partner)) {
+	if (shared(other->idle) && allowed(p, partner) && cookie_admits(p, t->vm, partner)) {
 		store(other->called, 1);
 		kick(partner, KICK_IDLE);
 		return;
 	}
+	if (dormant_enough(other, now) && allowed(p, partner)) {
+		kick(partner, KICK_PREEMPT);
+		return;
+	}
 	for_each_allowed (i, p) {
 		other = cpu_at(i);
-		if (!other || !shared(other->idle))
+		if (!other || !shared(other->idle) || !cookie_admits(p, t->vm, i))
 			continue;
 		store(other->called, 1);
 		kick(i, KICK_IDLE);
@@ -233,7 +265,8 @@ static inline bool core_preempts(struct task_struct *p, struct task_ctx *t, stru
 
 	if (held)
 		return hold_yields(c, cpu, fair || held == id_of(p), now);
-	return fair || (shared(c->cur_away) && !core_away(p, t, cpu));
+	return fair || dormant_enough(c, now) ||
+	       ((shared(c->cur_is) & CUR_AWAY) && !core_away(p, t, cpu));
 }
 
 #endif

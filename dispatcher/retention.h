@@ -13,6 +13,11 @@
  * Both hardware threads of a core are never held while somebody waits there.
  *
  * While a pCPU is held its `idle` is 0: to others it is not free.
+ *
+ * A guest that halts without an exit (MWAIT or HLT passed through) retains its context by itself,
+ * without limit, and to the host it runs. Of whom the policy has found that out, by cycles, the
+ * slice is the timeout: then it goes on only where nobody waits for the core. Whether it is dormant
+ * at that moment nobody knows here.
  */
 #ifndef CORUN_RETENTION_H
 #define CORUN_RETENTION_H
@@ -131,7 +136,7 @@ RARE void hold_begin_one(struct task_struct *p, struct task_ctx *t, s32 cpu, u64
 	if (!conf || !c || t->vm == NO_VM || t->state != TASK_RUNNING)
 		return;
 	hold = shared(conf->hold);
-	if (!hold || shared(c->cur_away))
+	if (!hold || (shared(c->cur_is) & CUR_AWAY))
 		return;
 	if (partner_held(cpu) && core_waits(cpu))
 		return;
@@ -205,15 +210,29 @@ static inline bool hold_timer(struct cpu_ctx *c, s32 cpu)
 	return true;
 }
 
-/* The slice of a guest on `cpu` is over: does somebody wait where it came from? */
-static inline bool guest_is_due(struct cpu_ctx *c, s32 cpu)
+/* Does one have `c` that may be dormant, and has had it for its slice? */
+static inline bool dormant_enough(struct cpu_ctx *c, u64 now)
 {
-	s32 partner;
+	return (shared(c->cur_is) & CUR_DORMANT) && !shared(c->idle) && !shared(c->held) &&
+	       !before(now, shared(c->slice_end));
+}
 
-	if (!shared(c->cur_away))
+/* The slice is over of who has `cpu`: if it is a guest there, or may be dormant, or keeps others
+ * off the core (cookie.h), does somebody wait for the SMT sibling? */
+static inline bool beside_is_due(struct cpu_ctx *c, s32 cpu)
+{
+	struct cpu_ctx *other;
+	s32 partner;
+	u32 is;
+
+	is = shared(c->cur_is);
+	if (!is)
 		return false;
 	partner = partner_of(cpu);
-	return partner != NO_PCPU && queue_length(partner);
+	other = cpu_at(partner);
+	if (!other || !queue_length(partner))
+		return false;
+	return is != CUR_COOKIE || shared(other->idle);
 }
 
 /* Do holds of `cpu` end for whoever is queued there? */

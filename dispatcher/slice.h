@@ -72,7 +72,7 @@ static inline void slice_timer(struct cpu_ctx *c, s32 cpu)
 		look_in(c, cpu, gang_timer(end - now, c), now); /* it was for an earlier slice */
 		return;
 	}
-	if (queue_length(cpu) || quota_is_due(c) || guest_is_due(c, cpu))
+	if (queue_length(cpu) || quota_is_due(c) || beside_is_due(c, cpu))
 		kick(cpu, KICK_PREEMPT);
 	else
 		look_in(c, cpu, gang_timer(knobs.slice, c), now);

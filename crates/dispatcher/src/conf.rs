@@ -128,6 +128,10 @@ pub struct TaskConf {
     /// What it takes of its core beside anybody, thousandths of the time alone, and in the upper bytes
     /// its shares of waiting and missing, percent; 0: not known. [`corun_model::Demand`].
     pub demand: u32,
+    /// May it be dormant while it runs, and do others go first after its slice?
+    pub dormant: u32,
+    /// Its cookie; 0: nobody has said.
+    pub cookie: u32,
 }
 
 impl TaskConf {
@@ -141,6 +145,8 @@ impl TaskConf {
             allotment: plan.claim.map_or(0, |claim| claim.allotment),
             pool: plan.pool.map_or(0, |pool| pool as u32 + 1),
             demand: plan.demand.map_or(0, demand),
+            dormant: plan.dormant.into(),
+            cookie: plan.cookie,
         }
     }
 }
@@ -184,6 +190,10 @@ pub struct PcpuConf {
     pub miss_miss: u32,
     /// Does a hold end for whoever is queued there?
     pub gives_way: u32,
+    /// Are vCPUs with different cookies kept apart?
+    pub cookies: u32,
+    /// Nothing.
+    pub pad: u32,
 }
 
 impl PcpuConf {
@@ -195,6 +205,8 @@ impl PcpuConf {
             wait_wait: plan.wait_wait.min(10_000),
             miss_miss: plan.miss_miss.min(10_000),
             gives_way: plan.gives_way.into(),
+            cookies: plan.cookies.into(),
+            pad: 0,
         }
     }
 }

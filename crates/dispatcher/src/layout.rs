@@ -225,7 +225,7 @@ pub struct CpuCtx {
     pub held_end: u64,
     pub held: u32,
     pub held_last: u32,
-    pub cur_away: u32,
+    pub cur_is: u32,
     pub cur_demand: u32,
     pub called: u16,
     pub runs: u16,
@@ -241,6 +241,8 @@ pub struct CpuCtx {
     pub favour_end: u64,
     pub held_since: u64,
     pub holds: HoldCounters,
+    pub cur_cookie: u32,
+    pub ceded: u32,
 }
 
 /// `struct pcpu_index`: what the untapped build finds pCPUs by; only C looks into it.

@@ -10,8 +10,13 @@
 //! What "cache references" and "cache misses" are is the kernel's choice: those of the last-level cache
 //! on Intel, of the L2 on AMD's Zen (arch/x86/events/{intel,amd}/core.c), where the last-level cache counts
 //! for all its cores together. So limits between types hold for the machine that they were found on.
+//!
+//! A guest that halts without an exit (MWAIT or HLT passed through) shows by the cycles in which its pCPU
+//! was not halted, beside the time stamp counter, which never stops; both count while the guest runs, too.
+//! The kernel's `msr` PMU has both on Intel and AMD (`mperf`, `tsc`); else the unhalted ones are the
+//! hardware's reference cycles. A host that is a virtual machine itself mostly counts neither.
 
-use corun_model::{LlcSeen, Signals};
+use corun_model::{LlcSeen, Signals, UnhaltedSeen};
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -39,6 +44,8 @@ const TRACEPOINT: u32 = 2;
 const INSTRUCTIONS: u64 = 1;
 const REFERENCES: u64 = 2;
 const MISSES: u64 = 3;
+/// `PERF_COUNT_HW_REF_CPU_CYCLES`: unhalted, at the rate of the time stamp counter.
+const REFERENCE_CYCLES: u64 = 9;
 /// `PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING`.
 const TIMES: u64 = 3;
 /// `_IOW('$', 6, char *)`.
@@ -127,6 +134,21 @@ fn tracepoint(name: &str) -> Option<u64> {
     TRACEFS.iter().find_map(id)
 }
 
+/// An event that the kernel describes in `events/NAME` of a PMU's directory: the PMU's number, and the event's,
+/// if a counter is just that (`event=0x02`).
+fn described(pmu: &Path, name: &str) -> Option<(u32, u64)> {
+    let kind = fs::read_to_string(pmu.join("type")).ok()?;
+    let event = fs::read_to_string(pmu.join("events").join(name)).ok()?;
+    let number = event.trim().strip_prefix("event=0x")?;
+    Some((
+        kind.trim().parse().ok()?,
+        u64::from_str_radix(number, 16).ok()?,
+    ))
+}
+
+/// The PMU of counters that the kernel reads as model-specific registers.
+const MSR: &str = "/sys/bus/event_source/devices/msr";
+
 /// What tells a pause-loop exit: `EXIT_REASON_PAUSE_INSTRUCTION` of VMX, `SVM_EXIT_PAUSE` of SVM.
 const PAUSE_EXITS: [&std::ffi::CStr; 2] = [
     c"isa == 1 && exit_reason == 40",
@@ -141,6 +163,10 @@ enum What {
     Instructions,
     References,
     Misses,
+    /// Cycles in which the pCPU was not halted.
+    Unhalted,
+    /// What would have been counted of these, had it never been.
+    Clock,
     /// Requests of this sort ([`IO`]).
     Io(&'static str),
     /// Pause-loop exits as this filter tells them ([`PAUSE_EXITS`]).
@@ -151,7 +177,13 @@ enum What {
 fn counter(what: What, tid: u32) -> Option<Counter> {
     let trace = |name| Counter::open(TRACEPOINT, tracepoint(name)?, tid).ok();
     let hardware = |config| Counter::open(HARDWARE, config, tid).ok();
+    let msr = |name| {
+        let (kind, event) = described(Path::new(MSR), name)?;
+        Counter::open(kind, event, tid).ok()
+    };
     match what {
+        What::Unhalted => msr("mperf").or_else(|| hardware(REFERENCE_CYCLES)),
+        What::Clock => msr("tsc"),
         What::Instructions => hardware(INSTRUCTIONS),
         What::References => hardware(REFERENCES),
         What::Misses => hardware(MISSES),
@@ -191,6 +223,8 @@ struct Counters<C> {
     instructions: Option<C>,
     /// References and misses, which say nothing alone.
     llc: Option<[C; 2]>,
+    /// Unhalted cycles, and the clock.
+    unhalted: Option<[C; 2]>,
 }
 
 impl<C: Count> Counters<C> {
@@ -205,6 +239,7 @@ impl<C: Count> Counters<C> {
                 .collect(),
             instructions: of(What::Instructions),
             llc: llc(),
+            unhalted: of(What::Unhalted).zip(of(What::Clock)).map(Into::into),
         }
     }
 
@@ -221,11 +256,18 @@ impl<C: Count> Counters<C> {
                 misses: misses.read()?,
             })
         };
+        let unhalted = |[unhalted, clock]: &[C; 2]| {
+            Some(UnhaltedSeen {
+                unhalted: unhalted.read()?,
+                reference: clock.read()?,
+            })
+        };
         Signals {
             io_events: sum(&self.io),
             pause_exits: sum(&self.pause),
             instructions,
             llc: self.llc.as_ref().and_then(llc),
+            unhalted: self.unhalted.as_ref().and_then(unhalted),
             ..Signals::default()
         }
     }
@@ -280,6 +322,8 @@ mod tests {
                 What::Instructions => 1_000_000,
                 What::References => 20_000,
                 What::Misses => 300,
+                What::Unhalted => 70,
+                What::Clock => 1_000,
                 What::Io(name) => name.len() as u64,
                 What::Pause(filter) => 10 + u64::from(filter == PAUSE_EXITS[0]),
             }))
@@ -295,6 +339,10 @@ mod tests {
             pause_exits: Some(21),
             instructions: Some(1_000_000),
             llc: Some(llc),
+            unhalted: Some(UnhaltedSeen {
+                unhalted: 70,
+                reference: 1_000,
+            }),
             ..Signals::default()
         };
         assert_eq!(all, expected);
@@ -326,6 +374,27 @@ mod tests {
         );
         let blind = seen(|what| (what != What::Instructions).then_some(Some(4)));
         assert_eq!((blind.llc, blind.instructions), (None, None));
+    }
+
+    #[test]
+    fn unhalted_cycles_are_worth_nothing_without_a_clock() {
+        for missing in [What::Unhalted, What::Clock] {
+            let half = seen(|what| (what != missing).then_some(Some(4)));
+            assert_eq!((half.unhalted, half.llc.is_some()), (None, true));
+        }
+    }
+
+    #[test]
+    fn events_are_found_where_the_kernel_describes_them() {
+        let root = std::env::temp_dir().join(format!("corun-perf-{}", std::process::id()));
+        fs::create_dir_all(root.join("events")).unwrap();
+        fs::write(root.join("type"), "9\n").unwrap();
+        fs::write(root.join("events/mperf"), "event=0x02\n").unwrap();
+        fs::write(root.join("events/other"), "event=0x02,umask=0x1\n").unwrap();
+        let found = ["mperf", "tsc", "other"].map(|name| described(&root, name));
+        fs::remove_dir_all(&root).unwrap();
+        // One is not there, and one takes more than a number.
+        assert_eq!(found, [Some((9, 2)), None, None]);
     }
 
     #[test]

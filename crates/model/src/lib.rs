@@ -29,6 +29,6 @@ pub use plan::{
     TaskPlan, TaskSeen, Turns, VcpuStatus, VmPlan, VmSeen, VmStatus,
 };
 pub use sharing::Sharing;
-pub use signals::{CyclesSeen, LlcSeen, Signals};
+pub use signals::{CyclesSeen, LlcSeen, Signals, UnhaltedSeen};
 pub use time::Nanos;
 pub use topology::{Topology, TopologyError};

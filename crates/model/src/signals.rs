@@ -5,6 +5,7 @@
 //! emulated ones) nothing is known of caches. What cannot be told is `None`, never 0, so that a
 //! policy says what it does not know instead of guessing.
 
+use crate::Nanos;
 use serde::{Deserialize, Serialize};
 
 /// What a vCPU did in a period, as far as the host can tell.
@@ -23,6 +24,28 @@ pub struct Signals {
     /// Retentions that ended with what was waited for, of a guest that retains its contexts by itself
     /// and tells.
     pub kept: Option<u64>,
+    /// How much of its time on pCPUs these were not halted.
+    pub unhalted: Option<UnhaltedSeen>,
+}
+
+/// Counts of a thread while it has a pCPU, the guest's part included: a guest that halts without an exit
+/// (MWAIT or HLT passed through) stops the one, and not the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnhaltedSeen {
+    /// Cycles in which the pCPU was not halted, at the rate of `reference`.
+    pub unhalted: u64,
+    /// What a clock that never stops counted meanwhile.
+    pub reference: u64,
+}
+
+impl UnhaltedSeen {
+    /// How much of `run`, ns on pCPUs, was spent halted.
+    pub fn dormant(&self, run: Nanos) -> Nanos {
+        let halted = self.reference.saturating_sub(self.unhalted);
+        let part = u128::from(run) * u128::from(halted) / u128::from(self.reference.max(1));
+        // No more than `run`.
+        part as Nanos
+    }
 }
 
 /// Counts of a performance monitoring unit: cycles without interference by an SMT sibling.
@@ -73,6 +96,16 @@ impl Signals {
                 }
             }),
             kept: both(self.kept, before.kept),
+            unhalted: self.unhalted.map(|it| {
+                let then = before.unhalted.unwrap_or_default();
+                // If one has begun anew, so has the other.
+                let again = it.reference < then.reference;
+                let then = if again { UnhaltedSeen::default() } else { then };
+                UnhaltedSeen {
+                    unhalted: count(it.unhalted, then.unhalted),
+                    reference: count(it.reference, then.reference),
+                }
+            }),
         }
     }
 }
@@ -95,5 +128,33 @@ mod tests {
         let since = now.since(&before);
         assert_eq!((since.io_events, since.pause_exits), (Some(2), None));
         assert_eq!(before.since(&now).io_events, Some(5), "it began anew");
+    }
+
+    #[test]
+    fn a_share_is_of_two_counts_since_the_same_time() {
+        let seen = |unhalted, reference| Signals {
+            unhalted: Some(UnhaltedSeen {
+                unhalted,
+                reference,
+            }),
+            ..Signals::default()
+        };
+        let since = seen(15, 40).since(&seen(10, 20)).unhalted;
+        assert_eq!(since, seen(5, 20).unhalted);
+        let anew = seen(15, 19).since(&seen(10, 20)).unhalted;
+        assert_eq!(anew, seen(15, 19).unhalted);
+    }
+
+    #[test]
+    fn what_was_not_unhalted_was_spent_dormant() {
+        let seen = |unhalted, reference| UnhaltedSeen {
+            unhalted,
+            reference,
+        };
+        assert_eq!(seen(300, 1_200).dormant(400), 300);
+        // Two counters are never read at the same moment.
+        assert_eq!(seen(1_201, 1_200).dormant(400), 0);
+        assert_eq!(seen(0, 0).dormant(400), 0, "nothing was counted");
+        assert_eq!(seen(0, 1).dormant(u64::MAX), u64::MAX);
     }
 }

@@ -6,7 +6,8 @@ use crate::host::{Host, Totals};
 use crate::load::{Load, VmInfo};
 use crate::sched::HostScheduler;
 use corun_model::{
-    HostSeen, Nanos, Plan, Signals, Snapshot, Status, TaskId, TaskSeen, Turns, VmId, VmSeen,
+    HostSeen, Nanos, Plan, Signals, Snapshot, Status, TaskId, TaskSeen, Turns, UnhaltedSeen, VmId,
+    VmSeen,
 };
 use corun_policies::Policy;
 
@@ -69,7 +70,7 @@ impl Control {
         let seen = |(index, info): (usize, &VmInfo)| VmSeen {
             vm: VmId::from(index),
             weight: info.weight,
-            cookie: 0,
+            cookie: info.cookie,
             vcpus: Vec::new(),
         };
         let mut vms: Vec<VmSeen> = infos.iter().enumerate().map(seen).collect();
@@ -144,20 +145,27 @@ impl Before {
     }
 }
 
-/// The turns of a vCPU, with what its guest retained by itself.
+/// The turns of a vCPU, with what its guest retained by itself, if it tells.
 fn with_guests(mut turns: Turns, retained: Nanos, signals: &Signals) -> Turns {
-    turns.retained += retained;
-    turns.kept += signals.kept.unwrap_or(0);
+    if let Some(kept) = signals.kept {
+        turns.retained += retained;
+        turns.kept += kept;
+    }
     turns
 }
 
 /// What the host can tell of a task since the run began.
 fn signals_of(host: &Host, load: &dyn Load, task: TaskId) -> Signals {
     let llc = host.llc_seen(task);
+    let totals = host.totals(task);
     Signals {
         instructions: llc.map(|llc| llc.instructions),
         llc,
         cycles: host.cycles_seen(task),
+        unhalted: Some(UnhaltedSeen {
+            unhalted: totals.run - totals.retained,
+            reference: totals.run,
+        }),
         ..load.signals(task)
     }
 }

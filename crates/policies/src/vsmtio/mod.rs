@@ -13,8 +13,9 @@
 //! Who does what: this policy decides, once a period, about classes, cores and timeouts; the dispatcher
 //! holds hardware threads, lends and takes back (`dispatcher/core.h`, `retention.h`).
 //!
-//! A hardware thread is never shared across core-scheduling cookies: cores belong to the cookie of their
-//! vCPUs. Hosts whose cores do not have two hardware threads are left to plain fair order.
+//! A core is never shared across core-scheduling cookies: it belongs to the cookie of those who have their
+//! home there, and the dispatcher gives a hardware thread to nobody beside another cookie
+//! (`dispatcher/cookie.h`). Hosts whose cores do not have two hardware threads are left to plain fair order.
 
 pub mod adjuster;
 mod cores;
@@ -27,7 +28,7 @@ pub use params::VsmtIoParams;
 
 use crate::{Policy, place_all};
 use adjuster::Rates;
-use cores::Cores;
+use cores::{Cookies, Cores};
 use corun_model::{
     Nanos, PcpuId, PcpuPlan, Placement, Plan, Signals, Snapshot, Status, TaskId, TaskPlan,
     TaskSeen, time,
@@ -48,6 +49,8 @@ struct Vcpu {
     cycles: Option<Cycles>,
     /// Did it want to run in the last period?
     busy: bool,
+    /// Did it spend most of its time on pCPUs dormant there, without the host's doing?
+    dormant: bool,
 }
 
 /// Retention and two classes per core.
@@ -56,6 +59,7 @@ pub struct VsmtIo {
     params: VsmtIoParams,
     vcpus: BTreeMap<TaskId, Vcpu>,
     cores: Cores,
+    cookies: Cookies,
     timeouts: Vec<Ltcr>,
     looked_at: Option<Nanos>,
     /// Periods until vCPUs may be swapped again.
@@ -78,6 +82,7 @@ impl VsmtIo {
             params,
             vcpus: BTreeMap::new(),
             cores: Cores::default(),
+            cookies: Cookies::default(),
             timeouts: Vec::new(),
             looked_at: None,
             cooldown: 0,
@@ -103,7 +108,10 @@ impl VsmtIo {
                     timeout.map_or(0, Ltcr::desired),
                 ),
             };
-            vcpu.rate = rass::rate(task.turns.retained.max(hidden), accounted);
+            let dormant = dormant(task, self.params.guests);
+            let retained = task.turns.retained.max(hidden).max(dormant);
+            vcpu.rate = rass::rate(retained, accounted);
+            vcpu.dormant = rass::retains(vcpu.dormant, dormant, task.run);
             vcpu.busy = task.run + task.ready > 0;
             vcpu.cycles = cycles(task).or(vcpu.cycles);
             if let Some(of) = vcpu.core.and_then(|core| achieved.get_mut(core)) {
@@ -181,11 +189,18 @@ impl VsmtIo {
             false => busy.count().div_ceil(2),
         };
         let slice = self.params.latency / sharing.max(1) as Nanos;
-        Some(slice.max(self.params.slice_least))
+        let slice = slice.max(self.params.slice_least);
+        let dormant = self.timeouts.get(core).filter(|_| self.limits(vcpu));
+        Some(dormant.map_or(slice, |timeout| slice.min(timeout.effective())))
+    }
+
+    /// Is this a vCPU that retains its context without limit, unless the host ends it?
+    fn limits(&self, vcpu: Vcpu) -> bool {
+        vcpu.dormant && self.params.retain
     }
 
     /// What a vCPU's class and core mean for it.
-    fn told(&self, task: &TaskSeen) -> TaskPlan {
+    fn told(&self, task: &TaskSeen, cookie: u64) -> TaskPlan {
         let vcpu = self.vcpus.get(&task.task).copied().unwrap_or_default();
         let threads = vcpu.core.map(|core| self.cores.threads(core));
         let home = threads.map(|[cpu, io]| if vcpu.io { io } else { cpu });
@@ -198,6 +213,8 @@ impl VsmtIo {
                 wait: cycles.wait,
                 miss: cycles.miss,
             }),
+            dormant: vcpu.core.is_some() && self.limits(vcpu),
+            cookie: self.cookies.number(cookie),
             ..TaskPlan::of(task.task)
         }
     }
@@ -217,6 +234,10 @@ impl VsmtIo {
                 params.symbiosis && told.cycles.is_none(),
                 "how the cycles of a vCPU divide: no symbiosis, fair order picks among CPU-bound vCPUs"
                     .to_string(),
+            ),
+            (
+                params.retain && !params.guests && told.unhalted.is_none(),
+                "unhalted cycles: guests with MWAIT passed through are not recognised".to_string(),
             ),
         ];
         let missing = missing.into_iter().filter(|(is, _)| *is);
@@ -239,6 +260,7 @@ impl VsmtIo {
             // An idle loop does not know of which class its vCPU is.
             retention: if self.params.guests { timeout } else { 0 },
             gives_way: self.params.give_way,
+            cookies: self.cookies.matter(),
             wait_wait: coefficients.wait_wait,
             miss_miss: coefficients.miss_miss,
         };
@@ -273,6 +295,13 @@ fn waits(task: &TaskSeen, guests: bool) -> u64 {
     within + task.turns.wakeups
 }
 
+/// How long a vCPU was dormant on pCPUs in the period without having been told, or held for, as far as its
+/// cycles show. A guest that is told (`guests`) tells, too.
+fn dormant(task: &TaskSeen, guests: bool) -> Nanos {
+    let counted = task.signals.unhalted.filter(|_| !guests);
+    counted.map_or(0, |counted| counted.dormant(task.run))
+}
+
 /// What a vCPU achieved in a period of `length`.
 fn note(of: &mut Performance, task: &TaskSeen, io: bool, guests: bool, length: Nanos) {
     const THOUSAND_S: u128 = 1_000_000_000_000;
@@ -282,9 +311,12 @@ fn note(of: &mut Performance, task: &TaskSeen, io: bool, guests: bool, length: N
     if io {
         let waits = waits(task, guests);
         of.io.insert(task.task, rate(waits, THOUSAND_S, length));
-    } else if let Some(instructions) = task.signals.instructions.filter(|_| task.run > 0) {
+        return;
+    }
+    let awake = task.run - dormant(task, guests);
+    if let Some(instructions) = task.signals.instructions.filter(|_| awake > 0) {
         const MS: u128 = 1_000_000;
-        of.cpu.insert(task.task, rate(instructions, MS, task.run));
+        of.cpu.insert(task.task, rate(instructions, MS, awake));
     }
 }
 
@@ -321,13 +353,16 @@ impl Policy for VsmtIo {
             false => Placement::Free,
         };
         place_all(seen, plan, placement);
-        let vcpus = seen.vms.iter().flat_map(|vm| &vm.vcpus);
-        plan.tasks.extend(vcpus.map(|task| self.told(task)));
+        self.cookies.know(seen.vms.iter().map(|vm| vm.cookie));
+        for vm in &seen.vms {
+            let told = |task| self.told(task, vm.cookie);
+            plan.tasks.extend(vm.vcpus.iter().map(told));
+        }
         plan.pcpus = self.hardware();
     }
 
     fn wants_signals(&self) -> bool {
-        self.params.adjust || self.params.symbiosis
+        self.params.adjust || self.params.symbiosis || self.params.retain || self.params.rass
     }
 
     fn status(&self) -> Status {

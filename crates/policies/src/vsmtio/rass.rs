@@ -41,6 +41,16 @@ pub fn hidden(wait: Nanos, wakeups: u64, timeout: Nanos) -> Nanos {
     wait.min(wakeups.saturating_mul(timeout))
 }
 
+/// Does a vCPU retain its context by itself that was `dormant` for so much of its `run` time, ns? Most of it says
+/// so; and from then on, when its turns are as long as the timeout and events come while others have theirs, a
+/// tenth does (our reading: the paper's guests end retentions themselves).
+pub fn retains(until_now: bool, dormant: Nanos, run: Nanos) -> bool {
+    match until_now {
+        true => run == 0 || dormant > run / 10,
+        false => dormant > run / 2,
+    }
+}
+
 /// A weight with what it is compensated for retention: in proportion to the rate.
 pub fn compensated(weight: u64, rate: u32) -> u64 {
     weight + weight * u64::from(rate) / u64::from(FULL)
@@ -111,6 +121,14 @@ mod tests {
         assert_eq!(hidden(80 * MS, 800, MS), 80 * MS);
         assert_eq!(hidden(80 * MS, 8, MS), 8 * MS);
         assert_eq!((hidden(80 * MS, 0, MS), hidden(0, 8, MS)), (0, 0));
+    }
+
+    #[test]
+    fn who_is_known_to_retain_is_known_for_longer() {
+        assert!(retains(false, 51, 100) && !retains(false, 50, 100));
+        assert!(retains(true, 11, 100) && !retains(true, 10, 100));
+        // Who did not run shows nothing new.
+        assert!(retains(true, 0, 0) && !retains(false, 0, 0));
     }
 
     #[test]

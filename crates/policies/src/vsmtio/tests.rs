@@ -3,7 +3,7 @@ use super::*;
 use crate::Settings;
 use crate::testing::{ask, snapshot};
 use corun_model::time::{MS, US};
-use corun_model::{CyclesSeen, HostSeen, VmPlan};
+use corun_model::{CyclesSeen, HostSeen, UnhaltedSeen, VmPlan};
 use proptest::prelude::*;
 
 const PERIOD: Nanos = 100 * MS;
@@ -185,6 +185,66 @@ fn retentions_count_however_they_end() {
     assert!(plan.pcpus.iter().all(|told| told.retention == shorter));
 }
 
+/// Two VMs whose vCPUs never halt for the host; those of the second were unhalted for so many percent of the time
+/// that they ran.
+fn never_halting(number: u64, unhalted: Option<u64>) -> Snapshot {
+    let mut seen = period(number, 4, 0, 0);
+    for (vm, of) in seen.vms.iter_mut().enumerate() {
+        for vcpu in &mut of.vcpus {
+            vcpu.signals.unhalted = unhalted.map(|percent| UnhaltedSeen {
+                unhalted: if vm == 1 { percent } else { 100 },
+                reference: 100,
+            });
+        }
+    }
+    seen
+}
+
+#[test]
+fn who_is_dormant_on_its_pcpu_is_io_bound_and_has_turns_of_the_timeout() {
+    let mut policy = VsmtIo::new(VsmtIoParams {
+        adjust: false,
+        ..VsmtIoParams::default()
+    });
+    ask(&mut policy, &never_halting(0, Some(20)));
+    let plan = ask(&mut policy, &never_halting(1, Some(20)));
+    for told in &plan.tasks {
+        let dormant = told.task.0 >= 100;
+        assert_eq!(told.dormant, dormant);
+        assert_eq!(told.home.unwrap().0 % 2, u32::from(dormant));
+        let slice = if dormant { TIMEOUT } else { 12 * MS };
+        assert_eq!(told.slice, Some(slice));
+    }
+    // Its turns end before it is dormant for long: it is known all the same, until it hardly is.
+    let told = |plan: Plan| plan.tasks.iter().filter(|told| told.dormant).count();
+    assert_eq!(told(ask(&mut policy, &never_halting(2, Some(80)))), 4);
+    assert_eq!(told(ask(&mut policy, &never_halting(3, Some(95)))), 0);
+    let notes = policy.status().notes;
+    assert!(!notes.iter().any(|note| note.contains("MWAIT")), "{notes:?}");
+}
+
+#[test]
+fn where_unhalted_cycles_are_not_counted_people_are_told() {
+    let mut policy = VsmtIo::default();
+    ask(&mut policy, &never_halting(0, None));
+    let plan = ask(&mut policy, &never_halting(1, None));
+    assert!(plan.tasks.iter().all(|told| !told.dormant));
+    let notes = policy.status().notes;
+    assert!(notes.iter().any(|note| note.contains("MWAIT")), "{notes:?}");
+}
+
+#[test]
+fn what_a_dormant_vcpu_computes_is_told_by_the_time_that_it_did() {
+    let seen = never_halting(1, Some(25));
+    let mut of = Performance::default();
+    for vm in &seen.vms {
+        note(&mut of, &vm.vcpus[0], false, false, PERIOD);
+    }
+    // A million instructions in 50 ms, or in a quarter of them.
+    let rates: Vec<u64> = of.cpu.values().copied().collect();
+    assert_eq!(rates, [20_000, 80_000]);
+}
+
 #[test]
 fn a_host_without_smt_is_left_alone() {
     let mut policy = VsmtIo::default();
@@ -199,6 +259,9 @@ fn a_host_without_smt_is_left_alone() {
 #[test]
 fn what_a_host_hides_is_said() {
     let mut seen = period(0, 4, 0, 0);
+    for vcpu in seen.vms.iter_mut().flat_map(|vm| &mut vm.vcpus) {
+        vcpu.signals.unhalted = Some(UnhaltedSeen::default());
+    }
     let notes = |params, seen: &Snapshot| {
         let mut policy = VsmtIo::new(params);
         ask(&mut policy, seen);
@@ -252,6 +315,24 @@ fn cores_are_not_shared_across_cookies() {
     }
     // One VM after another gets cores: the second finds none left, and goes where it may.
     assert!((0..4).all(|task| core(task).is_some()));
+    // So the dispatcher keeps them apart, by numbers that stay.
+    assert!(plan.pcpus.iter().all(|told| told.cookies));
+    let cookies = |plan: &Plan| {
+        plan.tasks
+            .iter()
+            .map(|told| told.cookie)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(cookies(&plan), [1, 1, 1, 1, 2, 2, 2, 2]);
+    seen.now += PERIOD;
+    seen.vms[0].cookie = 9;
+    let plan = ask(&mut policy, &seen);
+    assert_eq!(cookies(&plan), [3, 3, 3, 3, 2, 2, 2, 2]);
+    // Where all have the same, they do not matter.
+    seen.now += PERIOD;
+    seen.vms[0].cookie = 7;
+    let plan = ask(&mut policy, &seen);
+    assert!(plan.pcpus.iter().all(|told| !told.cookies));
 }
 
 #[test]

@@ -333,7 +333,7 @@ impl Load for Guests {
             io_events: Some(vcpu.io_events),
             // Without a window, the CPU does not look for spinning.
             pause_exits: vm.params.ple_window.map(|_| vcpu.pause_exits),
-            kept: Some(vcpu.kept),
+            kept: (vm.params.idle == IdleMode::Told).then_some(vcpu.kept),
             ..Signals::default()
         }
     }

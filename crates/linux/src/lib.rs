@@ -26,6 +26,7 @@ mod discovery;
 mod helpers;
 pub mod host;
 pub mod inventory;
+mod ipis;
 mod knobs;
 mod loader;
 mod log;

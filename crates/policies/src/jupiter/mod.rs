@@ -45,6 +45,10 @@ use rcr::{Layout, Placed};
 use std::collections::BTreeMap;
 use vm::Vm;
 
+/// What people should know where it is so.
+const HIDDEN: &str = "this host's hardware delivers IPIs between vCPUs (IPI virtualisation), so it is hidden who \
+                      wakes whom; of a vCPU that is stuck all siblings with high latencies are hurried instead";
+
 /// The policy.
 #[derive(Clone, Debug, Default)]
 pub struct Jupiter {
@@ -71,7 +75,7 @@ impl Jupiter {
     fn adjust(&mut self, seen: &Snapshot, passed: Nanos) {
         for vm in &seen.vms {
             if let Some(known) = self.vms.get_mut(&vm.vm) {
-                known.judge(vm, passed, &self.params);
+                known.judge(vm, passed, seen.host.wakers_hidden, &self.params);
             }
         }
         let lack = self.vms.values().any(|vm| vm.lacks(&self.params));
@@ -204,7 +208,7 @@ impl Jupiter {
             vm: vm.vm,
             enforced: known.is_on(),
             loan: known.loan(),
-            wakers_seen: known.wakers_seen(),
+            wakers: known.wakers(),
             vcpus: (vm.vcpus.iter().map(|vcpu| vcpu.task))
                 .zip(known.claims(&self.params))
                 .map(vcpu)
@@ -216,7 +220,9 @@ impl Jupiter {
             .filter_map(|seen| Some((seen, self.vms.get(&seen.vm)?)));
         Status {
             vms: known.map(vm).collect(),
-            notes: Vec::new(),
+            notes: (seen.host.wakers_hidden.then(|| HIDDEN.to_string()))
+                .into_iter()
+                .collect(),
         }
     }
 }

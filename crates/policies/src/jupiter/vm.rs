@@ -5,7 +5,11 @@ use super::dasl::{self, Limits, Went};
 use super::dats;
 use super::params::JupiterParams;
 use super::predict::{self, Outcome, Trust};
-use corun_model::{Claim, Doing, Nanos, TaskId, TaskSeen, VmSeen};
+use corun_model::{Claim, Doing, Nanos, TaskId, TaskSeen, VmSeen, Wakers};
+
+/// For how many periods a VM counts as one whose siblings wake each other after they were seen to: who
+/// does so at all does it seldom in some of them.
+const LATELY: u32 = 10;
 
 /// A VM.
 #[derive(Clone, Debug)]
@@ -18,7 +22,10 @@ pub(super) struct Vm {
     /// What it has of a period, loans included.
     has: Nanos,
     trust: Trust,
-    wakers_seen: bool,
+    /// Does hardware hide who wakes its vCPUs?
+    hidden: bool,
+    /// Periods since siblings were seen to wake each other, up to [`LATELY`].
+    unseen: u32,
 }
 
 /// One of its vCPUs.
@@ -71,8 +78,8 @@ impl Vm {
             went: Went {
                 doing: Doing::Waiting,
                 consumed: false,
-                woken: false,
                 wakers: Vec::new(),
+                hidden: false,
             },
         };
         let vcpus: Vec<Vcpu> = tasks.map(vcpu).collect();
@@ -83,7 +90,8 @@ impl Vm {
             entitled: 0,
             has: 0,
             trust: Trust::default(),
-            wakers_seen: true,
+            hidden: false,
+            unseen: LATELY,
         }
     }
 
@@ -93,16 +101,21 @@ impl Vm {
     }
 
     /// What its vCPUs did in the period of `passed` ns that is over, and whether it was expected.
-    pub fn judge(&mut self, seen: &VmSeen, passed: Nanos, params: &JupiterParams) {
+    /// `hidden`: hardware hides who wakes whom.
+    pub fn judge(&mut self, seen: &VmSeen, passed: Nanos, hidden: bool, params: &JupiterParams) {
         let place = |task: &TaskId| self.vcpus.iter().position(|vcpu| vcpu.task == *task);
         let wakers: Vec<Vec<usize>> = (seen.vcpus.iter())
             .map(|vcpu| vcpu.turns.wakers.iter().filter_map(place).collect())
             .collect();
-        let woken = seen.vcpus.iter().any(|vcpu| vcpu.turns.wakeups > 0);
-        self.wakers_seen = !woken || wakers.iter().any(|wakers| !wakers.is_empty());
+        self.hidden = hidden;
+        self.unseen = match wakers.iter().any(|wakers| !wakers.is_empty()) {
+            true => 0,
+            false => (self.unseen + 1).min(LATELY),
+        };
         let began = self.vcpus.iter().all(|vcpu| vcpu.slice > 0);
         for ((vcpu, did), wakers) in self.vcpus.iter_mut().zip(&seen.vcpus).zip(wakers) {
             vcpu.judge(did, wakers, passed, params);
+            vcpu.went.hidden = hidden && did.turns.wakeups > 0 && vcpu.went.wakers.is_empty();
         }
         if began {
             let outcome = |vcpu: &Vcpu| Outcome {
@@ -192,8 +205,14 @@ impl Vm {
         self.vcpus.iter().map(|vcpu| vcpu.conflicts).sum()
     }
 
-    pub fn wakers_seen(&self) -> bool {
-        self.wakers_seen
+    /// Who wakes its vCPUs. Where hardware hides that, a sibling that seems to have done it may have been
+    /// there by accident.
+    pub fn wakers(&self) -> Wakers {
+        match self.unseen {
+            _ if self.hidden => Wakers::Hidden,
+            0..LATELY => Wakers::Siblings,
+            _ => Wakers::Others,
+        }
     }
 
     /// What it has borrowed (lent, if negative), thousandths of what it is entitled to.
@@ -249,8 +268,8 @@ impl Vcpu {
         self.went = Went {
             doing: turns.doing,
             consumed,
-            woken: turns.wakeups > 0,
             wakers,
+            hidden: false,
         };
     }
 }

@@ -74,7 +74,7 @@ impl Limits {
 
 /// The latencies of a VM's vCPUs in the next period.
 pub(super) fn adjust(latencies: &mut [Nanos], went: &[Went], limits: &Limits) {
-    let before = latencies.to_vec();
+    let sources = sources(latencies, went, limits);
     for (latency, went) in latencies.iter_mut().zip(went) {
         *latency = if went.came_late() {
             limits.less(*latency)
@@ -84,7 +84,7 @@ pub(super) fn adjust(latencies: &mut [Nanos], went: &[Went], limits: &Limits) {
             *latency
         };
     }
-    for source in sources(&before, went, limits) {
+    for source in sources {
         latencies[source] = limits.less(latencies[source]);
     }
 }
@@ -108,6 +108,9 @@ pub(super) fn relax(latencies: &mut [Nanos], went: &[Went], limits: &Limits, oth
 
 /// Who keeps siblings from using their slices, though these have the least latency: each once.
 fn sources(before: &[Nanos], went: &[Went], limits: &Limits) -> Vec<usize> {
+    if before.iter().all(|latency| *latency > limits.least) {
+        return Vec::new();
+    }
     let mut found = vec![false; before.len()];
     for (at, stuck) in went.iter().enumerate() {
         if stuck.consumed || before[at] > limits.least {

@@ -129,7 +129,8 @@ fn of_vm(vm: &VmNow) -> String {
         true => vm.placement.as_str(),
         false => "(fair order)",
     };
-    let time = |seconds: f64| format!("{seconds:.1}");
+    // A sum of nothing is -0 to Rust.
+    let time = |seconds: f64| format!("{:.1}", seconds + 0.0);
     line([
         vm.name.clone(),
         vm.pid.to_string(),

@@ -6,6 +6,7 @@ use crate::failure::Invalid;
 use crate::output;
 use corun_linux::socket::protocol::{Command, ErrorKind, InForce, SetPolicy, VmInForce};
 use corun_linux::socket::{self, CallError};
+use corun_model::Wakers;
 use corun_policies::Settings;
 use corun_scenario::or_nearest;
 use std::collections::BTreeMap;
@@ -153,13 +154,14 @@ fn of_vm(vm: &VmInForce) -> String {
         loan if loan < 0.0 => format!(", lends {:.1} %", -loan),
         _ => String::new(),
     };
-    let hidden = if vm.wakers_seen {
-        ""
-    } else {
-        ", who wakes its vCPUs is hidden"
+    let wakers = match vm.wakers {
+        Some(Wakers::Siblings) => ", its vCPUs wake each other",
+        Some(Wakers::Others) => ", its vCPUs do not wake each other",
+        Some(Wakers::Hidden) => ", who wakes its vCPUs is hidden",
+        None => "",
     };
     format!(
-        "VM {}: {state}, weights {} %, latencies {} ms{loan}{hidden}\n",
+        "VM {}: {state}, weights {} %, latencies {} ms{loan}{wakers}\n",
         vm.name,
         range(&vm.weights_percent),
         range(&vm.latencies_ms)

@@ -4,8 +4,8 @@
 use crate::output;
 use corun_linux::socket;
 use corun_linux::socket::protocol::Command;
-use corun_linux::status::{HostStatus, VmNow};
-use std::fmt::Write;
+use corun_linux::status::{HostStatus, VcpuNow, VmNow};
+use std::fmt::Display;
 use std::path::PathBuf;
 
 /// Show what the `corun host` that runs here knows of itself and its VMs
@@ -77,35 +77,131 @@ fn in_words(status: &HostStatus) -> String {
     for note in &status.notes {
         text += &format!("note: {note}\n");
     }
-    text += &format!(
-        "{:<24} {:>8} {:>6} {:>6} {:<15} {:>9} {:>9} {:>9} {:>9}\n",
-        "VM", "PID", "vCPUs", "weight", "placement", "run s", "ready s", "costop s", "helpers s"
-    );
-    status.vms.iter().for_each(|vm| line(&mut text, vm));
+    let mut heads = line([
+        "VM",
+        "PID",
+        "vCPUs",
+        "weight",
+        "placement",
+        "run s",
+        "ready s",
+        "costop s",
+        "helpers s",
+    ]);
+    let thinks = status.vms.iter().any(|vm| vm.enforced.is_some());
+    if thinks {
+        heads += &thought(["policy", "loan %", "woken by"]);
+    }
+    text += &(heads + "\n");
+    for vm in &status.vms {
+        text += &of_vm(vm);
+        if thinks {
+            text += &of_thought(vm);
+        }
+        text.push('\n');
+    }
     text
 }
 
-fn line(text: &mut String, vm: &VmNow) {
+fn line<T: Display>(
+    [
+        name,
+        pid,
+        vcpus,
+        weight,
+        placement,
+        run,
+        ready,
+        costop,
+        helpers,
+    ]: [T; 9],
+) -> String {
+    format!(
+        "{name:<24} {pid:>8} {vcpus:>6} {weight:>6} {placement:<15} {run:>9} {ready:>9} {costop:>9} {helpers:>9}"
+    )
+}
+
+/// What only some policies think of VMs.
+fn thought<T: Display>([policy, loan, wakers]: [T; 3]) -> String {
+    format!(" {policy:>6} {loan:>7} {wakers:>8}")
+}
+
+fn of_vm(vm: &VmNow) -> String {
     let weight = vm
         .weight
         .map_or("-".to_string(), |weight| weight.to_string());
-    let sum = |of: fn(&corun_linux::status::VcpuNow) -> f64| vm.vcpus.iter().map(of).sum::<f64>();
+    let sum = |of: fn(&VcpuNow) -> f64| vm.vcpus.iter().map(of).sum::<f64>();
     let placement = match vm.under_policy {
         true => vm.placement.as_str(),
         false => "(fair order)",
     };
-    // Writing to a string cannot fail.
-    let _ = writeln!(
-        text,
-        "{:<24} {:>8} {:>6} {:>6} {:<15} {:>9.1} {:>9.1} {:>9.1} {:>9.1}",
-        vm.name,
-        vm.pid,
-        vm.vcpus.len(),
+    // A sum of nothing is -0 to Rust.
+    let time = |seconds: f64| format!("{:.1}", seconds + 0.0);
+    line([
+        vm.name.clone(),
+        vm.pid.to_string(),
+        vm.vcpus.len().to_string(),
         weight,
-        placement,
-        sum(|vcpu| vcpu.run_s),
-        sum(|vcpu| vcpu.ready_s),
-        sum(|vcpu| vcpu.costop_s),
-        vm.helpers.iter().map(|helpers| helpers.run_s).sum::<f64>()
-    );
+        placement.to_string(),
+        time(sum(|vcpu| vcpu.run_s)),
+        time(sum(|vcpu| vcpu.ready_s)),
+        time(sum(|vcpu| vcpu.costop_s)),
+        time(vm.helpers.iter().map(|helpers| helpers.run_s).sum()),
+    ])
+}
+
+fn of_thought(vm: &VmNow) -> String {
+    let state = match vm.enforced {
+        Some(true) => "on",
+        Some(false) => "off",
+        None => "-",
+    };
+    let loan = vm.loan_percent.map(|percent| format!("{percent:+.1}"));
+    let wakers = vm.wakers.map(|wakers| wakers.name().to_string());
+    let or_nothing = |told: Option<String>| told.unwrap_or_else(|| "-".to_string());
+    thought([state.to_string(), or_nothing(loan), or_nothing(wakers)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn status(more: &Value) -> HostStatus {
+        let mut vm = json!({"name": "web", "uuid": null, "manager": "none", "id": null, "pid": 5,
+            "slot": 7, "weight": null, "under_policy": true, "placement": "balance", "vcpus": []});
+        let known = vm.as_object_mut().unwrap();
+        known.extend(more.as_object().unwrap().clone());
+        serde_json::from_value(json!({
+            "version": "1", "policy": "jupiter", "policy_for_s": 1.0, "for_s": 1.0,
+            "longest_wait_s": null, "most_ready_percent": null, "most_pressure_percent": null,
+            "forced": [], "lapses": 0, "notes": [], "vms": [vm]
+        }))
+        .unwrap()
+    }
+
+    /// Words of the table's two lines.
+    fn table(more: &Value) -> [Vec<String>; 2] {
+        let text = in_words(&status(more));
+        let lines: Vec<&str> = text.lines().skip(1).collect();
+        assert_eq!(lines[0].len(), lines[1].len(), "{text}");
+        [0, 1].map(|at| lines[at].split_whitespace().map(str::to_string).collect())
+    }
+
+    #[test]
+    fn a_vm_that_jupiter_leaves_alone_says_so() {
+        let [heads, vm] =
+            table(&json!({"enforced": false, "loan_percent": -12.5, "wakers": "hidden"}));
+        assert_eq!(heads[heads.len() - 2..], ["woken", "by"]);
+        assert_eq!(vm[vm.len() - 3..], ["off", "-12.5", "hidden"]);
+        let [_, vm] = table(&json!({"enforced": true, "loan_percent": 0.0, "wakers": "siblings"}));
+        assert_eq!(vm[vm.len() - 3..], ["on", "+0.0", "siblings"]);
+    }
+
+    #[test]
+    fn policies_that_think_nothing_of_vms_have_no_columns_for_it() {
+        let [heads, vm] = table(&json!({}));
+        assert_eq!(heads.last().unwrap(), "s");
+        assert_eq!(vm.last().unwrap(), "0.0");
+    }
 }

@@ -45,6 +45,11 @@ fn json_has_every_number_and_all_are_positive() {
             &["decisions", "exchanges_mean", "exchanges_most"],
         );
     }
+    let loops = json["control_loops"].as_array().unwrap();
+    assert!(loops.iter().any(|of| of["policy"] == "jupiter"));
+    for of in loops {
+        positive(of, &["period_ms", "decision_us", "pcpu_percent"]);
+    }
     let sweep = json["sweep"].as_array().unwrap();
     assert_eq!(sweep.len(), 2);
     for threads in sweep {
@@ -61,6 +66,8 @@ fn the_table_says_what_it_is() {
         "48 pCPUs, 1000 tasks",
         "512 pCPUs, 4096 vCPUs",
         "M switches/s",
+        "control loop, 512 vCPUs, 128 pCPUs",
+        "% of a pCPU",
         "exchanges per decision",
         "balance, 32 pCPUs",
         "bare event queue",

@@ -457,6 +457,16 @@ impl<S: Services> Native<S> {
         &self.inner.vms[slot]
     }
 
+    /// Are VMs' gang modes looked at? Where no VM has one any more they need not be: decisions are those of
+    /// a host that never had any.
+    pub fn look_at_gangs(&mut self, wanted: bool) {
+        if wanted {
+            self.make_room_for_gangs();
+        } else {
+            self.inner.context.knobs.gangs = 0;
+        }
+    }
+
     /// What is known of the gang of the VM in a slot of the table, if there are gangs.
     pub fn gang(&self, slot: usize) -> Option<&GangCtx> {
         self.inner.gangs.get(slot)

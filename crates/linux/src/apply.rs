@@ -74,7 +74,9 @@ impl Told for Tables<'_, '_> {
 
 /// Tells the dispatcher what has changed. Pools and homes come first: a VM's mode may rely on them,
 /// and a vCPU whose home is taken back under a mode that wants one may go anywhere. Parts of the
-/// dispatcher are there before the plan that needs them, and until no plan does.
+/// dispatcher are there before the plan that needs them, and until no plan does. Those that gangs need are
+/// there as long as some VM has one: where a policy leaves all VMs alone (jupiter), the dispatcher decides as
+/// under one that never had gangs.
 pub(crate) fn apply(
     list: &mut [Vm],
     host: &mut ToldHost,
@@ -91,16 +93,20 @@ pub(crate) fn apply(
         tell_pool(&mut host.pools, at, pool, to)?;
     }
     tell_pcpus(&mut host.pcpus, &plan.pcpus, base, to)?;
+    let mut gangs = false;
     for vm in list {
         for vcpu in &mut vm.vcpus {
             tell_task(vcpu, tasks.get(&vcpu.task).copied(), base, to)?;
         }
         tell_vm(vm, vms.get(&vm.vm).copied(), base, to)?;
         tell_helpers(vm, to)?;
+        gangs |= vm.told.is_some_and(|told| told.gang != 0);
     }
-    if base == Base::Nothing {
-        tell_parts(&mut host.parts, parts, to);
-    }
+    let needed = match base {
+        Base::Nothing => parts,
+        Base::AsTold => Parts { gangs, ..either },
+    };
+    tell_parts(&mut host.parts, needed, to);
     Ok(())
 }
 

@@ -9,16 +9,19 @@ use crate::apply::{Base, ToldHost, apply};
 use crate::clock;
 use crate::counters::Counters;
 use crate::discovery::{Vcpu, Vm, Vms};
+use crate::ipis;
 use crate::perf::VcpuCounters;
 use crate::smt;
 use crate::socket::protocol::VmInForce;
 use crate::tables::Tables;
 use corun_model::time::{MS, SEC};
 use corun_model::{
-    HostSeen, Nanos, PcpuId, PcpuSet, Plan, Snapshot, TaskId, TaskSeen, VmSeen, VmStatus,
+    HostSeen, Nanos, PcpuId, PcpuSet, Plan, Snapshot, Status, TaskId, TaskSeen, VmSeen, VmStatus,
+    Wakers,
 };
 use corun_policies::{Policy, PolicyInfo, Settings};
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// How often affinities, weights and threads are read again.
 const THOROUGH: Nanos = SEC;
@@ -151,9 +154,14 @@ impl Control {
         self.settings.values(self.info)
     }
 
-    /// What it thinks of each VM, as of its last decision.
+    /// What the policy thinks, as of its last decision.
+    pub(crate) fn status(&self) -> Status {
+        self.policy.status()
+    }
+
+    /// The same of each VM, for `corun policy`.
     pub(crate) fn thoughts(&self) -> Vec<VmInForce> {
-        let status = self.policy.status();
+        let status = self.status();
         let thought = |thought: VmStatus| {
             let vm = self.vms.list.iter().find(|vm| vm.vm == thought.vm)?;
             let vcpus = || thought.vcpus.iter();
@@ -161,7 +169,8 @@ impl Control {
                 name: vm.name.clone(),
                 enforced: thought.enforced,
                 loan_percent: thought.loan as f64 / 10.0,
-                wakers_seen: thought.wakers_seen,
+                wakers_seen: thought.wakers != Wakers::Hidden,
+                wakers: Some(thought.wakers),
                 weights_percent: vcpus().map(|vcpu| f64::from(vcpu.weight) / 10.0).collect(),
                 latencies_ms: vcpus()
                     .map(|vcpu| vcpu.latency as f64 / MS as f64)
@@ -232,8 +241,8 @@ impl Control {
     }
 
     /// What the policy in force cannot see or do here, for people.
-    pub(crate) fn status(&self) -> Vec<String> {
-        let mut notes = self.policy.status().notes;
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let mut notes = self.status().notes;
         if !self.only.is_empty() {
             let under = self.vms.list.iter().filter(|vm| self.is_for(vm)).count();
             let all = self.vms.list.len();
@@ -263,6 +272,8 @@ impl Control {
         let thorough = now >= self.thorough_due;
         if thorough {
             self.thorough_due = now + THOROUGH;
+            // KVM's modules may be loaded anew, with other parameters.
+            self.host.wakers_hidden = ipis::hide_wakers(Path::new("/"));
         }
         self.vms.refresh(&slots, tables, thorough);
     }

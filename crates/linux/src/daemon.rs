@@ -215,7 +215,7 @@ impl Daemon {
             for_s: seconds(clock::now().saturating_sub(self.control.since())),
             changes: self.control.changes,
             vms: self.control.thoughts(),
-            status: self.control.status(),
+            status: self.control.notes(),
         })
     }
 

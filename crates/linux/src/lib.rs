@@ -28,6 +28,7 @@ mod helpers;
 pub mod holds;
 pub mod host;
 pub mod inventory;
+mod ipis;
 mod knobs;
 mod loader;
 mod log;

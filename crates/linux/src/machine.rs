@@ -5,7 +5,7 @@
 //! sysfs-devices-system-cpu), for pCPUs that are online. Where the kernel tells of no caches, as in
 //! some VMs, those of a package count as sharing one, whose size is unknown; where it tells nothing, all.
 
-use crate::{preflight, smt};
+use crate::{ipis, preflight, smt};
 use corun_model::{HostSeen, PcpuId, PcpuSet, Sharing, Topology, TopologyError};
 use corun_policies::aql::Machine;
 use std::fs;
@@ -115,6 +115,7 @@ pub(crate) fn seen(online: &PcpuSet) -> Result<HostSeen, TopologyError> {
         topology: Topology::flat(online.iter().last().map_or(1, |cpu| cpu.0 + 1))?,
         llcs: Layout::here(online).llcs,
         smt: smt::order(online),
+        wakers_hidden: ipis::hide_wakers(Path::new("/")),
     })
 }
 

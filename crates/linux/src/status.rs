@@ -14,7 +14,7 @@ use crate::inventory::{Manager, Role};
 use crate::safety::Limits;
 use crate::tables::Tables;
 use corun_model::time::{MS, seconds};
-use corun_model::{Nanos, Placement};
+use corun_model::{Nanos, Placement, VmStatus, Wakers};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -74,6 +74,16 @@ pub struct VmNow {
     pub under_policy: bool,
     /// Where its vCPUs may be queued.
     pub placement: String,
+    /// Is what the policy decides for it carried out? Of policies that leave VMs alone which do not do what
+    /// was expected of them (jupiter).
+    #[serde(default)]
+    pub enforced: Option<bool>,
+    /// CPU time it has borrowed (lent, if negative), percent of what it is entitled to; of policies with loans.
+    #[serde(default)]
+    pub loan_percent: Option<f64>,
+    /// Who wakes its vCPUs, of policies that want to know.
+    #[serde(default)]
+    pub wakers: Option<Wakers>,
     /// Its vCPUs.
     pub vcpus: Vec<VcpuNow>,
     /// Its other threads, by what they are for.
@@ -148,6 +158,7 @@ impl HostStatus {
         let holds = pcpus.fold(Holds::default(), |holds, cpu| {
             holds.plus(&tables.cpu(cpu.0).unwrap_or_default())
         });
+        let thoughts = control.status();
         let mut vms = Vec::new();
         for vm in &control.vms.list {
             let costop = tables.costop(vm.slot)?;
@@ -159,6 +170,7 @@ impl HostStatus {
             vms.push(vm_now(
                 vm,
                 control.is_for(vm),
+                thoughts.vms.iter().find(|thought| thought.vm == vm.vm),
                 vm.vcpus.iter().map(vcpu).collect(),
                 helpers_now(&vm.helpers, tables)?,
             ));
@@ -176,7 +188,7 @@ impl HostStatus {
             holds: holds.into(),
             halt_poll: HaltPollNow::read(Path::new(halt_poll::KNOBS)),
             notes: control
-                .status()
+                .notes()
                 .into_iter()
                 .chain(tables.slow_because())
                 .collect(),
@@ -185,7 +197,13 @@ impl HostStatus {
     }
 }
 
-fn vm_now(vm: &Vm, under_policy: bool, vcpus: Vec<VcpuNow>, helpers: Vec<HelpersNow>) -> VmNow {
+fn vm_now(
+    vm: &Vm,
+    under_policy: bool,
+    thought: Option<&VmStatus>,
+    vcpus: Vec<VcpuNow>,
+    helpers: Vec<HelpersNow>,
+) -> VmNow {
     let placement = vm.told.map_or(0, |told| told.placement);
     let mut modes = Placement::NAMES.iter();
     let placement = modes.find(|(_, mode)| mode.number() == placement);
@@ -199,6 +217,9 @@ fn vm_now(vm: &Vm, under_policy: bool, vcpus: Vec<VcpuNow>, helpers: Vec<Helpers
         weight: vm.weight,
         under_policy,
         placement: placement.map_or("?", |(name, _)| name).to_string(),
+        enforced: thought.map(|thought| thought.enforced),
+        loan_percent: thought.map(|thought| thought.loan as f64 / 10.0),
+        wakers: thought.map(|thought| thought.wakers),
         vcpus,
         helpers,
     }

@@ -26,7 +26,7 @@ pub use parameter::{Parameter, Value};
 pub use pcpu_set::PcpuSet;
 pub use plan::{
     Claim, Demand, Doing, HostSeen, PcpuPlan, Placement, Plan, Pool, SmtOrder, Snapshot, Status,
-    TaskPlan, TaskSeen, Turns, VcpuStatus, VmPlan, VmSeen, VmStatus,
+    TaskPlan, TaskSeen, Turns, VcpuStatus, VmPlan, VmSeen, VmStatus, Wakers,
 };
 pub use sharing::Sharing;
 pub use signals::{CyclesSeen, LlcSeen, Signals, UnhaltedSeen};

@@ -85,6 +85,8 @@ pub struct HostSeen {
     pub llcs: Vec<PcpuSet>,
     /// How the hardware threads of a core are numbered, if each core has two and that is known.
     pub smt: Option<SmtOrder>,
+    /// Does hardware wake vCPUs for their siblings, so that nobody sees for which?
+    pub wakers_hidden: bool,
 }
 
 /// How pCPUs are numbered where each core has two hardware threads.
@@ -111,6 +113,7 @@ impl HostSeen {
             topology,
             llcs,
             smt: two.then_some(SmtOrder::Neighbours),
+            wakers_hidden: false,
         }
     }
 
@@ -370,10 +373,33 @@ pub struct VmStatus {
     /// CPU time per period that it has borrowed (lent, if negative), thousandths of what it is
     /// entitled to.
     pub loan: i64,
-    /// Are the siblings that wake its vCPUs seen?
-    pub wakers_seen: bool,
+    /// Who wakes its vCPUs, as far as that is seen.
+    pub wakers: Wakers,
     /// Its vCPUs, vCPU 0 first.
     pub vcpus: Vec<VcpuStatus>,
+}
+
+/// Who wakes a VM's vCPUs, as far as that is seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Wakers {
+    /// Siblings, lately.
+    Siblings,
+    /// Others: timers, devices, or nobody.
+    Others,
+    /// Hardware hides it.
+    Hidden,
+}
+
+impl Wakers {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Siblings => "siblings",
+            Self::Others => "others",
+            Self::Hidden => "hidden",
+        }
+    }
 }
 
 /// What a policy thinks of a vCPU.

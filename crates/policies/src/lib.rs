@@ -10,6 +10,7 @@ pub mod analysis;
 pub mod aql;
 mod balance;
 mod balance_load;
+pub mod bench;
 mod calm;
 mod cosched;
 mod fair;

@@ -60,6 +60,10 @@ pub struct VmTimes {
     pub locks: Times,
     /// Waits of threads for their reads and writes.
     pub io: Times,
+    /// From when until when its policy left it alone, because it did not do what was expected of it; ns since
+    /// the run began, `None`: until its end. Policies count some periods before they change their mind, so
+    /// there are few.
+    pub left_alone: Vec<(Nanos, Option<Nanos>)>,
 }
 
 /// What a task did, without a gap in between while it did not wait.

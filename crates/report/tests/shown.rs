@@ -259,6 +259,20 @@ fn the_page_needs_nothing_else_and_escapes_names() {
 }
 
 #[test]
+fn the_page_says_when_a_policy_left_vms_alone() {
+    let mut compared = comparison(1, &[""], &["balance", "jupiter"]);
+    let heading = "When policies left VMs alone";
+    let never = page(&compared, &About::default()).unwrap();
+    assert!(!never.contains(heading));
+    let run = compared.runs.last_mut().unwrap();
+    run.detail.vms[0].left_alone = vec![(6_500_000_000, Some(7_600_000_000))];
+    let once = page(&compared, &About::default()).unwrap();
+    assert!(once.contains(heading));
+    assert!(once.contains("<td>jupiter</td><th scope=\"row\">web</th>"));
+    assert!(once.contains("<td>6.5 to 7.6 s</td>"));
+}
+
+#[test]
 fn an_empty_comparison_is_shown_as_such() {
     let empty = comparison(1, &[], &[]);
     assert_eq!(table::text(&empty, 80), "");

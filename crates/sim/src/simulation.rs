@@ -35,13 +35,10 @@ pub struct Simulation {
 
 /// When a policy did not carry out what it decided for a VM, which it may do if it finds that it does
 /// not understand what the VM does. ns since the run began.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftAlone {
-    /// From then on, at first.
-    pub from: Option<Nanos>,
-    /// When it took the VM up again, the last time.
-    pub until: Option<Nanos>,
-    now: bool,
+    /// From when until when; the last time may be until the end of the run.
+    pub spans: Vec<(Nanos, Option<Nanos>)>,
 }
 
 /// What a run showed, after its warm-up.
@@ -100,14 +97,24 @@ pub struct VmOutcome {
 }
 
 impl LeftAlone {
+    /// Since when it did, at first.
+    pub fn from(&self) -> Option<Nanos> {
+        self.spans.first().map(|(from, _)| *from)
+    }
+
+    /// When it took the VM up again, the last time.
+    pub fn until(&self) -> Option<Nanos> {
+        self.spans.iter().rev().find_map(|(_, until)| *until)
+    }
+
     /// Is the VM left alone at this time?
     fn look(&mut self, now: Nanos, alone: bool) {
-        if alone && !self.now {
-            self.from = self.from.or(Some(now));
-        } else if self.now && !alone {
-            self.until = Some(now);
+        match self.spans.last_mut() {
+            Some((_, until @ None)) if !alone => *until = Some(now),
+            Some((_, None)) => {}
+            _ if alone => self.spans.push((now, None)),
+            _ => {}
         }
-        self.now = alone;
     }
 }
 
@@ -365,7 +372,7 @@ impl Simulation {
                 co_stopped: 0,
                 throttled: 0,
                 held: 0,
-                left_alone: (self.left_alone.get(&VmId::from(index)).copied()).unwrap_or_default(),
+                left_alone: (self.left_alone.get(&VmId::from(index)).cloned()).unwrap_or_default(),
                 achieved: self.load.achieved(VmId::from(index), now),
             })
             .collect();

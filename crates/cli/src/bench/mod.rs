@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `corun bench`: how fast the simulator is on this machine.
 
+mod control;
 mod decisions;
 
 use crate::compare::jobs;
 use crate::output;
 use anyhow::anyhow;
+use control::Loop;
 use corun_sim::bench::{self, BareQueue, Case, Measured, PENDING};
 use decisions::Decisions;
 use serde_json::{Value, json};
@@ -22,7 +24,8 @@ use std::time::Instant;
 /// the last column is what an event costs in turns of the bare event queue, timed in the same
 /// rounds, and so can be compared between machines.
 ///
-/// Last, what the dispatcher looks at for a decision, counted and so the same everywhere: by policy
+/// Then what policies' control loops take of a pCPU on a host of 512 vCPUs, at the period of each. Last, what
+/// the dispatcher looks at for a decision, counted and so the same everywhere: by policy
 /// and number of pCPUs, with four ready vCPUs for each, in VMs of four.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -74,6 +77,7 @@ struct Sweep {
 struct Findings {
     quick: bool,
     decisions: Vec<Decisions>,
+    loops: Vec<Loop>,
     /// Turns of the bare event queue per second.
     bare: f64,
     rows: Vec<Row>,
@@ -106,6 +110,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         } else {
             &[8, 32, 128, 512]
         })?,
+        loops: control::measure(effort.rounds, if args.quick { 5 } else { 100 })?,
         bare: effort.bare_queue(),
         rows: effort.rows()?,
         sweeps: effort.sweeps()?,
@@ -249,6 +254,7 @@ impl Findings {
             "bare_queue_turns_per_s": self.bare,
             "cases": self.rows.iter().map(Row::json).collect::<Vec<_>>(),
             "decisions": self.decisions.iter().map(Decisions::json).collect::<Vec<_>>(),
+            "control_loops": self.loops.iter().map(Loop::json).collect::<Vec<_>>(),
             "sweep": self.sweeps.iter().map(sweep).collect::<Vec<_>>(),
             "peak_memory_bytes": self.peak,
         })
@@ -297,6 +303,7 @@ impl Findings {
                 sweep.runs, sweep.threads, sweep.seconds, sweep.speedup
             )?;
         }
+        text += &control::text(&self.loops, widest);
         text += &decisions::text(&self.decisions, widest);
         if let Some(peak) = self.peak {
             writeln!(

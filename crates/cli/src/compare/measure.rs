@@ -58,6 +58,7 @@ fn detail(outcome: &Outcome) -> Detail {
             .as_ref()
             .map(|io| times(&io.waits))
             .unwrap_or_default(),
+        left_alone: vm.left_alone.spans.clone(),
     };
     Detail {
         vms: outcome.vms.iter().map(vm).collect(),
@@ -185,8 +186,8 @@ fn vm(vm: &VmOutcome, measured: Nanos) -> VmResult {
         lock_wait_p50_us: quantile(locks, 0.5),
         lock_wait_p99_us: quantile(locks, 0.99),
         siblings: (vm.vcpus.len() > 1).then(|| siblings(vm, measured)),
-        policy_off_s: vm.left_alone.from.map(seconds),
-        policy_on_s: vm.left_alone.until.map(seconds),
+        policy_off_s: vm.left_alone.from().map(seconds),
+        policy_on_s: vm.left_alone.until().map(seconds),
         io: vm.achieved.io.as_ref().map(|done| io(done, measured)),
         agent: agent(vm, measured),
         beyond_recording_share: None,

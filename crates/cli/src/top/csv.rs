@@ -5,7 +5,7 @@
 use corun_linux::watch::{Row, Sample};
 use corun_model::time::SEC;
 
-const COLUMNS: [&str; 24] = [
+const COLUMNS: [&str; 27] = [
     "uptime_s",
     "interval_s",
     "domain",
@@ -30,6 +30,9 @@ const COLUMNS: [&str; 24] = [
     "pool",
     "under_policy",
     "helpers_percent",
+    "enforced",
+    "loan_percent",
+    "wakers",
 ];
 
 pub(super) fn head() -> String {
@@ -45,7 +48,7 @@ pub(super) fn line(row: &Row, then: &Sample, now: &Sample) -> String {
     } else {
         row.vcpus as f64
     };
-    let cells: [String; 24] = [
+    let cells: [String; 27] = [
         seconds(now.at),
         seconds(now.at.saturating_sub(then.at)),
         quoted(&row.name),
@@ -70,6 +73,9 @@ pub(super) fn line(row: &Row, then: &Sample, now: &Sample) -> String {
         maybe(row.pool),
         maybe(row.under_policy),
         row.helpers.map_or_else(String::new, percent),
+        maybe(row.enforced),
+        maybe(row.loan_percent),
+        maybe(row.wakers),
     ];
     cells.join(",")
 }

@@ -71,9 +71,16 @@ pub(super) fn columns(vcpus: bool) -> Vec<Column> {
         false => columns.extend([
             column("%HLP", 6, |row| maybe(row.helpers, percent)),
             column("POLICY", 6, |row| {
-                maybe(row.under_policy, |under| {
-                    if under { "yes" } else { "fair" }.into()
-                })
+                let state = match (row.under_policy, row.enforced) {
+                    (None, _) => "-",
+                    (Some(false), _) => "fair",
+                    (_, Some(false)) => "off",
+                    _ => "yes",
+                };
+                state.to_string()
+            }),
+            column("%LOAN", 6, |row| {
+                maybe(row.loan_percent, |percent| format!("{percent:+.1}"))
             }),
         ]),
     }
@@ -150,5 +157,28 @@ mod tests {
             assert!(line[..end].ends_with(value), "{name}\n{table}");
         }
         assert!(line.starts_with("a-name-that-is-much- "));
+    }
+
+    #[test]
+    fn a_vm_that_its_policy_leaves_alone_says_so() {
+        let cells = |under_policy, enforced, loan_percent| {
+            let row = Row {
+                under_policy,
+                enforced,
+                loan_percent,
+                ..Row::default()
+            };
+            let columns = columns(false);
+            let cell = |head| (columns.iter().find(|c| c.head == head).unwrap().cell)(&row);
+            [cell("POLICY"), cell("%LOAN")]
+        };
+        assert_eq!(
+            cells(Some(true), Some(false), Some(-12.5)),
+            ["off", "-12.5"]
+        );
+        assert_eq!(cells(Some(true), Some(true), Some(3.0)), ["yes", "+3.0"]);
+        assert_eq!(cells(Some(true), None, None), ["yes", "-"]);
+        assert_eq!(cells(Some(false), None, None), ["fair", "-"]);
+        assert_eq!(cells(None, None, None), ["-", "-"]);
     }
 }

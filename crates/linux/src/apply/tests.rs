@@ -321,6 +321,33 @@ fn only_policies_with_gangs_or_cores_have_them_looked_at() {
     assert_eq!(needed("vsmtio"), parts(false, true, true));
 }
 
+/// A policy that leaves all VMs alone for a while restores the dispatcher's decisions without gangs: it need not
+/// be exchanged for that. One VM that has a gang, mentioned or not, keeps them for all.
+#[test]
+fn gangs_are_looked_at_while_some_vm_has_one() {
+    let (mut list, seen) = host();
+    let fake = Fake::default();
+    let jupiter = corun_policies::find("jupiter").unwrap();
+    let on = plan(jupiter, &seen);
+    let alone = |vm: &VmPlan| VmPlan::placed(vm.vm, Placement::Balance);
+    let off = Plan {
+        vms: on.vms.iter().map(alone).collect(),
+        ..Plan::default()
+    };
+    let some = Plan {
+        vms: off.vms.iter().take(1).cloned().collect(),
+        ..Plan::default()
+    };
+    let mut gangs = |plan: &Plan| {
+        fake.apply(&mut list, plan, Base::AsTold).unwrap();
+        fake.parts.get().gangs
+    };
+    assert_eq!(
+        [&on, &some, &off, &on].map(&mut gangs),
+        [true, seen.vms.len() > 1, false, true]
+    );
+}
+
 /// The dispatcher may decide between any two writes: who is in a gang is so from the first to the last.
 #[test]
 fn parts_are_there_before_the_plan_that_needs_them() {

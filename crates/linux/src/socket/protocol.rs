@@ -9,6 +9,7 @@
 //! ```
 //! Fields may be added to answers without a new version; those that are there keep their meaning.
 
+use corun_model::Wakers;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -79,6 +80,9 @@ pub struct VmInForce {
     pub loan_percent: f64,
     /// Are the siblings that wake its vCPUs seen? Hardware that delivers IPIs hides them.
     pub wakers_seen: bool,
+    /// Who wakes its vCPUs, as far as that is seen; earlier daemons do not say.
+    #[serde(default)]
+    pub wakers: Option<Wakers>,
     /// The weights of its vCPUs among siblings, percent of the default, vCPU 0 first.
     pub weights_percent: Vec<f64>,
     /// Their rescheduling latencies, ms.

@@ -5,6 +5,8 @@
 use super::sample::{Sample, VmSample};
 use crate::holds::HoldsNow;
 use crate::proc::Counted;
+use crate::status::VmNow;
+use corun_model::Wakers;
 use corun_model::time::seconds;
 use std::fmt::Write;
 
@@ -12,6 +14,8 @@ use std::fmt::Write;
 type Head = (&'static str, &'static str, &'static str);
 /// What a metric of a vCPU says.
 type Value = fn(Counted) -> f64;
+/// What a metric of what a policy thinks of a VM says, if it does.
+type Thought = fn(&VmNow) -> Option<f64>;
 
 const RUN: Head = (
     "corun_vcpu_run_seconds_total",
@@ -53,6 +57,21 @@ const INFO: Head = (
     "corun_vm_info",
     "gauge",
     "Always 1: who a VM is, and whether it is under corun's policy.",
+);
+const ENFORCED: Head = (
+    "corun_vm_policy_enforced",
+    "gauge",
+    "1 if what the policy decides for a VM is carried out, 0 if it leaves the VM alone.",
+);
+const LOAN: Head = (
+    "corun_vm_loan_ratio",
+    "gauge",
+    "CPU time a VM has borrowed (lent, if negative), of what it is entitled to.",
+);
+const WAKERS: Head = (
+    "corun_vm_wakers_info",
+    "gauge",
+    "Always 1: who wakes a VM's vCPUs (siblings, others, hidden).",
 );
 const SCHEDULER: Head = (
     "corun_scheduler_info",
@@ -179,6 +198,7 @@ impl Page {
             ];
             self.line(INFO, &format!("{},{}", of_vm(vm), labels(&more)), 1.0);
         }
+        self.thoughts(sample);
         self.head(VCPUS);
         for vm in &sample.vms {
             self.line(VCPUS, &of_vm(vm), vm.machine.vcpus().count() as f64);
@@ -205,6 +225,36 @@ impl Page {
                 let labels = format!("{},{}", of_vm(vm), labels(&[("role", role.name())]));
                 self.line(HELPER, &labels, seconds(counted.run));
             }
+        }
+    }
+
+    /// What policies think of VMs, where they do.
+    fn thoughts(&mut self, sample: &Sample) {
+        let of = |vm: &VmSample| known(sample, vm);
+        let all: [(Head, Thought); 2] = [
+            (ENFORCED, |vm| vm.enforced.map(|on| f64::from(u8::from(on)))),
+            (LOAN, |vm| vm.loan_percent.map(|percent| percent / 100.0)),
+        ];
+        for (head, value) in all {
+            let told = sample.vms.iter();
+            let told = told.filter_map(|vm| Some((vm, value(of(vm)?)?)));
+            let told: Vec<(&VmSample, f64)> = told.collect();
+            if !told.is_empty() {
+                self.head(head);
+            }
+            for (vm, value) in told {
+                self.line(head, &of_vm(vm), value);
+            }
+        }
+        let told = sample.vms.iter();
+        let told = told.filter_map(|vm| Some((vm, of(vm)?.wakers?)));
+        let told: Vec<(&VmSample, Wakers)> = told.collect();
+        if !told.is_empty() {
+            self.head(WAKERS);
+        }
+        for (vm, wakers) in told {
+            let labels = format!("{},{}", of_vm(vm), labels(&[("wakers", wakers.name())]));
+            self.line(WAKERS, &labels, 1.0);
         }
     }
 
@@ -239,20 +289,20 @@ impl Page {
     }
 }
 
+/// What the daemon says of a VM.
+fn known<'a>(sample: &'a Sample, vm: &VmSample) -> Option<&'a VmNow> {
+    let daemon = sample.daemon.as_ref()?;
+    daemon.vms.iter().find(|it| it.pid == vm.machine.tgid)
+}
+
 /// Time the dispatcher throttled a VM's vCPUs, s.
 fn throttled_by_corun(sample: &Sample, vm: &VmSample) -> Option<f64> {
-    let daemon = sample.daemon.as_ref()?;
-    let known = daemon.vms.iter().find(|it| it.pid == vm.machine.tgid)?;
+    let known = known(sample, vm)?;
     Some(known.vcpus.iter().map(|vcpu| vcpu.throttled_s).sum())
 }
 
 fn under_policy(sample: &Sample, vm: &VmSample) -> Option<bool> {
-    let daemon = sample.daemon.as_ref()?;
-    let known = daemon
-        .vms
-        .iter()
-        .find(|known| known.pid == vm.machine.tgid)?;
-    Some(known.under_policy)
+    Some(known(sample, vm)?.under_policy)
 }
 
 fn of_vm(vm: &VmSample) -> String {
@@ -283,6 +333,50 @@ mod tests {
     use super::*;
     use crate::inventory::tests::FakeHost;
     use crate::watch::Sampler;
+    use serde_json::json;
+
+    /// What policies think of VMs is there for those that they think something of, and nothing else is.
+    #[test]
+    fn a_vm_that_its_policy_leaves_alone_says_so() {
+        let host = FakeHost::new();
+        for (pid, name) in [(5, "web"), (7, "db")] {
+            let line = format!("qemu -name guest={name}");
+            let (own, vcpu) = ((pid, "qemu"), (pid + 1, "CPU 0/KVM"));
+            host.process(pid, &line, &format!("/{name}"), 1, &[own, vcpu]);
+        }
+        let mut sample = Sampler::below(host.root()).sample();
+        assert!(!text(&sample).contains("corun_vm_policy_enforced"));
+        let vm = |name: &str, pid: u32| {
+            json!({"name": name, "uuid": null, "manager": "none", "id": null, "pid": pid, "slot": pid,
+                "weight": null, "under_policy": true, "placement": "balance", "vcpus": []})
+        };
+        let mut left_alone = vm("web", 5);
+        left_alone["enforced"] = false.into();
+        left_alone["loan_percent"] = (-12.5).into();
+        left_alone["wakers"] = "hidden".into();
+        sample.daemon = serde_json::from_value(json!({
+            "version": "1", "policy": "jupiter", "policy_for_s": 1.0, "for_s": 1.0,
+            "longest_wait_s": null, "most_ready_percent": null, "most_pressure_percent": null,
+            "forced": [], "lapses": 0, "notes": [], "vms": [left_alone, vm("db", 7)]
+        }))
+        .unwrap();
+        let text = text(&sample);
+        for wanted in [
+            "corun_vm_policy_enforced{domain=\"web\",uuid=\"\"} 0",
+            "corun_vm_loan_ratio{domain=\"web\",uuid=\"\"} -0.125",
+            "corun_vm_wakers_info{domain=\"web\",uuid=\"\",wakers=\"hidden\"} 1",
+        ] {
+            assert_eq!(
+                text.lines().filter(|line| *line == wanted).count(),
+                1,
+                "{wanted}\n{text}"
+            );
+        }
+        assert!(
+            !text.contains("corun_vm_policy_enforced{domain=\"db\""),
+            "{text}"
+        );
+    }
 
     #[test]
     fn counters_in_seconds_with_labels_that_join() {

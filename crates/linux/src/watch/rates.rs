@@ -9,8 +9,8 @@ use super::sample::{Sample, VmSample};
 use crate::inventory::Thread;
 use crate::proc::Counted;
 use crate::status::{VcpuNow, VmNow};
-use corun_model::Nanos;
 use corun_model::time::{MS, SEC};
+use corun_model::{Nanos, Wakers};
 use serde::Serialize;
 use std::cmp::Ordering;
 
@@ -58,6 +58,12 @@ pub struct Row {
     pub pool: Option<u32>,
     /// Is the VM under a policy of corun's?
     pub under_policy: Option<bool>,
+    /// Is what that policy decides for the VM carried out, if it leaves some alone?
+    pub enforced: Option<bool>,
+    /// CPU time the VM has borrowed (lent, if negative), percent of what it is entitled to.
+    pub loan_percent: Option<f64>,
+    /// Who wakes the VM's vCPUs, if the policy wants to know.
+    pub wakers: Option<&'static str>,
 }
 
 impl Row {
@@ -300,6 +306,12 @@ impl Pair<'_> {
                 turns => did.ready as f64 / turns as f64 / MS as f64,
             },
             under_policy: self.told.as_ref().map(|told| told.under_policy),
+            enforced: self.told.as_ref().and_then(|told| told.enforced),
+            loan_percent: self.told.as_ref().and_then(|told| told.loan_percent),
+            wakers: self
+                .told
+                .as_ref()
+                .and_then(|told| told.wakers.map(Wakers::name)),
             ..Row::default()
         }
     }

@@ -16,8 +16,8 @@
 //!
 //! A vCPU may have the least latency and still not use its slice, since it waits for slower
 //! siblings. Those show as the sources of its wake-ups, and their latencies fall instead, once each
-//! in a period. Where the sources of its wake-ups are not seen, all siblings with high latencies
-//! stand for them.
+//! in a period. Where hardware hides the sources of its wake-ups, all siblings with high latencies
+//! stand for them. Whom only timers and devices wake, waits for no sibling.
 
 use corun_model::{Doing, Nanos};
 
@@ -38,10 +38,10 @@ pub(super) struct Went {
     pub doing: Doing,
     /// Has it used up its slice?
     pub consumed: bool,
-    /// Was it woken?
-    pub woken: bool,
-    /// By which siblings: their places in the VM.
+    /// Which siblings woke it: their places in the VM.
     pub wakers: Vec<usize>,
+    /// Was it woken and nobody can say by whom?
+    pub hidden: bool,
 }
 
 impl Went {
@@ -74,7 +74,7 @@ impl Limits {
 
 /// The latencies of a VM's vCPUs in the next period.
 pub(super) fn adjust(latencies: &mut [Nanos], went: &[Went], limits: &Limits) {
-    let before = latencies.to_vec();
+    let sources = sources(latencies, went, limits);
     for (latency, went) in latencies.iter_mut().zip(went) {
         *latency = if went.came_late() {
             limits.less(*latency)
@@ -84,7 +84,7 @@ pub(super) fn adjust(latencies: &mut [Nanos], went: &[Went], limits: &Limits) {
             *latency
         };
     }
-    for source in sources(&before, went, limits) {
+    for source in sources {
         latencies[source] = limits.less(latencies[source]);
     }
 }
@@ -108,15 +108,18 @@ pub(super) fn relax(latencies: &mut [Nanos], went: &[Went], limits: &Limits, oth
 
 /// Who keeps siblings from using their slices, though these have the least latency: each once.
 fn sources(before: &[Nanos], went: &[Went], limits: &Limits) -> Vec<usize> {
+    if before.iter().all(|latency| *latency > limits.least) {
+        return Vec::new();
+    }
     let mut found = vec![false; before.len()];
     for (at, stuck) in went.iter().enumerate() {
-        if stuck.consumed || !stuck.woken || before[at] > limits.least {
+        if stuck.consumed || before[at] > limits.least {
             continue;
         }
         for &waker in &stuck.wakers {
             found[waker] = true;
         }
-        if stuck.wakers.is_empty() {
+        if stuck.hidden {
             for (sibling, &latency) in before.iter().enumerate() {
                 found[sibling] |= sibling != at && !limits.is_low(latency);
             }
@@ -142,8 +145,8 @@ mod tests {
         Went {
             doing,
             consumed,
-            woken: !wakers.is_empty(),
             wakers: wakers.to_vec(),
+            hidden: false,
         }
     }
 
@@ -196,7 +199,7 @@ mod tests {
     fn hidden_sources_are_all_siblings_with_high_latencies() {
         let mut latencies = [500 * US, 2 * MS, 10 * MS];
         let hidden = Went {
-            woken: true,
+            hidden: true,
             ..went(Doing::Ready, false, &[])
         };
         let idle = went(Doing::Waiting, false, &[]);
@@ -205,11 +208,20 @@ mod tests {
         assert_eq!(latencies, [500 * US, 2 * MS, 9 * MS]);
     }
 
+    #[test]
+    fn whom_no_sibling_wakes_waits_for_none() {
+        let mut latencies = [500 * US, 2 * MS, 10 * MS];
+        let idle = went(Doing::Waiting, false, &[]);
+        let all = [went(Doing::Ready, false, &[]), idle.clone(), idle];
+        adjust(&mut latencies, &all, &LIMITS);
+        assert_eq!(latencies, [500 * US, 2 * MS, 10 * MS]);
+    }
+
     prop_compose! {
-        fn any_went()(doing in 0..3, consumed: bool, woken: bool,
+        fn any_went()(doing in 0..3, consumed: bool, hidden: bool,
                       wakers in prop::collection::vec(0usize..5, 0..4)) -> Went {
             let doing = [Doing::Waiting, Doing::Ready, Doing::Running][doing as usize];
-            Went { doing, consumed, woken, wakers }
+            Went { doing, consumed, wakers, hidden }
         }
     }
 

@@ -13,7 +13,7 @@
 
 use super::params::JupiterParams;
 use corun_model::{Nanos, VmId};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// A VM in the period that has just ended.
 #[derive(Clone, Copy, Debug)]
@@ -182,8 +182,8 @@ impl Bank {
     ) {
         let mut given: BTreeMap<VmId, Nanos> = BTreeMap::new();
         for lender in vms.iter().filter(|vm| vm.wants) {
-            for (&(to, from), &owed) in &self.owed {
-                let Some(borrower) = present.get(&from).filter(|_| to == lender.vm) else {
+            for (&(to, from), &owed) in self.debts_to(lender.vm) {
+                let Some(borrower) = present.get(&from) else {
                     continue;
                 };
                 let lends: Nanos = (next.iter().filter(|t| !t.repays && t.from == from))
@@ -209,9 +209,13 @@ impl Bank {
         }
     }
 
+    fn debts_to(&self, lender: VmId) -> impl Iterator<Item = (&(VmId, VmId), &Nanos)> {
+        self.owed
+            .range((lender, VmId(0))..=(lender, VmId(u32::MAX)))
+    }
+
     fn owed_to(&self, lender: VmId) -> Nanos {
-        let its = self.owed.iter().filter(|((to, _), _)| *to == lender);
-        its.map(|(_, owed)| owed).sum()
+        self.debts_to(lender).map(|(_, owed)| owed).sum()
     }
 
     /// Who lends or borrows, owes or is owed.
@@ -245,15 +249,17 @@ fn percent(of: Nanos, percent: u32) -> Nanos {
 
 /// What each VM has in a period after these transfers, of what it is entitled to.
 pub(super) fn after(entitled: &[(VmId, Nanos)], transfers: &[Transfer]) -> Vec<Nanos> {
-    let vms: BTreeSet<VmId> = entitled.iter().map(|(vm, _)| *vm).collect();
-    let both = |t: &&Transfer| vms.contains(&t.from) && vms.contains(&t.to);
-    let sum = |vm: VmId, to: bool| -> Nanos {
-        let its = transfers.iter().filter(both);
-        its.filter(|t| vm == if to { t.to } else { t.from })
-            .map(|t| t.amount)
-            .sum()
+    let vms = entitled.iter().map(|(vm, _)| (*vm, (0, 0)));
+    let mut sums: BTreeMap<VmId, (Nanos, Nanos)> = vms.collect();
+    let both = |t: &&Transfer| sums.contains_key(&t.from) && sums.contains_key(&t.to);
+    for transfer in transfers.iter().filter(both).collect::<Vec<_>>() {
+        sums.entry(transfer.to).or_default().0 += transfer.amount;
+        sums.entry(transfer.from).or_default().1 += transfer.amount;
+    }
+    let of = |(vm, share): &(VmId, Nanos)| {
+        let (gets, gives) = sums.get(vm).copied().unwrap_or_default();
+        (share + gets).saturating_sub(gives)
     };
-    let of = |&(vm, share): &(VmId, Nanos)| (share + sum(vm, true)).saturating_sub(sum(vm, false));
     entitled.iter().map(of).collect()
 }
 

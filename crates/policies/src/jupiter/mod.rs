@@ -36,14 +36,18 @@ pub use params::JupiterParams;
 
 use crate::Policy;
 use corun_model::{
-    Allotments, Claim, Gang, Nanos, PcpuId, Placement, Plan, Snapshot, Status, TaskId, TaskPlan,
-    VcpuStatus, VmId, VmPlan, VmSeen, VmStatus,
+    Allotments, Claim, Gang, Nanos, Placement, Plan, Snapshot, Status, TaskPlan, VcpuStatus, VmId,
+    VmPlan, VmSeen, VmStatus,
 };
 use elb::{Bank, VmUse};
 use entitled::Claimant;
 use rcr::{Layout, Placed};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use vm::Vm;
+
+/// What people should know where it is so.
+const HIDDEN: &str = "this host's hardware delivers IPIs between vCPUs (IPI virtualisation), so it is hidden who \
+                      wakes whom; of a vCPU that is stuck all siblings with high latencies are hurried instead";
 
 /// The policy.
 #[derive(Clone, Debug, Default)]
@@ -51,11 +55,12 @@ pub struct Jupiter {
     params: JupiterParams,
     vms: BTreeMap<VmId, Vm>,
     bank: Bank,
-    /// Where vCPUs had better be that were swapped.
-    homes: BTreeMap<TaskId, PcpuId>,
+    /// The VMs of its last decision, as they came.
+    seen: Vec<VmId>,
+    /// Did hardware hide then who wakes whom?
+    wakers_hidden: bool,
     /// When it was asked last.
     asked: Option<Nanos>,
-    status: Status,
 }
 
 impl Jupiter {
@@ -71,7 +76,7 @@ impl Jupiter {
     fn adjust(&mut self, seen: &Snapshot, passed: Nanos) {
         for vm in &seen.vms {
             if let Some(known) = self.vms.get_mut(&vm.vm) {
-                known.judge(vm, passed, &self.params);
+                known.judge(vm, passed, seen.host.wakers_hidden, &self.params);
             }
         }
         let lack = self.vms.values().any(|vm| vm.lacks(&self.params));
@@ -86,22 +91,26 @@ impl Jupiter {
 
     /// VMs and vCPUs come and go.
     fn meet(&mut self, seen: &Snapshot) {
-        self.vms
-            .retain(|vm, _| seen.vms.iter().any(|seen| seen.vm == *vm));
+        self.seen.clear();
+        self.seen.extend(seen.vms.iter().map(|vm| vm.vm));
+        if !self.vms.keys().eq(&self.seen) {
+            let here: BTreeSet<VmId> = self.seen.iter().copied().collect();
+            self.vms.retain(|vm, _| here.contains(vm));
+        }
         for vm in &seen.vms {
             let tasks = || vm.vcpus.iter().map(|vcpu| vcpu.task);
-            let known = self.vms.get(&vm.vm);
-            if !known.is_some_and(|known| known.is_of(tasks())) {
-                self.vms.insert(vm.vm, Vm::new(tasks(), &self.params));
+            let known = self.vms.get_mut(&vm.vm);
+            match known {
+                Some(known) if known.is_of(tasks()) => known.leave_forbidden_homes(vm),
+                Some(known) => {
+                    let mut anew = Vm::new(tasks(), &self.params);
+                    anew.keep_homes_of(known);
+                    anew.leave_forbidden_homes(vm);
+                    *known = anew;
+                }
+                None => drop(self.vms.insert(vm.vm, Vm::new(tasks(), &self.params))),
             }
         }
-        let tasks: Vec<&corun_model::TaskSeen> = seen.vms.iter().flat_map(|vm| &vm.vcpus).collect();
-        let here: BTreeMap<TaskId, _> = tasks.iter().map(|vcpu| (vcpu.task, vcpu)).collect();
-        let may = |task: &TaskId, home: PcpuId| {
-            here.get(task)
-                .is_some_and(|vcpu| vcpu.allowed.contains(home))
-        };
-        self.homes.retain(|task, home| may(task, *home));
     }
 
     /// Tells every VM what it has in the next period, and every vCPU its slice of that.
@@ -140,14 +149,15 @@ impl Jupiter {
 
     /// Swaps vCPUs whose claims conflict, of VMs that Jupiter is on for.
     fn resolve_conflicts(&mut self, seen: &Snapshot) {
-        let mut placed = Vec::new();
+        let vcpus = seen.vms.iter().map(|vm| vm.vcpus.len()).sum();
+        let mut placed = Vec::with_capacity(vcpus);
         for vm in &seen.vms {
             let Some(known) = self.vms.get(&vm.vm).filter(|known| known.is_on()) else {
                 continue;
             };
             for (vcpu, claimed) in vm.vcpus.iter().zip(known.claims(&self.params)) {
                 // Where it had better be is where it will be.
-                let home = self.homes.get(&vcpu.task).copied();
+                let home = claimed.home;
                 placed.extend(home.or(vcpu.turns.cpu).map(|cpu| Placed {
                     task: vcpu.task,
                     vm: vm.vm,
@@ -162,15 +172,19 @@ impl Jupiter {
         let mut layout = Layout::new(&mut placed, self.params.period);
         let mut moved = layout.even_out_slices(self.params.slice_conflict);
         moved.extend(layout.spread_low_latencies(self.params.latency_conflict));
-        for vcpu in placed {
-            if moved.contains(&vcpu.task) {
-                self.homes.insert(vcpu.task, vcpu.cpu);
+        if moved.is_empty() {
+            return;
+        }
+        for vcpu in placed.iter().filter(|vcpu| moved.contains(&vcpu.task)) {
+            if let Some(known) = self.vms.get_mut(&vcpu.vm) {
+                known.settle(vcpu.task, vcpu.cpu);
             }
         }
     }
 
     /// What holds in the next period.
     fn say(&self, seen: &Snapshot, plan: &mut Plan) {
+        plan.vms.reserve(seen.vms.len());
         for vm in &seen.vms {
             let balance = VmPlan::placed(vm.vm, Placement::Balance);
             let Some(known) = self.vms.get(&vm.vm).filter(|known| known.is_on()) else {
@@ -187,36 +201,33 @@ impl Jupiter {
             });
             let claims = vm.vcpus.iter().zip(known.claims(&self.params));
             plan.tasks.extend(claims.map(|(vcpu, claimed)| TaskPlan {
-                home: self.homes.get(&vcpu.task).copied(),
+                home: claimed.home,
                 claim: Some(claimed.claim),
                 ..TaskPlan::of(vcpu.task)
             }));
         }
     }
 
-    fn think(&self, seen: &Snapshot) -> Status {
-        let vcpu = |(task, claimed): (TaskId, vm::Claimed)| VcpuStatus {
-            task,
+    /// What it thinks. Nobody asks for that in most periods.
+    fn think(&self) -> Status {
+        let vcpu = |claimed: vm::Claimed| VcpuStatus {
+            task: claimed.task,
             weight: per_mille(claimed.weight, Claim::NEUTRAL.into()) as u32,
             latency: claimed.claim.latency,
         };
-        let vm = |(vm, known): (&VmSeen, &Vm)| VmStatus {
-            vm: vm.vm,
+        let vm = |(vm, known): (VmId, &Vm)| VmStatus {
+            vm,
             enforced: known.is_on(),
             loan: known.loan(),
-            wakers_seen: known.wakers_seen(),
-            vcpus: (vm.vcpus.iter().map(|vcpu| vcpu.task))
-                .zip(known.claims(&self.params))
-                .map(vcpu)
-                .collect(),
+            wakers: known.wakers(),
+            vcpus: known.claims(&self.params).map(vcpu).collect(),
         };
-        let known = seen
-            .vms
-            .iter()
-            .filter_map(|seen| Some((seen, self.vms.get(&seen.vm)?)));
+        let known = (self.seen.iter()).filter_map(|vm| Some((*vm, self.vms.get(vm)?)));
         Status {
             vms: known.map(vm).collect(),
-            notes: Vec::new(),
+            notes: (self.wakers_hidden.then(|| HIDDEN.to_string()))
+                .into_iter()
+                .collect(),
         }
     }
 }
@@ -234,12 +245,12 @@ impl Policy for Jupiter {
             Some(passed) => self.adjust(seen, passed),
         }
         self.asked = Some(seen.now);
+        self.wakers_hidden = seen.host.wakers_hidden;
         self.say(seen, plan);
-        self.status = self.think(seen);
     }
 
     fn status(&self) -> Status {
-        self.status.clone()
+        self.think()
     }
 }
 
@@ -247,6 +258,17 @@ impl Policy for Jupiter {
 fn weight_of(vm: &VmSeen) -> u64 {
     let each = 100 * vm.vcpus.len() as u64;
     vm.weight.map_or(each, u64::from)
+}
+
+/// `part` times `by`, divided by `whole`, which is not 0. Division of 128 bits is slow and seldom needed.
+fn scaled(part: u64, by: u64, whole: u64) -> u64 {
+    match part.checked_mul(by) {
+        Some(product) => product / whole,
+        None => {
+            let product = u128::from(part) * u128::from(by) / u128::from(whole);
+            u64::try_from(product).unwrap_or(u64::MAX)
+        }
+    }
 }
 
 /// `part` in thousandths of `whole`.

@@ -45,7 +45,12 @@ pub(super) struct Layout<'a> {
 impl<'a> Layout<'a> {
     pub fn new(vcpus: &'a mut [Placed], period: Nanos) -> Self {
         let pcpus = vcpus.iter().map(|vcpu| vcpu.cpu.index() + 1).max();
-        let mut on = vec![Vec::new(); pcpus.unwrap_or(0)];
+        let mut counts = vec![0; pcpus.unwrap_or(0)];
+        for vcpu in vcpus.iter() {
+            counts[vcpu.cpu.index()] += 1;
+        }
+        // Room for as many as there are, which swaps do not change.
+        let mut on: Vec<Vec<usize>> = counts.into_iter().map(Vec::with_capacity).collect();
         for (at, vcpu) in vcpus.iter().enumerate() {
             on[vcpu.cpu.index()].push(at);
         }

@@ -31,7 +31,7 @@ pub fn latencies_after(latency: Nanos, doing: Doing, consumed: bool) -> [Nanos; 
     let went = |doing, consumed, wakers: &[usize]| Went {
         doing,
         consumed,
-        woken: !wakers.is_empty(),
+        hidden: false,
         wakers: wakers.to_vec(),
     };
     let mut latencies = [latency, params.latency];

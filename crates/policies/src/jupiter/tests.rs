@@ -2,8 +2,8 @@
 use super::*;
 use crate::testing::{ask, snapshot};
 use crate::{Balance, Settings};
-use corun_model::Doing;
 use corun_model::time::MS;
+use corun_model::{Doing, PcpuId, TaskId, Wakers};
 use proptest::prelude::*;
 
 const PERIOD: Nanos = 100 * MS;
@@ -156,6 +156,73 @@ fn without_its_parts_it_asks_for_nothing_but_balance_and_neutral_claims() {
         let claim = told.claim.unwrap();
         assert_eq!((claim.share, claim.latency), (Claim::NEUTRAL, 0));
         assert_eq!((claim.allotment, told.home), (50 * MS, None));
+    }
+}
+
+/// The status of VM 0 after each period in which its first vCPU was woken, in some by its sibling.
+fn wakers_after(policy: &mut Jupiter, hidden: bool, siblings: &[bool]) -> Vec<Wakers> {
+    let of_period = |(number, &by_sibling): (usize, &bool)| {
+        let mut seen = period(number as u64, &[vec![SLEEPER; 2], vec![HOG; 2]]);
+        seen.host.wakers_hidden = hidden;
+        seen.vms[0].vcpus[0].turns.wakeups = 9;
+        if by_sibling {
+            seen.vms[0].vcpus[0].turns.wakers = vec![TaskId(1)];
+        }
+        ask(policy, &seen);
+        policy.status().vms[0].wakers
+    };
+    siblings.iter().enumerate().map(of_period).collect()
+}
+
+/// A VM whose vCPUs timers and devices wake hides nothing, and one whose siblings wake each other does not
+/// stop to do so with each period in which they did not.
+#[test]
+fn hidden_is_what_the_hardware_hides_not_what_did_not_happen() {
+    let never = wakers_after(&mut Jupiter::default(), false, &[false; 5]);
+    assert_eq!(never, [Wakers::Others; 5]);
+    let mut now_and_then = [false; 30];
+    (1..20).step_by(6).for_each(|at| now_and_then[at] = true);
+    let told = wakers_after(&mut Jupiter::default(), false, &now_and_then);
+    assert_eq!(told[1..29], [Wakers::Siblings; 28]);
+    assert_eq!(told[29], Wakers::Others, "ten periods after the last");
+    let mut policy = Jupiter::default();
+    let hidden = wakers_after(&mut policy, true, &now_and_then);
+    assert_eq!(hidden[1..], [Wakers::Hidden; 29]);
+    let notes = policy.status().notes;
+    assert!(notes[0].contains("IPI virtualisation"), "{notes:?}");
+    assert_eq!(
+        wakers_after(&mut policy, false, &[true, true])[1],
+        Wakers::Siblings
+    );
+    assert_eq!(policy.status().notes, [""; 0]);
+}
+
+/// A vCPU that has the least latency and is stuck: where hardware hides whom it waits for, its siblings are
+/// hurried; where it does not and none of them woke it, none is.
+#[test]
+fn siblings_stand_for_wakers_where_these_are_hidden_and_only_there() {
+    for (hidden, then) in [(true, 3_600_000), (false, 4 * MS)] {
+        let mut policy = Jupiter::default();
+        let vms = [
+            vec![(20, Doing::Ready, 0), (0, Doing::Waiting, 0)],
+            vec![HOG; 2],
+        ];
+        let mut latency = 0;
+        let least = JupiterParams::default().latency_least;
+        for number in 0.. {
+            let mut seen = period(number, &vms);
+            seen.host.wakers_hidden = hidden;
+            seen.vms[0].vcpus[0].turns.wakeups = 9;
+            let plan = ask(&mut policy, &seen);
+            latency = claim(&plan, 1).latency;
+            if number > 0 && claim(&plan, 0).latency == least {
+                // One more period, with the least latency.
+                seen.now += PERIOD;
+                latency = claim(&ask(&mut policy, &seen), 1).latency;
+                break;
+            }
+        }
+        assert_eq!(latency, then);
     }
 }
 

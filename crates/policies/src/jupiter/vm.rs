@@ -5,12 +5,19 @@ use super::dasl::{self, Limits, Went};
 use super::dats;
 use super::params::JupiterParams;
 use super::predict::{self, Outcome, Trust};
-use corun_model::{Claim, Doing, Nanos, TaskId, TaskSeen, VmSeen};
+use super::scaled;
+use corun_model::{Claim, Doing, Nanos, PcpuId, TaskId, TaskSeen, VmSeen, Wakers};
+
+/// For how many periods a VM counts as one whose siblings wake each other after they were seen to: who
+/// does so at all does it seldom in some of them.
+const LATELY: u32 = 10;
 
 /// A VM.
 #[derive(Clone, Debug)]
 pub(super) struct Vm {
     vcpus: Vec<Vcpu>,
+    /// How their last period went.
+    went: Vec<Went>,
     /// Weights and latencies, as the parts want them to be handed.
     weights: Vec<u64>,
     latencies: Vec<Nanos>,
@@ -18,7 +25,10 @@ pub(super) struct Vm {
     /// What it has of a period, loans included.
     has: Nanos,
     trust: Trust,
-    wakers_seen: bool,
+    /// Does hardware hide who wakes its vCPUs?
+    hidden: bool,
+    /// Periods since siblings were seen to wake each other, up to [`LATELY`].
+    unseen: u32,
 }
 
 /// One of its vCPUs.
@@ -36,13 +46,16 @@ struct Vcpu {
     /// Could it have used more than its slice? Also if nobody cut it off and it did use more.
     wants: bool,
     conflicts: u64,
-    went: Went,
+    /// Where it had better be, if it was swapped.
+    home: Option<PcpuId>,
 }
 
 /// What a vCPU claims in the next period.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claimed {
+    pub task: TaskId,
     pub claim: Claim,
+    pub home: Option<PcpuId>,
     /// Its weight without loans, [`Claim::NEUTRAL`] if as by default.
     pub weight: u64,
     /// Is its latency one of the low ones?
@@ -68,22 +81,25 @@ impl Vm {
             depleted: false,
             wants: false,
             conflicts: 0,
-            went: Went {
-                doing: Doing::Waiting,
-                consumed: false,
-                woken: false,
-                wakers: Vec::new(),
-            },
+            home: None,
+        };
+        let nothing = Went {
+            doing: Doing::Waiting,
+            consumed: false,
+            wakers: Vec::new(),
+            hidden: false,
         };
         let vcpus: Vec<Vcpu> = tasks.map(vcpu).collect();
         Self {
+            went: vec![nothing; vcpus.len()],
             weights: vec![dats::NEUTRAL; vcpus.len()],
             latencies: vec![params.latency; vcpus.len()],
             vcpus,
             entitled: 0,
             has: 0,
             trust: Trust::default(),
-            wakers_seen: true,
+            hidden: false,
+            unseen: LATELY,
         }
     }
 
@@ -92,17 +108,47 @@ impl Vm {
         self.vcpus.iter().map(|vcpu| vcpu.task).eq(tasks)
     }
 
+    /// Where its vCPUs had better be that were of this VM, too.
+    pub fn keep_homes_of(&mut self, before: &Self) {
+        for vcpu in &mut self.vcpus {
+            let mut same = before.vcpus.iter().filter(|then| then.task == vcpu.task);
+            vcpu.home = same.next().and_then(|then| then.home);
+        }
+    }
+
+    /// A home that a vCPU may not be at is none.
+    pub fn leave_forbidden_homes(&mut self, seen: &VmSeen) {
+        for (vcpu, seen) in self.vcpus.iter_mut().zip(&seen.vcpus) {
+            vcpu.home = vcpu.home.filter(|home| seen.allowed.contains(*home));
+        }
+    }
+
+    /// One of its vCPUs had better be at `home`.
+    pub fn settle(&mut self, task: TaskId, home: PcpuId) {
+        for vcpu in self.vcpus.iter_mut().filter(|vcpu| vcpu.task == task) {
+            vcpu.home = Some(home);
+        }
+    }
+
     /// What its vCPUs did in the period of `passed` ns that is over, and whether it was expected.
-    pub fn judge(&mut self, seen: &VmSeen, passed: Nanos, params: &JupiterParams) {
+    /// `hidden`: hardware hides who wakes whom.
+    pub fn judge(&mut self, seen: &VmSeen, passed: Nanos, hidden: bool, params: &JupiterParams) {
         let place = |task: &TaskId| self.vcpus.iter().position(|vcpu| vcpu.task == *task);
-        let wakers: Vec<Vec<usize>> = (seen.vcpus.iter())
-            .map(|vcpu| vcpu.turns.wakers.iter().filter_map(place).collect())
-            .collect();
-        let woken = seen.vcpus.iter().any(|vcpu| vcpu.turns.wakeups > 0);
-        self.wakers_seen = !woken || wakers.iter().any(|wakers| !wakers.is_empty());
+        for (went, did) in self.went.iter_mut().zip(&seen.vcpus) {
+            let turns = &did.turns;
+            went.wakers.clear();
+            went.wakers.extend(turns.wakers.iter().filter_map(place));
+            went.hidden = hidden && turns.wakeups > 0 && went.wakers.is_empty();
+            went.doing = turns.doing;
+        }
+        self.hidden = hidden;
+        self.unseen = match self.went.iter().any(|went| !went.wakers.is_empty()) {
+            true => 0,
+            false => (self.unseen + 1).min(LATELY),
+        };
         let began = self.vcpus.iter().all(|vcpu| vcpu.slice > 0);
-        for ((vcpu, did), wakers) in self.vcpus.iter_mut().zip(&seen.vcpus).zip(wakers) {
-            vcpu.judge(did, wakers, passed, params);
+        for ((vcpu, went), did) in self.vcpus.iter_mut().zip(&mut self.went).zip(&seen.vcpus) {
+            went.consumed = vcpu.judge(did, passed, params);
         }
         if began {
             let outcome = |vcpu: &Vcpu| Outcome {
@@ -123,11 +169,10 @@ impl Vm {
             dats::adjust(&mut self.weights, &depleted, params.weight_step);
         }
         if params.dasl {
-            let went: Vec<Went> = self.vcpus.iter().map(|vcpu| vcpu.went.clone()).collect();
             let limits = limits(params);
             match self.has_its_share(params) {
-                true => dasl::relax(&mut self.latencies, &went, &limits, lack),
-                false => dasl::adjust(&mut self.latencies, &went, &limits),
+                true => dasl::relax(&mut self.latencies, &self.went, &limits, lack),
+                false => dasl::adjust(&mut self.latencies, &self.went, &limits),
             }
         }
     }
@@ -140,7 +185,7 @@ impl Vm {
 
     /// Could it have used more of its share, had it been served sooner?
     pub fn lacks(&self, params: &JupiterParams) -> bool {
-        !self.has_its_share(params) && self.vcpus.iter().any(|vcpu| vcpu.went.came_late())
+        !self.has_its_share(params) && self.went.iter().any(Went::came_late)
     }
 
     /// The VM has `has` ns of the next period, of the `entitled` that are its share.
@@ -149,8 +194,7 @@ impl Vm {
         self.has = has;
         let total: u64 = self.weights.iter().sum();
         for (vcpu, &weight) in self.vcpus.iter_mut().zip(&self.weights) {
-            let part = u128::from(has) * u128::from(weight) / u128::from(total.max(1));
-            let part = u64::try_from(part).unwrap_or(params.period);
+            let part = scaled(has, weight, total.max(1));
             vcpu.slice = part.clamp(1, params.period);
             vcpu.predicted = if vcpu.depleted {
                 vcpu.used.max(vcpu.slice)
@@ -192,8 +236,14 @@ impl Vm {
         self.vcpus.iter().map(|vcpu| vcpu.conflicts).sum()
     }
 
-    pub fn wakers_seen(&self) -> bool {
-        self.wakers_seen
+    /// Who wakes its vCPUs. Where hardware hides that, a sibling that seems to have done it may have been
+    /// there by accident.
+    pub fn wakers(&self) -> Wakers {
+        match self.unseen {
+            _ if self.hidden => Wakers::Hidden,
+            0..LATELY => Wakers::Siblings,
+            _ => Wakers::Others,
+        }
     }
 
     /// What it has borrowed (lent, if negative), thousandths of what it is entitled to.
@@ -208,7 +258,7 @@ impl Vm {
         match self.entitled {
             0 => Claim::NEUTRAL,
             entitled => {
-                let part = u128::from(self.has) * u128::from(Claim::NEUTRAL) / u128::from(entitled);
+                let part = scaled(self.has, Claim::NEUTRAL.into(), entitled);
                 u32::try_from(part).unwrap_or(u32::MAX)
             }
         }
@@ -219,9 +269,10 @@ impl Vm {
         let limits = limits(params);
         let each = self.vcpus.iter().zip(&self.weights).zip(&self.latencies);
         each.map(move |((vcpu, &weight), &latency)| {
-            let share =
-                u128::from(weight) * u128::from(self.has) / u128::from(self.entitled.max(1));
+            let share = scaled(weight, self.has, self.entitled.max(1));
             Claimed {
+                task: vcpu.task,
+                home: vcpu.home,
                 claim: Claim {
                     share: u32::try_from(share).unwrap_or(u32::MAX).max(1),
                     // Without DASL no vCPU has one of its own: it is the host's for all.
@@ -236,21 +287,17 @@ impl Vm {
 }
 
 impl Vcpu {
-    fn judge(&mut self, did: &TaskSeen, wakers: Vec<usize>, passed: Nanos, params: &JupiterParams) {
+    /// What it did in a period of `passed` ns; has it used up its slice?
+    fn judge(&mut self, did: &TaskSeen, passed: Nanos, params: &JupiterParams) -> bool {
         // Of a period that took longer, as much as is a period's.
-        let used = u128::from(did.run) * u128::from(params.period) / u128::from(passed.max(1));
+        let used = scaled(did.run, params.period, passed.max(1));
         let turns = &did.turns;
-        self.used = u64::try_from(used).unwrap_or(u64::MAX).min(params.period);
+        self.used = used.min(params.period);
         let consumed = self.used + predict::tolerance(self.slice, params.grain) >= self.slice;
         let cut_off = turns.depleted > 0 || turns.doing == Doing::Ready;
         self.wants = consumed && turns.doing != Doing::Waiting;
         self.depleted = self.wants && cut_off;
         self.conflicts = turns.preempted + turns.late;
-        self.went = Went {
-            doing: turns.doing,
-            consumed,
-            woken: turns.wakeups > 0,
-            wakers,
-        };
+        consumed
     }
 }

@@ -9,6 +9,7 @@
 
 pub(crate) mod advice;
 mod bars;
+mod off;
 mod plots;
 mod timelines;
 
@@ -87,6 +88,7 @@ struct CasePart<'a> {
     figures: Vec<Figure>,
     plots: Vec<Plots>,
     timelines: Option<Timelines>,
+    off: Vec<off::Off>,
     rows: Vec<Row>,
     left_out: usize,
 }
@@ -165,6 +167,7 @@ fn part<'a>(
         figures: bars::figures(&policies, &runs),
         plots: plots::plots(&policies, &runs, plots),
         timelines: timelines::timelines(&runs, comparison.replay.is_some(), timelines),
+        off: off::off(&runs),
         rows: table::rows(comparison, case),
         left_out: table::vms_left_out(comparison, case),
         policies,

@@ -97,6 +97,7 @@ pub(crate) struct Jobs {
     rngs: Vec<Rng>,
     left: Vec<Nanos>,
     vms: Vec<VmInfo>,
+    begin: Nanos,
 }
 
 impl Jobs {
@@ -121,7 +122,14 @@ impl Jobs {
                     realtime: false,
                 })
                 .collect(),
+            begin: 0,
         }
+    }
+
+    /// The same, so much later.
+    pub(crate) fn beginning_at(mut self, begin: Nanos) -> Self {
+        self.begin = begin;
+        self
     }
 
     /// The same with weights for the VMs.
@@ -197,7 +205,7 @@ impl Load for Jobs {
                 | Does::Keeps(_) => 0,
                 Does::Hands { first: false, .. } | Does::Asks { first: false, .. } => continue,
             };
-            host.load_timer(at, n as u64);
+            host.load_timer(self.begin + at, n as u64);
         }
     }
 

@@ -29,6 +29,8 @@ mod group_tests;
 mod groups;
 mod helpers;
 #[cfg(test)]
+mod jupiter_tests;
+#[cfg(test)]
 mod placement_tests;
 mod queues;
 #[cfg(test)]
@@ -45,8 +47,8 @@ use corun_dispatcher::{
     TaskStruct,
 };
 use corun_model::{
-    DispatcherParams, Doing, Nanos, PcpuId, PcpuSet, Placement, Plan, Sharing, TaskId, Turns, VmId,
-    VmPlan,
+    DispatcherParams, Doing, Gang, Nanos, PcpuId, PcpuSet, Placement, Plan, Sharing, TaskId, Turns,
+    VmId, VmPlan,
 };
 use groups::Groups;
 use helpers::Helpers;
@@ -430,6 +432,9 @@ impl<const COUNTED: bool> HostScheduler for Dispatcher<COUNTED> {
                 self.configure(wanted.vm.index());
             }
         }
+        // As the daemon does it.
+        let gangs = self.plans.iter().any(|vm| vm.gang != Gang::None);
+        self.native.look_at_gangs(gangs);
         let known = self.native.tasks();
         for wanted in plan
             .tasks

@@ -70,7 +70,7 @@ impl Control {
         let seen = |(index, info): (usize, &VmInfo)| VmSeen {
             vm: VmId::from(index),
             weight: info.weight,
-            cookie: info.cookie,
+            cookie: 0,
             vcpus: Vec::new(),
         };
         let mut vms: Vec<VmSeen> = infos.iter().enumerate().map(seen).collect();

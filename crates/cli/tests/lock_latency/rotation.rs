@@ -90,7 +90,6 @@ impl Load for Hogs {
         let info = |n: usize| VmInfo {
             name: format!("vm{n}"),
             weight: None,
-            cookie: 0,
             cap: 0,
             realtime: false,
         };

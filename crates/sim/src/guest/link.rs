@@ -80,7 +80,6 @@ impl Guests {
         self.infos.push(VmInfo {
             name: spec.name.clone(),
             weight: spec.weight,
-            cookie: spec.cookie,
             cap: spec.cap,
             realtime: spec.realtime,
         });

@@ -126,9 +126,9 @@ limit_of() {
 	case $1 in
 	vsmtio) echo 900 ;;
 	costs | jupiter | policies | others | book | cost | crowd | suspend*) echo 600 ;;
-	policy* | kill*) echo 180 ;;
+	policy* | kill*) echo 420 ;;
 	storm*) echo 240 ;;
-	*) echo 300 ;;
+	*) echo 600 ;;
 	esac
 }
 

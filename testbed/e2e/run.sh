@@ -127,7 +127,7 @@ emulator_broke() {
 # limit_of GROUP: seconds it may take; some three times what it takes on a machine that does nothing else.
 limit_of() {
 	case $1 in
-	costs | jupiter | vsmtio | policies | others | book | cost | crowd | suspend*) echo 600 ;;
+	costs | jupiter | vsmtio | policies | others | glance | recordings | book | cost | crowd | suspend*) echo 600 ;;
 	policy* | kill*) echo 180 ;;
 	storm*) echo 240 ;;
 	*) echo 300 ;;

@@ -207,8 +207,8 @@ static inline void core_claimed(s32 cpu)
 	core_pass_call(cpu, c);
 }
 
-/* Wakes a pCPU that idles while `p`, queued on `cpu`, waits: the SMT sibling, else any other. Who has
- * been dormant on the SMT sibling for long enough lets it go first. */
+/* Wakes a pCPU that idles while `p`, queued on `cpu`, waits: the SMT sibling, else any other. Who
+ * has been dormant on the SMT sibling for long enough lets it go first. */
 static inline void core_call(struct task_struct *p, s32 cpu, u64 now)
 {
 	s32 partner = partner_of(cpu);

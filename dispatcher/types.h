@@ -172,7 +172,7 @@ struct task_conf {
 	u64 latency; /* how long it may stay ready, ns; 0: as long as fair order has it */
 	u64 allotment; /* how long it may run in a period under that promise, ns */
 	u32 pool;      /* its pool (pool.h), plus 1; 0: none. Not vCPUs only */
-	u32 demand; /* core.h: what it asks of its core, see demand_alone() there; 0: not known */
+	u32 demand;  /* core.h: what it asks of its core, see demand_alone() there; 0: not known */
 	u32 dormant; /* retention.h: it may be dormant while it runs, and lets others go first after
 		      * its slice */
 	u32 pad;

@@ -220,7 +220,10 @@ fn who_is_dormant_on_its_pcpu_is_io_bound_and_has_turns_of_the_timeout() {
     assert_eq!(told(ask(&mut policy, &never_halting(2, Some(80)))), 4);
     assert_eq!(told(ask(&mut policy, &never_halting(3, Some(95)))), 0);
     let notes = policy.status().notes;
-    assert!(!notes.iter().any(|note| note.contains("MWAIT")), "{notes:?}");
+    assert!(
+        !notes.iter().any(|note| note.contains("MWAIT")),
+        "{notes:?}"
+    );
 }
 
 #[test]

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Jupiter as its timelines show it: the picture in `docs/jupiter.md`, and when it is off and on in
-//! the experiment of Figure 4.14.
+//! Jupiter as its timelines show it: the picture in `docs/jupiter.md`.
 
 // Helpers of tests, too, say what they expect by panicking.
 #![allow(clippy::unwrap_used)]

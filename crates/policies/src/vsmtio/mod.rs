@@ -13,8 +13,9 @@
 //! Who does what: this policy decides, once a period, about classes, cores and timeouts; the dispatcher
 //! holds hardware threads, lends and takes back (`dispatcher/core.h`, `retention.h`).
 //!
-//! A hardware thread is never shared across core-scheduling cookies: cores belong to the cookie of their
-//! vCPUs. Hosts whose cores do not have two hardware threads are left to plain fair order.
+//! Cores are given out by core-scheduling cookie: those of one cookie's vCPUs are home to no other's. What the
+//! dispatcher lends does not look at cookies. Hosts whose cores do not have two hardware threads are left to plain
+//! fair order.
 
 pub mod adjuster;
 mod cores;

@@ -150,7 +150,7 @@ cpu_of() {
 # and of the host's tasks, at the quietest of the last looks, only the daemon that looks.
 counters_at_rest() {
 	_lines="$(grep '^{' $log | tail -n 5)"
-	echo "$_lines" | sed 's/.*"occupied":\([0-9]*\),"vms":\(.*\)/\1 \2/' | awk '
+	echo "$_lines" | sed 's/.*"stacked_samples":[0-9]*,"occupied":\([0-9]*\),.*"vms":\(.*\)/\1 \2/' | awk '
 		{ if (least == "" || $1 < least) least = $1; last = $0 }
 		END {
 			gsub(/"(occupied|active_weight)":0[,}]/, "", last)

@@ -100,17 +100,13 @@ static inline void leave(struct task_ctx *t)
 /* `t`, which wants to run, has become a vCPU of VM `id`, whose accounts begin. */
 RARE void notice_new_vcpu(struct task_struct *p, struct task_ctx *t, u32 id)
 {
-	u32 *here;
-
 	if (!vm_notice(t, id))
 		return;
 	/* What it did before it was a vCPU is no reason to stay, what it did as one is. */
 	t->last_cpu = NO_PCPU;
 	if (!t->sum.switches && was_vcpu())
 		t->last_cpu = task_cpu_of(p);
-	here = siblings_counter(t, t->cpu);
-	if (here)
-		fetch_add(*here, 1);
+	siblings_add(t, t->cpu);
 	activate(p, t);
 }
 

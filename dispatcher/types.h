@@ -221,7 +221,8 @@ struct vm_ctx {
 	u64 active_weight; /* sum of the weights of its ready and running vCPUs */
 	u32 llc;	   /* the last-level cache where its vCPUs begin */
 	u32 pad;
-	u32 here[MAX_PCPUS]; /* ready or running vCPUs per pCPU */
+	u32 here[MAX_PCPUS];   /* ready or running vCPUs per pCPU */
+	u64 where[MASK_WORDS]; /* pCPUs with any of those, a bit each; a bit may be left over */
 };
 
 /* What the policy wants for a VM; written by the control loop only. */

@@ -130,6 +130,7 @@ pub struct VmCtx {
     pub llc: u32,
     pub pad: u32,
     pub here: [u32; MAX_PCPUS],
+    pub r#where: [u64; MAX_PCPUS / 64],
 }
 
 /// `struct gang_vcpu`.

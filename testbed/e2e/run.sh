@@ -6,8 +6,8 @@
 # with check.py; the recorded decisions are replayed through the native build.
 #
 # Usage: run.sh [OUT [GROUP…]]   OUT: out/e2e; GROUP: only these boots (below), such as weights; "brief": the
-#                                three that CI runs; or "contract", "costs", "jupiter", "vsmtio", "examples",
-#                                "slices", "predict", "record", "book", "cost", "parallel", "crowd" or "torture",
+#                                four that CI runs; or "contract", "costs", "jupiter", "vsmtio", "examples",
+#                                "slices", "predict", "record", "recordings", "book", "cost", "parallel", "crowd" or "torture",
 #                                which take long and are not among those run by default
 #        EXAMPLE: the policy that "examples" goes over to, instead of calm
 # Exit codes: 0 all passed, 77 packages cannot be had, else failed
@@ -52,6 +52,7 @@ others="aql|vslicer|vturbo|microsliced"
 policies_of() {
 	case $1 in
 	others) grep -xE "$others" ;;
+	*glance) cat ;;
 	examples) printf '%s\n' fair "${EXAMPLE:-calm}" ;;
 	*) grep -vxE "$others" ;;
 	esac
@@ -82,11 +83,13 @@ groups=(
 	"canary;watch"
 )
 
-# What shows within six minutes that a change broke nothing: stacking, the hand-back, the decisions.
+# What shows within seven minutes that a change broke nothing: stacking, the hand-back, the decisions, and
+# that every policy loads, takes over live and hands over.
 brief=(
 	"stacking"
 	"policy balance"
 	"kill;guard"
+	"glance"
 )
 
 # Recordings of the same guests under one scheduler after the other, for predict.py.

@@ -128,7 +128,7 @@ emulator_broke() {
 limit_of() {
 	case $1 in
 	vsmtio) echo 900 ;;
-	costs | jupiter | policies | others | book | cost | crowd | suspend*) echo 600 ;;
+	costs | jupiter | policies | others | glance | recordings | book | cost | crowd | suspend*) echo 600 ;;
 	policy* | kill*) echo 420 ;;
 	storm*) echo 240 ;;
 	*) echo 600 ;;

@@ -125,6 +125,9 @@ struct task_counters {
 /* Siblings remembered that woke a vCPU (gang_asymmetric.h). */
 #define WAKERS 8u
 
+/* Holds of a pCPU whose ends are remembered (retention.h). */
+#define HOLD_ENDS 8u
+
 struct task_ctx {
 	u64 vtime;   /* weighted virtual time */
 	u64 since;   /* when it entered its state */
@@ -161,6 +164,8 @@ struct task_ctx {
 	u32 group_weight; /* group.h: what it adds to its cgroup's active weight now; 0: nothing */
 	s32 parked_for;	  /* quota.h: throttled, and then to be queued on that pCPU */
 	u32 rest;	  /* what is left of a turn that was interrupted, ns; 0: nothing is */
+	u32 hold_no;	  /* retention.h: number of the hold of last_cpu for it */
+	u32 pad;
 };
 
 /* What the policy wants for a task; written by the control loop only. */
@@ -309,14 +314,14 @@ struct cpu_ctx {
 	u32 cur_vm;	/* gangs: slot of the VM whose vCPU runs here, or NO_VM */
 	u32 cur_member; /* its place in gang_ctx.vcpu, plus 1; 0: none */
 	u32 owner; /* gang_strict.h: slot of the VM that has the time slot, plus 1; 0: nobody */
-	u64 held_until;	 /* retention.h: held until then at most */
-	u64 held_end;	 /* when the last hold ended that was not for who runs */
-	u32 held;	 /* id of the halted vCPU that it is held for; 0: of none */
-	u32 held_last;	 /* id of the vCPU whose hold ended then */
-	u32 cur_is;	 /* core.h: what who runs here is on its core, CUR_* */
-	u32 cur_demand;	 /* task_conf.demand of who runs here */
-	u16 called;	 /* core.h: idle, and woken for a task that waits elsewhere */
-	u16 runs;	 /* one of ours runs here, and who is next is not decided */
+	u64 held_until;		  /* retention.h: held until then at most */
+	u64 hold_ends[HOLD_ENDS]; /* when the last holds ended, by their numbers */
+	u32 held;		  /* id of the halted vCPU that it is held for; 0: of none */
+	u32 hold_no;		  /* number of the hold that began last */
+	u32 cur_is;		  /* core.h: what who runs here is on its core, CUR_* */
+	u32 cur_demand;		  /* task_conf.demand of who runs here */
+	u16 called;		  /* core.h: idle, and woken for a task that waits elsewhere */
+	u16 runs;		  /* one of ours runs here, and who is next is not decided */
 	u32 cur_limited; /* quota.h: who runs here has a quota, and its turn ends with its part */
 	u16 cut;	 /* turn.h: somebody who waits here was perhaps interrupted */
 	u16 behind;	 /* pull.h: at the last look, that pCPU was furthest behind, plus 1 */

@@ -355,6 +355,27 @@ fn holds_are_counted_by_how_they_end() {
 }
 
 /// A vCPU that computes and waits at random.
+#[test]
+fn whoever_a_hold_gave_way_to_the_vcpu_pays_for_no_more_than_it_had() {
+    // Three on the I/O-bound hardware thread, each halted for longer than the others compute: one hold after the
+    // other begins and gives way before whose it was is back.
+    let mut cores = Cores::new("1n1l1c2t", 3, 5 * MS);
+    cores.gives_way = true;
+    let counted = Rc::clone(&cores.counted);
+    let io = (0..3).map(|n| io(n, 200 * US, (4 + u64::from(n)) * MS));
+    let jobs = io.chain([hog(3).on("0")]).collect();
+    let params = host("1n1l1c2t", 250);
+    let (outcome, _) = run(&params, cores, Jobs::new(jobs, 1), 0, SEC);
+    let charged: Nanos = outcome.vms.iter().map(|vm| vm.held).sum();
+    let holds = counted.get();
+    assert!(holds.gave_way > 200, "{holds:?}");
+    // Some are still halted: of those it is not known how much it will be.
+    assert!(
+        charged.abs_diff(holds.length) <= 15 * MS,
+        "{charged} {holds:?}"
+    );
+}
+
 fn any_job() -> impl Strategy<Value = (Does, u32)> {
     let cycles = (20u64..5000, 20u64..20_000).prop_map(|(work, sleep)| Does::Cycles {
         work: work * US,

@@ -11,7 +11,8 @@
  *
  * Where there is a choice, of the first CANDIDATES in fair order that one goes first which gets
  * along best with who runs on the SMT sibling: cycle accounting, as far as vCPUs' demands are
- * known.
+ * known. It goes before the first only while it is not owed less by more than max_lead: or whoever
+ * gets along with nobody would wait for as long as others do.
  */
 #ifndef CORUN_CORE_H
 #define CORUN_CORE_H
@@ -60,7 +61,7 @@ CALLED u32 best_match(s32 from, s32 cpu)
 {
 	struct pcpu_conf *conf = core_conf(cpu);
 	struct cpu_ctx *other = cpu_at(partner_of(cpu));
-	u64 wait_wait, miss_miss, least = ~0ull;
+	u64 wait_wait, miss_miss, least = ~0ull, latest = 0;
 	struct task_struct *p;
 	u32 beside, best = 0;
 	u32 looked = 0;
@@ -75,8 +76,12 @@ CALLED u32 best_match(s32 from, s32 cpu)
 	for_each_queued (p, from) {
 		struct task_conf *wanted = task_conf_of(p);
 		u32 demand = wanted ? shared(wanted->demand) : 0;
-		u64 loss;
+		u64 loss, vtime = queued_vtime(p);
 
+		if (!looked)
+			latest = vtime + knobs.sleeper_credit;
+		else if (before(latest, vtime))
+			break;
 		/* Of who is not known nothing can be said: fair order. */
 		if (!demand) {
 			best = 0;

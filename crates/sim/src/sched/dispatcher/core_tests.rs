@@ -9,7 +9,8 @@ use crate::testing::{Does, Job, Jobs, host, run, run_shares};
 use corun_dispatcher::HoldCounters;
 use corun_model::time::{MS, SEC, US};
 use corun_model::{
-    DispatcherParams, Nanos, PcpuId, PcpuPlan, Placement, Plan, TaskId, TaskPlan, VmId, VmPlan,
+    Demand, DispatcherParams, Nanos, PcpuId, PcpuPlan, Placement, Plan, TaskId, TaskPlan, VmId,
+    VmPlan,
 };
 use proptest::prelude::*;
 use std::cell::Cell;
@@ -25,6 +26,8 @@ struct Cores {
     both: bool,
     /// Do holds end for whoever is queued?
     gives_way: bool,
+    /// What the first tasks ask of their cores.
+    demands: Vec<Demand>,
     /// Per pCPU: since when it idles, not held, while somebody waits.
     wasted: Vec<Option<Nanos>>,
     /// Per pCPU: has the dispatcher been asked who is next there?
@@ -42,6 +45,7 @@ impl Cores {
             hold,
             both: false,
             gives_way: false,
+            demands: Vec::new(),
             wasted: vec![None; params.topology.pcpus() as usize],
             asked: vec![false; params.topology.pcpus() as usize],
             counted: Rc::default(),
@@ -53,6 +57,7 @@ impl Cores {
         let io = task.index() < self.io;
         let told = TaskPlan {
             home: Some(PcpuId(task.0 * 2 % pcpus + u32::from(io))),
+            demand: self.demands.get(task.index()).copied(),
             ..TaskPlan::of(task)
         };
         let thread = |cpu: PcpuId| PcpuPlan {
@@ -355,6 +360,44 @@ fn holds_are_counted_by_how_they_end() {
 }
 
 /// A vCPU that computes and waits at random.
+/// For which part of the time two of different kinds share the core, as `runs` tells who took its hardware threads:
+/// of four tasks the first two are of one kind.
+fn opposites(runs: &[(Nanos, PcpuId, TaskId)]) -> f64 {
+    let mut there = [None; 2];
+    let (mut since, mut opposite) = (0, 0);
+    for &(now, cpu, task) in runs {
+        if there[0] != there[1] {
+            opposite += now - since;
+        }
+        there[cpu.index()] = Some(task.index() / 2);
+        since = now;
+    }
+    opposite as f64 / since as f64
+}
+
+#[test]
+fn who_gets_along_goes_first_but_nobody_waits_for_ever_for_it() {
+    // Two that are at work all the time and two that miss, all CPU-bound on one core: the other hardware thread
+    // borrows.
+    let demand = |alone, wait, miss| Demand { alone, wait, miss };
+    let done = |demands: [Demand; 2]| {
+        let mut cores = Cores::new("1n1l1c2t", 0, 0);
+        cores.demands = [[demands[0]; 2], [demands[1]; 2]].concat();
+        let jobs = (0..4).map(hog).collect();
+        let params = host("1n1l1c2t", 250);
+        let (outcome, runs) = run(&params, cores, Jobs::new(jobs, 1), 0, 2 * SEC);
+        let shares = run_shares(&outcome);
+        let fair = |share: &f64| (share - 0.5).abs() < 0.02;
+        assert!(shares.iter().all(fair), "{shares:?}");
+        opposites(&runs)
+    };
+    let (base, misses) = (demand(1370, 10, 5), demand(1370, 10, 70));
+    let told = done([base, misses]);
+    assert!(told > 0.7, "{told}");
+    // Who is better off beside anybody is not preferred for ever.
+    done([demand(1200, 10, 5), misses]);
+}
+
 #[test]
 fn whoever_a_hold_gave_way_to_the_vcpu_pays_for_no_more_than_it_had() {
     // Three on the I/O-bound hardware thread, each halted for longer than the others compute: one hold after the

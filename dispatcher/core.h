@@ -11,8 +11,9 @@
  *
  * Where there is a choice, of the first CANDIDATES in fair order that one goes first which gets
  * along best with who runs on the SMT sibling: cycle accounting, as far as vCPUs' demands are
- * known. It goes before the first only while it is not owed less by more than max_lead: or whoever
- * gets along with nobody would wait for as long as others do.
+ * known. It goes before the first only while it is not owed less by more than a sleeper's credit,
+ * which is what queues keep of what somebody is owed (fair_arrive()): or whoever gets along with
+ * nobody would wait for as long as others do.
  */
 #ifndef CORUN_CORE_H
 #define CORUN_CORE_H

@@ -66,6 +66,8 @@ pub struct VsmtIo {
     smt: bool,
     /// What the host told of some vCPU in the last period; `None`: there was none.
     told: Option<Signals>,
+    /// Has a period passed?
+    learned: bool,
 }
 
 impl Default for VsmtIo {
@@ -86,6 +88,7 @@ impl VsmtIo {
             cooldown: 0,
             smt: true,
             told: None,
+            learned: false,
         }
     }
 
@@ -93,6 +96,7 @@ impl VsmtIo {
     fn learn(&mut self, seen: &Snapshot) {
         let length = seen.now.saturating_sub(self.looked_at.unwrap_or(0));
         self.looked_at = Some(seen.now);
+        self.learned = true;
         let mut achieved = vec![Performance::default(); self.timeouts.len()];
         for task in seen.vms.iter().flat_map(|vm| &vm.vcpus) {
             let vcpu = self.vcpus.entry(task.task).or_default();
@@ -214,6 +218,37 @@ impl VsmtIo {
             dormant: vcpu.core.is_some() && self.limits(vcpu),
             ..TaskPlan::of(task.task)
         }
+    }
+
+    /// What was found out in the last period, for people.
+    fn found(&self) -> Option<String> {
+        let known: Vec<&Vcpu> = (self.vcpus.values())
+            .filter(|vcpu| vcpu.core.is_some())
+            .collect();
+        let io = known.iter().filter(|vcpu| vcpu.io);
+        let rates: u64 = io.clone().map(|vcpu| u64::from(vcpu.rate)).sum();
+        let (io, all) = (io.count(), known.len());
+        if !self.learned || all == 0 {
+            return None;
+        }
+        let percent = 100 * rates / (io.max(1) as u64 * u64::from(rass::FULL));
+        let classes = match self.params.rass {
+            true => format!(
+                "{io} of {all} vCPUs are taken for I/O-bound and have waited within retentions, or might have, for \
+                 {percent} % of the last period"
+            ),
+            false => format!("{all} vCPUs, without classes"),
+        };
+        let timeouts = self.timeouts.iter().map(Ltcr::effective);
+        let range = timeouts.clone().min().zip(timeouts.max());
+        Some(match range.filter(|_| self.params.retain) {
+            Some((least, most)) => format!(
+                "{classes}; timeouts are {} to {}",
+                time::show(least),
+                time::show(most)
+            ),
+            None => classes,
+        })
     }
 
     /// What this host does not tell, and what is not done for lack of it.
@@ -364,13 +399,26 @@ impl Policy for VsmtIo {
                 "the cores of this host do not have two hardware threads each: plain fair order"
                     .to_string(),
             ],
-            Some(told) => self.hidden(told),
+            Some(told) => {
+                let mut notes = self.hidden(told);
+                notes.extend(self.found());
+                notes
+            }
             None => Vec::new(),
         };
         Status {
             notes,
             ..Status::default()
         }
+    }
+
+    fn recognised(&self, task: TaskId) -> Option<&'static str> {
+        let vcpu = self
+            .vcpus
+            .get(&task)
+            .filter(|_| self.params.rass && self.smt)?;
+        vcpu.core?;
+        Some(if vcpu.io { "I/O" } else { "CPU" })
     }
 }
 

@@ -217,16 +217,22 @@ static inline bool dormant_enough(struct cpu_ctx *c, u64 now)
 	       !before(now, shared(c->slice_end));
 }
 
-/* The slice is over of who has `cpu`: if it is a guest there, or may be dormant, does somebody wait
- * for the SMT sibling? */
+/* The slice is over of who has `cpu`: if it is a guest there, or may be dormant, or keeps others
+ * off the core (cookie.h), does somebody wait for the SMT sibling? */
 static inline bool beside_is_due(struct cpu_ctx *c, s32 cpu)
 {
+	struct cpu_ctx *other;
 	s32 partner;
+	u32 is;
 
-	if (!shared(c->cur_is))
+	is = shared(c->cur_is);
+	if (!is)
 		return false;
 	partner = partner_of(cpu);
-	return partner != NO_PCPU && queue_length(partner);
+	other = cpu_at(partner);
+	if (!other || !queue_length(partner))
+		return false;
+	return is != CUR_COOKIE || shared(other->idle);
 }
 
 /* Do holds of `cpu` end for whoever is queued there? */

@@ -180,7 +180,7 @@ struct task_conf {
 	u32 demand;  /* core.h: what it asks of its core, see demand_alone() there; 0: not known */
 	u32 dormant; /* retention.h: it may be dormant while it runs, and lets others go first after
 		      * its slice */
-	u32 pad;
+	u32 cookie;  /* cookie.h: who may share a core with it; 0: nobody has said */
 };
 
 /* What the policy wants of a hardware thread of a core with two; the control loop's. */
@@ -190,6 +190,8 @@ struct pcpu_conf {
 	u32 wait_wait; /* how much two slow each other down that both wait, thousandths */
 	u32 miss_miss; /* that both miss */
 	u32 gives_way; /* a hold ends for whoever is queued there */
+	u32 cookies;   /* cookie.h: vCPUs with different cookies are kept apart */
+	u32 pad;
 };
 
 /* pCPUs that belong together (pool.h); written by the control loop only. */
@@ -292,9 +294,11 @@ struct hold_counters {
 	u64 latest; /* how far beyond its timeout the one that was latest ended */
 };
 
-/* cpu_ctx.cur_is: it has its home elsewhere; it may be dormant (task_conf.dormant). */
+/* cpu_ctx.cur_is: it has its home elsewhere; it may be dormant (task_conf.dormant); it has a cookie
+ * that matters. */
 #define CUR_AWAY 1u
 #define CUR_DORMANT 2u
+#define CUR_COOKIE 4u
 
 struct cpu_ctx {
 	u64 vnow;      /* highest vtime that started here: never goes back */
@@ -334,6 +338,8 @@ struct cpu_ctx {
 	u64 favour_end;	 /* yield.h: the vtime up to which who was favoured, and runs here, may */
 	u64 held_since;	 /* retention.h: when the hold under way began; 0: there is none */
 	struct hold_counters holds;
+	u32 cur_cookie;	 /* cookie.h: of who runs here, or ran last; 0: none */
+	u32 ceded;	 /* cookie.h: somebody must start on the SMT sibling first */
 };
 
 /* The host's knobs, set before loading; `gangs`, `cores` and `tasks` change with plans. */

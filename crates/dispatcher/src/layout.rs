@@ -247,6 +247,8 @@ pub struct CpuCtx {
     pub favour_end: u64,
     pub held_since: u64,
     pub holds: HoldCounters,
+    pub cur_cookie: u32,
+    pub ceded: u32,
 }
 
 /// `struct pcpu_index`: what the untapped build finds pCPUs by; only C looks into it.

@@ -278,6 +278,8 @@ impl<const TAPPED: bool> Machine<TAPPED> {
                 wait_wait: 277,
                 miss_miss: 910,
                 gives_way: cpu / 2 % 2,
+                cookies: cpu / 4 % 2,
+                pad: 0,
             };
             self.native.configure_pcpu(cpu, conf);
         }

@@ -13,9 +13,9 @@
 //! Who does what: this policy decides, once a period, about classes, cores and timeouts; the dispatcher
 //! holds hardware threads, lends and takes back (`dispatcher/core.h`, `retention.h`).
 //!
-//! Cores are given out by core-scheduling cookie: those of one cookie's vCPUs are home to no other's. What the
-//! dispatcher lends does not look at cookies. Hosts whose cores do not have two hardware threads are left to plain
-//! fair order.
+//! A core is never shared across core-scheduling cookies: it belongs to the cookie of those who have their
+//! home there, and the dispatcher gives a hardware thread to nobody beside another cookie
+//! (`dispatcher/cookie.h`). Hosts whose cores do not have two hardware threads are left to plain fair order.
 
 pub mod adjuster;
 mod cores;
@@ -28,7 +28,7 @@ pub use params::VsmtIoParams;
 
 use crate::{Policy, place_all};
 use adjuster::Rates;
-use cores::Cores;
+use cores::{Cookies, Cores};
 use corun_model::{
     Nanos, PcpuId, PcpuPlan, Placement, Plan, Signals, Snapshot, Status, TaskId, TaskPlan,
     TaskSeen, time,
@@ -59,6 +59,7 @@ pub struct VsmtIo {
     params: VsmtIoParams,
     vcpus: BTreeMap<TaskId, Vcpu>,
     cores: Cores,
+    cookies: Cookies,
     timeouts: Vec<Ltcr>,
     looked_at: Option<Nanos>,
     /// Periods until vCPUs may be swapped again.
@@ -83,6 +84,7 @@ impl VsmtIo {
             params,
             vcpus: BTreeMap::new(),
             cores: Cores::default(),
+            cookies: Cookies::default(),
             timeouts: Vec::new(),
             looked_at: None,
             cooldown: 0,
@@ -202,7 +204,7 @@ impl VsmtIo {
     }
 
     /// What a vCPU's class and core mean for it.
-    fn told(&self, task: &TaskSeen) -> TaskPlan {
+    fn told(&self, task: &TaskSeen, cookie: u64) -> TaskPlan {
         let vcpu = self.vcpus.get(&task.task).copied().unwrap_or_default();
         let threads = vcpu.core.map(|core| self.cores.threads(core));
         let home = threads.map(|[cpu, io]| if vcpu.io { io } else { cpu });
@@ -216,6 +218,7 @@ impl VsmtIo {
                 miss: cycles.miss,
             }),
             dormant: vcpu.core.is_some() && self.limits(vcpu),
+            cookie: self.cookies.number(cookie),
             ..TaskPlan::of(task.task)
         }
     }
@@ -292,6 +295,7 @@ impl VsmtIo {
             // An idle loop does not know of which class its vCPU is.
             retention: if self.params.guests { timeout } else { 0 },
             gives_way: self.params.give_way,
+            cookies: self.cookies.matter(),
             wait_wait: coefficients.wait_wait,
             miss_miss: coefficients.miss_miss,
         };
@@ -384,8 +388,11 @@ impl Policy for VsmtIo {
             false => Placement::Free,
         };
         place_all(seen, plan, placement);
-        let vcpus = seen.vms.iter().flat_map(|vm| &vm.vcpus);
-        plan.tasks.extend(vcpus.map(|task| self.told(task)));
+        self.cookies.know(seen.vms.iter().map(|vm| vm.cookie));
+        for vm in &seen.vms {
+            let told = |task| self.told(task, vm.cookie);
+            plan.tasks.extend(vm.vcpus.iter().map(told));
+        }
         plan.pcpus = self.hardware();
     }
 

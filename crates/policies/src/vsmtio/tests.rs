@@ -342,6 +342,24 @@ fn cores_are_not_shared_across_cookies() {
     }
     // One VM after another gets cores: the second finds none left, and goes where it may.
     assert!((0..4).all(|task| core(task).is_some()));
+    // So the dispatcher keeps them apart, by numbers that stay.
+    assert!(plan.pcpus.iter().all(|told| told.cookies));
+    let cookies = |plan: &Plan| {
+        plan.tasks
+            .iter()
+            .map(|told| told.cookie)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(cookies(&plan), [1, 1, 1, 1, 2, 2, 2, 2]);
+    seen.now += PERIOD;
+    seen.vms[0].cookie = 9;
+    let plan = ask(&mut policy, &seen);
+    assert_eq!(cookies(&plan), [3, 3, 3, 3, 2, 2, 2, 2]);
+    // Where all have the same, they do not matter.
+    seen.now += PERIOD;
+    seen.vms[0].cookie = 7;
+    let plan = ask(&mut policy, &seen);
+    assert!(plan.pcpus.iter().all(|told| !told.cookies));
 }
 
 #[test]

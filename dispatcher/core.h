@@ -190,8 +190,11 @@ static inline void core_turn(struct task_struct *p, struct task_ctx *t, struct c
 static inline bool core_may_start(struct task_struct *p, struct task_ctx *t, s32 cpu)
 {
 	struct cpu_ctx *c = cpu_at(cpu);
-	u32 held = c && with_cores() ? shared(c->held) : 0;
+	u32 held;
 
+	if (!c || !with_cores())
+		return true;
+	held = shared(c->held);
 	if (held && (held != id_of(p) || others_first(cpu, t->vtime)))
 		return false;
 	return !with_cookies(cpu) || (!queue_length(cpu) && cookie_admits(p, t->vm, cpu));

@@ -66,7 +66,7 @@ static inline bool cookie_ceded(struct cpu_ctx *c, struct cpu_ctx *other, s32 pa
 }
 
 /* May one with this cookie start on `cpu`, where cookies matter? */
-RARE bool cookie_fits(u32 cookie, s32 cpu)
+CALLED u32 cookie_fits(u32 cookie, s32 cpu)
 {
 	s32 partner = partner_of(cpu);
 	struct cpu_ctx *other = cpu_at(partner);
@@ -82,13 +82,13 @@ RARE bool cookie_fits(u32 cookie, s32 cpu)
 }
 
 /* May `p`, a vCPU of the VM in slot `vm`, start on `cpu`? */
-static inline bool cookie_admits(struct task_struct *p, u32 vm, s32 cpu)
+CALLED u32 cookie_admits(struct task_struct *p TRUSTED, u32 vm, s32 cpu)
 {
 	return !with_cookies(cpu) || cookie_fits(cookie_of(p, vm), cpu);
 }
 
 /* May `p`, which is queued? */
-static inline bool cookie_admits_queued(struct task_struct *p, s32 cpu)
+CALLED u32 cookie_admits_queued(struct task_struct *p TRUSTED, s32 cpu)
 {
 	return !with_cookies(cpu) || cookie_fits(cookie_of_queued(p), cpu);
 }
@@ -129,14 +129,15 @@ static inline bool cookie_waits(s32 cpu)
 /* Does somebody wait for the SMT sibling of `cpu` who may not run beside who has `cpu`, or last
  * had?
  */
-RARE bool cookie_blocks(struct cpu_ctx *c, s32 cpu)
+CALLED u32 cookie_blocks(s32 cpu)
 {
 	s32 partner = partner_of(cpu);
 	struct cpu_ctx *other = cpu_at(partner);
+	struct cpu_ctx *c = cpu_at(cpu);
 	struct task_struct *p;
 	u32 cookie = 0;
 
-	if (!other || !with_cookies(cpu) || !shared(other->idle) || !queue_length(partner))
+	if (!c || !other || !with_cookies(cpu) || !shared(other->idle) || !queue_length(partner))
 		return false;
 	for_each_queued (p, partner) {
 		cookie = cookie_of_queued(p);
@@ -146,48 +147,55 @@ RARE bool cookie_blocks(struct cpu_ctx *c, s32 cpu)
 }
 
 /* `cpu` is left to those who wait for its SMT sibling: it idles until one of them has started. */
-static inline void cookie_cede(struct cpu_ctx *c, s32 cpu)
+CALLED u32 cookie_cede(s32 cpu)
 {
 	s32 partner = partner_of(cpu);
 	struct cpu_ctx *other = cpu_at(partner);
+	struct cpu_ctx *c = cpu_at(cpu);
 
-	if (!other)
-		return;
+	if (!c || !other)
+		return 0;
 	store(c->ceded, 1);
 	/* Never both: somebody must begin. */
 	store(other->ceded, 0);
 	exchange(c->idle, 1);
 	kick(partner, KICK_IDLE);
+	return 1;
 }
 
 /* `p` has `cpu` from now on, or is about to: who waits for the SMT sibling may start beside it. */
-RARE void cookie_turn(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, s32 cpu)
+CALLED u32 cookie_turn(struct task_struct *p TRUSTED, u32 vm, s32 cpu)
 {
 	s32 partner = partner_of(cpu);
 	struct cpu_ctx *other = cpu_at(partner);
-	u32 cookie = cookie_of(p, t->vm);
-	bool news = cookie != shared(c->cur_cookie);
+	struct cpu_ctx *c = cpu_at(cpu);
+	u32 cookie = cookie_of(p, vm);
+	bool news;
 
+	if (!c)
+		return 0;
+	news = cookie != shared(c->cur_cookie);
 	store(c->cur_cookie, cookie);
 	if (!other)
-		return;
+		return 0;
 	if (shared(other->ceded)) {
 		store(other->ceded, 0);
 		news = true;
 	}
 	if (news && shared(other->idle) && queue_length(partner))
 		kick(partner, KICK_IDLE);
+	return news;
 }
 
 /* `cpu` idles: who waits for the SMT sibling may start now. And who waits for `cpu` is not kept out
  * by a guest beside it, nor by one whose slice is over. */
-static inline void cookie_idles(s32 cpu, u64 now)
+CALLED u32 cookie_idles(s32 cpu, u64 now)
 {
 	s32 partner = partner_of(cpu);
 	struct cpu_ctx *other = cpu_at(partner);
 
 	if (!other || !with_cookies(cpu))
-		return;
+		return 0;
 	if (shared(other->idle)) {
 		if (queue_length(partner))
 			kick(partner, KICK_IDLE);
@@ -195,6 +203,7 @@ static inline void cookie_idles(s32 cpu, u64 now)
 		   ((shared(other->cur_is) & CUR_AWAY) || !before(now, shared(other->slice_end)))) {
 		kick(partner, KICK_PREEMPT);
 	}
+	return 1;
 }
 
 #endif

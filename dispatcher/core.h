@@ -168,7 +168,7 @@ static inline void core_turn_thread(struct task_struct *p, struct task_ctx *t, s
 		is |= CUR_DORMANT;
 	if (with_cookies(cpu)) {
 		is |= CUR_COOKIE;
-		cookie_turn(p, t, c, cpu);
+		cookie_turn(p, t->vm, cpu);
 	}
 	store(c->cur_is, is);
 	store(c->cur_demand, demand);
@@ -230,7 +230,7 @@ static inline void core_claimed(struct task_struct *p, struct task_ctx *t, s32 c
 	store(c->held, 0);
 	store(c->idle, 0);
 	if (with_cookies(cpu))
-		cookie_turn(p, t, c, cpu);
+		cookie_turn(p, t->vm, cpu);
 	core_pass_call(cpu, c);
 }
 

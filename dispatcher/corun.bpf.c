@@ -481,8 +481,8 @@ static inline void core_dispatch_or_keep(s32 cpu, s32 partner, struct cpu_ctx *c
 	bool stays = !guest && may_go_on(prev, t, now);
 	bool first;
 
-	if ((guest || !before(now, shared(c->slice_end))) && cookie_blocks(c, cpu)) {
-		cookie_cede(c, cpu);
+	if ((guest || !before(now, shared(c->slice_end))) && cookie_blocks(cpu)) {
+		cookie_cede(cpu);
 		return;
 	}
 	first = stays && !t->over && !lets && still_first(c, cpu, now);
@@ -530,8 +530,8 @@ RARE bool dispatch_thread(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, 
 		return true;
 	}
 	/* Somebody has just left. */
-	if (!shared(c->idle) && cookie_blocks(c, cpu)) {
-		cookie_cede(c, cpu);
+	if (!shared(c->idle) && cookie_blocks(cpu)) {
+		cookie_cede(cpu);
 		return true;
 	}
 	if (core_next(cpu)) {

@@ -338,8 +338,8 @@ struct cpu_ctx {
 	u64 favour_end;	 /* yield.h: the vtime up to which who was favoured, and runs here, may */
 	u64 held_since;	 /* retention.h: when the hold under way began; 0: there is none */
 	struct hold_counters holds;
-	u32 cur_cookie;	 /* cookie.h: of who runs here, or ran last; 0: none */
-	u32 ceded;	 /* cookie.h: somebody must start on the SMT sibling first */
+	u32 cur_cookie; /* cookie.h: of who runs here, or ran last; 0: none */
+	u32 ceded;	/* cookie.h: somebody must start on the SMT sibling first */
 };
 
 /* The host's knobs, set before loading; `gangs`, `cores` and `tasks` change with plans. */

@@ -3,14 +3,15 @@
 #
 # Problem: the recordings of decisions that tests replay belong to the dispatcher as it is: whatever changes
 # what it reads or does needs new ones.
-# How: one boot of the testbed records them (run.sh, group "recordings"); their beginnings are kept.
+# How: two boots of the testbed record them (run.sh, groups "recordings" and, on hardware threads, "vsmtio_record");
+# their beginnings are kept.
 #
 # Usage: record-lockstep.sh [OUT]   OUT: out/recordings
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 out="${1:-out/recordings}"
-testbed/e2e/run.sh "$out" recordings
+testbed/e2e/run.sh "$out" recordings vsmtio_record
 for recording in "$out"/lockstep-*.bin; do
 	name="${recording##*/lockstep-}"
 	scripts/cut-lockstep.py "$recording" "experiments/recordings/${name%.bin}.lockstep.gz"

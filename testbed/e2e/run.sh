@@ -7,7 +7,7 @@
 #
 # Usage: run.sh [OUT [GROUP…]]   OUT: out/e2e; GROUP: only these boots (below), such as weights; "brief": the
 #                                four that CI runs; or "contract", "costs", "jupiter", "vsmtio", "examples",
-#                                "slices", "predict", "record", "recordings", "book", "cost", "parallel", "crowd" or "torture",
+#                                "slices", "predict", "record", "recordings", "vsmtio_record", "book", "cost", "parallel", "crowd" or "torture",
 #                                which take long and are not among those run by default
 #        EXAMPLE: the policy that "examples" goes over to, instead of calm
 # Exit codes: 0 all passed, 77 packages cannot be had, else failed
@@ -152,7 +152,7 @@ attempt() {
 	# Two hardware threads per core, which QEMU's AMD CPUs tell with this flag only.
 	local -a machine=()
 	case $1 in cost | crowd) machine=(CORUN_TESTBED_CPUS=1 CORUN_TESTBED_COUNTED=1 CORUN_TESTBED_BOOT_TIMEOUT=180) ;; esac
-	case $1 in vsmtio | cores) machine=(CORUN_TESTBED_THREADS=2 "CORUN_TESTBED_CPU_MODEL=max,la57=off,topoext=on") ;; esac
+	case $1 in vsmtio* | cores) machine=(CORUN_TESTBED_THREADS=2 "CORUN_TESTBED_CPU_MODEL=max,la57=off,topoext=on") ;; esac
 	[ "$1" != cores ] || machine+=(CORUN_TESTBED_CPUS=4)
 	tr ';' '\n' <<<"$1" >"$work/test/phases"
 	policies_of "$1" <"$work/policies" >"$work/test/policies"

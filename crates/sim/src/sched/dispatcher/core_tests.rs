@@ -487,6 +487,26 @@ fn vms_with_different_cookies_have_a_core_by_turns() {
     }
 }
 
+/// Runs `jobs`, three vCPUs to a VM, for a second: all of them get to run.
+fn nobody_starves(
+    sched: Cores,
+    jobs: &[(Does, u32)],
+    cores: u32,
+    seed: u64,
+) -> Result<(), TestCaseError> {
+    let vcpu = |(number, (does, weight)): (usize, &(Does, u32))| {
+        let job = Job::new(does.clone()).weight(*weight);
+        job.vcpu(number as u32 / 3, number as u32 % 3)
+    };
+    let jobs: Vec<Job> = jobs.iter().enumerate().map(vcpu).collect();
+    let params = host(&format!("1n1l{cores}c2t"), 250);
+    let (outcome, _) = run(&params, sched, Jobs::new(jobs, seed), 0, SEC);
+    for (name, _, totals) in &outcome.tasks {
+        prop_assert!(totals.run > 0, "{name} never ran");
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
@@ -503,18 +523,9 @@ proptest! {
         cookies in prop::collection::vec(0u32..3, 5),
         seed: u64,
     ) {
-        let topology = format!("1n1l{cores}c2t");
-        let vcpu = |(number, (does, weight)): (usize, &(Does, u32))| {
-            Job::new(does.clone()).weight(*weight).vcpu(number as u32 / 3, number as u32 % 3)
-        };
-        let jobs: Vec<Job> = jobs.iter().enumerate().map(vcpu).collect();
-        let mut sched = Cores::new(&topology, io, hold * MS);
+        let mut sched = Cores::new(&format!("1n1l{cores}c2t"), io, hold * MS);
         (sched.gives_way, sched.homes, sched.cookies) = (gives_way, homes, cookies);
-        let params = host(&topology, 250);
-        let (outcome, _) = run(&params, sched, Jobs::new(jobs, seed), 0, SEC);
-        for (name, _, totals) in &outcome.tasks {
-            prop_assert!(totals.run > 0, "{name} never ran");
-        }
+        nobody_starves(sched, &jobs, cores, seed)?;
     }
 
     /// Whatever they do: see [`Cores::check`]; and nobody starves.
@@ -528,18 +539,8 @@ proptest! {
         gives_way: bool,
         seed: u64,
     ) {
-        let topology = format!("1n1l{cores}c2t");
-        let vcpu = |(number, (does, weight)): (usize, &(Does, u32))| {
-            Job::new(does.clone()).weight(*weight).vcpu(number as u32 / 3, number as u32 % 3)
-        };
-        let jobs: Vec<Job> = jobs.iter().enumerate().map(vcpu).collect();
-        let mut sched = Cores::new(&topology, io, hold * MS);
-        sched.both = both;
-        sched.gives_way = gives_way;
-        let params = host(&topology, 250);
-        let (outcome, _) = run(&params, sched, Jobs::new(jobs, seed), 0, SEC);
-        for (name, _, totals) in &outcome.tasks {
-            prop_assert!(totals.run > 0, "{name} never ran");
-        }
+        let mut sched = Cores::new(&format!("1n1l{cores}c2t"), io, hold * MS);
+        (sched.both, sched.gives_way) = (both, gives_way);
+        nobody_starves(sched, &jobs, cores, seed)?;
     }
 }

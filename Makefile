@@ -6,7 +6,9 @@
 #   make e2e     the same dispatcher in a real kernel with real KVM guests, emulated
 #   make validate the simulator against a real kernel, scenario by scenario
 #   make bench   how fast the simulator is
+#   make bench-decisions what the dispatcher's callbacks cost, in instructions (callgrind; half an hour)
 #   make bench-guest corun guest in an emulated VM that loses its pCPUs half of the time
+#   make recordings the decisions that tests replay, made anew in an emulated host
 #   make claims  the papers' claims: writes docs/claims.md anew
 #   make package  the Debian package, in out/
 #   make package-test the package checked, installed and removed in a clean root, and the Ansible role
@@ -15,7 +17,7 @@
 
 CORUN := target/release/corun
 
-.PHONY: run test e2e validate bench bench-guest claims package package-test book lint build
+.PHONY: run test e2e validate bench bench-decisions bench-guest recordings claims package package-test book lint build
 
 run: build
 	@mkdir -p out
@@ -45,6 +47,14 @@ validate:
 
 bench: build
 	$(CORUN) bench
+
+bench-decisions:
+	@scripts/install.sh bench
+	cargo bench -p corun-sim --bench instructions --profile static -- $(if $(QUICK),--quick) $(if $(POLICY),--policy $(POLICY))
+
+recordings:
+	@scripts/install.sh build
+	testbed/e2e/record-lockstep.sh
 
 bench-guest:
 	@scripts/install.sh build

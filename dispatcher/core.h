@@ -11,11 +11,14 @@
  *
  * Where there is a choice, of the first CANDIDATES in fair order that one goes first which gets
  * along best with who runs on the SMT sibling: cycle accounting, as far as vCPUs' demands are
- * known.
+ * known. It goes before the first only while it is not owed less by more than a sleeper's credit,
+ * which is what queues keep of what somebody is owed (fair_arrive()): or whoever gets along with
+ * nobody would wait for as long as others do.
  */
 #ifndef CORUN_CORE_H
 #define CORUN_CORE_H
 
+#include "cookie.h"
 #include "fair.h"
 #include "placement.h"
 #include "platform/platform.h"
@@ -60,7 +63,7 @@ CALLED u32 best_match(s32 from, s32 cpu)
 {
 	struct pcpu_conf *conf = core_conf(cpu);
 	struct cpu_ctx *other = cpu_at(partner_of(cpu));
-	u64 wait_wait, miss_miss, least = ~0ull;
+	u64 wait_wait, miss_miss, least = ~0ull, latest = 0;
 	struct task_struct *p;
 	u32 beside, best = 0;
 	u32 looked = 0;
@@ -75,8 +78,15 @@ CALLED u32 best_match(s32 from, s32 cpu)
 	for_each_queued (p, from) {
 		struct task_conf *wanted = task_conf_of(p);
 		u32 demand = wanted ? shared(wanted->demand) : 0;
-		u64 loss;
+		u64 loss, vtime = queued_vtime(p);
 
+		/* Nobody goes before it. */
+		if (!cookie_admits_queued(p, cpu))
+			break;
+		if (!looked)
+			latest = vtime + knobs.sleeper_credit;
+		else if (before(latest, vtime))
+			break;
 		/* Of who is not known nothing can be said: fair order. */
 		if (!demand) {
 			best = 0;
@@ -98,13 +108,15 @@ static inline bool core_next(s32 cpu)
 {
 	u32 best = queue_length(cpu) > 1 ? best_match(cpu, cpu) : 0;
 
-	return (best && take(cpu, best)) || move_first(cpu);
+	if (best && take(cpu, best))
+		return true;
+	return with_cookies(cpu) ? move_admitted(cpu) : move_first(cpu);
 }
 
 /* `cpu` borrows one of those who wait for its SMT sibling. */
 static inline bool core_borrow_beside(s32 cpu, s32 partner)
 {
-	struct pull_rule rule = {};
+	struct pull_rule rule = {.apart = with_cookies(cpu)};
 	u32 waiting = queue_length(partner);
 
 	if (waiting > 1)
@@ -116,7 +128,11 @@ static inline bool core_borrow_beside(s32 cpu, s32 partner)
  */
 static inline bool core_borrow(s32 cpu, s32 partner, struct cpu_ctx *c)
 {
-	return core_borrow_beside(cpu, partner) || pull_idle(cpu, c);
+	struct pull_rule apart = {.apart = true};
+
+	if (core_borrow_beside(cpu, partner))
+		return true;
+	return with_cookies(cpu) ? pull_any(cpu, &apart) : pull_idle(cpu, c);
 }
 
 /* Has `t`, which runs on `cpu`, its home elsewhere? */
@@ -150,6 +166,10 @@ static inline void core_turn_thread(struct task_struct *p, struct task_ctx *t, s
 
 	if (conf && shared(conf->dormant))
 		is |= CUR_DORMANT;
+	if (with_cookies(cpu)) {
+		is |= CUR_COOKIE;
+		cookie_turn(p, t->vm, cpu);
+	}
 	store(c->cur_is, is);
 	store(c->cur_demand, demand);
 	/* The kernel may have put somebody there whom the dispatcher did not. */
@@ -170,9 +190,14 @@ static inline void core_turn(struct task_struct *p, struct task_ctx *t, struct c
 static inline bool core_may_start(struct task_struct *p, struct task_ctx *t, s32 cpu)
 {
 	struct cpu_ctx *c = cpu_at(cpu);
-	u32 held = c && with_cores() ? shared(c->held) : 0;
+	u32 held;
 
-	return !held || (held == id_of(p) && !others_first(cpu, t->vtime));
+	if (!c || !with_cores())
+		return true;
+	held = shared(c->held);
+	if (held && (held != id_of(p) || others_first(cpu, t->vtime)))
+		return false;
+	return !with_cookies(cpu) || (!queue_length(cpu) && cookie_admits(p, t->vm, cpu));
 }
 
 /* `cpu`, which idled, has work of its own: if it was called for a task that waits elsewhere,
@@ -196,7 +221,7 @@ static inline void core_pass_call(s32 cpu, struct cpu_ctx *c)
 }
 
 /* `cpu`, which idled, has been given to a task that will start there: it is not free any more. */
-static inline void core_claimed(s32 cpu)
+static inline void core_claimed(struct task_struct *p, struct task_ctx *t, s32 cpu)
 {
 	struct cpu_ctx *c = cpu_at(cpu);
 
@@ -204,12 +229,14 @@ static inline void core_claimed(s32 cpu)
 		return;
 	store(c->held, 0);
 	store(c->idle, 0);
+	if (with_cookies(cpu))
+		cookie_turn(p, t->vm, cpu);
 	core_pass_call(cpu, c);
 }
 
 /* Wakes a pCPU that idles while `p`, queued on `cpu`, waits: the SMT sibling, else any other. Who
  * has been dormant on the SMT sibling for long enough lets it go first. */
-static inline void core_call(struct task_struct *p, s32 cpu, u64 now)
+static inline void core_call(struct task_struct *p, struct task_ctx *t, s32 cpu, u64 now)
 {
 	s32 partner = partner_of(cpu);
 	struct cpu_ctx *other = cpu_at(partner);
@@ -217,7 +244,7 @@ static inline void core_call(struct task_struct *p, s32 cpu, u64 now)
 
 	if (!other)
 		return;
-	if (shared(other->idle) && allowed(p, partner)) {
+	if (shared(other->idle) && allowed(p, partner) && cookie_admits(p, t->vm, partner)) {
 		store(other->called, 1);
 		kick(partner, KICK_IDLE);
 		return;
@@ -228,7 +255,7 @@ static inline void core_call(struct task_struct *p, s32 cpu, u64 now)
 	}
 	for_each_allowed (i, p) {
 		other = cpu_at(i);
-		if (!other || !shared(other->idle))
+		if (!other || !shared(other->idle) || !cookie_admits(p, t->vm, i))
 			continue;
 		store(other->called, 1);
 		kick(i, KICK_IDLE);

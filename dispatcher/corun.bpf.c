@@ -10,6 +10,7 @@
  * The same file is compiled to BPF for the kernel and natively for the simulator
  * (platform/platform.h).
  */
+#include "cookie.h"
 #include "core.h"
 #include "fair.h"
 #include "gang_pick.h"
@@ -100,17 +101,13 @@ static inline void leave(struct task_ctx *t)
 /* `t`, which wants to run, has become a vCPU of VM `id`, whose accounts begin. */
 RARE void notice_new_vcpu(struct task_struct *p, struct task_ctx *t, u32 id)
 {
-	u32 *here;
-
 	if (!vm_notice(t, id))
 		return;
 	/* What it did before it was a vCPU is no reason to stay, what it did as one is. */
 	t->last_cpu = NO_PCPU;
 	if (!t->sum.switches && was_vcpu())
 		t->last_cpu = task_cpu_of(p);
-	here = siblings_counter(t, t->cpu);
-	if (here)
-		fetch_add(*here, 1);
+	siblings_add(t, t->cpu);
 	activate(p, t);
 }
 
@@ -162,7 +159,7 @@ CALLBACK(s32, corun_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_fl
 	gang_woken(t, now);
 	if (!quota_out(t, now) && may_start(t, cpu, now) && core_may_start(p, t, cpu) &&
 	    claim_idle(cpu)) {
-		core_claimed(cpu);
+		core_claimed(p, t, cpu);
 		insert_local(p, kernel_slice(slice_of(p)));
 		t->woken = 0;
 		t->queued = 1;
@@ -177,10 +174,14 @@ RARE void wake_core(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c
 {
 	s32 cpu = t->cpu;
 
-	if (core_preempts(p, t, c, cpu, fair, now))
+	if (core_preempts(p, t, c, cpu, fair, now)) {
 		kick(cpu, KICK_PREEMPT);
-	else
-		core_call(p, cpu, now);
+		return;
+	}
+	/* It may never have been asked who is next there. */
+	if (with_cookies(cpu) && !shared(c->runs))
+		kick(cpu, KICK_IDLE);
+	core_call(p, t, cpu, now);
 }
 
 /*
@@ -478,20 +479,35 @@ static inline void core_dispatch_or_keep(s32 cpu, s32 partner, struct cpu_ctx *c
 	bool guest = shared(c->cur_is) & CUR_AWAY;
 	bool lets = dormant_enough(c, now);
 	bool stays = !guest && may_go_on(prev, t, now);
+	bool first;
 
-	if (stays && ((!t->over && !lets && still_first(c, cpu, now)) || !core_next(cpu))) {
+	if ((guest || !before(now, shared(c->slice_end))) && cookie_blocks(cpu)) {
+		cookie_cede(cpu);
+		return;
+	}
+	first = stays && !t->over && !lets && still_first(c, cpu, now);
+	if (!first) {
+		if (core_next(cpu))
+			return;
+		if (cookie_waits(cpu)) {
+			give_up(c);
+			cookie_idles(cpu, now);
+			return;
+		}
+	}
+	if (stays) {
 		if (!lets || !core_borrow_beside(cpu, partner))
 			keep(cpu, c, prev, t, now);
 		return;
 	}
-	if (stays || core_next(cpu))
-		return;
 	if (guest && allowed(prev, cpu) && guest_stays(prev, t) && !quota_out(t, now)) {
 		keep(cpu, c, prev, t, now);
 		return;
 	}
-	if (!core_borrow(cpu, partner, c))
-		give_up(c);
+	if (core_borrow(cpu, partner, c))
+		return;
+	give_up(c);
+	cookie_idles(cpu, now);
 }
 
 /* Who is next on `cpu`, perhaps a hardware thread of a core? False if it is none, or nothing is
@@ -513,17 +529,24 @@ RARE bool dispatch_thread(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, 
 		core_dispatch_or_keep(cpu, partner, c, prev, t, now);
 		return true;
 	}
+	/* Somebody has just left. */
+	if (!shared(c->idle) && cookie_blocks(cpu)) {
+		cookie_cede(cpu);
+		return true;
+	}
 	if (core_next(cpu)) {
 		core_pass_call(cpu, c);
 		return true;
 	}
 	store(c->called, 0);
-	if (core_borrow(cpu, partner, c))
+	if (!cookie_waits(cpu) && core_borrow(cpu, partner, c))
 		return true;
 	/* As in dispatch_idle(). */
 	exchange(c->idle, 1);
-	if (queue_length(cpu) && move_first(cpu))
+	if (queue_length(cpu) && core_next(cpu))
 		store(c->idle, 0);
+	else
+		cookie_idles(cpu, now);
 	return true;
 }
 

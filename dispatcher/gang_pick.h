@@ -9,6 +9,7 @@
 #ifndef CORUN_GANG_PICK_H
 #define CORUN_GANG_PICK_H
 
+#include "cookie.h"
 #include "gang.h"
 #include "gang_asymmetric.h"
 #include "gang_demand.h"
@@ -147,7 +148,8 @@ CALLED u32 take(s32 cpu, u32 id)
 	for_each_queued (p, cpu) {
 		if (id_of(p) != id)
 			continue;
-		taken = move_queued(p, cpu);
+		if (cookie_admits_queued(p, cpu))
+			taken = move_queued(p, cpu);
 		break;
 	}
 	return taken;

@@ -54,51 +54,89 @@ static inline bool strict_available(struct cpu_ctx *c, s32 cpu)
 	return c && is_online(cpu) && !shared(c->owner);
 }
 
+/* The pCPUs that nobody owns yet, while who opens a slot gives them away. */
+struct strict_free {
+	u64 pcpus[MASK_WORDS];
+	u32 count;
+	u32 pad;
+};
+
+/* Words of a mask that any pCPU is in. */
+static inline u32 strict_words(void)
+{
+	u32 words = ((u32)nr_pcpus() + 63) / 64;
+
+	return words < MASK_WORDS ? words : MASK_WORDS;
+}
+
+/* for_each_bit(n, bits): until no bit is set; the body takes out one by lowest_bit(). */
+#define for_each_bit(n, bits)                                                                      \
+	repeat (n, 64)                                                                             \
+		if (!(bits))                                                                       \
+			break;                                                                     \
+		else
+
+/* Takes the lowest bit out of those of a word; they are the pCPUs from `word` times 64 on. */
+#define lowest_bit(word, bits)                                                                     \
+	({                                                                                         \
+		s32 lowest = (s32)((word) * 64) + __builtin_ctzll(bits);                           \
+		(bits) &= (bits) - 1;                                                              \
+		lowest;                                                                            \
+	})
+
 /* How many pCPUs the VM in a slot of the table wants: one per vCPU that is ready or runs. */
 CALLED u32 strict_wanted(u32 slot)
 {
 	struct gang g = gang_in(slot);
 	u32 ready = 0;
-	s32 i;
+	u32 word, n;
 
 	if (!g.vm)
 		return 0;
-	repeat (i, nr_pcpus())
-		ready += gang_here(&g, i);
+	repeat (word, strict_words()) {
+		u64 bits = shared(g.vm->where[opaque(word) % MASK_WORDS]);
+
+		for_each_bit(n, bits) ready += gang_here(&g, lowest_bit(word, bits));
+	}
 	return ready;
-}
-
-/* How many pCPUs are available. */
-CALLED u32 strict_count(void)
-{
-	u32 count = 0;
-	s32 i;
-
-	repeat (i, nr_pcpus())
-		count += strict_available(cpu_at(i), i);
-	return count;
 }
 
 /*
  * Gives the VM in a slot of the table at most `wanted` pCPUs, of those where its vCPUs are (`here`)
- * or of all; returns how many it did not get.
+ * or of all; returns how many it did not get. Only free pCPUs are looked at, and each but once if
+ * it is given away: or a slot would take as long to open as there are VMs times pCPUs.
  */
-CALLED u32 strict_take(u32 slot, u32 wanted, u32 here)
+CALLED u32 strict_take(u32 slot, u32 wanted, u32 here, struct strict_free *free)
 {
 	struct gang g = gang_in(slot);
-	s32 i;
+	u32 word, n;
 
-	if (!g.vm)
+	if (!g.vm || !free)
 		return 0;
-	repeat (i, nr_pcpus()) {
-		struct cpu_ctx *c = cpu_at(i);
+	repeat (word, strict_words()) {
+		u64 bits = free->pcpus[opaque(word) % MASK_WORDS];
 
-		if (!wanted)
-			break;
-		if (!c || !strict_available(c, i) || (here && !gang_here(&g, i)))
-			continue;
-		store(c->owner, slot + 1);
-		wanted--;
+		if (here)
+			bits &= shared(g.vm->where[opaque(word) % MASK_WORDS]);
+		for_each_bit(n, bits)
+		{
+			s32 i;
+			struct cpu_ctx *c;
+
+			if (!wanted)
+				break;
+			i = lowest_bit(word, bits);
+			c = cpu_at(i);
+			if (here && !gang_here(&g, i))
+				continue;
+			/* A sibling that woke may have claimed it meanwhile: strict_claim(). */
+			if (c && strict_available(c, i)) {
+				store(c->owner, slot + 1);
+				wanted--;
+			}
+			free->pcpus[opaque(word) % MASK_WORDS] &= ~(1ull << ((u32)i % 64));
+			free->count--;
+		}
 	}
 	return wanted;
 }
@@ -107,13 +145,13 @@ CALLED u32 strict_take(u32 slot, u32 wanted, u32 here)
  * Gives the VM in a slot of the table pCPUs for the time slot: one per ready vCPU, or none, and
  * then false; `first`: what there is.
  */
-static inline bool strict_assign(u32 slot, bool first)
+static inline bool strict_assign(u32 slot, bool first, struct strict_free *free)
 {
 	u32 wanted = strict_wanted(slot);
 
-	if (!first && strict_count() < wanted)
+	if (!first && free->count < wanted)
 		return false;
-	strict_take(slot, strict_take(slot, wanted, 1), 0);
+	strict_take(slot, strict_take(slot, wanted, 1, free), 0, free);
 	return true;
 }
 
@@ -128,7 +166,7 @@ static inline u32 strict_next(u32 slot, u32 first)
 }
 
 /* Assigns all pCPUs for a slot that begins now. */
-static inline void strict_assign_all(u64 now)
+static inline void strict_assign_all(struct strict_free *free, u64 now)
 {
 	u32 first = active_slot(shared(slots.first) % MAX_VMS);
 	u32 slot = first;
@@ -139,11 +177,11 @@ static inline void strict_assign_all(u64 now)
 	repeat (turn, MAX_VMS) {
 		struct gang g;
 
-		if (slot == NO_VM)
+		if (slot == NO_VM || (!free->count && missed != NO_VM))
 			break;
 		g = gang_in(slot);
 		if (g.mode == GANG_STRICT) {
-			bool fits = strict_assign(slot, !length);
+			bool fits = strict_assign(slot, !length, free);
 
 			if (!length)
 				length = shared(g.conf->slot);
@@ -177,6 +215,7 @@ static inline void strict_enforce(s32 cpu)
 /* A slot is over, `cpu` noticed: the next one begins, unless another pCPU is at that. */
 CALLED u32 strict_open_slot(s32 cpu, u64 now)
 {
+	struct strict_free free = {};
 	s32 i;
 
 	if (exchange(slots.opening, 1))
@@ -185,10 +224,15 @@ CALLED u32 strict_open_slot(s32 cpu, u64 now)
 		repeat (i, nr_pcpus()) {
 			struct cpu_ctx *c = cpu_at(i);
 
-			if (c)
-				store(c->owner, 0);
+			if (!c)
+				continue;
+			store(c->owner, 0);
+			if (!is_online(i))
+				continue;
+			free.pcpus[opaque((u32)i / 64) % MASK_WORDS] |= 1ull << ((u32)i % 64);
+			free.count++;
 		}
-		strict_assign_all(now);
+		strict_assign_all(&free, now);
 		strict_enforce(cpu);
 	}
 	exchange(slots.opening, 0);

@@ -20,6 +20,34 @@ static inline u32 *siblings_counter(struct task_ctx *t, s32 cpu)
 	return vm && (u32)cpu < MAX_PCPUS ? &vm->here[opaque((u32)cpu) % MAX_PCPUS] : NULL;
 }
 
+/* `t`, a vCPU, is counted on `cpu`, where it was not; returns how many siblings were. */
+RARE u32 siblings_add(struct task_ctx *t, s32 cpu)
+{
+	struct vm_ctx *vm = vm_of(t);
+	u32 *here = siblings_counter(t, cpu);
+	u32 were;
+
+	if (!vm || !here)
+		return 0;
+	were = fetch_add(*here, 1);
+	if (!were)
+		set_bit_of(vm->where, cpu);
+	return were;
+}
+
+/* It is not counted there any more. Who comes at the same time sets the bit before or after. */
+RARE void siblings_sub(struct task_ctx *t, s32 cpu)
+{
+	struct vm_ctx *vm = vm_of(t);
+	u32 *here = siblings_counter(t, cpu);
+
+	if (!vm || !here || fetch_add(*here, -1) != 1)
+		return;
+	clear_bit_of(vm->where, cpu);
+	if (shared(*here))
+		set_bit_of(vm->where, cpu);
+}
+
 static inline void add_load(struct cpu_ctx *c, s64 load)
 {
 	fetch_add(c->load, load);
@@ -29,26 +57,23 @@ static inline void add_load(struct cpu_ctx *c, s64 load)
 /* Counts `t` on `cpu`, which is `c`; returns how many siblings were there. */
 static inline u32 occupancy_add(struct task_ctx *t, struct cpu_ctx *c, s32 cpu)
 {
-	u32 *here = siblings_counter(t, cpu);
-
 	if (c) {
 		fetch_add(c->nr, 1);
 		add_load(c, t->load);
 	}
-	return here ? fetch_add(*here, 1) : 0;
+	return t->vm == NO_VM ? 0 : siblings_add(t, cpu);
 }
 
 static inline void occupancy_sub(struct task_ctx *t, s32 cpu)
 {
 	struct cpu_ctx *c = cpu_at(cpu);
-	u32 *here = siblings_counter(t, cpu);
 
 	if (c) {
 		fetch_add(c->nr, -1);
 		add_load(c, -(s64)t->load);
 	}
-	if (here)
-		fetch_add(*here, -1);
+	if (t->vm != NO_VM)
+		siblings_sub(t, cpu);
 }
 
 /* `t`, on `c`, weighs `load` by now: its VM's weight may be shared by others than before. */

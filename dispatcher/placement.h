@@ -9,7 +9,8 @@
  *            that wait do not count. A VM with more ready vCPUs than pCPUs it may use cannot be
  *            balanced: then all of them are open, as in the published code;
  *   pool     the pCPUs of its pool (pool.h);
- *   core     its home, a hardware thread of its core (core.h: others while they would idle);
+ *   core     its home, a hardware thread of its core (core.h: others while they would idle); if it
+ *            has none, any whose SMT sibling does not run another cookie (cookie.h);
  *   load-conscious
  *            as balance, but only pCPUs that are light: up to so many percent of the mean load. If
  *            siblings are on all of these, one of them all the same (Kim et al., "Demand-based
@@ -34,6 +35,7 @@
 #ifndef CORUN_PLACEMENT_H
 #define CORUN_PLACEMENT_H
 
+#include "cookie.h"
 #include "crowding.h"
 #include "fair.h"
 #include "gang_strict.h"
@@ -74,8 +76,10 @@ RARE bool bound_mode_admits(struct task_struct *p, struct task_ctx *t, u32 mode,
 	case PLACE_BALANCE:
 	case PLACE_LOAD_CONSCIOUS:
 		return siblings_at(t, cpu) == 0;
-	case PLACE_FIXED:
 	case PLACE_CORE:
+		home = home_of(p, t);
+		return home == NO_PCPU ? cookie_admits(p, t->vm, cpu) : home == cpu;
+	case PLACE_FIXED:
 		home = home_of(p, t);
 		return home == NO_PCPU || home == cpu;
 	case PLACE_POOL:

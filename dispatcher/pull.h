@@ -71,6 +71,7 @@ struct pull_rule {
 	u32 id;		  /* only this task; 0: any */
 	bool fill;	  /* also those who may start only where nobody else would */
 	bool between;	  /* only those between turns, not who was interrupted (turn.h) */
+	bool apart;	  /* only those whose cookie the core admits (cookie.h) */
 };
 
 /* May `p`, waiting elsewhere, start on `cpu` at once, as far as its gang is concerned? */
@@ -122,6 +123,8 @@ CALLED u32 pull_from(s32 from, s32 cpu, struct pull_rule *rule)
 		if (rule->before && !before(vtime_of(p) + slice_of(p), rule->before))
 			continue;
 		if (rule->between && t.rest)
+			continue;
+		if (rule->apart && !cookie_admits(p, t.vm, cpu))
 			continue;
 		if ((rule->lighter_than && t.load >= rule->lighter_than) ||
 		    !may_pull(p, &t, cpu, &fixed) || !rank_admits(p, cpu, rule->fill))

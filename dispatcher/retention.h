@@ -57,6 +57,7 @@ RARE void hold_count(struct cpu_ctx *c, bool woke, u64 now)
 
 	if (!since)
 		return;
+	store(c->hold_ends[opaque(shared(c->hold_no)) % HOLD_ENDS], now);
 	length = before(since, now) ? now - since : 0;
 	late = before(until, now) ? now - until : 0;
 	if (!before(now, until))
@@ -75,11 +76,7 @@ RARE void hold_count(struct cpu_ctx *c, bool woke, u64 now)
 /* The hold of `c` ends for another reason than that its vCPU runs again. */
 static inline void hold_over(struct cpu_ctx *c, u64 now)
 {
-	u32 id = shared(c->held);
-
 	hold_count(c, false, now);
-	store(c->held_last, id);
-	store(c->held_end, now);
 	store(c->held, 0);
 	exchange(c->idle, 1);
 }
@@ -148,11 +145,13 @@ RARE void hold_begin_one(struct task_struct *p, struct task_ctx *t, s32 cpu, u64
 	id = id_of(p);
 	t->held_since = now;
 	t->held_until = now + hold;
+	t->hold_no = shared(c->hold_no) + 1;
 	/* Of one that nobody has ended, since cores were not looked at meanwhile, no length is
 	 * known. */
 	if (exchange(c->held_since, now))
 		fetch_add(c->holds.gave_way, 1);
 	fetch_add(c->holds.begun, 1);
+	store(c->hold_no, t->hold_no);
 	store(c->held_until, t->held_until);
 	store(c->held, id);
 	look_in(c, cpu, hold_look(c, t->held_until, now), now);
@@ -165,24 +164,25 @@ static inline void hold_begin(struct task_struct *p, struct task_ctx *t, s32 cpu
 		hold_begin_one(p, t, cpu, now);
 }
 
-/* `t`, for which a pCPU was held, wakes: the time is its own. */
+/*
+ * `t`, for which a pCPU was held, wakes: the time is its own. If the hold ended before, for
+ * somebody else, the pCPU remembers when; of one that is too long ago, it is charged all of it.
+ */
 RARE void hold_end(struct task_struct *p, struct task_ctx *t, u64 now)
 {
 	struct cpu_ctx *c = cpu_at(t->last_cpu);
 	u64 end = t->held_until;
 	u64 held;
-	u32 id;
 
 	if (!c)
 		return;
-	id = id_of(p);
-	if (shared(c->held) == id) {
+	if (shared(c->held) == id_of(p)) {
 		if (before(now, end))
 			t->sum.kept++;
 		hold_count(c, true, now);
 		end = now;
-	} else if (shared(c->held_last) == id) {
-		end = shared(c->held_end);
+	} else if (shared(c->hold_no) - t->hold_no < HOLD_ENDS) {
+		end = shared(c->hold_ends[opaque(t->hold_no) % HOLD_ENDS]);
 	}
 	if (before(now, end))
 		end = now;
@@ -217,16 +217,22 @@ static inline bool dormant_enough(struct cpu_ctx *c, u64 now)
 	       !before(now, shared(c->slice_end));
 }
 
-/* The slice is over of who has `cpu`: if it is a guest there, or may be dormant, does somebody wait
- * for the SMT sibling? */
+/* The slice is over of who has `cpu`: if it is a guest there, or may be dormant, or keeps others
+ * off the core (cookie.h), does somebody wait for the SMT sibling? */
 static inline bool beside_is_due(struct cpu_ctx *c, s32 cpu)
 {
+	struct cpu_ctx *other;
 	s32 partner;
+	u32 is;
 
-	if (!shared(c->cur_is))
+	is = shared(c->cur_is);
+	if (!is)
 		return false;
 	partner = partner_of(cpu);
-	return partner != NO_PCPU && queue_length(partner);
+	other = cpu_at(partner);
+	if (!other || !queue_length(partner))
+		return false;
+	return is != CUR_COOKIE || shared(other->idle);
 }
 
 /* Do holds of `cpu` end for whoever is queued there? */

@@ -30,7 +30,8 @@ RARE bool rescue_from(s32 from, s32 cpu, struct cpu_ctx *c, u64 now)
 	for_each_queued (p, from) {
 		struct task_ctx t = {};
 
-		if (!look_at(p, &t) || !before(t.since + STARVE_LIMIT, now) || !allowed(p, cpu))
+		if (!look_at(p, &t) || !before(t.since + STARVE_LIMIT, now) || !allowed(p, cpu) ||
+		    !cookie_admits(p, t.vm, cpu))
 			continue;
 		if (from != cpu)
 			announce(&t, c, cpu, id_of(p));

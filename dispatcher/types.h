@@ -125,6 +125,9 @@ struct task_counters {
 /* Siblings remembered that woke a vCPU (gang_asymmetric.h). */
 #define WAKERS 8u
 
+/* Holds of a pCPU whose ends are remembered (retention.h). */
+#define HOLD_ENDS 8u
+
 struct task_ctx {
 	u64 vtime;   /* weighted virtual time */
 	u64 since;   /* when it entered its state */
@@ -161,6 +164,8 @@ struct task_ctx {
 	u32 group_weight; /* group.h: what it adds to its cgroup's active weight now; 0: nothing */
 	s32 parked_for;	  /* quota.h: throttled, and then to be queued on that pCPU */
 	u32 rest;	  /* what is left of a turn that was interrupted, ns; 0: nothing is */
+	u32 hold_no;	  /* retention.h: number of the hold of last_cpu for it */
+	u32 pad;
 };
 
 /* What the policy wants for a task; written by the control loop only. */
@@ -175,7 +180,7 @@ struct task_conf {
 	u32 demand;  /* core.h: what it asks of its core, see demand_alone() there; 0: not known */
 	u32 dormant; /* retention.h: it may be dormant while it runs, and lets others go first after
 		      * its slice */
-	u32 pad;
+	u32 cookie;  /* cookie.h: who may share a core with it; 0: nobody has said */
 };
 
 /* What the policy wants of a hardware thread of a core with two; the control loop's. */
@@ -185,6 +190,8 @@ struct pcpu_conf {
 	u32 wait_wait; /* how much two slow each other down that both wait, thousandths */
 	u32 miss_miss; /* that both miss */
 	u32 gives_way; /* a hold ends for whoever is queued there */
+	u32 cookies;   /* cookie.h: vCPUs with different cookies are kept apart */
+	u32 pad;
 };
 
 /* pCPUs that belong together (pool.h); written by the control loop only. */
@@ -221,7 +228,8 @@ struct vm_ctx {
 	u64 active_weight; /* sum of the weights of its ready and running vCPUs */
 	u32 llc;	   /* the last-level cache where its vCPUs begin */
 	u32 pad;
-	u32 here[MAX_PCPUS]; /* ready or running vCPUs per pCPU */
+	u32 here[MAX_PCPUS];   /* ready or running vCPUs per pCPU */
+	u64 where[MASK_WORDS]; /* pCPUs with any of those, a bit each; a bit may be left over */
 };
 
 /* What the policy wants for a VM; written by the control loop only. */
@@ -286,9 +294,11 @@ struct hold_counters {
 	u64 latest; /* how far beyond its timeout the one that was latest ended */
 };
 
-/* cpu_ctx.cur_is: it has its home elsewhere; it may be dormant (task_conf.dormant). */
+/* cpu_ctx.cur_is: it has its home elsewhere; it may be dormant (task_conf.dormant); it has a cookie
+ * that matters. */
 #define CUR_AWAY 1u
 #define CUR_DORMANT 2u
+#define CUR_COOKIE 4u
 
 struct cpu_ctx {
 	u64 vnow;      /* highest vtime that started here: never goes back */
@@ -308,14 +318,14 @@ struct cpu_ctx {
 	u32 cur_vm;	/* gangs: slot of the VM whose vCPU runs here, or NO_VM */
 	u32 cur_member; /* its place in gang_ctx.vcpu, plus 1; 0: none */
 	u32 owner; /* gang_strict.h: slot of the VM that has the time slot, plus 1; 0: nobody */
-	u64 held_until;	 /* retention.h: held until then at most */
-	u64 held_end;	 /* when the last hold ended that was not for who runs */
-	u32 held;	 /* id of the halted vCPU that it is held for; 0: of none */
-	u32 held_last;	 /* id of the vCPU whose hold ended then */
-	u32 cur_is;	 /* core.h: what who runs here is on its core, CUR_* */
-	u32 cur_demand;	 /* task_conf.demand of who runs here */
-	u16 called;	 /* core.h: idle, and woken for a task that waits elsewhere */
-	u16 runs;	 /* one of ours runs here, and who is next is not decided */
+	u64 held_until;		  /* retention.h: held until then at most */
+	u64 hold_ends[HOLD_ENDS]; /* when the last holds ended, by their numbers */
+	u32 held;		  /* id of the halted vCPU that it is held for; 0: of none */
+	u32 hold_no;		  /* number of the hold that began last */
+	u32 cur_is;		  /* core.h: what who runs here is on its core, CUR_* */
+	u32 cur_demand;		  /* task_conf.demand of who runs here */
+	u16 called;		  /* core.h: idle, and woken for a task that waits elsewhere */
+	u16 runs;		  /* one of ours runs here, and who is next is not decided */
 	u32 cur_limited; /* quota.h: who runs here has a quota, and its turn ends with its part */
 	u16 cut;	 /* turn.h: somebody who waits here was perhaps interrupted */
 	u16 behind;	 /* pull.h: at the last look, that pCPU was furthest behind, plus 1 */
@@ -328,6 +338,8 @@ struct cpu_ctx {
 	u64 favour_end;	 /* yield.h: the vtime up to which who was favoured, and runs here, may */
 	u64 held_since;	 /* retention.h: when the hold under way began; 0: there is none */
 	struct hold_counters holds;
+	u32 cur_cookie; /* cookie.h: of who runs here, or ran last; 0: none */
+	u32 ceded;	/* cookie.h: somebody must start on the SMT sibling first */
 };
 
 /* The host's knobs, set before loading; `gangs`, `cores` and `tasks` change with plans. */

@@ -5,6 +5,7 @@
 #   scripts/install.sh build        compilers, libraries, and what reports draw with
 #   scripts/install.sh book         the same, and mdBook (compiles some minutes)
 #   scripts/install.sh test         the same, the linters, and a browser that looks at reports
+#   scripts/install.sh bench        the same as for build, and valgrind
 #   scripts/install.sh package      the same as for build, and what packages are checked with
 set -euo pipefail
 
@@ -13,9 +14,10 @@ packages=(gcc make pkg-config clang-19 libelf-dev zlib1g-dev)
 case $purpose in
 build | book) ;;
 test) packages+=(clang-format-19 shellcheck jq chromium) ;;
+bench) packages+=(valgrind) ;;
 package) packages+=(binutils lintian mmdebstrap systemd ansible-core ansible-lint) ;;
 *)
-	echo "install.sh: unknown purpose '$purpose': expected build, book, test or package" >&2
+	echo "install.sh: unknown purpose '$purpose': expected build, book, test, bench or package" >&2
 	exit 2
 	;;
 esac

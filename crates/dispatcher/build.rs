@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Compiles the dispatcher natively: with its tap for replays, and without for simulations
-//! (dispatcher/platform/native.h). `CC` chooses the compiler; decisions do not depend on it.
+//! Compiles the dispatcher natively: with its tap for replays, without for simulations, and without
+//! both tap and index to count what decisions cost (dispatcher/platform/native.h). `CC` chooses the compiler; decisions do not depend on it.
 
 use std::env;
 use std::error::Error;
@@ -8,15 +8,16 @@ use std::path::{Path, PathBuf};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let dispatcher = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("../../dispatcher");
-    compile(&dispatcher, "corun_tapped", None);
-    compile(&dispatcher, "corun_untapped", Some("UNTAPPED"));
+    compile(&dispatcher, "corun_tapped", &[]);
+    compile(&dispatcher, "corun_untapped", &["UNTAPPED"]);
+    compile(&dispatcher, "corun_plain", &["UNTAPPED", "PLAIN"]);
     println!("cargo:rerun-if-changed={}", dispatcher.display());
     Ok(())
 }
 
-fn compile(dispatcher: &Path, library: &str, define: Option<&str>) {
+fn compile(dispatcher: &Path, library: &str, defines: &[&str]) {
     let mut build = cc::Build::new();
-    if let Some(name) = define {
+    for name in defines {
         build.define(name, None);
     }
     build

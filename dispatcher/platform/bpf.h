@@ -43,6 +43,8 @@ static inline u32 opaque(u32 value)
 /* Full barriers, all of them. */
 #define raw_exchange(lvalue, value) __sync_lock_test_and_set(&(lvalue), (value))
 #define raw_fetch_add(lvalue, delta) __sync_fetch_and_add(&(lvalue), (typeof(lvalue))(delta))
+#define raw_fetch_or(lvalue, bits) __sync_fetch_and_or(&(lvalue), (bits))
+#define raw_fetch_and(lvalue, bits) __sync_fetch_and_and(&(lvalue), (bits))
 #define raw_exchange_if_zero(lvalue, value) __sync_val_compare_and_swap(&(lvalue), 0, (value))
 #define raw_exchange_if(lvalue, old, value) __sync_val_compare_and_swap(&(lvalue), (old), (value))
 

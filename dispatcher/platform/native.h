@@ -6,9 +6,10 @@
  * side by side. Whoever hosts the dispatcher fills in `struct native_host`
  * (crates/dispatcher/src/native.rs mirrors these structs; a test compares their sizes).
  *
- * It is compiled twice. A replay takes part in everything that passes the tap; for the simulator,
- * whose calls it is to be fast for, UNTAPPED makes the tap nothing at all. A test runs both side by
- * side.
+ * It is compiled three times. A replay takes part in everything that passes the tap; for the
+ * simulator, whose calls it is to be fast for, UNTAPPED makes the tap nothing at all, and pCPUs are
+ * found by an index. A test runs both side by side. PLAIN has neither: it goes through pCPUs one by
+ * one as the kernel's build does, for counting the instructions of that.
  */
 #ifndef CORUN_NATIVE_H
 #define CORUN_NATIVE_H
@@ -25,7 +26,7 @@ typedef uint8_t u8;
 typedef uint16_t u16;
 typedef int32_t s32;
 
-/* Two builds are linked into one program: nothing global. */
+/* All builds are linked into one program: nothing global. */
 #define CALLED static __attribute__((noinline))
 #define TRUSTED
 
@@ -34,8 +35,9 @@ typedef int32_t s32;
 #include "index.h"
 #include "tap.h"
 
-/* Both builds are linked into one program. */
-#ifdef UNTAPPED
+#ifdef PLAIN
+#define NAME(name) plain_##name
+#elif defined(UNTAPPED)
 #define NAME(name) untapped_##name
 #else
 #define NAME(name) name
@@ -140,6 +142,8 @@ static inline u32 opaque(u32 value)
 		was;                                                                               \
 	})
 #define raw_fetch_add(lvalue, delta) raw_exchange(lvalue, was + (typeof(lvalue))(delta))
+#define raw_fetch_or(lvalue, bits) raw_exchange(lvalue, was | (bits))
+#define raw_fetch_and(lvalue, bits) raw_exchange(lvalue, was &(bits))
 #define raw_exchange_if_zero(lvalue, value) raw_exchange(lvalue, was ? was : (value))
 #define raw_exchange_if(lvalue, old, value) raw_exchange(lvalue, was == (old) ? (value) : was)
 
@@ -217,7 +221,7 @@ static inline bool raw_allowed(struct task_struct *p, s32 cpu)
 	return p->allowed[(u32)cpu / 64] >> ((u32)cpu % 64) & 1;
 }
 
-#ifdef UNTAPPED
+#if defined(UNTAPPED) && !defined(PLAIN)
 #define INDEXED
 
 /* What is below nr_pcpus() of a mask's word. */

@@ -408,6 +408,20 @@ static inline void start_release_timer(s32 cpu, u64 delay)
 		tap_in(IN_FETCHED, raw_fetch_add(lvalue, delta));                                  \
 	})
 
+/* Sets the bit of `cpu` in an array of MASK_WORDS that other CPUs change, too (a full barrier). */
+#define set_bit_of(words, cpu) change_bit_of(words, cpu, raw_fetch_or, bit)
+
+/* Clears it. */
+#define clear_bit_of(words, cpu) change_bit_of(words, cpu, raw_fetch_and, ~bit)
+
+#define change_bit_of(words, cpu, raw_change, operand)                                             \
+	({                                                                                         \
+		u64 bit = 1ull << ((u32)(cpu) % 64);                                               \
+		tap_out(OUT_BITS, operand);                                                        \
+		tap_in(IN_FETCHED,                                                                 \
+		       raw_change((words)[opaque((u32)(cpu) / 64) % MASK_WORDS], operand));        \
+	})
+
 /* Reads a value that other CPUs change, no earlier than all that was written before. */
 #define shared_after(lvalue)                                                                       \
 	({                                                                                         \

@@ -55,6 +55,7 @@ enum tap_kind {
 	OUT_REQUEUE = 75,
 	OUT_RELEASE_TIMER = 76,
 	OUT_INSERT_NEXT = 77,
+	OUT_BITS = 78,
 };
 
 enum tap_op {

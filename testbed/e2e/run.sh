@@ -6,8 +6,8 @@
 # with check.py; the recorded decisions are replayed through the native build.
 #
 # Usage: run.sh [OUT [GROUP…]]   OUT: out/e2e; GROUP: only these boots (below), such as weights; "brief": the
-#                                three that CI runs; or "contract", "costs", "jupiter", "vsmtio", "examples",
-#                                "slices", "predict", "record", "book", "cost", "parallel", "crowd" or "torture",
+#                                four that CI runs; or "contract", "costs", "jupiter", "vsmtio", "examples",
+#                                "slices", "predict", "record", "recordings", "vsmtio_record", "book", "cost", "parallel", "crowd" or "torture",
 #                                which take long and are not among those run by default
 #        EXAMPLE: the policy that "examples" goes over to, instead of calm
 # Exit codes: 0 all passed, 77 packages cannot be had, else failed
@@ -47,11 +47,14 @@ for policy in json.load(sys.stdin):
 # Policies that the boot of all policies leaves to the group "others": long boots are those that the
 # emulation spoils.
 others="aql|vslicer|vturbo|microsliced"
+# Policies that the shortest run takes a look at: one of each way of co-scheduling that changes most.
+glance="balance|cosched-strict|cosched-relaxed|jupiter"
 
 # policies_of GROUP: of all policies (standard input), those that it goes through.
 policies_of() {
 	case $1 in
 	others) grep -xE "$others" ;;
+	glance) grep -xE "$glance" ;;
 	examples) printf '%s\n' fair "${EXAMPLE:-calm}" ;;
 	*) grep -vxE "$others" ;;
 	esac
@@ -82,11 +85,13 @@ groups=(
 	"canary;watch"
 )
 
-# What shows within six minutes that a change broke nothing: stacking, the hand-back, the decisions.
+# What shows within seven minutes that a change broke nothing: stacking, the hand-back, the decisions, and
+# that policies take over live and hand over.
 brief=(
 	"stacking"
 	"policy balance"
 	"kill;guard"
+	"glance"
 )
 
 # Recordings of the same guests under one scheduler after the other, for predict.py.
@@ -124,8 +129,8 @@ emulator_broke() {
 # limit_of GROUP: seconds it may take; some three times what it takes on a machine that does nothing else.
 limit_of() {
 	case $1 in
-	vsmtio) echo 900 ;;
-	costs | jupiter | policies | others | book | cost | crowd | suspend*) echo 600 ;;
+	vsmtio | jupiter) echo 900 ;;
+	costs | policies | others | glance | recordings | book | cost | crowd | suspend*) echo 600 ;;
 	policy* | kill*) echo 420 ;;
 	storm*) echo 240 ;;
 	*) echo 600 ;;
@@ -149,7 +154,7 @@ attempt() {
 	# Two hardware threads per core, which QEMU's AMD CPUs tell with this flag only.
 	local -a machine=()
 	case $1 in cost | crowd) machine=(CORUN_TESTBED_CPUS=1 CORUN_TESTBED_COUNTED=1 CORUN_TESTBED_BOOT_TIMEOUT=180) ;; esac
-	case $1 in vsmtio | cores) machine=(CORUN_TESTBED_THREADS=2 "CORUN_TESTBED_CPU_MODEL=max,la57=off,topoext=on") ;; esac
+	case $1 in vsmtio* | cores) machine=(CORUN_TESTBED_THREADS=2 "CORUN_TESTBED_CPU_MODEL=max,la57=off,topoext=on") ;; esac
 	[ "$1" != cores ] || machine+=(CORUN_TESTBED_CPUS=4)
 	tr ';' '\n' <<<"$1" >"$work/test/phases"
 	policies_of "$1" <"$work/policies" >"$work/test/policies"

@@ -130,8 +130,8 @@ pub struct TaskConf {
     pub demand: u32,
     /// May it be dormant while it runs, and do others go first after its slice?
     pub dormant: u32,
-    /// Nothing.
-    pub pad: u32,
+    /// Its cookie; 0: nobody has said.
+    pub cookie: u32,
 }
 
 impl TaskConf {
@@ -146,7 +146,7 @@ impl TaskConf {
             pool: plan.pool.map_or(0, |pool| pool as u32 + 1),
             demand: plan.demand.map_or(0, demand),
             dormant: plan.dormant.into(),
-            pad: 0,
+            cookie: plan.cookie,
         }
     }
 }
@@ -190,6 +190,10 @@ pub struct PcpuConf {
     pub miss_miss: u32,
     /// Does a hold end for whoever is queued there?
     pub gives_way: u32,
+    /// Are vCPUs with different cookies kept apart?
+    pub cookies: u32,
+    /// Nothing.
+    pub pad: u32,
 }
 
 impl PcpuConf {
@@ -201,6 +205,8 @@ impl PcpuConf {
             wait_wait: plan.wait_wait.min(10_000),
             miss_miss: plan.miss_miss.min(10_000),
             gives_way: plan.gives_way.into(),
+            cookies: plan.cookies.into(),
+            pad: 0,
         }
     }
 }

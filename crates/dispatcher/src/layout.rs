@@ -46,6 +46,9 @@ pub struct TaskCounters {
 /// Siblings remembered that woke a vCPU.
 pub const WAKERS: usize = 8;
 
+/// Holds of a pCPU whose ends are remembered.
+pub const HOLD_ENDS: usize = 8;
+
 /// `struct task_ctx`: the dispatcher's own knowledge of a task.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,6 +89,8 @@ pub struct TaskCtx {
     pub group_weight: u32,
     pub parked_for: i32,
     pub rest: u32,
+    pub hold_no: u32,
+    pub pad: u32,
 }
 
 /// `struct group_ctx`: who of a cgroup wants to run, and what is left of its quota.
@@ -130,6 +135,7 @@ pub struct VmCtx {
     pub llc: u32,
     pub pad: u32,
     pub here: [u32; MAX_PCPUS],
+    pub r#where: [u64; MAX_PCPUS / 64],
 }
 
 /// `struct gang_vcpu`.
@@ -222,9 +228,9 @@ pub struct CpuCtx {
     pub cur_member: u32,
     pub owner: u32,
     pub held_until: u64,
-    pub held_end: u64,
+    pub hold_ends: [u64; HOLD_ENDS],
     pub held: u32,
-    pub held_last: u32,
+    pub hold_no: u32,
     pub cur_is: u32,
     pub cur_demand: u32,
     pub called: u16,
@@ -241,6 +247,8 @@ pub struct CpuCtx {
     pub favour_end: u64,
     pub held_since: u64,
     pub holds: HoldCounters,
+    pub cur_cookie: u32,
+    pub ceded: u32,
 }
 
 /// `struct pcpu_index`: what the untapped build finds pCPUs by; only C looks into it.

@@ -24,6 +24,53 @@ pub enum Kick {
     Preempt,
 }
 
+/// How the dispatcher is compiled (dispatcher/platform/native.h).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Build {
+    /// pCPUs are found by an index: for simulations.
+    Indexed,
+    /// The host takes part in every exchange: for replays.
+    Tapped,
+    /// pCPUs are gone through one by one, as in the kernel's build: for counting instructions.
+    Plain,
+}
+
+/// What the dispatcher is called for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum Callback {
+    SelectCpu,
+    Enqueue,
+    Dispatch,
+    Running,
+    Stopping,
+    Yield,
+    Timer,
+    Release,
+    FlushIpi,
+    InitTask,
+    ExitTask,
+}
+
+impl Callback {
+    /// Its name in `struct sched_ext_ops`, or among corun's own.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::SelectCpu => "select_cpu",
+            Self::Enqueue => "enqueue",
+            Self::Dispatch => "dispatch",
+            Self::Running => "running",
+            Self::Stopping => "stopping",
+            Self::Yield => "yield",
+            Self::Timer => "timer",
+            Self::Release => "release",
+            Self::FlushIpi => "flush_ipi",
+            Self::InitTask => "init_task",
+            Self::ExitTask => "exit_task",
+        }
+    }
+}
+
 /// What the dispatcher needs done. Tasks are indices as given by [`Native::add_task`], queues are
 /// numbered like pCPUs; from [`MAX_PCPUS`] on, they are those of who is parked there.
 pub trait Services {
@@ -53,14 +100,19 @@ pub trait Services {
     /// [`Native::release`], for the pCPU that is so much less.
     fn start_timer(&mut self, timer: u32, delay: Nanos);
 
-    /// Does this host take part in every exchange (a replay)?
-    const TAPPED: bool = false;
-    /// An input of `kind` is about to be used; what shall its value be?
+    /// Which of the dispatcher's builds works for this host.
+    const BUILD: Build = Build::Indexed;
+    /// A callback, made at `now`, has returned.
+    #[inline]
+    fn returned(&mut self, callback: Callback, now: Nanos) {
+        let _ = (callback, now);
+    }
+    /// [`Build::Tapped`]: an input of `kind` is about to be used; what shall its value be?
     fn tap_in(&mut self, kind: u32, value: u64) -> u64 {
         let _ = kind;
         value
     }
-    /// A decision of `kind` was made.
+    /// [`Build::Tapped`]: a decision of `kind` was made.
     fn tap_out(&mut self, kind: u32, value: u64) {
         let _ = (kind, value);
     }
@@ -105,7 +157,7 @@ struct Context {
     index: PcpuIndex,
 }
 
-/// The dispatcher's callbacks as one of its two builds has them.
+/// The dispatcher's callbacks as one of its builds has them.
 struct Callbacks {
     enter: unsafe extern "C" fn(*mut Context),
     select_cpu: unsafe extern "C" fn(*mut TaskStruct, i32, u64) -> i32,
@@ -166,6 +218,10 @@ callbacks!(UNTAPPED: untapped_corun_enter, untapped_corun_select_cpu, untapped_c
     untapped_corun_dispatch, untapped_corun_running, untapped_corun_stopping,
     untapped_corun_yield, untapped_corun_init_task, untapped_corun_exit_task,
     untapped_corun_timer, untapped_corun_release, untapped_corun_flush_ipi);
+callbacks!(PLAIN: plain_corun_enter, plain_corun_select_cpu, plain_corun_enqueue,
+    plain_corun_dispatch, plain_corun_running, plain_corun_stopping, plain_corun_yield,
+    plain_corun_init_task, plain_corun_exit_task, plain_corun_timer, plain_corun_release,
+    plain_corun_flush_ipi);
 
 /// What the C side's pointers lead to. Boxed, so that it stays where it is.
 struct Inner<S> {
@@ -349,8 +405,11 @@ impl<S: Services> Table<S> {
 }
 
 impl<S: Services> Native<S> {
-    /// Only a replay needs the tap.
-    const C: Callbacks = if S::TAPPED { TAPPED } else { UNTAPPED };
+    const C: Callbacks = match S::BUILD {
+        Build::Indexed => UNTAPPED,
+        Build::Tapped => TAPPED,
+        Build::Plain => PLAIN,
+    };
 
     /// A dispatcher that knows no task yet.
     pub fn new(knobs: Knobs, services: S) -> Self {
@@ -517,7 +576,7 @@ impl<S: Services> Native<S> {
     pub fn add_task(&mut self, task: TaskStruct, now: Nanos) -> usize {
         self.inner.tasks.push(task);
         let index = self.inner.tasks.len() - 1;
-        self.call(now, 0, index, |p| {
+        self.call(Callback::InitTask, now, 0, index, |p| {
             // SAFETY: `p` is a live task of this context; the arguments are not looked at.
             let refused = unsafe { (Self::C.init_task)(p, ptr::null_mut()) };
             debug_assert_eq!(refused, 0, "the native build has memory for every task");
@@ -528,7 +587,7 @@ impl<S: Services> Native<S> {
     /// A task, which waits, is gone.
     pub fn exit_task(&mut self, task: usize, now: Nanos) {
         // SAFETY: `p` is a live task of this context; the arguments are not looked at.
-        self.call(now, 0, task, |p| unsafe {
+        self.call(Callback::ExitTask, now, 0, task, |p| unsafe {
             (Self::C.exit_task)(p, ptr::null_mut())
         });
     }
@@ -548,7 +607,7 @@ impl<S: Services> Native<S> {
             None => ptr::null_mut(),
         };
         // SAFETY: `p` and `current` are live tasks of this context; no task is added meanwhile.
-        let chosen = self.call(now, cpu, task, |p| unsafe {
+        let chosen = self.call(Callback::SelectCpu, now, cpu, task, |p| unsafe {
             (Self::C.select_cpu)(p, prev as i32, 0)
         });
         self.inner.context.current = ptr::null_mut();
@@ -558,7 +617,9 @@ impl<S: Services> Native<S> {
     /// `task` must be queued.
     pub fn enqueue(&mut self, now: Nanos, cpu: u32, task: usize) {
         // SAFETY: `p` is a live task of this context.
-        self.call(now, cpu, task, |p| unsafe { (Self::C.enqueue)(p, 0) });
+        self.call(Callback::Enqueue, now, cpu, task, |p| unsafe {
+            (Self::C.enqueue)(p, 0)
+        });
     }
 
     /// `cpu` needs something to run; `prev` has it and still wants it, if given.
@@ -568,19 +629,23 @@ impl<S: Services> Native<S> {
             None => ptr::null_mut(),
         };
         // SAFETY: `prev` is null or a live task of this context.
-        self.enter(now, cpu, || unsafe { (Self::C.dispatch)(cpu as i32, prev) });
+        self.enter(Callback::Dispatch, now, cpu, || unsafe {
+            (Self::C.dispatch)(cpu as i32, prev)
+        });
     }
 
     /// `task` has `cpu` from now on.
     pub fn running(&mut self, now: Nanos, cpu: u32, task: usize) {
         // SAFETY: `p` is a live task of this context.
-        self.call(now, cpu, task, |p| unsafe { (Self::C.running)(p) });
+        self.call(Callback::Running, now, cpu, task, |p| unsafe {
+            (Self::C.running)(p)
+        });
     }
 
     /// `task` loses `cpu`; does it want to run on, or go to wait?
     pub fn stopping(&mut self, now: Nanos, cpu: u32, task: usize, runnable: bool) {
         // SAFETY: `p` is a live task of this context.
-        self.call(now, cpu, task, |p| unsafe {
+        self.call(Callback::Stopping, now, cpu, task, |p| unsafe {
             (Self::C.stopping)(p, runnable)
         });
     }
@@ -592,40 +657,55 @@ impl<S: Services> Native<S> {
             None => ptr::null_mut(),
         };
         // SAFETY: `p` is a live task of this context, `to` is null or another one.
-        self.call(now, cpu, task, |p| unsafe { (Self::C.yields)(p, to) })
+        self.call(Callback::Yield, now, cpu, task, |p| unsafe {
+            (Self::C.yields)(p, to)
+        })
     }
 
     /// The timer of `cpu` fired, on that pCPU.
     pub fn timer(&mut self, now: Nanos, cpu: u32) {
         // SAFETY: no pointers are passed.
-        self.enter(now, cpu, || unsafe { (Self::C.timer)(cpu as i32) });
+        self.enter(Callback::Timer, now, cpu, || unsafe {
+            (Self::C.timer)(cpu as i32)
+        });
     }
 
     /// The release timer of `cpu` fired, on that pCPU.
     pub fn release(&mut self, now: Nanos, cpu: u32) {
         // SAFETY: no pointers are passed.
-        self.enter(now, cpu, || unsafe { (Self::C.release)(cpu as i32) });
+        self.enter(Callback::Release, now, cpu, || unsafe {
+            (Self::C.release)(cpu as i32)
+        });
     }
 
     /// A sibling waits for the ready `task` to flush its TLB. Kernels do not tell of it.
     pub fn flush_ipi(&mut self, now: Nanos, cpu: u32, task: usize) {
         // SAFETY: `p` is a live task of this context.
-        self.call(now, cpu, task, |p| unsafe { (Self::C.flush_ipi)(p) });
+        self.call(Callback::FlushIpi, now, cpu, task, |p| unsafe {
+            (Self::C.flush_ipi)(p)
+        });
     }
 
     /// Calls C for `task`, with time and place set.
     fn call<R>(
         &mut self,
+        name: Callback,
         now: Nanos,
         cpu: u32,
         task: usize,
         callback: impl FnOnce(*mut TaskStruct) -> R,
     ) -> R {
         let p = self.inner.pointer_to(task);
-        self.enter(now, cpu, || callback(p))
+        self.enter(name, now, cpu, || callback(p))
     }
 
-    fn enter<R>(&mut self, now: Nanos, cpu: u32, callback: impl FnOnce() -> R) -> R {
+    fn enter<R>(
+        &mut self,
+        name: Callback,
+        now: Nanos,
+        cpu: u32,
+        callback: impl FnOnce() -> R,
+    ) -> R {
         let this: *mut Inner<S> = &mut *self.inner;
         // SAFETY: `this` is our box, borrowed exclusively for this call; C and the table's functions
         // reach it only through this pointer, and only until `callback` returns.
@@ -635,7 +715,9 @@ impl<S: Services> Native<S> {
             (*this).context.cpu = cpu as i32;
             (Self::C.enter)(&raw mut (*this).context);
         }
-        callback()
+        let result = callback();
+        self.inner.services.returned(name, now);
+        result
     }
 }
 
@@ -651,12 +733,13 @@ mod tests {
     unsafe extern "C" {
         static corun_sizes: [usize; 11];
         static untapped_corun_sizes: [usize; 11];
+        static plain_corun_sizes: [usize; 11];
     }
 
     #[test]
     fn the_structs_are_laid_out_as_in_c() {
         // SAFETY: constant arrays of the C side, of this length.
-        let (c, untapped) = unsafe { (corun_sizes, untapped_corun_sizes) };
+        let builds = unsafe { [corun_sizes, untapped_corun_sizes, plain_corun_sizes] };
         let ours = [
             size_of::<TaskStruct>(),
             size_of::<TaskCtx>(),
@@ -670,6 +753,6 @@ mod tests {
             size_of::<GroupCtx>(),
             size_of::<Context>(),
         ];
-        assert_eq!((ours, ours), (c, untapped));
+        assert_eq!([ours; 3], builds);
     }
 }

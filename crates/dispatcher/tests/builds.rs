@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used)]
 
 use corun_dispatcher::{
-    GroupConf, Kick, Knobs, MAX_PCPUS, Native, PcpuConf, PoolConf, Services, TaskStruct,
+    Build, GroupConf, Kick, Knobs, MAX_PCPUS, Native, PcpuConf, PoolConf, Services, TaskStruct,
 };
 use corun_model::{
     Boost, Gang, Nanos, PcpuId, PcpuSet, Placement, Sharing, Skew, Slots, Topology, VmId, VmPlan,
@@ -56,7 +56,11 @@ impl<const TAPPED: bool> Host<TAPPED> {
 }
 
 impl<const TAPPED: bool> Services for Host<TAPPED> {
-    const TAPPED: bool = TAPPED;
+    const BUILD: Build = if TAPPED {
+        Build::Tapped
+    } else {
+        Build::Indexed
+    };
     fn tap_in(&mut self, _kind: u32, value: u64) -> u64 {
         self.taps += 1;
         value
@@ -274,6 +278,8 @@ impl<const TAPPED: bool> Machine<TAPPED> {
                 wait_wait: 277,
                 miss_miss: 910,
                 gives_way: cpu / 2 % 2,
+                cookies: cpu / 4 % 2,
+                pad: 0,
             };
             self.native.configure_pcpu(cpu, conf);
         }

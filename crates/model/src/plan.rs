@@ -260,6 +260,9 @@ pub struct TaskPlan {
     /// It may be dormant while it has its pCPU (its guest halts without an exit): on a hardware thread of a
     /// [`PcpuPlan`], whoever waits there goes first when its slice is over, whatever it is owed.
     pub dormant: bool,
+    /// The number of its core-scheduling cookie, from 1 to 2³¹ - 1; 0: none is known. On hardware threads of a
+    /// [`PcpuPlan`] with `cookies`.
+    pub cookie: u32,
 }
 
 impl TaskPlan {
@@ -273,6 +276,7 @@ impl TaskPlan {
             pool: None,
             demand: None,
             dormant: false,
+            cookie: 0,
         }
     }
 }
@@ -301,6 +305,9 @@ pub struct PcpuPlan {
     pub retention: Nanos,
     /// Does either end for whoever wants to run there?
     pub gives_way: bool,
+    /// Are vCPUs with different cookies kept off each other's cores? One without a number shares cores with its
+    /// siblings only.
+    pub cookies: bool,
     /// How much two vCPUs slow each other down that both wait for units of the core, thousandths.
     pub wait_wait: u32,
     /// The same, of those that both miss.

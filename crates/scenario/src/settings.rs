@@ -283,6 +283,8 @@ pub struct Vm {
     pub vcpu_weight: u32,
     /// What else is said of its cgroup; `None`: nothing.
     pub cgroup: Option<CgroupKeys>,
+    /// Its core-scheduling cookie: only VMs of the same one may share a core; 0 is one, too.
+    pub cookie: u64,
     /// The most pCPU time it gets, in percent of one pCPU; `None`: no limit.
     pub cap: Option<u32>,
     /// Are its vCPUs real-time tasks of the host?

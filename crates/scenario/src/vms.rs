@@ -86,6 +86,7 @@ fn vm(
     let weight = table.whole("weight", WEIGHT);
     let vcpu_weight = table.whole("vcpu_weight", WEIGHT).unwrap_or(100);
     let cgroup = cgroups::keys(table, "group", groups);
+    let cookie = table.whole("cookie", 0..=u32::MAX).unwrap_or(0);
     let cap = table.whole("cap", 1..=limits::CAP);
     let realtime = table.flag("realtime").unwrap_or(false);
     let slice = table.duration("slice", SLICE);
@@ -103,6 +104,7 @@ fn vm(
         weight,
         vcpu_weight,
         cgroup: (cgroup != CgroupKeys::default()).then_some(cgroup),
+        cookie: cookie.into(),
         cap,
         realtime,
         slice,

@@ -82,10 +82,10 @@ fn unknown_keys_and_what_was_meant() {
         with("weigth = 3\nfrobnicate = 1"),
         &[
             "host.toml:6: vm.web.weigth: unknown key, did you mean \"weight\"? (known here: allowed, \
-             cap, count, cpu_burst, cpu_idle, cpu_max, disk, disk_size, emulator, group, guest, \
+             cap, cookie, count, cpu_burst, cpu_idle, cpu_max, disk, disk_size, emulator, group, guest, \
              io_quota, io_weight, realtime, rt_app, rt_app_ignore, slice, thread, threads, \
              vcpu_weight, vcpus, weight, workload)",
-            "host.toml:7: vm.web.frobnicate: unknown key (known here: allowed, cap, count, cpu_burst, \
+            "host.toml:7: vm.web.frobnicate: unknown key (known here: allowed, cap, cookie, count, cpu_burst, \
              cpu_idle, cpu_max, disk, disk_size, emulator, group, guest, io_quota, io_weight, \
              realtime, rt_app, rt_app_ignore, slice, thread, threads, vcpu_weight, vcpus, weight, \
              workload)",
@@ -95,6 +95,10 @@ fn unknown_keys_and_what_was_meant() {
 
 #[test]
 fn ranges() {
+    says(
+        with("cookie = -1"),
+        &["host.toml:6: vm.web.cookie: found -1, expected a whole number from 0 to 4294967295"],
+    );
     says(
         with("weight = 0"),
         &["host.toml:6: vm.web.weight: found 0, expected a whole number from 1 to 10000"],

@@ -39,6 +39,7 @@ vcpus = 4
 count = 3
 weight = 200
 vcpu_weight = 50
+cookie = 7
 cap = 150
 slice = "1ms"
 allowed = "0-3"
@@ -79,10 +80,11 @@ fn a_full_scenario() {
     let vms: Vec<_> = case.vms.iter().map(|vm| vm.name.as_str()).collect();
     assert_eq!(vms, ["web1", "web2", "web3", "db"]);
     assert_eq!(case.vms[0].weight, Some(200));
+    assert_eq!((case.vms[0].cookie, case.vms[3].cookie), (7, 0));
     assert_eq!(case.vms[0].demand.workloads[0].threads, Some(8));
     assert!(case.vms[0].demand.threads.is_empty());
     let threads = &case.vms[3].demand.threads;
-    assert_eq!(threads[0].program.place.line, 49);
+    assert_eq!(threads[0].program.place.line, 50);
     assert_eq!(
         (case.tasks.len(), case.tasks[1].name.as_str()),
         (2, "qemu2")

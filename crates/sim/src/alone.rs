@@ -209,6 +209,7 @@ fn vm(preset: &Preset, number: u32) -> Result<VmSpec, AloneError> {
         name: preset.name.to_string(),
         vcpus: VCPUS,
         weight: None,
+        cookie: 0,
         cap: 0,
         realtime: false,
         slice: None,

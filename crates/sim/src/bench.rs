@@ -273,6 +273,7 @@ impl Workload {
         Ok(VmSpec {
             name: format!("vm{number}"),
             vcpus: Self::VCPUS,
+            cookie: 0,
             cap: 0,
             realtime: false,
             slice: None,

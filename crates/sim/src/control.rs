@@ -70,7 +70,7 @@ impl Control {
         let seen = |(index, info): (usize, &VmInfo)| VmSeen {
             vm: VmId::from(index),
             weight: info.weight,
-            cookie: 0,
+            cookie: info.cookie,
             vcpus: Vec::new(),
         };
         let mut vms: Vec<VmSeen> = infos.iter().enumerate().map(seen).collect();

@@ -20,6 +20,7 @@ pub fn parameters() -> Vec<Parameter> {
         crate::device::net::parameters(),
         DispatcherParams::parameters(),
         corun_policies::parameters(),
+        corun_policies::jupiter::constants(),
         crate::sched::cfs::parameters(),
         crate::sched::eevdf::parameters(),
         crate::sched::rr::parameters(),

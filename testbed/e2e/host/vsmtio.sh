@@ -41,6 +41,8 @@ tell_holds() {
 		echo
 	} >>/out/vsmtio/holds.tsv
 	[ "$under" = vsmtio ] || return 0
+	# While there are VMs: of none there is nothing to say.
+	corun policy | tee /tmp/policy.txt
 	number "vsmtio held share" "$(told_of io held_share)"
 	number "vsmtio kept/s" "$(told_of io kept_per_s)"
 	verdict "vsmtio $run: pCPUs are held, and let go" "share $(told_of io held_share)" held_for io
@@ -77,8 +79,8 @@ phase_vsmtio() {
 		verdict "vsmtio $run: switched" "$(in_charge)" switch_to vsmtio
 		under=vsmtio
 		with_vms beside_io measure_beside_io
-		corun policy
 		verdict "vsmtio $run: says what this host hides" "no instructions, no cycles" says_what_is_hidden
+		verdict "vsmtio $run: says whom it takes for what" "classes and timeouts" grep -q "taken for I/O-bound.*timeouts are" /tmp/policy.txt
 		verdict "vsmtio $run: what no host can do is refused" "guests=true" guests_are_refused
 		verdict "vsmtio $run: told to give way" "$(in_charge)" \
 			corun policy vsmtio --set timeout=3ms --set give_way=true
@@ -87,13 +89,12 @@ phase_vsmtio() {
 		stop_corun
 		verdict "vsmtio $run: leaves cleanly" "$exit_reason" left_cleanly
 	done
-	decisions_on_record
+	phase_vsmtio_record
 	polling_is_put_back
 	verdict "vsmtio: the watchdog never tripped" "ready tasks" watchdog_quiet
 }
 
 says_what_is_hidden() {
-	corun policy >/tmp/policy.txt
 	grep -q "instructions executed.*stay at 3.00 ms" /tmp/policy.txt && grep -q "no symbiosis, fair order" /tmp/policy.txt
 }
 
@@ -103,7 +104,7 @@ guests_are_refused() {
 }
 
 # What it decides with both kinds of retention, for the native build to decide again (../run.sh).
-decisions_on_record() {
+phase_vsmtio_record() {
 	begin "vsmtio, on record"
 	beside_io
 	start_corun vsmtio --set timeout=3ms --set give_way=false --record /out/lockstep-vsmtio.bin

@@ -17,11 +17,7 @@ pub(super) fn count(sizes: &[u32]) -> anyhow::Result<Vec<Decisions>> {
     let mut all = Vec::new();
     for policy in corun_policies::all() {
         for &pcpus in sizes {
-            let size = Size {
-                pcpus,
-                per_pcpu: 4,
-                siblings: 4,
-            };
+            let size = Size::new(policy, pcpus, 4, 4);
             let cost = complexity::count(policy, size)
                 .ok_or_else(|| anyhow!("no host can have {pcpus} pCPUs"))?;
             all.push(Decisions {

@@ -205,10 +205,11 @@ fn guest_cpu(vm: &VmOutcome, measured: Nanos) -> Option<f64> {
     (whole > 0).then(|| round(1.0 - share(idle, whole)))
 }
 
-/// `None` if the policy has no types.
+/// `None` if the policy does not have AQL_Sched's types.
 fn recognised(vm: &VmOutcome, measured: Nanos) -> Option<Recognised> {
     let seen = &vm.recognised;
-    let whole: u64 = seen.kinds.values().sum();
+    let types = Kind::KNOWN.iter().chain([&Kind::Unknown]);
+    let whole: u64 = types.filter_map(|kind| seen.kinds.get(kind.name())).sum();
     let vcpu_seconds = measured as f64 / SEC as f64 * vm.vcpus.len() as f64;
     let share = |kind: Kind| {
         let count = seen.kinds.get(kind.name()).copied().unwrap_or(0);

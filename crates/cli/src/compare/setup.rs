@@ -161,6 +161,7 @@ fn vm_spec(vm: &Vm, all: PcpuSet) -> Result<VmSpec, Problems> {
         vcpus: vm.vcpus,
         weight: vm.weight,
         vcpu_weight: vm.vcpu_weight,
+        cookie: vm.cookie,
         cap: vm.cap.unwrap_or(0),
         realtime: vm.realtime,
         slice: vm.slice,

@@ -90,6 +90,7 @@ impl Load for Hogs {
         let info = |n: usize| VmInfo {
             name: format!("vm{n}"),
             weight: None,
+            cookie: 0,
             cap: 0,
             realtime: false,
         };

@@ -4,7 +4,7 @@
 use super::format::{Entry, Record, Recording};
 use crate::conf::Knobs;
 use crate::layout::TaskStruct;
-use crate::native::{Kick, Native, Services};
+use crate::native::{Build, Kick, Native, Services};
 use corun_model::Nanos;
 use std::collections::HashMap;
 
@@ -115,7 +115,7 @@ impl Tape {
 }
 
 impl Services for Tape {
-    const TAPPED: bool = true;
+    const BUILD: Build = Build::Tapped;
 
     fn tap_in(&mut self, kind: u32, value: u64) -> u64 {
         match self.entries.get(self.at) {

@@ -8,10 +8,14 @@
 //! `dispatcher/gang_demand.h` for the others.
 
 use crate::balance_load::light;
-use crate::{NEW_VM_WAIT, Policy};
+use crate::{NEW_VM_WAIT, Policy, Status};
 use corun_model::{
     Boost, Gang, Nanos, Parameter, Placement, Plan, Snapshot, Value, VmPlan, VmSeen,
 };
+
+/// What a status says where nobody can be urgent.
+const HIDDEN: &str = "this host's hardware delivers IPIs between vCPUs (IPI virtualisation), so it is hidden who \
+                      wakes whom: nobody is urgent, and vCPUs are only placed load-consciously";
 
 /// Who is woken by a sibling runs at once.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +24,8 @@ pub struct CoschedDemand {
     pub light: u32,
     /// How long vCPUs are urgent.
     pub boost: Boost,
+    /// Is it hidden who wakes whom, as far as was seen?
+    wakers_hidden: bool,
 }
 
 impl Default for CoschedDemand {
@@ -27,6 +33,7 @@ impl Default for CoschedDemand {
         Self {
             light: VmPlan::LIGHT,
             boost: Boost::default(),
+            wakers_hidden: false,
         }
     }
 }
@@ -37,6 +44,7 @@ impl CoschedDemand {
         let Self {
             light: percent,
             boost,
+            ..
         } = Self::default();
         let time = |key, meaning, value, source| {
             Parameter::new(key, meaning, Value::Time(value), source, "the default only")
@@ -85,11 +93,38 @@ impl Policy for CoschedDemand {
     }
 
     fn decide(&mut self, seen: &Snapshot, plan: &mut Plan) {
+        self.wakers_hidden = seen.host.wakers_hidden;
         let wanted = |vm: &VmSeen| VmPlan {
             light: self.light,
             gang: Gang::Demand(self.boost),
             ..VmPlan::placed(vm.vm, Placement::LoadConscious)
         };
         plan.vms.extend(seen.vms.iter().map(wanted));
+    }
+
+    fn status(&self) -> Status {
+        let hidden = self.wakers_hidden.then(|| HIDDEN.to_string());
+        Status {
+            notes: hidden.into_iter().collect(),
+            ..Status::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{ask, snapshot};
+
+    #[test]
+    fn a_host_that_hides_who_wakes_whom_is_told_of() {
+        let mut policy = CoschedDemand::default();
+        let mut seen = snapshot(2, &[2]);
+        let mut notes = |hidden| {
+            seen.host.wakers_hidden = hidden;
+            ask(&mut policy, &seen);
+            policy.status().notes.len()
+        };
+        assert_eq!([false, true, false].map(&mut notes), [0, 1, 0]);
     }
 }

@@ -21,6 +21,9 @@
 
 use corun_model::{Doing, Nanos};
 
+/// A latency is low from this part on of what vCPUs begin with.
+pub(super) const LOW: Nanos = 2;
+
 /// Between what latencies move, and by how much.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
@@ -65,10 +68,9 @@ impl Limits {
         (latency * (100 + Nanos::from(self.step)) / 100).min(self.most)
     }
 
-    /// Is this one of the low latencies? Half of what it began with, or less (assumed: the
-    /// dissertation has two groups and no border).
+    /// Is this one of the low latencies?
     pub fn is_low(&self, latency: Nanos) -> bool {
-        latency <= self.neutral / 2
+        latency <= self.neutral / LOW
     }
 }
 

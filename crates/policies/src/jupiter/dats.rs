@@ -16,7 +16,7 @@ use corun_model::Claim;
 /// What a vCPU weighs by default; the total of a VM is this times its vCPUs.
 pub(super) const NEUTRAL: u64 = Claim::NEUTRAL as u64;
 /// No vCPU falls below the mean weight by more than this factor.
-const FLOOR: u64 = 8;
+pub(super) const FLOOR: u64 = 8;
 
 /// Adjusts the weights of a VM's vCPUs, of which `depleted` have used up their slices and want more:
 /// these grow by `step` percent, unless the others would lose more than that. The sum stays.

@@ -15,6 +15,9 @@ use super::params::JupiterParams;
 use corun_model::{Nanos, VmId};
 use std::collections::BTreeMap;
 
+/// Which part the last period is of what a VM uses as a rule.
+pub(super) const USUAL: Nanos = 8;
+
 /// A VM in the period that has just ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct VmUse {
@@ -201,11 +204,11 @@ impl Bank {
         }
     }
 
-    /// What those use as a rule who lend nothing: an average in which a period counts an eighth.
+    /// What those use as a rule who lend nothing: an average in which the last period counts a [`USUAL`]th.
     fn learn(&mut self, vms: &[VmUse]) {
         for vm in vms.iter().filter(|vm| !self.loans.contains_key(&vm.vm)) {
             let usual = self.usual.entry(vm.vm).or_insert(vm.used);
-            *usual = (*usual * 7 + vm.used) / 8;
+            *usual = (*usual * (USUAL - 1) + vm.used) / USUAL;
         }
     }
 

@@ -32,7 +32,7 @@ pub mod rules;
 mod tests;
 mod vm;
 
-pub use params::JupiterParams;
+pub use params::{JupiterParams, constants};
 
 use crate::Policy;
 use corun_model::{

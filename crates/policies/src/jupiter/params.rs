@@ -3,6 +3,7 @@
 //!
 //! The dissertation states few numbers; what it leaves open is said to be assumed, and why so much.
 
+use super::{dasl, dats, elb};
 use corun_model::time::{MS, US};
 use corun_model::{DispatcherParams, Nanos, Parameter, Value};
 
@@ -91,6 +92,39 @@ impl JupiterParams {
         all.extend(of_predictions(&default));
         all
     }
+}
+
+/// Its numbers that cannot be set.
+pub fn constants() -> Vec<Parameter> {
+    let of = |key, meaning, value: u64, source| {
+        Parameter::new(
+            key,
+            meaning,
+            Value::Number(value as f64, ""),
+            source,
+            "fixed",
+        )
+    };
+    vec![
+        of(
+            "corun_policies::jupiter::dats::FLOOR",
+            "by which factor at most the weight of a vCPU falls below the mean of its VM",
+            dats::FLOOR,
+            "assumed: who idled for long is not to starve when it wakes; the dissertation has no bound",
+        ),
+        of(
+            "corun_policies::jupiter::dasl::LOW",
+            "from which part on of the latency that vCPUs begin with a latency is low",
+            dasl::LOW,
+            "assumed: the dissertation (§4.4) has two groups and no border",
+        ),
+        of(
+            "corun_policies::jupiter::elb::USUAL",
+            "a period counts as this part of what a VM uses as a rule",
+            elb::USUAL,
+            "assumed: of less than a second a lender is not to be judged by",
+        ),
+    ]
 }
 
 const ALONE: &str = "on and off: experiments/jupiter/fig4-13.toml";

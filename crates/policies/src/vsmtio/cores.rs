@@ -67,6 +67,40 @@ impl Cores {
     }
 }
 
+/// The cookies of a host's VMs, by numbers that they keep as long as they are there.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Cookies {
+    known: BTreeMap<u64, u32>,
+    last: u32,
+}
+
+impl Cookies {
+    /// These are there now.
+    pub fn know(&mut self, all: impl Iterator<Item = u64>) {
+        let before = std::mem::take(&mut self.known);
+        for cookie in all {
+            let last = &mut self.last;
+            let new = || {
+                // 31 bits, without 0: no daemon sees so many.
+                *last = *last % (u32::MAX >> 1) + 1;
+                *last
+            };
+            let number = || before.get(&cookie).copied().unwrap_or_else(new);
+            self.known.entry(cookie).or_insert_with(number);
+        }
+    }
+
+    /// Are there several?
+    pub fn matter(&self) -> bool {
+        self.known.len() > 1
+    }
+
+    /// The number of one of them.
+    pub fn number(&self, cookie: u64) -> u32 {
+        self.known.get(&cookie).copied().unwrap_or(0)
+    }
+}
+
 /// What is on a core while vCPUs get theirs.
 #[derive(Clone, Debug, Default)]
 struct Load {

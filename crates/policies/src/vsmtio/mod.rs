@@ -13,9 +13,9 @@
 //! Who does what: this policy decides, once a period, about classes, cores and timeouts; the dispatcher
 //! holds hardware threads, lends and takes back (`dispatcher/core.h`, `retention.h`).
 //!
-//! Cores are given out by core-scheduling cookie: those of one cookie's vCPUs are home to no other's. What the
-//! dispatcher lends does not look at cookies. Hosts whose cores do not have two hardware threads are left to plain
-//! fair order.
+//! A core is never shared across core-scheduling cookies: it belongs to the cookie of those who have their
+//! home there, and the dispatcher gives a hardware thread to nobody beside another cookie
+//! (`dispatcher/cookie.h`). Hosts whose cores do not have two hardware threads are left to plain fair order.
 
 pub mod adjuster;
 mod cores;
@@ -28,7 +28,7 @@ pub use params::VsmtIoParams;
 
 use crate::{Policy, place_all};
 use adjuster::Rates;
-use cores::Cores;
+use cores::{Cookies, Cores};
 use corun_model::{
     Nanos, PcpuId, PcpuPlan, Placement, Plan, Signals, Snapshot, Status, TaskId, TaskPlan,
     TaskSeen, time,
@@ -59,6 +59,7 @@ pub struct VsmtIo {
     params: VsmtIoParams,
     vcpus: BTreeMap<TaskId, Vcpu>,
     cores: Cores,
+    cookies: Cookies,
     timeouts: Vec<Ltcr>,
     looked_at: Option<Nanos>,
     /// Periods until vCPUs may be swapped again.
@@ -66,6 +67,8 @@ pub struct VsmtIo {
     smt: bool,
     /// What the host told of some vCPU in the last period; `None`: there was none.
     told: Option<Signals>,
+    /// Has a period passed?
+    learned: bool,
 }
 
 impl Default for VsmtIo {
@@ -81,11 +84,13 @@ impl VsmtIo {
             params,
             vcpus: BTreeMap::new(),
             cores: Cores::default(),
+            cookies: Cookies::default(),
             timeouts: Vec::new(),
             looked_at: None,
             cooldown: 0,
             smt: true,
             told: None,
+            learned: false,
         }
     }
 
@@ -93,6 +98,7 @@ impl VsmtIo {
     fn learn(&mut self, seen: &Snapshot) {
         let length = seen.now.saturating_sub(self.looked_at.unwrap_or(0));
         self.looked_at = Some(seen.now);
+        self.learned = true;
         let mut achieved = vec![Performance::default(); self.timeouts.len()];
         for task in seen.vms.iter().flat_map(|vm| &vm.vcpus) {
             let vcpu = self.vcpus.entry(task.task).or_default();
@@ -198,7 +204,7 @@ impl VsmtIo {
     }
 
     /// What a vCPU's class and core mean for it.
-    fn told(&self, task: &TaskSeen) -> TaskPlan {
+    fn told(&self, task: &TaskSeen, cookie: u64) -> TaskPlan {
         let vcpu = self.vcpus.get(&task.task).copied().unwrap_or_default();
         let threads = vcpu.core.map(|core| self.cores.threads(core));
         let home = threads.map(|[cpu, io]| if vcpu.io { io } else { cpu });
@@ -212,8 +218,40 @@ impl VsmtIo {
                 miss: cycles.miss,
             }),
             dormant: vcpu.core.is_some() && self.limits(vcpu),
+            cookie: self.cookies.number(cookie),
             ..TaskPlan::of(task.task)
         }
+    }
+
+    /// What was found out in the last period, for people.
+    fn found(&self) -> Option<String> {
+        let known: Vec<&Vcpu> = (self.vcpus.values())
+            .filter(|vcpu| vcpu.core.is_some())
+            .collect();
+        let io = known.iter().filter(|vcpu| vcpu.io);
+        let rates: u64 = io.clone().map(|vcpu| u64::from(vcpu.rate)).sum();
+        let (io, all) = (io.count(), known.len());
+        if !self.learned || all == 0 {
+            return None;
+        }
+        let percent = 100 * rates / (io.max(1) as u64 * u64::from(rass::FULL));
+        let classes = match self.params.rass {
+            true => format!(
+                "{io} of {all} vCPUs are taken for I/O-bound and have waited within retentions, or might have, for \
+                 {percent} % of the last period"
+            ),
+            false => format!("{all} vCPUs, without classes"),
+        };
+        let timeouts = self.timeouts.iter().map(Ltcr::effective);
+        let range = timeouts.clone().min().zip(timeouts.max());
+        Some(match range.filter(|_| self.params.retain) {
+            Some((least, most)) => format!(
+                "{classes}; timeouts are {} to {}",
+                time::show(least),
+                time::show(most)
+            ),
+            None => classes,
+        })
     }
 
     /// What this host does not tell, and what is not done for lack of it.
@@ -257,6 +295,7 @@ impl VsmtIo {
             // An idle loop does not know of which class its vCPU is.
             retention: if self.params.guests { timeout } else { 0 },
             gives_way: self.params.give_way,
+            cookies: self.cookies.matter(),
             wait_wait: coefficients.wait_wait,
             miss_miss: coefficients.miss_miss,
         };
@@ -349,8 +388,11 @@ impl Policy for VsmtIo {
             false => Placement::Free,
         };
         place_all(seen, plan, placement);
-        let vcpus = seen.vms.iter().flat_map(|vm| &vm.vcpus);
-        plan.tasks.extend(vcpus.map(|task| self.told(task)));
+        self.cookies.know(seen.vms.iter().map(|vm| vm.cookie));
+        for vm in &seen.vms {
+            let told = |task| self.told(task, vm.cookie);
+            plan.tasks.extend(vm.vcpus.iter().map(told));
+        }
         plan.pcpus = self.hardware();
     }
 
@@ -364,13 +406,26 @@ impl Policy for VsmtIo {
                 "the cores of this host do not have two hardware threads each: plain fair order"
                     .to_string(),
             ],
-            Some(told) => self.hidden(told),
+            Some(told) => {
+                let mut notes = self.hidden(told);
+                notes.extend(self.found());
+                notes
+            }
             None => Vec::new(),
         };
         Status {
             notes,
             ..Status::default()
         }
+    }
+
+    fn recognised(&self, task: TaskId) -> Option<&'static str> {
+        let vcpu = self
+            .vcpus
+            .get(&task)
+            .filter(|_| self.params.rass && self.smt)?;
+        vcpu.core?;
+        Some(if vcpu.io { "I/O" } else { "CPU" })
     }
 }
 

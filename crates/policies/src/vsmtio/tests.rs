@@ -249,10 +249,34 @@ fn what_a_dormant_vcpu_computes_is_told_by_the_time_that_it_did() {
 }
 
 #[test]
+fn people_are_told_who_is_taken_for_what_and_how_long_timeouts_are() {
+    let mut policy = VsmtIo::default();
+    ask(&mut policy, &period(0, 4, 0, 0));
+    let told = |policy: &VsmtIo| {
+        let notes = policy.status().notes;
+        notes.into_iter().find(|note| note.contains("timeouts are"))
+    };
+    assert_eq!(told(&policy), None, "nothing is known yet");
+    ask(&mut policy, &period(1, 4, 40, 100));
+    let found = told(&policy).unwrap();
+    assert!(
+        found.starts_with("4 of 8 vCPUs are taken for I/O-bound"),
+        "{found}"
+    );
+    assert!(
+        found.ends_with("for 40 % of the last period; timeouts are 200 µs to 200 µs"),
+        "{found}"
+    );
+    let classes = [0, 100].map(|task| policy.recognised(TaskId(task)));
+    assert_eq!(classes, [Some("I/O"), Some("CPU")]);
+}
+
+#[test]
 fn a_host_without_smt_is_left_alone() {
     let mut policy = VsmtIo::default();
     let seen = snapshot(4, &[2, 2]);
     let plan = ask(&mut policy, &seen);
+    assert_eq!(policy.recognised(TaskId(0)), None);
     let free = |vm: &VmPlan| vm.placement == Placement::Free;
     assert!(plan.vms.iter().all(free) && plan.pcpus.is_empty());
     assert_eq!(policy.status().notes.len(), 1);
@@ -318,6 +342,24 @@ fn cores_are_not_shared_across_cookies() {
     }
     // One VM after another gets cores: the second finds none left, and goes where it may.
     assert!((0..4).all(|task| core(task).is_some()));
+    // So the dispatcher keeps them apart, by numbers that stay.
+    assert!(plan.pcpus.iter().all(|told| told.cookies));
+    let cookies = |plan: &Plan| {
+        plan.tasks
+            .iter()
+            .map(|told| told.cookie)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(cookies(&plan), [1, 1, 1, 1, 2, 2, 2, 2]);
+    seen.now += PERIOD;
+    seen.vms[0].cookie = 9;
+    let plan = ask(&mut policy, &seen);
+    assert_eq!(cookies(&plan), [3, 3, 3, 3, 2, 2, 2, 2]);
+    // Where all have the same, they do not matter.
+    seen.now += PERIOD;
+    seen.vms[0].cookie = 7;
+    let plan = ask(&mut policy, &seen);
+    assert!(plan.pcpus.iter().all(|told| !told.cookies));
 }
 
 #[test]

@@ -80,6 +80,7 @@ impl Guests {
         self.infos.push(VmInfo {
             name: spec.name.clone(),
             weight: spec.weight,
+            cookie: spec.cookie,
             cap: spec.cap,
             realtime: spec.realtime,
         });

@@ -23,6 +23,8 @@ pub struct VmInfo {
     pub name: String,
     /// Weight against other VMs (`cpu.weight`), `None`: its vCPUs count one by one.
     pub weight: Option<u32>,
+    /// Its core-scheduling cookie: only VMs of the same one may share a core; 0 is one, too.
+    pub cookie: u64,
     /// The most pCPU time it gets, in percent of one pCPU; 0: no limit. Xen's Credit has caps.
     pub cap: u32,
     /// Are its vCPUs real-time tasks, where the scheduler has such?

@@ -51,6 +51,7 @@ impl Patterns {
         let vm = |(n, &weight): (usize, &Option<u32>)| VmInfo {
             name: format!("vm{n}"),
             weight,
+            cookie: 0,
             cap: 0,
             realtime: false,
         };

@@ -147,6 +147,7 @@ fn vms(recording: &Recording) -> Vec<VmInfo> {
     let info = |vm: &corun_recording::Vm| VmInfo {
         name: vm.name.clone(),
         weight: None,
+        cookie: 0,
         cap: 0,
         realtime: false,
     };

@@ -117,6 +117,7 @@ impl Jobs {
                 .map(|n| VmInfo {
                     name: format!("vm{n}"),
                     weight: None,
+                    cookie: 0,
                     cap: 0,
                     realtime: false,
                 })

@@ -56,6 +56,7 @@ fn vm(name: &str, params: GuestParams, programs: &[&str]) -> VmSpec {
         vcpus: programs.len().max(1) as u32,
         weight: None,
         vcpu_weight: 100,
+        cookie: 0,
         cap: 0,
         realtime: false,
         slice: None,

@@ -30,6 +30,7 @@ fn random_vms(seed: u64, threads: u64, vcpus: u32, lock: LockKind, costly: bool)
         vcpus,
         weight: None,
         vcpu_weight: 100,
+        cookie: 0,
         cap: 0,
         realtime: false,
         slice: None,

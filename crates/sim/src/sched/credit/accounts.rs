@@ -286,6 +286,7 @@ mod tests {
         let info = |&(weight, cap, _): &(u32, u32, u32)| VmInfo {
             name: String::new(),
             weight: Some(weight),
+            cookie: 0,
             cap,
             realtime: false,
         };

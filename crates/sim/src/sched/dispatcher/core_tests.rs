@@ -9,7 +9,8 @@ use crate::testing::{Does, Job, Jobs, host, run, run_shares};
 use corun_dispatcher::HoldCounters;
 use corun_model::time::{MS, SEC, US};
 use corun_model::{
-    DispatcherParams, Nanos, PcpuId, PcpuPlan, Placement, Plan, TaskId, TaskPlan, VmId, VmPlan,
+    Demand, DispatcherParams, Nanos, PcpuId, PcpuPlan, Placement, Plan, TaskId, TaskPlan, VmId,
+    VmPlan,
 };
 use proptest::prelude::*;
 use std::cell::Cell;
@@ -25,6 +26,12 @@ struct Cores {
     both: bool,
     /// Do holds end for whoever is queued?
     gives_way: bool,
+    /// What the first tasks ask of their cores.
+    demands: Vec<Demand>,
+    /// The cookies of VMs, those of others are 0; none: they do not matter.
+    cookies: Vec<u32>,
+    /// Have vCPUs homes?
+    homes: bool,
     /// Per pCPU: since when it idles, not held, while somebody waits.
     wasted: Vec<Option<Nanos>>,
     /// Per pCPU: has the dispatcher been asked who is next there?
@@ -42,6 +49,9 @@ impl Cores {
             hold,
             both: false,
             gives_way: false,
+            demands: Vec::new(),
+            cookies: Vec::new(),
+            homes: true,
             wasted: vec![None; params.topology.pcpus() as usize],
             asked: vec![false; params.topology.pcpus() as usize],
             counted: Rc::default(),
@@ -52,7 +62,12 @@ impl Cores {
         let pcpus = host.pcpus() as u32;
         let io = task.index() < self.io;
         let told = TaskPlan {
-            home: Some(PcpuId(task.0 * 2 % pcpus + u32::from(io))),
+            home: (self.homes).then(|| PcpuId(task.0 * 2 % pcpus + u32::from(io))),
+            demand: self.demands.get(task.index()).copied(),
+            cookie: match self.cookies.is_empty() {
+                true => 0,
+                false => host.task(task).vm().map_or(0, |vm| self.cookie(vm)),
+            },
             ..TaskPlan::of(task)
         };
         let thread = |cpu: PcpuId| PcpuPlan {
@@ -65,6 +80,7 @@ impl Cores {
             },
             retention: 0,
             gives_way: self.gives_way,
+            cookies: !self.cookies.is_empty(),
             wait_wait: 277,
             miss_miss: 910,
         };
@@ -79,6 +95,24 @@ impl Cores {
         }
     }
 
+    fn cookie(&self, vm: VmId) -> u32 {
+        self.cookies.get(vm.index()).copied().unwrap_or(0) + 1
+    }
+
+    /// Never two cookies on a core at the same time. `picked` as in [`Cores::check`].
+    fn check_cookies(&self, host: &Host, picked: Option<(PcpuId, TaskId)>) {
+        let cookie = |cpu: PcpuId| {
+            let given = picked.filter(|&(to, _)| to == cpu).map(|(_, task)| task);
+            let task = given.or_else(|| host.current(cpu))?;
+            host.task(task).vm().map(|vm| self.cookie(vm))
+        };
+        for cpu in host.all_pcpus() {
+            let both = cookie(cpu).zip(cookie(PcpuId(cpu.0 ^ 1)));
+            let mixed = both.is_some_and(|(one, other)| one != other);
+            assert!(!mixed, "{both:?} on the core of {cpu} at {}", host.now());
+        }
+    }
+
     fn held(&self, cpu: PcpuId) -> bool {
         self.dispatcher.native.cpu(cpu.0).held != 0
     }
@@ -89,6 +123,10 @@ impl Cores {
     /// that has not been asked since the dispatcher was loaded, which may idle for a slice once.
     /// `picked`: who is about to get a pCPU; the host does not know yet.
     fn check(&mut self, host: &Host, picked: Option<(PcpuId, TaskId)>) {
+        if !self.cookies.is_empty() {
+            // Who waits may have to, beside a hardware thread that idles.
+            return self.check_cookies(host, picked);
+        }
         let waiting = |cpu: PcpuId| {
             let waits = |(id, task): (TaskId, &crate::host::Task)| {
                 let runs = picked.is_some_and(|(_, next)| next == id);
@@ -355,6 +393,65 @@ fn holds_are_counted_by_how_they_end() {
 }
 
 /// A vCPU that computes and waits at random.
+/// For which part of the time two of different kinds share the core, as `runs` tells who took its hardware threads:
+/// of four tasks the first two are of one kind.
+fn opposites(runs: &[(Nanos, PcpuId, TaskId)]) -> f64 {
+    let mut there = [None; 2];
+    let (mut since, mut opposite) = (0, 0);
+    for &(now, cpu, task) in runs {
+        if there[0] != there[1] {
+            opposite += now - since;
+        }
+        there[cpu.index()] = Some(task.index() / 2);
+        since = now;
+    }
+    opposite as f64 / since as f64
+}
+
+#[test]
+fn who_gets_along_goes_first_but_nobody_waits_for_ever_for_it() {
+    // Two that are at work all the time and two that miss, all CPU-bound on one core: the other hardware thread
+    // borrows.
+    let demand = |alone, wait, miss| Demand { alone, wait, miss };
+    let done = |demands: [Demand; 2]| {
+        let mut cores = Cores::new("1n1l1c2t", 0, 0);
+        cores.demands = [[demands[0]; 2], [demands[1]; 2]].concat();
+        let jobs = (0..4).map(hog).collect();
+        let params = host("1n1l1c2t", 250);
+        let (outcome, runs) = run(&params, cores, Jobs::new(jobs, 1), 0, 2 * SEC);
+        let shares = run_shares(&outcome);
+        let fair = |share: &f64| (share - 0.5).abs() < 0.02;
+        assert!(shares.iter().all(fair), "{shares:?}");
+        opposites(&runs)
+    };
+    let (base, misses) = (demand(1370, 10, 5), demand(1370, 10, 70));
+    let told = done([base, misses]);
+    assert!(told > 0.7, "{told}");
+    // Who is better off beside anybody is not preferred for ever.
+    done([demand(1200, 10, 5), misses]);
+}
+
+#[test]
+fn whoever_a_hold_gave_way_to_the_vcpu_pays_for_no_more_than_it_had() {
+    // Three on the I/O-bound hardware thread, each halted for longer than the others compute: one hold after the
+    // other begins and gives way before whose it was is back.
+    let mut cores = Cores::new("1n1l1c2t", 3, 5 * MS);
+    cores.gives_way = true;
+    let counted = Rc::clone(&cores.counted);
+    let io = (0..3).map(|n| io(n, 200 * US, (4 + u64::from(n)) * MS));
+    let jobs = io.chain([hog(3).on("0")]).collect();
+    let params = host("1n1l1c2t", 250);
+    let (outcome, _) = run(&params, cores, Jobs::new(jobs, 1), 0, SEC);
+    let charged: Nanos = outcome.vms.iter().map(|vm| vm.held).sum();
+    let holds = counted.get();
+    assert!(holds.gave_way > 200, "{holds:?}");
+    // Some are still halted: of those it is not known how much it will be.
+    assert!(
+        charged.abs_diff(holds.length) <= 15 * MS,
+        "{charged} {holds:?}"
+    );
+}
+
 fn any_job() -> impl Strategy<Value = (Does, u32)> {
     let cycles = (20u64..5000, 20u64..20_000).prop_map(|(work, sleep)| Does::Cycles {
         work: work * US,
@@ -365,8 +462,71 @@ fn any_job() -> impl Strategy<Value = (Does, u32)> {
     (does, prop::sample::select(vec![30u32, 100, 300]))
 }
 
+/// What each of these VMs gets of one core for which they have these cookies: thousandths of a pCPU.
+fn of_a_core(cookies: &[u32], homes: bool) -> Vec<u64> {
+    let mut cores = Cores::new("1n1l1c2t", 1, MS);
+    (cores.cookies, cores.homes) = (cookies.to_vec(), homes);
+    let jobs = (0..cookies.len()).map(|vm| hog(vm as u32)).collect();
+    let params = host("1n1l1c2t", 250);
+    let (outcome, _) = run(&params, cores, Jobs::new(jobs, 1), 0, 2 * SEC);
+    let share = |share: &f64| (share * 1_000.0) as u64;
+    run_shares(&outcome).iter().map(share).collect()
+}
+
+#[test]
+fn vms_with_different_cookies_have_a_core_by_turns() {
+    for homes in [true, false] {
+        let together = of_a_core(&[5, 5], homes);
+        assert!(together.iter().all(|share| *share > 980), "{together:?}");
+        let by_turns = of_a_core(&[5, 6], homes);
+        // Nobody beside them, each for half of the time.
+        assert!(by_turns.iter().sum::<u64>() >= 980, "{by_turns:?}");
+        assert!(by_turns.iter().all(|share| *share > 400), "{by_turns:?}");
+        let three = of_a_core(&[5, 6, 5], homes);
+        assert!(three.iter().all(|share| *share > 200), "{three:?}");
+    }
+}
+
+/// Runs `jobs`, three vCPUs to a VM, for a second: all of them get to run.
+fn nobody_starves(
+    sched: Cores,
+    jobs: &[(Does, u32)],
+    cores: u32,
+    seed: u64,
+) -> Result<(), TestCaseError> {
+    let vcpu = |(number, (does, weight)): (usize, &(Does, u32))| {
+        let job = Job::new(does.clone()).weight(*weight);
+        job.vcpu(number as u32 / 3, number as u32 % 3)
+    };
+    let jobs: Vec<Job> = jobs.iter().enumerate().map(vcpu).collect();
+    let params = host(&format!("1n1l{cores}c2t"), 250);
+    let (outcome, _) = run(&params, sched, Jobs::new(jobs, seed), 0, SEC);
+    for (name, _, totals) in &outcome.tasks {
+        prop_assert!(totals.run > 0, "{name} never ran");
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
+
+    /// Whatever they do, with homes or without: never two cookies on a core at the same time, at any event, and
+    /// nobody starves.
+    #[test]
+    fn no_core_is_shared_across_cookies(
+        jobs in prop::collection::vec(any_job(), 1..14),
+        cores in 1u32..4,
+        io in 0usize..14,
+        hold in 0u64..5,
+        gives_way: bool,
+        homes: bool,
+        cookies in prop::collection::vec(0u32..3, 5),
+        seed: u64,
+    ) {
+        let mut sched = Cores::new(&format!("1n1l{cores}c2t"), io, hold * MS);
+        (sched.gives_way, sched.homes, sched.cookies) = (gives_way, homes, cookies);
+        nobody_starves(sched, &jobs, cores, seed)?;
+    }
 
     /// Whatever they do: see [`Cores::check`]; and nobody starves.
     #[test]
@@ -379,18 +539,8 @@ proptest! {
         gives_way: bool,
         seed: u64,
     ) {
-        let topology = format!("1n1l{cores}c2t");
-        let vcpu = |(number, (does, weight)): (usize, &(Does, u32))| {
-            Job::new(does.clone()).weight(*weight).vcpu(number as u32 / 3, number as u32 % 3)
-        };
-        let jobs: Vec<Job> = jobs.iter().enumerate().map(vcpu).collect();
-        let mut sched = Cores::new(&topology, io, hold * MS);
-        sched.both = both;
-        sched.gives_way = gives_way;
-        let params = host(&topology, 250);
-        let (outcome, _) = run(&params, sched, Jobs::new(jobs, seed), 0, SEC);
-        for (name, _, totals) in &outcome.tasks {
-            prop_assert!(totals.run > 0, "{name} never ran");
-        }
+        let mut sched = Cores::new(&format!("1n1l{cores}c2t"), io, hold * MS);
+        (sched.both, sched.gives_way) = (both, gives_way);
+        nobody_starves(sched, &jobs, cores, seed)?;
     }
 }

@@ -2,7 +2,7 @@
 //! Threads that serve a VM (emulator, I/O threads): what the dispatcher is told of them, as the daemon tells
 //! it on a real host (crates/linux/src/helpers.rs).
 
-use super::Dispatcher;
+use super::{Dispatcher, Kind};
 use corun_dispatcher::TaskConf;
 use corun_model::VmId;
 
@@ -34,7 +34,7 @@ impl Helpers {
     }
 }
 
-impl<const COUNTED: bool> Dispatcher<COUNTED> {
+impl<K: Kind> Dispatcher<K> {
     /// Tells what follows for helpers from what their VMs were told.
     pub(super) fn tell_helpers(&mut self) {
         for (members, plan) in self.helpers.0.iter().zip(&self.plans) {

@@ -53,13 +53,14 @@ use corun_model::{
 use groups::Groups;
 use helpers::Helpers;
 use queues::Queues;
+pub use queues::{Counted, Indexed, Kind, Plain, Watch};
 
 /// The dispatcher as a host scheduler. Tasks have the same index on both sides.
 ///
-/// `COUNTED`: the build that the kernel's is a twin of, which looks at pCPUs one by one, and counts
-/// what passes the tap ([`Dispatcher::exchanges`]); else the one that finds them by an index.
-pub struct Dispatcher<const COUNTED: bool = false> {
-    native: Native<Queues<COUNTED>>,
+/// Of `K`, its build, decisions do not depend: [`Indexed`] for simulations; the others look at pCPUs one
+/// by one, as the kernel's does, and tell what that costs.
+pub struct Dispatcher<K: Kind = Indexed> {
+    native: Native<Queues<K>>,
     timers: Vec<EventId>,
     plans: Vec<VmPlan>,
     weights: Vec<Option<u32>>,
@@ -79,8 +80,17 @@ impl Dispatcher {
     }
 }
 
-impl Dispatcher<true> {
-    /// The same, counting.
+impl Dispatcher<Plain> {
+    /// The same, in the build whose instructions are counted; `watch` is told of its callbacks.
+    pub fn plain(params: DispatcherParams, host: &HostParams, watch: Watch) -> Self {
+        let mut plain = Self::build(params, host);
+        plain.native.services().watch = Some(watch);
+        plain
+    }
+}
+
+impl Dispatcher<Counted> {
+    /// The same, counting what passes the tap.
     pub fn counted(params: DispatcherParams, host: &HostParams) -> Self {
         Self::build(params, host)
     }
@@ -91,7 +101,7 @@ impl Dispatcher<true> {
     }
 }
 
-impl<const COUNTED: bool> Dispatcher<COUNTED> {
+impl<K: Kind> Dispatcher<K> {
     fn build(params: DispatcherParams, host: &HostParams) -> Self {
         let pcpus = host.topology.pcpus();
         let sharing = Sharing::of_topology(&host.topology);
@@ -220,7 +230,7 @@ enum Next {
     Nothing,
 }
 
-impl<const COUNTED: bool> HostScheduler for Dispatcher<COUNTED> {
+impl<K: Kind> HostScheduler for Dispatcher<K> {
     fn know_vms(&mut self, vms: &[VmInfo]) {
         let free = |vm| VmPlan::placed(VmId::from(vm), Placement::Free);
         self.plans = (0..vms.len()).map(free).collect();

@@ -6,9 +6,10 @@
 //! sorted ring of numbers in one piece of memory is faster than a tree. Deeds that concern the host (kicks, timers, moves between runqueues) are
 //! collected and passed on when the callback has returned.
 
-use corun_dispatcher::{Kick, MAX_PCPUS, Services};
+use corun_dispatcher::{Build, Callback, Kick, MAX_PCPUS, Services};
 use corun_model::{Nanos, PcpuId, TaskId};
 use std::collections::VecDeque;
+use std::marker::PhantomData;
 
 /// Place in a queue: virtual time shifted by [`ZERO`], order of insertion.
 type Place = (u64, u64);
@@ -27,11 +28,46 @@ pub(super) struct ScxTask {
     queued: Option<(u32, Place)>,
 }
 
+/// Which build of the dispatcher a host is scheduled by.
+pub trait Kind {
+    /// That one.
+    const BUILD: Build;
+}
+
+/// The one that finds pCPUs by an index: fast on large hosts.
+#[derive(Clone, Copy, Debug)]
+pub enum Indexed {}
+
+/// The one with a tap: what passes it is counted.
+#[derive(Clone, Copy, Debug)]
+pub enum Counted {}
+
+/// The one that is most like the kernel's: its instructions can be counted.
+#[derive(Clone, Copy, Debug)]
+pub enum Plain {}
+
+impl Kind for Indexed {
+    const BUILD: Build = Build::Indexed;
+}
+
+impl Kind for Counted {
+    const BUILD: Build = Build::Tapped;
+}
+
+impl Kind for Plain {
+    const BUILD: Build = Build::Plain;
+}
+
+/// Told of each callback that has returned, and when it was made.
+pub type Watch = Box<dyn FnMut(Callback, Nanos)>;
+
 /// All queues of a host.
-#[derive(Debug)]
-pub(super) struct Queues<const COUNTED: bool> {
+pub(super) struct Queues<K> {
+    kind: PhantomData<K>,
     /// What passed the tap, if that is counted.
     pub exchanges: u64,
+    /// Not asked by the build that is to be fast.
+    pub watch: Option<Watch>,
     pub tasks: Vec<ScxTask>,
     /// The pCPU that dispatches.
     pub dispatching: u32,
@@ -46,10 +82,12 @@ pub(super) struct Queues<const COUNTED: bool> {
     order: u64,
 }
 
-impl<const COUNTED: bool> Queues<COUNTED> {
+impl<K> Queues<K> {
     pub fn new(pcpus: usize) -> Self {
         Self {
+            kind: PhantomData,
             exchanges: 0,
+            watch: None,
             tasks: Vec::new(),
             dispatching: 0,
             kicks: Vec::new(),
@@ -133,8 +171,18 @@ impl<const COUNTED: bool> Queues<COUNTED> {
     }
 }
 
-impl<const COUNTED: bool> Services for Queues<COUNTED> {
-    const TAPPED: bool = COUNTED;
+impl<K: Kind> Services for Queues<K> {
+    const BUILD: Build = K::BUILD;
+
+    #[inline]
+    fn returned(&mut self, callback: Callback, now: Nanos) {
+        if K::BUILD == Build::Indexed {
+            return;
+        }
+        if let Some(watch) = &mut self.watch {
+            watch(callback, now);
+        }
+    }
 
     fn tap_in(&mut self, _kind: u32, value: u64) -> u64 {
         self.exchanges += 1;
@@ -227,7 +275,7 @@ mod tests {
 
     #[test]
     fn virtual_times_before_zero_come_first() {
-        let mut queues = Queues::<false>::new(1);
+        let mut queues = Queues::<Indexed>::new(1);
         (0..3).for_each(|_| queues.add_task());
         // Soon after the start a credit takes a virtual time below zero, where it wraps.
         queues.insert(0, 0, 0, 5);

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Core-scheduling cookies: vCPUs with different ones do not share a core (prctl(PR_SCHED_CORE)).
+ *
+ * Where the policy says that they matter (pcpu_conf.cookies), a hardware thread is given to a vCPU
+ * only while its SMT sibling idles, is held, or runs one with the same cookie. A vCPU that nobody
+ * has spoken of yet shares a core with its siblings only; host tasks run beside anybody.
+ *
+ * So one may wait for a hardware thread that idles, and nobody goes before it there. When the SMT
+ * sibling has somebody else, or nobody, it is called; and who runs beside it cedes the core at the
+ * end of its turn, or at once if it is a guest (core.h): nobody starts there before somebody has
+ * beside it.
+ *
+ * To look at the SMT sibling and to start is not one step: two hardware threads that start somebody
+ * at the same moment miss each other. The kernel's own core scheduling, which cookies come from,
+ * has the last word, and lets one of them idle then.
+ */
+#ifndef CORUN_COOKIE_H
+#define CORUN_COOKIE_H
+
+#include "fair.h"
+#include "platform/platform.h"
+#include "retention.h"
+
+/* Who waits for a hardware thread is looked at up to here. */
+#define COOKIE_LOOK 32u
+/* The cookie of a vCPU that nobody has spoken of: its VM's own. */
+#define COOKIE_UNKNOWN 0x80000000u
+
+/* Do cookies matter on `cpu`? */
+static inline bool with_cookies(s32 cpu)
+{
+	struct pcpu_conf *conf = core_conf(cpu);
+
+	return conf && shared(conf->cookies);
+}
+
+/* The cookie of `p`, a vCPU of the VM in slot `vm`; 0: it may run beside anybody. */
+static inline u32 cookie_of(struct task_struct *p, u32 vm)
+{
+	struct task_conf *conf = vm == NO_VM ? NULL : task_conf_of(p);
+	u32 cookie = conf ? shared(conf->cookie) : 0;
+
+	if (vm == NO_VM)
+		return 0;
+	return cookie ? cookie : COOKIE_UNKNOWN | vm;
+}
+
+/* The same, of who is queued. */
+static inline u32 cookie_of_queued(struct task_struct *p)
+{
+	struct task_ctx *t = raw_task_ctx(p);
+
+	return t ? cookie_of(p, shared(t->vm)) : 0;
+}
+
+/* Has `cpu` been ceded, and has nobody started beside it yet? */
+static inline bool cookie_ceded(struct cpu_ctx *c, struct cpu_ctx *other, s32 partner)
+{
+	if (!shared(c->ceded))
+		return false;
+	if (shared(other->idle) && queue_length(partner))
+		return true;
+	store(c->ceded, 0);
+	return false;
+}
+
+/* May one with this cookie start on `cpu`, where cookies matter? */
+CALLED u32 cookie_fits(u32 cookie, s32 cpu)
+{
+	s32 partner = partner_of(cpu);
+	struct cpu_ctx *other = cpu_at(partner);
+	struct cpu_ctx *c = cpu_at(cpu);
+	u32 beside;
+
+	if (!cookie || !c || !other)
+		return true;
+	if (cookie_ceded(c, other, partner))
+		return false;
+	beside = shared(other->idle) || shared(other->held) ? 0 : shared(other->cur_cookie);
+	return !beside || beside == cookie;
+}
+
+/* May `p`, a vCPU of the VM in slot `vm`, start on `cpu`? */
+CALLED u32 cookie_admits(struct task_struct *p TRUSTED, u32 vm, s32 cpu)
+{
+	return !with_cookies(cpu) || cookie_fits(cookie_of(p, vm), cpu);
+}
+
+/* May `p`, which is queued? */
+CALLED u32 cookie_admits_queued(struct task_struct *p TRUSTED, s32 cpu)
+{
+	return !with_cookies(cpu) || cookie_fits(cookie_of_queued(p), cpu);
+}
+
+/*
+ * Who is first of those who wait for `cpu` runs there, if it may; of the others, host tasks only:
+ * it would never have the core if those went first that may run beside who is there.
+ */
+CALLED u32 move_admitted(s32 cpu)
+{
+	struct task_struct *p;
+	bool blocked = false;
+	u32 looked = 0;
+	u32 moved = 0;
+
+	for_each_queued (p, cpu) {
+		u32 cookie;
+
+		if (looked++ == COOKIE_LOOK)
+			break;
+		cookie = cookie_of_queued(p);
+		if (cookie && (blocked || !cookie_fits(cookie, cpu))) {
+			blocked = true;
+			continue;
+		}
+		moved = move_queued(p, cpu);
+		break;
+	}
+	return moved;
+}
+
+/* Nobody of those who wait for `cpu` could start: does somebody, so that it has to idle? */
+static inline bool cookie_waits(s32 cpu)
+{
+	return with_cookies(cpu) && queue_length(cpu);
+}
+
+/* Does somebody wait for the SMT sibling of `cpu` who may not run beside who has `cpu`, or last
+ * had?
+ */
+CALLED u32 cookie_blocks(s32 cpu)
+{
+	s32 partner = partner_of(cpu);
+	struct cpu_ctx *other = cpu_at(partner);
+	struct cpu_ctx *c = cpu_at(cpu);
+	struct task_struct *p;
+	u32 cookie = 0;
+
+	if (!c || !other || !with_cookies(cpu) || !shared(other->idle) || !queue_length(partner))
+		return false;
+	for_each_queued (p, partner) {
+		cookie = cookie_of_queued(p);
+		break;
+	}
+	return cookie && shared(c->cur_cookie) && cookie != shared(c->cur_cookie);
+}
+
+/* `cpu` is left to those who wait for its SMT sibling: it idles until one of them has started. */
+CALLED u32 cookie_cede(s32 cpu)
+{
+	s32 partner = partner_of(cpu);
+	struct cpu_ctx *other = cpu_at(partner);
+	struct cpu_ctx *c = cpu_at(cpu);
+
+	if (!c || !other)
+		return 0;
+	store(c->ceded, 1);
+	/* Never both: somebody must begin. */
+	store(other->ceded, 0);
+	exchange(c->idle, 1);
+	kick(partner, KICK_IDLE);
+	return 1;
+}
+
+/* `p` has `cpu` from now on, or is about to: who waits for the SMT sibling may start beside it. */
+CALLED u32 cookie_turn(struct task_struct *p TRUSTED, u32 vm, s32 cpu)
+{
+	s32 partner = partner_of(cpu);
+	struct cpu_ctx *other = cpu_at(partner);
+	struct cpu_ctx *c = cpu_at(cpu);
+	u32 cookie = cookie_of(p, vm);
+	bool news;
+
+	if (!c)
+		return 0;
+	news = cookie != shared(c->cur_cookie);
+	store(c->cur_cookie, cookie);
+	if (!other)
+		return 0;
+	if (shared(other->ceded)) {
+		store(other->ceded, 0);
+		news = true;
+	}
+	if (news && shared(other->idle) && queue_length(partner))
+		kick(partner, KICK_IDLE);
+	return news;
+}
+
+/* `cpu` idles: who waits for the SMT sibling may start now. And who waits for `cpu` is not kept out
+ * by a guest beside it, nor by one whose slice is over. */
+CALLED u32 cookie_idles(s32 cpu, u64 now)
+{
+	s32 partner = partner_of(cpu);
+	struct cpu_ctx *other = cpu_at(partner);
+
+	if (!other || !with_cookies(cpu))
+		return 0;
+	if (shared(other->idle)) {
+		if (queue_length(partner))
+			kick(partner, KICK_IDLE);
+	} else if (queue_length(cpu) && !shared(other->held) &&
+		   ((shared(other->cur_is) & CUR_AWAY) || !before(now, shared(other->slice_end)))) {
+		kick(partner, KICK_PREEMPT);
+	}
+	return 1;
+}
+
+#endif

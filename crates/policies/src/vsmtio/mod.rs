@@ -245,6 +245,9 @@ impl VsmtIo {
         let timeouts = self.timeouts.iter().map(Ltcr::effective);
         let range = timeouts.clone().min().zip(timeouts.max());
         Some(match range.filter(|_| self.params.retain) {
+            Some((least, most)) if least == most => {
+                format!("{classes}; timeouts are {}", time::show(least))
+            }
             Some((least, most)) => format!(
                 "{classes}; timeouts are {} to {}",
                 time::show(least),

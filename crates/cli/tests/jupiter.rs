@@ -221,8 +221,8 @@ fn adversary_picture(balance: &[(f64, f64)], jupiter: &[(f64, f64)], off: (f64, 
     let field = Field {
         title: "batches served per second, all VMs",
         top: 30.0,
-        most: 150.0,
-        marks: [0.0, 50.0, 100.0],
+        most: 300.0,
+        marks: [0.0, 100.0, 200.0],
         seconds: 10.0,
     };
     let x = |time: f64| LEFT + (RIGHT - LEFT) * time / field.seconds;
@@ -248,6 +248,9 @@ fn adversary_picture(balance: &[(f64, f64)], jupiter: &[(f64, f64)], off: (f64, 
         .unwrap();
     }
     field.draw(&mut svg, &[jupiter.to_vec(), balance.to_vec()]);
+    // One on the other: both are to be seen.
+    let over = format!("stroke=\"{}\"", COLOURS[1]);
+    svg = svg.replace(&over, &format!("{over} stroke-dasharray=\"6 6\""));
     for (number, name) in ["jupiter", "balance"].into_iter().enumerate() {
         let left = LEFT + 90.0 * number as f64;
         writeln!(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Decisions recorded in a real kernel (Linux 7.2, KVM guests under balance and under each kind of gang,
+//! Decisions recorded in a real kernel (Linux 7.2, KVM guests under balance, each kind of gang and vSMT-IO,
 //! `make recordings`), made again by the native build.
 
 // Helpers of tests, too, say what they expect by panicking.

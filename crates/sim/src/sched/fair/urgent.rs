@@ -165,11 +165,7 @@ mod tests {
     const CPU: PcpuId = PcpuId(0);
 
     fn urgency() -> Urgency {
-        let boost = Boost {
-            sees_flushes: true,
-            ..Boost::default()
-        };
-        let mut urgency = Urgency::new(boost, 1);
+        let mut urgency = Urgency::new(Boost::default(), 1);
         urgency.add();
         urgency
     }
@@ -227,6 +223,7 @@ mod tests {
     fn without_a_boost_nobody_is_urgent() {
         let boost = Boost {
             wake: 0,
+            sees_flushes: false,
             ..Boost::default()
         };
         let mut urgency = Urgency::new(boost, 1);

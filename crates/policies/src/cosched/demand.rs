@@ -56,10 +56,11 @@ impl CoschedDemand {
             light("policy.cosched-demand.light", percent),
             time(
                 "policy.cosched-demand.wake_boost",
-                "how long a vCPU is urgent that a sibling wakes; 0: not at all",
+                "how long a vCPU is urgent that a sibling wakes (under `cfs-cosched-demand`: how long the one that \
+                 wakes it is not preempted); 0: not at all",
                 boost.wake,
                 "published code of Kim et al., ASPLOS 2013: `sched_lock_resched_ns`, its time for \
-                 reschedule IPIs; that a wake-up is given it is our reading",
+                 who sends reschedule IPIs; that the one who is woken is given it is our own",
             ),
             Parameter::new(
                 "policy.cosched-demand.sees_flushes",

@@ -195,20 +195,18 @@ fn wait_of_the_woken(how: (Siblings, Gangs)) -> (Nanos, u64) {
     )
 }
 
+/// As in the published code: it is the waker that is spared.
 #[test]
-fn who_is_woken_by_a_sibling_runs_at_once() {
-    let (at_once, often) = wait_of_the_woken(demand());
+fn who_is_woken_by_a_sibling_waits_as_ever() {
+    let (spared, often) = wait_of_the_woken(demand());
     let (waits, seldom) = wait_of_the_woken(BALANCE);
-    assert!(at_once < 20 * US, "{at_once} ns");
-    assert!(
-        waits > MS && seldom * 5 < often,
-        "{waits} ns, {seldom} of {often} times"
-    );
+    assert!(waits > MS && spared > MS, "{spared} and {waits} ns");
+    assert!(often < 2 * seldom, "{often} and {seldom} times");
 }
 
 /// Vms' shares of two pCPUs, and the longest waits: siblings that wake each other all the time, `each` on
 /// each pCPU, beside a VM that computes.
-fn shares_of_the_urgent(each: u32) -> ([f64; 2], Nanos) {
+fn shares_of_wakers(each: u32) -> ([f64; 2], Nanos) {
     let here = |n: u32| ["0", "1"][n as usize % 2];
     let asking = (0..2 * each).map(|n| {
         let job = Job::new(asks(50 * US, n ^ 1, n.is_multiple_of(2)));
@@ -227,23 +225,20 @@ fn shares_of_the_urgent(each: u32) -> ([f64; 2], Nanos) {
     )
 }
 
-/// Being urgent gives a VM no more than its share in the long run, and nobody waits for long. What is
-/// bounded is the lead of each vCPU, so that several on a pCPU count one by one, asleep or not: two such as
+/// Being spared gives a VM no more than its share in the long run, and nobody waits for long: two such as
 /// these, of which one is asleep at a time, have 0.4 of their VM's weight each beside half of the other's.
 #[test]
-fn urgent_siblings_keep_to_their_share() {
+fn who_wakes_siblings_keeps_to_its_share() {
     for (each, bound) in [(1, 1.02), (2, 2.0 * 0.8 / 1.3 + 0.02)] {
-        let (vms, longest) = shares_of_the_urgent(each);
-        println!("{vms:?} {longest}");
+        let (vms, longest) = shares_of_wakers(each);
         assert!(vms[0] < bound && vms[1] > 1.98 - bound, "{each}: {vms:?}");
         assert!(longest < 50 * MS, "{longest}");
     }
 }
 
-/// Load-conscious placement may put siblings on one pCPU. Urgent ones take turns by the time that they
-/// have as such, and not by taking the pCPU from each other before either has made progress.
+/// Load-conscious placement may put siblings on one pCPU, where each wakes another: they take turns.
 #[test]
-fn urgent_siblings_on_one_pcpu_take_turns() {
+fn stacked_siblings_that_wake_each_other_take_turns() {
     let jobs = (0..4).map(|n| Job::new(asks(50 * US, n ^ 1, true)).vcpu(0, n));
     let params = host("1n1l2c1t", 1000);
     let load = Jobs::new(jobs.collect(), 1);

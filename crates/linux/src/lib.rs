@@ -21,6 +21,7 @@ mod clock;
 mod confine;
 mod control;
 mod counters;
+mod cycles;
 mod daemon;
 mod discovery;
 pub mod halt_poll;

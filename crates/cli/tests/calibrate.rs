@@ -167,15 +167,27 @@ fn a_host_refuses_what_is_no_file_of_symbiosis() {
 fn a_scenario_takes_symbiosis_from_a_file_and_what_it_says_itself_is_stronger() {
     let folder = tempfile::tempdir().unwrap();
     let scenario = folder.path().join("host.toml");
-    fs::write(folder.path().join("mine.toml"), SYMBIOSIS).unwrap();
+    let a_core = SYMBIOSIS.replace("1n1l4c2t", "1n1l1c2t");
+    fs::write(folder.path().join("mine.toml"), &a_core).unwrap();
+    // Who does I/O leaves its hardware thread to four that compute, of which two miss.
+    let vm = |name: &str, count: u32, weight: u32, program: &str| {
+        format!(
+            "[vm.{name}]\ncount = {count}\nvcpus = 1\nweight = {weight}\n[[vm.{name}.thread]]\n\
+             program = \"{program}; count 1 rounds }}\"\n"
+        )
+    };
+    let computing = "loop { sleep 300us; compute 9ms ±20%";
+    let vms = [
+        vm("io", 1, 400, "loop { sleep 4ms; compute 100us"),
+        vm("miss", 2, 100, &format!("mix 10/80/10; {computing}")),
+        vm("base", 2, 100, &format!("mix 90/5/5; {computing}")),
+    ];
     let text = |more: &str| {
         format!(
-            "[host]\ntopology = \"1n1l4c2t\"\nl2 = \"256KB\"\nllc = \"8MB\"\n\
-             [run]\nduration = \"200ms\"\npolicies = [\"vsmtio\"]\n\
-             [policy.vsmtio]\n{more}\n\
-             [vm.a]\ncount = 3\nvcpus = 8\n[[vm.a.thread]]\ncount = 4\n\
-             program = \"mix 10/80/10; loop {{ compute 1ms; count 1 rounds }}\"\n\
-             [[vm.a.thread]]\ncount = 4\nprogram = \"loop {{ compute 1ms; count 1 rounds }}\"\n"
+            "[host]\ntopology = \"1n1l1c2t\"\nl2 = \"256KB\"\nllc = \"8MB\"\n\
+             [run]\nduration = \"1s\"\npolicies = [\"vsmtio\"]\n\
+             [policy.vsmtio]\n{more}\n{}",
+            vms.concat()
         )
     };
     let run = |more: &str| {
@@ -197,13 +209,13 @@ fn a_scenario_takes_symbiosis_from_a_file_and_what_it_says_itself_is_stronger() 
     );
     assert_eq!(both, published);
 
-    let foreign = SYMBIOSIS.replace("8MB", "20MB");
+    let foreign = a_core.replace("8MB", "20MB");
     fs::write(folder.path().join("mine.toml"), foreign).unwrap();
     let message = refused(run("calibration = \"mine.toml\""));
     assert!(message.contains("policy.vsmtio.calibration: "), "{message}");
     assert!(message.contains("made on another machine"), "{message}");
     let of_types = "format = \"corun-calibration-1\"\n\
-        [machine]\ntopology = \"1n1l4c2t\"\nl2 = \"256KB\"\nllc = \"8MB\"\n\
+        [machine]\ntopology = \"1n1l1c2t\"\nl2 = \"256KB\"\nllc = \"8MB\"\n\
         [slice]\ndefault = \"30ms\"\nIOInt = \"1ms\"\nConSpin = \"1ms\"\nLLCF = \"90ms\"\n\
         LLCO = \"agnostic\"\nLoLCF = \"agnostic\"\n\
         [limit]\nio_events = 3\npause_exits = 30\nllc_references = 3000\nllc_misses = 500000\n";

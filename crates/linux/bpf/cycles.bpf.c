@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * How the cycles of vCPUs divide while nobody runs beside them, for crates/linux/src/cycles.rs
+ * How the cycles of vCPUs divide while nobody runs beside them, for crates/linux/src/cycles/
  * (vSMT-IO, dissertation §3.4.3: symbiosis by cycle accounting).
  *
- * Problem: what a vCPU's cycles are spent on, can be told only while its SMT sibling idles or is held for
- * a vCPU that has halted, which is idle, too; and counters can be read only on the pCPU that they count.
- * How: at every switch it is noted whether a pCPU idles, and how often it has switched. A turn of a vCPU
- * that begins beside a pCPU that idles, and ends before that has switched, had the core to itself: what
- * the pCPU's counters count between the two switches is added to the vCPU's.
+ * Problem: what a vCPU's cycles are spent on can be told only while its SMT sibling idles or is
+ * held for a vCPU that has halted, which is idle, too; and counters can be read only on the pCPU
+ * that they count. How: at every switch it is noted whether a pCPU idles, and how often it has
+ * switched. A turn of a vCPU that begins beside a pCPU that idles, and ends before that has
+ * switched, had the core to itself: what the pCPU's counters count between the two switches is
+ * added to the vCPU's.
  *
  * A turn in which a counter had to leave its place to another event is left out: what it would have
- * counted is a guess, and there are turns enough. Interrupts that an idle sibling serves are not seen.
+ * counted is a guess, and there are turns enough. Interrupts that an idle sibling serves are not
+ * seen.
  *
  * The daemon attaches this only while a policy wants to know, and sets everything up before that.
  */
@@ -32,7 +34,7 @@ struct task_struct___start {
 	u64 start_boottime;
 } CORE;
 
-/* Of each pCPU; the daemon has the same order (cycles.rs). */
+/* Of each pCPU; the daemon has the same order (cycles/mod.rs). */
 enum event {
 	CYCLES, /* all */
 	STALLS, /* of these, those in which nothing went on */
@@ -139,9 +141,13 @@ static __always_inline bool counted_all(const struct counted *then, const struct
 	       then->missed[MISSES] == now->missed[MISSES];
 }
 
-static __always_inline u64 at_most(u64 value, u64 most) { return value < most ? value : most; }
+static __always_inline u64 at_most(u64 value, u64 most)
+{
+	return value < most ? value : most;
+}
 
-/* Its turn is over. Counters are read one after the other: of a part there is no more than of the whole. */
+/* Its turn is over. Counters are read one after the other: of a part there is no more than of the
+ * whole. */
 static __always_inline void end(u32 cpu, const struct pcpu *own, const struct pcpu *other,
 				struct task_struct *prev)
 {

@@ -55,20 +55,22 @@ links() {
 }
 
 # Counters that the daemon has open.
-counters() { ls -l "/proc/$corun_pid/fd" | grep -c perf_event; }
+counters() {
+	for _fd in "/proc/$corun_pid/fd/"*; do readlink "$_fd"; done | grep -c perf_event
+}
 
 none() { [ "$("$@")" = 0 ]; }
 
 nothing_open() { none links && none counters; }
 
-# Is the program attached once, and does each pCPU count both events?
-counts() { [ "$(links)" = 1 ] && [ "$(counters)" = 8 ]; }
+# Is the program attached once, and does each pCPU count both events? vCPUs have counters of their own besides.
+counts() { [ "$(links)" = 1 ] && [ "$(counters)" -ge 8 ]; }
 
 told_by_policy() { corun policy | tee /tmp/policy.txt | grep -q "$1"; }
 
-# A vCPU that has core 1 to itself, and two that share core 0 and never wait.
+# A vCPU that has core 1 to itself, for a few milliseconds at a time, and two that share core 0 and never wait.
 alone_and_together() {
-	start_vm lone timer --vcpus 1 --work 2000000 --sleep-us 1000
+	start_vm lone timer --vcpus 1 --work 50000 --sleep-us 1000
 	for vm in left right; do start_vm $vm spin --vcpus 1; done
 	sleep 3
 	bound lone c
@@ -123,7 +125,7 @@ phase_cycles() {
 }
 
 without_events() {
-	corun policy vsmtio >/dev/null && sleep 1 && nothing_open &&
+	corun policy vsmtio >/dev/null && sleep 1 && none links &&
 		told_by_policy "not counted: cycles, hardware cpu-cycles.*not counted on this machine" &&
 		grep -q "no symbiosis, fair order" /tmp/policy.txt
 }

@@ -290,8 +290,8 @@ fn of_symbiosis(default: &Coefficients) -> Vec<Parameter> {
             key,
             meaning,
             Value::Number(f64::from(value), "thousandths"),
-            "the published vSMT-IO code (its authors' machine)",
-            ONE,
+            "the published vSMT-IO code (its authors' machine); `corun calibrate --symbiosis` finds a machine's own",
+            "the default, and what it finds in the simulator",
         )
     };
     vec![

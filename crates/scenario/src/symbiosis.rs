@@ -259,6 +259,34 @@ mod tests {
         );
     }
 
+    /// Whatever is wrong with it, it is said.
+    #[test]
+    fn no_line_is_passed_over() {
+        let lines: Vec<&str> = GOOD.lines().collect();
+        for (at, line) in lines.iter().enumerate() {
+            let key = line.split(" = ").next().unwrap();
+            let others = [
+                "true",
+                "[]",
+                "{}",
+                "-1",
+                "\"\"",
+                "1e3",
+                "99999999999999999999",
+            ];
+            let mut instead: Vec<String> = others.map(|value| format!("{key} = {value}")).into();
+            instead.push(String::new());
+            for instead in instead {
+                let mut broken = lines.clone();
+                broken[at] = &instead;
+                let text = broken.join("\n");
+                if let Err(problems) = calibration("s.toml", &text) {
+                    assert!(problems.iter().count() > 0, "{text}");
+                }
+            }
+        }
+    }
+
     #[test]
     fn a_file_is_for_policies_of_its_kind() {
         let symbiosis = Calibrated::VsmtIo(Calibration::default());

@@ -4,8 +4,8 @@
 # Problem: are the cycles of vCPUs counted while nobody runs beside them, and only then? The emulated host has no
 # performance monitoring unit.
 # How: a calibration file names the clock of a pCPU in place of its cycles. Of two cores with two hardware threads one
-# has a single vCPU, which computes and sleeps, the other one a loop on each. How much of its time was counted of each,
-# is judged by ../cycles.py, outside.
+# has a single vCPU, which computes and sleeps, the other one a loop on each, and the daemon, this shell and the VMMs. How
+# much of its time was counted of each, is judged by ../cycles.py, outside.
 
 calibration=/tmp/symbiosis.toml
 knob=/proc/sys/kernel/perf_event_paranoid
@@ -89,6 +89,8 @@ phase_cycles() {
 	begin "cycles"
 	mkdir -p /out/cycles
 	paranoid="$(cat $knob)"
+	# What is started from here, too; vCPUs are told otherwise.
+	taskset -p 3 $$ >/dev/null
 	start_corun fair
 	alone_and_together
 	verdict "cycles: nothing is attached or open under fair" "$(links) links, $(counters) counters" nothing_open
@@ -122,6 +124,7 @@ phase_cycles() {
 	stop_corun
 	verdict "cycles: leaves cleanly" "$exit_reason" left_cleanly
 	verdict "cycles: with the daemon the program is gone" "SIGTERM" program_gone
+	taskset -p f $$ >/dev/null
 }
 
 without_events() {

@@ -313,14 +313,16 @@ INLINED void turn_begins(struct task_struct *p, struct task_ctx *t, struct cpu_c
 			 u64 now)
 {
 	u64 slice = turn_slice(p, t);
-	bool goes_on = t->rest != 0;
+	bool goes_on = t->rest != 0, gang = has_gang(t);
 
+	if (gang)
+		gang_awaited(t, now);
 	fair_clock(t, c, turn_rate(p, t, c), goes_on, now);
 	if (goes_on)
 		t->rest = 0;
 	else
 		turn_starts(t, c);
-	slice = gang_turn(p, t, c, slice, now);
+	slice = gang_turn(p, t, c, slice, gang, now);
 	core_turn(p, t, c, cpu, now);
 	slice_begin(c, cpu, quota_turn(t, c, slice, now), now);
 }
@@ -723,24 +725,18 @@ CALLBACK(void, corun_exit_task, struct task_struct *p, struct scx_exit_task_args
 	vm_forget(t);
 }
 
-/* A sibling waits for `p`, which is ready, to flush its TLB: gang_demand.h. */
+/* A sibling waits for `p`; in the kernel KVM tells of it (awaited.h). */
 SIMULATED_CALLBACK(corun_flush_ipi, struct task_struct *p)
 {
 	struct task_ctx *t = callback_begin(OP_FLUSH_IPI, p, 0);
 	struct gang g;
-	struct cpu_ctx *c;
-	u64 now;
 
 	if (!t)
 		return;
-	now = now_ns();
 	g = gang_of(t);
-	c = cpu_at(t->cpu);
-	if (g.conf && g.mode == GANG_DEMAND) {
-		demand_boost(t, &g, shared(g.conf->flush_boost), now);
-		if (c && gang_preempts(t, c, t->cpu, now, false))
-			kick(t->cpu, KICK_PREEMPT);
-	}
+	if (g.conf && g.mode == GANG_DEMAND && shared(g.conf->flush_boost) &&
+	    note_awaited(t, now_ns()))
+		kick(t->cpu, KICK_PREEMPT);
 	callback_end(0);
 }
 

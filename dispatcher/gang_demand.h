@@ -12,14 +12,14 @@
  * would be lost at each wake-up, and whose siblings wake each other all the time would have the
  * pCPU to themselves.
  *
- * What counts as such an interrupt is what can be seen: a wake-up, while a sibling runs on the pCPU
- * that it comes from. In the kernel that is all. An IPI to a vCPU that is ready or running, such as
- * a TLB shootdown's, shows only in KVM (tracepoint kvm:kvm_apic_ipi), by APIC id, and not at all
- * where hardware delivers IPIs itself; the simulator can tell of them (corun_flush_ipi).
+ * What counts as such an interrupt is what can be seen. A wake-up, while a sibling runs on the pCPU
+ * that it comes from, the kernel tells of by itself. An interrupt to a vCPU that is ready, such as a
+ * TLB shootdown's, shows in KVM only (awaited.h).
  */
 #ifndef CORUN_GANG_DEMAND_H
 #define CORUN_GANG_DEMAND_H
 
+#include "awaited.h"
 #include "gang.h"
 
 /* `t` is urgent from now on, or for `grant` ns longer. */
@@ -41,6 +41,13 @@ static inline void demand_woken(struct task_ctx *t, struct gang *g, u64 now)
 		demand_boost(t, g, shared(g->conf->wake_boost), now);
 }
 
+/* `t` has a pCPU from now on. If a sibling waited for that, it is urgent. */
+static inline void demand_awaited(struct task_ctx *t, struct gang *g, u64 now)
+{
+	if (shared(t->awaited) && exchange(t->awaited, 0))
+		demand_boost(t, g, shared(g->conf->flush_boost), now);
+}
+
 /* How far ahead of the clock of a pCPU may `t` be queued? */
 static inline u64 demand_ahead(struct gang *g)
 {
@@ -51,6 +58,8 @@ static inline u64 demand_ahead(struct gang *g)
 
 static inline u32 demand_rank(struct ranked *r, struct gang *g, struct cpu_ctx *c)
 {
+	if (!r->urgent_since)
+		r->urgent_since = r->awaited;
 	if (r->urgent_since && before(r->vtime, shared(c->vnow) + shared(g->conf->boost_lead)))
 		return RANK_URGENT;
 	return RANK_ORDINARY;

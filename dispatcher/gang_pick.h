@@ -175,6 +175,15 @@ static inline void gang_join(struct task_struct *p, struct task_ctx *t, u64 now)
 		gang_join_one(p, t, now);
 }
 
+/* `t`, of a gang, has a pCPU from now on, or keeps it: because a sibling waits for it? */
+RARE void gang_awaited(struct task_ctx *t, u64 now)
+{
+	struct gang g = gang_of(t);
+
+	if (g.conf && g.mode == GANG_DEMAND)
+		demand_awaited(t, &g, now);
+}
+
 /* `t`, of a gang, was given `cpu`; its slice has begun. */
 RARE void gang_started_one(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, s32 cpu,
 			   u64 now)
@@ -215,7 +224,8 @@ RARE u64 gang_slice_one(struct task_ctx *t, u64 slice, u64 now)
 }
 
 /* `t`, a vCPU, has a pCPU from now on, or keeps it: for how long of `slice` ns? */
-static inline u64 gang_turn_vcpu(struct task_struct *p, struct task_ctx *t, u64 slice, u64 now)
+static inline u64 gang_turn_vcpu(struct task_struct *p, struct task_ctx *t, u64 slice, bool gang,
+				 u64 now)
 {
 	gang_join(p, t, now);
 	if (t->claims)
@@ -225,17 +235,17 @@ static inline u64 gang_turn_vcpu(struct task_struct *p, struct task_ctx *t, u64 
 		if (t->urgent < slice)
 			slice = t->urgent;
 	}
-	if (with_gangs())
+	if (gang)
 		slice = gang_slice_one(t, slice, now);
 	return slice < SLICE_MIN ? SLICE_MIN : slice;
 }
 
-/* `t` has `c` from now on, or keeps it: for how long of `slice` ns? */
+/* `t`, perhaps of a `gang`, has `c` from now on, or keeps it: for how long of `slice` ns? */
 static inline u64 gang_turn(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, u64 slice,
-			    u64 now)
+			    bool gang, u64 now)
 {
 	if (t->vm != NO_VM)
-		slice = gang_turn_vcpu(p, t, slice, now);
+		slice = gang_turn_vcpu(p, t, slice, gang, now);
 	store(c->cur_vm, t->vm);
 	store(c->cur_member, t->member);
 	return slice;
@@ -301,6 +311,8 @@ RARE void gang_stopped_one(struct task_struct *p, struct task_ctx *t, bool runna
 	if (g.ctx &&
 	    (g.mode == GANG_DYNAMIC || g.mode == GANG_RELAXED || g.mode == GANG_RELAXED_ALL))
 		dynamic_stopped(&g, id_of(p), now);
+	if (g.mode == GANG_DEMAND && !runnable)
+		store(t->awaited, 0);
 }
 
 /* `t` gives up its pCPU; does it want to run on? */

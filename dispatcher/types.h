@@ -89,6 +89,7 @@ enum gang_mode {
 struct ranked {
 	u64 vtime;
 	u64 urgent_since;
+	u64 awaited; /* as in task_ctx */
 	u64 now;
 	u32 vm;	    /* slot of its VM, or NO_VM */
 	u32 member; /* as in task_ctx */
@@ -166,6 +167,7 @@ struct task_ctx {
 	u32 rest;	  /* what is left of a turn that was interrupted, ns; 0: nothing is */
 	u32 hold_no;	  /* retention.h: number of the hold of last_cpu for it */
 	u32 pad;
+	u64 awaited; /* awaited.h: ready, and a sibling waits for it since then; 0: none does */
 };
 
 /* What the policy wants for a task; written by the control loop only. */
@@ -245,7 +247,7 @@ struct vm_conf {
 	u64 resume;    /* lead below which it may go on, ns */
 	u64 sample;    /* how often leads are looked at, ns */
 	u64 wake_boost;	 /* GANG_DEMAND: urgent time for being woken by a sibling, ns */
-	u64 flush_boost; /* urgent time for a TLB shootdown by a sibling, ns */
+	u64 flush_boost; /* urgent time for being waited for by a sibling, ns; 0: not seen */
 	u64 boost_limit; /* most urgent time that adds up, ns */
 	u64 boost_lead;	 /* how far ahead of its pCPU an urgent vCPU may run, ns of vtime */
 	u64 period;	 /* GANG_ASYMMETRIC: how often allotments begin anew, ns */

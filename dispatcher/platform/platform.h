@@ -308,6 +308,7 @@ static inline bool look_at_ranked(struct task_struct *p, struct ranked *r)
 	r->vm = shared(t->vm);
 	r->member = shared(t->member);
 	r->urgent_since = shared(t->urgent_since);
+	r->awaited = shared(t->awaited);
 	r->vtime = queued_vtime(p);
 	return true;
 }

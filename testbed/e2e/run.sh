@@ -78,6 +78,7 @@ groups=(
 	"kill"
 	"weights;steal"
 	"yield"
+	"awaited"
 	"cores"
 	"cycles"
 	"policies"

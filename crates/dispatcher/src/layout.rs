@@ -91,6 +91,7 @@ pub struct TaskCtx {
     pub rest: u32,
     pub hold_no: u32,
     pub pad: u32,
+    pub awaited: u64,
 }
 
 /// `struct group_ctx`: who of a cgroup wants to run, and what is left of its quota.

@@ -5,34 +5,13 @@
  * Problem: the daemon looks at every vCPU of the host ten times a second under some policies, and a
  * system call for each was a third of what it cost. How: it writes down whom it asks for in `asked`
  * and runs this program, which copies their books to `told`; both are mapped.
- *
- * Threads are named by numbers and start, so that one whose number is used again is not taken for
- * another. The numbers are those of the first PID namespace, as everywhere in the dispatcher.
  */
-#include "../../../dispatcher/platform/kernel_types.h"
-
-#include <linux/bpf.h>
-
-#include <bpf/bpf_core_read.h>
-#include <bpf/bpf_helpers.h>
+#include "threads.h"
 
 #include "../../../dispatcher/platform/task_ctxs.h"
 
 /* Tasks asked for at a time. */
 #define MOST_ASKED 512
-/* /proc tells starts in ticks of a hundredth of a second (USER_HZ). */
-#define TICK 10000000
-
-/* What kernel_types.h leaves out. */
-struct task_struct___start {
-	u64 start_boottime;
-} CORE;
-
-struct asked {
-	u32 tgid;
-	u32 tid;
-	u64 start; /* ticks since boot */
-};
 
 struct told {
 	u64 known; /* is it there, and has the dispatcher seen it? */
@@ -44,7 +23,7 @@ struct {
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, MOST_ASKED);
 	__type(key, u32);
-	__type(value, struct asked);
+	__type(value, struct thread_key);
 } asked SEC(".maps");
 
 struct {
@@ -55,19 +34,9 @@ struct {
 	__type(value, struct told);
 } told SEC(".maps");
 
-struct task_struct *bpf_task_from_pid(s32 pid) __ksym;
-void bpf_task_release(struct task_struct *p) __ksym;
-
-static bool is_asked_for(const struct task_struct *p, const struct asked *who)
-{
-	u64 start = BPF_CORE_READ((const struct task_struct___start *)p, start_boottime);
-
-	return (u32)p->tgid == who->tgid && start / TICK == who->start;
-}
-
 static void tell(u32 at)
 {
-	struct asked *who = bpf_map_lookup_elem(&asked, &at);
+	struct thread_key *who = bpf_map_lookup_elem(&asked, &at);
 	struct told *entry = bpf_map_lookup_elem(&told, &at);
 	struct task_struct *p;
 	struct task_ctx *ctx;
@@ -78,7 +47,7 @@ static void tell(u32 at)
 	p = bpf_task_from_pid((s32)who->tid);
 	if (!p)
 		return;
-	if (is_asked_for(p, who)) {
+	if (is_meant(p, who)) {
 		ctx = bpf_task_storage_get(&task_ctxs, p, NULL, 0);
 		if (ctx) {
 			entry->ctx = *ctx;

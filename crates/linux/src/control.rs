@@ -9,7 +9,7 @@ use crate::apply::{Base, ToldHost, apply};
 use crate::clock;
 use crate::counters::Counters;
 use crate::cycles::Cycles;
-use crate::discovery::{Vcpu, Vm, Vms};
+use crate::discovery::{ThreadKey, Vcpu, Vm, Vms};
 use crate::ipis;
 use crate::perf::VcpuCounters;
 use crate::smt;
@@ -21,7 +21,7 @@ use corun_model::{
     Wakers,
 };
 use corun_policies::{Policy, PolicyInfo, Settings};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// How often affinities, weights and threads are read again.
@@ -227,6 +227,7 @@ impl Control {
         let now = clock::now();
         self.due = now + self.policy.period();
         self.look(tables, now);
+        self.host.awaited_hidden = tables.awaited_hidden();
         self.count();
         let reading = self.read(tables)?;
         let seen = self.snapshot(&reading, now);
@@ -234,7 +235,16 @@ impl Control {
         self.last = reading;
         let mut plan = Plan::default();
         self.policy.decide(&seen, &mut plan);
-        apply(&mut self.vms.list, &mut self.told, &plan, base, tables)
+        apply(&mut self.vms.list, &mut self.told, &plan, base, tables)?;
+        tables.look_for_awaited(&self.may_be_awaited())
+    }
+
+    /// The vCPUs for which it matters that a sibling waits.
+    fn may_be_awaited(&self) -> BTreeSet<ThreadKey> {
+        let matters = |vm: &&Vm| vm.told.is_some_and(|told| told.flush_boost != 0);
+        let vms = self.vms.list.iter().filter(matters);
+        let vcpus = vms.flat_map(|vm| &vm.vcpus);
+        vcpus.map(|vcpu| vcpu.key).collect()
     }
 
     /// Counters of vCPUs are opened when a policy first wants to see them, and closed with it; those of pCPUs,

@@ -330,6 +330,11 @@ fn take_over(
     if let Some(slow) = dispatcher.tables().slow_because() {
         (options.notes)(&slow);
     }
+    if let Some(why) = dispatcher.awaited_refused() {
+        (options.notes)(&format!(
+            "it will not be seen when a vCPU waits for a sibling that is ready: {why:#}"
+        ));
+    }
     let mut daemon = Daemon::new(options, forced, &online, &dispatcher)?;
     dispatcher.attach()?;
     confine()?;

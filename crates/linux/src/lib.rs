@@ -15,6 +15,7 @@
 //! ends, for whatever reason, the kernel goes back to its own scheduler.
 
 mod apply;
+mod awaited;
 mod books;
 mod cgroup;
 mod clock;

@@ -4,6 +4,7 @@
 //! Whatever becomes of this process, the kernel unregisters the scheduler when its last file
 //! descriptor is closed and goes back to its own.
 
+use crate::awaited::{Awaited, NotSeen};
 use crate::books::TaskBooks;
 use crate::knobs::{self, Live};
 use crate::machine;
@@ -96,6 +97,8 @@ pub(crate) struct Dispatcher<'obj> {
     vms: VmTable,
     /// Or why there are none: then tasks are looked up one by one.
     books: Result<TaskBooks, String>,
+    /// Or why there is none.
+    awaited: Result<Awaited, NotSeen>,
 }
 
 impl<'obj> Dispatcher<'obj> {
@@ -125,6 +128,7 @@ impl<'obj> Dispatcher<'obj> {
         const { assert!(size_of::<types::lease>() == size_of::<[AtomicU64; 3]>()) };
         let books = TaskBooks::load(skel.maps.task_ctxs.as_fd());
         let books = books.map_err(|why| format!("{why:#}"));
+        let awaited = Awaited::load(skel.maps.task_ctxs.as_fd());
         let bss = skel.maps.bss_data.as_deref_mut();
         let bss = bss.ok_or(LoadError::Object(".bss"))?;
         let lease = (&raw const bss.lease).cast();
@@ -138,7 +142,13 @@ impl<'obj> Dispatcher<'obj> {
             pcpus,
             vms,
             books,
+            awaited,
         })
+    }
+
+    /// What the kernel said against the program that looks for whom siblings wait for, if it refused it.
+    pub(crate) fn awaited_refused(&self) -> Option<&libbpf_rs::Error> {
+        self.awaited.as_ref().err()?.1.as_ref()
     }
 
     /// Puts it in charge of all tasks.
@@ -243,6 +253,7 @@ impl<'obj> Dispatcher<'obj> {
             &self.skel.maps,
             &self.vms,
             self.books.as_ref().map_err(String::as_str),
+            self.awaited.as_ref().map_err(|(why, _)| *why),
             live,
             pcpus,
         )

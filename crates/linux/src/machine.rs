@@ -116,6 +116,7 @@ pub(crate) fn seen(online: &PcpuSet) -> Result<HostSeen, TopologyError> {
         llcs: Layout::here(online).llcs,
         smt: smt::order(online),
         wakers_hidden: ipis::hide_wakers(Path::new("/")),
+        awaited_hidden: None,
     })
 }
 

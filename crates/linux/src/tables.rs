@@ -5,15 +5,16 @@
 //! becomes of its number, and nothing has to walk all tasks of the host, as a BPF task iterator
 //! would.
 
+use crate::awaited::Awaited;
 use crate::books::TaskBooks;
-use crate::discovery::Vcpu;
+use crate::discovery::{ThreadKey, Vcpu};
 use crate::knobs::{Live, Parts};
 use crate::skel::{CorunMaps, types};
 use crate::vm_table::{VmSlot, VmTable};
 use corun_dispatcher::{MAX_PCPUS, PcpuConf, PoolConf, TaskConf, VmConf};
-use corun_model::Nanos;
+use corun_model::{AwaitedHidden, Nanos};
 use libbpf_rs::{MapCore, MapFlags};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -82,6 +83,7 @@ pub(crate) struct Tables<'a, 'obj> {
     maps: &'a CorunMaps<'obj>,
     vms: &'a VmTable,
     books: Result<&'a TaskBooks, &'a str>,
+    awaited: Result<&'a Awaited, AwaitedHidden>,
     live: Live<'a>,
     pcpus: Pcpus<'a>,
 }
@@ -91,6 +93,7 @@ impl<'a, 'obj> Tables<'a, 'obj> {
         maps: &'a CorunMaps<'obj>,
         vms: &'a VmTable,
         books: Result<&'a TaskBooks, &'a str>,
+        awaited: Result<&'a Awaited, AwaitedHidden>,
         live: Live<'a>,
         pcpus: Pcpus<'a>,
     ) -> Self {
@@ -98,6 +101,7 @@ impl<'a, 'obj> Tables<'a, 'obj> {
             maps,
             vms,
             books,
+            awaited,
             live,
             pcpus,
         }
@@ -109,6 +113,17 @@ impl<'a, 'obj> Tables<'a, 'obj> {
         Some(format!(
             "vCPUs' counters are read one by one, which with hundreds of them takes more of a pCPU: {why}"
         ))
+    }
+
+    /// Why it is not seen whom siblings wait for, if so.
+    pub(crate) fn awaited_hidden(&self) -> Option<AwaitedHidden> {
+        self.awaited.err()
+    }
+
+    /// It is to be seen when siblings wait for these vCPUs, and for no others; as far as it can be.
+    pub(crate) fn look_for_awaited(&self, vcpus: &BTreeSet<ThreadKey>) -> libbpf_rs::Result<()> {
+        self.awaited
+            .map_or(Ok(()), |awaited| awaited.look_for(vcpus))
     }
 
     /// Tells which parts of the dispatcher are needed.

@@ -17,11 +17,15 @@ unsafe extern "C" {
     static corun_guest_ping: u8;
     static corun_guest_barrier: u8;
     static corun_guest_pio: u8;
+    static corun_guest_call: u8;
+    static corun_guest_answer: u8;
     static corun_guest_faults: u8;
 }
 
 /// The vector of every interrupt in the guest: the timer's and the other vCPUs'.
 pub const VECTOR: usize = 0x40;
+/// But for calls, which have Linux' own (`CALL_FUNCTION_VECTOR`).
+pub const CALL_VECTOR: usize = 0xfc;
 
 /// What a guest does all day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,18 +42,21 @@ pub enum Mode {
     Ping,
     /// Each vCPU computes and halts until all have; the last one wakes the others by IPI.
     Barrier,
+    /// Each vCPU computes, then calls all others by IPI and spins until they have answered.
+    Call,
     /// Each vCPU leaves the guest all the time, by port writes.
     Pio,
 }
 
 /// All modes, with the names they have on the command line.
-pub const MODES: [(&str, Mode); 7] = [
+pub const MODES: [(&str, Mode); 8] = [
     ("spin", Mode::Spin),
     ("lock", Mode::Lock),
     ("yield", Mode::Yield),
     ("timer", Mode::Timer),
     ("ping", Mode::Ping),
     ("barrier", Mode::Barrier),
+    ("call", Mode::Call),
     ("pio", Mode::Pio),
 ];
 
@@ -98,6 +105,7 @@ pub fn entry(mode: Mode) -> usize {
         Mode::Timer => &raw const corun_guest_timer,
         Mode::Ping => &raw const corun_guest_ping,
         Mode::Barrier => &raw const corun_guest_barrier,
+        Mode::Call => &raw const corun_guest_call,
         Mode::Pio => &raw const corun_guest_pio,
     })
 }
@@ -105,6 +113,11 @@ pub fn entry(mode: Mode) -> usize {
 /// Where in [`code`] the interrupt handler begins.
 pub fn interrupt_handler() -> usize {
     offset_of(&raw const corun_guest_interrupt)
+}
+
+/// Where in [`code`] the handler of calls begins.
+pub fn call_handler() -> usize {
+    offset_of(&raw const corun_guest_answer)
 }
 
 /// The exceptions of the processor.
@@ -141,7 +154,7 @@ mod tests {
         let error = "sleep".parse::<Mode>().unwrap_err();
         assert!(
             error.contains("`sleep`")
-                && error.contains("spin, lock, yield, timer, ping, barrier, pio")
+                && error.contains("spin, lock, yield, timer, ping, barrier, call, pio")
         );
     }
 

@@ -8,8 +8,8 @@
 #                 [rsi] iterations  [rsi+8] index  [rsi+16] work  [rsi+24] sleep in ns
 #                 [rsi+32] index of the next vCPU  [rsi+40] number of vCPUs
 #            rdi  the page all vCPUs share: [rdi] lock  [rdi+64] whose turn  [rdi+128] vCPUs ready
-#                 [rdi+192] vCPUs at the barrier  [rdi+256] times it has opened
-#            rsp  this vCPU's stack; interrupts are off and come only while halted
+#                 [rdi+192] vCPUs at the barrier  [rdi+256] times it has opened  [rdi+320] calls answered
+#            rsp  this vCPU's stack; interrupts are off and come only while halted, but for calls
 
     .pushsection .rodata.corun_guest, "a"
 
@@ -52,7 +52,8 @@
 
     .globl corun_guest_begin, corun_guest_end, corun_guest_interrupt
     .globl corun_guest_spin, corun_guest_lock, corun_guest_timer, corun_guest_ping, corun_guest_pio
-    .globl corun_guest_barrier, corun_guest_yield, corun_guest_faults
+    .globl corun_guest_barrier, corun_guest_yield, corun_guest_faults, corun_guest_call
+    .globl corun_guest_answer
 
 corun_guest_begin:
 
@@ -156,6 +157,33 @@ corun_guest_barrier:
         wrmsr
         jmp 3b
 
+# Computes, then calls all others and spins until they have answered, as Linux does to have TLBs flushed;
+# one of them at a time. Who spins or computes answers calls.
+corun_guest_call:
+        enable_apics
+        sti
+2:      compute
+        inc qword ptr [rsi]
+3:      mov eax, 1
+        xchg [rdi], eax
+        test eax, eax
+        jz 5f
+4:      pause
+        cmp dword ptr [rdi], 0
+        jne 4b
+        jmp 3b
+5:      mov qword ptr [rdi + 320], 1     # counting itself
+        mov eax, 0xc40fc                 # fixed delivery, assert, vector 0xfc, to all others
+        mov ecx, 0x830
+        xor edx, edx
+        wrmsr
+        mov rax, [rsi + 40]
+6:      pause
+        cmp [rdi + 320], rax
+        jb 6b
+        mov dword ptr [rdi], 0
+        jmp 2b
+
 # Computes, then leaves the guest for the VMM by a port write.
 corun_guest_pio:
 2:      inc qword ptr [rsi]
@@ -187,6 +215,19 @@ corun_guest_faults:
 corun_guest_interrupt:
         xor eax, eax
         write_msr 0x80b                  # end of interrupt
+        iretq
+
+# A call of another vCPU: it comes anywhere.
+corun_guest_answer:
+        push rax
+        push rcx
+        push rdx
+        lock inc qword ptr [rdi + 320]
+        xor eax, eax
+        write_msr 0x80b                  # end of interrupt
+        pop rdx
+        pop rcx
+        pop rax
         iretq
 
 corun_guest_end:

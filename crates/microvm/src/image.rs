@@ -2,7 +2,7 @@
 //! What lies where in the memory of the testbed's guests, and what is there when they start.
 
 use crate::MachineError;
-use crate::guest::{self, EXCEPTIONS, Mode, VECTOR};
+use crate::guest::{self, CALL_VECTOR, EXCEPTIONS, Mode, VECTOR};
 use crate::machine::{Ring, Setup, Start};
 use crate::memory::GuestMemory;
 
@@ -40,8 +40,8 @@ pub const DATA_SELECTOR: u16 = 16;
 pub const USER_DATA_SELECTOR: u16 = 24 | 3;
 /// The selector of the code descriptor of ring 3.
 pub const USER_CODE_SELECTOR: u16 = 32 | 3;
-/// Gates up to the only vector used: of the exceptions, and of the interrupts. Anything else is a fault.
-pub const GATES: usize = VECTOR + 1;
+/// Gates up to the last vector used: of the exceptions, and of the interrupts. Anything else is a fault.
+pub const GATES: usize = CALL_VECTOR + 1;
 
 /// What a guest does, in its own units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +110,10 @@ pub fn pieces(program: &Program) -> Vec<(usize, Vec<u8>)> {
         (
             IDT + VECTOR * 16,
             words(&gate(CODE + guest::interrupt_handler())),
+        ),
+        (
+            IDT + CALL_VECTOR * 16,
+            words(&gate(CODE + guest::call_handler())),
         ),
         (CODE, guest::code().to_vec()),
     ];

@@ -376,7 +376,7 @@ mod tests {
             assert_eq!((sregs.cs.l, sregs.cs.db, sregs.ss.l), (1, 0, 0));
             assert_eq!((sregs.cs.dpl, sregs.ss.dpl), (level, level));
             assert_eq!(sregs.cs.selector & 3, u16::from(level));
-            assert_eq!((sregs.gdt.limit, sregs.idt.limit), (39, 0x40f));
+            assert_eq!((sregs.gdt.limit, sregs.idt.limit), (39, 0xfcf));
         }
     }
 }

@@ -21,6 +21,8 @@ Usage: corun-microvm --name vm1 --mode lock [--vcpus 2] [--seconds 5]
                    ping   the vCPUs wake each other by IPI, one runs at a time
                    barrier  each vCPU computes and halts until all have; the last
                           one wakes the others by IPI
+                   call   each vCPU computes, then calls all others by IPI and
+                          spins until they have answered
                    pio    each vCPU leaves the guest by port writes
   --vcpus N        number of vCPUs, 1 to 32                               [2]
   --seconds S      how long to run; 0: until SIGTERM or SIGINT            [5]

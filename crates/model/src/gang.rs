@@ -64,7 +64,7 @@ impl Default for Slots {
 pub struct Boost {
     /// Urgent time of a vCPU that a sibling wakes, ns.
     pub wake: Nanos,
-    /// Is it seen when a sibling waits for a ready vCPU to flush its TLB? Kernels do not tell.
+    /// Is it looked for when a sibling waits for a ready vCPU, as to flush its TLB?
     pub sees_flushes: bool,
     /// If so: urgent time of that vCPU, ns.
     pub flush: Nanos,
@@ -78,7 +78,7 @@ impl Default for Boost {
     fn default() -> Self {
         Self {
             wake: 100 * US,
-            sees_flushes: false,
+            sees_flushes: true,
             flush: 100 * US,
             limit: 500 * US,
             lead: 24 * MS,

@@ -25,8 +25,8 @@ pub use ids::{PcpuId, TaskId, VmId};
 pub use parameter::{Parameter, Value};
 pub use pcpu_set::PcpuSet;
 pub use plan::{
-    Claim, Demand, Doing, HostSeen, PcpuPlan, Placement, Plan, Pool, SmtOrder, Snapshot, Status,
-    TaskPlan, TaskSeen, Turns, VcpuStatus, VmPlan, VmSeen, VmStatus, Wakers,
+    AwaitedHidden, Claim, Demand, Doing, HostSeen, PcpuPlan, Placement, Plan, Pool, SmtOrder,
+    Snapshot, Status, TaskPlan, TaskSeen, Turns, VcpuStatus, VmPlan, VmSeen, VmStatus, Wakers,
 };
 pub use sharing::Sharing;
 pub use signals::{CyclesSeen, LlcSeen, Signals, UnhaltedSeen};

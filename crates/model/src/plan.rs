@@ -87,6 +87,36 @@ pub struct HostSeen {
     pub smt: Option<SmtOrder>,
     /// Does hardware wake vCPUs for their siblings, so that nobody sees for which?
     pub wakers_hidden: bool,
+    /// Why it is not seen when a vCPU waits for a sibling that is ready, if so.
+    pub awaited_hidden: Option<AwaitedHidden>,
+}
+
+/// Why KVM does not tell which interrupts it delivers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AwaitedHidden {
+    /// Its modules were loaded after corun was started, or not at all.
+    NoKvm,
+    /// Its module has no type information.
+    NoTypes,
+    /// corun is in a namespace of its own, where threads have other numbers, or another clock.
+    Namespace,
+    /// The kernel refuses the program that looks.
+    Refused,
+}
+
+impl AwaitedHidden {
+    /// A clause for people.
+    pub fn why(self) -> &'static str {
+        match self {
+            Self::NoKvm => "KVM's modules were not loaded when corun started",
+            Self::NoTypes => "KVM's module has no type information (CONFIG_DEBUG_INFO_BTF_MODULES)",
+            Self::Namespace => "corun is in a PID or time namespace of its own",
+            Self::Refused => {
+                "the kernel refuses the program that looks; corun said why as it started"
+            }
+        }
+    }
 }
 
 /// How pCPUs are numbered where each core has two hardware threads.
@@ -114,6 +144,7 @@ impl HostSeen {
             llcs,
             smt: two.then_some(SmtOrder::Neighbours),
             wakers_hidden: false,
+            awaited_hidden: None,
         }
     }
 

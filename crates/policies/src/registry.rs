@@ -68,7 +68,7 @@ static ALL: [PolicyInfo; 15] = [
     },
     PolicyInfo {
         name: "cosched-demand",
-        summary: "a vCPU that a sibling wakes runs at once, for a short while",
+        summary: "a vCPU that a sibling wakes, or waits for, runs at once, for a short while",
         source: "Kim et al., \"Demand-based coordinated scheduling for SMP VMs\", ASPLOS 2013",
         parameters: CoschedDemand::parameters,
         make: |settings| Box::new(settings.cosched_demand),

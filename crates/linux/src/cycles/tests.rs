@@ -229,6 +229,7 @@ fn what_is_missing_is_said() {
         llcs: Vec::new(),
         smt: None,
         wakers_hidden: false,
+        awaited_hidden: None,
     };
     let mut cycles = Cycles::load(&host, &PcpuSet::first(2));
     assert_eq!(cycles.note(), None, "nobody asks");

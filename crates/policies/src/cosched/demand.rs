@@ -4,13 +4,13 @@
 //!
 //! Siblings need to run together only while they communicate, and they communicate by interrupts:
 //! who gets one from a sibling is urgent and runs at once, for a short time. In space, vCPUs are
-//! placed load-consciously. Of a sibling's interrupts, a host can see those that wake a vCPU; see
-//! `dispatcher/gang_demand.h` for the others.
+//! placed load-consciously. Of a sibling's interrupts, a host sees those that wake a vCPU, and, where KVM
+//! tells, those to one that is ready and that the sender waits for (`dispatcher/awaited.h`).
 
 use crate::balance_load::light;
 use crate::{NEW_VM_WAIT, Policy, Status};
 use corun_model::{
-    Boost, Gang, Nanos, Parameter, Placement, Plan, Snapshot, Value, VmPlan, VmSeen,
+    AwaitedHidden, Boost, Gang, Nanos, Parameter, Placement, Plan, Snapshot, Value, VmPlan, VmSeen,
 };
 
 /// What a status says where nobody can be urgent.
@@ -26,6 +26,8 @@ pub struct CoschedDemand {
     pub boost: Boost,
     /// Is it hidden who wakes whom, as far as was seen?
     wakers_hidden: bool,
+    /// Why it is hidden whom siblings wait for, if it is, as far as was seen.
+    awaited_hidden: Option<AwaitedHidden>,
 }
 
 impl Default for CoschedDemand {
@@ -34,6 +36,7 @@ impl Default for CoschedDemand {
             light: VmPlan::LIGHT,
             boost: Boost::default(),
             wakers_hidden: false,
+            awaited_hidden: None,
         }
     }
 }
@@ -53,16 +56,17 @@ impl CoschedDemand {
             light("policy.cosched-demand.light", percent),
             time(
                 "policy.cosched-demand.wake_boost",
-                "how long a vCPU is urgent that a sibling wakes; 0: not at all",
+                "how long a vCPU is urgent that a sibling wakes (under `cfs-cosched-demand`: how long the one that \
+                 wakes it is not preempted); 0: not at all",
                 boost.wake,
                 "published code of Kim et al., ASPLOS 2013: `sched_lock_resched_ns`, its time for \
-                 reschedule IPIs; that a wake-up is given it is our reading",
+                 who sends reschedule IPIs; that the one who is woken is given it is our own",
             ),
             Parameter::new(
                 "policy.cosched-demand.sees_flushes",
-                "is it seen when a sibling waits for a ready vCPU to flush its TLB? (simulator only)",
+                "is it looked for when a sibling waits for a ready vCPU, as to flush its TLB?",
                 Value::Switch(boost.sees_flushes),
-                "what Linux shows to a scheduler; the paper's kernel saw these IPIs in KVM",
+                "Kim et al., ASPLOS 2013, whose kernel saw these IPIs in KVM",
                 "both in tests",
             ),
             time(
@@ -94,6 +98,7 @@ impl Policy for CoschedDemand {
 
     fn decide(&mut self, seen: &Snapshot, plan: &mut Plan) {
         self.wakers_hidden = seen.host.wakers_hidden;
+        self.awaited_hidden = seen.host.awaited_hidden;
         let wanted = |vm: &VmSeen| VmPlan {
             light: self.light,
             gang: Gang::Demand(self.boost),
@@ -103,9 +108,15 @@ impl Policy for CoschedDemand {
     }
 
     fn status(&self) -> Status {
-        let hidden = self.wakers_hidden.then(|| HIDDEN.to_string());
+        let wakers = self.wakers_hidden.then(|| HIDDEN.to_string());
+        // Where hardware delivers IPIs, the other note says it all.
+        let looked_for = self.boost.sees_flushes && !self.wakers_hidden;
+        let awaited = self.awaited_hidden.filter(|_| looked_for).map(|hidden| {
+            let why = hidden.why();
+            format!("it is not seen when a vCPU waits for a sibling that is ready: {why}")
+        });
         Status {
-            notes: hidden.into_iter().collect(),
+            notes: wakers.into_iter().chain(awaited).collect(),
             ..Status::default()
         }
     }
@@ -126,5 +137,27 @@ mod tests {
             policy.status().notes.len()
         };
         assert_eq!([false, true, false].map(&mut notes), [0, 1, 0]);
+    }
+
+    #[test]
+    fn a_host_that_does_not_tell_whom_siblings_wait_for_says_why() {
+        let mut seen = snapshot(2, &[2]);
+        seen.host.awaited_hidden = Some(AwaitedHidden::NoTypes);
+        let notes = |sees_flushes, wakers_hidden| {
+            let mut policy = CoschedDemand::default();
+            policy.boost.sees_flushes = sees_flushes;
+            let mut seen = seen.clone();
+            seen.host.wakers_hidden = wakers_hidden;
+            ask(&mut policy, &seen);
+            policy.status().notes
+        };
+        assert!(
+            notes(true, false)
+                .iter()
+                .all(|note| note.contains("type information"))
+        );
+        assert_eq!(notes(true, false).len(), 1);
+        assert_eq!(notes(false, false).len(), 0, "nobody asked");
+        assert_eq!(notes(true, true), [HIDDEN]);
     }
 }

@@ -27,11 +27,7 @@ pub enum Field<'a> {
 /// What a best slice is called that does not matter.
 pub const AGNOSTIC: &str = "agnostic";
 /// What only a simulator can see or do, by policy and key: no host takes these.
-pub(super) const SIMULATED: [(&str, &str); 3] = [
-    ("cosched-demand", "sees_flushes"),
-    ("cosched-demand", "flush_boost"),
-    ("vsmtio", "guests"),
-];
+pub(super) const SIMULATED: [(&str, &str); 1] = [("vsmtio", "guests")];
 
 const LIGHT: RangeInclusive<u32> = 100..=1000;
 /// Shorter ones would only switch, longer ones are none.

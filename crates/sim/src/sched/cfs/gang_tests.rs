@@ -304,11 +304,7 @@ impl HostScheduler for Flushing {
 #[test]
 fn urgent_time_never_exceeds_the_limit() {
     let params = host("1n1l1c1t", 2500);
-    let boost = Boost {
-        sees_flushes: true,
-        ..Boost::default()
-    };
-    let how = (Siblings::Light(150), Gangs::Demand(boost));
+    let how = (Siblings::Light(150), Gangs::Demand(Boost::default()));
     let load = Jobs::new(vec![from(0, 0, 0), from(0, 1, 0)], 1);
     let flushing = Flushing(cfs("4.x", how, &params));
     let (outcome, runs) = run(&params, flushing, load, 0, 2 * SEC);

@@ -9,7 +9,7 @@
 //! - [`calls`](super::calls): dynamic time-slice co-scheduling. The first sibling that gets its turn
 //!   calls the others that are ready.
 //! - [`urgent`](super::urgent): demand-based co-scheduling. A vCPU that a sibling waits for goes
-//!   first, for a short time.
+//!   first, for a short time, and one that wakes a sibling is not preempted for as long.
 //!
 //! Both only choose who is next: time is charged as ever, so that who got some out of turn has less
 //! later. This is where the fair class asks them.
@@ -132,21 +132,17 @@ impl<O: Order> Fair<O> {
         }
     }
 
-    /// `task`, a vCPU just queued on `cpu`, was woken from pCPU `waker`. True: it shall have `cpu` at
-    /// once, because the waker is a sibling.
-    pub(super) fn woken_by_sibling(
-        &mut self,
-        task: TaskId,
-        cpu: PcpuId,
-        waker: Option<PcpuId>,
-    ) -> bool {
+    /// `task`, a vCPU, was woken from pCPU `waker`. Did a sibling do that, which runs there?
+    pub(super) fn woken_by_sibling(&mut self, task: TaskId, waker: Option<PcpuId>) {
         let State::Demand(urgency) = &mut self.gangs else {
-            return false;
+            return;
         };
         let by = waker.and_then(|here| self.books.rq(here).current);
         let vm = |task: TaskId| self.books.task(task).vm;
-        let sibling = by.is_some_and(|by| by != task && vm(by).is_some() && vm(by) == vm(task));
-        sibling && urgency.woken(task, cpu)
+        let siblings = |by: &TaskId| *by != task && vm(*by).is_some() && vm(*by) == vm(task);
+        if let Some(by) = by.filter(siblings) {
+            urgency.wakes(by);
+        }
     }
 
     /// A sibling waits for the ready `task` to flush its TLB.

@@ -331,10 +331,10 @@ impl<O: Order> HostScheduler for Fair<O> {
         if let Some(here) = waker {
             self.order.woke(here);
         }
-        let urgent = self.woken_by_sibling(task, cpu, waker);
+        self.woken_by_sibling(task, waker);
         match self.books.rq(cpu).current {
             None => host.resched(cpu, waker),
-            Some(_) if urgent || self.order.preempts(cpu, task) || wanted => {
+            Some(_) if self.order.preempts(cpu, task) || wanted => {
                 // Timers interrupt the pCPU that the sleeper was on.
                 let local = waker.or(last) == Some(cpu);
                 self.preempt(host, cpu, waker, local);

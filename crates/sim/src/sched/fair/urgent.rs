@@ -15,11 +15,10 @@
 //! lead outlasts its sleep: whose siblings wake each other all the time comes to the bound and then waits
 //! for its turn.
 //!
-//! What becomes urgent, and for how long, is what [`Boost`] says for corun's own `cosched-demand`.
-//! The kernel sees interrupts in KVM: it makes the receivers of TLB shootdowns urgent, and lets who
-//! sends a reschedule IPI, as after releasing a lock, finish for as long. Here, as in `cosched-demand`,
-//! who is woken by such an IPI is urgent, and its sender is not. With [`Boost::wake`] 0 only receivers
-//! of shootdowns are, if those are seen.
+//! Its kernel sees interrupts in KVM. Who is to flush its TLB becomes urgent. Who sends a reschedule IPI, as
+//! after releasing a lock, is urgent without being queued: it has its pCPU, and for a moment nobody takes it
+//! away (*delayed preemption*). Whom the IPI wakes waits as ever. corun's own `cosched-demand` has that one
+//! urgent instead, since a host's dispatcher sees who is woken, but does not keep who runs from its turn's end.
 //!
 //! As we read it where the code leaves it open or is at odds with itself:
 //!
@@ -67,9 +66,11 @@ impl Urgency {
         self.grants.push(Grant::default());
     }
 
-    /// A sibling woke `task`, which is on the runqueue of `cpu`. Is it urgent?
-    pub(super) fn woken(&mut self, task: TaskId, cpu: PcpuId) -> bool {
-        self.urge(task, cpu, self.boost.wake)
+    /// `task`, which has a pCPU, has woken a sibling.
+    pub(super) fn wakes(&mut self, task: TaskId) {
+        let grant = &mut self.grants[task.index()];
+        let allowed = self.boost.limit.saturating_sub(grant.spent);
+        grant.left = grant.left.max(self.boost.wake).min(allowed);
     }
 
     /// A sibling waits for `task`, which is ready on `cpu`, to flush its TLB. Is that seen, and is it
@@ -165,11 +166,7 @@ mod tests {
     const CPU: PcpuId = PcpuId(0);
 
     fn urgency() -> Urgency {
-        let boost = Boost {
-            sees_flushes: true,
-            ..Boost::default()
-        };
-        let mut urgency = Urgency::new(boost, 1);
+        let mut urgency = Urgency::new(Boost::default(), 1);
         urgency.add();
         urgency
     }
@@ -194,15 +191,15 @@ mod tests {
     #[test]
     fn what_is_left_is_kept_for_the_next_turn() {
         let mut urgency = urgency();
-        assert!(urgency.woken(TASK, CPU));
-        assert!(!urgency.woken(TASK, CPU), "it is in the queue already");
+        assert!(urgency.awaited(TASK, CPU));
+        assert!(!urgency.awaited(TASK, CPU), "it is in the queue already");
         urgency.starts(TASK, CPU);
         urgency.charge(TASK, 30 * US);
         urgency.leaves(TASK, CPU, Leave::Moves);
         urgency.has_its_turn(TASK);
         let (left, spent) = (70 * US, 30 * US);
         assert_eq!(urgency.grants[0], Grant { left, spent });
-        assert!(urgency.woken(TASK, CPU));
+        assert!(urgency.awaited(TASK, CPU));
         let left = 100 * US;
         assert_eq!(urgency.grants[0], Grant { left, spent });
         urgency.leaves(TASK, CPU, Leave::Sleeps);
@@ -210,13 +207,28 @@ mod tests {
         assert!(urgency.queues[0].is_empty());
     }
 
+    /// Waking siblings all the time, it is kept for 500 us, then no more until it has had its turn.
+    #[test]
+    fn who_wakes_siblings_is_kept_for_no_longer_than_the_limit() {
+        let mut urgency = urgency();
+        for _ in 0..10 {
+            urgency.wakes(TASK);
+            urgency.charge(TASK, 60 * US);
+        }
+        let (left, spent) = (0, 500 * US);
+        assert_eq!(urgency.grants[0], Grant { left, spent });
+        urgency.has_its_turn(TASK);
+        urgency.wakes(TASK);
+        let (left, spent) = (100 * US, 0);
+        assert_eq!(urgency.grants[0], Grant { left, spent });
+    }
+
     #[test]
     fn the_urgent_keep_their_pcpu_unless_they_yield_it() {
         let host = host("1n1l1c1t", 1000);
         let order = fair(CfsParams::preset("4.x", 1).unwrap(), &host).order;
         let mut urgency = urgency();
-        urgency.woken(TASK, CPU);
-        urgency.starts(TASK, CPU);
+        urgency.wakes(TASK);
         assert_eq!(urgency.first(CPU, Some(TASK), &order), Some(TASK));
         urgency.yields(CPU);
         assert_eq!(urgency.first(CPU, Some(TASK), &order), None);
@@ -227,11 +239,13 @@ mod tests {
     fn without_a_boost_nobody_is_urgent() {
         let boost = Boost {
             wake: 0,
+            sees_flushes: false,
             ..Boost::default()
         };
         let mut urgency = Urgency::new(boost, 1);
         urgency.add();
-        assert!(!urgency.woken(TASK, CPU));
+        urgency.wakes(TASK);
+        assert_eq!(urgency.grants[0], Grant::default());
         assert!(!urgency.awaited(TASK, CPU), "flushes are not seen");
     }
 }

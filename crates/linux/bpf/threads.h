@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Threads as the daemon names them to programs of its own: by numbers and start, so that one whose
+ * number is used again is not taken for another. The numbers are those of the first PID namespace, as
+ * everywhere in the dispatcher.
+ */
+#ifndef CORUN_THREADS_H
+#define CORUN_THREADS_H
+
+#include "../../../dispatcher/platform/kernel_types.h"
+
+#include <linux/bpf.h>
+
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+
+/* /proc tells starts in ticks of a hundredth of a second (USER_HZ). */
+#define TICK 10000000
+
+/* What kernel_types.h leaves out. */
+struct task_struct___start {
+	u64 start_boottime;
+} CORE;
+
+struct thread_key {
+	u32 tgid;
+	u32 tid;
+	u64 start; /* ticks since boot */
+};
+
+struct task_struct *bpf_task_from_pid(s32 pid) __ksym;
+void bpf_task_release(struct task_struct *p) __ksym;
+
+static bool is_meant(const struct task_struct *p, const struct thread_key *who)
+{
+	u64 start = BPF_CORE_READ((const struct task_struct___start *)p, start_boottime);
+
+	return (u32)p->tgid == who->tgid && start / TICK == who->start;
+}
+
+#endif

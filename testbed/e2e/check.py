@@ -18,6 +18,7 @@ from pathlib import Path
 
 import contract
 import cost
+import cycles
 import policies
 import slices
 import steal
@@ -231,6 +232,7 @@ def main():
     judge_traces(out, table)
     contract.judge(out, table)
     cost.judge(out, table)
+    cycles.judge(out, table)
     policies.judge(out, table)
     steal.judge(out, table)
     vsmtio.judge(out, table)

@@ -80,6 +80,7 @@ groups=(
 	"yield"
 	"awaited"
 	"cores"
+	"cycles"
 	"policies"
 	"others"
 	"preflight;hang"
@@ -156,8 +157,8 @@ attempt() {
 	# Two hardware threads per core, which QEMU's AMD CPUs tell with this flag only.
 	local -a machine=()
 	case $1 in cost | crowd) machine=(CORUN_TESTBED_CPUS=1 CORUN_TESTBED_COUNTED=1 CORUN_TESTBED_BOOT_TIMEOUT=180) ;; esac
-	case $1 in vsmtio* | cores) machine=(CORUN_TESTBED_THREADS=2 "CORUN_TESTBED_CPU_MODEL=max,la57=off,topoext=on") ;; esac
-	[ "$1" != cores ] || machine+=(CORUN_TESTBED_CPUS=4)
+	case $1 in vsmtio* | cores | cycles) machine=(CORUN_TESTBED_THREADS=2 "CORUN_TESTBED_CPU_MODEL=max,la57=off,topoext=on") ;; esac
+	case $1 in cores | cycles) machine+=(CORUN_TESTBED_CPUS=4) ;; esac
 	tr ';' '\n' <<<"$1" >"$work/test/phases"
 	policies_of "$1" <"$work/policies" >"$work/test/policies"
 	env "${machine[@]}" CORUN_TESTBED_TIMEOUT="${CORUN_TESTBED_TIMEOUT:-$(limit_of "$1")}" \

@@ -5,16 +5,17 @@
 use crate::compare::calibration;
 use crate::failure::Invalid;
 use corun_linux::machine::Layout;
-use corun_policies::aql::{Calibration, Machine};
+use corun_policies::aql::Machine;
+use corun_scenario::Calibrated;
 use std::path::Path;
 
-/// What a file says, if it holds on this machine.
+/// What a file says, if it holds on this machine and is of the kind for `policy`.
 ///
 /// # Errors
-/// [`Invalid`] if it cannot be read, is broken, or was made on another machine.
-pub fn read(path: &Path) -> anyhow::Result<Calibration> {
+/// [`Invalid`] if it cannot be read, is broken, of the other kind, or was made on another machine.
+pub fn read(path: &Path, policy: &str) -> anyhow::Result<Calibrated> {
     let here = machine()?;
-    let found = calibration::read(path, &here);
+    let found = calibration::read(path, &here, policy);
     found.map_err(|why| Invalid::error(format!("--calibration: {why}")))
 }
 

@@ -68,8 +68,9 @@ pub struct Args {
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = assignment)]
     set: Vec<(String, String)>,
 
-    /// What `corun calibrate` found on this machine: slices of types and what divides them, for aql and
-    /// for the policies that use its recognition (vslicer, vturbo), now or after a change
+    /// What `corun calibrate` found on this machine, now or after a change: slices of types and what divides
+    /// them, for aql and for the policies that use its recognition (vslicer, vturbo); or, with its --symbiosis,
+    /// how hardware threads of a core slow each other down, for vsmtio
     #[arg(long, value_name = "FILE")]
     calibration: Option<PathBuf>,
 
@@ -241,7 +242,7 @@ fn with_all(args: &Args) -> anyhow::Result<()> {
         .map_err(|message| Invalid::error(format!("--policy: {message}")))?;
     let mut settings = Settings::default();
     if let Some(file) = &args.calibration {
-        settings.aql = calibration::read(file)?;
+        calibration::read(file, policy.name)?.put_into(&mut settings);
     }
     for (key, value) in &args.set {
         let refused = |why| Invalid::error(format!("--set: {why}"));

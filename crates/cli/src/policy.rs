@@ -4,12 +4,12 @@
 use crate::calibration;
 use crate::failure::Invalid;
 use crate::output;
-use corun_linux::socket::protocol::{Command, ErrorKind, InForce, SetPolicy, VmInForce};
+use corun_linux::socket::protocol::{
+    Command, ErrorKind, EventsSaid, InForce, SetPolicy, VmInForce,
+};
 use corun_linux::socket::{self, CallError};
 use corun_model::Wakers;
-use corun_policies::Settings;
-use corun_scenario::or_nearest;
-use std::collections::BTreeMap;
+use corun_scenario::{CALIBRATED, Calibrated, or_nearest};
 use std::path::PathBuf;
 
 /// Show the policy of this host, or change it while it runs
@@ -28,7 +28,8 @@ pub struct Args {
     #[arg(long = "set", value_name = "KEY=VALUE", requires = "name", value_parser = assignment)]
     set: Vec<(String, String)>,
 
-    /// With aql: what `corun calibrate` found on this machine; what is --set besides is stronger
+    /// What `corun calibrate` (for aql) or `corun calibrate --symbiosis` (for vsmtio) found on this machine;
+    /// what is --set besides is stronger
     #[arg(long, value_name = "FILE", requires = "name")]
     calibration: Option<PathBuf>,
 
@@ -65,10 +66,7 @@ pub fn assignment(text: &str) -> Result<(String, String), String> {
 /// [`Invalid`] for what the daemon does not know; else why there is no answer.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let command = match &args.name {
-        Some(name) => Command::SetPolicy(SetPolicy {
-            name: name.clone(),
-            set: set(args, name)?,
-        }),
+        Some(name) => Command::SetPolicy(wanted(args, name)?),
         None => Command::Policy,
     };
     let in_force = socket::call::<InForce>(&args.socket, &command).map_err(explain(args))?;
@@ -78,22 +76,26 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
 }
 
-/// What is to be set.
-fn set(args: &Args, name: &str) -> anyhow::Result<BTreeMap<String, String>> {
-    let mut set = BTreeMap::new();
+/// What is to be put in force.
+fn wanted(args: &Args, name: &str) -> anyhow::Result<SetPolicy> {
+    let mut wanted = SetPolicy {
+        name: name.to_string(),
+        ..SetPolicy::default()
+    };
     if let Some(file) = &args.calibration {
-        let aql = corun_policies::find("aql").filter(|aql| aql.name == name);
-        let aql = aql.ok_or_else(|| {
-            Invalid::error(format!("--calibration: is for aql, not for {name:?}"))
-        })?;
-        let settings = Settings {
-            aql: calibration::read(file)?,
-            ..Settings::default()
-        };
-        set = settings.values(aql);
+        if !CALIBRATED.contains(&name) {
+            let known = CALIBRATED.join(" and ");
+            let message = format!("--calibration: is for {known}, not for {name:?}");
+            return Err(Invalid::error(message));
+        }
+        let found = calibration::read(file, name)?;
+        wanted.set = found.values();
+        if let Calibrated::VsmtIo(found) = found {
+            wanted.events = found.events.map(EventsSaid::from);
+        }
     }
-    set.extend(args.set.iter().cloned());
-    Ok(set)
+    wanted.set.extend(args.set.iter().cloned());
+    Ok(wanted)
 }
 
 /// The daemon knows what it accepts; what may have been meant is said here.

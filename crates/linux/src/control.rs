@@ -8,6 +8,7 @@
 use crate::apply::{Base, ToldHost, apply};
 use crate::clock;
 use crate::counters::Counters;
+use crate::cycles::Cycles;
 use crate::discovery::{ThreadKey, Vcpu, Vm, Vms};
 use crate::ipis;
 use crate::perf::VcpuCounters;
@@ -93,11 +94,13 @@ pub(crate) struct Control {
     told: ToldHost,
     /// The VMs that the policy is for; empty: all.
     only: Vec<String>,
+    /// How vCPUs' cycles divide, while the policy wants to know.
+    cycles: Cycles,
 }
 
 impl Control {
     /// `only`: the VMs that the policy is for, by any of their names; all others are in fair order.
-    /// Empty: it is for all.
+    /// Empty: it is for all. Comes before the daemon gives up its rights.
     pub(crate) fn new(
         info: &'static PolicyInfo,
         settings: Settings,
@@ -106,14 +109,18 @@ impl Control {
         online: PcpuSet,
     ) -> Self {
         let began = clock::now();
+        let policy = (info.make)(&settings);
+        let mut cycles = Cycles::load(&host, &online);
+        cycles.want(policy.wants_cycles());
         Self {
             info,
-            policy: (info.make)(&settings),
+            policy,
             settings,
             since: began,
             changes: 0,
             vms: Vms::default(),
             stacking: Stacking::default(),
+            cycles,
             host,
             online,
             began,
@@ -240,8 +247,12 @@ impl Control {
         vcpus.map(|vcpu| vcpu.key).collect()
     }
 
-    /// Counters of vCPUs are opened when a policy first wants to see them, and closed with it.
+    /// Counters of vCPUs are opened when a policy first wants to see them, and closed with it; those of pCPUs,
+    /// which divide vCPUs' cycles, too.
     fn count(&mut self) {
+        self.cycles.want(self.policy.wants_cycles());
+        self.cycles
+            .watch(self.vms.list.iter().flat_map(|vm| &vm.vcpus));
         let wanted = self.policy.wants_signals();
         for vcpu in self.vms.list.iter_mut().flat_map(|vm| &mut vm.vcpus) {
             if wanted != vcpu.counters.is_some() {
@@ -253,6 +264,7 @@ impl Control {
     /// What the policy in force cannot see or do here, for people.
     pub(crate) fn notes(&self) -> Vec<String> {
         let mut notes = self.status().notes;
+        notes.extend(self.cycles.note());
         if !self.only.is_empty() {
             let under = self.vms.list.iter().filter(|vm| self.is_for(vm)).count();
             let all = self.vms.list.len();
@@ -292,12 +304,14 @@ impl Control {
     pub(crate) fn read(&mut self, tables: &Tables<'_, '_>) -> libbpf_rs::Result<Reading> {
         let mut gone = Vec::new();
         let vcpus: Vec<&Vcpu> = self.vms.list.iter().flat_map(|vm| &vm.vcpus).collect();
+        let cycles = &self.cycles;
         let mut known = Vec::with_capacity(vcpus.len());
         tables.vcpus(&vcpus, |vcpu, ctx| match ctx {
             Some(ctx) => {
                 let mut counters = Counters::of(&ctx, clock::now());
                 let signals = vcpu.counters.as_ref().map(VcpuCounters::read);
                 counters.signals = signals.unwrap_or_default();
+                counters.signals.cycles = cycles.read(vcpu.key);
                 known.push((vcpu.task, counters));
             }
             None => gone.push(vcpu.task),

@@ -351,6 +351,13 @@ fn made_of(
         ))
     };
     set.and_then(|()| settings.check(info)).map_err(refuse)?;
+    if let Some(said) = wanted.events {
+        let refuse = |kind: u32| {
+            let message = format!("events: found type {kind}, expected one that counts cycles");
+            Box::new(Reply::refusal(ErrorKind::Parameter, message, &[]))
+        };
+        settings.vsmtio.events = Some(said.events().map_err(refuse)?);
+    }
     Ok(settings)
 }
 

@@ -22,6 +22,7 @@ mod clock;
 mod confine;
 mod control;
 mod counters;
+mod cycles;
 mod daemon;
 mod discovery;
 pub mod halt_poll;

@@ -16,10 +16,11 @@
 //! The kernel's `msr` PMU has both on Intel and AMD (`mperf`, `tsc`); else the unhalted ones are the
 //! hardware's reference cycles. A host that is a virtual machine itself mostly counts neither.
 
-use corun_model::{LlcSeen, Signals, UnhaltedSeen};
+use corun_model::{LlcSeen, PcpuId, Signals, UnhaltedSeen};
+use corun_policies::vsmtio::events::Event;
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 
 /// `struct perf_event_attr` as of its first version (linux/perf_event.h).
@@ -50,31 +51,83 @@ const REFERENCE_CYCLES: u64 = 9;
 const TIMES: u64 = 3;
 /// `_IOW('$', 6, char *)`.
 const SET_FILTER: libc::c_ulong = 0x4008_2406;
+/// Any thread, any pCPU, no group.
+const ANY: libc::c_int = -1;
+/// The first flag of `perf_event_attr`, `disabled`.
+const DISABLED: u64 = 1;
+/// `PERF_EVENT_IOC_ENABLE`: `_IO('$', 0)`.
+const ENABLE: libc::c_ulong = 0x2400;
+/// `PERF_IOC_FLAG_GROUP`.
+const WHOLE_GROUP: libc::c_ulong = 1;
 /// `PERF_FLAG_FD_CLOEXEC`.
 const CLOSE_ON_EXEC: libc::c_ulong = 8;
 
-/// A counter of a thread.
+/// A counter of a thread, or of a pCPU.
 #[derive(Debug)]
-struct Counter(OwnedFd);
+pub(crate) struct Counter(OwnedFd);
 
 impl Counter {
+    /// Of thread `tid`, wherever it runs.
     fn open(kind: u32, config: u64, tid: u32) -> io::Result<Self> {
+        let tid = libc::pid_t::try_from(tid).map_err(io::Error::other)?;
+        Self::open_for(kind, config, (tid, ANY), None)
+    }
+
+    /// Of a pCPU, whoever runs there, guests included: all of them have a counter at the same time, or none
+    /// has.
+    ///
+    /// # Errors
+    /// Which of the events it is that cannot be counted, and why.
+    pub(crate) fn group(events: &[Event], cpu: PcpuId) -> Result<Vec<Self>, (usize, io::Error)> {
+        let mut all: Vec<Self> = Vec::new();
+        for (at, event) in events.iter().enumerate() {
+            let on = libc::c_int::try_from(cpu.0).map_err(|why| (at, io::Error::other(why)))?;
+            let counter = Self::open_for(event.kind, event.config, (ANY, on), Some(all.first()));
+            all.push(counter.map_err(|why| (at, why))?);
+        }
+        // Events that join while the first one counts may not get a counter (seen of software events).
+        if let Some(leader) = all.first() {
+            leader.begin_group().map_err(|why| (0, why))?;
+        }
+        Ok(all)
+    }
+
+    fn begin_group(&self) -> io::Result<()> {
+        // SAFETY: a descriptor of ours; the argument is a flag.
+        match unsafe { libc::ioctl(self.0.as_raw_fd(), ENABLE, WHOLE_GROUP) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// `group`: it is in one, of which this is the first; who is that waits for the others.
+    fn open_for(
+        kind: u32,
+        config: u64,
+        (thread, cpu): (libc::pid_t, libc::c_int),
+        group: Option<Option<&Self>>,
+    ) -> io::Result<Self> {
         let attr = Attr {
             kind,
             size: size_of::<Attr>() as u32,
             config,
             read_format: TIMES,
+            flags: if matches!(group, Some(None)) {
+                DISABLED
+            } else {
+                0
+            },
             ..Attr::default()
         };
-        let tid = libc::pid_t::try_from(tid).map_err(io::Error::other)?;
-        // SAFETY: `attr` is readable and as long as it says; any pCPU, no group.
+        let leader = group.flatten();
+        // SAFETY: `attr` is readable and as long as it says; the leader's descriptor is open, or -1 for none.
         let fd = unsafe {
             libc::syscall(
                 libc::SYS_perf_event_open,
                 &raw const attr,
-                tid,
-                -1,
-                -1,
+                thread,
+                cpu,
+                leader.map_or(ANY, |leader| leader.0.as_raw_fd()),
                 CLOSE_ON_EXEC,
             )
         };
@@ -96,8 +149,14 @@ impl Counter {
     }
 }
 
+impl AsRawFd for Counter {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
 /// Something that counts.
-trait Count {
+pub(crate) trait Count {
     /// The count; where counters take turns, what it would be had this one counted all the time. `None`:
     /// it cannot be read.
     fn read(&self) -> Option<u64>;

@@ -14,7 +14,7 @@ use crate::inventory::{Manager, Role};
 use crate::safety::Limits;
 use crate::tables::Tables;
 use corun_model::time::{MS, seconds};
-use corun_model::{Nanos, Placement, VmStatus, Wakers};
+use corun_model::{CyclesSeen, Nanos, Placement, VmStatus, Wakers};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -136,6 +136,9 @@ pub struct VcpuNow {
     pub home: Option<u32>,
     /// Its pool, if it has one.
     pub pool: Option<u32>,
+    /// How its cycles divided beside an idle SMT sibling, while a policy wants to know.
+    #[serde(default)]
+    pub cycles: Option<CyclesSeen>,
 }
 
 /// What the daemon knows beside its control loop.
@@ -264,5 +267,6 @@ fn vcpu_now(
         latency_ms: ms(told.latency),
         home: u32::try_from(told.home - 1).ok(),
         pool: told.pool.checked_sub(1),
+        cycles: counters.signals.cycles,
     }
 }

@@ -60,6 +60,12 @@ pub trait Policy: Send {
         false
     }
 
+    /// Does it look at [`corun_model::Signals::cycles`], and what are they to be divided by? They are counted
+    /// at every switch of every pCPU.
+    fn wants_cycles(&self) -> Option<vsmtio::events::By> {
+        None
+    }
+
     /// What it thinks, as of the last decision.
     fn status(&self) -> Status {
         Status::default()

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The calibration files that `corun calibrate` writes for AQL_Sched.
+//! The calibration files that `corun calibrate` writes: of AQL_Sched's slices and limits here, of vSMT-IO's
+//! symbiosis in [`symbiosis`]. A file says of which kind it is.
 
 use crate::policy::setting;
 use crate::problem::Problems;
 use crate::reader::{Collected, Reader};
-use crate::tree;
-use corun_policies::Settings;
+use crate::{symbiosis, tree};
 use corun_policies::aql::calibration::FORMAT;
 use corun_policies::aql::{Calibration, Machine};
+use corun_policies::{Settings, vsmtio};
+use std::collections::BTreeMap;
 
 /// A calibration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +17,65 @@ pub struct CalibrationFile {
     /// The machine that it holds for.
     pub machine: Machine,
     /// What was found there.
-    pub found: Calibration,
+    pub found: Calibrated,
+}
+
+/// What calibration found, by the kind of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Calibrated {
+    /// Slices of types and what divides them, for aql and those that use its recognition.
+    Aql(Calibration),
+    /// Coefficients and events of symbiosis, for vsmtio.
+    VsmtIo(vsmtio::calibration::Calibration),
+}
+
+impl Calibrated {
+    /// The policy that it is for.
+    pub fn policy(&self) -> &'static str {
+        match self {
+            Self::Aql(_) => "aql",
+            Self::VsmtIo(_) => "vsmtio",
+        }
+    }
+
+    /// Is it of use to this policy? Of those that use none any may be there, for a policy that comes later.
+    ///
+    /// # Errors
+    /// That it is of the other kind, with what would be the right one.
+    pub fn is_for(&self, policy: &str) -> Result<(), String> {
+        let wrong = |is: &str, wants: &str| {
+            Err(format!(
+                "found a calibration for {}, written by `{is}`; expected one for {policy}: `{wants}` writes it",
+                self.policy()
+            ))
+        };
+        let (of_types, of_symbiosis) = ("corun calibrate", "corun calibrate --symbiosis");
+        match (self, policy) {
+            (Self::Aql(_), "vsmtio") => wrong(of_types, of_symbiosis),
+            (Self::VsmtIo(_), "aql" | "vslicer" | "vturbo") => wrong(of_symbiosis, of_types),
+            _ => Ok(()),
+        }
+    }
+
+    /// What of its policy's settings it says, as `--set` would.
+    pub fn values(&self) -> BTreeMap<String, String> {
+        let mut settings = Settings::default();
+        self.put_into(&mut settings);
+        let policy = corun_policies::find(self.policy());
+        let mut values = policy.map_or_else(BTreeMap::new, |policy| settings.values(policy));
+        if let Self::VsmtIo(_) = self {
+            values.retain(|key, _| symbiosis::COEFFICIENTS.contains(&key.as_str()));
+        }
+        values
+    }
+
+    /// Puts it into the settings of policies.
+    pub fn put_into(&self, settings: &mut Settings) {
+        match self {
+            Self::Aql(found) => settings.aql = *found,
+            Self::VsmtIo(found) => settings.vsmtio.calibrate(found),
+        }
+    }
 }
 
 /// Reads a calibration file called `file`.
@@ -33,37 +93,70 @@ pub fn calibration(file: &str, text: &str) -> Result<CalibrationFile, Problems> 
 }
 
 fn calibration_in(top: &Reader<'_>) -> Option<CalibrationFile> {
-    let expected = format!("{FORMAT:?}, a file of `corun calibrate`");
+    let expected = format!(
+        "{FORMAT:?} or {:?}, a file of `corun calibrate`",
+        symbiosis::FORMAT
+    );
     let format = top.required("format", &expected)?;
-    if format.value != FORMAT {
-        top.problem(
-            "format",
-            format!("found {:?}, expected {expected}", format.value),
-        );
-        return None;
-    }
-    let within = |key: &'static str, keys: &[&'static str]| {
-        if !top.has(key) {
-            top.missing(key, &format!("a table with {}", keys.join(", ")));
+    let of = match format.value.as_str() {
+        FORMAT => of_types,
+        symbiosis::FORMAT => symbiosis::of_symbiosis,
+        _ => {
+            top.problem(
+                "format",
+                format!("found {:?}, expected {expected}", format.value),
+            );
+            return None;
         }
-        let table = top.table(key)?;
-        for key in keys.iter().filter(|key| !table.has(key)) {
-            table.missing(key, "a value: the file is not whole");
-        }
-        Some(table)
     };
-    let machine = within("machine", &["topology", "l2", "llc"]);
-    let slice_keys = ["default", "IOInt", "ConSpin", "LLCF", "LLCO", "LoLCF"];
-    let slices = within("slice", &slice_keys);
-    let limit_keys = ["io_events", "pause_exits", "llc_references", "llc_misses"];
-    let limits = within("limit", &limit_keys);
+    let machine = machine(top);
+    let found = of(top);
     top.finish();
-    let (machine, slices, limits) = (machine?, slices?, limits?);
+    Some(CalibrationFile {
+        machine: machine?,
+        found: found?,
+    })
+}
+
+/// A table that must have these keys.
+pub(crate) fn within<'a>(
+    top: &Reader<'a>,
+    key: &'static str,
+    keys: &[&'static str],
+) -> Option<Reader<'a>> {
+    if !top.has(key) {
+        top.missing(key, &format!("a table with {}", keys.join(", ")));
+    }
+    let table = top.table(key)?;
+    for key in keys.iter().filter(|key| !table.has(key)) {
+        table.missing(key, "a value: the file is not whole");
+    }
+    Some(table)
+}
+
+/// The machine that a file was made on.
+fn machine(top: &Reader<'_>) -> Option<Machine> {
+    let machine = within(top, "machine", &["topology", "l2", "llc"])?;
     let (topology, l2, llc) = (
         machine.parsed("topology", "a topology such as \"1n1l4c2t\""),
         machine.size("l2", 64..=1 << 30),
         machine.size("llc", 64..=1 << 30),
     );
+    machine.finish();
+    Some(Machine {
+        topology: topology?,
+        l2: l2?,
+        llc: llc?,
+    })
+}
+
+/// AQL's: slices of types, limits between them.
+fn of_types(top: &Reader<'_>) -> Option<Calibrated> {
+    let slice_keys = ["default", "IOInt", "ConSpin", "LLCF", "LLCO", "LoLCF"];
+    let slices = within(top, "slice", &slice_keys);
+    let limit_keys = ["io_events", "pause_exits", "llc_references", "llc_misses"];
+    let limits = within(top, "limit", &limit_keys);
+    let (slices, limits) = (slices?, limits?);
     let mut settings = Settings::default();
     for key in slice_keys {
         setting(&slices, &mut settings, "aql", key);
@@ -71,15 +164,8 @@ fn calibration_in(top: &Reader<'_>) -> Option<CalibrationFile> {
     for key in limit_keys {
         setting(&limits, &mut settings, "aql", key);
     }
-    [machine, slices, limits].iter().for_each(Reader::finish);
-    Some(CalibrationFile {
-        machine: Machine {
-            topology: topology?,
-            l2: l2?,
-            llc: llc?,
-        },
-        found: settings.aql,
-    })
+    [slices, limits].iter().for_each(Reader::finish);
+    Some(Calibrated::Aql(settings.aql))
 }
 
 #[cfg(test)]
@@ -98,9 +184,12 @@ mod tests {
         let read = calibration("c.toml", GOOD).unwrap();
         let machine = (read.machine.l2, read.machine.llc);
         assert_eq!(machine, (256 << 10, 8 << 20));
-        assert_eq!(read.found.slices.llcf, Some(90 * MS));
-        assert_eq!(read.found.slices.llco, None);
-        assert_eq!(read.found.limits.io_events, 3);
+        let Calibrated::Aql(found) = read.found else {
+            panic!("of another kind: {read:?}");
+        };
+        assert_eq!(found.slices.llcf, Some(90 * MS));
+        assert_eq!(found.slices.llco, None);
+        assert_eq!(found.limits.io_events, 3);
     }
 
     /// What is said of a broken file.

@@ -22,15 +22,16 @@ mod problem;
 pub mod reader;
 mod settings;
 mod suggest;
+mod symbiosis;
 pub mod tree;
 mod vms;
 
-pub use calibration::{CalibrationFile, calibration};
+pub use calibration::{Calibrated, CalibrationFile, calibration};
 pub use cgroups::{CgroupKeys, CpuMax, Group};
 pub use disks::{AnticipatoryKeys, DeadlineKeys, Disk, DiskUse, HddKeys, SsdKeys};
 pub use merge::Override;
 pub use network::{Channel, Client, ClientKind, Network, Requests};
-pub use policy::PolicyKeys;
+pub use policy::{CALIBRATED, CalibrationSaid, PolicyKeys};
 pub use problem::{Located, Place, Problem, Problems};
 pub use settings::{
     Case, CfsKeys, CorunKeys, Costs, Demand, EevdfKeys, EmulatorKeys, GuestKeys, HaltPoll,

@@ -4,10 +4,10 @@
 //! Which keys there are and what each may be, the policies say themselves ([`Settings::field`]); here it
 //! is read from a scenario, with everything that is wrong told at its place.
 
+use crate::calibration::Calibrated;
 use crate::problem::Located;
 use crate::reader::Reader;
 use corun_model::{Nanos, time};
-use corun_policies::aql::Calibration;
 use corun_policies::{AGNOSTIC, Field, Settings};
 use std::ops::RangeInclusive;
 
@@ -16,19 +16,31 @@ use std::ops::RangeInclusive;
 pub struct PolicyKeys {
     /// The settings of all policies: the defaults, and what was said.
     pub settings: Settings,
-    /// `policy.aql.calibration`: a file of `corun calibrate`, to be read by whoever reads files.
-    pub calibration: Option<Located<String>>,
-    /// The settings of `[policy.aql]` that were said beside it.
+    /// `policy.NAME.calibration`: files of `corun calibrate`, to be read by whoever reads files.
+    pub calibrations: Vec<CalibrationSaid>,
+}
+
+/// A calibration file that a policy is told of.
+#[derive(Clone, Debug)]
+pub struct CalibrationSaid {
+    /// The policy.
+    pub policy: &'static str,
+    /// The file.
+    pub file: Located<String>,
+    /// The policy's settings that were said beside it.
     beside: Vec<&'static str>,
 }
 
+/// Policies that take a calibration file.
+pub const CALIBRATED: [&str; 2] = ["aql", "vsmtio"];
+
 impl PolicyKeys {
-    /// Takes what the calibration file says; what was said beside it is stronger.
-    pub fn calibrate(&mut self, found: Calibration) {
-        let said = self.settings;
-        self.settings.aql = found;
-        for key in &self.beside {
-            self.settings.take("aql", key, said);
+    /// Takes what a calibration file says; what was said beside it is stronger.
+    pub fn calibrate(&mut self, said: &CalibrationSaid, found: &Calibrated) {
+        let before = self.settings;
+        found.put_into(&mut self.settings);
+        for key in &said.beside {
+            self.settings.take(said.policy, key, before);
         }
     }
 }
@@ -50,9 +62,13 @@ pub(crate) fn policies(table: Option<Reader<'_>>) -> PolicyKeys {
             setting(&table, &mut said.settings, policy.name, key);
         }
         check(&table, &said.settings, policy.name);
-        if policy.name == "aql" {
-            said.calibration = table.located("calibration");
-            said.beside = keys.into_iter().filter(|key| table.has(key)).collect();
+        let calibrated = CALIBRATED.contains(&policy.name);
+        if let Some(file) = calibrated.then(|| table.located("calibration")).flatten() {
+            said.calibrations.push(CalibrationSaid {
+                policy: policy.name,
+                file,
+                beside: keys.into_iter().filter(|key| table.has(key)).collect(),
+            });
         }
         table.finish();
     }

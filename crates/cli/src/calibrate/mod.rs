@@ -6,12 +6,15 @@
 //! vCPUs per pCPU, at slices of 1 to 90 ms; what counts is time per work relative to Xen's 30 ms. The
 //! limits between types lie half-way, on a logarithmic scale, between what the programs of both sides
 //! show at 30 ms.
+//!
+//! With `--symbiosis` it is another question, for another policy: [`symbiosis`].
 
 mod draw;
 pub mod guest;
 mod here;
 mod meter;
 mod programs;
+mod symbiosis;
 mod verdict;
 
 use crate::compare::calibration::machine;
@@ -29,7 +32,8 @@ use std::path::PathBuf;
 use std::thread;
 use verdict::{Curve, Point};
 
-/// Find the best slice for each type of application, for policy aql
+/// Find what policies have to know of a machine: the best slice for each type of application, for aql, or how
+/// hardware threads of a core slow each other down, for vsmtio
 ///
 /// Simulates programs of each type beside others on a machine and writes what `[policy.aql]
 /// calibration` reads. The machine is that of AQL_Sched's paper unless said otherwise: with `--host`
@@ -41,12 +45,22 @@ use verdict::{Curve, Point};
 /// whoever may read KVM's tracepoints (root) gets limits for I/O and spinning, too. Slices up to 100 ms are all
 /// that kernels take; whether they deliver what is asked for is measured, too. Whatever ends the command ends
 /// the guests; nothing else on the machine is changed.
+///
+/// With `--symbiosis` programs whose cycles divide differently run alone and two by two on the hardware threads of
+/// a core, and the coefficients are found that describe best how much slower they are together; what
+/// `[policy.vsmtio] calibration` reads is written. The machine is that of the paper on vSMT-IO unless said
+/// otherwise. With `--here` that takes half a minute, cores with two hardware threads, and counters of cycles and
+/// stalls that corun knows (Intel from Sandy Bridge on, AMD from Zen 4 on).
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Where to write the calibration [default: only the table is shown]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
+
+    /// Find the coefficients of symbiosis, for vsmtio
+    #[arg(long, conflicts_with_all = ["with", "scheduler", "quick", "svg"])]
+    symbiosis: bool,
 
     /// Run the programs on this very machine
     #[arg(long, conflicts_with_all = ["host", "sets", "scheduler", "jobs"])]
@@ -101,6 +115,10 @@ Examples:
       this machine, and what was found in use
   corun compare host.toml --policies credit,aql --set policy.aql.calibration=mine.toml
       what comes of it
+  corun calibrate --symbiosis --host experiments/vsmtio/pairs.toml -o core.toml
+      how the hardware threads of a scenario's cores slow each other down
+  sudo corun calibrate --symbiosis --here -o core.toml && sudo corun host --policy vsmtio --calibration core.toml
+      those of this machine, and what was found in use
 
 Exit codes: 0 done; 1 a run failed or the file could not be written; 2 wrong usage or invalid input.";
 
@@ -117,6 +135,9 @@ struct Job {
 /// # Errors
 /// [`Invalid`] if the machine is not valid; anything else if a run fails or writing does.
 pub fn run(args: &Args) -> anyhow::Result<()> {
+    if args.symbiosis {
+        return symbiosis::run(args);
+    }
     if args.here {
         return on_this_machine(args);
     }
@@ -225,6 +246,13 @@ fn read(name: &str, text: &str, sets: &[Override]) -> anyhow::Result<Scenario> {
 
 /// The machine, one last-level cache of it: what calibration is about goes on within one.
 fn host(args: &Args) -> anyhow::Result<programs::Host> {
+    let case = machine_case(args, programs::PAPER)?;
+    let costs = setup::host_params(&case);
+    Ok(programs::Host::of(&machine(&case), &costs))
+}
+
+/// A case on the machine that is asked for, `paper`'s if none is.
+fn machine_case(args: &Args, paper: &str) -> anyhow::Result<Case> {
     let sets = args.sets.iter().map(|set| Override::parse("--set", set));
     let sets: Vec<Override> = sets.collect::<Result<_, _>>().map_err(Invalid::error)?;
     let (name, text) = match &args.host {
@@ -233,16 +261,12 @@ fn host(args: &Args) -> anyhow::Result<programs::Host> {
                 .map_err(|error| Invalid::error(format!("{}: {error}", path.display())))?;
             (path.display().to_string(), text)
         }
-        None => (
-            "the paper's machine".to_string(),
-            programs::PAPER.to_string(),
-        ),
+        None => ("the paper's machine".to_string(), paper.to_string()),
     };
     let scenario = read(&name, &text, &sets)?;
-    let case = scenario.cases.first().context("no case")?;
-    setup::check(case).map_err(Invalid::error)?;
-    let costs = setup::host_params(case);
-    Ok(programs::Host::of(&machine(case), &costs))
+    let case = scenario.cases.into_iter().next().context("no case")?;
+    setup::check(&case).map_err(Invalid::error)?;
+    Ok(case)
 }
 
 /// Time per work of the subject, and what its counters show.

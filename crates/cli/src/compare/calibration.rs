@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The calibration files that `[policy.aql]` names.
+//! The calibration files that `[policy.aql]` and `[policy.vsmtio]` name.
 
 use super::setup::host_params;
 use crate::failure::Invalid;
-use corun_policies::aql::{Calibration, Machine};
-use corun_scenario::{Case, Problems, Scenario};
+use corun_policies::aql::Machine;
+use corun_scenario::{Calibrated, Case, Problems, Scenario};
 use std::path::Path;
 
 /// Reads the calibration files that a scenario names. What its cases say beside one is stronger.
@@ -17,27 +17,27 @@ pub fn load(scenario: &mut Scenario) -> anyhow::Result<()> {
     for case in &mut scenario.cases {
         let machine = machine(case);
         let keys = &mut case.schedulers.policies;
-        let Some(said) = &keys.calibration else {
-            continue;
-        };
-        match read(&folder.join(&said.value), &machine) {
-            Ok(found) => keys.calibrate(found),
-            Err(message) => problems.push(said.problem(message)),
+        for said in std::mem::take(&mut keys.calibrations) {
+            match read(&folder.join(&said.file.value), &machine, said.policy) {
+                Ok(found) => keys.calibrate(&said, &found),
+                Err(message) => problems.push(said.file.problem(message)),
+            }
         }
     }
     problems.or_ok(()).map_err(Invalid::error)
 }
 
-/// What a file says, if it holds on `machine`.
+/// What a file says, if it holds on `machine` and is of the kind for `policy`.
 ///
 /// # Errors
 /// Why not.
-pub fn read(path: &Path, machine: &Machine) -> Result<Calibration, String> {
+pub fn read(path: &Path, machine: &Machine, policy: &str) -> Result<Calibrated, String> {
     let name = path.display().to_string();
     let unread = |error| format!("{name}: {error}; expected a file that `corun calibrate` wrote");
     let text = std::fs::read_to_string(path).map_err(unread)?;
     let file = corun_scenario::calibration(&name, &text).map_err(|found| found.to_string())?;
-    let fits = file.machine.fits(machine);
+    let fits = file.found.is_for(policy);
+    let fits = fits.and_then(|()| file.machine.fits(machine));
     fits.map_err(|why| format!("{name}: {why}"))?;
     Ok(file.found)
 }

@@ -10,6 +10,7 @@
 //! Fields may be added to answers without a new version; those that are there keep their meaning.
 
 use corun_model::Wakers;
+use corun_policies::vsmtio::events::{Event, Events};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -31,7 +32,7 @@ pub enum Command {
 }
 
 /// Which policy to put in force.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SetPolicy {
     /// Its name.
@@ -39,6 +40,51 @@ pub struct SetPolicy {
     /// What is set of it, key by key, as `[policy.NAME]` in a scenario; the rest is as by default.
     #[serde(default)]
     pub set: BTreeMap<String, String>,
+    /// By which events vsmtio divides cycles; as the daemon was started, if they are not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<EventsSaid>,
+}
+
+/// Events of `perf_event_open()`: type and config of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EventsSaid {
+    /// All cycles.
+    pub cycles: (u32, u64),
+    /// Those in which a thread stalls.
+    pub stalls: (u32, u64),
+    /// Those in which it stalls on misses, if they are told apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub misses: Option<(u32, u64)>,
+}
+
+impl From<Events> for EventsSaid {
+    fn from(events: Events) -> Self {
+        let said = |event: Event| (event.kind, event.config);
+        Self {
+            cycles: said(events.cycles),
+            stalls: said(events.stalls),
+            misses: events.misses.map(said),
+        }
+    }
+}
+
+impl EventsSaid {
+    /// The events.
+    ///
+    /// # Errors
+    /// The type of one that is none of cycles.
+    pub(crate) fn events(self) -> Result<Events, u32> {
+        let event = |(kind, config): (u32, u64)| match Event::is_kind(kind) {
+            true => Ok(Event { kind, config }),
+            false => Err(kind),
+        };
+        Ok(Events {
+            cycles: event(self.cycles)?,
+            stalls: event(self.stalls)?,
+            misses: self.misses.map(event).transpose()?,
+        })
+    }
 }
 
 /// A request without arguments.
@@ -145,8 +191,13 @@ impl Command {
         let mut request = match self {
             Self::Policy => serde_json::json!({ "command": POLICY }),
             Self::Status => serde_json::json!({ "command": STATUS }),
-            Self::SetPolicy(SetPolicy { name, set }) => {
-                serde_json::json!({ "command": SET_POLICY, "name": name, "set": set })
+            Self::SetPolicy(SetPolicy { name, set, events }) => {
+                let mut request =
+                    serde_json::json!({ "command": SET_POLICY, "name": name, "set": set });
+                if let Some(events) = events {
+                    request["events"] = serde_json::json!(events);
+                }
+                request
             }
         };
         request["version"] = VERSION.into();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-use super::protocol::{ErrorKind, InForce, Outcome, SetPolicy};
+use super::protocol::{ErrorKind, EventsSaid, InForce, Outcome, SetPolicy};
 use super::*;
 use proptest::prelude::*;
 use std::fs;
@@ -83,6 +83,11 @@ fn a_question_gets_its_answer() {
     let set = Command::SetPolicy(SetPolicy {
         name: "fair".into(),
         set: [("slot".to_string(), "5ms".to_string())].into(),
+        events: Some(EventsSaid {
+            cycles: (0, 0),
+            stalls: (4, 0x0400_04a3),
+            misses: None,
+        }),
     });
     let sent = set.clone();
     let asker = std::thread::spawn(move || call::<InForce>(&path, &sent));

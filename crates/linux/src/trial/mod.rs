@@ -12,6 +12,7 @@
 
 pub mod guests;
 mod programs;
+pub mod symbiosis;
 mod threads;
 mod turns;
 

@@ -18,7 +18,9 @@
 //! (`dispatcher/cookie.h`). Hosts whose cores do not have two hardware threads are left to plain fair order.
 
 pub mod adjuster;
+pub mod calibration;
 mod cores;
+pub mod events;
 pub mod ltcr;
 mod params;
 pub mod rass;
@@ -401,6 +403,14 @@ impl Policy for VsmtIo {
 
     fn wants_signals(&self) -> bool {
         self.params.adjust || self.params.symbiosis || self.params.retain || self.params.rass
+    }
+
+    fn wants_cycles(&self) -> Option<events::By> {
+        let by = self
+            .params
+            .events
+            .map_or(events::By::Host, events::By::These);
+        (self.params.symbiosis && self.smt).then_some(by)
     }
 
     fn status(&self) -> Status {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What can be set of vSMT-IO, with defaults and where they come from.
 
+use super::calibration::Calibration;
+use super::events::Events;
 use super::ltcr::Bounds;
 use super::symbiosis::Coefficients;
 use corun_model::time::{MS, US};
@@ -41,6 +43,8 @@ pub struct VsmtIoParams {
     pub cooldown: u32,
     /// How threads slow each other down.
     pub coefficients: Coefficients,
+    /// What hosts divide cycles by; `None`: what they know of their processor.
+    pub events: Option<Events>,
 }
 
 impl Default for VsmtIoParams {
@@ -67,6 +71,7 @@ impl Default for VsmtIoParams {
             homogeneous: 3,
             cooldown: 5,
             coefficients: Coefficients::default(),
+            events: None,
         }
     }
 }
@@ -75,6 +80,20 @@ const CODE: &str = "the published vSMT-IO code; the dissertation gives none";
 const ONE: &str = "the default only";
 
 impl VsmtIoParams {
+    /// Takes what a calibration says.
+    pub fn calibrate(&mut self, found: &Calibration) {
+        self.coefficients = found.coefficients;
+        self.events = found.events;
+    }
+
+    /// What a calibration would say of these.
+    pub fn calibration(&self) -> Calibration {
+        Calibration {
+            coefficients: self.coefficients,
+            events: self.events,
+        }
+    }
+
     /// Each with its unit, default and source.
     pub fn parameters() -> Vec<Parameter> {
         let default = Self::default();
@@ -271,8 +290,8 @@ fn of_symbiosis(default: &Coefficients) -> Vec<Parameter> {
             key,
             meaning,
             Value::Number(f64::from(value), "thousandths"),
-            "the published vSMT-IO code (its authors' machine)",
-            ONE,
+            "the published vSMT-IO code (its authors' machine); `corun calibrate --symbiosis` finds a machine's own",
+            "the default, and what it finds in the simulator",
         )
     };
     vec![

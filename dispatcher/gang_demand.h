@@ -13,8 +13,8 @@
  * pCPU to themselves.
  *
  * What counts as such an interrupt is what can be seen. A wake-up, while a sibling runs on the pCPU
- * that it comes from, the kernel tells of by itself. An interrupt to a vCPU that is ready, such as a
- * TLB shootdown's, shows in KVM only (awaited.h).
+ * that it comes from, the kernel tells of by itself. An interrupt to a vCPU that is ready, such as
+ * a TLB shootdown's, shows in KVM only (awaited.h).
  */
 #ifndef CORUN_GANG_DEMAND_H
 #define CORUN_GANG_DEMAND_H

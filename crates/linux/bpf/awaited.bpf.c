@@ -4,13 +4,13 @@
  *
  * Problem: a vCPU that wants siblings to flush their TLBs, or to run a function for it, sends them
  * interrupts and spins until all have answered; one that was preempted answers when its turn comes.
- * How: KVM tells of each interrupt that it delivers (kvm:kvm_apic_accept_irq), in the sender's thread
- * and by the receiver's number. The daemon tells once which thread that is (`introduce`); here a mark
- * is left with it (dispatcher/awaited.h), and its pCPU is made to pick again.
+ * How: KVM tells of each interrupt that it delivers (kvm:kvm_apic_accept_irq), in the sender's
+ * thread and by the receiver's number. The daemon tells once which thread that is (`introduce`);
+ * here a mark is left with it (dispatcher/awaited.h), and its pCPU is made to pick again.
  *
  * Only interrupts count that somebody waits for: as in the published kernel of Kim et al. (ASPLOS
- * 2013), which looked at Linux' vectors of TLB shootdowns. Today these are its calls of functions on
- * other CPUs. Of guests that number their vectors otherwise nothing is seen.
+ * 2013), which looked at Linux' vectors of TLB shootdowns. Today these are its calls of functions
+ * on other CPUs. Of guests that number their vectors otherwise nothing is seen.
  */
 #include "threads.h"
 
@@ -52,8 +52,8 @@ u64 awaited;
 void scx_bpf_kick_cpu(s32 cpu, u64 flags) __ksym;
 
 /*
- * The number of the vCPU whose thread `p` is, as long as that is inside an ioctl of KVM's: then it has
- * a preempt notifier (dispatcher/platform/bpf.h). -1: not now.
+ * The number of the vCPU whose thread `p` is, as long as that is inside an ioctl of KVM's: then it
+ * has a preempt notifier (dispatcher/platform/bpf.h). -1: not now.
  */
 static s32 number_of(const struct task_struct *p)
 {
@@ -62,8 +62,8 @@ static s32 number_of(const struct task_struct *p)
 
 	if (!notifier)
 		return -1;
-	vcpu = (void *)notifier -
-	       bpf_core_field_offset(struct kvm_vcpu___id, preempt_notifier.link);
+	vcpu =
+	    (void *)notifier - bpf_core_field_offset(struct kvm_vcpu___id, preempt_notifier.link);
 	return BPF_CORE_READ(vcpu, vcpu_id);
 }
 

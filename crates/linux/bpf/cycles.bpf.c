@@ -16,23 +16,11 @@
  *
  * The daemon attaches this only while a policy wants to know, and sets everything up before that.
  */
-#include "../../../dispatcher/platform/kernel_types.h"
-
-#include <linux/bpf.h>
-
-#include <bpf/bpf_core_read.h>
-#include <bpf/bpf_helpers.h>
+#include "threads.h"
 
 #define ENOENT 2
-/* /proc tells starts in ticks of a hundredth of a second (USER_HZ). */
-#define TICK 10000000
 /* vCPUs that may be watched; each takes memory only while it is. */
 #define MOST_WATCHED (1 << 16)
-
-/* What kernel_types.h leaves out. */
-struct task_struct___start {
-	u64 start_boottime;
-} CORE;
 
 /* Of each pCPU; the daemon has the same order (cycles/mod.rs). */
 enum event {

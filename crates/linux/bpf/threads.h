@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Threads as the daemon names them to programs of its own: by numbers and start, so that one whose
- * number is used again is not taken for another. The numbers are those of the first PID namespace, as
- * everywhere in the dispatcher.
+ * number is used again is not taken for another. The numbers are those of the first PID namespace,
+ * as everywhere in the dispatcher.
  */
 #ifndef CORUN_THREADS_H
 #define CORUN_THREADS_H
@@ -31,7 +31,7 @@ struct thread_key {
 struct task_struct *bpf_task_from_pid(s32 pid) __ksym;
 void bpf_task_release(struct task_struct *p) __ksym;
 
-static bool is_meant(const struct task_struct *p, const struct thread_key *who)
+static inline bool is_meant(const struct task_struct *p, const struct thread_key *who)
 {
 	u64 start = BPF_CORE_READ((const struct task_struct___start *)p, start_boottime);
 

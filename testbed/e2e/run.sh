@@ -132,8 +132,9 @@ emulator_broke() {
 # limit_of GROUP: seconds it may take; some three times what it takes on a machine that does nothing else.
 limit_of() {
 	case $1 in
+	recordings) echo 1500 ;;
 	vsmtio | jupiter) echo 900 ;;
-	costs | policies | others | glance | recordings | book | cost | crowd | suspend*) echo 600 ;;
+	costs | policies | others | glance | book | cost | crowd | suspend*) echo 600 ;;
 	policy* | kill*) echo 420 ;;
 	storm*) echo 240 ;;
 	*) echo 600 ;;

@@ -227,7 +227,6 @@ impl Control {
         let now = clock::now();
         self.due = now + self.policy.period();
         self.look(tables, now);
-        self.host.awaited_hidden = tables.awaited_hidden();
         self.count();
         let reading = self.read(tables)?;
         let seen = self.snapshot(&reading, now);
@@ -236,7 +235,8 @@ impl Control {
         let mut plan = Plan::default();
         self.policy.decide(&seen, &mut plan);
         apply(&mut self.vms.list, &mut self.told, &plan, base, tables)?;
-        tables.look_for_awaited(&self.may_be_awaited())
+        self.host.awaited_hidden = tables.look_for_awaited(&self.may_be_awaited());
+        Ok(())
     }
 
     /// The vCPUs for which it matters that a sibling waits.

@@ -115,15 +115,13 @@ impl<'a, 'obj> Tables<'a, 'obj> {
         ))
     }
 
-    /// Why it is not seen whom siblings wait for, if so.
-    pub(crate) fn awaited_hidden(&self) -> Option<AwaitedHidden> {
-        self.awaited.err()
-    }
-
-    /// It is to be seen when siblings wait for these vCPUs, and for no others; as far as it can be.
-    pub(crate) fn look_for_awaited(&self, vcpus: &BTreeSet<ThreadKey>) -> libbpf_rs::Result<()> {
-        self.awaited
-            .map_or(Ok(()), |awaited| awaited.look_for(vcpus))
+    /// It is to be seen when siblings wait for these vCPUs, and for no others. Returns why it is not, if so:
+    /// no reason to give up anything else.
+    pub(crate) fn look_for_awaited(&self, vcpus: &BTreeSet<ThreadKey>) -> Option<AwaitedHidden> {
+        match self.awaited {
+            Ok(awaited) => (awaited.look_for(vcpus).err()).map(|_| AwaitedHidden::Refused),
+            Err(hidden) => Some(hidden),
+        }
     }
 
     /// Tells which parts of the dispatcher are needed.

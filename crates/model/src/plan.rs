@@ -112,9 +112,7 @@ impl AwaitedHidden {
             Self::NoKvm => "KVM's modules were not loaded when corun started",
             Self::NoTypes => "KVM's module has no type information (CONFIG_DEBUG_INFO_BTF_MODULES)",
             Self::Namespace => "corun is in a PID or time namespace of its own",
-            Self::Refused => {
-                "the kernel refuses the program that looks; corun said why as it started"
-            }
+            Self::Refused => "the kernel refuses the program that looks",
         }
     }
 }

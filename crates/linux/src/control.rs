@@ -11,7 +11,7 @@ use crate::counters::Counters;
 use crate::cycles::Cycles;
 use crate::discovery::{ThreadKey, Vcpu, Vm, Vms};
 use crate::ipis;
-use crate::perf::VcpuCounters;
+use crate::perf::{self, VcpuCounters};
 use crate::smt;
 use crate::socket::protocol::VmInForce;
 use crate::tables::Tables;
@@ -265,6 +265,11 @@ impl Control {
     pub(crate) fn notes(&self) -> Vec<String> {
         let mut notes = self.status().notes;
         notes.extend(self.cycles.note());
+        let mut vcpus = self.vms.list.iter().flat_map(|vm| &vm.vcpus);
+        let refused = |vcpu: &Vcpu| vcpu.counters.as_ref().is_some_and(VcpuCounters::refused);
+        if vcpus.any(refused) {
+            notes.push(perf::REFUSED.to_string());
+        }
         if !self.only.is_empty() {
             let under = self.vms.list.iter().filter(|vm| self.is_for(vm)).count();
             let all = self.vms.list.len();

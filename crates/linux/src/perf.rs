@@ -18,6 +18,7 @@
 
 use corun_model::{LlcSeen, PcpuId, Signals, UnhaltedSeen};
 use corun_policies::vsmtio::events::Event;
+use std::cell::Cell;
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -51,6 +52,11 @@ const REFERENCE_CYCLES: u64 = 9;
 const TIMES: u64 = 3;
 /// `_IOW('$', 6, char *)`.
 const SET_FILTER: libc::c_ulong = 0x4008_2406;
+/// What people are told where counters of vCPUs are refused.
+pub(crate) const REFUSED: &str = "the kernel refuses the daemon counters of vCPUs, so that the policy goes without: where \
+                                  kernel.perf_event_paranoid is above 2 (Debian's and Ubuntu's default), some kernels ask \
+                                  for CAP_SYS_ADMIN, which it has given up: `sysctl kernel.perf_event_paranoid=2`, then go \
+                                  over to another policy and back";
 /// Any thread, any pCPU, no group.
 const ANY: libc::c_int = -1;
 /// The first flag of `perf_event_attr`, `disabled`.
@@ -232,45 +238,71 @@ enum What {
     Pause(&'static std::ffi::CStr),
 }
 
-/// A counter of thread `tid`, if this machine and kernel have one.
-fn counter(what: What, tid: u32) -> Option<Counter> {
-    let trace = |name| Counter::open(TRACEPOINT, tracepoint(name)?, tid).ok();
-    let hardware = |config| Counter::open(HARDWARE, config, tid).ok();
+/// A counter of thread `tid`.
+///
+/// # Errors
+/// The machine or kernel has none, or it is refused.
+fn counter(what: What, tid: u32) -> io::Result<Counter> {
+    let none = || io::Error::from(io::ErrorKind::NotFound);
+    let trace = |name| Counter::open(TRACEPOINT, tracepoint(name).ok_or_else(none)?, tid);
+    let hardware = |config| Counter::open(HARDWARE, config, tid);
     let msr = |name| {
-        let (kind, event) = described(Path::new(MSR), name)?;
-        Counter::open(kind, event, tid).ok()
+        let (kind, event) = described(Path::new(MSR), name).ok_or_else(none)?;
+        Counter::open(kind, event, tid)
     };
     match what {
-        What::Unhalted => msr("mperf").or_else(|| hardware(REFERENCE_CYCLES)),
+        What::Unhalted => msr("mperf").or_else(|_| hardware(REFERENCE_CYCLES)),
         What::Clock => msr("tsc"),
         What::Instructions => hardware(INSTRUCTIONS),
         What::References => hardware(REFERENCES),
         What::Misses => hardware(MISSES),
         What::Io(name) => trace(name),
-        What::Pause(filter) => trace("kvm_exit")?.filtered(filter).ok(),
+        What::Pause(filter) => trace("kvm_exit")?.filtered(filter),
     }
 }
 
 /// A vCPU's counters, as far as there are any.
 #[derive(Debug)]
-pub(crate) struct VcpuCounters(Counters<Counter>);
+pub(crate) struct VcpuCounters {
+    counters: Counters<Counter>,
+    refused: bool,
+}
 
 impl VcpuCounters {
     /// Begins to count for thread `tid`.
     pub(crate) fn open(tid: u32) -> Self {
-        Self(Counters::open(|what| counter(what, tid)))
+        Self::of(|what| counter(what, tid))
+    }
+
+    fn of(open: impl Fn(What) -> io::Result<Counter>) -> Self {
+        let refused = Cell::new(false);
+        let counters = Counters::open(|what| {
+            let opened = open(what);
+            let denied = |why: &io::Error| why.kind() == io::ErrorKind::PermissionDenied;
+            refused.set(refused.get() || opened.as_ref().is_err_and(denied));
+            opened.ok()
+        });
+        Self {
+            counters,
+            refused: refused.get(),
+        }
+    }
+
+    /// Is there a counter that the daemon has no right to?
+    pub(crate) fn refused(&self) -> bool {
+        self.refused
     }
 
     /// What was counted so far.
     pub(crate) fn read(&self) -> Signals {
-        self.0.read()
+        self.counters.read()
     }
 }
 
 impl Default for VcpuCounters {
     /// Counts nothing.
     fn default() -> Self {
-        Self(Counters::open(|_| None))
+        Self::of(|_| Err(io::ErrorKind::NotFound.into()))
     }
 }
 
@@ -353,6 +385,26 @@ mod tests {
         std::hint::black_box(sum);
         assert!(own.read().unwrap() > first);
         assert!(counter.read().unwrap() >= before);
+    }
+
+    /// As on Debian, whose kernel asks for more than CAP_PERFMON: that is something else than a machine that does
+    /// not count.
+    #[test]
+    fn what_is_refused_is_told_from_what_there_is_not() {
+        let refusing = |denied: &'static str| {
+            VcpuCounters::of(move |what| {
+                let denied = matches!(what, What::Io(name) if name == denied);
+                Err(io::Error::from_raw_os_error(if denied {
+                    libc::EACCES
+                } else {
+                    libc::ENOENT
+                }))
+            })
+        };
+        assert!(refusing(IO[0]).refused());
+        assert!(!refusing("nothing").refused());
+        assert!(!VcpuCounters::default().refused());
+        assert_eq!(refusing(IO[0]).read(), Signals::default());
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::counters::Counters;
 use crate::cycles::Cycles;
 use crate::discovery::{ThreadKey, Vcpu, Vm, Vms};
 use crate::ipis;
-use crate::perf::{self, VcpuCounters};
+use crate::perf::{RESTRICTED, VcpuCounters};
 use crate::smt;
 use crate::socket::protocol::VmInForce;
 use crate::tables::Tables;
@@ -268,7 +268,10 @@ impl Control {
         let mut vcpus = self.vms.list.iter().flat_map(|vm| &vm.vcpus);
         let refused = |vcpu: &Vcpu| vcpu.counters.as_ref().is_some_and(VcpuCounters::refused);
         if vcpus.any(refused) {
-            notes.push(perf::REFUSED.to_string());
+            notes.push(format!(
+                "the kernel refuses counters of vCPUs, and the policy goes without ({RESTRICTED}, then go over to \
+                 another policy and back)"
+            ));
         }
         if !self.only.is_empty() {
             let under = self.vms.list.iter().filter(|vm| self.is_for(vm)).count();

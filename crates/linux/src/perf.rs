@@ -52,11 +52,6 @@ const REFERENCE_CYCLES: u64 = 9;
 const TIMES: u64 = 3;
 /// `_IOW('$', 6, char *)`.
 const SET_FILTER: libc::c_ulong = 0x4008_2406;
-/// What people are told where counters of vCPUs are refused.
-pub(crate) const REFUSED: &str = "the kernel refuses the daemon counters of vCPUs, so that the policy goes without: where \
-                                  kernel.perf_event_paranoid is above 2 (Debian's and Ubuntu's default), some kernels ask \
-                                  for CAP_SYS_ADMIN, which it has given up: `sysctl kernel.perf_event_paranoid=2`, then go \
-                                  over to another policy and back";
 /// Any thread, any pCPU, no group.
 const ANY: libc::c_int = -1;
 /// The first flag of `perf_event_attr`, `disabled`.
@@ -67,6 +62,10 @@ const ENABLE: libc::c_ulong = 0x2400;
 const WHOLE_GROUP: libc::c_ulong = 1;
 /// `PERF_FLAG_FD_CLOEXEC`.
 const CLOSE_ON_EXEC: libc::c_ulong = 8;
+
+/// Why counters may be refused to who has kept CAP_PERFMON alone, and what helps.
+pub(crate) const RESTRICTED: &str = "where kernel.perf_event_paranoid is above 2, some kernels (Debian's, Ubuntu's) ask for \
+                                     CAP_SYS_ADMIN, which the daemon has given up: `sysctl kernel.perf_event_paranoid=2`";
 
 /// A counter of a thread, or of a pCPU.
 #[derive(Debug)]

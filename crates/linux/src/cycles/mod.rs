@@ -17,7 +17,7 @@ pub(crate) mod events;
 use crate::discovery::{ThreadKey, Vcpu};
 use crate::namespaces;
 use crate::object::Aligned;
-use crate::perf::Counter;
+use crate::perf::{Counter, RESTRICTED};
 use corun_model::{CyclesSeen, HostSeen, PcpuId, PcpuSet};
 use corun_policies::vsmtio::events::{By, Events};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, ProgramMut};
@@ -30,9 +30,6 @@ use std::path::Path;
 static PROGRAM: &Aligned<[u8]> =
     &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/cycles.bpf.o")));
 
-/// Debian and Ubuntu have changed the kernel so.
-const RESTRICTED: &str = " (where kernel.perf_event_paranoid is above 2, some kernels ask for CAP_SYS_ADMIN, which \
-                          the daemon has given up: `sysctl kernel.perf_event_paranoid=2`, or start with the policy)";
 /// Events of a pCPU (`EVENTS`).
 const EVENTS: u32 = 3;
 /// Words of `struct pcpu`: what it has seen, the partner's at the beginning, partner and thread in one, and
@@ -126,9 +123,13 @@ impl Cycles {
             let opened = Counter::group(&events, cpu);
             all.extend(opened.map_err(|(at, why)| {
                 let known = match why.raw_os_error() {
-                    Some(libc::ENOENT | libc::EOPNOTSUPP) => " (not counted on this machine)",
-                    Some(libc::EACCES | libc::EPERM) => RESTRICTED,
-                    _ => "",
+                    Some(libc::ENOENT | libc::EOPNOTSUPP) => {
+                        " (not counted on this machine)".into()
+                    }
+                    Some(libc::EACCES | libc::EPERM) => {
+                        format!(" ({RESTRICTED}, or start with the policy)")
+                    }
+                    _ => String::new(),
                 };
                 let (name, event) = (names[at], events[at]);
                 format!("{name}, {event}, on pCPU {}: {why}{known}", cpu.0)

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Commands that the book gives and that a plain test cannot afford.
 
-Problem: the book's commands are run by a test (crates/cli/tests/book), but some take long, and some need root and
+Problem: the book's commands are run by a test (crates/cli/tests/command/book), but some take long, and some need root and
 a KVM host; of these, that test checks the arguments only.
-How: they are taken from the pages themselves, by the word behind the fence of their block (crates/cli/tests/book
+How: they are taken from the pages themselves, by the word behind the fence of their block (crates/cli/tests/command/book
 says which there are). `run slow` runs those that take long; `list host`, `list running` and `list guest` give
 those for a host to the end-to-end test (testbed/e2e), which runs them in the emulated host.
 

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `corun advise` on recordings of a real KVM host, and on what it cannot use.
+
+use crate::common::{self, Place, corun};
+use serde_json::Value;
+use std::path::Path;
+use std::process::Output;
+
+const RECORDING: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../experiments/recordings/kvm-2pcpu-bursty-io-compute.ftrace.gz"
+);
+
+fn advise(args: &[&str]) -> Output {
+    corun(&[&["advise", RECORDING, "--quiet"], args].concat())
+}
+
+/// Two policies, two beginnings: enough to see how it is put together.
+const FEW: [&str; 4] = ["--policies", "balance,affinity", "--starts", "2"];
+
+#[test]
+fn json_is_one_object_as_the_schema_says() {
+    let json = common::json(advise(&[&FEW[..], &["--most", "1", "--json"]].concat()));
+    let file = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/schema/advise.schema.json"
+    );
+    let schema = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    if let Err(error) = jsonschema::validate(&schema, &json) {
+        assert_eq!(error.to_string(), "", "the schema");
+    }
+    let policies = json["policies"].as_array().unwrap();
+    assert_eq!(policies.len(), 3);
+    let ready = |policy: &Value| policy["ready_share"]["median"].as_f64().unwrap();
+    assert!(
+        policies
+            .windows(2)
+            .all(|two| ready(&two[0]) <= ready(&two[1]))
+    );
+    let own = policies.iter().find(|policy| policy["verdict"] == "own");
+    assert_eq!(own.unwrap()["policy"], "eevdf");
+    for policy in policies {
+        assert_eq!(policy["vms"].as_array().unwrap().len(), 3);
+        let range = &policy["ready_share"];
+        let [least, median, most] =
+            ["least", "median", "most"].map(|end| range[end].as_f64().unwrap());
+        assert!(least <= median && median <= most, "{range}");
+    }
+    // Three VMs of two vCPUs want for pCPUs more than a tenth of their time on two pCPUs as it is.
+    assert_eq!(json["overcommit"][0]["policy"], "eevdf");
+    assert_eq!(json["overcommit"][0]["holds_with"], Value::Null);
+    assert_eq!(json["overcommit"][0]["steps"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn the_page_has_the_json_and_what_it_says_in_words() {
+    let place = Place::new("advise-page");
+    let file = place.path("advice.html");
+    let args = ["--target", "90", "--most", "1", "--json", "--report"];
+    let args = [&FEW[..], &args, &[file.to_str().unwrap()]].concat();
+    let json = common::json(advise(&args));
+    let page = std::fs::read_to_string(&file).unwrap();
+    let (_, rest) = page.split_once("id=\"results\">").unwrap();
+    let (embedded, _) = rest.split_once("</script>").unwrap();
+    assert_eq!(serde_json::from_str::<Value>(embedded).unwrap(), json);
+    for sentence in json["summary"].as_array().unwrap() {
+        let sentence = sentence.as_str().unwrap().replace('\'', "&#39;");
+        assert!(page.contains(&sentence), "{sentence}");
+    }
+    for part in [
+        "<h2>Policies, the least waiting first",
+        "data-growth",
+        "they have nothing more to do",
+        "id=\"drawn\"",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+    // What leads on from it does.
+    assert!(page.contains("corun compare kvm-2pcpu-bursty-io-compute.ftrace.gz --policies eevdf,"));
+    // Both answers to each question, for the same two policies.
+    let open = json["open"].as_array().unwrap();
+    assert_eq!(open.len(), 2);
+    for answer in open
+        .iter()
+        .flat_map(|open| open["answers"].as_array().unwrap())
+    {
+        assert_eq!(answer["policies"][0]["policy"], "eevdf", "{answer}");
+        assert_eq!(answer["policies"].as_array().unwrap().len(), 2, "{answer}");
+    }
+    let unwritable = [&FEW[..], &["--most", "0", "--report", "/nowhere/x.html"]].concat();
+    let failed = advise(&unwritable);
+    assert_eq!(failed.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&failed.stderr).contains("/nowhere/x.html"));
+}
+
+#[test]
+fn the_answer_comes_first_and_is_the_same_on_any_number_of_threads() {
+    let text = |jobs| {
+        let args = [&FEW[..], &["--most", "2", "--target", "90", "--jobs", jobs]].concat();
+        common::printed(advise(&args))
+    };
+    let one = text("1");
+    assert_eq!(one, text("3"));
+    assert!(one.starts_with("• "), "{one}");
+    assert!(one.contains("Confidence: "), "{one}");
+    assert!(one.contains("More VMs under eevdf, target 90.0 %"), "{one}");
+    assert!(one.contains("at least 2 more VMs"), "{one}");
+    assert!(one.lines().all(|line| line.chars().count() <= 80), "{one}");
+}
+
+#[test]
+fn what_it_cannot_use_is_refused() {
+    let place = Place::new("advise");
+    place.write("host.toml", b"[host]\npcpus = 2\n[vm.a]\n");
+    let said = common::refused(corun(&[
+        "advise",
+        place.path("host.toml").to_str().unwrap(),
+    ]));
+    assert!(said.contains("this is a scenario"), "{said}");
+    let none = Path::new("no-such-file");
+    let said = common::refused(corun(&["advise", none.to_str().unwrap()]));
+    assert!(said.contains("no-such-file"), "{said}");
+    let said = common::refused(advise(&["--target", "120"]));
+    assert!(said.contains("from 0 to 100"), "{said}");
+    let said = common::refused(advise(&["--policies", "balanced"]));
+    assert!(said.contains("balance"), "{said}");
+    let said = common::refused(advise(&["--set", "vm.a.vcpus=3"]));
+    assert!(said.contains("host.… and scheduler.…"), "{said}");
+}

@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `corun compare` and `corun policies` as users meet them.
+
+use crate::common::{Place, failed, fits_schema};
+
+const HOST: &str = r#"
+title = "Two VMs on two pCPUs"
+[host]
+pcpus = 2
+[run]
+duration = "200ms"
+warm_up = "50ms"
+policies = ["cfs", "eevdf"]
+[vm.a]
+vcpus = 2
+[[vm.a.thread]]
+count = 2
+program = "loop { compute 100us ±50%; lock l { compute 20us }; count 1 rounds }"
+[vm.b]
+vcpus = 2
+workload = "cpu"
+[case.one]
+vm.b.count = 1
+[case.two]
+vm.b.count = 2
+"#;
+
+fn place(test: &str) -> Place {
+    Place::with(test, "host.toml", HOST)
+}
+
+#[test]
+fn json_is_one_object_as_the_schema_says() {
+    let place = place("schema");
+    let json = place.json(&["compare", "host.toml", "--seeds", "1,2", "--json"]);
+    fits_schema("compare", &json);
+    assert_eq!(json["scenario"], "host");
+    let runs = json["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 2 * 2 * 2, "cases, policies, seeds");
+    for vm in runs.iter().flat_map(|run| run["vms"].as_array().unwrap()) {
+        let share = |name: &str| vm[name].as_f64().unwrap();
+        let sum = share("run_share") + share("ready_share") + share("wait_share");
+        assert!((sum - 1.0).abs() < 1e-5, "{vm}");
+        assert_eq!(share("utilisation"), share("run_share"));
+    }
+    let lock_waits = |vm: usize| {
+        runs.iter()
+            .filter(move |run| run["vms"][vm]["lock_wait_p99_us"].is_number())
+    };
+    assert!(lock_waits(0).count() > 0, "VM a waits for its lock");
+    assert_eq!(lock_waits(1).count(), 0, "VM b has none");
+}
+
+#[test]
+fn the_same_bytes_whatever_the_number_of_threads() {
+    let place = place("threads");
+    let args = |jobs| {
+        [
+            "compare",
+            "host.toml",
+            "--seeds",
+            "1,2,3",
+            "--json",
+            "--jobs",
+            jobs,
+        ]
+    };
+    assert_eq!(place.prints(&args("1")), place.prints(&args("8")));
+    let trace = |name, jobs| {
+        let run = [
+            "compare",
+            "host.toml",
+            "--policies",
+            "cfs",
+            "--case",
+            "two",
+            "--seed",
+            "7",
+        ];
+        place.prints(&[&run[..], &["--jobs", jobs, "--trace", name]].concat());
+        std::fs::read(place.path(name)).unwrap()
+    };
+    let first = trace("1.perfetto-trace", "1");
+    assert!(first.len() > 1000);
+    assert_eq!(first, trace("8.perfetto-trace", "8"));
+}
+
+/// A simulated run, written as a recording, is read as what it was: two pCPUs, busy all the time,
+/// and as many switches.
+#[test]
+fn events_are_a_recording() {
+    let place = place("events");
+    let run = "compare host.toml --policies eevdf --case one --seed 7 --set run.warm_up=\"0s\" \
+               --events run.ftrace --json";
+    let said = place.json(&run.split_whitespace().collect::<Vec<_>>());
+    let again = place.json(&["compare", "run.ftrace", "--policies", "eevdf", "--json"]);
+    let vcpus = again["replay"]["vcpus"].as_array().unwrap();
+    let sum = |what: &str| -> f64 {
+        let recorded = |vcpu: &serde_json::Value| vcpu[what]["recorded"].as_f64().unwrap();
+        vcpus.iter().map(recorded).sum()
+    };
+    assert_eq!(vcpus.len(), 4);
+    assert!((sum("run_s") - 0.4).abs() < 0.004, "{again}");
+    let switches = said["runs"][0]["host"]["vcpu_switches_per_s"]
+        .as_f64()
+        .unwrap()
+        * 0.2;
+    assert!(
+        (sum("switches") - switches).abs() <= 4.0,
+        "{switches}: {again}"
+    );
+}
+
+#[test]
+fn tables_and_report() {
+    let place = place("tables");
+    let text = place.prints(&[
+        "compare",
+        "host.toml",
+        "--case",
+        "two",
+        "--report",
+        "r.html",
+    ]);
+    assert!(
+        text.starts_with("two\n") && text.contains("rounds/s"),
+        "{text}"
+    );
+    assert!(!text.contains("one\n"));
+    let page = place.read("r.html");
+    assert!(page.contains("corun compare host.toml --case two --report r.html"));
+    assert!(!page.contains(env!("CARGO_TARGET_TMPDIR")));
+}
+
+/// Who watches for the report changes nothing, and a timeline can be written beside.
+#[test]
+fn a_report_changes_nothing() {
+    let place = place("watched");
+    let run = |more: &[&str], trace: &str| {
+        let one = [
+            "--case",
+            "two",
+            "--policies",
+            "cfs",
+            "--seed",
+            "1",
+            "--json",
+            "--trace",
+        ];
+        let json = place.prints(&[&["compare", "host.toml"], &one[..], &[trace], more].concat());
+        (json, std::fs::read(place.path(trace)).unwrap())
+    };
+    let alone = run(&[], "alone.trace");
+    assert_eq!(alone, run(&["--report", "r.html"], "beside.trace"));
+    let page = place.read("r.html");
+    let (_, drawn) = page.split_once(r#"id="drawn">"#).unwrap();
+    let (drawn, _) = drawn.split_once("</script>").unwrap();
+    let drawn: serde_json::Value = serde_json::from_str(drawn).unwrap();
+    let lanes = drawn["timelines"][0][0]["lanes"].as_array().unwrap();
+    let spans: usize = lanes
+        .iter()
+        .map(|lane| lane["spans"].as_array().unwrap().len() / 3)
+        .sum();
+    assert!(spans > 100 && spans <= 20_000 + lanes.len(), "{spans}");
+}
+
+#[test]
+fn the_command_line_and_the_scenario_say_the_same() {
+    let place = place("same");
+    let first = place.prints(&[
+        "compare",
+        "host.toml",
+        "--json",
+        "--seed",
+        "5",
+        "--duration",
+        "300ms",
+    ]);
+    let sets = ["--set", "run.seed=5", "--set", "run.duration=300ms"];
+    let second = place.prints(&[&["compare", "host.toml", "--json"], &sets[..]].concat());
+    assert_eq!(first, second);
+    let lone = place.prints(&[
+        "compare",
+        "host.toml",
+        "--json",
+        "--case",
+        "one",
+        "--duration",
+        "1",
+    ]);
+    assert!(lone.contains("\"duration_s\": 1.0"));
+}
+
+#[test]
+fn what_is_wrong_with_the_command_line() {
+    let place = place("usage");
+    for (args, expected) in [
+        (
+            vec!["--policies", "cfss"],
+            "corun: --policies: unknown policy \"cfss\", did you mean \"cfs\"? ",
+        ),
+        (
+            vec!["--policies", "cfs,cfs"],
+            "corun: --policies: \"cfs\" is named twice\n",
+        ),
+        (
+            vec!["--case", "tow"],
+            "corun: --case \"tow\": unknown case, did you mean \"two\"? Accepted are one, two\n",
+        ),
+        (
+            vec!["--trace", "t"],
+            "corun: --trace: a timeline is of one run, but there are 4: select one with \
+             --policies cfs --case \"one\" --seed 1\n",
+        ),
+        (
+            vec!["--trace", "t", "--trace-from", "soon"],
+            "corun: --trace-from: \"soon\" is no time; accepted: seconds, or a number with ns, us, \
+             ms, s or min\n",
+        ),
+        (
+            vec!["--trace", "t", "--trace-from", "10min"],
+            "corun: --trace-from: it is 600 s, but the run ends at ",
+        ),
+        (
+            vec!["--trace", "t", "--trace-for", "0ms"],
+            "corun: --trace-for: it is 0; accepted: more\n",
+        ),
+        (
+            vec!["--events", "e"],
+            "corun: --events: events are of one run, but there are 4: select one with \
+             --policies cfs --case \"one\" --seed 1\n",
+        ),
+        (
+            vec!["--set", "vm.a.vcpu=3"],
+            "corun: --set vm.a.vcpu=3: vm.a.vcpu: unknown key, did you mean \"vcpus\"? ",
+        ),
+        (
+            vec!["--duration", "0"],
+            "corun: --duration \"0s\": run.duration: found \"0s\", expected a duration",
+        ),
+        (vec!["--duration", "\"\\"], "corun: --duration \"\"\\\": "),
+        (
+            vec!["--seeds", "1,1"],
+            "corun: --seeds [1, 1]: run.seeds: found [1, 1], expected each seed once\n",
+        ),
+    ] {
+        let args = [&["compare", "host.toml", "--quiet"], &args[..]].concat();
+        let error = place.refused(&args);
+        assert!(error.starts_with(expected), "{error}");
+    }
+    place.refused(&["compare"]);
+    place.refused(&["compare", "host.toml", "--jobs", "0"]);
+}
+
+#[test]
+fn what_is_wrong_with_the_scenario() {
+    let place = place("scenario");
+    for (from, to, expected) in [
+        (
+            "\"cpu\"",
+            "\"cpo\"",
+            "host.toml:16: vm.b.workload: found \"cpo\", did you mean \"cpu\"? ",
+        ),
+        (
+            "compute 100us ±50%",
+            "comput 1ms",
+            "host.toml:13: vm.a.thread.program: ",
+        ),
+        (
+            "\"eevdf\"]",
+            "\"evdf\"]",
+            "host.toml:8: run.policies: unknown policy \"evdf\", did you mean",
+        ),
+        (
+            "vcpus = 2\nw",
+            "weight = 0\nvcpus = 2\nw",
+            "host.toml:15: vm.b.weight: found 0, expected",
+        ),
+        (
+            "[vm.a]",
+            "[scheduler.cfs]\npreset = \"3.x\"\n[vm.a]",
+            "host.toml:10: scheduler.cfs.preset: found \"3.x\", did you mean \"4.x\"? ",
+        ),
+    ] {
+        place.write("host.toml", HOST.replace(from, to));
+        let error = place.refused(&["compare", "host.toml", "--quiet"]);
+        assert!(error.starts_with(&format!("corun: {expected}")), "{error}");
+    }
+}
+
+#[test]
+fn files_that_cannot_be_used() {
+    let place = place("files");
+    let error = place.refused(&["compare", "missing.toml"]);
+    assert!(error.starts_with("corun: missing.toml: "), "{error}");
+    place.refused(&["compare", "."]);
+    for bytes in [&b""[..], b"\x1f\x8b", b"\xff\xfe\x00", b"<html></html>"] {
+        place.write("strange", bytes);
+        place.refused(&["compare", "strange"]);
+    }
+    place.write("bad.toml", b"[host]\nx = \"\xff\"");
+    let error = place.refused(&["compare", "bad.toml"]);
+    assert!(
+        error.contains("bad.toml:2: byte 12 of the file is not UTF-8"),
+        "{error}"
+    );
+    let nowhere = ["--json", "-q", "--report", "no/where.html"];
+    let output = place.corun(&[&["compare", "host.toml"], &nowhere[..]].concat());
+    let error = failed(output, 1);
+    assert!(
+        error.starts_with("corun: cannot write no/where.html: "),
+        "{error}"
+    );
+}
+
+#[test]
+fn policies_say_where_they_are_from() {
+    let place = place("policies");
+    let list = place.json(&["policies", "--json"]);
+    for policy in list.as_array().unwrap() {
+        for key in ["name", "summary", "source"] {
+            assert!(!policy[key].as_str().unwrap().is_empty(), "{policy}");
+        }
+    }
+    assert!(place.prints(&["policies"]).starts_with("cfs "));
+}
+
+const SHOP: &str = r#"
+[host]
+pcpus = 2
+[run]
+duration = "300ms"
+warm_up = "50ms"
+policies = ["cfs", "balance"]
+[vm.web]
+count = 2
+vcpus = 1
+[[vm.web.thread]]
+count = 4
+program = "loop { request http; transmit db 1KB; request db; compute 100us; reply http 16KB }"
+[vm.db]
+vcpus = 1
+[[vm.db.thread]]
+program = "loop { request sql; compute 50us exp; reply sql 4KB; count calls }"
+[client.users]
+vm = "web"
+kind = "closed"
+port = "http"
+connections = 8
+think = "2ms exp"
+[client.ping]
+vm = "db"
+kind = "ping"
+interval = "1ms"
+[channel.calls]
+from = "web:db"
+to = "db:sql"
+"#;
+
+#[test]
+fn clients_and_channels() {
+    let place = place("clients");
+    place.write("shop.toml", SHOP);
+    let json = place.json(&["compare", "shop.toml", "--json"]);
+    fits_schema("compare", &json);
+    for run in json["runs"].as_array().unwrap() {
+        let clients = run["clients"].as_array().unwrap();
+        let names: Vec<&str> = clients
+            .iter()
+            .map(|it| it["name"].as_str().unwrap())
+            .collect();
+        assert_eq!(
+            names,
+            [
+                "users web1",
+                "users web2",
+                "ping",
+                "calls web1",
+                "calls web2"
+            ]
+        );
+        for client in clients {
+            let of = |key: &str| client[key].as_f64().unwrap();
+            assert!(of("replies_per_s") > 500.0, "{client}");
+            assert!(of("response_p50_us") <= of("response_p95_us"), "{client}");
+            assert!(of("response_p99_us") <= of("response_max_us"), "{client}");
+        }
+    }
+    let text = place.prints(&["compare", "shop.toml"]);
+    assert!(text.contains("users web1 (closed loop)"), "{text}");
+    for (from, to, expected) in [
+        (
+            "[client.ping]",
+            "[client.more]\nvm = \"db\"\nkind = \"sink\"\nport = \"out\"\n[client.ping]",
+            "corun: shop.toml:25: client.more.vm: client more: no program of VM db uses the port out",
+        ),
+        (
+            "\"http\"",
+            "\"htpp\"",
+            "corun: shop.toml:19: client.users.vm: client users web1: no program of VM web1 uses the \
+             port htpp; used are: http, db",
+        ),
+        (
+            "\"2ms exp\"",
+            "\"2 exp\"",
+            "corun: shop.toml:23: client.users.think: line 1, column 1: saw `2`",
+        ),
+        (
+            "request sql;",
+            "request sql; request more;",
+            "corun: shop.toml:17: vm.db.thread.program: VM db: the port more is used, but no client or \
+             channel connects to it",
+        ),
+        (
+            "[client.ping]",
+            "[network]\ntcp_window = \"1GB\"\n[client.ping]",
+            "corun: shop.toml:25: network.tcp_window: found \"1GB\", expected a size from 64KB to 6MB",
+        ),
+    ] {
+        place.write("shop.toml", SHOP.replace(from, to));
+        let error = place.refused(&["compare", "shop.toml", "--quiet"]);
+        assert!(error.starts_with(expected), "{error}");
+    }
+}

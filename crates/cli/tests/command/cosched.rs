@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Demand-based co-scheduling: who spins until siblings have flushed their TLBs has them run.
+
+use crate::common::{corun, json};
+use serde_json::Value;
+
+/// The third VM sees to it that the vCPUs of the first are seldom on pCPUs at the same time.
+const CALLS: &str = r#"
+title = "Flushing TLBs beside VMs that compute"
+[host]
+topology = "1n1l2c1t"
+[run]
+duration = "2s"
+warm_up = "500ms"
+seeds = [1]
+policies = ["cosched-demand", "cfs-cosched-demand"]
+[vm.calls]
+vcpus = 2
+guest.tlb_flush = "ipi"
+[[vm.calls.thread]]
+count = 2
+program = "loop { compute 500us ±10%; shootdown; count 1 rounds }"
+[vm.computes]
+vcpus = 2
+[[vm.computes.thread]]
+count = 2
+program = "loop { compute 1ms; count 1 rounds }"
+[vm.sleeps]
+vcpus = 2
+[[vm.sleeps.thread]]
+count = 2
+program = "loop { compute 2ms ±50%; sleep 5ms; count 1 rounds }"
+"#;
+
+/// What the VMs do per second under both schedulers.
+fn throughput(file: &str, sees: &str) -> Vec<Vec<f64>> {
+    let set = format!("policy.cosched-demand.sees_flushes={sees}");
+    let of = json(corun(&["compare", file, "--json", "--set", &set]));
+    let vms = |run: &Value| {
+        let vms = run["vms"].as_array().unwrap().iter();
+        vms.map(|vm| vm["throughput"].as_f64().unwrap()).collect()
+    };
+    of["runs"].as_array().unwrap().iter().map(vms).collect()
+}
+
+#[test]
+fn whoever_is_waited_for_runs_and_the_others_keep_their_share() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("calls.toml");
+    std::fs::write(&file, CALLS).unwrap();
+    let file = file.to_str().unwrap();
+    let (seen, unseen) = (throughput(file, "true"), throughput(file, "false"));
+    assert_eq!((seen.len(), unseen.len()), (2, 2));
+    for (seen, unseen) in seen.iter().zip(&unseen) {
+        assert!(seen[0] > 1.7 * unseen[0], "{seen:?} {unseen:?}");
+        let others = seen[1..].iter().zip(&unseen[1..]);
+        others.for_each(|(seen, unseen)| assert!(*seen > 0.95 * unseen, "{seen} {unseen}"));
+    }
+}

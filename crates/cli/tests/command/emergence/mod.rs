@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Phenomena that the papers report, each from mechanism alone.
+//!
+//! Problem: a simulator may show what it was tuned to show. Each phenomenon here is run from a scenario
+//! with the paper's setting (`experiments/emergence/`), through the command that users have; a test
+//! asserts what comes out, and `docs/emergence.md` is written from the same runs, with the papers'
+//! values beside ours and what does not fit. Choices that papers leave open are run in several ways.
+
+mod disk;
+mod locks;
+mod page;
+mod pings;
+mod polling;
+mod run;
+mod slices;
+mod smt;
+
+use crate::common;
+
+/// `CORUN_UPDATE=1 cargo test -p corun --test command emergence` writes it anew.
+#[test]
+fn the_page_is_fresh() {
+    let sections = [
+        smt::section(),
+        slices::section(),
+        locks::section(),
+        disk::section(),
+        polling::section(),
+        pings::section(),
+    ];
+    common::is_fresh("docs/emergence.md", &page::page(&sections), "emergence");
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `corun record` on recordings that are there: to record takes a host and root, which the end-to-end test
+//! has.
+
+use crate::common::{self, corun};
+use corun_recording::native::{Encoder, Entry, HEADER, Left, Thread};
+
+const MS: u64 = 1_000_000;
+
+/// A vCPU that runs and sleeps by turns, in blocks of ten turns.
+fn recording() -> Vec<u8> {
+    let (mut bytes, mut encoder) = (HEADER.to_vec(), Encoder::default());
+    let mut push = |entry: &Entry, last: bool| {
+        bytes.extend(encoder.push(entry).unwrap_or_default());
+        if last {
+            bytes.extend(encoder.flush().unwrap_or_default());
+        }
+    };
+    let (at, name, value) = (0, "scheduler".to_string(), "EEVDF".to_string());
+    push(&Entry::Fact { name, value }, false);
+    let name = "secret".to_string();
+    push(&Entry::Vm { tgid: 10, name }, false);
+    push(&Entry::Edge { at, last: false }, false);
+    let comm = "CPU 0/KVM".to_string();
+    let (tid, tgid) = (11, 10);
+    push(&Entry::Thread(Thread { tid, tgid, comm }), false);
+    for turn in 0..100 {
+        let switch = |at, prev, left, next| Entry::Switch {
+            at,
+            cpu: 0,
+            prev,
+            left,
+            next,
+        };
+        push(&switch(turn * 4 * MS, 0, Left::Ready, 11), false);
+        let sleeps = Left::Blocked(b'S');
+        push(&switch((turn * 4 + 3) * MS, 11, sleeps, 0), turn % 10 == 9);
+    }
+    let (at, last) = (400 * MS, true);
+    push(&Entry::Edge { at, last }, true);
+    bytes
+}
+
+fn write(place: &tempfile::TempDir, name: &str, bytes: &[u8]) {
+    std::fs::write(place.path().join(name), bytes).unwrap();
+}
+
+#[test]
+fn a_copy_without_names_can_be_compared() {
+    let place = tempfile::tempdir().unwrap();
+    write(&place, "host.corun", &recording());
+    let (from, to) = (
+        place.path().join("host.corun"),
+        place.path().join("nameless.corun"),
+    );
+    let [from, to] = [from.to_str().unwrap(), to.to_str().unwrap()];
+    let args = ["record", "--from", from, "--anonymise", "-o", to, "--json"];
+    let json = common::json(corun(&args));
+    assert_eq!(json["vms"][0]["name"], "vm1");
+    assert_eq!(json["vms"][0]["run_ns"], 300 * MS);
+    let compared = corun(&["compare", to, "--quiet", "--policies", "affinity", "--json"]);
+    let json = common::json(compared);
+    assert_eq!(json["runs"][0]["vms"][0]["name"], "vm1");
+    // Recordings are not replaced.
+    let again = corun(&args);
+    assert_eq!(again.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&again.stderr).contains("exists"));
+}
+
+#[test]
+fn a_cut_one_is_copied_as_far_as_it_goes() {
+    let place = tempfile::tempdir().unwrap();
+    let bytes = recording();
+    write(&place, "cut.corun", &bytes[..bytes.len() / 2]);
+    let (from, to) = (
+        place.path().join("cut.corun"),
+        place.path().join("copy.corun"),
+    );
+    let [from, to] = [from.to_str().unwrap(), to.to_str().unwrap()];
+    let copied = corun(&["record", "--from", from, "--anonymise", "-o", to]);
+    let said = String::from_utf8_lossy(&copied.stderr).into_owned();
+    assert!(said.contains("cut short"), "{said}");
+    assert!(common::printed(copied).contains("vm1: 1 vCPUs, run 7"));
+}
+
+#[test]
+fn what_is_no_recording_is_refused_and_leaves_nothing() {
+    let place = tempfile::tempdir().unwrap();
+    write(&place, "other.txt", b"hello");
+    let (from, to) = (
+        place.path().join("other.txt"),
+        place.path().join("copy.corun"),
+    );
+    let args = ["record", "--from", from.to_str().unwrap(), "--anonymise"];
+    let args = [&args[..], &["-o", to.to_str().unwrap()]].concat();
+    let said = common::refused(corun(&args));
+    assert!(
+        said.contains("expected a recording by `corun record`"),
+        "{said}"
+    );
+    assert!(!to.exists());
+    let said = common::refused(corun(&["record", "--for", "3"]));
+    assert!(said.contains("a number with a unit"), "{said}");
+}

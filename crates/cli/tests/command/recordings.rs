@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `corun compare` on recordings of a real KVM host, whole and broken.
+
+use crate::common::{self, Place, corun, in_tree};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+fn recording(name: &str) -> PathBuf {
+    in_tree("experiments/recordings").join(name)
+}
+
+const BOTH: [&str; 2] = [
+    "kvm-2pcpu-bursty-io-compute.ftrace.gz",
+    "kvm-2pcpu-compute-sync-io.ftrace.gz",
+];
+
+fn compare(input: &Path, args: &[&str]) -> Output {
+    corun(&[&["compare", input.to_str().unwrap()], args].concat())
+}
+
+fn json(input: &Path, args: &[&str]) -> Value {
+    common::json(compare(input, &[args, &["--json", "--quiet"]].concat()))
+}
+
+fn refused(input: &Path, args: &[&str]) -> String {
+    common::refused(compare(input, args))
+}
+
+/// A file of this test's own.
+fn file(name: &str, content: &[u8]) -> PathBuf {
+    let place = Place::new("recordings");
+    place.write(name, content);
+    place.path(name)
+}
+
+#[test]
+fn replays_come_close_and_balance_never_stacks() {
+    for name in BOTH {
+        let args = ["--policies", "eevdf,cfs,balance", "--seed", "0"];
+        let result = json(&recording(name), &args);
+        let replay = &result["replay"];
+        assert_eq!(replay["scheduler"], "eevdf");
+        assert_eq!(replay["scheduler_is_recorded"], true);
+        // Bounds well above what docs/results.md reports, well below a useless replay.
+        for (error, bound) in [
+            ("run_error", 0.1),
+            ("ready_error", 0.12),
+            ("switches_error", 0.25),
+        ] {
+            let found = replay[error].as_f64().unwrap();
+            assert!(found < bound, "{name}: {error} is {found}");
+        }
+        let stacked = |at: usize| result["runs"][at]["host"]["stacking_probability"].as_f64();
+        assert!(
+            stacked(0).unwrap() > 0.1,
+            "{name}: two pCPUs, six vCPUs: EEVDF stacks"
+        );
+        assert_eq!(stacked(2), Some(0.0), "{name}");
+        assert_eq!(result["runs"][0]["vms"].as_array().unwrap().len(), 3);
+    }
+}
+
+#[test]
+fn the_check_comes_before_the_what_if() {
+    let output = compare(
+        &recording(BOTH[0]),
+        &["--policies", "eevdf,balance", "--quiet"],
+    );
+    let text = String::from_utf8(output.stdout).unwrap();
+    let place = |what: &str| {
+        text.find(what)
+            .unwrap_or_else(|| panic!("{what} in:\n{text}"))
+    };
+    assert!(place("Error over all vCPUs") < place("throughput"));
+    assert!(place("Confidence: ") < place("throughput"));
+    assert!(place("Median over 3 seeds") > place("throughput"));
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_does_not_go_with_recordings_is_said() {
+    let input = recording(BOTH[0]);
+    assert!(refused(&input, &["--seeds", "3,0,3"]).contains("each seed once"));
+    let two = ["--policies", "eevdf,balance", "--trace", "x"];
+    assert!(refused(&input, &two).contains("--policies eevdf --seed 0"));
+    assert!(refused(&input, &["--case", "x"]).contains("no cases"));
+    assert!(refused(&input, &["--duration", "1s"]).contains("as long as its recording"));
+    assert!(refused(&input, &["--set", "vm.a.count=2"]).contains("host.… and scheduler.…"));
+    assert!(refused(&input, &["--set", "host.smt.yield=130"]).contains("in the recorded times"));
+    assert!(refused(&input, &["--set", "scheduler.cfs.latenc=2"]).contains("latency"));
+    assert!(refused(&input, &["--policies", "balanced"]).contains("did you mean \"balance\""));
+}
+
+#[test]
+fn what_a_recording_cannot_tell_is_replayed_both_ways() {
+    let args = [
+        "--policies",
+        "eevdf,balance",
+        "--seeds",
+        "0,4",
+        "--extremes",
+    ];
+    let result = json(&recording(BOTH[0]), &args);
+    assert!(result["confidence"]["level"].is_string());
+    let runs = result["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 3 * 2 * 2);
+    let ready = |case: usize, policy: usize, seed: usize| {
+        let vms = runs[case * 4 + policy * 2 + seed]["vms"]
+            .as_array()
+            .unwrap();
+        vms.iter()
+            .map(|vm| vm["ready_share"].as_f64().unwrap())
+            .sum::<f64>()
+    };
+    for policy in 0..2 {
+        assert_ne!(
+            ready(0, policy, 0),
+            ready(0, policy, 1),
+            "another beginning"
+        );
+        // Less work is never more waiting here: three VMs for two pCPUs.
+        assert!(
+            ready(2, policy, 0) < ready(0, policy, 0),
+            "without spinning"
+        );
+    }
+    let beyond = |at: usize| {
+        runs[at]["vms"][0]["beyond_recording_share"]
+            .as_f64()
+            .unwrap()
+    };
+    assert!((0..12).all(|at| (0.0..=1.0).contains(&beyond(at))));
+    let named: Vec<&str> = runs
+        .iter()
+        .map(|run| run["case"].as_str().unwrap())
+        .collect();
+    assert_eq!(named[0], "VMs go on as before");
+    assert!(
+        named[8].ends_with("was spinning, and is saved"),
+        "{}",
+        named[8]
+    );
+    let said = common::refused(corun(&[
+        "replay",
+        concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../experiments/example.toml"
+        ),
+        "--extremes",
+    ]));
+    assert!(said.contains("example.toml"), "{said}");
+}
+
+#[test]
+fn what_the_recording_says_can_be_changed() {
+    let more = json(
+        &recording(BOTH[0]),
+        &["--policies", "balance", "--set", "host.pcpus=4"],
+    );
+    assert_eq!(more["runs"][0]["host"]["pcpus"], 4);
+    assert!(more["runs"][0]["host"]["idle_share"].as_f64().unwrap() > 0.1);
+}
+
+#[test]
+fn broken_files_are_refused_or_their_damage_is_told() {
+    let whole = std::fs::read(recording(BOTH[1])).unwrap();
+    let cut = compare(
+        &file("cut.gz", &whole[..whole.len() / 2]),
+        &["--policies", "balance"],
+    );
+    assert!(cut.status.success());
+    assert!(
+        String::from_utf8_lossy(&cut.stderr).contains("breaks off"),
+        "{cut:?}"
+    );
+    assert!(refused(&file("empty", b""), &[]).contains("empty"));
+    assert!(refused(&file("json", b"{\"traceEvents\": []}\n"), &[]).contains("JSON"));
+    assert!(refused(&file("perf.data", b"PERFILE2\0\0\0\0"), &[]).contains("perf script"));
+    assert!(refused(&file("words", b"once upon a time\n"), &[]).contains("words"));
+    let missing = refused(Path::new("no-such-file"), &[]);
+    assert!(missing.contains("no-such-file"), "{missing}");
+}
+
+#[test]
+fn a_pipe_is_refused_before_its_beginning_is_lost() {
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_corun"))
+        .args(["compare", "/dev/stdin"])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdin.take());
+    let said = common::refused(child.wait_with_output().unwrap());
+    assert!(said.contains("this is a pipe"), "{said}");
+}

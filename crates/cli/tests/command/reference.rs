@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `corun parameters` and `corun workloads`, and the pages of `docs/` that they write.
+
+use crate::common::{Place, corun, is_fresh, json, printed, refused};
+use corun_model::{Parameter, Value};
+use corun_scenario::{Override, read};
+
+fn prints(args: &[&str]) -> String {
+    printed(corun(args))
+}
+
+/// The committed page is what the command prints.
+#[track_caller]
+fn fresh(page: &str, args: &[&str]) {
+    is_fresh(&format!("docs/{page}"), &prints(args), "reference");
+}
+
+#[test]
+fn the_page_of_parameters_is_fresh() {
+    fresh("parameters.md", &["parameters", "--markdown"]);
+}
+
+#[test]
+fn the_page_of_workloads_is_fresh() {
+    fresh("workloads.md", &["workloads", "--markdown"]);
+}
+
+/// A parameter's default as a scenario would say it; `None` for one that scenarios do not know.
+fn said(parameter: &Parameter) -> Option<String> {
+    let sections = ["host.", "vm.", "scheduler.corun.", "policy."];
+    let known = sections
+        .iter()
+        .any(|section| parameter.key.starts_with(section));
+    let value = match &parameter.value {
+        Value::Time(time) => format!("{time}ns"),
+        Value::Bytes(bytes) => format!("{bytes}B"),
+        Value::Number(number, _) => number.to_string(),
+        Value::Choice(name) => name.to_string(),
+        Value::Switch(on) => on.to_string(),
+        Value::None => return None,
+    };
+    known.then(|| format!("{}={value}", parameter.key.replace('*', "a")))
+}
+
+const SCENARIO: &str = r#"
+host.pcpus = 2
+run = { duration = "100ms", warm_up = "20ms" }
+vm.b = { vcpus = 2, workload = "sync" }
+[vm.a]
+vcpus = 2
+emulator = {}
+[[vm.a.thread]]
+count = 3
+program = "loop { compute 100us ±50%; lock l { compute 20us }; sleep 50us exp; count 1 rounds }"
+"#;
+
+#[test]
+fn the_defaults_listed_are_those_in_use() {
+    let all = corun_sim::parameters();
+    let said: Vec<String> = all.iter().filter_map(said).collect();
+    assert!(said.len() > 15, "{said:?}");
+    for set in &said {
+        let set = Override::parse("--set", set).unwrap();
+        read("a.toml", SCENARIO, &[set]).unwrap();
+    }
+    let place = Place::with("reference", "a.toml", SCENARIO);
+    let policies = "fair,balance,cosched-strict,cosched-demand,cosched-relaxed,cfs,eevdf";
+    let compare = ["compare", "a.toml", "--json", "--policies", policies];
+    let sets: Vec<&str> = said.iter().flat_map(|set| ["--set", set]).collect();
+    let first = place.prints(&compare);
+    assert_eq!(first, place.prints(&[&compare, &sets[..]].concat()));
+    let other = ["--set", "host.costs.switch=9us"];
+    assert_ne!(first, place.prints(&[&compare, &other[..]].concat()));
+}
+
+#[test]
+fn parameters_can_be_filtered_and_read_by_programs() {
+    let list = json(corun(&["parameters", "--json", "costs"]));
+    let first = &list.as_array().unwrap()[0];
+    assert_eq!(first["key"], "host.costs.switch");
+    assert_eq!(
+        (&first["default"], &first["unit"]),
+        (&2500.into(), &"ns".into())
+    );
+    let text = prints(&["parameters", "PAUSE-LOOP"]);
+    assert!(
+        text.contains("vm.*.guest.ple_window") && !text.contains("costs"),
+        "{text}"
+    );
+    let widest = prints(&["parameters"])
+        .lines()
+        .map(|line| line.chars().count())
+        .max();
+    assert!(widest <= Some(80));
+    let error = refused(corun(&["parameters", "no such thing"]));
+    assert!(error.contains("no parameter has this"), "{error}");
+}
+
+#[test]
+fn a_workload_shows_its_programs() {
+    let text = prints(&["workloads", "sync"]);
+    assert!(
+        text.contains("# worker1, worker2, worker3\n  loop { compute 65us ±20%"),
+        "{text}"
+    );
+    let list = json(corun(&["workloads", "cpu", "--json"]));
+    assert_eq!(list[0]["alone"]["cpu_share"], 1.0);
+    let error = refused(corun(&["workloads", "snyc"]));
+    assert!(error.contains("did you mean \"sync\"?"), "{error}");
+}

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `corun reproduce`: its forms and its messages. That no verdict gets worse, scripts/verdicts.py checks.
+
+use crate::common::{self, Place, corun, fits_schema, in_tree};
+use corun_report::claims::Scoreboard;
+use serde_json::Value;
+use std::fs;
+
+fn prints(args: &[&str]) -> String {
+    common::printed(corun(&[&["reproduce"], args].concat()))
+}
+
+fn json(args: &[&str]) -> Value {
+    common::json(corun(&[&["reproduce"], args].concat()))
+}
+
+fn refused(args: &[&str]) -> String {
+    common::refused(corun(&[&["reproduce"], args].concat()))
+}
+
+const CLAIMS: &str = r#"
+[[claim]]
+id = "x.stacking"
+system = "x"
+source = "Table 1"
+kind = "quantitative"
+setting = "four pCPUs"
+metric = "stacking (%)"
+baseline = "cfs"
+value = { cfs = 50, balance = 0 }
+direction = "balance < cfs"
+notes = ""
+[[claim]]
+id = "x.trend"
+system = "x"
+source = "§2"
+kind = "qualitative"
+setting = "four pCPUs"
+metric = "stacking"
+baseline = "cfs"
+value = "figure only"
+direction = "balance < cfs"
+notes = ""
+[[claim]]
+id = "x.lines"
+system = "x"
+source = "§3"
+kind = "quantitative"
+setting = "the code"
+metric = "lines"
+baseline = "-"
+value = 300
+direction = "few"
+notes = ""
+[[claim]]
+id = "x.later"
+system = "x"
+source = "§4"
+kind = "quantitative"
+setting = "four pCPUs"
+metric = "speed-up (%)"
+baseline = "cfs"
+value = 7
+direction = "more"
+notes = ""
+"#;
+
+const SCENARIO: &str = r#"
+host.topology = "1n1l2c1t"
+run = { duration = "400ms", warm_up = "0ms", seeds = [1, 2, 3, 4] }
+[vm.a]
+vcpus = 2
+[[vm.a.thread]]
+count = 2
+program = "loop { compute 3ms ±50%; sleep 1ms exp; count 1 rounds }"
+[vm.b]
+vcpus = 2
+[[vm.b.thread]]
+count = 2
+program = "loop { compute 3ms ±50%; sleep 1ms exp; count 1 rounds }"
+"#;
+
+const CHECKS: &str = r#"
+[planned]
+gang = "gangs"
+[check."x.stacking"]
+experiment = "x/two"
+measure = "host.stacking_probability"
+as = "share"
+values.cfs = "100 * [cfs]"
+values.balance = "100 * [balance]"
+order = ["[balance] < [cfs]"]
+[check."x.trend"]
+experiment = "x/two"
+measure = "host.stacking_probability"
+holds = ["[balance] < [cfs]", "[balance] <= 0"]
+[check."x.lines"]
+out_of_reach = "lines of code are not simulated"
+[check."x.later"]
+experiment = "x/two"
+measure = "vm.a.throughput"
+value = "gain([cfs], [gang])"
+"#;
+
+/// A directory of experiments of its own for each test.
+fn place(name: &str, checks: &str) -> String {
+    let place = Place::new(&format!("reproduce-{name}"));
+    place.write("claims.toml", CLAIMS);
+    place.write("x/two.toml", SCENARIO);
+    place.write("checks/x.toml", checks);
+    place.dir().to_string()
+}
+
+#[test]
+fn every_kind_of_claim_comes_to_its_verdict() {
+    let dir = place("kinds", CHECKS);
+    let json = json(&["--experiments", &dir, "--json", "-q"]);
+    fits_schema("reproduce", &json);
+    let claims = json["claims"].as_array().unwrap();
+    let of = |id: &str| claims.iter().find(|claim| claim["id"] == id).unwrap();
+    let stacking = of("x.stacking");
+    assert_eq!(stacking["seeds"], 4);
+    assert_eq!(stacking["ours"]["balance"], 0.0);
+    assert_eq!(stacking["values"][1]["verdict"], "close");
+    assert!(stacking["ours"]["cfs"].as_f64().unwrap() > 0.0);
+    assert_eq!(of("x.trend")["verdict"], "holds");
+    assert_eq!(of("x.trend")["ours"], "true in 4/4 seeds");
+    let lines = of("x.lines");
+    assert_eq!(lines["verdict"], "out-of-scope");
+    assert_eq!(lines["note"], "lines of code are not simulated");
+    assert_eq!(
+        of("x.later")["note"],
+        "not implemented yet: needs policy gang"
+    );
+    assert_eq!(of("x.later")["ours"], Value::Null);
+}
+
+#[test]
+fn values_are_those_of_compare() {
+    let dir = place("compare", CHECKS);
+    let json = json(&["--experiments", &dir, "--json", "-q", "x.stacking"]);
+    let scenario = format!("{dir}/x/two.toml");
+    let args = ["compare", &scenario, "--policies", "cfs", "--json", "-q"];
+    let compared = common::json(corun(&args));
+    let runs = compared["runs"].as_array().unwrap();
+    let stacked = runs
+        .iter()
+        .map(|run| run["host"]["stacking_probability"].as_f64().unwrap());
+    let mut stacked: Vec<f64> = stacked.map(|share| share * 100.0).collect();
+    stacked.sort_by(f64::total_cmp);
+    let ours = json["claims"][0]["ours"]["cfs"].as_f64().unwrap();
+    assert!(
+        (ours - (stacked[1] + stacked[2]) / 2.0).abs() < 1e-4,
+        "{ours} of {stacked:?}"
+    );
+    let spread = json["claims"][0]["spread"]["cfs"].as_f64().unwrap();
+    assert!((spread - (stacked[3] - stacked[0]) / 2.0).abs() < 1e-4);
+}
+
+#[test]
+fn results_do_not_hang_on_threads_and_quick_ones_are_shorter() {
+    let dir = place("threads", CHECKS);
+    let of = |more: &[&str]| prints(&[&["--experiments", &dir, "--json", "-q"], more].concat());
+    assert_eq!(of(&["--jobs", "1"]), of(&["--jobs", "7"]));
+    let seeds = |more: &[&str]| {
+        let json: Value = serde_json::from_str(&of(more)).unwrap();
+        json["claims"][0]["seeds"].as_u64()
+    };
+    assert_eq!(seeds(&["--quick"]), Some(2));
+    assert_eq!(seeds(&["--quick", "--seeds", "3"]), Some(3));
+    let quick = format!("{CHECKS}\n[experiment.\"x/two\"]\nquick = [\"run.seeds=[5]\"]\n");
+    let dir = place("said-quick", &quick);
+    let json = json(&["--experiments", &dir, "--json", "-q", "--quick"]);
+    assert_eq!(
+        (&json["claims"][0]["seeds"], &json["quick"]),
+        (&1.into(), &true.into())
+    );
+}
+
+#[test]
+fn tables_fit_and_pages_have_all() {
+    let dir = place("shown", CHECKS);
+    let report = format!("{dir}/report.html");
+    let text = prints(&["--experiments", &dir, "--report", &report]);
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 100),
+        "{text}"
+    );
+    assert!(
+        text.contains("4 claims, 2 checked") && !text.contains("x.lines"),
+        "{text}"
+    );
+    assert!(
+        text.replace('\n', " ")
+            .contains("1 that no simulation can check, 1 not implemented yet")
+    );
+    let all = prints(&["--experiments", &dir, "--all", "-q"]);
+    assert!(
+        all.contains("x.lines: lines of code are not simulated"),
+        "{all}"
+    );
+    let page = fs::read_to_string(report).unwrap();
+    let markdown = prints(&["--experiments", &dir, "--markdown", "-q"]);
+    for id in ["x.stacking", "x.trend", "x.lines", "x.later"] {
+        assert!(page.contains(id) && markdown.contains(id), "{id}");
+    }
+    assert!(
+        !page.contains("<script") && !page.contains("http:") && !page.contains("https:"),
+        "needs nothing else"
+    );
+    assert!(
+        markdown.contains("| `x.trend` | x/two (4 seeds) |  |  | **holds** |"),
+        "{markdown}"
+    );
+}
+
+#[test]
+fn mistakes_are_told_with_their_place() {
+    let message = refused(&["balance.tabel1.2vm"]);
+    assert!(
+        message.contains("did you mean \"balance.table1.2vm\"?"),
+        "{message}"
+    );
+    assert!(refused(&["x*"]).contains("CLAIM \"x*\": there is no such claim"));
+    let wrong = |name: &str, from: &str, to: &str| {
+        let dir = place(name, &CHECKS.replacen(from, to, 1));
+        refused(&["--experiments", &dir, "-q"])
+    };
+    let message = wrong("formula", "100 * [cfs]", "100 ** [cfs]");
+    assert!(message.contains("checks/x.toml:8: check.\"x.stacking\": values.cfs: formula"));
+    let message = wrong("case", "100 * [cfs]", "100 * [cfs @ one]");
+    assert!(
+        message.contains("checks/x.toml:4: check.\"x.stacking\": [cfs @ one]: x/two has no case"),
+        "{message}"
+    );
+    let message = wrong("vm", "100 * [cfs]", "100 * [cfs: vm.c.run_share]");
+    assert!(
+        message.contains("none of the run's vms is \"c\", did you mean \"a\"?"),
+        "{message}"
+    );
+    let message = refused(&["--experiments", "/nowhere"]);
+    assert!(message.contains("/nowhere: "), "{message}");
+}
+
+#[test]
+fn the_committed_page_has_every_claim() {
+    let page = fs::read_to_string(in_tree("docs/claims.md")).unwrap();
+    let board: Scoreboard = serde_json::from_str(&prints(&["aql.*", "--json", "-q"])).unwrap();
+    assert!(!board.claims.is_empty());
+    for claim in &board.claims {
+        assert!(
+            page.contains(&format!("`{}`", claim.id)),
+            "{}: make claims",
+            claim.id
+        );
+    }
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `corun top`, `metrics`, `preflight`, `status` and `pages` as users start them: on whatever machine
+//! this is, with a process that looks like a VM.
+
+use crate::common::{corun, left};
+use serde_json::Value;
+use std::io::Write;
+use std::process::{Child, Command, Stdio};
+
+/// A process whose thread is named as QEMU names vCPUs. It ends with its input.
+struct Fake(Child);
+
+impl Fake {
+    fn start(name: &str) -> Self {
+        let script = "echo 'CPU 0/KVM' >/proc/self/comm && echo ready && read end";
+        let mut child = Command::new("sh")
+            .args(["-c", script, "qemu", "-name", &format!("guest={name}")])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut ready = [0; 6];
+        let out = child.stdout.as_mut().unwrap();
+        std::io::Read::read_exact(out, &mut ready).unwrap();
+        Self(child)
+    }
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        let _ = self.0.stdin.as_mut().unwrap().write_all(b"\n");
+        let _ = self.0.wait();
+    }
+}
+
+fn run(args: &[&str]) -> (Option<i32>, String, String) {
+    left(corun(args))
+}
+
+#[test]
+fn top_and_metrics_see_a_vm() {
+    let name = format!("fake-{}", std::process::id());
+    let _vm = Fake::start(&name);
+    let nobody = ["--socket", "/nowhere/host.sock"];
+    let (code, out, _) = run(&[&["top", "--json", "-d", "0.1", "-n", "2"][..], &nobody].concat());
+    assert_eq!(code, Some(0));
+    let looks: Vec<Value> = out
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(looks.len(), 2);
+    for look in &looks {
+        let vms = look.as_array().unwrap();
+        let vm = vms.iter().find(|vm| vm["name"] == name.as_str()).unwrap();
+        assert_eq!(
+            (&vm["vcpus"], &vm["costop"]),
+            (&1.into(), &Value::Null),
+            "{vm}"
+        );
+        assert!(vm["wait"].as_f64().unwrap() > 0.5, "{vm}");
+    }
+    let (code, out, _) =
+        run(&[&["top", "--csv", "-", "--vcpus", "-d", "0.1"][..], &nobody].concat());
+    assert_eq!(code, Some(0));
+    let mut lines = out.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let head = lines.next().unwrap();
+    let domain = head.iter().position(|column| *column == "domain").unwrap();
+    let line = lines.find(|cells| cells[domain] == name).unwrap();
+    assert_eq!(line.len(), head.len());
+    let (code, out, _) = run(&[&["metrics"][..], &nobody].concat());
+    assert_eq!(code, Some(0));
+    let wanted =
+        format!("corun_vcpu_delay_seconds_total{{domain=\"{name}\",uuid=\"\",vcpu=\"0\"}} ");
+    assert!(out.contains(&wanted), "{out}");
+}
+
+#[test]
+fn preflight_says_what_is_in_the_way() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = dir.path().to_str().unwrap();
+    let (code, out, _) = run(&["preflight", "--json", "--state-dir", state]);
+    let verdict: Value = serde_json::from_str(&out).unwrap();
+    let refused = verdict["refused"].as_array().unwrap();
+    assert_eq!(code, Some(i32::from(!refused.is_empty())));
+    for finding in refused {
+        assert!(
+            finding["remedy"]
+                .as_str()
+                .is_some_and(|text| !text.is_empty()),
+            "{finding}"
+        );
+    }
+    let (code, out, _) = run(&["preflight", "--state-dir", state]);
+    assert_eq!(code == Some(0), out.contains("Nothing stands in the way"));
+    let (code, _, err) = run(&["host", "--force", "everything"]);
+    assert_eq!(code, Some(2));
+    assert!(err.contains("crash-loop"), "{err}");
+    assert_eq!(
+        std::fs::read_dir(state).unwrap().count(),
+        0,
+        "it only looks"
+    );
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    for args in [
+        &["host", "--max-wait", "6s"][..],
+        &["host", "--max-ready", "101"],
+        &["host", "--window", "10ms"],
+        &["host", "--observe", "--only", "web"],
+        &["top", "-d", "0"],
+        &["top", "--sort", "colour"],
+        &["metrics", "--listen", "everywhere"],
+    ] {
+        assert_eq!(run(args).0, Some(2), "{args:?}");
+    }
+    let (code, _, err) = run(&["status", "--socket", "/nowhere/host.sock"]);
+    assert_eq!(code, Some(1));
+    assert!(err.contains("no corun host runs"), "{err}");
+}
+
+#[test]
+fn observing_changes_nothing_and_says_what_would_be() {
+    let name = format!("seen-{}", std::process::id());
+    let _vm = Fake::start(&name);
+    let args = ["host", "--policy", "balance", "--observe", "--json"];
+    let (code, out, err) = run(&[&args[..], &["--interval", "200ms", "--for", "1s"]].concat());
+    assert_eq!(code, Some(0), "{err}");
+    let line: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+    let names = line["names"].as_object().unwrap();
+    assert!(
+        names.values().any(|known| *known == name.as_str()),
+        "{line}"
+    );
+    assert!(
+        !line["plan"]["vms"].as_array().unwrap().is_empty(),
+        "{line}"
+    );
+    let args = ["host", "--policy", "microsliced", "--set", "slice=7ms"];
+    let observe = [
+        "--observe",
+        "--json",
+        "--interval",
+        "100ms",
+        "--for",
+        "500ms",
+    ];
+    let (code, out, err) = run(&[&args[..], &observe].concat());
+    assert_eq!(code, Some(0), "{err}");
+    let line: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+    assert_eq!(line["plan"]["tasks"][0]["slice"], 7_000_000, "{line}");
+}

@@ -157,8 +157,8 @@ static inline bool guest_stays(struct task_struct *p, struct task_ctx *t)
 }
 
 /* The same on a hardware thread of a core. */
-static inline void core_turn_thread(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c,
-				    s32 cpu, u64 now)
+RARE void core_turn_thread(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, s32 cpu,
+			   u64 now)
 {
 	struct task_conf *conf = task_conf_of(p);
 	u32 demand = conf ? shared(conf->demand) : 0;
@@ -178,8 +178,8 @@ static inline void core_turn_thread(struct task_struct *p, struct task_ctx *t, s
 }
 
 /* `t` has `cpu` from now on, or keeps it. On a host without cores nobody asks what it is there. */
-static inline void core_turn(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, s32 cpu,
-			     u64 now)
+INLINED void core_turn(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, s32 cpu,
+		       u64 now)
 {
 	if (with_cores())
 		core_turn_thread(p, t, c, cpu, now);

@@ -295,13 +295,14 @@ CALLBACK(void, corun_enqueue, struct task_struct *p, u64 enq_flags)
 	callback_end(0);
 }
 
-/* The rate of `t`, which has `c`: if others' weights count, too, it is another one than before. */
-static inline u64 turn_rate(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c)
+/* `t`, of a VM or a group, has `c` from now on, or keeps it: at which rate? It is another one than
+ * before if others' weights have changed. */
+RARE u64 turn_rate(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, u64 now)
 {
 	u64 rate;
 
-	if (fair_alone(t))
-		return fair_own_rate(weight_of(p));
+	/* Before the pCPU's clock, which does not go on with who is urgent. */
+	gang_awaited(t, now);
 	rate = fair_rate(p, t);
 	occupancy_reload(t, c, fair_load_at(rate));
 	return rate;
@@ -313,16 +314,15 @@ INLINED void turn_begins(struct task_struct *p, struct task_ctx *t, struct cpu_c
 			 u64 now)
 {
 	u64 slice = turn_slice(p, t);
-	bool goes_on = t->rest != 0, gang = has_gang(t);
+	bool goes_on = t->rest != 0;
+	u64 rate = fair_alone(t) ? fair_own_rate(weight_of(p)) : turn_rate(p, t, c, now);
 
-	if (gang)
-		gang_awaited(t, now);
-	fair_clock(t, c, turn_rate(p, t, c), goes_on, now);
+	fair_clock(t, c, rate, goes_on, now);
 	if (goes_on)
 		t->rest = 0;
 	else
 		turn_starts(t, c);
-	slice = gang_turn(p, t, c, slice, gang, now);
+	slice = gang_turn(p, t, c, slice, now);
 	core_turn(p, t, c, cpu, now);
 	slice_begin(c, cpu, quota_turn(t, c, slice, now), now);
 }

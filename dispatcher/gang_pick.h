@@ -176,12 +176,18 @@ static inline void gang_join(struct task_struct *p, struct task_ctx *t, u64 now)
 }
 
 /* `t`, of a gang, has a pCPU from now on, or keeps it: because a sibling waits for it? */
-RARE void gang_awaited(struct task_ctx *t, u64 now)
+RARE void gang_awaited_one(struct task_ctx *t, u64 now)
 {
 	struct gang g = gang_of(t);
 
 	if (g.conf && g.mode == GANG_DEMAND)
 		demand_awaited(t, &g, now);
+}
+
+static inline void gang_awaited(struct task_ctx *t, u64 now)
+{
+	if (has_gang(t))
+		gang_awaited_one(t, now);
 }
 
 /* `t`, of a gang, was given `cpu`; its slice has begun. */
@@ -224,10 +230,12 @@ RARE u64 gang_slice_one(struct task_ctx *t, u64 slice, u64 now)
 }
 
 /* `t`, a vCPU, has a pCPU from now on, or keeps it: for how long of `slice` ns? */
-static inline u64 gang_turn_vcpu(struct task_struct *p, struct task_ctx *t, u64 slice, bool gang,
-				 u64 now)
+static inline u64 gang_turn_vcpu(struct task_struct *p, struct task_ctx *t, u64 slice, u64 now)
 {
-	gang_join(p, t, now);
+	bool gang = t->claims || with_gangs();
+
+	if (gang)
+		gang_join_one(p, t, now);
 	if (t->claims)
 		asymmetric_turn(t, now);
 	if (t->urgent_since) {
@@ -240,12 +248,12 @@ static inline u64 gang_turn_vcpu(struct task_struct *p, struct task_ctx *t, u64 
 	return slice < SLICE_MIN ? SLICE_MIN : slice;
 }
 
-/* `t`, perhaps of a `gang`, has `c` from now on, or keeps it: for how long of `slice` ns? */
+/* `t` has `c` from now on, or keeps it: for how long of `slice` ns? */
 static inline u64 gang_turn(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, u64 slice,
-			    bool gang, u64 now)
+			    u64 now)
 {
 	if (t->vm != NO_VM)
-		slice = gang_turn_vcpu(p, t, slice, gang, now);
+		slice = gang_turn_vcpu(p, t, slice, now);
 	store(c->cur_vm, t->vm);
 	store(c->cur_member, t->member);
 	return slice;

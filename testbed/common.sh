@@ -38,6 +38,18 @@ stage_microvm() {
 	cp "${CARGO_TARGET_DIR:-$repository/target}/$target/static/corun-microvm" "$into/"
 }
 
+# Puts the command into DIR/bin/, as users build it but for what debuggers need, and the shared libraries
+# that it links into DIR/lib/, where its loader looks once that is /lib and /lib64.
+stage_corun() {
+	local repository="$testbed_dir/.." program library
+	program="${CARGO_TARGET_DIR:-$repository/target}/release/corun"
+	(cd "$repository" && cargo build --quiet --release --locked -p corun)
+	mkdir -p "$1/bin" "$1/lib"
+	strip -o "$1/bin/corun" "$program"
+	ldd "$program" | awk '$2 == "=>" { print $3 } $1 ~ "^/" { print $1 }' |
+		while read -r library; do [ ! -e "$library" ] || cp -L "$library" "$1/lib/"; done
+}
+
 # stage_program DIR NAME ROOT PATH: a program of Debian's that lies at PATH of what was unpacked in ROOT, as
 # DIR/bin/NAME, its loader and libraries in DIR/NAME/.
 stage_program() {

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Compiles the dispatcher natively: with its tap for replays, without for simulations, and without
-//! both tap and index to count what decisions cost (dispatcher/platform/native.h). `CC` chooses the compiler; decisions do not depend on it.
+//! both tap and index to count what decisions cost (dispatcher/platform/native.h).
+//!
+//! Decisions must not hang on which compiler was used, so two are: release builds take the machine's own,
+//! debug builds the one that makes the kernel's, and scripts/determinism.sh compares what they do. `CC`
+//! chooses another one.
 
 use std::env;
 use std::error::Error;
@@ -12,6 +16,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     compile(&dispatcher, "corun_untapped", &["UNTAPPED"]);
     compile(&dispatcher, "corun_plain", &["UNTAPPED", "PLAIN"]);
     println!("cargo:rerun-if-changed={}", dispatcher.display());
+    for name in ["CC", "BPF_CLANG"] {
+        println!("cargo:rerun-if-env-changed={name}");
+    }
     Ok(())
 }
 
@@ -19,6 +26,9 @@ fn compile(dispatcher: &Path, library: &str, defines: &[&str]) {
     let mut build = cc::Build::new();
     for name in defines {
         build.define(name, None);
+    }
+    if env::var_os("CC").is_none() && env::var("PROFILE").is_ok_and(|name| name == "debug") {
+        build.compiler(env::var("BPF_CLANG").unwrap_or_else(|_| "clang-19".into()));
     }
     build
         .file(dispatcher.join("corun.bpf.c"))

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 #
 # Problem: that corun works on a real kernel, with real KVM guests, has to be shown, not said.
-# How: builds static binaries, boots the emulated host with host/run, and judges what comes out
+# How: builds the command and the guests, boots the emulated host with host/run, and judges what comes out
 # with check.py; the recorded decisions are replayed through the native build.
 #
 # Usage: run.sh [OUT [GROUP…]]   OUT: out/e2e; GROUP: only these boots (below), such as weights; "brief": the
@@ -32,9 +32,6 @@ stage_strain() {
 		clang-19 -g -O2 -target bpf -c "$testbed_dir/strain/$least.bpf.c" -o "$1/$least.bpf.o"
 	done
 }
-
-# The command, without shared libraries, as bin/corun.
-stage_corun() { cp "$("$repository/scripts/build-static.sh")" "$1/bin/corun"; }
 
 # The policies that a host can run under, one a line: those that `corun policies` calls a host's.
 host_policies() {

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 #
 # Problem: what `corun guest` brings has to be measured in a VM whose vCPUs really lose their pCPUs.
-# How: builds static programs, packs them with the testbed's kernel, and lets bench.py run an emulated
+# How: builds the programs, packs them with the testbed's kernel, and lets bench.py run an emulated
 # VM of two vCPUs, each tied to a CPU that a competitor takes half of the time.
 #
 # Usage: run.sh [OUT [OPTION…]]  OUT: out/bench-guest; options of bench.py. Needs root (real-time
@@ -18,13 +18,13 @@ target=x86_64-unknown-linux-gnu
 out="${1:-$repository/out/bench-guest}"
 options=("${@:2}")
 
-# Both programs, without shared libraries, as DIR/bin/*.
+# Both programs, as DIR/bin/*.
 stage() {
 	local static="${CARGO_TARGET_DIR:-$repository/target}/$target/static"
 	(cd "$repository" && RUSTFLAGS="-C target-feature=+crt-static" \
 		cargo build --quiet --profile static --locked --target "$target" -p corun-guestload)
-	mkdir -p "$1/bin"
-	cp "$("$repository/scripts/build-static.sh")" "$static/corun-guestload" "$1/bin/"
+	stage_corun "$1"
+	cp "$static/corun-guestload" "$1/bin/"
 }
 
 # Packs directory $1 as a cpio archive onto standard output; all files become root's.
@@ -33,6 +33,8 @@ pack() { (cd "$1" && find . | "$testbed_cache/tools/usr/bin/busybox" cpio -o -H 
 make_initramfs() {
 	local root="$work/root"
 	mkdir -p "$root"/{bin,proc,sys,dev,tmp,run,root,modules,test}
+	cp -r "$work/test/lib" "$root/lib"
+	ln -s lib "$root/lib64"
 	cp "$testbed_cache/tools/usr/bin/busybox" "$root/bin/"
 	ln -s busybox "$root/bin/sh"
 	cp "$guest_dir/init" "$guest_dir/robust.sh" "$root/"

@@ -132,7 +132,7 @@ static inline bool core_borrow(s32 cpu, s32 partner, struct cpu_ctx *c)
 
 	if (core_borrow_beside(cpu, partner))
 		return true;
-	return with_cookies(cpu) ? pull_any(cpu, &apart) : pull_idle(cpu, c);
+	return with_cookies(cpu) ? pull_any(cpu, &apart) : pull_idle(cpu);
 }
 
 /* Has `t`, which runs on `cpu`, its home elsewhere? */

@@ -334,12 +334,17 @@ static inline bool may_go_on(struct task_struct *prev, struct task_ctx *t, u64 n
 }
 
 /* `prev`, charged up to now, has `cpu` for another slice, or for the rest of this one. */
-RARE void keep(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, struct task_ctx *t, u64 now)
+CALLED u32 keep(s32 cpu, struct task_struct *prev TRUSTED, struct task_ctx *t, u64 now)
 {
+	struct cpu_ctx *c = cpu_at(cpu);
+
+	if (!c || !t)
+		return 0;
 	set_slice(prev, kernel_slice(turn_slice(prev, t)));
 	quota_settle(t, now);
 	fair_charge(prev, t, now);
 	turn_begins(prev, t, c, cpu, now);
+	return 0;
 }
 
 /* `prev` does not go on here: unless enqueue brings it back, `cpu` will idle. */
@@ -364,7 +369,7 @@ RARE void dispatch_or_keep(s32 cpu, struct cpu_ctx *c, struct task_struct *prev,
 
 	turn_cut(t, c, now);
 	looks = !t->rest && balance_is_due(c, now);
-	if (looks && pull_busy(cpu, c, now))
+	if (looks && pull_busy(cpu, now))
 		return;
 	if (stays && t->rest && move_fresh(cpu, fair_current(c, now)))
 		return;
@@ -378,13 +383,13 @@ RARE void dispatch_or_keep(s32 cpu, struct cpu_ctx *c, struct task_struct *prev,
 	else if (looks && finds_idle_core(cpu, c, prev, t))
 		move_on(c, t);
 	else
-		keep(cpu, c, prev, t, now);
+		keep(cpu, prev, t, now);
 }
 
 /* Nobody waits for `cpu`: who waits elsewhere may have it, or it idles. */
 RARE void dispatch_idle(s32 cpu, struct cpu_ctx *c)
 {
-	if (pull_idle(cpu, c))
+	if (pull_idle(cpu))
 		return;
 	/*
 	 * Somebody may queue a task here right now, having seen this pCPU busy. They queue, then
@@ -457,7 +462,7 @@ RARE void dispatch_gangs(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, s
 		best_waiting(cpu, &best);
 	}
 	looks = rank >= RANK_ORDINARY && best.rank <= rank && balance_is_due(c, now);
-	if (looks && pull_busy(cpu, c, now))
+	if (looks && pull_busy(cpu, now))
 		return;
 	if (rank < RANK_ORDINARY && best.rank < RANK_ORDINARY && pull_owner(cpu))
 		return;
@@ -468,8 +473,8 @@ RARE void dispatch_gangs(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, s
 	if (t && looks && finds_idle_core(cpu, c, prev, t))
 		move_on(c, t);
 	else if (t && rank != RANK_NOT)
-		keep(cpu, c, prev, t, now);
-	else if (!pull_idle(cpu, c))
+		keep(cpu, prev, t, now);
+	else if (!pull_idle(cpu))
 		idle_for_now(cpu, c, best.again, now);
 }
 
@@ -499,11 +504,11 @@ static inline void core_dispatch_or_keep(s32 cpu, s32 partner, struct cpu_ctx *c
 	}
 	if (stays) {
 		if (!lets || !core_borrow_beside(cpu, partner))
-			keep(cpu, c, prev, t, now);
+			keep(cpu, prev, t, now);
 		return;
 	}
 	if (guest && allowed(prev, cpu) && guest_stays(prev, t) && !quota_out(t, now)) {
-		keep(cpu, c, prev, t, now);
+		keep(cpu, prev, t, now);
 		return;
 	}
 	if (core_borrow(cpu, partner, c))

@@ -68,10 +68,12 @@ static inline s32 home_of(struct task_struct *p, struct task_ctx *t)
 }
 
 /* May `t` be queued on `cpu` as far as its VM's mode, which is not free, is concerned? */
-RARE bool bound_mode_admits(struct task_struct *p, struct task_ctx *t, u32 mode, s32 cpu)
+CALLED u32 bound_mode_admits(struct task_struct *p TRUSTED, struct task_ctx *t, u32 mode, s32 cpu)
 {
 	s32 home;
 
+	if (!t)
+		return false;
 	switch (mode) {
 	case PLACE_BALANCE:
 	case PLACE_LOAD_CONSCIOUS:
@@ -215,6 +217,7 @@ CALLED s32 least_loaded(struct task_struct *p TRUSTED, struct task_ctx *t, u32 m
 	s32 here = t ? t->cpu : NO_PCPU;
 	u64 own = t ? t->load : 0;
 	u64 best_key = ~0ull;
+	u64 unknown = unknown_zero(); /* or the verifier takes seconds */
 	s32 best = NO_PCPU;
 	u32 near;
 	s32 i;
@@ -236,9 +239,11 @@ CALLED s32 least_loaded(struct task_struct *p TRUSTED, struct task_ctx *t, u32 m
 		c = cpu_at(i);
 		if (!c || i == prev || !mode_admits(p, t, mode, i))
 			continue;
-		key = shared(c->load) - (here == i ? own : 0);
-		key = badness(crowding_at(i, key), llc_of(i) != near, stay);
-		if (key < best_key) {
+		key = shared(c->load) - (same((u32)here, (u32)i, unknown) ? own : 0);
+		key = unranged(crowding_at(i, key), unknown);
+		key = badness(key, !same(llc_of(i), near, unknown), unranged(stay, unknown));
+		key = unranged(key, unknown);
+		if (below(key, best_key, unknown)) {
 			best_key = key;
 			best = i;
 		}

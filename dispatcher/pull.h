@@ -94,13 +94,16 @@ CALLED u64 vtime_of(struct task_struct *p TRUSTED)
 }
 
 /* Pulls from the queue of `from` the first task that may come and that the rule lets through. */
-CALLED u32 pull_from(s32 from, s32 cpu, struct pull_rule *rule)
+CALLED u32 pull_from(s32 from, s32 cpu, struct pull_rule *given)
 {
 	struct cpu_ctx *c = cpu_at(cpu);
+	/* Each word is read where it is asked for, and the counts may be anything: or the verifier
+	 * goes on separately with each rule and each count (unranged()). */
+	volatile struct pull_rule *rule = given;
+	u32 looked = (u32)unknown_zero();
+	u32 fixed = (u32)unknown_zero();
 	struct task_struct *p;
 	bool pulled = false;
-	u32 looked = 0;
-	u32 fixed = 0;
 
 	if (!c || !rule)
 		return 0;
@@ -242,7 +245,7 @@ CALLED u32 pull_owner(s32 cpu)
 }
 
 /* `cpu` has nothing to run: its owner's, else anything, else what may fill it. */
-static inline bool pull_idle(s32 cpu, struct cpu_ctx *c)
+CALLED u32 pull_idle(s32 cpu)
 {
 	struct pull_rule any = {};
 	struct pull_rule fill = {.fill = true};
@@ -304,8 +307,12 @@ static inline bool balance_is_due(struct cpu_ctx *c, u64 now)
 }
 
 /* The look: even out loads, and then what tasks are owed. */
-static inline bool pull_busy(s32 cpu, struct cpu_ctx *c, u64 now)
+CALLED u32 pull_busy(s32 cpu, u64 now)
 {
+	struct cpu_ctx *c = cpu_at(cpu);
+
+	if (!c)
+		return false;
 	store(c->balanced_at, now);
 	if (!pull_load(cpu, c))
 		return pull_owed(cpu, c, now);

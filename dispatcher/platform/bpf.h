@@ -40,6 +40,27 @@ static inline u32 opaque(u32 value)
 	return value;
 }
 
+/* Zero, as the verifier does not know. */
+volatile u64 zero;
+
+static inline u64 unknown_zero(void)
+{
+	return zero;
+}
+
+/*
+ * `value`, `unknown` being unknown_zero(): for the verifier it may be anything. In a loop, it goes
+ * on separately with each range that a value may have; whoever compares values there has it go
+ * through all combinations of what they may come to, for seconds.
+ */
+static inline u64 unranged(u64 value, u64 unknown)
+{
+	value += unknown;
+	/* Or the compiler compares with -unknown, and then that has a range. */
+	__asm__("" : "+r"(value));
+	return value;
+}
+
 /* Full barriers, all of them. */
 #define raw_exchange(lvalue, value) __sync_lock_test_and_set(&(lvalue), (value))
 #define raw_fetch_add(lvalue, delta) __sync_fetch_and_add(&(lvalue), (typeof(lvalue))(delta))

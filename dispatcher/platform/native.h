@@ -128,10 +128,20 @@ static inline void tap_out(enum tap_kind kind, u64 value)
 }
 #endif
 
-/* Here, bounds need no proof. */
+/* Here, nothing needs a proof. */
 static inline u32 opaque(u32 value)
 {
 	return value;
+}
+
+static inline u64 unknown_zero(void)
+{
+	return 0;
+}
+
+static inline u64 unranged(u64 value, u64 unknown)
+{
+	return value + unknown;
 }
 
 /* A context belongs to one thread: nobody comes in between. */

@@ -29,6 +29,17 @@ enum kick {
 /* A value that other CPUs may change. */
 #define shared(lvalue) tap_in(IN_SHARED, *(volatile typeof(lvalue) *)&(lvalue))
 
+/* a == b and a < b, from which the verifier learns nothing about either; see unranged(). */
+static inline bool same(u64 a, u64 b, u64 unknown)
+{
+	return !unranged(a ^ b, unknown);
+}
+
+static inline bool below(u64 a, u64 b, u64 unknown)
+{
+	return unranged(a, unknown) < unranged(b, unknown);
+}
+
 /* --- inputs --- */
 
 /* Are VMs' gang modes looked at? With the plans of most policies there are none. */

@@ -31,7 +31,7 @@ start_corun() {
 	until [ "$(scheduler)" = corun ]; do
 		kill -0 $corun_pid 2>/dev/null || fail "corun did not start: $(cat $log)"
 		_tries=$((_tries + 1))
-		# The verifier's work, a second on hardware, is half a minute of emulation on a slow machine.
+		# The verifier's work is ten seconds of emulation, and more on a slow machine.
 		[ $_tries -lt 1200 ] || fail "corun is not in charge after 120 s: $(cat $log)"
 		sleep 0.1
 	done

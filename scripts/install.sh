@@ -70,7 +70,8 @@ if [[ $oldest != "$wanted" ]]; then
 	fi
 fi
 
-# npm packages, with the checksums of the lock file: into the tree, where cargo finds them.
+# npm packages, with the checksums of the lock file: into the tree, where cargo finds them. What is there
+# is left alone: put there once more, all that is built of it would be built once more.
 page=$here/crates/report/page
 names=(uplot)
 omit=(--omit=dev)
@@ -79,7 +80,7 @@ for name in "${names[@]}"; do
 	wanted=$(sed -n "s/.*\"$name\": \"\(.*\)\".*/\1/p" "$page/package.json")
 	if ! grep -qs "\"version\": \"$wanted\"" "$page/node_modules/$name/package.json"; then
 		echo "Installing npm packages into crates/report/page: ${names[*]}"
-		npm ci --prefix "$page" --ignore-scripts --no-audit --no-fund --loglevel=error "${omit[@]}"
+		npm install --prefix "$page" --no-save --ignore-scripts --no-audit --no-fund --loglevel=error "${omit[@]}"
 		break
 	fi
 done

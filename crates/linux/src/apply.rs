@@ -50,6 +50,23 @@ pub(crate) struct ToldHost {
     parts: Parts,
 }
 
+impl ToldHost {
+    /// What pCPUs were told does not hold any more.
+    pub(crate) fn pcpus_are_forgotten(&mut self) {
+        for conf in self.pcpus.values_mut() {
+            *conf = unlike_any(*conf);
+        }
+    }
+}
+
+/// For a pCPU of which is not known what holds: no plan asks for this, so whatever is wanted is told.
+fn unlike_any(conf: PcpuConf) -> PcpuConf {
+    PcpuConf {
+        gives_way: u32::MAX,
+        ..conf
+    }
+}
+
 impl Told for Tables<'_, '_> {
     fn set_vm_conf(&self, slot: u32, conf: VmConf) -> libbpf_rs::Result<()> {
         Tables::set_vm_conf(self, slot, conf)
@@ -146,12 +163,7 @@ fn tell_pcpus(
     all.extend(wanted.iter().map(|plan| (plan.cpu.0, PcpuConf::of(plan))));
     for (cpu, conf) in all {
         if told.get(&cpu) != Some(&conf) {
-            // Should it fail, whatever holds is not what is wanted: no plan asks for this.
-            let unknown = PcpuConf {
-                gives_way: u32::MAX,
-                ..conf
-            };
-            told.insert(cpu, unknown);
+            told.insert(cpu, unlike_any(conf)); // should it fail, nothing is known to hold
             to.set_pcpu_conf(cpu, conf)?;
             told.insert(cpu, conf);
         }

@@ -138,11 +138,12 @@ impl Control {
         self.only.is_empty() || self.only.iter().any(|name| vm.identity.is_called(name))
     }
 
-    /// The dispatcher has forgotten what it was told of VMs.
+    /// The dispatcher has forgotten what it was told of VMs and pCPUs (dispatcher/platform/lease.h).
     pub(crate) fn tell_anew(&mut self) {
         for vm in &mut self.vms.list {
             vm.told = None;
         }
+        self.told.pcpus_are_forgotten();
         self.due = clock::now();
     }
 

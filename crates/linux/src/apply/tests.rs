@@ -297,6 +297,33 @@ fn what_holds_already_is_not_written_again() {
     }
 }
 
+/// `lease_lapse()` of dispatcher/platform/lease.h, and a daemon that is back.
+#[test]
+fn what_a_lapse_took_back_is_told_again() {
+    let (mut list, seen) = host();
+    let fake = Fake::default();
+    let mut held = 0;
+    for policy in corun_policies::all() {
+        let plan = plan(policy, &seen);
+        fake.apply(&mut list, &plan, Base::Nothing).unwrap();
+        let before = fake.state(&list);
+        for conf in fake.vms.borrow_mut().values_mut() {
+            (conf.gang, conf.placement) = (0, 0);
+        }
+        for conf in fake.pcpus.borrow_mut().values_mut() {
+            held += u32::from(conf.hold != 0);
+            conf.hold = 0;
+        }
+        for vm in &mut list {
+            vm.told = None;
+        }
+        fake.told.borrow_mut().pcpus_are_forgotten();
+        fake.apply(&mut list, &plan, Base::AsTold).unwrap();
+        assert_eq!(fake.state(&list), before, "{}", policy.name);
+    }
+    assert!(held > 0, "none of the policies holds pCPUs");
+}
+
 /// Turns (`dispatcher/turn.h`) are for policies without gangs and cores: in the kernel, too.
 #[test]
 fn only_policies_with_gangs_or_cores_have_them_looked_at() {

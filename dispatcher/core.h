@@ -56,8 +56,8 @@ static inline u64 core_loss(u32 a, u32 b, u64 wait_wait, u64 miss_miss)
 }
 
 /*
- * Who of those who wait for `from` shall run beside the SMT sibling of `cpu`? Its id; 0: the first,
- * for nobody is better than it.
+ * Who of those who wait for `from` shall run beside the SMT sibling of `cpu`? Its id; 0: the
+ * first, for there is nothing to choose by.
  */
 CALLED u32 best_match(s32 from, s32 cpu)
 {
@@ -146,8 +146,7 @@ static inline bool core_away(struct task_struct *p, struct task_ctx *t, s32 cpu)
 	return home != NO_PCPU && home != cpu;
 }
 
-/* Nobody but guests may be there for a guest to stay: is its home taken, and no one behind it
- * waits? */
+/* May a guest stay? As long as its home is busy and nothing is queued there. */
 static inline bool guest_stays(struct task_struct *p, struct task_ctx *t)
 {
 	s32 home = home_of(p, t);
@@ -156,7 +155,7 @@ static inline bool guest_stays(struct task_struct *p, struct task_ctx *t)
 	return c && !shared(c->idle) && !queue_length(home);
 }
 
-/* The same on a hardware thread of a core. */
+/* core_turn() on a hardware thread that has a partner. */
 RARE void core_turn_thread(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, s32 cpu,
 			   u64 now)
 {

@@ -99,7 +99,7 @@ static inline void relaxed_join(struct gang *g, struct task_ctx *t, u32 id, u64 
 	}
 }
 
-/* `t` is gone. */
+/* `t` is no longer compared with its siblings: it exits, or its VM's mode has changed. */
 static inline void relaxed_leave(struct task_ctx *t)
 {
 	struct gang_ctx *ctx = t->member ? gang_at(t->vm) : NULL;

@@ -26,8 +26,8 @@
  * has, which changes with each sibling that wakes, so that there is hardly ever a pCPU that is
  * least loaded for longer than it takes to warm its caches.
  *
- * Of pCPUs that are equally good, those go first that share the last-level cache with the one it
- * was on. Who wakes leaves that cache only where nobody idles near it: it may run for less time
+ * Among pCPUs that are equally good, those come first that share the last-level cache with the one
+ * that the task was on. Who wakes leaves that cache only where nobody idles near it: it may run for less time
  * than it would take to fill another one. Who runs on and on is moved to a core anywhere (pull.h).
  * vCPUs that have not run as such begin at the cache of their VM: VMs get them by turns, so that
  * they spread, and siblings meet as far as there is room.
@@ -254,8 +254,7 @@ CALLED s32 least_loaded(struct task_struct *p TRUSTED, struct task_ctx *t, u32 m
 }
 #endif
 
-/* The mean load of the pCPUs that `p` may use, times their number, which is returned in `*count`.
- */
+/* The sum of the loads of the pCPUs that `p` may use; their number is added to `*count`. */
 static inline u64 load_of_allowed(struct task_struct *p, u32 *count)
 {
 	u64 sum = 0;
@@ -313,7 +312,7 @@ RARE s32 gang_place(struct task_struct *p, struct task_ctx *t, s32 prev)
 	return g.vm && g.mode == GANG_STRICT ? strict_place(p, g.slot, prev) : NO_PCPU;
 }
 
-/* The pCPU that `t`, which occupies none, should be queued on; NO_PCPU if its mode admits none. */
+/* The pCPU that `t` should be queued on; NO_PCPU if its mode admits none. */
 static inline s32 best_place(struct task_struct *p, struct task_ctx *t, u32 mode, s32 prev)
 {
 	s32 owned = NO_PCPU;

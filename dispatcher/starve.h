@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Nobody starves: a task that has been ready for too long runs next, whatever it is owed.
+ * Nobody starves: a task that has been ready for too long runs next, whatever it is owed, unless its
+ * core-scheduling cookie keeps it off that core: then who runs there cedes it at the end of its turn
+ * (cookie.h).
  *
  * Two things could keep a task waiting for longer than sched_ext's watchdog allows. Extreme weights
  * (1 against 10000) are bounded here to one slice per limit. And a pCPU may stop scheduling,
@@ -77,7 +79,7 @@ RARE bool look_for_starving(s32 cpu, struct cpu_ctx *c, u32 at)
 	return from != NO_PCPU && rescue_from(from, cpu, c, now);
 }
 
-/* The same, every so often: is it time to look? */
+/* look_for_starving(), if it is time to look. */
 static inline bool rescue_starving(s32 cpu, struct cpu_ctx *c)
 {
 	u32 at = tick();

@@ -22,7 +22,8 @@
 #define MAX_POOLS MAX_PCPUS
 /* Shorter slices, ns, would only switch. */
 #define SLICE_MIN 50000ull
-/* cgroups with members that run, and how deep they may be nested: what is deeper counts there. */
+/* Most cgroups that have members which run, and the deepest level that is told apart: members of
+ * deeper ones count in the one around them at that level. */
 #define MAX_GROUPS 4096u
 #define GROUP_LEVELS 10
 
@@ -45,9 +46,8 @@
 
 /* A weight of 100 is neutral, as in cgroup v2; the range is 1 to 10000. */
 #define WEIGHT_NEUTRAL 100u
-#define WEIGHT_MAX 10000u
 
-/* A vCPU (or any host task) is in one of DESIGN's three states. */
+/* What a vCPU (or any host task) is about. Throttled is ready as far as its guest is concerned. */
 enum task_state {
 	TASK_WAITING = 0,
 	TASK_READY = 1,

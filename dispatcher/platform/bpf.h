@@ -2,9 +2,9 @@
 /*
  * The kernel build: maps for state, sched_ext's kfuncs for deeds.
  *
- * crates/linux loads this, sets `knobs` before, and reads the maps by name. It is compiled twice,
- * as the native build is: with a tap (record.h), which is loaded where decisions are recorded, and
- * without one, UNTAPPED, which is loaded else.
+ * crates/linux loads this, sets `knobs` before, and reads the maps by name. It is compiled twice:
+ * with a tap (record.h), which is loaded where decisions are recorded, and without one, UNTAPPED,
+ * which is loaded else.
  */
 #ifndef CORUN_BPF_H
 #define CORUN_BPF_H

@@ -85,7 +85,7 @@ groups=(
 	"canary;watch"
 )
 
-# What shows within seven minutes that a change broke nothing: stacking, the hand-back, the decisions, and
+# What shows within some six minutes that a change broke nothing: stacking, the hand-back, the decisions, and
 # that policies take over live and hand over.
 brief=(
 	"stacking"

@@ -23,7 +23,8 @@ use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How long the daemon sleeps at most: how soon it sees an ejection, or a signal that came just before it
-/// slept. Each time it wakes it takes the pCPU from a vCPU, whose turn is over then.
+/// slept. Each time it wakes it takes the pCPU from a vCPU, which has the rest of its turn afterwards, but not
+/// under gangs or on cores (dispatcher/turn.h).
 const NAP: Nanos = 200 * MS;
 
 /// What lives as long as the dispatcher is in charge.

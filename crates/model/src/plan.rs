@@ -276,8 +276,8 @@ pub struct TaskPlan {
     pub task: TaskId,
     /// How long it may run before others get a turn, ns; `None` keeps the host's default.
     pub slice: Option<Nanos>,
-    /// Its home pCPU: for [`Placement::Fixed`] where it must be, under [`Gang::Asymmetric`] where it
-    /// had better be.
+    /// Its home pCPU: for [`Placement::Fixed`] where it must be, for [`Placement::Core`] its hardware thread (it
+    /// may be lent others), under [`Gang::Asymmetric`] where it had better be.
     pub home: Option<PcpuId>,
     /// What it may claim, under [`Gang::Asymmetric`].
     pub claim: Option<Claim>,
@@ -370,7 +370,7 @@ pub struct Pool {
     pub pcpus: PcpuSet,
 }
 
-/// What a policy wants. Whatever it does not mention stays as it is.
+/// What a policy wants. Whatever it does not mention stays as it was told last.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// Per VM.

@@ -3,8 +3,9 @@
 //!
 //! A sched_ext scheduler replaces the kernel's accounts of `cpu.weight`, `cpu.max` and `cpu.idle`: unless
 //! it keeps them itself, the files are there and mean nothing. corun's dispatcher does (group.h, quota.h).
-//! Core-scheduling cookies it cannot: those, which cloud-hypervisor sets by default, have hung SMT hosts
-//! under any sched_ext scheduler (sched-ext/scx issue 3715, open in July 2026).
+//! Core-scheduling cookies it keeps under vsmtio only (cookie.h). Hosts whose VMs have them are refused under
+//! every policy all the same: they, which cloud-hypervisor sets by default, have hung SMT hosts under any
+//! sched_ext scheduler (sched-ext/scx issue 3715, open in July 2026).
 
 use super::{Check, Finding, Host, Severity};
 

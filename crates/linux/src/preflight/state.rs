@@ -76,7 +76,7 @@ fn few_pcpus(host: &Host<'_>) -> Option<Finding> {
             Topology::MAX_PCPUS
         ),
         why: "the dispatcher's tables have a fixed size",
-        remedy: "take the others offline, or write to us",
+        remedy: "take the others offline, or build corun with a larger MAX_PCPUS",
     })
 }
 

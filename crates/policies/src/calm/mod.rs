@@ -3,8 +3,8 @@
 //!
 //! A vCPU that computes all the time gains nothing from frequent turns: each switch costs it time and
 //! cache lines. One that sleeps in between does not mind what slices others have either, as long as it
-//! is served when it wakes, which fair order sees to. So whoever did not halt in the last period gets
-//! long slices, and all others keep the host's.
+//! is served when it wakes, which fair order sees to. So whoever was halted for less than a twentieth of
+//! the last period gets long slices, and all others keep the host's.
 
 use crate::{NEW_VM_WAIT, Policy, place_all};
 use corun_model::time::MS;
@@ -13,8 +13,8 @@ use corun_model::{Nanos, Placement, Plan, Snapshot, TaskPlan, TaskSeen};
 /// Slice of vCPUs that compute all the time: four times corun's own (assumed).
 const SLICE: Nanos = 12 * MS;
 
-/// Computes who was halted for less than one part in so many of a period.
-const HARDLY: Nanos = 20;
+/// A vCPU computes if it was halted for less than one part in so many of a period.
+const HALTED_PART: u64 = 20;
 
 /// Long slices for vCPUs that compute.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,7 +24,7 @@ impl Calm {
     /// Did it want a pCPU (nearly) all the time?
     fn computes(vcpu: &TaskSeen) -> bool {
         let wanted = vcpu.run + vcpu.ready;
-        wanted > 0 && vcpu.wait < (wanted + vcpu.wait) / HARDLY
+        wanted > 0 && vcpu.wait < (wanted + vcpu.wait) / HALTED_PART
     }
 }
 

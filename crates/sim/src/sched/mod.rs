@@ -23,7 +23,7 @@ use corun_model::{Nanos, PcpuId, Plan, TaskId, Turns};
 /// it is waiting and its pCPU is free. A scheduler that puts a ready task on a runqueue says so with
 /// [`Host::queue_on`] and asks for [`Host::resched`] where something should change.
 pub trait HostScheduler {
-    /// The host's VMs, in the order of their ids. Asked once, before any task is added.
+    /// The host's VMs, in the order of their ids. Told once, before any task is added.
     fn know_vms(&mut self, vms: &[VmInfo]) {
         let _ = vms;
     }

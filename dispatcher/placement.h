@@ -27,10 +27,10 @@
  * least loaded for longer than it takes to warm its caches.
  *
  * Among pCPUs that are equally good, those come first that share the last-level cache with the one
- * that the task was on. Who wakes leaves that cache only where nobody idles near it: it may run for less time
- * than it would take to fill another one. Who runs on and on is moved to a core anywhere (pull.h).
- * vCPUs that have not run as such begin at the cache of their VM: VMs get them by turns, so that
- * they spread, and siblings meet as far as there is room.
+ * that the task was on. Who wakes leaves that cache only where nobody idles near it: it may run for
+ * less time than it would take to fill another one. Who runs on and on is moved to a core anywhere
+ * (pull.h). vCPUs that have not run as such begin at the cache of their VM: VMs get them by turns,
+ * so that they spread, and siblings meet as far as there is room.
  */
 #ifndef CORUN_PLACEMENT_H
 #define CORUN_PLACEMENT_H

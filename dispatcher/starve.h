@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Nobody starves: a task that has been ready for too long runs next, whatever it is owed, unless its
- * core-scheduling cookie keeps it off that core: then who runs there cedes it at the end of its turn
- * (cookie.h).
+ * Nobody starves: a task that has been ready for too long runs next, whatever it is owed, unless
+ * its core-scheduling cookie keeps it off that core: then who runs there cedes it at the end of its
+ * turn (cookie.h).
  *
  * Two things could keep a task waiting for longer than sched_ext's watchdog allows. Extreme weights
  * (1 against 10000) are bounded here to one slice per limit. And a pCPU may stop scheduling,

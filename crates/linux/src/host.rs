@@ -15,7 +15,7 @@ use crate::stats::Stats;
 use crate::{priority, sched_ext};
 use corun_model::DispatcherParams;
 use corun_model::time::MS;
-use corun_model::{Nanos, TopologyError, time};
+use corun_model::{Nanos, PcpuSet, TopologyError, time};
 use corun_policies::{PolicyInfo, Settings};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io::{self, Write};
@@ -142,10 +142,10 @@ pub enum HostError {
     Ejected(ExitInfo),
     /// pCPUs came or went.
     #[error(
-        "pCPUs came or went, so the kernel took the host back ({}); start corun again, as its systemd \
-         unit does", .0.message
+        "pCPUs came or went, so the host is back on the kernel's own scheduler ({0}); start corun again, as its \
+         systemd unit does"
     )]
-    PcpusChanged(ExitInfo),
+    PcpusChanged(String),
     /// The kernel's own scheduler is not back.
     #[error("the scheduler is still {state} after it was unregistered; press SysRq-S to force it")]
     NotBack {
@@ -337,8 +337,14 @@ fn take_over(
     }
     let mut daemon = Daemon::new(options, forced, &online, &dispatcher)?;
     dispatcher.attach()?;
+    // From here on the kernel ends it when pCPUs come or go. That they did while it was loaded, which takes
+    // seconds, nobody tells.
+    let now = preflight::online();
     confine()?;
-    let ended = daemon.serve(&dispatcher, server, &asked);
+    let ended = match same_pcpus(&online, now) {
+        Ok(()) => daemon.serve(&dispatcher, server, &asked),
+        Err(changed) => Err(changed),
+    };
     let info = dispatcher.detach();
     last.policy = Some(daemon.control.policy().name);
     last.info.clone_from(&info);
@@ -363,9 +369,20 @@ fn take_over(
 /// The kernel threw the dispatcher out.
 pub(crate) fn ejected(info: ExitInfo) -> HostError {
     match info.asks_for_restart() {
-        true => HostError::PcpusChanged(info),
+        true => HostError::PcpusChanged(info.message),
         false => HostError::Ejected(info),
     }
+}
+
+/// Are those pCPUs online `now` that the dispatcher was told of?
+fn same_pcpus(told: &PcpuSet, now: Option<PcpuSet>) -> Result<(), HostError> {
+    let now = now.ok_or(HostError::Online)?;
+    if now == *told {
+        return Ok(());
+    }
+    Err(HostError::PcpusChanged(format!(
+        "pCPUs {told} were online when it was loaded, {now} are"
+    )))
 }
 
 /// A flag that SIGINT and SIGTERM raise.
@@ -375,4 +392,25 @@ pub(crate) fn watch_signals() -> io::Result<Arc<AtomicBool>> {
         signal_hook::flag::register(signal, Arc::clone(&asked))?;
     }
     Ok(asked)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pcpus_that_changed_while_it_was_loaded_end_the_run_as_others_do() {
+        let set = |list: &str| list.parse::<PcpuSet>().unwrap();
+        assert!(same_pcpus(&set("0-3"), Some(set("0-3"))).is_ok());
+        assert!(matches!(
+            same_pcpus(&set("0-3"), None),
+            Err(HostError::Online)
+        ));
+        for now in ["0,2", "0-7"] {
+            let ended = same_pcpus(&set("0-3"), Some(set(now))).map(|()| unreachable!());
+            assert_eq!(end_of(&ended), End::PcpusChanged);
+            let said = ended.unwrap_err().to_string();
+            assert!(said.contains("0-3") && said.contains(now), "{said}");
+        }
+    }
 }

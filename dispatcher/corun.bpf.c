@@ -14,6 +14,7 @@
 #include "core.h"
 #include "fair.h"
 #include "gang_pick.h"
+#include "idle.h"
 #include "occupancy.h"
 #include "placement.h"
 #include "platform/platform.h"
@@ -120,9 +121,25 @@ static inline void notice_vcpu(struct task_struct *p, struct task_ctx *t)
 		notice_new_vcpu(p, t, id);
 }
 
-/* Chooses a place for `t`, which becomes ready. */
+/*
+ * `t`, placed on the pCPU of `c`, is told by the clock there: it comes from a wait; or it was
+ * `ready` before, and had to leave where it was. Then nothing is forgiven that it ran, or it would
+ * have more than its share by moving.
+ */
+static inline void arrive(struct task_ctx *t, struct cpu_ctx *c, bool ready)
+{
+	if (!ready) {
+		fair_arrive(t, c, t->cpu, gang_ahead(t));
+	} else if (t->clock_cpu != t->cpu) {
+		fair_arrive(t, c, t->cpu, FAIR_ANY_LEAD);
+		t->rest = 0;
+	}
+}
+
+/* Chooses a place for `t`, which becomes ready, or has to leave where it is. */
 INLINED struct cpu_ctx *make_ready(struct task_struct *p, struct task_ctx *t, s32 prev, u64 now)
 {
+	bool ready = t->state == TASK_READY;
 	struct cpu_ctx *c;
 
 	gang_join(p, t, now);
@@ -134,13 +151,15 @@ INLINED struct cpu_ctx *make_ready(struct task_struct *p, struct task_ctx *t, s3
 	} else if (t->state == TASK_THROTTLED) {
 		enter(t, TASK_READY, now);
 	}
-	t->woken = 1;
-	t->fresh = 1;
-	t->rest = 0;
+	if (!ready) {
+		t->woken = 1;
+		t->fresh = 1;
+		t->rest = 0;
+	}
 	activate(p, t);
 	c = place(p, t, prev);
 	if (c)
-		fair_arrive(t, c, t->cpu, gang_ahead(t));
+		arrive(t, c, ready);
 	return c;
 }
 
@@ -157,12 +176,15 @@ CALLBACK(s32, corun_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_fl
 	make_ready(p, t, prev_cpu, now);
 	cpu = t->cpu;
 	gang_woken(t, now);
-	if (!quota_out(t, now) && may_start(t, cpu, now) && core_may_start(p, t, cpu) &&
-	    claim_idle(cpu)) {
-		core_claimed(p, t, cpu);
-		insert_local(p, kernel_slice(slice_of(p)));
-		t->woken = 0;
-		t->queued = 1;
+	if (!quota_out(t, now) && may_start(t, cpu, now) && core_may_start(p, t, cpu)) {
+		if (claim_idle(cpu)) {
+			core_claimed(p, t, cpu);
+			insert_local(p, kernel_slice(slice_of(p)));
+			t->woken = 0;
+			t->queued = 1;
+		} else {
+			t->woken = WOKEN_UNANSWERED;
+		}
 	}
 	callback_end(cpu);
 	return cpu;
@@ -192,12 +214,15 @@ static inline void wake_pcpu(struct task_struct *p, struct task_ctx *t, struct c
 			     bool fair, u64 now)
 {
 	/* See dispatch_idle(). */
-	if (shared_after(c->idle))
+	if (shared_after(c->idle)) {
 		kick(cpu, KICK_IDLE);
-	else if (partner_of(cpu) != NO_PCPU)
+		if (t->woken == WOKEN_UNANSWERED)
+			call_other(p, cpu);
+	} else if (partner_of(cpu) != NO_PCPU) {
 		wake_core(p, t, c, fair, now);
-	else if (gang_preempts(t, c, cpu, now, fair))
+	} else if (gang_preempts(t, c, cpu, now, fair)) {
 		kick(cpu, KICK_PREEMPT);
+	}
 }
 
 /*
@@ -227,6 +252,8 @@ static inline void enqueue_at(struct task_struct *p, struct task_ctx *t, struct 
 	} else {
 		insert(p, t->cpu, slice, vtime, enq_flags);
 		wake_pcpu(p, t, c, t->cpu, fair, now);
+		if (!t->woken)
+			offer(p, c, t->cpu, now);
 	}
 	t->woken = 0;
 	t->queued = 1;
@@ -234,22 +261,25 @@ static inline void enqueue_at(struct task_struct *p, struct task_ctx *t, struct 
 
 /*
  * May `t` stay where it is? Affinity, or what its VM's mode makes of it, may have changed.
- * Load-conscious placement has put it beside siblings, if it has, on purpose.
+ * Load-conscious placement has put it beside siblings, if it has, on purpose; and while it `runs`,
+ * it is the sibling that waits there who had better go.
  */
-RARE bool still_admitted(struct task_struct *p, struct task_ctx *t)
+RARE bool still_admitted(struct task_struct *p, struct task_ctx *t, bool runs)
 {
 	u32 mode;
 
 	if (!allowed(p, t->cpu))
 		return false;
 	mode = placement_of(p, t);
-	return (mode == PLACE_LOAD_CONSCIOUS || mode_admits(p, t, mode, t->cpu)) &&
-	       !gang_moves(p, t);
+	if (mode == PLACE_LOAD_CONSCIOUS || (mode == PLACE_BALANCE && runs))
+		mode = PLACE_FREE;
+	return mode_admits(p, t, mode, t->cpu) && !gang_moves(p, t);
 }
 
+/* May `t`, queued again, wait where it was? */
 static inline bool may_stay(struct task_struct *p, struct task_ctx *t)
 {
-	return t->cpu != NO_PCPU && t->over != TURN_MOVES && still_admitted(p, t);
+	return t->cpu != NO_PCPU && t->over != TURN_MOVES && still_admitted(p, t, false);
 }
 
 /* Nothing is left of its quotas for `t`, for `wait` ns: it does not want to run until then. */
@@ -330,7 +360,8 @@ INLINED void turn_begins(struct task_struct *p, struct task_ctx *t, struct cpu_c
 /* May `prev`, whose turn is over, have another one? */
 static inline bool may_go_on(struct task_struct *prev, struct task_ctx *t, u64 now)
 {
-	return may_stay(prev, t) && !quota_out(t, now);
+	return t->cpu != NO_PCPU && t->over != TURN_MOVES && still_admitted(prev, t, true) &&
+	       !quota_out(t, now);
 }
 
 /* `prev`, charged up to now, has `cpu` for another slice, or for the rest of this one. */
@@ -378,12 +409,14 @@ RARE void dispatch_or_keep(s32 cpu, struct cpu_ctx *c, struct task_struct *prev,
 		t->over = 1;
 		return;
 	}
-	if (!stays)
-		give_up(c);
-	else if (looks && finds_idle_core(cpu, c, prev, t))
+	if (!stays) {
+		if (!pull_idle(cpu))
+			give_up(c);
+	} else if (looks && finds_idle_core(cpu, c, prev, t)) {
 		move_on(c, t);
-	else
+	} else {
 		keep(cpu, prev, t, now);
+	}
 }
 
 /* Nobody waits for `cpu`: who waits elsewhere may have it, or it idles. */
@@ -715,8 +748,11 @@ KERNEL_CALLBACK(corun_disable, struct task_struct *p)
 {
 	struct task_ctx *t = raw_task_ctx(p);
 
-	if (t)
-		leave(t);
+	if (!t)
+		return;
+	leave(t);
+	/* Else it would seem to have been ready all the time when it is back. */
+	enter(t, TASK_WAITING, raw_now());
 }
 
 CALLBACK(void, corun_exit_task, struct task_struct *p, struct scx_exit_task_args *args)

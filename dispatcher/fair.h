@@ -27,6 +27,9 @@
 /* … and no more than this at once, ns. */
 #define CHARGE_MAX 10000000000ull
 
+/* How far ahead of a clock is as good as any, ns of virtual time: half of what before() tells. */
+#define FAIR_ANY_LEAD (1ull << 62)
+
 static inline bool before(u64 a, u64 b)
 {
 	return (s64)(a - b) < 0;

@@ -23,6 +23,7 @@
 
 #include "fair.h"
 #include "group.h"
+#include "idle.h"
 #include "platform/platform.h"
 
 /* A turn takes so much at once, ns: the kernel's sched_cfs_bandwidth_slice_us. */
@@ -33,6 +34,9 @@
 #define PARK_MAX 2000000000ull
 /* So many are released by one timer; the rest a moment later. */
 #define RELEASE_MOST 128
+/* A timer that has not fired so long after it should have was not started, for which kernels may
+ * have no memory, ns; one that is late only shall not be put off (assumed). */
+#define RELEASE_LATE 5000000ull
 /* The kernel's default period, ns. */
 #define QUOTA_PERIOD 100000000ull
 /* So many periods that nobody looked at are added up at most. */
@@ -44,6 +48,14 @@ static inline s32 parking_of(s32 cpu)
 	return cpu + (s32)MAX_PCPUS;
 }
 
+/* How often the quota of a cgroup is there anew. */
+static inline u64 quota_period(struct group_conf *conf)
+{
+	u64 period = shared(conf->period);
+
+	return period ? period : QUOTA_PERIOD;
+}
+
 /* What is left of the quota of a cgroup; a period that is over is followed by the next. */
 static inline s64 quota_left(struct group_conf *conf, struct group_ctx *g, u64 quota, u64 now)
 {
@@ -53,9 +65,7 @@ static inline s64 quota_left(struct group_conf *conf, struct group_ctx *g, u64 q
 
 	if (end && before(now, end))
 		return (s64)shared(g->left);
-	period = shared(conf->period);
-	if (!period)
-		period = QUOTA_PERIOD;
+	period = quota_period(conf);
 	next = now + period;
 	if (end) {
 		missed += (now - end) / period;
@@ -84,7 +94,7 @@ static inline u64 quota_again(struct group_conf *conf, struct group_ctx *g, u64 
 	u64 owed = (u64)-left / quota;
 	u64 end = shared(g->period_end);
 	u64 wait = before(now, end) ? end - now : 1;
-	u64 period = shared(conf->period);
+	u64 period = quota_period(conf);
 
 	if (owed > PARK_MAX / QUOTA_TURN_MIN)
 		return PARK_MAX;
@@ -247,7 +257,7 @@ static inline void release_in(struct cpu_ctx *c, s32 cpu, u64 wait, u64 now)
 {
 	u64 due = shared(c->release_at);
 
-	if (due && !before(now + wait, due))
+	if (due && !before(now + wait, due) && before(now, due + RELEASE_LATE))
 		return;
 	store(c->release_at, now + wait);
 	start_release_timer(cpu, wait);
@@ -270,25 +280,6 @@ static inline bool look_at_parked(struct task_struct *p, struct parked *parked)
 	parked->group = shared(t->group);
 	parked->to = (s32)shared(t->parked_for);
 	return true;
-}
-
-/* Somebody was queued on `cpu`: who idles shall come, there or else anywhere. */
-static inline void call_idle(struct task_struct *p, s32 cpu)
-{
-	struct cpu_ctx *c = cpu_at(cpu);
-	s32 i;
-
-	if (!c || shared(c->idle)) {
-		kick(cpu, KICK_IDLE);
-		return;
-	}
-	for_each_allowed (i, p) {
-		c = cpu_at(i);
-		if (!c || !shared(c->idle))
-			continue;
-		kick(i, KICK_IDLE);
-		break;
-	}
 }
 
 /* Where in the order of `c` one comes in again that left it at `vtime`. */

@@ -120,6 +120,9 @@ struct task_counters {
 	u64 throttled;	/* ns in which its cgroup's quota was used up */
 };
 
+/* task_ctx.woken: the pCPU it was placed on could not be had at once. */
+#define WOKEN_UNANSWERED 2u
+
 /* task_ctx.over: its turn is over, and it goes on elsewhere. */
 #define TURN_MOVES 2u
 
@@ -141,7 +144,7 @@ struct task_ctx {
 	s32 cpu;	   /* pCPU it occupies while ready or running, else NO_PCPU */
 	s32 last_cpu;	   /* pCPU it ran on last */
 	s32 clock_cpu;	   /* pCPU whose clock vtime is told by */
-	u8 woken;	   /* has not been queued since it woke */
+	u8 woken;	   /* has not been queued since it woke; or WOKEN_UNANSWERED */
 	u8 queued;	   /* has been, and has not run since */
 	u16 fresh;	   /* turn.h: has not run since it woke, or was placed anew */
 	u32 load;	   /* what it adds to the load of the pCPU it occupies */
@@ -310,6 +313,7 @@ struct cpu_ctx {
 	u64 slice_end;	 /* when the running task's slice is over */
 	u64 balanced_at; /* last look for a busier pCPU (pull.h) */
 	u64 rescued_at;	 /* last look for a starving task (starve.h) */
+	u64 offered_at;	 /* idle.h: when another pCPU was last called for who waits here */
 	u64 switches;
 	u64 idle;	 /* nobody runs here */
 	u64 nr;		 /* ready or running tasks */

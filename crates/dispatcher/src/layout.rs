@@ -218,6 +218,7 @@ pub struct CpuCtx {
     pub slice_end: u64,
     pub balanced_at: u64,
     pub rescued_at: u64,
+    pub offered_at: u64,
     pub switches: u64,
     pub idle: u64,
     pub nr: u64,

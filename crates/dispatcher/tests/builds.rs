@@ -417,6 +417,46 @@ impl<const TAPPED: bool> Machine<TAPPED> {
     }
 }
 
+/// Kernels may refuse to start a timer, and nobody is told.
+#[test]
+fn a_release_that_did_not_come_is_asked_for_again() {
+    let mut machine = Machine::<true>::new(HOSTS[0], Placement::Free, Gang::None, true);
+    machine.configure_groups(1);
+    let asked = |machine: &mut Machine<true>| {
+        let timers = machine.native.services().deeds.iter();
+        let of_parked = timers.filter(|deed| deed.0 == "timer" && deed.1 >= MAX_PCPUS as u64);
+        of_parked.count()
+    };
+    machine.wake(1, 0);
+    (0..HOSTS[0] as usize).for_each(|cpu| machine.schedule(cpu));
+    assert_eq!(asked(&mut machine), 0, "it runs");
+    machine.wake(4, 0);
+    assert_eq!(asked(&mut machine), 1, "nothing is left for it");
+    machine.wake(7, 0);
+    assert_eq!(asked(&mut machine), 1, "as soon as for the one before");
+    machine.now += 10_000_000_000;
+    machine.wake(10, 0);
+    assert_eq!(asked(&mut machine), 2, "long after it was due");
+}
+
+/// Nobody tells a sched_ext scheduler that one of a higher class has a pCPU: it seems to idle.
+#[test]
+fn where_a_pcpu_that_seems_to_idle_does_not_answer_another_one_is_called() {
+    let mut machine = Machine::<true>::new(HOSTS[0], Placement::Free, Gang::None, true);
+    (0..HOSTS[0] as usize).for_each(|cpu| machine.schedule(cpu));
+    machine.native.services().idle[0] = false;
+    machine.native.services().deeds.clear();
+    machine.wake(0, 0);
+    let kicks = machine.native.services().deeds.iter();
+    let kicks: Vec<_> = kicks
+        .filter(|deed| deed.0 == "kick")
+        .map(|deed| deed.1)
+        .collect();
+    assert_eq!(kicks, [0, 1]);
+    machine.schedule(1);
+    assert_eq!(machine.running[1], Some(0), "it is taken from there");
+}
+
 proptest! {
     #[test]
     fn both_builds_do_the_same(

@@ -7,13 +7,9 @@ use corun_sim::load::{Cgroup, Cgroups, Quota};
 /// `cpu.weight` of a cgroup of which nothing else is said.
 const WEIGHT: u32 = 100;
 
-/// Of what is said of groups and VMs. A host of which no scenario says anything but weights has none:
-/// there VMs compare by their weights alone.
+/// Of what is said of groups and VMs. A VM with a weight has a cgroup of its own, as a host's have
+/// (`cpu.weight`); one of which nothing is said is in the root, where its vCPUs count one by one.
 pub fn cgroups(case: &Case) -> Cgroups {
-    let said = |vm: &corun_scenario::Vm| vm.cgroup.is_some();
-    if case.groups.is_empty() && !case.vms.iter().any(said) {
-        return Cgroups::default();
-    }
     let outer = case.groups.iter();
     let mut all: Vec<Cgroup> = outer.map(|group| of(group.weight, &group.keys)).collect();
     let mut of_vms = Vec::new();

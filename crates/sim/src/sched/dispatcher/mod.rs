@@ -29,6 +29,8 @@ mod group_tests;
 mod groups;
 mod helpers;
 #[cfg(test)]
+mod idle_tests;
+#[cfg(test)]
 mod jupiter_tests;
 #[cfg(test)]
 mod placement_tests;

@@ -5,9 +5,9 @@ use super::Dispatcher;
 use super::tests::Placed;
 use crate::host::HostParams;
 use crate::sched::HostScheduler;
-use crate::testing::{Does, Job, Jobs, host, run};
-use corun_model::time::{MS, US};
-use corun_model::{DispatcherParams, Gang, PcpuId, Placement, TaskId};
+use crate::testing::{Does, Job, Jobs, host, run, run_shares};
+use corun_model::time::{MS, SEC, US};
+use corun_model::{Boost, DispatcherParams, Gang, PcpuId, Placement, TaskId};
 use std::collections::BTreeMap;
 
 /// Where pCPU 1 gets its hog at once and pCPU 0 after 20 ms; the third task, of this weight, finds
@@ -150,4 +150,27 @@ fn vms_spread_over_caches_and_their_vcpus_meet_in_one() {
         .collect();
     let llcs = parts(&running("1n2l4c1t", &jobs, 50 * MS), 4);
     assert_eq!(llcs, [0, 0, 1, 1, 0, 0, 1, 1]);
+}
+
+/// Balance scheduling has to put siblings of the larger VM beside each other, and looks for a better place
+/// whenever a turn ends.
+#[test]
+fn vms_with_more_vcpus_than_there_are_pcpus_have_no_more_than_their_share() {
+    let params = host("1n1l4c1t", 250);
+    for gang in [Gang::None, Gang::Demand(Boost::default())] {
+        for larger in [8, 12, 16] {
+            let vcpus =
+                |vm: u32, count: u32| (0..count).map(move |number| Job::hog().vcpu(vm, number));
+            let jobs: Vec<Job> = vcpus(0, 4).chain(vcpus(1, larger)).collect();
+            let jobs = Jobs::new(jobs, 1).with_vm_weights(&[100, 100]);
+            let dispatcher = Dispatcher::new(DispatcherParams::default(), &params);
+            let placed = Placed(dispatcher, Placement::Balance, gang);
+            let (outcome, _) = run(&params, placed, jobs, SEC, 6 * SEC);
+            let smaller: f64 = run_shares(&outcome)[..4].iter().sum();
+            assert!(
+                (1.9..2.1).contains(&smaller),
+                "{smaller} of 4 beside {larger}, {gang:?}"
+            );
+        }
+    }
 }

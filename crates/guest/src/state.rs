@@ -128,20 +128,34 @@ impl State {
     /// Gives threads back what they had, and forgets them.
     ///
     /// # Errors
-    /// If its mask cannot be set or the file cannot be written.
+    /// If the mask of one cannot be set or the file cannot be written.
     pub(crate) fn give_back(&mut self, keys: &[Key]) -> io::Result<()> {
-        let known = keys.iter().filter(|key| self.threads.contains_key(key));
-        let known: Vec<Key> = known.copied().collect();
-        for key in &known {
-            if let Some(before) = self.threads.get(key) {
-                set_back(&self.proc, key, before)?;
-                self.threads.remove(key);
+        let before = self.threads.len();
+        let given = self.give_back_each(keys);
+        if self.threads.len() != before {
+            self.write()?;
+        }
+        given.map(drop)
+    }
+
+    /// Gives threads back what they had, and forgets them in memory; one whose mask cannot be set keeps
+    /// nobody else waiting, and stays written down. Returns how many masks were set.
+    fn give_back_each(&mut self, keys: &[Key]) -> io::Result<usize> {
+        let mut outcome = Ok(0);
+        for key in keys {
+            let Some(before) = self.threads.get(key) else {
+                continue;
+            };
+            match set_back(&self.proc, key, before) {
+                Ok(given) => {
+                    self.threads.remove(key);
+                    outcome = outcome.map(|count| count + usize::from(given));
+                }
+                // The first error is told.
+                Err(error) => outcome = outcome.and(Err(error)),
             }
         }
-        match known.is_empty() {
-            true => Ok(()),
-            false => self.write(),
-        }
+        outcome
     }
 
     /// Forgets threads without touching them: they have gone, or somebody else has set their masks.
@@ -176,16 +190,18 @@ impl State {
     /// and removes the file. Returns how many threads that concerned.
     ///
     /// # Errors
-    /// If a mask cannot be set; the file stays then, for another try.
+    /// If a mask cannot be set; the file stays then, for another try, with those threads only.
     pub(crate) fn give_back_all(&mut self) -> io::Result<usize> {
-        let mut count = 0;
+        let heirs = match self.threads.is_empty() {
+            true => 0,
+            false => self.give_back_to_heirs(),
+        };
+        let keys: Vec<Key> = self.threads.keys().copied().collect();
+        let given = self.give_back_each(&keys);
         if !self.threads.is_empty() {
-            count += self.give_back_to_heirs();
+            self.write()?;
         }
-        for (key, before) in &self.threads {
-            count += usize::from(set_back(&self.proc, key, before)?);
-        }
-        self.threads.clear();
+        let count = heirs + given?;
         match fs::remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(count),

@@ -96,6 +96,42 @@ fn children_that_inherited_are_freed_with_their_parent() {
 }
 
 #[test]
+fn one_that_cannot_be_set_keeps_nobody_else_waiting() {
+    if !has_several_cpus() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("guest.json");
+    let (first, second) = (Sleeper::new(), Sleeper::new());
+    let (bad, good) = match first.key() < second.key() {
+        true => (&first, &second),
+        false => (&second, &first),
+    };
+    let all = affinity::get(good.id()).unwrap();
+    let nowhere = Before {
+        // No vCPU that there is: EINVAL.
+        allowed: [PcpuId(511)].into_iter().collect(),
+        free: false,
+        since: u64::MAX,
+    };
+    let (mut state, _) = State::open(&path, &Proc::default()).unwrap();
+    let threads = [(bad.key(), nowhere), (good.key(), was_free(all))];
+    state.enrol(&threads).unwrap();
+    migrate(bad.id());
+    migrate(good.id());
+    let error = state.give_back_all().unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::EINVAL));
+    assert_eq!(affinity::get(good.id()).unwrap(), all);
+    assert!(is_pinned(bad.id()));
+    // The file has it still.
+    drop(state);
+    assert!(State::open(&path, &Proc::default()).is_err());
+    affinity::free(bad.id()).unwrap();
+    assert!(State::open(&path, &Proc::default()).is_ok());
+    assert!(!path.exists());
+}
+
+#[test]
 fn one_daemon_at_a_time() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("guest.json");

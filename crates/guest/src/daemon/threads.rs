@@ -63,7 +63,7 @@ impl Daemon {
         self.state
             .enrol(&[(key, before)])
             .map_err(|cause| self.failed(cause))?;
-        let added = lock(&self.engine).add(key, stat.vcpu, now);
+        let added = lock(&self.engine).add(key, before, stat.vcpu, now);
         match added {
             Ok(()) => self.set_pace(now),
             Err(error) => {

@@ -9,6 +9,7 @@
 use crate::affinity;
 use crate::counts::{Moves, VcpuCounts};
 use crate::detector::Detector;
+use crate::pins::Pins;
 use crate::proc::{Key, Proc};
 use crate::state::{Before, set_back};
 use corun_model::time::US;
@@ -106,14 +107,9 @@ impl Order {
     }
 
     fn is_where_moved(&self) -> bool {
-        let there = own(self.what.to);
+        let there = affinity::only(self.what.to);
         affinity::get(self.key.tid).is_ok_and(|mask| mask == there)
     }
-}
-
-/// The mask of a thread that was moved to `vcpu`.
-fn own(vcpu: u32) -> PcpuSet {
-    [PcpuId(vcpu)].into_iter().collect()
 }
 
 /// A vCPU that began to run something so shortly before its beat was woken by that (assumed: a thread
@@ -125,6 +121,7 @@ pub(crate) struct Engine {
     core: Core,
     vcpus: PcpuSet,
     tasks: BTreeMap<u32, Task>,
+    pub(crate) pins: Pins,
     /// Orders so far.
     orders: u64,
     pub(crate) detector: Detector,
@@ -146,6 +143,7 @@ impl Engine {
             core: core(params, &vcpus),
             vcpus,
             tasks: BTreeMap::new(),
+            pins: Pins::default(),
             orders: 0,
             detector,
             at_work: false,
@@ -188,6 +186,7 @@ impl Engine {
             moving: None,
         };
         self.tasks.insert(key.tid, task);
+        self.pins.begin(key, before);
         self.core.task_appeared(u64::from(key.tid), vcpu, 0, now);
         Ok(())
     }
@@ -334,11 +333,12 @@ impl Engine {
         }
         self.orders += 1;
         task.moving = Some(self.orders);
+        self.pins.ordered(&task.key, what.to, now);
         Some(Order {
             what: *what,
             key: task.key,
             before: task.before,
-            expected: task.pinned.map_or(self.vcpus, own),
+            expected: task.pinned.map_or(self.vcpus, affinity::only),
             number: self.orders,
         })
     }
@@ -362,6 +362,7 @@ impl Engine {
         let loss = match outcome {
             Outcome::Made => {
                 task.pinned = Some(order.what.to);
+                self.pins.moved(&order.key, now);
                 self.moves.count(order.what.why);
                 return true;
             }

@@ -7,11 +7,15 @@
 //! (rename). The vCPU it was moved to last is not: that changes every few milliseconds. What a crash
 //! left is told by its shape instead: a mask of a single vCPU, on a thread that had many when it was
 //! written down. Any other mask is somebody else's will, and stays. Threads that a moved one has
-//! created since have inherited its mask; they are freed with it ([`State::inherited`]).
+//! created since have inherited its mask. While the daemon works it frees them itself, and the time up to
+//! which it has is written down: after a crash only younger ones are heirs.
+
+mod moved;
 
 use crate::affinity;
 use crate::proc::{Key, Proc};
 use corun_model::PcpuSet;
+use moved::Moved;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -44,6 +48,9 @@ struct Content {
     /// Of which boot; numbers of threads mean nothing in another one.
     boot: Option<String>,
     threads: Vec<Line>,
+    /// Heirs that began before, clock ticks since boot, have been freed.
+    #[serde(default)]
+    looked: u64,
 }
 
 /// All threads that may have been moved.
@@ -52,6 +59,7 @@ pub(crate) struct State {
     path: PathBuf,
     proc: Proc,
     threads: BTreeMap<Key, Before>,
+    looked: u64,
     /// Held as long as we are at work.
     _lock: File,
 }
@@ -91,9 +99,10 @@ impl State {
             path: path.to_path_buf(),
             proc: proc.clone(),
             threads: lines.map(|line| (line.key, line.before)).collect(),
+            looked: if ours { content.looked } else { 0 },
             _lock: lock,
         };
-        let left = state.give_back_all()?;
+        let left = state.restore()?;
         Ok((state, left))
     }
 
@@ -103,6 +112,7 @@ impl State {
         let content = Content {
             boot: self.proc.boot(),
             threads: self.threads.iter().map(line).collect(),
+            looked: self.looked,
         };
         let new = self.path.with_extension("new");
         fs::write(&new, serde_json::to_string(&content)?)?;
@@ -173,66 +183,62 @@ impl State {
         }
     }
 
-    /// What a thread that is pinned to one vCPU has inherited, if it has: it is younger than when a
-    /// thread of its process, or of the process that created it, was written down.
-    pub(crate) fn inherited(&self, key: &Key, parent: u32) -> Option<Before> {
-        if self.threads.contains_key(key) {
-            return None;
+    /// Heirs that began before `time`, clock ticks since boot, have been freed.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub(crate) fn looked(&mut self, time: u64) -> io::Result<()> {
+        self.looked = time;
+        match self.threads.is_empty() {
+            true => Ok(()),
+            false => self.write(),
         }
-        let of_family = |(known, before): &(&Key, &Before)| {
-            (known.tgid == key.tgid || known.tgid == parent) && key.start >= before.since
-        };
-        let (_, before) = self.threads.iter().find(of_family)?;
-        Some(*before)
     }
 
-    /// Gives everything back, to threads that are written down and to those that inherited from them,
-    /// and removes the file. Returns how many threads that concerned.
+    /// Gives everything back to threads that are written down, and removes the file. Returns how many
+    /// threads that concerned.
     ///
     /// # Errors
     /// If a mask cannot be set; the file stays then, for another try, with those threads only.
     pub(crate) fn give_back_all(&mut self) -> io::Result<usize> {
-        let heirs = match self.threads.is_empty() {
-            true => 0,
-            false => self.give_back_to_heirs(),
+        let keys: Vec<Key> = self.threads.keys().copied().collect();
+        let given = self.give_back_each(&keys);
+        self.end_file()?;
+        given
+    }
+
+    /// The same after a crash, also to those that inherited from them.
+    fn restore(&mut self) -> io::Result<usize> {
+        let moved = Moved {
+            threads: self.threads.clone(),
+            looked: self.looked,
         };
         let keys: Vec<Key> = self.threads.keys().copied().collect();
         let given = self.give_back_each(&keys);
-        if !self.threads.is_empty() {
-            self.write()?;
-        }
-        let count = heirs + given?;
-        match fs::remove_file(&self.path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(count),
-        }
+        // Nobody inherits anything any more.
+        let heirs = match moved.threads.is_empty() {
+            true => 0,
+            false => moved.free_heirs(&self.proc),
+        };
+        self.end_file()?;
+        Ok(given? + heirs)
     }
 
-    /// To threads that were created by moved ones; those that may not be touched stay as they are.
-    fn give_back_to_heirs(&self) -> usize {
-        let mut count = 0;
-        for tgid in self.proc.processes() {
-            for tid in self.proc.threads(tgid) {
-                if !is_pinned(tid) {
-                    continue;
-                }
-                let Some(stat) = self.proc.stat(tgid, tid) else {
-                    continue;
-                };
-                let start = stat.start;
-                let key = Key { tgid, tid, start };
-                if let Some(before) = self.inherited(&key, stat.parent) {
-                    count += usize::from(set_back(&self.proc, &key, &before).unwrap_or(false));
-                }
-            }
+    /// The file is of no use any more, unless there are threads.
+    fn end_file(&self) -> io::Result<()> {
+        if !self.threads.is_empty() {
+            return self.write();
         }
-        count
+        match fs::remove_file(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
     }
 }
 
-/// May a thread use one vCPU only?
+/// May a thread use one vCPU only? None, if that was unplugged while it slept.
 pub(crate) fn is_pinned(tid: u32) -> bool {
-    affinity::get(tid).is_ok_and(|vcpus| vcpus.len() == 1)
+    affinity::get(tid).is_ok_and(|vcpus| vcpus.len() <= 1)
 }
 
 /// Gives a thread back what it had, if it is there and has a mask as we set them. Returns whether.

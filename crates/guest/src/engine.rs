@@ -76,7 +76,8 @@ impl Order {
             return gone();
         }
         match affinity::get(self.key.tid) {
-            Ok(mask) if mask != self.expected => return Outcome::Foreign,
+            // Nothing is left of one whose vCPU was unplugged while it slept.
+            Ok(mask) if !mask.is_empty() && mask != self.expected => return Outcome::Foreign,
             Err(error) => return Outcome::Refused(error),
             Ok(_) => {}
         }

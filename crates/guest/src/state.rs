@@ -11,6 +11,7 @@
 //! which it has is written down: after a crash only younger ones are heirs.
 
 mod moved;
+mod widened;
 
 use crate::affinity;
 use crate::proc::{Key, Proc};
@@ -168,6 +169,16 @@ impl State {
         outcome
     }
 
+    /// Makes the kernel forget where a thread was pinned, if that is what it is taken from us by: it has
+    /// widened the mask.
+    ///
+    /// # Errors
+    /// If its mask cannot be set.
+    pub(crate) fn loosen(&self, key: &Key) -> io::Result<()> {
+        let before = self.threads.get(key);
+        before.map_or(Ok(()), |before| widened::loosen(&self.proc, key, before))
+    }
+
     /// Forgets threads without touching them: they have gone, or somebody else has set their masks.
     ///
     /// # Errors
@@ -243,8 +254,11 @@ pub(crate) fn is_pinned(tid: u32) -> bool {
 
 /// Gives a thread back what it had, if it is there and has a mask as we set them. Returns whether.
 pub(crate) fn set_back(proc: &Proc, key: &Key, before: &Before) -> io::Result<bool> {
-    if !proc.is_there(key) || !is_pinned(key.tid) {
+    if !proc.is_there(key) {
         return Ok(false);
+    }
+    if !is_pinned(key.tid) {
+        return widened::loosen(proc, key, before).map(|()| false);
     }
     let result = match before.free {
         true => affinity::free(key.tid),

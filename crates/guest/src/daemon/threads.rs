@@ -130,9 +130,12 @@ impl Daemon {
             if loss != Loss::Gone {
                 self.refused.insert(key);
             }
-            if loss == Loss::Refused
-                && let Err(error) = self.state.give_back(&[key])
-            {
+            let freed = match loss {
+                Loss::Refused => self.state.give_back(&[key]),
+                Loss::Foreign => self.state.loosen(&key),
+                Loss::Gone => Ok(()),
+            };
+            if let Err(error) = freed {
                 self.notes
                     .push(format!("thread {} cannot be freed: {error}", key.tid));
             }

@@ -196,6 +196,22 @@ fn one_daemon_at_a_time() {
 }
 
 #[test]
+fn a_file_of_before_heirs_were_looked_for_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("guest.json");
+    let (task, boot) = (Sleeper::new(), Proc::default().boot().unwrap());
+    let Key { tgid, tid, start } = task.key();
+    let all = migrate(task.id());
+    let text = format!(
+        r#"{{"boot":"{boot}","threads":[{{"tgid":{tgid},"tid":{tid},"start":{start},"allowed":"{all}","free":true,"since":0}}]}}"#
+    );
+    fs::write(&path, text).unwrap();
+    let (_state, left) = State::open(&path, &Proc::default()).unwrap();
+    assert_eq!(left, usize::from(has_several_cpus()));
+    assert_eq!(affinity::get(task.id()).unwrap(), all);
+}
+
+#[test]
 fn numbers_of_another_boot_mean_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("guest.json");

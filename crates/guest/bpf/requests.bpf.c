@@ -5,7 +5,8 @@
  * A request belongs to the thread that runs when it begins. For threads that the daemon watches the
  * time with at least one request under way is added up in a book, which the daemon maps. Of others
  * a sum over a short window is kept; when it is large, the daemon is told of the thread, at most
- * once a second. It is told, too, when a watched thread creates another, which inherits its mask.
+ * once a second. It is told, too, when a watched thread, or one that has inherited its mask,
+ * creates another, which inherits that in turn.
  *
  * Requests begin and end with block_io_start and block_io_done (Linux 6.5 and newer) or, before,
  * with block_rq_issue and block_rq_complete; the daemon loads one pair. Only names of fields count:
@@ -28,6 +29,8 @@ typedef u64 __u64;
 struct task_struct {
 	int pid;
 	unsigned int flags;
+	int nr_cpus_allowed;
+	const void *cpus_ptr;
 } CORE;
 
 /* enum cpu_usage_stat (include/linux/kernel_stat.h): it only ever grew at its end. */
@@ -47,6 +50,8 @@ struct kernel_cpustat {
 #define MOST_VCPUS 512
 /* Threads watched at a time. */
 #define MOST_BOOKS 1024
+/* The mask that is told of: its first words. */
+#define WORDS 8
 /* A thread is reported at most once in this time. */
 #define SECOND 1000000000ULL
 
@@ -77,9 +82,19 @@ enum kind {
 	HEIR,
 };
 
+/* The daemon reads it (detector/bpf.rs). */
 struct sighting {
 	u32 kind;
 	u32 tid;
+	u32 root; /* of an heir: whose mask it has */
+	u32 unused;
+	u64 allowed[WORDS]; /* of an heir: that mask, a single vCPU */
+};
+
+/* Who has inherited a watched thread's mask. */
+struct heir {
+	u32 root;
+	u32 judged; /* the daemon has seen to it */
 };
 
 /* The detector's window and what of it must be I/O, ns. */
@@ -116,12 +131,20 @@ struct {
 	__type(value, struct request_of);
 } requests SEC(".maps");
 
+/* Heirs are told of, and put here, before they run for the first time. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, u32);
+	__type(value, struct heir);
+} heirs SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 65536);
+	__uint(max_entries, 262144);
 } sightings SEC(".maps");
 
-static void tell(u32 kind, u32 tid)
+static void tell(u32 kind, u32 tid, u32 root, const void *allowed)
 {
 	struct sighting *it = bpf_ringbuf_reserve(&sightings, sizeof(*it), 0);
 
@@ -129,6 +152,11 @@ static void tell(u32 kind, u32 tid)
 		return;
 	it->kind = kind;
 	it->tid = tid;
+	it->root = root;
+	it->unused = 0;
+	__builtin_memset(it->allowed, 0, sizeof(it->allowed));
+	if (allowed)
+		bpf_probe_read_kernel(it->allowed, sizeof(it->allowed), allowed);
 	bpf_ringbuf_submit(it, 0);
 }
 
@@ -174,7 +202,7 @@ static void add(u32 tid, u64 took, u64 now)
 	}
 	if (known->busy >= enough && now - known->told > SECOND) {
 		known->told = now;
-		tell(CANDIDATE, tid);
+		tell(CANDIDATE, tid, 0, 0);
 	}
 }
 
@@ -226,10 +254,23 @@ SEC("tp_btf/sched_process_fork")
 int fork(u64 *args)
 {
 	struct task_struct *parent = (void *)args[0], *child = (void *)args[1];
-	u32 tid = parent->pid;
+	u32 tid = parent->pid, created = child->pid;
+	struct heir it = {.root = tid};
 
-	if (bpf_map_lookup_elem(&watched, &tid))
-		tell(HEIR, child->pid);
+	if (child->nr_cpus_allowed != 1)
+		return 0;
+	if (!bpf_map_lookup_elem(&watched, &tid)) {
+		struct heir *known = bpf_map_lookup_elem(&heirs, &tid);
+
+		if (!known)
+			return 0;
+		/* A judged one is pinned on purpose, unless it was freed after the copy. */
+		if (known->judged && parent->nr_cpus_allowed == 1)
+			return 0;
+		it.root = known->root;
+	}
+	bpf_map_update_elem(&heirs, &created, &it, BPF_ANY);
+	tell(HEIR, created, it.root, child->cpus_ptr);
 	return 0;
 }
 

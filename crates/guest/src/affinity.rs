@@ -44,12 +44,17 @@ pub(crate) fn set(tid: u32, vcpus: &PcpuSet) -> io::Result<()> {
     }
 }
 
+/// The mask of a thread that is pinned to `vcpu`.
+pub(crate) fn only(vcpu: u32) -> PcpuSet {
+    [PcpuId(vcpu)].into_iter().collect()
+}
+
 /// Lets thread `tid` run on one vCPU.
 ///
 /// # Errors
 /// As [`set`].
 pub(crate) fn pin(tid: u32, vcpu: PcpuId) -> io::Result<()> {
-    set(tid, &[vcpu].into_iter().collect())
+    set(tid, &only(vcpu.0))
 }
 
 /// Lets thread `tid` run wherever its cpuset allows.

@@ -18,6 +18,11 @@ pub(crate) fn now() -> Nanos {
     read(libc::CLOCK_MONOTONIC)
 }
 
+/// As [`now`], with the time that this guest was suspended itself: the clock of start times.
+pub(crate) fn since_boot() -> Nanos {
+    read(libc::CLOCK_BOOTTIME)
+}
+
 /// CPU time that all threads of this process have used, user and system.
 pub(crate) fn own_time() -> Nanos {
     read(libc::CLOCK_PROCESS_CPUTIME_ID)

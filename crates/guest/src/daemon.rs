@@ -27,7 +27,10 @@ use std::time::Duration;
 /// How long the daemon waits at most: how soon it sees a signal.
 const NAP: Nanos = 50 * MS;
 
+mod heirs;
 mod threads;
+
+use heirs::Heirs;
 
 /// Who looks for candidates.
 enum Lookout {
@@ -53,7 +56,7 @@ pub(crate) struct Daemon {
     left: BTreeMap<Key, (Left, Nanos)>,
     /// Threads that are not tried again.
     refused: BTreeSet<Key>,
-    heirs: u64,
+    heirs: Heirs,
     notes: Vec<String>,
 }
 
@@ -92,7 +95,7 @@ impl Daemon {
             due: began,
             left: BTreeMap::new(),
             refused: BTreeSet::new(),
-            heirs: 0,
+            heirs: Heirs::default(),
             notes: Vec::new(),
             options,
         })
@@ -128,15 +131,27 @@ impl Daemon {
     pub(crate) fn finish(&mut self) -> Result<usize, GuestError> {
         // Nobody may move a thread after it was given back.
         self.heart = None;
-        let count = self
-            .state
-            .give_back_all()
-            .map_err(|cause| self.failed(cause))?;
+        let given = self.state.give_back_all();
+        // Nobody inherits anything any more.
+        let heirs = self.free_last_heirs();
         for file in [Some(&self.options.status), self.options.metrics.as_ref()] {
             // One that was never written is not there to be removed.
             let _ = file.map(std::fs::remove_file);
         }
-        Ok(count)
+        let given = given.map_err(|cause| self.failed(cause))?;
+        Ok(given + usize::try_from(heirs?).unwrap_or(usize::MAX))
+    }
+
+    /// Heirs of whom nobody has heard yet. Returns how many were freed.
+    fn free_last_heirs(&mut self) -> Result<u64, GuestError> {
+        let before = self.heirs.freed;
+        for sighting in self.lookout.wait(0) {
+            if let Sighting::Heir { tid, root, vcpu } = sighting {
+                self.heir_seen(tid, root, vcpu);
+            }
+        }
+        self.free_heirs()?;
+        Ok(self.heirs.freed - before)
     }
 
     fn failed(&self, cause: std::io::Error) -> GuestError {
@@ -158,7 +173,10 @@ impl Daemon {
             self.release_all()?;
         }
         lock(&self.engine).at_work = reason.is_none();
-        self.free_heirs()?;
+        if self.vcpus.len() > 1 {
+            // Else everybody is pinned.
+            self.free_heirs()?;
+        }
         self.set_pace(now);
         self.tell(now, reason)
     }
@@ -246,7 +264,7 @@ impl Daemon {
             io_bound: engine.bound(),
             left_alone,
             moves: engine.moves,
-            heirs: self.heirs,
+            heirs: self.heirs.freed,
             notes: self.notes.clone(),
         };
         drop(engine);

@@ -9,7 +9,9 @@
 use crate::affinity;
 use crate::counts::{Moves, VcpuCounts};
 use crate::detector::Detector;
-use crate::proc::Key;
+use crate::pins::Pins;
+use crate::proc::{Key, Proc};
+use crate::state::{Before, set_back};
 use corun_model::time::US;
 use corun_model::{Nanos, PcpuId, PcpuSet};
 use corun_policies::vmigrater::{Activity, Beat, Core, MigraterParams, Move};
@@ -20,12 +22,14 @@ use std::io;
 #[derive(Clone, Copy, Debug)]
 struct Task {
     key: Key,
+    /// What it is given back.
+    before: Before,
     /// Where it was moved to last; `None`: it has its own mask still.
     pinned: Option<u32>,
     /// When it was last I/O-bound.
     bound: Nanos,
-    /// A move is under way.
-    moving: bool,
+    /// The number of the order that is under way.
+    moving: Option<u64>,
 }
 
 /// What became of a move.
@@ -54,22 +58,58 @@ pub(crate) enum Loss {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Order {
     pub(crate) what: Move,
-    tid: u32,
+    key: Key,
+    before: Before,
     expected: PcpuSet,
+    /// No other order has it.
+    number: u64,
 }
 
 impl Order {
     /// Makes the move. May take as long as the thread's vCPU is away, if it was running there.
-    pub(crate) fn carry_out(&self) -> Outcome {
-        match affinity::get(self.tid) {
-            Ok(mask) if mask != self.expected => return Outcome::Foreign,
+    ///
+    /// The order may have waited for as long, too: meanwhile the thread may have ended, and its number
+    /// may be another's.
+    pub(crate) fn carry_out(&self, proc: &Proc) -> Outcome {
+        let gone = || Outcome::Refused(io::Error::from_raw_os_error(libc::ESRCH));
+        if !proc.is_there(&self.key) {
+            return gone();
+        }
+        match affinity::get(self.key.tid) {
+            // Nothing is left of one whose vCPU was unplugged while it slept.
+            Ok(mask) if !mask.is_empty() && mask != self.expected => return Outcome::Foreign,
             Err(error) => return Outcome::Refused(error),
             Ok(_) => {}
         }
-        match affinity::pin(self.tid, PcpuId(self.what.to)) {
-            Ok(()) => Outcome::Made,
+        match affinity::pin(self.key.tid, PcpuId(self.what.to)) {
+            Ok(()) if proc.is_there(&self.key) => Outcome::Made,
+            Ok(()) => {
+                self.free_stranger();
+                gone()
+            }
             Err(error) => Outcome::Refused(error),
         }
+    }
+
+    /// The thread ended in the middle of its move: was one that has its number by now moved instead?
+    fn free_stranger(&self) {
+        if self.is_where_moved() {
+            // It may have gone as well; then there is nothing to free.
+            let _ = affinity::free(self.key.tid);
+        }
+    }
+
+    /// Gives the thread back what it had: it was given back before this order was carried out.
+    pub(crate) fn undo(&self, proc: &Proc) {
+        if self.is_where_moved() {
+            // The kernel let us set its mask a moment ago.
+            let _ = set_back(proc, &self.key, &self.before);
+        }
+    }
+
+    fn is_where_moved(&self) -> bool {
+        let there = affinity::only(self.what.to);
+        affinity::get(self.key.tid).is_ok_and(|mask| mask == there)
     }
 }
 
@@ -82,6 +122,9 @@ pub(crate) struct Engine {
     core: Core,
     vcpus: PcpuSet,
     tasks: BTreeMap<u32, Task>,
+    pub(crate) pins: Pins,
+    /// Orders so far.
+    orders: u64,
     pub(crate) detector: Detector,
     /// May anything be moved now?
     pub(crate) at_work: bool,
@@ -101,6 +144,8 @@ impl Engine {
             core: core(params, &vcpus),
             vcpus,
             tasks: BTreeMap::new(),
+            pins: Pins::default(),
+            orders: 0,
             detector,
             at_work: false,
             moves: Moves::default(),
@@ -125,16 +170,24 @@ impl Engine {
         self.core.params()
     }
 
-    /// A thread may be moved from now on; it is on `vcpu`.
-    pub(crate) fn add(&mut self, key: Key, vcpu: u32, now: Nanos) -> io::Result<()> {
+    /// A thread may be moved from now on; it is on `vcpu`, and was allowed `before`.
+    pub(crate) fn add(
+        &mut self,
+        key: Key,
+        before: Before,
+        vcpu: u32,
+        now: Nanos,
+    ) -> io::Result<()> {
         self.detector.watch(&key, now)?;
         let task = Task {
             key,
+            before,
             pinned: None,
             bound: now,
-            moving: false,
+            moving: None,
         };
         self.tasks.insert(key.tid, task);
+        self.pins.begin(key, before);
         self.core.task_appeared(u64::from(key.tid), vcpu, 0, now);
         Ok(())
     }
@@ -275,31 +328,44 @@ impl Engine {
     fn order(&mut self, what: &Move, now: Nanos) -> Option<Order> {
         let tid = u32::try_from(what.task).ok()?;
         let task = self.tasks.get_mut(&tid)?;
-        if task.moving {
+        if task.moving.is_some() {
             self.core.task_located(what.task, what.from, now);
             return None;
         }
-        task.moving = true;
-        let own = |vcpu| [PcpuId(vcpu)].into_iter().collect();
+        self.orders += 1;
+        task.moving = Some(self.orders);
+        self.pins.ordered(&task.key, what.to, now);
         Some(Order {
             what: *what,
-            tid,
-            expected: task.pinned.map_or(self.vcpus, own),
+            key: task.key,
+            before: task.before,
+            expected: task.pinned.map_or(self.vcpus, affinity::only),
+            number: self.orders,
         })
     }
 
     /// A move was tried, and took so long. Threads that have gone, or are not ours to place, are lost.
-    pub(crate) fn done(&mut self, order: &Order, outcome: &Outcome, took: Nanos, now: Nanos) {
+    /// `false`: the thread was given back since it was ordered, so that the move must be undone.
+    #[must_use]
+    pub(crate) fn done(
+        &mut self,
+        order: &Order,
+        outcome: &Outcome,
+        took: Nanos,
+        now: Nanos,
+    ) -> bool {
         self.moves.longest_ns = self.moves.longest_ns.max(took);
-        let Some(task) = self.tasks.get_mut(&order.tid) else {
-            return;
+        let task = self.tasks.get_mut(&order.key.tid);
+        let Some(task) = task.filter(|task| task.moving == Some(order.number)) else {
+            return !matches!(outcome, Outcome::Made);
         };
-        task.moving = false;
+        task.moving = None;
         let loss = match outcome {
             Outcome::Made => {
                 task.pinned = Some(order.what.to);
+                self.pins.moved(&order.key, now);
                 self.moves.count(order.what.why);
-                return;
+                return true;
             }
             Outcome::Foreign => {
                 self.moves.foreign += 1;
@@ -316,6 +382,7 @@ impl Engine {
             .task_located(order.what.task, order.what.from, now);
         self.remove(&key);
         self.lost.push((key, loss));
+        true
     }
 }
 

@@ -14,6 +14,7 @@
 use crate::affinity;
 use crate::clock;
 use crate::engine::{Engine, Order};
+use crate::proc::Proc;
 use corun_model::time::MS;
 use corun_model::{Nanos, PcpuId};
 use corun_policies::vmigrater::Why;
@@ -88,6 +89,7 @@ pub(crate) fn be_prompt() {
 /// What all threads share.
 struct Shared {
     engine: Arc<Mutex<Engine>>,
+    proc: Proc,
     period: AtomicU64,
     stop: AtomicBool,
 }
@@ -110,6 +112,7 @@ impl Heart {
     ) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             engine: Arc::clone(engine),
+            proc: Proc::default(),
             period: AtomicU64::new(period),
             stop: AtomicBool::new(false),
         });
@@ -210,7 +213,7 @@ fn beat(shared: &Shared, vcpu: u32, later: &Sender<Order>) {
         for order in orders {
             // Its source is this vCPU, where this thread runs and hence it does not.
             match order.what.why == Why::Push && order.what.from == vcpu {
-                true => make(&shared.engine, &order),
+                true => make(&shared.engine, &shared.proc, &order),
                 // The receiver ends after this thread.
                 false => drop(later.send(order)),
             }
@@ -221,15 +224,18 @@ fn beat(shared: &Shared, vcpu: u32, later: &Sender<Order>) {
 /// Makes moves that may take long.
 fn carry_out(shared: &Shared, due: &Receiver<Order>) {
     while let Ok(order) = due.recv() {
-        make(&shared.engine, &order);
+        make(&shared.engine, &shared.proc, &order);
     }
 }
 
-fn make(engine: &Mutex<Engine>, order: &Order) {
+pub(crate) fn make(engine: &Mutex<Engine>, proc: &Proc, order: &Order) {
     let began = clock::now();
-    let outcome = order.carry_out();
+    let outcome = order.carry_out(proc);
     let now = clock::now();
-    lock(engine).done(order, &outcome, now - began, now);
+    let stands = lock(engine).done(order, &outcome, now - began, now);
+    if !stands {
+        order.undo(proc);
+    }
 }
 
 /// The most that a heartbeat may be slowed down to.

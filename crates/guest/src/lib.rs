@@ -23,6 +23,7 @@ mod engine;
 mod guest;
 mod heart;
 mod pace;
+mod pins;
 mod proc;
 mod selection;
 mod sharing;

@@ -7,11 +7,16 @@
 //! (rename). The vCPU it was moved to last is not: that changes every few milliseconds. What a crash
 //! left is told by its shape instead: a mask of a single vCPU, on a thread that had many when it was
 //! written down. Any other mask is somebody else's will, and stays. Threads that a moved one has
-//! created since have inherited its mask; they are freed with it ([`State::inherited`]).
+//! created since have inherited its mask. While the daemon works it frees them itself, and the time up to
+//! which it has is written down: after a crash only younger ones are heirs.
+
+mod moved;
+mod widened;
 
 use crate::affinity;
 use crate::proc::{Key, Proc};
 use corun_model::PcpuSet;
+use moved::Moved;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -44,6 +49,9 @@ struct Content {
     /// Of which boot; numbers of threads mean nothing in another one.
     boot: Option<String>,
     threads: Vec<Line>,
+    /// Heirs that began before, clock ticks since boot, have been freed.
+    #[serde(default)]
+    looked: u64,
 }
 
 /// All threads that may have been moved.
@@ -52,6 +60,7 @@ pub(crate) struct State {
     path: PathBuf,
     proc: Proc,
     threads: BTreeMap<Key, Before>,
+    looked: u64,
     /// Held as long as we are at work.
     _lock: File,
 }
@@ -91,9 +100,10 @@ impl State {
             path: path.to_path_buf(),
             proc: proc.clone(),
             threads: lines.map(|line| (line.key, line.before)).collect(),
+            looked: if ours { content.looked } else { 0 },
             _lock: lock,
         };
-        let left = state.give_back_all()?;
+        let left = state.restore()?;
         Ok((state, left))
     }
 
@@ -103,6 +113,7 @@ impl State {
         let content = Content {
             boot: self.proc.boot(),
             threads: self.threads.iter().map(line).collect(),
+            looked: self.looked,
         };
         let new = self.path.with_extension("new");
         fs::write(&new, serde_json::to_string(&content)?)?;
@@ -128,20 +139,44 @@ impl State {
     /// Gives threads back what they had, and forgets them.
     ///
     /// # Errors
-    /// If its mask cannot be set or the file cannot be written.
+    /// If the mask of one cannot be set or the file cannot be written.
     pub(crate) fn give_back(&mut self, keys: &[Key]) -> io::Result<()> {
-        let known = keys.iter().filter(|key| self.threads.contains_key(key));
-        let known: Vec<Key> = known.copied().collect();
-        for key in &known {
-            if let Some(before) = self.threads.get(key) {
-                set_back(&self.proc, key, before)?;
-                self.threads.remove(key);
+        let before = self.threads.len();
+        let given = self.give_back_each(keys);
+        if self.threads.len() != before {
+            self.write()?;
+        }
+        given.map(drop)
+    }
+
+    /// Gives threads back what they had, and forgets them in memory; one whose mask cannot be set keeps
+    /// nobody else waiting, and stays written down. Returns how many masks were set.
+    fn give_back_each(&mut self, keys: &[Key]) -> io::Result<usize> {
+        let mut outcome = Ok(0);
+        for key in keys {
+            let Some(before) = self.threads.get(key) else {
+                continue;
+            };
+            match set_back(&self.proc, key, before) {
+                Ok(given) => {
+                    self.threads.remove(key);
+                    outcome = outcome.map(|count| count + usize::from(given));
+                }
+                // The first error is told.
+                Err(error) => outcome = outcome.and(Err(error)),
             }
         }
-        match known.is_empty() {
-            true => Ok(()),
-            false => self.write(),
-        }
+        outcome
+    }
+
+    /// Makes the kernel forget where a thread was pinned, if that is what it is taken from us by: it has
+    /// widened the mask.
+    ///
+    /// # Errors
+    /// If its mask cannot be set.
+    pub(crate) fn loosen(&self, key: &Key) -> io::Result<()> {
+        let before = self.threads.get(key);
+        before.map_or(Ok(()), |before| widened::loosen(&self.proc, key, before))
     }
 
     /// Forgets threads without touching them: they have gone, or somebody else has set their masks.
@@ -159,70 +194,71 @@ impl State {
         }
     }
 
-    /// What a thread that is pinned to one vCPU has inherited, if it has: it is younger than when a
-    /// thread of its process, or of the process that created it, was written down.
-    pub(crate) fn inherited(&self, key: &Key, parent: u32) -> Option<Before> {
-        if self.threads.contains_key(key) {
-            return None;
-        }
-        let of_family = |(known, before): &(&Key, &Before)| {
-            (known.tgid == key.tgid || known.tgid == parent) && key.start >= before.since
-        };
-        let (_, before) = self.threads.iter().find(of_family)?;
-        Some(*before)
-    }
-
-    /// Gives everything back, to threads that are written down and to those that inherited from them,
-    /// and removes the file. Returns how many threads that concerned.
+    /// Heirs that began before `time`, clock ticks since boot, have been freed.
     ///
     /// # Errors
-    /// If a mask cannot be set; the file stays then, for another try.
-    pub(crate) fn give_back_all(&mut self) -> io::Result<usize> {
-        let mut count = 0;
-        if !self.threads.is_empty() {
-            count += self.give_back_to_heirs();
-        }
-        for (key, before) in &self.threads {
-            count += usize::from(set_back(&self.proc, key, before)?);
-        }
-        self.threads.clear();
-        match fs::remove_file(&self.path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(count),
+    /// If the file cannot be written.
+    pub(crate) fn looked(&mut self, time: u64) -> io::Result<()> {
+        self.looked = time;
+        match self.threads.is_empty() {
+            true => Ok(()),
+            false => self.write(),
         }
     }
 
-    /// To threads that were created by moved ones; those that may not be touched stay as they are.
-    fn give_back_to_heirs(&self) -> usize {
-        let mut count = 0;
-        for tgid in self.proc.processes() {
-            for tid in self.proc.threads(tgid) {
-                if !is_pinned(tid) {
-                    continue;
-                }
-                let Some(stat) = self.proc.stat(tgid, tid) else {
-                    continue;
-                };
-                let start = stat.start;
-                let key = Key { tgid, tid, start };
-                if let Some(before) = self.inherited(&key, stat.parent) {
-                    count += usize::from(set_back(&self.proc, &key, &before).unwrap_or(false));
-                }
-            }
+    /// Gives everything back to threads that are written down, and removes the file. Returns how many
+    /// threads that concerned.
+    ///
+    /// # Errors
+    /// If a mask cannot be set; the file stays then, for another try, with those threads only.
+    pub(crate) fn give_back_all(&mut self) -> io::Result<usize> {
+        let keys: Vec<Key> = self.threads.keys().copied().collect();
+        let given = self.give_back_each(&keys);
+        self.end_file()?;
+        given
+    }
+
+    /// The same after a crash, also to those that inherited from them.
+    fn restore(&mut self) -> io::Result<usize> {
+        let moved = Moved {
+            threads: self.threads.clone(),
+            looked: self.looked,
+        };
+        let keys: Vec<Key> = self.threads.keys().copied().collect();
+        let given = self.give_back_each(&keys);
+        // Nobody inherits anything any more.
+        let heirs = match moved.threads.is_empty() {
+            true => 0,
+            false => moved.free_heirs(&self.proc),
+        };
+        self.end_file()?;
+        Ok(given? + heirs)
+    }
+
+    /// The file is of no use any more, unless there are threads.
+    fn end_file(&self) -> io::Result<()> {
+        if !self.threads.is_empty() {
+            return self.write();
         }
-        count
+        match fs::remove_file(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
     }
 }
 
-/// May a thread use one vCPU only?
+/// May a thread use one vCPU only? None, if that was unplugged while it slept.
 pub(crate) fn is_pinned(tid: u32) -> bool {
-    affinity::get(tid).is_ok_and(|vcpus| vcpus.len() == 1)
+    affinity::get(tid).is_ok_and(|vcpus| vcpus.len() <= 1)
 }
 
 /// Gives a thread back what it had, if it is there and has a mask as we set them. Returns whether.
 pub(crate) fn set_back(proc: &Proc, key: &Key, before: &Before) -> io::Result<bool> {
-    if !proc.is_there(key) || !is_pinned(key.tid) {
+    if !proc.is_there(key) {
         return Ok(false);
+    }
+    if !is_pinned(key.tid) {
+        return widened::loosen(proc, key, before).map(|()| false);
     }
     let result = match before.free {
         true => affinity::free(key.tid),

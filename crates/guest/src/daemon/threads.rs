@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The daemon's threads: who comes under its care, who leaves it, and who only inherited something.
+//! The daemon's threads: who comes under its care, and who leaves it.
 
 use super::Daemon;
 use crate::clock;
@@ -9,7 +9,6 @@ use crate::guest::GuestError;
 use crate::heart::lock;
 use crate::proc::Key;
 use crate::selection::{Left, movable};
-use crate::state::{is_pinned, set_back};
 use corun_model::Nanos;
 use corun_model::time::SEC;
 
@@ -24,7 +23,11 @@ impl Daemon {
     pub(super) fn seen(&mut self, sighting: Sighting) -> Result<(), GuestError> {
         let now = clock::now();
         let tid = match sighting {
-            Sighting::Candidate(tid) | Sighting::Heir(tid) => tid,
+            Sighting::Candidate(tid) => tid,
+            Sighting::Heir { tid, root, vcpu } => {
+                self.heir_seen(tid, root, vcpu);
+                return Ok(());
+            }
         };
         let Some(tgid) = self.proc.process_of(tid) else {
             return Ok(());
@@ -34,13 +37,10 @@ impl Daemon {
         };
         let start = stat.start;
         let key = Key { tgid, tid, start };
-        if let Sighting::Heir(_) = sighting {
-            return self.free_heir(key, stat.parent);
-        }
         if lock(&self.engine).knows(&key) || self.refused.contains(&key) {
             return Ok(());
         }
-        self.free_heir(key, stat.parent)?;
+        self.judge_candidate(&key, stat.parent);
         let verdict = match self.options.selection.refuses(&self.proc, &key, &stat) {
             Some(left) => Err(left),
             None => {
@@ -63,7 +63,7 @@ impl Daemon {
         self.state
             .enrol(&[(key, before)])
             .map_err(|cause| self.failed(cause))?;
-        let added = lock(&self.engine).add(key, stat.vcpu, now);
+        let added = lock(&self.engine).add(key, before, stat.vcpu, now);
         match added {
             Ok(()) => self.set_pace(now),
             Err(error) => {
@@ -105,9 +105,15 @@ impl Daemon {
             let mut engine = lock(&self.engine);
             keys.iter().for_each(|key| engine.remove(key));
         }
-        self.state
-            .give_back(keys)
-            .map_err(|cause| self.failed(cause))
+        let given = self.state.give_back(keys);
+        self.end_pins(keys);
+        given.map_err(|cause| self.failed(cause))
+    }
+
+    /// Who is created by these threads from now on inherits nothing of ours.
+    fn end_pins(&self, keys: &[Key]) {
+        let (now, mut engine) = (clock::now(), lock(&self.engine));
+        keys.iter().for_each(|key| engine.pins.given_back(key, now));
     }
 
     pub(super) fn release_all(&mut self) -> Result<(), GuestError> {
@@ -124,48 +130,20 @@ impl Daemon {
             if loss != Loss::Gone {
                 self.refused.insert(key);
             }
-            if loss == Loss::Refused
-                && let Err(error) = self.state.give_back(&[key])
-            {
+            let freed = match loss {
+                Loss::Refused => self.state.give_back(&[key]),
+                Loss::Foreign => self.state.loosen(&key),
+                Loss::Gone => Ok(()),
+            };
+            if let Err(error) = freed {
                 self.notes
                     .push(format!("thread {} cannot be freed: {error}", key.tid));
             }
             forgotten.push(key);
         }
+        self.end_pins(&forgotten);
         self.state
             .forget(&forgotten)
             .map_err(|cause| self.failed(cause))
-    }
-
-    /// Threads that were created by moved ones and have their masks.
-    pub(super) fn free_heirs(&mut self) -> Result<(), GuestError> {
-        let keys = lock(&self.engine).keys();
-        for parent in keys {
-            let siblings = self.proc.threads(parent.tgid).into_iter();
-            let siblings = siblings.map(|tid| (parent.tgid, tid));
-            let children = self.proc.children(parent.tgid, parent.tid).into_iter();
-            for (tgid, tid) in siblings.chain(children.map(|tgid| (tgid, tgid))) {
-                if let Some(stat) = self.proc.stat(tgid, tid) {
-                    let start = stat.start;
-                    self.free_heir(Key { tgid, tid, start }, stat.parent)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn free_heir(&mut self, key: Key, parent: u32) -> Result<(), GuestError> {
-        if !is_pinned(key.tid) || self.vcpus.len() < 2 {
-            return Ok(());
-        }
-        if let Some(before) = self.state.inherited(&key, parent) {
-            match set_back(&self.proc, &key, &before) {
-                Ok(freed) => self.heirs += u64::from(freed),
-                Err(error) => self
-                    .notes
-                    .push(format!("thread {} cannot be freed: {error}", key.tid)),
-            }
-        }
-        Ok(())
     }
 }

@@ -111,6 +111,7 @@ pub(crate) struct Traced {
     object: Object,
     _links: Vec<Link>,
     index: MapHandle,
+    heirs: MapHandle,
     books: Books,
     watched: BTreeMap<u32, Watched>,
     free: Vec<usize>,
@@ -212,11 +213,12 @@ fn start(
         builder.build()?
     };
     let (books, index) = (Books::map(&map("books")?)?, map("watched")?);
-    let awake = Awake::map(&map("awake")?)?;
+    let (heirs, awake) = (map("heirs")?, Awake::map(&map("awake")?)?);
     let traced = Traced {
         object,
         _links: links,
         index,
+        heirs,
         books,
         watched: BTreeMap::new(),
         free: (0..MOST).rev().collect(),
@@ -229,13 +231,30 @@ fn start(
 /// `struct sighting`.
 fn sighting(bytes: &[u8]) -> Option<Sighting> {
     let (kind, rest) = bytes.split_first_chunk()?;
-    let (tid, _) = rest.split_first_chunk()?;
+    let (tid, rest) = rest.split_first_chunk()?;
     let tid = u32::from_ne_bytes(*tid);
     match u32::from_ne_bytes(*kind) {
         0 => Some(Sighting::Candidate(tid)),
-        1 => Some(Sighting::Heir(tid)),
+        1 => heir(tid, rest),
         _ => None,
     }
+}
+
+/// The rest of `struct sighting`, of an heir.
+fn heir(tid: u32, bytes: &[u8]) -> Option<Sighting> {
+    let (root, rest) = bytes.split_first_chunk()?;
+    // Only the first bit counts: the kernel's mask may be shorter, with something else behind it.
+    let (_, allowed) = rest.split_first_chunk::<4>()?;
+    let words = allowed.chunks_exact(8).zip(0..);
+    let first = |(word, at): (&[u8], u32)| {
+        let word = u64::from_ne_bytes(word.try_into().ok()?);
+        (word != 0).then(|| at * u64::BITS + word.trailing_zeros())
+    };
+    Some(Sighting::Heir {
+        tid,
+        root: u32::from_ne_bytes(*root),
+        vcpu: words.filter_map(first).next()?,
+    })
 }
 
 impl Sightings {
@@ -279,6 +298,15 @@ impl Traced {
             self.books.get(watched.slot).tid.store(0, Ordering::Relaxed);
             self.free.push(watched.slot);
         }
+    }
+
+    pub(crate) fn judged(&self, tid: u32, root: u32) {
+        // `struct heir`.
+        let heir = [root, 1].map(u32::to_ne_bytes).concat();
+        // It can only fail because the kernel has forgotten it already.
+        let _ = self
+            .heirs
+            .update(&tid.to_ne_bytes(), &heir, MapFlags::EXIST);
     }
 
     pub(crate) fn vcpu(&self, tid: u32) -> u32 {
@@ -339,12 +367,16 @@ mod tests {
     #[test]
     fn books_are_as_the_kernel_writes_them() {
         assert_eq!(size_of::<Book>(), 32);
-        assert_eq!(
-            sighting(&[0, 0, 0, 0, 7, 0, 0, 0]),
-            Some(Sighting::Candidate(7))
-        );
-        assert_eq!(sighting(&[1, 0, 0, 0, 8, 0, 0, 0]), Some(Sighting::Heir(8)));
-        assert_eq!(sighting(&[2, 0, 0, 0, 8, 0, 0, 0]), None);
+        let mut bytes = [0; 80];
+        (bytes[4], bytes[8]) = (8, 7);
+        assert_eq!(sighting(&bytes), Some(Sighting::Candidate(8)));
+        bytes[0] = 1;
+        assert_eq!(sighting(&bytes), None, "an heir of nothing");
+        (bytes[24], bytes[25]) = (0b1000, 0xff);
+        let (tid, root, vcpu) = (8, 7, 67);
+        assert_eq!(sighting(&bytes), Some(Sighting::Heir { tid, root, vcpu }));
+        bytes[0] = 2;
+        assert_eq!(sighting(&bytes), None);
         assert_eq!(sighting(&[0; 7]), None);
     }
 }

@@ -25,8 +25,15 @@ pub(crate) enum Detector {
 pub(crate) enum Sighting {
     /// This thread may be I/O-bound.
     Candidate(u32),
-    /// This thread was created by one that may have been moved, and has inherited its mask.
-    Heir(u32),
+    /// A thread was created by one that may have been moved, or by an heir of it.
+    Heir {
+        /// The new one.
+        tid: u32,
+        /// The one that may have been moved.
+        root: u32,
+        /// What it has inherited: it may use this vCPU only.
+        vcpu: u32,
+    },
 }
 
 impl Detector {
@@ -51,6 +58,13 @@ impl Detector {
         match self {
             Self::Traced(traced) => traced.unwatch(tid),
             Self::Sampled(sampled) => sampled.unwatch(tid),
+        }
+    }
+
+    /// An heir of `root` was freed, or is pinned on purpose: what it creates from now on is none.
+    pub(crate) fn judged(&self, tid: u32, root: u32) {
+        if let Self::Traced(traced) = self {
+            traced.judged(tid, root);
         }
     }
 

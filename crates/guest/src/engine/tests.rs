@@ -3,8 +3,9 @@
 
 use super::*;
 use crate::detector::sampled::Sampled;
+use crate::heart::{lock, make as make_move};
 use crate::proc::Proc;
-use crate::testing::Sleeper;
+use crate::testing::{Sleeper, was_free};
 use corun_model::time::MS;
 use corun_policies::vmigrater::Why;
 
@@ -26,8 +27,13 @@ impl Guest {
     }
 
     fn add(&mut self, task: &Sleeper) {
-        self.engine.add(task.key(), 0, self.now).unwrap();
-        self.engine.core.io_sampled(u64::from(task.id()), 1000);
+        self.add_key(task.key());
+    }
+
+    fn add_key(&mut self, key: Key) {
+        let before = was_free(PcpuSet::first(2));
+        self.engine.add(key, before, 0, self.now).unwrap();
+        self.engine.core.io_sampled(u64::from(key.tid), 1000);
     }
 
     /// Beats for `length`; all orders are given to `carry`.
@@ -47,8 +53,8 @@ impl Guest {
 }
 
 fn make(engine: &mut Engine, order: Order, now: Nanos) {
-    let outcome = order.carry_out();
-    engine.done(&order, &outcome, 0, now);
+    let outcome = order.carry_out(&Proc::default());
+    assert!(engine.done(&order, &outcome, 0, now));
 }
 
 fn has_two_cpus() -> bool {
@@ -120,7 +126,7 @@ fn a_move_to_a_vcpu_that_was_unplugged_is_refused() {
     guest.run(200 * MS, &mut |engine, order, now| {
         let nowhere = PcpuId(511);
         let error = affinity::pin(task.id(), nowhere).unwrap_err();
-        engine.done(&order, &Outcome::Refused(error), 0, now);
+        assert!(engine.done(&order, &Outcome::Refused(error), 0, now));
     });
     assert_eq!(guest.engine.moves.refused, 1);
     assert_eq!(guest.engine.lost, [(task.key(), Loss::Refused)]);
@@ -166,11 +172,60 @@ fn a_move_that_takes_long_is_not_followed_by_another() {
     guest.run(200 * MS, &mut |_, order, _| orders.push(order));
     assert_eq!(orders.len(), 1, "{orders:?}");
     let (took, outcome) = (5 * MS, Outcome::Made);
-    guest.engine.done(&orders[0], &outcome, took, guest.now);
+    assert!(guest.engine.done(&orders[0], &outcome, took, guest.now));
     assert_eq!(guest.engine.moves.longest_ns, took);
     guest.run(50 * MS, &mut |_, order, _| orders.push(order));
     assert_eq!(orders.len(), 2);
     assert!(matches!(orders[0].what.why, Why::Push | Why::Pull));
+}
+
+/// The first move that the engine orders, not carried out.
+fn first_order(guest: &mut Guest) -> Order {
+    let mut orders = Vec::new();
+    guest.run(200 * MS, &mut |_, order, _| orders.push(order));
+    orders[0]
+}
+
+#[test]
+fn a_move_that_is_made_after_its_thread_was_given_back_is_undone() {
+    if !has_two_cpus() {
+        return;
+    }
+    let (mut guest, task) = (Guest::new(), Sleeper::new());
+    guest.add(&task);
+    let order = first_order(&mut guest);
+    guest.engine.remove(&task.key());
+    let engine = std::sync::Mutex::new(guest.engine);
+    make_move(&engine, &Proc::default(), &order);
+    assert_eq!(affinity::get(task.id()).unwrap(), PcpuSet::first(2));
+    assert_eq!(lock(&engine).moves.made(), 0);
+}
+
+#[test]
+fn a_move_of_before_a_thread_was_given_back_is_none_of_after_it_came_again() {
+    let (mut guest, task) = (Guest::new(), Sleeper::new());
+    guest.add(&task);
+    let old = first_order(&mut guest);
+    guest.engine.remove(&task.key());
+    guest.add(&task);
+    let now = guest.now;
+    assert!(!guest.engine.done(&old, &Outcome::Made, 0, now));
+    assert_eq!(guest.engine.tasks[&task.id()].pinned, None);
+}
+
+#[test]
+fn a_thread_that_has_the_number_of_one_that_ended_is_not_moved() {
+    let (mut guest, stranger) = (Guest::new(), Sleeper::new());
+    let all = affinity::get(stranger.id()).unwrap();
+    let start = stranger.key().start - 1;
+    guest.add_key(Key {
+        start,
+        ..stranger.key()
+    });
+    let order = first_order(&mut guest);
+    let outcome = order.carry_out(&Proc::default());
+    assert!(matches!(outcome, Outcome::Refused(error) if affinity::is_gone(&error)));
+    assert_eq!(affinity::get(stranger.id()).unwrap(), all);
 }
 
 #[test]

@@ -84,15 +84,104 @@ fn children_that_inherited_are_freed_with_their_parent() {
     BufReader::new(output).read_line(&mut line).unwrap();
     let child: u32 = line.trim().parse().unwrap();
     assert_eq!(affinity::get(child).unwrap().len(), 1, "inherited");
-    let key = key_of(child, child);
-    assert_eq!(state.inherited(&key, parent.id()), Some(was_free(all)));
-    assert_eq!(state.inherited(&key, 1), None, "of another family");
-    let count = state.give_back_all().unwrap();
+    // A crash.
+    drop(state);
+    let (_state, count) = State::open(&path, &Proc::default()).unwrap();
     assert_eq!(affinity::get(child).unwrap(), all);
     assert_eq!(affinity::get(parent.id()).unwrap(), all);
     assert!(count == 2 || !has_several_cpus());
     // SAFETY: a process that this test started.
     unsafe { libc::kill(child as libc::pid_t, libc::SIGKILL) };
+}
+
+#[test]
+fn heirs_are_younger_than_the_last_look_and_descend_from_moved_ones() {
+    let before = Before {
+        since: 100,
+        ..was_free(PcpuSet::first(2))
+    };
+    let key = |tgid, tid, start| Key { tgid, tid, start };
+    let moved = Moved {
+        threads: [(key(10, 11, 50), before)].into(),
+        looked: 200,
+    };
+    // By number: parent and start. 20 is older than when 11 was written down; 31 goes round in circles.
+    let processes = [
+        (10, (1, 40)),
+        (12, (10, 250)),
+        (13, (12, 260)),
+        (20, (10, 90)),
+        (21, (20, 300)),
+        (30, (1, 300)),
+        (31, (31, 300)),
+    ]
+    .into();
+    let is_heir = |tgid, tid, start| {
+        moved
+            .inherited(&key(tgid, tid, start), &processes)
+            .is_some()
+    };
+    assert!(is_heir(10, 14, 201), "a thread of its process");
+    assert!(!is_heir(10, 14, 199), "looked at already");
+    assert!(!is_heir(10, 11, 50), "itself");
+    assert!(is_heir(12, 12, 250), "a child");
+    assert!(is_heir(13, 15, 270), "a grandchild's thread");
+    assert!(!is_heir(21, 21, 300), "of a child that was there before");
+    assert!(!is_heir(30, 30, 300) && !is_heir(31, 31, 300), "of others");
+}
+
+#[test]
+fn when_heirs_were_looked_for_is_written_down_and_means_nothing_after_a_boot() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("guest.json");
+    let task = Sleeper::new();
+    let (mut state, _) = State::open(&path, &Proc::default()).unwrap();
+    state
+        .enrol(&[(task.key(), was_free(PcpuSet::first(2)))])
+        .unwrap();
+    state.looked(77).unwrap();
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.contains("\"looked\":77"), "{text}");
+    drop(state);
+    fs::write(&path, text.replace("\"boot\":\"", "\"boot\":\"another")).unwrap();
+    let (state, _) = State::open(&path, &Proc::default()).unwrap();
+    assert_eq!(state.looked, 0);
+}
+
+#[test]
+fn one_that_cannot_be_set_keeps_nobody_else_waiting() {
+    if !has_several_cpus() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("guest.json");
+    let (first, second) = (Sleeper::new(), Sleeper::new());
+    let (bad, good) = match first.key() < second.key() {
+        true => (&first, &second),
+        false => (&second, &first),
+    };
+    let all = affinity::get(good.id()).unwrap();
+    let nowhere = Before {
+        // No vCPU that there is: EINVAL.
+        allowed: [PcpuId(511)].into_iter().collect(),
+        free: false,
+        since: u64::MAX,
+    };
+    let (mut state, _) = State::open(&path, &Proc::default()).unwrap();
+    let threads = [(bad.key(), nowhere), (good.key(), was_free(all))];
+    state.enrol(&threads).unwrap();
+    migrate(bad.id());
+    migrate(good.id());
+    let error = state.give_back_all().unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::EINVAL));
+    assert_eq!(affinity::get(good.id()).unwrap(), all);
+    assert!(is_pinned(bad.id()));
+    // The file has it still.
+    drop(state);
+    assert!(State::open(&path, &Proc::default()).is_err());
+    affinity::free(bad.id()).unwrap();
+    assert!(State::open(&path, &Proc::default()).is_ok());
+    assert!(!path.exists());
 }
 
 #[test]
@@ -107,6 +196,22 @@ fn one_daemon_at_a_time() {
 }
 
 #[test]
+fn a_file_of_before_heirs_were_looked_for_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("guest.json");
+    let (task, boot) = (Sleeper::new(), Proc::default().boot().unwrap());
+    let Key { tgid, tid, start } = task.key();
+    let all = migrate(task.id());
+    let text = format!(
+        r#"{{"boot":"{boot}","threads":[{{"tgid":{tgid},"tid":{tid},"start":{start},"allowed":"{all}","free":true,"since":0}}]}}"#
+    );
+    fs::write(&path, text).unwrap();
+    let (_state, left) = State::open(&path, &Proc::default()).unwrap();
+    assert_eq!(left, usize::from(has_several_cpus()));
+    assert_eq!(affinity::get(task.id()).unwrap(), all);
+}
+
+#[test]
 fn numbers_of_another_boot_mean_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("guest.json");
@@ -118,6 +223,7 @@ fn numbers_of_another_boot_mean_nothing() {
     let content = Content {
         boot: Some("another".into()),
         threads: vec![line],
+        looked: 0,
     };
     fs::write(&path, serde_json::to_string(&content).unwrap()).unwrap();
     migrate(task.id());

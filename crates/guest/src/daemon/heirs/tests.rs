@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Real processes that a daemon has "moved"; it is asked to look, and nothing else of it works.
+
+use super::*;
+use crate::detector::Sighting;
+use crate::guest::{GuestOptions, Source};
+use crate::selection::Selection;
+use crate::state::State;
+use crate::testing::{Sleeper, key_of, was_free};
+use corun_model::{PcpuId, PcpuSet};
+use std::io::{BufRead, BufReader};
+
+/// A daemon with a moved shell, which creates what a test wants.
+struct Scene {
+    daemon: Daemon,
+    shell: Sleeper,
+    _folder: tempfile::TempDir,
+}
+
+impl Scene {
+    /// `None`: the daemon may not work here, or there are no two vCPUs to move between.
+    fn new(source: Source, script: &str) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let options = GuestOptions {
+            selection: Selection::default(),
+            source,
+            heartbeat: MS,
+            own_permille: 10,
+            state: at("state.json"),
+            status: at("status.json"),
+            metrics: None,
+            run_for: None,
+            notes: |_| (),
+        };
+        let (state, _) = State::open(&options.state, &crate::proc::Proc::default()).unwrap();
+        let vcpus = affinity::get(0).unwrap();
+        let mut daemon = Daemon::new(options, state, vcpus).ok()?;
+        daemon.vcpus = vcpus;
+        if vcpus != PcpuSet::first(2) {
+            return None;
+        }
+        // It creates them only when it has been moved.
+        let shell = Sleeper::of(&format!("sleep 0.3; {script}"));
+        let key = shell.key();
+        let mut engine = lock(&daemon.engine);
+        engine.add(key, was_free(vcpus), 0, clock::now()).unwrap();
+        drop(engine);
+        let mut scene = Self {
+            daemon,
+            shell,
+            _folder: folder,
+        };
+        scene.move_to(1);
+        Some(scene)
+    }
+
+    fn move_to(&mut self, vcpu: u32) {
+        let (key, mut engine) = (self.shell.key(), lock(&self.daemon.engine));
+        engine.pins.ordered(&key, vcpu, clock::now());
+        affinity::pin(key.tid, PcpuId(vcpu)).unwrap();
+        engine.pins.moved(&key, clock::now());
+    }
+
+    /// The number of a process that the script has written.
+    fn told(&mut self) -> u32 {
+        let mut line = String::new();
+        let output = self.shell.0.stdout.as_mut().unwrap();
+        BufReader::with_capacity(1, output)
+            .read_line(&mut line)
+            .unwrap();
+        line.trim().parse().unwrap()
+    }
+
+    fn give_back(&mut self) {
+        let key = self.shell.key();
+        affinity::free(key.tid).unwrap();
+        let mut engine = lock(&self.daemon.engine);
+        engine.remove(&key);
+        engine.pins.given_back(&key, clock::now());
+    }
+}
+
+fn is_free(tid: u32) -> bool {
+    affinity::get(tid).unwrap() == PcpuSet::first(2)
+}
+
+fn kill(tid: u32) {
+    // SAFETY: a process that this test started.
+    unsafe { libc::kill(libc::pid_t::try_from(tid).unwrap(), libc::SIGKILL) };
+}
+
+#[test]
+fn a_thread_is_born_between_its_creation_and_now() {
+    let before = clock::now();
+    let task = Sleeper::new();
+    let born = born(task.key().start);
+    assert!(born.start <= before && before < born.end, "{born:?}");
+    assert!(born.end <= clock::now() + 2 * TICK);
+}
+
+#[test]
+fn grandchildren_are_freed() {
+    let script = "sh -c 'sleep 50 & echo $!; wait' & wait";
+    let Some(mut scene) = Scene::new(Source::Proc, script) else {
+        return;
+    };
+    let grandchild = scene.told();
+    assert!(!is_free(grandchild), "inherited");
+    scene.daemon.free_heirs().unwrap();
+    assert!(is_free(grandchild));
+    assert_eq!(scene.daemon.heirs.freed, 2);
+    kill(grandchild);
+}
+
+#[test]
+fn heirs_of_one_that_was_given_back_since_are_freed() {
+    let Some(mut scene) = Scene::new(Source::Proc, "sleep 50 & echo $!; wait") else {
+        return;
+    };
+    let child = scene.told();
+    scene.give_back();
+    scene.daemon.free_heirs().unwrap();
+    assert!(is_free(child));
+    // The second look forgets who is not moved any more.
+    scene.daemon.heirs.looked += 3 * SEC;
+    scene.daemon.free_heirs().unwrap();
+    assert!(!lock(&scene.daemon.engine).pins.has(&scene.shell.key()));
+    kill(child);
+}
+
+#[test]
+fn whoever_is_tied_to_another_vcpu_than_the_moved_one_stays_there() {
+    let Some(mut scene) = Scene::new(Source::Proc, "taskset -c 0 sleep 50 & echo $!; wait") else {
+        return;
+    };
+    let child = scene.told();
+    while affinity::get(child).unwrap() != affinity::only(0) {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    scene.daemon.free_heirs().unwrap();
+    // Not even if the moved one comes there.
+    scene.move_to(0);
+    scene.daemon.free_heirs().unwrap();
+    assert_eq!(affinity::get(child).unwrap(), affinity::only(0));
+    assert_eq!(scene.daemon.heirs.freed, 0);
+    kill(child);
+}
+
+#[test]
+fn an_heir_is_freed_once_and_what_is_set_then_stays() {
+    let Some(mut scene) = Scene::new(Source::Proc, "sleep 50 & echo $!; wait") else {
+        return;
+    };
+    let child = scene.told();
+    scene.daemon.free_heirs().unwrap();
+    assert!(is_free(child));
+    affinity::pin(child, PcpuId(1)).unwrap();
+    scene.daemon.free_heirs().unwrap();
+    scene
+        .daemon
+        .judge_candidate(&key_of(child, child), scene.shell.id());
+    assert_eq!(affinity::get(child).unwrap(), affinity::only(1));
+    kill(child);
+}
+
+/// The first process that a moved one creates ends at once, so that nothing leads to the second.
+#[test]
+fn bpf_tells_of_grandchildren_whose_parents_have_gone() {
+    let script = "sh -c 'sleep 50 & echo $!'; sleep 50";
+    // Without BPF there is nothing to be seen.
+    let Some(mut scene) = Scene::new(Source::Bpf, script) else {
+        return;
+    };
+    let grandchild = scene.told();
+    let until = clock::now() + 5 * SEC;
+    let mut seen = Vec::new();
+    while clock::now() < until && !is_free(grandchild) {
+        for sighting in scene.daemon.lookout.wait(50 * MS) {
+            if let Sighting::Heir { .. } = sighting {
+                seen.push(sighting);
+                scene.daemon.seen(sighting).unwrap();
+            }
+        }
+    }
+    assert!(is_free(grandchild), "{seen:?}");
+    let root = scene.shell.id();
+    let (tid, vcpu) = (grandchild, 1);
+    assert!(
+        seen.contains(&Sighting::Heir { tid, root, vcpu }),
+        "{seen:?}"
+    );
+    kill(grandchild);
+}

@@ -51,6 +51,11 @@ pub(crate) struct ToldHost {
 }
 
 impl ToldHost {
+    /// Are VMs with different cookies kept off each other's cores?
+    pub(crate) fn keeps_cookies(&self) -> bool {
+        self.pcpus.values().any(|conf| conf.cookies != 0)
+    }
+
     /// What pCPUs were told does not hold any more.
     pub(crate) fn pcpus_are_forgotten(&mut self) {
         for conf in self.pcpus.values_mut() {

@@ -7,12 +7,12 @@
 
 use crate::apply::{Base, ToldHost, apply};
 use crate::clock;
+use crate::cookies::Cookies;
 use crate::counters::Counters;
 use crate::cycles::Cycles;
 use crate::discovery::{ThreadKey, Vcpu, Vm, Vms};
 use crate::ipis;
 use crate::perf::{RESTRICTED, VcpuCounters};
-use crate::smt;
 use crate::socket::protocol::VmInForce;
 use crate::tables::Tables;
 use corun_model::time::{MS, SEC};
@@ -96,6 +96,8 @@ pub(crate) struct Control {
     only: Vec<String>,
     /// How vCPUs' cycles divide, while the policy wants to know.
     cycles: Cycles,
+    /// Which VMs may share a core.
+    cookies: Cookies,
 }
 
 impl Control {
@@ -121,6 +123,7 @@ impl Control {
             vms: Vms::default(),
             stacking: Stacking::default(),
             cycles,
+            cookies: Cookies::start(),
             host,
             online,
             began,
@@ -266,6 +269,9 @@ impl Control {
     pub(crate) fn notes(&self) -> Vec<String> {
         let mut notes = self.status().notes;
         notes.extend(self.cycles.note());
+        if self.told.keeps_cookies() {
+            notes.extend(self.cookies.note());
+        }
         let mut vcpus = self.vms.list.iter().flat_map(|vm| &vm.vcpus);
         let refused = |vcpu: &Vcpu| vcpu.counters.as_ref().is_some_and(VcpuCounters::refused);
         if vcpus.any(refused) {
@@ -307,6 +313,7 @@ impl Control {
             self.host.wakers_hidden = ipis::hide_wakers(Path::new("/"));
         }
         self.vms.refresh(&slots, tables, thorough);
+        self.cookies.refresh(&self.vms.list, thorough);
     }
 
     /// Reads the counters of all vCPUs; those that have gone are forgotten.
@@ -350,7 +357,7 @@ impl Control {
         let vm = |vm: &Vm| VmSeen {
             vm: vm.vm,
             weight: vm.weight,
-            cookie: smt::cookie(vm.key.tgid),
+            cookie: self.cookies.of(vm.vm),
             vcpus: {
                 let tids = vm.vcpus.iter().map(|vcpu| (vcpu.key.tid, vcpu.task));
                 let mut tids: Vec<_> = tids.collect();

@@ -21,6 +21,7 @@ mod cgroup;
 mod clock;
 mod confine;
 mod control;
+mod cookies;
 mod counters;
 mod cycles;
 mod daemon;

@@ -15,7 +15,7 @@ use crate::stats::Stats;
 use crate::{priority, sched_ext};
 use corun_model::DispatcherParams;
 use corun_model::time::MS;
-use corun_model::{Nanos, TopologyError, time};
+use corun_model::{Nanos, TopologyError};
 use corun_policies::{PolicyInfo, Settings};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io::{self, Write};
@@ -242,11 +242,8 @@ pub fn run(options: HostOptions) -> Result<HostExit, HostError> {
     }
     let notes = options.notes;
     let knobs = Path::new(halt_poll::KNOBS);
-    if let Some(back) = halt_poll::put_back(knobs, &folder)? {
-        let back = time::show(back);
-        notes(&format!(
-            "the run before was killed: KVM's halt polling is back at {back}"
-        ));
+    if let Some(note) = halt_poll::put_back(knobs, &folder)?.in_words() {
+        notes(&note);
     }
     let longest = options.halt_poll;
     let polling = longest.map(|longest| HaltPoll::set(knobs, &folder, longest));

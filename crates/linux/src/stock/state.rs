@@ -7,6 +7,7 @@
 
 use super::thread;
 use crate::discovery::ThreadKey;
+use crate::safety::write_whole;
 use crate::{pidfd, proc};
 use corun_model::{Nanos, PcpuSet};
 use serde::{Deserialize, Serialize};
@@ -84,11 +85,8 @@ impl State {
         Ok((state, left))
     }
 
-    /// Writes the file whole or not at all.
     fn write(&self) -> io::Result<()> {
-        let new = self.path.with_extension("new");
-        fs::write(&new, serde_json::to_string(&self.changed)?)?;
-        fs::rename(&new, &self.path)
+        write_whole(&self.path, &serde_json::to_vec(&self.changed)?)
     }
 
     /// Sets what is wanted of these threads, each once. Returns those for which it failed, with the

@@ -128,11 +128,7 @@ pub fn run(options: StockOptions) -> Result<Cause, StockError> {
         cause,
     };
     let (state, left) = State::open(&options.state, own_slice).map_err(failed)?;
-    if left > 0 {
-        (options.notes)(&format!(
-            "took back what a daemon before had left of {left} threads"
-        ));
-    }
+    left.notes().iter().for_each(|note| (options.notes)(note));
     let mut daemon = Daemon::new(options, state, online)?;
     let ended = loop {
         if asked.load(Ordering::Relaxed) {

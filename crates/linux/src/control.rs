@@ -10,6 +10,7 @@ use crate::clock;
 use crate::cookies::Cookies;
 use crate::counters::Counters;
 use crate::cycles::Cycles;
+use crate::descriptors::MORE;
 use crate::discovery::{ThreadKey, Vcpu, Vm, Vms};
 use crate::ipis;
 use crate::perf::{RESTRICTED, VcpuCounters};
@@ -280,6 +281,7 @@ impl Control {
                  another policy and back)"
             ));
         }
+        notes.extend(crowded(&self.vms.list));
         if !self.only.is_empty() {
             let under = self.vms.list.iter().filter(|vm| self.is_for(vm)).count();
             let all = self.vms.list.len();
@@ -376,5 +378,37 @@ impl Control {
                 .map(vm)
                 .collect(),
         }
+    }
+}
+
+/// What is not known of these VMs for want of descriptors, for people.
+fn crowded(vms: &[Vm]) -> Option<String> {
+    let threads: usize = vms.iter().map(|vm| vm.left_out).sum();
+    let counters = vms.iter().flat_map(|vm| &vm.vcpus);
+    let crowded = |vcpu: &&Vcpu| vcpu.counters.as_ref().is_some_and(VcpuCounters::crowded);
+    let counters = counters.filter(crowded).count();
+    (threads + counters > 0).then(|| {
+        format!(
+            "no descriptors are left for {threads} threads of VMs, which are in fair order, and for counters of \
+             {counters} vCPUs: {MORE}"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apply::tests::host;
+
+    #[test]
+    fn threads_without_descriptors_are_told_of() {
+        let (mut vms, _) = host();
+        assert_eq!(crowded(&vms), None);
+        vms[1].left_out = 3;
+        let note = crowded(&vms).unwrap();
+        assert!(
+            note.contains("3 threads") && note.contains("LimitNOFILE="),
+            "{note}"
+        );
     }
 }

@@ -4,6 +4,7 @@
 
 use crate::confine::{ConfineError, confine};
 use crate::daemon::Daemon;
+use crate::descriptors;
 use crate::halt_poll::{self, HaltPoll, HaltPollError};
 use crate::loader::{Dispatcher, ExitInfo, LoadError};
 use crate::preflight::{self, Finding, Verdict};
@@ -222,6 +223,7 @@ pub fn verdict(state_dir: &Path, force: &[String]) -> Verdict {
 /// # Errors
 /// [`HostError`]; the host is on the kernel's own scheduler then, too.
 pub fn run(options: HostOptions) -> Result<HostExit, HostError> {
+    descriptors::raise_limit();
     let verdict = verdict(&options.state_dir, &options.force);
     if !verdict.refused.is_empty() {
         return Err(HostError::Preflight(verdict.refused));

@@ -25,6 +25,7 @@ mod cookies;
 mod counters;
 mod cycles;
 mod daemon;
+mod descriptors;
 mod discovery;
 pub mod halt_poll;
 mod helpers;

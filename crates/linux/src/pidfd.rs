@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Threads by descriptor: a pidfd stands for one thread for ever, its number does not.
 
+use crate::descriptors;
 use corun_model::PcpuSet;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -17,7 +18,7 @@ pub(crate) fn open_thread(tid: u32) -> io::Result<OwnedFd> {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    descriptors::to_keep(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// The pCPUs thread `tid` may use by affinity and cpuset; `None` if it has gone.

@@ -140,6 +140,7 @@ pub(crate) fn host() -> (Vec<Vm>, Snapshot) {
         books: Books::default(),
         counted: 2,
         settled: Settled::default(),
+        left_out: 0,
         told: None,
     };
     let seen = |vm: &Vm| VmSeen {

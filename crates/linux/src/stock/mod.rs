@@ -20,7 +20,7 @@ use crate::host::{Cause, HostError, watch_signals};
 use crate::outside::task_seen;
 use crate::perf::VcpuCounters;
 use crate::proc::{Counted, Process};
-use crate::{clock, machine, preflight, priority};
+use crate::{clock, descriptors, machine, preflight, priority};
 use corun_model::time::{MS, SEC};
 use corun_model::{
     HostSeen, Nanos, PcpuSet, Placement, Plan, Pool, Signals, Snapshot, TaskId, TaskPlan, VmSeen,
@@ -121,6 +121,7 @@ pub fn run(options: StockOptions) -> Result<Cause, StockError> {
     }
     let asked = watch_signals().map_err(HostError::Signals)?;
     priority::raise();
+    descriptors::raise_limit();
     let online = preflight::online().ok_or(HostError::Online)?;
     let path = options.state.display().to_string();
     let failed = |cause| StockError::State {

@@ -282,6 +282,7 @@ impl Control {
             ));
         }
         notes.extend(crowded(&self.vms.list));
+        notes.extend(self.told.note(&self.vms.list));
         if !self.only.is_empty() {
             let under = self.vms.list.iter().filter(|vm| self.is_for(vm)).count();
             let all = self.vms.list.len();

@@ -39,6 +39,8 @@ pub(crate) struct Vcpu {
     pub(crate) allowed: PcpuSet,
     /// What the dispatcher has been told about it.
     pub(crate) told: Option<TaskConf>,
+    /// What it could not be told, and is to be.
+    pub(crate) owed: Option<TaskConf>,
     /// What the kernel counts of it, while a policy wants to see that.
     pub(crate) counters: Option<VcpuCounters>,
 }
@@ -251,6 +253,7 @@ fn open_vcpu(
         pidfd,
         allowed,
         told: None,
+        owed: None,
         counters: None,
     }))
 }

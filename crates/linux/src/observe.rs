@@ -76,6 +76,7 @@ pub fn run(mut options: ObserveOptions) -> Result<(), HostError> {
                 .map_err(HostError::Output)?;
             shown = now.clone();
         }
+        observer.numbers.looked();
         then = now;
     }
     Ok(())

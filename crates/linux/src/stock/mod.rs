@@ -11,6 +11,7 @@
 //! ([`state`]). Policies that decide at wake-ups and switches need sched_ext and are refused.
 
 mod find;
+mod notes;
 mod report;
 mod state;
 pub mod thread;
@@ -27,6 +28,7 @@ use corun_model::{
 };
 use corun_policies::{Policy, PolicyInfo, Settings};
 use find::{Vcpu, Vm, Vms};
+use notes::Notes;
 use report::Report;
 use state::State;
 use std::collections::BTreeMap;
@@ -161,7 +163,7 @@ struct Daemon {
     end: Option<Nanos>,
     report: Report,
     /// What people have been told already.
-    noted: Vec<String>,
+    noted: Notes,
 }
 
 impl Daemon {
@@ -180,7 +182,7 @@ impl Daemon {
             thorough_due: began,
             end: options.run_for.map(|time| began + time),
             report: Report::new(options.interval, began),
-            noted: Vec::new(),
+            noted: Notes::default(),
             options,
         })
     }
@@ -219,18 +221,10 @@ impl Daemon {
             path: self.options.state.display().to_string(),
             cause,
         })?;
-        let mut notes = self.policy.status().notes;
-        notes.extend(
-            failed.iter().map(|(key, error)| {
-                format!("thread {} could not be set as wanted: {error}", key.tid)
-            }),
-        );
-        for note in notes {
-            if !self.noted.contains(&note) {
-                (self.options.notes)(&note);
-                self.noted.push(note);
-            }
-        }
+        let vcpus = self.vms.list.iter().flat_map(|vm| &vm.vcpus);
+        let said = self.policy.status().notes;
+        let news = self.noted.news(said, &failed, vcpus.map(|vcpu| vcpu.key));
+        news.iter().for_each(|note| (self.options.notes)(note));
         Ok(())
     }
 

@@ -114,7 +114,10 @@ impl Reader {
         let _ = thread::Builder::new()
             .name("cookies".to_string())
             .spawn(move || answer(&asked));
-        Self(ask)
+        let reader = Self(ask);
+        // It answers when it has given up all else: the daemon does not go on before.
+        reader.read(&[]);
+        reader
     }
 
     /// The cookies of these threads, in their order.

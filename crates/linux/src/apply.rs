@@ -6,6 +6,9 @@
 //! from another adds to nothing: homes, slices and modes that the other had given to whom this one does
 //! not mention are taken back. The dispatcher reads the tables at every
 //! decision and keeps nothing of a mode that a VM is no longer in, so there is nothing else to undo.
+//!
+//! Tables of VMs, pools and pCPUs are arrays: that one cannot be written is a fault. What is said of a thread
+//! takes memory; if there is none for a moment, the next period says it.
 
 use crate::discovery::{Vcpu, Vm};
 use crate::helpers;
@@ -48,9 +51,35 @@ pub(crate) struct ToldHost {
     pcpus: BTreeMap<u32, PcpuConf>,
     /// Of parts of the dispatcher.
     parts: Parts,
+    /// Why some thread could not be told anything in this period.
+    refused: Option<String>,
 }
 
 impl ToldHost {
+    /// Are VMs with different cookies kept off each other's cores?
+    pub(crate) fn keeps_cookies(&self) -> bool {
+        self.pcpus.values().any(|conf| conf.cookies != 0)
+    }
+
+    /// A thread was told something, or not.
+    fn remember(&mut self, told: libbpf_rs::Result<()>) {
+        self.refused = self
+            .refused
+            .take()
+            .or(told.err().map(|why| format!("{why:#}")));
+    }
+
+    /// What could not be told of these VMs, for people.
+    pub(crate) fn note(&self, list: &[Vm]) -> Option<String> {
+        let why = self.refused.as_ref()?;
+        let vcpus = list.iter().flat_map(|vm| &vm.vcpus);
+        let owed = vcpus.filter(|vcpu| vcpu.owed.is_some()).count();
+        Some(format!(
+            "{owed} vCPUs could not be told what the policy wants, nor perhaps threads that serve VMs, which is tried \
+             again in each period: {why}"
+        ))
+    }
+
     /// What pCPUs were told does not hold any more.
     pub(crate) fn pcpus_are_forgotten(&mut self) {
         for conf in self.pcpus.values_mut() {
@@ -105,6 +134,7 @@ pub(crate) fn apply(
     let vms: BTreeMap<_, _> = plan.vms.iter().map(|vm| (vm.vm, vm)).collect();
     let parts = Parts::of(plan);
     let either = host.parts.or(parts);
+    host.refused = None;
     tell_parts(&mut host.parts, either, to);
     for (at, pool) in (0..).zip(&plan.pools) {
         tell_pool(&mut host.pools, at, pool, to)?;
@@ -113,10 +143,11 @@ pub(crate) fn apply(
     let mut gangs = false;
     for vm in list {
         for vcpu in &mut vm.vcpus {
-            tell_task(vcpu, tasks.get(&vcpu.task).copied(), base, to)?;
+            let told = tell_task(vcpu, tasks.get(&vcpu.task).copied(), base, to);
+            host.remember(told);
         }
         tell_vm(vm, vms.get(&vm.vm).copied(), base, to)?;
-        tell_helpers(vm, to)?;
+        host.remember(tell_helpers(vm, to));
         gangs |= vm.told.is_some_and(|told| told.gang != 0);
     }
     let needed = match base {
@@ -178,26 +209,39 @@ fn tell_task(
     to: &impl Told,
 ) -> libbpf_rs::Result<()> {
     let told = vcpu.told.unwrap_or_default();
+    let owed = vcpu.owed.take();
     let conf = match (wanted, base) {
         (Some(plan), _) => TaskConf::of(plan),
-        (None, Base::AsTold) => told,
+        (None, Base::AsTold) => owed.unwrap_or(told),
         (None, Base::Nothing) => TaskConf::default(),
     };
-    if conf != told && to.set_task_conf(vcpu.pidfd.as_fd(), conf)? {
-        vcpu.told = Some(conf);
+    if conf == told {
+        return Ok(());
+    }
+    match to.set_task_conf(vcpu.pidfd.as_fd(), conf) {
+        Ok(true) => vcpu.told = Some(conf),
+        Ok(false) => {}
+        Err(why) => {
+            vcpu.owed = Some(conf);
+            return Err(why);
+        }
     }
     Ok(())
 }
 
-/// What is wanted of a VM's other threads follows from what it was told itself.
+/// What is wanted of a VM's other threads follows from what it was told itself, so who could not be told needs
+/// no mark. An error is the first; all were tried.
 fn tell_helpers(vm: &mut Vm, to: &impl Told) -> libbpf_rs::Result<()> {
     let wanted = helpers::wanted(vm);
-    for helper in &mut vm.helpers {
-        if wanted != helper.told && to.set_task_conf(helper.pidfd.as_fd(), wanted)? {
-            helper.told = wanted;
+    let mut told = Ok(());
+    for helper in vm.helpers.iter_mut().filter(|helper| helper.told != wanted) {
+        match to.set_task_conf(helper.pidfd.as_fd(), wanted) {
+            Ok(true) => helper.told = wanted,
+            Ok(false) => {}
+            Err(why) => told = told.and(Err(why)),
         }
     }
-    Ok(())
+    told
 }
 
 /// The weight is the administrator's, all else the policy's.

@@ -8,9 +8,19 @@
 //! look into other processes or change the kernel. They are refused, not fatal, and only they are: a
 //! daemon that was killed for an innocent call would take the scheduler with it (man 2 seccomp,
 //! man 7 capabilities, docs/security.md).
+//!
+//! One thing takes more than that: who may not trace a VM's threads is not told their core-scheduling
+//! cookies. With CAP_SYS_PTRACE one could also write into any process, through /proc/PID/mem, which no filter of
+//! system calls tells from another file. So a thread of its own has it (cookies.rs), which may do next to
+//! nothing: for that one the list is of what it may.
 
+use crate::smt::{PR_SCHED_CORE, PR_SCHED_CORE_GET};
 use caps::{CapSet, Capability, CapsHashSet};
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+use seccompiler::SeccompCmpArgLen::{Dword, Qword};
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule,
+};
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
 
@@ -68,6 +78,23 @@ const REFUSED: [libc::c_long; 43] = [
     libc::SYS_syslog,
 ];
 
+/// What the thread that reads cookies may do beside that: wait for whom it serves, have memory, and end.
+const READERS: [libc::c_long; 13] = [
+    libc::SYS_futex,
+    libc::SYS_sched_yield,
+    libc::SYS_mmap,
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_mprotect,
+    libc::SYS_madvise,
+    libc::SYS_brk,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_sigaltstack,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+];
+
 /// Why the daemon could not give something up.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfineError {
@@ -84,7 +111,21 @@ pub enum ConfineError {
 
 /// Gives it up, for this thread and those it will start.
 pub(crate) fn confine() -> Result<(), ConfineError> {
-    let kept: CapsHashSet = KEPT.into_iter().collect();
+    give_up_all_but(&KEPT)?;
+    seccompiler::apply_filter(&filter()?)?;
+    Ok(())
+}
+
+/// The same for the thread that reads cookies: it can do nothing else.
+pub(crate) fn confine_to_cookies() -> Result<(), ConfineError> {
+    give_up_all_but(&[Capability::CAP_SYS_PTRACE])?;
+    seccompiler::apply_filter(&filter_of_reader()?)?;
+    Ok(())
+}
+
+/// Gives up all capabilities but these, of which none is gained.
+fn give_up_all_but(kept: &[Capability]) -> Result<(), caps::errors::CapsError> {
+    let kept: CapsHashSet = kept.iter().copied().collect();
     // While CAP_SETPCAP is there.
     if caps::has_cap(None, CapSet::Effective, Capability::CAP_SETPCAP)? {
         for bounded in caps::read(None, CapSet::Bounding)?.difference(&kept) {
@@ -95,17 +136,32 @@ pub(crate) fn confine() -> Result<(), ConfineError> {
     let kept: CapsHashSet = had.intersection(&kept).copied().collect();
     caps::clear(None, CapSet::Inheritable)?;
     caps::set(None, CapSet::Effective, &kept)?;
-    caps::set(None, CapSet::Permitted, &kept)?;
-    seccompiler::apply_filter(&filter()?)?;
-    Ok(())
+    caps::set(None, CapSet::Permitted, &kept)
 }
 
-fn filter() -> Result<BpfProgram, seccompiler::BackendError> {
+fn filter() -> Result<BpfProgram, BackendError> {
     let always = Vec::new;
     let rules: BTreeMap<i64, _> = REFUSED.into_iter().map(|call| (call, always())).collect();
-    let refuse = SeccompAction::Errno(libc::EPERM.unsigned_abs());
-    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, ARCH.try_into()?)?;
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse(), ARCH.try_into()?)?;
     filter.try_into()
+}
+
+fn filter_of_reader() -> Result<BpfProgram, BackendError> {
+    let always = Vec::new;
+    let mut rules: BTreeMap<i64, _> = READERS.into_iter().map(|call| (call, always())).collect();
+    let what = u64::from(PR_SCHED_CORE.unsigned_abs());
+    let get = SeccompRule::new(vec![
+        SeccompCondition::new(0, Dword, SeccompCmpOp::Eq, what)?,
+        SeccompCondition::new(1, Qword, SeccompCmpOp::Eq, PR_SCHED_CORE_GET)?,
+    ])?;
+    rules.insert(libc::SYS_prctl, vec![get]);
+    let filter = SeccompFilter::new(rules, refuse(), SeccompAction::Allow, ARCH.try_into()?)?;
+    filter.try_into()
+}
+
+/// Calls fail; nobody dies of them.
+fn refuse() -> SeccompAction {
+    SeccompAction::Errno(libc::EPERM.unsigned_abs())
 }
 
 #[cfg(test)]
@@ -117,7 +173,38 @@ mod tests {
     use std::process::Command;
     use std::thread;
 
-    /// In a thread of its own: what is given up does not come back.
+    /// In threads of their own: what is given up does not come back.
+    #[test]
+    fn who_reads_cookies_can_do_nothing_else() {
+        let checked = thread::spawn(|| {
+            // Into memory that is there already: to say so takes more calls than the thread has.
+            let mut found = Vec::with_capacity(8);
+            confine_to_cookies().unwrap();
+            found.push(crate::smt::cookie(std::process::id()).is_ok());
+            found.push(fs::read("/proc/self/stat").is_err());
+            found.push(Command::new("/bin/true").status().is_err());
+            found.push(caps::read(None, CapSet::Permitted).is_err());
+            // SAFETY: `PR_SCHED_CORE_CREATE` takes integers only.
+            let create = unsafe { libc::prctl(PR_SCHED_CORE, 1, 0, 0, 0) };
+            let refused = std::io::Error::last_os_error().raw_os_error();
+            found.push(create != 0 && refused == Some(libc::EPERM));
+            found
+        });
+        assert_eq!(checked.join().unwrap(), [true; 5]);
+        let left = thread::spawn(|| {
+            let had = caps::read(None, CapSet::Permitted).unwrap();
+            give_up_all_but(&[Capability::CAP_SYS_PTRACE]).unwrap();
+            let left = caps::read(None, CapSet::Permitted).unwrap();
+            (had.contains(&Capability::CAP_SYS_PTRACE), left)
+        });
+        let (had, left) = left.join().unwrap();
+        let expected = had.then_some(Capability::CAP_SYS_PTRACE);
+        assert_eq!(
+            left.into_iter().collect::<Vec<_>>(),
+            Vec::from_iter(expected)
+        );
+    }
+
     #[test]
     fn what_was_given_up_is_refused_and_all_else_works() {
         let checked = thread::spawn(|| {

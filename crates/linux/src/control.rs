@@ -7,12 +7,13 @@
 
 use crate::apply::{Base, ToldHost, apply};
 use crate::clock;
+use crate::cookies::Cookies;
 use crate::counters::Counters;
 use crate::cycles::Cycles;
+use crate::descriptors::MORE;
 use crate::discovery::{ThreadKey, Vcpu, Vm, Vms};
 use crate::ipis;
 use crate::perf::{RESTRICTED, VcpuCounters};
-use crate::smt;
 use crate::socket::protocol::VmInForce;
 use crate::tables::Tables;
 use corun_model::time::{MS, SEC};
@@ -96,6 +97,8 @@ pub(crate) struct Control {
     only: Vec<String>,
     /// How vCPUs' cycles divide, while the policy wants to know.
     cycles: Cycles,
+    /// Which VMs may share a core.
+    cookies: Cookies,
 }
 
 impl Control {
@@ -121,6 +124,7 @@ impl Control {
             vms: Vms::default(),
             stacking: Stacking::default(),
             cycles,
+            cookies: Cookies::start(),
             host,
             online,
             began,
@@ -266,6 +270,9 @@ impl Control {
     pub(crate) fn notes(&self) -> Vec<String> {
         let mut notes = self.status().notes;
         notes.extend(self.cycles.note());
+        if self.told.keeps_cookies() {
+            notes.extend(self.cookies.note());
+        }
         let mut vcpus = self.vms.list.iter().flat_map(|vm| &vm.vcpus);
         let refused = |vcpu: &Vcpu| vcpu.counters.as_ref().is_some_and(VcpuCounters::refused);
         if vcpus.any(refused) {
@@ -274,6 +281,8 @@ impl Control {
                  another policy and back)"
             ));
         }
+        notes.extend(crowded(&self.vms.list));
+        notes.extend(self.told.note(&self.vms.list));
         if !self.only.is_empty() {
             let under = self.vms.list.iter().filter(|vm| self.is_for(vm)).count();
             let all = self.vms.list.len();
@@ -307,6 +316,7 @@ impl Control {
             self.host.wakers_hidden = ipis::hide_wakers(Path::new("/"));
         }
         self.vms.refresh(&slots, tables, thorough);
+        self.cookies.refresh(&self.vms.list, thorough);
     }
 
     /// Reads the counters of all vCPUs; those that have gone are forgotten.
@@ -350,7 +360,7 @@ impl Control {
         let vm = |vm: &Vm| VmSeen {
             vm: vm.vm,
             weight: vm.weight,
-            cookie: smt::cookie(vm.key.tgid),
+            cookie: self.cookies.of(vm.vm),
             vcpus: {
                 let tids = vm.vcpus.iter().map(|vcpu| (vcpu.key.tid, vcpu.task));
                 let mut tids: Vec<_> = tids.collect();
@@ -369,5 +379,37 @@ impl Control {
                 .map(vm)
                 .collect(),
         }
+    }
+}
+
+/// What is not known of these VMs for want of descriptors, for people.
+fn crowded(vms: &[Vm]) -> Option<String> {
+    let threads: usize = vms.iter().map(|vm| vm.left_out).sum();
+    let counters = vms.iter().flat_map(|vm| &vm.vcpus);
+    let crowded = |vcpu: &&Vcpu| vcpu.counters.as_ref().is_some_and(VcpuCounters::crowded);
+    let counters = counters.filter(crowded).count();
+    (threads + counters > 0).then(|| {
+        format!(
+            "no descriptors are left for {threads} threads of VMs, which are in fair order, and for counters of \
+             {counters} vCPUs: {MORE}"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apply::tests::host;
+
+    #[test]
+    fn threads_without_descriptors_are_told_of() {
+        let (mut vms, _) = host();
+        assert_eq!(crowded(&vms), None);
+        vms[1].left_out = 3;
+        let note = crowded(&vms).unwrap();
+        assert!(
+            note.contains("3 threads") && note.contains("LimitNOFILE="),
+            "{note}"
+        );
     }
 }

@@ -5,6 +5,7 @@
 //! /proc adds names, the order of vCPUs, affinities and weights. Nobody is asked, no manager needed.
 //! Processes come and go while one looks: what cannot be read is left out this time.
 
+use crate::descriptors;
 use crate::helpers::{self, Helper};
 use crate::inventory::role::vcpu_number;
 use crate::inventory::{Identity, identity};
@@ -15,6 +16,7 @@ use crate::vm_table::VmSlot;
 use crate::{cgroup, pidfd};
 use corun_dispatcher::{TaskConf, VmConf};
 use corun_model::{PcpuSet, TaskId, VmId};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
@@ -37,6 +39,8 @@ pub(crate) struct Vcpu {
     pub(crate) allowed: PcpuSet,
     /// What the dispatcher has been told about it.
     pub(crate) told: Option<TaskConf>,
+    /// What it could not be told, and is to be.
+    pub(crate) owed: Option<TaskConf>,
     /// What the kernel counts of it, while a policy wants to see that.
     pub(crate) counters: Option<VcpuCounters>,
 }
@@ -106,6 +110,8 @@ pub(crate) struct Vm {
     pub(crate) counted: u32,
     /// Whether there is anything to look for.
     pub(crate) settled: Settled,
+    /// Threads of which nothing is known, since no descriptor was left for them.
+    pub(crate) left_out: usize,
     /// What the dispatcher has been told about it.
     pub(crate) told: Option<VmConf>,
 }
@@ -170,6 +176,7 @@ impl Vms {
             books: Books::default(),
             counted: 0,
             settled: Settled::default(),
+            left_out: 0,
             told: None,
         });
         self.next_vm += 1;
@@ -199,9 +206,15 @@ impl Vm {
             // A VMM that names its threads otherwise: the dispatcher tells which are vCPUs.
             found = new.iter().map(|&tid| (tid, None)).collect();
         }
+        self.left_out = 0;
         for (tid, number) in found {
-            let Some(mut vcpu) = open_vcpu(tgid, tid, number, tables, TaskId(*next_task)) else {
-                continue;
+            let mut vcpu = match open_vcpu(tgid, tid, number, tables, TaskId(*next_task)) {
+                Ok(Some(vcpu)) => vcpu,
+                Ok(None) => continue,
+                Err(why) => {
+                    self.left_out += usize::from(descriptors::are_all_taken(&why));
+                    continue;
+                }
             };
             *next_task += 1;
             // It may have been taken for something else before it had its name.
@@ -210,36 +223,39 @@ impl Vm {
             self.vcpus.push(vcpu);
         }
         self.vcpus.sort_by_key(|vcpu| (vcpu.number, vcpu.key.tid));
-        helpers::refresh(&mut self.helpers, &self.vcpus, &process, tgid, &threads);
+        self.left_out += helpers::refresh(&mut self.helpers, &self.vcpus, &process, tgid, &threads);
     }
 }
 
 /// A vCPU for thread `tid`; `None` if it has gone, or has no name and the dispatcher says no.
+///
+/// # Errors
+/// Why there is no descriptor for it.
 fn open_vcpu(
     tgid: u32,
     tid: u32,
     number: Option<u32>,
     tables: &Tables<'_, '_>,
     task: TaskId,
-) -> Option<Vcpu> {
-    let pidfd = pidfd::open_thread(tid).ok()?;
+) -> io::Result<Option<Vcpu>> {
+    let pidfd = pidfd::open_thread(tid)?;
+    let is_vcpu = || {
+        let ctx = tables.task(pidfd.as_fd()).ok().flatten();
+        ctx.is_some_and(|ctx| ctx.vm != NO_VM)
+    };
     // Read after the descriptor was opened: if the thread is still there, both mean the same one.
-    let start = Process::here(tgid).thread_start(tid)?;
-    if number.is_none() {
-        let ctx = tables.task(pidfd.as_fd()).ok()??;
-        if ctx.vm == NO_VM {
-            return None;
-        }
-    }
-    Some(Vcpu {
+    let start = Process::here(tgid).thread_start(tid);
+    let there = start.filter(|_| number.is_some() || is_vcpu());
+    Ok(there.zip(pidfd::allowed(tid)).map(|(start, allowed)| Vcpu {
         task,
         key: ThreadKey { tgid, tid, start },
         number: number.unwrap_or(u32::MAX),
         pidfd,
-        allowed: pidfd::allowed(tid)?,
+        allowed,
         told: None,
+        owed: None,
         counters: None,
-    })
+    }))
 }
 
 /// `NO_VM` of the dispatcher.

@@ -6,6 +6,7 @@
 //! this one is killed; but only where what was set is still there: whoever changed it since knows better. The
 //! knob is kept open, so that it can be put back when all privileges are gone ([`crate::confine`]).
 
+use crate::safety::write_whole;
 use corun_model::{Nanos, time};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -100,33 +101,62 @@ impl fmt::Display for HaltPollNow {
     }
 }
 
-/// Puts back what a run that was killed has left, if there is such. Returns what is in force then, ns.
-pub(crate) fn put_back(knobs: &Path, state_dir: &Path) -> Result<Option<Nanos>, HaltPollError> {
+/// What a run that was killed has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// Nothing, or nothing that is still so.
+    Nothing,
+    /// This was before, ns, and is again.
+    Back(Nanos),
+    /// A file that does not say what was before. It is gone: refusing to start because of it would help nobody.
+    Unreadable,
+}
+
+impl Left {
+    /// For people, if there is something to say.
+    pub(crate) fn in_words(self) -> Option<String> {
+        match self {
+            Self::Nothing => None,
+            Self::Back(longest) => Some(format!(
+                "the run before was killed: KVM's halt polling is back at {}",
+                time::show(longest)
+            )),
+            Self::Unreadable => Some(format!(
+                "{STATE} in the state directory does not say what KVM's halt polling was before the run that was \
+                 killed: it stays as it is"
+            )),
+        }
+    }
+}
+
+/// Puts back what a run that was killed has left, if there is such.
+pub(crate) fn put_back(knobs: &Path, state_dir: &Path) -> Result<Left, HaltPollError> {
     let state = state_dir.join(STATE);
     let at = |path: &Path| {
         let path = path.to_path_buf();
         move |cause| HaltPollError { path, cause }
     };
-    let text = match fs::read_to_string(&state) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+    let text = match fs::read(&state) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Left::Nothing),
         text => text.map_err(at(&state))?,
     };
-    let changed: Changed = serde_json::from_str(&text)
-        .map_err(io::Error::from)
-        .map_err(at(&state))?;
+    let Ok(changed) = serde_json::from_slice::<Changed>(&text) else {
+        fs::remove_file(&state).map_err(at(&state))?;
+        return Ok(Left::Unreadable);
+    };
     let path = knobs.join(KNOB);
-    let mut back = None;
+    let mut left = Left::Nothing;
     // Without the module, or after another boot, there is nothing to put back.
     if changed.boot == boot() && path.exists() {
         let knob = OpenOptions::new().read(true).write(true).open(&path);
         let knob = knob.map_err(at(&path))?;
         if read(&knob).map_err(at(&path))? == changed.now {
             write(&knob, changed.before).map_err(at(&path))?;
-            back = Some(changed.before);
+            left = Left::Back(changed.before);
         }
     }
     fs::remove_file(&state).map_err(at(&state))?;
-    Ok(back)
+    Ok(left)
 }
 
 impl HaltPoll {
@@ -208,11 +238,8 @@ impl Drop for HaltPoll {
     }
 }
 
-/// The file whole or not at all.
 fn written(state: &Path, changed: &Changed) -> io::Result<()> {
-    let new = state.with_extension("new");
-    fs::write(&new, serde_json::to_string(changed)?)?;
-    fs::rename(&new, state)
+    write_whole(state, &serde_json::to_vec(changed)?)
 }
 
 fn boot() -> String {
@@ -283,13 +310,13 @@ mod tests {
         let at = folder.path();
         std::mem::forget(HaltPoll::set(at, at, 50_000).unwrap());
         assert_eq!(value(at), 50_000);
-        assert_eq!(put_back(at, at).unwrap(), Some(200_000));
+        assert_eq!(put_back(at, at).unwrap(), Left::Back(200_000));
         assert_eq!(value(at), 200_000);
         // A run that ends in the middle has it put back by itself.
         drop(HaltPoll::set(at, at, 0).unwrap());
         assert_eq!(value(at), 200_000);
         // Once only.
-        assert_eq!(put_back(at, at).unwrap(), None);
+        assert_eq!(put_back(at, at).unwrap(), Left::Nothing);
     }
 
     #[test]
@@ -302,7 +329,7 @@ mod tests {
         assert_eq!(value(at), 80_000);
         std::mem::forget(HaltPoll::set(at, at, 0).unwrap());
         fs::write(at.join(KNOB), "90000\n").unwrap();
-        assert_eq!(put_back(at, at).unwrap(), None);
+        assert_eq!(put_back(at, at).unwrap(), Left::Nothing);
         assert_eq!(value(at), 90_000);
         assert!(!at.join(STATE).exists());
     }
@@ -333,7 +360,7 @@ mod tests {
             boot: "another".to_string(),
         };
         written(&at.join(STATE), &changed).unwrap();
-        assert_eq!(put_back(at, at).unwrap(), None);
+        assert_eq!(put_back(at, at).unwrap(), Left::Nothing);
         assert_eq!(value(at), 200_000);
     }
 
@@ -354,8 +381,20 @@ mod tests {
             "{odd}"
         );
         assert!(!at.join(STATE).exists(), "nothing was changed");
-        fs::write(at.join(STATE), "{").unwrap();
-        let broken = put_back(at, at).unwrap_err().to_string();
-        assert!(broken.contains(STATE), "{broken}");
+    }
+
+    /// As a power failure left it: every later start must not be refused for it.
+    #[test]
+    fn half_a_file_keeps_nobody_from_starting() {
+        let folder = fake("0\n");
+        let at = folder.path();
+        for text in [&b"{\"before\":200000,\"no"[..], b"", b"\xff"] {
+            fs::write(at.join(STATE), text).unwrap();
+            let left = put_back(at, at).unwrap();
+            assert_eq!(left, Left::Unreadable);
+            assert!(left.in_words().unwrap().contains(STATE));
+            assert_eq!((value(at), at.join(STATE).exists()), (0, false));
+            assert_eq!(put_back(at, at).unwrap(), Left::Nothing);
+        }
     }
 }

@@ -13,11 +13,13 @@
 //! them. What a plan says of their VM's vCPUs decides, so a VM outside a canary has its helpers in fair
 //! order, too.
 
+use crate::descriptors;
 use crate::discovery::{ThreadKey, Vcpu, Vm};
 use crate::inventory::Role;
 use crate::pidfd;
 use crate::proc::Process;
 use corun_dispatcher::TaskConf;
+use std::io;
 use std::os::fd::OwnedFd;
 
 /// Helpers of a VM that are told of their pool; of more, the rest are in fair order. A VMM has a handful;
@@ -35,14 +37,15 @@ pub(crate) struct Helper {
 }
 
 /// Brings the helpers of a VM up to date with `threads`, all that its process has: who has gone, or has
-/// turned out to be a vCPU, is forgotten.
+/// turned out to be a vCPU, is forgotten. Returns of how many nothing can be said, since no descriptor is left.
 pub(crate) fn refresh(
     helpers: &mut Vec<Helper>,
     vcpus: &[Vcpu],
     process: &Process,
     tgid: u32,
     threads: &[u32],
-) {
+) -> usize {
+    let mut left_out = 0;
     let is_vcpu = |tid: u32| vcpus.iter().any(|vcpu| vcpu.key.tid == tid);
     helpers.retain_mut(|helper| {
         let tid = helper.key.tid;
@@ -56,27 +59,34 @@ pub(crate) fn refresh(
             break;
         }
         if !is_vcpu(tid) && !helpers.iter().any(|helper| helper.key.tid == tid) {
-            helpers.extend(open(process, tgid, tid));
+            match open(process, tgid, tid) {
+                Ok(helper) => helpers.extend(helper),
+                Err(why) => left_out += usize::from(descriptors::are_all_taken(&why)),
+            }
         }
     }
     helpers.sort_by_key(|helper| (helper.role, helper.key.tid));
+    left_out
 }
 
 /// The helper that thread `tid` is; `None` if it has gone, or is named as a vCPU.
-fn open(process: &Process, tgid: u32, tid: u32) -> Option<Helper> {
-    let role = Role::of(&process.thread_name(tid)?);
-    if role.is_vcpu() {
-        return None;
-    }
-    let pidfd = pidfd::open_thread(tid).ok()?;
+///
+/// # Errors
+/// Why there is no descriptor for it.
+fn open(process: &Process, tgid: u32, tid: u32) -> io::Result<Option<Helper>> {
+    let role = process.thread_name(tid).map(|name| Role::of(&name));
+    let Some(role) = role.filter(|role| !role.is_vcpu()) else {
+        return Ok(None);
+    };
+    let pidfd = pidfd::open_thread(tid)?;
     // Read after the descriptor was opened: if the thread is still there, both mean the same one.
-    let start = process.thread_start(tid)?;
-    Some(Helper {
+    let start = process.thread_start(tid);
+    Ok(start.map(|start| Helper {
         key: ThreadKey { tgid, tid, start },
         role,
         pidfd,
         told: TaskConf::default(),
-    })
+    }))
 }
 
 /// What the dispatcher is to be told of a VM's helpers, as it has been told of the VM.

@@ -4,6 +4,7 @@
 
 use crate::confine::{ConfineError, confine};
 use crate::daemon::Daemon;
+use crate::descriptors;
 use crate::halt_poll::{self, HaltPoll, HaltPollError};
 use crate::loader::{Dispatcher, ExitInfo, LoadError};
 use crate::preflight::{self, Finding, Verdict};
@@ -15,7 +16,7 @@ use crate::stats::Stats;
 use crate::{priority, sched_ext};
 use corun_model::DispatcherParams;
 use corun_model::time::MS;
-use corun_model::{Nanos, PcpuSet, TopologyError, time};
+use corun_model::{Nanos, PcpuSet, TopologyError};
 use corun_policies::{PolicyInfo, Settings};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io::{self, Write};
@@ -222,6 +223,7 @@ pub fn verdict(state_dir: &Path, force: &[String]) -> Verdict {
 /// # Errors
 /// [`HostError`]; the host is on the kernel's own scheduler then, too.
 pub fn run(options: HostOptions) -> Result<HostExit, HostError> {
+    descriptors::raise_limit();
     let verdict = verdict(&options.state_dir, &options.force);
     if !verdict.refused.is_empty() {
         return Err(HostError::Preflight(verdict.refused));
@@ -242,11 +244,8 @@ pub fn run(options: HostOptions) -> Result<HostExit, HostError> {
     }
     let notes = options.notes;
     let knobs = Path::new(halt_poll::KNOBS);
-    if let Some(back) = halt_poll::put_back(knobs, &folder)? {
-        let back = time::show(back);
-        notes(&format!(
-            "the run before was killed: KVM's halt polling is back at {back}"
-        ));
+    if let Some(note) = halt_poll::put_back(knobs, &folder)?.in_words() {
+        notes(&note);
     }
     let longest = options.halt_poll;
     let polling = longest.map(|longest| HaltPoll::set(knobs, &folder, longest));

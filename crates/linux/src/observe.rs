@@ -8,7 +8,7 @@
 use crate::host::{HostError, watch_signals};
 use crate::outside::{Numbers, task_seen};
 use crate::watch::{Row, Sample, Sampler, rows};
-use crate::{clock, machine, pidfd, preflight, smt};
+use crate::{clock, cookies, machine, pidfd, preflight, smt};
 use corun_model::time::{MS, seconds};
 use corun_model::{HostSeen, Nanos, Plan, Signals, Snapshot, VmSeen};
 use corun_policies::{Policy, PolicyInfo, Settings};
@@ -59,6 +59,7 @@ pub fn run(mut options: ObserveOptions) -> Result<(), HostError> {
         numbers: Numbers::default(),
         began: clock::now(),
         plan: Plan::default(),
+        unknown_cookies: 0,
     };
     let sampler = Sampler::new(None);
     let end = options.run_for.map(|time| observer.began + time);
@@ -75,6 +76,7 @@ pub fn run(mut options: ObserveOptions) -> Result<(), HostError> {
                 .map_err(HostError::Output)?;
             shown = now.clone();
         }
+        observer.numbers.looked();
         then = now;
     }
     Ok(())
@@ -86,11 +88,14 @@ struct Observer {
     numbers: Numbers,
     began: Nanos,
     plan: Plan,
+    /// VMs whose core-scheduling cookies cannot be told.
+    unknown_cookies: usize,
 }
 
 impl Observer {
     fn decide(&mut self, then: &Sample, now: &Sample) {
         let mut vms = Vec::new();
+        self.unknown_cookies = 0;
         for vm in &now.vms {
             let old = then
                 .vms
@@ -107,10 +112,14 @@ impl Observer {
                 let task = self.numbers.task((thread.tid, thread.start));
                 vcpus.push(task_seen(task, allowed, did, Signals::default(), elapsed));
             }
+            let number = self.numbers.vm((vm.machine.tgid, vm.machine.start));
+            let threads = vm.machine.vcpus().map(|(_, thread)| thread.tid);
+            let cookie = cookies::in_common(threads.map(smt::cookie));
+            self.unknown_cookies += usize::from(cookie.is_none());
             vms.push(VmSeen {
-                vm: self.numbers.vm((vm.machine.tgid, vm.machine.start)),
+                vm: number,
                 weight: vm.group.weight,
-                cookie: smt::cookie(vm.machine.tgid),
+                cookie: cookies::shown(number, cookie),
                 vcpus,
             });
         }
@@ -129,7 +138,10 @@ impl Observer {
         now: &Sample,
         options: &mut ObserveOptions,
     ) -> io::Result<()> {
-        let notes = self.policy.status().notes;
+        let mut notes = self.policy.status().notes;
+        if self.plan.pcpus.iter().any(|pcpu| pcpu.cookies) {
+            notes.extend(cookies::note(self.unknown_cookies));
+        }
         let line = Line {
             time_s: seconds(now.at.saturating_sub(self.began)),
             policy: options.policy.name,

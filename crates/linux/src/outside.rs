@@ -7,22 +7,66 @@ use corun_model::{Nanos, PcpuSet, Signals, TaskId, TaskSeen, Turns, VmId};
 use std::collections::BTreeMap;
 
 /// Processes and threads as policies count them, in the order in which they were first seen. The kernel
-/// uses its numbers again, these are not: a key is a number with the start of who bears it.
+/// uses its numbers again, these are not: a key is a number with the start of who bears it. Those that have
+/// gone are forgotten, since one looks for weeks.
 #[derive(Debug, Default)]
 pub(crate) struct Numbers {
-    vms: BTreeMap<(u32, u64), VmId>,
-    tasks: BTreeMap<(u32, u64), TaskId>,
+    vms: Given<VmId>,
+    tasks: Given<TaskId>,
 }
 
 impl Numbers {
     pub(crate) fn vm(&mut self, key: (u32, u64)) -> VmId {
-        let next = VmId(self.vms.len() as u32);
-        *self.vms.entry(key).or_insert(next)
+        self.vms.number(key, VmId)
     }
 
     pub(crate) fn task(&mut self, key: (u32, u64)) -> TaskId {
-        let next = TaskId(self.tasks.len() as u32);
-        *self.tasks.entry(key).or_insert(next)
+        self.tasks.number(key, TaskId)
+    }
+
+    /// One has looked at all there are: forgets those that were not asked for since the last time.
+    pub(crate) fn looked(&mut self) {
+        self.vms.looked();
+        self.tasks.looked();
+    }
+}
+
+/// Numbers of one kind.
+#[derive(Debug)]
+struct Given<Id> {
+    /// With the look that saw them last.
+    known: BTreeMap<(u32, u64), (Id, u64)>,
+    next: u32,
+    looks: u64,
+}
+
+impl<Id> Default for Given<Id> {
+    fn default() -> Self {
+        Self {
+            known: BTreeMap::new(),
+            next: 0,
+            looks: 0,
+        }
+    }
+}
+
+impl<Id: Copy> Given<Id> {
+    fn number(&mut self, key: (u32, u64), of: impl Fn(u32) -> Id) -> Id {
+        let next = &mut self.next;
+        let new = || {
+            let id = of(*next);
+            *next = next.wrapping_add(1); // 0 is long forgotten by then
+            (id, 0)
+        };
+        let known = self.known.entry(key).or_insert_with(new);
+        known.1 = self.looks;
+        known.0
+    }
+
+    fn looked(&mut self) {
+        let look = self.looks;
+        self.known.retain(|_, (_, seen)| *seen == look);
+        self.looks += 1;
     }
 }
 
@@ -42,5 +86,23 @@ pub(crate) fn task_seen(
         wait: elapsed.saturating_sub(did.run + did.ready),
         turns: Turns::default(),
         signals,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_gone_is_forgotten_and_its_number_is_not_given_again() {
+        let mut numbers = Numbers::default();
+        let stays = numbers.vm((1, 1));
+        for start in 0..1000 {
+            assert_eq!(numbers.vm((1, 1)), stays);
+            assert_eq!(numbers.vm((2, start)).0, 1 + start as u32);
+            assert_eq!(numbers.task((2, start)).0, start as u32);
+            numbers.looked();
+        }
+        assert_eq!((numbers.vms.known.len(), numbers.tasks.known.len()), (2, 1));
     }
 }

@@ -16,6 +16,7 @@
 //! The kernel's `msr` PMU has both on Intel and AMD (`mperf`, `tsc`); else the unhalted ones are the
 //! hardware's reference cycles. A host that is a virtual machine itself mostly counts neither.
 
+use crate::descriptors;
 use corun_model::{LlcSeen, PcpuId, Signals, UnhaltedSeen};
 use corun_policies::vsmtio::events::Event;
 use std::cell::Cell;
@@ -141,7 +142,8 @@ impl Counter {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(Self(descriptors::to_keep(fd)?))
     }
 
     /// Counts only what passes a filter of the tracepoint.
@@ -265,6 +267,7 @@ fn counter(what: What, tid: u32) -> io::Result<Counter> {
 pub(crate) struct VcpuCounters {
     counters: Counters<Counter>,
     refused: bool,
+    crowded: bool,
 }
 
 impl VcpuCounters {
@@ -274,17 +277,24 @@ impl VcpuCounters {
     }
 
     fn of(open: impl Fn(What) -> io::Result<Counter>) -> Self {
-        let refused = Cell::new(false);
+        let (refused, crowded) = (Cell::new(false), Cell::new(false));
         let counters = Counters::open(|what| {
             let opened = open(what);
             let denied = |why: &io::Error| why.kind() == io::ErrorKind::PermissionDenied;
             refused.set(refused.get() || opened.as_ref().is_err_and(denied));
+            crowded.set(crowded.get() || opened.as_ref().is_err_and(descriptors::are_all_taken));
             opened.ok()
         });
         Self {
             counters,
             refused: refused.get(),
+            crowded: crowded.get(),
         }
+    }
+
+    /// Is there a counter for which no descriptor was left?
+    pub(crate) fn crowded(&self) -> bool {
+        self.crowded
     }
 
     /// Is there a counter that the daemon has no right to?
@@ -404,6 +414,9 @@ mod tests {
         assert!(!refusing("nothing").refused());
         assert!(!VcpuCounters::default().refused());
         assert_eq!(refusing(IO[0]).read(), Signals::default());
+        let crowded = VcpuCounters::of(|_| Err(io::Error::from_raw_os_error(libc::EMFILE)));
+        assert!(crowded.crowded() && !crowded.refused());
+        assert!(!refusing(IO[0]).crowded());
     }
 
     #[test]

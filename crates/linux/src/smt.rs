@@ -3,7 +3,11 @@
 //! numbered (sysfs), and whom the administrator lets share one (core scheduling, `prctl(2)`).
 
 use corun_model::{PcpuId, PcpuSet, SmtOrder};
-use std::fs;
+use std::{fs, io};
+
+/// `PR_SCHED_CORE` and `PR_SCHED_CORE_GET` (linux/prctl.h).
+pub(crate) const PR_SCHED_CORE: libc::c_int = 62;
+pub(crate) const PR_SCHED_CORE_GET: libc::c_ulong = 0;
 
 /// How the hardware threads of these pCPUs are numbered; `None`: cores do not have two each, or in no
 /// order that is known.
@@ -41,10 +45,13 @@ fn order_of(online: &PcpuSet, siblings: impl Fn(PcpuId) -> Option<PcpuSet>) -> O
     fits(&across).then_some(SmtOrder::Halves)
 }
 
-/// The core-scheduling cookie of a process; 0: none, or the kernel knows no such thing.
-pub(crate) fn cookie(pid: u32) -> u64 {
-    const PR_SCHED_CORE: libc::c_int = 62;
-    const PR_SCHED_CORE_GET: libc::c_ulong = 0;
+/// The core-scheduling cookie of a thread; 0: none, or the kernel or the machine has no core scheduling.
+///
+/// # Errors
+/// It cannot be told: the kernel answers those only who might trace the thread (`sched_core_share_pid()` in
+/// kernel/sched/core_sched.c), and EPERM says nothing of whether there is a cookie. Or the thread
+/// [has gone](is_gone).
+pub(crate) fn cookie(tid: u32) -> io::Result<u64> {
     const THREAD: libc::c_ulong = 0;
     let mut cookie = 0u64;
     // SAFETY: with these arguments prctl writes eight bytes to where the last one points.
@@ -52,12 +59,29 @@ pub(crate) fn cookie(pid: u32) -> u64 {
         libc::prctl(
             PR_SCHED_CORE,
             PR_SCHED_CORE_GET,
-            libc::c_ulong::from(pid),
+            libc::c_ulong::from(tid),
             THREAD,
             &raw mut cookie,
         )
     };
-    if result == 0 { cookie } else { 0 }
+    match result {
+        0 => Ok(cookie),
+        _ => none_of(io::Error::last_os_error()),
+    }
+}
+
+/// What an error says of a cookie: without SMT (ENODEV), or in a kernel built without core scheduling
+/// (EINVAL), nobody has any.
+fn none_of(error: io::Error) -> io::Result<u64> {
+    match error.raw_os_error() {
+        Some(libc::ENODEV | libc::EINVAL) => Ok(0),
+        _ => Err(error),
+    }
+}
+
+/// Is it no cookie because there is no such thread any more?
+pub(crate) fn is_gone(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ESRCH)
 }
 
 #[cfg(test)]
@@ -89,6 +113,15 @@ mod tests {
 
     #[test]
     fn a_process_without_a_cookie_has_none() {
-        assert_eq!(cookie(std::process::id()), 0);
+        assert_eq!(cookie(std::process::id()).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_cookie_that_may_not_be_read_is_not_none() {
+        let told = |errno| none_of(io::Error::from_raw_os_error(errno));
+        assert_eq!(told(libc::ENODEV).unwrap(), 0);
+        assert_eq!(told(libc::EINVAL).unwrap(), 0);
+        assert!(!is_gone(&told(libc::EPERM).unwrap_err()));
+        assert!(is_gone(&told(libc::ESRCH).unwrap_err()));
     }
 }

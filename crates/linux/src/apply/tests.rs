@@ -25,6 +25,8 @@ struct Fake {
     writes: Cell<usize>,
     /// The how-manieth write fails, and those after it.
     fails_at: Cell<Option<usize>>,
+    /// Nothing can be said of this thread.
+    refuses: Cell<Option<i32>>,
 }
 
 impl Fake {
@@ -82,6 +84,9 @@ impl Told for Fake {
     }
 
     fn set_task_conf(&self, pidfd: BorrowedFd<'_>, conf: TaskConf) -> libbpf_rs::Result<bool> {
+        if self.refuses.get() == Some(pidfd.as_raw_fd()) {
+            return Err(libbpf_rs::Error::from_raw_os_error(libc::ENOMEM));
+        }
         self.write()?;
         self.tasks.borrow_mut().insert(pidfd.as_raw_fd(), conf);
         Ok(true)
@@ -120,6 +125,7 @@ pub(crate) fn host() -> (Vec<Vm>, Snapshot) {
         pidfd: File::open("/dev/null").unwrap().into(),
         allowed: PcpuSet::first(2),
         told: None,
+        owed: None,
         counters: None,
     };
     let helper = |tid: u32| Helper {
@@ -140,6 +146,7 @@ pub(crate) fn host() -> (Vec<Vm>, Snapshot) {
         books: Books::default(),
         counted: 2,
         settled: Settled::default(),
+        left_out: 0,
         told: None,
     };
     let seen = |vm: &Vm| VmSeen {
@@ -281,6 +288,59 @@ fn an_exchange_that_fails_can_be_taken_back() {
             }
         }
     }
+}
+
+/// A task's table takes memory, which may be short for a moment.
+#[test]
+fn a_vcpu_that_cannot_be_told_is_told_later_and_all_others_at_once() {
+    let (mut list, seen) = host();
+    let (mut other, _) = host();
+    let [fake, whole] = [(); 2].map(|()| Fake::default());
+    let said = plan(corun_policies::find("vsmtio").unwrap(), &seen);
+    whole.apply(&mut other, &said, Base::Nothing).unwrap();
+    let expected = whole.state(&other);
+    fake.refuses.set(Some(list[0].vcpus[0].pidfd.as_raw_fd()));
+    fake.apply(&mut list, &said, Base::Nothing).unwrap();
+    assert_eq!(fake.state(&list).vms, expected.vms);
+    assert_eq!(fake.state(&list).tasks, expected.tasks[1..]);
+    let note = fake.told.borrow().note(&list).unwrap();
+    assert!(note.starts_with("1 vCPUs could not be told"), "{note}");
+    // The plan of the next period need not speak of it again.
+    fake.refuses.set(None);
+    fake.apply(&mut list, &Plan::default(), Base::AsTold)
+        .unwrap();
+    assert_eq!(fake.state(&list).tasks, expected.tasks);
+    assert_eq!(fake.told.borrow().note(&list), None);
+}
+
+/// What another policy had wanted is owed to nobody.
+#[test]
+fn what_a_vcpu_is_owed_ends_with_the_policy() {
+    let (mut list, seen) = host();
+    let fake = Fake::default();
+    let said = plan(corun_policies::find("vsmtio").unwrap(), &seen);
+    fake.refuses.set(Some(list[0].vcpus[0].pidfd.as_raw_fd()));
+    fake.apply(&mut list, &said, Base::Nothing).unwrap();
+    fake.refuses.set(None);
+    fake.apply(&mut list, &Plan::default(), Base::Nothing)
+        .unwrap();
+    fake.apply(&mut list, &Plan::default(), Base::AsTold)
+        .unwrap();
+    assert_eq!(fake.state(&list).tasks, []);
+}
+
+#[test]
+fn helpers_that_cannot_be_told_are_told_later() {
+    let (mut list, _) = host();
+    let fake = Fake::default();
+    let said = pooled(&list, [1, 1], Placement::Pool);
+    fake.refuses.set(Some(list[0].helpers[0].pidfd.as_raw_fd()));
+    fake.apply(&mut list, &said, Base::AsTold).unwrap();
+    assert_eq!(of_helpers(&fake, &list[0]), TaskConf::default());
+    fake.refuses.set(None);
+    fake.apply(&mut list, &Plan::default(), Base::AsTold)
+        .unwrap();
+    assert_eq!(of_helpers(&fake, &list[0]).pool, 2);
 }
 
 #[test]

@@ -17,6 +17,7 @@ use crate::smt;
 use corun_model::PcpuSet;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// What a finding means for taking over.
@@ -116,8 +117,8 @@ impl Verdict {
 /// A host as the checks see it.
 struct Host<'a> {
     root: &'a Path,
-    /// The core-scheduling cookie of a thread; 0 if it has none.
-    cookie: &'a dyn Fn(u32) -> u64,
+    /// The core-scheduling cookie of a thread; 0 if it has none, an error if that cannot be told.
+    cookie: &'a dyn Fn(u32) -> io::Result<u64>,
     vms: Vec<Machine>,
 }
 
@@ -142,7 +143,7 @@ pub fn check() -> Vec<Finding> {
     check_in(Path::new("/"), &smt::cookie)
 }
 
-fn check_in(root: &Path, cookie: &dyn Fn(u32) -> u64) -> Vec<Finding> {
+fn check_in(root: &Path, cookie: &dyn Fn(u32) -> io::Result<u64>) -> Vec<Finding> {
     let host = Host {
         root,
         cookie,

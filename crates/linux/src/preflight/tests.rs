@@ -28,7 +28,7 @@ fn good() -> FakeHost {
 }
 
 fn ids(host: &FakeHost) -> Vec<&'static str> {
-    let findings = check_in(host.root(), &|_| 0);
+    let findings = check_in(host.root(), &|_| Ok(0));
     findings.iter().map(|finding| finding.id).collect()
 }
 
@@ -106,7 +106,7 @@ fn kernels_with_the_bugs_are_known() {
 #[test]
 fn an_empty_host_has_findings_that_help() {
     let host = FakeHost::new();
-    let findings = check_in(host.root(), &|_| 0);
+    let findings = check_in(host.root(), &|_| Ok(0));
     let ids: Vec<_> = findings.iter().map(|finding| finding.id).collect();
     assert_eq!(ids, ["sched-ext", "btf", "kvm"]);
     let text = findings[0].to_string();
@@ -116,10 +116,10 @@ fn an_empty_host_has_findings_that_help() {
         "/boot/config-6.12.57+deb13-amd64",
         "# CONFIG_SCHED_CLASS_EXT is not set\n",
     );
-    let what = check_in(host.root(), &|_| 0)[0].what.clone();
+    let what = check_in(host.root(), &|_| Ok(0))[0].what.clone();
     assert!(what.contains("without CONFIG_SCHED_CLASS_EXT"), "{what}");
     host.file("/proc/sys/kernel/osrelease", "6.1.0-40-amd64\n");
-    let what = check_in(host.root(), &|_| 0)[0].what.clone();
+    let what = check_in(host.root(), &|_| Ok(0))[0].what.clone();
     assert!(what.contains("older than 6.12"), "{what}");
 }
 
@@ -145,20 +145,43 @@ fn limits_of_vms_are_no_findings() {
 #[test]
 fn cookies_matter_where_there_is_smt() {
     let host = with_vm("/web");
-    let vcpu = |tid| u64::from(tid == 6);
+    let vcpu = |tid| Ok(u64::from(tid == 6));
     let found = check_in(host.root(), &vcpu);
     assert_eq!(found[0].id, "core-scheduling");
-    let emulator = |tid| u64::from(tid == 5);
+    assert!(found[0].what.contains("have core-scheduling cookies: web"));
+    let emulator = |tid| Ok(u64::from(tid == 5));
     assert!(check_in(host.root(), &emulator).is_empty());
     host.file("/sys/devices/system/cpu/smt/active", "0\n");
     assert!(check_in(host.root(), &vcpu).is_empty());
+}
+
+/// As under a unit without CAP_SYS_PTRACE, whose VMs run as another user.
+#[test]
+fn cookies_that_may_not_be_read_are_not_taken_for_none() {
+    let host = with_vm("/web");
+    let refused = |errno| move |_| Err(io::Error::from_raw_os_error(errno));
+    let found = check_in(host.root(), &refused(libc::EPERM));
+    assert_eq!(found[0].id, "core-scheduling");
+    assert!(found[0].what.contains("cannot be told"), "{found:?}");
+    assert!(found[0].remedy.contains("CAP_SYS_PTRACE"), "{found:?}");
+    assert!(check_in(host.root(), &refused(libc::ESRCH)).is_empty());
+    // What is known of one says more than what is not known of another.
+    let mixed = |tid| match tid {
+        6 => Ok(1),
+        _ => Err(io::Error::from_raw_os_error(libc::EPERM)),
+    };
+    host.process(8, "qemu -name guest=db", "/db", 1, &[(9, "CPU 0/KVM")]);
+    let found = check_in(host.root(), &mixed);
+    assert!(found[0].what.ends_with("have core-scheduling cookies: web"));
+    host.file("/sys/devices/system/cpu/smt/active", "0\n");
+    assert!(check_in(host.root(), &mixed).is_empty());
 }
 
 #[test]
 fn only_what_is_dangerous_can_be_forced() {
     let host = FakeHost::new();
     let force = ["kvm".to_string(), "btf".to_string()];
-    let verdict = Verdict::of(check_in(host.root(), &|_| 0), &force);
+    let verdict = Verdict::of(check_in(host.root(), &|_| Ok(0)), &force);
     let ids = |findings: &[Finding]| findings.iter().map(|f| f.id).collect::<Vec<_>>();
     assert_eq!(ids(&verdict.refused), ["sched-ext", "btf"]);
     assert_eq!(ids(&verdict.forced), ["kvm"]);

@@ -5,17 +5,20 @@
 //! nobody wait for more than a second (dispatcher/starve.h), so three times that is a fault, its or
 //! the policy's. No VM is ready for more than a share of its time; and the host is under no more CPU
 //! pressure than so: what is right there depends on what was sold, so nothing is assumed. Shares are
-//! those of a window, so that a burst is no breach; the longest wait is judged at once.
+//! those of a window, so that a burst is no breach; the longest wait is judged by two looks: the dispatcher
+//! writes while the daemon reads, so what one of them saw may be of two moments and never have been.
 
 use crate::control::Reading;
-use crate::discovery::Vm;
-use corun_model::Nanos;
+use crate::discovery::{Vcpu, Vm};
 use corun_model::time::{MS, SEC, seconds};
+use corun_model::{Nanos, TaskId};
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 
 /// How often one looks: a breach is seen within this time, and the host is back well within a second.
 pub(crate) const LOOK: Nanos = 250 * MS;
+/// How soon one looks again at who waits for too long: what was torn is whole by then.
+const AGAIN: Nanos = 10 * MS;
 
 /// What is promised.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -73,6 +76,8 @@ pub(crate) struct Guard {
     limits: Limits,
     due: Nanos,
     looks: VecDeque<Look>,
+    /// Who waited for too long at the last look, with how often it had been given a pCPU by then.
+    overdue: BTreeMap<TaskId, u64>,
 }
 
 impl Guard {
@@ -81,6 +86,7 @@ impl Guard {
             limits,
             due: now,
             looks: VecDeque::new(),
+            overdue: BTreeMap::new(),
         }
     }
 
@@ -106,6 +112,9 @@ impl Guard {
         if longest.is_some() {
             return longest;
         }
+        if !self.overdue.is_empty() {
+            self.due = now + AGAIN;
+        }
         let mut look = Look {
             at: now,
             pressure,
@@ -124,28 +133,24 @@ impl Guard {
         self.shares(look, &names)
     }
 
-    fn longest_wait(&self, vms: &[Vm], reading: &Reading) -> Option<Breach> {
+    /// Who has waited for too long, at this look and the one before, and was given no pCPU between them.
+    fn longest_wait(&mut self, vms: &[Vm], reading: &Reading) -> Option<Breach> {
         let limit = self.limits.longest_wait?;
+        let before = std::mem::take(&mut self.overdue);
+        let mut breach = None;
         for vm in vms {
             for vcpu in &vm.vcpus {
-                let waited = reading.get(vcpu.task).map_or(0, |seen| seen.ready_for);
-                if waited > limit {
-                    return Some(Breach {
-                        promise: "longest-wait",
-                        what: format!(
-                            "vCPU {} of VM {} (thread {}) has waited for a pCPU for {:.1} s, {:.1} s \
-                             were promised at most",
-                            vcpu.number,
-                            vm.name,
-                            vcpu.key.tid,
-                            seconds(waited),
-                            seconds(limit)
-                        ),
-                    });
+                let Some(seen) = reading.get(vcpu.task).filter(|seen| seen.ready_for > limit)
+                else {
+                    continue;
+                };
+                self.overdue.insert(vcpu.task, seen.switches);
+                if before.get(&vcpu.task) == Some(&seen.switches) {
+                    breach.get_or_insert_with(|| waited(vm, vcpu, seen.ready_for, limit));
                 }
             }
         }
-        None
+        breach
     }
 
     /// Compares with what was seen a window ago.
@@ -195,9 +200,26 @@ impl Guard {
     }
 }
 
+/// A vCPU has waited for so long.
+fn waited(vm: &Vm, vcpu: &Vcpu, waited: Nanos, limit: Nanos) -> Breach {
+    Breach {
+        promise: "longest-wait",
+        what: format!(
+            "vCPU {} of VM {} (thread {}) has waited for a pCPU for {:.1} s, {:.1} s were promised at most",
+            vcpu.number,
+            vm.name,
+            vcpu.key.tid,
+            seconds(waited),
+            seconds(limit)
+        ),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::apply::tests::host;
+    use crate::counters::Counters;
 
     /// `ready` of `all` for VM 3, at a time in s.
     fn seen(guard: &mut Guard, at: u64, ready: u64, pressure: u64) -> Option<Breach> {
@@ -236,6 +258,32 @@ mod tests {
         // Eight seconds on, the window has but two of these.
         assert!(seen(&mut guard, 11, 4, 0).is_some());
         assert_eq!(seen(&mut guard, 12, 4, 0), None);
+    }
+
+    /// What one look sees may be of two moments: the wait of one turn, and the clock of another.
+    #[test]
+    fn a_wait_is_too_long_if_two_looks_say_so() {
+        let mut guard = guard(None, None);
+        let (vms, _) = host();
+        let look = |guard: &mut Guard, at: u64, task: u32, ready_for: u64, switches| {
+            let mut counters = Counters::default();
+            (counters.ready_for, counters.switches) = (ready_for * SEC, switches);
+            let reading = Reading::of(vec![(TaskId(task), counters)]);
+            guard.look(at * SEC, &vms, &reading, None)
+        };
+        assert_eq!(look(&mut guard, 10, 0, 9, 5), None, "once");
+        assert_eq!(look(&mut guard, 11, 0, 0, 5), None);
+        assert_eq!(look(&mut guard, 12, 0, 4, 5), None, "once again");
+        assert_eq!(
+            look(&mut guard, 13, 0, 4, 6),
+            None,
+            "it had a pCPU meanwhile"
+        );
+        assert_eq!(look(&mut guard, 14, 1, 4, 6), None, "another one");
+        assert_eq!(guard.due(), 14 * SEC + AGAIN);
+        let breach = look(&mut guard, 15, 1, 5, 6).unwrap();
+        assert_eq!(breach.promise, "longest-wait");
+        assert!(breach.what.contains("vCPU 1 of VM vm0") && breach.what.contains("5.0 s"));
     }
 
     #[test]

@@ -47,6 +47,7 @@ impl Vms {
             .iter()
             .map(|machine| self.vm(machine, &known))
             .collect();
+        self.numbers.looked();
         self.list.sort_by_key(|vm| vm.vm);
     }
 

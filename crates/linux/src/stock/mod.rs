@@ -11,6 +11,7 @@
 //! ([`state`]). Policies that decide at wake-ups and switches need sched_ext and are refused.
 
 mod find;
+mod notes;
 mod report;
 mod state;
 pub mod thread;
@@ -20,13 +21,14 @@ use crate::host::{Cause, HostError, watch_signals};
 use crate::outside::task_seen;
 use crate::perf::VcpuCounters;
 use crate::proc::{Counted, Process};
-use crate::{clock, machine, preflight, priority};
+use crate::{clock, descriptors, machine, preflight, priority};
 use corun_model::time::{MS, SEC};
 use corun_model::{
     HostSeen, Nanos, PcpuSet, Placement, Plan, Pool, Signals, Snapshot, TaskId, TaskPlan, VmSeen,
 };
 use corun_policies::{Policy, PolicyInfo, Settings};
 use find::{Vcpu, Vm, Vms};
+use notes::Notes;
 use report::Report;
 use state::State;
 use std::collections::BTreeMap;
@@ -121,6 +123,7 @@ pub fn run(options: StockOptions) -> Result<Cause, StockError> {
     }
     let asked = watch_signals().map_err(HostError::Signals)?;
     priority::raise();
+    descriptors::raise_limit();
     let online = preflight::online().ok_or(HostError::Online)?;
     let path = options.state.display().to_string();
     let failed = |cause| StockError::State {
@@ -128,11 +131,7 @@ pub fn run(options: StockOptions) -> Result<Cause, StockError> {
         cause,
     };
     let (state, left) = State::open(&options.state, own_slice).map_err(failed)?;
-    if left > 0 {
-        (options.notes)(&format!(
-            "took back what a daemon before had left of {left} threads"
-        ));
-    }
+    left.notes().iter().for_each(|note| (options.notes)(note));
     let mut daemon = Daemon::new(options, state, online)?;
     let ended = loop {
         if asked.load(Ordering::Relaxed) {
@@ -164,7 +163,7 @@ struct Daemon {
     end: Option<Nanos>,
     report: Report,
     /// What people have been told already.
-    noted: Vec<String>,
+    noted: Notes,
 }
 
 impl Daemon {
@@ -183,7 +182,7 @@ impl Daemon {
             thorough_due: began,
             end: options.run_for.map(|time| began + time),
             report: Report::new(options.interval, began),
-            noted: Vec::new(),
+            noted: Notes::default(),
             options,
         })
     }
@@ -222,18 +221,10 @@ impl Daemon {
             path: self.options.state.display().to_string(),
             cause,
         })?;
-        let mut notes = self.policy.status().notes;
-        notes.extend(
-            failed.iter().map(|(key, error)| {
-                format!("thread {} could not be set as wanted: {error}", key.tid)
-            }),
-        );
-        for note in notes {
-            if !self.noted.contains(&note) {
-                (self.options.notes)(&note);
-                self.noted.push(note);
-            }
-        }
+        let vcpus = self.vms.list.iter().flat_map(|vm| &vm.vcpus);
+        let said = self.policy.status().notes;
+        let news = self.noted.news(said, &failed, vcpus.map(|vcpu| vcpu.key));
+        news.iter().for_each(|note| (self.options.notes)(note));
         Ok(())
     }
 

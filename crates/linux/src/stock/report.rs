@@ -46,7 +46,9 @@ impl Report {
 
     /// A vCPU is there, with this on its counters: reports begin to count here.
     pub(crate) fn there(&mut self, task: TaskId, counted: Counted) {
-        self.before.entry(task).or_insert(counted);
+        if self.interval.is_some() {
+            self.before.entry(task).or_insert(counted);
+        }
     }
 
     /// The report, if it is due.
@@ -120,4 +122,19 @@ pub(crate) fn print(out: &mut dyn Write, lines: &[Line], json: bool) -> io::Resu
         )?;
     }
     out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A service prints none, and runs for weeks.
+    #[test]
+    fn without_reports_nothing_is_kept_for_them() {
+        for (interval, kept) in [(None, 0), (Some(1), 3)] {
+            let mut report = Report::new(interval, 0);
+            (0..3).for_each(|task| report.there(TaskId(task), Counted::default()));
+            assert_eq!(report.before.len(), kept);
+        }
+    }
 }

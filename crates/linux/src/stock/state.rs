@@ -7,6 +7,7 @@
 
 use super::thread;
 use crate::discovery::ThreadKey;
+use crate::safety::write_whole;
 use crate::{pidfd, proc};
 use corun_model::{Nanos, PcpuSet};
 use serde::{Deserialize, Serialize};
@@ -44,6 +45,38 @@ impl Changed {
     }
 }
 
+/// What a daemon before has left.
+#[derive(Debug, Default)]
+pub(crate) struct Left {
+    /// Of so many threads.
+    pub(crate) threads: usize,
+    /// Why not all of that could be taken back: the first failure.
+    pub(crate) stuck: Option<io::Error>,
+    /// The file did not say what was changed, and is gone.
+    pub(crate) unreadable: bool,
+}
+
+impl Left {
+    /// For people, a sentence each.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let threads = self.threads;
+        let back = match &self.stuck {
+            _ if threads == 0 => None,
+            None => Some(format!(
+                "took back what a daemon before had left of {threads} threads"
+            )),
+            Some(why) => Some(format!(
+                "not all that a daemon before had left of {threads} threads could be taken back, which is tried \
+                 again at the end: {why}"
+            )),
+        };
+        let unreadable = self.unreadable.then(|| {
+            "what a daemon before had changed of threads is not known: its file could not be understood".to_string()
+        });
+        back.into_iter().chain(unreadable).collect()
+    }
+}
+
 /// All changes.
 #[derive(Debug)]
 pub(crate) struct State {
@@ -56,11 +89,12 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Begins: takes back what a daemon before left. Returns how many threads that concerned.
+    /// Begins: takes back what a daemon before left. Threads that cannot be set are tried again at the end; a
+    /// file that says nothing is done with: refusing to start because of either would help nobody.
     ///
     /// # Errors
     /// If another daemon is at work, or the file cannot be read or written.
-    pub(crate) fn open(path: &Path, own_slice: Option<Nanos>) -> io::Result<(Self, usize)> {
+    pub(crate) fn open(path: &Path, own_slice: Option<Nanos>) -> io::Result<(Self, Left)> {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
         }
@@ -70,25 +104,30 @@ impl State {
             let error = "another `corun host --backend fair` is at work";
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, error));
         }
+        let changed = match fs::read(path) {
+            Ok(text) => serde_json::from_slice(&text).ok(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Some(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let unreadable = changed.is_none();
         let mut state = Self {
             path: path.to_path_buf(),
-            changed: match fs::read_to_string(path) {
-                Ok(text) => serde_json::from_str(&text)?,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-                Err(error) => return Err(error),
-            },
+            changed: changed.unwrap_or_default(),
             own_slice,
             _lock: lock,
         };
-        let left = state.restore()?;
+        let (threads, stuck) = state.take_back();
+        state.keep_file()?;
+        let left = Left {
+            threads,
+            stuck,
+            unreadable,
+        };
         Ok((state, left))
     }
 
-    /// Writes the file whole or not at all.
     fn write(&self) -> io::Result<()> {
-        let new = self.path.with_extension("new");
-        fs::write(&new, serde_json::to_string(&self.changed)?)?;
-        fs::rename(&new, &self.path)
+        write_whole(&self.path, &serde_json::to_vec(&self.changed)?)
     }
 
     /// Sets what is wanted of these threads, each once. Returns those for which it failed, with the
@@ -150,26 +189,53 @@ impl State {
     }
 
     /// Takes everything back. Returns how many threads that concerned.
+    ///
+    /// # Errors
+    /// The first of those that could not be taken back, which the file still has, or why there is no file.
     pub(crate) fn restore(&mut self) -> io::Result<usize> {
-        let mut count = 0;
-        for changed in std::mem::take(&mut self.changed) {
-            if !changed.is_there() {
-                continue;
-            }
+        let (count, stuck) = self.take_back();
+        self.keep_file()?;
+        stuck.map_or(Ok(count), Err)
+    }
+
+    /// Takes back what can be; the rest stays on the list. Returns how many threads were there, and the first
+    /// failure.
+    fn take_back(&mut self) -> (usize, Option<io::Error>) {
+        let all = std::mem::take(&mut self.changed);
+        let (mut count, mut stuck) = (0, None);
+        for changed in all.into_iter().filter(Changed::is_there) {
             count += 1;
-            let Changed {
-                tid, before, now, ..
-            } = changed;
-            if pidfd::allowed(tid) == Some(now.affinity) {
-                gone_is_fine(thread::set_affinity(tid, &before.affinity))?;
+            if let Err(error) = self.put_back(&changed) {
+                stuck.get_or_insert(error);
+                self.changed.push(changed);
             }
-            if now.slice != before.slice && self.slice_of(tid).ok() == Some(now.slice) {
-                gone_is_fine(thread::set_slice(tid, before.slice))?;
-            }
+        }
+        (count, stuck)
+    }
+
+    /// Gives a thread what it had, where it still has what was set.
+    fn put_back(&self, changed: &Changed) -> io::Result<()> {
+        let Changed {
+            tid, before, now, ..
+        } = changed;
+        let affinity = match pidfd::allowed(*tid) == Some(now.affinity) {
+            true => gone_is_fine(thread::set_affinity(*tid, &before.affinity)),
+            false => Ok(()),
+        };
+        if now.slice != before.slice && self.slice_of(*tid).ok() == Some(now.slice) {
+            gone_is_fine(thread::set_slice(*tid, before.slice))?;
+        }
+        affinity
+    }
+
+    /// There is a file as long as there is something to take back.
+    fn keep_file(&self) -> io::Result<()> {
+        if !self.changed.is_empty() {
+            return self.write();
         }
         match fs::remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(count),
+            _ => Ok(()),
         }
     }
 }

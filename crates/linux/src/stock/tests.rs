@@ -4,6 +4,7 @@
 use super::*;
 use corun_model::{PcpuId, Topology, VmId};
 use corun_policies::find;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
@@ -102,14 +103,14 @@ fn what_is_set_is_taken_back_at_the_end_and_after_a_crash() {
     };
     for crash in [false, true] {
         let (mut state, left) = State::open(&path, own).unwrap();
-        assert_eq!(left, 0);
+        assert!(left.notes().is_empty());
         assert!(state.set(&[(key(&fake), wanted)]).unwrap().is_empty());
         assert_eq!(found(&fake), (one, own.map_or(before.1, |_| 20 * MS)));
         assert!(State::open(&path, own).is_err(), "one at a time");
         if crash {
             drop(state); // nothing is taken back: the file says what is left to do
             let (_, left) = State::open(&path, own).unwrap();
-            assert_eq!(left, 1);
+            assert_eq!((left.threads, left.unreadable), (1, false));
         } else {
             assert_eq!(state.restore().unwrap(), 1);
         }
@@ -137,6 +138,91 @@ fn what_others_changed_since_is_let_alone() {
     thread::set_affinity(fake.tid, &only(second)).unwrap();
     state.restore().unwrap();
     assert_eq!(found(&fake).0, only(second));
+}
+
+/// A file as a daemon before leaves it: of these threads, which had and were given this.
+fn file_of(path: &Path, threads: &[(&Fake, state::Settings, state::Settings)]) {
+    let changed = |(fake, before, now): &(&Fake, state::Settings, state::Settings)| {
+        let ThreadKey { tgid, tid, start } = key(fake);
+        serde_json::json!({ "tgid": tgid, "tid": tid, "start": start, "before": before, "now": now })
+    };
+    let all: Vec<_> = threads.iter().map(changed).collect();
+    std::fs::write(path, serde_json::to_vec(&all).unwrap()).unwrap();
+}
+
+/// No pCPU is left of what a thread had: the kernel refuses that, of this thread only.
+#[test]
+fn what_cannot_be_taken_back_keeps_nothing_else_and_stays_written_down() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let fakes = [Fake::start("stuck"), Fake::start("worker")];
+    let before = found(&fakes[1]);
+    let one = PcpuSet::from_iter(before.0.iter().take(1));
+    let only = |affinity| state::Settings {
+        affinity,
+        slice: None,
+    };
+    thread::set_affinity(fakes[1].tid, &one).unwrap();
+    let nowhere = "511".parse().unwrap();
+    let stuck = (&fakes[0], only(nowhere), only(found(&fakes[0]).0));
+    file_of(&path, &[stuck, (&fakes[1], only(before.0), only(one))]);
+    let (mut state, left) = State::open(&path, None).unwrap();
+    assert_eq!(left.threads, 2, "{left:?}");
+    assert!(left.notes()[0].contains("not all"), "{left:?}");
+    assert_eq!(found(&fakes[1]).0, before.0, "the other one is as it was");
+    let refused = state.restore().unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(libc::EINVAL));
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(
+        text.contains(&format!("\"tid\":{}", fakes[0].tid)),
+        "{text}"
+    );
+    assert!(
+        !text.contains(&format!("\"tid\":{}", fakes[1].tid)),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_file_that_says_nothing_keeps_nobody_from_starting() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    std::fs::write(&path, "[{\"tgid\":1,").unwrap();
+    let (_, left) = State::open(&path, None).unwrap();
+    assert!(
+        left.notes()[0].contains("could not be understood"),
+        "{left:?}"
+    );
+    assert!(!path.exists());
+}
+
+/// As `ExecStopPost=` of corun.service does it.
+#[test]
+fn a_run_of_no_time_takes_back_what_is_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("fair.json");
+    let fake = Fake::start("worker");
+    let before = found(&fake).0;
+    let one = PcpuSet::from_iter(before.iter().take(1));
+    thread::set_affinity(fake.tid, &one).unwrap();
+    let only = |affinity| state::Settings {
+        affinity,
+        slice: None,
+    };
+    file_of(&path, &[(&fake, only(before), only(one))]);
+    let options = StockOptions {
+        policy: find("fair").unwrap(),
+        settings: Settings::default(),
+        interval: None,
+        run_for: Some(0),
+        json: false,
+        state: path.clone(),
+        out: Box::new(io::sink()),
+        notes: |_| {},
+    };
+    assert_eq!(run(options).unwrap(), Cause::TimeOver);
+    assert_eq!(found(&fake).0, before);
+    assert!(!path.exists());
 }
 
 #[test]

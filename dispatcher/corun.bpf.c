@@ -494,6 +494,7 @@ RARE void dispatch_gangs(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, s
 		best.stays = rank != RANK_NOT;
 		best_waiting(cpu, &best);
 	}
+	rank = rank_beside(rank, best.bound, &best);
 	looks = rank >= RANK_ORDINARY && best.rank <= rank && balance_is_due(c, now);
 	if (looks && pull_busy(cpu, now))
 		return;

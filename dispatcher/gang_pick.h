@@ -63,11 +63,14 @@ struct gang_choice {
 	u64 now;   /* asked: the time */
 	u64 vtime;
 	u64 since; /* RANK_URGENT: since when it is */
+	u64 first; /* the virtual time of who is owed most, may it start or not */
 	u64 again; /* ns until those who may not start now are to be looked at again; 0: never */
 	u32 id;	   /* 0: nobody may start */
 	u32 rank;
 	u32 slot_over; /* a vCPU waits for a time slot, and the last one has ended */
 	u32 stays;     /* asked: may who runs there stay? */
+	u32 known;     /* somebody waits, or stays: `first` is said */
+	u32 pad;
 };
 
 /* Is somebody of `rank`, urgent since `since` if so, better than the best of those before it? */
@@ -109,6 +112,18 @@ CALLED u32 rank_of_stopped(struct ranked *r, struct gang_choice *best)
 	return RANK_NOT;
 }
 
+/*
+ * `rank` of one with this virtual time, beside who waits and who runs. A call by siblings does not
+ * count for one that has had so much more than who is owed most there: or gangs whose vCPUs call
+ * each other again and again would leave nothing to all others.
+ */
+static inline u32 rank_beside(u32 rank, u64 vtime, struct gang_choice *best)
+{
+	bool in_vain = best->known && before(best->first + 2 * knobs.slice, vtime);
+
+	return rank == RANK_TARGET && in_vain ? RANK_ORDINARY : rank;
+}
+
 /* Who of those who wait for `cpu` shall run next? Returns best->id. */
 CALLED u32 best_waiting(s32 cpu, struct gang_choice *best)
 {
@@ -120,13 +135,18 @@ CALLED u32 best_waiting(s32 cpu, struct gang_choice *best)
 	best->rank = RANK_NOT;
 	best->again = 0;
 	best->slot_over = 0;
+	best->first = best->bound;
+	best->known = best->stays;
 	for_each_queued (p, cpu) {
 		struct ranked r = {.cpu = cpu, .now = best->now};
 		u32 rank;
 
 		if (!look_at_ranked(p, &r))
 			continue;
-		rank = rank_of(&r);
+		if (!best->known || before(r.vtime, best->first))
+			best->first = r.vtime;
+		best->known = 1;
+		rank = rank_beside(rank_of(&r), r.vtime, best);
 		if (rank == RANK_NOT)
 			rank = rank_of_stopped(&r, best);
 		if (!ranks_before(rank, r.urgent_since, best))

@@ -435,6 +435,20 @@ fn hogs(sizes: &[u32], begin: Nanos) -> Vec<Job> {
         .collect()
 }
 
+/// Two gangs that call their siblings whenever one of them starts, and one vCPU each on three of four pCPUs:
+/// each of the eleven is owed 0.36 of a pCPU.
+#[test]
+fn who_calls_siblings_leaves_others_their_share() {
+    for gang in [Gang::Dynamic, Gang::RelaxedAll(Skew::default())] {
+        let params = host("1n1l4c1t", 1000);
+        let jobs = Jobs::new(hogs(&[4, 4, 1, 1, 1], MS), 1);
+        let (outcome, _) = run(&params, placed(&params, gang), jobs, SEC, 6 * SEC);
+        for (task, share) in run_shares(&outcome).into_iter().enumerate() {
+            assert!(share > 0.2, "task {task} has {share} under {gang:?}");
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(25))]
 

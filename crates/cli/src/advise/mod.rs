@@ -225,7 +225,7 @@ fn recorded<'a>(args: &Args, recording: &'a Recording) -> anyhow::Result<Recorde
     let own = own_scheduler(recording);
     let case = case(&runs, recording, &suggested)?;
     let progress = Progress::new(2, recording.duration().saturating_mul(2), 1, args.quiet);
-    let (case, check) = calibrated(recording, case, &own, &progress)?;
+    let (case, check) = calibrated(recording, case, &own, &suggested, &progress)?;
     progress.finish();
     let cpus = || thread::available_parallelism().map_or(1, NonZeroUsize::get);
     Ok(Recorded {

@@ -84,7 +84,7 @@ pub fn compare(args: &Args, path: &Path) -> anyhow::Result<(Comparison, html::Ab
         1,
         args.runs.quiet,
     );
-    let (case, check) = calibrated(recording, case, &own, &progress)?;
+    let (case, check) = calibrated(recording, case, &own, &suggested, &progress)?;
     progress.finish();
     let replayed = Replayed {
         args,

@@ -13,6 +13,7 @@ mod host;
 mod lockstep;
 mod metrics;
 mod output;
+mod outputs;
 mod pages;
 mod parameters;
 mod policies;

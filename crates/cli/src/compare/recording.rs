@@ -15,6 +15,7 @@ use super::watch::Watch;
 use super::{Args, jobs, measure, provenance, reading};
 use crate::failure::Invalid;
 use crate::output;
+use crate::outputs::Outputs;
 use corun_recording::Recording;
 use corun_report::advice::{self, Confidence};
 use corun_report::{Comparison, ReplayCheck, Run, html, round};
@@ -55,7 +56,11 @@ struct Extreme {
 ///
 /// # Errors
 /// [`Invalid`] if the file is no usable recording, or options do not fit one.
-pub fn compare(args: &Args, path: &Path) -> anyhow::Result<(Comparison, html::About)> {
+pub fn compare(
+    args: &Args,
+    outputs: &Outputs,
+    path: &Path,
+) -> anyhow::Result<(Comparison, html::About)> {
     refuse_scenario_options(&args.runs)?;
     let import = reading::read(path, args.runs.quiet)?;
     let notes: Vec<String> = import.notes.iter().map(ToString::to_string).collect();
@@ -78,6 +83,7 @@ pub fn compare(args: &Args, path: &Path) -> anyhow::Result<(Comparison, html::Ab
     let replays = chosen.len() * extremes.len() * seeds.len();
     args.watch.check(replays, &selection)?;
     args.watch.window(recording.duration())?;
+    outputs.try_out()?;
     let progress = Progress::new(
         2,
         recording.duration().saturating_mul(2),
@@ -189,7 +195,7 @@ impl Replayed<'_> {
             seed: job.seed,
             ..measure::run(&outcome, pcpus)
         };
-        run.detail.timeline = watch.close()?;
+        run.detail.timeline = watch.close();
         for (vm, replayed) in run.vms.iter_mut().zip(&report.vms) {
             let whole = outcome.measured.max(1) as f64 * f64::from(vm.vcpus.max(1));
             vm.beyond_recording_share = Some(round(replayed.exhausted as f64 / whole));

@@ -10,6 +10,7 @@ use crate::compare::rtapp;
 use crate::compare::runs::{self, Job, RunArgs};
 use crate::failure::Invalid;
 use crate::output;
+use crate::outputs::{self, Outputs};
 use anyhow::Context;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use corun_report::html;
@@ -113,7 +114,10 @@ fn measures() -> impl TypedValueParser<Value = Measure> {
 /// [`Invalid`] if the scenario, the key or a value is not valid; anything else if a run or writing
 /// fails.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let (name, text) = match input::open(&args.input)? {
+    let outputs = Outputs::of([("--report", args.report.as_ref())])?;
+    let input = input::open(&args.input)?;
+    outputs.spare(&args.input)?;
+    let (name, text) = match input {
         Input::Scenario { name, text } => (name, text),
         Input::Recording { path } => {
             return Err(Invalid::error(format!(
@@ -125,8 +129,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     };
     let values = chosen_values(args)?;
     key::check(&args.param, &name, &text)?;
-    let scenarios = scenarios(args, &name, &text, &values)?;
+    let scenarios = scenarios(args, &name, &text, &values, &outputs)?;
     check_vm(args, &scenarios)?;
+    outputs.try_out()?;
     let notes = notes(&scenarios);
     if !args.runs.quiet {
         notes.iter().for_each(|note| output::note(note));
@@ -184,12 +189,13 @@ fn scenarios(
     name: &str,
     text: &str,
     values: &Values,
+    outputs: &Outputs,
 ) -> anyhow::Result<Vec<Scenario>> {
     let with = |value: &Value| {
         let mut overrides = runs::overrides(&args.runs).map_err(Invalid::error)?;
         let set = format!("{}={}", args.param, value.text);
         overrides.push(Override::parse("--param", &set).map_err(Invalid::error)?);
-        runs::read(&args.runs, name, text, &overrides)
+        runs::read(&args.runs, name, text, &overrides, outputs)
     };
     values.all.iter().map(with).collect()
 }
@@ -254,15 +260,12 @@ fn points(args: &Args, scenarios: &[Scenario], values: &Values) -> anyhow::Resul
 }
 
 fn show(args: &Args, result: &Sensitivity, about: &html::About) -> anyhow::Result<()> {
-    if let Some(file) = &args.report {
-        let page = sensitivity::page(result, about).context("the report")?;
-        std::fs::write(file, page).with_context(|| format!("cannot write {}", file.display()))?;
-        if !args.runs.quiet {
-            output::note(&format!("report: {}", file.display()));
-        }
-    }
-    output::print(&match args.json {
+    let page = || Ok(sensitivity::page(result, about)?);
+    let written = outputs::report(args.report.as_ref(), args.runs.quiet, page);
+    let text = match args.json {
         true => sensitivity::json(result)?,
         false => sensitivity::text(result, output::width()),
-    })
+    };
+    // Results are shown whether or not the page could be written.
+    written.and(output::print(&text))
 }

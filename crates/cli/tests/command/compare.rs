@@ -308,7 +308,7 @@ fn files_that_cannot_be_used() {
     let output = place.corun(&[&["compare", "host.toml"], &nowhere[..]].concat());
     let error = failed(output, 1);
     assert!(
-        error.starts_with("corun: cannot write no/where.html: "),
+        error.starts_with("corun: --report: cannot write no/where.html: "),
         "{error}"
     );
 }

@@ -130,9 +130,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     };
     let import = reading::read(&path, args.quiet)?;
     let notes: Vec<String> = import.notes.iter().map(ToString::to_string).collect();
-    if !args.quiet {
-        notes.iter().for_each(|note| output::note(note));
-    }
+    notes.iter().for_each(|note| output::note(note));
     let recording = &import.recording;
     if recording.vms.is_empty() {
         return Err(Invalid::error(format!(
@@ -155,7 +153,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     tried.spinning = spinning(&recorded, rival)?;
     tried.overcommit = overcommit(args, &recorded, ranked.recommended.as_deref())?;
     let replays = tried.policies.clone();
-    let advice = advice::advice(tried);
+    let mut advice = advice::advice(tried);
+    advice.notes.clone_from(&notes);
     let page = || {
         let about = about(&path, args, &recorded, &advice, notes);
         Ok(advice::page(&advice, &replays, &about)?)

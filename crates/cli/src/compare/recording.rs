@@ -64,9 +64,7 @@ pub fn compare(
     refuse_scenario_options(&args.runs)?;
     let import = reading::read(path, args.runs.quiet)?;
     let notes: Vec<String> = import.notes.iter().map(ToString::to_string).collect();
-    if !args.runs.quiet {
-        notes.iter().for_each(|note| output::note(note));
-    }
+    notes.iter().for_each(|note| output::note(note));
     let recording = &import.recording;
     let suggested = suggested_host(recording).map_err(Invalid::error)?;
     let own = own_scheduler(recording);
@@ -102,8 +100,8 @@ pub fn compare(
         check,
     };
     let runs = replayed.runs(&chosen, &extremes, &seeds)?;
-    let about = replayed.about(&seeds, &selection, notes);
-    Ok((replayed.comparison(runs), about))
+    let about = replayed.about(&seeds, &selection, notes.clone());
+    Ok((replayed.comparison(runs, notes), about))
 }
 
 /// What recordings leave open, at its extremes if these are wanted.
@@ -219,7 +217,7 @@ impl Replayed<'_> {
         }
     }
 
-    fn comparison(self, runs: Vec<Run>) -> Comparison {
+    fn comparison(self, runs: Vec<Run>, notes: Vec<String>) -> Comparison {
         Comparison {
             version: env!("CARGO_PKG_VERSION").to_string(),
             scenario: stem(self.path),
@@ -227,6 +225,7 @@ impl Replayed<'_> {
             source: None,
             confidence: Some(self.confidence),
             replay: Some(self.check),
+            notes,
             runs,
         }
     }

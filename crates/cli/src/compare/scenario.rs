@@ -27,9 +27,7 @@ pub fn compare(
     args.watch.check(jobs.len(), &selection(&jobs))?;
     outputs.try_out()?;
     let notes = unheeded(&jobs);
-    if !args.runs.quiet {
-        notes.iter().for_each(|note| output::note(note));
-    }
+    notes.iter().for_each(|note| output::note(note));
     let done = runs::carry_out(&args.runs, &jobs, &args.watch)?;
     let comparison = Comparison {
         version: env!("CARGO_PKG_VERSION").to_string(),
@@ -38,6 +36,7 @@ pub fn compare(
         source: scenario.source.clone(),
         replay: None,
         confidence: None,
+        notes: notes.clone(),
         runs: done,
     };
     let about = html::About {

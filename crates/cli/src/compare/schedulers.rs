@@ -218,6 +218,9 @@ pub fn unheeded(policy: &str, case: &Case) -> Vec<String> {
         unheeded.push("rr: no VM is `realtime`, so it does what cfs does".to_string());
     }
     for vm in &case.vms {
+        if vm.realtime && policy != "rr" {
+            unheeded.push(format!("vm.{}.realtime: {policy} has no SCHED_RR", vm.name));
+        }
         if vm.cap.is_some() && !policy.starts_with("credit") {
             unheeded.push(format!("vm.{}.cap: {policy} has no caps", vm.name));
         }

@@ -133,9 +133,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     check_vm(args, &scenarios)?;
     outputs.try_out()?;
     let notes = notes(&scenarios);
-    if !args.runs.quiet {
-        notes.iter().for_each(|note| output::note(note));
-    }
+    notes.iter().for_each(|note| output::note(note));
     let points = points(args, &scenarios, &values)?;
     let first = scenarios.first().context("there is no value")?;
     let mut result = Sensitivity {
@@ -147,6 +145,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         unit: values.unit.to_string(),
         logarithmic: args.log,
         measure: args.measure,
+        notes: notes.clone(),
         lines: Vec::new(),
         points,
     };

@@ -54,7 +54,7 @@ pub struct Args {
     most: u32,
 
     /// How many different beginnings to try
-    #[arg(long, value_name = "N", default_value = "3")]
+    #[arg(long, value_name = "N", default_value = "3", value_parser = jobs::at_least_one)]
     starts: NonZeroUsize,
 
     /// Set a key of the host or its scheduler, such as host.costs.switch=3us; may be repeated
@@ -62,7 +62,7 @@ pub struct Args {
     sets: Vec<String>,
 
     /// Replays at the same time [default: one per CPU]; does not change results
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = jobs::at_least_one)]
     jobs: Option<NonZeroUsize>,
 
     /// Show no progress

@@ -94,7 +94,7 @@ pub struct Args {
     quick: bool,
 
     /// Runs at the same time [default: one per CPU]; does not change results
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = jobs::at_least_one)]
     jobs: Option<NonZeroUsize>,
 
     /// Draw the curves, as Figure 2 of the paper
@@ -265,6 +265,11 @@ fn host(args: &Args) -> anyhow::Result<programs::Host> {
 
 /// A case on the machine that is asked for, `paper`'s if none is.
 fn machine_case(args: &Args, paper: &str) -> anyhow::Result<Case> {
+    if let Some(set) = args.sets.iter().find(|set| !set.starts_with("host.")) {
+        return Err(Invalid::error(format!(
+            "--set {set}: what is calibrated is a machine, expected host.…, such as host.llc=20MB"
+        )));
+    }
     let sets = args.sets.iter().map(|set| Override::parse("--set", set));
     let sets: Vec<Override> = sets.collect::<Result<_, _>>().map_err(Invalid::error)?;
     let (name, text) = match &args.host {

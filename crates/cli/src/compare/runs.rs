@@ -45,7 +45,7 @@ pub struct RunArgs {
     pub sets: Vec<String>,
 
     /// Runs at the same time [default: one per CPU]; does not change results
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = jobs::at_least_one)]
     pub jobs: Option<NonZeroUsize>,
 
     /// Show no progress
@@ -86,10 +86,8 @@ pub fn overrides(args: &RunArgs) -> Result<Vec<Override>, Problems> {
     let sets = args.sets.iter().map(|set| Override::parse("--set", set));
     let mut all = sets.collect::<Result<Vec<_>, _>>()?;
     if let Some(duration) = &args.duration {
-        // A bare number means seconds; text says so whatever it looks like.
-        let seconds = !duration.is_empty() && duration.bytes().all(|b| b.is_ascii_digit());
-        let unit = if seconds { "s" } else { "" };
-        let value = format!("\"{duration}{unit}\"");
+        // Text, whatever it looks like.
+        let value = format!("\"{}\"", with_unit(duration));
         all.push(Override::of("--duration", "run.duration", &value)?);
     }
     if let Some(seed) = args.seed {
@@ -103,6 +101,15 @@ pub fn overrides(args: &RunArgs) -> Result<Vec<Override>, Problems> {
         )?);
     }
     Ok(all)
+}
+
+/// A time on the command line with its unit: a bare number means seconds.
+pub fn with_unit(text: &str) -> String {
+    let bare = text.contains(|c: char| c.is_ascii_digit())
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_digit() || byte == b'.');
+    format!("{text}{}", if bare { "s" } else { "" })
 }
 
 /// Reads the scenario with the overrides on top and keeps the cases that the command line names.

@@ -65,7 +65,7 @@ pub struct Args {
     experiments: Option<PathBuf>,
 
     /// Runs at the same time [default: one per CPU]; does not change results
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = crate::compare::jobs::at_least_one)]
     jobs: Option<NonZeroUsize>,
 
     /// Show no progress

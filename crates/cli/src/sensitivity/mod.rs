@@ -8,6 +8,7 @@ use crate::compare::input::{self, Input};
 use crate::compare::provenance;
 use crate::compare::rtapp;
 use crate::compare::runs::{self, Job, RunArgs};
+use crate::compare::schedulers;
 use crate::failure::Invalid;
 use crate::output;
 use crate::outputs::{self, Outputs};
@@ -46,7 +47,7 @@ pub struct Args {
     values: Vec<String>,
 
     /// Equal factors between the values of the range, rather than equal steps
-    #[arg(long, requires = "range")]
+    #[arg(long, requires = "range", conflicts_with = "values")]
     log: bool,
 
     /// What to show
@@ -129,10 +130,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     };
     let values = chosen_values(args)?;
     key::check(&args.param, &name, &text)?;
+    key::alone(&args.param, &args.runs)?;
     let scenarios = scenarios(args, &name, &text, &values, &outputs)?;
     check_vm(args, &scenarios)?;
+    check_policies(args, &scenarios)?;
     outputs.try_out()?;
-    let notes = notes(&scenarios);
+    let mut notes = notes(&scenarios);
+    notes.extend(values.fewer());
     notes.iter().for_each(|note| output::note(note));
     let points = points(args, &scenarios, &values)?;
     let first = scenarios.first().context("there is no value")?;
@@ -197,6 +201,29 @@ fn scenarios(
         runs::read(&args.runs, name, text, &overrides, outputs)
     };
     values.all.iter().map(with).collect()
+}
+
+/// Is the key one that any of the policies heeds?
+fn check_policies(args: &Args, scenarios: &[Scenario]) -> anyhow::Result<()> {
+    let mut policies = Vec::new();
+    for job in scenarios
+        .iter()
+        .map(|scenario| runs::plan(&args.runs, scenario))
+    {
+        policies.extend(job?.into_iter().map(|job| job.policy));
+    }
+    policies.dedup();
+    match policies
+        .iter()
+        .any(|policy| schedulers::heeds(policy, &args.param))
+    {
+        true => Ok(()),
+        false => Err(Invalid::error(format!(
+            "--param {}: none of the policies heeds it: {}; choose with --policies",
+            args.param,
+            policies.join(", ")
+        ))),
+    }
 }
 
 /// Is there such a VM, with any of the values?

@@ -19,6 +19,7 @@ mod guest;
 mod half_loaded;
 mod jupiter;
 mod lock_latency;
+mod options;
 mod outputs;
 mod policy;
 mod record;

@@ -251,6 +251,9 @@ fn with_all(args: &Args) -> anyhow::Result<()> {
     settings
         .check(policy)
         .map_err(|why| Invalid::error(format!("--set: {why}")))?;
+    if args.backend == Backend::Fair && !stock::SERVED.contains(&policy.name) {
+        return Err(Invalid::error(StockError::NotServed(policy.name)));
+    }
     if args.observe {
         return observed(args, policy, settings);
     }
@@ -287,13 +290,22 @@ fn observed(args: &Args, policy: &'static PolicyInfo, settings: Settings) -> any
     observe::run(ObserveOptions {
         policy,
         settings,
-        interval: args.interval.max(100 * time::MS),
+        interval: observing_every(args.interval),
         run_for: args.run_for,
         json: args.json,
         out: Box::new(std::io::stdout()),
     })?;
     output::note("corun: nothing was changed");
     Ok(())
+}
+
+/// How often to tell what a policy would do: not more often than that can be read.
+fn observing_every(said: Nanos) -> Nanos {
+    match said {
+        // Never; half of all time can be added to what a clock says.
+        0 => Nanos::MAX / 2,
+        interval => interval.max(100 * time::MS),
+    }
 }
 
 /// The same through the kernel's own scheduler.

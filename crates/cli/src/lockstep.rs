@@ -63,11 +63,14 @@ fn judge(recording: &Recording, outcome: &Outcome) -> anyhow::Result<()> {
     if outcome.decisions == 0 {
         anyhow::bail!("the recording holds no decision to compare");
     }
-    if outcome.skipped > 0 || recording.lost.is_some_and(|lost| lost > 0) {
+    let Some(lost) = recording.lost else {
+        anyhow::bail!("the file was cut short: records are missing at its end");
+    };
+    if outcome.skipped > 0 || lost > 0 {
         anyhow::bail!(
             "{} callbacks could not be replayed, {} were lost when recording",
             outcome.skipped,
-            recording.lost.unwrap_or(0)
+            lost
         );
     }
     Ok(())

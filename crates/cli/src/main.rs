@@ -13,6 +13,7 @@ mod host;
 mod lockstep;
 mod metrics;
 mod output;
+mod outputs;
 mod pages;
 mod parameters;
 mod policies;
@@ -72,8 +73,14 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let said = Cli::command().get_matches();
-    let cli = Cli::from_arg_matches(&said).unwrap_or_else(|error| error.exit());
+    let said = match Cli::command().try_get_matches() {
+        Ok(said) => said,
+        Err(told) => return output::usage(&told),
+    };
+    let cli = match Cli::from_arg_matches(&said) {
+        Ok(cli) => cli,
+        Err(told) => return output::usage(&told),
+    };
     let result = match cli.command {
         Command::Compare(mut args) => compare::run(&mut args),
         Command::Advise(args) => advise::run(&args),

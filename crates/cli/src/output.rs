@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Standard output and error. A reader that has gone (`corun … | head`) is no failure.
 
+use ratatui::crossterm::terminal;
 use serde::Serialize;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
 
 /// Writes results.
 ///
@@ -32,14 +34,37 @@ pub fn error(error: &anyhow::Error) {
     note(&format!("corun: {error:#}"));
 }
 
+/// Prints help, or what is wrong with a command line. Returns the exit code: help that cannot be
+/// printed is a failure, as results are.
+pub fn usage(told: &clap::Error) -> ExitCode {
+    let printed = told.print().and_then(|()| io::stdout().flush());
+    match printed.map_err(anyhow::Error::from) {
+        Err(why) if !reader_is_gone(&why) => {
+            error(&why);
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::from(u8::try_from(told.exit_code()).unwrap_or(2)),
+    }
+}
+
 /// Did the command fail only because nobody reads its output any more?
 pub fn reader_is_gone(error: &anyhow::Error) -> bool {
     let io = error.downcast_ref::<io::Error>();
     io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Columns of the terminal, 80 where there is none.
+/// Columns of the terminal that results go to, 80 where they go elsewhere. What `COLUMNS` says is
+/// stronger, but shells do not export it.
 pub fn width() -> u16 {
-    let columns = std::env::var("COLUMNS").ok();
-    columns.and_then(|text| text.parse().ok()).unwrap_or(80)
+    let said = std::env::var("COLUMNS").ok();
+    let said = said.and_then(|text| text.parse().ok());
+    said.or_else(asked)
+        .filter(|columns| *columns > 0)
+        .unwrap_or(80)
+}
+
+/// What the terminal says.
+fn asked() -> Option<u16> {
+    let there = io::stdout().is_terminal();
+    there.then(terminal::size)?.ok().map(|(columns, _)| columns)
 }

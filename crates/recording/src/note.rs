@@ -183,6 +183,9 @@ impl fmt::Display for Note {
                 f,
                 "{events} events name pCPUs or threads that no kernel has and were left out"
             ),
+            Self::Reordered { events: 1 } => {
+                f.write_str("1 event goes back in time; it was put in order")
+            }
             Self::Reordered { events } => {
                 write!(f, "{events} events go back in time; they were put in order")
             }

@@ -6,37 +6,59 @@ use crate::table::{RULED, lines, unbroken};
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
 use corun_model::Parameter;
 
-/// Columns from which on source and range have columns of their own.
-const WIDE: u16 = 120;
+/// Columns from which on there is room for a table: keys are long, and so is where values come from.
+const WIDE: u16 = 140;
 
-/// The parameters for a terminal of `width` columns; long texts are wrapped within their columns.
+/// The parameters for a terminal of `width` columns: a table if it is wide, else one below the other.
 pub fn text(parameters: &[Parameter], width: u16) -> String {
+    match width >= WIDE {
+        true => table(parameters, width),
+        false => list(parameters, usize::from(width.max(60))),
+    }
+}
+
+/// Each parameter with what is known of it below.
+fn list(parameters: &[Parameter], width: usize) -> String {
+    let mut out = String::new();
+    let below = textwrap::Options::new(width)
+        .initial_indent("    ")
+        .subsequent_indent("    ");
+    for parameter in parameters {
+        let (source, tried) = (parameter.source, parameter.tried);
+        out += &format!("{}: {}\n", parameter.key, parameter.value);
+        for text in [
+            parameter.meaning.to_string(),
+            format!("Source: {source}"),
+            format!("Tried: {tried}"),
+        ] {
+            out += &textwrap::fill(&text, &below);
+            out.push('\n');
+        }
+    }
+    out
+}
+
+/// The same with columns, within which long texts are wrapped.
+fn table(parameters: &[Parameter], width: u16) -> String {
     let mut table = Table::new();
     table.load_style(RULED);
     table.set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_width(width.clamp(60, 160));
+    table.set_width(width.min(160));
     let right = |text: &str| Cell::new(text).set_alignment(CellAlignment::Right);
-    let wide = width >= WIDE;
-    let mut header = vec![
+    table.set_header(vec![
         Cell::new("parameter"),
         right("default"),
         Cell::new("source"),
-    ];
-    header.extend(wide.then(|| Cell::new("tried")));
-    table.set_header(header);
+        Cell::new("tried"),
+    ]);
     for parameter in parameters {
         let name = format!("{}\n{}", parameter.key, parameter.meaning);
-        let source = match wide {
-            true => parameter.source.to_string(),
-            false => format!("{}\nTried: {}", parameter.source, parameter.tried),
-        };
-        let mut row = vec![
+        table.add_row(vec![
             Cell::new(name),
             right(&parameter.value.to_string()),
-            Cell::new(source),
-        ];
-        row.extend(wide.then(|| Cell::new(parameter.tried)));
-        table.add_row(row);
+            Cell::new(parameter.source),
+            Cell::new(parameter.tried),
+        ]);
     }
     // A key is never broken: it is there to be copied.
     let longest = |of: fn(&Parameter) -> usize| parameters.iter().map(of).max().unwrap_or(0);
@@ -99,12 +121,13 @@ mod tests {
 
     #[test]
     fn texts_wrap_and_keys_do_not() {
-        for width in [80, 100, 120, 200] {
+        for width in [60, 80, 100, 120, 140, 200] {
             let text = text(&sample(), width);
             let widest = text.lines().map(|line| line.chars().count()).max();
             assert!(widest <= Some(usize::from(width)), "{text}");
             let whole = "scheduler.some.wakeup_granularity";
             assert!(text.contains(whole) && text.contains("3.00 ms"), "{text}");
+            assert!(text.lines().count() < 20, "{text}");
         }
     }
 

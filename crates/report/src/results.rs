@@ -25,6 +25,9 @@ pub struct Comparison {
     /// For a recording: how far to trust what-ifs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confidence: Option<Confidence>,
+    /// What to know of the input: what some policy cannot do of what it says, or what a recording lacks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// One per case, policy and seed; cases in the order of the scenario, policies in the order
     /// asked for.
     pub runs: Vec<Run>,

@@ -108,7 +108,10 @@ pub fn table(workloads: &[Workload], width: u16) -> String {
         if members.len() < workloads.len() {
             out += &format!("{}\n", members[0].family);
         }
-        out += &lines(&members_table(members, width));
+        out += &match width < NARROW {
+            true => members_list(members),
+            false => lines(&members_table(members, width)),
+        };
         out += if members.len() < workloads.len() {
             "\n"
         } else {
@@ -116,6 +119,21 @@ pub fn table(workloads: &[Workload], width: u16) -> String {
         };
     }
     out + &textwrap::fill(LEGEND, usize::from(width.clamp(60, 120))) + "\n"
+}
+
+/// Below that many columns there is no room for a table.
+const NARROW: u16 = 80;
+
+/// Each workload with its figures below.
+fn members_list(workloads: &[Workload]) -> String {
+    let mut out = String::new();
+    for [name, _, throughput, cpu, kernel, spin, switches, wakeups] in workloads.iter().map(row) {
+        out += &format!(
+            "{name}: {throughput}\n    CPU {cpu}, kernel {kernel}, spin {spin}\n    \
+             switch {switches} /s, wake {wakeups} /s\n"
+        );
+    }
+    out
 }
 
 fn members_table(workloads: &[Workload], width: u16) -> Table {
@@ -137,11 +155,17 @@ fn members_table(workloads: &[Workload], width: u16) -> Table {
         let kept = cells.into_iter().enumerate().filter(|(at, _)| *at != 1);
         kept.map(aligned).collect::<Vec<_>>()
     };
-    table.set_header(without_threads(header));
+    table.set_header(without_threads(header.clone()));
     let rows: Vec<_> = workloads.iter().map(row).collect();
-    for (column, at) in [(0, 0), (1, 2)] {
-        let longest = rows.iter().map(|cells| cells[at].chars().count()).max();
-        unbroken(&mut table, column, longest.unwrap_or(0), width);
+    for (column, at) in [0, 2, 3, 4, 5, 6, 7].into_iter().enumerate() {
+        let words = header[at].lines().map(str::len);
+        let longest = rows.iter().map(|cells| cells[at].chars().count());
+        unbroken(
+            &mut table,
+            column,
+            longest.chain(words).max().unwrap_or(0),
+            width,
+        );
     }
     rows.into_iter().for_each(|cells| {
         table.add_row(without_threads(cells));

@@ -169,6 +169,7 @@ fn comparison(seeds: u64, cases: &[&str], policies: &[&str]) -> Comparison {
         source: Some("Nowhere, Table 0".to_string()),
         replay: None,
         confidence: None,
+        notes: Vec::new(),
         runs,
     }
 }

@@ -76,6 +76,10 @@ pub fn read(file: &str, text: &str, overrides: &[Override]) -> Result<Scenario, 
         title = top.text("title");
         source = top.text("source");
         cases.extend(case(name, &top));
+        // Those of the scenario were taken out of it.
+        if let Some(within) = top.find("case") {
+            top.problem_at(&within.place, "case: a case has no cases of its own");
+        }
         top.finish();
     }
     problems.into_result()?;

@@ -45,6 +45,18 @@ impl Override {
     }
 
     fn read(source: &str, key: &str, value: &str) -> Result<Self, Problems> {
+        if value.trim().is_empty() {
+            return Err(refused(
+                source,
+                "there is no value after the =, expected KEY=VALUE",
+            ));
+        }
+        if value.trim().strip_prefix('{').map(str::trim_start) == Some("}") {
+            return Err(refused(
+                source,
+                "an empty table changes nothing, expected a key within it, such as vm.web.count=3",
+            ));
+        }
         if let Ok(table) = tree::parse(source, &format!("{key} = {value}")) {
             return Ok(Self(table));
         }
@@ -195,12 +207,11 @@ mod tests {
     fn quotes_may_be_left_out_on_the_command_line() {
         let Override(table) = Override::parse("--set", "run.duration=5s").unwrap();
         assert!(format!("{table:?}").contains("Text(\"5s\")"));
-        for nonsense in ["", "=", "a", "a=", "=3", "a=\"", "a b=1", "a=[1"] {
+        for nonsense in [
+            "", "=", "a", "a=", "a= ", "=3", "a=\"", "a b=1", "a=[1", "a={}", "a= { }",
+        ] {
             let parsed = Override::parse("--set", nonsense);
-            assert!(
-                parsed.is_err() || nonsense == "a=",
-                "{nonsense}: {parsed:?}"
-            );
+            assert!(parsed.is_err(), "{nonsense}: {parsed:?}");
         }
     }
 }

@@ -187,19 +187,16 @@ impl<'a> Reader<'a> {
             Value::Whole(number) => u64::try_from(*number).ok(),
             _ => None,
         };
-        let numbers: Option<Vec<u64>> = match value {
-            Value::List(list) if !list.is_empty() => {
-                list.iter().map(|item| one(&item.value)).collect()
-            }
-            single => one(single).map(|number| vec![number]),
+        let wrong = |found: &Value| {
+            let expected = "a whole number from 0 to 9223372036854775807, or a list of such";
+            self.wrong(key, found, expected)
         };
-        match numbers {
-            Some(numbers) => Some(numbers),
-            None => self.wrong(
-                key,
-                value,
-                "whole numbers from 0 to 9223372036854775807 such as [1, 2, 3]",
-            ),
+        match value {
+            Value::List(list) if !list.is_empty() => {
+                let number = |item: &Node| one(&item.value).or_else(|| wrong(&item.value));
+                list.iter().map(number).collect()
+            }
+            single => Some(vec![one(single).or_else(|| wrong(single))?]),
         }
     }
 
@@ -282,7 +279,15 @@ impl<'a> Reader<'a> {
 
     /// A set of pCPUs, all of them on a host of `pcpus` (if that is known).
     pub fn pcpu_set(&self, key: &'static str, pcpus: Option<u32>) -> Option<PcpuSet> {
-        let set: PcpuSet = self.parsed(key, "a list of pCPUs such as \"0-3,8\"")?;
+        let expected = "a list of pCPUs such as \"0-3,8\"";
+        let set: PcpuSet = match &self.find(key)?.value {
+            // The number of one of them.
+            Value::Whole(number) => match number.to_string().parse() {
+                Ok(set) => set,
+                Err(_) => return self.wrong(key, &Value::Whole(*number), expected),
+            },
+            _ => self.parsed(key, expected)?,
+        };
         let pcpus = pcpus.unwrap_or(corun_model::Topology::MAX_PCPUS);
         if set.and(&PcpuSet::first(pcpus)) == set {
             return Some(set);

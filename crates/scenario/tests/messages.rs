@@ -120,8 +120,8 @@ fn ranges() {
     says(
         with("[run]\nseed = -1"),
         &[
-            "host.toml:7: run.seed: found -1, expected whole numbers from 0 to 9223372036854775807 \
-             such as [1, 2, 3]",
+            "host.toml:7: run.seed: found -1, expected a whole number from 0 to 9223372036854775807, \
+             or a list of such",
         ],
     );
 }
@@ -328,6 +328,35 @@ fn cases_are_checked_too_and_shared_problems_told_once() {
         with("[case]\na = 1"),
         &["host.toml:7: case.\"a\": found 1, expected a table"],
     );
+    says(
+        with("[case.a.case.b]\nhost.hz = 100"),
+        &["host.toml:6: case: a case has no cases of its own"],
+    );
+    let misspelt = with("[cases.a]\nhost.hz = 100");
+    let hint = "host.toml:6: cases: unknown key, did you mean \"case\"?";
+    assert!(misspelt[0].starts_with(hint), "{misspelt:?}");
+}
+
+#[test]
+fn one_pcpu_may_be_a_number() {
+    says(
+        with("allowed = 4"),
+        &["host.toml:6: vm.web.allowed: found \"4\", but the host has pCPUs 0 to 3 only"],
+    );
+    says(
+        with("allowed = -1"),
+        &["host.toml:6: vm.web.allowed: found -1, expected a list of pCPUs such as \"0-3,8\""],
+    );
+    let one = format!("{GOOD}allowed = 3\n");
+    let scenario = read("host.toml", &one, &[]).unwrap();
+    assert_eq!(
+        scenario.cases[0].vms[0]
+            .allowed
+            .as_ref()
+            .unwrap()
+            .to_string(),
+        "3"
+    );
 }
 
 #[test]
@@ -342,6 +371,11 @@ fn the_command_line_is_named_as_the_place() {
     assert_eq!(
         refused.to_string(),
         "--set nonsense: expected KEY=VALUE, such as vm.web.count=3"
+    );
+    let nothing = Override::parse("--set", "vm={}").unwrap_err();
+    assert_eq!(
+        nothing.to_string(),
+        "--set vm={}: an empty table changes nothing, expected a key within it, such as vm.web.count=3"
     );
 }
 

@@ -12,7 +12,7 @@ use crate::compare::runs::{self, RunArgs};
 use crate::compare::{jobs, progress::Progress, provenance, reading};
 use crate::failure::Invalid;
 use crate::output;
-use anyhow::Context;
+use crate::outputs::{self, Outputs};
 use corun_model::Nanos;
 use corun_recording::Recording;
 use corun_report::advice::{self, Advice, Spun, Tried};
@@ -21,7 +21,6 @@ use corun_scenario::Case;
 use corun_sim::replay::{Beyond, SuggestedHost, suggested_host};
 use overcommit::Growth;
 use replays::{Job, variants};
-use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -55,7 +54,7 @@ pub struct Args {
     most: u32,
 
     /// How many different beginnings to try
-    #[arg(long, value_name = "N", default_value = "3")]
+    #[arg(long, value_name = "N", default_value = "3", value_parser = jobs::at_least_one)]
     starts: NonZeroUsize,
 
     /// Set a key of the host or its scheduler, such as host.costs.switch=3us; may be repeated
@@ -63,7 +62,7 @@ pub struct Args {
     sets: Vec<String>,
 
     /// Replays at the same time [default: one per CPU]; does not change results
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = jobs::at_least_one)]
     jobs: Option<NonZeroUsize>,
 
     /// Show no progress
@@ -117,7 +116,10 @@ struct Recorded<'a> {
 /// # Errors
 /// [`Invalid`] if the recording or an option is not valid; anything else if a replay fails.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let path = match input::open(&args.input)? {
+    let outputs = Outputs::of([("--report", args.report.as_ref())])?;
+    let input = input::open(&args.input)?;
+    outputs.spare(&args.input)?;
+    let path = match input {
         Input::Recording { path } => path,
         Input::Scenario { name, .. } => {
             return Err(Invalid::error(format!(
@@ -128,9 +130,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     };
     let import = reading::read(&path, args.quiet)?;
     let notes: Vec<String> = import.notes.iter().map(ToString::to_string).collect();
-    if !args.quiet {
-        notes.iter().for_each(|note| output::note(note));
-    }
+    notes.iter().for_each(|note| output::note(note));
     let recording = &import.recording;
     if recording.vms.is_empty() {
         return Err(Invalid::error(format!(
@@ -138,6 +138,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             path.display()
         )));
     }
+    outputs.try_out()?;
     let recorded = recorded(args, recording)?;
     let mut tried = Tried {
         recording: stem(&path),
@@ -152,19 +153,18 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     tried.spinning = spinning(&recorded, rival)?;
     tried.overcommit = overcommit(args, &recorded, ranked.recommended.as_deref())?;
     let replays = tried.policies.clone();
-    let advice = advice::advice(tried);
-    if let Some(file) = &args.report {
+    let mut advice = advice::advice(tried);
+    advice.notes.clone_from(&notes);
+    let page = || {
         let about = about(&path, args, &recorded, &advice, notes);
-        let page = advice::page(&advice, &replays, &about).context("the report")?;
-        fs::write(file, page).with_context(|| format!("cannot write {}", file.display()))?;
-        if !args.quiet {
-            output::note(&format!("report: {}", file.display()));
-        }
-    }
-    match args.json {
-        true => output::print(&(serde_json::to_string_pretty(&advice)? + "\n")),
+        Ok(advice::page(&advice, &replays, &about)?)
+    };
+    let written = outputs::report(args.report.as_ref(), args.quiet, page);
+    // Results are shown whether or not the page could be written.
+    written.and(match args.json {
+        true => output::json(&advice),
         false => output::print(&advice::text(&advice, output::width())),
-    }
+    })
 }
 
 /// Where the page's numbers are from, and what leads on from them.
@@ -225,7 +225,7 @@ fn recorded<'a>(args: &Args, recording: &'a Recording) -> anyhow::Result<Recorde
     let own = own_scheduler(recording);
     let case = case(&runs, recording, &suggested)?;
     let progress = Progress::new(2, recording.duration().saturating_mul(2), 1, args.quiet);
-    let (case, check) = calibrated(recording, case, &own, &progress)?;
+    let (case, check) = calibrated(recording, case, &own, &suggested, &progress)?;
     progress.finish();
     let cpus = || thread::available_parallelism().map_or(1, NonZeroUsize::get);
     Ok(Recorded {

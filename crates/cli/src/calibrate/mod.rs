@@ -18,9 +18,10 @@ mod symbiosis;
 mod verdict;
 
 use crate::compare::calibration::machine;
-use crate::compare::{jobs, runs, setup};
+use crate::compare::{input, jobs, runs, setup};
 use crate::failure::Invalid;
 use crate::output;
+use crate::outputs::{self, Outputs};
 use anyhow::Context;
 use corun_policies::aql::{Calibration, Machine, calibration};
 use corun_scenario::{Case, Override, Scenario};
@@ -93,7 +94,7 @@ pub struct Args {
     quick: bool,
 
     /// Runs at the same time [default: one per CPU]; does not change results
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = jobs::at_least_one)]
     jobs: Option<NonZeroUsize>,
 
     /// Draw the curves, as Figure 2 of the paper
@@ -135,6 +136,11 @@ struct Job {
 /// # Errors
 /// [`Invalid`] if the machine is not valid; anything else if a run fails or writing does.
 pub fn run(args: &Args) -> anyhow::Result<()> {
+    let outputs = outputs(args)?;
+    if let Some(host) = &args.host {
+        outputs.spare(host)?;
+    }
+    outputs.try_out()?;
     if args.symbiosis {
         return symbiosis::run(args);
     }
@@ -166,11 +172,20 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         }
     }
     let found = verdict::calibration(&curves, &levels);
-    save(args, &curves, &found, &here)?;
-    match args.json {
+    // Results are shown whether or not the files could be written.
+    let saved = save(args, &curves, &found, &here);
+    saved.and(match args.json {
         true => output::json(&verdict::json(&curves, &found, None)),
         false => output::print(&text(&curves, &levels, &here.to_string())),
-    }
+    })
+}
+
+/// The files to write.
+fn outputs(args: &Args) -> anyhow::Result<Outputs> {
+    Outputs::of([
+        ("--output", args.output.as_ref()),
+        ("--svg", args.svg.as_ref()),
+    ])
 }
 
 /// The same without a simulator.
@@ -184,14 +199,14 @@ fn on_this_machine(args: &Args) -> anyhow::Result<()> {
         ..
     } = here::run(args.quick, args.with)?;
     let found = verdict::calibration(&curves, &levels);
-    save(args, &curves, &found, &machine)?;
-    match args.json {
+    let saved = save(args, &curves, &found, &machine);
+    saved.and(match args.json {
         true => output::json(&verdict::json(&curves, &found, Some((with, &turns)))),
         false => {
             let curves = text(&curves, &levels, &machine.to_string());
             output::print(&(curves + &here::turns_table(&turns)))
         }
-    }
+    })
 }
 
 fn save(
@@ -200,14 +215,11 @@ fn save(
     found: &Calibration,
     machine: &Machine,
 ) -> anyhow::Result<()> {
-    let write = |path: &PathBuf, text: String| {
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
-    };
     if let Some(path) = &args.svg {
-        write(path, draw::svg(curves, &machine.to_string()))?;
+        outputs::write(path, &draw::svg(curves, &machine.to_string()))?;
     }
     if let Some(path) = &args.output {
-        write(path, calibration::write(found, machine))?;
+        outputs::write(path, &calibration::write(found, machine))?;
         output::note(&format!("calibration: {}", path.display()));
     }
     Ok(())
@@ -222,7 +234,7 @@ fn plan(args: &Args) -> anyhow::Result<Vec<Job>> {
         for (slice, ms) in SLICES.iter().enumerate() {
             for consolidation in CONSOLIDATION {
                 let text = programs::scenario(of, &host, consolidation, *ms);
-                let scenario = read("calibration", &text, &[])?;
+                let scenario = read("calibration", &text, &[], &Outputs::default())?;
                 let case = scenario.cases.into_iter().next().context("no case")?;
                 let case = Case {
                     name: format!("{consolidation} per pCPU"),
@@ -240,8 +252,8 @@ fn plan(args: &Args) -> anyhow::Result<Vec<Job>> {
     Ok(all)
 }
 
-fn read(name: &str, text: &str, sets: &[Override]) -> anyhow::Result<Scenario> {
-    runs::read(&runs::RunArgs::default(), name, text, sets)
+fn read(name: &str, text: &str, sets: &[Override], outputs: &Outputs) -> anyhow::Result<Scenario> {
+    runs::read(&runs::RunArgs::default(), name, text, sets, outputs)
 }
 
 /// The machine, one last-level cache of it: what calibration is about goes on within one.
@@ -253,17 +265,21 @@ fn host(args: &Args) -> anyhow::Result<programs::Host> {
 
 /// A case on the machine that is asked for, `paper`'s if none is.
 fn machine_case(args: &Args, paper: &str) -> anyhow::Result<Case> {
+    if let Some(set) = args.sets.iter().find(|set| !set.starts_with("host.")) {
+        return Err(Invalid::error(format!(
+            "--set {set}: what is calibrated is a machine, expected host.…, such as host.llc=20MB"
+        )));
+    }
     let sets = args.sets.iter().map(|set| Override::parse("--set", set));
     let sets: Vec<Override> = sets.collect::<Result<_, _>>().map_err(Invalid::error)?;
     let (name, text) = match &args.host {
         Some(path) => {
-            let text = std::fs::read_to_string(path)
-                .map_err(|error| Invalid::error(format!("{}: {error}", path.display())))?;
+            let text = input::text(path).map_err(Invalid::error)?;
             (path.display().to_string(), text)
         }
         None => ("the paper's machine".to_string(), paper.to_string()),
     };
-    let scenario = read(&name, &text, &sets)?;
+    let scenario = read(&name, &text, &sets, &outputs(args)?)?;
     let case = scenario.cases.into_iter().next().context("no case")?;
     setup::check(&case).map_err(Invalid::error)?;
     Ok(case)

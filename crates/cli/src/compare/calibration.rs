@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The calibration files that `[policy.aql]` and `[policy.vsmtio]` name.
 
+use super::input;
 use super::setup::host_params;
 use crate::failure::Invalid;
 use corun_policies::aql::Machine;
@@ -33,8 +34,9 @@ pub fn load(scenario: &mut Scenario) -> anyhow::Result<()> {
 /// Why not.
 pub fn read(path: &Path, machine: &Machine, policy: &str) -> Result<Calibrated, String> {
     let name = path.display().to_string();
-    let unread = |error| format!("{name}: {error}; expected a file that `corun calibrate` wrote");
-    let text = std::fs::read_to_string(path).map_err(unread)?;
+    let unread =
+        |error: String| format!("{name}: {error}; expected a file that `corun calibrate` wrote");
+    let text = input::text(path).map_err(unread)?;
     let file = corun_scenario::calibration(&name, &text).map_err(|found| found.to_string())?;
     let fits = file.found.is_for(policy);
     let fits = fits.and_then(|()| file.machine.fits(machine));

@@ -5,7 +5,8 @@
 //! should be measured in simulated ones by the same code.
 //! How: the events that a kernel would have traced (`sched_waking`, `sched_wakeup`,
 //! `sched_migrate_task`, `sched_switch`), in the columns of `/sys/kernel/tracing/trace`, with
-//! nanoseconds. The warm-up is part of it.
+//! nanoseconds. The warm-up is part of it. At the end of the run comes a marker, as writing to
+//! `trace_marker` leaves one: a recording ends with its last event, and what ran until then did not switch.
 
 use super::watched::{Watched, Watcher};
 use corun_model::{Nanos, PcpuId, TaskId};
@@ -196,6 +197,9 @@ impl<W: Write> Writer<W> {
 
     fn finish(&mut self, now: Nanos) -> io::Result<()> {
         self.settle(now + 1)?;
+        let by = self.pcpus.first().and_then(|slot| slot.current.clone());
+        let by = by.unwrap_or_else(|| Thread::idle(0));
+        self.line(now, 0, &by, "tracing_mark_write: the run ends here")?;
         self.out.flush()
     }
 

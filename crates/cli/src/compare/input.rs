@@ -49,17 +49,24 @@ pub fn open(path: &Path) -> anyhow::Result<Input> {
     if !is_scenario(path, &head) {
         return Ok(Input::Recording { path: path.into() });
     }
+    let text = text(path).map_err(Invalid::error)?;
+    Ok(Input::Scenario { name, text })
+}
+
+/// The text of a file in TOML: all of it, or enough for its reader to refuse it as too long.
+///
+/// # Errors
+/// Where and why it cannot be read, or is no text.
+pub fn text(path: &Path) -> Result<String, String> {
+    let name = path.display();
     let most = corun_scenario::limits::FILE_BYTES as u64 + 1;
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(refuse)?;
-    file.take(most).read_to_end(&mut bytes).map_err(refuse)?;
-    let text = String::from_utf8(bytes).map_err(|error| {
+    let read = File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes));
+    read.map_err(|error| format!("{name}: {error}"))?;
+    String::from_utf8(bytes).map_err(|error| {
         let (line, byte) = first_strange(&error);
-        Invalid::error(format!(
-            "{name}:{line}: byte {byte} of the file is not UTF-8: expected a scenario in TOML"
-        ))
-    })?;
-    Ok(Input::Scenario { name, text })
+        format!("{name}:{line}: byte {byte} of the file is not UTF-8: expected TOML")
+    })
 }
 
 /// The line and the place of the first byte that is not UTF-8.

@@ -1,9 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Runs on several threads, with results in the order of the jobs.
 
+use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
+
+/// Reads a number of runs at the same time, or of others of which there is at least one.
+///
+/// # Errors
+/// What is accepted.
+pub fn at_least_one(text: &str) -> Result<NonZeroUsize, String> {
+    let number = text.parse().ok().and_then(NonZeroUsize::new);
+    number.ok_or_else(|| "expected a whole number from 1 on".to_string())
+}
 
 /// Does `work` on each of `items` on up to `threads` threads. Results come in the order of the
 /// items, whatever the order in which they were done; after a failure no new item is begun.

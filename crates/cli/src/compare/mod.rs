@@ -29,7 +29,7 @@ mod watched;
 
 use crate::failure::Invalid;
 use crate::output;
-use anyhow::Context;
+use crate::outputs::{self, Outputs};
 use corun_report::{Comparison, html, replay, table};
 use input::Input;
 use runs::RunArgs;
@@ -98,26 +98,31 @@ pub fn run(args: &mut Args) -> anyhow::Result<()> {
     if args.report.is_some() {
         args.watch.spans = SPANS_OF_A_REPORT;
     }
-    let (comparison, about) = match input::open(&args.input)? {
+    let [trace, events] = args.watch.files();
+    let outputs = Outputs::of([("--report", args.report.as_ref()), trace, events])?;
+    let input = input::open(&args.input)?;
+    outputs.spare(&args.input)?;
+    let (comparison, about) = match input {
         Input::Scenario { name, .. } if args.extremes => {
             return Err(Invalid::error(format!(
                 "--extremes does not go with a scenario: {name} tells everything"
             )));
         }
-        Input::Scenario { name, text } => scenario::compare(args, &name, text)?,
-        Input::Recording { path } => recording::compare(args, &path)?,
+        Input::Scenario { name, text } => scenario::compare(args, &outputs, &name, text)?,
+        Input::Recording { path } => recording::compare(args, &outputs, &path)?,
     };
     show(args, &comparison, &about)
 }
 
 fn show(args: &Args, comparison: &Comparison, about: &html::About) -> anyhow::Result<()> {
-    if let Some(file) = &args.report {
-        let page = html::page(comparison, about).context("the report")?;
-        std::fs::write(file, page).with_context(|| format!("cannot write {}", file.display()))?;
-        if !args.runs.quiet {
-            output::note(&format!("report: {}", file.display()));
-        }
-    }
+    let page = || Ok(html::page(comparison, about)?);
+    let written = outputs::report(args.report.as_ref(), args.runs.quiet, page);
+    // Results are shown whether or not the files could be written.
+    let written = written.and(args.watch.written());
+    written.and(print(args, comparison))
+}
+
+fn print(args: &Args, comparison: &Comparison) -> anyhow::Result<()> {
     if args.json {
         return output::print(&corun_report::json(comparison)?);
     }

@@ -9,7 +9,7 @@ use super::schedulers;
 use super::setup::host_params;
 use crate::failure::Invalid;
 use anyhow::Context;
-use corun_model::time;
+use corun_model::{Topology, time};
 use corun_recording::{Import, Note, Recording, Role};
 use corun_report::{Beside, ReplayCheck, VcpuCheck, advice, round};
 use corun_scenario::{Case, Override};
@@ -150,6 +150,8 @@ pub fn own_scheduler(recording: &Recording) -> OwnScheduler {
 ///
 /// Whether EEVDF ends slices by a timer (the kernel's `HRTICK`) or at ticks is not recorded and
 /// shows in the number of switches. Unless the user has said, the better fit is taken, and told.
+/// With another number of pCPUs the what-if is another host's: what is set beside the recording is
+/// then a replay on as many as were recorded.
 ///
 /// # Errors
 /// If the replay cannot be set up.
@@ -157,12 +159,18 @@ pub fn calibrated(
     recording: &Recording,
     case: Case,
     own: &OwnScheduler,
+    suggested: &SuggestedHost,
     progress: &Progress,
 ) -> anyhow::Result<(Case, ReplayCheck)> {
+    let resized = case.host.topology.pcpus() != recording.host.pcpus.value;
     let matched = |case: &Case| -> anyhow::Result<Fidelity> {
+        let mut case = case.clone();
+        if resized {
+            case.host.topology = suggested.params.topology;
+        }
         let (outcome, _) = replay(
             recording,
-            case,
+            &case,
             own.name,
             Options::default(),
             None,
@@ -171,31 +179,49 @@ pub fn calibrated(
         Ok(fidelity(recording, &outcome))
     };
     let as_said = matched(&case)?;
+    let check = |best: &Fidelity| {
+        let mut check = check(own, best);
+        if resized {
+            check
+                .notes
+                .insert(0, resized_note(recording, &case.host.topology));
+        }
+        check
+    };
     if own.name != "eevdf" || case.schedulers.eevdf.hrtick.is_some() {
-        let check = check(own, &as_said);
+        let check = check(&as_said);
         return Ok((case, check));
     }
     let mut at_ticks = case.clone();
     at_ticks.schedulers.eevdf.hrtick = Some(false);
     let other = matched(&at_ticks)?;
     let switches = |fidelity: &Fidelity| fidelity.overall.switches.unwrap_or(0.0) * 100.0;
-    let (case, best, how, rest) = match error(&other) < error(&as_said) {
+    let (best_case, best, how, rest) = match error(&other) < error(&as_said) {
         true => (at_ticks, &other, "at ticks", switches(&as_said)),
         false => (
-            case,
+            case.clone(),
             &as_said,
             "as the kernel's version does",
             switches(&other),
         ),
     };
-    let mut check = check(own, best);
+    let mut check = check(best);
     let note = format!(
         "the model ends slices {how}, which fits this recording better (switches off by {:.0} % \
          instead of {rest:.0} %); set scheduler.eevdf.hrtick to decide",
         switches(best)
     );
     check.notes.insert(0, note);
-    Ok((case, check))
+    Ok((best_case, check))
+}
+
+/// That the check and the what-if are of hosts of different sizes.
+fn resized_note(recording: &Recording, to: &Topology) -> String {
+    format!(
+        "the match is of a replay on the {} pCPUs that were recorded; what follows is on {}",
+        recording.host.pcpus.value,
+        to.pcpus()
+    )
 }
 
 /// All errors together: how bad a fit is.
@@ -217,13 +243,13 @@ pub fn replay(
     observer: Option<Box<dyn Observer>>,
     progress: &Progress,
 ) -> anyhow::Result<(Outcome, ReplayReport)> {
-    let replay = Replay::new(recording, options);
-    let load = Box::new(replay.clone());
     let params = HostParams {
         // What tasks did to each other then is in the recorded times.
         hardware: HardwareParams::UNSHARED,
         ..host_params(case)
     };
+    let replay = Replay::new(recording, params.topology.pcpus(), options);
+    let load = Box::new(replay.clone());
     let simulation = schedulers::put_together(params, policy, &case.schedulers, load, observer)
         .map_err(Invalid::error)?;
     let outcome = simulation.run(0, recording.duration(), progress.of_run());

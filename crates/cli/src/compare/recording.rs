@@ -15,6 +15,7 @@ use super::watch::Watch;
 use super::{Args, jobs, measure, provenance, reading};
 use crate::failure::Invalid;
 use crate::output;
+use crate::outputs::Outputs;
 use corun_recording::Recording;
 use corun_report::advice::{self, Confidence};
 use corun_report::{Comparison, ReplayCheck, Run, html, round};
@@ -55,13 +56,15 @@ struct Extreme {
 ///
 /// # Errors
 /// [`Invalid`] if the file is no usable recording, or options do not fit one.
-pub fn compare(args: &Args, path: &Path) -> anyhow::Result<(Comparison, html::About)> {
+pub fn compare(
+    args: &Args,
+    outputs: &Outputs,
+    path: &Path,
+) -> anyhow::Result<(Comparison, html::About)> {
     refuse_scenario_options(&args.runs)?;
     let import = reading::read(path, args.runs.quiet)?;
     let notes: Vec<String> = import.notes.iter().map(ToString::to_string).collect();
-    if !args.runs.quiet {
-        notes.iter().for_each(|note| output::note(note));
-    }
+    notes.iter().for_each(|note| output::note(note));
     let recording = &import.recording;
     let suggested = suggested_host(recording).map_err(Invalid::error)?;
     let own = own_scheduler(recording);
@@ -78,13 +81,14 @@ pub fn compare(args: &Args, path: &Path) -> anyhow::Result<(Comparison, html::Ab
     let replays = chosen.len() * extremes.len() * seeds.len();
     args.watch.check(replays, &selection)?;
     args.watch.window(recording.duration())?;
+    outputs.try_out()?;
     let progress = Progress::new(
         2,
         recording.duration().saturating_mul(2),
         1,
         args.runs.quiet,
     );
-    let (case, check) = calibrated(recording, case, &own, &progress)?;
+    let (case, check) = calibrated(recording, case, &own, &suggested, &progress)?;
     progress.finish();
     let replayed = Replayed {
         args,
@@ -96,8 +100,8 @@ pub fn compare(args: &Args, path: &Path) -> anyhow::Result<(Comparison, html::Ab
         check,
     };
     let runs = replayed.runs(&chosen, &extremes, &seeds)?;
-    let about = replayed.about(&seeds, &selection, notes);
-    Ok((replayed.comparison(runs), about))
+    let about = replayed.about(&seeds, &selection, notes.clone());
+    Ok((replayed.comparison(runs, notes), about))
 }
 
 /// What recordings leave open, at its extremes if these are wanted.
@@ -189,7 +193,7 @@ impl Replayed<'_> {
             seed: job.seed,
             ..measure::run(&outcome, pcpus)
         };
-        run.detail.timeline = watch.close()?;
+        run.detail.timeline = watch.close();
         for (vm, replayed) in run.vms.iter_mut().zip(&report.vms) {
             let whole = outcome.measured.max(1) as f64 * f64::from(vm.vcpus.max(1));
             vm.beyond_recording_share = Some(round(replayed.exhausted as f64 / whole));
@@ -213,7 +217,7 @@ impl Replayed<'_> {
         }
     }
 
-    fn comparison(self, runs: Vec<Run>) -> Comparison {
+    fn comparison(self, runs: Vec<Run>, notes: Vec<String>) -> Comparison {
         Comparison {
             version: env!("CARGO_PKG_VERSION").to_string(),
             scenario: stem(self.path),
@@ -221,6 +225,7 @@ impl Replayed<'_> {
             source: None,
             confidence: Some(self.confidence),
             replay: Some(self.check),
+            notes,
             runs,
         }
     }

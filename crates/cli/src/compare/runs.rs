@@ -7,12 +7,13 @@ use super::spans::Part;
 use super::watch::{self, Watch};
 use super::{jobs, measure, rtapp, schedulers, setup};
 use crate::failure::Invalid;
+use crate::outputs::Outputs;
 use anyhow::Context;
 use corun_model::Nanos;
 use corun_report::Run;
 use corun_scenario::{Case, Override, Problems, Scenario, or_nearest};
 use std::num::NonZeroUsize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 
 /// What the command line says about runs.
@@ -44,7 +45,7 @@ pub struct RunArgs {
     pub sets: Vec<String>,
 
     /// Runs at the same time [default: one per CPU]; does not change results
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = jobs::at_least_one)]
     pub jobs: Option<NonZeroUsize>,
 
     /// Show no progress
@@ -85,10 +86,8 @@ pub fn overrides(args: &RunArgs) -> Result<Vec<Override>, Problems> {
     let sets = args.sets.iter().map(|set| Override::parse("--set", set));
     let mut all = sets.collect::<Result<Vec<_>, _>>()?;
     if let Some(duration) = &args.duration {
-        // A bare number means seconds; text says so whatever it looks like.
-        let seconds = !duration.is_empty() && duration.bytes().all(|b| b.is_ascii_digit());
-        let unit = if seconds { "s" } else { "" };
-        let value = format!("\"{duration}{unit}\"");
+        // Text, whatever it looks like.
+        let value = format!("\"{}\"", with_unit(duration));
         all.push(Override::of("--duration", "run.duration", &value)?);
     }
     if let Some(seed) = args.seed {
@@ -104,7 +103,17 @@ pub fn overrides(args: &RunArgs) -> Result<Vec<Override>, Problems> {
     Ok(all)
 }
 
+/// A time on the command line with its unit: a bare number means seconds.
+pub fn with_unit(text: &str) -> String {
+    let bare = text.contains(|c: char| c.is_ascii_digit())
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_digit() || byte == b'.');
+    format!("{text}{}", if bare { "s" } else { "" })
+}
+
 /// Reads the scenario with the overrides on top and keeps the cases that the command line names.
+/// The files that it names are read, too: `outputs` must be others.
 ///
 /// # Errors
 /// [`Invalid`]: everything that is wrong with it, or a case that there is none of.
@@ -113,12 +122,30 @@ pub fn read(
     file: &str,
     text: &str,
     overrides: &[Override],
+    outputs: &Outputs,
 ) -> anyhow::Result<Scenario> {
     let mut scenario = corun_scenario::read(file, text, overrides).map_err(Invalid::error)?;
     select(&mut scenario, &args.cases)?;
+    for file in files(&scenario) {
+        outputs.spare(&file)?;
+    }
     rtapp::load(&mut scenario)?;
     super::calibration::load(&mut scenario)?;
     Ok(scenario)
+}
+
+/// The files that the cases name.
+fn files(scenario: &Scenario) -> Vec<PathBuf> {
+    let folder = Path::new(&scenario.file).parent().unwrap_or(Path::new(""));
+    let of_case = |case: &Case| {
+        let programs = case.vms.iter().filter_map(|vm| vm.rt_app.as_ref());
+        let programs = programs.map(|rt_app| rt_app.file.value.clone());
+        let calibrations = case.schedulers.policies.calibrations.iter();
+        let calibrations = calibrations.map(|said| said.file.value.clone());
+        programs.chain(calibrations).collect::<Vec<_>>()
+    };
+    let names = scenario.cases.iter().flat_map(of_case);
+    names.map(|name| folder.join(name)).collect()
 }
 
 fn select(scenario: &mut Scenario, wanted: &[String]) -> anyhow::Result<()> {
@@ -233,7 +260,7 @@ fn one(
         .with_context(|| format!("{} under {}", job.case.name, job.policy))?;
     let outcome = simulation.run(run.warm_up, job.end(), progress.of_run());
     let mut run = measure::run(&outcome, pcpus);
-    run.detail.timeline = watch.close()?;
+    run.detail.timeline = watch.close();
     Ok(Run {
         policy: job.policy.clone(),
         case: job.case.name.clone(),

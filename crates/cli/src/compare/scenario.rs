@@ -5,24 +5,29 @@ use super::runs::{self, Job};
 use super::{Args, provenance, rtapp, schedulers};
 use crate::failure::Invalid;
 use crate::output;
+use crate::outputs::Outputs;
 use corun_report::{Comparison, html};
 
 /// Runs the scenario `text` of the file `name` as the command line says.
 ///
 /// # Errors
 /// [`Invalid`] if the scenario or the selection is not valid; anything else if a run fails.
-pub fn compare(args: &Args, name: &str, text: String) -> anyhow::Result<(Comparison, html::About)> {
+pub fn compare(
+    args: &Args,
+    outputs: &Outputs,
+    name: &str,
+    text: String,
+) -> anyhow::Result<(Comparison, html::About)> {
     let overrides = runs::overrides(&args.runs).map_err(Invalid::error)?;
-    let scenario = runs::read(&args.runs, name, &text, &overrides)?;
+    let scenario = runs::read(&args.runs, name, &text, &overrides, outputs)?;
     let jobs = runs::plan(&args.runs, &scenario)?;
     for job in &jobs {
         args.watch.window(job.end())?;
     }
     args.watch.check(jobs.len(), &selection(&jobs))?;
+    outputs.try_out()?;
     let notes = unheeded(&jobs);
-    if !args.runs.quiet {
-        notes.iter().for_each(|note| output::note(note));
-    }
+    notes.iter().for_each(|note| output::note(note));
     let done = runs::carry_out(&args.runs, &jobs, &args.watch)?;
     let comparison = Comparison {
         version: env!("CARGO_PKG_VERSION").to_string(),
@@ -31,6 +36,7 @@ pub fn compare(args: &Args, name: &str, text: String) -> anyhow::Result<(Compari
         source: scenario.source.clone(),
         replay: None,
         confidence: None,
+        notes: notes.clone(),
         runs: done,
     };
     let about = html::About {

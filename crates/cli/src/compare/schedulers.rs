@@ -218,6 +218,9 @@ pub fn unheeded(policy: &str, case: &Case) -> Vec<String> {
         unheeded.push("rr: no VM is `realtime`, so it does what cfs does".to_string());
     }
     for vm in &case.vms {
+        if vm.realtime && policy != "rr" {
+            unheeded.push(format!("vm.{}.realtime: {policy} has no SCHED_RR", vm.name));
+        }
         if vm.cap.is_some() && !policy.starts_with("credit") {
             unheeded.push(format!("vm.{}.cap: {policy} has no caps", vm.name));
         }
@@ -233,6 +236,28 @@ pub fn unheeded(policy: &str, case: &Case) -> Vec<String> {
         }
     }
     unheeded
+}
+
+/// Does a run under `policy` depend on a key, if that is one of a scheduler's or policy's?
+pub fn heeds(policy: &str, key: &str) -> bool {
+    let mut parts = key.split('.').map(|part| part.trim_matches(['"', '\'']));
+    let (section, name) = (parts.next(), parts.next().unwrap_or_default());
+    let is_or_has = |name: &str| {
+        let rest = policy.strip_prefix(name);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    };
+    match (section, name) {
+        (Some("scheduler"), "cfs") => is_or_has("cfs") || policy == "rr",
+        (Some("scheduler"), "credit") => is_or_has("credit"),
+        (Some("scheduler"), "eevdf" | "rr") => policy == name,
+        (Some("scheduler"), "corun") => corun_policies::find(policy).is_some(),
+        (Some("policy"), _) => {
+            let mut within = ["credit-", "cfs-"].iter();
+            let within = within.find_map(|model| policy.strip_prefix(model));
+            within.unwrap_or(policy) == name
+        }
+        _ => true,
+    }
 }
 
 /// Are the schedulers' parameters fit for this host?

@@ -10,6 +10,7 @@ use corun_model::Nanos;
 use corun_report::detail::Timeline;
 use corun_sim::host::Observer;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
 /// What shall be written of a run.
 #[derive(clap::Args, Default)]
@@ -25,6 +26,10 @@ pub struct WatchArgs {
     /// Spans that the report's timelines may have, of all runs together; 0: none.
     #[arg(skip)]
     pub spans: usize,
+
+    /// Why what was asked for could not be written.
+    #[arg(skip)]
+    lost: Mutex<Option<anyhow::Error>>,
 }
 
 /// Spans of one run: enough to look for a while, and quick to draw.
@@ -49,6 +54,27 @@ impl WatchArgs {
         }
     }
 
+    /// The options that name files, with these.
+    pub fn files(&self) -> [(&'static str, Option<&PathBuf>); 2] {
+        [
+            ("--trace", self.timeline.trace.as_ref()),
+            ("--events", self.events.as_ref()),
+        ]
+    }
+
+    /// Was all written, now that the runs are over?
+    ///
+    /// # Errors
+    /// If not; the runs' results are good all the same.
+    pub fn written(&self) -> anyhow::Result<()> {
+        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        lost.take().map_or(Ok(()), Err)
+    }
+
+    fn lose(&self, why: anyhow::Error) {
+        *self.lost.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+    }
+
     /// Is one run to be written down?
     pub fn is_one(&self) -> bool {
         self.timeline.trace.is_some() || self.events.is_some()
@@ -70,20 +96,21 @@ impl WatchArgs {
 }
 
 /// What is being kept of a run.
-pub struct Watch {
+pub struct Watch<'a> {
+    options: &'a WatchArgs,
     trace: Option<Trace>,
     events: Option<Events>,
     spans: Option<Spans>,
 }
 
-impl Watch {
+impl<'a> Watch<'a> {
     /// Begins what is asked for, of a host with `pcpus` pCPUs under `policy`, until `end`; with `part`
     /// for the report.
     ///
     /// # Errors
     /// If a file cannot be written.
     pub fn create(
-        options: &WatchArgs,
+        options: &'a WatchArgs,
         pcpus: u32,
         policy: &str,
         end: Nanos,
@@ -91,6 +118,7 @@ impl Watch {
     ) -> anyhow::Result<Self> {
         let events = options.events.as_ref();
         Ok(Self {
+            options,
             trace: options.timeline.begin(pcpus, end)?,
             events: events
                 .map(|file| events::create(file, pcpus, policy))
@@ -107,13 +135,12 @@ impl Watch {
         together(trace.into_iter().chain(events).chain(spans).collect())
     }
 
-    /// The run is over. Returns what the report shows of it.
-    ///
-    /// # Errors
-    /// If a file could not be written.
-    pub fn close(self) -> anyhow::Result<Option<Timeline>> {
-        self.trace.map_or(Ok(()), Trace::close)?;
-        self.events.map_or(Ok(()), Events::close)?;
-        Ok(self.spans.map(Spans::timeline))
+    /// The run is over. Returns what the report shows of it; [`WatchArgs::written`] tells of files.
+    pub fn close(self) -> Option<Timeline> {
+        let trace = self.trace.map_or(Ok(()), Trace::close);
+        if let Err(why) = trace.and(self.events.map_or(Ok(()), Events::close)) {
+            self.options.lose(why);
+        }
+        self.spans.map(Spans::timeline)
     }
 }

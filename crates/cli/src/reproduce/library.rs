@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Claims, experiments and checks as files: those built in, or those of a directory.
 
+use crate::compare::input;
 use crate::failure::Invalid;
 use std::collections::BTreeMap;
 use std::fs;
@@ -52,6 +53,11 @@ impl Library {
         Ok(Self(files))
     }
 
+    /// All of them.
+    pub fn files(&self) -> impl Iterator<Item = &File> {
+        self.0.values()
+    }
+
     /// The file of this name.
     pub fn get(&self, name: &str) -> Option<&File> {
         self.0.get(name)
@@ -95,10 +101,9 @@ fn read(
         if path.is_dir() && deeper > 0 {
             read(&path, &format!("{name}/"), deeper - 1, files)?;
         } else if path.is_file() && name.ends_with(".toml") {
-            let text = fs::read_to_string(&path).map_err(|error| refuse(&path, error))?;
             let file = File {
                 name: path.display().to_string(),
-                text,
+                text: input::text(&path).map_err(Invalid::error)?,
             };
             files.insert(name, file);
         }

@@ -16,13 +16,13 @@ mod work;
 use crate::compare::provenance;
 use crate::failure::Invalid;
 use crate::output;
-use anyhow::Context;
+use crate::outputs::{self, Outputs};
 use checks::Check;
 use corun_report::claims::Scoreboard;
 use corun_report::html::About;
 use library::Library;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Check the papers' claims: theirs, ours, verdict
 ///
@@ -65,7 +65,7 @@ pub struct Args {
     experiments: Option<PathBuf>,
 
     /// Runs at the same time [default: one per CPU]; does not change results
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = crate::compare::jobs::at_least_one)]
     jobs: Option<NonZeroUsize>,
 
     /// Show no progress
@@ -92,8 +92,15 @@ usage, or claims, checks or experiments that are not valid (stderr says where an
 /// # Errors
 /// [`Invalid`] if a claim is unknown or a file is not valid; anything else if a run or writing fails.
 pub fn run(args: &Args) -> anyhow::Result<()> {
+    let outputs = Outputs::of([("--report", args.report.as_ref())])?;
     let library = match &args.experiments {
-        Some(directory) => Library::of(directory)?,
+        Some(directory) => {
+            let library = Library::of(directory)?;
+            for file in library.files() {
+                outputs.spare(Path::new(&file.name))?;
+            }
+            library
+        }
         None => Library::built_in(),
     };
     let all = claims::read(&library)?;
@@ -104,6 +111,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         .filter_map(|claim| checks.checks.get(&claim.id))
         .filter(|check| judge::lacking(check, &checks).is_empty())
         .collect();
+    outputs.try_out()?;
     let measured = work::carry_out(args, &library, &checks, &possible)?;
     let judged = wanted
         .iter()
@@ -117,22 +125,21 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn show(args: &Args, board: &Scoreboard) -> anyhow::Result<()> {
-    if let Some(file) = &args.report {
+    let page = || {
         let about = About {
             command: provenance::command(std::env::args()),
             ..About::default()
         };
-        let page = corun_report::claims::page(board, &about).context("the report")?;
-        std::fs::write(file, page).with_context(|| format!("cannot write {}", file.display()))?;
-        if !args.quiet {
-            output::note(&format!("report: {}", file.display()));
-        }
-    }
+        Ok(corun_report::claims::page(board, &about)?)
+    };
+    let written = outputs::report(args.report.as_ref(), args.quiet, page);
     // Who names a claim wants to hear of it.
     let all = args.all || args.claims.iter().any(|name| !name.contains('*'));
-    output::print(&match (args.json, args.markdown) {
+    let text = match (args.json, args.markdown) {
         (true, _) => corun_report::claims::json(board)?,
         (_, true) => corun_report::claims::markdown(board),
         _ => corun_report::claims::text(board, output::width(), all),
-    })
+    };
+    // Results are shown whether or not the page could be written.
+    written.and(output::print(&text))
 }

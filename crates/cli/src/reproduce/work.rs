@@ -7,6 +7,7 @@ use super::library::Library;
 use super::measure::Reference;
 use crate::compare::runs::{self, Job, RunArgs};
 use crate::failure::Invalid;
+use crate::outputs::Outputs;
 use anyhow::Context;
 use corun_model::time::SEC;
 use corun_scenario::{Override, Problem, Scenario, or_nearest};
@@ -127,7 +128,13 @@ fn scenario(
     let sets = sets.map(|set| Override::parse("quick", set));
     let sets: Vec<Override> = sets.collect::<Result<_, _>>().map_err(Invalid::error)?;
     let run_args = run_args(args, Vec::new());
-    let mut scenario = runs::read(&run_args, &file.name, &file.text, &sets)?;
+    let mut scenario = runs::read(
+        &run_args,
+        &file.name,
+        &file.text,
+        &sets,
+        &Outputs::default(),
+    )?;
     for run in scenario.cases.iter_mut().map(|case| &mut case.run) {
         if args.quick && quick.is_none() {
             run.seeds.truncate(QUICK_SEEDS);

@@ -3,6 +3,7 @@
 //! VM which only the command line names is a slip, and that seeds and policies have options of
 //! their own.
 
+use crate::compare::runs::RunArgs;
 use crate::failure::Invalid;
 use corun_scenario::or_nearest;
 use corun_scenario::tree::{self, Table, Value};
@@ -47,6 +48,29 @@ pub fn check(key: &str, file: &str, text: &str) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Makes sure that nothing else on the command line says what `key` is: it would be lost.
+///
+/// # Errors
+/// [`Invalid`] if something does.
+pub fn alone(key: &str, args: &RunArgs) -> anyhow::Result<()> {
+    let parts = |key: &str| -> Vec<String> {
+        let part = |part: &str| part.trim().trim_matches(['"', '\'']).to_string();
+        key.split('.').map(part).collect()
+    };
+    let sets = args.sets.iter().filter_map(|set| set.split_once('='));
+    let same = sets
+        .map(|(set, _)| set)
+        .find(|set| parts(set) == parts(key));
+    let same = same.map(|set| format!("--set {set}"));
+    let duration = args.duration.is_some() && key == "run.duration";
+    match same.or(duration.then(|| "--duration".to_string())) {
+        Some(option) => Err(Invalid::error(format!(
+            "--param {key}: {option} says what it is, too; expected one of them"
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Names of the tables in a section of the document, or of one of its cases.

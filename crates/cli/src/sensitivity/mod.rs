@@ -8,8 +8,10 @@ use crate::compare::input::{self, Input};
 use crate::compare::provenance;
 use crate::compare::rtapp;
 use crate::compare::runs::{self, Job, RunArgs};
+use crate::compare::schedulers;
 use crate::failure::Invalid;
 use crate::output;
+use crate::outputs::{self, Outputs};
 use anyhow::Context;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use corun_report::html;
@@ -45,7 +47,7 @@ pub struct Args {
     values: Vec<String>,
 
     /// Equal factors between the values of the range, rather than equal steps
-    #[arg(long, requires = "range")]
+    #[arg(long, requires = "range", conflicts_with = "values")]
     log: bool,
 
     /// What to show
@@ -113,7 +115,10 @@ fn measures() -> impl TypedValueParser<Value = Measure> {
 /// [`Invalid`] if the scenario, the key or a value is not valid; anything else if a run or writing
 /// fails.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let (name, text) = match input::open(&args.input)? {
+    let outputs = Outputs::of([("--report", args.report.as_ref())])?;
+    let input = input::open(&args.input)?;
+    outputs.spare(&args.input)?;
+    let (name, text) = match input {
         Input::Scenario { name, text } => (name, text),
         Input::Recording { path } => {
             return Err(Invalid::error(format!(
@@ -125,12 +130,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     };
     let values = chosen_values(args)?;
     key::check(&args.param, &name, &text)?;
-    let scenarios = scenarios(args, &name, &text, &values)?;
+    key::alone(&args.param, &args.runs)?;
+    let scenarios = scenarios(args, &name, &text, &values, &outputs)?;
     check_vm(args, &scenarios)?;
-    let notes = notes(&scenarios);
-    if !args.runs.quiet {
-        notes.iter().for_each(|note| output::note(note));
-    }
+    check_policies(args, &scenarios)?;
+    outputs.try_out()?;
+    let mut notes = notes(&scenarios);
+    notes.extend(values.fewer());
+    notes.iter().for_each(|note| output::note(note));
     let points = points(args, &scenarios, &values)?;
     let first = scenarios.first().context("there is no value")?;
     let mut result = Sensitivity {
@@ -142,6 +149,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         unit: values.unit.to_string(),
         logarithmic: args.log,
         measure: args.measure,
+        notes: notes.clone(),
         lines: Vec::new(),
         points,
     };
@@ -184,14 +192,38 @@ fn scenarios(
     name: &str,
     text: &str,
     values: &Values,
+    outputs: &Outputs,
 ) -> anyhow::Result<Vec<Scenario>> {
     let with = |value: &Value| {
         let mut overrides = runs::overrides(&args.runs).map_err(Invalid::error)?;
         let set = format!("{}={}", args.param, value.text);
         overrides.push(Override::parse("--param", &set).map_err(Invalid::error)?);
-        runs::read(&args.runs, name, text, &overrides)
+        runs::read(&args.runs, name, text, &overrides, outputs)
     };
     values.all.iter().map(with).collect()
+}
+
+/// Is the key one that any of the policies heeds?
+fn check_policies(args: &Args, scenarios: &[Scenario]) -> anyhow::Result<()> {
+    let mut policies = Vec::new();
+    for job in scenarios
+        .iter()
+        .map(|scenario| runs::plan(&args.runs, scenario))
+    {
+        policies.extend(job?.into_iter().map(|job| job.policy));
+    }
+    policies.dedup();
+    match policies
+        .iter()
+        .any(|policy| schedulers::heeds(policy, &args.param))
+    {
+        true => Ok(()),
+        false => Err(Invalid::error(format!(
+            "--param {}: none of the policies heeds it: {}; choose with --policies",
+            args.param,
+            policies.join(", ")
+        ))),
+    }
 }
 
 /// Is there such a VM, with any of the values?
@@ -254,15 +286,12 @@ fn points(args: &Args, scenarios: &[Scenario], values: &Values) -> anyhow::Resul
 }
 
 fn show(args: &Args, result: &Sensitivity, about: &html::About) -> anyhow::Result<()> {
-    if let Some(file) = &args.report {
-        let page = sensitivity::page(result, about).context("the report")?;
-        std::fs::write(file, page).with_context(|| format!("cannot write {}", file.display()))?;
-        if !args.runs.quiet {
-            output::note(&format!("report: {}", file.display()));
-        }
-    }
-    output::print(&match args.json {
+    let page = || Ok(sensitivity::page(result, about)?);
+    let written = outputs::report(args.report.as_ref(), args.runs.quiet, page);
+    let text = match args.json {
         true => sensitivity::json(result)?,
         false => sensitivity::text(result, output::width()),
-    })
+    };
+    // Results are shown whether or not the page could be written.
+    written.and(output::print(&text))
 }

@@ -26,6 +26,17 @@ pub struct Values {
     pub all: Vec<Value>,
     /// "ns" for durations, else nothing.
     pub unit: &'static str,
+    /// How many were asked for.
+    asked: usize,
+}
+
+impl Values {
+    /// That there are fewer than were asked for, if so.
+    pub fn fewer(&self) -> Option<String> {
+        let (there, asked) = (self.all.len(), self.asked);
+        (there < asked)
+            .then(|| format!("--range: there are only {there} different values in it, not {asked}"))
+    }
 }
 
 /// Reads `--values a,b,c`: numbers or durations if all of them are, else choices.
@@ -64,7 +75,8 @@ pub fn listed(texts: &[String]) -> Result<Values, String> {
         }
     }
     let unit = if durations.is_some() { "ns" } else { "" };
-    counted(Values { all, unit })
+    let asked = all.len();
+    counted(Values { all, unit, asked })
 }
 
 /// Reads `--range A..B[:STEPS]`, in equal steps or (`log`) in equal factors.
@@ -81,6 +93,7 @@ pub fn range(text: &str, log: bool) -> Result<Values, String> {
         None => (rest.trim(), None),
     };
     let from = from.trim();
+    let said = steps.is_some();
     let steps = steps.map_or(Ok(STEPS), |steps| match steps.parse::<usize>() {
         Ok(steps @ 2..=MOST) => Ok(steps),
         _ => Err(format!("found {steps:?} steps, expected 2 to {MOST}")),
@@ -120,12 +133,14 @@ pub fn range(text: &str, log: bool) -> Result<Values, String> {
     all.dedup_by(|a, b| a.text == b.text);
     tell_apart(&mut all);
     let unit = if kind == Kind::Duration { "ns" } else { "" };
-    counted(Values { all, unit })
+    let asked = if said { steps } else { all.len() };
+    counted(Values { all, unit, asked })
 }
 
 fn counted(values: Values) -> Result<Values, String> {
     match values.all.len() {
         2..=MOST => Ok(values),
+        1 => Err(format!("1 value: expected 2 to {MOST}")),
         count => Err(format!("{count} values: expected 2 to {MOST}")),
     }
 }
@@ -226,6 +241,12 @@ mod tests {
         let shown = range("1ms..1.001ms:3", false).unwrap().all;
         assert_eq!(shown[1].shown, "1000500ns", "told apart");
         assert_eq!(range("0ns..8us", false).unwrap().unit, "ns");
+        assert_eq!(range("1..4", false).unwrap().fewer(), None);
+        let fewer = range("1..4:8", false).unwrap().fewer().unwrap();
+        assert!(
+            fewer.contains("only 4") && fewer.contains("not 8"),
+            "{fewer}"
+        );
     }
 
     #[test]
@@ -258,7 +279,7 @@ mod tests {
             let error = range(text, log).unwrap_err();
             assert!(error.contains(hint), "{text}: {error}");
         }
-        assert!(list(&["1ms"]).unwrap_err().contains("1 values: expected 2"));
+        assert!(list(&["1ms"]).unwrap_err().contains("1 value: expected 2"));
         assert!(list(&["1ms", ""]).unwrap_err().contains("empty"));
         assert!(list(&["1ms", "1000us"]).unwrap_err().contains("the same"));
     }

@@ -111,6 +111,22 @@ fn events_are_a_recording() {
     );
 }
 
+/// Nothing switches after the beginning; the recording is as long as the run all the same.
+#[test]
+fn events_go_on_to_the_end_of_the_run() {
+    let place = place("events-end");
+    let quiet = "[host]\npcpus = 2\n[run]\nduration = \"100ms\"\nwarm_up = \"0s\"\n\
+                 [vm.a]\nvcpus = 2\nworkload = \"cpu\"\n";
+    place.write("quiet.toml", quiet);
+    let run = "compare quiet.toml --policies cfs --events run.ftrace";
+    place.prints(&run.split(' ').collect::<Vec<_>>());
+    let again = place.json(&["compare", "run.ftrace", "--policies", "cfs", "--json"]);
+    for vcpu in again["replay"]["vcpus"].as_array().unwrap() {
+        let recorded = vcpu["run_s"]["recorded"].as_f64().unwrap();
+        assert!((recorded - 0.1).abs() < 0.001, "{again}");
+    }
+}
+
 #[test]
 fn tables_and_report() {
     let place = place("tables");
@@ -308,7 +324,7 @@ fn files_that_cannot_be_used() {
     let output = place.corun(&[&["compare", "host.toml"], &nowhere[..]].concat());
     let error = failed(output, 1);
     assert!(
-        error.starts_with("corun: cannot write no/where.html: "),
+        error.starts_with("corun: --report: cannot write no/where.html: "),
         "{error}"
     );
 }

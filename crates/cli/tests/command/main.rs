@@ -19,6 +19,8 @@ mod guest;
 mod half_loaded;
 mod jupiter;
 mod lock_latency;
+mod options;
+mod outputs;
 mod policy;
 mod record;
 mod recordings;

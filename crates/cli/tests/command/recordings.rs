@@ -159,10 +159,36 @@ fn what_a_recording_cannot_tell_is_replayed_both_ways() {
 fn what_the_recording_says_can_be_changed() {
     let more = json(
         &recording(BOTH[0]),
-        &["--policies", "balance", "--set", "host.pcpus=4"],
+        &["--policies", "balance", "--set", "host.pcpus=8"],
     );
-    assert_eq!(more["runs"][0]["host"]["pcpus"], 4);
+    assert_eq!(more["runs"][0]["host"]["pcpus"], 8);
     assert!(more["runs"][0]["host"]["idle_share"].as_f64().unwrap() > 0.1);
+}
+
+#[test]
+fn a_recording_is_replayed_on_as_many_pcpus_as_are_asked_for() {
+    let few = json(
+        &recording(BOTH[0]),
+        &["--seed", "0", "--set", "host.pcpus=1"],
+    );
+    for run in few["runs"].as_array().unwrap() {
+        assert_eq!(run["host"]["pcpus"], 1);
+        assert!(run["host"]["idle_share"].as_f64().unwrap() < 0.1, "{run}");
+    }
+    let many = ["--policies", "eevdf,balance", "--seed", "0"];
+    let many = json(
+        &recording(BOTH[0]),
+        &[&many[..], &["--set", "host.topology=1n1l64c1t"]].concat(),
+    );
+    for run in many["runs"].as_array().unwrap() {
+        let ready = |vm: &Value| vm["ready_share"].as_f64().unwrap();
+        let waits: Vec<f64> = run["vms"].as_array().unwrap().iter().map(ready).collect();
+        assert!(waits.iter().all(|&share| share < 0.01), "{waits:?}");
+    }
+    // What is set beside the recording had as many pCPUs as that.
+    assert!(many["replay"]["run_error"].as_f64().unwrap() < 0.1);
+    let note = many["replay"]["notes"].to_string();
+    assert!(note.contains("on the 2 pCPUs that were recorded"), "{note}");
 }
 
 #[test]

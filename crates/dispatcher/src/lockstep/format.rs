@@ -73,6 +73,12 @@ pub enum FormatError {
     /// Reading failed.
     #[error("cannot read: {0}")]
     Io(#[from] io::Error),
+    /// There is nothing in it.
+    #[error("the file is empty: expected a lockstep recording (made by: corun host --record FILE)")]
+    Empty,
+    /// It ends before the first record could come.
+    #[error("the file was cut short within its first {0} bytes, which say what host it is of")]
+    Short(usize),
     /// It begins otherwise.
     #[error(
         "not a lockstep recording: it begins with {0:02x?}, expected \"CORUNLK1\" \
@@ -131,25 +137,40 @@ fn fill(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<bool> {
     }
 }
 
+/// The next `most` bytes, fewer if the input ends first.
+fn up_to(most: usize, input: &mut impl Read) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(most);
+    input.take(most as u64).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 impl Recording {
     /// Reads a recording, plain or gzip'ed.
     ///
     /// # Errors
     /// [`FormatError`] if it is none, or of another version.
     pub fn read(mut input: impl Read) -> Result<Self, FormatError> {
-        let mut start = [0; 2];
-        let known = fill(&mut input, &mut start)?;
-        let input = start.chain(input);
-        match known && start == [0x1f, 0x8b] {
+        let start = up_to(2, &mut input)?;
+        let packed = start == [0x1f, 0x8b];
+        let input = start.as_slice().chain(input);
+        match packed {
             true => Self::read_plain(GzDecoder::new(input)),
             false => Self::read_plain(input),
         }
     }
 
     fn read_plain(mut input: impl Read) -> Result<Self, FormatError> {
-        let mut head = [0; 16];
-        if !fill(&mut input, &mut head)? || &head[..8] != MAGIC {
-            return Err(FormatError::Magic(head[..8].to_vec()));
+        const HEADER: usize = 16;
+        let head = up_to(HEADER, &mut input)?;
+        let magic = &head[..head.len().min(MAGIC.len())];
+        if magic.is_empty() {
+            return Err(FormatError::Empty);
+        }
+        if !MAGIC.starts_with(magic) {
+            return Err(FormatError::Magic(magic.to_vec()));
+        }
+        if head.len() < HEADER {
+            return Err(FormatError::Short(HEADER + KNOBS));
         }
         if u32_at(&head, 8) != VERSION {
             return Err(FormatError::Version(u32_at(&head, 8)));
@@ -159,7 +180,7 @@ impl Recording {
         }
         let mut knobs = [0; KNOBS];
         if !fill(&mut input, &mut knobs)? {
-            return Err(FormatError::Knobs(0));
+            return Err(FormatError::Short(HEADER + KNOBS));
         }
         let knobs = decode_knobs(&knobs);
         if knobs.pcpus > corun_model::Topology::MAX_PCPUS {
@@ -403,7 +424,11 @@ mod tests {
     #[test]
     fn foreign_files_are_named() {
         let read = |bytes: &[u8]| Recording::read(bytes).unwrap_err().to_string();
-        assert!(read(b"").contains("not a lockstep recording"));
+        assert!(read(b"").contains("the file is empty"));
+        for short in [3, 8, 15, 16, 20] {
+            let said = read(&sample(1)[..short]);
+            assert!(said.contains("cut short within its first"), "{said}");
+        }
         assert!(read(b"{\"json\": true, \"more\": 1}").contains("not a lockstep recording"));
         let mut other = sample(1);
         other[8] = 9;

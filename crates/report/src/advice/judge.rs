@@ -68,6 +68,7 @@ pub fn advice(tried: Tried) -> Advice {
         version: env!("CARGO_PKG_VERSION").to_string(),
         recording: tried.recording,
         confidence: confidence(&tried.replay, &tried.basis),
+        notes: Vec::new(),
         summary,
         recommended: recommended.map(|policy| policy.policy.clone()),
         vms: rank::vms(&policies),

@@ -36,6 +36,9 @@ pub struct Advice {
     pub replay: ReplayCheck,
     /// How far to trust the rest.
     pub confidence: Confidence,
+    /// What to know of the recording before that: what it lacks or contradicts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// The answer in words.
     pub summary: Vec<String>,
     /// The policy to try; null if none is better than the host's own scheduler.

@@ -18,6 +18,14 @@ pub(super) fn host(
     else {
         return Vec::new();
     };
+    if policies.len() == 1 {
+        return vec![format!(
+            "{} is the host's own scheduler, and no other policy was asked for: vCPUs lack a pCPU {} of \
+             their time.",
+            own.policy,
+            percent(own.ready_share.median),
+        )];
+    }
     let Some(best) = recommended else {
         return vec![format!(
             "No policy makes vCPUs wait less than {} does ({} of their time) by more than the error, and \

@@ -172,6 +172,7 @@ fn comparison(
         source: None,
         replay: Some(advice.replay.clone()),
         confidence: Some(advice.confidence.clone()),
+        notes: advice.notes.clone(),
         runs,
     }
 }

@@ -41,6 +41,9 @@ pub struct Sensitivity {
     pub logarithmic: bool,
     /// What was watched.
     pub measure: Measure,
+    /// What to know of the input: what is not done as it says.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// One per case, VM (or host) and policy.
     pub lines: Vec<Line>,
     /// The values in order, each with all its runs.

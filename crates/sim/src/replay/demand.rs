@@ -101,7 +101,8 @@ pub fn replay_order(recording: &Recording) -> Vec<TaskId> {
 }
 
 impl Demand {
-    pub fn of(recording: &Recording, spinning: Spinning) -> Self {
+    /// Of a recording, for a host with `pcpus` pCPUs.
+    pub fn of(recording: &Recording, pcpus: u32, spinning: Spinning) -> Self {
         let order = replay_order(recording);
         let mut place = vec![usize::MAX; order.len()];
         for (replayed, recorded) in order.iter().enumerate() {
@@ -118,7 +119,7 @@ impl Demand {
         let mut points: Vec<Vec<Point>> = vec![Vec::new(); order.len()];
         for (replayed, recorded) in order.iter().enumerate() {
             let task = &recording.tasks[recorded.index()];
-            let mut compiled = task_demand(recording, task, spinning);
+            let mut compiled = task_demand(recording, task, pcpus, spinning);
             demand.cut += u64::from(compiled.end == End::Cut);
             for (number, burst) in task.bursts.iter().enumerate() {
                 let Some((waker, mut point)) = progress.point(recording, burst) else {
@@ -169,7 +170,7 @@ fn mean_wait(task: &Task) -> Nanos {
     task.observed.wait / (task.bursts.len() as u64).max(1)
 }
 
-fn task_demand(recording: &Recording, task: &Task, spinning: Spinning) -> TaskDemand {
+fn task_demand(recording: &Recording, task: &Task, pcpus: u32, spinning: Spinning) -> TaskDemand {
     let duration = recording.duration();
     let mut pieces: Vec<Piece> = task.bursts.iter().map(piece).collect();
     for piece in &mut pieces {
@@ -189,7 +190,7 @@ fn task_demand(recording: &Recording, task: &Task, spinning: Spinning) -> TaskDe
     };
     let known = last.map_or(0, |burst| burst.woken_at.saturating_add(burst.work));
     TaskDemand {
-        spec: spec(recording, task),
+        spec: spec(recording, task, pcpus),
         ran_at_start: matches!(task.at_start, AtStart::Running(_)),
         points: Vec::new(),
         end,
@@ -231,8 +232,7 @@ fn piece(burst: &Burst) -> Piece {
     }
 }
 
-fn spec(recording: &Recording, task: &Task) -> TaskSpec {
-    let pcpus = recording.host.pcpus.value;
+fn spec(recording: &Recording, task: &Task, pcpus: u32) -> TaskSpec {
     let vm_name = |vm: corun_model::VmId| {
         let vm = recording.vms.get(vm.index());
         vm.map_or("vm", |vm| vm.name.as_str())
@@ -256,7 +256,8 @@ fn spec(recording: &Recording, task: &Task) -> TaskSpec {
     }
 }
 
-/// All pCPUs, but one for the kernel's own per-CPU threads, whose names say which.
+/// All pCPUs, but one for the kernel's own per-CPU threads, whose names say which. Those of pCPUs
+/// that the host of the replay does not have run anywhere.
 fn allowed(task: &Task, pcpus: u32) -> PcpuSet {
     let everywhere = PcpuSet::first(pcpus);
     if task.role != Role::Host {

@@ -27,9 +27,10 @@ const MAX_SPEEDUP: u64 = 64;
 pub struct Replay(Rc<RefCell<State>>);
 
 impl Replay {
-    /// The demand of `recording`, from its beginning.
-    pub fn new(recording: &Recording, options: Options) -> Self {
-        let demand = Demand::of(recording, options.spinning);
+    /// The demand of `recording`, from its beginning, on a host with `pcpus` pCPUs: those recorded,
+    /// or as many as the host in question has.
+    pub fn new(recording: &Recording, pcpus: u32, options: Options) -> Self {
+        let demand = Demand::of(recording, pcpus, options.spinning);
         let runs = demand.tasks.iter().map(|task| Run {
             state: Doing::Asleep,
             turn: 0,

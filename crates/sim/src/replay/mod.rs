@@ -30,7 +30,7 @@
 //! let recording = corun_recording::read("host.ftrace.gz".as_ref())?.recording;
 //! let host = suggested_host(&recording)?;
 //! let sched = Dispatcher::new(DispatcherParams::default(), &host.params);
-//! let replay = Replay::new(&recording, Options::default());
+//! let replay = Replay::new(&recording, host.params.topology.pcpus(), Options::default());
 //! let simulation =
 //!     corun_sim::Simulation::new(host.params, Box::new(sched), Box::new(replay.clone()), None);
 //! let outcome = simulation.run(0, recording.duration(), |_| {});

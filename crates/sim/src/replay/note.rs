@@ -89,7 +89,7 @@ impl fmt::Display for ReplayNote {
 
 /// What to know about any replay of this recording.
 pub fn limits(recording: &Recording) -> Vec<ReplayNote> {
-    let demand = Demand::of(recording, Spinning::Work);
+    let demand = Demand::of(recording, recording.host.pcpus.value, Spinning::Work);
     let (mut run, mut polled, mut contested) = (0u64, 0u64, 0u64);
     let (mut external, mut wakeups) = (0u64, 0u64);
     let vcpus = recording.tasks.iter();

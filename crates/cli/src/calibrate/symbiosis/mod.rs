@@ -13,8 +13,7 @@ mod simulated;
 
 use super::{Args, machine_case};
 use crate::compare::calibration::machine;
-use crate::output;
-use anyhow::Context;
+use crate::{output, outputs};
 use corun_policies::aql::Machine;
 use corun_policies::vsmtio::calibration::{self, Calibration};
 use corun_policies::vsmtio::events::Events;
@@ -124,7 +123,7 @@ fn save(args: &Args, measured: &Measured, fit: &Fit, machine: &Machine) -> anyho
         "{by}: {count} programs, alone and two by two; off by {residual:.1} % of the time alone, {worst:.1} % at most"
     );
     let text = calibration::write(&found, machine, &source);
-    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    outputs::write(path, &text)?;
     output::note(&format!("calibration: {}", path.display()));
     Ok(())
 }

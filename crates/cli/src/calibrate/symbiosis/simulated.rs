@@ -6,6 +6,7 @@ use super::Measured;
 use super::fit::Shares;
 use crate::compare::{jobs, runs, setup};
 use crate::failure::Invalid;
+use crate::outputs::Outputs;
 use anyhow::Context;
 use corun_model::{CyclesSeen, Nanos, Placement, Plan, Snapshot, VmPlan, time::MS};
 use corun_policies::Policy;
@@ -88,7 +89,13 @@ fn one(machine: &Case, programs: &[usize]) -> anyhow::Result<Done> {
              program = \"mix {base}/{miss}/{wait}; loop {{ compute 10us; count 1 rounds }}\"\n"
         );
     }
-    let scenario = runs::read(&runs::RunArgs::default(), "calibration", &text, &[])?;
+    let scenario = runs::read(
+        &runs::RunArgs::default(),
+        "calibration",
+        &text,
+        &[],
+        &Outputs::default(),
+    )?;
     let mut case = scenario.cases.into_iter().next().context("no case")?;
     let core = case.host.topology;
     case.host = machine.host.clone();

@@ -13,6 +13,7 @@ mod shares;
 #[cfg(test)]
 mod tests;
 
+use super::runs::with_unit;
 use super::watched::{Watched, Watcher};
 use crate::failure::Invalid;
 use corun_model::{Nanos, TaskId, VmId, time};
@@ -81,9 +82,7 @@ impl Options {
 /// A time on the command line; a bare number means seconds.
 fn read(option: &str, text: Option<&str>) -> anyhow::Result<Option<Nanos>> {
     let Some(text) = text else { return Ok(None) };
-    let bare = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let parsed = time::parse(&format!("{text}{}", if bare { "s" } else { "" }));
-    let time = parsed.ok_or_else(|| {
+    let time = time::parse(&with_unit(text)).ok_or_else(|| {
         Invalid::error(format!(
             "{option}: {text:?} is no time; accepted: seconds, or a number with ns, us, ms, s or min"
         ))

@@ -3,11 +3,12 @@
 
 use super::make::{after, burst, by, recording, replay, replay_with, vcpu};
 use crate::Outcome;
+use crate::load::Load;
 use crate::replay::Beyond::{Repeat, Wait};
-use crate::replay::{Options, Spinning};
-use corun_model::Nanos;
+use crate::replay::{Options, Replay, Spinning};
+use corun_model::{Nanos, PcpuId};
 use corun_recording::WakeCause::AtStart;
-use corun_recording::{BurstEnd, Recording};
+use corun_recording::{BurstEnd, Recording, Role};
 
 /// Run, ready and wait time of each task.
 fn times(outcome: &Outcome) -> Vec<(Nanos, Nanos, Nanos)> {
@@ -187,4 +188,21 @@ fn circles_and_wakers_that_never_ran_are_broken() {
     let (outcome, report) = replay(&recording, Wait, false);
     assert!(times(&outcome).iter().all(|&(run, _, _)| run == 10));
     assert_eq!((report.released, report.unknown_wakers), (1, 1));
+}
+
+#[test]
+fn tasks_have_the_pcpus_of_the_host_that_they_are_replayed_on() {
+    let busy = |number| vcpu(number, vec![burst(AtStart, 0, 100)]);
+    let mut recording = recording(2, 500, vec![busy(0), busy(1)]);
+    recording.tasks[0].first_pcpu = Some(PcpuId(1));
+    (recording.tasks[1].role, recording.tasks[1].comm) = (Role::Host, "ksoftirqd/1".to_string());
+    recording.vms[0].vcpus.pop();
+    for pcpus in [1, 2, 64] {
+        let tasks = Replay::new(&recording, pcpus, Options::default()).tasks();
+        assert_eq!(tasks[0].allowed.len() as u32, pcpus);
+        assert_eq!(tasks[0].last_on, (pcpus > 1).then_some(PcpuId(1)));
+        // Whose pCPU is gone runs on what is there.
+        assert_eq!(tasks[1].allowed.len(), 1);
+        assert_eq!(tasks[1].allowed.contains(PcpuId(1)), pcpus > 1);
+    }
 }

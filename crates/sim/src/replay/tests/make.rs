@@ -146,8 +146,9 @@ pub fn replay_with(
     options: Options,
     rotate: bool,
 ) -> (Outcome, ReplayReport) {
+    let pcpus = recording.host.pcpus.value;
     let params = HostParams {
-        topology: Topology::flat(recording.host.pcpus.value).unwrap(),
+        topology: Topology::flat(pcpus).unwrap(),
         hz: 10_000,
         tick_skew: false,
         idle_states: Vec::new(),
@@ -158,7 +159,7 @@ pub fn replay_with(
         rotate,
         ..Fifo::default()
     };
-    let load = Replay::new(recording, options);
+    let load = Replay::new(recording, pcpus, options);
     let simulation = Simulation::new(params, Box::new(fifo), Box::new(load.clone()), None);
     let outcome = simulation.run(0, recording.duration(), |_| {});
     (outcome, load.report())

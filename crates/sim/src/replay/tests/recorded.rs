@@ -38,6 +38,7 @@ fn run(recording: &Recording, under: Under, beyond: Beyond) -> (Outcome, ReplayR
     };
     let replay = Replay::new(
         recording,
+        host.topology.pcpus(),
         Options {
             beyond,
             ..Options::default()

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Files that a command is to write, looked at before it does its work.
+//!
+//! Problem: runs take minutes, and who mistypes a file's name should not learn so at their end; worse, a
+//! file that is read, or written already, would be lost.
+//! How: none may be a file that the command reads, nor one that it writes under another option; and each
+//! is opened for writing, which leaves what is there as it was.
+
+use crate::failure::Invalid;
+use crate::output;
+use anyhow::Context;
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// What a command is to write.
+#[derive(Debug, Default)]
+pub struct Outputs(Vec<Output>);
+
+#[derive(Debug)]
+struct Output {
+    option: &'static str,
+    path: PathBuf,
+    is: Option<Identity>,
+}
+
+/// Which file it is, whatever its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Identity {
+    /// Device and inode.
+    There(u64, u64),
+    /// Not there yet: its name in a directory without links.
+    ToCome(PathBuf),
+}
+
+impl Identity {
+    /// `None` if nothing is lost by writing there (terminals, pipes, `/dev/null`), or it cannot be told.
+    fn of(path: &Path) -> Option<Self> {
+        match fs::metadata(path) {
+            Ok(found) if found.is_file() => Some(Self::There(found.dev(), found.ino())),
+            Ok(_) => None,
+            Err(_) => {
+                let folder = fs::canonicalize(folder(path)).ok()?;
+                Some(Self::ToCome(folder.join(path.file_name()?)))
+            }
+        }
+    }
+}
+
+fn folder(path: &Path) -> &Path {
+    let parent = path.parent().filter(|it| !it.as_os_str().is_empty());
+    parent.unwrap_or(Path::new("."))
+}
+
+impl Outputs {
+    /// Of options, each with the file that it names, if it is there.
+    ///
+    /// # Errors
+    /// [`Invalid`] if two name the same file.
+    pub fn of<const N: usize>(said: [(&'static str, Option<&PathBuf>); N]) -> anyhow::Result<Self> {
+        let mut all: Vec<Output> = Vec::new();
+        for (option, path) in said {
+            let Some(path) = path else { continue };
+            let is = Identity::of(path);
+            if let Some(other) = all.iter().find(|other| is.is_some() && other.is == is) {
+                return Err(Invalid::error(format!(
+                    "{option} {}: {} {} is the same file; expected another one for each",
+                    path.display(),
+                    other.option,
+                    other.path.display(),
+                )));
+            }
+            let path = path.clone();
+            all.push(Output { option, path, is });
+        }
+        Ok(Self(all))
+    }
+
+    /// Makes sure that none of them is `read`, a file that the command reads.
+    ///
+    /// # Errors
+    /// [`Invalid`] if one is.
+    pub fn spare(&self, read: &Path) -> anyhow::Result<()> {
+        let is = Identity::of(read);
+        match self.0.iter().find(|output| is.is_some() && output.is == is) {
+            Some(Output { option, path, .. }) => Err(Invalid::error(format!(
+                "{option} {}: this would overwrite {}, which is read; expected another file",
+                path.display(),
+                read.display(),
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes sure that each can be written, as far as that can be told beforehand.
+    ///
+    /// # Errors
+    /// If one cannot.
+    pub fn try_out(&self) -> anyhow::Result<()> {
+        for Output { option, path, .. } in &self.0 {
+            try_out(path).with_context(|| format!("{option}: cannot write {}", path.display()))?;
+        }
+        Ok(())
+    }
+}
+
+/// Opens a file for writing and leaves everything as it was.
+fn try_out(path: &Path) -> io::Result<()> {
+    match fs::metadata(path) {
+        // Opening a pipe waits for who reads it, and closing it tells them that this was all.
+        Ok(found) if !found.is_file() && !found.is_dir() => Ok(()),
+        Ok(_) => OpenOptions::new().write(true).open(path).map(drop),
+        Err(_) => {
+            let mut options = OpenOptions::new();
+            options
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(path)?;
+            // Where the name is a link to what was not there: the link stays.
+            fs::remove_file(fs::canonicalize(path)?)
+        }
+    }
+}
+
+/// Writes a file.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Writes the report, if one is wanted, and says so unless `quiet`.
+///
+/// # Errors
+/// If it cannot be made or written. Results are there all the same: who calls prints them first.
+pub fn report(
+    file: Option<&PathBuf>,
+    quiet: bool,
+    page: impl FnOnce() -> anyhow::Result<String>,
+) -> anyhow::Result<()> {
+    let Some(file) = file else { return Ok(()) };
+    write(file, &page().context("the report")?)?;
+    if !quiet {
+        output::note(&format!("report: {}", file.display()));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn refused(result: anyhow::Result<impl Sized>) -> String {
+        let error = result.err().unwrap();
+        assert!(error.is::<Invalid>(), "{error:#}");
+        error.to_string()
+    }
+
+    #[test]
+    fn what_is_read_or_named_twice_is_not_written() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        fs::write(at("in"), "dear").unwrap();
+        symlink(at("in"), at("link")).unwrap();
+        fs::hard_link(at("in"), at("hard")).unwrap();
+        for name in ["in", "link", "hard", "./in"] {
+            let path = at(name);
+            let outputs = Outputs::of([("--report", Some(&path))]).unwrap();
+            assert!(refused(outputs.spare(&at("in"))).contains("--report"));
+        }
+        let twice = Outputs::of([("--report", Some(&at("new"))), ("-o", Some(&at("./new")))]);
+        assert!(refused(twice).contains("-o"));
+        let twice = Outputs::of([("--report", Some(&at("in"))), ("-o", Some(&at("link")))]);
+        assert!(refused(twice).contains("same file"));
+        // Whoever wants nothing of it may say so as often as he likes.
+        let null = PathBuf::from("/dev/null");
+        let outputs = Outputs::of([("--report", Some(&null)), ("-o", Some(&null))]).unwrap();
+        outputs.spare(&null).unwrap();
+    }
+
+    #[test]
+    fn trying_leaves_everything_as_it_was() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        fs::write(at("old"), "dear").unwrap();
+        symlink(at("nothing"), at("dangling")).unwrap();
+        for name in ["old", "new", "dangling"] {
+            let path = at(name);
+            Outputs::of([("-o", Some(&path))])
+                .unwrap()
+                .try_out()
+                .unwrap();
+        }
+        assert_eq!(fs::read_to_string(at("old")).unwrap(), "dear");
+        assert!(!at("new").exists() && !at("nothing").exists());
+        assert!(fs::symlink_metadata(at("dangling")).is_ok());
+        for path in [at("no/such"), place.path().to_path_buf()] {
+            let outputs = Outputs::of([("-o", Some(&path))]).unwrap();
+            let said = format!("{:#}", outputs.try_out().unwrap_err());
+            assert!(said.starts_with("-o: cannot write"), "{said}");
+        }
+    }
+}

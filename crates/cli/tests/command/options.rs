@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Options that say nothing, too much, or what is not heeded: none is passed over in silence.
+
+use crate::common::{Place, corun, fits_schema, left};
+use std::fs::OpenOptions;
+use std::process::{Command, Stdio};
+
+const SCENARIO: &str = "[host]\npcpus = 2\n[run]\nduration = \"20ms\"\nwarm_up = \"0s\"\n\
+    [vm.a]\nvcpus = 2\nworkload = \"cpu\"\n";
+
+fn place(test: &str) -> Place {
+    Place::with(&format!("options-{test}"), "in.toml", SCENARIO)
+}
+
+fn words(line: &str) -> Vec<&str> {
+    line.split(' ').collect()
+}
+
+#[test]
+fn notes_are_no_progress() {
+    let place = place("notes");
+    let line = "compare in.toml --policies cfs,rr --set vm.a.realtime=true --quiet --json";
+    let (code, out, err) = left(place.corun(&words(line)));
+    assert_eq!(code, Some(0), "{err}");
+    assert_eq!(err, "vm.a.realtime: cfs has no SCHED_RR\n");
+    let result: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(result["notes"][0], "vm.a.realtime: cfs has no SCHED_RR");
+    fits_schema("compare", &result);
+}
+
+#[test]
+fn seconds_may_have_decimals() {
+    let place = place("decimals");
+    let run = |duration: &str| {
+        place.json(&[
+            "compare",
+            "in.toml",
+            "--policies",
+            "cfs",
+            "--json",
+            "--duration",
+            duration,
+        ])
+    };
+    assert_eq!(run("0.05"), run("50ms"));
+    let said = place.refused(&["compare", "in.toml", "--duration", "."]);
+    assert!(said.contains("--duration"), "{said}");
+    let window = "compare in.toml --policies cfs --trace t --trace-from 0.005 --trace-for 0.01";
+    place.prints(&words(window));
+}
+
+#[test]
+fn what_sets_nothing_is_refused() {
+    let place = place("nothing");
+    for (set, hint) in [
+        ("host={}", "an empty table"),
+        ("vm={ }", "an empty table"),
+        ("title=", "no value after the ="),
+    ] {
+        let said = place.refused(&["compare", "in.toml", "--set", set]);
+        assert!(said.contains(hint), "{set}: {said}");
+    }
+}
+
+#[test]
+fn parameters_that_change_nothing_are_refused() {
+    let place = place("sensitivity");
+    for (options, hint) in [
+        (
+            "--param vm.a.vcpus --values 1,2 --set vm.a.vcpus=3",
+            "--set vm.a.vcpus says",
+        ),
+        (
+            "--param run.duration --values 10ms,20ms --duration 1",
+            "--duration says",
+        ),
+        ("--param vm.a.vcpus --values 1,2 --log", "--log"),
+        (
+            "--param scheduler.eevdf.base_slice --values 1ms,2ms --policies cfs,balance",
+            "none of the policies heeds it: cfs, balance",
+        ),
+        (
+            "--param policy.aql.IOInt --values 1ms,30ms --policies cfs",
+            "none of the policies heeds it: cfs",
+        ),
+    ] {
+        let said = place.refused(&words(&format!("sensitivity in.toml {options}")));
+        assert!(said.contains(hint), "{options}: {said}");
+    }
+    let line = "sensitivity in.toml --param vm.a.vcpus --range 1..2:8 --policies cfs";
+    let (code, _, said) = left(place.corun(&words(line)));
+    assert_eq!(code, Some(0), "{said}");
+    assert!(
+        said.contains("only 2 different values in it, not 8"),
+        "{said}"
+    );
+}
+
+#[test]
+fn calibrations_are_of_machines() {
+    for set in ["run.seed=1", "vm.a.vcpus=1"] {
+        let (code, _, said) = left(corun(&["calibrate", "--set", set]));
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains("expected host.…"), "{said}");
+    }
+}
+
+#[test]
+fn one_pcpu_is_a_list_of_pcpus() {
+    let place = place("allowed");
+    let line = "sensitivity in.toml --param vm.a.allowed --values 0,1 --policies cfs";
+    place.prints(&words(line));
+    let said = place.refused(&["compare", "in.toml", "--set", "vm.a.allowed=2"]);
+    assert!(said.contains("pCPUs 0 to 1 only"), "{said}");
+}
+
+#[test]
+fn no_jobs_are_too_few() {
+    let (code, _, said) = left(corun(&["compare", "in.toml", "--jobs", "0"]));
+    assert_eq!(code, Some(2));
+    assert!(said.contains("expected a whole number from 1 on"), "{said}");
+}
+
+#[test]
+fn help_that_cannot_be_printed_is_a_failure() {
+    let full = || Stdio::from(OpenOptions::new().write(true).open("/dev/full").unwrap());
+    for option in ["--help", "--version"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_corun"));
+        let ended = command.arg(option).stdout(full()).output().unwrap();
+        assert_eq!(ended.status.code(), Some(1), "{option}");
+    }
+}

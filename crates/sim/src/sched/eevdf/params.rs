@@ -63,7 +63,8 @@ impl EevdfParams {
     /// Features as in `kernel/sched/features.h` of the version; times are multiplied by
     /// 1 + log2(min(pCPUs, 8)).
     ///
-    /// - `6.6`: 0.75 ms; slices end at ticks (`HRTICK` is off, in 6.12, too).
+    /// - `6.6`: 0.75 ms; slices end at ticks (`HRTICK` is off, in 6.12, too). With 8 pCPUs or more and
+    ///   1000 Hz hogs have turns of 4 ms, one tick more than the slice's 3 (2ae891b82695).
     /// - `6.12`: with `DELAY_DEQUEUE`, `PREEMPT_SHORT` and slices per task.
     /// - `7.x`: 0.7 ms (since 6.15), slice protection of 6.17, lazy preemption (the default of x86
     ///   since 7.0), and a timer that ends slices (`HRTICK`, on by default since 7.1). `PICK_BUDDY` is among

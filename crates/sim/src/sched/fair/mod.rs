@@ -43,7 +43,7 @@ pub(crate) use weights::{real_time, scaled, virtual_time};
 
 use crate::engine::EventId;
 use crate::host::{Host, HostParams};
-use crate::load::VmInfo;
+use crate::load::{Cgroups, VmInfo};
 use crate::sched::HostScheduler;
 use corun_model::{Nanos, PcpuId, TaskId};
 use crowds::Crowds;
@@ -315,6 +315,16 @@ impl<O: Order> HostScheduler for Fair<O> {
         let averages = self.tuning.generation != Generation::Linux2_6_33;
         let group = |vm: &VmInfo| Group::new(vm.weight.map(scaled), averages);
         self.groups = vms.iter().map(group).collect();
+    }
+
+    /// A VM that has a cgroup because of what else is said of it has that one's weight.
+    fn know_cgroups(&mut self, cgroups: &Cgroups) {
+        let averages = self.tuning.generation != Generation::Linux2_6_33;
+        for (vm, group) in self.groups.iter_mut().enumerate() {
+            if let Some(weight) = cgroups.weight_of(vm) {
+                *group = Group::new(Some(scaled(weight)), averages);
+            }
+        }
     }
 
     fn add(&mut self, host: &mut Host, task: TaskId) {

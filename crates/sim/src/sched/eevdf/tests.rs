@@ -101,8 +101,9 @@ fn turns_by_ticks(name: &str, slice: Option<Nanos>, hz: u32) -> Vec<u64> {
 fn slices_of_whole_ticks_get_an_extra_one() {
     for (name, slice, hz, turn) in [
         ("6.6", None, 1000, 4000),
-        ("6.12", None, 1000, 4000),
+        ("6.12", Some(3 * MS), 1000, 4000),
         ("6.6", Some(2800 * US), 1000, 3000),
+        ("6.12", None, 1000, 3000),
         ("6.12", Some(2 * MS), 1000, 3000),
         ("6.12", Some(4 * MS), 250, 8000),
     ] {
@@ -245,6 +246,36 @@ fn a_ghost_counts_for_the_slice_timer() {
     order.charge(CPU, 3 * MS);
     assert_eq!(order.pick(CPU), Some(hog));
     assert_eq!(order.leaving(CPU), 0, "its debt has worn off");
+}
+
+/// Vruntime and deadline of one of two tasks that yields when it has run for `before` of a slice of 1 ms.
+fn yields_after(name: &str, before: Nanos) -> (i64, i64) {
+    const CPU: PcpuId = PcpuId(0);
+    let params = EevdfParams {
+        base_slice: MS,
+        ..EevdfParams::preset(name, 1).unwrap()
+    };
+    let mut order = EevdfOrder::new(params, &host("1n1l1c1t", 1000));
+    for task in [TaskId(0), TaskId(1)] {
+        order.add(1 << 20, None);
+        order.join(CPU, task, Join::Woken(CPU));
+    }
+    order.set_current(CPU, Some(TaskId(0)));
+    order.charge(CPU, before);
+    order.yields(CPU);
+    order.state(TaskId(0))
+}
+
+/// At the beginning of its slice it is eligible, later not.
+#[test]
+fn who_yields_forfeits_its_slice_if_it_is_eligible() {
+    let (us, ms) = (US as i64, MS as i64);
+    assert_eq!(yields_after("6.6", 0), (0, 2 * ms));
+    assert_eq!(yields_after("6.6", 300 * US), (300 * us, 2 * ms));
+    for name in ["6.12", "7.x"] {
+        assert_eq!(yields_after(name, 0), (ms, 2 * ms));
+        assert_eq!(yields_after(name, 300 * US), (300 * us, ms));
+    }
 }
 
 fn latency(params: EevdfParams, slice: u64) -> u64 {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Who lives where: the assignment of vCPUs to pCPUs and its improvement.
 //!
-//! New vCPUs go where fewest siblings live, and there where fewest vCPUs live. Then single vCPUs move
-//! as long as that takes siblings apart, or evens out loads without bringing any together. The first
-//! kind of move lowers the sum of squares of sibling counts, the second lowers that of loads and
-//! keeps the first: it ends. Where affinity excludes nothing, no two pCPUs then differ by more than
-//! one vCPU, nor by more than one of any VM.
+//! New vCPUs go where fewest siblings live, and there where fewest vCPUs live; of such pCPUs to the one
+//! beside whose SMT sibling fewest live: to cores before hardware threads, as the dispatcher does for
+//! free placement (`dispatcher/crowding.h`). Then single vCPUs move as long as that takes siblings
+//! apart, or evens out loads without bringing any together, or evens out cores without harm to either.
+//! The first kind of move lowers the sum of squares of sibling counts, the second lowers that of loads
+//! and keeps the first, the third lowers that of cores' loads and keeps both: it ends. Where affinity
+//! excludes nothing, no two pCPUs then differ by more than one vCPU, nor by more than one of any VM.
 
 use corun_model::{PcpuId, PcpuSet, Snapshot, TaskId, VmId};
 use std::collections::BTreeMap;
@@ -43,6 +45,15 @@ pub(super) struct Homes {
     /// vCPUs by the number of the pCPU where they live: all, and those of a VM.
     load: Counts,
     siblings: BTreeMap<VmId, Counts>,
+    /// The SMT sibling of each pCPU, where a core has two hardware threads.
+    partners: Vec<Option<PcpuId>>,
+}
+
+/// The fewest vCPUs that live on any pCPU, and on any core.
+#[derive(Clone, Copy, Debug)]
+struct Least {
+    pcpu: u32,
+    core: u32,
 }
 
 impl Homes {
@@ -51,9 +62,21 @@ impl Homes {
         self.residents.get(&task).map(|resident| resident.home)
     }
 
+    /// Who lives beside `cpu` on its core, by these counts.
+    fn beside(&self, cpu: PcpuId, counts: &Counts) -> u32 {
+        let partner = self.partners.get(cpu.index()).copied().flatten();
+        partner.map_or(0, |partner| counts.at(partner))
+    }
+
+    /// vCPUs that live on the core of `cpu`.
+    fn core(&self, cpu: PcpuId) -> u32 {
+        self.load.at(cpu) + self.beside(cpu, &self.load)
+    }
+
     /// Gives every vCPU of `seen` a home, and forgets the others.
     pub(super) fn settle(&mut self, seen: &Snapshot) {
         let host: PcpuSet = seen.host.topology.all().collect();
+        self.partners = host.iter().map(|cpu| seen.host.partner(cpu)).collect();
         self.keep_valid(seen, &host);
         for vm in &seen.vms {
             for vcpu in &vm.vcpus {
@@ -90,20 +113,28 @@ impl Homes {
         if self.residents.contains_key(&task) {
             return;
         }
-        let siblings = self.siblings.entry(vm).or_default();
-        let crowd = |&home: &PcpuId| (siblings.at(home), self.load.at(home), home);
+        let nobody = Counts::default();
+        let siblings = self.siblings.get(&vm).unwrap_or(&nobody);
+        let crowd = |&home: &PcpuId| {
+            let here = (siblings.at(home), self.load.at(home));
+            let beside = (self.beside(home, &self.load), self.beside(home, siblings));
+            (here, beside, home)
+        };
         let Some(home) = allowed.iter().min_by_key(crowd) else {
             return;
         };
         let resident = Resident { vm, allowed, home };
         self.residents.insert(task, resident);
-        siblings.add(home, 1);
+        self.siblings.entry(vm).or_default().add(home, 1);
         self.load.add(home, 1);
     }
 
     /// Moves a vCPU for whom there is a better home, if there is one.
     fn improve(&mut self, host: &PcpuSet) -> bool {
-        let least = host.iter().map(|cpu| self.load.at(cpu)).min().unwrap_or(0);
+        let least = Least {
+            pcpu: host.iter().map(|cpu| self.load.at(cpu)).min().unwrap_or(0),
+            core: host.iter().map(|cpu| self.core(cpu)).min().unwrap_or(0),
+        };
         let better = |(&task, resident): (&TaskId, &Resident)| {
             self.better_home(resident, least).map(|to| (task, to))
         };
@@ -115,15 +146,17 @@ impl Homes {
     }
 
     /// The first better home of a vCPU; nowhere do fewer than `least` live.
-    fn better_home(&self, resident: &Resident, least: u32) -> Option<PcpuId> {
+    fn better_home(&self, resident: &Resident, least: Least) -> Option<PcpuId> {
         let siblings = self.siblings.get(&resident.vm)?;
         let (here, load) = (siblings.at(resident.home), self.load.at(resident.home));
-        if here < 2 && load < least + 2 {
+        let core = self.core(resident.home);
+        if here < 2 && load < least.pcpu + 2 && core < least.core + 2 {
             return None; // alone, and nowhere would loads be evened out
         }
         let is_better = |&to: &PcpuId| {
-            let there = siblings.at(to);
-            here >= there + 2 || (here == there + 1 && load >= self.load.at(to) + 2)
+            let (there, others) = (siblings.at(to), self.load.at(to));
+            let evens_cores = load == others + 1 && core >= self.core(to) + 2;
+            here >= there + 2 || (here == there + 1 && (load >= others + 2 || evens_cores))
         };
         resident.allowed.iter().find(is_better)
     }

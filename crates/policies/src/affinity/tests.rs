@@ -74,7 +74,54 @@ fn nowhere_to_live_is_no_home() {
     assert_eq!(ask(&mut Affinity::default(), &seen).tasks[0].home, None);
 }
 
+/// A host of cores with two hardware threads, whose siblings are neighbours.
+fn cores(count: u32, sizes: &[usize]) -> Snapshot {
+    let topology = format!("1n1l{count}c2t").parse().unwrap();
+    Snapshot {
+        host: corun_model::HostSeen::of(topology),
+        ..snapshot(2 * count, sizes)
+    }
+}
+
+#[test]
+fn cores_come_before_hardware_threads() {
+    let homes_on = |count, sizes| homes(&mut Affinity::default(), &cores(count, sizes));
+    assert_eq!(homes_on(2, &[1, 1]), [[0], [2]]);
+    assert_eq!(homes_on(4, &[4]), [[0, 2, 4, 6]]);
+    assert_eq!(homes_on(2, &[2, 2]), [[0, 2], [1, 3]]);
+}
+
+/// Of four VMs on two cores the two of one core stay: one of them moves to the other core.
+#[test]
+fn a_core_that_becomes_free_is_used() {
+    let mut policy = Affinity::default();
+    let mut seen = cores(2, &[1, 1, 1, 1]);
+    assert_eq!(homes(&mut policy, &seen), [[0], [2], [1], [3]]);
+    seen.vms.remove(3);
+    seen.vms.remove(1);
+    let mut homes = homes(&mut policy, &seen).concat();
+    homes.sort();
+    assert!(homes[0] < 2 && homes[1] >= 2, "{homes:?}");
+}
+
 proptest! {
+    #[test]
+    fn no_core_is_free_beside_a_full_one(
+        count in 1u32..5,
+        rounds in prop::collection::vec(prop::collection::vec(1usize..7, 1..8), 1..5),
+    ) {
+        let mut policy = Affinity::default();
+        for (round, sizes) in rounds.iter().enumerate() {
+            let mut seen = cores(count, sizes);
+            testing::renumber(&mut seen, (round / 2) as u32 * 10);
+            let homes = homes(&mut policy, &seen);
+            let loads = loads(&homes, 2 * count);
+            prop_assert!(spread(&loads) <= 1, "{homes:?}");
+            let cores: Vec<usize> = loads.chunks(2).map(|core| core.iter().sum()).collect();
+            prop_assert!(!cores.contains(&0) || cores.iter().all(|&core| core < 2), "{homes:?}");
+        }
+    }
+
     #[test]
     fn even_and_apart_through_all_changes(
         pcpus in 1u32..9,

@@ -5,7 +5,9 @@
 //! A scheduler gives unused time to others, and it is lost to whom it belonged. Here it is lent: to
 //! one VM that could use more, that with the fewest conflicts of latencies, since it makes most of
 //! it. The loan grows gradually, a hundredth of the lender's entitlement each period, and no
-//! further than what the lender leaves unused. If the lender uses 5 % less than it did before the
+//! further than what the lender leaves unused, and leaves so because its vCPUs are halted: what it is
+//! entitled to is reckoned without vCPUs' own weights, outer cgroups and quotas, and a VM of which too
+//! much is expected for that wants all it can get. If the lender uses 5 % less than it did before the
 //! loan (as a rule, or in the period before it if that was less), it is harmed: the loan does not
 //! grow, but is halved. What the borrower used of it is owed, up to a bucket's depth. When the lender
 //! could use more than its entitlement it lends nothing, and what is owed comes back out of the
@@ -28,6 +30,8 @@ pub(super) struct VmUse {
     pub most: Nanos,
     /// What it used.
     pub used: Nanos,
+    /// How long its vCPUs were halted in it, together.
+    pub halted: Nanos,
     /// Could it have used more, had it had more?
     pub wants: bool,
     /// Its conflicts of latencies.
@@ -141,7 +145,7 @@ impl Bank {
 
     /// What `vm` lends in the next period, if anything.
     fn lend(&self, vm: &VmUse, all: &[VmUse], params: &JupiterParams) -> Option<Loan> {
-        let slack = vm.entitled.saturating_sub(vm.used);
+        let slack = vm.entitled.saturating_sub(vm.used).min(vm.halted);
         let step = percent(vm.entitled, params.loan_step);
         let depth = percent(vm.entitled, params.bucket);
         if vm.wants || slack < step || self.owed_to(vm.vm) >= depth {

@@ -134,6 +134,7 @@ impl Jupiter {
                     entitled,
                     most: known.vcpus() * self.params.period,
                     used: known.used(),
+                    halted: known.halted(),
                     wants: known.wants(),
                     conflicts: known.conflicts(),
                 }));
@@ -254,7 +255,8 @@ impl Policy for Jupiter {
     }
 }
 
-/// What a VM weighs against others. Without a weight of its own its vCPUs count one by one.
+/// What a VM weighs against others. Without a weight of its own its vCPUs count one by one, as if each
+/// was of weight 100: a policy does not see vCPUs' own weights, nor the cgroups around VMs' own.
 fn weight_of(vm: &VmSeen) -> u64 {
     let each = 100 * vm.vcpus.len() as u64;
     vm.weight.map_or(each, u64::from)

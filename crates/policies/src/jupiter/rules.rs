@@ -110,6 +110,7 @@ pub fn loans(growing: u32, before: u64, then: u64, conflicts: [u64; 2]) -> Vec<(
         entitled: 100 * MS,
         most: 400 * MS,
         used: used * MS,
+        halted: 400 * MS,
         wants,
         conflicts,
     };

@@ -23,6 +23,11 @@ fn period(number: u64, vms: &[Vec<Does>]) -> Snapshot {
     for (vm, does) in seen.vms.iter_mut().zip(vms) {
         for (at, (vcpu, &(used, doing, depleted))) in vm.vcpus.iter_mut().zip(does).enumerate() {
             vcpu.run = used * MS;
+            let rest = PERIOD - used * MS;
+            match doing {
+                Doing::Waiting => vcpu.wait = rest,
+                _ => vcpu.ready = rest,
+            }
             vcpu.turns.doing = doing;
             vcpu.turns.depleted = depleted;
             vcpu.turns.cpu = Some(PcpuId::from(at));
@@ -94,6 +99,22 @@ fn a_vm_that_lends_what_it_cannot_use_does_not_have_its_share() {
     let plan = ask_for(&mut policy, 0, 42, &vms);
     assert!(policy.status().vms[0].loan <= -380);
     assert_eq!(claim(&plan, 0).latency, policy.params.latency_least);
+}
+
+/// vCPUs' own weights of 2:1 are not known, so that the lighter VM seems not to use what it could. It
+/// waits all the time, and lends nothing: the split stays what the weights say.
+#[test]
+fn a_vm_of_which_too_much_is_expected_lends_nothing() {
+    let mut policy = Jupiter::default();
+    let vms = [
+        vec![(67, Doing::Ready, 20); 2],
+        vec![(33, Doing::Running, 10), (33, Doing::Ready, 10)],
+    ];
+    let plan = ask_for(&mut policy, 0, 50, &vms);
+    for vm in policy.status().vms {
+        assert_eq!((vm.loan, vm.enforced), (0, true));
+    }
+    assert!((0..2).all(|vcpu| claim(&plan, vcpu).share == Claim::NEUTRAL));
 }
 
 /// Haste is for VMs that lack time: who has its share has latencies like any other again.

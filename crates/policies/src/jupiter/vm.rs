@@ -41,6 +41,8 @@ struct Vcpu {
     predicted: Nanos,
     /// What it used in the last period.
     used: Nanos,
+    /// How long it was halted then.
+    halted: Nanos,
     /// Was it cut off then because it had used up its slice?
     depleted: bool,
     /// Could it have used more than its slice? Also if nobody cut it off and it did use more.
@@ -78,6 +80,7 @@ impl Vm {
             slice: 0,
             predicted: 0,
             used: 0,
+            halted: 0,
             depleted: false,
             wants: false,
             conflicts: 0,
@@ -227,6 +230,11 @@ impl Vm {
         self.vcpus.iter().map(|vcpu| vcpu.used).sum()
     }
 
+    /// How long its vCPUs were halted in the last period, together, ns.
+    pub fn halted(&self) -> Nanos {
+        self.vcpus.iter().map(|vcpu| vcpu.halted).sum()
+    }
+
     /// Could it have used more, had it had more?
     pub fn wants(&self) -> bool {
         self.vcpus.iter().any(|vcpu| vcpu.wants)
@@ -290,9 +298,9 @@ impl Vcpu {
     /// What it did in a period of `passed` ns; has it used up its slice?
     fn judge(&mut self, did: &TaskSeen, passed: Nanos, params: &JupiterParams) -> bool {
         // Of a period that took longer, as much as is a period's.
-        let used = scaled(did.run, params.period, passed.max(1));
+        let in_a_period = |time| scaled(time, params.period, passed.max(1)).min(params.period);
         let turns = &did.turns;
-        self.used = used.min(params.period);
+        (self.used, self.halted) = (in_a_period(did.run), in_a_period(did.wait));
         let consumed = self.used + predict::tolerance(self.slice, params.grain) >= self.slice;
         let cut_off = turns.depleted > 0 || turns.doing == Doing::Ready;
         self.wants = consumed && turns.doing != Doing::Waiting;

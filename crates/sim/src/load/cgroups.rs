@@ -3,7 +3,8 @@
 //!
 //! A VM may have a cgroup of its own, and that may be within others (`machine.slice`). The keys are those
 //! of the kernel's cgroup v2 (Documentation/admin-guide/cgroup-v2.rst): `cpu.weight`, `cpu.idle`,
-//! `cpu.max`, `cpu.max.burst`. Only corun's dispatcher heeds them all.
+//! `cpu.max`, `cpu.max.burst`. Only corun's dispatcher heeds them all; CFS and EEVDF know what VMs' own
+//! cgroups weigh, as if all of these were in the root.
 
 use corun_model::Nanos;
 
@@ -38,4 +39,12 @@ pub struct Cgroups {
     pub all: Vec<Cgroup>,
     /// Each VM's own; `None`, or none said: its tasks are in the root.
     pub of_vms: Vec<Option<usize>>,
+}
+
+impl Cgroups {
+    /// `cpu.weight` of a VM's own cgroup, if it has one.
+    pub fn weight_of(&self, vm: usize) -> Option<u32> {
+        let own = self.of_vms.get(vm).copied().flatten()?;
+        self.all.get(own).map(|group| group.weight)
+    }
 }

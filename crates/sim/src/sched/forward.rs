@@ -8,6 +8,9 @@ macro_rules! forward {
             fn know_vms(&mut self, vms: &[$crate::load::VmInfo]) {
                 self.0.know_vms(vms);
             }
+            fn know_cgroups(&mut self, groups: &$crate::load::Cgroups) {
+                self.0.know_cgroups(groups);
+            }
             fn add(&mut self, host: &mut $crate::host::Host, task: corun_model::TaskId) {
                 self.0.add(host, task);
             }

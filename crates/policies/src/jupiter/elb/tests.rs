@@ -10,6 +10,7 @@ fn vm(vm: u32, used: Nanos, wants: bool) -> VmUse {
         entitled: 100 * MS,
         most: 400 * MS,
         used: used * MS,
+        halted: (400 - used) * MS,
         wants,
         conflicts: 0,
     }
@@ -37,6 +38,21 @@ fn a_loan_grows_gradually_and_no_further_than_what_is_unused() {
     let vms = [vm(0, 80, false), vm(1, 120, true)];
     assert_eq!(step(&mut bank, &vms), [(0, 1, 20, false)]);
     assert_eq!(step(&mut bank, &vms), [(0, 1, 20, false)]);
+}
+
+/// Who is never halted wants all it can get, whatever it is said to be entitled to.
+#[test]
+fn no_more_is_lent_than_halted_vcpus_leave() {
+    for (halted, lent) in [(0, 0), (7, 7), (50, 20)] {
+        let mut bank = Bank::default();
+        let lender = VmUse {
+            halted: halted * MS,
+            ..vm(0, 80, false)
+        };
+        let last = (0..30).map(|_| step(&mut bank, &[lender, vm(1, 100 + lent, true)]));
+        let amount = last.last().unwrap().first().map_or(0, |loan| loan.2);
+        assert_eq!(amount, lent, "{halted} ms");
+    }
 }
 
 #[test]
@@ -116,7 +132,7 @@ proptest! {
                 prop_assert!(has <= vm.most, "{} of {}", has, vm.most);
                 let lent = transfers.iter().filter(|t| t.from == vm.vm && !t.repays);
                 let lent: Vec<Nanos> = lent.map(|t| t.amount).collect();
-                let slack = vm.entitled.saturating_sub(vm.used);
+                let slack = vm.entitled.saturating_sub(vm.used).min(vm.halted);
                 prop_assert!(lent.len() <= 1 && lent.iter().all(|&lent| lent <= slack));
                 prop_assert!(lent.is_empty() || !vm.wants);
             }

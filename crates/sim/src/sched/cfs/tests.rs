@@ -7,6 +7,7 @@ use crate::testing::{Does, Job, Jobs, host, run, run_shares, shared};
 use corun_model::time::{MS, SEC, US};
 use corun_model::{Nanos, PcpuId};
 use proptest::prelude::*;
+use std::collections::BTreeSet;
 
 fn cfs(name: &str, params: &crate::host::HostParams) -> Cfs {
     let preset = CfsParams::preset(name, params.topology.pcpus()).unwrap();
@@ -273,4 +274,19 @@ fn siblings_stay_apart_where_they_shall() {
     assert_eq!(stacked, 0.0);
     assert!(migrations > 0);
     assert_eq!(run_with(Siblings::Bound), (0.0, 0));
+}
+
+/// Two vCPUs that compute, of one VM or of two, on two cores of two hardware threads each.
+#[test]
+fn bound_vcpus_have_cores_before_hardware_threads() {
+    let params = host("1n1l2c2t", 1000);
+    for other in [(0, 1), (1, 0)] {
+        let preset = CfsParams::preset("2.6.33", 4).unwrap();
+        let siblings = Siblings::Bound;
+        let cfs = Cfs::new(CfsParams { siblings, ..preset }, &params);
+        let hogs = vec![Job::hog().vcpu(0, 0), Job::hog().vcpu(other.0, other.1)];
+        let (_, runs) = run(&params, cfs, Jobs::new(hogs, 1), 0, 100 * MS);
+        let cores: BTreeSet<u32> = runs.iter().map(|run| run.1.0 / 2).collect();
+        assert_eq!(cores.len(), 2, "{runs:?}");
+    }
 }

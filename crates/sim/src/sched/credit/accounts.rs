@@ -114,6 +114,11 @@ impl Accounts {
         }
     }
 
+    /// Accounting has another period from now on.
+    pub(super) fn set_slice(&mut self, params: &CreditParams) {
+        self.per_slice = params.credits_per_slice();
+    }
+
     pub(super) fn know_vms(&mut self, vms: &[VmInfo]) {
         let domain = |vm: &VmInfo| Domain {
             weight: vm.weight.map(scaled),

@@ -73,6 +73,8 @@ impl Unit {
 /// A host that runs Xen's Credit scheduler.
 pub struct Credit {
     params: CreditParams,
+    /// Those that hold if no policy wants another slice.
+    configured: CreditParams,
     topology: Topology,
     accounts: Accounts,
     units: Vec<Unit>,
@@ -102,6 +104,7 @@ impl Credit {
         let first = |node| topology.all().find(|&cpu| topology.node(cpu) == node);
         Self {
             params,
+            configured: params,
             topology,
             accounts: Accounts::new(&params, pcpus),
             units: Vec::new(),

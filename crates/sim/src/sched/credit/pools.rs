@@ -2,17 +2,19 @@
 //! Pools of pCPUs and slices of vCPUs within Credit, as AQL_Sched's authors put them there (EuroSys
 //! 2016, §4.3): one scheduler with one accounting, in which pCPUs differ by their slice and vCPUs are
 //! bound to the pCPUs of their pool. Ticks and accounting keep the period that `[scheduler.credit]`
-//! says.
+//! says, unless all vCPUs are to have one slice: that is what `xl sched-credit -t` does, which sets ticks
+//! and accounting with it (`__csched_set_tslice()`).
 //!
 //! Credit hardly moves vCPUs while all pCPUs are busy, so who enters a pool is spread over it here.
 
-use super::Credit;
+use super::{Credit, CreditParams};
 use crate::host::{Host, TaskState};
-use corun_model::{PcpuId, PcpuSet, Plan, TaskId, TaskPlan};
+use corun_model::{Nanos, PcpuId, PcpuSet, Plan, TaskId, TaskPlan};
 
 impl Credit {
     /// Carries out what a plan says of slices, homes and pools.
     pub(super) fn carry_out(&mut self, host: &mut Host, plan: &Plan) {
+        self.set_slice(one_for_all(plan).unwrap_or(self.configured.slice));
         for pool in &plan.pools {
             for cpu in pool.pcpus.iter() {
                 if let Some(pcpu) = self.pcpus.get_mut(cpu.index()) {
@@ -27,6 +29,24 @@ impl Credit {
             let confined = confined(wanted, plan).map(|pcpus| pcpus.and(&may));
             let allowed = confined.filter(|pcpus| !pcpus.is_empty()).unwrap_or(may);
             self.confine(host, wanted.task, allowed);
+        }
+    }
+
+    /// `__csched_set_tslice()`: the slice of all pCPUs, and with it the periods of ticks and accounting and
+    /// the credits of one. What is under way ends as it would have.
+    fn set_slice(&mut self, slice: Nanos) {
+        let params = CreditParams {
+            slice,
+            ..self.configured
+        };
+        let params = params.bounded();
+        if params.slice == self.params.slice {
+            return;
+        }
+        self.params = params;
+        self.accounts.set_slice(&params);
+        for pcpu in &mut self.pcpus {
+            pcpu.slice = params.slice;
         }
     }
 
@@ -57,6 +77,13 @@ impl Credit {
             _ => self.unit(task).home = to,
         }
     }
+}
+
+/// The slice that a plan without pools gives to all vCPUs.
+fn one_for_all(plan: &Plan) -> Option<Nanos> {
+    let slice = plan.tasks.first().and_then(|first| first.slice);
+    let same = plan.tasks.iter().all(|wanted| wanted.slice == slice);
+    slice.filter(|_| same && plan.pools.is_empty())
 }
 
 /// The pCPUs that a plan binds a vCPU to.

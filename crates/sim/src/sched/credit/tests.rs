@@ -2,11 +2,12 @@
 //! Credit by hand and at random.
 
 use super::{Credit, CreditParams};
-use crate::Outcome;
 use crate::host::HostParams;
-use crate::testing::{Does, Job, Jobs, host, run, run_shares, shared};
+use crate::testing::{Does, Job, Jobs, Runs, Witness, host, run, run_shares, shared};
+use crate::{Outcome, Simulation};
 use corun_model::Nanos;
 use corun_model::time::{MS, SEC, US};
+use corun_policies::Microsliced;
 use proptest::prelude::*;
 
 fn credit(params: &HostParams) -> Credit {
@@ -49,6 +50,32 @@ fn hogs_spread_evenly() {
 #[test]
 fn affinity_wins_over_balance() {
     shared::affinity_wins_over_balance("credit", credit);
+}
+
+/// Turns on one pCPU under a policy that gives all vCPUs the same slice (`xl sched-credit -t`). With
+/// accounting each 30 ms one that has credit beside others that have none would have the pCPU to itself
+/// until then.
+#[test]
+fn one_slice_for_all_is_the_period_of_accounting_too() {
+    let host = host("1n1l1c1t", 1000);
+    let runs = Runs::default();
+    let mut jobs = vec![cycles(60 * MS, 60 * MS); 2];
+    jobs.extend([Job::hog(), Job::hog()]);
+    let vcpus = (0..).zip(jobs).map(|(vm, job)| job.vcpu(vm, 0));
+    let jobs = Jobs::new(vcpus.collect(), 1);
+    let witness = Box::new(Witness(runs.clone()));
+    Simulation::new(
+        host.clone(),
+        Box::new(credit(&host)),
+        Box::new(jobs),
+        Some(witness),
+    )
+    .with_policy(Box::new(Microsliced::default()))
+    .run(0, 2 * SEC, |_| {});
+    let runs = runs.take();
+    let late = runs.iter().filter(|run| run.0 > SEC).collect::<Vec<_>>();
+    let longest = late.windows(2).map(|w| w[1].0 - w[0].0).max().unwrap();
+    assert!(longest <= 5 * MS, "{longest}");
 }
 
 /// Weights count per vCPU: of two VMs with 300 and 100 and as many vCPUs one gets thrice as much,

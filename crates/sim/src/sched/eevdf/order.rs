@@ -14,8 +14,8 @@
 //! that is on the same pCPU. Ghosts count for the average and for whether there is a slice to be
 //! timed, not for load or for what others see.
 //!
-//! The `next` buddy is whom somebody yields to. Since `PICK_BUDDY` it goes next if it is eligible;
-//! before, nobody looked at it. Not modelled: that wake-ups make one (`NEXT_BUDDY`), which is off by
+//! The `next` buddy is whom somebody yields to. With `PICK_BUDDY` it goes next if it is eligible;
+//! without, nobody looks at it. Not modelled: that wake-ups make one (`NEXT_BUDDY`), which is off by
 //! default but in 6.19's first releases.
 
 mod rules;
@@ -97,6 +97,13 @@ impl EevdfOrder {
 
     fn entity(&self, task: TaskId) -> &Entity {
         &self.entities[task.index()]
+    }
+
+    /// Vruntime and deadline of a task.
+    #[cfg(test)]
+    pub(super) fn state(&self, task: TaskId) -> (i64, i64) {
+        let entity = self.entity(task);
+        (entity.vruntime, entity.deadline)
     }
 
     fn eligible(&self, cpu: PcpuId, task: TaskId) -> bool {
@@ -319,8 +326,11 @@ impl Order for EevdfOrder {
             return;
         };
         let eligible = self.eligible(cpu, task);
+        if self.params.forfeits_on_yield && !eligible {
+            return;
+        }
         let entity = &mut self.entities[task.index()];
-        if self.params.protect_shortest && eligible {
+        if self.params.forfeits_on_yield {
             let delta = (entity.deadline - entity.vruntime).max(0);
             entity.vruntime += delta;
             self.queues[cpu.index()].sums.advance(entity.weight, delta);

@@ -46,6 +46,11 @@ pub struct EevdfParams {
     pub timer_stays: bool,
     /// Does the task that somebody yields to go next, if it is eligible (`PICK_BUDDY`)?
     pub pick_buddy: bool,
+    /// Does an eligible task that yields forgo the rest of its slice for good: its vruntime goes on to its
+    /// deadline? One that is not eligible only lets others be picked then. Before, its deadline moved
+    /// by a slice, and its vruntime stayed (79104becf42b, "sched/fair: Forfeit vruntime on yield", in stable
+    /// kernels, too).
+    pub forfeits_on_yield: bool,
     /// Does a wake-up from another pCPU wait for the next tick or slice timer, rather than interrupt
     /// (`PREEMPT_LAZY`)?
     pub lazy_preemption: bool,
@@ -63,11 +68,13 @@ impl EevdfParams {
     /// Features as in `kernel/sched/features.h` of the version; times are multiplied by
     /// 1 + log2(min(pCPUs, 8)).
     ///
-    /// - `6.6`: 0.75 ms; slices end at ticks (`HRTICK` is off, in 6.12, too).
-    /// - `6.12`: with `DELAY_DEQUEUE`, `PREEMPT_SHORT` and slices per task.
-    /// - `7.x`: 0.7 ms (since 6.15), slice protection of 6.17, lazy preemption (the default of x86
-    ///   since 7.0), and a timer that ends slices (`HRTICK`, on by default since 7.1). `PICK_BUDDY` is among
-    ///   the features of 7.2.13.
+    /// - `6.6`: 6.6.0. 0.75 ms; slices end at ticks (`HRTICK` is off, in 6.12, too). With 8 pCPUs or more
+    ///   and 1000 Hz hogs have turns of 4 ms, one tick more than the slice's 3 (2ae891b82695).
+    /// - `6.12`: 6.12.117, as Debian has it (linux-source-6.12). With `DELAY_DEQUEUE`, `PREEMPT_SHORT` and slices
+    ///   per task, and of what came to 6.12 later, 0.7 ms (turns of 3 ms there), `PICK_BUDDY` and
+    ///   `forfeits_on_yield`.
+    /// - `7.x`: slice protection of 6.17, lazy preemption (the default of x86 since 7.0), and a timer
+    ///   that ends slices (`HRTICK`, on by default since 7.1). `PICK_BUDDY` is among the features of 7.2.13.
     ///
     /// In all of them a slice begins where the task changes (`slice_at_switch`). ftrace of 7.2.13
     /// shows no `hrtimer_start` where `schedule()` picks the current task again.
@@ -87,6 +94,7 @@ impl EevdfParams {
             slice_at_switch: true,
             timer_stays: false,
             pick_buddy: false,
+            forfeits_on_yield: false,
             lazy_preemption: false,
             balance_interval: None,
             migration_cost: Tuning::of(Generation::Linux6).migration_cost,
@@ -94,9 +102,12 @@ impl EevdfParams {
         Some(match name {
             "6.6" => first,
             "6.12" => Self {
+                base_slice: 700 * US * factor,
                 task_slices: true,
                 preempt_short: true,
                 delay_dequeue: true,
+                pick_buddy: true,
+                forfeits_on_yield: true,
                 ..first
             },
             "7.x" => Self {
@@ -108,6 +119,7 @@ impl EevdfParams {
                 protect_shortest: true,
                 timer_stays: true,
                 pick_buddy: true,
+                forfeits_on_yield: true,
                 lazy_preemption: true,
                 ..first
             },
@@ -169,7 +181,7 @@ pub fn parameters() -> Vec<Parameter> {
             "scheduler.eevdf.base_slice",
             "the slice of tasks that did not ask for another",
             Value::Time(default.base_slice),
-            "sysctl_sched_base_slice of Linux 6.12; times 1 + log2(min(pCPUs, 8))",
+            "sysctl_sched_base_slice of Linux 6.12.117; times 1 + log2(min(pCPUs, 8))",
         ),
         of(
             "vm.*.slice",
@@ -235,7 +247,7 @@ pub fn parameters() -> Vec<Parameter> {
             "scheduler.eevdf.pick_buddy",
             "does the task that somebody yields to go next, if it is eligible?",
             Value::Switch(default.pick_buddy),
-            "`PICK_BUDDY` among the features of Linux 7.2.13 (/sys/kernel/debug/sched/features), not in 6.12's",
+            "`PICK_BUDDY` in kernel/sched/features.h of Linux 6.12.117; 6.6.0 has none",
         ),
         flag(
             "scheduler.eevdf.hrtick",
@@ -260,6 +272,7 @@ mod tests {
         let slice = |name, pcpus| EevdfParams::preset(name, pcpus).unwrap().base_slice;
         assert_eq!(slice("6.6", 8), 3_000 * US);
         assert_eq!(slice("6.6", 2), 1_500 * US);
+        assert_eq!(slice("6.12", 8), 2_800 * US);
         assert_eq!(slice("7.x", 2), 1_400 * US);
         assert_eq!(slice("7.x", 64), 2_800 * US);
         assert!(

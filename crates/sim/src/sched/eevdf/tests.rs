@@ -3,6 +3,7 @@
 
 use super::order::EevdfOrder;
 use super::{Eevdf, EevdfParams};
+use crate::host::Costs;
 use crate::sched::fair::{Join, Leave, Order};
 use crate::testing::{Audited, Does, Job, Jobs, host, run, run_shares, shared};
 use corun_model::time::{MS, SEC, US};
@@ -75,6 +76,44 @@ fn without_a_timer_slices_last_to_the_tick() {
     let preset = EevdfParams::preset("6.6", 1).unwrap();
     let seen = starts(preset, &[750 * US; 3], 250, 17 * MS);
     assert_eq!(seen, [(0, 0), (4000, 1), (8000, 2), (12000, 0), (16000, 1)]);
+}
+
+/// Times between switches of pCPU 0 among three hogs on each of eight pCPUs, us. Ticks cost what they do.
+fn turns_by_ticks(name: &str, slice: Option<Nanos>, hz: u32) -> Vec<u64> {
+    let mut params = host("1n1l8c1t", hz);
+    params.costs = Costs::default();
+    let preset = EevdfParams::preset(name, 8).unwrap();
+    let preset = EevdfParams {
+        base_slice: slice.unwrap_or(preset.base_slice),
+        ..preset
+    };
+    let hogs = (0..24).map(|n| Job::hog().on(&format!("{}", n % 8)));
+    let load = Jobs::new(hogs.collect(), 1);
+    let (_, runs) = run(&params, Eevdf::new(preset, &params), load, 0, 2 * SEC);
+    let begins: Vec<_> = runs.iter().filter(|run| run.1.0 == 0).collect();
+    let turns = begins.windows(2).map(|w| (w[1].0 - w[0].0) / US);
+    turns.skip(3).collect()
+}
+
+/// Linux 2ae891b82695: slices of just so many ticks get one more, and 0.7 ms instead of 0.75 makes
+/// that three ticks on eight pCPUs.
+#[test]
+fn slices_of_whole_ticks_get_an_extra_one() {
+    for (name, slice, hz, turn) in [
+        ("6.6", None, 1000, 4000),
+        ("6.12", Some(3 * MS), 1000, 4000),
+        ("6.6", Some(2800 * US), 1000, 3000),
+        ("6.12", None, 1000, 3000),
+        ("6.12", Some(2 * MS), 1000, 3000),
+        ("6.12", Some(4 * MS), 250, 8000),
+    ] {
+        let turns = turns_by_ticks(name, slice, hz);
+        assert!(turns.len() > 100);
+        assert!(
+            turns.iter().all(|each| *each == turn),
+            "{name}, {slice:?}, {hz}: {turns:?}"
+        );
+    }
 }
 
 /// The base slice of 7.x on two pCPUs is 1.4 ms, and runs of competing hogs last that long.
@@ -207,6 +246,36 @@ fn a_ghost_counts_for_the_slice_timer() {
     order.charge(CPU, 3 * MS);
     assert_eq!(order.pick(CPU), Some(hog));
     assert_eq!(order.leaving(CPU), 0, "its debt has worn off");
+}
+
+/// Vruntime and deadline of one of two tasks that yields when it has run for `before` of a slice of 1 ms.
+fn yields_after(name: &str, before: Nanos) -> (i64, i64) {
+    const CPU: PcpuId = PcpuId(0);
+    let params = EevdfParams {
+        base_slice: MS,
+        ..EevdfParams::preset(name, 1).unwrap()
+    };
+    let mut order = EevdfOrder::new(params, &host("1n1l1c1t", 1000));
+    for task in [TaskId(0), TaskId(1)] {
+        order.add(1 << 20, None);
+        order.join(CPU, task, Join::Woken(CPU));
+    }
+    order.set_current(CPU, Some(TaskId(0)));
+    order.charge(CPU, before);
+    order.yields(CPU);
+    order.state(TaskId(0))
+}
+
+/// At the beginning of its slice it is eligible, later not.
+#[test]
+fn who_yields_forfeits_its_slice_if_it_is_eligible() {
+    let (us, ms) = (US as i64, MS as i64);
+    assert_eq!(yields_after("6.6", 0), (0, 2 * ms));
+    assert_eq!(yields_after("6.6", 300 * US), (300 * us, 2 * ms));
+    for name in ["6.12", "7.x"] {
+        assert_eq!(yields_after(name, 0), (ms, 2 * ms));
+        assert_eq!(yields_after(name, 300 * US), (300 * us, ms));
+    }
 }
 
 fn latency(params: EevdfParams, slice: u64) -> u64 {

@@ -57,12 +57,14 @@ impl<O: Order> Fair<O> {
         self.siblings[vm].push(task);
     }
 
-    /// The pCPU with the fewest vCPUs, and without a sibling if there is one.
+    /// The pCPU with the fewest vCPUs, and without a sibling if there is one; of several one on the core
+    /// with the fewest, as whoever pins vCPUs by hand takes cores before hardware threads.
     fn home_for(&self, vm: usize, allowed: &PcpuSet, pcpus: u32) -> Option<PcpuId> {
+        let at = |cpu| (self.homes.iter()).filter(move |(_, home)| *home == Some(cpu));
         let crowd = |cpu: PcpuId| {
-            let here = self.homes.iter().filter(|(_, home)| *home == Some(cpu));
-            let stacked = here.clone().any(|(other, _)| *other == vm);
-            (stacked, here.count())
+            let stacked = at(cpu).any(|(other, _)| *other == vm);
+            let core = self.domains.core_of(cpu).map(PcpuId);
+            (stacked, at(cpu).count(), core.flat_map(at).count())
         };
         let open = allowed.iter().filter(|cpu| cpu.0 < pcpus);
         open.min_by_key(|cpu| crowd(*cpu))

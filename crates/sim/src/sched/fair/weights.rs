@@ -98,6 +98,54 @@ impl Group {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load::{Cgroup, Cgroups, Pattern, Patterns, Quota};
+    use crate::sched::HostScheduler;
+    use crate::sched::cfs::{Cfs, CfsParams, SteeredCfs};
+    use crate::sched::eevdf::{Eevdf, EevdfParams};
+    use crate::sched::rr::{Rr, RrParams};
+    use crate::testing::{host, run_shares};
+    use crate::{Outcome, Simulation};
+    use corun_model::time::{MS, SEC};
+
+    /// VM 0 of one vCPU has a weight, VM 1 of two none but a `cpu.max`, which gives it a cgroup.
+    fn beside_an_implied_weight(sched: impl HostScheduler + 'static) -> Outcome {
+        let hogs = [(0, 0), (1, 0), (1, 1)].map(|vcpu| Pattern::hog(Some(vcpu)));
+        let quota = Quota {
+            time: 200 * MS,
+            period: 100 * MS,
+            burst: 0,
+        };
+        let group = |quota| Cgroup {
+            weight: 100,
+            idle: false,
+            quota,
+            within: None,
+        };
+        let cgroups = Cgroups {
+            all: vec![group(None), group(Some(quota))],
+            of_vms: vec![Some(0), Some(1)],
+        };
+        let load = Patterns::new(hogs.to_vec(), &[Some(100), None], 1).in_cgroups(cgroups);
+        let host = host("1n1l1c1t", 1000);
+        Simulation::new(host, Box::new(sched), Box::new(load), None).run(SEC, 21 * SEC, |_| {})
+    }
+
+    #[test]
+    fn a_cgroup_of_which_no_weight_is_said_has_100() {
+        let host = host("1n1l1c1t", 1000);
+        let cfs = CfsParams::preset("4.x", 1).unwrap();
+        let eevdf = EevdfParams::preset("6.12", 1).unwrap();
+        let rr = RrParams::default();
+        for outcome in [
+            beside_an_implied_weight(Cfs::new(cfs, &host)),
+            beside_an_implied_weight(SteeredCfs::new(cfs, &host)),
+            beside_an_implied_weight(Eevdf::new(eevdf, &host)),
+            beside_an_implied_weight(Rr::new(rr, cfs, &host)),
+        ] {
+            let shares = run_shares(&outcome);
+            assert!((shares[0] - 0.5).abs() < 0.02, "{shares:?}");
+        }
+    }
 
     #[test]
     fn virtual_time_by_weight() {

@@ -24,7 +24,7 @@ pub use params::{RrParams, parameters};
 use super::cfs::{CfsOrder, CfsParams, fair};
 use super::fair::Fair;
 use crate::host::{Host, HostParams};
-use crate::load::VmInfo;
+use crate::load::{Cgroups, VmInfo};
 use crate::sched::HostScheduler;
 use bandwidth::Bandwidth;
 use corun_model::{Nanos, PcpuId, TaskId};
@@ -136,6 +136,10 @@ impl HostScheduler for Rr {
     fn know_vms(&mut self, vms: &[VmInfo]) {
         self.vms = vms.iter().map(|vm| vm.realtime).collect();
         self.fair.know_vms(vms);
+    }
+
+    fn know_cgroups(&mut self, groups: &Cgroups) {
+        self.fair.know_cgroups(groups);
     }
 
     fn add(&mut self, host: &mut Host, task: TaskId) {

@@ -48,7 +48,7 @@ mod tests;
 use super::order::CfsOrder;
 use super::{CfsParams, Siblings, fair};
 use crate::host::{Host, HostParams, TaskState};
-use crate::load::VmInfo;
+use crate::load::{Cgroups, VmInfo};
 use crate::sched::HostScheduler;
 use crate::sched::fair::{Fair, scaled};
 use claims::Claims;
@@ -216,6 +216,13 @@ impl HostScheduler for SteeredCfs {
     fn know_vms(&mut self, vms: &[VmInfo]) {
         self.weights = vms.iter().map(|vm| vm.weight.map(scaled)).collect();
         self.fair.know_vms(vms);
+    }
+
+    fn know_cgroups(&mut self, groups: &Cgroups) {
+        for (vm, weight) in self.weights.iter_mut().enumerate() {
+            *weight = groups.weight_of(vm).map(scaled).or(*weight);
+        }
+        self.fair.know_cgroups(groups);
     }
 
     fn add(&mut self, host: &mut Host, task: TaskId) {

@@ -157,19 +157,21 @@ fn members_table(workloads: &[Workload], width: u16) -> Table {
     };
     table.set_header(without_threads(header.clone()));
     let rows: Vec<_> = workloads.iter().map(row).collect();
-    for (column, at) in [0, 2, 3, 4, 5, 6, 7].into_iter().enumerate() {
+    let needed = |at: usize| {
         let words = header[at].lines().map(str::len);
-        let longest = rows.iter().map(|cells| cells[at].chars().count());
-        unbroken(
-            &mut table,
-            column,
-            longest.chain(words).max().unwrap_or(0),
-            width,
-        );
+        let cells = rows.iter().map(|cells| cells[at].chars().count());
+        words.chain(cells).max().unwrap_or(0)
+    };
+    for (column, at) in [(0, 0), (1, 2), (2, 3)] {
+        unbroken(&mut table, column, needed(at), width);
     }
     rows.into_iter().for_each(|cells| {
         table.add_row(without_threads(cells));
     });
+    // Figures keep a blank to the left of them; one is enough.
+    for column in table.column_iter_mut().skip(1) {
+        column.set_padding((0, 1));
+    }
     table
 }
 

@@ -190,7 +190,8 @@ CALLBACK(s32, corun_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_fl
 	return cpu;
 }
 
-/* The same on a hardware thread of a core; if it is not for `t`, perhaps another one idles. */
+/* wake_pcpu() for a hardware thread with a partner; if it is not for `t`, perhaps another one
+ * idles. */
 RARE void wake_core(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, bool fair,
 		    u64 now)
 {
@@ -591,7 +592,7 @@ RARE bool dispatch_thread(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, 
 	return true;
 }
 
-/* The same, on any host. */
+/* dispatch_thread(), where plans ask for cores at all. */
 static inline bool dispatch_core(s32 cpu, struct cpu_ctx *c, struct task_struct *prev,
 				 struct task_ctx *t)
 {

@@ -142,8 +142,8 @@ CALLED u32 strict_take(u32 slot, u32 wanted, u32 here, struct strict_free *free)
 }
 
 /*
- * Gives the VM in a slot of the table pCPUs for the time slot: one per ready vCPU, or none, and
- * then false; `first`: what there is.
+ * Gives the VM at place `slot` of the table pCPUs for the time slot: one per ready vCPU, or none,
+ * and then false; `first`: what there is.
  */
 static inline bool strict_assign(u32 slot, bool first, struct strict_free *free)
 {

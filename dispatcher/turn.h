@@ -24,7 +24,7 @@
 
 /* Most that is left of a turn, ns: slices last a second at most. */
 #define REST_MAX 1000000000u
-/* How many that wait for a pCPU are looked at for those that woke. */
+/* How far into a queue move_fresh() looks for one that has just woken (assumed). */
 #define TURN_LOOK 32u
 
 /* `t`, which wants to run on, loses `c` or may have to: what is left of its turn? */

@@ -313,8 +313,8 @@ static inline u32 raw_weight(struct task_struct *p)
 	return p->scx.weight;
 }
 
-/* A thread has run before it is a vCPU, one that has not run here before the dispatcher was loaded.
- */
+/* A thread becomes a vCPU only after it has run. One of which no run was counted here must have
+ * been a vCPU before the dispatcher was loaded. */
 static inline bool raw_was_vcpu(void)
 {
 	return true;

@@ -66,10 +66,11 @@ impl Control {
     }
 
     fn snapshot(&mut self, host: &Host, sched: &dyn HostScheduler, load: &dyn Load) -> Snapshot {
-        let infos = load.vms();
+        let (infos, cgroups) = (load.vms(), load.cgroups());
         let seen = |(index, info): (usize, &VmInfo)| VmSeen {
             vm: VmId::from(index),
-            weight: info.weight,
+            // As the daemon reads it: a cgroup has a weight, even if none is said.
+            weight: info.weight.or_else(|| cgroups.weight_of(index)),
             cookie: info.cookie,
             vcpus: Vec::new(),
         };

@@ -62,7 +62,10 @@ fn less_cpu_is_less_disk_than_in_proportion() {
     assert!(ratio.median > cpu.high && ratio.high < 10.0, "{ratio:?}");
     // Whether CFQ waits longer than the larger VM's vCPU is off, the ticks decide.
     let (slow, fast) = (ratio, FAST_TICKS.of("c: shared", unfair));
-    assert!(fast.low > slow.high && fast.median > 2.0 * slow.high, "{fast:?} {slow:?}");
+    assert!(
+        fast.low > slow.high && fast.median > 2.0 * slow.high,
+        "{fast:?} {slow:?}"
+    );
 }
 
 /// The page's part.

@@ -10,7 +10,7 @@
  * A call holds until the leader's turn is over; it is answered once. Where two gangs are called to
  * one pCPU, fair order decides and the other call stays. A sibling that was called is charged like
  * any other: where gangs run out of turn, others are ahead of them later. So that shares stay, one
- * that is two slices ahead of who waits there is called in vain (rank_beside(); the paper
+ * that is CALL_LEAD slices ahead of who waits there is called in vain (rank_beside(); the paper
  * preserves fairness among VMs, and does not say how).
  */
 #ifndef CORUN_GANG_DYNAMIC_H

@@ -17,6 +17,10 @@
 #include "gang_relaxed.h"
 #include "gang_strict.h"
 
+/* So many slices of virtual time ahead a sibling is called in vain: any bound keeps shares in the
+ * long run, and this one hardly ever keeps a gang from starting together (assumed). */
+#define CALL_LEAD 32
+
 /* What the gang of `r` says of it: an enum gang_rank. */
 CALLED u32 rank_of(struct ranked *r)
 {
@@ -119,7 +123,7 @@ CALLED u32 rank_of_stopped(struct ranked *r, struct gang_choice *best)
  */
 static inline u32 rank_beside(u32 rank, u64 vtime, struct gang_choice *best)
 {
-	bool in_vain = best->known && before(best->first + 2 * knobs.slice, vtime);
+	bool in_vain = best->known && before(best->first + CALL_LEAD * knobs.slice, vtime);
 
 	return rank == RANK_TARGET && in_vain ? RANK_ORDINARY : rank;
 }

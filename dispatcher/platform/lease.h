@@ -5,11 +5,10 @@
  * A daemon that dies takes the scheduler with it, and the kernel's own is back. One that hangs
  * (stopped, starved, out of memory) does not: the dispatcher would go on with a plan that fits less
  * and less. The daemon therefore says five times a second or more (NAP in
- * crates/linux/src/daemon.rs) that it is there. If it has not for
- * LEASE_LENGTH, all VMs are put in fair order: placed freely, nobody's gang, and no pCPU held for
- * one that has halted. What administrators want, weights, affinities and cookies, stays, and so do
- * slices, which are bounded. A daemon that comes
- * back finds `lapsed` set, and tells its plan anew.
+ * crates/linux/src/daemon.rs) that it is there. If it has not for LEASE_LENGTH, all VMs are put in
+ * fair order: placed freely, nobody's gang, and no pCPU held for one that has halted. What
+ * administrators want, weights, affinities and cookies, stays, and so do slices, which are bounded.
+ * A daemon that comes back finds `lapsed` set, and tells its plan anew.
  *
  * This is written to the tables as the daemon would write it, so that callbacks see nothing new.
  */

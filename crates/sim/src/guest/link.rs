@@ -462,6 +462,7 @@ impl<'a> Linker<'a> {
             net: Sockets::new(&self.names.ports, spec.threads.len()),
             stats: Stats::default(),
             tick_phase: Rng::of(seed, "guest tick", u64::from(id)).between(0, period - 1),
+            begins: 0,
             favoured: 0,
             dirty: Vec::new(),
             told: Told::new(&self.names, &spec.threads),

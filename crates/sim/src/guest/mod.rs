@@ -66,6 +66,7 @@ pub use spec::{
 use crate::device::net::{ClientOutcome, Network, NetworkSpec, Wake};
 use crate::host::{Host, TaskSpec};
 use crate::load::{Achieved, AgentAchieved, Cgroups, DeviceOutcome, Load, Offered, VmInfo};
+use crate::rng::Rng;
 use crate::waits::Waits;
 use block::Block;
 use corun_model::{Nanos, Signals, TaskId, VmId};
@@ -165,6 +166,8 @@ enum Timer {
     Heartbeat,
     /// A vCPU has slept for xBalloon as long as it may.
     Balloon,
+    /// A VM's threads begin.
+    Begin,
     /// The network's; the rest of the token is a [`Wake`].
     Net,
 }
@@ -191,6 +194,7 @@ impl Timer {
             8 => Timer::Transmit,
             9 => Timer::Heartbeat,
             10 => Timer::Balloon,
+            11 => Timer::Begin,
             _ => Timer::Net,
         };
         let vm = (token >> 32) & 0xff_ffff;
@@ -250,6 +254,16 @@ impl Guests {
     pub fn with_halt_polling(mut self, params: HaltPollParams) -> Self {
         for vm in &mut self.vms {
             vm.halt_poll = params;
+        }
+        self
+    }
+
+    /// Each VM begins at a time of its own within `over`, by chance, rather than all at once: what
+    /// begins together on pCPUs alike and computes goes on in step for ever.
+    #[must_use]
+    pub fn begun_within(mut self, over: Nanos, seed: u64) -> Self {
+        for vm in &mut self.vms {
+            vm.begins = Rng::of(seed, "VM begins", u64::from(vm.id)).between(0, over);
         }
         self
     }
@@ -435,6 +449,7 @@ impl Load for Guests {
             Timer::Idle => self.vms[vm].idled_enough(index),
             Timer::Heartbeat => self.vms[vm].heartbeat_due(host, index),
             Timer::Balloon => self.vms[vm].balloon_due(host, index),
+            Timer::Begin => self.vms[vm].begin_threads(host),
             Timer::BlockDone => self.vms[vm].completion(host, index, None),
             _ => self.vms[vm].sleep_over(host, index),
         }

@@ -2,7 +2,6 @@
 //! The daemon: who may be moved, whether anything should be, and how fast to beat. Everything here may
 //! be late; what must be on time is in [`heart`](crate::heart) and [`engine`](crate::engine).
 
-use crate::clock;
 use crate::detector::bpf::{Sightings, trace};
 use crate::detector::sampled::{Sampled, Search};
 use crate::detector::{Detector, Sighting};
@@ -10,15 +9,16 @@ use crate::engine::Engine;
 use crate::guest::{Cause, GuestError, GuestOptions, Source};
 use crate::heart::{self, Heart, Priority, lock};
 use crate::pace::{self, Pace};
-use crate::proc::{Key, Proc};
 use crate::selection::Left;
 use crate::sharing::Sharing;
 use crate::state::State;
-use crate::status::{Status, replace};
+use crate::status::Status;
 use crate::system::Sys;
 use corun_model::time::{MS, SEC};
 use corun_model::{Nanos, PcpuSet};
 use corun_policies::vmigrater::MigraterParams;
+use corun_system::procfs::{Proc, ThreadKey};
+use corun_system::{clock, files};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -53,9 +53,9 @@ pub(crate) struct Daemon {
     sharing: Sharing,
     began: Nanos,
     due: Nanos,
-    left: BTreeMap<Key, (Left, Nanos)>,
+    left: BTreeMap<ThreadKey, (Left, Nanos)>,
     /// Threads that are not tried again.
-    refused: BTreeSet<Key>,
+    refused: BTreeSet<ThreadKey>,
     heirs: Heirs,
     notes: Vec<String>,
 }
@@ -275,7 +275,8 @@ impl Daemon {
         let path = &self.options.status;
         status.write(path).map_err(|cause| output(path, cause))?;
         if let Some(path) = &self.options.metrics {
-            replace(path, &status.metrics()).map_err(|cause| output(path, cause))?;
+            files::replace(path, status.metrics().as_bytes())
+                .map_err(|cause| output(path, cause))?;
         }
         Ok(())
     }

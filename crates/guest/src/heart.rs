@@ -11,13 +11,13 @@
 //! descheduled is not moved before that runs again (`stop_one_cpu()` in kernel/sched/core.c), and who
 //! asks for it waits. That must not be a heartbeat: hence the second thread.
 
-use crate::affinity;
-use crate::clock;
 use crate::engine::{Engine, Order};
-use crate::proc::Proc;
 use corun_model::time::MS;
 use corun_model::{Nanos, PcpuId};
 use corun_policies::vmigrater::Why;
+use corun_system::affinity;
+use corun_system::clock;
+use corun_system::procfs::Proc;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

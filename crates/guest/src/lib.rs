@@ -14,8 +14,6 @@
 //! Whatever becomes of it, masks are given back: by itself when it ends, else by [`restore`] or the next
 //! start.
 
-mod affinity;
-mod clock;
 mod counts;
 mod daemon;
 mod detector;
@@ -24,7 +22,6 @@ mod guest;
 mod heart;
 mod pace;
 mod pins;
-mod proc;
 mod selection;
 mod sharing;
 mod state;

@@ -5,6 +5,7 @@
 use crate::counts::{Moves, VcpuCounts};
 use crate::heart::Priority;
 use corun_model::Nanos;
+use corun_system::files;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -50,14 +51,6 @@ pub struct Status {
     pub notes: Vec<String>,
 }
 
-/// Writes a file whole or not at all.
-pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let mut new = path.as_os_str().to_owned();
-    new.push(".new");
-    fs::write(&new, text)?;
-    fs::rename(&new, path)
-}
-
 impl Status {
     /// What the daemon wrote last.
     ///
@@ -68,7 +61,7 @@ impl Status {
     }
 
     pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
-        replace(path, &serde_json::to_string(self)?)
+        files::replace(path, &serde_json::to_vec(self)?)
     }
 
     /// For people, several lines.

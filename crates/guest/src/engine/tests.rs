@@ -4,10 +4,10 @@
 use super::*;
 use crate::detector::sampled::Sampled;
 use crate::heart::{lock, make as make_move};
-use crate::proc::Proc;
 use crate::testing::{Sleeper, was_free};
 use corun_model::time::MS;
 use corun_policies::vmigrater::Why;
+use corun_system::procfs::Proc;
 
 /// An engine for a guest of two vCPUs which run by turns of 11 ms, and a thread on the first of them
 /// that is always in I/O.
@@ -30,7 +30,7 @@ impl Guest {
         self.add_key(task.key());
     }
 
-    fn add_key(&mut self, key: Key) {
+    fn add_key(&mut self, key: ThreadKey) {
         let before = was_free(PcpuSet::first(2));
         self.engine.add(key, before, 0, self.now).unwrap();
         self.engine.core.io_sampled(u64::from(key.tid), 1000);
@@ -218,7 +218,7 @@ fn a_thread_that_has_the_number_of_one_that_ended_is_not_moved() {
     let (mut guest, stranger) = (Guest::new(), Sleeper::new());
     let all = affinity::get(stranger.id()).unwrap();
     let start = stranger.key().start - 1;
-    guest.add_key(Key {
+    guest.add_key(ThreadKey {
         start,
         ..stranger.key()
     });

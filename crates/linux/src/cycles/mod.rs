@@ -14,12 +14,13 @@
 
 pub(crate) mod events;
 
-use crate::discovery::{ThreadKey, Vcpu};
+use crate::discovery::Vcpu;
 use crate::namespaces;
 use crate::object::Aligned;
 use crate::perf::{Counter, RESTRICTED};
 use corun_model::{CyclesSeen, HostSeen, PcpuId, PcpuSet};
 use corun_policies::vsmtio::events::{By, Events};
+use corun_system::procfs::ThreadKey;
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, ProgramMut};
 use std::collections::BTreeMap;
 use std::io;

@@ -3,8 +3,8 @@
 
 use super::*;
 use crate::confine::confine;
-use crate::proc;
 use corun_policies::vsmtio::events::{Event, SOFTWARE};
+use corun_system::procfs::Process;
 use std::hint::black_box;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -97,7 +97,11 @@ fn counted(cycles: &mut Cycles, start_off: u64) -> (Option<CyclesSeen>, u64) {
     let told = thread::scope(|scope| {
         let worker = scope.spawn(|| {
             pin();
-            let start = proc::start_time(std::process::id(), tid()).unwrap() + start_off;
+            let start = Process::here(std::process::id())
+                .thread(tid())
+                .start()
+                .unwrap()
+                + start_off;
             let key = ThreadKey {
                 tgid: std::process::id(),
                 tid: tid(),

@@ -7,10 +7,11 @@
 
 use crate::cycles::events;
 use crate::perf::{Count, Counter};
-use crate::stock::thread::set_affinity;
-use crate::{clock, machine, preflight};
+use crate::{machine, preflight};
 use corun_model::{Nanos, PcpuId, PcpuSet};
 use corun_policies::vsmtio::events::Events;
+use corun_system::affinity;
+use corun_system::clock;
 use std::fmt;
 use std::hint::black_box;
 use std::io;
@@ -315,7 +316,7 @@ impl Core {
 fn bind(cpu: PcpuId) -> io::Result<()> {
     // SAFETY: takes nothing and always works.
     let tid = u32::try_from(unsafe { libc::gettid() }).map_err(io::Error::other)?;
-    set_affinity(tid, &PcpuSet::from_iter([cpu]))
+    affinity::set(tid, &PcpuSet::from_iter([cpu]))
 }
 
 #[cfg(test)]

@@ -2,13 +2,14 @@
 //! One look at the host.
 
 use crate::inventory::{self, Machine, Role};
-use crate::proc::{Counted, Process};
 use crate::socket;
 use crate::socket::protocol::Command;
 use crate::status::HostStatus;
-use crate::{cgroup, clock, sched_ext};
+use crate::{cgroup, sched_ext};
 use corun_model::Nanos;
 use corun_model::time::US;
+use corun_system::clock;
+use corun_system::procfs::{Counted, Proc};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -110,10 +111,11 @@ impl Sampler {
     }
 
     fn vm(&self, machine: Machine, mount: Option<&Path>) -> VmSample {
-        let process = Process::below(&self.root, machine.tgid);
+        let process = Proc::below(&self.root).process(machine.tgid);
         let at = clock::now();
         let threads = machine.threads.iter();
-        let threads = threads.filter_map(|thread| Some((thread.tid, process.counted(thread.tid)?)));
+        let threads =
+            threads.filter_map(|thread| Some((thread.tid, process.thread(thread.tid).counted()?)));
         let threads = threads.collect();
         let own = mount.zip(machine.cgroup.as_deref());
         let own = own.and_then(|(mount, path)| cgroup::own_cgroup(mount, machine.tgid, path));

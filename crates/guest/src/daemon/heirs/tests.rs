@@ -33,7 +33,8 @@ impl Scene {
             run_for: None,
             notes: |_| (),
         };
-        let (state, _) = State::open(&options.state, &crate::proc::Proc::default()).unwrap();
+        let (state, _) =
+            State::open(&options.state, &corun_system::procfs::Proc::default()).unwrap();
         let vcpus = affinity::get(0).unwrap();
         let mut daemon = Daemon::new(options, state, vcpus).ok()?;
         daemon.vcpus = vcpus;

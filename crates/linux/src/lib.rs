@@ -33,6 +33,8 @@ pub mod host;
 pub mod inventory;
 mod ipis;
 mod knobs;
+#[cfg(test)]
+mod layout_tests;
 mod loader;
 mod log;
 pub mod machine;

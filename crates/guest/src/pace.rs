@@ -11,7 +11,7 @@ use corun_system::clock;
 
 /// With nothing to move, beats come ten times less often: with 3 ms, absences of more than 6 ms are
 /// seen, and hosts' slices are of that order or longer (assumed).
-const SLOWER: Nanos = 10;
+const SLOWER: u64 = 10;
 /// Where the host tells the time that it takes, beats say nothing then that is not known better.
 const IDLE: Nanos = 100 * MS;
 

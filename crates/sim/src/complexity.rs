@@ -34,13 +34,13 @@ pub struct Size {
 }
 
 impl Size {
-    /// A host for `policy`.
+    /// A host with the cores that `policy` schedules.
     pub fn new(policy: &PolicyInfo, pcpus: u32, per_pcpu: u32, siblings: u32) -> Self {
         Self {
             pcpus,
             per_pcpu,
             siblings,
-            threads: if policy.name == "vsmtio" { 2 } else { 1 },
+            threads: policy.threads,
         }
     }
 }

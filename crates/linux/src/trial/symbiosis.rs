@@ -9,7 +9,7 @@ use crate::cycles::events;
 use crate::perf::{Count, Counter};
 use crate::{machine, preflight};
 use corun_model::{Nanos, PcpuId, PcpuSet};
-use corun_policies::vsmtio::events::Events;
+use corun_policies::pmu::Events;
 use corun_system::affinity;
 use corun_system::clock;
 use std::fmt;
@@ -323,7 +323,7 @@ fn bind(cpu: PcpuId) -> io::Result<()> {
 mod tests {
     use super::*;
     use corun_model::time::MS;
-    use corun_policies::vsmtio::events::{Event, SOFTWARE};
+    use corun_policies::pmu::{Event, SOFTWARE};
 
     #[test]
     fn a_list_goes_through_all_of_its_lines() {

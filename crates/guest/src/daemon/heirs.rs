@@ -54,7 +54,7 @@ impl Daemon {
     /// The kernel has seen `root`, or an heir of it, create thread `tid`, which inherited `vcpu`.
     pub(super) fn heir_seen(&mut self, tid: u32, root: u32, vcpu: u32) {
         let mut heirlooms = {
-            let pins = &lock(&self.engine).pins;
+            let pins = &lock(&self.migrater).pins;
             let roots = pins.numbered(root);
             pins.heirlooms(roots.as_slice(), &(0..Nanos::MAX))
         };
@@ -63,7 +63,7 @@ impl Daemon {
         if let Some(key) = self.key_of(tid) {
             self.judge(&key, &heirlooms);
         }
-        lock(&self.engine).detector.judged(tid, root);
+        lock(&self.migrater).detector.judged(tid, root);
     }
 
     fn key_of(&self, tid: u32) -> Option<ThreadKey> {
@@ -77,7 +77,7 @@ impl Daemon {
         if self.vcpus.len() < 2 {
             return; // everybody is pinned
         }
-        let families = lock(&self.engine).pins.families();
+        let families = lock(&self.migrater).pins.families();
         for tgid in [key.tgid, parent] {
             if let Some(roots) = families.get(&tgid) {
                 self.look_at(roots, (key.tgid, key.tid), None);
@@ -88,14 +88,14 @@ impl Daemon {
     /// Looks for all of them.
     pub(super) fn free_heirs(&mut self) -> Result<(), GuestError> {
         let (now, ticks) = (clock::now(), self.proc.ticks());
-        let families = lock(&self.engine).pins.families();
+        let families = lock(&self.migrater).pins.families();
         for roots in families.values() {
             self.free_heirs_of(roots);
         }
         let horizon = self.heirs.looked.saturating_sub(LATE);
         (self.heirs.looked, self.heirs.horizon) = (now, horizon);
         self.heirs.judged.retain(|_, (_, at)| *at >= horizon);
-        lock(&self.engine).pins.forget_before(horizon);
+        lock(&self.migrater).pins.forget_before(horizon);
         let looked = ticks.unwrap_or(0).saturating_sub(LATE / TICK);
         self.state
             .looked(looked)
@@ -151,9 +151,9 @@ impl Daemon {
         }
         let heirlooms = match inherited {
             Some(heirlooms) => heirlooms,
-            None => lock(&self.engine).pins.heirlooms(roots, &born),
+            None => lock(&self.migrater).pins.heirlooms(roots, &born),
         };
-        if heirlooms.is_empty() || lock(&self.engine).pins.has(&key) {
+        if heirlooms.is_empty() || lock(&self.migrater).pins.has(&key) {
             return None;
         }
         self.judge(&key, &heirlooms);
@@ -163,7 +163,7 @@ impl Daemon {
     /// Frees a thread if it is pinned to a vCPU that it may have inherited, and if it has not been
     /// judged before.
     fn judge(&mut self, key: &ThreadKey, heirlooms: &Heirlooms) {
-        if self.heirs.is_judged(key) || lock(&self.engine).pins.has(key) {
+        if self.heirs.is_judged(key) || lock(&self.migrater).pins.has(key) {
             return;
         }
         let at = clock::now();

@@ -121,7 +121,7 @@ pub(crate) struct Traced {
 }
 
 // SAFETY: libbpf's objects have no ties to the thread that made them, and are used by one at a time,
-// behind the engine's lock.
+// behind the migrater's lock.
 unsafe impl Send for Traced {}
 
 /// What the kernel reports, for the daemon's own thread.

@@ -3,7 +3,7 @@
 //! [`Core`](corun_policies::vmigrater::Core), and what its moves mean to threads.
 //!
 //! Every heartbeat asks for decisions, so that they are made on a vCPU that runs, whichever does. The
-//! engine is behind a lock that beats only try: one whose holder was descheduled costs a few decisions,
+//! migrater is behind a lock that beats only try: one whose holder was descheduled costs a few decisions,
 //! not the others' beats.
 
 use crate::counts::{Moves, VcpuCounts};
@@ -118,7 +118,7 @@ impl Order {
 const WOKEN: Nanos = 50 * US;
 
 /// All that beats share.
-pub(crate) struct Engine {
+pub(crate) struct Migrater {
     core: Core,
     vcpus: PcpuSet,
     tasks: BTreeMap<u32, Task>,
@@ -138,7 +138,7 @@ pub(crate) struct Engine {
     pub(crate) lost: Vec<(ThreadKey, Loss)>,
 }
 
-impl Engine {
+impl Migrater {
     pub(crate) fn new(params: MigraterParams, vcpus: PcpuSet, detector: Detector) -> Self {
         Self {
             core: core(params, &vcpus),
@@ -240,7 +240,7 @@ impl Engine {
         self.counts.values().map(with_slice).collect()
     }
 
-    /// Heartbeats of `vcpu` that found the engine taken, in their order.
+    /// Heartbeats of `vcpu` that found the migrater taken, in their order.
     pub(crate) fn catch_up(&mut self, vcpu: u32, missed: &[Nanos]) {
         for &then in missed {
             let regular = self.is_regular(vcpu, then);

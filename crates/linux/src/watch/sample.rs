@@ -132,12 +132,9 @@ fn group(own: &Path) -> Group {
     let weight = fs::read_to_string(own.join("cpu.weight")).ok();
     Group {
         weight: weight.and_then(|text| text.trim().parse().ok()),
-        throttled: throttled(own, DEEPEST),
+        throttled: throttled(own, cgroup::DEEPEST),
     }
 }
-
-/// How many levels of cgroups a VM may have within its own.
-const DEEPEST: u32 = 4;
 
 /// Time throttled in a cgroup and those below: managers set quotas on either.
 fn throttled(group: &Path, levels: u32) -> Option<Nanos> {
@@ -148,14 +145,9 @@ fn throttled(group: &Path, levels: u32) -> Option<Nanos> {
             .find_map(|line| line.strip_prefix("throttled_usec "))?;
         Some(line.trim().parse::<u64>().ok()? * US)
     };
-    let entries = fs::read_dir(group).ok().filter(|_| levels > 0);
-    let folders = entries
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|path| path.is_dir());
-    let below = folders.filter_map(|path| throttled(&path, levels - 1));
+    let groups = cgroup::children(group).filter(|_| levels > 0);
+    let below = groups.into_iter().flatten();
+    let below = below.filter_map(|path| throttled(&path, levels - 1));
     here().into_iter().chain(below).reduce(|a, b| a + b)
 }
 

@@ -22,7 +22,7 @@ pub use turns::Turns;
 
 use crate::perf::VcpuCounters;
 use crate::stock::thread::{own_slice, set_slice};
-use corun_model::{LlcSeen, Nanos, PcpuId, PcpuSet, Signals};
+use corun_model::{LlcSeen, Nanos, PcpuId, Signals};
 use corun_system::{affinity, procfs};
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -161,7 +161,7 @@ fn free_memory() -> Option<u64> {
 fn settle(cpu: PcpuId, slice: Nanos) -> io::Result<u32> {
     // SAFETY: takes nothing and always works.
     let tid = u32::try_from(unsafe { libc::gettid() }).map_err(io::Error::other)?;
-    affinity::set(tid, &PcpuSet::from_iter([cpu]))?;
+    affinity::pin(tid, cpu)?;
     set_slice(tid, Some(slice))?;
     Ok(tid)
 }

@@ -8,7 +8,7 @@
 use crate::cycles::events;
 use crate::perf::{Count, Counter};
 use crate::{machine, preflight};
-use corun_model::{Nanos, PcpuId, PcpuSet};
+use corun_model::{Nanos, PcpuId};
 use corun_policies::pmu::Events;
 use corun_system::affinity;
 use corun_system::clock;
@@ -274,7 +274,7 @@ impl Core {
     /// In a thread that stays where it is until all have done.
     fn run(&self, cpu: PcpuId, program: Program, time: Nanos, ready: &Barrier) -> io::Result<Done> {
         let mut work = Work::of(program);
-        let bound = bind(cpu);
+        let bound = affinity::pin(0, cpu);
         // A round beforehand brings the list into the caches, as far as it fits.
         work.round();
         // All wait for all, whatever went wrong.
@@ -310,13 +310,6 @@ impl Core {
             misses: counted(2),
         })
     }
-}
-
-/// This thread stays on a pCPU.
-fn bind(cpu: PcpuId) -> io::Result<()> {
-    // SAFETY: takes nothing and always works.
-    let tid = u32::try_from(unsafe { libc::gettid() }).map_err(io::Error::other)?;
-    affinity::set(tid, &PcpuSet::from_iter([cpu]))
 }
 
 #[cfg(test)]

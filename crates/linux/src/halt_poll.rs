@@ -6,8 +6,9 @@
 //! this one is killed; but only where what was set is still there: whoever changed it since knows better. The
 //! knob is kept open, so that it can be put back when all privileges are gone ([`crate::confine`]).
 
-use crate::safety::write_whole;
 use corun_model::{Nanos, time};
+use corun_system::files;
+use corun_system::procfs::Proc;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -21,8 +22,6 @@ pub const KNOBS: &str = "/sys/module/kvm/parameters";
 const KNOB: &str = "halt_poll_ns";
 /// What was changed, in the directory where runs are remembered.
 const STATE: &str = "halt-poll.json";
-/// Tells one boot from another: what was set does not outlive it.
-const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
 /// What was changed.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -239,12 +238,12 @@ impl Drop for HaltPoll {
 }
 
 fn written(state: &Path, changed: &Changed) -> io::Result<()> {
-    write_whole(state, &serde_json::to_vec(changed)?)
+    files::replace_durably(state, &serde_json::to_vec(changed)?)
 }
 
+/// This boot: what was set does not outlive it.
 fn boot() -> String {
-    let text = fs::read_to_string(BOOT).unwrap_or_default();
-    text.trim().to_string()
+    Proc::default().boot().unwrap_or_default()
 }
 
 fn read(knob: &File) -> io::Result<u64> {

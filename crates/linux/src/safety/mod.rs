@@ -15,18 +15,5 @@ pub mod runs;
 
 pub use guard::{Breach, Limits};
 
-use std::fs;
-use std::io::{self, Write};
-use std::path::Path;
-
 /// Where runs are remembered unless one is told otherwise.
 pub const STATE_DIR: &str = "/var/lib/corun";
-
-/// Writes a file so that readers find the old one or the new one, never half of it.
-pub(crate) fn write_whole(file: &Path, text: &[u8]) -> io::Result<()> {
-    let beside = file.with_extension("new");
-    let mut new = fs::File::create(&beside)?;
-    new.write_all(text)?;
-    new.sync_all()?;
-    fs::rename(&beside, file)
-}

@@ -6,9 +6,9 @@
 //! bad ends within ten minutes (assumed: a service manager that restarts at once would make hundreds)
 //! or one death of the host, preflight refuses until somebody says `--force`.
 
-use super::write_whole;
 use crate::preflight::{Finding, Severity};
-use crate::proc;
+use corun_system::files;
+use corun_system::procfs::{Proc, Process};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -102,7 +102,7 @@ impl Journal {
         self.known.runs.push(Run {
             began: now(),
             pid,
-            start: proc::start_time(pid, pid).unwrap_or(0),
+            start: Process::here(pid).start().unwrap_or(0),
             boot: boot_id(),
             end: None,
             ended: None,
@@ -126,7 +126,7 @@ impl Journal {
 
     fn write(&self) -> io::Result<()> {
         let text = serde_json::to_vec_pretty(&self.known).map_err(io::Error::other)?;
-        write_whole(&self.file, &text)
+        files::replace_durably(&self.file, &text)
     }
 }
 
@@ -134,14 +134,14 @@ impl Runs {
     /// What speaks against another run, now.
     pub fn findings(&self) -> Vec<Finding> {
         self.findings_at(now(), &boot_id(), &|run| {
-            proc::start_time(run.pid, run.pid) == Some(run.start)
+            Process::here(run.pid).start() == Some(run.start)
         })
     }
 
     /// The last run, if it did not live to say how it ended.
     pub(crate) fn died(&self) -> Option<&Run> {
         let last = self.runs.last()?;
-        let alive = proc::start_time(last.pid, last.pid) == Some(last.start);
+        let alive = Process::here(last.pid).start() == Some(last.start);
         (last.end.is_none() && !alive).then_some(last)
     }
 
@@ -185,8 +185,7 @@ fn now() -> u64 {
 }
 
 fn boot_id() -> String {
-    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id");
-    text.unwrap_or_default().trim().to_string()
+    Proc::default().boot().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -6,14 +6,13 @@
 //! was set: whoever changed it since knows better.
 
 use super::thread;
-use crate::discovery::ThreadKey;
-use crate::safety::write_whole;
-use crate::{pidfd, proc};
 use corun_model::{Nanos, PcpuSet};
+use corun_system::affinity;
+use corun_system::files::{self, Lock};
+use corun_system::procfs::{Process, ThreadKey};
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File};
+use std::fs;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 /// What can be set of a thread.
@@ -41,7 +40,7 @@ impl Changed {
     }
 
     fn is_there(&self) -> bool {
-        proc::start_time(self.tgid, self.tid) == Some(self.start)
+        Process::here(self.tgid).thread(self.tid).start() == Some(self.start)
     }
 }
 
@@ -85,7 +84,7 @@ pub(crate) struct State {
     /// The scheduler's own slice; `None`: slices cannot be set.
     own_slice: Option<Nanos>,
     /// Held as long as we are at work.
-    _lock: File,
+    _lock: Lock,
 }
 
 impl State {
@@ -95,15 +94,10 @@ impl State {
     /// # Errors
     /// If another daemon is at work, or the file cannot be read or written.
     pub(crate) fn open(path: &Path, own_slice: Option<Nanos>) -> io::Result<(Self, Left)> {
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder)?;
-        }
-        let lock = File::create(path.with_extension("lock"))?;
-        // SAFETY: a descriptor of ours and a constant.
-        if unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+        let lock = Lock::take(path)?.ok_or_else(|| {
             let error = "another `corun host --backend fair` is at work";
-            return Err(io::Error::new(io::ErrorKind::ResourceBusy, error));
-        }
+            io::Error::new(io::ErrorKind::ResourceBusy, error)
+        })?;
         let changed = match fs::read(path) {
             Ok(text) => serde_json::from_slice(&text).ok(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Some(Vec::new()),
@@ -127,7 +121,7 @@ impl State {
     }
 
     fn write(&self) -> io::Result<()> {
-        write_whole(&self.path, &serde_json::to_vec(&self.changed)?)
+        files::replace_durably(&self.path, &serde_json::to_vec(&self.changed)?)
     }
 
     /// Sets what is wanted of these threads, each once. Returns those for which it failed, with the
@@ -163,7 +157,7 @@ impl State {
     /// A thread that nothing was changed of yet; `None` if it has gone.
     fn first(&self, key: &ThreadKey, wanted: &Settings) -> Option<Changed> {
         let before = Settings {
-            affinity: pidfd::allowed(key.tid)?,
+            affinity: affinity::get(key.tid).ok()?,
             slice: self.slice_of(key.tid).ok()?,
         };
         Some(Changed {
@@ -185,7 +179,7 @@ impl State {
         if self.own_slice.is_some() && self.slice_of(tid)? != wanted.slice {
             thread::set_slice(tid, wanted.slice)?;
         }
-        thread::set_affinity(tid, &wanted.affinity)
+        affinity::set(tid, &wanted.affinity)
     }
 
     /// Takes everything back. Returns how many threads that concerned.
@@ -218,8 +212,8 @@ impl State {
         let Changed {
             tid, before, now, ..
         } = changed;
-        let affinity = match pidfd::allowed(*tid) == Some(now.affinity) {
-            true => gone_is_fine(thread::set_affinity(*tid, &before.affinity)),
+        let affinity = match affinity::get(*tid).ok() == Some(now.affinity) {
+            true => gone_is_fine(affinity::set(*tid, &before.affinity)),
             false => Ok(()),
         };
         if now.slice != before.slice && self.slice_of(*tid).ok() == Some(now.slice) {
@@ -233,10 +227,7 @@ impl State {
         if !self.changed.is_empty() {
             return self.write();
         }
-        match fs::remove_file(&self.path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        files::remove(&self.path)
     }
 }
 

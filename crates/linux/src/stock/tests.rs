@@ -49,7 +49,7 @@ fn key(fake: &Fake) -> ThreadKey {
     ThreadKey {
         tgid,
         tid: fake.tid,
-        start: crate::proc::start_time(tgid, fake.tid).unwrap(),
+        start: Process::here(tgid).thread(fake.tid).start().unwrap(),
     }
 }
 
@@ -57,14 +57,14 @@ fn vcpu(fake: &Fake) -> Vcpu {
     Vcpu {
         task: TaskId(0),
         key: key(fake),
-        allowed: crate::pidfd::allowed(fake.tid).unwrap(),
+        allowed: corun_system::affinity::get(fake.tid).unwrap(),
     }
 }
 
 /// What the kernel says of it.
 fn found(fake: &Fake) -> (PcpuSet, Nanos) {
     (
-        crate::pidfd::allowed(fake.tid).unwrap(),
+        corun_system::affinity::get(fake.tid).unwrap(),
         thread::slice(fake.tid).unwrap().unwrap(),
     )
 }
@@ -135,7 +135,7 @@ fn what_others_changed_since_is_let_alone() {
         slice: None,
     };
     state.set(&[(key(&fake), wanted)]).unwrap();
-    thread::set_affinity(fake.tid, &only(second)).unwrap();
+    corun_system::affinity::set(fake.tid, &only(second)).unwrap();
     state.restore().unwrap();
     assert_eq!(found(&fake).0, only(second));
 }
@@ -162,7 +162,7 @@ fn what_cannot_be_taken_back_keeps_nothing_else_and_stays_written_down() {
         affinity,
         slice: None,
     };
-    thread::set_affinity(fakes[1].tid, &one).unwrap();
+    corun_system::affinity::set(fakes[1].tid, &one).unwrap();
     let nowhere = "511".parse().unwrap();
     let stuck = (&fakes[0], only(nowhere), only(found(&fakes[0]).0));
     file_of(&path, &[stuck, (&fakes[1], only(before.0), only(one))]);
@@ -204,7 +204,7 @@ fn a_run_of_no_time_takes_back_what_is_left() {
     let fake = Fake::start("worker");
     let before = found(&fake).0;
     let one = PcpuSet::from_iter(before.iter().take(1));
-    thread::set_affinity(fake.tid, &one).unwrap();
+    corun_system::affinity::set(fake.tid, &one).unwrap();
     let only = |affinity| state::Settings {
         affinity,
         slice: None,

@@ -4,10 +4,10 @@
 
 use super::sample::{Sample, VmSample};
 use crate::holds::HoldsNow;
-use crate::proc::Counted;
 use crate::status::VmNow;
 use corun_model::Wakers;
 use corun_model::time::seconds;
+use corun_system::procfs::Counted;
 use std::fmt::Write;
 
 /// A metric: name, kind, help; what follows are its lines.

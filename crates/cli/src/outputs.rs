@@ -141,10 +141,31 @@ pub fn report(
     quiet: bool,
     page: impl FnOnce() -> anyhow::Result<String>,
 ) -> anyhow::Result<()> {
+    named("report", file, quiet, page)
+}
+
+/// Writes comma-separated values, if they are wanted, and says so unless `quiet`.
+///
+/// # Errors
+/// As [`report`].
+pub fn csv(
+    file: Option<&PathBuf>,
+    quiet: bool,
+    table: impl FnOnce() -> anyhow::Result<String>,
+) -> anyhow::Result<()> {
+    named("csv", file, quiet, table)
+}
+
+fn named(
+    what: &str,
+    file: Option<&PathBuf>,
+    quiet: bool,
+    text: impl FnOnce() -> anyhow::Result<String>,
+) -> anyhow::Result<()> {
     let Some(file) = file else { return Ok(()) };
-    write(file, &page().context("the report")?)?;
+    write(file, &text().with_context(|| format!("the {what}"))?)?;
     if !quiet {
-        output::note(&format!("report: {}", file.display()));
+        output::note(&format!("{what}: {}", file.display()));
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use crate::detector::bpf::{Sightings, trace};
 use crate::detector::sampled::{Sampled, Search};
 use crate::detector::{Detector, Sighting};
 use crate::engine::Engine;
+use crate::file;
 use crate::guest::{Cause, GuestError, GuestOptions, Source};
 use crate::heart::{self, Heart, Priority, lock};
 use crate::pace::{self, Pace};
@@ -14,7 +15,7 @@ use crate::proc::{Key, Proc};
 use crate::selection::Left;
 use crate::sharing::Sharing;
 use crate::state::State;
-use crate::status::{Status, replace};
+use crate::status::Status;
 use crate::system::Sys;
 use corun_model::time::{MS, SEC};
 use corun_model::{Nanos, PcpuSet};
@@ -275,7 +276,7 @@ impl Daemon {
         let path = &self.options.status;
         status.write(path).map_err(|cause| output(path, cause))?;
         if let Some(path) = &self.options.metrics {
-            replace(path, &status.metrics()).map_err(|cause| output(path, cause))?;
+            file::replace(path, &status.metrics()).map_err(|cause| output(path, cause))?;
         }
         Ok(())
     }

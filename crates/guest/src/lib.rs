@@ -20,6 +20,7 @@ mod counts;
 mod daemon;
 mod detector;
 mod engine;
+mod file;
 mod guest;
 mod heart;
 mod pace;

@@ -14,6 +14,7 @@ mod moved;
 mod widened;
 
 use crate::affinity;
+use crate::file;
 use crate::proc::{Key, Proc};
 use corun_model::PcpuSet;
 use moved::Moved;
@@ -80,6 +81,7 @@ impl State {
     /// # Errors
     /// If another daemon is at work, or the file cannot be read or written.
     pub(crate) fn open(path: &Path, proc: &Proc) -> io::Result<(Self, usize)> {
+        file::spare_others(path)?;
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
         }
@@ -89,7 +91,7 @@ impl State {
             let error = "another `corun guest` is at work with this file";
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, error));
         }
-        let content: Content = match fs::read_to_string(path) {
+        let content: Content = match file::read(path) {
             Ok(text) => serde_json::from_str(&text)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Content::default(),
             Err(error) => return Err(error),

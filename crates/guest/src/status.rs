@@ -3,13 +3,14 @@
 //! and one in Prometheus's text format for whoever collects metrics. It listens nowhere.
 
 use crate::counts::{Moves, VcpuCounts};
+use crate::file;
 use crate::heart::Priority;
 use corun_model::Nanos;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::io;
 use std::path::Path;
-use std::{fs, io};
 
 /// The daemon's state, as of the last second.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -50,25 +51,17 @@ pub struct Status {
     pub notes: Vec<String>,
 }
 
-/// Writes a file whole or not at all.
-pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let mut new = path.as_os_str().to_owned();
-    new.push(".new");
-    fs::write(&new, text)?;
-    fs::rename(&new, path)
-}
-
 impl Status {
     /// What the daemon wrote last.
     ///
     /// # Errors
     /// If there is no such file, or it is none of the daemon's.
     pub fn read(path: &Path) -> io::Result<Self> {
-        Ok(serde_json::from_str(&fs::read_to_string(path)?)?)
+        Ok(serde_json::from_str(&file::read(path)?)?)
     }
 
     pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
-        replace(path, &serde_json::to_string(self)?)
+        file::replace(path, &serde_json::to_string(self)?)
     }
 
     /// For people, several lines.
@@ -255,7 +248,7 @@ mod tests {
         let path = folder.path().join("status.json");
         status().write(&path).unwrap();
         assert_eq!(Status::read(&path).unwrap(), status());
-        fs::write(&path, "{}").unwrap();
+        std::fs::write(&path, "{}").unwrap();
         assert!(Status::read(&path).is_err());
     }
 

@@ -4,6 +4,7 @@
 
 use crate::output;
 use anyhow::{Context, bail};
+use corun_linux::safety::only_files;
 use corun_linux::socket;
 use corun_linux::watch::{Sampler, prometheus};
 use corun_model::{Nanos, time};
@@ -81,6 +82,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 
 /// The collector reads `*.prom`: what is not whole has another name.
 fn write(file: &Path, text: &str) -> anyhow::Result<()> {
+    only_files(file)?;
     let beside = file.with_extension("prom.new");
     fs::write(&beside, text)?;
     Ok(fs::rename(&beside, file)?)
@@ -163,6 +165,18 @@ mod tests {
         assert!(ask("GET / HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 404"));
         assert!(ask("POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
         assert!(ask("\0\0\r\n\r\n").starts_with("HTTP/1.1 405"));
+    }
+
+    #[test]
+    fn a_device_is_not_replaced_by_a_file() {
+        let place = tempfile::tempdir().unwrap();
+        let link = place.path().join("corun.prom");
+        std::os::unix::fs::symlink("/dev/null", &link).unwrap();
+        assert!(write(&link, "text").is_err());
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        let file = place.path().join("other.prom");
+        write(&file, "text").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "text");
     }
 
     #[test]

@@ -59,8 +59,9 @@ fn refused(why: &str) -> io::Error {
 /// Writes a file whole or not at all.
 ///
 /// # Errors
-/// If it cannot be written; what was there stays.
+/// If it cannot be written, or is no file; what was there stays.
 pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
+    spare_others(path)?;
     let mut new = path.as_os_str().to_owned();
     new.push(".new");
     fs::write(&new, text)?;
@@ -72,12 +73,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_never_ends_is_not_read() {
+    fn what_is_no_file_is_neither_read_nor_replaced() {
+        let folder = tempfile::tempdir().unwrap();
         for path in ["/dev/zero", "/dev/null", "/"] {
             let error = read(Path::new(path)).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{path}");
         }
-        let folder = tempfile::tempdir().unwrap();
+        // A file in its place would break the guest.
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink("/dev/null", &link).unwrap();
+        assert!(replace(&link, "text").is_err());
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         let pipe = folder.path().join("pipe");
         let name = std::ffi::CString::new(pipe.to_str().unwrap()).unwrap();
         // SAFETY: a name that ends with 0.

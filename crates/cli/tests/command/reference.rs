@@ -94,7 +94,7 @@ fn who_yields_may_keep_the_rest_of_its_slice() {
     let [with, without] =
         ["true", "false"].map(|value| run(&format!("scheduler.eevdf.forfeits_on_yield={value}")));
     assert_ne!(with, without);
-    assert_eq!(with, run("scheduler.eevdf.preset=\"6.12\""), "the default");
+    assert_eq!(with, run("scheduler.eevdf.preset=6.12"), "the default");
 }
 
 #[test]

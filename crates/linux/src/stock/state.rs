@@ -7,7 +7,7 @@
 
 use super::thread;
 use crate::discovery::ThreadKey;
-use crate::safety::write_whole;
+use crate::safety::{only_files, read_whole, write_whole};
 use crate::{pidfd, proc};
 use corun_model::{Nanos, PcpuSet};
 use serde::{Deserialize, Serialize};
@@ -71,7 +71,9 @@ impl Left {
             )),
         };
         let unreadable = self.unreadable.then(|| {
-            "what a daemon before had changed of threads is not known: its file could not be understood".to_string()
+            "what a daemon before had changed of threads is not known: its file could not be understood, and is \
+             kept as .unreadable"
+                .to_string()
         });
         back.into_iter().chain(unreadable).collect()
     }
@@ -95,6 +97,7 @@ impl State {
     /// # Errors
     /// If another daemon is at work, or the file cannot be read or written.
     pub(crate) fn open(path: &Path, own_slice: Option<Nanos>) -> io::Result<(Self, Left)> {
+        only_files(path)?;
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
         }
@@ -104,12 +107,16 @@ impl State {
             let error = "another `corun host --backend fair` is at work";
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, error));
         }
-        let changed = match fs::read(path) {
+        let changed = match read_whole(path) {
             Ok(text) => serde_json::from_slice(&text).ok(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Some(Vec::new()),
             Err(error) => return Err(error),
         };
         let unreadable = changed.is_none();
+        if unreadable {
+            // It may be somebody else's: the name is an option.
+            fs::rename(path, path.with_extension("unreadable"))?;
+        }
         let mut state = Self {
             path: path.to_path_buf(),
             changed: changed.unwrap_or_default(),

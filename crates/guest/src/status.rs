@@ -59,7 +59,7 @@ impl Status {
     /// # Errors
     /// If there is no such file, or it is none of the daemon's.
     pub fn read(path: &Path) -> io::Result<Self> {
-        Ok(serde_json::from_str(&fs::read_to_string(path)?)?)
+        Ok(serde_json::from_slice(&files::read(path)?)?)
     }
 
     pub(crate) fn write(&self, path: &Path) -> io::Result<()> {

@@ -70,7 +70,9 @@ impl Left {
             )),
         };
         let unreadable = self.unreadable.then(|| {
-            "what a daemon before had changed of threads is not known: its file could not be understood".to_string()
+            "what a daemon before had changed of threads is not known: its file could not be understood, and is \
+             kept as .unreadable"
+                .to_string()
         });
         back.into_iter().chain(unreadable).collect()
     }
@@ -98,12 +100,16 @@ impl State {
             let error = "another `corun host --backend fair` is at work";
             io::Error::new(io::ErrorKind::ResourceBusy, error)
         })?;
-        let changed = match fs::read(path) {
+        let changed = match files::read(path) {
             Ok(text) => serde_json::from_slice(&text).ok(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Some(Vec::new()),
             Err(error) => return Err(error),
         };
         let unreadable = changed.is_none();
+        if unreadable {
+            // It may be somebody else's: the name is an option.
+            fs::rename(path, path.with_extension("unreadable"))?;
+        }
         let mut state = Self {
             path: path.to_path_buf(),
             changed: changed.unwrap_or_default(),

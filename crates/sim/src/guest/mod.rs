@@ -178,6 +178,24 @@ impl Timer {
         (self as u64) << 56 | u64::from(vm) << 32 | u64::from(index)
     }
 
+    /// What goes off, for people.
+    fn name(self) -> &'static str {
+        match self {
+            Timer::Tick => "a tick",
+            Timer::Sleep => "a sleep that ends",
+            Timer::HostSleep => "a host task's sleep that ends",
+            Timer::Idle => "a poll or retention that ends",
+            Timer::BlockSubmit => "a request to the disk",
+            Timer::DiskDone => "a disk that is done with a request",
+            Timer::DiskLook => "a disk that looks for its next request",
+            Timer::BlockDone => "a request's completion",
+            Timer::Transmit => "packets that are sent",
+            Timer::Heartbeat => "a heartbeat",
+            Timer::Balloon => "a balloon's sleep that ends",
+            Timer::Net => "packets and clients of the network",
+        }
+    }
+
     fn of(token: u64) -> (Timer, usize, u32) {
         let kind = match token >> 56 {
             0 => Timer::Tick,
@@ -439,6 +457,17 @@ impl Load for Guests {
             _ => self.vms[vm].sleep_over(host, index),
         }
         self.attend(host, vm);
+    }
+
+    fn timer_is(&self, token: u64) -> String {
+        let (kind, vm, _) = Timer::of(token);
+        let what = kind.name();
+        match (kind, self.infos.get(vm)) {
+            (Timer::Net | Timer::HostSleep | Timer::DiskDone | Timer::DiskLook, _) | (_, None) => {
+                what.to_string()
+            }
+            (_, Some(info)) => format!("{what} of VM {}", info.name),
+        }
     }
 
     fn settle(&mut self, host: &Host) {

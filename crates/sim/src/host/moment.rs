@@ -121,7 +121,7 @@ impl fmt::Display for Standstill {
             let comma = if at > 0 { ", " } else { "" };
             write!(f, "{comma}{what} ({times} times)")?;
         }
-        f.write_str("; something that is done over and over takes no time: see what is set to 0 in the scenario")
+        f.write_str("; what is done over and over there takes no time, or next to none: see costs that are 0, and periods")
     }
 }
 

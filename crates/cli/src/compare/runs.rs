@@ -272,6 +272,15 @@ pub fn carry_out(
     runs
 }
 
+/// Which run that is.
+fn called(job: &Job<'_>) -> String {
+    let case = match job.case.name.as_str() {
+        "" => String::new(),
+        name => format!(", case {name:?}"),
+    };
+    format!("policy {}{case}, seed {}", job.policy, job.seed)
+}
+
 fn one(
     job: &Job<'_>,
     watch: &watch::WatchArgs,
@@ -284,7 +293,13 @@ fn one(
     let simulation = setup::simulation(job.case, &job.policy, job.seed, watch.observer())
         .map_err(Invalid::error)
         .with_context(|| format!("{} under {}", job.case.name, job.policy))?;
-    let outcome = simulation.run(run.warm_up, job.end(), progress.of_run());
+    let outcome = simulation
+        .try_run(
+            run.warm_up,
+            job.end(),
+            progress.of_run(called(job), job.end()),
+        )
+        .with_context(|| called(job))?;
     let mut run = measure::run(&outcome, pcpus);
     run.detail.timeline = watch.close();
     Ok(Run {

@@ -20,7 +20,6 @@ use corun_system::procfs::{Proc, ThreadKey};
 use moved::Moved;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 

@@ -12,7 +12,7 @@ use corun_system::files;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::{fs, io};
+use std::io;
 
 /// The daemon's state, as of the last second.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -107,7 +107,7 @@ mod tests {
         let path = folder.path().join("status.json");
         status().write(&path).unwrap();
         assert_eq!(Status::read(&path).unwrap(), status());
-        fs::write(&path, "{}").unwrap();
+        std::fs::write(&path, "{}").unwrap();
         assert!(Status::read(&path).is_err());
     }
 

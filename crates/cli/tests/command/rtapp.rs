@@ -114,9 +114,9 @@ fn a_file_goes_with_other_threads_but_not_alone_without_one() {
         error.contains("vm.a.rt_app: ") && error.contains("none.json: No such file"),
         "{error}"
     );
-    let error = refused(compare(&place, &["--set", "vm.a.rt_app=5"]));
+    let error = refused(compare(&place, &["--set", "vm.a.rt_app=true"]));
     assert!(
-        error.contains("vm.a.rt_app: found 5, expected text in quotes"),
+        error.contains("vm.a.rt_app: found true, expected text in quotes"),
         "{error}"
     );
     let without = HOST.replace("rt_app =", "rt_app_ignore = [\"mem\"]\n# ");

@@ -6,7 +6,8 @@
 //! this one is killed; but only where what was set is still there: whoever changed it since knows better. The
 //! knob is kept open, so that it can be put back when all privileges are gone ([`crate::confine`]).
 
-use crate::safety::write_whole;
+use crate::proc;
+use crate::safety::{read_own, write_whole};
 use corun_model::{Nanos, time};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -21,14 +22,13 @@ pub const KNOBS: &str = "/sys/module/kvm/parameters";
 const KNOB: &str = "halt_poll_ns";
 /// What was changed, in the directory where runs are remembered.
 const STATE: &str = "halt-poll.json";
-/// Tells one boot from another: what was set does not outlive it.
-const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
 /// What was changed.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Changed {
     before: u64,
     now: u64,
+    /// What was set does not outlive it.
     boot: String,
 }
 
@@ -136,9 +136,8 @@ pub(crate) fn put_back(knobs: &Path, state_dir: &Path) -> Result<Left, HaltPollE
         let path = path.to_path_buf();
         move |cause| HaltPollError { path, cause }
     };
-    let text = match fs::read(&state) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Left::Nothing),
-        text => text.map_err(at(&state))?,
+    let Some(text) = read_own(&state).map_err(at(&state))? else {
+        return Ok(Left::Nothing);
     };
     let Ok(changed) = serde_json::from_slice::<Changed>(&text) else {
         fs::remove_file(&state).map_err(at(&state))?;
@@ -147,7 +146,7 @@ pub(crate) fn put_back(knobs: &Path, state_dir: &Path) -> Result<Left, HaltPollE
     let path = knobs.join(KNOB);
     let mut left = Left::Nothing;
     // Without the module, or after another boot, there is nothing to put back.
-    if changed.boot == boot() && path.exists() {
+    if changed.boot == proc::boot() && path.exists() {
         let knob = OpenOptions::new().read(true).write(true).open(&path);
         let knob = knob.map_err(at(&path))?;
         if read(&knob).map_err(at(&path))? == changed.now {
@@ -176,7 +175,7 @@ impl HaltPoll {
         let changed = Changed {
             before: read(&knob).map_err(failed)?,
             now: longest,
-            boot: boot(),
+            boot: proc::boot(),
         };
         written(&state, &changed).map_err(|cause| HaltPollError {
             path: state.clone(),
@@ -240,11 +239,6 @@ impl Drop for HaltPoll {
 
 fn written(state: &Path, changed: &Changed) -> io::Result<()> {
     write_whole(state, &serde_json::to_vec(changed)?)
-}
-
-fn boot() -> String {
-    let text = fs::read_to_string(BOOT).unwrap_or_default();
-    text.trim().to_string()
 }
 
 fn read(knob: &File) -> io::Result<u64> {

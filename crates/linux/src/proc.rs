@@ -18,6 +18,11 @@ pub(crate) fn start_time(tgid: u32, tid: u32) -> Option<u64> {
     Process::here(tgid).thread_start(tid)
 }
 
+/// Which boot of the host this is: numbers of threads and what was set of the kernel mean nothing in another one.
+pub(crate) fn boot() -> String {
+    line(Path::new("/proc/sys/kernel/random/boot_id")).unwrap_or_default()
+}
+
 /// A process, as its folder tells.
 pub(crate) struct Process(PathBuf);
 

@@ -6,13 +6,14 @@
 //! bad ends within ten minutes (assumed: a service manager that restarts at once would make hundreds)
 //! or one death of the host, preflight refuses until somebody says `--force`.
 
-use super::write_whole;
+use super::{lock, read_own, write_whole};
 use crate::preflight::{Finding, Severity};
 use crate::proc;
 use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use std::{fs, io};
 
 /// Bad ends that are too many.
 const TOO_MANY: usize = 3;
@@ -67,19 +68,31 @@ pub struct Journal {
     file: PathBuf,
     /// What is in it.
     pub known: Runs,
+    /// Held as long as this run goes on.
+    _lock: File,
 }
 
 impl Journal {
-    /// Reads the journal in a directory, which is made if it is missing.
+    /// Reads the journal in a directory, which is made if it is missing. It is nobody else's until this is gone:
+    /// that another scheduler is in charge shows only when that is loaded, which takes seconds, and two daemons
+    /// would take back each other's changes and forget each other's runs meanwhile.
     ///
     /// # Errors
-    /// If it can be neither read nor made. A journal that is no journal is begun anew: refusing to
+    /// If another daemon is at work there, or it can be neither read nor made. A journal that is no journal is begun anew: refusing to
     /// start because of it would help nobody.
     pub fn open(folder: &Path) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
+        let lock = lock(&folder.join("runs.lock"))?;
+        let busy = || {
+            io::Error::new(
+                io::ErrorKind::ResourceBusy,
+                "another corun host is at work there",
+            )
+        };
         Ok(Self {
             file: Self::file(folder),
             known: Self::read(folder),
+            _lock: lock.ok_or_else(busy)?,
         })
     }
 
@@ -89,8 +102,9 @@ impl Journal {
 
     /// What is known of runs, without changing anything.
     pub fn read(folder: &Path) -> Runs {
-        let text = fs::read(Self::file(folder)).unwrap_or_default();
-        serde_json::from_slice(&text).unwrap_or_default()
+        let text = read_own(&Self::file(folder)).ok().flatten();
+        let known = text.and_then(|text| serde_json::from_slice(&text).ok());
+        known.unwrap_or_default()
     }
 
     /// A run begins, of this process.
@@ -103,7 +117,7 @@ impl Journal {
             began: now(),
             pid,
             start: proc::start_time(pid, pid).unwrap_or(0),
-            boot: boot_id(),
+            boot: proc::boot(),
             end: None,
             ended: None,
         });
@@ -133,7 +147,7 @@ impl Journal {
 impl Runs {
     /// What speaks against another run, now.
     pub fn findings(&self) -> Vec<Finding> {
-        self.findings_at(now(), &boot_id(), &|run| {
+        self.findings_at(now(), &proc::boot(), &|run| {
             proc::start_time(run.pid, run.pid) == Some(run.start)
         })
     }
@@ -153,7 +167,8 @@ impl Runs {
             Some(_) => true,
         };
         let when = |run: &Run| run.ended.unwrap_or(run.began);
-        let lately = |run: &&Run| now.saturating_sub(when(run)) < LATELY;
+        // Clocks are set back: what is far in the future by now is not lately either.
+        let lately = |run: &&Run| now.abs_diff(when(run)) < LATELY;
         let count = self.runs.iter().filter(bad).filter(lately).count();
         if count >= TOO_MANY {
             findings.push(Finding {
@@ -182,11 +197,6 @@ impl Runs {
 fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.unwrap_or(Duration::ZERO).as_secs()
-}
-
-fn boot_id() -> String {
-    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id");
-    text.unwrap_or_default().trim().to_string()
 }
 
 #[cfg(test)]
@@ -225,6 +235,17 @@ mod tests {
         assert!(ids(&runs, 1010).is_empty());
     }
 
+    /// A host may begin with a wrong clock, which is set right once there is a network.
+    #[test]
+    fn ends_in_a_future_that_never_was_are_no_crash_loop() {
+        let runs: Vec<Run> = (0..3)
+            .map(|at| run(90_000 + at, Some(End::Failed)))
+            .collect();
+        assert_eq!(ids(&runs, 90_010), ["crash-loop"]);
+        assert_eq!(ids(&runs, 89_990), ["crash-loop"], "set back by seconds");
+        assert!(ids(&runs, 5000).is_empty());
+    }
+
     #[test]
     fn killed_daemons_count_and_living_ones_do_not() {
         let runs = [run(1000, None), run(1001, None), run(1002, None)];
@@ -258,5 +279,23 @@ mod tests {
         assert_eq!(known.died(), None);
         fs::write(folder.join("runs.json"), "not a journal").unwrap();
         assert_eq!(Journal::read(&folder), Runs::default());
+    }
+
+    /// Two that were started at once, before either was in charge, forgot each other's runs.
+    #[test]
+    fn a_journal_is_kept_by_one_daemon_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut first = Journal::open(folder.path()).unwrap();
+        first.begin().unwrap();
+        let why = Journal::open(folder.path()).unwrap_err();
+        assert_eq!(why.kind(), io::ErrorKind::ResourceBusy);
+        assert_eq!(
+            Journal::read(folder.path()).runs.len(),
+            1,
+            "looking is free"
+        );
+        first.end(End::Asked).unwrap();
+        drop(first);
+        assert!(Journal::open(folder.path()).is_ok());
     }
 }

@@ -2,18 +2,18 @@
 //! What was changed of threads, in memory and in a file: so that it is taken back when the daemon
 //! ends, and by the next one if it crashed.
 //!
-//! A change is written down before it is made. It is taken back only where the thread still has what
-//! was set: whoever changed it since knows better.
+//! A change is written down before it is made, with what was set until then: where the daemon is killed, or
+//! cannot write, or the kernel refuses, between the two either may be what the thread has. It is taken back only
+//! where the thread still has one of them: whoever changed it since knows better.
 
 use super::thread;
 use crate::discovery::ThreadKey;
-use crate::safety::write_whole;
-use crate::{pidfd, proc};
+use crate::safety::{lock, read_own, write_whole};
+use crate::{pidfd, preflight, proc};
 use corun_model::{Nanos, PcpuSet};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 /// What can be set of a thread.
@@ -28,11 +28,17 @@ pub(crate) struct Settings {
 /// A thread of which something was changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Changed {
+    /// Of which boot, whose numbers mean nothing in another one; `None`: a daemon wrote it that did not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    boot: Option<String>,
     tgid: u32,
     tid: u32,
     start: u64,
     before: Settings,
     now: Settings,
+    /// What was set until then, as long as it is not known that `now` is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    was: Option<Settings>,
 }
 
 impl Changed {
@@ -42,6 +48,39 @@ impl Changed {
 
     fn is_there(&self) -> bool {
         proc::start_time(self.tgid, self.tid) == Some(self.start)
+    }
+
+    /// May it be this boot's?
+    fn is_of(&self, boot: &str) -> bool {
+        self.boot.as_deref().is_none_or(|of| of == boot)
+    }
+
+    /// Have we set what the kernel shows as these pCPUs? It leaves out those that are not `online`; where none is
+    /// left it lets a thread go anywhere, and ties it again when they come back (`user_cpus_ptr` in
+    /// kernel/sched/core.c).
+    fn has_set_pcpus(&self, found: &PcpuSet, online: &PcpuSet) -> bool {
+        if *found == self.before.affinity {
+            return self.in_force() != self.before;
+        }
+        let shown = |set: &Settings| *found == set.affinity || *found == set.affinity.and(online);
+        !found.is_empty() && (shown(&self.now) || self.was.as_ref().is_some_and(shown))
+    }
+
+    /// Have we set this slice?
+    fn has_set_slice(&self, found: Option<Nanos>) -> bool {
+        let known = |set: &Settings| found == set.slice;
+        known(&self.now) || self.was.as_ref().is_some_and(known)
+    }
+
+    /// It is to have this now.
+    fn want(&mut self, wanted: &Settings) {
+        self.was = Some(self.in_force());
+        self.now = *wanted;
+    }
+
+    /// What it has of what we set, as far as is known.
+    fn in_force(&self) -> Settings {
+        self.was.unwrap_or(self.now)
     }
 }
 
@@ -84,6 +123,7 @@ pub(crate) struct State {
     changed: Vec<Changed>,
     /// The scheduler's own slice; `None`: slices cannot be set.
     own_slice: Option<Nanos>,
+    boot: String,
     /// Held as long as we are at work.
     _lock: File,
 }
@@ -98,22 +138,27 @@ impl State {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
         }
-        let lock = File::create(path.with_extension("lock"))?;
-        // SAFETY: a descriptor of ours and a constant.
-        if unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+        let (lock_file, beside) = (path.with_extension("lock"), path.with_extension("new"));
+        if [&lock_file, &beside].contains(&&path.to_path_buf()) {
+            let error = "names that end in .lock and .new are for files beside it: name another with --state";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, error));
+        }
+        let Some(lock) = lock(&lock_file)? else {
             let error = "another `corun host --backend fair` is at work";
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, error));
-        }
-        let changed = match fs::read(path) {
-            Ok(text) => serde_json::from_slice(&text).ok(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Some(Vec::new()),
-            Err(error) => return Err(error),
         };
-        let unreadable = changed.is_none();
+        let changed: Option<Vec<Changed>> = match read_own(path)? {
+            Some(text) => serde_json::from_slice(&text).ok(),
+            None => Some(Vec::new()),
+        };
+        let (unreadable, boot) = (changed.is_none(), proc::boot());
+        let mut changed = changed.unwrap_or_default();
+        changed.retain(|changed| changed.is_of(&boot));
         let mut state = Self {
             path: path.to_path_buf(),
-            changed: changed.unwrap_or_default(),
+            changed,
             own_slice,
+            boot,
             _lock: lock,
         };
         let (threads, stuck) = state.take_back();
@@ -136,28 +181,47 @@ impl State {
         &mut self,
         wanted: &[(ThreadKey, Settings)],
     ) -> io::Result<Vec<(ThreadKey, io::Error)>> {
-        let mut due = Vec::new();
+        let (mut due, mut news) = (Vec::new(), false);
         for (key, wanted) in wanted {
             let known = self.changed.iter_mut().find(|changed| changed.is(key));
             match known {
-                Some(known) if known.now == *wanted => continue,
-                Some(known) => known.now = *wanted,
+                Some(known) if known.now == *wanted => match known.was {
+                    None => continue,
+                    Some(_) => {} // the kernel refused it, and is asked again
+                },
+                Some(known) => {
+                    known.want(wanted);
+                    news = true;
+                }
                 None => match self.first(key, wanted) {
-                    Some(first) if first.before != first.now => self.changed.push(first),
+                    Some(first) if first.before != first.now => {
+                        self.changed.push(first);
+                        news = true;
+                    }
                     _ => continue,
                 },
             }
             due.push((*key, *wanted));
         }
         self.changed.retain(Changed::is_there);
-        if !due.is_empty() {
+        if news {
             self.write()?;
         }
-        let make = |(key, wanted): (ThreadKey, Settings)| {
-            let error = self.make(key.tid, &wanted).err()?;
-            (error.raw_os_error() != Some(libc::ESRCH)).then_some((key, error))
-        };
-        Ok(due.into_iter().filter_map(make).collect())
+        let mut failed = Vec::new();
+        for (key, wanted) in due {
+            // Whoever has its number by now is a stranger, and not written down.
+            if proc::start_time(key.tgid, key.tid) != Some(key.start) {
+                continue;
+            }
+            let made = self.make(key.tid, &wanted);
+            let gone = |error: &io::Error| error.raw_os_error() == Some(libc::ESRCH);
+            let known = self.changed.iter_mut().find(|changed| changed.is(&key));
+            if let Some(known) = known.filter(|_| made.is_ok()) {
+                known.was = None;
+            }
+            failed.extend(made.err().filter(|it| !gone(it)).map(|error| (key, error)));
+        }
+        Ok(failed)
     }
 
     /// A thread that nothing was changed of yet; `None` if it has gone.
@@ -167,11 +231,13 @@ impl State {
             slice: self.slice_of(key.tid).ok()?,
         };
         Some(Changed {
+            boot: Some(self.boot.clone()),
             tgid: key.tgid,
             tid: key.tid,
             start: key.start,
             before,
             now: *wanted,
+            was: Some(before),
         })
     }
 
@@ -215,14 +281,15 @@ impl State {
 
     /// Gives a thread what it had, where it still has what was set.
     fn put_back(&self, changed: &Changed) -> io::Result<()> {
-        let Changed {
-            tid, before, now, ..
-        } = changed;
-        let affinity = match pidfd::allowed(*tid) == Some(now.affinity) {
+        let Changed { tid, before, .. } = changed;
+        let online = preflight::online().unwrap_or_default();
+        let found = pidfd::allowed(*tid).unwrap_or_default();
+        let affinity = match changed.has_set_pcpus(&found, &online) {
             true => gone_is_fine(thread::set_affinity(*tid, &before.affinity)),
             false => Ok(()),
         };
-        if now.slice != before.slice && self.slice_of(*tid).ok() == Some(now.slice) {
+        let slice = self.slice_of(*tid);
+        if slice.is_ok_and(|slice| slice != before.slice && changed.has_set_slice(slice)) {
             gone_is_fine(thread::set_slice(*tid, before.slice))?;
         }
         affinity

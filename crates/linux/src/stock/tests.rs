@@ -196,6 +196,117 @@ fn a_file_that_says_nothing_keeps_nobody_from_starting() {
     assert!(!path.exists());
 }
 
+/// A change that was refused, or that a full disk or a killed daemon kept from being made: the thread has what
+/// was set before that, which is ours as well.
+#[test]
+fn what_was_set_before_a_change_that_was_not_made_is_taken_back_too() {
+    let fake = Fake::start("worker");
+    let before = found(&fake).0;
+    let one = PcpuSet::from_iter(before.iter().take(1));
+    let only = |affinity| {
+        [(
+            key(&fake),
+            state::Settings {
+                affinity,
+                slice: None,
+            },
+        )]
+    };
+    for ends in ["killed", "asked", "full"] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s.json");
+        let (mut state, _) = State::open(&path, None).unwrap();
+        assert!(state.set(&only(one)).unwrap().is_empty());
+        if ends == "full" {
+            // Nothing can be written beside it any more.
+            std::fs::create_dir(folder.path().join("s.new")).unwrap();
+            assert!(state.set(&only(before)).is_err());
+        } else {
+            for _ in 0..2 {
+                let refused = state.set(&only("511".parse().unwrap())).unwrap();
+                assert_eq!(refused.len(), 1, "asked again each time");
+            }
+        }
+        assert_eq!(found(&fake).0, one);
+        match ends {
+            "killed" => {
+                drop(state);
+                assert_eq!(State::open(&path, None).unwrap().1.threads, 1);
+            }
+            _ => assert_eq!(state.restore().unwrap(), 1, "{ends}"),
+        }
+        assert_eq!(found(&fake).0, before, "{ends}");
+        assert!(!path.exists(), "{ends}");
+    }
+}
+
+/// pCPU 511, which is not there, was when the mask was set: the kernel shows the mask without it.
+#[test]
+fn a_mask_of_which_pcpus_have_gone_is_taken_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let fake = Fake::start("worker");
+    let before = found(&fake).0;
+    let (mut state, _) = State::open(&folder.path().join("s"), None).unwrap();
+    let first = before.iter().next().unwrap();
+    let affinity = PcpuSet::from_iter([first, PcpuId(511)]);
+    let wanted = state::Settings {
+        affinity,
+        slice: None,
+    };
+    state.set(&[(key(&fake), wanted)]).unwrap();
+    assert_eq!(found(&fake).0, PcpuSet::from_iter([first]));
+    state.restore().unwrap();
+    assert_eq!(found(&fake).0, before);
+}
+
+/// The thread has gone since it was found, and another one has its number.
+#[test]
+fn who_has_the_number_of_one_that_has_gone_is_let_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let fake = Fake::start("worker");
+    let before = found(&fake).0;
+    let mut gone = key(&fake);
+    gone.start -= 1;
+    let wanted = state::Settings {
+        affinity: PcpuSet::from_iter(before.iter().take(1)),
+        slice: None,
+    };
+    let (mut state, _) = State::open(&path, None).unwrap();
+    assert!(state.set(&[(gone, wanted)]).unwrap().is_empty());
+    assert_eq!(found(&fake).0, before);
+}
+
+/// The same number and the same ticks, of another boot: `--state` may name a file that outlives it.
+#[test]
+fn what_was_changed_in_another_boot_is_forgotten() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let fake = Fake::start("worker");
+    let before = found(&fake).0;
+    let one = PcpuSet::from_iter(before.iter().take(1));
+    let only = |affinity| state::Settings {
+        affinity,
+        slice: None,
+    };
+    file_of(&path, &[(&fake, only(one), only(before))]);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let text = text.replace("{\"before\"", "{\"boot\":\"another\",\"before\"");
+    assert!(text.contains("another"), "{text}");
+    std::fs::write(&path, text).unwrap();
+    assert_eq!(State::open(&path, None).unwrap().1.threads, 0);
+    assert_eq!(found(&fake).0, before);
+}
+
+#[test]
+fn a_state_file_has_another_name_than_those_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["s.lock", "s.new"] {
+        let refused = State::open(&folder.path().join(name), None).unwrap_err();
+        assert!(refused.to_string().contains("--state"), "{refused}");
+    }
+}
+
 /// As `ExecStopPost=` of corun.service does it.
 #[test]
 fn a_run_of_no_time_takes_back_what_is_left() {

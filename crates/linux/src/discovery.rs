@@ -13,7 +13,7 @@ use crate::perf::VcpuCounters;
 use crate::proc::Process;
 use crate::tables::Tables;
 use crate::vm_table::VmSlot;
-use crate::{cgroup, pidfd};
+use crate::{cgroup, pidfd, vcpu_weight};
 use corun_dispatcher::{TaskConf, VmConf};
 use corun_model::{PcpuSet, TaskId, VmId};
 use std::io;
@@ -37,6 +37,8 @@ pub(crate) struct Vcpu {
     pub(crate) number: u32,
     pub(crate) pidfd: OwnedFd,
     pub(crate) allowed: PcpuSet,
+    /// What it weighs among its siblings.
+    pub(crate) weight: u32,
     /// What the dispatcher has been told about it.
     pub(crate) told: Option<TaskConf>,
     /// What it could not be told, and is to be.
@@ -192,10 +194,14 @@ impl Vms {
 }
 
 impl Vm {
-    /// Adds vCPU threads that are not known yet, and brings its other threads up to date.
+    /// Adds vCPU threads that are not known yet, and brings what its vCPUs weigh and its other threads up to
+    /// date.
     fn find_threads(&mut self, tables: &Tables<'_, '_>, next_task: &mut u32) {
         let tgid = self.key.tgid;
         let process = Process::here(tgid);
+        for vcpu in &mut self.vcpus {
+            vcpu.weight = vcpu_weight::of(tgid, vcpu.key.tid);
+        }
         let known = |tid: &u32| self.vcpus.iter().any(|vcpu| vcpu.key.tid == *tid);
         let threads = process.threads();
         let mut new = threads.clone();
@@ -252,6 +258,7 @@ fn open_vcpu(
         number: number.unwrap_or(u32::MAX),
         pidfd,
         allowed,
+        weight: vcpu_weight::of(tgid, tid),
         told: None,
         owed: None,
         counters: None,

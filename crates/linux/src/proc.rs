@@ -88,10 +88,19 @@ impl Process {
 
     /// Its cgroup (v2) below the mount point, such as `/machine.slice/vm.scope`.
     pub(crate) fn cgroup(&self) -> Option<String> {
-        let text = line(&self.0.join("cgroup"))?;
-        let path = text.lines().find_map(|line| line.strip_prefix("0::"))?;
-        Some(path.to_string())
+        v2_in(&line(&self.0.join("cgroup"))?)
     }
+
+    /// That of a thread of it, such as `/machine.slice/vm.scope/libvirt/vcpu0`.
+    pub(crate) fn thread_cgroup(&self, tid: u32) -> Option<String> {
+        v2_in(&line(&self.thread(tid, "cgroup"))?)
+    }
+}
+
+/// The cgroup (v2) among all that somebody is in.
+fn v2_in(text: &str) -> Option<String> {
+    let path = text.lines().find_map(|line| line.strip_prefix("0::"))?;
+    Some(path.to_string())
 }
 
 /// The entries of a directory that are numbers.

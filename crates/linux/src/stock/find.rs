@@ -5,7 +5,7 @@
 use crate::discovery::ThreadKey;
 use crate::inventory::{self, Machine};
 use crate::outside::Numbers;
-use crate::{cgroup, pidfd};
+use crate::{cgroup, pidfd, vcpu_weight};
 use corun_model::{PcpuSet, TaskId, VmId};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,6 +17,8 @@ pub(crate) struct Vcpu {
     pub(crate) key: ThreadKey,
     /// Its affinity when it was found.
     pub(crate) allowed: PcpuSet,
+    /// What it weighs among its siblings.
+    pub(crate) weight: u32,
 }
 
 /// A VM.
@@ -62,6 +64,7 @@ impl Vms {
                 task: self.numbers.task((tid, start)),
                 key,
                 allowed,
+                weight: vcpu_weight::of(tgid, tid),
             })
         });
         Vm {

@@ -58,6 +58,7 @@ fn vcpu(fake: &Fake) -> Vcpu {
         task: TaskId(0),
         key: key(fake),
         allowed: crate::pidfd::allowed(fake.tid).unwrap(),
+        weight: crate::vcpu_weight::NEUTRAL,
     }
 }
 
@@ -309,8 +310,11 @@ fn a_state_file_has_another_name_than_those_beside_it() {
 
 /// As `ExecStopPost=` of corun.service does it.
 #[test]
-fn a_run_of_no_time_takes_back_what_is_left() {
+fn what_is_left_is_taken_back_without_a_run() {
     let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("deep/fair.json");
+    assert!(restore(&path).unwrap().is_empty());
+    assert!(!folder.path().join("deep").exists(), "nothing to take back");
     let path = folder.path().join("fair.json");
     let fake = Fake::start("worker");
     let before = found(&fake).0;
@@ -321,19 +325,13 @@ fn a_run_of_no_time_takes_back_what_is_left() {
         slice: None,
     };
     file_of(&path, &[(&fake, only(before), only(one))]);
-    let options = StockOptions {
-        policy: find("fair").unwrap(),
-        settings: Settings::default(),
-        interval: None,
-        run_for: Some(0),
-        json: false,
-        state: path.clone(),
-        out: Box::new(io::sink()),
-        notes: |_| {},
-    };
-    assert_eq!(run(options).unwrap(), Cause::TimeOver);
+    assert!(restore(&path).unwrap()[0].contains("of 1 threads"));
     assert_eq!(found(&fake).0, before);
     assert!(!path.exists());
+    let stuck = only("511".parse().unwrap());
+    file_of(&path, &[(&fake, stuck, only(before))]);
+    assert!(restore(&path).is_err(), "told, and still written down");
+    assert!(path.exists());
 }
 
 #[test]

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What /proc says of processes and threads. They may vanish at any moment: then it is `None`.
+//!
+//! A thread's name is whatever bytes its user chose, and cut after 15 of them also within a character. So texts are
+//! read as far as they are UTF-8: who renames itself does not vanish.
 
 use corun_model::PcpuSet;
 use serde::{Deserialize, Serialize};
@@ -78,7 +81,7 @@ impl Proc {
 
     /// What a thread is.
     pub(crate) fn stat(&self, tgid: u32, tid: u32) -> Option<Stat> {
-        stat_in(&fs::read_to_string(self.thread(tgid, tid).join("stat")).ok()?)
+        stat_in(&text_of(&self.thread(tgid, tid).join("stat"))?)
     }
 
     /// Is this very thread there?
@@ -89,13 +92,13 @@ impl Proc {
 
     /// The process of thread `tid`.
     pub(crate) fn process_of(&self, tid: u32) -> Option<u32> {
-        let text = fs::read_to_string(self.process(tid).join("status")).ok()?;
+        let text = text_of(&self.process(tid).join("status"))?;
         field(&text, "Tgid:")?.parse().ok()
     }
 
     /// The effective user of a thread.
     pub(crate) fn user(&self, tgid: u32, tid: u32) -> Option<u32> {
-        let text = fs::read_to_string(self.thread(tgid, tid).join("status")).ok()?;
+        let text = text_of(&self.thread(tgid, tid).join("status"))?;
         // Real, effective, saved, file system.
         let users = text.lines().find_map(|line| line.strip_prefix("Uid:"))?;
         users.split_whitespace().nth(1)?.parse().ok()
@@ -103,13 +106,13 @@ impl Proc {
 
     /// The vCPUs that a thread's mask allows, those that are off-line included.
     pub(crate) fn allowed(&self, tgid: u32, tid: u32) -> Option<PcpuSet> {
-        let text = fs::read_to_string(self.thread(tgid, tid).join("status")).ok()?;
+        let text = text_of(&self.thread(tgid, tid).join("status"))?;
         field(&text, "Cpus_allowed_list:")?.parse().ok()
     }
 
     /// The processes that a thread has created and that are its children still.
     pub(crate) fn children(&self, tgid: u32, tid: u32) -> Vec<u32> {
-        let text = fs::read_to_string(self.thread(tgid, tid).join("children"));
+        let text = text_of(&self.thread(tgid, tid).join("children"));
         let text = text.unwrap_or_default();
         text.split_whitespace()
             .filter_map(|number| number.parse().ok())
@@ -118,7 +121,7 @@ impl Proc {
 
     /// Clock ticks since boot, the unit of start times.
     pub(crate) fn ticks(&self) -> Option<u64> {
-        let text = fs::read_to_string(self.root.join("uptime")).ok()?;
+        let text = text_of(&self.root.join("uptime"))?;
         let (seconds, _) = text.split_once(' ')?;
         // Two digits after the point, and 100 ticks in a second (USER_HZ), on all that Linux runs on.
         seconds.replace('.', "").parse().ok()
@@ -128,7 +131,7 @@ impl Proc {
     /// 2) and the path below its mount point.
     pub(crate) fn cgroups(&self, tgid: u32, tid: u32) -> Vec<(String, String)> {
         let file = self.thread(tgid, tid).join("cgroup");
-        let text = fs::read_to_string(file).unwrap_or_default();
+        let text = text_of(&file).unwrap_or_default();
         let parts = |line: &str| {
             let mut parts = line.splitn(3, ':').skip(1);
             Some((parts.next()?.to_string(), parts.next()?.to_string()))
@@ -139,13 +142,18 @@ impl Proc {
     /// Which boot this is: start times mean nothing in another one.
     pub(crate) fn boot(&self) -> Option<String> {
         let file = self.root.join("sys/kernel/random/boot_id");
-        Some(fs::read_to_string(file).ok()?.trim().to_string())
+        Some(text_of(&file)?.trim().to_string())
     }
 
     /// Time stolen by the host since boot, clock ticks: of all vCPUs, and of each.
     pub(crate) fn stolen(&self) -> Option<(u64, Vec<(u32, u64)>)> {
-        stolen_in(&fs::read_to_string(self.root.join("stat")).ok()?)
+        stolen_in(&text_of(&self.root.join("stat"))?)
     }
+}
+
+fn text_of(file: &Path) -> Option<String> {
+    let text = fs::read(file).ok()?;
+    Some(String::from_utf8_lossy(&text).into_owned())
 }
 
 fn numbers(folder: &Path) -> Vec<u32> {

@@ -10,18 +10,19 @@
 //! created since have inherited its mask. While the daemon works it frees them itself, and the time up to
 //! which it has is written down: after a crash only younger ones are heirs.
 
+mod lock;
 mod moved;
 mod widened;
 
 use crate::affinity;
 use crate::proc::{Key, Proc};
 use corun_model::PcpuSet;
+pub(crate) use lock::is_held as is_in_use;
 use moved::Moved;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io;
-use std::os::fd::AsRawFd;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// What a thread is given back.
@@ -65,15 +66,6 @@ pub(crate) struct State {
     _lock: File,
 }
 
-/// Is a daemon at work with this state file?
-pub(crate) fn is_in_use(path: &Path) -> bool {
-    let Ok(lock) = File::open(path.with_extension("lock")) else {
-        return false;
-    };
-    // SAFETY: a descriptor of ours and a constant; the lock goes with the descriptor.
-    unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_SH | libc::LOCK_NB) != 0 }
-}
-
 impl State {
     /// Begins: gives back what a daemon before left. Returns how many threads that concerned.
     ///
@@ -83,12 +75,10 @@ impl State {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
         }
-        let lock = File::create(path.with_extension("lock"))?;
-        // SAFETY: a descriptor of ours and a constant.
-        if unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+        let Some(lock) = lock::take(path)? else {
             let error = "another `corun guest` is at work with this file";
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, error));
-        }
+        };
         let content: Content = match fs::read_to_string(path) {
             Ok(text) => serde_json::from_str(&text)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Content::default(),
@@ -116,7 +106,13 @@ impl State {
             looked: self.looked,
         };
         let new = self.path.with_extension("new");
-        fs::write(&new, serde_json::to_string(&content)?)?;
+        // Made anew, so that nothing is written through a link that somebody has put there.
+        match fs::remove_file(&new) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = File::create_new(&new)?;
+        file.write_all(&serde_json::to_vec(&content)?)?;
         fs::rename(&new, &self.path)
     }
 

@@ -129,6 +129,11 @@ impl Left {
     }
 }
 
+/// Has a run changed it that goes on, or was killed?
+pub(crate) fn is_left(state_dir: &Path) -> bool {
+    state_dir.join(STATE).exists()
+}
+
 /// Puts back what a run that was killed has left, if there is such.
 pub(crate) fn put_back(knobs: &Path, state_dir: &Path) -> Result<Left, HaltPollError> {
     let state = state_dir.join(STATE);

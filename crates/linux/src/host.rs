@@ -218,6 +218,25 @@ pub fn verdict(state_dir: &Path, force: &[String]) -> Verdict {
     Verdict::of(findings, force)
 }
 
+/// Takes back what a run that was killed has set of KVM's halt polling. Returns what people should know.
+///
+/// # Errors
+/// [`HostError`], such as that a run goes on.
+pub fn restore(state_dir: &Path) -> Result<Option<String>, HostError> {
+    restore_below(Path::new(halt_poll::KNOBS), state_dir)
+}
+
+fn restore_below(knobs: &Path, state_dir: &Path) -> Result<Option<String>, HostError> {
+    if !halt_poll::is_left(state_dir) {
+        return Ok(None);
+    }
+    let _ours = Journal::open(state_dir).map_err(|cause| HostError::State {
+        path: state_dir.display().to_string(),
+        cause,
+    })?;
+    Ok(halt_poll::put_back(knobs, state_dir)?.in_words())
+}
+
 /// Takes over the host's scheduling until told to stop. However that ends, it is remembered.
 ///
 /// # Errors
@@ -423,6 +442,25 @@ pub(crate) fn watch_signals() -> io::Result<Arc<AtomicBool>> {
 mod tests {
     use super::*;
     use std::fs;
+
+    /// As `ExecStopPost=` of corun.service has it.
+    #[test]
+    fn halt_polling_is_put_back_after_a_kill_and_not_while_a_run_goes_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let (knobs, state) = (folder.path().join("knobs"), folder.path().join("state"));
+        fs::create_dir(&knobs).unwrap();
+        assert_eq!(restore_below(&knobs, &state).unwrap(), None);
+        assert!(!state.exists(), "nothing is made where nothing was changed");
+        let knob = knobs.join("halt_poll_ns");
+        fs::write(&knob, "200000\n").unwrap();
+        let journal = Journal::open(&state).unwrap();
+        std::mem::forget(HaltPoll::set(&knobs, &state, 0).unwrap()); // killed
+        assert!(restore_below(&knobs, &state).is_err());
+        drop(journal);
+        assert!(restore_below(&knobs, &state).unwrap().is_some());
+        assert!(fs::read_to_string(&knob).unwrap().starts_with("200000\n"));
+        assert_eq!(restore_below(&knobs, &state).unwrap(), None);
+    }
 
     /// A service that ends with 1 is started again: with a full disk a broken promise must not look like that.
     #[test]

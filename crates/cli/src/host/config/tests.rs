@@ -63,6 +63,7 @@ fn what_is_wrong_is_said_with_line_key_value_and_what_is_accepted() {
             "host.toml:2: polcy: unknown key, did you mean \"policy\"?",
         ),
         ("config = \"x\"", "host.toml:1: config: unknown key"),
+        ("restore = true", "host.toml:1: restore: unknown key"),
         (
             "policy = \"balnce\"",
             "host.toml:1: policy: unknown policy \"balnce\", did you mean \"balance\"?",

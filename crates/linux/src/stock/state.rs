@@ -185,10 +185,9 @@ impl State {
         for (key, wanted) in wanted {
             let known = self.changed.iter_mut().find(|changed| changed.is(key));
             match known {
-                Some(known) if known.now == *wanted => match known.was {
-                    None => continue,
-                    Some(_) => {} // the kernel refused it, and is asked again
-                },
+                Some(known) if known.now == *wanted && known.was.is_none() => continue,
+                // The kernel refused it, and is asked again.
+                Some(known) if known.now == *wanted => {}
                 Some(known) => {
                     known.want(wanted);
                     news = true;

@@ -124,16 +124,14 @@ static inline void notice_vcpu(struct task_struct *p, struct task_ctx *t)
 /*
  * `t`, placed on the pCPU of `c`, is told by the clock there: it comes from a wait; or it was
  * `ready` before, and had to leave where it was. Then nothing is forgiven that it ran, or it would
- * have more than its share by moving.
+ * have more than its share by moving. Inlined, since a call costs each wake-up more (docs/cost.md).
  */
-static inline void arrive(struct task_ctx *t, struct cpu_ctx *c, bool ready)
+INLINED void arrive(struct task_ctx *t, struct cpu_ctx *c, bool ready)
 {
-	if (!ready) {
-		fair_arrive(t, c, t->cpu, gang_ahead(t));
-	} else if (t->clock_cpu != t->cpu) {
-		fair_arrive(t, c, t->cpu, FAIR_ANY_LEAD);
-		t->rest = 0;
-	}
+	if (ready && t->clock_cpu == t->cpu)
+		return;
+	fair_arrive(t, c, t->cpu, ready ? FAIR_ANY_LEAD : gang_ahead(t));
+	t->rest = 0;
 }
 
 /* Chooses a place for `t`, which becomes ready, or has to leave where it is. */
@@ -260,6 +258,12 @@ static inline void enqueue_at(struct task_struct *p, struct task_ctx *t, struct 
 	t->queued = 1;
 }
 
+/* Has `t` a place, and is not to go on elsewhere? */
+static inline bool is_settled(struct task_ctx *t)
+{
+	return t->cpu != NO_PCPU && t->over != TURN_MOVES;
+}
+
 /*
  * May `t` stay where it is? Affinity, or what its VM's mode makes of it, may have changed.
  * Load-conscious placement has put it beside siblings, if it has, on purpose; and while it `runs`,
@@ -280,7 +284,7 @@ RARE bool still_admitted(struct task_struct *p, struct task_ctx *t, bool runs)
 /* May `t`, queued again, wait where it was? */
 static inline bool may_stay(struct task_struct *p, struct task_ctx *t)
 {
-	return t->cpu != NO_PCPU && t->over != TURN_MOVES && still_admitted(p, t, false);
+	return is_settled(t) && still_admitted(p, t, false);
 }
 
 /* Nothing is left of its quotas for `t`, for `wait` ns: it does not want to run until then. */
@@ -361,8 +365,7 @@ INLINED void turn_begins(struct task_struct *p, struct task_ctx *t, struct cpu_c
 /* May `prev`, whose turn is over, have another one? */
 static inline bool may_go_on(struct task_struct *prev, struct task_ctx *t, u64 now)
 {
-	return t->cpu != NO_PCPU && t->over != TURN_MOVES && still_admitted(prev, t, true) &&
-	       !quota_out(t, now);
+	return is_settled(t) && still_admitted(prev, t, true) && !quota_out(t, now);
 }
 
 /* `prev`, charged up to now, has `cpu` for another slice, or for the rest of this one. */

@@ -44,7 +44,7 @@ static inline void call_idle(struct task_struct *p, s32 cpu)
 
 /* `p`, which lost `cpu`, was queued there again: is it time to call for it? Who may run there only
  * does not use up the time of others. */
-static inline void offer(struct task_struct *p, struct cpu_ctx *c, s32 cpu, u64 now)
+RARE void offer(struct task_struct *p, struct cpu_ctx *c, s32 cpu, u64 now)
 {
 	if (now - shared(c->offered_at) < knobs.balance_interval || is_bound(p))
 		return;

@@ -7,10 +7,10 @@ use anyhow::{Context, bail};
 use corun_linux::socket;
 use corun_linux::watch::{Sampler, prometheus};
 use corun_model::{Nanos, time};
-use std::fs;
+use corun_system::files;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Export counters of VMs and vCPUs in Prometheus' text format
@@ -68,7 +68,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let sampler = Sampler::new(Some(args.socket.clone()));
     if let Some(file) = &args.textfile {
         loop {
-            write(file, &prometheus::text(&sampler.sample()))
+            // The collector reads `*.prom`: what is not whole has another name.
+            files::replace(file, prometheus::text(&sampler.sample()).as_bytes())
                 .with_context(|| file.display().to_string())?;
             std::thread::sleep(Duration::from_nanos(args.interval));
         }
@@ -77,13 +78,6 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Some(address) => serve(address, &sampler),
         None => output::print(&prometheus::text(&sampler.sample())),
     }
-}
-
-/// The collector reads `*.prom`: what is not whole has another name.
-fn write(file: &Path, text: &str) -> anyhow::Result<()> {
-    let beside = file.with_extension("prom.new");
-    fs::write(&beside, text)?;
-    Ok(fs::rename(&beside, file)?)
 }
 
 /// How long a client may take to ask, and to take its answer: there is only one at a time.
@@ -163,7 +157,7 @@ mod tests {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         client.write_all(request.as_bytes()).unwrap();
-        let sampler = Sampler::below(Path::new("/nowhere"));
+        let sampler = Sampler::below(std::path::Path::new("/nowhere"));
         let _ = answer(listener.accept().unwrap().0, &sampler);
         let mut text = String::new();
         client.read_to_string(&mut text).unwrap();

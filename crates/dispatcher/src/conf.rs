@@ -2,7 +2,7 @@
 //! What the dispatcher is told: plans and knobs as the C structs of `dispatcher/types.h` hold them.
 //!
 //! Whoever drives the dispatcher tells it with these, the simulator and the daemon alike, so that a plan
-//! means the same to both. A test compares the sizes with what the C compiler laid out.
+//! means the same to both. Tests compare them with what the C compilers laid out ([`crate::layout`]).
 
 use crate::layout::MAX_PCPUS;
 use corun_model::time::{MS, US};

@@ -2,7 +2,8 @@
 //! What the dispatcher knows: the C structs of `dispatcher/types.h` and `platform/native.h` that it
 //! writes itself, field by field. What it is told is in [`crate::conf`].
 //!
-//! A test compares the sizes with what the C compiler laid out.
+//! A test here compares the sizes with what the C compiler laid out, one of `corun-linux`
+//! (`layout_tests.rs`) each field with what the BPF compiler did.
 
 use crate::conf::TaskConf;
 use corun_model::{PcpuSet, Sharing, Topology};

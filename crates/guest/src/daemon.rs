@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The daemon: who may be moved, whether anything should be, and how fast to beat. Everything here may
-//! be late; what must be on time is in [`heart`](crate::heart) and [`engine`](crate::engine).
+//! be late; what must be on time is in [`heart`](crate::heart) and [`migrater`](crate::migrater).
 
-use crate::clock;
 use crate::detector::bpf::{Sightings, trace};
 use crate::detector::sampled::{Sampled, Search};
 use crate::detector::{Detector, Sighting};
-use crate::engine::Engine;
 use crate::guest::{Cause, GuestError, GuestOptions, Source};
 use crate::heart::{self, Heart, Priority, lock};
+use crate::migrater::Migrater;
 use crate::pace::{self, Pace};
-use crate::proc::{Key, Proc};
 use crate::selection::Left;
 use crate::sharing::Sharing;
 use crate::state::State;
-use crate::status::{Status, replace};
+use crate::status::Status;
 use crate::system::Sys;
 use corun_model::time::{MS, SEC};
 use corun_model::{Nanos, PcpuSet};
 use corun_policies::vmigrater::MigraterParams;
+use corun_system::procfs::{Proc, ThreadKey};
+use corun_system::{clock, files};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -43,7 +43,7 @@ pub(crate) struct Daemon {
     proc: Proc,
     sys: Sys,
     state: State,
-    engine: Arc<Mutex<Engine>>,
+    migrater: Arc<Mutex<Migrater>>,
     heart: Option<Heart>,
     lookout: Lookout,
     detector: (&'static str, String),
@@ -53,9 +53,9 @@ pub(crate) struct Daemon {
     sharing: Sharing,
     began: Nanos,
     due: Nanos,
-    left: BTreeMap<Key, (Left, Nanos)>,
+    left: BTreeMap<ThreadKey, (Left, Nanos)>,
     /// Threads that are not tried again.
-    refused: BTreeSet<Key>,
+    refused: BTreeSet<ThreadKey>,
     heirs: Heirs,
     notes: Vec<String>,
 }
@@ -74,7 +74,7 @@ impl Daemon {
         let (detector, lookout, note) = detector(options.source, &proc, &params)?;
         let name = detector.name();
         let (began, sharing) = (clock::now(), Sharing::new(&proc));
-        let engine = Engine::new(params, vcpus, detector);
+        let migrater = Migrater::new(params, vcpus, detector);
         Ok(Self {
             pace: Pace::new(
                 options.heartbeat,
@@ -85,7 +85,7 @@ impl Daemon {
             proc,
             sys,
             state,
-            engine: Arc::new(Mutex::new(engine)),
+            migrater: Arc::new(Mutex::new(migrater)),
             heart: None,
             lookout,
             detector: (name, note),
@@ -165,14 +165,14 @@ impl Daemon {
     fn look_around(&mut self, now: Nanos) -> Result<(), GuestError> {
         self.notes.clear();
         self.follow_hotplug()?;
-        let shared = lock(&self.engine).shared();
+        let shared = lock(&self.migrater).shared();
         self.sharing.update(&self.proc, shared, now);
         let reason = self.reason_not_to_work();
         self.look_after_threads(now)?;
         if reason.is_some() {
             self.release_all()?;
         }
-        lock(&self.engine).at_work = reason.is_none();
+        lock(&self.migrater).at_work = reason.is_none();
         if self.vcpus.len() > 1 {
             // Else everybody is pinned.
             self.free_heirs()?;
@@ -206,8 +206,8 @@ impl Daemon {
         self.refused.clear();
         let now = clock::now();
         let params = self.params();
-        lock(&self.engine).restart(params, online, now);
-        let started = Heart::start(&self.engine, online.iter(), params.heartbeat);
+        lock(&self.migrater).restart(params, online, now);
+        let started = Heart::start(&self.migrater, online.iter(), params.heartbeat);
         match started {
             Ok(heart) => (self.heart, self.vcpus) = (Some(heart), online),
             // A vCPU may have gone meanwhile: tried again in a second.
@@ -222,14 +222,14 @@ impl Daemon {
 
     /// Beats fast only while there is something to move.
     fn set_pace(&mut self, now: Nanos) {
-        let busy = !lock(&self.engine).keys().is_empty();
+        let busy = !lock(&self.migrater).keys().is_empty();
         let changed = self
             .pace
             .update(busy || self.sharing.is_probed(now), self.vcpus.len(), now);
         if changed && let Some(heart) = &self.heart {
             let params = self.params();
             heart.set_period(params.heartbeat);
-            lock(&self.engine).restart(params, self.vcpus, now);
+            lock(&self.migrater).restart(params, self.vcpus, now);
         }
     }
 
@@ -238,8 +238,8 @@ impl Daemon {
         for (left, _) in self.left.values() {
             *left_alone.entry(left.text().to_string()).or_insert(0) += 1;
         }
-        let engine = lock(&self.engine);
-        let threads = engine.keys().len();
+        let migrater = lock(&self.migrater);
+        let threads = migrater.keys().len();
         let doing = match (&reason, threads) {
             (Some(_), _) => "stood down",
             (None, 0) => "watching",
@@ -254,20 +254,20 @@ impl Daemon {
             detector_note: self.detector.1.clone(),
             steal: self
                 .sharing
-                .source(engine.detector.stolen(0).is_some())
+                .source(migrater.detector.stolen(0).is_some())
                 .to_string(),
             priority: self.priority,
-            heartbeat_ns: engine.params().heartbeat,
+            heartbeat_ns: migrater.params().heartbeat,
             own_permille: self.pace.own_permille(),
-            vcpus: engine.counts(),
+            vcpus: migrater.counts(),
             threads,
-            io_bound: engine.bound(),
+            io_bound: migrater.bound(),
             left_alone,
-            moves: engine.moves,
+            moves: migrater.moves,
             heirs: self.heirs.freed,
             notes: self.notes.clone(),
         };
-        drop(engine);
+        drop(migrater);
         let output = |path: &std::path::Path, cause| GuestError::Output {
             path: path.to_path_buf(),
             cause,
@@ -275,7 +275,8 @@ impl Daemon {
         let path = &self.options.status;
         status.write(path).map_err(|cause| output(path, cause))?;
         if let Some(path) = &self.options.metrics {
-            replace(path, &status.metrics()).map_err(|cause| output(path, cause))?;
+            files::replace(path, status.metrics().as_bytes())
+                .map_err(|cause| output(path, cause))?;
         }
         Ok(())
     }

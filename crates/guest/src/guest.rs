@@ -3,11 +3,11 @@
 
 use crate::daemon::Daemon;
 use crate::pace::PERIODS;
-use crate::proc::Proc;
 use crate::selection::Selection;
 use crate::state::{self, State};
 use crate::system::Sys;
 use corun_model::Nanos;
+use corun_system::procfs::Proc;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io;
 use std::path::{Path, PathBuf};

@@ -11,13 +11,13 @@
 //! descheduled is not moved before that runs again (`stop_one_cpu()` in kernel/sched/core.c), and who
 //! asks for it waits. That must not be a heartbeat: hence the second thread.
 
-use crate::affinity;
-use crate::clock;
-use crate::engine::{Engine, Order};
-use crate::proc::Proc;
+use crate::migrater::{Migrater, Order};
 use corun_model::time::MS;
 use corun_model::{Nanos, PcpuId};
 use corun_policies::vmigrater::Why;
+use corun_system::affinity;
+use corun_system::clock;
+use corun_system::procfs::Proc;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -88,7 +88,7 @@ pub(crate) fn be_prompt() {
 
 /// What all threads share.
 struct Shared {
-    engine: Arc<Mutex<Engine>>,
+    migrater: Arc<Mutex<Migrater>>,
     proc: Proc,
     period: AtomicU64,
     stop: AtomicBool,
@@ -106,12 +106,12 @@ impl Heart {
     /// # Errors
     /// If a thread cannot be had, tied to its vCPU or raised.
     pub(crate) fn start(
-        engine: &Arc<Mutex<Engine>>,
+        migrater: &Arc<Mutex<Migrater>>,
         vcpus: impl Iterator<Item = PcpuId>,
         period: Nanos,
     ) -> io::Result<Self> {
         let shared = Arc::new(Shared {
-            engine: Arc::clone(engine),
+            migrater: Arc::clone(migrater),
             proc: Proc::default(),
             period: AtomicU64::new(period),
             stop: AtomicBool::new(false),
@@ -178,12 +178,12 @@ impl Drop for Heart {
     }
 }
 
-/// Beats that are kept while the engine is taken: 300 ms of them.
+/// Beats that are kept while the migrater is taken: 300 ms of them.
 const MOST_MISSED: usize = 1000;
 
-/// The engine, waiting for it if need be.
-pub(crate) fn lock(engine: &Mutex<Engine>) -> std::sync::MutexGuard<'_, Engine> {
-    engine.lock().unwrap_or_else(PoisonError::into_inner)
+/// The migrater, waiting for it if need be.
+pub(crate) fn lock(migrater: &Mutex<Migrater>) -> std::sync::MutexGuard<'_, Migrater> {
+    migrater.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The heartbeats of one vCPU.
@@ -198,22 +198,22 @@ fn beat(shared: &Shared, vcpu: u32, later: &Sender<Order>) {
             // What was missed while the vCPU was away is not made up for.
             due = now + period;
         }
-        let Ok(mut engine) = shared.engine.try_lock() else {
+        let Ok(mut migrater) = shared.migrater.try_lock() else {
             // Its holder may be on a vCPU that is away for long: enough is enough.
             if missed.len() < MOST_MISSED {
                 missed.push(now);
             }
             continue;
         };
-        engine.catch_up(vcpu, &missed);
+        migrater.catch_up(vcpu, &missed);
         missed.clear();
-        let orders = engine.beat(vcpu, now);
-        due += engine.rest(vcpu, now);
-        drop(engine);
+        let orders = migrater.beat(vcpu, now);
+        due += migrater.rest(vcpu, now);
+        drop(migrater);
         for order in orders {
             // Its source is this vCPU, where this thread runs and hence it does not.
             match order.what.why == Why::Push && order.what.from == vcpu {
-                true => make(&shared.engine, &shared.proc, &order),
+                true => make(&shared.migrater, &shared.proc, &order),
                 // The receiver ends after this thread.
                 false => drop(later.send(order)),
             }
@@ -224,15 +224,15 @@ fn beat(shared: &Shared, vcpu: u32, later: &Sender<Order>) {
 /// Makes moves that may take long.
 fn carry_out(shared: &Shared, due: &Receiver<Order>) {
     while let Ok(order) = due.recv() {
-        make(&shared.engine, &shared.proc, &order);
+        make(&shared.migrater, &shared.proc, &order);
     }
 }
 
-pub(crate) fn make(engine: &Mutex<Engine>, proc: &Proc, order: &Order) {
+pub(crate) fn make(migrater: &Mutex<Migrater>, proc: &Proc, order: &Order) {
     let began = clock::now();
     let outcome = order.carry_out(proc);
     let now = clock::now();
-    let stands = lock(engine).done(order, &outcome, now - began, now);
+    let stands = lock(migrater).done(order, &outcome, now - began, now);
     if !stands {
         order.undo(proc);
     }

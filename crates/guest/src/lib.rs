@@ -7,24 +7,21 @@
 //! [`corun_policies::vmigrater`], the same as in the simulator).
 //!
 //! [`run`] is the daemon. Its parts, in the order in which they matter to it: heart (timer threads, one
-//! for each vCPU), engine (beats and requests → decisions → moves), detector (who does I/O), selection
+//! for each vCPU), migrater (beats and requests → decisions → moves), detector (who does I/O), selection
 //! (who may be moved), state (what is given back), sharing and pace (whether it is worth anything, and
 //! how fast to beat), [`Status`].
 //!
 //! Whatever becomes of it, masks are given back: by itself when it ends, else by [`restore`] or the next
 //! start.
 
-mod affinity;
-mod clock;
 mod counts;
 mod daemon;
 mod detector;
-mod engine;
 mod guest;
 mod heart;
+mod migrater;
 mod pace;
 mod pins;
-mod proc;
 mod selection;
 mod sharing;
 mod state;

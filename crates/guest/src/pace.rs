@@ -3,15 +3,15 @@
 //! vCPU, and must not be paid while there is nothing to move. Nor may it become more: where a beat costs
 //! more than it should, it comes less often.
 
-use crate::clock;
 use crate::heart::SLOWEST;
 use corun_model::Nanos;
 use corun_model::time::{MS, SEC};
 use corun_policies::vmigrater::MigraterParams;
+use corun_system::clock;
 
 /// With nothing to move, beats come ten times less often: with 3 ms, absences of more than 6 ms are
 /// seen, and hosts' slices are of that order or longer (assumed).
-const SLOWER: Nanos = 10;
+const SLOWER: u64 = 10;
 /// Where the host tells the time that it takes, beats say nothing then that is not known better.
 const IDLE: Nanos = 100 * MS;
 

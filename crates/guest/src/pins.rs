@@ -6,9 +6,9 @@
 //! pinned when it was created. It is looked for at least once a second, so that no more than the last
 //! seconds have to be remembered, of threads that were given back since, too.
 
-use crate::proc::Key;
 use crate::state::Before;
 use corun_model::Nanos;
+use corun_system::procfs::ThreadKey;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
@@ -35,12 +35,12 @@ pub(crate) type Heirlooms = BTreeMap<u32, Before>;
 /// The recent past of all threads that were moved.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pins {
-    threads: BTreeMap<Key, History>,
+    threads: BTreeMap<ThreadKey, History>,
 }
 
 impl Pins {
     /// A thread may be moved from now on.
-    pub(crate) fn begin(&mut self, key: Key, before: Before) {
+    pub(crate) fn begin(&mut self, key: ThreadKey, before: Before) {
         let fresh = || History {
             before,
             pins: VecDeque::new(),
@@ -51,7 +51,7 @@ impl Pins {
     }
 
     /// It is to move to `vcpu`.
-    pub(crate) fn ordered(&mut self, key: &Key, vcpu: u32, now: Nanos) {
+    pub(crate) fn ordered(&mut self, key: &ThreadKey, vcpu: u32, now: Nanos) {
         if let Some(history) = self.threads.get_mut(key) {
             history.pins.push_back(Pin {
                 vcpu,
@@ -62,14 +62,14 @@ impl Pins {
     }
 
     /// The move that was ordered last was made.
-    pub(crate) fn moved(&mut self, key: &Key, now: Nanos) {
+    pub(crate) fn moved(&mut self, key: &ThreadKey, now: Nanos) {
         if let Some(history) = self.threads.get_mut(key) {
             history.pins.iter_mut().rev().skip(1).for_each(end(now));
         }
     }
 
     /// It has its own mask again, or somebody else's.
-    pub(crate) fn given_back(&mut self, key: &Key, now: Nanos) {
+    pub(crate) fn given_back(&mut self, key: &ThreadKey, now: Nanos) {
         if let Some(history) = self.threads.get_mut(key) {
             history.pins.iter_mut().for_each(end(now));
             history.given_back = true;
@@ -86,18 +86,18 @@ impl Pins {
     }
 
     /// Is this thread one that was moved lately, or may be?
-    pub(crate) fn has(&self, key: &Key) -> bool {
+    pub(crate) fn has(&self, key: &ThreadKey) -> bool {
         self.threads.contains_key(key)
     }
 
     /// The thread with this number.
-    pub(crate) fn numbered(&self, tid: u32) -> Option<Key> {
+    pub(crate) fn numbered(&self, tid: u32) -> Option<ThreadKey> {
         self.threads.keys().find(|key| key.tid == tid).copied()
     }
 
     /// All of them, by process.
-    pub(crate) fn families(&self) -> BTreeMap<u32, Vec<Key>> {
-        let mut families: BTreeMap<u32, Vec<Key>> = BTreeMap::new();
+    pub(crate) fn families(&self) -> BTreeMap<u32, Vec<ThreadKey>> {
+        let mut families: BTreeMap<u32, Vec<ThreadKey>> = BTreeMap::new();
         for key in self.threads.keys() {
             families.entry(key.tgid).or_default().push(*key);
         }
@@ -105,7 +105,7 @@ impl Pins {
     }
 
     /// What one may have inherited that was created at some time in `born` by one of these threads.
-    pub(crate) fn heirlooms(&self, keys: &[Key], born: &Range<Nanos>) -> Heirlooms {
+    pub(crate) fn heirlooms(&self, keys: &[ThreadKey], born: &Range<Nanos>) -> Heirlooms {
         let mut found = Heirlooms::new();
         for history in keys.iter().filter_map(|key| self.threads.get(key)) {
             let then = |pin: &&Pin| pin.from < born.end && pin.until >= born.start;
@@ -127,7 +127,7 @@ mod tests {
     use crate::testing::was_free;
     use corun_model::PcpuSet;
 
-    const KEY: Key = Key {
+    const KEY: ThreadKey = ThreadKey {
         tgid: 7,
         tid: 8,
         start: 1,

@@ -2,11 +2,11 @@
 //! Which threads may be moved: those that the user selects, of these only those that nobody has tied
 //! to vCPUs, and never the kernel's own.
 
-use crate::affinity;
-use crate::proc::{Key, Proc, Stat};
 use crate::state::Before;
 use crate::system::Sys;
 use corun_model::PcpuSet;
+use corun_system::affinity;
+use corun_system::procfs::{Proc, Stat, ThreadKey};
 use std::fs;
 
 /// What the user selects. A thread must fit each kind that is given, by one of its values; nothing
@@ -98,24 +98,24 @@ fn is_within(wanted: &str, path: &str) -> bool {
 }
 
 impl Selection {
-    fn wants(&self, proc: &Proc, key: &Key, stat: &Stat) -> bool {
-        let Key { tgid, tid, .. } = *key;
+    fn wants(&self, proc: &Proc, key: &ThreadKey, stat: &Stat) -> bool {
+        let ThreadKey { tgid, tid, .. } = *key;
         let fits_name = |pattern: &String| fits(pattern, &stat.name);
         if !self.names.is_empty() && !self.names.iter().any(fits_name) {
             return false;
         }
         let is_user = |user: u32| self.users.contains(&user);
-        if !self.users.is_empty() && !proc.user(tgid, tid).is_some_and(is_user) {
+        if !self.users.is_empty() && !proc.thread(tgid, tid).user().is_some_and(is_user) {
             return false;
         }
         let contains = |(_, path): &(String, String)| {
             self.cgroups.iter().any(|wanted| is_within(wanted, path))
         };
-        self.cgroups.is_empty() || proc.cgroups(tgid, tid).iter().any(contains)
+        self.cgroups.is_empty() || proc.thread(tgid, tid).cgroups().iter().any(contains)
     }
 
     /// Is thread `key` selected, and none of the kernel's or ours? `None`: it is.
-    pub(crate) fn refuses(&self, proc: &Proc, key: &Key, stat: &Stat) -> Option<Left> {
+    pub(crate) fn refuses(&self, proc: &Proc, key: &ThreadKey, stat: &Stat) -> Option<Left> {
         if stat.start != key.start {
             return Some(Left::Gone);
         }
@@ -136,12 +136,12 @@ impl Selection {
 pub(crate) fn movable(
     proc: &Proc,
     sys: &Sys,
-    key: &Key,
+    key: &ThreadKey,
     vcpus: &PcpuSet,
     now: u64,
 ) -> Result<Before, Left> {
     let allowed = affinity::get(key.tid).map_err(|_| Left::Gone)?;
-    let cpuset = sys.cpuset(&proc.cgroups(key.tgid, key.tid));
+    let cpuset = sys.cpuset(&proc.thread(key.tgid, key.tid).cgroups());
     if allowed.and(vcpus) != *vcpus {
         let confined = cpuset.is_some_and(|cpuset| cpuset.and(vcpus) == allowed.and(vcpus));
         return Err(match confined {
@@ -150,7 +150,7 @@ pub(crate) fn movable(
         });
     }
     // Unlike sched_getaffinity(), this also lists vCPUs that are off-line.
-    let listed = proc.allowed(key.tgid, key.tid).ok_or(Left::Gone)?;
+    let listed = proc.thread(key.tgid, key.tid).allowed().ok_or(Left::Gone)?;
     let everywhere = sys.possible().is_none_or(|all| listed.and(&all) == all);
     Ok(Before {
         allowed: listed,
@@ -202,14 +202,14 @@ mod tests {
 
     fn refusal(selection: &Selection, task: &Sleeper) -> Option<Left> {
         let proc = Proc::default();
-        let stat = proc.stat(task.id(), task.id()).unwrap();
+        let stat = proc.thread(task.id(), task.id()).stat().unwrap();
         selection.refuses(&proc, &task.key(), &stat)
     }
 
     #[test]
     fn a_thread_must_fit_each_kind() {
         let task = Sleeper::new();
-        let name = Proc::default().stat(task.id(), task.id()).unwrap().name;
+        let name = Proc::default().thread(task.id(), task.id()).name().unwrap();
         // SAFETY: takes nothing and always works.
         let me = unsafe { libc::geteuid() };
         let mut selection = Selection::default();
@@ -230,7 +230,7 @@ mod tests {
         let (proc, selection) = (Proc::default(), Selection::default());
         let me = std::process::id();
         let own = crate::testing::key_of(me, me);
-        let mut stat = proc.stat(me, me).unwrap();
+        let mut stat = proc.thread(me, me).stat().unwrap();
         assert_eq!(selection.refuses(&proc, &own, &stat), Some(Left::Own));
         stat.is_kernel = true;
         assert_eq!(selection.refuses(&proc, &own, &stat), Some(Left::Kernel));

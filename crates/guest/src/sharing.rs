@@ -6,10 +6,10 @@
 //! that only holds up its own heartbeats is not taken in. Elsewhere they are shared while heartbeats
 //! pause.
 
-use crate::proc::Proc;
 use crate::system::tells_steal;
 use corun_model::Nanos;
 use corun_model::time::SEC;
+use corun_system::procfs::Proc;
 use std::collections::VecDeque;
 
 /// Not descheduled for so long: nothing is shared. Assumed: long against every slice and every pause of

@@ -10,19 +10,18 @@
 //! created since have inherited its mask. While the daemon works it frees them itself, and the time up to
 //! which it has is written down: after a crash only younger ones are heirs.
 
-mod lock;
 mod moved;
 mod widened;
 
-use crate::affinity;
-use crate::proc::{Key, Proc};
 use corun_model::PcpuSet;
-pub(crate) use lock::is_held as is_in_use;
+use corun_system::affinity;
+use corun_system::files::{self, Lock};
+use corun_system::procfs::{Proc, ThreadKey};
 use moved::Moved;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// What a thread is given back.
@@ -40,7 +39,7 @@ pub(crate) struct Before {
 #[derive(Serialize, Deserialize)]
 struct Line {
     #[serde(flatten)]
-    key: Key,
+    key: ThreadKey,
     #[serde(flatten)]
     before: Before,
 }
@@ -60,10 +59,15 @@ struct Content {
 pub(crate) struct State {
     path: PathBuf,
     proc: Proc,
-    threads: BTreeMap<Key, Before>,
+    threads: BTreeMap<ThreadKey, Before>,
     looked: u64,
     /// Held as long as we are at work.
-    _lock: File,
+    _lock: Lock,
+}
+
+/// Is a daemon at work with this state file?
+pub(crate) fn is_in_use(path: &Path) -> bool {
+    Lock::is_taken(path)
 }
 
 impl State {
@@ -72,13 +76,10 @@ impl State {
     /// # Errors
     /// If another daemon is at work, or the file cannot be read or written.
     pub(crate) fn open(path: &Path, proc: &Proc) -> io::Result<(Self, usize)> {
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder)?;
-        }
-        let Some(lock) = lock::take(path)? else {
+        let lock = Lock::take(path)?.ok_or_else(|| {
             let error = "another `corun guest` is at work with this file";
-            return Err(io::Error::new(io::ErrorKind::ResourceBusy, error));
-        };
+            io::Error::new(io::ErrorKind::ResourceBusy, error)
+        })?;
         let content: Content = match fs::read_to_string(path) {
             Ok(text) => serde_json::from_str(&text)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Content::default(),
@@ -97,30 +98,22 @@ impl State {
         Ok((state, left))
     }
 
-    /// Writes the file whole or not at all.
+    /// Writes the file whole or not at all. It need not survive a power failure: nor do the threads.
     fn write(&self) -> io::Result<()> {
-        let line = |(&key, &before): (&Key, &Before)| Line { key, before };
+        let line = |(&key, &before): (&ThreadKey, &Before)| Line { key, before };
         let content = Content {
             boot: self.proc.boot(),
             threads: self.threads.iter().map(line).collect(),
             looked: self.looked,
         };
-        let new = self.path.with_extension("new");
-        // Made anew, so that nothing is written through a link that somebody has put there.
-        match fs::remove_file(&new) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let mut file = File::create_new(&new)?;
-        file.write_all(&serde_json::to_vec(&content)?)?;
-        fs::rename(&new, &self.path)
+        files::replace(&self.path, &serde_json::to_vec(&content)?)
     }
 
     /// Writes threads down, before they are moved.
     ///
     /// # Errors
     /// If the file cannot be written: then none of them may be moved.
-    pub(crate) fn enrol(&mut self, threads: &[(Key, Before)]) -> io::Result<()> {
+    pub(crate) fn enrol(&mut self, threads: &[(ThreadKey, Before)]) -> io::Result<()> {
         if threads.is_empty() {
             return Ok(());
         }
@@ -136,7 +129,7 @@ impl State {
     ///
     /// # Errors
     /// If the mask of one cannot be set or the file cannot be written.
-    pub(crate) fn give_back(&mut self, keys: &[Key]) -> io::Result<()> {
+    pub(crate) fn give_back(&mut self, keys: &[ThreadKey]) -> io::Result<()> {
         let before = self.threads.len();
         let given = self.give_back_each(keys);
         if self.threads.len() != before {
@@ -147,7 +140,7 @@ impl State {
 
     /// Gives threads back what they had, and forgets them in memory; one whose mask cannot be set keeps
     /// nobody else waiting, and stays written down. Returns how many masks were set.
-    fn give_back_each(&mut self, keys: &[Key]) -> io::Result<usize> {
+    fn give_back_each(&mut self, keys: &[ThreadKey]) -> io::Result<usize> {
         let mut outcome = Ok(0);
         for key in keys {
             let Some(before) = self.threads.get(key) else {
@@ -170,7 +163,7 @@ impl State {
     ///
     /// # Errors
     /// If its mask cannot be set.
-    pub(crate) fn loosen(&self, key: &Key) -> io::Result<()> {
+    pub(crate) fn loosen(&self, key: &ThreadKey) -> io::Result<()> {
         let before = self.threads.get(key);
         before.map_or(Ok(()), |before| widened::loosen(&self.proc, key, before))
     }
@@ -179,7 +172,7 @@ impl State {
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub(crate) fn forget(&mut self, gone: &[Key]) -> io::Result<()> {
+    pub(crate) fn forget(&mut self, gone: &[ThreadKey]) -> io::Result<()> {
         let before = self.threads.len();
         gone.iter().for_each(|key| {
             self.threads.remove(key);
@@ -208,7 +201,7 @@ impl State {
     /// # Errors
     /// If a mask cannot be set; the file stays then, for another try, with those threads only.
     pub(crate) fn give_back_all(&mut self) -> io::Result<usize> {
-        let keys: Vec<Key> = self.threads.keys().copied().collect();
+        let keys: Vec<ThreadKey> = self.threads.keys().copied().collect();
         let given = self.give_back_each(&keys);
         self.end_file()?;
         given
@@ -220,7 +213,7 @@ impl State {
             threads: self.threads.clone(),
             looked: self.looked,
         };
-        let keys: Vec<Key> = self.threads.keys().copied().collect();
+        let keys: Vec<ThreadKey> = self.threads.keys().copied().collect();
         let given = self.give_back_each(&keys);
         // Nobody inherits anything any more.
         let heirs = match moved.threads.is_empty() {
@@ -236,10 +229,7 @@ impl State {
         if !self.threads.is_empty() {
             return self.write();
         }
-        match fs::remove_file(&self.path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        files::remove(&self.path)
     }
 }
 
@@ -249,7 +239,7 @@ pub(crate) fn is_pinned(tid: u32) -> bool {
 }
 
 /// Gives a thread back what it had, if it is there and has a mask as we set them. Returns whether.
-pub(crate) fn set_back(proc: &Proc, key: &Key, before: &Before) -> io::Result<bool> {
+pub(crate) fn set_back(proc: &Proc, key: &ThreadKey, before: &Before) -> io::Result<bool> {
     if !proc.is_there(key) {
         return Ok(false);
     }

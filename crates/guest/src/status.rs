@@ -2,12 +2,15 @@
 //! What the daemon tells of itself: a file that it writes anew every second, for `corun guest status`,
 //! and one in Prometheus's text format for whoever collects metrics. It listens nowhere.
 
+mod prometheus;
+mod text;
+
 use crate::counts::{Moves, VcpuCounts};
 use crate::heart::Priority;
 use corun_model::Nanos;
+use corun_system::files;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::path::Path;
 use std::{fs, io};
 
@@ -50,14 +53,6 @@ pub struct Status {
     pub notes: Vec<String>,
 }
 
-/// Writes a file whole or not at all.
-pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let mut new = path.as_os_str().to_owned();
-    new.push(".new");
-    fs::write(&new, text)?;
-    fs::rename(&new, path)
-}
-
 impl Status {
     /// What the daemon wrote last.
     ///
@@ -68,150 +63,7 @@ impl Status {
     }
 
     pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
-        replace(path, &serde_json::to_string(self)?)
-    }
-
-    /// For people, several lines.
-    pub fn text(&self) -> String {
-        let mut out = String::new();
-        let ms = |time: Nanos| time as f64 / 1e6;
-        let because = match self.because.is_empty() {
-            true => String::new(),
-            false => format!(": {}", self.because),
-        };
-        // Writing to a String cannot fail.
-        let _ = writeln!(
-            out,
-            "corun guest, pid {}: {}{because}",
-            self.pid, self.doing
-        );
-        let note = match self.detector_note.is_empty() {
-            true => String::new(),
-            false => format!(" ({})", self.detector_note),
-        };
-        let _ = writeln!(out, "I/O known from   {}{note}", self.detector);
-        let _ = writeln!(out, "steal known from {}", self.steal);
-        let _ = writeln!(
-            out,
-            "heartbeats       every {:.1} ms, {}; own use {:.2} % of each vCPU",
-            ms(self.heartbeat_ns),
-            match self.priority {
-                Priority::RealTime => "SCHED_FIFO",
-                Priority::Nice => "nice -20",
-            },
-            self.own_permille / 10.0
-        );
-        let moves = &self.moves;
-        let _ = writeln!(
-            out,
-            "threads          {} ({} I/O-bound now); moves: {} push, {} pull, {} soon, {} spread, {} refused",
-            self.threads,
-            self.io_bound,
-            moves.push,
-            moves.pull,
-            moves.soon,
-            moves.spread,
-            moves.refused
-        );
-        for (reason, count) in &self.left_alone {
-            let _ = writeln!(out, "left alone       {count} {reason}");
-        }
-        for vcpu in &self.vcpus {
-            let slice = vcpu
-                .slice_ns
-                .map_or("-".into(), |it| format!("{:.1}", ms(it)));
-            let _ = writeln!(
-                out,
-                "vCPU {:<4}        descheduled {} times, away {:.0} ms in all, slice {slice} ms",
-                vcpu.vcpu,
-                vcpu.descheduled,
-                ms(vcpu.away_ns)
-            );
-        }
-        for note in &self.notes {
-            let _ = writeln!(out, "note             {note}");
-        }
-        out
-    }
-
-    /// As Prometheus reads it (text exposition format 0.0.4).
-    pub fn metrics(&self) -> String {
-        let mut out = String::new();
-        let mut metric = |name: &str, kind: &str, help: &str, values: &[(String, f64)]| {
-            let _ = writeln!(out, "# HELP corun_guest_{name} {help}");
-            let _ = writeln!(out, "# TYPE corun_guest_{name} {kind}");
-            for (labels, value) in values {
-                let _ = writeln!(out, "corun_guest_{name}{labels} {value}");
-            }
-        };
-        let one = |value: f64| vec![(String::new(), value)];
-        let by_reason = |name: &str, value: u64| (format!("{{reason=\"{name}\"}}"), value as f64);
-        let by_vcpu = |value: fn(&VcpuCounts) -> f64| -> Vec<_> {
-            let line = |vcpu: &VcpuCounts| (format!("{{vcpu=\"{}\"}}", vcpu.vcpu), value(vcpu));
-            self.vcpus.iter().map(line).collect()
-        };
-        let seconds = |time: Nanos| time as f64 / 1e9;
-        let moves = &self.moves;
-        metric(
-            "working",
-            "gauge",
-            "1 while threads are moved, 0 while there is no need or reason not to",
-            &one(f64::from(u8::from(self.doing == "working"))),
-        );
-        metric(
-            "moves_total",
-            "counter",
-            "Threads moved to another vCPU",
-            &[
-                by_reason("push", moves.push),
-                by_reason("pull", moves.pull),
-                by_reason("soon", moves.soon),
-                by_reason("spread", moves.spread),
-            ],
-        );
-        metric(
-            "moves_refused_total",
-            "counter",
-            "Moves that the kernel refused",
-            &one(moves.refused as f64),
-        );
-        metric(
-            "threads",
-            "gauge",
-            "Threads that may be moved",
-            &one(self.threads as f64),
-        );
-        metric(
-            "threads_io_bound",
-            "gauge",
-            "Those that are I/O-bound now",
-            &one(self.io_bound as f64),
-        );
-        metric(
-            "heartbeat_seconds",
-            "gauge",
-            "Period of the heartbeats",
-            &one(seconds(self.heartbeat_ns)),
-        );
-        metric(
-            "own_cpu_ratio",
-            "gauge",
-            "CPU time used by the daemon, for each vCPU",
-            &one(self.own_permille / 1e3),
-        );
-        metric(
-            "vcpu_descheduled_total",
-            "counter",
-            "Times a vCPU was descheduled",
-            &by_vcpu(|it| it.descheduled as f64),
-        );
-        metric(
-            "vcpu_away_seconds_total",
-            "counter",
-            "Time a vCPU was descheduled",
-            &by_vcpu(|it| it.away_ns as f64 / 1e9),
-        );
-        out
+        files::replace(path, &serde_json::to_vec(self)?)
     }
 }
 

@@ -2,8 +2,8 @@
 //! What sort of guest this is: its vCPUs, who else steers by stolen time, and whether stolen time can
 //! be seen at all.
 
-use crate::proc::Proc;
 use corun_model::PcpuSet;
+use corun_system::procfs::Proc;
 use std::fs;
 use std::path::{Path, PathBuf};
 

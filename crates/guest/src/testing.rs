@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What several tests need: processes to move about.
 
-use crate::proc::{Key, Proc};
 use crate::state::Before;
 use corun_model::PcpuSet;
+use corun_system::procfs::{Proc, ThreadKey};
 use std::process::{Child, Command, Stdio};
 
 /// A process that waits until it is dropped.
@@ -11,8 +11,13 @@ pub(crate) struct Sleeper(pub(crate) Child);
 
 impl Sleeper {
     pub(crate) fn new() -> Self {
-        // No child of the shell, which would inherit what its parent is pinned to meanwhile.
-        Self::of("exec sleep 60")
+        let sleeper = Self(Command::new("sleep").arg("60").spawn().unwrap());
+        // It is there before it has its own name.
+        let thread = Proc::default().thread(sleeper.id(), sleeper.id());
+        while thread.name().as_deref() != Some("sleep") {
+            std::thread::yield_now();
+        }
+        sleeper
     }
 
     /// Any shell script.
@@ -26,7 +31,7 @@ impl Sleeper {
         self.0.id()
     }
 
-    pub(crate) fn key(&self) -> Key {
+    pub(crate) fn key(&self) -> ThreadKey {
         key_of(self.id(), self.id())
     }
 }
@@ -38,9 +43,9 @@ impl Drop for Sleeper {
     }
 }
 
-pub(crate) fn key_of(tgid: u32, tid: u32) -> Key {
-    let start = Proc::default().stat(tgid, tid).unwrap().start;
-    Key { tgid, tid, start }
+pub(crate) fn key_of(tgid: u32, tid: u32) -> ThreadKey {
+    let start = Proc::default().thread(tgid, tid).start().unwrap();
+    ThreadKey { tgid, tid, start }
 }
 
 /// A thread that was free when it was written down, at the beginning of time.

@@ -5,10 +5,10 @@
 //! It is loaded with the dispatcher, while the daemon still may, and looks at interrupts only as long as there
 //! are vCPUs to look for. When the daemon ends, for whatever reason, the kernel takes it out.
 
-use crate::discovery::ThreadKey;
 use crate::namespaces;
 use crate::object::Aligned;
 use corun_model::AwaitedHidden;
+use corun_system::procfs::ThreadKey;
 use libbpf_rs::{Link, Object, ObjectBuilder, ProgramInput, ProgramMut};
 use std::cell::RefCell;
 use std::collections::BTreeSet;

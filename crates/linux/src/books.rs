@@ -3,11 +3,11 @@
 //! mapped here. A system call for each vCPU, ten times a second, was a third of what the daemon cost under
 //! Jupiter with 504 vCPUs (docs/cost.md).
 
-use crate::discovery::ThreadKey;
 use crate::mapping::{Access, Mapping, copy_of, words_of};
 use crate::namespaces;
 use crate::object::Aligned;
 use crate::skel::types;
+use corun_system::procfs::ThreadKey;
 use libbpf_rs::{MapCore, MapHandle, Object, ObjectBuilder, ProgramInput, ProgramMut};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -120,8 +120,9 @@ fn known(told: &[AtomicU64]) -> Option<types::task_ctx> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pidfd;
     use crate::tables::bytes_of;
-    use crate::{pidfd, proc};
+    use corun_system::procfs::Process;
     use libbpf_rs::{ErrorKind, MapFlags};
     use std::os::fd::AsRawFd;
 
@@ -149,7 +150,7 @@ mod tests {
                 MapFlags::ANY,
             )
             .unwrap();
-        let start = proc::start_time(tgid, tid).unwrap();
+        let start = Process::here(tgid).thread(tid).start().unwrap();
         let key = ThreadKey { tgid, tid, start };
         let again = ThreadKey {
             start: start + 1,

@@ -58,7 +58,14 @@ fn is_slice(cgroup: &Path) -> bool {
 }
 
 /// How many levels of cgroups a VM may have within its own.
-const DEEPEST: u32 = 4;
+pub(crate) const DEEPEST: u32 = 4;
+
+/// The cgroups just below one; `None` if it has gone.
+pub(crate) fn children(cgroup: &Path) -> Option<impl Iterator<Item = PathBuf>> {
+    let entries = fs::read_dir(cgroup).ok()?.flatten();
+    let paths = entries.map(|entry| entry.path());
+    Some(paths.filter(|path| path.is_dir()))
+}
 
 /// Is there no process but `tgid` in this cgroup and those below? `None` if it does not say.
 fn alone(cgroup: &Path, tgid: u32, levels: u32) -> Option<bool> {
@@ -66,13 +73,8 @@ fn alone(cgroup: &Path, tgid: u32, levels: u32) -> Option<bool> {
     if processes.lines().any(|line| line.parse() != Ok(tgid)) {
         return Some(false);
     }
-    let below = fs::read_dir(cgroup)
-        .ok()?
-        .flatten()
-        .map(|entry| entry.path());
-    let mut groups = below.filter(|path| path.is_dir());
     let others = |group: PathBuf| levels == 0 || alone(&group, tgid, levels - 1) == Some(false);
-    Some(!groups.any(others))
+    Some(!children(cgroup)?.any(others))
 }
 
 #[cfg(test)]

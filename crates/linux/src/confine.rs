@@ -252,7 +252,7 @@ mod tests {
                     .unwrap()
                     .contains("Seccomp:\t2")
             );
-            assert!(crate::pidfd::allowed(std::process::id()).is_some());
+            assert!(corun_system::affinity::get(std::process::id()).is_ok());
             assert!(crate::pidfd::open_thread(std::process::id()).is_ok());
         });
         checked.join().unwrap();

@@ -6,12 +6,11 @@
 //! any other, except that it takes back what the old policy had said (apply.rs).
 
 use crate::apply::{Base, ToldHost, apply};
-use crate::clock;
 use crate::cookies::Cookies;
 use crate::counters::Counters;
 use crate::cycles::Cycles;
 use crate::descriptors::MORE;
-use crate::discovery::{ThreadKey, Vcpu, Vm, Vms};
+use crate::discovery::{Vcpu, Vm, Vms};
 use crate::ipis;
 use crate::perf::{RESTRICTED, VcpuCounters};
 use crate::socket::protocol::VmInForce;
@@ -22,6 +21,8 @@ use corun_model::{
     Wakers,
 };
 use corun_policies::{Policy, PolicyInfo, Settings};
+use corun_system::clock;
+use corun_system::procfs::ThreadKey;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 

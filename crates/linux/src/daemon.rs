@@ -2,7 +2,6 @@
 //! What the daemon does while the dispatcher is in charge: asks the policy when it wants to be
 //! asked, prints statistics, drains the recording, answers on its socket.
 
-use crate::clock;
 use crate::control::{Control, Exchange};
 use crate::holds::Holds;
 use crate::host::{Cause, HostError, HostOptions, Recorded, ejected};
@@ -19,6 +18,7 @@ use crate::status::{Beside, HostStatus};
 use corun_model::time::{MS, seconds};
 use corun_model::{Nanos, PcpuSet};
 use corun_policies::{PolicyInfo, SettingError, Settings};
+use corun_system::clock;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 

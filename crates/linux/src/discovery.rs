@@ -10,23 +10,16 @@ use crate::helpers::{self, Helper};
 use crate::inventory::role::vcpu_number;
 use crate::inventory::{Identity, identity};
 use crate::perf::VcpuCounters;
-use crate::proc::Process;
 use crate::tables::Tables;
 use crate::vm_table::VmSlot;
 use crate::{cgroup, pidfd, vcpu_weight};
 use corun_dispatcher::{TaskConf, VmConf};
 use corun_model::{PcpuSet, TaskId, VmId};
+use corun_system::affinity;
+use corun_system::procfs::{Process, ThreadKey};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-
-/// A thread, for ever: numbers are used again, but not with the same start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct ThreadKey {
-    pub(crate) tgid: u32,
-    pub(crate) tid: u32,
-    pub(crate) start: u64,
-}
 
 /// A vCPU thread.
 #[derive(Debug)]
@@ -206,7 +199,7 @@ impl Vm {
         let threads = process.threads();
         let mut new = threads.clone();
         new.retain(|tid| !known(tid));
-        let named = |&tid: &u32| Some((tid, Some(vcpu_number(&process.thread_name(tid)?)?)));
+        let named = |&tid: &u32| Some((tid, Some(vcpu_number(&process.thread(tid).name()?)?)));
         let mut found: Vec<(u32, Option<u32>)> = new.iter().filter_map(named).collect();
         if found.is_empty() && self.vcpus.is_empty() {
             // A VMM that names its threads otherwise: the dispatcher tells which are vCPUs.
@@ -250,26 +243,28 @@ fn open_vcpu(
         ctx.is_some_and(|ctx| ctx.vm != NO_VM)
     };
     // Read after the descriptor was opened: if the thread is still there, both mean the same one.
-    let start = Process::here(tgid).thread_start(tid);
+    let start = Process::here(tgid).thread(tid).start();
     let there = start.filter(|_| number.is_some() || is_vcpu());
-    Ok(there.zip(pidfd::allowed(tid)).map(|(start, allowed)| Vcpu {
-        task,
-        key: ThreadKey { tgid, tid, start },
-        number: number.unwrap_or(u32::MAX),
-        pidfd,
-        allowed,
-        weight: vcpu_weight::of(tgid, tid),
-        told: None,
-        owed: None,
-        counters: None,
-    }))
+    Ok(there
+        .zip(affinity::get(tid).ok())
+        .map(|(start, allowed)| Vcpu {
+            task,
+            key: ThreadKey { tgid, tid, start },
+            number: number.unwrap_or(u32::MAX),
+            pidfd,
+            allowed,
+            weight: vcpu_weight::of(tgid, tid),
+            told: None,
+            owed: None,
+            counters: None,
+        }))
 }
 
 /// `NO_VM` of the dispatcher.
 const NO_VM: u32 = u32::MAX;
 
 fn refresh_allowed(vcpu: &mut Vcpu) {
-    if let Some(allowed) = pidfd::allowed(vcpu.key.tid) {
+    if let Ok(allowed) = affinity::get(vcpu.key.tid) {
         vcpu.allowed = allowed;
     }
 }

@@ -6,9 +6,9 @@
 //! this one is killed; but only where what was set is still there: whoever changed it since knows better. The
 //! knob is kept open, so that it can be put back when all privileges are gone ([`crate::confine`]).
 
-use crate::proc;
-use crate::safety::{read_own, write_whole};
+use crate::machine::boot;
 use corun_model::{Nanos, time};
+use corun_system::files;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -141,7 +141,7 @@ pub(crate) fn put_back(knobs: &Path, state_dir: &Path) -> Result<Left, HaltPollE
         let path = path.to_path_buf();
         move |cause| HaltPollError { path, cause }
     };
-    let Some(text) = read_own(&state).map_err(at(&state))? else {
+    let Some(text) = files::read_own(&state).map_err(at(&state))? else {
         return Ok(Left::Nothing);
     };
     let Ok(changed) = serde_json::from_slice::<Changed>(&text) else {
@@ -151,7 +151,7 @@ pub(crate) fn put_back(knobs: &Path, state_dir: &Path) -> Result<Left, HaltPollE
     let path = knobs.join(KNOB);
     let mut left = Left::Nothing;
     // Without the module, or after another boot, there is nothing to put back.
-    if changed.boot == proc::boot() && path.exists() {
+    if changed.boot == boot() && path.exists() {
         let knob = OpenOptions::new().read(true).write(true).open(&path);
         let knob = knob.map_err(at(&path))?;
         if read(&knob).map_err(at(&path))? == changed.now {
@@ -180,7 +180,7 @@ impl HaltPoll {
         let changed = Changed {
             before: read(&knob).map_err(failed)?,
             now: longest,
-            boot: proc::boot(),
+            boot: boot(),
         };
         written(&state, &changed).map_err(|cause| HaltPollError {
             path: state.clone(),
@@ -243,7 +243,7 @@ impl Drop for HaltPoll {
 }
 
 fn written(state: &Path, changed: &Changed) -> io::Result<()> {
-    write_whole(state, &serde_json::to_vec(changed)?)
+    files::replace_durably(state, &serde_json::to_vec(changed)?)
 }
 
 fn read(knob: &File) -> io::Result<u64> {

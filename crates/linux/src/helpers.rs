@@ -14,11 +14,11 @@
 //! order, too.
 
 use crate::descriptors;
-use crate::discovery::{ThreadKey, Vcpu, Vm};
+use crate::discovery::{Vcpu, Vm};
 use crate::inventory::Role;
 use crate::pidfd;
-use crate::proc::Process;
 use corun_dispatcher::TaskConf;
+use corun_system::procfs::{Process, ThreadKey};
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -50,9 +50,9 @@ pub(crate) fn refresh(
     helpers.retain_mut(|helper| {
         let tid = helper.key.tid;
         // Threads are named after they have begun.
-        let role = process.thread_name(tid).map(|name| Role::of(&name));
+        let role = process.thread(tid).name().map(|name| Role::of(&name));
         helper.role = role.unwrap_or(helper.role);
-        !is_vcpu(tid) && process.thread_start(tid) == Some(helper.key.start)
+        !is_vcpu(tid) && process.thread(tid).start() == Some(helper.key.start)
     });
     for &tid in threads {
         if helpers.len() >= MOST {
@@ -74,13 +74,13 @@ pub(crate) fn refresh(
 /// # Errors
 /// Why there is no descriptor for it.
 fn open(process: &Process, tgid: u32, tid: u32) -> io::Result<Option<Helper>> {
-    let role = process.thread_name(tid).map(|name| Role::of(&name));
+    let role = process.thread(tid).name().map(|name| Role::of(&name));
     let Some(role) = role.filter(|role| !role.is_vcpu()) else {
         return Ok(None);
     };
     let pidfd = pidfd::open_thread(tid)?;
     // Read after the descriptor was opened: if the thread is still there, both mean the same one.
-    let start = process.thread_start(tid);
+    let start = process.thread(tid).start();
     Ok(start.map(|start| Helper {
         key: ThreadKey { tgid, tid, start },
         role,

@@ -473,7 +473,7 @@ mod tests {
             what: "vCPU 0 waited".to_string(),
         };
         let ended = Err(HostError::RolledBack(breach));
-        fs::create_dir(folder.path().join("runs.new")).unwrap();
+        fs::create_dir(folder.path().join("runs.json.new")).unwrap();
         let last = LastWords::default();
         let written = remember(&mut journal, folder.path(), &ended, &[], &last);
         assert!(written.is_err());

@@ -8,10 +8,12 @@
 use crate::host::{HostError, watch_signals};
 use crate::outside::{Numbers, task_seen};
 use crate::watch::{Row, Sample, Sampler, rows};
-use crate::{clock, cookies, machine, pidfd, preflight, smt, vcpu_weight};
+use crate::{cookies, machine, preflight, smt, vcpu_weight};
 use corun_model::time::{MS, seconds};
 use corun_model::{HostSeen, Nanos, Plan, Signals, Snapshot, VmSeen};
 use corun_policies::{Policy, PolicyInfo, Settings};
+use corun_system::affinity;
+use corun_system::clock;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -104,7 +106,7 @@ impl Observer {
             let elapsed = old.map_or(0, |old| vm.at.saturating_sub(old.at));
             let mut vcpus = Vec::new();
             for (_, thread) in vm.machine.vcpus() {
-                let Some(allowed) = pidfd::allowed(thread.tid) else {
+                let Ok(allowed) = affinity::get(thread.tid) else {
                     continue;
                 };
                 let sum = vm.counted(thread.tid);

@@ -2,8 +2,8 @@
 //! What a policy is shown of vCPUs where the dispatcher is not in charge: numbers of its own for VMs and
 //! vCPUs, and of their time what the kernel counts for everybody.
 
-use crate::proc::Counted;
 use corun_model::{Nanos, PcpuSet, Signals, TaskId, TaskSeen, Turns, VmId};
+use corun_system::procfs::Counted;
 use std::collections::BTreeMap;
 
 /// Processes and threads as policies count them, in the order in which they were first seen. The kernel

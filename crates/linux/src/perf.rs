@@ -18,7 +18,7 @@
 
 use crate::descriptors;
 use corun_model::{LlcSeen, PcpuId, Signals, UnhaltedSeen};
-use corun_policies::vsmtio::events::Event;
+use corun_policies::pmu::Event;
 use std::cell::Cell;
 use std::fs;
 use std::io;

@@ -3,7 +3,6 @@
 //!
 //! Times are sums since each vCPU was first seen, in seconds; whoever wants shares asks twice.
 
-use crate::clock;
 use crate::control::Control;
 use crate::counters::Counters;
 use crate::discovery::{Vcpu, Vm};
@@ -15,6 +14,7 @@ use crate::safety::Limits;
 use crate::tables::Tables;
 use corun_model::time::{MS, seconds};
 use corun_model::{CyclesSeen, Nanos, Placement, VmStatus, Wakers};
+use corun_system::clock;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;

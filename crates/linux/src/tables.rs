@@ -7,12 +7,13 @@
 
 use crate::awaited::Awaited;
 use crate::books::TaskBooks;
-use crate::discovery::{ThreadKey, Vcpu};
+use crate::discovery::Vcpu;
 use crate::knobs::{Live, Parts};
 use crate::skel::{CorunMaps, types};
 use crate::vm_table::{VmSlot, VmTable};
 use corun_dispatcher::{MAX_PCPUS, PcpuConf, PoolConf, TaskConf, VmConf};
 use corun_model::{AwaitedHidden, Nanos};
+use corun_system::procfs::ThreadKey;
 use libbpf_rs::{MapCore, MapFlags};
 use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;

@@ -8,7 +8,7 @@
 //! nothing to anybody.
 
 use crate::cgroup;
-use crate::proc::Process;
+use corun_system::procfs::Proc;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -34,7 +34,7 @@ pub(crate) fn of(tgid: u32, tid: u32) -> u32 {
 
 /// The weight of the cgroup that a thread has to itself; `None` if it shares its own with others.
 fn of_own_cgroup(root: &Path, mount: &Path, tgid: u32, tid: u32) -> Option<u32> {
-    let path = Process::below(root, tgid).thread_cgroup(tid)?;
+    let path = Proc::below(root).thread(tgid, tid).cgroup()?;
     let own = mount.join(path.trim_start_matches('/'));
     let threads = fs::read_to_string(own.join("cgroup.threads")).ok()?;
     let alone = own != mount && threads.lines().all(|line| line.parse() == Ok(tid));

@@ -16,6 +16,7 @@ mod cosched;
 mod fair;
 pub mod jupiter;
 mod microsliced;
+pub mod pmu;
 mod registry;
 mod settings;
 pub mod vmigrater;
@@ -62,7 +63,7 @@ pub trait Policy: Send {
 
     /// Does it look at [`corun_model::Signals::cycles`], and what are they to be divided by? They are counted
     /// at every switch of every pCPU.
-    fn wants_cycles(&self) -> Option<vsmtio::events::By> {
+    fn wants_cycles(&self) -> Option<pmu::Choice> {
         None
     }
 

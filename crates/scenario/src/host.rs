@@ -95,6 +95,7 @@ pub(crate) fn run(table: Option<Reader<'_>>) -> Option<Run> {
     let mut run = Run {
         duration: 10 * SEC,
         warm_up: SEC,
+        stagger: 0,
         seeds: vec![1],
         policies: None,
     };
@@ -105,6 +106,9 @@ pub(crate) fn run(table: Option<Reader<'_>>) -> Option<Run> {
     run.warm_up = table
         .duration("warm_up", 0..=*LENGTH.end())
         .unwrap_or(run.warm_up);
+    run.stagger = table
+        .duration("stagger", 0..=run.warm_up)
+        .unwrap_or(run.stagger);
     if table.has("seed") && table.has("seeds") {
         table.problem("seeds", "seed is given, too: expected one of them");
     }

@@ -148,6 +148,8 @@ pub struct Run {
     pub duration: Nanos,
     /// Before it.
     pub warm_up: Nanos,
+    /// VMs begin within so long, each at a time of its own.
+    pub stagger: Nanos,
     /// Each is a run.
     pub seeds: Vec<u64>,
     /// Policies to compare if the command line names none.
@@ -372,6 +374,8 @@ pub struct GuestKeys {
     pub pv_spin: Option<Nanos>,
     /// Spinning after which the CPU leaves the guest; 0: never.
     pub ple_window: Option<Nanos>,
+    /// By how many times each such exit widens that.
+    pub ple_grow: Option<u32>,
     /// How it has other vCPUs flush their TLBs.
     pub tlb_flush: Option<Located<String>>,
     /// What a flush costs.

@@ -7,9 +7,9 @@ use crate::policy::setting;
 use crate::reader::Reader;
 use crate::tree::Value;
 use corun_policies::Settings;
+use corun_policies::pmu::{Event, Events, KINDS};
 use corun_policies::vsmtio::calibration::Calibration;
 pub(crate) use corun_policies::vsmtio::calibration::FORMAT;
-use corun_policies::vsmtio::events::{Event, Events, KINDS};
 
 pub(crate) const COEFFICIENTS: [&str; 5] = ["base", "wait", "wait_wait", "miss", "miss_miss"];
 
@@ -121,8 +121,8 @@ fn names_of(generic: &[(&str, u64)]) -> String {
 #[cfg(test)]
 mod tests {
     use crate::{Calibrated, calibration};
+    use corun_policies::pmu::{Event, Events};
     use corun_policies::vsmtio::calibration::{Calibration, write};
-    use corun_policies::vsmtio::events::{Event, Events};
 
     const GOOD: &str = "format = \"corun-symbiosis-1\"\nsource = \"measured\"\n\
         [machine]\ntopology = \"1n1l4c2t\"\nl2 = \"256KB\"\nllc = \"8MB\"\n\

@@ -199,6 +199,7 @@ fn guest(table: Reader<'_>, last_vcpu: u32) -> GuestKeys {
         lock: table.located("lock"),
         pv_spin: table.duration("pv_spin", GUEST),
         ple_window: table.duration("ple_window", GUEST),
+        ple_grow: table.whole("ple_grow", 1..=100),
         tlb_flush: table.located("tlb_flush"),
         flush: table.duration("flush", GUEST),
         idle: table.located("idle"),

@@ -157,6 +157,10 @@ fn durations() {
             "host.toml:8: run.warm_up: found \"2000min\", expected a duration from 0 ns to 86400 s",
         ],
     );
+    says(
+        with("[run]\nwarm_up = \"1s\"\nstagger = \"2s\""),
+        &["host.toml:8: run.stagger: found \"2s\", expected a duration from 0 ns to 1.00 s"],
+    );
 }
 
 #[test]
@@ -321,7 +325,7 @@ fn cases_are_checked_too_and_shared_problems_told_once() {
             "host.toml:6: vm.web.weight: found 0, expected a whole number from 1 to 10000",
             "host.toml:8: host.hz: found 7, expected a whole number from 100 to 10000",
             "host.toml:10: run.duratoin: unknown key, did you mean \"duration\"? (known here: \
-             duration, policies, seed, seeds, warm_up)",
+             duration, policies, seed, seeds, stagger, warm_up)",
         ],
     );
     says(

@@ -10,7 +10,7 @@
 //! going idle is not counted again. Times are the machine's, so they tell of its other work as well:
 //! [`measure`] takes the best of several rounds, and times the bare event queue in each of them.
 
-use crate::engine::EventQueue;
+use crate::event_queue::EventQueue;
 use crate::guest::{GuestParams, Guests, ThreadSpec, VmSpec};
 use crate::host::{Costs, HardwareParams, HostParams};
 use crate::load::{Cgroup, Cgroups, Load, Pattern, Patterns, Quota};

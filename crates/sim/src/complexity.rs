@@ -10,12 +10,13 @@
 
 use crate::Simulation;
 use crate::host::{Costs, HardwareParams, Host, HostParams};
-use crate::load::{Pattern, Patterns, VmInfo};
+use crate::load::{Pattern, Patterns};
 use crate::sched::HostScheduler;
 use crate::sched::dispatcher::{Counted, Dispatcher, Watch};
+use crate::sched::forward::forward;
 use corun_dispatcher::Callback;
 use corun_model::time::{MS, US};
-use corun_model::{DispatcherParams, Nanos, PcpuId, Plan, TaskId, Turns};
+use corun_model::{DispatcherParams, Nanos, PcpuId, TaskId};
 use corun_policies::PolicyInfo;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -34,13 +35,13 @@ pub struct Size {
 }
 
 impl Size {
-    /// A host for `policy`.
+    /// A host with the cores that `policy` schedules.
     pub fn new(policy: &PolicyInfo, pcpus: u32, per_pcpu: u32, siblings: u32) -> Self {
         Self {
             pcpus,
             per_pcpu,
             siblings,
-            threads: if policy.name == "vsmtio" { 2 } else { 1 },
+            threads: policy.threads,
         }
     }
 }
@@ -162,13 +163,7 @@ struct Counting {
 }
 
 impl HostScheduler for Counting {
-    fn know_vms(&mut self, vms: &[VmInfo]) {
-        self.sched.know_vms(vms);
-    }
-
-    fn add(&mut self, host: &mut Host, task: TaskId) {
-        self.sched.add(host, task);
-    }
+    forward! { sched: know_vms know_cgroups add block tick timer directs_yields yield_pcpu flush_ipi co_stopped throttled turns apply }
 
     fn wake(&mut self, host: &mut Host, task: TaskId, waker: Option<PcpuId>) {
         let before = self.sched.exchanges();
@@ -179,10 +174,6 @@ impl HostScheduler for Counting {
         }
     }
 
-    fn block(&mut self, host: &mut Host, task: TaskId, cpu: PcpuId) {
-        self.sched.block(host, task, cpu);
-    }
-
     fn pick(&mut self, host: &mut Host, cpu: PcpuId) -> Option<TaskId> {
         let before = self.sched.exchanges();
         let next = self.sched.pick(host, cpu);
@@ -191,36 +182,6 @@ impl HostScheduler for Counting {
             self.cost.borrow_mut().picks.add(exchanges);
         }
         next
-    }
-
-    fn tick(&mut self, host: &mut Host, cpu: PcpuId) {
-        self.sched.tick(host, cpu);
-    }
-
-    fn timer(&mut self, host: &mut Host, token: u64) {
-        self.sched.timer(host, token);
-    }
-
-    fn directs_yields(&self) -> bool {
-        self.sched.directs_yields()
-    }
-
-    fn yield_pcpu(
-        &mut self,
-        host: &mut Host,
-        task: TaskId,
-        cpu: PcpuId,
-        to: Option<TaskId>,
-    ) -> bool {
-        self.sched.yield_pcpu(host, task, cpu, to)
-    }
-
-    fn turns(&self, host: &Host, task: TaskId, since: Nanos) -> Turns {
-        self.sched.turns(host, task, since)
-    }
-
-    fn apply(&mut self, host: &mut Host, plan: &Plan) {
-        self.sched.apply(host, plan);
     }
 }
 

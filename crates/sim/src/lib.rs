@@ -10,7 +10,7 @@ pub mod bench;
 pub mod complexity;
 mod control;
 pub mod device;
-pub mod engine;
+pub mod event_queue;
 pub mod guest;
 pub mod host;
 pub mod load;

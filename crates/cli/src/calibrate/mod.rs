@@ -14,10 +14,11 @@ pub mod guest;
 mod here;
 mod meter;
 mod programs;
+mod simulated;
 mod symbiosis;
+mod table;
 mod verdict;
 
-use crate::compare::calibration::machine;
 use crate::compare::{input, jobs, runs, setup};
 use crate::failure::Invalid;
 use crate::output;
@@ -25,13 +26,9 @@ use crate::outputs::{self, Outputs};
 use anyhow::Context;
 use corun_policies::aql::{Calibration, Machine, calibration};
 use corun_scenario::{Case, Override, Scenario};
-use meter::Levels;
-use programs::{CONSOLIDATION, DEFAULT, SEEDS, SLICES, SUBJECTS};
-use std::fmt::Write;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::thread;
-use verdict::{Curve, Point};
+use verdict::Curve;
 
 /// Find what policies have to know of a machine: the best slice for each type of application, for aql, or how
 /// hardware threads of a core slow each other down, for vsmtio
@@ -123,14 +120,6 @@ Examples:
 
 Exit codes: 0 done; 1 a run failed or the file could not be written; 2 wrong usage or invalid input.";
 
-/// A run to do.
-struct Job {
-    subject: usize,
-    slice: usize,
-    case: Case,
-    seed: u64,
-}
-
 /// Runs the command.
 ///
 /// # Errors
@@ -147,36 +136,17 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if args.here {
         return on_this_machine(args);
     }
-    let all = plan(args)?;
-    let here = all.first().map(|job| machine(&job.case));
-    let here = here.context("nothing to do")?;
-    let cpus = || thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let threads = args.jobs.map_or_else(cpus, NonZeroUsize::get);
-    let policy = if args.scheduler == "credit" {
-        "credit"
-    } else {
-        "fair"
-    };
-    let done = jobs::run(&all, threads, |job| one(job, policy))?;
-    let mut curves: Vec<Curve> = SUBJECTS.iter().map(|of| Curve::new(of.kind)).collect();
-    let mut levels: Vec<Levels> = SUBJECTS.iter().map(|_| Levels::default()).collect();
-    for (job, (time, seen)) in all.iter().zip(done) {
-        let case = job.case.name.clone();
-        curves[job.subject].points.push(Point {
-            slice: job.slice,
-            case,
-            time,
-        });
-        if job.slice == DEFAULT {
-            levels[job.subject].extend(seen);
-        }
-    }
+    let simulated::Found {
+        machine,
+        curves,
+        levels,
+    } = simulated::run(args)?;
     let found = verdict::calibration(&curves, &levels);
     // Results are shown whether or not the files could be written.
-    let saved = save(args, &curves, &found, &here);
+    let saved = save(args, &curves, &found, &machine);
     saved.and(match args.json {
         true => output::json(&verdict::json(&curves, &found, None)),
-        false => output::print(&text(&curves, &levels, &here.to_string())),
+        false => output::print(&table::text(&curves, &levels, &machine.to_string())),
     })
 }
 
@@ -203,7 +173,7 @@ fn on_this_machine(args: &Args) -> anyhow::Result<()> {
     saved.and(match args.json {
         true => output::json(&verdict::json(&curves, &found, Some((with, &turns)))),
         false => {
-            let curves = text(&curves, &levels, &machine.to_string());
+            let curves = table::text(&curves, &levels, &machine.to_string());
             output::print(&(curves + &here::turns_table(&turns)))
         }
     })
@@ -225,42 +195,8 @@ fn save(
     Ok(())
 }
 
-/// Every subject, slice, consolidation and seed.
-fn plan(args: &Args) -> anyhow::Result<Vec<Job>> {
-    let host = host(args)?;
-    let seeds = 1..=if args.quick { 4 } else { SEEDS };
-    let mut all = Vec::new();
-    for (subject, of) in SUBJECTS.iter().enumerate() {
-        for (slice, ms) in SLICES.iter().enumerate() {
-            for consolidation in CONSOLIDATION {
-                let text = programs::scenario(of, &host, consolidation, *ms);
-                let scenario = read("calibration", &text, &[], &Outputs::default())?;
-                let case = scenario.cases.into_iter().next().context("no case")?;
-                let case = Case {
-                    name: format!("{consolidation} per pCPU"),
-                    ..case
-                };
-                all.extend(seeds.clone().map(|seed| Job {
-                    subject,
-                    slice,
-                    case: case.clone(),
-                    seed,
-                }));
-            }
-        }
-    }
-    Ok(all)
-}
-
 fn read(name: &str, text: &str, sets: &[Override], outputs: &Outputs) -> anyhow::Result<Scenario> {
     runs::read(&runs::RunArgs::default(), name, text, sets, outputs)
-}
-
-/// The machine, one last-level cache of it: what calibration is about goes on within one.
-fn host(args: &Args) -> anyhow::Result<programs::Host> {
-    let case = machine_case(args, programs::PAPER)?;
-    let costs = setup::host_params(&case);
-    Ok(programs::Host::of(&machine(&case), &costs))
 }
 
 /// A case on the machine that is asked for, `paper`'s if none is.
@@ -283,67 +219,4 @@ fn machine_case(args: &Args, paper: &str) -> anyhow::Result<Case> {
     let case = scenario.cases.into_iter().next().context("no case")?;
     setup::check(&case).map_err(Invalid::error)?;
     Ok(case)
-}
-
-/// Time per work of the subject, and what its counters show.
-fn one(job: &Job, policy: &str) -> anyhow::Result<(f64, Vec<meter::Level>)> {
-    let run = &job.case.run;
-    let simulation =
-        setup::simulation(&job.case, policy, job.seed, None).map_err(Invalid::error)?;
-    let (meter, seen) = meter::meter(run.warm_up);
-    let metered = job.slice == DEFAULT && policy == "fair";
-    let simulation = if metered {
-        simulation.with_policy(meter)
-    } else {
-        simulation
-    };
-    let outcome = simulation.run(run.warm_up, run.warm_up + run.duration, |_| {});
-    let time = match outcome
-        .clients
-        .iter()
-        .find(|client| client.name == "visitors")
-    {
-        Some(client) => client.responses.mean(),
-        None => outcome
-            .vms
-            .first()
-            .map_or(f64::NAN, |vm| 1.0 / vm.achieved.throughput),
-    };
-    Ok((time, meter::taken(&seen)))
-}
-
-/// The curves as a table, as Figure 2 of the paper has them, and what follows.
-fn text(curves: &[Curve], levels: &[Levels], machine: &str) -> String {
-    let mut text = format!("{machine}\nTime per work, relative to 30 ms; smaller is better\n\n");
-    let heads: String = SLICES
-        .iter()
-        .map(|ms| format!("{:>9}", format!("{ms} ms")))
-        .collect();
-    let _ = writeln!(text, "{:10}{heads}   best slice", "");
-    for curve in curves {
-        let values = curve.means();
-        let cells: String = values.iter().map(|value| format!("{value:9.2}")).collect();
-        let best = match verdict::best(&values) {
-            Some(at) => format!("{} ms", SLICES[at]),
-            None => "agnostic".to_string(),
-        };
-        let _ = writeln!(text, "{:10}{cells}   {best}", curve.kind.name());
-    }
-    if levels.iter().any(|it| !it.is_empty()) {
-        text += "\nMedians at 30 ms, per 30 ms in which it ran\n\n";
-        let _ = writeln!(
-            text,
-            "{:10}{:>12}{:>13}{:>16}{:>14}",
-            "", "I/O events", "PAUSE exits", "LLC refs/M inst", "misses/M refs"
-        );
-        for (curve, seen) in curves.iter().zip(levels) {
-            let [io, exits, references, misses] = seen.medians();
-            let kind = curve.kind.name();
-            let _ = writeln!(
-                text,
-                "{kind:10}{io:>12}{exits:>13}{references:>16}{misses:>14}"
-            );
-        }
-    }
-    text
 }

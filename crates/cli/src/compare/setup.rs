@@ -128,6 +128,7 @@ fn guests(case: &Case, seed: u64) -> Result<Guests, Problems> {
         .map_err(|error| unfit(case, &error))?;
     Ok(guests
         .with_halt_polling(halt_polling(&case.host.halt_poll))
+        .begun_within(case.run.stagger, seed)
         .in_cgroups(cgroups(case)))
 }
 
@@ -239,6 +240,7 @@ fn guest_params(vm: &Vm) -> Result<GuestParams, Problems> {
     params.agent = agent(&vm.guest)?;
     let some = |window: Nanos| (window > 0).then_some(window);
     set(&mut params.ple_window, keys.ple_window.map(some));
+    set(&mut params.ple_grow, keys.ple_grow);
     set(&mut params.flush, keys.flush);
     if let Some(said) = &keys.tlb_flush {
         let known = TlbFlush::NAMES;

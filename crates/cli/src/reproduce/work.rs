@@ -140,6 +140,7 @@ fn scenario(
             run.seeds.truncate(QUICK_SEEDS);
             let part = |time: u64| (time / QUICK_PART).max(QUICK_LEAST).min(time);
             (run.warm_up, run.duration) = (part(run.warm_up), part(run.duration));
+            run.stagger = run.stagger.min(run.warm_up);
         }
         if let Some(seeds) = args.seeds {
             run.seeds = (1..=u64::from(seeds)).collect();

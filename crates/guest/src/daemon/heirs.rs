@@ -6,15 +6,15 @@
 //! once, when it is found: a thread that has a single vCPU later has it because somebody wants that.
 
 use super::Daemon;
-use crate::affinity;
-use crate::clock;
 use crate::guest::GuestError;
 use crate::heart::lock;
 use crate::pins::Heirlooms;
-use crate::proc::Key;
 use crate::state::{is_pinned, set_back};
 use corun_model::Nanos;
 use corun_model::time::{MS, SEC};
+use corun_system::affinity;
+use corun_system::clock;
+use corun_system::procfs::ThreadKey;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -41,7 +41,7 @@ pub(super) struct Heirs {
 }
 
 impl Heirs {
-    fn is_judged(&self, key: &Key) -> bool {
+    fn is_judged(&self, key: &ThreadKey) -> bool {
         let judged = self.judged.get(&key.tid);
         judged.is_some_and(|(start, _)| *start == key.start)
     }
@@ -54,7 +54,7 @@ impl Daemon {
     /// The kernel has seen `root`, or an heir of it, create thread `tid`, which inherited `vcpu`.
     pub(super) fn heir_seen(&mut self, tid: u32, root: u32, vcpu: u32) {
         let mut heirlooms = {
-            let pins = &lock(&self.engine).pins;
+            let pins = &lock(&self.migrater).pins;
             let roots = pins.numbered(root);
             pins.heirlooms(roots.as_slice(), &(0..Nanos::MAX))
         };
@@ -63,21 +63,21 @@ impl Daemon {
         if let Some(key) = self.key_of(tid) {
             self.judge(&key, &heirlooms);
         }
-        lock(&self.engine).detector.judged(tid, root);
+        lock(&self.migrater).detector.judged(tid, root);
     }
 
-    fn key_of(&self, tid: u32) -> Option<Key> {
-        let tgid = self.proc.process_of(tid)?;
-        let start = self.proc.stat(tgid, tid)?.start;
-        Some(Key { tgid, tid, start })
+    fn key_of(&self, tid: u32) -> Option<ThreadKey> {
+        let tgid = self.proc.any_thread(tid).process()?;
+        let start = self.proc.thread(tgid, tid).start()?;
+        Some(ThreadKey { tgid, tid, start })
     }
 
     /// Is this thread, of process `parent`'s or of a moved one, an heir? It is about to be enrolled.
-    pub(super) fn judge_candidate(&mut self, key: &Key, parent: u32) {
+    pub(super) fn judge_candidate(&mut self, key: &ThreadKey, parent: u32) {
         if self.vcpus.len() < 2 {
             return; // everybody is pinned
         }
-        let families = lock(&self.engine).pins.families();
+        let families = lock(&self.migrater).pins.families();
         for tgid in [key.tgid, parent] {
             if let Some(roots) = families.get(&tgid) {
                 self.look_at(roots, (key.tgid, key.tid), None);
@@ -88,14 +88,14 @@ impl Daemon {
     /// Looks for all of them.
     pub(super) fn free_heirs(&mut self) -> Result<(), GuestError> {
         let (now, ticks) = (clock::now(), self.proc.ticks());
-        let families = lock(&self.engine).pins.families();
+        let families = lock(&self.migrater).pins.families();
         for roots in families.values() {
             self.free_heirs_of(roots);
         }
         let horizon = self.heirs.looked.saturating_sub(LATE);
         (self.heirs.looked, self.heirs.horizon) = (now, horizon);
         self.heirs.judged.retain(|_, (_, at)| *at >= horizon);
-        lock(&self.engine).pins.forget_before(horizon);
+        lock(&self.migrater).pins.forget_before(horizon);
         let looked = ticks.unwrap_or(0).saturating_sub(LATE / TICK);
         self.state
             .looked(looked)
@@ -103,14 +103,14 @@ impl Daemon {
     }
 
     /// Those of moved threads of one process.
-    fn free_heirs_of(&mut self, roots: &[Key]) {
+    fn free_heirs_of(&mut self, roots: &[ThreadKey]) {
         let mut suspects: Vec<Suspect> = Vec::new();
         for root in roots {
-            let children = self.proc.children(root.tgid, root.tid).into_iter();
+            let children = self.proc.thread(root.tgid, root.tid).children().into_iter();
             suspects.extend(children.map(|tgid| ((tgid, tgid), None)));
         }
         if let Some(root) = roots.first() {
-            let siblings = self.proc.threads(root.tgid).into_iter();
+            let siblings = self.proc.process(root.tgid).threads().into_iter();
             suspects.extend(siblings.map(|tid| ((root.tgid, tid), None)));
         }
         while let Some((thread, inherited)) = suspects.pop() {
@@ -125,10 +125,10 @@ impl Daemon {
 
     /// Processes that a thread has created; if it is the first one of its own, that one's threads.
     fn created_by(&self, (tgid, tid): (u32, u32)) -> Vec<(u32, u32)> {
-        let children = self.proc.children(tgid, tid).into_iter();
+        let children = self.proc.thread(tgid, tid).children().into_iter();
         let mut created: Vec<_> = children.map(|child| (child, child)).collect();
         if tgid == tid {
-            let others = self.proc.threads(tgid).into_iter();
+            let others = self.proc.process(tgid).threads().into_iter();
             created.extend(others.filter(|it| *it != tid).map(|it| (tgid, it)));
         }
         created
@@ -137,23 +137,23 @@ impl Daemon {
     /// Judges a thread. Returns what others may have inherited from it in turn.
     fn look_at(
         &mut self,
-        roots: &[Key],
+        roots: &[ThreadKey],
         (tgid, tid): (u32, u32),
         inherited: Option<Heirlooms>,
     ) -> Option<Heirlooms> {
         if !is_pinned(tid) && !self.heirs.judged.contains_key(&tid) {
             return None;
         }
-        let start = self.proc.stat(tgid, tid)?.start;
-        let (key, born) = (Key { tgid, tid, start }, born(start));
+        let start = self.proc.thread(tgid, tid).start()?;
+        let (key, born) = (ThreadKey { tgid, tid, start }, born(start));
         if born.end < self.heirs.horizon {
             return None;
         }
         let heirlooms = match inherited {
             Some(heirlooms) => heirlooms,
-            None => lock(&self.engine).pins.heirlooms(roots, &born),
+            None => lock(&self.migrater).pins.heirlooms(roots, &born),
         };
-        if heirlooms.is_empty() || lock(&self.engine).pins.has(&key) {
+        if heirlooms.is_empty() || lock(&self.migrater).pins.has(&key) {
             return None;
         }
         self.judge(&key, &heirlooms);
@@ -162,8 +162,8 @@ impl Daemon {
 
     /// Frees a thread if it is pinned to a vCPU that it may have inherited, and if it has not been
     /// judged before.
-    fn judge(&mut self, key: &Key, heirlooms: &Heirlooms) {
-        if self.heirs.is_judged(key) || lock(&self.engine).pins.has(key) {
+    fn judge(&mut self, key: &ThreadKey, heirlooms: &Heirlooms) {
+        if self.heirs.is_judged(key) || lock(&self.migrater).pins.has(key) {
             return;
         }
         let at = clock::now();

@@ -2,15 +2,15 @@
 //! The daemon's threads: who comes under its care, and who leaves it.
 
 use super::Daemon;
-use crate::clock;
 use crate::detector::Sighting;
-use crate::engine::Loss;
 use crate::guest::GuestError;
 use crate::heart::lock;
-use crate::proc::Key;
+use crate::migrater::Loss;
 use crate::selection::{Left, movable};
 use corun_model::Nanos;
 use corun_model::time::SEC;
+use corun_system::clock;
+use corun_system::procfs::ThreadKey;
 
 /// A thread that was not I/O-bound for so long gets its mask back. Assumed: long against the pauses of
 /// a task that does I/O, short against what people wait for.
@@ -29,15 +29,15 @@ impl Daemon {
                 return Ok(());
             }
         };
-        let Some(tgid) = self.proc.process_of(tid) else {
+        let Some(tgid) = self.proc.any_thread(tid).process() else {
             return Ok(());
         };
-        let Some(stat) = self.proc.stat(tgid, tid) else {
+        let Some(stat) = self.proc.thread(tgid, tid).stat() else {
             return Ok(());
         };
         let start = stat.start;
-        let key = Key { tgid, tid, start };
-        if lock(&self.engine).knows(&key) || self.refused.contains(&key) {
+        let key = ThreadKey { tgid, tid, start };
+        if lock(&self.migrater).knows(&key) || self.refused.contains(&key) {
             return Ok(());
         }
         self.judge_candidate(&key, stat.parent);
@@ -63,7 +63,7 @@ impl Daemon {
         self.state
             .enrol(&[(key, before)])
             .map_err(|cause| self.failed(cause))?;
-        let added = lock(&self.engine).add(key, before, stat.vcpu, now);
+        let added = lock(&self.migrater).add(key, before, stat.cpu, now);
         match added {
             Ok(()) => self.set_pace(now),
             Err(error) => {
@@ -80,10 +80,10 @@ impl Daemon {
     /// Threads that have gone, changed, or do no I/O any more.
     pub(super) fn look_after_threads(&mut self, now: Nanos) -> Result<(), GuestError> {
         let (keys, idle) = {
-            let engine = lock(&self.engine);
-            (engine.keys(), engine.unbound_for(FORGIVEN, now))
+            let migrater = lock(&self.migrater);
+            (migrater.keys(), migrater.unbound_for(FORGIVEN, now))
         };
-        let unfit = |key: &&Key| match self.proc.stat(key.tgid, key.tid) {
+        let unfit = |key: &&ThreadKey| match self.proc.thread(key.tgid, key.tid).stat() {
             // It may have changed its name (exec), its user or its cgroup.
             Some(stat) => self
                 .options
@@ -92,7 +92,7 @@ impl Daemon {
                 .is_some(),
             None => true,
         };
-        let unfit: Vec<Key> = keys.iter().filter(unfit).copied().collect();
+        let unfit: Vec<ThreadKey> = keys.iter().filter(unfit).copied().collect();
         self.release(&[idle, unfit].concat())?;
         self.left
             .retain(|_, (_, at)| now.saturating_sub(*at) < REMEMBERED);
@@ -100,10 +100,10 @@ impl Daemon {
         Ok(())
     }
 
-    fn release(&mut self, keys: &[Key]) -> Result<(), GuestError> {
+    fn release(&mut self, keys: &[ThreadKey]) -> Result<(), GuestError> {
         {
-            let mut engine = lock(&self.engine);
-            keys.iter().for_each(|key| engine.remove(key));
+            let mut migrater = lock(&self.migrater);
+            keys.iter().for_each(|key| migrater.remove(key));
         }
         let given = self.state.give_back(keys);
         self.end_pins(keys);
@@ -111,20 +111,21 @@ impl Daemon {
     }
 
     /// Who is created by these threads from now on inherits nothing of ours.
-    fn end_pins(&self, keys: &[Key]) {
-        let (now, mut engine) = (clock::now(), lock(&self.engine));
-        keys.iter().for_each(|key| engine.pins.given_back(key, now));
+    fn end_pins(&self, keys: &[ThreadKey]) {
+        let (now, mut migrater) = (clock::now(), lock(&self.migrater));
+        keys.iter()
+            .for_each(|key| migrater.pins.given_back(key, now));
     }
 
     pub(super) fn release_all(&mut self) -> Result<(), GuestError> {
-        let keys = lock(&self.engine).keys();
+        let keys = lock(&self.migrater).keys();
         self.release(&keys)
     }
 
     /// Gives back or forgets threads that are out of our hands; those that somebody else has placed, or
     /// that the kernel does not let us move, are not tried again.
     pub(super) fn forget_lost(&mut self) -> Result<(), GuestError> {
-        let lost = std::mem::take(&mut lock(&self.engine).lost);
+        let lost = std::mem::take(&mut lock(&self.migrater).lost);
         let mut forgotten = Vec::new();
         for (key, loss) in lost {
             if loss != Loss::Gone {

@@ -3,9 +3,9 @@
 //! that a heartbeat reads them without a system call.
 
 use super::Sighting;
-use crate::proc::Key;
 use corun_model::Nanos;
 use corun_policies::vmigrater::{Core, MigraterParams};
+use corun_system::procfs::ThreadKey;
 use libbpf_rs::{
     Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, RingBuffer, RingBufferBuilder,
 };
@@ -121,7 +121,7 @@ pub(crate) struct Traced {
 }
 
 // SAFETY: libbpf's objects have no ties to the thread that made them, and are used by one at a time,
-// behind the engine's lock.
+// behind the migrater's lock.
 unsafe impl Send for Traced {}
 
 /// What the kernel reports, for the daemon's own thread.
@@ -267,7 +267,7 @@ impl Sightings {
 }
 
 impl Traced {
-    pub(crate) fn watch(&mut self, key: &Key) -> io::Result<()> {
+    pub(crate) fn watch(&mut self, key: &ThreadKey) -> io::Result<()> {
         let slot = self
             .free
             .pop()
@@ -278,9 +278,10 @@ impl Traced {
         }
         book.under_way.store(0, Ordering::Relaxed);
         book.tid.store(key.tid, Ordering::Relaxed);
-        let vcpu = crate::proc::Proc::default()
-            .stat(key.tgid, key.tid)
-            .map_or(0, |stat| stat.vcpu);
+        let vcpu = corun_system::procfs::Proc::default()
+            .thread(key.tgid, key.tid)
+            .stat()
+            .map_or(0, |stat| stat.cpu);
         book.vcpu.store(vcpu, Ordering::Release);
         let (tid, value) = (key.tid.to_ne_bytes(), (slot as u32).to_ne_bytes());
         if let Err(error) = self.index.update(&tid, &value, MapFlags::ANY) {

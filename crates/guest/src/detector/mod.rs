@@ -5,10 +5,10 @@
 pub(crate) mod bpf;
 pub(crate) mod sampled;
 
-use crate::proc::Key;
 use bpf::Traced;
 use corun_model::Nanos;
 use corun_policies::vmigrater::Core;
+use corun_system::procfs::ThreadKey;
 use sampled::Sampled;
 use std::io;
 
@@ -46,7 +46,7 @@ impl Detector {
     }
 
     /// Follows a thread's requests from now on.
-    pub(crate) fn watch(&mut self, key: &Key, now: Nanos) -> io::Result<()> {
+    pub(crate) fn watch(&mut self, key: &ThreadKey, now: Nanos) -> io::Result<()> {
         match self {
             Self::Traced(traced) => traced.watch(key),
             Self::Sampled(sampled) => sampled.watch(key, now),

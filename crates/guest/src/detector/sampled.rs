@@ -5,12 +5,12 @@
 //! processes once a second, not within milliseconds.
 
 use super::Sighting;
-use crate::proc::{Key, Proc};
 use corun_model::Nanos;
 use corun_model::time::SEC;
 use corun_policies::vmigrater::{Core, MigraterParams};
+use corun_system::procfs::{Counted, Proc, Stat, ThreadKey, transferred_in};
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
@@ -18,10 +18,7 @@ use std::os::unix::fs::FileExt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Sample {
     at: Nanos,
-    /// Ran, ns.
-    run: Nanos,
-    /// Waited for a vCPU, ns.
-    ready: Nanos,
+    counted: Counted,
     /// Read from and written to devices, bytes.
     bytes: u64,
     /// In uninterruptible sleep.
@@ -33,7 +30,8 @@ impl Sample {
     /// The share of the time since `before` that was I/O, thousandths.
     fn share_since(&self, before: &Self) -> u64 {
         let passed = self.at.saturating_sub(before.at);
-        let on = (self.run + self.ready).saturating_sub(before.run + before.ready);
+        let since = self.counted.since(before.counted);
+        let on = since.run + since.ready;
         let in_io = self.bytes > before.bytes || self.uninterruptible;
         match in_io && passed > 0 {
             true => passed.saturating_sub(on) * 1000 / passed,
@@ -52,29 +50,29 @@ struct Files {
 
 impl Files {
     fn open(proc: &Proc, tgid: u32, tid: u32) -> io::Result<Self> {
-        let folder = proc.thread(tgid, tid);
+        let thread = proc.thread(tgid, tid);
         Ok(Self {
-            stat: File::open(folder.join("stat"))?,
-            schedstat: File::open(folder.join("schedstat")).ok(),
-            io: File::open(folder.join("io")).ok(),
+            stat: File::open(thread.file("stat"))?,
+            schedstat: File::open(thread.file("schedstat")).ok(),
+            io: File::open(thread.file("io")).ok(),
         })
     }
 
     /// `None`: the thread has gone.
     fn sample(&self, at: Nanos) -> Option<Sample> {
         let mut text = String::new();
-        let (state, vcpu) = state_in(read(&self.stat, &mut text)?)?;
+        let stat = Stat::parse(read(&self.stat, &mut text)?)?;
         let mut sample = Sample {
             at,
-            uninterruptible: state == 'D',
-            vcpu,
+            uninterruptible: stat.state == 'D',
+            vcpu: stat.cpu,
             ..Sample::default()
         };
         if let Some(file) = &self.schedstat {
-            (sample.run, sample.ready) = times_in(read(file, &mut text)?)?;
+            sample.counted = Counted::parse(read(file, &mut text)?)?;
         }
         if let Some(file) = &self.io {
-            sample.bytes = read(file, &mut text).map_or(0, bytes_in);
+            sample.bytes = read(file, &mut text).map_or(0, transferred_in);
         }
         Some(sample)
     }
@@ -85,31 +83,6 @@ fn read<'text>(file: &File, text: &'text mut String) -> Option<&'text str> {
     let length = file.read_at(&mut bytes, 0).ok()?;
     *text = String::from_utf8_lossy(&bytes[..length]).into_owned();
     Some(text)
-}
-
-/// State and vCPU of a `stat` line.
-fn state_in(line: &str) -> Option<(char, u32)> {
-    let (_, tail) = line.rsplit_once(')')?;
-    let mut fields = tail.split_whitespace();
-    let state = fields.next()?.chars().next()?;
-    // Field 39; the state is field 3.
-    Some((state, fields.nth(35)?.parse().ok()?))
-}
-
-/// Run and ready time of a `schedstat` line, ns.
-fn times_in(line: &str) -> Option<(Nanos, Nanos)> {
-    let mut fields = line.split_whitespace().map(str::parse);
-    Some((fields.next()?.ok()?, fields.next()?.ok()?))
-}
-
-/// What devices gave and took (man 5 proc_pid_io).
-fn bytes_in(text: &str) -> u64 {
-    let names = ["read_bytes: ", "write_bytes: "];
-    let values = text.lines().filter_map(|line| {
-        let value = names.iter().find_map(|name| line.strip_prefix(name))?;
-        value.parse::<u64>().ok()
-    });
-    values.fold(0, u64::saturating_add)
 }
 
 #[derive(Debug)]
@@ -137,7 +110,7 @@ impl Sampled {
         }
     }
 
-    pub(crate) fn watch(&mut self, key: &Key, now: Nanos) -> io::Result<()> {
+    pub(crate) fn watch(&mut self, key: &ThreadKey, now: Nanos) -> io::Result<()> {
         let files = Files::open(&self.proc, key.tgid, key.tid)?;
         let gone = || io::Error::from_raw_os_error(libc::ESRCH);
         let watched = Watched {
@@ -208,8 +181,7 @@ impl Search {
         let (mut processes, mut threads) = (BTreeMap::new(), BTreeMap::new());
         let mut seen = Vec::new();
         for tgid in self.proc.processes() {
-            let file = self.proc.thread(tgid, tgid).join("../../io");
-            let bytes = bytes_in(&fs::read_to_string(file).unwrap_or_default());
+            let bytes = self.proc.process(tgid).transferred().unwrap_or(0);
             let before = self.processes.get(&tgid).copied();
             processes.insert(tgid, bytes);
             if before.is_some_and(|before| before < bytes) {
@@ -228,7 +200,7 @@ impl Search {
         threads: &mut BTreeMap<u32, Sample>,
     ) -> Vec<Sighting> {
         let mut seen = Vec::new();
-        for tid in self.proc.threads(tgid) {
+        for tid in self.proc.process(tgid).threads() {
             let files = Files::open(&self.proc, tgid, tid);
             let Some(sample) = files.ok().and_then(|files| files.sample(now)) else {
                 continue;
@@ -254,8 +226,11 @@ mod tests {
         let before = Sample::default();
         let mut sample = Sample {
             at: 10 * MS,
-            run: 2 * MS,
-            ready: MS,
+            counted: Counted {
+                run: 2 * MS,
+                ready: MS,
+                turns: 1,
+            },
             ..before
         };
         assert_eq!(sample.share_since(&before), 0, "it only slept");
@@ -265,17 +240,6 @@ mod tests {
         sample.uninterruptible = true;
         assert_eq!(sample.share_since(&before), 700);
         assert_eq!(sample.share_since(&sample), 0, "no time has passed");
-    }
-
-    #[test]
-    fn what_proc_writes_is_read() {
-        let line = "7 (a b) D 1 7 7 0 -1 0 1 0 0 0 5 6 0 0 20 0 3 0 4711 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 17 3 0";
-        assert_eq!(state_in(line), Some(('D', 3)));
-        assert_eq!(state_in("7 (a"), None);
-        assert_eq!(times_in("12 34 5\n"), Some((12, 34)));
-        assert_eq!(times_in("x"), None);
-        let io = "rchar: 1\nread_bytes: 4096\nwrite_bytes: 10\ncancelled_write_bytes: 3\n";
-        assert_eq!((bytes_in(io), bytes_in("")), (4106, 0));
     }
 
     #[test]
@@ -289,7 +253,7 @@ mod tests {
         core.task_appeared(u64::from(me), 0, 0, 0);
         sampled.feed(&mut core, me, params.window, true);
         assert_eq!(core.io_bound(u64::from(me)), Some(false));
-        let gone = Key {
+        let gone = ThreadKey {
             tid: u32::MAX,
             ..key
         };

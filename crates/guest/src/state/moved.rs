@@ -2,12 +2,12 @@
 //! Who inherited a moved thread's mask, as far as /proc tells after a crash.
 
 use super::{Before, is_pinned, set_back};
-use crate::proc::{Key, Proc};
+use corun_system::procfs::{Proc, ThreadKey};
 use std::collections::BTreeMap;
 
 /// Threads that a daemon before had moved, and until when it has freed their heirs itself.
 pub(super) struct Moved {
-    pub(super) threads: BTreeMap<Key, Before>,
+    pub(super) threads: BTreeMap<ThreadKey, Before>,
     pub(super) looked: u64,
 }
 
@@ -16,7 +16,7 @@ pub(super) type Processes = BTreeMap<u32, (u32, u64)>;
 
 pub(super) fn processes(proc: &Proc) -> Processes {
     let told = |tgid| {
-        let stat = proc.stat(tgid, tgid)?;
+        let stat = proc.thread(tgid, tgid).stat()?;
         Some((tgid, (stat.parent, stat.start)))
     };
     proc.processes().into_iter().filter_map(told).collect()
@@ -27,15 +27,15 @@ impl Moved {
     pub(super) fn free_heirs(&self, proc: &Proc) -> usize {
         let (mut count, processes) = (0, processes(proc));
         for &tgid in processes.keys() {
-            for tid in proc.threads(tgid) {
+            for tid in proc.process(tgid).threads() {
                 if !is_pinned(tid) {
                     continue;
                 }
-                let Some(stat) = proc.stat(tgid, tid) else {
+                let Some(stat) = proc.thread(tgid, tid).stat() else {
                     continue;
                 };
                 let start = stat.start;
-                let key = Key { tgid, tid, start };
+                let key = ThreadKey { tgid, tid, start };
                 if let Some(before) = self.inherited(&key, &processes) {
                     count += usize::from(set_back(proc, &key, &before).unwrap_or(false));
                 }
@@ -46,15 +46,16 @@ impl Moved {
 
     /// What a thread that is pinned to one vCPU has inherited, if it has: it and the processes between
     /// are younger than when a thread of its process, or of one that is above it, was written down.
-    pub(super) fn inherited(&self, key: &Key, processes: &Processes) -> Option<Before> {
+    pub(super) fn inherited(&self, key: &ThreadKey, processes: &Processes) -> Option<Before> {
         if self.threads.contains_key(key) || key.start < self.looked {
             return None;
         }
         let (mut tgid, mut oldest) = (key.tgid, key.start);
         // A process that began while they were listed may be its own ancestor, by its number.
         for _ in 0..processes.len() {
-            let of_process =
-                |(known, before): &(&Key, &Before)| known.tgid == tgid && oldest >= before.since;
+            let of_process = |(known, before): &(&ThreadKey, &Before)| {
+                known.tgid == tgid && oldest >= before.since
+            };
             if let Some((_, before)) = self.threads.iter().find(of_process) {
                 return Some(*before);
             }

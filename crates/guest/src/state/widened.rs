@@ -9,10 +9,10 @@
 //! there is already. Somebody who has tied it, since its last move, to just what is left meant the same.
 
 use super::Before;
-use crate::affinity;
-use crate::proc::{Key, Proc};
 use crate::system::Sys;
 use corun_model::PcpuSet;
+use corun_system::affinity;
+use corun_system::procfs::{Proc, ThreadKey};
 use std::io;
 
 /// May a thread with this mask use all that it could if it were free? `all`: what its cpuset has.
@@ -25,12 +25,12 @@ fn is_widest(mask: &PcpuSet, all: Option<PcpuSet>, online: &PcpuSet) -> bool {
 ///
 /// # Errors
 /// If its mask cannot be set.
-pub(crate) fn loosen(proc: &Proc, key: &Key, before: &Before) -> io::Result<()> {
+pub(crate) fn loosen(proc: &Proc, key: &ThreadKey, before: &Before) -> io::Result<()> {
     let sys = Sys::default();
     let (Some(online), Ok(mask)) = (sys.online(), affinity::get(key.tid)) else {
         return Ok(());
     };
-    let cpuset = sys.cpuset(&proc.cgroups(key.tgid, key.tid));
+    let cpuset = sys.cpuset(&proc.thread(key.tgid, key.tid).cgroups());
     if !before.free || !proc.is_there(key) || !is_widest(&mask, cpuset, &online) {
         return Ok(());
     }

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 use super::*;
-use crate::discovery::{Books, Settled, ThreadKey};
+use crate::discovery::{Books, Settled};
 use crate::helpers::Helper;
 use crate::inventory::Role;
 use corun_model::{
     HostSeen, PcpuSet, Placement, Signals, Snapshot, TaskId, TaskSeen, Turns, VmId, VmSeen,
 };
 use corun_policies::Settings;
+use corun_system::procfs::ThreadKey;
 use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::os::fd::AsRawFd;

@@ -14,7 +14,7 @@
 //!
 //! *Others*: the kernel's generic event for stalls, if it has one (Zen 1; not Zen 2 and 3), and none for misses.
 
-use corun_policies::vsmtio::events::{Event, Events};
+use corun_policies::pmu::{Event, Events};
 use std::fs;
 use std::path::Path;
 

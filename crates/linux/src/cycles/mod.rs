@@ -14,12 +14,13 @@
 
 pub(crate) mod events;
 
-use crate::discovery::{ThreadKey, Vcpu};
+use crate::discovery::Vcpu;
 use crate::namespaces;
 use crate::object::Aligned;
 use crate::perf::{Counter, RESTRICTED};
 use corun_model::{CyclesSeen, HostSeen, PcpuId, PcpuSet};
-use corun_policies::vsmtio::events::{By, Events};
+use corun_policies::pmu::{Choice, Events};
+use corun_system::procfs::ThreadKey;
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, ProgramMut};
 use std::collections::BTreeMap;
 use std::io;
@@ -45,7 +46,7 @@ pub(crate) struct Cycles {
     /// pCPUs with their partners.
     pcpus: Vec<(PcpuId, PcpuId)>,
     /// What the policy in force wants.
-    wanted: Option<By>,
+    wanted: Option<Choice>,
     /// While it wants something: what counts, or why nothing does.
     counting: Option<Result<Counting, String>>,
 }
@@ -86,7 +87,7 @@ impl Cycles {
     }
 
     /// The policy in force wants this: begins to count, or ends it.
-    pub(crate) fn want(&mut self, by: Option<By>) {
+    pub(crate) fn want(&mut self, by: Option<Choice>) {
         if by == self.wanted {
             return;
         }
@@ -95,11 +96,11 @@ impl Cycles {
         self.counting = by.map(|by| self.start(by));
     }
 
-    fn start(&self, by: By) -> Result<Counting, String> {
+    fn start(&self, by: Choice) -> Result<Counting, String> {
         let program = self.program.as_ref().map_err(Clone::clone)?;
         let by = match by {
-            By::These(events) => events,
-            By::Host => events::of_host(Path::new("/")),
+            Choice::These(events) => events,
+            Choice::OfHost => events::of_host(Path::new("/")),
         };
         let counters = self.open(&by)?;
         let link = program.attach(&self.pcpus, &by, &counters);

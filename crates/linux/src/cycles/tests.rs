@@ -3,8 +3,8 @@
 
 use super::*;
 use crate::confine::confine;
-use crate::proc;
-use corun_policies::vsmtio::events::{Event, SOFTWARE};
+use corun_policies::pmu::{Event, SOFTWARE};
+use corun_system::procfs::Process;
 use std::hint::black_box;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -37,7 +37,7 @@ fn counting(stalls: Event, misses: Option<Event>, idles: bool) -> Option<Cycles>
         wanted: None,
         counting: None,
     };
-    cycles.want(Some(By::These(Events {
+    cycles.want(Some(Choice::These(Events {
         cycles: CLOCK,
         stalls,
         misses,
@@ -97,7 +97,11 @@ fn counted(cycles: &mut Cycles, start_off: u64) -> (Option<CyclesSeen>, u64) {
     let told = thread::scope(|scope| {
         let worker = scope.spawn(|| {
             pin();
-            let start = proc::start_time(std::process::id(), tid()).unwrap() + start_off;
+            let start = Process::here(std::process::id())
+                .thread(tid())
+                .start()
+                .unwrap()
+                + start_off;
             let key = ThreadKey {
                 tgid: std::process::id(),
                 tid: tid(),
@@ -208,7 +212,7 @@ fn it_begins_and_ends_for_who_may_load_nothing_any_more() {
         cycles.want(None);
         confine().unwrap();
         assert!(Program::load_for(1).is_err());
-        cycles.want(Some(By::These(Events {
+        cycles.want(Some(Choice::These(Events {
             cycles: CLOCK,
             stalls: NOTHING,
             misses: None,
@@ -233,7 +237,7 @@ fn what_is_missing_is_said() {
     };
     let mut cycles = Cycles::load(&host, &PcpuSet::first(2));
     assert_eq!(cycles.note(), None, "nobody asks");
-    cycles.want(Some(By::Host));
+    cycles.want(Some(Choice::OfHost));
     let note = cycles.note().unwrap();
     assert!(
         note.ends_with("do not have two hardware threads each"),
@@ -247,7 +251,7 @@ fn what_is_missing_is_said() {
         kind: 0x7fff_ffff,
         config: 0,
     };
-    cycles.want(Some(By::These(Events {
+    cycles.want(Some(Choice::These(Events {
         cycles: CLOCK,
         stalls: none,
         misses: None,

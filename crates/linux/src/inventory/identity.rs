@@ -8,7 +8,7 @@
 //! with libvirt's domain `<namespace>_<name>` inside, OpenStack by the names that Nova gives
 //! (`instance-%08x`).
 
-use crate::proc;
+use corun_system::procfs;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -165,7 +165,7 @@ fn proxmox(root: &Path, words: &[String]) -> Option<(String, Option<String>)> {
 /// Does libvirt keep the state of a domain with this name?
 fn libvirt_file(root: &Path, name: &str) -> bool {
     let plain = !name.contains('/') && name != "..";
-    plain && proc::line(&root.join(format!("run/libvirt/qemu/{name}.xml"))).is_some()
+    plain && procfs::line(&root.join(format!("run/libvirt/qemu/{name}.xml"))).is_some()
 }
 
 fn is_nova(name: &str) -> bool {

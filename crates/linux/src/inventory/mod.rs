@@ -17,7 +17,7 @@ pub mod role;
 pub use identity::{Identity, Manager};
 pub use role::Role;
 
-use crate::proc::{self, Process};
+use corun_system::procfs::Proc;
 use std::path::Path;
 
 /// A thread of a VM. Numbers of threads are used again, but not with the same start.
@@ -60,7 +60,7 @@ impl Machine {
 
 /// All VMs of the host whose files lie below `root`, by process number.
 pub fn machines(root: &Path) -> Vec<Machine> {
-    let mut processes = proc::processes(root);
+    let mut processes = Proc::below(root).processes();
     processes.sort_unstable();
     let found = processes.into_iter();
     found.filter_map(|tgid| machine(root, tgid)).collect()
@@ -68,20 +68,20 @@ pub fn machines(root: &Path) -> Vec<Machine> {
 
 /// The VM that process `tgid` is, if it is one.
 pub fn machine(root: &Path, tgid: u32) -> Option<Machine> {
-    let process = Process::below(root, tgid);
-    let role = |tid| Some((tid, Role::of(&process.thread_name(tid)?)));
+    let process = Proc::below(root).process(tgid);
+    let role = |tid| Some((tid, Role::of(&process.thread(tid).name()?)));
     let roles: Vec<(u32, Role)> = process.threads().into_iter().filter_map(role).collect();
     // Most processes are none: of these, nothing else is read.
     if !roles.iter().any(|(_, role)| role.is_vcpu()) {
         return None;
     }
     let thread = |(tid, role)| {
-        let (start, runnable) = process.thread_now(tid)?;
+        let stat = process.thread(tid).stat()?;
         Some(Thread {
             tid,
-            start,
+            start: stat.start,
             role,
-            runnable,
+            runnable: stat.state == 'R',
         })
     };
     let mut threads: Vec<Thread> = roles.into_iter().filter_map(thread).collect();

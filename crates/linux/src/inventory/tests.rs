@@ -36,7 +36,9 @@ impl FakeHost {
         names: &[(u32, &str)],
     ) {
         let stat = |tid: u32, name: &str| {
-            format!("{tid} ({name}) S 1 1 1 0 -1 0 1 0 0 0 5 6 0 0 20 0 3 0 {start} 1 2")
+            format!(
+                "{tid} ({name}) S 1 1 1 0 -1 0 1 0 0 0 5 6 0 0 20 0 3 0 {start} 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 17 0"
+            )
         };
         let at = format!("proc/{tgid}");
         self.file(&format!("{at}/cmdline"), &line.replace(' ', "\0"));

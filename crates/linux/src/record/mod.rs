@@ -14,10 +14,12 @@ mod ring;
 mod threads;
 
 use crate::host::watch_signals;
-use crate::{clock, inventory, namespaces, preflight, priority, sched_ext};
+use crate::{inventory, namespaces, preflight, priority, sched_ext};
 use corun_model::Nanos;
 use corun_model::time::{MS, SEC};
 use corun_recording::native::{Anonymiser, Encoder, Entry};
+use corun_system::clock;
+use corun_system::procfs::Proc;
 use event::Raw;
 use exits::Exits;
 use file::Writer;
@@ -200,12 +202,11 @@ struct Session {
 
 impl Session {
     fn facts(&mut self, pcpus: u32) {
-        let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        let kernel = kernel.trim();
+        let kernel = Proc::default().release().unwrap_or_default();
         let facts = [
             ("version", env!("CARGO_PKG_VERSION").to_string()),
-            ("kernel", kernel.to_string()),
-            ("scheduler", scheduler(kernel)),
+            ("kernel", kernel.clone()),
+            ("scheduler", scheduler(&kernel)),
             ("clock", "mono".to_string()),
             ("pcpus", pcpus.to_string()),
         ];

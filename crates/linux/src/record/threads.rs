@@ -4,11 +4,9 @@
 //! Threads that were there before are looked up in /proc, all at once at the beginning; those that come
 //! are told by the kernel when they are made.
 
-use crate::proc::{self, Process};
 use corun_recording::native::{Entry, Thread};
+use corun_system::procfs::{Proc, Process};
 use std::collections::HashMap;
-use std::fs;
-use std::path::Path;
 
 /// Names of threads.
 #[derive(Default)]
@@ -41,10 +39,10 @@ impl Threads {
     /// Looks up all threads of the host.
     pub(super) fn of_this_host() -> Self {
         let mut threads = Self::default();
-        for tgid in proc::processes(Path::new("/")) {
+        for tgid in Proc::default().processes() {
             let process = Process::here(tgid);
             for tid in process.threads() {
-                if let Some(comm) = process.thread_name(tid) {
+                if let Some(comm) = process.thread(tid).name() {
                     threads.known.insert(tid, (tgid, comm));
                 }
             }
@@ -78,13 +76,8 @@ impl Threads {
 
 /// Process and name of a thread whose coming nobody has told.
 fn look_up(tid: u32) -> Option<(u32, String)> {
-    // /proc has a folder for each thread, though it lists only those of processes.
-    let text = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
-    let field = |name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-        Some(line.trim().to_string())
-    };
-    Some((field("Tgid:")?.parse().ok()?, field("Name:")?))
+    let thread = Proc::default().any_thread(tid);
+    Some((thread.process()?, thread.name()?))
 }
 
 #[cfg(test)]

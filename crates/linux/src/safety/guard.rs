@@ -246,6 +246,14 @@ mod tests {
     }
 
     #[test]
+    fn the_promise_is_broken_before_the_kernel_takes_the_host_back() {
+        let mut storage = std::mem::MaybeUninit::uninit();
+        let opened = crate::skel::open(&mut storage, false).unwrap();
+        let watchdog = Nanos::from(opened.struct_ops.corun().timeout_ms) * MS;
+        assert!(Limits::default().longest_wait.unwrap() + LOOK < watchdog);
+    }
+
+    #[test]
     fn a_share_counts_over_a_whole_window() {
         let mut guard = guard(Some(20.0), None);
         // All of it in the first four seconds: 40 % of the window.

@@ -5,16 +5,14 @@
 //! the daemon's process ends. [`guard`] is for what it does not see: a promise that is broken although
 //! everybody runs now and then; the daemon then hands the host back and says why. [`runs`] remembers
 //! how runs ended: one that keeps failing is not started again and again. [`postmortem`] writes down
-//! what there was to know when a run ended; [`files`] is how that is written and read. What becomes of a daemon that hangs is the dispatcher's
+//! what there was to know when a run ended. What becomes of a daemon that hangs is the dispatcher's
 //! business (dispatcher/platform/lease.h).
 
-mod files;
 pub mod guard;
 pub mod postmortem;
 pub mod pressure;
 pub mod runs;
 
-pub(crate) use files::{lock, read_own, write_whole};
 pub use guard::{Breach, Limits};
 
 /// Where runs are remembered unless one is told otherwise.

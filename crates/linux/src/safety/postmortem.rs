@@ -4,9 +4,11 @@
 //! Written after every end, good or bad; for a daemon that was killed, by the next one.
 
 use super::runs::{End, Run};
-use super::{Breach, Limits, write_whole};
+use super::{Breach, Limits};
 use crate::loader::ExitInfo;
 use crate::stats::Stats;
+use corun_system::files;
+use corun_system::procfs::Proc;
 use serde::Serialize;
 use std::path::Path;
 use std::{fs, io};
@@ -48,7 +50,7 @@ impl Default for PostMortem<'_> {
             why: "",
             run: None,
             version: env!("CARGO_PKG_VERSION"),
-            kernel: kernel(),
+            kernel: Proc::default().release().unwrap_or_default(),
             policy: None,
             kernel_says: None,
             breach: None,
@@ -81,14 +83,8 @@ impl PostMortem<'_> {
             _ => {}
         }
         let text = serde_json::to_vec_pretty(self).map_err(io::Error::other)?;
-        write_whole(&last, &text)
+        files::replace_durably(&last, &text)
     }
-}
-
-/// The kernel's release.
-fn kernel() -> String {
-    let text = fs::read_to_string("/proc/sys/kernel/osrelease");
-    text.unwrap_or_default().trim().to_string()
 }
 
 #[cfg(test)]

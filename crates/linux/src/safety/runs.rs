@@ -6,14 +6,14 @@
 //! bad ends within ten minutes (assumed: a service manager that restarts at once would make hundreds)
 //! or one death of the host, preflight refuses until somebody says `--force`.
 
-use super::{lock, read_own, write_whole};
+use crate::machine::boot;
 use crate::preflight::{Finding, Severity};
-use crate::proc;
+use corun_system::files::{self, Lock};
+use corun_system::procfs::Process;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{fs, io};
 
 /// Bad ends that are too many.
 const TOO_MANY: usize = 3;
@@ -69,7 +69,7 @@ pub struct Journal {
     /// What is in it.
     pub known: Runs,
     /// Held as long as this run goes on.
-    _lock: File,
+    _lock: Lock,
 }
 
 impl Journal {
@@ -78,11 +78,10 @@ impl Journal {
     /// would take back each other's changes and forget each other's runs meanwhile.
     ///
     /// # Errors
-    /// If another daemon is at work there, or it can be neither read nor made. A journal that is no journal is begun anew: refusing to
-    /// start because of it would help nobody.
+    /// If another daemon is at work there, or it can be neither read nor made. A journal that is no journal is begun
+    /// anew: refusing to start because of it would help nobody.
     pub fn open(folder: &Path) -> io::Result<Self> {
-        fs::create_dir_all(folder)?;
-        let lock = lock(&folder.join("runs.lock"))?;
+        let lock = Lock::take(&Self::file(folder))?;
         let busy = || {
             io::Error::new(
                 io::ErrorKind::ResourceBusy,
@@ -102,7 +101,7 @@ impl Journal {
 
     /// What is known of runs, without changing anything.
     pub fn read(folder: &Path) -> Runs {
-        let text = read_own(&Self::file(folder)).ok().flatten();
+        let text = files::read_own(&Self::file(folder)).ok().flatten();
         let known = text.and_then(|text| serde_json::from_slice(&text).ok());
         known.unwrap_or_default()
     }
@@ -116,8 +115,8 @@ impl Journal {
         self.known.runs.push(Run {
             began: now(),
             pid,
-            start: proc::start_time(pid, pid).unwrap_or(0),
-            boot: proc::boot(),
+            start: Process::here(pid).start().unwrap_or(0),
+            boot: boot(),
             end: None,
             ended: None,
         });
@@ -140,22 +139,22 @@ impl Journal {
 
     fn write(&self) -> io::Result<()> {
         let text = serde_json::to_vec_pretty(&self.known).map_err(io::Error::other)?;
-        write_whole(&self.file, &text)
+        files::replace_durably(&self.file, &text)
     }
 }
 
 impl Runs {
     /// What speaks against another run, now.
     pub fn findings(&self) -> Vec<Finding> {
-        self.findings_at(now(), &proc::boot(), &|run| {
-            proc::start_time(run.pid, run.pid) == Some(run.start)
+        self.findings_at(now(), &boot(), &|run| {
+            Process::here(run.pid).start() == Some(run.start)
         })
     }
 
     /// The last run, if it did not live to say how it ended.
     pub(crate) fn died(&self) -> Option<&Run> {
         let last = self.runs.last()?;
-        let alive = proc::start_time(last.pid, last.pid) == Some(last.start);
+        let alive = Process::here(last.pid).start() == Some(last.start);
         (last.end.is_none() && !alive).then_some(last)
     }
 

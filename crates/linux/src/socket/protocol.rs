@@ -10,7 +10,7 @@
 //! Fields may be added to answers without a new version; those that are there keep their meaning.
 
 use corun_model::Wakers;
-use corun_policies::vsmtio::events::{Event, Events};
+use corun_policies::pmu::{Event, Events};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;

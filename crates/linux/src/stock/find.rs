@@ -2,11 +2,12 @@
 //! VMs on a host without the dispatcher: those that anybody can see ([`crate::inventory`]), with the
 //! affinities that they had before this daemon changed them.
 
-use crate::discovery::ThreadKey;
 use crate::inventory::{self, Machine};
 use crate::outside::Numbers;
-use crate::{cgroup, pidfd, vcpu_weight};
+use crate::{cgroup, vcpu_weight};
 use corun_model::{PcpuSet, TaskId, VmId};
+use corun_system::affinity;
+use corun_system::procfs::ThreadKey;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -59,7 +60,10 @@ impl Vms {
         let vcpus = machine.vcpus().filter_map(|(_, thread)| {
             let (tid, start) = (thread.tid, thread.start);
             let key = ThreadKey { tgid, tid, start };
-            let allowed = known.get(&key).copied().or_else(|| pidfd::allowed(tid))?;
+            let allowed = known
+                .get(&key)
+                .copied()
+                .or_else(|| affinity::get(tid).ok())?;
             Some(Vcpu {
                 task: self.numbers.task((tid, start)),
                 key,

@@ -16,17 +16,17 @@ mod report;
 mod state;
 pub mod thread;
 
-use crate::discovery::ThreadKey;
 use crate::host::{Cause, HostError, watch_signals};
 use crate::outside::task_seen;
 use crate::perf::VcpuCounters;
-use crate::proc::{Counted, Process};
-use crate::{clock, descriptors, machine, preflight, priority};
+use crate::{descriptors, machine, preflight, priority};
 use corun_model::time::{MS, SEC};
 use corun_model::{
     HostSeen, Nanos, PcpuSet, Placement, Plan, Pool, Signals, Snapshot, TaskId, TaskPlan, VmSeen,
 };
 use corun_policies::{Policy, PolicyInfo, Settings};
+use corun_system::clock;
+use corun_system::procfs::{Counted, Process, ThreadKey};
 use find::{Vcpu, Vm, Vms};
 use notes::Notes;
 use report::Report;
@@ -257,7 +257,8 @@ impl Daemon {
         for vm in &self.vms.list {
             let mut vcpus = Vec::new();
             for vcpu in &vm.vcpus {
-                let Some(counted) = Process::here(vcpu.key.tgid).counted(vcpu.key.tid) else {
+                let Some(counted) = Process::here(vcpu.key.tgid).thread(vcpu.key.tid).counted()
+                else {
                     continue;
                 };
                 let (counters, last, then) = before.remove(&vcpu.task).unwrap_or_else(|| {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What people have been told already: each thing once, as long as it is so.
 
-use crate::discovery::ThreadKey;
+use corun_system::procfs::ThreadKey;
 use std::collections::BTreeSet;
 use std::io;
 

@@ -3,9 +3,9 @@
 
 use super::find::Vm;
 use super::thread;
-use crate::pidfd;
-use crate::proc::Counted;
 use corun_model::{Nanos, PcpuSet, TaskId};
+use corun_system::affinity;
+use corun_system::procfs::Counted;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -82,7 +82,7 @@ fn line(vm: &Vm, sum: &Counted, elapsed: Nanos) -> Line {
     let mut pcpus = PcpuSet::default();
     for vcpu in &vm.vcpus {
         slices.extend(thread::slice(vcpu.key.tid).ok().flatten());
-        let allowed = pidfd::allowed(vcpu.key.tid).unwrap_or_default();
+        let allowed = affinity::get(vcpu.key.tid).unwrap_or_default();
         allowed.iter().for_each(|cpu| pcpus.insert(cpu));
     }
     slices.sort_unstable();

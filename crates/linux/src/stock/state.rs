@@ -7,12 +7,13 @@
 //! where the thread still has one of them: whoever changed it since knows better.
 
 use super::thread;
-use crate::discovery::ThreadKey;
-use crate::safety::{lock, read_own, write_whole};
-use crate::{pidfd, preflight, proc};
+use crate::{machine, preflight};
 use corun_model::{Nanos, PcpuSet};
+use corun_system::affinity;
+use corun_system::files::{self, Lock};
+use corun_system::procfs::{Proc, ThreadKey};
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -31,9 +32,8 @@ pub(crate) struct Changed {
     /// Of which boot, whose numbers mean nothing in another one; `None`: a daemon wrote it that did not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     boot: Option<String>,
-    tgid: u32,
-    tid: u32,
-    start: u64,
+    #[serde(flatten)]
+    key: ThreadKey,
     before: Settings,
     now: Settings,
     /// What was set until then, as long as it is not known that `now` is.
@@ -43,11 +43,11 @@ pub(crate) struct Changed {
 
 impl Changed {
     fn is(&self, key: &ThreadKey) -> bool {
-        (self.tgid, self.tid, self.start) == (key.tgid, key.tid, key.start)
+        self.key == *key
     }
 
     fn is_there(&self) -> bool {
-        proc::start_time(self.tgid, self.tid) == Some(self.start)
+        Proc::default().is_there(&self.key)
     }
 
     /// May it be this boot's?
@@ -125,7 +125,7 @@ pub(crate) struct State {
     own_slice: Option<Nanos>,
     boot: String,
     /// Held as long as we are at work.
-    _lock: File,
+    _lock: Lock,
 }
 
 impl State {
@@ -135,23 +135,15 @@ impl State {
     /// # Errors
     /// If another daemon is at work, or the file cannot be read or written.
     pub(crate) fn open(path: &Path, own_slice: Option<Nanos>) -> io::Result<(Self, Left)> {
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder)?;
-        }
-        let (lock_file, beside) = (path.with_extension("lock"), path.with_extension("new"));
-        if [&lock_file, &beside].contains(&&path.to_path_buf()) {
-            let error = "names that end in .lock and .new are for files beside it: name another with --state";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, error));
-        }
-        let Some(lock) = lock(&lock_file)? else {
+        let lock = Lock::take(path)?.ok_or_else(|| {
             let error = "another `corun host --backend fair` is at work";
-            return Err(io::Error::new(io::ErrorKind::ResourceBusy, error));
-        };
-        let changed: Option<Vec<Changed>> = match read_own(path)? {
+            io::Error::new(io::ErrorKind::ResourceBusy, error)
+        })?;
+        let changed: Option<Vec<Changed>> = match files::read_own(path)? {
             Some(text) => serde_json::from_slice(&text).ok(),
             None => Some(Vec::new()),
         };
-        let (unreadable, boot) = (changed.is_none(), proc::boot());
+        let (unreadable, boot) = (changed.is_none(), machine::boot());
         let mut changed = changed.unwrap_or_default();
         changed.retain(|changed| changed.is_of(&boot));
         let mut state = Self {
@@ -172,7 +164,7 @@ impl State {
     }
 
     fn write(&self) -> io::Result<()> {
-        write_whole(&self.path, &serde_json::to_vec(&self.changed)?)
+        files::replace_durably(&self.path, &serde_json::to_vec(&self.changed)?)
     }
 
     /// Sets what is wanted of these threads, each once. Returns those for which it failed, with the
@@ -209,7 +201,7 @@ impl State {
         let mut failed = Vec::new();
         for (key, wanted) in due {
             // Whoever has its number by now is a stranger, and not written down.
-            if proc::start_time(key.tgid, key.tid) != Some(key.start) {
+            if !Proc::default().is_there(&key) {
                 continue;
             }
             let made = self.make(key.tid, &wanted);
@@ -226,14 +218,12 @@ impl State {
     /// A thread that nothing was changed of yet; `None` if it has gone.
     fn first(&self, key: &ThreadKey, wanted: &Settings) -> Option<Changed> {
         let before = Settings {
-            affinity: pidfd::allowed(key.tid)?,
+            affinity: affinity::get(key.tid).ok()?,
             slice: self.slice_of(key.tid).ok()?,
         };
         Some(Changed {
             boot: Some(self.boot.clone()),
-            tgid: key.tgid,
-            tid: key.tid,
-            start: key.start,
+            key: *key,
             before,
             now: *wanted,
             was: Some(before),
@@ -250,7 +240,7 @@ impl State {
         if self.own_slice.is_some() && self.slice_of(tid)? != wanted.slice {
             thread::set_slice(tid, wanted.slice)?;
         }
-        thread::set_affinity(tid, &wanted.affinity)
+        affinity::set(tid, &wanted.affinity)
     }
 
     /// Takes everything back. Returns how many threads that concerned.
@@ -280,16 +270,17 @@ impl State {
 
     /// Gives a thread what it had, where it still has what was set.
     fn put_back(&self, changed: &Changed) -> io::Result<()> {
-        let Changed { tid, before, .. } = changed;
+        let Changed { key, before, .. } = changed;
+        let tid = key.tid;
         let online = preflight::online().unwrap_or_default();
-        let found = pidfd::allowed(*tid).unwrap_or_default();
+        let found = affinity::get(tid).unwrap_or_default();
         let affinity = match changed.has_set_pcpus(&found, &online) {
-            true => gone_is_fine(thread::set_affinity(*tid, &before.affinity)),
+            true => gone_is_fine(affinity::set(tid, &before.affinity)),
             false => Ok(()),
         };
-        let slice = self.slice_of(*tid);
+        let slice = self.slice_of(tid);
         if slice.is_ok_and(|slice| slice != before.slice && changed.has_set_slice(slice)) {
-            gone_is_fine(thread::set_slice(*tid, before.slice))?;
+            gone_is_fine(thread::set_slice(tid, before.slice))?;
         }
         affinity
     }
@@ -299,10 +290,7 @@ impl State {
         if !self.changed.is_empty() {
             return self.write();
         }
-        match fs::remove_file(&self.path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        files::remove(&self.path)
     }
 }
 

@@ -49,7 +49,7 @@ fn key(fake: &Fake) -> ThreadKey {
     ThreadKey {
         tgid,
         tid: fake.tid,
-        start: crate::proc::start_time(tgid, fake.tid).unwrap(),
+        start: Process::here(tgid).thread(fake.tid).start().unwrap(),
     }
 }
 
@@ -57,7 +57,7 @@ fn vcpu(fake: &Fake) -> Vcpu {
     Vcpu {
         task: TaskId(0),
         key: key(fake),
-        allowed: crate::pidfd::allowed(fake.tid).unwrap(),
+        allowed: corun_system::affinity::get(fake.tid).unwrap(),
         weight: crate::vcpu_weight::NEUTRAL,
     }
 }
@@ -65,7 +65,7 @@ fn vcpu(fake: &Fake) -> Vcpu {
 /// What the kernel says of it.
 fn found(fake: &Fake) -> (PcpuSet, Nanos) {
     (
-        crate::pidfd::allowed(fake.tid).unwrap(),
+        corun_system::affinity::get(fake.tid).unwrap(),
         thread::slice(fake.tid).unwrap().unwrap(),
     )
 }
@@ -136,7 +136,7 @@ fn what_others_changed_since_is_let_alone() {
         slice: None,
     };
     state.set(&[(key(&fake), wanted)]).unwrap();
-    thread::set_affinity(fake.tid, &only(second)).unwrap();
+    corun_system::affinity::set(fake.tid, &only(second)).unwrap();
     state.restore().unwrap();
     assert_eq!(found(&fake).0, only(second));
 }
@@ -163,7 +163,7 @@ fn what_cannot_be_taken_back_keeps_nothing_else_and_stays_written_down() {
         affinity,
         slice: None,
     };
-    thread::set_affinity(fakes[1].tid, &one).unwrap();
+    corun_system::affinity::set(fakes[1].tid, &one).unwrap();
     let nowhere = "511".parse().unwrap();
     let stuck = (&fakes[0], only(nowhere), only(found(&fakes[0]).0));
     file_of(&path, &[stuck, (&fakes[1], only(before.0), only(one))]);
@@ -220,7 +220,7 @@ fn what_was_set_before_a_change_that_was_not_made_is_taken_back_too() {
         assert!(state.set(&only(one)).unwrap().is_empty());
         if ends == "full" {
             // Nothing can be written beside it any more.
-            std::fs::create_dir(folder.path().join("s.new")).unwrap();
+            std::fs::create_dir(folder.path().join("s.json.new")).unwrap();
             assert!(state.set(&only(before)).is_err());
         } else {
             for _ in 0..2 {
@@ -299,15 +299,6 @@ fn what_was_changed_in_another_boot_is_forgotten() {
     assert_eq!(found(&fake).0, before);
 }
 
-#[test]
-fn a_state_file_has_another_name_than_those_beside_it() {
-    let folder = tempfile::tempdir().unwrap();
-    for name in ["s.lock", "s.new"] {
-        let refused = State::open(&folder.path().join(name), None).unwrap_err();
-        assert!(refused.to_string().contains("--state"), "{refused}");
-    }
-}
-
 /// As `ExecStopPost=` of corun.service does it.
 #[test]
 fn what_is_left_is_taken_back_without_a_run() {
@@ -319,7 +310,7 @@ fn what_is_left_is_taken_back_without_a_run() {
     let fake = Fake::start("worker");
     let before = found(&fake).0;
     let one = PcpuSet::from_iter(before.iter().take(1));
-    thread::set_affinity(fake.tid, &one).unwrap();
+    corun_system::affinity::set(fake.tid, &one).unwrap();
     let only = |affinity| state::Settings {
         affinity,
         slice: None,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What Linux lets one set of a thread: the pCPUs it may use, and since 6.12 its slice.
+//! A thread's slice, which Linux lets one set since 6.12.
 //!
 //! `sched_setattr()` takes `sched_runtime` of an ordinary thread for the slice it asks for, 0.1 to
 //! 100 ms; 0 is the scheduler's own (`__setparam_fair()` in kernel/sched/syscalls.c). Older kernels
 //! ignore it, so whether it works is tried out.
 
+use corun_model::Nanos;
 use corun_model::time::{MS, US};
-use corun_model::{Nanos, PcpuSet};
 use std::io;
 use std::ops::RangeInclusive;
 use std::thread;
@@ -67,18 +67,6 @@ pub(crate) fn set_slice(tid: u32, slice: Option<Nanos>) -> io::Result<()> {
     }
 }
 
-/// Lets a thread use these pCPUs only.
-pub(crate) fn set_affinity(tid: u32, pcpus: &PcpuSet) -> io::Result<()> {
-    let words = pcpus.words();
-    let tid = libc::pid_t::try_from(tid).map_err(io::Error::other)?;
-    // SAFETY: `words` is readable and as long as said.
-    let set = unsafe { libc::sched_setaffinity(tid, size_of_val(words), words.as_ptr().cast()) };
-    match set {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
 /// The scheduler's own slice, ns; `None`: this kernel takes no others.
 pub fn own_slice() -> Option<Nanos> {
     // A new thread's, so that nobody's slice is changed.
@@ -119,6 +107,5 @@ mod tests {
     fn a_thread_that_is_not_there() {
         assert!(slice(u32::MAX >> 1).is_err());
         assert!(set_slice(u32::MAX >> 1, None).is_err());
-        assert!(set_affinity(u32::MAX >> 1, &PcpuSet::first(1)).is_err());
     }
 }

@@ -21,9 +21,9 @@ pub use threads::run;
 pub use turns::Turns;
 
 use crate::perf::VcpuCounters;
-use crate::proc;
-use crate::stock::thread::{own_slice, set_affinity, set_slice};
-use corun_model::{LlcSeen, Nanos, PcpuId, PcpuSet, Signals};
+use crate::stock::thread::{own_slice, set_slice};
+use corun_model::{LlcSeen, Nanos, PcpuId, Signals};
+use corun_system::{affinity, procfs};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::Path;
@@ -149,7 +149,7 @@ impl Trial {
 
 /// What programs may take without others having to give, bytes; `None` if the kernel does not tell.
 fn free_memory() -> Option<u64> {
-    let text = proc::line(Path::new("/proc/meminfo"))?;
+    let text = procfs::line(Path::new("/proc/meminfo"))?;
     let line = text
         .lines()
         .find_map(|line| line.strip_prefix("MemAvailable:"))?;
@@ -161,7 +161,7 @@ fn free_memory() -> Option<u64> {
 fn settle(cpu: PcpuId, slice: Nanos) -> io::Result<u32> {
     // SAFETY: takes nothing and always works.
     let tid = u32::try_from(unsafe { libc::gettid() }).map_err(io::Error::other)?;
-    set_affinity(tid, &PcpuSet::from_iter([cpu]))?;
+    affinity::pin(tid, cpu)?;
     set_slice(tid, Some(slice))?;
     Ok(tid)
 }

@@ -3,9 +3,9 @@
 //! They do what `corun calibrate` simulates.
 
 use super::turns::Turns;
-use crate::clock;
 use corun_model::Nanos;
 use corun_model::time::{MS, US};
+use corun_system::clock;
 use serde::{Deserialize, Serialize};
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicU64, Ordering};

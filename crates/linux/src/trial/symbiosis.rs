@@ -7,10 +7,11 @@
 
 use crate::cycles::events;
 use crate::perf::{Count, Counter};
-use crate::stock::thread::set_affinity;
-use crate::{clock, machine, preflight};
-use corun_model::{Nanos, PcpuId, PcpuSet};
-use corun_policies::vsmtio::events::Events;
+use crate::{machine, preflight};
+use corun_model::{Nanos, PcpuId};
+use corun_policies::pmu::Events;
+use corun_system::affinity;
+use corun_system::clock;
 use std::fmt;
 use std::hint::black_box;
 use std::io;
@@ -273,7 +274,7 @@ impl Core {
     /// In a thread that stays where it is until all have done.
     fn run(&self, cpu: PcpuId, program: Program, time: Nanos, ready: &Barrier) -> io::Result<Done> {
         let mut work = Work::of(program);
-        let bound = bind(cpu);
+        let bound = affinity::pin(0, cpu);
         // A round beforehand brings the list into the caches, as far as it fits.
         work.round();
         // All wait for all, whatever went wrong.
@@ -311,18 +312,11 @@ impl Core {
     }
 }
 
-/// This thread stays on a pCPU.
-fn bind(cpu: PcpuId) -> io::Result<()> {
-    // SAFETY: takes nothing and always works.
-    let tid = u32::try_from(unsafe { libc::gettid() }).map_err(io::Error::other)?;
-    set_affinity(tid, &PcpuSet::from_iter([cpu]))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use corun_model::time::MS;
-    use corun_policies::vsmtio::events::{Event, SOFTWARE};
+    use corun_policies::pmu::{Event, SOFTWARE};
 
     #[test]
     fn a_list_goes_through_all_of_its_lines() {

@@ -3,8 +3,8 @@
 
 use super::programs::{self, Crowd};
 use super::{Done, Outcome, Program, Trial, TrialError, Turns, VcpuCounters, settle};
-use crate::clock;
 use corun_model::Nanos;
+use corun_system::clock;
 use std::sync::{Barrier, OnceLock};
 
 /// Runs a trial: takes its warm-up and time, and what programs need to get ready.

@@ -2,9 +2,9 @@
 //! Turns on a pCPU as the thread itself sees them: it looks at the clock all the time, and where that
 //! jumps, it had no pCPU.
 
-use crate::clock;
 use corun_model::Nanos;
 use corun_model::time::US;
+use corun_system::clock;
 
 /// A longer jump is no interrupt: somebody else had the pCPU. Assumed: interrupts and what follows them
 /// take tens of microseconds, others run for a slice, 0.1 ms at least.

@@ -10,6 +10,6 @@ pub mod prometheus;
 pub mod rates;
 pub mod sample;
 
-pub use crate::proc::Counted;
+pub use corun_system::procfs::Counted;
 pub use rates::{Order, Row, rows};
 pub use sample::{Sample, Sampler};

@@ -5,10 +5,10 @@
 use super::sample::{Sample, VmSample};
 use crate::holds::HoldsNow;
 use crate::inventory::Thread;
-use crate::proc::Counted;
 use crate::status::VmNow;
 use corun_model::Wakers;
 use corun_model::time::seconds;
+use corun_system::procfs::Counted;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 

@@ -7,10 +7,10 @@
 
 use super::sample::{Sample, VmSample};
 use crate::inventory::Thread;
-use crate::proc::Counted;
 use crate::status::{VcpuNow, VmNow};
 use corun_model::time::{MS, SEC};
 use corun_model::{Nanos, Wakers};
+use corun_system::procfs::Counted;
 use serde::Serialize;
 use std::cmp::Ordering;
 

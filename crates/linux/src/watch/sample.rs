@@ -2,13 +2,14 @@
 //! One look at the host.
 
 use crate::inventory::{self, Machine, Role};
-use crate::proc::{Counted, Process};
 use crate::socket;
 use crate::socket::protocol::Command;
 use crate::status::HostStatus;
-use crate::{cgroup, clock, sched_ext};
+use crate::{cgroup, sched_ext};
 use corun_model::Nanos;
 use corun_model::time::US;
+use corun_system::clock;
+use corun_system::procfs::{Counted, Proc};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -110,10 +111,11 @@ impl Sampler {
     }
 
     fn vm(&self, machine: Machine, mount: Option<&Path>) -> VmSample {
-        let process = Process::below(&self.root, machine.tgid);
+        let process = Proc::below(&self.root).process(machine.tgid);
         let at = clock::now();
         let threads = machine.threads.iter();
-        let threads = threads.filter_map(|thread| Some((thread.tid, process.counted(thread.tid)?)));
+        let threads =
+            threads.filter_map(|thread| Some((thread.tid, process.thread(thread.tid).counted()?)));
         let threads = threads.collect();
         let own = mount.zip(machine.cgroup.as_deref());
         let own = own.and_then(|(mount, path)| cgroup::own_cgroup(mount, machine.tgid, path));
@@ -130,12 +132,9 @@ fn group(own: &Path) -> Group {
     let weight = fs::read_to_string(own.join("cpu.weight")).ok();
     Group {
         weight: weight.and_then(|text| text.trim().parse().ok()),
-        throttled: throttled(own, DEEPEST),
+        throttled: throttled(own, cgroup::DEEPEST),
     }
 }
-
-/// How many levels of cgroups a VM may have within its own.
-const DEEPEST: u32 = 4;
 
 /// Time throttled in a cgroup and those below: managers set quotas on either.
 fn throttled(group: &Path, levels: u32) -> Option<Nanos> {
@@ -146,14 +145,9 @@ fn throttled(group: &Path, levels: u32) -> Option<Nanos> {
             .find_map(|line| line.strip_prefix("throttled_usec "))?;
         Some(line.trim().parse::<u64>().ok()? * US)
     };
-    let entries = fs::read_dir(group).ok().filter(|_| levels > 0);
-    let folders = entries
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|path| path.is_dir());
-    let below = folders.filter_map(|path| throttled(&path, levels - 1));
+    let groups = cgroup::children(group).filter(|_| levels > 0);
+    let below = groups.into_iter().flatten();
+    let below = below.filter_map(|path| throttled(&path, levels - 1));
     here().into_iter().chain(below).reduce(|a, b| a + b)
 }
 

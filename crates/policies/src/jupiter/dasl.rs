@@ -21,8 +21,8 @@
 
 use corun_model::{Doing, Nanos};
 
-/// A latency is low from this part on of what vCPUs begin with.
-pub(super) const LOW: Nanos = 2;
+/// A latency is low when it is what vCPUs begin with, divided by this, or less.
+pub(super) const LOW: u64 = 2;
 
 /// Between what latencies move, and by how much.
 #[derive(Clone, Copy, Debug)]

@@ -17,8 +17,8 @@ use super::params::JupiterParams;
 use corun_model::{Nanos, VmId};
 use std::collections::BTreeMap;
 
-/// Which part the last period is of what a VM uses as a rule.
-pub(super) const USUAL: Nanos = 8;
+/// One of so many parts of what a VM uses as a rule is the last period.
+pub(super) const USUAL: u64 = 8;
 
 /// A VM in the period that has just ended.
 #[derive(Clone, Copy, Debug)]

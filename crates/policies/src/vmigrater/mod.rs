@@ -97,13 +97,6 @@ impl Core {
         rest
     }
 
-    /// A vCPU went off-line. Its tasks are elsewhere: to be [told](Core::task_located).
-    pub fn vcpu_gone(&mut self, vcpu: u32) {
-        if let Some(monitor) = self.monitors.get_mut(vcpu as usize) {
-            monitor.gone();
-        }
-    }
-
     /// There is a task, on `vcpu`, that may be moved; of a higher `priority` if its user wants it to
     /// choose first. One that is known begins anew.
     pub fn task_appeared(&mut self, task: u64, vcpu: u32, priority: u8, now: Nanos) {

@@ -142,11 +142,6 @@ impl Monitor {
         params.slices == 0 && self.brief < MOST_BRIEF && usual.is_some_and(|it| away < it / BRIEF)
     }
 
-    /// The vCPU went off-line; what was known of it is void.
-    pub fn gone(&mut self) {
-        *self = Self::default();
-    }
-
     /// The predicted length of the present slice, ns; `None` before one was seen.
     pub fn slice(&self, params: &MigraterParams) -> Option<Nanos> {
         self.slices.predict(params)

@@ -15,9 +15,9 @@
 //! part of them, is M: so B, M and W are shares that add up. The published coefficients were not fitted to
 //! these events; no others are known.
 
-use super::events::Events;
 use super::symbiosis::Coefficients;
 use crate::aql::Machine;
+use crate::pmu::Events;
 use std::fmt::Write;
 
 /// The version of the file that is written and read.

@@ -20,7 +20,6 @@
 pub mod adjuster;
 pub mod calibration;
 mod cores;
-pub mod events;
 pub mod ltcr;
 mod params;
 pub mod rass;
@@ -28,7 +27,7 @@ pub mod symbiosis;
 
 pub use params::VsmtIoParams;
 
-use crate::{Policy, place_all};
+use crate::{Policy, place_all, pmu};
 use adjuster::Rates;
 use cores::{Cookies, Cores};
 use corun_model::{
@@ -405,11 +404,9 @@ impl Policy for VsmtIo {
         self.params.adjust || self.params.symbiosis || self.params.retain || self.params.rass
     }
 
-    fn wants_cycles(&self) -> Option<events::By> {
-        let by = self
-            .params
-            .events
-            .map_or(events::By::Host, events::By::These);
+    fn wants_cycles(&self) -> Option<pmu::Choice> {
+        let calibrated = self.params.events.map(pmu::Choice::These);
+        let by = calibrated.unwrap_or(pmu::Choice::OfHost);
         (self.params.symbiosis && self.smt).then_some(by)
     }
 

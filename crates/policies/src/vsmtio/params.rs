@@ -2,9 +2,9 @@
 //! What can be set of vSMT-IO, with defaults and where they come from.
 
 use super::calibration::Calibration;
-use super::events::Events;
 use super::ltcr::Bounds;
 use super::symbiosis::Coefficients;
+use crate::pmu::Events;
 use corun_model::time::{MS, US};
 use corun_model::{Nanos, Parameter, Value};
 

@@ -12,7 +12,7 @@
 //!
 //! with the coefficients of the published vSMT-IO code, which hold for its authors' machine: they can be
 //! set, or come from a calibration file ([`super::calibration`], which says what that code counts, too; by
-//! what events hosts divide cycles, [`super::events`]). Each thread is measured for itself, O(n), and not every pair, O(n²).
+//! what events hosts divide cycles, [`crate::pmu`]). Each thread is measured for itself, O(n), and not every pair, O(n²).
 //!
 //! Here shares of cycles are taken, percent, so that a thread alone takes 100 %.
 

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! From followed tasks to the recording: roles, causes of wake-ups, figures.
+//! From followed tasks to the recording: roles, names, figures.
 
+use super::causes::Causes;
 use super::contested;
 use super::stacking::{self, Vcpu};
-use super::track::{Being, By, RawBurst, Track};
+use super::track::{Being, Track};
 use super::vms::{self, Group};
 use super::{Cpu, Current, Rebuild};
-use crate::model::{
-    Burst, HostObserved, PcpuObserved, Role, Task, Vm, VmThread, WakeCause, Wakers,
-};
+use crate::model::{AtEnd, HostObserved, PcpuObserved, Role, Task, TaskObserved, Vm, VmThread};
 use crate::names;
-use crate::text::Context;
 use crate::text::comment::Stated;
 use corun_model::{Nanos, PcpuId, TaskId, VmId};
 
@@ -43,61 +41,38 @@ pub(crate) fn finish(mut rebuild: Rebuild, stated: &Stated, pcpus: u32) -> Finis
         stacked: stacked(&groups, &rebuild.tracks, end),
         ..HostObserved::default()
     };
-    let vms = groups
-        .iter()
-        .map(|g| vm(g, &rebuild.tracks, stated))
-        .collect();
-    let causes = Causes {
-        roles: &roles,
-        comms: comms(&rebuild.tracks),
-    };
-    for slot in 0..rebuild.tracks.len() {
-        let wakers = rebuild
-            .tracks
-            .get(slot)
-            .map(|track| causes.count(slot, track));
-        if let (Some(track), Some(wakers)) = (rebuild.tracks.get_mut(slot), wakers) {
-            track.seen.wakers = wakers;
-        }
-    }
-    let bursts: Vec<Vec<Burst>> = rebuild
-        .tracks
-        .iter()
-        .enumerate()
-        .map(|(slot, track)| {
-            track
-                .bursts
-                .iter()
-                .map(|raw| causes.burst(slot, raw))
-                .collect()
-        })
-        .collect();
-    let parts = rebuild
-        .tracks
-        .into_iter()
-        .zip(at_end)
-        .zip(bursts)
-        .zip(&roles);
-    let tasks = parts
-        .map(|(((track, at_end), bursts), &role)| Task {
-            first_pcpu: first_pcpu(&track),
-            tid: track.tid,
-            tgid: track.tgid,
-            comm: track.comm,
-            role,
-            at_start: track.at_start,
-            at_end,
-            bursts,
-            observed: track.seen,
-            kvm: track.kvm,
-        })
+    let vms = groups.iter().map(|it| vm(it, &rebuild.tracks, stated));
+    let vms = unique(vms.collect());
+    let causes = Causes::new(roles, &rebuild.tracks);
+    let tracks = rebuild.tracks.into_iter().zip(at_end).enumerate();
+    let tasks = tracks
+        .map(|(slot, (track, at_end))| task(slot, track, at_end, &causes))
         .collect();
     Finished {
         start,
         end: start + end,
-        vms: unique(vms),
+        vms,
         tasks,
         observed,
+    }
+}
+
+fn task(slot: usize, track: Track, at_end: AtEnd, causes: &Causes) -> Task {
+    let burst = |raw| causes.burst(slot, raw);
+    Task {
+        first_pcpu: first_pcpu(&track),
+        tid: track.tid,
+        tgid: track.tgid,
+        role: causes.role(slot),
+        at_start: track.at_start,
+        at_end,
+        bursts: track.bursts.iter().map(burst).collect(),
+        observed: TaskObserved {
+            wakers: causes.count(slot, &track),
+            ..track.seen
+        },
+        comm: track.comm,
+        kvm: track.kvm,
     }
 }
 
@@ -229,100 +204,6 @@ fn contest(groups: &[Group], tracks: &mut [Track], end: Nanos) {
             if let Some(track) = tracks.get_mut(slot) {
                 track.seen.contested = sum;
             }
-        }
-    }
-}
-
-fn comms(tracks: &[Track]) -> Vec<String> {
-    tracks.iter().map(|track| track.comm.clone()).collect()
-}
-
-/// Decides what a wake-up meant, now that every task's role is known.
-struct Causes<'a> {
-    roles: &'a [Role],
-    comms: Vec<String>,
-}
-
-impl Causes<'_> {
-    fn burst(&self, wakee: usize, raw: &RawBurst) -> Burst {
-        let delay = raw.woken.at.saturating_sub(raw.blocked_at);
-        let wake = match raw.woken.by {
-            By::Start => WakeCause::AtStart,
-            By::Interrupt | By::Timer | By::Unseen => WakeCause::External { delay },
-            By::Slot {
-                waker,
-                work,
-                context,
-            } => {
-                if context == Context::Unknown && !self.plausible(waker, wakee) {
-                    WakeCause::External { delay }
-                } else {
-                    WakeCause::Task {
-                        waker: TaskId::from(waker),
-                        waker_work: work,
-                    }
-                }
-            }
-        };
-        Burst {
-            wake,
-            woken_at: raw.woken.at,
-            work: raw.work,
-            end: raw.end,
-        }
-    }
-
-    /// Who or what woke a task, counted.
-    fn count(&self, wakee: usize, track: &Track) -> Wakers {
-        let mut wakers = Wakers::default();
-        for raw in &track.bursts {
-            let count = match raw.woken.by {
-                By::Start => continue,
-                By::Timer => &mut wakers.timers,
-                By::Interrupt => &mut wakers.interrupts,
-                By::Unseen => &mut wakers.unknown,
-                By::Slot { waker, context, .. } => match self.role(waker) {
-                    _ if context == Context::Unknown && !self.plausible(waker, wakee) => {
-                        &mut wakers.interrupts
-                    }
-                    Role::Vcpu { .. } if self.same_vm(waker, wakee) => &mut wakers.siblings,
-                    Role::VmThread { .. } if self.same_vm(waker, wakee) => &mut wakers.vm_threads,
-                    _ => &mut wakers.others,
-                },
-            };
-            *count += 1;
-        }
-        wakers
-    }
-
-    fn role(&self, slot: usize) -> Role {
-        self.roles.get(slot).copied().unwrap_or(Role::Host)
-    }
-
-    fn same_vm(&self, a: usize, b: usize) -> bool {
-        let vm = |slot: usize| match self.role(slot) {
-            Role::Vcpu { vm, .. } | Role::VmThread { vm, .. } => Some(vm),
-            Role::Host => None,
-        };
-        vm(a).is_some() && vm(a) == vm(b)
-    }
-
-    /// Whether the running task may have meant to wake this one: a guess where the recording
-    /// does not tell interrupts apart. A vCPU wakes its siblings, its VM's threads and kernel
-    /// workers; whatever else is woken while it runs is an interrupt's doing.
-    fn plausible(&self, waker: usize, wakee: usize) -> bool {
-        let vm = |slot: usize| match self.roles.get(slot) {
-            Some(Role::Vcpu { vm, .. } | Role::VmThread { vm, .. }) => Some(*vm),
-            _ => None,
-        };
-        let is_vcpu = matches!(self.roles.get(waker), Some(Role::Vcpu { .. }));
-        match (vm(waker), vm(wakee)) {
-            (Some(a), Some(b)) => a == b,
-            (Some(_), None) if is_vcpu => self
-                .comms
-                .get(wakee)
-                .is_some_and(|comm| comm.starts_with("kworker")),
-            _ => true,
         }
     }
 }

@@ -5,6 +5,7 @@
 //! contradicts them (a switch from a task that was not there, a task running without a wake-up)
 //! is counted as an oddity and taken at its word, so that one lost event harms little else.
 
+mod causes;
 mod contested;
 mod finish;
 mod stacking;

@@ -16,7 +16,7 @@ use super::Timer;
 use super::interrupts::Interrupt;
 use super::scheduling::Picked;
 use super::vm::Vm;
-use crate::engine::EventId;
+use crate::event_queue::EventId;
 use crate::host::Host;
 use corun_model::time::MS;
 use corun_model::{Nanos, Parameter, Value};

@@ -16,7 +16,7 @@ use super::Timer;
 use super::halt_polling::PollWindow;
 use super::vcpu::Mode;
 use super::vm::Vm;
-use crate::engine::EventId;
+use crate::event_queue::EventId;
 use crate::host::{Activity, Counter, Host};
 use corun_model::Nanos;
 

@@ -397,6 +397,26 @@ impl<'a> Linker<'a> {
         }
     }
 
+    /// The threads, one after the other on the vCPUs where they are not told to be on one. `first_owner`: what
+    /// caches know the first one by.
+    fn threads(&self, id: u32, first_owner: usize, seed: u64) -> Vec<Thread> {
+        let spec = &self.spec;
+        let says = |op: &Op| matches!(op, Op::Memory(_) | Op::Mix(_));
+        let profiled = self.codes.iter().any(|code| code.ops().iter().any(says));
+        let first = spec.params.first_vcpu(spec.vcpus);
+        let thread = |(index, thread): (usize, &ThreadSpec)| {
+            let vcpu = thread.vcpu;
+            let vcpu = vcpu.unwrap_or(first + index as u32 % (spec.vcpus - first));
+            let rng = Rng::of(seed, "guest thread", u64::from(id) << 32 | index as u64);
+            let pinned = thread.vcpu.is_some();
+            Thread {
+                profile: profiled.then(|| Profile::new((first_owner + index) as u32)),
+                ..Thread::new(self.codes[index].clone(), rng, vcpu, pinned)
+            }
+        };
+        spec.threads.iter().enumerate().map(thread).collect()
+    }
+
     fn into_vm(self, id: u32, first_task: usize, first_owner: usize, seed: u64) -> Vm {
         let spec = self.spec;
         let entity = |index: usize| u64::from(id) << 32 | index as u64;
@@ -406,19 +426,7 @@ impl<'a> Linker<'a> {
         let spinning = |index: usize| self.users(Op::SpinBarrier(index as u32));
         let lock = |index| SpinLock::new(Rng::of(seed, "spin lock", entity(index)));
         let period = spec.params.tick_period();
-        let says = |op: &Op| matches!(op, Op::Memory(_) | Op::Mix(_));
-        let profiled = self.codes.iter().any(|code| code.ops().iter().any(says));
-        let thread = |(index, thread): (usize, &ThreadSpec)| {
-            let first = spec.params.first_vcpu(spec.vcpus);
-            let vcpu = thread.vcpu;
-            let vcpu = vcpu.unwrap_or(first + index as u32 % (spec.vcpus - first));
-            let rng = Rng::of(seed, "guest thread", entity(index));
-            let pinned = thread.vcpu.is_some();
-            Thread {
-                profile: profiled.then(|| Profile::new((first_owner + index) as u32)),
-                ..Thread::new(self.codes[index].clone(), rng, vcpu, pinned)
-            }
-        };
+        let agent = spec.params.agent;
         Vm {
             id,
             params: spec.params.scaled(spec.vcpus),
@@ -426,7 +434,7 @@ impl<'a> Linker<'a> {
             vcpus: (0..spec.vcpus as usize)
                 .map(|vcpu| Vcpu::new(TaskId::from(first_task + vcpu)))
                 .collect(),
-            threads: spec.threads.iter().enumerate().map(thread).collect(),
+            threads: self.threads(id, first_owner, seed),
             locks: count(&self.names.locks).map(lock).collect(),
             mutexes: count(&self.names.mutexes)
                 .map(|_| Mutex::default())
@@ -449,19 +457,20 @@ impl<'a> Linker<'a> {
                 .map(|_| Condition::default())
                 .collect(),
             block: None,
-            migrater: match spec.params.agent {
+            migrater: match agent {
                 Some(Agent::VMigrater(params)) => {
                     Some(Box::new(Migrater::new(params, spec.vcpus, id, seed)))
                 }
                 _ => None,
             },
-            balloon: match spec.params.agent {
+            balloon: match agent {
                 Some(Agent::XBalloon(params)) => Some(params),
                 _ => None,
             },
             net: Sockets::new(&self.names.ports, spec.threads.len()),
             stats: Stats::default(),
             tick_phase: Rng::of(seed, "guest tick", u64::from(id)).between(0, period - 1),
+            begins: 0,
             favoured: 0,
             dirty: Vec::new(),
             told: Told::new(&self.names, &spec.threads),

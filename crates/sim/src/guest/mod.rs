@@ -39,9 +39,11 @@ mod shootdown;
 mod spec;
 mod spinlock;
 mod spinning;
+mod stats;
 mod tell;
 mod tell_disk;
 mod thread;
+mod timer;
 mod timing;
 mod vcpu;
 mod vm;
@@ -65,13 +67,16 @@ pub use spec::{
 
 use crate::device::net::{ClientOutcome, Network, NetworkSpec, Wake};
 use crate::host::{Host, TaskSpec};
-use crate::load::{Achieved, AgentAchieved, Cgroups, DeviceOutcome, Load, Offered, VmInfo};
-use crate::waits::Waits;
+use crate::load::{Achieved, Cgroups, DeviceOutcome, Load, Offered, VmInfo};
+use crate::rng::Rng;
 use block::Block;
 use corun_model::{Nanos, Signals, TaskId, VmId};
 use disks::Disks;
 use emulator::{Emulator, Job};
 use host_task::HostTask;
+use stats::Stats;
+pub(crate) use timer::NET_TIMER;
+use timer::Timer;
 use vm::Vm;
 
 /// The modelled VMs and host tasks of a run.
@@ -102,100 +107,6 @@ enum Role {
     Vcpu { vm: u32, vcpu: u32 },
     HostTask(u32),
     Emulator { vm: u32 },
-}
-
-/// What a VM did since the last reset; times in ns of progress.
-#[derive(Clone, Debug, Default)]
-struct Stats {
-    /// Threads' `compute`.
-    work: Nanos,
-    spin: Nanos,
-    /// Interrupts and thread switches.
-    kernel: Nanos,
-    /// Finished work, unit by unit.
-    counted: Vec<u64>,
-    /// vCPUs without a thread, as their kernels see it.
-    idle: Nanos,
-    /// On a pCPU without work: polling, or keeping the context.
-    idling: Nanos,
-    lock_acquisitions: u64,
-    lock_waits: Waits,
-    /// Times a vCPU halted for a paravirtual lock.
-    lock_halts: u64,
-    pause_loop_exits: u64,
-    thread_switches: u64,
-    shootdowns: u64,
-    shootdown_waits: Waits,
-    /// Halts for which the host polled, and how many of these polls caught the wake-up.
-    halt_polls: u64,
-    halt_poll_hits: u64,
-    /// What its agent did.
-    agent: AgentAchieved,
-}
-
-impl Stats {
-    fn count(&mut self, unit: u32, units: u32) {
-        let unit = unit as usize;
-        if self.counted.len() <= unit {
-            self.counted.resize(unit + 1, 0);
-        }
-        self.counted[unit] += u64::from(units);
-    }
-}
-
-/// What a load timer is for; packed into its token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Timer {
-    Tick,
-    Sleep,
-    HostSleep,
-    /// A poll or retention has lasted as long as it may.
-    Idle,
-    /// A VM's request reaches its disk.
-    BlockSubmit,
-    /// A disk's medium is done with the request at a place (the disk is in the VM's bits).
-    DiskDone,
-    /// A disk asked to be looked at.
-    DiskLook,
-    /// A request's completion reaches its VM.
-    BlockDone,
-    /// Packets that have left a VM are to be sent by its emulator.
-    Transmit,
-    /// vMigrater's monitor on a vCPU is due.
-    Heartbeat,
-    /// A vCPU has slept for xBalloon as long as it may.
-    Balloon,
-    /// The network's; the rest of the token is a [`Wake`].
-    Net,
-}
-
-/// What the tokens of the network's timers have in common.
-pub(crate) const NET_TIMER: u64 = (Timer::Net as u64) << 56;
-
-impl Timer {
-    /// Kind in the highest byte, then 24 bits for the VM and 32 for the vCPU, thread or task.
-    fn token(self, vm: u32, index: u32) -> u64 {
-        (self as u64) << 56 | u64::from(vm) << 32 | u64::from(index)
-    }
-
-    fn of(token: u64) -> (Timer, usize, u32) {
-        let kind = match token >> 56 {
-            0 => Timer::Tick,
-            1 => Timer::Sleep,
-            2 => Timer::HostSleep,
-            3 => Timer::Idle,
-            4 => Timer::BlockSubmit,
-            5 => Timer::DiskDone,
-            6 => Timer::DiskLook,
-            7 => Timer::BlockDone,
-            8 => Timer::Transmit,
-            9 => Timer::Heartbeat,
-            10 => Timer::Balloon,
-            _ => Timer::Net,
-        };
-        let vm = (token >> 32) & 0xff_ffff;
-        (kind, vm as usize, token as u32)
-    }
 }
 
 impl Guests {
@@ -250,6 +161,16 @@ impl Guests {
     pub fn with_halt_polling(mut self, params: HaltPollParams) -> Self {
         for vm in &mut self.vms {
             vm.halt_poll = params;
+        }
+        self
+    }
+
+    /// Each VM begins at a time of its own within `over`, by chance, rather than all at once: what
+    /// begins together on pCPUs alike and computes goes on in step for ever.
+    #[must_use]
+    pub fn begun_within(mut self, over: Nanos, seed: u64) -> Self {
+        for vm in &mut self.vms {
+            vm.begins = Rng::of(seed, "VM begins", u64::from(vm.id)).between(0, over);
         }
         self
     }
@@ -435,6 +356,7 @@ impl Load for Guests {
             Timer::Idle => self.vms[vm].idled_enough(index),
             Timer::Heartbeat => self.vms[vm].heartbeat_due(host, index),
             Timer::Balloon => self.vms[vm].balloon_due(host, index),
+            Timer::Begin => self.vms[vm].begin_threads(host),
             Timer::BlockDone => self.vms[vm].completion(host, index, None),
             _ => self.vms[vm].sleep_over(host, index),
         }
@@ -467,40 +389,12 @@ impl Load for Guests {
     }
 
     fn achieved(&self, vm: VmId, now: Nanos) -> Achieved {
-        let stats = &self.vms[vm.index()].stats;
-        let seconds = now.saturating_sub(self.reset_at) as f64 / 1e9;
-        let rate = |done: f64| if seconds > 0.0 { done / seconds } else { 0.0 };
-        let counted = |unit: usize| stats.counted.get(unit).copied().unwrap_or(0) as f64;
-        let mut rates = self.units[vm.index()]
-            .iter()
-            .enumerate()
-            .map(|(unit, name)| (format!("{name}/s"), rate(counted(unit))));
-        let main = rates.next();
-        let (throughput_unit, throughput) =
-            main.unwrap_or_else(|| ("work s/s".to_owned(), rate(stats.work as f64 / 1e9)));
+        let passed = now.saturating_sub(self.reset_at);
+        let known = &self.vms[vm.index()];
         Achieved {
-            throughput,
-            throughput_unit,
-            other_throughputs: rates.collect(),
-            lock_waits: stats.lock_waits.clone(),
-            lock_acquisitions: stats.lock_acquisitions,
-            work: stats.work,
-            spin: stats.spin,
-            kernel: stats.kernel,
-            idling: stats.idling,
-            idle: Some(stats.idle),
-            lock_halts: stats.lock_halts,
-            pause_loop_exits: stats.pause_loop_exits,
-            thread_switches: stats.thread_switches,
-            shootdowns: stats.shootdowns,
-            shootdown_waits: stats.shootdown_waits.clone(),
-            halt_polls: stats.halt_polls,
-            halt_poll_hits: stats.halt_poll_hits,
-            io: self.vms[vm.index()]
-                .block
-                .as_ref()
-                .and_then(Block::achieved),
-            agent: self.vms[vm.index()].agent_achieved(),
+            io: known.block.as_ref().and_then(Block::achieved),
+            agent: known.agent_achieved(),
+            ..known.stats.achieved(&self.units[vm.index()], passed)
         }
     }
 

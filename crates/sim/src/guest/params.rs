@@ -17,8 +17,9 @@ pub enum LockKind {
     /// 2.6.25–4.1 (ticket locks).
     Ticket,
     /// Queued; waiters halt their vCPU after `pv_spin` and the releaser kicks the first. While the
-    /// first is not running, newcomers may take the free lock. Linux since 4.2 as a KVM guest
-    /// (`qspinlock_paravirt.h`).
+    /// first has halted, or not run yet since it is the first, newcomers may take the free lock; if it lost
+    /// its pCPU while it spun they may not. Linux since 4.2 as a KVM guest (`qspinlock_paravirt.h`; so
+    /// since 4.15, `pv_hybrid_queued_unfair_trylock()`).
     Paravirtual,
 }
 
@@ -93,6 +94,9 @@ pub struct GuestParams {
     /// or others (PLE), at least 100 ns. `None`: the CPUs of the balance paper had none. Intel's default
     /// window is 4096 cycles.
     pub ple_window: Option<Nanos>,
+    /// By how many times KVM widens that with each such exit, 1–100, until the vCPU is scheduled anew
+    /// (`ple_window_grow`: 2 since Linux 3.18). 1: fixed, as before, and as Xen has it.
+    pub ple_grow: u32,
     /// Which vCPU gets a disk's interrupts. The issuer: QEMU since 5.2.
     pub block_irq: BlockIrq,
     /// A request to the disk: 2.5 us in file system, block layer and driver (about half of what
@@ -129,6 +133,7 @@ impl Default for GuestParams {
             flush: 500,
             idle: IdleMode::Halt,
             ple_window: None,
+            ple_grow: 1,
             block_irq: BlockIrq::Issuer,
             block_submit: 4 * US,
             cached_read: 500,
@@ -182,6 +187,9 @@ const MOST_QUEUES: u32 = 512;
 /// The shortest PLE window: a few PAUSEs; below, a simulation would do nothing but exits.
 const SHORTEST_PLE: Nanos = 100;
 
+/// The most by which the window may grow at once.
+const MOST_GROWTH: u32 = 100;
+
 /// The shortest heartbeat; below, a vCPU would do nothing else.
 const SHORTEST_BEAT: Nanos = 50 * US;
 
@@ -195,6 +203,10 @@ impl GuestParams {
             return Some(format!(
                 "ple_window is {window} ns; accepted: at least {SHORTEST_PLE} ns, or none"
             ));
+        }
+        if !(1..=MOST_GROWTH).contains(&self.ple_grow) {
+            let grow = self.ple_grow;
+            return Some(format!("ple_grow is {grow}; accepted: 1 to {MOST_GROWTH}"));
         }
         let retention = match self.idle {
             IdleMode::Retention(limit) => limit,
@@ -387,6 +399,14 @@ fn locks(default: &GuestParams) -> Vec<Parameter> {
             source: "the CPUs of the balance paper (EuroSys 2011) had none; Intel's default window \
                      is 4096 cycles",
             tried: "none, 2, 8 and 32 µs on experiments/example.toml",
+        },
+        Parameter {
+            key: "vm.*.guest.ple_grow",
+            meaning: "by how many times each pause-loop exit widens that, until the vCPU is scheduled anew",
+            value: Value::Number(f64::from(default.ple_grow), ""),
+            source: "1: fixed, as in Xen and in KVM until Linux 3.17; since 3.18 KVM's `ple_window_grow` is 2 \
+                     (arch/x86/kvm/vmx.c)",
+            tried: "1 and 2 in tests",
         },
         Parameter {
             key: "vm.*.guest.tlb_flush",

@@ -56,6 +56,8 @@ pub(super) struct Vcpu {
     pub io_events: u64,
     /// Since the run began.
     pub pause_exits: u64,
+    /// Since it was given its pCPU: by so many factors KVM has widened its window.
+    pub widened: u32,
     /// Did it spin when it gave its pCPU up?
     pub yielding: Yielding,
     /// Retentions that ended with what was waited for, since the run began.
@@ -83,6 +85,7 @@ impl Vcpu {
             idle_since: Some(0),
             io_events: 0,
             pause_exits: 0,
+            widened: 0,
             yielding: Yielding::No,
             kept: 0,
         }

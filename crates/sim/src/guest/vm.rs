@@ -22,9 +22,13 @@ use super::spinning::Yielding;
 use super::tell::Told;
 use super::thread::{Doing, Thread};
 use super::vcpu::{Mode, Vcpu};
-use super::{GuestParams, HaltPollParams, LockKind, Stats};
+use super::{GuestParams, HaltPollParams, LockKind, Stats, Timer};
 use crate::host::{Activity, Host, Instant, Lane, Span};
 use corun_model::Nanos;
+
+/// How many times as wide as it begins KVM makes the window of pause-loop exits at most: 2^32 cycles
+/// (`ple_window_max`) of 4096.
+const WIDEST: Nanos = 1 << 20;
 
 /// A VM in the run.
 #[derive(Debug)]
@@ -54,6 +58,8 @@ pub(super) struct Vm {
     pub stats: Stats,
     /// Its ticks come at this time modulo their period: VMs boot at different times.
     pub tick_phase: Nanos,
+    /// When its threads begin.
+    pub begins: Nanos,
     /// The vCPU that a spinning one yielded to last.
     pub favoured: u32,
     /// Running vCPUs to attend to before the event is over.
@@ -73,16 +79,37 @@ pub(super) enum Flow {
 }
 
 impl Vm {
-    /// Puts all threads on their runqueues and wakes the vCPUs that have any.
+    /// The run begins; its threads do so now or later.
     pub fn start(&mut self, host: &mut Host) {
         self.tell_names(host);
-        for (index, thread) in self.threads.iter().enumerate() {
+        if self.begins == 0 {
+            return self.begin_threads(host);
+        }
+        for thread in &mut self.threads {
+            thread.doing = Doing::Off;
+        }
+        host.load_timer(self.begins, Timer::Begin.token(self.id, 0));
+    }
+
+    /// Puts all threads on their runqueues and wakes the vCPUs that have any.
+    pub fn begin_threads(&mut self, host: &mut Host) {
+        self.timers.fill(host.now());
+        for (index, thread) in self.threads.iter_mut().enumerate() {
+            thread.doing = Doing::Next;
             let queue = &mut self.vcpus[thread.vcpu as usize].queue;
             queue.add(thread.vruntime, index as u32);
         }
-        for vcpu in self.vcpus.iter_mut().filter(|vcpu| !vcpu.idle()) {
-            vcpu.mode = Mode::Ready;
-            host.wake(vcpu.task, None);
+        for (index, vcpu) in (0..).zip(&mut self.vcpus) {
+            match vcpu.mode {
+                _ if vcpu.idle() => {}
+                Mode::Halted => {
+                    vcpu.mode = Mode::Ready;
+                    host.wake(vcpu.task, None);
+                }
+                // A packet was there before.
+                Mode::Ready => {}
+                Mode::Running => self.dirty.push(index),
+            }
         }
         self.start_agent(host);
     }
@@ -95,6 +122,7 @@ impl Vm {
         slot.started = false;
         slot.booked = 0;
         slot.yielding = Yielding::No;
+        slot.widened = 0;
         if slot.idle_state.idling.is_some() {
             // Preempted while it idled: it sees what has come, once the switch is paid.
             return host.step_after(slot.task, 0);
@@ -120,6 +148,7 @@ impl Vm {
     pub fn stop(&mut self, vcpu: u32, done: Nanos) {
         debug_assert_eq!(self.vcpus[vcpu as usize].mode, Mode::Running);
         self.settle_at(vcpu, done);
+        self.stops_spinning(vcpu);
         let slot = &mut self.vcpus[vcpu as usize];
         slot.mode = Mode::Ready;
         slot.started = false;
@@ -259,14 +288,16 @@ impl Vm {
 
     /// A thread that spins in the kernel: did the CPU notice (PLE)? Intel's looks in ring 0 only.
     pub fn pause_loop(&mut self, host: &mut Host, vcpu: u32, thread: u32) -> Flow {
+        let window = self.ple_window(vcpu);
         let state = &mut self.threads[thread as usize];
-        if let Some(window) = self.params.ple_window
+        if let Some(window) = window
             && state.ple_spun >= window
         {
             state.ple_spun = 0;
             self.stats.pause_loop_exits += 1;
             let slot = &mut self.vcpus[vcpu as usize];
             slot.pause_exits += 1;
+            slot.widened = slot.widened.saturating_add(1);
             slot.overhead += host.params().costs.exit;
             let task = slot.task;
             host.observe(|now, observer| {
@@ -275,6 +306,14 @@ impl Vm {
             host.pause_exit(task);
         }
         Flow::Busy
+    }
+
+    /// Spinning after which `vcpu` leaves the guest at present (`grow_ple_window()`), if the CPU looks.
+    fn ple_window(&self, vcpu: u32) -> Option<Nanos> {
+        let window = self.params.ple_window?;
+        let widened = self.vcpus[vcpu as usize].widened;
+        let times = Nanos::from(self.params.ple_grow).saturating_pow(widened);
+        Some(window.saturating_mul(times.min(WIDEST)))
     }
 
     /// Orders a step at the end of what the vCPU is at.
@@ -323,8 +362,7 @@ impl Vm {
             _ => {}
         }
         let ple = self
-            .params
-            .ple_window
+            .ple_window(thread.vcpu)
             .map(|window| window.saturating_sub(thread.ple_spun));
         let may_halt = self.params.lock == LockKind::Paravirtual
             && matches!(thread.doing, Doing::Spinning { .. });

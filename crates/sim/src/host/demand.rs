@@ -2,7 +2,7 @@
 //! What loads want of the host: work, other activities, to wait and to be woken.
 
 use super::{Activity, Event, Host, Order, Profile};
-use crate::engine::EventId;
+use crate::event_queue::EventId;
 use corun_model::{Nanos, PcpuId, TaskId};
 
 impl Host {

@@ -28,8 +28,8 @@ use corun_model::{IdleState, Nanos};
 
 /// Times that are remembered (`INTERVALS`).
 const INTERVALS: usize = 8;
-/// So much of the running average is new (`DECAY`).
-const DECAY: Nanos = 8;
+/// One of so many parts of the running average is new (`DECAY`).
+const DECAY: u64 = 8;
 /// Longer times count as this one (`MAX_INTERESTING`).
 const LONGEST: Nanos = 50 * MS;
 /// Times whose standard deviation is below that are alike …

@@ -38,7 +38,7 @@ pub use siblings::{SiblingSkew, Siblings};
 pub use stacking::{MOST as MOST_SIBLINGS, Stacking};
 pub use task::{Task, TaskSpec, TaskState, Totals};
 
-use crate::engine::{EventId, EventQueue};
+use crate::event_queue::{EventId, EventQueue};
 use crate::rng::Rng;
 use crate::waits::Waits;
 use corun_model::{IdleState, Nanos, PcpuId, TaskId, Topology};

@@ -7,7 +7,7 @@
 
 use super::hardware::{Caches, ONE, Pace, Seen};
 use super::{Activity, Event, Host};
-use crate::engine::EventId;
+use crate::event_queue::EventId;
 use crate::workload::Mix;
 use corun_model::{Nanos, PcpuId, TaskId};
 

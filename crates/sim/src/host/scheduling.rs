@@ -2,7 +2,7 @@
 //! What schedulers tell the host and ask of it.
 
 use super::{Activity, Counter, Event, Host, Order, TaskState};
-use crate::engine::EventId;
+use crate::event_queue::EventId;
 use crate::load::Offered;
 use corun_model::{Nanos, PcpuId, TaskId};
 

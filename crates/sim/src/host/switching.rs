@@ -3,7 +3,7 @@
 
 use super::hardware::{Pace, Progress};
 use super::{Event, Host, Instant, Lane, Task, TaskSpec, TaskState, Totals, VmMeters};
-use crate::engine::EventId;
+use crate::event_queue::EventId;
 use corun_model::{Nanos, PcpuId, TaskId, VmId};
 
 impl Host {

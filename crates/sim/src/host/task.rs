@@ -3,7 +3,7 @@
 
 use super::hardware::{Lost, ONE, Pace, Progress};
 use super::{Activity, Profile};
-use crate::engine::EventId;
+use crate::event_queue::EventId;
 use crate::workload::Mix;
 use corun_model::{CyclesSeen, LlcSeen, Nanos, PcpuId, PcpuSet, VmId};
 

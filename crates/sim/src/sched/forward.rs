@@ -1,64 +1,123 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A scheduler that is a thin name for another one inside it.
+//! A scheduler with another one inside, which does all or most of the work.
 
-/// Implements [`HostScheduler`](crate::sched::HostScheduler) for a tuple struct by its first field.
+/// Within an implementation of [`HostScheduler`](crate::sched::HostScheduler): these methods are those of the
+/// scheduler in this field. What is not listed has to be written, or is the trait's default, which
+/// does nothing: list what the inner one does.
 macro_rules! forward {
-    ($name:ty) => {
-        impl $crate::sched::HostScheduler for $name {
-            fn know_vms(&mut self, vms: &[$crate::load::VmInfo]) {
-                self.0.know_vms(vms);
-            }
-            fn know_cgroups(&mut self, groups: &$crate::load::Cgroups) {
-                self.0.know_cgroups(groups);
-            }
-            fn add(&mut self, host: &mut $crate::host::Host, task: corun_model::TaskId) {
-                self.0.add(host, task);
-            }
-            fn wake(
-                &mut self,
-                host: &mut $crate::host::Host,
-                task: corun_model::TaskId,
-                waker: Option<corun_model::PcpuId>,
-            ) {
-                self.0.wake(host, task, waker);
-            }
-            fn block(
-                &mut self,
-                host: &mut $crate::host::Host,
-                task: corun_model::TaskId,
-                cpu: corun_model::PcpuId,
-            ) {
-                self.0.block(host, task, cpu);
-            }
-            fn pick(
-                &mut self,
-                host: &mut $crate::host::Host,
-                cpu: corun_model::PcpuId,
-            ) -> Option<corun_model::TaskId> {
-                self.0.pick(host, cpu)
-            }
-            fn tick(&mut self, host: &mut $crate::host::Host, cpu: corun_model::PcpuId) {
-                self.0.tick(host, cpu);
-            }
-            fn timer(&mut self, host: &mut $crate::host::Host, token: u64) {
-                self.0.timer(host, token);
-            }
-            fn flush_ipi(&mut self, host: &mut $crate::host::Host, task: corun_model::TaskId) {
-                self.0.flush_ipi(host, task);
-            }
-            fn directs_yields(&self) -> bool {
-                self.0.directs_yields()
-            }
-            fn yield_pcpu(
-                &mut self,
-                host: &mut $crate::host::Host,
-                task: corun_model::TaskId,
-                cpu: corun_model::PcpuId,
-                to: Option<corun_model::TaskId>,
-            ) -> bool {
-                self.0.yield_pcpu(host, task, cpu, to)
-            }
+    ($to:tt: $($method:ident)*) => { $($crate::sched::forward::forward_one! { $to $method })* };
+}
+
+/// One of its methods.
+macro_rules! forward_one {
+    ($to:tt know_vms) => {
+        fn know_vms(&mut self, vms: &[$crate::load::VmInfo]) {
+            self.$to.know_vms(vms);
+        }
+    };
+    ($to:tt know_cgroups) => {
+        fn know_cgroups(&mut self, groups: &$crate::load::Cgroups) {
+            self.$to.know_cgroups(groups);
+        }
+    };
+    ($to:tt add) => {
+        fn add(&mut self, host: &mut $crate::host::Host, task: corun_model::TaskId) {
+            self.$to.add(host, task);
+        }
+    };
+    ($to:tt wake) => {
+        fn wake(
+            &mut self,
+            host: &mut $crate::host::Host,
+            task: corun_model::TaskId,
+            waker: Option<corun_model::PcpuId>,
+        ) {
+            self.$to.wake(host, task, waker);
+        }
+    };
+    ($to:tt block) => {
+        fn block(
+            &mut self,
+            host: &mut $crate::host::Host,
+            task: corun_model::TaskId,
+            cpu: corun_model::PcpuId,
+        ) {
+            self.$to.block(host, task, cpu);
+        }
+    };
+    ($to:tt pick) => {
+        fn pick(
+            &mut self,
+            host: &mut $crate::host::Host,
+            cpu: corun_model::PcpuId,
+        ) -> Option<corun_model::TaskId> {
+            self.$to.pick(host, cpu)
+        }
+    };
+    ($to:tt tick) => {
+        fn tick(&mut self, host: &mut $crate::host::Host, cpu: corun_model::PcpuId) {
+            self.$to.tick(host, cpu);
+        }
+    };
+    ($to:tt timer) => {
+        fn timer(&mut self, host: &mut $crate::host::Host, token: u64) {
+            self.$to.timer(host, token);
+        }
+    };
+    ($to:tt directs_yields) => {
+        fn directs_yields(&self) -> bool {
+            self.$to.directs_yields()
+        }
+    };
+    ($to:tt yield_pcpu) => {
+        fn yield_pcpu(
+            &mut self,
+            host: &mut $crate::host::Host,
+            task: corun_model::TaskId,
+            cpu: corun_model::PcpuId,
+            to: Option<corun_model::TaskId>,
+        ) -> bool {
+            self.$to.yield_pcpu(host, task, cpu, to)
+        }
+    };
+    ($to:tt flush_ipi) => {
+        fn flush_ipi(&mut self, host: &mut $crate::host::Host, task: corun_model::TaskId) {
+            self.$to.flush_ipi(host, task);
+        }
+    };
+    ($to:tt co_stopped) => {
+        fn co_stopped(
+            &self,
+            now: corun_model::Nanos,
+            task: corun_model::TaskId,
+        ) -> corun_model::Nanos {
+            self.$to.co_stopped(now, task)
+        }
+    };
+    ($to:tt throttled) => {
+        fn throttled(
+            &self,
+            now: corun_model::Nanos,
+            task: corun_model::TaskId,
+        ) -> corun_model::Nanos {
+            self.$to.throttled(now, task)
+        }
+    };
+    ($to:tt turns) => {
+        fn turns(
+            &self,
+            host: &$crate::host::Host,
+            task: corun_model::TaskId,
+            since: corun_model::Nanos,
+        ) -> corun_model::Turns {
+            self.$to.turns(host, task, since)
+        }
+    };
+    ($to:tt apply) => {
+        fn apply(&mut self, host: &mut $crate::host::Host, plan: &corun_model::Plan) {
+            self.$to.apply(host, plan);
         }
     };
 }
-pub(crate) use forward;
+
+pub(crate) use {forward, forward_one};

@@ -10,7 +10,7 @@ pub mod credit;
 pub mod dispatcher;
 pub mod eevdf;
 pub(crate) mod fair;
-mod forward;
+pub(crate) mod forward;
 pub mod rr;
 
 use crate::host::Host;

@@ -10,8 +10,9 @@ use crate::host::{
 use crate::load::{Achieved, Load, Offered, VmInfo};
 use crate::rng::Rng;
 use crate::sched::HostScheduler;
+use crate::sched::forward::forward;
 use crate::{Outcome, Simulation};
-use corun_model::{Nanos, PcpuId, PcpuSet, Plan, TaskId, Turns, VmId};
+use corun_model::{Nanos, PcpuId, PcpuSet, Plan, TaskId, VmId};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -372,23 +373,13 @@ fn queues(host: &Host) -> String {
 }
 
 impl<S: HostScheduler> HostScheduler for Audited<S> {
-    fn know_vms(&mut self, vms: &[VmInfo]) {
-        self.sched.know_vms(vms);
-    }
-
-    fn add(&mut self, host: &mut Host, task: TaskId) {
-        self.sched.add(host, task);
-    }
+    forward! { sched: know_vms know_cgroups add block timer directs_yields yield_pcpu flush_ipi co_stopped throttled turns }
 
     fn wake(&mut self, host: &mut Host, task: TaskId, waker: Option<PcpuId>) {
         self.sched.wake(host, task, waker);
         let home = host.task(task).runqueue();
         assert!(home.is_some_and(|cpu| host.task(task).spec.allowed.contains(cpu)));
         self.audit(host, None);
-    }
-
-    fn block(&mut self, host: &mut Host, task: TaskId, cpu: PcpuId) {
-        self.sched.block(host, task, cpu);
     }
 
     fn pick(&mut self, host: &mut Host, cpu: PcpuId) -> Option<TaskId> {
@@ -410,28 +401,6 @@ impl<S: HostScheduler> HostScheduler for Audited<S> {
     fn tick(&mut self, host: &mut Host, cpu: PcpuId) {
         self.sched.tick(host, cpu);
         self.audit(host, None);
-    }
-
-    fn timer(&mut self, host: &mut Host, token: u64) {
-        self.sched.timer(host, token);
-    }
-
-    fn directs_yields(&self) -> bool {
-        self.sched.directs_yields()
-    }
-
-    fn yield_pcpu(
-        &mut self,
-        host: &mut Host,
-        task: TaskId,
-        cpu: PcpuId,
-        to: Option<TaskId>,
-    ) -> bool {
-        self.sched.yield_pcpu(host, task, cpu, to)
-    }
-
-    fn turns(&self, host: &Host, task: TaskId, since: Nanos) -> Turns {
-        self.sched.turns(host, task, since)
     }
 
     fn apply(&mut self, host: &mut Host, plan: &Plan) {

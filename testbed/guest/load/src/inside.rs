@@ -29,7 +29,7 @@ struct Result {
     /// Rounds of each computing thread.
     rounds: Vec<u64>,
     /// How many vCPUs each reader may use at the end.
-    allowed: Vec<i32>,
+    allowed: Vec<u32>,
 }
 
 #[derive(Default)]
@@ -163,7 +163,7 @@ fn read_block(file: &File, block: *mut u8, place: u64) -> anyhow::Result<()> {
 }
 
 /// One block after the other. Returns how many vCPUs it may use.
-fn read(shared: &Shared, reader: u64, file: &File) -> anyhow::Result<i32> {
+fn read(shared: &Shared, reader: u64, file: &File) -> anyhow::Result<u32> {
     let block = block()?;
     let (mut place, count) = (reader, &shared.reads[usize::try_from(reader)?]);
     while !shared.stop.load(Ordering::Relaxed) {

@@ -33,7 +33,8 @@ impl Scene {
             run_for: None,
             notes: |_| (),
         };
-        let (state, _) = State::open(&options.state, &crate::proc::Proc::default()).unwrap();
+        let (state, _) =
+            State::open(&options.state, &corun_system::procfs::Proc::default()).unwrap();
         let vcpus = affinity::get(0).unwrap();
         let mut daemon = Daemon::new(options, state, vcpus).ok()?;
         daemon.vcpus = vcpus;
@@ -43,9 +44,9 @@ impl Scene {
         // It creates them only when it has been moved.
         let shell = Sleeper::of(&format!("sleep 0.3; {script}"));
         let key = shell.key();
-        let mut engine = lock(&daemon.engine);
-        engine.add(key, was_free(vcpus), 0, clock::now()).unwrap();
-        drop(engine);
+        let mut migrater = lock(&daemon.migrater);
+        migrater.add(key, was_free(vcpus), 0, clock::now()).unwrap();
+        drop(migrater);
         let mut scene = Self {
             daemon,
             shell,
@@ -56,10 +57,10 @@ impl Scene {
     }
 
     fn move_to(&mut self, vcpu: u32) {
-        let (key, mut engine) = (self.shell.key(), lock(&self.daemon.engine));
-        engine.pins.ordered(&key, vcpu, clock::now());
+        let (key, mut migrater) = (self.shell.key(), lock(&self.daemon.migrater));
+        migrater.pins.ordered(&key, vcpu, clock::now());
         affinity::pin(key.tid, PcpuId(vcpu)).unwrap();
-        engine.pins.moved(&key, clock::now());
+        migrater.pins.moved(&key, clock::now());
     }
 
     /// The number of a process that the script has written.
@@ -75,9 +76,9 @@ impl Scene {
     fn give_back(&mut self) {
         let key = self.shell.key();
         affinity::free(key.tid).unwrap();
-        let mut engine = lock(&self.daemon.engine);
-        engine.remove(&key);
-        engine.pins.given_back(&key, clock::now());
+        let mut migrater = lock(&self.daemon.migrater);
+        migrater.remove(&key);
+        migrater.pins.given_back(&key, clock::now());
     }
 }
 
@@ -125,7 +126,7 @@ fn heirs_of_one_that_was_given_back_since_are_freed() {
     // The second look forgets who is not moved any more.
     scene.daemon.heirs.looked += 3 * SEC;
     scene.daemon.free_heirs().unwrap();
-    assert!(!lock(&scene.daemon.engine).pins.has(&scene.shell.key()));
+    assert!(!lock(&scene.daemon.migrater).pins.has(&scene.shell.key()));
     kill(child);
 }
 

@@ -5,13 +5,13 @@ use super::super::programs::{BETWEEN_PAGES, Chance, circle, lines};
 use super::super::turns::GAP;
 use super::super::{Done, Program, TrialError, VcpuCounters, settle};
 use super::{Go, Order, Pace, Reply, Task, failed};
-use crate::clock;
-use crate::proc::Process;
 use corun_microvm::MachineError;
 use corun_microvm::machine::{Ring, tsc_khz};
 use corun_microvm::native::{Guest, Job, MOST_LIST, MOST_VCPUS, Running, Seen, TABLE};
 use corun_model::time::{MS, SEC};
 use corun_model::{Nanos, Signals};
+use corun_system::clock;
+use corun_system::procfs::Process;
 use serde::de::DeserializeOwned;
 use std::io::{self, BufRead, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -289,7 +289,7 @@ impl Vcpu {
 }
 
 fn run_of(tid: u32) -> Nanos {
-    let counted = Process::here(std::process::id()).counted(tid);
+    let counted = Process::here(std::process::id()).thread(tid).counted();
     counted.map_or(0, |counted| counted.run)
 }
 

@@ -11,9 +11,9 @@ mod child;
 pub use child::{end_with_parent, serve};
 
 use super::{Done, Outcome, Program, Trial, TrialError};
-use crate::clock;
 use corun_model::time::MS;
 use corun_model::{Nanos, PcpuId};
+use corun_system::clock;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;

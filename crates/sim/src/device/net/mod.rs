@@ -7,7 +7,7 @@
 //! other over the host's bridge ([`ChannelSpec`]).
 //!
 //! A packet from a client passes the wire to the host, the LAN's latency and vhost, then waits for
-//! the guest (`guest/net.rs`): its interrupt goes to one vCPU and is taken only while that one runs.
+//! the guest (`guest/net/`): its interrupt goes to one vCPU and is taken only while that one runs.
 //! The way back is the same: the guest's kick, vhost, wire, LAN. From VM to VM it is vhost twice.
 //! Nothing is lost or reordered: rings and queues are taken to be long enough.
 

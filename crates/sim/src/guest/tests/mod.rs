@@ -3,6 +3,7 @@
 //! alone.
 
 mod agents;
+mod beginnings;
 mod block;
 mod dormant;
 mod errors;

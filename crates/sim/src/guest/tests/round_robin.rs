@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A host scheduler for tests: first come, first served per pCPU, with one slice for all.
 
-use crate::engine::EventId;
+use crate::event_queue::EventId;
 use crate::host::Host;
 use crate::sched::HostScheduler;
 use corun_model::{Nanos, PcpuId, TaskId};

@@ -129,3 +129,25 @@ fn siblings_are_tried_in_turn_and_spinners_every_other_time() {
     vm.vcpus[1].mode = vcpu::Mode::Halted;
     assert_eq!(spin(vm, Offered::Pointless), [3, 2]);
 }
+
+/// Two lockers with a pCPU each and a lock held for 10 ms: a waiter with a window of 2 us leaves its guest
+/// 5000 times in that time. One whose window doubles each time, until it has been 2 s long, does so 20
+/// times in all, as it never loses its pCPU.
+#[test]
+fn windows_widen_until_the_vcpu_is_scheduled_anew() {
+    let exits = |ple_grow, hogs: &[&str]| {
+        let params = GuestParams {
+            ple_grow,
+            ..ticket(Some(2 * US))
+        };
+        let app = vm("a", params, &["loop { lock l { compute 10ms }; count }"; 2]);
+        let outcome = under("cfs", vec![app, vm("hog", free(), hogs)]);
+        outcome.vms[0].achieved.pause_loop_exits
+    };
+    let (fixed, widened) = (exits(1, &[]), exits(2, &[]));
+    assert!(fixed > 1_000_000, "{fixed}");
+    assert!(widened <= 40, "{widened}");
+    // Whoever is put back on its pCPU begins anew.
+    let shared = exits(2, &[HOG, HOG]);
+    assert!(shared > 10 * widened.max(1), "{shared}");
+}

@@ -3,8 +3,8 @@
 
 use super::{Cfs, CfsParams, Gangs, Siblings};
 use crate::host::{Costs, Host, HostParams, TaskState};
-use crate::load::VmInfo;
 use crate::sched::HostScheduler;
+use crate::sched::forward::forward;
 use crate::testing::{Does, Job, Jobs, host, run, run_shares, shared};
 use corun_model::time::{MS, SEC, US};
 use corun_model::{Boost, Nanos, PcpuId, TaskId};
@@ -252,45 +252,13 @@ fn stacked_siblings_that_wake_each_other_take_turns() {
 struct Flushing(Cfs);
 
 impl HostScheduler for Flushing {
-    fn know_vms(&mut self, vms: &[VmInfo]) {
-        self.0.know_vms(vms);
-    }
-
-    fn add(&mut self, host: &mut Host, task: TaskId) {
-        self.0.add(host, task);
-    }
-
-    fn wake(&mut self, host: &mut Host, task: TaskId, waker: Option<PcpuId>) {
-        self.0.wake(host, task, waker);
-    }
-
-    fn block(&mut self, host: &mut Host, task: TaskId, cpu: PcpuId) {
-        self.0.block(host, task, cpu);
-    }
-
-    fn pick(&mut self, host: &mut Host, cpu: PcpuId) -> Option<TaskId> {
-        self.0.pick(host, cpu)
-    }
+    forward! { 0: know_vms know_cgroups add wake block pick timer directs_yields yield_pcpu flush_ipi }
 
     fn tick(&mut self, host: &mut Host, cpu: PcpuId) {
         self.0.tick(host, cpu);
         if host.task(TaskId(0)).state == TaskState::Ready {
             self.0.flush_ipi(host, TaskId(0));
         }
-    }
-
-    fn timer(&mut self, host: &mut Host, token: u64) {
-        self.0.timer(host, token);
-    }
-
-    fn yield_pcpu(
-        &mut self,
-        host: &mut Host,
-        task: TaskId,
-        cpu: PcpuId,
-        to: Option<TaskId>,
-    ) -> bool {
-        self.0.yield_pcpu(host, task, cpu, to)
     }
 }
 

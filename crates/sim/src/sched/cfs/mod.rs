@@ -19,6 +19,7 @@ pub(crate) use order::CfsOrder;
 pub use params::{CfsParams, DEFAULT_PRESET, parameters};
 pub use steered::SteeredCfs;
 
+use super::HostScheduler;
 use super::fair::Fair;
 use super::forward::forward;
 use crate::host::HostParams;
@@ -40,4 +41,6 @@ pub(crate) fn fair(params: CfsParams, host: &HostParams) -> Fair<CfsOrder> {
     Fair::new(order, params.tuning(), host)
 }
 
-forward!(Cfs);
+impl HostScheduler for Cfs {
+    forward! { 0: know_vms know_cgroups add wake block pick tick timer flush_ipi directs_yields yield_pcpu }
+}

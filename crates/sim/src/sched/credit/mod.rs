@@ -39,7 +39,7 @@ mod tests;
 pub use params::{CreditParams, parameters};
 
 use super::HostScheduler;
-use crate::engine::EventId;
+use crate::event_queue::EventId;
 use crate::host::{Host, HostParams, TaskState};
 use crate::load::VmInfo;
 use accounts::{Accounts, Priority};

@@ -2,7 +2,7 @@
 //! One pCPU's queue: by priority, first come first served within one.
 
 use super::accounts::Priority;
-use crate::engine::EventId;
+use crate::event_queue::EventId;
 use corun_model::{Nanos, PcpuId, TaskId};
 use std::collections::VecDeque;
 

@@ -4,8 +4,9 @@
 use super::Dispatcher;
 use super::tests::params;
 use crate::host::{Host, TaskState, Totals};
-use crate::load::{Load, Pattern, Patterns, VmInfo};
+use crate::load::{Load, Pattern, Patterns};
 use crate::sched::HostScheduler;
+use crate::sched::forward::forward;
 use crate::testing::{Does, Job, Jobs, host, run};
 use crate::{Outcome, Simulation};
 use corun_model::time::{MS, SEC};
@@ -38,9 +39,8 @@ fn asymmetric(vm: VmId, has: u32) -> VmPlan {
 }
 
 impl HostScheduler for Claiming {
-    fn know_vms(&mut self, vms: &[VmInfo]) {
-        self.0.know_vms(vms);
-    }
+    forward! { 0: know_vms know_cgroups wake block pick tick timer directs_yields yield_pcpu flush_ipi co_stopped throttled turns }
+
     fn add(&mut self, host: &mut Host, task: TaskId) {
         self.0.add(host, task);
         let claim = self.1.get(task.index()).copied();
@@ -58,33 +58,6 @@ impl HostScheduler for Claiming {
             ..Plan::default()
         };
         self.0.apply(host, &plan);
-    }
-    fn wake(&mut self, host: &mut Host, task: TaskId, waker: Option<PcpuId>) {
-        self.0.wake(host, task, waker);
-    }
-    fn block(&mut self, host: &mut Host, task: TaskId, cpu: PcpuId) {
-        self.0.block(host, task, cpu);
-    }
-    fn pick(&mut self, host: &mut Host, cpu: PcpuId) -> Option<TaskId> {
-        self.0.pick(host, cpu)
-    }
-    fn tick(&mut self, host: &mut Host, cpu: PcpuId) {
-        self.0.tick(host, cpu);
-    }
-    fn timer(&mut self, host: &mut Host, token: u64) {
-        self.0.timer(host, token);
-    }
-    fn directs_yields(&self) -> bool {
-        self.0.directs_yields()
-    }
-    fn yield_pcpu(
-        &mut self,
-        host: &mut Host,
-        task: TaskId,
-        cpu: corun_model::PcpuId,
-        to: Option<TaskId>,
-    ) -> bool {
-        self.0.yield_pcpu(host, task, cpu, to)
     }
 }
 

@@ -3,8 +3,8 @@
 
 use super::Dispatcher;
 use crate::host::{Host, TaskState};
-use crate::load::VmInfo;
 use crate::sched::HostScheduler;
+use crate::sched::forward::forward;
 use crate::testing::{Does, Job, Jobs, host, run, run_shares};
 use corun_dispatcher::HoldCounters;
 use corun_model::time::{MS, SEC, US};
@@ -190,9 +190,8 @@ impl Cores {
 }
 
 impl HostScheduler for Cores {
-    fn know_vms(&mut self, vms: &[VmInfo]) {
-        self.dispatcher.know_vms(vms);
-    }
+    forward! { dispatcher: know_vms know_cgroups block tick directs_yields yield_pcpu flush_ipi co_stopped throttled turns }
+
     fn add(&mut self, host: &mut Host, task: TaskId) {
         self.dispatcher.add(host, task);
         let plan = self.plan(host, task);
@@ -202,36 +201,15 @@ impl HostScheduler for Cores {
         self.dispatcher.wake(host, task, waker);
         self.check(host, None);
     }
-    fn block(&mut self, host: &mut Host, task: TaskId, cpu: PcpuId) {
-        self.dispatcher.block(host, task, cpu);
-    }
     fn pick(&mut self, host: &mut Host, cpu: PcpuId) -> Option<TaskId> {
         let next = self.dispatcher.pick(host, cpu);
         self.asked[cpu.index()] = true;
         self.check(host, next.map(|task| (cpu, task)));
         next
     }
-    fn tick(&mut self, host: &mut Host, cpu: PcpuId) {
-        self.dispatcher.tick(host, cpu);
-    }
     fn timer(&mut self, host: &mut Host, token: u64) {
         self.dispatcher.timer(host, token);
         self.check(host, None);
-    }
-    fn directs_yields(&self) -> bool {
-        self.dispatcher.directs_yields()
-    }
-    fn yield_pcpu(
-        &mut self,
-        host: &mut Host,
-        task: TaskId,
-        cpu: corun_model::PcpuId,
-        to: Option<TaskId>,
-    ) -> bool {
-        self.dispatcher.yield_pcpu(host, task, cpu, to)
-    }
-    fn turns(&self, host: &Host, task: TaskId, since: Nanos) -> corun_model::Turns {
-        self.dispatcher.turns(host, task, since)
     }
 }
 

@@ -40,7 +40,7 @@ mod tests;
 #[cfg(test)]
 mod turn_tests;
 
-use crate::engine::EventId;
+use crate::event_queue::EventId;
 use crate::host::{Host, HostParams, TaskState};
 use crate::load::{Cgroups, VmInfo};
 use crate::sched::HostScheduler;

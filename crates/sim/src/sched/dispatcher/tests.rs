@@ -3,8 +3,9 @@
 
 use super::Dispatcher;
 use crate::host::{Costs, HardwareParams, Host, HostParams};
-use crate::load::{Pattern, Patterns, VmInfo};
+use crate::load::{Pattern, Patterns};
 use crate::sched::HostScheduler;
+use crate::sched::forward::forward;
 use crate::{Outcome, Simulation};
 use corun_model::time::{MS, SEC};
 use corun_model::{
@@ -45,9 +46,8 @@ pub(super) fn run_gangs(
 pub(super) struct Placed(pub(super) Dispatcher, pub(super) Placement, pub(super) Gang);
 
 impl HostScheduler for Placed {
-    fn know_vms(&mut self, vms: &[VmInfo]) {
-        self.0.know_vms(vms);
-    }
+    forward! { 0: know_vms know_cgroups block tick timer directs_yields yield_pcpu flush_ipi co_stopped throttled turns apply }
+
     fn add(&mut self, host: &mut Host, task: TaskId) {
         if task.0 == 0 {
             let vms = 0..self.0.plans.len();
@@ -67,34 +67,10 @@ impl HostScheduler for Placed {
         self.0.wake(host, task, waker);
         self.check(host);
     }
-    fn block(&mut self, host: &mut Host, task: TaskId, cpu: corun_model::PcpuId) {
-        self.0.block(host, task, cpu);
-    }
     fn pick(&mut self, host: &mut Host, cpu: corun_model::PcpuId) -> Option<TaskId> {
         let next = self.0.pick(host, cpu);
         self.check(host);
         next
-    }
-    fn tick(&mut self, host: &mut Host, cpu: corun_model::PcpuId) {
-        self.0.tick(host, cpu);
-    }
-    fn timer(&mut self, host: &mut Host, token: u64) {
-        self.0.timer(host, token);
-    }
-    fn directs_yields(&self) -> bool {
-        self.0.directs_yields()
-    }
-    fn yield_pcpu(
-        &mut self,
-        host: &mut Host,
-        task: TaskId,
-        cpu: corun_model::PcpuId,
-        to: Option<TaskId>,
-    ) -> bool {
-        self.0.yield_pcpu(host, task, cpu, to)
-    }
-    fn co_stopped(&self, now: Nanos, task: TaskId) -> Nanos {
-        self.0.co_stopped(now, task)
     }
 }
 

@@ -13,6 +13,7 @@ mod tests;
 
 pub use params::{DEFAULT_PRESET, EevdfParams, parameters};
 
+use super::HostScheduler;
 use super::fair::Fair;
 use super::forward::forward;
 use crate::host::HostParams;
@@ -30,4 +31,6 @@ impl Eevdf {
     }
 }
 
-forward!(Eevdf);
+impl HostScheduler for Eevdf {
+    forward! { 0: know_vms know_cgroups add wake block pick tick timer flush_ipi directs_yields yield_pcpu }
+}

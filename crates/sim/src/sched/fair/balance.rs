@@ -151,7 +151,7 @@ impl<O: Order> Fair<O> {
             return Tried::Nothing;
         }
         let mut out = PcpuSet::default();
-        // Every turn leaves one more pCPU out.
+        // Every turn leaves one more pCPU out, all of whose tasks are bound to other pCPUs.
         loop {
             let Some(busiest) = self.busiest_group(cpu, &level, idle, &out) else {
                 // Balanced, whether or not affinity played a part.
@@ -168,12 +168,7 @@ impl<O: Order> Fair<O> {
                 self.domains.set_imbalanced(cpu, n, true);
             }
             if moved.tasks > 0 {
-                let keeps = idle == Idle::Soon && self.is_old();
-                let memory = self.domains.memory(cpu, n);
-                memory.failed = 0;
-                if !keeps {
-                    memory.interval = level.min_interval;
-                }
+                self.got(cpu, n, level.min_interval, idle);
                 return Tried::Got;
             }
             if !moved.all_pinned {
@@ -188,12 +183,27 @@ impl<O: Order> Fair<O> {
             true => level.max_interval,
             false => level.max_interval.max(MAX_PINNED_INTERVAL),
         };
+        self.found_nothing(cpu, n, most, idle);
+        Tried::Nothing
+    }
+
+    /// Tasks came: the domain is looked at again after its least interval.
+    fn got(&mut self, cpu: PcpuId, n: usize, least: Nanos, idle: Idle) {
+        let keeps = idle == Idle::Soon && self.is_old();
+        let memory = self.domains.memory(cpu, n);
+        memory.failed = 0;
+        if !keeps {
+            memory.interval = least;
+        }
+    }
+
+    /// There was nothing to move: the domain is looked at half as often, but at least once in `most` or so.
+    fn found_nothing(&mut self, cpu: PcpuId, n: usize, most: Nanos, idle: Idle) {
         let memory = self.domains.memory(cpu, n);
         memory.failed = 0;
         if idle != Idle::Soon && memory.interval < most {
             memory.interval *= 2;
         }
-        Tried::Nothing
     }
 
     /// Does this kernel move what may not go to the balancing pCPU to others of its group

@@ -41,7 +41,7 @@ pub use tuning::Generation;
 pub(crate) use tuning::{LONGEST, Tuning, scaling};
 pub(crate) use weights::{real_time, scaled, virtual_time};
 
-use crate::engine::EventId;
+use crate::event_queue::EventId;
 use crate::host::{Host, HostParams};
 use crate::load::{Cgroups, VmInfo};
 use crate::sched::HostScheduler;

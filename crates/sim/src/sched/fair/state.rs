@@ -2,7 +2,7 @@
 //! The books: what is known of each task and each pCPU, whatever the order of the runqueues.
 
 use super::decay::{Average, Decay, FULL};
-use crate::engine::EventId;
+use crate::event_queue::EventId;
 use corun_model::{Nanos, PcpuId, PcpuSet, TaskId, time::MS};
 
 /// A task.

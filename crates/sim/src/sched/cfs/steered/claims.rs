@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a vCPU may claim by the plan that holds.
 
-use crate::engine::EventId;
+use crate::event_queue::EventId;
 use corun_model::{Claim, Gang, Nanos, PcpuId, Plan, TaskId, VmId, VmPlan};
 
 /// A task's claims. Without a plan they are what CFS gives to any.

@@ -3,25 +3,25 @@
 //! [`Core`](corun_policies::vmigrater::Core), and what its moves mean to threads.
 //!
 //! Every heartbeat asks for decisions, so that they are made on a vCPU that runs, whichever does. The
-//! engine is behind a lock that beats only try: one whose holder was descheduled costs a few decisions,
+//! migrater is behind a lock that beats only try: one whose holder was descheduled costs a few decisions,
 //! not the others' beats.
 
-use crate::affinity;
 use crate::counts::{Moves, VcpuCounts};
 use crate::detector::Detector;
 use crate::pins::Pins;
-use crate::proc::{Key, Proc};
 use crate::state::{Before, set_back};
 use corun_model::time::US;
 use corun_model::{Nanos, PcpuId, PcpuSet};
 use corun_policies::vmigrater::{Activity, Beat, Core, MigraterParams, Move};
+use corun_system::affinity;
+use corun_system::procfs::{Proc, ThreadKey};
 use std::collections::BTreeMap;
 use std::io;
 
 /// A thread that may be moved: it is written down in the state file.
 #[derive(Clone, Copy, Debug)]
 struct Task {
-    key: Key,
+    key: ThreadKey,
     /// What it is given back.
     before: Before,
     /// Where it was moved to last; `None`: it has its own mask still.
@@ -58,7 +58,7 @@ pub(crate) enum Loss {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Order {
     pub(crate) what: Move,
-    key: Key,
+    key: ThreadKey,
     before: Before,
     expected: PcpuSet,
     /// No other order has it.
@@ -118,7 +118,7 @@ impl Order {
 const WOKEN: Nanos = 50 * US;
 
 /// All that beats share.
-pub(crate) struct Engine {
+pub(crate) struct Migrater {
     core: Core,
     vcpus: PcpuSet,
     tasks: BTreeMap<u32, Task>,
@@ -135,10 +135,10 @@ pub(crate) struct Engine {
     /// Time stolen from vCPUs so far, as of their last gaps.
     stolen: BTreeMap<u32, Nanos>,
     /// Threads that are out of our hands.
-    pub(crate) lost: Vec<(Key, Loss)>,
+    pub(crate) lost: Vec<(ThreadKey, Loss)>,
 }
 
-impl Engine {
+impl Migrater {
     pub(crate) fn new(params: MigraterParams, vcpus: PcpuSet, detector: Detector) -> Self {
         Self {
             core: core(params, &vcpus),
@@ -173,7 +173,7 @@ impl Engine {
     /// A thread may be moved from now on; it is on `vcpu`, and was allowed `before`.
     pub(crate) fn add(
         &mut self,
-        key: Key,
+        key: ThreadKey,
         before: Before,
         vcpu: u32,
         now: Nanos,
@@ -193,7 +193,7 @@ impl Engine {
     }
 
     /// A thread may not be moved any more.
-    pub(crate) fn remove(&mut self, key: &Key) {
+    pub(crate) fn remove(&mut self, key: &ThreadKey) {
         if self.knows(key) {
             self.detector.unwatch(key.tid);
             self.core.task_gone(u64::from(key.tid));
@@ -202,19 +202,19 @@ impl Engine {
     }
 
     /// May this very thread be moved?
-    pub(crate) fn knows(&self, key: &Key) -> bool {
+    pub(crate) fn knows(&self, key: &ThreadKey) -> bool {
         self.tasks
             .get(&key.tid)
             .is_some_and(|task| task.key == *key)
     }
 
     /// All threads that may be moved.
-    pub(crate) fn keys(&self) -> Vec<Key> {
+    pub(crate) fn keys(&self) -> Vec<ThreadKey> {
         self.tasks.values().map(|task| task.key).collect()
     }
 
     /// Those that have not been I/O-bound for `time`.
-    pub(crate) fn unbound_for(&self, time: Nanos, now: Nanos) -> Vec<Key> {
+    pub(crate) fn unbound_for(&self, time: Nanos, now: Nanos) -> Vec<ThreadKey> {
         let unbound = |task: &&Task| now.saturating_sub(task.bound) > time;
         let tasks = self.tasks.values().filter(unbound);
         tasks.map(|task| task.key).collect()
@@ -240,7 +240,7 @@ impl Engine {
         self.counts.values().map(with_slice).collect()
     }
 
-    /// Heartbeats of `vcpu` that found the engine taken, in their order.
+    /// Heartbeats of `vcpu` that found the migrater taken, in their order.
     pub(crate) fn catch_up(&mut self, vcpu: u32, missed: &[Nanos]) {
         for &then in missed {
             let regular = self.is_regular(vcpu, then);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Which events of a performance monitoring unit tell how cycles divide (vSMT-IO, dissertation §3.4.3).
+//! Which events of a performance monitoring unit (PMU) tell how cycles divide into work, waiting and misses.
+//! Policies that pair vCPUs on a core want to see that of each of them (vSMT-IO, dissertation §3.4.3).
 //!
 //! Three are counted: all cycles, those in which a thread stalls for any reason, and those in which it
 //! stalls on misses. What is no stall is base (B), what stalls on misses is M, what stalls otherwise W.
@@ -28,11 +29,11 @@ pub struct Events {
     pub misses: Option<Event>,
 }
 
-/// By what a host is to divide cycles.
+/// By which events a host is to divide cycles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum By {
-    /// By what it knows of its processor.
-    Host,
+pub enum Choice {
+    /// By those that it knows of its processor.
+    OfHost,
     /// By these.
     These(Events),
 }

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Files that others read at any time and that outlive a crash.
+//!
+//! What replaces a file has a fixed name beside it rather than a random one (as the crate `tempfile` would give):
+//! a crash in between leaves one file to overwrite, not one more each time. It has the mode that the
+//! umask gives, since status files and metrics are for other users, too.
+//!
+//! Whoever runs as root and is told a path where others may write (`--state /tmp/fair.json`) must neither write
+//! through a link that somebody has put there, nor take somebody's word for what is to be done to threads.
+
+mod lock;
+
+pub use lock::Lock;
+
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// The most that is read of one: 200 bytes for each of 300,000 threads.
+const MOST: u64 = 60 << 20;
+
+/// Reads a file that a daemon wrote. Its name may be an option, so it may be anything: a device that never ends,
+/// a pipe that nobody writes to.
+///
+/// # Errors
+/// If it cannot be read, is no file, or is longer than any of ours.
+pub fn read(file: &Path) -> io::Result<Vec<u8>> {
+    up_to(MOST, open(file, 0)?)
+}
+
+/// As [`read`], what nobody else could have written; `None` if there is nothing.
+///
+/// # Errors
+/// As [`read`], and if it is a link, belongs to somebody else or anybody may write it.
+pub fn read_own(file: &Path) -> io::Result<Option<Vec<u8>>> {
+    let opened = match open(file, libc::O_NOFOLLOW) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other?,
+    };
+    is_own(&opened.metadata()?)?;
+    up_to(MOST, opened).map(Some)
+}
+
+fn open(file: &Path, how: libc::c_int) -> io::Result<File> {
+    // Opening a pipe that nobody writes to would wait for somebody who does.
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | how)
+        .open(file)?;
+    is_file(&opened.metadata()?)?;
+    Ok(opened)
+}
+
+fn is_own(found: &Metadata) -> io::Result<()> {
+    let refuse = |why: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    let (own, owner) = (fs::metadata("/proc/self")?.uid(), found.uid());
+    if ![0, own].contains(&owner) {
+        return refuse(format!(
+            "belongs to user {owner}, expected root or who runs this (user {own}): look at it, then remove it"
+        ));
+    }
+    if found.mode() & 0o002 != 0 {
+        let mode = found.mode() & 0o7777;
+        return refuse(format!(
+            "anybody may write it (mode {mode:04o}): look at it, then remove it"
+        ));
+    }
+    Ok(())
+}
+
+fn up_to(most: u64, file: File) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    file.take(most + 1).read_to_end(&mut content)?;
+    match content.len() as u64 > most {
+        true => Err(refused("this is longer than any file that corun writes")),
+        false => Ok(content),
+    }
+}
+
+/// Makes sure that what is called so is a file, if there is anything: names are options, and a file in the
+/// place of `/dev/null` breaks a host.
+///
+/// # Errors
+/// If it is something else.
+pub fn spare_others(file: &Path) -> io::Result<()> {
+    fs::metadata(file).map_or(Ok(()), |found| is_file(&found))
+}
+
+fn is_file(found: &Metadata) -> io::Result<()> {
+    match found.is_file() {
+        true => Ok(()),
+        false => Err(refused(
+            "this is no file: expected one that corun has written",
+        )),
+    }
+}
+
+fn refused(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, why)
+}
+
+/// Writes a file so that readers find the old one or the new one, never half of it.
+///
+/// # Errors
+/// If it cannot be written, or what is called so is no file; what was there stays.
+pub fn replace(file: &Path, content: &[u8]) -> io::Result<()> {
+    put(file, content, false)
+}
+
+/// As [`replace`], and the new one is on disk after that: what is written down before something dangerous is
+/// read after a power failure.
+///
+/// # Errors
+/// As [`replace`].
+pub fn replace_durably(file: &Path, content: &[u8]) -> io::Result<()> {
+    put(file, content, true)
+}
+
+fn put(file: &Path, content: &[u8], durably: bool) -> io::Result<()> {
+    spare_others(file)?;
+    let beside = with_suffix(file, ".new");
+    // What a killed daemon has left, or a link that somebody has put there: made anew, it is ours.
+    remove(&beside)?;
+    let new = File::create_new(&beside)?;
+    let synced = |()| match durably {
+        true => new.sync_all(),
+        false => Ok(()),
+    };
+    let written = (&new).write_all(content).and_then(synced);
+    if let Err(error) = written.and_then(|()| fs::rename(&beside, file)) {
+        // On a full disk half a file would keep others from writing.
+        let _ = fs::remove_file(&beside);
+        return Err(error);
+    }
+    match durably {
+        true => sync_folder(file),
+        false => Ok(()),
+    }
+}
+
+/// Until its folder is on disk, a file that was renamed may have its old name.
+fn sync_folder(file: &Path) -> io::Result<()> {
+    let folder = file.parent().filter(|it| !it.as_os_str().is_empty());
+    match File::open(folder.unwrap_or(Path::new(".")))?.sync_all() {
+        // Some file systems have nothing to be synchronised.
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
+        other => other,
+    }
+}
+
+fn with_suffix(file: &Path, suffix: &str) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// Removes a file; that there is none is no failure.
+///
+/// # Errors
+/// If it is there and stays.
+pub fn remove(file: &Path) -> io::Result<()> {
+    match fs::remove_file(file) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn a_file_is_replaced_and_nothing_else_is_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("state.json");
+        for (put, text) in [
+            (replace as fn(&Path, &[u8]) -> _, "long before"),
+            (replace_durably, "after"),
+        ] {
+            put(&file, text.as_bytes()).unwrap();
+            assert_eq!(fs::read_to_string(&file).unwrap(), text);
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        // Others may read what is for them, unless the umask says otherwise.
+        let plain = folder.path().join("plain");
+        fs::write(&plain, "").unwrap();
+        let mode = |file: &Path| fs::metadata(file).unwrap().permissions().mode();
+        assert_eq!(mode(&file), mode(&plain));
+    }
+
+    #[test]
+    fn what_cannot_be_written_leaves_the_old_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("state");
+        replace(&file, b"old").unwrap();
+        // In the way of what replaces it.
+        fs::create_dir(folder.path().join("state.new")).unwrap();
+        assert!(replace(&file, b"new").is_err());
+        assert_eq!(fs::read(&file).unwrap(), b"old");
+    }
+
+    #[test]
+    fn what_is_no_file_is_neither_read_nor_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        for path in ["/dev/zero", "/dev/null", "/"] {
+            let error = read(Path::new(path)).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{path}");
+        }
+        // A file in its place would break the host.
+        let link = folder.path().join("link");
+        symlink("/dev/null", &link).unwrap();
+        assert!(replace(&link, b"text").is_err());
+        assert!(Lock::take(&link).is_err());
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        let pipe = folder.path().join("pipe");
+        let name = std::ffi::CString::new(pipe.to_str().unwrap()).unwrap();
+        // SAFETY: a name that ends with 0.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        for read in [read(&pipe).map(Some), read_own(&pipe)] {
+            assert!(read.unwrap_err().to_string().contains("no file"));
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn what_is_too_long_is_refused_and_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("long");
+        replace(&path, b"12345").unwrap();
+        let read_up_to = |most| up_to(most, open(&path, 0).unwrap());
+        assert_eq!(read_up_to(5).unwrap(), b"12345");
+        let error = read_up_to(4).unwrap_err();
+        assert!(error.to_string().contains("longer"));
+        assert_eq!(read(&path).unwrap(), b"12345");
+    }
+
+    #[test]
+    fn removing_what_is_not_there_is_no_failure() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("state");
+        replace(&file, b"").unwrap();
+        remove(&file).unwrap();
+        assert!(!file.exists());
+        remove(&file).unwrap();
+        assert!(remove(folder.path()).is_err(), "a folder is no file");
+    }
+    #[test]
+    fn nothing_is_written_through_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let [file, victim] = ["state.json", "victim"].map(|name| folder.path().join(name));
+        fs::write(&victim, "precious").unwrap();
+        for put in [replace as fn(&Path, &[u8]) -> _, replace_durably] {
+            symlink(&victim, folder.path().join("state.json.new")).unwrap();
+            put(&file, b"[]").unwrap();
+            assert_eq!(fs::read(&file).unwrap(), b"[]");
+        }
+        assert_eq!(fs::read(&victim).unwrap(), b"precious");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn what_others_could_have_written_is_not_believed() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("state.json");
+        assert_eq!(read_own(&file).unwrap(), None);
+        fs::write(&file, "[]").unwrap();
+        assert_eq!(read_own(&file).unwrap().unwrap(), b"[]");
+        fs::set_permissions(&file, Permissions::from_mode(0o666)).unwrap();
+        let why = read_own(&file).unwrap_err().to_string();
+        assert!(why.contains("mode 0666"), "{why}");
+        let link = folder.path().join("link");
+        symlink(&file, &link).unwrap();
+        assert!(read_own(&link).is_err());
+        assert!(read_own(folder.path()).is_err());
+    }
+}

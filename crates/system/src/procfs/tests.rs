@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+use super::*;
+use std::process::Command;
+
+#[test]
+fn odd_names_do_not_shift_fields() {
+    let line = "12 (a) b (c) S 1 12 12 0 -1 4194560 1 0 0 0 5 6 0 0 20 0 3 0 4711 1 2 3 4 5 6 7 8 9 10 \
+                11 12 13 14 15 17 3 0 0";
+    let stat = Stat::parse(line).unwrap();
+    assert_eq!((stat.name.as_str(), stat.parent), ("a) b (c", 1));
+    assert_eq!((stat.start, stat.cpu, stat.state), (4711, 3, 'S'));
+    assert!(!stat.is_kernel);
+    for short in ["", "12 (a", "12 (a) S 1 12"] {
+        assert_eq!(Stat::parse(short), None, "{short}");
+    }
+}
+
+#[test]
+fn threads_of_the_kernel_are_known_by_their_flag() {
+    let line = "2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 6 0 0 20 0 1 0 17 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0";
+    assert!(Stat::parse(line).unwrap().is_kernel);
+}
+
+#[test]
+fn times_and_turns_of_a_thread() {
+    let expected = Counted {
+        run: 12,
+        ready: 34,
+        turns: 5,
+    };
+    assert_eq!(Counted::parse("12 34 5\n"), Some(expected));
+    assert_eq!(Counted::parse("12 34"), None);
+    assert_eq!(Counted::parse("x"), None);
+    // Counters that begin anew, as those of a number that is used again do.
+    assert_eq!(Counted::default().since(expected), Counted::default());
+}
+
+#[test]
+fn bytes_that_devices_gave_and_took() {
+    let io = "rchar: 1\nread_bytes: 4096\nwrite_bytes: 10\ncancelled_write_bytes: 3\n";
+    assert_eq!((transferred_in(io), transferred_in("")), (4106, 0));
+}
+
+#[test]
+fn stolen_time_by_cpu() {
+    let text = "cpu  10 0 5 100 0 0 0 42 0 0\ncpu0 5 0 2 50 0 0 0 40 0 0\ncpu3 5 0 3 50 0 0 0 2 0 0\nintr 1\n";
+    assert_eq!(stolen_in(text), Some((42, vec![(0, 40), (3, 2)])));
+    assert_eq!(stolen_in("cpu  1 2 3"), None);
+    assert_eq!(stolen_in(""), None);
+}
+
+#[test]
+fn this_process_is_there_and_a_made_up_one_is_not() {
+    let (proc, me) = (Proc::default(), std::process::id());
+    let process = Process::here(me);
+    assert!(proc.is_mounted() && process.threads().contains(&me));
+    assert!(proc.processes().contains(&me));
+    let (thread, stat) = (proc.thread(me, me), proc.thread(me, me).stat().unwrap());
+    assert!(stat.start > 0 && !stat.is_kernel);
+    assert_eq!(process.start(), Some(stat.start));
+    assert_eq!(thread.name(), Some(stat.name));
+    assert_eq!(proc.any_thread(me).process(), Some(me));
+    assert!(thread.counted().is_some());
+    assert!(!process.words().unwrap().is_empty());
+    assert!(!thread.cgroups().is_empty());
+    // SAFETY: takes nothing and always works.
+    assert_eq!(thread.user(), Some(unsafe { libc::geteuid() }));
+    let key = |start| ThreadKey {
+        tgid: me,
+        tid: me,
+        start,
+    };
+    assert!(proc.is_there(&key(stat.start)) && !proc.is_there(&key(0)));
+
+    let nobody = Process::here(u32::MAX);
+    assert!(nobody.threads().is_empty());
+    assert_eq!((nobody.words(), nobody.cgroup()), (None, None));
+    assert_eq!((nobody.start(), nobody.thread_count()), (None, None));
+    assert_eq!(nobody.thread(1).stat(), None);
+    assert_eq!(nobody.thread(1).counted(), None);
+}
+
+#[test]
+fn masks_as_the_kernel_tells_them_without_what_is_off_line() {
+    // SAFETY: takes nothing and always works.
+    let me = unsafe { libc::gettid() } as u32;
+    let online = line(Path::new("/sys/devices/system/cpu/online")).unwrap();
+    let online: PcpuSet = online.parse().unwrap();
+    let listed = Proc::default().any_thread(me).allowed().unwrap();
+    assert_eq!(crate::affinity::get(me).unwrap(), listed.and(&online));
+}
+
+/// Anybody may name a thread by `prctl()`, with any bytes.
+#[test]
+fn a_name_that_is_no_text_hides_nobody() {
+    let name = b"\xff\xfe) R 1\0";
+    let named = std::thread::spawn(|| {
+        // SAFETY: a constant and a string that ends in a zero; `gettid` takes nothing.
+        let me = unsafe {
+            libc::prctl(libc::PR_SET_NAME, name.as_ptr());
+            libc::gettid() as u32
+        };
+        let thread = Proc::default().thread(std::process::id(), me);
+        (thread.stat(), thread.user(), thread.name())
+    });
+    let (stat, user, name) = named.join().unwrap();
+    assert!(stat.is_some_and(|stat| stat.start > 0 && stat.name.ends_with(") R 1")));
+    assert!(user.is_some() && name.is_some());
+}
+
+#[test]
+fn threads_are_counted() {
+    let mut one = Command::new("sleep").arg("60").spawn().unwrap();
+    let count = |tgid| Process::here(tgid).thread_count().unwrap();
+    let (one_has, we_have) = (count(one.id()), count(std::process::id()));
+    one.kill().unwrap();
+    one.wait().unwrap();
+    // Whoever runs the tests has a thread beside each test's.
+    assert!(one_has < we_have, "{one_has} of one, {we_have} of several");
+}
+
+#[test]
+fn without_procfs_there_is_nothing_and_no_panic() {
+    let empty = tempfile::tempdir().unwrap();
+    let proc = Proc::at(empty.path());
+    assert!(!proc.is_mounted());
+    assert!(proc.processes().is_empty());
+    assert_eq!((proc.boot(), proc.stolen()), (None, None));
+    assert_eq!(proc.ticks(), None);
+}

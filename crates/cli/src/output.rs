@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Standard output and error. A reader that has gone (`corun … | head`) is no failure.
 
+use anyhow::Context;
 use ratatui::crossterm::terminal;
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
@@ -12,9 +13,12 @@ use std::process::ExitCode;
 /// If they cannot be written.
 pub fn print(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    Ok(out.flush()?)
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    written.context(CANNOT)
 }
+
+/// What could not be done.
+const CANNOT: &str = "cannot write to the standard output";
 
 /// Writes results as one JSON value.
 ///
@@ -38,7 +42,7 @@ pub fn error(error: &anyhow::Error) {
 /// printed is a failure, as results are.
 pub fn usage(told: &clap::Error) -> ExitCode {
     let printed = told.print().and_then(|()| io::stdout().flush());
-    match printed.map_err(anyhow::Error::from) {
+    match printed.context(CANNOT) {
         Err(why) if !reader_is_gone(&why) => {
             error(&why);
             ExitCode::FAILURE

@@ -9,10 +9,11 @@
 use crate::failure::Invalid;
 use crate::output;
 use anyhow::Context;
-use std::fs::{self, OpenOptions};
-use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::fs::{self, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
 
 /// What a command is to write.
 #[derive(Debug, Default)]
@@ -124,12 +125,47 @@ fn try_out(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Writes a file.
+/// Writes a file: whole, if that is possible, so that what was there is not lost where there is no room for
+/// the new one, and of two who write at the same time one has it.
 ///
 /// # Errors
 /// If it cannot be written.
 pub fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    let written = match replacement(path) {
+        Some((new, place)) => replace(new, &place, text),
+        None => fs::write(path, text),
+    };
+    written.with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// A file that may take the place of another, and that place. `None` for pipes, terminals and the like, for
+/// files of somebody else, and in folders where none can be made: these are written into.
+fn replacement(path: &Path) -> Option<(NamedTempFile, PathBuf)> {
+    // A link stays one.
+    let place = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    let old = fs::metadata(&place).ok();
+    let mode = match &old {
+        Some(old) if !old.is_file() => return None,
+        Some(old) => old.permissions(),
+        None => Permissions::from_mode(0o666),
+    };
+    let mut new = tempfile::Builder::new();
+    let new = new.prefix(".corun-").permissions(mode.clone());
+    let new = new.tempfile_in(folder(&place)).ok()?;
+    if let Some(old) = old {
+        let is = new.as_file().metadata().ok()?;
+        if (is.uid(), is.gid()) != (old.uid(), old.gid()) {
+            return None;
+        }
+        // Whatever the umask is now.
+        new.as_file().set_permissions(mode).ok()?;
+    }
+    Some((new, place))
+}
+
+fn replace(mut new: NamedTempFile, place: &Path, text: &str) -> io::Result<()> {
+    new.write_all(text.as_bytes())?;
+    new.persist(place).map(drop).map_err(|lost| lost.error)
 }
 
 /// Writes the report, if one is wanted, and says so unless `quiet`.
@@ -141,10 +177,31 @@ pub fn report(
     quiet: bool,
     page: impl FnOnce() -> anyhow::Result<String>,
 ) -> anyhow::Result<()> {
+    named("report", file, quiet, page)
+}
+
+/// Writes comma-separated values, if they are wanted, and says so unless `quiet`.
+///
+/// # Errors
+/// As [`report`].
+pub fn csv(
+    file: Option<&PathBuf>,
+    quiet: bool,
+    table: impl FnOnce() -> anyhow::Result<String>,
+) -> anyhow::Result<()> {
+    named("csv", file, quiet, table)
+}
+
+fn named(
+    what: &str,
+    file: Option<&PathBuf>,
+    quiet: bool,
+    text: impl FnOnce() -> anyhow::Result<String>,
+) -> anyhow::Result<()> {
     let Some(file) = file else { return Ok(()) };
-    write(file, &page().context("the report")?)?;
+    write(file, &text().with_context(|| format!("the {what}"))?)?;
     if !quiet {
-        output::note(&format!("report: {}", file.display()));
+        output::note(&format!("{what}: {}", file.display()));
     }
     Ok(())
 }
@@ -152,6 +209,7 @@ pub fn report(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
     use std::os::unix::fs::symlink;
 
     fn refused(result: anyhow::Result<impl Sized>) -> String {
@@ -203,5 +261,34 @@ mod tests {
             let said = format!("{:#}", outputs.try_out().unwrap_err());
             assert!(said.starts_with("-o: cannot write"), "{said}");
         }
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole_and_stays_what_it_was() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        fs::write(at("old"), "dear").unwrap();
+        fs::set_permissions(at("old"), Permissions::from_mode(0o640)).unwrap();
+        symlink(at("old"), at("link")).unwrap();
+        let before = File::open(at("old")).unwrap();
+        write(&at("link"), "new").unwrap();
+        assert_eq!(fs::read_to_string(at("old")).unwrap(), "new");
+        assert!(fs::symlink_metadata(at("link")).unwrap().is_symlink());
+        let mode = fs::metadata(at("old")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o640);
+        let found = io::read_to_string(before).unwrap();
+        assert_eq!(found, "dear", "who reads the old one has it whole");
+        write(&at("fresh"), "new").unwrap();
+        let plain = File::create(at("plain")).unwrap().metadata().unwrap();
+        let fresh = fs::metadata(at("fresh")).unwrap();
+        assert_eq!(
+            fresh.permissions(),
+            plain.permissions(),
+            "as the umask says"
+        );
+        write(Path::new("/dev/null"), "new").unwrap();
+        assert!(write(&at("no/such"), "new").is_err());
+        let left = fs::read_dir(place.path()).unwrap().count();
+        assert_eq!(left, 4, "nothing is left over");
     }
 }

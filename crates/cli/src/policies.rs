@@ -33,25 +33,44 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             .collect();
         return output::json(&list);
     }
-    let widest = all
-        .iter()
-        .map(|policy| policy.name.len())
-        .max()
-        .unwrap_or(0);
-    let line = |policy: &schedulers::PolicyInfo| {
-        let indent = " ".repeat(widest + 2);
-        let settings = (policy.parameters)();
-        let settings = settings.iter().map(|parameter| {
-            let (key, value) = (parameter.key, &parameter.value);
-            format!("{indent}  {key} = {value}: {}\n", parameter.meaning)
-        });
-        format!(
-            "{:widest$}  {}\n{indent}{}\n{}",
-            policy.name,
-            policy.summary,
-            policy.source,
-            settings.collect::<String>()
-        )
+    output::print(&text(&all, usize::from(output::width())))
+}
+
+/// Names on the left, what they are on the right, for a terminal of so many columns.
+fn text(all: &[schedulers::PolicyInfo], columns: usize) -> String {
+    let widest = all.iter().map(|policy| policy.name.len()).max();
+    let widest = widest.unwrap_or(0);
+    let columns = columns.clamp(60, 120);
+    let indent = " ".repeat(widest + 2);
+    let wrapped = |first: &str, rest: &str, text: &str| {
+        let options = textwrap::Options::new(columns);
+        let options = options.initial_indent(first).subsequent_indent(rest);
+        textwrap::fill(text, options) + "\n"
     };
-    output::print(&all.iter().map(line).collect::<String>())
+    let policy = |policy: &schedulers::PolicyInfo| {
+        let name = format!("{:widest$}  ", policy.name);
+        let mut out = wrapped(&name, &indent, policy.summary);
+        out += &wrapped(&indent, &indent, policy.source);
+        for parameter in (policy.parameters)() {
+            let (key, value) = (parameter.key, &parameter.value);
+            let text = format!("{key} = {value}: {}", parameter.meaning);
+            out += &wrapped(&format!("{indent}  "), &format!("{indent}    "), &text);
+        }
+        out
+    };
+    all.iter().map(policy).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_wider_than_the_terminal() {
+        for columns in [60, 80, 120] {
+            let text = text(&schedulers::policies(), columns);
+            let widest = text.lines().map(|line| line.chars().count()).max();
+            assert!(widest <= Some(columns), "{columns}: {text}");
+        }
+    }
 }

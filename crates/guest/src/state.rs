@@ -20,7 +20,6 @@ use corun_system::procfs::{Proc, ThreadKey};
 use moved::Moved;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -80,8 +79,8 @@ impl State {
             let error = "another `corun guest` is at work with this file";
             io::Error::new(io::ErrorKind::ResourceBusy, error)
         })?;
-        let content: Content = match fs::read_to_string(path) {
-            Ok(text) => serde_json::from_str(&text)?,
+        let content: Content = match files::read(path) {
+            Ok(text) => serde_json::from_slice(&text)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Content::default(),
             Err(error) => return Err(error),
         };

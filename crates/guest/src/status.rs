@@ -11,8 +11,8 @@ use corun_model::Nanos;
 use corun_system::files;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
-use std::{fs, io};
 
 /// The daemon's state, as of the last second.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -59,7 +59,7 @@ impl Status {
     /// # Errors
     /// If there is no such file, or it is none of the daemon's.
     pub fn read(path: &Path) -> io::Result<Self> {
-        Ok(serde_json::from_str(&fs::read_to_string(path)?)?)
+        Ok(serde_json::from_slice(&files::read(path)?)?)
     }
 
     pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
@@ -107,7 +107,7 @@ mod tests {
         let path = folder.path().join("status.json");
         status().write(&path).unwrap();
         assert_eq!(Status::read(&path).unwrap(), status());
-        fs::write(&path, "{}").unwrap();
+        std::fs::write(&path, "{}").unwrap();
         assert!(Status::read(&path).is_err());
     }
 

@@ -186,7 +186,13 @@ impl Observer {
 }
 
 fn in_words(line: &Line<'_>) -> String {
-    let mut text = format!("{:.1} s  {} would:\n", line.time_s, line.policy);
+    let mut text = match line.vms.is_empty() {
+        true => format!(
+            "{:.1} s  {} would do nothing: there is no VM\n",
+            line.time_s, line.policy
+        ),
+        false => format!("{:.1} s  {} would:\n", line.time_s, line.policy),
+    };
     for vm in &line.vms {
         text += &format!(
             "  {:<24} %RUN {:>5.1} %RDY {:>5.1}\n",
@@ -219,4 +225,25 @@ fn in_words(line: &Line<'_>) -> String {
         text += &format!("  note: {note}\n");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_without_vms_is_told_of() {
+        let line = Line {
+            time_s: 1.0,
+            policy: "balance",
+            vms: Vec::new(),
+            names: BTreeMap::new(),
+            plan: &Plan::default(),
+            notes: &["something".to_string()],
+        };
+        assert_eq!(
+            in_words(&line),
+            "1.0 s  balance would do nothing: there is no VM\n  note: something\n"
+        );
+    }
 }

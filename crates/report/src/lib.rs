@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What corun shows: the JSON object ([`Comparison`]), tables for terminals ([`table`]), a
-//! self-contained page ([`html`]), timelines for Perfetto ([`timeline`]) and the claims scoreboard
+//! self-contained page ([`html`]), comma-separated values ([`csv`]), timelines for Perfetto ([`timeline`]) and the claims scoreboard
 //! ([`claims`]).
 //!
 //! Everything here starts from results, not from the simulator: results of modelled hosts and of
@@ -8,10 +8,10 @@
 
 pub mod advice;
 pub mod claims;
+pub mod csv;
 pub mod detail;
 mod format;
 pub mod html;
-
 mod markdown;
 pub mod parameters;
 mod perfetto;

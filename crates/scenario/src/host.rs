@@ -183,6 +183,7 @@ fn eevdf(table: Reader<'_>) -> EevdfKeys {
         slice_at_switch: table.flag("slice_at_switch"),
         timer_stays: table.flag("timer_stays"),
         pick_buddy: table.flag("pick_buddy"),
+        forfeits_on_yield: table.flag("forfeits_on_yield"),
         lazy_preemption: table.flag("lazy_preemption"),
     };
     table.finish();

@@ -158,11 +158,12 @@ fn some_meant(table: &Reader<'_>, key: &str, vms: &[Vm], name: &str) -> Vec<usiz
     found
 }
 
-/// What is made for one of several VMs is called after it, too.
-fn name_for(name: &str, vm: &Vm, of: usize) -> String {
-    match of {
-        1 => name.to_string(),
-        _ => format!("{name} {}", vm.name),
+/// What is made for a VM that a `count` made is called after it, too: whatever the count is, so that
+/// names stay when it changes.
+fn name_for(name: &str, vm: &Vm, said: &str) -> String {
+    match vm.name == said {
+        true => name.to_string(),
+        false => format!("{name} {}", vm.name),
     }
 }
 
@@ -177,7 +178,7 @@ pub(crate) fn clients(top: &Reader<'_>, vms: &[Vm]) -> Vec<Client> {
             let places = some_meant(&table, "vm", vms, &said_vm.value);
             let client = |&vm: &usize| {
                 Some(Client {
-                    name: name_for(name, &vms[vm], places.len()),
+                    name: name_for(name, &vms[vm], &said_vm.value),
                     said_vm: said_vm.clone(),
                     vm,
                     kind: kind.clone()?,
@@ -283,7 +284,7 @@ pub(crate) fn channels(top: &Reader<'_>, vms: &[Vm]) -> Vec<Channel> {
                 table.problem("to", message);
             }
             let channel = |&from: &usize| Channel {
-                name: name_for(name, &vms[from], froms.len()),
+                name: name_for(name, &vms[from], caller(&said_from.value)),
                 said_from: said_from.clone(),
                 from: (from, calls.clone()),
                 to: (tos[0], serves.clone()),
@@ -293,6 +294,11 @@ pub(crate) fn channels(top: &Reader<'_>, vms: &[Vm]) -> Vec<Channel> {
         table.finish();
     }
     all
+}
+
+/// The VM in `web:dbreq`.
+fn caller(said: &str) -> &str {
+    said.split_once(':').map_or(said, |(vm, _)| vm)
 }
 
 /// An end of a channel: as written, the VMs that it means, the port.

@@ -140,12 +140,17 @@ impl<'a> Reader<'a> {
     /// A text that is checked later.
     pub fn located(&self, key: &'static str) -> Option<Located<String>> {
         let node = self.find(key)?;
+        let said = |text: String| Located {
+            value: text,
+            key: self.key(key),
+            place: node.place.clone(),
+        };
+        // On the command line quotes may be left out, of what looks like a number, too: preset=6.12.
+        let unquoted = node.place.line == 0;
         match &node.value {
-            Value::Text(text) => Some(Located {
-                value: text.clone(),
-                key: self.key(key),
-                place: node.place.clone(),
-            }),
+            Value::Text(text) => Some(said(text.clone())),
+            Value::Other(written) if unquoted => Some(said(written.clone())),
+            Value::Whole(number) if unquoted => Some(said(number.to_string())),
             other => self.wrong(key, other, "text in quotes"),
         }
     }

@@ -229,6 +229,8 @@ pub struct EevdfKeys {
     pub timer_stays: Option<bool>,
     /// Does the task that somebody yields to go next?
     pub pick_buddy: Option<bool>,
+    /// Does an eligible task that yields forgo the rest of its slice for good?
+    pub forfeits_on_yield: Option<bool>,
     /// Do wake-ups from other pCPUs wait for the next tick or slice timer?
     pub lazy_preemption: Option<bool>,
 }

@@ -222,3 +222,21 @@ proptest! {
         let _ = read("any.toml", &text, &[]);
     }
 }
+
+#[test]
+fn clients_are_called_after_vms_that_a_count_made() {
+    let names = |count: &str| {
+        let text = format!(
+            "[host]\npcpus = 2\n[vm.web]\n{count}vcpus = 1\nworkload = \"cpu\"\n\
+             [client.users]\nvm = \"web\"\nkind = \"ping\"\n"
+        );
+        let scenario = read("host.toml", &text, &[]).unwrap();
+        let clients = scenario.cases[0].clients.iter();
+        clients
+            .map(|client| client.name.clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(names(""), ["users"]);
+    assert_eq!(names("count = 1\n"), ["users web1"], "as with more");
+    assert_eq!(names("count = 2\n"), ["users web1", "users web2"]);
+}

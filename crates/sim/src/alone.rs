@@ -15,7 +15,7 @@ use crate::Simulation;
 use crate::device::disk::{DiskParams, MediumParams, Share, SsdParams};
 use crate::device::net::{ChannelSpec, ClientSpec, NetworkSpec};
 use crate::guest::{DiskSpec, DiskUse, GuestError, GuestParams, Guests, ThreadSpec, VmSpec};
-use crate::host::{Costs, HardwareParams, HostParams, Totals};
+use crate::host::{Costs, HardwareParams, HostParams, Standstill, Totals};
 use crate::sched::dispatcher::Dispatcher;
 use crate::workload::{self, ParseError, Preset, PresetClient};
 use corun_model::time::{HOST_HZ, MS, SEC};
@@ -81,6 +81,9 @@ pub enum AloneError {
     /// No host of four pCPUs can be made.
     #[error(transparent)]
     Topology(#[from] TopologyError),
+    /// Virtual time stands still in it.
+    #[error(transparent)]
+    Standstill(#[from] Standstill),
 }
 
 impl Alone {
@@ -89,9 +92,9 @@ impl Alone {
     /// # Errors
     /// [`AloneError`] if the preset is no runnable program.
     pub fn of(preset: &Preset) -> Result<Self, AloneError> {
-        let pilot = simulation(preset)?.run(0, PILOT, |_| {});
+        let pilot = simulation(preset)?.try_run(0, PILOT, |_| {})?;
         let measured = length(pilot.events);
-        let outcome = simulation(preset)?.run(WARM_UP, WARM_UP + measured, |_| {});
+        let outcome = simulation(preset)?.try_run(WARM_UP, WARM_UP + measured, |_| {})?;
         let per_second = |count: u64| count as f64 * SEC as f64 / measured as f64;
         let mut alone = Self {
             measured,

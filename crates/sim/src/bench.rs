@@ -213,7 +213,7 @@ impl Case {
             }
             None => simulation,
         };
-        Ok(simulation.run(0, self.length, |_| {}))
+        Ok(simulation.try_run(0, self.length, |_| {})?)
     }
 }
 

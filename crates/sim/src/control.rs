@@ -104,6 +104,12 @@ impl Control {
             });
             accounts.push(Before::of(totals, signals, &sums));
         }
+        if sched.weighs_each_vcpu() {
+            for vm in &mut vms {
+                let vcpus = vm.vcpus.len() as u32;
+                vm.weight = vm.weight.map(|weight| weight.saturating_mul(vcpus));
+            }
+        }
         self.before = accounts;
         self.looked_at = host.now();
         let topology = host.params().topology;

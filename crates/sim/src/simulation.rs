@@ -4,8 +4,8 @@
 use crate::control::Control;
 use crate::device::net::ClientOutcome;
 use crate::host::{
-    Counter, Event, Host, HostParams, Instant, Lane, MOST_SIBLINGS, Observer, Order, SiblingSkew,
-    TaskState, Totals,
+    Counter, Event, Happening, Host, HostParams, Instant, Lane, MOST_SIBLINGS, Observer, Order,
+    SiblingSkew, Standstill, TaskState, Totals,
 };
 use crate::load::{Achieved, DeviceOutcome, Load, Offered};
 use crate::sched::HostScheduler;
@@ -134,6 +134,9 @@ fn tell_status(now: Nanos, observer: &mut dyn Observer, status: &Status) {
 }
 
 impl Simulation {
+    /// After so many events each time a run says how far it is.
+    pub const HEARD_EVERY: u64 = 1 << 16;
+
     /// Puts a run together; nothing happens yet.
     pub fn new(
         params: HostParams,
@@ -177,25 +180,50 @@ impl Simulation {
         self
     }
 
-    /// Runs until `end`, measuring from `warm_up` on. `progress` hears now and then how far it is.
-    pub fn run(mut self, warm_up: Nanos, end: Nanos, mut progress: impl FnMut(Nanos)) -> Outcome {
+    /// As [`Simulation::try_run`], for what is known to end: tests and fixed demands.
+    ///
+    /// # Panics
+    /// If virtual time stands still.
+    pub fn run(self, warm_up: Nanos, end: Nanos, progress: impl FnMut(Nanos)) -> Outcome {
+        match self.try_run(warm_up, end, progress) {
+            Ok(outcome) => outcome,
+            #[allow(clippy::panic)] // says so above
+            Err(standstill) => panic!("{standstill}"),
+        }
+    }
+
+    /// Runs until `end`, measuring from `warm_up` on. `progress` hears how far it is, every
+    /// [`Simulation::HEARD_EVERY`] events and at the end.
+    ///
+    /// # Errors
+    /// [`Standstill`] if virtual time does not go on, so that `end` would never come.
+    pub fn try_run(
+        mut self,
+        warm_up: Nanos,
+        end: Nanos,
+        mut progress: impl FnMut(Nanos),
+    ) -> Result<Outcome, Standstill> {
         self.host.events.schedule(warm_up, Event::WarmUpOver);
         self.steer();
         self.load.start(&mut self.host);
         self.carry_out();
         while let Some((at, event)) = self.host.events.pop_until(end) {
             self.host.advance(at);
+            let endless = self.host.happens(Happening::from(&event));
             self.handle(event);
             self.carry_out();
+            if endless || self.host.stands_still() {
+                return Err(self.host.standstill(|token| self.load.timer_is(token)));
+            }
             self.events += 1;
-            if self.events.is_multiple_of(1 << 16) {
+            if self.events.is_multiple_of(Self::HEARD_EVERY) {
                 progress(at);
             }
         }
         self.host.advance(end);
         self.host.finish();
         progress(end);
-        self.outcome()
+        Ok(self.outcome())
     }
 
     fn handle(&mut self, event: Event) {
@@ -258,6 +286,9 @@ impl Simulation {
     /// Carries out what loads have ordered, in order.
     fn carry_out(&mut self) {
         while let Some(order) = self.host.orders.pop_front() {
+            if self.host.happens(Happening::from(&order)) {
+                return;
+            }
             match order {
                 Order::Wake { task, waker } => {
                     if self.host.make_ready(task) {

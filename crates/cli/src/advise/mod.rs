@@ -130,7 +130,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     };
     let import = reading::read(&path, args.quiet)?;
     let notes: Vec<String> = import.notes.iter().map(ToString::to_string).collect();
-    notes.iter().for_each(|note| output::note(note));
+    for note in &notes {
+        output::note(&format!("{}: {note}", path.display()));
+    }
     let recording = &import.recording;
     if recording.vms.is_empty() {
         return Err(Invalid::error(format!(

@@ -115,7 +115,7 @@ fn one(job: &Job, policy: &str) -> anyhow::Result<(f64, Vec<meter::Level>)> {
     } else {
         simulation
     };
-    let outcome = simulation.run(run.warm_up, run.warm_up + run.duration, |_| {});
+    let outcome = simulation.try_run(run.warm_up, run.warm_up + run.duration, |_| {})?;
     let time = match outcome
         .clients
         .iter()

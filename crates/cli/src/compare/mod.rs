@@ -10,7 +10,7 @@ mod events;
 pub mod input;
 pub mod jobs;
 pub mod measure;
-mod network;
+pub mod network;
 pub mod progress;
 pub mod provenance;
 pub mod reading;
@@ -30,7 +30,7 @@ mod watched;
 use crate::failure::Invalid;
 use crate::output;
 use crate::outputs::{self, Outputs};
-use corun_report::{Comparison, html, replay, table};
+use corun_report::{Comparison, csv, html, replay, table};
 use input::Input;
 use runs::RunArgs;
 use std::path::PathBuf;
@@ -64,6 +64,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 
+    /// Write every number of every run as comma-separated values, a line for each
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+
     #[command(flatten)]
     watch: watch::WatchArgs,
 }
@@ -75,8 +79,8 @@ const EXAMPLES: &str = "\
 Examples:
   corun compare experiments/example.toml
       the scenario's own policies, as a table
-  corun compare experiments/balance/table1.toml --policies cfs,balance --seeds 1,2,3 --json
-      medians over three seeds, for other programs
+  corun compare experiments/balance/table1.toml --policies cfs,balance --seeds 1..8 --json
+      medians over eight seeds, for other programs
   corun compare host.toml --set vm.web.count=8 --set scheduler.cfs.latency=24ms
       what if there were eight web VMs, and another CFS?
   corun compare host.ftrace.gz --policies eevdf,balance
@@ -99,7 +103,12 @@ pub fn run(args: &mut Args) -> anyhow::Result<()> {
         args.watch.spans = SPANS_OF_A_REPORT;
     }
     let [trace, events] = args.watch.files();
-    let outputs = Outputs::of([("--report", args.report.as_ref()), trace, events])?;
+    let outputs = Outputs::of([
+        ("--report", args.report.as_ref()),
+        ("--csv", args.csv.as_ref()),
+        trace,
+        events,
+    ])?;
     let input = input::open(&args.input)?;
     outputs.spare(&args.input)?;
     let (comparison, about) = match input {
@@ -118,6 +127,8 @@ fn show(args: &Args, comparison: &Comparison, about: &html::About) -> anyhow::Re
     let page = || Ok(html::page(comparison, about)?);
     let written = outputs::report(args.report.as_ref(), args.runs.quiet, page);
     // Results are shown whether or not the files could be written.
+    let table = || Ok(csv::runs(&comparison.runs)?);
+    let written = written.and(outputs::csv(args.csv.as_ref(), args.runs.quiet, table));
     let written = written.and(args.watch.written());
     written.and(print(args, comparison))
 }

@@ -58,6 +58,24 @@ pub fn spec(case: &Case) -> Result<NetworkSpec, Problems> {
     })
 }
 
+/// The VMs, by number, whose clients or callers wait for replies, so that they have response times.
+///
+/// # Errors
+/// As of [`spec`].
+pub fn who_answers(case: &Case) -> Result<Vec<usize>, Problems> {
+    let spec = spec(case)?;
+    let waits = |client: &&ClientSpec| {
+        !matches!(
+            client.kind,
+            ClientKind::Sink { .. } | ClientKind::Stream { .. }
+        )
+    };
+    let clients = spec.clients.iter().filter(waits);
+    let clients = clients.map(|client| client.vm.index());
+    let called = spec.channels.iter().map(|channel| channel.to.0.index());
+    Ok(clients.chain(called).collect())
+}
+
 /// The clients that workloads bring along, for ports that the scenario gives no client or channel.
 fn of_workloads(case: &Case) -> Vec<ClientSpec> {
     let mut all = Vec::new();

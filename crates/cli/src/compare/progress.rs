@@ -3,8 +3,14 @@
 
 use crate::output;
 use corun_model::{Nanos, time};
+use corun_sim::Simulation;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
+
+/// So often a run is heard of before it is judged whether it will be long: some ten seconds.
+const JUDGED_AFTER: u64 = 512;
+/// A run of so many events takes an hour and more.
+const MANY: u128 = 10_000_000_000;
 
 /// Progress of all runs together, in virtual time.
 pub struct Progress(ProgressBar);
@@ -28,10 +34,24 @@ impl Progress {
         Self(bar)
     }
 
-    /// Progress of one run; hears the run's time.
-    pub fn of_run(&self) -> impl FnMut(Nanos) + '_ {
+    /// Progress of one run, until `end`; hears the run's time.
+    pub fn of_run(&self, name: String, end: Nanos) -> impl FnMut(Nanos) + '_ {
         let mut told = 0;
+        let mut heard = 0;
         move |now| {
+            heard += 1;
+            if heard == JUDGED_AFTER
+                && let Some(events) = expected(heard, now, end)
+            {
+                let so_far = heard * Simulation::HEARD_EVERY / 1_000_000;
+                let note = format!(
+                    "{name}: {so_far} million events were but {} of virtual time, and all of the run will be some {} \
+                     million: whatever does very little at a time, such as `compute 1ns` in a loop, makes many",
+                    time::show(now),
+                    events / 1_000_000
+                );
+                self.0.suspend(|| output::note(&note));
+            }
             let now = now / time::MS;
             self.0.inc(now.saturating_sub(told));
             told = told.max(now);
@@ -42,6 +62,14 @@ impl Progress {
     pub fn finish(&self) {
         self.0.finish_and_clear();
     }
+}
+
+/// The events of a run until `end` that is at `now` after having been `heard` of so often, if they are very
+/// many.
+fn expected(heard: u64, now: Nanos, end: Nanos) -> Option<u128> {
+    let events = u128::from(heard * Simulation::HEARD_EVERY);
+    let all = events * u128::from(end) / u128::from(now.max(1));
+    (all > MANY).then_some(all)
 }
 
 /// Where a bar is drawn: on a terminal, if it is wanted.
@@ -55,4 +83,17 @@ pub fn target(wanted: bool) -> ProgressDrawTarget {
 fn counted(number: usize, what: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {what}{plural}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corun_model::time::{MS, SEC};
+
+    #[test]
+    fn runs_of_very_many_events_are_told_of() {
+        // 33.6 million events in 10 ms are 33.6 thousand million in 10 s; in a second, a hundredth of that.
+        assert_eq!(expected(512, 10 * MS, 10 * SEC), Some(33_554_432_000));
+        assert_eq!(expected(512, SEC, 10 * SEC), None);
+    }
 }

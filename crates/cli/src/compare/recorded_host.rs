@@ -252,7 +252,14 @@ pub fn replay(
     let load = Box::new(replay.clone());
     let simulation = schedulers::put_together(params, policy, &case.schedulers, load, observer)
         .map_err(Invalid::error)?;
-    let outcome = simulation.run(0, recording.duration(), progress.of_run());
+    let called = || format!("policy {policy}");
+    let outcome = simulation
+        .try_run(
+            0,
+            recording.duration(),
+            progress.of_run(called(), recording.duration()),
+        )
+        .with_context(called)?;
     Ok((outcome, replay.report()))
 }
 

@@ -64,7 +64,9 @@ pub fn compare(
     refuse_scenario_options(&args.runs)?;
     let import = reading::read(path, args.runs.quiet)?;
     let notes: Vec<String> = import.notes.iter().map(ToString::to_string).collect();
-    notes.iter().for_each(|note| output::note(note));
+    for note in &notes {
+        output::note(&format!("{}: {note}", path.display()));
+    }
     let recording = &import.recording;
     let suggested = suggested_host(recording).map_err(Invalid::error)?;
     let own = own_scheduler(recording);
@@ -76,7 +78,7 @@ pub fn compare(
     ];
     let chosen = policies(&args.runs, Some(default))?;
     let extremes = extremes(args, recording);
-    let seeds = seeds(args.runs.seed, &args.runs.seeds, args.watch.is_one())?;
+    let seeds = seeds(args.runs.seed, &args.runs.several(), args.watch.is_one())?;
     let selection = format!("--policies {} --seed {}", chosen[0], seeds[0]);
     let replays = chosen.len() * extremes.len() * seeds.len();
     args.watch.check(replays, &selection)?;

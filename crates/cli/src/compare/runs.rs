@@ -13,6 +13,7 @@ use corun_model::Nanos;
 use corun_report::Run;
 use corun_scenario::{Case, Override, Problems, Scenario, or_nearest};
 use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::thread;
 
@@ -32,9 +33,9 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", conflicts_with = "seeds")]
     pub seed: Option<u64>,
 
-    /// Several seeds: results are medians with their spread
-    #[arg(long, value_delimiter = ',', value_name = "N,N,…")]
-    pub seeds: Vec<u64>,
+    /// Several seeds, such as 1,2,3 or 1..30: results are medians with their spread
+    #[arg(long, value_delimiter = ',', value_name = "N,N,…", value_parser = seeds)]
+    pub seeds: Vec<Seeds>,
 
     /// Length of the measured part: seconds, or a number with a unit such as 500ms
     #[arg(long, value_name = "TIME")]
@@ -51,6 +52,34 @@ pub struct RunArgs {
     /// Show no progress
     #[arg(long, short)]
     pub quiet: bool,
+}
+
+/// A seed, or all from one to another.
+pub type Seeds = RangeInclusive<u64>;
+
+/// The most seeds that one range may have; more would take days.
+const MOST_SEEDS: u64 = 1000;
+
+/// Reads a seed, or a range such as 1..30, both ends included as in `--range`.
+fn seeds(text: &str) -> Result<Seeds, String> {
+    let expected = || format!("found {text:?}, expected a whole number or a range such as 1..30");
+    let seed = |text: &str| text.trim().parse::<u64>().map_err(|_| expected());
+    let (from, to) = match text.split_once("..") {
+        Some((from, to)) => (seed(from)?, seed(to)?),
+        None => (seed(text)?, seed(text)?),
+    };
+    match to.checked_sub(from) {
+        None => Err(format!("{from} is above {to}: the smaller end comes first")),
+        Some(more) if more >= MOST_SEEDS => Err(format!("more than {MOST_SEEDS} seeds")),
+        Some(_) => Ok(from..=to),
+    }
+}
+
+impl RunArgs {
+    /// The seeds that `--seeds` names, in order; none if it is not said.
+    pub fn several(&self) -> Vec<u64> {
+        self.seeds.iter().cloned().flatten().collect()
+    }
 }
 
 /// The policies compared if neither the command line nor the scenario names any.
@@ -93,12 +122,9 @@ pub fn overrides(args: &RunArgs) -> Result<Vec<Override>, Problems> {
     if let Some(seed) = args.seed {
         all.push(Override::of("--seed", "run.seed", &seed.to_string())?);
     }
-    if !args.seeds.is_empty() {
-        all.push(Override::of(
-            "--seeds",
-            "run.seeds",
-            &format!("{:?}", args.seeds),
-        )?);
+    let seeds = args.several();
+    if !seeds.is_empty() {
+        all.push(Override::of("--seeds", "run.seeds", &format!("{seeds:?}"))?);
     }
     Ok(all)
 }
@@ -246,6 +272,15 @@ pub fn carry_out(
     runs
 }
 
+/// Which run that is.
+fn called(job: &Job<'_>) -> String {
+    let case = match job.case.name.as_str() {
+        "" => String::new(),
+        name => format!(", case {name:?}"),
+    };
+    format!("policy {}{case}, seed {}", job.policy, job.seed)
+}
+
 fn one(
     job: &Job<'_>,
     watch: &watch::WatchArgs,
@@ -258,7 +293,13 @@ fn one(
     let simulation = setup::simulation(job.case, &job.policy, job.seed, watch.observer())
         .map_err(Invalid::error)
         .with_context(|| format!("{} under {}", job.case.name, job.policy))?;
-    let outcome = simulation.run(run.warm_up, job.end(), progress.of_run());
+    let outcome = simulation
+        .try_run(
+            run.warm_up,
+            job.end(),
+            progress.of_run(called(job), job.end()),
+        )
+        .with_context(|| called(job))?;
     let mut run = measure::run(&outcome, pcpus);
     run.detail.timeline = watch.close();
     Ok(Run {
@@ -267,4 +308,30 @@ fn one(
         seed: job.seed,
         ..run
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_are_numbers_and_ranges() {
+        let args = RunArgs {
+            seeds: vec![seeds("7").unwrap(), seeds("1..3").unwrap()],
+            ..RunArgs::default()
+        };
+        assert_eq!(args.several(), [7, 1, 2, 3]);
+        assert_eq!(seeds("1..1000").unwrap().count(), 1000);
+        for (text, hint) in [
+            ("", "expected a whole number or a range"),
+            ("1..", "expected a whole number or a range"),
+            ("-1..2", "expected a whole number or a range"),
+            ("1..x", "found \"1..x\""),
+            ("3..1", "3 is above 1"),
+            ("0..18446744073709551615", "more than 1000"),
+        ] {
+            let error = seeds(text).unwrap_err();
+            assert!(error.contains(hint), "{text}: {error}");
+        }
+    }
 }

@@ -318,6 +318,7 @@ fn eevdf_params(said: &Schedulers, host: &HostParams) -> Result<EevdfParams, Pro
     set(&mut params.slice_at_switch, keys.slice_at_switch);
     set(&mut params.timer_stays, keys.timer_stays);
     set(&mut params.pick_buddy, keys.pick_buddy);
+    set(&mut params.forfeits_on_yield, keys.forfeits_on_yield);
     set(&mut params.lazy_preemption, keys.lazy_preemption);
     params.balance_interval = keys.balance_interval.or(params.balance_interval);
     Ok(params)

@@ -5,6 +5,7 @@ mod key;
 mod values;
 
 use crate::compare::input::{self, Input};
+use crate::compare::network;
 use crate::compare::provenance;
 use crate::compare::rtapp;
 use crate::compare::runs::{self, Job, RunArgs};
@@ -14,6 +15,7 @@ use crate::output;
 use crate::outputs::{self, Outputs};
 use anyhow::Context;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use corun_report::csv;
 use corun_report::html;
 use corun_report::sensitivity::{self, Measure, Point, Sensitivity};
 use corun_scenario::{Override, Scenario, or_nearest};
@@ -38,7 +40,8 @@ pub struct Args {
     #[arg(long, value_name = "KEY")]
     param: String,
 
-    /// Values from A to B, both durations or both numbers; 5 of them if STEPS is not said
+    /// Values from A to B, both durations or both numbers; if STEPS is not said, 5 of them, of up to
+    /// 20 whole numbers all
     #[arg(long, value_name = "A..B[:STEPS]")]
     range: Option<String>,
 
@@ -55,7 +58,7 @@ pub struct Args {
           value_parser = measures())]
     measure: Measure,
 
-    /// Show only this VM
+    /// Show only this VM, or its clients
     #[arg(long, value_name = "NAME")]
     vm: Option<String>,
 
@@ -73,14 +76,20 @@ pub struct Args {
     /// Write a report: one self-contained HTML page
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+
+    /// Write every number of every run as comma-separated values, a line for each
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   corun sensitivity experiments/example.toml --param host.costs.switch --range 1us..20us --log
       does it matter how much a switch costs?
-  corun sensitivity host.toml --param vm.web.count --range 1..8:8 --measure ready-wait-p99 --vm db
+  corun sensitivity host.toml --param vm.web.count --range 1..8 --measure ready-wait-p99 --vm db
       how long does db wait for a pCPU as web VMs are added?
+  corun sensitivity host.toml --param vm.web.count --range 1..8 --measure response-p99 --csv web.csv
+      how long do clients wait, and everything else of these runs for a spreadsheet
   corun sensitivity host.toml --param vm.db.guest.lock --values ticket,unfair,paravirtual
       which kind of guest lock suffers?
   corun sensitivity host.toml --param scheduler.cfs.latency --range 6ms..48ms --seeds 1,2,3 \\
@@ -115,7 +124,10 @@ fn measures() -> impl TypedValueParser<Value = Measure> {
 /// [`Invalid`] if the scenario, the key or a value is not valid; anything else if a run or writing
 /// fails.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let outputs = Outputs::of([("--report", args.report.as_ref())])?;
+    let outputs = Outputs::of([
+        ("--report", args.report.as_ref()),
+        ("--csv", args.csv.as_ref()),
+    ])?;
     let input = input::open(&args.input)?;
     outputs.spare(&args.input)?;
     let (name, text) = match input {
@@ -133,6 +145,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     key::alone(&args.param, &args.runs)?;
     let scenarios = scenarios(args, &name, &text, &values, &outputs)?;
     check_vm(args, &scenarios)?;
+    check_clients(args, &scenarios)?;
     check_policies(args, &scenarios)?;
     outputs.try_out()?;
     let mut notes = notes(&scenarios);
@@ -231,7 +244,7 @@ fn check_vm(args: &Args, scenarios: &[Scenario]) -> anyhow::Result<()> {
     let Some(wanted) = &args.vm else {
         return Ok(());
     };
-    if !args.measure.is_of_vms() {
+    if args.measure.is_of_the_host() {
         return Err(Invalid::error(format!(
             "--vm {wanted:?}: this measure is of the whole host: {}",
             args.measure.says()
@@ -253,6 +266,29 @@ fn check_vm(args: &Args, scenarios: &[Scenario]) -> anyhow::Result<()> {
             )))
         }
     }
+}
+
+/// Has anybody response times, if they are to be shown?
+fn check_clients(args: &Args, scenarios: &[Scenario]) -> anyhow::Result<()> {
+    if !args.measure.is_of_clients() {
+        return Ok(());
+    }
+    let wanted = |name: &str| args.vm.as_ref().is_none_or(|only| only == name);
+    for case in scenarios.iter().flat_map(|scenario| &scenario.cases) {
+        let answering = network::who_answers(case).map_err(Invalid::error)?;
+        let mut vms = answering.into_iter().filter_map(|at| case.vms.get(at));
+        if vms.any(|vm| wanted(&vm.name)) {
+            return Ok(());
+        }
+    }
+    let of = match &args.vm {
+        Some(vm) => format!("replies of {vm}"),
+        None => "replies".to_string(),
+    };
+    Err(Invalid::error(format!(
+        "--measure: nobody waits for {of}, so there are no response times; expected a [client.NAME] of \
+         kind closed, open or ping, a [channel.NAME], or a workload with clients"
+    )))
 }
 
 /// All runs, by value.
@@ -292,6 +328,8 @@ fn show(args: &Args, result: &Sensitivity, about: &html::About) -> anyhow::Resul
         true => sensitivity::json(result)?,
         false => sensitivity::text(result, output::width()),
     };
-    // Results are shown whether or not the page could be written.
+    let table = || Ok(csv::points(&result.points)?);
+    let written = written.and(outputs::csv(args.csv.as_ref(), args.runs.quiet, table));
+    // Results are shown whether or not the files could be written.
     written.and(output::print(&text))
 }

@@ -5,6 +5,9 @@ use corun_model::time;
 
 /// Steps of a range that names none.
 const STEPS: usize = 5;
+/// Up to so many whole numbers a range that names no steps has all of them: of so few, five would be
+/// unequally far apart, and the one that matters might be left out.
+const WHOLE: usize = 20;
 /// The most values; more would be no table that anybody reads.
 pub const MOST: usize = 200;
 
@@ -94,10 +97,6 @@ pub fn range(text: &str, log: bool) -> Result<Values, String> {
     };
     let from = from.trim();
     let said = steps.is_some();
-    let steps = steps.map_or(Ok(STEPS), |steps| match steps.parse::<usize>() {
-        Ok(steps @ 2..=MOST) => Ok(steps),
-        _ => Err(format!("found {steps:?} steps, expected 2 to {MOST}")),
-    })?;
     let kind = Kind::of(from, to).ok_or_else(|| {
         format!(
             "{from:?} and {to:?} are no range: expected two durations such as 1ms..16ms, or two \
@@ -118,6 +117,13 @@ pub fn range(text: &str, log: bool) -> Result<Values, String> {
             "--log takes equal factors, which {from} has none of: begin above 0"
         ));
     }
+    let steps = match steps {
+        None => kind.steps(low, high, log),
+        Some(steps) => match steps.parse::<usize>() {
+            Ok(steps @ 2..=MOST) => steps,
+            _ => return Err(format!("found {steps:?} steps, expected 2 to {MOST}")),
+        },
+    };
     let mut all: Vec<Value> = (0..steps)
         .map(|step| {
             let share = step as f64 / (steps - 1) as f64;
@@ -173,6 +179,15 @@ impl Kind {
         }
         let finite = |text: &str| text.parse::<f64>().is_ok_and(f64::is_finite);
         both(finite).then_some(Self::Fraction)
+    }
+
+    /// Steps of a range that names none.
+    fn steps(self, low: f64, high: f64, log: bool) -> usize {
+        let numbers = high - low + 1.0;
+        match self {
+            Self::Whole if !log && numbers <= WHOLE as f64 => numbers as usize,
+            _ => STEPS,
+        }
     }
 
     fn number(self, text: &str) -> Option<f64> {
@@ -234,6 +249,14 @@ mod tests {
             ["1", "2", "3", "4"],
             "each once"
         );
+        assert_eq!(
+            texts(range("1..6", false)),
+            ["1", "2", "3", "4", "5", "6"],
+            "none left out"
+        );
+        assert_eq!(texts(range("1..20", false)).len(), 20);
+        assert_eq!(texts(range("1..21", false)), ["1", "6", "11", "16", "21"]);
+        assert_eq!(texts(range("1..16", true)), ["1", "2", "4", "8", "16"]);
         assert_eq!(
             texts(range("0.5..2:4", false)),
             ["0.5", "1.0", "1.5", "2.0"]

@@ -4,6 +4,7 @@
 
 use corun_linux::watch::{Row, Sample};
 use corun_model::time::SEC;
+use corun_report::csv::quoted;
 
 const COLUMNS: [&str; 27] = [
     "uptime_s",
@@ -84,22 +85,12 @@ fn maybe<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
 }
 
-/// As RFC 4180 wants what has commas, quotes or ends of lines in it.
-fn quoted(text: &str) -> String {
-    match text.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_string(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn names_cannot_make_columns() {
-        assert_eq!(quoted("web"), "web");
-        assert_eq!(quoted("a,\"b\""), "\"a,\"\"b\"\"\"");
+    fn a_column_has_no_commas() {
         assert_eq!(head().split(',').count(), COLUMNS.len());
     }
 }

@@ -7,13 +7,15 @@ mod csv;
 mod screen;
 mod table;
 
+use crate::failure::Invalid;
 use crate::output;
+use anyhow::Context;
 use corun_linux::socket;
 use corun_linux::watch::{Order, Row, Sample, Sampler, rows};
 use corun_model::{Nanos, time};
 use std::fs::File;
-use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
+use std::io::{self, IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Watch VMs and vCPUs: %RUN, %RDY, %CSTP, %MLMTD and more
@@ -136,7 +138,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 enum Batch {
     Tables,
     Json,
-    Csv(Box<dyn Write>),
+    Csv(Box<dyn Write>, PathBuf),
 }
 
 impl Batch {
@@ -147,15 +149,16 @@ impl Batch {
         let (mut file, new): (Box<dyn Write>, bool) = if path.as_os_str() == "-" {
             (Box::new(io::stdout()), true)
         } else {
-            let open = File::options().append(true).create(true).open(path);
-            let file = open.map_err(|cause| anyhow::anyhow!("{}: {cause}", path.display()))?;
-            let new = file.metadata()?.len() == 0;
+            let (file, new) = open(path).with_context(|| cannot(path))?;
+            if !new {
+                same_columns(path)?;
+            }
             (Box::new(file), new)
         };
         if new {
-            writeln!(file, "{}", csv::head())?;
+            writeln!(file, "{}", csv::head()).with_context(|| cannot(path))?;
         }
-        Ok(Self::Csv(file))
+        Ok(Self::Csv(file, path.clone()))
     }
 
     fn tell(&mut self, view: &View, then: &Sample, now: &Sample) -> anyhow::Result<()> {
@@ -166,12 +169,59 @@ impl Batch {
                 output::print(&format!("{title}\n{table}\n"))
             }
             Self::Json => output::print(&(serde_json::to_string(&rows)? + "\n")),
-            Self::Csv(file) => {
-                for row in &rows {
-                    writeln!(file, "{}", csv::line(row, then, now))?;
-                }
-                Ok(file.flush()?)
+            Self::Csv(file, path) => {
+                let lines = rows.iter().map(|row| csv::line(row, then, now) + "\n");
+                let lines: String = lines.collect();
+                let written = file.write_all(lines.as_bytes());
+                written
+                    .and_then(|()| file.flush())
+                    .with_context(|| cannot(path))
             }
         }
+    }
+}
+
+fn cannot(path: &Path) -> String {
+    match path.as_os_str() == "-" {
+        true => "cannot write to the standard output".to_string(),
+        false => format!("cannot write {}", path.display()),
+    }
+}
+
+/// Opens a file to append to it. Is it new, or empty?
+fn open(path: &Path) -> io::Result<(File, bool)> {
+    let file = File::options().append(true).create(true).open(path)?;
+    let new = file.metadata()?.len() == 0;
+    Ok((file, new))
+}
+
+/// Makes sure that what is in the file already has the same columns.
+fn same_columns(path: &Path) -> anyhow::Result<()> {
+    let mut head = vec![0; csv::head().len() + 1];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut head));
+    match read.is_ok() && head == (csv::head() + "\n").into_bytes() {
+        true => Ok(()),
+        false => Err(Invalid::error(format!(
+            "--csv {}: there is something else in it: expected a new file, or one with the columns that \
+             this version of corun writes",
+            path.display()
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_appended_to_their_like_only() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("top.csv");
+        for other in ["case,policy\n", "x", &csv::head()] {
+            std::fs::write(&path, other).unwrap();
+            assert!(same_columns(&path).unwrap_err().is::<Invalid>(), "{other}");
+        }
+        std::fs::write(&path, csv::head() + "\n1,2\n").unwrap();
+        same_columns(&path).unwrap();
     }
 }

@@ -438,3 +438,30 @@ fn clients_and_channels() {
         assert!(error.starts_with(expected), "{error}");
     }
 }
+
+/// A timer of 1 ns makes up for what a quota kept its VM from: millions of times in one moment.
+#[test]
+fn a_run_whose_time_stands_still_fails_and_says_where() {
+    let scenario = r#"
+[host]
+pcpus = 1
+[run]
+duration = "1s"
+warm_up = "0s"
+[vm.a]
+vcpus = 1
+cpu_max = "1ms/100ms"
+[[vm.a.thread]]
+program = "compute 1100us; loop { timer t 1ns absolute }"
+"#;
+    let place = Place::with("standstill", "still.toml", scenario);
+    let args = ["compare", "still.toml", "--policies", "fair", "--quiet"];
+    let said = failed(place.corun(&args), 1);
+    for expected in [
+        "policy fair, seed 1",
+        "virtual time stands still 0.1",
+        "a/0 goes on with its programs",
+    ] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+}

@@ -129,4 +129,12 @@ fn help_that_cannot_be_printed_is_a_failure() {
         let ended = command.arg(option).stdout(full()).output().unwrap();
         assert_eq!(ended.status.code(), Some(1), "{option}");
     }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_corun"));
+    let ended = command.arg("policies").stdout(full()).output().unwrap();
+    assert_eq!(ended.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(
+        said.starts_with("corun: cannot write to the standard output: "),
+        "{said}"
+    );
 }

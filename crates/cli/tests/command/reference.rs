@@ -31,6 +31,9 @@ fn said(parameter: &Parameter) -> Option<String> {
     let known = sections
         .iter()
         .any(|section| parameter.key.starts_with(section));
+    // Of EEVDF the features: times hang on the number of pCPUs.
+    let feature = matches!(parameter.value, Value::Switch(_));
+    let known = known || feature && parameter.key.starts_with("scheduler.eevdf.");
     let value = match &parameter.value {
         Value::Time(time) => format!("{time}ns"),
         Value::Bytes(bytes) => format!("{bytes}B"),
@@ -71,6 +74,27 @@ fn the_defaults_listed_are_those_in_use() {
     assert_eq!(first, place.prints(&[&compare, &sets[..]].concat()));
     let other = ["--set", "host.costs.switch=9us"];
     assert_ne!(first, place.prints(&[&compare, &other[..]].concat()));
+}
+
+#[test]
+fn who_yields_may_keep_the_rest_of_its_slice() {
+    let spinning = "
+        host.pcpus = 2
+        run = { duration = \"100ms\", warm_up = \"20ms\", policies = [\"eevdf\"] }
+        vm.b = { vcpus = 2, workload = \"cpu\" }
+        [vm.a]
+        vcpus = 3
+        guest = { lock = \"ticket\", ple_window = \"10us\" }
+        [[vm.a.thread]]
+        count = 3
+        program = \"loop { lock l { compute 300us }; compute 10us; count 1 rounds }\"
+        ";
+    let place = Place::with("yield", "a.toml", spinning);
+    let run = |set: &str| place.prints(&["compare", "a.toml", "--json", "--set", set]);
+    let [with, without] =
+        ["true", "false"].map(|value| run(&format!("scheduler.eevdf.forfeits_on_yield={value}")));
+    assert_ne!(with, without);
+    assert_eq!(with, run("scheduler.eevdf.preset=6.12"), "the default");
 }
 
 #[test]

@@ -239,3 +239,79 @@ fn a_recording_is_no_scenario() {
         "{error}"
     );
 }
+
+#[test]
+fn whole_numbers_are_all_there() {
+    let place = Place::new("whole");
+    let json = place.json(&["--param", "vm.b.count", "--range", "1..6"]);
+    let values = json["points"].as_array().unwrap().iter();
+    let values: Vec<&str> = values.map(|at| at["value"].as_str().unwrap()).collect();
+    assert_eq!(values, ["1", "2", "3", "4", "5", "6"]);
+}
+
+#[test]
+fn response_times_are_those_of_clients() {
+    let place = Place::new("response");
+    let served = "
+        host.pcpus = 2
+        run = { duration = \"200ms\", warm_up = \"20ms\", policies = [\"cfs\", \"balance\"] }
+        [vm.web]
+        count = 1
+        vcpus = 1
+        [[vm.web.thread]]
+        program = \"loop { request http; compute 1ms; reply http 1KB; count pages }\"
+        [client.users]
+        vm = \"web\"
+        kind = \"open\"
+        port = \"http\"
+        rate = 500
+        ";
+    place.0.write("host.toml", served.as_bytes());
+    let sweep = ["--param", "vm.web.count", "--range", "1..3"];
+    let p99 = [&sweep[..], &["--measure", "response-p99"]].concat();
+    let json = place.json(&p99);
+    let lines = json["lines"].as_array().unwrap();
+    let of = |at: usize| lines[at]["of"].as_str().unwrap();
+    assert_eq!(
+        [of(0), of(2), of(4)],
+        ["users web1", "users web2", "users web3"]
+    );
+    for (at, point) in json["points"].as_array().unwrap().iter().enumerate() {
+        let run = &point["runs"][0]["clients"][0]["response_p99_us"];
+        assert_eq!(&lines[0]["results"][at]["median"], run);
+        assert!(run.as_f64() > Some(1000.0), "no less than the work: {run}");
+    }
+    let one = place.json(&[&p99[..], &["--vm", "web2"]].concat());
+    let one = one["lines"].as_array().unwrap();
+    assert_eq!((one.len(), &one[0]["of"]), (2, &"users web2".into()));
+    place.0.write("host.toml", HOST.as_bytes());
+    let nobody = ["--param", "vm.b.count", "--range", "1..3", "-q"];
+    let error = place.refused(&[&nobody[..], &["--measure", "response-p99"]].concat());
+    assert!(error.contains("nobody waits for replies"), "{error}");
+}
+
+#[test]
+fn csv_has_what_the_json_has() {
+    let place = Place::new("csv");
+    let json = place.json(&[&SWITCH[..], &["--seeds", "1..2", "--csv", "all.csv"]].concat());
+    let csv = place.0.read("all.csv");
+    for point in json["points"].as_array().unwrap() {
+        for run in point["runs"].as_array().unwrap() {
+            let line = format!(
+                "{},,{},{},vm,a,ready_share,{}",
+                point["value"].as_str().unwrap(),
+                run["policy"].as_str().unwrap(),
+                run["seed"],
+                run["vms"][0]["ready_share"],
+            );
+            assert!(csv.lines().any(|it| it == line), "{line}");
+        }
+    }
+    let columns = csv.lines().map(|line| line.split(',').count());
+    assert!(columns.eq(csv.lines().map(|_| 8)), "no name has a comma");
+    let error = place.refused(&[&SWITCH[..], &["-q", "--csv", "host.toml"]].concat());
+    assert!(
+        error.starts_with("corun: --csv host.toml: this would overwrite"),
+        "{error}"
+    );
+}

@@ -291,6 +291,16 @@ fn a_file_that_makes_no_sense_is_an_error_and_stays() {
 }
 
 #[test]
+fn what_is_no_file_is_refused_and_nothing_is_put_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("guest.json");
+    std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+    assert!(State::open(&path, &Proc::default()).is_err());
+    assert!(fs::symlink_metadata(&path).is_ok());
+    assert!(!path.with_extension("lock").exists());
+}
+
+#[test]
 fn nothing_may_be_moved_when_it_cannot_be_written_down() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("inner/guest.json");

@@ -110,7 +110,9 @@ impl Left {
             )),
         };
         let unreadable = self.unreadable.then(|| {
-            "what a daemon before had changed of threads is not known: its file could not be understood".to_string()
+            "what a daemon before had changed of threads is not known: its file could not be understood, and is \
+             kept as .unreadable"
+                .to_string()
         });
         back.into_iter().chain(unreadable).collect()
     }
@@ -144,6 +146,10 @@ impl State {
             None => Some(Vec::new()),
         };
         let (unreadable, boot) = (changed.is_none(), machine::boot());
+        if unreadable {
+            // It may be somebody else's: the name is an option.
+            fs::rename(path, path.with_extension("unreadable"))?;
+        }
         let mut changed = changed.unwrap_or_default();
         changed.retain(|changed| changed.is_of(&boot));
         let mut state = Self {

@@ -195,6 +195,18 @@ fn a_file_that_says_nothing_keeps_nobody_from_starting() {
         "{left:?}"
     );
     assert!(!path.exists());
+    let kept = std::fs::read_to_string(folder.path().join("s.unreadable")).unwrap();
+    assert_eq!(kept, "[{\"tgid\":1,", "it may be somebody else's");
+}
+
+#[test]
+fn what_is_no_file_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+    assert!(State::open(&path, None).is_err());
+    assert!(std::fs::symlink_metadata(&path).unwrap().is_symlink());
+    assert!(!path.with_extension("lock").exists());
 }
 
 /// A change that was refused, or that a full disk or a killed daemon kept from being made: the thread has what

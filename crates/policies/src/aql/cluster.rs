@@ -12,7 +12,8 @@
 //! socket with the last trasher would stay short), a cluster that is used up exactly is left (as
 //! printed, all of Table 5 would have a pCPU at the default slice), shares are of weights instead of
 //! numbers, which is the same where weights are equal, and need not divide evenly: the vCPU that
-//! begins in a pCPU's share is that pCPU's.
+//! begins in a pCPU's share is that pCPU's. A vCPU whose weight is worth more than a pCPU counts as
+//! one pCPU ([`usable`]), since it cannot use more; else pCPUs would idle while others have too few.
 //!
 //! Between rounds, vCPUs of the same type are as good as each other: the places that a type has go
 //! first to those who had them before ([`keep_places`]).
@@ -86,6 +87,29 @@ fn deal(members: &[Member], sizes: &[u32]) -> Vec<Vec<Member>> {
         begins += u128::from(member.weight);
     }
     dealt
+}
+
+/// The members with what their weights are worth on so many pCPUs: one pCPU at most, so that others have
+/// what is beyond that.
+fn usable(members: &[Member], pcpus: u32) -> Vec<Member> {
+    let mut falling: Vec<u64> = members.iter().map(|member| member.weight).collect();
+    falling.sort_unstable_by(|one, other| other.cmp(one));
+    let mut pcpus = u128::from(pcpus);
+    let mut weights: u128 = falling.iter().map(|&weight| u128::from(weight)).sum();
+    for weight in falling.into_iter().map(u128::from) {
+        if pcpus == 0 || weight * pcpus <= weights {
+            break;
+        }
+        pcpus -= 1;
+        weights -= weight;
+    }
+    let most = weights.checked_div(pcpus).map_or(1, |most| most.max(1));
+    let most = u64::try_from(most).unwrap_or(u64::MAX);
+    let capped = |member: &Member| Member {
+        weight: member.weight.min(most),
+        ..*member
+    };
+    members.iter().map(capped).collect()
 }
 
 /// A socket's clusters by slice (Algorithm 2, lines 2–10). Agnostic vCPUs go one by one to the
@@ -168,6 +192,7 @@ pub fn cluster(
     before: &[Pooled],
 ) -> Vec<Pooled> {
     let sizes: Vec<u32> = sockets.iter().map(|pcpus| pcpus.len() as u32).collect();
+    let members = &usable(members, sizes.iter().sum())[..];
     let mut pools = Vec::new();
     for (socket, members) in level_1(members, &sizes).iter().enumerate() {
         let shapes = level_2(members, sizes[socket], slices);

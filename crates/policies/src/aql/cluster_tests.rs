@@ -182,6 +182,20 @@ fn weights_are_shared_out_not_numbers() {
     assert_eq!(shown, expected);
 }
 
+/// Two VMs of the same weight, one of two vCPUs and one of six, on two sockets of four pCPUs: the two
+/// cannot use more than two pCPUs, and the six have the others.
+#[test]
+fn nobody_is_given_more_pcpus_than_it_can_use() {
+    let mut all = members(&[(8, LOLCF)]);
+    all.iter_mut()
+        .take(2)
+        .for_each(|member| member.weight = 300);
+    let made = cluster(&all, &sockets(2, 4), &Slices::default(), &[]);
+    for pool in &made {
+        assert_eq!(pool.members.len(), pool.pcpus.len() as usize, "{made:?}");
+    }
+}
+
 /// One vCPU changes its type: it moves, one more makes room for it, the rest stays.
 #[test]
 fn a_change_moves_few() {
@@ -289,6 +303,19 @@ proptest! {
             }
             before = made;
         }
+    }
+
+    /// Whatever vCPUs weigh: where there are enough of them, no pool has more pCPUs than vCPUs.
+    #[test]
+    fn no_pcpu_is_left_idle(
+        each in prop::collection::vec((any_type(), prop::sample::select(vec![1u64, 10, 100, 1000])), 1..60),
+        count in 1u32..4, pcpus in 1u32..9,
+    ) {
+        let mut all = members(&each.iter().map(|&(of, _)| (1, of)).collect::<Vec<_>>());
+        all.iter_mut().zip(&each).for_each(|(member, (_, weight))| member.weight = *weight);
+        let made = cluster(&all, &sockets(count, pcpus), &Slices::default(), &[]);
+        let busy: usize = made.iter().map(|pool| pool.members.len().min(pool.pcpus.len() as usize)).sum();
+        prop_assert_eq!(busy, all.len().min((count * pcpus) as usize), "{:?}", made);
     }
 
     /// Asked again, nobody moves.

@@ -7,7 +7,10 @@
 //!
 //! The paper's "pre-set threshold" is 3 percentage points in the published code. What it leaves open is
 //! read so: the middle of n is rank n/2, rounded down, from 0; the partner's mean must be further away
-//! than twice the threshold; partners are in the same NUMA node and of the same core-scheduling cookie.
+//! than twice the threshold; partners are in the same NUMA node and of the same core-scheduling cookie. Where
+//! the core that is most alike has no such partner, the next one is looked at, since those of other nodes and
+//! cookies have nothing to do with each other. And a swap that leaves the two cores no more mixed than they
+//! were is none: two cores of one vCPU each would swap for ever.
 
 use super::rass::FULL;
 use corun_model::TaskId;
@@ -39,10 +42,25 @@ impl Rates {
     }
 
     /// The vCPU ranked in the middle, the highest rate first.
-    pub fn middle(&self) -> Option<TaskId> {
+    fn middle(&self) -> Option<(TaskId, u32)> {
         let mut ranked = self.vcpus.clone();
         ranked.sort_by_key(|&(task, rate)| (FULL.saturating_sub(rate), task));
-        ranked.get(ranked.len() / 2).map(|&(task, _)| task)
+        ranked.get(ranked.len() / 2).copied()
+    }
+
+    /// The same with `comes` in the place of `goes`.
+    fn with(&self, goes: (TaskId, u32), comes: (TaskId, u32)) -> Self {
+        let place = |&vcpu: &(TaskId, u32)| if vcpu == goes { comes } else { vcpu };
+        Self {
+            group: self.group,
+            vcpus: self.vcpus.iter().map(place).collect(),
+        }
+    }
+
+    /// Are the two cores more mixed together, once `own` of this one is swapped for `others` of `other`?
+    fn mixes(&self, own: (TaskId, u32), other: &Self, others: (TaskId, u32)) -> bool {
+        let (here, there) = (self.with(own, others), other.with(others, own));
+        here.deviation() + there.deviation() > self.deviation() + other.deviation()
     }
 }
 
@@ -55,18 +73,20 @@ pub fn swap(cores: &[Rates], threshold: u32) -> Option<(TaskId, TaskId)> {
             .enumerate()
             .filter(|(_, it)| !it.vcpus.is_empty())
     };
-    let (at, core) = occupied().min_by_key(|(at, core)| (core.deviation(), *at))?;
-    if core.deviation() >= threshold {
-        return None;
-    }
-    let away = |other: &Rates| other.mean().abs_diff(core.mean());
-    let (_, partner) = occupied()
-        .filter(|(other, it)| *other != at && it.group == core.group)
-        .max_by_key(|(other, it)| (away(it), std::cmp::Reverse(*other)))?;
-    let worth = away(partner) > 2 * threshold;
-    worth
-        .then_some(core.middle().zip(partner.middle()))
-        .flatten()
+    let mut alike: Vec<(u64, usize, &Rates)> = occupied()
+        .map(|(at, core)| (core.deviation(), at, core))
+        .filter(|(deviation, ..)| *deviation < threshold)
+        .collect();
+    alike.sort_by_key(|&(deviation, at, _)| (deviation, at));
+    alike.into_iter().find_map(|(_, at, core)| {
+        let away = |other: &Rates| other.mean().abs_diff(core.mean());
+        let (_, partner) = occupied()
+            .filter(|(other, it)| *other != at && it.group == core.group)
+            .max_by_key(|(other, it)| (away(it), std::cmp::Reverse(*other)))?;
+        let (own, others) = core.middle().zip(partner.middle())?;
+        let worth = away(partner) > 2 * threshold && core.mixes(own, partner, others);
+        worth.then_some((own.0, others.0))
+    })
 }
 
 #[cfg(test)]
@@ -109,6 +129,27 @@ mod tests {
         assert!(swap(&[core(0, &[602, 602]), cpu], 300).is_some());
         assert_eq!(swap(&[], 300), None);
         assert_eq!(swap(&[core(0, &[]), io], 300), None);
+    }
+
+    /// A node whose cores are all alike for good is no reason to leave another one's as they are.
+    #[test]
+    fn one_with_nobody_to_swap_with_keeps_no_other_from_it() {
+        let elsewhere = Rates {
+            group: (1, 0),
+            ..core(0, &[0, 0])
+        };
+        let (io, cpu) = (core(10, &[5000, 5100]), core(20, &[0, 100]));
+        let swapped = swap(&[elsewhere, io, cpu], 300);
+        assert_eq!(swapped, Some((TaskId(10), TaskId(20))));
+    }
+
+    /// One vCPU on each core cannot be mixed, and three on two cores are once.
+    #[test]
+    fn nobody_is_swapped_to_and_fro() {
+        assert_eq!(swap(&[core(0, &[5000]), core(10, &[0])], 300), None);
+        let before = [core(0, &[5000, 5000]), core(10, &[0])];
+        assert_eq!(swap(&before, 300), Some((TaskId(1), TaskId(10))));
+        assert_eq!(swap(&[core(0, &[5000, 0]), core(10, &[5000])], 300), None);
     }
 
     #[test]

@@ -2,11 +2,11 @@
 //! What can be watched while a parameter moves.
 
 use crate::format::{amount, micros, percent, ratio};
-use crate::results::{Run, VmResult};
+use crate::results::{ClientResult, Run, VmResult};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A measure of a run: of each VM, or of the host.
+/// A measure of a run: of each VM, of each client, or of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measure {
@@ -26,6 +26,10 @@ pub enum Measure {
     LockWaitMean,
     /// Each VM's waits for contended locks: 99th percentile, µs.
     LockWaitP99,
+    /// Each client's response times: median, µs.
+    ResponseP50,
+    /// Each client's response times: 99th percentile, µs.
+    ResponseP99,
     /// Share of (runqueue × time) with sibling vCPUs on the runqueue.
     Stacking,
     /// Switches of all pCPUs per second.
@@ -43,7 +47,7 @@ pub enum Measure {
 
 impl Measure {
     /// Every measure by name, with what it is.
-    pub const ALL: [(Self, &'static str, &'static str); 14] = [
+    pub const ALL: [(Self, &'static str, &'static str); 16] = [
         (
             Self::RelativeThroughput,
             "relative-throughput",
@@ -75,6 +79,16 @@ impl Measure {
             Self::LockWaitP99,
             "lock-wait-p99",
             "each VM's waits for contended locks, 99th percentile",
+        ),
+        (
+            Self::ResponseP50,
+            "response-p50",
+            "each client's response times, median",
+        ),
+        (
+            Self::ResponseP99,
+            "response-p99",
+            "each client's response times, 99th percentile",
         ),
         (
             Self::Stacking,
@@ -116,9 +130,14 @@ impl Measure {
         found.map_or("", |(.., says)| says)
     }
 
-    /// Is it of each VM, rather than of the host?
-    pub fn is_of_vms(self) -> bool {
-        !matches!(
+    /// Is it of each client, a program outside the host or a channel between VMs?
+    pub fn is_of_clients(self) -> bool {
+        matches!(self, Self::ResponseP50 | Self::ResponseP99)
+    }
+
+    /// Is it of the host, rather than of each VM or client?
+    pub fn is_of_the_host(self) -> bool {
+        matches!(
             self,
             Self::Stacking
                 | Self::Switches
@@ -127,6 +146,23 @@ impl Measure {
                 | Self::Idle
                 | Self::Fairness
         )
+    }
+
+    /// Whom it is of in a run; of the VM `only`, or who is served by it, if given.
+    pub(super) fn subjects<'a>(self, run: &'a Run, only: Option<&str>) -> Vec<&'a str> {
+        let wanted = |vm: &str| only.is_none_or(|only| only == vm);
+        if self.is_of_the_host() {
+            return vec!["host"];
+        }
+        if self.is_of_clients() {
+            // Sinks, streams and the like have no replies to wait for.
+            let timed = |client: &&ClientResult| client.replies_per_s.is_some();
+            let clients = run.clients.iter().filter(timed);
+            let clients = clients.filter(|client| wanted(&client.vm));
+            return clients.map(|client| client.name.as_str()).collect();
+        }
+        let vms = run.vms.iter().map(|vm| vm.name.as_str());
+        vms.filter(|vm| wanted(vm)).collect()
     }
 
     /// Its unit; `None`: that of the VM's throughput.
@@ -150,7 +186,7 @@ impl Measure {
         }
     }
 
-    /// What a run shows, of the VM called `of` if it is a measure of VMs.
+    /// What a run shows, of the VM or client called `of` unless it is a measure of the host.
     pub(super) fn of(self, run: &Run, of: &str) -> Option<f64> {
         let host = &run.host;
         match self {
@@ -160,6 +196,8 @@ impl Measure {
             Self::Migrations => Some(host.vcpu_migrations_per_s),
             Self::Idle => Some(host.idle_share),
             Self::Fairness => fairness(&run.vms),
+            Self::ResponseP50 => client(run, of)?.response_p50_us,
+            Self::ResponseP99 => client(run, of)?.response_p99_us,
             _ => self.of_vm(run.vms.iter().find(|vm| vm.name == of)?),
         }
     }
@@ -175,6 +213,10 @@ impl Measure {
             _ => Some(vm.throughput),
         }
     }
+}
+
+fn client<'a>(run: &'a Run, name: &str) -> Option<&'a ClientResult> {
+    run.clients.iter().find(|client| client.name == name)
 }
 
 /// Jain, Chiu, Hawe, "A Quantitative Measure of Fairness", DEC TR-301, 1984: the square of the sum

@@ -2,7 +2,7 @@
 //! How results move with one parameter.
 //!
 //! The same scenario is run with several values of one key, under every policy and seed. A [`Line`]
-//! follows one measure of one VM (or the host) under one policy over all values: medians over the
+//! follows one measure of one VM (or client, or the host) under one policy over all values: medians over the
 //! seeds with their spread, and the elasticity from the first value to the last. Throughput relative
 //! to the first policy is taken seed by seed, so that what is random in a seed cancels out.
 
@@ -44,7 +44,7 @@ pub struct Sensitivity {
     /// What to know of the input: what is not done as it says.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// One per case, VM (or host) and policy.
+    /// One per case, VM (or client, or host) and policy.
     pub lines: Vec<Line>,
     /// The values in order, each with all its runs.
     pub points: Vec<Point>,
@@ -68,7 +68,7 @@ pub struct Point {
 pub struct Line {
     /// The scenario's case; empty if it has none.
     pub case: String,
-    /// The VM, or "host".
+    /// The VM, the client, or "host".
     pub of: String,
     /// The policy.
     pub policy: String,
@@ -120,7 +120,8 @@ fn extremes(values: impl Iterator<Item = f64>) -> (f64, f64) {
 const TIMES: &str = "×";
 
 impl Sensitivity {
-    /// Draws the lines of `measure` anew from the points; only those of the VM `only`, if given.
+    /// Draws the lines of `measure` anew from the points; only those of the VM `only` and its clients, if
+    /// given.
     pub fn measure(&mut self, measure: Measure, only: Option<&str>) {
         self.measure = measure;
         self.lines.clear();
@@ -129,12 +130,7 @@ impl Sensitivity {
         let mut lines = Vec::new();
         for case in once(runs().map(|run| run.case.as_str())) {
             let of_case = runs().filter(|run| run.case == case);
-            let names = of_case.flat_map(|run| run.vms.iter().map(|vm| vm.name.as_str()));
-            let subjects = match measure.is_of_vms() {
-                true => once(names.filter(|name| only.is_none_or(|only| only == *name))),
-                false => vec!["host"],
-            };
-            for of in subjects {
+            for of in once(of_case.flat_map(|run| measure.subjects(run, only))) {
                 let line = |policy: &&str| self.line(case, of, policy, policies[0]);
                 lines.extend(policies.iter().map(line));
             }
@@ -214,7 +210,7 @@ impl Sensitivity {
         }
     }
 
-    /// What the lines of a VM (or the host) are about.
+    /// What the lines of a VM (or client, or the host) are about.
     fn caption(&self, line: &Line) -> String {
         let reference = self.policies().first().copied().unwrap_or("").to_string();
         match self.measure {

@@ -27,7 +27,7 @@ pub fn text(sensitivity: &Sensitivity, width: u16) -> String {
     }
     if groups.len() > SHOWN {
         let more = groups.len() - SHOWN;
-        out += &format!("… and {more} more VMs: see --vm and --json\n");
+        out += &format!("… and {more} more: see --vm, --csv and --json\n");
     }
     let width = usize::from(width.clamp(60, 120));
     out + &textwrap::fill(&legend(sensitivity), width) + "\n"

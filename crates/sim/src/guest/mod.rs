@@ -363,6 +363,17 @@ impl Load for Guests {
         self.attend(host, vm);
     }
 
+    fn timer_is(&self, token: u64) -> String {
+        let (kind, vm, _) = Timer::of(token);
+        let what = kind.name();
+        match (kind, self.infos.get(vm)) {
+            (Timer::Net | Timer::HostSleep | Timer::DiskDone | Timer::DiskLook, _) | (_, None) => {
+                what.to_string()
+            }
+            (_, Some(info)) => format!("{what} of VM {}", info.name),
+        }
+    }
+
     fn settle(&mut self, host: &Host) {
         for vm in &mut self.vms {
             vm.settle_all(host);

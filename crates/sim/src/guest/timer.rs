@@ -55,6 +55,25 @@ impl Timer {
         (self as u64) << 56 | u64::from(vm) << 32 | u64::from(index)
     }
 
+    /// What it is called where a run is given up, since virtual time stands still.
+    pub fn name(self) -> &'static str {
+        match self {
+            Timer::Tick => "a tick",
+            Timer::Sleep => "a sleep that ends",
+            Timer::HostSleep => "a host task's sleep that ends",
+            Timer::Idle => "a poll or retention that ends",
+            Timer::BlockSubmit => "a request to the disk",
+            Timer::DiskDone => "a disk that is done with a request",
+            Timer::DiskLook => "a disk that looks for its next request",
+            Timer::BlockDone => "a request's completion",
+            Timer::Transmit => "packets that are sent",
+            Timer::Heartbeat => "a heartbeat",
+            Timer::Balloon => "a balloon's sleep that ends",
+            Timer::Begin => "a VM that begins",
+            Timer::Net => "packets and clients of the network",
+        }
+    }
+
     pub fn of(token: u64) -> (Timer, usize, u32) {
         let kind = Self::ALL.get((token >> 56) as usize);
         let vm = (token >> 32) & 0xff_ffff;

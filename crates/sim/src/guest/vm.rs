@@ -23,7 +23,7 @@ use super::tell::Told;
 use super::thread::{Doing, Thread};
 use super::vcpu::{Mode, Vcpu};
 use super::{GuestParams, HaltPollParams, LockKind, Stats, Timer};
-use crate::host::{Activity, Host, Instant, Lane, Span};
+use crate::host::{Activity, Happening, Host, Instant, Lane, Span};
 use corun_model::Nanos;
 
 /// How many times as wide as it begins KVM makes the window of pause-loop exits at most: 2^32 cycles
@@ -164,7 +164,9 @@ impl Vm {
 
     /// Attends to all that something happened to.
     pub fn attend_all(&mut self, host: &mut Host) {
-        while let Some(vcpu) = self.dirty.pop() {
+        while let Some(vcpu) = self.dirty.pop()
+            && !host.stands_still()
+        {
             self.attend(host, vcpu);
         }
         self.note_inactivity(host.now());
@@ -224,6 +226,9 @@ impl Vm {
             return;
         }
         loop {
+            if host.happens(Happening::Guest(self.vcpus[vcpu as usize].task)) {
+                return; // the run is given up
+            }
             self.take_interrupts(host, vcpu);
             if self.vcpus[vcpu as usize].overhead > 0 {
                 return self.plan(host, vcpu);

@@ -20,6 +20,7 @@ mod demand;
 mod facts;
 mod hardware;
 mod idle_states;
+mod moment;
 mod observer;
 mod pacing;
 mod scheduling;
@@ -33,6 +34,8 @@ mod tests;
 pub use activity::{Activity, Profile};
 pub use costs::{Costs, parameters};
 pub use hardware::{CacheParams, HardwareParams, SmtParams};
+pub(crate) use moment::Happening;
+pub use moment::{MOST as MOST_AT_ONCE, Standstill};
 pub use observer::{Counter, Instant, Lane, Observer, Span, VcpuActivity};
 pub use siblings::{SiblingSkew, Siblings};
 pub use stacking::{MOST as MOST_SIBLINGS, Stacking};
@@ -44,6 +47,7 @@ use crate::waits::Waits;
 use corun_model::{IdleState, Nanos, PcpuId, TaskId, Topology};
 use hardware::{Caches, Smt};
 use idle_states::Governor;
+use moment::Moment;
 use std::collections::VecDeque;
 
 /// The machine and its kernel's clockwork.
@@ -146,6 +150,8 @@ pub struct Host {
     /// How late timer interrupts of each pCPU come. Runs with different seeds share these streams:
     /// the host knows no seed, its load does.
     lateness: Vec<Rng>,
+    /// What happened since the clock was last moved on.
+    moment: Moment,
 }
 
 impl Host {
@@ -183,6 +189,7 @@ impl Host {
             lateness: (0..pcpus as u64)
                 .map(|cpu| Rng::of(0, "timer interrupt", cpu))
                 .collect(),
+            moment: Moment::default(),
         }
     }
 

@@ -24,6 +24,9 @@ impl Host {
 
     pub(crate) fn advance(&mut self, now: Nanos) {
         debug_assert!(now >= self.now, "time goes back from {} to {now}", self.now);
+        if now > self.now {
+            self.moment_over();
+        }
         self.now = now;
     }
 

@@ -197,6 +197,11 @@ pub trait Load {
     /// A timer set with [`Host::load_timer`] fired.
     fn timer(&mut self, host: &mut Host, token: u64);
 
+    /// What a timer is for, in words.
+    fn timer_is(&self, token: u64) -> String {
+        format!("a timer of the load (its number {token})")
+    }
+
     /// Accounts are about to be reset or read: book what running tasks have done so far
     /// ([`Host::progress`]).
     fn settle(&mut self, host: &Host) {

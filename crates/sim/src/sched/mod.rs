@@ -58,6 +58,11 @@ pub trait HostScheduler {
         false
     }
 
+    /// Does the weight of a VM count once for each of its vCPUs, as Xen's has it, instead of once for all?
+    fn weighs_each_vcpu(&self) -> bool {
+        false
+    }
+
     /// `task`, running on `cpu`, lets others go first: `to`, a ready task, wherever that waits
     /// (`yield_to()`), or anybody on its pCPU. False: it goes on.
     fn yield_pcpu(

@@ -19,6 +19,7 @@ mod random;
 mod round_robin;
 mod rtapp;
 mod spinning;
+mod standstill;
 mod told;
 
 pub(crate) use random::random_program;

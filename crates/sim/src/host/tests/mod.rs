@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What hardware threads of one core do to each other, seen in a whole run.
 
+mod moment;
+
 use super::{Activity, Costs, HardwareParams, HostParams, Totals};
 use crate::sched::eevdf::{Eevdf, EevdfParams};
 use crate::testing::{Does, Job, Jobs, host, run};

@@ -370,6 +370,10 @@ impl HostScheduler for Credit {
         }
     }
 
+    fn weighs_each_vcpu(&self) -> bool {
+        true
+    }
+
     fn apply(&mut self, host: &mut Host, plan: &Plan) {
         self.carry_out(host, plan);
     }

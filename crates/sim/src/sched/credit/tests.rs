@@ -7,7 +7,7 @@ use crate::testing::{Does, Job, Jobs, Runs, Witness, host, run, run_shares, shar
 use crate::{Outcome, Simulation};
 use corun_model::Nanos;
 use corun_model::time::{MS, SEC, US};
-use corun_policies::Microsliced;
+use corun_policies::{Aql, Microsliced};
 use proptest::prelude::*;
 
 fn credit(params: &HostParams) -> Credit {
@@ -76,6 +76,22 @@ fn one_slice_for_all_is_the_period_of_accounting_too() {
     let late = runs.iter().filter(|run| run.0 > SEC).collect::<Vec<_>>();
     let longest = late.windows(2).map(|w| w[1].0 - w[0].0).max().unwrap();
     assert!(longest <= 5 * MS, "{longest}");
+}
+
+/// A policy that deals pCPUs out by weight is told of weights as Credit takes them, once per vCPU: the two
+/// vCPUs of one VM have as much as any two of the other's six.
+#[test]
+fn pools_are_dealt_out_by_weights_per_vcpu() {
+    let host = host("2n1l2c1t", 1000);
+    let vm = |(vm, count)| (0..count).map(move |n| Job::hog().vcpu(vm, n));
+    let jobs: Vec<Job> = [(0, 2), (1, 6)].into_iter().flat_map(vm).collect();
+    let jobs = Jobs::new(jobs, 1).with_vm_weights(&[100, 100]);
+    let outcome = Simulation::new(host.clone(), Box::new(credit(&host)), Box::new(jobs), None)
+        .with_policy(Box::<Aql>::default())
+        .run(SEC, 11 * SEC, |_| {});
+    for share in run_shares(&outcome) {
+        assert!((share - 0.5).abs() < 0.05, "{:?}", run_shares(&outcome));
+    }
 }
 
 /// Weights count per vCPU: of two VMs with 300 and 100 and as many vCPUs one gets thrice as much,

@@ -249,6 +249,12 @@ pub fn parameters() -> Vec<Parameter> {
             Value::Switch(default.pick_buddy),
             "`PICK_BUDDY` in kernel/sched/features.h of Linux 6.12.117; 6.6.0 has none",
         ),
+        of(
+            "scheduler.eevdf.forfeits_on_yield",
+            "does who yields while it is eligible forgo the rest of its slice as if it had run?",
+            Value::Switch(default.forfeits_on_yield),
+            "yield_task_fair() of Linux 6.12.117; in 6.6.0 only the deadline moves",
+        ),
         flag(
             "scheduler.eevdf.hrtick",
             "does a timer end slices?",

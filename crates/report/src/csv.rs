@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Every number of every run as comma-separated values, for spreadsheets and programs that plot.
+//!
+//! Long form: a line for each number, so that columns are the same whatever was measured, and what is
+//! added to results later adds lines only. Names of measures are those of the JSON. What was not
+//! measured (`null`) has no line.
+
+use crate::results::{HostResult, Run};
+use crate::sensitivity::Point;
+use serde::Serialize;
+use serde_json::Value;
+
+const COLUMNS: &str = "case,policy,seed,of,name,measure,value\n";
+
+/// The runs of `corun compare`.
+///
+/// # Errors
+/// If results cannot be written as JSON, which would be a defect of this crate.
+pub fn runs(runs: &[Run]) -> serde_json::Result<String> {
+    let mut out = COLUMNS.to_string();
+    for run in runs {
+        add(&mut out, "", run)?;
+    }
+    Ok(out)
+}
+
+/// The runs of `corun sensitivity`: the same behind the value of the parameter, as scenarios have it.
+///
+/// # Errors
+/// As [`runs`].
+pub fn points(points: &[Point]) -> serde_json::Result<String> {
+    let mut out = format!("parameter,{COLUMNS}");
+    for point in points {
+        let before = quoted(&point.value) + ",";
+        for run in &point.runs {
+            add(&mut out, &before, run)?;
+        }
+    }
+    Ok(out)
+}
+
+/// A run's lines, each beginning with `before`.
+fn add(out: &mut String, before: &str, run: &Run) -> serde_json::Result<()> {
+    let before = format!(
+        "{before}{},{},{}",
+        quoted(&run.case),
+        quoted(&run.policy),
+        run.seed
+    );
+    let mut of = |kind: &str, name: &str, result: Value| {
+        let before = format!("{before},{kind},{}", quoted(name));
+        numbers(&result, "", &mut |measure, value| {
+            *out += &format!("{before},{measure},{value}\n");
+        });
+    };
+    let host: &HostResult = &run.host;
+    of("host", "", json(host)?);
+    for vm in &run.vms {
+        of("vm", &vm.name, json(vm)?);
+    }
+    for client in &run.clients {
+        of("client", &client.name, json(client)?);
+    }
+    for disk in &run.disks {
+        of("disk", &disk.name, json(disk)?);
+    }
+    for task in &run.tasks {
+        of("task", &task.name, json(task)?);
+    }
+    Ok(())
+}
+
+fn json(result: &impl Serialize) -> serde_json::Result<Value> {
+    serde_json::to_value(result)
+}
+
+/// Calls `each` with all numbers below `value` and their paths, such as `stacking.two`.
+fn numbers(value: &Value, path: &str, each: &mut impl FnMut(&str, &serde_json::Number)) {
+    match value {
+        Value::Number(number) => each(path, number),
+        Value::Object(inside) => inside.iter().for_each(|(key, value)| {
+            let path = match path {
+                "" => key.clone(),
+                _ => format!("{path}.{key}"),
+            };
+            numbers(value, &path, each);
+        }),
+        _ => {}
+    }
+}
+
+/// As RFC 4180 wants what has commas, quotes or ends of lines in it.
+pub fn quoted(text: &str) -> String {
+    match text.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::{ClientResult, VmResult};
+
+    fn run() -> Run {
+        Run {
+            policy: "balance".to_string(),
+            case: "2 VMs, full".to_string(),
+            seed: 7,
+            host: HostResult::default(),
+            vms: vec![VmResult {
+                name: "web".to_string(),
+                ready_wait_p99_us: Some(12.5),
+                ..VmResult::default()
+            }],
+            tasks: Vec::new(),
+            disks: Vec::new(),
+            clients: vec![ClientResult {
+                name: "clients of web".to_string(),
+                response_p99_us: Some(3.0),
+                ..ClientResult::default()
+            }],
+            detail: Default::default(),
+        }
+    }
+
+    #[test]
+    fn a_line_for_each_number_that_was_measured() {
+        let text = runs(&[run()]).unwrap();
+        for line in [
+            "\"2 VMs, full\",balance,7,host,,stacking.two,0.0",
+            "\"2 VMs, full\",balance,7,vm,web,ready_wait_p99_us,12.5",
+            "\"2 VMs, full\",balance,7,client,clients of web,response_p99_us,3.0",
+        ] {
+            assert!(text.lines().any(|it| it == line), "{line}: {text}");
+        }
+        assert!(!text.contains("ready_wait_p50_us"), "not measured: {text}");
+        assert!(!text.contains("throughput_unit"), "no number: {text}");
+    }
+
+    #[test]
+    fn values_of_a_parameter_come_first() {
+        let point = |value: &str| Point {
+            value: value.to_string(),
+            shown: value.to_string(),
+            number: None,
+            runs: vec![run()],
+        };
+        let text = points(&[point("1"), point("a,b")]).unwrap();
+        let mut lines = text.lines();
+        assert_eq!(
+            lines.next(),
+            Some("parameter,case,policy,seed,of,name,measure,value")
+        );
+        assert!(
+            lines
+                .next()
+                .is_some_and(|line| line.starts_with("1,\"2 VMs, full\",balance,7,host,,"))
+        );
+        assert!(text.contains("\n\"a,b\",\"2 VMs, full\","));
+    }
+
+    #[test]
+    fn names_cannot_make_columns() {
+        assert_eq!(quoted("web"), "web");
+        assert_eq!(quoted("a,\"b\""), "\"a,\"\"b\"\"\"");
+    }
+}

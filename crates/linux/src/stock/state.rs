@@ -35,6 +35,10 @@ pub(crate) struct Changed {
     #[serde(flatten)]
     key: ThreadKey,
     before: Settings,
+    /// It could go anywhere before: it is set free instead of being tied to the pCPUs of that time, so that it may use
+    /// those that were plugged in since.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    free: bool,
     now: Settings,
     /// What was set until then, as long as it is not known that `now` is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -70,6 +74,14 @@ impl Changed {
     fn has_set_slice(&self, found: Option<Nanos>) -> bool {
         let known = |set: &Settings| found == set.slice;
         known(&self.now) || self.was.as_ref().is_some_and(known)
+    }
+
+    /// Lets it use these pCPUs.
+    fn set_pcpus(&self, pcpus: &PcpuSet) -> io::Result<()> {
+        match self.free && *pcpus == self.before.affinity {
+            true => affinity::free(self.key.tid),
+            false => affinity::set(self.key.tid, pcpus),
+        }
     }
 
     /// It is to have this now.
@@ -198,25 +210,24 @@ impl State {
                     _ => continue,
                 },
             }
-            due.push((*key, *wanted));
+            due.push(*key);
         }
         self.changed.retain(Changed::is_there);
         if news {
             self.write()?;
         }
         let mut failed = Vec::new();
-        for (key, wanted) in due {
-            // Whoever has its number by now is a stranger, and not written down.
-            if !Proc::default().is_there(&key) {
+        for key in due {
+            let known = self.changed.iter().position(|changed| changed.is(&key));
+            // Whoever has its number by now is a stranger.
+            let Some(at) = known.filter(|_| Proc::default().is_there(&key)) else {
                 continue;
+            };
+            match self.make(&self.changed[at]) {
+                Ok(()) => self.changed[at].was = None,
+                Err(error) if affinity::is_gone(&error) => {}
+                Err(error) => failed.push((key, error)),
             }
-            let made = self.make(key.tid, &wanted);
-            let gone = |error: &io::Error| error.raw_os_error() == Some(libc::ESRCH);
-            let known = self.changed.iter_mut().find(|changed| changed.is(&key));
-            if let Some(known) = known.filter(|_| made.is_ok()) {
-                known.was = None;
-            }
-            failed.extend(made.err().filter(|it| !gone(it)).map(|error| (key, error)));
         }
         Ok(failed)
     }
@@ -231,6 +242,7 @@ impl State {
             boot: Some(self.boot.clone()),
             key: *key,
             before,
+            free: may_go_anywhere(key),
             now: *wanted,
             was: Some(before),
         })
@@ -242,11 +254,12 @@ impl State {
         Ok(slice.filter(|_| self.own_slice.is_some() && slice != self.own_slice))
     }
 
-    fn make(&self, tid: u32, wanted: &Settings) -> io::Result<()> {
+    fn make(&self, changed: &Changed) -> io::Result<()> {
+        let (tid, wanted) = (changed.key.tid, &changed.now);
         if self.own_slice.is_some() && self.slice_of(tid)? != wanted.slice {
             thread::set_slice(tid, wanted.slice)?;
         }
-        affinity::set(tid, &wanted.affinity)
+        changed.set_pcpus(&wanted.affinity)
     }
 
     /// Takes everything back. Returns how many threads that concerned.
@@ -281,7 +294,7 @@ impl State {
         let online = preflight::online().unwrap_or_default();
         let found = affinity::get(tid).unwrap_or_default();
         let affinity = match changed.has_set_pcpus(&found, &online) {
-            true => gone_is_fine(affinity::set(tid, &before.affinity)),
+            true => gone_is_fine(changed.set_pcpus(&before.affinity)),
             false => Ok(()),
         };
         let slice = self.slice_of(tid);
@@ -305,4 +318,12 @@ fn gone_is_fine(result: io::Result<()>) -> io::Result<()> {
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
         other => other,
     }
+}
+
+/// May a thread use all pCPUs that there can ever be? Unlike `sched_getaffinity()`, /proc lists those that are
+/// off-line, too.
+fn may_go_anywhere(key: &ThreadKey) -> bool {
+    let listed = Proc::default().thread(key.tgid, key.tid).allowed();
+    let all = preflight::possible();
+    (listed.zip(all)).is_some_and(|(listed, all)| listed.and(&all) == all)
 }

@@ -290,6 +290,42 @@ fn who_has_the_number_of_one_that_has_gone_is_let_alone() {
     assert_eq!(found(&fake).0, before);
 }
 
+/// The pCPUs that there were when its mask was changed are fewer than there are now.
+#[test]
+fn a_thread_that_could_go_anywhere_is_not_tied_to_the_pcpus_of_that_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let fake = Fake::start("worker");
+    let all = found(&fake).0;
+    let (Some(first), Some(second)) = (all.iter().next(), all.iter().nth(1)) else {
+        return; // one pCPU only
+    };
+    let only = |pcpu| state::Settings {
+        affinity: PcpuSet::from_iter([pcpu]),
+        slice: None,
+    };
+    corun_system::affinity::set(fake.tid, &only(second).affinity).unwrap();
+    file_of(&path, &[(&fake, only(first), only(second))]);
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(
+        &path,
+        text.replace("{\"before\"", "{\"free\":true,\"before\""),
+    )
+    .unwrap();
+    assert_eq!(State::open(&path, None).unwrap().1.threads, 1);
+    assert_eq!(found(&fake).0, all);
+
+    let listed = Process::here(std::process::id()).thread(fake.tid).allowed();
+    let can_be = preflight::possible().unwrap();
+    let (mut state, _) = State::open(&path, None).unwrap();
+    state.set(&[(key(&fake), only(first))]).unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    let free = listed.unwrap().and(&can_be) == can_be;
+    assert_eq!(text.contains("\"free\":true"), free, "{text}");
+    state.restore().unwrap();
+    assert_eq!(found(&fake).0, all);
+}
+
 /// The same number and the same ticks, of another boot: `--state` may name a file that outlives it.
 #[test]
 fn what_was_changed_in_another_boot_is_forgotten() {

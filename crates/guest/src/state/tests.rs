@@ -3,6 +3,7 @@
 use super::*;
 use crate::testing::{Sleeper, key_of, was_free};
 use corun_model::PcpuId;
+use std::fs;
 use std::io::{BufRead, BufReader};
 
 /// Pins a thread to the last of its vCPUs, as a migration does.

@@ -11,9 +11,9 @@ use crate::preflight::{Finding, Severity};
 use corun_system::files::{self, Lock};
 use corun_system::procfs::Process;
 use serde::{Deserialize, Serialize};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use std::{fs, io};
 
 /// Bad ends that are too many.
 const TOO_MANY: usize = 3;
@@ -201,6 +201,7 @@ fn now() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn run(ended: u64, end: Option<End>) -> Run {
         Run {

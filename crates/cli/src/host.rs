@@ -25,14 +25,14 @@ const DEFAULT_POLICY: &str = "balance";
 ///
 /// Takes over all ordinary tasks of the host until it is interrupted or told to end; then, and
 /// whenever anything goes wrong, the kernel's own scheduler is back at once. Needs root and a kernel
-/// with sched_ext (Linux 6.12 or newer with CONFIG_SCHED_CLASS_EXT). What speaks against it on this host
+/// with sched_ext (Linux 6.13 or newer with CONFIG_SCHED_CLASS_EXT). What speaks against it on this host
 /// (`corun preflight`) is looked for first. Should a promise be broken (--max-wait and the others), the
 /// host is handed back at once; should the daemon hang for 5 s, all VMs are put in fair order until it is
 /// there again. How a run ended is in last-exit.json in the state directory.
 ///
 /// With `--backend fair` the kernel's own scheduler stays in charge: vCPU threads are given slices
-/// (Linux 6.12 and newer) and affinities, which are taken back at the end, and after a crash by the
-/// next start. That serves the policies fair, affinity, aql, vslicer, vturbo and microsliced; it can
+/// (Linux 6.12 and newer) and affinities, which are taken back at the end, and after a crash by
+/// `--restore` or the next start. That serves the policies fair, affinity, aql, vslicer, vturbo and microsliced; it can
 /// neither place vCPUs when they wake nor schedule siblings together, slices longer than 100 ms do not
 /// exist there, and there is no recording, no canary (--only), no promise (--max-wait and the others) and no
 /// `corun policy`.
@@ -55,6 +55,11 @@ pub struct Args {
     /// With --backend fair: where changed threads are written down, to be restored after a crash
     #[arg(long, value_name = "FILE", default_value = stock::STATE)]
     state: PathBuf,
+
+    /// Only take back what a run that was killed has left of threads (--state) and of KVM's halt polling
+    /// (--state-dir); what else is said does not matter
+    #[arg(long)]
+    restore: bool,
 
     /// Time between two lines of statistics; 0s: none
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
@@ -178,6 +183,8 @@ Examples:
       what it would do
   sudo corun host --config /etc/corun/host.toml --for 10min
       as the service does, but for ten minutes
+  sudo corun host --config /etc/corun/host.toml --restore
+      after a run was killed, as the service does
 
 Exit codes: 0 handed back as asked; 1 could not take over, or the kernel took the host back;
 2 wrong usage; 3 handed back because a promise was broken.";
@@ -238,6 +245,9 @@ pub fn run(args: &Args, said: &clap::ArgMatches) -> anyhow::Result<()> {
 }
 
 fn with_all(args: &Args) -> anyhow::Result<()> {
+    if args.restore {
+        return restore(args);
+    }
     let policy = known_host_policy(&args.policy)
         .map_err(|message| Invalid::error(format!("--policy: {message}")))?;
     let mut settings = Settings::default();
@@ -283,6 +293,27 @@ fn with_all(args: &Args) -> anyhow::Result<()> {
     let exit = host::run(options)?;
     output::note(&farewell(&exit));
     Ok(())
+}
+
+/// Takes back what a run that was killed has left; one part that cannot be keeps the other from nothing.
+fn restore(args: &Args) -> anyhow::Result<()> {
+    let threads = stock::restore(&args.state);
+    let polling = host::restore(&args.state_dir);
+    let told = threads.iter().flatten();
+    let told: Vec<&String> = told.chain(polling.iter().flatten()).collect();
+    told.iter()
+        .for_each(|note| output::note(&format!("corun: {note}")));
+    if told.is_empty() && threads.is_ok() && polling.is_ok() {
+        output::note("corun: nothing was left");
+    }
+    match (threads, polling) {
+        (Err(threads), Err(polling)) => Err(anyhow::anyhow!("{threads}; {polling}")),
+        (threads, polling) => {
+            threads?;
+            polling?;
+            Ok(())
+        }
+    }
 }
 
 /// Nothing is scheduled: what the policy would do is printed.

@@ -98,7 +98,6 @@ fn serve(address: SocketAddr, sampler: &Sampler) -> anyhow::Result<()> {
 }
 
 fn answer(mut stream: TcpStream, sampler: &Sampler) -> anyhow::Result<()> {
-    stream.set_write_timeout(Some(PATIENCE))?;
     let request = request(&mut stream)?;
     let (status, body) = match request.split_whitespace().collect::<Vec<_>>()[..] {
         ["GET", "/metrics", ..] => ("200 OK", prometheus::text(&sampler.sample())),
@@ -110,8 +109,24 @@ fn answer(mut stream: TcpStream, sampler: &Sampler) -> anyhow::Result<()> {
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
     );
-    stream.write_all(head.as_bytes())?;
-    Ok(stream.write_all(body.as_bytes())?)
+    hand_over(&mut stream, &(head + &body), Instant::now() + PATIENCE)
+}
+
+/// Writes all of it `until` then: a client that takes a little now and then would keep all others waiting.
+fn hand_over(stream: &mut TcpStream, answer: &str, until: Instant) -> anyhow::Result<()> {
+    let mut rest = answer.as_bytes();
+    while !rest.is_empty() {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            bail!("the answer was not taken in time");
+        }
+        stream.set_write_timeout(Some(left))?;
+        match stream.write(rest)? {
+            0 => bail!("the client left"),
+            count => rest = &rest[count..],
+        }
+    }
+    Ok(())
 }
 
 /// The first line of a request, once all of its head has come; in all, a client has [`PATIENCE`].
@@ -157,6 +172,16 @@ mod tests {
         assert!(ask("GET / HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 404"));
         assert!(ask("POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
         assert!(ask("\0\0\r\n\r\n").starts_with("HTTP/1.1 405"));
+    }
+
+    #[test]
+    fn who_takes_its_answer_too_slowly_does_not_get_it() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut stream = listener.accept().unwrap().0;
+        let over = hand_over(&mut stream, "answer", Instant::now());
+        assert!(over.unwrap_err().to_string().contains("in time"));
+        assert!(hand_over(&mut stream, "answer", Instant::now() + PATIENCE).is_ok());
     }
 
     #[test]

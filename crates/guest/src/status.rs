@@ -11,8 +11,8 @@ use corun_model::Nanos;
 use corun_system::files;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::io;
+use std::path::Path;
 
 /// The daemon's state, as of the last second.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

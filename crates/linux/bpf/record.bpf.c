@@ -144,8 +144,9 @@ struct exit {
 
 #define IPIS 0xffffffff
 
+/* Those of threads that have gone make room: nobody deletes them. */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 65536);
 	__type(key, struct exit);
 	__type(value, u64);

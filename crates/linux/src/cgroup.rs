@@ -23,8 +23,12 @@ pub(crate) fn weight(tgid: u32, cgroup: &str) -> Option<u32> {
 }
 
 pub(crate) fn weight_in(root: &Path, tgid: u32, cgroup: &str) -> Option<u32> {
-    let own = own_cgroup(root, tgid, cgroup)?;
-    let weight = fs::read_to_string(own.join("cpu.weight")).ok()?;
+    weight_at(&own_cgroup(root, tgid, cgroup)?)
+}
+
+/// The weight of the cgroup with this directory.
+pub(crate) fn weight_at(cgroup: &Path) -> Option<u32> {
+    let weight = fs::read_to_string(cgroup.join("cpu.weight")).ok()?;
     weight
         .trim()
         .parse()

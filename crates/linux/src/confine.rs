@@ -19,7 +19,7 @@ use caps::{CapSet, Capability, CapsHashSet};
 use seccompiler::SeccompCmpArgLen::{Dword, Qword};
 use seccompiler::{
     BackendError, BpfProgram, SeccompAction, SeccompCmpOp, SeccompCondition, SeccompFilter,
-    SeccompRule,
+    SeccompRule, sock_filter,
 };
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
@@ -112,8 +112,32 @@ pub enum ConfineError {
 /// Gives it up, for this thread and those it will start.
 pub(crate) fn confine() -> Result<(), ConfineError> {
     give_up_all_but(&KEPT)?;
+    #[cfg(target_arch = "x86_64")]
+    seccompiler::apply_filter(&no_second_numbers())?;
     seccompiler::apply_filter(&filter()?)?;
     Ok(())
+}
+
+/// Refuses what x86-64 has a second number for, that of x32: a list of what is refused, by number, would let all of
+/// them pass (man 2 seccomp). Kernels without `CONFIG_X86_X32_ABI` have none of them.
+#[cfg(target_arch = "x86_64")]
+fn no_second_numbers() -> BpfProgram {
+    /// `__X32_SYSCALL_BIT` (asm/unistd.h).
+    const X32: u32 = 0x4000_0000;
+    let say = |code: u32, (jt, jf): (u8, u8), k: u32| sock_filter {
+        code: code as u16,
+        jt,
+        jf,
+        k,
+    };
+    let answer = |action: SeccompAction| say(libc::BPF_RET | libc::BPF_K, (0, 0), action.into());
+    vec![
+        // The number comes first in `struct seccomp_data`.
+        say(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, (0, 0), 0),
+        say(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, (0, 1), X32),
+        answer(refuse()),
+        answer(SeccompAction::Allow),
+    ]
 }
 
 /// The same for the thread that reads cookies: it can do nothing else.
@@ -212,6 +236,13 @@ mod tests {
             assert!(Command::new("/bin/true").status().is_err());
             assert!(TcpListener::bind(("127.0.0.1", 0)).is_err());
             assert!(UnixListener::bind("/tmp/corun-never").is_err());
+            #[cfg(target_arch = "x86_64")]
+            {
+                // SAFETY: getpid() by its number of x32, which takes nothing.
+                let got = unsafe { libc::syscall(0x4000_0000 | libc::SYS_getpid) };
+                let why = std::io::Error::last_os_error().raw_os_error();
+                assert_eq!((got, why), (-1, Some(libc::EPERM)));
+            }
             let left = caps::read(None, CapSet::Permitted).unwrap();
             assert!(left.iter().all(|left| KEPT.contains(left)), "{left:?}");
             let folder = tempfile::tempdir().unwrap();

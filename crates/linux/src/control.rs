@@ -351,6 +351,7 @@ impl Control {
             TaskSeen {
                 task: vcpu.task,
                 allowed: vcpu.allowed.and(&self.online),
+                weight: vcpu.weight,
                 run: did.run,
                 ready: did.ready,
                 wait: did.wait,

@@ -12,7 +12,7 @@ use crate::inventory::{Identity, identity};
 use crate::perf::VcpuCounters;
 use crate::tables::Tables;
 use crate::vm_table::VmSlot;
-use crate::{cgroup, pidfd};
+use crate::{cgroup, pidfd, vcpu_weight};
 use corun_dispatcher::{TaskConf, VmConf};
 use corun_model::{PcpuSet, TaskId, VmId};
 use corun_system::affinity;
@@ -30,6 +30,8 @@ pub(crate) struct Vcpu {
     pub(crate) number: u32,
     pub(crate) pidfd: OwnedFd,
     pub(crate) allowed: PcpuSet,
+    /// What it weighs among its siblings.
+    pub(crate) weight: u32,
     /// What the dispatcher has been told about it.
     pub(crate) told: Option<TaskConf>,
     /// What it could not be told, and is to be.
@@ -121,12 +123,7 @@ impl Vms {
     /// Brings the list up to date with the dispatcher's table. `thorough`: affinities, weights and
     /// threads, too; otherwise only what is new.
     pub(crate) fn refresh(&mut self, slots: &[VmSlot], tables: &Tables<'_, '_>, thorough: bool) {
-        let listed = |vm: &Vm| {
-            slots
-                .iter()
-                .any(|slot| (slot.at, slot.id) == (vm.slot, vm.key.tgid))
-        };
-        self.list.retain(listed);
+        self.drop_ended(slots, thorough);
         for slot in slots {
             let known = self.list.iter().position(|vm| vm.slot == slot.at);
             let Some(at) = known.or_else(|| self.add(slot.at, slot.id)) else {
@@ -144,6 +141,22 @@ impl Vms {
                 vm.find_threads(tables, &mut self.next_task);
             }
         }
+    }
+
+    /// Forgets VMs that have gone. Another one may have got both the slot and the process's number since: when that
+    /// began is looked at now and then.
+    fn drop_ended(&mut self, slots: &[VmSlot], thorough: bool) {
+        let is_listed = |vm: &Vm| {
+            slots
+                .iter()
+                .any(|slot| (slot.at, slot.id) == (vm.slot, vm.key.tgid))
+        };
+        let is_another = |vm: &Vm| {
+            let start = Process::here(vm.key.tgid).start();
+            start.is_some_and(|start| start != vm.key.start)
+        };
+        self.list
+            .retain(|vm| is_listed(vm) && !(thorough && is_another(vm)));
     }
 
     /// A VM that has just turned up; `None` if it has already gone again.
@@ -185,10 +198,14 @@ impl Vms {
 }
 
 impl Vm {
-    /// Adds vCPU threads that are not known yet, and brings its other threads up to date.
+    /// Adds vCPU threads that are not known yet, and brings what its vCPUs weigh and its other threads up to
+    /// date.
     fn find_threads(&mut self, tables: &Tables<'_, '_>, next_task: &mut u32) {
         let tgid = self.key.tgid;
         let process = Process::here(tgid);
+        for vcpu in &mut self.vcpus {
+            vcpu.weight = vcpu_weight::of(tgid, vcpu.key.tid);
+        }
         let known = |tid: &u32| self.vcpus.iter().any(|vcpu| vcpu.key.tid == *tid);
         let threads = process.threads();
         let mut new = threads.clone();
@@ -247,6 +264,7 @@ fn open_vcpu(
             number: number.unwrap_or(u32::MAX),
             pidfd,
             allowed,
+            weight: vcpu_weight::of(tgid, tid),
             told: None,
             owed: None,
             counters: None,
@@ -269,6 +287,36 @@ fn weight_of(tgid: u32) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_vm_with_the_number_of_one_that_has_gone_is_another() {
+        let me = std::process::id();
+        let start = Process::here(me).start().unwrap();
+        let slot = VmSlot {
+            id: me,
+            ..VmSlot::default()
+        };
+        let left = |start, slots: &[VmSlot], thorough| {
+            let mut list = crate::apply::tests::host().0;
+            list.truncate(1);
+            list[0].key = ThreadKey {
+                tgid: me,
+                tid: me,
+                start,
+            };
+            let mut vms = Vms {
+                list,
+                ..Vms::default()
+            };
+            vms.drop_ended(slots, thorough);
+            vms.list.len()
+        };
+        let slots = [slot];
+        assert_eq!(left(start, &slots, true), 1);
+        assert_eq!(left(start - 1, &slots, false), 1, "not looked at");
+        assert_eq!(left(start - 1, &slots, true), 0);
+        assert_eq!(left(start, &[], false), 0);
+    }
 
     #[test]
     fn threads_are_looked_at_when_they_change_and_now_and_then() {

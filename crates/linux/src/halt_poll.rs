@@ -6,9 +6,9 @@
 //! this one is killed; but only where what was set is still there: whoever changed it since knows better. The
 //! knob is kept open, so that it can be put back when all privileges are gone ([`crate::confine`]).
 
+use crate::machine::boot;
 use corun_model::{Nanos, time};
 use corun_system::files;
-use corun_system::procfs::Proc;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -28,6 +28,7 @@ const STATE: &str = "halt-poll.json";
 struct Changed {
     before: u64,
     now: u64,
+    /// What was set does not outlive it.
     boot: String,
 }
 
@@ -128,6 +129,11 @@ impl Left {
     }
 }
 
+/// Has a run changed it that goes on, or was killed?
+pub(crate) fn is_left(state_dir: &Path) -> bool {
+    state_dir.join(STATE).exists()
+}
+
 /// Puts back what a run that was killed has left, if there is such.
 pub(crate) fn put_back(knobs: &Path, state_dir: &Path) -> Result<Left, HaltPollError> {
     let state = state_dir.join(STATE);
@@ -135,9 +141,8 @@ pub(crate) fn put_back(knobs: &Path, state_dir: &Path) -> Result<Left, HaltPollE
         let path = path.to_path_buf();
         move |cause| HaltPollError { path, cause }
     };
-    let text = match fs::read(&state) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Left::Nothing),
-        text => text.map_err(at(&state))?,
+    let Some(text) = files::read_own(&state).map_err(at(&state))? else {
+        return Ok(Left::Nothing);
     };
     let Ok(changed) = serde_json::from_slice::<Changed>(&text) else {
         fs::remove_file(&state).map_err(at(&state))?;
@@ -239,11 +244,6 @@ impl Drop for HaltPoll {
 
 fn written(state: &Path, changed: &Changed) -> io::Result<()> {
     files::replace_durably(state, &serde_json::to_vec(changed)?)
-}
-
-/// This boot: what was set does not outlive it.
-fn boot() -> String {
-    Proc::default().boot().unwrap_or_default()
 }
 
 fn read(knob: &File) -> io::Result<u64> {

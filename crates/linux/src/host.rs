@@ -218,6 +218,25 @@ pub fn verdict(state_dir: &Path, force: &[String]) -> Verdict {
     Verdict::of(findings, force)
 }
 
+/// Takes back what a run that was killed has set of KVM's halt polling. Returns what people should know.
+///
+/// # Errors
+/// [`HostError`], such as that a run goes on.
+pub fn restore(state_dir: &Path) -> Result<Option<String>, HostError> {
+    restore_below(Path::new(halt_poll::KNOBS), state_dir)
+}
+
+fn restore_below(knobs: &Path, state_dir: &Path) -> Result<Option<String>, HostError> {
+    if !halt_poll::is_left(state_dir) {
+        return Ok(None);
+    }
+    let _ours = Journal::open(state_dir).map_err(|cause| HostError::State {
+        path: state_dir.display().to_string(),
+        cause,
+    })?;
+    Ok(halt_poll::put_back(knobs, state_dir)?.in_words())
+}
+
 /// Takes over the host's scheduling until told to stop. However that ends, it is remembered.
 ///
 /// # Errors
@@ -258,13 +277,26 @@ pub fn run(options: HostOptions) -> Result<HostExit, HostError> {
     let mut last = LastWords::default();
     let ended = take_over(options, &forced, &mut last);
     let polling = polling.map_or(Ok(()), HaltPoll::put_back);
-    let end = end_of(&ended);
-    journal.end(end).map_err(failed)?;
-    let why = match &ended {
+    let written = remember(&mut journal, &folder, &ended, &forced, &last);
+    settle(ended, polling, written.map_err(failed), notes)
+}
+
+/// Writes down how a run ended.
+fn remember(
+    journal: &mut Journal,
+    folder: &Path,
+    ended: &Result<HostExit, HostError>,
+    forced: &[String],
+    last: &LastWords,
+) -> io::Result<()> {
+    let end = end_of(ended);
+    // That one of the two cannot be written is no reason not to write the other.
+    let in_journal = journal.end(end);
+    let why = match ended {
         Ok(exit) => exit.cause.reason().to_string(),
         Err(error) => error.to_string(),
     };
-    let breach = match &ended {
+    let breach = match ended {
         Err(HostError::RolledBack(breach)) => Some(breach),
         _ => None,
     };
@@ -276,15 +308,28 @@ pub fn run(options: HostOptions) -> Result<HostExit, HostError> {
         kernel_says: last.info.as_ref(),
         breach,
         limits: last.limits,
-        forced: &forced,
+        forced,
         lapses: last.lapses,
         last: last.stats.as_ref(),
         ..PostMortem::default()
     };
-    post_mortem.write(&folder).map_err(failed)?;
+    in_journal.and(post_mortem.write(folder))
+}
+
+/// What the run comes to. How it ended goes before what could not be put back or written down after that: by a
+/// broken promise the service knows not to start again, also where the disk is full.
+fn settle(
+    ended: Result<HostExit, HostError>,
+    polling: Result<(), HaltPollError>,
+    written: Result<(), HostError>,
+    notes: fn(&str),
+) -> Result<HostExit, HostError> {
+    let after = polling.map_err(HostError::from).and(written);
+    if let (Err(_), Err(more)) = (&ended, &after) {
+        notes(&format!("and then: {more}"));
+    }
     let exit = ended?;
-    polling?;
-    Ok(exit)
+    after.map(|()| exit)
 }
 
 fn end_of(ended: &Result<HostExit, HostError>) -> End {
@@ -396,6 +441,52 @@ pub(crate) fn watch_signals() -> io::Result<Arc<AtomicBool>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+
+    /// As `ExecStopPost=` of corun.service has it.
+    #[test]
+    fn halt_polling_is_put_back_after_a_kill_and_not_while_a_run_goes_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let (knobs, state) = (folder.path().join("knobs"), folder.path().join("state"));
+        fs::create_dir(&knobs).unwrap();
+        assert_eq!(restore_below(&knobs, &state).unwrap(), None);
+        assert!(!state.exists(), "nothing is made where nothing was changed");
+        let knob = knobs.join("halt_poll_ns");
+        fs::write(&knob, "200000\n").unwrap();
+        let journal = Journal::open(&state).unwrap();
+        std::mem::forget(HaltPoll::set(&knobs, &state, 0).unwrap()); // killed
+        assert!(restore_below(&knobs, &state).is_err());
+        drop(journal);
+        assert!(restore_below(&knobs, &state).unwrap().is_some());
+        assert!(fs::read_to_string(&knob).unwrap().starts_with("200000\n"));
+        assert_eq!(restore_below(&knobs, &state).unwrap(), None);
+    }
+
+    /// A service that ends with 1 is started again: with a full disk a broken promise must not look like that.
+    #[test]
+    fn a_broken_promise_is_told_though_nothing_can_be_written_down() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut journal = Journal::open(folder.path()).unwrap();
+        journal.begin().unwrap();
+        let breach = Breach {
+            promise: "longest-wait",
+            what: "vCPU 0 waited".to_string(),
+        };
+        let ended = Err(HostError::RolledBack(breach));
+        fs::create_dir(folder.path().join("runs.json.new")).unwrap();
+        let last = LastWords::default();
+        let written = remember(&mut journal, folder.path(), &ended, &[], &last);
+        assert!(written.is_err());
+        let text = fs::read_to_string(folder.path().join("last-exit.json")).unwrap();
+        assert!(text.contains("vCPU 0 waited"), "{text}");
+        let cause = written.unwrap_err();
+        let failed = HostError::State {
+            path: "/var/lib/corun".to_string(),
+            cause,
+        };
+        let told = settle(ended, Ok(()), Err(failed), |_| {}).unwrap_err();
+        assert!(matches!(told, HostError::RolledBack(_)), "{told}");
+    }
 
     #[test]
     fn pcpus_that_changed_while_it_was_loaded_end_the_run_as_others_do() {

@@ -59,6 +59,7 @@ pub mod status;
 pub mod stock;
 mod tables;
 pub mod trial;
+mod vcpu_weight;
 mod vm_table;
 pub mod watch;
 

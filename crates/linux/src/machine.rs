@@ -8,8 +8,14 @@
 use crate::{ipis, preflight, smt};
 use corun_model::{HostSeen, PcpuId, PcpuSet, Sharing, Topology, TopologyError};
 use corun_policies::aql::Machine;
+use corun_system::procfs::Proc;
 use std::fs;
 use std::path::Path;
+
+/// Which boot of the host this is: numbers of threads and what was set of the kernel mean nothing in another one.
+pub(crate) fn boot() -> String {
+    Proc::default().boot().unwrap_or_default()
+}
 
 /// Who shares what. Sets are in the order of their first pCPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

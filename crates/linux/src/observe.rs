@@ -8,7 +8,7 @@
 use crate::host::{HostError, watch_signals};
 use crate::outside::{Numbers, task_seen};
 use crate::watch::{Row, Sample, Sampler, rows};
-use crate::{cookies, machine, preflight, smt};
+use crate::{cookies, machine, preflight, smt, vcpu_weight};
 use corun_model::time::{MS, seconds};
 use corun_model::{HostSeen, Nanos, Plan, Signals, Snapshot, VmSeen};
 use corun_policies::{Policy, PolicyInfo, Settings};
@@ -112,7 +112,14 @@ impl Observer {
                 let sum = vm.counted(thread.tid);
                 let did = sum.since(old.map_or(sum, |old| old.counted(thread.tid)));
                 let task = self.numbers.task((thread.tid, thread.start));
-                vcpus.push(task_seen(task, allowed, did, Signals::default(), elapsed));
+                let weight = vcpu_weight::of(vm.machine.tgid, thread.tid);
+                vcpus.push(task_seen(
+                    (task, weight),
+                    allowed,
+                    did,
+                    Signals::default(),
+                    elapsed,
+                ));
             }
             let number = self.numbers.vm((vm.machine.tgid, vm.machine.start));
             let threads = vm.machine.vcpus().map(|(_, thread)| thread.tid);

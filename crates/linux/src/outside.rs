@@ -72,7 +72,7 @@ impl<Id: Copy> Given<Id> {
 
 /// A vCPU in a period of `elapsed` ns in which it `did` this. How its turns went, nobody tells.
 pub(crate) fn task_seen(
-    task: TaskId,
+    (task, weight): (TaskId, u32),
     allowed: PcpuSet,
     did: Counted,
     signals: Signals,
@@ -81,6 +81,7 @@ pub(crate) fn task_seen(
     TaskSeen {
         task,
         allowed,
+        weight,
         run: did.run,
         ready: did.ready,
         wait: elapsed.saturating_sub(did.run + did.ready),

@@ -179,6 +179,9 @@ pub struct TaskSeen {
     pub task: TaskId,
     /// pCPUs it may use, by affinity and cpuset.
     pub allowed: PcpuSet,
+    /// What it weighs among its siblings, and against all others where its VM has no weight: 1 to 10000, 100 is
+    /// neutral.
+    pub weight: u32,
     /// Time on a pCPU, ns.
     pub run: Nanos,
     /// Time spent wanting a pCPU, ns.

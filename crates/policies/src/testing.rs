@@ -20,6 +20,7 @@ pub(crate) fn snapshot(pcpus: u32, sizes: &[usize]) -> Snapshot {
     let task = |vm: usize, vcpu: usize| TaskSeen {
         task: TaskId::from(100 * vm + vcpu),
         allowed: PcpuSet::first(pcpus),
+        weight: 100,
         run: 0,
         ready: 0,
         wait: 0,

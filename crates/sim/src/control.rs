@@ -91,6 +91,7 @@ impl Control {
             vm.vcpus.push(TaskSeen {
                 task: id,
                 allowed: task.spec.allowed,
+                weight: task.spec.weight,
                 run: since(now.run, before.run),
                 ready: since(now.ready, before.ready),
                 wait: since(now.wait, before.wait),

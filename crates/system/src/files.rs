@@ -4,11 +4,17 @@
 //! What replaces a file has a fixed name beside it rather than a random one (as the crate `tempfile` would give):
 //! a crash in between leaves one file to overwrite, not one more each time. It has the mode that the
 //! umask gives, since status files and metrics are for other users, too.
+//!
+//! Whoever runs as root and is told a path where others may write (`--state /tmp/fair.json`) must neither write
+//! through a link that somebody has put there, nor take somebody's word for what is to be done to threads.
+
+mod lock;
+
+pub use lock::Lock;
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The most that is read of one: 200 bytes for each of 300,000 threads.
@@ -20,16 +26,50 @@ const MOST: u64 = 60 << 20;
 /// # Errors
 /// If it cannot be read, is no file, or is longer than any of ours.
 pub fn read(file: &Path) -> io::Result<Vec<u8>> {
-    read_up_to(MOST, file)
+    up_to(MOST, open(file, 0)?)
 }
 
-fn read_up_to(most: u64, file: &Path) -> io::Result<Vec<u8>> {
+/// As [`read`], what nobody else could have written; `None` if there is nothing.
+///
+/// # Errors
+/// As [`read`], and if it is a link, belongs to somebody else or anybody may write it.
+pub fn read_own(file: &Path) -> io::Result<Option<Vec<u8>>> {
+    let opened = match open(file, libc::O_NOFOLLOW) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other?,
+    };
+    is_own(&opened.metadata()?)?;
+    up_to(MOST, opened).map(Some)
+}
+
+fn open(file: &Path, how: libc::c_int) -> io::Result<File> {
     // Opening a pipe that nobody writes to would wait for somebody who does.
-    let file = OpenOptions::new()
+    let opened = OpenOptions::new()
         .read(true)
-        .custom_flags(libc::O_NONBLOCK)
+        .custom_flags(libc::O_NONBLOCK | how)
         .open(file)?;
-    is_file(&file.metadata()?)?;
+    is_file(&opened.metadata()?)?;
+    Ok(opened)
+}
+
+fn is_own(found: &Metadata) -> io::Result<()> {
+    let refuse = |why: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    let (own, owner) = (fs::metadata("/proc/self")?.uid(), found.uid());
+    if ![0, own].contains(&owner) {
+        return refuse(format!(
+            "belongs to user {owner}, expected root or who runs this (user {own}): look at it, then remove it"
+        ));
+    }
+    if found.mode() & 0o002 != 0 {
+        let mode = found.mode() & 0o7777;
+        return refuse(format!(
+            "anybody may write it (mode {mode:04o}): look at it, then remove it"
+        ));
+    }
+    Ok(())
+}
+
+fn up_to(most: u64, file: File) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     file.take(most + 1).read_to_end(&mut content)?;
     match content.len() as u64 > most {
@@ -50,7 +90,9 @@ pub fn spare_others(file: &Path) -> io::Result<()> {
 fn is_file(found: &Metadata) -> io::Result<()> {
     match found.is_file() {
         true => Ok(()),
-        false => Err(refused("this is no file: expected one that corun has written")),
+        false => Err(refused(
+            "this is no file: expected one that corun has written",
+        )),
     }
 }
 
@@ -66,8 +108,8 @@ pub fn replace(file: &Path, content: &[u8]) -> io::Result<()> {
     put(file, content, false)
 }
 
-/// As [`replace`], and what is found after a power failure is one of the two as well: for what must be taken
-/// back by the next run.
+/// As [`replace`], and the new one is on disk after that: what is written down before something dangerous is
+/// read after a power failure.
 ///
 /// # Errors
 /// As [`replace`].
@@ -78,12 +120,33 @@ pub fn replace_durably(file: &Path, content: &[u8]) -> io::Result<()> {
 fn put(file: &Path, content: &[u8], durably: bool) -> io::Result<()> {
     spare_others(file)?;
     let beside = with_suffix(file, ".new");
-    let mut new = File::create(&beside)?;
-    new.write_all(content)?;
-    if durably {
-        new.sync_all()?;
+    // What a killed daemon has left, or a link that somebody has put there: made anew, it is ours.
+    remove(&beside)?;
+    let new = File::create_new(&beside)?;
+    let synced = |()| match durably {
+        true => new.sync_all(),
+        false => Ok(()),
+    };
+    let written = (&new).write_all(content).and_then(synced);
+    if let Err(error) = written.and_then(|()| fs::rename(&beside, file)) {
+        // On a full disk half a file would keep others from writing.
+        let _ = fs::remove_file(&beside);
+        return Err(error);
     }
-    fs::rename(&beside, file)
+    match durably {
+        true => sync_folder(file),
+        false => Ok(()),
+    }
+}
+
+/// Until its folder is on disk, a file that was renamed may have its old name.
+fn sync_folder(file: &Path) -> io::Result<()> {
+    let folder = file.parent().filter(|it| !it.as_os_str().is_empty());
+    match File::open(folder.unwrap_or(Path::new(".")))?.sync_all() {
+        // Some file systems have nothing to be synchronised.
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
+        other => other,
+    }
 }
 
 fn with_suffix(file: &Path, suffix: &str) -> PathBuf {
@@ -103,44 +166,11 @@ pub fn remove(file: &Path) -> io::Result<()> {
     }
 }
 
-/// That nobody else works with a file: held until it is dropped, or its process ends in whatever way.
-#[derive(Debug)]
-pub struct Lock {
-    _held: File,
-}
-
-impl Lock {
-    /// Takes it for `file`, whose folder is made if need be; `None`: somebody else has it.
-    ///
-    /// # Errors
-    /// If `file` is no file, or the one that is locked, beside it, cannot be made.
-    pub fn take(file: &Path) -> io::Result<Option<Self>> {
-        spare_others(file)?;
-        if let Some(folder) = file.parent() {
-            fs::create_dir_all(folder)?;
-        }
-        let held = File::create(file.with_extension("lock"))?;
-        let taken = flock(&held, libc::LOCK_EX);
-        Ok(taken.then_some(Self { _held: held }))
-    }
-
-    /// Does somebody have it?
-    pub fn is_taken(file: &Path) -> bool {
-        let lock = File::open(file.with_extension("lock"));
-        lock.is_ok_and(|lock| !flock(&lock, libc::LOCK_SH))
-    }
-}
-
-/// Locks a file for as long as it is open, if that is possible at once.
-fn flock(file: &File, how: libc::c_int) -> bool {
-    // SAFETY: an open descriptor and a constant.
-    unsafe { libc::flock(file.as_raw_fd(), how | libc::LOCK_NB) == 0 }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     #[test]
     fn a_file_is_replaced_and_nothing_else_is_left() {
@@ -181,7 +211,7 @@ mod tests {
         }
         // A file in its place would break the host.
         let link = folder.path().join("link");
-        std::os::unix::fs::symlink("/dev/null", &link).unwrap();
+        symlink("/dev/null", &link).unwrap();
         assert!(replace(&link, b"text").is_err());
         assert!(Lock::take(&link).is_err());
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
@@ -189,7 +219,9 @@ mod tests {
         let name = std::ffi::CString::new(pipe.to_str().unwrap()).unwrap();
         // SAFETY: a name that ends with 0.
         assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
-        assert!(read(&pipe).is_err());
+        for read in [read(&pipe).map(Some), read_own(&pipe)] {
+            assert!(read.unwrap_err().to_string().contains("no file"));
+        }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 
@@ -198,8 +230,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("long");
         replace(&path, b"12345").unwrap();
-        assert_eq!(read_up_to(5, &path).unwrap(), b"12345");
-        let error = read_up_to(4, &path).unwrap_err();
+        let read_up_to = |most| up_to(most, open(&path, 0).unwrap());
+        assert_eq!(read_up_to(5).unwrap(), b"12345");
+        let error = read_up_to(4).unwrap_err();
         assert!(error.to_string().contains("longer"));
         assert_eq!(read(&path).unwrap(), b"12345");
     }
@@ -214,17 +247,33 @@ mod tests {
         remove(&file).unwrap();
         assert!(remove(folder.path()).is_err(), "a folder is no file");
     }
+    #[test]
+    fn nothing_is_written_through_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let [file, victim] = ["state.json", "victim"].map(|name| folder.path().join(name));
+        fs::write(&victim, "precious").unwrap();
+        for put in [replace as fn(&Path, &[u8]) -> _, replace_durably] {
+            symlink(&victim, folder.path().join("state.json.new")).unwrap();
+            put(&file, b"[]").unwrap();
+            assert_eq!(fs::read(&file).unwrap(), b"[]");
+        }
+        assert_eq!(fs::read(&victim).unwrap(), b"precious");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
 
     #[test]
-    fn one_at_a_time() {
+    fn what_others_could_have_written_is_not_believed() {
         let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("deep/state.json");
-        assert!(!Lock::is_taken(&file));
-        let lock = Lock::take(&file).unwrap().unwrap();
-        assert!(Lock::is_taken(&file));
-        assert!(Lock::take(&file).unwrap().is_none());
-        drop(lock);
-        assert!(!Lock::is_taken(&file));
-        assert!(Lock::take(&file).unwrap().is_some());
+        let file = folder.path().join("state.json");
+        assert_eq!(read_own(&file).unwrap(), None);
+        fs::write(&file, "[]").unwrap();
+        assert_eq!(read_own(&file).unwrap().unwrap(), b"[]");
+        fs::set_permissions(&file, Permissions::from_mode(0o666)).unwrap();
+        let why = read_own(&file).unwrap_err().to_string();
+        assert!(why.contains("mode 0666"), "{why}");
+        let link = folder.path().join("link");
+        symlink(&file, &link).unwrap();
+        assert!(read_own(&link).is_err());
+        assert!(read_own(folder.path()).is_err());
     }
 }

@@ -151,9 +151,7 @@ impl Process {
 
     /// Its cgroup of version 2 below the mount point, such as `/machine.slice/vm.scope`.
     pub fn cgroup(&self) -> Option<String> {
-        let groups = self.itself().cgroups().into_iter();
-        let mut unified = groups.filter(|(controllers, _)| controllers.is_empty());
-        unified.next().map(|(_, path)| path)
+        self.itself().cgroup()
     }
 
     /// What it has read from and written to devices, bytes.
@@ -238,6 +236,13 @@ impl Thread {
             Some((parts.next()?.to_string(), parts.next()?.to_string()))
         };
         text.lines().filter_map(parts).collect()
+    }
+
+    /// That of version 2, such as `/machine.slice/vm.scope/libvirt/vcpu0`.
+    pub fn cgroup(&self) -> Option<String> {
+        let mut groups = self.cgroups().into_iter();
+        let unified = groups.find(|(controllers, _)| controllers.is_empty());
+        unified.map(|(_, path)| path)
     }
 }
 

@@ -151,8 +151,9 @@ fn problem(place: &Place, key: &str, message: String) -> Problem {
 }
 
 fn words_of_entry(command: &Command, entry: &Entry) -> Result<Vec<Word>, Problem> {
-    // A file that names a file would be read twice, or not at all.
-    let known = |arg: &&Arg| arg.get_long().is_some_and(|long| long != "config");
+    // A file that names a file would be read twice, or not at all; with `restore` in it no run would begin.
+    let known =
+        |arg: &&Arg| (arg.get_long()).is_some_and(|long| !["config", "restore"].contains(&long));
     let Some(arg) = command
         .get_arguments()
         .filter(known)

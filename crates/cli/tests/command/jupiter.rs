@@ -286,3 +286,23 @@ fn an_adversary_turns_it_off_and_costs_nothing() {
     let drawn = adversary_picture(&balance, &jupiter, (from, until));
     is_fresh("docs/images/jupiter-adversary.svg", &drawn, "jupiter");
 }
+
+/// VMs that only compute have what their vCPUs weigh, whatever that is: none lacks anything, and none is hurried.
+#[test]
+fn a_vm_of_light_vcpus_is_not_expected_to_have_more_than_they_weigh() {
+    let place = Place::new("jupiter-weights");
+    let scenario = "[host]\npcpus = 2\n[run]\nduration = \"2s\"\nwarm_up = \"0s\"\nseeds = [1]\n\
+        policies = [\"jupiter\"]\n[vm.heavy]\nvcpus = 2\nvcpu_weight = 200\nworkload = \"cpu\"\n\
+        [vm.light]\nvcpus = 2\nworkload = \"cpu\"\n";
+    place.write("weights.toml", scenario);
+    place.prints(&["compare", "weights.toml", "--trace", "trace.pftrace"]);
+    let timelines = read(&std::fs::read(place.path("trace.pftrace")).unwrap()).unwrap();
+    for (vm, vcpu) in [("heavy", 0), ("heavy", 1), ("light", 0), ("light", 1)] {
+        let told = values(&timelines, vm, &format!("{vm}/{vcpu}: latency"));
+        let first = told.first().unwrap().1;
+        assert!(
+            told.iter().all(|(_, value)| *value == first),
+            "{vm}/{vcpu}: {told:?}"
+        );
+    }
+}

@@ -17,6 +17,7 @@ mod cosched;
 mod emergence;
 mod guest;
 mod half_loaded;
+mod host;
 mod jupiter;
 mod lock_latency;
 mod options;

@@ -3,6 +3,7 @@
 use super::*;
 use crate::testing::{Sleeper, key_of, was_free};
 use corun_model::PcpuId;
+use std::fs;
 use std::io::{BufRead, BufReader};
 
 /// Pins a thread to the last of its vCPUs, as a migration does.
@@ -198,6 +199,32 @@ fn one_that_cannot_be_set_keeps_nobody_else_waiting() {
     affinity::free(bad.id()).unwrap();
     assert!(State::open(&path, &Proc::default()).is_ok());
     assert!(!path.exists());
+}
+
+/// A name is cut after 15 bytes, also within a character: there is such a thread nevertheless.
+#[test]
+fn a_thread_whose_name_is_no_text_is_given_back() {
+    if !has_several_cpus() {
+        return;
+    }
+    let (send, receive) = std::sync::mpsc::channel();
+    let (end, over) = std::sync::mpsc::channel::<()>();
+    let thread = std::thread::spawn(move || {
+        // SAFETY: takes nothing and always works.
+        let tid = unsafe { libc::gettid() } as u32;
+        let key = key_of(std::process::id(), tid);
+        let name = c"\xd0\xb2\xd1\x8b\xd0\xbf\xd0\xbe\xd0\xbb\xd0\xbd\xd0\xb8\xd0";
+        // SAFETY: a C string that lives as long as the call.
+        unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+        send.send(key).unwrap();
+        let _ = over.recv();
+    });
+    let key = receive.recv().unwrap();
+    let all = migrate(key.tid);
+    assert!(set_back(&Proc::default(), &key, &was_free(all)).unwrap());
+    assert_eq!(affinity::get(key.tid).unwrap(), all);
+    drop(end);
+    thread.join().unwrap();
 }
 
 #[test]

@@ -125,6 +125,7 @@ pub(crate) fn host() -> (Vec<Vm>, Snapshot) {
         // Any descriptor will do: it is never used here.
         pidfd: File::open("/dev/null").unwrap().into(),
         allowed: PcpuSet::first(2),
+        weight: crate::vcpu_weight::NEUTRAL,
         told: None,
         owed: None,
         counters: None,
@@ -160,6 +161,7 @@ pub(crate) fn host() -> (Vec<Vm>, Snapshot) {
             .map(|vcpu| TaskSeen {
                 task: vcpu.task,
                 allowed: vcpu.allowed,
+                weight: vcpu.weight,
                 run: 0,
                 ready: 0,
                 wait: 0,

@@ -88,7 +88,26 @@ pub(crate) fn of(root: &Path, tgid: u32, words: &[String], cgroup: Option<&str>)
             false => Manager::Libvirt,
         };
     }
+    who.name = presentable(&who.name);
+    who.id = who.id.as_deref().map(presentable);
     who
+}
+
+/// The longest name that is shown, characters: longer than any manager's, of which libvirt's are names of files
+/// (assumed).
+const LONGEST: usize = 512;
+
+/// A name as it may be written to logs, terminals and metrics: whoever starts a VM chooses its bytes, and a line of
+/// its own, which journald would take for a message of ours with any priority, is not its business.
+fn presentable(name: &str) -> String {
+    let shown = |c: char| {
+        if c.is_control() {
+            char::REPLACEMENT_CHARACTER
+        } else {
+            c
+        }
+    };
+    name.chars().take(LONGEST).map(shown).collect()
 }
 
 /// The value after one of these options.

@@ -149,6 +149,29 @@ fn what_vanishes_while_one_looks_is_left_out() {
     assert!(machines(Path::new("/nowhere")).is_empty());
 }
 
+/// On a line of its own, journald takes `<0>` for the priority of a message.
+#[test]
+fn a_name_is_one_line_and_no_more_than_that() {
+    let host = FakeHost::new();
+    let vcpu = [(5, "q"), (6, "CPU 0/KVM")];
+    host.process(5, "qemu -name a\n<0>panic\x1b[2J\u{9b}m", "/q", 1, &vcpu);
+    let who = only(&host).identity;
+    assert_eq!(who.name, "a\u{fffd}<0>panic\u{fffd}[2J\u{fffd}m");
+    let pod = "/kubepods.slice/x.scope";
+    host.process(
+        5,
+        &format!("qemu -name a\t_{}", "x".repeat(9000)),
+        pod,
+        1,
+        &vcpu,
+    );
+    let who = only(&host).identity;
+    assert_eq!(
+        (who.name.len(), who.id.unwrap().starts_with("a\u{fffd}/x")),
+        (514, true)
+    );
+}
+
 #[test]
 fn names_as_vmms_have_them() {
     let name = |line: &str| {

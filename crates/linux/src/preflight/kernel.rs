@@ -10,11 +10,13 @@
 use super::{Check, Finding, Host, Severity};
 use crate::sched_ext;
 use flate2::read::GzDecoder;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
 
 pub(super) const CHECKS: &[Check] = &[
     sched_ext_there,
+    calls_there,
     type_information,
     lockdown,
     isolated,
@@ -40,8 +42,45 @@ fn sched_ext_there(host: &Host<'_>) -> Option<Finding> {
         severity: Severity::Impossible,
         what,
         why: "corun schedules through it",
-        remedy: "boot Linux 6.12 or newer built with CONFIG_SCHED_CLASS_EXT=y, or use --backend fair or \
+        remedy: "boot Linux 6.13 or newer built with CONFIG_SCHED_CLASS_EXT=y, or use --backend fair or \
                  --observe",
+    })
+}
+
+/// The kernel's functions that the dispatcher cannot do without (`__ksym` in dispatcher/platform/bpf.h). 6.12 has
+/// most of sched_ext's under other names, such as `scx_bpf_dispatch`; they are no interface that is kept for ever.
+const CALLS: [&str; 14] = [
+    "scx_bpf_create_dsq",
+    "scx_bpf_dsq_insert",
+    "scx_bpf_dsq_insert_vtime",
+    "scx_bpf_dsq_move_to_local",
+    "scx_bpf_dsq_move",
+    "scx_bpf_dsq_move_set_vtime",
+    "scx_bpf_dsq_move_vtime",
+    "scx_bpf_dsq_nr_queued",
+    "scx_bpf_kick_cpu",
+    "scx_bpf_test_and_clear_cpu_idle",
+    "scx_bpf_task_cpu",
+    "bpf_iter_scx_dsq_new",
+    "bpf_iter_scx_dsq_next",
+    "bpf_iter_scx_dsq_destroy",
+];
+
+fn calls_there(host: &Host<'_>) -> Option<Finding> {
+    let symbols = host.text("/proc/kallsyms")?;
+    let names = symbols
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(2));
+    let known: BTreeSet<&str> = names.filter(|name| name.contains("scx_")).collect();
+    // Where none is shown nothing is known.
+    let shown = known.iter().any(|name| name.starts_with("scx_bpf_"));
+    let missing: Vec<&str> = CALLS.into_iter().filter(|it| !known.contains(it)).collect();
+    (shown && !missing.is_empty()).then(|| Finding {
+        id: "kfuncs",
+        severity: Severity::Impossible,
+        what: format!("this kernel's sched_ext has no {}", missing.join(", ")),
+        why: "the dispatcher calls them; Linux 6.12 has other names for them, and later ones may drop some",
+        remedy: "boot a kernel from Linux 6.13 on that this corun knows, or use --backend fair or --observe",
     })
 }
 

@@ -161,7 +161,16 @@ type Check = fn(&Host<'_>) -> Option<Finding>;
 
 /// The pCPUs that are online; `None` if there are more than corun handles.
 pub(crate) fn online() -> Option<PcpuSet> {
-    let list = std::fs::read_to_string("/sys/devices/system/cpu/online").ok()?;
+    pcpus("online")
+}
+
+/// Those that can ever be: the others may be plugged in. `None` as above.
+pub(crate) fn possible() -> Option<PcpuSet> {
+    pcpus("possible")
+}
+
+fn pcpus(which: &str) -> Option<PcpuSet> {
+    let list = std::fs::read_to_string(format!("/sys/devices/system/cpu/{which}")).ok()?;
     list.trim().parse().ok()
 }
 

@@ -103,6 +103,29 @@ fn kernels_with_the_bugs_are_known() {
     assert!(findings(&backported).is_empty());
 }
 
+/// 6.12 has sched_ext, and the dispatcher cannot be loaded there.
+#[test]
+fn a_kernel_without_what_the_dispatcher_calls_is_refused() {
+    let calls = include_str!("../../../../dispatcher/platform/bpf.h")
+        .split(';')
+        .filter_map(|declared| declared.strip_suffix(" __ksym"))
+        .filter_map(|declared| declared.rsplit_once('(')?.0.rsplit([' ', '*']).next());
+    let calls = calls.filter(|name| name.contains("scx_"));
+    let symbol = |name: &str| format!("0000000000000000 T {name}\n");
+    let all: String = calls.map(symbol).collect();
+    assert!(all.lines().count() == 14, "{all}");
+    assert!(findings(&[("/proc/kallsyms", &all)]).is_empty());
+    let old = all
+        .replace("scx_bpf_dsq_insert", "scx_bpf_dispatch")
+        .replace("scx_bpf_dsq_move_to_local", "scx_bpf_consume");
+    assert_eq!(findings(&[("/proc/kallsyms", &old)]), ["kfuncs"]);
+    for name in all.lines().map(|line| format!("{line}\n")) {
+        let host = [("/proc/kallsyms", all.replace(&name, ""))];
+        let host = host.each_ref().map(|(file, text)| (*file, text.as_str()));
+        assert_eq!(findings(&host), ["kfuncs"], "without {name}");
+    }
+}
+
 #[test]
 fn an_empty_host_has_findings_that_help() {
     let host = FakeHost::new();
@@ -110,7 +133,7 @@ fn an_empty_host_has_findings_that_help() {
     let ids: Vec<_> = findings.iter().map(|finding| finding.id).collect();
     assert_eq!(ids, ["sched-ext", "btf", "kvm"]);
     let text = findings[0].to_string();
-    assert!(text.contains("remedy: boot Linux 6.12"), "{text}");
+    assert!(text.contains("remedy: boot Linux 6.13"), "{text}");
     host.file("/proc/sys/kernel/osrelease", "6.12.57+deb13-amd64\n");
     host.file(
         "/boot/config-6.12.57+deb13-amd64",

@@ -63,24 +63,28 @@ pub(super) struct Exits {
 impl Exits {
     /// What has been counted since the last time.
     pub(super) fn since(&mut self, counts: &MapHandle) -> Vec<Entry> {
-        let mut entries = Vec::new();
-        for key in counts.keys() {
-            let count = counts.lookup(&key, MapFlags::ANY).ok().flatten();
-            let count = count.and_then(|bytes| Some(u64::from_ne_bytes(*bytes.first_chunk()?)));
-            let (Some(exit), Some(count)) = (Exit::read(&key), count) else {
-                continue;
-            };
-            let told = self.told.insert(exit, count).unwrap_or(0);
-            if count > told {
-                entries.push(Entry::Exits {
-                    thread: exit.thread,
-                    vcpu: (exit.isa != IPIS).then_some(exit.vcpu),
-                    reason: exit.name(),
-                    count: count - told,
-                });
-            }
-        }
-        entries
+        let counted = counts.keys().filter_map(|key| {
+            let count = counts.lookup(&key, MapFlags::ANY).ok().flatten()?;
+            Some((Exit::read(&key)?, u64::from_ne_bytes(*count.first_chunk()?)))
+        });
+        self.news(counted.collect())
+    }
+
+    /// Counts that were not used for longest make room for others in the kernel, and begin anew when they are: what
+    /// has gone, or is less than before, is new when it is there.
+    fn news(&mut self, counted: BTreeMap<Exit, u64>) -> Vec<Entry> {
+        let before = std::mem::replace(&mut self.told, counted);
+        let news = self.told.iter().filter_map(|(exit, &count)| {
+            let told = before.get(exit).copied().filter(|told| *told <= count);
+            let count = count - told.unwrap_or(0);
+            (count > 0).then(|| Entry::Exits {
+                thread: exit.thread,
+                vcpu: (exit.isa != IPIS).then_some(exit.vcpu),
+                reason: exit.name(),
+                count,
+            })
+        });
+        news.collect()
     }
 }
 
@@ -148,6 +152,30 @@ const SVM_REASONS: [(u32, &str); 21] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counts_that_begin_anew_are_told_as_a_whole() {
+        let exit = |thread| Exit {
+            thread,
+            isa: VMX,
+            reason: 12,
+            vcpu: 0,
+        };
+        let mut exits = Exits::default();
+        let mut told = |counted: &[(u32, u64)]| -> Vec<(u32, u64)> {
+            let counted = counted.iter().map(|&(thread, count)| (exit(thread), count));
+            let news = exits.news(counted.collect()).into_iter();
+            news.map(|entry| match entry {
+                Entry::Exits { thread, count, .. } => (thread, count),
+                other => panic!("{other:?}"),
+            })
+            .collect()
+        };
+        assert_eq!(told(&[(1, 5), (2, 7)]), [(1, 5), (2, 7)]);
+        assert_eq!(told(&[(1, 8), (2, 7)]), [(1, 3)]);
+        assert_eq!(told(&[(1, 2)]), [(1, 2)], "it began anew");
+        assert_eq!(told(&[(1, 2), (2, 9)]), [(2, 9)], "it had gone");
+    }
 
     #[test]
     fn reasons_by_name() {

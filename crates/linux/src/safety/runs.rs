@@ -6,13 +6,14 @@
 //! bad ends within ten minutes (assumed: a service manager that restarts at once would make hundreds)
 //! or one death of the host, preflight refuses until somebody says `--force`.
 
+use crate::machine::boot;
 use crate::preflight::{Finding, Severity};
-use corun_system::files;
-use corun_system::procfs::{Proc, Process};
+use corun_system::files::{self, Lock};
+use corun_system::procfs::Process;
 use serde::{Deserialize, Serialize};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use std::{fs, io};
 
 /// Bad ends that are too many.
 const TOO_MANY: usize = 3;
@@ -67,19 +68,30 @@ pub struct Journal {
     file: PathBuf,
     /// What is in it.
     pub known: Runs,
+    /// Held as long as this run goes on.
+    _lock: Lock,
 }
 
 impl Journal {
-    /// Reads the journal in a directory, which is made if it is missing.
+    /// Reads the journal in a directory, which is made if it is missing. It is nobody else's until this is gone:
+    /// that another scheduler is in charge shows only when that is loaded, which takes seconds, and two daemons
+    /// would take back each other's changes and forget each other's runs meanwhile.
     ///
     /// # Errors
-    /// If it can be neither read nor made. A journal that is no journal is begun anew: refusing to
-    /// start because of it would help nobody.
+    /// If another daemon is at work there, or it can be neither read nor made. A journal that is no journal is begun
+    /// anew: refusing to start because of it would help nobody.
     pub fn open(folder: &Path) -> io::Result<Self> {
-        fs::create_dir_all(folder)?;
+        let lock = Lock::take(&Self::file(folder))?;
+        let busy = || {
+            io::Error::new(
+                io::ErrorKind::ResourceBusy,
+                "another corun host is at work there",
+            )
+        };
         Ok(Self {
             file: Self::file(folder),
             known: Self::read(folder),
+            _lock: lock.ok_or_else(busy)?,
         })
     }
 
@@ -89,8 +101,9 @@ impl Journal {
 
     /// What is known of runs, without changing anything.
     pub fn read(folder: &Path) -> Runs {
-        let text = fs::read(Self::file(folder)).unwrap_or_default();
-        serde_json::from_slice(&text).unwrap_or_default()
+        let text = files::read_own(&Self::file(folder)).ok().flatten();
+        let known = text.and_then(|text| serde_json::from_slice(&text).ok());
+        known.unwrap_or_default()
     }
 
     /// A run begins, of this process.
@@ -103,7 +116,7 @@ impl Journal {
             began: now(),
             pid,
             start: Process::here(pid).start().unwrap_or(0),
-            boot: boot_id(),
+            boot: boot(),
             end: None,
             ended: None,
         });
@@ -133,7 +146,7 @@ impl Journal {
 impl Runs {
     /// What speaks against another run, now.
     pub fn findings(&self) -> Vec<Finding> {
-        self.findings_at(now(), &boot_id(), &|run| {
+        self.findings_at(now(), &boot(), &|run| {
             Process::here(run.pid).start() == Some(run.start)
         })
     }
@@ -153,7 +166,8 @@ impl Runs {
             Some(_) => true,
         };
         let when = |run: &Run| run.ended.unwrap_or(run.began);
-        let lately = |run: &&Run| now.saturating_sub(when(run)) < LATELY;
+        // Clocks are set back: what is far in the future by now is not lately either.
+        let lately = |run: &&Run| now.abs_diff(when(run)) < LATELY;
         let count = self.runs.iter().filter(bad).filter(lately).count();
         if count >= TOO_MANY {
             findings.push(Finding {
@@ -184,13 +198,10 @@ fn now() -> u64 {
     since.unwrap_or(Duration::ZERO).as_secs()
 }
 
-fn boot_id() -> String {
-    Proc::default().boot().unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn run(ended: u64, end: Option<End>) -> Run {
         Run {
@@ -222,6 +233,17 @@ mod tests {
         assert!(ids(&runs, 1601).is_empty(), "the first is ten minutes ago");
         runs[1].end = Some(End::Asked);
         assert!(ids(&runs, 1010).is_empty());
+    }
+
+    /// A host may begin with a wrong clock, which is set right once there is a network.
+    #[test]
+    fn ends_in_a_future_that_never_was_are_no_crash_loop() {
+        let runs: Vec<Run> = (0..3)
+            .map(|at| run(90_000 + at, Some(End::Failed)))
+            .collect();
+        assert_eq!(ids(&runs, 90_010), ["crash-loop"]);
+        assert_eq!(ids(&runs, 89_990), ["crash-loop"], "set back by seconds");
+        assert!(ids(&runs, 5000).is_empty());
     }
 
     #[test]
@@ -257,5 +279,23 @@ mod tests {
         assert_eq!(known.died(), None);
         fs::write(folder.join("runs.json"), "not a journal").unwrap();
         assert_eq!(Journal::read(&folder), Runs::default());
+    }
+
+    /// Two that were started at once, before either was in charge, forgot each other's runs.
+    #[test]
+    fn a_journal_is_kept_by_one_daemon_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut first = Journal::open(folder.path()).unwrap();
+        first.begin().unwrap();
+        let why = Journal::open(folder.path()).unwrap_err();
+        assert_eq!(why.kind(), io::ErrorKind::ResourceBusy);
+        assert_eq!(
+            Journal::read(folder.path()).runs.len(),
+            1,
+            "looking is free"
+        );
+        first.end(End::Asked).unwrap();
+        drop(first);
+        assert!(Journal::open(folder.path()).is_ok());
     }
 }

@@ -2,9 +2,9 @@
 //! VMs on a host without the dispatcher: those that anybody can see ([`crate::inventory`]), with the
 //! affinities that they had before this daemon changed them.
 
-use crate::cgroup;
 use crate::inventory::{self, Machine};
 use crate::outside::Numbers;
+use crate::{cgroup, vcpu_weight};
 use corun_model::{PcpuSet, TaskId, VmId};
 use corun_system::affinity;
 use corun_system::procfs::ThreadKey;
@@ -18,6 +18,8 @@ pub(crate) struct Vcpu {
     pub(crate) key: ThreadKey,
     /// Its affinity when it was found.
     pub(crate) allowed: PcpuSet,
+    /// What it weighs among its siblings.
+    pub(crate) weight: u32,
 }
 
 /// A VM.
@@ -66,6 +68,7 @@ impl Vms {
                 task: self.numbers.task((tid, start)),
                 key,
                 allowed,
+                weight: vcpu_weight::of(tgid, tid),
             })
         });
         Vm {

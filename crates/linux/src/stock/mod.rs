@@ -32,8 +32,9 @@ use notes::Notes;
 use report::Report;
 use state::State;
 use std::collections::BTreeMap;
+use std::fs;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -148,6 +149,26 @@ pub fn run(options: StockOptions) -> Result<Cause, StockError> {
     ended
 }
 
+/// Takes back what a daemon that was killed has left of threads. Returns what people should know.
+///
+/// # Errors
+/// [`StockError::State`], such as that a daemon is at work, or why not all could be taken back.
+pub fn restore(state: &Path) -> Result<Vec<String>, StockError> {
+    let failed = |cause| StockError::State {
+        path: state.display().to_string(),
+        cause,
+    };
+    // Where nothing was ever changed nothing is made, either.
+    if fs::symlink_metadata(state).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+        return Ok(Vec::new());
+    }
+    let (_, left) = State::open(state, thread::own_slice()).map_err(failed)?;
+    match left.stuck {
+        Some(cause) => Err(failed(cause)),
+        None => Ok(left.notes()),
+    }
+}
+
 struct Daemon {
     options: StockOptions,
     policy: Box<dyn Policy>,
@@ -249,7 +270,13 @@ impl Daemon {
                 });
                 let signals = counters.read();
                 let (did, seen) = (counted.since(last), signals.since(&then));
-                vcpus.push(task_seen(vcpu.task, vcpu.allowed, did, seen, elapsed));
+                vcpus.push(task_seen(
+                    (vcpu.task, vcpu.weight),
+                    vcpu.allowed,
+                    did,
+                    seen,
+                    elapsed,
+                ));
                 self.report.there(vcpu.task, counted);
                 self.counters
                     .insert(vcpu.task, (counters, counted, signals));

@@ -2,14 +2,16 @@
 //! What was changed of threads, in memory and in a file: so that it is taken back when the daemon
 //! ends, and by the next one if it crashed.
 //!
-//! A change is written down before it is made. It is taken back only where the thread still has what
-//! was set: whoever changed it since knows better.
+//! A change is written down before it is made, with what was set until then: where the daemon is killed, or
+//! cannot write, or the kernel refuses, between the two either may be what the thread has. It is taken back only
+//! where the thread still has one of them: whoever changed it since knows better.
 
 use super::thread;
+use crate::{machine, preflight};
 use corun_model::{Nanos, PcpuSet};
 use corun_system::affinity;
 use corun_system::files::{self, Lock};
-use corun_system::procfs::{Process, ThreadKey};
+use corun_system::procfs::{Proc, ThreadKey};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
@@ -27,20 +29,70 @@ pub(crate) struct Settings {
 /// A thread of which something was changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Changed {
-    tgid: u32,
-    tid: u32,
-    start: u64,
+    /// Of which boot, whose numbers mean nothing in another one; `None`: a daemon wrote it that did not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    boot: Option<String>,
+    #[serde(flatten)]
+    key: ThreadKey,
     before: Settings,
+    /// It could go anywhere before: it is set free instead of being tied to the pCPUs of that time, so that it may use
+    /// those that were plugged in since.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    free: bool,
     now: Settings,
+    /// What was set until then, as long as it is not known that `now` is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    was: Option<Settings>,
 }
 
 impl Changed {
     fn is(&self, key: &ThreadKey) -> bool {
-        (self.tgid, self.tid, self.start) == (key.tgid, key.tid, key.start)
+        self.key == *key
     }
 
     fn is_there(&self) -> bool {
-        Process::here(self.tgid).thread(self.tid).start() == Some(self.start)
+        Proc::default().is_there(&self.key)
+    }
+
+    /// May it be this boot's?
+    fn is_of(&self, boot: &str) -> bool {
+        self.boot.as_deref().is_none_or(|of| of == boot)
+    }
+
+    /// Have we set what the kernel shows as these pCPUs? It leaves out those that are not `online`; where none is
+    /// left it lets a thread go anywhere, and ties it again when they come back (`user_cpus_ptr` in
+    /// kernel/sched/core.c).
+    fn has_set_pcpus(&self, found: &PcpuSet, online: &PcpuSet) -> bool {
+        if *found == self.before.affinity {
+            return self.in_force() != self.before;
+        }
+        let shown = |set: &Settings| *found == set.affinity || *found == set.affinity.and(online);
+        !found.is_empty() && (shown(&self.now) || self.was.as_ref().is_some_and(shown))
+    }
+
+    /// Have we set this slice?
+    fn has_set_slice(&self, found: Option<Nanos>) -> bool {
+        let known = |set: &Settings| found == set.slice;
+        known(&self.now) || self.was.as_ref().is_some_and(known)
+    }
+
+    /// Lets it use these pCPUs.
+    fn set_pcpus(&self, pcpus: &PcpuSet) -> io::Result<()> {
+        match self.free && *pcpus == self.before.affinity {
+            true => affinity::free(self.key.tid),
+            false => affinity::set(self.key.tid, pcpus),
+        }
+    }
+
+    /// It is to have this now.
+    fn want(&mut self, wanted: &Settings) {
+        self.was = Some(self.in_force());
+        self.now = *wanted;
+    }
+
+    /// What it has of what we set, as far as is known.
+    fn in_force(&self) -> Settings {
+        self.was.unwrap_or(self.now)
     }
 }
 
@@ -85,6 +137,7 @@ pub(crate) struct State {
     changed: Vec<Changed>,
     /// The scheduler's own slice; `None`: slices cannot be set.
     own_slice: Option<Nanos>,
+    boot: String,
     /// Held as long as we are at work.
     _lock: Lock,
 }
@@ -100,20 +153,22 @@ impl State {
             let error = "another `corun host --backend fair` is at work";
             io::Error::new(io::ErrorKind::ResourceBusy, error)
         })?;
-        let changed = match files::read(path) {
-            Ok(text) => serde_json::from_slice(&text).ok(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Some(Vec::new()),
-            Err(error) => return Err(error),
+        let changed: Option<Vec<Changed>> = match files::read_own(path)? {
+            Some(text) => serde_json::from_slice(&text).ok(),
+            None => Some(Vec::new()),
         };
-        let unreadable = changed.is_none();
+        let (unreadable, boot) = (changed.is_none(), machine::boot());
         if unreadable {
             // It may be somebody else's: the name is an option.
             fs::rename(path, path.with_extension("unreadable"))?;
         }
+        let mut changed = changed.unwrap_or_default();
+        changed.retain(|changed| changed.is_of(&boot));
         let mut state = Self {
             path: path.to_path_buf(),
-            changed: changed.unwrap_or_default(),
+            changed,
             own_slice,
+            boot,
             _lock: lock,
         };
         let (threads, stuck) = state.take_back();
@@ -136,28 +191,45 @@ impl State {
         &mut self,
         wanted: &[(ThreadKey, Settings)],
     ) -> io::Result<Vec<(ThreadKey, io::Error)>> {
-        let mut due = Vec::new();
+        let (mut due, mut news) = (Vec::new(), false);
         for (key, wanted) in wanted {
             let known = self.changed.iter_mut().find(|changed| changed.is(key));
             match known {
-                Some(known) if known.now == *wanted => continue,
-                Some(known) => known.now = *wanted,
+                Some(known) if known.now == *wanted && known.was.is_none() => continue,
+                // The kernel refused it, and is asked again.
+                Some(known) if known.now == *wanted => {}
+                Some(known) => {
+                    known.want(wanted);
+                    news = true;
+                }
                 None => match self.first(key, wanted) {
-                    Some(first) if first.before != first.now => self.changed.push(first),
+                    Some(first) if first.before != first.now => {
+                        self.changed.push(first);
+                        news = true;
+                    }
                     _ => continue,
                 },
             }
-            due.push((*key, *wanted));
+            due.push(*key);
         }
         self.changed.retain(Changed::is_there);
-        if !due.is_empty() {
+        if news {
             self.write()?;
         }
-        let make = |(key, wanted): (ThreadKey, Settings)| {
-            let error = self.make(key.tid, &wanted).err()?;
-            (error.raw_os_error() != Some(libc::ESRCH)).then_some((key, error))
-        };
-        Ok(due.into_iter().filter_map(make).collect())
+        let mut failed = Vec::new();
+        for key in due {
+            let known = self.changed.iter().position(|changed| changed.is(&key));
+            // Whoever has its number by now is a stranger.
+            let Some(at) = known.filter(|_| Proc::default().is_there(&key)) else {
+                continue;
+            };
+            match self.make(&self.changed[at]) {
+                Ok(()) => self.changed[at].was = None,
+                Err(error) if affinity::is_gone(&error) => {}
+                Err(error) => failed.push((key, error)),
+            }
+        }
+        Ok(failed)
     }
 
     /// A thread that nothing was changed of yet; `None` if it has gone.
@@ -167,11 +239,12 @@ impl State {
             slice: self.slice_of(key.tid).ok()?,
         };
         Some(Changed {
-            tgid: key.tgid,
-            tid: key.tid,
-            start: key.start,
+            boot: Some(self.boot.clone()),
+            key: *key,
             before,
+            free: may_go_anywhere(key),
             now: *wanted,
+            was: Some(before),
         })
     }
 
@@ -181,11 +254,12 @@ impl State {
         Ok(slice.filter(|_| self.own_slice.is_some() && slice != self.own_slice))
     }
 
-    fn make(&self, tid: u32, wanted: &Settings) -> io::Result<()> {
+    fn make(&self, changed: &Changed) -> io::Result<()> {
+        let (tid, wanted) = (changed.key.tid, &changed.now);
         if self.own_slice.is_some() && self.slice_of(tid)? != wanted.slice {
             thread::set_slice(tid, wanted.slice)?;
         }
-        affinity::set(tid, &wanted.affinity)
+        changed.set_pcpus(&wanted.affinity)
     }
 
     /// Takes everything back. Returns how many threads that concerned.
@@ -215,15 +289,17 @@ impl State {
 
     /// Gives a thread what it had, where it still has what was set.
     fn put_back(&self, changed: &Changed) -> io::Result<()> {
-        let Changed {
-            tid, before, now, ..
-        } = changed;
-        let affinity = match affinity::get(*tid).ok() == Some(now.affinity) {
-            true => gone_is_fine(affinity::set(*tid, &before.affinity)),
+        let Changed { key, before, .. } = changed;
+        let tid = key.tid;
+        let online = preflight::online().unwrap_or_default();
+        let found = affinity::get(tid).unwrap_or_default();
+        let affinity = match changed.has_set_pcpus(&found, &online) {
+            true => gone_is_fine(changed.set_pcpus(&before.affinity)),
             false => Ok(()),
         };
-        if now.slice != before.slice && self.slice_of(*tid).ok() == Some(now.slice) {
-            gone_is_fine(thread::set_slice(*tid, before.slice))?;
+        let slice = self.slice_of(tid);
+        if slice.is_ok_and(|slice| slice != before.slice && changed.has_set_slice(slice)) {
+            gone_is_fine(thread::set_slice(tid, before.slice))?;
         }
         affinity
     }
@@ -242,4 +318,12 @@ fn gone_is_fine(result: io::Result<()>) -> io::Result<()> {
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
         other => other,
     }
+}
+
+/// May a thread use all pCPUs that there can ever be? Unlike `sched_getaffinity()`, /proc lists those that are
+/// off-line, too.
+fn may_go_anywhere(key: &ThreadKey) -> bool {
+    let listed = Proc::default().thread(key.tgid, key.tid).allowed();
+    let all = preflight::possible();
+    (listed.zip(all)).is_some_and(|(listed, all)| listed.and(&all) == all)
 }

@@ -58,6 +58,7 @@ fn vcpu(fake: &Fake) -> Vcpu {
         task: TaskId(0),
         key: key(fake),
         allowed: corun_system::affinity::get(fake.tid).unwrap(),
+        weight: crate::vcpu_weight::NEUTRAL,
     }
 }
 
@@ -208,10 +209,151 @@ fn what_is_no_file_is_left_alone() {
     assert!(!path.with_extension("lock").exists());
 }
 
+/// A change that was refused, or that a full disk or a killed daemon kept from being made: the thread has what
+/// was set before that, which is ours as well.
+#[test]
+fn what_was_set_before_a_change_that_was_not_made_is_taken_back_too() {
+    let fake = Fake::start("worker");
+    let before = found(&fake).0;
+    let one = PcpuSet::from_iter(before.iter().take(1));
+    let only = |affinity| {
+        [(
+            key(&fake),
+            state::Settings {
+                affinity,
+                slice: None,
+            },
+        )]
+    };
+    for ends in ["killed", "asked", "full"] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s.json");
+        let (mut state, _) = State::open(&path, None).unwrap();
+        assert!(state.set(&only(one)).unwrap().is_empty());
+        if ends == "full" {
+            // Nothing can be written beside it any more.
+            std::fs::create_dir(folder.path().join("s.json.new")).unwrap();
+            assert!(state.set(&only(before)).is_err());
+        } else {
+            for _ in 0..2 {
+                let refused = state.set(&only("511".parse().unwrap())).unwrap();
+                assert_eq!(refused.len(), 1, "asked again each time");
+            }
+        }
+        assert_eq!(found(&fake).0, one);
+        match ends {
+            "killed" => {
+                drop(state);
+                assert_eq!(State::open(&path, None).unwrap().1.threads, 1);
+            }
+            _ => assert_eq!(state.restore().unwrap(), 1, "{ends}"),
+        }
+        assert_eq!(found(&fake).0, before, "{ends}");
+        assert!(!path.exists(), "{ends}");
+    }
+}
+
+/// pCPU 511, which is not there, was when the mask was set: the kernel shows the mask without it.
+#[test]
+fn a_mask_of_which_pcpus_have_gone_is_taken_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let fake = Fake::start("worker");
+    let before = found(&fake).0;
+    let (mut state, _) = State::open(&folder.path().join("s"), None).unwrap();
+    let first = before.iter().next().unwrap();
+    let affinity = PcpuSet::from_iter([first, PcpuId(511)]);
+    let wanted = state::Settings {
+        affinity,
+        slice: None,
+    };
+    state.set(&[(key(&fake), wanted)]).unwrap();
+    assert_eq!(found(&fake).0, PcpuSet::from_iter([first]));
+    state.restore().unwrap();
+    assert_eq!(found(&fake).0, before);
+}
+
+/// The thread has gone since it was found, and another one has its number.
+#[test]
+fn who_has_the_number_of_one_that_has_gone_is_let_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let fake = Fake::start("worker");
+    let before = found(&fake).0;
+    let mut gone = key(&fake);
+    gone.start -= 1;
+    let wanted = state::Settings {
+        affinity: PcpuSet::from_iter(before.iter().take(1)),
+        slice: None,
+    };
+    let (mut state, _) = State::open(&path, None).unwrap();
+    assert!(state.set(&[(gone, wanted)]).unwrap().is_empty());
+    assert_eq!(found(&fake).0, before);
+}
+
+/// The pCPUs that there were when its mask was changed are fewer than there are now.
+#[test]
+fn a_thread_that_could_go_anywhere_is_not_tied_to_the_pcpus_of_that_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let fake = Fake::start("worker");
+    let all = found(&fake).0;
+    let (Some(first), Some(second)) = (all.iter().next(), all.iter().nth(1)) else {
+        return; // one pCPU only
+    };
+    let only = |pcpu| state::Settings {
+        affinity: PcpuSet::from_iter([pcpu]),
+        slice: None,
+    };
+    corun_system::affinity::set(fake.tid, &only(second).affinity).unwrap();
+    file_of(&path, &[(&fake, only(first), only(second))]);
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(
+        &path,
+        text.replace("{\"before\"", "{\"free\":true,\"before\""),
+    )
+    .unwrap();
+    assert_eq!(State::open(&path, None).unwrap().1.threads, 1);
+    assert_eq!(found(&fake).0, all);
+
+    let listed = Process::here(std::process::id()).thread(fake.tid).allowed();
+    let can_be = preflight::possible().unwrap();
+    let (mut state, _) = State::open(&path, None).unwrap();
+    state.set(&[(key(&fake), only(first))]).unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    let free = listed.unwrap().and(&can_be) == can_be;
+    assert_eq!(text.contains("\"free\":true"), free, "{text}");
+    state.restore().unwrap();
+    assert_eq!(found(&fake).0, all);
+}
+
+/// The same number and the same ticks, of another boot: `--state` may name a file that outlives it.
+#[test]
+fn what_was_changed_in_another_boot_is_forgotten() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let fake = Fake::start("worker");
+    let before = found(&fake).0;
+    let one = PcpuSet::from_iter(before.iter().take(1));
+    let only = |affinity| state::Settings {
+        affinity,
+        slice: None,
+    };
+    file_of(&path, &[(&fake, only(one), only(before))]);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let text = text.replace("{\"before\"", "{\"boot\":\"another\",\"before\"");
+    assert!(text.contains("another"), "{text}");
+    std::fs::write(&path, text).unwrap();
+    assert_eq!(State::open(&path, None).unwrap().1.threads, 0);
+    assert_eq!(found(&fake).0, before);
+}
+
 /// As `ExecStopPost=` of corun.service does it.
 #[test]
-fn a_run_of_no_time_takes_back_what_is_left() {
+fn what_is_left_is_taken_back_without_a_run() {
     let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("deep/fair.json");
+    assert!(restore(&path).unwrap().is_empty());
+    assert!(!folder.path().join("deep").exists(), "nothing to take back");
     let path = folder.path().join("fair.json");
     let fake = Fake::start("worker");
     let before = found(&fake).0;
@@ -222,19 +364,13 @@ fn a_run_of_no_time_takes_back_what_is_left() {
         slice: None,
     };
     file_of(&path, &[(&fake, only(before), only(one))]);
-    let options = StockOptions {
-        policy: find("fair").unwrap(),
-        settings: Settings::default(),
-        interval: None,
-        run_for: Some(0),
-        json: false,
-        state: path.clone(),
-        out: Box::new(io::sink()),
-        notes: |_| {},
-    };
-    assert_eq!(run(options).unwrap(), Cause::TimeOver);
+    assert!(restore(&path).unwrap()[0].contains("of 1 threads"));
     assert_eq!(found(&fake).0, before);
     assert!(!path.exists());
+    let stuck = only("511".parse().unwrap());
+    file_of(&path, &[(&fake, stuck, only(before))]);
+    assert!(restore(&path).is_err(), "told, and still written down");
+    assert!(path.exists());
 }
 
 #[test]

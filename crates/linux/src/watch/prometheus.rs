@@ -4,10 +4,12 @@
 
 use super::sample::{Sample, VmSample};
 use crate::holds::HoldsNow;
+use crate::inventory::Thread;
 use crate::status::VmNow;
 use corun_model::Wakers;
 use corun_model::time::seconds;
 use corun_system::procfs::Counted;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 /// A metric: name, kind, help; what follows are its lines.
@@ -121,23 +123,60 @@ const PRESSURE: Head = (
 
 /// The sample as text.
 pub fn text(sample: &Sample) -> String {
-    let mut page = Page(String::new());
+    let mut page = Page {
+        text: String::new(),
+        twins: twins(sample),
+    };
     page.host(sample);
     page.vms(sample);
     page.vcpus(sample);
-    page.0
+    page.text
 }
 
-struct Page(String);
+struct Page<'a> {
+    text: String,
+    /// Who several VMs say they are.
+    twins: BTreeSet<Who<'a>>,
+}
 
-impl Page {
+/// Who a VM says it is: its name and its UUID. Anybody may start one that says it is another.
+type Who<'a> = (&'a str, &'a str);
+
+fn who(vm: &VmSample) -> Who<'_> {
+    let who = &vm.machine.identity;
+    (&who.name, who.uuid.as_deref().unwrap_or_default())
+}
+
+/// Who is there more than once: node_exporter refuses a file in which a line is there twice, and all others' with it.
+fn twins(sample: &Sample) -> BTreeSet<Who<'_>> {
+    let mut once = BTreeSet::new();
+    let vms = sample.vms.iter().map(who);
+    vms.filter(|who| !once.insert(*who)).collect()
+}
+
+impl Page<'_> {
     fn head(&mut self, (name, kind, help): Head) {
         // Writing to a string cannot fail, here and below.
-        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
     fn line(&mut self, (name, ..): Head, labels: &str, value: f64) {
-        let _ = writeln!(self.0, "{name}{{{labels}}} {value}");
+        let _ = writeln!(self.text, "{name}{{{labels}}} {value}");
+    }
+
+    fn of_vm(&self, vm: &VmSample) -> String {
+        let (name, uuid) = who(vm);
+        match self.twins.contains(&(name, uuid)) {
+            false => labels(&[("domain", name), ("uuid", uuid)]),
+            true => {
+                let name = format!("{name} (pid {})", vm.machine.tgid);
+                labels(&[("domain", &name), ("uuid", uuid)])
+            }
+        }
+    }
+
+    fn of_vcpu(&self, vm: &VmSample, number: u32) -> String {
+        format!("{},vcpu=\"{number}\"", self.of_vm(vm))
     }
 
     fn host(&mut self, sample: &Sample) {
@@ -148,21 +187,21 @@ impl Page {
         self.line(SCHEDULER, &labels, 1.0);
         let up = f64::from(u8::from(daemon.is_some()));
         self.head(UP);
-        let _ = writeln!(self.0, "{} {up}", UP.0);
+        let _ = writeln!(self.text, "{} {up}", UP.0);
         if let Some(daemon) = daemon {
             self.head(LAPSES);
-            let _ = writeln!(self.0, "{} {}", LAPSES.0, daemon.lapses);
+            let _ = writeln!(self.text, "{} {}", LAPSES.0, daemon.lapses);
             self.holds(&daemon.holds);
         }
         if let Some(waiting) = sample.pressure {
             self.head(PRESSURE);
-            let _ = writeln!(self.0, "{} {}", PRESSURE.0, seconds(waiting));
+            let _ = writeln!(self.text, "{} {}", PRESSURE.0, seconds(waiting));
         }
     }
 
     fn holds(&mut self, holds: &HoldsNow) {
         self.head(HOLDS_BEGUN);
-        let _ = writeln!(self.0, "{} {}", HOLDS_BEGUN.0, holds.begun);
+        let _ = writeln!(self.text, "{} {}", HOLDS_BEGUN.0, holds.begun);
         self.head(HOLDS_ENDED);
         let ended = [
             ("woke", holds.woke),
@@ -179,7 +218,7 @@ impl Page {
         ];
         for (head, seconds) in lengths {
             self.head(head);
-            let _ = writeln!(self.0, "{} {seconds}", head.0);
+            let _ = writeln!(self.text, "{} {seconds}", head.0);
         }
     }
 
@@ -196,17 +235,17 @@ impl Page {
                 ("pid", &pid),
                 ("under_policy", under),
             ];
-            self.line(INFO, &format!("{},{}", of_vm(vm), labels(&more)), 1.0);
+            self.line(INFO, &format!("{},{}", self.of_vm(vm), labels(&more)), 1.0);
         }
         self.thoughts(sample);
         self.head(VCPUS);
         for vm in &sample.vms {
-            self.line(VCPUS, &of_vm(vm), vm.machine.vcpus().count() as f64);
+            self.line(VCPUS, &self.of_vm(vm), vcpus(vm).len() as f64);
         }
         self.head(WEIGHT);
         for vm in &sample.vms {
             if let Some(weight) = vm.group.weight {
-                self.line(WEIGHT, &of_vm(vm), f64::from(weight));
+                self.line(WEIGHT, &self.of_vm(vm), f64::from(weight));
             }
         }
         self.head(THROTTLED);
@@ -216,13 +255,13 @@ impl Page {
             let corun = throttled_by_corun(sample, vm);
             let sum = kernel.into_iter().chain(corun).reduce(|a, b| a + b);
             if let Some(sum) = sum {
-                self.line(THROTTLED, &of_vm(vm), sum);
+                self.line(THROTTLED, &self.of_vm(vm), sum);
             }
         }
         self.head(HELPER);
         for vm in &sample.vms {
             for (role, counted) in vm.others() {
-                let labels = format!("{},{}", of_vm(vm), labels(&[("role", role.name())]));
+                let labels = format!("{},{}", self.of_vm(vm), labels(&[("role", role.name())]));
                 self.line(HELPER, &labels, seconds(counted.run));
             }
         }
@@ -243,7 +282,7 @@ impl Page {
                 self.head(head);
             }
             for (vm, value) in told {
-                self.line(head, &of_vm(vm), value);
+                self.line(head, &self.of_vm(vm), value);
             }
         }
         let told = sample.vms.iter();
@@ -253,7 +292,11 @@ impl Page {
             self.head(WAKERS);
         }
         for (vm, wakers) in told {
-            let labels = format!("{},{}", of_vm(vm), labels(&[("wakers", wakers.name())]));
+            let labels = format!(
+                "{},{}",
+                self.of_vm(vm),
+                labels(&[("wakers", wakers.name())])
+            );
             self.line(WAKERS, &labels, 1.0);
         }
     }
@@ -267,8 +310,8 @@ impl Page {
         for (head, value) in all {
             self.head(head);
             for vm in &sample.vms {
-                for (number, thread) in vm.machine.vcpus() {
-                    let labels = of_vcpu(vm, number);
+                for (number, thread) in vcpus(vm) {
+                    let labels = self.of_vcpu(vm, number);
                     self.line(head, &labels, value(vm.counted(thread.tid)));
                 }
             }
@@ -279,10 +322,10 @@ impl Page {
         self.head(COSTOP);
         for vm in &sample.vms {
             let known = daemon.vms.iter().find(|known| known.pid == vm.machine.tgid);
-            for (number, thread) in vm.machine.vcpus() {
+            for (number, thread) in vcpus(vm) {
                 let vcpus = known.map_or(&[][..], |known| &known.vcpus);
                 if let Some(vcpu) = vcpus.iter().find(|vcpu| vcpu.tid == thread.tid) {
-                    self.line(COSTOP, &of_vcpu(vm, number), vcpu.costop_s);
+                    self.line(COSTOP, &self.of_vcpu(vm, number), vcpu.costop_s);
                 }
             }
         }
@@ -305,16 +348,16 @@ fn under_policy(sample: &Sample, vm: &VmSample) -> Option<bool> {
     Some(known(sample, vm)?.under_policy)
 }
 
-fn of_vm(vm: &VmSample) -> String {
-    let who = &vm.machine.identity;
-    labels(&[
-        ("domain", &who.name),
-        ("uuid", who.uuid.as_deref().unwrap_or_default()),
-    ])
-}
-
-fn of_vcpu(vm: &VmSample, number: u32) -> String {
-    format!("{},vcpu=\"{number}\"", of_vm(vm))
+/// The vCPUs of a VM, each number once: a thread has its creator's name until it is given its own.
+fn vcpus(vm: &VmSample) -> BTreeMap<u32, &Thread> {
+    let mut all: BTreeMap<u32, &Thread> = BTreeMap::new();
+    for (number, thread) in vm.machine.vcpus() {
+        let known = all.entry(number).or_insert(thread);
+        if (thread.start, thread.tid) < (known.start, known.tid) {
+            *known = thread;
+        }
+    }
+    all
 }
 
 fn labels(pairs: &[(&str, &str)]) -> String {
@@ -401,6 +444,37 @@ mod tests {
         ));
         has("corun_daemon_up 0");
         each_is_explained_once(&text);
+    }
+
+    /// A VM that says it is another one, and a thread that has not got its own name yet.
+    #[test]
+    fn no_line_is_there_twice() {
+        let host = FakeHost::new();
+        for pid in [5, 15] {
+            let names = [(pid, "q"), (pid + 1, "CPU 0/KVM"), (pid + 2, "CPU 0/KVM")];
+            host.process(pid, "qemu -name guest=web", &format!("/{pid}"), 1, &names);
+        }
+        host.process(
+            25,
+            "qemu -name guest=db",
+            "/db",
+            1,
+            &[(25, "q"), (26, "CPU 0/KVM")],
+        );
+        host.file("/proc/5/task/6/schedstat", "1500000000 250000000 7\n");
+        let text = text(&Sampler::below(host.root()).sample());
+        let mut series: Vec<_> = text.lines().filter_map(|it| it.rsplit_once(' ')).collect();
+        let count = series.len();
+        series.sort_unstable();
+        series.dedup_by_key(|(series, _)| *series);
+        assert_eq!(series.len(), count, "{text}");
+        for line in [
+            "corun_vcpu_run_seconds_total{domain=\"web (pid 5)\",uuid=\"\",vcpu=\"0\"} 1.5",
+            "corun_vcpu_run_seconds_total{domain=\"web (pid 15)\",uuid=\"\",vcpu=\"0\"} 0",
+            "corun_vm_vcpus{domain=\"db\",uuid=\"\"} 1",
+        ] {
+            assert!(text.lines().any(|it| it == line), "{line}\n{text}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! one VM that could use more, that with the fewest conflicts of latencies, since it makes most of
 //! it. The loan grows gradually, a hundredth of the lender's entitlement each period, and no
 //! further than what the lender leaves unused, and leaves so because its vCPUs are halted: what it is
-//! entitled to is reckoned without vCPUs' own weights, outer cgroups and quotas, and a VM of which too
+//! entitled to is reckoned without outer cgroups and quotas, and a VM of which too
 //! much is expected for that wants all it can get. If the lender uses 5 % less than it did before the
 //! loan (as a rule, or in the period before it if that was less), it is harmed: the loan does not
 //! grow, but is halved. What the borrower used of it is owed, up to a bucket's depth. When the lender

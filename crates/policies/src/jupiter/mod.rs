@@ -36,8 +36,8 @@ pub use params::{JupiterParams, constants};
 
 use crate::Policy;
 use corun_model::{
-    Allotments, Claim, Gang, Nanos, Placement, Plan, Snapshot, Status, TaskPlan, VcpuStatus, VmId,
-    VmPlan, VmSeen, VmStatus,
+    Allotments, Claim, Gang, Nanos, Placement, Plan, Snapshot, Status, TaskPlan, TaskSeen,
+    VcpuStatus, VmId, VmPlan, VmSeen, VmStatus,
 };
 use elb::{Bank, VmUse};
 use entitled::Claimant;
@@ -98,7 +98,7 @@ impl Jupiter {
             self.vms.retain(|vm, _| here.contains(vm));
         }
         for vm in &seen.vms {
-            let tasks = || vm.vcpus.iter().map(|vcpu| vcpu.task);
+            let tasks = || vm.vcpus.iter().map(|vcpu| (vcpu.task, own_weight(vcpu)));
             let known = self.vms.get_mut(&vm.vm);
             match known {
                 Some(known) if known.is_of(tasks()) => known.leave_forbidden_homes(vm),
@@ -255,11 +255,16 @@ impl Policy for Jupiter {
     }
 }
 
-/// What a VM weighs against others. Without a weight of its own its vCPUs count one by one, as if each
-/// was of weight 100: a policy does not see vCPUs' own weights, nor the cgroups around VMs' own.
+/// What a VM weighs against others. Without a weight of its own its vCPUs count one by one, each by what it
+/// weighs: a policy does not see the cgroups around VMs' own.
 fn weight_of(vm: &VmSeen) -> u64 {
-    let each = 100 * vm.vcpus.len() as u64;
-    vm.weight.map_or(each, u64::from)
+    let each = || vm.vcpus.iter().map(own_weight).sum();
+    vm.weight.map_or_else(each, u64::from)
+}
+
+/// What a vCPU weighs by itself.
+fn own_weight(vcpu: &TaskSeen) -> u64 {
+    u64::from(vcpu.weight.max(1))
 }
 
 /// `part` times `by`, divided by `whole`, which is not 0. Division of 128 bits is slow and seldom needed.

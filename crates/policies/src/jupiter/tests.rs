@@ -101,20 +101,97 @@ fn a_vm_that_lends_what_it_cannot_use_does_not_have_its_share() {
     assert_eq!(claim(&plan, 0).latency, policy.params.latency_least);
 }
 
-/// vCPUs' own weights of 2:1 are not known, so that the lighter VM seems not to use what it could. It
-/// waits all the time, and lends nothing: the split stays what the weights say.
+/// A cgroup around it gives the second VM half of what the first has, which is not known, so that it seems not to
+/// use what it could. It waits all the time, and lends nothing: the split stays what the weights say.
 #[test]
 fn a_vm_of_which_too_much_is_expected_lends_nothing() {
     let mut policy = Jupiter::default();
-    let vms = [
-        vec![(67, Doing::Ready, 20); 2],
-        vec![(33, Doing::Running, 10), (33, Doing::Ready, 10)],
-    ];
-    let plan = ask_for(&mut policy, 0, 50, &vms);
+    let plan = ask_for(&mut policy, 0, 50, &two_to_one());
     for vm in policy.status().vms {
         assert_eq!((vm.loan, vm.enforced), (0, true));
     }
     assert!((0..2).all(|vcpu| claim(&plan, vcpu).share == Claim::NEUTRAL));
+}
+
+/// Two VMs of which the first has twice as much.
+fn two_to_one() -> [Vec<Does>; 2] {
+    [
+        vec![(67, Doing::Ready, 20); 2],
+        vec![(33, Doing::Running, 10), (33, Doing::Ready, 10)],
+    ]
+}
+
+/// The same periods, of vCPUs that weigh this by themselves.
+fn ask_weighed(policy: &mut Jupiter, periods: u64, vms: &[Vec<Does>], weights: &[&[u32]]) -> Plan {
+    let each = (0..periods).map(|number| {
+        let mut seen = period(number, vms);
+        for (vm, weights) in seen.vms.iter_mut().zip(weights) {
+            for (vcpu, weight) in vm.vcpus.iter_mut().zip(*weights) {
+                vcpu.weight = *weight;
+            }
+        }
+        ask(policy, &seen)
+    });
+    each.last().unwrap()
+}
+
+/// Both have what they are entitled to, and nobody is hurried.
+#[test]
+fn a_vm_without_a_weight_is_entitled_to_what_its_vcpus_weigh() {
+    let mut policy = Jupiter::default();
+    let weights: [&[u32]; 2] = [&[200; 2], &[100; 2]];
+    let plan = ask_weighed(&mut policy, 50, &two_to_one(), &weights);
+    for (vcpu, part) in [(0, 66), (100, 33)] {
+        let claim = claim(&plan, vcpu);
+        assert_eq!((claim.allotment / MS, claim.share), (part, Claim::NEUTRAL));
+        assert_eq!(claim.latency, policy.params.latency, "of task {vcpu}");
+    }
+}
+
+/// A VM's own weight is all that counts against others; within, its vCPUs divide by theirs. The dispatcher
+/// multiplies shares by these, so that neutral ones are told.
+#[test]
+fn vcpus_of_a_vm_divide_its_time_by_what_they_weigh() {
+    let mut policy = Jupiter::default();
+    let vms = [
+        vec![(75, Doing::Ready, 20), (25, Doing::Ready, 8)],
+        vec![HOG; 2],
+    ];
+    let plan = ask_weighed(&mut policy, 20, &vms, &[&[300, 100], &[200, 200]]);
+    // 400 and 400 against each other.
+    let parts = [0, 1, 100, 101].map(|vcpu| claim(&plan, vcpu));
+    assert_eq!(parts.map(|claim| claim.allotment / MS), [75, 25, 50, 50]);
+    assert!(parts.iter().all(|claim| claim.share == Claim::NEUTRAL));
+    // The heavy one leaves what it has: its sibling gains by the same rule.
+    let vms = [
+        vec![(5, Doing::Waiting, 0), (95, Doing::Ready, 20)],
+        vec![HOG; 2],
+    ];
+    let mut policy = Jupiter::new(JupiterParams {
+        elb: false,
+        ..JupiterParams::default()
+    });
+    let plan = ask_weighed(&mut policy, 4, &vms, &[&[300, 100], &[200, 200]]);
+    let [heavy, light] = [0, 1].map(|vcpu| claim(&plan, vcpu));
+    assert!(light.share > Claim::NEUTRAL && heavy.share < Claim::NEUTRAL);
+    let weighed = 300 * u64::from(heavy.share) + 100 * u64::from(light.share);
+    assert!(
+        (400 * u64::from(Claim::NEUTRAL)).abs_diff(weighed) < 400,
+        "the VM's total stays"
+    );
+}
+
+/// A vCPU that weighs something else from now on has another part.
+#[test]
+fn new_weights_of_vcpus_hold_at_once() {
+    let mut policy = Jupiter::default();
+    let vms = [vec![HOG; 2], vec![HOG; 2]];
+    ask_weighed(&mut policy, 5, &vms, &[&[100; 2], &[100; 2]]);
+    let mut seen = period(5, &vms);
+    seen.vms[0].vcpus[0].weight = 300;
+    let plan = ask(&mut policy, &seen);
+    let parts = [0, 1].map(|vcpu| claim(&plan, vcpu).allotment / MS);
+    assert_eq!(parts, [99, 33], "400 of 600, of two pCPUs");
 }
 
 /// Haste is for VMs that lack time: who has its share has latencies like any other again.

@@ -16,6 +16,8 @@ const LATELY: u32 = 10;
 #[derive(Clone, Debug)]
 pub(super) struct Vm {
     vcpus: Vec<Vcpu>,
+    /// What its vCPUs weigh by themselves, together.
+    own: u64,
     /// How their last period went.
     went: Vec<Went>,
     /// Weights and latencies, as the parts want them to be handed.
@@ -35,6 +37,8 @@ pub(super) struct Vm {
 #[derive(Clone, Debug)]
 struct Vcpu {
     task: TaskId,
+    /// What it weighs by itself: the dispatcher multiplies its share by that.
+    own: u64,
     /// What it may use in the period, ns; 0: nothing has been said yet.
     slice: Nanos,
     /// What it is expected to use.
@@ -58,7 +62,7 @@ pub(super) struct Claimed {
     pub task: TaskId,
     pub claim: Claim,
     pub home: Option<PcpuId>,
-    /// Its weight without loans, [`Claim::NEUTRAL`] if as by default.
+    /// By what its own weight is multiplied, without loans; [`Claim::NEUTRAL`] if by nothing.
     pub weight: u64,
     /// Is its latency one of the low ones?
     pub low: bool,
@@ -74,9 +78,11 @@ fn limits(params: &JupiterParams) -> Limits {
 }
 
 impl Vm {
-    pub fn new(tasks: impl Iterator<Item = TaskId>, params: &JupiterParams) -> Self {
-        let vcpu = |task| Vcpu {
+    /// With these vCPUs, each with what it weighs by itself. That is what it has of the VM's time at first.
+    pub fn new(tasks: impl Iterator<Item = (TaskId, u64)>, params: &JupiterParams) -> Self {
+        let vcpu = |(task, own)| Vcpu {
             task,
+            own,
             slice: 0,
             predicted: 0,
             used: 0,
@@ -93,11 +99,15 @@ impl Vm {
             hidden: false,
         };
         let vcpus: Vec<Vcpu> = tasks.map(vcpu).collect();
+        let own: u64 = vcpus.iter().map(|vcpu| vcpu.own).sum();
+        let total = dats::NEUTRAL * vcpus.len() as u64;
+        let weight = |vcpu: &Vcpu| scaled(total, vcpu.own, own.max(1));
         Self {
             went: vec![nothing; vcpus.len()],
-            weights: vec![dats::NEUTRAL; vcpus.len()],
+            weights: vcpus.iter().map(weight).collect(),
             latencies: vec![params.latency; vcpus.len()],
             vcpus,
+            own,
             entitled: 0,
             has: 0,
             trust: Trust::default(),
@@ -106,9 +116,9 @@ impl Vm {
         }
     }
 
-    /// Are these its vCPUs?
-    pub fn is_of(&self, tasks: impl Iterator<Item = TaskId>) -> bool {
-        self.vcpus.iter().map(|vcpu| vcpu.task).eq(tasks)
+    /// Are these its vCPUs, and do they weigh that by themselves?
+    pub fn is_of(&self, tasks: impl Iterator<Item = (TaskId, u64)>) -> bool {
+        (self.vcpus.iter().map(|vcpu| (vcpu.task, vcpu.own))).eq(tasks)
     }
 
     /// Where its vCPUs had better be that were of this VM, too.
@@ -276,7 +286,10 @@ impl Vm {
     pub fn claims(&self, params: &JupiterParams) -> impl Iterator<Item = Claimed> {
         let limits = limits(params);
         let each = self.vcpus.iter().zip(&self.weights).zip(&self.latencies);
+        let vcpus = self.vcpus();
         each.map(move |((vcpu, &weight), &latency)| {
+            // Of what it weighs by itself, beside the mean of its siblings.
+            let weight = scaled(weight, self.own, (vcpu.own * vcpus).max(1));
             let share = scaled(weight, self.has, self.entitled.max(1));
             Claimed {
                 task: vcpu.task,

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a vCPU weighs among its siblings: `cpu.weight` of a cgroup that its thread has to itself, such as
+//! libvirt's `vcpu0`, else its thread's nice value.
+//!
+//! The dispatcher divides a VM's time by these: a cgroup's weight by what it weighs beside those next to it
+//! (dispatcher/group.h), a thread's by `scx.weight`, which the kernel makes of its nice value alone
+//! (`set_task_scx_weight()` in kernel/sched/ext.c). In a cgroup that a thread has to itself its nice value is
+//! nothing to anybody.
+
+use crate::cgroup;
+use corun_system::procfs::Proc;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// What a thread of nice 0 weighs, and a cgroup of which nobody has said anything.
+pub(crate) const NEUTRAL: u32 = 100;
+/// `sched_prio_to_weight[]` of kernel/sched/core.c: nice -20 to 19.
+const OF_NICE: [u32; 40] = [
+    88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916, 9548, 7620, 6100, 4904,
+    3906, 3121, 2501, 1991, 1586, 1277, 1024, 820, 655, 526, 423, 335, 272, 215, 172, 137, 110, 87,
+    70, 56, 45, 36, 29, 23, 18, 15,
+];
+/// What nice 0 weighs there.
+const NICE_0: u32 = 1024;
+
+/// What a thread of this host weighs among its siblings; neutral, if it has gone.
+pub(crate) fn of(tgid: u32, tid: u32) -> u32 {
+    let root = Path::new("/");
+    let own = cgroup::mount(root).and_then(|mount| of_own_cgroup(root, &mount, tgid, tid));
+    own.or_else(|| nice(tid).ok().map(of_nice))
+        .unwrap_or(NEUTRAL)
+}
+
+/// The weight of the cgroup that a thread has to itself; `None` if it shares its own with others.
+fn of_own_cgroup(root: &Path, mount: &Path, tgid: u32, tid: u32) -> Option<u32> {
+    let path = Proc::below(root).thread(tgid, tid).cgroup()?;
+    let own = mount.join(path.trim_start_matches('/'));
+    let threads = fs::read_to_string(own.join("cgroup.threads")).ok()?;
+    let alone = own != mount && threads.lines().all(|line| line.parse() == Ok(tid));
+    alone.then(|| cgroup::weight_at(&own)).flatten()
+}
+
+/// A thread's nice value.
+fn nice(tid: u32) -> io::Result<i32> {
+    // Every answer from -20 on is one: whether it failed only errno says.
+    // SAFETY: errno is this thread's own; the call takes integers.
+    let nice = unsafe {
+        *libc::__errno_location() = 0;
+        libc::getpriority(libc::PRIO_PROCESS, tid)
+    };
+    match io::Error::last_os_error() {
+        error if nice == -1 && error.raw_os_error() != Some(0) => Err(error),
+        _ => Ok(nice),
+    }
+}
+
+/// As the kernel has it, 1 to 10000 (`sched_weight_to_cgroup()`).
+fn of_nice(nice: i32) -> u32 {
+    let at = usize::try_from(nice.saturating_add(20)).unwrap_or(0);
+    let weight = OF_NICE[at.min(OF_NICE.len() - 1)];
+    ((weight * NEUTRAL + NICE_0 / 2) / NICE_0).clamp(1, 10_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_of_nice_values_are_the_kernels() {
+        let weights = [-20, -1, 0, 1, 19, 99, i32::MIN].map(of_nice);
+        assert_eq!(weights, [8668, 125, 100, 80, 1, 1, 8668]);
+    }
+
+    #[test]
+    fn a_thread_without_a_cgroup_of_its_own_weighs_what_its_nice_value_says() {
+        let weighed = std::thread::spawn(|| {
+            // SAFETY: takes nothing and always works; then integers, of this thread only.
+            let me = unsafe { libc::gettid() } as u32;
+            let before = of(std::process::id(), me);
+            // SAFETY: as above.
+            unsafe { libc::setpriority(libc::PRIO_PROCESS, me, 19) };
+            (before, of(std::process::id(), me), nice(me).unwrap())
+        });
+        let (before, after, nice_now) = weighed.join().unwrap();
+        assert_eq!((after, nice_now), (1, 19));
+        assert!(before > after);
+        assert!(nice(u32::MAX >> 1).is_err());
+        assert_eq!(of(u32::MAX, u32::MAX), NEUTRAL);
+    }
+
+    #[test]
+    fn libvirts_cgroup_of_a_vcpu_counts() {
+        let root = tempfile::tempdir().unwrap();
+        let put = |path: &str, text: &str| {
+            let file = root.path().join(path);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, text).unwrap();
+        };
+        put("proc/7/task/8/cgroup", "0::/vm.scope/libvirt/vcpu0\n");
+        put("proc/7/task/9/cgroup", "0::/vm.scope/libvirt\n");
+        put("cg/vm.scope/libvirt/vcpu0/cgroup.threads", "8\n");
+        put("cg/vm.scope/libvirt/vcpu0/cpu.weight", "300\n");
+        put("cg/vm.scope/libvirt/cgroup.threads", "9\n10\n");
+        put("cg/vm.scope/libvirt/cpu.weight", "200\n");
+        let of = |tid| of_own_cgroup(root.path(), &root.path().join("cg"), 7, tid);
+        assert_eq!((of(8), of(9), of(10)), (Some(300), None, None));
+    }
+}

@@ -17,9 +17,8 @@ pub enum LockKind {
     /// 2.6.25–4.1 (ticket locks).
     Ticket,
     /// Queued; waiters halt their vCPU after `pv_spin` and the releaser kicks the first. While the
-    /// first has halted, or not run yet since it is the first, newcomers may take the free lock; if it lost
-    /// its pCPU while it spun they may not. Linux since 4.2 as a KVM guest (`qspinlock_paravirt.h`; so
-    /// since 4.15, `pv_hybrid_queued_unfair_trylock()`).
+    /// first is not running, newcomers may take the free lock. Linux since 4.2 as a KVM guest
+    /// (`qspinlock_paravirt.h`).
     Paravirtual,
 }
 

@@ -25,9 +25,6 @@ pub(super) struct SpinLock {
     owner: Option<u32>,
     /// First come, first here.
     waiters: VecDeque<u32>,
-    /// Paravirtual: the first waiter, if its vCPU lost its pCPU while it spun. It has said that it spins
-    /// (`set_pending()`), and nobody takes the lock before it until it has halted.
-    pending: Option<u32>,
     /// Chooses among test-and-set spinners.
     rng: Rng,
 }
@@ -37,7 +34,6 @@ impl SpinLock {
         Self {
             owner: None,
             waiters: VecDeque::new(),
-            pending: None,
             rng,
         }
     }
@@ -46,8 +42,6 @@ impl SpinLock {
     pub fn check(&self, threads: &[Thread]) {
         let held = |thread: &u32| threads[*thread as usize].preempt_off > 0;
         assert!(self.owner.iter().all(held), "the holder can be preempted");
-        let first = self.waiters.front();
-        assert!(self.pending.is_none() || self.pending.as_ref() == first);
         for waiter in &self.waiters {
             let doing = threads[*waiter as usize].doing;
             assert!(matches!(doing, Doing::Spinning { granted: false, .. }));
@@ -62,7 +56,7 @@ impl Vm {
         let state = &mut self.threads[thread as usize];
         state.preempt_off += 1;
         let slot = &mut self.locks[lock as usize];
-        if slot.owner.is_none() && slot.pending.is_none() {
+        if slot.owner.is_none() {
             slot.owner = Some(thread);
             return self.tell_begin(host, thread, Span::SpinHold, lock);
         }
@@ -96,8 +90,6 @@ impl Vm {
         let state = &mut self.threads[thread as usize];
         if self.params.lock == LockKind::Paravirtual && state.spun >= self.params.pv_spin {
             state.spun = 0;
-            let slot = &mut self.locks[lock as usize];
-            slot.pending = slot.pending.filter(|first| *first != thread);
             self.stats.lock_halts += 1;
             self.halt(host, vcpu);
             return Flow::Off;
@@ -118,25 +110,8 @@ impl Vm {
             return false;
         };
         slot.waiters.remove(place);
-        slot.pending = None;
         slot.owner = Some(thread);
         true
-    }
-
-    /// `vcpu` lost its pCPU: did its thread spin, the first in line for a paravirtual lock?
-    pub(super) fn stops_spinning(&mut self, vcpu: u32) {
-        if self.params.lock != LockKind::Paravirtual {
-            return;
-        }
-        let Some(thread) = self.vcpus[vcpu as usize].current else {
-            return;
-        };
-        if let Doing::Spinning { lock, .. } = self.threads[thread as usize].doing {
-            let slot = &mut self.locks[lock as usize];
-            if slot.waiters.front() == Some(&thread) {
-                slot.pending = Some(thread);
-            }
-        }
     }
 
     /// `thread`, running on `vcpu`, lets a lock go.
@@ -165,7 +140,6 @@ impl Vm {
         let Some(next) = slot.waiters.remove(place) else {
             return;
         };
-        slot.pending = None;
         slot.owner = Some(next);
         let state = &mut self.threads[next as usize];
         if let Doing::Spinning { granted, .. } = &mut state.doing {

@@ -148,7 +148,6 @@ impl Vm {
     pub fn stop(&mut self, vcpu: u32, done: Nanos) {
         debug_assert_eq!(self.vcpus[vcpu as usize].mode, Mode::Running);
         self.settle_at(vcpu, done);
-        self.stops_spinning(vcpu);
         let slot = &mut self.vcpus[vcpu as usize];
         slot.mode = Mode::Ready;
         slot.started = false;

@@ -197,30 +197,3 @@ fn who_spins_at_a_condition_barrier_needs_no_waking() {
     let rounds = SEC / (900 * US);
     assert_eq!(outcome.vms[0].achieved.spin / (300 * US), rounds);
 }
-
-/// Thread 0 holds a paravirtual lock and thread 1 waits for it, when thread 1's vCPU loses its pCPU; then the
-/// lock is let go. Who comes next takes it only if thread 1 was not the first in line while it spun.
-#[test]
-fn nobody_takes_a_lock_before_a_preempted_first_waiter() {
-    let takes = |spun_first: bool| {
-        let program = "loop { lock l { compute 1ms } }";
-        let params = kind(LockKind::Paravirtual);
-        let mut vms = Guests::new(vec![vm("a", params, &[program; 3])], Vec::new(), 1)
-            .unwrap()
-            .vms;
-        let vm = &mut vms[0];
-        let mut host = Host::new(machine(1, FREE), None);
-        vm.want_lock(&mut host, 0, 0);
-        vm.want_lock(&mut host, 1, 0);
-        vm.vcpus[1].current = Some(1);
-        vm.vcpus[1].mode = vcpu::Mode::Running;
-        if spun_first {
-            vm.stop(1, 0);
-        }
-        vm.vcpus[1].mode = vcpu::Mode::Ready;
-        vm.unlock(&mut host, 0, 0, 0);
-        vm.want_lock(&mut host, 2, 0);
-        !matches!(vm.threads[2].doing, thread::Doing::Spinning { .. })
-    };
-    assert_eq!((takes(true), takes(false)), (false, true));
-}

@@ -295,7 +295,7 @@ fn with_all(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Takes back what a run that was killed has left; one part that cannot be keeps the other from nothing.
+/// Takes back what a run that was killed has left: each part, whether or not the other can be.
 fn restore(args: &Args) -> anyhow::Result<()> {
     let threads = stock::restore(&args.state);
     let polling = host::restore(&args.state_dir);

@@ -5,102 +5,110 @@
 //! added to results later adds lines only. Names of measures are those of the JSON. What was not
 //! measured (`null`) has no line.
 
-use crate::results::{HostResult, Run};
+use crate::results::Run;
 use crate::sensitivity::Point;
+use csv::Writer;
 use serde::Serialize;
 use serde_json::Value;
+use std::io;
 
-const COLUMNS: &str = "case,policy,seed,of,name,measure,value\n";
+const COLUMNS: [&str; 7] = ["case", "policy", "seed", "of", "name", "measure", "value"];
 
 /// The runs of `corun compare`.
 ///
 /// # Errors
 /// If results cannot be written as JSON, which would be a defect of this crate.
-pub fn runs(runs: &[Run]) -> serde_json::Result<String> {
-    let mut out = COLUMNS.to_string();
+pub fn runs(runs: &[Run]) -> io::Result<String> {
+    let mut out = Writer::from_writer(Vec::new());
+    out.write_record(COLUMNS)?;
     for run in runs {
-        add(&mut out, "", run)?;
+        add(&mut out, &[], run)?;
     }
-    Ok(out)
+    text(out)
 }
 
 /// The runs of `corun sensitivity`: the same behind the value of the parameter, as scenarios have it.
 ///
 /// # Errors
 /// As [`runs`].
-pub fn points(points: &[Point]) -> serde_json::Result<String> {
-    let mut out = format!("parameter,{COLUMNS}");
+pub fn points(points: &[Point]) -> io::Result<String> {
+    let mut out = Writer::from_writer(Vec::new());
+    out.write_record(["parameter"].iter().chain(&COLUMNS))?;
     for point in points {
-        let before = quoted(&point.value) + ",";
         for run in &point.runs {
-            add(&mut out, &before, run)?;
+            add(&mut out, &[&point.value], run)?;
         }
     }
-    Ok(out)
+    text(out)
+}
+
+/// One line, its end included.
+///
+/// # Errors
+/// None that is known: it is made in memory.
+pub fn line<Cell: AsRef<[u8]>>(cells: impl IntoIterator<Item = Cell>) -> io::Result<String> {
+    let mut out = Writer::from_writer(Vec::new());
+    out.write_record(cells)?;
+    text(out)
+}
+
+fn text(out: Writer<Vec<u8>>) -> io::Result<String> {
+    let bytes = out.into_inner().map_err(|error| error.into_error())?;
+    String::from_utf8(bytes).map_err(io::Error::other)
 }
 
 /// A run's lines, each beginning with `before`.
-fn add(out: &mut String, before: &str, run: &Run) -> serde_json::Result<()> {
-    let before = format!(
-        "{before}{},{},{}",
-        quoted(&run.case),
-        quoted(&run.policy),
-        run.seed
-    );
+fn add(out: &mut Writer<Vec<u8>>, before: &[&str], run: &Run) -> io::Result<()> {
+    let seed = run.seed.to_string();
     let mut of = |kind: &str, name: &str, result: Value| {
-        let before = format!("{before},{kind},{}", quoted(name));
+        let mut before = before.to_vec();
+        before.extend([&run.case, &run.policy, &seed, kind, name]);
         numbers(&result, "", &mut |measure, value| {
-            *out += &format!("{before},{measure},{value}\n");
-        });
+            let value = value.to_string();
+            let cells = before.iter().copied().chain([measure, &value]);
+            Ok(out.write_record(cells)?)
+        })
     };
-    let host: &HostResult = &run.host;
-    of("host", "", json(host)?);
+    of("host", "", json(&run.host)?)?;
     for vm in &run.vms {
-        of("vm", &vm.name, json(vm)?);
+        of("vm", &vm.name, json(vm)?)?;
     }
     for client in &run.clients {
-        of("client", &client.name, json(client)?);
+        of("client", &client.name, json(client)?)?;
     }
     for disk in &run.disks {
-        of("disk", &disk.name, json(disk)?);
+        of("disk", &disk.name, json(disk)?)?;
     }
     for task in &run.tasks {
-        of("task", &task.name, json(task)?);
+        of("task", &task.name, json(task)?)?;
     }
     Ok(())
 }
 
-fn json(result: &impl Serialize) -> serde_json::Result<Value> {
-    serde_json::to_value(result)
+fn json(result: &impl Serialize) -> io::Result<Value> {
+    Ok(serde_json::to_value(result)?)
 }
 
 /// Calls `each` with all numbers below `value` and their paths, such as `stacking.two`.
-fn numbers(value: &Value, path: &str, each: &mut impl FnMut(&str, &serde_json::Number)) {
+fn numbers(
+    value: &Value,
+    path: &str,
+    each: &mut impl FnMut(&str, &serde_json::Number) -> io::Result<()>,
+) -> io::Result<()> {
     match value {
         Value::Number(number) => each(path, number),
-        Value::Object(inside) => inside.iter().for_each(|(key, value)| {
-            let path = match path {
-                "" => key.clone(),
-                _ => format!("{path}.{key}"),
-            };
-            numbers(value, &path, each);
+        Value::Object(inside) => inside.iter().try_for_each(|(key, value)| match path {
+            "" => numbers(value, key, each),
+            _ => numbers(value, &format!("{path}.{key}"), each),
         }),
-        _ => {}
-    }
-}
-
-/// As RFC 4180 wants what has commas, quotes or ends of lines in it.
-pub fn quoted(text: &str) -> String {
-    match text.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_string(),
+        _ => Ok(()),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::{ClientResult, VmResult};
+    use crate::results::{ClientResult, HostResult, VmResult};
 
     fn run() -> Run {
         Run {
@@ -162,7 +170,7 @@ mod tests {
 
     #[test]
     fn names_cannot_make_columns() {
-        assert_eq!(quoted("web"), "web");
-        assert_eq!(quoted("a,\"b\""), "\"a,\"\"b\"\"\"");
+        let text = line(["web", "a,\"b\"", ""]).unwrap();
+        assert_eq!(text, "web,\"a,\"\"b\"\"\",\n");
     }
 }

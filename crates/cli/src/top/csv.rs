@@ -4,7 +4,8 @@
 
 use corun_linux::watch::{Row, Sample};
 use corun_model::time::SEC;
-use corun_report::csv::quoted;
+use corun_report::csv;
+use std::io;
 
 const COLUMNS: [&str; 27] = [
     "uptime_s",
@@ -36,12 +37,13 @@ const COLUMNS: [&str; 27] = [
     "wakers",
 ];
 
+/// The first line, its end included.
 pub(super) fn head() -> String {
-    COLUMNS.join(",")
+    COLUMNS.join(",") + "\n"
 }
 
-/// A line; what nobody knows is empty.
-pub(super) fn line(row: &Row, then: &Sample, now: &Sample) -> String {
+/// A line, its end included; what nobody knows is empty.
+pub(super) fn line(row: &Row, then: &Sample, now: &Sample) -> io::Result<String> {
     let seconds = |time: u64| format!("{:.3}", time as f64 / SEC as f64);
     let percent = |share: f64| format!("{:.3}", 100.0 * share);
     let count = if row.vcpu.is_some() {
@@ -52,7 +54,7 @@ pub(super) fn line(row: &Row, then: &Sample, now: &Sample) -> String {
     let cells: [String; 27] = [
         seconds(now.at),
         seconds(now.at.saturating_sub(then.at)),
-        quoted(&row.name),
+        row.name.clone(),
         row.uuid.clone().unwrap_or_default(),
         row.manager.to_string(),
         row.pid.to_string(),
@@ -69,7 +71,7 @@ pub(super) fn line(row: &Row, then: &Sample, now: &Sample) -> String {
         percent(row.ready * count),
         format!("{:.1}", row.switches_per_s),
         format!("{:.3}", row.latency_ms),
-        quoted(row.class.as_deref().unwrap_or_default()),
+        maybe(row.class.as_deref()),
         maybe(row.slice_ms),
         maybe(row.pool),
         maybe(row.under_policy),
@@ -78,7 +80,7 @@ pub(super) fn line(row: &Row, then: &Sample, now: &Sample) -> String {
         maybe(row.loan_percent),
         maybe(row.wakers),
     ];
-    cells.join(",")
+    csv::line(cells)
 }
 
 fn maybe<T: ToString>(value: Option<T>) -> String {

@@ -156,7 +156,8 @@ impl Batch {
             (Box::new(file), new)
         };
         if new {
-            writeln!(file, "{}", csv::head()).with_context(|| cannot(path))?;
+            file.write_all(csv::head().as_bytes())
+                .with_context(|| cannot(path))?;
         }
         Ok(Self::Csv(file, path.clone()))
     }
@@ -170,9 +171,9 @@ impl Batch {
             }
             Self::Json => output::print(&(serde_json::to_string(&rows)? + "\n")),
             Self::Csv(file, path) => {
-                let lines = rows.iter().map(|row| csv::line(row, then, now) + "\n");
-                let lines: String = lines.collect();
-                let written = file.write_all(lines.as_bytes());
+                let lines = rows.iter().map(|row| csv::line(row, then, now));
+                let lines: io::Result<String> = lines.collect();
+                let written = lines.and_then(|lines| file.write_all(lines.as_bytes()));
                 written
                     .and_then(|()| file.flush())
                     .with_context(|| cannot(path))
@@ -197,9 +198,9 @@ fn open(path: &Path) -> io::Result<(File, bool)> {
 
 /// Makes sure that what is in the file already has the same columns.
 fn same_columns(path: &Path) -> anyhow::Result<()> {
-    let mut head = vec![0; csv::head().len() + 1];
+    let mut head = vec![0; csv::head().len()];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut head));
-    match read.is_ok() && head == (csv::head() + "\n").into_bytes() {
+    match read.is_ok() && head == csv::head().into_bytes() {
         true => Ok(()),
         false => Err(Invalid::error(format!(
             "--csv {}: there is something else in it: expected a new file, or one with the columns that \
@@ -217,11 +218,11 @@ mod tests {
     fn lines_are_appended_to_their_like_only() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("top.csv");
-        for other in ["case,policy\n", "x", &csv::head()] {
+        for other in ["case,policy\n", "x", csv::head().trim_end()] {
             std::fs::write(&path, other).unwrap();
             assert!(same_columns(&path).unwrap_err().is::<Invalid>(), "{other}");
         }
-        std::fs::write(&path, csv::head() + "\n1,2\n").unwrap();
+        std::fs::write(&path, csv::head() + "1,2\n").unwrap();
         same_columns(&path).unwrap();
     }
 }

@@ -5,7 +5,7 @@
 use super::Sighting;
 use corun_model::Nanos;
 use corun_policies::vmigrater::{Core, MigraterParams};
-use corun_system::procfs::ThreadKey;
+use corun_system::procfs::{Proc, ThreadKey};
 use libbpf_rs::{
     Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, RingBuffer, RingBufferBuilder,
 };
@@ -278,7 +278,7 @@ impl Traced {
         }
         book.under_way.store(0, Ordering::Relaxed);
         book.tid.store(key.tid, Ordering::Relaxed);
-        let vcpu = corun_system::procfs::Proc::default()
+        let vcpu = Proc::default()
             .thread(key.tgid, key.tid)
             .stat()
             .map_or(0, |stat| stat.cpu);

@@ -106,7 +106,7 @@ fn one(machine: &Case, programs: &[usize]) -> anyhow::Result<Done> {
     let end = case.run.warm_up + case.run.duration;
     let outcome = simulation
         .with_policy(Box::new(meter))
-        .run(case.run.warm_up, end, |_| {});
+        .try_run(case.run.warm_up, end, |_| {})?;
     let cycles = *seen.lock().unwrap_or_else(PoisonError::into_inner);
     let rates = outcome.vms.iter().map(|vm| vm.achieved.throughput);
     Ok(Done {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Failures that are the input's: they end with exit code 2, a promise that was broken with 3, all
-//! others with 1.
+//! Failures that are the input's: they end with exit code 2, a promise that was broken with 3, what Ctrl-C
+//! ended with 130, all others with 1.
 
+use crate::interrupt::{self, Interrupted};
 use corun_linux::host::HostError;
 use std::fmt::Display;
 
@@ -10,6 +11,7 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
     match error.downcast_ref::<HostError>() {
         Some(HostError::RolledBack(_)) => 3,
         _ if error.is::<Invalid>() => 2,
+        _ if error.is::<Interrupted>() => interrupt::EXIT_CODE,
         _ => 1,
     }
 }

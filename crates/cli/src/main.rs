@@ -10,6 +10,7 @@ mod compare;
 mod failure;
 mod guest;
 mod host;
+mod interrupt;
 mod lockstep;
 mod metrics;
 mod output;

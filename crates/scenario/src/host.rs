@@ -14,6 +14,8 @@ const LENGTH: RangeInclusive<Nanos> = MS..=86_400 * SEC;
 const PARAMETER: RangeInclusive<Nanos> = US..=10 * SEC;
 /// Parameters that may be switched off.
 const PARAMETER_OR_OFF: RangeInclusive<Nanos> = 0..=10 * SEC;
+/// Wake-ups of the kernel's own threads per second: more would be a load, which is what tasks are for.
+const HOUSEKEEPING: u32 = 1000;
 /// Costs of the machine; 0 is a machine without that cost.
 pub(crate) const COST: RangeInclusive<Nanos> = 0..=SEC;
 
@@ -27,6 +29,7 @@ pub(crate) fn host(table: Reader<'_>) -> Option<Host> {
     }
     let host = Host {
         topology: topology.or(Topology::flat(1).ok())?,
+        housekeeping: table.whole("housekeeping", 0..=HOUSEKEEPING),
         hz: table.whole("hz", 100..=10_000).unwrap_or(HOST_HZ),
         tick_skew: table.flag("tick_skew").unwrap_or(false),
         costs,
@@ -95,7 +98,7 @@ pub(crate) fn run(table: Option<Reader<'_>>) -> Option<Run> {
     let mut run = Run {
         duration: 10 * SEC,
         warm_up: SEC,
-        stagger: 0,
+        stagger: None,
         seeds: vec![1],
         policies: None,
     };
@@ -106,9 +109,7 @@ pub(crate) fn run(table: Option<Reader<'_>>) -> Option<Run> {
     run.warm_up = table
         .duration("warm_up", 0..=*LENGTH.end())
         .unwrap_or(run.warm_up);
-    run.stagger = table
-        .duration("stagger", 0..=run.warm_up)
-        .unwrap_or(run.stagger);
+    run.stagger = table.duration("stagger", 0..=run.warm_up);
     if table.has("seed") && table.has("seeds") {
         table.problem("seeds", "seed is given, too: expected one of them");
     }

@@ -56,6 +56,8 @@ pub struct Host {
     pub topology: Topology,
     /// Scheduler ticks per second.
     pub hz: u32,
+    /// Wake-ups of the kernel's own threads, per second and pCPU.
+    pub housekeeping: Option<u32>,
     /// Are the ticks of the pCPUs spread over half a period?
     pub tick_skew: bool,
     /// `[host.costs]`.
@@ -148,8 +150,8 @@ pub struct Run {
     pub duration: Nanos,
     /// Before it.
     pub warm_up: Nanos,
-    /// VMs begin within so long, each at a time of its own.
-    pub stagger: Nanos,
+    /// VMs and their threads begin within so long, each at a time of its own.
+    pub stagger: Option<Nanos>,
     /// Each is a run.
     pub seeds: Vec<u64>,
     /// Policies to compare if the command line names none.

@@ -8,6 +8,7 @@ pub fn parameters() -> Vec<Parameter> {
     [
         crate::host::parameters(),
         crate::host::HardwareParams::parameters(),
+        crate::guest::housekeeping_parameters(),
         crate::guest::halt_poll_parameters(),
         crate::guest::emulator_parameters(),
         crate::guest::parameters(),

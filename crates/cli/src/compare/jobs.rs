@@ -30,10 +30,29 @@ where
     R: Send,
     E: Send,
 {
+    run_while(items, threads, || true, work)
+}
+
+/// The same as long as `go_on` says so: what was begun by then is done to its end, so that the results are
+/// those of the first items.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_while<T, R, E>(
+    items: &[T],
+    threads: usize,
+    go_on: impl Fn() -> bool + Sync,
+    work: impl Fn(&T) -> Result<R, E> + Sync,
+) -> Result<Vec<R>, E>
+where
+    T: Sync,
+    R: Send,
+    E: Send,
+{
     let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
     let (results, done) = mpsc::channel();
     let worker = |results: mpsc::Sender<(usize, Result<R, E>)>| {
-        while !failed.load(Ordering::Relaxed) {
+        while !failed.load(Ordering::Relaxed) && go_on() {
             let at = next.fetch_add(1, Ordering::Relaxed);
             let Some(item) = items.get(at) else { break };
             let result = work(item);
@@ -69,6 +88,19 @@ mod tests {
         assert_eq!(alone, run(&items, 8, work));
         assert_eq!(alone.unwrap()[49], 49 * 49);
         assert_eq!(run(&[], 4, work), Ok(vec![]));
+    }
+
+    #[test]
+    fn what_was_begun_is_done() {
+        let items: Vec<usize> = (0..50).collect();
+        let begun = AtomicUsize::new(0);
+        let work = |n: &usize| {
+            begun.fetch_add(1, Ordering::Relaxed);
+            Ok::<usize, ()>(*n)
+        };
+        let done = run_while(&items, 4, || begun.load(Ordering::Relaxed) < 20, work).unwrap();
+        assert!((20..24).contains(&done.len()), "{}", done.len());
+        assert_eq!(done[..], items[..done.len()]);
     }
 
     #[test]

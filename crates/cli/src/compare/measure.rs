@@ -10,13 +10,17 @@ use corun_report::{
     Stacking, TaskResult, VmResult, round,
 };
 use corun_sim::device::net::ClientOutcome;
+use corun_sim::guest::is_housekeeping;
 use corun_sim::host::Totals;
 use corun_sim::load::{DeviceOutcome, IoAchieved};
 use corun_sim::{Outcome, VmOutcome, Waits};
 
 /// The result of a run, without its names.
 pub fn run(outcome: &Outcome, pcpus: u32) -> Run {
-    let tasks = outcome.tasks.iter().filter(|(_, is_vcpu, _)| !is_vcpu);
+    // The host's own threads are a part of it, nothing that a scenario asks about.
+    let asked = |name: &str, is_vcpu: bool| !is_vcpu && !is_housekeeping(name);
+    let tasks = outcome.tasks.iter();
+    let tasks = tasks.filter(|(name, is_vcpu, _)| asked(name, *is_vcpu));
     Run {
         policy: String::new(),
         case: String::new(),

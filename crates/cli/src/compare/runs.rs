@@ -259,12 +259,25 @@ pub fn carry_out(
     all: &[Job<'_>],
     watch: &watch::WatchArgs,
 ) -> anyhow::Result<Vec<Run>> {
+    carry_out_while(args, all, watch, || true)
+}
+
+/// The same as long as `go_on` says so: after that no run is begun, and those of the last jobs are missing.
+///
+/// # Errors
+/// As [`carry_out`].
+pub fn carry_out_while(
+    args: &RunArgs,
+    all: &[Job<'_>],
+    watch: &watch::WatchArgs,
+    go_on: impl Fn() -> bool + Sync,
+) -> anyhow::Result<Vec<Run>> {
     let cpus = || thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let threads = args.jobs.map_or_else(cpus, NonZeroUsize::get);
     let total = all.iter().map(Job::end).fold(0, u64::saturating_add);
     let progress = Progress::new(all.len(), total, threads, args.quiet);
     let shown = all.iter().filter(|job| job.first).count();
-    let runs = jobs::run(all, threads, |job| {
+    let runs = jobs::run_while(all, threads, go_on, |job| {
         let part = watch.part(job.case.run.warm_up, shown);
         one(job, watch, part.filter(|_| job.first), &progress)
     });

@@ -8,11 +8,12 @@ use super::schedulers::{self, elsewhere, set, unknown};
 use super::{demand, disks};
 use corun_model::{Nanos, PcpuSet};
 use corun_policies::vmigrater::MigraterParams;
-use corun_scenario::{Case, EmulatorKeys, GuestKeys, HaltPoll, Problems, Vm};
+use corun_scenario::{Case, EmulatorKeys, GuestKeys, HaltPoll, Problems, Run, Vm};
 use corun_sim::Simulation;
 use corun_sim::guest::{
     Agent, BalloonParams, BlockIrq, EmulatorParams, GuestError, GuestParams, Guests,
-    HaltPollParams, HostTaskSpec, IdleMode, LockKind, TlbFlush, VmSpec,
+    HaltPollParams, HostTaskSpec, HousekeepingParams, IdleMode, LockKind, STAGGER, TlbFlush,
+    VmSpec,
 };
 use corun_sim::host::{CacheParams, Costs, HardwareParams, HostParams, Observer, SmtParams};
 
@@ -68,6 +69,18 @@ pub fn host_params(case: &Case) -> HostParams {
     }
 }
 
+/// What the host does of its own accord.
+fn housekeeping(case: &Case) -> HousekeepingParams {
+    let mut params = HousekeepingParams::default();
+    set(&mut params.wakeups, case.host.housekeeping);
+    params
+}
+
+/// What VMs begin within: all have begun when the warm-up is over.
+fn stagger(run: &Run) -> Nanos {
+    run.stagger.unwrap_or(STAGGER.min(run.warm_up))
+}
+
 /// How the host polls for halted vCPUs.
 fn halt_polling(said: &HaltPoll) -> HaltPollParams {
     let mut params = HaltPollParams::default();
@@ -120,6 +133,7 @@ fn guests(case: &Case, seed: u64) -> Result<Guests, Problems> {
             program,
         }));
     }
+    tasks.extend(housekeeping(case).tasks(case.host.topology.pcpus()));
     let disks = problems.take(disks::specs(&case.disks, case.host.hz));
     let network = problems.take(network::spec(case));
     problems.or_ok(())?;
@@ -128,7 +142,7 @@ fn guests(case: &Case, seed: u64) -> Result<Guests, Problems> {
         .map_err(|error| unfit(case, &error))?;
     Ok(guests
         .with_halt_polling(halt_polling(&case.host.halt_poll))
-        .begun_within(case.run.stagger, seed)
+        .begun_within(stagger(&case.run), seed)
         .in_cgroups(cgroups(case)))
 }
 

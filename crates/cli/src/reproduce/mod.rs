@@ -15,9 +15,11 @@ mod work;
 
 use crate::compare::provenance;
 use crate::failure::Invalid;
+use crate::interrupt::{Interrupt, Interrupted};
 use crate::output;
 use crate::outputs::{self, Outputs};
 use checks::Check;
+use claims::Said;
 use corun_report::claims::Scoreboard;
 use corun_report::html::About;
 use library::Library;
@@ -84,13 +86,18 @@ Examples:
   corun reproduce --report claims.html --json > claims.json
       for people and for programs
 
+Ctrl-C ends it after the runs under way, and shows the claims whose runs were all done; a second one
+ends it at once.
+
 Exit codes: 0 done, whatever the verdicts; 1 a run failed or a file could not be written; 2 wrong
-usage, or claims, checks or experiments that are not valid (stderr says where and why).";
+usage, or claims, checks or experiments that are not valid (stderr says where and why); 130
+interrupted.";
 
 /// Runs the command.
 ///
 /// # Errors
-/// [`Invalid`] if a claim is unknown or a file is not valid; anything else if a run or writing fails.
+/// [`Invalid`] if a claim is unknown or a file is not valid, [`Interrupted`] after Ctrl-C; anything else if
+/// a run or writing fails.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let outputs = Outputs::of([("--report", args.report.as_ref())])?;
     let library = match &args.experiments {
@@ -106,22 +113,31 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let all = claims::read(&library)?;
     let checks = checks::read(&library, &all)?;
     let wanted = claims::select(&all, &args.claims)?;
-    let possible: Vec<&Check> = wanted
-        .iter()
-        .filter_map(|claim| checks.checks.get(&claim.id))
-        .filter(|check| judge::lacking(check, &checks).is_empty())
-        .collect();
+    let check = |claim: &Said| {
+        let check = checks.checks.get(&claim.id);
+        check.filter(|check| judge::lacking(check, &checks).is_empty())
+    };
+    let possible: Vec<&Check> = wanted.iter().filter_map(|claim| check(claim)).collect();
     outputs.try_out()?;
-    let measured = work::carry_out(args, &library, &checks, &possible)?;
+    let interrupt = Interrupt::heeded()?;
+    let measured = work::carry_out(args, &library, &checks, &possible, || !interrupt.came())?;
     let judged = wanted
         .iter()
+        .filter(|claim| check(claim).is_none_or(|check| measured.is_complete(check)))
         .map(|claim| judge::judge(claim, &checks, &measured));
     let board = Scoreboard {
         version: env!("CARGO_PKG_VERSION").to_string(),
         quick: args.quick,
         claims: judged.collect::<Result<_, _>>().map_err(Invalid::error)?,
     };
-    show(args, &board)
+    show(args, &board)?;
+    if measured.is_all() {
+        return Ok(());
+    }
+    let (left, all) = (wanted.len() - board.claims.len(), wanted.len());
+    let told =
+        format!("interrupted: {left} of {all} claims are missing, whose runs were not all done");
+    Err(anyhow::Error::new(Interrupted(told)))
 }
 
 fn show(args: &Args, board: &Scoreboard) -> anyhow::Result<()> {

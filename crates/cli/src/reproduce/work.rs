@@ -30,19 +30,35 @@ pub struct Measured {
     runs: BTreeMap<(String, String, String), BTreeMap<u64, Value>>,
     /// The only case of an experiment, or the empty name.
     only: BTreeMap<String, String>,
+    /// Those of which a run was never begun, since somebody had had enough.
+    undone: BTreeSet<(String, String, String)>,
 }
 
 impl Measured {
     /// The runs of what is referred to, by seed; `None` if there are none.
     pub fn of(&self, reference: &Reference) -> Option<&BTreeMap<u64, Value>> {
+        self.runs.get(&self.key(reference)?)
+    }
+
+    /// Were all runs done that this check refers to?
+    pub fn is_complete(&self, check: &Check) -> bool {
+        let mut keys = check.references.values().filter_map(|of| self.key(of));
+        keys.all(|key| !self.undone.contains(&key))
+    }
+
+    /// Were all runs done?
+    pub fn is_all(&self) -> bool {
+        self.undone.is_empty()
+    }
+
+    fn key(&self, reference: &Reference) -> Option<(String, String, String)> {
         let experiment = &reference.experiment;
         let case = reference.case.as_ref().or(self.only.get(experiment))?;
-        let key = (experiment.clone(), case.clone(), reference.policy.clone());
-        self.runs.get(&key)
+        Some((experiment.clone(), case.clone(), reference.policy.clone()))
     }
 }
 
-/// Does everything that these checks refer to.
+/// Does everything that these checks refer to, as long as `go_on` says so.
 ///
 /// # Errors
 /// [`Invalid`] if an experiment is not valid, or has no such case; anything else if a run fails.
@@ -51,6 +67,7 @@ pub fn carry_out(
     library: &Library,
     checks: &Checks,
     wanted: &[&Check],
+    go_on: impl Fn() -> bool + Sync,
 ) -> anyhow::Result<Measured> {
     let selection = select(wanted);
     let mut scenarios = Vec::new();
@@ -81,8 +98,13 @@ pub fn carry_out(
     }
     let done = match jobs.is_empty() {
         true => Vec::new(),
-        false => runs::carry_out(&run_args, &jobs, &Default::default())?,
+        false => runs::carry_out_while(&run_args, &jobs, &Default::default(), go_on)?,
     };
+    let undone = names.iter().zip(&jobs).skip(done.len());
+    let key = |(name, job): (&String, &Job<'_>)| {
+        (name.clone(), job.case.name.clone(), job.policy.clone())
+    };
+    measured.undone.extend(undone.map(key));
     for (name, run) in names.into_iter().zip(done) {
         let key = (name, run.case.clone(), run.policy.clone());
         let value = serde_json::to_value(&run)?;
@@ -140,7 +162,7 @@ fn scenario(
             run.seeds.truncate(QUICK_SEEDS);
             let part = |time: u64| (time / QUICK_PART).max(QUICK_LEAST).min(time);
             (run.warm_up, run.duration) = (part(run.warm_up), part(run.duration));
-            run.stagger = run.stagger.min(run.warm_up);
+            run.stagger = run.stagger.map(|most| most.min(run.warm_up));
         }
         if let Some(seeds) = args.seeds {
             run.seeds = (1..=u64::from(seeds)).collect();

@@ -18,6 +18,7 @@ mod emergence;
 mod guest;
 mod half_loaded;
 mod host;
+mod in_step;
 mod jupiter;
 mod lock_latency;
 mod options;

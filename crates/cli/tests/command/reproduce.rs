@@ -5,6 +5,10 @@ use crate::common::{self, Place, corun, fits_schema, in_tree};
 use corun_report::claims::Scoreboard;
 use serde_json::Value;
 use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 fn prints(args: &[&str]) -> String {
     common::printed(corun(&[&["reproduce"], args].concat()))
@@ -175,6 +179,41 @@ fn results_do_not_hang_on_threads_and_quick_ones_are_shorter() {
         (&json["claims"][0]["seeds"], &json["quick"]),
         (&1.into(), &true.into())
     );
+}
+
+/// Ctrl-C: what is done is shown, claims that lack runs are not.
+#[test]
+fn what_is_done_is_shown_when_it_is_interrupted() {
+    // The one experiment is two short runs, the other takes minutes.
+    let trend = "[check.\"x.trend\"]\nexperiment = \"x/";
+    let checks = CHECKS.replace(&format!("{trend}two"), &format!("{trend}one"));
+    let dir = place("interrupted", &checks);
+    let write = |name: &str, seeds: Vec<u32>| {
+        let seeds = format!("seeds = {seeds:?}");
+        let scenario = SCENARIO.replace("seeds = [1, 2, 3, 4]", &seeds);
+        fs::write(format!("{dir}/x/{name}.toml"), scenario).unwrap();
+    };
+    write("one", vec![1]);
+    write("two", (1..=10_000).collect());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_corun"));
+    command.args(["reproduce", "--experiments", &dir, "--json", "--jobs", "1"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut running = command.spawn().unwrap();
+    let mut said = BufReader::new(running.stderr.take().unwrap()).lines();
+    let began = said.next().unwrap().unwrap();
+    assert!(began.starts_with("20002 runs"), "{began}");
+    thread::sleep(Duration::from_secs(1));
+    let kill = Command::new("kill")
+        .args(["-INT", &running.id().to_string()])
+        .status();
+    assert!(kill.unwrap().success());
+    let output = running.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let board: Scoreboard = serde_json::from_slice(&output.stdout).unwrap();
+    let shown: Vec<&str> = board.claims.iter().map(|claim| claim.id.as_str()).collect();
+    assert_eq!(shown, ["x.trend", "x.lines", "x.later"]);
+    let why = said.next().unwrap().unwrap();
+    assert!(why.contains("1 of 4 claims are missing"), "{why}");
 }
 
 #[test]

@@ -25,6 +25,7 @@ mod emulator;
 mod execute;
 mod halt_polling;
 mod host_task;
+mod housekeeping;
 mod idle;
 mod inactivity;
 mod interrupts;
@@ -57,6 +58,9 @@ pub use balloon::{BalloonParams, parameters as balloon_parameters};
 pub use disks::DiskSpec;
 pub use emulator::{EmulatorParams, parameters as emulator_parameters};
 pub use halt_polling::{HaltPollParams, parameters as halt_poll_parameters};
+pub use housekeeping::{
+    HousekeepingParams, STAGGER, is_housekeeping, parameters as housekeeping_parameters,
+};
 pub use idle::IdleMode;
 pub use net::{NetParams, parameters as net_parameters};
 pub use params::{BlockIrq, GuestParams, LockKind, block_parameters, parameters};
@@ -165,12 +169,19 @@ impl Guests {
         self
     }
 
-    /// Each VM begins at a time of its own within `over`, by chance, rather than all at once: what
-    /// begins together on pCPUs alike and computes goes on in step for ever.
+    /// Each VM begins at a time of its own within the first half of `over`, by chance, and each of its threads
+    /// within as long after that, rather than all at once: what begins together on pCPUs alike and
+    /// computes goes on in step, on a silent host for ever. Hosts that were on for hours have random phases.
     #[must_use]
     pub fn begun_within(mut self, over: Nanos, seed: u64) -> Self {
+        if over == 0 {
+            return self;
+        }
         for vm in &mut self.vms {
-            vm.begins = Rng::of(seed, "VM begins", u64::from(vm.id)).between(0, over);
+            let mut rng = Rng::of(seed, "VM begins", u64::from(vm.id));
+            let begin = rng.between(0, over / 2);
+            let threads = vm.threads.iter();
+            vm.begins = threads.map(|_| begin + rng.between(0, over / 2)).collect();
         }
         self
     }
@@ -356,7 +367,7 @@ impl Load for Guests {
             Timer::Idle => self.vms[vm].idled_enough(index),
             Timer::Heartbeat => self.vms[vm].heartbeat_due(host, index),
             Timer::Balloon => self.vms[vm].balloon_due(host, index),
-            Timer::Begin => self.vms[vm].begin_threads(host),
+            Timer::Begin => self.vms[vm].begin_threads(host, index as usize..index as usize + 1),
             Timer::BlockDone => self.vms[vm].completion(host, index, None),
             _ => self.vms[vm].sleep_over(host, index),
         }

@@ -69,7 +69,7 @@ impl Timer {
             Timer::Transmit => "packets that are sent",
             Timer::Heartbeat => "a heartbeat",
             Timer::Balloon => "a balloon's sleep that ends",
-            Timer::Begin => "a VM that begins",
+            Timer::Begin => "a thread that begins",
             Timer::Net => "packets and clients of the network",
         }
     }

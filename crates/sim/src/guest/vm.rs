@@ -25,6 +25,8 @@ use super::vcpu::{Mode, Vcpu};
 use super::{GuestParams, HaltPollParams, LockKind, Stats, Timer};
 use crate::host::{Activity, Happening, Host, Instant, Lane, Span};
 use corun_model::Nanos;
+use std::collections::BTreeSet;
+use std::ops::Range;
 
 /// How many times as wide as it begins KVM makes the window of pause-loop exits at most: 2^32 cycles
 /// (`ple_window_max`) of 4096.
@@ -58,8 +60,10 @@ pub(super) struct Vm {
     pub stats: Stats,
     /// Its ticks come at this time modulo their period: VMs boot at different times.
     pub tick_phase: Nanos,
-    /// When its threads begin.
-    pub begins: Nanos,
+    /// When each thread begins; empty: all at once, with the run.
+    pub begins: Vec<Nanos>,
+    /// Has a thread begun?
+    pub begun: bool,
     /// The vCPU that a spinning one yielded to last.
     pub favoured: u32,
     /// Running vCPUs to attend to before the event is over.
@@ -82,36 +86,44 @@ impl Vm {
     /// The run begins; its threads do so now or later.
     pub fn start(&mut self, host: &mut Host) {
         self.tell_names(host);
-        if self.begins == 0 {
-            return self.begin_threads(host);
+        if self.begins.is_empty() {
+            return self.begin_threads(host, 0..self.threads.len());
         }
-        for thread in &mut self.threads {
-            thread.doing = Doing::Off;
+        for (index, at) in (0..).zip(&self.begins) {
+            self.threads[index as usize].doing = Doing::Off;
+            host.load_timer(*at, Timer::Begin.token(self.id, index));
         }
-        host.load_timer(self.begins, Timer::Begin.token(self.id, 0));
     }
 
-    /// Puts all threads on their runqueues and wakes the vCPUs that have any.
-    pub fn begin_threads(&mut self, host: &mut Host) {
-        self.timers.fill(host.now());
-        for (index, thread) in self.threads.iter_mut().enumerate() {
+    /// Puts these threads on their runqueues and wakes the vCPUs that they are on.
+    pub fn begin_threads(&mut self, host: &mut Host, threads: Range<usize>) {
+        let first = !std::mem::replace(&mut self.begun, true);
+        if first {
+            self.timers.fill(host.now());
+        }
+        let mut vcpus = BTreeSet::new();
+        for index in threads {
+            let thread = &mut self.threads[index];
             thread.doing = Doing::Next;
             let queue = &mut self.vcpus[thread.vcpu as usize].queue;
             queue.add(thread.vruntime, index as u32);
+            vcpus.insert(thread.vcpu);
         }
-        for (index, vcpu) in (0..).zip(&mut self.vcpus) {
+        for index in vcpus {
+            let vcpu = &mut self.vcpus[index as usize];
             match vcpu.mode {
-                _ if vcpu.idle() => {}
                 Mode::Halted => {
                     vcpu.mode = Mode::Ready;
                     host.wake(vcpu.task, None);
                 }
-                // A packet was there before.
+                // Another thread is there, or a packet was before.
                 Mode::Ready => {}
                 Mode::Running => self.dirty.push(index),
             }
         }
-        self.start_agent(host);
+        if first {
+            self.start_agent(host);
+        }
     }
 
     /// `vcpu` got a pCPU.

@@ -92,7 +92,7 @@ pub struct Run {
     pub host: HostResult,
     /// Its VMs.
     pub vms: Vec<VmResult>,
-    /// Host tasks that are no vCPUs.
+    /// Host tasks that are no vCPUs, without those of its own housekeeping.
     pub tasks: Vec<TaskResult>,
     /// The host's disks, if it has any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

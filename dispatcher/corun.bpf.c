@@ -763,12 +763,18 @@ KERNEL_CALLBACK(corun_disable, struct task_struct *p)
 CALLBACK(void, corun_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
 {
 	struct task_ctx *t = raw_task_ctx(p);
+	u32 vm;
 
 	if (!t)
 		return;
 	leave(t);
-	gang_left(t);
-	vm_forget(t);
+	relaxed_leave(t);
+	vm = vm_leave(t);
+	if (vm) {
+		gang_ends(t);
+		vm_ends(t, vm);
+	}
+	t->vm = NO_VM;
 }
 
 /* A sibling waits for `p`; in the kernel KVM tells of it (awaited.h). */

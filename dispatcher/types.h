@@ -42,6 +42,8 @@
 #define RARE static __attribute__((noinline))
 
 #define NO_VM 0xffffffffu
+/* The slot in which a vCPU was to be counted is not its VM's any more (vm.h). */
+#define NOT_COUNTED 0xffffffffu
 #define NO_PCPU (-1)
 
 /* A weight of 100 is neutral, as in cgroup v2; the range is 1 to 10000. */
@@ -228,7 +230,7 @@ struct group_ctx {
 };
 
 struct vm_ctx {
-	u32 id;		   /* process id of the VM, 0: free slot */
+	u32 id;		   /* process id of the VM, 0: free slot; one word with the next (vm.h) */
 	u32 vcpus;	   /* vCPU threads seen */
 	u64 active_weight; /* sum of the weights of its ready and running vCPUs */
 	u32 llc;	   /* the last-level cache where its vCPUs begin */

@@ -283,6 +283,56 @@ static inline void callback_end(s32 result)
 
 #include "cgroup.h"
 
+/* A slot of the VM table as far as it says whose it is and how many it counts: one word. */
+union seats {
+	struct {
+		u32 id;
+		u32 vcpus;
+	};
+	u64 word;
+};
+
+typedef u64 __attribute__((may_alias)) seats_word;
+
+static inline volatile seats_word *seats_of(struct vm_ctx *vm)
+{
+	_Static_assert(__builtin_offsetof(struct vm_ctx, id) == 0 &&
+			   __builtin_offsetof(struct vm_ctx, vcpus) == sizeof(u32),
+		       "as in union seats");
+	return (volatile seats_word *)vm;
+}
+
+/* So many siblings may come or go in between; who finds more is counted when it is queued next. */
+#define SEAT_TRIES 16
+
+static inline u32 raw_count_in(struct vm_ctx *vm, u32 id)
+{
+	volatile seats_word *seats = seats_of(vm);
+	u32 counted = NOT_COUNTED;
+	u32 try;
+
+	repeat (try, SEAT_TRIES) {
+		union seats was = {.word = *seats};
+		union seats more = was;
+
+		if (was.id != id)
+			break;
+		more.vcpus++;
+		if (__sync_bool_compare_and_swap(seats, was.word, more.word)) {
+			counted = was.vcpus;
+			break;
+		}
+	}
+	return counted;
+}
+
+static inline bool raw_free_slot(struct vm_ctx *vm, u32 id)
+{
+	union seats empty = {.id = id};
+
+	return __sync_bool_compare_and_swap(seats_of(vm), empty.word, 0);
+}
+
 static inline u64 raw_now(void)
 {
 	return bpf_ktime_get_ns();

@@ -172,6 +172,20 @@ static inline struct vm_ctx *vm_at(u32 slot)
 	return slot < MAX_VMS ? &corun_context->vms[slot] : NULL;
 }
 
+static inline u32 raw_count_in(struct vm_ctx *vm, u32 id)
+{
+	return vm->id == id ? vm->vcpus++ : NOT_COUNTED;
+}
+
+static inline bool raw_free_slot(struct vm_ctx *vm, u32 id)
+{
+	bool empty = vm->id == id && !vm->vcpus;
+
+	if (empty)
+		vm->id = 0;
+	return empty;
+}
+
 static inline struct vm_conf *vm_conf_at(u32 slot)
 {
 	return slot < MAX_VMS ? &corun_context->vm_confs[slot] : NULL;

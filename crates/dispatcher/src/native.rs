@@ -516,6 +516,12 @@ impl<S: Services> Native<S> {
         &self.inner.vms[slot]
     }
 
+    /// The table of VMs as C has it, for tests that change it in the midst of a callback.
+    #[cfg(test)]
+    pub(crate) fn vms(&mut self) -> *mut VmCtx {
+        self.inner.context.vms
+    }
+
     /// Are VMs' gang modes looked at? Where no VM has one any more they need not be: decisions are those of
     /// a host that never had any.
     pub fn look_at_gangs(&mut self, wanted: bool) {

@@ -817,4 +817,4 @@ TIMER_CALLBACK(corun_release, s32 cpu)
 	callback_end(0);
 }
 
-SCHEDULER(corun, 5000 /* ms until the kernel takes a ready task's waiting for a stall */)
+SCHEDULER(corun, WATCHDOG / 1000000 /* ms */)

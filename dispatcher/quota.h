@@ -30,8 +30,8 @@
 #define QUOTA_TURN 5000000ull
 /* The shortest turn, ns. */
 #define QUOTA_TURN_MIN 50000ull
-/* Longest time parked, ns; two fifths of the watchdog's timeout. */
-#define PARK_MAX 2000000000ull
+/* Longest time parked, ns. */
+#define PARK_MAX (WATCHDOG / 5 * 2)
 /* So many are released by one timer; the rest a moment later. */
 #define RELEASE_MOST 128
 /* A timer that has not fired so long after it should have was not started, for which kernels may
@@ -106,16 +106,14 @@ static inline u64 quota_again(struct group_conf *conf, struct group_ctx *g, u64 
 CALLED u64 quota_wait(u32 group, u64 now)
 {
 	u64 wait = 0;
+	struct group_conf *conf;
+	struct group_ctx *g;
 	s32 level;
 
-	repeat (level, GROUP_LEVELS) {
-		struct group_conf *conf = group_conf_at(group - 1);
-		struct group_ctx *g = group_at(group - 1);
+	for_each_group (level, conf, g, group) {
 		u64 quota, again;
 		s64 left;
 
-		if (!group || !conf || !g)
-			break;
 		quota = shared(conf->quota);
 		if (quota) {
 			left = quota_left(conf, g, quota, now);
@@ -123,7 +121,7 @@ CALLED u64 quota_wait(u32 group, u64 now)
 			if (again > wait)
 				wait = again;
 		}
-		group = shared(conf->parent);
+		group = group_around(conf);
 	}
 	return wait;
 }
@@ -131,16 +129,14 @@ CALLED u64 quota_wait(u32 group, u64 now)
 /* How much of `want` do the quotas around `group` have left? */
 CALLED u64 quota_offer(u32 group, u64 want, u64 now)
 {
+	struct group_conf *conf;
+	struct group_ctx *g;
 	s32 level;
 
-	repeat (level, GROUP_LEVELS) {
-		struct group_conf *conf = group_conf_at(group - 1);
-		struct group_ctx *g = group_at(group - 1);
+	for_each_group (level, conf, g, group) {
 		u64 quota;
 		s64 left;
 
-		if (!group || !conf || !g)
-			break;
 		quota = shared(conf->quota);
 		if (quota) {
 			left = quota_left(conf, g, quota, now);
@@ -149,7 +145,7 @@ CALLED u64 quota_offer(u32 group, u64 want, u64 now)
 			else if ((u64)left < want)
 				want = (u64)left;
 		}
-		group = shared(conf->parent);
+		group = group_around(conf);
 	}
 	return want;
 }
@@ -157,17 +153,14 @@ CALLED u64 quota_offer(u32 group, u64 want, u64 now)
 /* Takes `ns` from the quotas around `group`, or gives it back if below 0. */
 CALLED u32 quota_take(u32 group, s64 ns)
 {
+	struct group_conf *conf;
+	struct group_ctx *g;
 	s32 level;
 
-	repeat (level, GROUP_LEVELS) {
-		struct group_conf *conf = group_conf_at(group - 1);
-		struct group_ctx *g = group_at(group - 1);
-
-		if (!group || !conf || !g)
-			break;
+	for_each_group (level, conf, g, group) {
 		if (shared(conf->quota))
 			fetch_add(g->left, -ns);
-		group = shared(conf->parent);
+		group = group_around(conf);
 	}
 	return 0;
 }
@@ -176,19 +169,17 @@ CALLED u32 quota_take(u32 group, s64 ns)
 CALLED u64 quota_freed_at(u32 group)
 {
 	u64 last = 0;
+	struct group_conf *conf;
+	struct group_ctx *g;
 	s32 level;
 
-	repeat (level, GROUP_LEVELS) {
-		struct group_conf *conf = group_conf_at(group - 1);
-		struct group_ctx *g = group_at(group - 1);
+	for_each_group (level, conf, g, group) {
 		u64 freed;
 
-		if (!group || !conf || !g)
-			break;
 		freed = shared(g->freed_at);
 		if (freed > last)
 			last = freed;
-		group = shared(conf->parent);
+		group = group_around(conf);
 	}
 	return last;
 }

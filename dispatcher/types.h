@@ -18,6 +18,9 @@
 /* Of a host with more last-level caches, several count as one. */
 #define MAX_LLCS 64u
 #define MASK_WORDS (MAX_PCPUS / 64)
+/* How long the kernel lets a ready task wait before it takes that for a stall and ends the
+ * scheduler, ns: whoever is kept waiting on purpose is for a part of that only. */
+#define WATCHDOG 5000000000ull
 /* Each has a pCPU at least. */
 #define MAX_POOLS MAX_PCPUS
 /* Shorter slices, ns, would only switch. */

@@ -4,7 +4,7 @@
  *
  * All state hangs off one context, reached through a thread-local pointer, so that simulations run
  * side by side. Whoever hosts the dispatcher fills in `struct native_host`
- * (crates/dispatcher/src/native.rs mirrors these structs; a test compares their sizes).
+ * (crates/dispatcher/src/native.rs mirrors these structs; a test compares each field's place).
  *
  * It is compiled three times. A replay takes part in everything that passes the tap; for the
  * simulator, whose calls it is to be fast for, UNTAPPED makes the tap nothing at all, and pCPUs are
@@ -103,6 +103,64 @@ struct native_context {
 	u32 vms_seen;
 	struct pcpu_index index; /* kept by the untapped build */
 };
+
+/*
+ * Where the fields lie of the structs that only native builds have, and no BTF tells of. The names
+ * of some are macros from here on.
+ */
+#define PLACE(of, field) offsetof(struct of, field)
+extern const size_t NAME(corun_places)[];
+const size_t NAME(corun_places)[] = {
+    PLACE(task_struct, id),
+    PLACE(task_struct, vcpu_of),
+    PLACE(task_struct, weight),
+    PLACE(task_struct, cpu),
+    PLACE(task_struct, queued_vtime),
+    PLACE(task_struct, allowed),
+    PLACE(task_struct, group),
+    PLACE(task_struct, conf),
+    PLACE(task_struct, ctx),
+    PLACE(native_host, claim_idle),
+    PLACE(native_host, queue_length),
+    PLACE(native_host, move_first),
+    PLACE(native_host, next_queued),
+    PLACE(native_host, move_queued),
+    PLACE(native_host, requeue),
+    PLACE(native_host, insert),
+    PLACE(native_host, insert_next),
+    PLACE(native_host, insert_local),
+    PLACE(native_host, kick),
+    PLACE(native_host, set_slice),
+    PLACE(native_host, start_timer),
+    PLACE(native_host, tap_in),
+    PLACE(native_host, tap_out),
+    PLACE(native_context, self),
+    PLACE(native_context, host),
+    PLACE(native_context, cpus),
+    PLACE(native_context, vms),
+    PLACE(native_context, vm_confs),
+    PLACE(native_context, gangs),
+    PLACE(native_context, pools),
+    PLACE(native_context, pcpu_confs),
+    PLACE(native_context, group_confs),
+    PLACE(native_context, groups),
+    PLACE(native_context, current),
+    PLACE(native_context, knobs),
+    PLACE(native_context, slots),
+    PLACE(native_context, now),
+    PLACE(native_context, cpu),
+    PLACE(native_context, vms_seen),
+    PLACE(native_context, index),
+    PLACE(gang_slots, end),
+    PLACE(gang_slots, opening),
+    PLACE(gang_slots, first),
+    PLACE(pcpu_index, light),
+    PLACE(pcpu_index, waiting),
+    PLACE(pcpu_index, fixed),
+    PLACE(pcpu_index, llc),
+    PLACE(pcpu_index, llcs_known),
+};
+#undef PLACE
 
 #define corun_context NAME(corun_context)
 extern __thread struct native_context *corun_context;

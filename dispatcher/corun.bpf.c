@@ -147,6 +147,7 @@ INLINED struct cpu_ctx *make_ready(struct task_struct *p, struct task_ctx *t, s3
 		if (t->held_since)
 			hold_end(p, t, now);
 	} else if (t->state == TASK_THROTTLED) {
+		quota_returns(t);
 		enter(t, TASK_READY, now);
 	}
 	if (!ready) {
@@ -294,6 +295,8 @@ RARE void park(struct task_struct *p, struct task_ctx *t, u64 wait, u64 now, u64
 	struct cpu_ctx *c = cpu_at(here);
 
 	t->parked_for = t->cpu;
+	t->parked_active = t->active_weight;
+	t->parked_weight = t->group_weight;
 	leave(t);
 	enter(t, TASK_THROTTLED, now);
 	insert(p, parking_of(here), kernel_slice(slice_of(p)), t->vtime, enq_flags);
@@ -646,8 +649,11 @@ CALLBACK(void, corun_running, struct task_struct *p)
 		t->rest = 0;
 	}
 	/* Who was queued is known to want to run. */
-	if (!t->queued)
+	if (!t->queued) {
+		if (t->state == TASK_THROTTLED)
+			quota_returns(t);
 		activate(p, t);
+	}
 	enter(t, TASK_RUNNING, now);
 	t->woken = 0;
 	t->fresh = 0;
@@ -748,6 +754,14 @@ CALLBACK_SLEEPABLE(s32, corun_init_task, struct task_struct *p, struct scx_init_
 	return 0;
 }
 
+/* `t` is the dispatcher's no more, in whatever state that finds it. */
+static inline void give_up_place(struct task_ctx *t)
+{
+	if (t->state == TASK_THROTTLED)
+		quota_returns(t);
+	leave(t);
+}
+
 /* `p` is somebody else's from now on: of another scheduling class, if not gone. */
 KERNEL_CALLBACK(corun_disable, struct task_struct *p)
 {
@@ -755,7 +769,7 @@ KERNEL_CALLBACK(corun_disable, struct task_struct *p)
 
 	if (!t)
 		return;
-	leave(t);
+	give_up_place(t);
 	/* Else it would seem to have been ready all the time when it is back. */
 	enter(t, TASK_WAITING, raw_now());
 }
@@ -767,7 +781,7 @@ CALLBACK(void, corun_exit_task, struct task_struct *p, struct scx_exit_task_args
 
 	if (!t)
 		return;
-	leave(t);
+	give_up_place(t);
 	relaxed_leave(t);
 	vm = vm_leave(t);
 	if (vm) {

@@ -11,9 +11,10 @@
  *
  * Who wants to run when nothing is left is parked: in a queue of the pCPU where that was found out,
  * which nothing is dispatched from. It counts as if it did not want to run. A timer of that pCPU
- * moves it to where it was to be queued once there is something left. Who was queued already gets a
- * turn as short as turns can be, and is parked after it: nobody can take a task out of a queue that
- * is not its own callback.
+ * moves it to where it was to be queued once there is something left, and counts it there: who
+ * looks at whom a VM or a pCPU has, such as time slots (gang_strict.h), would pass it over until it
+ * runs. Who was queued already gets a turn as short as turns can be, and is parked after it: nobody
+ * can take a task out of a queue that is not its own callback.
  *
  * A quota is not a way to stop a task for good: after PARK_MAX it has a short turn all the same, or
  * sched_ext's watchdog would take it for forgotten.
@@ -24,6 +25,7 @@
 #include "fair.h"
 #include "group.h"
 #include "idle.h"
+#include "occupancy.h"
 #include "platform/platform.h"
 
 /* A turn takes so much at once, ns: the kernel's sched_cfs_bandwidth_slice_us. */
@@ -258,7 +260,11 @@ static inline void release_in(struct cpu_ctx *c, s32 cpu, u64 wait, u64 now)
 struct parked {
 	u64 since;
 	u32 group;
-	s32 to; /* pCPU where it is to be queued */
+	s32 to;	    /* pCPU where it is to be queued */
+	u32 vm;	    /* slot of its VM, or NO_VM */
+	u32 load;   /* what it adds to the load there, */
+	u32 active; /* to its VM's active weight */
+	u32 weight; /* and to its cgroup's */
 };
 
 static inline bool look_at_parked(struct task_struct *p, struct parked *parked)
@@ -270,7 +276,75 @@ static inline bool look_at_parked(struct task_struct *p, struct parked *parked)
 	parked->since = shared(t->since);
 	parked->group = shared(t->group);
 	parked->to = (s32)shared(t->parked_for);
+	parked->vm = shared(t->vm);
+	parked->load = shared(t->load);
+	parked->active = shared(t->parked_active);
+	parked->weight = shared(t->parked_weight);
 	return true;
+}
+
+/* `parked` is counted where it is to be queued. */
+RARE void count_parked(struct parked *parked)
+{
+	struct task_ctx it = {.vm = parked->vm, .load = parked->load, .cpu = NO_PCPU};
+	struct vm_ctx *vm = vm_of(&it);
+
+	occupancy_add(&it, cpu_at(parked->to), parked->to);
+	if (vm)
+		fetch_add(vm->active_weight, parked->active);
+	if (parked->group)
+		group_count(parked->group, parked->weight, 0);
+}
+
+/* It is not any more. */
+RARE void uncount_parked(struct parked *parked)
+{
+	struct task_ctx it = {.vm = parked->vm, .load = parked->load, .cpu = NO_PCPU};
+	struct vm_ctx *vm = vm_of(&it);
+
+	occupancy_sub(&it, parked->to);
+	if (vm)
+		fetch_add(vm->active_weight, -(s64)parked->active);
+	if (parked->group)
+		group_count(parked->group, parked->weight, 1);
+}
+
+/* Is it said of `p` that it is counted so (1) or not (0)? Whoever takes that back uncounts it. */
+static inline bool say_released(struct task_struct *p, u32 released)
+{
+	struct task_ctx *t = raw_task_ctx(p);
+
+	return t && exchange(t->released, released);
+}
+
+/* `t` is throttled, which ends: from now on its own callbacks count it. */
+RARE void quota_returns(struct task_ctx *t)
+{
+	struct parked parked = {
+	    .group = t->group,
+	    .to = t->parked_for,
+	    .vm = t->vm,
+	    .load = t->load,
+	    .active = t->parked_active,
+	    .weight = t->parked_weight,
+	};
+
+	if (exchange(t->released, 0))
+		uncount_parked(&parked);
+}
+
+/* `p` is about to be queued again: it is counted before, since it may run at once. */
+static inline void release_begins(struct task_struct *p, struct parked *parked)
+{
+	count_parked(parked);
+	say_released(p, 1);
+}
+
+/* It was not there any more. */
+static inline void release_failed(struct task_struct *p, struct parked *parked)
+{
+	if (say_released(p, 0))
+		uncount_parked(parked);
 }
 
 /* Where in the order of `c` one comes in again that left it at `vtime`. */
@@ -321,9 +395,12 @@ static inline bool release_one(s32 cpu, u64 now, struct again *again)
 		if (!to)
 			continue;
 		vtime = queued_vtime(p);
+		release_begins(p, &parked);
 		released = requeue(p, parked.to, place_again(to, vtime));
 		if (released)
 			call_idle(p, parked.to);
+		else
+			release_failed(p, &parked);
 		break;
 	}
 	return released;

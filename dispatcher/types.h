@@ -174,8 +174,10 @@ struct task_ctx {
 	s32 parked_for;	  /* quota.h: throttled, and then to be queued on that pCPU */
 	u32 rest;	  /* what is left of a turn that was interrupted, ns; 0: nothing is */
 	u32 hold_no;	  /* retention.h: number of the hold of last_cpu for it */
-	u32 pad;
-	u64 awaited; /* awaited.h: ready, and a sibling waits for it since then; 0: none does */
+	u32 released; /* quota.h: throttled, but counted already on the pCPU it was parked for */
+	u64 awaited;  /* awaited.h: ready, and a sibling waits for it since then; 0: none does */
+	u32 parked_active; /* quota.h: throttled: its active_weight before, */
+	u32 parked_weight; /* and its group_weight */
 };
 
 /* What the policy wants for a task; written by the control loop only. */

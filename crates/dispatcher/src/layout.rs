@@ -91,8 +91,10 @@ pub struct TaskCtx {
     pub parked_for: i32,
     pub rest: u32,
     pub hold_no: u32,
-    pub pad: u32,
+    pub released: u32,
     pub awaited: u64,
+    pub parked_active: u32,
+    pub parked_weight: u32,
 }
 
 /// `struct group_ctx`: who of a cgroup wants to run, and what is left of its quota.

@@ -108,7 +108,7 @@ RARE void notice_new_vcpu(struct task_struct *p, struct task_ctx *t, u32 id)
 	t->last_cpu = NO_PCPU;
 	if (!t->sum.switches && was_vcpu())
 		t->last_cpu = task_cpu_of(p);
-	siblings_add(t, t->cpu);
+	siblings_add(t->vm, t->cpu);
 	activate(p, t);
 }
 
@@ -311,7 +311,7 @@ CALLBACK(void, corun_enqueue, struct task_struct *p, u64 enq_flags)
 	u64 now, wait;
 
 	if (!t) {
-		leave_to_kernel(p, enq_flags);
+		insert_unknown(p, enq_flags);
 		return;
 	}
 	now = now_ns();
@@ -329,7 +329,7 @@ CALLBACK(void, corun_enqueue, struct task_struct *p, u64 enq_flags)
 	else if (c)
 		enqueue_at(p, t, c, now, enq_flags);
 	else
-		leave_to_kernel(p, enq_flags);
+		insert_unknown(p, enq_flags);
 	callback_end(0);
 }
 
@@ -743,7 +743,7 @@ CALLBACK_SLEEPABLE(s32, corun_init_task, struct task_struct *p, struct scx_init_
 
 	/*
 	 * What is kept of tasks is charged to the daemon's cgroup. If that has no memory left,
-	 * nobody is kept from being created for it: enqueue leaves who is not known to the kernel.
+	 * nobody is kept from being created for it: who is not known has turns all the same.
 	 */
 	if (!t)
 		return args->fork ? 0 : -ENOMEM;

@@ -145,8 +145,7 @@ CALLED u32 best_waiting(s32 cpu, struct gang_choice *best)
 		struct ranked r = {.cpu = cpu, .now = best->now};
 		u32 rank;
 
-		if (!look_at_ranked(p, &r))
-			continue;
+		look_at_ranked(p, &r);
 		if (!best->known || before(r.vtime, best->first))
 			best->first = r.vtime;
 		best->known = 1;

@@ -353,6 +353,7 @@ struct cpu_ctx {
 	struct hold_counters holds;
 	u32 cur_cookie; /* cookie.h: of who runs here, or ran last; 0: none */
 	u32 ceded;	/* cookie.h: somebody must start on the SMT sibling first */
+	u64 unknown;	/* bpf.h: vtime at which one of which nothing is kept was queued last */
 };
 
 /* The host's knobs, set before loading; `gangs`, `cores` and `tasks` change with plans. */

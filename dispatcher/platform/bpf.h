@@ -463,11 +463,35 @@ static inline void raw_insert_local(struct task_struct *p, u64 slice)
 	scx_bpf_dsq_insert(p, bpf_core_enum_value(enum scx_dsq_id_flags, SCX_DSQ_LOCAL), slice, 0);
 }
 
-/* A task we know nothing of still runs: wherever there is room, with the kernel's own slice. */
-static inline void leave_to_kernel(struct task_struct *p, u64 flags)
+/* So far ahead of a pCPU's clock tasks may be queued of which nothing is kept, ns of virtual time:
+ * who runs so often for a moment that each time counted as a slice is far too much. */
+#define UNKNOWN_LEAD (WATCHDOG / 5)
+
+/*
+ * A task of which nothing can be kept still runs: in the queue of the pCPU where it is, where all
+ * of its kind together have the turns of one task with a neutral weight. In the kernel's global
+ * queue it would always go before all others, and starve them. Nobody else does this for that pCPU
+ * meanwhile, whose runqueue the kernel has locked.
+ */
+static inline void insert_unknown(struct task_struct *p, u64 flags)
 {
-	scx_bpf_dsq_insert(p, bpf_core_enum_value(enum scx_dsq_id_flags, SCX_DSQ_GLOBAL), 20000000,
-			   flags);
+	s32 cpu = scx_bpf_task_cpu(p);
+	struct cpu_ctx *c = cpu_at(cpu);
+	u64 now, vtime;
+
+	if (!c || cpu >= nr_pcpus()) {
+		scx_bpf_dsq_insert(p, bpf_core_enum_value(enum scx_dsq_id_flags, SCX_DSQ_GLOBAL),
+				   knobs.slice, flags);
+		return;
+	}
+	now = *(volatile u64 *)&c->vnow;
+	vtime = (s64)(c->unknown - now) < 0 ? now : c->unknown;
+	vtime += knobs.slice;
+	if ((s64)(vtime - now) > (s64)UNKNOWN_LEAD)
+		vtime = now + UNKNOWN_LEAD;
+	c->unknown = vtime;
+	scx_bpf_dsq_insert_vtime(p, (u32)cpu, knobs.slice, vtime, flags);
+	scx_bpf_kick_cpu(cpu, bpf_core_enum_value(enum scx_kick_flags, SCX_KICK_IDLE));
 }
 
 /* `how` is an enum kick, whose values are the kernel's. */

@@ -521,8 +521,8 @@ static inline void raw_insert(struct task_struct *p, u64 queue, u64 slice, u64 v
 #define raw_set_slice(p, slice) host_do(set_slice, p, slice)
 #define raw_start_timer(timer, delay) host_do(start_timer, timer, delay)
 
-/* Only the kernel has somewhere else to leave a task; here it has no context, which cannot be. */
-static inline void leave_to_kernel(struct task_struct *p, u64 flags)
+/* Only in the kernel may there be no memory for what is known of a task. */
+static inline void insert_unknown(struct task_struct *p, u64 flags)
 {
 	(void)p;
 	(void)flags;

@@ -326,19 +326,19 @@ static inline bool look_at(struct task_struct *p, struct task_ctx *copy)
 	return true;
 }
 
-/* What gangs may know of it: `p` is in a queue. */
-static inline bool look_at_ranked(struct task_struct *p, struct ranked *r)
+/* What gangs may know of it: `p` is in a queue. One of which nothing is kept has none. */
+static inline void look_at_ranked(struct task_struct *p, struct ranked *r)
 {
 	struct task_ctx *t = raw_task_ctx(p);
 
-	if (!t)
-		return false;
-	r->vm = shared(t->vm);
-	r->member = shared(t->member);
-	r->urgent_since = shared(t->urgent_since);
-	r->awaited = shared(t->awaited);
+	r->vm = NO_VM;
+	if (t) {
+		r->vm = shared(t->vm);
+		r->member = shared(t->member);
+		r->urgent_since = shared(t->urgent_since);
+		r->awaited = shared(t->awaited);
+	}
 	r->vtime = queued_vtime(p);
-	return true;
 }
 
 /* What may be known of a task that another one yields to. */

@@ -254,6 +254,7 @@ pub struct CpuCtx {
     pub holds: HoldCounters,
     pub cur_cookie: u32,
     pub ceded: u32,
+    pub unknown: u64,
 }
 
 /// `struct pcpu_index`: what the untapped build finds pCPUs by; only C looks into it.

@@ -714,10 +714,12 @@ CALLBACK(void, corun_stopping, struct task_struct *p, bool runnable)
 	quota_settle(t, now);
 	fair_charge(p, t, now);
 	gang_stopped(p, t, runnable, now);
-	if (runnable)
+	if (runnable) {
+		put_in_reach(p);
 		interrupted(t, now);
-	else
+	} else {
 		blocks(p, t, now);
+	}
 	callback_end(0);
 }
 

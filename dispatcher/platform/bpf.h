@@ -508,6 +508,19 @@ static inline void raw_set_slice(struct task_struct *p, u64 slice)
 		p->scx.slice = slice;
 }
 
+/*
+ * `p`, which wants to run on, is taken off its pCPU. By a task of a higher class (SCHED_FIFO, ...),
+ * if it has some of its slice left: then the kernel would keep it at the head of that pCPU's local
+ * queue, out of reach of all others for as long as that task runs. Without any left it is queued by
+ * enqueue, as whoever is interrupted; what is left of its turn the dispatcher knows by itself
+ * (turn.h).
+ */
+static inline void put_in_reach(struct task_struct *p)
+{
+	if (p->scx.slice)
+		raw_set_slice(p, 0);
+}
+
 static inline void raw_start_timer(s32 timer, u64 delay)
 {
 	u32 key = (u32)timer;

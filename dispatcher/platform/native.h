@@ -521,6 +521,12 @@ static inline void raw_insert(struct task_struct *p, u64 queue, u64 slice, u64 v
 #define raw_set_slice(p, slice) host_do(set_slice, p, slice)
 #define raw_start_timer(timer, delay) host_do(start_timer, timer, delay)
 
+/* Here, whoever is interrupted is queued. */
+static inline void put_in_reach(struct task_struct *p)
+{
+	(void)p;
+}
+
 /* Only in the kernel may there be no memory for what is known of a task. */
 static inline void insert_unknown(struct task_struct *p, u64 flags)
 {

@@ -473,7 +473,7 @@ static inline void raw_insert_local(struct task_struct *p, u64 slice)
  * queue it would always go before all others, and starve them. Nobody else does this for that pCPU
  * meanwhile, whose runqueue the kernel has locked.
  */
-static inline void insert_unknown(struct task_struct *p, u64 flags)
+RARE void insert_unknown(struct task_struct *p, u64 flags)
 {
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct cpu_ctx *c = cpu_at(cpu);

@@ -110,8 +110,8 @@ static inline void group_taken(u32 place, struct group_place *at)
 {
 	struct group_ctx *g = group_at(place);
 
-	/* To be read, but not old. */
-	*(volatile u64 *)&at->looked_at = bpf_ktime_get_ns() - GROUP_LOOK;
+	/* To be read, also for who asked for the time a moment ago, but not old. */
+	*(volatile u64 *)&at->looked_at = bpf_ktime_get_ns() - 2 * GROUP_LOOK;
 	if (g) {
 		*(volatile s64 *)&g->left = 0;
 		*(volatile u64 *)&g->period_end = 0;

@@ -6,9 +6,10 @@
  * simulator. Times and virtual times are u64 nanoseconds.
  *
  * Who may write what: a task's own struct is written only by callbacks for that task, which the
- * kernel serialises (runqueue lock or wake-up lock). VM and pCPU structs are shared: everything
- * another CPU may change is read through shared() and written with atomics, so that a recorded
- * callback can be replayed on its own (platform/tap.h).
+ * kernel serialises (runqueue lock or wake-up lock); but for `awaited` and `released`, marks that
+ * others leave there, and which its callbacks take by an exchange. VM and pCPU structs are shared:
+ * everything another CPU may change is read through shared() and written with atomics, so that a
+ * recorded callback can be replayed on its own (platform/tap.h).
  */
 #ifndef CORUN_TYPES_H
 #define CORUN_TYPES_H

@@ -108,7 +108,7 @@ RARE void notice_new_vcpu(struct task_struct *p, struct task_ctx *t, u32 id)
 	t->last_cpu = NO_PCPU;
 	if (!t->sum.switches && was_vcpu())
 		t->last_cpu = task_cpu_of(p);
-	siblings_add(t, t->cpu);
+	siblings_add(t->vm, t->cpu);
 	activate(p, t);
 }
 
@@ -147,6 +147,7 @@ INLINED struct cpu_ctx *make_ready(struct task_struct *p, struct task_ctx *t, s3
 		if (t->held_since)
 			hold_end(p, t, now);
 	} else if (t->state == TASK_THROTTLED) {
+		quota_returns(t);
 		enter(t, TASK_READY, now);
 	}
 	if (!ready) {
@@ -294,6 +295,8 @@ RARE void park(struct task_struct *p, struct task_ctx *t, u64 wait, u64 now, u64
 	struct cpu_ctx *c = cpu_at(here);
 
 	t->parked_for = t->cpu;
+	t->parked_active = t->active_weight;
+	t->parked_weight = t->group_weight;
 	leave(t);
 	enter(t, TASK_THROTTLED, now);
 	insert(p, parking_of(here), kernel_slice(slice_of(p)), t->vtime, enq_flags);
@@ -308,7 +311,7 @@ CALLBACK(void, corun_enqueue, struct task_struct *p, u64 enq_flags)
 	u64 now, wait;
 
 	if (!t) {
-		leave_to_kernel(p, enq_flags);
+		insert_unknown(p, enq_flags);
 		return;
 	}
 	now = now_ns();
@@ -326,7 +329,7 @@ CALLBACK(void, corun_enqueue, struct task_struct *p, u64 enq_flags)
 	else if (c)
 		enqueue_at(p, t, c, now, enq_flags);
 	else
-		leave_to_kernel(p, enq_flags);
+		insert_unknown(p, enq_flags);
 	callback_end(0);
 }
 
@@ -646,8 +649,11 @@ CALLBACK(void, corun_running, struct task_struct *p)
 		t->rest = 0;
 	}
 	/* Who was queued is known to want to run. */
-	if (!t->queued)
+	if (!t->queued) {
+		if (t->state == TASK_THROTTLED)
+			quota_returns(t);
 		activate(p, t);
+	}
 	enter(t, TASK_RUNNING, now);
 	t->woken = 0;
 	t->fresh = 0;
@@ -708,10 +714,12 @@ CALLBACK(void, corun_stopping, struct task_struct *p, bool runnable)
 	quota_settle(t, now);
 	fair_charge(p, t, now);
 	gang_stopped(p, t, runnable, now);
-	if (runnable)
+	if (runnable) {
+		put_in_reach(p);
 		interrupted(t, now);
-	else
+	} else {
 		blocks(p, t, now);
+	}
 	callback_end(0);
 }
 
@@ -737,7 +745,7 @@ CALLBACK_SLEEPABLE(s32, corun_init_task, struct task_struct *p, struct scx_init_
 
 	/*
 	 * What is kept of tasks is charged to the daemon's cgroup. If that has no memory left,
-	 * nobody is kept from being created for it: enqueue leaves who is not known to the kernel.
+	 * nobody is kept from being created for it: who is not known has turns all the same.
 	 */
 	if (!t)
 		return args->fork ? 0 : -ENOMEM;
@@ -748,6 +756,14 @@ CALLBACK_SLEEPABLE(s32, corun_init_task, struct task_struct *p, struct scx_init_
 	return 0;
 }
 
+/* `t` is the dispatcher's no more, in whatever state that finds it. */
+static inline void give_up_place(struct task_ctx *t)
+{
+	if (t->state == TASK_THROTTLED)
+		quota_returns(t);
+	leave(t);
+}
+
 /* `p` is somebody else's from now on: of another scheduling class, if not gone. */
 KERNEL_CALLBACK(corun_disable, struct task_struct *p)
 {
@@ -755,7 +771,7 @@ KERNEL_CALLBACK(corun_disable, struct task_struct *p)
 
 	if (!t)
 		return;
-	leave(t);
+	give_up_place(t);
 	/* Else it would seem to have been ready all the time when it is back. */
 	enter(t, TASK_WAITING, raw_now());
 }
@@ -763,12 +779,18 @@ KERNEL_CALLBACK(corun_disable, struct task_struct *p)
 CALLBACK(void, corun_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
 {
 	struct task_ctx *t = raw_task_ctx(p);
+	u32 vm;
 
 	if (!t)
 		return;
-	leave(t);
-	gang_left(t);
-	vm_forget(t);
+	give_up_place(t);
+	relaxed_leave(t);
+	vm = vm_leave(t);
+	if (vm) {
+		gang_ends(t);
+		vm_ends(t, vm);
+	}
+	t->vm = NO_VM;
 }
 
 /* A sibling waits for `p`; in the kernel KVM tells of it (awaited.h). */
@@ -811,4 +833,4 @@ TIMER_CALLBACK(corun_release, s32 cpu)
 	callback_end(0);
 }
 
-SCHEDULER(corun, 5000 /* ms until the kernel takes a ready task's waiting for a stall */)
+SCHEDULER(corun, WATCHDOG / 1000000 /* ms */)

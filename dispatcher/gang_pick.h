@@ -145,8 +145,7 @@ CALLED u32 best_waiting(s32 cpu, struct gang_choice *best)
 		struct ranked r = {.cpu = cpu, .now = best->now};
 		u32 rank;
 
-		if (!look_at_ranked(p, &r))
-			continue;
+		look_at_ranked(p, &r);
 		if (!best->known || before(r.vtime, best->first))
 			best->first = r.vtime;
 		best->known = 1;
@@ -357,20 +356,18 @@ static inline void gang_stopped(struct task_struct *p, struct task_ctx *t, bool 
 		gang_stopped_one(p, t, runnable, now);
 }
 
-/* `t` is gone for good; with the last of a VM, what its gang was about. */
-static inline void gang_left(struct task_ctx *t)
+/*
+ * `t`, which has gone, was the last of its VM: nobody is stopped or called any more. A sibling that
+ * shows up meanwhile is, like any other, better off for it.
+ */
+static inline void gang_ends(struct task_ctx *t)
 {
-	struct vm_ctx *vm = vm_of(t);
-	struct gang_ctx *ctx = vm ? gang_at(t->vm) : NULL;
+	struct gang_ctx *ctx = t->vm == NO_VM ? NULL : gang_at(t->vm);
 
 	if (!ctx)
 		return;
-	relaxed_leave(t);
-	if (shared(vm->vcpus) != 1)
-		return;
 	store(ctx->stopped, 0);
 	store(ctx->until, 0);
-	store(ctx->members, 0);
 }
 
 /* How far ahead of the clock of a pCPU may `t` be queued there, ns of virtual time? */

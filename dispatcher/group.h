@@ -48,21 +48,36 @@ static inline u64 group_active(struct group_ctx *g)
 	return active < GROUP_ACTIVE_MAX ? active : GROUP_ACTIVE_MAX;
 }
 
+/*
+ * for_each_group(level, conf, g, group): the cgroup in place `group` less 1, and then those around
+ * it, as long as the body ends in `group = group_around(conf)`.
+ */
+#define for_each_group(level, conf, g, group)                                                      \
+	repeat (level, GROUP_LEVELS)                                                               \
+		if (!(group) || !((conf) = group_conf_at((group) - 1)) ||                          \
+		    !((g) = group_at((group) - 1)))                                                \
+			break;                                                                     \
+		else
+
+/* The place plus 1 of the cgroup around one; 0: that is the root. */
+static inline u32 group_around(struct group_conf *conf)
+{
+	return shared(conf->parent);
+}
+
 /* `rate`, how fast virtual time grows for a member of `group` that weighs `weight` and has the
  * cgroup to itself on the whole host, as it is beside all others; at most `most`. */
 CALLED u64 group_rate(u32 group, u64 weight, u64 rate, u64 most)
 {
 	u64 fine = rate << GROUP_FINE;
+	struct group_conf *conf;
+	struct group_ctx *g;
 	s32 level;
 
 	most <<= GROUP_FINE;
-	repeat (level, GROUP_LEVELS) {
-		struct group_conf *conf = group_conf_at(group - 1);
-		struct group_ctx *g = group_at(group - 1);
+	for_each_group (level, conf, g, group) {
 		u64 active, own;
 
-		if (!group || !conf || !g)
-			break;
 		own = shared(conf->weight);
 		if (!own)
 			break;
@@ -74,7 +89,7 @@ CALLED u64 group_rate(u32 group, u64 weight, u64 rate, u64 most)
 		if (fine > most)
 			fine = most;
 		weight = own;
-		group = shared(conf->parent);
+		group = group_around(conf);
 	}
 	fine /= knobs.pcpus ? knobs.pcpus : 1;
 	return fine >> GROUP_FINE;
@@ -83,16 +98,14 @@ CALLED u64 group_rate(u32 group, u64 weight, u64 rate, u64 most)
 /* A member of `group` that weighs `weight` begins to want to run, or ends (`gone`). */
 CALLED u32 group_count(u32 group, u64 weight, u32 gone)
 {
+	struct group_conf *conf;
+	struct group_ctx *g;
 	s32 level;
 
-	repeat (level, GROUP_LEVELS) {
-		struct group_conf *conf = group_conf_at(group - 1);
-		struct group_ctx *g = group_at(group - 1);
+	for_each_group (level, conf, g, group) {
 		s64 delta = gone ? -(s64)weight : (s64)weight;
 		u32 others;
 
-		if (!group || !conf || !g)
-			break;
 		if (level)
 			fetch_add(g->below, delta);
 		else
@@ -102,7 +115,7 @@ CALLED u32 group_count(u32 group, u64 weight, u32 gone)
 			break;
 		/* The cgroup as a whole begins or ends to. */
 		weight = shared(conf->weight);
-		group = shared(conf->parent);
+		group = group_around(conf);
 	}
 	return 0;
 }

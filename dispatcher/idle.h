@@ -6,8 +6,9 @@
  * is queued after that it knows nothing until somebody calls it. Who wakes finds it by placement
  * (placement.h). Two others do not, and have it called:
  *
- *   - who is pushed aside, perhaps by a task that may run there only, is queued again where it was.
- *     As often as busy pCPUs look for busier ones, one that idles is called for it;
+ *   - who is pushed aside, perhaps by a task that may run there only, or by one of a higher class
+ *     (put_in_reach() in platform/bpf.h), is queued again where it was. As often as busy pCPUs look
+ *     for busier ones, one that idles is called for it;
  *   - who woke on a pCPU that seemed to idle and does not answer, since a task of a higher class
  *     (SCHED_FIFO, SCHED_DEADLINE) has it, of which nobody tells a sched_ext scheduler.
  */

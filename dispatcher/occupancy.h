@@ -12,19 +12,22 @@
 #include "platform/platform.h"
 #include "vm.h"
 
-/* The sibling counter of `t` for `cpu`, or NULL if it is no vCPU. */
-static inline u32 *siblings_counter(struct task_ctx *t, s32 cpu)
+/* Of the VM in a slot of the table, the counter of its vCPUs on `cpu`; NULL if it is none (NO_VM).
+ */
+static inline u32 *siblings_counter(u32 slot, s32 cpu)
 {
-	struct vm_ctx *vm = vm_of(t);
+	struct vm_ctx *vm = slot == NO_VM ? NULL : vm_at(slot);
 
 	return vm && (u32)cpu < MAX_PCPUS ? &vm->here[opaque((u32)cpu) % MAX_PCPUS] : NULL;
 }
 
-/* `t`, a vCPU, is counted on `cpu`, where it was not; returns how many siblings were. */
-RARE u32 siblings_add(struct task_ctx *t, s32 cpu)
+/* A vCPU of the VM in a slot of the table is counted on `cpu`, where it was not; returns how many
+ * siblings were. Called with what is needed of a task only, since others than its own count some.
+ */
+RARE u32 siblings_add(u32 slot, s32 cpu)
 {
-	struct vm_ctx *vm = vm_of(t);
-	u32 *here = siblings_counter(t, cpu);
+	struct vm_ctx *vm = vm_at(slot);
+	u32 *here = siblings_counter(slot, cpu);
 	u32 were;
 
 	if (!vm || !here)
@@ -36,10 +39,10 @@ RARE u32 siblings_add(struct task_ctx *t, s32 cpu)
 }
 
 /* It is not counted there any more. Who comes at the same time sets the bit before or after. */
-RARE void siblings_sub(struct task_ctx *t, s32 cpu)
+RARE void siblings_sub(u32 slot, s32 cpu)
 {
-	struct vm_ctx *vm = vm_of(t);
-	u32 *here = siblings_counter(t, cpu);
+	struct vm_ctx *vm = vm_at(slot);
+	u32 *here = siblings_counter(slot, cpu);
 
 	if (!vm || !here || fetch_add(*here, -1) != 1)
 		return;
@@ -61,7 +64,7 @@ static inline u32 occupancy_add(struct task_ctx *t, struct cpu_ctx *c, s32 cpu)
 		fetch_add(c->nr, 1);
 		add_load(c, t->load);
 	}
-	return t->vm == NO_VM ? 0 : siblings_add(t, cpu);
+	return t->vm == NO_VM ? 0 : siblings_add(t->vm, cpu);
 }
 
 static inline void occupancy_sub(struct task_ctx *t, s32 cpu)
@@ -73,7 +76,7 @@ static inline void occupancy_sub(struct task_ctx *t, s32 cpu)
 		add_load(c, -(s64)t->load);
 	}
 	if (t->vm != NO_VM)
-		siblings_sub(t, cpu);
+		siblings_sub(t->vm, cpu);
 }
 
 /* `t`, on `c`, weighs `load` by now: its VM's weight may be shared by others than before. */
@@ -137,7 +140,7 @@ static inline bool occupancy_start(struct task_ctx *t, struct cpu_ctx *c, s32 cp
 /* Sibling vCPUs of `t` on `cpu`, `t` itself not counted. */
 static inline u32 siblings_at(struct task_ctx *t, s32 cpu)
 {
-	u32 *here = siblings_counter(t, cpu);
+	u32 *here = siblings_counter(t->vm, cpu);
 	u32 count = here ? shared(*here) : 0;
 
 	return count - (t->cpu == cpu && count ? 1 : 0);

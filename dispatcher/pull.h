@@ -82,7 +82,8 @@ CALLED u32 rank_admits(struct task_struct *p TRUSTED, s32 cpu, u32 fill)
 	if (!with_gangs())
 		return true;
 	r.now = now_ns();
-	return look_at_ranked(p, &r) && rank_of(&r) >= (fill ? RANK_FILL : RANK_ORDINARY);
+	look_at_ranked(p, &r);
+	return rank_of(&r) >= (fill ? RANK_FILL : RANK_ORDINARY);
 }
 
 /* What `p`, queued, is owed: not its place in the queue if it was interrupted (turn.h). */
@@ -90,7 +91,7 @@ CALLED u64 vtime_of(struct task_struct *p TRUSTED)
 {
 	struct task_ctx *t = raw_task_ctx(p);
 
-	return t ? shared(t->vtime) : 0;
+	return t ? shared(t->vtime) : queued_vtime(p);
 }
 
 /* Pulls from the queue of `from` the first task that may come and that the rule lets through. */
@@ -115,8 +116,11 @@ CALLED u32 pull_from(s32 from, s32 cpu, struct pull_rule *given)
 			looked++;
 		else if (!rule->only && !rule->id)
 			break;
-		if (!look_at(p, &t))
-			break;
+		/* One of which nothing is kept weighs what a task mostly does. */
+		if (!look_at(p, &t)) {
+			t.vm = NO_VM;
+			t.load = WEIGHT_NEUTRAL;
+		}
 		if (rule->only && t.vm + 1 != rule->only)
 			continue;
 		if (rule->id && id_of(p) != rule->id)

@@ -11,9 +11,10 @@
  *
  * Who wants to run when nothing is left is parked: in a queue of the pCPU where that was found out,
  * which nothing is dispatched from. It counts as if it did not want to run. A timer of that pCPU
- * moves it to where it was to be queued once there is something left. Who was queued already gets a
- * turn as short as turns can be, and is parked after it: nobody can take a task out of a queue that
- * is not its own callback.
+ * moves it to where it was to be queued once there is something left, and counts it there: who
+ * looks at whom a VM or a pCPU has, such as time slots (gang_strict.h), would pass it over until it
+ * runs. Who was queued already gets a turn as short as turns can be, and is parked after it: nobody
+ * can take a task out of a queue that is not its own callback.
  *
  * A quota is not a way to stop a task for good: after PARK_MAX it has a short turn all the same, or
  * sched_ext's watchdog would take it for forgotten.
@@ -24,14 +25,15 @@
 #include "fair.h"
 #include "group.h"
 #include "idle.h"
+#include "occupancy.h"
 #include "platform/platform.h"
 
 /* A turn takes so much at once, ns: the kernel's sched_cfs_bandwidth_slice_us. */
 #define QUOTA_TURN 5000000ull
 /* The shortest turn, ns. */
 #define QUOTA_TURN_MIN 50000ull
-/* Longest time parked, ns; two fifths of the watchdog's timeout. */
-#define PARK_MAX 2000000000ull
+/* Longest time parked, ns. */
+#define PARK_MAX (WATCHDOG / 5 * 2)
 /* So many are released by one timer; the rest a moment later. */
 #define RELEASE_MOST 128
 /* A timer that has not fired so long after it should have was not started, for which kernels may
@@ -106,16 +108,14 @@ static inline u64 quota_again(struct group_conf *conf, struct group_ctx *g, u64 
 CALLED u64 quota_wait(u32 group, u64 now)
 {
 	u64 wait = 0;
+	struct group_conf *conf;
+	struct group_ctx *g;
 	s32 level;
 
-	repeat (level, GROUP_LEVELS) {
-		struct group_conf *conf = group_conf_at(group - 1);
-		struct group_ctx *g = group_at(group - 1);
+	for_each_group (level, conf, g, group) {
 		u64 quota, again;
 		s64 left;
 
-		if (!group || !conf || !g)
-			break;
 		quota = shared(conf->quota);
 		if (quota) {
 			left = quota_left(conf, g, quota, now);
@@ -123,7 +123,7 @@ CALLED u64 quota_wait(u32 group, u64 now)
 			if (again > wait)
 				wait = again;
 		}
-		group = shared(conf->parent);
+		group = group_around(conf);
 	}
 	return wait;
 }
@@ -131,16 +131,14 @@ CALLED u64 quota_wait(u32 group, u64 now)
 /* How much of `want` do the quotas around `group` have left? */
 CALLED u64 quota_offer(u32 group, u64 want, u64 now)
 {
+	struct group_conf *conf;
+	struct group_ctx *g;
 	s32 level;
 
-	repeat (level, GROUP_LEVELS) {
-		struct group_conf *conf = group_conf_at(group - 1);
-		struct group_ctx *g = group_at(group - 1);
+	for_each_group (level, conf, g, group) {
 		u64 quota;
 		s64 left;
 
-		if (!group || !conf || !g)
-			break;
 		quota = shared(conf->quota);
 		if (quota) {
 			left = quota_left(conf, g, quota, now);
@@ -149,7 +147,7 @@ CALLED u64 quota_offer(u32 group, u64 want, u64 now)
 			else if ((u64)left < want)
 				want = (u64)left;
 		}
-		group = shared(conf->parent);
+		group = group_around(conf);
 	}
 	return want;
 }
@@ -157,17 +155,14 @@ CALLED u64 quota_offer(u32 group, u64 want, u64 now)
 /* Takes `ns` from the quotas around `group`, or gives it back if below 0. */
 CALLED u32 quota_take(u32 group, s64 ns)
 {
+	struct group_conf *conf;
+	struct group_ctx *g;
 	s32 level;
 
-	repeat (level, GROUP_LEVELS) {
-		struct group_conf *conf = group_conf_at(group - 1);
-		struct group_ctx *g = group_at(group - 1);
-
-		if (!group || !conf || !g)
-			break;
+	for_each_group (level, conf, g, group) {
 		if (shared(conf->quota))
 			fetch_add(g->left, -ns);
-		group = shared(conf->parent);
+		group = group_around(conf);
 	}
 	return 0;
 }
@@ -176,19 +171,17 @@ CALLED u32 quota_take(u32 group, s64 ns)
 CALLED u64 quota_freed_at(u32 group)
 {
 	u64 last = 0;
+	struct group_conf *conf;
+	struct group_ctx *g;
 	s32 level;
 
-	repeat (level, GROUP_LEVELS) {
-		struct group_conf *conf = group_conf_at(group - 1);
-		struct group_ctx *g = group_at(group - 1);
+	for_each_group (level, conf, g, group) {
 		u64 freed;
 
-		if (!group || !conf || !g)
-			break;
 		freed = shared(g->freed_at);
 		if (freed > last)
 			last = freed;
-		group = shared(conf->parent);
+		group = group_around(conf);
 	}
 	return last;
 }
@@ -267,7 +260,11 @@ static inline void release_in(struct cpu_ctx *c, s32 cpu, u64 wait, u64 now)
 struct parked {
 	u64 since;
 	u32 group;
-	s32 to; /* pCPU where it is to be queued */
+	s32 to;	    /* pCPU where it is to be queued */
+	u32 vm;	    /* slot of its VM, or NO_VM */
+	u32 load;   /* what it adds to the load there, */
+	u32 active; /* to its VM's active weight */
+	u32 weight; /* and to its cgroup's */
 };
 
 static inline bool look_at_parked(struct task_struct *p, struct parked *parked)
@@ -279,7 +276,75 @@ static inline bool look_at_parked(struct task_struct *p, struct parked *parked)
 	parked->since = shared(t->since);
 	parked->group = shared(t->group);
 	parked->to = (s32)shared(t->parked_for);
+	parked->vm = shared(t->vm);
+	parked->load = shared(t->load);
+	parked->active = shared(t->parked_active);
+	parked->weight = shared(t->parked_weight);
 	return true;
+}
+
+/* `parked` is counted where it is to be queued. */
+RARE void count_parked(struct parked *parked)
+{
+	struct task_ctx it = {.vm = parked->vm, .load = parked->load, .cpu = NO_PCPU};
+	struct vm_ctx *vm = vm_of(&it);
+
+	occupancy_add(&it, cpu_at(parked->to), parked->to);
+	if (vm)
+		fetch_add(vm->active_weight, parked->active);
+	if (parked->group)
+		group_count(parked->group, parked->weight, 0);
+}
+
+/* It is not any more. */
+RARE void uncount_parked(struct parked *parked)
+{
+	struct task_ctx it = {.vm = parked->vm, .load = parked->load, .cpu = NO_PCPU};
+	struct vm_ctx *vm = vm_of(&it);
+
+	occupancy_sub(&it, parked->to);
+	if (vm)
+		fetch_add(vm->active_weight, -(s64)parked->active);
+	if (parked->group)
+		group_count(parked->group, parked->weight, 1);
+}
+
+/* Is it said of `p` that it is counted so (1) or not (0)? Whoever takes that back uncounts it. */
+static inline bool say_released(struct task_struct *p, u32 released)
+{
+	struct task_ctx *t = raw_task_ctx(p);
+
+	return t && exchange(t->released, released);
+}
+
+/* `t` is throttled, which ends: from now on its own callbacks count it. */
+RARE void quota_returns(struct task_ctx *t)
+{
+	struct parked parked = {
+	    .group = t->group,
+	    .to = t->parked_for,
+	    .vm = t->vm,
+	    .load = t->load,
+	    .active = t->parked_active,
+	    .weight = t->parked_weight,
+	};
+
+	if (exchange(t->released, 0))
+		uncount_parked(&parked);
+}
+
+/* `p` is about to be queued again: it is counted before, since it may run at once. */
+static inline void release_begins(struct task_struct *p, struct parked *parked)
+{
+	count_parked(parked);
+	say_released(p, 1);
+}
+
+/* It was not there any more. */
+static inline void release_failed(struct task_struct *p, struct parked *parked)
+{
+	if (say_released(p, 0))
+		uncount_parked(parked);
 }
 
 /* Where in the order of `c` one comes in again that left it at `vtime`. */
@@ -330,9 +395,12 @@ static inline bool release_one(s32 cpu, u64 now, struct again *again)
 		if (!to)
 			continue;
 		vtime = queued_vtime(p);
+		release_begins(p, &parked);
 		released = requeue(p, parked.to, place_again(to, vtime));
 		if (released)
 			call_idle(p, parked.to);
+		else
+			release_failed(p, &parked);
 		break;
 	}
 	return released;

@@ -18,8 +18,8 @@
 #include "platform/platform.h"
 #include "pull.h"
 
-/* How long a task may stay ready, ns; a fifth of the watchdog's timeout. */
-#define STARVE_LIMIT 1000000000ull
+/* How long a task may stay ready, ns. */
+#define STARVE_LIMIT (WATCHDOG / 5)
 /* How often a pCPU looks, ns. */
 #define STARVE_LOOK 100000000ull
 

@@ -6,9 +6,10 @@
  * simulator. Times and virtual times are u64 nanoseconds.
  *
  * Who may write what: a task's own struct is written only by callbacks for that task, which the
- * kernel serialises (runqueue lock or wake-up lock). VM and pCPU structs are shared: everything
- * another CPU may change is read through shared() and written with atomics, so that a recorded
- * callback can be replayed on its own (platform/tap.h).
+ * kernel serialises (runqueue lock or wake-up lock); but for `awaited` and `released`, marks that
+ * others leave there, and which its callbacks take by an exchange. VM and pCPU structs are shared:
+ * everything another CPU may change is read through shared() and written with atomics, so that a
+ * recorded callback can be replayed on its own (platform/tap.h).
  */
 #ifndef CORUN_TYPES_H
 #define CORUN_TYPES_H
@@ -18,6 +19,9 @@
 /* Of a host with more last-level caches, several count as one. */
 #define MAX_LLCS 64u
 #define MASK_WORDS (MAX_PCPUS / 64)
+/* How long the kernel lets a ready task wait before it takes that for a stall and ends the
+ * scheduler, ns: whoever is kept waiting on purpose is for a part of that only. */
+#define WATCHDOG 5000000000ull
 /* Each has a pCPU at least. */
 #define MAX_POOLS MAX_PCPUS
 /* Shorter slices, ns, would only switch. */
@@ -42,6 +46,8 @@
 #define RARE static __attribute__((noinline))
 
 #define NO_VM 0xffffffffu
+/* The slot in which a vCPU was to be counted is not its VM's any more (vm.h). */
+#define NOT_COUNTED 0xffffffffu
 #define NO_PCPU (-1)
 
 /* A weight of 100 is neutral, as in cgroup v2; the range is 1 to 10000. */
@@ -169,8 +175,10 @@ struct task_ctx {
 	s32 parked_for;	  /* quota.h: throttled, and then to be queued on that pCPU */
 	u32 rest;	  /* what is left of a turn that was interrupted, ns; 0: nothing is */
 	u32 hold_no;	  /* retention.h: number of the hold of last_cpu for it */
-	u32 pad;
-	u64 awaited; /* awaited.h: ready, and a sibling waits for it since then; 0: none does */
+	u32 released; /* quota.h: throttled, but counted already on the pCPU it was parked for */
+	u64 awaited;  /* awaited.h: ready, and a sibling waits for it since then; 0: none does */
+	u32 parked_active; /* quota.h: throttled: its active_weight before, */
+	u32 parked_weight; /* and its group_weight */
 };
 
 /* What the policy wants for a task; written by the control loop only. */
@@ -228,7 +236,7 @@ struct group_ctx {
 };
 
 struct vm_ctx {
-	u32 id;		   /* process id of the VM, 0: free slot */
+	u32 id;		   /* process id of the VM, 0: free slot; one word with the next (vm.h) */
 	u32 vcpus;	   /* vCPU threads seen */
 	u64 active_weight; /* sum of the weights of its ready and running vCPUs */
 	u32 llc;	   /* the last-level cache where its vCPUs begin */
@@ -346,6 +354,7 @@ struct cpu_ctx {
 	struct hold_counters holds;
 	u32 cur_cookie; /* cookie.h: of who runs here, or ran last; 0: none */
 	u32 ceded;	/* cookie.h: somebody must start on the SMT sibling first */
+	u64 unknown;	/* bpf.h: vtime at which one of which nothing is kept was queued last */
 };
 
 /* The host's knobs, set before loading; `gangs`, `cores` and `tasks` change with plans. */

@@ -4,6 +4,11 @@
  *
  * A thread that has been inside KVM_RUN is a vCPU from then on; its process is its VM. VMs live in
  * a table of slots, claimed by the first vCPU that shows up and freed when the last one exits.
+ *
+ * The last one may exit on one CPU while another vCPU of the same VM shows up elsewhere, or one of
+ * another VM that looks for a free slot. So whose a slot is and how many it counts is one word: a
+ * vCPU is counted only in its own VM's slot, and a slot is freed only while it counts nobody. Who
+ * comes too late is told so, not counted in the slot that was.
  */
 #ifndef CORUN_VM_H
 #define CORUN_VM_H
@@ -63,29 +68,42 @@ static inline u32 vm_slot(u32 id)
 	return NO_VM;
 }
 
-/* `t` has become a vCPU of VM `id`: it gets that VM's slot, if there is one. */
+/*
+ * `t` has become a vCPU of VM `id`: it is counted in that VM's slot, if there is one. If the slot
+ * was freed since it was found, it is nobody's vCPU yet, and is asked again when it is queued next.
+ */
 static inline bool vm_notice(struct task_ctx *t, u32 id)
 {
-	struct vm_ctx *vm;
+	u32 slot = vm_slot(id);
+	struct vm_ctx *vm = slot == NO_VM ? NULL : vm_at(slot);
 
-	t->vm = vm_slot(id);
-	vm = vm_of(t);
-	if (!vm)
+	if (!vm || count_in(vm, id) == NOT_COUNTED)
 		return false;
-	fetch_add(vm->vcpus, 1);
+	t->vm = slot;
 	return true;
 }
 
-/* A vCPU thread has gone; the last one frees the slot. */
-static inline void vm_forget(struct task_ctx *t)
+/* `t`, which has gone, was the last vCPU of VM `id`: what is to be known of that ends here. */
+static inline void vm_ends(struct task_ctx *t, u32 id)
 {
 	struct vm_ctx *vm = vm_of(t);
 
+	if (vm)
+		free_slot(vm, id);
+}
+
+/* A vCPU thread has gone, and is not counted any more; returns its VM if it was the last, else 0.
+ */
+static inline u32 vm_leave(struct task_ctx *t)
+{
+	struct vm_ctx *vm = vm_of(t);
+	u32 id;
+
 	if (!vm)
-		return;
-	if (fetch_add(vm->vcpus, -1) == 1)
-		store(vm->id, 0);
-	t->vm = NO_VM;
+		return 0;
+	/* Who is counted keeps the slot its VM's: afterwards it may be another one's. */
+	id = shared(vm->id);
+	return fetch_add(vm->vcpus, -1) == 1 ? id : 0;
 }
 
 #endif

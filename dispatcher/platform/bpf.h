@@ -283,6 +283,56 @@ static inline void callback_end(s32 result)
 
 #include "cgroup.h"
 
+/* A slot of the VM table as far as it says whose it is and how many it counts: one word. */
+union seats {
+	struct {
+		u32 id;
+		u32 vcpus;
+	};
+	u64 word;
+};
+
+typedef u64 __attribute__((may_alias)) seats_word;
+
+static inline volatile seats_word *seats_of(struct vm_ctx *vm)
+{
+	_Static_assert(__builtin_offsetof(struct vm_ctx, id) == 0 &&
+			   __builtin_offsetof(struct vm_ctx, vcpus) == sizeof(u32),
+		       "as in union seats");
+	return (volatile seats_word *)vm;
+}
+
+/* So many siblings may come or go in between; who finds more is counted when it is queued next. */
+#define SEAT_TRIES 16
+
+static inline u32 raw_count_in(struct vm_ctx *vm, u32 id)
+{
+	volatile seats_word *seats = seats_of(vm);
+	u32 counted = NOT_COUNTED;
+	u32 try;
+
+	repeat (try, SEAT_TRIES) {
+		union seats was = {.word = *seats};
+		union seats more = was;
+
+		if (was.id != id)
+			break;
+		more.vcpus++;
+		if (__sync_bool_compare_and_swap(seats, was.word, more.word)) {
+			counted = was.vcpus;
+			break;
+		}
+	}
+	return counted;
+}
+
+static inline bool raw_free_slot(struct vm_ctx *vm, u32 id)
+{
+	union seats empty = {.id = id};
+
+	return __sync_bool_compare_and_swap(seats_of(vm), empty.word, 0);
+}
+
 static inline u64 raw_now(void)
 {
 	return bpf_ktime_get_ns();
@@ -413,11 +463,35 @@ static inline void raw_insert_local(struct task_struct *p, u64 slice)
 	scx_bpf_dsq_insert(p, bpf_core_enum_value(enum scx_dsq_id_flags, SCX_DSQ_LOCAL), slice, 0);
 }
 
-/* A task we know nothing of still runs: wherever there is room, with the kernel's own slice. */
-static inline void leave_to_kernel(struct task_struct *p, u64 flags)
+/* So far ahead of a pCPU's clock tasks may be queued of which nothing is kept, ns of virtual time:
+ * who runs so often for a moment that each time counted as a slice is far too much. */
+#define UNKNOWN_LEAD (WATCHDOG / 5)
+
+/*
+ * A task of which nothing can be kept still runs: in the queue of the pCPU where it is, where all
+ * of its kind together have the turns of one task with a neutral weight. In the kernel's global
+ * queue it would always go before all others, and starve them. Nobody else does this for that pCPU
+ * meanwhile, whose runqueue the kernel has locked.
+ */
+RARE void insert_unknown(struct task_struct *p, u64 flags)
 {
-	scx_bpf_dsq_insert(p, bpf_core_enum_value(enum scx_dsq_id_flags, SCX_DSQ_GLOBAL), 20000000,
-			   flags);
+	s32 cpu = scx_bpf_task_cpu(p);
+	struct cpu_ctx *c = cpu_at(cpu);
+	u64 now, vtime;
+
+	if (!c || cpu >= nr_pcpus()) {
+		scx_bpf_dsq_insert(p, bpf_core_enum_value(enum scx_dsq_id_flags, SCX_DSQ_GLOBAL),
+				   knobs.slice, flags);
+		return;
+	}
+	now = *(volatile u64 *)&c->vnow;
+	vtime = (s64)(c->unknown - now) < 0 ? now : c->unknown;
+	vtime += knobs.slice;
+	if ((s64)(vtime - now) > (s64)UNKNOWN_LEAD)
+		vtime = now + UNKNOWN_LEAD;
+	c->unknown = vtime;
+	scx_bpf_dsq_insert_vtime(p, (u32)cpu, knobs.slice, vtime, flags);
+	scx_bpf_kick_cpu(cpu, bpf_core_enum_value(enum scx_kick_flags, SCX_KICK_IDLE));
 }
 
 /* `how` is an enum kick, whose values are the kernel's. */
@@ -432,6 +506,19 @@ static inline void raw_set_slice(struct task_struct *p, u64 slice)
 		scx_bpf_task_set_slice(p, slice);
 	else
 		p->scx.slice = slice;
+}
+
+/*
+ * `p`, which wants to run on, is taken off its pCPU. By a task of a higher class (SCHED_FIFO, ...),
+ * if it has some of its slice left: then the kernel would keep it at the head of that pCPU's local
+ * queue, out of reach of all others for as long as that task runs. Without any left it is queued by
+ * enqueue, as whoever is interrupted; what is left of its turn the dispatcher knows by itself
+ * (turn.h).
+ */
+static inline void put_in_reach(struct task_struct *p)
+{
+	if (p->scx.slice)
+		raw_set_slice(p, 0);
 }
 
 static inline void raw_start_timer(s32 timer, u64 delay)

@@ -12,6 +12,18 @@
  * A cgroup has a place in a table as long as it has members that run. Once a second what is active
  * below each is counted anew, because weights change while they are counted in; and places that
  * nobody has asked for in GROUP_FORGET are given up.
+ *
+ * Meanwhile others ask for places, and count in them whom they ask for. Three things hold all the
+ * same:
+ *
+ *   - Nobody is counted in a place that is given up. A place goes in two steps, a second apart, and
+ *     stays if it was asked for in between: group_stays() and the second step exclude each other by
+ *     compare and swap. Who asked just before the first step has long read the cgroup by the
+ *     second, since callbacks run with interrupts off; then the place is not old any more.
+ *   - Who is counted in a cgroup is counted out of those in which it was counted in: the cgroup
+ *     around one does not change while it has members. And nobody finds a place said to be read
+ *     before all those around it are.
+ *   - A place that has just been taken is not old, whenever its last owner was read.
  */
 #ifndef CORUN_CGROUP_H
 #define CORUN_CGROUP_H
@@ -33,11 +45,20 @@
 /* Longer times are taken for this, ns: keeps sums below 2^63. */
 #define GROUP_LONGEST 1000000000000ull
 
+/* group_place.going: nobody has asked for it for GROUP_FORGET, and it is given up a second later
+ * unless somebody does; or it has been, and whoever still finds it comes too late. */
+enum group_going {
+	GROUP_STAYS = 0,
+	GROUP_GOES = 1,
+	GROUP_GONE = 2,
+};
+
 /* Who has a place. */
 struct group_place {
 	u64 tg;	       /* the kernel's task_group, by its address; 0: free */
 	u64 looked_at; /* when that was read last, ns */
 	u64 below;     /* for counting anew */
+	u64 going;     /* enum group_going */
 };
 
 struct {
@@ -70,7 +91,45 @@ static inline struct group_place *group_place_at(u32 place)
 	return bpf_map_lookup_elem(&group_places, &place);
 }
 
-/* The place of `tg` plus 1, a new one if need be; 0: there is no room. */
+/* Does `at`, whose cgroup is asked for, remain that one's? */
+static inline bool group_stays(struct group_place *at)
+{
+	if (*(volatile u64 *)&at->going == GROUP_STAYS)
+		return true;
+	return __sync_val_compare_and_swap(&at->going, GROUP_GOES, GROUP_STAYS) != GROUP_GONE;
+}
+
+/* Is `at` the place of `tg`? What the index says may be of another one by now. */
+static inline bool group_has(struct group_place *at, u64 tg)
+{
+	return *(volatile u64 *)&at->tg == tg;
+}
+
+/* `at`, which was free, is somebody's: nothing is left of who had it before. */
+static inline void group_taken(u32 place, struct group_place *at)
+{
+	struct group_ctx *g = group_at(place);
+
+	/* To be read, also for who asked for the time a moment ago, but not old. */
+	*(volatile u64 *)&at->looked_at = bpf_ktime_get_ns() - 2 * GROUP_LOOK;
+	if (g) {
+		*(volatile s64 *)&g->left = 0;
+		*(volatile u64 *)&g->period_end = 0;
+		*(volatile u64 *)&g->freed_at = 0;
+	}
+	__sync_lock_test_and_set(&at->going, GROUP_STAYS);
+}
+
+/* The place plus 1 that the index has for `tg`; 0: none (NULL), or it has just been given up. */
+static inline u32 group_indexed(u64 tg, u32 *known)
+{
+	u32 place = known ? *known : MAX_GROUPS;
+	struct group_place *at = group_place_at(place);
+
+	return at && group_has(at, tg) && group_stays(at) ? place + 1 : 0;
+}
+
+/* The place of `tg` plus 1, a new one if need be; 0: there is no room, or it is being given up. */
 CALLED u32 group_place_of(u64 tg)
 {
 	u32 *known = bpf_map_lookup_elem(&group_index, &tg);
@@ -79,21 +138,22 @@ CALLED u32 group_place_of(u64 tg)
 	u32 i;
 
 	if (known)
-		return *known + 1;
+		return group_indexed(tg, known);
 	repeat (i, GROUP_TRIES) {
 		u32 place = (first + i) % MAX_GROUPS;
 		struct group_place *at = group_place_at(place);
 
-		if (at && __sync_val_compare_and_swap(&at->tg, 0, tg) == 0) {
-			at->looked_at = 0;
-			if (!bpf_map_update_elem(&group_index, &tg, &place, BPF_NOEXIST)) {
-				found = place + 1;
-				break;
-			}
-			/* Somebody else was faster: next time it is known. */
-			__sync_lock_test_and_set(&at->tg, 0);
+		if (!at || __sync_val_compare_and_swap(&at->tg, 0, tg))
+			continue;
+		group_taken(place, at);
+		if (!bpf_map_update_elem(&group_index, &tg, &place, BPF_NOEXIST)) {
+			found = place + 1;
 			break;
 		}
+		/* Somebody else was faster. */
+		__sync_lock_test_and_set(&at->tg, 0);
+		found = group_indexed(tg, bpf_map_lookup_elem(&group_index, &tg));
+		break;
 	}
 	return found;
 }
@@ -103,10 +163,11 @@ CALLED u32 group_read(u64 tg, u32 group, u32 parent)
 {
 	struct task_group *from = (struct task_group *)tg;
 	struct group_conf *conf = group_conf_at(group - 1);
+	struct group_ctx *g = group_at(group - 1);
 	u64 weight = BPF_CORE_READ(from, shares) >> GROUP_SCALE;
 	u64 quota = NO_QUOTA, period = 0, burst = 0;
 
-	if (!conf)
+	if (!conf || !g)
 		return 0;
 	if (bpf_core_field_exists(from->cfs_bandwidth)) {
 		quota = BPF_CORE_READ(from, cfs_bandwidth.quota);
@@ -118,7 +179,10 @@ CALLED u32 group_read(u64 tg, u32 group, u32 parent)
 	*(volatile u64 *)&conf->burst = burst < GROUP_LONGEST ? burst : GROUP_LONGEST;
 	*(volatile u64 *)&conf->period = period < GROUP_LONGEST ? period : GROUP_LONGEST;
 	*(volatile u64 *)&conf->quota = quota < GROUP_LONGEST ? quota : GROUP_LONGEST;
-	*(volatile u32 *)&conf->parent = parent;
+	/* Another one's at the same address may be nested elsewhere: not before nobody is counted
+	 * in it. */
+	if (!*(volatile u32 *)&g->members)
+		*(volatile u32 *)&conf->parent = parent;
 	*(volatile u32 *)&conf->weight = weight ? (u32)weight : 1;
 	return 0;
 }
@@ -140,24 +204,10 @@ CALLED u32 group_limits(u32 group)
 	return limited;
 }
 
-/* Has what is known of `group` been read lately? Whoever asks is to read it if not. */
-static inline bool group_is_fresh(u32 group, u64 now)
+/* Has what is known of the cgroup at `at` been read lately? Whoever asks is to read it if not. */
+static inline bool group_is_fresh(struct group_place *at, u64 now)
 {
-	struct group_place *at = group_place_at(group - 1);
-	u64 looked_at;
-
-	if (!at)
-		return true;
-	looked_at = *(volatile u64 *)&at->looked_at;
-	return looked_at && now - looked_at < GROUP_LOOK;
-}
-
-static inline void group_was_read(u32 group, u64 now)
-{
-	struct group_place *at = group_place_at(group - 1);
-
-	if (at)
-		*(volatile u64 *)&at->looked_at = now;
+	return (s64)(now - *(volatile u64 *)&at->looked_at) < (s64)GROUP_LOOK;
 }
 
 static inline u64 group_parent(u64 tg)
@@ -193,38 +243,79 @@ CALLED u64 group_anchor(u64 tg)
 	return tg;
 }
 
-/* The place of `tg` plus 1, with what it and those around it want brought up to date. */
-CALLED u32 group_find(u64 tg)
+/*
+ * `tg`, in place `group` less 1, and those around it that have not been read lately are read; false
+ * if one of them has no place. `group` may be found by others as read only when all of them are:
+ * group_were_read().
+ */
+CALLED u32 group_read_all(u64 tg, u32 group, u64 now)
 {
-	u32 *known = bpf_map_lookup_elem(&group_index, &tg);
-	u64 now = bpf_ktime_get_ns();
-	struct group_conf *conf;
-	u32 own, group;
+	u32 all = 1;
 	s32 level;
 
-	if (!known)
-		tg = group_anchor(tg);
-	own = !known && !tg ? 0 : group_place_of(tg);
-	group = own;
-	if (!own || group_is_fresh(own, now))
-		return own;
 	repeat (level, GROUP_LEVELS) {
 		u64 outer = group_parent(tg);
+		struct group_place *at;
 		u32 parent = 0;
 
 		/* The root has no parent, and no weight. */
-		if (outer && group_parent(outer))
+		if (outer && group_parent(outer)) {
 			parent = group_place_of(outer);
+			all = parent != 0;
+		}
+		if (!all)
+			break;
 		group_read(tg, group, parent);
-		group_was_read(group, now);
-		if (!parent || group_is_fresh(parent, now))
+		at = group_place_at(parent - 1);
+		if (!at || group_is_fresh(at, now))
 			break;
 		group = parent;
 		tg = outer;
 	}
-	conf = group_conf_at(own - 1);
-	if (conf)
-		*(volatile u32 *)&conf->limited = group_limits(own);
+	return all;
+}
+
+/* Says of `group`, and of those around it that were not known to be, that they have been read. */
+CALLED u32 group_were_read(u32 group, u64 now)
+{
+	s32 level;
+
+	repeat (level, GROUP_LEVELS) {
+		struct group_conf *conf = group_conf_at(group - 1);
+		struct group_place *at = group_place_at(group - 1);
+
+		if (!group || !conf || !at || group_is_fresh(at, now))
+			break;
+		*(volatile u32 *)&conf->limited = group_limits(group);
+		/* Nobody may see this before what has been read. */
+		__sync_lock_test_and_set(&at->looked_at, now);
+		group = conf->parent;
+	}
+	return 0;
+}
+
+/* The place of `tg` plus 1, with what it and those around it want brought up to date; 0: none. */
+CALLED u32 group_find(u64 tg)
+{
+	u32 *known = bpf_map_lookup_elem(&group_index, &tg);
+	u64 now = bpf_ktime_get_ns();
+	struct group_place *at;
+	u32 own = 0;
+
+	if (!known)
+		tg = group_anchor(tg);
+	if (known)
+		own = *known + 1;
+	else if (tg)
+		own = group_place_of(tg);
+	at = group_place_at(own - 1);
+	if (!at || !group_has(at, tg))
+		return 0;
+	if (group_is_fresh(at, now))
+		return own;
+	if (!group_stays(at) || !group_read_all(tg, own, now))
+		return 0;
+	group_were_read(own, now);
 	return own;
 }
 
@@ -250,13 +341,25 @@ static inline u32 raw_group_of(struct task_struct *p)
 	return (u64)p->sched_task_group == group_root ? 0 : group_beyond_root(p);
 }
 
-/* The cgroup in `place` is gone, or nobody has run there for long: the place is free. */
-static inline void group_forget(u32 place, struct group_place *at)
+/* Nobody wants to run in the cgroup in `place`: has nobody for long? Then the place goes. */
+static inline void group_fade(u32 place, struct group_place *at, u64 now)
 {
+	/* It may have been read since `now`. */
+	bool old = (s64)(now - *(volatile u64 *)&at->looked_at) > (s64)GROUP_FORGET;
+	u64 going = *(volatile u64 *)&at->going;
 	u64 tg = at->tg;
 
-	bpf_map_delete_elem(&group_index, &tg);
-	__sync_lock_test_and_set(&at->tg, 0);
+	/* GROUP_GONE: it has just been taken anew. */
+	if (going == GROUP_STAYS && old)
+		__sync_val_compare_and_swap(&at->going, GROUP_STAYS, GROUP_GOES);
+	if (going != GROUP_GOES)
+		return;
+	if (!old)
+		group_stays(at);
+	else if (__sync_bool_compare_and_swap(&at->going, GROUP_GOES, GROUP_GONE)) {
+		bpf_map_delete_elem(&group_index, &tg);
+		__sync_lock_test_and_set(&at->tg, 0);
+	}
 }
 
 /* What is active below each cgroup: sums over those that have members. */
@@ -271,11 +374,11 @@ static inline void group_sum(u64 now)
 
 		if (!at || !conf || !g || !at->tg)
 			continue;
-		if (!g->members) {
-			if (now - at->looked_at > GROUP_FORGET)
-				group_forget(i, at);
+		if (!*(volatile u32 *)&g->members) {
+			group_fade(i, at, now);
 			continue;
 		}
+		group_stays(at);
 		outer = group_place_at(conf->parent - 1);
 		if (outer)
 			outer->below += conf->weight;

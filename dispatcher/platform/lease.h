@@ -15,8 +15,8 @@
 #ifndef CORUN_LEASE_H
 #define CORUN_LEASE_H
 
-/* As long as the watchdog's timeout, ns. */
-#define LEASE_LENGTH 5000000000ull
+/* As patient with a daemon as the kernel is with the dispatcher, ns. */
+#define LEASE_LENGTH WATCHDOG
 /* How often one looks, ns. */
 #define LEASE_LOOK 1000000000ull
 

@@ -4,7 +4,7 @@
  *
  * All state hangs off one context, reached through a thread-local pointer, so that simulations run
  * side by side. Whoever hosts the dispatcher fills in `struct native_host`
- * (crates/dispatcher/src/native.rs mirrors these structs; a test compares their sizes).
+ * (crates/dispatcher/src/native.rs mirrors these structs; a test compares each field's place).
  *
  * It is compiled three times. A replay takes part in everything that passes the tap; for the
  * simulator, whose calls it is to be fast for, UNTAPPED makes the tap nothing at all, and pCPUs are
@@ -104,6 +104,64 @@ struct native_context {
 	struct pcpu_index index; /* kept by the untapped build */
 };
 
+/*
+ * Where the fields lie of the structs that only native builds have, and no BTF tells of. The names
+ * of some are macros from here on.
+ */
+#define PLACE(of, field) offsetof(struct of, field)
+extern const size_t NAME(corun_places)[];
+const size_t NAME(corun_places)[] = {
+    PLACE(task_struct, id),
+    PLACE(task_struct, vcpu_of),
+    PLACE(task_struct, weight),
+    PLACE(task_struct, cpu),
+    PLACE(task_struct, queued_vtime),
+    PLACE(task_struct, allowed),
+    PLACE(task_struct, group),
+    PLACE(task_struct, conf),
+    PLACE(task_struct, ctx),
+    PLACE(native_host, claim_idle),
+    PLACE(native_host, queue_length),
+    PLACE(native_host, move_first),
+    PLACE(native_host, next_queued),
+    PLACE(native_host, move_queued),
+    PLACE(native_host, requeue),
+    PLACE(native_host, insert),
+    PLACE(native_host, insert_next),
+    PLACE(native_host, insert_local),
+    PLACE(native_host, kick),
+    PLACE(native_host, set_slice),
+    PLACE(native_host, start_timer),
+    PLACE(native_host, tap_in),
+    PLACE(native_host, tap_out),
+    PLACE(native_context, self),
+    PLACE(native_context, host),
+    PLACE(native_context, cpus),
+    PLACE(native_context, vms),
+    PLACE(native_context, vm_confs),
+    PLACE(native_context, gangs),
+    PLACE(native_context, pools),
+    PLACE(native_context, pcpu_confs),
+    PLACE(native_context, group_confs),
+    PLACE(native_context, groups),
+    PLACE(native_context, current),
+    PLACE(native_context, knobs),
+    PLACE(native_context, slots),
+    PLACE(native_context, now),
+    PLACE(native_context, cpu),
+    PLACE(native_context, vms_seen),
+    PLACE(native_context, index),
+    PLACE(gang_slots, end),
+    PLACE(gang_slots, opening),
+    PLACE(gang_slots, first),
+    PLACE(pcpu_index, light),
+    PLACE(pcpu_index, waiting),
+    PLACE(pcpu_index, fixed),
+    PLACE(pcpu_index, llc),
+    PLACE(pcpu_index, llcs_known),
+};
+#undef PLACE
+
 #define corun_context NAME(corun_context)
 extern __thread struct native_context *corun_context;
 
@@ -170,6 +228,20 @@ static inline struct cpu_ctx *cpu_at(s32 cpu)
 static inline struct vm_ctx *vm_at(u32 slot)
 {
 	return slot < MAX_VMS ? &corun_context->vms[slot] : NULL;
+}
+
+static inline u32 raw_count_in(struct vm_ctx *vm, u32 id)
+{
+	return vm->id == id ? vm->vcpus++ : NOT_COUNTED;
+}
+
+static inline bool raw_free_slot(struct vm_ctx *vm, u32 id)
+{
+	bool empty = vm->id == id && !vm->vcpus;
+
+	if (empty)
+		vm->id = 0;
+	return empty;
 }
 
 static inline struct vm_conf *vm_conf_at(u32 slot)
@@ -449,8 +521,14 @@ static inline void raw_insert(struct task_struct *p, u64 queue, u64 slice, u64 v
 #define raw_set_slice(p, slice) host_do(set_slice, p, slice)
 #define raw_start_timer(timer, delay) host_do(start_timer, timer, delay)
 
-/* Only the kernel has somewhere else to leave a task; here it has no context, which cannot be. */
-static inline void leave_to_kernel(struct task_struct *p, u64 flags)
+/* Here, whoever is interrupted is queued. */
+static inline void put_in_reach(struct task_struct *p)
+{
+	(void)p;
+}
+
+/* Only in the kernel may there be no memory for what is known of a task. */
+static inline void insert_unknown(struct task_struct *p, u64 flags)
 {
 	(void)p;
 	(void)flags;

@@ -254,6 +254,23 @@ static inline u32 active_slot(u32 from)
 }
 
 /*
+ * Counts one more vCPU in a slot of the VM table, if that is VM `id`'s; returns how many it
+ * counted, or NOT_COUNTED. The two are one step, and so one input.
+ */
+static inline u32 count_in(struct vm_ctx *vm, u32 id)
+{
+	tap_out(OUT_ADD, 1);
+	return (u32)tap_in(IN_FETCHED, raw_count_in(vm, id));
+}
+
+/* Frees the slot of VM `id` if it counts nobody; false: somebody has shown up, or it is free. */
+static inline bool free_slot(struct vm_ctx *vm, u32 id)
+{
+	tap_out(OUT_STORE, 0);
+	return tap_in(IN_FETCHED, raw_free_slot(vm, id));
+}
+
+/*
  * The slot of the VM whose vCPU this pCPU runs at the moment: in select_cpu, the waker's. NO_VM if
  * it is another task, or none. When an interrupt wakes somebody, this is who was interrupted.
  */
@@ -309,19 +326,19 @@ static inline bool look_at(struct task_struct *p, struct task_ctx *copy)
 	return true;
 }
 
-/* What gangs may know of it: `p` is in a queue. */
-static inline bool look_at_ranked(struct task_struct *p, struct ranked *r)
+/* What gangs may know of it: `p` is in a queue. One of which nothing is kept has none. */
+static inline void look_at_ranked(struct task_struct *p, struct ranked *r)
 {
 	struct task_ctx *t = raw_task_ctx(p);
 
-	if (!t)
-		return false;
-	r->vm = shared(t->vm);
-	r->member = shared(t->member);
-	r->urgent_since = shared(t->urgent_since);
-	r->awaited = shared(t->awaited);
+	r->vm = NO_VM;
+	if (t) {
+		r->vm = shared(t->vm);
+		r->member = shared(t->member);
+		r->urgent_since = shared(t->urgent_since);
+		r->awaited = shared(t->awaited);
+	}
 	r->vtime = queued_vtime(p);
-	return true;
 }
 
 /* What may be known of a task that another one yields to. */

@@ -2,8 +2,8 @@
 //! What the dispatcher knows: the C structs of `dispatcher/types.h` and `platform/native.h` that it
 //! writes itself, field by field. What it is told is in [`crate::conf`].
 //!
-//! A test here compares the sizes with what the C compiler laid out, one of `corun-linux`
-//! (`layout_tests.rs`) each field with what the BPF compiler did.
+//! Tests here compare the sizes with what the C compiler laid out, and the fields of what only native builds have;
+//! one of `corun-linux` (`layout_tests.rs`) compares each field of the rest with what the BPF compiler did.
 
 use crate::conf::TaskConf;
 use corun_model::{PcpuSet, Sharing, Topology};
@@ -91,8 +91,10 @@ pub struct TaskCtx {
     pub parked_for: i32,
     pub rest: u32,
     pub hold_no: u32,
-    pub pad: u32,
+    pub released: u32,
     pub awaited: u64,
+    pub parked_active: u32,
+    pub parked_weight: u32,
 }
 
 /// `struct group_ctx`: who of a cgroup wants to run, and what is left of its quota.
@@ -187,9 +189,9 @@ impl Default for GangCtx {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct GangSlots {
-    end: u64,
-    opening: u64,
-    first: u32,
+    pub end: u64,
+    pub opening: u64,
+    pub first: u32,
     pad: u32,
 }
 
@@ -252,17 +254,18 @@ pub struct CpuCtx {
     pub holds: HoldCounters,
     pub cur_cookie: u32,
     pub ceded: u32,
+    pub unknown: u64,
 }
 
 /// `struct pcpu_index`: what the untapped build finds pCPUs by; only C looks into it.
 #[repr(C)]
 pub(crate) struct PcpuIndex {
-    trees: [[i64; MAX_PCPUS + MAX_PCPUS / 8 + MAX_PCPUS / 64]; 2],
-    waiting: PcpuSet,
+    pub trees: [[i64; MAX_PCPUS + MAX_PCPUS / 8 + MAX_PCPUS / 64]; 2],
+    pub waiting: PcpuSet,
     /// What C found out from the policy's wishes.
     pub fixed: PcpuSet,
-    llcs: [PcpuSet; Sharing::MAX_LLCS],
-    llcs_known: u64,
+    pub llc: [PcpuSet; Sharing::MAX_LLCS],
+    pub llcs_known: u64,
 }
 
 impl PcpuIndex {
@@ -272,7 +275,7 @@ impl PcpuIndex {
             trees: [[0; MAX_PCPUS + MAX_PCPUS / 8 + MAX_PCPUS / 64]; 2],
             waiting: PcpuSet::default(),
             fixed: PcpuSet::default(),
-            llcs: [PcpuSet::default(); Sharing::MAX_LLCS],
+            llc: [PcpuSet::default(); Sharing::MAX_LLCS],
             llcs_known: 0,
         }
     }

@@ -9,6 +9,8 @@ mod conf;
 mod layout;
 pub mod lockstep;
 mod native;
+#[cfg(test)]
+mod races;
 
 pub use conf::{GROUP_IDLE, GROUP_NEUTRAL, GroupConf, Knobs, PcpuConf, PoolConf, TaskConf, VmConf};
 pub use layout::{

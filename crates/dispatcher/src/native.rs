@@ -516,6 +516,12 @@ impl<S: Services> Native<S> {
         &self.inner.vms[slot]
     }
 
+    /// The table of VMs as C has it, for tests that change it in the midst of a callback.
+    #[cfg(test)]
+    pub(crate) fn vms(&mut self) -> *mut VmCtx {
+        self.inner.context.vms
+    }
+
     /// Are VMs' gang modes looked at? Where no VM has one any more they need not be: decisions are those of
     /// a host that never had any.
     pub fn look_at_gangs(&mut self, wanted: bool) {
@@ -729,11 +735,38 @@ unsafe impl<S: Services + Send> Send for Native<S> {}
 mod tests {
     use super::*;
     use crate::layout::TaskCtx;
+    use std::mem::offset_of;
 
     unsafe extern "C" {
+        static corun_places: [usize; PLACES];
+        static untapped_corun_places: [usize; PLACES];
+        static plain_corun_places: [usize; PLACES];
         static corun_sizes: [usize; 11];
         static untapped_corun_sizes: [usize; 11];
         static plain_corun_sizes: [usize; 11];
+    }
+
+    /// Fields of the structs that only native builds have.
+    const PLACES: usize = 48;
+
+    /// Where fields lie, in order.
+    macro_rules! places {
+        ($($of:ident: $($field:ident)*;)*) => { [$($(offset_of!($of, $field)),*),*] };
+    }
+
+    /// Two fields of one type that have changed places do not change a size.
+    #[test]
+    fn the_fields_of_native_structs_lie_where_they_do_in_c() {
+        let ours: [usize; PLACES] = places! {
+        TaskStruct: id vcpu_of weight cpu queued_vtime allowed group conf ctx;
+        HostTable: claim_idle queue_length move_first next_queued move_queued requeue insert insert_next insert_local kick set_slice start_timer tap_in tap_out;
+        Context: this host cpus vms vm_confs gangs pools pcpu_confs group_confs groups current knobs slots now cpu vms_seen index;
+        GangSlots: end opening first;
+        PcpuIndex: trees waiting fixed llc llcs_known;
+        };
+        // SAFETY: constant arrays of the C side, of this length.
+        let builds = unsafe { [corun_places, untapped_corun_places, plain_corun_places] };
+        assert_eq!([ours; 3], builds);
     }
 
     #[test]

@@ -36,7 +36,8 @@ fn what_the_kernel_knows_is_laid_out_alike() {
         vtime since charged seq sum state vm active_weight cpu last_cpu clock_cpu woken
         queued fresh load urgent urgent_since urgent_from member share home claims over gran
         allot_end allot_run woken_at wakers held_since held_until reserved group
-        group_weight parked_for rest hold_no pad awaited
+        group_weight parked_for rest hold_no released awaited
+        parked_active parked_weight
     }
     same! { TaskCounters = task_counters:
         run ready wait switches wakeups migrations depleted preempted late held kept
@@ -56,7 +57,7 @@ fn what_the_kernel_knows_is_laid_out_alike() {
         switches idle nr load incoming incoming_vm incoming_load cur_vm cur_member owner
         held_until hold_ends held hold_no cur_is cur_demand called runs cur_limited cut
         behind busier_by turn_vtime release_at timer_at favoured tick favour_end held_since
-        holds cur_cookie ceded
+        holds cur_cookie ceded unknown
     }
     same! { HoldCounters = hold_counters:
         begun woke expired gave_way length longest latest

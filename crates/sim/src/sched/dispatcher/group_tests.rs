@@ -2,11 +2,11 @@
 //! The resource contract: what cgroups' weights, idleness and quotas come to on a modelled host.
 
 use super::Dispatcher;
-use super::tests::params;
+use super::tests::{params, run_gangs};
 use crate::load::{Cgroup, Cgroups, Pattern, Patterns, Quota};
 use crate::{Outcome, Simulation};
 use corun_model::time::{MS, SEC};
-use corun_model::{DispatcherParams, Nanos};
+use corun_model::{DispatcherParams, Gang, Nanos, Placement, Slots};
 use proptest::prelude::*;
 
 /// What is said of a cgroup unless it is said otherwise.
@@ -265,5 +265,27 @@ proptest! {
             let most = (4_000 / period + 2) * time * MS + u64::from(vcpus) * 5 * MS;
             prop_assert!(ran <= most, "{} of {}", ran, most);
         }
+    }
+}
+
+/// A VM whose quota was used up is a gang like any other as soon as there is something left of it.
+#[test]
+fn a_quota_is_what_a_gang_gets_in_time_slots() {
+    for (vms, fill) in [(1, false), (2, false), (2, true)] {
+        let mut groups = vec![PLAIN; vms as usize];
+        groups[0] = quota(40 * MS, 100 * MS);
+        let of_vms = (0..vms as usize).map(Some).collect();
+        let cgroups = Cgroups {
+            all: groups,
+            of_vms,
+        };
+        let weights = vec![None; vms as usize];
+        let load = Patterns::new(hogs(vms, 2), &weights, 1).in_cgroups(cgroups);
+        let slots = Gang::Strict(Slots {
+            length: 10 * MS,
+            fill,
+        });
+        let outcome = run_gangs(2, load, Placement::Balance, slots, 10 * SEC);
+        assert_near(&shares(&outcome, 2)[..1], &[0.2], 0.05);
     }
 }

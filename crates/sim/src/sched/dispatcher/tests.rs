@@ -77,9 +77,14 @@ impl HostScheduler for Placed {
 impl Placed {
     /// What the dispatcher counts is what is there.
     fn check(&self, host: &Host) {
-        let wanting = host
-            .tasks()
-            .filter(|(_, t)| t.state != crate::host::TaskState::Waiting);
+        let throttled = |task: TaskId| {
+            let known = &self.0.native.peek(task.0 as usize).ctx;
+            known.state == corun_dispatcher::TASK_THROTTLED && known.released == 0
+        };
+        let wants = |(task, t): &(TaskId, &crate::host::Task)| {
+            t.state != crate::host::TaskState::Waiting && !throttled(*task)
+        };
+        let wanting = host.tasks().filter(wants);
         let counted: u64 = (0..host.pcpus())
             .map(|cpu| self.0.native.cpu(cpu as u32).nr)
             .sum();
@@ -92,9 +97,9 @@ impl Placed {
         for (vm, _) in self.0.plans.iter().enumerate() {
             let here = &self.0.native.vm((vm + 1) % corun_dispatcher::MAX_VMS).here;
             let counted: u32 = here.iter().sum();
-            let ready = host.tasks().filter(|(_, t)| {
-                t.vm() == Some(VmId::from(vm)) && t.state != crate::host::TaskState::Waiting
-            });
+            let ready = host
+                .tasks()
+                .filter(|(task, t)| t.vm() == Some(VmId::from(vm)) && wants(&(*task, t)));
             assert_eq!(
                 counted as usize,
                 ready.count(),

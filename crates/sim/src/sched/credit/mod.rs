@@ -30,7 +30,10 @@
 //! phases from the run's seed, as on a host that has been up for long. Xen has the tick of a pCPU that idled
 //! go on at a multiple of its period by the clock; here it goes on in its own phase.
 //!
-//! Not modelled: soft affinity, Xen's own cpupools, core scheduling and the migration delay (none by default).
+//! Not modelled: soft affinity, Xen's own cpupools, core scheduling and the migration delay (none by default);
+//! what came with Xen 4.18: a vCPU that has yielded is not stolen, and a pCPU looks for work elsewhere once a
+//! millisecond at most; what the papers' 4.2 did otherwise: the rate limit held yields up, too, and who was only
+//! moved was boosted.
 //! All VMs are there when the run begins. The kernel's
 //! tick (`host.hz`) plays no role: Credit has its own.
 

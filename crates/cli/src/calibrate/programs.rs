@@ -17,13 +17,14 @@ pub const SLICES: [u64; 5] = [1, 10, 30, 60, 90];
 pub const DEFAULT: usize = 2;
 /// vCPUs per pCPU (§3.4.1).
 pub const CONSOLIDATION: [u32; 3] = [2, 3, 4];
-/// Runs of each case. pCPUs whose slices are equally long keep in step, so that it hangs on the seed
-/// beside whom a subject runs all the time, and many short runs say more than a few long ones.
+/// Runs of each case. pCPUs whose slices are equally long keep the phases that they have to each other, so that it
+/// hangs on the seed beside whom a subject runs all the time, and many short runs say more than a few long ones.
 pub const SEEDS: u64 = 24;
 
 /// The machine of Table 2: an i7-3770, whose four cores the scenarios of Table 4 use without SMT; latencies from
-/// 7-cpu.com.
-pub const PAPER: &str = "[host]\npcpus = 4\nl2 = \"256KB\"\nllc = \"8MB\"\ncosts.llc = \"5ns\"\ncosts.memory = \"53ns\"\n\
+/// 7-cpu.com. An Ivy Bridge: its last-level cache keeps streams out.
+pub const PAPER: &str = "[host]\npcpus = 4\nl2 = \"256KB\"\nllc = \"8MB\"\nllc_adaptive = true\n\
+    costs.llc = \"5ns\"\ncosts.memory = \"53ns\"\n\
     [vm.none]\nvcpus = 1\n[[vm.none.thread]]\nprogram = \"sleep 60min\"\n";
 
 /// A type's program.
@@ -150,12 +151,12 @@ fn visitors(text: &mut String, name: &str, vm: &str, port: &str) {
 
 /// The scenario: a subject beside others, so many vCPUs per pCPU, at this slice.
 pub fn scenario(of: &Subject, host: &Host, consolidation: u32, slice: u64) -> String {
-    // Long enough for eight rounds of four vCPUs with the longest slice.
-    let (warm_up, duration) = (300, 3000);
+    // Eight rounds of four vCPUs with the longest slice; VMs begin within one, so that pCPUs are not in step.
+    let (stagger, warm_up, duration) = (360, 720, 3000);
     let mut text = format!(
         "[host]\ntopology = \"{}\"\nl2 = \"{}B\"\nllc = \"{}B\"\nllc_adaptive = {}\ncosts.llc = \"{}ns\"\n\
          costs.memory = \"{}ns\"\n\
-         [run]\nduration = \"{duration}ms\"\nwarm_up = \"{warm_up}ms\"\n\
+         [run]\nduration = \"{duration}ms\"\nwarm_up = \"{warm_up}ms\"\nstagger = \"{stagger}ms\"\n\
          [scheduler.corun]\nslice = \"{slice}ms\"\n[scheduler.credit]\nslice = \"{slice}ms\"\n",
         host.topology, host.l2, host.llc, host.adaptive, host.latency[0], host.latency[1]
     );

@@ -250,7 +250,7 @@ pub fn replay(
     };
     let replay = Replay::new(recording, params.topology.pcpus(), options);
     let load = Box::new(replay.clone());
-    let simulation = schedulers::put_together(params, policy, &case.schedulers, load, observer)
+    let simulation = schedulers::put_together(params, policy, &case.schedulers, 0, load, observer)
         .map_err(Invalid::error)?;
     let called = || format!("policy {policy}");
     let outcome = simulation

@@ -151,7 +151,7 @@ pub fn known_host_policy(name: &str) -> Result<&'static corun_policies::PolicyIn
         .ok_or_else(|| format!("unknown policy {name:?}, {}", or_nearest(name, &known)))
 }
 
-/// A host under `policy`, with `load` to carry.
+/// A host under `policy`, with `load` to carry, in the run with `seed`.
 ///
 /// # Errors
 /// As [`check`] and [`known_policy`].
@@ -159,6 +159,7 @@ pub fn put_together(
     params: HostParams,
     policy: &str,
     said: &Schedulers,
+    seed: u64,
     load: Box<dyn Load>,
     observer: Option<Box<dyn Observer>>,
 ) -> Result<Simulation, Problems> {
@@ -184,7 +185,7 @@ pub fn put_together(
             &params,
         )),
         _ if policy == "credit" || within_credit.is_some() => {
-            Box::new(Credit::new(credit_params(said), &params))
+            Box::new(Credit::new(credit_params(said), seed, &params))
         }
         _ if steered.is_some() => Box::new(Dispatcher::new(dispatcher_params(said), &params)),
         other => return Err(elsewhere(&format!("unknown policy {other:?}"))),

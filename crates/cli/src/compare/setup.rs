@@ -45,7 +45,7 @@ pub fn simulation(
 ) -> Result<Simulation, Problems> {
     let params = host_params(case);
     let load = Box::new(guests(case, seed)?);
-    schedulers::put_together(params, policy, &case.schedulers, load, observer)
+    schedulers::put_together(params, policy, &case.schedulers, seed, load, observer)
 }
 
 /// The machine of a case.

@@ -77,7 +77,7 @@ impl Default for Limits {
             io_events: 2,
             pause_exits: 56,
             llc_references: 7_718,
-            llc_misses: 765_620,
+            llc_misses: 527_958,
         }
     }
 }

@@ -74,11 +74,8 @@ fn short_slices_keep_locks_short() {
         );
     }
     let rates = medians("spin locks, PLE", rate);
-    // Longer ones let the four run in step for long, or not at all: see the page.
-    assert!(
-        rates[1..=DEFAULT].iter().all(|&rate| rate < rates[0]),
-        "{rates:?}"
-    );
+    // Medians: in single seeds the four leave the convoy with longer ones, see the page.
+    assert!(rates[1..].iter().all(|&rate| rate < rates[0]), "{rates:?}");
 }
 
 #[test]
@@ -162,8 +159,8 @@ pub fn section() -> Section {
                 what thrashes the last-level cache do not care. (The figure's bars are not in the \
                 text.) *Time* is per work, relative to the median at 30 ms: smaller is better.",
         verdict: "pages beside scripts, network load (from 10 ms on), thrashing, LLC-\
-                  friendly: yes; L2-resident: from 10 ms on; locks: waits at 1 ms are shorter than at \
-                  10 and 30, but 60 and 90 ms can beat it",
+                  friendly, locks with pause-loop exits: yes; L2-resident: from 10 ms on; locks \
+                  without them: waits at 1 ms are shorter than at 10 and 30, but 90 ms beats it",
         heads: &[
             "subject",
             "paper's best",
@@ -179,21 +176,22 @@ pub fn section() -> Section {
                     is off its pCPU for as long. A working set in the last-level cache is driven \
                     out while others run, and fetched anew from memory once per slice; one beyond \
                     the cache has nothing to lose.",
-        differs: "Two seeds only: differences inside the ranges mean nothing. *CGI*: the paper \
+        differs: "Medians of nine seeds: differences inside the ranges mean little. *CGI*: the paper \
                   explains its result by vCPUs that have entirely consumed their quantum; \
                   scripts in the background do that, so that is our reading. Pages that take 5 \
                   ms of CPU each, in all a tenth of a pCPU, are boosted and soon done with long \
                   slices, and are worst at 1 ms: the best slice hangs on the load. *Spin locks*: \
                   throughput differs a thousandfold between seeds. From the waits (half a \
-                  microsecond, or slices) we take it that there are two regimes: vCPUs in step, \
-                  all four running at once, and a convoy of ticket holders that advances about \
-                  one lock per slice. Rarer locks leave the convoy from 10 ms on. A real \
+                  microsecond, or slices) we take it that there are two regimes: some of the four \
+                  run together while the others are off their pCPUs outside the lock's line, and a \
+                  convoy of ticket holders that advances about one lock per slice. Rarer locks \
+                  leave the convoy from 60 ms on. A real \
                   kernbench sleeps and wakes; compile jobs that do (a lock of 2 us every 1.7 \
                   ms, a sleep of 2 ms after 24 of them, tried by hand) hardly ever meet a \
                   descheduled holder: they are slowest at 1 ms and do not care beyond 30. So \
                   the paper's kernbench must lock more often, or for longer, than we reckon. \
-                  Pause-loop exits do not change the picture: 1 ms beats 10 and 30 ms, not 60 \
-                  and 90. *L2-resident* at 1 ms: by our estimate the refill of 230 KB from \
+                  With pause-loop exits 1 ms is best, though single seeds leave the convoy at all \
+                  longer slices; without them most do at 90 ms, which beats 1 ms then. *L2-resident* at 1 ms: by our estimate the refill of 230 KB from \
                   memory, because the thrashing neighbours drive it out of the last-level cache, \
                   too. The paper's program parses a linked list, of which each miss waits for the \
                   one before, as here; a list that lies in order would be prefetched, and that \

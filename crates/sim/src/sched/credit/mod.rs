@@ -24,7 +24,16 @@
 //!
 //! A policy may give pCPUs and vCPUs slices of their own and bind vCPUs to pools ([`pools`]).
 //!
-//! Not modelled: soft affinity, Xen's own cpupools, core scheduling and the migration delay (none by default).
+//! Nothing is in step with anything: Xen sets each pCPU's tick going when that pCPU comes up and accounting
+//! when the first does (`init_pdata()`), both set themselves anew from when they ran, late as that may be (50 us
+//! in the papers' versions, `timer_slop`), and a slice begins when its vCPU does. So ticks and accounting have
+//! phases from the run's seed, as on a host that has been up for long. Xen has the tick of a pCPU that idled
+//! go on at a multiple of its period by the clock; here it goes on in its own phase.
+//!
+//! Not modelled: soft affinity, Xen's own cpupools, core scheduling and the migration delay (none by default);
+//! what came with Xen 4.18: a vCPU that has yielded is not stolen, and a pCPU looks for work elsewhere once a
+//! millisecond at most; what the papers' 4.2 did otherwise: the rate limit held yields up, too, and who was only
+//! moved was boosted.
 //! All VMs are there when the run begins. The kernel's
 //! tick (`host.hz`) plays no role: Credit has its own.
 
@@ -42,6 +51,7 @@ use super::HostScheduler;
 use crate::event_queue::EventId;
 use crate::host::{Host, HostParams, TaskState};
 use crate::load::VmInfo;
+use crate::rng::Rng;
 use accounts::{Accounts, Priority};
 use corun_model::{Nanos, PcpuId, PcpuSet, Plan, TaskId, Topology};
 use queue::Pcpu;
@@ -83,6 +93,8 @@ pub struct Credit {
     steal_bias: Vec<PcpuId>,
     /// Counts accountings; queues are sorted once after each.
     epoch: u64,
+    /// How long after the first vCPU came the first accounting is.
+    first_account: Nanos,
 }
 
 /// What a timer is for; the pCPU is in the lower half of the token.
@@ -95,22 +107,25 @@ fn token(kind: u64, cpu: PcpuId) -> u64 {
 }
 
 impl Credit {
-    /// Credit with these settings on this host.
-    pub fn new(params: CreditParams, host: &HostParams) -> Self {
+    /// Credit with these settings on this host. The phases of its timers are of the run with `seed`.
+    pub fn new(params: CreditParams, seed: u64, host: &HostParams) -> Self {
         let params = params.bounded();
         let topology = host.topology;
         let pcpus = topology.pcpus();
         let nodes = topology.all().map(|cpu| topology.node(cpu)).max();
         let first = |node| topology.all().find(|&cpu| topology.node(cpu) == node);
+        let phase = |cpu| Rng::of(seed, "Credit tick", cpu).between(0, params.tick() - 1);
+        let pcpu = |cpu| Pcpu::new(params.slice, phase(u64::from(cpu)), pcpus);
         Self {
             params,
             configured: params,
             topology,
             accounts: Accounts::new(&params, pcpus),
             units: Vec::new(),
-            pcpus: (0..pcpus).map(|_| Pcpu::new(params.slice, pcpus)).collect(),
+            pcpus: (0..pcpus).map(pcpu).collect(),
             steal_bias: (0..=nodes.unwrap_or(0)).filter_map(first).collect(),
             epoch: 0,
+            first_account: Rng::of(seed, "Credit accounting", 0).between(1, params.slice),
         }
     }
 
@@ -187,8 +202,9 @@ impl Credit {
         let ticker = self.pcpu(cpu).ticker;
         if busy && ticker == EventId::NONE {
             let period = self.params.tick();
-            let next = (host.now() / period + 1) * period;
-            self.pcpu(cpu).ticker = host.sched_timer(next, token(TICK, cpu));
+            let (phase, now) = (self.pcpu(cpu).tick_phase % period, host.now());
+            let since = (now % period + period - phase) % period;
+            self.pcpu(cpu).ticker = host.sched_timer(now + period - since, token(TICK, cpu));
         } else if !busy && ticker != EventId::NONE {
             host.cancel(ticker);
             self.pcpu(cpu).ticker = EventId::NONE;
@@ -198,6 +214,7 @@ impl Credit {
     /// `csched_tick()`: who is found running uses a pCPU indeed.
     fn on_tick(&mut self, host: &mut Host, cpu: PcpuId) {
         self.pcpu(cpu).ticker = EventId::NONE;
+        self.pcpu(cpu).tick_phase = host.now();
         if let Some(task) = self.pcpu(cpu).current {
             let was_active = self.accounts.found_running(task, host.now());
             if was_active && self.idlest(task, false) != cpu {
@@ -268,7 +285,7 @@ impl HostScheduler for Credit {
 
     fn add(&mut self, host: &mut Host, task: TaskId) {
         if self.units.is_empty() {
-            let first = host.now() + self.params.slice;
+            let first = host.now() + self.first_account;
             host.sched_timer(first, token(ACCOUNT, PcpuId(0)));
         }
         let known = host.task(task);

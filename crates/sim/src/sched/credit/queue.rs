@@ -19,6 +19,8 @@ pub(super) struct Pcpu {
     pub(super) slice: Nanos,
     pub(super) slice_timer: EventId,
     pub(super) ticker: EventId,
+    /// A tick was or would have been at this time; others are whole periods from it.
+    pub(super) tick_phase: Nanos,
     /// Where the search for an idle pCPU of this core or socket goes on.
     pub(super) idle_bias: PcpuId,
     /// Whom a wake-up from here told about work last.
@@ -28,7 +30,7 @@ pub(super) struct Pcpu {
 }
 
 impl Pcpu {
-    pub(super) fn new(slice: Nanos, pcpus: u32) -> Self {
+    pub(super) fn new(slice: Nanos, tick_phase: Nanos, pcpus: u32) -> Self {
         Self {
             queue: VecDeque::new(),
             current: None,
@@ -37,6 +39,7 @@ impl Pcpu {
             slice,
             slice_timer: EventId::NONE,
             ticker: EventId::NONE,
+            tick_phase,
             idle_bias: PcpuId(pcpus - 1),
             last_tickled: PcpuId(0),
             sorted: 0,
@@ -85,7 +88,7 @@ mod tests {
     }
 
     fn queue(tasks: &[u32]) -> Pcpu {
-        let mut pcpu = Pcpu::new(1, 1);
+        let mut pcpu = Pcpu::new(1, 0, 1);
         tasks.iter().for_each(|&n| pcpu.queue.push_back(TaskId(n)));
         pcpu
     }

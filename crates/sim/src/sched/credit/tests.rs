@@ -11,13 +11,13 @@ use corun_policies::{Aql, Microsliced};
 use proptest::prelude::*;
 
 fn credit(params: &HostParams) -> Credit {
-    Credit::new(CreditParams::default(), params)
+    Credit::new(CreditParams::default(), 1, params)
 }
 
 /// Ten seconds of `jobs` after one of warm-up.
 fn ten_seconds(topology: &str, params: CreditParams, jobs: Jobs) -> Outcome {
     let host = host(topology, 1000);
-    let sched = Credit::new(params, &host);
+    let sched = Credit::new(params, 1, &host);
     run(&host, sched, jobs, SEC, 11 * SEC).0
 }
 
@@ -36,10 +36,11 @@ fn latency(outcome: &Outcome, task: usize) -> Nanos {
 }
 
 /// Roughly: one that has a slice's worth to spare leaves with half of it, and debt beyond a slice's
-/// worth is forgotten, which takes from the heaviest and gives to the lightest.
+/// worth is forgotten, which takes from the heaviest and gives to the lightest, the more the sooner after a
+/// slice's begin accounting is: the lightest has 0.085 to 0.102 for 0.077.
 #[test]
 fn shares_follow_weights() {
-    shared::shares_follow_weights("credit", 0.2, credit);
+    shared::shares_follow_weights("credit", 0.35, credit);
 }
 
 #[test]
@@ -94,8 +95,8 @@ fn pools_are_dealt_out_by_weights_per_vcpu() {
     }
 }
 
-/// Weights count per vCPU: of two VMs with 300 and 100 and as many vCPUs one gets thrice as much,
-/// and one with the same weight and twice the vCPUs twice as much.
+/// Weights count per vCPU: of two VMs with 300 and 100 and as many vCPUs one gets thrice as much (2.5 times where
+/// accounting is in a slice's first third), and one with the same weight and twice the vCPUs twice as much.
 #[test]
 fn vms_share_by_weight_and_vcpus() {
     let vcpus = |counts: [u32; 2]| {
@@ -108,7 +109,7 @@ fn vms_share_by_weight_and_vcpus() {
         shares[..counts[0] as usize].iter().sum::<f64>() / shares.iter().sum::<f64>()
     };
     let heavy = of_first([2, 2], &[300, 100]);
-    assert!((heavy - 0.75).abs() < 0.02, "{heavy}");
+    assert!((heavy - 0.75).abs() < 0.04, "{heavy}");
     let wide = of_first([4, 2], &[100, 100]);
     assert!((wide - 2.0 / 3.0).abs() < 0.02, "{wide}");
 }
@@ -125,6 +126,50 @@ fn a_cap_holds_on_an_idle_host() {
     assert!(share(100) > 0.99, "{}", share(100));
 }
 
+/// Accounting has a time of its own, which the run's seed decides: slices do not begin or end with it. A capped
+/// VM alone goes on after an accounting that left it with credit.
+#[test]
+fn accounting_is_in_step_with_nothing() {
+    let host = host("1n1l1c1t", 1000);
+    let phases = |seed| {
+        let jobs = Jobs::new(vec![Job::hog().vcpu(0, 0)], 1).with_vm_caps(&[25]);
+        let sched = Credit::new(CreditParams::default(), seed, &host);
+        let runs = run(&host, sched, jobs, 0, 2 * SEC).1;
+        let later = runs.iter().filter(|(at, ..)| *at > SEC);
+        let mut phases: Vec<_> = later.map(|(at, ..)| at % (30 * MS)).collect();
+        phases.dedup();
+        phases
+    };
+    let (one, two) = (phases(1), phases(2));
+    assert_eq!(
+        (one.len(), two.len()),
+        (1, 1),
+        "each 30 ms: {one:?} {two:?}"
+    );
+    assert!(one[0] != 0 && two[0] != 0 && one != two, "{one:?} {two:?}");
+}
+
+/// So has each pCPU's tick. When a core becomes free, whoever shares one goes there at the next tick that finds it
+/// running.
+#[test]
+fn ticks_are_in_step_with_nothing() {
+    let host = host("1n1l2c2t", 1000);
+    for seed in 1..=8 {
+        let sched = Credit::new(CreditParams::default(), seed, &host);
+        let phases: Vec<_> = sched.pcpus.iter().map(|pcpu| pcpu.tick_phase).collect();
+        let mut all = phases.clone();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), 4, "{phases:?}");
+        let once = Job::new(Does::Once { work: 20 * MS });
+        let jobs = vec![Job::hog(), Job::hog(), once.clone(), once];
+        let runs = run(&host, sched, Jobs::new(jobs, 1), 0, 40 * MS).1;
+        let first = phases[0].min(phases[1]);
+        let moved = runs.iter().find(|(at, ..)| *at >= 20 * MS);
+        assert_eq!(moved.map(|(at, ..)| *at), Some(20 * MS + first), "{runs:?}");
+    }
+}
+
 /// A vCPU that was parked does not profit from waking up: it has to earn credit first.
 #[test]
 fn a_cap_holds_for_vcpus_that_halt() {
@@ -137,18 +182,20 @@ fn a_cap_holds_for_vcpus_that_halt() {
     assert!((sum - 0.5).abs() < 0.03, "{shares:?}");
 }
 
-/// Slices are a third of the accounting's period and no ticks of the host's: two hogs take turns
-/// every 30 ms.
+/// Slices end neither with accounting nor with ticks, Credit's or the host's: turns of two hogs are of whole 30 ms.
+/// Who has credit at its end while the other one was in debt at the last accounting has another one.
 #[test]
 fn slices_are_exact() {
     let params = host("1n1l1c1t", 100);
     let hogs = vec![Job::hog(), Job::hog()];
-    let (_, runs) = run(&params, credit(&params), Jobs::new(hogs, 1), 0, 95 * MS);
-    let seen: Vec<_> = runs
-        .iter()
-        .map(|&(at, _, task)| (at / MS, task.0))
-        .collect();
-    assert_eq!(seen, [(0, 0), (30, 1), (60, 0), (90, 1)]);
+    let (_, runs) = run(&params, credit(&params), Jobs::new(hogs, 1), 0, 10 * SEC);
+    let turns = runs.windows(2).map(|two| two[1].0 - two[0].0);
+    let turns: Vec<_> = turns.collect();
+    let one_or_two = |turn: &Nanos| [30 * MS, 60 * MS].contains(turn);
+    assert!(
+        turns.len() > 150 && turns.iter().all(one_or_two),
+        "{turns:?}"
+    );
 }
 
 /// A vCPU that only serves I/O is boosted: beside hogs it runs at once (but for the rate limit of a
@@ -274,7 +321,7 @@ proptest! {
         // first that finds it: each of up to 23 in a queue may have a slice first.
         let patience = if scene.is_free() { 24 * slice } else { Nanos::MAX };
         let params = CreditParams { slice, ratelimit, boost };
-        shared::is_served(scene, patience, |host| Credit::new(params, host))?;
+        shared::is_served(scene, patience, |host| Credit::new(params, 1, host))?;
     }
 }
 

@@ -6,7 +6,8 @@
 #![allow(clippy::unwrap_used)]
 
 use corun_dispatcher::{
-    Build, GroupConf, Kick, Knobs, MAX_PCPUS, Native, PcpuConf, PoolConf, Services, TaskStruct,
+    Build, GroupConf, Kick, Knobs, MAX_PCPUS, Native, PcpuConf, PoolConf, Services, TASK_THROTTLED,
+    TaskStruct,
 };
 use corun_model::{
     Boost, Gang, Nanos, PcpuId, PcpuSet, Placement, Sharing, Skew, Slots, Topology, VmId, VmPlan,
@@ -371,13 +372,15 @@ impl<const TAPPED: bool> Machine<TAPPED> {
         }
     }
 
-    /// Who is ready or runs is counted where it is, once; and nobody else.
+    /// Who is ready or runs is counted where it is, once; and nobody else. Who is let go from a quota is where
+    /// it is queued, though it does not know yet.
     fn counts_who_is_there(&self) -> Result<(), TestCaseError> {
         for cpu in 0..self.running.len() as u32 {
             let known = self.native.cpu(cpu);
             let mut expected = (0, 0);
             for task in (0..self.waiting.len()).map(|task| &self.native.peek(task).ctx) {
-                if task.cpu == cpu as i32 {
+                let let_go = task.state == TASK_THROTTLED && task.released != 0;
+                if task.cpu == cpu as i32 || (let_go && task.parked_for == cpu as i32) {
                     expected = (expected.0 + 1, expected.1 + u64::from(task.load));
                 }
             }

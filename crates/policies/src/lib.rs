@@ -19,6 +19,7 @@ mod microsliced;
 pub mod pmu;
 mod registry;
 mod settings;
+mod usable;
 pub mod vmigrater;
 mod vslicer;
 pub mod vsmtio;

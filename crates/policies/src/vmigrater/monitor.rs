@@ -178,7 +178,9 @@ impl Monitor {
 /// What is left of a slice predicted to last `slice`, when `elapsed` of it is over.
 ///
 /// One that outlasts its prediction is about to end, at any moment; one that outlasts it by far was
-/// another slice than the one predicted, and is taken to have begun anew.
+/// another slice than the one predicted. How long it goes on is not known then, and a whole slice is assumed,
+/// for as long as nobody takes the pCPU. (The authors' program begins to count anew there, so that tasks leave
+/// a vCPU once a slice that nobody else wants.)
 fn left_of(params: &MigraterParams, slice: Nanos, elapsed: Nanos) -> Nanos {
     let void = slice.saturating_add(slice.saturating_mul(params.overrun) / 1000);
     match elapsed {

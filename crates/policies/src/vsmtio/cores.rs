@@ -3,10 +3,13 @@
 //!
 //! The paper leaves that to the kernel's load balancing and swaps (the workload adjuster). Here vCPUs
 //! get a core when they are first seen: the one with least weight, of these the one with fewest siblings.
+//! A vCPU weighs no more than it can use: a hardware thread's part ([`usable`]). With more, a core
+//! would be nearly its own, and others would have too few.
 //! A core belongs to the core-scheduling cookie of its vCPUs; if all belong to others, a vCPU has none
 //! and goes where it may.
 
 use super::Vcpu;
+use crate::usable;
 use corun_model::{HostSeen, PcpuId, PcpuSet, Snapshot, TaskId};
 use std::collections::BTreeMap;
 
@@ -120,11 +123,11 @@ pub(super) fn settle(cores: &mut Cores, vcpus: &mut BTreeMap<TaskId, Vcpu>, seen
     vcpus.retain(|task, _| alive.contains_key(task));
     cores.all.iter_mut().for_each(|core| core.cookie = None);
     let mut loads = vec![Load::default(); cores.count()];
-    for (vm, of, task) in all() {
-        let whole = of.weight.map_or(100 * of.vcpus.len() as u64, u64::from);
+    let weights = || seen.vms.iter().flat_map(usable::weights);
+    let most = usable::most(weights(), seen.host.topology.pcpus());
+    for ((vm, of, task), weight) in all().zip(weights()) {
         let vcpu = vcpus.entry(task.task).or_default();
-        // Fixed point: a weight of 1 among 512 vCPUs is still something.
-        vcpu.weight = (whole * 1000 / (of.vcpus.len() as u64).max(1)).max(1);
+        vcpu.weight = weight.min(most);
         let kept = vcpu
             .core
             .filter(|&core| cores.admits(core, of.cookie, &task.allowed));

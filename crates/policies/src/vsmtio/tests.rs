@@ -373,6 +373,39 @@ fn who_may_not_use_its_hardware_thread_has_no_home() {
     assert_eq!(home(&ask(&mut policy, &seen), 0), None);
 }
 
+/// vCPUs by core, the first VM's one and the others', on two cores: the VMs weigh so much, and so do vCPUs.
+fn on_cores(weights: [Option<u32>; 2], own: &[u32]) -> [usize; 2] {
+    let mut seen = snapshot(1, &[1, own.len()]);
+    seen.host = HostSeen::of("1n1l2c2t".parse().unwrap());
+    for (vm, weight) in seen.vms.iter_mut().zip(weights) {
+        vm.weight = weight;
+    }
+    for (vcpu, own) in seen.vms[1].vcpus.iter_mut().zip(own) {
+        vcpu.weight = *own;
+    }
+    let vcpus = seen.vms.iter_mut().flat_map(|vm| &mut vm.vcpus);
+    vcpus.for_each(|vcpu| vcpu.allowed = corun_model::PcpuSet::first(4));
+    let mut policy = VsmtIo::default();
+    ask(&mut policy, &seen);
+    [0, 1].map(|core| policy.on(core).count())
+}
+
+/// One vCPU uses a hardware thread and no more, whatever it weighs: of seven others those that fill the other
+/// one are beside it.
+#[test]
+fn a_weight_beyond_a_hardware_thread_leaves_nobody_a_core() {
+    assert_eq!(on_cores([Some(100), Some(700)], &[100; 7]), [4, 4]);
+    // It is worth a third of what the seven weigh: 700 + 233, halved.
+    assert_eq!(on_cores([Some(10_000), Some(700)], &[100; 7]), [3, 5]);
+}
+
+/// Without a weight of its VM, a vCPU has its own.
+#[test]
+fn cores_are_filled_by_what_vcpus_weigh() {
+    let own = [200, 200, 200, 100, 100, 100, 100, 100, 100];
+    assert_eq!(on_cores([None, None], &own), [6, 4]);
+}
+
 proptest! {
     /// Whatever vCPUs do: every home is allowed and of the vCPU's own core, only one hardware thread of a
     /// core is held, and timeouts stay within their bounds.

@@ -16,9 +16,9 @@ pub enum LockKind {
     /// Strictly first come, first served, even if the next one's vCPU is descheduled. Linux
     /// 2.6.25–4.1 (ticket locks).
     Ticket,
-    /// Queued; waiters halt their vCPU after `pv_spin` and the releaser kicks the first. While the
-    /// first is not running, newcomers may take the free lock. Linux since 4.2 as a KVM guest
-    /// (`qspinlock_paravirt.h`).
+    /// Queued; waiters halt their vCPU after `pv_spin` and the releaser kicks the first. From when the
+    /// first has halted until it spins again, newcomers do not queue: they spin until they have the lock.
+    /// Linux since 4.15 as a KVM guest (`qspinlock_paravirt.h`; from 4.2 on newcomers tried once, and queued).
     Paravirtual,
 }
 

@@ -6,6 +6,13 @@
 //! notices that it has got a lock only while its vCPU runs; that ends its wait.
 //!
 //! All acquisitions are counted; waits are recorded for those that found the lock taken.
+//!
+//! Paravirtual locks are Linux' hybrid of a queue and test-and-set (`kernel/locking/qspinlock_paravirt.h` since
+//! 4.15). While the first in line spins it has the pending bit set, and who comes queues. When it has spun for so
+//! long that it halts it clears the bit: from then on who comes spins outside the queue, for as long as it takes,
+//! and takes the lock when it is free (`pv_hybrid_queued_unfair_trylock()`), until the first is back, or nobody is
+//! in the queue. The bit tells nothing of the first one's vCPU: if that loses its pCPU while it spins, the lock is
+//! nobody's until it has one again. Left out: who halts at once because the one before it has (`pv_wait_early()`).
 
 use super::LockKind;
 use super::interrupts::Interrupt;
@@ -25,6 +32,10 @@ pub(super) struct SpinLock {
     owner: Option<u32>,
     /// First come, first here.
     waiters: VecDeque<u32>,
+    /// Paravirtual: has the first waiter begun to spin, and not halted since?
+    pending: bool,
+    /// Paravirtual: who spins without having queued.
+    stealers: VecDeque<u32>,
     /// Chooses among test-and-set spinners.
     rng: Rng,
 }
@@ -34,6 +45,8 @@ impl SpinLock {
         Self {
             owner: None,
             waiters: VecDeque::new(),
+            pending: false,
+            stealers: VecDeque::new(),
             rng,
         }
     }
@@ -42,10 +55,27 @@ impl SpinLock {
     pub fn check(&self, threads: &[Thread]) {
         let held = |thread: &u32| threads[*thread as usize].preempt_off > 0;
         assert!(self.owner.iter().all(held), "the holder can be preempted");
-        for waiter in &self.waiters {
-            let doing = threads[*waiter as usize].doing;
-            assert!(matches!(doing, Doing::Spinning { granted: false, .. }));
+        for (waiter, steals) in self.spinners() {
+            let thread = &threads[waiter as usize];
+            assert!(matches!(
+                thread.doing,
+                Doing::Spinning { granted: false, .. }
+            ));
+            assert_eq!(thread.steals, steals);
         }
+        assert!(!self.pending || !self.waiters.is_empty());
+    }
+
+    /// All who want it, and whether they do without having queued.
+    #[cfg(debug_assertions)]
+    fn spinners(&self) -> impl Iterator<Item = (u32, bool)> {
+        let queued = self.waiters.iter().map(|waiter| (*waiter, false));
+        queued.chain(self.stealers.iter().map(|stealer| (*stealer, true)))
+    }
+
+    /// Is there a queue whose first does not spin? Then who comes need not queue.
+    fn may_be_stolen(&self) -> bool {
+        !self.waiters.is_empty() && !self.pending
     }
 }
 
@@ -56,17 +86,24 @@ impl Vm {
         let state = &mut self.threads[thread as usize];
         state.preempt_off += 1;
         let slot = &mut self.locks[lock as usize];
-        if slot.owner.is_none() {
+        if slot.owner.is_none() && !slot.pending {
             slot.owner = Some(thread);
             return self.tell_begin(host, thread, Span::SpinHold, lock);
         }
-        slot.waiters.push_back(thread);
         (state.spun, state.ple_spun) = (0, 0);
         state.doing = Doing::Spinning {
             lock,
             since: host.now(),
             granted: false,
         };
+        let paravirtual = self.params.lock == LockKind::Paravirtual;
+        state.steals = paravirtual && slot.may_be_stolen();
+        if state.steals {
+            slot.stealers.push_back(thread);
+        } else {
+            slot.pending |= paravirtual && slot.waiters.is_empty();
+            slot.waiters.push_back(thread);
+        }
         self.tell_begin(host, thread, Span::SpinWait, lock);
     }
 
@@ -80,16 +117,14 @@ impl Vm {
         since: Nanos,
         granted: bool,
     ) -> Flow {
-        if granted || self.take_free(thread, lock) {
+        if granted || self.take_free(host, thread, lock) {
             self.threads[thread as usize].doing = Doing::Next;
             self.stats.lock_waits.record(host.now() - since);
             self.tell_end(host, thread, Span::SpinWait, lock);
             self.tell_begin(host, thread, Span::SpinHold, lock);
             return Flow::Again;
         }
-        let state = &mut self.threads[thread as usize];
-        if self.params.lock == LockKind::Paravirtual && state.spun >= self.params.pv_spin {
-            state.spun = 0;
+        if self.params.lock == LockKind::Paravirtual && self.gives_up(host, thread, lock) {
             self.stats.lock_halts += 1;
             self.halt(host, vcpu);
             return Flow::Off;
@@ -97,20 +132,97 @@ impl Vm {
         self.pause_loop(host, vcpu, thread)
     }
 
-    /// A waiter takes the lock if it is free and its turn.
-    fn take_free(&mut self, thread: u32, lock: u32) -> bool {
-        let slot = &mut self.locks[lock as usize];
-        let turn = match self.params.lock {
-            LockKind::Unfair => slot.waiters.iter().position(|waiter| *waiter == thread),
-            LockKind::Ticket | LockKind::Paravirtual => {
-                (slot.waiters.front() == Some(&thread)).then_some(0)
+    /// A running waiter for a paravirtual lock that is not to be had: has it spun for long enough?
+    fn gives_up(&mut self, host: &Host, thread: u32, lock: u32) -> bool {
+        let slot = &self.locks[lock as usize];
+        if self.threads[thread as usize].steals {
+            if slot.may_be_stolen() {
+                return false;
             }
+            self.queue_up(thread, lock);
+        }
+        let slot = &mut self.locks[lock as usize];
+        let is_first = slot.waiters.front() == Some(&thread);
+        let state = &mut self.threads[thread as usize];
+        if state.spun >= self.params.pv_spin {
+            state.spun = 0;
+            slot.pending &= !is_first;
+            return true;
+        }
+        if is_first && !slot.pending {
+            slot.pending = true;
+            self.stop_stealing(host, lock);
+        }
+        false
+    }
+
+    /// Who spins outside the queue joins it.
+    fn queue_up(&mut self, thread: u32, lock: u32) {
+        let slot = &mut self.locks[lock as usize];
+        slot.stealers.retain(|stealer| *stealer != thread);
+        slot.waiters.push_back(thread);
+        let state = &mut self.threads[thread as usize];
+        (state.steals, state.spun) = (false, 0);
+        self.dirty.push(state.vcpu);
+    }
+
+    /// A paravirtual lock is not to be stolen any more: those who spin for that see it at once, in the order of
+    /// their coming, the others when they run.
+    fn stop_stealing(&mut self, host: &Host, lock: u32) {
+        for stealer in self.locks[lock as usize].stealers.clone() {
+            if self.spins_now(host, stealer) {
+                self.queue_up(stealer, lock);
+            }
+        }
+    }
+
+    /// The first waiter for a lock has it: who is the next, and does it see that at once?
+    fn next_in_line(&mut self, host: &Host, lock: u32) {
+        if self.params.lock != LockKind::Paravirtual {
+            return;
+        }
+        self.locks[lock as usize].pending = false;
+        if self.locks[lock as usize].waiters.is_empty() {
+            self.stop_stealing(host, lock);
+        }
+        let Some(&first) = self.locks[lock as usize].waiters.front() else {
+            return;
         };
-        let (None, Some(place)) = (slot.owner, turn) else {
+        if self.spins_now(host, first) {
+            self.locks[lock as usize].pending = true;
+            // As the first it begins to count anew.
+            let state = &mut self.threads[first as usize];
+            state.spun = 0;
+            self.dirty.push(state.vcpu);
+        }
+    }
+
+    /// A waiter takes the lock if it is free and its turn.
+    fn take_free(&mut self, host: &Host, thread: u32, lock: u32) -> bool {
+        let slot = &mut self.locks[lock as usize];
+        if slot.owner.is_some() {
+            return false;
+        }
+        if self.threads[thread as usize].steals {
+            return !slot.pending && self.steal(thread, lock);
+        }
+        let place = slot.waiters.iter().position(|waiter| *waiter == thread);
+        let turn = |place: &usize| *place == 0 || self.params.lock == LockKind::Unfair;
+        let Some(place) = place.filter(turn) else {
             return false;
         };
         slot.waiters.remove(place);
         slot.owner = Some(thread);
+        self.next_in_line(host, lock);
+        true
+    }
+
+    /// Who spins outside the queue has the lock.
+    fn steal(&mut self, thread: u32, lock: u32) -> bool {
+        let slot = &mut self.locks[lock as usize];
+        slot.stealers.retain(|stealer| *stealer != thread);
+        slot.owner = Some(thread);
+        self.threads[thread as usize].steals = false;
         true
     }
 
@@ -124,10 +236,10 @@ impl Vm {
             return;
         }
         match self.params.lock {
-            LockKind::Ticket => self.hand_over(lock, 0),
+            LockKind::Ticket => self.hand_over(host, lock, 0),
             LockKind::Unfair => {
-                if let Some(place) = self.any_spinner(host, lock) {
-                    self.hand_over(lock, place);
+                if let Some(place) = self.any_spinner(host, lock, |slot| &slot.waiters) {
+                    self.hand_over(host, lock, place);
                 }
             }
             LockKind::Paravirtual => self.pass_or_kick(host, vcpu, lock),
@@ -135,39 +247,60 @@ impl Vm {
     }
 
     /// The waiter at `place` has the lock.
-    fn hand_over(&mut self, lock: u32, place: usize) {
+    fn hand_over(&mut self, host: &Host, lock: u32, place: usize) {
         let slot = &mut self.locks[lock as usize];
         let Some(next) = slot.waiters.remove(place) else {
             return;
         };
         slot.owner = Some(next);
-        let state = &mut self.threads[next as usize];
+        self.grant(next);
+        self.next_in_line(host, lock);
+    }
+
+    /// A spinning thread has its lock, and will notice.
+    fn grant(&mut self, thread: u32) {
+        let state = &mut self.threads[thread as usize];
         if let Doing::Spinning { granted, .. } = &mut state.doing {
             *granted = true;
         }
         self.dirty.push(state.vcpu);
     }
 
-    /// The first waiter gets a paravirtual lock if it spins; if it halted it is kicked.
+    /// The first waiter gets a paravirtual lock if it spins; if it has halted it is kicked, and until it
+    /// spins again one who does outside the queue has the lock.
     fn pass_or_kick(&mut self, host: &mut Host, vcpu: u32, lock: u32) {
         let Some(&first) = self.locks[lock as usize].waiters.front() else {
             return;
         };
-        let on = self.threads[first as usize].vcpu;
         if self.spins_now(host, first) {
-            self.hand_over(lock, 0);
-        } else if self.vcpus[on as usize].halted() {
+            return self.hand_over(host, lock, 0);
+        }
+        if self.locks[lock as usize].may_be_stolen()
+            && let Some(place) = self.any_spinner(host, lock, |slot| &slot.stealers)
+        {
+            let stealer = self.locks[lock as usize].stealers[place];
+            self.steal(stealer, lock);
+            self.grant(stealer);
+        }
+        let on = self.threads[first as usize].vcpu;
+        let target = &self.vcpus[on as usize];
+        if target.halted() && !target.pending.contains(&Interrupt::Kick) {
             self.send_ipi(host, vcpu, on, Interrupt::Kick);
         }
     }
 
-    /// One of the waiters that spin at this moment, by chance.
-    fn any_spinner(&mut self, host: &Host, lock: u32) -> Option<usize> {
-        let waiters = self.locks[lock as usize].waiters.len();
+    /// One of these that spin at this moment, by chance.
+    fn any_spinner(
+        &mut self,
+        host: &Host,
+        lock: u32,
+        of: fn(&SpinLock) -> &VecDeque<u32>,
+    ) -> Option<usize> {
+        let waiters = of(&self.locks[lock as usize]).len();
         let mut spinning = 0;
         let mut chosen = None;
         for place in 0..waiters {
-            let waiter = self.locks[lock as usize].waiters[place];
+            let waiter = of(&self.locks[lock as usize])[place];
             if self.spins_now(host, waiter) {
                 spinning += 1;
                 // Each of n spinners is the last one chosen with a probability of 1/n.

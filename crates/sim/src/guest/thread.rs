@@ -55,8 +55,11 @@ pub(super) struct Thread {
     pub ran: Nanos,
     /// Spin locks held or wanted: the guest does not preempt it.
     pub preempt_off: u32,
-    /// Spinning since it began or its vCPU last halted for the lock.
+    /// Spinning since it began, its vCPU last halted for the lock, or it came to another place in the queue for
+    /// a paravirtual one.
     pub spun: Nanos,
+    /// Spins for a paravirtual lock without having queued.
+    pub steals: bool,
     /// Spinning since the last pause-loop exit.
     pub ple_spun: Nanos,
     /// Woken for a mutex it had waited for: it keeps its place at the front.
@@ -88,6 +91,7 @@ impl Thread {
             ran: 0,
             preempt_off: 0,
             spun: 0,
+            steals: false,
             ple_spun: 0,
             retries: false,
             signalled: false,

@@ -381,7 +381,8 @@ impl Vm {
             .ple_window(thread.vcpu)
             .map(|window| window.saturating_sub(thread.ple_spun));
         let may_halt = self.params.lock == LockKind::Paravirtual
-            && matches!(thread.doing, Doing::Spinning { .. });
+            && matches!(thread.doing, Doing::Spinning { .. })
+            && !thread.steals;
         let halt = may_halt.then(|| self.params.pv_spin.saturating_sub(thread.spun));
         match (ple, halt) {
             (Some(ple), Some(halt)) => Some(ple.min(halt)),

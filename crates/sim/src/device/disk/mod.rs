@@ -16,6 +16,7 @@ pub mod elevator;
 mod hdd;
 mod page_cache;
 mod params;
+mod promised;
 mod ssd;
 #[cfg(test)]
 mod tests;

@@ -5,8 +5,16 @@
 //! link and then a unit. Large requests are spread over the units inside, so they cost the latency
 //! once. One request at a time thus takes latency + size / bandwidth, many small ones are limited
 //! by units / latency, large ones by the link.
+//!
+//! The link carries one request's data at a time, whether it reads or writes, as Serial ATA does: while
+//! one end sends a frame, the other answers with primitives only (`R_IP`), and a queued command's data
+//! are not mixed with another's. It is free until a read has its data, so that others go first which are
+//! done by then; likewise a unit until a write has come over the link. NVMe's link (PCI Express) carries
+//! both ways at once, which is not modelled: such a drive's reads and writes together reach no more here
+//! than one of them.
 
 use super::Request;
+use super::promised::Promised;
 use corun_model::Nanos;
 use corun_model::time::{SEC, US};
 
@@ -57,45 +65,38 @@ pub(super) fn transfer(bytes: u64, per_second: u64) -> Nanos {
 #[derive(Debug)]
 pub(super) struct Ssd {
     params: SsdParams,
-    /// When each unit is free.
-    units: Vec<Nanos>,
-    link_free: Nanos,
+    units: Vec<Promised>,
+    link: Promised,
 }
 
 impl Ssd {
     pub fn new(params: SsdParams) -> Self {
         Self {
-            units: vec![0; params.parallel.max(1) as usize],
+            units: vec![Promised::default(); params.parallel.max(1) as usize],
             params,
-            link_free: 0,
+            link: Promised::default(),
         }
     }
 
     /// Begins with a request; returns when it is done.
     pub fn serve(&mut self, now: Nanos, request: &Request) -> Nanos {
+        let parts = self.units.iter_mut().chain([&mut self.link]);
+        parts.for_each(|part| part.forget(now));
         if request.write {
-            let linked = self.link(now, request.bytes, self.params.write_bandwidth);
+            let transfer = transfer(request.bytes, self.params.write_bandwidth);
+            let linked = self.link.take(now, transfer);
             self.access(linked, self.params.write_latency)
         } else {
             let accessed = self.access(now, self.params.read_latency);
-            self.link(accessed, request.bytes, self.params.read_bandwidth)
+            let transfer = transfer(request.bytes, self.params.read_bandwidth);
+            self.link.take(accessed, transfer)
         }
     }
 
-    fn link(&mut self, from: Nanos, bytes: u64, bandwidth: u64) -> Nanos {
-        self.link_free = from.max(self.link_free) + transfer(bytes, bandwidth);
-        self.link_free
-    }
-
-    /// An access of the unit that is free first.
+    /// An access of the unit that can begin with it first.
     fn access(&mut self, from: Nanos, latency: Nanos) -> Nanos {
-        let mut first = 0;
-        for unit in 1..self.units.len() {
-            if self.units[unit] < self.units[first] {
-                first = unit;
-            }
-        }
-        self.units[first] = from.max(self.units[first]) + latency;
-        self.units[first]
+        let units = self.units.iter_mut();
+        let first = units.min_by_key(|unit| unit.first(from, latency));
+        first.map_or(from + latency, |unit| unit.take(from, latency))
     }
 }

@@ -139,6 +139,44 @@ fn a_solid_disk_reaches_what_its_specification_says() {
     assert!((545_000_000..=550_000_000).contains(&sequential));
 }
 
+/// When these requests to an idle solid disk are done: bytes, and whether they write.
+fn solid(parallel: u32, requests: &[(u64, bool)]) -> Vec<Nanos> {
+    let medium = MediumParams::Ssd(SsdParams {
+        parallel,
+        ..SsdParams::default()
+    });
+    let params = DiskParams {
+        scheduler: SchedulerParams::None,
+        ..DiskParams::new(medium)
+    };
+    let mut bench = Bench::new(&params, &[SHARE]);
+    for &(bytes, write) in requests {
+        bench.submit(0, 0, bytes, write);
+    }
+    let mut done = vec![0; requests.len()];
+    while let Some(request) = bench.until_done(Nanos::MAX) {
+        done[request.id as usize] = bench.now;
+    }
+    done
+}
+
+/// 4 KiB pass the link within 8 us, and reads have their data after 48 us: a write is over it by then.
+#[test]
+fn a_write_passes_the_link_while_reads_look_for_their_data() {
+    let alone = solid(4, &[(4096, true)])[0];
+    assert_eq!(alone, 65_877);
+    assert_eq!(solid(4, &[(4096, false), (4096, true)]), [55_448, alone]);
+}
+
+/// A mebibyte takes 2 ms: its unit can read meanwhile, but what it read waits for the link.
+#[test]
+fn the_link_carries_one_way_at_a_time() {
+    let write = solid(1, &[(1 << 20, true)])[0];
+    let linked = write - 58 * US;
+    let read = linked + ssd::transfer(4096, 550_000_000);
+    assert_eq!(solid(1, &[(1 << 20, true), (4096, false)]), [write, read]);
+}
+
 #[test]
 fn one_of_so_many_requests_goes_to_the_disk() {
     let params = DiskParams {

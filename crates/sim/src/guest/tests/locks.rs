@@ -92,6 +92,63 @@ fn the_releaser_kicks_a_halted_waiter() {
     assert!((halts as f64 - 1000.0).abs() <= 2.0, "{halts}");
 }
 
+/// The first second on `pcpus` pCPUs.
+fn from_the_start(pcpus: u32, slice: Nanos, vms: Vec<VmSpec>) -> Outcome {
+    let guests = Box::new(Guests::new(vms, Vec::new(), 1).unwrap());
+    let sched = Box::new(RoundRobin::new(slice));
+    Simulation::new(machine(pcpus, FREE), sched, guests, None).run(0, SEC, |_| {})
+}
+
+/// What three threads did, each on a pCPU of its own, of which the second is shared with a hog, in slices of a
+/// millisecond: it has it in the first one, and in the third.
+fn three_on_paravirtual_locks(programs: [&str; 3]) -> Outcome {
+    let lockers = vm("a", kind(LockKind::Paravirtual), &programs);
+    from_the_start(3, MS, vec![lockers, on(1, vm("hog", free(), &[HOG]))])
+}
+
+/// It waits from 950 us on, is preempted at 1 ms, and the lock is let go at 1.05 ms: nobody has it until 2 ms.
+#[test]
+fn nobody_takes_a_lock_before_a_first_waiter_that_was_preempted_while_it_spun() {
+    let holder = "lock l { compute 1050us }";
+    let first = "compute 950us; lock l { compute 10us }";
+    let outcome =
+        three_on_paravirtual_locks([holder, first, "compute 1100us; lock l { compute 1us }"]);
+    let achieved = &outcome.vms[0].achieved;
+    let waits = &achieved.lock_waits;
+    assert_eq!((waits.count(), waits.max() / (10 * US)), (2, 105));
+    // The other one gives up after 150 us, at 1.25 ms; the first has 50.
+    assert_eq!((achieved.spin, achieved.lock_halts), (200 * US, 1));
+    // One that has halted by then, at 950 us, keeps nobody out.
+    let halted = "compute 800us; lock l { compute 10us }";
+    let outcome =
+        three_on_paravirtual_locks([holder, halted, "compute 1100us; lock l { compute 1us }"]);
+    assert_eq!(outcome.vms[0].achieved.lock_waits.count(), 1);
+}
+
+/// The first waiter halts at 0.16 ms, so that who comes at 0.3 does not queue, and does not halt: it has the lock
+/// at 1 ms, when it is let go. The first is kicked in vain, and halts again. Who comes while it spins queues.
+#[test]
+fn who_comes_while_the_first_has_halted_spins_and_takes_the_lock() {
+    let outcome = |last: &str| {
+        let first = "compute 10us; lock l { compute 1ms }";
+        let third = "compute 300us; lock l { compute 1ms }";
+        let programs = ["lock l { compute 1ms }", first, third, last];
+        let params = kind(LockKind::Paravirtual);
+        from_the_start(4, 10 * MS, vec![vm("a", params, &programs)])
+    };
+    let one = outcome("compute 1us");
+    let achieved = &one.vms[0].achieved;
+    let waits = &achieved.lock_waits;
+    assert_eq!((waits.count(), waits.max() / (10 * US)), (2, 199));
+    assert_eq!(
+        (achieved.spin, achieved.lock_halts),
+        ((150 + 150 + 700) * US, 2)
+    );
+    let two = outcome("compute 1050us; lock l { compute 1us }");
+    let achieved = &two.vms[0].achieved;
+    assert_eq!((achieved.spin, achieved.lock_halts), ((1000 + 150) * US, 3));
+}
+
 #[test]
 fn pause_loop_exits_let_others_go_first() {
     let hogs = |params| {

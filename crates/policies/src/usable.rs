@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What vCPUs weigh, as far as they can use it.
+//!
+//! A vCPU runs on one pCPU at a time: a weight that is worth more is worth one pCPU, and others have what
+//! is beyond that. Who divides vCPUs among pCPUs by weights as they are set leaves pCPUs beside a heavy
+//! vCPU with nobody to run.
+
+use corun_model::{TaskSeen, VmSeen};
+
+/// Weights are in so many parts of a cgroup's: one of 1 among 512 vCPUs is still something.
+const PARTS: u64 = 1000;
+
+/// What each vCPU of a VM weighs against all others, at least 1: its part of the VM's weight, or its own
+/// where the VM has none.
+pub(crate) fn weights(vm: &VmSeen) -> impl Iterator<Item = u64> {
+    let own = |vcpu: &TaskSeen| u64::from(vcpu.weight.max(1));
+    let all: u64 = vm.vcpus.iter().map(own).sum();
+    let (weight, all) = match vm.weight {
+        Some(weight) => (u64::from(weight), all),
+        None => (1, 1),
+    };
+    (vm.vcpus.iter()).map(move |vcpu| (weight * PARTS * own(vcpu) / all).max(1))
+}
+
+/// The most that one of these is worth on so many pCPUs: what is a pCPU's part of the weights when none
+/// counts for more than that; at least 1.
+pub(crate) fn most(weights: impl Iterator<Item = u64>, pcpus: u32) -> u64 {
+    let mut falling: Vec<u64> = weights.collect();
+    falling.sort_unstable_by(|one, other| other.cmp(one));
+    let mut pcpus = u128::from(pcpus);
+    let mut rest: u128 = falling.iter().map(|&weight| u128::from(weight)).sum();
+    for &weight in &falling {
+        if u128::from(weight) * pcpus <= rest {
+            return u64::try_from(rest / pcpus.max(1))
+                .unwrap_or(u64::MAX)
+                .max(1);
+        }
+        pcpus -= 1;
+        rest -= u128::from(weight);
+    }
+    // A pCPU for each: they count alike.
+    falling.last().map_or(1, |&least| least.max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::snapshot;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_vm_has_its_weight_and_its_vcpus_divide_it_by_theirs() {
+        let mut vm = snapshot(2, &[2]).vms.remove(0);
+        let of = |vm: &VmSeen| weights(vm).collect::<Vec<_>>();
+        assert_eq!(of(&vm), [100_000, 100_000]);
+        vm.vcpus[0].weight = 300;
+        assert_eq!(of(&vm), [300_000, 100_000]);
+        vm.weight = Some(100);
+        assert_eq!(of(&vm), [75_000, 25_000]);
+        vm.weight = Some(0);
+        assert_eq!(of(&vm), [1, 1]);
+    }
+
+    #[test]
+    fn nobody_is_worth_more_than_a_pcpu() {
+        // One pCPU for the heavy one, three for seven others.
+        let of = |weights: &[u64], pcpus| most(weights.iter().copied(), pcpus);
+        assert_eq!(of(&[10_000, 3, 3, 3, 3, 3, 3, 3], 4), 7);
+        // 1000 and 100 have a pCPU each; the others share two.
+        assert_eq!(of(&[1, 100, 1, 1000, 1, 1], 4), 2);
+        // With pCPUs for all, each has one.
+        assert_eq!((of(&[300, 100], 2), of(&[300, 100], 4)), (100, 100));
+        assert_eq!((of(&[], 4), of(&[5, 7], 0)), (1, 12));
+    }
+
+    proptest! {
+        /// With this limit nobody has more than a pCPU of a host that all can fill, and it is no lower than
+        /// it must be.
+        #[test]
+        fn as_much_as_a_pcpu_and_no_less(
+            weights in prop::collection::vec(1000u64..10_000_000, 1..40), pcpus in 1u32..16,
+        ) {
+            prop_assume!(weights.len() > pcpus as usize);
+            let most = most(weights.iter().copied(), pcpus);
+            let sum: u64 = weights.iter().map(|&weight| weight.min(most)).sum();
+            prop_assert!(most * u64::from(pcpus) <= sum, "{most} of {sum}");
+            let capped = weights.iter().any(|&weight| weight > most);
+            prop_assert!(!capped || (most + 1) * u64::from(pcpus) > sum, "{most} of {sum}");
+        }
+    }
+}

@@ -253,7 +253,7 @@ static inline void enqueue_at(struct task_struct *p, struct task_ctx *t, struct 
 		insert(p, t->cpu, slice, vtime, enq_flags);
 		wake_pcpu(p, t, c, t->cpu, fair, now);
 		if (!t->woken)
-			offer(p, c, t->cpu, now);
+			offer(p, t, c, t->cpu, now);
 	}
 	t->woken = 0;
 	t->queued = 1;
@@ -815,8 +815,11 @@ TIMER_CALLBACK(corun_timer, s32 cpu)
 
 	timer_begin(cpu);
 	if (c) {
+		bool offered;
+
 		looked(c);
-		if (!hold_timer(c, cpu))
+		offered = offer_timer(c, cpu);
+		if (!hold_timer(c, cpu) && (!offered || slice_is_timed(c)))
 			slice_timer(c, cpu);
 	}
 	callback_end(0);

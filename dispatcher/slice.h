@@ -35,6 +35,13 @@ static inline u64 kernel_slice(u64 slice)
 	return knobs.slice_timer ? slice + SLICE_NET : slice;
 }
 
+/* Does the timer end the slice of who has `c`? */
+static inline bool slice_is_timed(struct cpu_ctx *c)
+{
+	return knobs.slice_timer || with_gangs() || quota_is_due(c) ||
+	       shared(c->favoured) == RUNS_FAVOURED;
+}
+
 /* A slice of `slice` ns begins on `cpu`. */
 static inline void slice_begin(struct cpu_ctx *c, s32 cpu, u64 slice, u64 now)
 {

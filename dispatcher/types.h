@@ -355,6 +355,8 @@ struct cpu_ctx {
 	u32 cur_cookie; /* cookie.h: of who runs here, or ran last; 0: none */
 	u32 ceded;	/* cookie.h: somebody must start on the SMT sibling first */
 	u64 unknown;	/* bpf.h: vtime at which one of which nothing is kept was queued last */
+	u64 offer_due;	/* idle.h: who was interrupted has waited for long then; 0: nobody has been
+			 */
 };
 
 /* The host's knobs, set before loading; `gangs`, `cores` and `tasks` change with plans. */

@@ -255,6 +255,7 @@ pub struct CpuCtx {
     pub cur_cookie: u32,
     pub ceded: u32,
     pub unknown: u64,
+    pub offer_due: u64,
 }
 
 /// `struct pcpu_index`: what the untapped build finds pCPUs by; only C looks into it.

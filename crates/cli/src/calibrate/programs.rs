@@ -151,10 +151,11 @@ fn visitors(text: &mut String, name: &str, vm: &str, port: &str) {
 
 /// The scenario: a subject beside others, so many vCPUs per pCPU, at this slice.
 pub fn scenario(of: &Subject, host: &Host, consolidation: u32, slice: u64) -> String {
-    // Eight rounds of four vCPUs with the longest slice; VMs begin within one, so that pCPUs are not in step.
+    // Eight rounds of four vCPUs with the longest slice; VMs begin within one, so that pCPUs are not in step. As on
+    // Xen, whose control domain has the threads that a Linux host has on its pCPUs.
     let (stagger, warm_up, duration) = (360, 720, 3000);
     let mut text = format!(
-        "[host]\ntopology = \"{}\"\nl2 = \"{}B\"\nllc = \"{}B\"\nllc_adaptive = {}\ncosts.llc = \"{}ns\"\n\
+        "[host]\ntopology = \"{}\"\nhousekeeping = 0\nl2 = \"{}B\"\nllc = \"{}B\"\nllc_adaptive = {}\ncosts.llc = \"{}ns\"\n\
          costs.memory = \"{}ns\"\n\
          [run]\nduration = \"{duration}ms\"\nwarm_up = \"{warm_up}ms\"\nstagger = \"{stagger}ms\"\n\
          [scheduler.corun]\nslice = \"{slice}ms\"\n[scheduler.credit]\nslice = \"{slice}ms\"\n",

@@ -271,15 +271,17 @@ fn an_adversary_turns_it_off_and_costs_nothing() {
     };
     let [balance, jupiter] = ["balance", "jupiter"].map(run);
     let spans = ["db1", "db2", "db3", "db4"].map(|vm| off(&jupiter, vm));
-    let first = spans[0].clone();
-    assert!(spans.iter().all(|span| *span == first), "{spans:?}");
-    let [(from, until)] = first[..] else {
-        panic!("off once: {first:?}");
-    };
-    assert!(
-        (from - 6.5).abs() < 1e-6 && (7.2..=8.0).contains(&until),
-        "{from} {until}"
-    );
+    // A VM whose period the adversary's beginning falls into may be a period later.
+    for span in &spans {
+        let [(from, until)] = span[..] else {
+            panic!("off once: {spans:?}");
+        };
+        let later = from - 6.5;
+        assert!((-1e-6..0.1 + 1e-6).contains(&later), "{spans:?}");
+        assert!((7.2..=8.0).contains(&until), "{spans:?}");
+    }
+    let firsts = spans.iter().map(|span| span[0]);
+    let (from, until) = firsts.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap();
     let [balance, jupiter] = [&balance, &jupiter].map(batches);
     let sum = |of: &[(f64, f64)]| of.iter().map(|(_, batches)| batches).sum::<f64>();
     assert!((sum(&jupiter) / sum(&balance) - 1.0).abs() < 0.03);

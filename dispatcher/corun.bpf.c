@@ -134,6 +134,22 @@ INLINED void arrive(struct task_ctx *t, struct cpu_ctx *c, bool ready)
 	t->rest = 0;
 }
 
+/* `t`, which was throttled, is ready. */
+RARE void unpark(struct task_ctx *t, u64 now)
+{
+	quota_returns(t);
+	enter(t, TASK_READY, now);
+}
+
+/* `t` begins to run though it was not queued by its own callback: it was released from a quota, or
+ * is back from another class. */
+RARE void activate_late(struct task_struct *p, struct task_ctx *t)
+{
+	if (t->state == TASK_THROTTLED)
+		quota_returns(t);
+	activate(p, t);
+}
+
 /* Chooses a place for `t`, which becomes ready, or has to leave where it is. */
 INLINED struct cpu_ctx *make_ready(struct task_struct *p, struct task_ctx *t, s32 prev, u64 now)
 {
@@ -147,8 +163,7 @@ INLINED struct cpu_ctx *make_ready(struct task_struct *p, struct task_ctx *t, s3
 		if (t->held_since)
 			hold_end(p, t, now);
 	} else if (t->state == TASK_THROTTLED) {
-		quota_returns(t);
-		enter(t, TASK_READY, now);
+		unpark(t, now);
 	}
 	if (!ready) {
 		t->woken = 1;
@@ -649,11 +664,8 @@ CALLBACK(void, corun_running, struct task_struct *p)
 		t->rest = 0;
 	}
 	/* Who was queued is known to want to run. */
-	if (!t->queued) {
-		if (t->state == TASK_THROTTLED)
-			quota_returns(t);
-		activate(p, t);
-	}
+	if (!t->queued)
+		activate_late(p, t);
 	enter(t, TASK_RUNNING, now);
 	t->woken = 0;
 	t->fresh = 0;

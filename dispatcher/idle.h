@@ -70,8 +70,9 @@ RARE void offer(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, s3
 	}
 }
 
-/* Another pCPU is called for the first of those queued on `cpu` who may run there. */
-CALLED u32 call_for_queue(s32 cpu)
+/* Another pCPU is called for the first of those queued on `cpu` who may run there. Not CALLED: see
+ * release_one() in quota.h. */
+static inline void call_for_queue(s32 cpu)
 {
 	struct task_struct *p;
 
@@ -81,7 +82,6 @@ CALLED u32 call_for_queue(s32 cpu)
 		call_other(p, cpu);
 		break;
 	}
-	return 0;
 }
 
 /* The timer of `cpu` fired; true if it was about one who was interrupted. */

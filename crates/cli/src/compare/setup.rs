@@ -133,7 +133,8 @@ fn guests(case: &Case, seed: u64) -> Result<Guests, Problems> {
             program,
         }));
     }
-    tasks.extend(housekeeping(case).tasks(case.host.topology.pcpus()));
+    let own = housekeeping(case).tasks(case.host.topology.pcpus());
+    tasks.extend(own.map_err(|error| elsewhere(&error.to_string()))?);
     let disks = problems.take(disks::specs(&case.disks, case.host.hz));
     let network = problems.take(network::spec(case));
     problems.or_ok(())?;

@@ -8,7 +8,7 @@
 //! guest expects it, which is what vMigrater's predictions have to live with.
 
 use super::HostTaskSpec;
-use crate::workload::Program;
+use crate::workload::{ParseError, Program};
 use corun_model::time::{MS, SEC, US, exact};
 use corun_model::{Nanos, Parameter, PcpuId, Value};
 
@@ -39,14 +39,17 @@ const PREFIX: &str = "housekeeping/";
 
 impl HousekeepingParams {
     /// A task for each of `pcpus` pCPUs, bound to it as most of the kernel's threads are.
-    pub fn tasks(&self, pcpus: u32) -> Vec<HostTaskSpec> {
+    ///
+    /// # Errors
+    /// If there is less than 1 ns between wake-ups, or nothing to compute.
+    pub fn tasks(&self, pcpus: u32) -> Result<Vec<HostTaskSpec>, ParseError> {
         if self.wakeups == 0 {
-            return Vec::new();
+            return Ok(Vec::new());
         }
         let pause = exact(SEC / Nanos::from(self.wakeups));
         let work = exact(self.work);
         let program = format!("loop {{ sleep {pause} exp; compute {work} ±50% }}");
-        let program = Program::parse(&program).expect("a program of ours");
+        let program = Program::parse(&program)?;
         let task = |pcpu| HostTaskSpec {
             name: format!("{PREFIX}{pcpu}"),
             helper_of: None,
@@ -54,7 +57,7 @@ impl HousekeepingParams {
             allowed: [PcpuId(pcpu)].into_iter().collect(),
             program: program.clone(),
         };
-        (0..pcpus).map(task).collect()
+        Ok((0..pcpus).map(task).collect())
     }
 }
 

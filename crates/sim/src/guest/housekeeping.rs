@@ -4,8 +4,9 @@
 //!
 //! Problem: on a host that does nothing but run vCPUs, and whose VMs compute, nothing ever shifts one pCPU against
 //! another: vCPUs take their turns in step on all pCPUs for ever, whatever the seed, and any scheduler looks like
-//! gang scheduling. No real host is that silent, and its VMs began at different times ([`STAGGER`]). Besides, a vCPU whose turn is cut short is descheduled before its
-//! guest expects it, which is what vMigrater's predictions have to live with.
+//! gang scheduling. No real host is that silent, and its VMs began at different times ([`STAGGER`]). Besides, a
+//! vCPU whose turn is cut short is descheduled before its guest expects it, which is what vMigrater's predictions
+//! have to live with.
 
 use super::HostTaskSpec;
 use crate::workload::{ParseError, Program};

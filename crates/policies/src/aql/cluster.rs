@@ -20,6 +20,7 @@
 
 use super::calibration::Slices;
 use super::kind::{Kind, Type};
+use crate::usable;
 use corun_model::{Nanos, PcpuId, PcpuSet, TaskId};
 use std::collections::BTreeMap;
 
@@ -92,19 +93,7 @@ fn deal(members: &[Member], sizes: &[u32]) -> Vec<Vec<Member>> {
 /// The members with what their weights are worth on so many pCPUs: one pCPU at most, so that others have
 /// what is beyond that.
 fn usable(members: &[Member], pcpus: u32) -> Vec<Member> {
-    let mut falling: Vec<u64> = members.iter().map(|member| member.weight).collect();
-    falling.sort_unstable_by(|one, other| other.cmp(one));
-    let mut pcpus = u128::from(pcpus);
-    let mut weights: u128 = falling.iter().map(|&weight| u128::from(weight)).sum();
-    for weight in falling.into_iter().map(u128::from) {
-        if pcpus == 0 || weight * pcpus <= weights {
-            break;
-        }
-        pcpus -= 1;
-        weights -= weight;
-    }
-    let most = weights.checked_div(pcpus).map_or(1, |most| most.max(1));
-    let most = u64::try_from(most).unwrap_or(u64::MAX);
+    let most = usable::most(members.iter().map(|member| member.weight), pcpus);
     let capped = |member: &Member| Member {
         weight: member.weight.min(most),
         ..*member

@@ -4,8 +4,9 @@
 
 use super::thread::Doing;
 use super::vcpu::Mode;
-use super::vm::Vm;
+use super::vm::{Flow, Vm};
 use crate::host::{Host, Span};
+use corun_model::Nanos;
 
 /// A barrier that blocks.
 #[derive(Debug)]
@@ -23,7 +24,8 @@ impl Barrier {
     }
 }
 
-/// A barrier whose waiters spin in user space: the guest may preempt them.
+/// A barrier whose waiters spin in user space: the guest may preempt them. Those that spin only for so long then
+/// block, and the last to come wakes them all (`gomp_team_barrier_wait()` of libgomp, one `FUTEX_WAKE`).
 #[derive(Debug)]
 pub(super) struct SpinBarrier {
     barrier: Barrier,
@@ -34,11 +36,6 @@ impl SpinBarrier {
     pub fn new(parties: usize) -> Self {
         let barrier = Barrier::new(parties);
         Self { barrier, round: 0 }
-    }
-
-    /// Grows each time all have arrived.
-    pub fn round(&self) -> u64 {
-        self.round
     }
 }
 
@@ -60,23 +57,63 @@ impl Vm {
     }
 
     /// A thread arrives at a spin barrier: it spins, or lets all others go.
-    pub(super) fn arrive_spinning(&mut self, host: &mut Host, thread: u32, barrier: u32) {
+    pub(super) fn arrive_spinning(
+        &mut self,
+        host: &mut Host,
+        vcpu: u32,
+        thread: u32,
+        barrier: u32,
+        spin: Option<Nanos>,
+    ) {
         let slot = &mut self.spin_barriers[barrier as usize];
         if slot.barrier.waiters.len() + 1 < slot.barrier.parties {
             slot.barrier.waiters.push(thread);
             let state = &mut self.threads[thread as usize];
             (state.spun, state.ple_spun) = (0, 0);
             let round = slot.round;
-            state.doing = Doing::AtSpinBarrier { barrier, round };
+            state.doing = Doing::AtSpinBarrier {
+                barrier,
+                round,
+                spin,
+            };
             return self.tell_begin(host, thread, Span::SpinBarrierWait, barrier);
         }
         slot.round += 1;
-        for waiter in slot.barrier.waiters.drain(..) {
+        let mut waiters = std::mem::take(&mut slot.barrier.waiters);
+        for waiter in waiters.drain(..) {
+            if self.threads[waiter as usize].doing == Doing::Off {
+                self.tell_end(host, waiter, Span::SpinBarrierWait, barrier);
+                self.wake(host, waiter, vcpu);
+                continue;
+            }
             let on = self.threads[waiter as usize].vcpu;
-            let vcpu = &self.vcpus[on as usize];
-            if vcpu.mode == Mode::Running && vcpu.current == Some(waiter) {
+            let slot = &self.vcpus[on as usize];
+            if slot.mode == Mode::Running && slot.current == Some(waiter) {
                 self.dirty.push(on);
             }
         }
+        self.spin_barriers[barrier as usize].barrier.waiters = waiters;
+    }
+
+    /// A thread that spins at a barrier goes on, if all have come since; it blocks, if it has spun long enough.
+    pub(super) fn spin_at_barrier(
+        &mut self,
+        host: &mut Host,
+        vcpu: u32,
+        thread: u32,
+        (barrier, round, spin): (u32, u64, Option<Nanos>),
+    ) -> Flow {
+        let state = &mut self.threads[thread as usize];
+        if self.spin_barriers[barrier as usize].round != round {
+            state.doing = Doing::Next;
+            self.tell_end(host, thread, Span::SpinBarrierWait, barrier);
+            return Flow::Again;
+        }
+        if spin.is_some_and(|spin| state.spun >= spin) {
+            self.block(vcpu, thread, Doing::Off);
+            return Flow::Again;
+        }
+        // In user mode, where the CPU does not look for spinning.
+        Flow::Busy
     }
 }

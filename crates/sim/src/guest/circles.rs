@@ -51,7 +51,7 @@ fn needs(op: &Op) -> Option<Need> {
 fn meeting(op: &Op) -> Option<Need> {
     Some(match op {
         Op::Barrier(barrier) => Need::Barrier(*barrier),
-        Op::SpinBarrier(barrier) => Need::SpinBarrier(*barrier),
+        Op::SpinBarrier { barrier, .. } => Need::SpinBarrier(*barrier),
         Op::ConditionBarrier { barrier, .. } => Need::ConditionBarrier(*barrier),
         _ => return None,
     })

@@ -62,7 +62,9 @@ impl Vm {
             Op::Unlock(lock) => self.unlock(host, vcpu, thread, lock),
             Op::MutexUnlock(mutex) => self.unlock_mutex(host, vcpu, thread, mutex),
             Op::Barrier(barrier) => self.arrive(host, vcpu, thread, barrier),
-            Op::SpinBarrier(barrier) => self.arrive_spinning(host, thread, barrier),
+            Op::SpinBarrier { barrier, spin } => {
+                self.arrive_spinning(host, vcpu, thread, barrier, spin);
+            }
             Op::Memory(memory) => {
                 if let Some(profile) = &mut state.profile {
                     profile.memory = memory;

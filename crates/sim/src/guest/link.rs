@@ -233,25 +233,26 @@ impl<'a> Linker<'a> {
 
     /// Threads whose program has this operation.
     fn users(&self, op: Op) -> usize {
-        let uses = |code: &&Code| code.ops().contains(&op);
+        self.users_of(|other| *other == op)
+    }
+
+    /// Threads whose program has such an operation.
+    fn users_of(&self, is_it: impl Fn(&Op) -> bool) -> usize {
+        let uses = |code: &&Code| code.ops().iter().any(&is_it);
         self.codes.iter().filter(uses).count()
+    }
+
+    /// Threads that come to a spin barrier.
+    fn spinning_at(&self, index: u32) -> usize {
+        self.users_of(|op| matches!(op, Op::SpinBarrier { barrier, .. } if *barrier == index))
     }
 
     /// Threads that come to a condition barrier, and whether some of them spin there.
     fn meeting_at(&self, index: u32) -> (usize, bool) {
-        let mut spins = false;
-        let mut comes = |op: &Op| match op {
-            Op::ConditionBarrier { barrier, spin } if *barrier == index => {
-                spins |= spin.is_some();
-                true
-            }
-            _ => false,
-        };
-        let users = self.codes.iter().filter(|code| {
-            let ops = code.ops().iter();
-            ops.filter(|op| comes(op)).count() > 0
-        });
-        (users.count(), spins)
+        let comes =
+            |op: &Op| matches!(op, Op::ConditionBarrier { barrier, .. } if *barrier == index);
+        let spins = |op: &Op| comes(op) && matches!(op, Op::ConditionBarrier { spin: Some(_), .. });
+        (self.users_of(comes), self.users_of(spins) > 0)
     }
 
     fn check(&self) -> Linked<()> {
@@ -265,15 +266,12 @@ impl<'a> Linker<'a> {
         }
         self.check_conditions()?;
         let barriers = self.names.barriers.iter().enumerate();
-        let barriers = barriers.map(|(index, name)| (Op::Barrier(index as u32), name));
-        let spinning = self.names.spin_barriers.iter().enumerate();
-        let spinning = spinning.map(|(index, name)| (Op::SpinBarrier(index as u32), name));
-        let counts = barriers
-            .chain(spinning)
-            .map(|(op, name)| (self.users(op), name));
+        let barriers = barriers.map(|(index, name)| (self.users(Op::Barrier(index as u32)), name));
+        let spinning = (0..).zip(&self.names.spin_barriers);
+        let spinning = spinning.map(|(index, name)| (self.spinning_at(index), name));
         let conditions = (0..).zip(&self.names.condition_barriers);
         let conditions = conditions.map(|(index, name)| (self.meeting_at(index).0, name));
-        for (users, name) in counts.chain(conditions) {
+        for (users, name) in barriers.chain(spinning).chain(conditions) {
             if users < 2 {
                 return self.error(format!("only one thread comes to barrier {name}"));
             }
@@ -423,7 +421,7 @@ impl<'a> Linker<'a> {
         let count = |table: &[String]| 0..table.len();
         let place = |index: usize| self.places(&self.names.queues[index]).unwrap_or(1);
         let parties = |index: usize| self.users(Op::Barrier(index as u32));
-        let spinning = |index: usize| self.users(Op::SpinBarrier(index as u32));
+        let spinning = |index: usize| self.spinning_at(index as u32);
         let lock = |index| SpinLock::new(Rng::of(seed, "spin lock", entity(index)));
         let period = spec.params.tick_period();
         let agent = spec.params.agent;

@@ -21,8 +21,12 @@ pub(super) enum Doing {
         since: Nanos,
         granted: bool,
     },
-    /// Spins in user space until the barrier's round is another.
-    AtSpinBarrier { barrier: u32, round: u64 },
+    /// Spins in user space until the barrier's round is another, at most so long.
+    AtSpinBarrier {
+        barrier: u32,
+        round: u64,
+        spin: Option<Nanos>,
+    },
     /// Spins in user space until it may go on at the barrier, at most so long.
     AtConditionBarrier { barrier: u32, spin: Nanos },
     /// Runs until that time.

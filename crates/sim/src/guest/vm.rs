@@ -23,7 +23,7 @@ use super::tell::Told;
 use super::thread::{Doing, Thread};
 use super::vcpu::{Mode, Vcpu};
 use super::{GuestParams, HaltPollParams, LockKind, Stats, Timer};
-use crate::host::{Activity, Happening, Host, Instant, Lane, Span};
+use crate::host::{Activity, Happening, Host, Instant, Lane};
 use corun_model::Nanos;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -275,15 +275,11 @@ impl Vm {
                 since,
                 granted,
             } => self.spin(host, vcpu, thread, lock, since, granted),
-            Doing::AtSpinBarrier { barrier, round } => {
-                if self.spin_barriers[barrier as usize].round() != round {
-                    state.doing = Doing::Next;
-                    self.tell_end(host, thread, Span::SpinBarrierWait, barrier);
-                    return Flow::Again;
-                }
-                // In user mode, where the CPU does not look for spinning.
-                Flow::Busy
-            }
+            Doing::AtSpinBarrier {
+                barrier,
+                round,
+                spin,
+            } => self.spin_at_barrier(host, vcpu, thread, (barrier, round, spin)),
             Doing::AtConditionBarrier { barrier, spin } => {
                 self.meet(host, vcpu, thread, barrier, Some(spin))
             }
@@ -374,7 +370,9 @@ impl Vm {
             Doing::AtConditionBarrier { spin, .. } => {
                 return Some(spin.saturating_sub(thread.spun));
             }
-            Doing::AtSpinBarrier { .. } => return None,
+            Doing::AtSpinBarrier { spin, .. } => {
+                return Some(spin?.saturating_sub(thread.spun));
+            }
             _ => {}
         }
         let ple = self

@@ -15,7 +15,11 @@ pub(crate) enum Op {
     MutexLock(u32),
     MutexUnlock(u32),
     Barrier(u32),
-    SpinBarrier(u32),
+    SpinBarrier {
+        barrier: u32,
+        /// How long it spins before it blocks; none: it never does.
+        spin: Option<Nanos>,
+    },
     ConditionBarrier {
         barrier: u32,
         spin: Option<Nanos>,
@@ -206,9 +210,10 @@ impl Writer<'_> {
                 let index = index(&mut self.names.barriers, name);
                 self.ops.push(Op::Barrier(index));
             }
-            Statement::SpinBarrier(name) => {
-                let index = index(&mut self.names.spin_barriers, name);
-                self.ops.push(Op::SpinBarrier(index));
+            Statement::SpinBarrier(name, spin) => {
+                let barrier = index(&mut self.names.spin_barriers, name);
+                let spin = *spin;
+                self.ops.push(Op::SpinBarrier { barrier, spin });
             }
             Statement::ConditionBarrier(name, spin) => {
                 let barrier = index(&mut self.names.condition_barriers, name);

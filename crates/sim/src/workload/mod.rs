@@ -14,6 +14,7 @@
 //!     mutex cache { compute 5us };    # blocking lock
 //!     barrier step;                   # blocks until all threads that name it are there
 //!     spin-barrier fine;              # the same, spinning in user space
+//!     spin-barrier phase 1ms;         # the same, spinning so long and then blocking (OpenMP)
 //!     condition-barrier all 100us;    # the same, made of a mutex and a condition variable
 //!     sleep 5ms exp;                  # exponentially distributed about 5 ms
 //!     send results;                   # blocks while the queue is full
@@ -163,8 +164,9 @@ pub enum Statement {
     Mutex(String, Vec<Statement>),
     /// Waits, blocked, for all threads that name this barrier.
     Barrier(String),
-    /// Waits, spinning in user space, for all threads that name this barrier.
-    SpinBarrier(String),
+    /// Waits for all threads that name this barrier, spinning in user space; if it says for how long, then
+    /// blocked, and all who are blocked are woken together.
+    SpinBarrier(String, Option<Nanos>),
     /// Waits for all threads that name this barrier of a mutex and a condition variable: first
     /// spinning, if it says for how long, then blocked.
     ConditionBarrier(String, Option<Nanos>),

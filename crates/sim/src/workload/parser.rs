@@ -23,7 +23,7 @@ pub struct ParseError {
 }
 
 pub(super) const STATEMENTS: &str = "compute TIME [±N% | exp], sleep TIME [±N% | exp], lock NAME { … }, \
-     mutex NAME { … }, barrier NAME, spin-barrier NAME, condition-barrier NAME [TIME], send NAME, \
+     mutex NAME { … }, barrier NAME, spin-barrier NAME [TIME], condition-barrier NAME [TIME], send NAME, \
      recv NAME, loop [N] { … }, \
      count [N] [UNIT], queue NAME CAPACITY, memory SIZE N/us, mix B/M/W, read SIZE [random], \
      write SIZE [random], request PORT, reply PORT SIZE, transmit PORT SIZE, wait NAME, \

@@ -31,6 +31,14 @@ fn block(f: &mut fmt::Formatter<'_>, body: &[Statement]) -> fmt::Result {
     f.write_str(" }")
 }
 
+/// How long a barrier is spun at, if that is said.
+fn patience(f: &mut fmt::Formatter<'_>, spin: Option<Nanos>) -> fmt::Result {
+    match spin {
+        Some(spin) => write!(f, " {}", Span(spin)),
+        None => Ok(()),
+    }
+}
+
 impl fmt::Display for Statement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -45,13 +53,13 @@ impl fmt::Display for Statement {
                 block(f, body)
             }
             Statement::Barrier(name) => write!(f, "barrier {name}"),
-            Statement::SpinBarrier(name) => write!(f, "spin-barrier {name}"),
+            Statement::SpinBarrier(name, spin) => {
+                write!(f, "spin-barrier {name}")?;
+                patience(f, *spin)
+            }
             Statement::ConditionBarrier(name, spin) => {
                 write!(f, "condition-barrier {name}")?;
-                match spin {
-                    Some(spin) => write!(f, " {}", Span(*spin)),
-                    None => Ok(()),
-                }
+                patience(f, *spin)
             }
             Statement::Send(name) => write!(f, "send {name}"),
             Statement::Recv(name) => write!(f, "recv {name}"),

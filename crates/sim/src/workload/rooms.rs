@@ -14,7 +14,7 @@ fn statement(statement: &Statement, inside: &impl Fn(&String) -> String) -> Stat
         Statement::Mutex(name, body) => Statement::Mutex(inside(name), list(body, inside)),
         Statement::Loop(times, body) => Statement::Loop(*times, list(body, inside)),
         Statement::Barrier(name) => Statement::Barrier(inside(name)),
-        Statement::SpinBarrier(name) => Statement::SpinBarrier(inside(name)),
+        Statement::SpinBarrier(name, spin) => Statement::SpinBarrier(inside(name), *spin),
         Statement::ConditionBarrier(name, spin) => Statement::ConditionBarrier(inside(name), *spin),
         Statement::Send(name) => Statement::Send(inside(name)),
         Statement::Recv(name) => Statement::Recv(inside(name)),

@@ -39,14 +39,11 @@ impl Parser<'_> {
             "every" => Statement::Every(self.period()?),
             "timer" => Statement::Timer(self.timer()?),
             "barrier" => Statement::Barrier(self.name("the name of a barrier")?),
-            "spin-barrier" => Statement::SpinBarrier(self.name("the name of a barrier")?),
+            "spin-barrier" => {
+                Statement::SpinBarrier(self.name("the name of a barrier")?, self.patience()?)
+            }
             "condition-barrier" => {
-                let name = self.name("the name of a barrier")?;
-                let spin = match self.token {
-                    Token::Number(_) => Some(self.period()?),
-                    _ => None,
-                };
-                Statement::ConditionBarrier(name, spin)
+                Statement::ConditionBarrier(self.name("the name of a barrier")?, self.patience()?)
             }
             "send" => Statement::Send(self.name("the name of a queue")?),
             "recv" => Statement::Recv(self.name("the name of a queue")?),
@@ -90,6 +87,14 @@ impl Parser<'_> {
             period,
             absolute,
         })
+    }
+
+    /// How long a barrier is spun at, if that is said.
+    fn patience(&mut self) -> Parsed<Option<Nanos>> {
+        match self.token {
+            Token::Number(_) => self.period().map(Some),
+            _ => Ok(None),
+        }
     }
 
     fn period(&mut self) -> Parsed<Nanos> {

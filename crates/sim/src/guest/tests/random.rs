@@ -23,7 +23,8 @@ pub(crate) fn random_program(seed: u64, index: u64) -> String {
         writer.text += "barrier b; ";
     }
     if all.chance(300) {
-        writer.text += "spin-barrier sb; ";
+        writer.text +=
+            ["spin-barrier sb; ", "spin-barrier sb 20us; "][writer.rng.between(0, 1) as usize];
     }
     if all.chance(300) {
         writer.text += ["condition-barrier cb; ", "condition-barrier cb 20us; "]

@@ -170,16 +170,11 @@ impl<O: Order> Fair<O> {
             .domains
             .common(here, last)
             .map_or(125, |level| level.imbalance_pct);
-        let slack = u128::from(100 + (pct - 100) / 2);
+        let slack = i128::from(100 + (pct - 100) / 2);
         let (there, here_load) = (self.present_load(last), self.present_load(here));
-        // The load of a sleeper is part of its last pCPU's load where sleepers count.
-        let own = if self.tuning.counts_sleepers() {
-            load
-        } else {
-            0
-        };
-        let with = u128::from(here_load + load) * 100;
-        let without = u128::from(there.saturating_sub(own)) * slack;
+        // Taken off the last pCPU even where its load does not contain that of sleepers (up to 5.4): a bias for it.
+        let with = i128::from(here_load + load) * 100;
+        let without = (i128::from(there) - i128::from(load)) * slack;
         if with < without { here } else { last }
     }
 

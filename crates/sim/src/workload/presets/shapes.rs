@@ -164,7 +164,7 @@ impl Team {
         let _ = write!(text, "loop {{ {work}");
         let meet = match self.meet {
             Meet::Block => "; barrier phase",
-            Meet::Spin => "; condition-barrier phase 1ms",
+            Meet::Spin => "; spin-barrier phase 1ms",
             Meet::Never => "",
         };
         // One thread has nobody to wait for.

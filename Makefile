@@ -5,6 +5,7 @@
 #   make test    everything that can be tested without a special machine
 #   make e2e     the same dispatcher in a real kernel with real KVM guests, emulated
 #   make validate the simulator against a real kernel, scenario by scenario
+#   make placement KERNEL=FILE  where the CFS of a kernel (a bzImage) puts threads, emulated
 #   make bench   how fast the simulator is
 #   make bench-decisions what the dispatcher's callbacks cost, in instructions (callgrind; half an hour)
 #   make bench-guest corun guest in an emulated VM that loses its pCPUs half of the time
@@ -17,7 +18,7 @@
 
 CORUN := target/release/corun
 
-.PHONY: run test e2e validate bench bench-decisions bench-guest recordings claims package package-test book lint build
+.PHONY: run test e2e validate placement bench bench-decisions bench-guest recordings claims package package-test book lint build
 
 run: build
 	@mkdir -p out
@@ -46,6 +47,11 @@ e2e:
 validate:
 	@scripts/install.sh build
 	testbed/validate/run.sh $(if $(WRITE),--write)
+
+placement:
+	@scripts/install.sh build
+	@testbed/fetch.sh
+	@testbed/placement/measure.py "$(KERNEL)" $(if $(NAME),--name $(NAME))
 
 bench: build
 	$(CORUN) bench

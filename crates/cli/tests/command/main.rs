@@ -23,6 +23,7 @@ mod jupiter;
 mod lock_latency;
 mod options;
 mod outputs;
+mod placement;
 mod policy;
 mod record;
 mod recordings;

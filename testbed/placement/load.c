@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //
-// Problem: where CFS puts threads that wake each other decides what its baselines are worth, and only a kernel
-// that has CFS can tell. Those of the papers' hosts boot in an emulator, but have no sched_ext and run nothing
-// of the testbed's.
-// How: this program is all there is in such a machine, its init. Groups of threads stand for VMs, each thread for
-// a vCPU with one thread of its guest. It reads the groups from its environment (the kernel's command line), lets
-// them run, and prints what /proc says each of them had: shares of time run and waited for a CPU, turns,
-// migrations, and how often threads of a group were on one CPU's runqueue.
+// Problem: where CFS puts threads that wake each other decides what its baselines are worth, and
+// only a kernel that has CFS can tell. Those of the papers' hosts boot in an emulator, but have no
+// sched_ext and run nothing of the testbed's.
+// How: this program is all there is in such a machine, its init. Groups of threads stand for VMs,
+// each thread for a vCPU with one thread of its guest. It reads the groups from its environment
+// (the kernel's command line), lets them run, and prints what /proc says each of them had: shares
+// of time run and waited for a CPU, turns, migrations, and how often threads of a group were on
+// one CPU's runqueue.
 //
-// Environment: G1, G2, … = KIND:THREADS[:…], at most 16; DUR, WARM: seconds; CG=1: a cgroup for each group;
-// STAGGER: milliseconds within which threads begin.
-//   hog:N                       computes
-//   barrier:N:WORK:VARY:SPIN    computes WORK us (within VARY %), then waits for the others, first spinning SPIN us
-//   duty:N:WORK:SLEEP           computes WORK us and sleeps SLEEP us, each within 50 %
+// Environment: G1, G2, ... = KIND:THREADS[:...], at most 16; DUR, WARM: seconds; CG=1: a cgroup
+// for each group; STAGGER: milliseconds within which threads begin.
+//   hog:N                      computes
+//   barrier:N:WORK:VARY:SPIN   computes WORK us (within VARY %), then waits for the others, first
+//                              spinning for SPIN us
+//   duty:N:WORK:SLEEP          computes WORK us and sleeps SLEEP us, each within 50 %
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -220,14 +222,16 @@ static struct totals totals(const struct group *group)
 		unsigned long long run = 0, ready = 0, turns = 0;
 		const char *line;
 
-		snprintf(path, sizeof(path), "/proc/%d/task/%d/schedstat", group->pid, group->tid[i]);
+		snprintf(path, sizeof(path), "/proc/%d/task/%d/schedstat", group->pid,
+			 group->tid[i]);
 		if (read_file(path, text, sizeof(text)) > 0)
 			sscanf(text, "%llu %llu %llu", &run, &ready, &turns);
 		sum.run += run;
 		sum.ready += ready;
 		sum.turns += turns;
 		snprintf(path, sizeof(path), "/proc/%d/task/%d/sched", group->pid, group->tid[i]);
-		if (read_file(path, text, sizeof(text)) > 0 && (line = strstr(text, "se.nr_migrations")))
+		if (read_file(path, text, sizeof(text)) > 0 &&
+		    (line = strstr(text, "se.nr_migrations")))
 			sum.migrations += strtoull(strchr(line, ':') + 1, NULL, 10);
 	}
 	return sum;
@@ -239,7 +243,8 @@ static int on_cpu(const struct group *group, int index)
 	char path[96], text[512], *field;
 
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", group->pid, group->tid[index]);
-	if (read_file(path, text, sizeof(text)) <= 0 || !(field = strrchr(text, ')')) || field[2] != 'R')
+	if (read_file(path, text, sizeof(text)) <= 0 || !(field = strrchr(text, ')')) ||
+	    field[2] != 'R')
 		return -1;
 	field += 2;
 	for (int skipped = 3; skipped < 39 && field; skipped++)
@@ -286,7 +291,8 @@ int main(void)
 	struct sched_param first = {.sched_priority = 50};
 
 	set_up(cgroups);
-	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	shared =
+	    mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	for (; count < GROUPS; count++) {
 		struct group *group = &shared->groups[count];
 		char name[8];
@@ -319,11 +325,13 @@ int main(void)
 	for (int i = 0; i < count; i++) {
 		const struct group *group = &shared->groups[i];
 		struct totals after = totals(group);
-		double seconds = (double)length / (double)SEC, all = (double)length * group->threads;
+		double seconds = (double)length / (double)SEC,
+		       all = (double)length * group->threads;
 
-		printf("GROUP %s run %.3f ready %.3f turns %.0f migrations %.1f rounds %.1f stacked %.3f\n",
-		       group->kind,
-		       (double)(after.run - before[i].run) / all, (double)(after.ready - before[i].ready) / all,
+		printf("GROUP %s run %.3f ready %.3f turns %.0f migrations %.1f rounds %.1f "
+		       "stacked %.3f\n",
+		       group->kind, (double)(after.run - before[i].run) / all,
+		       (double)(after.ready - before[i].ready) / all,
 		       (double)(after.turns - before[i].turns) / seconds,
 		       (double)(after.migrations - before[i].migrations) / seconds,
 		       (double)(after.rounds - before[i].rounds) / seconds,

@@ -204,7 +204,10 @@ static void parse(struct group *group, const char *text)
 
 	snprintf(copy, sizeof(copy), "%s", text);
 	word = strtok(copy, ":");
-	snprintf(group->kind, sizeof(group->kind), "%s", word ? word : "hog");
+	snprintf(group->kind, sizeof(group->kind), "%s", word ? word : "");
+	if (strcmp(group->kind, "hog") && strcmp(group->kind, "barrier") &&
+	    strcmp(group->kind, "duty"))
+		printf("ERROR %s: hog, barrier and duty are known\n", text);
 	while ((word = strtok(NULL, ":")) && count < 4)
 		values[count++] = strtoull(word, NULL, 10);
 	group->threads = values[0] < THREADS ? (int)values[0] : THREADS;

@@ -6,8 +6,8 @@ Problem: the simulator's CFS is written from the kernel's sources; whether it do
 tell, and those of the papers' hosts (Linux 2.6.33 to 5.3) run nothing of the testbed's.
 How: QEMU boots the kernel with load.c as its init, counting instructions (-icount) on one emulated CPU after the
 other: the machine's clock is the number of instructions executed, so that a busy or slow computer changes nothing.
-(Runs are not the same to the last digit: what is read of the real time, when it boots, shifts them.) A CPU of N is N times as slow as its clock says; costs of the kernel weigh as much
-more. Prints TOML.
+(Runs are not the same to the last digit: what is read of the real time, when it boots, shifts them.) A CPU of N is N
+times as slow as its clock says; costs of the kernel weigh as much more. Prints TOML.
 
 Usage: measure.py KERNEL [--name VERSION] [--cpu MODEL] [--begins MS[,MS…]] [SCENARIO…]
     KERNEL: a bzImage with what kernel.config lists; Debian's kernels have it
@@ -62,11 +62,23 @@ def boot(arguments, archive, scenario, begins):
     command += ["-smp", scenario["smp"], "-m", "1024", "-display", "none", "-monitor", "none", "-nic", "none"]
     command += ["-no-reboot", "-serial", "stdio", "-kernel", arguments.kernel, "-initrd", archive]
     command += ["-append", " ".join(append)]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT)
+    quiet = subprocess.DEVNULL
+    try:
+        done = subprocess.run(command, stdin=quiet, capture_output=True, text=True, errors="replace", timeout=LIMIT)
+    except subprocess.TimeoutExpired:
+        sys.exit(f"measure.py: the kernel was not done after {LIMIT} s (does it say anything on ttyS0?)")
     groups = GROUP.findall(done.stdout)
-    if len(groups) != len(scenario["groups"]):
+    if len(groups) != len(scenario["groups"]) or "ERROR" in done.stdout:
         sys.exit(f"measure.py: the kernel did not say what it did:\n{done.stdout[-2000:]}{done.stderr[-500:]}")
     return [[float(word) for word in group[1:]] for group in groups]
+
+
+def milliseconds(text):
+    """The argument of --begins."""
+    times = text.split(",")
+    if not all(time.isdecimal() for time in times):
+        raise argparse.ArgumentTypeError(f"{text!r}: milliseconds are expected, with commas between several")
+    return [int(time) for time in times]
 
 
 def main():
@@ -76,7 +88,7 @@ def main():
     parser.add_argument("scenarios", nargs="*")
     parser.add_argument("--name", default="")
     parser.add_argument("--cpu", default="max,la57=off")
-    parser.add_argument("--begins", default="200")
+    parser.add_argument("--begins", type=milliseconds, default=[200])
     arguments = parser.parse_intermixed_args()
     if not arguments.kernel.is_file():
         sys.exit(f"measure.py: no kernel {str(arguments.kernel)!r}; it takes a bzImage")
@@ -89,8 +101,8 @@ def main():
     with tempfile.TemporaryDirectory() as directory:
         archive = initramfs(pathlib.Path(directory))
         for name in names:
-            for begins in arguments.begins.split(","):
-                groups = boot(arguments, archive, known[name], int(begins))
+            for begins in arguments.begins:
+                groups = boot(arguments, archive, known[name], begins)
                 print(f'[[measured]]\nkernel = "{arguments.name or arguments.kernel.name}"\nscenario = "{name}"')
                 print(f"begins_ms = {begins}")
                 for key, column in (("run", 0), ("ready", 1), ("rounds_per_s", 4), ("migrations_per_s", 3), ("stacked", 5)):

@@ -86,13 +86,18 @@ impl Vm {
                 self.wake(host, waiter, vcpu);
                 continue;
             }
-            let on = self.threads[waiter as usize].vcpu;
-            let slot = &self.vcpus[on as usize];
-            if slot.mode == Mode::Running && slot.current == Some(waiter) {
-                self.dirty.push(on);
-            }
+            self.barrier_opens_for(waiter);
         }
         self.spin_barriers[barrier as usize].barrier.waiters = waiters;
+    }
+
+    /// A thread that spins at a barrier, of whatever kind, sees that it is open once it is on a pCPU: at once if it is.
+    pub(super) fn barrier_opens_for(&mut self, thread: u32) {
+        let on = self.threads[thread as usize].vcpu;
+        let vcpu = &self.vcpus[on as usize];
+        if vcpu.mode == Mode::Running && vcpu.current == Some(thread) {
+            self.dirty.push(on);
+        }
     }
 
     /// A thread that spins at a barrier goes on, if all have come since; it blocks, if it has spun long enough.

@@ -18,7 +18,6 @@
 //! first at it; and that PARSEC's spinners wait for it by `pthread_mutex_trylock` in a loop.
 
 use super::thread::Doing;
-use super::vcpu::Mode;
 use super::vm::{Flow, Vm};
 use crate::host::{Host, Span};
 use corun_model::Nanos;
@@ -155,13 +154,12 @@ impl Vm {
     /// The flag has changed: who spins sees it, and of who is blocked the first is woken.
     fn open_barrier(&mut self, host: &mut Host, vcpu: u32, barrier: u32) {
         let slot = &mut self.condition_barriers[barrier as usize];
-        for thread in &slot.spinning {
-            let on = self.threads[*thread as usize].vcpu;
-            let state = &self.vcpus[on as usize];
-            if state.mode == Mode::Running && state.current == Some(*thread) {
-                self.dirty.push(on);
-            }
+        let spinning = std::mem::take(&mut slot.spinning);
+        for thread in &spinning {
+            self.barrier_opens_for(*thread);
         }
+        let slot = &mut self.condition_barriers[barrier as usize];
+        slot.spinning = spinning;
         let mut blocked = std::mem::take(&mut slot.blocked);
         let mut waiters = blocked.drain(..);
         let first = waiters.next();

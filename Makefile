@@ -5,7 +5,7 @@
 #   make test    everything that can be tested without a special machine
 #   make e2e     the same dispatcher in a real kernel with real KVM guests, emulated
 #   make validate the simulator against a real kernel, scenario by scenario
-#   make placement KERNEL=FILE  where the CFS of a kernel (a bzImage) puts threads, emulated
+#   make placement KERNEL=FILE  where a kernel (a bzImage) puts threads, emulated
 #   make bench   how fast the simulator is
 #   make bench-decisions what the dispatcher's callbacks cost, in instructions (callgrind; half an hour)
 #   make bench-guest corun guest in an emulated VM that loses its pCPUs half of the time

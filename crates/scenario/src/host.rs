@@ -159,6 +159,7 @@ fn cfs(table: Reader<'_>) -> CfsKeys {
         wakeup_granularity: table.duration("wakeup_granularity", PARAMETER_OR_OFF),
         balance_interval: table.duration("balance_interval", PARAMETER),
         migration_cost: table.duration("migration_cost", PARAMETER_OR_OFF),
+        search_cost: table.duration("search_cost", 0..=MS),
         gentle_fair_sleepers: table.flag("gentle_fair_sleepers"),
         start_debit: table.flag("start_debit"),
         wakeup_preemption: table.flag("wakeup_preemption"),
@@ -186,6 +187,7 @@ fn eevdf(table: Reader<'_>) -> EevdfKeys {
         pick_buddy: table.flag("pick_buddy"),
         forfeits_on_yield: table.flag("forfeits_on_yield"),
         lazy_preemption: table.flag("lazy_preemption"),
+        ni_random: table.flag("ni_random"),
     };
     table.finish();
     keys

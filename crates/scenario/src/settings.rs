@@ -190,6 +190,8 @@ pub struct CfsKeys {
     pub balance_interval: Option<Nanos>,
     /// A task that ran so recently is not moved.
     pub migration_cost: Option<Nanos>,
+    /// What a look at whether another pCPU idles takes; 0: wake-ups look at all that share the LLC.
+    pub search_cost: Option<Nanos>,
     /// Are sleepers credited with half a latency rather than a whole one?
     pub gentle_fair_sleepers: Option<bool>,
     /// Does a new task begin one slice behind?
@@ -235,6 +237,8 @@ pub struct EevdfKeys {
     pub forfeits_on_yield: Option<bool>,
     /// Do wake-ups from other pCPUs wait for the next tick or slice timer?
     pub lazy_preemption: Option<bool>,
+    /// Does a pCPU about to idle try to pull only as often as that brings something?
+    pub ni_random: Option<bool>,
 }
 
 /// `[scheduler.rr]`.

@@ -286,6 +286,7 @@ fn cfs_params(said: &Schedulers, host: &HostParams) -> Result<CfsParams, Problem
     set(&mut params.min_granularity, keys.min_granularity);
     set(&mut params.wakeup_granularity, keys.wakeup_granularity);
     set(&mut params.migration_cost, keys.migration_cost);
+    set(&mut params.search_cost, keys.search_cost);
     set(&mut params.gentle_fair_sleepers, keys.gentle_fair_sleepers);
     set(&mut params.start_debit, keys.start_debit);
     set(&mut params.wakeup_preemption, keys.wakeup_preemption);
@@ -321,6 +322,7 @@ fn eevdf_params(said: &Schedulers, host: &HostParams) -> Result<EevdfParams, Pro
     set(&mut params.pick_buddy, keys.pick_buddy);
     set(&mut params.forfeits_on_yield, keys.forfeits_on_yield);
     set(&mut params.lazy_preemption, keys.lazy_preemption);
+    set(&mut params.ni_random, keys.ni_random);
     params.balance_interval = keys.balance_interval.or(params.balance_interval);
     Ok(params)
 }

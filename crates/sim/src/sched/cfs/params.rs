@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! CFS's settings, and the sets of them that the papers' hosts had.
 
-use crate::sched::fair::{Gangs, Generation, LONGEST, Siblings, Tuning, scaling};
+use crate::sched::fair::{Gangs, Generation, LONGEST, LOOK, Search, Siblings, Tuning, scaling};
 use corun_model::{Nanos, Parameter, Value, time::MS};
 
 /// Settings of CFS. Times in ns, as they hold on the host: already scaled by its number of pCPUs.
@@ -25,6 +25,9 @@ pub struct CfsParams {
     pub balance_interval: Option<Nanos>,
     /// A task that ran so recently is not moved (`sched_migration_cost_ns`).
     pub migration_cost: Nanos,
+    /// What a look at whether another pCPU idles takes, by which wake-ups decide how far to look
+    /// (`SIS_PROP`, 4.13 to 5.19); 0: they look at all that share the LLC.
+    pub search_cost: Nanos,
     /// Whose placement and balancing rules hold.
     pub generation: Generation,
     /// What is done about sibling vCPUs.
@@ -65,6 +68,10 @@ impl CfsParams {
             wakeup_preemption: true,
             balance_interval: None,
             migration_cost: Tuning::of(generation).migration_cost,
+            search_cost: match generation {
+                Generation::Linux2_6_33 => 0,
+                _ => LOOK,
+            },
             generation,
             siblings: Siblings::Free,
             gangs: Gangs::None,
@@ -81,7 +88,11 @@ impl CfsParams {
                 MS * factor,
                 Generation::Linux6,
             ),
-            "rhel-virtual-host" => set(80 * MS, 10 * MS, 15 * MS, four),
+            // RHEL 7 has Linux 3.10.
+            "rhel-virtual-host" => Self {
+                search_cost: 0,
+                ..set(80 * MS, 10 * MS, 15 * MS, four)
+            },
             _ => return None,
         })
     }
@@ -93,6 +104,7 @@ impl CfsParams {
             min_granularity: self.min_granularity.min(LONGEST),
             wakeup_granularity: self.wakeup_granularity.min(LONGEST),
             migration_cost: self.migration_cost.min(LONGEST),
+            search_cost: self.search_cost.min(LONGEST),
             balance_interval: self.balance_interval.map(|interval| interval.min(LONGEST)),
             ..self
         }
@@ -102,6 +114,10 @@ impl CfsParams {
         Tuning {
             generation: self.generation,
             migration_cost: self.migration_cost,
+            search: match self.search_cost {
+                0 => Search::All,
+                cost => Search::Worthwhile(cost),
+            },
             balance_interval: self.balance_interval,
             siblings: self.siblings,
             gangs: self.gangs,
@@ -155,6 +171,13 @@ pub fn parameters() -> Vec<Parameter> {
             "a task that ran so recently is not moved",
             Value::Time(default.migration_cost),
             "sysctl_sched_migration_cost of Linux 2.6.33 to 6.5",
+        ),
+        of(
+            "scheduler.cfs.search_cost",
+            "presets `4.x` and `5.x`: what a look at whether another pCPU idles takes, by which wake-ups decide \
+             how far to look (`SIS_PROP`); 0: they look at all that share the LLC",
+            Value::Time(LOOK),
+            "Molka et al., ICPP 2015, Figure 4: a line that another core has modified, 53 ns (Haswell-EP)",
         ),
         of(
             "scheduler.cfs.balance_interval",

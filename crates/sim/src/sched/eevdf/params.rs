@@ -54,6 +54,8 @@ pub struct EevdfParams {
     /// Does a wake-up from another pCPU wait for the next tick or slice timer, rather than interrupt
     /// (`PREEMPT_LAZY`)?
     pub lazy_preemption: bool,
+    /// Does a pCPU about to idle try to pull only as often as that brings something (`NI_RANDOM`)?
+    pub ni_random: bool,
     /// The interval at which a busy pCPU balances; `None`: as the kernel's domains have it.
     pub balance_interval: Option<Nanos>,
     /// A task that ran so recently is not moved (`migration_cost_ns`).
@@ -71,8 +73,8 @@ impl EevdfParams {
     /// - `6.6`: 6.6.0. 0.75 ms; slices end at ticks (`HRTICK` is off, in 6.12, too). With 8 pCPUs or more
     ///   and 1000 Hz hogs have turns of 4 ms, one tick more than the slice's 3 (2ae891b82695).
     /// - `6.12`: 6.12.117, as Debian has it (linux-source-6.12). With `DELAY_DEQUEUE`, `PREEMPT_SHORT` and slices
-    ///   per task, and of what came to 6.12 later, 0.7 ms (turns of 3 ms there), `PICK_BUDDY` and
-    ///   `forfeits_on_yield`.
+    ///   per task, and of what came to 6.12 later, 0.7 ms (turns of 3 ms there), `PICK_BUDDY`,
+    ///   `forfeits_on_yield` and `NI_RANDOM`.
     /// - `7.x`: slice protection of 6.17, lazy preemption (the default of x86 since 7.0), and a timer
     ///   that ends slices (`HRTICK`, on by default since 7.1). `PICK_BUDDY` is among the features of 7.2.13.
     ///
@@ -96,6 +98,7 @@ impl EevdfParams {
             pick_buddy: false,
             forfeits_on_yield: false,
             lazy_preemption: false,
+            ni_random: false,
             balance_interval: None,
             migration_cost: Tuning::of(Generation::Linux6).migration_cost,
         };
@@ -108,6 +111,7 @@ impl EevdfParams {
                 delay_dequeue: true,
                 pick_buddy: true,
                 forfeits_on_yield: true,
+                ni_random: true,
                 ..first
             },
             "7.x" => Self {
@@ -121,6 +125,7 @@ impl EevdfParams {
                 pick_buddy: true,
                 forfeits_on_yield: true,
                 lazy_preemption: true,
+                ni_random: true,
                 ..first
             },
             _ => return None,
@@ -143,6 +148,7 @@ impl EevdfParams {
             migration_cost: self.migration_cost,
             balance_interval: self.balance_interval,
             lazy_preemption: self.lazy_preemption,
+            pulls_by_success: self.ni_random,
             slice_at_switch: self.slice_at_switch,
             timer_stays: self.timer_stays,
             ..Tuning::of(Generation::Linux6)
@@ -259,6 +265,12 @@ pub fn parameters() -> Vec<Parameter> {
             "scheduler.eevdf.hrtick",
             "does a timer end slices?",
             default.hrtick,
+        ),
+        of(
+            "scheduler.eevdf.ni_random",
+            "does a pCPU about to idle try to pull only as often as that brings something?",
+            Value::Switch(default.ni_random),
+            "`NI_RANDOM` in kernel/sched/features.h of Linux 6.12.117; 6.6.0 has none",
         ),
         of(
             "scheduler.eevdf.protect_shortest",

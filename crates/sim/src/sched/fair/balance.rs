@@ -14,7 +14,7 @@
 //! tries.
 
 use super::decay::Average;
-use super::domains::Level;
+use super::domains::{Kind, Level};
 use super::moving::{Amount, Moved, Transfer};
 use super::state::WHOLE;
 use super::tuning::Generation;
@@ -139,6 +139,9 @@ impl<O: Order> Fair<O> {
         }
         let now = host.now();
         self.age_domain(cpu, n, now);
+        if idle != Idle::Soon {
+            self.learn_looks(cpu, &level);
+        }
         if self.shared_above {
             let domain = level.domain(cpu);
             domain.for_each(|cpu| self.books.rq_mut(PcpuId(cpu)).update_power(now));
@@ -231,6 +234,7 @@ impl<O: Order> Fair<O> {
             failed: memory.failed,
             patience: level.map_or(0, |level| level.cache_nice_tries),
             newidle: idle == Idle::Soon,
+            same_core: level.is_some_and(|level| level.kind == Kind::Smt),
         };
         let mut all = Moved {
             tasks: 0,

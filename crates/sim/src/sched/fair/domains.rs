@@ -5,6 +5,7 @@
 //! an LLC, LLCs of a node, nodes. A level with a single group is left out. The hosts are regular,
 //! so a domain's span and groups are ranges of pCPU numbers.
 
+use super::idle::Pulls;
 use super::tuning::{Generation, Tuning};
 use corun_model::{Nanos, PcpuId, Topology, time::MS};
 use std::ops::Range;
@@ -77,6 +78,7 @@ pub(crate) struct Memory {
     pub(crate) last: Nanos,
     pub(crate) interval: Nanos,
     pub(crate) failed: u32,
+    pub(crate) pulls: Pulls,
 }
 
 /// The levels, and the memories of all pCPUs.
@@ -122,6 +124,7 @@ impl Domains {
                 .get(n % levels.len().max(1))
                 .map_or(MS, |l| l.min_interval),
             failed: 0,
+            pulls: Pulls::UNKNOWN,
         };
         let memories = (0..total as usize * levels.len()).map(memory).collect();
         let groups = |level: &Level| vec![false; (total / level.group) as usize];

@@ -83,7 +83,7 @@ impl<O: Order> Fair<O> {
 
     fn group_by_kind(&self, pcpus: Range<u32>, level: &Level, left_out: &PcpuSet) -> Group {
         let size = u64::from(pcpus.end - pcpus.start);
-        let (mut nr, mut idle, mut load, mut util) = (0, 0, 0, 0);
+        let (mut nr, mut idle, mut load, mut util, mut runnable) = (0, 0, 0, 0, 0);
         let counted = |cpu: &PcpuId| !left_out.contains(*cpu);
         for cpu in pcpus.clone().map(PcpuId).filter(counted) {
             let rq = self.books.rq(cpu);
@@ -91,13 +91,18 @@ impl<O: Order> Fair<O> {
             idle += u64::from(rq.idle());
             load += rq.load.value;
             util += rq.util.value;
+            runnable += rq.runnable.value;
         }
         let full = size * FULL;
-        let state = if nr > size && full * 100 < util * level.imbalance_pct {
+        let used_up = full * 100 < util * level.imbalance_pct;
+        let has_room = full * 100 > util * level.imbalance_pct;
+        // How many want to run on average, even if they leave some of the time unused.
+        let crowded = full * level.imbalance_pct < runnable * 100;
+        let state = if nr > size && (used_up || crowded) {
             State::Overloaded
         } else if self.domains.imbalanced(level, &pcpus) {
             State::Imbalanced
-        } else if nr < size || full * 100 > util * level.imbalance_pct {
+        } else if nr < size || (has_room && !crowded) {
             State::Spare
         } else {
             State::FullyBusy

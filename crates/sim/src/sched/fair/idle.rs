@@ -7,6 +7,8 @@
 //!   something to pull and nothing could be moved (`load_balance_newidle()` returns -1 then).
 //!   Since 3.x beginning to idle also brings its next balancing forward to what an idle pCPU does; in
 //!   2.6.33 only if that is overdue, so that up to a busy pCPU's interval passes first.
+//!   Kernels with `NI_RANDOM` (6.18, and 6.12.117 of the stable ones) try at a domain only as often as that
+//!   brought something lately ([`Pulls`]).
 //! - *How long it idles* (`rq->avg_idle`) is learnt when a task wakes up there. What others' balancing
 //!   moves there is no wake-up, so that the time counts on.
 //! - *Idling* (`nohz_idle_balance()`): ticks of busy pCPUs have one of the idle ones balance for all of
@@ -18,6 +20,44 @@ use super::tuning::Generation;
 use super::{Fair, Order};
 use crate::host::Host;
 use corun_model::{Nanos, PcpuId, time::SEC};
+
+/// How often a pull from a domain brings something to a pCPU about to idle (`update_newidle_stats()`).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pulls {
+    calls: u32,
+    successes: u32,
+    /// Of 1024.
+    ratio: u32,
+}
+
+impl Pulls {
+    /// `sd_init()`.
+    pub(super) const UNKNOWN: Self = Self {
+        calls: 512,
+        successes: 256,
+        ratio: 512,
+    };
+
+    /// Of 1025 numbers from 0 on, those up to which it is tried.
+    fn odds(&self) -> u32 {
+        1 + self.ratio
+    }
+
+    /// What a success counts: as many as there were chances for each try.
+    fn worth(&self) -> u32 {
+        (1024 + self.odds() / 2) / self.odds()
+    }
+
+    fn book(&mut self, success: u32) {
+        self.calls += 1;
+        self.successes += success;
+        if self.calls >= 1024 {
+            self.ratio = self.successes;
+            self.calls /= 2;
+            self.successes /= 2;
+        }
+    }
+}
 
 impl<O: Order> Fair<O> {
     /// `cpu` has nothing left: it pulls something from the nearest domain that has it.
@@ -42,7 +82,7 @@ impl<O: Order> Fair<O> {
                 break;
             };
             let tried = match pulls && level.newidle {
-                true => self.balance_level(host, cpu, n, Idle::Soon),
+                true => self.pull_soon(host, cpu, n),
                 false => Tried::Nothing,
             };
             let interval = self.interval(cpu, n, &level, Idle::Soon);
@@ -61,6 +101,26 @@ impl<O: Order> Fair<O> {
         } else if found || now > rq.next_balance {
             rq.next_balance = next;
         }
+    }
+
+    /// Pulls from one domain, or does not try.
+    fn pull_soon(&mut self, host: &mut Host, cpu: PcpuId, level: usize) -> Tried {
+        if !self.tuning.pulls_by_success {
+            return self.balance_level(host, cpu, level, Idle::Soon);
+        }
+        let pulls = self.domains.memory(cpu, level).pulls;
+        let dice = &mut self.dice[cpu.index()];
+        if dice.between(0, 1023) > u64::from(pulls.odds()) {
+            self.domains.memory(cpu, level).pulls.book(0);
+            return Tried::Nothing;
+        }
+        let tried = self.balance_level(host, cpu, level, Idle::Soon);
+        let success = match tried {
+            Tried::Got => pulls.worth(),
+            _ => 0,
+        };
+        self.domains.memory(cpu, level).pulls.book(success);
+        tried
     }
 
     /// A task wakes up on `cpu`, which may have idled until now.
@@ -125,6 +185,7 @@ impl<O: Order> Fair<O> {
 
 #[cfg(test)]
 mod tests {
+    use super::Pulls;
     use crate::host::{Host, HostParams};
     use crate::sched::cfs::{CfsOrder, CfsParams, fair};
     use crate::sched::fair::Fair;
@@ -136,6 +197,23 @@ mod tests {
         let params = host(topology, 1000);
         let cfs = fair(CfsParams::preset(preset, 4).unwrap(), &params);
         (cfs, params)
+    }
+
+    #[test]
+    fn pulls_are_tried_as_often_as_they_succeed() {
+        let mut pulls = Pulls::UNKNOWN;
+        // Tried every second time, successful each of these: twice of two.
+        for n in 0..512 {
+            pulls.book(if n % 2 == 0 { pulls.worth() } else { 0 });
+        }
+        assert_eq!((pulls.ratio, pulls.odds(), pulls.worth()), (768, 769, 1));
+        // Never successful: 384 of 512 are left, and half of that after as many again.
+        (0..512).for_each(|_| pulls.book(0));
+        assert_eq!(pulls.ratio, 384);
+        (0..512).for_each(|_| pulls.book(0));
+        assert_eq!(pulls.ratio, 192);
+        (0..512 * 8).for_each(|_| pulls.book(0));
+        assert_eq!((pulls.odds(), pulls.worth()), (1, 1024));
     }
 
     #[test]

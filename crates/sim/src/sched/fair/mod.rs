@@ -3,7 +3,7 @@
 //!
 //! Linux has one fair class (`kernel/sched/fair.c`), of which EEVDF replaced the order of each
 //! runqueue in 6.6 and left the rest. So here: [`Fair`] keeps runqueues, accounts and load averages
-//! ([`state`], [`decay`], [`weights`]), chooses a pCPU at a wake-up ([`placement`]) and moves tasks
+//! ([`state`], [`decay`], [`weights`]), chooses a pCPU at a wake-up ([`placement`], [`search`]) and moves tasks
 //! between pCPUs ([`balance`], and [`idle`] for those that idle, with [`classic`] or [`groups`] to find
 //! out from where, [`moving`] to do it) along the scheduling domains of the host ([`domains`]); an
 //! [`Order`] says whose turn it is, unless a VM's vCPUs are to run together ([`gang`]).
@@ -25,6 +25,7 @@ mod idle;
 mod moving;
 mod order;
 mod placement;
+mod search;
 mod siblings;
 mod state;
 mod steering;
@@ -35,6 +36,7 @@ mod weights;
 
 pub use gang::Gangs;
 pub(crate) use order::{Join, Leave, Order};
+pub(crate) use search::{LOOK, Search};
 pub use siblings::Siblings;
 pub(crate) use tree::{Forest, Root};
 pub use tuning::Generation;
@@ -44,6 +46,7 @@ pub(crate) use weights::{real_time, scaled, virtual_time};
 use crate::event_queue::EventId;
 use crate::host::{Host, HostParams};
 use crate::load::{Cgroups, VmInfo};
+use crate::rng::Rng;
 use crate::sched::HostScheduler;
 use corun_model::{Nanos, PcpuId, TaskId};
 use crowds::Crowds;
@@ -64,6 +67,10 @@ pub(crate) struct Fair<O> {
     siblings: Vec<Vec<TaskId>>,
     homes: Vec<(usize, Option<PcpuId>)>,
     gangs: gang::State,
+    /// By pCPU.
+    dice: Vec<Rng>,
+    /// By LLC, how many pCPUs are worth a look for an idle one.
+    looks: Vec<u32>,
     tick: Nanos,
     /// When the next round of balancing for idle pCPUs is due.
     idle_balance: Nanos,
@@ -82,6 +89,11 @@ impl<O: Order> Fair<O> {
             tuning,
             books: Books::new(pcpus, 2 * tuning.migration_cost),
             crowds: Crowds::new(host.topology.pcpus(), &domains),
+            // The scheduler knows no seed, its load does.
+            dice: (0..pcpus as u64)
+                .map(|cpu| Rng::of(0, "newidle", cpu))
+                .collect(),
+            looks: vec![domains.llc_size(); pcpus / domains.llc_size() as usize],
             domains,
             groups: Vec::new(),
             siblings: Vec::new(),
@@ -212,23 +224,27 @@ impl<O: Order> Fair<O> {
             }
         }
         let member = self.books.task(task);
-        let (load, util, last) = (member.load(), member.util.value, member.last);
+        let (mut part, last) = (member.part(), member.last);
+        if new {
+            // `post_init_entity_util_avg()`.
+            part.runnable = part.util;
+        }
         let moves = new || last != Some(cpu);
         let sleeper_counted = self.tuning.counts_sleepers();
         if let Some(last) = last.filter(|_| moves) {
             self.books.age_rq(last, now);
             let rq = self.books.rq_mut(last);
-            rq.util.value = rq.util.value.saturating_sub(util);
+            rq.lose(&part);
             if sleeper_counted {
-                rq.load.value = rq.load.value.saturating_sub(load);
+                rq.load.value = rq.load.value.saturating_sub(part.load);
             }
         }
         let rq = self.books.rq_mut(cpu);
         if moves {
-            rq.util.value = (rq.util.value + util).min(FULL);
+            rq.gain(&part);
         }
         if moves || !sleeper_counted {
-            rq.load.value += load;
+            rq.load.value += part.load;
         }
     }
 

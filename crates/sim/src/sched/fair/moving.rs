@@ -37,6 +37,8 @@ pub(super) struct Transfer {
     pub(super) patience: u32,
     /// Is `to` about to idle, and so about to pick?
     pub(super) newidle: bool,
+    /// Are the two on one core, whose caches they share?
+    pub(super) same_core: bool,
 }
 
 /// What came of an attempt (the `LBF_*` flags and `env->imbalance`).
@@ -111,12 +113,14 @@ impl<O: Order> Fair<O> {
         self.tuning.generation == Generation::Linux6
     }
 
-    /// Not running, and not cache-hot unless that has been respected often enough.
+    /// Not running, and not cache-hot unless that has been respected often enough. Within a core nobody is, since
+    /// 5.10.
     fn may_move(&self, task: TaskId, transfer: &Transfer, now: Nanos) -> bool {
         if self.books.rq(transfer.from).current == Some(task) {
             return false;
         }
-        let hot = now.saturating_sub(self.books.task(task).ran_at) < self.tuning.migration_cost;
+        let lately = now.saturating_sub(self.books.task(task).ran_at) < self.tuning.migration_cost;
+        let hot = lately && !(transfer.same_core && self.tuning.generation == Generation::Linux6);
         !hot || transfer.failed > transfer.patience
     }
 
@@ -160,14 +164,14 @@ impl<O: Order> Fair<O> {
         self.update(from, now);
         let wanted = self.update(to, now);
         let member = self.books.task(task);
-        let (load, util) = (member.load(), member.util.value);
+        let part = member.part();
         self.detach(task, from, Leave::Moves);
         let rq = self.books.rq_mut(from);
-        rq.load.value = rq.load.value.saturating_sub(load);
-        rq.util.value = rq.util.value.saturating_sub(util);
+        rq.load.value = rq.load.value.saturating_sub(part.load);
+        rq.lose(&part);
         let rq = self.books.rq_mut(to);
-        rq.load.value += load;
-        rq.util.value = (rq.util.value + util).min(super::decay::FULL);
+        rq.load.value += part.load;
+        rq.gain(&part);
         self.attach(host, task, to, Join::Moved);
         if !quiet {
             let preempts = match self.books.rq(to).current {

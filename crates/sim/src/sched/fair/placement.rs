@@ -4,16 +4,15 @@
 //! A new task goes to the idlest pCPU of the idlest group, from the host down to the core
 //! (`find_idlest_group()`, `find_idlest_cpu()`). A sleeper chooses between the pCPU it ran on last
 //! and the one its wake-up comes from (`wake_affine()`), then looks for an idle pCPU that shares the
-//! LLC of that choice (`select_idle_sibling()`). 2.6.33 was different: [`super::early`].
+//! LLC of that choice ([`super::search`]). 2.6.33 was different: [`super::early`].
 //!
 //! A wake-up from a device or timer is taken to happen on the pCPU that the task ran on last: KVM's
 //! timers follow the vCPU. A new task that nobody on a pCPU wakes is started from pCPU 0. Left out:
-//! synchronous wake-ups, NUMA preferences, `recent_used_cpu`, and the limits on how much of the LLC
-//! is searched (`SIS_PROP`, `SIS_UTIL`).
+//! synchronous wake-ups and NUMA preferences.
 
 use super::tuning::Generation;
 use super::{Fair, Order, Siblings};
-use corun_model::{Nanos, PcpuId, PcpuSet, TaskId, time::SEC};
+use corun_model::{Nanos, PcpuId, TaskId, time::SEC};
 use std::ops::Range;
 
 impl<O: Order> Fair<O> {
@@ -44,16 +43,20 @@ impl<O: Order> Fair<O> {
         last: PcpuId,
         now: Nanos,
     ) -> PcpuId {
+        let here = waker.unwrap_or(last);
+        let wide = waker.is_some() && self.wakes_many(task, here, now);
+        let pulls = !wide && self.books.task(task).allowed.contains(here);
         let mut target = last;
-        if let Some(here) = waker {
-            let wide = self.wakes_many(task, here, now);
-            if here != last && !wide && self.books.task(task).allowed.contains(here) {
-                self.books.age_rq(here, now);
-                self.books.age_rq(last, now);
-                target = self.affine(task, here, last);
-            }
+        if pulls && here != last {
+            self.books.age_rq(here, now);
+            self.books.age_rq(last, now);
+            target = self.affine(task, here, last);
         }
-        self.idle_near(task, target, last)
+        let found = self.idle_near(task, target, last, here);
+        if pulls {
+            self.remember_waking(here);
+        }
+        found
     }
 
     /// Of the pCPUs that a task may use, the one with the fewest tasks; `otherwise` if there is none.
@@ -176,30 +179,6 @@ impl<O: Order> Fair<O> {
         let with = i128::from(here_load + load) * 100;
         let without = (i128::from(there) - i128::from(load)) * slack;
         if with < without { here } else { last }
-    }
-
-    /// An idle pCPU near `target`, else `target` itself (`select_idle_sibling()`).
-    fn idle_near(&self, task: TaskId, target: PcpuId, last: PcpuId) -> PcpuId {
-        let allowed = &self.books.task(task).allowed;
-        let idle = allowed.and(self.crowds.idle());
-        if idle.contains(target) {
-            return target;
-        }
-        if last != target && self.domains.share_llc(last, target) && idle.contains(last) {
-            return last;
-        }
-        let llc = self.domains.llc_of(target);
-        // Round the LLC, starting behind the target.
-        let around = |set: PcpuSet| {
-            let behind = set.first_in(target.0 + 1..llc.end);
-            behind.or_else(|| set.first_in(llc.start..target.0))
-        };
-        if self.domains.core_of(target).len() > 1
-            && let Some(cpu) = around(allowed.and(self.crowds.idle_cores()))
-        {
-            return cpu;
-        }
-        around(idle).unwrap_or(target)
     }
 
     /// The load of `cpu` as placement sees it.

@@ -27,6 +27,8 @@ pub(crate) struct Member {
     /// Neighbours in its runqueue's list.
     before: Option<TaskId>,
     after: Option<TaskId>,
+    /// A pCPU it used before, where it may find its way back to (`recent_used_cpu`).
+    pub(crate) recent: Option<PcpuId>,
     /// Whom it woke last and how often that changed, for `wake_wide()`.
     pub(crate) wakee: Option<TaskId>,
     pub(crate) flips: u32,
@@ -48,9 +50,19 @@ impl Member {
             util: Average::default(),
             before: None,
             after: None,
+            recent: None,
             wakee: None,
             flips: 0,
             flips_since: 0,
+        }
+    }
+
+    /// What it adds to its runqueue's averages.
+    pub(crate) fn part(&self) -> Part {
+        Part {
+            load: self.load(),
+            util: self.util.value,
+            runnable: self.runnable.value,
         }
     }
 
@@ -66,6 +78,14 @@ pub(crate) const WHOLE: u64 = 1024;
 /// After which a higher class's time counts half (`sched_avg_period()`: half of
 /// `sysctl_sched_time_avg`, 1 s).
 const ABOVE_PERIOD: Nanos = 500 * MS;
+
+/// A task's part of its runqueue's averages, which moves with it.
+#[derive(Clone, Copy)]
+pub(crate) struct Part {
+    pub(crate) load: u64,
+    pub(crate) util: u64,
+    pub(crate) runnable: u64,
+}
 
 /// A pCPU's runqueue. The current task is a member.
 #[derive(Debug)]
@@ -85,11 +105,15 @@ pub(crate) struct Runqueue {
     pub(crate) load: Average,
     /// Share of time it was busy, of [`FULL`], moved tasks' part included.
     pub(crate) util: Average,
+    /// How many tasks were ready or running, times [`FULL`], moved tasks' part included.
+    pub(crate) runnable: Average,
     /// `rq->cpu_load[]`: the load averaged over 1, 2, 4, 8, 16 ticks.
     pub(crate) ticked: [u64; 5],
     /// Since when it idles, if it does, and how long it idles on average (`rq->avg_idle`).
     pub(crate) idle_since: Option<Nanos>,
     pub(crate) mean_idle: Nanos,
+    /// How long searches for an idle pCPU took on average (`avg_scan_cost`).
+    pub(crate) mean_search: Nanos,
     pub(crate) next_balance: Nanos,
     /// Active balancing: the pCPU to push a task to at the next pick.
     pub(crate) push_to: Option<PcpuId>,
@@ -113,9 +137,11 @@ impl Runqueue {
             charged: 0,
             load: Average::default(),
             util: Average::default(),
+            runnable: Average::default(),
             ticked: [0; 5],
             idle_since: Some(0),
             mean_idle,
+            mean_search: 0,
             next_balance: 0,
             push_to: None,
             stop_timer: EventId::NONE,
@@ -123,6 +149,18 @@ impl Runqueue {
             newest: None,
             oldest: None,
         }
+    }
+
+    /// A task moves here with its part of the averages but for the load.
+    pub(crate) fn gain(&mut self, part: &Part) {
+        self.util.value = (self.util.value + part.util).min(FULL);
+        self.runnable.value += part.runnable;
+    }
+
+    /// A task moves away with it.
+    pub(crate) fn lose(&mut self, part: &Part) {
+        self.util.value = self.util.value.saturating_sub(part.util);
+        self.runnable.value = self.runnable.value.saturating_sub(part.runnable);
     }
 
     /// Nothing runs and nothing wants to.
@@ -235,6 +273,8 @@ impl Books {
         let busy = if rq.current.is_some() { FULL } else { 0 };
         rq.load.advance(self.weights[cpu.index()], now, &self.decay);
         rq.util.advance(busy, now, &self.decay);
+        rq.runnable
+            .advance(u64::from(rq.nr) * FULL, now, &self.decay);
     }
 
     /// Lists a task as the newest of its runqueue.

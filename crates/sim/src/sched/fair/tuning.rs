@@ -2,6 +2,7 @@
 //! What placement and balancing need to know of a kernel's version and settings.
 
 use super::gang::Gangs;
+use super::search::{LOOK, Search};
 use super::siblings::Siblings;
 use corun_model::{Nanos, time::SEC, time::US};
 
@@ -25,6 +26,10 @@ pub(crate) struct Tuning {
     pub(crate) generation: Generation,
     /// A task that ran so recently is cache-hot, and an idle time that short not worth a pull, ns.
     pub(crate) migration_cost: Nanos,
+    /// How far a wake-up looks for an idle pCPU.
+    pub(crate) search: Search,
+    /// Does a pCPU about to idle try to pull only as often as that brings something (`NI_RANDOM`)?
+    pub(crate) pulls_by_success: bool,
     /// The interval at which a busy pCPU balances, ns; `None`: the domains' own ones.
     pub(crate) balance_interval: Option<Nanos>,
     /// Does a pCPU notice a remote wake-up's preemption only when it enters the kernel anyway?
@@ -46,6 +51,12 @@ impl Tuning {
         Self {
             generation,
             migration_cost: 500 * US,
+            search: match generation {
+                Generation::Linux2_6_33 => Search::All,
+                Generation::Linux4 => Search::Worthwhile(LOOK),
+                Generation::Linux6 => Search::ByUtil,
+            },
+            pulls_by_success: false,
             balance_interval: None,
             lazy_preemption: false,
             slice_at_switch: false,

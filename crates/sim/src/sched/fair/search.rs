@@ -60,7 +60,7 @@ impl<O: Order> Fair<O> {
             return recent;
         }
         let found = match self.tuning.search {
-            Search::All => self.idle_in_llc(target, &allowed, u32::MAX),
+            Search::All => self.idle_in_llc(target, &allowed),
             Search::Worthwhile(look) => self.search_while_worth_it(target, here, &allowed, look),
             Search::ByUtil => self.search_by_util(target, last, &allowed),
         };
@@ -85,29 +85,28 @@ impl<O: Order> Fair<O> {
         }
     }
 
-    /// An idle core in the LLC of `target`, else a hardware thread, of so many pCPUs behind `target`.
-    fn idle_in_llc(&self, target: PcpuId, allowed: &PcpuSet, looks: u32) -> Option<PcpuId> {
+    /// An idle core in the LLC of `target`, else a hardware thread.
+    fn idle_in_llc(&self, target: PcpuId, allowed: &PcpuSet) -> Option<PcpuId> {
         let core = self.idle_core_in_llc(target, allowed);
-        core.or_else(|| self.idle_thread_in_llc(target, allowed, looks))
+        core.or_else(|| self.idle_thread_in_llc(target, allowed))
     }
 
     /// A core that idles as a whole (`select_idle_core()`); without SMT there is no such search.
     fn idle_core_in_llc(&self, target: PcpuId, allowed: &PcpuSet) -> Option<PcpuId> {
         let cores = self.domains.core_of(target).len() > 1;
         let idle = cores.then(|| allowed.and(self.crowds.idle_cores()))?;
-        self.round(target, &idle, u32::MAX)
+        self.first_behind(target, &idle)
     }
 
-    fn idle_thread_in_llc(&self, target: PcpuId, allowed: &PcpuSet, looks: u32) -> Option<PcpuId> {
-        self.round(target, &allowed.and(self.crowds.idle()), looks)
+    fn idle_thread_in_llc(&self, target: PcpuId, allowed: &PcpuSet) -> Option<PcpuId> {
+        self.first_behind(target, &allowed.and(self.crowds.idle()))
     }
 
-    /// The first of `set` among so many pCPUs of the LLC behind `target`.
-    fn round(&self, target: PcpuId, set: &PcpuSet, looks: u32) -> Option<PcpuId> {
+    /// The first of `set` behind `target`, round its LLC.
+    fn first_behind(&self, target: PcpuId, set: &PcpuSet) -> Option<PcpuId> {
         let llc = self.domains.llc_of(target);
         let behind = set.first_in(target.0 + 1..llc.end);
-        let found = behind.or_else(|| set.first_in(llc.start..target.0))?;
-        (self.distance(target, found) <= looks).then_some(found)
+        behind.or_else(|| set.first_in(llc.start..target.0))
     }
 
     /// Steps from `target` round its LLC to `cpu`.
@@ -140,7 +139,9 @@ impl<O: Order> Fair<O> {
         let (time, usual) = (span * (rq.mean_idle / 512), rq.mean_search + 1);
         // At the last of them it gives up, and the first is `target`, which is known to be busy.
         let most = (time / usual).max(4).min(span + 1) - 2;
-        let found = self.idle_thread_in_llc(target, allowed, most as u32);
+        let found = self
+            .idle_thread_in_llc(target, allowed)
+            .filter(|&cpu| Nanos::from(self.distance(target, cpu)) <= most);
         let looked = match found {
             Some(cpu) => Some(Nanos::from(self.distance(target, cpu)) + 1),
             // How long one took that gave up is not counted.
@@ -164,15 +165,23 @@ impl<O: Order> Fair<O> {
                 return beside;
             }
         }
-        match self
-            .looks
-            .get((target.0 / self.domains.llc_size()) as usize)
-        {
-            Some(0) => None,
-            Some(_) if !no_core => self.idle_in_llc(target, allowed, u32::MAX),
-            Some(&looks) => self.idle_thread_in_llc(target, allowed, looks),
-            None => None,
+        let llc = target.0 / self.domains.llc_size();
+        let looks = self.looks.get(llc as usize).copied().unwrap_or(0);
+        match (looks, no_core) {
+            (0, _) => None,
+            (_, false) => self.idle_in_llc(target, allowed),
+            (_, true) => self
+                .idle_thread_in_llc(target, allowed)
+                .filter(|&cpu| self.allowed_up_to(target, cpu, allowed) <= looks),
         }
+    }
+
+    /// How many of the pCPUs behind `target` up to `cpu` are allowed: others are not looked at.
+    fn allowed_up_to(&self, target: PcpuId, cpu: PcpuId, allowed: &PcpuSet) -> u32 {
+        let (llc, size) = (self.domains.llc_of(target), self.domains.llc_size());
+        let behind = |step| PcpuId(llc.start + (target.0 - llc.start + step) % size);
+        let steps = 1..=self.distance(target, cpu);
+        steps.filter(|&step| allowed.contains(behind(step))).count() as u32
     }
 
     /// Balancing looked at the domains of `cpu` at `level`, whose averages are up to date: so many pCPUs of the
@@ -299,6 +308,15 @@ mod tests {
         };
         // 10 looks, 7, none.
         assert_eq!([goes(25), goes(50), goes(90)], [9, 0, 0]);
+    }
+
+    #[test]
+    fn pcpus_that_are_not_allowed_are_not_looked_at() {
+        let mut cfs = busy_but("1n1l12c1t", &[9], Search::ByUtil);
+        cfs.looks = vec![2];
+        assert_eq!(found(&mut cfs, 0), 0);
+        cfs.books.task_mut(TASK).allowed = "0,5,9".parse().unwrap();
+        assert_eq!(found(&mut cfs, 0), 9);
     }
 
     #[test]

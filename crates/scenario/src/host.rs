@@ -159,7 +159,7 @@ fn cfs(table: Reader<'_>) -> CfsKeys {
         wakeup_granularity: table.duration("wakeup_granularity", PARAMETER_OR_OFF),
         balance_interval: table.duration("balance_interval", PARAMETER),
         migration_cost: table.duration("migration_cost", PARAMETER_OR_OFF),
-        search_cost: table.duration("search_cost", 0..=MS),
+        search_cost: table.located_duration("search_cost", 0..=MS),
         gentle_fair_sleepers: table.flag("gentle_fair_sleepers"),
         start_debit: table.flag("start_debit"),
         wakeup_preemption: table.flag("wakeup_preemption"),

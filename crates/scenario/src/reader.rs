@@ -252,6 +252,20 @@ impl<'a> Reader<'a> {
         self.wrong(key, value, &format!("a duration from {low} to {high}"))
     }
 
+    /// A duration within a range that is looked at again later.
+    pub fn located_duration(
+        &self,
+        key: &'static str,
+        range: RangeInclusive<Nanos>,
+    ) -> Option<Located<Nanos>> {
+        let value = self.duration(key, range)?;
+        Some(Located {
+            value,
+            key: self.key(key),
+            place: self.find(key)?.place.clone(),
+        })
+    }
+
     /// A size in bytes within a range.
     pub fn size(&self, key: &'static str, range: RangeInclusive<u64>) -> Option<u64> {
         let value = &self.find(key)?.value;

@@ -191,7 +191,7 @@ pub struct CfsKeys {
     /// A task that ran so recently is not moved.
     pub migration_cost: Option<Nanos>,
     /// What a look at whether another pCPU idles takes; 0: wake-ups look at all that share the LLC.
-    pub search_cost: Option<Nanos>,
+    pub search_cost: Option<Located<Nanos>>,
     /// Are sleepers credited with half a latency rather than a whole one?
     pub gentle_fair_sleepers: Option<bool>,
     /// Does a new task begin one slice behind?

@@ -9,7 +9,7 @@ use corun_sim::Simulation;
 use corun_sim::host::{HostParams, Observer};
 use corun_sim::load::Load;
 use corun_sim::sched::HostScheduler;
-use corun_sim::sched::cfs::{self, Cfs, CfsParams, Gangs, Siblings, SteeredCfs};
+use corun_sim::sched::cfs::{self, Cfs, CfsParams, Gangs, Generation, Siblings, SteeredCfs};
 use corun_sim::sched::credit::{Credit, CreditParams};
 use corun_sim::sched::dispatcher::Dispatcher;
 use corun_sim::sched::eevdf::{self, Eevdf, EevdfParams};
@@ -286,7 +286,16 @@ fn cfs_params(said: &Schedulers, host: &HostParams) -> Result<CfsParams, Problem
     set(&mut params.min_granularity, keys.min_granularity);
     set(&mut params.wakeup_granularity, keys.wakeup_granularity);
     set(&mut params.migration_cost, keys.migration_cost);
-    set(&mut params.search_cost, keys.search_cost);
+    if let Some(said) = &keys.search_cost {
+        if params.generation == Generation::Linux2_6_33 {
+            let message = format!(
+                "found it with preset {name:?}, which does not search so, expected it with presets \
+                 \"4.x\", \"5.x\" or \"rhel-virtual-host\""
+            );
+            return Err(said.problem(message).into());
+        }
+        params.search_cost = said.value;
+    }
     set(&mut params.gentle_fair_sleepers, keys.gentle_fair_sleepers);
     set(&mut params.start_debit, keys.start_debit);
     set(&mut params.wakeup_preemption, keys.wakeup_preemption);

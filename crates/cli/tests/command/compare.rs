@@ -297,6 +297,11 @@ fn what_is_wrong_with_the_scenario() {
             "[scheduler.cfs]\npreset = \"3.x\"\n[vm.a]",
             "host.toml:10: scheduler.cfs.preset: found \"3.x\", did you mean \"4.x\"? ",
         ),
+        (
+            "[vm.a]",
+            "[scheduler.cfs]\nsearch_cost = \"1us\"\n[vm.a]",
+            "host.toml:10: scheduler.cfs.search_cost: found it with preset \"2.6.33\", ",
+        ),
     ] {
         place.write("host.toml", HOST.replace(from, to));
         let error = place.refused(&["compare", "host.toml", "--quiet"]);

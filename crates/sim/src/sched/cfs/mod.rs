@@ -14,7 +14,7 @@ mod steered;
 #[cfg(test)]
 mod tests;
 
-pub use super::fair::{Gangs, Siblings};
+pub use super::fair::{Gangs, Generation, Siblings};
 pub(crate) use order::CfsOrder;
 pub use params::{CfsParams, DEFAULT_PRESET, parameters};
 pub use steered::SteeredCfs;

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Measures where a kernel's CFS puts threads, for testbed/placement/measured.toml.
+"""Measures where a kernel puts threads, for testbed/placement/measured.toml.
 
-Problem: the simulator's CFS is written from the kernel's sources; whether it does what they do only a kernel can
-tell, and those of the papers' hosts (Linux 2.6.33 to 5.3) run nothing of the testbed's.
+Problem: the simulator's CFS and EEVDF are written from the kernel's sources; whether they do what those do only a
+kernel can tell, and those of the papers' hosts (Linux 2.6.33 to 5.3) run nothing of the testbed's.
 How: QEMU boots the kernel with load.c as its init, counting instructions (-icount) on one emulated CPU after the
 other: the machine's clock is the number of instructions executed, so that a busy or slow computer changes nothing.
 (Runs are not the same to the last digit: what is read of the real time, when it boots, shifts them.) A CPU of N is N
@@ -83,7 +83,7 @@ def milliseconds(text):
 
 def main():
     """Measures the scenarios that are asked for."""
-    parser = argparse.ArgumentParser(description="Measures where a kernel's CFS puts threads.")
+    parser = argparse.ArgumentParser(description="Measures where a kernel puts threads.")
     parser.add_argument("kernel", type=pathlib.Path)
     parser.add_argument("scenarios", nargs="*")
     parser.add_argument("--name", default="")

@@ -177,7 +177,8 @@ pub fn parameters() -> Vec<Parameter> {
             "presets `4.x` and `5.x`: what a look at whether another pCPU idles takes, by which wake-ups decide \
              how far to look (`SIS_PROP`); 0: they look at all that share the LLC",
             Value::Time(LOOK),
-            "Molka et al., ICPP 2015, Figure 4: a line that another core has modified, 53 ns (Haswell-EP)",
+            "a read of what another core has modified: 50.3 ns on a Xeon (Skylake), Intel's Memory Latency Checker in \
+             github.com/FDio/csit, test_environment_sut_calib_skx.rst",
         ),
         of(
             "scheduler.cfs.balance_interval",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! EEVDF's settings, and the sets of them that kernels come with.
 
-use crate::sched::fair::{Generation, LONGEST, Tuning, scaling};
+use crate::sched::fair::{Generation, LONGEST, Search, Tuning, scaling};
 use corun_model::{Nanos, Parameter, Value, time::US};
 
 /// Settings of EEVDF. Times in ns, as they hold on the host: already scaled by its number of pCPUs.
@@ -146,6 +146,7 @@ impl EevdfParams {
         Tuning {
             generation: Generation::Linux6,
             migration_cost: self.migration_cost,
+            search: Search::ByUtil,
             balance_interval: self.balance_interval,
             lazy_preemption: self.lazy_preemption,
             pulls_by_success: self.ni_random,

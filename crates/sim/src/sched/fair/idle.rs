@@ -7,8 +7,8 @@
 //!   something to pull and nothing could be moved (`load_balance_newidle()` returns -1 then).
 //!   Since 3.x beginning to idle also brings its next balancing forward to what an idle pCPU does; in
 //!   2.6.33 only if that is overdue, so that up to a busy pCPU's interval passes first.
-//!   Kernels with `NI_RANDOM` (6.18, and 6.12.117 of the stable ones) try at a domain only as often as that
-//!   brought something lately ([`Pulls`]).
+//!   Kernels with `NI_RANDOM` (6.12.117 and 7.2 have it, 6.6.0 does not) try at a domain only as often as
+//!   that brought something lately ([`Pulls`]).
 //! - *How long it idles* (`rq->avg_idle`) is learnt when a task wakes up there. What others' balancing
 //!   moves there is no wake-up, so that the time counts on.
 //! - *Idling* (`nohz_idle_balance()`): ticks of busy pCPUs have one of the idle ones balance for all of
@@ -38,7 +38,7 @@ impl Pulls {
         ratio: 512,
     };
 
-    /// Of 1025 numbers from 0 on, those up to which it is tried.
+    /// The greatest of the numbers from 0 to 1023 that a dice may show for it to be tried.
     fn odds(&self) -> u32 {
         1 + self.ratio
     }

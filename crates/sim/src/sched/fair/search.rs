@@ -30,8 +30,8 @@ pub(crate) enum Search {
 }
 
 /// What a look at whether another pCPU idles takes: a read of a cache line that another core of the socket has
-/// modified. 53 ns in Molka et al., "Cache Coherence Protocol and Memory Performance of the Intel
-/// Haswell-EP Architecture", ICPP 2015, Figure 4; rounded, as processors differ.
+/// modified. 50.3 ns on a Xeon of the Skylake generation ("Local Socket L2->L2 HITM latency" of Intel's
+/// Memory Latency Checker, github.com/FDio/csit, docs/report/introduction/test_environment_sut_calib_skx.rst).
 pub(crate) const LOOK: Nanos = 50;
 
 impl<O: Order> Fair<O> {

@@ -2,7 +2,7 @@
 //! What placement and balancing need to know of a kernel's version and settings.
 
 use super::gang::Gangs;
-use super::search::{LOOK, Search};
+use super::search::Search;
 use super::siblings::Siblings;
 use corun_model::{Nanos, time::SEC, time::US};
 
@@ -51,11 +51,7 @@ impl Tuning {
         Self {
             generation,
             migration_cost: 500 * US,
-            search: match generation {
-                Generation::Linux2_6_33 => Search::All,
-                Generation::Linux4 => Search::Worthwhile(LOOK),
-                Generation::Linux6 => Search::ByUtil,
-            },
+            search: Search::All,
             pulls_by_success: false,
             balance_interval: None,
             lazy_preemption: false,

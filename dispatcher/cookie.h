@@ -82,7 +82,7 @@ CALLED u32 cookie_fits(u32 cookie, s32 cpu)
 }
 
 /* May `p`, a vCPU of the VM in slot `vm`, start on `cpu`? */
-CALLED u32 cookie_admits(struct task_struct *p TRUSTED, u32 vm, s32 cpu)
+static inline bool cookie_admits(struct task_struct *p TRUSTED, u32 vm, s32 cpu)
 {
 	return !with_cookies(cpu) || cookie_fits(cookie_of(p, vm), cpu);
 }

@@ -483,7 +483,7 @@ static inline bool slot_is_over(struct task_ctx *t, u64 now)
 }
 
 /* `cpu` shall idle: those who may not start now are looked at again, before they starve. */
-static inline void idle_for_now(s32 cpu, struct cpu_ctx *c, u64 again, u64 now)
+RARE void idle_for_now(s32 cpu, struct cpu_ctx *c, u64 again, u64 now)
 {
 	struct gang_choice best = {.again = again, .now = now};
 

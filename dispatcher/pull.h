@@ -103,25 +103,20 @@ CALLED u32 pull_from(s32 from, s32 cpu, struct pull_rule *given)
 	volatile struct pull_rule *rule = given;
 	u32 looked = (u32)unknown_zero();
 	u32 fixed = (u32)unknown_zero();
+	ROOM_FOR_COPY(t, cpu);
 	struct task_struct *p;
 	bool pulled = false;
 
 	if (!c || !rule)
 		return 0;
 	for_each_queued (p, from) {
-		struct task_ctx t = {};
-
 		/* One that looks for a VM's looks further. */
 		if (looked < PULL_LOOK)
 			looked++;
 		else if (!rule->only && !rule->id)
 			break;
-		/* One of which nothing is kept weighs what a task mostly does. */
-		if (!look_at(p, &t)) {
-			t.vm = NO_VM;
-			t.load = WEIGHT_NEUTRAL;
-		}
-		if (rule->only && t.vm + 1 != rule->only)
+		look_at(p, t);
+		if (rule->only && t->vm + 1 != rule->only)
 			continue;
 		if (rule->id && id_of(p) != rule->id)
 			continue;
@@ -129,14 +124,14 @@ CALLED u32 pull_from(s32 from, s32 cpu, struct pull_rule *given)
 			break;
 		if (rule->before && !before(vtime_of(p) + slice_of(p), rule->before))
 			continue;
-		if (rule->between && t.rest)
+		if (rule->between && t->rest)
 			continue;
-		if (rule->apart && !cookie_admits(p, t.vm, cpu))
+		if (rule->apart && !cookie_admits(p, t->vm, cpu))
 			continue;
-		if ((rule->lighter_than && t.load >= rule->lighter_than) ||
-		    !may_pull(p, &t, cpu, &fixed) || !rank_admits(p, cpu, rule->fill))
+		if ((rule->lighter_than && t->load >= rule->lighter_than) ||
+		    !may_pull(p, t, cpu, &fixed) || !rank_admits(p, cpu, rule->fill))
 			continue;
-		announce(&t, c, cpu, id_of(p));
+		announce(t, c, cpu, id_of(p));
 		pulled = move_queued(p, cpu);
 		if (!pulled)
 			forget_incoming(c, cpu);
@@ -249,7 +244,7 @@ CALLED u32 pull_owner(s32 cpu)
 }
 
 /* `cpu` has nothing to run: its owner's, else anything, else what may fill it. */
-CALLED u32 pull_idle(s32 cpu)
+INLINED bool pull_idle(s32 cpu)
 {
 	struct pull_rule any = {};
 	struct pull_rule fill = {.fill = true};

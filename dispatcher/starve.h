@@ -26,17 +26,16 @@
 /* Dispatches on `cpu` the first task in the queue of `from` that has been ready for too long. */
 RARE bool rescue_from(s32 from, s32 cpu, struct cpu_ctx *c, u64 now)
 {
+	ROOM_FOR_COPY(t, cpu);
 	struct task_struct *p;
 	bool rescued = false;
 
 	for_each_queued (p, from) {
-		struct task_ctx t = {};
-
-		if (!look_at(p, &t) || !before(t.since + STARVE_LIMIT, now) || !allowed(p, cpu) ||
-		    !cookie_admits(p, t.vm, cpu))
+		if (!look_at(p, t) || !before(t->since + STARVE_LIMIT, now) || !allowed(p, cpu) ||
+		    !cookie_admits(p, t->vm, cpu))
 			continue;
 		if (from != cpu)
-			announce(&t, c, cpu, id_of(p));
+			announce(t, c, cpu, id_of(p));
 		rescued = move_queued(p, cpu);
 		if (!rescued && from != cpu)
 			forget_incoming(c, cpu);

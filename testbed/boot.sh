@@ -59,7 +59,7 @@ make_initramfs() {
 	ln -s busybox "$base/bin/sh"
 	cp "$testbed_dir/host-init" "$base/init"
 	cp "$testbed_dir/lib.sh" "$base/testbed/"
-	cp -r "$testbed_cache/kernel/modules" "$base/modules"
+	cp -r "$testbed_kernel/modules" "$base/modules"
 	ln -s "$(realpath "$1")" "$work/files/test"
 	{
 		pack "$base"
@@ -78,6 +78,9 @@ clock_argument() {
 		END { if (vm && mhz) printf "tsc_early_khz=%d", mhz * 1000 }' /proc/cpuinfo
 }
 
+# What this kernel is to be booted with.
+kernel_arguments() { cat "$testbed_kernel/append" 2>/dev/null || true; }
+
 start_qemu() {
 	local -a smp=("$cpus")
 	local -a accel=(-accel "tcg,thread=multi")
@@ -92,8 +95,8 @@ start_qemu() {
 		-smp "${smp[@]}" -m "$mem" -display none -monitor none -nic none -no-reboot \
 		-chardev "stdio,id=console,signal=off,logfile=$work/console" -serial chardev:console \
 		-drive "file=$work/disk,format=raw,if=virtio,cache=unsafe" \
-		-kernel "$testbed_cache/kernel/vmlinuz" -initrd "$work/initramfs" \
-		-append "console=ttyS0 quiet panic=-1 no_timer_check tsc=reliable $(clock_argument) $append" \
+		-kernel "$testbed_kernel/vmlinuz" -initrd "$work/initramfs" \
+		-append "console=ttyS0 quiet panic=-1 no_timer_check tsc=reliable $(clock_argument) $(kernel_arguments) $append" \
 		</dev/null 9>&- &
 	qemu_pid=$!
 }
@@ -185,7 +188,7 @@ main() {
 		if [ -d "$work/out" ]; then cp -r "$work/out/." "$out/"; fi
 		cp "$work/console" "$out/console.log"
 	fi
-	say "kernel $(cat "$testbed_cache/kernel/version"), $cpus pCPUs, retries $retries, exit $status"
+	say "kernel $(cat "$testbed_kernel/version"), $cpus pCPUs, retries $retries, exit $status"
 	exit "$status"
 }
 

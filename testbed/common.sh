@@ -7,6 +7,10 @@
 
 # Where everything downloaded lives; safe to delete, fetch.sh brings it back.
 testbed_cache="${CORUN_TESTBED_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/corun/testbed}"
+# What the emulated host boots: vmlinuz, version, and modules/ of it.
+testbed_kernel="${CORUN_TESTBED_KERNEL:-$testbed_cache/kernel}"
+# The modules that it loads, in this order.
+testbed_modules=(irqbypass kvm kvm-amd virtio_blk)
 testbed_dir="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 
 # Exit codes of boot.sh besides those of the test itself (see README.md).

@@ -24,6 +24,7 @@
 #define TRUSTED __arg_trusted
 
 #include "../types.h"
+#include "kfuncs.h"
 #include "tap.h"
 #include "task_ctxs.h"
 
@@ -69,30 +70,6 @@ static inline u64 unranged(u64 value, u64 unknown)
 #define raw_exchange_if_zero(lvalue, value) __sync_val_compare_and_swap(&(lvalue), 0, (value))
 #define raw_exchange_if(lvalue, old, value) __sync_val_compare_and_swap(&(lvalue), (old), (value))
 
-/* --- kfuncs --- */
-
-s32 scx_bpf_create_dsq(u64 dsq_id, s32 node) __ksym;
-void scx_bpf_dsq_insert(struct task_struct *p, u64 dsq_id, u64 slice, u64 enq_flags) __ksym;
-void scx_bpf_dsq_insert_vtime(struct task_struct *p, u64 dsq_id, u64 slice, u64 vtime,
-			      u64 enq_flags) __ksym;
-bool scx_bpf_dsq_move_to_local(u64 dsq_id) __ksym;
-bool scx_bpf_dsq_move(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id,
-		      u64 enq_flags) __ksym;
-void scx_bpf_dsq_move_set_vtime(struct bpf_iter_scx_dsq *it, u64 vtime) __ksym;
-bool scx_bpf_dsq_move_vtime(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id,
-			    u64 enq_flags) __ksym;
-s32 scx_bpf_dsq_nr_queued(u64 dsq_id) __ksym;
-void scx_bpf_kick_cpu(s32 cpu, u64 flags) __ksym;
-bool scx_bpf_test_and_clear_cpu_idle(s32 cpu) __ksym;
-s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym;
-/* Since 6.19; before, the field is written directly. */
-bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice) __ksym __weak;
-bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *mask) __ksym;
-
-int bpf_iter_scx_dsq_new(struct bpf_iter_scx_dsq *it, u64 dsq_id, u64 flags) __ksym;
-struct task_struct *bpf_iter_scx_dsq_next(struct bpf_iter_scx_dsq *it) __ksym;
-void bpf_iter_scx_dsq_destroy(struct bpf_iter_scx_dsq *it) __ksym;
-
 /* --- state --- */
 
 volatile struct knobs knobs;
@@ -106,6 +83,14 @@ struct {
 
 /* Not a map of its own: they are looked at several times in each callback. */
 struct cpu_ctx cpu_ctxs[MAX_PCPUS];
+
+/*
+ * ROOM_FOR_COPY(t, cpu): a task_ctx for look_at() on `cpu`, whose runqueue the kernel has locked,
+ * so that nobody else looks there meanwhile. Not on the stack, which has 512 bytes for all calls
+ * together before Linux 6.13.
+ */
+struct task_ctx copies[MAX_PCPUS];
+#define ROOM_FOR_COPY(t, cpu) struct task_ctx *t = &copies[opaque((u32)(cpu)) % MAX_PCPUS]
 
 /* The daemon reads it all the time, without system calls. */
 struct {
@@ -430,37 +415,35 @@ static inline u32 raw_vcpu_of(struct task_struct *p)
 #define raw_for_each_queued(p, queue) bpf_for_each (scx_dsq, p, queue, 0)
 
 #define raw_move_queued(p, cpu)                                                                    \
-	scx_bpf_dsq_move(                                                                          \
-	    BPF_FOR_EACH_ITER, p,                                                                  \
-	    bpf_core_enum_value(enum scx_dsq_id_flags, SCX_DSQ_LOCAL_ON) | (u32)(cpu), 0)
+	dsq_move(BPF_FOR_EACH_ITER, p,                                                             \
+		 bpf_core_enum_value(enum scx_dsq_id_flags, SCX_DSQ_LOCAL_ON) | (u32)(cpu), 0)
 #define BPF_FOR_EACH_ITER (&___it)
 
 #define raw_requeue(p, queue, vtime)                                                               \
 	({                                                                                         \
-		scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, vtime);                              \
-		scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, queue, 0);                            \
+		dsq_move_set_vtime(BPF_FOR_EACH_ITER, vtime);                                      \
+		dsq_move_vtime(BPF_FOR_EACH_ITER, p, queue, 0);                                    \
 	})
 
 static inline bool raw_move_first(u64 queue)
 {
-	return scx_bpf_dsq_move_to_local(queue);
+	return dsq_move_to_local(queue);
 }
 
 static inline void raw_insert(struct task_struct *p, u64 queue, u64 slice, u64 vtime, u64 flags)
 {
-	scx_bpf_dsq_insert_vtime(p, queue, slice, vtime, flags);
+	dsq_insert_vtime(p, queue, slice, vtime, flags);
 }
 
 static inline void raw_insert_next(struct task_struct *p, s32 cpu, u64 slice, u64 flags)
 {
 	flags |= bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_PREEMPT);
-	scx_bpf_dsq_insert(p, bpf_core_enum_value(enum scx_dsq_id_flags, SCX_DSQ_LOCAL), slice,
-			   flags);
+	dsq_insert(p, bpf_core_enum_value(enum scx_dsq_id_flags, SCX_DSQ_LOCAL), slice, flags);
 }
 
 static inline void raw_insert_local(struct task_struct *p, u64 slice)
 {
-	scx_bpf_dsq_insert(p, bpf_core_enum_value(enum scx_dsq_id_flags, SCX_DSQ_LOCAL), slice, 0);
+	dsq_insert(p, bpf_core_enum_value(enum scx_dsq_id_flags, SCX_DSQ_LOCAL), slice, 0);
 }
 
 /* So far ahead of a pCPU's clock tasks may be queued of which nothing is kept, ns of virtual time:
@@ -480,8 +463,8 @@ RARE void insert_unknown(struct task_struct *p, u64 flags)
 	u64 now, vtime;
 
 	if (!c || cpu >= nr_pcpus()) {
-		scx_bpf_dsq_insert(p, bpf_core_enum_value(enum scx_dsq_id_flags, SCX_DSQ_GLOBAL),
-				   knobs.slice, flags);
+		dsq_insert(p, bpf_core_enum_value(enum scx_dsq_id_flags, SCX_DSQ_GLOBAL),
+			   knobs.slice, flags);
 		return;
 	}
 	now = *(volatile u64 *)&c->vnow;
@@ -490,7 +473,7 @@ RARE void insert_unknown(struct task_struct *p, u64 flags)
 	if ((s64)(vtime - now) > (s64)UNKNOWN_LEAD)
 		vtime = now + UNKNOWN_LEAD;
 	c->unknown = vtime;
-	scx_bpf_dsq_insert_vtime(p, (u32)cpu, knobs.slice, vtime, flags);
+	dsq_insert_vtime(p, (u32)cpu, knobs.slice, vtime, flags);
 	scx_bpf_kick_cpu(cpu, bpf_core_enum_value(enum scx_kick_flags, SCX_KICK_IDLE));
 }
 
@@ -543,15 +526,20 @@ static inline void raw_start_timer(s32 timer, u64 delay)
 static inline void corun_timer(s32 cpu);
 static inline void corun_release(s32 cpu);
 
+/* They are set up by what may sleep, and the verifier of older kernels takes them to do so, too. */
 static int timer_fired(void *map, u32 *cpu, struct bpf_timer *timer)
 {
+	bpf_rcu_read_lock();
 	corun_timer((s32)*cpu);
+	bpf_rcu_read_unlock();
 	return 0;
 }
 
 static int release_fired(void *map, u32 *key, struct bpf_timer *timer)
 {
+	bpf_rcu_read_lock();
 	corun_release((s32)(*key - MAX_PCPUS));
+	bpf_rcu_read_unlock();
 	return 0;
 }
 

@@ -104,6 +104,11 @@ struct native_context {
 	struct pcpu_index index; /* kept by the untapped build */
 };
 
+/* ROOM_FOR_COPY(t, cpu): a task_ctx for look_at(). */
+#define ROOM_FOR_COPY(t, cpu)                                                                      \
+	struct task_ctx t##_copy = {};                                                             \
+	struct task_ctx *t = &t##_copy
+
 /*
  * Where the fields lie of the structs that only native builds have, and no BTF tells of. The names
  * of some are macros from here on.

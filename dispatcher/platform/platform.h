@@ -311,19 +311,18 @@ static inline u32 waker_id(void)
 		tap_in(IN_MOVED, raw_requeue(p, queue_of(cpu), ordered));                          \
 	})
 
-/* What may be known of a task that another CPU may be changing: a copy of its place. */
+/* What may be known of a task that another CPU may be changing: a copy of its place; false: nothing
+ * is kept of it. Such a one weighs what a task mostly does. */
 static inline bool look_at(struct task_struct *p, struct task_ctx *copy)
 {
 	struct task_ctx *t = raw_task_ctx(p);
 
-	if (!t)
-		return false;
-	copy->vm = shared(t->vm);
-	copy->cpu = shared(t->cpu);
-	copy->load = shared(t->load);
-	copy->since = shared(t->since);
-	copy->rest = shared(t->rest);
-	return true;
+	copy->vm = t ? shared(t->vm) : NO_VM;
+	copy->cpu = t ? shared(t->cpu) : NO_PCPU;
+	copy->load = t ? shared(t->load) : WEIGHT_NEUTRAL;
+	copy->since = t ? shared(t->since) : 0;
+	copy->rest = t ? shared(t->rest) : 0;
+	return t;
 }
 
 /* What gangs may know of it: `p` is in a queue. One of which nothing is kept has none. */

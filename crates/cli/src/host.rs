@@ -25,7 +25,7 @@ const DEFAULT_POLICY: &str = "balance";
 ///
 /// Takes over all ordinary tasks of the host until it is interrupted or told to end; then, and
 /// whenever anything goes wrong, the kernel's own scheduler is back at once. Needs root and a kernel
-/// with sched_ext (Linux 6.13 or newer with CONFIG_SCHED_CLASS_EXT). What speaks against it on this host
+/// with sched_ext (Linux 6.12 or newer with CONFIG_SCHED_CLASS_EXT). What speaks against it on this host
 /// (`corun preflight`) is looked for first. Should a promise be broken (--max-wait and the others), the
 /// host is handed back at once; should the daemon hang for 5 s, all VMs are put in fair order until it is
 /// there again. How a run ended is in last-exit.json in the state directory.

@@ -24,6 +24,8 @@ mod cookies;
 mod counters;
 mod cycles;
 mod daemon;
+#[cfg(test)]
+mod depth_tests;
 mod descriptors;
 mod discovery;
 pub mod halt_poll;

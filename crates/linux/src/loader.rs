@@ -42,6 +42,16 @@ pub enum LoadError {
         /// What libbpf said.
         log: String,
     },
+    /// The object that records does not fit into what this kernel's verifier allows (Linux 6.12's: 8 nested calls,
+    /// 512 bytes of stack for all of them).
+    #[error(
+        "decisions cannot be recorded under this kernel, whose verifier allows fewer nested calls than that takes: \
+         leave --record out, or boot a newer one ({cause})"
+    )]
+    Record {
+        /// What failed.
+        cause: libbpf_rs::Error,
+    },
     /// It was loaded, but could not be made the scheduler.
     #[error("the dispatcher could not be put in charge: {cause}{reason}\n{log}")]
     Attach {
@@ -58,6 +68,16 @@ pub enum LoadError {
     /// The object lacks a section; a mistake in the build.
     #[error("the dispatcher's object has no {0}: built from other sources?")]
     Object(&'static str),
+}
+
+impl LoadError {
+    fn load(cause: libbpf_rs::Error, log: String, recording: bool) -> Self {
+        let too_deep = ["frames is too deep", "combined stack size of"];
+        if recording && too_deep.iter().any(|words| log.contains(words)) {
+            return Self::Record { cause };
+        }
+        Self::Load { cause, log }
+    }
 }
 
 /// Why a scheduler left, as the kernel told it.
@@ -114,10 +134,7 @@ impl<'obj> Dispatcher<'obj> {
         recording: bool,
     ) -> Result<Self, LoadError> {
         log::begin();
-        let load = |cause| LoadError::Load {
-            cause,
-            log: log::take(),
-        };
+        let load = |cause| LoadError::load(cause, log::take(), recording);
         let mut open = skel::open(storage, recording).map_err(load)?;
         let room = if recording { RECORD_ROOM } else { NO_ROOM };
         open.maps.records.set_max_entries(room).map_err(load)?;
@@ -266,4 +283,24 @@ fn text(bytes: &[i8]) -> String {
     let bytes: Vec<u8> = bytes.iter().map(|&c| c.cast_unsigned()).collect();
     let end = bytes.iter().position(|&c| c == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_cannot_record_is_told_so() {
+        let said = |log: &str, recording| {
+            let cause = libbpf_rs::Error::from_raw_os_error(7);
+            LoadError::load(cause, log.into(), recording).to_string()
+        };
+        let deep = "the call stack of 8 frames is too deep !";
+        assert!(said(deep, true).contains("leave --record out"));
+        assert!(
+            said("combined stack size of 5 calls is 528. Too large", true).contains("--record")
+        );
+        assert!(said(deep, false).contains(deep));
+        assert!(said("R1 invalid mem access", true).contains("R1 invalid"));
+    }
 }

@@ -21,7 +21,7 @@ use std::cell::Cell;
 use std::mem::MaybeUninit;
 
 /// The object without a tap.
-static UNTAPPED: &Aligned<[u8]> =
+pub(crate) static UNTAPPED: &Aligned<[u8]> =
     &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/untapped.bpf.o")));
 
 thread_local! {

@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What this kernel can do, and which of the known bugs it has.
 //!
-//! Two bugs can hang a host when a scheduler comes or goes: CVE-2026-43392, enabling starves while
+//! Three things can hang a host when a scheduler comes or goes: CVE-2026-43392, enabling starves while
 //! ordinary tasks saturate the host, which is what an overcommitted host is (fixed by b06ccbabe250 in
 //! 7.0, 6.19.10, 6.18.20 and 6.12.78); and CVE-2026-43482, preemption at the wrong moment wedges the way
 //! out, and with it every fallback (83236b2e43db, in the same releases). Distributions backport, so a
 //! kernel that has the first fix by its symbols is believed: both went into every stable kernel together.
+//!
+//! The third has no number. Where nothing keeps ordinary tasks from starving those of a sched_ext scheduler (7.2 has a
+//! deadline server for it, 6.12 has none), a vCPU that begins while the scheduler leaves is an ordinary task already and runs
+//! ahead of RCU's thread, which is not yet one; the kernel waits for RCU before it goes on (`scx_ops_disable_workfn()` in
+//! kernel/sched/ext.c of Linux 6.12: `percpu_down_write()`), and so for ever if the vCPU computes. Five of six handovers of
+//! the testbed hung there (`policy balance` in testbed/e2e), and none of three with a real-time priority for that thread.
 
 use super::{Check, Finding, Host, Severity};
 use crate::sched_ext;
@@ -22,6 +28,7 @@ pub(super) const CHECKS: &[Check] = &[
     isolated,
     enable_starves,
     exit_wedges,
+    exit_starves_rcu,
 ];
 
 fn sched_ext_there(host: &Host<'_>) -> Option<Finding> {
@@ -42,28 +49,31 @@ fn sched_ext_there(host: &Host<'_>) -> Option<Finding> {
         severity: Severity::Impossible,
         what,
         why: "corun schedules through it",
-        remedy: "boot Linux 6.13 or newer built with CONFIG_SCHED_CLASS_EXT=y, or use --backend fair or \
+        remedy: "boot Linux 6.12 or newer built with CONFIG_SCHED_CLASS_EXT=y, or use --backend fair or \
                  --observe",
     })
 }
 
-/// The kernel's functions that the dispatcher cannot do without (`__ksym` in dispatcher/platform/bpf.h). 6.12 has
-/// most of sched_ext's under other names, such as `scx_bpf_dispatch`; they are no interface that is kept for ever.
-const CALLS: [&str; 14] = [
-    "scx_bpf_create_dsq",
-    "scx_bpf_dsq_insert",
-    "scx_bpf_dsq_insert_vtime",
-    "scx_bpf_dsq_move_to_local",
-    "scx_bpf_dsq_move",
-    "scx_bpf_dsq_move_set_vtime",
-    "scx_bpf_dsq_move_vtime",
-    "scx_bpf_dsq_nr_queued",
-    "scx_bpf_kick_cpu",
-    "scx_bpf_test_and_clear_cpu_idle",
-    "scx_bpf_task_cpu",
-    "bpf_iter_scx_dsq_new",
-    "bpf_iter_scx_dsq_next",
-    "bpf_iter_scx_dsq_destroy",
+/// The kernel's functions that the dispatcher cannot do without (dispatcher/platform/kfuncs.h), with the names that
+/// they have had: of each one will do. They are no interface that is kept for ever.
+const CALLS: [&[&str]; 14] = [
+    &["scx_bpf_create_dsq"],
+    &["scx_bpf_dsq_insert", "scx_bpf_dispatch"],
+    &["scx_bpf_dsq_insert_vtime", "scx_bpf_dispatch_vtime"],
+    &["scx_bpf_dsq_move_to_local", "scx_bpf_consume"],
+    &["scx_bpf_dsq_move", "scx_bpf_dispatch_from_dsq"],
+    &[
+        "scx_bpf_dsq_move_set_vtime",
+        "scx_bpf_dispatch_from_dsq_set_vtime",
+    ],
+    &["scx_bpf_dsq_move_vtime", "scx_bpf_dispatch_vtime_from_dsq"],
+    &["scx_bpf_dsq_nr_queued"],
+    &["scx_bpf_kick_cpu"],
+    &["scx_bpf_test_and_clear_cpu_idle"],
+    &["scx_bpf_task_cpu"],
+    &["bpf_iter_scx_dsq_new"],
+    &["bpf_iter_scx_dsq_next"],
+    &["bpf_iter_scx_dsq_destroy"],
 ];
 
 fn calls_there(host: &Host<'_>) -> Option<Finding> {
@@ -74,13 +84,18 @@ fn calls_there(host: &Host<'_>) -> Option<Finding> {
     let known: BTreeSet<&str> = names.filter(|name| name.contains("scx_")).collect();
     // Where none is shown nothing is known.
     let shown = known.iter().any(|name| name.starts_with("scx_bpf_"));
-    let missing: Vec<&str> = CALLS.into_iter().filter(|it| !known.contains(it)).collect();
+    let lacks = |names: &&[&str]| !names.iter().any(|name| known.contains(name));
+    let missing: Vec<String> = CALLS
+        .into_iter()
+        .filter(lacks)
+        .map(|names| names.join(" or "))
+        .collect();
     (shown && !missing.is_empty()).then(|| Finding {
         id: "kfuncs",
         severity: Severity::Impossible,
-        what: format!("this kernel's sched_ext has no {}", missing.join(", ")),
-        why: "the dispatcher calls them; Linux 6.12 has other names for them, and later ones may drop some",
-        remedy: "boot a kernel from Linux 6.13 on that this corun knows, or use --backend fair or --observe",
+        what: format!("this kernel's sched_ext has no {}", missing.join(", no ")),
+        why: "the dispatcher calls them, and the kernel may rename or drop any",
+        remedy: "boot a kernel from Linux 6.12 on that this corun knows, or use --backend fair or --observe",
     })
 }
 
@@ -139,6 +154,47 @@ fn exit_wedges(host: &Host<'_>) -> Option<Finding> {
         why: "a scheduler that is thrown out may never leave: the way back to the kernel's own scheduler \
               is not safe",
         remedy: "boot 6.12.78, 6.18.20, 6.19.10, 7.0 or newer",
+    })
+}
+
+fn exit_starves_rcu(host: &Host<'_>) -> Option<Finding> {
+    let symbols = host.text("/proc/kallsyms")?;
+    let named = |name: &str| {
+        let mut lines = symbols.lines();
+        lines.any(|line| line.split_whitespace().nth(2) == Some(name))
+    };
+    let has_sched_ext = named("scx_bpf_kick_cpu");
+    let starves = has_sched_ext && !named("ext_server_init") && !rcu_is_real_time(host);
+    starves.then(|| Finding {
+        id: "rcu-starves",
+        severity: Severity::Dangerous,
+        what: "here ordinary tasks may starve those of a sched_ext scheduler, and RCU's thread is one of these".into(),
+        why: "a VM that starts in the moment in which the host is handed back can keep that from ever being done, \
+              and hang the host",
+        remedy: "chrt --fifo --pid 1 $(pgrep -x 'rcu_(preempt|sched)'), or boot with rcutree.kthread_prio=1, or a \
+                 newer kernel (7.2 keeps this from happening)",
+    })
+}
+
+/// Does the thread that drives RCU's grace periods go before all ordinary tasks?
+fn rcu_is_real_time(host: &Host<'_>) -> bool {
+    // Of what follows the name in `stat`, proc(5).
+    const POLICY: usize = 38;
+    const SCHED_FIFO: &str = "1";
+    let Ok(processes) = fs::read_dir(host.path("/proc")) else {
+        return false;
+    };
+    let stats = processes.flatten().filter_map(|process| {
+        let number: u32 = process.file_name().to_str()?.parse().ok()?;
+        host.text(&format!("/proc/{number}/stat"))
+    });
+    let mut of_rcu = stats.filter(|stat| {
+        let names = ["(rcu_preempt)", "(rcu_sched)"];
+        names.iter().any(|name| stat.contains(name))
+    });
+    of_rcu.any(|stat| {
+        let fields = stat.rsplit(')').next().unwrap_or_default();
+        fields.split_whitespace().nth(POLICY) == Some(SCHED_FIFO)
     })
 }
 

@@ -76,7 +76,7 @@ impl fmt::Display for Finding {
 }
 
 /// The findings that may be forced, by their names.
-pub const FORCIBLE: [&str; 8] = [
+pub const FORCIBLE: [&str; 9] = [
     contract::COOKIES,
     "crash-loop",
     "cve-2026-43392",
@@ -85,6 +85,7 @@ pub const FORCIBLE: [&str; 8] = [
     "kvm",
     "load",
     "memory-pressure",
+    "rcu-starves",
 ];
 
 /// What was found, and what is done about it.

@@ -103,27 +103,60 @@ fn kernels_with_the_bugs_are_known() {
     assert!(findings(&backported).is_empty());
 }
 
-/// 6.12 has sched_ext, and the dispatcher cannot be loaded there.
+/// The names of sched_ext's kfuncs that the dispatcher declares and cannot do without.
+fn called() -> Vec<&'static str> {
+    let declarations = include_str!("../../../../dispatcher/platform/kfuncs.h")
+        .split("__ksym")
+        .filter_map(|declared| declared.rsplit_once('(')?.0.rsplit([' ', '*']).next());
+    declarations
+        .filter(|name| name.contains("scx_") && *name != "scx_bpf_task_set_slice")
+        .collect()
+}
+
+fn symbols(names: &[&str]) -> String {
+    let symbol = |name: &&str| format!("0000000000000000 T {name}\n");
+    names.iter().map(symbol).collect()
+}
+
+/// Linux 6.12 has other names for some, and either will do.
 #[test]
 fn a_kernel_without_what_the_dispatcher_calls_is_refused() {
-    let calls = include_str!("../../../../dispatcher/platform/bpf.h")
-        .split(';')
-        .filter_map(|declared| declared.strip_suffix(" __ksym"))
-        .filter_map(|declared| declared.rsplit_once('(')?.0.rsplit([' ', '*']).next());
-    let calls = calls.filter(|name| name.contains("scx_"));
-    let symbol = |name: &str| format!("0000000000000000 T {name}\n");
-    let all: String = calls.map(symbol).collect();
-    assert!(all.lines().count() == 14, "{all}");
-    assert!(findings(&[("/proc/kallsyms", &all)]).is_empty());
-    let old = all
-        .replace("scx_bpf_dsq_insert", "scx_bpf_dispatch")
-        .replace("scx_bpf_dsq_move_to_local", "scx_bpf_consume");
-    assert_eq!(findings(&[("/proc/kallsyms", &old)]), ["kfuncs"]);
-    for name in all.lines().map(|line| format!("{line}\n")) {
-        let host = [("/proc/kallsyms", all.replace(&name, ""))];
-        let host = host.each_ref().map(|(file, text)| (*file, text.as_str()));
-        assert_eq!(findings(&host), ["kfuncs"], "without {name}");
+    let all = called();
+    let is_old = |name: &str| name.contains("dispatch") || name.ends_with("consume");
+    let (old, new): (Vec<_>, Vec<_>) = all.iter().partition(|name| is_old(name));
+    assert_eq!((old.len(), new.len()), (6, 14), "{all:?}");
+    let renamed = |name: &str| name.contains("_dsq_insert") || name.contains("_dsq_move");
+    let of_6_12: Vec<_> = all.iter().copied().filter(|it| !renamed(it)).collect();
+    assert_eq!(of_6_12.len(), 14);
+    for mut kernel in [new, of_6_12] {
+        kernel.push("ext_server_init");
+        assert!(findings(&[("/proc/kallsyms", &symbols(&kernel))]).is_empty());
+        for left_out in 0..kernel.len() - 1 {
+            let mut lacking = kernel.clone();
+            let name = lacking.remove(left_out);
+            let host = [("/proc/kallsyms", symbols(&lacking))];
+            let host = host.each_ref().map(|(file, text)| (*file, text.as_str()));
+            assert!(findings(&host).contains(&"kfuncs"), "without {name}");
+        }
     }
+}
+
+/// Unless RCU's thread has a real-time priority, or the kernel serves sched_ext's tasks.
+#[test]
+fn a_kernel_that_lets_rcu_starve_is_known() {
+    let host = good();
+    host.file("/proc/kallsyms", &symbols(&called()));
+    assert_eq!(ids(&host), ["rcu-starves"]);
+    let thread = |policy: &str| {
+        let fields = "S 2 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 -2 0 1 0 7 0 0 18446744073709551615 0 0 0 0 0 0 0 \
+                      2147483647 0 0 0 0 17 0 1";
+        let stat = format!("18 (rcu_preempt) {fields} {policy} 0 0 0 0 0 0 0 0 0 0 0\n");
+        host.file("/proc/18/stat", &stat);
+    };
+    thread("0");
+    assert_eq!(ids(&host), ["rcu-starves"]);
+    thread("1");
+    assert!(ids(&host).is_empty());
 }
 
 #[test]
@@ -133,7 +166,7 @@ fn an_empty_host_has_findings_that_help() {
     let ids: Vec<_> = findings.iter().map(|finding| finding.id).collect();
     assert_eq!(ids, ["sched-ext", "btf", "kvm"]);
     let text = findings[0].to_string();
-    assert!(text.contains("remedy: boot Linux 6.13"), "{text}");
+    assert!(text.contains("remedy: boot Linux 6.12"), "{text}");
     host.file("/proc/sys/kernel/osrelease", "6.12.57+deb13-amd64\n");
     host.file(
         "/boot/config-6.12.57+deb13-amd64",

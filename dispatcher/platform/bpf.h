@@ -87,7 +87,7 @@ struct cpu_ctx cpu_ctxs[MAX_PCPUS];
 /*
  * ROOM_FOR_COPY(t, cpu): a task_ctx for look_at() on `cpu`, whose runqueue the kernel has locked,
  * so that nobody else looks there meanwhile. Not on the stack, which has 512 bytes for all calls
- * together before Linux 6.13.
+ * together under Linux 6.12.
  */
 struct task_ctx copies[MAX_PCPUS];
 #define ROOM_FOR_COPY(t, cpu) struct task_ctx *t = &copies[opaque((u32)(cpu)) % MAX_PCPUS]

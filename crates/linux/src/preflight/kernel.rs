@@ -78,10 +78,9 @@ const CALLS: [&[&str]; 14] = [
 
 fn calls_there(host: &Host<'_>) -> Option<Finding> {
     let symbols = host.text("/proc/kallsyms")?;
-    let names = symbols
-        .lines()
-        .filter_map(|line| line.split_whitespace().nth(2));
-    let known: BTreeSet<&str> = names.filter(|name| name.contains("scx_")).collect();
+    let known: BTreeSet<&str> = names_of(&symbols)
+        .filter(|name| name.contains("scx_"))
+        .collect();
     // Where none is shown nothing is known.
     let shown = known.iter().any(|name| name.starts_with("scx_bpf_"));
     let lacks = |names: &&[&str]| !names.iter().any(|name| known.contains(name));
@@ -159,12 +158,9 @@ fn exit_wedges(host: &Host<'_>) -> Option<Finding> {
 
 fn exit_starves_rcu(host: &Host<'_>) -> Option<Finding> {
     let symbols = host.text("/proc/kallsyms")?;
-    let named = |name: &str| {
-        let mut lines = symbols.lines();
-        lines.any(|line| line.split_whitespace().nth(2) == Some(name))
-    };
-    let has_sched_ext = named("scx_bpf_kick_cpu");
-    let starves = has_sched_ext && !named("ext_server_init") && !rcu_is_real_time(host);
+    let has_sched_ext = has_any(&symbols, &["scx_bpf_kick_cpu"]);
+    let starves =
+        has_sched_ext && !has_any(&symbols, &["ext_server_init"]) && !rcu_is_real_time(host);
     starves.then(|| Finding {
         id: "rcu-starves",
         severity: Severity::Dangerous,
@@ -180,7 +176,7 @@ fn exit_starves_rcu(host: &Host<'_>) -> Option<Finding> {
 fn rcu_is_real_time(host: &Host<'_>) -> bool {
     // Of what follows the name in `stat`, proc(5).
     const POLICY: usize = 38;
-    const SCHED_FIFO: &str = "1";
+    const FIFO_OR_RR: [&str; 2] = ["1", "2"];
     let Ok(processes) = fs::read_dir(host.path("/proc")) else {
         return false;
     };
@@ -194,7 +190,8 @@ fn rcu_is_real_time(host: &Host<'_>) -> bool {
     });
     of_rcu.any(|stat| {
         let fields = stat.rsplit(')').next().unwrap_or_default();
-        fields.split_whitespace().nth(POLICY) == Some(SCHED_FIFO)
+        let policy = fields.split_whitespace().nth(POLICY);
+        policy.is_some_and(|policy| FIFO_OR_RR.contains(&policy))
     })
 }
 
@@ -217,11 +214,19 @@ fn lacks_fixes(host: &Host<'_>) -> Option<String> {
 /// The fix brought functions of its own: enabling goes through a worker.
 fn has_fix(host: &Host<'_>) -> bool {
     let symbols = host.text("/proc/kallsyms").unwrap_or_default();
-    let named = |line: &str| {
-        let name = line.split_whitespace().nth(2);
-        name.is_some_and(|name| ["scx_enable_workfn", "scx_root_enable_workfn"].contains(&name))
-    };
-    symbols.lines().any(named)
+    has_any(&symbols, &["scx_enable_workfn", "scx_root_enable_workfn"])
+}
+
+/// Is any of these functions in the kernel, of which `symbols` is the list?
+fn has_any(symbols: &str, names: &[&str]) -> bool {
+    names_of(symbols).any(|name| names.contains(&name))
+}
+
+/// The names in a list as `/proc/kallsyms`: address, kind, name.
+fn names_of(symbols: &str) -> impl Iterator<Item = &str> {
+    symbols
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(2))
 }
 
 /// Such as `6.12.57+deb13-amd64`.

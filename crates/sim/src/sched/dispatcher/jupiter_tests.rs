@@ -205,14 +205,22 @@ fn share(pcpus: u32, guests: &[Guest], vm: &Guest, length: Nanos) -> Nanos {
 }
 
 /// What VMs besides `but` may take beyond their shares whose vCPUs take turns: they want one pCPU's time at most, and
-/// have that if their whole weight is enough for it wherever one of them runs
+/// have their whole weight on each pCPU, where others have a part of theirs
 /// (`a_vm_whose_vcpus_take_turns_has_more_than_its_share`).
 fn taken_in_turns(pcpus: u32, guests: &[Guest], but: usize, length: Nanos) -> Nanos {
+    let whole: u64 = guests.iter().map(|guest| u64::from(guest.weight)).sum();
+    let pcpus_there = u64::from(pcpus);
+    let takes = |guest: &Guest| {
+        let own = u64::from(guest.weight);
+        let beside = (whole - own) / pcpus_there;
+        let has = length.min(pcpus_there * length * own / (own + beside));
+        has.saturating_sub(share(pcpus, guests, guest, length))
+    };
     let others = guests.iter().enumerate().filter(|(vm, _)| *vm != but);
-    let take_turns = |guest: &Guest| matches!(guest.vcpus[0], Does::Hands { .. });
-    let takers = others.map(|(_, guest)| guest).filter(|it| take_turns(it));
-    takers
-        .map(|guest| length.saturating_sub(share(pcpus, guests, guest, length)))
+    others
+        .map(|(_, guest)| guest)
+        .filter(|guest| matches!(guest.vcpus[0], Does::Hands { .. }))
+        .map(takes)
         .sum()
 }
 

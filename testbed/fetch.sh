@@ -6,7 +6,10 @@
 # How: apt with a private configuration (this user's cache, the system's mirror, suite sid)
 # downloads and checks the packages; they are unpacked into the cache, never installed. No root.
 #
-# Usage: fetch.sh [--refresh | --stress]   --stress: stress-ng and rt-tests, too (100 MB of downloads, 10 MB kept)
+# Usage: fetch.sh [--refresh | --stress | --kernel SERIES]
+#        --stress: stress-ng and rt-tests, too (100 MB of downloads, 10 MB kept)
+#        --kernel: Debian stable's backport of Linux SERIES (6.16, say), too, as the cache's kernel-SERIES;
+#                  then: CORUN_TESTBED_KERNEL=DIR testbed/e2e/run.sh
 #        exit 0: complete, 77: cannot be had here, 1: error
 set -euo pipefail
 # shellcheck source=testbed/common.sh
@@ -15,6 +18,7 @@ set -euo pipefail
 . "$(dirname "$0")/apt.sh"
 
 suite=sid
+series=""
 apt_dir="$testbed_cache/apt"
 kernel="$testbed_cache/kernel"
 qemu="$testbed_cache/qemu"
@@ -97,8 +101,9 @@ kernel_packages() {
 		-e "linux-modules-$1" -e "linux-base-$1"
 }
 
+# Of series, if one is named, else all; the newest first.
 kernel_versions() {
-	private_apt apt-cache pkgnames linux-image- | sed -n 's/^linux-image-\([0-9].*-cloud-amd64\)$/\1/p' |
+	private_apt apt-cache pkgnames "linux-image-${series:+$series.}" | sed -n 's/^linux-image-\([0-9].*-cloud-amd64\)$/\1/p' |
 		sort --version-sort --reverse
 }
 
@@ -124,6 +129,14 @@ kernel_file() {
 		fi
 	done
 	die "the packages of kernel $2 hold no $3"
+}
+
+# Of kernels that a newer one replaced, Debian may keep a part only.
+is_whole() {
+	case "$(kernel_packages "$1")" in
+	*linux-binary-*linux-modules-* | *linux-modules-*linux-binary-*) ;;
+	*linux-binary-*) return 1 ;;
+	esac
 }
 
 unpack_kernel() {
@@ -159,6 +172,10 @@ keep_kernel() {
 fetch_kernel() {
 	local version file root="$kernel.new/root"
 	for version in $(kernel_versions); do
+		if ! is_whole "$version"; then
+			say "kernel $version: Debian has only a part of its packages"
+			continue
+		fi
 		unpack_kernel "$version" "$root"
 		file="$(kernel_file "$root" "$version" config)"
 		cp "$file" "$kernel.new/config"
@@ -168,12 +185,31 @@ fetch_kernel() {
 		fi
 		say "kernel $version is built without sched_ext"
 	done
-	skip "no cloud kernel of $suite has sched_ext"
+	skip "no cloud kernel ${series:+$series }with sched_ext can be had from $suite"
 }
 
 is_complete() {
 	[ -e "$tools" ] && [ -e "$bpftool" ] && [ -e "$qemu/mended" ] && [ -e "$kernel/version" ] &&
 		{ [ ! "$1" ] || [ -e "$stress" ]; }
+}
+
+usage() {
+	echo "usage: $0 [--refresh | --stress | --kernel SERIES]" >&2
+	exit "$exit_usage"
+}
+
+fetch_backport() {
+	suite=trixie-backports
+	apt_dir="$testbed_cache/apt-$suite"
+	kernel="$testbed_cache/kernel-$series"
+	if [ -e "$kernel/version" ]; then return; fi
+	configure_apt
+	fetch_kernel
+	# As build-kernel.sh's: these may have no deadline server for sched_ext.
+	case "$series" in
+	6.*) echo rcutree.kthread_prio=1 >"$kernel/append" ;;
+	esac
+	rm -rf "$apt_dir"
 }
 
 main() {
@@ -182,10 +218,13 @@ main() {
 	"") ;;
 	--refresh) refresh=yes ;;
 	--stress) with_stress=yes ;;
-	*)
-		echo "usage: $0 [--refresh | --stress]" >&2
-		exit "$exit_usage"
+	--kernel)
+		[[ ${2:-} =~ ^[0-9]+\.[0-9]+$ ]] || usage
+		"$0"
+		series="$2" && fetch_backport
+		return
 		;;
+	*) usage ;;
 	esac
 	if [ ! "$refresh" ] && is_complete "$with_stress"; then return; fi
 	[ "$(uname -m)" = x86_64 ] || skip "only x86-64 machines are supported, this one is $(uname -m)"

@@ -324,6 +324,7 @@ CALLBACK(void, corun_enqueue, struct task_struct *p, u64 enq_flags)
 	struct task_ctx *t = callback_begin(OP_ENQUEUE, p, 0);
 	struct cpu_ctx *c;
 	u64 now, wait;
+	bool woke;
 
 	if (!t) {
 		insert_unknown(p, enq_flags);
@@ -334,10 +335,14 @@ CALLBACK(void, corun_enqueue, struct task_struct *p, u64 enq_flags)
 	/* It was taken out of a queue to be changed: its weight, its cgroup, where it may run. */
 	if (t->queued)
 		leave(t);
+	/* Who may run on one pCPU only wakes without select_cpu. */
+	woke = t->state == TASK_WAITING;
 	if (t->woken || may_stay(p, t))
 		c = cpu_at(t->cpu);
 	else
 		c = make_ready(p, t, t->cpu, now);
+	if (woke)
+		gang_woken(t, now);
 	wait = c ? quota_out(t, now) : 0;
 	if (wait)
 		park(p, t, wait, now, enq_flags);
@@ -422,7 +427,7 @@ RARE void dispatch_or_keep(s32 cpu, struct cpu_ctx *c, struct task_struct *prev,
 
 	turn_cut(t, c, now);
 	looks = !t->rest && balance_is_due(c, now);
-	if (looks && pull_busy(cpu, now))
+	if (looks && pull_busy(cpu, 0, now))
 		return;
 	if (stays && t->rest && move_fresh(cpu, fair_current(c, now)))
 		return;
@@ -518,7 +523,7 @@ RARE void dispatch_gangs(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, s
 	}
 	rank = rank_beside(rank, best.bound, &best);
 	looks = rank >= RANK_ORDINARY && best.rank <= rank && balance_is_due(c, now);
-	if (looks && pull_busy(cpu, now))
+	if (looks && pull_busy(cpu, best.awake, now))
 		return;
 	if (rank < RANK_ORDINARY && best.rank < RANK_ORDINARY && pull_owner(cpu))
 		return;

@@ -34,7 +34,7 @@ static inline void demand_boost(struct task_ctx *t, struct gang *g, u64 grant, u
 		t->urgent_since = now;
 }
 
-/* `t` woke up, in select_cpu: was it a sibling? */
+/* `t` woke up: was it a sibling? */
 static inline void demand_woken(struct task_ctx *t, struct gang *g, u64 now)
 {
 	if (waker_slot() == t->vm)

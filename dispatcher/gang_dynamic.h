@@ -3,9 +3,10 @@
  * Dynamic time-slice (DT) co-scheduling: Sukwong & Kim, "Is Co-scheduling Too Expensive for SMP
  * VMs?", EuroSys 2011, §5.2.2 and Algorithm 3.
  *
- * When a vCPU gets its turn in fair order and none of its siblings runs, it leads: each pCPU where
- * a sibling waits is interrupted and runs that sibling next, whoever is first there. Slices differ,
- * pCPUs are not reserved, nobody is kept waiting on purpose: no fragmentation.
+ * When a vCPU gets its turn in fair order while none of its VM leads, it leads: each pCPU where a
+ * sibling waits is interrupted and runs that sibling next, whoever is first there. Siblings may run
+ * already (Algorithm 3 calls those that are "not currently scheduled"). Slices differ, pCPUs are
+ * not reserved, nobody is kept waiting on purpose: no fragmentation.
  *
  * A call holds until the leader's turn is over; it is answered once. Where two gangs are called to
  * one pCPU, fair order decides and the other call stays. A sibling that was called is charged like
@@ -30,11 +31,11 @@ static inline bool gang_together(struct gang *g, u64 now)
 	return before(now, shared(g->ctx->until));
 }
 
-/* Is a vCPU on `cpu` the first of its gang: do siblings wait on other pCPUs, and none runs? */
-CALLED u32 gang_first(u32 slot, s32 cpu)
+/* Does a sibling of who has `cpu` wait on another pCPU, where none runs? */
+CALLED u32 gang_waits_elsewhere(u32 slot, s32 cpu)
 {
 	struct gang g = gang_in(slot);
-	u32 first = 0;
+	u32 waits = 0;
 	s32 i;
 
 	if (!g.vm)
@@ -44,11 +45,11 @@ CALLED u32 gang_first(u32 slot, s32 cpu)
 
 		if (i == cpu || !c || !gang_here(&g, i))
 			continue;
-		first = !gang_runs_on(&g, c);
-		if (!first)
+		waits = !gang_runs_on(&g, c);
+		if (waits)
 			break;
 	}
-	return first;
+	return waits;
 }
 
 /* Calls the siblings that wait on pCPUs other than `cpu`, to be together until `until`; by epoch.
@@ -90,7 +91,7 @@ static inline void dynamic_started(struct gang *g, s32 cpu, u32 id, u64 slice_en
 {
 	if (gang_together(g, now))
 		store(*gang_target(g, cpu), 0);
-	else if (gang_first(g->slot, cpu))
+	else if (gang_waits_elsewhere(g->slot, cpu))
 		gang_call(g->slot, cpu, id, slice_end);
 }
 

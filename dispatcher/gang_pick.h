@@ -39,7 +39,7 @@ CALLED u32 rank_of(struct ranked *r)
 	case GANG_RELAXED:
 		return relaxed_rank(&g, r);
 	case GANG_RELAXED_ALL:
-		return relaxed_all_rank(&g, r->cpu, r->runs, r->now);
+		return relaxed_all_rank(&g, r);
 	case GANG_ASYMMETRIC:
 		return asymmetric_rank(r);
 	default:
@@ -68,13 +68,14 @@ struct gang_choice {
 	u64 vtime;
 	u64 since; /* RANK_URGENT: since when it is */
 	u64 first; /* the virtual time of who is owed most, may it start or not */
+	u64 fresh; /* the same of those who have not run since they woke */
 	u64 again; /* ns until those who may not start now are to be looked at again; 0: never */
 	u32 id;	   /* 0: nobody may start */
 	u32 rank;
 	u32 slot_over; /* a vCPU waits for a time slot, and the last one has ended */
 	u32 stays;     /* asked: may who runs there stay? */
 	u32 known;     /* somebody waits, or stays: `first` is said */
-	u32 pad;
+	u32 awake;     /* so many have just woken; if any, `fresh` is said */
 };
 
 /* Is somebody of `rank`, urgent since `since` if so, better than the best of those before it? */
@@ -108,7 +109,7 @@ CALLED u32 rank_of_stopped(struct ranked *r, struct gang_choice *best)
 	if (!r || !best || !g.vm || !g.conf || !g.ctx)
 		return RANK_NOT;
 	next = best->rank == RANK_NOT && (!best->stays || before(r->vtime, best->bound));
-	if (g.mode == GANG_RELAXED_ALL && next && relaxed_all_willing(&g, r->cpu, r->now))
+	if (g.mode == GANG_RELAXED_ALL && relaxed_all_willing(&g, r, next))
 		return RANK_TARGET;
 	if (g.mode == GANG_STRICT && !slot_is_open(r->now))
 		best->slot_over = 1;
@@ -119,13 +120,16 @@ CALLED u32 rank_of_stopped(struct ranked *r, struct gang_choice *best)
 /*
  * `rank` of one with this virtual time, beside who waits and who runs. A call by siblings does not
  * count for one that has had so much more than who is owed most there: or gangs whose vCPUs call
- * each other again and again would leave nothing to all others.
+ * each other again and again would leave nothing to all others. Nor does it count beside one that
+ * has just woken and would interrupt it by fair order: what such a one is owed is bounded, so that
+ * it would lose with each of its turns what it waits for it.
  */
 static inline u32 rank_beside(u32 rank, u64 vtime, struct gang_choice *best)
 {
-	bool in_vain = best->known && before(best->first + CALL_LEAD * knobs.slice, vtime);
+	bool ahead = best->known && before(best->first + CALL_LEAD * knobs.slice, vtime);
+	bool late = best->awake && before(best->fresh + knobs.wakeup_gran, vtime);
 
-	return rank == RANK_TARGET && in_vain ? RANK_ORDINARY : rank;
+	return rank == RANK_TARGET && (ahead || late) ? RANK_ORDINARY : rank;
 }
 
 /* Who of those who wait for `cpu` shall run next? Returns best->id. */
@@ -141,6 +145,7 @@ CALLED u32 best_waiting(s32 cpu, struct gang_choice *best)
 	best->slot_over = 0;
 	best->first = best->bound;
 	best->known = best->stays;
+	best->awake = 0;
 	for_each_queued (p, cpu) {
 		struct ranked r = {.cpu = cpu, .now = best->now};
 		u32 rank;
@@ -149,6 +154,9 @@ CALLED u32 best_waiting(s32 cpu, struct gang_choice *best)
 		if (!best->known || before(r.vtime, best->first))
 			best->first = r.vtime;
 		best->known = 1;
+		if (r.fresh && (!best->awake || before(r.vtime, best->fresh)))
+			best->fresh = r.vtime;
+		best->awake += r.fresh;
 		rank = rank_beside(rank_of(&r), r.vtime, best);
 		if (rank == RANK_NOT)
 			rank = rank_of_stopped(&r, best);
@@ -188,7 +196,7 @@ RARE void gang_join_one(struct task_struct *p, struct task_ctx *t, u64 now)
 		asymmetric_claim(p, t, &g, t->state == TASK_WAITING, now);
 	else if (t->claims)
 		asymmetric_leave(p, t);
-	if (g.ctx && !t->member && (g.mode == GANG_RELAXED || g.mode == GANG_RELAXED_ALL))
+	if (g.ctx && !t->member && is_relaxed(&g))
 		relaxed_join(&g, t, id_of(p), now);
 }
 
@@ -220,12 +228,12 @@ RARE void gang_started_one(struct task_struct *p, struct task_ctx *t, struct cpu
 	struct gang g = gang_of(t);
 	u32 id;
 
-	if (g.vm && g.ctx && (g.mode == GANG_DYNAMIC || g.mode == GANG_RELAXED_ALL)) {
+	if (g.vm && g.ctx && g.mode == GANG_DYNAMIC) {
 		/* One tap per expression: compilers evaluate arguments in different orders. */
 		id = id_of(p);
 		dynamic_started(&g, cpu, id, shared(c->slice_end), now);
 	}
-	if (g.vm && g.conf && g.ctx && g.mode == GANG_RELAXED) {
+	if (g.vm && g.conf && g.ctx && is_relaxed(&g)) {
 		id = id_of(p);
 		relaxed_started(&g, t->member, cpu, id, shared(c->slice_end), now);
 	}
@@ -288,7 +296,7 @@ RARE u64 gang_timer_one(u64 left, struct cpu_ctx *c)
 	struct gang g = gang_in(shared(c->cur_vm));
 	u64 sample;
 
-	if (g.mode != GANG_RELAXED && g.mode != GANG_RELAXED_ALL)
+	if (!is_relaxed(&g))
 		return left;
 	sample = shared(g.conf->sample);
 	return sample < left ? sample : left;
@@ -326,7 +334,7 @@ RARE void gang_state(struct task_ctx *t, u32 state, u64 now)
 
 	/* Progress made under another mode is not to be held against anybody if this one comes
 	 * back. */
-	if (g.mode != GANG_RELAXED && g.mode != GANG_RELAXED_ALL)
+	if (!is_relaxed(&g))
 		relaxed_leave(t);
 	else if (g.vm && g.conf && g.ctx)
 		relaxed_state(&g, t, state, now);
@@ -339,8 +347,7 @@ RARE void gang_stopped_one(struct task_struct *p, struct task_ctx *t, bool runna
 
 	if (g.conf && g.mode == GANG_ASYMMETRIC)
 		asymmetric_claim(p, t, &g, runnable && asymmetric_cut_short(t, now), now);
-	if (g.ctx &&
-	    (g.mode == GANG_DYNAMIC || g.mode == GANG_RELAXED || g.mode == GANG_RELAXED_ALL))
+	if (g.ctx && (g.mode == GANG_DYNAMIC || is_relaxed(&g)))
 		dynamic_stopped(&g, id_of(p), now);
 	if (g.mode == GANG_DEMAND && !runnable)
 		store(t->awaited, 0);
@@ -381,7 +388,7 @@ static inline u64 gang_ahead(struct task_ctx *t)
 	return g.conf && g.mode == GANG_DEMAND ? demand_ahead(&g) : knobs.max_lead;
 }
 
-/* `t` woke up, in select_cpu. */
+/* `t` woke up: on the pCPU where this is, who wakes it runs. */
 static inline void gang_woken(struct task_ctx *t, u64 now)
 {
 	struct gang g = gang_of(t);

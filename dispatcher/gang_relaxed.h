@@ -2,15 +2,16 @@
 /*
  * Relaxed co-scheduling: what VMware published of ESX ("Co-scheduling SMP VMs in VMware ESX
  * Server", 2008; "The CPU Scheduler in VMware ESX 4", 2010), in the words of Sukwong & Kim, EuroSys
- * 2011, §6.
+ * 2011, §6. (Their strict co-scheduling, ESX 2, is gang_strict.h's kind.)
  *
  * A vCPU makes progress while it runs or is halted; ready, it makes none. Its lead is how much more
  * progress it has made than its slowest sibling. Leads are looked at every `sample`:
  *
  *   relaxed      (ESX 4) a vCPU whose lead exceeds `stop` is stopped, alone, until it is below
  *                `resume`;
- *   relaxed-all  (ESX 2) then the whole VM is stopped, and all of it starts together when every
- *                pCPU where one of its vCPUs waits would run that vCPU next; leads begin anew.
+ *   relaxed-all  (ESX 3) then the whole VM is stopped. Those that lag start together when every
+ *                pCPU where one of them waits would run it next; who is ahead of them by `resume`
+ *                stays stopped until it is not.
  *
  * ESX 4 still tries to start siblings together. After a stop the slowest, when it gets its turn,
  * calls those that wait, as in gang_dynamic.h; who is stopped comes as soon as it may go on.
@@ -28,6 +29,12 @@
 
 #include "gang.h"
 #include "gang_dynamic.h"
+
+/* Is the progress of its vCPUs compared? */
+static inline bool is_relaxed(struct gang *g)
+{
+	return g->mode == GANG_RELAXED || g->mode == GANG_RELAXED_ALL;
+}
 
 /* The member with this number plus 1; NULL if it is none. */
 static inline struct gang_vcpu *gang_member(struct gang_ctx *ctx, u32 member)
@@ -223,6 +230,32 @@ static inline bool relaxed_sample(struct gang *g, u32 member, u64 now)
 	return true;
 }
 
+/* Stops each member of the gang in this slot of the table that is ahead. */
+CALLED u32 relaxed_stop_leaders(u32 slot, u64 now)
+{
+	struct gang g = gang_in(slot);
+	u64 most = lag_most(slot, now);
+	u32 members, stopped = 0;
+	u64 resume;
+	u32 i;
+
+	if (!g.vm || !g.conf || !g.ctx)
+		return 0;
+	members = shared(g.ctx->members);
+	resume = shared(g.conf->resume);
+	repeat (i, GANG_VCPUS) {
+		struct gang_vcpu *v = &g.ctx->vcpu[opaque(i) % GANG_VCPUS];
+
+		if (i >= members)
+			break;
+		if (!shared(v->id) || most < lag_of(v, now) + resume)
+			continue;
+		exchange_if_zero(v->stopped, now);
+		stopped++;
+	}
+	return stopped;
+}
+
 /* relaxed-all: the same for the whole VM; calls made before do not hold any more. */
 static inline bool relaxed_all_sample(struct gang *g, u32 member, s32 cpu, u64 now)
 {
@@ -234,6 +267,7 @@ static inline bool relaxed_all_sample(struct gang *g, u32 member, s32 cpu, u64 n
 		return false;
 	store(g->ctx->until, now);
 	fetch_add(g->ctx->epoch, 1);
+	relaxed_stop_leaders(g->slot, now);
 	repeat (i, nr_pcpus()) {
 		struct cpu_ctx *c = cpu_at(i);
 
@@ -243,7 +277,7 @@ static inline bool relaxed_all_sample(struct gang *g, u32 member, s32 cpu, u64 n
 	return true;
 }
 
-/* The gang, stopped since `since`, goes on: all begin at the same progress. */
+/* The gang, stopped since `since`, goes on, but for those that are ahead. */
 static inline void relaxed_all_release(struct gang *g, u64 since, u64 now)
 {
 	u32 members = shared(g->ctx->members);
@@ -256,18 +290,16 @@ static inline void relaxed_all_release(struct gang *g, u64 since, u64 now)
 		if (i >= members)
 			break;
 		ready = shared(v->since);
-		if (shared(v->id) && ready)
+		if (shared(v->id) && ready && !shared(v->stopped))
 			fetch_add(v->costop, now - later(since, ready));
-		store(v->behind, 0);
-		store(v->since, ready ? now : 0);
 	}
 }
 
 /*
- * `cpu` would run a vCPU of the stopped gang next. If so would every pCPU where one waits, all
- * start: true.
+ * The stopped gang goes on if nothing of it is in the way on any pCPU: true. A pCPU has said so in
+ * this epoch.
  */
-static inline bool relaxed_all_willing(struct gang *g, s32 cpu, u64 now)
+static inline bool relaxed_all_goes_on(struct gang *g, s32 cpu, u64 now)
 {
 	u32 epoch = shared(g->ctx->epoch);
 	bool all = true;
@@ -289,9 +321,27 @@ static inline bool relaxed_all_willing(struct gang *g, s32 cpu, u64 now)
 	return true;
 }
 
-static inline u32 relaxed_all_rank(struct gang *g, s32 cpu, bool runs, u64 now)
+/*
+ * The member behind `r` waits while its gang is stopped; it is `next` on its pCPU. If so are all
+ * that lag, each on its own, they start: true. Who is ahead keeps none of them.
+ */
+static inline bool relaxed_all_willing(struct gang *g, struct ranked *r, bool next)
 {
-	return shared(g->ctx->stopped) ? RANK_NOT : dynamic_rank(g, cpu, runs, now);
+	struct gang_vcpu *v = gang_member(g->ctx, r->member);
+	bool ahead = v && shared(v->stopped) && lead_of(g, v, r->now) >= shared(g->conf->resume);
+
+	if (!shared(g->ctx->stopped))
+		return false;
+	if (v && !ahead)
+		relaxed_release(v, r->now);
+	if (!ahead && !next)
+		return false;
+	return relaxed_all_goes_on(g, r->cpu, r->now) && !ahead;
+}
+
+static inline u32 relaxed_all_rank(struct gang *g, struct ranked *r)
+{
+	return shared(g->ctx->stopped) ? RANK_NOT : relaxed_rank(g, r);
 }
 
 #endif

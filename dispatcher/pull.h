@@ -180,7 +180,23 @@ static inline s32 busiest(s32 cpu, u64 least)
 }
 #endif
 
-/* The pCPU whose tasks are furthest behind among those with someone waiting and `least` tasks. */
+/* Does somebody wait on `from` who may run on `cpu`? Else that hides others whose tasks may. */
+CALLED u32 some_may_run(s32 from, s32 cpu)
+{
+	u32 looked = (u32)unknown_zero();
+	struct task_struct *p;
+	u32 may = 0;
+
+	for_each_queued (p, from) {
+		may = allowed(p, cpu);
+		if (may || ++looked >= PULL_LOOK)
+			break;
+	}
+	return may;
+}
+
+/* The pCPU whose tasks are furthest behind among those with `least` tasks, of which some that wait
+ * may run on `cpu`. */
 static inline s32 furthest_behind(s32 cpu, u64 least)
 {
 	s32 found = NO_PCPU;
@@ -195,7 +211,7 @@ static inline s32 furthest_behind(s32 cpu, u64 least)
 			continue;
 		/* Whoever runs there is close to those who wait. */
 		vtime = shared(c->cur_vtime);
-		if (found == NO_PCPU || before(vtime, behind)) {
+		if ((found == NO_PCPU || before(vtime, behind)) && some_may_run(i, cpu)) {
 			behind = vtime;
 			found = i;
 		}
@@ -272,20 +288,22 @@ static inline bool pull_load(s32 cpu, struct cpu_ctx *c)
 	return rule.lighter_than && pull_from(from, cpu, &rule);
 }
 
-/* Takes a task from a more crowded pCPU whose clock is, and was, behind: there, tasks are owed
- * more.
+/* Takes a task from a more crowded pCPU whose clock is behind, as one's was: there, tasks are owed
+ * more. `awake` of those here are for a moment only, as far as that is known.
  */
-static inline bool pull_owed(s32 cpu, struct cpu_ctx *c, u64 now)
+static inline bool pull_owed(s32 cpu, struct cpu_ctx *c, u32 awake, u64 now)
 {
 	struct pull_rule rule = {
 	    .before = fair_current(c, now) - knobs.balance_interval / 2,
 	    .between = true,
 	};
-	u32 last = shared(c->behind);
-	s32 from = furthest_behind(cpu, shared(c->nr) + 1);
+	s32 from = furthest_behind(cpu, shared(c->nr) + 1 - awake);
+	struct cpu_ctx *other = cpu_at(from);
+	bool behind = other && before(shared(other->cur_vtime), rule.before);
+	u32 was = shared(c->behind);
 
-	store(c->behind, (u16)(from + 1));
-	return from != NO_PCPU && (u32)from + 1 == last && pull_from(from, cpu, &rule);
+	store(c->behind, behind);
+	return behind && was && pull_from(from, cpu, &rule);
 }
 
 /* `t` runs on `cpu`, and nobody else is there: does it share the core, while another one idles? */
@@ -299,14 +317,8 @@ RARE bool finds_idle_core(s32 cpu, struct cpu_ctx *c, struct task_struct *p, str
 	return least_loaded(p, t, placement_of(p, t), cpu, 0) != cpu;
 }
 
-/* `cpu` is busy: is it time to look at others? */
-static inline bool balance_is_due(struct cpu_ctx *c, u64 now)
-{
-	return now - shared(c->balanced_at) >= knobs.balance_interval;
-}
-
-/* The look: even out loads, and then what tasks are owed. */
-CALLED u32 pull_busy(s32 cpu, u64 now)
+/* The look: even out loads, and then what tasks are owed. `awake` have just woken here. */
+CALLED u32 pull_busy(s32 cpu, u32 awake, u64 now)
 {
 	struct cpu_ctx *c = cpu_at(cpu);
 
@@ -314,7 +326,7 @@ CALLED u32 pull_busy(s32 cpu, u64 now)
 		return false;
 	store(c->balanced_at, now);
 	if (!pull_load(cpu, c))
-		return pull_owed(cpu, c, now);
+		return pull_owed(cpu, c, awake, now);
 	store(c->behind, 0); /* what the look before saw of clocks is no more */
 	return true;
 }

@@ -50,6 +50,12 @@ static inline void slice_begin(struct cpu_ctx *c, s32 cpu, u64 slice, u64 now)
 		look_in(c, cpu, gang_timer(slice, c), now);
 }
 
+/* `c` is busy: is it time to look at others (pull.h)? */
+static inline bool balance_is_due(struct cpu_ctx *c, u64 now)
+{
+	return now - shared(c->balanced_at) >= knobs.balance_interval;
+}
+
 /* The timer of `cpu`, which idles, fired: those who might not start, may they now? */
 static inline void idle_timer(s32 cpu)
 {
@@ -57,11 +63,16 @@ static inline void idle_timer(s32 cpu)
 		kick(cpu, KICK_IDLE);
 }
 
-/* The timer of `cpu` fired: is the slice over, and does somebody wait? */
+/*
+ * The timer of `cpu` fired: is the slice over, and does somebody wait, or is it time to look at
+ * other pCPUs? One that is alone but for sleepers would else look in moments only in which they
+ * run.
+ */
 static inline void slice_timer(struct cpu_ctx *c, s32 cpu)
 {
 	u64 now = now_ns();
 	u64 end = shared(c->slice_end);
+	bool looks;
 
 	if (shared(c->idle)) {
 		idle_timer(cpu);
@@ -79,7 +90,9 @@ static inline void slice_timer(struct cpu_ctx *c, s32 cpu)
 		look_in(c, cpu, gang_timer(end - now, c), now); /* it was for an earlier slice */
 		return;
 	}
-	if (queue_length(cpu) || quota_is_due(c) || beside_is_due(c, cpu))
+	/* Those who have cores do not look. */
+	looks = partner_of(cpu) == NO_PCPU && balance_is_due(c, now);
+	if (queue_length(cpu) || quota_is_due(c) || beside_is_due(c, cpu) || looks)
 		kick(cpu, KICK_PREEMPT);
 	else
 		look_in(c, cpu, gang_timer(knobs.slice, c), now);

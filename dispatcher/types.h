@@ -100,7 +100,9 @@ struct ranked {
 	u32 vm;	    /* slot of its VM, or NO_VM */
 	u32 member; /* as in task_ctx */
 	s32 cpu;
-	u32 runs; /* does it run there, or wait? */
+	u32 runs;  /* does it run there, or wait? */
+	u32 fresh; /* as in task_ctx */
+	u32 pad;
 };
 
 /* A task that another one yields to, as yield.h looks at it. */
@@ -342,7 +344,7 @@ struct cpu_ctx {
 	u16 runs;		  /* one of ours runs here, and who is next is not decided */
 	u32 cur_limited; /* quota.h: who runs here has a quota, and its turn ends with its part */
 	u16 cut;	 /* turn.h: somebody who waits here was perhaps interrupted */
-	u16 behind;	 /* pull.h: at the last look, that pCPU was furthest behind, plus 1 */
+	u16 behind;	 /* pull.h: at the last look, a pCPU was behind */
 	u32 busier_by;	 /* pull.h: at the last look, the busiest pCPU had so much more load */
 	u64 turn_vtime;	 /* turn.h: vtime at which the turn of who runs here began */
 	u64 release_at;	 /* quota.h: when who is parked here is looked at; 0: nobody is */

@@ -332,6 +332,7 @@ static inline void look_at_ranked(struct task_struct *p, struct ranked *r)
 
 	r->vm = NO_VM;
 	if (t) {
+		r->fresh = shared(t->fresh);
 		r->vm = shared(t->vm);
 		r->member = shared(t->member);
 		r->urgent_since = shared(t->urgent_since);

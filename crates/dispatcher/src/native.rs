@@ -608,16 +608,29 @@ impl<S: Services> Native<S> {
         prev: u32,
         current: Option<usize>,
     ) -> u32 {
-        self.inner.context.current = match current {
-            Some(task) => self.inner.pointer_to(task),
-            None => ptr::null_mut(),
-        };
+        self.begin_beside(current);
         // SAFETY: `p` and `current` are live tasks of this context; no task is added meanwhile.
         let chosen = self.call(Callback::SelectCpu, now, cpu, task, |p| unsafe {
             (Self::C.select_cpu)(p, prev as i32, 0)
         });
         self.inner.context.current = ptr::null_mut();
         chosen as u32
+    }
+
+    /// The callback that follows is a wake-up by `current`.
+    fn begin_beside(&mut self, current: Option<usize>) {
+        self.inner.context.current = match current {
+            Some(task) => self.inner.pointer_to(task),
+            None => ptr::null_mut(),
+        };
+    }
+
+    /// `task`, which may run on one pCPU only, so that nobody is asked where it should go, wakes on
+    /// `cpu`, where `current` runs.
+    pub fn enqueue_woken(&mut self, now: Nanos, cpu: u32, task: usize, current: Option<usize>) {
+        self.begin_beside(current);
+        self.enqueue(now, cpu, task);
+        self.inner.context.current = ptr::null_mut();
     }
 
     /// `task` must be queued.

@@ -311,12 +311,12 @@ impl<const TAPPED: bool> Machine<TAPPED> {
         if !std::mem::take(&mut self.waiting[task]) {
             return;
         }
+        let current = self.running[here as usize];
         if let Some(bound) = self.bound(task) {
             self.native.task(task).cpu = bound as i32;
-            self.native.enqueue(self.now, here, task);
+            self.native.enqueue_woken(self.now, here, task, current);
             return;
         }
-        let current = self.running[here as usize];
         let cpu = (self.native).select_cpu(self.now, here, task, here % 2, current);
         self.native.task(task).cpu = cpu as i32;
         if self.native.services().direct.take().is_some() {

@@ -276,9 +276,9 @@ impl<K: Kind> HostScheduler for Dispatcher<K> {
         let free = allowed.has_several();
         // An interrupt is taken on the pCPU where the task ran last.
         let here = waker.unwrap_or(prev);
+        let current = host.current(here).map(TaskId::index);
         let mut cpu = prev;
         if free {
-            let current = host.current(here).map(TaskId::index);
             cpu = PcpuId(
                 self.native
                     .select_cpu(now, here.0, task.index(), prev.0, current),
@@ -290,8 +290,11 @@ impl<K: Kind> HostScheduler for Dispatcher<K> {
         self.native.task(task.index()).cpu = cpu.0 as i32;
         if self.native.services().put_direct(task, cpu) {
             host.resched(cpu, waker);
-        } else {
+        } else if free {
             self.native.enqueue(now, here.0, task.index());
+        } else {
+            let woken = task.index();
+            self.native.enqueue_woken(now, here.0, woken, current);
         }
         self.pass_on(host, waker);
     }

@@ -468,8 +468,8 @@ static inline void dispatch_next(s32 cpu, struct cpu_ctx *c)
 }
 
 /* The rank of who runs on `cpu`, if anybody does and may stay there. */
-static inline u32 rank_of_current(s32 cpu, struct cpu_ctx *c, struct task_struct *prev,
-				  struct task_ctx *t, u64 now)
+RARE u32 rank_of_current(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, struct task_ctx *t,
+			 u64 now)
 {
 	struct ranked r;
 

@@ -71,11 +71,12 @@ struct gang_choice {
 	u64 fresh; /* the same of those who have not run since they woke */
 	u64 again; /* ns until those who may not start now are to be looked at again; 0: never */
 	u32 id;	   /* 0: nobody may start */
-	u32 rank;
-	u32 slot_over; /* a vCPU waits for a time slot, and the last one has ended */
-	u32 stays;     /* asked: may who runs there stay? */
-	u32 known;     /* somebody waits, or stays: `first` is said */
-	u32 awake;     /* so many have just woken; if any, `fresh` is said */
+	u16 rank;
+	u16 slot_over; /* a vCPU waits for a time slot, and the last one has ended */
+	u16 stays;     /* asked: may who runs there stay? */
+	u16 known;     /* somebody waits, or stays: `first` is said */
+	u16 awake;     /* so many have just woken; if any, `fresh` is said */
+	u16 pad;
 };
 
 /* Is somebody of `rank`, urgent since `since` if so, better than the best of those before it? */

@@ -197,7 +197,7 @@ CALLED u32 some_may_run(s32 from, s32 cpu)
 
 /* The pCPU whose tasks are furthest behind among those with `least` tasks, of which some that wait
  * may run on `cpu`. */
-static inline s32 furthest_behind(s32 cpu, u64 least)
+CALLED s32 furthest_behind(s32 cpu, u64 least)
 {
 	s32 found = NO_PCPU;
 	u64 behind = 0;
@@ -271,39 +271,37 @@ INLINED bool pull_idle(s32 cpu)
 }
 
 /* Takes from the busiest pCPU a task that leaves both more alike than they are, and last were. */
-static inline bool pull_load(s32 cpu, struct cpu_ctx *c)
+static inline bool pull_load(s32 cpu, struct cpu_ctx *c, struct pull_rule *rule)
 {
 	u64 mine = shared(c->load);
 	u64 last = shared(c->busier_by);
 	struct cpu_ctx *busier;
 	u64 more;
 	s32 from;
-	struct pull_rule rule = {.between = true};
 
 	from = busiest(cpu, mine);
 	busier = cpu_at(from);
 	more = busier ? shared(busier->load) - mine : 0;
 	store(c->busier_by, more < ~0u ? (u32)more : ~0u);
-	rule.lighter_than = more < last ? more : last;
-	return rule.lighter_than && pull_from(from, cpu, &rule);
+	rule->lighter_than = more < last ? more : last;
+	return rule->lighter_than && pull_from(from, cpu, rule);
 }
 
 /* Takes a task from a more crowded pCPU whose clock is behind, as one's was: there, tasks are owed
  * more. `awake` of those here are for a moment only, as far as that is known.
  */
-static inline bool pull_owed(s32 cpu, struct cpu_ctx *c, u32 awake, u64 now)
+static inline bool pull_owed(s32 cpu, struct cpu_ctx *c, struct pull_rule *rule, u32 awake, u64 now)
 {
-	struct pull_rule rule = {
-	    .before = fair_current(c, now) - knobs.balance_interval / 2,
-	    .between = true,
-	};
 	s32 from = furthest_behind(cpu, shared(c->nr) + 1 - awake);
 	struct cpu_ctx *other = cpu_at(from);
-	bool behind = other && before(shared(other->cur_vtime), rule.before);
 	u32 was = shared(c->behind);
+	bool behind;
 
+	rule->lighter_than = 0;
+	rule->before = fair_current(c, now) - knobs.balance_interval / 2;
+	behind = other && before(shared(other->cur_vtime), rule->before);
 	store(c->behind, behind);
-	return behind && was && pull_from(from, cpu, &rule);
+	return behind && was && pull_from(from, cpu, rule);
 }
 
 /* `t` runs on `cpu`, and nobody else is there: does it share the core, while another one idles? */
@@ -321,12 +319,13 @@ RARE bool finds_idle_core(s32 cpu, struct cpu_ctx *c, struct task_struct *p, str
 CALLED u32 pull_busy(s32 cpu, u32 awake, u64 now)
 {
 	struct cpu_ctx *c = cpu_at(cpu);
+	struct pull_rule rule = {.between = true};
 
 	if (!c)
 		return false;
 	store(c->balanced_at, now);
-	if (!pull_load(cpu, c))
-		return pull_owed(cpu, c, awake, now);
+	if (!pull_load(cpu, c, &rule))
+		return pull_owed(cpu, c, &rule, awake, now);
 	store(c->behind, 0); /* what the look before saw of clocks is no more */
 	return true;
 }

@@ -100,9 +100,8 @@ struct ranked {
 	u32 vm;	    /* slot of its VM, or NO_VM */
 	u32 member; /* as in task_ctx */
 	s32 cpu;
-	u32 runs;  /* does it run there, or wait? */
-	u32 fresh; /* as in task_ctx */
-	u32 pad;
+	u16 runs;  /* does it run there, or wait? */
+	u16 fresh; /* as in task_ctx */
 };
 
 /* A task that another one yields to, as yield.h looks at it. */

@@ -268,9 +268,11 @@ fn compare(claim: &mut Claim, values: &[Compared], order: &[(String, Condition)]
     let broken: Vec<&str> = broken.map(|(text, _)| text.as_str()).collect();
     let mut notes: Vec<String> = Vec::new();
     let (mut ours, mut spreads) = (BTreeMap::new(), BTreeMap::new());
-    for value in values {
-        let of_seeds = seen.spread(&seen.each(&value.ours));
-        let (judged, reading) = one(claim.kind, value, of_seeds, broken.is_empty(), seen);
+    for (value, (judged, reading)) in
+        values
+            .iter()
+            .zip(read(claim.kind, values, broken.is_empty(), seen))
+    {
         if let Some(reading) = reading {
             let subject = if value.name.is_empty() {
                 String::new()
@@ -314,13 +316,75 @@ fn figure(mut all: BTreeMap<String, Figure>) -> Option<Figure> {
     }
 }
 
-/// One value, judged by the reading that it is nearest to, and which one that is if it is not the
-/// claim's own.
+/// All values, judged by the readings that the claim is nearest to, with those that are not its own. A reading
+/// that several values have is one of all of these, or of none.
+fn read<'v>(
+    kind: Kind,
+    values: &'v [Compared],
+    ordered: bool,
+    seen: &Seen<'_>,
+) -> Vec<(Judged, Option<&'v str>)> {
+    let ours: Vec<Option<Spread>> = values
+        .iter()
+        .map(|value| seen.spread(&seen.each(&value.ours)))
+        .collect();
+    let names = || {
+        values
+            .iter()
+            .flat_map(|value| value.readings.iter())
+            .map(|(name, _)| name.as_str())
+    };
+    let shared: BTreeSet<&str> = names()
+        .filter(|name| names().filter(|it| it == name).count() > 1)
+        .collect();
+    let judged = |common: Option<&str>| -> Vec<_> {
+        let each = values.iter().zip(&ours);
+        each.map(|(value, ours)| {
+            let readings = value
+                .readings
+                .iter()
+                .filter(|(name, _)| !shared.contains(name.as_str()));
+            let fixed = value.readings.iter().find(|(name, _)| common == Some(name));
+            match fixed {
+                Some(reading) => one(
+                    kind,
+                    value,
+                    *ours,
+                    ordered,
+                    None,
+                    std::iter::once(reading),
+                    seen,
+                ),
+                None => {
+                    let own = Some(&value.paper);
+                    one(kind, value, *ours, ordered, own, readings, seen)
+                }
+            }
+        })
+        .collect()
+    };
+    let mut best = judged(None);
+    let rank = |of: &[(Judged, Option<&str>)]| {
+        let ranks = || of.iter().map(|(judged, _)| judged.verdict.rank());
+        (ranks().min(), ranks().map(u32::from).sum::<u32>())
+    };
+    for common in &shared {
+        let other = judged(Some(common));
+        if rank(&other) > rank(&best) {
+            best = other;
+        }
+    }
+    best
+}
+
+/// One value, judged by the nearest of its own reading, if that is one, and others, and by which of these.
 fn one<'v>(
     kind: Kind,
     value: &'v Compared,
     ours: Option<Spread>,
     ordered: bool,
+    own: Option<&Number>,
+    readings: impl Iterator<Item = &'v (String, Number)>,
     seen: &Seen<'_>,
 ) -> (Judged, Option<&'v str>) {
     let median = ours.map_or(f64::NAN, |spread| spread.median);
@@ -328,15 +392,20 @@ fn one<'v>(
         Kind::Exact | Kind::Analytic => exact(paper, median),
         _ => quantitative(value.meaning, paper, median, ordered),
     };
-    let paper = seen.of_paper(&value.paper);
-    let mut best = (verdict(paper), paper, None);
-    for (name, reading) in &value.readings {
+    let mut best = own.map(|own| {
+        let paper = seen.of_paper(own);
+        (verdict(paper), paper, None)
+    });
+    for (name, reading) in readings {
         let paper = seen.of_paper(reading);
-        if verdict(paper).rank() > best.0.rank() {
-            best = (verdict(paper), paper, Some(name.as_str()));
+        if best
+            .as_ref()
+            .is_none_or(|best| verdict(paper).rank() > best.0.rank())
+        {
+            best = Some((verdict(paper), paper, Some(name.as_str())));
         }
     }
-    let (verdict, paper, reading) = best;
+    let (verdict, paper, reading) = best.unwrap_or((Verdict::Missed, f64::NAN, None));
     let judged = Judged {
         name: value.name.clone(),
         paper: paper.is_finite().then(|| round(paper)),

@@ -170,10 +170,15 @@ pub fn exact(paper: f64, ours: f64) -> Verdict {
     }
 }
 
-/// The verdict on what is true or not, seed by seed; `reached` is the one if it is.
+/// The verdict on what is true or not, seed by seed; `reached` is the one if it is: what is exact, with every
+/// seed.
 pub fn over_seeds(truths: &[bool], reached: Verdict) -> Verdict {
     let so = truths.iter().filter(|truth| **truth).count();
-    match !truths.is_empty() && so * 10 >= truths.len() * 9 {
+    let enough = match reached {
+        Verdict::Exact => so == truths.len(),
+        _ => so * 10 >= truths.len() * 9,
+    };
+    match !truths.is_empty() && enough {
         true => reached,
         false => Verdict::Missed,
     }
@@ -186,6 +191,15 @@ mod tests {
 
     fn effect(paper: f64, ours: f64) -> Verdict {
         quantitative(Meaning::Effect, paper, ours, true)
+    }
+
+    #[test]
+    fn exact_is_with_every_seed() {
+        let mut truths = [true; 20];
+        assert_eq!(over_seeds(&truths, Verdict::Exact), Verdict::Exact);
+        truths[7] = false;
+        assert_eq!(over_seeds(&truths, Verdict::Exact), Verdict::Missed);
+        assert_eq!(over_seeds(&truths, Verdict::Holds), Verdict::Holds);
     }
 
     #[test]

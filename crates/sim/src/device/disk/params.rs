@@ -30,8 +30,8 @@ pub struct DiskParams {
     /// From the disk's completion until the guest's interrupt is posted (iothread, irqfd), ns. 5 us:
     /// assumed, half of `submit`: there is one wake-up, and no request to set up.
     pub complete: Nanos,
-    /// Of so many requests one goes to the disk, the others are answered by the host's page cache; 1:
-    /// all go to the disk (QEMU's `cache=none`).
+    /// Of so many reads one goes to the disk, the others are answered by the host's page cache; 1: all
+    /// go to the disk (QEMU's `cache=none`). Writes always do.
     pub page_cache: u32,
 }
 
@@ -103,7 +103,7 @@ fn host_parameters() -> Vec<Parameter> {
         ),
         entry(
             "device.*.page_cache",
-            "of so many requests one is not answered by the host's page cache",
+            "of so many reads one is not answered by the host's page cache",
             Value::Number(f64::from(disk.page_cache), ""),
             "QEMU's cache=none, as hosts of many VMs have it",
         ),

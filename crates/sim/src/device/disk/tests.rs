@@ -178,7 +178,7 @@ fn the_link_carries_one_way_at_a_time() {
 }
 
 #[test]
-fn one_of_so_many_requests_goes_to_the_disk() {
+fn one_of_so_many_reads_goes_to_the_disk() {
     let params = DiskParams {
         page_cache: 4,
         ..ssd(SchedulerParams::None)
@@ -196,6 +196,22 @@ fn one_of_so_many_requests_goes_to_the_disk() {
     assert!(bench.answered.iter().all(|(_, took)| *took == 1_600));
     assert_eq!(bench.disk.totals().requests, 4000);
     assert_eq!(bench.disk.totals().bytes, 4000 << 14);
+}
+
+/// A commit waits until it is on the disk, whatever the host has in memory.
+#[test]
+fn no_write_ends_in_the_page_cache() {
+    let params = DiskParams {
+        page_cache: 1_000_000,
+        ..ssd(SchedulerParams::None)
+    };
+    let mut bench = Bench::new(&params, &[SHARE]);
+    (0..100).for_each(|_| _ = bench.submit(0, 0, 8 << 10, true));
+    let mut disk = 0;
+    while bench.until_done(Nanos::MAX).is_some() {
+        disk += 1;
+    }
+    assert_eq!((disk, bench.answered.len()), (100, 0));
 }
 
 #[test]

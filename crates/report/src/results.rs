@@ -258,6 +258,10 @@ pub struct VmResult {
     /// The same, with the context retained by the guest.
     #[serde(default)]
     pub second_retained_share: f64,
+    /// Share of its vCPUs' time on such hardware threads, without what the guest retained, while the
+    /// policy took the vCPU for CPU-bound: vSMT-IO lent them.
+    #[serde(default)]
+    pub lent_share: f64,
     /// Waits for a pCPU: median; null if there was none.
     pub ready_wait_p50_us: Option<f64>,
     /// Waits for a pCPU: 99th percentile; null if there was none.

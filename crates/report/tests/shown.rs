@@ -38,6 +38,7 @@ fn vm(name: &str, throughput: f64, run: f64, ready: f64, lock: Option<f64>) -> V
         retained_share: 0.0,
         second_share: 0.0,
         second_retained_share: 0.0,
+        lent_share: 0.0,
         polled_share: 0.0,
         beyond_recording_share: None,
     }

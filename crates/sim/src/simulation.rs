@@ -15,6 +15,9 @@ use corun_model::{Nanos, PcpuId, PcpuSet, Status, TaskId, VmId};
 use corun_policies::Policy;
 use std::collections::BTreeMap;
 
+/// What vSMT-IO calls the vCPUs that it lends second hardware threads to.
+const CPU_BOUND: &str = "CPU";
+
 /// A run under way.
 pub struct Simulation {
     host: Host,
@@ -269,6 +272,11 @@ impl Simulation {
         let plan = control.decide(&self.host, self.sched.as_ref(), self.load.as_ref());
         self.watch
             .decided(&self.host, &plan, |id| control.recognised(id));
+        for index in 0..self.host.tasks().count() {
+            let id = TaskId::from(index);
+            let computes = control.recognised(id) == Some(CPU_BOUND);
+            self.host.take_for_computing(id, computes);
+        }
         let next = self.host.now().saturating_add(control.period());
         let status = control.status();
         for vm in &status.vms {

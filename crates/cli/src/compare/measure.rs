@@ -180,6 +180,7 @@ fn vm(vm: &VmOutcome, measured: Nanos) -> VmResult {
         polled_share: share(sum(|t| t.polled), vcpu_time),
         second_share: share(sum(|t| t.second), vcpu_time),
         second_retained_share: share(sum(|t| t.second_retained), vcpu_time),
+        lent_share: share(sum(|t| t.lent - t.lent_retained), vcpu_time),
         ready_wait_p50_us: quantile(&vm.ready_waits, 0.5),
         ready_wait_p99_us: quantile(&vm.ready_waits, 0.99),
         turn_p50_us: quantile(&vm.turns, 0.5),

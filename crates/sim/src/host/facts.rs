@@ -92,8 +92,8 @@ impl Host {
             TaskState::Waiting => totals.wait += spent,
             TaskState::Ready => totals.ready += spent,
             TaskState::Running(_) => {
-                totals.ran(spent, task.second);
-                totals.did(task.unbooked(self.now), task.activity, task.second);
+                totals.ran(spent, task.place);
+                totals.did(task.unbooked(self.now), task.activity, task.place);
                 let mut progress = task.progress;
                 totals.lose(progress.advance(self.now));
             }

@@ -109,7 +109,7 @@ impl Host {
         let second = !cpu
             .0
             .is_multiple_of(self.params.topology.threads_per_core());
-        self.tasks[task.index()].second = second;
+        self.tasks[task.index()].place.second = second;
         self.enter(task, TaskState::Running(cpu));
         if let Some(last) = last.filter(|last| *last != cpu) {
             self.observe(|now, observer| {
@@ -179,6 +179,16 @@ impl Host {
     }
 
     /// The warm-up is over: all accounts start again.
+    /// The policy takes `task` for CPU-bound from now on, or does not.
+    pub(crate) fn take_for_computing(&mut self, task: TaskId, computes: bool) {
+        let now = self.now;
+        let task = &mut self.tasks[task.index()];
+        if task.place.computes != computes {
+            task.settle(now);
+            task.place.computes = computes;
+        }
+    }
+
     pub(crate) fn reset_accounts(&mut self) {
         let now = self.now;
         for task in &mut self.tasks {

@@ -37,6 +37,22 @@ pub struct TaskSpec {
     pub slice: Option<Nanos>,
 }
 
+/// Where a task runs, as vSMT-IO sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Is the hardware thread that it has, or had last, not the first of its core?
+    pub second: bool,
+    /// Does the policy take it for CPU-bound?
+    pub computes: bool,
+}
+
+impl Place {
+    /// vSMT-IO has second hardware threads for I/O-bound vCPUs: others are lent them.
+    fn lent(self) -> bool {
+        self.second && self.computes
+    }
+}
+
 /// Where a task's time went, since the run began or the warm-up ended. ns and counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
@@ -64,21 +80,27 @@ pub struct Totals {
     pub second: Nanos,
     /// Of `retained`: the same.
     pub second_retained: Nanos,
+    /// Of `second`: while the policy took it for CPU-bound, so that the hardware thread was lent to it.
+    pub lent: Nanos,
+    /// Of `second_retained`: the same.
+    pub lent_retained: Nanos,
 }
 
 impl Totals {
     /// It was on a pCPU for so long.
-    pub(super) fn ran(&mut self, spent: Nanos, second: bool) {
+    pub(super) fn ran(&mut self, spent: Nanos, place: Place) {
         self.run += spent;
-        self.second += if second { spent } else { 0 };
+        self.second += if place.second { spent } else { 0 };
+        self.lent += if place.lent() { spent } else { 0 };
     }
 
     /// Of the time on a pCPU so much was spent so.
-    pub(super) fn did(&mut self, spent: Nanos, activity: Activity, second: bool) {
+    pub(super) fn did(&mut self, spent: Nanos, activity: Activity, place: Place) {
         match activity {
             Activity::Retention => {
                 self.retained += spent;
-                self.second_retained += if second { spent } else { 0 };
+                self.second_retained += if place.second { spent } else { 0 };
+                self.lent_retained += if place.lent() { spent } else { 0 };
             }
             Activity::HaltPolling | Activity::IdlePolling => self.polled += spent,
             Activity::Work | Activity::Rescheduling | Activity::Spinning => {}
@@ -114,8 +136,8 @@ pub struct Task {
     vcpu: Option<(VmId, u32)>,
     /// Was the pCPU taken from it, so that it pays for that when it runs again?
     pub(super) preempted: bool,
-    /// Is the hardware thread that it has, or had last, not the first of its core?
-    pub(super) second: bool,
+    /// Which hardware thread it has, or had last.
+    pub(super) place: Place,
     /// What it does with its hardware thread while it has one.
     pub(super) activity: Activity,
     /// Its work since it got its pCPU, which advances once the switch to it is paid.
@@ -151,7 +173,7 @@ impl Task {
             home: last_on,
             last_ran: last_on,
             preempted: false,
-            second: false,
+            place: Place::default(),
             progress: Progress::new(0, Pace::FULL),
             due: Nanos::MAX,
             due_at: Nanos::MAX,
@@ -202,7 +224,7 @@ impl Task {
             TaskState::Waiting => self.totals.wait += spent,
             TaskState::Ready => self.totals.ready += spent,
             TaskState::Running(_) => {
-                self.totals.ran(spent, self.second);
+                self.totals.ran(spent, self.place);
                 self.book(now);
                 let lost = self.progress.advance(now);
                 self.totals.lose(lost);
@@ -224,7 +246,7 @@ impl Task {
         if self.running_on().is_none() {
             return;
         }
-        self.totals.did(spent, self.activity, self.second);
+        self.totals.did(spent, self.activity, self.place);
         if self.activity == Activity::Work && self.progress.pace().smt == ONE {
             let mix = self.profile.and_then(|profile| profile.mix);
             let mix = mix.unwrap_or(Mix::TYPICAL);

@@ -19,11 +19,14 @@ import trace as recordings  # noqa: E402
 IO = "io"
 # What is asked for, s: no PMU is emulated, so timeouts stay where they begin.
 TIMEOUT = 0.003
-# How far beyond its timeout a hold may end (docs/vsmtio.md), s: that is how late a timer is where the host's pCPUs
-# are threads that others' work keeps waiting.
+# How far beyond its timeout the longest hold of all runs may end (docs/vsmtio.md), s: a tick of that kernel, since an
+# emulated timer is late when the emulator waits for a core of the machine.
 MARGIN = 0.004
-# How long it may take who was lent a pCPU to give way, s: far less than the slices that are left to it.
+# How long it may take who was lent a pCPU to give way, s: half of all runs' wake-ups, which is what the dispatcher
+# and the kernel take for it; and 99 of 100, which may hit upon an emulator that waits for a core, for the same reason
+# as above by a tick longer. Both are less than the slices that are left to it, 12 ms and longer.
 GIVES_WAY = 0.002
+GIVES_WAY_LATE = GIVES_WAY + MARGIN
 RUNS = 5
 KEYS = ("begun", "woke", "expired", "gave_way", "under_way", "held_s", "longest_s", "latest_s")
 
@@ -88,8 +91,8 @@ def judge_holds(directory, table):
     runs = [run["run"] for run in by_policy["vsmtio"]]
     longest = [run["longest_s"] for run in runs]
     latest = [run["latest_s"] for run in runs]
-    detail = f"longest {spread(longest, 1000)} ms (median <= {1000 * (TIMEOUT + MARGIN):.0f}), latest {spread(latest, 1000)} ms late"
-    good = len(runs) >= RUNS and statistics.median(longest) <= TIMEOUT + MARGIN
+    detail = f"longest {spread(longest, 1000)} ms (all <= {1000 * (TIMEOUT + MARGIN):.0f}), latest {spread(latest, 1000)} ms late"
+    good = len(runs) >= RUNS and max(longest) <= TIMEOUT + MARGIN
     table.row(good, "vsmtio: holds end with their timeout", detail, measured=True)
 
 
@@ -116,10 +119,14 @@ def judge_wakeups(directory, table):
             f"vsmtio: wake-ups under {scheduler}",
             f"{len(runs)} runs (>= {RUNS}), {fewest} wake-ups at least (>= 100)",
         )
-    lent = [percentile(run, 0.5) for run in taken["giving-way"] if run]
-    median = statistics.median(lent) if lent else float("nan")
-    detail = f"median {1000 * median:.2f} ms (<= {1000 * GIVES_WAY:.0f}) of {len(lent)} runs"
-    good = len(lent) >= RUNS and median <= GIVES_WAY
+    lent = [run for run in taken["giving-way"] if run]
+    waits_of_all = [wait for run in lent for wait in run]
+    median, late = (percentile(waits_of_all, share) for share in (0.5, 0.99))
+    detail = (
+        f"{1000 * median:.2f} ms at the median (<= {1000 * GIVES_WAY:.0f}), {1000 * late:.2f} at the 99th percentile "
+        f"(<= {1000 * GIVES_WAY_LATE:.0f}) of {len(waits_of_all)} in {len(lent)} runs"
+    )
+    good = len(lent) >= RUNS and median <= GIVES_WAY and late <= GIVES_WAY_LATE
     table.row(good, "vsmtio: who was lent a pCPU gives way", detail, measured=True)
 
 

@@ -118,7 +118,13 @@ impl Ltcr {
         }
         match self.phase {
             Phase::BaseUp => self.test(seen, self.up(bounds), Phase::TestUp, Phase::BaseDown),
-            Phase::BaseDown => self.test(seen, self.down(bounds), Phase::TestDown, Phase::BaseUp),
+            Phase::BaseDown => {
+                self.test(seen, self.down(bounds), Phase::TestDown, Phase::BaseUp);
+                // There is no shorter one, and longer ones do not help: that is the pair.
+                if self.phase == Phase::BaseUp {
+                    self.both_failed();
+                }
+            }
             Phase::TestUp => match self.better(&seen, bounds) {
                 Some(true) => self.accept(),
                 Some(false) => self.go_back(Phase::BaseDown),
@@ -278,6 +284,25 @@ mod tests {
         let gaps: Vec<u32> = tried.windows(2).map(|pair| pair[1] - pair[0]).collect();
         assert_eq!(gaps[..7], [4, 4, 5, 6, 8, 12, 20]);
         assert_eq!(gaps[7..], vec![20; gaps.len() - 7]);
+    }
+
+    /// At a bound there is one direction only: if that does not help, neither does.
+    #[test]
+    fn at_a_bound_it_tries_less_often_too() {
+        for (bound, rests) in [(BOUNDS.least, 3), (BOUNDS.most, 3)] {
+            let mut ltcr = Ltcr::new(bound);
+            let mut tried = Vec::new();
+            for period in 0..200u32 {
+                let before = ltcr.effective();
+                ltcr.step(seen(100, 100), &BOUNDS);
+                if before == bound && ltcr.effective() != bound {
+                    tried.push(period);
+                }
+            }
+            let gaps: Vec<u32> = tried.windows(2).map(|pair| pair[1] - pair[0]).collect();
+            let pauses = [0, 0, 1, 2, 4, 8, 16, 16].map(|pause| rests + pause);
+            assert_eq!(gaps[..8], pauses, "{bound}");
+        }
     }
 
     #[test]

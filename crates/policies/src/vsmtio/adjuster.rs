@@ -7,7 +7,8 @@
 //!
 //! The paper's "pre-set threshold" is 3 percentage points in the published code. What it leaves open is
 //! read so: the middle of n is rank n/2, rounded down, from 0; the partner's mean must be further away
-//! than twice the threshold; partners are in the same NUMA node and of the same core-scheduling cookie. Where
+//! than twice the threshold; partners are in the same NUMA node and of the same core-scheduling cookie. Who may not
+//! run on the other core is passed over: the middle one is that of the others. Where
 //! the core that is most alike has no such partner, the next one is looked at, since those of other nodes and
 //! cookies have nothing to do with each other. And a swap that leaves the two cores no more mixed than they
 //! were is none: two cores of one vCPU each would swap for ever.
@@ -41,9 +42,10 @@ impl Rates {
         ((squares * count - sum * sum) / (count * count)).isqrt()
     }
 
-    /// The vCPU ranked in the middle, the highest rate first.
-    fn middle(&self) -> Option<(TaskId, u32)> {
+    /// Of those that `may` leave, the vCPU ranked in the middle, the highest rate first.
+    fn middle(&self, may: impl Fn(TaskId) -> bool) -> Option<(TaskId, u32)> {
         let mut ranked = self.vcpus.clone();
+        ranked.retain(|&(task, _)| may(task));
         ranked.sort_by_key(|&(task, rate)| (FULL.saturating_sub(rate), task));
         ranked.get(ranked.len() / 2).copied()
     }
@@ -64,8 +66,13 @@ impl Rates {
     }
 }
 
-/// The vCPUs that are to be swapped, if any; `threshold` in ten-thousandths.
-pub fn swap(cores: &[Rates], threshold: u32) -> Option<(TaskId, TaskId)> {
+/// The vCPUs that are to be swapped, if any; `threshold` in ten-thousandths, `may`: may this vCPU run on that one of
+/// the cores?
+pub fn swap(
+    cores: &[Rates],
+    threshold: u32,
+    may: impl Fn(TaskId, usize) -> bool,
+) -> Option<(TaskId, TaskId)> {
     let threshold = u64::from(threshold);
     let occupied = || {
         cores
@@ -80,10 +87,11 @@ pub fn swap(cores: &[Rates], threshold: u32) -> Option<(TaskId, TaskId)> {
     alike.sort_by_key(|&(deviation, at, _)| (deviation, at));
     alike.into_iter().find_map(|(_, at, core)| {
         let away = |other: &Rates| other.mean().abs_diff(core.mean());
-        let (_, partner) = occupied()
+        let (there, partner) = occupied()
             .filter(|(other, it)| *other != at && it.group == core.group)
             .max_by_key(|(other, it)| (away(it), std::cmp::Reverse(*other)))?;
-        let (own, others) = core.middle().zip(partner.middle())?;
+        let own = core.middle(|task| may(task, there))?;
+        let others = partner.middle(|task| may(task, at))?;
         let worth = away(partner) > 2 * threshold && core.mixes(own, partner, others);
         worth.then_some((own.0, others.0))
     })
@@ -100,6 +108,10 @@ mod tests {
             group: (0, 0),
             vcpus: tasks.zip(rates.iter().copied()).collect(),
         }
+    }
+
+    fn swap(cores: &[Rates], threshold: u32) -> Option<(TaskId, TaskId)> {
+        super::swap(cores, threshold, |_, _| true)
     }
 
     #[test]
@@ -150,6 +162,18 @@ mod tests {
         let before = [core(0, &[5000, 5000]), core(10, &[0])];
         assert_eq!(swap(&before, 300), Some((TaskId(1), TaskId(10))));
         assert_eq!(swap(&[core(0, &[5000, 0]), core(10, &[5000])], 300), None);
+    }
+
+    #[test]
+    fn who_may_not_leave_is_passed_over() {
+        let cores = [core(0, &[5000, 5200, 4900, 5100]), core(10, &[0, 0])];
+        let without = |bound: u32| super::swap(&cores, 300, |task, _| task.0 != bound);
+        assert_eq!(without(99), Some((TaskId(11), TaskId(0))));
+        // Ranked 5200, 5100, 4900.
+        assert_eq!(without(0), Some((TaskId(11), TaskId(3))));
+        assert_eq!(without(11), Some((TaskId(10), TaskId(0))));
+        let none = super::swap(&cores, 300, |_, there| there == 0);
+        assert_eq!(none, None);
     }
 
     #[test]

@@ -3,6 +3,9 @@
 //!
 //! The paper leaves that to the kernel's load balancing and swaps (the workload adjuster). Here vCPUs
 //! get a core when they are first seen: the one with least weight, of these the one with fewest siblings.
+//! Where VMs have left, cores are filled again: once a period, one vCPU goes from a core to one of the same
+//! node that has less, if that leaves it with no more than the core it comes from. The paper's kernel does that in
+//! its load balancing; the adjuster only swaps.
 //! A vCPU weighs no more than it can use: a hardware thread's part ([`usable`]). With more, a core
 //! would be nearly its own, and others would have too few.
 //! A core belongs to the core-scheduling cookie of its vCPUs; if all belong to others, a vCPU has none
@@ -10,8 +13,9 @@
 
 use super::Vcpu;
 use crate::usable;
-use corun_model::{HostSeen, PcpuId, PcpuSet, Snapshot, TaskId};
-use std::collections::BTreeMap;
+use corun_model::{HostSeen, PcpuId, PcpuSet, Snapshot, TaskId, TaskSeen, VmSeen};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A core: its hardware threads, for CPU-bound and for I/O-bound vCPUs.
 #[derive(Clone, Debug)]
@@ -63,7 +67,8 @@ impl Cores {
         (core.node, core.cookie.unwrap_or(0))
     }
 
-    fn admits(&self, core: usize, cookie: u64, allowed: &PcpuSet) -> bool {
+    /// May a vCPU of this cookie that may run there and there have its home on it?
+    pub fn admits(&self, core: usize, cookie: u64, allowed: &PcpuSet) -> bool {
         let core = &self.all[core];
         let may = |cpu: &PcpuId| allowed.contains(*cpu);
         core.threads.iter().all(may) && core.cookie.is_none_or(|whose| whose == cookie)
@@ -111,21 +116,58 @@ struct Load {
     of: BTreeMap<usize, u32>,
 }
 
-/// Forgets vCPUs that have gone, and gives cores to those that have none (or may not use it any more).
-pub(super) fn settle(cores: &mut Cores, vcpus: &mut BTreeMap<TaskId, Vcpu>, seen: &Snapshot) {
-    let all = || {
-        seen.vms
-            .iter()
-            .enumerate()
-            .flat_map(|(vm, of)| of.vcpus.iter().map(move |task| (vm, of, task)))
-    };
-    let alive: BTreeMap<TaskId, ()> = all().map(|(_, _, task)| (task.task, ())).collect();
-    vcpus.retain(|task, _| alive.contains_key(task));
+impl Load {
+    /// One of this VM, by its place among them, is there.
+    fn take(&mut self, vm: usize, weight: u64) {
+        self.weight += weight;
+        *self.of.entry(vm).or_default() += 1;
+    }
+
+    /// How many of this VM are.
+    fn siblings(&self, vm: usize) -> u32 {
+        self.of.get(&vm).copied().unwrap_or(0)
+    }
+}
+
+/// Forgets vCPUs that have gone, and gives cores to those that have none (or may not use it any more); true if one
+/// that had a core has another one.
+pub(super) fn settle(
+    cores: &mut Cores,
+    vcpus: &mut BTreeMap<TaskId, Vcpu>,
+    seen: &Snapshot,
+) -> bool {
+    let mut loads = keep(cores, vcpus, seen);
+    for (vm, of, task) in all(seen) {
+        let Some(vcpu) = vcpus.get_mut(&task.task).filter(|vcpu| vcpu.core.is_none()) else {
+            continue;
+        };
+        let open = (0..cores.count()).filter(|&core| cores.admits(core, of.cookie, &task.allowed));
+        let least = |&core: &usize| (loads[core].weight, loads[core].siblings(vm), core);
+        let Some(core) = open.min_by_key(least) else {
+            continue;
+        };
+        vcpu.core = Some(core);
+        cores.all[core].cookie = Some(of.cookie);
+        loads[core].take(vm, vcpu.weight);
+    }
+    even_out(cores, vcpus, &loads, seen)
+}
+
+/// All vCPUs, each with the place of its VM among the others, and that.
+fn all(seen: &Snapshot) -> impl Iterator<Item = (usize, &VmSeen, &TaskSeen)> {
+    let vms = seen.vms.iter().enumerate();
+    vms.flat_map(|(vm, of)| of.vcpus.iter().map(move |task| (vm, of, task)))
+}
+
+/// What is on each core of those who had one, and may keep it.
+fn keep(cores: &mut Cores, vcpus: &mut BTreeMap<TaskId, Vcpu>, seen: &Snapshot) -> Vec<Load> {
+    let alive: BTreeSet<TaskId> = all(seen).map(|(_, _, task)| task.task).collect();
+    vcpus.retain(|task, _| alive.contains(task));
     cores.all.iter_mut().for_each(|core| core.cookie = None);
     let mut loads = vec![Load::default(); cores.count()];
     let weights = || seen.vms.iter().flat_map(usable::weights);
     let most = usable::most(weights(), seen.host.topology.pcpus());
-    for ((vm, of, task), weight) in all().zip(weights()) {
+    for ((vm, of, task), weight) in all(seen).zip(weights()) {
         let vcpu = vcpus.entry(task.task).or_default();
         vcpu.weight = weight.min(most);
         let kept = vcpu
@@ -134,22 +176,52 @@ pub(super) fn settle(cores: &mut Cores, vcpus: &mut BTreeMap<TaskId, Vcpu>, seen
         vcpu.core = kept;
         if let Some(core) = kept {
             cores.all[core].cookie = Some(of.cookie);
-            loads[core].weight += vcpu.weight;
-            *loads[core].of.entry(vm).or_default() += 1;
+            loads[core].take(vm, vcpu.weight);
         }
     }
-    for (vm, of, task) in all() {
-        let Some(vcpu) = vcpus.get_mut(&task.task).filter(|vcpu| vcpu.core.is_none()) else {
-            continue;
-        };
-        let siblings = |core: usize| loads[core].of.get(&vm).copied().unwrap_or(0);
-        let open = (0..cores.count()).filter(|&core| cores.admits(core, of.cookie, &task.allowed));
-        let Some(core) = open.min_by_key(|&core| (loads[core].weight, siblings(core), core)) else {
-            continue;
-        };
-        vcpu.core = Some(core);
-        cores.all[core].cookie = Some(of.cookie);
-        loads[core].weight += vcpu.weight;
-        *loads[core].of.entry(vm).or_default() += 1;
+    loads
+}
+
+/// One vCPU goes to where there is less, if anybody should; true if so.
+fn even_out(
+    cores: &mut Cores,
+    vcpus: &mut BTreeMap<TaskId, Vcpu>,
+    loads: &[Load],
+    seen: &Snapshot,
+) -> bool {
+    let mut on: Vec<Vec<(usize, &VmSeen, &TaskSeen)>> = vec![Vec::new(); cores.count()];
+    for one in all(seen) {
+        if let Some(core) = vcpus.get(&one.2.task).and_then(|vcpu| vcpu.core) {
+            on[core].push(one);
+        }
     }
+    let mut rising: Vec<usize> = (0..cores.count()).collect();
+    rising.sort_by_key(|&core| (loads[core].weight, core));
+    let pairs = (rising.iter().rev()).flat_map(|&from| rising.iter().map(move |&to| (from, to)));
+    for (from, to) in pairs {
+        // By half of what they differ they are alike.
+        let most = loads[from].weight.saturating_sub(loads[to].weight) / 2;
+        if most == 0 || cores.all[from].node != cores.all[to].node {
+            continue;
+        }
+        let weight = |task: &TaskSeen| vcpus.get(&task.task).map_or(0, |vcpu| vcpu.weight);
+        let goes = (on[from].iter()).filter(|(_, of, task)| {
+            weight(task) <= most && cores.admits(to, of.cookie, &task.allowed)
+        });
+        let best = goes.min_by_key(|(vm, _, task)| {
+            (Reverse(weight(task)), loads[to].siblings(*vm), task.task)
+        });
+        let Some((_, of, task)) = best else {
+            continue;
+        };
+        if let Some(vcpu) = vcpus.get_mut(&task.task) {
+            vcpu.core = Some(to);
+        }
+        cores.all[to].cookie = Some(of.cookie);
+        if on[from].len() == 1 {
+            cores.all[from].cookie = None;
+        }
+        return true;
+    }
+    false
 }

@@ -131,7 +131,7 @@ impl VsmtIo {
     }
 
     /// Swaps two vCPUs, if a core needs it.
-    fn adjust_workloads(&mut self) {
+    fn adjust_workloads(&mut self, seen: &Snapshot) {
         if self.cooldown > 0 {
             self.cooldown -= 1;
             return;
@@ -144,7 +144,16 @@ impl VsmtIo {
         };
         let rates: Vec<Rates> = (0..self.cores.count()).map(rates).collect();
         let threshold = self.params.homogeneous * rass::FULL / 100;
-        let Some((one, other)) = adjuster::swap(&rates, threshold) else {
+        let all = seen
+            .vms
+            .iter()
+            .flat_map(|vm| (vm.vcpus.iter()).map(|vcpu| (vcpu.task, (vm.cookie, &vcpu.allowed))));
+        let all: BTreeMap<_, _> = all.collect();
+        let may = |task: TaskId, core: usize| {
+            let known = all.get(&task);
+            known.is_some_and(|(cookie, allowed)| self.cores.admits(core, *cookie, allowed))
+        };
+        let Some((one, other)) = adjuster::swap(&rates, threshold, may) else {
             return;
         };
         let core = |task| self.vcpus.get(&task).and_then(|vcpu| vcpu.core);
@@ -380,9 +389,12 @@ impl Policy for VsmtIo {
             self.learn(seen);
         }
         self.looked_at = Some(seen.now);
-        cores::settle(&mut self.cores, &mut self.vcpus, seen);
+        if cores::settle(&mut self.cores, &mut self.vcpus, seen) {
+            // As after a swap.
+            self.cooldown = self.params.cooldown;
+        }
         if self.params.rass && self.params.adjuster {
-            self.adjust_workloads();
+            self.adjust_workloads(seen);
         }
         if self.params.rass {
             self.classify();

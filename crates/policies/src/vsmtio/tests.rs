@@ -373,6 +373,149 @@ fn who_may_not_use_its_hardware_thread_has_no_home() {
     assert_eq!(home(&ask(&mut policy, &seen), 0), None);
 }
 
+/// Two VMs of two vCPUs on two cores, one on each: the first's retain, the second's compute.
+fn two_alike_cores(allowed: impl Fn(u32) -> corun_model::PcpuSet) -> VsmtIo {
+    let mut policy = VsmtIo::default();
+    for number in 0..4 {
+        let mut seen = period(number, 4, 0, 0);
+        for vm in &mut seen.vms {
+            vm.vcpus.truncate(2);
+            // Each VM has come with a core that only it might use.
+            let own = vm.vm.0 * 2;
+            for vcpu in &mut vm.vcpus {
+                vcpu.allowed = match number {
+                    0 => [PcpuId(own), PcpuId(own + 1)].into_iter().collect(),
+                    _ => allowed(vcpu.task.0),
+                };
+                if number > 0 && own == 0 {
+                    (vcpu.turns.retained, vcpu.turns.kept) = (60 * MS, 100);
+                }
+            }
+        }
+        let plan = ask(&mut policy, &seen);
+        for task in seen.vms.iter().flat_map(|vm| &vm.vcpus) {
+            let core = policy.vcpus[&task.task].core.unwrap();
+            let threads = policy.cores.threads(core);
+            let may = threads.iter().all(|cpu| task.allowed.contains(*cpu));
+            assert!(may, "{:?} has its home on {threads:?}", task.task);
+            assert!(home(&plan, task.task.0).is_some());
+        }
+    }
+    policy
+}
+
+#[test]
+fn nobody_is_swapped_to_where_it_may_not_run() {
+    let mixed = |policy: &VsmtIo| {
+        let on = |core| policy.on(core).map(|(task, _)| task.0 / 100).sum::<u32>();
+        [0, 1].map(on) == [1, 1]
+    };
+    let all = corun_model::PcpuSet::first(4);
+    assert!(mixed(&two_alike_cores(|_| all.clone())));
+    // One that is ranked in the middle may not leave: another one goes.
+    for bound in [0, 1, 100, 101] {
+        let own = |task| {
+            let first = task / 100 * 2;
+            [PcpuId(first), PcpuId(first + 1)].into_iter().collect()
+        };
+        let allowed = |task| {
+            if task == bound {
+                own(task)
+            } else {
+                all.clone()
+            }
+        };
+        assert!(mixed(&two_alike_cores(allowed)), "{bound}");
+    }
+    // Neither of the first VM's may.
+    let allowed = |task| match task < 100 {
+        true => corun_model::PcpuSet::first(2),
+        false => all.clone(),
+    };
+    assert!(!mixed(&two_alike_cores(allowed)));
+}
+
+/// How many vCPUs are on each core, period by period: two VMs of eight come to four cores, and all vCPUs on the
+/// `left` cores' go.
+fn after_leaving(host: &str, left: &[usize], change: impl Fn(&mut Snapshot)) -> Vec<Vec<usize>> {
+    let mut policy = VsmtIo::default();
+    let mut gone = Vec::new();
+    let mut counts = Vec::new();
+    for number in 0..12 {
+        let mut seen = period(number, 8, 0, 0);
+        seen.host = HostSeen::of(host.parse().unwrap());
+        change(&mut seen);
+        for vm in &mut seen.vms {
+            vm.vcpus.retain(|vcpu| !gone.contains(&vcpu.task));
+        }
+        ask(&mut policy, &seen);
+        if number == 0 {
+            let on = left.iter().flat_map(|&core| policy.on(core));
+            gone = on.map(|(task, _)| task).collect();
+        }
+        counts.push((0..4).map(|core| policy.on(core).count()).collect());
+    }
+    counts
+}
+
+#[test]
+fn cores_that_vms_have_left_are_filled_from_the_others() {
+    let counts = after_leaving("1n1l4c2t", &[2, 3], |_| {});
+    assert_eq!(counts[0], [4, 4, 4, 4]);
+    // One a period.
+    let moved = |pair: &[Vec<usize>]| {
+        let cores = pair[0].iter().zip(&pair[1]);
+        cores
+            .map(|(before, now)| before.abs_diff(*now))
+            .sum::<usize>()
+    };
+    assert!(counts[1..].windows(2).all(|pair| moved(pair) <= 2));
+    assert_eq!(counts.last().unwrap()[..], [2, 2, 2, 2]);
+    // Not from one node to another.
+    let nodes = after_leaving("2n1l2c2t", &[2, 3], |_| {});
+    assert_eq!(nodes.last().unwrap()[..], [4, 4, 0, 0]);
+    let within = after_leaving("2n1l2c2t", &[3], |_| {});
+    assert_eq!(within.last().unwrap()[..], [4, 4, 2, 2]);
+}
+
+#[test]
+fn who_may_not_use_an_empty_core_is_not_moved_there() {
+    let counts = after_leaving("1n1l4c2t", &[2, 3], |seen| {
+        let bound = seen.vms.iter_mut().flat_map(|vm| &mut vm.vcpus);
+        if seen.now > 0 {
+            bound.for_each(|vcpu| vcpu.allowed = corun_model::PcpuSet::first(6));
+        }
+    });
+    assert_eq!(counts.last().unwrap()[3], 0);
+    assert!(counts.last().unwrap()[..3].iter().all(|count| *count >= 2));
+}
+
+/// Two VMs with cookies of their own have two cores each; the first grows, and the second leaves one of its cores.
+#[test]
+fn nor_is_a_core_filled_from_those_of_another_cookie() {
+    let mut policy = VsmtIo::default();
+    let sizes = (0..12).map(|number| match number {
+        0 => [2, 2],
+        1 => [8, 2],
+        _ => [8, 1],
+    });
+    for (number, sizes) in sizes.enumerate() {
+        let mut seen = period(number as u64, 8, 0, 0);
+        seen.vms[1].cookie = 7;
+        for (vm, size) in seen.vms.iter_mut().zip(sizes) {
+            vm.vcpus.truncate(size);
+        }
+        ask(&mut policy, &seen);
+        for core in 0..4 {
+            let vms: Vec<u32> = policy.on(core).map(|(task, _)| task.0 / 100).collect();
+            assert!(vms.windows(2).all(|pair| pair[0] == pair[1]), "{vms:?}");
+        }
+    }
+    let mut counts = [0, 1, 2, 3].map(|core| policy.on(core).count());
+    counts.sort_unstable();
+    assert_eq!(counts, [1, 2, 3, 3]);
+}
+
 /// vCPUs by core, the first VM's one and the others', on two cores: the VMs weigh so much, and so do vCPUs.
 fn on_cores(weights: [Option<u32>; 2], own: &[u32]) -> [usize; 2] {
     let mut seen = snapshot(1, &[1, own.len()]);

@@ -96,7 +96,7 @@ fn adjuster_swaps(of: &[f64]) -> f64 {
             .collect(),
     };
     let threshold = VsmtIoParams::default().homogeneous * FULL / 100;
-    let swapped = swap(&[core(0), core(1)], threshold);
+    let swapped = swap(&[core(0), core(1)], threshold, |_, _| true);
     let [one, other] = swapped.map_or([0, 0], |(one, other)| [one.0, other.0]);
     let on = |task: u32| f64::from(task / 10 + 1) == of[6];
     [one, other]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What vSMT-IO costs where it has nothing to do: less than 2 % where nothing is I/O-bound (dissertation, §3.6.4).
+//! What vSMT-IO costs where it has nothing to do: the dissertation (§3.6.4) has less than 2 % where nothing is I/O-bound.
 
 use crate::common::{Place, in_tree};
 use serde_json::Value;
@@ -48,26 +48,40 @@ fn ratios(of: &Value, reference: &str) -> Vec<Vec<f64>> {
     seeds.map(ratio).collect()
 }
 
-fn mean(of: &[Vec<f64>]) -> f64 {
-    let all: Vec<f64> = of.concat();
-    all.iter().sum::<f64>() / all.len() as f64
+/// The median over seeds of each VM's ratio.
+fn medians(of: &[Vec<f64>]) -> Vec<f64> {
+    let vm = |vm: usize| {
+        let mut all: Vec<f64> = of.iter().map(|seed| seed[vm]).collect();
+        all.sort_by(f64::total_cmp);
+        (all[(all.len() - 1) / 2] + all[all.len() / 2]) / 2.0
+    };
+    (0..of[0].len()).map(vm).collect()
 }
 
 #[test]
-fn where_nothing_is_io_bound_it_costs_less_than_two_per_cent() {
+fn where_nothing_waits_it_costs_each_vm_less_than_two_per_cent() {
     let place = Place::with("vsmtio-overhead", "computes.toml", COMPUTES);
     let told = ratios(&place.json(&["compare", "computes.toml", "--json"]), "fair");
     let least = told.concat().into_iter().fold(f64::MAX, f64::min);
     assert!(told.len() == 3 && least > 0.98, "{told:?}");
-    // The paper's case of 96 vCPUs, a sixth of it: PageRank and Kmeans, whose threads wait for each other.
-    let mixes = in_tree("experiments/vsmtio/fig3-8.toml");
-    let args = [
-        "compare",
-        mixes.to_str().unwrap(),
-        "--case",
-        "0:96",
-        "--json",
-    ];
-    let told = ratios(&place.json(&args), "cfs");
-    assert!(told.len() == 3 && mean(&told) > 0.98, "{told:?}");
+}
+
+/// PageRank and Kmeans, whose threads wait for each other, by guests that retain (the paper's case of 96 vCPUs, a sixth
+/// of it) and where the host holds. Together they lose less than 2 %. Kmeans loses more: those of PageRank are I/O-bound
+/// more often than its vCPUs, and of each core some are (docs/vsmtio.md). This is what it has been, and no goal.
+#[test]
+fn where_threads_wait_for_each_other_no_vm_loses_more_than_is_said() {
+    let place = Place::new("vsmtio-overhead-waits");
+    for (file, case, least) in [("fig3-8", "0:96", 0.95), ("holds", "computing only", 0.85)] {
+        let path = in_tree(&format!("experiments/vsmtio/{file}.toml"));
+        let path = path.to_str().unwrap();
+        let mut args = vec!["compare", path, "--case", case, "--json"];
+        args.extend(["--policies", "fair,vsmtio", "--seeds", "1..6"]);
+        let told = ratios(&place.json(&args), "fair");
+        let of = medians(&told);
+        assert_eq!(told.len(), 6);
+        let each = of.iter().all(|&ratio| ratio > least);
+        let mean = of.iter().sum::<f64>() / of.len() as f64;
+        assert!(each && mean > 0.98, "{case}: {of:?} of {told:?}");
+    }
 }

@@ -171,8 +171,9 @@ fn parts(default: &VsmtIoParams) -> Vec<Parameter> {
             "policy.vsmtio.give_way",
             "does a retention end for whoever wants to run on its hardware thread?",
             Value::Switch(default.give_way),
-            "on: a hardware thread that nobody wants is all that a retention is to cost. Off in the paper's \
-             experiments: §3.5 leaves it to CFS, by which who retains goes on until another one is owed more",
+            "on: who is queued for a hardware thread does not wait for one that does nothing there. Who waits for \
+             the SMT sibling is not lent it meanwhile all the same, which is what a retention costs. Off in the \
+             paper's experiments: §3.5 leaves it to CFS, by which who retains goes on until another one is owed more",
             "on and off: all of experiments/vsmtio",
         ),
     ]

@@ -197,31 +197,36 @@ fn even_out(
     }
     let mut rising: Vec<usize> = (0..cores.count()).collect();
     rising.sort_by_key(|&core| (loads[core].weight, core));
-    let pairs = (rising.iter().rev()).flat_map(|&from| rising.iter().map(move |&to| (from, to)));
-    for (from, to) in pairs {
-        // By half of what they differ they are alike.
-        let most = loads[from].weight.saturating_sub(loads[to].weight) / 2;
-        if most == 0 || cores.all[from].node != cores.all[to].node {
-            continue;
-        }
-        let weight = |task: &TaskSeen| vcpus.get(&task.task).map_or(0, |vcpu| vcpu.weight);
+    let weight = |task: &TaskSeen| vcpus.get(&task.task).map_or(0, |vcpu| vcpu.weight);
+    let lightest: Vec<Option<u64>> = (on.iter())
+        .map(|of| of.iter().map(|(_, _, task)| weight(task)).min())
+        .collect();
+    // By half of what they differ two cores are alike.
+    let most = |from: usize, to: usize| loads[from].weight.saturating_sub(loads[to].weight) / 2;
+    let pairs = rising.iter().rev().flat_map(|&from| {
+        let less = (rising.iter().map(move |&to| (from, to)))
+            .take_while(|&(from, to)| lightest[from].is_some_and(|least| least <= most(from, to)));
+        less.filter(|&(from, to)| cores.all[from].node == cores.all[to].node)
+    });
+    let mut moves = pairs.filter_map(|(from, to)| {
         let goes = (on[from].iter()).filter(|(_, of, task)| {
-            weight(task) <= most && cores.admits(to, of.cookie, &task.allowed)
+            weight(task) <= most(from, to) && cores.admits(to, of.cookie, &task.allowed)
         });
-        let best = goes.min_by_key(|(vm, _, task)| {
+        let least = |(vm, _, task): &&(usize, &VmSeen, &TaskSeen)| {
             (Reverse(weight(task)), loads[to].siblings(*vm), task.task)
-        });
-        let Some((_, of, task)) = best else {
-            continue;
         };
-        if let Some(vcpu) = vcpus.get_mut(&task.task) {
-            vcpu.core = Some(to);
-        }
-        cores.all[to].cookie = Some(of.cookie);
-        if on[from].len() == 1 {
-            cores.all[from].cookie = None;
-        }
-        return true;
+        let (_, of, task) = goes.min_by_key(least)?;
+        Some((task.task, of.cookie, from, to))
+    });
+    let Some((task, cookie, from, to)) = moves.next() else {
+        return false;
+    };
+    if let Some(vcpu) = vcpus.get_mut(&task) {
+        vcpu.core = Some(to);
     }
-    false
+    cores.all[to].cookie = Some(cookie);
+    if on[from].len() == 1 {
+        cores.all[from].cookie = None;
+    }
+    true
 }

@@ -122,13 +122,21 @@ static inline bool others_first(s32 cpu, u64 vtime)
 	return first;
 }
 
+/* The hold of `c` that has just begun for `t` is none: who is next there is about to be asked. */
+static inline void hold_withdraw(struct cpu_ctx *c, struct task_ctx *t, u64 now)
+{
+	hold_count(c, false, now);
+	store(c->held, 0);
+	t->held_since = 0;
+}
+
 /* `t` halts on `cpu`, a hardware thread which it ran on: shall that be held for it? */
 RARE void hold_begin_one(struct task_struct *p, struct task_ctx *t, s32 cpu, u64 now)
 {
 	struct pcpu_conf *conf = core_conf(cpu);
 	struct cpu_ctx *c = cpu_at(cpu);
+	u32 id, waiting;
 	u64 hold;
-	u32 id;
 
 	if (!conf || !c || t->vm == NO_VM || t->state != TASK_RUNNING)
 		return;
@@ -137,7 +145,8 @@ RARE void hold_begin_one(struct task_struct *p, struct task_ctx *t, s32 cpu, u64
 		return;
 	if (partner_held(cpu) && core_waits(cpu))
 		return;
-	if (shared(conf->gives_way) && queue_length(cpu))
+	waiting = queue_length(cpu);
+	if (waiting && shared(conf->gives_way))
 		return;
 	/* It is not charged for holds that others pay for. */
 	if (others_first(cpu, t->vtime))
@@ -153,8 +162,16 @@ RARE void hold_begin_one(struct task_struct *p, struct task_ctx *t, s32 cpu, u64
 	fetch_add(c->holds.begun, 1);
 	store(c->hold_no, t->hold_no);
 	store(c->held_until, t->held_until);
-	store(c->held, id);
-	look_in(c, cpu, hold_look(c, t->held_until, now), now);
+	/*
+	 * At this moment the SMT sibling's vCPU may halt as well, or somebody be queued who has
+	 * seen nothing held. They write what they do, then read `held`; we write that, then look
+	 * again: one of us sees the other.
+	 */
+	exchange(c->held, id);
+	if (waiting < queue_length(cpu) || (partner_held(cpu) && core_waits(cpu)))
+		hold_withdraw(c, t, now);
+	else
+		look_in(c, cpu, hold_look(c, t->held_until, now), now);
 }
 
 /* `t` halts on `cpu`, which it ran on: shall that be held for it? */

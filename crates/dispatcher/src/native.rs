@@ -522,6 +522,12 @@ impl<S: Services> Native<S> {
         self.inner.context.vms
     }
 
+    /// The same of pCPUs.
+    #[cfg(test)]
+    pub(crate) fn cpus(&mut self) -> *mut CpuCtx {
+        self.inner.context.cpus
+    }
+
     /// Are VMs' gang modes looked at? Where no VM has one any more they need not be: decisions are those of
     /// a host that never had any.
     pub fn look_at_gangs(&mut self, wanted: bool) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What other CPUs may do in the midst of a callback: the tap is where they come in between.
 
-use crate::conf::Knobs;
-use crate::layout::{MAX_PCPUS, MAX_VMS, TaskStruct, VmCtx};
+use crate::conf::{Knobs, PcpuConf};
+use crate::layout::{CpuCtx, MAX_PCPUS, MAX_VMS, TaskStruct, VmCtx};
 use crate::native::{Build, Kick, Native, Services};
 use corun_model::{Nanos, PcpuSet};
 
@@ -17,28 +17,28 @@ const PCPUS: u32 = 2;
 const VM: u32 = 7;
 const OTHER: u32 = 8;
 
-/// What another CPU does to a slot of the table of VMs, and when: as soon as an input of this kind and value
-/// has been read.
-#[derive(Clone, Copy)]
+/// What another CPU does, and when: as soon as an input of this kind and value has been read.
 struct Between {
     kind: u32,
     value: u64,
-    slot: *mut VmCtx,
-    does: fn(&mut VmCtx),
+    does: Box<dyn FnOnce(&mut Host)>,
 }
 
-/// A host where nothing is queued.
+/// A host where nothing is queued, unless somebody comes in between.
 #[derive(Default)]
-struct Host(Option<Between>);
+struct Host {
+    between: Option<Between>,
+    /// How many wait for each pCPU.
+    waits: [u32; PCPUS as usize],
+}
 
 impl Services for Host {
     const BUILD: Build = Build::Tapped;
 
     fn tap_in(&mut self, kind: u32, value: u64) -> u64 {
         let comes = |between: &mut Between| (between.kind, between.value) == (kind, value);
-        if let Some(between) = self.0.take_if(comes) {
-            // SAFETY: a slot of the table that the native build works on, which it does not while it asks here.
-            (between.does)(unsafe { &mut *between.slot });
+        if let Some(between) = self.between.take_if(comes) {
+            (between.does)(self);
         }
         value
     }
@@ -46,8 +46,8 @@ impl Services for Host {
     fn claim_idle(&mut self, _cpu: u32) -> bool {
         false
     }
-    fn queue_length(&mut self, _queue: u64) -> u32 {
-        0
+    fn queue_length(&mut self, queue: u64) -> u32 {
+        self.waits[queue as usize % self.waits.len()]
     }
     fn move_first(&mut self, _queue: u64) -> bool {
         false
@@ -121,12 +121,9 @@ fn seats(native: &Native<Host>, slot: u32) -> (u32, u32) {
 /// From now on another CPU `does` this to the slot of [`VM`] once an input of `kind` and `value` is read.
 fn between(native: &mut Native<Host>, kind: u32, value: u64, does: fn(&mut VmCtx)) {
     let slot = native.vms().wrapping_add(VM as usize);
-    native.services().0 = Some(Between {
-        kind,
-        value,
-        slot,
-        does,
-    });
+    // SAFETY: a slot of the table that the native build works on, which it does not while it asks the host.
+    let does = Box::new(move |_: &mut Host| does(unsafe { &mut *slot }));
+    native.services().between = Some(Between { kind, value, does });
 }
 
 /// The last vCPU exits; before it has freed the slot, a new one of the same VM is counted there.
@@ -135,7 +132,10 @@ fn a_slot_is_not_freed_under_who_has_just_come() {
     let mut native = host(1);
     between(&mut native, FETCHED, 1, |slot| slot.vcpus += 1);
     native.exit_task(0, 0);
-    assert!(native.services().0.is_none(), "nobody came in between");
+    assert!(
+        native.services().between.is_none(),
+        "nobody came in between"
+    );
     assert_eq!(seats(&native, VM), (VM, 1));
 }
 
@@ -150,7 +150,10 @@ fn nobody_is_counted_in_the_slot_of_another_vm() {
         slot.vcpus = 1;
     });
     native.select_cpu(0, 0, late, 0, None);
-    assert!(native.services().0.is_none(), "nobody came in between");
+    assert!(
+        native.services().between.is_none(),
+        "nobody came in between"
+    );
     assert_eq!(seats(&native, VM), (OTHER, 1));
     native.select_cpu(0, 0, late, 0, None);
     let slot = native.task(late).ctx.vm;
@@ -165,4 +168,65 @@ fn the_last_of_a_vm_frees_its_slot() {
     assert_eq!(seats(&native, VM), (VM, 1));
     native.exit_task(1, 0);
     assert_eq!(seats(&native, VM), (0, 0));
+}
+
+/// Holds of the second hardware thread that have begun: a number that nothing else has.
+const BEGUN: u64 = 7_777;
+
+/// A vCPU halts on the second hardware thread of a core, which may be held for it. All that speaks against it has been
+/// looked at, and nobody can see yet that it is held, when another CPU `does` something to the host and the first
+/// hardware thread. Is the second held, and has the hold that began ended, for somebody else?
+fn halts(gives_way: bool, does: fn(&mut Host, &mut CpuCtx)) -> (bool, bool) {
+    let mut native = host(1);
+    for cpu in 0..PCPUS {
+        let conf = PcpuConf {
+            hold: 1_000_000,
+            partner: (cpu ^ 1) + 1,
+            gives_way: gives_way.into(),
+            ..PcpuConf::default()
+        };
+        native.configure_pcpu(cpu, conf);
+    }
+    native.select_cpu(1, 1, 0, 1, None);
+    native.running(2, 1, 0);
+    let first = native.cpus();
+    // SAFETY: as in between(): a pCPU's books, and nobody is at work on them now.
+    unsafe { (*first.wrapping_add(1)).holds.begun = BEGUN };
+    native.services().between = Some(Between {
+        kind: FETCHED,
+        value: BEGUN,
+        // SAFETY: the same.
+        does: Box::new(move |host| does(host, unsafe { &mut *first })),
+    });
+    native.stopping(3, 1, 0, false);
+    assert!(native.services().between.is_none(), "no hold began");
+    let second = native.cpu(1);
+    let (held, ended) = (second.held != 0, second.holds.gave_way == 1);
+    assert_eq!(held, second.held_since != 0);
+    assert_eq!(held, native.peek(0).ctx.held_since != 0);
+    (held, ended)
+}
+
+/// Whoever comes first sees nothing of the other: so both look again.
+#[test]
+fn of_two_hardware_threads_that_fall_idle_at_once_not_both_are_held_while_somebody_waits() {
+    let sibling_halts = |host: &mut Host, first: &mut CpuCtx| {
+        host.waits[0] = 1;
+        (first.held, first.held_since) = (1, 3);
+    };
+    assert_eq!(halts(false, sibling_halts), (false, true));
+    let nobody_waits = |_: &mut Host, first: &mut CpuCtx| first.held = 1;
+    assert_eq!(halts(true, nobody_waits), (true, false));
+}
+
+#[test]
+fn who_is_queued_while_a_hold_begins_is_not_overlooked() {
+    let queued = |host: &mut Host, _: &mut CpuCtx| host.waits[1] = 1;
+    assert_eq!(halts(true, queued), (false, true));
+    // It may be owed more, and found nothing held that would have had to end for it.
+    assert_eq!(halts(false, queued), (false, true));
+    // Who waits for the other hardware thread only does not end it.
+    let beside = |host: &mut Host, _: &mut CpuCtx| host.waits[0] = 1;
+    assert_eq!(halts(true, beside), (true, false));
+    assert_eq!(halts(true, |_, _| ()), (true, false));
 }

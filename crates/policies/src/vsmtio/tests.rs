@@ -411,7 +411,7 @@ fn nobody_is_swapped_to_where_it_may_not_run() {
         [0, 1].map(on) == [1, 1]
     };
     let all = corun_model::PcpuSet::first(4);
-    assert!(mixed(&two_alike_cores(|_| all.clone())));
+    assert!(mixed(&two_alike_cores(|_| all)));
     // One that is ranked in the middle may not leave: another one goes.
     for bound in [0, 1, 100, 101] {
         let own = |task| {
@@ -419,18 +419,14 @@ fn nobody_is_swapped_to_where_it_may_not_run() {
             [PcpuId(first), PcpuId(first + 1)].into_iter().collect()
         };
         let allowed = |task| {
-            if task == bound {
-                own(task)
-            } else {
-                all.clone()
-            }
+            if task == bound { own(task) } else { all }
         };
         assert!(mixed(&two_alike_cores(allowed)), "{bound}");
     }
     // Neither of the first VM's may.
     let allowed = |task| match task < 100 {
         true => corun_model::PcpuSet::first(2),
-        false => all.clone(),
+        false => all,
     };
     assert!(!mixed(&two_alike_cores(allowed)));
 }

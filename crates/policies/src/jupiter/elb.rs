@@ -9,7 +9,7 @@
 //! entitled to is reckoned without outer cgroups and quotas, and a VM of which too
 //! much is expected for that wants all it can get. If the lender uses 5 % less than it did before the
 //! loan (as a rule, or in the period before it if that was less), it is harmed: the loan does not
-//! grow, but is halved. What the borrower used of it is owed, up to a bucket's depth. When the lender
+//! grow, but is halved, and ends when less than a step is left; then it may lend anew, by what it uses now. What the borrower used of it is owed, up to a bucket's depth. When the lender
 //! could use more than its entitlement it lends nothing, and what is owed comes back out of the
 //! borrower's entitlement, up to half of it in a period. Debts of VMs that have gone, or that Jupiter is off for, are written off.
 
@@ -34,7 +34,7 @@ pub(super) struct VmUse {
     pub halted: Nanos,
     /// Could it have used more, had it had more?
     pub wants: bool,
-    /// Its conflicts of latencies.
+    /// Its conflicts of low latencies, thousandths of one per vCPU.
     pub conflicts: u64,
 }
 
@@ -143,7 +143,8 @@ impl Bank {
         self.usual.retain(|vm, _| there(vm));
     }
 
-    /// What `vm` lends in the next period, if anything.
+    /// What `vm` lends in the next period, if anything. A loan that harm has brought below a step is over: who
+    /// lends nothing is not harmed by it, and what it uses from then on is what it uses as a rule.
     fn lend(&self, vm: &VmUse, all: &[VmUse], params: &JupiterParams) -> Option<Loan> {
         let slack = vm.entitled.saturating_sub(vm.used).min(vm.halted);
         let step = percent(vm.entitled, params.loan_step);
@@ -160,7 +161,7 @@ impl Bank {
                 } else {
                     (loan.amount + step).min(slack)
                 };
-                Some(Loan { amount, ..*loan })
+                (amount >= step).then_some(Loan { amount, ..*loan })
             }
             None => {
                 let borrowers = all.iter().filter(|other| other.wants && other.vm != vm.vm);

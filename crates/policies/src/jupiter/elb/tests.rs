@@ -74,6 +74,17 @@ fn a_lender_that_uses_5_percent_less_than_before_halves_its_loan() {
     }
 }
 
+/// It wants less for good: the loan is halved until it is over, and then it lends what it leaves.
+#[test]
+fn a_lender_whose_demand_falls_lends_again() {
+    let mut bank = lent_for(20);
+    let vms = [vm(0, 20, false), vm(1, 120, true)];
+    let lent = (0..30).map(|_| step(&mut bank, &vms).first().map_or(0, |loan| loan.2));
+    let lent: Vec<Nanos> = lent.collect();
+    assert_eq!(lent[..6], [10, 5, 2, 1, 0, 1]);
+    assert!(lent[29] > 20, "{lent:?}");
+}
+
 #[test]
 fn who_suffers_the_fewest_conflicts_borrows() {
     let conflicting = |number, conflicts| VmUse {

@@ -362,6 +362,9 @@ pub struct Claim {
 impl Claim {
     /// The share of a vCPU that counts as by default: fixed point, 16 bits behind the point.
     pub const NEUTRAL: u32 = 1 << 16;
+    /// The dispatcher bounds shares to so many times the neutral one, and to that part of it
+    /// (`SHARE_RANGE` in `dispatcher/gang_asymmetric.h`).
+    pub const RANGE: u32 = 64;
 }
 
 /// pCPUs that belong together, and how long a vCPU of theirs runs before others get a turn.

@@ -9,7 +9,14 @@
 //! the few others lose no more than a tenth either, and those gain less ("adjust its parameters
 //! gradually"): else one vCPU that happens to wait when the period ends would lose all it has. And
 //! none falls below an eighth of the mean, so that one that was idle for long is not starved when
-//! it wakes.
+//! it wakes; nor does one rise above what the dispatcher gives, which matters to VMs with more than
+//! 73 vCPUs.
+//!
+//! Where nobody is depleted, or everybody is, there is no reason for one vCPU to have more than
+//! another, and weights come back a step at a time to what vCPUs weigh by themselves, as latencies
+//! do. The dissertation does not say what becomes of weights then. If they stay, what accident
+//! made of vCPUs that all do the same stays for ever, and the slowest of them keeps the others
+//! waiting. Who needs more is soon depleted again, and keeps what it gained but for a step.
 
 use corun_model::Claim;
 
@@ -18,35 +25,73 @@ pub(super) const NEUTRAL: u64 = Claim::NEUTRAL as u64;
 /// No vCPU falls below the mean weight by more than this factor.
 pub(super) const FLOOR: u64 = 8;
 
+/// No vCPU has more than so many times what it weighs by itself.
+pub(super) const CEILING: u64 = Claim::RANGE as u64;
+
 /// Adjusts the weights of a VM's vCPUs, of which `depleted` have used up their slices and want more:
-/// these grow by `step` percent, unless the others would lose more than that. The sum stays.
-pub(super) fn adjust(weights: &mut [u64], depleted: &[bool], step: u32) {
+/// these grow by `step` percent, unless the others would lose more than that. If that is nobody, or
+/// everybody, all come back towards `rest`, what they weigh by themselves. The sum stays.
+pub(super) fn adjust(weights: &mut [u64], rest: &[u64], depleted: &[bool], step: u32) {
     let of = |weights: &[u64], wanted: bool| -> u64 {
         let those = weights.iter().zip(depleted);
         those.filter(|(_, is)| **is == wanted).map(|(w, _)| w).sum()
     };
     let (growing, others) = (of(weights, true), of(weights, false));
     if growing == 0 || others == 0 {
-        return; // nobody wants more, or nobody can give
+        come_back(weights, rest, step);
+        return;
     }
-    let gain = take(
-        weights,
-        depleted,
-        growing.min(others) * u64::from(step) / 100,
-    );
+    let wanted = growing.min(others) * u64::from(step) / 100;
+    // Each gains by what it weighs, up to the ceiling.
+    let room = |weights: &[u64], at: usize| (rest[at] * CEILING).saturating_sub(weights[at]);
+    let grows: Vec<(usize, u64)> = (0..weights.len())
+        .filter(|&at| depleted[at])
+        .map(|at| (at, (wanted * weights[at] / growing).min(room(weights, at))))
+        .collect();
+    let wanted: u64 = grows.iter().map(|(_, part)| part).sum();
+    let gain = take(weights, depleted, wanted);
     let mut left = gain;
-    let mut last = None;
-    for (at, weight) in weights.iter_mut().enumerate() {
-        if depleted[at] {
-            let part = gain * *weight / growing;
-            *weight += part;
-            left -= part;
-            last = Some(at);
-        }
+    for &(at, part) in &grows {
+        let part = part * gain / wanted.max(1);
+        weights[at] += part;
+        left -= part;
     }
     // What rounding left over.
-    if let Some(last) = last {
-        weights[last] += left;
+    for &(at, _) in grows.iter().rev() {
+        let part = left.min(room(weights, at));
+        weights[at] += part;
+        left -= part;
+    }
+}
+
+/// Brings weights `step` percent of the way back to `rest`, which adds up to the same.
+fn come_back(weights: &mut [u64], rest: &[u64], step: u32) {
+    let mut left = 0;
+    for (weight, rest) in weights.iter_mut().zip(rest) {
+        // At least one, so that it ends.
+        let above = weight.saturating_sub(*rest);
+        let part = (above * u64::from(step)).div_ceil(100).min(above);
+        *weight -= part;
+        left += part;
+    }
+    let gives = left;
+    let lacks: u64 = (weights.iter().zip(rest))
+        .map(|(weight, rest)| rest.saturating_sub(*weight))
+        .sum();
+    let below = |weight: u64, rest: u64| rest.saturating_sub(weight);
+    for (weight, rest) in weights.iter_mut().zip(rest) {
+        let part = gives * below(*weight, *rest) / lacks.max(1);
+        *weight += part;
+        left -= part;
+    }
+    // What rounding left over, or what the sums differ by.
+    for (weight, rest) in weights.iter_mut().zip(rest) {
+        let part = left.min(below(*weight, *rest));
+        *weight += part;
+        left -= part;
+    }
+    if let Some(first) = weights.first_mut() {
+        *first += left;
     }
 }
 
@@ -87,23 +132,47 @@ mod tests {
     #[test]
     fn who_used_up_its_slice_gets_a_tenth_more_from_the_others_in_proportion() {
         let mut weights = [100_000, 60_000, 40_000];
-        adjust(&mut weights, &[true, false, false], 10);
+        adjust(&mut weights, &[NEUTRAL; 3], &[true, false, false], 10);
         assert_eq!(weights, [110_000, 54_000, 36_000]);
     }
 
+    /// A tenth of the way each period, whole in the end.
     #[test]
-    fn nothing_changes_if_nobody_wants_more_or_all_do() {
+    fn weights_come_back_if_nobody_wants_more_or_all_do() {
         for depleted in [[false; 3], [true; 3]] {
-            let mut weights = [100_000, 60_000, 40_000];
-            adjust(&mut weights, &depleted, 10);
-            assert_eq!(weights, [100_000, 60_000, 40_000]);
+            let rest = [80_000, 80_000, 40_000];
+            let mut weights = [110_000, 50_000, 40_000];
+            adjust(&mut weights, &rest, &depleted, 10);
+            assert_eq!(weights, [107_000, 53_000, 40_000]);
+            for _ in 0..200 {
+                adjust(&mut weights, &rest, &depleted, 10);
+            }
+            assert_eq!(weights, rest);
         }
+    }
+
+    /// The dispatcher gives no more than 64 times the neutral share, so nobody is promised more.
+    #[test]
+    fn nobody_rises_above_what_the_dispatcher_gives() {
+        let mut weights = [NEUTRAL; 128];
+        let mut depleted = [false; 128];
+        depleted[0] = true;
+        for _ in 0..200 {
+            adjust(&mut weights, &[NEUTRAL; 128], &depleted, 10);
+        }
+        assert_eq!(weights[0], CEILING * NEUTRAL);
+        assert_eq!(weights.iter().sum::<u64>(), 128 * NEUTRAL);
     }
 
     #[test]
     fn the_few_that_have_time_left_lose_no_more_than_a_tenth() {
         let mut weights = [10_000; 5];
-        adjust(&mut weights, &[true, true, true, true, false], 10);
+        adjust(
+            &mut weights,
+            &[10_000; 5],
+            &[true, true, true, true, false],
+            10,
+        );
         assert_eq!(weights, [10_250, 10_250, 10_250, 10_250, 9_000]);
     }
 
@@ -111,7 +180,12 @@ mod tests {
     fn growth_ends_at_the_floor_of_the_others() {
         let mut weights = [NEUTRAL; 4];
         for _ in 0..200 {
-            adjust(&mut weights, &[true, false, false, false], 10);
+            adjust(
+                &mut weights,
+                &[NEUTRAL; 4],
+                &[true, false, false, false],
+                10,
+            );
         }
         let floor = NEUTRAL / FLOOR;
         assert_eq!(weights, [4 * NEUTRAL - 3 * floor, floor, floor, floor]);
@@ -126,10 +200,17 @@ mod tests {
             let mut weights = vec![NEUTRAL; vcpus];
             for depleted in &rounds {
                 let before = weights.clone();
-                adjust(&mut weights, &depleted[..vcpus], step);
+                let depleted = &depleted[..vcpus];
+                adjust(&mut weights, &vec![NEUTRAL; vcpus], depleted, step);
+                let alike = depleted.iter().all(|is| *is == depleted[0]);
                 prop_assert_eq!(weights.iter().sum::<u64>(), vcpus as u64 * NEUTRAL);
                 for at in 0..vcpus {
                     prop_assert!(weights[at] >= NEUTRAL / FLOOR, "{:?}", weights);
+                    if alike {
+                        let off = |weights: &[u64]| weights[at].abs_diff(NEUTRAL);
+                        prop_assert!(off(&weights) <= off(&before));
+                        continue;
+                    }
                     let (most, least) = (100 + u64::from(step), 100 - u64::from(step));
                     match depleted[at] {
                         true => prop_assert!((before[at]..=before[at] * most / 100 + vcpus as u64)

@@ -136,7 +136,7 @@ impl Jupiter {
                     used: known.used(),
                     halted: known.halted(),
                     wants: known.wants(),
-                    conflicts: known.conflicts(),
+                    conflicts: known.conflicts(&self.params),
                 }));
             }
             has = elb::after(&shares, self.bank.settle(&uses, &self.params));

@@ -194,6 +194,46 @@ fn new_weights_of_vcpus_hold_at_once() {
     assert_eq!(parts, [99, 33], "400 of 600, of two pCPUs");
 }
 
+/// Who has just joined had no slice yet, which it cannot have used up: its weights stay even, and it borrows
+/// nothing.
+#[test]
+fn a_vm_that_joins_is_not_judged_by_a_slice_it_did_not_have() {
+    let mut policy = Jupiter::default();
+    let sleeps = vec![SLEEPER; 2];
+    ask_for(&mut policy, 0, 3, std::slice::from_ref(&sleeps));
+    let joins = vec![(50, Doing::Ready, 16), (10, Doing::Waiting, 0)];
+    let plan = ask_for(&mut policy, 3, 1, &[sleeps, joins]);
+    let shares = [100, 101].map(|vcpu| claim(&plan, vcpu).share);
+    assert_eq!(shares, [Claim::NEUTRAL; 2]);
+    assert_eq!(policy.status().vms[1].loan, 0);
+}
+
+/// Conflicts are those of low latencies, and a VM with twice as many vCPUs may have twice as many.
+#[test]
+fn conflicts_are_those_of_low_latencies_by_vcpu() {
+    let mut policy = Jupiter::default();
+    let late = vec![(20, Doing::Ready, 0); 2];
+    let twice = vec![(20, Doing::Ready, 0); 4];
+    let conflicts = |policy: &mut Jupiter, periods: std::ops::Range<u64>| {
+        for number in periods {
+            let mut seen = period(number, &[late.clone(), twice.clone()]);
+            for vcpu in seen.vms.iter_mut().flat_map(|vm| &mut vm.vcpus) {
+                vcpu.turns.preempted = 3;
+            }
+            ask(policy, &seen);
+        }
+        let each = policy.vms.values();
+        each.map(|vm| vm.conflicts(&policy.params))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        conflicts(&mut policy, 0..2),
+        [0, 0],
+        "latencies are still high"
+    );
+    assert_eq!(conflicts(&mut policy, 2..20), [3000, 3000]);
+}
+
 /// Haste is for VMs that lack time: who has its share has latencies like any other again.
 #[test]
 fn latencies_come_back_when_a_vm_has_its_share() {

@@ -20,6 +20,8 @@ pub(super) struct Vm {
     own: u64,
     /// How their last period went.
     went: Vec<Went>,
+    /// What they weigh by themselves, of the same total as [`Self::weights`].
+    rest: Vec<u64>,
     /// Weights and latencies, as the parts want them to be handed.
     weights: Vec<u64>,
     latencies: Vec<Nanos>,
@@ -102,9 +104,11 @@ impl Vm {
         let own: u64 = vcpus.iter().map(|vcpu| vcpu.own).sum();
         let total = dats::NEUTRAL * vcpus.len() as u64;
         let weight = |vcpu: &Vcpu| scaled(total, vcpu.own, own.max(1));
+        let rest: Vec<u64> = vcpus.iter().map(weight).collect();
         Self {
             went: vec![nothing; vcpus.len()],
-            weights: vcpus.iter().map(weight).collect(),
+            weights: rest.clone(),
+            rest,
             latencies: vec![params.latency; vcpus.len()],
             vcpus,
             own,
@@ -179,7 +183,7 @@ impl Vm {
     pub fn adjust(&mut self, lack: bool, params: &JupiterParams) {
         if params.dats {
             let depleted: Vec<bool> = self.vcpus.iter().map(|vcpu| vcpu.depleted).collect();
-            dats::adjust(&mut self.weights, &depleted, params.weight_step);
+            dats::adjust(&mut self.weights, &self.rest, &depleted, params.weight_step);
         }
         if params.dasl {
             let limits = limits(params);
@@ -250,8 +254,14 @@ impl Vm {
         self.vcpus.iter().any(|vcpu| vcpu.wants)
     }
 
-    pub fn conflicts(&self) -> u64 {
-        self.vcpus.iter().map(|vcpu| vcpu.conflicts).sum()
+    /// How often its vCPUs with low latencies were preempted or late, as RCR counts it: thousandths of once
+    /// per vCPU, so that a VM with more of them does not count as worse for that.
+    pub fn conflicts(&self, params: &JupiterParams) -> u64 {
+        let limits = limits(params);
+        let each = self.vcpus.iter().zip(&self.latencies);
+        let low = each.filter(|(_, latency)| limits.is_low(**latency));
+        let sum: u64 = low.map(|(vcpu, _)| vcpu.conflicts).sum();
+        sum.saturating_mul(1000) / self.vcpus().max(1)
     }
 
     /// Who wakes its vCPUs. Where hardware hides that, a sibling that seems to have done it may have been
@@ -308,13 +318,15 @@ impl Vm {
 }
 
 impl Vcpu {
-    /// What it did in a period of `passed` ns; has it used up its slice?
+    /// What it did in a period of `passed` ns; has it used up its slice? Not if it had none yet, as one that
+    /// has just joined.
     fn judge(&mut self, did: &TaskSeen, passed: Nanos, params: &JupiterParams) -> bool {
         // Of a period that took longer, as much as is a period's.
         let in_a_period = |time| scaled(time, params.period, passed.max(1)).min(params.period);
         let turns = &did.turns;
         (self.used, self.halted) = (in_a_period(did.run), in_a_period(did.wait));
-        let consumed = self.used + predict::tolerance(self.slice, params.grain) >= self.slice;
+        let tolerance = predict::tolerance(self.slice, params.grain);
+        let consumed = self.slice > 0 && self.used + tolerance >= self.slice;
         let cut_off = turns.depleted > 0 || turns.doing == Doing::Ready;
         self.wants = consumed && turns.doing != Doing::Waiting;
         self.depleted = self.wants && cut_off;

@@ -49,6 +49,7 @@ const COMMON: &[Function] = &[
     function("reduction", 2..=2, |of| (of[0] - of[1]) / of[0] * 100.0),
     function("gain", 2..=2, |of| (of[1] - of[0]) / of[0] * 100.0),
     function("abs", 1..=1, |of| of[0].abs()),
+    function("sqrt", 1..=1, |of| of[0].sqrt()),
     // f64::min would pass over what was not measured.
     function("min", ANY, |of| extreme(of, f64::min)),
     function("max", ANY, |of| extreme(of, f64::max)),

@@ -3,7 +3,7 @@
 //!
 //! The dissertation states few numbers; what it leaves open is said to be assumed, and why so much.
 
-use super::{dasl, dats, elb};
+use super::{dasl, dats, elb, vm};
 use corun_model::time::{MS, US};
 use corun_model::{DispatcherParams, Nanos, Parameter, Value};
 
@@ -113,6 +113,13 @@ pub fn constants() -> Vec<Parameter> {
             "assumed: who idled for long is not to starve when it wakes; the dissertation has no bound",
         ),
         of(
+            "corun_policies::jupiter::dats::CEILING",
+            "so many times what a vCPU weighs by itself its weight may grow to",
+            dats::CEILING,
+            "the dispatcher bounds shares to that (`SHARE_RANGE`); reached by VMs of 74 vCPUs and more. What a VM has \
+             borrowed comes on top, and is lost beyond it",
+        ),
+        of(
             "corun_policies::jupiter::dasl::LOW",
             "from which part on of the latency that vCPUs begin with a latency is low",
             dasl::LOW,
@@ -123,6 +130,13 @@ pub fn constants() -> Vec<Parameter> {
             "a period counts as this part of what a VM uses as a rule",
             elb::USUAL,
             "assumed: of less than a second a lender is not to be judged by",
+        ),
+        of(
+            "corun_policies::jupiter::vm::LATELY",
+            "for so many periods after siblings woke each other a VM counts as one whose vCPUs do",
+            u64::from(vm::LATELY),
+            "assumed: a second; who does so at all does it seldom in some periods. For what is told only, nothing is \
+             decided by it",
         ),
     ]
 }
@@ -186,9 +200,10 @@ fn of_vcpus(default: &JupiterParams) -> Vec<Parameter> {
     vec![
         percent(
             "policy.jupiter.weight_step",
-            "by how much the weight of a vCPU grows that used up its slice",
+            "by how much the weight of a vCPU grows that used up its slice, unless its siblings together would lose \
+             more of theirs; and how far weights come back where none has, or all have",
             default.weight_step,
-            "dissertation, §4.4.1",
+            "dissertation, §4.4.1, of the growth; of the bound and of coming back, on which it is silent, assumed alike",
         ),
         time(
             "policy.jupiter.latency",
@@ -249,9 +264,9 @@ fn of_conflicts_and_loans(default: &JupiterParams) -> Vec<Parameter> {
         ),
         percent(
             "policy.jupiter.loan_harm",
-            "from which fall of the lender's use on its loan does not grow, but is halved",
+            "from which fall of the lender's use on its loan does not grow, but is halved, and ends below a step",
             default.loan_harm,
-            "dissertation, §4.4.2 (that it is halved: assumed)",
+            "dissertation, §4.4.2 (that it is halved, and ends: assumed)",
         ),
         percent(
             "policy.jupiter.bucket",

@@ -10,7 +10,7 @@ use corun_model::{Claim, Doing, Nanos, PcpuId, TaskId, TaskSeen, VmSeen, Wakers}
 
 /// For how many periods a VM counts as one whose siblings wake each other after they were seen to: who
 /// does so at all does it seldom in some of them.
-const LATELY: u32 = 10;
+pub(super) const LATELY: u32 = 10;
 
 /// A VM.
 #[derive(Clone, Debug)]

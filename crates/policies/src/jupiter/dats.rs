@@ -12,8 +12,8 @@
 //! it wakes; nor does one rise above what the dispatcher gives, which matters to VMs with more than
 //! 73 vCPUs.
 //!
-//! Where nobody is depleted, or everybody is, there is no reason for one vCPU to have more than
-//! another, and weights come back a step at a time to what vCPUs weigh by themselves, as latencies
+//! Where a VM has its share, and nobody is depleted, or everybody is, there is no reason for one vCPU
+//! to have more than another, and weights come back a step at a time to what vCPUs weigh by themselves, as latencies
 //! do. The dissertation does not say what becomes of weights then. If they stay, what accident
 //! made of vCPUs that all do the same stays for ever, and the slowest of them keeps the others
 //! waiting. Who needs more is soon depleted again, and keeps what it gained but for a step.
@@ -29,16 +29,25 @@ pub(super) const FLOOR: u64 = 8;
 pub(super) const CEILING: u64 = Claim::RANGE as u64;
 
 /// Adjusts the weights of a VM's vCPUs, of which `depleted` have used up their slices and want more:
-/// these grow by `step` percent, unless the others would lose more than that. If that is nobody, or
-/// everybody, all come back towards `rest`, what they weigh by themselves. The sum stays.
-pub(super) fn adjust(weights: &mut [u64], rest: &[u64], depleted: &[bool], step: u32) {
+/// these grow by `step` percent, unless the others would lose more than that. `rest` is what they weigh
+/// by themselves. If nobody is, or everybody, and the VM has its share (`served`), they come back
+/// towards that. The sum stays.
+pub(super) fn adjust(
+    weights: &mut [u64],
+    rest: &[u64],
+    depleted: &[bool],
+    served: bool,
+    step: u32,
+) {
     let of = |weights: &[u64], wanted: bool| -> u64 {
         let those = weights.iter().zip(depleted);
         those.filter(|(_, is)| **is == wanted).map(|(w, _)| w).sum()
     };
     let (growing, others) = (of(weights, true), of(weights, false));
     if growing == 0 || others == 0 {
-        come_back(weights, rest, step);
+        if served {
+            come_back(weights, rest, step);
+        }
         return;
     }
     let wanted = growing.min(others) * u64::from(step) / 100;
@@ -132,20 +141,22 @@ mod tests {
     #[test]
     fn who_used_up_its_slice_gets_a_tenth_more_from_the_others_in_proportion() {
         let mut weights = [100_000, 60_000, 40_000];
-        adjust(&mut weights, &[NEUTRAL; 3], &[true, false, false], 10);
+        adjust(&mut weights, &[NEUTRAL; 3], &[true, false, false], true, 10);
         assert_eq!(weights, [110_000, 54_000, 36_000]);
     }
 
     /// A tenth of the way each period, whole in the end.
     #[test]
-    fn weights_come_back_if_nobody_wants_more_or_all_do() {
+    fn weights_of_a_vm_with_its_share_come_back_if_nobody_wants_more_or_all_do() {
         for depleted in [[false; 3], [true; 3]] {
             let rest = [80_000, 80_000, 40_000];
             let mut weights = [110_000, 50_000, 40_000];
-            adjust(&mut weights, &rest, &depleted, 10);
+            adjust(&mut weights, &rest, &depleted, false, 10);
+            assert_eq!(weights, [110_000, 50_000, 40_000], "it lacks its share");
+            adjust(&mut weights, &rest, &depleted, true, 10);
             assert_eq!(weights, [107_000, 53_000, 40_000]);
             for _ in 0..200 {
-                adjust(&mut weights, &rest, &depleted, 10);
+                adjust(&mut weights, &rest, &depleted, true, 10);
             }
             assert_eq!(weights, rest);
         }
@@ -158,7 +169,7 @@ mod tests {
         let mut depleted = [false; 128];
         depleted[0] = true;
         for _ in 0..200 {
-            adjust(&mut weights, &[NEUTRAL; 128], &depleted, 10);
+            adjust(&mut weights, &[NEUTRAL; 128], &depleted, true, 10);
         }
         assert_eq!(weights[0], CEILING * NEUTRAL);
         assert_eq!(weights.iter().sum::<u64>(), 128 * NEUTRAL);
@@ -171,6 +182,7 @@ mod tests {
             &mut weights,
             &[10_000; 5],
             &[true, true, true, true, false],
+            true,
             10,
         );
         assert_eq!(weights, [10_250, 10_250, 10_250, 10_250, 9_000]);
@@ -184,6 +196,7 @@ mod tests {
                 &mut weights,
                 &[NEUTRAL; 4],
                 &[true, false, false, false],
+                true,
                 10,
             );
         }
@@ -201,7 +214,7 @@ mod tests {
             for depleted in &rounds {
                 let before = weights.clone();
                 let depleted = &depleted[..vcpus];
-                adjust(&mut weights, &vec![NEUTRAL; vcpus], depleted, step);
+                adjust(&mut weights, &vec![NEUTRAL; vcpus], depleted, true, step);
                 let alike = depleted.iter().all(|is| *is == depleted[0]);
                 prop_assert_eq!(weights.iter().sum::<u64>(), vcpus as u64 * NEUTRAL);
                 for at in 0..vcpus {

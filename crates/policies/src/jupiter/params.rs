@@ -201,7 +201,7 @@ fn of_vcpus(default: &JupiterParams) -> Vec<Parameter> {
         percent(
             "policy.jupiter.weight_step",
             "by how much the weight of a vCPU grows that used up its slice, unless its siblings together would lose \
-             more of theirs; and how far weights come back where none has, or all have",
+             more of theirs; and how far weights come back in a VM that has its share where none has, or all have",
             default.weight_step,
             "dissertation, §4.4.1, of the growth; of the bound and of coming back, on which it is silent, assumed alike",
         ),

@@ -14,7 +14,7 @@ use corun_model::{Doing, Nanos, PcpuId, PcpuSet, TaskId, VmId};
 pub fn weights_after(weights: [u64; 3]) -> [u64; 3] {
     let mut after = weights;
     let step = JupiterParams::default().weight_step;
-    dats::adjust(&mut after, &weights, &[true, false, false], step);
+    dats::adjust(&mut after, &weights, &[true, false, false], false, step);
     after
 }
 

@@ -183,7 +183,8 @@ impl Vm {
     pub fn adjust(&mut self, lack: bool, params: &JupiterParams) {
         if params.dats {
             let depleted: Vec<bool> = self.vcpus.iter().map(|vcpu| vcpu.depleted).collect();
-            dats::adjust(&mut self.weights, &self.rest, &depleted, params.weight_step);
+            let (served, step) = (self.has_its_share(params), params.weight_step);
+            dats::adjust(&mut self.weights, &self.rest, &depleted, served, step);
         }
         if params.dasl {
             let limits = limits(params);

@@ -22,7 +22,7 @@ pub enum Gang {
     Demand(Boost),
     /// Who is ahead of its siblings is stopped until they catch up.
     Relaxed(Skew),
-    /// When one is too far ahead, all stop; they start again together.
+    /// When one is too far ahead, all stop; those that lag start together.
     RelaxedAll(Skew),
     /// Each has its own weight and rescheduling latency: its [`Claim`](crate::Claim).
     Asymmetric(Allotments),

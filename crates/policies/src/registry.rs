@@ -92,8 +92,8 @@ static ALL: [PolicyInfo; 15] = [
     },
     PolicyInfo {
         name: "cosched-relaxed-all",
-        summary: "when a vCPU is ahead of its siblings all stop, and start again together",
-        source: "VMware ESX 2, as in Sukwong & Kim, EuroSys 2011, §6",
+        summary: "when a vCPU is ahead of its siblings all stop, and those that lag start together",
+        source: "VMware ESX 3, as in Sukwong & Kim, EuroSys 2011, §6",
         threads: 1,
         parameters: CoschedRelaxedAll::parameters,
         make: |settings| Box::new(settings.cosched_relaxed_all),

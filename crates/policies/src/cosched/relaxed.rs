@@ -4,8 +4,8 @@
 //!
 //! Siblings may run at different times, but none may get far ahead of the slowest: [`CoschedRelaxed`]
 //! stops the one that does until the others have caught up (ESX 4), and the slowest then calls those
-//! that wait when it starts; [`CoschedRelaxedAll`] stops the whole VM, which starts again together
-//! (ESX 2). VMware's thresholds are not published; those here are of the order that is said of them,
+//! that wait when it starts; [`CoschedRelaxedAll`] stops the whole VM, of which those that lag start
+//! together (ESX 3). VMware's thresholds are not published; those here are of the order that is said of them,
 //! some ms.
 
 use super::gang_all;
@@ -81,7 +81,7 @@ impl Policy for CoschedRelaxed {
     }
 }
 
-/// When one is ahead of its siblings, all stop; they start again together.
+/// When one is ahead of its siblings, all stop; those that lag start together.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CoschedRelaxedAll {
     /// How far ahead is too far.

@@ -4,6 +4,7 @@
 use crate::problem::Located;
 use crate::reader::Reader;
 use crate::suggest::or_nearest;
+use crate::vms::check_name;
 use corun_model::Nanos;
 use corun_model::time::SEC;
 use std::ops::RangeInclusive;
@@ -227,6 +228,7 @@ pub(crate) fn disks(top: &Reader<'_>) -> Vec<Disk> {
 }
 
 fn disk(name: &str, table: Reader<'_>) -> Option<Disk> {
+    check_name(&table, name);
     let kind = table.required("kind", "\"ssd\" or \"hdd\"");
     let scheduler = table.located("scheduler");
     let disk = kind.map(|kind| Disk {

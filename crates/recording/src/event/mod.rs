@@ -140,7 +140,13 @@ pub(crate) fn cpu(text: &str) -> Result<u32, &'static str> {
 
 /// A thread name, cut to a length no kernel exceeds.
 pub(crate) fn comm(text: &str) -> String {
-    text.chars().take(64).collect()
+    text.chars().map(harmless).take(64).collect()
+}
+
+/// Recordings are from other people's hosts, where programs choose their names: no terminal that shows them is
+/// to obey them.
+pub(crate) fn harmless(c: char) -> char {
+    if c.is_control() { '\u{fffd}' } else { c }
 }
 
 /// `comm:pid [prio]` as trace-cmd's plugins print it, and what follows the pid.
@@ -179,6 +185,11 @@ mod tests {
             parse("irq_handler_entry", "irq=24 name=virtio0"),
             Ok(Event::Irq(true))
         );
+    }
+
+    #[test]
+    fn names_are_harmless_to_terminals() {
+        assert_eq!(comm("a\u{1b}]0;b\u{7}"), "a\u{fffd}]0;b\u{fffd}");
     }
 
     #[test]

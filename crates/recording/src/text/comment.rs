@@ -80,8 +80,10 @@ impl Stated {
         let (number, cmdline) = text.trim().split_once(' ').unwrap_or((text, ""));
         self.process = event::tid(number).ok();
         if let Some(tgid) = self.process.filter(|_| self.processes.len() < MAX_LISTED) {
-            self.processes
-                .insert(tgid, cmdline.chars().take(4096).collect());
+            self.processes.insert(
+                tgid,
+                cmdline.chars().map(event::harmless).take(4096).collect(),
+            );
         }
     }
 

@@ -296,8 +296,8 @@ static inline void relaxed_all_release(struct gang *g, u64 since, u64 now)
 }
 
 /*
- * The stopped gang goes on if nothing of it is in the way on any pCPU: true. A pCPU has said so in
- * this epoch.
+ * `cpu` has nothing against it that the stopped gang goes on. Nor have all others where its members
+ * wait, in this epoch? Then it does: true.
  */
 static inline bool relaxed_all_goes_on(struct gang *g, s32 cpu, u64 now)
 {

@@ -139,7 +139,7 @@ static inline u32 asymmetric_rank(struct ranked *r)
 	return RANK_ORDINARY;
 }
 
-/* `t` woke up, in select_cpu: if it was a sibling, that is remembered. */
+/* `t` woke up: if it was a sibling, that is remembered. */
 static inline void asymmetric_woken(struct task_ctx *t, u64 now)
 {
 	u64 oldest = ~0ull;

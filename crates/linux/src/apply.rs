@@ -15,7 +15,7 @@ use crate::helpers;
 use crate::knobs::Parts;
 use crate::tables::Tables;
 use corun_dispatcher::{PcpuConf, PoolConf, TaskConf, VmConf};
-use corun_model::{PcpuPlan, Placement, Plan, Pool, TaskPlan, VmPlan};
+use corun_model::{PcpuPlan, Placement, Plan, Pool, TaskId, TaskPlan, VmPlan};
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -130,7 +130,7 @@ pub(crate) fn apply(
     base: Base,
     to: &impl Told,
 ) -> libbpf_rs::Result<()> {
-    let tasks: BTreeMap<_, _> = plan.tasks.iter().map(|task| (task.task, task)).collect();
+    let tasks = InOrder::of(&plan.tasks);
     let vms: BTreeMap<_, _> = plan.vms.iter().map(|vm| (vm.vm, vm)).collect();
     let parts = Parts::of(plan);
     let either = host.parts.or(parts);
@@ -143,7 +143,7 @@ pub(crate) fn apply(
     let mut gangs = false;
     for vm in list {
         for vcpu in &mut vm.vcpus {
-            let told = tell_task(vcpu, tasks.get(&vcpu.task).copied(), base, to);
+            let told = tell_task(vcpu, tasks.get(vcpu.task), base, to);
             host.remember(told);
         }
         tell_vm(vm, vms.get(&vm.vm).copied(), base, to)?;
@@ -156,6 +156,25 @@ pub(crate) fn apply(
     };
     tell_parts(&mut host.parts, needed, to);
     Ok(())
+}
+
+/// What a plan says of tasks, to be looked up: mostly there in order, so that sorting them is looking at them once.
+struct InOrder<'a>(Vec<&'a TaskPlan>);
+
+impl<'a> InOrder<'a> {
+    fn of(tasks: &'a [TaskPlan]) -> Self {
+        let mut all: Vec<_> = tasks.iter().collect();
+        // Of several about one task the last counts.
+        all.reverse();
+        all.sort_by_key(|plan| plan.task);
+        all.dedup_by_key(|plan| plan.task);
+        Self(all)
+    }
+
+    fn get(&self, task: TaskId) -> Option<&'a TaskPlan> {
+        let at = self.0.binary_search_by_key(&task, |plan| plan.task).ok()?;
+        self.0.get(at).copied()
+    }
 }
 
 fn tell_parts(told: &mut Parts, wanted: Parts, to: &impl Told) {

@@ -7,6 +7,8 @@ use crate::mapping::{Access, Mapping, copy_of, words_of};
 use crate::namespaces;
 use crate::object::Aligned;
 use crate::skel::types;
+use corun_model::Nanos;
+use corun_system::clock;
 use corun_system::procfs::ThreadKey;
 use libbpf_rs::{MapCore, MapHandle, Object, ObjectBuilder, ProgramInput, ProgramMut};
 use std::io;
@@ -70,20 +72,21 @@ impl TaskBooks {
         })
     }
 
-    /// What the dispatcher keeps of these threads, told one by one in their order; `None` of those that
-    /// have gone, or that it has not seen.
+    /// What the dispatcher keeps of these threads, and when it was copied, told one by one in their order; `None` of
+    /// those that have gone, or that it has not seen.
     ///
     /// # Errors
     /// If the program cannot be run.
     pub(crate) fn read(
         &self,
         threads: &[ThreadKey],
-        mut tell: impl FnMut(Option<types::task_ctx>),
+        mut tell: impl FnMut(Option<(types::task_ctx, Nanos)>),
     ) -> libbpf_rs::Result<()> {
         for some in threads.chunks(MOST) {
             self.ask(some)?;
+            let now = clock::now();
             let told = self.told.words().chunks_exact(TOLD).take(some.len());
-            told.for_each(|told| tell(known(told)));
+            told.for_each(|told| tell(known(told).map(|ctx| (ctx, now))));
         }
         Ok(())
     }
@@ -166,9 +169,9 @@ mod tests {
         all.resize(MOST + 1, key);
         let mut read = Vec::new();
         books.read(&all, |told| read.push(told)).unwrap();
-        let is_ours = |read: &Option<types::task_ctx>| {
+        let is_ours = |read: &Option<(types::task_ctx, Nanos)>| {
             read.as_ref()
-                .is_some_and(|read| bytes_of(read) == bytes_of(&ctx))
+                .is_some_and(|(read, _)| bytes_of(read) == bytes_of(&ctx))
         };
         let found: Vec<bool> = read.iter().map(is_ours).collect();
         assert_eq!(found[..4], [true, false, false, false]);

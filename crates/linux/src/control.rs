@@ -43,11 +43,20 @@ impl Reading {
     }
 
     pub(crate) fn get(&self, task: TaskId) -> Option<&Counters> {
-        let at = self
-            .sorted
-            .binary_search_by_key(&task, |(id, _)| *id)
-            .ok()?;
-        self.sorted.get(at).map(|(_, counters)| counters)
+        self.after_the_first(task).or_else(|| self.searched(task))
+    }
+
+    /// Its counters if no vCPU between it and the first one has gone: ids are given in sequence.
+    fn after_the_first(&self, task: TaskId) -> Option<&Counters> {
+        let (first, _) = self.sorted.first()?;
+        let at = task.0.checked_sub(first.0)? as usize;
+        let there = self.sorted.get(at).filter(|(id, _)| *id == task);
+        there.map(|(_, counters)| counters)
+    }
+
+    fn searched(&self, task: TaskId) -> Option<&Counters> {
+        let at = self.sorted.binary_search_by_key(&task, |(id, _)| *id);
+        self.sorted.get(at.ok()?).map(|(_, counters)| counters)
     }
 }
 
@@ -306,7 +315,8 @@ impl Control {
 
     /// Finds VMs, and samples stacking while it has the table at hand.
     fn look(&mut self, tables: &Tables<'_, '_>, now: Nanos) {
-        let slots = tables.vms();
+        let pcpus = self.online.iter().last().map_or(0, |last| last.0 + 1);
+        let slots = tables.vms(pcpus);
         let is_stacked = |cpu: &PcpuId| slots.iter().any(|slot| slot.stacked.contains(*cpu));
         self.stacking.seen += u64::from(self.online.len());
         self.stacking.stacked += self.online.iter().filter(is_stacked).count() as u64;
@@ -327,8 +337,8 @@ impl Control {
         let cycles = &self.cycles;
         let mut known = Vec::with_capacity(vcpus.len());
         tables.vcpus(&vcpus, |vcpu, ctx| match ctx {
-            Some(ctx) => {
-                let mut counters = Counters::of(&ctx, clock::now());
+            Some((ctx, at)) => {
+                let mut counters = Counters::of(&ctx, at);
                 let signals = vcpu.counters.as_ref().map(VcpuCounters::read);
                 counters.signals = signals.unwrap_or_default();
                 counters.signals.cycles = cycles.read(vcpu.key);
@@ -356,7 +366,7 @@ impl Control {
                 ready: did.ready,
                 wait: did.wait,
                 turns: did.turns(self.before, tids),
-                signals: sum.signals.since(&before.signals),
+                signals: did.signals,
             }
         };
         let vm = |vm: &Vm| VmSeen {
@@ -402,6 +412,32 @@ fn crowded(vms: &[Vm]) -> Option<String> {
 mod tests {
     use super::*;
     use crate::apply::tests::host;
+
+    #[test]
+    fn counters_are_found_whoever_has_gone() {
+        let with = |run| {
+            let mut counters = Counters::default();
+            counters.run = run;
+            counters
+        };
+        let all = [9, 3, 4, 5].map(|id| (TaskId(id), with(u64::from(id))));
+        let reading = Reading::of(all.to_vec());
+        let run = |id| reading.get(TaskId(id)).map(|counters| counters.run);
+        let found: Vec<_> = (2..=10).map(run).collect();
+        let expected = [
+            None,
+            Some(3),
+            Some(4),
+            Some(5),
+            None,
+            None,
+            None,
+            Some(9),
+            None,
+        ];
+        assert_eq!(found, expected);
+        assert_eq!(Reading::default().get(TaskId(0)), None);
+    }
 
     #[test]
     fn threads_without_descriptors_are_told_of() {

@@ -11,15 +11,16 @@ use crate::inventory::role::vcpu_number;
 use crate::inventory::{Identity, identity};
 use crate::perf::VcpuCounters;
 use crate::tables::Tables;
+use crate::vcpu_weight::Weights;
 use crate::vm_table::VmSlot;
-use crate::{cgroup, pidfd, vcpu_weight};
+use crate::{cgroup, pidfd};
 use corun_dispatcher::{TaskConf, VmConf};
 use corun_model::{PcpuSet, TaskId, VmId};
 use corun_system::affinity;
 use corun_system::procfs::{Process, ThreadKey};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A vCPU thread.
 #[derive(Debug)]
@@ -94,7 +95,9 @@ pub(crate) struct Vm {
     pub(crate) name: String,
     /// Who it is to its manager.
     pub(crate) identity: Identity,
-    /// `cpu.weight` of its own cgroup.
+    /// The cgroup that it has to itself.
+    pub(crate) own_cgroup: Option<PathBuf>,
+    /// `cpu.weight` of that.
     pub(crate) weight: Option<u32>,
     pub(crate) vcpus: Vec<Vcpu>,
     /// Its other threads.
@@ -132,7 +135,7 @@ impl Vms {
             let vm = &mut self.list[at];
             vm.books = Books::of(slot);
             if thorough {
-                vm.weight = weight_of(vm.key.tgid);
+                vm.weigh();
                 vm.vcpus.iter_mut().for_each(refresh_allowed);
             }
             let threads = || Process::here(vm.key.tgid).thread_count().unwrap_or(0);
@@ -166,6 +169,7 @@ impl Vms {
         let words = process.words()?;
         let cgroup = process.cgroup();
         let identity = identity::of(Path::new("/"), tgid, &words, cgroup.as_deref());
+        let own_cgroup = own_cgroup(tgid);
         self.list.push(Vm {
             vm: VmId(self.next_vm),
             slot,
@@ -176,7 +180,8 @@ impl Vms {
             },
             name: identity.name.clone(),
             identity,
-            weight: cgroup.and_then(|path| cgroup::weight(tgid, &path)),
+            weight: own_cgroup.as_deref().and_then(cgroup::weight_at),
+            own_cgroup,
             vcpus: Vec::new(),
             helpers: Vec::new(),
             books: Books::default(),
@@ -198,13 +203,25 @@ impl Vms {
 }
 
 impl Vm {
-    /// Adds vCPU threads that are not known yet, and brings what its vCPUs weigh and its other threads up to
-    /// date.
+    /// Brings its weight up to date. Which cgroup is its own takes listing processes: that is looked at again when
+    /// its threads are, or where the one that it had has gone.
+    fn weigh(&mut self) {
+        self.weight = self.own_cgroup.as_deref().and_then(cgroup::weight_at);
+        if self.own_cgroup.is_some() && self.weight.is_none() {
+            self.own_cgroup = own_cgroup(self.key.tgid);
+            self.weight = self.own_cgroup.as_deref().and_then(cgroup::weight_at);
+        }
+    }
+
+    /// Adds vCPU threads that are not known yet, and brings its cgroup, what its vCPUs weigh and its other
+    /// threads up to date.
     fn find_threads(&mut self, tables: &Tables<'_, '_>, next_task: &mut u32) {
         let tgid = self.key.tgid;
         let process = Process::here(tgid);
+        self.own_cgroup = own_cgroup(tgid);
+        let weights = Weights::of(tgid);
         for vcpu in &mut self.vcpus {
-            vcpu.weight = vcpu_weight::of(tgid, vcpu.key.tid);
+            vcpu.weight = weights.of_thread(vcpu.key.tid);
         }
         let known = |tid: &u32| self.vcpus.iter().any(|vcpu| vcpu.key.tid == *tid);
         let threads = process.threads();
@@ -218,14 +235,15 @@ impl Vm {
         }
         self.left_out = 0;
         for (tid, number) in found {
-            let mut vcpu = match open_vcpu(tgid, tid, number, tables, TaskId(*next_task)) {
-                Ok(Some(vcpu)) => vcpu,
-                Ok(None) => continue,
-                Err(why) => {
-                    self.left_out += usize::from(descriptors::are_all_taken(&why));
-                    continue;
-                }
-            };
+            let mut vcpu =
+                match open_vcpu((tgid, tid), number, &weights, tables, TaskId(*next_task)) {
+                    Ok(Some(vcpu)) => vcpu,
+                    Ok(None) => continue,
+                    Err(why) => {
+                        self.left_out += usize::from(descriptors::are_all_taken(&why));
+                        continue;
+                    }
+                };
             *next_task += 1;
             // It may have been taken for something else before it had its name.
             let was = self.helpers.iter().find(|helper| helper.key == vcpu.key);
@@ -237,14 +255,14 @@ impl Vm {
     }
 }
 
-/// A vCPU for thread `tid`; `None` if it has gone, or has no name and the dispatcher says no.
+/// A vCPU for thread `tid` of process `tgid`; `None` if it has gone, or has no name and the dispatcher says no.
 ///
 /// # Errors
 /// Why there is no descriptor for it.
 fn open_vcpu(
-    tgid: u32,
-    tid: u32,
+    (tgid, tid): (u32, u32),
     number: Option<u32>,
+    weights: &Weights,
     tables: &Tables<'_, '_>,
     task: TaskId,
 ) -> io::Result<Option<Vcpu>> {
@@ -264,7 +282,7 @@ fn open_vcpu(
             number: number.unwrap_or(u32::MAX),
             pidfd,
             allowed,
-            weight: vcpu_weight::of(tgid, tid),
+            weight: weights.of_thread(tid),
             told: None,
             owed: None,
             counters: None,
@@ -280,8 +298,10 @@ fn refresh_allowed(vcpu: &mut Vcpu) {
     }
 }
 
-fn weight_of(tgid: u32) -> Option<u32> {
-    cgroup::weight(tgid, &Process::here(tgid).cgroup()?)
+/// The cgroup that a process of this host has to itself.
+fn own_cgroup(tgid: u32) -> Option<PathBuf> {
+    let mount = cgroup::mount(Path::new("/"))?;
+    cgroup::own_cgroup(&mount, tgid, &Process::here(tgid).cgroup()?)
 }
 
 #[cfg(test)]

@@ -7,8 +7,9 @@
 
 use crate::host::{HostError, watch_signals};
 use crate::outside::{Numbers, task_seen};
+use crate::vcpu_weight::Weights;
 use crate::watch::{Row, Sample, Sampler, rows};
-use crate::{cookies, machine, preflight, smt, vcpu_weight};
+use crate::{cookies, machine, preflight, smt};
 use corun_model::time::{MS, seconds};
 use corun_model::{HostSeen, Nanos, Plan, Signals, Snapshot, VmSeen};
 use corun_policies::{Policy, PolicyInfo, Settings};
@@ -105,6 +106,7 @@ impl Observer {
                 .find(|old| old.machine.tgid == vm.machine.tgid);
             let elapsed = old.map_or(0, |old| vm.at.saturating_sub(old.at));
             let mut vcpus = Vec::new();
+            let weights = Weights::of(vm.machine.tgid);
             for (_, thread) in vm.machine.vcpus() {
                 let Ok(allowed) = affinity::get(thread.tid) else {
                     continue;
@@ -112,7 +114,7 @@ impl Observer {
                 let sum = vm.counted(thread.tid);
                 let did = sum.since(old.map_or(sum, |old| old.counted(thread.tid)));
                 let task = self.numbers.task((thread.tid, thread.start));
-                let weight = vcpu_weight::of(vm.machine.tgid, thread.tid);
+                let weight = weights.of_thread(thread.tid);
                 vcpus.push(task_seen(
                     (task, weight),
                     allowed,

@@ -13,6 +13,7 @@ use crate::skel::{CorunMaps, types};
 use crate::vm_table::{VmSlot, VmTable};
 use corun_dispatcher::{MAX_PCPUS, PcpuConf, PoolConf, TaskConf, VmConf};
 use corun_model::{AwaitedHidden, Nanos};
+use corun_system::clock;
 use corun_system::procfs::ThreadKey;
 use libbpf_rs::{MapCore, MapFlags};
 use std::collections::{BTreeMap, BTreeSet};
@@ -130,9 +131,9 @@ impl<'a, 'obj> Tables<'a, 'obj> {
         self.live.set(parts);
     }
 
-    /// Occupied VM slots.
-    pub(crate) fn vms(&self) -> Vec<VmSlot> {
-        self.vms.occupied()
+    /// Occupied VM slots of a host whose pCPUs have numbers below `pcpus`.
+    pub(crate) fn vms(&self, pcpus: u32) -> Vec<VmSlot> {
+        self.vms.occupied(pcpus)
     }
 
     /// What the dispatcher knows of a pCPU; `None` of one with a number too high.
@@ -145,15 +146,17 @@ impl<'a, 'obj> Tables<'a, 'obj> {
         lookup(&self.maps.task_ctxs, &pidfd.as_raw_fd().to_ne_bytes())
     }
 
-    /// What it knows of these vCPUs, told one by one in their order; `None` of those that have gone.
+    /// What it knows of these vCPUs, and when that was read, told one by one in their order; `None` of those that
+    /// have gone.
     pub(crate) fn vcpus(
         &self,
         vcpus: &[&Vcpu],
-        mut tell: impl FnMut(&Vcpu, Option<types::task_ctx>),
+        mut tell: impl FnMut(&Vcpu, Option<(types::task_ctx, Nanos)>),
     ) -> libbpf_rs::Result<()> {
         let Ok(books) = self.books else {
             return vcpus.iter().try_for_each(|vcpu| {
-                tell(vcpu, self.task(vcpu.pidfd.as_fd())?);
+                let ctx = self.task(vcpu.pidfd.as_fd())?;
+                tell(vcpu, ctx.map(|ctx| (ctx, clock::now())));
                 Ok(())
             });
         };

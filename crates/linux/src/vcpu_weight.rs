@@ -8,10 +8,10 @@
 //! nothing to anybody.
 
 use crate::cgroup;
-use corun_system::procfs::Proc;
+use corun_system::procfs::{Proc, Process};
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What a thread of nice 0 weighs, and a cgroup of which nobody has said anything.
 pub(crate) const NEUTRAL: u32 = 100;
@@ -24,21 +24,56 @@ const OF_NICE: [u32; 40] = [
 /// What nice 0 weighs there.
 const NICE_0: u32 = 1024;
 
-/// What a thread of this host weighs among its siblings; neutral, if it has gone.
-pub(crate) fn of(tgid: u32, tid: u32) -> u32 {
-    let root = Path::new("/");
-    let own = cgroup::mount(root).and_then(|mount| of_own_cgroup(root, &mount, tgid, tid));
-    own.or_else(|| nice(tid).ok().map(of_nice))
-        .unwrap_or(NEUTRAL)
+/// What threads of one process weigh among each other.
+///
+/// Most VMs have all their threads in one cgroup, and some hosts all VMs: to list its threads for each vCPU
+/// was seven tenths of what the daemon did on such a host with 504 vCPUs. So who is in one with the process's
+/// first thread is known not to be alone there without.
+pub(crate) struct Weights {
+    process: Process,
+    tgid: u32,
+    mount: Option<PathBuf>,
+    /// The cgroup of its first thread.
+    firsts: Option<String>,
 }
 
-/// The weight of the cgroup that a thread has to itself; `None` if it shares its own with others.
-fn of_own_cgroup(root: &Path, mount: &Path, tgid: u32, tid: u32) -> Option<u32> {
-    let path = Proc::below(root).thread(tgid, tid).cgroup()?;
-    let own = mount.join(path.trim_start_matches('/'));
-    let threads = fs::read_to_string(own.join("cgroup.threads")).ok()?;
-    let alone = own != mount && threads.lines().all(|line| line.parse() == Ok(tid));
-    alone.then(|| cgroup::weight_at(&own)).flatten()
+impl Weights {
+    /// Of a process of this host.
+    pub(crate) fn of(tgid: u32) -> Self {
+        let root = Path::new("/");
+        Self::below(root, cgroup::mount(root), tgid)
+    }
+
+    /// Of one whose host's files lie below `root`, and its cgroups below `mount`.
+    fn below(root: &Path, mount: Option<PathBuf>, tgid: u32) -> Self {
+        let process = Proc::below(root).process(tgid);
+        Self {
+            firsts: process.cgroup(),
+            process,
+            tgid,
+            mount,
+        }
+    }
+
+    /// What its thread `tid` weighs; neutral, if it has gone.
+    pub(crate) fn of_thread(&self, tid: u32) -> u32 {
+        self.of_own_cgroup(tid)
+            .or_else(|| nice(tid).ok().map(of_nice))
+            .unwrap_or(NEUTRAL)
+    }
+
+    /// The weight of the cgroup that a thread has to itself; `None` if it shares its own with others.
+    fn of_own_cgroup(&self, tid: u32) -> Option<u32> {
+        let mount = self.mount.as_ref()?;
+        let path = self.process.thread(tid).cgroup()?;
+        if tid != self.tgid && self.firsts.as_ref() == Some(&path) {
+            return None;
+        }
+        let own = mount.join(path.trim_start_matches('/'));
+        let threads = fs::read_to_string(own.join("cgroup.threads")).ok()?;
+        let alone = own != *mount && threads.lines().all(|line| line.parse() == Ok(tid));
+        alone.then(|| cgroup::weight_at(&own)).flatten()
+    }
 }
 
 /// A thread's nice value.
@@ -77,16 +112,17 @@ mod tests {
         let weighed = std::thread::spawn(|| {
             // SAFETY: takes nothing and always works; then integers, of this thread only.
             let me = unsafe { libc::gettid() } as u32;
-            let before = of(std::process::id(), me);
+            let weights = Weights::of(std::process::id());
+            let before = weights.of_thread(me);
             // SAFETY: as above.
             unsafe { libc::setpriority(libc::PRIO_PROCESS, me, 19) };
-            (before, of(std::process::id(), me), nice(me).unwrap())
+            (before, weights.of_thread(me), nice(me).unwrap())
         });
         let (before, after, nice_now) = weighed.join().unwrap();
         assert_eq!((after, nice_now), (1, 19));
         assert!(before > after);
         assert!(nice(u32::MAX >> 1).is_err());
-        assert_eq!(of(u32::MAX, u32::MAX), NEUTRAL);
+        assert_eq!(Weights::of(u32::MAX).of_thread(u32::MAX), NEUTRAL);
     }
 
     #[test]
@@ -103,7 +139,17 @@ mod tests {
         put("cg/vm.scope/libvirt/vcpu0/cpu.weight", "300\n");
         put("cg/vm.scope/libvirt/cgroup.threads", "9\n10\n");
         put("cg/vm.scope/libvirt/cpu.weight", "200\n");
-        let of = |tid| of_own_cgroup(root.path(), &root.path().join("cg"), 7, tid);
+        put("proc/7/cgroup", "0::/vm.scope/libvirt/emulator\n");
+        put("proc/7/task/7/cgroup", "0::/vm.scope/libvirt/emulator\n");
+        put("cg/vm.scope/libvirt/emulator/cgroup.threads", "7\n");
+        put("cg/vm.scope/libvirt/emulator/cpu.weight", "50\n");
+        let weights = Weights::below(root.path(), Some(root.path().join("cg")), 7);
+        let of = |tid| weights.of_own_cgroup(tid);
         assert_eq!((of(8), of(9), of(10)), (Some(300), None, None));
+        assert_eq!(of(7), Some(50));
+        // Who is where the process's first thread is does not even look who else is.
+        put("proc/7/task/11/cgroup", "0::/vm.scope/libvirt/emulator\n");
+        put("cg/vm.scope/libvirt/emulator/cgroup.threads", "11\n");
+        assert_eq!(of(11), None);
     }
 }

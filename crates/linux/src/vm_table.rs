@@ -49,15 +49,17 @@ impl VmTable {
         Mapping::of(map, MAX_VMS * WORDS, Access::Read).map(Self)
     }
 
-    /// Occupied slots.
-    pub(crate) fn occupied(&self) -> Vec<VmSlot> {
+    /// Occupied slots. There are pCPUs with numbers below `pcpus` only.
+    pub(crate) fn occupied(&self, pcpus: u32) -> Vec<VmSlot> {
         let slots = (0..).zip(self.0.words().chunks_exact(WORDS));
-        slots.filter_map(|(at, words)| slot_in(at, words)).collect()
+        slots
+            .filter_map(|(at, words)| slot_in(at, words, pcpus))
+            .collect()
     }
 }
 
 /// What a slot says; `None`: it is free.
-fn slot_in(at: u32, words: &[AtomicU64]) -> Option<VmSlot> {
+fn slot_in(at: u32, words: &[AtomicU64], pcpus: u32) -> Option<VmSlot> {
     let halves = |word: &AtomicU64| {
         let [a, b, c, d, e, f, g, h] = word.load(Ordering::Relaxed).to_ne_bytes();
         [[a, b, c, d], [e, f, g, h]].map(u32::from_ne_bytes)
@@ -74,7 +76,7 @@ fn slot_in(at: u32, words: &[AtomicU64]) -> Option<VmSlot> {
         ..VmSlot::default()
     };
     // Nearly all of it is zeros.
-    let pairs = (0..).step_by(2).zip(words.get(HERE..)?);
+    let pairs = (0..pcpus).step_by(2).zip(words.get(HERE..)?);
     for (cpu, pair) in pairs.filter(|(_, pair)| pair.load(Ordering::Relaxed) != 0) {
         for (cpu, count) in (cpu..).zip(halves(pair)) {
             slot.occupied += u64::from(count);
@@ -119,7 +121,9 @@ mod tests {
             occupied: 12,
             stacked: [PcpuId(1), PcpuId(511)].into_iter().collect(),
         };
-        assert_eq!(table.occupied(), [expected]);
+        assert_eq!(table.occupied(512), [expected]);
+        let few = table.occupied(2);
+        assert_eq!((few[0].occupied, few[0].stacked.len()), (3, 1));
     }
 
     #[test]

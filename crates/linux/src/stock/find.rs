@@ -2,9 +2,10 @@
 //! VMs on a host without the dispatcher: those that anybody can see ([`crate::inventory`]), with the
 //! affinities that they had before this daemon changed them.
 
+use crate::cgroup;
 use crate::inventory::{self, Machine};
 use crate::outside::Numbers;
-use crate::{cgroup, vcpu_weight};
+use crate::vcpu_weight::Weights;
 use corun_model::{PcpuSet, TaskId, VmId};
 use corun_system::affinity;
 use corun_system::procfs::ThreadKey;
@@ -57,6 +58,7 @@ impl Vms {
     fn vm(&mut self, machine: &Machine, known: &BTreeMap<ThreadKey, PcpuSet>) -> Vm {
         let tgid = machine.tgid;
         let vm = self.numbers.vm((tgid, machine.start));
+        let weights = Weights::of(tgid);
         let vcpus = machine.vcpus().filter_map(|(_, thread)| {
             let (tid, start) = (thread.tid, thread.start);
             let key = ThreadKey { tgid, tid, start };
@@ -68,7 +70,7 @@ impl Vms {
                 task: self.numbers.task((tid, start)),
                 key,
                 allowed,
-                weight: vcpu_weight::of(tgid, tid),
+                weight: weights.of_thread(tid),
             })
         });
         Vm {

@@ -18,6 +18,7 @@ use corun_dispatcher::{TaskConf, VmConf};
 use corun_model::{PcpuSet, TaskId, VmId};
 use corun_system::affinity;
 use corun_system::procfs::{Process, ThreadKey};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -79,8 +80,15 @@ impl Settled {
         if self.threads != threads {
             *self = Self { threads, looks: 0 };
         }
+        let worth = self.is_due();
         self.looks = self.looks.wrapping_add(1);
-        self.looks <= NAMED || self.looks.is_multiple_of(SURE)
+        worth
+    }
+
+    /// Are they to be looked at again even if there are as many as before?
+    fn is_due(&self) -> bool {
+        let look = self.looks.wrapping_add(1);
+        look <= NAMED || look.is_multiple_of(SURE)
     }
 }
 
@@ -127,8 +135,10 @@ impl Vms {
     /// threads, too; otherwise only what is new.
     pub(crate) fn refresh(&mut self, slots: &[VmSlot], tables: &Tables<'_, '_>, thorough: bool) {
         self.drop_ended(slots, thorough);
+        let places = self.list.iter().map(|vm| vm.slot).zip(0..);
+        let places: BTreeMap<u32, usize> = places.collect();
         for slot in slots {
-            let known = self.list.iter().position(|vm| vm.slot == slot.at);
+            let known = places.get(&slot.at).copied();
             let Some(at) = known.or_else(|| self.add(slot.at, slot.id)) else {
                 continue;
             };
@@ -146,17 +156,16 @@ impl Vms {
         }
     }
 
-    /// Forgets VMs that have gone. Another one may have got both the slot and the process's number since: when that
-    /// began is looked at now and then.
+    /// Forgets VMs that have gone. Another one may have got both the slot and the process's number since: where all
+    /// vCPUs have gone, or threads are to be looked at, it is looked when that process began (the kernel sums up
+    /// all threads to tell).
     fn drop_ended(&mut self, slots: &[VmSlot], thorough: bool) {
-        let is_listed = |vm: &Vm| {
-            slots
-                .iter()
-                .any(|slot| (slot.at, slot.id) == (vm.slot, vm.key.tgid))
-        };
+        let listed: BTreeSet<_> = slots.iter().map(|slot| (slot.at, slot.id)).collect();
+        let is_listed = |vm: &Vm| listed.contains(&(vm.slot, vm.key.tgid));
         let is_another = |vm: &Vm| {
-            let start = Process::here(vm.key.tgid).start();
-            start.is_some_and(|start| start != vm.key.start)
+            let start = || Process::here(vm.key.tgid).start();
+            (vm.vcpus.is_empty() || vm.settled.is_due())
+                && start().is_some_and(|start| start != vm.key.start)
         };
         self.list
             .retain(|vm| is_listed(vm) && !(thorough && is_another(vm)));
@@ -316,9 +325,10 @@ mod tests {
             id: me,
             ..VmSlot::default()
         };
-        let left = |start, slots: &[VmSlot], thorough| {
+        let left_after = |looks, start, slots: &[VmSlot], thorough| {
             let mut list = crate::apply::tests::host().0;
             list.truncate(1);
+            list[0].settled.looks = looks;
             list[0].key = ThreadKey {
                 tgid: me,
                 tid: me,
@@ -331,8 +341,11 @@ mod tests {
             vms.drop_ended(slots, thorough);
             vms.list.len()
         };
+        let left = |start, slots, thorough| left_after(0, start, slots, thorough);
         let slots = [slot];
         assert_eq!(left(start, &slots, true), 1);
+        assert_eq!(left_after(NAMED, start - 1, &slots, true), 1, "settled");
+        assert_eq!(left_after(SURE - 1, start - 1, &slots, true), 0);
         assert_eq!(left(start - 1, &slots, false), 1, "not looked at");
         assert_eq!(left(start - 1, &slots, true), 0);
         assert_eq!(left(start, &[], false), 0);

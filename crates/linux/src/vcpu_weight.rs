@@ -27,11 +27,12 @@ const NICE_0: u32 = 1024;
 /// What threads of one process weigh among each other.
 ///
 /// Most VMs have all their threads in one cgroup, and some hosts all VMs: to list its threads for each vCPU
-/// was seven tenths of what the daemon did on such a host with 504 vCPUs. So who is in one with the process's
-/// first thread is known not to be alone there without.
+/// was seven tenths of what the daemon did on such a host with 504 vCPUs. So it is looked first whether threads
+/// of the process may be in different ones, and who is in one with its first thread is known not to be alone.
 pub(crate) struct Weights {
     process: Process,
     tgid: u32,
+    /// Where cgroups are mounted, unless all threads are in one.
     mount: Option<PathBuf>,
     /// The cgroup of its first thread.
     firsts: Option<String>,
@@ -47,11 +48,13 @@ impl Weights {
     /// Of one whose host's files lie below `root`, and its cgroups below `mount`.
     fn below(root: &Path, mount: Option<PathBuf>, tgid: u32) -> Self {
         let process = Proc::below(root).process(tgid);
+        let firsts = process.cgroup();
+        let together = |mount: &PathBuf| firsts.as_ref().is_some_and(|path| holds_all(mount, path));
         Self {
-            firsts: process.cgroup(),
             process,
             tgid,
-            mount,
+            mount: mount.filter(|mount| !together(mount)),
+            firsts,
         }
     }
 
@@ -74,6 +77,13 @@ impl Weights {
         let alone = own != *mount && threads.lines().all(|line| line.parse() == Ok(tid));
         alone.then(|| cgroup::weight_at(&own)).flatten()
     }
+}
+
+/// Does a process with a thread in this cgroup have all of them there? Only threaded cgroups, and those that these
+/// are below, divide processes (Documentation/admin-guide/cgroup-v2.rst, Threads); the root may, and has no type.
+fn holds_all(mount: &Path, path: &str) -> bool {
+    let file = mount.join(path.trim_start_matches('/')).join("cgroup.type");
+    fs::read_to_string(file).is_ok_and(|kind| kind.trim() == "domain")
 }
 
 /// A thread's nice value.
@@ -151,5 +161,11 @@ mod tests {
         put("proc/7/task/11/cgroup", "0::/vm.scope/libvirt/emulator\n");
         put("cg/vm.scope/libvirt/emulator/cgroup.threads", "11\n");
         assert_eq!(of(11), None);
+        // Nor who is in one that does not divide processes.
+        put("cg/vm.scope/libvirt/emulator/cgroup.type", "domain\n");
+        assert_eq!(
+            Weights::below(root.path(), Some(root.path().join("cg")), 7).of_own_cgroup(8),
+            None
+        );
     }
 }

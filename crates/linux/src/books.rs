@@ -3,7 +3,7 @@
 //! mapped here. A system call for each vCPU, ten times a second, was a third of what the daemon cost under
 //! Jupiter with 504 vCPUs (docs/cost.md).
 
-use crate::mapping::{Access, Mapping, copy_of, words_of};
+use crate::mapping::{Access, Mapping, read_into, words_of};
 use crate::namespaces;
 use crate::object::Aligned;
 use crate::skel::types;
@@ -80,13 +80,14 @@ impl TaskBooks {
     pub(crate) fn read(
         &self,
         threads: &[ThreadKey],
-        mut tell: impl FnMut(Option<(types::task_ctx, Nanos)>),
+        mut tell: impl FnMut(Option<(&types::task_ctx, Nanos)>),
     ) -> libbpf_rs::Result<()> {
+        let mut ctx = types::task_ctx::default();
         for some in threads.chunks(MOST) {
             self.ask(some)?;
             let now = clock::now();
             let told = self.told.words().chunks_exact(TOLD).take(some.len());
-            told.for_each(|told| tell(known(told).map(|ctx| (ctx, now))));
+            told.for_each(|told| tell(is_known(told, &mut ctx).then_some((&ctx, now))));
         }
         Ok(())
     }
@@ -115,9 +116,12 @@ impl TaskBooks {
     }
 }
 
-fn known(told: &[AtomicU64]) -> Option<types::task_ctx> {
-    let (known, ctx) = told.split_first()?;
-    (known.load(Ordering::Acquire) != 0).then(|| copy_of(ctx))?
+/// Is it known? What of it goes to `ctx`.
+fn is_known(told: &[AtomicU64], ctx: &mut types::task_ctx) -> bool {
+    let Some((known, words)) = told.split_first() else {
+        return false;
+    };
+    known.load(Ordering::Acquire) != 0 && read_into(words, ctx)
 }
 
 #[cfg(test)]
@@ -168,10 +172,12 @@ mod tests {
         // More than are asked for at a time.
         all.resize(MOST + 1, key);
         let mut read = Vec::new();
-        books.read(&all, |told| read.push(told)).unwrap();
-        let is_ours = |read: &Option<(types::task_ctx, Nanos)>| {
+        books
+            .read(&all, |told| read.push(told.map(|(ctx, _)| *ctx)))
+            .unwrap();
+        let is_ours = |read: &Option<types::task_ctx>| {
             read.as_ref()
-                .is_some_and(|(read, _)| bytes_of(read) == bytes_of(&ctx))
+                .is_some_and(|read| bytes_of(read) == bytes_of(&ctx))
         };
         let found: Vec<bool> = read.iter().map(is_ours).collect();
         assert_eq!(found[..4], [true, false, false, false]);

@@ -338,7 +338,7 @@ impl Control {
         let mut known = Vec::with_capacity(vcpus.len());
         tables.vcpus(&vcpus, |vcpu, ctx| match ctx {
             Some((ctx, at)) => {
-                let mut counters = Counters::of(&ctx, at);
+                let mut counters = Counters::of(ctx, at);
                 let signals = vcpu.counters.as_ref().map(VcpuCounters::read);
                 counters.signals = signals.unwrap_or_default();
                 counters.signals.cycles = cycles.read(vcpu.key);

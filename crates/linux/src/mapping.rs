@@ -5,7 +5,6 @@
 
 use crate::tables::Plain;
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -74,16 +73,18 @@ pub(crate) const fn words_of<T: Plain>() -> usize {
     size_of::<T>() / size_of::<u64>()
 }
 
-/// The value that lies at the beginning of `words`, if they are enough.
-pub(crate) fn copy_of<T: Plain>(words: &[AtomicU64]) -> Option<T> {
-    let words = words.get(..const { words_of::<T>() })?;
-    let mut value = MaybeUninit::<T>::zeroed();
-    // SAFETY: zeroed memory, aligned as u64 is, of exactly so many words (`words_of`).
-    let copy =
-        unsafe { std::slice::from_raw_parts_mut(value.as_mut_ptr().cast::<u64>(), words.len()) };
+/// Reads the value that lies at the beginning of `words`, if they are enough; is it read? Into one that is there
+/// already: hundreds of them are read at a time, and none is moved.
+pub(crate) fn read_into<T: Plain>(words: &[AtomicU64], value: &mut T) -> bool {
+    let Some(words) = words.get(..const { words_of::<T>() }) else {
+        return false;
+    };
+    // SAFETY: memory of a value, aligned as u64 is, of exactly so many words (`words_of`); `Plain` takes any bytes.
+    let copy = unsafe {
+        std::slice::from_raw_parts_mut(std::ptr::from_mut(value).cast::<u64>(), words.len())
+    };
     for (copy, word) in copy.iter_mut().zip(words) {
         *copy = word.load(Ordering::Relaxed);
     }
-    // SAFETY: `Plain` takes any bytes; all are written.
-    Some(unsafe { value.assume_init() })
+    true
 }

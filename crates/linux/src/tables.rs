@@ -151,12 +151,12 @@ impl<'a, 'obj> Tables<'a, 'obj> {
     pub(crate) fn vcpus(
         &self,
         vcpus: &[&Vcpu],
-        mut tell: impl FnMut(&Vcpu, Option<(types::task_ctx, Nanos)>),
+        mut tell: impl FnMut(&Vcpu, Option<(&types::task_ctx, Nanos)>),
     ) -> libbpf_rs::Result<()> {
         let Ok(books) = self.books else {
             return vcpus.iter().try_for_each(|vcpu| {
                 let ctx = self.task(vcpu.pidfd.as_fd())?;
-                tell(vcpu, ctx.map(|ctx| (ctx, clock::now())));
+                tell(vcpu, ctx.as_ref().map(|ctx| (ctx, clock::now())));
                 Ok(())
             });
         };

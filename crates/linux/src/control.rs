@@ -357,16 +357,15 @@ impl Control {
             let nothing = Counters::default();
             let sum = reading.get(vcpu.task).unwrap_or(&nothing);
             let before = self.last.get(vcpu.task).unwrap_or(&nothing);
-            let did = sum.since(before);
             TaskSeen {
                 task: vcpu.task,
                 allowed: vcpu.allowed.and(&self.online),
                 weight: vcpu.weight,
-                run: did.run,
-                ready: did.ready,
-                wait: did.wait,
-                turns: did.turns(self.before, tids),
-                signals: did.signals,
+                run: sum.run.saturating_sub(before.run),
+                ready: sum.ready.saturating_sub(before.ready),
+                wait: sum.wait.saturating_sub(before.wait),
+                turns: sum.turns_since(before, self.before, tids),
+                signals: sum.signals.since(&before.signals),
             }
         };
         let vm = |vm: &Vm| VmSeen {

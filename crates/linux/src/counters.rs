@@ -105,8 +105,13 @@ impl Counters {
         }
     }
 
-    /// How the turns went that are counted here, since `then`; `siblings` in the order of their thread ids.
-    pub(crate) fn turns(&self, then: Nanos, siblings: &[(u32, TaskId)]) -> Turns {
+    /// How turns went since `before`, which was read at `then`; `siblings` in the order of their thread ids.
+    pub(crate) fn turns_since(
+        &self,
+        before: &Self,
+        then: Nanos,
+        siblings: &[(u32, TaskId)],
+    ) -> Turns {
         let recent = self.wakers.iter().filter(|(at, _)| *at > then);
         let task_of = |tid: u32| {
             let at = siblings.binary_search_by_key(&tid, |(tid, _)| *tid).ok()?;
@@ -115,13 +120,13 @@ impl Counters {
         Turns {
             doing: self.doing,
             cpu: self.cpu,
-            depleted: self.depleted,
-            preempted: self.preempted,
-            late: self.late,
-            wakeups: self.wakeups,
+            depleted: self.depleted.saturating_sub(before.depleted),
+            preempted: self.preempted.saturating_sub(before.preempted),
+            late: self.late.saturating_sub(before.late),
+            wakeups: self.wakeups.saturating_sub(before.wakeups),
             wakers: recent.filter_map(|(_, tid)| task_of(*tid)).collect(),
-            retained: self.retained,
-            kept: self.kept,
+            retained: self.retained.saturating_sub(before.retained),
+            kept: self.kept.saturating_sub(before.kept),
         }
     }
 }
@@ -172,7 +177,8 @@ mod tests {
             (ctx.woken_at[at], ctx.wakers[at]) = (when, tid);
         }
         let siblings = [(41, TaskId(0)), (42, TaskId(1))];
-        let turns = Counters::of(&ctx, 1_500).turns(1_000, &siblings);
+        let sum = Counters::of(&ctx, 1_500);
+        let turns = sum.turns_since(&Counters::default(), 1_000, &siblings);
         assert_eq!(turns.wakers, [TaskId(1)]);
     }
 }

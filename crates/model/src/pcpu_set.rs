@@ -99,6 +99,16 @@ impl PcpuSet {
         both
     }
 
+    /// The pCPUs that are in either.
+    #[must_use]
+    pub fn or(&self, other: &Self) -> Self {
+        let mut all = *self;
+        for (word, other) in all.0.iter_mut().zip(other.0) {
+            *word |= other;
+        }
+        all
+    }
+
     /// All pCPUs of the set in order.
     pub fn iter(&self) -> impl Iterator<Item = PcpuId> + '_ {
         self.0.iter().enumerate().flat_map(|(index, &word)| {

@@ -3,7 +3,7 @@
 //! (dissertation, §4.4.2; loan and borrow after Arpaci-Dusseau & Culler).
 //!
 //! A scheduler gives unused time to others, and it is lost to whom it belonged. Here it is lent: to
-//! one VM that could use more, that with the fewest conflicts of latencies, since it makes most of
+//! one VM on the same pCPUs that could use more, that with the fewest conflicts of latencies, since it makes most of
 //! it. The loan grows gradually, a hundredth of the lender's entitlement each period, and no
 //! further than what the lender leaves unused, and leaves so because its vCPUs are halted: what it is
 //! entitled to is reckoned without outer cgroups and quotas, and a VM of which too
@@ -14,7 +14,7 @@
 //! borrower's entitlement, up to half of it in a period. Debts of VMs that have gone, or that Jupiter is off for, are written off.
 
 use super::params::JupiterParams;
-use corun_model::{Nanos, VmId};
+use corun_model::{Nanos, PcpuSet, VmId};
 use std::collections::BTreeMap;
 
 /// One of so many parts of what a VM uses as a rule is the last period.
@@ -24,9 +24,11 @@ pub(super) const USUAL: u64 = 8;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct VmUse {
     pub vm: VmId,
+    /// The pCPUs that it may use.
+    pub allowed: PcpuSet,
     /// What it is entitled to in a period, without loans.
     pub entitled: Nanos,
-    /// What it could use at most: a pCPU for each vCPU.
+    /// What it could use at most: a pCPU for each vCPU, of those that it may use.
     pub most: Nanos,
     /// What it used.
     pub used: Nanos,
@@ -152,8 +154,14 @@ impl Bank {
         if vm.wants || slack < step || self.owed_to(vm.vm) >= depth {
             return None;
         }
-        let wants = |to: VmId| all.iter().any(|other| other.vm == to && other.wants);
-        match self.loans.get(&vm.vm).filter(|loan| wants(loan.to)) {
+        // Time of a pCPU is nothing to who may not use it.
+        let borrowers = || {
+            (all.iter()).filter(|other| {
+                other.wants && other.vm != vm.vm && !other.allowed.and(&vm.allowed).is_empty()
+            })
+        };
+        let still = |loan: &&Loan| borrowers().any(|other| other.vm == loan.to);
+        match self.loans.get(&vm.vm).filter(still) {
             Some(loan) => {
                 let harmed = vm.used + percent(loan.usual, params.loan_harm) < loan.usual;
                 let amount = if harmed {
@@ -164,8 +172,7 @@ impl Bank {
                 (amount >= step).then_some(Loan { amount, ..*loan })
             }
             None => {
-                let borrowers = all.iter().filter(|other| other.wants && other.vm != vm.vm);
-                let to = borrowers.min_by_key(|other| (other.conflicts, other.vm))?;
+                let to = borrowers().min_by_key(|other| (other.conflicts, other.vm))?;
                 Some(Loan {
                     to: to.vm,
                     amount: step.min(slack),

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What VMs are entitled to: the host's CPU time in a period, shared by their weights.
+//! What VMs are entitled to: the CPU time of their pCPUs in a period, shared by their weights.
 //!
-//! A VM cannot use more than a pCPU for each of its vCPUs; what is beyond that goes to the others,
-//! by their weights again.
+//! VMs share the pCPUs that they may use. Where cpusets divide the host, each part is shared by those who are in it;
+//! cpusets that overlap are one part (so of VMs in overlapping ones, who is crowded may be entitled to more than it can get).
+//! A VM cannot use more than a pCPU for each of its vCPUs, nor than the pCPUs that it may use; what is beyond
+//! that goes to the others, by their weights again.
 
-use corun_model::Nanos;
+use corun_model::{Nanos, PcpuSet};
 
 /// A VM as a claimant.
 #[derive(Clone, Copy, Debug)]
@@ -13,10 +15,61 @@ pub(super) struct Claimant {
     pub weight: u64,
     /// Its vCPUs.
     pub vcpus: u64,
+    /// The pCPUs that some vCPU of it may use.
+    pub allowed: PcpuSet,
 }
 
-/// The shares of `vms` in `pcpus` times `period` ns.
-pub(super) fn shares(vms: &[Claimant], pcpus: u64, period: Nanos) -> Vec<Nanos> {
+impl Claimant {
+    /// How many pCPUs it could use at a time.
+    pub fn most(&self) -> u64 {
+        self.vcpus.min(u64::from(self.allowed.len()))
+    }
+}
+
+/// VMs, by their places, whose pCPUs are nobody else's.
+struct Part {
+    vms: Vec<usize>,
+    pcpus: PcpuSet,
+}
+
+/// The parts that cpusets divide a host into.
+fn parts(vms: &[Claimant]) -> Vec<Part> {
+    let mut parts: Vec<Part> = Vec::new();
+    for (at, vm) in vms.iter().enumerate() {
+        let mut with = Part {
+            vms: vec![at],
+            pcpus: vm.allowed,
+        };
+        // Those that it overlaps are one with it.
+        parts.retain_mut(|part| {
+            let apart = part.pcpus.and(&vm.allowed).is_empty();
+            if !apart {
+                with.pcpus = with.pcpus.or(&part.pcpus);
+                with.vms.append(&mut part.vms);
+            }
+            apart
+        });
+        parts.push(with);
+    }
+    parts
+}
+
+/// The shares of `vms` in `period` ns of their pCPUs.
+pub(super) fn shares(vms: &[Claimant], period: Nanos) -> Vec<Nanos> {
+    let mut shares = vec![0; vms.len()];
+    for part in parts(vms) {
+        let claimants: Vec<Claimant> = part.vms.iter().map(|&at| vms[at]).collect();
+        let time = u64::from(part.pcpus.len()) * period;
+        let has = by_weight(&claimants, time, period);
+        for (at, has) in part.vms.into_iter().zip(has) {
+            shares[at] = has;
+        }
+    }
+    shares
+}
+
+/// Shares in `time`, of which each of `vms` can use a `period` on so many pCPUs.
+fn by_weight(vms: &[Claimant], time: Nanos, period: Nanos) -> Vec<Nanos> {
     let mut shares = vec![None; vms.len()];
     loop {
         let open = |shares: &[Option<Nanos>]| -> Vec<usize> {
@@ -24,14 +77,14 @@ pub(super) fn shares(vms: &[Claimant], pcpus: u64, period: Nanos) -> Vec<Nanos> 
         };
         let left = open(&shares);
         let given: Nanos = shares.iter().flatten().sum();
-        let time = u128::from((pcpus * period).saturating_sub(given));
+        let time = u128::from(time.saturating_sub(given));
         let weight: u64 = left.iter().map(|&at| vms[at].weight).sum();
         let share = |at: usize| {
             let part = time * u128::from(vms[at].weight) / u128::from(weight.max(1));
             u64::try_from(part).unwrap_or(u64::MAX)
         };
         let full: Vec<usize> = (left.iter().copied())
-            .filter(|&at| share(at) >= vms[at].vcpus * period)
+            .filter(|&at| share(at) >= vms[at].most() * period)
             .collect();
         if full.is_empty() {
             let shared: Vec<(usize, Nanos)> = left.into_iter().map(|at| (at, share(at))).collect();
@@ -41,7 +94,7 @@ pub(super) fn shares(vms: &[Claimant], pcpus: u64, period: Nanos) -> Vec<Nanos> 
             return shares.into_iter().flatten().collect();
         }
         for at in full {
-            shares[at] = Some(vms[at].vcpus * period);
+            shares[at] = Some(vms[at].most() * period);
         }
     }
 }
@@ -51,31 +104,83 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn vm(weight: u64, vcpus: u64) -> Claimant {
-        Claimant { weight, vcpus }
+    fn vm(weight: u64, vcpus: u64, allowed: &str) -> Claimant {
+        Claimant {
+            weight,
+            vcpus,
+            allowed: allowed.parse().unwrap(),
+        }
     }
 
     #[test]
     fn by_weight_and_no_more_than_can_be_used() {
-        assert_eq!(shares(&[vm(100, 4), vm(300, 4)], 4, 100), [100, 300]);
+        let all = |weight, vcpus| vm(weight, vcpus, "0-3");
+        assert_eq!(shares(&[all(100, 4), all(300, 4)], 100), [100, 300]);
         // The one with a vCPU cannot use two pCPUs; the others share three.
-        let vms = [vm(400, 1), vm(200, 4), vm(200, 4)];
-        assert_eq!(shares(&vms, 4, 100), [100, 150, 150]);
-        assert_eq!(shares(&[vm(100, 2)], 4, 100), [200]);
-        assert!(shares(&[], 4, 100).is_empty());
+        let vms = [all(400, 1), all(200, 4), all(200, 4)];
+        assert_eq!(shares(&vms, 100), [100, 150, 150]);
+        assert_eq!(shares(&[all(100, 2)], 100), [200]);
+        assert!(shares(&[], 100).is_empty());
+    }
+
+    #[test]
+    fn cpusets_divide_a_host() {
+        let (low, high) = ("0-3", "4-7");
+        let vms = [
+            vm(100, 4, low),
+            vm(100, 4, high),
+            vm(100, 4, low),
+            vm(100, 4, low),
+        ];
+        assert_eq!(shares(&vms, 300), [400, 1200, 400, 400]);
+        // One that overlaps both makes them one; it may use two pCPUs only.
+        let vms = [vm(100, 4, low), vm(100, 4, high), vm(400, 4, "3-4")];
+        assert_eq!(shares(&vms, 100), [300, 300, 200]);
+        // Nor can pCPUs that nobody may use be shared.
+        assert_eq!(shares(&[vm(100, 8, "2"), vm(100, 8, "2")], 100), [50, 50]);
+        let nowhere = Claimant {
+            allowed: PcpuSet::default(),
+            ..vm(100, 8, low)
+        };
+        assert_eq!(shares(&[nowhere], 100), [0]);
     }
 
     proptest! {
         #[test]
         fn all_the_time_is_shared_that_can_be_used(
-            vms in prop::collection::vec((1u64..10_000, 1u64..32), 1..12), pcpus in 1u64..64,
+            vms in prop::collection::vec((1u64..10_000, 1u64..32), 1..12), pcpus in 1u32..64,
         ) {
             let period = 100_000_000;
-            let vms: Vec<Claimant> = vms.into_iter().map(|(w, n)| vm(w, n)).collect();
-            let shares = shares(&vms, pcpus, period);
-            let usable = vms.iter().map(|vm| vm.vcpus).sum::<u64>().min(pcpus) * period;
+            let allowed = PcpuSet::first(pcpus);
+            let claimant = |(weight, vcpus)| Claimant { weight, vcpus, allowed };
+            let vms: Vec<Claimant> = vms.into_iter().map(claimant).collect();
+            let shares = shares(&vms, period);
+            let usable = vms.iter().map(|vm| vm.vcpus).sum::<u64>().min(pcpus.into()) * period;
             let sum: u64 = shares.iter().sum();
             prop_assert!(sum <= usable && sum + vms.len() as u64 > usable, "{} {}", sum, usable);
+        }
+
+        /// Nobody is told to have more than it can use, nor all of a part more than there is.
+        #[test]
+        fn no_more_than_the_pcpus_of_each_part(
+            vms in prop::collection::vec((1u64..10_000, 1u64..32, 0u32..16, 1u32..8), 1..12),
+        ) {
+            let claimant = |(weight, vcpus, first, count)| Claimant {
+                weight,
+                vcpus,
+                allowed: (first..first + count).map(corun_model::PcpuId).collect(),
+            };
+            let vms: Vec<Claimant> = vms.into_iter().map(claimant).collect();
+            let shares = shares(&vms, 1000);
+            for (vm, share) in vms.iter().zip(&shares) {
+                prop_assert!(*share <= vm.most() * 1000);
+            }
+            let parts = parts(&vms);
+            prop_assert_eq!(parts.iter().map(|part| part.vms.len()).sum::<usize>(), vms.len());
+            for part in parts {
+                let has: u64 = part.vms.iter().map(|&at| shares[at]).sum();
+                prop_assert!(has <= u64::from(part.pcpus.len()) * 1000);
+            }
         }
     }
 }

@@ -36,7 +36,7 @@ pub use params::{JupiterParams, constants};
 
 use crate::Policy;
 use corun_model::{
-    Allotments, Claim, Gang, Nanos, Placement, Plan, Snapshot, Status, TaskPlan, TaskSeen,
+    Allotments, Claim, Gang, Nanos, PcpuSet, Placement, Plan, Snapshot, Status, TaskPlan, TaskSeen,
     VcpuStatus, VmId, VmPlan, VmSeen, VmStatus,
 };
 use elb::{Bank, VmUse};
@@ -119,20 +119,21 @@ impl Jupiter {
         let claimant = |vm: &VmSeen| Claimant {
             weight: weight_of(vm),
             vcpus: vm.vcpus.len() as u64,
+            allowed: (vm.vcpus.iter()).fold(PcpuSet::default(), |all, vcpu| all.or(&vcpu.allowed)),
         };
         let claimants: Vec<Claimant> = seen.vms.iter().map(claimant).collect();
-        let pcpus = u64::from(seen.host.topology.pcpus());
-        let shares = entitled::shares(&claimants, pcpus, self.params.period);
+        let shares = entitled::shares(&claimants, self.params.period);
         let shares: Vec<(VmId, Nanos)> = seen.vms.iter().map(|vm| vm.vm).zip(shares).collect();
         let mut has: Vec<Nanos> = shares.iter().map(|(_, share)| *share).collect();
         if self.params.elb && settle {
             let mut uses = Vec::new();
-            for &(vm, entitled) in &shares {
+            for (&(vm, entitled), claimant) in shares.iter().zip(&claimants) {
                 let known = self.vms.get(&vm).filter(|known| known.is_on());
                 uses.extend(known.map(|known| VmUse {
                     vm,
+                    allowed: claimant.allowed,
                     entitled,
-                    most: known.vcpus() * self.params.period,
+                    most: claimant.most() * self.params.period,
                     used: known.used(),
                     halted: known.halted(),
                     wants: known.wants(),

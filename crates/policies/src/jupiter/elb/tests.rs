@@ -7,6 +7,7 @@ use proptest::prelude::*;
 fn vm(vm: u32, used: Nanos, wants: bool) -> VmUse {
     VmUse {
         vm: VmId(vm),
+        allowed: PcpuSet::first(4),
         entitled: 100 * MS,
         most: 400 * MS,
         used: used * MS,
@@ -93,6 +94,22 @@ fn who_suffers_the_fewest_conflicts_borrows() {
     };
     let vms = [vm(0, 40, false), conflicting(1, 7), conflicting(2, 3)];
     assert_eq!(step(&mut Bank::default(), &vms), [(0, 2, 1, false)]);
+}
+
+#[test]
+fn nothing_is_lent_to_who_may_not_use_those_pcpus() {
+    let elsewhere = VmUse {
+        allowed: "4-7".parse().unwrap(),
+        ..vm(1, 100, true)
+    };
+    let mut bank = Bank::default();
+    assert!(step(&mut bank, &[vm(0, 40, false), elsewhere]).is_empty());
+    let vms = [vm(0, 40, false), vm(1, 100, true)];
+    assert_eq!(step(&mut bank, &vms), [(0, 1, 1, false)]);
+    assert!(
+        step(&mut bank, &[vm(0, 40, false), elsewhere]).is_empty(),
+        "moved away"
+    );
 }
 
 #[test]

@@ -50,8 +50,24 @@ pub(super) enum Meet {
     Block,
     /// At a barrier that spins for a millisecond, then blocks (OpenMP's).
     Spin,
+    /// By barriers that block and by flags that threads look at until they are set.
+    Flags(Flags),
     /// Not at all.
     Never,
+}
+
+/// Which waits of a program that uses barriers are for flags, in a round: so many phases as there are
+/// barriers. A thread that looks at a flag spins in user space, for as long as it takes. It waits for
+/// who sets the flag, who may have waited for others; here it waits for all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Flags {
+    /// Barriers of a round.
+    pub barriers: u32,
+    /// Those of them that threads come to only after they have waited for each other by flags, so
+    /// that nobody has to wait there any more.
+    pub before_barriers: u32,
+    /// Waits for flags elsewhere in its phases.
+    pub within: u32,
 }
 
 /// Critical sections of a thread.
@@ -155,17 +171,31 @@ impl Shape {
 impl Team {
     /// What thread i of n does.
     fn text(&self, i: u32, n: u32) -> String {
-        let mut text = self.cache.text(n);
-        let share = (self.work / u64::from(n)).max(1);
-        let work = match self.sections {
+        let phase = |meet| self.phase(self.work, meet, i, n) + &self.count(i);
+        let work = match self.meet {
+            Meet::Block => phase("; barrier phase"),
+            Meet::Spin => phase("; spin-barrier phase 1ms"),
+            Meet::Flags(flags) => self.round(flags, i, n),
+            Meet::Never => phase(""),
+        };
+        format!("{}loop {{ {work} }}", self.cache.text(n))
+    }
+
+    /// What thread i counts after a phase.
+    fn count(&self, i: u32) -> String {
+        match self.unit {
+            "" => String::new(),
+            _ if i > 0 && self.meet != Meet::Never => String::new(),
+            unit => format!("; count {unit}"),
+        }
+    }
+
+    /// `work` of all n threads, after which thread i meets the others by this statement.
+    fn phase(&self, work: Nanos, meet: &str, i: u32, n: u32) -> String {
+        let share = (work / u64::from(n)).max(1);
+        let mut text = match self.sections {
             Some(sections) => sections.text(i, n, share, self.vary),
             None => compute(share, self.vary),
-        };
-        let _ = write!(text, "loop {{ {work}");
-        let meet = match self.meet {
-            Meet::Block => "; barrier phase",
-            Meet::Spin => "; spin-barrier phase 1ms",
-            Meet::Never => "",
         };
         // One thread has nobody to wait for.
         let meet = if n == 1 { "" } else { meet };
@@ -176,10 +206,39 @@ impl Team {
             }
             text += meet;
         }
-        if !self.unit.is_empty() && (i == 0 || self.meet == Meet::Never) {
-            let _ = write!(text, "; count {}", self.unit);
-        }
-        text + " }"
+        text
+    }
+
+    /// A round: barriers and waits for flags in turns for as long as there are both. There is as much
+    /// work between any two of them; a phase is over at a barrier, or before it.
+    fn round(&self, flags: Flags, i: u32, n: u32) -> String {
+        let blocking = flags.barriers - flags.before_barriers;
+        let looking = flags.before_barriers + flags.within;
+        let waits = u64::from(blocking + looking);
+        let work = self.work * u64::from(flags.barriers) / waits;
+        let barrier = self.phase(work, "; barrier phase", i, n) + &self.count(i);
+        let within = self.phase(work, "; spin-barrier flags", i, n);
+        let before_barrier = within.clone() + &self.count(i);
+        let turn = |k: u32| {
+            let flag = match k {
+                _ if k < flags.before_barriers => Some(before_barrier.as_str()),
+                _ if k < looking => Some(within.as_str()),
+                _ => None,
+            };
+            let barrier = (k < blocking).then_some(barrier.as_str());
+            barrier
+                .into_iter()
+                .chain(flag)
+                .collect::<Vec<_>>()
+                .join("; ")
+        };
+        let turns: Vec<String> = (0..blocking.max(looking)).map(turn).collect();
+        let alike = turns.chunk_by(|one, next| one == next);
+        let parts = alike.map(|turns| match turns {
+            [turn] => turn.clone(),
+            _ => format!("loop {} {{ {} }}", turns.len(), turns[0]),
+        });
+        parts.collect::<Vec<_>>().join("; ")
     }
 }
 
@@ -242,4 +301,57 @@ fn pipeline(stages: &[Stage], threads: u32) -> Texts {
         all.extend((0..threads).map(|i| (format!("{}{i}", stage.name), text.clone())));
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn team(work: Nanos, meet: Meet) -> Team {
+        let (sections, cache) = (None, kib(1, 1));
+        Team {
+            work,
+            vary: 0,
+            serial: 0,
+            meet,
+            sections,
+            cache,
+            unit: "phases",
+        }
+    }
+
+    #[test]
+    fn flags_are_waited_for_in_turns_with_barriers_and_divide_the_work_of_a_round() {
+        let flags = Flags {
+            barriers: 4,
+            before_barriers: 1,
+            within: 1,
+        };
+        let team = team(10_000, Meet::Flags(flags));
+        // Four times 10 us, by two threads, between five waits: four phases, as there are barriers.
+        assert_eq!(
+            team.round(flags, 0, 2),
+            "compute 4000ns; barrier phase; count phases; compute 4000ns; spin-barrier flags; count phases; \
+             compute 4000ns; barrier phase; count phases; compute 4000ns; spin-barrier flags; \
+             compute 4000ns; barrier phase; count phases"
+        );
+        assert_eq!(
+            team.round(flags, 1, 2),
+            "loop 2 { compute 4000ns; barrier phase; compute 4000ns; spin-barrier flags }; \
+             compute 4000ns; barrier phase"
+        );
+        assert!(!team.text(0, 1).contains("barrier"));
+    }
+
+    #[test]
+    fn who_waits_by_flags_alone_never_blocks() {
+        let flags = Flags {
+            barriers: 1,
+            before_barriers: 1,
+            within: 0,
+        };
+        let text = team(10_000, Meet::Flags(flags)).text(0, 2);
+        let round = "loop { compute 5000ns; spin-barrier flags; count phases }";
+        assert!(text.ends_with(round), "{text}");
+    }
 }

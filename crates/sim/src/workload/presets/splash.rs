@@ -2,7 +2,7 @@
 //! SPLASH-2 with PARSEC's inputs (SPLASH2X).
 
 use super::Preset;
-use super::shapes::{Cache, Meet, Sections, Shape, Team, kib, mib};
+use super::shapes::{Cache, Flags, Meet, Sections, Shape, Team, kib, mib};
 use corun_model::Nanos;
 use corun_model::time::{MS, SEC, US};
 
@@ -13,7 +13,13 @@ pub(super) const ABOUT: &str = "SPLASH-2 as PARSEC 3.0 has it (SPLASH2X), a thre
     known (5 n log2 n and 2/3 n^3), they come to 6.6 and 5.5 instructions for each. Where PARSEC's \
     native input says by how much a problem is larger (`run.sh`), phases are scaled by it, otherwise \
     they are those of the default problem. Locks are held for 200 ns (a few lines from other cores, 80 \
-    ns each); that, how much shares differ and lines per us are assumed.";
+    ns each); that, how much shares differ and lines per us are assumed. PARSEC builds them with \
+    `parmacs.pthreads.c.m4`: BARRIER, LOCK and WAITPAUSE are mutexes and condition variables, which \
+    block at once. `fft`, `lu_cb`, `lu_ncb`, `ocean_cp`, `ocean_ncp`, `radix`, `splash-raytrace`, \
+    `water_nsquared` and `water_spatial` wait by nothing else. The others also look at a volatile \
+    variable until another thread has changed it, for as long as that takes: `spin-barrier flags`. \
+    Where in a round they do so is from their sources; that all wait for all there, and that there \
+    is as much work between any two waits, is assumed.";
 
 /// What is known or assumed of a program.
 #[derive(Clone, Copy)]
@@ -26,6 +32,8 @@ struct Facts {
     serial: Nanos,
     /// Work from one lock to the next; 0: it has none to speak of.
     lock: Nanos,
+    /// How it meets.
+    meet: Meet,
     cache: Cache,
     unit: &'static str,
 }
@@ -43,7 +51,7 @@ const fn splash(name: &'static str, about: &'static str, facts: Facts) -> Preset
         work: facts.phase,
         vary: facts.vary,
         serial: facts.serial,
-        meet: Meet::Block,
+        meet: facts.meet,
         sections,
         cache: facts.cache,
         unit: facts.unit,
@@ -58,15 +66,31 @@ const fn phases(phase: Nanos, vary: u32, cache: Cache, unit: &'static str) -> Fa
         vary,
         serial: 0,
         lock: 0,
+        meet: Meet::Block,
         cache,
         unit,
     }
+}
+
+/// Of so many barriers of a round, so many are come to by flags; so many waits for flags besides.
+const fn flags(barriers: u32, before_barriers: u32, within: u32) -> Meet {
+    Meet::Flags(Flags {
+        barriers,
+        before_barriers,
+        within,
+    })
 }
 
 impl Facts {
     /// The same, with locks of parts of the work.
     const fn locking(mut self, every: Nanos) -> Self {
         self.lock = every;
+        self
+    }
+
+    /// The same, meeting in another way.
+    const fn meeting(mut self, meet: Meet) -> Self {
+        self.meet = meet;
         self
     }
 
@@ -81,14 +105,23 @@ pub(super) const ALL: &[Preset] = &[
     splash(
         "barnes",
         "N bodies in an octree. 2003 M / 8 barriers = 250 M instructions or 96 ms; 34,516 locks of \
-         cells: 58,000 instructions or 22 us apart.",
-        phases(96 * MS, 10, mib(4, 3), "phases").locking(22 * US),
+         cells: 58,000 instructions or 22 us apart. Of a time step's four barriers (code.C: \
+         stepsystem(), load.C: maketree()) one comes after hackcofm(), in which who sums up a cell looks at \
+         `done` of those below until they are ready.",
+        phases(96 * MS, 10, mib(4, 3), "phases")
+            .locking(22 * US)
+            .meeting(flags(4, 1, 0)),
     ),
     splash(
         "cholesky",
         "Sparse factorisation from task queues. 539 M / 3 barriers = 180 M instructions or 69 ms; \
-         54,054 locks: 10,000 instructions or 3.8 us apart. tk29 fills some 40 MB (assumed).",
-        phases(69 * MS, 20, mib(40, 10), "phases").locking(3800),
+         54,054 locks: 10,000 instructions or 3.8 us apart. tk29 fills some 40 MB (assumed). A thread whose \
+         queue is empty looks at it until a task is there (mf.C: GetBlock()), at last the one that ends the \
+         factorisation, which all are sent at once (fo.C: DiagReceived()); so nobody waits at a barrier. \
+         Waits for tasks before that are left out.",
+        phases(69 * MS, 20, mib(40, 10), "phases")
+            .locking(3800)
+            .meeting(flags(1, 1, 0)),
     ),
     splash(
         "fft",
@@ -100,8 +133,15 @@ pub(super) const ALL: &[Preset] = &[
     splash(
         "fmm",
         "N bodies by multipoles. 1250 M / 20 barriers = 62 M instructions or 24 ms; some 35,000 locks \
-         of boxes: 36,000 instructions or 14 us apart.",
-        phases(24 * MS, 15, mib(8, 3), "phases").locking(14 * US),
+         of boxes: 36,000 instructions or 14 us apart. A time step has six barriers (construct_grid.C, \
+         cost_zones.C, fmm.C). Threads look at `construct_synch` of a box until its parent has \
+         its neighbours (construct_grid.C: SetColleagues()), and at `interaction_synch`: of a box until \
+         those below have been added up (cost_zones.C: ComputeSubTreeCosts(), just before a barrier; \
+         interactions.C: UpwardPass(), VListInteraction(), WListInteraction()), and of its parent on the way \
+         down (DownwardPass()).",
+        phases(24 * MS, 15, mib(8, 3), "phases")
+            .locking(14 * US)
+            .meeting(flags(6, 1, 3)),
     ),
     splash(
         "lu_cb",
@@ -135,8 +175,13 @@ pub(super) const ALL: &[Preset] = &[
         "radiosity",
         "Light in a room: tasks from queues of each thread's own, stolen when one is empty. 2832 M / \
          10 barriers = 283 M instructions or 109 ms; 231,190 locks: 12,200 instructions or 4.7 us \
-         apart.",
-        phases(109 * MS, 10, mib(4, 3), "phases").locking(4700),
+         apart. A thread that finds no task looks at the queues and at how many have found none, in turns, \
+         until all have (taskman.C: process_tasks()), and only then comes to a barrier. That of the \
+         others while one makes the first tasks (rad_main.C: radiosity()) is left out: it has no work of \
+         theirs.",
+        phases(109 * MS, 10, mib(4, 3), "phases")
+            .locking(4700)
+            .meeting(flags(1, 1, 0)),
     ),
     splash(
         "radix",
@@ -170,8 +215,13 @@ pub(super) const ALL: &[Preset] = &[
         "volrend",
         "Volume rendering. 755 M / 15 barriers = 50 M instructions or 19 ms; some 29,000 locks of \
          task queues: 26,000 instructions or 10 us apart. 4 MiB of \
-         the volume is seen from one side (assumed: half of 256 x 256 x 126 voxels of a byte).",
-        phases(19 * MS, 15, mib(4, 5), "phases").locking(10 * US),
+         the volume is seen from one side (assumed: half of 256 x 256 x 126 voxels of a byte). A frame has \
+         five barriers (main.C, adaptive.C: Ray_Trace()). Threads look at `Counter` until all have shaded \
+         (Ray_Trace()); and at `Queue` until all have found their own queue empty, since others' tasks may \
+         be stolen until then (Ray_Trace_Non_Adaptively()), just before a barrier.",
+        phases(19 * MS, 15, mib(4, 5), "phases")
+            .locking(10 * US)
+            .meeting(flags(5, 1, 1)),
     ),
     splash(
         "water_nsquared",

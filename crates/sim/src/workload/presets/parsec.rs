@@ -160,17 +160,22 @@ pub(super) const ALL: &[Preset] = &[
             stage("out", false, "compute 50us ±20%; count queries", 20),
         ]),
     ),
-    team(
+    Preset::new(
         "fluidanimate",
-        "Fluid dynamics; nine barriers per frame (AdvanceFrameMT). 14.06 G / (5 frames x 300,000 \
+        "Fluid dynamics; nine barriers per frame (AdvanceFrameMT), PARSEC's own, which spins for up to 0.1 ms \
+         (pthreads.cpp includes parsec_barrier.hpp, which takes the place of pthreads'). 14.06 G / (5 frames x 300,000 \
          particles) = 9,400 instructions per particle: 500,000 x 9,400 / 9 = 520 M or 200 ms. Its 17.8 \
          M locks, one per cell, are never waited for in practice and left out. Particles: 64 MB for \
          300,000, so 107 MB.",
-        200 * MS,
-        15,
-        UNLOCKED,
-        mib(107, 8),
-        "phases",
+        Shape::Team(Team {
+            work: 200 * MS,
+            vary: 15,
+            serial: 0,
+            meet: Meet::Parsec,
+            sections: UNLOCKED,
+            cache: mib(107, 8),
+            unit: "phases",
+        }),
     ),
     apart(
         "freqmine",

@@ -50,7 +50,11 @@ pub(super) enum Meet {
     Block,
     /// At a barrier that spins for a millisecond, then blocks (OpenMP's).
     Spin,
-    /// By barriers that block and by flags that threads look at until they are set.
+    /// At a barrier made of a mutex and a condition variable.
+    Condition,
+    /// At PARSEC's own: the same, spinning for 0.1 ms first (parsec_barrier.cpp: SPIN_COUNTER_MAX).
+    Parsec,
+    /// At barriers made of a mutex and a condition variable, and by flags that threads look at until they are set.
     Flags(Flags),
     /// Not at all.
     Never,
@@ -175,6 +179,8 @@ impl Team {
         let work = match self.meet {
             Meet::Block => phase("; barrier phase"),
             Meet::Spin => phase("; spin-barrier phase 1ms"),
+            Meet::Condition => phase("; condition-barrier phase"),
+            Meet::Parsec => phase("; condition-barrier phase 100us"),
             Meet::Flags(flags) => self.round(flags, i, n),
             Meet::Never => phase(""),
         };
@@ -216,7 +222,7 @@ impl Team {
         let looking = flags.before_barriers + flags.within;
         let waits = u64::from(blocking + looking);
         let work = self.work * u64::from(flags.barriers) / waits;
-        let barrier = self.phase(work, "; barrier phase", i, n) + &self.count(i);
+        let barrier = self.phase(work, "; condition-barrier phase", i, n) + &self.count(i);
         let within = self.phase(work, "; spin-barrier flags", i, n);
         let before_barrier = within.clone() + &self.count(i);
         let turn = |k: u32| {
@@ -331,14 +337,14 @@ mod tests {
         // Four times 10 us, by two threads, between five waits: four phases, as there are barriers.
         assert_eq!(
             team.round(flags, 0, 2),
-            "compute 4000ns; barrier phase; count phases; compute 4000ns; spin-barrier flags; count phases; \
-             compute 4000ns; barrier phase; count phases; compute 4000ns; spin-barrier flags; \
-             compute 4000ns; barrier phase; count phases"
+            "compute 4000ns; condition-barrier phase; count phases; compute 4000ns; spin-barrier flags; count phases; \
+             compute 4000ns; condition-barrier phase; count phases; compute 4000ns; spin-barrier flags; \
+             compute 4000ns; condition-barrier phase; count phases"
         );
         assert_eq!(
             team.round(flags, 1, 2),
-            "loop 2 { compute 4000ns; barrier phase; compute 4000ns; spin-barrier flags }; \
-             compute 4000ns; barrier phase"
+            "loop 2 { compute 4000ns; condition-barrier phase; compute 4000ns; spin-barrier flags }; \
+             compute 4000ns; condition-barrier phase"
         );
         assert!(!team.text(0, 1).contains("barrier"));
     }

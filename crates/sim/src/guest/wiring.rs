@@ -310,7 +310,7 @@ impl Wiring<'_> {
                  \"{own}:{name}\""
             );
         }
-        let called = self.somebody_called(vm);
+        let called = self.somebody_called(vm, name);
         let called = called.unwrap_or_else(|| "VM:PORT".to_string());
         let channel = format!("[channel.NAME] with from = \"{own}:{name}\" and to = \"{called}\"");
         match self.uses(vm, port, Use::Request) {
@@ -321,18 +321,27 @@ impl Wiring<'_> {
         }
     }
 
-    /// A port of another VM that takes requests.
-    fn somebody_called(&self, by: VmId) -> Option<String> {
+    /// A port of another VM that takes requests and is likely to be meant by who calls on the port `name`: it has
+    /// the same name, or nothing calls it yet.
+    fn somebody_called(&self, by: VmId, name: &str) -> Option<String> {
         let others = (0..self.guests.vms.len())
             .map(VmId::from)
             .filter(|vm| *vm != by);
-        let serves = |vm: VmId| {
+        let serving = others.flat_map(|vm| {
             let calls = self.ports_of(vm, Use::Transmit);
             let asked = self.ports_of(vm, Use::Request).into_iter();
-            let mut served = asked.filter(|port| !calls.contains(port));
-            served.next().map(|port| (vm, port))
+            let served = asked.filter(move |port| !calls.contains(port));
+            served.map(move |port| (vm, port))
+        });
+        let serving: Vec<(VmId, &str)> = serving.collect();
+        let free = |(vm, port): &&(VmId, &str)| {
+            let net = &self.guests.vms[vm.index()].net;
+            !net.endpoints
+                .iter()
+                .any(|end| net.ports[end.port as usize].name == *port)
         };
-        let (vm, port) = others.filter_map(serves).next()?;
+        let same = serving.iter().find(|(_, port)| *port == name);
+        let (vm, port) = same.or_else(|| serving.iter().find(free))?;
         Some(format!("{}:{port}", self.guests.infos[vm.index()].name))
     }
 

@@ -7,6 +7,7 @@ use crate::format::{amount, percent};
 use crate::layout::{figure, lines, right, ruled, sentence};
 use crate::results::{Beside, ReplayCheck, VcpuCheck};
 use comfy_table::{Cell, Table};
+use corun_model::counted;
 
 /// vCPUs shown; the rest is in `--json`.
 const VCPUS_SHOWN: usize = 32;
@@ -17,7 +18,7 @@ pub fn text(check: &ReplayCheck, confidence: Option<&Confidence>, width: u16) ->
     out += &lines(table(check, width));
     if check.vcpus.len() > VCPUS_SHOWN {
         let more = check.vcpus.len() - VCPUS_SHOWN;
-        out += &format!("… and {more} more vCPUs: see --json\n");
+        out += &format!("… and {}: see --json\n", counted(more, "more vCPU"));
     }
     for text in confident(check, confidence) {
         out += &sentence(&text, width);

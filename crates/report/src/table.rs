@@ -10,6 +10,7 @@ use crate::results::{
 };
 use crate::summary::Spread;
 use comfy_table::{Cell, Table};
+use corun_model::counted;
 
 /// VMs shown in a table; the rest is in `--json`.
 const VMS_SHOWN: usize = 16;
@@ -56,11 +57,11 @@ pub fn text(comparison: &Comparison, width: u16) -> String {
         }
         let more = vms_left_out(comparison, case);
         if more > 0 {
-            out += &format!("… and {more} more VMs: see --json\n");
+            out += &format!("… and {}: see --json\n", counted(more, "more VM"));
         }
         let more = clients_left_out(comparison, case);
         if more > 0 {
-            out += &format!("… and {more} more clients: see --json\n");
+            out += &format!("… and {}: see --json\n", counted(more, "more client"));
         }
     }
     if comparison.seeds().len() > 1 {

@@ -6,7 +6,7 @@ use crate::format::{amount, percent};
 use crate::layout::{lines, right, ruled, text_width, unbroken};
 use crate::markdown::{cell, paragraph};
 use comfy_table::{Cell, Table};
-use corun_model::{Nanos, time};
+use corun_model::{Nanos, counted, time};
 use serde::Serialize;
 
 /// Programs of one workload that are shown; the others are like them.
@@ -217,7 +217,7 @@ fn programs(workload: &Workload, width: usize) -> String {
     }
     match different.len().saturating_sub(PROGRAMS_SHOWN) {
         0 => out,
-        more => out + &format!("# … and {more} more programs like these\n"),
+        more => out + &format!("# … and {} like these\n", counted(more, "more program")),
     }
 }
 

@@ -13,7 +13,7 @@ use crate::compare::{jobs, progress::Progress, provenance, reading};
 use crate::failure::Invalid;
 use crate::output;
 use crate::outputs::{self, Outputs};
-use corun_model::Nanos;
+use corun_model::{Nanos, counted};
 use corun_recording::Recording;
 use corun_report::advice::{self, Advice, Spun, Tried};
 use corun_report::{ReplayCheck, html};
@@ -180,8 +180,8 @@ fn about(args: &Args, recorded: &Recorded<'_>, advice: &Advice, notes: Vec<Strin
     facts.push((
         "Replays".to_string(),
         format!(
-            "{} beginnings, each going on as before or having nothing more to do",
-            args.starts
+            "{}, each going on as before or having nothing more to do",
+            counted(args.starts.get(), "beginning")
         ),
     ));
     let next = |what: &str, command: &str, rest: &str| {

@@ -6,6 +6,7 @@ use crate::format::{amount, percent};
 use crate::layout::{figure, lines, right, ruled, sentence, unbroken};
 use crate::replay;
 use comfy_table::{Cell, Table};
+use corun_model::counted;
 
 /// VMs shown; the rest is in `--json`.
 const VMS_SHOWN: usize = 16;
@@ -140,8 +141,8 @@ fn vms(advice: &Advice, width: u16) -> String {
     let mut out = lines(table);
     if first.vms.len() > VMS_SHOWN {
         out += &format!(
-            "… and {} more VMs: see --json\n",
-            first.vms.len() - VMS_SHOWN
+            "… and {}: see --json\n",
+            counted(first.vms.len() - VMS_SHOWN, "more VM")
         );
     }
     out

@@ -189,7 +189,7 @@ fn a_recording_is_replayed_on_as_many_pcpus_as_are_asked_for() {
     // What is set beside the recording had as many pCPUs as that.
     assert!(many["replay"]["run_error"].as_f64().unwrap() < 0.1);
     let note = many["replay"]["notes"].to_string();
-    assert!(note.contains("on the 2 pCPUs that were recorded"), "{note}");
+    assert!(note.contains("on the recorded 2 pCPUs"), "{note}");
 }
 
 #[test]

@@ -115,7 +115,10 @@ impl Guests {
         check_weight(&subject, spec.weight)?;
         check_allowed(&subject, &spec.allowed)?;
         if let Some(vm) = spec.helper_of.filter(|vm| vm.index() >= vms) {
-            let message = format!("it helps VM number {vm} of {}", counted(vms, "VM"));
+            let message = format!(
+                "it helps VM number {vm}, but the host has {}",
+                counted(vms, "VM")
+            );
             return Err(GuestError::new(subject, message));
         }
         let (mut names, mut order) = (Names::default(), Vec::new());

@@ -201,7 +201,7 @@ fn host_tasks_only_compute_and_sleep() {
     );
     let mut helper = task("compute 1us");
     helper.helper_of = Some(VmId(0));
-    assert!(refused(helper).contains("there are 0 VMs"));
+    assert!(refused(helper).contains("the host has 0 VMs"));
     assert!(Guests::new(Vec::new(), vec![task("compute 1us")], 1).is_ok());
 }
 

@@ -4,7 +4,7 @@
 use crate::failure::Invalid;
 use crate::output;
 use corun_guest::{Cause, GuestError, GuestOptions, Selection, Source, Status};
-use corun_model::{Nanos, time};
+use corun_model::{Nanos, counted, time};
 use std::path::PathBuf;
 
 /// Inside a VM: keep I/O-bound threads on vCPUs that run (vMigrater)
@@ -207,7 +207,8 @@ fn status(args: &StatusArgs) -> anyhow::Result<()> {
 fn restore(args: &RestoreArgs) -> anyhow::Result<()> {
     let count = corun_guest::restore(&args.state)?;
     output::note(&format!(
-        "corun: {count} threads were given back their masks"
+        "corun: gave back the masks of {}",
+        counted(count, "thread")
     ));
     Ok(())
 }

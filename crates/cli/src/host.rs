@@ -12,7 +12,7 @@ use corun_linux::observe::{self, ObserveOptions};
 use corun_linux::safety::{self, Limits};
 use corun_linux::stock::{self, StockError, StockOptions};
 use corun_linux::{preflight, socket};
-use corun_model::{Nanos, time};
+use corun_model::{Nanos, counted, time};
 use corun_policies::{PolicyInfo, Settings};
 use std::path::PathBuf;
 
@@ -380,8 +380,9 @@ fn farewell(exit: &HostExit) -> String {
         .as_ref()
         .map_or_else(String::new, |recorded: &Recorded| {
             format!(
-                "; {} callbacks recorded, {} lost",
-                recorded.records, recorded.lost
+                "; {} recorded, {} lost",
+                counted(recorded.records, "callback"),
+                recorded.lost
             )
         });
     format!("corun: {why}: the host is back on the kernel's own scheduler{recorded}")

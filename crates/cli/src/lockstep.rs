@@ -4,6 +4,7 @@
 use crate::failure::Invalid;
 use crate::output;
 use corun_dispatcher::lockstep::{Divergence, Entry, Outcome, Recording, replay};
+use corun_model::counted;
 use serde_json::json;
 use std::fmt::Write;
 use std::fs::File;
@@ -55,9 +56,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 fn judge(recording: &Recording, outcome: &Outcome) -> anyhow::Result<()> {
     if outcome.diverged > 0 {
         anyhow::bail!(
-            "{} of {} callbacks differ",
+            "{} of {} differ",
             outcome.diverged,
-            outcome.callbacks
+            counted(outcome.callbacks, "callback")
         );
     }
     if outcome.decisions == 0 {
@@ -68,8 +69,8 @@ fn judge(recording: &Recording, outcome: &Outcome) -> anyhow::Result<()> {
     };
     if outcome.skipped > 0 || lost > 0 {
         anyhow::bail!(
-            "{} callbacks could not be replayed, {} were lost when recording",
-            outcome.skipped,
+            "{} could not be replayed, {} lost when recording",
+            counted(outcome.skipped, "callback"),
             lost
         );
     }
@@ -78,8 +79,12 @@ fn judge(recording: &Recording, outcome: &Outcome) -> anyhow::Result<()> {
 
 fn in_words(recording: &Recording, outcome: &Outcome) -> String {
     let mut text = format!(
-        "{} callbacks for {} tasks on {} pCPUs: {} decisions compared, {} inputs handed over.\n",
-        outcome.callbacks, outcome.tasks, recording.knobs.pcpus, outcome.decisions, outcome.inputs
+        "{} for {} on {}: {} compared, {} handed over.\n",
+        counted(outcome.callbacks, "callback"),
+        counted(outcome.tasks, "task"),
+        counted(recording.knobs.pcpus, "pCPU"),
+        counted(outcome.decisions, "decision"),
+        counted(outcome.inputs, "input")
     );
     let by_op: Vec<String> = outcome
         .by_op
@@ -91,8 +96,11 @@ fn in_words(recording: &Recording, outcome: &Outcome) -> String {
     for under in &outcome.by_policy {
         let _ = writeln!(
             text,
-            "under {}: {} callbacks, {} decisions, {} callbacks differ",
-            under.policy, under.callbacks, under.decisions, under.diverged
+            "under {}: {}, {}, {} different",
+            under.policy,
+            counted(under.callbacks, "callback"),
+            counted(under.decisions, "decision"),
+            counted(under.diverged, "callback")
         );
     }
     if recording.lost.is_none() {

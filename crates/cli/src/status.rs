@@ -5,6 +5,7 @@ use crate::output;
 use corun_linux::socket;
 use corun_linux::socket::protocol::Command;
 use corun_linux::status::{HostStatus, VcpuNow, VmNow};
+use corun_model::counted;
 use std::fmt::Display;
 use std::path::PathBuf;
 
@@ -66,7 +67,7 @@ fn in_words(status: &HostStatus) -> String {
         text += &format!("forced: {}\n", status.forced.join(", "));
     }
     if status.lapses > 0 {
-        text += &format!("the daemon hung {} times\n", status.lapses);
+        text += &format!("the daemon hung {}\n", counted(status.lapses, "time"));
     }
     if status.holds.begun > 0 {
         text += &format!("{}\n", status.holds);

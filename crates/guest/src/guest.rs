@@ -6,7 +6,7 @@ use crate::pace::PERIODS;
 use crate::selection::Selection;
 use crate::state::{self, State};
 use crate::system::Sys;
-use corun_model::Nanos;
+use corun_model::{Nanos, counted};
 use corun_system::procfs::Proc;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io;
@@ -115,7 +115,8 @@ pub fn run(options: GuestOptions) -> Result<(Cause, usize), GuestError> {
     let (state, left) = open(&options.state)?;
     if left > 0 {
         (options.notes)(&format!(
-            "gave back what a daemon before had left of {left} threads"
+            "gave back what a daemon before had left of {}",
+            counted(left, "thread")
         ));
     }
     let vcpus = Sys::default().online().ok_or(GuestError::Online)?;

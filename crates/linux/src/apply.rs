@@ -15,7 +15,7 @@ use crate::helpers;
 use crate::knobs::Parts;
 use crate::tables::Tables;
 use corun_dispatcher::{PcpuConf, PoolConf, TaskConf, VmConf};
-use corun_model::{PcpuPlan, Placement, Plan, Pool, TaskId, TaskPlan, VmPlan};
+use corun_model::{PcpuPlan, Placement, Plan, Pool, TaskId, TaskPlan, VmPlan, counted};
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -75,8 +75,9 @@ impl ToldHost {
         let vcpus = list.iter().flat_map(|vm| &vm.vcpus);
         let owed = vcpus.filter(|vcpu| vcpu.owed.is_some()).count();
         Some(format!(
-            "{owed} vCPUs could not be told what the policy wants, nor perhaps threads that serve VMs, which is tried \
-             again in each period: {why}"
+            "{} could not be told what the policy wants, nor perhaps threads that serve VMs, which is tried \
+             again in each period: {why}",
+            counted(owed, "vCPU")
         ))
     }
 

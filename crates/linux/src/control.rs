@@ -18,7 +18,7 @@ use crate::tables::Tables;
 use corun_model::time::{MS, SEC};
 use corun_model::{
     HostSeen, Nanos, PcpuId, PcpuSet, Plan, Snapshot, Status, TaskId, TaskSeen, VmSeen, VmStatus,
-    Wakers,
+    Wakers, counted,
 };
 use corun_policies::{Policy, PolicyInfo, Settings};
 use corun_system::clock;
@@ -401,8 +401,9 @@ fn crowded(vms: &[Vm]) -> Option<String> {
     let counters = counters.filter(crowded).count();
     (threads + counters > 0).then(|| {
         format!(
-            "no descriptors are left for {threads} threads of VMs, which are in fair order, and for counters of \
-             {counters} vCPUs: {MORE}"
+            "no descriptors are left for {} of VMs, in fair order therefore, and for counters of {}: {MORE}",
+            counted(threads, "thread"),
+            counted(counters, "vCPU")
         )
     })
 }

@@ -15,7 +15,7 @@
 use crate::confine;
 use crate::discovery::Vm;
 use crate::smt;
-use corun_model::VmId;
+use corun_model::{VmId, counted};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -45,10 +45,12 @@ pub(crate) fn shown(vm: VmId, cookie: Option<u64>) -> u64 {
 
 /// What people are told where cookies count and those of so many VMs cannot be told.
 pub(crate) fn note(unknown: usize) -> Option<String> {
+    let share = if unknown == 1 { "shares" } else { "share" };
     (unknown > 0).then(|| {
         format!(
-            "{unknown} VMs share cores with no other: their core-scheduling cookies cannot be read (the daemon \
-             needs CAP_SYS_PTRACE when it starts), or their vCPUs have several"
+            "{} {share} cores with no other: core-scheduling cookies cannot be read (the daemon needs \
+             CAP_SYS_PTRACE when it starts), or vCPUs of a VM have several",
+            counted(unknown, "VM")
         )
     })
 }

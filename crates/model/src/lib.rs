@@ -5,6 +5,7 @@
 //! [`TaskId`]), how time is written ([`time`]), what a policy sees ([`Snapshot`]) and what it asks
 //! for ([`Plan`]). No crate below this one, no I/O, no clock.
 
+mod counted;
 mod dispatcher;
 mod gang;
 mod idle_state;
@@ -18,6 +19,7 @@ pub mod size;
 pub mod time;
 mod topology;
 
+pub use counted::counted;
 pub use dispatcher::DispatcherParams;
 pub use gang::{Allotments, Boost, Gang, Skew, Slots};
 pub use idle_state::IdleState;

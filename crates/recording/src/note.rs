@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a reader of the results must know about how the recording was read.
 
+use corun_model::counted;
 use std::fmt;
 
 /// Where in a file something is.
@@ -181,7 +182,8 @@ impl fmt::Display for Note {
             ),
             Self::Unusable { events } => write!(
                 f,
-                "{events} events name pCPUs or threads that no kernel has and were left out"
+                "left out: {}, of pCPUs or threads that no kernel has",
+                counted(*events, "event")
             ),
             Self::Reordered { events: 1 } => {
                 f.write_str("1 event goes back in time; it was put in order")
@@ -191,17 +193,20 @@ impl fmt::Display for Note {
             }
             Self::TooLate { events, at } => write!(
                 f,
-                "{events} events, first in {at}, are too far out of order and were left out"
+                "left out: {}, first in {at}, too far out of order",
+                counted(*events, "event")
             ),
             Self::FarAway { events, at } => write!(
                 f,
-                "{events} events, first in {at}, are more than an hour after all others \
-                 and were left out"
+                "left out: {}, first in {at}, more than an hour after all others",
+                counted(*events, "event")
             ),
             Self::Lost { events, gaps } => write!(
                 f,
-                "the recording lost at least {events} events ({gaps} gaps marked); figures around \
-                 the gaps are uncertain. A larger trace buffer helps"
+                "the recording lost at least {} ({} marked); figures around the gaps are \
+                 uncertain. A larger trace buffer helps",
+                counted(*events, "event"),
+                counted(*gaps, "gap")
             ),
             Self::Overwritten { kept, written } => write!(
                 f,
@@ -214,9 +219,11 @@ impl fmt::Display for Note {
                 after_exit,
             } => write!(
                 f,
-                "events contradict each other, as after lost events: {no_wakeup} tasks ran \
-                 without a wake-up, {no_switch} switches do not fit, {after_exit} tasks acted \
-                 after their exit"
+                "events contradict each other, as after lost events: tasks ran without \
+                 a wake-up {}, switches did not fit {}, tasks acted after their exit {}",
+                counted(*no_wakeup, "time"),
+                counted(*no_switch, "time"),
+                counted(*after_exit, "time")
             ),
             Self::NoWakeups => f.write_str(
                 "there are no sched_waking or sched_wakeup events: causes of wake-ups are unknown, \
@@ -224,24 +231,27 @@ impl fmt::Display for Note {
             ),
             Self::ContextUnknown { wakeups } => write!(
                 f,
-                "the recording does not tell whether a task or an interrupt caused {wakeups} \
-                 wake-ups; the causes are guessed. ftrace text with its latency column tells"
+                "the recording does not tell whether a task or an interrupt caused {}; the causes \
+                 are guessed. ftrace text with its latency column tells",
+                counted(*wakeups, "wake-up")
             ),
             Self::GroupingInferred { vms } => write!(
                 f,
-                "which vCPUs form a VM is inferred for {vms} VMs from wake-ups between vCPUs and \
-                 thread ids. Recording thread groups (record-tgid) or `# process` lines states it"
+                "which vCPUs form a VM is inferred for {} from wake-ups between vCPUs and \
+                 thread ids. Recording thread groups (record-tgid) or `# process` lines states it",
+                counted(*vms, "VM")
             ),
             Self::MorePcpus { stated, seen } => write!(
                 f,
-                "the recording states {stated} pCPUs but has events of more; {seen} are assumed"
+                "the recording states {} but has events of more; {seen} are assumed",
+                counted(*stated, "pCPU")
             ),
         }
     }
 }
 
 fn unparsed(f: &mut fmt::Formatter<'_>, lines: u64, examples: &[Quote]) -> fmt::Result {
-    write!(f, "{lines} lines were not understood and skipped")?;
+    write!(f, "not understood and skipped: {}", counted(lines, "line"))?;
     for quote in examples {
         write!(
             f,

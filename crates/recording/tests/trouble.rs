@@ -140,7 +140,7 @@ fn bad_lines_are_counted_and_quoted() {
     );
     let shown = notes[0].to_string();
     assert!(
-        shown.contains("3 lines were not understood") && shown.contains("line 202"),
+        shown.contains("not understood and skipped: 3 lines") && shown.contains("line 202"),
         "{shown}"
     );
 }

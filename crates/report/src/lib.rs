@@ -12,6 +12,7 @@ pub mod csv;
 pub mod detail;
 mod format;
 pub mod html;
+mod layout;
 mod markdown;
 pub mod parameters;
 mod perfetto;

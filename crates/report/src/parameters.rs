@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The table of parameters, for a terminal and for `docs/parameters.md`.
 
+use crate::layout::{lines, right, spanning, unbroken};
 use crate::markdown::cell;
-use crate::table::{RULED, lines, unbroken};
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
+use comfy_table::Cell;
 use corun_model::Parameter;
 
 /// Columns from which on there is room for a table: keys are long, and so is where values come from.
@@ -40,11 +40,7 @@ fn list(parameters: &[Parameter], width: usize) -> String {
 
 /// The same with columns, within which long texts are wrapped.
 fn table(parameters: &[Parameter], width: u16) -> String {
-    let mut table = Table::new();
-    table.load_style(RULED);
-    table.set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_width(width.min(160));
-    let right = |text: &str| Cell::new(text).set_alignment(CellAlignment::Right);
+    let mut table = spanning(width.min(160));
     table.set_header(vec![
         Cell::new("parameter"),
         right("default"),
@@ -55,7 +51,7 @@ fn table(parameters: &[Parameter], width: u16) -> String {
         let name = format!("{}\n{}", parameter.key, parameter.meaning);
         table.add_row(vec![
             Cell::new(name),
-            right(&parameter.value.to_string()),
+            right(&parameter.value),
             Cell::new(parameter.source),
             Cell::new(parameter.tried),
         ]);
@@ -67,7 +63,7 @@ fn table(parameters: &[Parameter], width: u16) -> String {
     for (column, chars) in [(0, key), (1, value)] {
         unbroken(&mut table, column, chars, width);
     }
-    lines(&table)
+    lines(table)
 }
 
 /// The page `docs/parameters.md`.

@@ -4,9 +4,10 @@
 
 use crate::advice::Confidence;
 use crate::format::{amount, percent};
+use crate::layout::{figure, lines, right, ruled, sentence};
 use crate::results::{Beside, ReplayCheck, VcpuCheck};
-use crate::table::{RULED, lines};
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
+use comfy_table::{Cell, Table};
+use corun_model::counted;
 
 /// vCPUs shown; the rest is in `--json`.
 const VCPUS_SHOWN: usize = 32;
@@ -14,18 +15,13 @@ const VCPUS_SHOWN: usize = 32;
 /// The check as text for a terminal of `width` columns.
 pub fn text(check: &ReplayCheck, confidence: Option<&Confidence>, width: u16) -> String {
     let mut out = format!("{}\n", heading(check));
-    out += &lines(&table(check, width));
+    out += &lines(table(check, width));
     if check.vcpus.len() > VCPUS_SHOWN {
         let more = check.vcpus.len() - VCPUS_SHOWN;
-        out += &format!("… and {more} more vCPUs: see --json\n");
+        out += &format!("… and {}: see --json\n", counted(more, "more vCPU"));
     }
-    let width = usize::from(width.clamp(60, 120));
-    for sentence in confident(check, confidence) {
-        out += &textwrap::fill(
-            &sentence,
-            textwrap::Options::new(width).subsequent_indent("  "),
-        );
-        out.push('\n');
+    for text in confident(check, confidence) {
+        out += &sentence(&text, width);
     }
     out + "\n"
 }
@@ -111,19 +107,18 @@ pub fn sentences(check: &ReplayCheck) -> Vec<String> {
 }
 
 fn table(check: &ReplayCheck, width: u16) -> Table {
-    let mut table = Table::new();
-    table.load_style(RULED);
-    table.set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_width(width.clamp(60, 120));
-    let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
+    let mut table = ruled(width);
     let mut header = vec![Cell::new("vCPU")];
-    header.extend(["run, s", "ready, s", "switches"].map(|text| right(text.to_string())));
+    header.extend(["run, s", "ready, s", "switches"].map(right));
     table.set_header(header);
     for vcpu in check.vcpus.iter().take(VCPUS_SHOWN) {
         let mut row = vec![Cell::new(&vcpu.name)];
         for beside in [vcpu.run_s, vcpu.ready_s, vcpu.switches] {
             let [recorded, replayed, error] = three(beside);
-            row.push(right(format!("{recorded}→{replayed} {error:>7}")));
+            row.push(right(format!(
+                "{recorded}→{replayed} {}",
+                figure(&format!("{error:>7}"))
+            )));
         }
         table.add_row(row);
     }

@@ -3,6 +3,7 @@
 
 use crate::format::{micros, percent, ratio};
 use crate::results::{Comparison, Run};
+use corun_model::counted;
 
 /// The same measure from several seeds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -65,7 +66,11 @@ pub fn sentences(comparison: &Comparison) -> Vec<String> {
         let base = comparison.of(case, reference);
         let Some(first) = base.first() else { continue };
         let host = &first.host;
-        let place = format!("{} vCPUs on {} pCPUs", host.vcpus, host.pcpus);
+        let place = format!(
+            "{} on {}",
+            counted(host.vcpus, "vCPU"),
+            counted(host.pcpus, "pCPU")
+        );
         let place = match case.is_empty() {
             true => place,
             false => format!("{case} ({place})"),

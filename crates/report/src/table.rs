@@ -3,27 +3,19 @@
 //! terminal's tables and those of the HTML report.
 
 use crate::format::{amount, micros, percent, ratio};
+use crate::layout::{Room, across, figure, lines, right, spanning};
 use crate::results::{
     AgentResult, ClientResult, Comparison, DiskResult, HostResult, IoResult, Recognised, Run,
     SiblingResult, VmResult,
 };
 use crate::summary::Spread;
-use comfy_table::{
-    Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle, Width,
-};
+use comfy_table::{Cell, Table};
+use corun_model::counted;
 
 /// VMs shown in a table; the rest is in `--json`.
 const VMS_SHOWN: usize = 16;
 /// Clients and channels shown in a table; the rest is in `--json`.
 const CLIENTS_SHOWN: usize = 16;
-/// Policies side by side on 80 columns.
-const POLICIES_ACROSS: usize = 3;
-
-/// A line above, below the header and at the end: readable without colour, easy to copy.
-pub(crate) const RULED: TableStyle = TableStyle::new()
-    .top_border(LineStyle::none().fill('─').junction('─'))
-    .header_separator(LineStyle::none().fill('─').junction('─'))
-    .bottom_border(LineStyle::none().fill('─').junction('─'));
 
 /// A measure of a host or a VM under every policy.
 pub(crate) struct Row {
@@ -33,6 +25,16 @@ pub(crate) struct Row {
     pub(crate) measure: String,
     /// Per policy: the value, and how it compares with the first policy's.
     pub(crate) cells: Vec<(String, Option<String>)>,
+}
+
+impl Row {
+    /// What a terminal's table says of a policy.
+    fn cell(&self, at: usize) -> String {
+        match &self.cells[at] {
+            (value, Some(ratio)) => format!("{} {ratio:>6}", figure(value)),
+            (value, None) => figure(value),
+        }
+    }
 }
 
 /// How a client's count is read.
@@ -50,16 +52,16 @@ pub fn text(comparison: &Comparison, width: u16) -> String {
         if !case.is_empty() {
             out += &format!("{case}\n");
         }
-        for columns in columns(policies.len()) {
-            out += &lines(&one(&rows, &policies, &columns, width));
+        for columns in columns(&rows, &policies, width) {
+            out += &lines(one(&rows, &policies, &columns, width));
         }
         let more = vms_left_out(comparison, case);
         if more > 0 {
-            out += &format!("… and {more} more VMs: see --json\n");
+            out += &format!("… and {}: see --json\n", counted(more, "more VM"));
         }
         let more = clients_left_out(comparison, case);
         if more > 0 {
-            out += &format!("… and {more} more clients: see --json\n");
+            out += &format!("… and {}: see --json\n", counted(more, "more client"));
         }
     }
     if comparison.seeds().len() > 1 {
@@ -71,52 +73,39 @@ pub fn text(comparison: &Comparison, width: u16) -> String {
     out
 }
 
-/// Which policies go into which table: the reference is in each.
-pub(crate) fn columns(policies: usize) -> Vec<Vec<usize>> {
-    let others: Vec<usize> = (1..policies).collect();
-    match others.is_empty() {
-        true => vec![vec![0]],
-        false => others
-            .chunks(POLICIES_ACROSS - 1)
-            .map(|some| std::iter::once(0).chain(some.iter().copied()).collect())
-            .collect(),
-    }
+/// Which policies go into which table, as the widths of rows and names have it.
+fn columns(rows: &[Row], policies: &[&str], width: u16) -> Vec<Vec<usize>> {
+    let labels = [
+        Room::of(rows.iter().map(|row| &row.of)),
+        Room::of(rows.iter().map(|row| &row.measure)),
+    ];
+    let policy = |(at, name): (usize, &&str)| {
+        let cells = rows.iter().map(|row| row.cell(at));
+        Room::of(cells.chain([name.to_string()]))
+    };
+    let policies: Vec<Room> = policies.iter().enumerate().map(policy).collect();
+    across(&labels, &policies, width)
 }
 
 fn one(rows: &[Row], policies: &[&str], columns: &[usize], width: u16) -> Table {
-    let mut table = Table::new();
-    table.load_style(RULED);
-    table.set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_width(width.clamp(60, 120));
-    let right = |text: &str| Cell::new(text).set_alignment(CellAlignment::Right);
+    let mut table = spanning(width);
     let mut header = vec![Cell::new(""), Cell::new("")];
     header.extend(columns.iter().map(|&at| right(policies[at])));
     table.set_header(header);
+    // Whose rows these are is said in the first of those that are there.
+    let mut of = "";
     for row in rows {
-        let mut cells = vec![Cell::new(&row.of), Cell::new(&row.measure)];
-        cells.extend(columns.iter().map(|&at| match &row.cells[at] {
-            (value, Some(ratio)) => right(&format!("{value} {ratio:>6}")),
-            (value, None) => right(value),
-        }));
+        if !row.of.is_empty() {
+            of = &row.of;
+        }
+        if columns.iter().all(|&at| row.cells[at].0 == NOTHING) {
+            continue;
+        }
+        let mut cells = vec![Cell::new(std::mem::take(&mut of)), Cell::new(&row.measure)];
+        cells.extend(columns.iter().map(|&at| right(row.cell(at))));
         table.add_row(cells);
     }
     table
-}
-
-/// Keeps texts of `chars` characters in one piece, if half of the terminal is enough for that.
-pub(crate) fn unbroken(table: &mut Table, column: usize, chars: usize, width: u16) {
-    let padded = u16::try_from(chars + 2).unwrap_or(u16::MAX).min(width / 2);
-    if let Some(column) = table.column_mut(column) {
-        column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(padded)));
-    }
-}
-
-/// Without the blanks that end lines.
-pub(crate) fn lines(table: &Table) -> String {
-    table
-        .lines()
-        .map(|line| format!("{}\n", line.trim_end()))
-        .collect()
 }
 
 pub(crate) fn vms_left_out(comparison: &Comparison, case: &str) -> usize {
@@ -192,6 +181,7 @@ fn vm_rows(runs: &[Vec<&Run>], index: usize, vm: &VmResult) -> Vec<Row> {
     rows.push(share("utilisation (run)", |vm| Some(vm.utilisation)));
     rows.push(share("ready", |vm| Some(vm.ready_share)));
     rows.push(share("wait", |vm| Some(vm.wait_share)));
+    rows.extend(unused_rows(runs, index));
     let waits = [
         measure("ready wait, p50", micros, |vm| vm.ready_wait_p50_us),
         measure("ready wait, p99", micros, |vm| vm.ready_wait_p99_us),
@@ -228,6 +218,26 @@ fn vm_rows(runs: &[Vec<&Run>], index: usize, vm: &VmResult) -> Vec<Row> {
             .filter_map(worth_showing),
     );
     rows
+}
+
+/// On pCPUs with nothing to do; and, where a policy divides cores, on which of their hardware threads.
+fn unused_rows(runs: &[Vec<&Run>], index: usize) -> Vec<Row> {
+    let share = |measure: &str, of: fn(&VmResult) -> f64| {
+        let share = move |run: &Run| Some(of(run.vms.get(index)?));
+        seen(plain(row(runs, measure, percent, share)))
+    };
+    let mut rows = vec![
+        share("polled", |vm| vm.polled_share),
+        share("retained", |vm| vm.retained_share),
+    ];
+    if runs.iter().flatten().any(|run| run.policy == "vsmtio") {
+        rows.extend([
+            share("on second threads", |vm| vm.second_share),
+            share("on second, retained", |vm| vm.second_retained_share),
+            share("lent", |vm| vm.lent_share),
+        ]);
+    }
+    rows.into_iter().flatten().collect()
 }
 
 /// Policies that are about slices.
@@ -371,6 +381,15 @@ fn worth_showing(row: Row) -> Option<Row> {
     row.cells
         .iter()
         .any(|(value, _)| value != NOTHING)
+        .then_some(row)
+}
+
+/// The row, unless it looks like nothing under every policy.
+fn seen(row: Row) -> Option<Row> {
+    let nothing = |value: &str| [NOTHING, "0 %", "<0.1 %"].contains(&value);
+    row.cells
+        .iter()
+        .any(|(value, _)| !nothing(value))
         .then_some(row)
 }
 

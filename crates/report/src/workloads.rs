@@ -3,10 +3,10 @@
 //! known for, its programs, and what it does when nobody disturbs it.
 
 use crate::format::{amount, percent};
+use crate::layout::{lines, right, ruled, text_width, unbroken};
 use crate::markdown::{cell, paragraph};
-use crate::table::{RULED, lines, unbroken};
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
-use corun_model::{Nanos, time};
+use comfy_table::{Cell, Table};
+use corun_model::{Nanos, counted, time};
 use serde::Serialize;
 
 /// Programs of one workload that are shown; the others are like them.
@@ -110,7 +110,7 @@ pub fn table(workloads: &[Workload], width: u16) -> String {
         }
         out += &match width < NARROW {
             true => members_list(members),
-            false => lines(&members_table(members, width)),
+            false => lines(members_table(members, width)),
         };
         out += if members.len() < workloads.len() {
             "\n"
@@ -118,7 +118,7 @@ pub fn table(workloads: &[Workload], width: u16) -> String {
             ""
         };
     }
-    out + &textwrap::fill(LEGEND, usize::from(width.clamp(60, 120))) + "\n"
+    out + &textwrap::fill(LEGEND, text_width(width)) + "\n"
 }
 
 /// Below that many columns there is no room for a table.
@@ -137,13 +137,10 @@ fn members_list(workloads: &[Workload]) -> String {
 }
 
 fn members_table(workloads: &[Workload], width: u16) -> Table {
-    let mut table = Table::new();
-    table.load_style(RULED);
-    table.set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_width(width.clamp(60, 120));
+    let mut table = ruled(width);
     let aligned = |(at, text): (usize, String)| match at {
         0 => Cell::new(text),
-        _ => Cell::new(text).set_alignment(CellAlignment::Right),
+        _ => right(text),
     };
     // Short headers and no number of threads: it all fits 80 columns.
     let header = COLUMNS.map(|column| match column {
@@ -181,7 +178,7 @@ const LEGEND: &str = "Each alone in a VM of 4 vCPUs on 4 pCPUs. CPU: share of th
 
 /// One workload in full, for a terminal of `width` columns.
 pub fn text(workload: &Workload, width: u16) -> String {
-    let width = usize::from(width.clamp(60, 120));
+    let width = text_width(width);
     let about = textwrap::fill(&workload.about, width);
     let mut out = format!("{}\n\n{about}\n\n", workload.name);
     for line in programs(workload, width.saturating_sub(2)).lines() {
@@ -220,7 +217,7 @@ fn programs(workload: &Workload, width: usize) -> String {
     }
     match different.len().saturating_sub(PROGRAMS_SHOWN) {
         0 => out,
-        more => out + &format!("# … and {more} more programs like these\n"),
+        more => out + &format!("# … and {} like these\n", counted(more, "more program")),
     }
 }
 

@@ -7,7 +7,7 @@
 use corun_report::detail::{Detail, Lane, Span, Timeline, Times, VmTimes};
 use corun_report::html::{About, page};
 use corun_report::{
-    ClientResult, Comparison, HostResult, Run, VmResult, json, schema, sentences, table,
+    ClientResult, Comparison, HostResult, Recognised, Run, VmResult, json, schema, sentences, table,
 };
 
 fn vm(name: &str, throughput: f64, run: f64, ready: f64, lock: Option<f64>) -> VmResult {
@@ -190,6 +190,55 @@ fn a_table_fits_80_columns_whatever_is_compared() {
             "no colours: {text}"
         );
     }
+}
+
+#[test]
+fn a_wide_terminal_has_more_policies_side_by_side() {
+    let many = comparison(3, &[""], &["cfs", "a", "b", "c", "d", "e", "f"]);
+    let tables = |width| table::text(&many, width).matches("host ").count();
+    assert_eq!([60, 80, 120, 200].map(tables), [3, 3, 3, 1]);
+    for width in [60, 80, 120, 200] {
+        let text = table::text(&many, width);
+        let widest = text.lines().map(|line| line.chars().count()).max();
+        assert!(widest <= Some(usize::from(width)), "{text}");
+        for word in ["vCPU", "switches/s", "throughput,", "utilisation"] {
+            assert!(text.contains(word), "{word} is broken at {width}:\n{text}");
+        }
+    }
+}
+
+#[test]
+fn rows_that_say_nothing_are_left_out() {
+    let mut compared = comparison(1, &[""], &["cfs", "a", "b", "aql"]);
+    let of_aql = compared.runs.last_mut().unwrap();
+    of_aql.vms[0].recognised = Some(Recognised {
+        llcf: 1.0,
+        ..Recognised::default()
+    });
+    let text = table::text(&compared, 80);
+    assert_eq!(text.matches("host ").count(), 2, "two tables:\n{text}");
+    assert_eq!(text.matches("taken for LLCF").count(), 1, "{text}");
+}
+
+#[test]
+fn shares_of_pcpus_that_do_nothing_are_shown_where_there_are_any() {
+    let mut compared = comparison(1, &[""], &["cfs", "vsmtio"]);
+    let shown = |compared: &Comparison, row: &str| table::text(compared, 80).contains(row);
+    for row in ["polled", "retained", "on second threads", "lent"] {
+        assert!(!shown(&compared, row), "{row}");
+    }
+    let vm = &mut compared.runs[1].vms[0];
+    (vm.polled_share, vm.retained_share) = (0.25, 0.0003);
+    (vm.second_share, vm.lent_share) = (0.5, 0.125);
+    for row in ["polled", "on second threads", "lent"] {
+        assert!(shown(&compared, row), "{row}");
+    }
+    assert!(
+        !shown(&compared, "retained"),
+        "this is less than can be seen"
+    );
+    compared.runs[1].policy = "jupiter".to_string();
+    assert!(shown(&compared, "polled") && !shown(&compared, "lent"));
 }
 
 #[test]

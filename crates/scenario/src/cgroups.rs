@@ -3,9 +3,9 @@
 //! names (`cpu.weight`, `cpu.max`, `cpu.max.burst`, `cpu.idle`).
 
 use crate::limits;
+use crate::names;
 use crate::reader::Reader;
 use crate::suggest::or_nearest;
-use crate::vms::check_name;
 use corun_model::time::{MS, SEC};
 use corun_model::{Nanos, time};
 use std::ops::RangeInclusive;
@@ -118,7 +118,7 @@ pub(crate) fn groups(top: &Reader<'_>) -> Vec<Group> {
     let mut names: Vec<String> = Vec::new();
     let mut all: Vec<Group> = Vec::new();
     for (name, table) in top.named("group") {
-        check_name(&table, name);
+        names::check(&table, name);
         let group = Group {
             name: name.to_string(),
             weight: table.whole("weight", WEIGHT).unwrap_or(100),

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The sections about the host's disks, and what VMs say of theirs.
 
+use crate::names;
 use crate::problem::Located;
 use crate::reader::Reader;
 use crate::suggest::or_nearest;
-use crate::vms::check_name;
 use corun_model::Nanos;
 use corun_model::time::SEC;
 use std::ops::RangeInclusive;
@@ -228,7 +228,7 @@ pub(crate) fn disks(top: &Reader<'_>) -> Vec<Disk> {
 }
 
 fn disk(name: &str, table: Reader<'_>) -> Option<Disk> {
-    check_name(&table, name);
+    names::check(&table, name);
     let kind = table.required("kind", "\"ssd\" or \"hdd\"");
     let scheduler = table.located("scheduler");
     let disk = kind.map(|kind| Disk {

@@ -16,6 +16,7 @@ mod disks;
 mod hardware;
 mod host;
 pub mod merge;
+mod names;
 mod network;
 mod policy;
 mod problem;
@@ -124,7 +125,7 @@ fn case(name: &str, top: &Reader<'_>) -> Option<Case> {
     if !top.has("host") {
         top.missing("host", "a table with topology = \"1n1l4c1t\" or pcpus = 4");
     }
-    if !top.has("vm") && !top.has("task") {
+    if top.is_empty("vm") && top.is_empty("task") {
         top.missing("vm", "at least one table such as [vm.web]");
     }
     Some(Case {

@@ -2,6 +2,7 @@
 //! Laying one document over another: cases over their scenario, the command line over both.
 
 use crate::limits;
+use crate::names;
 use crate::problem::{Place, Problem, Problems};
 use crate::tree::{self, Entry, Node, Table, Value};
 
@@ -122,14 +123,7 @@ pub fn cases(
     }
     let mut documents = Vec::new();
     for case in cases.iter() {
-        if case.key.chars().any(char::is_control) {
-            return Err(Problem {
-                place: case.place.clone(),
-                key: format!("case.{:?}", case.key),
-                message: "expected a name without control characters".into(),
-            }
-            .into());
-        }
+        names::check_case(case)?;
         let over = table_of(case.node.clone(), format!("case.{:?}", case.key))?;
         let mut merged = document.clone();
         overlay(&mut merged, &over);
@@ -188,18 +182,6 @@ mod tests {
             Value::Whole(number) => Some(number),
             _ => None,
         }
-    }
-
-    #[test]
-    fn names_of_cases_are_harmless_to_terminals() {
-        let text = "host.pcpus = 4\n[case.\"a\\u001b[2J\"]";
-        let told = cases(tree::parse("f", text).unwrap(), &[])
-            .unwrap_err()
-            .to_string();
-        assert!(
-            told.contains("control characters") && !told.contains('\u{1b}'),
-            "{told}"
-        );
     }
 
     #[test]

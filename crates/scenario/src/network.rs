@@ -2,6 +2,7 @@
 //! The sections about the network: `[network]`, `[client.NAME]`, `[channel.NAME]`.
 
 use crate::limits;
+use crate::names;
 use crate::problem::Located;
 use crate::reader::Reader;
 use crate::settings::Vm;
@@ -171,7 +172,7 @@ fn name_for(name: &str, vm: &Vm, said: &str) -> String {
 pub(crate) fn clients(top: &Reader<'_>, vms: &[Vm]) -> Vec<Client> {
     let mut all = Vec::new();
     for (name, table) in top.named("client") {
-        crate::vms::check_name(&table, name);
+        names::check(&table, name);
         let said = table.required("vm", "the name of the VM that serves it");
         let kind = kind(&table);
         if let Some(said_vm) = said {
@@ -274,7 +275,7 @@ fn exponential(table: &Reader<'_>) -> Option<bool> {
 pub(crate) fn channels(top: &Reader<'_>, vms: &[Vm]) -> Vec<Channel> {
     let mut all = Vec::new();
     for (name, table) in top.named("channel") {
-        crate::vms::check_name(&table, name);
+        names::check(&table, name);
         let from = end(&table, "from", vms);
         let to = end(&table, "to", vms);
         if let (Some((said_from, froms, calls)), Some((_, tos, serves))) = (from, to) {

@@ -78,6 +78,15 @@ impl<'a> Reader<'a> {
         self.table.get(key).is_some()
     }
 
+    /// Is there nothing under the key, not even in a table of its own?
+    pub fn is_empty(&self, key: &str) -> bool {
+        match self.table.get(key).map(|node| &node.value) {
+            None => true,
+            Some(Value::Table(table)) => table.iter().next().is_none(),
+            Some(_) => false,
+        }
+    }
+
     /// The value of a key whatever it is, for what no other question fits.
     pub fn find(&self, key: &'static str) -> Option<&'a Node> {
         self.known.borrow_mut().push(key);
@@ -348,12 +357,13 @@ impl<'a> Reader<'a> {
         outer.table.iter().filter_map(inner).collect()
     }
 
-    /// The tables of a list: `[[vm.db.thread]]`.
+    /// The tables of a list, at least one: `[[vm.db.thread]]`.
     pub fn tables(&self, key: &'static str) -> Option<Vec<Reader<'a>>> {
         let node = self.find(key)?;
         let expected = "a list of tables, written [[…]]";
-        let Value::List(list) = &node.value else {
-            return self.wrong(key, &node.value, expected);
+        let list = match &node.value {
+            Value::List(list) if !list.is_empty() => list,
+            other => return self.wrong(key, other, expected),
         };
         let one = |item: &'a Node| match &item.value {
             Value::Table(table) => {

@@ -9,9 +9,12 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     }
     let distance = |known: &str| strsim::damerau_levenshtein(&name, &known.to_lowercase());
     let scored = known.into_iter().map(|known| (distance(known), known));
-    let limit = (name.chars().count() / 3).max(1);
+    let length = name.chars().count();
+    let limit = (length / 3).max(1);
+    // More is alike than not: else any name of one letter would do for any other.
+    let alike = |distance, known: &str| 2 * distance < length.max(known.chars().count());
     scored
-        .filter(|(distance, _)| *distance <= limit)
+        .filter(|(distance, known)| *distance <= limit && alike(*distance, known))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, known)| known)
 }
@@ -42,6 +45,18 @@ mod tests {
         assert_eq!(nearest("CFS", ["cfs", "eevdf"]), Some("cfs"));
         assert_eq!(nearest("banana", ["cfs", "eevdf"]), None);
         assert_eq!(nearest("", ["cfs"]), None);
+        for (name, known) in [
+            ("b", "a"),
+            ("b", "bc"),
+            ("db", "io"),
+            ("db", "do"),
+            ("a1", "a2"),
+        ] {
+            assert_eq!(nearest(name, [known]), None, "{name}");
+        }
+        for (name, known) in [("A", "a"), ("db", "dbs"), ("dbs", "db"), ("wbe", "web")] {
+            assert_eq!(nearest(name, [known]), Some(known), "{name}");
+        }
         assert_eq!(
             or_nearest("balence", &["affinity", "balance"]),
             "did you mean \"balance\"? Accepted are affinity, balance"

@@ -4,6 +4,7 @@
 use crate::cgroups::{self, CgroupKeys, Group};
 use crate::disks::{self, Disk};
 use crate::limits;
+use crate::names;
 use crate::reader::Reader;
 use crate::settings::{Demand, EmulatorKeys, GuestKeys, HostTask, RtApp, Thread, Vm, Workload};
 use crate::suggest::or_nearest;
@@ -25,7 +26,7 @@ pub(crate) fn vms(
     let mut all = Vec::new();
     let mut vcpus = 0;
     for (name, table) in top.named("vm") {
-        check_name(&table, name);
+        names::check(&table, name);
         let count = table.whole("count", 1..=limits::VCPUS).unwrap_or(1);
         let Some(vm) = vm(name, &table, pcpus, disks, &groups) else {
             table.finish();
@@ -41,7 +42,7 @@ pub(crate) fn vms(
             table.finish();
             return all;
         }
-        let names = names(name, count, table.has("count"));
+        let names = numbered(name, count, table.has("count"));
         for name in &names {
             if all.iter().any(|other: &Vm| &other.name == name) {
                 table.problem(
@@ -57,18 +58,10 @@ pub(crate) fn vms(
 }
 
 /// `web`, or `web1`, `web2` … where a count is given.
-fn names(name: &str, count: u32, counted: bool) -> Vec<String> {
+fn numbered(name: &str, count: u32, counted: bool) -> Vec<String> {
     match counted {
         false => vec![name.to_string()],
         true => (1..=count).map(|n| format!("{name}{n}")).collect(),
-    }
-}
-
-pub(crate) fn check_name(table: &Reader<'_>, name: &str) {
-    let fine = |c: char| c.is_ascii_alphanumeric() || "-_. ".contains(c);
-    if name.is_empty() || name.len() > 40 || !name.chars().all(fine) {
-        let expected = "a name of 1 to 40 letters, digits, spaces, '-', '_' and '.'";
-        table.problem_here(format!("found {name:?}, expected {expected}"));
     }
 }
 
@@ -250,7 +243,7 @@ fn emulator(table: Reader<'_>) -> EmulatorKeys {
 pub(crate) fn tasks(top: &Reader<'_>, pcpus: Option<u32>, vms: &[Vm]) -> Vec<HostTask> {
     let mut all: Vec<HostTask> = Vec::new();
     for (name, table) in top.named("task") {
-        check_name(&table, name);
+        names::check(&table, name);
         let count = table.whole("count", 1..=limits::VCPUS).unwrap_or(1);
         let weight = table.whole("weight", WEIGHT).unwrap_or(100);
         let allowed = table.pcpu_set("allowed", pcpus);
@@ -274,7 +267,11 @@ pub(crate) fn tasks(top: &Reader<'_>, pcpus: Option<u32>, vms: &[Vm]) -> Vec<Hos
                 helper_of,
                 program: program.clone(),
             };
-            all.extend(names(name, count, table.has("count")).into_iter().map(task));
+            all.extend(
+                numbered(name, count, table.has("count"))
+                    .into_iter()
+                    .map(task),
+            );
         }
         table.finish();
     }

@@ -66,6 +66,20 @@ fn lists_of_nothing() {
 }
 
 #[test]
+fn lists_and_tables_of_nothing_that_should_do_something() {
+    says(
+        with("[vm.none]\nvcpus = 1\nthread = []"),
+        &[
+            "host.toml:8: vm.none.thread: found an empty list, expected a list of tables, written [[…]]",
+        ],
+    );
+    says(
+        problems("host.pcpus = 4\n[vm]\n[task]\n"),
+        &["host.toml:2: vm: is missing, expected at least one table such as [vm.web]"],
+    );
+}
+
+#[test]
 fn an_empty_file_lacks_everything() {
     says(
         problems(""),
@@ -308,13 +322,33 @@ fn names() {
         with("[vm.\"a/b\"]\nvcpus = 1\nworkload = \"cpu\""),
         &[
             "host.toml:6: vm.\"a/b\": found \"a/b\", expected a name of 1 to 40 letters, digits, \
-             spaces, '-', '_' and '.'",
+             '-', '_', '.' and, not at its ends, spaces",
         ],
     );
+    for name in ["", " ", " a", "a ", "a\\tb", "é"] {
+        let found = with(&format!(
+            "[client.\"{name}\"]\nvm = \"web\"\nkind = \"ping\""
+        ));
+        assert!(found[0].starts_with("host.toml:6: client.\""), "{found:?}");
+        assert!(found[0].contains("expected a name of 1 to 40"), "{found:?}");
+    }
     says(
         with("[vm.web1]\nvcpus = 1\nworkload = \"cpu\"\n[case.x]\nvm.web.count = 2"),
         &["host.toml:6: vm.web1.count: there would be two VMs of the name \"web1\""],
     );
+}
+
+#[test]
+fn names_of_cases() {
+    let long = "x".repeat(81);
+    for name in ["", " ", " a", "a ", "a\\u001b[2J", &long] {
+        let found = with(&format!("[case.\"{name}\"]"));
+        assert!(found[0].starts_with("host.toml:6: case.\""), "{found:?}");
+        assert!(found[0].contains("expected a name of 1 to 80"), "{found:?}");
+        assert!(!found[0].contains('\u{1b}'), "a terminal would obey");
+    }
+    let fine = format!("{GOOD}[case.\"2 VMs, 16 vCPUs: ½\"]\n");
+    assert!(read("host.toml", &fine, &[]).is_ok());
 }
 
 #[test]
@@ -407,7 +441,7 @@ fn disks_and_what_does_not_go_with_them() {
             "[device.a]\nkind = \"ssd\"",
         ),
         &[
-            "host.toml:6: vm.web.disk: there is no device \"b\", did you mean \"a\"? Accepted are a",
+            "host.toml:6: vm.web.disk: there is no device \"b\", accepted are a",
             "host.toml:7: vm.web.io_quota: found \"fast\", expected a rate from 1B/s to 1000000GB/s, \
              whole, such as \"50MB/s\"",
         ],

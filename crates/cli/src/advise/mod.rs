@@ -13,7 +13,7 @@ use crate::compare::{jobs, progress::Progress, provenance, reading};
 use crate::failure::Invalid;
 use crate::output;
 use crate::outputs::{self, Outputs};
-use corun_model::Nanos;
+use corun_model::{Nanos, counted};
 use corun_recording::Recording;
 use corun_report::advice::{self, Advice, Spun, Tried};
 use corun_report::{ReplayCheck, html};
@@ -37,7 +37,7 @@ use std::thread;
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// A recording of a host, by `corun record`, ftrace, trace-cmd report, perf script or Perfetto;
-    /// gzip'ed or not
+    /// gzip'ed or not; - reads the standard input
     #[arg(value_name = "RECORDING")]
     input: PathBuf,
 
@@ -118,9 +118,9 @@ struct Recorded<'a> {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let outputs = Outputs::of([("--report", args.report.as_ref())])?;
     let input = input::open(&args.input)?;
-    outputs.spare(&args.input)?;
-    let path = match input {
-        Input::Recording { path } => path,
+    outputs.spare(input::place(&args.input))?;
+    let unread = match input {
+        Input::Recording(unread) => unread,
         Input::Scenario { name, .. } => {
             return Err(Invalid::error(format!(
                 "{name}: this is a scenario: expected a recording of a host; `corun compare` runs \
@@ -128,22 +128,22 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             )));
         }
     };
-    let import = reading::read(&path, args.quiet)?;
+    let name = unread.name.clone();
+    let import = reading::read(unread, args.quiet)?;
     let notes: Vec<String> = import.notes.iter().map(ToString::to_string).collect();
     for note in &notes {
-        output::note(&format!("{}: {note}", path.display()));
+        output::note(&format!("{name}: {note}"));
     }
     let recording = &import.recording;
     if recording.vms.is_empty() {
         return Err(Invalid::error(format!(
-            "{}: no vCPUs in this recording: expected threads named \"CPU 0/KVM\" or KVM's events",
-            path.display()
+            "{name}: no vCPUs in this recording: expected threads named \"CPU 0/KVM\" or KVM's events"
         )));
     }
     outputs.try_out()?;
     let recorded = recorded(args, recording)?;
     let mut tried = Tried {
-        recording: stem(&path),
+        recording: stem(&name),
         basis: basis(&import),
         replay: recorded.check.clone(),
         policies: policies(args, &recorded)?,
@@ -158,7 +158,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut advice = advice::advice(tried);
     advice.notes.clone_from(&notes);
     let page = || {
-        let about = about(&path, args, &recorded, &advice, notes);
+        let about = about(args, &recorded, &advice, notes);
         Ok(advice::page(&advice, &replays, &about)?)
     };
     let written = outputs::report(args.report.as_ref(), args.quiet, page);
@@ -170,13 +170,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Where the page's numbers are from, and what leads on from them.
-fn about(
-    path: &Path,
-    args: &Args,
-    recorded: &Recorded<'_>,
-    advice: &Advice,
-    notes: Vec<String>,
-) -> html::About {
+fn about(args: &Args, recorded: &Recorded<'_>, advice: &Advice, notes: Vec<String>) -> html::About {
     let own = recorded.own;
     let both = match advice.rival() {
         Some(rival) => format!("{own},{}", rival.policy),
@@ -186,12 +180,12 @@ fn about(
     facts.push((
         "Replays".to_string(),
         format!(
-            "{} beginnings, each going on as before or having nothing more to do",
-            args.starts
+            "{}, each going on as before or having nothing more to do",
+            counted(args.starts.get(), "beginning")
         ),
     ));
     let next = |what: &str, command: &str, rest: &str| {
-        let command = provenance::again(command, path, &args.sets, rest);
+        let command = provenance::again(command, &args.input, &args.sets, rest);
         (what.to_string(), command)
     };
     html::About {
@@ -211,8 +205,11 @@ fn about(
 }
 
 /// The file's name without its extensions.
-fn stem(path: &Path) -> String {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
+fn stem(name: &str) -> String {
+    let name = Path::new(name)
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy();
     name.split('.').next().unwrap_or_default().to_string()
 }
 

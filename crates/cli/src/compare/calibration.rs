@@ -13,7 +13,7 @@ use std::path::Path;
 /// # Errors
 /// [`Invalid`] if one cannot be read, is broken, or was made on another machine.
 pub fn load(scenario: &mut Scenario) -> anyhow::Result<()> {
-    let folder = Path::new(&scenario.file).parent().unwrap_or(Path::new(""));
+    let folder = input::folder(&scenario.file);
     let mut problems = Problems::default();
     for case in &mut scenario.cases {
         let machine = machine(case);

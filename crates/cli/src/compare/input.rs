@@ -2,14 +2,13 @@
 //! What kind of input a file is: told by its content, not by its name.
 
 use crate::failure::Invalid;
+use corun_scenario::limits::FILE_BYTES;
 use std::fs::File;
-use std::io::Read;
-use std::os::unix::fs::FileTypeExt;
-use std::path::{Path, PathBuf};
+use std::io::{self, Cursor, Read};
+use std::path::Path;
 use std::string::FromUtf8Error;
 
 /// An input that can be compared under policies.
-#[derive(Debug)]
 pub enum Input {
     /// A modelled host.
     Scenario {
@@ -18,39 +17,88 @@ pub enum Input {
         /// Its text.
         text: String,
     },
-    /// A recorded host; recordings may be large, so its reader opens it.
-    Recording {
-        /// The file.
-        path: PathBuf,
-    },
+    /// A recorded host; recordings may be large, so its reader reads it.
+    Recording(Unread),
+}
+
+/// A file that is open, none of which is lost: it may be a pipe, which can be read only once.
+pub struct Unread {
+    /// The file as the user named it.
+    pub name: String,
+    /// How long it is; 0 if that is not known.
+    pub bytes: u64,
+    /// What is in it.
+    pub source: Box<dyn Read>,
 }
 
 /// As much of a file as it takes to tell.
 const HEAD: u64 = 64 * 1024;
 /// What gzip'ed files begin with.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
+/// What stands for the standard input.
+const STDIN: &str = "-";
 
-/// Finds out what the file is.
+/// Finds out what the file is, or what comes from the standard input.
 ///
 /// # Errors
 /// If it cannot be read.
 pub fn open(path: &Path) -> anyhow::Result<Input> {
-    let name = path.display().to_string();
-    let refuse = |error: std::io::Error| Invalid::error(format!("{name}: {error}"));
+    let Unread {
+        name,
+        bytes,
+        mut source,
+    } = opened(path)?;
+    let refuse = |error: io::Error| Invalid::error(format!("{name}: {error}"));
     let mut head = Vec::new();
+    let mut beginning = source.by_ref().take(HEAD);
+    beginning.read_to_end(&mut head).map_err(refuse)?;
+    if is_scenario(path, &head) {
+        let most = (FILE_BYTES as u64 + 1).saturating_sub(head.len() as u64);
+        source.take(most).read_to_end(&mut head).map_err(refuse)?;
+        let text = in_utf8(&name, head).map_err(Invalid::error)?;
+        return Ok(Input::Scenario { name, text });
+    }
+    Ok(Input::Recording(Unread {
+        name,
+        bytes,
+        source: Box::new(Cursor::new(head).chain(source)),
+    }))
+}
+
+fn opened(path: &Path) -> anyhow::Result<Unread> {
+    if path == Path::new(STDIN) {
+        return Ok(Unread {
+            name: "standard input".to_string(),
+            bytes: 0,
+            source: Box::new(io::stdin()),
+        });
+    }
+    let name = path.display().to_string();
+    let refuse = |error: io::Error| Invalid::error(format!("{name}: {error}"));
     let file = File::open(path).map_err(refuse)?;
-    // It is opened again by whoever reads it; a pipe would have lost its beginning by then.
-    if file.metadata().map_err(refuse)?.file_type().is_fifo() {
-        return Err(Invalid::error(format!(
-            "{name}: this is a pipe, which can be read only once: expected a file"
-        )));
+    let bytes = file.metadata().map_err(refuse)?.len();
+    Ok(Unread {
+        name,
+        bytes,
+        source: Box::new(file),
+    })
+}
+
+/// The file that is read where `path` is named, for whom it matters which it is.
+pub fn place(path: &Path) -> &Path {
+    match path == Path::new(STDIN) {
+        true => Path::new("/dev/stdin"),
+        false => path,
     }
-    file.take(HEAD).read_to_end(&mut head).map_err(refuse)?;
-    if !is_scenario(path, &head) {
-        return Ok(Input::Recording { path: path.into() });
+}
+
+/// The folder that what a scenario names is relative to: its own, or where the command runs if it came from a
+/// pipe of the shell's or the standard input.
+pub fn folder(file: &str) -> &Path {
+    match file.starts_with("/dev/") {
+        true => Path::new(""),
+        false => Path::new(file).parent().unwrap_or(Path::new("")),
     }
-    let text = text(path).map_err(Invalid::error)?;
-    Ok(Input::Scenario { name, text })
 }
 
 /// The text of a file in TOML: all of it, or enough for its reader to refuse it as too long.
@@ -58,11 +106,15 @@ pub fn open(path: &Path) -> anyhow::Result<Input> {
 /// # Errors
 /// Where and why it cannot be read, or is no text.
 pub fn text(path: &Path) -> Result<String, String> {
-    let name = path.display();
-    let most = corun_scenario::limits::FILE_BYTES as u64 + 1;
+    let name = path.display().to_string();
+    let most = FILE_BYTES as u64 + 1;
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes));
     read.map_err(|error| format!("{name}: {error}"))?;
+    in_utf8(&name, bytes)
+}
+
+fn in_utf8(name: &str, bytes: Vec<u8>) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|error| {
         let (line, byte) = first_strange(&error);
         format!("{name}:{line}: byte {byte} of the file is not UTF-8: expected TOML")

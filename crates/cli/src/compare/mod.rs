@@ -45,7 +45,7 @@ use std::path::PathBuf;
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// A scenario (TOML, see docs/scenario.md) or a recording of a host (by `corun record`, ftrace,
-    /// trace-cmd report, perf script or Perfetto; gzip'ed or not)
+    /// trace-cmd report, perf script or Perfetto; gzip'ed or not); - reads the standard input
     #[arg(value_name = "INPUT")]
     input: PathBuf,
 
@@ -87,6 +87,8 @@ Examples:
       what would balance scheduling have done on the host of this recording?
   corun compare host.ftrace.gz --policies eevdf,balance --extremes --report replay.html
       the same, bounded by the extremes of what a recording cannot tell
+  ssh host cat recording.corun | corun compare - --policies eevdf,balance
+      of another host, without a file in between; a scenario that a program writes is read likewise
   corun compare host.toml --policies balance --case \"2 VMs\" --seed 1 --trace out.perfetto-trace
       one run as a timeline
   corun compare host.toml --policies cfs --trace out.perfetto-trace --trace-from 2s --trace-for 50ms
@@ -110,7 +112,7 @@ pub fn run(args: &mut Args) -> anyhow::Result<()> {
         events,
     ])?;
     let input = input::open(&args.input)?;
-    outputs.spare(&args.input)?;
+    outputs.spare(input::place(&args.input))?;
     let (comparison, about) = match input {
         Input::Scenario { name, .. } if args.extremes => {
             return Err(Invalid::error(format!(
@@ -118,7 +120,7 @@ pub fn run(args: &mut Args) -> anyhow::Result<()> {
             )));
         }
         Input::Scenario { name, text } => scenario::compare(args, &outputs, &name, text)?,
-        Input::Recording { path } => recording::compare(args, &outputs, &path)?,
+        Input::Recording(unread) => recording::compare(args, &outputs, unread)?,
     };
     show(args, &comparison, &about)
 }

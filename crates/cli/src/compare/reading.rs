@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Reading a recording: as text, hours of a busy host are gigabytes, which take minutes.
 
+use super::input::Unread;
 use super::progress::target;
 use crate::failure::Invalid;
-use corun_recording::{Import, ImportError};
+use corun_recording::Import;
 use indicatif::{ProgressBar, ProgressStyle};
-use std::fs::File;
-use std::path::Path;
 
 /// Smaller files are read in a moment.
 const LARGE: u64 = 16 << 20;
@@ -15,16 +14,9 @@ const LARGE: u64 = 16 << 20;
 ///
 /// # Errors
 /// [`Invalid`] if it cannot be read or is none.
-pub fn read(path: &Path, quiet: bool) -> anyhow::Result<Import> {
-    let name = path.display().to_string();
-    let io = |source| {
-        let file = name.clone();
-        Invalid::error(ImportError::Io { file, source })
-    };
-    let file = File::open(path).map_err(io)?;
-    let bytes = file.metadata().map_err(io)?.len();
-    let bar = bar(bytes, quiet);
-    let import = corun_recording::read_from(&name, bar.wrap_read(file));
+pub fn read(recording: Unread, quiet: bool) -> anyhow::Result<Import> {
+    let bar = bar(recording.bytes, quiet);
+    let import = corun_recording::read_from(&recording.name, bar.wrap_read(recording.source));
     bar.finish_and_clear();
     import.map_err(Invalid::error)
 }
@@ -43,12 +35,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_or_no_recording_is_named() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("host.corun");
-        let said = |path: &Path| read(path, true).unwrap_err().to_string();
-        assert!(said(&path).contains("host.corun"), "{}", said(&path));
-        std::fs::write(&path, "no recording\n").unwrap();
-        assert!(said(&path).contains("host.corun"), "{}", said(&path));
+    fn what_is_no_recording_is_named() {
+        let unread = Unread {
+            name: "host.corun".to_string(),
+            bytes: 0,
+            source: Box::new(&b"no recording\n"[..]),
+        };
+        let said = read(unread, true).unwrap_err().to_string();
+        assert!(said.contains("host.corun"), "{said}");
     }
 }

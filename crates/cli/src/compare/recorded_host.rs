@@ -9,7 +9,7 @@ use super::schedulers;
 use super::setup::host_params;
 use crate::failure::Invalid;
 use anyhow::Context;
-use corun_model::{Topology, time};
+use corun_model::{Topology, counted, time};
 use corun_recording::{Import, Note, Recording, Role};
 use corun_report::{Beside, ReplayCheck, VcpuCheck, advice, round};
 use corun_scenario::{Case, Override};
@@ -218,8 +218,8 @@ pub fn calibrated(
 /// That the check and the what-if are of hosts of different sizes.
 fn resized_note(recording: &Recording, to: &Topology) -> String {
     format!(
-        "the match is of a replay on the {} pCPUs that were recorded; what follows is on {}",
-        recording.host.pcpus.value,
+        "the match is of a replay on the recorded {}; what follows is on {}",
+        counted(recording.host.pcpus.value, "pCPU"),
         to.pcpus()
     )
 }

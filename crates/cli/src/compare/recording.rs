@@ -5,6 +5,7 @@
 //! what a what-if is worth is said before it.
 
 use super::beginnings::{beginning, seeds};
+use super::input::Unread;
 use super::progress::Progress;
 use super::recorded_host::{
     basis, calibrated, case, facts, own_scheduler, refuse_scenario_options, replay, spinning_share,
@@ -28,7 +29,7 @@ use std::thread;
 /// A recording to be replayed.
 struct Replayed<'a> {
     args: &'a Args,
-    path: &'a Path,
+    name: &'a str,
     recording: &'a Recording,
     suggested: SuggestedHost,
     case: Case,
@@ -59,13 +60,14 @@ struct Extreme {
 pub fn compare(
     args: &Args,
     outputs: &Outputs,
-    path: &Path,
+    unread: Unread,
 ) -> anyhow::Result<(Comparison, html::About)> {
     refuse_scenario_options(&args.runs)?;
-    let import = reading::read(path, args.runs.quiet)?;
+    let name = unread.name.clone();
+    let import = reading::read(unread, args.runs.quiet)?;
     let notes: Vec<String> = import.notes.iter().map(ToString::to_string).collect();
     for note in &notes {
-        output::note(&format!("{}: {note}", path.display()));
+        output::note(&format!("{name}: {note}"));
     }
     let recording = &import.recording;
     let suggested = suggested_host(recording).map_err(Invalid::error)?;
@@ -94,7 +96,7 @@ pub fn compare(
     progress.finish();
     let replayed = Replayed {
         args,
-        path,
+        name: &name,
         recording,
         suggested,
         case,
@@ -212,7 +214,7 @@ impl Replayed<'_> {
         ));
         html::About {
             command: provenance::command(std::env::args()),
-            next: provenance::next(self.path, &self.args.runs, selection),
+            next: provenance::next(&self.args.input, &self.args.runs, selection),
             facts,
             notes,
             input: None,
@@ -222,7 +224,7 @@ impl Replayed<'_> {
     fn comparison(self, runs: Vec<Run>, notes: Vec<String>) -> Comparison {
         Comparison {
             version: env!("CARGO_PKG_VERSION").to_string(),
-            scenario: stem(self.path),
+            scenario: stem(self.name),
             title: None,
             source: None,
             confidence: Some(self.confidence),
@@ -234,8 +236,8 @@ impl Replayed<'_> {
 }
 
 /// The file's name without `.gz` and one more extension.
-fn stem(path: &Path) -> String {
-    let name = path
+fn stem(name: &str) -> String {
+    let name = Path::new(name)
         .file_name()
         .unwrap_or_default()
         .to_string_lossy()

@@ -3,7 +3,7 @@
 //!
 //! A file is read once, with the scenario, so that all runs are of the same text.
 
-use super::input::first_strange;
+use super::input::{first_strange, folder};
 use crate::failure::Invalid;
 use corun_model::time::show;
 use corun_scenario::{Case, Problem, Problems, RtApp, Scenario, Vm, or_nearest};
@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// # Errors
 /// [`Invalid`] if one cannot be read.
 pub fn load(scenario: &mut Scenario) -> anyhow::Result<()> {
-    let folder = Path::new(&scenario.file).parent().unwrap_or(Path::new(""));
+    let folder = folder(&scenario.file);
     let mut problems = Problems::default();
     let mut texts: BTreeMap<PathBuf, Arc<str>> = BTreeMap::new();
     let vms = scenario.cases.iter_mut().flat_map(|case| &mut case.vms);

@@ -5,7 +5,7 @@
 use super::progress::Progress;
 use super::spans::Part;
 use super::watch::{self, Watch};
-use super::{jobs, measure, rtapp, schedulers, setup};
+use super::{input, jobs, measure, rtapp, schedulers, setup};
 use crate::failure::Invalid;
 use crate::outputs::Outputs;
 use anyhow::Context;
@@ -162,7 +162,7 @@ pub fn read(
 
 /// The files that the cases name.
 fn files(scenario: &Scenario) -> Vec<PathBuf> {
-    let folder = Path::new(&scenario.file).parent().unwrap_or(Path::new(""));
+    let folder = input::folder(&scenario.file);
     let of_case = |case: &Case| {
         let programs = case.vms.iter().filter_map(|vm| vm.rt_app.as_ref());
         let programs = programs.map(|rt_app| rt_app.file.value.clone());

@@ -19,7 +19,7 @@ pub struct WatchArgs {
     timeline: trace::Options,
 
     /// Write the run's scheduling events as text of ftrace, which this command also reads as a
-    /// recording; the run must be a single one
+    /// recording; the run must be a single one. Locks and what guests do are in --trace
     #[arg(long, value_name = "FILE", conflicts_with = "trace")]
     events: Option<PathBuf>,
 

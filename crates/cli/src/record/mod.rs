@@ -8,7 +8,7 @@ use crate::failure::Invalid;
 use crate::output;
 use anyhow::Context;
 use corun_linux::record::{self, Progress, RecordOptions, Recorded};
-use corun_model::{Nanos, time};
+use corun_model::{Nanos, counted, time};
 use corun_recording::native::{self, Damage};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fs::{File, OpenOptions};
@@ -114,12 +114,13 @@ fn bar(args: &Args) -> ProgressBar {
 
 fn line(progress: &Progress) -> String {
     let mib = progress.bytes as f64 / f64::from(1 << 20);
-    let (time, events) = (time::show(progress.elapsed), progress.events);
+    let time = time::show(progress.elapsed);
+    let events = counted(progress.events, "event");
     let lost = match progress.lost {
         0 => String::new(),
         lost => format!(", {lost} lost"),
     };
-    format!("{time}: {events} events{lost}, {mib:.1} MiB")
+    format!("{time}: {events}{lost}, {mib:.1} MiB")
 }
 
 /// What was recorded, and what was not.

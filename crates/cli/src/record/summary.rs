@@ -3,7 +3,7 @@
 //! their guests.
 
 use corun_linux::record::Recorded;
-use corun_model::{Nanos, time};
+use corun_model::{Nanos, counted, time};
 use corun_recording::{ExitClass, Recording, Vm, Wakers};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -55,9 +55,9 @@ impl Sum {
 /// For people.
 pub fn text(recording: &Recording) -> String {
     let mut text = format!(
-        "{} on {} pCPUs, kernel {}, under {}\n",
+        "{} on {}, kernel {}, under {}\n",
         time::show(recording.duration()),
-        recording.host.pcpus.value,
+        counted(recording.host.pcpus.value, "pCPU"),
         known(recording.host.kernel.as_ref().map(|fact| &fact.value)),
         known(recording.host.scheduler.as_ref().map(|fact| &fact.value)),
     );
@@ -68,9 +68,9 @@ pub fn text(recording: &Recording) -> String {
         // Writing to a String cannot fail.
         let _ = writeln!(
             text,
-            "{}: {} vCPUs, run {run:.1} %, ready {ready:.1} % of their time",
+            "{}: {}, run {run:.1} %, ready {ready:.1} % of their time",
             vm.name,
-            vm.vcpus.len()
+            counted(vm.vcpus.len(), "vCPU")
         );
         let counts = |counts: &mut dyn Iterator<Item = (&'static str, u64)>| {
             let some = counts.filter(|(_, count)| *count > 0);

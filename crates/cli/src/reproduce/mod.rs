@@ -20,6 +20,7 @@ use crate::output;
 use crate::outputs::{self, Outputs};
 use checks::Check;
 use claims::Said;
+use corun_model::counted;
 use corun_report::claims::Scoreboard;
 use corun_report::html::About;
 use library::Library;
@@ -135,8 +136,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         return Ok(());
     }
     let (left, all) = (wanted.len() - board.claims.len(), wanted.len());
-    let told =
-        format!("interrupted: {left} of {all} claims are missing, whose runs were not all done");
+    let all = counted(all, "claim");
+    let told = format!("interrupted: {left} of {all} left out, whose runs were not all done");
     Err(anyhow::Error::new(Interrupted(told)))
 }
 

@@ -31,7 +31,7 @@ use values::{Value, Values};
 #[command(after_help = EXAMPLES,
           group = clap::ArgGroup::new("tried").args(["range", "values"]).required(true))]
 pub struct Args {
-    /// A scenario (TOML, see docs/scenario.md)
+    /// A scenario (TOML, see docs/scenario.md); - reads the standard input
     #[arg(value_name = "SCENARIO")]
     input: PathBuf,
 
@@ -129,14 +129,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         ("--csv", args.csv.as_ref()),
     ])?;
     let input = input::open(&args.input)?;
-    outputs.spare(&args.input)?;
+    outputs.spare(input::place(&args.input))?;
     let (name, text) = match input {
         Input::Scenario { name, text } => (name, text),
-        Input::Recording { path } => {
+        Input::Recording(unread) => {
             return Err(Invalid::error(format!(
                 "{}: this is no scenario: expected TOML (docs/scenario.md); recordings have no \
                  parameters to vary but those of `corun compare --set`",
-                path.display()
+                unread.name
             )));
         }
     };

@@ -2,6 +2,7 @@
 //! The table, column by column, as text; the screen shows the same.
 
 use corun_linux::watch::{Row, Sample};
+use corun_model::counted;
 use corun_model::time::SEC;
 
 /// A column: its head, its width, and what it says of a line.
@@ -120,8 +121,9 @@ pub(super) fn title(now: &Sample) -> String {
     };
     let up = now.at / SEC;
     format!(
-        "{} VMs, {vcpus} vCPUs, {scheduler}, up {}:{:02}:{:02}",
-        now.vms.len(),
+        "{}, {}, {scheduler}, up {}:{:02}:{:02}",
+        counted(now.vms.len(), "VM"),
+        counted(vcpus, "vCPU"),
         up / 3600,
         up / 60 % 60,
         up % 60

@@ -80,7 +80,7 @@ fn a_cut_one_is_copied_as_far_as_it_goes() {
     let copied = corun(&["record", "--from", from, "--anonymise", "-o", to]);
     let said = String::from_utf8_lossy(&copied.stderr).into_owned();
     assert!(said.contains("cut short"), "{said}");
-    assert!(common::printed(copied).contains("vm1: 1 vCPUs, run 7"));
+    assert!(common::printed(copied).contains("vm1: 1 vCPU, run 7"));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use crate::common::{self, Place, corun, in_tree};
 use serde_json::Value;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
@@ -188,7 +189,7 @@ fn a_recording_is_replayed_on_as_many_pcpus_as_are_asked_for() {
     // What is set beside the recording had as many pCPUs as that.
     assert!(many["replay"]["run_error"].as_f64().unwrap() < 0.1);
     let note = many["replay"]["notes"].to_string();
-    assert!(note.contains("on the 2 pCPUs that were recorded"), "{note}");
+    assert!(note.contains("on the recorded 2 pCPUs"), "{note}");
 }
 
 #[test]
@@ -211,16 +212,40 @@ fn broken_files_are_refused_or_their_damage_is_told() {
     assert!(missing.contains("no-such-file"), "{missing}");
 }
 
-#[test]
-fn a_pipe_is_refused_before_its_beginning_is_lost() {
+/// `corun compare` of what comes through a pipe, named `name`.
+fn piped(name: &str, content: &[u8], args: &[&str]) -> Output {
     let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_corun"))
-        .args(["compare", "/dev/stdin"])
+        .args(["compare", name, "-q"])
+        .args(args)
         .stdin(std::process::Stdio::piped())
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    drop(child.stdin.take());
-    let said = common::refused(child.wait_with_output().unwrap());
-    assert!(said.contains("this is a pipe"), "{said}");
+    child.stdin.take().unwrap().write_all(content).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn what_comes_through_a_pipe_is_whole() {
+    let scenario = "host.pcpus = 2\nrun = { duration = \"10ms\", warm_up = \"0us\", policies = [\"fair\"] }\n\
+        vm.a = { vcpus = 2, workload = \"cpu\" }\n";
+    // More than it takes to tell what it is.
+    let scenario = scenario.to_string() + &"# nothing\n".repeat(10_000);
+    let recording = std::fs::read(recording(BOTH[1])).unwrap();
+    for name in ["-", "/dev/stdin"] {
+        let printed = common::printed(piped(name, scenario.as_bytes(), &[]));
+        assert!(printed.contains("work s/s"), "{printed}");
+        let args = ["--policies", "eevdf", "--seed", "0"];
+        let printed = common::printed(piped(name, &recording, &args));
+        assert!(printed.contains("vm1-compute"), "{printed}");
+    }
+    let wrong = format!("{scenario}[case.\" \"]\n");
+    let said = common::refused(piped("-", wrong.as_bytes(), &[]));
+    assert!(
+        said.contains("standard input:10004: case.\" \": expected a name"),
+        "{said}"
+    );
+    let said = common::refused(piped("-", b"", &[]));
+    assert!(said.contains("standard input: the file is empty"), "{said}");
 }

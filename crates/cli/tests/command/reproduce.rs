@@ -213,7 +213,7 @@ fn what_is_done_is_shown_when_it_is_interrupted() {
     let shown: Vec<&str> = board.claims.iter().map(|claim| claim.id.as_str()).collect();
     assert_eq!(shown, ["x.trend", "x.lines", "x.later"]);
     let why = said.next().unwrap().unwrap();
-    assert!(why.contains("1 of 4 claims are missing"), "{why}");
+    assert!(why.contains("1 of 4 claims left out"), "{why}");
 }
 
 #[test]
@@ -274,7 +274,7 @@ fn mistakes_are_told_with_their_place() {
     );
     let message = wrong("vm", "100 * [cfs]", "100 * [cfs: vm.c.run_share]");
     assert!(
-        message.contains("none of the run's vms is \"c\", did you mean \"a\"?"),
+        message.contains("none of the run's vms is \"c\", accepted are a"),
         "{message}"
     );
     let message = refused(&["--experiments", "/nowhere"]);

@@ -179,7 +179,7 @@ fn what_is_wrong_with_the_command_line() {
         (
             "vm.aa.count",
             two.to_vec(),
-            "corun: --param vm.aa.count: host.toml has no VM \"aa\", did you mean \"a\"? ",
+            "corun: --param vm.aa.count: host.toml has no VM \"aa\", accepted are a, b\n",
         ),
         (
             "vm.a.guest.lock",
@@ -211,7 +211,7 @@ fn what_is_wrong_with_the_command_line() {
         (
             "host.hz",
             vec!["--values", "100,200", "--vm", "c"],
-            "corun: --vm \"c\": there is no such VM, did you mean \"a\"? ",
+            "corun: --vm \"c\": there is no such VM, accepted are a, b",
         ),
         (
             "host.hz",

@@ -84,7 +84,10 @@ fn tiers_have_channels_instead_of_clients() {
     let without = TIERS.replace("channel.two", "# channel.two");
     let error = refusal("untied", &without);
     assert!(
-        error.contains("the port sql is used, but no client or channel connects to it"),
+        error.contains(
+            "vm.app.workload: VM app: the port sql is used, but no client or channel connects to it: add \
+             [channel.NAME] with from = \"app:sql\" and to = \"db:sql\""
+        ),
         "{error}"
     );
 }

@@ -3,7 +3,7 @@
 
 use super::Status;
 use crate::heart::Priority;
-use corun_model::Nanos;
+use corun_model::{Nanos, counted};
 use std::fmt::Write;
 
 impl Status {
@@ -58,9 +58,9 @@ impl Status {
                 .map_or("-".into(), |it| format!("{:.1}", ms(it)));
             let _ = writeln!(
                 out,
-                "vCPU {:<4}        descheduled {} times, away {:.0} ms in all, slice {slice} ms",
+                "vCPU {:<4}        descheduled {}, away {:.0} ms in all, slice {slice} ms",
                 vcpu.vcpu,
-                vcpu.descheduled,
+                counted(vcpu.descheduled, "time"),
                 ms(vcpu.away_ns)
             );
         }

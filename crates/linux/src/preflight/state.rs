@@ -7,7 +7,7 @@
 
 use super::{Check, Finding, Host, Severity};
 use crate::sched_ext;
-use corun_model::{PcpuSet, Topology};
+use corun_model::{PcpuSet, Topology, counted};
 
 pub(super) const CHECKS: &[Check] = &[
     nobody_else,
@@ -92,7 +92,7 @@ fn not_overrun(host: &Host<'_>) -> Option<Finding> {
     (load > MOST_LOAD * f64::from(pcpus)).then(|| Finding {
         id: "load",
         severity: Severity::Dangerous,
-        what: format!("the load is {load:.0} on {pcpus} pCPUs"),
+        what: format!("the load is {load:.0} on {}", counted(pcpus, "pCPU")),
         why: "all tasks are moved over at once: the more are ready, the longer all of them stand still",
         remedy: "switch when less is going on",
     })

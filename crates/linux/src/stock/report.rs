@@ -3,7 +3,7 @@
 
 use super::find::Vm;
 use super::thread;
-use corun_model::{Nanos, PcpuSet, TaskId};
+use corun_model::{Nanos, PcpuSet, TaskId, counted};
 use corun_system::affinity;
 use corun_system::procfs::Counted;
 use serde::Serialize;
@@ -112,9 +112,9 @@ pub(crate) fn print(out: &mut dyn Write, lines: &[Line], json: bool) -> io::Resu
             .map_or("–".to_string(), |ms| format!("{ms:.2}"));
         writeln!(
             out,
-            "{:16} {:3} vCPUs  run {:5.1} %  ready {:5.1} %  turn {turn} ms  slice {} ms  pCPUs {}",
+            "{:16} {:>9}  run {:5.1} %  ready {:5.1} %  turn {turn} ms  slice {} ms  pCPUs {}",
             line.vm,
-            line.vcpus,
+            counted(line.vcpus, "vCPU"),
             line.run_share * 100.0,
             line.ready_share * 100.0,
             slices.join(", "),

@@ -8,7 +8,7 @@
 
 use super::thread;
 use crate::{machine, preflight};
-use corun_model::{Nanos, PcpuSet};
+use corun_model::{Nanos, PcpuSet, counted};
 use corun_system::affinity;
 use corun_system::files::{self, Lock};
 use corun_system::procfs::{Proc, ThreadKey};
@@ -110,14 +110,14 @@ pub(crate) struct Left {
 impl Left {
     /// For people, a sentence each.
     pub(crate) fn notes(&self) -> Vec<String> {
-        let threads = self.threads;
+        let threads = counted(self.threads, "thread");
         let back = match &self.stuck {
-            _ if threads == 0 => None,
+            _ if self.threads == 0 => None,
             None => Some(format!(
-                "took back what a daemon before had left of {threads} threads"
+                "took back what a daemon before had left of {threads}"
             )),
             Some(why) => Some(format!(
-                "not all that a daemon before had left of {threads} threads could be taken back, which is tried \
+                "not all that a daemon before had left of {threads} could be taken back, which is tried \
                  again at the end: {why}"
             )),
         };

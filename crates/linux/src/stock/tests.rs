@@ -364,7 +364,7 @@ fn what_is_left_is_taken_back_without_a_run() {
         slice: None,
     };
     file_of(&path, &[(&fake, only(before), only(one))]);
-    assert!(restore(&path).unwrap()[0].contains("of 1 threads"));
+    assert!(restore(&path).unwrap()[0].contains("of 1 thread"));
     assert_eq!(found(&fake).0, before);
     assert!(!path.exists());
     let stuck = only("511".parse().unwrap());

@@ -32,7 +32,7 @@ use adjuster::Rates;
 use cores::{Cookies, Cores};
 use corun_model::{
     Nanos, PcpuId, PcpuPlan, Placement, Plan, Signals, Snapshot, Status, TaskId, TaskPlan,
-    TaskSeen, time,
+    TaskSeen, counted, time,
 };
 use ltcr::{Ltcr, Performance};
 use rass::Ranked;
@@ -250,7 +250,7 @@ impl VsmtIo {
                 "{io} of {all} vCPUs are taken for I/O-bound and have waited within retentions, or might have, for \
                  {percent} % of the last period"
             ),
-            false => format!("{all} vCPUs, without classes"),
+            false => format!("{}, without classes", counted(all, "vCPU")),
         };
         let timeouts = self.timeouts.iter().map(Ltcr::effective);
         let range = timeouts.clone().min().zip(timeouts.max());

@@ -3,24 +3,25 @@
 
 use super::{Advice, Open, Overcommit, PolicyAdvice, Range, Verdict};
 use crate::format::{amount, percent};
+use crate::layout::{figure, lines, right, ruled, sentence, unbroken};
 use crate::replay;
-use crate::table::{RULED, lines, unbroken};
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
+use comfy_table::{Cell, Table};
+use corun_model::counted;
 
 /// VMs shown; the rest is in `--json`.
 const VMS_SHOWN: usize = 16;
-/// Policies of which single VMs are shown, beside the host's own scheduler.
-const POLICIES_SHOWN: usize = 2;
+/// Columns below which there is room for less.
+const NARROW: u16 = 76;
 
 /// The advice as text for a terminal of `width` columns.
 pub fn text(advice: &Advice, width: u16) -> String {
     let mut out = String::new();
-    for sentence in &advice.summary {
-        out += &filled(&format!("• {sentence}"), width);
+    for text in &advice.summary {
+        out += &sentence(&format!("• {text}"), width);
     }
-    out += &filled(&advice.confidence.sentence(), width);
+    out += &sentence(&advice.confidence.sentence(), width);
     out += "\nPolicies, the least waiting first\n";
-    out += &lines(&policies(advice, width));
+    out += &lines(policies(advice, width));
     out += "\nReady time of each VM\n";
     out += &vms(advice, width);
     for overcommit in &advice.overcommit {
@@ -29,30 +30,26 @@ pub fn text(advice: &Advice, width: u16) -> String {
             overcommit.policy,
             percent(overcommit.target)
         );
-        out += &lines(&steps(overcommit, width));
+        out += &lines(steps(overcommit, width));
     }
     for open in &advice.open {
         out += &format!("\nNot known: {}\n", open.question);
-        out += &lines(&answers(open, width));
+        out += &lines(answers(open, width));
     }
     out.push('\n');
-    for sentence in replay::sentences(&advice.replay) {
-        out += &filled(&sentence, width);
+    for text in replay::sentences(&advice.replay) {
+        out += &sentence(&text, width);
     }
     out
 }
 
-fn filled(sentence: &str, width: u16) -> String {
-    let width = usize::from(width.clamp(60, 120));
-    let options = textwrap::Options::new(width).subsequent_indent("  ");
-    textwrap::fill(sentence, options) + "\n"
+/// A share as one word.
+fn share(value: f64) -> String {
+    figure(&percent(value))
 }
 
 fn table(header: &[&str], width: u16) -> Table {
-    let mut table = Table::new();
-    table.load_style(RULED);
-    table.set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_width(width.clamp(60, 120));
+    let mut table = ruled(width);
     table.set_header(
         header
             .iter()
@@ -66,23 +63,33 @@ fn table(header: &[&str], width: u16) -> Table {
 fn aligned(column: usize, text: &str) -> Cell {
     match column {
         0 => Cell::new(text),
-        _ => Cell::new(text).set_alignment(CellAlignment::Right),
+        _ => right(text),
     }
 }
 
 fn policies(advice: &Advice, width: u16) -> Table {
     let header = ["", "ready", "(range)", "work, s/s", "fairness", "waiting"];
+    // Without the range there is room for names.
+    let narrow = width < NARROW;
+    let kept = |at: &usize| !(narrow && *at == 2);
+    let header: Vec<&str> = (0..header.len())
+        .filter(kept)
+        .map(|at| header[at])
+        .collect();
     let mut table = table(&header, width);
     for policy in &advice.policies {
         let cells = [
             policy.policy.clone(),
-            percent(policy.ready_share.median),
+            share(policy.ready_share.median),
             ends(&policy.ready_share),
             amount(policy.work.median),
             format!("{:.3}", policy.fairness.median),
             advice.said(policy).to_string(),
         ];
-        table.add_row(cells.iter().enumerate().map(|(at, text)| aligned(at, text)));
+        let cells = (0..cells.len())
+            .filter(kept)
+            .map(|at| aligned(at, &cells[at]));
+        table.add_row(cells);
     }
     unbroken(
         &mut table,
@@ -101,17 +108,18 @@ fn ends(range: &Range) -> String {
     format!("({:.1}–{:.1})", range.least * 100.0, range.most * 100.0)
 }
 
-/// The host's own scheduler, and the best others.
-fn shown(advice: &Advice) -> Vec<&PolicyAdvice> {
+/// The host's own scheduler, and the best others, as many as there is room for.
+fn shown(advice: &Advice, width: u16) -> Vec<&PolicyAdvice> {
+    let most = if width < NARROW { 1 } else { 2 };
     let own = |policy: &&PolicyAdvice| policy.verdict == Verdict::Own;
     let others = advice.policies.iter().filter(|policy| !own(policy));
     let mut shown: Vec<_> = advice.policies.iter().filter(own).collect();
-    shown.extend(others.take(POLICIES_SHOWN));
+    shown.extend(others.take(most));
     shown
 }
 
 fn vms(advice: &Advice, width: u16) -> String {
-    let shown = shown(advice);
+    let shown = shown(advice, width);
     let mut header = vec!["", "vCPUs"];
     header.extend(shown.iter().map(|policy| policy.policy.as_str()));
     let mut table = table(&header, width);
@@ -126,15 +134,15 @@ fn vms(advice: &Advice, width: u16) -> String {
                 .get(at)
                 .map(|vm| vm.ready_share)
                 .unwrap_or_default();
-            format!("{} {}", percent(ready.median), ends(&ready))
+            format!("{} {}", share(ready.median), ends(&ready))
         }));
         table.add_row(cells.iter().enumerate().map(|(at, text)| aligned(at, text)));
     }
-    let mut out = lines(&table);
+    let mut out = lines(table);
     if first.vms.len() > VMS_SHOWN {
         out += &format!(
-            "… and {} more VMs: see --json\n",
-            first.vms.len() - VMS_SHOWN
+            "… and {}: see --json\n",
+            counted(first.vms.len() - VMS_SHOWN, "more VM")
         );
     }
     out
@@ -152,7 +160,7 @@ fn steps(overcommit: &Overcommit, width: u16) -> Table {
             step.added.clone().unwrap_or_else(|| "–".to_string()),
             amount(step.vcpus_per_pcpu),
             step.worst_vm.clone(),
-            format!("{} {}", percent(ready.median), ends(ready)),
+            format!("{} {}", share(ready.median), ends(ready)),
             if above { "above" } else { "" }.to_string(),
         ];
         table.add_row(cells.iter().enumerate().map(|(at, text)| aligned(at, text)));
@@ -169,7 +177,7 @@ fn answers(open: &Open, width: u16) -> Table {
     for answer in &open.answers {
         let mut cells = vec![answer.assumed.clone()];
         let ready = answer.policies.iter().map(|it| it.ready_share);
-        cells.extend(ready.map(|ready| format!("{} {}", percent(ready.median), ends(&ready))));
+        cells.extend(ready.map(|ready| format!("{} {}", share(ready.median), ends(&ready))));
         table.add_row(cells.iter().enumerate().map(|(at, text)| aligned(at, text)));
     }
     table

@@ -12,6 +12,7 @@ pub use table::text;
 pub use verdict::{Meaning, Verdict, exact, over_seeds, quantitative};
 
 use crate::format::amount;
+use corun_model::counted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -210,7 +211,7 @@ impl Scoreboard {
             let count = self.count(is);
             (count > 0).then(|| format!("{count} {}", verdict.name()))
         });
-        let mut checks = format!("{} claims, {checked} checked", self.claims.len());
+        let mut checks = format!("{}, {checked} checked", counted(self.claims.len(), "claim"));
         let verdicts: Vec<String> = verdicts.collect();
         if !verdicts.is_empty() {
             checks += &format!(": {}", verdicts.join(", "));

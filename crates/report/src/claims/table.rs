@@ -2,8 +2,8 @@
 //! The scoreboard as tables for a terminal, one per system; notes below.
 
 use super::{Claim, Figure, Judged, Scoreboard, Status};
-use crate::table::{RULED, lines, unbroken};
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
+use crate::layout::{lines, right, ruled, sentence, text_width, unbroken};
+use comfy_table::{Cell, Table};
 
 /// Where claims that were not checked are wanted, too, `all` says so.
 pub fn text(board: &Scoreboard, width: u16, all: bool) -> String {
@@ -14,11 +14,11 @@ pub fn text(board: &Scoreboard, width: u16, all: bool) -> String {
         let claims = board.claims.iter().filter(of_system).filter(shown);
         let claims: Vec<&Claim> = claims.collect();
         if !claims.is_empty() {
-            out += &lines(&table(&claims, width));
+            out += &lines(table(&claims, width));
             out += &notes(&claims, width);
         }
     }
-    let wide = usize::from(width.clamp(60, 120));
+    let wide = text_width(width);
     let mut sums = board.sums();
     if board.count(|claim| claim.status == Status::Checked && claim.seeds > 1) > 0 {
         sums.push("Ours: median over the seeds, ± half of the range.".to_string());
@@ -30,11 +30,7 @@ pub fn text(board: &Scoreboard, width: u16, all: bool) -> String {
 }
 
 fn table(claims: &[&Claim], width: u16) -> Table {
-    let mut table = Table::new();
-    table.load_style(RULED);
-    table.set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_width(width.clamp(60, 120));
-    let right = |text: &str| Cell::new(text).set_alignment(CellAlignment::Right);
+    let mut table = ruled(width);
     let cells = |first: &str, setting: &str, paper: &str, ours: &str, verdict: &str| {
         let verdict = Cell::new(verdict);
         [
@@ -91,10 +87,9 @@ fn small(claim: &Claim, value: &Judged) -> &'static str {
 }
 
 fn notes(claims: &[&Claim], width: u16) -> String {
-    let options = textwrap::Options::new(usize::from(width.clamp(60, 120))).subsequent_indent("  ");
     let noted = claims.iter().filter(|claim| !claim.note.is_empty());
     let mut out: String = noted
-        .map(|claim| textwrap::fill(&format!("{}: {}", claim.id, claim.note), &options) + "\n")
+        .map(|claim| sentence(&format!("{}: {}", claim.id, claim.note), width))
         .collect();
     out.push('\n');
     out

@@ -20,6 +20,7 @@ use crate::summary;
 use crate::table::{self, Row};
 use askama::Template;
 use bars::{Figure, Group};
+use corun_model::counted;
 use plots::{Plots, QUANTILES};
 use serde::Serialize;
 use timelines::{Drawn, Timelines};
@@ -180,14 +181,11 @@ fn setting(runs: &[Vec<&Run>]) -> String {
         return String::new();
     };
     let host = &run.host;
-    let vms = match run.vms.len() {
-        1 => "1 VM".to_string(),
-        vms => format!("{vms} VMs"),
-    };
     format!(
-        "{vms}, {} vCPUs on {} pCPUs, {} s measured",
-        host.vcpus,
-        host.pcpus,
+        "{}, {} on {}, {} s measured",
+        counted(run.vms.len(), "VM"),
+        counted(host.vcpus, "vCPU"),
+        counted(host.pcpus, "pCPU"),
         amount(host.duration_s)
     )
 }

@@ -3,8 +3,8 @@
 //! elasticity.
 
 use super::{Line, Seen, Sensitivity, extremes};
-use crate::table::{RULED, columns, lines};
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
+use crate::layout::{Room, across, figure, lines, right, spanning, text_width};
+use comfy_table::{Cell, Table};
 
 /// VMs shown; the rest is in `--json`.
 const SHOWN: usize = 12;
@@ -20,17 +20,16 @@ pub fn text(sensitivity: &Sensitivity, width: u16) -> String {
     let groups = sensitivity.groups();
     for group in groups.iter().take(SHOWN) {
         out += &heading(sensitivity, group);
-        for columns in columns(group.len()) {
+        for columns in columns(sensitivity, group, width) {
             let some: Vec<&Line> = columns.iter().map(|&at| &group[at]).collect();
-            out += &lines(&table(sensitivity, &some, width));
+            out += &lines(table(sensitivity, &some, width));
         }
     }
     if groups.len() > SHOWN {
         let more = groups.len() - SHOWN;
         out += &format!("… and {more} more: see --vm, --csv and --json\n");
     }
-    let width = usize::from(width.clamp(60, 120));
-    out + &textwrap::fill(&legend(sensitivity), width) + "\n"
+    out + &textwrap::fill(&legend(sensitivity), text_width(width)) + "\n"
 }
 
 fn heading(sensitivity: &Sensitivity, group: &[Line]) -> String {
@@ -63,15 +62,26 @@ fn legend(sensitivity: &Sensitivity) -> String {
     legend.trim_end().to_string()
 }
 
+/// Which lines stand side by side.
+fn columns(sensitivity: &Sensitivity, group: &[Line], width: u16) -> Vec<Vec<usize>> {
+    let values = sensitivity.points.iter().map(|point| &point.shown[..]);
+    let labels = Room::of(values.chain(["elasticity"]));
+    let of = |line: &Line| {
+        let cells = line
+            .results
+            .iter()
+            .map(|&seen| cell(sensitivity, line, seen));
+        Room::of(cells.map(|text| figure(&text)).chain([line.policy.clone()]))
+    };
+    let lines: Vec<Room> = group.iter().map(of).collect();
+    across(&[labels], &lines, width)
+}
+
 fn table(sensitivity: &Sensitivity, group: &[&Line], width: u16) -> Table {
-    let mut table = Table::new();
-    table.load_style(RULED);
-    table.set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_width(width.clamp(60, 120));
+    let mut table = spanning(width);
     let row = |first: &str, cells: &mut dyn Iterator<Item = String>| {
-        let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
         std::iter::once(Cell::new(first))
-            .chain(cells.map(right))
+            .chain(cells.map(|text| right(figure(&text))))
             .collect::<Vec<_>>()
     };
     let mut policies = group.iter().map(|line| line.policy.clone());

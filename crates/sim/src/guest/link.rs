@@ -27,7 +27,7 @@ use crate::host::{Profile, TaskSpec};
 use crate::load::{Cgroups, VmInfo};
 use crate::rng::Rng;
 use crate::workload::{Code, LockOrder, Names, Op, Program};
-use corun_model::{PcpuSet, TaskId, VmId};
+use corun_model::{PcpuSet, TaskId, VmId, counted};
 
 type Linked<T> = Result<T, GuestError>;
 
@@ -115,7 +115,10 @@ impl Guests {
         check_weight(&subject, spec.weight)?;
         check_allowed(&subject, &spec.allowed)?;
         if let Some(vm) = spec.helper_of.filter(|vm| vm.index() >= vms) {
-            let message = format!("it helps VM number {vm}, but there are {vms} VMs");
+            let message = format!(
+                "it helps VM number {vm}, but the host has {}",
+                counted(vms, "VM")
+            );
             return Err(GuestError::new(subject, message));
         }
         let (mut names, mut order) = (Names::default(), Vec::new());

@@ -114,19 +114,33 @@ impl Wiring<'_> {
     }
 
     /// An error unless some thread of the VM uses the port in this way.
-    fn need(&self, subject: &str, vm: VmId, port: u32, how: Use) -> Wired<()> {
-        if self.uses(vm, port, how) {
+    fn need(&self, subject: &str, of: VmId, port: u32, how: Use) -> Wired<()> {
+        if self.uses(of, port, how) {
             return Ok(());
         }
-        let name = &self.guests.vms[vm.index()].net.ports[port as usize].name;
-        let vm = &self.guests.infos[vm.index()].name;
+        let name = &self.guests.vms[of.index()].net.ports[port as usize].name;
+        let vm = &self.guests.infos[of.index()].name;
         let statement = match how {
             Use::Request => format!("request {name}"),
             Use::Reply => format!("reply {name} SIZE"),
             Use::Transmit => format!("transmit {name} SIZE"),
         };
-        let message = format!("no program of VM {vm} has `{statement}`");
+        let mut message = format!("no program of VM {vm} has `{statement}`: add it to one");
+        let others = self.ports_of(of, how);
+        if !others.is_empty() {
+            message += &format!(
+                ", or name a port on which one does so: {}",
+                others.join(", ")
+            );
+        }
         Err(GuestError::new(subject, message))
+    }
+
+    /// The ports that threads of a VM use in this way.
+    fn ports_of(&self, vm: VmId, how: Use) -> Vec<&str> {
+        let ports = self.guests.vms[vm.index()].net.ports.iter().enumerate();
+        let used = ports.filter(|(port, _)| self.uses(vm, *port as u32, how));
+        used.map(|(_, port)| port.name.as_str()).collect()
     }
 
     /// An error if the port, which takes requests, is one that threads `transmit` on.
@@ -286,6 +300,51 @@ impl Wiring<'_> {
         }
     }
 
+    /// What could be connected with a port that nothing is connected with, in the words of scenarios.
+    fn partner(&self, vm: VmId, port: u32) -> String {
+        let name = &self.guests.vms[vm.index()].net.ports[port as usize].name;
+        let own = &self.guests.infos[vm.index()].name;
+        if !self.uses(vm, port, Use::Transmit) {
+            return format!(
+                "[client.NAME] with vm = \"{own}\" and port = \"{name}\", or [channel.NAME] with to = \
+                 \"{own}:{name}\""
+            );
+        }
+        let called = self.somebody_called(vm, name);
+        let called = called.unwrap_or_else(|| "VM:PORT".to_string());
+        let channel = format!("[channel.NAME] with from = \"{own}:{name}\" and to = \"{called}\"");
+        match self.uses(vm, port, Use::Request) {
+            true => channel,
+            false => format!(
+                "{channel}, or [client.NAME] with kind = \"sink\", vm = \"{own}\" and port = \"{name}\""
+            ),
+        }
+    }
+
+    /// A port of another VM that takes requests and is likely to be meant by who calls on the port `name`: it has
+    /// the same name, or nothing calls it yet.
+    fn somebody_called(&self, by: VmId, name: &str) -> Option<String> {
+        let others = (0..self.guests.vms.len())
+            .map(VmId::from)
+            .filter(|vm| *vm != by);
+        let serving = others.flat_map(|vm| {
+            let calls = self.ports_of(vm, Use::Transmit);
+            let asked = self.ports_of(vm, Use::Request).into_iter();
+            let served = asked.filter(move |port| !calls.contains(port));
+            served.map(move |port| (vm, port))
+        });
+        let serving: Vec<(VmId, &str)> = serving.collect();
+        let free = |(vm, port): &&(VmId, &str)| {
+            let net = &self.guests.vms[vm.index()].net;
+            !net.endpoints
+                .iter()
+                .any(|end| net.ports[end.port as usize].name == *port)
+        };
+        let same = serving.iter().find(|(_, port)| *port == name);
+        let (vm, port) = same.or_else(|| serving.iter().find(free))?;
+        Some(format!("{}:{port}", self.guests.infos[vm.index()].name))
+    }
+
     /// Every port is connected, and who answers or waits has something to answer or wait for.
     fn check_ports(&self) -> Wired<()> {
         for (vm, known) in self.guests.vms.iter().enumerate() {
@@ -297,7 +356,8 @@ impl Wiring<'_> {
                 let error = |message: String| Err(GuestError::new(subject.clone(), message));
                 if !known.net.endpoints.iter().any(|end| end.port == port) {
                     return error(format!(
-                        "the port {name} is used, but no client or channel connects to it"
+                        "the port {name} is used, but no client or channel connects to it: add {}",
+                        self.partner(vm, port)
                     ));
                 }
                 let asks = self.users(vm, port, Use::Request);

@@ -3,6 +3,7 @@
 
 use super::Spinning;
 use super::demand::Demand;
+use corun_model::counted;
 use corun_recording::{Recording, Role, WakeCause};
 use std::fmt;
 
@@ -76,8 +77,8 @@ impl fmt::Display for ReplayNote {
             ),
             Self::Cut { tasks } => write!(
                 f,
-                "{tasks} tasks were busy when the recording ended: how much more they wanted is \
-                 assumed"
+                "busy when the recording ended: {}; how much more they wanted is assumed",
+                counted(*tasks, "task")
             ),
             Self::UnknownWakers { wakeups } => write!(
                 f,

@@ -201,7 +201,7 @@ fn host_tasks_only_compute_and_sleep() {
     );
     let mut helper = task("compute 1us");
     helper.helper_of = Some(VmId(0));
-    assert!(refused(helper).contains("there are 0 VMs"));
+    assert!(refused(helper).contains("the host has 0 VMs"));
     assert!(Guests::new(Vec::new(), vec![task("compute 1us")], 1).is_ok());
 }
 
@@ -251,7 +251,25 @@ fn ports_and_clients_that_do_not_fit_together() {
             idle,
             vec![],
             false,
-            "VM web: the port web is used, but no client or channel connects to it",
+            "VM web: the port web is used, but no client or channel connects to it: add [client.NAME] with \
+            vm = \"web\" and port = \"web\", or [channel.NAME] with to = \"web:web\"",
+        ),
+        (
+            call,
+            "loop { request sql; reply sql 1KB }",
+            vec![],
+            false,
+            "VM web: the port db is used, but no client or channel connects to it: add [channel.NAME] with \
+            from = \"web:db\" and to = \"db:sql\"",
+        ),
+        (
+            "loop { transmit out 1KB }",
+            idle,
+            vec![],
+            false,
+            "VM web: the port out is used, but no client or channel connects to it: add [channel.NAME] with \
+            from = \"web:out\" and to = \"VM:PORT\", or [client.NAME] with kind = \"sink\", vm = \"web\" and \
+            port = \"out\"",
         ),
         (
             echo,
@@ -265,14 +283,15 @@ fn ports_and_clients_that_do_not_fit_together() {
             idle,
             vec![requests("web")],
             false,
-            "client users: no program of VM web has `reply web SIZE`",
+            "client users: no program of VM web has `reply web SIZE`: add it to one",
         ),
         (
-            "loop { reply web 1KB; compute 1us }",
+            "loop { reply web 1KB; request more; reply more 1KB }",
             idle,
             vec![requests("web")],
             false,
-            "client users: no program of VM web has `request web`",
+            "client users: no program of VM web has `request web`: add it to one, or name a port on which one \
+            does so: more",
         ),
         (
             "loop { request web; reply web 1KB; transmit web 1KB }",
@@ -287,7 +306,7 @@ fn ports_and_clients_that_do_not_fit_together() {
             idle,
             vec![sink()],
             false,
-            "client users: no program of VM web has `transmit web SIZE`",
+            "client users: no program of VM web has `transmit web SIZE`: add it to one",
         ),
         (
             "loop { transmit web 1KB }",
@@ -301,7 +320,7 @@ fn ports_and_clients_that_do_not_fit_together() {
             "loop { request sql }",
             vec![],
             true,
-            "channel calls: no program of VM db has `reply sql SIZE`",
+            "channel calls: no program of VM db has `reply sql SIZE`: add it to one",
         ),
         (
             call,
@@ -315,7 +334,7 @@ fn ports_and_clients_that_do_not_fit_together() {
             "loop { request sql; reply sql 1KB }",
             vec![],
             true,
-            "channel calls: no program of VM web has `transmit db SIZE`",
+            "channel calls: no program of VM web has `transmit db SIZE`: add it to one",
         ),
     ] {
         assert_eq!(unconnected(first, second, kinds, channel), expected);

@@ -173,6 +173,10 @@ fn read(text: &str, context: &Context<'_>, log: &mut Log) -> Found {
         return Found::default();
     };
     let tasks = Object::of(entry, "tasks".into(), log);
+    if tasks.as_ref().is_some_and(|tasks| tasks.entries.is_empty()) {
+        let message = "is empty, expected at least one task such as \"thread0\": { \"run\": 1000, \"sleep\": 9000 }";
+        log.fault(entry.at, "tasks", message);
+    }
     let tasks = tasks.map(|tasks| task::tasks(&tasks, context, log));
     (threads(&tasks.unwrap_or_default(), log), duration)
 }

@@ -53,6 +53,10 @@ fn lax_json_is_read() {
             "line 1, column 4: found '{', expected the end of the file",
         ),
         ("{}", "line 1, column 1: tasks: is missing"),
+        (
+            r#"{"tasks": {}}"#,
+            "line 1, column 2: tasks: is empty, expected at least one task",
+        ),
     ] {
         let fault = fault(text);
         assert!(fault.starts_with(expected), "{text}: {fault}");

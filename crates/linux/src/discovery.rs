@@ -103,7 +103,9 @@ pub(crate) struct Vm {
     pub(crate) name: String,
     /// Who it is to its manager.
     pub(crate) identity: Identity,
-    /// The cgroup that it has to itself.
+    /// The cgroup that its process is in, as /proc has it.
+    pub(crate) cgroup: Option<String>,
+    /// The one around that which it has to itself.
     pub(crate) own_cgroup: Option<PathBuf>,
     /// `cpu.weight` of that.
     pub(crate) weight: Option<u32>,
@@ -178,7 +180,7 @@ impl Vms {
         let words = process.words()?;
         let cgroup = process.cgroup();
         let identity = identity::of(Path::new("/"), tgid, &words, cgroup.as_deref());
-        let own_cgroup = own_cgroup(tgid);
+        let own_cgroup = own_cgroup(tgid, cgroup.as_deref());
         self.list.push(Vm {
             vm: VmId(self.next_vm),
             slot,
@@ -190,6 +192,7 @@ impl Vms {
             name: identity.name.clone(),
             identity,
             weight: own_cgroup.as_deref().and_then(cgroup::weight_at),
+            cgroup,
             own_cgroup,
             vcpus: Vec::new(),
             helpers: Vec::new(),
@@ -212,14 +215,21 @@ impl Vms {
 }
 
 impl Vm {
-    /// Brings its weight up to date. Which cgroup is its own takes listing processes: that is looked at again when
-    /// its threads are, or where the one that it had has gone.
+    /// Brings its weight up to date. Which cgroup is its own takes listing processes: that is looked up when it goes
+    /// to another one, or its own is gone, and when its threads are looked at.
     fn weigh(&mut self) {
-        self.weight = self.own_cgroup.as_deref().and_then(cgroup::weight_at);
-        if self.own_cgroup.is_some() && self.weight.is_none() {
-            self.own_cgroup = own_cgroup(self.key.tgid);
-            self.weight = self.own_cgroup.as_deref().and_then(cgroup::weight_at);
+        let cgroup = Process::here(self.key.tgid).cgroup();
+        let is_there = |own: &PathBuf| own.exists();
+        if cgroup != self.cgroup || !self.own_cgroup.as_ref().is_none_or(is_there) {
+            self.cgroup = cgroup;
+            self.find_cgroup();
         }
+        self.weight = self.own_cgroup.as_deref().and_then(cgroup::weight_at);
+    }
+
+    /// Looks up which cgroup is its own.
+    fn find_cgroup(&mut self) {
+        self.own_cgroup = own_cgroup(self.key.tgid, self.cgroup.as_deref());
     }
 
     /// Adds vCPU threads that are not known yet, and brings its cgroup, what its vCPUs weigh and its other
@@ -227,7 +237,7 @@ impl Vm {
     fn find_threads(&mut self, tables: &Tables<'_, '_>, next_task: &mut u32) {
         let tgid = self.key.tgid;
         let process = Process::here(tgid);
-        self.own_cgroup = own_cgroup(tgid);
+        self.find_cgroup();
         let weights = Weights::of(tgid);
         for vcpu in &mut self.vcpus {
             vcpu.weight = weights.of_thread(vcpu.key.tid);
@@ -307,10 +317,9 @@ fn refresh_allowed(vcpu: &mut Vcpu) {
     }
 }
 
-/// The cgroup that a process of this host has to itself.
-fn own_cgroup(tgid: u32) -> Option<PathBuf> {
-    let mount = cgroup::mount(Path::new("/"))?;
-    cgroup::own_cgroup(&mount, tgid, &Process::here(tgid).cgroup()?)
+/// Of the cgroup that a process of this host is in and those around it, the one that it has to itself.
+fn own_cgroup(tgid: u32, cgroup: Option<&str>) -> Option<PathBuf> {
+    cgroup::own_cgroup(&cgroup::mount(Path::new("/"))?, tgid, cgroup?)
 }
 
 #[cfg(test)]
@@ -349,6 +358,26 @@ mod tests {
         assert_eq!(left(start - 1, &slots, false), 1, "not looked at");
         assert_eq!(left(start - 1, &slots, true), 0);
         assert_eq!(left(start, &[], false), 0);
+    }
+
+    #[test]
+    fn a_cgroup_is_looked_up_anew_when_the_vm_goes_to_another_or_it_is_gone() {
+        let me = std::process::id();
+        let here = Process::here(me).cgroup();
+        let own = tempfile::tempdir().unwrap();
+        std::fs::write(own.path().join("cpu.weight"), "777\n").unwrap();
+        let weighed = |cgroup: Option<String>, own: &Path| {
+            let mut vm = crate::apply::tests::host().0.remove(0);
+            vm.key.tgid = me;
+            vm.cgroup = cgroup;
+            vm.own_cgroup = Some(own.to_path_buf());
+            vm.weigh();
+            assert_eq!(vm.cgroup, here);
+            vm.weight
+        };
+        assert_eq!(weighed(here.clone(), own.path()), Some(777));
+        assert_ne!(weighed(Some("/elsewhere".into()), own.path()), Some(777));
+        assert_ne!(weighed(here.clone(), Path::new("/gone")), Some(777));
     }
 
     #[test]

@@ -142,6 +142,7 @@ pub(crate) fn host() -> (Vec<Vm>, Snapshot) {
         key: key(10 * vm),
         identity: crate::inventory::Identity::default(),
         name: format!("vm{vm}"),
+        cgroup: None,
         own_cgroup: None,
         weight: None,
         vcpus: vec![vcpu(10 * vm), vcpu(10 * vm + 1)],

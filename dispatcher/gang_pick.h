@@ -248,6 +248,15 @@ static inline void gang_started(struct task_struct *p, struct task_ctx *t, struc
 		gang_started_one(p, t, c, cpu, now);
 }
 
+/* `t`, of a gang, began on `cpu`: may it still? */
+RARE void gang_began(struct task_ctx *t, struct cpu_ctx *c, s32 cpu)
+{
+	struct gang g = gang_of(t);
+
+	if (g.vm && g.conf && g.mode == GANG_STRICT)
+		strict_began(&g, c, cpu);
+}
+
 /* How long `t`, of a gang, may have of `slice` ns. */
 RARE u64 gang_slice_one(struct task_ctx *t, u64 slice, u64 now)
 {

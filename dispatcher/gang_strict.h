@@ -7,7 +7,8 @@
  * in turn: each that finds as many pCPUs without an owner as it has ready vCPUs gets them for the
  * slot; one that does not waits for a later slot, as Algorithm 1 looks for the first with enough
  * available pCPUs. The first that found too few is served first in the next slot, when all pCPUs
- * are available: so every VM gets a slot within as many slots as there are VMs.
+ * are available: so every VM that is ready whenever a slot begins gets one within as many slots as
+ * there are VMs.
  *
  * A gang is the vCPUs that are ready: those that wait need no pCPU, and other gangs that fit beside
  * it run in its slot (Ousterhout's processes of a task force that cannot run leave their pCPUs to
@@ -285,6 +286,17 @@ CALLED s32 strict_place(struct task_struct *p TRUSTED, u32 slot, s32 prev)
 			found = i;
 	}
 	return found == NO_PCPU && has_slot ? strict_claim(p, slot, prev) : found;
+}
+
+/*
+ * A vCPU of `g` began on `cpu`. It may have been sent there in a slot that has ended since: an idle
+ * pCPU takes its time to get going. Who opens a slot writes `owner`, then reads who runs; we have
+ * written who runs, and read `owner`: one of us sees the other.
+ */
+static inline void strict_began(struct gang *g, struct cpu_ctx *c, s32 cpu)
+{
+	if (shared_after(c->owner) != g->slot + 1 && !shared(g->conf->fill))
+		kick(cpu, KICK_PREEMPT);
 }
 
 /* A vCPU of `g` waits where it may not run: pCPUs that idle for its VM shall look for it. */

@@ -143,6 +143,12 @@ impl<K: Kind> Dispatcher<K> {
 
     /// Passes on to the host what the dispatcher asked for during a callback made on `here`.
     fn pass_on(&mut self, host: &mut Host, here: Option<PcpuId>) {
+        let runs = here.and_then(|cpu| host.current(cpu));
+        self.pass_on_beside(host, here, runs);
+    }
+
+    /// The same where `runs` runs on `here`, or is just being switched in there.
+    fn pass_on_beside(&mut self, host: &mut Host, here: Option<PcpuId>, runs: Option<TaskId>) {
         let queues = self.native.services();
         if queues.nothing_asked() {
             return;
@@ -163,7 +169,11 @@ impl<K: Kind> Dispatcher<K> {
         }
         for (cpu, how) in queues.kicks.drain(..) {
             let cpu = PcpuId(cpu);
-            match (how, host.current(cpu)) {
+            let current = match here == Some(cpu) {
+                true => runs,
+                false => host.current(cpu),
+            };
+            match (how, current) {
                 (Kick::Preempt, Some(task)) => queues.tasks[task.index()].slice = 0,
                 // Busy, unless it is just giving its task up.
                 (Kick::Idle, Some(_)) if here != Some(cpu) => continue,
@@ -324,7 +334,7 @@ impl<K: Kind> HostScheduler for Dispatcher<K> {
                 self.native.services().tasks[task.index()].charged = now;
                 self.native.task(task.index()).cpu = cpu.0 as i32;
                 self.native.running(now, cpu.0, task.index());
-                self.pass_on(host, Some(cpu));
+                self.pass_on_beside(host, Some(cpu), Some(task));
             }
             None => self.native.services().set_idle(cpu, true),
         }

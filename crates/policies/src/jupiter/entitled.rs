@@ -6,6 +6,7 @@
 //! A VM cannot use more than a pCPU for each of its vCPUs, nor than the pCPUs that it may use; what is beyond
 //! that goes to the others, by their weights again.
 
+use super::scaled;
 use corun_model::{Nanos, PcpuSet};
 
 /// A VM as a claimant.
@@ -37,18 +38,22 @@ fn parts(vms: &[Claimant]) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
     for (at, vm) in vms.iter().enumerate() {
         let mut with = Part {
-            vms: vec![at],
+            vms: Vec::new(),
             pcpus: vm.allowed,
         };
-        // Those that it overlaps are one with it.
+        // Those that it overlaps are one with it; of most hosts that is the only part, and not copied.
         parts.retain_mut(|part| {
             let apart = part.pcpus.and(&vm.allowed).is_empty();
             if !apart {
                 with.pcpus = with.pcpus.or(&part.pcpus);
-                with.vms.append(&mut part.vms);
+                match with.vms.is_empty() {
+                    true => with.vms = std::mem::take(&mut part.vms),
+                    false => with.vms.append(&mut part.vms),
+                }
             }
             apart
         });
+        with.vms.push(at);
         parts.push(with);
     }
     parts
@@ -77,12 +82,9 @@ fn by_weight(vms: &[Claimant], time: Nanos, period: Nanos) -> Vec<Nanos> {
         };
         let left = open(&shares);
         let given: Nanos = shares.iter().flatten().sum();
-        let time = u128::from(time.saturating_sub(given));
+        let time = time.saturating_sub(given);
         let weight: u64 = left.iter().map(|&at| vms[at].weight).sum();
-        let share = |at: usize| {
-            let part = time * u128::from(vms[at].weight) / u128::from(weight.max(1));
-            u64::try_from(part).unwrap_or(u64::MAX)
-        };
+        let share = |at: usize| scaled(time, vms[at].weight, weight.max(1));
         let full: Vec<usize> = (left.iter().copied())
             .filter(|&at| share(at) >= vms[at].most() * period)
             .collect();

@@ -126,7 +126,7 @@ impl Jupiter {
         let shares: Vec<(VmId, Nanos)> = seen.vms.iter().map(|vm| vm.vm).zip(shares).collect();
         let mut has: Vec<Nanos> = shares.iter().map(|(_, share)| *share).collect();
         if self.params.elb && settle {
-            let mut uses = Vec::new();
+            let mut uses = Vec::with_capacity(shares.len());
             for (&(vm, entitled), claimant) in shares.iter().zip(&claimants) {
                 let known = self.vms.get(&vm).filter(|known| known.is_on());
                 uses.extend(known.map(|known| VmUse {
@@ -187,6 +187,7 @@ impl Jupiter {
     /// What holds in the next period.
     fn say(&self, seen: &Snapshot, plan: &mut Plan) {
         plan.vms.reserve(seen.vms.len());
+        (plan.tasks).reserve(seen.vms.iter().map(|vm| vm.vcpus.len()).sum());
         for vm in &seen.vms {
             let balance = VmPlan::placed(vm.vm, Placement::Balance);
             let Some(known) = self.vms.get(&vm.vm).filter(|known| known.is_on()) else {

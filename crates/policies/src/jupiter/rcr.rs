@@ -13,6 +13,7 @@
 //! reading; the dissertation swaps "some". Siblings are not brought together.
 
 use corun_model::{Nanos, PcpuId, PcpuSet, TaskId, VmId};
+use std::cmp::Reverse;
 
 /// A vCPU where it is.
 #[derive(Clone, Copy, Debug)]
@@ -68,9 +69,10 @@ impl<'a> Layout<'a> {
 
     /// The pCPUs with vCPUs that have most and least of something; ties go to the lowest number.
     fn extremes(&self, of: impl Fn(usize) -> u64) -> Option<(usize, usize)> {
-        let used = || (0..self.on.len()).filter(|&cpu| !self.on[cpu].is_empty());
-        let most = used().max_by_key(|&cpu| (of(cpu), std::cmp::Reverse(cpu)))?;
-        let least = used().min_by_key(|&cpu| (of(cpu), cpu))?;
+        let used = (0..self.on.len()).filter(|&cpu| !self.on[cpu].is_empty());
+        let all: Vec<(u64, usize)> = used.map(|cpu| (of(cpu), cpu)).collect();
+        let (_, most) = *all.iter().max_by_key(|(has, cpu)| (has, Reverse(cpu)))?;
+        let (_, least) = *all.iter().min()?;
         (most != least).then_some((most, least))
     }
 
@@ -137,7 +139,7 @@ impl<'a> Layout<'a> {
             those.filter(|&at| self.vcpus[at].low == low).collect()
         };
         let (mut low, mut high) = (group(most, true), group(fewest, false));
-        low.sort_by_key(|&at| (std::cmp::Reverse(self.vcpus[at].conflicts), at));
+        low.sort_by_key(|&at| (Reverse(self.vcpus[at].conflicts), at));
         let count = low.len().div_ceil(2).min(high.len().div_ceil(2));
         let mut pairs = Vec::new();
         for one in low {

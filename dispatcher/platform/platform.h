@@ -318,7 +318,7 @@ static inline bool look_at(struct task_struct *p, struct task_ctx *copy)
 	struct task_ctx *t = raw_task_ctx(p);
 
 	copy->vm = t ? shared(t->vm) : NO_VM;
-	copy->cpu = t ? shared(t->cpu) : NO_PCPU;
+	copy->cpu = t ? (s32)shared(t->cpu) : NO_PCPU;
 	copy->load = t ? shared(t->load) : WEIGHT_NEUTRAL;
 	copy->since = t ? shared(t->since) : 0;
 	copy->rest = t ? shared(t->rest) : 0;

@@ -659,13 +659,12 @@ CALLBACK(void, corun_running, struct task_struct *p)
 	struct task_ctx *t = callback_begin(OP_RUNNING, p, 0);
 	s32 cpu = this_cpu();
 	struct cpu_ctx *c = cpu_at(cpu);
-	bool starved;
-	u64 now;
+	u64 ready, now;
 
 	if (!t || !c)
 		return;
 	now = now_ns();
-	starved = before(t->since + STARVE_LIMIT, now);
+	ready = now - t->since;
 	if (occupancy_start(t, c, cpu, id_of(p))) {
 		fair_arrive(t, c, cpu, 0); /* it was pulled, and starts out of turn */
 		t->rest = 0;
@@ -687,9 +686,11 @@ CALLBACK(void, corun_running, struct task_struct *p)
 	if (t->rest)
 		turn_goes_on(p, c);
 	turn_begins(p, t, c, cpu, now);
-	gang_started(p, t, c, cpu, now);
-	if (has_gang(t) && !starved)
-		gang_began(t, c, cpu);
+	if (has_gang(t)) {
+		gang_started(p, t, c, cpu, now);
+		if (ready <= STARVE_LIMIT)
+			gang_stays(t, c, cpu);
+	}
 	callback_end(0);
 }
 

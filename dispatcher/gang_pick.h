@@ -223,8 +223,8 @@ static inline void gang_awaited(struct task_ctx *t, u64 now)
 }
 
 /* `t`, of a gang, was given `cpu`; its slice has begun. */
-RARE void gang_started_one(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, s32 cpu,
-			   u64 now)
+RARE void gang_started(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, s32 cpu,
+		       u64 now)
 {
 	struct gang g = gang_of(t);
 	u32 id;
@@ -240,16 +240,8 @@ RARE void gang_started_one(struct task_struct *p, struct task_ctx *t, struct cpu
 	}
 }
 
-/* `t` was given `cpu`; its slice has begun. */
-static inline void gang_started(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c,
-				s32 cpu, u64 now)
-{
-	if (has_gang(t))
-		gang_started_one(p, t, c, cpu, now);
-}
-
 /* `t`, of a gang, began on `cpu`: may it still? */
-RARE void gang_began(struct task_ctx *t, struct cpu_ctx *c, s32 cpu)
+RARE void gang_stays(struct task_ctx *t, struct cpu_ctx *c, s32 cpu)
 {
 	struct gang g = gang_of(t);
 

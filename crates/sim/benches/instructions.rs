@@ -150,7 +150,7 @@ fn table(policy: &PolicyInfo, sizes: &[[u32; 3]], markdown: bool) -> Result<(), 
         println!("|---|{}", "---|".repeat(SHOWN.len()));
     } else {
         let heads: String = SHOWN.iter().map(|head| format!("{head:>16}")).collect();
-        println!("\n{:<16}pCPUs siblings waiting{heads}", policy.name);
+        println!("\n{:<20}pCPUs siblings waiting{heads}", policy.name);
     }
     for &[pcpus, siblings, per_pcpu] in sizes {
         let cells = cells(&count(
@@ -164,7 +164,7 @@ fn table(policy: &PolicyInfo, sizes: &[[u32; 3]], markdown: bool) -> Result<(), 
             );
         } else {
             let cells: String = cells.iter().map(|cell| format!("{cell:>16}")).collect();
-            println!("{:<16}{pcpus:>5}{siblings:>9}{per_pcpu:>8}{cells}", "");
+            println!("{:<20}{pcpus:>5}{siblings:>9}{per_pcpu:>8}{cells}", "");
         }
     }
     Ok(())

@@ -234,7 +234,8 @@ CALLED u32 strict_open_slot(s32 cpu, u64 now)
 			free.count++;
 		}
 		strict_assign_all(&free, now);
-		/* Owners are written before who runs is read: a full barrier; see strict_began(). */
+		/* Owners are written before who runs is read: a full barrier; see strict_began().
+		 */
 		raw_exchange(slots.opening, 1);
 		strict_enforce(cpu);
 	}

@@ -282,7 +282,10 @@ fn sibling_rows(runs: &[Vec<&Run>], index: usize) -> [Row; 6] {
         share("never co-started", |it| it.co_start_never_share),
         share("co-run", |it| it.co_run_share),
         measure("progress skew, max", micros, |it| it.progress_skew_max_us),
-        share("co-stop", |it| Some(it.co_stop_share)),
+        // Policies that hold nobody back have none: no row full of zeros.
+        share("co-stop", |it| {
+            Some(it.co_stop_share).filter(|share| *share > 0.0)
+        }),
     ]
 }
 

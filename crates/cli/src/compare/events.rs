@@ -11,7 +11,7 @@
 use super::watched::{Watched, Watcher};
 use corun_model::{Nanos, PcpuId, TaskId};
 use corun_sim::host::{Observer, Task, TaskState};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -85,6 +85,8 @@ pub struct Writer<W> {
     out: W,
     pcpus: Vec<Pcpu>,
     known: BTreeMap<TaskId, Thread>,
+    /// Processes that a comment line has told of.
+    processes: BTreeSet<u32>,
 }
 
 impl<W: Write> Writer<W> {
@@ -98,6 +100,7 @@ impl<W: Write> Writer<W> {
             out,
             pcpus: (0..pcpus).map(|_| Pcpu::default()).collect(),
             known: BTreeMap::new(),
+            processes: BTreeSet::new(),
         })
     }
 
@@ -117,10 +120,11 @@ impl<W: Write> Writer<W> {
             ),
             None => (tid, name.as_str(), name.chars().take(15).collect()),
         };
-        if task.spec.vcpu.is_some() {
-            writeln!(self.out, "# process {process} simulated -name guest={vm}")?;
-        } else {
-            writeln!(self.out, "# process {process} {name}")?;
+        if self.processes.insert(process) {
+            match task.spec.vcpu {
+                Some(_) => writeln!(self.out, "# process {process} simulated -name guest={vm}")?,
+                None => writeln!(self.out, "# process {process} {name}")?,
+            }
         }
         writeln!(self.out, "# thread {tid} {comm}")?;
         let thread = Thread { tid, comm };

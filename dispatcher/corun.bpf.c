@@ -228,16 +228,21 @@ RARE void wake_core(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c
 static inline void wake_pcpu(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, s32 cpu,
 			     bool fair, u64 now)
 {
-	/* See dispatch_idle(). */
+	/* See idles(). */
 	if (shared_after(c->idle)) {
 		kick(cpu, KICK_IDLE);
 		if (t->woken == WOKEN_UNANSWERED)
 			call_other(p, cpu);
-	} else if (partner_of(cpu) != NO_PCPU) {
-		wake_core(p, t, c, fair, now);
-	} else if (gang_preempts(t, c, cpu, now, fair)) {
-		kick(cpu, KICK_PREEMPT);
+		return;
 	}
+	/* For another pCPU than that of its runqueue the kernel inserts it only once this callback
+	 * is over: what was read above does not count then. */
+	if (task_cpu_of(p) != cpu)
+		kick(cpu, KICK_IDLE);
+	if (partner_of(cpu) != NO_PCPU)
+		wake_core(p, t, c, fair, now);
+	else if (gang_preempts(t, c, cpu, now, fair))
+		kick(cpu, KICK_PREEMPT);
 }
 
 /*
@@ -405,17 +410,22 @@ CALLED u32 keep(s32 cpu, struct task_struct *prev TRUSTED, struct task_ctx *t, u
 	return 0;
 }
 
-/* `prev` does not go on here: unless enqueue brings it back, `cpu` will idle. */
-static inline void give_up(struct cpu_ctx *c)
+/*
+ * `cpu` idles from now on, unless somebody has just been queued here. They queue, then read `idle`;
+ * we write `idle`, then look at the queue: one of us sees the other.
+ */
+static inline void idles(s32 cpu, struct cpu_ctx *c)
 {
 	exchange(c->idle, 1);
+	if (queue_length(cpu) && move_first(cpu))
+		store(c->idle, 0);
 }
 
-/* `t` goes on elsewhere: enqueue finds it a place. */
-static inline void move_on(struct cpu_ctx *c, struct task_ctx *t)
+/* Nobody waits for `cpu`: who waits elsewhere may have it, or it idles. */
+RARE void dispatch_idle(s32 cpu, struct cpu_ctx *c)
 {
-	t->over = TURN_MOVES;
-	give_up(c);
+	if (!pull_idle(cpu))
+		idles(cpu, c);
 }
 
 /* `prev` still wants `cpu`: does somebody interrupt it who woke, or is its turn over? */
@@ -437,27 +447,13 @@ RARE void dispatch_or_keep(s32 cpu, struct cpu_ctx *c, struct task_struct *prev,
 		return;
 	}
 	if (!stays) {
-		if (!pull_idle(cpu))
-			give_up(c);
+		dispatch_idle(cpu, c);
 	} else if (looks && finds_idle_core(cpu, c, prev, t)) {
-		move_on(c, t);
+		t->over = TURN_MOVES;
+		idles(cpu, c);
 	} else {
 		keep(cpu, prev, t, now);
 	}
-}
-
-/* Nobody waits for `cpu`: who waits elsewhere may have it, or it idles. */
-RARE void dispatch_idle(s32 cpu, struct cpu_ctx *c)
-{
-	if (pull_idle(cpu))
-		return;
-	/*
-	 * Somebody may queue a task here right now, having seen this pCPU busy. They queue, then
-	 * read `idle`; we write `idle`, then look at the queue: one of us sees the other.
-	 */
-	exchange(c->idle, 1);
-	if (queue_length(cpu) && move_first(cpu))
-		store(c->idle, 0);
 }
 
 /* `cpu` has nothing: what waits for it, else what waits elsewhere. */
@@ -492,7 +488,7 @@ RARE void idle_for_now(s32 cpu, struct cpu_ctx *c, u64 again, u64 now)
 {
 	struct gang_choice best = {.again = again, .now = now};
 
-	/* As in dispatch_idle(). */
+	/* As in idles(). */
 	exchange(c->idle, 1);
 	if (queue_length(cpu))
 		best_waiting(cpu, &best);
@@ -531,12 +527,24 @@ RARE void dispatch_gangs(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, s
 		 (best.rank == rank && rank != RANK_URGENT && before(best.vtime, best.bound));
 	if (better && best.id && take(cpu, best.id))
 		return;
-	if (t && looks && finds_idle_core(cpu, c, prev, t))
-		move_on(c, t);
-	else if (t && rank != RANK_NOT)
-		keep(cpu, prev, t, now);
-	else if (!pull_idle(cpu))
+	if (t && looks && finds_idle_core(cpu, c, prev, t)) {
+		t->over = TURN_MOVES;
 		idle_for_now(cpu, c, best.again, now);
+	} else if (t && rank != RANK_NOT) {
+		keep(cpu, prev, t, now);
+	} else if (!pull_idle(cpu)) {
+		idle_for_now(cpu, c, best.again, now);
+	}
+}
+
+/* `cpu`, a hardware thread of a core, idles from now on: as in idles(). */
+RARE void core_idles(s32 cpu, struct cpu_ctx *c, u64 now)
+{
+	exchange(c->idle, 1);
+	if (queue_length(cpu) && core_next(cpu))
+		store(c->idle, 0);
+	else
+		cookie_idles(cpu, now);
 }
 
 /* Who runs on a hardware thread of a core wants to go on: is it its turn still, or somebody else's?
@@ -558,8 +566,7 @@ static inline void core_dispatch_or_keep(s32 cpu, s32 partner, struct cpu_ctx *c
 		if (core_next(cpu))
 			return;
 		if (cookie_waits(cpu)) {
-			give_up(c);
-			cookie_idles(cpu, now);
+			core_idles(cpu, c, now);
 			return;
 		}
 	}
@@ -574,8 +581,7 @@ static inline void core_dispatch_or_keep(s32 cpu, s32 partner, struct cpu_ctx *c
 	}
 	if (core_borrow(cpu, partner, c))
 		return;
-	give_up(c);
-	cookie_idles(cpu, now);
+	core_idles(cpu, c, now);
 }
 
 /* Who is next on `cpu`, perhaps a hardware thread of a core? False if it is none, or nothing is
@@ -609,12 +615,7 @@ RARE bool dispatch_thread(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, 
 	store(c->called, 0);
 	if (!cookie_waits(cpu) && core_borrow(cpu, partner, c))
 		return true;
-	/* As in dispatch_idle(). */
-	exchange(c->idle, 1);
-	if (queue_length(cpu) && core_next(cpu))
-		store(c->idle, 0);
-	else
-		cookie_idles(cpu, now);
+	core_idles(cpu, c, now);
 	return true;
 }
 
@@ -654,21 +655,34 @@ static inline void started_elsewhere(struct task_ctx *t, s32 cpu)
 	t->last_cpu = cpu;
 }
 
+/*
+ * `t` starts on `cpu`, where it was not queued: it was pulled, and starts out of turn; or it ran
+ * there, was taken off to be changed, and is put back, which `changed` says. Then nothing is
+ * forgiven that it ran: anybody may change its own affinity as often as it likes.
+ */
+static inline void starts_unqueued(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, bool changed)
+{
+	fair_arrive(t, c, cpu, changed ? FAIR_ANY_LEAD : 0);
+	t->rest = 0;
+}
+
+/* May be called on another pCPU than that where `p` starts: on that of who changes it while it
+ * runs. */
 CALLBACK(void, corun_running, struct task_struct *p)
 {
 	struct task_ctx *t = callback_begin(OP_RUNNING, p, 0);
-	s32 cpu = this_cpu();
+	s32 cpu = task_cpu_of(p);
 	struct cpu_ctx *c = cpu_at(cpu);
+	bool changed;
 	u64 ready, now;
 
 	if (!t || !c)
 		return;
 	now = now_ns();
 	ready = now - t->since;
-	if (occupancy_start(t, c, cpu, id_of(p))) {
-		fair_arrive(t, c, cpu, 0); /* it was pulled, and starts out of turn */
-		t->rest = 0;
-	}
+	changed = t->state == TASK_WAITING && t->clock_cpu == cpu && !t->queued && !t->woken;
+	if (occupancy_start(t, c, cpu, id_of(p)))
+		starts_unqueued(t, c, cpu, changed);
 	/* Who was queued is known to want to run. */
 	if (!t->queued)
 		activate_late(p, t);
@@ -685,6 +699,8 @@ CALLBACK(void, corun_running, struct task_struct *p)
 	store(c->switches, shared(c->switches) + 1);
 	if (t->rest)
 		turn_goes_on(p, c);
+	else if (changed)
+		turn_cut(t, c, now);
 	turn_begins(p, t, c, cpu, now);
 	if (has_gang(t)) {
 		gang_started(p, t, c, cpu, now);

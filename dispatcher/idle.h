@@ -49,7 +49,8 @@ static inline void call_idle(struct task_struct *p, s32 cpu)
 {
 	struct cpu_ctx *c = cpu_at(cpu);
 
-	if (!c || shared(c->idle))
+	/* See idles(). */
+	if (!c || shared_after(c->idle))
 		kick(cpu, KICK_IDLE);
 	else
 		call_other(p, cpu);

@@ -44,6 +44,12 @@ static inline bool stacking_no_worse(struct task_ctx *t, s32 cpu)
 	       siblings_at(t, cpu) <= siblings_at(t, t->cpu);
 }
 
+/* Does placement keep siblings apart? */
+static inline bool is_apart(u32 mode)
+{
+	return mode == PLACE_BALANCE || mode == PLACE_LOAD_CONSCIOUS;
+}
+
 /* May `p`, waiting elsewhere, be moved to `cpu`? Counts in `*fixed` who may not be moved at all. */
 RARE bool may_pull(struct task_struct *p, struct task_ctx *t, s32 cpu, u32 *fixed)
 {
@@ -51,7 +57,8 @@ RARE bool may_pull(struct task_struct *p, struct task_ctx *t, s32 cpu, u32 *fixe
 
 	*fixed += mode == PLACE_FIXED;
 	return mode != PLACE_FIXED && allowed(p, cpu) &&
-	       (mode == PLACE_CORE || mode_admits(p, t, mode, cpu) || stacking_no_worse(t, cpu));
+	       (mode == PLACE_CORE || mode_admits(p, t, mode, cpu) ||
+		(is_apart(mode) && stacking_no_worse(t, cpu)));
 }
 
 /* `t` is about to be pulled to `cpu`: it occupies that before it moves, see occupancy.h. */

@@ -89,7 +89,11 @@ static inline s64 quota_left(struct group_conf *conf, struct group_ctx *g, u64 q
 	return full;
 }
 
-/* In how many ns will something be left of a quota that has `left`, nothing, now? */
+/*
+ * In how many ns will something be left of a quota that has `left`, nothing, now? Who comes while
+ * another pCPU opens the next period sees it begun, and not filled yet: all timers of those parked
+ * fire at that moment. So a period that has only just begun is looked at again at once.
+ */
 static inline u64 quota_again(struct group_conf *conf, struct group_ctx *g, u64 quota, s64 left,
 			      u64 now)
 {
@@ -98,6 +102,8 @@ static inline u64 quota_again(struct group_conf *conf, struct group_ctx *g, u64 
 	u64 wait = before(now, end) ? end - now : 1;
 	u64 period = quota_period(conf);
 
+	if (wait + QUOTA_TURN_MIN > period)
+		return QUOTA_TURN_MIN;
 	if (owed > PARK_MAX / QUOTA_TURN_MIN)
 		return PARK_MAX;
 	wait += owed * period;

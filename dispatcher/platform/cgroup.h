@@ -5,9 +5,9 @@
  * cpu.weight, cpu.idle and cpu.max are kept in the kernel's struct task_group whoever schedules
  * (kernel/sched/core.c: sched_group_set_shares(), tg_set_cfs_bandwidth()), and a task points to its
  * own. So they are read there, from its own outwards, when a task wants to run and they have not
- * been read for GROUP_LOOK: no callback is needed that only newer kernels have, no daemon that
- * looks after thousands of files, and cgroup v1 will do. All reads are such as may fail: a cgroup
- * may be going.
+ * been read for GROUP_LOOK, and of those who run once a second: no callback is needed that only
+ * newer kernels have, no daemon that looks after thousands of files, and cgroup v1 will do. All
+ * reads are such as may fail: a cgroup may be going.
  *
  * A cgroup has a place in a table as long as it has members that run. Once a second what is active
  * below each is counted anew, because weights change while they are counted in; and places that
@@ -362,7 +362,8 @@ static inline void group_fade(u32 place, struct group_place *at, u64 now)
 	}
 }
 
-/* What is active below each cgroup: sums over those that have members. */
+/* What is active below each cgroup: sums over those that have members. These are read anew, too:
+ * who computes all the time is not asked about when it wants to run. */
 static inline void group_sum(u64 now)
 {
 	u32 i;
@@ -379,6 +380,8 @@ static inline void group_sum(u64 now)
 			continue;
 		}
 		group_stays(at);
+		/* It lives as long as it has members. */
+		group_read(at->tg, i + 1, conf->parent);
 		outer = group_place_at(conf->parent - 1);
 		if (outer)
 			outer->below += conf->weight;
@@ -392,12 +395,15 @@ static int group_recount(void *map, u32 *key, struct group_timer *t)
 	group_sum(bpf_ktime_get_ns());
 	bpf_for (i, 0, MAX_GROUPS) {
 		struct group_place *at = group_place_at(i);
+		struct group_conf *conf = group_conf_at(i);
 		struct group_ctx *g = group_at(i);
 
-		if (!at || !g || !at->tg)
+		if (!at || !conf || !g || !at->tg)
 			continue;
 		*(volatile s64 *)&g->below = (s64)at->below;
 		at->below = 0;
+		if (*(volatile u32 *)&g->members)
+			*(volatile u32 *)&conf->limited = group_limits(i + 1);
 	}
 	bpf_timer_start(&t->timer, GROUP_RECOUNT, 0);
 	return 0;

@@ -19,6 +19,8 @@ CASES = {
     "outer": ("slice of a and b cpu.max 40 %; c", (0.1, 0.1, 0.8, 0)),
     "idle": ("d cpu.idle; c", (0, 0, 1, 0)),
     "cpuset": ("c moved to one pCPU; d", (0, 0, None, None)),
+    "inner": ("vCPUs of c, which never wait, cpu.max 20 %", (0, 0, 0.1, 0)),
+    "around": ("c, cpu.max 20 %, vCPUs in a cgroup within", (0, 0, 0.1, 0)),
 }
 
 # How far a VM may be from what the kernel gives it, as a part of the whole: 2 s of emulated slices are few.

@@ -528,6 +528,12 @@ impl<S: Services> Native<S> {
         self.inner.context.cpus
     }
 
+    /// The same of cgroups.
+    #[cfg(test)]
+    pub(crate) fn groups(&mut self) -> *mut GroupCtx {
+        self.inner.groups.as_mut_ptr()
+    }
+
     /// Are VMs' gang modes looked at? Where no VM has one any more they need not be: decisions are those of
     /// a host that never had any.
     pub fn look_at_gangs(&mut self, wanted: bool) {

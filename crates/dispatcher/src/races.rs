@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What other CPUs may do in the midst of a callback: the tap is where they come in between.
 
-use crate::conf::{Knobs, PcpuConf};
+use crate::conf::{GroupConf, Knobs, PcpuConf};
 use crate::layout::{CpuCtx, MAX_PCPUS, MAX_VMS, TaskStruct, VmCtx};
 use crate::native::{Build, Kick, Native, Services};
 use corun_model::{Nanos, PcpuSet};
 
-/// `enum tap_kind`: what an addition to a shared value found there.
+/// `enum tap_kind`: a value that others change, as it was read.
+const SHARED: u32 = 12;
+/// What an addition to a shared value found there.
 const FETCHED: u32 = 13;
 /// The slot of a VM, as it was found.
 const VM_SLOT: u32 = 16;
@@ -30,6 +32,8 @@ struct Host {
     between: Option<Between>,
     /// How many wait for each pCPU.
     waits: [u32; PCPUS as usize],
+    /// How long the last timer that was started takes.
+    delay: Nanos,
 }
 
 impl Services for Host {
@@ -66,7 +70,9 @@ impl Services for Host {
     fn insert_local(&mut self, _task: usize, _slice: Nanos) {}
     fn kick(&mut self, _cpu: u32, _how: Kick) {}
     fn set_slice(&mut self, _task: usize, _slice: Nanos) {}
-    fn start_timer(&mut self, _timer: u32, _delay: Nanos) {}
+    fn start_timer(&mut self, _timer: u32, delay: Nanos) {
+        self.delay = delay;
+    }
 }
 
 /// A host with so many vCPUs of [`VM`], each of which has run and waits.
@@ -188,6 +194,7 @@ fn halts(gives_way: bool, does: fn(&mut Host, &mut CpuCtx)) -> (bool, bool) {
         native.configure_pcpu(cpu, conf);
     }
     native.select_cpu(1, 1, 0, 1, None);
+    native.task(0).cpu = 1;
     native.running(2, 1, 0);
     let first = native.cpus();
     // SAFETY: as in between(): a pCPU's books, and nobody is at work on them now.
@@ -229,4 +236,44 @@ fn who_is_queued_while_a_hold_begins_is_not_overlooked() {
     let beside = |host: &mut Host, _: &mut CpuCtx| host.waits[0] = 1;
     assert_eq!(halts(true, beside), (true, false));
     assert_eq!(halts(true, |_, _| ()), (true, false));
+}
+
+/// All who wait for a quota look for its next period at the moment when it begins. One opens it; another one finds it
+/// open before it is filled, with nothing left.
+#[test]
+fn who_finds_a_period_begun_and_not_filled_yet_does_not_wait_for_the_next_one() {
+    const PERIOD: Nanos = 100_000_000;
+    let mut native = host(1);
+    let conf = GroupConf {
+        quota: 1_000_000,
+        period: PERIOD,
+        weight: 100,
+        limited: 1,
+        ..GroupConf::default()
+    };
+    native.configure_group(0, conf);
+    native.task(0).group = 1;
+    native.select_cpu(1, 0, 0, 0, None);
+    native.running(1, 0, 0);
+    native.stopping(1_000_001, 0, 0, false);
+    let (left, end) = match native.group(0) {
+        Some(group) => (group.left, group.period_end),
+        None => panic!("the group is known"),
+    };
+    assert_eq!(left, 0, "it has used its quota up");
+    let group = native.groups();
+    native.services().between = Some(Between {
+        kind: SHARED,
+        value: end,
+        // SAFETY: as in between(): a cgroup's books, and nobody is at work on them now.
+        does: Box::new(move |_| unsafe { (*group).period_end = end + PERIOD }),
+    });
+    native.select_cpu(end, 0, 0, 0, None);
+    native.enqueue(end, 0, 0);
+    assert!(
+        native.services().between.is_none(),
+        "nobody came in between"
+    );
+    let delay = native.services().delay;
+    assert!(delay <= 100_000, "{delay}");
 }

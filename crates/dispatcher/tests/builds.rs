@@ -415,9 +415,46 @@ impl<const TAPPED: bool> Machine<TAPPED> {
             self.native.stopping(self.now, cpu as u32, prev, true);
             self.native.enqueue(self.now, cpu as u32, prev);
         }
+        self.native.task(next).cpu = cpu as i32;
         self.native.running(self.now, cpu as u32, next);
         self.running[cpu] = Some(next);
     }
+
+    /// The kernel takes a task that runs off its pCPU, changes it, and puts it back: on the pCPU of who asked for that,
+    /// and without a word of queues.
+    fn change_running(&mut self, task: usize, asked_on: u32) {
+        self.native.stopping(self.now, asked_on, task, false);
+        self.native.running(self.now, asked_on, task);
+    }
+}
+
+#[test]
+fn who_is_changed_while_it_runs_is_counted_where_it_runs() {
+    let mut machine = Machine::<true>::new(HOSTS[0], Placement::Free, Gang::None, true);
+    machine.wake(0, 0);
+    machine.schedule(0);
+    assert_eq!(machine.running[0], Some(0), "it runs");
+    machine.now += 1_000_000;
+    machine.change_running(0, 1);
+    assert_eq!(machine.native.peek(0).ctx.cpu, 0);
+    let counted = |cpu| (machine.native.cpu(cpu).nr, machine.native.cpu(cpu).idle);
+    assert_eq!(counted(0), (1, 0));
+    assert_eq!(counted(1).0, 0);
+}
+
+/// Or any process could have itself changed all the time, and be first for ever.
+#[test]
+fn who_has_itself_changed_is_forgiven_nothing() {
+    let mut machine = Machine::<true>::new(HOSTS[0], Placement::Free, Gang::None, true);
+    machine.wake(0, 0);
+    machine.schedule(0);
+    let before = machine.native.peek(0).ctx.vtime;
+    for _ in 0..3 {
+        machine.now += 1_000_000;
+        machine.change_running(0, 0);
+    }
+    let ran = machine.native.peek(0).ctx.vtime - before;
+    assert!(ran >= 2_000_000, "{ran}");
 }
 
 /// Kernels may refuse to start a timer, and nobody is told.

@@ -395,6 +395,46 @@ fn who_runs_on_where_the_lender_sleeps_borrows() {
     assert!(claim(&back, 0).share > Claim::NEUTRAL && claim(&back, 100).share < Claim::NEUTRAL);
 }
 
+/// One thread that computes, alone on its pCPU; its siblings have nothing to do.
+fn one_busy_thread() -> Vec<Does> {
+    let mut does = vec![(100, Doing::Running, 0)];
+    does.extend([(0, Doing::Waiting, 0); 3]);
+    does
+}
+
+/// It idled and lent, and then has one thread that is busy for good. That one has a pCPU, and more of the VM's
+/// time is of no use to it: nobody's weight falls for its debt, and what it leaves it lends again.
+#[test]
+fn what_a_lender_cannot_use_does_not_come_back() {
+    let mut policy = Jupiter::default();
+    let busy = |used| vec![(used, Doing::Ready, 16); 4];
+    ask_for(&mut policy, 0, 40, &[vec![SLEEPER; 4], busy(47), busy(47)]);
+    let loans = |policy: &Jupiter| {
+        let vms = policy.status().vms;
+        vms.iter().map(|vm| vm.loan).collect::<Vec<_>>()
+    };
+    assert!(loans(&policy)[1] > 0, "{:?}", loans(&policy));
+    for number in 40..60 {
+        let vms = [one_busy_thread(), busy(37), busy(37)];
+        ask_for(&mut policy, number, 1, &vms);
+        let told = loans(&policy);
+        assert!(told[0] <= 0 && told[1] >= 0, "{number}: {told:?}");
+    }
+    assert!(loans(&policy)[0] < 0, "a third of its share is left");
+}
+
+/// The loan is for who can use it.
+#[test]
+fn who_has_all_the_pcpus_that_it_can_use_does_not_borrow() {
+    let mut policy = Jupiter::default();
+    let busy = vec![(70, Doing::Ready, 16); 4];
+    let vms = [one_busy_thread(), vec![SLEEPER; 4], busy];
+    ask_for(&mut policy, 0, 10, &vms);
+    let loans = policy.status().vms;
+    assert!(loans[0].loan <= 0, "{loans:?}");
+    assert!(loans[1].loan < 0 && loans[2].loan > 0, "{loans:?}");
+}
+
 prop_compose! {
     fn any_does()(used in 0u64..100, doing in 0usize..3, depleted in 0u64..3) -> Does {
         (used, [Doing::Waiting, Doing::Ready, Doing::Running][doing], depleted)

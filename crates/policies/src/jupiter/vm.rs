@@ -255,6 +255,13 @@ impl Vm {
         self.vcpus.iter().any(|vcpu| vcpu.wants)
     }
 
+    /// What it could have used at most of `pcpus` pCPUs in a period of `period` ns, had it had more: a pCPU for each
+    /// vCPU that wants more, and what the others used.
+    pub fn usable(&self, pcpus: u64, period: Nanos) -> Nanos {
+        let most = |vcpu: &Vcpu| if vcpu.wants { period } else { vcpu.used };
+        (self.vcpus.iter().map(most).sum::<Nanos>()).min(pcpus * period)
+    }
+
     /// How often its vCPUs with low latencies were preempted or late, as RCR counts it: thousandths of once
     /// per vCPU, so that a VM with more of them does not count as worse for that.
     pub fn conflicts(&self, params: &JupiterParams) -> u64 {

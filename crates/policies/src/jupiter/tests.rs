@@ -364,6 +364,34 @@ fn siblings_stand_for_wakers_where_these_are_hidden_and_only_there() {
     }
 }
 
+/// Where hardware hides wakers, who seems to have woken it was there by accident: it does not stand in for the
+/// others.
+#[test]
+fn who_is_there_by_accident_is_no_waker_where_these_are_hidden() {
+    let mut policy = Jupiter::default();
+    let vms = [
+        vec![
+            (20, Doing::Ready, 0),
+            (0, Doing::Waiting, 0),
+            (0, Doing::Waiting, 0),
+        ],
+        vec![HOG; 3],
+    ];
+    let least = policy.params.latency_least;
+    let mut latencies = [0; 3];
+    for number in 0..60 {
+        let mut seen = period(number, &vms);
+        seen.host.wakers_hidden = true;
+        let turns = &mut seen.vms[0].vcpus[0].turns;
+        (turns.wakeups, turns.wakers) = (9, vec![TaskId(1)]);
+        let plan = ask(&mut policy, &seen);
+        latencies = [0, 1, 2].map(|vcpu| claim(&plan, vcpu).latency);
+    }
+    assert_eq!(latencies[0], least);
+    assert!(latencies[2] < 4 * MS, "{latencies:?}");
+    assert_eq!(latencies[1], latencies[2]);
+}
+
 /// A VM that leaves half of its time unused lends it, and gets it back when it can use it.
 #[test]
 fn unused_time_comes_back() {

@@ -154,8 +154,11 @@ impl Vm {
         for (went, did) in self.went.iter_mut().zip(&seen.vcpus) {
             let turns = &did.turns;
             went.wakers.clear();
-            went.wakers.extend(turns.wakers.iter().filter_map(place));
-            went.hidden = hidden && turns.wakeups > 0 && went.wakers.is_empty();
+            if !hidden {
+                went.wakers.extend(turns.wakers.iter().filter_map(place));
+            }
+            // Who seems to have woken it then was there by accident.
+            went.hidden = hidden && turns.wakeups > 0;
             went.doing = turns.doing;
         }
         self.hidden = hidden;

@@ -46,11 +46,11 @@ use reader::{Collected, Reader};
 pub mod limits {
     /// vCPUs of one VM.
     pub const VCPUS_PER_VM: u32 = 512;
-    /// vCPUs of all VMs.
+    /// vCPUs of all VMs; host tasks in all.
     pub const VCPUS: u32 = 4096;
     /// A VM's cap in percent of one pCPU: as many as there may be.
     pub const CAP: u32 = 51_200;
-    /// Threads of one VM, host tasks in all.
+    /// Threads of one VM.
     pub const THREADS: u32 = 65_536;
     /// Connections of one client.
     pub const CONNECTIONS: u32 = 65_536;

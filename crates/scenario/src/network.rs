@@ -141,11 +141,8 @@ fn meant(vms: &[Vm], name: &str) -> Vec<usize> {
     if let Some((at, _)) = all().find(|(_, vm)| vm.name == name) {
         return vec![at];
     }
-    let number = |rest: &str| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit());
-    all()
-        .filter(|(_, vm)| vm.name.strip_prefix(name).is_some_and(number))
-        .map(|(at, _)| at)
-        .collect()
+    let of_it = all().filter(|(_, vm)| vm.table == name);
+    of_it.map(|(at, _)| at).collect()
 }
 
 /// As [`meant`]; none is a problem.

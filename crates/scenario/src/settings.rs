@@ -285,6 +285,8 @@ pub struct CorunKeys {
 pub struct Vm {
     /// Its name.
     pub name: String,
+    /// The NAME of the `[vm.NAME]` that it is of: another one if a `count` made it.
+    pub table: String,
     /// Number of vCPUs.
     pub vcpus: u32,
     /// `cpu.weight` of the VM; `None`: it has no cgroup of its own.

@@ -93,6 +93,7 @@ fn vm(
     let demand = demand(table, vcpus);
     Some(Vm {
         name: name.to_string(),
+        table: name.to_string(),
         vcpus: vcpus?,
         weight,
         vcpu_weight,
@@ -267,11 +268,14 @@ pub(crate) fn tasks(top: &Reader<'_>, pcpus: Option<u32>, vms: &[Vm]) -> Vec<Hos
                 helper_of,
                 program: program.clone(),
             };
-            all.extend(
-                numbered(name, count, table.has("count"))
-                    .into_iter()
-                    .map(task),
-            );
+            let names = numbered(name, count, table.has("count"));
+            for name in &names {
+                if all.iter().any(|other| &other.name == name) {
+                    let message = format!("there would be two host tasks of the name {name:?}");
+                    table.problem("count", message);
+                }
+            }
+            all.extend(names.into_iter().map(task));
         }
         table.finish();
     }

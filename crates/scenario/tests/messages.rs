@@ -336,6 +336,10 @@ fn names() {
         with("[vm.web1]\nvcpus = 1\nworkload = \"cpu\"\n[case.x]\nvm.web.count = 2"),
         &["host.toml:6: vm.web1.count: there would be two VMs of the name \"web1\""],
     );
+    says(
+        with("[task.a]\ncount = 2\nprogram = \"sleep 1s\"\n[task.a1]\nprogram = \"sleep 1s\""),
+        &["host.toml:9: task.a1.count: there would be two host tasks of the name \"a1\""],
+    );
 }
 
 #[test]
@@ -505,6 +509,13 @@ fn channels() {
             "host.toml:7: channel.a.from: found \"web\", expected a VM and a port of its programs \
              such as \"web:dbreq\"",
             "host.toml:8: channel.a.to: there is no VM \"db\", accepted are web",
+        ],
+    );
+    // Several VMs are what a count makes.
+    says(
+        with("[vm.db1]\nvcpus = 1\nworkload = \"cpu\"\n[client.a]\nvm = \"db\"\nkind = \"ping\""),
+        &[
+            "host.toml:10: client.a.vm: there is no VM \"db\", did you mean \"db1\"? Accepted are web, db1",
         ],
     );
     says(

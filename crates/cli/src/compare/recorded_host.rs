@@ -20,7 +20,9 @@ use corun_sim::replay::{
 };
 
 /// Keys of a host whose effects are in recorded times already, or that concern guests.
-const IN_THE_TIMES: [&str; 8] = [
+const IN_THE_TIMES: [&str; 10] = [
+    "host.halt_poll",
+    "host.housekeeping",
     "host.idle_states",
     "host.smt",
     "host.l2",
@@ -52,7 +54,7 @@ pub fn refuse_scenario_options(args: &RunArgs) -> anyhow::Result<()> {
     if let Some(set) = args.sets.iter().find(in_the_times) {
         return refuse(
             &format!("--set {set}"),
-            "what tasks did to each other is in the recorded times",
+            "what tasks did to each other, and the host for them, is in the recorded times",
         );
     }
     match args.sets.iter().find(|set| !fits(set)) {

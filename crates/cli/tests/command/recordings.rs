@@ -91,7 +91,13 @@ fn what_does_not_go_with_recordings_is_said() {
     assert!(refused(&input, &["--case", "x"]).contains("no cases"));
     assert!(refused(&input, &["--duration", "1s"]).contains("as long as its recording"));
     assert!(refused(&input, &["--set", "vm.a.count=2"]).contains("host.… and scheduler.…"));
-    assert!(refused(&input, &["--set", "host.smt.yield=130"]).contains("in the recorded times"));
+    for set in [
+        "host.smt.yield=130",
+        "host.halt_poll.most=0us",
+        "host.housekeeping=1000",
+    ] {
+        assert!(refused(&input, &["--set", set]).contains("in the recorded times"));
+    }
     assert!(refused(&input, &["--set", "scheduler.cfs.latenc=2"]).contains("latency"));
     assert!(refused(&input, &["--policies", "balanced"]).contains("did you mean \"balance\""));
 }

@@ -19,7 +19,7 @@ pub use calibration::{Calibration, Machine, Slices};
 pub use kind::{Kind, Type};
 pub use vtrs::Limits;
 
-use crate::{AGNOSTIC, Policy};
+use crate::{AGNOSTIC, Policy, usable};
 use cluster::{Member, Pooled};
 use corun_model::{
     Nanos, Parameter, PcpuId, Placement, Plan, Pool, Snapshot, Status, TaskId, TaskPlan, Value,
@@ -175,14 +175,12 @@ impl Policy for Aql {
     }
 }
 
-/// All vCPUs, VM by VM. A VM's weight is shared by its vCPUs; without one, each counts alike.
+/// All vCPUs, VM by VM, each with what it weighs against all others.
 pub(crate) fn members(seen: &Snapshot, of: impl Fn(TaskId) -> Type) -> Vec<Member> {
     let mut members = Vec::new();
     for vm in &seen.vms {
-        let whole = vm.weight.map_or(100 * vm.vcpus.len() as u64, u64::from);
-        // Fixed point: a weight of 1 among 512 vCPUs is still something.
-        let weight = (whole * 1000 / (vm.vcpus.len() as u64).max(1)).max(1);
-        members.extend(vm.vcpus.iter().map(|vcpu| Member {
+        let each = vm.vcpus.iter().zip(usable::weights(vm));
+        members.extend(each.map(|(vcpu, weight)| Member {
             task: vcpu.task,
             of: of(vcpu.task),
             weight,

@@ -74,6 +74,39 @@ fn from_counters_to_pools() {
     assert!(policy.status().notes.is_empty());
 }
 
+/// How many pCPUs those with slices of 1 ms have of four, beside as many with slices of 90.
+fn quick_ones_have(set: impl Fn(&mut Snapshot)) -> u32 {
+    let mut seen = snapshot(4, &[4, 4]);
+    for (vm, kind) in seen.vms.iter_mut().zip([Kind::IoInt, Kind::Llcf]) {
+        for vcpu in &mut vm.vcpus {
+            (vcpu.run, vcpu.signals) = (7 * MS, signals(kind));
+        }
+    }
+    set(&mut seen);
+    let plan = settled(&mut Aql::default(), &seen);
+    served(&plan)
+        .iter()
+        .find(|(slice, _)| *slice == 1)
+        .unwrap()
+        .1
+}
+
+/// A VM without a weight counts for what its vCPUs weigh, and one with a weight for that, however they divide it.
+#[test]
+fn pools_have_pcpus_by_what_their_vcpus_weigh() {
+    let weigh = |vm: &mut corun_model::VmSeen, weight| {
+        vm.vcpus.iter_mut().for_each(|vcpu| vcpu.weight = weight);
+    };
+    assert_eq!(quick_ones_have(|_| ()), 2);
+    assert_eq!(quick_ones_have(|seen| weigh(&mut seen.vms[0], 300)), 3);
+    assert_eq!(quick_ones_have(|seen| weigh(&mut seen.vms[1], 300)), 1);
+    let by_vms = |seen: &mut Snapshot| {
+        weigh(&mut seen.vms[0], 300);
+        seen.vms.iter_mut().for_each(|vm| vm.weight = Some(100));
+    };
+    assert_eq!(quick_ones_have(by_vms), 2);
+}
+
 #[test]
 fn a_vcpu_that_did_not_run_keeps_its_type() {
     let mut seen = host(&[Kind::Llcf, Kind::IoInt]);

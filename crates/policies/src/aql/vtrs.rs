@@ -142,7 +142,7 @@ pub struct Recognition {
     seen: usize,
     decided: Option<Type>,
     /// Another type that has won, and how often in a row.
-    rival: (Kind, u32),
+    rival: (Type, u32),
 }
 
 impl Default for Recognition {
@@ -151,7 +151,7 @@ impl Default for Recognition {
             samples: [Cursors::default(); WINDOW],
             seen: 0,
             decided: None,
-            rival: (Kind::Unknown, 0),
+            rival: (Type::UNKNOWN, 0),
         }
     }
 }
@@ -165,20 +165,20 @@ impl Recognition {
             return;
         }
         let means = self.means();
-        let won = means.highest();
-        let held = self.decided.map_or(won, |decided| decided.kind);
-        let wins = if self.rival.0 == won {
-            self.rival.1 + 1
-        } else {
-            1
-        };
-        let kind = if wins >= WINS { won } else { held };
-        self.rival = if kind == won { (won, 0) } else { (won, wins) };
+        let kind = means.highest();
         let spins_or_waits = matches!(kind, Kind::IoInt | Kind::ConSpin);
-        self.decided = Some(Type {
+        let won = Type {
             kind,
             plus: spins_or_waits && means.llco > FULL / 2,
-        });
+        };
+        let held = self.decided.unwrap_or(won);
+        // Of another kind the kind counts, with or without a plus; of the same, the plus.
+        let rival = self.rival.0;
+        let again = rival.kind == won.kind && (won.kind != held.kind || rival.plus == won.plus);
+        let wins = if again { self.rival.1 + 1 } else { 1 };
+        let of = if wins >= WINS { won } else { held };
+        self.rival = if of == won { (won, 0) } else { (won, wins) };
+        self.decided = Some(of);
     }
 
     /// The cursors' means over the window; 0 before the first period.
@@ -327,6 +327,50 @@ mod tests {
         }
     }
 
+    /// Where a vCPU trashes the cache or does not, by turns, it stays what it was: which socket it is put on is decided
+    /// by that.
+    #[test]
+    fn a_plus_that_comes_and_goes_never_holds() {
+        let mut vcpu = Recognition::default();
+        let sample = |vcpu: &mut Recognition, misses| {
+            vcpu.sample(cursors(30, 0, 20_000, misses));
+            vcpu.decided()
+        };
+        for _ in 0..WINDOW {
+            sample(&mut vcpu, 4_600);
+        }
+        let plain = vcpu.decided();
+        assert_eq!((plain.kind, plain.plus), (Kind::IoInt, false));
+        // One of four is enough for the mean, and the next one takes it away again.
+        for _ in 0..10 {
+            assert_eq!(sample(&mut vcpu, 7_000), plain);
+            assert_eq!(sample(&mut vcpu, 2_000), plain);
+            for _ in 0..WINDOW {
+                sample(&mut vcpu, 4_600);
+            }
+            assert_eq!(vcpu.decided(), plain);
+        }
+        let kinds: Vec<bool> = (0..4).map(|_| sample(&mut vcpu, 7_000).plus).collect();
+        assert_eq!(kinds, [false, true, true, true], "it has won twice");
+    }
+
+    /// Whether it trashes the cache changes all the time: that keeps no new kind from being held.
+    #[test]
+    fn a_kind_holds_whatever_its_plus_does() {
+        let mut vcpu = Recognition::default();
+        (0..WINDOW).for_each(|_| vcpu.sample(cursors(0, 0, 0, 0)));
+        let mut pluses = Vec::new();
+        for period in 0..12 {
+            let misses = if period % 2 == 0 { 20_000 } else { 0 };
+            vcpu.sample(cursors(30, 0, 20_000, misses));
+            let decided = vcpu.decided();
+            assert_eq!(decided.kind == Kind::IoInt, period >= 2, "{period}");
+            pluses.push(decided.plus);
+        }
+        // The mean is two of four from the fourth on, which is not above a half.
+        assert_eq!(pluses[6..], [false; 6]);
+    }
+
     proptest! {
         #[test]
         fn equation_2_holds_for_all_inputs(
@@ -361,7 +405,10 @@ mod tests {
             let steady = cursors(io, exits, references, references / 3);
             (0..WINDOW + 1).for_each(|_| vcpu.sample(steady));
             for _ in 0..3 {
-                prop_assert_eq!(vcpu.decided().kind, steady.highest());
+                let (decided, highest) = (vcpu.decided(), steady.highest());
+                let may_trash = matches!(highest, Kind::IoInt | Kind::ConSpin);
+                prop_assert_eq!(decided.kind, highest);
+                prop_assert_eq!(decided.plus, may_trash && steady.llco > FULL / 2);
                 vcpu.sample(steady);
             }
         }

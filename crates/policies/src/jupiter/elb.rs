@@ -3,15 +3,16 @@
 //! (dissertation, §4.4.2; loan and borrow after Arpaci-Dusseau & Culler).
 //!
 //! A scheduler gives unused time to others, and it is lost to whom it belonged. Here it is lent: to
-//! one VM on the same pCPUs that could use more, that with the fewest conflicts of latencies, since it makes most of
-//! it. The loan grows gradually, a hundredth of the lender's entitlement each period, and no
+//! one VM on the same pCPUs that could use more than it is entitled to (a VM of which one thread is busy could use
+//! a pCPU and no more), that with the fewest conflicts of latencies, since it makes most of it. The loan grows gradually, a hundredth of the lender's entitlement each period, and no
 //! further than what the lender leaves unused, and leaves so because its vCPUs are halted: what it is
 //! entitled to is reckoned without outer cgroups and quotas, and a VM of which too
 //! much is expected for that wants all it can get. If the lender uses 5 % less than it did before the
 //! loan (as a rule, or in the period before it if that was less), it is harmed: the loan does not
-//! grow, but is halved, and ends when less than a step is left; then it may lend anew, by what it uses now. What the borrower used of it is owed, up to a bucket's depth. When the lender
-//! could use more than its entitlement it lends nothing, and what is owed comes back out of the
-//! borrower's entitlement, up to half of it in a period. Debts of VMs that have gone, or that Jupiter is off for, are written off.
+//! grow, but is halved, and ends when less than a step is left; then it may lend anew, by what it uses now. What the
+//! borrower used of it is owed, up to a bucket's depth. When the lender could use more than its entitlement it lends
+//! nothing, and what is owed comes back out of the borrower's entitlement, up to half of it in a period, and no more
+//! than the lender could use. Debts of VMs that have gone, or that Jupiter is off for, are written off.
 
 use super::params::JupiterParams;
 use corun_model::{Nanos, PcpuSet, VmId};
@@ -28,13 +29,14 @@ pub(super) struct VmUse {
     pub allowed: PcpuSet,
     /// What it is entitled to in a period, without loans.
     pub entitled: Nanos,
-    /// What it could use at most: a pCPU for each vCPU, of those that it may use.
+    /// What it could have used at most: a pCPU for each vCPU that wants more, of those that it may use, and what
+    /// the others used.
     pub most: Nanos,
     /// What it used.
     pub used: Nanos,
     /// How long its vCPUs were halted in it, together.
     pub halted: Nanos,
-    /// Could it have used more, had it had more?
+    /// Could it have used more, had it had more? Not necessarily more than it is entitled to.
     pub wants: bool,
     /// Its conflicts of low latencies, thousandths of one per vCPU.
     pub conflicts: u64,
@@ -77,6 +79,13 @@ pub(super) struct Bank {
     /// What was agreed on for the period that has just ended.
     agreed: Vec<Transfer>,
     books: Books,
+}
+
+impl VmUse {
+    /// Could it use more than it is entitled to?
+    fn wants_more_than_its_own(&self) -> bool {
+        self.wants && self.most > self.entitled
+    }
 }
 
 impl Bank {
@@ -148,16 +157,19 @@ impl Bank {
     /// What `vm` lends in the next period, if anything. A loan that harm has brought below a step is over: who
     /// lends nothing is not harmed by it, and what it uses from then on is what it uses as a rule.
     fn lend(&self, vm: &VmUse, all: &[VmUse], params: &JupiterParams) -> Option<Loan> {
-        let slack = vm.entitled.saturating_sub(vm.used).min(vm.halted);
+        let used = if vm.wants { vm.most } else { vm.used };
+        let slack = vm.entitled.saturating_sub(used).min(vm.halted);
         let step = percent(vm.entitled, params.loan_step);
         let depth = percent(vm.entitled, params.bucket);
-        if vm.wants || slack < step || self.owed_to(vm.vm) >= depth {
+        if vm.wants_more_than_its_own() || slack < step || self.owed_to(vm.vm) >= depth {
             return None;
         }
         // Time of a pCPU is nothing to who may not use it.
         let borrowers = || {
             (all.iter()).filter(|other| {
-                other.wants && other.vm != vm.vm && !other.allowed.and(&vm.allowed).is_empty()
+                other.wants_more_than_its_own()
+                    && other.vm != vm.vm
+                    && !other.allowed.and(&vm.allowed).is_empty()
             })
         };
         let still = |loan: &&Loan| borrowers().any(|other| other.vm == loan.to);
@@ -186,7 +198,7 @@ impl Bank {
         }
     }
 
-    /// Debts to those who could use more are repaid.
+    /// Debts to those who could use more than they are entitled to are repaid.
     fn repay(
         &self,
         vms: &[VmUse],
@@ -196,7 +208,7 @@ impl Bank {
         next: &mut Vec<Transfer>,
     ) {
         let mut given: BTreeMap<VmId, Nanos> = BTreeMap::new();
-        for lender in vms.iter().filter(|vm| vm.wants) {
+        for lender in vms.iter().filter(|vm| vm.wants_more_than_its_own()) {
             for (&(to, from), &owed) in self.debts_to(lender.vm) {
                 let Some(borrower) = present.get(&from) else {
                     continue;

@@ -133,7 +133,7 @@ impl Jupiter {
                     vm,
                     allowed: claimant.allowed,
                     entitled,
-                    most: claimant.most() * self.params.period,
+                    most: known.usable(claimant.most(), self.params.period),
                     used: known.used(),
                     halted: known.halted(),
                     wants: known.wants(),

@@ -364,6 +364,34 @@ fn siblings_stand_for_wakers_where_these_are_hidden_and_only_there() {
     }
 }
 
+/// Where hardware hides wakers, who seems to have woken it was there by accident: it does not stand in for the
+/// others.
+#[test]
+fn who_is_there_by_accident_is_no_waker_where_these_are_hidden() {
+    let mut policy = Jupiter::default();
+    let vms = [
+        vec![
+            (20, Doing::Ready, 0),
+            (0, Doing::Waiting, 0),
+            (0, Doing::Waiting, 0),
+        ],
+        vec![HOG; 3],
+    ];
+    let least = policy.params.latency_least;
+    let mut latencies = [0; 3];
+    for number in 0..60 {
+        let mut seen = period(number, &vms);
+        seen.host.wakers_hidden = true;
+        let turns = &mut seen.vms[0].vcpus[0].turns;
+        (turns.wakeups, turns.wakers) = (9, vec![TaskId(1)]);
+        let plan = ask(&mut policy, &seen);
+        latencies = [0, 1, 2].map(|vcpu| claim(&plan, vcpu).latency);
+    }
+    assert_eq!(latencies[0], least);
+    assert!(latencies[2] < 4 * MS, "{latencies:?}");
+    assert_eq!(latencies[1], latencies[2]);
+}
+
 /// A VM that leaves half of its time unused lends it, and gets it back when it can use it.
 #[test]
 fn unused_time_comes_back() {
@@ -393,6 +421,46 @@ fn who_runs_on_where_the_lender_sleeps_borrows() {
     assert!(claim(&lent, 100).share > Claim::NEUTRAL);
     let back = ask_for(&mut policy, 10, 1, &[vec![HOG; 2], vec![HOG; 2]]);
     assert!(claim(&back, 0).share > Claim::NEUTRAL && claim(&back, 100).share < Claim::NEUTRAL);
+}
+
+/// One thread that computes, alone on its pCPU; its siblings have nothing to do.
+fn one_busy_thread() -> Vec<Does> {
+    let mut does = vec![(100, Doing::Running, 0)];
+    does.extend([(0, Doing::Waiting, 0); 3]);
+    does
+}
+
+/// It idled and lent, and then has one thread that is busy for good. That one has a pCPU, and more of the VM's
+/// time is of no use to it: nobody's weight falls for its debt, and what it leaves it lends again.
+#[test]
+fn what_a_lender_cannot_use_does_not_come_back() {
+    let mut policy = Jupiter::default();
+    let busy = |used| vec![(used, Doing::Ready, 16); 4];
+    ask_for(&mut policy, 0, 40, &[vec![SLEEPER; 4], busy(47), busy(47)]);
+    let loans = |policy: &Jupiter| {
+        let vms = policy.status().vms;
+        vms.iter().map(|vm| vm.loan).collect::<Vec<_>>()
+    };
+    assert!(loans(&policy)[1] > 0, "{:?}", loans(&policy));
+    for number in 40..60 {
+        let vms = [one_busy_thread(), busy(37), busy(37)];
+        ask_for(&mut policy, number, 1, &vms);
+        let told = loans(&policy);
+        assert!(told[0] <= 0 && told[1] >= 0, "{number}: {told:?}");
+    }
+    assert!(loans(&policy)[0] < 0, "a third of its share is left");
+}
+
+/// The loan is for who can use it.
+#[test]
+fn who_has_all_the_pcpus_that_it_can_use_does_not_borrow() {
+    let mut policy = Jupiter::default();
+    let busy = vec![(70, Doing::Ready, 16); 4];
+    let vms = [one_busy_thread(), vec![SLEEPER; 4], busy];
+    ask_for(&mut policy, 0, 10, &vms);
+    let loans = policy.status().vms;
+    assert!(loans[0].loan <= 0, "{loans:?}");
+    assert!(loans[1].loan < 0 && loans[2].loan > 0, "{loans:?}");
 }
 
 prop_compose! {

@@ -154,8 +154,11 @@ impl Vm {
         for (went, did) in self.went.iter_mut().zip(&seen.vcpus) {
             let turns = &did.turns;
             went.wakers.clear();
-            went.wakers.extend(turns.wakers.iter().filter_map(place));
-            went.hidden = hidden && turns.wakeups > 0 && went.wakers.is_empty();
+            if !hidden {
+                went.wakers.extend(turns.wakers.iter().filter_map(place));
+            }
+            // Who seems to have woken it then was there by accident.
+            went.hidden = hidden && turns.wakeups > 0;
             went.doing = turns.doing;
         }
         self.hidden = hidden;
@@ -253,6 +256,13 @@ impl Vm {
     /// Could it have used more, had it had more?
     pub fn wants(&self) -> bool {
         self.vcpus.iter().any(|vcpu| vcpu.wants)
+    }
+
+    /// What it could have used at most of `pcpus` pCPUs in a period of `period` ns, had it had more: a pCPU for each
+    /// vCPU that wants more, and what the others used.
+    pub fn usable(&self, pcpus: u64, period: Nanos) -> Nanos {
+        let most = |vcpu: &Vcpu| if vcpu.wants { period } else { vcpu.used };
+        (self.vcpus.iter().map(most).sum::<Nanos>()).min(pcpus * period)
     }
 
     /// How often its vCPUs with low latencies were preempted or late, as RCR counts it: thousandths of once

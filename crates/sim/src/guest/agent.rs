@@ -19,7 +19,6 @@ use super::Timer;
 use super::balloon::BalloonParams;
 use super::interrupts::Interrupt;
 use super::thread::Doing;
-use super::vcpu::Mode;
 use super::vm::Vm;
 use crate::host::Host;
 use crate::load::AgentAchieved;
@@ -117,10 +116,11 @@ impl Vm {
         }
     }
 
-    /// A heartbeat's timer went off. That the vCPU idled until then, the daemon is told by a tracepoint.
+    /// A heartbeat's timer went off. That the vCPU idled until then, the daemon is told by a tracepoint of the
+    /// guest's: a vCPU that the host polls for, or that polls itself, idles, one that has halted for a lock does not.
     pub(super) fn heartbeat_due(&mut self, host: &mut Host, vcpu: u32) {
         if let Some(migrater) = &mut self.migrater {
-            migrater.idle[vcpu as usize] = self.vcpus[vcpu as usize].mode == Mode::Halted;
+            migrater.idle[vcpu as usize] = self.vcpus[vcpu as usize].idle();
         }
         self.post(host, vcpu, Interrupt::Heartbeat, None);
     }

@@ -209,7 +209,9 @@ impl Vm {
         let Some(idling) = slot.idle_state.idling else {
             return true;
         };
-        let called = !slot.pending.is_empty() || !slot.queue.is_empty();
+        // A thread that has halted for a lock is none that idles: who waits behind it calls nobody.
+        let waits = slot.current.is_none() && !slot.queue.is_empty();
+        let called = !slot.pending.is_empty() || waits;
         match idling {
             _ if called => {
                 self.stats.halt_poll_hits += u64::from(slot.polled_for());

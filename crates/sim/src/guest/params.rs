@@ -381,7 +381,8 @@ fn locks(default: &GuestParams) -> Vec<Parameter> {
             key: "vm.*.guest.lock",
             meaning: "kind of kernel spin locks: ticket, unfair or paravirtual",
             value: Value::Choice(default.lock.name()),
-            source: "Linux since 4.2 as a KVM guest (kernel/locking/qspinlock_paravirt.h)",
+            source: "Linux since 4.15 as a KVM guest (kernel/locking/qspinlock_paravirt.h); from 4.2 on \
+                     newcomers tried once, and queued",
             tried: "all three",
         },
         time(

@@ -77,6 +77,11 @@ impl Host {
         self.smt.is_some()
     }
 
+    /// When a task that has its pCPU begins to make progress there: what it costs to begin is paid then.
+    pub fn progress_begins(&self, task: TaskId) -> Nanos {
+        self.tasks[task.index()].progress.when(0)
+    }
+
     /// How much work a running task has done since it got its pCPU; 0 if it is not running.
     pub fn progress(&self, task: TaskId) -> Nanos {
         let task = &self.tasks[task.index()];

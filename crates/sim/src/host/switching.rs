@@ -178,7 +178,6 @@ impl Host {
         busy
     }
 
-    /// The warm-up is over: all accounts start again.
     /// The policy takes `task` for CPU-bound from now on, or does not.
     pub(crate) fn take_for_computing(&mut self, task: TaskId, computes: bool) {
         let now = self.now;
@@ -189,6 +188,7 @@ impl Host {
         }
     }
 
+    /// The warm-up is over: all accounts start again.
     pub(crate) fn reset_accounts(&mut self) {
         let now = self.now;
         for task in &mut self.tasks {

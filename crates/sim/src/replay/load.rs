@@ -371,8 +371,7 @@ impl Load for Replay {
 
     fn run(&mut self, host: &mut Host, task: TaskId) {
         let mut state = self.0.borrow_mut();
-        let from = host.now().saturating_add(host.params().costs.switch);
-        state.runs[task.index()].since = Some(from);
+        state.runs[task.index()].since = Some(host.progress_begins(task));
         state.order(host, task.index());
     }
 

@@ -3,13 +3,13 @@ use super::*;
 use corun_model::time::MS;
 use proptest::prelude::*;
 
-/// Entitled to 100 ms of up to 400.
+/// Entitled to 100 ms of up to 400. Who wants more could use all of them.
 fn vm(vm: u32, used: Nanos, wants: bool) -> VmUse {
     VmUse {
         vm: VmId(vm),
         allowed: PcpuSet::first(4),
         entitled: 100 * MS,
-        most: 400 * MS,
+        most: if wants { 400 * MS } else { used * MS },
         used: used * MS,
         halted: (400 - used) * MS,
         wants,
@@ -124,6 +124,40 @@ fn what_was_used_of_a_loan_is_repaid_when_the_lender_wants_more() {
     assert_eq!(step(&mut bank, &vms), [(1, 0, 0, false); 0]);
 }
 
+/// One thread of it is busy, and could use 90 ms where 80 are left to it: nothing comes back, and it lends what even
+/// that leaves.
+#[test]
+fn nothing_is_repaid_to_who_cannot_use_more_than_its_own() {
+    let one_busy = |number, used, most| VmUse {
+        most: most * MS,
+        ..vm(number, used, true)
+    };
+    let mut bank = lent_for(8);
+    for period in 0..5 {
+        let vms = [one_busy(0, 80, 90), vm(1, 108, true)];
+        let lent = (9 + period).min(10);
+        assert_eq!(step(&mut bank, &vms), [(0, 1, lent, false)]);
+    }
+    // Of what it can use beyond its own, and no more: what it uses of that is repaid.
+    let (_, owed) = bank.books();
+    let vms = [one_busy(0, 100, 115), vm(1, 110, false)];
+    assert_eq!(step(&mut bank, &vms), [(1, 0, 15, true)]);
+    step(&mut bank, &[one_busy(0, 115, 115), vm(1, 80, false)]);
+    let (books, still) = bank.books();
+    assert_eq!(books.repaid, 15 * MS);
+    assert!(owed > 15 * MS && still + books.repaid == books.lent);
+}
+
+#[test]
+fn nothing_is_lent_to_who_cannot_use_more_than_its_own() {
+    let full = VmUse {
+        most: 100 * MS,
+        ..vm(1, 100, true)
+    };
+    let vms = [vm(0, 40, false), full, vm(2, 100, true)];
+    assert_eq!(step(&mut Bank::default(), &vms), [(0, 2, 1, false)]);
+}
+
 #[test]
 fn debts_of_a_vm_that_has_gone_are_written_off() {
     let mut bank = lent_for(8);
@@ -137,7 +171,7 @@ proptest! {
     #[test]
     fn loans_are_conserved(
         periods in prop::collection::vec(
-            prop::collection::vec((0u64..400, any::<bool>(), 0u64..10, 0u32..8), 5), 1..60),
+            prop::collection::vec((0u64..400, any::<bool>(), 0u64..400, 0u64..10, 0u32..8), 5), 1..60),
     ) {
         let mut bank = Bank::default();
         for period in periods {
@@ -145,8 +179,9 @@ proptest! {
                 .into_iter()
                 .enumerate()
                 .filter(|(_, (.., here))| *here > 0)
-                .map(|(n, (used, wants, conflicts, _))| VmUse {
+                .map(|(n, (used, wants, more, conflicts, _))| VmUse {
                     conflicts,
+                    most: if wants { (used + more).min(400) } else { used } * MS,
                     ..vm(n as u32, used, wants)
                 })
                 .collect();
@@ -157,12 +192,12 @@ proptest! {
             let has = after(&entitled, &transfers);
             prop_assert_eq!(has.iter().sum::<Nanos>(), 100 * MS * vms.len() as u64);
             for (vm, has) in vms.iter().zip(has) {
-                prop_assert!(has <= vm.most, "{} of {}", has, vm.most);
+                prop_assert!(has <= vm.most.max(vm.entitled), "{} of {}", has, vm.most);
                 let lent = transfers.iter().filter(|t| t.from == vm.vm && !t.repays);
                 let lent: Vec<Nanos> = lent.map(|t| t.amount).collect();
                 let slack = vm.entitled.saturating_sub(vm.used).min(vm.halted);
                 prop_assert!(lent.len() <= 1 && lent.iter().all(|&lent| lent <= slack));
-                prop_assert!(lent.is_empty() || !vm.wants);
+                prop_assert!(lent.iter().all(|&lent| vm.most + lent <= vm.entitled));
             }
         }
     }

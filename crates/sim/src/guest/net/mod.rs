@@ -183,6 +183,7 @@ impl Vm {
                     connection: 0,
                 };
                 let cost = self.params.net.kick + self.params.net.packet;
+                self.vcpus[vcpu as usize].io_events += 1;
                 self.emit(host, vcpu, cost, Packet { to, ..packet });
             }
             Body::Tcp(segment) => self.segment(host, vcpu, endpoint, &segment),

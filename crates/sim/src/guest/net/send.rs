@@ -35,8 +35,8 @@ impl Vm {
         let to = self.net.endpoints[endpoint as usize].peer;
         // One exit for all: vhost is awake by the second one (event index).
         let mut kick = self.params.net.kick;
-        self.vcpus[vcpu as usize].io_events += 1;
-        for segment in segments {
+        for (place, segment) in segments.into_iter().enumerate() {
+            self.vcpus[vcpu as usize].io_events += u64::from(place == 0);
             let cost = kick + self.params.net.packet + self.params.net.copying(segment.len);
             kick = 0;
             let body = Body::Tcp(segment);

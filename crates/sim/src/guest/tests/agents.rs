@@ -133,6 +133,28 @@ fn vmigrater_lets_idle_vcpus_sleep() {
     assert!(rested > 2 * as_often, "{rested} and {as_often} bytes");
 }
 
+/// Three vCPUs have nothing to do: to their guest they idle, whether they give their pCPUs back or poll.
+#[test]
+fn vmigrater_lets_idle_vcpus_rest_however_they_idle() {
+    let work = |idle, rest| {
+        let params = MigraterParams {
+            idle: rest,
+            ..MigraterParams::default()
+        };
+        let mut vm = guest("a", READER, Some(Agent::VMigrater(params)));
+        vm.params.idle = idle;
+        vm.threads.drain(..3);
+        agent(&cfs_run(vec![vm])).work
+    };
+    for idle in [IdleMode::Halt, IdleMode::Poll, IdleMode::Retention(0)] {
+        let (as_often, rested) = (work(idle, 0), work(idle, 3 * MS));
+        assert!(
+            3 * rested < 2 * as_often,
+            "{idle:?}: {rested} of {as_often}"
+        );
+    }
+}
+
 #[test]
 fn vmigrater_moves_no_task_that_computes_or_is_bound() {
     let computing = "loop { read 16KB random; compute 20ms; count reads }";

@@ -106,6 +106,33 @@ fn three_on_paravirtual_locks(programs: [&str; 3]) -> Outcome {
     from_the_start(3, MS, vec![lockers, on(1, vm("hog", free(), &[HOG]))])
 }
 
+/// It waits from 4 ms to 23 ms, and KVM has learnt from its naps to poll for it. A thread that only waits in its
+/// runqueue is not what a poll is for: it has halted once, and gives its pCPU back.
+#[test]
+fn a_halted_waiter_is_not_called_by_a_thread_in_its_runqueue() {
+    let params = GuestParams {
+        hz: 1,
+        wakeup_granularity: SEC,
+        ..kind(LockKind::Paravirtual)
+    };
+    let naps = "loop 20 { compute 10us; sleep 50us }; compute 2800us; lock l { compute 1us }";
+    let mut lockers = vm("a", params, &["compute 3ms; lock l { compute 20ms }", naps]);
+    let alone = from_the_start(2, 10 * MS, vec![lockers.clone()]);
+    lockers.threads.push(ThreadSpec {
+        name: "waits".into(),
+        program: Program::parse("sleep 3900us; compute 1us").unwrap(),
+        vcpu: Some(1),
+    });
+    let beside = from_the_start(2, 10 * MS, vec![lockers]);
+    for outcome in [&alone, &beside] {
+        let achieved = &outcome.vms[0].achieved;
+        assert!(achieved.halt_poll_hits > 10);
+        assert_eq!((achieved.spin, achieved.lock_halts), (150 * US, 1));
+    }
+    let polls = |outcome: &Outcome| outcome.vms[0].achieved.halt_poll_hits;
+    assert_eq!(polls(&alone), polls(&beside));
+}
+
 /// It waits from 950 us on, is preempted at 1 ms, and the lock is let go at 1.05 ms: nobody has it until 2 ms.
 #[test]
 fn nobody_takes_a_lock_before_a_first_waiter_that_was_preempted_while_it_spun() {

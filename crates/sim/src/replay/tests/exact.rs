@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Small recordings whose replay can be worked out by hand.
 
-use super::make::{after, burst, by, recording, replay, replay_with, vcpu};
+use super::make::{after, burst, by, recording, replay, replay_at, replay_with, vcpu};
 use crate::Outcome;
+use crate::host::Costs;
 use crate::load::Load;
 use crate::replay::Beyond::{Repeat, Wait};
 use crate::replay::{Options, Replay, Spinning};
+use corun_model::time::US;
 use corun_model::{Nanos, PcpuId};
 use corun_recording::WakeCause::AtStart;
 use corun_recording::{BurstEnd, Recording, Role};
@@ -62,6 +64,43 @@ fn what_can_have_been_spinning_is_left_out_at_the_other_extreme() {
     let (outcome, report) = replay_with(&recording, options, false);
     assert_eq!(times(&outcome), [(60, 0, 440), (10, 0, 490)]);
     assert_eq!(report.vms[0].work, 70);
+}
+
+/// What a switch, a preemption and a way to another pCPU take is no work of who begins then.
+#[test]
+fn what_it_costs_to_begin_is_not_work() {
+    let (switch, migration, preemption) = (2 * US, 5 * US, 10 * US);
+    let costs = Costs {
+        switch,
+        migration,
+        preemption,
+        ..Costs::NONE
+    };
+    let options = Options {
+        beyond: Wait,
+        ..Options::default()
+    };
+    let at = |tasks| replay_at(&recording(1, 1000 * US, tasks), options, true, costs);
+    // Ticks every 100 us let the two have turns: ten, of which the last eight follow a preemption.
+    let hog = || vec![burst(AtStart, 0, 1000 * US)];
+    let (_, report) = at(vec![vcpu(0, hog()), vcpu(1, hog())]);
+    assert_eq!(report.vms[0].work, 1000 * US - 10 * switch - 8 * preemption);
+    // The first goes on at 200 us, has done 150 us of work at 264 us and 170 at 284, where it wakes the others, and is
+    // done at 294. The hog is back until the tick at 300, then they come one after the other.
+    let first = vec![burst(AtStart, 0, 180 * US)];
+    let third = vec![burst(by(0, 150 * US), 150 * US, US)];
+    let fourth = vec![burst(by(0, 170 * US), 170 * US, US)];
+    let tasks = vec![
+        vcpu(0, first),
+        vcpu(1, hog()),
+        vcpu(2, third),
+        vcpu(3, fourth),
+    ];
+    let (outcome, _) = at(tasks);
+    let ends = times(&outcome);
+    assert_eq!(ends[0].0, 180 * US + 2 * switch + preemption);
+    assert_eq!(ends[2], (3 * US, 36 * US, 961 * US));
+    assert_eq!(ends[3], (3 * US, 19 * US, 978 * US));
 }
 
 #[test]

@@ -146,13 +146,23 @@ pub fn replay_with(
     options: Options,
     rotate: bool,
 ) -> (Outcome, ReplayReport) {
+    replay_at(recording, options, rotate, Costs::NONE)
+}
+
+/// The same on a host where things cost something.
+pub fn replay_at(
+    recording: &Recording,
+    options: Options,
+    rotate: bool,
+    costs: Costs,
+) -> (Outcome, ReplayReport) {
     let pcpus = recording.host.pcpus.value;
     let params = HostParams {
         topology: Topology::flat(pcpus).unwrap(),
         hz: 10_000,
         tick_skew: false,
         idle_states: Vec::new(),
-        costs: Costs::NONE,
+        costs,
         hardware: HardwareParams::UNSHARED,
     };
     let fifo = Fifo {

@@ -9,6 +9,10 @@ use crate::device::net::{
 };
 use crate::workload::Length;
 use corun_model::time::US;
+use corun_model::{Plan, Snapshot};
+use corun_policies::Policy;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const HOG: &str = "loop { compute 100ms }";
 const ECHO: &str = "loop { request web; reply web 100B }";
@@ -121,6 +125,51 @@ fn a_ping_takes_wire_lan_vhost_and_the_kernels_work() {
     );
     let kernel = outcome.vms[0].achieved.kernel;
     assert_eq!(kernel, times.count() * work);
+}
+
+/// Adds up the I/O events of all vCPUs in a second from 100 ms on.
+#[derive(Debug)]
+struct Counts(Arc<AtomicU64>);
+
+impl Policy for Counts {
+    fn period(&self) -> Nanos {
+        100 * MS
+    }
+
+    fn decide(&mut self, seen: &Snapshot, _: &mut Plan) {
+        let vcpus = seen.vms.iter().flat_map(|vm| &vm.vcpus);
+        let events: u64 = vcpus.filter_map(|vcpu| vcpu.signals.io_events).sum();
+        let counts = (200 * MS..=1100 * MS).contains(&seen.now);
+        self.0.fetch_add(u64::from(counts) * events, Relaxed);
+    }
+
+    fn wants_signals(&self) -> bool {
+        true
+    }
+}
+
+/// I/O events of a VM with this program and client, per round trip.
+fn events_per_round(programs: &[&str], client: ClientSpec) -> f64 {
+    let vms = vec![vm("a", quick(), programs)];
+    let guests = Guests::with_devices(vms, Vec::new(), &[], &network(vec![client]), 1).unwrap();
+    let sched = Box::new(RoundRobin::new(10 * MS));
+    let counted = Arc::default();
+    let outcome = Simulation::new(machine(1, FREE), sched, Box::new(guests), None)
+        .with_policy(Box::new(Counts(Arc::clone(&counted))))
+        .run(100 * MS, 1200 * MS, |_| {});
+    let rounds = outcome.clients[0].responses.count() as f64 / 1.1;
+    counted.load(Relaxed) as f64 / rounds
+}
+
+/// What vCPUs that do I/O are known by: interrupts of devices, and what goes to them. No packet is none.
+#[test]
+fn an_io_event_is_an_interrupt_or_a_packet_that_goes_out() {
+    let near = |seen: f64, expected: f64| (seen / expected - 1.0).abs() < 0.01;
+    let ping = events_per_round(&[], ping(0));
+    assert!(near(ping, 2.0), "{ping}");
+    // The request, its ACK, the reply, its ACK.
+    let served = events_per_round(&[ECHO], closed(0, 1, Some("1ms")));
+    assert!(near(served, 4.0), "{served}");
 }
 
 #[test]

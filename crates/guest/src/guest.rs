@@ -8,11 +8,9 @@ use crate::state::{self, State};
 use crate::system::Sys;
 use corun_model::{Nanos, counted};
 use corun_system::procfs::Proc;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use corun_system::signals;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 /// Where threads that may have been moved are written down by default.
 pub const STATE: &str = "/run/corun/guest.json";
@@ -111,7 +109,7 @@ pub fn run(options: GuestOptions) -> Result<(Cause, usize), GuestError> {
     if !PERIODS.contains(&options.heartbeat) {
         return Err(GuestError::Heartbeat(options.heartbeat));
     }
-    let asked = watch_signals().map_err(GuestError::Signals)?;
+    let asked = signals::watch().map_err(GuestError::Signals)?;
     let (state, left) = open(&options.state)?;
     if left > 0 {
         (options.notes)(&format!(
@@ -148,13 +146,4 @@ fn open(path: &Path) -> Result<(State, usize), GuestError> {
         path: path.to_path_buf(),
         cause,
     })
-}
-
-/// A flag that signals to end raise; the daemon looks at it several times a second.
-fn watch_signals() -> io::Result<Arc<AtomicBool>> {
-    let asked = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&asked))?;
-    }
-    Ok(asked)
 }

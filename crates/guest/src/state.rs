@@ -79,10 +79,9 @@ impl State {
             let error = "another `corun guest` is at work with this file";
             io::Error::new(io::ErrorKind::ResourceBusy, error)
         })?;
-        let content: Content = match files::read(path) {
-            Ok(text) => serde_json::from_slice(&text)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Content::default(),
-            Err(error) => return Err(error),
+        let content: Content = match files::read_own(path)? {
+            Some(text) => serde_json::from_slice(&text)?,
+            None => Content::default(),
         };
         let ours = content.boot == proc.boot();
         let lines = content.threads.into_iter().filter(|_| ours);

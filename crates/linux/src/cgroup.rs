@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a VM is worth: `cpu.weight` of the cgroup (v2) it has to itself.
 //!
-//! Its own is the outermost cgroup around its VMM with no other process in it. libvirt puts the VMM
-//! and its vCPUs into (threaded) cgroups within the VM's scope; a slice is for many by its nature,
-//! even if there is but one VM in it now.
+//! Who is in a cgroup with a VMM serves its VM, unless that is another VMM: libvirt puts swtpm, virtiofsd, passt and
+//! the like beside QEMU, KubeVirt has its launcher there. So a VM's own is the innermost cgroup around its VMM with no other VMM in it,
+//! and those around that as long as nobody else comes in: libvirt puts the VMM and its vCPUs into (threaded) cgroups
+//! within the VM's scope. A scope or a service is for one thing by its nature, so in these others may come in that
+//! are no VMs; a slice is for many, even if there is but one VM in it now.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -17,13 +20,14 @@ pub(crate) fn mount(root: &Path) -> Option<PathBuf> {
     MOUNTS.iter().map(|path| root.join(path)).find(is_v2)
 }
 
-/// The weight of the VM with this process and cgroup; `None` if it shares its cgroup.
-pub(crate) fn weight(tgid: u32, cgroup: &str) -> Option<u32> {
-    weight_in(&mount(Path::new("/"))?, tgid, cgroup)
+/// The weight of the VM with this process and cgroup; `None` if it shares its cgroup with another: `is_vm` tells of a
+/// process whether it is one.
+pub(crate) fn weight(tgid: u32, cgroup: &str, is_vm: &dyn Fn(u32) -> bool) -> Option<u32> {
+    weight_in(&mount(Path::new("/"))?, tgid, cgroup, is_vm)
 }
 
-pub(crate) fn weight_in(root: &Path, tgid: u32, cgroup: &str) -> Option<u32> {
-    weight_at(&own_cgroup(root, tgid, cgroup)?)
+fn weight_in(root: &Path, tgid: u32, cgroup: &str, is_vm: &dyn Fn(u32) -> bool) -> Option<u32> {
+    weight_at(&own_cgroup(root, tgid, cgroup, is_vm)?)
 }
 
 /// The weight of the cgroup with this directory.
@@ -36,13 +40,28 @@ pub(crate) fn weight_at(cgroup: &Path) -> Option<u32> {
         .filter(|weight| (1..=10_000).contains(weight))
 }
 
-/// The outermost cgroup that holds process `tgid` and no other.
-pub(crate) fn own_cgroup(root: &Path, tgid: u32, cgroup: &str) -> Option<PathBuf> {
+/// The cgroup that VM `tgid` has to itself, as said above.
+pub(crate) fn own_cgroup(
+    root: &Path,
+    tgid: u32,
+    cgroup: &str,
+    is_vm: &dyn Fn(u32) -> bool,
+) -> Option<PathBuf> {
     let mut own = None;
+    let mut known = BTreeSet::new();
     let mut at = root.join(cgroup.trim_start_matches('/'));
     while at != root && at.starts_with(root) && !is_slice(&at) {
-        match alone(&at, tgid, DEEPEST) {
-            Some(true) => own = Some(at.clone()),
+        let mut inside = BTreeSet::from([tgid]);
+        let may_come_in = own.is_none() || is_unit(&at);
+        let fits = |process| match process == tgid || known.contains(&process) {
+            true => true,
+            false => may_come_in && !is_vm(process),
+        };
+        match gather(&at, DEEPEST, &fits, &mut inside) {
+            Some(true) => {
+                own = Some(at.clone());
+                known = inside;
+            }
             Some(false) => break,
             None => {} // threaded: its processes are listed further out
         }
@@ -51,6 +70,12 @@ pub(crate) fn own_cgroup(root: &Path, tgid: u32, cgroup: &str) -> Option<PathBuf
         }
     }
     own
+}
+
+/// A scope or a service of systemd's.
+fn is_unit(cgroup: &Path) -> bool {
+    let end = cgroup.extension();
+    end.is_some_and(|end| end == "scope" || end == "service")
 }
 
 fn is_slice(cgroup: &Path) -> bool {
@@ -67,14 +92,24 @@ pub(crate) fn children(cgroup: &Path) -> Option<impl Iterator<Item = PathBuf>> {
     Some(paths.filter(|path| path.is_dir()))
 }
 
-/// Is there no process but `tgid` in this cgroup and those below? `None` if it does not say.
-fn alone(cgroup: &Path, tgid: u32, levels: u32) -> Option<bool> {
+/// Lists the processes of this cgroup and those below, as long as each `fits`: do they all? `None` if it does not say.
+fn gather(
+    cgroup: &Path,
+    levels: u32,
+    fits: &dyn Fn(u32) -> bool,
+    inside: &mut BTreeSet<u32>,
+) -> Option<bool> {
     let processes = fs::read_to_string(cgroup.join("cgroup.procs")).ok()?;
-    if processes.lines().any(|line| line.parse() != Ok(tgid)) {
-        return Some(false);
+    for line in processes.lines() {
+        match line.parse() {
+            Ok(process) if fits(process) => inside.insert(process),
+            _ => return Some(false),
+        };
     }
-    let others = |group: PathBuf| levels == 0 || alone(&group, tgid, levels - 1) == Some(false);
-    Some(!children(cgroup)?.any(others))
+    let mut below = children(cgroup)?;
+    let others =
+        |group: PathBuf| levels == 0 || gather(&group, levels - 1, fits, inside) == Some(false);
+    Some(!below.any(others))
 }
 
 #[cfg(test)]
@@ -95,35 +130,98 @@ mod tests {
         root
     }
 
+    /// Processes 7, 8 and 70 are VMs.
+    fn weight_of(root: &tempfile::TempDir, tgid: u32, cgroup: &str) -> Option<u32> {
+        weight_in(root.path(), tgid, cgroup, &|process| {
+            [7, 8, 70].contains(&process)
+        })
+    }
+
     #[test]
     fn a_cgroup_to_itself() {
         let root = tree(&[("a", "7\n", "300\n"), ("b", "8\n", "100\n")]);
-        assert_eq!(weight_in(root.path(), 7, "/a"), Some(300));
+        assert_eq!(weight_of(&root, 7, "/a"), Some(300));
     }
 
     #[test]
     fn the_root_or_a_shared_cgroup_is_not_its_own() {
-        let root = tree(&[("a", "7\n8\n", "300\n"), ("x.slice", "9\n", "50\n")]);
-        assert_eq!(weight_in(root.path(), 7, "/a"), None);
-        assert_eq!(weight_in(root.path(), 7, "/"), None);
-        assert_eq!(weight_in(root.path(), 9, "/x.slice"), None);
-        assert_eq!(weight_in(root.path(), 9, "/../../etc"), None);
+        let root = tree(&[("a", "9\n7\n8\n", "300\n"), ("x.slice", "7\n9\n", "50\n")]);
+        assert_eq!(weight_of(&root, 7, "/a"), None);
+        assert_eq!(weight_of(&root, 7, "/"), None);
+        assert_eq!(weight_of(&root, 7, "/x.slice"), None);
+        assert_eq!(weight_of(&root, 7, "/../../etc"), None);
     }
 
     #[test]
     fn libvirt_has_threaded_cgroups_in_a_scope() {
+        // Alone, and with swtpm or the like, which libvirt puts into the emulator's.
+        for processes in ["7\n", "7\n9\n10\n"] {
+            let root = tree(&[
+                ("machine.slice", "", "100\n"),
+                ("machine.slice/vm.scope", "", "250\n"),
+                ("machine.slice/vm.scope/libvirt", processes, "100\n"),
+                (
+                    "machine.slice/vm.scope/libvirt/emulator",
+                    "threaded",
+                    "100\n",
+                ),
+                ("machine.slice/vm.scope/libvirt/vcpu0", "threaded", "100\n"),
+            ]);
+            let path = "/machine.slice/vm.scope/libvirt/emulator";
+            assert_eq!(weight_of(&root, 7, path), Some(250), "{processes}");
+        }
+    }
+
+    #[test]
+    fn helpers_beside_it_in_its_scope_do_not_make_it_anothers() {
         let root = tree(&[
-            ("machine.slice", "", "100\n"),
             ("machine.slice/vm.scope", "", "250\n"),
             ("machine.slice/vm.scope/libvirt", "7\n", "100\n"),
-            (
-                "machine.slice/vm.scope/libvirt/emulator",
-                "threaded",
-                "100\n",
-            ),
-            ("machine.slice/vm.scope/libvirt/vcpu0", "threaded", "100\n"),
+            ("machine.slice/vm.scope/helpers", "9\n", "20\n"),
+            ("machine.slice/two.scope", "", "500\n"),
+            ("machine.slice/two.scope/a", "8\n9\n", "30\n"),
+            ("machine.slice/two.scope/b", "70\n", "60\n"),
         ]);
-        let path = "/machine.slice/vm.scope/libvirt/emulator";
-        assert_eq!(weight_in(root.path(), 7, path), Some(250));
+        let of = |tgid, path| weight_of(&root, tgid, path);
+        assert_eq!(of(7, "/machine.slice/vm.scope/libvirt"), Some(250));
+        assert_eq!(of(8, "/machine.slice/two.scope/a"), Some(30));
+        assert_eq!(of(70, "/machine.slice/two.scope/b"), Some(60));
+    }
+
+    /// VMs with a helper each that were put into one slice, or one cgroup without a unit.
+    #[test]
+    fn several_vms_with_helpers_share_what_is_around_them() {
+        for around in ["machine.slice", "machine"] {
+            let [both, one, other] = ["", "/one", "/other"].map(|at| format!("{around}{at}"));
+            let root = tree(&[
+                (&both, "", "900\n"),
+                (&one, "7\n9\n", "200\n"),
+                (&other, "10\n8\n", "300\n"),
+            ]);
+            assert_eq!(weight_of(&root, 7, &one), Some(200));
+            assert_eq!(weight_of(&root, 8, &other), Some(300));
+            let root = tree(&[(&both, "7\n8\n9\n10\n", "900\n")]);
+            assert_eq!(weight_of(&root, 7, &both), None);
+        }
+    }
+
+    /// As the kubelet makes them without systemd: the only VM has its container to itself, not all pods.
+    #[test]
+    fn what_is_around_others_is_not_its_own() {
+        let root = tree(&[
+            ("kubepods", "", "9000\n"),
+            ("kubepods/pod1", "", "80\n"),
+            ("kubepods/pod1/compute", "10\n11\n7\n", "40\n"),
+            ("kubepods/pod2", "", "80\n"),
+            ("kubepods/pod2/web", "12\n", "40\n"),
+        ]);
+        assert_eq!(weight_of(&root, 7, "/kubepods/pod1/compute"), Some(80));
+        fs::create_dir(root.path().join("kubepods/pod1/sidecar")).unwrap();
+        fs::write(
+            root.path().join("kubepods/pod1/sidecar/cgroup.procs"),
+            "13\n",
+        )
+        .unwrap();
+        assert_eq!(weight_of(&root, 7, "/kubepods/pod1/compute"), Some(40));
     }
 }

@@ -139,21 +139,22 @@ impl Vms {
         self.drop_ended(slots, thorough);
         let places = self.list.iter().map(|vm| vm.slot).zip(0..);
         let places: BTreeMap<u32, usize> = places.collect();
+        let all: BTreeSet<u32> = slots.iter().map(|slot| slot.id).collect();
         for slot in slots {
             let known = places.get(&slot.at).copied();
-            let Some(at) = known.or_else(|| self.add(slot.at, slot.id)) else {
+            let Some(at) = known.or_else(|| self.add(slot.at, slot.id, &all)) else {
                 continue;
             };
             let vm = &mut self.list[at];
             vm.books = Books::of(slot);
             if thorough {
-                vm.weigh();
+                vm.weigh(&all);
                 vm.vcpus.iter_mut().for_each(refresh_allowed);
             }
             let threads = || Process::here(vm.key.tgid).thread_count().unwrap_or(0);
             if vm.counted != slot.vcpus || thorough && vm.settled.look(threads()) {
                 vm.counted = slot.vcpus;
-                vm.find_threads(tables, &mut self.next_task);
+                vm.find_threads(tables, &all, &mut self.next_task);
             }
         }
     }
@@ -174,13 +175,13 @@ impl Vms {
     }
 
     /// A VM that has just turned up; `None` if it has already gone again.
-    fn add(&mut self, slot: u32, tgid: u32) -> Option<usize> {
+    fn add(&mut self, slot: u32, tgid: u32, all: &BTreeSet<u32>) -> Option<usize> {
         let process = Process::here(tgid);
         let start = process.start()?;
         let words = process.words()?;
         let cgroup = process.cgroup();
         let identity = identity::of(Path::new("/"), tgid, &words, cgroup.as_deref());
-        let own_cgroup = own_cgroup(tgid, cgroup.as_deref());
+        let own_cgroup = own_cgroup(tgid, cgroup.as_deref(), all);
         self.list.push(Vm {
             vm: VmId(self.next_vm),
             slot,
@@ -216,28 +217,28 @@ impl Vms {
 
 impl Vm {
     /// Brings its weight up to date. Which cgroup is its own takes listing processes: that is looked up when it goes
-    /// to another one, or its own is gone, and when its threads are looked at.
-    fn weigh(&mut self) {
+    /// to another one, or its own is gone, and when its threads are looked at. `all`: the processes of all VMs.
+    fn weigh(&mut self, all: &BTreeSet<u32>) {
         let cgroup = Process::here(self.key.tgid).cgroup();
         let is_there = |own: &PathBuf| own.exists();
         if cgroup != self.cgroup || !self.own_cgroup.as_ref().is_none_or(is_there) {
             self.cgroup = cgroup;
-            self.find_cgroup();
+            self.find_cgroup(all);
         }
         self.weight = self.own_cgroup.as_deref().and_then(cgroup::weight_at);
     }
 
     /// Looks up which cgroup is its own.
-    fn find_cgroup(&mut self) {
-        self.own_cgroup = own_cgroup(self.key.tgid, self.cgroup.as_deref());
+    fn find_cgroup(&mut self, all: &BTreeSet<u32>) {
+        self.own_cgroup = own_cgroup(self.key.tgid, self.cgroup.as_deref(), all);
     }
 
     /// Adds vCPU threads that are not known yet, and brings its cgroup, what its vCPUs weigh and its other
     /// threads up to date.
-    fn find_threads(&mut self, tables: &Tables<'_, '_>, next_task: &mut u32) {
+    fn find_threads(&mut self, tables: &Tables<'_, '_>, all: &BTreeSet<u32>, next_task: &mut u32) {
         let tgid = self.key.tgid;
         let process = Process::here(tgid);
-        self.find_cgroup();
+        self.find_cgroup(all);
         let weights = Weights::of(tgid);
         for vcpu in &mut self.vcpus {
             vcpu.weight = weights.of_thread(vcpu.key.tid);
@@ -246,14 +247,18 @@ impl Vm {
         let threads = process.threads();
         let mut new = threads.clone();
         new.retain(|tid| !known(tid));
-        let named = |&tid: &u32| Some((tid, Some(vcpu_number(&process.thread(tid).name()?)?)));
-        let mut found: Vec<(u32, Option<u32>)> = new.iter().filter_map(named).collect();
-        if found.is_empty() && self.vcpus.is_empty() {
-            // A VMM that names its threads otherwise: the dispatcher tells which are vCPUs.
-            found = new.iter().map(|&tid| (tid, None)).collect();
-        }
+        let number = |&tid: &u32| {
+            (
+                tid,
+                process
+                    .thread(tid)
+                    .name()
+                    .and_then(|name| vcpu_number(&name)),
+            )
+        };
+        let new = new.iter().map(number).collect();
         self.left_out = 0;
-        for (tid, number) in found {
+        for (tid, number) in self.may_be_vcpus(new) {
             let mut vcpu =
                 match open_vcpu((tgid, tid), number, &weights, tables, TaskId(*next_task)) {
                     Ok(Some(vcpu)) => vcpu,
@@ -271,6 +276,16 @@ impl Vm {
         }
         self.vcpus.sort_by_key(|vcpu| (vcpu.number, vcpu.key.tid));
         self.left_out += helpers::refresh(&mut self.helpers, &self.vcpus, &process, tgid, &threads);
+    }
+
+    /// Which of its threads that are no known vCPUs may be some, with the numbers that their names say. Where a VMM names
+    /// its threads otherwise the dispatcher tells, which notices vCPUs one by one as they want to run: then each
+    /// that is not known yet is asked for at every look.
+    fn may_be_vcpus(&self, mut new: Vec<(u32, Option<u32>)>) -> Vec<(u32, Option<u32>)> {
+        let is_named = |(_, number): &(u32, Option<u32>)| number.is_some();
+        let tell = new.iter().any(is_named) || self.vcpus.iter().any(|vcpu| vcpu.number != UNNAMED);
+        new.retain(|thread| !tell || is_named(thread));
+        new
     }
 }
 
@@ -298,7 +313,7 @@ fn open_vcpu(
         .map(|(start, allowed)| Vcpu {
             task,
             key: ThreadKey { tgid, tid, start },
-            number: number.unwrap_or(u32::MAX),
+            number: number.unwrap_or(UNNAMED),
             pidfd,
             allowed,
             weight: weights.of_thread(tid),
@@ -307,6 +322,9 @@ fn open_vcpu(
             counters: None,
         }))
 }
+
+/// The number of a vCPU whose name tells none.
+const UNNAMED: u32 = u32::MAX;
 
 /// `NO_VM` of the dispatcher.
 const NO_VM: u32 = u32::MAX;
@@ -317,9 +335,10 @@ fn refresh_allowed(vcpu: &mut Vcpu) {
     }
 }
 
-/// Of the cgroup that a process of this host is in and those around it, the one that it has to itself.
-fn own_cgroup(tgid: u32, cgroup: Option<&str>) -> Option<PathBuf> {
-    cgroup::own_cgroup(&cgroup::mount(Path::new("/"))?, tgid, cgroup?)
+/// Of the cgroup that a process of this host is in and those around it, the one that it has to itself among all VMs.
+fn own_cgroup(tgid: u32, cgroup: Option<&str>, all: &BTreeSet<u32>) -> Option<PathBuf> {
+    let is_vm = |process: u32| all.contains(&process);
+    cgroup::own_cgroup(&cgroup::mount(Path::new("/"))?, tgid, cgroup?, &is_vm)
 }
 
 #[cfg(test)]
@@ -360,6 +379,27 @@ mod tests {
         assert_eq!(left(start, &[], false), 0);
     }
 
+    /// crosvm and kvmtool, QEMU without `debug-threads=on`: vCPUs that slept when corun came, and those plugged in later.
+    #[test]
+    fn vcpus_without_names_are_asked_for_at_every_look() {
+        let mut vm = crate::apply::tests::host().0.remove(0);
+        let asked = |vm: &Vm, new: &[(u32, Option<u32>)]| -> Vec<u32> {
+            let found = vm.may_be_vcpus(new.to_vec());
+            found.iter().map(|(tid, _)| *tid).collect()
+        };
+        let (nameless, mixed) = ([(5, None), (6, None)], [(5, None), (6, Some(1))]);
+        assert!(!vm.vcpus.is_empty());
+        for number in [UNNAMED, 0] {
+            vm.vcpus.iter_mut().for_each(|vcpu| vcpu.number = number);
+            let all: &[u32] = if number == UNNAMED { &[5, 6] } else { &[] };
+            assert_eq!(asked(&vm, &nameless), all, "some are known");
+            assert_eq!(asked(&vm, &mixed), [6], "names tell");
+        }
+        vm.vcpus.clear();
+        assert_eq!(asked(&vm, &nameless), [5, 6]);
+        assert_eq!(asked(&vm, &mixed), [6]);
+    }
+
     #[test]
     fn a_cgroup_is_looked_up_anew_when_the_vm_goes_to_another_or_it_is_gone() {
         let me = std::process::id();
@@ -371,7 +411,7 @@ mod tests {
             vm.key.tgid = me;
             vm.cgroup = cgroup;
             vm.own_cgroup = Some(own.to_path_buf());
-            vm.weigh();
+            vm.weigh(&BTreeSet::from([me]));
             assert_eq!(vm.cgroup, here);
             vm.weight
         };

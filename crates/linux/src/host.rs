@@ -18,12 +18,10 @@ use corun_model::DispatcherParams;
 use corun_model::time::MS;
 use corun_model::{Nanos, PcpuSet, TopologyError};
 use corun_policies::{PolicyInfo, Settings};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use corun_system::signals;
 use std::io::{self, Write};
 use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 pub use crate::recorder::Recorded;
 
@@ -37,7 +35,7 @@ pub struct HostOptions {
     pub params: DispatcherParams,
     /// How often statistics are printed; `None`: never.
     pub interval: Option<Nanos>,
-    /// How long to stay in charge; `None`: until SIGINT or SIGTERM.
+    /// How long to stay in charge; `None`: until SIGINT, SIGTERM or SIGHUP.
     pub run_for: Option<Nanos>,
     /// Statistics as lines of JSON instead of text.
     pub json: bool,
@@ -92,7 +90,7 @@ impl HostOptions {
 pub enum Cause {
     /// The time it was given is over.
     TimeOver,
-    /// SIGINT or SIGTERM.
+    /// SIGINT, SIGTERM or SIGHUP.
     Asked,
 }
 
@@ -357,7 +355,7 @@ fn take_over(
     forced: &[String],
     last: &mut LastWords,
 ) -> Result<HostExit, HostError> {
-    let asked = watch_signals().map_err(HostError::Signals)?;
+    let asked = signals::watch().map_err(HostError::Signals)?;
     priority::raise();
     let online = preflight::online().ok_or(HostError::Online)?;
     let mut storage = MaybeUninit::uninit();
@@ -438,15 +436,6 @@ fn give_back_memory() {
     unsafe {
         libc::malloc_trim(0);
     }
-}
-
-/// A flag that SIGINT and SIGTERM raise.
-pub(crate) fn watch_signals() -> io::Result<Arc<AtomicBool>> {
-    let asked = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&asked))?;
-    }
-    Ok(asked)
 }
 
 #[cfg(test)]

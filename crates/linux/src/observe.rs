@@ -5,7 +5,7 @@
 //! weights. What only the dispatcher knows (how turns went, who woke whom) and hardware counters, it
 //! does not see: it decides as on a host that hides these signals, which its notes say.
 
-use crate::host::{HostError, watch_signals};
+use crate::host::HostError;
 use crate::outside::{Numbers, task_seen};
 use crate::vcpu_weight::Weights;
 use crate::watch::{Row, Sample, Sampler, rows};
@@ -14,7 +14,7 @@ use corun_model::time::{MS, seconds};
 use corun_model::{HostSeen, Nanos, Plan, Signals, Snapshot, VmSeen};
 use corun_policies::{Policy, PolicyInfo, Settings};
 use corun_system::affinity;
-use corun_system::clock;
+use corun_system::{clock, signals};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -54,7 +54,7 @@ struct Line<'a> {
 /// # Errors
 /// [`HostError`]; nothing was changed, whatever it is.
 pub fn run(mut options: ObserveOptions) -> Result<(), HostError> {
-    let asked = watch_signals().map_err(HostError::Signals)?;
+    let asked = signals::watch().map_err(HostError::Signals)?;
     let online = preflight::online().ok_or(HostError::Online)?;
     let mut observer = Observer {
         policy: (options.policy.make)(&options.settings),

@@ -5,6 +5,7 @@ use crate::testing::{Sleeper, key_of, was_free};
 use corun_model::PcpuId;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{PermissionsExt, symlink};
 
 /// Pins a thread to the last of its vCPUs, as a migration does.
 fn migrate(tid: u32) -> PcpuSet {
@@ -34,6 +35,30 @@ fn what_a_crash_left_is_given_back_by_the_next_start() {
     assert_eq!(left, usize::from(has_several_cpus()));
     assert_eq!(affinity::get(task.id()).unwrap(), all);
     assert!(!path.exists());
+}
+
+/// `--state /tmp/g.json`: who put it there may be anybody, and root would give any thread the mask that it says.
+#[test]
+fn what_others_could_have_written_is_not_believed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("guest.json");
+    let task = Sleeper::new();
+    let (mut state, _) = State::open(&path, &Proc::default()).unwrap();
+    let all = affinity::get(task.id()).unwrap();
+    state.enrol(&[(task.key(), was_free(all))]).unwrap();
+    migrate(task.id());
+    drop(state);
+    let pinned = affinity::get(task.id()).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+    let refused = State::open(&path, &Proc::default()).unwrap_err();
+    assert!(refused.to_string().contains("mode 0666"), "{refused}");
+    let link = folder.path().join("link.json");
+    symlink(&path, &link).unwrap();
+    assert!(State::open(&link, &Proc::default()).is_err());
+    assert_eq!(affinity::get(task.id()).unwrap(), pinned);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    State::open(&path, &Proc::default()).unwrap();
+    assert_eq!(affinity::get(task.id()).unwrap(), all);
 }
 
 /// Anybody may give a thread any name.

@@ -95,7 +95,7 @@ pub(crate) fn of(root: &Path, tgid: u32, words: &[String], cgroup: Option<&str>)
 
 /// The longest name that is shown, characters: longer than any manager's, of which libvirt's are names of files
 /// (assumed).
-const LONGEST: usize = 512;
+pub(crate) const LONGEST: usize = 512;
 
 /// A name as it may be written to logs, terminals and metrics: whoever starts a VM chooses its bytes, and a line of
 /// its own, which journald would take for a message of ours with any priority, is not its business.

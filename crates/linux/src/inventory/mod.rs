@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Which VMs run on this host, as far as anybody can see without asking their manager.
 //!
-//! A process with a thread that is named as a vCPU is a VM: QEMU, cloud-hypervisor and Firecracker
+//! A process with a thread that is named as a vCPU is a VM: QEMU, cloud-hypervisor, Firecracker and crosvm
 //! name them, each in its way ([`role`]). Its other threads are told apart by their names, too: I/O
 //! threads, vhost workers, the emulator's own. Who it is comes from its command line, its cgroup and
 //! what managers leave on disk ([`identity`]). Everything is read below a root directory, so that it

@@ -3,7 +3,7 @@
 //!
 //! QEMU names its threads with `-name …,debug-threads=on`, which libvirt and Proxmox always give
 //! (`CPU n/KVM`, `IO <id>`, `worker`, `vnc_worker`, `call_rcu`); cloud-hypervisor (`vcpu<n>`, and one
-//! thread per device queue, `_disk0_q0`, `_net1_qp0`) and Firecracker (`fc_vcpu <n>`) always do. The
+//! thread per device queue, `_disk0_q0`, `_net1_qp0`), Firecracker (`fc_vcpu <n>`) and crosvm (`crosvm_vcpu<n>`) always do. The
 //! kernel's vhost workers have the VMM's process number in their name (`vhost-<pid>`), and are threads
 //! of the VMM since Linux 6.4 (kernel/vhost_task.c).
 
@@ -54,13 +54,14 @@ impl Role {
 }
 
 /// The number in a vCPU thread's name: `CPU 3/KVM` (QEMU), `fc_vcpu 3` (Firecracker), `vcpu3`
-/// (cloud-hypervisor).
+/// (cloud-hypervisor), `crosvm_vcpu3`.
 pub(crate) fn vcpu_number(thread: &str) -> Option<u32> {
     let qemu = thread
         .strip_prefix("CPU ")
         .and_then(|rest| rest.strip_suffix("/KVM"));
     let number = qemu
         .or_else(|| thread.strip_prefix("fc_vcpu "))
+        .or_else(|| thread.strip_prefix("crosvm_vcpu"))
         .or_else(|| thread.strip_prefix("vcpu"))?;
     number.parse().ok()
 }
@@ -75,6 +76,7 @@ mod tests {
             ("CPU 12/KVM", Role::Vcpu(12)),
             ("fc_vcpu 0", Role::Vcpu(0)),
             ("vcpu3", Role::Vcpu(3)),
+            ("crosvm_vcpu2", Role::Vcpu(2)),
             ("IO mon_iothread", Role::Io),
             ("IO iothread1", Role::Io),
             ("_disk0_q0", Role::Io),

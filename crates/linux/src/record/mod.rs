@@ -13,7 +13,6 @@ mod probes;
 mod ring;
 mod threads;
 
-use crate::host::watch_signals;
 use crate::{inventory, namespaces, preflight, priority, sched_ext};
 use corun_model::Nanos;
 use corun_model::time::{MS, SEC};
@@ -24,7 +23,7 @@ use event::Raw;
 use exits::Exits;
 use file::Writer;
 use probes::Probes;
-use signal_hook::consts::{SIGHUP, SIGXFSZ};
+use signal_hook::consts::SIGXFSZ;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -176,8 +175,7 @@ pub fn run(options: RecordOptions<'_>) -> Result<Recorded, RecordError> {
 /// A flag that the usual signals raise. One that a file size limit sends is not to kill the process: the
 /// write fails then.
 fn signals() -> io::Result<Arc<AtomicBool>> {
-    let asked = watch_signals()?;
-    signal_hook::flag::register(SIGHUP, Arc::clone(&asked))?;
+    let asked = corun_system::signals::watch()?;
     signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
     Ok(asked)
 }

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 /// How long the daemon may take (messages say it, too): it answers within milliseconds unless its host stands still.
 const LIMIT: Duration = Duration::from_secs(10);
-/// More than any answer has, bytes: whoever says more is not the daemon.
-const LONGEST_REPLY: u64 = 1 << 20;
+/// More than any answer has, bytes: whoever says more is not the daemon. The status of 4096 vCPUs in 1024 VMs has 2 MB
+/// with names as people give them, 6 MB with the longest there are.
+const LONGEST_REPLY: u64 = 16 << 20;
 
 /// Why there is no answer, or not the one wanted.
 #[derive(Debug, thiserror::Error)]

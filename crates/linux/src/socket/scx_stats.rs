@@ -15,6 +15,7 @@ use crate::status::{HostStatus, VcpuNow, VmNow};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
+use std::fmt::Write;
 
 /// Where clients of scx_stats look unless they are told otherwise.
 pub const DEFAULT: &str = "/var/run/scx/root/stats";
@@ -199,11 +200,11 @@ fn stats(before: Option<&HostStatus>, now: &HostStatus) -> HostStats {
         let did = Did::of(vm, before);
         run += ratio(did.run, interval_s);
         ready += ratio(did.ready, interval_s);
-        // Two VMs may have one name.
-        let name = match vms.contains_key(&vm.name) {
-            true => format!("{}#{}", vm.name, vm.pid),
-            false => vm.name.clone(),
-        };
+        // Two VMs may have one name, and a third may be called as the second is then.
+        let mut name = vm.name.clone();
+        while vms.contains_key(&name) {
+            let _ = write!(name, "#{}", vm.pid);
+        }
         vms.insert(name, vm_stats(vm, &did, interval_s));
     }
     HostStats {

@@ -2,6 +2,8 @@
 
 use super::protocol::{ErrorKind, EventsSaid, InForce, Outcome, SetPolicy};
 use super::*;
+use crate::holds::HoldsNow;
+use crate::status::{HelpersNow, HostStatus, VcpuNow, VmNow};
 use proptest::prelude::*;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -301,6 +303,87 @@ fn whoever_answers_otherwise_is_no_corun() {
     let error = call::<InForce>(&path, &Command::Policy).unwrap_err();
     assert!(matches!(error, CallError::Foreign { .. }), "{error}");
     other.join().unwrap();
+}
+
+/// The largest host that there can be: as many vCPUs as docs/limits.md says, in as many VMs as the dispatcher's table has
+/// room for, each with the longest names and every field there is.
+#[test]
+fn the_status_of_the_largest_host_can_be_asked_for() {
+    // Each with four bytes, which is the most.
+    let name = "\u{1F427}".repeat(crate::inventory::identity::LONGEST);
+    let time = 123_456.789_012_345;
+    let ms = Some(1.234_567_891);
+    let vcpu = |number| VcpuNow {
+        number: Some(number),
+        tid: 4_194_304,
+        run_s: time,
+        ready_s: time,
+        wait_s: time,
+        costop_s: time,
+        throttled_s: time,
+        switches: u64::MAX / 1000,
+        class: Some("CPU".to_string()),
+        slice_ms: ms,
+        latency_ms: ms,
+        home: Some(511),
+        pool: Some(511),
+        cycles: Some(corun_model::CyclesSeen {
+            cycles: u64::MAX,
+            base: u64::MAX,
+            miss: u64::MAX,
+        }),
+    };
+    let helpers = |role: &str| HelpersNow {
+        role: role.to_string(),
+        threads: 64,
+        run_s: time,
+        ready_s: time,
+        pool: Some(511),
+    };
+    let vm = |slot| VmNow {
+        name: name.clone(),
+        uuid: Some("5b1f8c0e-52a1-4c3d-9d3e-0a1b2c3d4e5f".to_string()),
+        manager: crate::inventory::Manager::Openstack,
+        id: Some(name.clone()),
+        pid: 4_194_304,
+        slot,
+        weight: Some(10_000),
+        under_policy: true,
+        placement: "balanced".to_string(),
+        enforced: Some(true),
+        loan_percent: Some(-100.1),
+        wakers: Some(corun_model::Wakers::Siblings),
+        vcpus: (0..4).map(vcpu).collect(),
+        helpers: ["io", "vhost", "emulator"].map(helpers).to_vec(),
+    };
+    let status = HostStatus {
+        version: "0.1.0".to_string(),
+        policy: "vsmtio".to_string(),
+        policy_for_s: time,
+        for_s: time,
+        longest_wait_s: Some(3.0),
+        most_ready_percent: Some(10.0),
+        most_pressure_percent: Some(10.0),
+        forced: Vec::new(),
+        lapses: 0,
+        holds: HoldsNow::default(),
+        halt_poll: None,
+        notes: Vec::new(),
+        vms: (0..corun_dispatcher::MAX_VMS as u32).map(vm).collect(),
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("host.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    let line = Reply::ok(&status).line();
+    let daemon = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = read_line(&stream);
+        // Who has heard enough hangs up.
+        let _ = stream.write_all(&line);
+    });
+    let told = call::<HostStatus>(&path, &Command::Status);
+    daemon.join().unwrap();
+    assert_eq!(told.map(|told| told.vms.len()).unwrap(), 1024);
 }
 
 /// What scxtop does: the library's own client, which must find a scheduler as it knows them.

@@ -9,7 +9,7 @@ use crate::vcpu_weight::Weights;
 use corun_model::{PcpuSet, TaskId, VmId};
 use corun_system::affinity;
 use corun_system::procfs::ThreadKey;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// A vCPU thread.
@@ -47,15 +47,21 @@ impl Vms {
         let known: BTreeMap<ThreadKey, PcpuSet> =
             vcpus.map(|vcpu| (vcpu.key, vcpu.allowed)).collect();
         let found = inventory::machines(Path::new("/"));
+        let all: BTreeSet<u32> = found.iter().map(|machine| machine.tgid).collect();
         self.list = found
             .iter()
-            .map(|machine| self.vm(machine, &known))
+            .map(|machine| self.vm(machine, &all, &known))
             .collect();
         self.numbers.looked();
         self.list.sort_by_key(|vm| vm.vm);
     }
 
-    fn vm(&mut self, machine: &Machine, known: &BTreeMap<ThreadKey, PcpuSet>) -> Vm {
+    fn vm(
+        &mut self,
+        machine: &Machine,
+        all: &BTreeSet<u32>,
+        known: &BTreeMap<ThreadKey, PcpuSet>,
+    ) -> Vm {
         let tgid = machine.tgid;
         let vm = self.numbers.vm((tgid, machine.start));
         let weights = Weights::of(tgid);
@@ -80,7 +86,7 @@ impl Vms {
             weight: machine
                 .cgroup
                 .as_deref()
-                .and_then(|path| cgroup::weight(tgid, path)),
+                .and_then(|path| cgroup::weight(tgid, path, &|process| all.contains(&process))),
         }
     }
 }

@@ -16,7 +16,7 @@ mod report;
 mod state;
 pub mod thread;
 
-use crate::host::{Cause, HostError, watch_signals};
+use crate::host::{Cause, HostError};
 use crate::outside::task_seen;
 use crate::perf::VcpuCounters;
 use crate::{descriptors, machine, preflight, priority};
@@ -27,6 +27,7 @@ use corun_model::{
 use corun_policies::{Policy, PolicyInfo, Settings};
 use corun_system::clock;
 use corun_system::procfs::{Counted, Process, ThreadKey};
+use corun_system::signals;
 use find::{Vcpu, Vm, Vms};
 use notes::Notes;
 use report::Report;
@@ -65,7 +66,7 @@ pub struct StockOptions {
     pub settings: Settings,
     /// How often statistics are printed; `None`: never.
     pub interval: Option<Nanos>,
-    /// How long; `None`: until SIGINT or SIGTERM.
+    /// How long; `None`: until SIGINT, SIGTERM or SIGHUP.
     pub run_for: Option<Nanos>,
     /// Statistics as lines of JSON instead of text.
     pub json: bool,
@@ -122,7 +123,7 @@ pub fn run(options: StockOptions) -> Result<Cause, StockError> {
             "this kernel takes no slices from threads (Linux 6.12 and newer do): only affinities are set",
         );
     }
-    let asked = watch_signals().map_err(HostError::Signals)?;
+    let asked = signals::watch().map_err(HostError::Signals)?;
     priority::raise();
     descriptors::raise_limit();
     let online = preflight::online().ok_or(HostError::Online)?;

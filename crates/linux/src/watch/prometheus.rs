@@ -154,6 +154,14 @@ fn twins(sample: &Sample) -> BTreeSet<Who<'_>> {
     vms.filter(|who| !once.insert(*who)).collect()
 }
 
+/// Does a name end as that of a twin does? Whoever has one may say that it is a twin: with its process, too, names are
+/// different again.
+fn names_process(name: &str) -> bool {
+    let end = name.rsplit_once(" (pid ");
+    let number = end.and_then(|(_, end)| end.strip_suffix(')'));
+    number.is_some_and(|number| number.parse::<u32>().is_ok())
+}
+
 impl Page<'_> {
     fn head(&mut self, (name, kind, help): Head) {
         // Writing to a string cannot fail, here and below.
@@ -166,7 +174,7 @@ impl Page<'_> {
 
     fn of_vm(&self, vm: &VmSample) -> String {
         let (name, uuid) = who(vm);
-        match self.twins.contains(&(name, uuid)) {
+        match self.twins.contains(&(name, uuid)) || names_process(name) {
             false => labels(&[("domain", name), ("uuid", uuid)]),
             true => {
                 let name = format!("{name} (pid {})", vm.machine.tgid);
@@ -454,13 +462,16 @@ mod tests {
             let names = [(pid, "q"), (pid + 1, "CPU 0/KVM"), (pid + 2, "CPU 0/KVM")];
             host.process(pid, "qemu -name guest=web", &format!("/{pid}"), 1, &names);
         }
-        host.process(
-            25,
-            "qemu -name guest=db",
-            "/db",
-            1,
-            &[(25, "q"), (26, "CPU 0/KVM")],
-        );
+        // The others say what a twin is called here.
+        for (pid, name) in [(25, "db"), (35, "web (pid 5)"), (45, "web (pid 35)")] {
+            // Words end with a 0 in /proc.
+            let names = [(pid, "q"), (pid + 1, "CPU 0/KVM")];
+            host.process(pid, "qemu", &format!("/{pid}"), 1, &names);
+            host.file(
+                &format!("/proc/{pid}/cmdline"),
+                &format!("qemu\0-name\0guest={name}\0"),
+            );
+        }
         host.file("/proc/5/task/6/schedstat", "1500000000 250000000 7\n");
         let text = text(&Sampler::below(host.root()).sample());
         let mut series: Vec<_> = text.lines().filter_map(|it| it.rsplit_once(' ')).collect();
@@ -472,6 +483,7 @@ mod tests {
             "corun_vcpu_run_seconds_total{domain=\"web (pid 5)\",uuid=\"\",vcpu=\"0\"} 1.5",
             "corun_vcpu_run_seconds_total{domain=\"web (pid 15)\",uuid=\"\",vcpu=\"0\"} 0",
             "corun_vm_vcpus{domain=\"db\",uuid=\"\"} 1",
+            "corun_vm_vcpus{domain=\"web (pid 5) (pid 35)\",uuid=\"\"} 1",
         ] {
             assert!(text.lines().any(|it| it == line), "{line}\n{text}");
         }

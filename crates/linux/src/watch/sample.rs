@@ -10,7 +10,7 @@ use corun_model::Nanos;
 use corun_model::time::US;
 use corun_system::clock;
 use corun_system::procfs::{Counted, Proc};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -96,21 +96,20 @@ impl Sampler {
     /// Looks.
     pub fn sample(&self) -> Sample {
         let mount = cgroup::mount(&self.root);
-        let look = |machine| self.vm(machine, mount.as_deref());
+        let machines = inventory::machines(&self.root);
+        let all: BTreeSet<u32> = machines.iter().map(|machine| machine.tgid).collect();
+        let look = |machine| self.vm(machine, &all, mount.as_deref());
         let ask = |socket: &PathBuf| socket::call(socket, &Command::Status).ok();
         Sample {
             at: clock::now(),
             scheduler: sched_ext::scheduler().unwrap_or_else(|| "kernel".to_string()),
             daemon: self.socket.as_ref().and_then(ask),
             pressure: crate::safety::pressure::cpu_total(),
-            vms: inventory::machines(&self.root)
-                .into_iter()
-                .map(look)
-                .collect(),
+            vms: machines.into_iter().map(look).collect(),
         }
     }
 
-    fn vm(&self, machine: Machine, mount: Option<&Path>) -> VmSample {
+    fn vm(&self, machine: Machine, all: &BTreeSet<u32>, mount: Option<&Path>) -> VmSample {
         let process = Proc::below(&self.root).process(machine.tgid);
         let at = clock::now();
         let threads = machine.threads.iter();
@@ -118,7 +117,9 @@ impl Sampler {
             threads.filter_map(|thread| Some((thread.tid, process.thread(thread.tid).counted()?)));
         let threads = threads.collect();
         let own = mount.zip(machine.cgroup.as_deref());
-        let own = own.and_then(|(mount, path)| cgroup::own_cgroup(mount, machine.tgid, path));
+        let is_vm = |process: u32| all.contains(&process);
+        let own =
+            own.and_then(|(mount, path)| cgroup::own_cgroup(mount, machine.tgid, path, &is_vm));
         VmSample {
             at,
             threads,

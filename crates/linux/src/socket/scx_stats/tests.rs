@@ -39,6 +39,22 @@ fn asked(session: &mut Session, line: &str, status: &HostStatus) -> Value {
     serde_json::from_slice(&reply).unwrap()
 }
 
+/// Whoever starts a VM may call it what a namesake of another is called here.
+#[test]
+fn no_vm_hides_another() {
+    let mut host = status(10.0, vec![]);
+    let mut third = host.vms[1].clone();
+    (third.name, third.pid) = ("web#6".to_string(), 4);
+    for at in 0..3 {
+        let mut now = host.clone();
+        now.vms.insert(at, third.clone());
+        let pids: BTreeSet<u64> = stats(None, &now).vm.values().map(|vm| vm.pid).collect();
+        assert_eq!(pids, [4, 5, 6].into(), "{at}");
+    }
+    host.vms.truncate(1);
+    assert!(stats(None, &host).vm.contains_key("web"));
+}
+
 #[test]
 fn shares_are_of_the_time_since_it_asked_last() {
     let mut session = Session::default();

@@ -135,6 +135,13 @@ pub struct IoResult {
     pub wait_p50_us: Option<f64>,
     /// The same, 99th percentile; null if there was none.
     pub wait_p99_us: Option<f64>,
+    /// Requests of its block layer to read, read-ahead's included, from when the guest issues one until it takes the
+    /// interrupt of its end: mean; null if there was none.
+    #[serde(default)]
+    pub read_request_mean_us: Option<f64>,
+    /// The same of requests to write.
+    #[serde(default)]
+    pub write_request_mean_us: Option<f64>,
     /// I/O inactivity: thread time during which an I/O thread could run, or its data were there, but
     /// its vCPU wanted a pCPU and had none.
     pub inactivity_s: f64,

@@ -98,11 +98,14 @@ fn disk(device: &DeviceOutcome, measured: Nanos) -> DiskResult {
 
 fn io(io: &IoAchieved, measured: Nanos) -> IoResult {
     let threads = u64::try_from(io.threads).unwrap_or(u64::MAX);
+    let [reads, writes] = io.requests.map(|done| done.mean().map(micros));
     IoResult {
         operations_per_s: per_second(io.operations, measured),
         bytes_per_s: per_second(io.bytes, measured),
         wait_p50_us: quantile(&io.waits, 0.5),
         wait_p99_us: quantile(&io.waits, 0.99),
+        read_request_mean_us: reads,
+        write_request_mean_us: writes,
         inactivity_s: round(io.inactivity as f64 / SEC as f64),
         inactivity_share: share(io.inactivity, measured.saturating_mul(threads)),
     }

@@ -166,32 +166,55 @@ impl<'a> Seen<'a> {
         }
     }
 
-    /// Evaluates with measured values as `pick` takes them from those of all seeds.
+    /// Evaluates with measured values as `pick` takes them from those of all seeds, and with all names.
     fn with<T>(&self, pick: impl Fn(&[f64]) -> f64, then: impl FnOnce(&Known<'_>) -> T) -> T {
+        self.with_names(&self.check.lets, &pick, then)
+    }
+
+    /// The same with the names of `lets`: those that are defined before the formula.
+    fn with_names<T>(
+        &self,
+        lets: &[(String, Number)],
+        pick: &dyn Fn(&[f64]) -> f64,
+        then: impl FnOnce(&Known<'_>) -> T,
+    ) -> T {
         let constant = |text: &str| self.check.constants.get(text).copied();
         let measured = |text: &str| match self.values.get(text) {
             Some(all) => pick(all),
             None => constant(text).unwrap_or(f64::NAN),
         };
         let mut names = self.paper.clone();
-        for (name, number) in &self.check.lets {
+        for (at, (name, number)) in lets.iter().enumerate() {
             let value = number.value(&Known {
                 names: &names,
                 measured: &measured,
+                overall: &|number| self.overall(&lets[..at], number),
             });
             names.insert(name.clone(), value);
         }
         then(&Known {
             names: &names,
             measured: &measured,
+            overall: &|number| self.overall(lets, number),
         })
+    }
+
+    /// What a number comes to over the seeds, as the check takes it: its median, or its mean.
+    fn overall(&self, lets: &[(String, Number)], number: &Number) -> f64 {
+        let each = self.each_with(lets, number);
+        self.spread(&each).map_or(f64::NAN, |spread| spread.median)
     }
 
     /// A number, seed by seed.
     fn each(&self, number: &Number) -> Vec<f64> {
+        self.each_with(&self.check.lets, number)
+    }
+
+    fn each_with(&self, lets: &[(String, Number)], number: &Number) -> Vec<f64> {
         let at = |at: usize| {
-            self.with(
-                |all| all.get(at).copied().unwrap_or(f64::NAN),
+            self.with_names(
+                lets,
+                &|all| all.get(at).copied().unwrap_or(f64::NAN),
                 |known| number.value(known),
             )
         };

@@ -161,6 +161,49 @@ fn values_are_those_of_compare() {
     assert!((spread - (stacked[3] - stacked[0]) / 2.0).abs() < 1e-4);
 }
 
+/// "Up to": of several averages the greatest, not the average of what is greatest in each run.
+#[test]
+fn the_greatest_of_averages_is_one_of_them() {
+    let checks = r#"
+[each]
+vms = ["a", "b"]
+[check."x.stacking"]
+experiment = "x/two"
+values.cfs = "[cfs: vm.a.throughput]"
+values.balance = "[cfs: vm.b.throughput]"
+order = []
+[check."x.later"]
+experiment = "x/two"
+let.greatest_of_all = "greatest([cfs: vm.{vm}.throughput] for vm in vms)"
+value = "greatest_of_all"
+"#;
+    let of = |checks: &str| {
+        let dir = place("greatest", checks);
+        let json = json(&[
+            "--experiments",
+            &dir,
+            "--json",
+            "-q",
+            "x.stacking",
+            "x.later",
+        ]);
+        let claims = json["claims"].as_array().unwrap();
+        let number = |claim: usize, what: &str| claims[claim][what].clone();
+        let [ours, spread] = ["ours", "spread"].map(|what| {
+            let single = number(1, what).as_f64().unwrap();
+            let two = ["cfs", "balance"].map(|of| number(0, what)[of].as_f64().unwrap());
+            (single, two)
+        });
+        let at = usize::from(ours.1[1] > ours.1[0]);
+        assert_eq!((ours.0, spread.0), (ours.1[at], spread.1[at]), "{json}");
+        ours.0
+    };
+    let median = of(checks);
+    let checks = checks.replace("order = []", "order = []\nover = \"mean\"");
+    let mean = of(&checks.replace("value =", "over = \"mean\"\nvalue ="));
+    assert!(median > 0.0 && mean > 0.0);
+}
+
 #[test]
 fn results_do_not_hang_on_threads_and_quick_ones_are_shorter() {
     let dir = place("threads", CHECKS);

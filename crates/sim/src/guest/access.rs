@@ -202,6 +202,7 @@ impl Vm {
             self.probe(host, vcpu, thread, true);
         }
         let slot = &mut self.vcpus[vcpu as usize];
+        let since = host.now() + slot.overhead;
         slot.overhead += self.params.block_submit;
         slot.io_events += 1;
         let kick = host.now() + slot.overhead;
@@ -215,6 +216,7 @@ impl Vm {
             write,
             vcpu: irq,
             by: vcpu,
+            since,
             awaited: false,
             posted: false,
         });
@@ -267,6 +269,7 @@ impl Vm {
     /// The interrupt of a request, taken by the running `vcpu`.
     pub(super) fn request_done(&mut self, host: &mut Host, vcpu: u32, request: u32) {
         let Some(block) = &mut self.block else { return };
+        block.count(host.now(), request);
         let (of, write) = (block.of(request), block.requests[request as usize].write);
         let waiting = block.told(request);
         let trip = Trip {

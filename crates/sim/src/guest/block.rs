@@ -21,7 +21,7 @@
 use super::inactivity::Inactivity;
 use super::thread::Thread;
 use crate::device::disk::Request;
-use crate::load::IoAchieved;
+use crate::load::{IoAchieved, Requests};
 use crate::waits::Waits;
 use corun_model::Nanos;
 use std::collections::VecDeque;
@@ -112,8 +112,9 @@ pub(super) struct Slot {
     pub write: bool,
     /// The vCPU that gets the interrupt.
     pub vcpu: u32,
-    /// The one that issued it.
+    /// The one that issued it, and when.
     pub by: u32,
+    pub since: Nanos,
     /// Does the thread's present call wait for it?
     pub awaited: bool,
     /// Is it done, so that the interrupt has been posted?
@@ -134,6 +135,8 @@ pub(super) struct Block {
     operations: u64,
     bytes: u64,
     waits: Waits,
+    /// Those that are over: reads, writes.
+    done: [Requests; 2],
 }
 
 impl Block {
@@ -168,6 +171,7 @@ impl Block {
             operations: 0,
             bytes: 0,
             waits: Waits::default(),
+            done: Default::default(),
         }
     }
 
@@ -176,6 +180,7 @@ impl Block {
         self.inactivity.total = 0;
         (self.operations, self.bytes) = (0, 0);
         self.waits = Waits::default();
+        self.done = Default::default();
     }
 
     /// What its threads did; `None` if none of them reads or writes.
@@ -184,6 +189,7 @@ impl Block {
             operations: self.operations,
             bytes: self.bytes,
             waits: self.waits.clone(),
+            requests: self.done,
             inactivity: self.inactivity.total,
             threads: self.files.len(),
         })
@@ -252,6 +258,14 @@ impl Block {
     /// Requests that are under way, or done but not known to the guest.
     pub fn under_way(&self) -> usize {
         self.requests.len() - self.free.len()
+    }
+
+    /// The guest has heard that a request is over.
+    pub fn count(&mut self, now: Nanos, id: u32) {
+        let slot = &self.requests[id as usize];
+        let done = &mut self.done[usize::from(slot.write)];
+        done.count += 1;
+        done.total += now.saturating_sub(slot.since);
     }
 
     /// A call is over.

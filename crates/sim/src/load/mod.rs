@@ -106,6 +106,9 @@ pub struct IoAchieved {
     /// From the beginning of a read or write that had to wait until its thread runs again; those
     /// that the guest's page cache answered do not count.
     pub waits: Waits,
+    /// Requests of its block layer that the guest heard the end of: reads, then writes. What is read ahead counts
+    /// as a read, whether or not anybody waits for it.
+    pub requests: [Requests; 2],
     /// I/O inactivity, ns, summed over the VM's I/O threads (those with a read or write in their
     /// program): an I/O thread is inactive while it could run, or the last request that it waits
     /// for is done and its interrupt posted, but the vCPU that it is on (that has the interrupt)
@@ -114,6 +117,23 @@ pub struct IoAchieved {
     pub inactivity: Nanos,
     /// Number of those threads.
     pub threads: usize,
+}
+
+/// Requests of a block layer, as `/sys/block/*/stat` of Linux has them: from when the guest issues one until it
+/// takes the interrupt of its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Requests {
+    /// How many.
+    pub count: u64,
+    /// How long they took together, ns.
+    pub total: Nanos,
+}
+
+impl Requests {
+    /// How long one took on average, ns; `None` if there was none.
+    pub fn mean(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.total as f64 / self.count as f64)
+    }
 }
 
 /// What a device of the host did.

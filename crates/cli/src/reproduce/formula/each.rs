@@ -69,6 +69,7 @@ impl Template for Number {
             Self::Call(function, all) => {
                 Self::Call(function, all.iter().map(of).collect::<Result<_, _>>()?)
             }
+            Self::Greatest(all) => Self::Greatest(all.iter().map(of).collect::<Result<_, _>>()?),
         })
     }
 }

@@ -83,7 +83,10 @@ pub fn find(name: &str) -> Result<&'static Function, String> {
     let papers = || parts.into_iter().flatten();
     let all = || COMMON.iter().chain(papers());
     all().find(|it| it.name == name).ok_or_else(|| {
-        let names: Vec<&str> = all().map(|it| it.name).chain(["near"]).collect();
+        let names: Vec<&str> = all()
+            .map(|it| it.name)
+            .chain(["near", "greatest"])
+            .collect();
         format!("unknown function {name:?}, {}", or_nearest(name, &names))
     })
 }

@@ -37,6 +37,8 @@ pub enum Number {
     Operation(Box<Number>, Operator, Box<Number>),
     /// A function of some numbers.
     Call(&'static Function, Vec<Number>),
+    /// Of some numbers the one that is the greatest over all seeds.
+    Greatest(Vec<Number>),
 }
 
 /// What two numbers are combined by.
@@ -89,6 +91,8 @@ pub struct Known<'a> {
     pub names: &'a Names,
     /// The measured value that the text within brackets refers to; NaN if it was not measured.
     pub measured: &'a dyn Fn(&str) -> f64,
+    /// What a number comes to over all seeds; NaN if something was not measured.
+    pub overall: &'a dyn Fn(&Number) -> f64,
 }
 
 impl Number {
@@ -120,6 +124,7 @@ impl Number {
                 let of: Vec<f64> = of.iter().map(|of| of.value(known)).collect();
                 (function.call)(&of)
             }
+            Self::Greatest(of) => greatest(of, known).map_or(f64::NAN, |of| of.value(known)),
         }
     }
 
@@ -133,9 +138,24 @@ impl Number {
                 a.visit(see);
                 b.visit(see);
             }
-            Self::Call(_, of) => of.iter().for_each(|of| of.visit(see)),
+            Self::Call(_, of) | Self::Greatest(of) => of.iter().for_each(|of| of.visit(see)),
         }
     }
+}
+
+/// The first of the greatest over all seeds; `None` if one of them was not measured.
+fn greatest<'n>(of: &'n [Number], known: &Known<'_>) -> Option<&'n Number> {
+    let mut best: Option<(&Number, f64)> = None;
+    for number in of {
+        let overall = (known.overall)(number);
+        if overall.is_nan() {
+            return None;
+        }
+        if best.is_none_or(|(_, so_far)| overall > so_far) {
+            best = Some((number, overall));
+        }
+    }
+    best.map(|(number, _)| number)
 }
 
 impl Condition {

@@ -233,6 +233,12 @@ impl Parser<'_> {
             let three = three.map_err(|of| wrong_count("near", of.len(), "3"))?;
             return Ok(Formula::Condition(Condition::Near(three.into())));
         }
+        if name == "greatest" {
+            return match of.is_empty() {
+                true => Err(wrong_count("greatest", 0, "at least 1")),
+                false => Ok(Formula::Number(Number::Greatest(of))),
+            };
+        }
         let function: &'static Function = functions::find(name)?;
         match function.arguments.contains(&of.len()) {
             true => Ok(Formula::Number(Number::Call(function, of))),

@@ -19,7 +19,11 @@ fn lists() -> Lists {
 }
 
 fn known<'a>(names: &'a Names, measured: &'a dyn Fn(&str) -> f64) -> Known<'a> {
-    Known { names, measured }
+    Known {
+        names,
+        measured,
+        overall: &|_| f64::NAN,
+    }
 }
 
 fn value(text: &str) -> f64 {
@@ -60,6 +64,34 @@ fn functions_of_measured_values() {
     assert_eq!(value("or([nothing], 3) + or(1, 9)"), 4.0);
     assert!(value("max(1, [nothing]) + 1").is_nan());
     assert!(value("[nothing] * 0").is_nan());
+}
+
+/// What is greatest with this seed need not be what is greatest over all.
+#[test]
+fn the_greatest_is_the_one_that_is_so_over_all_seeds() {
+    let names = Names::new();
+    let value = |text: &str, overall: &dyn Fn(&Number) -> f64| {
+        let measured = |text: &str| text.parse().unwrap_or(f64::NAN);
+        Number::parse(text, &lists()).unwrap().value(&Known {
+            names: &names,
+            measured: &measured,
+            overall,
+        })
+    };
+    let of = |number: &Number, others: f64| match number {
+        Number::Measured(text) if text == "1" => 5.0,
+        _ => others,
+    };
+    let one = |number: &Number| of(number, 3.0);
+    assert_eq!(value("greatest([1], [2]) + 1", &one), 2.0);
+    assert_eq!(value("max([1], [2]) + 1", &one), 3.0);
+    assert_eq!(value("greatest([{app}] for app in apps)", &one), 1.0);
+    let alike = |number: &Number| of(number, 5.0);
+    assert_eq!(value("greatest([2], [1])", &alike), 2.0);
+    let lacking = |number: &Number| of(number, f64::NAN);
+    assert!(value("greatest([1], [2])", &lacking).is_nan());
+    let none = Number::parse("greatest()", &lists()).unwrap_err();
+    assert!(none.starts_with("greatest(…): found 0 arguments"));
 }
 
 #[test]

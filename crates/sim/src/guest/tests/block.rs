@@ -93,8 +93,51 @@ fn a_random_read_takes_what_its_parts_take() {
         io.waits
     );
     assert_eq!(io.inactivity, 0);
+    // Nothing is read ahead: the request is all that the thread waits for, but for the interrupt's own work.
+    let taken = time - 2 * US;
+    let [reads, writes] = io.requests;
+    assert!(reads.count.abs_diff(io.operations) <= 1, "{reads:?}");
+    let mean = reads.total / reads.count;
+    assert!(mean.abs_diff(taken) < 10, "{mean} instead of {taken}");
+    assert_eq!((writes.count, writes.mean()), (0, None));
     let busy = outcome.devices[0].totals.busy;
     assert!(busy.abs_diff(io.operations * 55_448) < 60 * US, "{busy}");
+}
+
+/// What is read ahead is a request, too, whether or not anybody waits for it.
+#[test]
+fn requests_count_that_nobody_waits_for() {
+    let vms = vec![stored(vm(
+        "a",
+        free_block(),
+        &["loop { read 16KB; compute 200us }"],
+    ))];
+    let outcome = run_on(1, 10 * MS, hdd(), vms);
+    let io = io(&outcome, 0);
+    assert!(io.waits.count() <= 1, "{:?}", io.waits);
+    // 128 KiB each, which the disk has read ahead itself: 600 MB/s from its buffer.
+    let [reads, _] = io.requests;
+    assert!(
+        reads.count.abs_diff(io.bytes / (128 * KIB)) <= 2,
+        "{reads:?}"
+    );
+    let mean = reads.total / reads.count;
+    assert!(mean.abs_diff(218_453) < 2 * US, "{mean}");
+}
+
+/// A write is no read.
+#[test]
+fn requests_to_write_are_counted_apart() {
+    let vms = vec![stored(vm(
+        "a",
+        free_block(),
+        &["loop { write 4KB; count writes }"],
+    ))];
+    let outcome = run_on(1, 10 * MS, ssd(), vms);
+    let io = io(&outcome, 0);
+    let [reads, writes] = io.requests;
+    assert_eq!(reads.count, 0);
+    assert!(writes.count.abs_diff(io.operations) <= 1, "{writes:?}");
 }
 
 #[test]

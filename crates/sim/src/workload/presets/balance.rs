@@ -60,8 +60,9 @@ pub(super) const ALL: &[Preset] = &[
          B-frames follow each P-frame (at most three, x264_param_default(); assumed always); a row of \
          macroblocks waits until the P-frame that it refers to is 4 rows ahead (mv_range_thread of 40 \
          lines for 6 threads, and 24 for deblocking). A row of 44 macroblocks takes 1540 us: 35 us each \
-         make about 30 frames/s of 640x360 on one core, the order of 2.66 GHz Core 2 (assumed); ±30 % for \
-         differences in content (assumed). Deciding on types is a tenth of that work (assumed; x264 has \
+         make about 30 frames/s of 640x360 on one core, the order of 2.66 GHz Core 2 (assumed; with x264's \
+         assembler: the test's script configures it with --disable-asm, which makes rows several times as \
+         long; by how much was not found); ±30 % for differences in content (assumed). Deciding on types is a tenth of that work (assumed; x264 has \
          given it a sixth of its threads since 2012, whatever the settings), on at most 2 n + 2 frames \
          that are neither encoded nor among the 40 looked ahead at; reading and copying a frame of 600 KB \
          and halving it take 2 ms (assumed). Working set of a frame thread: 48 rows of pixels of three \

@@ -117,7 +117,8 @@ impl Monitor {
         }
         self.brief = 0;
         let ended = now - away;
-        if self.seen_start {
+        // A vCPU that idled and had to wait for its pCPU when it woke up had no slice that ended.
+        if self.seen_start && rest == 0 {
             let length = ended.saturating_sub(self.start);
             self.slices.add(params, length, away);
         }
@@ -310,10 +311,12 @@ mod tests {
             "sooner than it was to"
         );
         monitor.rests(9 * T);
-        assert_eq!(
-            monitor.beat(&params, last + 40 * T, None),
-            Beat::Rescheduled
-        );
+        // It had to wait for its pCPU when it woke up, which no slice came before.
+        let woken = last + 40 * T;
+        assert_eq!(monitor.beat(&params, woken, None), Beat::Rescheduled);
+        assert_eq!(monitor.away(), Some(19 * T));
+        assert_eq!(monitor.slice(&params), Some(6 * MS));
+        assert_eq!(monitor.activity(&params, woken), whole);
     }
 
     #[test]

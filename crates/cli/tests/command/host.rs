@@ -13,8 +13,19 @@ const CORUN: &str = env!("CARGO_BIN_EXE_corun");
 fn at_work(sighup: &str, file: &Path) -> Child {
     let signal = format!("--{sighup}-signal=HUP");
     let mut command = Command::new("env");
-    command.args([&signal, CORUN, "host", "--backend=fair", "--policy=fair", "--interval=never"]);
-    command.arg("--state").arg(file).stderr(Stdio::null());
+    command.args([
+        &signal,
+        CORUN,
+        "host",
+        "--backend=fair",
+        "--policy=fair",
+        "--interval=0s",
+    ]);
+    command
+        .arg("--state")
+        .arg(file)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     let child = command.spawn().unwrap();
     let began = Instant::now();
     while !file.with_extension("lock").exists() {
@@ -25,7 +36,9 @@ fn at_work(sighup: &str, file: &Path) -> Child {
 }
 
 fn kill(signal: &str, child: &Child) {
-    let killed = Command::new("kill").args([signal, &child.id().to_string()]).status();
+    let killed = Command::new("kill")
+        .args([signal, &child.id().to_string()])
+        .status();
     assert!(killed.unwrap().success());
 }
 

@@ -84,6 +84,19 @@ exposed() {
 	}
 }
 
+# Heartbeats of the guest's daemon are real-time threads.
+real_time() { ! grep '^RestrictRealtime=' "$repository/packaging/systemd/corun-guest.service"; }
+
+# setting NAME: what corun.service says.
+setting() { sed -n "s/^$1=//p" "$repository/packaging/systemd/corun.service"; }
+
+# The limit of starts ends what fails at once, and nothing that had half a second of work.
+starts_again() {
+	local within most pause
+	within="$(setting StartLimitIntervalSec)" most="$(setting StartLimitBurst)" pause="$(setting RestartSec)"
+	[ $((most * pause)) -lt "$within" ] && [ $((most * (2 * pause + 1))) -gt $((2 * within)) ]
+}
+
 same_bytes() {
 	local again
 	again="$("$repository/packaging/deb/build.sh" "$binary" "$work/again" | tail -n 1)"
@@ -148,6 +161,8 @@ main() {
 	for unit in "$repository"/packaging/systemd/*.service; do
 		verdict "exposure of ${unit##*/}" exposed "$unit"
 	done
+	verdict "the guest's heartbeats may be real-time threads" real_time
+	verdict "only what fails at once is not started again" starts_again
 	make_root
 	try_package
 	# shellcheck source=packaging/ansible/test.sh

@@ -39,7 +39,11 @@ stand_in_corun() {
 	stand_in corun <<-END
 		#!/bin/sh
 		case \$1 in
-		preflight) exit $1 ;;
+		preflight)
+			echo "\$*" >>/tmp/asked
+			[ ! -e /tmp/services/corun.service.active ] || exit 1
+			exit $1
+			;;
 		top)
 			[ -e /tmp/services/corun.service.active ] && ready=$3 || ready=$2
 			echo "[{\"name\": \"a\", \"ready\": 0.01}, {\"name\": \"b\", \"ready\": \$ready}]"
@@ -49,13 +53,19 @@ stand_in_corun() {
 	END
 }
 
-# play NAME [VARIABLE…]: the roll-out over three hosts, which are all this root; its output in $out.
+# play NAME [VARIABLE…]: the roll-out over three hosts, which are all this root, and where nothing runs; its output in $out.
 play() {
+	rm -rf "$root/tmp/services"
+	play_again "$@"
+}
+
+# play_again NAME [VARIABLE…]: the same with the services as they are.
+play_again() {
 	local name="$1" variable
 	local -a extra=()
 	shift
 	for variable in "$@"; do extra+=(-e "$variable"); done
-	rm -rf "$root/tmp/asked" "$root/tmp/services"
+	rm -f "$root/tmp/asked"
 	inside ansible-playbook -i first,second,third, -c local /tmp/ansible/site.yml \
 		-e ansible_python_interpreter=/usr/bin/python3 -e ansible_become=false \
 		-e corun_deb=/tmp/corun.deb -e corun_soak=1 "${extra[@]}" >"$out/ansible-$name.log" 2>&1
@@ -80,6 +90,13 @@ try_role() {
 	verdict "role: one host after the other" test "$(grep -c '^PLAY \[Roll' "$out/ansible-good.log")" = 3
 	verdict "role: in charge and enabled" test -e "$root/tmp/services/corun.service.enabled"
 	verdict "role: its options are in place" grep -q 'policy balance' "$root/etc/default/corun"
+
+	verdict "role: rolled out again where it is in charge" play_again again \
+		'{"corun_options": "--policy aql --force=kvm --force load"}'
+	verdict "role: the host was handed back before" test "$(head -n 1 "$root/tmp/asked")" = "stop corun.service"
+	verdict "role: preflight overlooks what the service does" asked '^preflight --force=kvm --force load$'
+	verdict "role: in charge again" test -e "$root/tmp/services/corun.service.active"
+	verdict "role: with the new options" grep -q 'policy aql' "$root/etc/default/corun"
 
 	stand_in_corun 0 0.20 0.35
 	verdict "role: a VM waits longer, and the roll-out fails" fails play worse

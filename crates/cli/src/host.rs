@@ -44,7 +44,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// The policy; `corun policies` lists them (cfs, eevdf and credit are models, for `compare` only)
+    /// The policy; `corun policies` lists them (cfs, eevdf, credit and rr are models, for `compare` only)
     #[arg(long, value_name = "NAME", default_value = DEFAULT_POLICY)]
     policy: String,
 

@@ -141,8 +141,7 @@ pub enum HostError {
     Ejected(ExitInfo),
     /// pCPUs came or went.
     #[error(
-        "pCPUs came or went, so the host is back on the kernel's own scheduler ({0}); start corun again, as its \
-         systemd unit does"
+        "pCPUs came or went, so the host is as it was without corun ({0}); start corun again, as its systemd unit does"
     )]
     PcpusChanged(String),
     /// The kernel's own scheduler is not back.
@@ -417,14 +416,14 @@ pub(crate) fn ejected(info: ExitInfo) -> HostError {
     }
 }
 
-/// Are those pCPUs online `now` that the dispatcher was told of?
-fn same_pcpus(told: &PcpuSet, now: Option<PcpuSet>) -> Result<(), HostError> {
+/// Are those pCPUs online `now` that were when corun began, and on which all it has made rests?
+pub(crate) fn same_pcpus(told: &PcpuSet, now: Option<PcpuSet>) -> Result<(), HostError> {
     let now = now.ok_or(HostError::Online)?;
     if now == *told {
         return Ok(());
     }
     Err(HostError::PcpusChanged(format!(
-        "pCPUs {told} were online when it was loaded, {now} are"
+        "pCPUs {told} were online when it began, {now} are"
     )))
 }
 

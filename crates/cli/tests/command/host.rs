@@ -4,6 +4,59 @@
 use crate::common::corun;
 use std::fs;
 use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const CORUN: &str = env!("CARGO_BIN_EXE_corun");
+
+/// With a file that it keeps as long as it is at work.
+fn at_work(sighup: &str, file: &Path) -> Child {
+    let signal = format!("--{sighup}-signal=HUP");
+    let mut command = Command::new("env");
+    command.args([
+        &signal,
+        CORUN,
+        "host",
+        "--backend=fair",
+        "--policy=fair",
+        "--interval=0s",
+    ]);
+    command
+        .arg("--state")
+        .arg(file)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let child = command.spawn().unwrap();
+    let began = Instant::now();
+    while !file.with_extension("lock").exists() {
+        assert!(began.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child
+}
+
+fn kill(signal: &str, child: &Child) {
+    let killed = Command::new("kill")
+        .args([signal, &child.id().to_string()])
+        .status();
+    assert!(killed.unwrap().success());
+}
+
+/// As over ssh, when the connection drops.
+#[test]
+fn a_lost_connection_ends_it_in_order_unless_it_is_ignored() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut lost = at_work("default", &folder.path().join("lost.json"));
+    kill("-HUP", &lost);
+    let ended = lost.wait().unwrap();
+    assert!(ended.success(), "{ended}");
+    let mut nohup = at_work("ignore", &folder.path().join("nohup.json"));
+    kill("-HUP", &nohup);
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(nohup.try_wait().unwrap().is_none(), "it goes on");
+    kill("-TERM", &nohup);
+    assert!(nohup.wait().unwrap().success());
+}
 
 /// What the service does after each run finds what its options say, not only what is so by default: here with
 /// files that say nothing, which is noticed and done with.

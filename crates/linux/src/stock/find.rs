@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! VMs on a host without the dispatcher: those that anybody can see ([`crate::inventory`]), with the
-//! affinities that they had before this daemon changed them.
+//! affinities that others have given them.
 
 use crate::cgroup;
 use crate::inventory::{self, Machine};
@@ -17,7 +17,7 @@ use std::path::Path;
 pub(crate) struct Vcpu {
     pub(crate) task: TaskId,
     pub(crate) key: ThreadKey,
-    /// Its affinity when it was found.
+    /// Its affinity as somebody else has set it last.
     pub(crate) allowed: PcpuSet,
     /// What it weighs among its siblings.
     pub(crate) weight: u32,

@@ -16,7 +16,7 @@ mod report;
 mod state;
 pub mod thread;
 
-use crate::host::{Cause, HostError};
+use crate::host::{Cause, HostError, same_pcpus};
 use crate::outside::task_seen;
 use crate::perf::VcpuCounters;
 use crate::{descriptors, machine, preflight, priority};
@@ -25,6 +25,7 @@ use corun_model::{
     HostSeen, Nanos, PcpuSet, Placement, Plan, Pool, Signals, Snapshot, TaskId, TaskPlan, VmSeen,
 };
 use corun_policies::{Policy, PolicyInfo, Settings};
+use corun_system::affinity;
 use corun_system::clock;
 use corun_system::procfs::{Counted, Process, ThreadKey};
 use corun_system::signals;
@@ -36,7 +37,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The policies that it can carry out.
@@ -100,7 +101,7 @@ pub enum StockError {
         /// Why.
         cause: io::Error,
     },
-    /// As with sched_ext.
+    /// As with sched_ext, such as that pCPUs came or went.
     #[error(transparent)]
     Host(#[from] HostError),
 }
@@ -134,20 +135,8 @@ pub fn run(options: StockOptions) -> Result<Cause, StockError> {
     };
     let (state, left) = State::open(&options.state, own_slice).map_err(failed)?;
     left.notes().iter().for_each(|note| (options.notes)(note));
-    let mut daemon = Daemon::new(options, state, online)?;
-    let ended = loop {
-        if asked.load(Ordering::Relaxed) {
-            break Ok(Cause::Asked);
-        }
-        if daemon.end.is_some_and(|end| clock::now() >= end) {
-            break Ok(Cause::TimeOver);
-        }
-        if let Err(error) = daemon.turn() {
-            break Err(error);
-        }
-    };
-    daemon.state.restore().map_err(failed)?;
-    ended
+    let daemon = Daemon::new(options, state, online)?;
+    daemon.serve(&asked, preflight::online)
 }
 
 /// Takes back what a daemon that was killed has left of threads. Returns what people should know.
@@ -209,12 +198,42 @@ impl Daemon {
         })
     }
 
+    /// Works until it is `asked` to end, its time is over or something fails; then everything is as before.
+    /// `online` tells of the pCPUs that are.
+    fn serve(
+        mut self,
+        asked: &AtomicBool,
+        online: fn() -> Option<PcpuSet>,
+    ) -> Result<Cause, StockError> {
+        let ended = loop {
+            if asked.load(Ordering::Relaxed) {
+                break Ok(Cause::Asked);
+            }
+            if self.end.is_some_and(|end| clock::now() >= end) {
+                break Ok(Cause::TimeOver);
+            }
+            if let Err(error) = self.turn(online) {
+                break Err(error);
+            }
+        };
+        let back = self.state.restore();
+        back.map_err(|cause| self.failed(cause))?;
+        ended
+    }
+
+    fn failed(&self, cause: io::Error) -> StockError {
+        StockError::State {
+            path: self.options.state.display().to_string(),
+            cause,
+        }
+    }
+
     /// Does what is due, or sleeps until something is.
-    fn turn(&mut self) -> Result<(), StockError> {
+    fn turn(&mut self, online: fn() -> Option<PcpuSet>) -> Result<(), StockError> {
         let now = clock::now();
         if now >= self.due {
             self.due = now + self.policy.period();
-            self.ask(now)?;
+            self.ask(now, online)?;
         }
         let counted = |task| Some(self.counters.get(&task)?.1);
         if let Some(lines) = self.report.due(now, &self.vms.list, counted) {
@@ -228,26 +247,42 @@ impl Daemon {
     }
 
     /// A period is over: asks the policy and does what it says.
-    fn ask(&mut self, now: Nanos) -> Result<(), StockError> {
-        if now >= self.thorough_due {
+    fn ask(&mut self, now: Nanos, online: fn() -> Option<PcpuSet>) -> Result<(), StockError> {
+        let thorough = now >= self.thorough_due;
+        if thorough {
             self.thorough_due = now + THOROUGH;
+            // Pools and homes are made of these; and whoever was tied to one that has gone may go anywhere, though it
+            // is back by now.
+            same_pcpus(&self.online, online())?;
             self.vms.refresh();
         }
+        self.heed(thorough);
         let elapsed = now - self.last;
         self.last = now;
         let seen = self.look(now, elapsed);
         let mut plan = Plan::default();
         self.policy.decide(&seen, &mut plan);
         let wanted = wishes(&self.vms.list, &plan, &self.online);
-        let failed = self.state.set(&wanted).map_err(|cause| StockError::State {
-            path: self.options.state.display().to_string(),
-            cause,
-        })?;
+        let failed = self.state.set(&wanted);
+        let failed = failed.map_err(|cause| self.failed(cause))?;
         let vcpus = self.vms.list.iter().flat_map(|vm| &vm.vcpus);
         let said = self.policy.status().notes;
         let news = self.noted.news(said, &failed, vcpus.map(|vcpu| vcpu.key));
         news.iter().for_each(|note| (self.options.notes)(note));
         Ok(())
+    }
+
+    /// Masks that others have set since are what vCPUs may use from now on. It is looked each time before any is set: what
+    /// somebody has set a moment before would be lost.
+    fn heed(&mut self, thorough: bool) {
+        let vcpus = || self.vms.list.iter().flat_map(|vm| &vm.vcpus);
+        let found = vcpus().filter_map(|vcpu| Some((vcpu.key, affinity::get(vcpu.key.tid).ok()?)));
+        let theirs = self.state.heed(found.collect(), &self.online, thorough);
+        for vcpu in self.vms.list.iter_mut().flat_map(|vm| &mut vm.vcpus) {
+            if let Some(pcpus) = theirs.get(&vcpu.key) {
+                vcpu.allowed = *pcpus;
+            }
+        }
     }
 
     /// What happened in the last `elapsed` ns.

@@ -4,15 +4,17 @@
 //!
 //! A change is written down before it is made, with what was set until then: where the daemon is killed, or
 //! cannot write, or the kernel refuses, between the two either may be what the thread has. It is taken back only
-//! where the thread still has one of them: whoever changed it since knows better.
+//! where the thread still has one of them: whoever changed it since knows better. What somebody else sets of a mask
+//! meanwhile is what it had before, from then on.
 
 use super::thread;
-use crate::{machine, preflight};
+use crate::{cgroup, machine, preflight};
 use corun_model::{Nanos, PcpuSet, counted};
 use corun_system::affinity;
 use corun_system::files::{self, Lock};
 use corun_system::procfs::{Proc, ThreadKey};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -43,7 +45,15 @@ pub(crate) struct Changed {
     /// What was set until then, as long as it is not known that `now` is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     was: Option<Settings>,
+    /// A mask that we have not set, and at how many thorough looks it was there: until it is known whose that is,
+    /// nothing is set.
+    #[serde(skip)]
+    strange: Option<(PcpuSet, u32)>,
 }
+
+/// A pCPU that goes off-line is missing in masks for a moment before it is told to be off-line: after so many thorough looks,
+/// each of which has found the same pCPUs, a mask is somebody's.
+const SURE: u32 = 2;
 
 impl Changed {
     fn is(&self, key: &ThreadKey) -> bool {
@@ -68,6 +78,42 @@ impl Changed {
         }
         let shown = |set: &Settings| *found == set.affinity || *found == set.affinity.and(online);
         !found.is_empty() && (shown(&self.now) || self.was.as_ref().is_some_and(shown))
+    }
+
+    /// Has somebody else set these pCPUs, for sure?
+    fn is_anothers(&mut self, found: &PcpuSet, online: &PcpuSet, thorough: bool) -> bool {
+        if self.is_known(found, online) {
+            self.strange = None;
+            return false;
+        }
+        let before = self.strange.filter(|(pcpus, _)| pcpus == found);
+        let looks = before.map_or(0, |(_, looks)| looks) + u32::from(thorough);
+        self.strange = Some((*found, looks));
+        looks >= SURE
+    }
+
+    /// Are these the pCPUs that it had before, those that we have set, or what the kernel has left of them within a cpuset?
+    /// When that is wider again, so is the mask.
+    fn is_known(&self, found: &PcpuSet, online: &PcpuSet) -> bool {
+        let cut = || {
+            let cpuset = cpuset_of(&self.key);
+            cpuset.is_some_and(|cpuset| *found == self.in_force().affinity.and(&cpuset))
+        };
+        found.is_empty()
+            || *found == self.before.affinity
+            || self.has_set_pcpus(found, online)
+            || cut()
+    }
+
+    /// Its mask is somebody else's.
+    fn give_way(&mut self, pcpus: &PcpuSet) {
+        self.strange = None;
+        self.before.affinity = *pcpus;
+        self.free = may_go_anywhere(&self.key);
+        self.now.affinity = *pcpus;
+        if let Some(was) = &mut self.was {
+            was.affinity = *pcpus;
+        }
     }
 
     /// Have we set this slice?
@@ -181,6 +227,27 @@ impl State {
         Ok((state, left))
     }
 
+    /// Of these threads, as they were `found`, those whose masks are somebody else's, with these masks. What is taken back
+    /// of them is what they have now. Nothing is written: until the next change is, the file says of such a
+    /// mask what it is not, and it would be left alone. `thorough`: it has just been looked which pCPUs are `online`.
+    pub(crate) fn heed(
+        &mut self,
+        mut found: BTreeMap<ThreadKey, PcpuSet>,
+        online: &PcpuSet,
+        thorough: bool,
+    ) -> BTreeMap<ThreadKey, PcpuSet> {
+        for changed in &mut self.changed {
+            let Some(pcpus) = found.get(&changed.key) else {
+                continue;
+            };
+            match changed.is_anothers(pcpus, online, thorough) {
+                true => changed.give_way(pcpus),
+                false => drop(found.remove(&changed.key)),
+            }
+        }
+        found
+    }
+
     fn write(&self) -> io::Result<()> {
         files::replace_durably(&self.path, &serde_json::to_vec(&self.changed)?)
     }
@@ -195,6 +262,7 @@ impl State {
         for (key, wanted) in wanted {
             let known = self.changed.iter_mut().find(|changed| changed.is(key));
             match known {
+                Some(known) if known.strange.is_some() => continue,
                 Some(known) if known.now == *wanted && known.was.is_none() => continue,
                 // The kernel refused it, and is asked again.
                 Some(known) if known.now == *wanted => {}
@@ -245,6 +313,7 @@ impl State {
             free: may_go_anywhere(key),
             now: *wanted,
             was: Some(before),
+            strange: None,
         })
     }
 
@@ -318,6 +387,17 @@ fn gone_is_fine(result: io::Result<()>) -> io::Result<()> {
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
         other => other,
     }
+}
+
+/// The pCPUs that the cgroups (v2) around a thread let it use; `None`: any.
+fn cpuset_of(key: &ThreadKey) -> Option<PcpuSet> {
+    let mount = cgroup::mount(Path::new("/"))?;
+    let path = Proc::default().thread(key.tgid, key.tid).cgroup()?;
+    // Those without a cpuset of their own have that of the next one around them that has.
+    let around = mount.join(path.trim_start_matches('/'));
+    let mut around = around.ancestors().take_while(|at| at.starts_with(&mount));
+    let text = around.find_map(|at| fs::read_to_string(at.join("cpuset.cpus.effective")).ok())?;
+    text.trim().parse().ok()
 }
 
 /// May a thread use all pCPUs that there can ever be? Unlike `sched_getaffinity()`, /proc lists those that are

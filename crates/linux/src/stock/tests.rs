@@ -141,6 +141,74 @@ fn what_others_changed_since_is_let_alone() {
     assert_eq!(found(&fake).0, only(second));
 }
 
+/// `taskset` while corun is at work: the administrator's word for this thread from then on.
+#[test]
+fn a_mask_that_somebody_sets_meanwhile_is_what_may_be_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let fake = Fake::start("worker");
+    let (key, all) = (key(&fake), found(&fake).0);
+    let mut pcpus = all.iter();
+    let (Some(first), Some(second)) = (pcpus.next(), pcpus.next()) else {
+        return; // one pCPU only
+    };
+    let online = preflight::online().unwrap();
+    let only = |cpu: PcpuId| PcpuSet::from_iter([cpu]);
+    let now = || BTreeMap::from([(key, found(&fake).0)]);
+    let wanted = |affinity| {
+        let slice = None;
+        [(key, state::Settings { affinity, slice })]
+    };
+    let (mut state, _) = State::open(&folder.path().join("s"), None).unwrap();
+    assert_eq!(state.heed(now(), &online, true), now(), "nothing is ours");
+    state.set(&wanted(only(first))).unwrap();
+    for _ in 0..5 {
+        assert!(state.heed(now(), &online, true).is_empty(), "as it was set");
+    }
+    affinity::set(fake.tid, &only(second)).unwrap();
+    // A pCPU that goes off-line looks the same, for less than the time between two thorough looks.
+    for thorough in [false, true, false] {
+        assert!(state.heed(now(), &online, thorough).is_empty());
+        assert!(state.set(&wanted(all)).unwrap().is_empty());
+        assert_eq!(found(&fake).0, only(second), "nobody touches it");
+    }
+    let theirs = BTreeMap::from([(key, only(second))]);
+    assert_eq!(state.heed(now(), &online, true), theirs);
+    // What follows is made of that, and at the end it is as he wanted it.
+    state.set(&wanted(only(first))).unwrap();
+    assert_eq!(found(&fake).0, only(first));
+    state.restore().unwrap();
+    assert_eq!(found(&fake).0, only(second));
+}
+
+/// As systemd starts it anew then; what it has made of the old ones goes first.
+#[test]
+fn pcpus_that_come_or_go_end_a_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let fake = Fake::start("worker");
+    let before = found(&fake).0;
+    let one = PcpuSet::from_iter(before.iter().take(1));
+    let options = StockOptions {
+        state: path.clone(),
+        run_for: Some(SEC / 10),
+        ..options("fair")
+    };
+    let (mut state, _) = State::open(&path, None).unwrap();
+    let (affinity, slice) = (one, None);
+    state
+        .set(&[(key(&fake), state::Settings { affinity, slice })])
+        .unwrap();
+    let daemon = Daemon::new(options, state, preflight::online().unwrap()).unwrap();
+    let more = || Some(PcpuSet::first(500));
+    let ended = daemon.serve(&AtomicBool::new(false), more);
+    let Err(StockError::Host(HostError::PcpusChanged(why))) = &ended else {
+        panic!("{ended:?}");
+    };
+    assert!(why.contains("0-499"), "{why}");
+    assert_eq!(found(&fake).0, before);
+    assert!(!path.exists());
+}
+
 /// A file as a daemon before leaves it: of these threads, which had and were given this.
 fn file_of(path: &Path, threads: &[(&Fake, state::Settings, state::Settings)]) {
     let changed = |(fake, before, now): &(&Fake, state::Settings, state::Settings)| {
@@ -425,18 +493,21 @@ fn a_plan_in_threads_words() {
     assert_eq!(nowhere.affinity, PcpuSet::first(4));
 }
 
-#[test]
-fn policies_that_need_the_dispatcher_are_refused() {
-    let options = |name| StockOptions {
-        policy: find(name).unwrap(),
+fn options(policy: &str) -> StockOptions {
+    StockOptions {
+        policy: find(policy).unwrap(),
         settings: Settings::default(),
         interval: None,
-        run_for: Some(0),
+        run_for: None,
         json: false,
         state: "/dev/null/none".into(),
         out: Box::new(io::sink()),
         notes: |_| {},
-    };
+    }
+}
+
+#[test]
+fn policies_that_need_the_dispatcher_are_refused() {
     let refused = run(options("balance")).unwrap_err().to_string();
     assert!(
         refused.contains("policy balance needs sched_ext") && refused.contains("aql"),

@@ -12,7 +12,8 @@
 //! grow, but is halved, and ends when less than a step is left; then it may lend anew, by what it uses now. What the
 //! borrower used of it is owed, up to a bucket's depth. When the lender could use more than its entitlement it lends
 //! nothing, and what is owed comes back out of the borrower's entitlement, up to half of it in a period, and no more
-//! than the lender could use. Debts of VMs that have gone, or that Jupiter is off for, are written off.
+//! than the lender could use. A VM that could use more, if not more than it is entitled to, lends nothing either,
+//! unless it has all that it can use. Debts of VMs that have gone, or that Jupiter is off for, are written off.
 
 use super::params::JupiterParams;
 use corun_model::{Nanos, PcpuSet, VmId};
@@ -86,6 +87,17 @@ impl VmUse {
     fn wants_more_than_its_own(&self) -> bool {
         self.wants && self.most > self.entitled
     }
+
+    /// What it leaves of what it is entitled to. Who wants more, and does not have all that it can use, or nearly,
+    /// leaves nothing: what it lends it would miss.
+    fn leaves(&self, lack: u32) -> Nanos {
+        let could = match self.wants {
+            true if self.used < percent(self.most, 100 - lack.min(100)) => return 0,
+            true => self.most,
+            false => self.used,
+        };
+        self.entitled.saturating_sub(could).min(self.halted)
+    }
 }
 
 impl Bank {
@@ -157,11 +169,10 @@ impl Bank {
     /// What `vm` lends in the next period, if anything. A loan that harm has brought below a step is over: who
     /// lends nothing is not harmed by it, and what it uses from then on is what it uses as a rule.
     fn lend(&self, vm: &VmUse, all: &[VmUse], params: &JupiterParams) -> Option<Loan> {
-        let used = if vm.wants { vm.most } else { vm.used };
-        let slack = vm.entitled.saturating_sub(used).min(vm.halted);
+        let slack = vm.leaves(params.lack);
         let step = percent(vm.entitled, params.loan_step);
         let depth = percent(vm.entitled, params.bucket);
-        if vm.wants_more_than_its_own() || slack < step || self.owed_to(vm.vm) >= depth {
+        if slack < step.max(1) || self.owed_to(vm.vm) >= depth {
             return None;
         }
         // Time of a pCPU is nothing to who may not use it.

@@ -124,8 +124,8 @@ fn what_was_used_of_a_loan_is_repaid_when_the_lender_wants_more() {
     assert_eq!(step(&mut bank, &vms), [(1, 0, 0, false); 0]);
 }
 
-/// One thread of it is busy, and could use 90 ms where 80 are left to it: nothing comes back, and it lends what even
-/// that leaves.
+/// One thread of it is busy, and it could use 90 ms at most: nothing comes back. If it has nearly all of them, it lends
+/// what even that leaves, and nothing if it is short of them.
 #[test]
 fn nothing_is_repaid_to_who_cannot_use_more_than_its_own() {
     let one_busy = |number, used, most| VmUse {
@@ -133,8 +133,11 @@ fn nothing_is_repaid_to_who_cannot_use_more_than_its_own() {
         ..vm(number, used, true)
     };
     let mut bank = lent_for(8);
+    let vms = [one_busy(0, 85, 90), vm(1, 108, true)];
+    assert!(step(&mut bank, &vms).is_empty());
+    let mut bank = lent_for(8);
     for period in 0..5 {
-        let vms = [one_busy(0, 80, 90), vm(1, 108, true)];
+        let vms = [one_busy(0, 86, 90), vm(1, 108, true)];
         let lent = (9 + period).min(10);
         assert_eq!(step(&mut bank, &vms), [(0, 1, lent, false)]);
     }

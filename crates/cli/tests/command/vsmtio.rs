@@ -67,12 +67,12 @@ fn where_nothing_waits_it_costs_each_vm_less_than_two_per_cent() {
 }
 
 /// PageRank and Kmeans, whose threads wait for each other, by guests that retain (the paper's case of 96 vCPUs, a sixth
-/// of it) and where the host holds. Together they lose less than 2 %. Kmeans loses more: those of PageRank are I/O-bound
-/// more often than its vCPUs, and of each core some are (docs/vsmtio.md). This is what it has been, and no goal.
+/// of it) and where the host holds. Together they lose less than 2 %. One of them may lose a little more: of each core some
+/// vCPUs are I/O-bound, and they wait more often than the other's (docs/vsmtio.md). This is what it has been, and no goal.
 #[test]
 fn where_threads_wait_for_each_other_no_vm_loses_more_than_is_said() {
     let place = Place::new("vsmtio-overhead-waits");
-    for (file, case, least) in [("fig3-8", "0:96", 0.9), ("holds", "computing only", 0.8)] {
+    for (file, case, least) in [("fig3-8", "0:96", 0.95), ("holds", "computing only", 0.95)] {
         let path = in_tree(&format!("experiments/vsmtio/{file}.toml"));
         let path = path.to_str().unwrap();
         let mut args = vec!["compare", path, "--case", case, "--json"];

@@ -14,7 +14,7 @@ use crate::workload::Access;
 use corun_model::PcpuId;
 
 /// The most bytes of a direct request.
-const PIECE: u64 = 1 << 20;
+pub(super) const PIECE: u64 = 1 << 20;
 
 impl Vm {
     /// A thread reads, or goes on with a read after it was woken.
@@ -86,14 +86,14 @@ impl Vm {
         self.block(vcpu, thread, Doing::Off);
     }
 
-    fn file_of(&self, thread: u32) -> Option<u32> {
+    pub(super) fn file_of(&self, thread: u32) -> Option<u32> {
         let file = self.block.as_ref().and_then(|block| block.file_of(thread));
         debug_assert!(file.is_some(), "thread {thread} accesses a disk it has not");
         file
     }
 
     /// Does the call begin now, rather than go on?
-    fn begin(&mut self, host: &Host, file: u32, bytes: u64) -> bool {
+    pub(super) fn begin(&mut self, host: &Host, file: u32, bytes: u64) -> bool {
         let Some(block) = &mut self.block else {
             return false;
         };
@@ -105,7 +105,7 @@ impl Vm {
         begins
     }
 
-    fn end_call(&mut self, host: &Host, thread: u32, file: u32, bytes: u64) {
+    pub(super) fn end_call(&mut self, host: &Host, thread: u32, file: u32, bytes: u64) {
         self.threads[thread as usize].code.done();
         if let Some(block) = &mut self.block {
             block.finish(host.now(), file, bytes);
@@ -184,7 +184,7 @@ impl Vm {
     }
 
     /// Sends a request on its way: it leaves when the vCPU has done its kernel work up to the kick.
-    fn issue(
+    pub(super) fn issue(
         &mut self,
         host: &mut Host,
         vcpu: u32,
@@ -235,7 +235,7 @@ impl Vm {
     }
 
     /// The thread's call waits for a request.
-    fn await_request(&mut self, file: u32, request: u32) {
+    pub(super) fn await_request(&mut self, file: u32, request: u32) {
         let Some(block) = &mut self.block else { return };
         let slot = &mut block.requests[request as usize];
         slot.awaited = true;

@@ -12,17 +12,20 @@
 //!   here all are full.)
 //! - `read SIZE random` is O_DIRECT: anywhere in the VM's image, and the thread waits.
 //! - `write` waits until the data are on the disk, as with O_DIRECT or O_SYNC, without a journal.
+//! - `append LOG SIZE` writes to the end of a file that threads share: see [`super::log`].
 //!
 //! Direct requests are cut into pieces of 1 MiB at most (256 pages, `BIO_MAX_PAGES`), which are
-//! issued at once. A thread's file is an equal part of the VM's image and read round and round. It
-//! lies in one piece, and nothing of it stays in the page cache: the files are larger than the VM's
+//! issued at once. A thread's file, or a log, is an equal part of the VM's image and read or written
+//! round and round. It lies in one piece, and nothing of it stays in the page cache: the files are larger than the VM's
 //! memory.
 
 use super::inactivity::Inactivity;
+use super::log::Log;
 use super::thread::Thread;
 use crate::device::disk::Request;
 use crate::load::{IoAchieved, Requests};
 use crate::waits::Waits;
+use crate::workload::Op;
 use corun_model::Nanos;
 use std::collections::VecDeque;
 
@@ -126,6 +129,7 @@ pub(super) struct Slot {
 pub(super) struct Block {
     pub image: Image,
     pub files: Vec<File>,
+    pub logs: Vec<Log>,
     /// Which file each thread has.
     file_of: Vec<Option<u32>>,
     pub requests: Vec<Slot>,
@@ -143,7 +147,8 @@ impl Block {
     pub fn new(image: Image, threads: &[Thread]) -> Self {
         let uses = |thread: &Thread| thread.code.largest_access().is_some();
         let users = threads.iter().filter(|thread| uses(thread)).count() as u64;
-        let size = image.size / users.max(1) / PAGE * PAGE;
+        let logs = logs(threads);
+        let size = image.size / (users + logs).max(1) / PAGE * PAGE;
         let mut files = Vec::new();
         let mut file_of = vec![None; threads.len()];
         for (index, _) in threads
@@ -161,9 +166,11 @@ impl Block {
                 call: None,
             });
         }
+        let base = |log: u64| image.base + (users + log) * size;
         Self {
             image,
             files,
+            logs: (0..logs).map(|log| Log::new(base(log), size)).collect(),
             file_of,
             requests: Vec::new(),
             free: Vec::new(),
@@ -278,4 +285,14 @@ impl Block {
             self.waits.record(now - call.since);
         }
     }
+}
+
+/// How many logs the threads append to.
+fn logs(threads: &[Thread]) -> u64 {
+    let ops = threads.iter().flat_map(|thread| thread.code.ops());
+    let number = |op: &Op| match op {
+        Op::Append { log, .. } => u64::from(*log) + 1,
+        _ => 0,
+    };
+    ops.map(number).max().unwrap_or(0)
 }

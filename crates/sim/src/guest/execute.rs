@@ -25,6 +25,7 @@ impl Vm {
             Op::Every(period) => self.every(host, vcpu, thread, period),
             Op::Read(access) => self.read(host, vcpu, thread, access),
             Op::Write(access) => self.write(host, vcpu, thread, access),
+            Op::Append { log, bytes } => self.append(host, vcpu, thread, log, bytes),
             Op::Request(port) => self.request(host, vcpu, thread, port),
             Op::Reply(port, size) => self.reply(host, vcpu, thread, port, size),
             Op::Transmit(port, size) => self.transmit(host, vcpu, thread, port, size),

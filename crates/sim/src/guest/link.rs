@@ -340,7 +340,7 @@ impl<'a> Linker<'a> {
         Ok(())
     }
 
-    /// Those who read or write have a disk, and their image has room for it.
+    /// Those who read or write have a disk, and their image has room for it and for logs.
     fn check_disk(&self) -> Linked<()> {
         let accesses = self.codes.iter().map(|code| code.largest_access());
         let (users, largest) = accesses.fold((0, 0), |(users, most), access| match access {
@@ -348,12 +348,15 @@ impl<'a> Linker<'a> {
             None => (users, most),
         });
         let largest = largest.max(PAGE);
+        let logs = self.names.logs.len() as u64;
+        let each = |size: u64| size / (users + logs);
         match self.spec.disk {
             None if users > 0 => self.error("its threads read or write, but it has no disk".into()),
-            Some(disk) if users > 0 && largest > disk.size / users => self.error(format!(
+            Some(disk) if users > 0 && largest > each(disk.size) => self.error(format!(
                 "a thread accesses {largest} bytes at once; its image has {} bytes for each of \
-                 {users} threads",
-                disk.size / users
+                 {users} threads{}",
+                each(disk.size),
+                if logs > 0 { " and each log" } else { "" }
             )),
             _ => Ok(()),
         }

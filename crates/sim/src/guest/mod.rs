@@ -30,6 +30,7 @@ mod idle;
 mod inactivity;
 mod interrupts;
 mod link;
+mod log;
 mod mutex;
 mod net;
 mod params;

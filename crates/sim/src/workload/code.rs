@@ -34,6 +34,10 @@ pub(crate) enum Op {
     Mix(Mix),
     Read(Access),
     Write(Access),
+    Append {
+        log: u32,
+        bytes: u64,
+    },
     Request(u32),
     Reply(u32, u64),
     Transmit(u32, u64),
@@ -82,6 +86,7 @@ pub(crate) struct Names {
     pub ports: Vec<String>,
     pub conditions: Vec<String>,
     pub timers: Vec<String>,
+    pub logs: Vec<String>,
     /// What the programs count; the first is the VM's main work.
     pub units: Vec<String>,
 }
@@ -142,6 +147,7 @@ impl Code {
     pub fn largest_access(&self) -> Option<u64> {
         let bytes = self.ops.iter().filter_map(|op| match op {
             Op::Read(access) | Op::Write(access) => Some(access.bytes),
+            Op::Append { bytes, .. } => Some(*bytes),
             _ => None,
         });
         bytes.max()
@@ -232,6 +238,11 @@ impl Writer<'_> {
             Statement::Mix(mix) => self.ops.push(Op::Mix(*mix)),
             Statement::Read(access) => self.ops.push(Op::Read(*access)),
             Statement::Write(access) => self.ops.push(Op::Write(*access)),
+            Statement::Append(name, bytes) => {
+                let log = index(&mut self.names.logs, name);
+                let bytes = *bytes;
+                self.ops.push(Op::Append { log, bytes });
+            }
             Statement::Request(port) => {
                 let port = index(&mut self.names.ports, port);
                 self.ops.push(Op::Request(port));

@@ -33,6 +33,7 @@
 //!
 //! ```text
 //! read 64KB;  read 4KB random;        # from the VM's disk; write likewise; blocks till it is there
+//! append wal 8KB;                     # to a log of the VM's threads; blocks till it is on the disk
 //! request web; reply web 16KB;        # takes a client's request (blocks), answers it
 //! transmit bulk 64KB;                 # sends to a client; blocks while the TCP window is full
 //! wait ready; signal ready; broadcast ready;      # condition variable; inside `mutex`, lets it go
@@ -120,7 +121,7 @@ impl Program {
     pub fn uses_disk(&self) -> bool {
         fn any(body: &[Statement]) -> bool {
             body.iter().any(|statement| match statement {
-                Statement::Read(_) | Statement::Write(_) => true,
+                Statement::Read(_) | Statement::Write(_) | Statement::Append(..) => true,
                 Statement::Lock(_, body) | Statement::Mutex(_, body) | Statement::Loop(_, body) => {
                     any(body)
                 }
@@ -186,6 +187,9 @@ pub enum Statement {
     Read(Access),
     /// Writes to the VM's disk; blocks until it is done.
     Write(Access),
+    /// Writes so many bytes to the end of a log that the VM's threads share; blocks until they are on
+    /// the disk. Who comes while it is being written goes with all others that do.
+    Append(String, u64),
     /// Takes a client's request from this port; blocks while there is none.
     Request(String),
     /// Answers the request it took from this port with so many bytes.

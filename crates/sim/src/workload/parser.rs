@@ -26,11 +26,11 @@ pub(super) const STATEMENTS: &str = "compute TIME [±N% | exp], sleep TIME [±N%
      mutex NAME { … }, barrier NAME, spin-barrier NAME [TIME], condition-barrier NAME [TIME], send NAME, \
      recv NAME, loop [N] { … }, \
      count [N] [UNIT], queue NAME CAPACITY, memory SIZE N/us, mix B/M/W, read SIZE [random], \
-     write SIZE [random], request PORT, reply PORT SIZE, transmit PORT SIZE, wait NAME, \
+     write SIZE [random], append LOG SIZE, request PORT, reply PORT SIZE, transmit PORT SIZE, wait NAME, \
      signal NAME, broadcast NAME, shootdown, every TIME, \
      timer NAME TIME [absolute], busy TIME [±N% | exp], yield";
 
-pub(super) const KEYWORDS: [&str; 30] = [
+pub(super) const KEYWORDS: [&str; 31] = [
     "compute",
     "sleep",
     "lock",
@@ -48,6 +48,7 @@ pub(super) const KEYWORDS: [&str; 30] = [
     "mix",
     "read",
     "write",
+    "append",
     "random",
     "request",
     "reply",

@@ -82,6 +82,7 @@ impl fmt::Display for Statement {
             Statement::Mix(mix) => write!(f, "mix {}/{}/{}", mix.base, mix.miss, mix.wait),
             Statement::Read(access) => write!(f, "read {access}"),
             Statement::Write(access) => write!(f, "write {access}"),
+            Statement::Append(log, bytes) => write!(f, "append {log} {}", Size(*bytes)),
             Statement::Request(port) => write!(f, "request {port}"),
             Statement::Reply(port, bytes) => write!(f, "reply {port} {}", Size(*bytes)),
             Statement::Transmit(port, bytes) => write!(f, "transmit {port} {}", Size(*bytes)),

@@ -21,6 +21,7 @@ fn statement(statement: &Statement, inside: &impl Fn(&String) -> String) -> Stat
         Statement::Wait(name) => Statement::Wait(inside(name)),
         Statement::Signal(name) => Statement::Signal(inside(name)),
         Statement::Broadcast(name) => Statement::Broadcast(inside(name)),
+        Statement::Append(name, bytes) => Statement::Append(inside(name), *bytes),
         Statement::Timer(timer) => Statement::Timer(Timer {
             name: inside(&timer.name),
             ..timer.clone()

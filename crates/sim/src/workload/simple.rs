@@ -7,9 +7,9 @@ use super::{Access, LONGEST, MOST_BYTES, Memory, Mix, Statement, Timer};
 use corun_model::{Nanos, size, time};
 
 /// Statements that may block their thread, and so are refused inside a kernel spin lock.
-pub(super) const WAITING: [&str; 14] = [
-    "sleep", "send", "recv", "mutex", "read", "write", "request", "reply", "transmit", "wait",
-    "every", "timer", "yield", "barrier",
+pub(super) const WAITING: [&str; 15] = [
+    "sleep", "send", "recv", "mutex", "read", "write", "append", "request", "reply", "transmit",
+    "wait", "every", "timer", "yield", "barrier",
 ];
 
 /// Does it take time each time, so that a loop around it makes progress? (A second `reply` to the
@@ -21,6 +21,7 @@ pub(super) fn takes_time(statement: &Statement) -> bool {
             | Statement::Sleep(_)
             | Statement::Read(_)
             | Statement::Write(_)
+            | Statement::Append(..)
             | Statement::Request(_)
             | Statement::Transmit(..)
             | Statement::Every(_)
@@ -55,6 +56,7 @@ impl Parser<'_> {
             "transmit" => Statement::Transmit(self.name("the name of a port")?, self.size()?),
             "read" => Statement::Read(self.access()?),
             "write" => Statement::Write(self.access()?),
+            "append" => Statement::Append(self.name("the name of a log")?, self.size()?),
             "memory" => Statement::Memory(self.memory()?),
             "mix" => Statement::Mix(self.mix()?),
             "shootdown" => Statement::Shootdown,

@@ -31,7 +31,7 @@ fn the_language_as_documented() {
 
 #[test]
 fn devices_caches_and_conditions_as_documented() {
-    let text = "memory 4MB 30/us; mix 60/25/15; loop { read 64KB; write 4KB random; request web; \
+    let text = "memory 4MB 30/us; mix 60/25/15; loop { read 64KB; write 4KB random; append wal 8KB; request web; \
         reply web 1500B; transmit bulk 1GB; mutex m { wait ready }; signal ready; broadcast ready; \
         shootdown; every 16ms; \
         timer t 16ms; timer t 16ms absolute; busy 2ms ±5%; memory 0; yield }";

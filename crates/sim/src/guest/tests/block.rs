@@ -174,6 +174,44 @@ fn writes_wait_for_the_disk() {
     assert_eq!(outcome.devices[0].totals.seeks, 0);
 }
 
+/// One write at a time; who comes meanwhile is in the next one, all of them together.
+#[test]
+fn appends_to_a_log_go_together() {
+    let program = "loop { append wal 4KB; compute 100us; count commits }";
+    // Who writes next has just missed its place.
+    let params = GuestParams {
+        block_submit: 4 * US,
+        ..free_block()
+    };
+    let run = |programs: &[&str]| {
+        let mut spec = stored(vm("a", params, programs));
+        spec.vcpus = programs.len() as u32;
+        for (at, thread) in spec.threads.iter_mut().enumerate() {
+            thread.vcpu = Some(at as u32);
+        }
+        let outcome = run_on(programs.len() as u32, 10 * MS, hdd(), vec![spec]);
+        let io = io(&outcome, 0);
+        (io.operations, io.bytes, outcome.devices[0].totals)
+    };
+    // Alone: a turn of the platter each, as with `write`.
+    let (operations, ..) = run(&[program]);
+    assert_eq!(operations, 120);
+    // Of three, one and two others by turns: a turn of the platter each, and no seek.
+    let (operations, bytes, totals) = run(&[program; 3]);
+    assert!((178..=181).contains(&operations), "{operations}");
+    assert_eq!(bytes, operations * 4 * KIB);
+    assert!((119..=121).contains(&totals.requests), "{totals:?}");
+    assert_eq!(totals.seeks, 0);
+    // Two logs are two files: the arm goes to and fro.
+    let other = "loop { append other 4KB; compute 100us; count commits }";
+    assert!(run(&[program, other]).2.seeks > 50);
+    // Long ones are cut into pieces, and begin again where the log's part of the image ends.
+    let long = "loop { append wal 3MB; count commits }";
+    let (operations, bytes, totals) = run(&[long; 2]);
+    assert_eq!(bytes, operations * 3072 * KIB);
+    assert!(totals.requests.abs_diff(3 * operations) <= 6, "{totals:?}");
+}
+
 #[test]
 fn a_large_direct_access_is_several_requests_and_one_wait() {
     let vms = vec![stored(vm(
@@ -276,6 +314,11 @@ fn vms_without_room_on_a_disk() {
     let message = sized("loop { read 2MB }", 1 << 20);
     assert!(
         message.starts_with("VM a: a thread accesses 2097152 bytes at once"),
+        "{message}"
+    );
+    let message = sized("loop { append wal 1MB }", 1 << 20);
+    assert!(
+        message.contains("524288 bytes for each of 1 threads and each log"),
         "{message}"
     );
     let message = sized("loop { read 4KB }", 2_000_000_000_000);

@@ -171,8 +171,10 @@ impl Bank {
     fn lend(&self, vm: &VmUse, all: &[VmUse], params: &JupiterParams) -> Option<Loan> {
         let slack = vm.leaves(params.lack);
         let step = percent(vm.entitled, params.loan_step);
+        // Trifles are not lent; in larger steps all that is left is.
+        let least = step.min(percent(vm.entitled, 1)).max(1);
         let depth = percent(vm.entitled, params.bucket);
-        if slack < step.max(1) || self.owed_to(vm.vm) >= depth {
+        if slack < least || self.owed_to(vm.vm) >= depth {
             return None;
         }
         // Time of a pCPU is nothing to who may not use it.
@@ -192,7 +194,7 @@ impl Bank {
                 } else {
                     (loan.amount + step).min(slack)
                 };
-                (amount >= step).then_some(Loan { amount, ..*loan })
+                (amount >= least).then_some(Loan { amount, ..*loan })
             }
             None => {
                 let to = borrowers().min_by_key(|other| (other.conflicts, other.vm))?;

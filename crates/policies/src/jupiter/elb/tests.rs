@@ -41,6 +41,19 @@ fn a_loan_grows_gradually_and_no_further_than_what_is_unused() {
     assert_eq!(step(&mut bank, &vms), [(0, 1, 20, false)]);
 }
 
+/// A simple bucket (§4.3): in one step, all that is left.
+#[test]
+fn in_steps_of_all_that_there_is_what_is_left_is_lent_at_once() {
+    let at_once = JupiterParams {
+        loan_step: 100,
+        ..JupiterParams::default()
+    };
+    let vms = [vm(0, 80, false), vm(1, 120, true)];
+    let mut bank = Bank::default();
+    let lent = bank.settle(&vms, &at_once).iter().map(|t| t.amount / MS);
+    assert_eq!(lent.collect::<Vec<_>>(), [20]);
+}
+
 /// Who is never halted wants all it can get, whatever it is said to be entitled to.
 #[test]
 fn no_more_is_lent_than_halted_vcpus_leave() {

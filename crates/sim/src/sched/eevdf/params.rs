@@ -150,6 +150,8 @@ impl EevdfParams {
             balance_interval: self.balance_interval,
             lazy_preemption: self.lazy_preemption,
             pulls_by_success: self.ni_random,
+            // sibling_imbalance() and should_we_balance() since 6.6.
+            spreads_if_idle: true,
             slice_at_switch: self.slice_at_switch,
             timer_stays: self.timer_stays,
             ..Tuning::of(Generation::Linux6)

@@ -366,9 +366,11 @@ fn short_slices_preempt() {
     assert!(without > 2 * short, "{without} against {short}");
 }
 
+/// Since 6.6 busy pCPUs do not even out numbers (`sibling_imbalance()`), and 17 hogs on one node and 15 on
+/// another are put up with (`imbalance_pct`): three of the 17 share a pCPU, in turns.
 #[test]
 fn hogs_spread_evenly() {
-    shared::hogs_spread_evenly("7.x", 250, 0.02, |params| eevdf("7.x", params));
+    shared::hogs_spread_evenly("7.x", 250, 0.2, |params| eevdf("7.x", params));
 }
 
 /// Five hogs on four pCPUs: since 5.5 an imbalance below a task is not rounded up, but failures make

@@ -84,10 +84,15 @@ impl<O: Order> Fair<O> {
     pub(crate) fn new(order: O, tuning: Tuning, host: &HostParams) -> Self {
         let pcpus = host.topology.pcpus() as usize;
         let domains = Domains::new(&host.topology, &tuning);
+        let threads = domains.core_of(PcpuId(0)).len() as u64;
+        let whole = match tuning.generation {
+            Generation::Linux2_6_33 if threads > 1 => state::CORE / threads,
+            _ => state::WHOLE,
+        };
         Self {
             order,
             tuning,
-            books: Books::new(pcpus, 2 * tuning.migration_cost),
+            books: Books::new(pcpus, 2 * tuning.migration_cost, whole),
             crowds: Crowds::new(host.topology.pcpus(), &domains),
             // The scheduler knows no seed, its load does.
             dice: (0..pcpus as u64)

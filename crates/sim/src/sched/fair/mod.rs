@@ -353,6 +353,9 @@ impl<O: Order> HostScheduler for Fair<O> {
         let weight = scaled(known.spec.weight);
         let vm = known.vm().map(|vm| vm.index());
         self.order.add(weight, known.spec.slice);
+        if let Some(vm) = vm.filter(|&vm| self.groups.get(vm).is_some_and(Group::is_group)) {
+            self.order.is_grouped(vm);
+        }
         self.gangs.add();
         let mut member = Member::new(weight, vm, known.spec.allowed);
         member.last = known.spec.last_on;

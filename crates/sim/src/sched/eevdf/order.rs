@@ -309,12 +309,12 @@ impl Order for EevdfOrder {
         }
         let (new, old) = (self.entity(woken).slice, self.entity(current).slice);
         let short = self.params.preempt_short && new < old;
-        let shortest = self.queues[cpu.index()].shortest().unwrap_or(new);
         let next = match self.params.settles_ghosts {
             true => self.next_of(cpu, !short),
             false => self.best(cpu, !short),
         };
         let preempts = next == Some(woken);
+        let shortest = self.queues[cpu.index()].shortest().unwrap_or(new);
         let entity = &mut self.entities[current.index()];
         match (short, preempts) {
             (true, true) => entity.protected = entity.protected.min(entity.vruntime),

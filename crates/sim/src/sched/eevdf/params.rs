@@ -30,7 +30,7 @@ pub struct EevdfParams {
     pub protect_shortest: bool,
     /// Is lag bounded by the longest slice on the runqueue and a tick (`cfs_rq_max_slice()`, 7.0;
     /// 6e3c0a4e1ad1)? Before, two slices of the task's own, but at least a tick, were the bound; in
-    /// lines 711 to 736 of 6.12.117's `fair.c` they are.
+    /// lines 714 to 737 of 6.12.117's `fair.c` they are.
     pub longest_bounds_lag: bool,
     /// Does a wake-up take off ghosts that are due before it asks who is next (7.1; ac8e69e69363), and
     /// does a ghost's debt not grow (`update_entity_lag()`, 7.1)?

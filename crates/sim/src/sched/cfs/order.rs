@@ -33,6 +33,8 @@ struct Entity {
     between: Nanos,
     /// Its own wake-up granularity; `None`: that of all.
     granularity: Option<Nanos>,
+    /// The VM that it is scheduled as a part of.
+    group: Option<usize>,
     /// The pCPU it wakes up on; `None`: it is chosen.
     bound: Option<PcpuId>,
 }
@@ -165,12 +167,17 @@ impl CfsOrder {
     }
 
     /// By how much `woken` must be behind `current` to preempt it (`wakeup_gran()`): 2.6.33 lets the
-    /// current task run for as long as the woken one is expected to run until it wakes another.
+    /// current task run for as long as the woken one is expected to run until it wakes another. Where that
+    /// one's group entity stands for it (`find_matching_se()`), which has no `avg_wakeup`, that is not at all.
     fn granularity(&self, cpu: PcpuId, current: TaskId, woken: TaskId) -> Nanos {
         let own = self.entity(woken).granularity;
         let most = own.unwrap_or(self.params.wakeup_granularity);
         if self.params.generation != Generation::Linux2_6_33 {
             return most;
+        }
+        let group = self.entity(woken).group;
+        if group.is_some() && group != self.entity(current).group {
+            return 0;
         }
         let nr = self.queues[cpu.index()].nr;
         let expected = self.entity(woken).between.saturating_mul(2 * nr);
@@ -222,9 +229,16 @@ impl Order for CfsOrder {
             woke: None,
             between: self.params.wakeup_granularity,
             granularity: None,
+            group: None,
             bound: None,
         });
         self.forest.add();
+    }
+
+    fn is_grouped(&mut self, vm: usize) {
+        if let Some(entity) = self.entities.last_mut() {
+            entity.group = Some(vm);
+        }
     }
 
     fn reweigh(&mut self, task: TaskId, on: Option<PcpuId>, weight: u64) {
@@ -325,7 +339,6 @@ impl Order for CfsOrder {
             }
         }
         self.clear_buddies(cpu, next);
-        self.queues[cpu.index()].skip = None;
         Some(next)
     }
 

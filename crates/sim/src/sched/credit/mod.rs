@@ -31,7 +31,8 @@
 //! go on at a multiple of its period by the clock; here it goes on in its own phase.
 //!
 //! Not modelled: soft affinity, Xen's own cpupools, core scheduling and the migration delay (none by default);
-//! what came with Xen 4.18: a vCPU that has yielded is not stolen, and a pCPU looks for work elsewhere once a
+//! that Xen 4.3 to 4.12 sent who is preempted on to an idle pCPU if the other one fits none (`__runq_tickle()`: since
+//! then it asks for idle pCPUs that suit the woken vCPU, of which there is none then); what came with Xen 4.18: a vCPU that has yielded is not stolen, and a pCPU looks for work elsewhere once a
 //! millisecond at most; what the papers' 4.2 did otherwise: the rate limit held yields up, too, and who was only
 //! moved was boosted.
 //! All VMs are there when the run begins. The kernel's

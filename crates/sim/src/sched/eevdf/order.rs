@@ -12,7 +12,8 @@
 //! Sleepers keep their lag, within limits (`PLACE_LAG`). One that owes (negative lag) stays behind
 //! as a *ghost* and is taken off when it would be picked (`DELAY_DEQUEUE`); if it wakes before,
 //! that is on the same pCPU. Ghosts count for the average and for whether there is a slice to be
-//! timed, not for load or for what others see.
+//! timed, not for load or for what others see. A wake-up preempts only if the woken task would be
+//! picked: until 7.0 a ghost that is due before it is in the way.
 //!
 //! The `next` buddy is whom somebody yields to. With `PICK_BUDDY` it goes next if it is eligible;
 //! without, nobody looks at it. Not modelled: that wake-ups make one (`NEXT_BUDDY`), which is off by
@@ -66,6 +67,11 @@ impl Queue {
     /// The shortest slice of all (`cfs_rq_min_slice()`).
     fn shortest(&self) -> Option<Nanos> {
         self.slices.keys().next().copied()
+    }
+
+    /// The longest one (`cfs_rq_max_slice()`).
+    fn longest(&self) -> Option<Nanos> {
+        self.slices.keys().next_back().copied()
     }
 }
 
@@ -156,7 +162,9 @@ impl Order for EevdfOrder {
         self.forest.add();
     }
 
-    /// `reweight_entity()`: lag and the rest of the slice stay the same in real time.
+    /// `reweight_entity()`: lag and the rest of the slice stay the same in real time. Until 6.16 the current
+    /// task is protected as long as its deadline is the one it began with (`protect_slice()`), which is
+    /// not so any more then; 7.0 keeps what is left of the protection (ff38424030f9).
     fn reweigh(&mut self, task: TaskId, on: Option<PcpuId>, weight: u64) {
         let old = self.entity(task).weight;
         let scale = |v: i64| (i128::from(v) * i128::from(old) / i128::from(weight.max(1))) as i64;
@@ -176,9 +184,13 @@ impl Order for EevdfOrder {
             entity.deadline - entity.vruntime,
             entity.protected - entity.vruntime,
         );
+        entity.lag = scale(lag);
         entity.vruntime = average - inflated;
         entity.deadline = entity.vruntime + scale(left);
-        entity.protected = entity.vruntime + scale(guard);
+        entity.protected = match self.params.protect_shortest {
+            true => entity.vruntime + scale(guard),
+            false => entity.vruntime,
+        };
         entity.weight = weight;
         match is_current {
             true => {
@@ -230,6 +242,8 @@ impl Order for EevdfOrder {
         let owes = why == Leave::Sleeps && self.params.delay_dequeue && !self.eligible(cpu, task);
         if owes && self.queues[cpu.index()].nr > 0 {
             self.ghosts[task.index()] = Some(cpu);
+            let lag = self.lag(cpu, task);
+            self.entities[task.index()].lag = lag;
             let entity = self.entities[task.index()];
             let queue = &mut self.queues[cpu.index()];
             queue.ghosts += 1;
@@ -244,23 +258,14 @@ impl Order for EevdfOrder {
         self.quit(cpu, task);
         let entity = &mut self.entities[task.index()];
         entity.lag = lag;
-        if why == Leave::Moves {
+        if why == Leave::Moves && self.params.keeps_rest {
             entity.deadline -= entity.vruntime;
             entity.relative_deadline = true;
         }
     }
 
     fn pick(&mut self, cpu: PcpuId) -> Option<TaskId> {
-        if let Some(next) = self.favourite(cpu) {
-            return Some(next);
-        }
-        loop {
-            let best = self.best(cpu, true)?;
-            if self.ghosts[best.index()].is_none() {
-                return Some(best);
-            }
-            self.release_ghost(cpu, best);
-        }
+        self.next_of(cpu, true)
     }
 
     fn set_current(&mut self, cpu: PcpuId, task: Option<TaskId>) {
@@ -304,8 +309,12 @@ impl Order for EevdfOrder {
         }
         let (new, old) = (self.entity(woken).slice, self.entity(current).slice);
         let short = self.params.preempt_short && new < old;
+        let next = match self.params.settles_ghosts {
+            true => self.next_of(cpu, !short),
+            false => self.best(cpu, !short),
+        };
+        let preempts = next == Some(woken);
         let shortest = self.queues[cpu.index()].shortest().unwrap_or(new);
-        let preempts = self.best(cpu, !short) == Some(woken);
         let entity = &mut self.entities[current.index()];
         match (short, preempts) {
             (true, true) => entity.protected = entity.protected.min(entity.vruntime),
@@ -356,7 +365,8 @@ impl Order for EevdfOrder {
             .current
             .filter(|_| self.params.hrtick)?;
         let entity = self.entity(task);
-        let end = match self.params.run_to_parity {
+        // Until 6.16 a slice ends at the deadline, however long it is protected (`hrtick_start_fair()`).
+        let end = match self.params.run_to_parity && self.params.protect_shortest {
             true => entity.protected.min(entity.deadline),
             false => entity.deadline,
         };

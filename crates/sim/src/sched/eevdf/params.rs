@@ -28,6 +28,16 @@ pub struct EevdfParams {
     /// Is the slice that is protected the shortest one on the runqueue, and its end looked for at
     /// every accounting (6.17)? Before, the end of the own slice was.
     pub protect_shortest: bool,
+    /// Is lag bounded by the longest slice on the runqueue and a tick (`cfs_rq_max_slice()`, 7.0;
+    /// 6e3c0a4e1ad1)? Before, two slices of the task's own, but at least a tick, were the bound; in
+    /// lines 714 to 737 of 6.12.117's `fair.c` they are.
+    pub longest_bounds_lag: bool,
+    /// Does a wake-up take off ghosts that are due before it asks who is next (7.1; ac8e69e69363), and
+    /// does a ghost's debt not grow (`update_entity_lag()`, 7.1)?
+    pub settles_ghosts: bool,
+    /// Does a task that is moved while it is ready keep the rest of its slice (`PLACE_REL_DEADLINE`, 6.12;
+    /// 82e9d0456e06)? Before, it got a whole one.
+    pub keeps_rest: bool,
     /// Does a slice begin, with its timer and its protection, only when the pCPU changes its task?
     /// One that is picked again at the end of its slice is then not protected from woken ones, and
     /// runs to the next tick. So do all versions built with `CONFIG_FAIR_GROUP_SCHED`, as kernels for
@@ -75,8 +85,9 @@ impl EevdfParams {
     /// - `6.12`: 6.12.117, as Debian has it (linux-source-6.12). With `DELAY_DEQUEUE`, `PREEMPT_SHORT` and slices
     ///   per task, and of what came to 6.12 later, 0.7 ms (turns of 3 ms there), `PICK_BUDDY`,
     ///   `forfeits_on_yield` and `NI_RANDOM`.
-    /// - `7.x`: slice protection of 6.17, lazy preemption (the default of x86 since 7.0), and a timer
-    ///   that ends slices (`HRTICK`, on by default since 7.1). `PICK_BUDDY` is among the features of 7.2.13.
+    /// - `7.x`: slice protection of 6.17, lazy preemption (the default of x86 since 7.0), lag bounded by
+    ///   the longest slice (7.0), a timer that ends slices (`HRTICK`, on by default since 7.1) and ghosts
+    ///   that neither hold wake-ups up nor owe more in time (7.1). `PICK_BUDDY` is among the features of 7.2.13.
     ///
     /// In all of them a slice begins where the task changes (`slice_at_switch`). ftrace of 7.2.13
     /// shows no `hrtimer_start` where `schedule()` picks the current task again.
@@ -93,6 +104,9 @@ impl EevdfParams {
             wakeup_preemption: true,
             hrtick: false,
             protect_shortest: false,
+            longest_bounds_lag: false,
+            settles_ghosts: false,
+            keeps_rest: false,
             slice_at_switch: true,
             timer_stays: false,
             pick_buddy: false,
@@ -110,6 +124,7 @@ impl EevdfParams {
                 preempt_short: true,
                 delay_dequeue: true,
                 pick_buddy: true,
+                keeps_rest: true,
                 forfeits_on_yield: true,
                 ni_random: true,
                 ..first
@@ -121,6 +136,9 @@ impl EevdfParams {
                 delay_dequeue: true,
                 hrtick: true,
                 protect_shortest: true,
+                longest_bounds_lag: true,
+                settles_ghosts: true,
+                keeps_rest: true,
                 timer_stays: true,
                 pick_buddy: true,
                 forfeits_on_yield: true,
@@ -150,6 +168,8 @@ impl EevdfParams {
             balance_interval: self.balance_interval,
             lazy_preemption: self.lazy_preemption,
             pulls_by_success: self.ni_random,
+            // sibling_imbalance() and should_we_balance() since 6.6.
+            spreads_if_idle: true,
             slice_at_switch: self.slice_at_switch,
             timer_stays: self.timer_stays,
             ..Tuning::of(Generation::Linux6)

@@ -15,7 +15,7 @@ pub(super) struct Entity {
     pub(super) weight: u64,
     pub(super) vruntime: i64,
     pub(super) deadline: i64,
-    /// While it is off a runqueue: how far it was behind (positive) or ahead of the average.
+    /// While it is off a runqueue or a ghost: how far it was behind (positive) or ahead of the average.
     pub(super) lag: i64,
     pub(super) slice: Nanos,
     /// Up to which vruntime it may run on as current task.

@@ -62,13 +62,20 @@ impl<O: Order> Fair<O> {
         if now >= self.books.rq(cpu).next_balance {
             self.rebalance(host, cpu, Idle::No);
         }
-        let kicks =
-            self.books.rq(cpu).all() > 1 || self.tuning.generation == Generation::Linux2_6_33;
+        let kicks = self.books.rq(cpu).all() > 1 || self.is_old() || self.two_are_busy(cpu);
         if !kicks || now < self.idle_balance {
             return;
         }
         self.idle_balance = now + self.tick;
         self.balance_for_idle(host);
+    }
+
+    /// Is another pCPU busy beside `cpu` among those that share its LLC? Then they may have to spread
+    /// (`nr_busy_cpus` in `nohz_balancer_kick()`, 4.x to 7.x).
+    fn two_are_busy(&self, cpu: PcpuId) -> bool {
+        let idle = self.crowds.idle();
+        let mut llc = self.domains.llc_of(cpu).map(PcpuId);
+        llc.any(|other| other != cpu && !idle.contains(other))
     }
 
     /// Balances the domains of `cpu` that are due.
@@ -134,7 +141,7 @@ impl<O: Order> Fair<O> {
         let Some(level) = self.domains.level(n) else {
             return Tried::Nothing;
         };
-        if idle != Idle::Soon && self.balances_for(level.group_of(cpu)) != cpu {
+        if idle != Idle::Soon && self.balances_for(cpu, &level) != cpu {
             return Tried::Nothing;
         }
         let now = host.now();
@@ -291,13 +298,16 @@ impl<O: Order> Fair<O> {
         }
     }
 
-    /// Who balances on behalf of a group: its first idle pCPU, else its first.
-    fn balances_for(&self, group: Range<u32>) -> PcpuId {
-        let first = PcpuId(group.start);
-        group
-            .map(PcpuId)
-            .find(|&cpu| self.books.rq(cpu).idle())
-            .unwrap_or(first)
+    /// Who balances on behalf of the group of `cpu`: its first idle pCPU, else its first. Since 6.6 a pCPU
+    /// of an idle core before others, but among the threads of a core (`should_we_balance()`).
+    fn balances_for(&self, cpu: PcpuId, level: &Level) -> PcpuId {
+        let group = level.group_of(cpu);
+        let idle_core = match self.tuning.spreads_if_idle && level.kind != Kind::Smt {
+            true => self.crowds.idle_cores().first_in(group.clone()),
+            false => None,
+        };
+        let idle = idle_core.or_else(|| self.crowds.idle().first_in(group.clone()));
+        idle.unwrap_or(PcpuId(group.start))
     }
 
     fn busiest_group(

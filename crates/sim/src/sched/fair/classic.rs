@@ -4,13 +4,15 @@
 //!
 //! A group's load is the sum of its pCPUs' loads, each taken high for the own group and low for the
 //! others, between the present one and one averaged over ticks. All pCPUs have the same capacity but
-//! for what real-time tasks take of it, counted as [`WHOLE`], so that a mean load is load per whole
-//! pCPU.
+//! for what real-time tasks take of it, so that a mean load is load per whole pCPU ([`WHOLE`]). In 2.6.33
+//! that of an SMT thread is its part of a core's [`CORE`](super::state::CORE), so that a core has room for
+//! one task.
 //!
 //! The last step is what keeps hogs that do not divide evenly on the move: with 5 on 4 pCPUs, an
 //! imbalance below one task is rounded up to one (`fix_small_imbalance()`).
 
 use super::balance::{Busiest, Idle};
+use super::decay::FULL;
 use super::domains::Level;
 use super::moving::Amount;
 use super::state::WHOLE;
@@ -28,6 +30,7 @@ struct Group {
     power: u64,
     nr: u64,
     idle: u64,
+    util: u64,
     /// Sum of loads as balancing sees them, and as they are.
     load: u64,
     weighted: u64,
@@ -45,6 +48,11 @@ impl Group {
 
     fn per_task(&self) -> u64 {
         self.weighted / self.nr.max(1)
+    }
+
+    /// Has it room for one more (`group_has_capacity()`)?
+    fn has_room(&self, level: &Level) -> bool {
+        self.nr < self.size || self.size * FULL * 100 > self.util * level.imbalance_pct
     }
 }
 
@@ -78,7 +86,7 @@ impl<O: Order> Fair<O> {
         let busiest = busiest.filter(|group| group.nr > 0)?;
         // Where affinity is in the way, comparing means is of no use.
         let pinned = !self.is_old() && busiest.imbalanced;
-        let room = !self.is_old() && idle != Idle::No && own.nr < own.size && busiest.overloaded;
+        let room = !self.is_old() && idle != Idle::No && own.has_room(level) && busiest.overloaded;
         if !pinned && !room && self.balanced_by_load(&own, &busiest, mean, level, idle) {
             return None;
         }
@@ -112,9 +120,11 @@ impl<O: Order> Fair<O> {
             let mut group = self.group_by_load(pcpus, cpu, level, idle, left_out);
             total += group.load;
             power += group.power;
-            if level.prefer_sibling && (own.nr < own.capacity || self.is_old()) {
+            if level.prefer_sibling && self.is_old() {
                 group.capacity = group.capacity.min(1);
-                group.overloaded |= group.nr > 1 && !self.is_old();
+            } else if level.prefer_sibling && own.has_room(level) && group.nr > own.nr + 1 {
+                // Two more than the own one has are too many: since 4.12 (05b40e057734).
+                (group.overloaded, group.imbalanced) = (true, false);
             }
             if self.busier(&group, busiest.as_ref()) {
                 busiest = Some(group);
@@ -130,7 +140,8 @@ impl<O: Order> Fair<O> {
     /// Are groups of this level single pCPUs whose loads are their present weights? Then those with one task
     /// at most have nothing to give away.
     fn is_flat(&self, level: &Level, idle: Idle) -> bool {
-        self.is_old() && level.group == 1 && index(level, idle) == 0 && !self.shared_above
+        let whole = !self.shared_above && self.domains.core_of(PcpuId(0)).len() == 1;
+        self.is_old() && level.group == 1 && index(level, idle) == 0 && whole
     }
 
     /// The same, on a large host faster: looks only at pCPUs that somebody waits for.
@@ -193,13 +204,14 @@ impl<O: Order> Fair<O> {
                 .sum(),
             nr: 0,
             idle: 0,
+            util: 0,
             load: 0,
             weighted: 0,
             capacity: size,
             imbalanced: false,
             overloaded: false,
         };
-        let (mut least, mut most, mut longest, mut util) = (u64::MAX, 0, 0, 0);
+        let (mut least, mut most, mut longest) = (u64::MAX, 0, 0);
         let counted = |cpu: &PcpuId| !left_out.contains(*cpu);
         for cpu in pcpus.clone().map(PcpuId).filter(counted) {
             let rq = self.books.rq(cpu);
@@ -209,12 +221,12 @@ impl<O: Order> Fair<O> {
             group.idle += u64::from(rq.idle());
             group.load += load;
             group.weighted += self.present_load(cpu);
-            util += rq.util.value;
+            group.util += rq.util.value;
         }
         // In whole pCPUs, rounded.
         group.capacity = (group.power + WHOLE / 2) / WHOLE;
-        let full = size * super::decay::FULL;
-        group.overloaded = group.nr > size && full * 100 < util * level.imbalance_pct;
+        let full = size * FULL;
+        group.overloaded = group.nr > size && full * 100 < group.util * level.imbalance_pct;
         group.imbalanced = match self.is_old() {
             true => longest > 1 && most.saturating_sub(least) > 2 * group.per_task(),
             false => !group.overloaded && self.domains.imbalanced(level, &pcpus),
@@ -313,6 +325,7 @@ impl<O: Order> Fair<O> {
 mod tests {
     use super::*;
     use crate::sched::cfs::{CfsOrder, CfsParams, fair};
+    use crate::sched::fair::weights::NICE_0;
     use crate::testing::host;
     use proptest::prelude::*;
 
@@ -351,5 +364,30 @@ mod tests {
             };
             prop_assert_eq!(said(&flat), said(&groups));
         }
+    }
+
+    /// Two nodes of four pCPUs under 4.x, with so many hogs that have run for long: does an idle pCPU of
+    /// the first one want something from the other?
+    fn wants(own: u32, other: u32) -> bool {
+        let params = host("2n1l4c1t", 1000);
+        let mut cfs = fair(CfsParams::preset("4.x", 8).unwrap(), &params);
+        for cpu in (0..own).chain(4..4 + other).map(PcpuId) {
+            let rq = cfs.books.rq_mut(cpu);
+            rq.nr = 1;
+            (rq.load.value, rq.ticked) = (NICE_0, [NICE_0; 5]);
+            rq.util.value = FULL;
+            cfs.books.weights[cpu.index()] = NICE_0;
+            cfs.crowds.change(cpu, 0, 1, &cfs.domains);
+        }
+        let level = cfs.domains.level(1).unwrap();
+        cfs.busiest_by_load(PcpuId(3), &level, Idle::Yes, &PcpuSet::default())
+            .is_some()
+    }
+
+    /// `update_sd_lb_stats()` since 4.12: a group has too many only if it has two more than the own one.
+    #[test]
+    fn one_hog_more_is_no_imbalance() {
+        let seen = [(2, 3), (0, 1), (1, 3), (0, 2)].map(|(own, other)| wants(own, other));
+        assert_eq!(seen, [false, false, true, true]);
     }
 }

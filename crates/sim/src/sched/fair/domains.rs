@@ -42,8 +42,6 @@ pub(crate) struct Level {
     pub(crate) max_interval: Nanos,
     /// Are the groups' children to be filled evenly (`SD_PREFER_SIBLING` of the level below)?
     pub(crate) prefer_sibling: bool,
-    /// Does a pCPU that is about to idle pull at this level?
-    pub(crate) newidle: bool,
     /// Which of the load averages a busy pCPU looks at (2.6.33 and 4.x), and an idle one.
     pub(crate) busy_idx: usize,
     pub(crate) idle_idx: usize,
@@ -263,7 +261,6 @@ fn level(number: usize, kind: Kind, span: u32, group: u32, tuning: &Tuning) -> L
         min_interval,
         max_interval,
         prefer_sibling: group > 1 && !(old && kind == Kind::Llc),
-        newidle: !numa || tuning.generation == Generation::Linux6,
         busy_idx: match kind {
             Kind::Smt => 0,
             Kind::Numa => 3,

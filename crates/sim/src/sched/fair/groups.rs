@@ -74,7 +74,8 @@ impl<O: Order> Fair<O> {
         }
         let busiest = busiest?;
         let mean = total / pcpus;
-        let amount = amount(&own, &busiest, mean, level, idle)?;
+        let spreads = idle != Idle::No || !self.tuning.spreads_if_idle;
+        let amount = amount(&own, &busiest, mean, level, (idle, spreads))?;
         amount_left(amount).then_some(Busiest {
             group: busiest.pcpus,
             amount,
@@ -143,8 +144,15 @@ fn amount_left(amount: Amount) -> bool {
     }
 }
 
-/// What to move between the two groups; `None` if they are balanced.
-fn amount(own: &Group, busiest: &Group, mean: u64, level: &Level, idle: Idle) -> Option<Amount> {
+/// What to move between the two groups; `None` if they are balanced. `spreads`: may numbers of tasks be
+/// evened out? Since 6.6 not by a busy pCPU (`sibling_imbalance()`).
+fn amount(
+    own: &Group,
+    busiest: &Group,
+    mean: u64,
+    level: &Level,
+    (idle, spreads): (Idle, bool),
+) -> Option<Amount> {
     if busiest.state == State::Imbalanced {
         return Some(Amount::Tasks(1));
     }
@@ -158,7 +166,8 @@ fn amount(own: &Group, busiest: &Group, mean: u64, level: &Level, idle: Idle) ->
     {
         return None;
     }
-    let spread = level.prefer_sibling && own.state == State::Spare && busiest.nr > own.nr + 1;
+    let spread =
+        spreads && level.prefer_sibling && own.state == State::Spare && busiest.nr > own.nr + 1;
     if !spread && busiest.state != State::Overloaded {
         let even = busiest.size > 1 && own.idle <= busiest.idle + 1;
         if idle == Idle::No || even || busiest.nr == 1 {
@@ -166,7 +175,7 @@ fn amount(own: &Group, busiest: &Group, mean: u64, level: &Level, idle: Idle) ->
         }
     }
     if own.state == State::Spare {
-        return Some(amount_for_spare(own, busiest, level, idle));
+        return Some(amount_for_spare(own, busiest, level, (idle, spreads)));
     }
     if own.mean() >= mean || own.mean() >= busiest.mean() || busiest.mean() <= mean {
         return None;
@@ -176,7 +185,12 @@ fn amount(own: &Group, busiest: &Group, mean: u64, level: &Level, idle: Idle) ->
 }
 
 /// The own group has room.
-fn amount_for_spare(own: &Group, busiest: &Group, level: &Level, idle: Idle) -> Amount {
+fn amount_for_spare(
+    own: &Group,
+    busiest: &Group,
+    level: &Level,
+    (idle, spreads): (Idle, bool),
+) -> Amount {
     let shares_llc = matches!(level.kind, Kind::Smt | Kind::Llc);
     if busiest.state == State::Overloaded && !shares_llc {
         let room = own.capacity().saturating_sub(own.util);
@@ -186,7 +200,40 @@ fn amount_for_spare(own: &Group, busiest: &Group, level: &Level, idle: Idle) -> 
         };
     }
     if busiest.size == 1 || level.prefer_sibling {
-        return Amount::Tasks(busiest.nr.saturating_sub(own.nr) / 2);
+        let more = busiest.nr.saturating_sub(own.nr);
+        return Amount::Tasks(if spreads { more / 2 } else { 0 });
     }
     Amount::Tasks(own.idle.saturating_sub(busiest.idle) / 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sched::cfs::{CfsParams, fair};
+    use crate::testing::host;
+
+    /// A light sleeper runs on pCPU 0 and three tasks are on pCPU 1: how many does pCPU 0 want, if only
+    /// an idle one spreads tasks or any?
+    fn wants(spreads_if_idle: bool, idle: Idle) -> Option<u64> {
+        let params = host("1n1l4c1t", 1000);
+        let mut cfs = fair(CfsParams::preset("5.x", 4).unwrap(), &params);
+        cfs.tuning.spreads_if_idle = spreads_if_idle;
+        for (cpu, nr, busy) in [(0, 1, FULL / 10), (1, 3, FULL), (2, 1, FULL), (3, 1, FULL)] {
+            let rq = cfs.books.rq_mut(PcpuId(cpu));
+            (rq.nr, rq.util.value, rq.runnable.value) = (nr, busy, u64::from(nr) * busy);
+        }
+        let level = cfs.domains.level(0).unwrap();
+        let busiest = cfs.busiest_by_kind(PcpuId(0), &level, idle, &PcpuSet::default());
+        busiest.map(|busiest| match busiest.amount {
+            Amount::Tasks(n) => n,
+            other => panic!("{other:?}"),
+        })
+    }
+
+    #[test]
+    fn a_busy_pcpu_takes_none_to_spread_them_since_6_6() {
+        assert_eq!(wants(false, Idle::No), Some(1));
+        assert_eq!(wants(true, Idle::No), None);
+        assert_eq!(wants(true, Idle::Yes), Some(1));
+    }
 }

@@ -2,9 +2,12 @@
 //! A pCPU that idles: what it pulls as it begins to, how long it idles as a rule, and who balances
 //! for it later, since it has no ticks.
 //!
-//! - *Beginning to idle* (`idle_balance()`, `newidle_balance()`): it pulls something, domain by domain,
-//!   if it tends to idle long enough to be worth it. 2.6.33 gives up at the first domain where there was
-//!   something to pull and nothing could be moved (`load_balance_newidle()` returns -1 then).
+//! - *Beginning to idle* (`idle_balance()`, `newidle_balance()`): it pulls something, domain by domain up
+//!   to other nodes (`SD_BALANCE_NEWIDLE` is set at all levels: `SD_*_INIT` since 2.6.32, `sd_init()`), if
+//!   it tends to idle long enough to be worth it. The kernel stops where that is less than what looking
+//!   took so far and takes at most at the next level (`max_newidle_lb_cost`, since 3.13); here looking costs
+//!   nothing. 2.6.33 gives up at the first domain where there was something to pull and nothing could be
+//!   moved (`load_balance_newidle()` returns -1 then).
 //!   Since 3.x beginning to idle also brings its next balancing forward to what an idle pCPU does; in
 //!   2.6.33 only if that is overdue, so that up to a busy pCPU's interval passes first.
 //!   Kernels with `NI_RANDOM` (6.12.117 and 7.2 have it, 6.6.0 does not) try at a domain only as often as
@@ -81,7 +84,7 @@ impl<O: Order> Fair<O> {
             let Some(level) = self.domains.level(n) else {
                 break;
             };
-            let tried = match pulls && level.newidle {
+            let tried = match pulls {
                 true => self.pull_soon(host, cpu, n),
                 false => Tried::Nothing,
             };
@@ -190,7 +193,7 @@ mod tests {
     use crate::sched::cfs::{CfsOrder, CfsParams, fair};
     use crate::sched::fair::Fair;
     use crate::testing::{Does, Job, Jobs, host, run};
-    use corun_model::time::{MS, US};
+    use corun_model::time::{MS, SEC, US};
     use corun_model::{Nanos, PcpuId, TaskId};
 
     fn setting(preset: &str, topology: &str) -> (Fair<CfsOrder>, HostParams) {
@@ -292,6 +295,47 @@ mod tests {
         let ((old, _), (later, other_cache)) = (idles("2.6.33"), idles("4.x"));
         assert!(old >= 500 * US, "{old}");
         assert!(later == 0 && other_cache, "{later}");
+    }
+
+    /// A heavy task leaves pCPU 0; its neighbour has a hog, and four share the other node.
+    /// All levels have `SD_BALANCE_NEWIDLE`, that of the nodes, too.
+    #[test]
+    fn a_pcpu_about_to_idle_pulls_from_other_nodes() {
+        let idles = |preset| {
+            let (cfs, params) = setting(preset, "2n1l2c1t");
+            let leaves = 60 * MS + 900 * US;
+            let mut jobs = vec![
+                Job::new(Does::Once { work: leaves }).weight(10_000).on("0"),
+                Job::hog().on("1"),
+            ];
+            jobs.extend((0..4).map(|_| Job::hog().on("0,2-3")));
+            let (_, runs) = run(&params, cfs, Jobs::new(jobs, 1), 0, leaves + 99 * MS);
+            let mut next = runs
+                .iter()
+                .filter(|(at, cpu, _)| cpu.0 == 0 && *at >= leaves);
+            next.next().map(|run| run.0 - leaves)
+        };
+        assert_eq!(["2.6.33", "4.x", "5.x"].map(idles), [Some(0); 3]);
+    }
+
+    /// Two hogs are put on one core while others have the other one for 50 ms. Nobody waits for a pCPU,
+    /// yet the idle ones are to balance: two are busy (`nr_busy_cpus` in `nohz_balancer_kick()`).
+    #[test]
+    fn hogs_on_one_core_spread_when_another_one_idles() {
+        for preset in ["2.6.33", "4.x", "5.x"] {
+            let (cfs, params) = setting(preset, "1n1l2c2t");
+            let brief = || Job::new(Does::Once { work: 50 * MS }).weight(10_000);
+            let jobs = vec![brief().on("2"), brief().on("3"), Job::hog(), Job::hog()];
+            let (_, runs) = run(&params, cfs, Jobs::new(jobs, 1), 0, 2 * SEC);
+            let last = |task| runs.iter().rfind(|run| run.2.0 == task).unwrap();
+            let cores = [2, 3].map(|task| last(task).1.0 / 2);
+            assert_ne!(cores[0], cores[1], "{preset}: {runs:?}");
+            // And they stay there.
+            assert!(
+                [2, 3].iter().all(|&task| last(task).0 < SEC),
+                "{preset}: {runs:?}"
+            );
+        }
     }
 
     /// A heavy task leaves pCPU 0, beside which four hogs share a pCPU. Who runs there soon after?

@@ -84,10 +84,15 @@ impl<O: Order> Fair<O> {
     pub(crate) fn new(order: O, tuning: Tuning, host: &HostParams) -> Self {
         let pcpus = host.topology.pcpus() as usize;
         let domains = Domains::new(&host.topology, &tuning);
+        let threads = domains.core_of(PcpuId(0)).len() as u64;
+        let whole = match tuning.generation {
+            Generation::Linux2_6_33 if threads > 1 => state::CORE / threads,
+            _ => state::WHOLE,
+        };
         Self {
             order,
             tuning,
-            books: Books::new(pcpus, 2 * tuning.migration_cost),
+            books: Books::new(pcpus, 2 * tuning.migration_cost, whole),
             crowds: Crowds::new(host.topology.pcpus(), &domains),
             // The scheduler knows no seed, its load does.
             dice: (0..pcpus as u64)
@@ -348,6 +353,9 @@ impl<O: Order> HostScheduler for Fair<O> {
         let weight = scaled(known.spec.weight);
         let vm = known.vm().map(|vm| vm.index());
         self.order.add(weight, known.spec.slice);
+        if let Some(vm) = vm.filter(|&vm| self.groups.get(vm).is_some_and(Group::is_group)) {
+            self.order.is_grouped(vm);
+        }
         self.gangs.add();
         let mut member = Member::new(weight, vm, known.spec.allowed);
         member.last = known.spec.last_on;

@@ -30,6 +30,11 @@ pub(crate) trait Order {
     /// One more task of this weight, which asks for slices of this length if it says so.
     fn add(&mut self, weight: u64, slice: Option<Nanos>);
 
+    /// The last task added is of this VM, which is scheduled as a group.
+    fn is_grouped(&mut self, vm: usize) {
+        let _ = vm;
+    }
+
     /// `task`, which is on the runqueue of `on` if on any, has another weight from now on.
     fn reweigh(&mut self, task: TaskId, on: Option<PcpuId>, weight: u64);
 

@@ -72,8 +72,12 @@ impl Member {
     }
 }
 
-/// A pCPU that no higher class uses (`SCHED_LOAD_SCALE`).
+/// A pCPU that shares its core with none and that no higher class uses (`SCHED_LOAD_SCALE`).
 pub(crate) const WHOLE: u64 = 1024;
+
+/// A core of several threads in 2.6.33 (`smt_gain` in `SD_SIBLING_INIT`), which shares it among them
+/// (`default_scale_smt_power()`).
+pub(crate) const CORE: u64 = 1178;
 
 /// After which a higher class's time counts half (`sched_avg_period()`: half of
 /// `sysctl_sched_time_avg`, 1 s).
@@ -94,10 +98,12 @@ pub(crate) struct Runqueue {
     /// Tasks of a higher class that are ready or running on this pCPU.
     pub(crate) above: u32,
     /// Time that a higher class had, older times counting less, and up to when that is so; and what
-    /// of the pCPU is left to this class, of [`WHOLE`].
+    /// of the pCPU is left to this class, in parts of [`WHOLE`].
     above_time: Nanos,
     above_since: Nanos,
     pub(crate) power: u64,
+    /// All there is of it.
+    whole: u64,
     pub(crate) current: Option<TaskId>,
     /// Up to when the current task's time is charged.
     pub(crate) charged: Nanos,
@@ -126,13 +132,14 @@ pub(crate) struct Runqueue {
 }
 
 impl Runqueue {
-    pub(crate) fn new(mean_idle: Nanos) -> Self {
+    pub(crate) fn new(mean_idle: Nanos, whole: u64) -> Self {
         Self {
             nr: 0,
             above: 0,
             above_time: 0,
             above_since: 0,
-            power: WHOLE,
+            power: whole,
+            whole,
             current: None,
             charged: 0,
             load: Average::default(),
@@ -185,11 +192,12 @@ impl Runqueue {
         self.above_time = self.above_time.checked_shr(times as u32).unwrap_or(0);
     }
 
-    /// Brings `power` up to date (`scale_rt_power()`).
+    /// Brings `power` up to date (`update_cpu_power()`).
     pub(crate) fn update_power(&mut self, now: Nanos) {
         self.halve_above(now);
         let total = ABOVE_PERIOD + now.saturating_sub(self.above_since);
-        self.power = (total.saturating_sub(self.above_time) * WHOLE / total).max(1);
+        let left = total.saturating_sub(self.above_time) * WHOLE / total;
+        self.power = (self.whole * left / WHOLE).max(1);
     }
 
     /// Load per task here, none without tasks (`cpu_avg_load_per_task()`).
@@ -220,10 +228,12 @@ pub(crate) struct Books {
 }
 
 impl Books {
-    pub(crate) fn new(pcpus: usize, mean_idle: Nanos) -> Self {
+    pub(crate) fn new(pcpus: usize, mean_idle: Nanos, whole: u64) -> Self {
         Self {
             tasks: Vec::new(),
-            rqs: (0..pcpus).map(|_| Runqueue::new(mean_idle)).collect(),
+            rqs: (0..pcpus)
+                .map(|_| Runqueue::new(mean_idle, whole))
+                .collect(),
             weights: vec![0; pcpus],
             decay: Decay::new(),
         }
@@ -345,7 +355,7 @@ mod tests {
 
     #[test]
     fn load_per_task_is_none_without_tasks() {
-        let mut rq = Runqueue::new(0);
+        let mut rq = Runqueue::new(0, WHOLE);
         assert_eq!(rq.load_per_task(512), 0);
         rq.nr = 3;
         assert_eq!(rq.load_per_task(3072), 1024);

@@ -30,6 +30,8 @@ pub(crate) struct Tuning {
     pub(crate) search: Search,
     /// Does a pCPU about to idle try to pull only as often as that brings something (`NI_RANDOM`)?
     pub(crate) pulls_by_success: bool,
+    /// Does only an idle pCPU even out numbers of tasks, and one of an idle core rather than others?
+    pub(crate) spreads_if_idle: bool,
     /// The interval at which a busy pCPU balances, ns; `None`: the domains' own ones.
     pub(crate) balance_interval: Option<Nanos>,
     /// Does a pCPU notice a remote wake-up's preemption only when it enters the kernel anyway?
@@ -53,6 +55,7 @@ impl Tuning {
             migration_cost: 500 * US,
             search: Search::All,
             pulls_by_success: false,
+            spreads_if_idle: false,
             balance_interval: None,
             lazy_preemption: false,
             slice_at_switch: false,

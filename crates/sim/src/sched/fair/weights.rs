@@ -12,7 +12,9 @@
 //! sleeps for a moment keeps its part: a vCPU that wakes while its siblings wait for it counts little
 //! more than when all of them run. What it counts scales the granularity of wake-up preemption
 //! (`wakeup_gran()`), but not the credit of sleepers (`place_entity()`): vCPUs of VMs of many vCPUs
-//! hardly ever preempt those of others when they wake.
+//! hardly ever preempt those of others when they wake. Not so in 2.6.33: there the granularity goes by how
+//! long a task runs until it wakes another (`adaptive_gran()`), of which a group entity has no account,
+//! so that its own is 0 and it preempts whoever is ahead of it.
 
 use super::decay::{Average, Decay, FULL};
 use corun_model::Nanos;
@@ -20,7 +22,9 @@ use corun_model::Nanos;
 /// The weight of a task of nice 0 (`NICE_0_LOAD` on 64 bits).
 pub(crate) const NICE_0: u64 = 1 << 20;
 
-/// The least a group's part may be (`MIN_SHARES`).
+/// The least weight of a group (`scale_load(MIN_SHARES)`), and of its part on a pCPU. In later kernels than
+/// 2.6.33 a part may be less (`calc_group_shares()`), but virtual time goes by `scale_load_down()`, which
+/// makes at least 2 of it, which is as much (26cf52229efc, 5.7; before it was half as much).
 pub(crate) const LEAST: u64 = 2 << 10;
 
 /// A task's or VM's weight in the kernel's unit.
@@ -61,6 +65,11 @@ impl Group {
             active: 0,
             load: (averages && weight.is_some()).then(Average::default),
         }
+    }
+
+    /// Has it a weight?
+    pub(crate) fn is_group(&self) -> bool {
+        self.weight.is_some()
     }
 
     /// A vCPU of weight `own` shows up for the first time: it counts as if it had always run.

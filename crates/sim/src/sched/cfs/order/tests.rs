@@ -7,10 +7,17 @@ use corun_model::time::{MS, US};
 /// Does a task preempt one that has run for 2 ms more, after so many times 10 us between which
 /// it woke others?
 fn preempts(preset: &str, wakes: u32) -> bool {
+    preempts_as(preset, wakes, [None; 2])
+}
+
+/// The same, if they are of such VMs that have weights.
+fn preempts_as(preset: &str, wakes: u32, groups: [Option<usize>; 2]) -> bool {
     let (cpu, waker, hog) = (PcpuId(0), TaskId(0), TaskId(1));
     let mut order = CfsOrder::new(CfsParams::preset(preset, 4).unwrap(), 1);
-    order.add(1024, None);
-    order.add(1024, None);
+    for group in groups {
+        order.add(1024, None);
+        group.into_iter().for_each(|vm| order.is_grouped(vm));
+    }
     order.join(cpu, waker, Join::New);
     order.set_current(cpu, Some(waker));
     order.charge(cpu, MS);
@@ -58,4 +65,50 @@ fn who_wakes_others_often_preempts_sooner() {
     assert!(!preempts("2.6.33", 1));
     assert!(preempts("2.6.33", 100));
     assert!(!preempts("4.x", 100));
+}
+
+/// Group entities have no `avg_wakeup`.
+#[test]
+fn a_vm_with_a_weight_preempts_others_at_once_in_2_6_33() {
+    let (one, other) = (Some(0), Some(1));
+    for groups in [[one, other], [one, None]] {
+        assert!(preempts_as("2.6.33", 0, groups));
+        assert!(!preempts_as("4.x", 0, groups));
+    }
+    assert!(!preempts_as("2.6.33", 0, [one, one]));
+    assert!(!preempts_as("2.6.33", 0, [None, one]));
+}
+
+/// `clear_buddies()` clears the skip buddy only when that one is picked or leaves.
+#[test]
+fn who_yields_is_passed_over_until_nobody_else_is_close() {
+    let (cpu, spinner, others) = (PcpuId(0), TaskId(0), [TaskId(1), TaskId(2)]);
+    let next_after = |lead: Nanos| {
+        let mut order = CfsOrder::new(CfsParams::preset("4.x", 4).unwrap(), 1);
+        for task in [spinner, others[0], others[1]] {
+            order.add(1 << 20, None);
+            order.join(cpu, task, Join::New);
+            order.entities[task.index()].vruntime = 0;
+        }
+        for task in others {
+            order.set_current(cpu, Some(task));
+            order.charge(cpu, MS);
+        }
+        order.set_current(cpu, Some(others[1]));
+        order.charge(cpu, lead);
+        order.set_current(cpu, Some(spinner));
+        order.yields(cpu);
+        assert_eq!(order.pick(cpu), Some(others[0]));
+        order.set_current(cpu, Some(others[0]));
+        order.leave(cpu, others[0], Leave::Sleeps);
+        let next = order.pick(cpu);
+        if next == Some(spinner) {
+            order.set_current(cpu, next);
+            assert_eq!(order.pick(cpu), next, "once picked it counts as any other");
+        }
+        next
+    };
+    assert_eq!(next_after(MS), Some(others[1]));
+    // The granularity is 3 ms.
+    assert_eq!(next_after(3 * MS), Some(spinner));
 }

@@ -17,16 +17,26 @@ pub(super) fn shorten(entity: &mut Entity, slice: Nanos) {
 }
 
 impl EevdfOrder {
-    /// `update_entity_lag()`: within the limits, what `task` is behind the average of `cpu`.
+    /// `entity_lag()`: within the limits, what `task`, a member or ghost, is behind the average of `cpu`.
     pub(super) fn lag(&self, cpu: PcpuId, task: TaskId) -> i64 {
-        let entity = self.entity(task);
-        let most = match self.params.protect_shortest {
-            true => entity.slice + self.tick,
+        let (entity, queue) = (self.entity(task), &self.queues[cpu.index()]);
+        let most = match self.params.longest_bounds_lag {
+            true => queue.longest().unwrap_or(entity.slice) + self.tick,
             false => (2 * entity.slice).max(self.tick),
         };
         let limit = virtual_time(most, entity.weight);
-        let lag = self.queues[cpu.index()].sums.average() - entity.vruntime;
+        let lag = queue.sums.average() - entity.vruntime;
         lag.clamp(-limit, limit)
+    }
+
+    /// The lag a ghost goes on with (`update_entity_lag()`, `DELAY_ZERO`): no credit for having waited, and
+    /// in 7.1 no more debt than it had to begin with.
+    fn lag_of_ghost(&self, cpu: PcpuId, task: TaskId) -> i64 {
+        let lag = match self.params.settles_ghosts {
+            true => self.lag(cpu, task).max(self.entity(task).lag),
+            false => self.lag(cpu, task),
+        };
+        lag.min(0)
     }
 
     /// `place_entity()`: vruntime and deadline from the lag.
@@ -91,6 +101,20 @@ impl EevdfOrder {
         }
     }
 
+    /// `pick_next_entity()`: who is next; ghosts that would be are taken off.
+    pub(super) fn next_of(&mut self, cpu: PcpuId, protect: bool) -> Option<TaskId> {
+        if protect && let Some(next) = self.favourite(cpu) {
+            return Some(next);
+        }
+        loop {
+            let best = self.best(cpu, protect)?;
+            if self.ghosts[best.index()].is_none() {
+                return Some(best);
+            }
+            self.release_ghost(cpu, best);
+        }
+    }
+
     /// May `woken` end the protection of `current` (`do_preempt_short()` of 6.12)?
     pub(super) fn short_enough(&self, cpu: PcpuId, woken: TaskId, current: TaskId) -> bool {
         let (new, old) = (self.entity(woken), self.entity(current));
@@ -100,9 +124,9 @@ impl EevdfOrder {
             && (new.deadline < old.deadline || !self.eligible(cpu, current))
     }
 
-    /// A ghost is gone: it sleeps with the lag it has, but keeps no credit for having waited.
+    /// A ghost is gone: it sleeps with its lag.
     pub(super) fn release_ghost(&mut self, cpu: PcpuId, task: TaskId) {
-        let lag = self.lag(cpu, task).min(0);
+        let lag = self.lag_of_ghost(cpu, task);
         self.quit(cpu, task);
         self.entities[task.index()].lag = lag;
         self.ghosts[task.index()] = None;
@@ -115,9 +139,16 @@ impl EevdfOrder {
         let queue = &mut self.queues[cpu.index()];
         queue.ghosts -= 1;
         queue.nr += 1;
-        if self.lag(cpu, task) > 0 {
+        let (lag, own) = (self.lag_of_ghost(cpu, task), self.entity(task).vruntime);
+        let present = self.queues[cpu.index()].sums.average() - own;
+        // Placed anew if its lag is another one now; until 7.0 only if it was positive.
+        let placed = match self.params.settles_ghosts {
+            true => lag != present,
+            false => present > 0,
+        };
+        if placed {
             self.quit(cpu, task);
-            self.entities[task.index()].lag = 0;
+            self.entities[task.index()].lag = lag;
             self.put(cpu, task, false);
             self.enter(cpu, task);
         }

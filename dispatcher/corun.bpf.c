@@ -647,12 +647,18 @@ CALLBACK(void, corun_dispatch, s32 cpu, struct task_struct *prev)
 	callback_end(0);
 }
 
-/* `t` starts on `cpu`, and ran on another one last, if on any. */
-static inline void started_elsewhere(struct task_ctx *t, s32 cpu)
+/*
+ * `t` starts on `cpu`, and ran on another one last, if on any. A pCPU that falls idle for a moment
+ * takes whoever waits anywhere: where it shares its core, and nobody else waits here, `cpu` looks
+ * for a core that idles as soon as this turn is over, see finds_idle_core().
+ */
+static inline void started_elsewhere(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u64 now)
 {
 	if (t->last_cpu != NO_PCPU)
 		t->sum.migrations++;
 	t->last_cpu = cpu;
+	if (smt_sibling_of(cpu) != NO_PCPU && shared(c->nr) == 1 && shares_core(cpu))
+		store(c->balanced_at, now - knobs.balance_interval);
 }
 
 /*
@@ -693,7 +699,7 @@ CALLBACK(void, corun_running, struct task_struct *p)
 	t->charged = now;
 	t->sum.switches++;
 	if (t->last_cpu != cpu)
-		started_elsewhere(t, cpu);
+		started_elsewhere(t, c, cpu, now);
 	store(c->idle, 0);
 	store(c->runs, 1);
 	store(c->switches, shared(c->switches) + 1);

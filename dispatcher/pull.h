@@ -314,9 +314,7 @@ static inline bool pull_owed(s32 cpu, struct cpu_ctx *c, struct pull_rule *rule,
 /* `t` runs on `cpu`, and nobody else is there: does it share the core, while another one idles? */
 RARE bool finds_idle_core(s32 cpu, struct cpu_ctx *c, struct task_struct *p, struct task_ctx *t)
 {
-	struct cpu_ctx *beside = cpu_at(smt_sibling_of(cpu));
-
-	if (!beside || !shared(beside->load) || shared(c->nr) > 1 || t->claims || is_bound(p) ||
+	if (!shares_core(cpu) || shared(c->nr) > 1 || t->claims || is_bound(p) ||
 	    gang_of(t).mode == GANG_STRICT)
 		return false;
 	return least_loaded(p, t, placement_of(p, t), cpu, 0) != cpu;

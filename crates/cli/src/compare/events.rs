@@ -11,7 +11,7 @@
 use super::watched::{Watched, Watcher};
 use corun_model::{Nanos, PcpuId, TaskId};
 use corun_sim::host::{Observer, Task, TaskState};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -85,8 +85,8 @@ pub struct Writer<W> {
     out: W,
     pcpus: Vec<Pcpu>,
     known: BTreeMap<TaskId, Thread>,
-    /// Processes that a comment line has told of.
-    processes: BTreeSet<u32>,
+    /// The process that the last comment line told of: threads told of next are its own.
+    process: Option<u32>,
 }
 
 impl<W: Write> Writer<W> {
@@ -100,7 +100,7 @@ impl<W: Write> Writer<W> {
             out,
             pcpus: (0..pcpus).map(|_| Pcpu::default()).collect(),
             known: BTreeMap::new(),
-            processes: BTreeSet::new(),
+            process: None,
         })
     }
 
@@ -120,7 +120,7 @@ impl<W: Write> Writer<W> {
             ),
             None => (tid, name.as_str(), name.chars().take(15).collect()),
         };
-        if self.processes.insert(process) {
+        if self.process.replace(process) != Some(process) {
             match task.spec.vcpu {
                 Some(_) => writeln!(self.out, "# process {process} simulated -name guest={vm}")?,
                 None => writeln!(self.out, "# process {process} {name}")?,

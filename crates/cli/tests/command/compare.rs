@@ -111,6 +111,25 @@ fn events_are_a_recording() {
     );
 }
 
+/// VMs' threads begin in turns, by chance; in the recording each is its own VM's all the same.
+#[test]
+fn events_tell_whose_thread_each_is() {
+    let place = place("events-interleaved");
+    let pair = "[host]\npcpus = 4\n[run]\nduration = \"100ms\"\nwarm_up = \"100ms\"\n\
+                [vm.a]\nvcpus = 4\nworkload = \"cpu\"\n[vm.b]\nvcpus = 4\nworkload = \"cpu\"\n";
+    place.write("pair.toml", pair);
+    for seed in ["1", "2", "3"] {
+        let run = format!("compare pair.toml --policies cfs --seed {seed} --events run.ftrace");
+        place.prints(&run.split(' ').collect::<Vec<_>>());
+        let again = place.json(&["compare", "run.ftrace", "--policies", "cfs", "--json"]);
+        let vcpus = again["replay"]["vcpus"].as_array().unwrap();
+        let mut found: Vec<_> = vcpus.iter().map(|it| it["name"].to_string()).collect();
+        found.sort();
+        let named = ["a", "b"].map(|vm| [0, 1, 2, 3].map(|n| format!("\"{vm}/{n}\"")));
+        assert_eq!(found, named.concat(), "seed {seed}");
+    }
+}
+
 /// Nothing switches after the beginning; the recording is as long as the run all the same.
 #[test]
 fn events_go_on_to_the_end_of_the_run() {

@@ -45,6 +45,8 @@ def scenario(about, vms, costs):
         lines += [f"[vm.{name}]", f"vcpus = {vm['vcpus']}"]
         if "weight" in vm:
             lines.append(f"weight = {vm['weight']}")
+        if "pcpus" in vm:
+            lines.append(f'allowed = "{vm["pcpus"]}"')
         interrupt, ipi, slack = "timer_interrupt", '"0us"', us("timer_slack")
         if vm["mode"] in ("ping", "barrier"):
             interrupt, ipi = "ping_interrupt", us("ping_send")

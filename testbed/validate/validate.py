@@ -40,7 +40,7 @@ def plan():
     for name, scenario in read("scenarios.toml").items():
         vms = scenario["vm"].items()
         spec = [
-            f"{vm},{v['mode']},{v['vcpus']},{v.get('work', 100)},{v.get('sleep', 1000)},{v.get('weight', 0)}"
+            f"{vm},{v['mode']},{v['vcpus']},{v.get('work', 100)},{v.get('sleep', 1000)},{v.get('weight', 0)},{v.get('pcpus', 'any')}"
             for vm, v in vms
         ]
         print(name, *spec)

@@ -12,7 +12,7 @@
 //! Sleepers keep their lag, within limits (`PLACE_LAG`). One that owes (negative lag) stays behind
 //! as a *ghost* and is taken off when it would be picked (`DELAY_DEQUEUE`); if it wakes before,
 //! that is on the same pCPU. Ghosts count for the average and for whether there is a slice to be
-//! timed, not for load or for what others see. A wake-up preempts only if the woken task would be
+//! timed; what others see of them: `fair::ghosts`. A wake-up preempts only if the woken task would be
 //! picked: until 7.0 a ghost that is due before it is in the way.
 //!
 //! The `next` buddy is whom somebody yields to. With `PICK_BUDDY` it goes next if it is eligible;
@@ -83,6 +83,8 @@ pub(super) struct EevdfOrder {
     entities: Vec<Entity>,
     /// Where a sleeping task's ghost is.
     ghosts: Vec<Option<PcpuId>>,
+    /// Those that are gone and have not been told of.
+    released: Vec<TaskId>,
     queues: Vec<Queue>,
     forest: Forest,
 }
@@ -94,6 +96,7 @@ impl EevdfOrder {
             tick: 1_000_000_000 / Nanos::from(host.hz.clamp(1, 10_000)),
             entities: Vec::new(),
             ghosts: Vec::new(),
+            released: Vec::new(),
             queues: (0..host.topology.pcpus())
                 .map(|_| Queue::default())
                 .collect(),
@@ -110,6 +113,11 @@ impl EevdfOrder {
     pub(super) fn state(&self, task: TaskId) -> (i64, i64) {
         let entity = self.entity(task);
         (entity.vruntime, entity.deadline)
+    }
+
+    #[cfg(test)]
+    pub(super) fn ghosts_on(&self, cpu: PcpuId) -> u64 {
+        self.queues[cpu.index()].ghosts
     }
 
     fn eligible(&self, cpu: PcpuId, task: TaskId) -> bool {
@@ -136,6 +144,16 @@ impl EevdfOrder {
             false => self.forest.remove(&mut queue.tree, task),
         }
         queue.count_out(&entity);
+    }
+
+    /// A task is on its way to another runqueue.
+    fn leave_with(&mut self, task: TaskId, lag: i64) {
+        let entity = &mut self.entities[task.index()];
+        entity.lag = lag;
+        if self.params.keeps_rest {
+            entity.deadline -= entity.vruntime;
+            entity.relative_deadline = true;
+        }
     }
 
     /// Whom somebody yielded to, if it may go now.
@@ -256,11 +274,9 @@ impl Order for EevdfOrder {
         }
         let lag = self.lag(cpu, task);
         self.quit(cpu, task);
-        let entity = &mut self.entities[task.index()];
-        entity.lag = lag;
-        if why == Leave::Moves && self.params.keeps_rest {
-            entity.deadline -= entity.vruntime;
-            entity.relative_deadline = true;
+        match why {
+            Leave::Moves => self.leave_with(task, lag),
+            Leave::Sleeps => self.entities[task.index()].lag = lag,
         }
     }
 
@@ -356,8 +372,23 @@ impl Order for EevdfOrder {
         self.ghosts[task.index()]
     }
 
-    fn leaving(&self, cpu: PcpuId) -> u64 {
-        self.queues[cpu.index()].ghosts
+    fn released(&mut self) -> Option<TaskId> {
+        self.released.pop()
+    }
+
+    fn move_ghost(&mut self, task: TaskId, from: PcpuId, to: PcpuId) {
+        let lag = self.lag_of_ghost(from, task);
+        self.quit(from, task);
+        self.leave_with(task, lag);
+        self.put(to, task, false);
+        self.enter(to, task);
+        self.ghosts[task.index()] = Some(to);
+        self.queues[from.index()].ghosts -= 1;
+        self.queues[to.index()].ghosts += 1;
+    }
+
+    fn owes_nothing(&self, cpu: PcpuId, task: TaskId) -> bool {
+        self.eligible(cpu, task)
     }
 
     fn stop_after(&self, cpu: PcpuId) -> Option<Nanos> {

@@ -172,6 +172,7 @@ impl EevdfParams {
             spreads_if_idle: true,
             slice_at_switch: self.slice_at_switch,
             timer_stays: self.timer_stays,
+            sees_ghosts_asleep: self.settles_ghosts,
             ..Tuning::of(Generation::Linux6)
         }
     }

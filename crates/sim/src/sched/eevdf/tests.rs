@@ -238,14 +238,14 @@ fn a_ghost_counts_for_the_slice_timer() {
     }
     order.set_current(CPU, Some(sleeper));
     order.charge(CPU, MS);
-    assert_eq!(order.leaving(CPU), 0);
+    assert_eq!(order.ghosts_on(CPU), 0);
     order.leave(CPU, sleeper, Leave::Sleeps);
-    assert_eq!(order.leaving(CPU), 1, "it is ahead of the hog");
+    assert_eq!(order.ghosts_on(CPU), 1, "it is ahead of the hog");
     assert_eq!(order.pick(CPU), Some(hog));
     order.set_current(CPU, Some(hog));
     order.charge(CPU, 3 * MS);
     assert_eq!(order.pick(CPU), Some(hog));
-    assert_eq!(order.leaving(CPU), 0, "its debt has worn off");
+    assert_eq!(order.ghosts_on(CPU), 0, "its debt has worn off");
 }
 
 /// A preset on one pCPU with 250 Hz, slices of 3 ms and that many tasks of one weight.
@@ -276,9 +276,9 @@ fn a_ghost_does_not_keep_others_from_preempting_in_7_x() {
         order.set_current(CPU, Some(hog));
         order.charge(CPU, 1500 * US);
         order.join(CPU, woken, Join::Woken(CPU));
-        assert_eq!(order.leaving(CPU), 1);
+        assert_eq!(order.ghosts_on(CPU), 1);
         assert_eq!(order.preempts(CPU, woken), preempts, "{name}");
-        assert_eq!(order.leaving(CPU), u64::from(!preempts), "{name}");
+        assert_eq!(order.ghosts_on(CPU), u64::from(!preempts), "{name}");
     }
 }
 
@@ -320,7 +320,7 @@ fn the_debt_of_a_ghost_does_not_grow_in_7_x() {
         order.leave(CPU, ghost, Leave::Sleeps);
         order.set_current(CPU, Some(hog));
         order.join(CPU, sleeper, Join::Woken(CPU));
-        assert_eq!(order.leaving(CPU), 1);
+        assert_eq!(order.ghosts_on(CPU), 1);
         order.join(CPU, ghost, Join::Woken(CPU));
         assert_eq!(order.state(ghost).0, vruntime as i64, "{name}");
     }

@@ -62,7 +62,7 @@ impl<O: Order> Fair<O> {
         if now >= self.books.rq(cpu).next_balance {
             self.rebalance(host, cpu, Idle::No);
         }
-        let kicks = self.books.rq(cpu).all() > 1 || self.is_old() || self.two_are_busy(cpu);
+        let kicks = self.books.rq(cpu).queued() > 1 || self.is_old() || self.two_are_busy(cpu);
         if !kicks || now < self.idle_balance {
             return;
         }
@@ -247,10 +247,10 @@ impl<O: Order> Fair<O> {
             tasks: 0,
             left: amount,
             some_pinned: false,
-            all_pinned: self.books.rq(from).all() > 1,
+            all_pinned: self.books.rq(from).queued() > 1,
             instead: None,
         };
-        while self.books.rq(from).all() > 1 {
+        while self.books.rq(from).queued() > 1 {
             let open = |other: &PcpuId| *other != transfer.to && !out.contains(*other);
             let others = match self.retargets() && idle != Idle::Soon {
                 true => group.clone().map(PcpuId).filter(open).collect(),
@@ -328,16 +328,17 @@ impl<O: Order> Fair<O> {
         let mut best: Option<(u64, PcpuId)> = None;
         for cpu in busiest.group.clone().map(PcpuId) {
             let rq = self.books.rq(cpu);
-            if rq.all() == 0 || cpu == to || left_out.contains(cpu) {
+            let nr = self.movable(rq);
+            if nr == 0 || cpu == to || left_out.contains(cpu) {
                 continue;
             }
             let load = self.present_load(cpu);
             let measure = match busiest.amount {
-                Amount::Load(most) if rq.all() == 1 && load > most => continue,
+                Amount::Load(most) if nr == 1 && load > most => continue,
                 Amount::Load(_) => load * WHOLE / rq.power,
-                Amount::Util(_) if rq.all() == 1 => continue,
+                Amount::Util(_) if nr == 1 => continue,
                 Amount::Util(_) => rq.util.value,
-                Amount::Tasks(_) => u64::from(rq.nr),
+                Amount::Tasks(_) => u64::from(nr - rq.above),
             };
             if best.is_none_or(|(most, _)| measure > most) {
                 best = Some((measure, cpu));

@@ -31,6 +31,8 @@ enum State {
 struct Group {
     pcpus: Range<u32>,
     size: u64,
+    /// Tasks that could be moved from here (`sum_h_nr_running`), and all that are queued.
+    movable: u64,
     nr: u64,
     idle: u64,
     load: u64,
@@ -68,7 +70,7 @@ impl<O: Order> Fair<O> {
             let busier = busiest
                 .as_ref()
                 .is_none_or(|other| group.busier_than(other));
-            if group.nr > 0 && busier {
+            if group.movable > 0 && busier {
                 busiest = Some(group);
             }
         }
@@ -84,11 +86,13 @@ impl<O: Order> Fair<O> {
 
     fn group_by_kind(&self, pcpus: Range<u32>, level: &Level, left_out: &PcpuSet) -> Group {
         let size = u64::from(pcpus.end - pcpus.start);
-        let (mut nr, mut idle, mut load, mut util, mut runnable) = (0, 0, 0, 0, 0);
+        let (mut movable, mut nr, mut idle) = (0, 0, 0);
+        let (mut load, mut util, mut runnable) = (0, 0, 0);
         let counted = |cpu: &PcpuId| !left_out.contains(*cpu);
         for cpu in pcpus.clone().map(PcpuId).filter(counted) {
             let rq = self.books.rq(cpu);
-            nr += u64::from(rq.all());
+            movable += u64::from(self.movable(rq));
+            nr += u64::from(rq.queued());
             idle += u64::from(rq.idle());
             load += rq.load.value;
             util += rq.util.value;
@@ -111,6 +115,7 @@ impl<O: Order> Fair<O> {
         Group {
             pcpus,
             size,
+            movable,
             nr,
             idle,
             load,
@@ -170,7 +175,7 @@ fn amount(
         spreads && level.prefer_sibling && own.state == State::Spare && busiest.nr > own.nr + 1;
     if !spread && busiest.state != State::Overloaded {
         let even = busiest.size > 1 && own.idle <= busiest.idle + 1;
-        if idle == Idle::No || even || busiest.nr == 1 {
+        if idle == Idle::No || even || busiest.movable == 1 {
             return None;
         }
     }

@@ -20,6 +20,7 @@ mod decay;
 mod domains;
 mod early;
 mod gang;
+mod ghosts;
 mod groups;
 mod idle;
 mod moving;
@@ -149,7 +150,7 @@ impl<O: Order> Fair<O> {
             return;
         };
         group.age(now, self.books.decay());
-        let part = group.part(member.own, member.runnable.value);
+        let part = group.part(member.own, member.queued.value);
         let (old, new, on) = (member.weight, part, member.on);
         if old == new {
             return;
@@ -221,7 +222,8 @@ impl<O: Order> Fair<O> {
         if new {
             let util = self.books.rq(cpu).util.value;
             let member = self.books.task_mut(task);
-            member.runnable = Average::starting_at(FULL, now);
+            member.queued = Average::starting_at(FULL, now);
+            member.runnable = member.queued;
             member.util = Average::starting_at((FULL - util.min(FULL)) / 2, now);
             let (own, vm) = (member.own, member.vm);
             if let Some(group) = vm.and_then(|vm| self.groups.get_mut(vm)) {
@@ -255,10 +257,9 @@ impl<O: Order> Fair<O> {
 
     /// Stops the current task between ticks, where the order wants that.
     fn set_stop_timer(&mut self, host: &mut Host, cpu: PcpuId) {
-        // Ghosts count (`h_nr_queued`).
-        let leaving = self.order.leaving(cpu);
         let rq = self.books.rq_mut(cpu);
-        let alone = rq.nr as u64 + leaving <= 1;
+        // Ghosts count (`h_nr_queued`).
+        let alone = rq.nr + rq.ghosts <= 1;
         if self.tuning.timer_stays && rq.current.is_some() && alone {
             return;
         }
@@ -286,6 +287,13 @@ impl<O: Order> Fair<O> {
         }
         self.set_stop_timer(host, cpu);
         !active && self.books.rq(cpu).stop_timer != EventId::NONE
+    }
+
+    /// Shall `woken`, just queued on `cpu`, take it from its current task?
+    fn preempts(&mut self, cpu: PcpuId, woken: TaskId, now: Nanos) -> bool {
+        let preempts = self.order.preempts(cpu, woken);
+        self.end_released(now);
+        preempts
     }
 
     /// A woken task shall have `cpu` instead of its current one. Without lazy preemption at once;
@@ -374,6 +382,7 @@ impl<O: Order> HostScheduler for Fair<O> {
         };
         let wanted = self.update(cpu, now);
         self.end_idling(cpu, now);
+        self.end_ghost(task, now);
         self.count_in_group(task, true, now);
         self.refresh_weight(task, now);
         self.bring_load(task, cpu, last.is_none(), now);
@@ -383,14 +392,14 @@ impl<O: Order> HostScheduler for Fair<O> {
             self.order.woke(here);
         }
         self.woken_by_sibling(task, waker);
-        match self.books.rq(cpu).current {
-            None => host.resched(cpu, waker),
-            Some(_) if self.order.preempts(cpu, task) || wanted => {
+        match self.books.rq(cpu).current.is_some() {
+            false => host.resched(cpu, waker),
+            true if self.preempts(cpu, task, now) || wanted => {
                 // Timers interrupt the pCPU that the sleeper was on.
                 let local = waker.or(last) == Some(cpu);
                 self.preempt(host, cpu, waker, local);
             }
-            Some(_) => _ = self.keep_stop_timer(host, cpu),
+            true => _ = self.keep_stop_timer(host, cpu),
         }
         self.check(cpu);
     }
@@ -405,7 +414,9 @@ impl<O: Order> HostScheduler for Fair<O> {
             let rq = self.books.rq_mut(cpu);
             rq.load.value = rq.load.value.saturating_sub(load);
         }
-        self.count_in_group(task, false, now);
+        if !self.stays_as_ghost(task, cpu) {
+            self.count_in_group(task, false, now);
+        }
     }
 
     fn pick(&mut self, host: &mut Host, cpu: PcpuId) -> Option<TaskId> {
@@ -418,6 +429,7 @@ impl<O: Order> HostScheduler for Fair<O> {
             self.go_idle(host, cpu);
         }
         let next = self.whose_turn(host, cpu);
+        self.end_released(now);
         let switches = self.books.rq(cpu).current != next;
         self.set_current(cpu, next, now);
         self.books.rq_mut(cpu).lazy = false;

@@ -77,11 +77,17 @@ impl<O: Order> Fair<O> {
             all_pinned: true,
             instead: None,
         };
-        for _ in 0..self.books.rq(transfer.from).nr.min(MOST_LOOKED_AT) {
+        let rq = self.books.rq(transfer.from);
+        for _ in 0..(rq.nr + rq.ghosts).min(MOST_LOOKED_AT) {
             let Some(task) = next else { break };
             next = self.books.next_member(task, newest_first);
-            if !moved.left.left() || self.books.rq(transfer.from).all() < 2 {
+            if !moved.left.left() || self.books.rq(transfer.from).queued() < 2 {
                 break;
+            }
+            if self.may_not_move_ghost(task, transfer.amount)
+                || transfer.failed == 0 && !self.may_go_at_once(task, transfer.from, transfer.to)
+            {
+                continue;
             }
             let allowed = &self.books.task(task).allowed;
             if !allowed.contains(transfer.to) {
@@ -97,7 +103,10 @@ impl<O: Order> Fair<O> {
                 continue;
             };
             moved.left = rest;
-            self.move_task(host, task, transfer.from, transfer.to, transfer.newidle);
+            match self.books.task(task).ghost {
+                Some(_) => self.move_ghost(host, task, transfer.to, transfer.newidle),
+                None => self.move_task(host, task, transfer.from, transfer.to, transfer.newidle),
+            }
             moved.tasks += 1;
             if transfer.newidle && self.stops_at_one() {
                 break;
@@ -174,10 +183,8 @@ impl<O: Order> Fair<O> {
         rq.gain(&part);
         self.attach(host, task, to, Join::Moved);
         if !quiet {
-            let preempts = match self.books.rq(to).current {
-                Some(_) => self.order.preempts(to, task) || wanted,
-                None => true,
-            };
+            let runs = self.books.rq(to).current.is_some();
+            let preempts = !runs || self.preempts(to, task, now) || wanted;
             if preempts {
                 host.resched(to, None);
             } else {
@@ -196,7 +203,8 @@ impl<O: Order> Fair<O> {
         }
         let mut next = self.books.members(from, newest_first);
         while let Some(task) = next {
-            if self.books.task(task).allowed.contains(to) {
+            let member = self.books.task(task);
+            if member.ghost.is_none() && member.allowed.contains(to) {
                 self.move_task(host, task, from, to, false);
                 return;
             }

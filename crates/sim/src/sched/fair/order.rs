@@ -84,7 +84,7 @@ pub(crate) trait Order {
         0
     }
 
-    /// The pCPU that a sleeping `task` has to wake up on.
+    /// The pCPU that a sleeping `task` has to wake up on: it left a *ghost* on its runqueue.
     fn bound_to(&self, task: TaskId) -> Option<PcpuId> {
         let _ = task;
         None
@@ -96,10 +96,20 @@ pub(crate) trait Order {
         None
     }
 
-    /// Members of the runqueue of `cpu` that sleep already and have yet to leave it.
-    fn leaving(&self, cpu: PcpuId) -> u64 {
-        let _ = cpu;
-        0
+    /// A ghost that has left its runqueue since this was last asked.
+    fn released(&mut self) -> Option<TaskId> {
+        None
+    }
+
+    /// A ghost moves from one runqueue to another.
+    fn move_ghost(&mut self, task: TaskId, from: PcpuId, to: PcpuId) {
+        let _ = (task, from, to);
+    }
+
+    /// Has `task`, a member or ghost on the runqueue of `cpu`, got no more than its share?
+    fn owes_nothing(&self, cpu: PcpuId, task: TaskId) -> bool {
+        let _ = (cpu, task);
+        true
     }
 
     /// Checks that the books of `cpu` with these `members` are right; for debug builds.

@@ -15,13 +15,15 @@ pub(crate) struct Member {
     /// pCPUs it may use at present, and those it was given.
     pub(crate) allowed: PcpuSet,
     pub(crate) given: PcpuSet,
-    /// The runqueue it is on.
+    /// The runqueue it is on, or is a ghost on while it sleeps.
     pub(crate) on: Option<PcpuId>,
+    pub(crate) ghost: Option<PcpuId>,
     /// The runqueue it is or was on last; `None` before its first wake-up.
     pub(crate) last: Option<PcpuId>,
     /// When it was last seen on a pCPU.
     pub(crate) ran_at: Nanos,
-    /// Share of time on a runqueue and on a pCPU, of [`FULL`].
+    /// Share of time on a runqueue, as a ghost included and not, and on a pCPU, of [`FULL`].
+    pub(crate) queued: Average,
     pub(crate) runnable: Average,
     pub(crate) util: Average,
     /// Neighbours in its runqueue's list.
@@ -44,8 +46,10 @@ impl Member {
             allowed,
             given: allowed,
             on: None,
+            ghost: None,
             last: None,
             ran_at: 0,
+            queued: Average::default(),
             runnable: Average::default(),
             util: Average::default(),
             before: None,
@@ -66,9 +70,9 @@ impl Member {
         }
     }
 
-    /// Its load: weight by the share of time it wanted a pCPU.
+    /// Its load: weight by the share of time it was on a runqueue.
     pub(crate) fn load(&self) -> u64 {
-        ((u128::from(self.weight) * u128::from(self.runnable.value)) >> 20) as u64
+        ((u128::from(self.weight) * u128::from(self.queued.value)) >> 20) as u64
     }
 }
 
@@ -95,6 +99,7 @@ pub(crate) struct Part {
 #[derive(Debug)]
 pub(crate) struct Runqueue {
     pub(crate) nr: u32,
+    pub(crate) ghosts: u32,
     /// Tasks of a higher class that are ready or running on this pCPU.
     pub(crate) above: u32,
     /// Time that a higher class had, older times counting less, and up to when that is so; and what
@@ -107,7 +112,7 @@ pub(crate) struct Runqueue {
     pub(crate) current: Option<TaskId>,
     /// Up to when the current task's time is charged.
     pub(crate) charged: Nanos,
-    /// Sum of the members' (and, by generation, sleepers') loads.
+    /// Sum of the members' and ghosts' (and, by generation, sleepers') loads.
     pub(crate) load: Average,
     /// Share of time it was busy, of [`FULL`], moved tasks' part included.
     pub(crate) util: Average,
@@ -135,6 +140,7 @@ impl Runqueue {
     pub(crate) fn new(mean_idle: Nanos, whole: u64) -> Self {
         Self {
             nr: 0,
+            ghosts: 0,
             above: 0,
             above_time: 0,
             above_since: 0,
@@ -175,9 +181,14 @@ impl Runqueue {
         self.all() == 0
     }
 
-    /// Ready and running tasks of all classes (`rq->nr_running`).
+    /// Ready and running tasks of all classes.
     pub(crate) fn all(&self) -> u32 {
         self.nr + self.above
+    }
+
+    /// The same and ghosts (`rq->nr_running`).
+    pub(crate) fn queued(&self) -> u32 {
+        self.all() + self.ghosts
     }
 
     /// A higher class had the pCPU for `time` until now (`sched_rt_avg_update()`).
@@ -221,7 +232,7 @@ impl Runqueue {
 pub(crate) struct Books {
     pub(crate) tasks: Vec<Member>,
     pub(crate) rqs: Vec<Runqueue>,
-    /// Per pCPU, the sum of its members' weights: beside each other, since balancing adds those of whole
+    /// Per pCPU, the sum of its members' and ghosts' weights: beside each other, since balancing adds those of whole
     /// domains.
     pub(crate) weights: Vec<u64>,
     decay: Decay,
@@ -259,7 +270,7 @@ impl Books {
         &mut self.rqs[cpu.index()]
     }
 
-    /// Sum of the members' weights.
+    /// Sum of the members' and ghosts' weights.
     pub(crate) fn weight(&self, cpu: PcpuId) -> u64 {
         self.weights[cpu.index()]
     }
@@ -271,9 +282,10 @@ impl Books {
             .on
             .is_some_and(|cpu| self.rqs[cpu.index()].current == Some(task));
         let full = |on| if on { FULL } else { 0 };
-        member
-            .runnable
-            .advance(full(member.on.is_some()), now, &self.decay);
+        let ready = member.on.is_some();
+        let queued = ready || member.ghost.is_some();
+        member.queued.advance(full(queued), now, &self.decay);
+        member.runnable.advance(full(ready), now, &self.decay);
         member.util.advance(full(running), now, &self.decay);
     }
 
@@ -312,7 +324,7 @@ impl Books {
         }
     }
 
-    /// The members of a runqueue, the one that joined or got its pCPU last first, or last.
+    /// The members and ghosts of a runqueue, the one that joined or got its pCPU last first, or last.
     pub(crate) fn members(&self, cpu: PcpuId, newest_first: bool) -> Option<TaskId> {
         let rq = &self.rqs[cpu.index()];
         if newest_first { rq.newest } else { rq.oldest }
@@ -331,18 +343,23 @@ impl Books {
     /// Checks the books of a runqueue; for debug builds.
     pub(crate) fn check(&self, cpu: PcpuId) -> usize {
         let rq = self.rq(cpu);
-        let (mut count, mut weight, mut current) = (0usize, 0, false);
+        let (mut count, mut ghosts, mut weight, mut current) = (0usize, 0, 0, false);
         let mut at = self.members(cpu, true);
         while let Some(task) = at {
             let member = self.task(task);
-            assert_eq!(member.on, Some(cpu), "{task} is listed on {cpu}");
+            let listed = member.on.or(member.ghost);
+            assert_eq!(listed, Some(cpu), "{task} is listed on {cpu}");
             assert!(member.allowed.contains(cpu), "{task} may not be on {cpu}");
             current |= rq.current == Some(task);
             weight += member.weight;
-            count += 1;
+            match member.on {
+                Some(_) => count += 1,
+                None => ghosts += 1,
+            }
             at = self.next_member(task, true);
         }
         assert_eq!(count, rq.nr as usize, "members of {cpu}");
+        assert_eq!(ghosts, rq.ghosts, "ghosts of {cpu}");
         assert_eq!(weight, self.weight(cpu), "weight of {cpu}");
         assert_eq!(current, rq.current.is_some(), "current task of {cpu}");
         count

@@ -56,8 +56,8 @@ impl<O: Order> Fair<O> {
                 group.active = (group.active + own).saturating_sub(old);
             }
             if let Some(load) = &mut group.load {
-                let runnable = u128::from(self.books.tasks[task.index()].runnable.value);
-                let part = |own: u64| (u128::from(own) * runnable / u128::from(FULL)) as u64;
+                let queued = u128::from(self.books.tasks[task.index()].queued.value);
+                let part = |own: u64| (u128::from(own) * queued / u128::from(FULL)) as u64;
                 load.value = (load.value + part(own)).saturating_sub(part(old));
             }
         }

@@ -41,6 +41,8 @@ pub(crate) struct Tuning {
     pub(crate) slice_at_switch: bool,
     /// Does the slice timer of a task that left stay, if the pCPU goes on with a single one?
     pub(crate) timer_stays: bool,
+    /// Does balancing tell ghosts from ready tasks ([`super::ghosts`])?
+    pub(crate) sees_ghosts_asleep: bool,
     /// What is done about sibling vCPUs.
     pub(crate) siblings: Siblings,
     /// How siblings come to run at the same time.
@@ -60,6 +62,7 @@ impl Tuning {
             lazy_preemption: false,
             slice_at_switch: false,
             timer_stays: false,
+            sees_ghosts_asleep: false,
             siblings: Siblings::Free,
             gangs: Gangs::None,
         }

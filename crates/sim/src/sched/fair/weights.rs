@@ -86,16 +86,16 @@ impl Group {
         }
     }
 
-    /// What a vCPU of weight `own`, which is among the active ones, counts. It was `runnable` of
+    /// What a vCPU of weight `own`, which is among the active ones, counts. It was `queued` for
     /// [`FULL`] of the time.
-    pub(crate) fn part(&self, own: u64, runnable: u64) -> u64 {
+    pub(crate) fn part(&self, own: u64, queued: u64) -> u64 {
         let Some(weight) = self.weight else {
             return own;
         };
         let all = match &self.load {
             None => self.active,
             Some(load) => {
-                let mine = u128::from(own) * u128::from(runnable) / u128::from(FULL);
+                let mine = u128::from(own) * u128::from(queued) / u128::from(FULL);
                 load.value.saturating_sub(mine as u64) + own
             }
         };

@@ -31,7 +31,7 @@ impl EevdfOrder {
 
     /// The lag a ghost goes on with (`update_entity_lag()`, `DELAY_ZERO`): no credit for having waited, and
     /// in 7.1 no more debt than it had to begin with.
-    fn lag_of_ghost(&self, cpu: PcpuId, task: TaskId) -> i64 {
+    pub(super) fn lag_of_ghost(&self, cpu: PcpuId, task: TaskId) -> i64 {
         let lag = match self.params.settles_ghosts {
             true => self.lag(cpu, task).max(self.entity(task).lag),
             false => self.lag(cpu, task),
@@ -131,6 +131,7 @@ impl EevdfOrder {
         self.entities[task.index()].lag = lag;
         self.ghosts[task.index()] = None;
         self.queues[cpu.index()].ghosts -= 1;
+        self.released.push(task);
     }
 
     /// A ghost wakes up (`requeue_delayed_entity()`).

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Tasks that sleep but owe: they stay on their runqueue as *ghosts* until they would be picked (EEVDF's
+//! `DELAY_DEQUEUE`, [`Order::leave`]).
+//!
+//! What placement and balancing see of them, by `fair.c` and `pelt.c` of 6.12 and 7.2.13:
+//!
+//! - A ghost's weight counts in its runqueue's and its VM's load, and its own load grows, as if it were ready
+//!   (`on_rq` and `load.weight` stay). It is not runnable, so that `runnable_avg` is without it.
+//! - It counts in `rq->nr_running`, by which groups of pCPUs are found to be overloaded. Where it is asked from
+//!   where somebody could be moved, it counts in 6.12 (`h_nr_queued`), not in 7.2 (`h_nr_runnable`).
+//! - Balancing moves it as it moves ready tasks, in 7.2 only where it is load that is to be moved
+//!   (`can_migrate_task()`). It wakes up where it has been moved to.
+//! - In 7.2 who owes, ghost or not, is not moved at the first attempt (`task_is_ineligible_on_dst_cpu()`).
+
+use super::moving::Amount;
+use super::state::Runqueue;
+use super::weights::Group;
+use super::{Fair, Order};
+use crate::host::Host;
+use corun_model::{Nanos, PcpuId, TaskId};
+
+impl<O: Order> Fair<O> {
+    /// `task` has just left the runqueue of `cpu`. Does it stay as a ghost?
+    pub(super) fn stays_as_ghost(&mut self, task: TaskId, cpu: PcpuId) -> bool {
+        let stays = self.order.bound_to(task) == Some(cpu);
+        if stays {
+            self.enter_ghost(task, cpu);
+        }
+        stays
+    }
+
+    fn enter_ghost(&mut self, task: TaskId, cpu: PcpuId) {
+        self.books.link(task, cpu);
+        self.books.task_mut(task).ghost = Some(cpu);
+        self.books.weights[cpu.index()] += self.books.task(task).weight;
+        self.books.rq_mut(cpu).ghosts += 1;
+    }
+
+    fn quit_ghost(&mut self, task: TaskId, now: Nanos) -> Option<PcpuId> {
+        let cpu = self.books.task(task).ghost?;
+        self.books.age_rq(cpu, now);
+        self.books.age_task(task, now);
+        self.books.unlink(task, cpu);
+        self.books.task_mut(task).ghost = None;
+        self.books.weights[cpu.index()] -= self.books.task(task).weight;
+        self.books.rq_mut(cpu).ghosts -= 1;
+        Some(cpu)
+    }
+
+    /// `task` is no ghost any more, if it was one: it sleeps, or is about to join its runqueue.
+    pub(super) fn end_ghost(&mut self, task: TaskId, now: Nanos) {
+        if self.quit_ghost(task, now).is_some() {
+            self.count_in_group(task, false, now);
+        }
+    }
+
+    /// Takes notice of ghosts that the order has let go.
+    pub(super) fn end_released(&mut self, now: Nanos) {
+        while let Some(task) = self.order.released() {
+            self.end_ghost(task, now);
+        }
+    }
+
+    /// Is it a ghost that balancing may not move where `amount` is to be moved?
+    pub(super) fn may_not_move_ghost(&self, task: TaskId, amount: Amount) -> bool {
+        let by_load = matches!(amount, Amount::Load(_));
+        self.books.task(task).ghost.is_some() && self.tuning.sees_ghosts_asleep && !by_load
+    }
+
+    /// Moves a ghost to another runqueue, where it stays one.
+    pub(super) fn move_ghost(&mut self, host: &mut Host, task: TaskId, to: PcpuId, quiet: bool) {
+        let now = host.now();
+        let Some(from) = self.quit_ghost(task, now) else {
+            return;
+        };
+        self.update(from, now);
+        self.update(to, now);
+        let part = self.books.task(task).part();
+        self.order.move_ghost(task, from, to);
+        let rq = self.books.rq_mut(from);
+        rq.load.value = rq.load.value.saturating_sub(part.load);
+        rq.lose(&part);
+        let rq = self.books.rq_mut(to);
+        rq.load.value += part.load;
+        rq.gain(&part);
+        self.enter_ghost(task, to);
+        self.books.task_mut(task).last = Some(to);
+        if !quiet && self.books.rq(to).current.is_some() {
+            self.keep_stop_timer(host, to);
+        }
+    }
+
+    /// Whom balancing takes for one who could be moved from there.
+    pub(super) fn movable(&self, rq: &Runqueue) -> u32 {
+        match self.tuning.sees_ghosts_asleep {
+            true => rq.all(),
+            false => rq.queued(),
+        }
+    }
+
+    /// May `task` go from `from` to `to` at the first attempt to balance? Not if it owes and others are queued
+    /// there. Of vCPUs in a group that would be about their siblings only, and is left out.
+    pub(super) fn may_go_at_once(&self, task: TaskId, from: PcpuId, to: PcpuId) -> bool {
+        !self.tuning.sees_ghosts_asleep
+            || self.books.rq(to).queued() == 0
+            || self.is_in_group(task)
+            || self.order.owes_nothing(from, task)
+    }
+
+    fn is_in_group(&self, task: TaskId) -> bool {
+        let vm = self.books.task(task).vm;
+        vm.and_then(|vm| self.groups.get(vm))
+            .is_some_and(Group::is_group)
+    }
+}

@@ -46,10 +46,10 @@ def explained(rows):
     notes = tomllib.loads((HERE / "explanations.toml").read_text(encoding="utf-8"))
     lines = []
     for row in rows:
-        if row.verdict == "OUT":
+        if row.verdict in ("OUT", "noisy"):
             known = notes.get(row.scenario, {}).get(row.name, "not explained")
             lines.append(f"- {row.scenario}, {row.name}: {known}")
-    return ["", "Out of tolerance:", ""] + lines if lines else []
+    return ["", "Out of tolerance or noisy:", ""] + lines if lines else []
 
 
 def results(rows, before, caught, controls, boots):

@@ -31,6 +31,15 @@ impl Eevdf {
     }
 }
 
+/// The fair class in this order, for tests of what is shared with CFS.
+#[cfg(test)]
+pub(crate) fn fair(
+    params: EevdfParams,
+    host: &HostParams,
+) -> Fair<impl super::fair::Order + use<>> {
+    Fair::new(EevdfOrder::new(params, host), params.tuning(), host)
+}
+
 impl HostScheduler for Eevdf {
     forward! { 0: know_vms know_cgroups add wake block pick tick timer flush_ipi directs_yields yield_pcpu }
 }

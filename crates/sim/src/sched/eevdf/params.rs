@@ -66,6 +66,8 @@ pub struct EevdfParams {
     pub lazy_preemption: bool,
     /// Does a pCPU about to idle try to pull only as often as that brings something (`NI_RANDOM`)?
     pub ni_random: bool,
+    /// And more often the longer ago its last thousand chances began (`NI_RATE`)?
+    pub ni_rate: bool,
     /// The interval at which a busy pCPU balances; `None`: as the kernel's domains have it.
     pub balance_interval: Option<Nanos>,
     /// A task that ran so recently is not moved (`migration_cost_ns`).
@@ -87,7 +89,8 @@ impl EevdfParams {
     ///   `forfeits_on_yield` and `NI_RANDOM`.
     /// - `7.x`: slice protection of 6.17, lazy preemption (the default of x86 since 7.0), lag bounded by
     ///   the longest slice (7.0), a timer that ends slices (`HRTICK`, on by default since 7.1) and ghosts
-    ///   that neither hold wake-ups up nor owe more in time (7.1). `PICK_BUDDY` is among the features of 7.2.13.
+    ///   that neither hold wake-ups up nor owe more in time (7.1). `PICK_BUDDY` and `NI_RATE` are among the
+    ///   features of 7.2.13.
     ///
     /// In all of them a slice begins where the task changes (`slice_at_switch`). ftrace of 7.2.13
     /// shows no `hrtimer_start` where `schedule()` picks the current task again.
@@ -113,6 +116,7 @@ impl EevdfParams {
             forfeits_on_yield: false,
             lazy_preemption: false,
             ni_random: false,
+            ni_rate: false,
             balance_interval: None,
             migration_cost: Tuning::of(Generation::Linux6).migration_cost,
         };
@@ -144,6 +148,7 @@ impl EevdfParams {
                 forfeits_on_yield: true,
                 lazy_preemption: true,
                 ni_random: true,
+                ni_rate: true,
                 ..first
             },
             _ => return None,
@@ -168,6 +173,7 @@ impl EevdfParams {
             balance_interval: self.balance_interval,
             lazy_preemption: self.lazy_preemption,
             pulls_by_success: self.ni_random,
+            pulls_if_rare: self.ni_rate,
             // sibling_imbalance() and should_we_balance() since 6.6.
             spreads_if_idle: true,
             slice_at_switch: self.slice_at_switch,

@@ -9,14 +9,13 @@ impl<O: Order> Fair<O> {
     /// A task of a higher class joined the pCPU's runqueue, or left it.
     pub(crate) fn above(&mut self, cpu: PcpuId, joins: bool) {
         let rq = self.books.rq_mut(cpu);
-        let old = rq.all();
+        let old = rq.above;
         rq.above = match joins {
-            true => rq.above + 1,
-            false => rq.above.saturating_sub(1),
+            true => old + 1,
+            false => old.saturating_sub(1),
         };
-        let new = rq.all();
-        if new != old {
-            self.crowds.change(cpu, old, new, &self.domains);
+        if rq.above != old {
+            self.crowd(cpu, joins);
         }
     }
 

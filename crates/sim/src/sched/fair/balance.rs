@@ -37,6 +37,8 @@ pub(super) enum Idle {
 /// What came of balancing a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tried {
+    /// Another pCPU balances on behalf of the group.
+    NotOurs,
     /// There was nothing to move.
     Nothing,
     /// There was, but nothing could be moved.
@@ -82,6 +84,7 @@ impl<O: Order> Fair<O> {
     pub(super) fn rebalance(&mut self, host: &mut Host, cpu: PcpuId, mut idle: Idle) {
         let now = host.now();
         let mut next = now + 60_000 * MS;
+        let mut tried = Tried::Nothing;
         for n in 0..self.domains.depth() {
             let Some(level) = self.domains.level(n) else {
                 break;
@@ -89,13 +92,18 @@ impl<O: Order> Fair<O> {
             let interval = self.interval(cpu, n, &level, idle);
             let last = self.domains.memory(cpu, n).last;
             if now >= last + interval || last == 0 {
-                if self.balance_level(host, cpu, n, idle) == Tried::Got {
+                tried = self.balance_level(host, cpu, n, idle);
+                if tried == Tried::Got {
                     idle = Idle::No;
                 }
                 self.domains.memory(cpu, n).last = now;
             }
             let interval = self.interval(cpu, n, &level, idle);
             next = next.min(self.domains.memory(cpu, n).last + interval);
+            // Wider domains are its business, too (`continue_balancing`).
+            if tried == Tried::NotOurs {
+                break;
+            }
         }
         self.books.rq_mut(cpu).next_balance = next;
     }
@@ -142,7 +150,16 @@ impl<O: Order> Fair<O> {
             return Tried::Nothing;
         };
         if idle != Idle::Soon && self.balances_for(cpu, &level) != cpu {
-            return Tried::Nothing;
+            // As if it were balanced.
+            if self.retargets() {
+                self.domains.set_imbalanced(cpu, n, false);
+            }
+            self.found_nothing(cpu, n, level.max_interval, idle);
+            return Tried::NotOurs;
+        }
+        let waits = self.crowds.somebody_waits(cpu, n, &self.domains);
+        if n + 1 == self.domains.depth() {
+            self.overloaded = waits;
         }
         let now = host.now();
         self.age_domain(cpu, n, now);
@@ -153,11 +170,8 @@ impl<O: Order> Fair<O> {
             let domain = level.domain(cpu);
             domain.for_each(|cpu| self.books.rq_mut(PcpuId(cpu)).update_power(now));
         }
-        if idle == Idle::Soon
-            && !self.is_old()
-            && !self.crowds.somebody_waits(cpu, n, &self.domains)
-            && !self.domains.is_imbalanced(cpu, n)
-        {
+        if idle == Idle::Soon && !self.is_old() && !waits && !self.domains.is_imbalanced(cpu, n) {
+            self.domains.memory(cpu, n).failed = 0;
             return Tried::Nothing;
         }
         let mut out = PcpuSet::default();

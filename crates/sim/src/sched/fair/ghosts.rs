@@ -34,6 +34,7 @@ impl<O: Order> Fair<O> {
         self.books.task_mut(task).ghost = Some(cpu);
         self.books.weights[cpu.index()] += self.books.task(task).weight;
         self.books.rq_mut(cpu).ghosts += 1;
+        self.crowd(cpu, true);
     }
 
     fn quit_ghost(&mut self, task: TaskId, now: Nanos) -> Option<PcpuId> {
@@ -44,6 +45,7 @@ impl<O: Order> Fair<O> {
         self.books.task_mut(task).ghost = None;
         self.books.weights[cpu.index()] -= self.books.task(task).weight;
         self.books.rq_mut(cpu).ghosts -= 1;
+        self.crowd(cpu, false);
         Some(cpu)
     }
 
@@ -58,6 +60,15 @@ impl<O: Order> Fair<O> {
     pub(super) fn end_released(&mut self, now: Nanos) {
         while let Some(task) = self.order.released() {
             self.end_ghost(task, now);
+        }
+    }
+
+    /// Nobody else is on the runqueue of `cpu`: whatever its ghosts owe, they would be picked.
+    pub(super) fn end_all_ghosts(&mut self, cpu: PcpuId, now: Nanos) {
+        if self.books.rq(cpu).ghosts > 0 {
+            let next = self.order.pick(cpu);
+            debug_assert_eq!(next, None, "only ghosts are left on {cpu}");
+            self.end_released(now);
         }
     }
 
@@ -111,5 +122,75 @@ impl<O: Order> Fair<O> {
         let vm = self.books.task(task).vm;
         vm.and_then(|vm| self.groups.get(vm))
             .is_some_and(Group::is_group)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::decay::FULL;
+    use super::super::state::{Books, Member};
+    use super::super::{Fair, Order};
+    use super::{Amount, Runqueue};
+    use crate::sched::eevdf::{EevdfParams, fair};
+    use crate::testing::host;
+    use corun_model::{PcpuId, PcpuSet, TaskId, time::MS, time::SEC};
+
+    const CPU: PcpuId = PcpuId(0);
+    const TASK: TaskId = TaskId(0);
+
+    fn eevdf(name: &str) -> Fair<impl Order> {
+        fair(
+            EevdfParams::preset(name, 2).unwrap(),
+            &host("1n1l2c1t", 250),
+        )
+    }
+
+    /// One task, which is a ghost.
+    fn ghost(books: &mut Books) {
+        let mut member = Member::new(FULL, None, PcpuSet::first(2));
+        member.ghost = Some(CPU);
+        books.tasks.push(member);
+    }
+
+    #[test]
+    fn the_load_of_a_ghost_grows_and_it_is_not_runnable() {
+        let mut books = Books::new(1, MS, 1024);
+        ghost(&mut books);
+        books.age_task(TASK, SEC);
+        let part = books.task(TASK).part();
+        assert!(
+            part.load > FULL / 1025 && part.runnable == 0,
+            "{}",
+            part.load
+        );
+        books.task_mut(TASK).ghost = None;
+        books.age_task(TASK, 2 * SEC);
+        assert_eq!(books.task(TASK).load(), 0);
+    }
+
+    /// A hog runs and a ghost is beside it: two are queued. Could the ghost be moved?
+    #[test]
+    fn a_ghost_is_queued_but_nobody_to_be_moved_in_7_x() {
+        let seen = |name| {
+            let mut rq = Runqueue::new(MS, 1024);
+            (rq.nr, rq.ghosts) = (1, 1);
+            (rq.queued(), eevdf(name).movable(&rq))
+        };
+        assert_eq!((seen("6.12"), seen("7.x")), ((2, 2), (2, 1)));
+    }
+
+    #[test]
+    fn only_load_takes_ghosts_along_in_7_x() {
+        let stays = |name, amount| {
+            let mut sched = eevdf(name);
+            ghost(&mut sched.books);
+            sched.may_not_move_ghost(TASK, amount)
+        };
+        let amounts = [Amount::Tasks(1), Amount::Util(1), Amount::Load(1)];
+        assert_eq!(amounts.map(|amount| stays("6.12", amount)), [false; 3]);
+        assert_eq!(
+            amounts.map(|amount| stays("7.x", amount)),
+            [true, true, false]
+        );
     }
 }

@@ -64,12 +64,14 @@ impl<O: Order> Fair<O> {
         let own = groups.next()?;
         let (mut total, mut pcpus) = (own.load, own.size);
         let mut busiest: Option<Group> = None;
+        let cores = level.kind == Kind::Llc && level.group > 1;
+        let last_of_equals = self.tuning.spreads_if_idle && !cores;
         for group in groups {
             total += group.load;
             pcpus += group.size;
             let busier = busiest
                 .as_ref()
-                .is_none_or(|other| group.busier_than(other));
+                .is_none_or(|other| group.busier_than(other, last_of_equals));
             if group.movable > 0 && busier {
                 busiest = Some(group);
             }
@@ -126,8 +128,10 @@ impl<O: Order> Fair<O> {
 }
 
 impl Group {
-    /// `update_sd_pick_busiest()`.
-    fn busier_than(&self, other: &Group) -> bool {
+    /// `update_sd_pick_busiest()`. Of groups that are fully busy the first one is taken, since 6.6 the last
+    /// one unless they are cores of several threads: their mean loads, by which it says it goes, are not
+    /// computed.
+    fn busier_than(&self, other: &Group, last_of_equals: bool) -> bool {
         match self.state.cmp(&other.state) {
             Ordering::Greater => true,
             Ordering::Less => false,
@@ -138,6 +142,7 @@ impl Group {
                 Ordering::Equal => self.nr > other.nr,
                 Ordering::Less => true,
             },
+            Ordering::Equal if self.state == State::FullyBusy => last_of_equals,
             Ordering::Equal => self.mean() > other.mean(),
         }
     }

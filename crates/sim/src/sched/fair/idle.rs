@@ -11,7 +11,9 @@
 //!   Since 3.x beginning to idle also brings its next balancing forward to what an idle pCPU does; in
 //!   2.6.33 only if that is overdue, so that up to a busy pCPU's interval passes first.
 //!   Kernels with `NI_RANDOM` (6.12.117 and 7.2 have it, 6.6.0 does not) try at a domain only as often as
-//!   that brought something lately ([`Pulls`]).
+//!   that brought something lately ([`Pulls`]), those with `NI_RATE` (7.2) more often where it seldom comes to
+//!   that. A pCPU for which nobody waited when the whole host was looked at last does not try at all
+//!   (`rd->overload`).
 //! - *How long it idles* (`rq->avg_idle`) is learnt when a task wakes up there. What others' balancing
 //!   moves there is no wake-up, so that the time counts on.
 //! - *Idling* (`nohz_idle_balance()`): ticks of busy pCPUs have one of the idle ones balance for all of
@@ -31,6 +33,8 @@ pub(crate) struct Pulls {
     successes: u32,
     /// Of 1024.
     ratio: u32,
+    /// When that was learnt.
+    since: Nanos,
 }
 
 impl Pulls {
@@ -39,6 +43,7 @@ impl Pulls {
         calls: 512,
         successes: 256,
         ratio: 512,
+        since: 0,
     };
 
     /// The greatest of the numbers from 0 to 1023 that a dice may show for it to be tried.
@@ -51,11 +56,18 @@ impl Pulls {
         (1024 + self.odds() / 2) / self.odds()
     }
 
-    fn book(&mut self, success: u32) {
+    /// One more chance, with that many successes. `rate`: do rare ones count for more?
+    fn book(&mut self, success: u32, now: Nanos, rate: bool) {
         self.calls += 1;
         self.successes += success;
         if self.calls >= 1024 {
-            self.ratio = self.successes;
+            let time = now - std::mem::replace(&mut self.since, now);
+            let rare = if rate {
+                (time >> 22).min(1024) as u32
+            } else {
+                0
+            };
+            self.ratio = (rare + self.successes).min(1024);
             self.calls /= 2;
             self.successes /= 2;
         }
@@ -77,8 +89,7 @@ impl<O: Order> Fair<O> {
             return;
         }
         let depth = self.domains.depth();
-        let waits = depth > 0 && self.crowds.somebody_waits(cpu, depth - 1, &self.domains);
-        pulls &= old || waits;
+        pulls &= old || self.overloaded;
         let (mut next, mut found) = (now + SEC, false);
         for n in 0..depth {
             let Some(level) = self.domains.level(n) else {
@@ -111,10 +122,11 @@ impl<O: Order> Fair<O> {
         if !self.tuning.pulls_by_success {
             return self.balance_level(host, cpu, level, Idle::Soon);
         }
+        let (now, rate) = (host.now(), self.tuning.pulls_if_rare);
         let pulls = self.domains.memory(cpu, level).pulls;
         let dice = &mut self.dice[cpu.index()];
         if dice.between(0, 1023) > u64::from(pulls.odds()) {
-            self.domains.memory(cpu, level).pulls.book(0);
+            self.domains.memory(cpu, level).pulls.book(0, now, rate);
             return Tried::Nothing;
         }
         let tried = self.balance_level(host, cpu, level, Idle::Soon);
@@ -122,7 +134,8 @@ impl<O: Order> Fair<O> {
             Tried::Got => pulls.worth(),
             _ => 0,
         };
-        self.domains.memory(cpu, level).pulls.book(success);
+        let memory = self.domains.memory(cpu, level);
+        memory.pulls.book(success, now, rate);
         tried
     }
 
@@ -207,16 +220,31 @@ mod tests {
         let mut pulls = Pulls::UNKNOWN;
         // Tried every second time, successful each of these: twice of two.
         for n in 0..512 {
-            pulls.book(if n % 2 == 0 { pulls.worth() } else { 0 });
+            pulls.book(if n % 2 == 0 { pulls.worth() } else { 0 }, 0, false);
         }
         assert_eq!((pulls.ratio, pulls.odds(), pulls.worth()), (768, 769, 1));
         // Never successful: 384 of 512 are left, and half of that after as many again.
-        (0..512).for_each(|_| pulls.book(0));
+        (0..512).for_each(|_| pulls.book(0, 0, false));
         assert_eq!(pulls.ratio, 384);
-        (0..512).for_each(|_| pulls.book(0));
+        (0..512).for_each(|_| pulls.book(0, 0, false));
         assert_eq!(pulls.ratio, 192);
-        (0..512 * 8).for_each(|_| pulls.book(0));
+        (0..512 * 8).for_each(|_| pulls.book(0, 0, false));
         assert_eq!((pulls.odds(), pulls.worth()), (1, 1024));
+    }
+
+    /// With `NI_RATE`, 512 chances within a second are tried a quarter of the time though none succeeds,
+    /// within 5 s all the time.
+    #[test]
+    fn rare_pulls_are_tried_more_often() {
+        let ratio = |time, rate| {
+            let mut pulls = Pulls::UNKNOWN;
+            for n in 0..512 * 12 {
+                pulls.book(0, (n + 1) * time / 512, rate);
+            }
+            pulls.ratio
+        };
+        assert_eq!((ratio(SEC, false), ratio(SEC, true)), (0, 238));
+        assert_eq!(ratio(5 * SEC, true), 1024);
     }
 
     #[test]

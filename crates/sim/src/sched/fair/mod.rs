@@ -77,6 +77,9 @@ pub(crate) struct Fair<O> {
     idle_balance: Nanos,
     /// Which idle pCPU keeps its ticks.
     idle_owner: Option<PcpuId>,
+    /// Did somebody wait for a pCPU when the whole host was balanced last, or has anybody begun to since
+    /// (`rd->overload`)?
+    overloaded: bool,
     /// Has a higher class used any pCPU?
     shared_above: bool,
 }
@@ -108,6 +111,7 @@ impl<O: Order> Fair<O> {
             tick: 1_000_000_000 / Nanos::from(host.hz.clamp(1, 10_000)),
             idle_balance: 0,
             idle_owner: None,
+            overloaded: false,
             shared_above: false,
         }
     }
@@ -179,8 +183,8 @@ impl<O: Order> Fair<O> {
         self.books.weights[cpu.index()] += self.books.task(task).weight;
         let rq = self.books.rq_mut(cpu);
         rq.nr += 1;
-        let (nr, own) = (rq.all(), rq.nr);
-        self.crowds.change(cpu, nr - 1, nr, &self.domains);
+        let own = rq.nr;
+        self.crowd(cpu, true);
         self.crowds.claim(cpu, own);
         host.queue_on(task, cpu);
         self.keep_apart(task);
@@ -199,9 +203,17 @@ impl<O: Order> Fair<O> {
         if rq.current == Some(task) {
             rq.current = None;
         }
-        let (nr, own) = (rq.all(), rq.nr);
-        self.crowds.change(cpu, nr + 1, nr, &self.domains);
+        let own = rq.nr;
+        self.crowd(cpu, false);
         self.crowds.claim(cpu, own);
+    }
+
+    /// The runqueue of `cpu` has one task or ghost more now, or one less.
+    fn crowd(&mut self, cpu: PcpuId, more: bool) {
+        let new = self.books.rq(cpu).queued();
+        let old = if more { new - 1 } else { new + 1 };
+        self.overloaded |= more && new >= 2;
+        self.crowds.change(cpu, old, new, &self.domains);
     }
 
     /// A vCPU becomes active in its VM, or stops being so.
@@ -426,6 +438,7 @@ impl<O: Order> HostScheduler for Fair<O> {
             self.push_one(host, cpu, target);
         }
         if self.books.rq(cpu).idle() {
+            self.end_all_ghosts(cpu, now);
             self.go_idle(host, cpu);
         }
         let next = self.whose_turn(host, cpu);

@@ -84,25 +84,17 @@ impl<O: Order> Fair<O> {
             if !moved.left.left() || self.books.rq(transfer.from).queued() < 2 {
                 break;
             }
-            if self.may_not_move_ghost(task, transfer.amount)
-                || transfer.failed == 0 && !self.may_go_at_once(task, transfer.from, transfer.to)
-            {
-                continue;
+            match self.taken(task, &transfer, &mut moved, others, now) {
+                Some(left) => moved.left = left,
+                None => {
+                    if !newest_first {
+                        // It is looked at last next time.
+                        self.books.unlink(task, transfer.from);
+                        self.books.link(task, transfer.from);
+                    }
+                    continue;
+                }
             }
-            let allowed = &self.books.task(task).allowed;
-            if !allowed.contains(transfer.to) {
-                moved.some_pinned = true;
-                moved.instead = moved.instead.or(allowed.and(others).iter().next());
-                continue;
-            }
-            moved.all_pinned = false;
-            if !self.may_move(task, &transfer, now) {
-                continue;
-            }
-            let Some(rest) = self.take(task, moved.left, transfer.failed, now) else {
-                continue;
-            };
-            moved.left = rest;
             match self.books.task(task).ghost {
                 Some(_) => self.move_ghost(host, task, transfer.to, transfer.newidle),
                 None => self.move_task(host, task, transfer.from, transfer.to, transfer.newidle),
@@ -113,6 +105,33 @@ impl<O: Order> Fair<O> {
             }
         }
         moved
+    }
+
+    /// If `task` may be moved: what is left to move then. What affinity has to say goes to `moved`.
+    fn taken(
+        &mut self,
+        task: TaskId,
+        transfer: &Transfer,
+        moved: &mut Moved,
+        others: &PcpuSet,
+        now: Nanos,
+    ) -> Option<Amount> {
+        if self.may_not_move_ghost(task, transfer.amount)
+            || transfer.failed == 0 && !self.may_go_at_once(task, transfer.from, transfer.to)
+        {
+            return None;
+        }
+        let allowed = &self.books.task(task).allowed;
+        if !allowed.contains(transfer.to) {
+            moved.some_pinned = true;
+            moved.instead = moved.instead.or(allowed.and(others).iter().next());
+            return None;
+        }
+        moved.all_pinned = false;
+        match self.may_move(task, transfer, now) {
+            true => self.take(task, moved.left, transfer.failed, now),
+            false => None,
+        }
     }
 
     /// Is one task enough for a pCPU about to idle? Only where the kernel can be preempted

@@ -30,6 +30,8 @@ pub(crate) struct Tuning {
     pub(crate) search: Search,
     /// Does a pCPU about to idle try to pull only as often as that brings something (`NI_RANDOM`)?
     pub(crate) pulls_by_success: bool,
+    /// And more often if it seldom is about to (`NI_RATE`)?
+    pub(crate) pulls_if_rare: bool,
     /// Does only an idle pCPU even out numbers of tasks, and one of an idle core rather than others?
     pub(crate) spreads_if_idle: bool,
     /// The interval at which a busy pCPU balances, ns; `None`: the domains' own ones.
@@ -57,6 +59,7 @@ impl Tuning {
             migration_cost: 500 * US,
             search: Search::All,
             pulls_by_success: false,
+            pulls_if_rare: false,
             spreads_if_idle: false,
             balance_interval: None,
             lazy_preemption: false,

@@ -188,6 +188,7 @@ fn eevdf(table: Reader<'_>) -> EevdfKeys {
         forfeits_on_yield: table.flag("forfeits_on_yield"),
         lazy_preemption: table.flag("lazy_preemption"),
         ni_random: table.flag("ni_random"),
+        newidle_cost: table.duration("newidle_cost", PARAMETER_OR_OFF),
     };
     table.finish();
     keys

@@ -239,6 +239,8 @@ pub struct EevdfKeys {
     pub lazy_preemption: Option<bool>,
     /// Does a pCPU about to idle try to pull only as often as that brings something?
     pub ni_random: Option<bool>,
+    /// What looking for work takes a pCPU about to idle at most, per domain.
+    pub newidle_cost: Option<Nanos>,
 }
 
 /// `[scheduler.rr]`.

@@ -332,6 +332,7 @@ fn eevdf_params(said: &Schedulers, host: &HostParams) -> Result<EevdfParams, Pro
     set(&mut params.forfeits_on_yield, keys.forfeits_on_yield);
     set(&mut params.lazy_preemption, keys.lazy_preemption);
     set(&mut params.ni_random, keys.ni_random);
+    set(&mut params.newidle_cost, keys.newidle_cost);
     params.balance_interval = keys.balance_interval.or(params.balance_interval);
     Ok(params)
 }

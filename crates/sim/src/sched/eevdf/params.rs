@@ -68,6 +68,9 @@ pub struct EevdfParams {
     pub ni_random: bool,
     /// And more often the longer ago its last thousand chances began (`NI_RATE`)?
     pub ni_rate: bool,
+    /// How long a pCPU about to idle takes at most to look for work in one domain: it does not where it idles
+    /// for less on average (`max_newidle_lb_cost`).
+    pub newidle_cost: Nanos,
     /// The interval at which a busy pCPU balances; `None`: as the kernel's domains have it.
     pub balance_interval: Option<Nanos>,
     /// A task that ran so recently is not moved (`migration_cost_ns`).
@@ -117,6 +120,7 @@ impl EevdfParams {
             lazy_preemption: false,
             ni_random: false,
             ni_rate: false,
+            newidle_cost: 0,
             balance_interval: None,
             migration_cost: Tuning::of(Generation::Linux6).migration_cost,
         };
@@ -160,6 +164,7 @@ impl EevdfParams {
         Self {
             base_slice: self.base_slice.min(LONGEST),
             migration_cost: self.migration_cost.min(LONGEST),
+            newidle_cost: self.newidle_cost.min(LONGEST),
             balance_interval: self.balance_interval.map(|interval| interval.min(LONGEST)),
             ..self
         }
@@ -174,6 +179,7 @@ impl EevdfParams {
             lazy_preemption: self.lazy_preemption,
             pulls_by_success: self.ni_random,
             pulls_if_rare: self.ni_rate,
+            newidle_cost: self.newidle_cost,
             // sibling_imbalance() and should_we_balance() since 6.6.
             spreads_if_idle: true,
             slice_at_switch: self.slice_at_switch,
@@ -299,6 +305,13 @@ pub fn parameters() -> Vec<Parameter> {
             "does a pCPU about to idle try to pull only as often as that brings something?",
             Value::Switch(default.ni_random),
             "`NI_RANDOM` in kernel/sched/features.h of Linux 6.12.117; 6.6.0 has none",
+        ),
+        of(
+            "scheduler.eevdf.newidle_cost",
+            "a pCPU about to idle looks for work in a domain only if it idles for longer on average; 0: always",
+            Value::Time(default.newidle_cost),
+            "max_newidle_lb_cost in sched_balance_newidle() of Linux 6.12 and 7.2, which measure it; assumed to be \
+             little on real hosts",
         ),
         of(
             "scheduler.eevdf.protect_shortest",

@@ -5,8 +5,9 @@
 //! - *Beginning to idle* (`idle_balance()`, `newidle_balance()`): it pulls something, domain by domain up
 //!   to other nodes (`SD_BALANCE_NEWIDLE` is set at all levels: `SD_*_INIT` since 2.6.32, `sd_init()`), if
 //!   it tends to idle long enough to be worth it. The kernel stops where that is less than what looking
-//!   took so far and takes at most at the next level (`max_newidle_lb_cost`, since 3.13); here looking costs
-//!   nothing. 2.6.33 gives up at the first domain where there was something to pull and nothing could be
+//!   took so far and takes at most at the next level (`max_newidle_lb_cost`, since 3.13): that is measured
+//!   there and a setting here (`newidle_cost`), of 5.5 and later, which is 0 unless a scenario says otherwise.
+//!   2.6.33 gives up at the first domain where there was something to pull and nothing could be
 //!   moved (`load_balance_newidle()` returns -1 then).
 //!   Since 3.x beginning to idle also brings its next balancing forward to what an idle pCPU does; in
 //!   2.6.33 only if that is overdue, so that up to a busy pCPU's interval passes first.
@@ -79,7 +80,7 @@ impl<O: Order> Fair<O> {
     pub(super) fn go_idle(&mut self, host: &mut Host, cpu: PcpuId) {
         let (now, old) = (host.now(), self.is_old());
         let worth_it = match self.tuning.generation {
-            Generation::Linux6 => 0,
+            Generation::Linux6 => self.tuning.newidle_cost,
             _ => self.tuning.migration_cost,
         };
         let rq = self.books.rq_mut(cpu);
@@ -95,6 +96,9 @@ impl<O: Order> Fair<O> {
             let Some(level) = self.domains.level(n) else {
                 break;
             };
+            // All domains up to this one, each at its dearest.
+            let cost = self.tuning.newidle_cost.saturating_mul(n as u64 + 1);
+            pulls &= self.books.rq(cpu).mean_idle >= cost;
             let tried = match pulls {
                 true => self.pull_soon(host, cpu, n),
                 false => Tried::Nothing,
@@ -141,7 +145,11 @@ impl<O: Order> Fair<O> {
 
     /// A task wakes up on `cpu`, which may have idled until now.
     pub(super) fn end_idling(&mut self, cpu: PcpuId, now: Nanos) {
-        let (most, old) = (2 * self.tuning.migration_cost, self.is_old());
+        let looking = self
+            .tuning
+            .newidle_cost
+            .saturating_mul(self.domains.depth() as u64);
+        let (most, old) = (2 * self.tuning.migration_cost.max(looking), self.is_old());
         let rq = self.books.rq_mut(cpu);
         if let Some(since) = rq.idle_since.take() {
             let idle = now.saturating_sub(since);
@@ -245,6 +253,23 @@ mod tests {
         };
         assert_eq!((ratio(SEC, false), ratio(SEC, true)), (0, 238));
         assert_eq!(ratio(5 * SEC, true), 1024);
+    }
+
+    /// Hogs share a pCPU, and a heavy task leaves the other one, which idles for 0.2 ms on average. Until the
+    /// next tick it is on its own.
+    #[test]
+    fn a_pcpu_that_idles_shortly_does_not_look_where_looking_takes_long() {
+        let pulls = |newidle_cost| {
+            let (mut cfs, params) = setting("5.x", "1n1l2c1t");
+            cfs.tuning.newidle_cost = newidle_cost;
+            cfs.books.rq_mut(PcpuId(0)).mean_idle = 200 * US;
+            let leaves = 60 * MS + 100 * US;
+            let mut jobs = vec![Job::new(Does::Once { work: leaves }).weight(10_000).on("0")];
+            jobs.extend((0..3).map(|_| Job::new(Does::Hog { from: 20 * MS })));
+            let (_, runs) = run(&params, cfs, Jobs::new(jobs, 1), 0, leaves + 800 * US);
+            runs.iter().any(|(at, cpu, _)| cpu.0 == 0 && *at >= leaves)
+        };
+        assert_eq!([0, 100 * US, 300 * US].map(pulls), [true, true, false]);
     }
 
     #[test]

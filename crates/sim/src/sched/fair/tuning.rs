@@ -32,6 +32,8 @@ pub(crate) struct Tuning {
     pub(crate) pulls_by_success: bool,
     /// And more often if it seldom is about to (`NI_RATE`)?
     pub(crate) pulls_if_rare: bool,
+    /// What looking for work in one domain takes a pCPU about to idle at most, ns (5.5 and later).
+    pub(crate) newidle_cost: Nanos,
     /// Does only an idle pCPU even out numbers of tasks, and one of an idle core rather than others?
     pub(crate) spreads_if_idle: bool,
     /// The interval at which a busy pCPU balances, ns; `None`: the domains' own ones.
@@ -60,6 +62,7 @@ impl Tuning {
             search: Search::All,
             pulls_by_success: false,
             pulls_if_rare: false,
+            newidle_cost: 0,
             spreads_if_idle: false,
             balance_interval: None,
             lazy_preemption: false,

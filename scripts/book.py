@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # What the repository's own checks run, and how: not again here.
 ELSEWHERE = re.compile(r"(cargo|make) ")
-# Everything that can be checked takes an hour, shorter runs of it ten minutes; `make claims` does that before each
+# Everything that can be checked takes some ten minutes, shorter runs of it a few; `make claims` does that before each
 # release. Here: the claims of one table.
 SHORTER = {
     "corun reproduce": "corun reproduce 'balance.table1.*' --quick",

@@ -341,13 +341,13 @@ CALLBACK(void, corun_enqueue, struct task_struct *p, u64 enq_flags)
 	if (t->queued)
 		leave(t);
 	/* Who may run on one pCPU only wakes without select_cpu. */
-	woke = t->state == TASK_WAITING;
+	woke = has_gang(t) && t->state == TASK_WAITING;
 	if (t->woken || may_stay(p, t))
 		c = cpu_at(t->cpu);
 	else
 		c = make_ready(p, t, t->cpu, now);
 	if (woke)
-		gang_woken(t, now);
+		gang_woken_one(t, now);
 	wait = c ? quota_out(t, now) : 0;
 	if (wait)
 		park(p, t, wait, now, enq_flags);
@@ -652,7 +652,7 @@ CALLBACK(void, corun_dispatch, s32 cpu, struct task_struct *prev)
  * takes whoever waits anywhere: where it shares its core, and nobody else waits here, `cpu` looks
  * for a core that idles as soon as this turn is over, see finds_idle_core().
  */
-static inline void started_elsewhere(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u64 now)
+RARE void started_elsewhere(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u64 now)
 {
 	if (t->last_cpu != NO_PCPU)
 		t->sum.migrations++;
@@ -661,12 +661,18 @@ static inline void started_elsewhere(struct task_ctx *t, struct cpu_ctx *c, s32 
 		store(c->balanced_at, now - knobs.balance_interval);
 }
 
+/* Was `t`, which starts on `cpu`, taken off it to be changed, and put back? */
+static inline bool is_changed(struct task_ctx *t, s32 cpu)
+{
+	return !t->queued && t->state == TASK_WAITING && t->clock_cpu == cpu && !t->woken;
+}
+
 /*
- * `t` starts on `cpu`, where it was not queued: it was pulled, and starts out of turn; or it ran
- * there, was taken off to be changed, and is put back, which `changed` says. Then nothing is
- * forgiven that it ran: anybody may change its own affinity as often as it likes.
+ * `t` starts on `cpu`, where it was not queued: it was pulled, and starts out of turn; or it was
+ * `changed` while it ran. Then nothing is forgiven that it ran: anybody may change its own affinity
+ * as often as it likes.
  */
-static inline void starts_unqueued(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, bool changed)
+RARE void starts_unqueued(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, bool changed)
 {
 	fair_arrive(t, c, cpu, changed ? FAIR_ANY_LEAD : 0);
 	t->rest = 0;
@@ -686,7 +692,7 @@ CALLBACK(void, corun_running, struct task_struct *p)
 		return;
 	now = now_ns();
 	ready = now - t->since;
-	changed = t->state == TASK_WAITING && t->clock_cpu == cpu && !t->queued && !t->woken;
+	changed = is_changed(t, cpu);
 	if (occupancy_start(t, c, cpu, id_of(p)))
 		starts_unqueued(t, c, cpu, changed);
 	/* Who was queued is known to want to run. */

@@ -390,8 +390,8 @@ static inline u64 gang_ahead(struct task_ctx *t)
 	return g.conf && g.mode == GANG_DEMAND ? demand_ahead(&g) : knobs.max_lead;
 }
 
-/* `t` woke up: on the pCPU where this is, who wakes it runs. */
-static inline void gang_woken(struct task_ctx *t, u64 now)
+/* `t`, of a gang, woke up. */
+RARE void gang_woken_one(struct task_ctx *t, u64 now)
 {
 	struct gang g = gang_of(t);
 
@@ -399,6 +399,13 @@ static inline void gang_woken(struct task_ctx *t, u64 now)
 		demand_woken(t, &g, now);
 	if (g.mode == GANG_ASYMMETRIC)
 		asymmetric_woken(t, now);
+}
+
+/* `t` woke up: on the pCPU where this is, who wakes it runs. Inlined, as arrive(). */
+INLINED void gang_woken(struct task_ctx *t, u64 now)
+{
+	if (has_gang(t))
+		gang_woken_one(t, now);
 }
 
 /* Had `t` better be elsewhere than where it is queued or runs? */

@@ -120,11 +120,9 @@ RARE void forget_incoming(struct cpu_ctx *c, s32 cpu)
 	occupancy_sub(&gone, cpu);
 }
 
-/* `t` starts on `cpu`, wherever it was queued. Returns true if that was elsewhere. */
-static inline bool occupancy_start(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u32 id)
+/* `t` starts on `cpu`, where it was `announced` (pull.h), or was queued elsewhere. */
+RARE bool occupancy_start_moved(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, bool announced)
 {
-	bool announced = shared(c->incoming) == id;
-
 	if (announced)
 		store(c->incoming, 0);
 	if (t->cpu == cpu)
@@ -135,6 +133,17 @@ static inline bool occupancy_start(struct task_ctx *t, struct cpu_ctx *c, s32 cp
 		occupancy_move(t, cpu);
 	t->cpu = cpu;
 	return true;
+}
+
+/* `t` starts on `cpu`, wherever it was queued. Returns true if that was elsewhere. */
+static inline bool occupancy_start(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u32 id)
+{
+	bool announced = shared(c->incoming) == id;
+
+	/* Mostly it is where it was queued. */
+	if (!announced && t->cpu == cpu)
+		return false;
+	return occupancy_start_moved(t, c, cpu, announced);
 }
 
 /* Sibling vCPUs of `t` on `cpu`, `t` itself not counted. */

@@ -201,7 +201,7 @@ static inline bool is_limited(u32 group)
 }
 
 /* Is nothing left for `t`? Then for how many ns, else 0. */
-static inline u64 quota_out(struct task_ctx *t, u64 now)
+INLINED u64 quota_out(struct task_ctx *t, u64 now)
 {
 	return is_limited(t->group) ? quota_wait(t->group, now) : 0;
 }

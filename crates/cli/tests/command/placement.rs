@@ -262,7 +262,7 @@ What it found (November 2026):
   they often do not look. The model knows it as a setting (`newidle_cost`), 0.65 ms here: *sleepers* move 1,800 times a second
   in 7.2's then, 3,400 times without (the kernel's: 645), and *two*, *four* and the sleepers agree better.
 - Who sleeps and owes still weighs (`DELAY_DEQUEUE`, since 6.12), and balancing moves it: without that, nobody moved in *four*
-  under 6.12 (105 a second in the kernel and, now, in the model).
+  under 6.12 (105 a second in the kernel, 116 in the model now).
 
 What is OUT otherwise was not traced. Six of the seven rows have twelve CPUs and Debian's kernels, larger than those built for this,
 which are busy with themselves for 4 to 14 % of the time there (*busy*). Of the rows with four CPUs it is *half* under 6.12, where

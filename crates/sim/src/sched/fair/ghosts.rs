@@ -88,16 +88,14 @@ impl<O: Order> Fair<O> {
         self.update(to, now);
         let part = self.books.task(task).part();
         self.order.move_ghost(task, from, to);
-        let rq = self.books.rq_mut(from);
-        rq.load.value = rq.load.value.saturating_sub(part.load);
-        rq.lose(&part);
-        let rq = self.books.rq_mut(to);
-        rq.load.value += part.load;
-        rq.gain(&part);
+        self.books.carry(&part, from, to);
         self.enter_ghost(task, to);
         self.books.task_mut(task).last = Some(to);
-        if !quiet && self.books.rq(to).current.is_some() {
-            self.keep_stop_timer(host, to);
+        match self.books.rq(to).current {
+            _ if quiet => {}
+            Some(_) => _ = self.keep_stop_timer(host, to),
+            // It picks, and lets the ghost go if nobody else is there: else it would seem to be busy.
+            None => host.resched(to, None),
         }
     }
 

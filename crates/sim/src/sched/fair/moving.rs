@@ -194,12 +194,7 @@ impl<O: Order> Fair<O> {
         let member = self.books.task(task);
         let part = member.part();
         self.detach(task, from, Leave::Moves);
-        let rq = self.books.rq_mut(from);
-        rq.load.value = rq.load.value.saturating_sub(part.load);
-        rq.lose(&part);
-        let rq = self.books.rq_mut(to);
-        rq.load.value += part.load;
-        rq.gain(&part);
+        self.books.carry(&part, from, to);
         self.attach(host, task, to, Join::Moved);
         if !quiet {
             let runs = self.books.rq(to).current.is_some();

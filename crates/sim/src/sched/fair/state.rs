@@ -299,6 +299,16 @@ impl Books {
             .advance(u64::from(rq.nr) * FULL, now, &self.decay);
     }
 
+    /// A task's part of the averages goes with it. Both runqueues are up to date.
+    pub(crate) fn carry(&mut self, part: &Part, from: PcpuId, to: PcpuId) {
+        let rq = self.rq_mut(from);
+        rq.load.value = rq.load.value.saturating_sub(part.load);
+        rq.lose(part);
+        let rq = self.rq_mut(to);
+        rq.load.value += part.load;
+        rq.gain(part);
+    }
+
     /// Lists a task as the newest of its runqueue.
     pub(crate) fn link(&mut self, task: TaskId, cpu: PcpuId) {
         let newest = self.rqs[cpu.index()].newest.replace(task);

@@ -11,7 +11,7 @@
 //!
 //! Sleepers keep their lag, within limits (`PLACE_LAG`). One that owes (negative lag) stays behind
 //! as a *ghost* and is taken off when it would be picked (`DELAY_DEQUEUE`); if it wakes before,
-//! that is on the same pCPU. Ghosts count for the average and for whether there is a slice to be
+//! that is on the pCPU where its ghost is. Ghosts count for the average and for whether there is a slice to be
 //! timed; what others see of them: `fair::ghosts`. A wake-up preempts only if the woken task would be
 //! picked: until 7.0 a ghost that is due before it is in the way.
 //!

@@ -33,7 +33,8 @@ pub struct EevdfParams {
     /// lines 714 to 737 of 6.12.117's `fair.c` they are.
     pub longest_bounds_lag: bool,
     /// Does a wake-up take off ghosts that are due before it asks who is next (7.1; ac8e69e69363), and
-    /// does a ghost's debt not grow (`update_entity_lag()`, 7.1)?
+    /// does a ghost's debt not grow (`update_entity_lag()`, 7.1)? Then balancing tells ghosts from ready tasks,
+    /// too, and leaves who owes at its first attempt: so in 7.2.13, not in 6.12 (`fair::ghosts`).
     pub settles_ghosts: bool,
     /// Does a task that is moved while it is ready keep the rest of its slice (`PLACE_REL_DEADLINE`, 6.12;
     /// 82e9d0456e06)? Before, it got a whole one.

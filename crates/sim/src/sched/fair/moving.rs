@@ -84,7 +84,7 @@ impl<O: Order> Fair<O> {
             if !moved.left.left() || self.books.rq(transfer.from).queued() < 2 {
                 break;
             }
-            match self.taken(task, &transfer, &mut moved, others, now) {
+            match self.left_after(task, &transfer, &mut moved, others, now) {
                 Some(left) => moved.left = left,
                 None => {
                     if !newest_first {
@@ -107,8 +107,8 @@ impl<O: Order> Fair<O> {
         moved
     }
 
-    /// If `task` may be moved: what is left to move then. What affinity has to say goes to `moved`.
-    fn taken(
+    /// What is left to move after `task`; `None` if it may not be moved. What affinity has to say goes to `moved`.
+    fn left_after(
         &mut self,
         task: TaskId,
         transfer: &Transfer,

@@ -86,8 +86,8 @@ impl Group {
         }
     }
 
-    /// What a vCPU of weight `own`, which is among the active ones, counts. It was `queued` for
-    /// [`FULL`] of the time.
+    /// What a vCPU of weight `own`, which is among the active ones, counts. It was on a
+    /// runqueue for `queued` of [`FULL`] of the time.
     pub(crate) fn part(&self, own: u64, queued: u64) -> u64 {
         let Some(weight) = self.weight else {
             return own;

@@ -127,8 +127,9 @@ impl<O: Order> Fair<O> {
 mod tests {
     use super::super::decay::FULL;
     use super::super::state::{Books, Member};
-    use super::super::{Fair, Order};
+    use super::super::{Fair, Join, Leave, Order};
     use super::{Amount, Runqueue};
+    use crate::host::{Event, Host};
     use crate::sched::eevdf::{EevdfParams, fair};
     use crate::testing::host;
     use corun_model::{PcpuId, PcpuSet, TaskId, time::MS, time::SEC};
@@ -190,5 +191,30 @@ mod tests {
             amounts.map(|amount| stays("7.x", amount)),
             [true, true, false]
         );
+    }
+
+    /// Two tasks of one pCPU; the one that runs owes when it falls asleep. Its ghost is moved to the other
+    /// pCPU, which idles: that one picks, lets it go, and is idle for whoever looks.
+    #[test]
+    fn a_pcpu_does_not_seem_busy_for_a_ghost() {
+        let (mut sched, to) = (eevdf("6.12"), PcpuId(1));
+        let mut host = Host::new(host("1n1l2c1t", 250), None);
+        for task in [TASK, TaskId(1)] {
+            ghost(&mut sched.books);
+            sched.books.task_mut(task).ghost = None;
+            sched.order.add(FULL, None);
+            sched.order.join(CPU, task, Join::New);
+        }
+        sched.order.set_current(CPU, Some(TASK));
+        sched.order.charge(CPU, MS);
+        sched.order.leave(CPU, TASK, Leave::Sleeps);
+        assert!(sched.stays_as_ghost(TASK, CPU));
+        sched.move_ghost(&mut host, TASK, to, false);
+        assert!(!sched.crowds.idle().contains(to));
+        let next = host.events.pop().map(|(_, event)| event);
+        assert_eq!(next, Some(Event::Resched(to)));
+        assert_eq!(sched.order.pick(to), None);
+        sched.end_released(0);
+        assert!(sched.crowds.idle().contains(to));
     }
 }

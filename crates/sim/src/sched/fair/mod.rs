@@ -5,8 +5,9 @@
 //! runqueue in 6.6 and left the rest. So here: [`Fair`] keeps runqueues, accounts and load averages
 //! ([`state`], [`decay`], [`weights`]), chooses a pCPU at a wake-up ([`placement`], [`search`]) and moves tasks
 //! between pCPUs ([`balance`], and [`idle`] for those that idle, with [`classic`] or [`groups`] to find
-//! out from where, [`moving`] to do it) along the scheduling domains of the host ([`domains`]); an
-//! [`Order`] says whose turn it is, unless a VM's vCPUs are to run together ([`gang`]).
+//! out from where, [`moving`] to do it, [`ghosts`] for sleepers that still count) along the scheduling
+//! domains of the host ([`domains`]); an [`Order`] says whose turn it is, unless a VM's vCPUs are to run
+//! together ([`gang`]).
 //!
 //! Simplified throughout: work the kernel does for itself costs nothing (the host charges switches
 //! and IPIs), and all fair work is of the one fair class: no deadline, real-time or idle policy.

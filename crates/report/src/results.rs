@@ -5,6 +5,7 @@ use crate::advice::Confidence;
 use crate::detail::Detail;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Policies compared on one input.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -239,6 +240,9 @@ pub struct VmResult {
     pub throughput: f64,
     /// In which unit, such as "iterations/s".
     pub throughput_unit: String,
+    /// What else its programs count, by unit.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub other_throughputs: BTreeMap<String, f64>,
     /// Time on pCPUs, of the time of all its vCPUs.
     pub utilisation: f64,
     /// Share of its vCPUs' time on a pCPU. The three shares add up to 1.

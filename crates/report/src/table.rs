@@ -177,6 +177,10 @@ fn vm_rows(runs: &[Vec<&Run>], index: usize, vm: &VmResult) -> Vec<Row> {
     };
     let throughput = format!("throughput, {}", vm.throughput_unit);
     let mut rows = vec![measure(&throughput, amount, |vm| Some(vm.throughput))];
+    rows.extend(vm.other_throughputs.keys().map(|unit| {
+        let rate = |run: &Run| run.vms.get(index)?.other_throughputs.get(unit).copied();
+        row(runs, &format!("throughput, {unit}"), amount, rate)
+    }));
     let share = |what: &str, of: fn(&VmResult) -> Option<f64>| plain(measure(what, percent, of));
     rows.push(share("utilisation (run)", |vm| Some(vm.utilisation)));
     rows.push(share("ready", |vm| Some(vm.ready_share)));

@@ -16,6 +16,7 @@ fn vm(name: &str, throughput: f64, run: f64, ready: f64, lock: Option<f64>) -> V
         vcpus: 4,
         throughput,
         throughput_unit: "rounds/s".to_string(),
+        other_throughputs: Default::default(),
         utilisation: run,
         run_share: run,
         ready_share: ready,

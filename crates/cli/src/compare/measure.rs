@@ -174,6 +174,9 @@ fn vm(vm: &VmOutcome, measured: Nanos) -> VmResult {
         vcpus: u32::try_from(vm.vcpus.len()).unwrap_or(u32::MAX),
         throughput: round(vm.achieved.throughput),
         throughput_unit: vm.achieved.throughput_unit.clone(),
+        other_throughputs: (vm.achieved.other_throughputs.iter())
+            .map(|(unit, rate)| (unit.clone(), round(*rate)))
+            .collect(),
         utilisation: run,
         run_share: run,
         ready_share: ready,

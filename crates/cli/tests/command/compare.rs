@@ -51,6 +51,30 @@ fn json_is_one_object_as_the_schema_says() {
     assert_eq!(lock_waits(1).count(), 0, "VM b has none");
 }
 
+/// What a VM counts besides its throughput is in the table, in JSON and in CSV.
+#[test]
+fn all_that_is_counted_is_shown() {
+    let program = "loop { compute 1ms; count 2 pages; count 1 images }";
+    let text = format!(
+        "[host]\npcpus = 1\n[run]\nduration = \"1s\"\npolicies = [\"cfs\"]\n[vm.web]\nvcpus = 1\n\
+         [[vm.web.thread]]\nprogram = \"{program}\"\n"
+    );
+    let place = Place::with("counts", "counts.toml", &text);
+    let json = place.json(&["compare", "counts.toml", "--json"]);
+    fits_schema("compare", &json);
+    let vm = &json["runs"][0]["vms"][0];
+    let images = vm["other_throughputs"]["images/s"].as_f64().unwrap();
+    assert_eq!(vm["throughput_unit"], "pages/s");
+    assert!(
+        (vm["throughput"].as_f64().unwrap() - 2.0 * images).abs() <= 2.0,
+        "{vm}"
+    );
+    let shown = place.prints(&["compare", "counts.toml", "--csv", "counts.csv"]);
+    assert!(shown.contains("throughput, images/s"), "{shown}");
+    let csv = place.read("counts.csv");
+    assert!(csv.contains("web,other_throughputs.images/s,"), "{csv}");
+}
+
 #[test]
 fn the_same_bytes_whatever_the_number_of_threads() {
     let place = place("threads");

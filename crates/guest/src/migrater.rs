@@ -265,6 +265,9 @@ impl Migrater {
     pub(crate) fn beat(&mut self, vcpu: u32, now: Nanos) -> Vec<Order> {
         let regular = self.is_regular(vcpu, now);
         self.feed(vcpu, now, regular);
+        if self.idled_until(vcpu, now) {
+            self.core.woke_up(vcpu, now);
+        }
         self.hear(vcpu, now, regular);
         if !self.at_work || self.tasks.is_empty() {
             return Vec::new();
@@ -281,10 +284,16 @@ impl Migrater {
     /// How much later than it would is `vcpu`, whose heart has just beaten at `now`, to beat next, because
     /// it idles?
     pub(crate) fn rest(&mut self, vcpu: u32, now: Nanos) -> Nanos {
-        match self.detector.awake_since(vcpu) {
-            Some(since) if now.saturating_sub(since) < WOKEN => self.core.idled(vcpu),
-            _ => 0,
+        match self.idled_until(vcpu, now) {
+            true => self.core.idled(vcpu),
+            false => 0,
         }
+    }
+
+    /// Did `vcpu` idle until its heart beat at `now`?
+    fn idled_until(&self, vcpu: u32, now: Nanos) -> bool {
+        let since = self.detector.awake_since(vcpu);
+        since.is_some_and(|since| now.saturating_sub(since) < WOKEN)
     }
 
     /// The time stolen from `vcpu` so far. The kernel is asked only after a gap. It accounts for what

@@ -8,7 +8,8 @@
 //!
 //! A window counts only time for which the task's vCPU was active. Otherwise the very thing that is
 //! to be cured would hide it: a task whose vCPU is descheduled issues nothing, and would look as if
-//! it computed. Where no events can be had, samples of a share do ([`Detector::sampled`]).
+//! it computed. A vCPU that idled meanwhile counts as active: it may have waited for its pCPU each time it woke
+//! up, but its task did not compute. Where no events can be had, samples of a share do ([`Detector::sampled`]).
 
 use super::params::MigraterParams;
 use corun_model::Nanos;
@@ -60,8 +61,8 @@ impl Detector {
         self.under_way = self.under_way.saturating_sub(1);
     }
 
-    /// The task's vCPU is known to have been active since its last beat, or (`active` false) to have
-    /// been away, or the task has come to another vCPU.
+    /// The task's vCPU is known to have been active since its last beat, or to have had nothing to do, or (`active`
+    /// false) to have been away, or the task has come to another vCPU.
     pub fn beat(&mut self, params: &MigraterParams, now: Nanos, active: bool) {
         self.account(now);
         let passed = now.saturating_sub(self.beat);

@@ -83,6 +83,15 @@ impl Core {
         beat
     }
 
+    /// The timer of `vcpu` woke it, and its heart is about to beat at `now`: what its tasks did since the last beat counts,
+    /// whether or not the vCPU had to wait for its pCPU in the end. It idled, so they did not compute.
+    pub fn woke_up(&mut self, vcpu: u32, now: Nanos) {
+        let on_it = self.tasks.values_mut().filter(|task| task.vcpu == vcpu);
+        for task in on_it {
+            task.detector.beat(&self.params, now, true);
+        }
+    }
+
     /// The vCPU, which has just beaten, idled until then. Returns how much later than it would its next
     /// beat is to come: a beat wakes an idle vCPU, which costs the host two switches, and tells little.
     /// None later where an I/O-bound task waits for its disk: that vCPU is not idle for long.

@@ -148,6 +148,28 @@ fn an_idle_vcpu_beats_less_often_but_where_a_task_waits_for_its_disk() {
     assert_eq!(Core::new(slow, 4).idled(0), 0);
 }
 
+/// A reader on a vCPU of its own, which waits for its pCPU each time that its disk wakes it.
+#[test]
+fn a_reader_whose_vcpu_always_wakes_late_is_found() {
+    let bound = |told: bool| {
+        let mut core = Core::new(MigraterParams::default(), 2);
+        core.task_appeared(1, 0, 0, 0);
+        core.io_started(1, 0);
+        core.heartbeat(0, 0, None);
+        for now in (1..=3).map(|turn| turn * 11 * MS) {
+            core.io_ended(1, now);
+            if told {
+                core.woke_up(0, now);
+            }
+            assert_eq!(core.heartbeat(0, now, None), Beat::Rescheduled);
+            core.idled(0);
+            core.io_started(1, now + 5 * US);
+        }
+        core.io_bound(1)
+    };
+    assert_eq!((bound(true), bound(false)), (Some(true), Some(false)));
+}
+
 proptest! {
     /// Whatever it is told, in whatever order: no panic, and moves of known tasks between vCPUs
     /// that are there.

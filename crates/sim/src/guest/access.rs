@@ -47,7 +47,7 @@ impl Vm {
                 Reached::Missing(request) => {
                     self.await_request(file, request);
                     self.tell_begin(host, thread, Span::IoWait, DISK);
-                    return self.block(vcpu, thread, Doing::Off);
+                    return self.block(host, vcpu, thread, Doing::Off);
                 }
             }
         }
@@ -83,7 +83,7 @@ impl Vm {
             }
         }
         self.tell_begin(host, thread, Span::IoWait, DISK);
-        self.block(vcpu, thread, Doing::Off);
+        self.block(host, vcpu, thread, Doing::Off);
     }
 
     pub(super) fn file_of(&self, thread: u32) -> Option<u32> {

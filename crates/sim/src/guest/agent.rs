@@ -131,6 +131,9 @@ impl Vm {
             return;
         };
         let now = host.now();
+        if migrater.idle[vcpu as usize] {
+            migrater.core.woke_up(vcpu, now);
+        }
         migrater.core.heartbeat(vcpu, now, None);
         let rest = match migrater.idle[vcpu as usize] {
             true => migrater.core.idled(vcpu),
@@ -211,7 +214,7 @@ impl Vm {
     }
 
     /// A thread that has left its runqueue comes to another.
-    fn arrive_at(&mut self, host: &mut Host, thread: u32, to: u32, by: u32) {
+    pub(super) fn arrive_at(&mut self, host: &mut Host, thread: u32, to: u32, by: u32) {
         self.settle(host, to);
         self.move_to(thread, to);
         self.enqueue(host, thread, to, by);

@@ -46,7 +46,7 @@ impl Vm {
         if slot.waiters.len() + 1 < slot.parties {
             slot.waiters.push(thread);
             self.tell_begin(host, thread, Span::BarrierWait, barrier);
-            return self.block(vcpu, thread, Doing::Off);
+            return self.block(host, vcpu, thread, Doing::Off);
         }
         let mut waiters = std::mem::take(&mut slot.waiters);
         for waiter in waiters.drain(..) {
@@ -115,7 +115,7 @@ impl Vm {
             return Flow::Again;
         }
         if spin.is_some_and(|spin| state.spun >= spin) {
-            self.block(vcpu, thread, Doing::Off);
+            self.block(host, vcpu, thread, Doing::Off);
             return Flow::Again;
         }
         // In user mode, where the CPU does not look for spinning.

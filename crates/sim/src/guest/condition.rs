@@ -32,7 +32,7 @@ impl Vm {
                 .waiters
                 .push_back(thread);
             self.tell_begin(host, thread, Span::ConditionWait, condition);
-            self.block(vcpu, thread, Doing::Off);
+            self.block(host, vcpu, thread, Doing::Off);
             if let Some(mutex) = mutex {
                 self.unlock_mutex(host, vcpu, thread, mutex);
             }

@@ -210,7 +210,7 @@ impl Vm {
             _ => {
                 slot.spinning.retain(|other| *other != thread);
                 slot.blocked.push(thread);
-                self.block(vcpu, thread, Doing::Off);
+                self.block(host, vcpu, thread, Doing::Off);
                 Flow::Again
             }
         }

@@ -29,7 +29,7 @@ impl Vm {
             Op::Request(port) => self.request(host, vcpu, thread, port),
             Op::Reply(port, size) => self.reply(host, vcpu, thread, port, size),
             Op::Transmit(port, size) => self.transmit(host, vcpu, thread, port, size),
-            Op::Exit => self.block(vcpu, thread, Doing::Exited),
+            Op::Exit => self.block(host, vcpu, thread, Doing::Exited),
             _ => {
                 state.code.done();
                 self.execute_once(host, vcpu, thread, op);

@@ -144,7 +144,7 @@ impl Vm {
         host.load_timer(next, token);
     }
 
-    /// The scheduler's tick: has the thread had its slice?
+    /// The scheduler's tick: has the thread had its slice, and is any runqueue too long?
     fn tick(&mut self, host: &mut Host, vcpu: u32) {
         let Some(thread) = self.vcpus[vcpu as usize].current else {
             return;
@@ -157,5 +157,6 @@ impl Vm {
         if due || self.balloon.is_some() {
             self.vcpus[vcpu as usize].need_resched = true;
         }
+        self.balance(host, vcpu);
     }
 }

@@ -26,6 +26,7 @@ use crate::device::net::{Network, NetworkSpec};
 use crate::host::{Profile, TaskSpec};
 use crate::load::{Cgroups, VmInfo};
 use crate::rng::Rng;
+use crate::sched::fair::Decay;
 use crate::workload::{Code, LockOrder, Names, Op, Program};
 use corun_model::{PcpuSet, TaskId, VmId, counted};
 
@@ -435,8 +436,8 @@ impl<'a> Linker<'a> {
             id,
             params: spec.params.scaled(spec.vcpus),
             halt_poll: HaltPollParams::default(),
-            vcpus: (0..spec.vcpus as usize)
-                .map(|vcpu| Vcpu::new(TaskId::from(first_task + vcpu)))
+            vcpus: (0..spec.vcpus)
+                .map(|vcpu| Vcpu::new(TaskId::from(first_task + vcpu as usize), vcpu))
                 .collect(),
             threads: self.threads(id, first_owner, seed),
             locks: count(&self.names.locks).map(lock).collect(),
@@ -473,6 +474,7 @@ impl<'a> Linker<'a> {
             },
             net: Sockets::new(&self.names.ports, spec.threads.len()),
             stats: Stats::default(),
+            decay: Decay::new(),
             tick_phase: Rng::of(seed, "guest tick", u64::from(id)).between(0, period - 1),
             begins: Vec::new(),
             begun: false,

@@ -80,7 +80,7 @@ impl Vm {
                 call.waited = true;
             }
             self.tell_begin(host, thread, Span::IoWait, DISK);
-            return self.block(vcpu, thread, Doing::Off);
+            return self.block(host, vcpu, thread, Doing::Off);
         }
         if begins {
             state.writer = Some(thread);
@@ -114,7 +114,7 @@ impl Vm {
             left -= bytes;
         }
         self.tell_begin(host, thread, Span::IoWait, DISK);
-        self.block(vcpu, thread, Doing::Off);
+        self.block(host, vcpu, thread, Doing::Off);
     }
 
     /// The writer's write is over: those that it wrote for go on, and the first of those who came

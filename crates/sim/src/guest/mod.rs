@@ -9,11 +9,10 @@
 //!
 //! Disks and the network are the host's ([`crate::device`]); what the guest has to do with them is in
 //! `block` and `net`.
-//!
-//! Kept out: periodic balancing between busy vCPUs.
 
 mod access;
 mod agent;
+mod balancing;
 mod balloon;
 mod barrier;
 mod block;
@@ -34,6 +33,7 @@ mod log;
 mod mutex;
 mod net;
 mod params;
+mod placing;
 mod queue;
 mod runqueue;
 mod scheduling;

@@ -35,7 +35,7 @@ impl Vm {
             slot.waiters.push_back(thread);
         }
         self.tell_begin(host, thread, Span::MutexWait, mutex);
-        self.block(vcpu, thread, Doing::Off);
+        self.block(host, vcpu, thread, Doing::Off);
     }
 
     /// The thread that has `vcpu` lets a mutex go.

@@ -36,14 +36,14 @@ impl Vm {
         if slot.items == slot.places {
             slot.senders.push_back(thread);
             self.tell_begin(host, thread, Span::SendWait, queue);
-            return self.block(vcpu, thread, Doing::Off);
+            return self.block(host, vcpu, thread, Doing::Off);
         }
         slot.items += 1;
         self.threads[thread as usize].code.done();
         let receiver = slot.receivers.pop_front();
         self.tell_end(host, thread, Span::SendWait, queue);
         if let Some(receiver) = receiver {
-            self.wake(host, receiver, vcpu);
+            self.wake_sync(host, receiver, vcpu);
         }
     }
 
@@ -53,14 +53,14 @@ impl Vm {
         if slot.items == 0 {
             slot.receivers.push_back(thread);
             self.tell_begin(host, thread, Span::ReceiveWait, queue);
-            return self.block(vcpu, thread, Doing::Off);
+            return self.block(host, vcpu, thread, Doing::Off);
         }
         slot.items -= 1;
         self.threads[thread as usize].code.done();
         let sender = slot.senders.pop_front();
         self.tell_end(host, thread, Span::ReceiveWait, queue);
         if let Some(sender) = sender {
-            self.wake(host, sender, vcpu);
+            self.wake_sync(host, sender, vcpu);
         }
     }
 }

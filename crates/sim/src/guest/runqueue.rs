@@ -59,24 +59,12 @@ impl Runqueue {
         place.map(|place| self.threads.remove(place)).is_some()
     }
 
-    /// Is there a thread that `may` go elsewhere?
-    pub fn any(&self, may: impl Fn(u32) -> bool) -> bool {
-        self.threads.iter().any(|(_, thread)| may(*thread))
-    }
-
-    /// Takes out the one that would wait longest among those that `may` go.
-    pub fn steal(&mut self, may: impl Fn(u32) -> bool) -> Option<u32> {
-        let place = self.threads.iter().position(|(_, thread)| may(*thread))?;
-        Some(self.threads.remove(place).1)
-    }
-
     /// The running thread has reached this virtual time.
     pub fn reached(&mut self, current: Nanos) {
         let first = self.threads.last().map_or(current, |first| first.0);
         self.least = self.least.max(first.min(current));
     }
 
-    #[cfg(debug_assertions)]
     pub fn iter(&self) -> impl Iterator<Item = u32> {
         self.threads.iter().map(|(_, thread)| *thread)
     }
@@ -94,9 +82,10 @@ mod tests {
         }
         queue.reached(50);
         assert_eq!(queue.least(), 10);
-        assert_eq!(queue.steal(|thread| thread != 0), Some(2));
+        assert_eq!(queue.first_of(|thread| thread != 1), Some(3));
+        assert!(queue.remove(3) && !queue.remove(3));
         let order: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
-        assert_eq!(order, [1, 3, 0]);
+        assert_eq!(order, [1, 2, 0]);
         queue.reached(5);
         assert_eq!(queue.least(), 10);
     }

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The guest's scheduler: which thread has a vCPU, and where a woken thread goes.
+//! The guest's scheduler: which thread has a vCPU.
 //!
-//! After Linux's CFS: sleepers get half a latency of credit, a woken thread preempts one that is
-//! ahead by more than the wake-up granularity, it prefers the vCPU it was on, then any idle one, and
-//! a vCPU that runs out of threads takes one from the longest runqueue (only from vCPUs that have
-//! two, as the kernel does: a thread waiting alone for a halted vCPU to wake is not taken).
-//! There is no periodic balancing between busy vCPUs.
+//! After Linux's CFS: sleepers get half a latency of credit, and a woken thread preempts one that is
+//! ahead by more than the wake-up granularity. Where a woken thread goes is in [`super::placing`], what moves those
+//! that do not sleep in [`super::balancing`].
 
 use super::interrupts::Interrupt;
 use super::thread::Doing;
 use super::vcpu::Mode;
 use super::vm::Vm;
 use crate::host::{Host, Span};
+use crate::sched::fair::FULL;
 
 /// Which thread has the vCPU.
 pub(super) enum Picked {
@@ -115,30 +114,6 @@ impl Vm {
         self.arm_tick(host, vcpu);
     }
 
-    /// Takes a waiting thread from the vCPU that has most.
-    fn pull(&mut self, to: u32) -> Option<u32> {
-        if to < self.first_vcpu() {
-            return None;
-        }
-        let threads = &self.threads;
-        let may = |thread: u32| {
-            let thread = &threads[thread as usize];
-            !thread.pinned && thread.home.is_none()
-        };
-        let mut busiest: Option<(usize, usize)> = None;
-        for (index, vcpu) in self.vcpus.iter().enumerate() {
-            let runnable = vcpu.runnable();
-            let most = busiest.map_or(1, |(most, _)| most);
-            if runnable > most && vcpu.queue.any(may) {
-                busiest = Some((runnable, index));
-            }
-        }
-        let (_, from) = busiest?;
-        let thread = self.vcpus[from].queue.steal(may)?;
-        self.move_to(thread, to);
-        Some(thread)
-    }
-
     /// Gives a thread that is on no runqueue to another vCPU, its virtual time in step there.
     pub(super) fn move_to(&mut self, thread: u32, to: u32) {
         let state = &mut self.threads[thread as usize];
@@ -153,9 +128,18 @@ impl Vm {
 
     /// Wakes a thread from the running vCPU `by`.
     pub(super) fn wake(&mut self, host: &mut Host, thread: u32, by: u32) {
+        self.wake_as(host, thread, by, false);
+    }
+
+    /// The same, where a pipe or socket has something to read: the kernel takes the waker to be about to wait.
+    pub(super) fn wake_sync(&mut self, host: &mut Host, thread: u32, by: u32) {
+        self.wake_as(host, thread, by, true);
+    }
+
+    fn wake_as(&mut self, host: &mut Host, thread: u32, by: u32, sync: bool) {
         debug_assert_eq!(self.threads[thread as usize].doing, Doing::Off);
         self.tell_begin(host, thread, Span::Runnable, 0);
-        let to = self.place(thread, by);
+        let to = self.place(thread, by, sync, host.now());
         self.settle(host, to);
         self.move_to(thread, to);
         let slot = &self.vcpus[to as usize];
@@ -165,6 +149,7 @@ impl Vm {
         }
         let credit = slot.queue.least().saturating_sub(self.params.latency / 2);
         state.vruntime = state.vruntime.max(credit);
+        state.load.advance(0, host.now(), &self.decay);
         state.doing = Doing::Next;
         self.enqueue(host, thread, to, by);
     }
@@ -200,31 +185,12 @@ impl Vm {
         self.params.first_vcpu(self.vcpus.len() as u32)
     }
 
-    /// Where a woken thread goes.
-    fn place(&self, thread: u32, by: u32) -> u32 {
-        let state = &self.threads[thread as usize];
-        if let Some(home) = state.home {
-            return home;
-        }
-        let first = self.first_vcpu();
-        let idle = |vcpu: u32| vcpu >= first && self.vcpus[vcpu as usize].idle();
-        if state.pinned || idle(state.vcpu) {
-            return state.vcpu;
-        }
-        if idle(by) {
-            return by;
-        }
-        let count = self.vcpus.len() as u32;
-        (1..count)
-            .map(|step| (state.vcpu + step) % count)
-            .find(|vcpu| idle(*vcpu))
-            .unwrap_or(state.vcpu)
-    }
-
     /// The running thread of `vcpu` waits from now on.
-    pub(super) fn block(&mut self, vcpu: u32, thread: u32, doing: Doing) {
+    pub(super) fn block(&mut self, host: &Host, vcpu: u32, thread: u32, doing: Doing) {
         debug_assert_eq!(self.vcpus[vcpu as usize].current, Some(thread));
         self.vcpus[vcpu as usize].current = None;
-        self.threads[thread as usize].doing = doing;
+        let state = &mut self.threads[thread as usize];
+        state.load.advance(FULL, host.now(), &self.decay);
+        state.doing = doing;
     }
 }

@@ -3,8 +3,10 @@
 
 use super::condition_barrier::Meeting;
 use super::net::Talk;
+use super::placing::Wakes;
 use crate::host::Profile;
 use crate::rng::Rng;
+use crate::sched::fair::{Average, FULL};
 use crate::workload::Code;
 use corun_model::Nanos;
 
@@ -57,6 +59,9 @@ pub(super) struct Thread {
     pub vruntime: Nanos,
     /// Work since it got its vCPU last.
     pub ran: Nanos,
+    /// Share of time for which it could run, of [`FULL`](crate::sched::fair::FULL).
+    pub load: Average,
+    pub wakes: Wakes,
     /// Spin locks held or wanted: the guest does not preempt it.
     pub preempt_off: u32,
     /// Spinning since it began, its vCPU last halted for the lock, or it came to another place in the queue for
@@ -93,6 +98,8 @@ impl Thread {
             moving: None,
             vruntime: 0,
             ran: 0,
+            load: Average::starting_at(FULL, 0),
+            wakes: Wakes::default(),
             preempt_off: 0,
             spun: 0,
             steals: false,

@@ -13,7 +13,7 @@ impl Vm {
         let at = host.now() + length + self.params.timer_slack;
         host.load_timer(at, Timer::Sleep.token(self.id, thread));
         self.tell_begin(host, thread, Span::Sleep, 0);
-        self.block(vcpu, thread, Doing::Off);
+        self.block(host, vcpu, thread, Doing::Off);
     }
 
     /// Sleeps until a period after it was last due here; one that is late goes on at once and is

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A vCPU as its guest's kernel knows it.
 
+use super::balancing::Rounds;
 use super::balloon::Balloon;
 use super::idle::{IdleState, Idling};
 use super::interrupts::Interrupt;
@@ -46,6 +47,8 @@ pub(super) struct Vcpu {
     pub receive: Receive,
     /// The next tick is under way.
     pub tick_armed: bool,
+    /// When it balances, if it has a thread then.
+    pub rounds: Rounds,
     /// How it idles.
     pub idle_state: IdleState,
     /// xBalloon's.
@@ -65,7 +68,8 @@ pub(super) struct Vcpu {
 }
 
 impl Vcpu {
-    pub fn new(task: TaskId) -> Self {
+    /// vCPU number `vcpu` of its VM.
+    pub fn new(task: TaskId, vcpu: u32) -> Self {
         Self {
             task,
             mode: Mode::Halted,
@@ -80,6 +84,7 @@ impl Vcpu {
             pending: Vec::new(),
             receive: Receive::default(),
             tick_armed: false,
+            rounds: Rounds::of(vcpu),
             idle_state: IdleState::default(),
             balloon: Balloon::default(),
             idle_since: Some(0),

@@ -24,6 +24,7 @@ use super::thread::{Doing, Thread};
 use super::vcpu::{Mode, Vcpu};
 use super::{GuestParams, HaltPollParams, LockKind, Stats, Timer};
 use crate::host::{Activity, Happening, Host, Instant, Lane};
+use crate::sched::fair::Decay;
 use corun_model::Nanos;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -58,6 +59,7 @@ pub(super) struct Vm {
     /// When each timer was last due; at first: at the start.
     pub timers: Vec<Nanos>,
     pub stats: Stats,
+    pub decay: Decay,
     /// Its ticks come at this time modulo their period: VMs boot at different times.
     pub tick_phase: Nanos,
     /// When each thread begins; empty: all at once, with the run.

@@ -43,7 +43,7 @@ impl Vm {
         };
         let Some((endpoint, generation, bytes)) = taken else {
             self.tell_begin(host, thread, Span::IoWait, of_port(port));
-            return self.block(vcpu, thread, Doing::Off);
+            return self.block(host, vcpu, thread, Doing::Off);
         };
         self.threads[thread as usize].code.done();
         self.vcpus[vcpu as usize].overhead += self.params.net.copying(bytes);
@@ -134,7 +134,7 @@ impl Vm {
         self.flush(host, vcpu, endpoint);
         if !done {
             self.tell_begin(host, thread, Span::IoWait, of_port(port));
-            self.block(vcpu, thread, Doing::Off);
+            self.block(host, vcpu, thread, Doing::Off);
         }
         done
     }

@@ -235,7 +235,7 @@ impl Vm {
         };
         if let Some(thread) = thread {
             self.tell_port_end(host, thread, endpoint);
-            self.wake(host, thread, vcpu);
+            self.wake_sync(host, thread, vcpu);
         }
     }
 

@@ -13,6 +13,7 @@ mod io_inactivity;
 mod kernel;
 mod locks;
 mod net;
+mod placing;
 mod presets;
 mod properties;
 mod random;

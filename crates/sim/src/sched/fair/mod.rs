@@ -36,6 +36,7 @@ mod tuning;
 mod urgent;
 mod weights;
 
+pub(crate) use decay::{Average, Decay, FULL};
 pub use gang::Gangs;
 pub(crate) use order::{Join, Leave, Order};
 pub(crate) use search::{LOOK, Search};
@@ -52,7 +53,6 @@ use crate::rng::Rng;
 use crate::sched::HostScheduler;
 use corun_model::{Nanos, PcpuId, TaskId};
 use crowds::Crowds;
-use decay::{Average, FULL};
 use domains::Domains;
 use state::{Books, Member};
 use weights::Group;

@@ -13,6 +13,11 @@ use corun_system::procfs::{Counted, Proc};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long the daemon may take to say what it knows. One that hangs must not keep a scrape, which Prometheus gives up
+/// after 10 s, from saying so.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What a VM's own cgroup says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,7 +104,7 @@ impl Sampler {
         let machines = inventory::machines(&self.root);
         let all: BTreeSet<u32> = machines.iter().map(|machine| machine.tgid).collect();
         let look = |machine| self.vm(machine, &all, mount.as_deref());
-        let ask = |socket: &PathBuf| socket::call(socket, &Command::Status).ok();
+        let ask = |socket: &PathBuf| socket::call_within(PATIENCE, socket, &Command::Status).ok();
         Sample {
             at: clock::now(),
             scheduler: sched_ext::scheduler().unwrap_or_else(|| "kernel".to_string()),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! One look at the host.
 
-use crate::inventory::{self, Machine, Role};
+use crate::inventory::{self, Machine};
 use crate::socket;
 use crate::socket::protocol::Command;
 use crate::status::HostStatus;
@@ -45,17 +45,6 @@ impl VmSample {
     /// What was counted of a thread.
     pub fn counted(&self, tid: u32) -> Counted {
         self.threads.get(&tid).copied().unwrap_or_default()
-    }
-
-    /// What was counted of the threads that are no vCPUs, by what they are for.
-    pub fn others(&self) -> BTreeMap<Role, Counted> {
-        let mut sums = BTreeMap::<Role, Counted>::new();
-        let threads = self.machine.threads.iter();
-        for thread in threads.filter(|thread| !thread.role.is_vcpu()) {
-            let sum = sums.entry(thread.role).or_default();
-            *sum = sum.plus(self.counted(thread.tid));
-        }
-        sums
     }
 }
 
@@ -193,14 +182,6 @@ mod tests {
                 run: 900,
                 ready: 80,
                 turns: 7
-            }
-        );
-        assert_eq!(
-            vm.others()[&Role::Io],
-            Counted {
-                run: 30,
-                ready: 3,
-                turns: 3
             }
         );
         assert_eq!(vm.group.weight, Some(300));

@@ -244,7 +244,7 @@ pub fn run(options: HostOptions) -> Result<HostExit, HostError> {
     if !verdict.refused.is_empty() {
         return Err(HostError::Preflight(verdict.refused));
     }
-    for finding in verdict.warnings.iter().chain(&verdict.forced) {
+    for finding in &verdict.forced {
         (options.notes)(&finding.to_string());
     }
     let folder = options.state_dir.clone();

@@ -25,7 +25,7 @@ pub struct Args {
     textfile: Option<PathBuf>,
 
     /// With --textfile: how often
-    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = interval)]
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = interval, requires = "textfile")]
     interval: Nanos,
 
     /// Answer GET /metrics on this port of the loopback address, or on ADDRESS:PORT
@@ -117,7 +117,7 @@ fn serve(address: SocketAddr, exporter: &mut Exporter) -> anyhow::Result<()> {
 fn answer(mut stream: TcpStream, exporter: &mut Exporter) -> anyhow::Result<()> {
     let request = request(&mut stream)?;
     let (status, body) = match request.split_whitespace().collect::<Vec<_>>()[..] {
-        ["GET", "/metrics", ..] => ("200 OK", exporter.text()),
+        ["GET", target, ..] if path(target) == "/metrics" => ("200 OK", exporter.text()),
         ["GET", ..] => ("404 Not Found", "see /metrics\n".to_string()),
         _ => ("405 Method Not Allowed", "only GET\n".to_string()),
     };
@@ -127,6 +127,11 @@ fn answer(mut stream: TcpStream, exporter: &mut Exporter) -> anyhow::Result<()> 
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
     );
     hand_over(&mut stream, &(head + &body), Instant::now() + PATIENCE)
+}
+
+/// Without its query, which says nothing here.
+fn path(target: &str) -> &str {
+    target.split_once('?').map_or(target, |(path, _)| path)
 }
 
 /// Writes all of it `until` then: a client that takes a little now and then would keep all others waiting.
@@ -189,6 +194,8 @@ mod tests {
         let good = ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
         assert!(good.starts_with("HTTP/1.1 200 OK\r\n"), "{good}");
         assert!(good.contains("\ncorun_daemon_up 0\n"), "{good}");
+        assert!(ask("GET /metrics?x=1 HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200"));
+        assert!(ask("GET /metricsx HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
         assert!(ask("GET / HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 404"));
         assert!(ask("POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
         assert!(ask("\0\0\r\n\r\n").starts_with("HTTP/1.1 405"));

@@ -89,6 +89,8 @@ try_role() {
 	verdict "role: rolled out over three hosts" play good
 	verdict "role: one host after the other" test "$(grep -c '^PLAY \[Roll' "$out/ansible-good.log")" = 3
 	verdict "role: in charge and enabled" test -e "$root/tmp/services/corun.service.enabled"
+	verdict "role: so is the exporter" test -e "$root/tmp/services/corun-metrics.service.enabled" \
+		-a -e "$root/tmp/services/corun-metrics.service.active"
 	verdict "role: its options are in place" grep -q 'policy balance' "$root/etc/default/corun"
 
 	verdict "role: rolled out again where it is in charge" play_again again \
@@ -110,6 +112,10 @@ try_role() {
 	verdict "role: no other host was tried" hosts_reached refused 1
 
 	stand_in_corun 0 0.20 0.20
+	verdict "role: rolled out after that, with the options as they were" play_again mended
+	verdict "role: the exporter runs then, too" test -e "$root/tmp/services/corun-metrics.service.active"
+
 	verdict "role: removed again everywhere" play absent corun_state=absent
-	verdict "role: nothing of the package is left" test ! -e "$root/usr/bin/corun" -a ! -e "$root/etc/default/corun"
+	verdict "role: nothing of the package is left" test ! -e "$root/usr/bin/corun" -a ! -e "$root/etc/default/corun" \
+		-a ! -e "$root/var/cache/corun.deb"
 }

@@ -12,11 +12,10 @@ use std::path::Path;
 /// What a file says, if it holds on this machine and is of the kind for `policy`.
 ///
 /// # Errors
-/// [`Invalid`] if it cannot be read, is broken, of the other kind, or was made on another machine.
+/// Why it cannot be read, is broken, of the other kind, or was made on another machine.
 pub fn read(path: &Path, policy: &str) -> anyhow::Result<Calibrated> {
     let here = machine()?;
-    let found = calibration::read(path, &here, policy);
-    found.map_err(|why| Invalid::error(format!("--calibration: {why}")))
+    calibration::read(path, &here, policy).map_err(Invalid::error)
 }
 
 /// This machine, as calibrations tell machines apart.

@@ -82,12 +82,15 @@ struct StatusArgs {
     files: Files,
 }
 
-/// Give threads back the masks that a daemon which was killed has left them with
+/// Give threads back the masks that a daemon which was killed has left them with, and remove what it said of itself
 #[derive(clap::Args)]
 struct RestoreArgs {
-    /// Where changed threads are written down
-    #[arg(long, value_name = "FILE", default_value = corun_guest::STATE)]
-    state: PathBuf,
+    /// The metrics that it wrote, which are removed
+    #[arg(long, value_name = "FILE")]
+    metrics: Option<PathBuf>,
+
+    #[command(flatten)]
+    files: Files,
 }
 
 #[derive(clap::Args)]
@@ -205,7 +208,9 @@ fn status(args: &StatusArgs) -> anyhow::Result<()> {
 }
 
 fn restore(args: &RestoreArgs) -> anyhow::Result<()> {
-    let count = corun_guest::restore(&args.state)?;
+    let mut told = vec![args.files.status.as_path()];
+    told.extend(args.metrics.as_deref());
+    let count = corun_guest::restore(&args.files.state, &told)?;
     output::note(&format!(
         "corun: gave back the masks of {}",
         counted(count, "thread")

@@ -14,9 +14,12 @@ use corun_linux::stock::{self, StockError, StockOptions};
 use corun_linux::{preflight, socket};
 use corun_model::{Nanos, counted, time};
 use corun_policies::{PolicyInfo, Settings};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 mod config;
+mod said;
+
+use said::Said;
 
 /// The policy unless another is asked for.
 const DEFAULT_POLICY: &str = "balance";
@@ -34,8 +37,8 @@ const DEFAULT_POLICY: &str = "balance";
 /// (Linux 6.12 and newer) and affinities, which are taken back at the end, and after a crash by
 /// `--restore` or the next start. That serves the policies fair, affinity, aql, vslicer, vturbo and microsliced; it can
 /// neither place vCPUs when they wake nor schedule siblings together, slices longer than 100 ms do not
-/// exist there, and there is no recording, no canary (--only), no promise (--max-wait and the others) and no
-/// `corun policy`.
+/// exist there, and there is no recording, no canary (--only), no promise (--max-wait and the others), no slice
+/// without a policy and no `corun policy`: options for these are refused.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -57,7 +60,7 @@ pub struct Args {
     state: PathBuf,
 
     /// Only take back what a run that was killed has left of threads (--state) and of KVM's halt polling
-    /// (--state-dir); what else is said does not matter
+    /// (--state-dir), with --config where that file says; what else is said does not matter, if it can be read
     #[arg(long)]
     restore: bool,
 
@@ -102,7 +105,7 @@ pub struct Args {
     only: Vec<String>,
 
     /// Do not schedule: say what the policy would do. Works on any kernel, and touches nothing
-    #[arg(long, conflicts_with_all = ["record", "force", "only", "halt_poll"])]
+    #[arg(long)]
     observe: bool,
 
     /// Hand the host back if a vCPU waits for a pCPU for longer than this, up to 4.9s; 0s: never
@@ -122,7 +125,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = halt_poll)]
     halt_poll: Option<Nanos>,
 
-    /// The window of --max-ready and --max-pressure, 1s to 10m
+    /// The window of --max-ready and --max-pressure, 1s to 10min
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = window)]
     window: Nanos,
 
@@ -203,7 +206,7 @@ fn longest_wait(text: &str) -> Result<Nanos, String> {
 fn window(text: &str) -> Result<Nanos, String> {
     match duration(text)? {
         window if (time::SEC..=600 * time::SEC).contains(&window) => Ok(window),
-        _ => Err("expected 1s to 10m".to_string()),
+        _ => Err("expected 1s to 10min".to_string()),
     }
 }
 
@@ -239,36 +242,41 @@ fn slice(text: &str) -> Result<Nanos, String> {
 /// be taken over or was lost.
 pub fn run(args: &Args, said: &clap::ArgMatches) -> anyhow::Result<()> {
     match &args.config {
-        Some(file) => with_all(&config::read(file, said)?),
-        None => with_all(args),
+        Some(file) if args.restore => restore_as_in(file, args, said),
+        None if args.restore => restore(args),
+        Some(file) => {
+            let (args, said) = config::read(file, said)?;
+            with_all(&args, &said)
+        }
+        None => with_all(args, &Said::on_the_line(said)),
     }
 }
 
-fn with_all(args: &Args) -> anyhow::Result<()> {
-    if args.restore {
-        return restore(args);
-    }
-    let policy = known_host_policy(&args.policy)
-        .map_err(|message| Invalid::error(format!("--policy: {message}")))?;
+fn with_all(args: &Args, said: &Said) -> anyhow::Result<()> {
+    let policy = known_host_policy(&args.policy).map_err(|why| said.refuse("policy", why))?;
     let mut settings = Settings::default();
     if let Some(file) = &args.calibration {
-        calibration::read(file, policy.name)?.put_into(&mut settings);
+        let found = calibration::read(file, policy.name);
+        let found = found.map_err(|why| said.refuse("calibration", why))?;
+        found.put_into(&mut settings);
     }
+    let refused = |why| said.refuse("set", why);
     for (key, value) in &args.set {
-        let refused = |why| Invalid::error(format!("--set: {why}"));
         settings.set(policy, key, value).map_err(refused)?;
     }
-    settings
-        .check(policy)
-        .map_err(|why| Invalid::error(format!("--set: {why}")))?;
+    settings.check(policy).map_err(refused)?;
     if args.backend == Backend::Fair && !stock::SERVED.contains(&policy.name) {
-        return Err(Invalid::error(StockError::NotServed(policy.name)));
+        let option = match said.has("policy") {
+            true => "policy",
+            false => "backend",
+        };
+        return Err(said.refuse(option, StockError::NotServed(policy.name)));
     }
     if args.observe {
-        return observed(args, policy, settings);
+        return observed(args, said, policy, settings);
     }
     if args.backend == Backend::Fair {
-        return stock(args, policy, settings);
+        return stock(args, said, policy, settings);
     }
     let mut options = HostOptions::new(policy);
     options.settings = settings;
@@ -295,6 +303,15 @@ fn with_all(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The same where `file` says that it is written down. Where that cannot be told, what is left where the command line says
+/// is taken back all the same.
+fn restore_as_in(file: &Path, args: &Args, said: &clap::ArgMatches) -> anyhow::Result<()> {
+    match config::read_places(file, said) {
+        Ok(args) => restore(&args),
+        Err(why) => restore(args).and(Err(why)),
+    }
+}
+
 /// Takes back what a run that was killed has left: each part, whether or not the other can be.
 fn restore(args: &Args) -> anyhow::Result<()> {
     let threads = stock::restore(&args.state);
@@ -317,7 +334,19 @@ fn restore(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Nothing is scheduled: what the policy would do is printed.
-fn observed(args: &Args, policy: &'static PolicyInfo, settings: Settings) -> anyhow::Result<()> {
+fn observed(
+    args: &Args,
+    said: &Said,
+    policy: &'static PolicyInfo,
+    settings: Settings,
+) -> anyhow::Result<()> {
+    let to_schedule = ["record", "force", "only", "halt-poll"];
+    if let Some(option) = to_schedule.iter().find(|option| said.has(option)) {
+        return Err(said.refuse(
+            option,
+            "does not go with --observe, which schedules nothing",
+        ));
+    }
     observe::run(ObserveOptions {
         policy,
         settings,
@@ -340,19 +369,29 @@ fn observing_every(said: Nanos) -> Nanos {
 }
 
 /// The same through the kernel's own scheduler.
-fn stock(args: &Args, policy: &'static PolicyInfo, settings: Settings) -> anyhow::Result<()> {
+fn stock(
+    args: &Args,
+    said: &Said,
+    policy: &'static PolicyInfo,
+    settings: Settings,
+) -> anyhow::Result<()> {
     // Whoever believes that he runs a canary, or has a promise, must not be left to that.
     let ours_only = [
-        ("--record", args.record.is_some()),
-        ("--only", !args.only.is_empty()),
-        ("--force", !args.force.is_empty()),
-        ("--halt-poll", args.halt_poll.is_some()),
-        ("--max-ready", args.max_ready.is_some()),
-        ("--max-pressure", args.max_pressure.is_some()),
+        "record",
+        "only",
+        "force",
+        "halt-poll",
+        "max-wait",
+        "max-ready",
+        "max-pressure",
+        "window",
+        "slice",
+        "socket",
+        "scx-stats",
     ];
-    if let Some((option, _)) = ours_only.iter().find(|(_, said)| *said) {
-        let message = format!("{option}: goes with the dispatcher only, not with --backend fair");
-        return Err(Invalid::error(message));
+    if let Some(option) = ours_only.iter().find(|option| said.has(option)) {
+        let why = "goes with the dispatcher only, not with --backend fair";
+        return Err(said.refuse(option, why));
     }
     let options = StockOptions {
         policy,

@@ -5,7 +5,7 @@
 use crate::output;
 use anyhow::{Context, bail};
 use corun_linux::socket;
-use corun_linux::watch::{Sampler, prometheus};
+use corun_linux::watch::{Sampler, Totals, prometheus};
 use corun_model::{Nanos, time};
 use corun_system::files;
 use std::io::{Read, Write};
@@ -25,7 +25,7 @@ pub struct Args {
     textfile: Option<PathBuf>,
 
     /// With --textfile: how often
-    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = interval)]
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = interval, requires = "textfile")]
     interval: Nanos,
 
     /// Answer GET /metrics on this port of the loopback address, or on ADDRESS:PORT
@@ -65,18 +65,35 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 /// # Errors
 /// If counters cannot be written, or the address cannot be had.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let sampler = Sampler::new(Some(args.socket.clone()));
+    let mut exporter = Exporter {
+        sampler: Sampler::new(Some(args.socket.clone())),
+        totals: Totals::default(),
+    };
     if let Some(file) = &args.textfile {
         loop {
             // The collector reads `*.prom`: what is not whole has another name.
-            files::replace(file, prometheus::text(&sampler.sample()).as_bytes())
+            files::replace(file, exporter.text().as_bytes())
                 .with_context(|| file.display().to_string())?;
             std::thread::sleep(Duration::from_nanos(args.interval));
         }
     }
     match args.listen {
-        Some(address) => serve(address, &sampler),
-        None => output::print(&prometheus::text(&sampler.sample())),
+        Some(address) => serve(address, &mut exporter),
+        None => output::print(&exporter.text()),
+    }
+}
+
+/// Looks again and again, and remembers.
+struct Exporter {
+    sampler: Sampler,
+    totals: Totals,
+}
+
+impl Exporter {
+    fn text(&mut self) -> String {
+        let sample = self.sampler.sample();
+        self.totals.add(&sample);
+        prometheus::text(&sample, &self.totals)
     }
 }
 
@@ -85,22 +102,22 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The longest request that is read.
 const LONGEST: usize = 8192;
 
-fn serve(address: SocketAddr, sampler: &Sampler) -> anyhow::Result<()> {
+fn serve(address: SocketAddr, exporter: &mut Exporter) -> anyhow::Result<()> {
     let listener =
         TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
     output::note(&format!("corun: http://{}/metrics", listener.local_addr()?));
     loop {
         // Whatever clients do is no failure of ours.
         if let Ok((stream, _)) = listener.accept() {
-            let _ = answer(stream, sampler);
+            let _ = answer(stream, exporter);
         }
     }
 }
 
-fn answer(mut stream: TcpStream, sampler: &Sampler) -> anyhow::Result<()> {
+fn answer(mut stream: TcpStream, exporter: &mut Exporter) -> anyhow::Result<()> {
     let request = request(&mut stream)?;
     let (status, body) = match request.split_whitespace().collect::<Vec<_>>()[..] {
-        ["GET", "/metrics", ..] => ("200 OK", prometheus::text(&sampler.sample())),
+        ["GET", target, ..] if path(target) == "/metrics" => ("200 OK", exporter.text()),
         ["GET", ..] => ("404 Not Found", "see /metrics\n".to_string()),
         _ => ("405 Method Not Allowed", "only GET\n".to_string()),
     };
@@ -110,6 +127,11 @@ fn answer(mut stream: TcpStream, sampler: &Sampler) -> anyhow::Result<()> {
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
     );
     hand_over(&mut stream, &(head + &body), Instant::now() + PATIENCE)
+}
+
+/// Without its query, which says nothing here.
+fn path(target: &str) -> &str {
+    target.split_once('?').map_or(target, |(path, _)| path)
 }
 
 /// Writes all of it `until` then: a client that takes a little now and then would keep all others waiting.
@@ -157,8 +179,11 @@ mod tests {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         client.write_all(request.as_bytes()).unwrap();
-        let sampler = Sampler::below(std::path::Path::new("/nowhere"));
-        let _ = answer(listener.accept().unwrap().0, &sampler);
+        let mut exporter = Exporter {
+            sampler: Sampler::below(std::path::Path::new("/nowhere")),
+            totals: Totals::default(),
+        };
+        let _ = answer(listener.accept().unwrap().0, &mut exporter);
         let mut text = String::new();
         client.read_to_string(&mut text).unwrap();
         text
@@ -169,6 +194,8 @@ mod tests {
         let good = ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
         assert!(good.starts_with("HTTP/1.1 200 OK\r\n"), "{good}");
         assert!(good.contains("\ncorun_daemon_up 0\n"), "{good}");
+        assert!(ask("GET /metrics?x=1 HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200"));
+        assert!(ask("GET /metricsx HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
         assert!(ask("GET / HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 404"));
         assert!(ask("POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
         assert!(ask("\0\0\r\n\r\n").starts_with("HTTP/1.1 405"));

@@ -88,7 +88,8 @@ fn wanted(args: &Args, name: &str) -> anyhow::Result<SetPolicy> {
             let message = format!("--calibration: is for {known}, not for {name:?}");
             return Err(Invalid::error(message));
         }
-        let found = calibration::read(file, name)?;
+        let found = calibration::read(file, name);
+        let found = found.map_err(|why| Invalid::error(format!("--calibration: {why}")))?;
         wanted.set = found.values();
         if let Calibrated::VsmtIo(found) = found {
             wanted.events = found.events.map(EventsSaid::from);

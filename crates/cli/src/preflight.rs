@@ -11,8 +11,8 @@ use std::path::PathBuf;
 /// Check whether this host can be taken over, without touching it
 ///
 /// Looks at the kernel (version, options, known bugs), at what the host is at, and at what its VMs were
-/// promised. `corun host` does the same before it starts. A finding is a warning, dangerous (refused
-/// unless forced) or makes it impossible.
+/// promised. `corun host` does the same before it starts. A finding is dangerous (refused unless forced) or
+/// makes it impossible.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -64,9 +64,7 @@ fn in_words(verdict: &Verdict) -> String {
             false => format!("{title}\n{lines}"),
         }
     };
-    let text = list("In the way:", &verdict.refused)
-        + &list("Forced:", &verdict.forced)
-        + &list("Worth knowing:", &verdict.warnings);
+    let text = list("In the way:", &verdict.refused) + &list("Forced:", &verdict.forced);
     match verdict.refused.is_empty() {
         true => text + "Nothing stands in the way.\n",
         false => text,

@@ -89,6 +89,10 @@ fn in_words(status: &HostStatus) -> String {
         "costop s",
         "helpers s",
     ]);
+    let throttles = status.vms.iter().any(|vm| throttled(vm) > 0.0);
+    if throttles {
+        heads += &format!(" {:>11}", "throttled s");
+    }
     let thinks = status.vms.iter().any(|vm| vm.enforced.is_some());
     if thinks {
         heads += &thought(["policy", "loan %", "woken by"]);
@@ -96,6 +100,9 @@ fn in_words(status: &HostStatus) -> String {
     text += &(heads + "\n");
     for vm in &status.vms {
         text += &of_vm(vm);
+        if throttles {
+            text += &format!(" {:>11}", time(throttled(vm)));
+        }
         if thinks {
             text += &of_thought(vm);
         }
@@ -131,24 +138,36 @@ fn of_vm(vm: &VmNow) -> String {
     let weight = vm
         .weight
         .map_or("-".to_string(), |weight| weight.to_string());
-    let sum = |of: fn(&VcpuNow) -> f64| vm.vcpus.iter().map(of).sum::<f64>();
     let placement = match vm.under_policy {
         true => vm.placement.as_str(),
         false => "(fair order)",
     };
-    // A sum of nothing is -0 to Rust.
-    let time = |seconds: f64| format!("{:.1}", seconds + 0.0);
     line([
         vm.name.clone(),
         vm.pid.to_string(),
         vm.vcpus.len().to_string(),
         weight,
         placement.to_string(),
-        time(sum(|vcpu| vcpu.run_s)),
-        time(sum(|vcpu| vcpu.ready_s)),
-        time(sum(|vcpu| vcpu.costop_s)),
+        time(sum(vm, |vcpu| vcpu.run_s)),
+        time(sum(vm, |vcpu| vcpu.ready_s)),
+        time(sum(vm, |vcpu| vcpu.costop_s)),
         time(vm.helpers.iter().map(|helpers| helpers.run_s).sum()),
     ])
+}
+
+/// Of all its vCPUs.
+fn sum(vm: &VmNow, of: fn(&VcpuNow) -> f64) -> f64 {
+    vm.vcpus.iter().map(of).sum()
+}
+
+/// For how long quotas kept its vCPUs from their pCPUs, s.
+fn throttled(vm: &VmNow) -> f64 {
+    sum(vm, |vcpu| vcpu.throttled_s)
+}
+
+fn time(seconds: f64) -> String {
+    // A sum of nothing is -0 to Rust.
+    format!("{:.1}", seconds + 0.0)
 }
 
 fn of_thought(vm: &VmNow) -> String {
@@ -197,6 +216,20 @@ mod tests {
         assert_eq!(vm[vm.len() - 3..], ["off", "-12.5", "hidden"]);
         let [_, vm] = table(&json!({"enforced": true, "loan_percent": 0.0, "wakers": "siblings"}));
         assert_eq!(vm[vm.len() - 3..], ["on", "+0.0", "siblings"]);
+    }
+
+    #[test]
+    fn throttled_time_is_shown_where_there_is_any() {
+        let vcpu = |throttled_s: f64| {
+            json!({"number": 0, "tid": 6, "run_s": 1.0, "ready_s": 0.0, "wait_s": 1.0,
+                "throttled_s": throttled_s, "costop_s": 0.0, "switches": 1, "class": null,
+                "slice_ms": null, "latency_ms": null, "home": null, "pool": null})
+        };
+        let [heads, vm] = table(&json!({"vcpus": [vcpu(1.5), vcpu(0.25)]}));
+        assert_eq!(heads[heads.len() - 2..], ["throttled", "s"]);
+        assert_eq!(vm.last().unwrap(), "1.8");
+        let [heads, _] = table(&json!({"vcpus": [vcpu(0.0)]}));
+        assert!(!heads.contains(&"throttled".to_string()), "{heads:?}");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::selection::Selection;
 use crate::state::{self, State};
 use crate::system::Sys;
 use corun_model::{Nanos, counted};
+use corun_system::files;
 use corun_system::procfs::Proc;
 use corun_system::signals;
 use std::io;
@@ -89,7 +90,7 @@ pub enum GuestError {
         cause: io::Error,
     },
     /// Status or metrics.
-    #[error("cannot write {path}: {cause}")]
+    #[error("cannot write or remove {path}: {cause}")]
     Output {
         /// The file.
         path: PathBuf,
@@ -124,12 +125,20 @@ pub fn run(options: GuestOptions) -> Result<(Cause, usize), GuestError> {
     Ok((ended?, count))
 }
 
-/// Gives back what a daemon that crashed has left. Returns to how many threads.
+/// Gives back what a daemon that crashed has left, and removes the files (`told`) in which it said how it was: whoever
+/// reads them would take it to be there. Returns to how many threads.
 ///
 /// # Errors
 /// [`GuestError`], such as that a daemon is at work.
-pub fn restore(path: &Path) -> Result<usize, GuestError> {
-    Ok(open(path)?.1)
+pub fn restore(path: &Path, told: &[&Path]) -> Result<usize, GuestError> {
+    let (_ours, count) = open(path)?;
+    for file in told {
+        files::remove(file).map_err(|cause| GuestError::Output {
+            path: file.to_path_buf(),
+            cause,
+        })?;
+    }
+    Ok(count)
 }
 
 /// Is a daemon at work with this state file?

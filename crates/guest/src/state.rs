@@ -80,7 +80,7 @@ impl State {
             io::Error::new(io::ErrorKind::ResourceBusy, error)
         })?;
         let content: Content = match files::read_own(path)? {
-            Some(text) => serde_json::from_slice(&text)?,
+            Some(text) => serde_json::from_slice(&text).map_err(nonsense)?,
             None => Content::default(),
         };
         let ours = content.boot == proc.boot();
@@ -229,6 +229,15 @@ impl State {
         }
         files::remove(&self.path)
     }
+}
+
+/// Which threads are to be given what cannot be told, nor by whom.
+fn nonsense(cause: serde_json::Error) -> io::Error {
+    let message = format!(
+        "is not what corun guest has written ({cause}): look at it, then remove it; whoever it named keeps its mask \
+         until it is set (`taskset`) or started anew"
+    );
+    io::Error::new(io::ErrorKind::InvalidData, message)
 }
 
 /// May a thread use one vCPU only? None, if that was unplugged while it slept.

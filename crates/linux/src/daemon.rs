@@ -15,7 +15,7 @@ use crate::socket::Server;
 use crate::socket::protocol::{Command, ErrorKind, InForce, Reply, SetPolicy};
 use crate::stats::{Mark, Stats};
 use crate::status::{Beside, HostStatus};
-use corun_model::time::{MS, seconds};
+use corun_model::time::{MS, SEC, seconds};
 use corun_model::{Nanos, PcpuSet};
 use corun_policies::{PolicyInfo, SettingError, Settings};
 use corun_system::clock;
@@ -27,6 +27,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// under gangs or on cores (dispatcher/turn.h).
 const NAP: Nanos = 200 * MS;
 
+/// How often statistics begin anew where nobody wants to see them: those that are written down at the end are of the last
+/// moments.
+const UNSEEN: Nanos = 10 * SEC;
+
+/// Statistics of less time say little.
+const SHORT: Nanos = SEC;
+
 /// What lives as long as the dispatcher is in charge.
 pub(crate) struct Daemon {
     options: HostOptions,
@@ -35,11 +42,11 @@ pub(crate) struct Daemon {
     online: PcpuSet,
     began: Nanos,
     mark: Mark,
-    report_due: Option<Nanos>,
+    report_due: Nanos,
     guard: Guard,
     forced: Vec<String>,
     /// The last statistics.
-    pub(crate) last: Option<Stats>,
+    last: Option<Stats>,
 }
 
 impl Daemon {
@@ -65,7 +72,7 @@ impl Daemon {
         let control = Control::new(options.policy, options.settings, only, host, *online);
         let began = clock::now();
         Ok(Self {
-            report_due: options.interval.map(|interval| began + interval),
+            report_due: began + options.interval.unwrap_or(UNSEEN),
             guard: Guard::new(options.limits, began),
             forced: forced.to_vec(),
             last: None,
@@ -119,7 +126,7 @@ impl Daemon {
         if asked {
             self.control.step(&dispatcher.tables())?;
         }
-        if self.report_due.is_some_and(|due| clock::now() >= due) {
+        if clock::now() >= self.report_due {
             self.report(dispatcher)?;
         }
         if asked || clock::now() >= self.guard.due() {
@@ -174,7 +181,7 @@ impl Daemon {
             Some(now + NAP),
             Some(self.control.due()),
             Some(self.guard.due()),
-            self.report_due,
+            Some(self.report_due),
             end,
         ];
         let next = events.into_iter().flatten().min().unwrap_or(now);
@@ -236,9 +243,7 @@ impl Daemon {
             Err(reply) => return Ok(*reply),
         };
         // Statistics and recordings tell policies apart.
-        if self.report_due.is_some() {
-            self.report(dispatcher)?;
-        }
+        self.report(dispatcher)?;
         self.drain()?;
         let before = self.control.policy().name;
         match self.control.exchange(info, settings, &dispatcher.tables()) {
@@ -278,8 +283,30 @@ impl Daemon {
         drained.map_err(|cause| record_error(&self.options, cause))
     }
 
-    /// Prints what happened since the last time.
+    /// Counts what happened since the last time, and prints it if that is wanted.
     fn report(&mut self, dispatcher: &Dispatcher<'_>) -> Result<(), HostError> {
+        let stats = self.count(dispatcher)?;
+        let printed = match self.options.interval {
+            Some(_) => self.print(&stats).map_err(HostError::Output),
+            None => Ok(()),
+        };
+        self.last = Some(stats);
+        printed
+    }
+
+    /// The last statistics, for the post-mortem. That there are none must not change how it ends.
+    pub(crate) fn last_stats(&mut self, dispatcher: &Dispatcher<'_>) -> Option<Stats> {
+        let short = clock::now().saturating_sub(self.mark.at) < SHORT;
+        if (self.last.is_none() || !short)
+            && let Ok(stats) = self.count(dispatcher)
+        {
+            self.last = Some(stats);
+        }
+        self.last.take()
+    }
+
+    /// What happened since the last time.
+    fn count(&mut self, dispatcher: &Dispatcher<'_>) -> Result<Stats, HostError> {
         let tables = dispatcher.tables();
         let (mut switches, mut occupied, mut holds) = (0, 0, Holds::default());
         for cpu in self.online.iter() {
@@ -301,10 +328,8 @@ impl Daemon {
         let (name, vms) = (self.control.policy().name, &self.control.vms.list);
         let stats = Stats::between(&self.mark, &mark, self.began, stacking, name, vms);
         self.mark = mark;
-        self.report_due = self.options.interval.map(|interval| at + interval);
-        let printed = self.print(&stats).map_err(HostError::Output);
-        self.last = Some(stats);
-        printed
+        self.report_due = at + self.options.interval.unwrap_or(UNSEEN);
+        Ok(stats)
     }
 
     fn print(&mut self, stats: &Stats) -> io::Result<()> {

@@ -244,7 +244,7 @@ pub fn run(options: HostOptions) -> Result<HostExit, HostError> {
     if !verdict.refused.is_empty() {
         return Err(HostError::Preflight(verdict.refused));
     }
-    for finding in verdict.warnings.iter().chain(&verdict.forced) {
+    for finding in &verdict.forced {
         (options.notes)(&finding.to_string());
     }
     let folder = options.state_dir.clone();
@@ -387,11 +387,11 @@ fn take_over(
         Ok(()) => daemon.serve(&dispatcher, server, &asked),
         Err(changed) => Err(changed),
     };
+    last.stats = daemon.last_stats(&dispatcher);
     let info = dispatcher.detach();
     last.policy = Some(daemon.control.policy().name);
     last.info.clone_from(&info);
     last.lapses = dispatcher.lapses();
-    last.stats = daemon.last.take();
     let recorded = daemon.finish_recording(&dispatcher);
     if let Some(state) = sched_ext::state().filter(|state| state != "disabled") {
         return Err(HostError::NotBack { state });

@@ -151,6 +151,11 @@ pub(crate) struct Beside<'a> {
 }
 
 impl HostStatus {
+    /// What it says of the VM that this process is.
+    pub fn vm(&self, tgid: u32) -> Option<&VmNow> {
+        self.vms.iter().find(|vm| vm.pid == tgid)
+    }
+
     pub(crate) fn of(
         control: &mut Control,
         tables: &Tables<'_, '_>,

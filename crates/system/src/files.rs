@@ -42,12 +42,22 @@ pub fn read_own(file: &Path) -> io::Result<Option<Vec<u8>>> {
     up_to(MOST, opened).map(Some)
 }
 
+/// Opens what is called so, to read it, at once: opening a pipe that nobody writes to would wait for somebody who does.
+///
+/// # Errors
+/// If it cannot be opened.
+pub fn open_at_once(file: &Path) -> io::Result<File> {
+    open_as(file, 0)
+}
+
+fn open_as(file: &Path, how: libc::c_int) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(libc::O_NONBLOCK | how);
+    options.open(file)
+}
+
 fn open(file: &Path, how: libc::c_int) -> io::Result<File> {
-    // Opening a pipe that nobody writes to would wait for somebody who does.
-    let opened = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK | how)
-        .open(file)?;
+    let opened = open_as(file, how)?;
     is_file(&opened.metadata()?)?;
     Ok(opened)
 }

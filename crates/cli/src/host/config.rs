@@ -7,20 +7,25 @@
 //! How: a key is an option's long name, and what it accepts is asked of the command line's own description,
 //! so there is no option without a key, and none that means something else there. Values are checked one
 //! by one, each problem with its line; then the options that the command line has not said are added to
-//! it, and all of them are parsed together. Whoever can change this file decides who gets the host's
+//! it, and all of them are parsed together. [set] goes with the file's policy, key by key: where the command line names
+//! another policy, people are told that it is left out. Whoever can change this file decides who gets the host's
 //! pCPUs: one that belongs to somebody else, or that anybody may write, is refused.
 
 use super::Args;
+use super::said::Said;
 use crate::compare::schedulers::known_host_policy;
 use crate::failure::Invalid;
-use clap::error::{ContextKind, ContextValue};
+use crate::output;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches};
 use corun_policies::Settings;
 use corun_scenario::tree::{self, Entry, Node, Table, Value};
 use corun_scenario::{Place, Problem, Problems, or_nearest};
+use corun_system::files;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -35,31 +40,97 @@ const SET: &str = "set";
 ///
 /// # Errors
 /// [`Invalid`] with all that is wrong with the file.
-pub(super) fn read(file: &Path, said: &ArgMatches) -> anyhow::Result<Args> {
+pub(super) fn read(file: &Path, said: &ArgMatches) -> anyhow::Result<(Args, Said)> {
+    let document = document_of(file)?;
+    let policy = said_policy(said).unwrap_or(super::DEFAULT_POLICY);
+    let mut words = words_of(&document, policy).map_err(Invalid::error)?;
+    for note in leave_out_parameters(&mut words, said) {
+        output::note(&format!("corun: {note}"));
+    }
+    together(file, words, said)
+}
+
+/// The options that say where a run writes down what it has changed, whatever else is wrong with the file.
+///
+/// # Errors
+/// [`Invalid`] if they cannot be told.
+pub(super) fn read_places(file: &Path, said: &ArgMatches) -> anyhow::Result<Args> {
+    let document = document_of(file)?;
+    let places = |entry: &&Entry| ["state", "state-dir"].contains(&entry.key.as_str());
+    let words = each(document.iter().filter(places)).map_err(Invalid::error)?;
+    together(file, words, said).map(|(args, _)| args)
+}
+
+fn document_of(file: &Path) -> anyhow::Result<Table> {
     let name = file.display().to_string();
     let text = trusted(file).map_err(|why| Invalid::error(format!("--config {name}: {why}")))?;
-    let words = words_of(&name, &text).map_err(Invalid::error)?;
-    let invalid = |error: &clap::Error| Invalid::error(format!("{name}: {}", in_short(error)));
+    tree::parse(&name, &text).map_err(Invalid::error)
+}
+
+/// The policy that the command line names.
+fn said_policy(said: &ArgMatches) -> Option<&str> {
+    let named = said.value_source("policy") == Some(ValueSource::CommandLine);
+    let policy = said.get_one::<String>("policy").filter(|_| named);
+    policy.map(String::as_str)
+}
+
+/// The file's parameters are its policy's: of another one a parameter of that name may be something else. Returns what
+/// people should know.
+fn leave_out_parameters(words: &mut Vec<Word>, said: &ArgMatches) -> Vec<String> {
+    let of_file = words.iter().find(|word| word.long == "policy");
+    let of_file = of_file.and_then(|word| word.value.clone());
+    let (Some(theirs), Some(of_file)) = (said_policy(said), of_file) else {
+        return Vec::new();
+    };
+    if theirs == of_file {
+        return Vec::new();
+    }
+    let is_parameter = |word: &mut Word| word.long == SET;
+    let note = |word: Word| {
+        let (key, place) = (word.parameter().unwrap_or_default(), &word.place);
+        format!(
+            "{place}: {SET}.{key}: is for {of_file}, the file's policy; with --policy {theirs} it is left out"
+        )
+    };
+    words.extract_if(.., is_parameter).map(note).collect()
+}
+
+/// What both say, the command line before the file.
+fn together(file: &Path, words: Vec<Word>, said: &ArgMatches) -> anyhow::Result<(Args, Said)> {
     let command = options();
-    let ours = command.get_arguments().filter(|arg| said_by(said, arg));
-    let ours: Vec<&str> = ours.map(|arg| arg.get_id().as_str()).collect();
+    let ours: Vec<&Arg> = (command.get_arguments())
+        .filter(|arg| said_by(said, arg))
+        .collect();
+    let is_ours = |word: &Word| match word.long.as_str() {
+        SET => word.parameter().is_some_and(|key| sets(said, key)),
+        long => ours.iter().any(|arg| arg.get_long() == Some(long)),
+    };
     let mut all: Vec<OsString> = Vec::new();
-    for word in words
-        .iter()
-        .filter(|word| !ours.contains(&word.id.as_str()))
-    {
-        all.push(word.written.clone().into());
+    let mut lines = BTreeMap::new();
+    for word in words.into_iter().filter(|word| !is_ours(word)) {
+        all.push(word.written().into());
+        lines.entry(word.long).or_insert(word.place);
     }
-    for arg in command.get_arguments().filter(|arg| said_by(said, arg)) {
+    for arg in &ours {
         all.extend(as_written(arg, said));
+        lines.remove(arg.get_long().unwrap_or_default());
     }
+    let invalid =
+        |error: &clap::Error| Invalid::error(format!("{}: {}", file.display(), in_short(error)));
     let matches = command.clone().try_get_matches_from(all);
     let matches = matches.map_err(|error| invalid(&error))?;
-    Args::from_arg_matches(&matches).map_err(|error| invalid(&error))
+    let args = Args::from_arg_matches(&matches).map_err(|error| invalid(&error))?;
+    Ok((args, Said::with_lines(matches, lines)))
+}
+
+/// Does the command line set this parameter?
+fn sets(said: &ArgMatches, parameter: &str) -> bool {
+    let mut all = said.get_many::<(String, String)>(SET).into_iter().flatten();
+    all.any(|(key, _)| key == parameter)
 }
 
 /// The options of `corun host`, without what else a command line has.
-fn options() -> Command {
+pub(super) fn options() -> Command {
     <Args as clap::Args>::augment_args(Command::new("corun host"))
         .no_binary_name(true)
         .disable_help_flag(true)
@@ -91,7 +162,7 @@ fn is_flag(arg: &Arg) -> bool {
 
 /// What a file says, if it is one that nobody else could have written.
 fn trusted(path: &Path) -> Result<String, String> {
-    let file = File::open(path).map_err(|cause| cause.to_string())?;
+    let file = files::open_at_once(path).map_err(|cause| cause.to_string())?;
     let about = file.metadata().map_err(|cause| cause.to_string())?;
     if !about.is_file() {
         return Err("is no file".to_string());
@@ -118,26 +189,52 @@ fn trusted(path: &Path) -> Result<String, String> {
 
 /// An option as the file has it.
 struct Word {
-    /// Which.
-    id: String,
-    /// As a command line would have it.
-    written: String,
+    /// Its long name.
+    long: String,
+    /// Its value; of a flag: none.
+    value: Option<String>,
+    /// Where it is.
+    place: Place,
 }
 
-/// The options that a document names, all values checked.
-fn words_of(name: &str, text: &str) -> Result<Vec<Word>, Problems> {
-    let document = tree::parse(name, text)?;
+impl Word {
+    /// As a command line would have it.
+    fn written(&self) -> String {
+        match &self.value {
+            None => format!("--{}", self.long),
+            Some(value) => format!("--{}={value}", self.long),
+        }
+    }
+
+    /// Of one of the policy's parameters: its name.
+    fn parameter(&self) -> Option<&str> {
+        let (key, _) = self.value.as_deref()?.split_once('=')?;
+        Some(key)
+    }
+}
+
+/// The options that a document names, all values checked; `policy` is in force unless it names one.
+fn words_of(document: &Table, policy: &str) -> Result<Vec<Word>, Problems> {
+    let (words, mut problems) = match each(document.iter()) {
+        Ok(words) => (words, Problems::default()),
+        Err(problems) => (Vec::new(), problems),
+    };
+    for problem in policy_problems(document, policy) {
+        problems.push(problem);
+    }
+    problems.or_ok(words)
+}
+
+/// The options that these entries are.
+fn each<'a>(entries: impl Iterator<Item = &'a Entry>) -> Result<Vec<Word>, Problems> {
     let command = options();
     let mut problems = Problems::default();
     let mut words = Vec::new();
-    for entry in document.iter() {
+    for entry in entries {
         match words_of_entry(&command, entry) {
             Ok(more) => words.extend(more),
             Err(problem) => problems.push(problem),
         }
-    }
-    for problem in policy_problems(&document) {
-        problems.push(problem);
     }
     problems.or_ok(words)
 }
@@ -175,12 +272,12 @@ fn words_of_entry(command: &Command, entry: &Entry) -> Result<Vec<Word>, Problem
     let node = &entry.node;
     let texts: Vec<(&Node, String)> = match &node.value {
         Value::Flag(flag) if is_flag(arg) => {
-            let written = flag.then(|| format!("--{}", entry.key));
-            let id = || arg.get_id().to_string();
-            return Ok(written
-                .map(|written| Word { id: id(), written })
-                .into_iter()
-                .collect());
+            let word = Word {
+                long: entry.key.clone(),
+                value: None,
+                place: entry.place.clone(),
+            };
+            return Ok(flag.then_some(word).into_iter().collect());
         }
         _ if is_flag(arg) => return Err(wrong(node, "true or false")),
         Value::Table(table) if entry.key == SET => assignments(table)?,
@@ -198,12 +295,13 @@ fn words_of_entry(command: &Command, entry: &Entry) -> Result<Vec<Word>, Problem
         }
     };
     let word = |(node, text): (&Node, String)| {
-        let written = format!("--{}={text}", entry.key);
-        match command.clone().try_get_matches_from([&written]) {
-            Ok(_) => Ok(Word {
-                id: arg.get_id().to_string(),
-                written,
-            }),
+        let word = Word {
+            long: entry.key.clone(),
+            value: Some(text),
+            place: node.place.clone(),
+        };
+        match command.clone().try_get_matches_from([word.written()]) {
+            Ok(_) => Ok(word),
             Err(error) => Err(wrong(node, &expected(&error))),
         }
     };
@@ -240,8 +338,8 @@ fn assignments(table: &Table) -> Result<Vec<(&Node, String)>, Problem> {
         .collect()
 }
 
-/// Is there such a policy, and does it have these parameters?
-fn policy_problems(document: &Table) -> Vec<Problem> {
+/// Is there such a policy, and does it have these parameters? `in_force` is the policy if the file names none.
+fn policy_problems(document: &Table, in_force: &str) -> Vec<Problem> {
     let policy = match document.get("policy") {
         Some(node) => match &node.value {
             Value::Text(name) => match known_host_policy(name) {
@@ -251,8 +349,9 @@ fn policy_problems(document: &Table) -> Vec<Problem> {
             // Said already.
             _ => return Vec::new(),
         },
-        None => match known_host_policy(super::DEFAULT_POLICY) {
+        None => match known_host_policy(in_force) {
             Ok(policy) => policy,
+            // Nothing in the file is wrong.
             Err(_) => return Vec::new(),
         },
     };
@@ -277,7 +376,11 @@ fn expected(error: &clap::Error) -> String {
         return format!("one of {}", values.join(", "));
     }
     let why = std::error::Error::source(error).map(ToString::to_string);
-    let why = why.unwrap_or_else(|| error.kind().to_string());
+    let why = why.unwrap_or_else(|| match error.kind() {
+        // All that a path can be wrong by.
+        ErrorKind::InvalidValue => "something that is not empty".to_string(),
+        other => other.to_string(),
+    });
     why.strip_prefix("expected ")
         .map_or(why.clone(), str::to_string)
 }

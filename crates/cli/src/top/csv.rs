@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Comma-separated values: the same columns for VMs and vCPUs, and both ways to state a share, because
-//! readers mix them up: percent of a VM's vCPUs' time, and of one pCPU's (esxtop's sums).
+//! Comma-separated values: the same columns for VMs and vCPUs, and both ways to state %RUN and %RDY,
+//! because readers mix them up: percent of a VM's vCPUs' time, and of one pCPU's (esxtop's sums).
 
 use corun_linux::watch::{Row, Sample};
 use corun_model::time::SEC;

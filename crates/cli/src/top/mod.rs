@@ -52,7 +52,8 @@ pub struct Args {
     #[arg(long)]
     vcpus: bool,
 
-    /// Shares of VMs as sums over their vCPUs, as esxtop has them
+    /// Shares of VMs as sums over their vCPUs, as esxtop has them; not in CSV, which has those of %RUN and %RDY in
+    /// columns of their own
     #[arg(long)]
     sum: bool,
 
@@ -163,14 +164,23 @@ impl Batch {
     }
 
     fn tell(&mut self, view: &View, then: &Sample, now: &Sample) -> anyhow::Result<()> {
-        let rows = view.rows(then, now);
         match self {
             Self::Tables => {
+                let rows = view.rows(then, now);
                 let (title, table) = (table::title(now), table::text(&rows, view.vcpus));
                 output::print(&format!("{title}\n{table}\n"))
             }
-            Self::Json => output::print(&(serde_json::to_string(&rows)? + "\n")),
+            Self::Json => {
+                let rows = view.rows(then, now);
+                output::print(&(serde_json::to_string(&rows)? + "\n"))
+            }
             Self::Csv(file, path) => {
+                // Sums are columns of their own there.
+                let rows = View {
+                    sum: false,
+                    ..*view
+                }
+                .rows(then, now);
                 let lines = rows.iter().map(|row| csv::line(row, then, now));
                 let lines: io::Result<String> = lines.collect();
                 let written = lines.and_then(|lines| file.write_all(lines.as_bytes()));

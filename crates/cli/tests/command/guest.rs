@@ -14,9 +14,7 @@ fn command(folder: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(CORUN);
     command.arg("guest").args(words);
     command.arg("--state").arg(folder.join("state.json"));
-    if words[0] != "restore" {
-        command.arg("--status").arg(folder.join("status.json"));
-    }
+    command.arg("--status").arg(folder.join("status.json"));
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -150,14 +148,20 @@ fn what_a_killed_daemon_left_is_given_back() {
     let process = sleeper();
     let before = allowed(&process);
     leave_pinned(folder.path(), &process);
+    let told = ["status.json", "guest.prom"].map(|name| folder.path().join(name));
+    for file in &told {
+        fs::write(file, "").unwrap();
+    }
     let status = corun(folder.path(), &["status"]);
     assert!(
         said(&status).contains("corun guest restore"),
         "{}",
         said(&status)
     );
-    let restored = corun(folder.path(), &["restore"]);
+    let metrics = told[1].to_str().unwrap();
+    let restored = corun(folder.path(), &["restore", "--metrics", metrics]);
     assert_eq!(restored.status.code(), Some(0), "{}", said(&restored));
+    assert!(told.iter().all(|file| !file.exists()));
     assert_eq!(allowed(&process), before);
     assert!(!folder.path().join("state.json").exists());
 }
@@ -270,4 +274,5 @@ fn nonsense_is_refused() {
     let output = corun(folder.path(), &["restore"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(said(&output).contains("state.json"), "{}", said(&output));
+    assert!(said(&output).contains("remove it"), "{}", said(&output));
 }

@@ -78,7 +78,11 @@ fn the_service_takes_back_what_is_written_down_elsewhere() {
     let with_config = |line: &&str| line.contains("--config /etc/corun/host.toml");
     let line = after.clone().find(with_config).unwrap();
     let line = line.replace("/etc/corun/host.toml", &at("host.toml"));
-    for options in ["", "--policy=balance --max-wait 2s"] {
+    for options in [
+        "",
+        "--policy=balance --max-wait 2s",
+        "--observe --only x --backend sched-ext",
+    ] {
         for file in ["threads.json", "halt-poll.json"] {
             fs::write(at(file), "[{\"tgid\":1,").unwrap();
         }
@@ -96,6 +100,18 @@ fn the_service_takes_back_what_is_written_down_elsewhere() {
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(said, "corun: nothing was left\n");
     }
+    // Other slips in the file, such as that for which the run ended, keep nothing from being taken back.
+    fs::write(at("threads.json"), "[").unwrap();
+    let text = fs::read_to_string(at("host.toml")).unwrap() + "max-ready = 200\npolicy = \"b\"";
+    fs::write(
+        at("host.toml"),
+        text.replacen("policy = ", "max-wait = ", 1),
+    )
+    .unwrap();
+    let line = line.replace("$CORUN_OPTIONS", "");
+    let output = corun(&line.split_whitespace().collect::<Vec<_>>());
+    assert!(output.status.success(), "{output:?}");
+    assert!(!Path::new(&at("threads.json")).exists());
     // Where nobody can read the options any more, there is what is by default.
     assert!(after.clone().any(|line| line == "host --restore"));
 }

@@ -112,6 +112,7 @@ fn what_cannot_be_is_refused() {
         &["top", "-d", "0"],
         &["top", "--sort", "colour"],
         &["metrics", "--listen", "everywhere"],
+        &["metrics", "--interval", "2s"],
     ] {
         assert_eq!(run(args).0, Some(2), "{args:?}");
     }

@@ -129,20 +129,30 @@ fn after<'a>(words: &'a [String], options: &[&str]) -> Option<&'a str> {
 /// The VM's name on its VMM's command line: `-name guest=X,…`, `-name X`, `--name X`, `--id X`.
 pub(crate) fn name(words: &[String]) -> Option<String> {
     let value = after(words, &["-name", "--name", "--id"])?;
-    let parts: Vec<&str> = value.split(',').collect();
+    let parts = parts(value);
     let guest = parts.iter().find_map(|part| part.strip_prefix("guest="));
-    let plain = || parts.iter().find(|part| !part.contains('=')).copied();
-    let name = guest.or_else(plain)?;
+    let plain = || parts.iter().find(|part| !part.contains('='));
+    let name = guest.or_else(|| plain().map(String::as_str))?;
     (!name.is_empty()).then(|| name.to_string())
+}
+
+/// The parts of QEMU's options, between commas; one that is doubled belongs to its part.
+fn parts(value: &str) -> Vec<String> {
+    // No word of a command line has a zero.
+    let parts = value.replace(",,", "\0");
+    let part = |part: &str| part.replace('\0', ",");
+    parts.split(',').map(part).collect()
 }
 
 /// `-uuid X`, or `-smbios type=1,uuid=X` as Proxmox has it.
 fn uuid(words: &[String]) -> Option<String> {
     let smbios = || {
-        let value = after(words, &["-smbios"])?;
-        value.split(',').find_map(|part| part.strip_prefix("uuid="))
+        let parts = parts(after(words, &["-smbios"])?);
+        let uuid = parts.iter().find_map(|part| part.strip_prefix("uuid="));
+        uuid.map(str::to_string)
     };
-    let text = after(words, &["-uuid"]).or_else(smbios)?;
+    let plain = after(words, &["-uuid"]).map(str::to_string);
+    let text = plain.or_else(smbios)?;
     let digits = text.chars().filter(char::is_ascii_hexdigit).count();
     (digits == 32 && text.len() == 36).then(|| text.to_ascii_lowercase())
 }

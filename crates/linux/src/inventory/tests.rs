@@ -186,6 +186,12 @@ fn names_as_vmms_have_them() {
         name("kvm -id 100 -name vm100,debug-threads=on").unwrap(),
         "vm100"
     );
+    // QEMU doubles commas that are no ends.
+    assert_eq!(
+        name("qemu -name guest=c,,d,debug-threads=on").unwrap(),
+        "c,d"
+    );
+    assert_eq!(name("qemu -name guest=c,,,process=x").unwrap(), "c,");
     assert_eq!(name("qemu -name guest="), None);
     assert_eq!(name("qemu -name"), None);
 }

@@ -24,8 +24,6 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
-    /// Worth knowing.
-    Warning,
     /// It might hurt the host or its VMs: refused unless forced.
     Dangerous,
     /// It cannot work, forced or not.
@@ -35,7 +33,6 @@ pub enum Severity {
 impl Severity {
     fn word(self) -> &'static str {
         match self {
-            Self::Warning => "warning",
             Self::Dangerous => "dangerous",
             Self::Impossible => "impossible",
         }
@@ -95,8 +92,6 @@ pub struct Verdict {
     pub refused: Vec<Finding>,
     /// What stood in the way and was forced.
     pub forced: Vec<Finding>,
-    /// What is worth knowing.
-    pub warnings: Vec<Finding>,
 }
 
 impl Verdict {
@@ -106,7 +101,6 @@ impl Verdict {
         for finding in findings {
             let forced = force.iter().any(|id| id == finding.id);
             match finding.severity {
-                Severity::Warning => verdict.warnings.push(finding),
                 Severity::Dangerous if forced => verdict.forced.push(finding),
                 _ => verdict.refused.push(finding),
             }

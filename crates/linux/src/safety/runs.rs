@@ -176,7 +176,8 @@ impl Runs {
                 what: format!("{count} runs ended badly within {} minutes", LATELY / 60),
                 why: "each start and each end stops all tasks of the host for a moment, and what ended \
                       them is still there",
-                remedy: "read why in last-exit.json (/var/lib/corun), change that, or wait ten minutes",
+                remedy: "read why in last-exit.json (in /var/lib/corun, unless --state-dir says otherwise), change that, or wait ten \
+                         minutes",
             });
         }
         let last = self.runs.last();

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The other end: `corun policy` asks the daemon.
 
+use super::connect;
 use super::protocol::{Command, LONGEST_REQUEST, Outcome, Refusal, Reply};
 use serde::de::DeserializeOwned;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// How long the daemon may take (messages say it, too): it answers within milliseconds unless its host stands still.
-const LIMIT: Duration = Duration::from_secs(10);
+/// How long the daemon may take: it answers within milliseconds unless its host stands still.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// More than any answer has, bytes: whoever says more is not the daemon. The status of 4096 vCPUs in 1024 VMs has 2 MB
 /// with names as people give them, 6 MB with the longest there are.
-const LONGEST_REPLY: u64 = 16 << 20;
+const LONGEST_REPLY: usize = 16 << 20;
 
 /// Why there is no answer, or not the one wanted.
 #[derive(Debug, thiserror::Error)]
@@ -30,8 +31,13 @@ pub enum CallError {
     )]
     NotAllowed(PathBuf),
     /// It does not answer.
-    #[error("the daemon did not answer within 10 s on {0}")]
-    TimeOver(PathBuf),
+    #[error("the daemon did not answer within {} s on {path}", .patience.as_secs_f64())]
+    TimeOver {
+        /// The socket.
+        path: PathBuf,
+        /// How long it had.
+        patience: Duration,
+    },
     /// The request would not be read.
     #[error("a request of {0} bytes is too long, at most {LONGEST_REQUEST} are accepted")]
     TooLong(usize),
@@ -61,11 +67,24 @@ pub enum CallError {
 /// # Errors
 /// [`CallError`].
 pub fn call<T: DeserializeOwned>(path: &Path, command: &Command) -> Result<T, CallError> {
+    call_within(PATIENCE, path, command)
+}
+
+/// The same, with so much `patience` in all.
+///
+/// # Errors
+/// [`CallError`].
+pub fn call_within<T: DeserializeOwned>(
+    patience: Duration,
+    path: &Path,
+    command: &Command,
+) -> Result<T, CallError> {
     let line = command.line();
     if line.len() > LONGEST_REQUEST {
         return Err(CallError::TooLong(line.len()));
     }
-    let answer = exchange(path, &line).map_err(|cause| explain(path, cause))?;
+    let answer = exchange(path, &line, patience);
+    let answer = answer.map_err(|cause| explain(path, cause, patience))?;
     let foreign = |cause| CallError::Foreign {
         path: path.to_path_buf(),
         cause,
@@ -77,22 +96,52 @@ pub fn call<T: DeserializeOwned>(path: &Path, command: &Command) -> Result<T, Ca
     }
 }
 
-fn exchange(path: &Path, line: &[u8]) -> io::Result<Vec<u8>> {
-    let mut stream = UnixStream::connect(path)?;
-    stream.set_read_timeout(Some(LIMIT))?;
-    stream.set_write_timeout(Some(LIMIT))?;
+fn exchange(path: &Path, line: &[u8], patience: Duration) -> io::Result<Vec<u8>> {
+    let until = Instant::now() + patience;
+    let mut stream = connect::within(patience, path)?;
+    stream.set_write_timeout(Some(left(until)?))?;
     stream.write_all(line)?;
+    answer(&mut stream, until)
+}
+
+/// A line, or what there is of one when the other end closes. All of it has come by `until`: one that is told bit by
+/// bit would take for ever.
+fn answer(stream: &mut UnixStream, until: Instant) -> io::Result<Vec<u8>> {
     let mut answer = Vec::new();
-    BufReader::new(stream.take(LONGEST_REPLY)).read_until(b'\n', &mut answer)?;
+    let mut chunk = vec![0; 64 << 10];
+    while answer.len() < LONGEST_REPLY {
+        stream.set_read_timeout(Some(left(until)?))?;
+        let count = match stream.read(&mut chunk) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            read => read?,
+        };
+        let new = &chunk[..count];
+        let end = new.iter().position(|&byte| byte == b'\n');
+        answer.extend_from_slice(&new[..end.unwrap_or(count)]);
+        if count == 0 || end.is_some() {
+            break;
+        }
+    }
     Ok(answer)
 }
 
-fn explain(path: &Path, cause: io::Error) -> CallError {
+/// How long it is until then.
+fn left(until: Instant) -> io::Result<Duration> {
+    let left = until.saturating_duration_since(Instant::now());
+    match left.is_zero() {
+        true => Err(io::ErrorKind::TimedOut.into()),
+        false => Ok(left),
+    }
+}
+
+fn explain(path: &Path, cause: io::Error, patience: Duration) -> CallError {
     let path = path.to_path_buf();
     match cause.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => CallError::NoDaemon(path),
         io::ErrorKind::PermissionDenied => CallError::NotAllowed(path),
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => CallError::TimeOver(path),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            CallError::TimeOver { path, patience }
+        }
         _ => CallError::Failed { path, cause },
     }
 }

@@ -2,6 +2,7 @@
 //! The place in the file system: made with the right mode from the start, removed at the end, and
 //! never taken from another daemon that lives.
 
+use super::connect;
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -9,9 +10,13 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 /// Nobody but owner and group: mode 0660.
 const UMASK: libc::mode_t = 0o117;
+
+/// How long whoever lives at an address may take to accept a connection.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Why nobody can be listened to.
 #[derive(Debug, thiserror::Error)]
@@ -156,7 +161,7 @@ fn clear(path: &Path) -> Result<(), SocketError> {
     {
         return Err(SocketError::NoSocket(path.to_path_buf()));
     }
-    match UnixStream::connect(path) {
+    match connect::within(PATIENCE, path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             fs::remove_file(path).map_err(refused)
         }

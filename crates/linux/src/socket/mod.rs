@@ -12,11 +12,12 @@
 
 mod call;
 mod client;
+mod connect;
 mod listener;
 pub mod protocol;
 pub mod scx_stats;
 
-pub use call::{CallError, call};
+pub use call::{CallError, call, call_within};
 pub use listener::SocketError;
 
 use client::{Client, Tongue};

@@ -290,6 +290,42 @@ fn a_name_that_became_another_s_stays() {
     assert!(path.exists());
 }
 
+/// However it hangs: it accepts nobody any more, or answers nothing, or bit by bit.
+#[test]
+fn a_daemon_that_hangs_keeps_nobody_waiting() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("host.sock");
+    let patience = Duration::from_millis(200);
+    let ask = || call_within::<InForce>(patience, &path, &Command::Policy).unwrap_err();
+    let listener = UnixListener::bind(&path).unwrap();
+    let began = Instant::now();
+    let error = ask();
+    assert!(matches!(error, CallError::TimeOver { .. }), "{error}");
+    assert!(error.to_string().contains("within 0.2 s"), "{error}");
+    // The kernel's queue for a listener of the standard library has room for some thousands at most.
+    let mut waiting = Vec::new();
+    while let Ok(stream) = connect::within(Duration::from_millis(20), &path) {
+        waiting.push(stream);
+        assert!(waiting.len() < 20_000);
+    }
+    let error = ask();
+    assert!(matches!(error, CallError::TimeOver { .. }), "{error}");
+    assert!(matches!(Server::bind(&path), Err(SocketError::Taken(_))));
+    drop((waiting, listener));
+    fs::remove_file(&path).unwrap();
+    let listener = UnixListener::bind(&path).unwrap();
+    let drops = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        while stream.write_all(b" ").is_ok() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
+    let error = ask();
+    assert!(matches!(error, CallError::TimeOver { .. }), "{error}");
+    drops.join().unwrap();
+    assert!(began.elapsed() < Duration::from_secs(10));
+}
+
 #[test]
 fn whoever_answers_otherwise_is_no_corun() {
     let dir = tempfile::tempdir().unwrap();

@@ -3,6 +3,7 @@
 //! exporters (`domain`, `uuid`, `vcpu`, a 0-based string). docs/metrics.md says what each means.
 
 use super::sample::{Sample, VmSample};
+use super::totals::Totals;
 use crate::holds::HoldsNow;
 use crate::inventory::Thread;
 use crate::status::VmNow;
@@ -121,10 +122,11 @@ const PRESSURE: Head = (
     "Time some task of the host waited for a pCPU (PSI, cpu some).",
 );
 
-/// The sample as text.
-pub fn text(sample: &Sample) -> String {
+/// The sample as text, with what VMs had in all until then.
+pub fn text(sample: &Sample, totals: &Totals) -> String {
     let mut page = Page {
         text: String::new(),
+        totals,
         twins: twins(sample),
     };
     page.host(sample);
@@ -135,6 +137,7 @@ pub fn text(sample: &Sample) -> String {
 
 struct Page<'a> {
     text: String,
+    totals: &'a Totals,
     /// Who several VMs say they are.
     twins: BTreeSet<Who<'a>>,
 }
@@ -258,19 +261,15 @@ impl Page<'_> {
         }
         self.head(THROTTLED);
         for vm in &sample.vms {
-            // The kernel throttles, or corun does: both count for themselves.
-            let kernel = vm.group.throttled.map(seconds);
-            let corun = throttled_by_corun(sample, vm);
-            let sum = kernel.into_iter().chain(corun).reduce(|a, b| a + b);
-            if let Some(sum) = sum {
+            if let Some(sum) = self.totals.throttled_s(vm) {
                 self.line(THROTTLED, &self.of_vm(vm), sum);
             }
         }
         self.head(HELPER);
         for vm in &sample.vms {
-            for (role, counted) in vm.others() {
+            for (role, time) in self.totals.helped(vm) {
                 let labels = format!("{},{}", self.of_vm(vm), labels(&[("role", role.name())]));
-                self.line(HELPER, &labels, seconds(counted.run));
+                self.line(HELPER, &labels, seconds(time));
             }
         }
     }
@@ -329,7 +328,7 @@ impl Page<'_> {
         };
         self.head(COSTOP);
         for vm in &sample.vms {
-            let known = daemon.vms.iter().find(|known| known.pid == vm.machine.tgid);
+            let known = daemon.vm(vm.machine.tgid);
             for (number, thread) in vcpus(vm) {
                 let vcpus = known.map_or(&[][..], |known| &known.vcpus);
                 if let Some(vcpu) = vcpus.iter().find(|vcpu| vcpu.tid == thread.tid) {
@@ -343,13 +342,7 @@ impl Page<'_> {
 /// What the daemon says of a VM.
 fn known<'a>(sample: &'a Sample, vm: &VmSample) -> Option<&'a VmNow> {
     let daemon = sample.daemon.as_ref()?;
-    daemon.vms.iter().find(|it| it.pid == vm.machine.tgid)
-}
-
-/// Time the dispatcher throttled a VM's vCPUs, s.
-fn throttled_by_corun(sample: &Sample, vm: &VmSample) -> Option<f64> {
-    let known = known(sample, vm)?;
-    Some(known.vcpus.iter().map(|vcpu| vcpu.throttled_s).sum())
+    daemon.vm(vm.machine.tgid)
 }
 
 fn under_policy(sample: &Sample, vm: &VmSample) -> Option<bool> {
@@ -385,6 +378,13 @@ mod tests {
     use crate::inventory::tests::FakeHost;
     use crate::watch::Sampler;
     use serde_json::json;
+
+    /// At a first look.
+    fn text(sample: &Sample) -> String {
+        let mut totals = Totals::default();
+        totals.add(sample);
+        super::text(sample, &totals)
+    }
 
     /// What policies think of VMs is there for those that they think something of, and nothing else is.
     #[test]

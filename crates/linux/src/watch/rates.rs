@@ -154,8 +154,7 @@ pub fn rows(then: &Sample, now: &Sample, vcpus: bool) -> Vec<Row> {
         };
         let told = |sample: &Sample| {
             let daemon = sample.daemon.as_ref()?;
-            let known = daemon.vms.iter().find(|known| known.pid == vm.machine.tgid);
-            known.cloned()
+            daemon.vm(vm.machine.tgid).cloned()
         };
         let pair = Pair {
             vm,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! One look at the host.
 
-use crate::inventory::{self, Machine, Role};
+use crate::inventory::{self, Machine};
 use crate::socket;
 use crate::socket::protocol::Command;
 use crate::status::HostStatus;
@@ -13,6 +13,11 @@ use corun_system::procfs::{Counted, Proc};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long the daemon may take to say what it knows. One that hangs must not keep a scrape, which Prometheus gives up
+/// after 10 s, from saying so.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What a VM's own cgroup says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,17 +45,6 @@ impl VmSample {
     /// What was counted of a thread.
     pub fn counted(&self, tid: u32) -> Counted {
         self.threads.get(&tid).copied().unwrap_or_default()
-    }
-
-    /// What was counted of the threads that are no vCPUs, by what they are for.
-    pub fn others(&self) -> BTreeMap<Role, Counted> {
-        let mut sums = BTreeMap::<Role, Counted>::new();
-        let threads = self.machine.threads.iter();
-        for thread in threads.filter(|thread| !thread.role.is_vcpu()) {
-            let sum = sums.entry(thread.role).or_default();
-            *sum = sum.plus(self.counted(thread.tid));
-        }
-        sums
     }
 }
 
@@ -99,7 +93,7 @@ impl Sampler {
         let machines = inventory::machines(&self.root);
         let all: BTreeSet<u32> = machines.iter().map(|machine| machine.tgid).collect();
         let look = |machine| self.vm(machine, &all, mount.as_deref());
-        let ask = |socket: &PathBuf| socket::call(socket, &Command::Status).ok();
+        let ask = |socket: &PathBuf| socket::call_within(PATIENCE, socket, &Command::Status).ok();
         Sample {
             at: clock::now(),
             scheduler: sched_ext::scheduler().unwrap_or_else(|| "kernel".to_string()),
@@ -188,14 +182,6 @@ mod tests {
                 run: 900,
                 ready: 80,
                 turns: 7
-            }
-        );
-        assert_eq!(
-            vm.others()[&Role::Io],
-            Counted {
-                run: 30,
-                ready: 3,
-                turns: 3
             }
         );
         assert_eq!(vm.group.weight, Some(300));

@@ -11,7 +11,8 @@ fn with(text: &str, line: &[&str]) -> anyhow::Result<Args> {
     let file = folder.path().join("host.toml");
     fs::write(&file, text).unwrap();
     fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
-    read(&file, &options().get_matches_from(line))
+    let (args, _) = read(&file, &options().get_matches_from(line))?;
+    Ok(args)
 }
 
 fn refused(text: &str) -> String {
@@ -52,7 +53,102 @@ fn the_command_line_wins() {
     let args = with(text, &line).unwrap();
     assert_eq!((args.policy.as_str(), args.max_ready), ("fair", Some(0.5)));
     assert_eq!(args.only, ["db"]);
-    assert_eq!(args.set, [("slice".to_string(), "2ms".to_string())]);
+    // Another policy's parameters are not those of the file's.
+    assert_eq!(args.set, []);
+}
+
+fn parameters(args: &Args) -> Vec<String> {
+    let each = args.set.iter().map(|(key, value)| format!("{key}={value}"));
+    each.collect()
+}
+
+#[test]
+fn parameters_go_together_key_by_key_with_the_policy_in_force() {
+    let vslicer = "policy = \"vslicer\"\n[set]\nslice = \"2ms\"\ndefault = \"7ms\"\n";
+    let args = with(vslicer, &["--set", "slice=3ms"]).unwrap();
+    assert_eq!(parameters(&args), ["default=7ms", "slice=3ms"]);
+    let args = with(vslicer, &["--policy", "vslicer"]).unwrap();
+    assert_eq!(parameters(&args), ["slice=2ms", "default=7ms"]);
+    // A file that names no policy sets those of the one that the command line names.
+    let light = "[set]\nlight = 200\n";
+    let args = with(light, &["--policy", "balance-load"]).unwrap();
+    assert_eq!(parameters(&args), ["light=200"]);
+    assert!(refused(light).contains("host.toml:2: set.light: "));
+    // Otherwise people are told which are left out.
+    let document = tree::parse("host.toml", vslicer).unwrap();
+    let mut words = words_of(&document, "fair").unwrap();
+    let said = options().get_matches_from(["--policy=fair", "--set=slot=1ms"]);
+    assert_eq!(
+        leave_out_parameters(&mut words, &said),
+        ["slice", "default"].map(|key| format!(
+            "host.toml:{}: set.{key}: is for vslicer, the file's policy; with --policy fair it is left out",
+            if key == "slice" { 3 } else { 4 }
+        ))
+    );
+    assert!(words.iter().all(|word| word.long != SET));
+}
+
+/// What goes together only in part is seen when all of it is known, and said where it was written.
+#[test]
+fn what_does_not_go_together_is_said_with_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("host.toml");
+    let run = |text: &str, line: &[&str]| {
+        fs::write(&file, text).unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+        let (args, said) = read(&file, &options().get_matches_from(line)).unwrap();
+        super::super::with_all(&args, &said)
+            .unwrap_err()
+            .to_string()
+    };
+    for (text, line, wanted) in [
+        (
+            "observe = true\nrecord = \"x\"",
+            &[][..],
+            "host.toml:2: record: does not go with --observe",
+        ),
+        (
+            "backend = \"fair\"\nmax-wait = \"2s\"\npolicy = \"fair\"",
+            &[],
+            "host.toml:2: max-wait: goes with the dispatcher only",
+        ),
+        (
+            "backend = \"fair\"\npolicy = \"jupiter\"",
+            &[],
+            "host.toml:2: policy: policy jupiter needs sched_ext",
+        ),
+        (
+            "backend = \"fair\"",
+            &[],
+            "host.toml:1: backend: policy balance needs sched_ext",
+        ),
+        (
+            "backend = \"fair\"",
+            &["--policy=jupiter"],
+            "--policy: policy jupiter needs sched_ext",
+        ),
+        (
+            "policy = \"aql\"\ncalibration = \"/nowhere.toml\"",
+            &[],
+            "host.toml:2: calibration: ",
+        ),
+    ] {
+        let said = run(text, line);
+        assert!(said.contains(wanted), "{text}: {said}\nwanted: {wanted}");
+    }
+}
+
+#[test]
+fn where_a_run_wrote_things_down_is_known_whatever_else_is_wrong() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("host.toml");
+    let none = options().get_matches_from(["--observe", "--only=x", "--restore"]);
+    let text = "policy = \"no such\"\nmax-ready = 200\nstate = \"/a\"\nstate-dir = \"/b\"\n";
+    fs::write(&file, text).unwrap();
+    fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+    let args = read_places(&file, &none).unwrap();
+    let places = [&args.state, &args.state_dir].map(|path| path.to_str());
+    assert_eq!(places, [Some("/a"), Some("/b")]);
 }
 
 #[test]
@@ -106,8 +202,12 @@ fn what_is_wrong_is_said_with_line_key_value_and_what_is_accepted() {
         ),
         ("policy = ", "host.toml:1: not TOML"),
         (
-            "observe = true\nrecord = \"x\"",
-            "host.toml: the argument '--observe' cannot be used with",
+            "state-dir = \"\"",
+            "host.toml:1: state-dir: found \"\", expected something that is not empty",
+        ),
+        (
+            "scx-stats = \"\"",
+            "host.toml:1: scx-stats: found \"\", expected a path, or off",
         ),
     ] {
         let said = refused(text);
@@ -167,11 +267,12 @@ fn files_that_others_may_write_are_refused() {
     }
     fs::write(&file, "#".repeat(70_000)).unwrap();
     assert!(!said(&file).is_empty());
-    assert!(
-        said(folder.path()).contains("is no file"),
-        "{}",
-        said(folder.path())
-    );
+    let pipe = folder.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    for other in [folder.path(), &pipe] {
+        assert!(said(other).contains("is no file"), "{}", said(other));
+    }
 }
 
 /// What packages install, and what they show.

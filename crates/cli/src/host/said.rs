@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Who said an option: the command line, or a line of the file. Messages name what somebody has written.
+
+use super::config::options;
+use crate::failure::Invalid;
+use clap::ArgMatches;
+use clap::parser::ValueSource;
+use corun_scenario::Place;
+use std::collections::BTreeMap;
+use std::fmt::Display;
+
+/// The options that were said, by their long names.
+pub(super) struct Said {
+    matches: ArgMatches,
+    /// Of those that the file says: where.
+    lines: BTreeMap<String, Place>,
+}
+
+impl Said {
+    /// All of it on the command line.
+    pub(super) fn on_the_line(matches: &ArgMatches) -> Self {
+        Self::with_lines(matches.clone(), BTreeMap::new())
+    }
+
+    /// Some of it in a file, in these `lines`.
+    pub(super) fn with_lines(matches: ArgMatches, lines: BTreeMap<String, Place>) -> Self {
+        Self { matches, lines }
+    }
+
+    /// Was this one said?
+    pub(super) fn has(&self, long: &str) -> bool {
+        let command = options();
+        let mut known = command.get_arguments();
+        let arg = known.find(|arg| arg.get_long() == Some(long));
+        let source = arg.and_then(|arg| self.matches.value_source(arg.get_id().as_str()));
+        source == Some(ValueSource::CommandLine)
+    }
+
+    /// That an option will not do.
+    pub(super) fn refuse(&self, long: &str, why: impl Display) -> anyhow::Error {
+        match self.lines.get(long) {
+            Some(place) => Invalid::error(format!("{place}: {long}: {why}")),
+            None => Invalid::error(format!("--{long}: {why}")),
+        }
+    }
+}

@@ -8,7 +8,7 @@ use crate::results::{
     AgentResult, ClientResult, Comparison, DiskResult, HostResult, IoResult, Recognised, Run,
     SiblingResult, VmResult,
 };
-use crate::summary::Spread;
+use crate::summary::{self, Spread};
 use comfy_table::{Cell, Table};
 use corun_model::counted;
 
@@ -45,9 +45,9 @@ type Show = fn(f64) -> String;
 
 /// The tables for a terminal of `width` columns.
 pub fn text(comparison: &Comparison, width: u16) -> String {
-    let policies = comparison.policies();
     let mut out = String::new();
     for case in comparison.cases() {
+        let policies = comparison.policies(case);
         let rows = rows(comparison, case);
         if !case.is_empty() {
             out += &format!("{case}\n");
@@ -64,11 +64,8 @@ pub fn text(comparison: &Comparison, width: u16) -> String {
             out += &format!("… and {}: see --json\n", counted(more, "more client"));
         }
     }
-    if comparison.seeds().len() > 1 {
-        out += &format!(
-            "Median over {} seeds, ± half of the range.\n",
-            comparison.seeds().len()
-        );
+    if let Some(seeds) = summary::seeds(comparison) {
+        out += &format!("Median over {seeds}, ± half of the range.\n");
     }
     out
 }
@@ -120,8 +117,8 @@ fn clients_left_out(comparison: &Comparison, case: &str) -> usize {
 
 /// All rows of a case.
 pub(crate) fn rows(comparison: &Comparison, case: &str) -> Vec<Row> {
-    let policies = comparison.policies();
-    let runs: Vec<Vec<&Run>> = policies
+    let runs: Vec<Vec<&Run>> = comparison
+        .policies(case)
         .iter()
         .map(|policy| comparison.of(case, policy))
         .collect();

@@ -194,6 +194,26 @@ fn a_table_fits_80_columns_whatever_is_compared() {
 }
 
 #[test]
+fn each_case_has_the_policies_that_it_was_run_under() {
+    let mut compared = comparison(1, &["threads"], &["cfs"]);
+    let other = comparison(2, &["2 VMs"], &["eevdf", "fair"]);
+    compared.runs.splice(0..0, other.runs);
+    let text = table::text(&compared, 80);
+    let (first, second) = text.split_once("threads\n").unwrap();
+    for (table, has, lacks) in [(first, "1.25×", "cfs"), (second, "web", "eevdf")] {
+        assert!(table.contains(has) && !table.contains(lacks), "{text}");
+    }
+    assert!(text.contains("Median over up to 2 seeds"), "{text}");
+    let said = sentences(&compared);
+    assert!(said[0].starts_with("2 VMs (8 vCPUs on 4 pCPUs): under fair, throughput is 1.12×"));
+    assert!(said[1].starts_with("threads (8 vCPUs on 4 pCPUs): under cfs, vCPUs are stacked"));
+    let page = page(&compared, &About::default()).unwrap();
+    let bars = page.matches("<title>running 45.0 %</title>").count();
+    assert_eq!(bars, 3, "one bar for each policy of a case");
+    assert!(!page.contains("running 0 % "), "no bar without runs");
+}
+
+#[test]
 fn a_wide_terminal_has_more_policies_side_by_side() {
     let many = comparison(3, &[""], &["cfs", "a", "b", "c", "d", "e", "f"]);
     let tables = |width| table::text(&many, width).matches("host ").count();

@@ -190,22 +190,14 @@ fn vm_rows(runs: &[Vec<&Run>], index: usize, vm: &VmResult) -> Vec<Row> {
         measure("lock wait, p99", micros, |vm| vm.lock_wait_p99_us),
     ];
     rows.extend(waits.into_iter().filter_map(worth_showing));
-    if runs
-        .iter()
-        .flatten()
-        .any(|run| run.policy.starts_with("cosched"))
-    {
+    if beside(runs, &["cosched"]) {
         rows.extend(
             sibling_rows(runs, index)
                 .into_iter()
                 .filter_map(worth_showing),
         );
     }
-    if runs
-        .iter()
-        .flatten()
-        .any(|run| SLICING.iter().any(|name| run.policy.ends_with(name)))
-    {
+    if beside(runs, &SLICING) {
         rows.extend(
             slice_rows(runs, index)
                 .into_iter()
@@ -239,6 +231,12 @@ fn unused_rows(runs: &[Vec<&Run>], index: usize) -> Vec<Row> {
         ]);
     }
     rows.into_iter().flatten().collect()
+}
+
+/// Is one of these policies compared, as corun has it or another scheduler (`cfs-…`, `credit-…`)?
+fn beside(runs: &[Vec<&Run>], policies: &[&str]) -> bool {
+    let mut all = runs.iter().flatten();
+    all.any(|run| policies.iter().any(|name| run.policy.contains(name)))
 }
 
 /// Policies that are about slices.

@@ -7,7 +7,8 @@
 use corun_report::detail::{Detail, Lane, Span, Timeline, Times, VmTimes};
 use corun_report::html::{About, page};
 use corun_report::{
-    ClientResult, Comparison, HostResult, Recognised, Run, VmResult, json, schema, sentences, table,
+    ClientResult, Comparison, HostResult, Recognised, Run, SiblingResult, VmResult, json, schema,
+    sentences, table,
 };
 
 fn vm(name: &str, throughput: f64, run: f64, ready: f64, lock: Option<f64>) -> VmResult {
@@ -239,6 +240,23 @@ fn rows_that_say_nothing_are_left_out() {
     let text = table::text(&compared, 80);
     assert_eq!(text.matches("host ").count(), 2, "two tables:\n{text}");
     assert_eq!(text.matches("taken for LLCF").count(), 1, "{text}");
+}
+
+#[test]
+fn siblings_are_told_of_beside_whatever_co_schedules() {
+    for (policy, shown) in [
+        ("cosched-dt", true),
+        ("cfs-cosched-demand", true),
+        ("jupiter", false),
+    ] {
+        let mut compared = comparison(1, &[""], &["cfs", policy]);
+        compared.runs[1].vms[0].siblings = Some(SiblingResult {
+            co_run_share: Some(0.75),
+            ..SiblingResult::default()
+        });
+        let text = table::text(&compared, 80);
+        assert_eq!(text.contains("co-run"), shown, "{policy}:\n{text}");
+    }
 }
 
 #[test]

@@ -17,6 +17,9 @@ const VMS_SHOWN: usize = 16;
 /// Clients and channels shown in a table; the rest is in `--json`.
 const CLIENTS_SHOWN: usize = 16;
 
+/// The least share that has a digit as a percentage.
+const SEEN: f64 = 0.0005;
+
 /// A measure of a host or a VM under every policy.
 pub(crate) struct Row {
     /// `host` or the VM's name; empty where it is that of the row above.
@@ -217,7 +220,9 @@ fn vm_rows(runs: &[Vec<&Run>], index: usize, vm: &VmResult) -> Vec<Row> {
 fn unused_rows(runs: &[Vec<&Run>], index: usize) -> Vec<Row> {
     let share = |measure: &str, of: fn(&VmResult) -> f64| {
         let share = move |run: &Run| Some(of(run.vms.get(index)?));
-        seen(plain(row(runs, measure, percent, share)))
+        let mut all = runs.iter().flatten().filter_map(|run| share(run));
+        let seen = all.any(|share| share >= SEEN);
+        seen.then(|| plain(row(runs, measure, percent, share)))
     };
     let mut rows = vec![
         share("polled", |vm| vm.polled_share),
@@ -383,15 +388,6 @@ fn worth_showing(row: Row) -> Option<Row> {
     row.cells
         .iter()
         .any(|(value, _)| value != NOTHING)
-        .then_some(row)
-}
-
-/// The row, unless it looks like nothing under every policy.
-fn seen(row: Row) -> Option<Row> {
-    let nothing = |value: &str| [NOTHING, "0 %", "<0.1 %"].contains(&value);
-    row.cells
-        .iter()
-        .any(|(value, _)| !nothing(value))
         .then_some(row)
 }
 

@@ -276,6 +276,11 @@ fn shares_of_pcpus_that_do_nothing_are_shown_where_there_are_any() {
         !shown(&compared, "retained"),
         "this is less than can be seen"
     );
+    let mut several = comparison(2, &[""], &["cfs", "balance"]);
+    several.runs[3].vms[0].polled_share = 0.0004;
+    assert!(!shown(&several, "polled"), "with several seeds, too");
+    several.runs[3].vms[0].polled_share = 0.1;
+    assert!(shown(&several, "polled"), "with one of the seeds");
     compared.runs[1].policy = "jupiter".to_string();
     assert!(shown(&compared, "polled") && !shown(&compared, "lent"));
 }

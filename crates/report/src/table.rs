@@ -6,7 +6,7 @@ use crate::format::{amount, micros, percent, ratio};
 use crate::layout::{Room, across, figure, lines, right, spanning};
 use crate::results::{
     AgentResult, ClientResult, Comparison, DiskResult, HostResult, IoResult, Recognised, Run,
-    SiblingResult, VmResult,
+    SiblingResult, TaskResult, VmResult,
 };
 use crate::summary::{self, Spread};
 use comfy_table::{Cell, Table};
@@ -16,6 +16,8 @@ use corun_model::counted;
 const VMS_SHOWN: usize = 16;
 /// Clients and channels shown in a table; the rest is in `--json`.
 const CLIENTS_SHOWN: usize = 16;
+/// Host tasks shown in a table; the rest is in `--json`.
+const TASKS_SHOWN: usize = 16;
 
 /// The least share that has a digit as a percentage.
 const SEEN: f64 = 0.0005;
@@ -58,13 +60,8 @@ pub fn text(comparison: &Comparison, width: u16) -> String {
         for columns in columns(&rows, &policies, width) {
             out += &lines(one(&rows, &policies, &columns, width));
         }
-        let more = vms_left_out(comparison, case);
-        if more > 0 {
-            out += &format!("… and {}: see --json\n", counted(more, "more VM"));
-        }
-        let more = clients_left_out(comparison, case);
-        if more > 0 {
-            out += &format!("… and {}: see --json\n", counted(more, "more client"));
+        for more in left_out(comparison, case) {
+            out += &format!("… and {more}: see --json\n");
         }
     }
     if let Some(seeds) = summary::seeds(comparison) {
@@ -108,14 +105,29 @@ fn one(rows: &[Row], policies: &[&str], columns: &[usize], width: u16) -> Table 
     table
 }
 
-pub(crate) fn vms_left_out(comparison: &Comparison, case: &str) -> usize {
-    let run = comparison.runs.iter().find(|run| run.case == case);
-    run.map_or(0, |run| run.vms.len().saturating_sub(VMS_SHOWN))
+/// What the tables of a case do not show: `3 more VMs`.
+pub(crate) fn left_out(comparison: &Comparison, case: &str) -> Vec<String> {
+    let Some(run) = comparison.runs.iter().find(|run| run.case == case) else {
+        return Vec::new();
+    };
+    let all = [
+        (run.vms.len(), VMS_SHOWN, "more VM"),
+        (tasks(comparison, run).len(), TASKS_SHOWN, "more task"),
+        (run.clients.len(), CLIENTS_SHOWN, "more client"),
+    ];
+    all.into_iter()
+        .filter(|(there, shown, _)| there > shown)
+        .map(|(there, shown, what)| counted(there - shown, what))
+        .collect()
 }
 
-fn clients_left_out(comparison: &Comparison, case: &str) -> usize {
-    let run = comparison.runs.iter().find(|run| run.case == case);
-    run.map_or(0, |run| run.clients.len().saturating_sub(CLIENTS_SHOWN))
+/// The host tasks that tables tell of: what a scenario says. A recording has every thread of the host,
+/// hundreds that nobody asks about.
+fn tasks<'a>(comparison: &Comparison, run: &'a Run) -> &'a [TaskResult] {
+    match comparison.replay {
+        Some(_) => &[],
+        None => &run.tasks,
+    }
 }
 
 /// All rows of a case.
@@ -134,6 +146,10 @@ pub(crate) fn rows(comparison: &Comparison, case: &str) -> Vec<Row> {
             row.of.clone_from(&vm.name);
         }
         rows.extend(of_vm);
+    }
+    let tasks = first.map_or(&[][..], |run| tasks(comparison, run));
+    for (index, task) in tasks.iter().enumerate().take(TASKS_SHOWN) {
+        rows.extend(task_rows(&runs, index, task));
     }
     let disks = first.map_or(&[][..], |run| &run.disks[..]);
     for (index, disk) in disks.iter().enumerate() {
@@ -322,6 +338,21 @@ fn agent_rows(runs: &[Vec<&Run>], index: usize) -> [Row; 5] {
         share("agent's own time", |it| Some(it.work_share)),
         share("ballooned", |it| Some(it.ballooned_share)),
     ]
+}
+
+/// Where a host task's time went.
+fn task_rows(runs: &[Vec<&Run>], index: usize, task: &TaskResult) -> [Row; 3] {
+    let share = |measure: &str, of: fn(&TaskResult) -> f64| {
+        let share = move |run: &Run| Some(of(run.tasks.get(index)?));
+        plain(row(runs, measure, percent, share))
+    };
+    let mut rows = [
+        share("run", |task| task.run_share),
+        share("ready", |task| task.ready_share),
+        share("wait", |task| task.wait_share),
+    ];
+    rows[0].of = format!("{} (task)", task.name);
+    rows
 }
 
 /// A disk's rows, in the order of the scenario.

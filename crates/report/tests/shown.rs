@@ -7,8 +7,8 @@
 use corun_report::detail::{Detail, Lane, Span, Timeline, Times, VmTimes};
 use corun_report::html::{About, page};
 use corun_report::{
-    ClientResult, Comparison, HostResult, Recognised, Run, SiblingResult, VmResult, json, schema,
-    sentences, table,
+    ClientResult, Comparison, HostResult, Recognised, ReplayCheck, Run, SiblingResult, TaskResult,
+    VmResult, json, schema, sentences, table,
 };
 
 fn vm(name: &str, throughput: f64, run: f64, ready: f64, lock: Option<f64>) -> VmResult {
@@ -313,6 +313,34 @@ fn clients_show_what_they_have() {
     // Nothing was given up, and a sink has no replies.
     assert_eq!(row("users", "given up"), None);
     assert_eq!(row("backup (sink)", "replies/s"), None);
+}
+
+#[test]
+fn host_tasks_of_scenarios_are_shown() {
+    let mut compared = comparison(1, &[""], &["cfs", "balance"]);
+    for run in &mut compared.runs {
+        let task = |at: u32| TaskResult {
+            name: format!("qemu-{at}"),
+            run_share: 0.25,
+            ready_share: 0.125,
+            wait_share: 0.625,
+        };
+        run.tasks = (0..18).map(task).collect();
+    }
+    let text = table::text(&compared, 80);
+    for said in [
+        "qemu-0 (task)",
+        "12.5 %",
+        "62.5 %",
+        "… and 2 more tasks: see --json",
+    ] {
+        assert!(text.contains(said), "{said}:\n{text}");
+    }
+    let drawn = page(&compared, &About::default()).unwrap();
+    assert!(drawn.contains("qemu-15 (task)") && drawn.contains("2 more tasks"));
+    // A recording has every thread of the host.
+    compared.replay = Some(ReplayCheck::default());
+    assert!(!table::text(&compared, 80).contains("(task)"));
 }
 
 #[test]

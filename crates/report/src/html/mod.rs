@@ -92,7 +92,7 @@ struct CasePart<'a> {
     timelines: Option<Timelines>,
     off: Vec<off::Off>,
     rows: Vec<Row>,
-    left_out: usize,
+    left_out: Vec<String>,
 }
 
 /// What the script draws.
@@ -171,7 +171,7 @@ fn part<'a>(
         timelines: timelines::timelines(&runs, comparison.replay.is_some(), timelines),
         off: off::off(&runs),
         rows: table::rows(comparison, case),
-        left_out: table::vms_left_out(comparison, case),
+        left_out: table::left_out(comparison, case),
         policies,
     }
 }

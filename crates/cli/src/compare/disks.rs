@@ -51,7 +51,7 @@ pub fn place(vm: &Vm, threads: &[ThreadSpec]) -> Result<Option<guest::DiskUse>, 
     }
     let place = |disk| guest::DiskUse {
         disk,
-        size: said.size.unwrap_or(IMAGE),
+        size: said.size.as_ref().map_or(IMAGE, |size| size.value),
         share: Share {
             weight: said.weight.unwrap_or(WEIGHT),
             quota: said.quota,
@@ -61,9 +61,10 @@ pub fn place(vm: &Vm, threads: &[ThreadSpec]) -> Result<Option<guest::DiskUse>, 
 }
 
 fn params(disk: &Disk, hz: u32) -> Result<DiskParams, Problems> {
+    let capacity = disk.capacity.as_ref().map(|said| said.value);
     let medium = match disk.kind.value.as_str() {
-        "ssd" => MediumParams::Ssd(ssd(&disk.ssd, disk.capacity)),
-        "hdd" => MediumParams::Hdd(hdd(&disk.hdd, disk.capacity)),
+        "ssd" => MediumParams::Ssd(ssd(&disk.ssd, capacity)),
+        "hdd" => MediumParams::Hdd(hdd(&disk.hdd, capacity)),
         _ => return Err(unknown(Some(&disk.kind), &["ssd", "hdd"])),
     };
     let mut params = DiskParams::new(medium);

@@ -456,13 +456,19 @@ fn clients_and_channels() {
         (
             "[client.ping]",
             "[client.more]\nvm = \"db\"\nkind = \"sink\"\nport = \"out\"\n[client.ping]",
-            "corun: shop.toml:25: client.more.vm: client more: no program of VM db uses the port out",
+            "corun: shop.toml:27: client.more.port: client more: no program of VM db uses the port out",
         ),
         (
             "\"http\"",
             "\"htpp\"",
-            "corun: shop.toml:19: client.users.vm: client users web1: no program of VM web1 uses the \
+            "corun: shop.toml:21: client.users.port: client users web1: no program of VM web1 uses the \
              port htpp; used are: http, db",
+        ),
+        (
+            "\"db:sql\"",
+            "\"db:sqk\"",
+            "corun: shop.toml:30: channel.calls.to: channel calls web1: no program of VM db uses the port \
+             sqk; used are: sql",
         ),
         (
             "\"2ms exp\"",
@@ -485,6 +491,24 @@ fn clients_and_channels() {
         let error = place.refused(&["compare", "shop.toml", "--quiet"]);
         assert!(error.starts_with(expected), "{error}");
     }
+}
+
+#[test]
+fn images_that_do_not_fit_are_told_by_the_key_that_says_so() {
+    let place = place("images");
+    let host = "[host]\npcpus = 1\n[device.d]\nkind = \"ssd\"\n";
+    let vm = "[vm.a]\nvcpus = 1\nthread = [{ program = \"loop { read 4KB }\" }]\n";
+    let large = vm.replace("[vm.a]\n", "[vm.a]\ndisk_size = \"1000GB\"\n");
+    place.write("s.toml", format!("{host}{large}"));
+    let error = place.refused(&["compare", "s.toml", "--quiet"]);
+    let expected = "corun: s.toml:6: vm.a.disk_size: VM a: its image of";
+    assert!(error.starts_with(expected), "{error}");
+    place.write("s.toml", format!("{host}capacity = \"10MB\"\n{vm}"));
+    let error = place.refused(&["compare", "s.toml", "--quiet"]);
+    assert!(
+        error.starts_with("corun: s.toml:5: device.d.capacity: VM a: its image of"),
+        "{error}"
+    );
 }
 
 /// A timer of 1 ns makes up for what a quota kept its VM from: millions of times in one moment.

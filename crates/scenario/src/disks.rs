@@ -55,16 +55,16 @@ pub struct SsdKeys {
 }
 
 /// Keys of hard disks.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct HddKeys {
     /// Revolutions per minute.
     pub rpm: Option<u32>,
     /// Seek to the next track.
-    pub seek_track: Option<Nanos>,
+    pub seek_track: Option<Located<Nanos>>,
     /// Seek over a third of the disk.
-    pub seek_average: Option<Nanos>,
+    pub seek_average: Option<Located<Nanos>>,
     /// Seek over the whole disk.
-    pub seek_full: Option<Nanos>,
+    pub seek_full: Option<Located<Nanos>>,
     /// From the platter, bytes/s.
     pub bandwidth: Option<u64>,
     /// From the buffer, bytes/s.
@@ -295,9 +295,9 @@ fn ssd(table: &Reader<'_>) -> SsdKeys {
 fn hdd(table: &Reader<'_>) -> HddKeys {
     HddKeys {
         rpm: table.whole("rpm", 1..=100_000),
-        seek_track: table.duration("seek_track", TIME),
-        seek_average: table.duration("seek_average", TIME),
-        seek_full: table.duration("seek_full", TIME),
+        seek_track: table.located_duration("seek_track", TIME),
+        seek_average: table.located_duration("seek_average", TIME),
+        seek_full: table.located_duration("seek_full", TIME),
         bandwidth: rate(table, "bandwidth"),
         link: rate(table, "link"),
         read_ahead: size(table, "read_ahead"),

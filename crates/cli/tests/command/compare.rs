@@ -511,6 +511,48 @@ fn images_that_do_not_fit_are_told_by_the_key_that_says_so() {
     );
 }
 
+#[test]
+fn seeks_of_longer_ways_take_no_less_time() {
+    let place = place("seeks");
+    let vm = "[vm.a]\nvcpus = 1\nthread = [{ program = \"loop { read 4KB }\" }]\n";
+    for (seek, expected) in [
+        (
+            "seek_average = \"20ms\"",
+            "corun: s.toml:5: device.d.seek_average: seek_average is 20.0 ms and seek_full 17.0 ms",
+        ),
+        (
+            "seek_track = \"9ms\"",
+            "corun: s.toml:5: device.d.seek_track: seek_track is 9.00 ms and seek_average 8.50 ms",
+        ),
+    ] {
+        place.write(
+            "s.toml",
+            format!("[host]\npcpus = 1\n[device.d]\nkind = \"hdd\"\n{seek}\n{vm}"),
+        );
+        let error = place.refused(&["compare", "s.toml", "--quiet"]);
+        assert!(error.starts_with(expected), "{error}");
+    }
+}
+
+#[test]
+fn csv_may_be_printed_instead_of_tables() {
+    let place = place("csv-printed");
+    place.write(
+        "s.toml",
+        "[host]\npcpus = 1\n[run]\nduration = \"50ms\"\npolicies = [\"cfs\"]\n[vm.a]\nvcpus = 1\nworkload = \"cpu\"\n",
+    );
+    let printed = place.prints(&["compare", "s.toml", "--quiet", "--csv", "-"]);
+    assert!(printed.starts_with("case,policy,seed"), "{printed}");
+    assert!(!printed.contains("utilisation (run)"), "{printed}");
+    let error = place.refused(&["compare", "s.toml", "--csv", "-", "--json"]);
+    assert!(error.starts_with("corun: --csv -: --json has"), "{error}");
+    let error = place.refused(&["compare", "s.toml", "--report", "-"]);
+    assert!(
+        error.starts_with("corun: --report -: the standard output"),
+        "{error}"
+    );
+}
+
 /// A timer of 1 ns makes up for what a quota kept its VM from: millions of times in one moment.
 #[test]
 fn a_run_whose_time_stands_still_fails_and_says_where() {

@@ -345,7 +345,11 @@ pub(crate) fn disk_use(table: &Reader<'_>, disks: &[Disk]) -> DiskUse {
         .as_ref()
         .is_some_and(|size| size.value < SMALLEST_IMAGE)
     {
-        table.problem("disk_size", "found less than 1MB, expected at least that");
+        let found = table.text("disk_size").unwrap_or_default();
+        table.problem(
+            "disk_size",
+            format!("found {found:?}, expected at least 1MB"),
+        );
     }
     let scheduler = disk.and_then(|disk| disks[disk].scheduler.as_ref());
     let weighs = scheduler.is_some_and(|said| said.value == "anticipatory");

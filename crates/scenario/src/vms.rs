@@ -163,7 +163,8 @@ const PAGE: u64 = 4 << 10;
 fn read_ahead(table: &Reader<'_>) -> Option<u64> {
     let window = disks::size(table, "read_ahead")?;
     if !(PAGE..=1 << 30).contains(&window) || !window.is_multiple_of(PAGE) {
-        let message = "found another size, expected a multiple of 4KB from 4KB to 1GB";
+        let found = table.text("read_ahead").unwrap_or_default();
+        let message = format!("found {found:?}, expected a multiple of 4KB from 4KB to 1GB");
         table.problem("read_ahead", message);
     }
     Some(window)

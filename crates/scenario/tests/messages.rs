@@ -482,8 +482,8 @@ fn sizes_that_guests_cannot_have() {
             "[device.a]\nkind = \"ssd\"",
         ),
         &[
-            "host.toml:6: vm.web.disk_size: found less than 1MB, expected at least that",
-            "host.toml:8: vm.web.guest.read_ahead: found another size, expected a multiple of 4KB \
+            "host.toml:6: vm.web.disk_size: found \"0B\", expected at least 1MB",
+            "host.toml:8: vm.web.guest.read_ahead: found \"5KB\", expected a multiple of 4KB \
              from 4KB to 1GB",
         ],
     );

@@ -15,6 +15,27 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
+/// The one option whose file may be the standard output: tables are not printed then.
+const CSV: &str = "--csv";
+
+/// Does the name stand for the standard output?
+fn is_stdout(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// Are comma-separated values printed, so that nothing else is?
+///
+/// # Errors
+/// [`Invalid`] if JSON is, too.
+pub fn csv_is_printed(file: Option<&PathBuf>, json: bool) -> anyhow::Result<bool> {
+    match file.is_some_and(|file| is_stdout(file)) {
+        true if json => Err(Invalid::error(format!(
+            "{CSV} -: --json has the standard output already; expected a file"
+        ))),
+        printed => Ok(printed),
+    }
+}
+
 /// What a command is to write.
 #[derive(Debug, Default)]
 pub struct Outputs(Vec<Output>);
@@ -63,6 +84,14 @@ impl Outputs {
         let mut all: Vec<Output> = Vec::new();
         for (option, path) in said {
             let Some(path) = path else { continue };
+            if is_stdout(path) {
+                if option == CSV {
+                    continue;
+                }
+                return Err(Invalid::error(format!(
+                    "{option} -: the standard output has the results; expected a file"
+                )));
+            }
             let is = Identity::of(path);
             if let Some(other) = all.iter().find(|other| is.is_some() && other.is == is) {
                 return Err(Invalid::error(format!(
@@ -180,7 +209,7 @@ pub fn report(
     named("report", file, quiet, page)
 }
 
-/// Writes comma-separated values, if they are wanted, and says so unless `quiet`.
+/// Writes comma-separated values, or prints them, if they are wanted, and says so unless `quiet`.
 ///
 /// # Errors
 /// As [`report`].
@@ -189,7 +218,10 @@ pub fn csv(
     quiet: bool,
     table: impl FnOnce() -> anyhow::Result<String>,
 ) -> anyhow::Result<()> {
-    named("csv", file, quiet, table)
+    match file.filter(|file| is_stdout(file)) {
+        Some(_) => output::print(&table()?),
+        None => named("csv", file, quiet, table),
+    }
 }
 
 fn named(
@@ -238,6 +270,18 @@ mod tests {
         let null = PathBuf::from("/dev/null");
         let outputs = Outputs::of([("--report", Some(&null)), ("-o", Some(&null))]).unwrap();
         outputs.spare(&null).unwrap();
+    }
+
+    #[test]
+    fn the_standard_output_is_for_one() {
+        let stdout = PathBuf::from("-");
+        let outputs = Outputs::of([("--csv", Some(&stdout))]).unwrap();
+        outputs.try_out().unwrap();
+        let report = Outputs::of([("--report", Some(&stdout))]);
+        assert!(refused(report).contains("--report -: the standard output has the results"));
+        assert!(csv_is_printed(Some(&stdout), false).unwrap());
+        assert!(!csv_is_printed(Some(&PathBuf::from("./-")), true).unwrap());
+        assert!(refused(csv_is_printed(Some(&stdout), true)).contains("--json has"));
     }
 
     #[test]

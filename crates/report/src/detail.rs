@@ -106,6 +106,30 @@ impl Timeline {
     pub fn spans(&self) -> usize {
         self.lanes.iter().map(|lane| lane.spans.len()).sum()
     }
+
+    /// How long it is.
+    pub fn length(&self) -> Nanos {
+        self.until.saturating_sub(self.from)
+    }
+
+    /// Its first part, `length` long.
+    #[must_use]
+    pub fn first(&self, length: Nanos) -> Self {
+        let until = self.until.min(self.from.saturating_add(length));
+        let of_span = |span: &Span| {
+            let length = span.length.min(until.saturating_sub(span.from));
+            (length > 0).then_some(Span { length, ..*span })
+        };
+        let of_lane = |lane: &Lane| Lane {
+            spans: lane.spans.iter().filter_map(of_span).collect(),
+            ..lane.clone()
+        };
+        Self {
+            until,
+            lanes: self.lanes.iter().map(of_lane).collect(),
+            ..*self
+        }
+    }
 }
 
 /// What pictures show of a run.
@@ -122,6 +146,29 @@ pub struct Detail {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_part_of_a_timeline() {
+        let span = |from, length| Span {
+            pcpu: Some(0),
+            from,
+            length,
+        };
+        let timeline = |until, spans| Timeline {
+            from: 10,
+            until,
+            pcpus: 1,
+            lanes: vec![Lane {
+                spans,
+                ..Lane::default()
+            }],
+        };
+        let whole = timeline(40, vec![span(10, 5), span(15, 15), span(30, 10)]);
+        let first = timeline(20, vec![span(10, 5), span(15, 5)]);
+        assert_eq!(whole.first(10), first);
+        assert_eq!(whole.first(whole.length()), whole);
+        assert_eq!(whole.first(Nanos::MAX), whole);
+    }
 
     #[test]
     fn pooled_times_are_counted_once_each() {

@@ -396,14 +396,19 @@ impl Comparison {
         once(self.runs.iter().map(|run| run.case.as_str()))
     }
 
-    /// The policies in order, each once: the first is the reference.
-    pub fn policies(&self) -> Vec<&str> {
-        once(self.runs.iter().map(|run| run.policy.as_str()))
+    /// The policies that a case was run under, in order, each once: the first is its reference.
+    pub fn policies(&self, case: &str) -> Vec<&str> {
+        once(self.of_case(case).map(|run| run.policy.as_str()))
     }
 
-    /// The seeds in order, each once.
-    pub fn seeds(&self) -> Vec<u64> {
-        once(self.runs.iter().map(|run| run.seed))
+    /// The seeds of a case in order, each once.
+    pub fn seeds(&self, case: &str) -> Vec<u64> {
+        once(self.of_case(case).map(|run| run.seed))
+    }
+
+    /// All runs of a case.
+    fn of_case(&self, case: &str) -> impl Iterator<Item = &Run> {
+        self.runs.iter().filter(move |run| run.case == case)
     }
 
     /// All runs of a policy on a case: one per seed.

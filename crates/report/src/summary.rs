@@ -28,6 +28,16 @@ impl Spread {
     }
 }
 
+/// Over how many seeds numbers are medians, if any case was run with several.
+pub(crate) fn seeds(comparison: &Comparison) -> Option<String> {
+    let cases = comparison.cases().into_iter();
+    let seeds: Vec<usize> = cases.map(|case| comparison.seeds(case).len()).collect();
+    let most = seeds.iter().copied().max().filter(|most| *most > 1)?;
+    let differ = seeds.iter().any(|count| *count != most);
+    let up_to = if differ { "up to " } else { "" };
+    Some(format!("{up_to}{most} seeds"))
+}
+
 /// The median over seeds of what `measure` sees in a run.
 fn median(runs: &[&Run], measure: impl Fn(&Run) -> Option<f64>) -> Option<f64> {
     let values = runs.iter().filter_map(|run| measure(run));
@@ -57,12 +67,12 @@ fn worst_lock_wait(run: &Run) -> Option<f64> {
 
 /// The comparison in words: one sentence per case and policy that is not the reference.
 pub fn sentences(comparison: &Comparison) -> Vec<String> {
-    let policies = comparison.policies();
-    let Some((reference, others)) = policies.split_first() else {
-        return Vec::new();
-    };
     let mut all = Vec::new();
     for case in comparison.cases() {
+        let policies = comparison.policies(case);
+        let Some((reference, others)) = policies.split_first() else {
+            continue;
+        };
         let base = comparison.of(case, reference);
         let Some(first) = base.first() else { continue };
         let host = &first.host;

@@ -6,9 +6,9 @@ use crate::format::{amount, micros, percent, ratio};
 use crate::layout::{Room, across, figure, lines, right, spanning};
 use crate::results::{
     AgentResult, ClientResult, Comparison, DiskResult, HostResult, IoResult, Recognised, Run,
-    SiblingResult, VmResult,
+    SiblingResult, TaskResult, VmResult,
 };
-use crate::summary::Spread;
+use crate::summary::{self, Spread};
 use comfy_table::{Cell, Table};
 use corun_model::counted;
 
@@ -16,6 +16,11 @@ use corun_model::counted;
 const VMS_SHOWN: usize = 16;
 /// Clients and channels shown in a table; the rest is in `--json`.
 const CLIENTS_SHOWN: usize = 16;
+/// Host tasks shown in a table; the rest is in `--json`.
+const TASKS_SHOWN: usize = 16;
+
+/// The least share that has a digit as a percentage.
+const SEEN: f64 = 0.0005;
 
 /// A measure of a host or a VM under every policy.
 pub(crate) struct Row {
@@ -45,9 +50,9 @@ type Show = fn(f64) -> String;
 
 /// The tables for a terminal of `width` columns.
 pub fn text(comparison: &Comparison, width: u16) -> String {
-    let policies = comparison.policies();
     let mut out = String::new();
     for case in comparison.cases() {
+        let policies = comparison.policies(case);
         let rows = rows(comparison, case);
         if !case.is_empty() {
             out += &format!("{case}\n");
@@ -55,20 +60,12 @@ pub fn text(comparison: &Comparison, width: u16) -> String {
         for columns in columns(&rows, &policies, width) {
             out += &lines(one(&rows, &policies, &columns, width));
         }
-        let more = vms_left_out(comparison, case);
-        if more > 0 {
-            out += &format!("… and {}: see --json\n", counted(more, "more VM"));
-        }
-        let more = clients_left_out(comparison, case);
-        if more > 0 {
-            out += &format!("… and {}: see --json\n", counted(more, "more client"));
+        for more in left_out(comparison, case) {
+            out += &format!("… and {more}: see --json\n");
         }
     }
-    if comparison.seeds().len() > 1 {
-        out += &format!(
-            "Median over {} seeds, ± half of the range.\n",
-            comparison.seeds().len()
-        );
+    if let Some(seeds) = summary::seeds(comparison) {
+        out += &format!("Median over {seeds}, ± half of the range.\n");
     }
     out
 }
@@ -108,20 +105,35 @@ fn one(rows: &[Row], policies: &[&str], columns: &[usize], width: u16) -> Table 
     table
 }
 
-pub(crate) fn vms_left_out(comparison: &Comparison, case: &str) -> usize {
-    let run = comparison.runs.iter().find(|run| run.case == case);
-    run.map_or(0, |run| run.vms.len().saturating_sub(VMS_SHOWN))
+/// What the tables of a case do not show: `3 more VMs`.
+pub(crate) fn left_out(comparison: &Comparison, case: &str) -> Vec<String> {
+    let Some(run) = comparison.runs.iter().find(|run| run.case == case) else {
+        return Vec::new();
+    };
+    let all = [
+        (run.vms.len(), VMS_SHOWN, "more VM"),
+        (tasks(comparison, run).len(), TASKS_SHOWN, "more task"),
+        (run.clients.len(), CLIENTS_SHOWN, "more client"),
+    ];
+    all.into_iter()
+        .filter(|(there, shown, _)| there > shown)
+        .map(|(there, shown, what)| counted(there - shown, what))
+        .collect()
 }
 
-fn clients_left_out(comparison: &Comparison, case: &str) -> usize {
-    let run = comparison.runs.iter().find(|run| run.case == case);
-    run.map_or(0, |run| run.clients.len().saturating_sub(CLIENTS_SHOWN))
+/// The host tasks that tables tell of: what a scenario says. A recording has every thread of the host,
+/// hundreds that nobody asks about.
+fn tasks<'a>(comparison: &Comparison, run: &'a Run) -> &'a [TaskResult] {
+    match comparison.replay {
+        Some(_) => &[],
+        None => &run.tasks,
+    }
 }
 
 /// All rows of a case.
 pub(crate) fn rows(comparison: &Comparison, case: &str) -> Vec<Row> {
-    let policies = comparison.policies();
-    let runs: Vec<Vec<&Run>> = policies
+    let runs: Vec<Vec<&Run>> = comparison
+        .policies(case)
         .iter()
         .map(|policy| comparison.of(case, policy))
         .collect();
@@ -134,6 +146,10 @@ pub(crate) fn rows(comparison: &Comparison, case: &str) -> Vec<Row> {
             row.of.clone_from(&vm.name);
         }
         rows.extend(of_vm);
+    }
+    let tasks = first.map_or(&[][..], |run| tasks(comparison, run));
+    for (index, task) in tasks.iter().enumerate().take(TASKS_SHOWN) {
+        rows.extend(task_rows(&runs, index, task));
     }
     let disks = first.map_or(&[][..], |run| &run.disks[..]);
     for (index, disk) in disks.iter().enumerate() {
@@ -193,22 +209,14 @@ fn vm_rows(runs: &[Vec<&Run>], index: usize, vm: &VmResult) -> Vec<Row> {
         measure("lock wait, p99", micros, |vm| vm.lock_wait_p99_us),
     ];
     rows.extend(waits.into_iter().filter_map(worth_showing));
-    if runs
-        .iter()
-        .flatten()
-        .any(|run| run.policy.starts_with("cosched"))
-    {
+    if beside(runs, &["cosched"]) {
         rows.extend(
             sibling_rows(runs, index)
                 .into_iter()
                 .filter_map(worth_showing),
         );
     }
-    if runs
-        .iter()
-        .flatten()
-        .any(|run| SLICING.iter().any(|name| run.policy.ends_with(name)))
-    {
+    if beside(runs, &SLICING) {
         rows.extend(
             slice_rows(runs, index)
                 .into_iter()
@@ -228,7 +236,9 @@ fn vm_rows(runs: &[Vec<&Run>], index: usize, vm: &VmResult) -> Vec<Row> {
 fn unused_rows(runs: &[Vec<&Run>], index: usize) -> Vec<Row> {
     let share = |measure: &str, of: fn(&VmResult) -> f64| {
         let share = move |run: &Run| Some(of(run.vms.get(index)?));
-        seen(plain(row(runs, measure, percent, share)))
+        let mut all = runs.iter().flatten().filter_map(|run| share(run));
+        let seen = all.any(|share| share >= SEEN);
+        seen.then(|| plain(row(runs, measure, percent, share)))
     };
     let mut rows = vec![
         share("polled", |vm| vm.polled_share),
@@ -242,6 +252,12 @@ fn unused_rows(runs: &[Vec<&Run>], index: usize) -> Vec<Row> {
         ]);
     }
     rows.into_iter().flatten().collect()
+}
+
+/// Is one of these policies compared, as corun has it or another scheduler (`cfs-…`, `credit-…`)?
+fn beside(runs: &[Vec<&Run>], policies: &[&str]) -> bool {
+    let mut all = runs.iter().flatten();
+    all.any(|run| policies.iter().any(|name| run.policy.contains(name)))
 }
 
 /// Policies that are about slices.
@@ -324,6 +340,21 @@ fn agent_rows(runs: &[Vec<&Run>], index: usize) -> [Row; 5] {
     ]
 }
 
+/// Where a host task's time went.
+fn task_rows(runs: &[Vec<&Run>], index: usize, task: &TaskResult) -> [Row; 3] {
+    let share = |measure: &str, of: fn(&TaskResult) -> f64| {
+        let share = move |run: &Run| Some(of(run.tasks.get(index)?));
+        plain(row(runs, measure, percent, share))
+    };
+    let mut rows = [
+        share("run", |task| task.run_share),
+        share("ready", |task| task.ready_share),
+        share("wait", |task| task.wait_share),
+    ];
+    rows[0].of = format!("{} (task)", task.name);
+    rows
+}
+
 /// A disk's rows, in the order of the scenario.
 fn disk_rows(runs: &[Vec<&Run>], index: usize, disk: &DiskResult) -> Vec<Row> {
     let measure = |measure: &str, show: Show, of: fn(&DiskResult) -> f64| {
@@ -388,15 +419,6 @@ fn worth_showing(row: Row) -> Option<Row> {
     row.cells
         .iter()
         .any(|(value, _)| value != NOTHING)
-        .then_some(row)
-}
-
-/// The row, unless it looks like nothing under every policy.
-fn seen(row: Row) -> Option<Row> {
-    let nothing = |value: &str| [NOTHING, "0 %", "<0.1 %"].contains(&value);
-    row.cells
-        .iter()
-        .any(|(value, _)| !nothing(value))
         .then_some(row)
 }
 

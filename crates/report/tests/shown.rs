@@ -7,7 +7,8 @@
 use corun_report::detail::{Detail, Lane, Span, Timeline, Times, VmTimes};
 use corun_report::html::{About, page};
 use corun_report::{
-    ClientResult, Comparison, HostResult, Recognised, Run, VmResult, json, schema, sentences, table,
+    ClientResult, Comparison, HostResult, Recognised, ReplayCheck, Run, SiblingResult, TaskResult,
+    VmResult, json, schema, sentences, table,
 };
 
 fn vm(name: &str, throughput: f64, run: f64, ready: f64, lock: Option<f64>) -> VmResult {
@@ -194,6 +195,26 @@ fn a_table_fits_80_columns_whatever_is_compared() {
 }
 
 #[test]
+fn each_case_has_the_policies_that_it_was_run_under() {
+    let mut compared = comparison(1, &["threads"], &["cfs"]);
+    let other = comparison(2, &["2 VMs"], &["eevdf", "fair"]);
+    compared.runs.splice(0..0, other.runs);
+    let text = table::text(&compared, 80);
+    let (first, second) = text.split_once("threads\n").unwrap();
+    for (table, has, lacks) in [(first, "1.25×", "cfs"), (second, "web", "eevdf")] {
+        assert!(table.contains(has) && !table.contains(lacks), "{text}");
+    }
+    assert!(text.contains("Median over up to 2 seeds"), "{text}");
+    let said = sentences(&compared);
+    assert!(said[0].starts_with("2 VMs (8 vCPUs on 4 pCPUs): under fair, throughput is 1.12×"));
+    assert!(said[1].starts_with("threads (8 vCPUs on 4 pCPUs): under cfs, vCPUs are stacked"));
+    let page = page(&compared, &About::default()).unwrap();
+    let bars = page.matches("<title>running 45.0 %</title>").count();
+    assert_eq!(bars, 3, "one bar for each policy of a case");
+    assert!(!page.contains("running 0 % "), "no bar without runs");
+}
+
+#[test]
 fn a_wide_terminal_has_more_policies_side_by_side() {
     let many = comparison(3, &[""], &["cfs", "a", "b", "c", "d", "e", "f"]);
     let tables = |width| table::text(&many, width).matches("host ").count();
@@ -222,6 +243,23 @@ fn rows_that_say_nothing_are_left_out() {
 }
 
 #[test]
+fn siblings_are_told_of_beside_whatever_co_schedules() {
+    for (policy, shown) in [
+        ("cosched-dt", true),
+        ("cfs-cosched-demand", true),
+        ("jupiter", false),
+    ] {
+        let mut compared = comparison(1, &[""], &["cfs", policy]);
+        compared.runs[1].vms[0].siblings = Some(SiblingResult {
+            co_run_share: Some(0.75),
+            ..SiblingResult::default()
+        });
+        let text = table::text(&compared, 80);
+        assert_eq!(text.contains("co-run"), shown, "{policy}:\n{text}");
+    }
+}
+
+#[test]
 fn shares_of_pcpus_that_do_nothing_are_shown_where_there_are_any() {
     let mut compared = comparison(1, &[""], &["cfs", "vsmtio"]);
     let shown = |compared: &Comparison, row: &str| table::text(compared, 80).contains(row);
@@ -238,6 +276,11 @@ fn shares_of_pcpus_that_do_nothing_are_shown_where_there_are_any() {
         !shown(&compared, "retained"),
         "this is less than can be seen"
     );
+    let mut several = comparison(2, &[""], &["cfs", "balance"]);
+    several.runs[3].vms[0].polled_share = 0.0004;
+    assert!(!shown(&several, "polled"), "with several seeds, too");
+    several.runs[3].vms[0].polled_share = 0.1;
+    assert!(shown(&several, "polled"), "with one of the seeds");
     compared.runs[1].policy = "jupiter".to_string();
     assert!(shown(&compared, "polled") && !shown(&compared, "lent"));
 }
@@ -270,6 +313,34 @@ fn clients_show_what_they_have() {
     // Nothing was given up, and a sink has no replies.
     assert_eq!(row("users", "given up"), None);
     assert_eq!(row("backup (sink)", "replies/s"), None);
+}
+
+#[test]
+fn host_tasks_of_scenarios_are_shown() {
+    let mut compared = comparison(1, &[""], &["cfs", "balance"]);
+    for run in &mut compared.runs {
+        let task = |at: u32| TaskResult {
+            name: format!("qemu-{at}"),
+            run_share: 0.25,
+            ready_share: 0.125,
+            wait_share: 0.625,
+        };
+        run.tasks = (0..18).map(task).collect();
+    }
+    let text = table::text(&compared, 80);
+    for said in [
+        "qemu-0 (task)",
+        "12.5 %",
+        "62.5 %",
+        "… and 2 more tasks: see --json",
+    ] {
+        assert!(text.contains(said), "{said}:\n{text}");
+    }
+    let drawn = page(&compared, &About::default()).unwrap();
+    assert!(drawn.contains("qemu-15 (task)") && drawn.contains("2 more tasks"));
+    // A recording has every thread of the host.
+    compared.replay = Some(ReplayCheck::default());
+    assert!(!table::text(&compared, 80).contains("(task)"));
 }
 
 #[test]

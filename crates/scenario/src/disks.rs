@@ -20,7 +20,7 @@ pub struct Disk {
     /// The host's I/O scheduler for it.
     pub scheduler: Option<Located<String>>,
     /// Size, bytes.
-    pub capacity: Option<u64>,
+    pub capacity: Option<Located<u64>>,
     /// From a guest's kick to the submission by the host.
     pub submit: Option<Nanos>,
     /// From completion to the guest's interrupt.
@@ -55,16 +55,16 @@ pub struct SsdKeys {
 }
 
 /// Keys of hard disks.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct HddKeys {
     /// Revolutions per minute.
     pub rpm: Option<u32>,
     /// Seek to the next track.
-    pub seek_track: Option<Nanos>,
+    pub seek_track: Option<Located<Nanos>>,
     /// Seek over a third of the disk.
-    pub seek_average: Option<Nanos>,
+    pub seek_average: Option<Located<Nanos>>,
     /// Seek over the whole disk.
-    pub seek_full: Option<Nanos>,
+    pub seek_full: Option<Located<Nanos>>,
     /// From the platter, bytes/s.
     pub bandwidth: Option<u64>,
     /// From the buffer, bytes/s.
@@ -104,14 +104,14 @@ pub struct AnticipatoryKeys {
 }
 
 /// What a VM says of its disk.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct DiskUse {
     /// Which one: its place in the list of disks.
     pub disk: Option<usize>,
     /// Is it named, rather than the only one?
     pub named: bool,
     /// Size of the VM's image, bytes.
-    pub size: Option<u64>,
+    pub size: Option<Located<u64>>,
     /// Weight against the disk's other VMs.
     pub weight: Option<u32>,
     /// The most bytes per second.
@@ -171,11 +171,18 @@ impl FromStr for Rate {
 
 /// 1 PiB; disks are smaller and slower than that.
 const MOST: u64 = 1 << 50;
+/// The least size of a VM's image.
+const SMALLEST_IMAGE: u64 = 1 << 20;
 const SIZE: &str = "a size from 0B to 1048576GB, whole, such as \"32GB\"";
 const RATE: &str = "a rate from 1B/s to 1000000GB/s, whole, such as \"50MB/s\"";
 
 pub(crate) fn size(table: &Reader<'_>, key: &'static str) -> Option<u64> {
     table.parsed::<Bytes>(key, SIZE).map(|bytes| bytes.0)
+}
+
+/// A size that is looked at again later.
+fn located_size(table: &Reader<'_>, key: &'static str) -> Option<Located<u64>> {
+    table.said(key, size(table, key)?)
 }
 
 fn rate(table: &Reader<'_>, key: &'static str) -> Option<u64> {
@@ -235,7 +242,7 @@ fn disk(name: &str, table: Reader<'_>) -> Option<Disk> {
         name: name.to_string(),
         kind,
         scheduler,
-        capacity: size(&table, "capacity"),
+        capacity: located_size(&table, "capacity"),
         submit: table.duration("submit", TIME),
         complete: table.duration("complete", TIME),
         page_cache: table.whole("page_cache", CACHED),
@@ -288,9 +295,9 @@ fn ssd(table: &Reader<'_>) -> SsdKeys {
 fn hdd(table: &Reader<'_>) -> HddKeys {
     HddKeys {
         rpm: table.whole("rpm", 1..=100_000),
-        seek_track: table.duration("seek_track", TIME),
-        seek_average: table.duration("seek_average", TIME),
-        seek_full: table.duration("seek_full", TIME),
+        seek_track: table.located_duration("seek_track", TIME),
+        seek_average: table.located_duration("seek_average", TIME),
+        seek_full: table.located_duration("seek_full", TIME),
         bandwidth: rate(table, "bandwidth"),
         link: rate(table, "link"),
         read_ahead: size(table, "read_ahead"),
@@ -323,7 +330,7 @@ pub(crate) fn disk_use(table: &Reader<'_>, disks: &[Disk]) -> DiskUse {
     let said = DiskUse {
         disk,
         named: table.has("disk"),
-        size: size(table, "disk_size"),
+        size: located_size(table, "disk_size"),
         weight: table.whole("io_weight", 1..=10_000),
         quota: rate(table, "io_quota"),
     };
@@ -332,6 +339,17 @@ pub(crate) fn disk_use(table: &Reader<'_>, disks: &[Disk]) -> DiskUse {
             let message = "goes with a disk, but the VM names none and the host has not just one";
             table.problem(key, message);
         }
+    }
+    if said
+        .size
+        .as_ref()
+        .is_some_and(|size| size.value < SMALLEST_IMAGE)
+    {
+        let found = table.text("disk_size").unwrap_or_default();
+        table.problem(
+            "disk_size",
+            format!("found {found:?}, expected at least 1MB"),
+        );
     }
     let scheduler = disk.and_then(|disk| disks[disk].scheduler.as_ref());
     let weighs = scheduler.is_some_and(|said| said.value == "anticipatory");

@@ -208,7 +208,10 @@ fn rr(table: Reader<'_>) -> RrKeys {
         };
         table.problem(said, "expected runtime and period, both or neither");
     }
-    if keys.runtime > keys.period {
+    if keys
+        .period
+        .is_some_and(|period| keys.runtime > Some(period))
+    {
         table.problem(
             "runtime",
             "found more than the period, expected at most that",

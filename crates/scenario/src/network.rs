@@ -72,12 +72,12 @@ pub enum ClientKind {
     /// `kind = "sink"`.
     Sink {
         /// The port.
-        port: String,
+        port: Located<String>,
     },
     /// `kind = "stream"`.
     Stream {
         /// The port.
-        port: String,
+        port: Located<String>,
         /// So many connections.
         connections: u32,
     },
@@ -87,7 +87,7 @@ pub enum ClientKind {
 #[derive(Clone, Debug)]
 pub struct Requests {
     /// The port.
-    pub port: String,
+    pub port: Located<String>,
     /// At most so many requests at a time.
     pub connections: u32,
     /// Of a request: a size.
@@ -109,6 +109,8 @@ pub struct Channel {
     pub from: (usize, String),
     /// The VM that is called and its port.
     pub to: (usize, String),
+    /// `to` as it was written.
+    pub said_to: Located<String>,
 }
 
 /// Latencies: beyond a second it is no network.
@@ -191,8 +193,37 @@ pub(crate) fn clients(top: &Reader<'_>, vms: &[Vm]) -> Vec<Client> {
 
 const KINDS: [&str; 5] = ["closed", "open", "ping", "sink", "stream"];
 
+/// Keys of clients with the kinds that heed them.
+const HEEDED: [(&str, &[&str]); 9] = [
+    ("port", &["closed", "open", "sink", "stream"]),
+    ("connections", &["closed", "open", "stream"]),
+    ("think", &["closed"]),
+    ("rate", &["open"]),
+    ("gaps", &["open"]),
+    ("size", &["closed", "open"]),
+    ("timeout", &["closed", "open", "ping"]),
+    ("keep_alive", &["closed", "open"]),
+    ("interval", &["ping"]),
+];
+
+/// Keys that a client of this kind would not heed.
+fn foreign(table: &Reader<'_>, said: &str) {
+    if !KINDS.contains(&said) {
+        return;
+    }
+    for (key, kinds) in HEEDED {
+        if table.find(key).is_some() && !kinds.contains(&said) {
+            let kinds: Vec<String> = kinds.iter().map(|kind| format!("{kind:?}")).collect();
+            let kinds = kinds.join(" or ");
+            let message = format!("goes with kind = {kinds}, but here it is {said:?}");
+            table.problem(key, message);
+        }
+    }
+}
+
 fn kind(table: &Reader<'_>) -> Option<ClientKind> {
     let said = table.required("kind", "closed, open, ping, sink or stream")?;
+    foreign(table, &said.value);
     let port = || table.required("port", "the name of a port that programs of the VM use");
     match said.value.as_str() {
         "closed" => Some(ClientKind::Closed {
@@ -211,13 +242,11 @@ fn kind(table: &Reader<'_>) -> Option<ClientKind> {
             interval: table.located("interval"),
             timeout: table.duration("timeout", PATIENCE),
         }),
-        "sink" => Some(ClientKind::Sink {
-            port: port()?.value,
-        }),
+        "sink" => Some(ClientKind::Sink { port: port()? }),
         "stream" => {
             let connections = connections(table, 1);
             Some(ClientKind::Stream {
-                port: port()?.value,
+                port: port()?,
                 connections,
             })
         }
@@ -241,7 +270,7 @@ fn requests(table: &Reader<'_>, default_connections: u32) -> Option<Requests> {
     let keep_alive = table.flag("keep_alive").unwrap_or(true);
     let port = table.required("port", "the name of a port that programs of the VM use")?;
     Some(Requests {
-        port: port.value,
+        port,
         connections,
         size,
         timeout,
@@ -275,7 +304,7 @@ pub(crate) fn channels(top: &Reader<'_>, vms: &[Vm]) -> Vec<Channel> {
         names::check(&table, name);
         let from = end(&table, "from", vms);
         let to = end(&table, "to", vms);
-        if let (Some((said_from, froms, calls)), Some((_, tos, serves))) = (from, to) {
+        if let (Some((said_from, froms, calls)), Some((said_to, tos, serves))) = (from, to) {
             if tos.len() > 1 {
                 let names: Vec<&str> = tos.iter().map(|&vm| vms[vm].name.as_str()).collect();
                 let message = format!("means several VMs, expected one of {}", names.join(", "));
@@ -286,6 +315,7 @@ pub(crate) fn channels(top: &Reader<'_>, vms: &[Vm]) -> Vec<Channel> {
                 said_from: said_from.clone(),
                 from: (from, calls.clone()),
                 to: (tos[0], serves.clone()),
+                said_to: said_to.clone(),
             };
             all.extend(froms.iter().map(channel));
         }

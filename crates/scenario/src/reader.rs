@@ -268,6 +268,11 @@ impl<'a> Reader<'a> {
         range: RangeInclusive<Nanos>,
     ) -> Option<Located<Nanos>> {
         let value = self.duration(key, range)?;
+        self.said(key, value)
+    }
+
+    /// The value of a key that is there, with where it was written.
+    pub fn said<T>(&self, key: &'static str, value: T) -> Option<Located<T>> {
         Some(Located {
             value,
             key: self.key(key),

@@ -156,6 +156,20 @@ fn rt_app(table: &Reader<'_>) -> Option<RtApp> {
     })
 }
 
+/// Pages of a guest are 4 KiB.
+const PAGE: u64 = 4 << 10;
+
+/// The read-ahead window: some pages.
+fn read_ahead(table: &Reader<'_>) -> Option<u64> {
+    let window = disks::size(table, "read_ahead")?;
+    if !(PAGE..=1 << 30).contains(&window) || !window.is_multiple_of(PAGE) {
+        let found = table.text("read_ahead").unwrap_or_default();
+        let message = format!("found {found:?}, expected a multiple of 4KB from 4KB to 1GB");
+        table.problem("read_ahead", message);
+    }
+    Some(window)
+}
+
 fn thread(table: Reader<'_>, vcpus: Option<u32>) -> Option<Thread> {
     let count = table.whole("count", 1..=limits::THREADS).unwrap_or(1);
     let last = vcpus.unwrap_or(limits::VCPUS_PER_VM) - 1;
@@ -202,7 +216,7 @@ fn guest(table: Reader<'_>, last_vcpu: u32) -> GuestKeys {
         block_submit: table.duration("block_submit", GUEST),
         cached_read: table.duration("cached_read", GUEST),
         copy_kib: table.duration("copy_kib", GUEST),
-        read_ahead: disks::size(&table, "read_ahead"),
+        read_ahead: read_ahead(&table),
         net_irq: table.whole("net_irq", 0..=last_vcpu),
         net_queues: table.whole("net_queues", 1..=limits::VCPUS_PER_VM),
         net_packet: table.duration("net_packet", GUEST),

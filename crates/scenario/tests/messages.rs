@@ -467,6 +467,40 @@ fn disks_and_what_does_not_go_with_them() {
 }
 
 #[test]
+fn half_of_a_bandwidth_is_one_problem() {
+    says(
+        with("[scheduler.rr]\nruntime = \"100ms\""),
+        &["host.toml:7: scheduler.rr.runtime: expected runtime and period, both or neither"],
+    );
+}
+
+#[test]
+fn sizes_that_guests_cannot_have() {
+    says(
+        with_disks(
+            "disk_size = \"0B\"\n[vm.web.guest]\nread_ahead = \"5KB\"",
+            "[device.a]\nkind = \"ssd\"",
+        ),
+        &[
+            "host.toml:6: vm.web.disk_size: found \"0B\", expected at least 1MB",
+            "host.toml:8: vm.web.guest.read_ahead: found \"5KB\", expected a multiple of 4KB \
+             from 4KB to 1GB",
+        ],
+    );
+}
+
+#[test]
+fn keys_of_other_kinds_of_clients() {
+    says(
+        with("[client.a]\nvm = \"web\"\nkind = \"ping\"\nport = \"http\"\ntimeout = \"1s\""),
+        &[
+            "host.toml:9: client.a.port: goes with kind = \"closed\" or \"open\" or \"sink\" or \
+             \"stream\", but here it is \"ping\"",
+        ],
+    );
+}
+
+#[test]
 fn clients() {
     says(
         with("[client.a]\nkind = \"pong\"\n[client.b]\nvm = \"wed\"\nkind = \"sink\""),
@@ -495,8 +529,7 @@ fn clients() {
         open("rate = 0\nthink = \"1s\""),
         &[
             "host.toml:10: client.a.rate: found 0, expected a whole number from 1 to 1000000",
-            "host.toml:11: client.a.think: unknown key (known here: connections, gaps, keep_alive, \
-             kind, port, rate, size, timeout, vm)",
+            "host.toml:11: client.a.think: goes with kind = \"closed\", but here it is \"open\"",
         ],
     );
 }

@@ -184,19 +184,15 @@ fn about(args: &Args, recorded: &Recorded<'_>, advice: &Advice, notes: Vec<Strin
             counted(args.starts.get(), "beginning")
         ),
     ));
-    let next = |what: &str, command: &str, rest: &str| {
-        let command = provenance::again(command, &args.input, &args.sets, rest);
-        (what.to_string(), command)
-    };
+    let both = format!(" --policies {both} --report compare.html");
     html::About {
         command: provenance::command(std::env::args()),
         next: vec![
-            next(
-                "The two side by side, with timelines",
-                "compare",
-                &format!(" --policies {both} --report compare.html"),
+            (
+                "The two side by side, with timelines".to_string(),
+                provenance::again("compare", &args.input, &args.sets, &both),
             ),
-            next("The same numbers for other programs", "advise", " --json"),
+            provenance::same_numbers(),
         ],
         facts,
         notes,

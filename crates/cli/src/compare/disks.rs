@@ -2,10 +2,12 @@
 //! From a scenario's disks to the simulator's.
 
 use super::demand;
-use super::schedulers::{set, unknown};
+use super::schedulers::{elsewhere, set, unknown};
 use corun_model::Nanos;
-use corun_model::time::SEC;
-use corun_scenario::{AnticipatoryKeys, DeadlineKeys, Disk, HddKeys, Problems, SsdKeys, Vm};
+use corun_model::time::{self, SEC};
+use corun_scenario::{
+    AnticipatoryKeys, DeadlineKeys, Disk, HddKeys, Located, Problems, SsdKeys, Vm,
+};
 use corun_sim::device::disk::{
     AnticipatoryParams, DeadlineParams, DiskParams, HddParams, MediumParams, SchedulerParams,
     Share, SsdParams,
@@ -51,7 +53,7 @@ pub fn place(vm: &Vm, threads: &[ThreadSpec]) -> Result<Option<guest::DiskUse>, 
     }
     let place = |disk| guest::DiskUse {
         disk,
-        size: said.size.unwrap_or(IMAGE),
+        size: said.size.as_ref().map_or(IMAGE, |size| size.value),
         share: Share {
             weight: said.weight.unwrap_or(WEIGHT),
             quota: said.quota,
@@ -61,9 +63,10 @@ pub fn place(vm: &Vm, threads: &[ThreadSpec]) -> Result<Option<guest::DiskUse>, 
 }
 
 fn params(disk: &Disk, hz: u32) -> Result<DiskParams, Problems> {
+    let capacity = disk.capacity.as_ref().map(|said| said.value);
     let medium = match disk.kind.value.as_str() {
-        "ssd" => MediumParams::Ssd(ssd(&disk.ssd, disk.capacity)),
-        "hdd" => MediumParams::Hdd(hdd(&disk.hdd, disk.capacity)),
+        "ssd" => MediumParams::Ssd(ssd(&disk.ssd, capacity)),
+        "hdd" => MediumParams::Hdd(hdd(&disk.hdd, capacity)?),
         _ => return Err(unknown(Some(&disk.kind), &["ssd", "hdd"])),
     };
     let mut params = DiskParams::new(medium);
@@ -98,17 +101,44 @@ fn ssd(keys: &SsdKeys, capacity: Option<u64>) -> SsdParams {
     params
 }
 
-fn hdd(keys: &HddKeys, capacity: Option<u64>) -> HddParams {
+fn hdd(keys: &HddKeys, capacity: Option<u64>) -> Result<HddParams, Problems> {
     let mut params = HddParams::default();
     set(&mut params.capacity, capacity);
     set(&mut params.rpm, keys.rpm);
-    set(&mut params.seek_track, keys.seek_track);
-    set(&mut params.seek_average, keys.seek_average);
-    set(&mut params.seek_full, keys.seek_full);
+    let value = |said: &Option<Located<Nanos>>| said.as_ref().map(|said| said.value);
+    set(&mut params.seek_track, value(&keys.seek_track));
+    set(&mut params.seek_average, value(&keys.seek_average));
+    set(&mut params.seek_full, value(&keys.seek_full));
     set(&mut params.bandwidth, keys.bandwidth);
     set(&mut params.link, keys.link);
     set(&mut params.read_ahead, keys.read_ahead);
-    params
+    seeks_grow(keys, &params)?;
+    Ok(params)
+}
+
+/// Longer ways do not take less time.
+fn seeks_grow(keys: &HddKeys, params: &HddParams) -> Result<(), Problems> {
+    let seeks = [
+        ("seek_track", params.seek_track, &keys.seek_track),
+        ("seek_average", params.seek_average, &keys.seek_average),
+        ("seek_full", params.seek_full, &keys.seek_full),
+    ];
+    for pair in seeks.windows(2) {
+        let [(near, short, said_near), (far, long, said_far)] = pair else {
+            continue;
+        };
+        if short <= long {
+            continue;
+        }
+        let (short, long) = (time::show(*short), time::show(*long));
+        let message = format!("{near} is {short} and {far} {long}, expected at least as much");
+        let said = said_far.as_ref().or(said_near.as_ref());
+        return Err(said.map_or_else(
+            || elsewhere(&message),
+            |said| said.problem(message.clone()).into(),
+        ));
+    }
+    Ok(())
 }
 
 fn deadline(keys: &DeadlineKeys) -> DeadlineParams {

@@ -64,7 +64,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 
-    /// Write every number of every run as comma-separated values, a line for each
+    /// Write every number of every run as comma-separated values, a line for each; - prints them
+    /// instead of tables
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
 
@@ -111,6 +112,7 @@ pub fn run(args: &mut Args) -> anyhow::Result<()> {
         trace,
         events,
     ])?;
+    outputs::csv_is_printed(args.csv.as_ref(), args.json)?;
     let input = input::open(&args.input)?;
     outputs.spare(input::place(&args.input))?;
     let (comparison, about) = match input {
@@ -132,7 +134,10 @@ fn show(args: &Args, comparison: &Comparison, about: &html::About) -> anyhow::Re
     let table = || Ok(csv::runs(&comparison.runs)?);
     let written = written.and(outputs::csv(args.csv.as_ref(), args.runs.quiet, table));
     let written = written.and(args.watch.written());
-    written.and(print(args, comparison))
+    match outputs::csv_is_printed(args.csv.as_ref(), args.json)? {
+        true => written,
+        false => written.and(print(args, comparison)),
+    }
 }
 
 fn print(args: &Args, comparison: &Comparison) -> anyhow::Result<()> {

@@ -106,8 +106,10 @@ fn of_workloads(case: &Case) -> Vec<ClientSpec> {
 fn is_served(case: &Case, vm: usize, client: &PresetClient) -> bool {
     let own = |said: &&Client| said.vm == vm;
     let port = |said: &Client| match &said.kind {
-        Kind::Closed { requests, .. } | Kind::Open { requests, .. } => requests.port == client.port,
-        Kind::Sink { port } | Kind::Stream { port, .. } => port == client.port,
+        Kind::Closed { requests, .. } | Kind::Open { requests, .. } => {
+            requests.port.value == client.port
+        }
+        Kind::Sink { port } | Kind::Stream { port, .. } => port.value == client.port,
         Kind::Ping { .. } => client.port.is_empty(),
     };
     let called = |channel: &Channel| channel.to.0 == vm && channel.to.1 == client.port;
@@ -170,9 +172,11 @@ fn kind(client: &Client) -> Result<ClientKind, Problem> {
             interval: read(interval.as_ref(), Length::parse)?.unwrap_or(PING_INTERVAL),
             timeout: timeout.unwrap_or(PING_TIMEOUT),
         },
-        Kind::Sink { port } => ClientKind::Sink { port: port.clone() },
+        Kind::Sink { port } => ClientKind::Sink {
+            port: port.value.clone(),
+        },
         Kind::Stream { port, connections } => ClientKind::Stream {
-            port: port.clone(),
+            port: port.value.clone(),
             connections: *connections,
         },
     })
@@ -180,7 +184,7 @@ fn kind(client: &Client) -> Result<ClientKind, Problem> {
 
 fn requests(said: &Said, pace: Pace) -> Result<Requests, Problem> {
     Ok(Requests {
-        port: said.port.clone(),
+        port: said.port.value.clone(),
         connections: said.connections,
         pace,
         size: read(said.size.as_ref(), parse_size)?.unwrap_or(REQUEST),

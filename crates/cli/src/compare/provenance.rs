@@ -19,6 +19,40 @@ pub fn command(args: impl IntoIterator<Item = String>) -> String {
         .join(" ")
 }
 
+/// Options of a command that say what is written beside its results, each with a value.
+const WRITES: [&str; 6] = [
+    "--report",
+    "--csv",
+    "--trace",
+    "--trace-from",
+    "--trace-for",
+    "--events",
+];
+
+/// The same command for other programs: with the same numbers, as JSON, and without its other files.
+fn as_json(args: impl IntoIterator<Item = String>) -> String {
+    let mut args = args.into_iter();
+    let mut words = Vec::new();
+    while let Some(word) = args.next() {
+        let (option, value) = word
+            .split_once('=')
+            .map_or((word.as_str(), None), |(option, value)| {
+                (option, Some(value))
+            });
+        if WRITES.contains(&option) {
+            if value.is_none() {
+                args.next();
+            }
+        } else if option != "--json" {
+            words.push(word);
+        }
+    }
+    // After `--` it would be a file's name.
+    let end = words.iter().position(|word| word == "--");
+    words.insert(end.unwrap_or(words.len()), "--json".to_string());
+    command(words)
+}
+
 /// Commands that lead on from a comparison of the file `input`, with what they do: `selection` says how
 /// to select one of its runs. What the command line sets is set there, too.
 pub fn next(input: &Path, args: &RunArgs, selection: &str) -> Vec<(String, String)> {
@@ -26,17 +60,22 @@ pub fn next(input: &Path, args: &RunArgs, selection: &str) -> Vec<(String, Strin
     let length: String = length
         .map(|length| format!(" --duration {}", quoted(length)))
         .collect();
-    let line = |what: &str, rest: &str| {
-        let rest = format!("{length}{rest}");
-        (what.to_string(), again("compare", input, &args.sets, &rest))
-    };
+    let one = format!("{length} {selection} --trace out.perfetto-trace");
     vec![
-        line(
-            "One run as a timeline for ui.perfetto.dev, with guests and locks",
-            &format!(" {selection} --trace out.perfetto-trace"),
+        (
+            "One run as a timeline for ui.perfetto.dev, with guests and locks".to_string(),
+            again("compare", input, &args.sets, &one),
         ),
-        line("The same numbers for other programs", " --json"),
+        same_numbers(),
     ]
+}
+
+/// How other programs get the same numbers as this command shows.
+pub fn same_numbers() -> (String, String) {
+    (
+        "The same numbers for other programs".to_string(),
+        as_json(std::env::args()),
+    )
 }
 
 /// A command on the file `input` with the same keys set, and then what `rest` says.
@@ -130,6 +169,23 @@ mod tests {
         let command = "corun compare 'a b.toml' --set vm.web.count=3 --duration 2s --policies cfs \
             --seed 1 --trace out.perfetto-trace";
         assert_eq!(next[0].1, command);
+    }
+
+    #[test]
+    fn the_same_numbers_as_json() {
+        let same = |args: &[&str]| as_json(args.iter().map(|word| word.to_string()));
+        let given = "corun compare tr.toml --policies fair,cfs --seeds 3,1 --case c --set a=b --report \
+            r.html --csv=x.csv --trace t --trace-from=2s -q";
+        let given: Vec<&str> = given.split_whitespace().collect();
+        let expected =
+            "corun compare tr.toml --policies fair,cfs --seeds 3,1 --case c --set a=b -q --json";
+        assert_eq!(same(&given), expected);
+        let given = ["corun", "advise", "--json", "--starts", "5", "--", "x"];
+        assert_eq!(
+            same(&given),
+            "corun advise --starts 5 --json -- x",
+            "said once"
+        );
     }
 
     #[test]

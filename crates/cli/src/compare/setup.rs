@@ -8,7 +8,9 @@ use super::schedulers::{self, elsewhere, set, unknown};
 use super::{demand, disks};
 use corun_model::{Nanos, PcpuSet};
 use corun_policies::vmigrater::MigraterParams;
-use corun_scenario::{Case, EmulatorKeys, GuestKeys, HaltPoll, Problems, Run, Vm};
+use corun_scenario::{
+    Case, Client, ClientKind, EmulatorKeys, GuestKeys, HaltPoll, Located, Problems, Run, Vm,
+};
 use corun_sim::Simulation;
 use corun_sim::guest::{
     Agent, BalloonParams, BlockIrq, EmulatorParams, GuestError, GuestParams, Guests,
@@ -159,14 +161,40 @@ fn unfit(case: &Case, error: &GuestError) -> Problems {
     let task = case.tasks.iter().find(|task| is("host task ", &task.name));
     let client = case.clients.iter().find(|it| is("client ", &it.name));
     let channel = case.channels.iter().find(|it| is("channel ", &it.name));
+    let image = vm.filter(|_| error.key == Some("disk_size"));
+    if let Some(size) = image.and_then(|vm| said_size(case, vm)) {
+        return size.problem(error.to_string()).into();
+    }
     let place = vm
         .and_then(demand::said)
         .or(task.map(|task| &task.program))
-        .or(client.map(|client| &client.said_vm))
-        .or(channel.map(|channel| &channel.said_from));
+        .or(client.map(|client| said_of_client(client, error.key)))
+        .or(channel.map(|channel| match error.key {
+            Some("to") => &channel.said_to,
+            _ => &channel.said_from,
+        }));
     match place {
         Some(place) => place.problem(error.to_string()).into(),
         None => elsewhere(&error.to_string()),
+    }
+}
+
+/// What the scenario says about the room that a VM's image needs: its size, or else the disk's.
+fn said_size<'a>(case: &'a Case, vm: &'a Vm) -> Option<&'a Located<u64>> {
+    let disk = vm.disk.disk.and_then(|disk| case.disks.get(disk));
+    let capacity = disk.and_then(|disk| disk.capacity.as_ref());
+    vm.disk.size.as_ref().or(capacity)
+}
+
+fn said_of_client<'a>(client: &'a Client, key: Option<&str>) -> &'a Located<String> {
+    match &client.kind {
+        ClientKind::Closed { requests, .. } | ClientKind::Open { requests, .. }
+            if key == Some("port") =>
+        {
+            &requests.port
+        }
+        ClientKind::Sink { port } | ClientKind::Stream { port, .. } if key == Some("port") => port,
+        _ => &client.said_vm,
     }
 }
 

@@ -77,7 +77,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 
-    /// Write every number of every run as comma-separated values, a line for each
+    /// Write every number of every run as comma-separated values, a line for each; - prints them
+    /// instead of the table
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
 }
@@ -128,6 +129,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         ("--report", args.report.as_ref()),
         ("--csv", args.csv.as_ref()),
     ])?;
+    outputs::csv_is_printed(args.csv.as_ref(), args.json)?;
     let input = input::open(&args.input)?;
     outputs.spare(input::place(&args.input))?;
     let (name, text) = match input {
@@ -331,5 +333,8 @@ fn show(args: &Args, result: &Sensitivity, about: &html::About) -> anyhow::Resul
     let table = || Ok(csv::points(&result.points)?);
     let written = written.and(outputs::csv(args.csv.as_ref(), args.runs.quiet, table));
     // Results are shown whether or not the files could be written.
-    written.and(output::print(&text))
+    match outputs::csv_is_printed(args.csv.as_ref(), args.json)? {
+        true => written,
+        false => written.and(output::print(&text)),
+    }
 }

@@ -456,13 +456,19 @@ fn clients_and_channels() {
         (
             "[client.ping]",
             "[client.more]\nvm = \"db\"\nkind = \"sink\"\nport = \"out\"\n[client.ping]",
-            "corun: shop.toml:25: client.more.vm: client more: no program of VM db uses the port out",
+            "corun: shop.toml:27: client.more.port: client more: no program of VM db uses the port out",
         ),
         (
             "\"http\"",
             "\"htpp\"",
-            "corun: shop.toml:19: client.users.vm: client users web1: no program of VM web1 uses the \
+            "corun: shop.toml:21: client.users.port: client users web1: no program of VM web1 uses the \
              port htpp; used are: http, db",
+        ),
+        (
+            "\"db:sql\"",
+            "\"db:sqk\"",
+            "corun: shop.toml:30: channel.calls.to: channel calls web1: no program of VM db uses the port \
+             sqk; used are: sql",
         ),
         (
             "\"2ms exp\"",
@@ -485,6 +491,66 @@ fn clients_and_channels() {
         let error = place.refused(&["compare", "shop.toml", "--quiet"]);
         assert!(error.starts_with(expected), "{error}");
     }
+}
+
+#[test]
+fn images_that_do_not_fit_are_told_by_the_key_that_says_so() {
+    let place = place("images");
+    let host = "[host]\npcpus = 1\n[device.d]\nkind = \"ssd\"\n";
+    let vm = "[vm.a]\nvcpus = 1\nthread = [{ program = \"loop { read 4KB }\" }]\n";
+    let large = vm.replace("[vm.a]\n", "[vm.a]\ndisk_size = \"1000GB\"\n");
+    place.write("s.toml", format!("{host}{large}"));
+    let error = place.refused(&["compare", "s.toml", "--quiet"]);
+    let expected = "corun: s.toml:6: vm.a.disk_size: VM a: its image of";
+    assert!(error.starts_with(expected), "{error}");
+    place.write("s.toml", format!("{host}capacity = \"10MB\"\n{vm}"));
+    let error = place.refused(&["compare", "s.toml", "--quiet"]);
+    assert!(
+        error.starts_with("corun: s.toml:5: device.d.capacity: VM a: its image of"),
+        "{error}"
+    );
+}
+
+#[test]
+fn seeks_of_longer_ways_take_no_less_time() {
+    let place = place("seeks");
+    let vm = "[vm.a]\nvcpus = 1\nthread = [{ program = \"loop { read 4KB }\" }]\n";
+    for (seek, expected) in [
+        (
+            "seek_average = \"20ms\"",
+            "corun: s.toml:5: device.d.seek_average: seek_average is 20.0 ms and seek_full 17.0 ms",
+        ),
+        (
+            "seek_track = \"9ms\"",
+            "corun: s.toml:5: device.d.seek_track: seek_track is 9.00 ms and seek_average 8.50 ms",
+        ),
+    ] {
+        place.write(
+            "s.toml",
+            format!("[host]\npcpus = 1\n[device.d]\nkind = \"hdd\"\n{seek}\n{vm}"),
+        );
+        let error = place.refused(&["compare", "s.toml", "--quiet"]);
+        assert!(error.starts_with(expected), "{error}");
+    }
+}
+
+#[test]
+fn csv_may_be_printed_instead_of_tables() {
+    let place = place("csv-printed");
+    place.write(
+        "s.toml",
+        "[host]\npcpus = 1\n[run]\nduration = \"50ms\"\npolicies = [\"cfs\"]\n[vm.a]\nvcpus = 1\nworkload = \"cpu\"\n",
+    );
+    let printed = place.prints(&["compare", "s.toml", "--quiet", "--csv", "-"]);
+    assert!(printed.starts_with("case,policy,seed"), "{printed}");
+    assert!(!printed.contains("utilisation (run)"), "{printed}");
+    let error = place.refused(&["compare", "s.toml", "--csv", "-", "--json"]);
+    assert!(error.starts_with("corun: --csv -: --json has"), "{error}");
+    let error = place.refused(&["compare", "s.toml", "--report", "-"]);
+    assert!(
+        error.starts_with("corun: --report -: the standard output"),
+        "{error}"
+    );
 }
 
 /// A timer of 1 ns makes up for what a quota kept its VM from: millions of times in one moment.

@@ -69,7 +69,8 @@ struct Page<'a> {
     comparison: &'a Comparison,
     about: &'a About,
     summary: Vec<String>,
-    seeds: usize,
+    /// Over how many seeds numbers are medians; empty if over none.
+    seeds: String,
     replay: Option<replay::Shown>,
     cases: Vec<CasePart<'a>>,
     /// JSON for the script.
@@ -91,7 +92,7 @@ struct CasePart<'a> {
     timelines: Option<Timelines>,
     off: Vec<off::Off>,
     rows: Vec<Row>,
-    left_out: usize,
+    left_out: Vec<String>,
 }
 
 /// What the script draws.
@@ -129,7 +130,7 @@ pub fn page(comparison: &Comparison, about: &About) -> askama::Result<String> {
         comparison,
         about,
         summary: summary::sentences(comparison),
-        seeds: comparison.seeds().len(),
+        seeds: summary::seeds(comparison).unwrap_or_default(),
         replay: comparison
             .replay
             .as_ref()
@@ -156,7 +157,7 @@ fn part<'a>(
     plots: &mut usize,
     timelines: &mut usize,
 ) -> CasePart<'a> {
-    let policies = comparison.policies();
+    let policies = comparison.policies(case);
     let runs: Vec<Vec<&Run>> = policies
         .iter()
         .map(|policy| comparison.of(case, policy))
@@ -170,7 +171,7 @@ fn part<'a>(
         timelines: timelines::timelines(&runs, comparison.replay.is_some(), timelines),
         off: off::off(&runs),
         rows: table::rows(comparison, case),
-        left_out: table::vms_left_out(comparison, case),
+        left_out: table::left_out(comparison, case),
         policies,
     }
 }

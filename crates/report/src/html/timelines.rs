@@ -51,7 +51,7 @@ pub(super) struct TimelineTable {
     pub(super) left_out: usize,
 }
 
-/// Those of a case, if any of its runs was watched.
+/// Those of a case, if any of its runs was watched; all as long as the shortest.
 pub(super) fn timelines(runs: &[Vec<&Run>], replay: bool, next: &mut usize) -> Option<Timelines> {
     let watched: Vec<(&Run, &Timeline)> = runs
         .iter()
@@ -60,6 +60,12 @@ pub(super) fn timelines(runs: &[Vec<&Run>], replay: bool, next: &mut usize) -> O
         .filter(|(_, timeline)| timeline.spans() > 0)
         .collect();
     let (first, _) = watched.first()?;
+    // A busy policy is watched for less time: a number of spans is kept of each.
+    let shortest = watched.iter().map(|(_, it)| it.length()).min()?;
+    let watched: Vec<(&Run, Timeline)> = watched
+        .iter()
+        .map(|(run, it)| (*run, it.first(shortest)))
+        .collect();
     *next += 1;
     Some(Timelines {
         place: *next - 1,

@@ -200,11 +200,10 @@ fn check_use(vm: &str, at: &DiskUse, base: u64, disk: &DiskSpec) -> Result<u64, 
     if at.share.quota == Some(0) {
         return error("I/O quota is 0; accepted: at least 1 byte/s".into());
     }
+    let of_size = |error: GuestError| error.about("disk_size");
     if at.size < SMALLEST_IMAGE {
-        return error(format!(
-            "its image has {} bytes; accepted: at least 1 MiB",
-            at.size
-        ));
+        let message = format!("its image has {} bytes; accepted: at least 1 MiB", at.size);
+        return error(message).map_err(of_size);
     }
     let capacity = disk.params.capacity();
     match base.checked_add(at.size).filter(|end| *end <= capacity) {
@@ -213,6 +212,7 @@ fn check_use(vm: &str, at: &DiskUse, base: u64, disk: &DiskSpec) -> Result<u64, 
             "its image of {} bytes does not fit on disk {} of {capacity} bytes, of which other \
              VMs' images take {base}",
             at.size, disk.name
-        )),
+        ))
+        .map_err(of_size),
     }
 }

@@ -89,6 +89,8 @@ pub struct HostTaskSpec {
 pub struct GuestError {
     /// Which VM, thread or host task.
     pub subject: String,
+    /// The key of it that a scenario says this with, if it is a certain one: `port` of a client.
+    pub key: Option<&'static str>,
     /// What was seen and what is accepted.
     pub message: String,
 }
@@ -97,7 +99,14 @@ impl GuestError {
     pub(super) fn new(subject: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             subject: subject.into(),
+            key: None,
             message: message.into(),
         }
+    }
+
+    /// The same about this key.
+    pub(super) fn about(self, key: &'static str) -> Self {
+        let key = Some(key);
+        Self { key, ..self }
     }
 }

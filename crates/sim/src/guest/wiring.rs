@@ -155,6 +155,18 @@ impl Wiring<'_> {
         Err(GuestError::new(subject, message))
     }
 
+    /// The number of a client's port.
+    fn port_of(&self, client: &ClientSpec, subject: &str, name: &str) -> Wired<u32> {
+        let found = self.port(subject, client.vm, name);
+        found.map_err(|error| error.about("port"))
+    }
+
+    /// An error unless some thread uses the client's port in this way.
+    fn need_of(&self, client: &ClientSpec, subject: &str, port: u32, how: Use) -> Wired<()> {
+        let needed = self.need(subject, client.vm, port, how);
+        needed.map_err(|error| error.about("port"))
+    }
+
     fn client(&mut self, index: usize) -> Wired<()> {
         let spec = self.spec;
         let client = &spec.clients[index];
@@ -169,19 +181,19 @@ impl Wiring<'_> {
                 Ok(())
             }
             ClientKind::Requests(requests) => {
-                let port = self.port(&subject, client.vm, &requests.port)?;
-                self.need(&subject, client.vm, port, Use::Request)?;
-                self.need(&subject, client.vm, port, Use::Reply)?;
+                let port = self.port_of(client, &subject, &requests.port)?;
+                self.need_of(client, &subject, port, Use::Request)?;
+                self.need_of(client, &subject, port, Use::Reply)?;
                 self.serve(&subject, index, client, port, requests.connections)
             }
             ClientKind::Stream { port, connections } => {
-                let port = self.port(&subject, client.vm, port)?;
-                self.need(&subject, client.vm, port, Use::Request)?;
+                let port = self.port_of(client, &subject, port)?;
+                self.need_of(client, &subject, port, Use::Request)?;
                 self.serve(&subject, index, client, port, *connections)
             }
             ClientKind::Sink { port } => {
-                let port = self.port(&subject, client.vm, port)?;
-                self.need(&subject, client.vm, port, Use::Transmit)?;
+                let port = self.port_of(client, &subject, port)?;
+                self.need_of(client, &subject, port, Use::Transmit)?;
                 if self.uses(client.vm, port, Use::Request) {
                     let message = "it receives only, but programs wait for its requests";
                     return Err(GuestError::new(subject, message));
@@ -205,7 +217,9 @@ impl Wiring<'_> {
         port: u32,
         connections: u32,
     ) -> Wired<()> {
-        self.serves_only(subject, client.vm, port)?;
+        let of_port = |error: GuestError| error.about("port");
+        self.serves_only(subject, client.vm, port)
+            .map_err(of_port)?;
         if connections == 0 {
             return Err(GuestError::new(
                 subject,
@@ -223,17 +237,19 @@ impl Wiring<'_> {
     fn channel(&mut self, spec: &ChannelSpec) -> Wired<()> {
         let subject = format!("channel {}", spec.name);
         let (from, to) = (spec.from.0, spec.to.0);
+        let of_to = |error: GuestError| error.about("to");
         let calls = self.port(&subject, from, &spec.from.1)?;
-        let serves = self.port(&subject, to, &spec.to.1)?;
+        let serves = self.port(&subject, to, &spec.to.1).map_err(of_to)?;
         if from == to {
             let message = "it begins and ends in the same VM; use a queue within a VM";
             return Err(GuestError::new(subject, message));
         }
         self.need(&subject, from, calls, Use::Transmit)?;
-        self.need(&subject, to, serves, Use::Request)?;
-        self.serves_only(&subject, to, serves)?;
+        self.need(&subject, to, serves, Use::Request)
+            .map_err(of_to)?;
+        self.serves_only(&subject, to, serves).map_err(of_to)?;
         if self.uses(from, calls, Use::Request) {
-            self.need(&subject, to, serves, Use::Reply)?;
+            self.need(&subject, to, serves, Use::Reply).map_err(of_to)?;
         }
         let number = self.guests.channels.len() as u32;
         for thread in self.users(from, calls, Use::Transmit) {
@@ -264,7 +280,7 @@ impl Wiring<'_> {
                 "another client or channel has the port {} already",
                 slot.name
             );
-            return Err(GuestError::new(subject, message));
+            return Err(GuestError::new(subject, message).about("port"));
         }
         Ok(end)
     }

@@ -53,10 +53,8 @@ pub enum VcpuActivity {
     Polling,
     /// It is halted and keeps its pCPU without using it: MWAIT in the guest.
     Retention,
-    /// Guest kernel work: interrupts, thread switches.
+    /// Guest kernel work: interrupts, thread switches; and exits, while which the host works for it.
     Kernel,
-    /// An exit: the host works for it (device emulation, kicks).
-    Hypervisor,
 }
 
 /// Something that begins and ends.
@@ -130,8 +128,8 @@ pub enum Counter {
     StackedRunqueues,
     /// How long a vCPU may poll before it blocks, ns (KVM's `vcpu->halt_poll_ns`).
     PollLimit(TaskId),
-    /// How long a vCPU may keep its pCPU in retention, ns.
-    RetentionLimit(TaskId),
+    /// How long guests may retain a context on a pCPU, as a policy tells them, ns.
+    RetentionLimit(PcpuId),
     /// A vCPU's weight among its siblings, as its policy has it: thousandths of the default.
     Weight(TaskId),
     /// A vCPU's rescheduling latency, as its policy has it, ns.

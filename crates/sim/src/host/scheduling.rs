@@ -51,8 +51,11 @@ impl Host {
     /// until somebody else wants to run there if it `gives_way`.
     pub fn retain_on(&mut self, cpu: PcpuId, limit: Nanos, gives_way: bool) {
         let slot = &mut self.cpus[cpu.index()];
-        slot.retention = limit;
+        let before = std::mem::replace(&mut slot.retention, limit);
         slot.gives_way = gives_way;
+        if limit != before {
+            self.observe(|now, o| o.counter(now, Counter::RetentionLimit(cpu), limit));
+        }
     }
 
     /// Calls the scheduler's `timer` with `token` at time `at`.

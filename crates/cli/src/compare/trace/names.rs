@@ -78,6 +78,5 @@ pub fn activity(activity: VcpuActivity) -> &'static str {
         VcpuActivity::Polling => "polling",
         VcpuActivity::Retention => "retention",
         VcpuActivity::Kernel => "guest kernel",
-        VcpuActivity::Hypervisor => "hypervisor",
     }
 }

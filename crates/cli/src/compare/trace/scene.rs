@@ -281,7 +281,9 @@ impl<W: Write> Scene<W> {
         let (vm, name, unit) = match counter {
             Counter::StackedRunqueues => (None, "runqueues with siblings".to_string(), "pCPUs"),
             Counter::PollLimit(task) => (of_task(task), "poll limit".to_string(), "ns"),
-            Counter::RetentionLimit(task) => (of_task(task), "retention limit".to_string(), "ns"),
+            Counter::RetentionLimit(cpu) => {
+                (None, format!("pCPU {}: retention limit", cpu.0), "ns")
+            }
             Counter::Weight(task) => (of_task(task), "weight".to_string(), "per mille"),
             Counter::Latency(task) => (of_task(task), "latency".to_string(), "ns"),
             Counter::Enforced(vm) => return self.vm_counter(vm, "policy enforced", "1: yes"),

@@ -289,6 +289,20 @@ fn counters_agree_with_states() {
 }
 
 #[test]
+fn how_long_guests_may_retain_contexts_is_told() {
+    let text = BUSY.replace("pcpus = 2", "topology = \"1n1l1c2t\"");
+    let text = format!("{text}[policy.vsmtio]\nguests = true\n");
+    let retained = |got: &Timelines| {
+        let track = got.tracks.get("host > pCPU 1: retention limit");
+        track.map(|track| track.values.clone())
+    };
+    let (_, got, _) = run(&text, "vsmtio", Window::WHOLE);
+    let limits = retained(&got).unwrap();
+    assert!(limits.iter().any(|(_, limit)| *limit > 0), "{limits:?}");
+    assert_eq!(retained(&run(&text, "cfs", Window::WHOLE).1), None);
+}
+
+#[test]
 fn a_window_is_a_small_part_of_the_whole() {
     let (whole, _, size) = run(BUSY, "cfs", Window::WHOLE);
     let window = Window {

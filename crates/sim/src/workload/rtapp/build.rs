@@ -177,7 +177,7 @@ impl<'a> Builder<'a> {
         self.close(blocks, outside)
     }
 
-    /// The statements of the outermost block; the others were never closed.
+    /// The statements of the outermost block; others were never closed, which is a fault.
     fn close(
         &mut self,
         blocks: Vec<(Option<&Event>, Vec<Statement>)>,
@@ -190,11 +190,8 @@ impl<'a> Builder<'a> {
                 self.log.unsupported(event.at, &event.key, "lock", why);
             }
         }
-        let mut blocks = blocks.into_iter();
-        blocks
-            .next()
-            .map(|(_, outermost)| outermost)
-            .unwrap_or_default()
+        // What is within a lock without an end is not done, but nothing else is wrong with it.
+        blocks.into_iter().flat_map(|(_, block)| block).collect()
     }
 
     fn may_lock(&mut self, event: &Event, mutex: &str) -> bool {

@@ -97,6 +97,7 @@ pub(super) fn read(
         "timer" => timer(&Object::of(entry, path.into(), log)?, log)?,
         "wait" | "sync" => {
             let object = Object::of(entry, path.into(), log)?;
+            object.note_others(&["ref", "mutex"], log);
             let mut name = |key| object.text(key, log).unwrap_or("unknown").to_string();
             let (condition, mutex) = (name("ref"), name("mutex"));
             match kind {
@@ -136,6 +137,7 @@ pub(super) fn nanos(us: i64) -> Nanos {
 }
 
 fn timer(object: &Object<'_>, log: &mut Log) -> Option<What> {
+    object.note_others(&["ref", "period", "mode"], log);
     let period = match object.find("period") {
         Some(entry) => time(entry, &object.key("period"), log)?,
         None => 0,

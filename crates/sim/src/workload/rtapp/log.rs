@@ -83,6 +83,15 @@ impl<'a> Object<'a> {
         self.entries.iter().find(|entry| entry.key == key)
     }
 
+    /// Notes keys that are none of these, which rt-app passes over.
+    pub fn note_others(&self, known: &[&str], log: &mut Log) {
+        let others = self.entries.iter();
+        for entry in others.filter(|entry| !known.contains(&entry.key.as_str())) {
+            let message = format!("is passed over: accepted here are {}", known.join(", "));
+            log.note(entry.at, &self.key(&entry.key), message);
+        }
+    }
+
     /// A whole number.
     pub fn whole(&self, key: &str, range: RangeInclusive<i64>, log: &mut Log) -> Option<i64> {
         whole(self.find(key)?, &self.key(key), range, log)

@@ -215,6 +215,23 @@ fn what_is_not_supported_is_listed_and_can_be_left_out() {
 }
 
 #[test]
+fn a_lock_without_an_end_is_all_that_is_wrong() {
+    let all = faults(&task(r#""lock": "m", "run": 1000, "sleep": 1000"#));
+    assert_eq!(all.len(), 1, "{all:?}");
+    assert!(all[0].contains("there is no unlock"), "{all:?}");
+}
+
+#[test]
+fn unknown_keys_of_events_are_noted() {
+    let events = r#""run": 1, "timer": {"ref": "unique", "perid": 10000}, "lock": "m",
+        "wait": {"ref": "c", "mutex": "m", "mutx": "n"}, "unlock": "m", "signal": "c""#;
+    let notes: Vec<String> = notes(&task(events));
+    assert_eq!(notes.len(), 2, "{notes:?}");
+    assert!(notes[0].ends_with("timer.perid: is passed over: accepted here are ref, period, mode"));
+    assert!(notes[1].ends_with("wait.mutx: is passed over: accepted here are ref, mutex"));
+}
+
+#[test]
 fn what_is_not_modelled_of_threads_is_noted_once() {
     let text = "{\"tasks\": {\"t\": {\n\"policy\": \"SCHED_FIFO\",\n\"priority\": 10,\n\
         \"cpus\": [0, 1],\n\"taskgroup\": \"/g\",\n\"util_max\": 100,\n\"dl-runtime\": 5,\n\

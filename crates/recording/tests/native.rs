@@ -303,6 +303,32 @@ fn names_can_be_left_out() {
     assert_eq!(entries(&part).0.len(), 20);
 }
 
+#[test]
+fn programs_called_nearly_as_the_kernels_threads_lose_their_names() {
+    let mut anonymiser = Anonymiser::default();
+    let mut nameless = |comm: &str| {
+        let (tid, tgid, comm) = (7, 7, comm.to_string());
+        match anonymiser.entry(Entry::Thread(Thread { tid, tgid, comm })) {
+            Entry::Thread(thread) => thread.comm,
+            other => panic!("{other:?}"),
+        }
+    };
+    for (comm, expected) in [
+        ("qemu:secretvm", "program1"),
+        ("watchdog-acme", "program2"),
+        ("rcustomer-db", "program3"),
+        ("fc_acmecorp", "program4"),
+        ("qemu:secretvm", "program1"),
+        ("IO acme", "IO io5"),
+        ("irq/24-acme0", "irq/24"),
+        ("kworker/0:1H-acme", "kworker/0:1H"),
+        ("qemu-system-x86", "qemu-system-x86"),
+        ("CPU 0/KVM", "CPU 0/KVM"),
+    ] {
+        assert_eq!(nameless(comm), expected, "{comm}");
+    }
+}
+
 fn text() -> impl Strategy<Value = String> {
     prop_oneof![
         ".{0,20}",

@@ -3,7 +3,7 @@
 //! calls it.
 //!
 //! Kept are times, numbers of threads and processes, the kernel's version, and the names that the
-//! kernel and virtual machine monitors give their threads: what the replay knows a thread's part by.
+//! kernel and virtual machine monitors usually give their threads: what the replay knows a thread's part by.
 //! Equal names stay equal.
 
 use super::block::{Blocks, Damage, HEADER};
@@ -46,8 +46,11 @@ impl Anonymiser {
     fn comm(&mut self, comm: &mut String) {
         if let Some(rest) = comm.strip_prefix("IO ") {
             *comm = format!("IO {}", numbered(&mut self.programs, rest, "io"));
-        } else if !names::is_usual(comm) {
-            *comm = numbered(&mut self.programs, comm, "program");
+        } else {
+            *comm = match names::usual(comm) {
+                Some(part) => part.to_string(),
+                None => numbered(&mut self.programs, comm, "program"),
+            };
         }
     }
 }

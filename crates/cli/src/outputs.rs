@@ -58,11 +58,12 @@ impl Outputs {
     /// Of options, each with the file that it names, if it is there.
     ///
     /// # Errors
-    /// [`Invalid`] if two name the same file.
+    /// [`Invalid`] if two name the same file, or one is `-`.
     pub fn of<const N: usize>(said: [(&'static str, Option<&PathBuf>); N]) -> anyhow::Result<Self> {
         let mut all: Vec<Output> = Vec::new();
         for (option, path) in said {
             let Some(path) = path else { continue };
+            refuse_dash(option, path)?;
             let is = Identity::of(path);
             if let Some(other) = all.iter().find(|other| is.is_some() && other.is == is) {
                 return Err(Invalid::error(format!(
@@ -103,6 +104,19 @@ impl Outputs {
             try_out(path).with_context(|| format!("{option}: cannot write {}", path.display()))?;
         }
         Ok(())
+    }
+}
+
+/// Makes sure that it is not `-`, by which many mean the standard output: nobody wants a file of this name.
+///
+/// # Errors
+/// [`Invalid`] if it is.
+pub fn refuse_dash(option: &str, path: &Path) -> anyhow::Result<()> {
+    match path.as_os_str() == "-" {
+        true => Err(Invalid::error(format!(
+            "{option} -: expected a file; the standard output cannot be written to by this name"
+        ))),
+        false => Ok(()),
     }
 }
 
@@ -238,6 +252,15 @@ mod tests {
         let null = PathBuf::from("/dev/null");
         let outputs = Outputs::of([("--report", Some(&null)), ("-o", Some(&null))]).unwrap();
         outputs.spare(&null).unwrap();
+    }
+
+    #[test]
+    fn nobody_wants_a_file_named_dash() {
+        let dash = PathBuf::from("-");
+        let said = refused(Outputs::of([("--csv", Some(&dash))]));
+        assert!(said.contains("--csv -") && said.contains("expected a file"));
+        let named = PathBuf::from("./-");
+        assert!(Outputs::of([("--csv", Some(&named))]).is_ok());
     }
 
     #[test]

@@ -79,19 +79,15 @@ impl Outputs {
     /// Of options, each with the file that it names, if it is there.
     ///
     /// # Errors
-    /// [`Invalid`] if two name the same file.
+    /// [`Invalid`] if two name the same file, or one is `-`.
     pub fn of<const N: usize>(said: [(&'static str, Option<&PathBuf>); N]) -> anyhow::Result<Self> {
         let mut all: Vec<Output> = Vec::new();
         for (option, path) in said {
             let Some(path) = path else { continue };
-            if is_stdout(path) {
-                if option == CSV {
-                    continue;
-                }
-                return Err(Invalid::error(format!(
-                    "{option} -: the standard output has the results; expected a file"
-                )));
+            if option == CSV && is_stdout(path) {
+                continue;
             }
+            refuse_dash(option, path)?;
             let is = Identity::of(path);
             if let Some(other) = all.iter().find(|other| is.is_some() && other.is == is) {
                 return Err(Invalid::error(format!(
@@ -132,6 +128,19 @@ impl Outputs {
             try_out(path).with_context(|| format!("{option}: cannot write {}", path.display()))?;
         }
         Ok(())
+    }
+}
+
+/// Makes sure that it is not `-`, by which many mean the standard output: nobody wants a file of this name.
+///
+/// # Errors
+/// [`Invalid`] if it is.
+pub fn refuse_dash(option: &str, path: &Path) -> anyhow::Result<()> {
+    match is_stdout(path) {
+        true => Err(Invalid::error(format!(
+            "{option} -: expected a file; the standard output cannot be written to by this name"
+        ))),
+        false => Ok(()),
     }
 }
 
@@ -278,7 +287,7 @@ mod tests {
         let outputs = Outputs::of([("--csv", Some(&stdout))]).unwrap();
         outputs.try_out().unwrap();
         let report = Outputs::of([("--report", Some(&stdout))]);
-        assert!(refused(report).contains("--report -: the standard output has the results"));
+        assert!(refused(report).contains("--report -: expected a file"));
         assert!(csv_is_printed(Some(&stdout), false).unwrap());
         assert!(!csv_is_printed(Some(&PathBuf::from("./-")), true).unwrap());
         assert!(refused(csv_is_printed(Some(&stdout), true)).contains("--json has"));

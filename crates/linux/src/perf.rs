@@ -189,7 +189,7 @@ fn whole([count, enabled, running]: [u64; 3]) -> u64 {
 }
 
 /// Where tracefs may be mounted.
-const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+pub(crate) const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 /// The number of one of KVM's tracepoints.
 fn tracepoint(name: &str) -> Option<u64> {

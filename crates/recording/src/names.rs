@@ -44,39 +44,105 @@ pub(crate) fn is_monitor_thread(comm: &str) -> bool {
     !comm.starts_with("kvm-nx") && PREFIXES.iter().any(|p| comm.starts_with(p)) || comm == "worker"
 }
 
-/// Whether the kernel or a virtual machine monitor gives threads this name by itself, so that it tells
-/// their part and nothing of whom they serve.
-pub(crate) fn is_usual(comm: &str) -> bool {
-    const PREFIXES: [&str; 24] = [
-        "CPU ",
-        "kworker",
-        "ksoftirqd/",
-        "migration/",
-        "rcu",
-        "kthreadd",
-        "cpuhp/",
-        "idle_inject/",
-        "irq/",
-        "kswapd",
-        "kcompactd",
-        "khugepaged",
-        "ksmd",
-        "oom_reaper",
-        "writeback",
-        "watchdog",
-        "kvm-",
-        "vhost-",
-        "qemu",
-        "firecracker",
-        "fc_",
-        "cloud-hyp",
-        "crosvm",
-        "swapper",
-    ];
-    let only = ["worker", "vnc_worker", "call_rcu", "corun"];
-    vcpu_index(comm).is_some()
-        || only.contains(&comm)
-        || PREFIXES.iter().any(|prefix| comm.starts_with(prefix))
+/// Names that the kernel and virtual machine monitors give threads by themselves, so that they tell their
+/// part and nothing of whom they serve. `#` is a number.
+const USUAL: &[&str] = &[
+    // QEMU, on the architectures that have KVM, and its threads.
+    "qemu-kvm",
+    "kvm",
+    "qemu-system-x#_#",
+    "qemu-system-i#",
+    "qemu-system-aarch#",
+    "qemu-system-arm",
+    "qemu-system-loongarch#",
+    "qemu-system-ppc#",
+    "qemu-system-riscv#",
+    "qemu-system-s#x",
+    "CPU #/KVM",
+    "CPU #/TCG",
+    "worker",
+    "vnc_worker",
+    "call_rcu",
+    // Firecracker, cloud-hypervisor, crosvm.
+    "firecracker",
+    "fc_api",
+    "fc_vmm",
+    "fc_vcpu #",
+    "cloud-hypervisor",
+    "vcpu#",
+    "crosvm",
+    "crosvm_vcpu#",
+    // What KVM and vhost run for a VM.
+    "kvm-nx-lpage-recovery-#",
+    "kvm-pit/#",
+    "vhost-#",
+    // The kernel, for all.
+    "swapper",
+    "swapper/#",
+    "kthreadd",
+    "ksoftirqd/#",
+    "migration/#",
+    "cpuhp/#",
+    "idle_inject/#",
+    "irq_work/#",
+    "irq/#",
+    "kworker/#:#",
+    "kworker/#:#H",
+    "kworker/u#:#",
+    "kworker/u#:#H",
+    "kworker/R",
+    "kworker/dying",
+    "rcu_bh",
+    "rcu_gp",
+    "rcu_par_gp",
+    "rcu_preempt",
+    "rcu_sched",
+    "rcu_exp_gp_kthread_worker",
+    "rcu_exp_par_gp_kthread_worker/#",
+    "rcu_tasks_kthread",
+    "rcu_tasks_rude_kthread",
+    "rcu_tasks_trace_kthread",
+    "rcub/#",
+    "rcuc/#",
+    "rcuog/#",
+    "rcuop/#",
+    "rcuos/#",
+    "kswapd#",
+    "kcompactd#",
+    "khugepaged",
+    "ksmd",
+    "oom_reaper",
+    "watchdog/#",
+];
+
+/// Where the kernel cuts off names, bytes.
+const LONGEST: usize = 15;
+
+/// What of a name the kernel or a virtual machine monitor gives by itself: mostly all of it, of a kernel
+/// thread's only what comes before that which it works at (`kworker/1:2H-xfs-conv/sda1`, `irq/24-eth0`).
+/// `None`: somebody else may have thought of it.
+pub(crate) fn usual(comm: &str) -> Option<&str> {
+    let part = match comm.split_once('/') {
+        Some(("kworker" | "irq", _)) => comm.split(['-', '+']).next()?,
+        _ => comm,
+    };
+    let form = without_numbers(part);
+    let cut = part.len() == LONGEST;
+    let known = |usual: &&str| form == *usual || cut && usual.starts_with(&form);
+    USUAL.iter().any(known).then_some(part)
+}
+
+/// The name with `#` for each number in it.
+fn without_numbers(name: &str) -> String {
+    let mut form = String::new();
+    for letter in name.chars() {
+        if !letter.is_ascii_digit() {
+            form.push(letter);
+        } else if !form.ends_with('#') {
+            form.push('#');
+        }
+    }
+    form
 }
 
 /// What a VM's thread that is not a vCPU does; `main` if its thread id is the process id.
@@ -170,5 +236,79 @@ mod tests {
         assert_eq!(owner("vhost-1234"), Some(1234));
         assert_eq!(owner("kvm-pit/99"), Some(99));
         assert_eq!(owner("kworker/0-1"), None);
+    }
+
+    #[test]
+    fn usual_names_are_known_whole() {
+        for comm in [
+            "qemu-system-x86",
+            "qemu-system-i38",
+            "qemu-system-aar",
+            "qemu-system-s39",
+            "qemu-kvm",
+            "CPU 3/KVM",
+            "fc_vcpu 0",
+            "fc_api",
+            "cloud-hyperviso",
+            "vcpu7",
+            "kvm-nx-lpage-re",
+            "kvm-nx-lpage-recovery-4711",
+            "kvm-pit/4711",
+            "vhost-4711",
+            "rcu_preempt",
+            "rcu_tasks_rude_",
+            "rcuop/12",
+            "kworker/0:1H",
+            "kworker/u8:2",
+            "kswapd0",
+            "watchdog/1",
+        ] {
+            assert_eq!(usual(comm), Some(comm));
+        }
+    }
+
+    #[test]
+    fn names_that_only_begin_as_usual_ones_do() {
+        for comm in [
+            "qemu:secretvm",
+            "qemu-acme",
+            "qemu-system-acm",
+            "qemu-system-",
+            "watchdog-acme",
+            "watchdog",
+            "rcustomer-db",
+            "rcu_customer",
+            "fc_acmecorp",
+            "fc_vcpu acme",
+            "kvm-acme",
+            "vhost-acme",
+            "vhost-12-acme",
+            "firecracker-acm",
+            "crosvm-acme",
+            "CPU 0/acme",
+            "CPU acme",
+            "kworker-acme",
+            "kworker/acme",
+            "irq/acme",
+            "ksoftirqd/acme",
+            "writeback-acme",
+            "swapper-acme",
+            "workers",
+            "",
+        ] {
+            assert_eq!(usual(comm), None, "{comm}");
+        }
+    }
+
+    #[test]
+    fn what_kernel_threads_work_at_is_not_usual() {
+        for (comm, part) in [
+            ("kworker/1:2H-xfs-conv/sda1", "kworker/1:2H"),
+            ("kworker/u9:0+wg-crypt-acme", "kworker/u9:0"),
+            ("kworker/R-wg-crypt-acme", "kworker/R"),
+            ("irq/24-acme0-tx", "irq/24"),
+        ] {
+            assert_eq!(usual(comm), Some(part));
+        }
     }
 }

@@ -65,6 +65,13 @@ pub enum Note {
         /// Why.
         why: &'static str,
     },
+    /// Something comes after the recording's end; it was left out.
+    Behind {
+        /// Where the recording ends, bytes.
+        byte: u64,
+        /// How many bytes come after.
+        bytes: u64,
+    },
     /// Events with numbers that no kernel has were left out.
     Unusable {
         /// How many.
@@ -153,6 +160,7 @@ impl Note {
             Self::CutShort { .. }
             | Self::BrokenOff { .. }
             | Self::Cut { .. }
+            | Self::Behind { .. }
             | Self::Reordered { .. }
             | Self::FarAway { .. }
             | Self::Overwritten { .. }
@@ -179,6 +187,11 @@ impl fmt::Display for Note {
                 f,
                 "the recording was cut short at {at}, byte {byte} ({why}); what came \
                  before was used"
+            ),
+            Self::Behind { byte, bytes } => write!(
+                f,
+                "the recording ends at byte {byte} of the file; what comes after was left out: {}",
+                counted(*bytes, "byte")
             ),
             Self::Unusable { events } => write!(
                 f,

@@ -250,6 +250,34 @@ fn cut_anywhere_it_is_read_up_to_the_last_whole_block() {
     assert!(said.contains("cut short at block 8"), "{said}");
 }
 
+/// Whatever it is, the recording itself is whole.
+#[test]
+fn what_comes_after_the_end_is_told_as_that() {
+    let whole = file(&sample(), 3);
+    let recording = read_bytes("x", &whole).unwrap().recording;
+    let behind = [&b"\n"[..], &[b'x'; 5000], &whole, b"BLK1"];
+    for behind in behind {
+        let bytes = [&whole[..], behind].concat();
+        let import = read_bytes("x", &bytes).unwrap();
+        let (byte, bytes) = (whole.len() as u64, behind.len() as u64);
+        assert_eq!(import.notes, [Note::Behind { byte, bytes }]);
+        assert_eq!(import.recording, recording);
+    }
+    let bytes = [&whole[..], b"\n"].concat();
+    let copied = anonymise(&bytes[..], &mut Vec::new()).unwrap().unwrap();
+    assert!(matches!(copied.damage, Some(Damage::Behind(1))));
+}
+
+#[test]
+fn losses_are_told_with_a_copy() {
+    let mut lossy = sample();
+    let (at, cpu, events) = (SEC + 900_000, 1, 40);
+    lossy.insert(lossy.len() - 1, Entry::Lost { at, cpu, events });
+    let copied = anonymise(&file(&lossy, 4)[..], &mut Vec::new());
+    let copied = copied.unwrap().unwrap();
+    assert_eq!((copied.events, copied.lost), (12, 40));
+}
+
 #[test]
 fn later_versions_and_other_files_are_refused() {
     let mut bytes = file(&sample(), 3);
@@ -282,7 +310,10 @@ fn packed_with_gzip() {
 #[test]
 fn names_can_be_left_out() {
     let (bytes, mut nameless) = (file(&sample(), 4), Vec::new());
-    assert!(matches!(anonymise(&bytes[..], &mut nameless), Ok(Ok(None))));
+    let copied = anonymise(&bytes[..], &mut nameless).unwrap().unwrap();
+    assert!(copied.damage.is_none());
+    assert_eq!((copied.events, copied.lost), (12, 0));
+    assert_eq!(copied.elapsed, 1_000_000);
     let (with, without) = (
         read_bytes("x", &bytes).unwrap().recording,
         read_bytes("x", &nameless).unwrap().recording,
@@ -299,8 +330,34 @@ fn names_can_be_left_out() {
     // A cut file's whole part is copied, and the cut is told.
     let mut part = Vec::new();
     let told = anonymise(&bytes[..bytes.len() - 3], &mut part).unwrap();
-    assert!(matches!(told, Ok(Some(Damage::Cut))));
+    assert!(matches!(told.unwrap().damage, Some(Damage::Cut)));
     assert_eq!(entries(&part).0.len(), 20);
+}
+
+#[test]
+fn programs_called_nearly_as_the_kernels_threads_lose_their_names() {
+    let mut anonymiser = Anonymiser::default();
+    let mut nameless = |comm: &str| {
+        let (tid, tgid, comm) = (7, 7, comm.to_string());
+        match anonymiser.entry(Entry::Thread(Thread { tid, tgid, comm })) {
+            Entry::Thread(thread) => thread.comm,
+            other => panic!("{other:?}"),
+        }
+    };
+    for (comm, expected) in [
+        ("qemu:secretvm", "program1"),
+        ("watchdog-acme", "program2"),
+        ("rcustomer-db", "program3"),
+        ("fc_acmecorp", "program4"),
+        ("qemu:secretvm", "program1"),
+        ("IO acme", "IO io5"),
+        ("irq/24-acme0", "irq/24"),
+        ("kworker/0:1H-acme", "kworker/0:1H"),
+        ("qemu-system-x86", "qemu-system-x86"),
+        ("CPU 0/KVM", "CPU 0/KVM"),
+    ] {
+        assert_eq!(nameless(comm), expected, "{comm}");
+    }
 }
 
 fn text() -> impl Strategy<Value = String> {

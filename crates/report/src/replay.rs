@@ -91,7 +91,7 @@ pub fn sentences(check: &ReplayCheck) -> Vec<String> {
             Some(ready) => format!(
                 "Ready times under different policies that differ by less than {} of themselves say nothing: \
                  that is the replay's own error.",
-                percent(ready)
+                percent(ready).trim_start_matches('<')
             ),
             None => "No vCPU was ready in the recording: what ready times of replays are worth is not known."
                 .to_string(),

@@ -49,8 +49,8 @@ pub struct Args {
     #[arg(long, value_name = "PERCENT", default_value_t = 10.0, value_parser = percent)]
     target: f64,
 
-    /// The most VMs to add
-    #[arg(long, value_name = "N", default_value_t = 8)]
+    /// The most VMs to add, 0 to 64
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(0..=MOST_VMS))]
     most: u32,
 
     /// How many different beginnings to try
@@ -77,6 +77,9 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 }
+
+/// Each step replays a host with one VM more: what they take together grows as the square of their number.
+const MOST_VMS: i64 = 64;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -157,6 +160,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let replays = tried.policies.clone();
     let mut advice = advice::advice(tried);
     advice.notes.clone_from(&notes);
+    if let Some(warning) = advice.recommended.as_deref().and_then(only_a_model) {
+        // Right after the sentence that recommends it.
+        advice.summary.insert(advice.summary.len().min(1), warning);
+    }
     let page = || {
         let about = about(args, &recorded, &advice, notes);
         Ok(advice::page(&advice, &replays, &about)?)
@@ -166,6 +173,16 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     written.and(match args.json {
         true => output::json(&advice),
         false => output::print(&advice::text(&advice, output::width())),
+    })
+}
+
+/// A word of warning if the policy is one that only the simulator has.
+fn only_a_model(policy: &str) -> Option<String> {
+    corun_policies::find(policy).is_none().then(|| {
+        format!(
+            "{policy} is a model for the simulator, which `corun host` cannot run: without --policies those that \
+             it can are tried."
+        )
     })
 }
 
@@ -315,4 +332,20 @@ fn carry_out(recorded: &Recorded<'_>, all: &[Job<'_>]) -> anyhow::Result<Vec<cor
     });
     progress.finish();
     runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_are_told_from_what_hosts_can_run() {
+        for model in ["credit", "cfs", "credit-aql"] {
+            let said = only_a_model(model).unwrap();
+            assert!(said.starts_with(model) && said.contains("cannot run"));
+        }
+        for policy in corun_policies::all() {
+            assert_eq!(only_a_model(policy.name), None);
+        }
+    }
 }

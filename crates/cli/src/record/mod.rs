@@ -6,8 +6,9 @@ mod summary;
 use crate::compare::progress::target;
 use crate::failure::Invalid;
 use crate::output;
+use crate::outputs;
 use anyhow::Context;
-use corun_linux::record::{self, Progress, RecordOptions, Recorded};
+use corun_linux::record::{self, Missing, Progress, RecordOptions, Recorded};
 use corun_model::{Nanos, counted, time};
 use corun_recording::native::{self, Damage};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -37,11 +38,11 @@ pub struct Args {
     #[arg(long)]
     anonymise: bool,
 
-    /// Do not record: copy this recording, with --anonymise without names
+    /// Do not record: copy this recording without names; takes --anonymise
     #[arg(long, value_name = "FILE", requires = "anonymise")]
     from: Option<PathBuf>,
 
-    /// Print what was recorded as one JSON object
+    /// Print what was recorded as one JSON object (`missing` is null with --from: recordings do not tell it)
     #[arg(long)]
     json: bool,
 
@@ -74,9 +75,10 @@ fn duration(text: &str) -> Result<Nanos, String> {
 /// # Errors
 /// Why nothing, or not everything, was recorded.
 pub fn run(args: &Args) -> anyhow::Result<()> {
+    outputs::refuse_dash("--output", &args.output)?;
     if let Some(from) = &args.from {
-        anonymise(from, &args.output)?;
-        return tell(args, None);
+        let progress = anonymise(from, &args.output)?;
+        return tell(args, &progress, None);
     }
     let bar = bar(args);
     let mut progress = |progress: &Progress| {
@@ -101,7 +103,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         let until = time::show(recorded.until);
         anyhow::bail!("{file}: {error}; it has the first {until} and can be read");
     }
-    tell(args, Some(&recorded))
+    // Without VMs it is no recording that could be replayed, which has been said.
+    if recorded.vms == 0 && !args.json {
+        return Ok(());
+    }
+    tell(args, &recorded.progress, Some(&recorded.missing))
 }
 
 fn bar(args: &Args) -> ProgressBar {
@@ -128,8 +134,8 @@ fn notes(args: &Args, recorded: &Recorded) {
     let file = args.output.display();
     let done = line(&recorded.progress);
     output::note(&format!("corun: {file}: {done}"));
-    for missing in &recorded.missing {
-        output::note(&format!("corun: this kernel does not tell {missing}"));
+    for Missing { what, why } in &recorded.missing {
+        output::note(&format!("corun: not recorded: {what}: {why}"));
     }
     if recorded.progress.lost > 0 {
         output::note(
@@ -143,10 +149,9 @@ fn notes(args: &Args, recorded: &Recorded) {
     }
 }
 
-/// The recording read back: who can read it, and what is in it.
-fn tell(args: &Args, recorded: Option<&Recorded>) -> anyhow::Result<()> {
-    let no_vms = recorded.is_some_and(|recorded| recorded.vms == 0);
-    if !args.json && (args.quiet || no_vms) {
+/// The recording read back: who can read it, and what is in it. What could not be had is not in the file.
+fn tell(args: &Args, progress: &Progress, missing: Option<&[Missing]>) -> anyhow::Result<()> {
+    if !args.json && args.quiet {
         return Ok(());
     }
     let import = match corun_recording::read(&args.output) {
@@ -157,15 +162,15 @@ fn tell(args: &Args, recorded: Option<&Recorded>) -> anyhow::Result<()> {
     };
     match args.json {
         true => {
-            let told = summary::json(&args.output, recorded, import.as_ref());
+            let told = summary::json(&args.output, progress, missing, import.as_ref());
             output::print(&format!("{told:#}\n"))
         }
         false => import.map_or(Ok(()), |import| output::print(&summary::text(&import))),
     }
 }
 
-/// Copies a recording without names.
-fn anonymise(from: &Path, to: &Path) -> anyhow::Result<()> {
+/// Copies a recording without names; what the copy has.
+fn anonymise(from: &Path, to: &Path) -> anyhow::Result<Progress> {
     let name = from.display();
     let source = File::open(from).map_err(|error| Invalid::error(format!("{name}: {error}")))?;
     let out = OpenOptions::new()
@@ -178,13 +183,17 @@ fn anonymise(from: &Path, to: &Path) -> anyhow::Result<()> {
     let told = native::anonymise(BufReader::new(source), &mut out);
     let told = told.and_then(|told| out.flush().map(|()| told));
     let refused = match told.with_context(|| to.display().to_string())? {
-        Ok(None) => return Ok(()),
-        Ok(Some(damage)) => {
-            let why = damage_in_words(&damage);
-            output::note(&format!(
-                "corun: {name}: cut short ({why}); what came before was copied"
-            ));
-            return Ok(());
+        Ok(copied) => {
+            if let Some(damage) = &copied.damage {
+                output::note(&format!("corun: {name}: {}", not_copied(damage)));
+            }
+            let bytes = std::fs::metadata(to).with_context(|| to.display().to_string())?;
+            return Ok(Progress {
+                elapsed: copied.elapsed,
+                events: copied.events,
+                lost: copied.lost,
+                bytes: bytes.len(),
+            });
         }
         Err(damage) => damage_in_words(&damage),
     };
@@ -195,10 +204,20 @@ fn anonymise(from: &Path, to: &Path) -> anyhow::Result<()> {
     )))
 }
 
+/// Why not everything was copied.
+fn not_copied(damage: &Damage) -> String {
+    let why = damage_in_words(damage);
+    match damage {
+        Damage::Behind(_) => format!("what comes after its end was not copied: {why}"),
+        _ => format!("cut short ({why}); what came before was copied"),
+    }
+}
+
 fn damage_in_words(damage: &Damage) -> String {
     match damage {
         Damage::Header(why) => why.clone(),
         Damage::Cut => "the file ends within a block".to_string(),
+        Damage::Behind(bytes) => counted(*bytes, "byte"),
         Damage::Block(why) => (*why).to_string(),
         Damage::Io(error) => error.to_string(),
     }

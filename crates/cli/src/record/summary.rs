@@ -2,7 +2,7 @@
 //! What a recording has: VM by VM, how much its vCPUs ran and waited, who woke them, and why they left
 //! their guests.
 
-use corun_linux::record::Recorded;
+use corun_linux::record::{Missing, Progress};
 use corun_model::{Nanos, counted, time};
 use corun_recording::{ExitClass, Recording, Vm, Wakers};
 use serde_json::{Value, json};
@@ -99,8 +99,13 @@ fn known(text: Option<&String>) -> &str {
     text.map_or("unknown", String::as_str)
 }
 
-/// For programs.
-pub fn json(file: &Path, recorded: Option<&Recorded>, recording: Option<&Recording>) -> Value {
+/// For programs. `missing` is what could not be had, if that is known.
+pub fn json(
+    file: &Path,
+    progress: &Progress,
+    missing: Option<&[Missing]>,
+    recording: Option<&Recording>,
+) -> Value {
     let vm = |recording: &Recording, vm: &Vm| {
         let sum = Sum::of(recording, vm);
         let woken_by = sum
@@ -123,15 +128,15 @@ pub fn json(file: &Path, recorded: Option<&Recorded>, recording: Option<&Recordi
         let vms = recording.vms.iter().map(|it| vm(recording, it));
         vms.collect::<Vec<_>>()
     });
-    let duration = recorded.map(|recorded| recorded.progress.elapsed);
+    let missing = missing.map(|all| all.iter().map(|it| it.what).collect::<Vec<_>>());
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "file": file.display().to_string(),
-        "duration_ns": duration.or(recording.map(Recording::duration)),
-        "events": recorded.map(|recorded| recorded.progress.events),
-        "lost": recorded.map(|recorded| recorded.progress.lost),
-        "bytes": recorded.map(|recorded| recorded.progress.bytes),
-        "missing": recorded.map(|recorded| recorded.missing.clone()),
+        "duration_ns": progress.elapsed,
+        "events": progress.events,
+        "lost": progress.lost,
+        "bytes": progress.bytes,
+        "missing": missing,
         "vms": vms.unwrap_or_default(),
     })
 }

@@ -82,8 +82,8 @@ Examples:
       everything that can be checked, in a few minutes
   corun reproduce 'balance.table1.*'
       some claims, as the experiments have it
-  corun reproduce balance.exp1.xen --all
-      one claim, and why it is not checked if it is not
+  corun reproduce jupiter.fig4_14.overhead --all
+      one that is not checked, and why
   corun reproduce --report claims.html --json > claims.json
       for people and for programs
 

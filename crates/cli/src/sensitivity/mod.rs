@@ -225,9 +225,12 @@ fn check_policies(args: &Args, scenarios: &[Scenario]) -> anyhow::Result<()> {
         .iter()
         .map(|scenario| runs::plan(&args.runs, scenario))
     {
-        policies.extend(job?.into_iter().map(|job| job.policy));
+        for job in job? {
+            if !policies.contains(&job.policy) {
+                policies.push(job.policy);
+            }
+        }
     }
-    policies.dedup();
     match policies
         .iter()
         .any(|policy| schedulers::heeds(policy, &args.param))

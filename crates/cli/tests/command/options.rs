@@ -77,7 +77,7 @@ fn parameters_that_change_nothing_are_refused() {
         ("--param vm.a.vcpus --values 1,2 --log", "--log"),
         (
             "--param scheduler.eevdf.base_slice --values 1ms,2ms --policies cfs,balance",
-            "none of the policies heeds it: cfs, balance",
+            "none of the policies heeds it: cfs, balance; choose",
         ),
         (
             "--param policy.aql.IOInt --values 1ms,30ms --policies cfs",
@@ -94,6 +94,19 @@ fn parameters_that_change_nothing_are_refused() {
         said.contains("only 2 different values in it, not 8"),
         "{said}"
     );
+}
+
+#[test]
+fn outputs_are_files() {
+    for line in [
+        "calibrate -o -",
+        "compare in.toml --csv -",
+        "advise x --report -",
+    ] {
+        let (code, _, said) = left(corun(&words(line)));
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains("-: expected a file"), "{said}");
+    }
 }
 
 #[test]

@@ -58,6 +58,10 @@ fn a_copy_without_names_can_be_compared() {
     let json = common::json(corun(&args));
     assert_eq!(json["vms"][0]["name"], "vm1");
     assert_eq!(json["vms"][0]["run_ns"], 300 * MS);
+    let bytes = std::fs::metadata(to).unwrap().len();
+    assert_eq!((&json["bytes"], &json["lost"]), (&bytes.into(), &0.into()));
+    assert_eq!(json["events"], 200);
+    assert_eq!(json["duration_ns"], 400 * MS);
     let compared = corun(&["compare", to, "--quiet", "--policies", "affinity", "--json"]);
     let json = common::json(compared);
     assert_eq!(json["runs"][0]["vms"][0]["name"], "vm1");
@@ -99,6 +103,8 @@ fn what_is_no_recording_is_refused_and_leaves_nothing() {
         "{said}"
     );
     assert!(!to.exists());
+    let said = common::refused(corun(&["record", "-o", "-"]));
+    assert!(said.contains("--output -: expected a file"), "{said}");
     let said = common::refused(corun(&["record", "--for", "3"]));
     assert!(said.contains("a number with a unit"), "{said}");
 }

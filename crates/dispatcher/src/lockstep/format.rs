@@ -81,8 +81,9 @@ pub enum FormatError {
     Short(usize),
     /// It begins otherwise.
     #[error(
-        "not a lockstep recording: it begins with {0:02x?}, expected \"CORUNLK1\" \
-         (made by: corun host --record FILE)"
+        "not a lockstep recording: it begins with \"{}\", expected \"CORUNLK1\" \
+         (made by: corun host --record FILE)",
+        .0.escape_ascii()
     )]
     Magic(Vec<u8>),
     /// Another version's.

@@ -22,6 +22,7 @@ use corun_system::procfs::Proc;
 use event::Raw;
 use exits::Exits;
 use file::Writer;
+pub use probes::Missing;
 use probes::Probes;
 use signal_hook::consts::SIGXFSZ;
 use std::collections::BTreeMap;
@@ -73,8 +74,8 @@ pub struct Recorded {
     pub progress: Progress,
     /// VMs that were there at its beginning or end.
     pub vms: usize,
-    /// What this kernel could not tell.
-    pub missing: Vec<&'static str>,
+    /// What could not be had.
+    pub missing: Vec<Missing>,
     /// It ended because the file could not be written on; it can be read up to [`Recorded::until`].
     pub cut: Option<io::Error>,
     /// How much of it the file has, ns since its beginning.

@@ -6,9 +6,11 @@ use super::event::Raw;
 use super::ring::Rings;
 use crate::log;
 use crate::object::Aligned;
+use crate::perf::TRACEFS;
 use corun_model::{Nanos, PcpuSet};
 use libbpf_rs::{Link, MapCore, MapHandle, Object, ObjectBuilder, RingBuffer, RingBufferBuilder};
 use std::cell::RefCell;
+use std::path::Path;
 use std::rc::Rc;
 
 /// The compiled program.
@@ -48,7 +50,30 @@ pub(super) struct Probes {
     taken: Rc<RefCell<Vec<Raw>>>,
     pub(super) counts: MapHandle,
     /// What could not be had.
-    pub(super) missing: Vec<&'static str>,
+    pub(super) missing: Vec<Missing>,
+}
+
+/// What is not recorded, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// What.
+    pub what: &'static str,
+    /// Why, and what helps.
+    pub why: &'static str,
+}
+
+impl Missing {
+    /// A program that the kernel did not take.
+    fn program(name: &str, tracefs: bool) -> Option<Self> {
+        let (_, what) = OPTIONAL.iter().find(|(optional, _)| *optional == name)?;
+        // The others are raw tracepoints, which are asked for by name.
+        let why = if name == EXITS && !tracefs {
+            "tracefs is not mounted (mount -t tracefs tracefs /sys/kernel/tracing)"
+        } else {
+            "this kernel does not tell"
+        };
+        Some(Self { what, why })
+    }
 }
 
 impl Probes {
@@ -82,7 +107,12 @@ impl Probes {
     }
 
     fn attach(&mut self, exits: bool) -> Result<(), RecordError> {
-        let mut missing = Vec::new();
+        let tracefs = TRACEFS
+            .iter()
+            .any(|root| Path::new(root).join("events").exists());
+        // What was not even loaded cannot be helped by tracefs.
+        let unloaded = (!exits).then(|| Missing::program(EXITS, true));
+        let mut missing: Vec<Missing> = unloaded.flatten().into_iter().collect();
         for program in self.object.progs_mut() {
             if !program.autoload() {
                 continue;
@@ -90,8 +120,8 @@ impl Probes {
             let name = program.name().to_string_lossy().into_owned();
             match program.attach() {
                 Ok(link) => self.links.push(link),
-                Err(cause) => match OPTIONAL.iter().find(|(optional, _)| *optional == name) {
-                    Some((_, what)) => missing.push(*what),
+                Err(cause) => match Missing::program(&name, tracefs) {
+                    Some(lacking) => missing.push(lacking),
                     None => {
                         let log = log::take();
                         return Err(RecordError::Load { cause, log });
@@ -99,11 +129,6 @@ impl Probes {
                 },
             }
         }
-        missing.extend(
-            OPTIONAL
-                .iter()
-                .filter_map(|(name, what)| (*name == EXITS && !exits).then_some(*what)),
-        );
         self.missing = missing;
         Ok(())
     }
@@ -204,4 +229,18 @@ fn reader(
         0
     })?;
     builder.build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lacks_only_a_mount_is_not_put_on_the_kernel() {
+        let why = |name, tracefs| Missing::program(name, tracefs).unwrap().why;
+        assert!(why(EXITS, false).contains("mount -t tracefs"));
+        assert!(why(EXITS, true).contains("this kernel"));
+        assert!(why("halt_ended", false).contains("this kernel"));
+        assert_eq!(Missing::program(WAKES, false), None);
+    }
 }

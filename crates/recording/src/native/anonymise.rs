@@ -3,12 +3,13 @@
 //! calls it.
 //!
 //! Kept are times, numbers of threads and processes, the kernel's version, and the names that the
-//! kernel and virtual machine monitors give their threads: what the replay knows a thread's part by.
+//! kernel and virtual machine monitors usually give their threads: what the replay knows a thread's part by.
 //! Equal names stay equal.
 
 use super::block::{Blocks, Damage, HEADER};
 use super::{Encoder, Entry};
 use crate::names;
+use corun_model::Nanos;
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 
@@ -46,8 +47,11 @@ impl Anonymiser {
     fn comm(&mut self, comm: &mut String) {
         if let Some(rest) = comm.strip_prefix("IO ") {
             *comm = format!("IO {}", numbered(&mut self.programs, rest, "io"));
-        } else if !names::is_usual(comm) {
-            *comm = numbered(&mut self.programs, comm, "program");
+        } else {
+            *comm = match names::usual(comm) {
+                Some(part) => part.to_string(),
+                None => numbered(&mut self.programs, comm, "program"),
+            };
         }
     }
 }
@@ -59,14 +63,24 @@ fn numbered(known: &mut BTreeMap<String, usize>, name: &str, prefix: &str) -> St
     format!("{prefix}{number}")
 }
 
-/// Copies a recording without names, as far as it can be read; says why not further, if so.
+/// What was copied.
+#[derive(Debug, Default)]
+pub struct Copied {
+    /// From the recording's beginning to the last entry, ns.
+    pub elapsed: Nanos,
+    /// Events.
+    pub events: u64,
+    /// Events that were lost while it was recorded.
+    pub lost: u64,
+    /// Why not everything was.
+    pub damage: Option<Damage>,
+}
+
+/// Copies a recording without names, as far as it can be read.
 ///
 /// # Errors
 /// [`Damage::Header`] and [`Damage::Io`] of the source; whatever writing says.
-pub fn anonymise(
-    source: impl Read,
-    mut out: impl Write,
-) -> io::Result<Result<Option<Damage>, Damage>> {
+pub fn anonymise(source: impl Read, mut out: impl Write) -> io::Result<Result<Copied, Damage>> {
     let mut blocks = match Blocks::open(source) {
         Ok(blocks) => blocks,
         Err(damage) => return Ok(Err(damage)),
@@ -74,13 +88,24 @@ pub fn anonymise(
     out.write_all(&HEADER)?;
     let (mut names, mut encoder, mut entries) =
         (Anonymiser::default(), Encoder::default(), Vec::new());
+    let (mut copied, mut began) = (Copied::default(), None);
     loop {
         match blocks.next(&mut entries) {
             Ok(true) => {}
-            Ok(false) => break Ok(Ok(None)),
-            Err(damage) => break Ok(Ok(Some(damage))),
+            Ok(false) => return Ok(Ok(copied)),
+            Err(damage) => {
+                copied.damage = Some(damage);
+                return Ok(Ok(copied));
+            }
         }
         for entry in entries.drain(..) {
+            if let Some(at) = entry.at() {
+                copied.elapsed = at.saturating_sub(*began.get_or_insert(at));
+            }
+            copied.events += u64::from(entry.is_event());
+            if let Entry::Lost { events, .. } = entry {
+                copied.lost = copied.lost.saturating_add(events);
+            }
             if let Some(block) = encoder.push(&names.entry(entry)) {
                 out.write_all(&block)?;
             }

@@ -60,6 +60,8 @@ pub enum Damage {
     Header(String),
     /// It ends within a block: it was cut off there.
     Cut,
+    /// The recording ended with the last block; so many bytes come after it.
+    Behind(u64),
     /// A block is not what was written.
     Block(&'static str),
     /// It could not be read.
@@ -69,10 +71,14 @@ pub enum Damage {
 /// The blocks of a file.
 pub struct Blocks<R> {
     source: R,
+    /// Bytes read, those of a block that is not whole included.
+    taken: u64,
     /// Blocks taken apart.
     pub blocks: u64,
     /// Bytes of the file up to the end of the last whole block.
     pub bytes: u64,
+    /// The entry that ends a recording has been read.
+    pub whole: bool,
 }
 
 impl<R: Read> Blocks<R> {
@@ -94,8 +100,10 @@ impl<R: Read> Blocks<R> {
         }
         Ok(Self {
             source,
+            taken: head.len() as u64,
             blocks: 0,
             bytes: head.len() as u64,
+            whole: false,
         })
     }
 
@@ -104,8 +112,36 @@ impl<R: Read> Blocks<R> {
     /// # Errors
     /// [`Damage`]. Nothing after it can be read; of the damaged block, nothing is in `out`.
     pub fn next(&mut self, out: &mut Vec<Entry>) -> Result<bool, Damage> {
+        match self.block(out) {
+            Err(Damage::Cut | Damage::Block(_)) if self.whole => match self.behind()? {
+                0 => Ok(false),
+                bytes => Err(Damage::Behind(bytes)),
+            },
+            told => told,
+        }
+    }
+
+    /// Reads to the file's end: how many bytes come after the last whole block.
+    fn behind(&mut self) -> Result<u64, Damage> {
+        let mut rest = [0; 4096];
+        loop {
+            match self.fill(&mut rest) {
+                Ok(0) | Err(Damage::Cut) => return Ok(self.taken - self.bytes),
+                Ok(_) => {}
+                Err(damage) => return Err(damage),
+            }
+        }
+    }
+
+    fn fill(&mut self, into: &mut [u8]) -> Result<usize, Damage> {
+        let have = fill(&mut self.source, into)?;
+        self.taken += have as u64;
+        Ok(have)
+    }
+
+    fn block(&mut self, out: &mut Vec<Entry>) -> Result<bool, Damage> {
         let mut head = [0; HEAD];
-        match fill(&mut self.source, &mut head)? {
+        match self.fill(&mut head)? {
             0 => return Ok(false),
             HEAD => {}
             _ => return Err(Damage::Cut),
@@ -120,7 +156,7 @@ impl<R: Read> Blocks<R> {
             return Err(Damage::Block("it is longer than blocks may be"));
         }
         let mut bytes = vec![0; packed];
-        if fill(&mut self.source, &mut bytes)? < packed {
+        if self.fill(&mut bytes)? < packed {
             return Err(Damage::Cut);
         }
         if checksum(&head[..12], &bytes) != number(&head, 12) {
@@ -133,6 +169,9 @@ impl<R: Read> Blocks<R> {
             out.truncate(before);
             Damage::Block(why)
         })?;
+        let new = out.iter().skip(before);
+        let ends = |entry: &Entry| matches!(entry, Entry::Edge { last: true, .. });
+        self.whole |= new.rev().any(ends);
         self.blocks += 1;
         self.bytes += (HEAD + packed) as u64;
         Ok(true)

@@ -181,6 +181,11 @@ pub enum Cause {
 }
 
 impl Entry {
+    /// Whether the kernel told it as something that happened.
+    pub fn is_event(&self) -> bool {
+        !matches!(self, Self::Edge { .. } | Self::Lost { .. }) && self.at().is_some()
+    }
+
     /// When it happened, if it is something that happens.
     pub fn at(&self) -> Option<Nanos> {
         match *self {

@@ -21,7 +21,7 @@ pub(crate) fn import(file: &str, source: impl Read) -> Result<Import, ImportErro
     let mut gather = Gather::new(file, Place::Block);
     gather.format = Some(Format::Corun);
     let mut blocks = Blocks::open(source).map_err(|damage| refused(file, damage))?;
-    let (mut entries, mut at, mut whole) = (Vec::new(), 0, false);
+    let (mut entries, mut at, mut unread) = (Vec::new(), 0, false);
     loop {
         entries.clear();
         gather.place = blocks.blocks + 1;
@@ -31,13 +31,12 @@ pub(crate) fn import(file: &str, source: impl Read) -> Result<Import, ImportErro
             Err(Damage::Io(source)) => return Err(refused(file, Damage::Io(source))),
             Err(damage) => {
                 gather.notes.push(cut(&blocks, &damage));
-                whole = true;
+                unread = true;
                 break;
             }
         }
         for entry in &entries {
             at = entry.at().unwrap_or(at);
-            whole |= matches!(entry, Entry::Edge { last: true, .. });
             take(&mut gather, entry, at)?;
         }
     }
@@ -54,7 +53,7 @@ pub(crate) fn import(file: &str, source: impl Read) -> Result<Import, ImportErro
             why: broken.unwrap_or_else(short),
         });
     }
-    if !whole {
+    if !blocks.whole && !unread {
         gather.notes.push(cut(&blocks, &Damage::Cut));
     }
     gather.finish()
@@ -65,7 +64,7 @@ fn refused(file: &str, damage: Damage) -> ImportError {
     match damage {
         Damage::Io(source) => ImportError::Io { file, source },
         Damage::Header(why) => ImportError::Native { file, why },
-        Damage::Cut => ImportError::Native {
+        Damage::Cut | Damage::Behind(_) => ImportError::Native {
             file,
             why: "it ends within its header".to_string(),
         },
@@ -77,14 +76,14 @@ fn refused(file: &str, damage: Damage) -> ImportError {
 }
 
 fn cut<R: Read>(blocks: &Blocks<R>, damage: &Damage) -> Note {
-    Note::Cut {
-        at: Place::Block(blocks.blocks + 1),
-        byte: blocks.bytes,
-        why: match damage {
-            Damage::Block(why) => why,
-            _ => "the file ends there, before the recording did",
-        },
-    }
+    let byte = blocks.bytes;
+    let why = match *damage {
+        Damage::Behind(bytes) => return Note::Behind { byte, bytes },
+        Damage::Block(why) => why,
+        _ => "the file ends there, before the recording did",
+    };
+    let at = Place::Block(blocks.blocks + 1);
+    Note::Cut { at, byte, why }
 }
 
 /// Takes in an entry; facts belong to the time of the events before them.

@@ -17,7 +17,7 @@ mod encode;
 mod entry;
 pub(crate) mod import;
 
-pub use anonymise::{Anonymiser, anonymise};
+pub use anonymise::{Anonymiser, Copied, anonymise};
 pub use block::{Blocks, Damage, HEADER, MAGIC};
 pub use encode::Encoder;
 pub use entry::{Cause, Entry, Left, Thread};

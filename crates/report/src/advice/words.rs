@@ -35,12 +35,12 @@ pub(super) fn host(
         )];
     };
     let mut words = vec![format!(
-        "Try {}: vCPUs would lack a pCPU {} of their time instead of {} (differences below {} \
-         say nothing); work done: {} instead of {} s/s.",
+        "Try {}: vCPUs would lack a pCPU {} of their time instead of {} (differences below {:.1} percentage \
+         points say nothing); work done: {} instead of {} s/s.",
         best.policy,
         percent(best.ready_share.median),
         percent(own.ready_share.median),
-        percent(margin(best.ready_share, own.ready_share, error)),
+        margin(best.ready_share, own.ready_share, error) * 100.0,
         amount(best.work.median),
         amount(own.work.median),
     )];

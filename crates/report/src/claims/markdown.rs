@@ -13,8 +13,8 @@ Exact and analytic claims must be equal to the last digit that the paper prints 
 ones are *close* within 25 % of the paper's effect, or for shares within 5 points; they have its
 *direction* with the same sign and order, within a factor of 2 of the effect; figure only, with the same
 order in at least 9 of 10 seeds. Qualitative ones *hold* in at least 9 of 10 seeds. All else is *missed*.
-The worst value of a claim counts. Ours: median over the seeds, ± half of the range. How claims are
-read off experiments: [reproduce.md](reproduce.md).
+The worst value of a claim counts. Ours: median over the seeds (mean where a note says so), ± half of the
+range. How claims are read off experiments: [reproduce.md](reproduce.md).
 ";
 
 /// How notes of claims begin that were not checked because something is missing.

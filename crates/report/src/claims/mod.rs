@@ -126,7 +126,7 @@ pub struct Judged {
     pub name: String,
     /// The paper's; null if it has none.
     pub paper: Option<f64>,
-    /// Ours, the median over seeds; null if it was not measured.
+    /// Ours, the median over seeds, or the mean where `note` says so; null if it was not measured.
     pub ours: Option<f64>,
     /// Half of the range over seeds; null if it was not measured.
     pub spread: Option<f64>,

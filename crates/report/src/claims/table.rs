@@ -21,7 +21,10 @@ pub fn text(board: &Scoreboard, width: u16, all: bool) -> String {
     let wide = text_width(width);
     let mut sums = board.sums();
     if board.count(|claim| claim.status == Status::Checked && claim.seeds > 1) > 0 {
-        sums.push("Ours: median over the seeds, ± half of the range.".to_string());
+        sums.push(
+            "Ours: median over the seeds (mean where a note says so), ± half of the range."
+                .to_string(),
+        );
     }
     if !all && board.count(|claim| claim.status != Status::Checked) > 0 {
         sums.push("--all lists those, too.".to_string());

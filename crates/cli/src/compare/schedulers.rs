@@ -128,8 +128,10 @@ pub fn policies() -> Vec<PolicyInfo> {
 /// # Errors
 /// What is accepted.
 pub fn known_policy(name: &str) -> Result<(), String> {
-    let known: Vec<&str> = policies().iter().map(|policy| policy.name).collect();
-    match known.contains(&name) || corun_policies::find(name).is_some() {
+    let models = MODELS.iter().map(|policy| policy.name);
+    let ours = corun_policies::known().map(|policy| policy.name);
+    let known: Vec<&str> = models.chain(ours).collect();
+    match known.contains(&name) {
         true => Ok(()),
         false => Err(format!(
             "unknown policy {name:?}, {}",
@@ -143,10 +145,7 @@ pub fn known_policy(name: &str) -> Result<(), String> {
 /// # Errors
 /// What is accepted.
 pub fn known_host_policy(name: &str) -> Result<&'static corun_policies::PolicyInfo, String> {
-    let known: Vec<&str> = corun_policies::all()
-        .iter()
-        .map(|policy| policy.name)
-        .collect();
+    let known: Vec<&str> = corun_policies::known().map(|policy| policy.name).collect();
     corun_policies::find(name)
         .ok_or_else(|| format!("unknown policy {name:?}, {}", or_nearest(name, &known)))
 }

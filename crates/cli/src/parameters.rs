@@ -67,6 +67,7 @@ pub fn in_json(list: &[Parameter]) -> Vec<Json> {
 fn one_in_json(parameter: &Parameter) -> Json {
     let (default, unit) = match &parameter.value {
         Value::Time(time) => (json!(time), "ns"),
+        Value::Scaled(time) => (json!(time), "ns × (1 + log2(min(pCPUs, 8)))"),
         Value::Bytes(bytes) => (json!(bytes), "B"),
         Value::Number(number, unit) => (json!(number), *unit),
         Value::Choice(name) => (json!(name), ""),

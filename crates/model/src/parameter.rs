@@ -48,6 +48,9 @@ impl Parameter {
 pub enum Value {
     /// A duration.
     Time(Nanos),
+    /// A duration that grows with the host, as Linux' fair classes have theirs: of one pCPU, times
+    /// 1 + log2(min(pCPUs, 8)).
+    Scaled(Nanos),
     /// Bytes.
     Bytes(u64),
     /// A count, a rate or a ratio, and its unit.
@@ -64,10 +67,14 @@ impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Value::Time(time) => f.write_str(&crate::time::show(*time)),
+            Value::Scaled(time) => {
+                write!(f, "{} × (1 to 4)", crate::time::show(*time))
+            }
             Value::Bytes(bytes) if *bytes >= 1 << 20 && bytes % (1 << 20) == 0 => {
                 write!(f, "{} MiB", bytes >> 20)
             }
-            Value::Bytes(bytes) if *bytes >= 1 << 10 && bytes % (1 << 10) == 0 => {
+            // Of what is decimal, such as disks, few have an eye for the KiB.
+            Value::Bytes(bytes) if (1 << 10..1 << 30).contains(bytes) && bytes % (1 << 10) == 0 => {
                 write!(f, "{} KiB", bytes >> 10)
             }
             Value::Bytes(bytes) => write!(f, "{bytes} B"),

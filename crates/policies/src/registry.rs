@@ -167,22 +167,19 @@ pub fn all() -> &'static [PolicyInfo] {
     &ALL
 }
 
-/// Policies to learn from.
-pub fn examples() -> &'static [PolicyInfo] {
-    EXAMPLES
+/// All that run by their names: the published ones, and then the examples.
+pub fn known() -> impl Iterator<Item = &'static PolicyInfo> {
+    ALL.iter().chain(EXAMPLES)
 }
 
 /// The policy of this name, published or an example.
 pub fn find(name: &str) -> Option<&'static PolicyInfo> {
-    let mut known = ALL.iter().chain(EXAMPLES);
-    known.find(|policy| policy.name == name)
+    known().find(|policy| policy.name == name)
 }
 
 /// What can be set of them, policy by policy.
 pub fn parameters() -> Vec<Parameter> {
-    ALL.iter()
-        .flat_map(|policy| (policy.parameters)())
-        .collect()
+    known().flat_map(|policy| (policy.parameters)()).collect()
 }
 
 /// Their names, for messages: `fair, affinity, balance`.
@@ -196,7 +193,7 @@ mod tests {
 
     #[test]
     fn every_policy_is_found_by_its_name() {
-        for policy in all().iter().chain(examples()) {
+        for policy in known() {
             assert_eq!(find(policy.name).unwrap().summary, policy.summary);
             assert!((policy.make)(&Settings::default()).period() > 0);
             for parameter in (policy.parameters)() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Hosts to try policies on, and what holds for all policies.
 
-use crate::{Policy, Settings, all, examples};
+use crate::{Policy, Settings, known};
 use corun_model::{
     HostSeen, PcpuId, PcpuSet, Plan, Signals, Snapshot, TaskId, TaskSeen, Topology, Turns, VmId,
     VmSeen,
@@ -67,7 +67,7 @@ pub(crate) fn any_snapshot() -> impl Strategy<Value = Snapshot> {
 proptest! {
     #[test]
     fn asked_again_a_policy_asks_for_nothing_new(seen in any_snapshot()) {
-        for info in all().iter().chain(examples()) {
+        for info in known() {
             let mut policy = (info.make)(&Settings::default());
             let first = ask(&mut *policy, &seen);
             prop_assert_eq!(&first, &ask(&mut *policy, &seen), "{}", info.name);

@@ -50,7 +50,7 @@ pub(crate) fn policies(table: Option<Reader<'_>>) -> PolicyKeys {
     let Some(table) = table else {
         return said;
     };
-    for policy in corun_policies::all() {
+    for policy in corun_policies::known() {
         let keys = Settings::all_keys(policy);
         if keys.is_empty() {
             continue;

@@ -4,7 +4,7 @@
 
 use super::setup::host_params;
 use corun_model::{DispatcherParams, Parameter};
-use corun_scenario::{Case, Located, Problem, Problems, Schedulers, or_nearest};
+use corun_scenario::{Case, Located, Problem, Problems, Schedulers, Vm, or_nearest};
 use corun_sim::Simulation;
 use corun_sim::host::{HostParams, Observer};
 use corun_sim::load::Load;
@@ -128,8 +128,10 @@ pub fn policies() -> Vec<PolicyInfo> {
 /// # Errors
 /// What is accepted.
 pub fn known_policy(name: &str) -> Result<(), String> {
-    let known: Vec<&str> = policies().iter().map(|policy| policy.name).collect();
-    match known.contains(&name) || corun_policies::find(name).is_some() {
+    let models = MODELS.iter().map(|policy| policy.name);
+    let ours = corun_policies::known().map(|policy| policy.name);
+    let known: Vec<&str> = models.chain(ours).collect();
+    match known.contains(&name) {
         true => Ok(()),
         false => Err(format!(
             "unknown policy {name:?}, {}",
@@ -143,10 +145,7 @@ pub fn known_policy(name: &str) -> Result<(), String> {
 /// # Errors
 /// What is accepted.
 pub fn known_host_policy(name: &str) -> Result<&'static corun_policies::PolicyInfo, String> {
-    let known: Vec<&str> = corun_policies::all()
-        .iter()
-        .map(|policy| policy.name)
-        .collect();
+    let known: Vec<&str> = corun_policies::known().map(|policy| policy.name).collect();
     corun_policies::find(name)
         .ok_or_else(|| format!("unknown policy {name:?}, {}", or_nearest(name, &known)))
 }
@@ -218,6 +217,7 @@ pub fn unheeded(policy: &str, case: &Case) -> Vec<String> {
     if policy == "rr" && !case.vms.iter().any(|vm| vm.realtime) {
         unheeded.push("rr: no VM is `realtime`, so it does what cfs does".to_string());
     }
+    unheeded.extend(corun_policies::find(policy).and_then(|policy| idles(policy, case)));
     for vm in &case.vms {
         if vm.realtime && policy != "rr" {
             unheeded.push(format!("vm.{}.realtime: {policy} has no SCHED_RR", vm.name));
@@ -237,6 +237,29 @@ pub fn unheeded(policy: &str, case: &Case) -> Vec<String> {
         }
     }
     unheeded
+}
+
+/// Why one of corun's policies has nothing to do on this host, if so.
+fn idles(policy: &corun_policies::PolicyInfo, case: &Case) -> Option<String> {
+    let (name, threads) = (policy.name, policy.threads);
+    let topology = case.host.topology;
+    if threads > 1 && topology.threads_per_core() != threads {
+        return Some(format!(
+            "{name}: needs cores with {threads} hardware threads, those of {topology} have {}: it does what fair does",
+            topology.threads_per_core()
+        ));
+    }
+    let told = |vm: &Vm| {
+        vm.guest
+            .idle
+            .as_ref()
+            .is_some_and(|idle| idle.value == "told")
+    };
+    let guests = name == "vsmtio" && case.schedulers.policies.settings.vsmtio.guests;
+    (guests && !case.vms.iter().any(told)).then(|| {
+        "policy.vsmtio.guests: guests are to retain their contexts, and none has guest.idle = \"told\": nothing is retained"
+            .to_string()
+    })
 }
 
 /// Does a run under `policy` depend on a key, if that is one of a scheduler's or policy's?

@@ -39,7 +39,14 @@ pub fn judge(said: &Said, checks: &Checks, measured: &Measured) -> Result<Claim,
             return Ok(unchecked(said, Status::OutOfReach, reason.clone()));
         }
         What::Holds(conditions) => hold(&mut claim, conditions, &seen),
-        What::Values { values, order } => compare(&mut claim, values, order, &seen),
+        What::Values {
+            values,
+            order,
+            unjudged,
+        } => {
+            compare(&mut claim, values, order, &seen);
+            leave_out(&mut claim, unjudged, &seen);
+        }
     }
     Ok(claim)
 }
@@ -328,6 +335,29 @@ fn compare(claim: &mut Claim, values: &[Compared], order: &[(String, Condition)]
         .filter(|note| !note.is_empty())
         .chain(notes);
     claim.note = all.collect::<Vec<_>>().join("; ");
+}
+
+/// Shows the claim's numbers beside which nothing is set, and why.
+fn leave_out(claim: &mut Claim, unjudged: &[(String, String)], seen: &Seen<'_>) {
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (name, reason) in unjudged {
+        claim.values.push(Judged {
+            name: name.clone(),
+            paper: seen.paper.get(&format!("paper.{name}")).copied(),
+            ours: None,
+            spread: None,
+            verdict: Verdict::OutOfScope,
+            says: None,
+        });
+        match reasons.iter_mut().find(|(known, _)| known == reason) {
+            Some((_, names)) => names.push(name),
+            None => reasons.push((reason, vec![name])),
+        }
+    }
+    for (reason, names) in reasons {
+        let separator = if claim.note.is_empty() { "" } else { "; " };
+        claim.note += &format!("{separator}{} not judged: {reason}", names.join(", "));
+    }
 }
 
 /// Several by name, or the only one.

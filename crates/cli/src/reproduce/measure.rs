@@ -44,8 +44,46 @@ pub struct Path {
     section: Section,
     /// A pattern; empty for the host.
     name: String,
-    /// Such as `io.wait_p99_us`.
-    field: String,
+    field: Field,
+}
+
+/// Which of the numbers of a VM, a client and so on.
+#[derive(Clone, Debug, PartialEq)]
+enum Field {
+    /// Keys, such as `io.wait_p99_us`.
+    Known(String),
+    /// What a VM counts besides its throughput, by its unit: only a run knows which there are.
+    Counted(String),
+}
+
+/// Where these are among what is measured of a VM.
+const COUNTED: &str = "other_throughputs";
+
+impl Field {
+    /// The number in what was measured; NaN if it was not.
+    ///
+    /// # Errors
+    /// If nothing of this unit is counted.
+    fn of(&self, measured: &Value) -> Result<f64, String> {
+        let value = match self {
+            Self::Known(path) => path.split('.').try_fold(measured, |of, key| of.get(key)),
+            Self::Counted(unit) => Some(counted(measured, unit)?),
+        };
+        Ok(value.and_then(Value::as_f64).unwrap_or(f64::NAN))
+    }
+}
+
+fn counted<'a>(vm: &'a Value, unit: &str) -> Result<&'a Value, String> {
+    let all = vm.get(COUNTED).and_then(Value::as_object);
+    all.and_then(|all| all.get(unit)).ok_or_else(|| {
+        let units: Vec<&str> = all
+            .into_iter()
+            .flatten()
+            .map(|(unit, _)| &unit[..])
+            .collect();
+        let (name, hint) = (&vm["name"], or_nearest(unit, &units));
+        format!("VM {name} counts no {unit:?} besides its throughput, {hint}")
+    })
 }
 
 /// What becomes of several numbers.
@@ -183,6 +221,15 @@ impl Path {
             let hint = or_nearest(word, &known.map(|(name, _)| name));
             return Err(format!("path {text:?}: begins with {word:?}, {hint}"));
         };
+        let counts = rest.split_once(&format!(".{COUNTED}."));
+        if let (Section::Vm, Some((name, unit))) = (section, counts) {
+            return Ok(Self {
+                fold,
+                section,
+                name: name.to_string(),
+                field: Field::Counted(unit.to_string()),
+            });
+        }
         let fields = section.fields();
         let (name, field) = match section {
             Section::Host => ("", rest),
@@ -198,28 +245,25 @@ impl Path {
             fold,
             section,
             name: name.to_string(),
-            field: field.to_string(),
+            field: Field::Known(field.to_string()),
         })
     }
 
     /// The number in a run; NaN if it was not measured.
     ///
     /// # Errors
-    /// If the run has nothing of this name, or several where one is expected.
+    /// If the run has nothing of this name or unit, or several where one is expected.
     pub fn of(&self, run: &Value) -> Result<f64, String> {
-        let field = |of: &Value| {
-            let mut path = self.field.split('.');
-            let value = path.try_fold(of, |of, key| of.get(key));
-            value.and_then(Value::as_f64).unwrap_or(f64::NAN)
-        };
         let all = run.get(self.section.key()).unwrap_or(&Value::Null);
         if self.section == Section::Host {
-            return Ok(field(all));
+            return self.field.of(all);
         }
         let all = all.as_array().map_or(&[][..], |all| &all[..]);
         let name = |of: &Value| of["name"].as_str().unwrap_or_default().to_string();
         let found = all.iter().filter(|of| matches(&self.name, &name(of)));
-        let values: Vec<f64> = found.map(field).collect();
+        let values: Vec<f64> = found
+            .map(|of| self.field.of(of))
+            .collect::<Result<_, _>>()?;
         let kind = self.section.key();
         match (&values[..], self.fold) {
             ([], _) => {
@@ -275,7 +319,8 @@ mod tests {
         };
         let run = json!({
             "host": {"stacking": {"two": 0.25}},
-            "vms": [vm("web1", 10), vm("web2", 30), vm("d.b", 5)],
+            "vms": [vm("web1", 10), vm("web2", 30), vm("d.b", 5),
+                    {"name": "c", "throughput": 1, "other_throughputs": {"images/s": 2.5}}],
         });
         Path::parse(text).unwrap().of(&run)
     }
@@ -285,9 +330,10 @@ mod tests {
         assert_eq!(value("host.stacking.two"), Ok(0.25));
         assert_eq!(value("vm.web2.throughput"), Ok(30.0));
         assert_eq!(value("vm.d.b.io.wait_p50_us"), Ok(7.5));
+        assert_eq!(value("vm.c.other_throughputs.images/s"), Ok(2.5));
         assert_eq!(value("sum vm.web*.throughput"), Ok(40.0));
-        assert_eq!(value("mean vm.*.throughput"), Ok(15.0));
-        assert_eq!(value("min vm.*.throughput"), Ok(5.0));
+        assert_eq!(value("mean vm.*b*.throughput"), Ok(15.0));
+        assert_eq!(value("min vm.*b*.throughput"), Ok(5.0));
         assert_eq!(value("max vm.*.throughput"), Ok(30.0));
         assert!(value("vm.web1.lock_wait_mean_us").unwrap().is_nan());
         assert!(value("sum vm.web*.lock_wait_mean_us").unwrap().is_nan());
@@ -298,13 +344,18 @@ mod tests {
     fn names_that_nothing_has_are_told() {
         assert_eq!(
             value("vm.web3.throughput").unwrap_err(),
-            "none of the run's vms is \"web3\", did you mean \"web1\"? Accepted are web1, web2, d.b"
+            "none of the run's vms is \"web3\", did you mean \"web1\"? Accepted are web1, web2, d.b, c"
         );
         assert!(
             value("vm.web*.throughput")
                 .unwrap_err()
                 .starts_with("2 of the run's vms are")
         );
+        let counts = value("vm.c.other_throughputs.image/s").unwrap_err();
+        assert!(counts.starts_with(
+            "VM \"c\" counts no \"image/s\" besides its throughput, did you mean \"images/s\"?"
+        ));
+        assert!(value("vm.web1.other_throughputs.images/s").is_err());
         assert!(
             value("disk.a.utilisation")
                 .unwrap_err()

@@ -188,6 +188,9 @@ fn known_cases(wanted: &[&Check], name: &str, scenario: &Scenario) -> anyhow::Re
                 None if cases.len() > 1 => {
                     format!("{name} has several cases: say one of {}", cases.join(", "))
                 }
+                Some(case) if cases == [""] => {
+                    format!("{name} has no cases: expected none, found {case:?}")
+                }
                 Some(case) if !cases.contains(&case.as_str()) => {
                     let hint = or_nearest(case, &cases);
                     format!("{name} has no case {case:?}, {hint}")

@@ -29,6 +29,24 @@ fn notes_are_no_progress() {
 }
 
 #[test]
+fn a_policy_that_has_nothing_to_do_says_so() {
+    let place = place("nothing-to-do");
+    let said = |more: &str| {
+        let line = format!("compare in.toml --policies fair,vsmtio --quiet{more}");
+        let (code, _, err) = left(place.corun(&words(&line)));
+        assert_eq!(code, Some(0), "{err}");
+        err
+    };
+    let single = "vsmtio: needs cores with 2 hardware threads, those of 1n1l2c1t have 1: it does what fair does\n";
+    assert_eq!(said(""), single);
+    let smt = " --set host.topology=1n1l1c2t";
+    assert_eq!(said(smt), "");
+    let guests = format!("{smt} --set policy.vsmtio.guests=true");
+    assert!(said(&guests).starts_with("policy.vsmtio.guests: "));
+    assert_eq!(said(&format!("{guests} --set vm.a.guest.idle=told")), "");
+}
+
+#[test]
 fn seconds_may_have_decimals() {
     let place = place("decimals");
     let run = |duration: &str| {

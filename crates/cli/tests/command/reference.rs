@@ -4,6 +4,7 @@
 use crate::common::{Place, corun, is_fresh, json, printed, refused};
 use corun_model::{Parameter, Value};
 use corun_scenario::{Override, read};
+use std::collections::BTreeSet;
 
 fn prints(args: &[&str]) -> String {
     printed(corun(args))
@@ -25,18 +26,18 @@ fn the_page_of_workloads_is_fresh() {
     fresh("workloads.md", &["workloads", "--markdown"]);
 }
 
-/// A parameter's default as a scenario would say it; `None` for one that scenarios do not know.
+/// A parameter's default as a scenario would say it, on a host of two pCPUs; `None` for one that is not there
+/// unless it is said, and for one that scenarios do not know.
 fn said(parameter: &Parameter) -> Option<String> {
-    let sections = ["host.", "vm.", "scheduler.corun.", "policy."];
-    let known = sections
-        .iter()
-        .any(|section| parameter.key.starts_with(section));
-    // Of EEVDF the features: times hang on the number of pCPUs.
-    let feature = matches!(parameter.value, Value::Switch(_));
-    let known = known || feature && parameter.key.starts_with("scheduler.eevdf.");
+    let sections = ["host.", "vm.", "scheduler.", "policy.", "device."];
+    let known = sections.iter().any(|it| parameter.key.starts_with(it));
+    // That of the presets that have it: the default one has none.
+    let known = known && parameter.key != "scheduler.cfs.search_cost";
     let value = match &parameter.value {
         Value::Time(time) => format!("{time}ns"),
+        Value::Scaled(time) => format!("{}ns", 2 * time),
         Value::Bytes(bytes) => format!("{bytes}B"),
+        Value::Number(number, "MB/s") => format!("{number}MB/s"),
         Value::Number(number, _) => number.to_string(),
         Value::Choice(name) => name.to_string(),
         Value::Switch(on) => on.to_string(),
@@ -55,25 +56,58 @@ emulator = {}
 [[vm.a.thread]]
 count = 3
 program = "loop { compute 100us ±50%; lock l { compute 20us }; sleep 50us exp; count 1 rounds }"
+[[vm.a.thread]]
+program = "loop { read 16KB random; write 4KB; compute 50us; count 1 rounds }"
+[device.a]
 "#;
+
+/// What there is to be set hangs on these.
+const KINDS: [&str; 4] = [
+    "kind = \"ssd\"",
+    "kind = \"hdd\"",
+    "kind = \"hdd\"\nscheduler = \"anticipatory\"\n[vm.a.guest]\nagent = \"vmigrater\"",
+    "kind = \"ssd\"\n[vm.a.guest]\nagent = \"xballoon\"",
+];
 
 #[test]
 fn the_defaults_listed_are_those_in_use() {
     let all = corun_sim::parameters();
     let said: Vec<String> = all.iter().filter_map(said).collect();
-    assert!(said.len() > 15, "{said:?}");
-    for set in &said {
-        let set = Override::parse("--set", set).unwrap();
-        read("a.toml", SCENARIO, &[set]).unwrap();
-    }
-    let place = Place::with("reference", "a.toml", SCENARIO);
-    let policies = "fair,balance,cosched-strict,cosched-demand,cosched-relaxed,cfs,eevdf";
+    assert!(said.len() > 100, "{said:?}");
+    let mut left: BTreeSet<&str> = said.iter().map(String::as_str).collect();
+    let place = Place::new("reference");
+    let policies = "fair,balance,cosched-strict,cosched-demand,cosched-relaxed,cfs,eevdf,rr,credit";
     let compare = ["compare", "a.toml", "--json", "--policies", policies];
-    let sets: Vec<&str> = said.iter().flat_map(|set| ["--set", set]).collect();
-    let first = place.prints(&compare);
-    assert_eq!(first, place.prints(&[&compare, &sets[..]].concat()));
+    for kind in KINDS {
+        let scenario = format!("{SCENARIO}{kind}\n");
+        place.write("a.toml", &scenario);
+        let is_accepted = |set: &&String| {
+            // Of real-time vCPUs, runtime and period go together.
+            let together = |key: &&String| {
+                key == set || [key, set].iter().all(|it| it.starts_with("scheduler.rr."))
+            };
+            let sets = said.iter().filter(together);
+            let sets: Vec<Override> = sets
+                .map(|set| Override::parse("--set", set).unwrap())
+                .collect();
+            read("a.toml", &scenario, &sets).is_ok()
+        };
+        let accepted: Vec<&String> = said.iter().filter(is_accepted).collect();
+        let sets: Vec<&str> = accepted.iter().flat_map(|set| ["--set", set]).collect();
+        let first = place.prints(&compare);
+        assert_eq!(
+            first,
+            place.prints(&[&compare, &sets[..]].concat()),
+            "{kind}"
+        );
+        left.retain(|set| !accepted.iter().any(|it| it == set));
+    }
+    assert!(left.is_empty(), "not accepted: {left:?}");
     let other = ["--set", "host.costs.switch=9us"];
-    assert_ne!(first, place.prints(&[&compare, &other[..]].concat()));
+    assert_ne!(
+        place.prints(&compare),
+        place.prints(&[&compare, &other[..]].concat())
+    );
 }
 
 #[test]

@@ -161,6 +161,50 @@ fn values_are_those_of_compare() {
     assert!((spread - (stacked[3] - stacked[0]) / 2.0).abs() < 1e-4);
 }
 
+#[test]
+fn a_value_beside_which_nothing_is_set_is_shown_with_its_reason() {
+    let unjudged = "unjudged.cfs = \"a setting\"";
+    let checks = CHECKS.replace("values.cfs = \"100 * [cfs]\"", unjudged);
+    let dir = place("unjudged", &checks);
+    let json = json(&["--experiments", &dir, "--json", "-q", "x.stacking"]);
+    fits_schema("reproduce", &json);
+    let claim = &json["claims"][0];
+    assert_eq!(
+        (&claim["verdict"], &claim["note"]),
+        (&"close".into(), &"cfs not judged: a setting".into())
+    );
+    let left = &claim["values"][1];
+    assert_eq!(
+        (&left["name"], &left["paper"]),
+        (&"cfs".into(), &50.0.into())
+    );
+    assert_eq!(
+        (&left["ours"], &left["verdict"]),
+        (&Value::Null, &"out-of-scope".into())
+    );
+    let markdown = prints(&["--experiments", &dir, "--markdown", "-q"]);
+    assert!(
+        markdown.contains("| · cfs |  | 50 | – | out-of-scope |"),
+        "{markdown}"
+    );
+}
+
+#[test]
+fn what_is_counted_besides_is_measured() {
+    let dir = place(
+        "counted",
+        &CHECKS.replace("vm.a.throughput", "vm.a.other_throughputs.halves/s"),
+    );
+    let counts = SCENARIO.replace("count 1 rounds", "count 1 rounds; count 2 halves");
+    fs::write(format!("{dir}/x/two.toml"), counts).unwrap();
+    let checks = fs::read_to_string(format!("{dir}/checks/x.toml")).unwrap();
+    let checks = checks.replace("gain([cfs], [gang])", "[cfs] / [cfs: vm.a.throughput]");
+    fs::write(format!("{dir}/checks/x.toml"), checks).unwrap();
+    let json = json(&["--experiments", &dir, "--json", "-q", "x.later"]);
+    let ours = json["claims"][0]["ours"].as_f64().unwrap();
+    assert!((ours - 2.0).abs() < 0.1, "{ours}");
+}
+
 /// "Up to": of several averages the greatest, not the average of what is greatest in each run.
 #[test]
 fn the_greatest_of_averages_is_one_of_them() {
@@ -312,7 +356,9 @@ fn mistakes_are_told_with_their_place() {
     assert!(message.contains("checks/x.toml:8: check.\"x.stacking\": values.cfs: formula"));
     let message = wrong("case", "100 * [cfs]", "100 * [cfs @ one]");
     assert!(
-        message.contains("checks/x.toml:4: check.\"x.stacking\": [cfs @ one]: x/two has no case"),
+        message.contains(
+            "checks/x.toml:4: check.\"x.stacking\": [cfs @ one]: x/two has no cases: expected none, found \"one\""
+        ),
         "{message}"
     );
     let message = wrong("vm", "100 * [cfs]", "100 * [cfs: vm.c.run_share]");

@@ -149,7 +149,8 @@ fn vsmtio<'a>(params: &'a mut VsmtIoParams, key: &str) -> Option<Field<'a>> {
         "most" => Field::Time(&mut params.bounds.most, TIMEOUT),
         "step" => Field::Whole(&mut params.bounds.step, 1..=50),
         "margin" => Field::Whole(&mut params.bounds.margin, 0..=100),
-        "homogeneous" => Field::Whole(&mut params.homogeneous, 0..=100),
+        // The means of two cores differ by 100 points at most, and must by more than twice this.
+        "homogeneous" => Field::Whole(&mut params.homogeneous, 0..=49),
         "cooldown" => Field::Whole(&mut params.cooldown, 0..=1000),
         "base" => Field::Whole(&mut of.base, coefficient),
         "wait" => Field::Whole(&mut of.wait, coefficient),

@@ -94,7 +94,7 @@ pub fn parameters() -> Vec<Parameter> {
     };
     let mut all = vec![
         time(
-            "vmigrater::MigraterParams::heartbeat",
+            "vm.*.guest.heartbeat",
             "period of a vCPU's heartbeats",
             default.heartbeat,
             "vMigrater, ATC 2018, §3.2; dissertation §2.4.1",
@@ -129,7 +129,7 @@ pub fn parameters() -> Vec<Parameter> {
             "the default only",
         ),
         time(
-            "vmigrater::MigraterParams::idle",
+            "vm.*.guest.heartbeat_idle",
             "period of an idle vCPU's heartbeats",
             default.idle,
             "assumed: not the papers', whose vCPUs all compute. A beat wakes an idle vCPU: two switches on the host",
@@ -152,7 +152,7 @@ pub fn parameters() -> Vec<Parameter> {
     ];
     all.extend([
         Parameter::new(
-            "vmigrater::MigraterParams::slices",
+            "vm.*.guest.predict_from",
             "past slices whose median predicts the present one; 0: the rule that would have lost least lately",
             Value::Number(default.slices as f64, "slices"),
             "vMigrater, ATC 2018, §3.2: the previous one",

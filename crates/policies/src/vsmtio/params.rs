@@ -270,7 +270,8 @@ fn of_the_adjuster(default: &VsmtIoParams) -> Vec<Parameter> {
     vec![
         number(
             "policy.vsmtio.homogeneous",
-            "standard deviation of retention rates below which a core's vCPUs are alike",
+            "standard deviation of retention rates below which a core's vCPUs are alike; and vCPUs are swapped only \
+             with a core whose mean rate is more than twice as many points away",
             default.homogeneous,
             "points",
             CODE,

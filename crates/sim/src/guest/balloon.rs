@@ -63,7 +63,7 @@ pub fn parameters() -> Vec<Parameter> {
             "the default only",
         ),
         Parameter::new(
-            "guest::BalloonParams::sleep",
+            "vm.*.guest.balloon_sleep",
             "xBalloon: how much of a period a vCPU may sleep",
             Value::Number(f64::from(default.sleep), "%"),
             "Suo et al., SoCC 2017: 100 % less the vCPU's share, here of two per pCPU",

@@ -352,7 +352,7 @@ fn scheduling(default: &GuestParams) -> Vec<Parameter> {
     vec![
         time(
             "vm.*.guest.latency",
-            "time in which each runnable thread of a vCPU runs once; times 1 + log2(vCPUs, 8 at most)",
+            "time in which each runnable thread of a vCPU runs once; times 1 + log2(min(vCPUs, 8)), also what is set",
             default.latency,
             "CFS: `sched_latency_ns` (kernel/sched/fair.c until 6.5)",
             "3 to 24 ms on experiments/example.toml",

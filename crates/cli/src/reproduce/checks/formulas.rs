@@ -2,13 +2,13 @@
 //! The formulas of one check, with the names that they may use.
 
 use crate::reproduce::claims::Said;
-use crate::reproduce::formula::{Condition, Lists, Number};
+use crate::reproduce::formula::{Condition, Known, Lists, Names, Number};
 use crate::reproduce::measure::{Defaults, Reference};
 use corun_model::Value as Default;
 use corun_scenario::reader::Reader;
 use corun_scenario::tree::{Node, Value};
 use corun_scenario::{nearest, or_nearest};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How the text of a parameter begins, where a measured value has its policy.
 const PARAMETER: &str = "parameter:";
@@ -39,6 +39,10 @@ pub struct Formulas<'r, 'a> {
     defaults: Defaults,
     lists: &'r Lists,
     names: Vec<String>,
+    /// What those of them are on which no run has an influence.
+    fixed: Names,
+    /// The names that are used.
+    pub named: BTreeSet<String>,
     /// Every measured value so far, by its text.
     pub references: BTreeMap<String, Reference>,
     /// Every parameter of the models so far, by its text.
@@ -59,13 +63,15 @@ impl<'r, 'a> Formulas<'r, 'a> {
             defaults,
             lists,
             names: claim.numbers().into_keys().collect(),
+            fixed: claim.numbers(),
+            named: BTreeSet::new(),
             references: BTreeMap::new(),
             constants: BTreeMap::new(),
         }
     }
 
-    /// From here on there is this name.
-    pub fn define(&mut self, name: &str, node: &Node) {
+    /// From here on there is this name, of this number if that could be read.
+    pub fn define(&mut self, name: &str, number: Option<&Number>, node: &Node) {
         let bare = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let keyword = KEYWORDS.contains(&name);
         let fine = name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(bare);
@@ -75,6 +81,66 @@ impl<'r, 'a> Formulas<'r, 'a> {
             self.refuse(node, &format!("let: found {name:?}, expected {expected}"));
         }
         self.names.push(name.to_string());
+        if let Some(value) = number.and_then(|number| self.fixed(number)) {
+            self.fixed.insert(name.to_string(), value);
+        }
+    }
+
+    /// The number, if no run has an influence on it.
+    fn fixed(&self, number: &Number) -> Option<f64> {
+        let mut is_fixed = true;
+        number.visit(&mut |part| match part {
+            Number::Measured(text) => is_fixed &= self.constants.contains_key(text),
+            Number::Name(name) => is_fixed &= self.fixed.contains_key(name),
+            _ => {}
+        });
+        is_fixed.then(|| self.evaluated(number))
+    }
+
+    fn evaluated(&self, number: &Number) -> f64 {
+        number.value(&Known {
+            names: &self.fixed,
+            measured: &|text| self.constants.get(text).copied().unwrap_or(f64::NAN),
+            overall: &|number| self.evaluated(number),
+        })
+    }
+
+    /// The number that a value says for ours, as [`Self::number`]: what no run changes must be one.
+    pub fn ours(&mut self, key: &str, node: &Node) -> Option<Number> {
+        let number = self.number(key, node)?;
+        self.finite(key, node, self.fixed(&number))?;
+        Some(number)
+    }
+
+    /// The same for the paper's, which is never measured.
+    pub fn papers(&mut self, key: &str, node: &Node) -> Option<Number> {
+        let number = self.number(key, node)?;
+        let value = self.fixed(&number);
+        if value.is_none() {
+            let expected = "expected a formula of the paper's numbers";
+            self.refuse(
+                node,
+                &format!("{key}: found what is measured here, {expected}"),
+            );
+        }
+        self.finite(key, node, Some(value?))?;
+        Some(number)
+    }
+
+    fn finite(&self, key: &str, node: &Node, value: Option<f64>) -> Option<()> {
+        let Some(value) = value.filter(|value| !value.is_finite()) else {
+            return Some(());
+        };
+        let found = if value.is_nan() {
+            "what is no number"
+        } else {
+            "infinity"
+        };
+        self.refuse(
+            node,
+            &format!("{key}: its formula comes to {found}, expected a number"),
+        );
+        None
     }
 
     /// Says what is wrong at a value.
@@ -96,6 +162,7 @@ impl<'r, 'a> Formulas<'r, 'a> {
             name => format!("paper.{name}"),
         };
         if self.claim.numbers().contains_key(&said) {
+            self.named.insert(said.clone());
             return Some(Number::Name(said));
         }
         let numbers: Vec<String> = self.claim.numbers().into_keys().collect();
@@ -204,6 +271,7 @@ impl<'r, 'a> Formulas<'r, 'a> {
                     or_nearest(name, &known)
                 ));
             }
+            Number::Name(name) => _ = self.named.insert(name.clone()),
             _ => {}
         }
         Ok(())

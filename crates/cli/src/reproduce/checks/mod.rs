@@ -71,6 +71,8 @@ pub enum What {
         values: Vec<Compared>,
         /// What must be true of medians (or means) over the seeds.
         order: Vec<(String, Condition)>,
+        /// The claim's other numbers, by name, each with why nothing is set beside it.
+        unjudged: Vec<(String, String)>,
     },
     /// What must be true, each with its text.
     Holds(Vec<(String, Condition)>),

@@ -13,6 +13,7 @@ use corun_report::claims::{Kind, Meaning};
 use corun_scenario::reader::{Collected, Reader};
 use corun_scenario::tree::{self, Entry, Node, Table, Value};
 use corun_scenario::{Located, nearest, or_nearest};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Reads all files of checks.
 ///
@@ -152,10 +153,9 @@ fn check(
     let mut formulas = Formulas::new(table, claim, defaults, lists);
     let mut lets = Vec::new();
     for Entry { key, node, .. } in entries(table, "let") {
-        if let Some(number) = formulas.number(key, node) {
-            lets.push((key.clone(), number));
-        }
-        formulas.define(key, node);
+        let number = formulas.number(key, node);
+        formulas.define(key, number.as_ref(), node);
+        lets.extend(number.map(|number| (key.clone(), number)));
     }
     let what = what(table, claim, &mut formulas);
     let over = choice(table, "over", Over::NAMES).unwrap_or_default();
@@ -204,6 +204,7 @@ fn what(table: &Reader<'_>, claim: &Said, formulas: &mut Formulas<'_, '_>) -> Op
     let values = values(table, formulas, meaning);
     let order = formulas.conditions("order");
     let holds = formulas.conditions("holds");
+    let unjudged = texts(table, "unjudged");
     let out_of_reach = table.text("out_of_reach");
     let given = [
         !values.is_empty(),
@@ -239,13 +240,66 @@ fn what(table: &Reader<'_>, claim: &Said, formulas: &mut Formulas<'_, '_>) -> Op
             "the claim has numbers: expected value or values, with order",
         );
     }
+    each_is_judged(table, claim, &formulas.named, &unjudged);
     if let Some(reason) = out_of_reach {
         return Some(What::OutOfReach(reason));
     }
     Some(match values.is_empty() {
-        false => What::Values { values, order },
+        false => What::Values {
+            values,
+            order,
+            unjudged,
+        },
         true => What::Holds(holds),
     })
+}
+
+/// Has each of the claim's numbers a value, or a formula that takes it, or a reason for neither?
+fn each_is_judged(
+    table: &Reader<'_>,
+    claim: &Said,
+    named: &BTreeSet<String>,
+    unjudged: &[(String, String)],
+) {
+    let numbers = claim.numbers();
+    let is_said = |key: &str| match table.find("values").map(|node| &node.value) {
+        Some(Value::Table(values)) => values.iter().any(|value| value.key == key),
+        _ => false,
+    };
+    let is_judged = |key: &str| named.contains(&format!("paper.{key}")) || is_said(key);
+    for (key, _) in unjudged {
+        if !numbers.contains_key(&format!("paper.{key}")) {
+            let known: Vec<&str> = keys(&numbers).collect();
+            let hint = or_nearest(key, &known);
+            table.problem(
+                "unjudged",
+                format!("the claim has no number {key:?}, {hint}"),
+            );
+        } else if is_judged(key) {
+            table.problem(
+                "unjudged",
+                format!("{key:?} is judged: values or a formula have it"),
+            );
+        }
+    }
+    // What must be true is stated whole; of values any could be left out unseen.
+    if !table.has("value") && !table.has("values") {
+        return;
+    }
+    let has_reason = |key: &str| unjudged.iter().any(|(of, _)| of == key);
+    for key in keys(&numbers).filter(|key| !is_judged(key) && !has_reason(key)) {
+        table.problem_here(format!(
+            "nothing is set beside the claim's {key:?}: expected values.{key}, or unjudged.{key} = \
+             \"why not\""
+        ));
+    }
+}
+
+/// The names of the numbers of a claim that has several.
+fn keys(numbers: &BTreeMap<String, f64>) -> impl Iterator<Item = &str> {
+    numbers
+        .keys()
+        .filter_map(|name| name.strip_prefix("paper."))
 }
 
 fn meaning(table: &Reader<'_>) -> Option<Meaning> {
@@ -293,7 +347,7 @@ fn value(
     if !matches!(node.value, Value::Table(_)) {
         return Some(Compared {
             name: name.to_string(),
-            ours: formulas.number(&path, node)?,
+            ours: formulas.ours(&path, node)?,
             paper: formulas.of_the_paper(&path, name, node)?,
             readings: Vec::new(),
             meaning,
@@ -304,14 +358,14 @@ fn value(
     if ours.is_none() {
         inner.missing("ours", "a formula");
     }
-    let ours = ours.and_then(|node| formulas.number(&path, node));
+    let ours = ours.and_then(|node| formulas.ours(&path, node));
     let paper = match inner.find("paper") {
-        Some(node) => formulas.number(&path, node),
+        Some(node) => formulas.papers(&path, node),
         None => formulas.of_the_paper(&path, name, node),
     };
     let readings = entries(&inner, "readings").into_iter();
     let readings: Vec<(String, Number)> = readings
-        .filter_map(|entry| Some((entry.key.clone(), formulas.number(&path, &entry.node)?)))
+        .filter_map(|entry| Some((entry.key.clone(), formulas.papers(&path, &entry.node)?)))
         .collect();
     let meaning = self::meaning(&inner).unwrap_or(meaning);
     inner.finish();

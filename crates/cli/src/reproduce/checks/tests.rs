@@ -32,6 +32,18 @@ direction = "up"
 notes = ""
 
 [[claim]]
+id = "a.two"
+system = "a"
+source = "§1"
+kind = "quantitative"
+setting = "s"
+metric = "m"
+baseline = "cfs"
+value = { a = 1, b = 2 }
+direction = "up"
+notes = ""
+
+[[claim]]
 id = "a.trend"
 system = "a"
 source = "§1"
@@ -151,7 +163,7 @@ fn a_check_has_all_its_parts() {
         check.references.keys().collect::<Vec<_>>(),
         ["balance", "cfs", "gang @ two"]
     );
-    let What::Values { values, order } = &check.what else {
+    let What::Values { values, order, .. } = &check.what else {
         panic!("values");
     };
     assert_eq!(order.len(), 1);
@@ -240,6 +252,38 @@ fn kinds_of_checks_go_with_kinds_of_claims() {
 }
 
 #[test]
+fn none_of_a_claims_numbers_is_left_out_without_a_reason() {
+    const HEAD: &str = "[check.\"a.two\"]\norder = []\nvalues.a = 1\n";
+    refused(
+        HEAD,
+        &[
+            "checks/a.toml:1: check.\"a.two\": nothing is set beside the claim's \"b\": expected values.b, or \
+             unjudged.b = \"why not\"",
+        ],
+    );
+    let fine = [
+        "values.b = 2",
+        "unjudged.b = \"a setting\"",
+        "values.rest = { ours = 3, paper = \"paper.b - 1\" }",
+    ];
+    for rest in fine {
+        assert!(read_text(&format!("{HEAD}{rest}")).is_ok(), "{rest}");
+    }
+    let what = read_text(&format!("{HEAD}{}", fine[1])).unwrap();
+    let What::Values { unjudged, .. } = &what.checks["a.two"].what else {
+        panic!("values");
+    };
+    assert_eq!(unjudged[..], [("b".to_string(), "a setting".to_string())]);
+    refused(
+        &format!("{HEAD}values.b = 2\nunjudged.b = \"no\"\nunjudged.c = \"no\""),
+        &[
+            "checks/a.toml:5: check.\"a.two\".unjudged: \"b\" is judged: values or a formula have it",
+            "checks/a.toml:5: check.\"a.two\".unjudged: the claim has no number \"c\", accepted are a, b",
+        ],
+    );
+}
+
+#[test]
 fn wrong_formulas_and_words_are_told_with_their_line() {
     refused(
         "[check.\"a.number\"]\nvalue = \"1 +\"\nas = \"shares\"",
@@ -271,7 +315,18 @@ fn wrong_formulas_and_words_are_told_with_their_line() {
              digits and '_' other than and, or, not, paper, for, in",
             "checks/a.toml:4: check.\"a.number\".valu: unknown key, did you mean \"value\"? (known \
              here: as, case, experiment, holds, let, measure, note, order, out_of_reach, over, \
-             value, values)",
+             unjudged, value, values)",
+        ],
+    );
+    refused(
+        "[check.\"a.several\"]\nlet.none = \"0 * paper.balance\"\nvalues.balance = \"1 / none\"\n\
+         values.other = { ours = \"0 / none\", paper = \"[cfs in x/one: host.idle_share]\" }\norder = []",
+        &[
+            "checks/a.toml:3: check.\"a.several\": values.balance: its formula comes to infinity, expected a number",
+            "checks/a.toml:4: check.\"a.several\": values.other: its formula comes to what is no number, \
+             expected a number",
+            "checks/a.toml:4: check.\"a.several\": values.other: found what is measured here, expected a formula of \
+             the paper's numbers",
         ],
     );
     refused(

@@ -157,8 +157,8 @@ fn hdd_parameters() -> Vec<Parameter> {
     vec![
         entry(
             "device.*.capacity",
-            "size of a disk",
-            Value::Number(hdd.capacity as f64 / 1e9, "GB"),
+            "size of a disk: 1 TB as vendors count, while units of sizes are powers of 1024",
+            Value::Bytes(hdd.capacity),
             "vMigrater (USENIX ATC 2018), §5",
         ),
         entry(

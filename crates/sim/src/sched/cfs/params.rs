@@ -138,7 +138,7 @@ pub fn parameters() -> Vec<Parameter> {
     let of = |key, meaning, value, source| {
         Parameter::new(key, meaning, value, source, "all presets in tests")
     };
-    let scaled = "kernel/sched_fair.c of Linux 2.6.33; times 1 + log2(min(pCPUs, 8))";
+    let scaled = "kernel/sched_fair.c of Linux 2.6.33, which scales them so";
     let feature = "kernel/sched_features.h of Linux 2.6.33 and later";
     let (latency, least) = (default.latency, default.min_granularity);
     vec![
@@ -150,20 +150,21 @@ pub fn parameters() -> Vec<Parameter> {
         ),
         of(
             "scheduler.cfs.latency",
-            "within this time every ready task runs once",
-            Value::Time(latency),
+            "within this time every ready task runs once; the default times 1 + log2(min(pCPUs, 8)), what is set as it \
+             is",
+            Value::Scaled(latency),
             scaled,
         ),
         of(
             "scheduler.cfs.min_granularity",
-            "the least slice",
-            Value::Time(least),
+            "the least slice; the default scaled likewise, what is set as it is",
+            Value::Scaled(least),
             scaled,
         ),
         of(
             "scheduler.cfs.wakeup_granularity",
-            "by how much a woken task must be behind to preempt",
-            Value::Time(default.wakeup_granularity),
+            "by how much a woken task must be behind to preempt; the default scaled likewise, what is set as it is",
+            Value::Scaled(default.wakeup_granularity),
             scaled,
         ),
         of(

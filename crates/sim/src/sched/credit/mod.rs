@@ -173,18 +173,20 @@ impl Credit {
         self.pcpu(cpu).queue.pop_front()
     }
 
-    /// The time for which the current vCPU of `cpu` is still protected by the rate limit.
+    /// The time for which the current vCPU of `cpu` is still protected by the rate limit, which ends with its
+    /// slice: a policy's may be shorter than that of the scheduler.
     fn protected(&self, cpu: PcpuId, now: Nanos) -> Option<Nanos> {
         let pcpu = &self.pcpus[cpu.index()];
         let task = pcpu.current?;
         let unit = &self.units[task.index()];
         let ran = now.saturating_sub(pcpu.since);
-        if unit.yields || unit.moves || self.accounts.parked(task) || ran >= self.params.ratelimit {
+        let ratelimit = (self.params.ratelimit).min(unit.slice.unwrap_or(pcpu.slice));
+        if unit.yields || unit.moves || self.accounts.parked(task) || ran >= ratelimit {
             return None;
         }
         Some(match ran < params::LEAST_TIMER {
             true => params::LEAST_TIMER,
-            false => self.params.ratelimit - ran,
+            false => ratelimit - ran,
         })
     }
 

@@ -220,9 +220,10 @@ pub fn parameters() -> Vec<Parameter> {
         ),
         of(
             "scheduler.eevdf.base_slice",
-            "the slice of tasks that did not ask for another",
-            Value::Time(default.base_slice),
-            "sysctl_sched_base_slice of Linux 6.12.117; times 1 + log2(min(pCPUs, 8))",
+            "the slice of tasks that did not ask for another; the default times 1 + log2(min(pCPUs, 8)), what is set \
+             as it is",
+            Value::Scaled(default.base_slice),
+            "sysctl_sched_base_slice of Linux 6.12.117, which scales it so",
         ),
         of(
             "vm.*.slice",
@@ -295,6 +296,12 @@ pub fn parameters() -> Vec<Parameter> {
             "does who yields while it is eligible forgo the rest of its slice as if it had run?",
             Value::Switch(default.forfeits_on_yield),
             "yield_task_fair() of Linux 6.12.117; in 6.6.0 only the deadline moves",
+        ),
+        of(
+            "scheduler.eevdf.lazy_preemption",
+            "does a wake-up from another pCPU wait for the next tick or slice timer, rather than interrupt?",
+            Value::Switch(default.lazy_preemption),
+            "`PREEMPT_LAZY`, the default of x86 since Linux 7.0",
         ),
         flag(
             "scheduler.eevdf.hrtick",

@@ -139,7 +139,9 @@ impl Vm {
         slot.widened = 0;
         if slot.idle_state.idling.is_some() {
             // Preempted while it idled: it sees what has come, once the switch is paid.
-            return host.step_after(slot.task, 0);
+            let task = slot.task;
+            self.tell_activity(host, vcpu);
+            return host.step_after(task, 0);
         }
         self.resumed(host, vcpu);
         let slot = &mut self.vcpus[vcpu as usize];

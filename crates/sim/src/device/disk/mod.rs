@@ -247,9 +247,8 @@ impl Disk {
                     break;
                 }
                 match self.cache.answers(request) {
+                    // None of the disk's business.
                     Some(takes) => {
-                        self.totals.requests += 1;
-                        self.totals.bytes += request.bytes;
                         let (request, at) = (*request, now + takes);
                         wants.push(Want::Answered { request, at });
                     }

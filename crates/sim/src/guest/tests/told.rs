@@ -4,7 +4,7 @@
 use super::*;
 use crate::device::disk::{DiskParams, MediumParams, SchedulerParams, Share, SsdParams};
 use crate::device::net::{ClientKind, ClientSpec, Pace, Requests};
-use crate::host::{Counter, Instant, Lane, Observer, Span, Task, TaskState};
+use crate::host::{Counter, Instant, Lane, Observer, Span, Task, TaskState, VcpuActivity};
 use corun_model::TaskId;
 use corun_model::time::US;
 use std::cell::RefCell;
@@ -48,6 +48,14 @@ impl Observer for Heard {
         if let (Lane::Task(vcpu), Instant::DeviceInterrupt) = (lane, kind) {
             let line = format!("{} interrupt to {vcpu}", now / US);
             self.0.borrow_mut().push(line);
+        }
+    }
+
+    fn vcpu_activity(&mut self, now: Nanos, vcpu: TaskId, activity: VcpuActivity) {
+        if activity == VcpuActivity::Retention {
+            self.0
+                .borrow_mut()
+                .push(format!("{} {vcpu} retains", now / MS));
         }
     }
 
@@ -143,6 +151,20 @@ fn requests_from_their_issue_to_their_delivery() {
             "221 thread 1 ends IoWait disk",
         ]
     );
+}
+
+/// Beside a hog, in turns of 1 ms.
+#[test]
+fn who_retains_its_context_does_so_again_after_a_preemption() {
+    let params = GuestParams {
+        idle: IdleMode::Retention(0),
+        ..free()
+    };
+    let idler = vm("a", params, &["compute 1ms; sleep 10s"]);
+    let hog = vm("b", free(), &["loop { compute 1ms }"]);
+    let guests = Guests::new(vec![idler, hog], Vec::new(), 1).unwrap();
+    let turns = [1, 2, 4, 6, 8, 10].map(|ms| format!("{ms} task0 retains"));
+    assert_eq!(told(guests, 1), turns);
 }
 
 #[test]

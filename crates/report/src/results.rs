@@ -50,6 +50,9 @@ pub struct ReplayCheck {
     pub scheduler: String,
     /// Is that what the recording says it ran under, or assumed?
     pub scheduler_is_recorded: bool,
+    /// What the recording calls the scheduler it ran under; null if it names none.
+    #[serde(default)]
+    pub recorded_scheduler: Option<String>,
     /// Error of all vCPUs' run time: absolute errors summed, over the recorded sum; null if
     /// nothing was recorded.
     pub run_error: Option<f64>,

@@ -73,11 +73,7 @@ pub fn compare(
     let suggested = suggested_host(recording).map_err(Invalid::error)?;
     let own = own_scheduler(recording);
     let case = case(&args.runs, recording, &suggested)?;
-    let default = vec![
-        own.name.to_string(),
-        "affinity".to_string(),
-        "balance".to_string(),
-    ];
+    let default = default_policies(own.name);
     let chosen = policies(&args.runs, Some(default))?;
     let extremes = extremes(args, recording);
     let seeds = seeds(args.runs.seed, &args.runs.several(), args.watch.is_one())?;
@@ -106,6 +102,16 @@ pub fn compare(
     let runs = replayed.runs(&chosen, &extremes, &seeds)?;
     let about = replayed.about(&seeds, &selection, notes.clone());
     Ok((replayed.comparison(runs, notes), about))
+}
+
+/// The host's own scheduler first, each once.
+fn default_policies(own: &str) -> Vec<String> {
+    let others = ["affinity", "balance"].into_iter();
+    let others = others.filter(|&name| name != own);
+    std::iter::once(own)
+        .chain(others)
+        .map(String::from)
+        .collect()
 }
 
 /// What recordings leave open, at its extremes if these are wanted.

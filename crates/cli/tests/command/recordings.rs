@@ -62,6 +62,31 @@ fn replays_come_close_and_balance_never_stacks() {
     }
 }
 
+/// A run written down names its policy, which is that of the first replay; a scheduler without a model is named.
+#[test]
+fn recordings_are_replayed_under_what_they_name() {
+    let place = Place::new("recorded-scheduler");
+    let host = "[host]\npcpus = 2\n[run]\nduration = \"100ms\"\nwarm_up = \"0s\"\n\
+                [vm.a]\nvcpus = 2\nworkload = \"cpu\"\n[vm.b]\nvcpus = 2\nworkload = \"cpu\"\n";
+    place.write("host.toml", host);
+    for policy in ["balance", "credit"] {
+        let run = format!("compare host.toml --policies {policy} --events events.txt");
+        place.prints(&run.split(' ').collect::<Vec<_>>());
+        let again = place.json(&["compare", "events.txt", "--seed", "0", "--json"]);
+        assert_eq!(again["replay"]["scheduler"], policy);
+        assert_eq!(again["replay"]["scheduler_is_recorded"], true);
+        assert_eq!(again["runs"][0]["policy"], policy);
+    }
+    let foreign = place
+        .read("events.txt")
+        .replace("scheduler credit", "scheduler scx_other");
+    place.write("foreign.txt", foreign);
+    let text = place.prints(&["compare", "foreign.txt", "--seed", "0"]);
+    let told = "under eevdf (assumed: recorded under \"scx_other\"";
+    assert!(text.contains(told), "{text}");
+    assert!(!text.contains("does not name"), "{text}");
+}
+
 #[test]
 fn the_check_comes_before_the_what_if() {
     let output = compare(

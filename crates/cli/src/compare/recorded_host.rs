@@ -202,21 +202,21 @@ pub fn calibrated(
     let mut at_ticks = case.clone();
     at_ticks.schedulers.eevdf.hrtick = Some(false);
     let other = matched(&at_ticks)?;
-    let switches = |fidelity: &Fidelity| fidelity.overall.switches.unwrap_or(0.0) * 100.0;
-    let (best_case, best, how, rest) = match error(&other) < error(&as_said) {
-        true => (at_ticks, &other, "at ticks", switches(&as_said)),
+    let (best_case, best, rest, how) = match error(&other) < error(&as_said) {
+        true => (at_ticks, &other, &as_said, "at ticks"),
         false => (
             case.clone(),
             &as_said,
+            &other,
             "as the kernel's version does",
-            switches(&other),
         ),
     };
     let mut check = check(best);
     let note = format!(
-        "the model ends slices {how}, which fits this recording better (switches off by {:.0} % \
-         instead of {rest:.0} %); set scheduler.eevdf.hrtick to decide",
-        switches(best)
+        "the model ends slices {how}, which fits this recording as well or better (errors of run, ready and \
+         switches together {:.1} %, else {:.1} %); set scheduler.eevdf.hrtick to decide",
+        error(best) * 100.0,
+        error(rest) * 100.0
     );
     check.notes.insert(0, note);
     Ok((best_case, check))

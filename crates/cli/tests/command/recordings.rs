@@ -100,6 +100,10 @@ fn the_check_comes_before_the_what_if() {
     };
     assert!(place("Error over all vCPUs") < place("throughput"));
     assert!(place("Confidence: ") < place("throughput"));
+    assert!(
+        text.contains("errors of run, ready"),
+        "what decided is shown:\n{text}"
+    );
     assert!(place("Median over 3 seeds") > place("throughput"));
     assert!(
         text.lines().all(|line| line.chars().count() <= 80),

@@ -11,6 +11,7 @@ use super::recorded_host::{
     basis, calibrated, case, facts, own_scheduler, refuse_scenario_options, replay, spinning_share,
 };
 use super::runs::policies;
+use super::schedulers::sets_unheeded;
 use super::spans::Part;
 use super::watch::Watch;
 use super::{Args, jobs, measure, provenance, reading};
@@ -65,7 +66,7 @@ pub fn compare(
     refuse_scenario_options(&args.runs)?;
     let name = unread.name.clone();
     let import = reading::read(unread, args.runs.quiet)?;
-    let notes: Vec<String> = import.notes.iter().map(ToString::to_string).collect();
+    let mut notes: Vec<String> = import.notes.iter().map(ToString::to_string).collect();
     for note in &notes {
         output::note(&format!("{name}: {note}"));
     }
@@ -82,6 +83,15 @@ pub fn compare(
     args.watch.check(replays, &selection)?;
     args.watch.window(recording.duration())?;
     outputs.try_out()?;
+    // The check is under the own one, whether or not it is compared.
+    let others = chosen.iter().filter(|name| *name != own.name);
+    let policies: Vec<&str> = std::iter::once(own.name)
+        .chain(others.map(String::as_str))
+        .collect();
+    for note in sets_unheeded(&args.runs.sets, &policies) {
+        output::note(&note);
+        notes.push(note);
+    }
     let progress = Progress::new(
         2,
         recording.duration().saturating_mul(2),

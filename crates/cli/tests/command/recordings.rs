@@ -128,6 +128,14 @@ fn what_does_not_go_with_recordings_is_said() {
         assert!(refused(&input, &["--set", set]).contains("in the recorded times"));
     }
     assert!(refused(&input, &["--set", "scheduler.cfs.latenc=2"]).contains("latency"));
+    let unheeded = [
+        "--set",
+        "scheduler.cfs.latency=24ms",
+        "--policies",
+        "balance",
+    ];
+    let notes = json(&input, &unheeded)["notes"].to_string();
+    assert!(notes.contains("heeds it: eevdf, balance"), "{notes}");
     assert!(refused(&input, &["--policies", "balanced"]).contains("did you mean \"balance\""));
 }
 

@@ -113,6 +113,7 @@ fn what_cannot_be_is_refused() {
         &["host", "--observe", "--scx-stats", "off"],
         &["host", "--observe", "--state", "threads.json"],
         &["top", "-d", "0"],
+        &["top", "-n", "0"],
         &["top", "--sort", "colour"],
         &["metrics", "--listen", "everywhere"],
         &["metrics", "--interval", "2s"],

@@ -80,7 +80,11 @@ pub fn compare(
     let seeds = seeds(args.runs.seed, &args.runs.several(), args.watch.is_one())?;
     let selection = format!("--policies {} --seed {}", chosen[0], seeds[0]);
     let replays = chosen.len() * extremes.len() * seeds.len();
-    args.watch.check(replays, &selection)?;
+    let of_one = match args.extremes {
+        true => format!("{selection}, without --extremes"),
+        false => selection.clone(),
+    };
+    args.watch.check(replays, &of_one)?;
     args.watch.window(recording.duration())?;
     outputs.try_out()?;
     // The check is under the own one, whether or not it is compared.

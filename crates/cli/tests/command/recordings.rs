@@ -117,6 +117,8 @@ fn what_does_not_go_with_recordings_is_said() {
     assert!(refused(&input, &["--seeds", "3,0,3"]).contains("each seed once"));
     let two = ["--policies", "eevdf,balance", "--trace", "x"];
     assert!(refused(&input, &two).contains("--policies eevdf --seed 0"));
+    let extremes = ["--policies", "eevdf", "--extremes", "--trace", "x"];
+    assert!(refused(&input, &extremes).contains("--policies eevdf --seed 0, without --extremes"));
     assert!(refused(&input, &["--case", "x"]).contains("no cases"));
     assert!(refused(&input, &["--duration", "1s"]).contains("as long as its recording"));
     assert!(refused(&input, &["--set", "vm.a.count=2"]).contains("host.… and scheduler.…"));

@@ -104,7 +104,8 @@ pub struct Args {
     #[arg(long, value_name = "VM")]
     only: Vec<String>,
 
-    /// Do not schedule: say what the policy would do. Works on any kernel, and touches nothing
+    /// Do not schedule: say what the policy would do. Works on any kernel, and touches nothing; options that only a
+    /// host under corun can keep (--only, --max-wait and the other promises …) are refused
     #[arg(long)]
     observe: bool,
 
@@ -333,6 +334,22 @@ fn restore(args: &Args) -> anyhow::Result<()> {
     }
 }
 
+/// Options that only the dispatcher in charge can keep. Whoever believes that he runs a canary, or has a promise,
+/// must not be left to that.
+const OF_THE_DISPATCHER: [&str; 11] = [
+    "record",
+    "only",
+    "force",
+    "halt-poll",
+    "max-wait",
+    "max-ready",
+    "max-pressure",
+    "window",
+    "slice",
+    "socket",
+    "scx-stats",
+];
+
 /// Nothing is scheduled: what the policy would do is printed.
 fn observed(
     args: &Args,
@@ -340,8 +357,8 @@ fn observed(
     policy: &'static PolicyInfo,
     settings: Settings,
 ) -> anyhow::Result<()> {
-    let to_schedule = ["record", "force", "only", "halt-poll"];
-    if let Some(option) = to_schedule.iter().find(|option| said.has(option)) {
+    let mut to_schedule = OF_THE_DISPATCHER.iter().chain(&["state", "state-dir"]);
+    if let Some(option) = to_schedule.find(|option| said.has(option)) {
         return Err(said.refuse(
             option,
             "does not go with --observe, which schedules nothing",
@@ -375,21 +392,7 @@ fn stock(
     policy: &'static PolicyInfo,
     settings: Settings,
 ) -> anyhow::Result<()> {
-    // Whoever believes that he runs a canary, or has a promise, must not be left to that.
-    let ours_only = [
-        "record",
-        "only",
-        "force",
-        "halt-poll",
-        "max-wait",
-        "max-ready",
-        "max-pressure",
-        "window",
-        "slice",
-        "socket",
-        "scx-stats",
-    ];
-    if let Some(option) = ours_only.iter().find(|option| said.has(option)) {
+    if let Some(option) = OF_THE_DISPATCHER.iter().find(|option| said.has(option)) {
         let why = "goes with the dispatcher only, not with --backend fair";
         return Err(said.refuse(option, why));
     }

@@ -118,7 +118,18 @@ pub fn run(options: GuestOptions) -> Result<(Cause, usize), GuestError> {
             counted(left, "thread")
         ));
     }
-    let vcpus = Sys::default().online().ok_or(GuestError::Online)?;
+    let sys = Sys::default();
+    for path in options
+        .selection
+        .cgroups
+        .iter()
+        .filter(|path| !sys.has_cgroup(path))
+    {
+        (options.notes)(&format!(
+            "--cgroup {path}: there is no such cgroup in /sys/fs/cgroup; what comes to be in it later may be moved"
+        ));
+    }
+    let vcpus = sys.online().ok_or(GuestError::Online)?;
     let mut daemon = Daemon::new(options, state, vcpus)?;
     let ended = daemon.serve(&asked);
     let count = daemon.finish()?;

@@ -53,6 +53,23 @@ impl Sys {
         folded.then(|| format!("the kernel prefers vCPUs {preferred} of {online}"))
     }
 
+    /// Is there a cgroup of this path, of either version? Where none are mounted that cannot be told: `true`.
+    pub(crate) fn has_cgroup(&self, path: &str) -> bool {
+        let base = self.root.join("fs/cgroup");
+        let path = path.trim_start_matches('/');
+        let is_in = |mount: &Path| mount.join(path).is_dir();
+        if base.join("cgroup.controllers").exists() {
+            return is_in(&base);
+        }
+        // Version 1: a hierarchy for each controller, and one of version 2 beside them.
+        let mounts: Vec<PathBuf> = fs::read_dir(&base)
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .collect();
+        mounts.is_empty() || mounts.iter().any(|mount| is_in(mount))
+    }
+
     /// The vCPUs that the cpuset of a thread allows, as its cgroups say; `None` if none says so.
     pub(crate) fn cpuset(&self, cgroups: &[(String, String)]) -> Option<PcpuSet> {
         let of_cpuset = |controllers: &&(String, String)| {
@@ -143,6 +160,23 @@ mod tests {
         assert!(sys.governor().unwrap().contains("0-3 of 0-7"));
         put(root.path(), "module/steal_monitor/refcnt", "0\n");
         assert!(sys.governor().unwrap().contains("steal_monitor"));
+    }
+
+    #[test]
+    fn cgroups_of_both_versions_are_found() {
+        let root = tempfile::tempdir().unwrap();
+        let sys = Sys::at(root.path());
+        assert!(sys.has_cgroup("/a"), "none are mounted");
+        put(root.path(), "fs/cgroup/cpu/a/cgroup.procs", "");
+        assert!(sys.has_cgroup("/a") && sys.has_cgroup("a/") && sys.has_cgroup("/"));
+        assert!(!sys.has_cgroup("/b"));
+        put(root.path(), "fs/cgroup/cgroup.controllers", "");
+        put(root.path(), "fs/cgroup/b/cgroup.procs", "");
+        assert!(sys.has_cgroup("/b") && sys.has_cgroup("/"));
+        assert!(
+            !sys.has_cgroup("/a"),
+            "of version 2 all are in one hierarchy"
+        );
     }
 
     #[test]

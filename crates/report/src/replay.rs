@@ -67,9 +67,10 @@ fn cells(vcpu: &VcpuCheck) -> Vec<String> {
 }
 
 fn heading(check: &ReplayCheck) -> String {
-    let origin = match check.scheduler_is_recorded {
-        true => "the recorded host's own scheduler",
-        false => "assumed: the recording does not name its scheduler",
+    let origin = match (check.scheduler_is_recorded, &check.recorded_scheduler) {
+        (true, _) => "the recorded host's own scheduler".to_string(),
+        (false, Some(name)) => format!("assumed: recorded under {name:?}, which has no model"),
+        (false, None) => "assumed: the recording does not name its scheduler".to_string(),
     };
     format!(
         "Replay under {} ({origin}):\nrecorded→replayed, error",

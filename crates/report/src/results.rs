@@ -50,6 +50,9 @@ pub struct ReplayCheck {
     pub scheduler: String,
     /// Is that what the recording says it ran under, or assumed?
     pub scheduler_is_recorded: bool,
+    /// What the recording calls the scheduler it ran under; null if it names none.
+    #[serde(default)]
+    pub recorded_scheduler: Option<String>,
     /// Error of all vCPUs' run time: absolute errors summed, over the recorded sum; null if
     /// nothing was recorded.
     pub run_error: Option<f64>,
@@ -212,9 +215,9 @@ pub struct HostResult {
     pub vcpu_migrations_per_s: f64,
     /// Share of pCPU time that was idle.
     pub idle_share: f64,
-    /// Contended acquisitions of locks in all guests.
+    /// Contended acquisitions of spin locks of kernels in all guests; mutexes do not count.
     pub lock_waits: u64,
-    /// Mean wait for a contended lock in all guests; null if there was none.
+    /// Mean wait for a contended spin lock in all guests; null if there was none.
     pub lock_wait_mean_us: Option<f64>,
 }
 
@@ -286,13 +289,13 @@ pub struct VmResult {
     /// What the policy took its vCPUs to be; absent if it has no types.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recognised: Option<Recognised>,
-    /// Contended acquisitions of locks.
+    /// Contended acquisitions of spin locks of its kernel (`lock`); a `mutex` does not count.
     pub lock_waits: u64,
-    /// Waits for contended locks: mean; null if there was none.
+    /// Waits for contended spin locks: mean; null if there was none.
     pub lock_wait_mean_us: Option<f64>,
-    /// Waits for contended locks: median; null if there was none.
+    /// Waits for contended spin locks: median; null if there was none.
     pub lock_wait_p50_us: Option<f64>,
-    /// Waits for contended locks: 99th percentile; null if there was none.
+    /// Waits for contended spin locks: 99th percentile; null if there was none.
     pub lock_wait_p99_us: Option<f64>,
     /// How far its vCPUs ran apart; absent if it has but one.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -9,6 +9,7 @@ use crate::compare::recorded_host::{
     basis, calibrated, case, facts, own_scheduler, refuse_scenario_options, spinning_share,
 };
 use crate::compare::runs::{self, RunArgs};
+use crate::compare::schedulers::sets_unheeded;
 use crate::compare::{jobs, progress::Progress, provenance, reading};
 use crate::failure::Invalid;
 use crate::output;
@@ -133,7 +134,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     };
     let name = unread.name.clone();
     let import = reading::read(unread, args.quiet)?;
-    let notes: Vec<String> = import.notes.iter().map(ToString::to_string).collect();
+    let mut notes: Vec<String> = import.notes.iter().map(ToString::to_string).collect();
     for note in &notes {
         output::note(&format!("{name}: {note}"));
     }
@@ -145,11 +146,17 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     outputs.try_out()?;
     let recorded = recorded(args, recording)?;
+    let names = names(args, recorded.own)?;
+    let replayed: Vec<&str> = names.iter().map(String::as_str).collect();
+    for note in sets_unheeded(&args.sets, &replayed) {
+        output::note(&note);
+        notes.push(note);
+    }
     let mut tried = Tried {
         recording: stem(&name),
         basis: basis(&import),
         replay: recorded.check.clone(),
-        policies: policies(args, &recorded)?,
+        policies: policies(args, &recorded, names)?,
         spinning: None,
         overcommit: Vec::new(),
     };
@@ -251,11 +258,8 @@ fn recorded<'a>(args: &Args, recording: &'a Recording) -> anyhow::Result<Recorde
     })
 }
 
-/// Every policy with all its replays, the own scheduler first.
-fn policies(
-    args: &Args,
-    recorded: &Recorded<'_>,
-) -> anyhow::Result<Vec<(String, Vec<advice::Replayed>)>> {
+/// The policies to try, the own scheduler first.
+fn names(args: &Args, own: &str) -> anyhow::Result<Vec<String>> {
     let chosen = RunArgs {
         policies: args.policies.clone(),
         ..RunArgs::default()
@@ -263,8 +267,17 @@ fn policies(
     let all = corun_policies::all().iter();
     let all = all.map(|policy| policy.name.to_string()).collect();
     let mut names = runs::policies(&chosen, Some(all))?;
-    names.retain(|name| name != recorded.own);
-    names.insert(0, recorded.own.to_string());
+    names.retain(|name| name != own);
+    names.insert(0, own.to_string());
+    Ok(names)
+}
+
+/// Every policy with all its replays.
+fn policies(
+    args: &Args,
+    recorded: &Recorded<'_>,
+    names: Vec<String>,
+) -> anyhow::Result<Vec<(String, Vec<advice::Replayed>)>> {
     let variants = variants(recorded.recording, args.starts);
     let jobs: Vec<Job<'_>> = names
         .iter()

@@ -119,33 +119,38 @@ fn eevdf_preset(kernel: Option<(u32, u32)>) -> &'static str {
     }
 }
 
-/// The model of the scheduler that the recorded host ran under.
+/// What stands for the scheduler that the recorded host ran under.
 pub struct OwnScheduler {
-    /// The model's name.
+    /// The model or policy that a replay takes for it.
     pub name: &'static str,
     /// Does the recording say so?
     pub recorded: bool,
+    /// What the recording calls it, if it names one.
+    pub said: Option<String>,
 }
 
 /// Which one that was.
 pub fn own_scheduler(recording: &Recording) -> OwnScheduler {
-    let said = recording
-        .host
-        .scheduler
-        .as_ref()
-        .map(|fact| fact.value.to_lowercase());
-    let named = match said.as_deref() {
-        Some("eevdf") => Some("eevdf"),
-        Some("cfs") => Some("cfs"),
-        Some("corun" | "fair") => Some("fair"),
-        Some(_) => None,
+    let said = recording.host.scheduler.as_ref();
+    let said = said.map(|fact| fact.value.clone());
+    let known = match &said {
+        Some(name) => replayed_as(&name.to_lowercase()),
         // Linux changed over with 6.6.
         None => kernel(recording).map(|version| if version < (6, 6) { "cfs" } else { "eevdf" }),
     };
     OwnScheduler {
-        name: named.unwrap_or("eevdf"),
-        recorded: named.is_some(),
+        name: known.unwrap_or("eevdf"),
+        recorded: known.is_some(),
+        said,
     }
+}
+
+/// The model or policy of this name, which `corun compare --events` writes down. Live hosts name their
+/// kernel's scheduler, or that of sched_ext: the dispatcher's name does not tell the policy.
+fn replayed_as(name: &str) -> Option<&'static str> {
+    let name = if name == "corun" { "fair" } else { name };
+    let mut known = schedulers::policies().into_iter();
+    known.find_map(|policy| (policy.name == name).then_some(policy.name))
 }
 
 /// The replay under the host's own scheduler beside the recording, and the case as it fits best.
@@ -197,21 +202,21 @@ pub fn calibrated(
     let mut at_ticks = case.clone();
     at_ticks.schedulers.eevdf.hrtick = Some(false);
     let other = matched(&at_ticks)?;
-    let switches = |fidelity: &Fidelity| fidelity.overall.switches.unwrap_or(0.0) * 100.0;
-    let (best_case, best, how, rest) = match error(&other) < error(&as_said) {
-        true => (at_ticks, &other, "at ticks", switches(&as_said)),
+    let (best_case, best, rest, how) = match error(&other) < error(&as_said) {
+        true => (at_ticks, &other, &as_said, "at ticks"),
         false => (
             case.clone(),
             &as_said,
+            &other,
             "as the kernel's version does",
-            switches(&other),
         ),
     };
     let mut check = check(best);
     let note = format!(
-        "the model ends slices {how}, which fits this recording better (switches off by {:.0} % \
-         instead of {rest:.0} %); set scheduler.eevdf.hrtick to decide",
-        switches(best)
+        "the model ends slices {how}, which fits this recording as well or better (errors of run, ready and \
+         switches together {:.1} %, else {:.1} %); set scheduler.eevdf.hrtick to decide",
+        error(best) * 100.0,
+        error(rest) * 100.0
     );
     check.notes.insert(0, note);
     Ok((best_case, check))
@@ -277,6 +282,7 @@ fn check(own: &OwnScheduler, fidelity: &Fidelity) -> ReplayCheck {
     ReplayCheck {
         scheduler: own.name.to_string(),
         scheduler_is_recorded: own.recorded,
+        recorded_scheduler: own.said.clone(),
         run_error: fidelity.overall.run.map(round),
         ready_error: fidelity.overall.ready.map(round),
         switches_error: fidelity.overall.switches.map(round),

@@ -11,6 +11,7 @@ use super::recorded_host::{
     basis, calibrated, case, facts, own_scheduler, refuse_scenario_options, replay, spinning_share,
 };
 use super::runs::policies;
+use super::schedulers::sets_unheeded;
 use super::spans::Part;
 use super::watch::Watch;
 use super::{Args, jobs, measure, provenance, reading};
@@ -65,7 +66,7 @@ pub fn compare(
     refuse_scenario_options(&args.runs)?;
     let name = unread.name.clone();
     let import = reading::read(unread, args.runs.quiet)?;
-    let notes: Vec<String> = import.notes.iter().map(ToString::to_string).collect();
+    let mut notes: Vec<String> = import.notes.iter().map(ToString::to_string).collect();
     for note in &notes {
         output::note(&format!("{name}: {note}"));
     }
@@ -73,19 +74,28 @@ pub fn compare(
     let suggested = suggested_host(recording).map_err(Invalid::error)?;
     let own = own_scheduler(recording);
     let case = case(&args.runs, recording, &suggested)?;
-    let default = vec![
-        own.name.to_string(),
-        "affinity".to_string(),
-        "balance".to_string(),
-    ];
+    let default = default_policies(own.name);
     let chosen = policies(&args.runs, Some(default))?;
     let extremes = extremes(args, recording);
     let seeds = seeds(args.runs.seed, &args.runs.several(), args.watch.is_one())?;
     let selection = format!("--policies {} --seed {}", chosen[0], seeds[0]);
     let replays = chosen.len() * extremes.len() * seeds.len();
-    args.watch.check(replays, &selection)?;
+    let of_one = match args.extremes {
+        true => format!("{selection}, without --extremes"),
+        false => selection.clone(),
+    };
+    args.watch.check(replays, &of_one)?;
     args.watch.window(recording.duration())?;
     outputs.try_out()?;
+    // The check is under the own one, whether or not it is compared.
+    let others = chosen.iter().filter(|name| *name != own.name);
+    let policies: Vec<&str> = std::iter::once(own.name)
+        .chain(others.map(String::as_str))
+        .collect();
+    for note in sets_unheeded(&args.runs.sets, &policies) {
+        output::note(&note);
+        notes.push(note);
+    }
     let progress = Progress::new(
         2,
         recording.duration().saturating_mul(2),
@@ -106,6 +116,16 @@ pub fn compare(
     let runs = replayed.runs(&chosen, &extremes, &seeds)?;
     let about = replayed.about(&seeds, &selection, notes.clone());
     Ok((replayed.comparison(runs, notes), about))
+}
+
+/// The host's own scheduler first, each once.
+fn default_policies(own: &str) -> Vec<String> {
+    let others = ["affinity", "balance"].into_iter();
+    let others = others.filter(|&name| name != own);
+    std::iter::once(own)
+        .chain(others)
+        .map(String::from)
+        .collect()
 }
 
 /// What recordings leave open, at its extremes if these are wanted.

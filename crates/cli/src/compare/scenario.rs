@@ -26,7 +26,7 @@ pub fn compare(
     }
     args.watch.check(jobs.len(), &selection(&jobs))?;
     outputs.try_out()?;
-    let notes = unheeded(&jobs);
+    let notes = unheeded(&args.runs.sets, &jobs);
     notes.iter().for_each(|note| output::note(note));
     let done = runs::carry_out(&args.runs, &jobs, &args.watch)?;
     let comparison = Comparison {
@@ -49,9 +49,16 @@ pub fn compare(
     Ok((comparison, about))
 }
 
-/// What some policy, or the guests, cannot do of what the scenario says, each said once.
-fn unheeded(jobs: &[Job<'_>]) -> Vec<String> {
-    let mut notes: Vec<String> = Vec::new();
+/// What some policy, or the guests, cannot do of what the scenario says, and no policy of what the command line
+/// sets; each said once.
+fn unheeded(sets: &[String], jobs: &[Job<'_>]) -> Vec<String> {
+    let mut policies: Vec<&str> = Vec::new();
+    for job in jobs {
+        if !policies.contains(&job.policy.as_str()) {
+            policies.push(&job.policy);
+        }
+    }
+    let mut notes = schedulers::sets_unheeded(sets, &policies);
     for job in jobs {
         let of_files = rtapp::unheeded(job.case);
         for note in schedulers::unheeded(&job.policy, job.case)

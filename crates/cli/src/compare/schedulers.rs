@@ -275,13 +275,30 @@ pub fn heeds(policy: &str, key: &str) -> bool {
         (Some("scheduler"), "credit") => is_or_has("credit"),
         (Some("scheduler"), "eevdf" | "rr") => policy == name,
         (Some("scheduler"), "corun") => corun_policies::find(policy).is_some(),
-        (Some("policy"), _) => {
+        (Some("policy"), name) if !name.is_empty() => {
             let mut within = ["credit-", "cfs-"].iter();
             let within = within.find_map(|model| policy.strip_prefix(model));
             within.unwrap_or(policy) == name
         }
         _ => true,
     }
+}
+
+/// What `--set` says of schedulers and policies that none of `policies` is, for people to know.
+pub fn sets_unheeded(sets: &[String], policies: &[&str]) -> Vec<String> {
+    let is_unheeded = |set: &&String| {
+        let key = set.split('=').next().unwrap_or_default().trim();
+        !policies.iter().any(|policy| heeds(policy, key))
+    };
+    let unheeded = sets.iter().filter(is_unheeded);
+    unheeded
+        .map(|set| {
+            format!(
+                "--set {set}: none of the policies heeds it: {}",
+                policies.join(", ")
+            )
+        })
+        .collect()
 }
 
 /// Are the schedulers' parameters fit for this host?

@@ -19,8 +19,9 @@ pub struct WatchArgs {
     timeline: trace::Options,
 
     /// Write the run's scheduling events as text of ftrace, which this command also reads as a
-    /// recording; the run must be a single one. Locks and what guests do are in --trace
-    #[arg(long, value_name = "FILE", conflicts_with = "trace")]
+    /// recording; the run must be a single one, and is written from its beginning to its end. Locks and what
+    /// guests do are in --trace
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["trace", "trace_from", "trace_for"])]
     events: Option<PathBuf>,
 
     /// Spans that the report's timelines may have, of all runs together; 0: none.

@@ -32,7 +32,7 @@ pub struct Args {
     delay: Nanos,
 
     /// End after so many looks [default: never, in batch mode 1]
-    #[arg(short = 'n', long, value_name = "COUNT")]
+    #[arg(short = 'n', long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 
     /// Batch mode: print tables instead of taking over the terminal

@@ -307,6 +307,15 @@ fn what_is_wrong_with_the_command_line() {
         let error = place.refused(&args);
         assert!(error.starts_with(expected), "{error}");
     }
+    let window = [
+        "compare",
+        "host.toml",
+        "--events",
+        "e",
+        "--trace-from",
+        "1s",
+    ];
+    assert!(place.refused(&window).contains("cannot be used with"));
     place.refused(&["compare"]);
     place.refused(&["compare", "host.toml", "--jobs", "0"]);
 }

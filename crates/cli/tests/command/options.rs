@@ -114,6 +114,28 @@ fn parameters_that_change_nothing_are_refused() {
     );
 }
 
+/// What is set for schedulers that do not run changes nothing, which is said.
+#[test]
+fn what_no_policy_heeds_of_what_is_set_is_said() {
+    let place = place("unheeded");
+    for (set, policies, told) in [
+        ("scheduler.eevdf.base_slice=1ms", "cfs", true),
+        ("scheduler.cfs.latency=24ms", "fair,eevdf", true),
+        ("scheduler.cfs.latency=24ms", "fair,cfs-balance", false),
+        ("policy.aql.IOInt=1ms", "balance", true),
+        ("policy.aql.IOInt=1ms", "credit-aql", false),
+        ("host.hz=250", "balance", false),
+    ] {
+        let line =
+            format!("compare in.toml --duration 10ms --set {set} --policies {policies} --json");
+        let (code, out, said) = left(place.corun(&words(&line)));
+        assert_eq!(code, Some(0), "{said}");
+        let wanted = format!("--set {set}: none of the policies heeds it: ");
+        assert_eq!(said.contains(&wanted), told, "{set}: {said}");
+        assert_eq!(out.contains(&wanted), told, "{set}: {out}");
+    }
+}
+
 #[test]
 fn outputs_are_files() {
     for line in [

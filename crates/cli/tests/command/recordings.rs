@@ -62,6 +62,31 @@ fn replays_come_close_and_balance_never_stacks() {
     }
 }
 
+/// A run written down names its policy, which is that of the first replay; a scheduler without a model is named.
+#[test]
+fn recordings_are_replayed_under_what_they_name() {
+    let place = Place::new("recorded-scheduler");
+    let host = "[host]\npcpus = 2\n[run]\nduration = \"100ms\"\nwarm_up = \"0s\"\n\
+                [vm.a]\nvcpus = 2\nworkload = \"cpu\"\n[vm.b]\nvcpus = 2\nworkload = \"cpu\"\n";
+    place.write("host.toml", host);
+    for policy in ["balance", "credit"] {
+        let run = format!("compare host.toml --policies {policy} --events events.txt");
+        place.prints(&run.split(' ').collect::<Vec<_>>());
+        let again = place.json(&["compare", "events.txt", "--seed", "0", "--json"]);
+        assert_eq!(again["replay"]["scheduler"], policy);
+        assert_eq!(again["replay"]["scheduler_is_recorded"], true);
+        assert_eq!(again["runs"][0]["policy"], policy);
+    }
+    let foreign = place
+        .read("events.txt")
+        .replace("scheduler credit", "scheduler scx_other");
+    place.write("foreign.txt", foreign);
+    let text = place.prints(&["compare", "foreign.txt", "--seed", "0"]);
+    let told = "under eevdf (assumed: recorded under \"scx_other\"";
+    assert!(text.contains(told), "{text}");
+    assert!(!text.contains("does not name"), "{text}");
+}
+
 #[test]
 fn the_check_comes_before_the_what_if() {
     let output = compare(
@@ -75,6 +100,10 @@ fn the_check_comes_before_the_what_if() {
     };
     assert!(place("Error over all vCPUs") < place("throughput"));
     assert!(place("Confidence: ") < place("throughput"));
+    assert!(
+        text.contains("errors of run, ready"),
+        "what decided is shown:\n{text}"
+    );
     assert!(place("Median over 3 seeds") > place("throughput"));
     assert!(
         text.lines().all(|line| line.chars().count() <= 80),
@@ -88,6 +117,8 @@ fn what_does_not_go_with_recordings_is_said() {
     assert!(refused(&input, &["--seeds", "3,0,3"]).contains("each seed once"));
     let two = ["--policies", "eevdf,balance", "--trace", "x"];
     assert!(refused(&input, &two).contains("--policies eevdf --seed 0"));
+    let extremes = ["--policies", "eevdf", "--extremes", "--trace", "x"];
+    assert!(refused(&input, &extremes).contains("--policies eevdf --seed 0, without --extremes"));
     assert!(refused(&input, &["--case", "x"]).contains("no cases"));
     assert!(refused(&input, &["--duration", "1s"]).contains("as long as its recording"));
     assert!(refused(&input, &["--set", "vm.a.count=2"]).contains("host.… and scheduler.…"));
@@ -99,6 +130,14 @@ fn what_does_not_go_with_recordings_is_said() {
         assert!(refused(&input, &["--set", set]).contains("in the recorded times"));
     }
     assert!(refused(&input, &["--set", "scheduler.cfs.latenc=2"]).contains("latency"));
+    let unheeded = [
+        "--set",
+        "scheduler.cfs.latency=24ms",
+        "--policies",
+        "balance",
+    ];
+    let notes = json(&input, &unheeded)["notes"].to_string();
+    assert!(notes.contains("heeds it: eevdf, balance"), "{notes}");
     assert!(refused(&input, &["--policies", "balanced"]).contains("did you mean \"balance\""));
 }
 

@@ -44,8 +44,14 @@ pub fn confidence(replay: &ReplayCheck, basis: &Basis) -> Confidence {
         no_more_than(Level::Medium, why);
     }
     if !replay.scheduler_is_recorded {
-        let why = "the recording does not name the scheduler that the host had";
-        no_more_than(Level::Medium, why.to_string());
+        let why = match &replay.recorded_scheduler {
+            Some(name) => format!(
+                "the host was recorded under {name:?}, which has no model: {} is assumed",
+                replay.scheduler
+            ),
+            None => "the recording does not name the scheduler that the host had".to_string(),
+        };
+        no_more_than(Level::Medium, why);
     }
     Confidence { level, because }
 }
@@ -106,6 +112,14 @@ mod tests {
         let found = confidence(&replay, &gaps);
         assert_eq!(found.level, Level::Medium);
         assert!(found.sentence().contains("7 events lost"));
+        let foreign = ReplayCheck {
+            scheduler_is_recorded: false,
+            recorded_scheduler: Some("scx_other".to_string()),
+            ..replay.clone()
+        };
+        let found = confidence(&foreign, &whole);
+        assert_eq!(found.level, Level::Medium);
+        assert!(found.sentence().contains("recorded under \"scx_other\""));
         let idle = ReplayCheck {
             ready_error: None,
             ..replay

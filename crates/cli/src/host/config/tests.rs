@@ -108,6 +108,11 @@ fn what_does_not_go_together_is_said_with_its_line() {
             "host.toml:2: record: does not go with --observe",
         ),
         (
+            "max-ready = 20",
+            &["--observe"],
+            "host.toml:1: max-ready: does not go with --observe",
+        ),
+        (
             "backend = \"fair\"\nmax-wait = \"2s\"\npolicy = \"fair\"",
             &[],
             "host.toml:2: max-wait: goes with the dispatcher only",

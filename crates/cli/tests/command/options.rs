@@ -140,7 +140,7 @@ fn what_no_policy_heeds_of_what_is_set_is_said() {
 fn outputs_are_files() {
     for line in [
         "calibrate -o -",
-        "compare in.toml --csv -",
+        "compare in.toml --report -",
         "advise x --report -",
     ] {
         let (code, _, said) = left(corun(&words(line)));

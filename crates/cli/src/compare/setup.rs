@@ -165,8 +165,12 @@ fn unfit(case: &Case, error: &GuestError) -> Problems {
     if let Some(size) = image.and_then(|vm| said_size(case, vm)) {
         return size.problem(error.to_string()).into();
     }
+    let said = |vm| match error.thread {
+        Some(thread) => demand::said_of(vm, thread),
+        None => demand::said(vm),
+    };
     let place = vm
-        .and_then(demand::said)
+        .and_then(said)
         .or(task.map(|task| &task.program))
         .or(client.map(|client| said_of_client(client, error.key)))
         .or(channel.map(|channel| match error.key {
@@ -307,4 +311,45 @@ fn guest_params(vm: &Vm) -> Result<GuestParams, Problems> {
         params.lock = kind.ok_or_else(|| unknown(Some(said), &known.map(|(name, _)| name)))?;
     }
     Ok(params)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(vm: &str) -> String {
+        let text = format!("host.pcpus = 2\n[vm.a]\nvcpus = 2\n{vm}");
+        let scenario = corun_scenario::read("a.toml", &text, &[]).unwrap();
+        check(&scenario.cases[0]).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_told_where_a_thread_says_it() {
+        let thread = |program: &str| format!("[[vm.a.thread]]\nprogram = \"{program}\"\n");
+        let two = thread("loop { compute 1ms }") + "count = 3\n" + &thread("compute 1ms");
+        for (program, message) in [
+            ("recv jobs", "queue jobs has receivers, but no sender"),
+            ("send jobs", "queue jobs has senders, but no receiver"),
+            ("mutex m { wait c }", "threads wait on condition c"),
+            ("barrier b", "only one thread comes to barrier b"),
+            ("spin-barrier b", "only one thread comes to barrier b"),
+            ("request web; reply web 1KB", "the port web is used"),
+        ] {
+            let found = problem(&(two.clone() + &thread(program)));
+            let place = "a.toml:10: vm.a.thread.program: VM a: ";
+            assert!(
+                found.starts_with(place) && found.contains(message),
+                "{found}"
+            );
+            let found = problem(&("workload = \"cpu\"\n".to_string() + &thread(program)));
+            assert!(
+                found.starts_with("a.toml:6: vm.a.thread.program: "),
+                "{found}"
+            );
+        }
+        let other = thread("queue q 2; send q") + &thread("queue q 3; recv q");
+        assert!(problem(&other).starts_with("a.toml:7: vm.a.thread.program: "));
+        let ways = thread("compute 1ms") + &thread("lock a { lock b { } }; lock b { lock a { } }");
+        assert!(problem(&ways).starts_with("a.toml:7: vm.a.thread.program: "));
+    }
 }

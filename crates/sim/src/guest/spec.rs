@@ -91,6 +91,8 @@ pub struct GuestError {
     pub subject: String,
     /// The key of it that a scenario says this with, if it is a certain one: `port` of a client.
     pub key: Option<&'static str>,
+    /// Which of the VM's threads, counted from 0 as in its [`VmSpec`], if it is a certain one.
+    pub thread: Option<usize>,
     /// What was seen and what is accepted.
     pub message: String,
 }
@@ -100,6 +102,7 @@ impl GuestError {
         Self {
             subject: subject.into(),
             key: None,
+            thread: None,
             message: message.into(),
         }
     }
@@ -108,5 +111,10 @@ impl GuestError {
     pub(super) fn about(self, key: &'static str) -> Self {
         let key = Some(key);
         Self { key, ..self }
+    }
+
+    /// The same about this thread, if it is a certain one.
+    pub(super) fn of_thread(self, thread: Option<usize>) -> Self {
+        Self { thread, ..self }
     }
 }

@@ -173,6 +173,8 @@ fn a_scenario_is_told_by_its_first_line() {
         "[\"x\"]",
         "[[vm.a.thread]]",
         "[case.\"2 VMs\"]",
+        "\u{feff}[host]",
+        "[host",
     ] {
         assert!(looks_like_scenario(text), "{text}");
     }
@@ -182,6 +184,9 @@ fn a_scenario_is_told_by_its_first_line() {
         "  CPU 0/KVM-1234 [001]   10.000001: sched_switch: prev_comm=swapper",
         "<html>",
         "{\"a\": 1}",
+        "[\n{\"a\": 1}]",
+        "[1",
+        "[\"a\"",
     ] {
         assert!(!looks_like_scenario(text), "{text}");
     }

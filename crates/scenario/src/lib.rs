@@ -75,6 +75,9 @@ pub fn read(file: &str, text: &str, overrides: &[Override]) -> Result<Scenario, 
     for (name, document) in &documents {
         let top = Reader::top(document, file, &problems);
         title = top.text("title");
+        if title.iter().any(|title| title.contains(char::is_control)) {
+            top.problem("title", "found a control character, expected one line");
+        }
         source = top.text("source");
         cases.extend(case(name, &top));
         // Those of the scenario were taken out of it.

@@ -123,25 +123,8 @@ impl Guests {
             return Err(GuestError::new(subject, message));
         }
         let (mut names, mut order) = (Names::default(), Vec::new());
+        spec.check()?;
         let code = Code::new(&spec.program, &mut names, &mut order);
-        let allowed = |op: &Op| {
-            matches!(
-                op,
-                Op::Compute(_)
-                    | Op::Sleep(_)
-                    | Op::Memory(_)
-                    | Op::Mix(_)
-                    | Op::Enter { .. }
-                    | Op::Again { .. }
-                    | Op::Forever { .. }
-                    | Op::Exit
-            )
-        };
-        if !code.ops().iter().all(allowed) || !spec.program.queues().is_empty() {
-            let message =
-                "its program has other statements than compute, sleep, memory, mix and loop";
-            return Err(GuestError::new(subject, message));
-        }
         let index = self.host_tasks.len() as u32;
         let task = TaskId::from(self.tasks.len());
         let rng = Rng::of(seed, "host task", u64::from(index));

@@ -3,7 +3,7 @@
 
 use super::{EmulatorParams, GuestParams};
 use crate::device::disk::Share;
-use crate::workload::Program;
+use crate::workload::{Program, Statement};
 use corun_model::{Nanos, PcpuSet, VmId};
 
 /// The most vCPUs of a VM (KVM's limit on x86).
@@ -79,8 +79,33 @@ pub struct HostTaskSpec {
     pub weight: u32,
     /// pCPUs it may use; all that exist if none of these does.
     pub allowed: PcpuSet,
-    /// What it does: compute, sleep and loop only.
+    /// What it does: compute, sleep, memory, mix and loop only.
     pub program: Program,
+}
+
+impl HostTaskSpec {
+    /// Has its program only what host tasks can do?
+    ///
+    /// # Errors
+    /// If it has other statements.
+    pub fn check(&self) -> Result<(), GuestError> {
+        fn allowed(statement: &Statement) -> bool {
+            match statement {
+                Statement::Compute(_)
+                | Statement::Sleep(_)
+                | Statement::Memory(_)
+                | Statement::Mix(_) => true,
+                Statement::Loop(_, body) => body.iter().all(allowed),
+                _ => false,
+            }
+        }
+        let all = self.program.statements().iter().all(allowed);
+        if all && self.program.queues().is_empty() {
+            return Ok(());
+        }
+        let message = "its program has other statements than compute, sleep, memory, mix and loop";
+        Err(GuestError::new(format!("host task {}", self.name), message))
+    }
 }
 
 /// What is wrong with the VMs or host tasks, beyond a single program.

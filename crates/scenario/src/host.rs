@@ -118,10 +118,9 @@ pub(crate) fn run(table: Option<Reader<'_>>) -> Option<Run> {
     let mut sorted = run.seeds.clone();
     sorted.sort_unstable();
     if sorted.windows(2).any(|pair| pair[0] == pair[1]) {
-        table.problem(
-            "seeds",
-            format!("found {:?}, expected each seed once", run.seeds),
-        );
+        let key = if table.has("seed") { "seed" } else { "seeds" };
+        let message = format!("found {:?}, expected each seed once", run.seeds);
+        table.problem(key, message);
     }
     run.policies = table.texts("policies", "[\"cfs\", \"balance\"]");
     for (at, policy) in run.policies.iter().flatten().enumerate() {

@@ -75,6 +75,9 @@ pub fn read(file: &str, text: &str, overrides: &[Override]) -> Result<Scenario, 
     for (name, document) in &documents {
         let top = Reader::top(document, file, &problems);
         title = top.text("title");
+        if title.iter().any(|title| title.contains(char::is_control)) {
+            top.problem("title", "found a control character, expected one line");
+        }
         source = top.text("source");
         cases.extend(case(name, &top));
         // Those of the scenario were taken out of it.
@@ -93,8 +96,10 @@ pub fn read(file: &str, text: &str, overrides: &[Override]) -> Result<Scenario, 
 }
 
 /// Does this text look like a scenario, or at least like an attempt at one? Used to tell scenarios
-/// from recordings by content: a scenario's first meaningful line is a table header or `key = `.
+/// from recordings by content: a scenario's first meaningful line is a table header, perhaps without its bracket at
+/// the end, or `key = `.
 pub fn looks_like_scenario(text: &str) -> bool {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut lines = text.lines().map(str::trim);
     let first = lines.find(|line| !line.is_empty() && !line.starts_with('#'));
     first.is_some_and(|line| {
@@ -103,7 +108,8 @@ pub fn looks_like_scenario(text: &str) -> bool {
             .find(|c: char| !(c.is_ascii_alphanumeric() || "_-.\"' ".contains(c)))
             .unwrap_or(name.len());
         let (name, rest) = name.split_at(end);
-        let header = line.starts_with('[') && rest.starts_with(']');
+        let unclosed = rest.is_empty() && name.starts_with(|c: char| c.is_ascii_alphabetic());
+        let header = line.starts_with('[') && (rest.starts_with(']') || unclosed);
         (header || rest.starts_with('=')) && !name.trim().is_empty()
     })
 }

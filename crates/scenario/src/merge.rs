@@ -6,8 +6,11 @@ use crate::names;
 use crate::problem::{Place, Problem, Problems};
 use crate::tree::{self, Entry, Node, Table, Value};
 
-/// Keys that mean the same thing in different words: who says one takes the others back.
-const ALTERNATIVES: [(&str, &[&str]); 6] = [
+/// Keys that mean the same thing in different words: who says one takes the others back. Dotted ones are
+/// in a table beside the others.
+const ALTERNATIVES: [(&str, &[&str]); 8] = [
+    ("idle_states", &["costs.idle_wake"]),
+    ("costs.idle_wake", &["idle_states"]),
     ("topology", &["pcpus"]),
     ("pcpus", &["topology"]),
     ("seed", &["seeds"]),
@@ -142,12 +145,12 @@ pub fn cases(
 
 /// Lays `over` over `base`: tables are merged key by key, everything else is replaced.
 pub fn overlay(base: &mut Table, over: &Table) {
-    for Entry { key, place, node } in over.iter() {
-        for (_, others) in ALTERNATIVES.iter().filter(|(name, _)| name == key) {
-            for other in others.iter().filter(|other| over.get(other).is_none()) {
-                base.remove(other);
-            }
+    for (_, others) in ALTERNATIVES.iter().filter(|(name, _)| says(over, name)) {
+        for other in others.iter().filter(|other| !says(over, other)) {
+            take_back(base, other);
         }
+    }
+    for Entry { key, place, node } in over.iter() {
         if let Value::Table(inner) = &node.value
             && let Some(Node {
                 value: Value::Table(old),
@@ -162,6 +165,34 @@ pub fn overlay(base: &mut Table, over: &Table) {
             place: place.clone(),
             node: node.clone(),
         });
+    }
+}
+
+/// Is this key, or the one in a table that a dotted key means, there?
+fn says(table: &Table, key: &str) -> bool {
+    match key.split_once('.') {
+        None => table.get(key).is_some(),
+        Some((outer, inner)) => match table.get(outer).map(|node| &node.value) {
+            Some(Value::Table(within)) => says(within, inner),
+            _ => false,
+        },
+    }
+}
+
+fn take_back(table: &mut Table, key: &str) {
+    match key.split_once('.') {
+        None => {
+            table.remove(key);
+        }
+        Some((outer, inner)) => {
+            if let Some(Node {
+                value: Value::Table(within),
+                ..
+            }) = table.get_mut(outer)
+            {
+                take_back(within, inner);
+            }
+        }
     }
 }
 
@@ -203,6 +234,26 @@ mod tests {
         overlay(&mut base, &tree::parse("g", "pcpus = 8").unwrap());
         assert!(base.get("topology").is_none());
         assert_eq!(whole(&base, &["pcpus"]), Some(8));
+    }
+
+    #[test]
+    fn idle_states_and_a_cost_of_waking_take_each_other_back() {
+        let states = "host.idle_states = [\"2us/2us\"]";
+        let (ipi, wake) = ("host.costs.ipi = 5", "host.costs.idle_wake = 3");
+        let costs = format!("{ipi}\n{wake}");
+        let over = |base: &str, over: &str| {
+            let mut base = tree::parse("f", base).unwrap();
+            overlay(&mut base, &tree::parse("g", over).unwrap());
+            base
+        };
+        let table = over(&costs, states);
+        assert!(says(&table, "host.idle_states") && !says(&table, "host.costs.idle_wake"));
+        assert!(says(&table, "host.costs.ipi"));
+        let table = over(states, wake);
+        assert!(says(&table, "host.costs.idle_wake") && !says(&table, "host.idle_states"));
+        assert!(says(&over(states, ipi), "host.idle_states"));
+        let both = over("", &format!("{states}\n{wake}"));
+        assert!(says(&both, "host.costs.idle_wake") && says(&both, "host.idle_states"));
     }
 
     #[test]

@@ -312,14 +312,19 @@ impl<'a> Reader<'a> {
 
     /// A set of pCPUs, all of them on a host of `pcpus` (if that is known).
     pub fn pcpu_set(&self, key: &'static str, pcpus: Option<u32>) -> Option<PcpuSet> {
-        let expected = "a list of pCPUs such as \"0-3,8\"";
-        let set: PcpuSet = match &self.find(key)?.value {
+        let value = &self.find(key)?.value;
+        let parsed: Option<PcpuSet> = match value {
             // The number of one of them.
-            Value::Whole(number) => match number.to_string().parse() {
-                Ok(set) => set,
-                Err(_) => return self.wrong(key, &Value::Whole(*number), expected),
-            },
-            _ => self.parsed(key, expected)?,
+            Value::Whole(number) => number.to_string().parse().ok(),
+            Value::Text(text) => text.parse().ok(),
+            _ => None,
+        };
+        let Some(set) = parsed else {
+            let expected = format!(
+                "a list of pCPUs below {} such as \"0-3,8\"",
+                corun_model::Topology::MAX_PCPUS
+            );
+            return self.wrong(key, value, &expected);
         };
         let pcpus = pcpus.unwrap_or(corun_model::Topology::MAX_PCPUS);
         if set.and(&PcpuSet::first(pcpus)) == set {

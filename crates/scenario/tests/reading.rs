@@ -164,6 +164,36 @@ fn caps_slices_and_credit() {
 }
 
 #[test]
+fn values_are_shown_as_they_were_said() {
+    let scenario = |more: &str| {
+        let text = format!("{more}\nhost.pcpus = 2\nvm.a = {{ vcpus = 1, workload = \"cpu\" }}");
+        read("a.toml", &text, &[])
+    };
+    for (said, problem) in [
+        (
+            "run.seed = [1, 1]",
+            "a.toml:1: run.seed: found [1, 1], expected each",
+        ),
+        (
+            "run.seeds = [1, 1]",
+            "a.toml:1: run.seeds: found [1, 1], expected each",
+        ),
+        (
+            "title = \"a\\u001b\"",
+            "a.toml:1: title: found a control character",
+        ),
+        (
+            "task.t = { allowed = \"0-\", program = \"compute 1s\" }",
+            "a.toml:1: task.t.allowed: found \"0-\", expected a list of pCPUs below 512",
+        ),
+    ] {
+        let error = scenario(said).unwrap_err().to_string();
+        assert!(error.contains(problem), "{error}");
+    }
+    assert!(scenario("title = \"one line\"").is_ok());
+}
+
+#[test]
 fn a_scenario_is_told_by_its_first_line() {
     for text in [
         FULL,
@@ -173,6 +203,8 @@ fn a_scenario_is_told_by_its_first_line() {
         "[\"x\"]",
         "[[vm.a.thread]]",
         "[case.\"2 VMs\"]",
+        "\u{feff}[host]",
+        "[host",
     ] {
         assert!(looks_like_scenario(text), "{text}");
     }
@@ -182,6 +214,9 @@ fn a_scenario_is_told_by_its_first_line() {
         "  CPU 0/KVM-1234 [001]   10.000001: sched_switch: prev_comm=swapper",
         "<html>",
         "{\"a\": 1}",
+        "[\n{\"a\": 1}]",
+        "[1",
+        "[\"a\"",
     ] {
         assert!(!looks_like_scenario(text), "{text}");
     }

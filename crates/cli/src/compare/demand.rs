@@ -15,6 +15,24 @@ pub fn said(vm: &Vm) -> Option<&Located<String>> {
     preset.or(program).or(file)
 }
 
+/// Where it was said what this thread of a VM does, of those that [`threads`] gives.
+pub fn said_of(vm: &Vm, thread: usize) -> Option<&Located<String>> {
+    let workloads = vm.demand.workloads.iter().map(|workload| {
+        let threads = of_workload(workload, None, vm.vcpus);
+        (&workload.preset, threads.map_or(0, |threads| threads.len()))
+    });
+    let programs = vm.demand.threads.iter();
+    let programs = programs.map(|thread| (&thread.program, thread.count as usize));
+    let mut end = 0;
+    let mut said = workloads.chain(programs);
+    let found = said.find(|(_, count)| {
+        end += count;
+        thread < end
+    });
+    let file = vm.rt_app.as_ref().map(|rt_app| &rt_app.file);
+    found.map(|(said, _)| said).or(file)
+}
+
 /// All threads of a VM.
 ///
 /// # Errors

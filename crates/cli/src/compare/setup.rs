@@ -9,7 +9,8 @@ use super::{demand, disks};
 use corun_model::{Nanos, PcpuSet};
 use corun_policies::vmigrater::MigraterParams;
 use corun_scenario::{
-    Case, Client, ClientKind, EmulatorKeys, GuestKeys, HaltPoll, Located, Problems, Run, Vm,
+    Case, Client, ClientKind, EmulatorKeys, GuestKeys, HaltPoll, HostTask, Located, Problem,
+    Problems, Run, Vm,
 };
 use corun_sim::Simulation;
 use corun_sim::guest::{
@@ -126,14 +127,7 @@ fn guests(case: &Case, seed: u64) -> Result<Guests, Problems> {
     }
     let mut tasks = Vec::new();
     for task in &case.tasks {
-        let program = problems.take(demand::program(&task.program));
-        tasks.extend(program.map(|program| HostTaskSpec {
-            name: task.name.clone(),
-            helper_of: task.helper_of.map(Into::into),
-            weight: task.weight,
-            allowed: task.allowed.unwrap_or(all),
-            program,
-        }));
+        tasks.extend(problems.take(task_spec(task, all)));
     }
     let own = housekeeping(case).tasks(case.host.topology.pcpus());
     tasks.extend(own.map_err(|error| elsewhere(&error.to_string()))?);
@@ -165,8 +159,12 @@ fn unfit(case: &Case, error: &GuestError) -> Problems {
     if let Some(size) = image.and_then(|vm| said_size(case, vm)) {
         return size.problem(error.to_string()).into();
     }
+    let said = |vm| match error.thread {
+        Some(thread) => demand::said_of(vm, thread),
+        None => demand::said(vm),
+    };
     let place = vm
-        .and_then(demand::said)
+        .and_then(said)
         .or(task.map(|task| &task.program))
         .or(client.map(|client| said_of_client(client, error.key)))
         .or(channel.map(|channel| match error.key {
@@ -199,7 +197,12 @@ fn said_of_client<'a>(client: &'a Client, key: Option<&str>) -> &'a Located<Stri
 }
 
 fn vm_spec(vm: &Vm, all: PcpuSet) -> Result<VmSpec, Problems> {
-    let threads = demand::threads(vm)?;
+    let mut problems = Problems::default();
+    let threads = problems.take(demand::threads(vm));
+    let params = problems.take(guest_params(vm));
+    let (Some(threads), Some(params)) = (threads, params) else {
+        return Err(problems);
+    };
     Ok(VmSpec {
         name: vm.name.clone(),
         vcpus: vm.vcpus,
@@ -210,11 +213,24 @@ fn vm_spec(vm: &Vm, all: PcpuSet) -> Result<VmSpec, Problems> {
         realtime: vm.realtime,
         slice: vm.slice,
         allowed: vm.allowed.unwrap_or(all),
-        params: guest_params(vm)?,
+        params,
         disk: disks::place(vm, &threads)?,
         emulator: vm.emulator.map(emulator_params),
         threads,
     })
+}
+
+fn task_spec(task: &HostTask, all: PcpuSet) -> Result<HostTaskSpec, Problem> {
+    let spec = HostTaskSpec {
+        name: task.name.clone(),
+        helper_of: task.helper_of.map(Into::into),
+        weight: task.weight,
+        allowed: task.allowed.unwrap_or(all),
+        program: demand::program(&task.program)?,
+    };
+    let checked = spec.check();
+    checked.map_err(|error| task.program.problem(error.to_string()))?;
+    Ok(spec)
 }
 
 fn emulator_params(keys: EmulatorKeys) -> EmulatorParams {
@@ -307,4 +323,59 @@ fn guest_params(vm: &Vm) -> Result<GuestParams, Problems> {
         params.lock = kind.ok_or_else(|| unknown(Some(said), &known.map(|(name, _)| name)))?;
     }
     Ok(params)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(vm: &str) -> String {
+        let text = format!("host.pcpus = 2\n[vm.a]\nvcpus = 2\n{vm}");
+        let scenario = corun_scenario::read("a.toml", &text, &[]).unwrap();
+        check(&scenario.cases[0]).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn problems_of_a_vm_and_of_tasks_are_told_at_once() {
+        let said =
+            "workload = \"cpuu\"\nguest.lock = \"foo\"\n[task.t]\nprogram = \"lock a { }\"\n";
+        let found = problem(said);
+        for place in [
+            ":4: vm.a.workload",
+            ":5: vm.a.guest.lock",
+            ":7: task.t.program",
+        ] {
+            assert!(found.contains(place), "{found}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_told_where_a_thread_says_it() {
+        let thread = |program: &str| format!("[[vm.a.thread]]\nprogram = \"{program}\"\n");
+        let two = thread("loop { compute 1ms }") + "count = 3\n" + &thread("compute 1ms");
+        for (program, message) in [
+            ("recv jobs", "queue jobs has receivers, but no sender"),
+            ("send jobs", "queue jobs has senders, but no receiver"),
+            ("mutex m { wait c }", "threads wait on condition c"),
+            ("barrier b", "only one thread comes to barrier b"),
+            ("spin-barrier b", "only one thread comes to barrier b"),
+            ("request web; reply web 1KB", "the port web is used"),
+        ] {
+            let found = problem(&(two.clone() + &thread(program)));
+            let place = "a.toml:10: vm.a.thread.program: VM a: ";
+            assert!(
+                found.starts_with(place) && found.contains(message),
+                "{found}"
+            );
+            let found = problem(&("workload = \"cpu\"\n".to_string() + &thread(program)));
+            assert!(
+                found.starts_with("a.toml:6: vm.a.thread.program: "),
+                "{found}"
+            );
+        }
+        let other = thread("queue q 2; send q") + &thread("queue q 3; recv q");
+        assert!(problem(&other).starts_with("a.toml:7: vm.a.thread.program: "));
+        let ways = thread("compute 1ms") + &thread("lock a { lock b { } }; lock b { lock a { } }");
+        assert!(problem(&ways).starts_with("a.toml:7: vm.a.thread.program: "));
+    }
 }

@@ -48,7 +48,7 @@ fn needs(op: &Op) -> Option<Need> {
 }
 
 /// The barrier that this operation is.
-fn meeting(op: &Op) -> Option<Need> {
+pub(super) fn meeting(op: &Op) -> Option<Need> {
     Some(match op {
         Op::Barrier(barrier) => Need::Barrier(*barrier),
         Op::SpinBarrier { barrier, .. } => Need::SpinBarrier(*barrier),

@@ -27,7 +27,7 @@ use crate::host::{Profile, TaskSpec};
 use crate::load::{Cgroups, VmInfo};
 use crate::rng::Rng;
 use crate::sched::fair::Decay;
-use crate::workload::{Code, LockOrder, Names, Op, Program};
+use crate::workload::{Code, LockOrder, Names, Op};
 use corun_model::{PcpuSet, TaskId, VmId, counted};
 
 type Linked<T> = Result<T, GuestError>;
@@ -123,25 +123,8 @@ impl Guests {
             return Err(GuestError::new(subject, message));
         }
         let (mut names, mut order) = (Names::default(), Vec::new());
+        spec.check()?;
         let code = Code::new(&spec.program, &mut names, &mut order);
-        let allowed = |op: &Op| {
-            matches!(
-                op,
-                Op::Compute(_)
-                    | Op::Sleep(_)
-                    | Op::Memory(_)
-                    | Op::Mix(_)
-                    | Op::Enter { .. }
-                    | Op::Again { .. }
-                    | Op::Forever { .. }
-                    | Op::Exit
-            )
-        };
-        if !code.ops().iter().all(allowed) || !spec.program.queues().is_empty() {
-            let message =
-                "its program has other statements than compute, sleep, memory, mix and loop";
-            return Err(GuestError::new(subject, message));
-        }
         let index = self.host_tasks.len() as u32;
         let task = TaskId::from(self.tasks.len());
         let rng = Rng::of(seed, "host task", u64::from(index));
@@ -177,7 +160,8 @@ fn check_allowed(subject: &str, allowed: &PcpuSet) -> Linked<()> {
 
 fn check_numbers(spec: &VmSpec) -> Linked<()> {
     let subject = format!("VM {}", spec.name);
-    let error = |message: String| Err(GuestError::new(subject.clone(), message));
+    let fault = |message: String| GuestError::new(subject.clone(), message);
+    let error = |message: String| Err(fault(message));
     if !(1..=MOST_VCPUS).contains(&spec.vcpus) {
         return error(format!(
             "vcpus is {}; accepted: 1 to {MOST_VCPUS}",
@@ -193,13 +177,14 @@ fn check_numbers(spec: &VmSpec) -> Linked<()> {
     if spec.threads.len() > MOST {
         return error(format!("more than {MOST} threads"));
     }
-    for thread in &spec.threads {
+    for (index, thread) in spec.threads.iter().enumerate() {
         if let Some(vcpu) = thread.vcpu.filter(|vcpu| *vcpu >= spec.vcpus) {
-            return error(format!(
+            let message = format!(
                 "thread {} is bound to vCPU {vcpu}; accepted: 0 to {}",
                 thread.name,
                 spec.vcpus - 1
-            ));
+            );
+            return Err(fault(message).of_thread(Some(index)));
         }
     }
     Ok(())
@@ -231,8 +216,16 @@ impl<'a> Linker<'a> {
         })
     }
 
-    fn error<T>(&self, message: String) -> Linked<T> {
-        Err(GuestError::new(format!("VM {}", self.spec.name), message))
+    /// An error that this thread has its part in.
+    fn error<T>(&self, thread: Option<usize>, message: String) -> Linked<T> {
+        let subject = format!("VM {}", self.spec.name);
+        Err(GuestError::new(subject, message).of_thread(thread))
+    }
+
+    /// The first thread whose program has such an operation.
+    fn first(&self, is_it: impl Fn(&Op) -> bool) -> Option<usize> {
+        let uses = |code: &Code| code.ops().iter().any(&is_it);
+        self.codes.iter().position(uses)
     }
 
     /// Threads whose program has this operation.
@@ -262,22 +255,30 @@ impl<'a> Linker<'a> {
     fn check(&self) -> Linked<()> {
         for (index, name) in self.names.queues.iter().enumerate() {
             let index = index as u32;
-            match (self.users(Op::Send(index)), self.users(Op::Recv(index))) {
-                (0, _) => return self.error(format!("queue {name} has receivers, but no sender")),
-                (_, 0) => return self.error(format!("queue {name} has senders, but no receiver")),
+            let (send, recv) = (Op::Send(index), Op::Recv(index));
+            let first = |op: &Op| self.first(|other| other == op);
+            match (first(&send), first(&recv)) {
+                (None, lone) => {
+                    return self.error(lone, format!("queue {name} has receivers, but no sender"));
+                }
+                (lone, None) => {
+                    return self.error(lone, format!("queue {name} has senders, but no receiver"));
+                }
                 _ => self.places(name)?,
             };
         }
         self.check_conditions()?;
-        let barriers = self.names.barriers.iter().enumerate();
-        let barriers = barriers.map(|(index, name)| (self.users(Op::Barrier(index as u32)), name));
+        let barriers = (0..).zip(&self.names.barriers);
+        let barriers = barriers.map(|(index, name)| (Need::Barrier(index), name));
         let spinning = (0..).zip(&self.names.spin_barriers);
-        let spinning = spinning.map(|(index, name)| (self.spinning_at(index), name));
+        let spinning = spinning.map(|(index, name)| (Need::SpinBarrier(index), name));
         let conditions = (0..).zip(&self.names.condition_barriers);
-        let conditions = conditions.map(|(index, name)| (self.meeting_at(index).0, name));
-        for (users, name) in barriers.chain(spinning).chain(conditions) {
-            if users < 2 {
-                return self.error(format!("only one thread comes to barrier {name}"));
+        let conditions = conditions.map(|(index, name)| (Need::ConditionBarrier(index), name));
+        for (need, name) in barriers.chain(spinning).chain(conditions) {
+            let comes = |op: &Op| circles::meeting(op) == Some(need);
+            if self.users_of(comes) < 2 {
+                let message = format!("only one thread comes to barrier {name}");
+                return self.error(self.first(comes), message);
             }
         }
         self.check_circles()?;
@@ -304,10 +305,11 @@ impl<'a> Linker<'a> {
         if more > 0 {
             waits.push(format!("{more} more"));
         }
-        self.error(format!(
+        let message = format!(
             "threads wait in a circle, each for what another would do later: {}",
             waits.join(", ")
-        ))
+        );
+        self.error(stuck.first().map(|(thread, _)| *thread), message)
     }
 
     /// The statement in which threads wait for this.
@@ -330,12 +332,11 @@ impl<'a> Linker<'a> {
         for (index, name) in self.names.conditions.iter().enumerate() {
             let index = index as u32;
             let waits = |op: &Op| matches!(op, Op::Wait { condition, .. } if *condition == index);
-            let waited_for = self.codes.iter().any(|code| code.ops().iter().any(waits));
+            let waiter = self.first(waits);
             let signals = self.users(Op::Signal(index)) + self.users(Op::Broadcast(index));
-            if waited_for && signals == 0 {
-                return self.error(format!(
-                    "threads wait on condition {name}, but none signals it"
-                ));
+            if waiter.is_some() && signals == 0 {
+                let message = format!("threads wait on condition {name}, but none signals it");
+                return self.error(waiter, message);
             }
         }
         Ok(())
@@ -343,40 +344,49 @@ impl<'a> Linker<'a> {
 
     /// Those who read or write have a disk, and their image has room for it and for logs.
     fn check_disk(&self) -> Linked<()> {
-        let accesses = self.codes.iter().map(|code| code.largest_access());
-        let (users, largest) = accesses.fold((0, 0), |(users, most), access| match access {
-            Some(bytes) => (users + 1, most.max(bytes)),
-            None => (users, most),
-        });
-        let largest = largest.max(PAGE);
+        let accesses = self.codes.iter().enumerate();
+        let accesses = accesses.filter_map(|(thread, code)| Some((thread, code.largest_access()?)));
+        let accesses: Vec<(usize, u64)> = accesses.collect();
+        let users = accesses.len() as u64;
+        let first = accesses.first().map(|(thread, _)| *thread);
+        // Of several alike the first.
+        let most = accesses.iter().rev().max_by_key(|(_, bytes)| *bytes);
+        let largest = most.map_or(0, |(_, bytes)| *bytes).max(PAGE);
         let logs = self.names.logs.len() as u64;
         let each = |size: u64| size / (users + logs);
         match self.spec.disk {
-            None if users > 0 => self.error("its threads read or write, but it has no disk".into()),
-            Some(disk) if users > 0 && largest > each(disk.size) => self.error(format!(
-                "a thread accesses {largest} bytes at once; its image has {} bytes for each of \
-                 {users} threads{}",
-                each(disk.size),
-                if logs > 0 { " and each log" } else { "" }
-            )),
+            None if users > 0 => self.error(
+                first,
+                "its threads read or write, but it has no disk".into(),
+            ),
+            Some(disk) if users > 0 && largest > each(disk.size) => self.error(
+                most.map(|(thread, _)| *thread),
+                format!(
+                    "a thread accesses {largest} bytes at once; its image has {} bytes for each \
+                     of {users} threads{}",
+                    each(disk.size),
+                    if logs > 0 { " and each log" } else { "" }
+                ),
+            ),
             _ => Ok(()),
         }
     }
 
     /// The capacity of a queue: what the programs declare, or 1.
     fn places(&self, name: &str) -> Linked<u32> {
-        let programs = self.spec.threads.iter().map(|thread| &thread.program);
-        let mut declared = programs
-            .flat_map(Program::queues)
-            .filter(|(declared, _)| declared == name)
-            .map(|(_, places)| *places);
-        let places = declared.next();
-        match declared.find(|other| Some(*other) != places) {
-            Some(other) => self.error(format!(
-                "queue {name} is declared with a capacity of {} and of {other}",
-                places.unwrap_or(1)
-            )),
-            None => Ok(places.unwrap_or(1)),
+        let threads = self.spec.threads.iter().enumerate();
+        let mut declared = threads.flat_map(|(thread, spec)| {
+            let queues = spec.program.queues().iter();
+            let named = queues.filter(|(declared, _)| declared == name);
+            named.map(move |(_, places)| (thread, *places))
+        });
+        let places = declared.next().map_or(1, |(_, places)| places);
+        match declared.find(|(_, other)| *other != places) {
+            Some((thread, other)) => self.error(
+                Some(thread),
+                format!("queue {name} is declared with a capacity of {places} and of {other}"),
+            ),
+            None => Ok(places),
         }
     }
 
@@ -391,15 +401,26 @@ impl<'a> Linker<'a> {
             match left.first() {
                 None => return Ok(()),
                 Some(edge) if left.len() == before => {
-                    return self.error(format!(
+                    let message = format!(
                         "{} is taken inside {}, and elsewhere the other way round: they would \
                          wait for each other for ever",
                         edge.inner, edge.outer
-                    ));
+                    );
+                    return self.error(self.first_to_take(edge), message);
                 }
                 Some(_) => {}
             }
         }
+    }
+
+    /// The first thread that takes locks in this order.
+    fn first_to_take(&self, order: &LockOrder) -> Option<usize> {
+        let takes = |thread: &ThreadSpec| {
+            let mut own = Vec::new();
+            Code::new(&thread.program, &mut Names::default(), &mut own);
+            own.contains(order)
+        };
+        self.spec.threads.iter().position(takes)
     }
 
     /// The threads, one after the other on the vCPUs where they are not told to be on one. `first_owner`: what

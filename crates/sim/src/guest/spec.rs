@@ -3,7 +3,7 @@
 
 use super::{EmulatorParams, GuestParams};
 use crate::device::disk::Share;
-use crate::workload::Program;
+use crate::workload::{Program, Statement};
 use corun_model::{Nanos, PcpuSet, VmId};
 
 /// The most vCPUs of a VM (KVM's limit on x86).
@@ -79,8 +79,33 @@ pub struct HostTaskSpec {
     pub weight: u32,
     /// pCPUs it may use; all that exist if none of these does.
     pub allowed: PcpuSet,
-    /// What it does: compute, sleep and loop only.
+    /// What it does: compute, sleep, memory, mix and loop only.
     pub program: Program,
+}
+
+impl HostTaskSpec {
+    /// Has its program only what host tasks can do?
+    ///
+    /// # Errors
+    /// If it has other statements.
+    pub fn check(&self) -> Result<(), GuestError> {
+        fn allowed(statement: &Statement) -> bool {
+            match statement {
+                Statement::Compute(_)
+                | Statement::Sleep(_)
+                | Statement::Memory(_)
+                | Statement::Mix(_) => true,
+                Statement::Loop(_, body) => body.iter().all(allowed),
+                _ => false,
+            }
+        }
+        let all = self.program.statements().iter().all(allowed);
+        if all && self.program.queues().is_empty() {
+            return Ok(());
+        }
+        let message = "its program has other statements than compute, sleep, memory, mix and loop";
+        Err(GuestError::new(format!("host task {}", self.name), message))
+    }
 }
 
 /// What is wrong with the VMs or host tasks, beyond a single program.
@@ -91,6 +116,8 @@ pub struct GuestError {
     pub subject: String,
     /// The key of it that a scenario says this with, if it is a certain one: `port` of a client.
     pub key: Option<&'static str>,
+    /// Which of the VM's threads, counted from 0 as in its [`VmSpec`], if it is a certain one.
+    pub thread: Option<usize>,
     /// What was seen and what is accepted.
     pub message: String,
 }
@@ -100,6 +127,7 @@ impl GuestError {
         Self {
             subject: subject.into(),
             key: None,
+            thread: None,
             message: message.into(),
         }
     }
@@ -108,5 +136,10 @@ impl GuestError {
     pub(super) fn about(self, key: &'static str) -> Self {
         let key = Some(key);
         Self { key, ..self }
+    }
+
+    /// The same about this thread, if it is a certain one.
+    pub(super) fn of_thread(self, thread: Option<usize>) -> Self {
+        Self { thread, ..self }
     }
 }

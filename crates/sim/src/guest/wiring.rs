@@ -369,28 +369,36 @@ impl Wiring<'_> {
             for (port, slot) in known.net.ports.iter().enumerate() {
                 let port = port as u32;
                 let name = &slot.name;
-                let error = |message: String| Err(GuestError::new(subject.clone(), message));
-                if !known.net.endpoints.iter().any(|end| end.port == port) {
-                    return error(format!(
-                        "the port {name} is used, but no client or channel connects to it: add {}",
-                        self.partner(vm, port)
-                    ));
-                }
                 let asks = self.users(vm, port, Use::Request);
                 let sends = self.users(vm, port, Use::Transmit);
                 let answers = self.users(vm, port, Use::Reply);
-                if answers.iter().any(|thread| !asks.contains(thread)) {
-                    return error(format!(
-                        "a thread has `reply {name}` without `request {name}`"
-                    ));
+                let error = |thread: Option<&u32>, message: String| {
+                    let thread = thread.map(|thread| *thread as usize);
+                    Err(GuestError::new(subject.clone(), message).of_thread(thread))
+                };
+                if !known.net.endpoints.iter().any(|end| end.port == port) {
+                    let users = asks.iter().chain(&sends).chain(&answers);
+                    let message = format!(
+                        "the port {name} is used, but no client or channel connects to it: add {}",
+                        self.partner(vm, port)
+                    );
+                    return error(users.min(), message);
                 }
-                if !sends.is_empty() && asks.iter().any(|thread| !sends.contains(thread)) {
-                    return error(format!(
+                let unasked = answers.iter().find(|thread| !asks.contains(thread));
+                if unasked.is_some() {
+                    let message = format!("a thread has `reply {name}` without `request {name}`");
+                    return error(unasked, message);
+                }
+                let unsent = asks.iter().find(|thread| !sends.contains(thread));
+                if !sends.is_empty() && unsent.is_some() {
+                    let message = format!(
                         "a thread has `request {name}` without the `transmit {name}` of others"
-                    ));
+                    );
+                    return error(unsent, message);
                 }
                 if !sends.is_empty() && !answers.is_empty() {
-                    return error(format!("`reply {name}` answers nothing that was asked"));
+                    let message = format!("`reply {name}` answers nothing that was asked");
+                    return error(answers.first(), message);
                 }
             }
         }

@@ -34,7 +34,11 @@ pub fn load(scenario: &mut Scenario) -> anyhow::Result<()> {
 /// Why not.
 pub fn read(path: &Path, machine: &Machine, policy: &str) -> Result<Calibrated, String> {
     let name = path.display().to_string();
-    let unread = |error: String| format!("{error}; expected a file that `corun calibrate` wrote");
+    let writes = match policy {
+        "vsmtio" => "corun calibrate --symbiosis",
+        _ => "corun calibrate",
+    };
+    let unread = |error: String| format!("{error}; expected a file that `{writes}` wrote");
     let text = input::text(path).map_err(unread)?;
     let file = corun_scenario::calibration(&name, &text).map_err(|found| found.to_string())?;
     let fits = file.found.is_for(policy);

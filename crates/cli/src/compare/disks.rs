@@ -42,8 +42,11 @@ pub fn specs(disks: &[Disk], hz: u32) -> Result<Vec<DiskSpec>, Problems> {
 /// It needs one, but names none of several, or there is none.
 pub fn place(vm: &Vm, threads: &[ThreadSpec]) -> Result<Option<guest::DiskUse>, Problems> {
     let said = &vm.disk;
-    let uses = threads.iter().any(|thread| thread.program.uses_disk());
-    if let (true, None, Some(place)) = (uses, said.disk, demand::said(vm)) {
+    let uses = |thread: &ThreadSpec| thread.program.uses_disk();
+    let first = threads.iter().position(uses);
+    let uses = first.is_some();
+    let unplaced = first.filter(|_| said.disk.is_none());
+    if let Some(place) = unplaced.and_then(|thread| demand::said_of(vm, thread)) {
         let message = format!(
             "VM {} reads or writes, but has no disk; add one [device.NAME] with kind = \"ssd\" or \
              \"hdd\", or say disk = \"NAME\" if there are several",

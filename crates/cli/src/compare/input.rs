@@ -52,6 +52,10 @@ pub fn open(path: &Path) -> anyhow::Result<Input> {
     let mut head = Vec::new();
     let mut beginning = source.by_ref().take(HEAD);
     beginning.read_to_end(&mut head).map_err(refuse)?;
+    if head.starts_with(&GZIP) && name.ends_with(".toml.gz") {
+        let message = format!("{name}: scenarios are not read packed; unpack it first (gunzip)");
+        return Err(Invalid::error(message));
+    }
     if is_scenario(path, &head) {
         let most = (FILE_BYTES as u64 + 1).saturating_sub(head.len() as u64);
         source.take(most).read_to_end(&mut head).map_err(refuse)?;

@@ -137,6 +137,19 @@ fn what_no_policy_heeds_of_what_is_set_is_said() {
 }
 
 #[test]
+fn a_packed_scenario_is_told_as_that() {
+    let place = Place::new("packed");
+    place.write("host.toml.gz", [0x1f, 0x8b, 8, 0]);
+    for line in ["compare host.toml.gz", "compare host.toml.gz --duration 1s"] {
+        let said = place.refused(&words(line));
+        assert_eq!(
+            said.trim_end(),
+            "corun: host.toml.gz: scenarios are not read packed; unpack it first (gunzip)"
+        );
+    }
+}
+
+#[test]
 fn outputs_are_files() {
     for line in [
         "calibrate -o -",

@@ -73,8 +73,9 @@ impl Vm {
             // It is as good as gone.
             here.load -= self.threads[waker as usize].load.value;
         }
+        // As when it went to sleep: the kernel brings it up to date here only where CPUs differ in capacity (`wake_cap()`).
         let own = self.threads[thread as usize].load.value;
-        // Its load is taken off the vCPU where it slept even though it is not in there (until 5.4).
+        // It is taken off the vCPU where it slept even though it is not in there (until 5.4).
         (here.load + own) * 100 < there.load.saturating_sub(own) * SLACK
     }
 

@@ -13,6 +13,7 @@ mod ids;
 mod parameter;
 mod pcpu_set;
 mod plan;
+mod presence;
 mod sharing;
 mod signals;
 pub mod size;
@@ -30,6 +31,7 @@ pub use plan::{
     AwaitedHidden, Claim, Demand, Doing, HostSeen, PcpuPlan, Placement, Plan, Pool, SmtOrder,
     Snapshot, Status, TaskPlan, TaskSeen, Turns, VcpuStatus, VmPlan, VmSeen, VmStatus, Wakers,
 };
+pub use presence::Presence;
 pub use sharing::Sharing;
 pub use signals::{CyclesSeen, LlcSeen, Signals, UnhaltedSeen};
 pub use time::Nanos;

@@ -7,8 +7,8 @@ use crate::problem::Located;
 use crate::reader::Reader;
 use crate::settings::Vm;
 use crate::suggest::or_nearest;
-use corun_model::Nanos;
-use corun_model::time::{MS, SEC, US};
+use corun_model::time::{self, MS, SEC, US};
+use corun_model::{Nanos, Presence};
 
 /// `[network]`.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +40,8 @@ pub struct Client {
     pub vm: usize,
     /// What it does.
     pub kind: ClientKind,
+    /// When it is there.
+    pub presence: Presence,
 }
 
 /// What a client does. Ports are names that programs use; sizes and lengths are texts as in
@@ -117,8 +119,10 @@ pub struct Channel {
 const LATENCY: std::ops::RangeInclusive<Nanos> = 0..=SEC;
 /// Time-outs of TCP.
 const RTO: std::ops::RangeInclusive<Nanos> = MS..=60 * SEC;
+/// A day: longer than any run.
+const LONGEST: Nanos = 86_400 * SEC;
 /// How long a client waits.
-const PATIENCE: std::ops::RangeInclusive<Nanos> = US..=86_400 * SEC;
+const PATIENCE: std::ops::RangeInclusive<Nanos> = US..=LONGEST;
 
 pub(crate) fn network(table: Option<Reader<'_>>) -> Network {
     let Some(table) = table else {
@@ -174,6 +178,7 @@ pub(crate) fn clients(top: &Reader<'_>, vms: &[Vm]) -> Vec<Client> {
         names::check(&table, name);
         let said = table.required("vm", "the name of the VM that serves it");
         let kind = kind(&table);
+        let presence = presence(&table);
         if let Some(said_vm) = said {
             let places = some_meant(&table, "vm", vms, &said_vm.value);
             let client = |&vm: &usize| {
@@ -182,6 +187,7 @@ pub(crate) fn clients(top: &Reader<'_>, vms: &[Vm]) -> Vec<Client> {
                     said_vm: said_vm.clone(),
                     vm,
                     kind: kind.clone()?,
+                    presence,
                 })
             };
             all.extend(places.iter().filter_map(client));
@@ -194,7 +200,7 @@ pub(crate) fn clients(top: &Reader<'_>, vms: &[Vm]) -> Vec<Client> {
 const KINDS: [&str; 5] = ["closed", "open", "ping", "sink", "stream"];
 
 /// Keys of clients with the kinds that heed them.
-const HEEDED: [(&str, &[&str]); 9] = [
+const HEEDED: [(&str, &[&str]); 13] = [
     ("port", &["closed", "open", "sink", "stream"]),
     ("connections", &["closed", "open", "stream"]),
     ("think", &["closed"]),
@@ -204,6 +210,10 @@ const HEEDED: [(&str, &[&str]); 9] = [
     ("timeout", &["closed", "open", "ping"]),
     ("keep_alive", &["closed", "open"]),
     ("interval", &["ping"]),
+    ("start", &["closed", "open", "ping", "stream"]),
+    ("stop", &["closed", "open", "ping", "stream"]),
+    ("on", &["closed", "open", "ping", "stream"]),
+    ("off", &["closed", "open", "ping", "stream"]),
 ];
 
 /// Keys that a client of this kind would not heed.
@@ -256,6 +266,27 @@ fn kind(table: &Reader<'_>) -> Option<ClientKind> {
             None
         }
     }
+}
+
+fn presence(table: &Reader<'_>) -> Presence {
+    let start = table.duration("start", 0..=LONGEST).unwrap_or(0);
+    let stop = table.duration("stop", US..=LONGEST);
+    if let Some(at) = stop
+        && at <= start
+    {
+        let (at, start) = (time::show(at), time::show(start));
+        let message = format!("found {at}, expected later than start, {start}");
+        table.problem("stop", message);
+    }
+    for (key, other) in [("on", "off"), ("off", "on")] {
+        if table.has(key) && !table.has(other) {
+            table.missing(other, &format!("a time, to go with `{key}`"));
+        }
+    }
+    let on = table.duration("on", US..=LONGEST);
+    let off = table.duration("off", US..=LONGEST);
+    let turns = on.zip(off);
+    Presence { start, stop, turns }
 }
 
 fn connections(table: &Reader<'_>, default: u32) -> u32 {

@@ -534,6 +534,33 @@ fn clients() {
             "host.toml:11: client.a.think: goes with kind = \"closed\", but here it is \"open\"",
         ],
     );
+    says(
+        open("rate = 9\nstart = \"2s\"\nstop = \"2s\"\non = \"1s\""),
+        &[
+            "host.toml:6: client.a.off: is missing, expected a time, to go with `on`",
+            "host.toml:12: client.a.stop: found 2.00 s, expected later than start, 2.00 s",
+        ],
+    );
+    says(
+        open("rate = 9\non = \"0s\"\noff = \"2\""),
+        &[
+            "host.toml:11: client.a.on: found \"0s\", expected a duration from 1.00 µs to 86400 s",
+            "host.toml:12: client.a.off: found \"2\", expected a number with a unit: ns, us, ms, s or min, \
+             such as \"2.5ms\"",
+        ],
+    );
+}
+
+/// Who sends to a sink is the guest.
+#[test]
+fn sinks_neither_come_nor_go() {
+    says(
+        with("[client.a]\nvm = \"web\"\nkind = \"sink\"\nport = \"out\"\nstop = \"1s\""),
+        &[
+            "host.toml:10: client.a.stop: goes with kind = \"closed\" or \"open\" or \"ping\" or \
+             \"stream\", but here it is \"sink\"",
+        ],
+    );
 }
 
 #[test]

@@ -19,7 +19,7 @@ use crate::host::{Costs, HardwareParams, HostParams, Standstill, Totals};
 use crate::sched::dispatcher::Dispatcher;
 use crate::workload::{self, ParseError, Preset, PresetClient};
 use corun_model::time::{HOST_HZ, MS, SEC};
-use corun_model::{DispatcherParams, Nanos, PcpuId, Topology, TopologyError, VmId};
+use corun_model::{DispatcherParams, Nanos, PcpuId, Presence, Topology, TopologyError, VmId};
 
 /// vCPUs of the VM, and pCPUs of its host.
 pub const VCPUS: u32 = 4;
@@ -166,6 +166,7 @@ pub(crate) fn guests(preset: &Preset, seed: u64) -> Result<(Guests, u32), AloneE
         name: client.port.to_string(),
         vm: VmId(0),
         kind: client.kind(),
+        presence: Presence::default(),
     };
     network.clients = preset.clients().iter().map(client).collect();
     let mut next = Some(*preset);

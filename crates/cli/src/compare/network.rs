@@ -3,6 +3,7 @@
 //! clients along; a scenario's own take their place port by port.
 
 use super::schedulers::set;
+use corun_model::Presence;
 use corun_model::time::SEC;
 use corun_scenario::{
     Case, Channel, Client, ClientKind as Kind, Located, Problem, Problems, Requests as Said,
@@ -40,6 +41,7 @@ pub fn spec(case: &Case) -> Result<NetworkSpec, Problems> {
                 name: client.name.clone(),
                 vm: client.vm.into(),
                 kind,
+                presence: client.presence,
             }),
             Err(problem) => problems.push(problem),
         }
@@ -96,6 +98,7 @@ fn of_workloads(case: &Case) -> Vec<ClientSpec> {
                 name,
                 vm: at.into(),
                 kind: client.kind(),
+                presence: Presence::default(),
             });
         }
     }

@@ -181,19 +181,19 @@ fn the_picture_shows_who_the_others_wait_for() {
     is_fresh("docs/images/jupiter.svg", &drawn, "jupiter");
 }
 
-/// Batches that all VMs served, per second, in every half second of ten. A batch waits twice for the network: for
-/// its request, and for room for its reply.
-fn batches(timelines: &Timelines) -> Vec<(f64, f64)> {
-    let mut halves = [0.0; 20];
+/// Operations that all VMs served, per second, in every tenth of a second of ten. Each waits once for the network:
+/// for its request.
+fn operations(timelines: &Timelines) -> Vec<(f64, f64)> {
+    let mut tenths = [0.0; 100];
     let tracks = timelines.tracks.values();
     for slice in tracks.flat_map(|track| &track.slices) {
-        let at = (slice.end / 500_000_000) as usize;
-        if slice.name == "wait: I/O of wire" && at < halves.len() {
-            halves[at] += 1.0;
+        let at = (slice.end / 100_000_000) as usize;
+        if slice.name == "wait: I/O of wire" && at < tenths.len() {
+            tenths[at] += 10.0;
         }
     }
-    let at = |(half, waits): (usize, f64)| (half as f64 / 2.0, waits);
-    halves.into_iter().enumerate().map(at).collect()
+    let at = |(tenth, per_second): (usize, f64)| (tenth as f64 / 10.0, per_second);
+    tenths.into_iter().enumerate().map(at).collect()
 }
 
 /// When Jupiter was off for a VM: from when until when.
@@ -214,10 +214,10 @@ fn off(timelines: &Timelines, vm: &str) -> Vec<(f64, f64)> {
 
 fn adversary_picture(balance: &[(f64, f64)], jupiter: &[(f64, f64)], off: (f64, f64)) -> String {
     let field = Field {
-        title: "batches served per second, all VMs",
+        title: "operations served per second, all VMs",
         top: 30.0,
-        most: 300.0,
-        marks: [0.0, 100.0, 200.0],
+        most: 45_000.0,
+        marks: [0.0, 15_000.0, 30_000.0],
         seconds: 10.0,
     };
     let x = |time: f64| LEFT + (RIGHT - LEFT) * time / field.seconds;
@@ -282,8 +282,8 @@ fn an_adversary_turns_it_off_and_costs_nothing() {
     }
     let firsts = spans.iter().map(|span| span[0]);
     let (from, until) = firsts.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap();
-    let [balance, jupiter] = [&balance, &jupiter].map(batches);
-    let sum = |of: &[(f64, f64)]| of.iter().map(|(_, batches)| batches).sum::<f64>();
+    let [balance, jupiter] = [&balance, &jupiter].map(operations);
+    let sum = |of: &[(f64, f64)]| of.iter().map(|(_, operations)| operations).sum::<f64>();
     assert!((sum(&jupiter) / sum(&balance) - 1.0).abs() < 0.03);
     let drawn = adversary_picture(&balance, &jupiter, (from, until));
     is_fresh("docs/images/jupiter-adversary.svg", &drawn, "jupiter");

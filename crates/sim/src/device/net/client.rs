@@ -18,6 +18,10 @@ struct Connection {
     peer: End,
     /// When the request under way was wanted.
     request: Option<Nanos>,
+    /// When the next request is due, in a closed loop.
+    due: Option<Nanos>,
+    /// Of before the client went: the next request opens another.
+    stale: bool,
     /// When the timer for retransmissions goes off, if it is set.
     armed: Option<Nanos>,
     /// Bytes of a stream's chunk not written yet.
@@ -31,6 +35,9 @@ pub(super) struct Client {
     index: u32,
     rng: Rng,
     connections: Vec<Connection>,
+    there: bool,
+    /// When the next request is due in an open loop, or the next ping.
+    due: Option<Nanos>,
     /// Open loop: connections without a request, and requests without a connection.
     idle: Vec<u32>,
     waiting: VecDeque<Nanos>,
@@ -50,6 +57,8 @@ impl Client {
             index,
             rng: Rng::of(seed, "client", u64::from(index)),
             connections: Vec::new(),
+            there: false,
+            due: None,
             idle: Vec::new(),
             waiting: VecDeque::new(),
             pings: VecDeque::new(),
@@ -64,6 +73,8 @@ impl Client {
             tcp: Tcp::new(params, initiator).reading_at_once(),
             peer,
             request: None,
+            due: None,
+            stale: false,
             armed: None,
             left: CHUNK,
         });
@@ -77,7 +88,25 @@ impl Client {
         }
     }
 
-    pub fn start(&mut self, host: &mut Host, sent: &mut Sent) {
+    /// Comes or goes, if it is time for that; to be called at the beginning and when it asks for it.
+    pub fn turn(&mut self, host: &mut Host, sent: &mut Sent) {
+        let now = host.now();
+        if let Some(at) = self.spec.presence.next_change(now) {
+            let client = self.index;
+            Wake::Turn { client }.at(host, at);
+        }
+        let there = self.spec.presence.at(now);
+        if there == self.there {
+            return;
+        }
+        self.there = there;
+        match there {
+            true => self.come(host, sent),
+            false => self.go(host, sent),
+        }
+    }
+
+    fn come(&mut self, host: &mut Host, sent: &mut Sent) {
         match &self.spec.kind {
             ClientKind::Requests(requests) => match requests.pace {
                 Pace::Think(think) => {
@@ -102,16 +131,46 @@ impl Client {
         }
     }
 
+    /// Is killed: what is under way is given up, and nobody counts it.
+    fn go(&mut self, host: &mut Host, sent: &mut Sent) {
+        self.due = None;
+        self.waiting.clear();
+        let streams = matches!(self.spec.kind, ClientKind::Stream { .. });
+        for connection in 0..self.connections.len() as u32 {
+            let slot = &mut self.connections[connection as usize];
+            slot.due = None;
+            slot.stale = true;
+            if slot.request.take().is_some() || streams {
+                // What its kernel tells the server stands for the reset: replies have nowhere to go.
+                slot.tcp.open();
+                slot.left = CHUNK;
+                self.flush(host, connection, sent);
+            }
+        }
+    }
+
+    /// When [`Client::next`] is due: of a connection in a closed loop, else of the client.
+    fn due(&mut self, connection: u32) -> &mut Option<Nanos> {
+        match self.requests().map(|requests| requests.pace) {
+            Some(Pace::Think(_)) => &mut self.connections[connection as usize].due,
+            _ => &mut self.due,
+        }
+    }
+
     /// Lets [`Client::next`] be called after a time.
     fn think(&mut self, host: &mut Host, connection: u32, time: Option<Length>) {
         let time = time.map_or(0, |time| time.draw(&mut self.rng));
-        let client = self.index;
-        Wake::Next { client, connection }.at(host, host.now() + time);
+        let (client, at) = (self.index, host.now() + time);
+        *self.due(connection) = Some(at);
+        Wake::Next { client, connection }.at(host, at);
     }
 
-    /// The time for the next request or ping has come.
+    /// The time for the next request or ping has come, unless the client went meanwhile.
     pub fn next(&mut self, host: &mut Host, connection: u32, sent: &mut Sent) {
         let now = host.now();
+        if self.due(connection).take_if(|due| *due == now).is_none() {
+            return;
+        }
         match &self.spec.kind {
             ClientKind::Ping { interval, .. } => {
                 let interval = *interval;
@@ -150,7 +209,8 @@ impl Client {
         };
         let (size, timeout, fresh) = (requests.size, requests.timeout, !requests.keep_alive);
         let slot = &mut self.connections[connection as usize];
-        if fresh || slot.tcp.is_closed() {
+        if fresh || slot.stale || slot.tcp.is_closed() {
+            slot.stale = false;
             slot.tcp.open();
         }
         slot.tcp.write(size, true);
@@ -166,7 +226,7 @@ impl Client {
     fn flush(&mut self, host: &mut Host, connection: u32, sent: &mut Sent) {
         let now = host.now();
         let slot = &mut self.connections[connection as usize];
-        if matches!(self.spec.kind, ClientKind::Stream { .. }) {
+        if self.there && matches!(self.spec.kind, ClientKind::Stream { .. }) {
             slot.fill();
         }
         while let Some(segment) = slot.tcp.next_packet(now) {

@@ -73,6 +73,8 @@ pub(crate) enum Wake {
     Next { client: u32, connection: u32 },
     /// A client's patience with a request ends.
     Patience { client: u32, connection: u32 },
+    /// A client comes or goes.
+    Turn { client: u32 },
 }
 
 impl Wake {
@@ -85,6 +87,7 @@ impl Wake {
             Wake::ClientRto { client, connection } => (3, client, connection),
             Wake::Next { client, connection } => (4, client, connection),
             Wake::Patience { client, connection } => (5, client, connection),
+            Wake::Turn { client } => (6, client, 0),
         };
         kind << 52 | u64::from(owner) << 32 | u64::from(index)
     }
@@ -101,7 +104,8 @@ impl Wake {
             },
             3 => Wake::ClientRto { client, connection },
             4 => Wake::Next { client, connection },
-            _ => Wake::Patience { client, connection },
+            5 => Wake::Patience { client, connection },
+            _ => Wake::Turn { client },
         }
     }
 
@@ -173,7 +177,7 @@ impl Network {
 
     pub fn start(&mut self, host: &mut Host) {
         for client in &mut self.clients {
-            client.start(host, &mut self.sent);
+            client.turn(host, &mut self.sent);
         }
         self.send(host);
     }
@@ -240,6 +244,9 @@ impl Network {
             Wake::Patience { client, connection } => {
                 self.clients[client as usize].give_up(host, connection, &mut self.sent);
             }
+            Wake::Turn { client } => {
+                self.clients[client as usize].turn(host, &mut self.sent);
+            }
             Wake::GuestRto { .. } => debug_assert!(false, "{wake:?} is a guest's"),
         }
         self.send(host);
@@ -285,6 +292,7 @@ mod tests {
             Wake::ClientRto { client, connection },
             Wake::Next { client, connection },
             Wake::Patience { client, connection },
+            Wake::Turn { client },
         ] {
             assert_eq!(Wake::of(wake.code()), wake);
             assert_eq!(wake.code() >> 56, 0);

@@ -4,7 +4,7 @@
 use super::TcpParams;
 use crate::waits::Waits;
 use crate::workload::Length;
-use corun_model::{Nanos, Parameter, Value, VmId};
+use corun_model::{Nanos, Parameter, Presence, Value, VmId};
 
 /// The most connections of all clients and channels.
 pub const MOST_CONNECTIONS: u32 = 65_536;
@@ -124,6 +124,8 @@ pub struct ClientSpec {
     pub vm: VmId,
     /// What it does.
     pub kind: ClientKind,
+    /// When it is there. Sinks always are: it is the guest that sends.
+    pub presence: Presence,
 }
 
 /// What a client does.

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::device::net::{ChannelSpec, ClientKind, ClientSpec, Pace, Requests};
+use corun_model::Presence;
 
 fn refused(vms: Vec<VmSpec>) -> String {
     Guests::new(vms, Vec::new(), 1).unwrap_err().to_string()
@@ -222,6 +223,7 @@ fn unconnected(first: &str, second: &str, kinds: Vec<ClientKind>, channel: bool)
         name: "users".into(),
         vm: VmId(0),
         kind,
+        presence: Presence::default(),
     };
     let calls = ChannelSpec {
         name: "calls".into(),
@@ -352,6 +354,7 @@ fn ports_and_clients_that_do_not_fit_together() {
             name: "users".into(),
             vm: VmId(0),
             kind: requests("web"),
+            presence: Presence::default(),
         }],
         ..NetworkSpec::default()
     };

@@ -5,8 +5,8 @@ use super::*;
 use crate::device::disk::{DiskParams, MediumParams, SchedulerParams, Share, SsdParams};
 use crate::device::net::{ClientKind, ClientSpec, Pace, Requests};
 use crate::host::{Counter, Instant, Lane, Observer, Span, Task, TaskState, VcpuActivity};
-use corun_model::TaskId;
 use corun_model::time::US;
+use corun_model::{Presence, TaskId};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -180,6 +180,7 @@ fn waits_for_requests_of_clients() {
             timeout: None,
             keep_alive: true,
         }),
+        presence: Presence::default(),
     };
     let spec = NetworkSpec {
         clients: vec![client],

@@ -2,6 +2,7 @@
 //! Guests and their clients: what can be reckoned by hand, and what must come out by itself.
 
 mod descheduled;
+mod presence;
 
 use super::*;
 use crate::device::net::{
@@ -9,7 +10,7 @@ use crate::device::net::{
 };
 use crate::workload::Length;
 use corun_model::time::US;
-use corun_model::{Plan, Snapshot};
+use corun_model::{Plan, Presence, Snapshot};
 use corun_policies::Policy;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -39,6 +40,7 @@ fn client(vm: u32, kind: ClientKind) -> ClientSpec {
         name: "client".into(),
         vm: VmId(vm),
         kind,
+        presence: Presence::default(),
     }
 }
 

@@ -75,6 +75,10 @@ pub struct Host {
 pub struct EmulatorKeys {
     /// How long packets wait for others to go with them.
     pub transmit_timer: Option<Nanos>,
+    /// The shortest time that the alarm for that timer is set for.
+    pub shortest_alarm: Option<Nanos>,
+    /// Do kicks go to the thread, rather than being served by the vCPU's own?
+    pub ioeventfd: Option<bool>,
 }
 
 /// Caches, and `[host.smt]`.

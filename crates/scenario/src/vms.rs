@@ -249,6 +249,8 @@ fn guest(table: Reader<'_>, last_vcpu: u32) -> GuestKeys {
 fn emulator(table: Reader<'_>) -> EmulatorKeys {
     let keys = EmulatorKeys {
         transmit_timer: table.duration("transmit_timer", GUEST),
+        shortest_alarm: table.duration("shortest_alarm", GUEST),
+        ioeventfd: table.flag("ioeventfd"),
     };
     table.finish();
     keys

@@ -236,6 +236,8 @@ fn task_spec(task: &HostTask, all: PcpuSet) -> Result<HostTaskSpec, Problem> {
 fn emulator_params(keys: EmulatorKeys) -> EmulatorParams {
     let mut params = EmulatorParams::default();
     set(&mut params.transmit_timer, keys.transmit_timer);
+    set(&mut params.shortest_alarm, keys.shortest_alarm);
+    set(&mut params.ioeventfd, keys.ioeventfd);
     params
 }
 

@@ -2,7 +2,7 @@
 //! How threads' reads and writes become requests, and how their completions come back. What is
 //! modelled and what is not: see [`super::block`].
 
-use super::block::{Block, Call, PAGE, Slot, Window};
+use super::block::{Block, Call, PAGE, Served, Slot, Window};
 use super::interrupts::Interrupt;
 use super::tell::DISK;
 use super::tell_disk::Trip;
@@ -205,10 +205,13 @@ impl Vm {
         let since = host.now() + slot.overhead;
         slot.overhead += self.params.block_submit;
         slot.io_events += 1;
-        let kick = host.now() + slot.overhead;
         let Some(block) = &mut self.block else {
             return 0;
         };
+        if block.image.served == Served::ByVcpu {
+            slot.overhead += block.image.submit;
+        }
+        let kick = host.now() + slot.overhead;
         let request = block.add(Slot {
             file,
             start,
@@ -225,9 +228,9 @@ impl Vm {
             request,
         };
         trip.issued(host, write, block.under_way());
-        let passing = match block.image.emulated {
-            true => 0,
-            false => block.image.submit,
+        let passing = match block.image.served {
+            Served::Passing => block.image.submit,
+            Served::Emulated | Served::ByVcpu => 0,
         };
         let at = kick + passing;
         host.load_timer(at, Timer::BlockSubmit.token(self.id, request));

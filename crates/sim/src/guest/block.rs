@@ -44,8 +44,19 @@ pub(super) struct Image {
     /// time that passes, or work of the emulator.
     pub submit: Nanos,
     pub complete: Nanos,
-    /// Is that the work of an emulator?
-    pub emulated: bool,
+    /// Whose work is that?
+    pub served: Served,
+}
+
+/// Who does a request's work in the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Served {
+    /// Nobody who needs a pCPU: it only takes time.
+    Passing,
+    /// An emulator.
+    Emulated,
+    /// The vCPU submits, an emulator completes.
+    ByVcpu,
 }
 
 /// A read-ahead window: its request, while that is under way, and the place where it ends.

@@ -2,7 +2,7 @@
 //! The host's disks among the guests: who has which image where, and the timers between disks and
 //! VMs.
 
-use super::block::Image;
+use super::block::{Image, Served};
 use super::tell_disk::Trip;
 use super::{DiskUse, GuestError, MOST, SMALLEST_IMAGE, Timer, VmSpec};
 use crate::device::disk::{Disk, DiskParams, Request, Share, Want};
@@ -81,7 +81,7 @@ impl Disks {
                 size: at.size,
                 submit: spec.params.submit,
                 complete: spec.params.complete,
-                emulated: vms[vm].emulator.is_some(),
+                served: served(&vms[vm]),
             });
             base = check_use(&vms[vm].name, &at, base, spec)?;
             shares.push(at.share);
@@ -129,7 +129,7 @@ impl Disks {
         let slot = &self.slots[disk];
         let vm = slot.vms[request.owner as usize];
         let passing = match self.images[vm as usize] {
-            Some(image) if image.emulated => 0,
+            Some(image) if image.served != Served::Passing => 0,
             _ => slot.spec.params.complete,
         };
         host.load_timer(at + passing, Timer::BlockDone.token(vm, request.id));
@@ -187,6 +187,14 @@ impl Disks {
             totals: slot.disk.totals(),
         };
         self.slots.iter().map(outcome).collect()
+    }
+}
+
+fn served(vm: &VmSpec) -> Served {
+    match vm.emulator.map(|emulator| emulator.ioeventfd) {
+        None => Served::Passing,
+        Some(true) => Served::Emulated,
+        Some(false) => Served::ByVcpu,
     }
 }
 

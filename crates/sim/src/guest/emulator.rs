@@ -7,10 +7,19 @@
 //! preempts them when it wakes, and the vCPU that it interrupts is woken from *its* pCPU, which is
 //! where a scheduler with wake affinity then puts that vCPU (`wake_affine()` in Linux).
 //!
-//! One thread per VM does everything in order of arrival (QEMU's main loop, `vl.c`,
-//! `hw/virtio-net.c` and `hw/virtio-blk.c` of 0.11). A job takes as much work as the device's fixed
-//! time would have been. With a transmit timer, packets that leave the guest wait until it expires,
-//! those that follow within that time go with them (`TX_TIMER_INTERVAL`).
+//! One thread per VM does everything in order of arrival. A job takes as much work as the device's
+//! fixed time would have been. QEMU 0.11 is told from later ones by three things:
+//!
+//! - *Kicks without ioeventfd* are exits that the vCPU's own thread serves: it submits the request
+//!   (`virtio_blk_handle_output()`, `qemu_paio_submit()`), and runs no guest meanwhile. One of up to 64
+//!   worker threads then waits for the disk in `pread()` and signals the main loop, which completes
+//!   (`posix-aio-compat.c`). Workers are not modelled: they compute next to nothing, and are taken to
+//!   find a pCPU at once. Nor is the mutex that vCPUs and main loop share.
+//! - *A transmit timer*: packets that leave the guest wait until it expires, those that follow within
+//!   that time go with them (`TX_TIMER_INTERVAL`, `hw/virtio-net.c`).
+//! - *Its alarm* is set for 250 us at least (`MIN_TIMER_REARM_US`, `qemu_next_deadline_dyntick()`), so a
+//!   timer of 150 us is late, unless the main loop turns for something else meanwhile: it runs the
+//!   timers that have expired at each turn (`main_loop_wait()`, `vl.c`).
 
 use super::{GuestError, Guests, Role, Timer, VmSpec};
 use crate::device::net::Packet;
@@ -19,26 +28,56 @@ use corun_model::{Nanos, Parameter, PcpuId, PcpuSet, TaskId, Topology, Value, Vm
 use std::collections::VecDeque;
 
 /// What an emulator's thread is like.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EmulatorParams {
     /// How long packets wait for others to go with them, ns, at most 1 s. 0: vhost and later QEMU
     /// send at once.
     pub transmit_timer: Nanos,
+    /// The shortest time that the alarm for that timer is set for, ns, at most 1 s. 0: for what is left.
+    pub shortest_alarm: Nanos,
+    /// Do kicks go to the thread, or does the vCPU's own submit requests to the disk?
+    pub ioeventfd: bool,
 }
 
-/// The longest transmit timer.
+impl Default for EmulatorParams {
+    fn default() -> Self {
+        Self {
+            transmit_timer: 0,
+            shortest_alarm: 0,
+            ioeventfd: true,
+        }
+    }
+}
+
+/// The longest timer or alarm.
 const MOST_TIMER: Nanos = 1_000_000_000;
 
 /// The numbers that it stands on.
 pub fn parameters() -> Vec<Parameter> {
     let default = EmulatorParams::default();
-    vec![Parameter::new(
-        "vm.*.emulator.transmit_timer",
-        "how long packets wait for others to go with them",
-        Value::Time(default.transmit_timer),
-        "vhost sends at once; TX_TIMER_INTERVAL of QEMU 0.11 was 150 µs (from memory)",
-        "0 and 150 µs in tests",
-    )]
+    vec![
+        Parameter::new(
+            "vm.*.emulator.transmit_timer",
+            "how long packets wait for others to go with them",
+            Value::Time(default.transmit_timer),
+            "vhost sends at once; QEMU 0.11: 150 µs (TX_TIMER_INTERVAL, hw/virtio-net.c)",
+            "0 and 150 µs in tests",
+        ),
+        Parameter::new(
+            "vm.*.emulator.shortest_alarm",
+            "the least that the alarm for that timer is set for",
+            Value::Time(default.shortest_alarm),
+            "QEMU 0.11: 250 µs (MIN_TIMER_REARM_US, vl.c)",
+            "0 and 250 µs in tests",
+        ),
+        Parameter::new(
+            "vm.*.emulator.ioeventfd",
+            "kicks go to the thread; without it the vCPU submits its requests itself",
+            Value::Switch(default.ioeventfd),
+            "QEMU since 25db9ebe15 (virtio-pci: Use ioeventfd for virtqueue notify, 2011)",
+            "on and off in tests",
+        ),
+    ]
 }
 
 /// Work for the thread.
@@ -63,7 +102,7 @@ pub(super) struct Emulator {
     jobs: VecDeque<(Job, Nanos)>,
     /// Packets that wait for the transmit timer.
     leaving: VecDeque<(Nanos, Packet)>,
-    timer_set: bool,
+    alarm_set: bool,
     asleep: bool,
 }
 
@@ -74,7 +113,7 @@ impl Emulator {
             params,
             jobs: VecDeque::new(),
             leaving: VecDeque::new(),
-            timer_set: false,
+            alarm_set: false,
             asleep: true,
         }
     }
@@ -121,27 +160,43 @@ impl Emulator {
     /// A packet leaves the guest at that time.
     pub fn leaves(&mut self, host: &mut Host, vm: u32, departs: Nanos, packet: Packet) {
         self.leaving.push_back((departs, packet));
-        self.set_timer(host, vm);
+        self.set_alarm(host, vm);
     }
 
-    fn set_timer(&mut self, host: &mut Host, vm: u32) {
-        if let Some((departs, _)) = self.leaving.front().filter(|_| !self.timer_set) {
-            self.timer_set = true;
-            let at = departs + self.params.transmit_timer;
+    /// An alarm that is set already goes off before one that would be set now.
+    fn set_alarm(&mut self, host: &mut Host, vm: u32) {
+        if let Some((departs, _)) = self.leaving.front().filter(|_| !self.alarm_set) {
+            self.alarm_set = true;
+            let earliest = host.now().max(*departs) + self.params.shortest_alarm;
+            let at = earliest.max(departs + self.params.transmit_timer);
             host.load_timer(at, Timer::Transmit.token(vm, 0));
         }
     }
 
-    /// The transmit timer has expired: what has left the guest by now is to be sent.
-    fn transmit(&mut self, host: &mut Host, vm: u32, work: Nanos) {
-        self.timer_set = false;
+    /// The alarm went off.
+    fn alarm(&mut self, host: &mut Host, vm: u32, work: Nanos) {
+        self.alarm_set = false;
+        self.run_timer(host, work);
+        self.set_alarm(host, vm);
+    }
+
+    /// If the transmit timer has expired, what has left the guest by now is to be sent.
+    fn run_timer(&mut self, host: &mut Host, work: Nanos) {
+        let expires = |(departs, _): &(Nanos, _)| departs + self.params.transmit_timer;
+        if self
+            .leaving
+            .front()
+            .map(expires)
+            .is_none_or(|at| at > host.now())
+        {
+            return;
+        }
         let gone = |(departs, _): &(Nanos, _)| *departs <= host.now();
         let due = self.leaving.iter().take_while(|one| gone(one)).count();
         let packets: Vec<_> = self.leaving.drain(..due).collect();
         for (_, packet) in packets {
             self.add(host, Job::Send(packet), work, None);
         }
-        self.set_timer(host, vm);
     }
 }
 
@@ -155,9 +210,12 @@ impl Guests {
                 self.emulators.push(None);
                 continue;
             };
-            if params.transmit_timer > MOST_TIMER {
-                let timer = params.transmit_timer;
-                let message = format!("transmit_timer is {timer} ns; accepted: at most 1 s");
+            let timers = [
+                ("transmit_timer", params.transmit_timer),
+                ("shortest_alarm", params.shortest_alarm),
+            ];
+            if let Some((key, timer)) = timers.iter().find(|(_, timer)| *timer > MOST_TIMER) {
+                let message = format!("{key} is {timer} ns; accepted: at most 1 s");
                 return Err(GuestError::new(format!("VM {}", spec.name), message));
             }
             let task = TaskId::from(self.tasks.len());
@@ -200,16 +258,18 @@ impl Guests {
             Some(Job::Send(packet)) => self.network.at_nic(host, packet),
             None => {}
         }
+        let work = self.network.handling();
         if let Some(emulator) = &mut self.emulators[place] {
+            emulator.run_timer(host, work);
             emulator.go_on(host);
         }
     }
 
-    /// A VM's transmit timer expired.
+    /// The alarm for a VM's transmit timer went off.
     pub(super) fn transmit_due(&mut self, host: &mut Host, vm: usize) {
         let work = self.network.handling();
         if let Some(emulator) = &mut self.emulators[vm] {
-            emulator.transmit(host, vm as u32, work);
+            emulator.alarm(host, vm as u32, work);
         }
     }
 

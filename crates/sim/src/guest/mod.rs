@@ -74,7 +74,7 @@ use crate::device::net::{ClientOutcome, Network, NetworkSpec, Wake};
 use crate::host::{Host, TaskSpec};
 use crate::load::{Achieved, Cgroups, DeviceOutcome, Load, Offered, VmInfo};
 use crate::rng::Rng;
-use block::Block;
+use block::{Block, Served};
 use corun_model::{Nanos, Signals, TaskId, VmId};
 use disks::Disks;
 use emulator::{Emulator, Job};
@@ -230,6 +230,9 @@ impl Guests {
             return;
         };
         let (issuer, order) = (block.issuer(request), block.request(request));
+        if block.image.served == Served::ByVcpu {
+            return self.disks.submit(host, order);
+        }
         let waker = host
             .task(self.vms[vm].vcpus[issuer as usize].task)
             .running_on();

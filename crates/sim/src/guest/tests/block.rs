@@ -333,18 +333,23 @@ fn vms_without_room_on_a_disk() {
     assert!(refused(elsewhere).contains("its disk is none of the host's 1"));
 }
 
+/// One that reads at random, with an emulator, beside hogs on its pCPU.
+fn emulated_reader(params: EmulatorParams, pcpus: u32, hogs: usize) -> Outcome {
+    let mut disk = ssd();
+    (disk.params.submit, disk.params.complete) = (10 * US, 5 * US);
+    let mut reader = stored(on(0, vm("a", free_block(), &["loop { read 4KB random }"])));
+    reader.emulator = Some(params);
+    let hog = |n| on(1, vm(&format!("hog{n}"), free(), &["loop { compute 1s }"]));
+    let vms = std::iter::once(reader).chain((0..hogs).map(hog));
+    run_on(pcpus, MS, disk, vms.collect())
+}
+
 /// A thread of the host takes requests to the disk and completions back: on a pCPU of its own it
 /// costs what fixed times would have been, beside a hog it waits for its turn twice per read.
 #[test]
 fn an_emulator_needs_a_pcpu() {
     let read = |pcpus: u32, hogs: usize| {
-        let mut disk = ssd();
-        (disk.params.submit, disk.params.complete) = (10 * US, 5 * US);
-        let mut reader = stored(on(0, vm("a", free_block(), &["loop { read 4KB random }"])));
-        reader.emulator = Some(EmulatorParams::default());
-        let hog = |n| on(1, vm(&format!("hog{n}"), free(), &["loop { compute 1s }"]));
-        let vms = std::iter::once(reader).chain((0..hogs).map(hog));
-        let outcome = run_on(pcpus, MS, disk, vms.collect());
+        let outcome = emulated_reader(EmulatorParams::default(), pcpus, hogs);
         io(&outcome, 0).operations
     };
     let passing = SEC / (10 * US + 55_448 + 5 * US);
@@ -352,4 +357,25 @@ fn an_emulator_needs_a_pcpu() {
     assert!(alone.abs_diff(passing) <= passing / 100, "{alone}");
     let shared = read(1, 1);
     assert!(shared < alone / 4, "{shared} of {alone}");
+}
+
+/// Without ioeventfd the vCPU submits: a read takes as long, and the vCPU computes meanwhile; beside
+/// a hog there is a turn less to wait for.
+#[test]
+fn without_ioeventfd_the_vcpu_submits() {
+    let read = |ioeventfd, pcpus, hogs| {
+        let params = EmulatorParams {
+            ioeventfd,
+            ..EmulatorParams::default()
+        };
+        let outcome = emulated_reader(params, pcpus, hogs);
+        let reads = io(&outcome, 0).operations;
+        let vcpu = &outcome.vms[0].vcpus[0];
+        (reads, (vcpu.run - vcpu.polled) / reads)
+    };
+    let ((handed, thread), (own, vcpu)) = (read(true, 2, 0), read(false, 2, 0));
+    assert!(own.abs_diff(handed) <= handed / 100, "{own}, {handed}");
+    assert!(vcpu.abs_diff(thread + 10 * US) <= 100, "{vcpu}, {thread}");
+    let (handed, own) = (read(true, 1, 1).0, read(false, 1, 1).0);
+    assert!(own > handed + handed / 4, "{own}, {handed}");
 }

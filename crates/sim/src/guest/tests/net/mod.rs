@@ -377,13 +377,45 @@ fn same_seed_same_bytes() {
 #[test]
 fn an_emulator_collects_what_leaves() {
     let round = |transmit_timer| {
-        let mut pinged = on(0, vm("a", quick(), &[]));
-        pinged.emulator = Some(EmulatorParams { transmit_timer });
-        let outcome = run_net(2, 10 * MS, vec![pinged], &network(vec![ping(0)]));
-        outcome.clients[0].responses.quantile(0.5)
+        let params = EmulatorParams {
+            transmit_timer,
+            ..EmulatorParams::default()
+        };
+        pinged(params, vec![ping(0)])
     };
     let way = 976 + 50 * US + 10 * US;
     assert!(near(round(0), 2 * way), "{}", round(0));
     let later = round(150 * US);
     assert!(near(later, 2 * way + 150 * US), "{later}");
+}
+
+/// The alarm for it may be set for longer; then what the thread has to do otherwise lets it see that
+/// the timer has expired.
+#[test]
+fn an_alarm_is_late_unless_the_emulator_runs() {
+    let params = EmulatorParams {
+        transmit_timer: 150 * US,
+        shortest_alarm: 250 * US,
+        ..EmulatorParams::default()
+    };
+    let way = 976 + 50 * US + 10 * US;
+    let alone = pinged(params, vec![ping(0)]);
+    assert!(near(alone, 2 * way + 250 * US), "{alone}");
+    let many = |transmit_timer| {
+        let params = EmulatorParams {
+            transmit_timer,
+            ..params
+        };
+        pinged(params, vec![ping(0); 10])
+    };
+    let (early, late) = (many(150 * US), many(250 * US));
+    assert!(early + 10 * US < late, "{early}, {late}");
+}
+
+/// The median round trip of the first client's pings to a VM with such an emulator.
+fn pinged(params: EmulatorParams, clients: Vec<ClientSpec>) -> Nanos {
+    let mut vm = on(0, vm("a", quick(), &[]));
+    vm.emulator = Some(params);
+    let outcome = run_net(2, 10 * MS, vec![vm], &network(clients));
+    outcome.clients[0].responses.quantile(0.5)
 }

@@ -8,7 +8,7 @@ pub(super) const ABOUT: &str = "One copy per vCPU (SPEC's rate runs); the workin
     those of a copy. Copies only compute, so what tells them apart is what they do to caches: the \
     size at which misses fall off, and lines per us = misses of a 256 KiB cache per 1000 instructions, \
     times instructions per ns. All three are assumed, orders of magnitude within the class that the \
-    AQL paper's table 3 finds for each program on its host (256 KiB of L2, 10 MiB of last-level \
+    AQL paper's table 3 finds for each program on its host (table 2: 256 KiB of L2, 8 MiB of last-level \
     cache): the last-level cache's friends (LLCF: astar, xalancbmk, bzip2, gcc, omnetpp) work on \
     several MiB, those of lower caches (LoLCF: hmmer, gobmk, perlbench, sjeng, h264ref) on less than \
     the L2 cache, and what overflows all (LLCO: mcf, libquantum) on more than the last-level cache; \

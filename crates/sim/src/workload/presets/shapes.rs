@@ -273,7 +273,7 @@ impl Sections {
 }
 
 /// A statement that works so long; long times in whole µs, so that people can read them.
-fn compute(time: Nanos, vary: u32) -> String {
+pub(super) fn compute(time: Nanos, vary: u32) -> String {
     let length = match time {
         0 => "1ns".to_string(),
         1..100_000 => format!("{time}ns"),

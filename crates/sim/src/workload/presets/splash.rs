@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! SPLASH-2 with PARSEC's inputs (SPLASH2X).
 
-use super::Preset;
 use super::shapes::{Cache, Flags, Meet, Sections, Shape, Team, kib, mib};
+use super::{Preset, ocean, radiosity};
 use corun_model::Nanos;
 use corun_model::time::{MS, SEC, US};
 
@@ -12,7 +12,8 @@ pub(super) const ABOUT: &str = "SPLASH-2 as PARSEC 3.0 has it (SPLASH2X), a thre
     because only running them would tell; for `fft` and `lu_cb`, whose floating-point operations are \
     known (5 n log2 n and 2/3 n^3), they come to 6.6 and 5.5 instructions for each. Where PARSEC's \
     native input says by how much a problem is larger (`run.sh`), phases are scaled by it, otherwise \
-    they are those of the default problem. Locks are held for 200 ns (a few lines from other cores, 80 \
+    they are those of the default problem. `ocean_cp`, `ocean_ncp` and `radiosity` have those of the native \
+    input, measured. Locks are held for 200 ns (a few lines from other cores, 80 \
     ns each); that, how much shares differ and lines per us are assumed. PARSEC builds them with \
     `parmacs.pthreads.c.m4`: BARRIER, LOCK and WAITPAUSE are mutexes and condition variables, which \
     block at once; condition variables are those of glibc up to 2.24 (Ubuntu 16.04's, which the \
@@ -159,31 +160,47 @@ pub(super) const ALL: &[Preset] = &[
          lines/us, assumed).",
         phases(3 * SEC, 10, mib(500, 8), "").serial(46 * US),
     ),
-    splash(
+    Preset::new(
         "ocean_cp",
-        "Ocean currents by multigrid, contiguous partitions. 380 M / (364 barriers x 258^2 points) = \
-         15.7 instructions per point and phase: native's 4098^2 points make 264 M or 101 ms (coarser \
-         grids less, left out). 25 grids of 8 bytes; two of them new per point: 16 bytes each 6 ns = \
-         40 lines/us.",
-        phases(101 * MS, 5, mib(3200, 40), "phases"),
+        "Ocean currents by multigrid, contiguous partitions. Measured on its native input (-n4098 -e1e-07 \
+         -r10000 -t14400, the macros expanded for one process, with as many grids as for 16; one core): \
+         7106 barriers in 62 s of CPU time, in 123 ways from the grid of 4096 points a side down \
+         to the one of 512 and back. On such a way the grids are relaxed 3.35, 4.4, 3.88 and 1.85 times (here 3, \
+         4, 4 and 2), the red or the black points of each in 34.6, 7.0, 1.15 and 0.31 ms; going to the next \
+         coarser grid takes 27.6, 6.2 and 1.36 ms, going back 30.8, 7.7 and 1.06 ms, and there is one barrier \
+         outside the solver, after 113 ms. Of all barriers 41 % have less than 10 us before them (multi.C: \
+         the error is looked at, and reset), and 54 % less than 1 ms. 25 grids of 8 bytes. Lines per us are \
+         assumed: a core that has the memory for itself goes through two arrays at 125 lines/us; sixteen do not.",
+        Shape::Own(
+            |vcpus| vcpus,
+            |threads| ocean::threads(threads, mib(3200, 40), true),
+        ),
     ),
-    splash(
+    Preset::new(
         "ocean_ncp",
-        "Ocean currents on two-dimensional arrays: phases as `ocean_cp`; partitions share lines at \
-         their edges (45 lines/us, assumed).",
-        phases(101 * MS, 5, mib(3200, 45), "phases"),
+        "Ocean currents on two-dimensional arrays: as `ocean_cp`, but for the barrier before the residual is \
+         taken, as partitions have no borders of their own to copy; they share lines at their edges (45 \
+         lines/us, assumed).",
+        Shape::Own(
+            |vcpus| vcpus,
+            |threads| ocean::threads(threads, mib(3200, 45), false),
+        ),
     ),
-    splash(
+    Preset::new(
         "radiosity",
-        "Light in a room: tasks from queues of each thread's own, stolen when one is empty. 2832 M / \
-         10 barriers = 283 M instructions or 109 ms; 231,190 locks: 12,200 instructions or 4.7 us \
-         apart. A thread that finds no task looks at the queues and at how many have found none, in turns, \
-         until all have (taskman.C: process_tasks()), and only then comes to a barrier. That of the \
-         others while one makes the first tasks (rad_main.C: radiosity()) is left out: it has no work of \
-         theirs.",
-        phases(109 * MS, 10, mib(4, 3), "phases")
-            .locking(4700)
-            .meeting(flags(1, 1, 0)),
+        "Light in a room: tasks from queues of each thread's own, stolen when one is empty. Measured on its \
+         native input (-bf 1.5e-4 -batch -largeroom, the macros expanded for one process, one core): ten \
+         iterations of 18.2, 19.6, 3.1, 1.4, 0.72, 0.45, 0.35, 0.30, 0.29 and 0.29 s with 53 M locks, one in \
+         0.85 us of work, of which 24.6 M are one for all, free_interaction_lock: one in 1.83 us. It is held for \
+         100 ns (assumed: the line of the interaction comes from another core; the list's head comes with the \
+         lock). The others, 27 M of 43,616 elements and 1 M of queues, are hardly ever waited for (assumed) and \
+         left out. A thread that finds no task looks at the queues and at how many have found none, in turns, \
+         until all have (taskman.C: process_tasks()), and only then comes to a barrier. That of the others while \
+         one makes the first tasks (rad_main.C: radiosity()) is left out: it has no work of theirs.",
+        Shape::Own(
+            |vcpus| vcpus,
+            |threads| radiosity::threads(threads, mib(4, 3)),
+        ),
     ),
     splash(
         "radix",

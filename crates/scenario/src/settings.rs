@@ -392,6 +392,8 @@ pub struct GuestKeys {
     pub ple_window: Option<Nanos>,
     /// By how many times each such exit widens that.
     pub ple_grow: Option<u32>,
+    /// Whom the host lets go first then.
+    pub ple_favours: Option<Located<String>>,
     /// How it has other vCPUs flush their TLBs.
     pub tlb_flush: Option<Located<String>>,
     /// What a flush costs.

@@ -208,6 +208,7 @@ fn guest(table: Reader<'_>, last_vcpu: u32) -> GuestKeys {
         pv_spin: table.duration("pv_spin", GUEST),
         ple_window: table.duration("ple_window", GUEST),
         ple_grow: table.whole("ple_grow", 1..=100),
+        ple_favours: table.located("ple_favours"),
         tlb_flush: table.located("tlb_flush"),
         flush: table.duration("flush", GUEST),
         idle: table.located("idle"),

@@ -15,8 +15,8 @@ use corun_scenario::{
 use corun_sim::Simulation;
 use corun_sim::guest::{
     Agent, BalloonParams, BlockIrq, EmulatorParams, GuestError, GuestParams, Guests,
-    HaltPollParams, HostTaskSpec, HousekeepingParams, IdleMode, LockKind, STAGGER, TlbFlush,
-    VmSpec,
+    HaltPollParams, HostTaskSpec, HousekeepingParams, IdleMode, LockKind, PleFavours, STAGGER,
+    TlbFlush, VmSpec,
 };
 use corun_sim::host::{CacheParams, Costs, HardwareParams, HostParams, Observer, SmtParams};
 
@@ -271,6 +271,18 @@ const BLOCK_IRQS: [(&str, BlockIrq); 3] = [
     ("reserved", BlockIrq::Reserved),
 ];
 
+/// What `said` is the name of.
+fn named<T: Copy, const N: usize>(
+    said: &Located<String>,
+    known: [(&str, T); N],
+) -> Result<T, Problems> {
+    let found = known.iter().find(|(name, _)| *name == said.value);
+    let names = known.map(|(name, _)| name);
+    found
+        .map(|(_, value)| *value)
+        .ok_or_else(|| unknown(Some(said), &names))
+}
+
 fn guest_params(vm: &Vm) -> Result<GuestParams, Problems> {
     let (keys, mut params) = (&vm.guest, GuestParams::default());
     set(&mut params.hz, keys.hz);
@@ -288,10 +300,7 @@ fn guest_params(vm: &Vm) -> Result<GuestParams, Problems> {
     set(&mut params.copy_kib, keys.copy_kib);
     set(&mut params.read_ahead, keys.read_ahead);
     if let Some(said) = &keys.block_irq {
-        let found = BLOCK_IRQS.iter().find(|(name, _)| *name == said.value);
-        let kind = found.map(|(_, kind)| *kind);
-        params.block_irq =
-            kind.ok_or_else(|| unknown(Some(said), &BLOCK_IRQS.map(|(name, _)| name)))?;
+        params.block_irq = named(said, BLOCK_IRQS)?;
     }
     set(&mut params.net.irq, keys.net_irq);
     set(&mut params.net.queues, keys.net_queues);
@@ -303,11 +312,11 @@ fn guest_params(vm: &Vm) -> Result<GuestParams, Problems> {
     set(&mut params.ple_window, keys.ple_window.map(some));
     set(&mut params.ple_grow, keys.ple_grow);
     set(&mut params.flush, keys.flush);
+    if let Some(said) = &keys.ple_favours {
+        params.ple_favours = named(said, PleFavours::NAMES)?;
+    }
     if let Some(said) = &keys.tlb_flush {
-        let known = TlbFlush::NAMES;
-        let found = known.iter().find(|(name, _)| *name == said.value);
-        let kind = found.map(|(_, kind)| *kind);
-        params.tlb_flush = kind.ok_or_else(|| unknown(Some(said), &known.map(|(name, _)| name)))?;
+        params.tlb_flush = named(said, TlbFlush::NAMES)?;
     }
     if let Some(said) = &keys.idle {
         params.idle = match said.value.as_str() {

@@ -69,6 +69,7 @@ pub use shootdown::TlbFlush;
 pub use spec::{
     DiskUse, GuestError, HostTaskSpec, MOST, MOST_VCPUS, SMALLEST_IMAGE, ThreadSpec, VmSpec,
 };
+pub use spinning::PleFavours;
 
 use crate::device::net::{ClientOutcome, Network, NetworkSpec, Wake};
 use crate::host::{Host, TaskSpec};

@@ -2,7 +2,7 @@
 //! What a guest kernel is like. One struct, each value with its unit, default and source; nothing
 //! here is tuned per experiment.
 
-use super::{Agent, IdleMode, NetParams, TlbFlush};
+use super::{Agent, IdleMode, NetParams, PleFavours, TlbFlush};
 use corun_model::time::{MS, US};
 use corun_model::{Nanos, Parameter, Value};
 
@@ -96,6 +96,8 @@ pub struct GuestParams {
     /// By how many times KVM widens that with each such exit, 1–100, until the vCPU is scheduled anew
     /// (`ple_window_grow`: 2 since Linux 3.18). 1: fixed, as before, and as Xen has it.
     pub ple_grow: u32,
+    /// Whom KVM lets go first then. As since Linux 5.13.
+    pub ple_favours: PleFavours,
     /// Which vCPU gets a disk's interrupts. The issuer: QEMU since 5.2.
     pub block_irq: BlockIrq,
     /// A request to the disk: 2.5 us in file system, block layer and driver (about half of what
@@ -133,6 +135,7 @@ impl Default for GuestParams {
             idle: IdleMode::Halt,
             ple_window: None,
             ple_grow: 1,
+            ple_favours: PleFavours::Interrupted,
             block_irq: BlockIrq::Issuer,
             block_submit: 4 * US,
             cached_read: 500,
@@ -407,6 +410,14 @@ fn locks(default: &GuestParams) -> Vec<Parameter> {
             source: "1: fixed, as in Xen and in KVM until Linux 3.17; since 3.18 KVM's `ple_window_grow` is 2 \
                      (arch/x86/kvm/vmx.c)",
             tried: "1 and 2 in tests",
+        },
+        Parameter {
+            key: "vm.*.guest.ple_favours",
+            meaning: "whom KVM lets go first at a pause-loop exit, by the first Linux that does so: 4.14, 5.3 or 5.13",
+            value: Value::Choice("5.13"),
+            source: "kvm_vcpu_on_spin() (virt/kvm/kvm_main.c): those preempted in their kernel; since 5.3 also those \
+                     that were woken; since 5.13 also those with an interrupt to take",
+            tried: "all three in tests",
         },
         Parameter {
             key: "vm.*.guest.tlb_flush",

@@ -6,7 +6,9 @@
 //! and has the scheduler let that go first (`kvm_vcpu_on_spin()` since Linux 4.14): in turn,
 //! beginning behind the last one that was favoured. Those are passed over who
 //!
-//! - were preempted in user mode, where nobody holds a kernel's lock, and have no interrupt to take;
+//! - were preempted in user mode, where nobody holds a kernel's lock;
+//! - halted and were woken, or have an interrupt to take, if the host's kernel does not look at that
+//!   ([`PleFavours`]);
 //! - gave their pCPU up in the same way, being spinners themselves, every other time
 //!   (`kvm_vcpu_eligible_for_directed_yield()`).
 
@@ -18,6 +20,28 @@ use corun_model::TaskId;
 
 /// Siblings that KVM tries in vain before it leaves it at that.
 const TRIES: u32 = 3;
+
+/// Whom KVM lets go first when a vCPU spins, by the first Linux that does so (`virt/kvm/kvm_main.c`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PleFavours {
+    /// Who was preempted in its kernel: `vcpu->preempted` is set only of those who did not halt
+    /// (`kvm_sched_out()`). Since 4.14, which was the first to look at the mode.
+    Preempted,
+    /// Who halted and was woken since, too, whatever its mode: `vcpu->ready`, since 5.3.
+    Woken,
+    /// Who was preempted in user mode with an interrupt to take, too
+    /// (`kvm_arch_dy_has_pending_interrupt()`). Since 5.13.
+    Interrupted,
+}
+
+impl PleFavours {
+    /// Every rule by the name that scenarios use.
+    pub const NAMES: [(&'static str, Self); 3] = [
+        ("4.14", Self::Preempted),
+        ("5.3", Self::Woken),
+        ("5.13", Self::Interrupted),
+    ];
+}
 
 /// Did a vCPU spin when it gave its pCPU up, and is it its turn to be favoured all the same?
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,10 +98,18 @@ impl Vm {
         }
     }
 
-    /// Wants `vcpu` a pCPU, and may a spinner wait for what it would do there?
+    /// Wants `vcpu` a pCPU, and may a spinner wait for what it would do there, as the host's kernel sees it?
     fn may_help(&self, vcpu: u32) -> bool {
         let slot = &self.vcpus[vcpu as usize];
-        slot.mode == Mode::Ready && (slot.woken || !slot.pending.is_empty() || self.in_kernel(slot))
+        if slot.mode != Mode::Ready {
+            return false;
+        }
+        let rule = self.params.ple_favours;
+        if slot.woken {
+            return rule != PleFavours::Preempted;
+        }
+        let interrupted = rule == PleFavours::Interrupted && !slot.pending.is_empty();
+        interrupted || self.in_kernel(slot)
     }
 
     /// Was it in its kernel when it lost its pCPU? System calls are not told from a thread's work.

@@ -2,6 +2,7 @@
 //! Pause-loop exits under schedulers that can be told whom to let go first.
 
 use super::*;
+use crate::guest::interrupts::Interrupt;
 use crate::sched::HostScheduler;
 use crate::sched::cfs::{Cfs, CfsParams};
 use crate::sched::dispatcher::Dispatcher;
@@ -128,6 +129,39 @@ fn siblings_are_tried_in_turn_and_spinners_every_other_time() {
     );
     vm.vcpus[1].mode = vcpu::Mode::Halted;
     assert_eq!(spin(vm, Offered::Pointless), [3, 2]);
+}
+
+/// vCPU 1 was preempted in its kernel, 2 has halted and was woken, 3 was preempted in user mode with an
+/// interrupt to take, 4 without.
+#[test]
+fn whom_a_spinner_may_wait_for_depends_on_the_kernel() {
+    let candidates = |rule| {
+        let params = GuestParams {
+            ple_favours: rule,
+            ..free()
+        };
+        let mut vms = Guests::new(vec![vm("a", params, &[HOG; 5])], Vec::new(), 1)
+            .unwrap()
+            .vms;
+        let vm = &mut vms[0];
+        for (index, vcpu) in vm.vcpus.iter_mut().enumerate() {
+            vcpu.mode = vcpu::Mode::Ready;
+            (vcpu.overhead, vcpu.current) = (0, Some(index as u32));
+            vcpu.woken = index == 2;
+        }
+        vm.vcpus[1].overhead = 1;
+        vm.vcpus[3].pending.push(Interrupt::Kick);
+        let mut offered = Vec::new();
+        let mut host = Host::new(machine(1, FREE), None);
+        vm.on_spin(&mut host, 0, &mut |_, task| {
+            offered.push(task.0);
+            Offered::Refused
+        });
+        offered
+    };
+    assert_eq!(candidates(PleFavours::Preempted), [1]);
+    assert_eq!(candidates(PleFavours::Woken), [1, 2]);
+    assert_eq!(candidates(PleFavours::Interrupted), [1, 2, 3]);
 }
 
 /// Two lockers with a pCPU each and a lock held for 10 ms: a waiter with a window of 2 us leaves its guest

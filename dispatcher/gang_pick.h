@@ -347,8 +347,12 @@ RARE void gang_stopped_one(struct task_struct *p, struct task_ctx *t, bool runna
 {
 	struct gang g = gang_of(t);
 
+	/* Who has yielded takes its place in fair order. Where gangs are, nothing else ends a turn
+	 * before its slice. */
 	if (g.conf && g.mode == GANG_ASYMMETRIC)
-		asymmetric_claim(p, t, &g, runnable && asymmetric_cut_short(t, now), now);
+		asymmetric_claim(p, t, &g,
+				 runnable && t->over != TURN_OVER && asymmetric_cut_short(t, now),
+				 now);
 	if (g.ctx && (g.mode == GANG_DYNAMIC || is_relaxed(&g)))
 		dynamic_stopped(&g, id_of(p), now);
 	if (g.mode == GANG_DEMAND && !runnable)

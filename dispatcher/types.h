@@ -109,6 +109,8 @@ struct favoured {
 	u64 vtime;
 	u32 state;
 	s32 cpu;
+	u32 vm;
+	u32 pad;
 };
 
 /* What happened to a task since it was first seen; ns and counts. */
@@ -130,7 +132,8 @@ struct task_counters {
 /* task_ctx.woken: the pCPU it was placed on could not be had at once. */
 #define WOKEN_UNANSWERED 2u
 
-/* task_ctx.over: its turn is over, and it goes on elsewhere. */
+/* task_ctx.over: its turn is over, as it yielded or others go first; or it goes on elsewhere. */
+#define TURN_OVER 1u
 #define TURN_MOVES 2u
 
 /* Siblings remembered that woke a vCPU (gang_asymmetric.h). */

@@ -14,7 +14,11 @@
  * than that leaves it: mostly enough to release a lock, and it may be favoured again as soon as
  * others have caught up by as much. Both are charged as ever.
  *
- * Who may run when is the gang's affair where a VM has one: there nobody yields to anybody.
+ * Where siblings run together or stop for each other, who may run when is the gang's affair: there
+ * nobody yields to anybody, and nobody yields to one who waits for such a vCPU's pCPU. VMs without
+ * a gang, on the same host, are not concerned, nor are those in mode asymmetric (Jupiter's), which
+ * leaves fair order as it is: by run time it tells how well a VM gets on, since vCPUs that spin
+ * lose their pCPUs soon (dissertation, §4.4.1).
  */
 #ifndef CORUN_YIELD_H
 #define CORUN_YIELD_H
@@ -30,7 +34,7 @@
 /* `t`, which runs, has had its turn: those who wait for its pCPU go first. */
 static inline void end_turn(struct task_struct *p, struct task_ctx *t)
 {
-	t->over = 1;
+	t->over = TURN_OVER;
 	set_slice(p, 0);
 }
 
@@ -50,16 +54,32 @@ static inline bool may_favour(struct favoured *to, struct cpu_ctx *c, u64 now)
 	return to->state == TASK_READY && !before(bound, to->vtime);
 }
 
+/* Do vCPUs of the VM in `slot` give way to whoever somebody waits for? */
+static inline bool gives_way(u32 slot)
+{
+	struct gang g = gang_in(slot);
+
+	return g.mode == GANG_NONE || g.mode == GANG_ASYMMETRIC;
+}
+
+/* May `to` go next on `c` for all that gangs care: its own, and that of who runs there? */
+RARE bool gangs_give_way(struct favoured *to, struct cpu_ctx *c)
+{
+	return gives_way(to->vm) && (shared(c->idle) || gives_way(shared(c->cur_vm)));
+}
+
 /* Has `p` go next where it waits; false if it does not, or may not. */
 static inline bool favour(struct task_struct *p, u64 now)
 {
 	struct favoured to = {};
 	struct cpu_ctx *c;
 
-	if (with_gangs() || !look_at_favoured(p, &to))
+	if (!look_at_favoured(p, &to))
 		return false;
 	c = cpu_at(to.cpu);
 	if (!c || !may_favour(&to, c, now))
+		return false;
+	if (with_gangs() && !gangs_give_way(&to, c))
 		return false;
 	store(c->favoured, id_of(p));
 	if (to.cpu != this_cpu())

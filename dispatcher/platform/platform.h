@@ -351,6 +351,7 @@ static inline bool look_at_favoured(struct task_struct *p, struct favoured *to)
 	to->vtime = shared(t->vtime);
 	to->state = shared(t->state);
 	to->cpu = shared(t->cpu);
+	to->vm = shared(t->vm);
 	return true;
 }
 

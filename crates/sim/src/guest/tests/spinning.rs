@@ -7,8 +7,9 @@ use crate::sched::HostScheduler;
 use crate::sched::cfs::{Cfs, CfsParams};
 use crate::sched::dispatcher::Dispatcher;
 use crate::sched::eevdf::{Eevdf, EevdfParams};
-use corun_model::DispatcherParams;
+use crate::sched::forward::forward;
 use corun_model::time::US;
+use corun_model::{Allotments, Claim, DispatcherParams, Gang, Placement, Plan, TaskId, VmPlan};
 
 const HOG: &str = "loop { compute 100ms }";
 const LOCKER: &str = "loop { compute 100us ±50%; lock l { compute 100us }; count }";
@@ -34,10 +35,14 @@ fn under(name: &str, vms: Vec<VmSpec>) -> Outcome {
 }
 
 /// A locker on each of two pCPUs, with a hog beside the first: it is preempted in mid-lock.
-fn preempted_holder(scheduler: &str, ple_window: Option<Nanos>) -> Outcome {
+fn holder_and_hog(ple_window: Option<Nanos>) -> Vec<VmSpec> {
     let mut lockers = vm("a", ticket(ple_window), &[LOCKER; 2]);
     lockers.allowed = PcpuSet::first(2);
-    under(scheduler, vec![lockers, on(0, vm("hog", free(), &[HOG]))])
+    vec![lockers, on(0, vm("hog", free(), &[HOG]))]
+}
+
+fn preempted_holder(scheduler: &str, ple_window: Option<Nanos>) -> Outcome {
+    under(scheduler, holder_and_hog(ple_window))
 }
 
 /// The spinner lets the holder go first, so that waits are shorter than slices; without, they are as
@@ -53,6 +58,55 @@ fn a_preempted_holder_is_favoured() {
         assert!(without > MS, "{scheduler}: {without}");
         assert!(with * 3 < without * 2, "{scheduler}: {with} of {without}");
     }
+}
+
+/// The dispatcher with a gang for each VM.
+struct Ganged(Dispatcher, [Gang; 2]);
+
+impl HostScheduler for Ganged {
+    forward! { 0: know_vms know_cgroups wake block pick tick timer directs_yields yield_pcpu flush_ipi co_stopped throttled turns }
+
+    fn add(&mut self, host: &mut Host, task: TaskId) {
+        self.0.add(host, task);
+        let vm = |(index, gang): (usize, &Gang)| VmPlan {
+            gang: *gang,
+            ..VmPlan::placed(VmId::from(index), Placement::Balance)
+        };
+        let plan = Plan {
+            vms: self.1.iter().enumerate().map(vm).collect(),
+            ..Plan::default()
+        };
+        self.0.apply(host, &plan);
+    }
+}
+
+/// Where siblings are called to run together, that is not disturbed; who has no gang, or one that leaves fair
+/// order as it is, yields whatever other VMs have, but not into the pCPU of one that has such a gang.
+#[test]
+fn gangs_are_asked_who_may_be_favoured() {
+    let improves = |gangs| {
+        let waits = |ple| {
+            let host = machine(2, FREE);
+            let sched = Dispatcher::new(DispatcherParams::default(), &host);
+            let guests = Guests::new(holder_and_hog(ple), Vec::new(), 1).unwrap();
+            let sched = Box::new(Ganged(sched, gangs));
+            let (warm_up, end) = (100 * MS, 3100 * MS);
+            let run =
+                Simulation::new(host, sched, Box::new(guests), None).run(warm_up, end, |_| {});
+            run.vms[0].achieved.lock_waits.quantile(0.99)
+        };
+        let (without, with) = (waits(None), waits(Some(2 * US)));
+        with * 3 < without * 2
+    };
+    let asymmetric = Gang::Asymmetric(Allotments {
+        period: 100 * MS,
+        neutral: 4 * MS,
+        has: Claim::NEUTRAL,
+    });
+    assert!(improves([asymmetric, asymmetric]));
+    assert!(improves([Gang::None, asymmetric]));
+    assert!(!improves([Gang::Dynamic, Gang::None]));
+    assert!(!improves([Gang::None, Gang::Dynamic]));
 }
 
 /// However often it is favoured, nobody gets further ahead of whom it goes before than by a slice.

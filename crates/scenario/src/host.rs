@@ -160,6 +160,7 @@ fn cfs(table: Reader<'_>) -> CfsKeys {
         migration_cost: table.duration("migration_cost", PARAMETER_OR_OFF),
         search_cost: table.located_duration("search_cost", 0..=MS),
         gentle_fair_sleepers: table.flag("gentle_fair_sleepers"),
+        sleeper_credit: table.duration("sleeper_credit", PARAMETER_OR_OFF),
         start_debit: table.flag("start_debit"),
         wakeup_preemption: table.flag("wakeup_preemption"),
     };

@@ -198,6 +198,8 @@ pub struct CfsKeys {
     pub search_cost: Option<Located<Nanos>>,
     /// Are sleepers credited with half a latency rather than a whole one?
     pub gentle_fair_sleepers: Option<bool>,
+    /// How far behind its runqueue a woken task may be placed instead of that.
+    pub sleeper_credit: Option<Nanos>,
     /// Does a new task begin one slice behind?
     pub start_debit: Option<bool>,
     /// Do woken tasks preempt at all?

@@ -337,6 +337,7 @@ fn cfs_params(said: &Schedulers, host: &HostParams) -> Result<CfsParams, Problem
         params.search_cost = said.value;
     }
     set(&mut params.gentle_fair_sleepers, keys.gentle_fair_sleepers);
+    params.sleeper_credit = keys.sleeper_credit;
     set(&mut params.start_debit, keys.start_debit);
     set(&mut params.wakeup_preemption, keys.wakeup_preemption);
     params.balance_interval = keys.balance_interval.or(params.balance_interval);

@@ -135,15 +135,11 @@ impl CfsOrder {
             }
             Join::New => min,
             Join::Woken(last) => {
-                let credit = match self.params.gentle_fair_sleepers {
-                    true => self.params.latency / 2,
-                    false => self.params.latency,
-                };
                 let own = match last == cpu {
                     true => entity.vruntime,
                     false => entity.vruntime - self.queues[last.index()].min_vruntime + min,
                 };
-                own.max(min - credit as i64)
+                own.max(min - self.params.credit() as i64)
             }
         }
     }

@@ -16,6 +16,9 @@ pub struct CfsParams {
     /// Are sleepers credited with half a latency rather than a whole one
     /// (`GENTLE_FAIR_SLEEPERS`)?
     pub gentle_fair_sleepers: bool,
+    /// How far behind its runqueue a woken task may be placed, in virtual time, instead of that: what it did not
+    /// use and may still use later.
+    pub sleeper_credit: Option<Nanos>,
     /// Does a new task begin one slice behind (`START_DEBIT`)?
     pub start_debit: bool,
     /// Do woken tasks preempt at all (`WAKEUP_PREEMPTION`)?
@@ -64,6 +67,7 @@ impl CfsParams {
             min_granularity,
             wakeup_granularity,
             gentle_fair_sleepers: true,
+            sleeper_credit: None,
             start_debit: true,
             wakeup_preemption: true,
             balance_interval: None,
@@ -97,6 +101,15 @@ impl CfsParams {
         })
     }
 
+    /// How far behind its runqueue a woken task may be placed (`place_entity()`).
+    pub(super) fn credit(&self) -> Nanos {
+        let of_latency = match self.gentle_fair_sleepers {
+            true => self.latency / 2,
+            false => self.latency,
+        };
+        self.sleeper_credit.unwrap_or(of_latency)
+    }
+
     /// With times so long that they could overflow cut.
     pub(super) fn bounded(self) -> Self {
         Self {
@@ -105,6 +118,7 @@ impl CfsParams {
             wakeup_granularity: self.wakeup_granularity.min(LONGEST),
             migration_cost: self.migration_cost.min(LONGEST),
             search_cost: self.search_cost.min(LONGEST),
+            sleeper_credit: self.sleeper_credit.map(|credit| credit.min(LONGEST)),
             balance_interval: self.balance_interval.map(|interval| interval.min(LONGEST)),
             ..self
         }
@@ -192,6 +206,14 @@ pub fn parameters() -> Vec<Parameter> {
             "are sleepers credited with half a latency rather than a whole one?",
             Value::Switch(default.gentle_fair_sleepers),
             feature,
+        ),
+        of(
+            "scheduler.cfs.sleeper_credit",
+            "how far behind its runqueue a woken task may be placed, in virtual time, instead of half a latency or a \
+             whole one",
+            default.sleeper_credit.map_or(Value::None, Value::Time),
+            "place_entity() has no such setting: for Figure 4.4 of the dissertation, whose leaky bucket keeps unused \
+             time",
         ),
         of(
             "scheduler.cfs.start_debit",

@@ -95,6 +95,29 @@ fn wake_up_preemption_by_granularity() {
     assert!(wait(4 * MS) > 2 * MS, "{}", wait(4 * MS));
 }
 
+/// Who is idle for 100 ms and then has 60 ms to do, beside a hog: with the kernel's credit of 3 ms the two
+/// take turns and it needs 120 ms; with one of 100 ms it uses what it left to the other.
+#[test]
+fn a_credit_of_more_than_a_latency_is_used_later() {
+    let params = host("1n1l1c1t", 1000);
+    let share = |credit| {
+        let mut preset = CfsParams::preset("4.x", 1).unwrap();
+        preset.sleeper_credit = credit;
+        let sleeper = Does::Cycles {
+            work: 60 * MS,
+            sleep: 100 * MS,
+            spread: 0,
+        };
+        let load = Jobs::new(vec![Job::hog(), Job::new(sleeper)], 7);
+        let (outcome, _) = run(&params, Cfs::new(preset, &params), load, SEC, 9 * SEC);
+        run_shares(&outcome)[1]
+    };
+    let (kernel, bucket) = (share(None), share(Some(100 * MS)));
+    assert!((kernel - 60.0 / 220.0).abs() < 0.02, "{kernel}");
+    assert!((bucket - 60.0 / 160.0).abs() < 0.02, "{bucket}");
+    assert_eq!(share(Some(3 * MS)), kernel);
+}
+
 /// A VM's weight is divided among its vCPUs by their average load, and the granularity grows as a
 /// vCPU's part shrinks, but not the credit: a vCPU that wakes preempts another VM's if it is its VM's
 /// only one, and waits for a tick if it has siblings that were runnable lately. They sleep as it does.

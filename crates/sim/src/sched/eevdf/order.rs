@@ -258,7 +258,8 @@ impl Order for EevdfOrder {
         queue.nr -= 1;
         queue.next = queue.next.filter(|&next| next != task);
         let owes = why == Leave::Sleeps && self.params.delay_dequeue && !self.eligible(cpu, task);
-        if owes && self.queues[cpu.index()].nr > 0 {
+        // Who owes is not alone: somebody else is there, though all of them may be ghosts.
+        if owes {
             self.ghosts[task.index()] = Some(cpu);
             let lag = self.lag(cpu, task);
             self.entities[task.index()].lag = lag;

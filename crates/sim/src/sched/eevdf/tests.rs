@@ -248,6 +248,27 @@ fn a_ghost_counts_for_the_slice_timer() {
     assert_eq!(order.ghosts_on(CPU), 0, "its debt has worn off");
 }
 
+/// Two tasks fall asleep, the second one 1 ms ahead of the first one's ghost. That is let go before it, and then
+/// it is alone and owes nothing (`dequeue_entity()`, `pick_next_entity()`).
+#[test]
+fn who_sleeps_beside_ghosts_only_is_let_go_after_them() {
+    let [cpu, other] = [PcpuId(0), PcpuId(1)];
+    let mut order = equals("6.12", 3);
+    for task in [TaskId(0), TaskId(1)] {
+        order.join(cpu, task, Join::New);
+    }
+    for (task, ran) in [(TaskId(0), MS), (TaskId(1), 2 * MS)] {
+        order.set_current(cpu, Some(task));
+        order.charge(cpu, ran);
+        order.leave(cpu, task, Leave::Sleeps);
+    }
+    assert_eq!(order.ghosts_on(cpu), 2);
+    assert_eq!(order.pick(cpu), None);
+    order.join(other, TaskId(2), Join::New);
+    order.join(other, TaskId(1), Join::Woken(cpu));
+    assert_eq!(order.state(TaskId(1)).0, order.state(TaskId(2)).0);
+}
+
 /// A preset on one pCPU with 250 Hz, slices of 3 ms and that many tasks of one weight.
 fn equals(name: &str, tasks: u32) -> EevdfOrder {
     let params = EevdfParams {
@@ -512,6 +533,30 @@ fn the_odd_hog_goes_round() {
     assert!(outcome.idle_share < 0.001);
     assert!(shares.iter().all(|&share| share > 0.48), "{shares:?}");
     assert!(migrations > 20, "{migrations}");
+}
+
+/// Three hogs on two pCPUs, and two tasks that wake up for 50 us every few seconds and owe when they go back
+/// to sleep: as soon as they have no debt any more they are no weight either, and balancing goes on.
+#[test]
+fn the_odd_hog_goes_round_beside_who_sleeps_owing() {
+    let params = host("1n1l2c1t", 250);
+    let brief = |on| {
+        let does = Does::Cycles {
+            work: 50 * US,
+            sleep: 8 * SEC,
+            spread: 90,
+        };
+        Job::new(does).on(on)
+    };
+    for seed in 1..=8 {
+        let hogs = (0..3).map(|_| Job::hog());
+        let jobs = hogs.chain([brief("0"), brief("1")]).collect();
+        let load = Jobs::new(jobs, seed);
+        let (outcome, _) = run(&params, eevdf("6.12", &params), load, SEC, 21 * SEC);
+        let shares = &run_shares(&outcome)[..3];
+        let even = |share: &f64| (0.6..0.75).contains(share);
+        assert!(shares.iter().all(even), "seed {seed}: {shares:.3?}");
+    }
 }
 
 /// Two tasks that hand work to each other keep doing so beside a hog on each pCPU.

@@ -6,6 +6,9 @@
 //!
 //! - A ghost's weight counts in its runqueue's and its VM's load, and its own load grows, as if it were ready
 //!   (`on_rq` and `load.weight` stay). It is not runnable, so that `runnable_avg` is without it.
+//! - It counts wherever it is asked whether the current task is alone (`cfs_rq->nr_running`, `h_nr_queued`,
+//!   `rq->nr_running`): at the end of a slice, for the timer that ends one, where it yields. So beside a ghost
+//!   somebody picks after each slice, and the ghost is let go as soon as it is due and owes nothing.
 //! - It counts in `rq->nr_running`, by which groups of pCPUs are found to be overloaded. Where it is asked from
 //!   where somebody could be moved, it counts in 6.12 (`h_nr_queued`), not in 7.2 (`h_nr_runnable`).
 //! - Balancing moves it as it moves ready tasks, in 7.2 only where it is load that is to be moved
@@ -84,8 +87,8 @@ impl<O: Order> Fair<O> {
         let Some(from) = self.quit_ghost(task, now) else {
             return;
         };
-        self.update(from, now);
-        self.update(to, now);
+        self.update_from_afar(host, from);
+        self.update_from_afar(host, to);
         let part = self.books.task(task).part();
         self.order.move_ghost(task, from, to);
         self.books.carry(&part, from, to);
@@ -129,9 +132,11 @@ mod tests {
     use super::super::state::{Books, Member};
     use super::super::{Fair, Join, Leave, Order};
     use super::{Amount, Runqueue};
-    use crate::host::{Event, Host};
+    use crate::host::{Event, Host, TaskState};
+    use crate::load::Load;
+    use crate::sched::HostScheduler;
     use crate::sched::eevdf::{EevdfParams, fair};
-    use crate::testing::host;
+    use crate::testing::{Job, Jobs, host};
     use corun_model::{PcpuId, PcpuSet, TaskId, time::MS, time::SEC};
 
     const CPU: PcpuId = PcpuId(0);
@@ -216,5 +221,60 @@ mod tests {
         assert_eq!(sched.order.pick(to), None);
         sched.end_released(0);
         assert!(sched.crowds.idle().contains(to));
+    }
+
+    /// A hog runs on one of two pCPUs; beside it is the ghost of who was first there and ran for 1 ms.
+    fn hog_and_ghost(name: &str) -> (Fair<impl Order>, Host) {
+        let (mut sched, mut host) = (eevdf(name), Host::new(host("1n1l2c1t", 250), None));
+        let jobs = [Job::hog().on("0"), Job::hog().on("0")];
+        for spec in Jobs::new(jobs.into(), 1).tasks() {
+            let task = host.add_task(spec);
+            sched.add(&mut host, task);
+            host.make_ready(task);
+            sched.wake(&mut host, task, None);
+        }
+        let first = sched.pick(&mut host, CPU).unwrap();
+        host.put_on(first, CPU);
+        host.advance(MS);
+        sched.block(&mut host, first, CPU);
+        host.take_off(first, TaskState::Waiting);
+        let hog = sched.pick(&mut host, CPU).unwrap();
+        host.put_on(hog, CPU);
+        let rq = sched.books.rq(CPU);
+        assert_eq!((rq.nr, rq.ghosts), (1, 1));
+        while host.events.pop().is_some() {}
+        host.resched_done(CPU);
+        (sched, host)
+    }
+
+    fn is_called(host: &mut Host) -> bool {
+        let mut events = std::iter::from_fn(|| host.events.pop());
+        events.any(|(_, event)| event == Event::Resched(CPU))
+    }
+
+    /// `update_curr()` returns early if `nr_running` (6.12; since 6.14 `nr_queued`) is 1, and a ghost counts
+    /// there. Else nobody would ever pick beside a lone hog, and the ghost would weigh for good.
+    #[test]
+    fn a_slice_ends_beside_a_ghost() {
+        for name in ["6.12", "7.x"] {
+            let (mut sched, mut host) = hog_and_ghost(name);
+            host.advance(12 * MS);
+            sched.tick(&mut host, CPU);
+            assert!(is_called(&mut host), "{name}");
+            sched.pick(&mut host, CPU);
+            assert_eq!(sched.books.rq(CPU).ghosts, 0, "{name}");
+        }
+    }
+
+    /// `yield_task_fair()` does nothing for who is alone, ghosts included (`rq->nr_running`).
+    #[test]
+    fn who_yields_is_not_alone_with_a_ghost() {
+        for name in ["6.12", "7.x"] {
+            let (mut sched, mut host) = hog_and_ghost(name);
+            host.advance(2 * MS);
+            let hog = sched.books.rq(CPU).current.unwrap();
+            sched.yield_pcpu(&mut host, hog, CPU, None);
+            assert!(is_called(&mut host), "{name}");
+        }
     }
 }

@@ -130,6 +130,17 @@ impl<O: Order> Fair<O> {
         time > 0 && self.order.charge(cpu, time)
     }
 
+    /// The same for a pCPU that another one changes the runqueue of: it reschedules if its task should make way
+    /// (`update_curr()`).
+    fn update_from_afar(&mut self, host: &mut Host, cpu: PcpuId) {
+        if self.update(cpu, host.now()) {
+            match self.tuning.lazy_preemption {
+                true => self.books.rq_mut(cpu).lazy = true,
+                false => host.resched(cpu, None),
+            }
+        }
+    }
+
     /// The interrupt of a tick of `cpu` is nobody's time: tasks are charged by `rq_clock_task()`, which
     /// leaves interrupts out (`CONFIG_IRQ_TIME_ACCOUNTING`, since 2.6.37). So less is charged from tick
     /// to tick than a period, and a slice of just so many periods is not over at that many ticks: the
@@ -271,8 +282,7 @@ impl<O: Order> Fair<O> {
     /// Stops the current task between ticks, where the order wants that.
     fn set_stop_timer(&mut self, host: &mut Host, cpu: PcpuId) {
         let rq = self.books.rq_mut(cpu);
-        // Ghosts count (`h_nr_queued`).
-        let alone = rq.nr + rq.ghosts <= 1;
+        let alone = rq.of_this_class() <= 1;
         if self.tuning.timer_stays && rq.current.is_some() && alone {
             return;
         }
@@ -438,7 +448,7 @@ impl<O: Order> HostScheduler for Fair<O> {
         if let Some(target) = self.books.rq_mut(cpu).push_to.take() {
             self.push_one(host, cpu, target);
         }
-        if self.books.rq(cpu).idle() {
+        if self.books.rq(cpu).all() == 0 {
             self.end_all_ghosts(cpu, now);
             self.go_idle(host, cpu);
         }
@@ -463,7 +473,7 @@ impl<O: Order> HostScheduler for Fair<O> {
         }
         let over = self.order.tick(cpu) || over;
         let over = over || self.books.rq(cpu).lazy;
-        if over && self.books.rq(cpu).nr > 1 {
+        if over && self.books.rq(cpu).of_this_class() > 1 {
             host.resched(cpu, Some(cpu));
         }
         let load = self.present_load(cpu);
@@ -508,7 +518,7 @@ impl<O: Order> HostScheduler for Fair<O> {
                 host.resched(there, Some(cpu));
             }
         }
-        if self.books.rq(cpu).nr > 1 {
+        if self.books.rq(cpu).queued() > 1 {
             self.order.yields(cpu);
             self.gangs.yields(cpu);
             host.resched(cpu, Some(cpu));

@@ -78,7 +78,7 @@ impl<O: Order> Fair<O> {
             instead: None,
         };
         let rq = self.books.rq(transfer.from);
-        for _ in 0..(rq.nr + rq.ghosts).min(MOST_LOOKED_AT) {
+        for _ in 0..rq.of_this_class().min(MOST_LOOKED_AT) {
             let Some(task) = next else { break };
             next = self.books.next_member(task, newest_first);
             if !moved.left.left() || self.books.rq(transfer.from).queued() < 2 {
@@ -189,7 +189,7 @@ impl<O: Order> Fair<O> {
     ) {
         let now = host.now();
         self.books.age_task(task, now);
-        self.update(from, now);
+        self.update_from_afar(host, from);
         let wanted = self.update(to, now);
         let member = self.books.task(task);
         let part = member.part();

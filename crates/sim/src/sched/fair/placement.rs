@@ -117,7 +117,7 @@ impl<O: Order> Fair<O> {
         let mut total = 0;
         for cpu in group.map(PcpuId) {
             // In tasks first: a pCPU of equal tracked load may be idle at present.
-            let load = self.present_load(cpu) + u64::from(self.books.rq(cpu).all());
+            let load = self.present_load(cpu) + u64::from(self.books.rq(cpu).queued());
             total += load;
             let rank = (load, cpu != at);
             if self.books.task(task).allowed.contains(cpu)

@@ -176,9 +176,14 @@ impl Runqueue {
         self.runnable.value = self.runnable.value.saturating_sub(part.runnable);
     }
 
-    /// Nothing runs and nothing wants to.
+    /// Nothing runs and nothing wants to, and no ghost is to be let go (`idle_cpu()`).
     pub(crate) fn idle(&self) -> bool {
-        self.all() == 0
+        self.queued() == 0
+    }
+
+    /// Members and ghosts (`cfs_rq->nr_running`, later `nr_queued`; `h_nr_queued`).
+    pub(crate) fn of_this_class(&self) -> u32 {
+        self.nr + self.ghosts
     }
 
     /// Ready and running tasks of all classes.

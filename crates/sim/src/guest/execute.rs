@@ -29,6 +29,7 @@ impl Vm {
             Op::Request(port) => self.request(host, vcpu, thread, port),
             Op::Reply(port, size) => self.reply(host, vcpu, thread, port, size),
             Op::Transmit(port, size) => self.transmit(host, vcpu, thread, port, size),
+            Op::Group { group, spin } => self.join_group(host, vcpu, thread, (group, spin)),
             Op::Exit => self.block(host, vcpu, thread, Doing::Exited),
             _ => {
                 state.code.done();
@@ -62,6 +63,7 @@ impl Vm {
             Op::Lock(lock) => self.want_lock(host, thread, lock),
             Op::Unlock(lock) => self.unlock(host, vcpu, thread, lock),
             Op::MutexUnlock(mutex) => self.unlock_mutex(host, vcpu, thread, mutex),
+            Op::GroupDone(group) => self.leave_group(host, vcpu, group),
             Op::Barrier(barrier) => self.arrive(host, vcpu, thread, barrier),
             Op::SpinBarrier { barrier, spin } => {
                 self.arrive_spinning(host, vcpu, thread, barrier, spin);

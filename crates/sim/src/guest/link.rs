@@ -9,6 +9,7 @@ use super::circles::{self, Need};
 use super::condition::Condition;
 use super::condition_barrier::ConditionBarrier;
 use super::disks::Disks;
+use super::group::Group;
 use super::mutex::Mutex;
 use super::net::Sockets;
 use super::queue::Queue;
@@ -465,6 +466,7 @@ impl<'a> Linker<'a> {
             mutexes: count(&self.names.mutexes)
                 .map(|_| Mutex::default())
                 .collect(),
+            groups: vec![Group::default(); self.names.mutexes.len()],
             barriers: count(&self.names.barriers)
                 .map(|i| Barrier::new(parties(i)))
                 .collect(),

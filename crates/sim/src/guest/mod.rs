@@ -22,6 +22,7 @@ mod condition_barrier;
 mod disks;
 mod emulator;
 mod execute;
+mod group;
 mod halt_polling;
 mod host_task;
 mod housekeeping;

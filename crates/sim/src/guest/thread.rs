@@ -2,6 +2,7 @@
 //! A guest thread.
 
 use super::condition_barrier::Meeting;
+use super::group::Turn;
 use super::net::Talk;
 use super::placing::Wakes;
 use crate::host::Profile;
@@ -31,6 +32,8 @@ pub(super) enum Doing {
     },
     /// Spins in user space until it may go on at the barrier, at most so long.
     AtConditionBarrier { barrier: u32, spin: Nanos },
+    /// Spins in user space until it leads the group or its part is done, at most so long.
+    InGroup { group: u32, spin: Nanos },
     /// Runs until that time.
     Busy { until: Nanos },
     /// Spins in the kernel until so many more vCPUs have flushed their TLBs.
@@ -77,6 +80,8 @@ pub(super) struct Thread {
     pub signalled: bool,
     /// Where it is in a condition barrier.
     pub meeting: Meeting,
+    /// What it is in a group.
+    pub turn: Turn,
     /// Woken to take the mutex of a condition barrier: the next one is woken when it lets it go.
     pub relays: bool,
     /// When each of its `every` statements was last due, by place in the program.
@@ -107,6 +112,7 @@ impl Thread {
             retries: false,
             signalled: false,
             meeting: Meeting::Outside,
+            turn: Turn::Waits,
             relays: false,
             due: Vec::new(),
             profile: None,
@@ -120,6 +126,7 @@ impl Thread {
             Doing::Spinning { .. }
                 | Doing::AtSpinBarrier { .. }
                 | Doing::AtConditionBarrier { .. }
+                | Doing::InGroup { .. }
                 | Doing::Flushing { .. }
         )
     }

@@ -13,6 +13,7 @@ use super::barrier::{Barrier, SpinBarrier};
 use super::block::Block;
 use super::condition::Condition;
 use super::condition_barrier::ConditionBarrier;
+use super::group::Group;
 use super::mutex::Mutex;
 use super::net::Sockets;
 use super::queue::Queue;
@@ -44,6 +45,8 @@ pub(super) struct Vm {
     pub threads: Vec<Thread>,
     pub locks: Vec<SpinLock>,
     pub mutexes: Vec<Mutex>,
+    /// By the number of the mutex that has their name.
+    pub groups: Vec<Group>,
     pub barriers: Vec<Barrier>,
     pub spin_barriers: Vec<SpinBarrier>,
     pub condition_barriers: Vec<ConditionBarrier>,
@@ -287,6 +290,7 @@ impl Vm {
             Doing::AtConditionBarrier { barrier, spin } => {
                 self.meet(host, vcpu, thread, barrier, Some(spin))
             }
+            Doing::InGroup { group, spin } => self.spin_in_group(host, vcpu, thread, (group, spin)),
             Doing::Busy { until } if until > host.now() => Flow::Busy,
             Doing::Busy { .. } => {
                 state.doing = Doing::Next;
@@ -371,7 +375,7 @@ impl Vm {
     fn spin_limit(&self, thread: &Thread) -> Option<Nanos> {
         match thread.doing {
             // Without PAUSE: no pause-loop exits.
-            Doing::AtConditionBarrier { spin, .. } => {
+            Doing::AtConditionBarrier { spin, .. } | Doing::InGroup { spin, .. } => {
                 return Some(spin.saturating_sub(thread.spun));
             }
             Doing::AtSpinBarrier { spin, .. } => {

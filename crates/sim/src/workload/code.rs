@@ -14,6 +14,13 @@ pub(crate) enum Op {
     Unlock(u32),
     MutexLock(u32),
     MutexUnlock(u32),
+    /// Work of a group, which follows, and [`Op::GroupDone`] after that; those who do not lead skip both.
+    Group {
+        group: u32,
+        /// How long who waits spins before it blocks; none: not at all.
+        spin: Option<Nanos>,
+    },
+    GroupDone(u32),
     Barrier(u32),
     SpinBarrier {
         barrier: u32,
@@ -178,6 +185,11 @@ impl Code {
         self.at
     }
 
+    /// The work of the group that it is at has been done by another thread.
+    pub fn skip_group(&mut self) {
+        self.at += 3;
+    }
+
     /// The current operation is over.
     pub fn done(&mut self) {
         if self.ops[self.at as usize] != Op::Exit {
@@ -211,6 +223,13 @@ impl Writer<'_> {
                 let unit = index(&mut self.names.units, name);
                 let units = *units;
                 self.ops.push(Op::Count { unit, units });
+            }
+            Statement::Group { name, work, spin } => {
+                // Waits for it are told as those for a mutex of its name.
+                let (group, spin) = (index(&mut self.names.mutexes, name), *spin);
+                self.ops.push(Op::Group { group, spin });
+                self.ops.push(Op::Compute(*work));
+                self.ops.push(Op::GroupDone(group));
             }
             Statement::Barrier(name) => {
                 let index = index(&mut self.names.barriers, name);

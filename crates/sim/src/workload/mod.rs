@@ -74,6 +74,8 @@ use corun_model::time::SEC;
 
 /// The longest program text, bytes.
 pub const MOST_TEXT: usize = 64 * 1024;
+/// In the program of several threads alike: the thread's number. In a client's port: its connection's.
+pub const NUMBER: &str = "{i}";
 /// The most statements in a program.
 pub const MOST_STATEMENTS: usize = 4096;
 /// The deepest nesting of blocks.
@@ -163,6 +165,16 @@ pub enum Statement {
     Lock(String, Vec<Statement>),
     /// Statements under a blocking lock.
     Mutex(String, Vec<Statement>),
+    /// Work that one thread does for all who have come until it begins; the others spin, if it says for how
+    /// long, and then block until it is done.
+    Group {
+        /// Its name.
+        name: String,
+        /// Of the one who leads.
+        work: Length,
+        /// Of the others.
+        spin: Option<Nanos>,
+    },
     /// Waits, blocked, for all threads that name this barrier.
     Barrier(String),
     /// Waits for all threads that name this barrier, spinning in user space; if it says for how long, then

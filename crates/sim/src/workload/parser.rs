@@ -23,18 +23,19 @@ pub struct ParseError {
 }
 
 pub(super) const STATEMENTS: &str = "compute TIME [±N% | exp], sleep TIME [±N% | exp], lock NAME { … }, \
-     mutex NAME { … }, barrier NAME, spin-barrier NAME [TIME], condition-barrier NAME [TIME], send NAME, \
+     mutex NAME { … }, group NAME TIME [±N% | exp] [TIME], barrier NAME, spin-barrier NAME [TIME], condition-barrier NAME [TIME], send NAME, \
      recv NAME, loop [N] { … }, \
      count [N] [UNIT], queue NAME CAPACITY, memory SIZE N/us, mix B/M/W, read SIZE [random], \
      write SIZE [random], append LOG SIZE, request PORT, reply PORT SIZE, transmit PORT SIZE, wait NAME, \
      signal NAME, broadcast NAME, shootdown, every TIME, \
      timer NAME TIME [absolute], busy TIME [±N% | exp], yield";
 
-pub(super) const KEYWORDS: [&str; 31] = [
+pub(super) const KEYWORDS: [&str; 32] = [
     "compute",
     "sleep",
     "lock",
     "mutex",
+    "group",
     "barrier",
     "spin-barrier",
     "condition-barrier",

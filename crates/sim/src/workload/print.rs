@@ -52,6 +52,10 @@ impl fmt::Display for Statement {
                 write!(f, "mutex {name}")?;
                 block(f, body)
             }
+            Statement::Group { name, work, spin } => {
+                write!(f, "group {name} {work}")?;
+                patience(f, *spin)
+            }
             Statement::Barrier(name) => write!(f, "barrier {name}"),
             Statement::SpinBarrier(name, spin) => {
                 write!(f, "spin-barrier {name}")?;

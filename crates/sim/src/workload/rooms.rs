@@ -13,6 +13,11 @@ fn statement(statement: &Statement, inside: &impl Fn(&String) -> String) -> Stat
         Statement::Lock(name, body) => Statement::Lock(inside(name), list(body, inside)),
         Statement::Mutex(name, body) => Statement::Mutex(inside(name), list(body, inside)),
         Statement::Loop(times, body) => Statement::Loop(*times, list(body, inside)),
+        Statement::Group { name, work, spin } => Statement::Group {
+            name: inside(name),
+            work: *work,
+            spin: *spin,
+        },
         Statement::Barrier(name) => Statement::Barrier(inside(name)),
         Statement::SpinBarrier(name, spin) => Statement::SpinBarrier(inside(name), *spin),
         Statement::ConditionBarrier(name, spin) => Statement::ConditionBarrier(inside(name), *spin),

@@ -7,9 +7,9 @@ use super::{Access, LONGEST, MOST_BYTES, Memory, Mix, Statement, Timer};
 use corun_model::{Nanos, size, time};
 
 /// Statements that may block their thread, and so are refused inside a kernel spin lock.
-pub(super) const WAITING: [&str; 15] = [
+pub(super) const WAITING: [&str; 16] = [
     "sleep", "send", "recv", "mutex", "read", "write", "append", "request", "reply", "transmit",
-    "wait", "every", "timer", "yield", "barrier",
+    "wait", "every", "timer", "yield", "barrier", "group",
 ];
 
 /// Does it take time each time, so that a loop around it makes progress? (A second `reply` to the
@@ -27,6 +27,7 @@ pub(super) fn takes_time(statement: &Statement) -> bool {
             | Statement::Every(_)
             | Statement::Timer(_)
             | Statement::Busy(_)
+            | Statement::Group { .. }
     )
 }
 
@@ -39,6 +40,11 @@ impl Parser<'_> {
             "busy" => Statement::Busy(self.length()?),
             "every" => Statement::Every(self.period()?),
             "timer" => Statement::Timer(self.timer()?),
+            "group" => Statement::Group {
+                name: self.name("the name of a group")?,
+                work: self.length()?,
+                spin: self.patience()?,
+            },
             "barrier" => Statement::Barrier(self.name("the name of a barrier")?),
             "spin-barrier" => {
                 Statement::SpinBarrier(self.name("the name of a barrier")?, self.patience()?)

@@ -292,3 +292,32 @@ fn who_spins_at_a_barrier_needs_no_waking() {
         assert_eq!(throughput(&outcome, 0) as u64 / 2, rounds);
     }
 }
+
+#[test]
+fn a_group_has_its_work_done_once() {
+    let rounds = |with: &str| {
+        let program = format!("loop {{ compute 10us; {with}; count }}");
+        let mut spec = vm("a", free(), &[program.as_str(); 4]);
+        spec.vcpus = 4;
+        run(4, 10 * MS, vec![spec])
+    };
+    // One leads for itself; meanwhile the others come, of whom one leads for all, while the first comes
+    // again: four rounds in 60 us, where a mutex has two.
+    let near = |outcome: &Outcome, each: Nanos| {
+        let expected = 1e9 / each as f64;
+        let seen = throughput(outcome, 0);
+        assert!((seen / expected - 1.0).abs() < 0.01, "{seen} {expected}");
+    };
+    near(&rounds("mutex g { compute 30us }"), 30 * US);
+    let blocked = rounds("group g 30us");
+    near(&blocked, 15 * US);
+    assert_eq!(blocked.vms[0].achieved.spin, 0);
+    let spun = rounds("group g 30us 50us");
+    near(&spun, 15 * US);
+    // Of 60 us each works for 10, three spin for 20 and the fourth, who led alone, for 20 as well;
+    // two of them also while the third leads for them.
+    assert!(spun.vms[0].achieved.spin > SEC);
+    let briefly = rounds("group g 30us 5us");
+    near(&briefly, 15 * US);
+    assert!(briefly.vms[0].achieved.spin < SEC / 2);
+}

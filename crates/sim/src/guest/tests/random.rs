@@ -56,6 +56,10 @@ pub(crate) fn random_program(seed: u64, index: u64) -> String {
             "send q1; "
         };
     }
+    if all.chance(300) {
+        writer.text +=
+            ["group g 20us exp; ", "group g 20us 10us; "][writer.rng.between(0, 1) as usize];
+    }
     writer.text += "count }";
     writer.text
 }

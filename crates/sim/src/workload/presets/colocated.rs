@@ -27,7 +27,8 @@ pub(super) const ALL: &[Preset] = &[
         "sysbench-mysql",
         "MySQL and SysBench's OLTP, read-only (apps/mysql/sysbench2.sh: oltp, 1,000,000 rows, \
          --oltp-read-only=on, 32 threads): a transaction is 16 statements (BEGIN, 14 SELECTs, COMMIT) of \
-         100 us each (assumed), 20 us of SysBench before each (assumed: a script in Lua). One page of \
+         100 us each (assumed), 10 us of SysBench before each (assumed, as pgbench: --test=oltp with \
+         --oltp-table-size is SysBench 0.4, in C; Lua came with 0.5). One page of \
          16 KiB (InnoDB's) is read: sysbench's `special` distribution takes a quarter of its rows from \
          all of the table, some 220 MB, of which InnoDB's 128 MB (its default) hold half.",
         Shape::Own(as_many, sysbench_mysql),
@@ -127,7 +128,7 @@ fn eager(i: u32, compute: &str) -> String {
 }
 
 fn sysbench_mysql(threads: u32) -> Vec<(String, String)> {
-    let client = |i| eager(i, "20us ±50%");
+    let client = |i| eager(i, "10us ±50%");
     let server = |i| {
         let select = format!("recv ask{i}; compute 100us ±50%; send answer{i}");
         format!(
@@ -198,7 +199,7 @@ fn ycsb_rocksdb(threads: u32) -> Vec<(String, String)> {
     let users = threads.saturating_sub(1).max(1);
     let text = "memory 8MB 10/us; loop { \
          loop 4096 { compute 46us ±50%; \
-         mutex writers { compute 5us }; count 2 ops }; send full }";
+         group writers 2us 100us; compute 3us; count 2 ops }; send full }";
     let user = |i: u32| (format!("client{i}"), text.to_string());
     let compaction = "queue full 4; loop { recv full; read 4MB; compute 20ms; write 4MB }";
     let mut all: Vec<_> = (0..users).map(user).collect();

@@ -51,6 +51,7 @@ pub(crate) fn halt_poll(table: Reader<'_>) -> HaltPoll {
         grow_start: table.duration("grow_start", COST),
         shrink: table.whole("shrink", 0..=1000),
         shared: table.flag("shared"),
+        to_end: table.flag("to_end"),
     };
     table.finish();
     halt_poll

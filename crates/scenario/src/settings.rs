@@ -145,6 +145,8 @@ pub struct HaltPoll {
     pub shrink: Option<u32>,
     /// Also while another task waits?
     pub shared: Option<bool>,
+    /// To the end, then?
+    pub to_end: Option<bool>,
 }
 
 /// `[run]`.

@@ -343,14 +343,15 @@ impl Simulation {
     }
 
     /// `cpu` is to schedule. If the host polls there for a task, that one blocks, and the scheduler
-    /// decides without it. False if there is none, or if something came for it in this very moment.
+    /// decides without it; or it polls on, and asks again. False if there is none, or if something came
+    /// for it in this very moment.
     fn polled_gives_way(&mut self, cpu: PcpuId) -> bool {
         let Some(task) = self.host.polled_on(cpu) else {
             return false;
         };
         self.load.end_poll(&mut self.host, task);
         self.carry_out();
-        self.host.current(cpu) != Some(task)
+        self.host.current(cpu) != Some(task) || self.host.polled_on(cpu) == Some(task)
     }
 
     /// Lets the scheduler decide for `cpu` and carries its decision out.

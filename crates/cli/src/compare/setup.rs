@@ -92,6 +92,7 @@ fn halt_polling(said: &HaltPoll) -> HaltPollParams {
     set(&mut params.grow_start, said.grow_start);
     set(&mut params.shrink, said.shrink);
     set(&mut params.shared, said.shared);
+    set(&mut params.to_end, said.to_end);
     params
 }
 

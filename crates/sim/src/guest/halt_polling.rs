@@ -10,8 +10,10 @@
 //!
 //! Whoever the scheduler puts in its place, a vCPU that is polled for does not stay ready: it has
 //! nothing to run. The poll ends when the scheduler wants the pCPU (`need_resched()`, since 5.13) and
-//! the vCPU blocks, so that its wake-up is a wake-up like others. Before 5.13 a kernel without full
-//! preemption, as servers have, polled to the end first; that half a millisecond is not modelled.
+//! the vCPU blocks, so that its wake-up is a wake-up like others. Before 5.13 the loop looked at
+//! `single_task_running()` and the time only: without the first, as in the enhanced form, a kernel that does
+//! not preempt itself (`CONFIG_PREEMPT_VOLUNTARY`, as servers have) polls to the end, and schedules
+//! then ([`HaltPollParams::to_end`]).
 
 use corun_model::Nanos;
 use corun_model::time::US;
@@ -30,6 +32,9 @@ pub struct HaltPollParams {
     pub shrink: u32,
     /// Polls although other tasks want the pCPU (the dissertation's enhanced halt polling).
     pub shared: bool,
+    /// Polls to the end, whatever the scheduler wants meanwhile (before 5.13, without full preemption).
+    /// Only a poll that is `shared` comes to that.
+    pub to_end: bool,
 }
 
 impl Default for HaltPollParams {
@@ -40,6 +45,7 @@ impl Default for HaltPollParams {
             grow_start: 10 * US,
             shrink: 0,
             shared: false,
+            to_end: false,
         }
     }
 }
@@ -83,6 +89,13 @@ pub fn parameters() -> Vec<Parameter> {
             "polls although another task waits (enhanced halt polling)",
             Value::Switch(default.shared),
             "stock KVM does not; dissertation, section 3.6.1",
+            "both",
+        ),
+        row(
+            "host.halt_poll.to_end",
+            "a shared poll goes on when the scheduler wants the pCPU",
+            Value::Switch(default.to_end),
+            "Linux virt/kvm/kvm_main.c: need_resched() ends polls since 5.13",
             "both",
         ),
     ]

@@ -54,6 +54,8 @@ pub(super) struct IdleState {
     halted_at: Option<Nanos>,
     /// How long KVM polls for it.
     window: PollWindow,
+    /// Somebody else is to have the pCPU, as soon as the poll is over (`need_resched()`).
+    wanted: bool,
     timer: Option<EventId>,
 }
 
@@ -152,7 +154,8 @@ impl Vm {
             let halted_at = slot.idle_state.halted_at;
             self.end_idling(host, vcpu);
             // It stays halted, now without its pCPU.
-            self.vcpus[vcpu as usize].idle_state.halted_at = halted_at;
+            let state = &mut self.vcpus[vcpu as usize].idle_state;
+            (state.halted_at, state.wanted) = (halted_at, false);
             self.leave_pcpu(host, vcpu);
         }
     }
@@ -171,10 +174,24 @@ impl Vm {
         }
     }
 
-    /// KVM polls no longer for `vcpu` (`kvm_vcpu_can_poll()`), whose thread blocks.
+    /// The scheduler wants the pCPU: KVM polls no longer for `vcpu` (`kvm_vcpu_can_poll()`), whose
+    /// thread blocks; or it polls on, and gives way then.
     pub(super) fn end_poll(&mut self, host: &mut Host, vcpu: u32) {
         self.settle(host, vcpu);
-        self.stop_halt_poll(host, vcpu);
+        match self.halt_poll.shared && self.halt_poll.to_end {
+            true => self.vcpus[vcpu as usize].idle_state.wanted = true,
+            false => self.stop_halt_poll(host, vcpu),
+        }
+    }
+
+    /// The poll has caught its wake-up: who wanted the pCPU meanwhile has it before the guest goes on.
+    fn give_way(&mut self, host: &mut Host, vcpu: u32) {
+        let slot = &mut self.vcpus[vcpu as usize];
+        if std::mem::take(&mut slot.idle_state.wanted)
+            && let Some(cpu) = host.task(slot.task).running_on()
+        {
+            host.resched(cpu, Some(cpu));
+        }
     }
 
     /// Something has come for an idling vCPU, or it goes on otherwise.
@@ -219,6 +236,7 @@ impl Vm {
                 self.vcpus[vcpu as usize].kept += u64::from(retained);
                 self.end_idling(host, vcpu);
                 self.resumed(host, vcpu);
+                self.give_way(host, vcpu);
                 return true;
             }
             Idling::HaltPolling { until } if until <= host.now() => {

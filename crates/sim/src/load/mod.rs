@@ -209,7 +209,7 @@ pub trait Load {
     }
 
     /// The scheduler wants another task on the pCPU of `task`, for which the host polls: the load ends
-    /// the poll, after which `task` waits.
+    /// the poll, after which `task` waits; or it goes on, and asks for a schedule when it ends.
     fn end_poll(&mut self, host: &mut Host, task: TaskId) {
         let _ = (host, task);
     }

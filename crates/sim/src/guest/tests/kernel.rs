@@ -203,6 +203,32 @@ fn a_poll_cut_short_waits_for_its_wakeup_not_for_its_turn() {
 }
 
 #[test]
+fn before_5_13_a_shared_poll_goes_on_to_its_end() {
+    // Polled for 7 ms at a time in slices of 1 ms, beside a VM that comes every 50 ms.
+    let longest_wait = |to_end| {
+        let vms = vec![
+            vm("naps", free(), &["loop { compute 50us; sleep 7ms }"]),
+            vm("comes", free(), &["loop { every 50ms; compute 1us }"]),
+        ];
+        let params = HaltPollParams {
+            most: 20 * MS,
+            shared: true,
+            to_end,
+            ..HaltPollParams::default()
+        };
+        let guests = Guests::new(vms, Vec::new(), 1).unwrap();
+        let outcome = simulate(machine(1, FREE), MS, guests.with_halt_polling(params));
+        // Else a poll is over with the slice, and catches nothing.
+        assert_eq!(achieved(&outcome).halt_poll_hits > 50, to_end);
+        outcome.vms[1].ready_waits.quantile(1.0)
+    };
+    // A turn of 1 ms, or what was left of the poll.
+    let (at_once, at_the_end) = (longest_wait(false), longest_wait(true));
+    assert!(at_once <= 2 * MS, "{at_once}");
+    assert!((2 * MS..=8 * MS).contains(&at_the_end), "{at_the_end}");
+}
+
+#[test]
 fn a_poll_gives_way_to_whoever_wants_the_pcpu() {
     // Sleeps that grow the window to 200 us, beside a VM that comes every 10 ms.
     let vms = vec![

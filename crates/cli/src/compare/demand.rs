@@ -5,7 +5,7 @@ use super::rtapp;
 use super::schedulers::unknown;
 use corun_scenario::{Located, Problem, Problems, Thread, Vm, Workload};
 use corun_sim::guest::ThreadSpec;
-use corun_sim::workload::{Program, preset, preset_names};
+use corun_sim::workload::{NUMBER, Program, preset, preset_names};
 
 /// Where it was said what a VM does.
 pub fn said(vm: &Vm) -> Option<&Located<String>> {
@@ -87,17 +87,27 @@ fn of_workload(
 
 /// The threads of one `[[vm.….thread]]`; `number` counts them over the VM.
 fn of_program(thread: &Thread, number: &mut u32) -> Result<Vec<ThreadSpec>, Problem> {
-    let program = program(&thread.program)?;
-    let spec = |_| {
+    let numbered = thread.program.value.contains(NUMBER);
+    let mut program = of_instance(&thread.program, 0)?;
+    let spec = |i| {
+        if numbered && i > 0 {
+            program = of_instance(&thread.program, i)?;
+        }
         let name = format!("thread{number}");
         *number += 1;
-        ThreadSpec {
+        Ok(ThreadSpec {
             name,
             program: program.clone(),
             vcpu: thread.vcpu,
-        }
+        })
     };
-    Ok((0..thread.count).map(spec).collect())
+    (0..thread.count).map(spec).collect()
+}
+
+/// The program of the `i`-th of several threads alike, with its own number where the text has `{i}`.
+fn of_instance(text: &Located<String>, i: u32) -> Result<Program, Problem> {
+    let own = text.value.replace(NUMBER, &i.to_string());
+    Program::parse(&own).map_err(|error| text.problem(error.to_string()))
 }
 
 /// Reads a program.
@@ -106,4 +116,39 @@ fn of_program(thread: &Thread, number: &mut u32) -> Result<Vec<ThreadSpec>, Prob
 /// What is wrong with it, at its place.
 pub fn program(text: &Located<String>) -> Result<Program, Problem> {
     Program::parse(&text.value).map_err(|error| text.problem(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_alike_may_have_a_number_in_their_program() {
+        let said = |text: &str| Thread {
+            count: 3,
+            vcpu: None,
+            program: Located {
+                value: text.to_string(),
+                key: "program".into(),
+                place: corun_scenario::Place {
+                    source: "test".into(),
+                    line: 1,
+                },
+            },
+        };
+        let mut number = 4;
+        let threads = of_program(&said("loop { request redis{i} }"), &mut number).unwrap();
+        let programs = threads.iter().map(|thread| thread.program.to_string());
+        let programs: Vec<_> = programs.collect();
+        assert_eq!(
+            programs,
+            [
+                "loop { request redis0 }",
+                "loop { request redis1 }",
+                "loop { request redis2 }"
+            ]
+        );
+        assert_eq!((threads[0].name.as_str(), number), ("thread4", 7));
+        assert!(of_program(&said("loop { requests redis{i} }"), &mut number).is_err());
+    }
 }

@@ -9,7 +9,7 @@ use crate::device::net::{
     ChannelSpec, ClientKind, ClientOutcome, ClientSpec, End, MOST_CONNECTIONS, NetworkSpec,
 };
 use crate::waits::Waits;
-use crate::workload::Op;
+use crate::workload::{NUMBER, Op};
 use corun_model::{Nanos, VmId};
 
 type Wired<T> = Result<T, GuestError>;
@@ -181,15 +181,16 @@ impl Wiring<'_> {
                 Ok(())
             }
             ClientKind::Requests(requests) => {
-                let port = self.port_of(client, &subject, &requests.port)?;
-                self.need_of(client, &subject, port, Use::Request)?;
-                self.need_of(client, &subject, port, Use::Reply)?;
-                self.serve(&subject, index, client, port, requests.connections)
+                let uses = [Use::Request, Use::Reply];
+                self.serve(
+                    &subject,
+                    index,
+                    (&requests.port, requests.connections),
+                    &uses,
+                )
             }
             ClientKind::Stream { port, connections } => {
-                let port = self.port_of(client, &subject, port)?;
-                self.need_of(client, &subject, port, Use::Request)?;
-                self.serve(&subject, index, client, port, *connections)
+                self.serve(&subject, index, (port, *connections), &[Use::Request])
             }
             ClientKind::Sink { port } => {
                 let port = self.port_of(client, &subject, port)?;
@@ -208,30 +209,52 @@ impl Wiring<'_> {
         }
     }
 
-    /// Connects a client with a port that takes requests.
+    /// Connects a client with the port that takes its requests, or with those of each connection.
     fn serve(
         &mut self,
         subject: &str,
         index: usize,
-        client: &ClientSpec,
-        port: u32,
-        connections: u32,
+        (name, connections): (&str, u32),
+        uses: &[Use],
     ) -> Wired<()> {
-        let of_port = |error: GuestError| error.about("port");
-        self.serves_only(subject, client.vm, port)
-            .map_err(of_port)?;
         if connections == 0 {
             return Err(GuestError::new(
                 subject,
                 "connections is 0; accepted: at least 1",
             ));
         }
-        for _ in 0..connections {
+        let spec = self.spec;
+        let client = &spec.clients[index];
+        let numbered = name.contains(NUMBER);
+        let mut port = self.served(client, subject, name, 0, uses)?;
+        for i in 0..connections {
+            if numbered && i > 0 {
+                port = self.served(client, subject, name, i, uses)?;
+            }
             let endpoint = self.endpoint(subject, client.vm, port, false, None)?;
             let end = self.guests.network.connect(index, endpoint);
             self.set_peer(endpoint, end);
         }
         Ok(())
+    }
+
+    /// The number of the port of a client's `i`-th connection, which threads use in these ways.
+    fn served(
+        &self,
+        client: &ClientSpec,
+        subject: &str,
+        name: &str,
+        i: u32,
+        uses: &[Use],
+    ) -> Wired<u32> {
+        let name = name.replace(NUMBER, &i.to_string());
+        let port = self.port_of(client, subject, &name)?;
+        for how in uses {
+            self.need_of(client, subject, port, *how)?;
+        }
+        self.serves_only(subject, client.vm, port)
+            .map_err(|error| error.about("port"))?;
+        Ok(port)
     }
 
     fn channel(&mut self, spec: &ChannelSpec) -> Wired<()> {

@@ -419,3 +419,27 @@ fn pinged(params: EmulatorParams, clients: Vec<ClientSpec>) -> Nanos {
     let outcome = run_net(2, 10 * MS, vec![vm], &network(clients));
     outcome.clients[0].responses.quantile(0.5)
 }
+
+#[test]
+fn connections_may_have_a_port_each() {
+    // The first instance takes 10 ms for a request, the second nothing: nobody answers for the other.
+    let programs = [
+        "loop { request web0; compute 10ms; reply web0 100B; count slow }",
+        "loop { request web1; compute 1us; reply web1 100B; count quick }",
+    ];
+    let instances = vm("a", quick(), &programs);
+    let mut said = requests(2, Pace::Think(Some(length("1ms"))));
+    said.port = "web{i}".into();
+    let spec = network(vec![client(0, ClientKind::Requests(said.clone()))]);
+    let outcome = run_net(2, 10 * MS, vec![instances.clone()], &spec);
+    let counted = &outcome.vms[0].achieved;
+    assert!((80.0..95.0).contains(&counted.throughput), "{counted:?}");
+    let quickly = counted.other_throughputs[0].1;
+    assert!((700.0..900.0).contains(&quickly), "{counted:?}");
+    // There must be an instance for each.
+    said.connections = 3;
+    let spec = network(vec![client(0, ClientKind::Requests(said))]);
+    let refused = Guests::with_devices(vec![instances], Vec::new(), &[], &spec, 1);
+    let error = refused.err().unwrap().to_string();
+    assert!(error.contains("web2"), "{error}");
+}

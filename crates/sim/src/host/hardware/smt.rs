@@ -67,8 +67,9 @@ impl SmtParams {
                 tried,
             )
         };
-        let pause = "assumed: half of what halt polling costs, whose loss the dissertation (§3.2.2) \
-                     puts on the exits and the loop around PAUSE; a loop in the guest has no exits";
+        let pause = "assumed: half of what halt polling costs; the loop is around PAUSE (cpu_relax() of \
+                     idle=poll, Linux kernel/sched/idle.c), and KVM's had none until 5.14 \
+                     (virt/kvm/kvm_main.c)";
         let table = "dissertation, Table 3.2 (MatMul on the SMT sibling)";
         vec![
             of(

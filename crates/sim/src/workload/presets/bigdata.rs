@@ -8,7 +8,9 @@ use corun_model::time::{MS, US};
 
 pub(super) const ABOUT: &str = "Computing on data in memory, a thread per vCPU. Spark's stages end \
     when their last task does; then its driver plans the next one, 5 ms (assumed: stages of empty \
-    tasks take about that long). OpenMP's threads spin 300,000 times at barriers before they block \
+    tasks take about that long). Where the size of its data is known, its threads also stop for \
+    collections of the young generation: HotSpot's, of a heap of 1 GiB, when 256 MiB are full, of which a \
+    line of text takes 1 KiB (counted in OpenJDK 8); full collections and spilling are left out. OpenMP's threads spin 300,000 times at barriers before they block \
     (libgomp's GOMP_SPINCOUNT), about a millisecond. Spread of shares and lines per us are assumed.";
 
 /// Stages of a Spark job.
@@ -23,6 +25,85 @@ const fn spark(name: &'static str, about: &'static str, stage: Nanos, cache: Cac
         unit: "",
     };
     Preset::new(name, about, Shape::Team(team))
+}
+
+/// A Spark job with its collections.
+const fn spark_job(name: &'static str, about: &'static str, threads: Threads) -> Preset {
+    Preset::new(name, about, Shape::Own(|vcpus| vcpus, threads))
+}
+
+/// Name and program of each of so many threads.
+type Threads = fn(u32) -> Vec<(String, String)>;
+
+/// Lines, or pairs of them, from one collection to the next: Eden is 256 MiB of a heap of 1 GiB
+/// (spark.driver.memory; HotSpot's NewRatio of 2 and InitialSurvivorRatio of 8), and a line leaves 1 KiB there. (Counted for
+/// `split("\\s+")` in OpenJDK 8: Pattern with its buffers some 450 bytes, Matcher 200, lists 140, strings and
+/// their characters 200, tuples 50.)
+const LINES_OF_EDEN: u64 = 256 << 10;
+
+/// Work of a stage from its lines, a line so long, all threads together; `copying` is what a
+/// collection of Eden takes, likewise.
+///
+/// Each thread fills its part of Eden, and stops. (HotSpot stops all when Eden is full, whoever has filled it:
+/// who has no pCPU then needs one only as far as the next safepoint, so that others wait less for it than here.)
+/// Then they collect together (HotSpot has threads of its own for that, 18 on 24 CPUs), and look for what is
+/// left to do with 5000 `sched_yield()`, some 2.5 ms, before they sleep (`WorkStealingYieldsBeforeSleep`).
+fn collected(lines: u64, line: Nanos, copying: Nanos, threads: u32) -> String {
+    let n = u64::from(threads);
+    let (work, copying) = (LINES_OF_EDEN * line / n, (copying / n).max(US));
+    let collections = (lines / LINES_OF_EDEN).max(1);
+    format!(
+        "loop {collections} {{ compute {}us; barrier safepoint; compute {}us; \
+         spin-barrier collected 2500us }}",
+        work / US,
+        copying / US
+    )
+}
+
+/// The stages of a job, one after the other, for each of its threads; with the driver's part after each.
+fn job(stages: &str, cache: Cache, threads: u32) -> Vec<(String, String)> {
+    // Alone it has nobody to wait for.
+    let alone = |text: &str| {
+        let text = text.replace("barrier safepoint; ", "");
+        text.replace("; spin-barrier collected 2500us", "")
+    };
+    let of = |i: u32| {
+        let driver = if i == 0 { "; compute 5ms" } else { "" };
+        let (end, stages) = match threads {
+            1 => (driver.to_string(), alone(stages)),
+            _ => (
+                format!("; barrier stage{driver}; barrier stage"),
+                stages.to_string(),
+            ),
+        };
+        let text = stages.replace("; END", &end);
+        (
+            format!("worker{i}"),
+            format!("{}loop {{ {text} }}", cache.text(threads)),
+        )
+    };
+    (0..threads).map(of).collect()
+}
+
+fn pagerank(threads: u32) -> Vec<(String, String)> {
+    const LINES: u64 = 100_000_000;
+    const PAIRS: u64 = 1001 * 1001;
+    let n = u64::from(threads);
+    let read = collected(LINES, US, LINES_OF_EDEN * 5 * 30, threads);
+    // Each task's lines have nearly all pairs.
+    let found = n * PAIRS.min(LINES / n);
+    let distinct = collected(found, US, LINES_OF_EDEN * 5 * 30, threads);
+    let iteration = format!("compute {}us ±20%", (PAIRS / n).max(1));
+    let stages = format!("{read}; END; {distinct}; END; loop 10 {{ {iteration}; END }}");
+    job(&stages, mib(256, 20), threads)
+}
+
+fn kmeans(threads: u32) -> Vec<(String, String)> {
+    const LINES: u64 = 270_000_000;
+    let lines_of_128_mb = 10_500_000 * u64::from(threads);
+    let copying = 500 * US * u64::from(threads);
+    let wave = collected(LINES.min(lines_of_128_mb), 1500, copying, threads);
+    job(&format!("{wave}; END"), mib(256, 8), threads)
 }
 
 /// Parallel regions of OpenMP.
@@ -54,19 +135,26 @@ pub(super) const ALL: &[Preset] = &[
         1300 * MS,
         mib(4, 15),
     ),
-    spark(
+    spark_job(
         "pagerank",
-        "Spark's PageRank: a stage joins links and ranks: 1 M edges (assumed, the size of SNAP's \
-         web graphs) at 1 us (assumed: hash joins of boxed numbers): 1 s.",
-        1000 * MS,
-        mib(256, 20),
+        "SparkPageRank (its example) as vSMT-IO's published scripts start it (github.com/vSMT-IO/vSMT-IO, \
+         a939127, apps/spark): 100 M lines of two numbers from 0 to 1000, 878 MB, 10 iterations, and \
+         Spark 2.0.2 in one process with the heap of 1 GiB that is its default. A task per thread \
+         reads its lines, splits them and keeps each pair once: 1 us a line (assumed: a regular expression \
+         compiled, three strings, a hash) = 4.2 s of each of 24. Its next stage has the pairs of all \
+         tasks, of 1001 x 1001 that there can be, at 1 us: another second; then the iterations have \
+         1 M pairs, 42 ms of each of 24. A collection copies five objects of each line at 30 ns \
+         (assumed): they are in a task's table until that is spilled.",
+        pagerank,
     ),
-    spark(
+    spark_job(
         "kmeans",
-        "Spark's K-means: a stage finds the nearest of 10 centres for 1 M points (assumed) of 20 \
-         dimensions (k and dimensions of HiBench's `kmeans.conf`): 200 M multiply-adds at 2 ns (assumed: JVM) = 400 ms.",
-        400 * MS,
-        mib(160, 8),
+        "SparkKMeans (its example), likewise: 270 M lines of three numbers, 3.4 GB, K of 5. These do not \
+         fit into the heap, so that each iteration reads them again, in splits of 128 MB at most: 10 M \
+         lines a task, at 1.5 us (assumed: three numbers parsed, five distances) 15 s. Of 26 tasks \
+         on 24 threads the last two have a wave of their own, which is left out. Nothing lives on \
+         but the centres: a collection takes 0.5 ms (assumed: roots).",
+        kmeans,
     ),
     openmp(
         "xgboost-binary",
@@ -97,6 +185,17 @@ pub(super) const ALL: &[Preset] = &[
         "levels",
     ),
     openmp(
+        "xgboost-year",
+        "XGBoost's yearpredMSD demo (463,715 rows of 90 columns: demo/yearpredMSD/runexp1.sh of \
+         github.com/xiaoweishang/xgboost, 6282e498): the fourth program that the authors of vSMT-IO start \
+         (apps/xgboost/homo.sh, \"year prediction\"), which trains like the others: 463,715 x 90 x 2 ns = \
+         83 ms per level; 20 us to choose splits (assumed). Entries of 8 bytes: 334 MB.",
+        83 * MS,
+        20 * US,
+        mib(318, 5),
+        "levels",
+    ),
+    openmp(
         "xgboost-prediction",
         "XGBoost predicting: 6513 rows (mushrooms) down 100 trees of 6 levels (its default depth; 100 \
          trees assumed) at 2 ns per node = 7.8 ms, in one parallel loop.",
@@ -108,7 +207,9 @@ pub(super) const ALL: &[Preset] = &[
     Preset::new(
         "matmul",
         "Matrices of 8000 x 8000 integers (vSMT-IO), rows divided among threads that do not wait for \
-         each other. Three of 8000^2 x 4 = 256 MB; blocks reused in the cache leave 8 lines/us \
+         each other. Three of 8000^2 x 4 = 256 MB. The published src/host/matmul.c (github.com/vSMT-IO/vSMT-IO, \
+         a939127) is the plain triple loop, down the columns of B: a line per multiply-add, which the \
+         next 15 columns find in the last-level cache (8000 lines of 64 bytes); 8 lines/us come from memory \
          (assumed).",
         Shape::Team(Team {
             work: 10 * MS,

@@ -6,9 +6,14 @@
  * Time is cut into slots, the same on all pCPUs. When one begins, VMs with a ready vCPU are taken
  * in turn: each that finds as many pCPUs without an owner as it has ready vCPUs gets them for the
  * slot; one that does not waits for a later slot, as Algorithm 1 looks for the first with enough
- * available pCPUs. The first that found too few is served first in the next slot, when all pCPUs
- * are available: so every VM that is ready whenever a slot begins gets one within as many slots as
- * there are VMs.
+ * available pCPUs. Those pCPUs count that a vCPU of the VM may use (affinity, cpusets); where there
+ * are fewer than vCPUs, all of them are enough, and a part of the VM starts.
+ *
+ * The first that found too few is served first in the next slot, when all pCPUs are available. And
+ * nobody has a second slot before those who are ready have had their first, but on pCPUs that these
+ * leave: slots come in rounds, which last for no more slots than there are VMs. Without them, on a
+ * host of which cpusets make parts, whoever is first in the table would have its part of the host
+ * in each slot that begins with a VM of another part.
  *
  * A gang is the vCPUs that are ready: those that wait need no pCPU, and other gangs that fit beside
  * it run in its slot (Ousterhout's processes of a task force that cannot run leave their pCPUs to
@@ -21,8 +26,9 @@
  * until the owner wants them. Tasks of the host that are no vCPUs run in fair order with whoever
  * owns the pCPU.
  *
- * Where affinity leaves a VM no pCPUs that it could own, a part of it starts. Order by turns does
- * not look at weights: strict VMs get slots alike.
+ * What one vCPU of a VM may use counts for all of them: where their affinities differ, a VM may own
+ * a pCPU for which none of those is ready that may run there. Order by turns does not look at
+ * weights: strict VMs get slots alike.
  */
 #ifndef CORUN_GANG_STRICT_H
 #define CORUN_GANG_STRICT_H
@@ -55,11 +61,16 @@ static inline bool strict_available(struct cpu_ctx *c, s32 cpu)
 	return c && is_online(cpu) && !shared(c->owner);
 }
 
-/* The pCPUs that nobody owns yet, while who opens a slot gives them away. */
+/* A slot that is being opened: the pCPUs that nobody owns yet, and whose turn it is. */
 struct strict_free {
 	u64 pcpus[MASK_WORDS];
-	u32 count;
-	u32 pad;
+	u64 length; /* of the slot; 0: nobody has it yet */
+	u32 count;  /* of `pcpus` */
+	u32 number; /* of the slot */
+	u32 round;  /* who had one since that one is not due */
+	u32 missed; /* the VM that was due first and found too few; or NO_VM */
+	u32 others; /* somebody was not due */
+	u32 spare;  /* who is first with what is left over */
 };
 
 /* Words of a mask that any pCPU is in. */
@@ -102,20 +113,45 @@ CALLED u32 strict_wanted(u32 slot)
 	return ready;
 }
 
+/* Those of a word of pCPUs that any vCPU of `g`, which has a conf, may use. */
+static inline u64 strict_may(struct gang *g, u32 word)
+{
+	return shared(g->conf->pcpus[opaque(word) % MASK_WORDS]);
+}
+
+/* Are `wanted` pCPUs free that the VM in a slot of the table may use, or at least all of those? */
+CALLED u32 strict_fits(u32 slot, u32 wanted, struct strict_free *free)
+{
+	struct gang g = gang_in(slot);
+	u32 all = 0, open = 0;
+	u32 word;
+
+	if (!g.conf || !free)
+		return true;
+	repeat (word, strict_words()) {
+		u64 may = strict_may(&g, word);
+
+		all += (u32)__builtin_popcountll(may & knobs.online[opaque(word) % MASK_WORDS]);
+		open += (u32)__builtin_popcountll(may & free->pcpus[opaque(word) % MASK_WORDS]);
+	}
+	return open >= wanted || open >= all;
+}
+
 /*
  * Gives the VM in a slot of the table at most `wanted` pCPUs, of those where its vCPUs are (`here`)
- * or of all; returns how many it did not get. Only free pCPUs are looked at, and each but once if
- * it is given away: or a slot would take as long to open as there are VMs times pCPUs.
+ * or of all that it may use; returns how many it did not get. Only free pCPUs are looked at, and
+ * each but once if it is given away: or a slot would take as long to open as there are VMs times
+ * pCPUs.
  */
 CALLED u32 strict_take(u32 slot, u32 wanted, u32 here, struct strict_free *free)
 {
 	struct gang g = gang_in(slot);
 	u32 word, n;
 
-	if (!g.vm || !free)
+	if (!g.vm || !g.conf || !free || !wanted)
 		return 0;
 	repeat (word, strict_words()) {
-		u64 bits = free->pcpus[opaque(word) % MASK_WORDS];
+		u64 bits = free->pcpus[opaque(word) % MASK_WORDS] & strict_may(&g, word);
 
 		if (here)
 			bits &= shared(g.vm->where[opaque(word) % MASK_WORDS]);
@@ -144,13 +180,13 @@ CALLED u32 strict_take(u32 slot, u32 wanted, u32 here, struct strict_free *free)
 
 /*
  * Gives the VM at place `slot` of the table pCPUs for the time slot: one per ready vCPU, or none,
- * and then false; `first`: what there is.
+ * and then false.
  */
-static inline bool strict_assign(u32 slot, bool first, struct strict_free *free)
+static inline bool strict_assign(u32 slot, struct strict_free *free)
 {
 	u32 wanted = strict_wanted(slot);
 
-	if (!first && free->count < wanted)
+	if (!strict_fits(slot, wanted, free))
 		return false;
 	strict_take(slot, strict_take(slot, wanted, 1, free), 0, free);
 	return true;
@@ -166,33 +202,89 @@ static inline u32 strict_next(u32 slot, u32 first)
 	return next;
 }
 
+/* Has the VM of `g`, which has a gang_ctx, had no slot since the one with this number? */
+static inline bool strict_waits_since(struct gang *g, u32 number)
+{
+	return (s32)(shared(g->ctx->turn) - number) < 0;
+}
+
+/* The strict VM `g` takes its turn in the slot, if it finds enough pCPUs. */
+static inline bool strict_turn(struct gang *g, struct strict_free *free)
+{
+	if (!strict_assign(g->slot, free))
+		return false;
+	store(g->ctx->turn, free->number);
+	if (!free->length)
+		free->length = shared(g->conf->slot);
+	return true;
+}
+
+/* Serves those who are due in this round, from place `first` of the table on and round. */
+CALLED u32 strict_serve_due(u32 first, struct strict_free *free)
+{
+	u32 slot = first;
+	u32 turn;
+
+	if (!free)
+		return 0;
+	repeat (turn, MAX_VMS) {
+		struct gang g;
+
+		if (slot == NO_VM || (!free->count && free->missed != NO_VM))
+			break;
+		g = gang_in(slot);
+		if (g.mode == GANG_STRICT) {
+			if (!strict_waits_since(&g, free->round))
+				free->others = 1;
+			else if (!strict_turn(&g, free) && free->missed == NO_VM)
+				free->missed = slot;
+		}
+		slot = strict_next(slot, first);
+	}
+	return 0;
+}
+
+/* Serves those who have had their slot in this round with what is left over. */
+CALLED u32 strict_serve_others(u32 first, struct strict_free *free)
+{
+	u32 slot = first;
+	u32 turn;
+
+	if (!free)
+		return 0;
+	repeat (turn, MAX_VMS) {
+		struct gang g;
+
+		if (slot == NO_VM || !free->count)
+			break;
+		g = gang_in(slot);
+		if (g.mode == GANG_STRICT && !strict_waits_since(&g, free->round) &&
+		    strict_waits_since(&g, free->number) && strict_turn(&g, free))
+			free->spare = slot + 1;
+		slot = strict_next(slot, first);
+	}
+	return 0;
+}
+
 /* Assigns all pCPUs for a slot that begins now. */
 static inline void strict_assign_all(struct strict_free *free, u64 now)
 {
 	u32 first = active_slot(shared(slots.first) % MAX_VMS);
-	u32 slot = first;
-	u32 missed = NO_VM;
-	u64 length = 0;
-	u32 turn;
 
-	repeat (turn, MAX_VMS) {
-		struct gang g;
-
-		if (slot == NO_VM || (!free->count && missed != NO_VM))
-			break;
-		g = gang_in(slot);
-		if (g.mode == GANG_STRICT) {
-			bool fits = strict_assign(slot, !length, free);
-
-			if (!length)
-				length = shared(g.conf->slot);
-			if (!fits && missed == NO_VM)
-				missed = slot;
-		}
-		slot = strict_next(slot, first);
-	}
-	store(slots.first, missed != NO_VM ? missed : first + 1);
-	store(slots.end, now + (length ? length : SLOT_DEFAULT));
+	free->number = shared(slots.number) + 1;
+	free->round = shared(slots.round);
+	free->spare = shared(slots.spare);
+	free->missed = NO_VM;
+	strict_serve_due(first, free);
+	if (free->count && free->others)
+		strict_serve_others(active_slot(free->spare % MAX_VMS), free);
+	store(slots.first, free->missed != NO_VM ? free->missed : first + 1);
+	store(slots.number, free->number);
+	/* Nobody is due any more: so the next slot begins a round. */
+	if (free->missed == NO_VM)
+		store(slots.round, free->number + 1);
+	store(slots.spare, free->spare);
+	store(slots.end, now + (free->length ? free->length : SLOT_DEFAULT));
 }
 
 /* Makes every pCPU but `cpu` run its owner, or nobody's vCPU. */

@@ -267,6 +267,8 @@ struct vm_conf {
 	u64 boost_lead;	 /* how far ahead of its pCPU an urgent vCPU may run, ns of vtime */
 	u64 period;	 /* GANG_ASYMMETRIC: how often allotments begin anew, ns */
 	u64 neutral;	 /* latency with which knobs.wakeup_gran is a vCPU's own, ns */
+	/* GANG_STRICT: pCPUs that any of its vCPUs may use, a bit each */
+	u64 pcpus[MASK_WORDS];
 };
 
 /* A vCPU among its siblings (gang_relaxed.h): progress it has not made. */
@@ -286,7 +288,7 @@ struct gang_ctx {
 	u32 leader;  /* id of the vCPU that started it */
 	u32 epoch;   /* number of the start, never 0 once there was one */
 	u32 members; /* places of `vcpu` that have ever been used */
-	u32 pad;
+	u32 turn;    /* gang_strict.h: number of the slot in which it had pCPUs last */
 	u32 target[MAX_PCPUS]; /* pCPUs called on to join: those that hold the epoch */
 	struct gang_vcpu vcpu[GANG_VCPUS];
 };
@@ -296,7 +298,9 @@ struct gang_slots {
 	u64 end;     /* when the present slot is over */
 	u64 opening; /* somebody is filling the next one */
 	u32 first;   /* slot of the VM that is served first in the next one */
-	u32 pad;
+	u32 number;  /* of the present slot */
+	u32 round;   /* number of the slot that the present round began with */
+	u32 spare;   /* slot of the VM that is first with what is left over */
 };
 
 /* Holds of a pCPU since the dispatcher was loaded (retention.h): counts and ns. Those that ended,

@@ -52,12 +52,15 @@ pub struct VmConf {
     pub period: Nanos,
     /// Asymmetric: the latency that stands for the host's wake-up granularity, ns.
     pub neutral: Nanos,
+    /// Strict: the pCPUs that any of its vCPUs may use.
+    pub pcpus: PcpuSet,
 }
 
 impl VmConf {
     /// What `plan` asks for the VM that the dispatcher knows as `id`, which weighs `weight`
-    /// (`None`: vCPU by vCPU). A skew to be looked at without end is looked at every 100 µs.
-    pub fn of(id: u32, plan: &VmPlan, weight: Option<u32>) -> Self {
+    /// (`None`: vCPU by vCPU), and of whose vCPUs any may use each of the `allowed` pCPUs. A skew to be looked at
+    /// without end is looked at every 100 µs.
+    pub fn of(id: u32, plan: &VmPlan, weight: Option<u32>, allowed: &PcpuSet) -> Self {
         let alone = Self {
             id,
             placement: plan.placement.number(),
@@ -79,6 +82,7 @@ impl VmConf {
                 gang: 2,
                 fill: u32::from(slots.fill),
                 slot: slots.length.max(MS),
+                pcpus: open_to(allowed),
                 ..alone
             },
             Gang::Demand(boost) => Self {
@@ -99,6 +103,26 @@ impl VmConf {
                 ..alone
             },
         }
+    }
+
+    /// The same for a VM that weighs `weight` by now, and whose vCPUs may use these pCPUs.
+    pub fn with(self, weight: Option<u32>, allowed: &PcpuSet) -> Self {
+        Self {
+            weight: weight.unwrap_or(0),
+            pcpus: match self.pcpus.is_empty() {
+                true => self.pcpus,
+                false => open_to(allowed),
+            },
+            ..self
+        }
+    }
+}
+
+/// Where VMs get slots whose vCPUs may use `allowed`: as long as nothing is known of them, anywhere.
+fn open_to(allowed: &PcpuSet) -> PcpuSet {
+    match allowed.is_empty() {
+        true => PcpuSet::first(MAX_PCPUS as u32),
+        false => *allowed,
     }
 }
 

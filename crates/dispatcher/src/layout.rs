@@ -165,7 +165,7 @@ pub struct GangCtx {
     pub leader: u32,
     pub epoch: u32,
     pub members: u32,
-    pub pad: u32,
+    pub turn: u32,
     pub target: [u32; MAX_PCPUS],
     pub vcpu: [GangVcpu; GANG_VCPUS],
 }
@@ -178,7 +178,7 @@ impl Default for GangCtx {
             leader: 0,
             epoch: 0,
             members: 0,
-            pad: 0,
+            turn: 0,
             target: [0; MAX_PCPUS],
             vcpu: [GangVcpu::default(); GANG_VCPUS],
         }
@@ -192,7 +192,9 @@ pub(crate) struct GangSlots {
     pub end: u64,
     pub opening: u64,
     pub first: u32,
-    pad: u32,
+    pub number: u32,
+    pub round: u32,
+    pub spare: u32,
 }
 
 /// `struct hold_counters`: holds of a pCPU, and how they ended.

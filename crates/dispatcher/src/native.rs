@@ -549,9 +549,10 @@ impl<S: Services> Native<S> {
         self.inner.gangs.get(slot)
     }
 
-    /// Says what a plan asks for VM `id` (not 0) and what it weighs (`None`: vCPU by vCPU).
-    pub fn configure_vm(&mut self, id: u32, plan: &VmPlan, weight: Option<u32>) {
-        let conf = VmConf::of(id, plan, weight);
+    /// Says what a plan asks for VM `id` (not 0), what it weighs (`None`: vCPU by vCPU), and the pCPUs that any of
+    /// its vCPUs may use.
+    pub fn configure_vm(&mut self, id: u32, plan: &VmPlan, weight: Option<u32>, allowed: &PcpuSet) {
+        let conf = VmConf::of(id, plan, weight, allowed);
         if conf.gang != 0 {
             self.make_room_for_gangs();
         }
@@ -772,7 +773,7 @@ mod tests {
     }
 
     /// Fields of the structs that only native builds have.
-    const PLACES: usize = 48;
+    const PLACES: usize = 51;
 
     /// Where fields lie, in order.
     macro_rules! places {
@@ -786,7 +787,7 @@ mod tests {
         TaskStruct: id vcpu_of weight cpu queued_vtime allowed group conf ctx;
         HostTable: claim_idle queue_length move_first next_queued move_queued requeue insert insert_next insert_local kick set_slice start_timer tap_in tap_out;
         Context: this host cpus vms vm_confs gangs pools pcpu_confs group_confs groups current knobs slots now cpu vms_seen index;
-        GangSlots: end opening first;
+        GangSlots: end opening first number round spare;
         PcpuIndex: trees waiting fixed llc llcs_known;
         };
         // SAFETY: constant arrays of the C side, of this length.

@@ -148,6 +148,12 @@ fn pools(pcpus: u32, seed: u64) -> [PoolConf; 2] {
     [pool(7_000_000, 0..divide), pool(0, divide..pcpus)]
 }
 
+/// What the vCPUs of a VM may use: those of the second one half of the host only, as far as slots go by that.
+fn allowed_to(vm: u32, pcpus: u32) -> PcpuSet {
+    let from = if vm == 2 { pcpus / 2 } else { 0 };
+    (from..pcpus).map(PcpuId).collect()
+}
+
 /// Every gang mode.
 fn gangs() -> impl Strategy<Value = Gang> {
     prop::sample::select(vec![
@@ -203,7 +209,13 @@ impl<const TAPPED: bool> Machine<TAPPED> {
         let mut native = Native::new(knobs, host);
         native.configure_pools(pools(pcpus, 1));
         (1..3).for_each(|vm| {
-            native.configure_vm(vm, &plan(placement, gang), (vm == 1).then_some(300));
+            let allowed = allowed_to(vm, pcpus);
+            native.configure_vm(
+                vm,
+                &plan(placement, gang),
+                (vm == 1).then_some(300),
+                &allowed,
+            );
         });
         for task in 0..tasks_on(pcpus) as u32 {
             let known = TaskStruct {
@@ -303,8 +315,9 @@ impl<const TAPPED: bool> Machine<TAPPED> {
     }
 
     fn configure(&mut self, placement: Placement, weight: Option<u32>) {
+        let allowed = allowed_to(1, self.running.len() as u32);
         self.native
-            .configure_vm(1, &plan(placement, self.gang), weight);
+            .configure_vm(1, &plan(placement, self.gang), weight, &allowed);
     }
 
     fn wake(&mut self, task: usize, here: u32) {

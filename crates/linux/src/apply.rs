@@ -15,7 +15,7 @@ use crate::helpers;
 use crate::knobs::Parts;
 use crate::tables::Tables;
 use corun_dispatcher::{PcpuConf, PoolConf, TaskConf, VmConf};
-use corun_model::{PcpuPlan, Placement, Plan, Pool, TaskId, TaskPlan, VmPlan, counted};
+use corun_model::{PcpuPlan, PcpuSet, Placement, Plan, Pool, TaskId, TaskPlan, VmPlan, counted};
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -274,7 +274,7 @@ fn tell_helpers(vm: &mut Vm, to: &impl Told) -> libbpf_rs::Result<()> {
     told
 }
 
-/// The weight is the administrator's, all else the policy's.
+/// The weight and where its vCPUs may run are the administrator's, all else the policy's.
 fn tell_vm(
     vm: &mut Vm,
     wanted: Option<&VmPlan>,
@@ -282,13 +282,16 @@ fn tell_vm(
     to: &impl Told,
 ) -> libbpf_rs::Result<()> {
     let (id, weight) = (vm.key.tgid, vm.weight);
+    let allowed = (vm.vcpus.iter()).fold(PcpuSet::default(), |all, vcpu| all.or(&vcpu.allowed));
     let conf = match (wanted, vm.told) {
-        (Some(plan), _) => VmConf::of(id, plan, weight),
-        (None, Some(told)) if base == Base::AsTold => VmConf {
-            weight: weight.unwrap_or(0),
-            ..told
-        },
-        _ => VmConf::of(id, &VmPlan::placed(vm.vm, Placement::Free), weight),
+        (Some(plan), _) => VmConf::of(id, plan, weight, &allowed),
+        (None, Some(told)) if base == Base::AsTold => told.with(weight, &allowed),
+        _ => VmConf::of(
+            id,
+            &VmPlan::placed(vm.vm, Placement::Free),
+            weight,
+            &allowed,
+        ),
     };
     if vm.told != Some(conf) {
         // It is written in two steps: should the second fail, nothing is known to hold.

@@ -47,7 +47,7 @@ fn what_the_kernel_knows_is_laid_out_alike() {
         id vcpus active_weight llc pad here r#where
     }
     same! { GangCtx = gang_ctx:
-        until stopped leader epoch members pad target vcpu
+        until stopped leader epoch members turn target vcpu
     }
     same! { GangVcpu = gang_vcpu:
         behind since stopped costop id pad
@@ -74,7 +74,7 @@ fn what_it_is_told_is_laid_out_alike() {
     }
     same! { VmConf = vm_conf:
         id placement weight light gang fill slot stop resume sample wake_boost flush_boost
-        boost_limit boost_lead period neutral
+        boost_limit boost_lead period neutral pcpus
     }
     same! { PcpuConf = pcpu_conf:
         hold partner wait_wait miss_miss gives_way cookies pad

@@ -451,6 +451,65 @@ fn strict_gives_who_wakes_in_the_slot_what_is_available() {
     assert_eq!(of_task(&runs, 1)[0], 20 * MS);
 }
 
+/// Hogs of VMs of so many vCPUs, each of which may use these pCPUs only.
+fn hogs_on(vms: &[(u32, &str)]) -> Vec<Job> {
+    let vcpus = |((size, on), vm): (&(u32, &str), u32)| {
+        let vcpu = |n| from(0, vm, n).on(on);
+        (0..*size).map(vcpu).collect::<Vec<_>>()
+    };
+    vms.iter().zip(0..).flat_map(vcpus).collect()
+}
+
+/// Who may not run on a pCPU gets no slot there: each part of the host is shared by those who may use it, and
+/// none of it idles. VMs of two parts do not get fewer turns for being many; more vCPUs than pCPUs are served in
+/// part.
+#[test]
+fn strict_gives_vms_no_pcpus_that_they_may_not_use() {
+    type Case<'a> = (u32, &'a [(u32, &'a str)], &'a [f64]);
+    let third = 1.0 / 3.0;
+    let cases: [Case<'_>; 5] = [
+        (
+            2,
+            &[(1, "0"), (1, "0"), (1, "0"), (1, "0-1")],
+            &[third, third, third, 1.0],
+        ),
+        (
+            8,
+            &[
+                (4, "0-3"),
+                (4, "0-3"),
+                (4, "0-3"),
+                (4, "4-7"),
+                (4, "4-7"),
+                (4, "4-7"),
+            ],
+            &[third; 24],
+        ),
+        (
+            4,
+            &[(2, "0-1"), (2, "0-1"), (2, "0-1"), (2, "2-3"), (2, "2-3")],
+            &[third, third, third, third, third, third, 0.5, 0.5, 0.5, 0.5],
+        ),
+        (
+            4,
+            &[(2, "0-1"), (2, "2-3"), (2, "2-3"), (2, "0-1"), (2, "2-3")],
+            &[0.5, 0.5, third, third, third, third, 0.5, 0.5, third, third],
+        ),
+        (
+            4,
+            &[(4, "0-1"), (2, "2-3")],
+            &[0.5, 0.5, 0.5, 0.5, 1.0, 1.0],
+        ),
+    ];
+    for (pcpus, vms, wanted) in cases {
+        let (outcome, _) = starts(pcpus, hogs_on(vms), STRICT, 10 * SEC);
+        let shares = run_shares(&outcome);
+        let kept = |(share, wanted): (&f64, &f64)| (share - wanted).abs() < 0.02;
+        assert!(shares.iter().zip(wanted).all(kept), "{vms:?}: {shares:?}");
+        assert!(outcome.idle_share < 0.01, "{vms:?}: {}", outcome.idle_share);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 

@@ -66,6 +66,8 @@ pub struct Dispatcher<K: Kind = Indexed> {
     timers: Vec<EventId>,
     plans: Vec<VmPlan>,
     weights: Vec<Option<u32>>,
+    /// The pCPUs that any vCPU of each VM may use.
+    allowed: Vec<PcpuSet>,
     groups: Groups,
     helpers: Helpers,
 }
@@ -130,6 +132,7 @@ impl<K: Kind> Dispatcher<K> {
             timers: vec![EventId::NONE; 2 * pcpus as usize],
             plans: Vec::new(),
             weights: Vec::new(),
+            allowed: Vec::new(),
             groups: Groups::default(),
             helpers: Helpers::default(),
         }
@@ -138,7 +141,16 @@ impl<K: Kind> Dispatcher<K> {
     fn configure(&mut self, vm: usize) {
         let id = dispatcher_id(VmId::from(vm));
         self.native
-            .configure_vm(id, &self.plans[vm], self.weights[vm]);
+            .configure_vm(id, &self.plans[vm], self.weights[vm], &self.allowed[vm]);
+    }
+
+    /// A vCPU of a VM may use these.
+    fn allow(&mut self, vm: VmId, pcpus: &PcpuSet) {
+        let vm = vm.index();
+        if let Some(allowed) = self.allowed.get_mut(vm) {
+            *allowed = allowed.or(pcpus);
+            self.configure(vm);
+        }
     }
 
     /// Passes on to the host what the dispatcher asked for during a callback made on `here`.
@@ -247,6 +259,7 @@ impl<K: Kind> HostScheduler for Dispatcher<K> {
         let free = |vm| VmPlan::placed(VmId::from(vm), Placement::Free);
         self.plans = (0..vms.len()).map(free).collect();
         self.weights = vms.iter().map(|vm| vm.weight).collect();
+        self.allowed = vec![PcpuSet::default(); vms.len()];
         (0..vms.len()).for_each(|vm| self.configure(vm));
     }
 
@@ -273,6 +286,9 @@ impl<K: Kind> HostScheduler for Dispatcher<K> {
         self.helpers.add(task.index(), vm, spec.helper_of);
         self.native.services().add_task();
         self.native.add_task(known, host.now());
+        if let Some(vm) = vm {
+            self.allow(vm, &host.task(task).spec.allowed);
+        }
     }
 
     fn wake(&mut self, host: &mut Host, task: TaskId, waker: Option<PcpuId>) {

@@ -184,29 +184,55 @@ fn texts(name: &str, threads: u32) -> Vec<(String, String)> {
 #[test]
 fn shapes_of_presets() {
     // A team: work and working set are shared, what is serial is the first thread's.
-    let [(_, first), (_, second)] = &texts("bodytrack", 2)[..] else {
+    let [(_, first), (_, second)] = &texts("volrend", 2)[..] else {
         panic!("two threads");
     };
-    let sections = "loop 755 { compute 47019ns ±20%; mutex shared { compute 200ns } }";
-    assert_eq!(
-        *second,
-        format!("memory 4MB 5/us; loop {{ {sections}; barrier phase; barrier phase }}")
+    let begins =
+        |text: &str, with: &str| text.starts_with(&format!("memory 2MB 5/us; loop {{ {with}"));
+    assert!(
+        begins(first, "compute 800us ±5%; condition-barrier phase; "),
+        "{first}"
     );
-    assert!(first.ends_with("; barrier phase; compute 2ms ±20%; barrier phase; count 1 stages }"));
+    assert!(
+        begins(second, "condition-barrier phase; compute 20us ±20%; "),
+        "{second}"
+    );
+    assert!(
+        first.ends_with("; condition-barrier phase; count 1 frames }"),
+        "{first}"
+    );
+    // A pool that the main thread waits for.
+    let pool = texts("bodytrack", 3);
+    let [(_, main), (_, one), (_, other)] = &pool[..] else {
+        panic!("three threads");
+    };
+    assert!(
+        main.contains("loop 12 { barrier go; barrier ready; compute 30us ±50%; count 1 stages }")
+    );
+    assert_eq!(one, other);
+    assert!(one.starts_with(
+        "memory 4MB 5/us; loop { loop 12 { barrier go; barrier init; \
+         loop 32 { compute 16us ±20%; mutex tickets { compute 200ns } }; barrier done; barrier ready };"
+    ), "{one}");
     // One has nobody to wait for.
     assert!(!texts("bodytrack", 1)[0].1.contains("barrier"));
+    assert!(!texts("bodytrack", 2)[1].1.contains("barrier init"));
+    assert!(!texts("volrend", 1)[0].1.contains("barrier"));
+    // Whose main thread and writer are there however few others.
+    assert_eq!(texts("vips", 1).len(), 3);
+    assert_eq!(preset("vips").unwrap().default_threads(16), 18);
     assert!(!texts("streamcluster", 1)[0].1.contains("barrier"));
     // What overflows every cache is not divided; what is several programs is not, either.
     assert!(texts("canneal", 8)[0].1.starts_with("memory 1600MB 12/us"));
     assert!(texts("astar", 8)[7].1.starts_with("memory 4MB 20/us"));
     // Locks of parts: a thread's own and its neighbour's.
     assert!(
-        texts("barnes", 3)[2]
+        texts("radiosity", 3)[2]
             .1
             .contains("mutex part2 { compute 200ns }")
     );
     assert!(
-        texts("barnes", 3)[2]
+        texts("radiosity", 3)[2]
             .1
             .contains("mutex part0 { compute 200ns }")
     );

@@ -2,7 +2,7 @@
 //! PARSEC.
 
 use super::Preset;
-use super::shapes::{Cache, Meet, Sections, Shape, Stage, Team, kib, mib};
+use super::shapes::{Cache, Meet, Rounds, Sections, Shape, Stage, Team, kib, mib, shared};
 use corun_model::Nanos;
 use corun_model::time::{MS, US};
 
@@ -11,9 +11,14 @@ pub(super) const ABOUT: &str = "PARSEC 3.0 on its native inputs, a thread per vC
     programs' sources, sizes of inputs are from their `native.runconf` and `simlarge.runconf`. How many \
     instructions, locks, barriers and waits a run on the simlarge input has with 8 threads, summed over \
     them, and working sets are assumed: orders of magnitude, because only running them would tell \
-    (`streamcluster` is reckoned from its loops instead). An instruction takes a cycle of 2.6 GHz. By \
+    (`streamcluster` is reckoned from its loops instead). Where a text says \"counted\", the program was run, \
+    with 16 threads, built by gcc 12 -O2, on an Intel Xeon of 2023; lengths are CPU time there, taken \
+    as they are. An instruction takes a cycle of 2.6 GHz. By \
     how much shares of work differ, how long locks are held (200 ns: a few lines from other cores, 80 \
     ns each) and lines per us are assumed, too.";
+
+/// PARSEC's own barrier: spins for 0.1 ms first (parsec_barrier.cpp: SPIN_COUNTER_MAX).
+const PARSEC: &str = "condition-barrier phase 100us";
 
 const UNLOCKED: Option<Sections> = None;
 
@@ -80,20 +85,16 @@ pub(super) const ALL: &[Preset] = &[
     ),
     Preset::new(
         "bodytrack",
-        "Body tracking by a particle filter, stages shared out by a pool of threads. A frame is \
-         14.03 G / 4 = 3.5 G instructions and 619 / 4 / 8 = 19 barriers: 3.5 G / 19 = 71 ms of work \
-         in between; its 114,621 locks, tickets for the next piece of work, are 122,000 \
-         instructions or 47 us apart. Between stages the main thread normalises and resamples 4000 \
-         particles, 0.5 us each (assumed). 8 MB of images.",
-        Shape::Team(Team {
-            work: 71 * MS,
-            vary: 20,
-            serial: 2 * MS,
-            meet: Meet::Block,
-            sections: one_lock(47 * US),
-            cache: mib(8, 5),
-            unit: "stages",
-        }),
+        "Body tracking by a particle filter, stages shared out by a pool of threads, which the main thread \
+         waits for. Counted (above) with native's 4000 particles and 5 layers, on the images of one frame \
+         again and again: in a frame 12 image stages of 1.05 ms of all threads together, then five times \
+         new particles, 2.5 ms, and their weights, 39 ms (two stages); the main thread alone works 9.5 \
+         ms between frames, 0.68 ms before each new-particles stage and 20 to 30 us after the others: 13 \
+         of a frame's 245 ms. Threads meet three times in a stage (workers before and after it, and with the \
+         main thread at its end) and wait for its start. Work goes in tickets, a lock for each: one in 34 \
+         us (16 us in image stages, 20 of new particles, four weights: assumed from that). The lock is \
+         held for 200 ns (below). 8 MB of images.",
+        Shape::Own(|vcpus| vcpus.saturating_add(1), bodytrack),
     ),
     team(
         "canneal",
@@ -168,19 +169,26 @@ pub(super) const ALL: &[Preset] = &[
     ),
     Preset::new(
         "fluidanimate",
-        "Fluid dynamics; nine barriers per frame (AdvanceFrameMT), PARSEC's own, which spins for up to 0.1 ms \
-         (pthreads.cpp includes parsec_barrier.hpp, which takes the place of pthreads'). 14.06 G / (5 frames x 300,000 \
-         particles) = 9,400 instructions per particle: 500,000 x 9,400 / 9 = 520 M or 200 ms. Its 17.8 \
-         M locks, one per cell, are never waited for in practice and left out. Particles: 64 MB for \
-         300,000, so 107 MB.",
-        Shape::Team(Team {
-            work: 200 * MS,
-            vary: 15,
-            serial: 0,
-            meet: Meet::Parsec,
-            sections: UNLOCKED,
+        "Fluid dynamics; ten barriers per frame (AdvanceFrameMT), PARSEC's own, which spins for up to 0.1 ms \
+         (pthreads.cpp includes parsec_barrier.hpp, which takes the place of pthreads'). Counted (above) with \
+         499,554 particles, made of in_15K's by 33 shifted copies (native: 500,000): 720 ms of all \
+         threads in a frame, two phases of which are 85 %. Its locks, of cells, one per 0.16 us, \
+         were waited for nine times and are left out. Particles: 64 MB for 300,000, so 107 MB.",
+        Shape::Rounds(Rounds {
+            phases: &[
+                shared(0, 0).ending(PARSEC),
+                shared(17 * MS, 20).ending(PARSEC),
+                shared(37 * MS, 10).ending(PARSEC),
+                shared(8_300 * US, 20).ending(PARSEC),
+                shared(295 * MS, 7).ending(PARSEC),
+                shared(8_500 * US, 20).ending(PARSEC),
+                shared(308 * MS, 7).ending(PARSEC),
+                shared(15 * MS, 10).ending(PARSEC),
+                shared(14 * MS, 12).ending(PARSEC),
+                shared(11 * MS, 14).ending(PARSEC),
+            ],
             cache: mib(107, 8),
-            unit: "phases",
+            unit: "",
         }),
     ),
     apart(
@@ -221,21 +229,79 @@ pub(super) const ALL: &[Preset] = &[
     ),
     Preset::new(
         "vips",
-        "Image processing on demand: threads compute tiles, one writes them. 31.21 G / (2662 x 5500 \
-         pixels) = 2,131 instructions per pixel, so 4096 x 2131 = 8.7 M or 3.4 ms for a tile of 64 x \
-         64 (assumed). Its 33,586 locks are 0.93 M instructions or 360 us apart: nine per tile. \
-         Writing a tile is a copy into the page cache, 20 us (assumed).",
-        Shape::Pipeline(&[
-            stage(
-                "tile",
-                true,
-                "memory 1MB 5/us; loop 9 { compute 360us ±10%; mutex cache { compute 200ns } }",
-                16,
-            ),
-            stage("writer", false, "compute 20us; count tiles", 16),
-        ]),
+        "Image processing on demand, vips 7.22.1: threads take tiles of 64 x 64 pixels themselves \
+         (threadpool.c). Counted (above) on an image as wide as native's, of 17,920 x 4,608 pixels: 0.56 \
+         ms a tile, 1.1 page faults in it. A tile takes `allocate_lock`, which all share, in it and at its \
+         end that of the buffer's semaphore `nwrite`; it ends with a post for the main thread, which waits for it \
+         (`tick`) and has next to nothing to do (1 us, assumed). 0.43 madvise(MADV_DONTNEED) a tile, by \
+         which free() trims its arena, flush the TLBs: here one in two tiles. A buffer of 530 tiles is \
+         written, 6.5 MB, by a thread of its own while the next is filled: 7 ms of it a copy (assumed: 1 \
+         GB/s). How long locks are held (300 and 100 ns) is assumed. The disk is left out.",
+        Shape::Own(|vcpus| vcpus.saturating_add(2), vips),
     ),
 ];
+
+/// A pool and the main thread, which is alone with all the work if there are no more threads.
+fn bodytrack(threads: u32) -> Vec<(String, String)> {
+    let pool = threads.saturating_sub(1);
+    // So many tickets of so many us of a stage, a worker's share of them.
+    let share = |tickets: u32, us: u64| {
+        let workers = u64::from(pool.max(1));
+        let all = u64::from(tickets) * us * US;
+        let times = u64::from(tickets).div_ceil(workers);
+        let each = all / workers / times;
+        format!("loop {times} {{ compute {each}ns ±20%; mutex tickets {{ compute 200ns }} }}")
+    };
+    let (image, new, weights) = (share(64, 16), share(125, 20), share(1000, 39));
+    // One worker has nobody to meet but the main thread.
+    let (begin, end) = match pool {
+        0 | 1 => ("", ""),
+        _ => ("barrier init; ", "barrier done; "),
+    };
+    let main = |image: &str, new: &str, weights: &str| {
+        format!(
+            "loop {{ compute 9500us ±10%; \
+             loop 12 {{ {image}; compute 30us ±50%; count stages }}; \
+             loop 5 {{ compute 680us ±10%; {new}; compute 20us; count stages; {weights}; count stages }} }}"
+        )
+    };
+    if pool == 0 {
+        let text = format!("memory 8MB 5/us; {}", main(&image, &new, &weights));
+        return vec![("main".to_string(), text)];
+    }
+    let stage = |work: &str| format!("barrier go; {begin}{work}; {end}barrier ready");
+    let worker = format!(
+        "{}loop {{ loop 12 {{ {} }}; loop 5 {{ {}; {} }} }}",
+        mib(8, 5).text(pool),
+        stage(&image),
+        stage(&new),
+        stage(&weights)
+    );
+    let waits = "barrier go; barrier ready";
+    let workers = (0..pool).map(|i| (format!("worker{i}"), worker.clone()));
+    std::iter::once(("main".to_string(), main(waits, waits, waits)))
+        .chain(workers)
+        .collect()
+}
+
+/// Threads for tiles, two tiles a round, one that counts them and one that writes.
+fn vips(threads: u32) -> Vec<(String, String)> {
+    // Longer than a buffer and the one before it: nobody waits for the main thread before that.
+    let tiles = "memory 1MB 5/us; queue tick 1060; loop { \
+         mutex allocate { compute 200ns; mutex nwrite { compute 100ns } }; compute 560us ±10%; \
+         mutex nwrite { compute 100ns }; send tick; \
+         mutex allocate { compute 200ns; mutex nwrite { compute 100ns } }; compute 280us ±10%; shootdown; \
+         compute 280us ±10%; mutex nwrite { compute 100ns }; send tick }";
+    let main = "queue go 1; loop { loop 530 { recv tick; compute 1us; count tiles }; send go }";
+    let writer = "loop { recv go; compute 7ms }";
+    let single = [("main", main), ("writer", writer)];
+    let single = single.map(|(name, text)| (name.to_string(), text.to_string()));
+    let tiles = |i| (format!("tile{i}"), tiles.to_string());
+    (0..threads.saturating_sub(2).max(1))
+        .map(tiles)
+        .chain(single)
+        .collect()
+}
 
 /// pgain(), candidate by candidate.
 fn streamcluster(threads: u32) -> Vec<(String, String)> {

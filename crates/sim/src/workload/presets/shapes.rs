@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The ways that benchmarks are parallel, each with its constructor of programs: threads alike
-//! ([`Shape::Alike`]), threads that share out phases ([`Team`]), stages with queues between them
+//! ([`Shape::Alike`]), threads that share out phases ([`Team`], [`Rounds`]), stages with queues between them
 //! ([`Shape::Pipeline`]), and whatever else ([`Shape::Own`]).
 
 use corun_model::Nanos;
@@ -18,6 +18,8 @@ pub(super) enum Shape {
     Copies(Cache),
     /// A thread per vCPU in a team.
     Team(Team),
+    /// A thread per vCPU in a team whose phases differ.
+    Rounds(Rounds),
     /// Stages; those of many threads have one per vCPU.
     Pipeline(&'static [Stage]),
     /// How many by vCPUs; the threads if there are so many.
@@ -43,6 +45,99 @@ pub(super) struct Team {
     pub unit: &'static str,
 }
 
+/// Threads that share out a round of phases, each of its own length, again and again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rounds {
+    /// One after the other.
+    pub phases: &'static [Phase],
+    /// What they work on together.
+    pub cache: Cache,
+    /// What a round is counted as; empty: not counted, work counts.
+    pub unit: &'static str,
+}
+
+/// A phase of [`Rounds`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Phase {
+    /// What the first thread does alone before its share; the others wait for it at the end.
+    alone: Nanos,
+    /// What all do together; 0: nothing.
+    work: Nanos,
+    /// By how much either differs, percent.
+    vary: u32,
+    /// The statements by which threads meet after it.
+    end: &'static str,
+    /// So many of the kind, one after the other.
+    times: u32,
+}
+
+/// The barrier of a mutex and a condition variable after a phase.
+pub(super) const BARRIER: &str = "condition-barrier phase";
+
+/// `work` of all threads together, shares of which differ by `vary` percent, and a barrier.
+pub(super) const fn shared(work: Nanos, vary: u32) -> Phase {
+    Phase {
+        alone: 0,
+        work,
+        vary,
+        end: BARRIER,
+        times: 1,
+    }
+}
+
+/// So much for the first thread alone, and a barrier.
+pub(super) const fn alone(time: Nanos, vary: u32) -> Phase {
+    let mut phase = shared(0, vary);
+    phase.alone = time;
+    phase
+}
+
+impl Phase {
+    /// The same, with other statements at its end.
+    pub(super) const fn ending(mut self, end: &'static str) -> Self {
+        self.end = end;
+        self
+    }
+
+    /// So many of them.
+    pub(super) const fn times(mut self, times: u32) -> Self {
+        self.times = times;
+        self
+    }
+
+    /// What thread i of n does.
+    fn text(self, i: u32, n: u32) -> String {
+        let mut parts = Vec::new();
+        if self.alone > 0 && i == 0 {
+            parts.push(compute(self.alone, self.vary));
+        }
+        if self.work > 0 {
+            parts.push(compute((self.work / u64::from(n)).max(1), self.vary));
+        }
+        // One thread has nobody to wait for.
+        if n > 1 {
+            parts.push(self.end.to_string());
+        }
+        let text = parts.join("; ");
+        match self.times {
+            1 => text,
+            times => format!("loop {times} {{ {text} }}"),
+        }
+    }
+}
+
+impl Rounds {
+    /// What thread i of n does.
+    fn text(&self, i: u32, n: u32) -> String {
+        let phases = self.phases.iter().map(|phase| phase.text(i, n));
+        let mut round: Vec<String> = phases.filter(|text| !text.is_empty()).collect();
+        if i == 0 && !self.unit.is_empty() {
+            round.push(format!("count {}", self.unit));
+        }
+        format!("{}loop {{ {} }}", self.cache.text(n), round.join("; "))
+    }
+}
+
 /// How a team meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meet {
@@ -52,8 +147,6 @@ pub(super) enum Meet {
     Spin,
     /// At a barrier made of a mutex and a condition variable.
     Condition,
-    /// At PARSEC's own: the same, spinning for 0.1 ms first (parsec_barrier.cpp: SPIN_COUNTER_MAX).
-    Parsec,
     /// At barriers made of a mutex and a condition variable, and by flags that threads look at until they are set.
     Flags(Flags),
     /// Not at all.
@@ -142,7 +235,7 @@ impl Shape {
     pub(super) fn default_threads(&self, vcpus: u32) -> u32 {
         match self {
             Shape::Alike(threads, ..) | Shape::Own(threads, _) => threads(vcpus),
-            Shape::Team(_) | Shape::Copies(_) => vcpus,
+            Shape::Team(_) | Shape::Rounds(_) | Shape::Copies(_) => vcpus,
             Shape::Pipeline(stages) => {
                 let many = stages.iter().filter(|stage| stage.many).count() as u32;
                 vcpus.saturating_mul(many) + stages.len() as u32 - many
@@ -166,6 +259,9 @@ impl Shape {
             Shape::Team(team) => (0..threads)
                 .map(|i| (format!("worker{i}"), team.text(i, threads)))
                 .collect(),
+            Shape::Rounds(rounds) => (0..threads)
+                .map(|i| (format!("worker{i}"), rounds.text(i, threads)))
+                .collect(),
             Shape::Pipeline(stages) => pipeline(stages, threads),
             Shape::Own(_, make) => make(threads),
         }
@@ -180,7 +276,6 @@ impl Team {
             Meet::Block => phase("; barrier phase"),
             Meet::Spin => phase("; spin-barrier phase 1ms"),
             Meet::Condition => phase("; condition-barrier phase"),
-            Meet::Parsec => phase("; condition-barrier phase 100us"),
             Meet::Flags(flags) => self.round(flags, i, n),
             Meet::Never => phase(""),
         };
@@ -312,6 +407,32 @@ fn pipeline(stages: &[Stage], threads: u32) -> Texts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn phases_of_a_round_are_shared_out_and_one_thread_meets_nobody() {
+        const PHASES: &[Phase] = &[
+            alone(3000, 5),
+            shared(8000, 0).ending("spin-barrier flags").times(2),
+            shared(0, 0),
+        ];
+        let (phases, cache) = (PHASES, kib(1, 1));
+        let rounds = Rounds {
+            phases,
+            cache,
+            unit: "steps",
+        };
+        let first = rounds.text(0, 2);
+        let expected = "loop { compute 3000ns ±5%; condition-barrier phase; \
+             loop 2 { compute 4000ns; spin-barrier flags }; condition-barrier phase; count steps }";
+        assert!(first.ends_with(expected), "{first}");
+        let second = rounds.text(1, 2);
+        let expected = "loop { condition-barrier phase; \
+             loop 2 { compute 4000ns; spin-barrier flags }; condition-barrier phase }";
+        assert!(second.ends_with(expected), "{second}");
+        let single = rounds.text(0, 1);
+        let expected = "loop { compute 3000ns ±5%; loop 2 { compute 8000ns }; count steps }";
+        assert!(single.ends_with(expected), "{single}");
+    }
 
     fn team(work: Nanos, meet: Meet) -> Team {
         let (sections, cache) = (None, kib(1, 1));

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! SPLASH-2 with PARSEC's inputs (SPLASH2X).
 
-use super::shapes::{Cache, Flags, Meet, Sections, Shape, Team, kib, mib};
+use super::shapes::{
+    Cache, Flags, Meet, Phase, Rounds, Sections, Shape, Team, alone, kib, mib, shared,
+};
 use super::{Preset, ocean, radiosity};
 use corun_model::Nanos;
 use corun_model::time::{MS, SEC, US};
 
-pub(super) const ABOUT: &str = "SPLASH-2 as PARSEC 3.0 has it (SPLASH2X), a thread per vCPU. Work is \
-    counted in instructions at one per cycle of 2.6 GHz. How many instructions, locks of all processors \
+pub(super) const ABOUT: &str = "SPLASH-2 as PARSEC 3.0 has it (SPLASH2X), a thread per vCPU. Where a text \
+    says \"counted\", the program was run, with 16 threads, built by gcc 12 -O2, on an Intel Xeon of 2023; \
+    lengths are CPU time there, taken as they are. Elsewhere work is reckoned in instructions at one per cycle of 2.6 GHz. How many instructions, locks of all processors \
     and barriers of each a run of SPLASH-2's default problem has is assumed: orders of magnitude, \
     because only running them would tell; for `fft` and `lu_cb`, whose floating-point operations are \
     known (5 n log2 n and 2/3 n^3), they come to 6.6 and 5.5 instructions for each. Where PARSEC's \
@@ -21,8 +24,7 @@ pub(super) const ABOUT: &str = "SPLASH-2 as PARSEC 3.0 has it (SPLASH2X), a thre
     `lu_cb`, `lu_ncb`, `ocean_cp`, `ocean_ncp`, `radix`, `splash-raytrace`, `water_nsquared` and \
     `water_spatial` wait by nothing else. The others also look at a volatile variable until another \
     thread has changed it, for as long as that takes: `spin-barrier flags`. Where in a round they do \
-    so is from their sources; that all wait for all there, and that there is as much work between \
-    any two waits, is assumed.";
+    so is from their sources; that all wait for all there is assumed.";
 
 /// What is known or assumed of a program.
 #[derive(Clone, Copy)]
@@ -62,6 +64,28 @@ const fn splash(name: &'static str, about: &'static str, facts: Facts) -> Preset
     Preset::new(name, about, Shape::Team(team))
 }
 
+/// Rounds of phases that differ.
+const fn rounds(
+    name: &'static str,
+    about: &'static str,
+    phases: &'static [Phase],
+    cache: Cache,
+    unit: &'static str,
+) -> Preset {
+    let rounds = Rounds {
+        phases,
+        cache,
+        unit,
+    };
+    Preset::new(name, about, Shape::Rounds(rounds))
+}
+
+/// Waits for flags that other threads set.
+const FLAGS: &str = "spin-barrier flags";
+
+/// The same just before a barrier.
+const FLAGS_BARRIER: &str = "spin-barrier flags; condition-barrier phase";
+
 /// Phases that end at barriers and nothing else.
 const fn phases(phase: Nanos, vary: u32, cache: Cache, unit: &'static str) -> Facts {
     Facts {
@@ -96,35 +120,43 @@ impl Facts {
         self.meet = meet;
         self
     }
-
-    /// The same, with work for one thread after each phase.
-    const fn serial(mut self, time: Nanos) -> Self {
-        self.serial = time;
-        self
-    }
 }
 
 pub(super) const ALL: &[Preset] = &[
-    splash(
+    rounds(
         "barnes",
-        "N bodies in an octree. 2003 M / 8 barriers = 250 M instructions or 96 ms; 34,516 locks of \
-         cells: 58,000 instructions or 22 us apart. Of a time step's four barriers (code.C: \
-         stepsystem(), load.C: maketree()) one comes after hackcofm(), in which who sums up a cell looks at \
-         `done` of those below until they are ready.",
-        phases(96 * MS, 10, mib(4, 3), "phases")
-            .locking(22 * US)
-            .meeting(flags(4, 1, 0)),
+        "N bodies in an octree, native's 4,194,304, counted (above): in a time step the tree is made (1.8 s \
+         of all threads), cells are summed up (0.4 s) and forces found (19 s), with a barrier after each (code.C: \
+         stepsystem(), load.C: maketree()). So a barrier is met hardly ever in a run of seconds. While \
+         cells are summed up (hackcofm()), who does so looks at `done` of those below until they are ready. \
+         Locks of cells, one per 0.4 us while the tree is made and none elsewhere, are left out. 1 GB \
+         (assumed).",
+        &[
+            shared(1_800 * MS, 15),
+            shared(400 * MS, 20).ending(FLAGS_BARRIER),
+            shared(19 * SEC, 5),
+            shared(20 * US, 20),
+        ],
+        mib(1024, 3),
+        "",
     ),
-    splash(
+    rounds(
         "cholesky",
-        "Sparse factorisation from task queues. 539 M / 3 barriers = 180 M instructions or 69 ms; \
-         54,054 locks: 10,000 instructions or 3.8 us apart. tk29 fills some 40 MB (assumed). A thread whose \
-         queue is empty looks at it until a task is there (mf.C: GetBlock()), at last the one that ends the \
-         factorisation, which all are sent at once (fo.C: DiagReceived()); so nobody waits at a barrier. \
-         Waits for tasks before that are left out.",
-        phases(69 * MS, 20, mib(40, 10), "phases")
-            .locking(3800)
-            .meeting(flags(1, 1, 0)),
+        "Sparse factorisation of native's tk29 from task queues, counted (above): 58 ms for one thread, which \
+         reads and analyses it before there are others, then 79 ms for all together, between four barriers; the \
+         program begins anew then (assumed). A thread whose queue is empty looks at it until a task is there \
+         (mf.C: GetBlock()): 827 times, for who has one to give; here ten times all for all (assumed). \
+         Locks, one per 2.1 us, half of them of a thread's own memory, are left out. Some 40 MB (assumed).",
+        &[
+            alone(58 * MS, 0),
+            shared(6_600 * US, 10),
+            shared(7_170 * US, 20).ending(FLAGS).times(10),
+            shared(0, 0),
+            shared(90 * US, 20),
+            shared(0, 0),
+        ],
+        mib(40, 10),
+        "",
     ),
     splash(
         "fft",
@@ -133,32 +165,41 @@ pub(super) const ALL: &[Preset] = &[
          bytes, transposed in between.",
         phases(13_600 * MS, 5, mib(12_288, 25), ""),
     ),
-    splash(
+    rounds(
         "fmm",
-        "N bodies by multipoles. 1250 M / 20 barriers = 62 M instructions or 24 ms; some 35,000 locks \
-         of boxes: 36,000 instructions or 14 us apart. A time step has six barriers (construct_grid.C, \
-         cost_zones.C, fmm.C). Threads look at `construct_synch` of a box until its parent has \
-         its neighbours (construct_grid.C: SetColleagues()), and at `interaction_synch`: of a box until \
-         those below have been added up (cost_zones.C: ComputeSubTreeCosts(), just before a barrier; \
-         interactions.C: UpwardPass(), VListInteraction(), WListInteraction()), and of its parent on the way \
-         down (DownwardPass()).",
-        phases(24 * MS, 15, mib(8, 3), "phases")
-            .locking(14 * US)
-            .meeting(flags(6, 1, 3)),
+        "N bodies by multipoles: phases of a time step counted (above) with 1,048,576 bodies, times four \
+         for native's 4,194,304: 1 s for each of 16 threads, so that a run of seconds sees few of its six \
+         barriers (construct_grid.C, cost_zones.C, fmm.C). Threads look at `interaction_synch` of a box \
+         until those below have been added up (interactions.C: UpwardPass(), VListInteraction(), \
+         WListInteraction(); cost_zones.C: ComputeSubTreeCosts()) and of its parent on the way down \
+         (DownwardPass()). Locks of boxes, one per 8.4 us, are left out. 1 GB (assumed).",
+        &[
+            shared(660 * MS, 15),
+            shared(48 * MS, 35),
+            shared(10_600 * MS, 3).ending(FLAGS_BARRIER),
+            shared(3_200 * MS, 8).ending(FLAGS_BARRIER),
+            shared(640 * MS, 20),
+            shared(240 * MS, 20).ending(FLAGS_BARRIER),
+        ],
+        mib(1024, 3),
+        "",
     ),
-    splash(
+    rounds(
         "lu_cb",
-        "Dense LU, contiguous blocks. 494 M instructions for n = 512; native's n = 8096: x 15.8^3 = \
-         1.95 T or 751 s, in 8096 / 32 = 253 steps of 3 s on average; before each, one thread factors \
-         the diagonal block, 32^3 x 2/3 flops x 5.5 instructions = 46 us. 8096^2 x 8 bytes; blocks \
-         stay in the L2 cache.",
-        phases(3 * SEC, 10, mib(500, 2), "").serial(46 * US),
+        "Dense LU, contiguous blocks: counted (above) for n = 4096, where a step is 69 ms of all threads on \
+         average, less and less, and 2 ms for blocks of its row and column, which come first; native's n = \
+         8096 has 253 steps of four times that. All steps are the mean here. 8096^2 x 8 bytes; blocks stay in the L2 cache.",
+        &[shared(8 * MS, 10), shared(270 * MS, 7)],
+        mib(500, 2),
+        "",
     ),
-    splash(
+    rounds(
         "lu_ncb",
         "Dense LU, blocks not contiguous: as `lu_cb`, but lines are fetched anew for each block (8 \
-         lines/us, assumed).",
-        phases(3 * SEC, 10, mib(500, 8), "").serial(46 * US),
+         lines/us, assumed); counted, it takes 1.6 times as long.",
+        &[shared(13 * MS, 10), shared(430 * MS, 7)],
+        mib(500, 8),
+        "",
     ),
     Preset::new(
         "ocean_cp",
@@ -212,46 +253,63 @@ pub(super) const ALL: &[Preset] = &[
     ),
     Preset::new(
         "splash-raytrace",
-        "Ray tracing (SPLASH's; PARSEC's is `raytrace`): tiles from queues, and one lock around the \
-         number of each new ray. 829 M / 94,471 locks = 8,800 instructions or 3.4 us from one to the \
-         next; held for 100 ns (assumed: a counter whose line comes from another core). No barriers. \
-         32 MB for car.env (assumed).",
-        Shape::Team(Team {
-            work: 340 * US,
-            vary: 50,
-            serial: 0,
-            meet: Meet::Never,
-            sections: Some(Sections {
-                every: 3400,
-                held: 100,
-                one: true,
-            }),
-            cache: mib(32, 5),
-            unit: "",
-        }),
+        "Ray tracing (SPLASH's; PARSEC's is `raytrace`), native's car.env: tiles from queues, and one lock \
+         around the number of each new ray, counted (above): one per 0.7 us of a thread; held for 100 ns \
+         (assumed: a counter whose line comes from another core). No barriers. 32 MB for car.env (assumed).",
+        Shape::Alike(
+            |vcpus| vcpus,
+            "worker",
+            "memory 32MB 5/us; loop { compute 700ns ±50%; mutex rays { compute 100ns } }",
+        ),
     ),
-    splash(
+    rounds(
         "volrend",
-        "Volume rendering. 755 M / 15 barriers = 50 M instructions or 19 ms; some 29,000 locks of \
-         task queues: 26,000 instructions or 10 us apart. 4 MiB of \
-         the volume is seen from one side (assumed: half of 256 x 256 x 126 voxels of a byte). A frame has \
-         five barriers (main.C, adaptive.C: Ray_Trace()). Threads look at `Counter` until all have shaded \
-         (Ray_Trace()); and at `Queue` until all have found their own queue empty, since others' tasks may \
-         be stolen until then (Ray_Trace_Non_Adaptively()), just before a barrier.",
-        phases(19 * MS, 15, mib(4, 5), "phases")
-            .locking(10 * US)
-            .meeting(flags(5, 1, 1)),
+        "Volume rendering of native's head, counted (above): a frame is 0.8 ms of one thread alone, then \
+         46 ms of all together. Five barriers (main.C, adaptive.C: Ray_Trace()). Threads look at `Counter` until \
+         all have shaded (Ray_Trace(); 0.5 ms of the 46, assumed); and at `Queue` until all have found their \
+         own queue empty, since others' tasks may be stolen until then (Ray_Trace_Non_Adaptively()), just \
+         before a barrier: so shares hardly differ. Locks of task queues, one per 3.1 us, are hardly ever \
+         waited for and left out. 4 MiB of the volume is seen from one side (assumed: half of 256 x 256 x \
+         126 voxels of a byte).",
+        &[
+            alone(800 * US, 5),
+            shared(40 * US, 20),
+            shared(8 * US, 20),
+            shared(500 * US, 10).ending("spin-barrier counter"),
+            shared(45_500 * US, 2).ending(FLAGS_BARRIER),
+            shared(12 * US, 20),
+        ],
+        mib(4, 5),
+        "frames",
     ),
-    splash(
+    rounds(
         "water_nsquared",
-        "Water molecules, all pairs. 460 M / 10 barriers = 46 M instructions or 18 ms; 17,728 locks \
-         of molecules: 26,000 instructions or 10 us apart. 512 molecules of 672 bytes.",
-        phases(18 * MS, 5, kib(336, 2), "phases").locking(10 * US),
+        "Water molecules, all pairs: native's 32,768, counted (above): a step is 35 s of all threads, \
+         so that a run of seconds hardly ever meets a barrier; other phases are 8 ms or less. Locks of \
+         molecules, one per 117 us, are left out. 32,768 molecules of 672 bytes.",
+        &[
+            shared(8 * MS, 10),
+            shared(35 * SEC, 8),
+            shared(5_500 * US, 35),
+            shared(0, 0),
+            shared(0, 0),
+        ],
+        mib(21, 2),
+        "",
     ),
-    splash(
+    rounds(
         "water_spatial",
-        "Water molecules in cells. 435 M / 10 barriers = 44 M instructions or 17 ms; its 353 locks \
-         are too few to matter and left out. 512 molecules of 680 bytes and a grid.",
-        phases(17 * MS, 5, kib(400, 2), "phases"),
+        "Water molecules in cells: counted (above) with 125,000, times eight for native's 1,000,000: a step is \
+         11.3 s of all threads, of which some have twice as much as others. A run of seconds hardly \
+         ever meets a barrier. 1,000,000 molecules of 680 bytes and a grid.",
+        &[
+            shared(380 * MS, 40),
+            shared(11_300 * MS, 33),
+            shared(330 * MS, 35),
+            shared(0, 0),
+            shared(0, 0),
+        ],
+        mib(680, 2),
+        "",
     ),
 ];

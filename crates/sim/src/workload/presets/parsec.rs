@@ -13,9 +13,9 @@ pub(super) const ABOUT: &str = "PARSEC 3.0 on its native inputs, a thread per vC
     them, and working sets are assumed: orders of magnitude, because only running them would tell \
     (`streamcluster` is reckoned from its loops instead). Where a text says \"counted\", the program was run, \
     with 16 threads, built by gcc 12 -O2, on an Intel Xeon of 2023; lengths are CPU time there, taken \
-    as they are. An instruction takes a cycle of 2.6 GHz. By \
-    how much shares of work differ, how long locks are held (200 ns: a few lines from other cores, 80 \
-    ns each) and lines per us are assumed, too.";
+    as they are, and shares differ as they did. Elsewhere an instruction takes a cycle of 2.6 GHz, and by \
+    how much shares of work differ is assumed; how long locks are held (200 ns: a few lines from other \
+    cores, 80 ns each) and lines per us are assumed everywhere.";
 
 /// PARSEC's own barrier: spins for 0.1 ms first (parsec_barrier.cpp: SPIN_COUNTER_MAX).
 const PARSEC: &str = "condition-barrier phase 100us";
@@ -92,8 +92,8 @@ pub(super) const ALL: &[Preset] = &[
          ms between frames, 0.68 ms before each new-particles stage and 20 to 30 us after the others: 13 \
          of a frame's 245 ms. Threads meet three times in a stage (workers before and after it, and with the \
          main thread at its end) and wait for its start. Work goes in tickets, a lock for each: one in 34 \
-         us (16 us in image stages, 20 of new particles, four weights: assumed from that). The lock is \
-         held for 200 ns (below). 8 MB of images.",
+         us (16 us in image stages, 20 for new particles, 39 for four weights: assumed from that). Built with \
+         -O1. 8 MB of images.",
         Shape::Own(|vcpus| vcpus.saturating_add(1), bodytrack),
     ),
     team(

@@ -2,7 +2,7 @@
 //! SPLASH-2 with PARSEC's inputs (SPLASH2X).
 
 use super::shapes::{
-    Cache, Flags, Meet, Phase, Rounds, Sections, Shape, Team, alone, kib, mib, shared,
+    Cache, Flags, Meet, Phase, Rounds, Sections, Shape, Team, alone, mib, shared,
 };
 use super::{Preset, ocean, radiosity};
 use corun_model::Nanos;
@@ -10,14 +10,15 @@ use corun_model::time::{MS, SEC, US};
 
 pub(super) const ABOUT: &str = "SPLASH-2 as PARSEC 3.0 has it (SPLASH2X), a thread per vCPU. Where a text \
     says \"counted\", the program was run, with 16 threads, built by gcc 12 -O2, on an Intel Xeon of 2023; \
-    lengths are CPU time there, taken as they are. Elsewhere work is reckoned in instructions at one per cycle of 2.6 GHz. How many instructions, locks of all processors \
+    lengths are CPU time there, taken as they are, and shares differ as they did. Elsewhere work is \
+    reckoned in instructions at one per cycle of 2.6 GHz. How many instructions, locks of all processors \
     and barriers of each a run of SPLASH-2's default problem has is assumed: orders of magnitude, \
-    because only running them would tell; for `fft` and `lu_cb`, whose floating-point operations are \
-    known (5 n log2 n and 2/3 n^3), they come to 6.6 and 5.5 instructions for each. Where PARSEC's \
-    native input says by how much a problem is larger (`run.sh`), phases are scaled by it, otherwise \
-    they are those of the default problem. `ocean_cp`, `ocean_ncp` and `radiosity` have those of the native \
-    input, measured. Locks are held for 200 ns (a few lines from other cores, 80 \
-    ns each); that, how much shares differ and lines per us are assumed. PARSEC builds them with \
+    because only running them would tell; for `fft`, whose floating-point operations are known (5 n \
+    log2 n), they come to 6.6 instructions for each. Where PARSEC's native input says by how much a \
+    problem is larger (`run.sh`), phases are scaled by it, otherwise they are those of the default \
+    problem, and by how much shares differ is assumed. Locks are held for 200 ns (a few lines from other \
+    cores, 80 ns each); that and lines per us are assumed everywhere. `ocean_cp`, `ocean_ncp` and `radiosity` \
+     were counted built for one process. PARSEC builds them with \
     `parmacs.pthreads.c.m4`: BARRIER, LOCK and WAITPAUSE are mutexes and condition variables, which \
     block at once; condition variables are those of glibc up to 2.24 (Ubuntu 16.04's, which the \
     papers' guests run, is 2.23), where who is blocked is woken by the one woken before. `fft`, \
@@ -96,29 +97,6 @@ const fn phases(phase: Nanos, vary: u32, cache: Cache, unit: &'static str) -> Fa
         meet: Meet::Condition,
         cache,
         unit,
-    }
-}
-
-/// Of so many barriers of a round, so many are come to by flags; so many waits for flags besides.
-const fn flags(barriers: u32, before_barriers: u32, within: u32) -> Meet {
-    Meet::Flags(Flags {
-        barriers,
-        before_barriers,
-        within,
-    })
-}
-
-impl Facts {
-    /// The same, with locks of parts of the work.
-    const fn locking(mut self, every: Nanos) -> Self {
-        self.lock = every;
-        self
-    }
-
-    /// The same, meeting in another way.
-    const fn meeting(mut self, meet: Meet) -> Self {
-        self.meet = meet;
-        self
     }
 }
 

@@ -80,7 +80,7 @@ impl Worker {
             parts.extend(self.to_coarser(grid));
         }
         for grid in GRIDS.iter().rev() {
-            parts.extend(self.from_coarser(grid));
+            parts.extend(self.coming_back(grid));
             parts.push(self.relaxed(grid, 1));
         }
         parts.join("; ")
@@ -107,7 +107,7 @@ impl Worker {
         (grid.transfer[0] > 0).then(|| self.meeting(&statements))
     }
 
-    fn from_coarser(&self, grid: &Grid) -> Option<String> {
+    fn coming_back(&self, grid: &Grid) -> Option<String> {
         (grid.transfer[1] > 0).then(|| self.share(grid.transfer[1]))
     }
 

@@ -147,24 +147,8 @@ pub(super) enum Meet {
     Spin,
     /// At a barrier made of a mutex and a condition variable.
     Condition,
-    /// At barriers made of a mutex and a condition variable, and by flags that threads look at until they are set.
-    Flags(Flags),
     /// Not at all.
     Never,
-}
-
-/// Which waits of a program that uses barriers are for flags, in a round: so many phases as there are
-/// barriers. A thread that looks at a flag spins in user space, for as long as it takes. It waits for
-/// who sets the flag, who may have waited for others; here it waits for all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Flags {
-    /// Barriers of a round.
-    pub barriers: u32,
-    /// Those of them that threads come to only after they have waited for each other by flags, so
-    /// that nobody has to wait there any more.
-    pub before_barriers: u32,
-    /// Waits for flags elsewhere in its phases.
-    pub within: u32,
 }
 
 /// Critical sections of a thread.
@@ -276,7 +260,6 @@ impl Team {
             Meet::Block => phase("; barrier phase"),
             Meet::Spin => phase("; spin-barrier phase 1ms"),
             Meet::Condition => phase("; condition-barrier phase"),
-            Meet::Flags(flags) => self.round(flags, i, n),
             Meet::Never => phase(""),
         };
         format!("{}loop {{ {work} }}", self.cache.text(n))
@@ -308,38 +291,6 @@ impl Team {
             text += meet;
         }
         text
-    }
-
-    /// A round: barriers and waits for flags in turns for as long as there are both. There is as much
-    /// work between any two of them; a phase is over at a barrier, or before it.
-    fn round(&self, flags: Flags, i: u32, n: u32) -> String {
-        let blocking = flags.barriers - flags.before_barriers;
-        let looking = flags.before_barriers + flags.within;
-        let waits = u64::from(blocking + looking);
-        let work = self.work * u64::from(flags.barriers) / waits;
-        let barrier = self.phase(work, "; condition-barrier phase", i, n) + &self.count(i);
-        let within = self.phase(work, "; spin-barrier flags", i, n);
-        let before_barrier = within.clone() + &self.count(i);
-        let turn = |k: u32| {
-            let flag = match k {
-                _ if k < flags.before_barriers => Some(before_barrier.as_str()),
-                _ if k < looking => Some(within.as_str()),
-                _ => None,
-            };
-            let barrier = (k < blocking).then_some(barrier.as_str());
-            barrier
-                .into_iter()
-                .chain(flag)
-                .collect::<Vec<_>>()
-                .join("; ")
-        };
-        let turns: Vec<String> = (0..blocking.max(looking)).map(turn).collect();
-        let alike = turns.chunk_by(|one, next| one == next);
-        let parts = alike.map(|turns| match turns {
-            [turn] => turn.clone(),
-            _ => format!("loop {} {{ {} }}", turns.len(), turns[0]),
-        });
-        parts.collect::<Vec<_>>().join("; ")
     }
 }
 
@@ -432,53 +383,5 @@ mod tests {
         let single = rounds.text(0, 1);
         let expected = "loop { compute 3000ns ±5%; loop 2 { compute 8000ns }; count steps }";
         assert!(single.ends_with(expected), "{single}");
-    }
-
-    fn team(work: Nanos, meet: Meet) -> Team {
-        let (sections, cache) = (None, kib(1, 1));
-        Team {
-            work,
-            vary: 0,
-            serial: 0,
-            meet,
-            sections,
-            cache,
-            unit: "phases",
-        }
-    }
-
-    #[test]
-    fn flags_are_waited_for_in_turns_with_barriers_and_divide_the_work_of_a_round() {
-        let flags = Flags {
-            barriers: 4,
-            before_barriers: 1,
-            within: 1,
-        };
-        let team = team(10_000, Meet::Flags(flags));
-        // Four times 10 us, by two threads, between five waits: four phases, as there are barriers.
-        assert_eq!(
-            team.round(flags, 0, 2),
-            "compute 4000ns; condition-barrier phase; count phases; compute 4000ns; spin-barrier flags; count phases; \
-             compute 4000ns; condition-barrier phase; count phases; compute 4000ns; spin-barrier flags; \
-             compute 4000ns; condition-barrier phase; count phases"
-        );
-        assert_eq!(
-            team.round(flags, 1, 2),
-            "loop 2 { compute 4000ns; condition-barrier phase; compute 4000ns; spin-barrier flags }; \
-             compute 4000ns; condition-barrier phase"
-        );
-        assert!(!team.text(0, 1).contains("barrier"));
-    }
-
-    #[test]
-    fn who_waits_by_flags_alone_never_blocks() {
-        let flags = Flags {
-            barriers: 1,
-            before_barriers: 1,
-            within: 0,
-        };
-        let text = team(10_000, Meet::Flags(flags)).text(0, 2);
-        let round = "loop { compute 5000ns; spin-barrier flags; count phases }";
-        assert!(text.ends_with(round), "{text}");
     }
 }

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! SPLASH-2 with PARSEC's inputs (SPLASH2X).
 
-use super::shapes::{
-    Cache, Flags, Meet, Phase, Rounds, Sections, Shape, Team, alone, mib, shared,
-};
+use super::shapes::{Cache, Meet, Phase, Rounds, Shape, Team, alone, mib, shared};
 use super::{Preset, ocean, radiosity};
 use corun_model::Nanos;
 use corun_model::time::{MS, SEC, US};
@@ -27,40 +25,23 @@ pub(super) const ABOUT: &str = "SPLASH-2 as PARSEC 3.0 has it (SPLASH2X), a thre
     thread has changed it, for as long as that takes: `spin-barrier flags`. Where in a round they do \
     so is from their sources; that all wait for all there is assumed.";
 
-/// What is known or assumed of a program.
-#[derive(Clone, Copy)]
-struct Facts {
-    /// Work from one barrier to the next, all threads together; 0: it has none to speak of.
-    phase: Nanos,
-    /// By how much shares of it differ, percent.
+/// Phases that end at barriers and nothing else: of so much work of all threads together, whose shares
+/// differ by so many percent.
+const fn phases(
+    name: &'static str,
+    about: &'static str,
+    work: Nanos,
     vary: u32,
-    /// What one thread does alone after each.
-    serial: Nanos,
-    /// Work from one lock to the next; 0: it has none to speak of.
-    lock: Nanos,
-    /// How it meets.
-    meet: Meet,
     cache: Cache,
-    unit: &'static str,
-}
-
-const fn splash(name: &'static str, about: &'static str, facts: Facts) -> Preset {
-    let sections = match facts.lock {
-        0 => None,
-        every => Some(Sections {
-            every,
-            held: 200,
-            one: false,
-        }),
-    };
+) -> Preset {
     let team = Team {
-        work: facts.phase,
-        vary: facts.vary,
-        serial: facts.serial,
-        meet: facts.meet,
-        sections,
-        cache: facts.cache,
-        unit: facts.unit,
+        work,
+        vary,
+        serial: 0,
+        meet: Meet::Condition,
+        sections: None,
+        cache,
+        unit: "",
     };
     Preset::new(name, about, Shape::Team(team))
 }
@@ -86,19 +67,6 @@ const FLAGS: &str = "spin-barrier flags";
 
 /// The same just before a barrier.
 const FLAGS_BARRIER: &str = "spin-barrier flags; condition-barrier phase";
-
-/// Phases that end at barriers and nothing else.
-const fn phases(phase: Nanos, vary: u32, cache: Cache, unit: &'static str) -> Facts {
-    Facts {
-        phase,
-        vary,
-        serial: 0,
-        lock: 0,
-        meet: Meet::Condition,
-        cache,
-        unit,
-    }
-}
 
 pub(super) const ALL: &[Preset] = &[
     rounds(
@@ -136,12 +104,14 @@ pub(super) const ALL: &[Preset] = &[
         mib(40, 10),
         "",
     ),
-    splash(
+    phases(
         "fft",
         "FFT in six steps. 34.79 M instructions for 2^16 points: 33 for each of 16 levels; native's \
          2^28 points (-m28): 2^28 x 28 x 33 = 248 G, / 7 barriers (fft.c) = 35 G or 13.6 s. Three arrays of 2^28 x 16 \
          bytes, transposed in between.",
-        phases(13_600 * MS, 5, mib(12_288, 25), ""),
+        13_600 * MS,
+        5,
+        mib(12_288, 25),
     ),
     rounds(
         "fmm",
@@ -221,13 +191,15 @@ pub(super) const ALL: &[Preset] = &[
             |threads| radiosity::threads(threads, mib(4, 3)),
         ),
     ),
-    splash(
+    phases(
         "radix",
         "Radix sort. 51 M instructions for 2^20 keys in two passes = 25 per key and pass; native's \
          2^28 keys in three passes (31 bits, 12 at a time): 20 G or 7.7 s, in nine phases (assumed: \
          three per pass) of 0.86 s. A key of 4 bytes is read twice and written once each 9.6 ns: 3 x 4 \
          / 64 / 0.0096 = 20 lines/us of two arrays of 1 GB.",
-        phases(860 * MS, 5, mib(2048, 20), ""),
+        860 * MS,
+        5,
+        mib(2048, 20),
     ),
     Preset::new(
         "splash-raytrace",

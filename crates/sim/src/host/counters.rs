@@ -6,17 +6,36 @@
 //! An instruction takes a cycle of 2.6 GHz of those in which a task is at work, as its
 //! [`Mix`](crate::workload::Mix) says; references and misses are the lines that its walk brings into
 //! its L2 and its last-level cache. Looking changes nothing.
+//!
+//! Counters are of a vCPU's thread, in the guest and in the host (`perf_event_open()` of a thread that
+//! excludes neither, as `corun host` opens them). So instructions of loops that poll or spin count as others,
+//! KVM's halt polling included; a hardware thread in MWAIT executes none.
 
-use super::Host;
+use super::{Activity, Host};
 use crate::workload::Mix;
 use corun_model::{CyclesSeen, LlcSeen, Nanos, TaskId};
 
-/// Instructions of so much undisturbed work: 2.6 per ns, of `mix.base` percent.
-fn instructions(work: Nanos, mix: Mix) -> u64 {
+/// In a loop around PAUSE, as spinning and `idle=poll` do, a round of five instructions (load, test, branch,
+/// PAUSE, jump) takes some 12 cycles before Skylake, as `vm.*.guest.pv_spin` has it. Percent of the cycles.
+const OF_PAUSE_LOOPS: u8 = 41;
+
+/// Of how many percent of its cycles a task at `activity`, whose work divides like `mix`, has instructions.
+fn share(activity: Activity, mix: Mix) -> u8 {
+    match activity {
+        Activity::Work | Activity::Rescheduling => mix.base,
+        Activity::Spinning | Activity::IdlePolling => OF_PAUSE_LOOPS,
+        // Code of a kernel as any other: kvm_vcpu_check_block() and ktime_get() in each round, beside one PAUSE.
+        Activity::HaltPolling => Mix::TYPICAL.base,
+        Activity::Retention => 0,
+    }
+}
+
+/// Instructions of so much undisturbed work: 2.6 per ns, of `share` percent.
+fn instructions(work: Nanos, share: u8) -> u64 {
     // In 64 bits, which hold the cycles of two years in percent: this is asked at every switch, and
     // dividing 128 bits costs many times as much.
     let cycles = work.saturating_mul(26) / 10;
-    cycles.saturating_mul(u64::from(mix.base)) / 100
+    cycles.saturating_mul(u64::from(share)) / 100
 }
 
 impl Host {
@@ -48,7 +67,7 @@ impl Host {
         let slot = &self.tasks[task.index()];
         let mix = slot.profile.and_then(|profile| profile.mix);
         let work = progress.saturating_sub(slot.counted);
-        instructions(work, mix.unwrap_or(Mix::TYPICAL))
+        instructions(work, share(slot.activity, mix.unwrap_or(Mix::TYPICAL)))
     }
 
     /// Counts the instructions of `task`, if it is running, up to now.
@@ -74,14 +93,53 @@ impl Host {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::{HardwareParams, HostParams};
+    use crate::load::Load;
+    use crate::testing::{Job, Jobs, host};
+    use corun_model::{PcpuId, time::MS};
 
     #[test]
     fn instructions_by_hand() {
-        assert_eq!(instructions(1000, Mix::TYPICAL), 1300);
-        let stalled = Mix {
-            base: 5,
-            ..Mix::TYPICAL
+        assert_eq!(instructions(1000, Mix::TYPICAL.base), 1300);
+        assert_eq!(instructions(1_000_000, 5), 130_000);
+    }
+
+    /// Instructions that the counters of a task show for a ms of each of these, one after the other.
+    fn counted(activities: &[Activity]) -> Vec<u64> {
+        let mut host = Host::new(
+            HostParams {
+                hardware: HardwareParams::default(),
+                ..host("1n1l1c1t", 250)
+            },
+            None,
+        );
+        let spec = Jobs::new(vec![Job::hog()], 1).tasks().remove(0);
+        let task = host.add_task(spec);
+        host.make_ready(task);
+        host.put_on(task, PcpuId(0));
+        let mut count = |(n, activity): (usize, &Activity)| {
+            host.set_activity(task, *activity);
+            let before = host.llc_seen(task).unwrap().instructions;
+            host.advance((n as Nanos + 1) * MS);
+            host.llc_seen(task).unwrap().instructions - before
         };
-        assert_eq!(instructions(1_000_000, stalled), 130_000);
+        activities.iter().enumerate().map(&mut count).collect()
+    }
+
+    #[test]
+    fn a_context_that_is_retained_executes_nothing() {
+        use Activity::{HaltPolling, IdlePolling, Retention, Spinning, Work};
+        let shown = counted(&[
+            Work,
+            Retention,
+            Work,
+            HaltPolling,
+            IdlePolling,
+            Spinning,
+            Retention,
+        ]);
+        let work = 1_300_000;
+        let pauses = 2_600_000 * 41 / 100;
+        assert_eq!(shown, [work, 0, work, work, pauses, pauses, 0]);
     }
 }

@@ -51,9 +51,10 @@ impl Host {
 
     /// What `task`, which is running, does with its hardware thread from now on.
     pub fn set_activity(&mut self, task: TaskId, activity: Activity) {
-        let slot = &mut self.tasks[task.index()];
-        if slot.activity != activity {
-            slot.book(self.now); // what it did until now
+        if self.tasks[task.index()].activity != activity {
+            self.count_instructions(task); // of what it did until now
+            let slot = &mut self.tasks[task.index()];
+            slot.book(self.now);
             slot.activity = activity;
             self.changed(task);
         }

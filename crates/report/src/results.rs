@@ -211,6 +211,8 @@ pub struct HostResult {
     pub vcpu_switches_per_s: f64,
     /// Times per second that a pCPU changed its task.
     pub switches_per_s: f64,
+    /// Times per second that a pCPU got a vCPU after another one, whatever it had in between.
+    pub switches_between_vcpus_per_s: f64,
     /// Times per second that a vCPU started on another pCPU than the last.
     pub vcpu_migrations_per_s: f64,
     /// Share of pCPU time that was idle.

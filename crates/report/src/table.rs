@@ -178,6 +178,12 @@ fn host_rows(runs: &[Vec<&Run>]) -> Vec<Row> {
         host("switches/s", amount, |host| Some(host.switches_per_s)),
         plain(host("idle", percent, |host| Some(host.idle_share))),
     ];
+    if runs.iter().flatten().any(|run| run.policy == "vsmtio") {
+        let between = host("between vCPUs/s", amount, |host| {
+            Some(host.switches_between_vcpus_per_s)
+        });
+        rows.insert(rows.len() - 1, between);
+    }
     rows.extend(worth_showing(host("lock wait, mean", micros, |host| {
         host.lock_wait_mean_us
     })));

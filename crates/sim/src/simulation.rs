@@ -55,6 +55,8 @@ pub struct Outcome {
     pub vcpu_switches: u64,
     /// Times a pCPU changed its task.
     pub switches: u64,
+    /// Times a pCPU got a vCPU after another one, whatever it had in between.
+    pub switches_between_vcpus: u64,
     /// Events simulated, warm-up included.
     pub events: u64,
     /// Share of pCPU time that was idle.
@@ -443,6 +445,7 @@ impl Simulation {
             stacking,
             vcpu_switches,
             switches: self.host.switches(),
+            switches_between_vcpus: self.host.switches_between_vcpus(),
             events: self.events,
             idle_share: if capacity > 0.0 { idle / capacity } else { 0.0 },
             vms,

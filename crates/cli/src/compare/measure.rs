@@ -157,6 +157,7 @@ fn host(outcome: &Outcome, pcpus: u32) -> HostResult {
         },
         vcpu_switches_per_s: rate(outcome.vcpu_switches),
         switches_per_s: rate(outcome.switches),
+        switches_between_vcpus_per_s: rate(outcome.switches_between_vcpus),
         vcpu_migrations_per_s: rate(vcpus.map(|totals| totals.migrations).sum()),
         idle_share: round(outcome.idle_share),
         lock_waits,

@@ -36,6 +36,8 @@ pub enum Measure {
     Switches,
     /// Times per second that a vCPU was given a pCPU.
     VcpuSwitches,
+    /// Times per second that a pCPU got a vCPU after another one.
+    SwitchesBetweenVcpus,
     /// Times per second that a vCPU changed its pCPU.
     Migrations,
     /// Share of pCPU time that was idle.
@@ -47,7 +49,7 @@ pub enum Measure {
 
 impl Measure {
     /// Every measure by name, with what it is.
-    pub const ALL: [(Self, &'static str, &'static str); 16] = [
+    pub const ALL: [(Self, &'static str, &'static str); 17] = [
         (
             Self::RelativeThroughput,
             "relative-throughput",
@@ -106,6 +108,11 @@ impl Measure {
             "times per second that a vCPU was given a pCPU",
         ),
         (
+            Self::SwitchesBetweenVcpus,
+            "switches-between-vcpus",
+            "times per second that a pCPU got a vCPU after another one",
+        ),
+        (
             Self::Migrations,
             "migrations",
             "times per second that a vCPU changed its pCPU",
@@ -142,6 +149,7 @@ impl Measure {
             Self::Stacking
                 | Self::Switches
                 | Self::VcpuSwitches
+                | Self::SwitchesBetweenVcpus
                 | Self::Migrations
                 | Self::Idle
                 | Self::Fairness
@@ -170,7 +178,9 @@ impl Measure {
         match self {
             Self::RelativeThroughput | Self::Throughput => None,
             Self::Run | Self::Ready | Self::Stacking | Self::Idle => Some("share"),
-            Self::Switches | Self::VcpuSwitches | Self::Migrations => Some("1/s"),
+            Self::Switches | Self::VcpuSwitches | Self::SwitchesBetweenVcpus | Self::Migrations => {
+                Some("1/s")
+            }
             Self::Fairness => Some("index"),
             _ => Some("µs"),
         }
@@ -193,6 +203,7 @@ impl Measure {
             Self::Stacking => Some(host.stacking_probability),
             Self::Switches => Some(host.switches_per_s),
             Self::VcpuSwitches => Some(host.vcpu_switches_per_s),
+            Self::SwitchesBetweenVcpus => Some(host.switches_between_vcpus_per_s),
             Self::Migrations => Some(host.vcpu_migrations_per_s),
             Self::Idle => Some(host.idle_share),
             Self::Fairness => fairness(&run.vms),

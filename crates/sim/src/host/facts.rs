@@ -107,9 +107,15 @@ impl Host {
     }
 
     /// Task switches on all pCPUs: a task starts where another one ran, or none. Going idle does not
-    /// count.
+    /// count (it does in Linux' context switches).
     pub fn switches(&self) -> u64 {
         self.cpus.iter().map(|cpu| cpu.switches).sum()
+    }
+
+    /// Switches between vCPUs on all pCPUs: a vCPU starts where another vCPU was the last one. Whether
+    /// the pCPU idled in between, or had tasks that are no vCPUs, does not matter.
+    pub fn switches_between_vcpus(&self) -> u64 {
+        self.cpus.iter().map(|cpu| cpu.vcpus_followed).sum()
     }
 
     /// Time pCPUs spent idle, summed over them.

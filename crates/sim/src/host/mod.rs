@@ -105,6 +105,9 @@ struct Pcpu {
     resched: Option<(Nanos, EventId)>,
     tick: EventId,
     switches: u64,
+    /// The vCPU that it had last, and how often another one followed.
+    last_vcpu: Option<TaskId>,
+    vcpus_followed: u64,
     idle_since: Nanos,
     idle: Nanos,
     governor: Governor,
@@ -162,6 +165,8 @@ impl Host {
             resched: None,
             tick: EventId::NONE,
             switches: 0,
+            last_vcpu: None,
+            vcpus_followed: 0,
             idle_since: 0,
             idle: 0,
             governor: Governor::default(),

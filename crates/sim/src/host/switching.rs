@@ -144,6 +144,10 @@ impl Host {
         slot.current = Some(task);
         slot.idle += self.now - slot.idle_since;
         slot.switches += 1;
+        if self.tasks[task.index()].vm().is_some() {
+            let before = slot.last_vcpu.replace(task);
+            slot.vcpus_followed += u64::from(before.is_some_and(|before| before != task));
+        }
         self.tasks[task.index()].progress = Progress::new(starts, Pace::FULL);
         self.tasks[task.index()].counted = 0;
         self.work_begins(task, cpu);
@@ -197,6 +201,7 @@ impl Host {
         }
         for cpu in &mut self.cpus {
             cpu.switches = 0;
+            cpu.vcpus_followed = 0;
             cpu.idle = 0;
             cpu.idle_since = now;
         }

@@ -81,3 +81,30 @@ fn switches_are_felt_while_they_last() {
     // The one that hands over is slowed, too, so there is a little less switching per time.
     assert!((expected..=expected + 15).contains(&found), "{found}");
 }
+
+/// 48 ms on one pCPU, in which `jobs` take turns of a ms: switches, and those between vCPUs.
+fn switches(jobs: &[Job]) -> [u64; 2] {
+    let params = host("1n1l1c1t", 1000);
+    let preset = EevdfParams::preset("7.x", 1).unwrap();
+    let sched = Eevdf::new(preset, &params);
+    let (outcome, _) = run(&params, sched, Jobs::new(jobs.to_vec(), 1), 0, 48 * MS);
+    [outcome.switches, outcome.switches_between_vcpus]
+}
+
+/// A vCPU that comes back to where it was switches with nobody, though the pCPU idled or had another task in
+/// between; one that comes where another vCPU was does, whatever was in between.
+#[test]
+fn switches_between_vcpus_are_of_two_of_them() {
+    let now_and_then = || {
+        Job::new(Does::Cycles {
+            work: MS,
+            sleep: 3 * MS,
+            spread: 0,
+        })
+    };
+    let vcpu = |number| now_and_then().vcpu(0, number);
+    assert_eq!(switches(&[vcpu(0)]), [12, 0]);
+    assert_eq!(switches(&[vcpu(0), now_and_then()])[1], 0);
+    let [all, between] = switches(&[vcpu(0), vcpu(1)]);
+    assert_eq!(between, all - 1, "the first one follows none");
+}

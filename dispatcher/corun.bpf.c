@@ -687,7 +687,7 @@ CALLBACK(void, corun_running, struct task_struct *p)
 	struct task_ctx *t = callback_begin(OP_RUNNING, p, 0);
 	s32 cpu = task_cpu_of(p);
 	struct cpu_ctx *c = cpu_at(cpu);
-	bool changed;
+	bool changed, rescued;
 	u64 ready, now;
 
 	if (!t || !c)
@@ -700,6 +700,7 @@ CALLBACK(void, corun_running, struct task_struct *p)
 	/* Who was queued is known to want to run. */
 	if (!t->queued)
 		activate_late(p, t);
+	rescued = is_rescued(t, c, ready);
 	enter(t, TASK_RUNNING, now);
 	t->woken = 0;
 	t->fresh = 0;
@@ -711,11 +712,15 @@ CALLBACK(void, corun_running, struct task_struct *p)
 	store(c->idle, 0);
 	store(c->runs, 1);
 	store(c->switches, shared(c->switches) + 1);
+	if (rescued)
+		t->rest = SLICE_MIN;
 	if (t->rest)
 		turn_goes_on(p, c);
 	else if (changed)
 		turn_cut(t, c, now);
 	turn_begins(p, t, c, cpu, now);
+	if (rescued)
+		shorten_turn(p, c, cpu, now);
 	if (has_gang(t)) {
 		gang_started(p, t, c, cpu, now);
 		if (ready <= STARVE_LIMIT)

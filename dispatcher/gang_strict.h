@@ -26,6 +26,9 @@
  * until the owner wants them. Tasks of the host that are no vCPUs run in fair order with whoever
  * owns the pCPU.
  *
+ * Of the pCPUs that a VM could have it gets those whose SMT sibling has no owner before others, and
+ * among these those where its vCPUs are.
+ *
  * What one vCPU of a VM may use counts for all of them: where their affinities differ, a VM may own
  * a pCPU for which none of those is ready that may run there. Order by turns does not look at
  * weights: strict VMs get slots alike.
@@ -55,6 +58,14 @@ static inline u32 strict_rank(struct gang *g, struct cpu_ctx *c)
 	return shared(g->conf->fill) ? RANK_FILL : RANK_NOT;
 }
 
+/* Has the SMT sibling of `cpu`, if it has one, no owner? */
+static inline bool strict_is_lone(s32 cpu)
+{
+	struct cpu_ctx *beside = cpu_at(smt_sibling_of(cpu));
+
+	return !beside || !shared(beside->owner);
+}
+
 /* Can `cpu` be owned, and is it not yet? */
 static inline bool strict_available(struct cpu_ctx *c, s32 cpu)
 {
@@ -72,6 +83,10 @@ struct strict_free {
 	u32 others; /* somebody was not due */
 	u32 spare;  /* who is first with what is left over */
 };
+
+/* Which pCPUs strict_take() takes: where vCPUs of the VM are, those with a core of their own. */
+#define TAKE_HERE 1u
+#define TAKE_LONE 2u
 
 /* Words of a mask that any pCPU is in. */
 static inline u32 strict_words(void)
@@ -138,12 +153,11 @@ CALLED u32 strict_fits(u32 slot, u32 wanted, struct strict_free *free)
 }
 
 /*
- * Gives the VM in a slot of the table at most `wanted` pCPUs, of those where its vCPUs are (`here`)
- * or of all that it may use; returns how many it did not get. Only free pCPUs are looked at, and
- * each but once if it is given away: or a slot would take as long to open as there are VMs times
- * pCPUs.
+ * Gives the VM in a slot of the table at most `wanted` pCPUs, of those that it may use and TAKE_*
+ * (`which`) says; returns how many it did not get. Only free pCPUs are looked at, and each but once
+ * if it is given away: or a slot would take as long to open as there are VMs times pCPUs.
  */
-CALLED u32 strict_take(u32 slot, u32 wanted, u32 here, struct strict_free *free)
+CALLED u32 strict_take(u32 slot, u32 wanted, u32 which, struct strict_free *free)
 {
 	struct gang g = gang_in(slot);
 	u32 word, n;
@@ -153,7 +167,7 @@ CALLED u32 strict_take(u32 slot, u32 wanted, u32 here, struct strict_free *free)
 	repeat (word, strict_words()) {
 		u64 bits = free->pcpus[opaque(word) % MASK_WORDS] & strict_may(&g, word);
 
-		if (here)
+		if (which & TAKE_HERE)
 			bits &= shared(g.vm->where[opaque(word) % MASK_WORDS]);
 		for_each_bit(n, bits)
 		{
@@ -164,7 +178,9 @@ CALLED u32 strict_take(u32 slot, u32 wanted, u32 here, struct strict_free *free)
 				break;
 			i = lowest_bit(word, bits);
 			c = cpu_at(i);
-			if (here && !gang_here(&g, i))
+			if ((which & TAKE_LONE) && !strict_is_lone(i))
+				continue;
+			if ((which & TAKE_HERE) && !gang_here(&g, i))
 				continue;
 			/* A sibling that woke may have claimed it meanwhile: strict_claim(). */
 			if (c && strict_available(c, i)) {
@@ -188,7 +204,10 @@ static inline bool strict_assign(u32 slot, struct strict_free *free)
 
 	if (!strict_fits(slot, wanted, free))
 		return false;
-	strict_take(slot, strict_take(slot, wanted, 1, free), 0, free);
+	wanted = strict_take(slot, wanted, TAKE_LONE | TAKE_HERE, free);
+	wanted = strict_take(slot, wanted, TAKE_LONE, free);
+	wanted = strict_take(slot, wanted, TAKE_HERE, free);
+	strict_take(slot, wanted, 0, free);
 	return true;
 }
 
@@ -340,17 +359,23 @@ CALLED s32 strict_claim(struct task_struct *p TRUSTED, u32 slot, s32 prev)
 {
 	s32 found = NO_PCPU;
 	struct cpu_ctx *c;
+	u32 best = 0;
 	s32 i;
 
 	/* Who assigns the next slot counts on what it found available. */
 	if (shared(slots.opening))
 		return NO_PCPU;
 	repeat (i, nr_pcpus()) {
+		u32 rank;
+
 		c = cpu_at(i);
 		if (!strict_available(c, i) || !allowed(p, i))
 			continue;
-		if (found == NO_PCPU || i == prev)
+		rank = 1 + 2 * strict_is_lone(i) + (i == prev);
+		if (rank > best) {
+			best = rank;
 			found = i;
+		}
 	}
 	c = found == NO_PCPU ? NULL : cpu_at(found);
 	return c && !exchange_if_zero(c->owner, slot + 1) ? found : NO_PCPU;

@@ -311,10 +311,11 @@ static inline bool pull_owed(s32 cpu, struct cpu_ctx *c, struct pull_rule *rule,
 	return behind && was && pull_from(from, cpu, rule);
 }
 
-/* `t` runs on `cpu`, and nobody else is there: does it share the core, while another one idles? */
+/* `t` runs on `cpu`, and nobody else is there: does it share the core, while another one idles? Who
+ * has a home at the moment (gang_asymmetric.h) would come back from there. */
 RARE bool finds_idle_core(s32 cpu, struct cpu_ctx *c, struct task_struct *p, struct task_ctx *t)
 {
-	if (!shares_core(cpu) || shared(c->nr) > 1 || t->claims || is_bound(p) ||
+	if (!shares_core(cpu) || shared(c->nr) > 1 || (t->claims && t->home) || is_bound(p) ||
 	    gang_of(t).mode == GANG_STRICT)
 		return false;
 	return least_loaded(p, t, placement_of(p, t), cpu, 0) != cpu;

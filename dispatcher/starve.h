@@ -5,9 +5,11 @@
  * turn (cookie.h).
  *
  * Two things could keep a task waiting for longer than sched_ext's watchdog allows. Extreme weights
- * (1 against 10000) are bounded here to one slice per limit. And a pCPU may stop scheduling,
- * because firmware or a hypervisor below holds it: then others take what starves in its queue,
- * wherever placement wanted it.
+ * (1 against 10000) are bounded here: who is rescued without being owed anything has a turn as
+ * short as turns can be, which is enough for the watchdog. A whole slice for each would be several
+ * times what light VMs are owed, the more of them there are and the longer slices. And a pCPU may
+ * stop scheduling, because firmware or a hypervisor below holds it: then others take what starves
+ * in its queue, wherever placement wanted it.
  *
  * A pCPU that idles while gangs keep those who wait from starting looks as often (idle_for_now()).
  */
@@ -17,6 +19,7 @@
 #include "fair.h"
 #include "platform/platform.h"
 #include "pull.h"
+#include "slice.h"
 
 /* How long a task may stay ready, ns. */
 #define STARVE_LIMIT (WATCHDOG / 5)
@@ -76,6 +79,23 @@ RARE bool look_for_starving(s32 cpu, struct cpu_ctx *c, u32 at)
 		return true;
 	from = unresponsive(cpu, now);
 	return from != NO_PCPU && rescue_from(from, cpu, c, now);
+}
+
+/*
+ * `t`, which has been ready for `ready` ns, starts on `c`: out of turn, because it has waited for
+ * so long? Whoever is ahead of the clock there has had what it is owed. It has as little as is left
+ * of turns that were interrupted at times (turn.h), and as there the clock does not go on with it.
+ */
+static inline bool is_rescued(struct task_ctx *t, struct cpu_ctx *c, u64 ready)
+{
+	return ready > STARVE_LIMIT && t->state == TASK_READY && before(shared(c->vnow), t->vtime);
+}
+
+/* The turn of `p`, rescued, on `cpu` is short, whatever its gang or the kernel have for it. */
+RARE void shorten_turn(struct task_struct *p, struct cpu_ctx *c, s32 cpu, u64 now)
+{
+	set_slice(p, kernel_slice(SLICE_MIN));
+	slice_begin(c, cpu, SLICE_MIN, now);
 }
 
 /* look_for_starving(), if it is time to look. */

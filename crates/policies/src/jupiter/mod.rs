@@ -149,18 +149,18 @@ impl Jupiter {
         }
     }
 
-    /// Swaps vCPUs whose claims conflict, of VMs that Jupiter is on for.
+    /// Swaps vCPUs whose claims conflict, of VMs that Jupiter is on for. Who was swapped is at home where it
+    /// went until the period is over: whoever of them is elsewhere then was taken there for a reason.
     fn resolve_conflicts(&mut self, seen: &Snapshot) {
         let vcpus = seen.vms.iter().map(|vm| vm.vcpus.len()).sum();
         let mut placed = Vec::with_capacity(vcpus);
+        self.vms.values_mut().for_each(Vm::leave_homes);
         for vm in &seen.vms {
             let Some(known) = self.vms.get(&vm.vm).filter(|known| known.is_on()) else {
                 continue;
             };
             for (vcpu, claimed) in vm.vcpus.iter().zip(known.claims(&self.params)) {
-                // Where it had better be is where it will be.
-                let home = claimed.home;
-                placed.extend(home.or(vcpu.turns.cpu).map(|cpu| Placed {
+                placed.extend(vcpu.turns.cpu.map(|cpu| Placed {
                     task: vcpu.task,
                     vm: vm.vm,
                     cpu,

@@ -10,7 +10,9 @@
 //! swapped with as many of the latter's with high ones.
 //!
 //! Moving vCPUs costs: there is one resolution of each kind in a period. One pair for slices is our
-//! reading; the dissertation swaps "some". Siblings are not brought together.
+//! reading; the dissertation swaps "some". Siblings are not brought together. A swap holds for a period: it
+//! resolves the conflicts of that one, and if vCPUs have gone elsewhere since, for who is owed time somewhere else,
+//! the next period is judged by where they are.
 
 use corun_model::{Nanos, PcpuId, PcpuSet, TaskId, VmId};
 use std::cmp::Reverse;

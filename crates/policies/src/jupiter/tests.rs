@@ -297,6 +297,46 @@ fn without_its_parts_it_asks_for_nothing_but_balance_and_neutral_claims() {
     }
 }
 
+/// Four VMs of one vCPU, of which two are entitled to three times as much as the others, on two pCPUs: a period in
+/// which they are there.
+fn heavy_and_light(number: u64, at: [u32; 4]) -> Snapshot {
+    let mut seen = snapshot(2, &[1; 4]);
+    seen.now = number * PERIOD;
+    for ((vm, at), heavy) in seen.vms.iter_mut().zip(at).zip([true, true, false, false]) {
+        let vcpu = &mut vm.vcpus[0];
+        (vcpu.weight, vcpu.run) = if heavy {
+            (300, 50 * MS)
+        } else {
+            (100, 50 * MS)
+        };
+        vcpu.ready = PERIOD - vcpu.run;
+        (vcpu.turns.doing, vcpu.turns.cpu) = (Doing::Ready, Some(PcpuId(at)));
+    }
+    seen
+}
+
+/// Two of them are swapped. That holds for a period; afterwards what counts is where they are.
+#[test]
+fn who_is_swapped_is_told_so_for_a_period() {
+    let homes = |policy: &mut Jupiter, seen: &Snapshot| -> Vec<Option<u32>> {
+        let plan = ask(policy, seen);
+        let homes = plan.tasks.iter().map(|told| told.home.map(|cpu| cpu.0));
+        homes.collect()
+    };
+    let mut policy = Jupiter::default();
+    let apart = [0, 0, 1, 1];
+    assert_eq!(homes(&mut policy, &heavy_and_light(0, apart)), [None; 4]);
+    let swapped = [Some(1), None, Some(0), None];
+    for number in [1, 2] {
+        // Who has not gone there is told again.
+        assert_eq!(homes(&mut policy, &heavy_and_light(number, apart)), swapped);
+    }
+    assert_eq!(
+        homes(&mut policy, &heavy_and_light(3, [1, 0, 0, 1])),
+        [None; 4]
+    );
+}
+
 /// The status of VM 0 after each period in which its first vCPU was woken, in some by its sibling.
 fn wakers_after(policy: &mut Jupiter, hidden: bool, siblings: &[bool]) -> Vec<Wakers> {
     let of_period = |(number, &by_sibling): (usize, &bool)| {

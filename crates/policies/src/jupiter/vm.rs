@@ -54,7 +54,7 @@ struct Vcpu {
     /// Could it have used more than its slice? Also if nobody cut it off and it did use more.
     wants: bool,
     conflicts: u64,
-    /// Where it had better be, if it was swapped.
+    /// Where it had better be in this period, if it was swapped.
     home: Option<PcpuId>,
 }
 
@@ -138,6 +138,11 @@ impl Vm {
         for (vcpu, seen) in self.vcpus.iter_mut().zip(&seen.vcpus) {
             vcpu.home = vcpu.home.filter(|home| seen.allowed.contains(*home));
         }
+    }
+
+    /// A period is over: nobody had better be anywhere.
+    pub fn leave_homes(&mut self) {
+        self.vcpus.iter_mut().for_each(|vcpu| vcpu.home = None);
     }
 
     /// One of its vCPUs had better be at `home`.

@@ -242,6 +242,39 @@ fn claims_are_void_when_the_mode_is_left() {
     }
 }
 
+/// Two vCPUs on two cores of two hardware threads, and a task of the host that may run on the first of these
+/// only: whom it pushes beside its sibling comes away from there when a core idles.
+#[test]
+fn who_shares_a_core_leaves_when_another_one_idles() {
+    let params = host("1n1l2c2t", 1000);
+    let pushes = Job::new(Does::Cycles {
+        work: 3 * MS,
+        sleep: 500 * MS,
+        spread: 50,
+    });
+    let hog = |n| Job::new(Does::Hog { from: 0 }).vcpu(0, n);
+    let pushes = ["0", "1", "2", "3"].map(|on| pushes.clone().on(on));
+    let jobs = [hog(0), hog(1)].into_iter().chain(pushes).collect();
+    let sched = Claiming(
+        Dispatcher::new(DispatcherParams::default(), &params),
+        vec![NEUTRAL; 2],
+        vec![Claim::NEUTRAL],
+    );
+    let (_, runs) = run(&params, sched, Jobs::new(jobs, 1), 0, 20 * SEC);
+    let mut at = [None, None];
+    let (mut together, mut before) = (0, 0);
+    for (now, cpu, task) in runs {
+        if at[0].is_some() && at[0] == at[1] {
+            together += now - before;
+        }
+        before = now;
+        if task.index() < 2 {
+            at[task.index()] = Some(cpu.0 / 2);
+        }
+    }
+    assert!(together < SEC, "on one core for {together} ns");
+}
+
 prop_compose! {
     fn sleeper(vm: u32, number: u32)(run in 100_000u64..20 * MS, sleep in 100_000u64..60 * MS)
         -> Pattern {

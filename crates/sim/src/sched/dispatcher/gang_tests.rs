@@ -13,6 +13,7 @@ use corun_model::{
     Allotments, Boost, Claim, DispatcherParams, Gang, Nanos, PcpuId, Placement, Skew, Slots, TaskId,
 };
 use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Every gang mode but none.
 fn gangs() -> [Gang; 7] {
@@ -507,6 +508,49 @@ fn strict_gives_vms_no_pcpus_that_they_may_not_use() {
         let kept = |(share, wanted): (&f64, &f64)| (share - wanted).abs() < 0.02;
         assert!(shares.iter().zip(wanted).all(kept), "{vms:?}: {shares:?}");
         assert!(outcome.idle_share < 0.01, "{vms:?}: {}", outcome.idle_share);
+    }
+}
+
+/// On cores of two hardware threads: the cores that two tasks run on in the end.
+fn shared_cores(runs: &[(Nanos, PcpuId, TaskId)]) -> usize {
+    let mut at = BTreeMap::new();
+    for (_, cpu, task) in runs {
+        at.insert(*task, cpu.0 / 2);
+    }
+    let cores: BTreeSet<u32> = at.values().copied().collect();
+    at.len() - cores.len()
+}
+
+/// VMs that need no more than half of the hardware threads have cores of their own, also those of their vCPUs
+/// that wake in the slot.
+#[test]
+fn strict_gives_cores_before_hardware_threads() {
+    let late = |vms: &[u32]| {
+        hogs(vms, 0)
+            .into_iter()
+            .chain([from(4 * MS, 0, vms[0])])
+            .collect()
+    };
+    let cases: [(u32, Vec<Job>, usize); 7] = [
+        (8, hogs(&[4], 0), 0),
+        (2, hogs(&[2], 0), 0),
+        (2, hogs(&[1, 1], 0), 0),
+        (8, hogs(&[3, 4, 1], 0), 0),
+        (2, late(&[1]), 0),
+        (3, late(&[1, 1]), 0),
+        (2, hogs(&[3], 0), 1),
+    ];
+    for (cores, jobs, shared) in cases {
+        let params = host(&format!("1n1l{cores}c2t"), 1000);
+        for end in [9 * MS, SEC] {
+            let load = Jobs::new(jobs.clone(), 1);
+            let (_, runs) = run(&params, placed(&params, STRICT), load, 0, end);
+            assert_eq!(
+                shared_cores(&runs),
+                shared,
+                "{jobs:?} on {cores} cores at {end}"
+            );
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //! Turns that are interrupted (dispatcher/turn.h).
 
 use super::Dispatcher;
+use crate::testing::run_shares;
 use crate::testing::{Does, Job, Jobs, host, run};
 use corun_model::time::{MS, SEC, US};
 use corun_model::{DispatcherParams, Nanos, PcpuId, TaskId};
@@ -121,4 +122,49 @@ fn who_runs_for_a_moment_moves_nobody_in_the_middle_of_a_turn() {
         "{cut} of {}",
         turns.len()
     );
+}
+
+/// Who is owed little runs once a second all the same, but so briefly that weights hold, however long slices
+/// are and however many such there are.
+#[test]
+fn who_starves_has_a_short_turn() {
+    for slice in [3 * MS, 90 * MS] {
+        let params = DispatcherParams {
+            slice,
+            ..DispatcherParams::default()
+        };
+        let heavy = Job::hog().weight(10_000).vcpu(0, 0);
+        let light = (0..10).map(|n| Job::hog().weight(1).vcpu(1 + n, 0));
+        let jobs = Jobs::new([heavy].into_iter().chain(light).collect(), 1);
+        let host = host("1n1l1c1t", 1000);
+        let sched = Dispatcher::new(params, &host);
+        let (outcome, _) = run(&host, sched, jobs, SEC, 21 * SEC);
+        let shares = run_shares(&outcome);
+        assert!(shares[0] > 0.99, "slice {slice}: {shares:?}");
+        for vm in &outcome.vms[1..] {
+            let most = vm.ready_waits.max();
+            assert!(most < 3 * SEC, "slice {slice}: ready for {most} ns");
+            assert!(vm.vcpus[0].run > 0, "slice {slice}");
+        }
+    }
+}
+
+/// Who waits for more than a second because slices are as long, and is next by fair order, has its slice, perhaps
+/// after a short turn.
+#[test]
+fn who_waits_for_long_slices_has_one() {
+    let params = DispatcherParams {
+        slice: SEC,
+        ..DispatcherParams::default()
+    };
+    let jobs = Jobs::new((0..3).map(|n| Job::hog().vcpu(n, 0)).collect(), 1);
+    let host = host("1n1l1c1t", 1000);
+    let sched = Dispatcher::new(params, &host);
+    let (outcome, runs) = run(&host, sched, jobs, 0, 30 * SEC);
+    let turns = turns_of(&runs, 3);
+    let short = turns.iter().filter(|turn| **turn < 990 * MS).count();
+    assert!(short <= 2 * 30 && turns.len() - short >= 27, "{turns:?}");
+    for share in run_shares(&outcome) {
+        assert!((share - 1.0 / 3.0).abs() < 0.02, "{share}");
+    }
 }

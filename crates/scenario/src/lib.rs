@@ -74,11 +74,12 @@ pub fn read(file: &str, text: &str, overrides: &[Override]) -> Result<Scenario, 
     let (mut title, mut source) = (None, None);
     for (name, document) in &documents {
         let top = Reader::top(document, file, &problems);
-        title = top.text("title");
-        if title.iter().any(|title| title.contains(char::is_control)) {
-            top.problem("title", "found a control character, expected one line");
+        (title, source) = (top.text("title"), top.text("source"));
+        for (key, said) in [("title", &title), ("source", &source)] {
+            if said.iter().any(|text| text.contains(char::is_control)) {
+                top.problem(key, "found a control character, expected one line");
+            }
         }
-        source = top.text("source");
         cases.extend(case(name, &top));
         // Those of the scenario were taken out of it.
         if let Some(within) = top.find("case") {

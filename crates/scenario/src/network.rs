@@ -190,7 +190,13 @@ pub(crate) fn clients(top: &Reader<'_>, vms: &[Vm]) -> Vec<Client> {
                     presence,
                 })
             };
-            all.extend(places.iter().filter_map(client));
+            for client in places.iter().filter_map(client) {
+                if all.iter().any(|other: &Client| other.name == client.name) {
+                    let message = format!("there is a client {:?} already", client.name);
+                    table.problem_here(message);
+                }
+                all.push(client);
+            }
         }
         table.finish();
     }
@@ -348,7 +354,13 @@ pub(crate) fn channels(top: &Reader<'_>, vms: &[Vm]) -> Vec<Channel> {
                 to: (tos[0], serves.clone()),
                 said_to: said_to.clone(),
             };
-            all.extend(froms.iter().map(channel));
+            for channel in froms.iter().map(channel) {
+                if all.iter().any(|other: &Channel| other.name == channel.name) {
+                    let message = format!("there is a channel {:?} already", channel.name);
+                    table.problem_here(message);
+                }
+                all.push(channel);
+            }
         }
         table.finish();
     }

@@ -551,6 +551,17 @@ fn clients() {
     );
 }
 
+/// Names of clients are what results go by.
+#[test]
+fn clients_of_one_name() {
+    says(
+        with(
+            "[client.\"a web1\"]\nvm = \"web\"\nkind = \"ping\"\n[client.a]\nvm = \"db\"\nkind = \"ping\"\n[vm.db]\ncount = 2\nvcpus = 1\nworkload = \"cpu\"\n[client.\"a db2\"]\nvm = \"web\"\nkind = \"ping\"",
+        ),
+        &["host.toml:16: client.a db2: there is a client \"a db2\" already"],
+    );
+}
+
 /// Who sends to a sink is the guest.
 #[test]
 fn sinks_neither_come_nor_go() {

@@ -54,9 +54,9 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(0..=MOST_VMS))]
     most: u32,
 
-    /// How many different beginnings to try
-    #[arg(long, value_name = "N", default_value = "3", value_parser = jobs::at_least_one)]
-    starts: NonZeroUsize,
+    /// How many different beginnings to try, 1 to 1000
+    #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    starts: u32,
 
     /// Set a key of the host or its scheduler, such as host.costs.switch=3us; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
@@ -205,12 +205,12 @@ fn about(args: &Args, recorded: &Recorded<'_>, advice: &Advice, notes: Vec<Strin
         "Replays".to_string(),
         format!(
             "{}, each going on as before or having nothing more to do",
-            counted(args.starts.get(), "beginning")
+            counted(args.starts as usize, "beginning")
         ),
     ));
     let both = format!(" --policies {both} --report compare.html");
     html::About {
-        command: provenance::command(std::env::args()),
+        command: provenance::this(),
         next: vec![
             (
                 "The two side by side, with timelines".to_string(),

@@ -13,7 +13,6 @@ use corun_recording::Recording;
 use corun_report::Run;
 use corun_report::advice::{Overcommit, Range, Step};
 use corun_sim::replay::{Beyond, Spinning};
-use std::num::NonZeroUsize;
 
 /// Adding VMs under one policy.
 pub struct Growth {
@@ -23,7 +22,7 @@ pub struct Growth {
     /// The most VMs to add.
     pub most: u32,
     /// How many beginnings each step is tried with.
-    pub starts: NonZeroUsize,
+    pub starts: u32,
 }
 
 impl Growth {
@@ -54,7 +53,7 @@ impl Growth {
 
     /// The host with so many VMs more.
     fn step(&self, recorded: &Recorded<'_>, more: u32) -> anyhow::Result<Step> {
-        let variants: Vec<Variant> = (0..self.starts.get() as u64)
+        let variants: Vec<Variant> = (0..u64::from(self.starts))
             .map(|seed| Variant::going_on(grown(recorded.recording, more, seed), seed))
             .collect();
         let jobs: Vec<Job<'_>> = variants

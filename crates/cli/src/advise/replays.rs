@@ -17,7 +17,6 @@ use corun_recording::Recording;
 use corun_report::{Run, round};
 use corun_scenario::Case;
 use corun_sim::replay::{Beyond, Options, Spinning};
-use std::num::NonZeroUsize;
 
 /// One way in which the recording might have been.
 pub struct Variant {
@@ -34,8 +33,8 @@ pub struct Job<'a> {
 }
 
 /// All variants: every beginning with both extremes. The first beginning is the recorded one.
-pub fn variants(recording: &Recording, starts: NonZeroUsize) -> Vec<Variant> {
-    let beginnings = (0..starts.get() as u64).map(|seed| (seed, beginning(recording, seed)));
+pub fn variants(recording: &Recording, starts: u32) -> Vec<Variant> {
+    let beginnings = (0..u64::from(starts)).map(|seed| (seed, beginning(recording, seed)));
     beginnings
         .flat_map(|(seed, recording)| {
             [Beyond::Repeat, Beyond::Wait].map(|beyond| Variant {

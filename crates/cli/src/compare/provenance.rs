@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// The command that was given, for somebody who wants to give it again elsewhere: directories of
 /// this machine are left out.
-pub fn command(args: impl IntoIterator<Item = String>) -> String {
+fn command(args: impl IntoIterator<Item = String>) -> String {
     let words = args
         .into_iter()
         .skip(1)
@@ -17,6 +17,16 @@ pub fn command(args: impl IntoIterator<Item = String>) -> String {
         .chain(words)
         .collect::<Vec<_>>()
         .join(" ")
+}
+
+/// The arguments of this command. Names of files need not be UTF-8; what of them is not cannot be shown.
+fn arguments() -> impl Iterator<Item = String> {
+    std::env::args_os().map(|arg| arg.to_string_lossy().into_owned())
+}
+
+/// This command.
+pub fn this() -> String {
+    command(arguments())
 }
 
 /// Options of a command that say what is written beside its results, each with a value.
@@ -74,7 +84,7 @@ pub fn next(input: &Path, args: &RunArgs, selection: &str) -> Vec<(String, Strin
 pub fn same_numbers() -> (String, String) {
     (
         "The same numbers for other programs".to_string(),
-        as_json(std::env::args()),
+        as_json(arguments()),
     )
 }
 
@@ -100,7 +110,8 @@ fn file_name(word: &str) -> String {
     }
 }
 
-fn quoted(word: &str) -> String {
+/// A word as shells take it for one.
+pub fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:+%".contains(c);
     match !word.is_empty() && word.chars().all(plain) {
         true => word.to_string(),

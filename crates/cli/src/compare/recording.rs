@@ -233,7 +233,7 @@ impl Replayed<'_> {
             format!("{} (0: VMs begin as recorded)", seeds.join(", ")),
         ));
         html::About {
-            command: provenance::command(std::env::args()),
+            command: provenance::this(),
             next: provenance::next(&self.args.input, &self.args.runs, selection),
             facts,
             notes,

@@ -40,7 +40,7 @@ pub fn compare(
         runs: done,
     };
     let about = html::About {
-        command: provenance::command(std::env::args()),
+        command: provenance::this(),
         next: provenance::next(&args.input, &args.runs, &selection(&jobs)),
         facts: provenance::facts(&scenario.cases),
         notes,
@@ -80,7 +80,8 @@ fn selection(jobs: &[Job<'_>]) -> String {
     };
     let case = match job.case.name.as_str() {
         "" => String::new(),
-        name => format!(" --case {name:?}"),
+        // A name may look like an option.
+        name => format!(" --case={}", provenance::quoted(name)),
     };
     format!("--policies {}{case} --seed {}", job.policy, job.seed)
 }

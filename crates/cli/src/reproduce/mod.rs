@@ -144,7 +144,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 fn show(args: &Args, board: &Scoreboard) -> anyhow::Result<()> {
     let page = || {
         let about = About {
-            command: provenance::command(std::env::args()),
+            command: provenance::this(),
             ..About::default()
         };
         Ok(corun_report::claims::page(board, &about)?)

@@ -170,7 +170,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     };
     result.measure(args.measure, args.vm.as_deref());
     let about = html::About {
-        command: provenance::command(std::env::args()),
+        command: provenance::this(),
         next: Vec::new(),
         facts: provenance::facts(&first.cases),
         notes,

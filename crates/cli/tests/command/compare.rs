@@ -269,7 +269,7 @@ fn what_is_wrong_with_the_command_line() {
         (
             vec!["--trace", "t"],
             "corun: --trace: a timeline is of one run, but there are 4: select one with \
-             --policies cfs --case \"one\" --seed 1\n",
+             --policies cfs --case=one --seed 1\n",
         ),
         (
             vec!["--trace", "t", "--trace-from", "soon"],
@@ -287,7 +287,7 @@ fn what_is_wrong_with_the_command_line() {
         (
             vec!["--events", "e"],
             "corun: --events: events are of one run, but there are 4: select one with \
-             --policies cfs --case \"one\" --seed 1\n",
+             --policies cfs --case=one --seed 1\n",
         ),
         (
             vec!["--set", "vm.a.vcpu=3"],

@@ -91,7 +91,8 @@ fn take(gather: &mut Gather<'_>, entry: &Entry, at: Nanos) -> Result<(), ImportE
     match entry {
         Entry::Fact { name, value } => fact(gather, name, value),
         Entry::Vm { tgid, name } => {
-            gather.stated.vms.insert(*tgid, name.clone());
+            let name = name.chars().map(event::harmless).collect();
+            gather.stated.vms.insert(*tgid, name);
         }
         Entry::Lost { cpu, events, .. } => {
             gather.lost(*events);

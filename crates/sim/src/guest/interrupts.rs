@@ -89,7 +89,12 @@ impl Vm {
             return;
         }
         if std::mem::take(&mut self.vcpus[vcpu as usize].woken) && host.has_smt() {
-            self.vcpus[vcpu as usize].rescheduling += self.params.interrupt;
+            // A tick may have come first: what is rescheduling is part of what is paid below.
+            let first = match self.vcpus[vcpu as usize].pending.first() {
+                Some(Interrupt::Tick) => self.params.tick.min(self.params.interrupt),
+                _ => self.params.interrupt,
+            };
+            self.vcpus[vcpu as usize].rescheduling += first;
         }
         let mut list = std::mem::take(&mut self.vcpus[vcpu as usize].pending);
         for interrupt in list.drain(..) {

@@ -419,9 +419,13 @@ impl<K: Kind> HostScheduler for Dispatcher<K> {
                 now.saturating_sub(since)
             }
         };
-        // A gang is stopped as a whole; of its vCPUs those that are ready feel it.
-        let all = since(gang.stopped).min(since(vcpu.since));
-        vcpu.costop + since(vcpu.stopped).min(since(vcpu.since)) + all
+        // A gang is stopped as a whole; of its vCPUs those that are ready feel it. One that was stopped by
+        // itself before has its own time only (relaxed_all_release()).
+        let stopped = match vcpu.stopped {
+            0 => gang.stopped,
+            own => own,
+        };
+        vcpu.costop + since(stopped).min(since(vcpu.since))
     }
 
     fn throttled(&self, now: Nanos, task: TaskId) -> Nanos {

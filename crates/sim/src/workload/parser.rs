@@ -23,7 +23,7 @@ pub struct ParseError {
 }
 
 pub(super) const STATEMENTS: &str = "compute TIME [±N% | exp], sleep TIME [±N% | exp], lock NAME { … }, \
-     mutex NAME { … }, group NAME TIME [±N% | exp] [TIME], barrier NAME, spin-barrier NAME [TIME], condition-barrier NAME [TIME], send NAME, \
+     mutex NAME { … }, write-group NAME TIME [±N% | exp] [TIME], barrier NAME, spin-barrier NAME [TIME], condition-barrier NAME [TIME], send NAME, \
      recv NAME, loop [N] { … }, \
      count [N] [UNIT], queue NAME CAPACITY, memory SIZE N/us, mix B/M/W, read SIZE [random], \
      write SIZE [random], append LOG SIZE, request PORT, reply PORT SIZE, transmit PORT SIZE, wait NAME, \
@@ -35,7 +35,7 @@ pub(super) const KEYWORDS: [&str; 32] = [
     "sleep",
     "lock",
     "mutex",
-    "group",
+    "write-group",
     "barrier",
     "spin-barrier",
     "condition-barrier",

@@ -53,7 +53,7 @@ impl fmt::Display for Statement {
                 block(f, body)
             }
             Statement::Group { name, work, spin } => {
-                write!(f, "group {name} {work}")?;
+                write!(f, "write-group {name} {work}")?;
                 patience(f, *spin)
             }
             Statement::Barrier(name) => write!(f, "barrier {name}"),

@@ -8,8 +8,22 @@ use corun_model::{Nanos, size, time};
 
 /// Statements that may block their thread, and so are refused inside a kernel spin lock.
 pub(super) const WAITING: [&str; 16] = [
-    "sleep", "send", "recv", "mutex", "read", "write", "append", "request", "reply", "transmit",
-    "wait", "every", "timer", "yield", "barrier", "group",
+    "sleep",
+    "send",
+    "recv",
+    "mutex",
+    "read",
+    "write",
+    "append",
+    "request",
+    "reply",
+    "transmit",
+    "wait",
+    "every",
+    "timer",
+    "yield",
+    "barrier",
+    "write-group",
 ];
 
 /// Does it take time each time, so that a loop around it makes progress? (A second `reply` to the
@@ -40,7 +54,7 @@ impl Parser<'_> {
             "busy" => Statement::Busy(self.length()?),
             "every" => Statement::Every(self.period()?),
             "timer" => Statement::Timer(self.timer()?),
-            "group" => Statement::Group {
+            "write-group" => Statement::Group {
                 name: self.name("the name of a group")?,
                 work: self.length()?,
                 spin: self.patience()?,

@@ -14,7 +14,7 @@ fn refused(text: &str) -> (usize, usize, String) {
 #[test]
 fn the_language_as_documented() {
     let text = "# a comment\nqueue jobs 16;\nloop { recv jobs; compute 1ms ±10%; \
-        lock inode { compute 20us } mutex cache { compute 5us; send jobs }; group log 3us exp 100us; group log 2us; barrier step; \
+        lock inode { compute 20us } mutex cache { compute 5us; send jobs }; write-group log 3us exp 100us; write-group log 2us; barrier step; \
         spin-barrier fine; spin-barrier fine 1ms; condition-barrier all; \
         condition-barrier all 100us; sleep 2.5ms exp; loop 3 { compute 1us +-5% } count 2 requests }";
     let program = Program::parse(text).unwrap();
@@ -22,7 +22,7 @@ fn the_language_as_documented() {
     assert_eq!(
         program.to_string(),
         "queue jobs 16; loop { recv jobs; compute 1ms ±10%; lock inode { compute 20us }; \
-         mutex cache { compute 5us; send jobs }; group log 3us exp 100us; group log 2us; \
+         mutex cache { compute 5us; send jobs }; write-group log 3us exp 100us; write-group log 2us; \
          barrier step; spin-barrier fine; spin-barrier fine 1ms; \
          condition-barrier all; condition-barrier all 100us; \
          sleep 2500us exp; loop 3 { compute 1us ±5% }; count 2 requests }"

@@ -309,15 +309,15 @@ fn a_group_has_its_work_done_once() {
         assert!((seen / expected - 1.0).abs() < 0.01, "{seen} {expected}");
     };
     near(&rounds("mutex g { compute 30us }"), 30 * US);
-    let blocked = rounds("group g 30us");
+    let blocked = rounds("write-group g 30us");
     near(&blocked, 15 * US);
     assert_eq!(blocked.vms[0].achieved.spin, 0);
-    let spun = rounds("group g 30us 50us");
+    let spun = rounds("write-group g 30us 50us");
     near(&spun, 15 * US);
     // Of 60 us each works for 10, three spin for 20 and the fourth, who led alone, for 20 as well;
     // two of them also while the third leads for them.
     assert!(spun.vms[0].achieved.spin > SEC);
-    let briefly = rounds("group g 30us 5us");
+    let briefly = rounds("write-group g 30us 5us");
     near(&briefly, 15 * US);
     assert!(briefly.vms[0].achieved.spin < SEC / 2);
 }

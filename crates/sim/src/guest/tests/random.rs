@@ -57,8 +57,8 @@ pub(crate) fn random_program(seed: u64, index: u64) -> String {
         };
     }
     if all.chance(300) {
-        writer.text +=
-            ["group g 20us exp; ", "group g 20us 10us; "][writer.rng.between(0, 1) as usize];
+        writer.text += ["write-group g 20us exp; ", "write-group g 20us 10us; "]
+            [writer.rng.between(0, 1) as usize];
     }
     writer.text += "count }";
     writer.text

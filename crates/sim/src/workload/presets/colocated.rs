@@ -199,7 +199,7 @@ fn ycsb_rocksdb(threads: u32) -> Vec<(String, String)> {
     let users = threads.saturating_sub(1).max(1);
     let text = "memory 8MB 10/us; loop { \
          loop 4096 { compute 46us ±50%; \
-         group writers 2us 100us; compute 3us; count 2 ops }; send full }";
+         write-group writers 2us 100us; compute 3us; count 2 ops }; send full }";
     let user = |i: u32| (format!("client{i}"), text.to_string());
     let compaction = "queue full 4; loop { recv full; read 4MB; compute 20ms; write 4MB }";
     let mut all: Vec<_> = (0..users).map(user).collect();

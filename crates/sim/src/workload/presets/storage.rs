@@ -158,7 +158,7 @@ fn hdfs(threads: u32) -> Vec<(String, String)> {
 fn rocksdb(threads: u32) -> Vec<(String, String)> {
     let users = threads.saturating_sub(1).max(1);
     let text = "memory 8MB 10/us; loop { \
-         loop 4096 { compute 5us ±50%; read 4KB random; group writers 2us 100us; compute 3us; \
+         loop 4096 { compute 5us ±50%; read 4KB random; write-group writers 2us 100us; compute 3us; \
          count 2 ops }; send full }";
     let user = |i: u32| (format!("bench{i}"), text.to_string());
     let compaction = "queue full 4; loop { recv full; read 4MB; compute 20ms; write 4MB }";

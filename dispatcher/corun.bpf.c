@@ -503,7 +503,6 @@ RARE void dispatch_gangs(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, s
 {
 	u64 now = now_ns();
 	struct gang_choice best = {.bound = t ? fair_current(c, now) : 0, .now = now};
-	bool yielded = t && t->over == TURN_OVER;
 	bool better, looks;
 	u32 rank;
 
@@ -525,8 +524,9 @@ RARE void dispatch_gangs(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, s
 	if (rank < RANK_ORDINARY && best.rank < RANK_ORDINARY && pull_owner(cpu))
 		return;
 	/* Who yielded lets others go first, whatever it is owed. */
-	better = best.rank > rank || (best.rank == rank && rank != RANK_URGENT &&
-				      (yielded || before(best.vtime, best.bound)));
+	better =
+	    best.rank > rank || (best.rank == rank && rank != RANK_URGENT &&
+				 ((t && t->over == TURN_OVER) || before(best.vtime, best.bound)));
 	if (better && best.id && take(cpu, best.id))
 		return;
 	if (t && looks && finds_idle_core(cpu, c, prev, t)) {

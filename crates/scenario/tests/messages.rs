@@ -558,7 +558,7 @@ fn clients_of_one_name() {
         with(
             "[client.\"a web1\"]\nvm = \"web\"\nkind = \"ping\"\n[client.a]\nvm = \"db\"\nkind = \"ping\"\n[vm.db]\ncount = 2\nvcpus = 1\nworkload = \"cpu\"\n[client.\"a db2\"]\nvm = \"web\"\nkind = \"ping\"",
         ),
-        &["host.toml:16: client.a db2: there is a client \"a db2\" already"],
+        &["host.toml:16: client.\"a db2\": there is a client \"a db2\" already"],
     );
 }
 

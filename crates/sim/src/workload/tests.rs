@@ -225,17 +225,6 @@ fn shapes_of_presets() {
     // What overflows every cache is not divided; what is several programs is not, either.
     assert!(texts("canneal", 8)[0].1.starts_with("memory 1600MB 12/us"));
     assert!(texts("astar", 8)[7].1.starts_with("memory 4MB 20/us"));
-    // Locks of parts: a thread's own and its neighbour's.
-    assert!(
-        texts("radiosity", 3)[2]
-            .1
-            .contains("mutex part2 { compute 200ns }")
-    );
-    assert!(
-        texts("radiosity", 3)[2]
-            .1
-            .contains("mutex part0 { compute 200ns }")
-    );
     // Stages: as many threads in each of the wide ones.
     let names: Vec<String> = texts("pbzip2", 5)
         .into_iter()

@@ -59,11 +59,7 @@ const fn apart(name: &'static str, about: &'static str, cache: Cache) -> Preset 
 }
 
 const fn one_lock(every: Nanos) -> Option<Sections> {
-    Some(Sections {
-        every,
-        held: 200,
-        one: true,
-    })
+    Some(Sections { every, held: 200 })
 }
 
 const fn stage(name: &'static str, many: bool, does: &'static str, queue: u32) -> Stage {

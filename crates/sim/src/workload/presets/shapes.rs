@@ -156,10 +156,8 @@ pub(super) enum Meet {
 pub(super) struct Sections {
     /// Work from one to the next.
     pub every: Nanos,
-    /// How long the lock is held.
+    /// How long the lock, one for all, is held.
     pub held: Nanos,
-    /// One lock for all, rather than one per part of the work (which only neighbours share)?
-    pub one: bool,
 }
 
 /// A working set.
@@ -278,7 +276,7 @@ impl Team {
     fn phase(&self, work: Nanos, meet: &str, i: u32, n: u32) -> String {
         let share = (work / u64::from(n)).max(1);
         let mut text = match self.sections {
-            Some(sections) => sections.text(i, n, share, self.vary),
+            Some(sections) => sections.text(share, self.vary),
             None => compute(share, self.vary),
         };
         // One thread has nobody to wait for.
@@ -295,26 +293,11 @@ impl Team {
 }
 
 impl Sections {
-    /// `share` of work of thread i of n with its critical sections. Locks that go with parts of the
-    /// work are taken in turns: its own, its neighbour's.
-    fn text(self, i: u32, n: u32, share: Nanos, vary: u32) -> String {
-        let round = |lock: &str, every: Nanos| {
-            let (work, held) = (compute(every, vary), compute(self.held, 0));
-            format!("{work}; mutex {lock} {{ {held} }}")
-        };
-        let rounds = |every: Nanos| (share / every.max(1)).max(1);
-        if self.one || n == 1 {
-            let times = rounds(self.every);
-            return format!("loop {times} {{ {} }}", round("shared", share / times));
-        }
-        let times = rounds(2 * self.every);
-        let every = share / times / 2;
-        let (own, next) = (format!("part{i}"), format!("part{}", (i + 1) % n));
-        format!(
-            "loop {times} {{ {}; {} }}",
-            round(&own, every),
-            round(&next, every)
-        )
+    /// `share` of work of a thread with its critical sections.
+    fn text(self, share: Nanos, vary: u32) -> String {
+        let times = (share / self.every.max(1)).max(1);
+        let (work, held) = (compute(share / times, vary), compute(self.held, 0));
+        format!("loop {times} {{ {work}; mutex shared {{ {held} }} }}")
     }
 }
 

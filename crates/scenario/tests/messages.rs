@@ -551,6 +551,14 @@ fn clients() {
     );
 }
 
+#[test]
+fn sources_are_one_line() {
+    says(
+        problems(&format!("source = \"a\\u0007b\"\n{GOOD}")),
+        &["host.toml:1: source: found a control character, expected one line"],
+    );
+}
+
 /// Names of clients are what results go by.
 #[test]
 fn clients_of_one_name() {

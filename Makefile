@@ -10,7 +10,7 @@
 #   make bench-decisions what the dispatcher's callbacks cost, in instructions (callgrind; half an hour)
 #   make bench-guest corun guest in an emulated VM that loses its pCPUs half of the time
 #   make recordings the decisions that tests replay, made anew in an emulated host
-#   make claims  the papers' claims: writes docs/claims.md anew
+#   make claims  the papers' claims: writes docs/claims.md and the tables of docs/ anew
 #   make package  the Debian package, in out/
 #   make package-test the package checked, installed and removed in a clean root, and the Ansible role
 #   make book    the documentation as a book, in book/
@@ -70,9 +70,9 @@ bench-guest:
 
 claims: build
 	@mkdir -p out
-	$(CORUN) reproduce --markdown --report out/claims.html > out/claims.md
+	$(CORUN) reproduce --markdown --pages docs --report out/claims.html > out/claims.md
 	@mv out/claims.md docs/claims.md
-	@echo "The claims lie in docs/claims.md, as a page in out/claims.html."
+	@echo "The claims lie in docs/claims.md (tables in their places in docs/), as a page in out/claims.html."
 
 package: build
 	packaging/deb/build.sh

@@ -20,7 +20,8 @@ pub(crate) fn amount(value: f64) -> String {
     }
 }
 
-fn thousands(digits: &str) -> String {
+/// Digits with thousands apart.
+pub(crate) fn thousands(digits: &str) -> String {
     let (sign, digits) = match digits.strip_prefix('-') {
         Some(rest) => ("-", rest),
         None => ("", digits),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What corun shows: the JSON object ([`Comparison`]), tables for terminals ([`table`]), a
-//! self-contained page ([`html`]), comma-separated values ([`csv`]), timelines for Perfetto ([`timeline`]) and the claims scoreboard
-//! ([`claims`]).
+//! self-contained page ([`html`]), comma-separated values ([`csv`]), timelines for Perfetto ([`timeline`]) the claims scoreboard
+//! ([`claims`]) and tables of the documents ([`tables`]).
 //!
 //! Everything here starts from results, not from the simulator: results of modelled hosts and of
 //! recorded ones look the same.
@@ -21,6 +21,7 @@ mod results;
 pub mod sensitivity;
 mod summary;
 pub mod table;
+pub mod tables;
 pub mod timeline;
 pub mod workloads;
 

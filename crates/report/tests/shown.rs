@@ -403,61 +403,24 @@ fn an_empty_comparison_is_shown_as_such() {
     assert!(json(&empty).unwrap().contains("\"runs\": []"));
 }
 
-#[test]
-fn the_committed_schema_is_the_one_of_the_types() {
-    let file = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../docs/schema/compare.schema.json"
-    );
+/// Is the committed schema of this name the one of the types?
+#[track_caller]
+fn is_committed(name: &str, schema: serde_json::Result<String>) {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schema");
+    let file = format!("{folder}/{name}.schema.json");
+    let schema = schema.unwrap();
     if std::env::var_os("CORUN_UPDATE").is_some() {
-        std::fs::write(file, schema().unwrap()).unwrap();
-    }
-    let committed = std::fs::read_to_string(file).unwrap();
-    assert_eq!(
-        committed,
-        schema().unwrap(),
-        "CORUN_UPDATE=1 writes it anew"
-    );
-}
-
-#[test]
-fn the_committed_schema_of_the_scoreboard_is_the_one_of_the_types() {
-    let file = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../docs/schema/reproduce.schema.json"
-    );
-    let schema = corun_report::claims::schema().unwrap();
-    if std::env::var_os("CORUN_UPDATE").is_some() {
-        std::fs::write(file, &schema).unwrap();
+        std::fs::write(&file, &schema).unwrap();
     }
     let committed = std::fs::read_to_string(file).unwrap_or_default();
     assert_eq!(committed, schema, "CORUN_UPDATE=1 writes it anew");
 }
 
 #[test]
-fn the_committed_schema_of_sensitivity_is_the_one_of_the_types() {
-    let file = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../docs/schema/sensitivity.schema.json"
-    );
-    let schema = corun_report::sensitivity::schema().unwrap();
-    if std::env::var_os("CORUN_UPDATE").is_some() {
-        std::fs::write(file, &schema).unwrap();
-    }
-    let committed = std::fs::read_to_string(file).unwrap_or_default();
-    assert_eq!(committed, schema, "CORUN_UPDATE=1 writes it anew");
-}
-
-#[test]
-fn the_committed_schema_of_advice_is_the_one_of_the_types() {
-    let file = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../docs/schema/advise.schema.json"
-    );
-    let schema = corun_report::advice::schema().unwrap();
-    if std::env::var_os("CORUN_UPDATE").is_some() {
-        std::fs::write(file, &schema).unwrap();
-    }
-    let committed = std::fs::read_to_string(file).unwrap_or_default();
-    assert_eq!(committed, schema, "CORUN_UPDATE=1 writes it anew");
+fn the_committed_schemas_are_those_of_the_types() {
+    is_committed("compare", schema());
+    is_committed("reproduce", corun_report::claims::schema());
+    is_committed("tables", corun_report::tables::schema());
+    is_committed("sensitivity", corun_report::sensitivity::schema());
+    is_committed("advise", corun_report::advice::schema());
 }

@@ -3,8 +3,9 @@
 
 use super::checks::{Check, Checks, Compared, Over, What};
 use super::claims::Said;
-use super::formula::{Condition, Known, Names, Number};
+use super::formula::{Condition, Number};
 use super::measure::Reference;
+use super::seen::Seen;
 use super::work::Measured;
 use corun_report::claims::{
     Claim, Figure, Judged, Kind, Status, Verdict, exact, over_seeds, quantitative,
@@ -31,7 +32,7 @@ pub fn judge(said: &Said, checks: &Checks, measured: &Measured) -> Result<Claim,
         return Ok(unchecked(said, Status::NotImplemented, note));
     }
     let mut claim = unchecked(said, Status::Checked, check.note.clone());
-    let seen = Seen::new(said, check, measured)?;
+    let seen = Seen::new(&check.terms, measured)?;
     claim.seeds = seen.seeds.len();
     claim.experiments = experiments(check);
     match &check.what {
@@ -51,9 +52,15 @@ pub fn judge(said: &Said, checks: &Checks, measured: &Measured) -> Result<Claim,
     Ok(claim)
 }
 
+/// The check of a claim, if there is one and nothing is lacking for it.
+pub fn possible<'a>(said: &Said, checks: &'a Checks) -> Option<&'a Check> {
+    let check = checks.checks.get(&said.id)?;
+    lacking(check, checks).is_empty().then_some(check)
+}
+
 /// Policies that the check needs and that are only planned.
-pub fn lacking(check: &Check, checks: &Checks) -> Vec<String> {
-    let policies = check.references.values().map(|of| of.policy.as_str());
+fn lacking(check: &Check, checks: &Checks) -> Vec<String> {
+    let policies = check.terms.references.values().map(|of| of.policy.as_str());
     let policies: BTreeSet<&str> = policies.collect();
     let is_there = |name: &str| crate::compare::schedulers::known_policy(name).is_ok();
     let lacking = policies
@@ -89,7 +96,7 @@ fn experiments(check: &Check) -> Vec<String> {
     let mut all: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for Reference {
         experiment, case, ..
-    } in check.references.values()
+    } in check.terms.references.values()
     {
         let cases = all.entry(experiment).or_default();
         cases.extend(case.as_deref());
@@ -122,143 +129,6 @@ fn told(name: &str, says: &str, verdict: Verdict) -> Judged {
         spread: None,
         verdict,
         says: Some(says.to_string()),
-    }
-}
-
-/// What the formulas of a check see.
-struct Seen<'a> {
-    check: &'a Check,
-    paper: Names,
-    seeds: Vec<u64>,
-    /// Every measured value, by its text and then in the order of the seeds.
-    values: BTreeMap<&'a str, Vec<f64>>,
-}
-
-impl<'a> Seen<'a> {
-    fn new(said: &Said, check: &'a Check, measured: &Measured) -> Result<Self, Problem> {
-        let mut seeds: Option<BTreeSet<u64>> = None;
-        let mut runs = Vec::new();
-        for (text, reference) in &check.references {
-            let of = measured.of(reference).ok_or_else(|| {
-                check.problem(format!("[{text}]: the experiment has no such run"))
-            })?;
-            let these: BTreeSet<u64> = of.keys().copied().collect();
-            seeds = Some(match seeds {
-                None => these,
-                Some(so_far) => so_far.intersection(&these).copied().collect(),
-            });
-            runs.push((text.as_str(), reference, of));
-        }
-        let seeds: Vec<u64> = seeds.into_iter().flatten().collect();
-        let mut values = BTreeMap::new();
-        for (text, reference, of) in runs {
-            let each = seeds.iter().filter_map(|seed| of.get(seed));
-            let each: Result<Vec<f64>, String> = each.map(|run| reference.path.of(run)).collect();
-            let each = each.map_err(|message| check.problem(format!("[{text}]: {message}")))?;
-            values.insert(text, each);
-        }
-        Ok(Self {
-            check,
-            paper: said.numbers(),
-            seeds,
-            values,
-        })
-    }
-
-    /// How often formulas are evaluated: once if nothing is measured.
-    fn times(&self) -> usize {
-        match self.values.is_empty() {
-            true => 1,
-            false => self.seeds.len(),
-        }
-    }
-
-    /// Evaluates with measured values as `pick` takes them from those of all seeds, and with all names.
-    fn with<T>(&self, pick: impl Fn(&[f64]) -> f64, then: impl FnOnce(&Known<'_>) -> T) -> T {
-        self.with_names(&self.check.lets, &pick, then)
-    }
-
-    /// The same with the names of `lets`: those that are defined before the formula.
-    fn with_names<T>(
-        &self,
-        lets: &[(String, Number)],
-        pick: &dyn Fn(&[f64]) -> f64,
-        then: impl FnOnce(&Known<'_>) -> T,
-    ) -> T {
-        let constant = |text: &str| self.check.constants.get(text).copied();
-        let measured = |text: &str| match self.values.get(text) {
-            Some(all) => pick(all),
-            None => constant(text).unwrap_or(f64::NAN),
-        };
-        let mut names = self.paper.clone();
-        for (at, (name, number)) in lets.iter().enumerate() {
-            let value = number.value(&Known {
-                names: &names,
-                measured: &measured,
-                overall: &|number| self.overall(&lets[..at], number),
-            });
-            names.insert(name.clone(), value);
-        }
-        then(&Known {
-            names: &names,
-            measured: &measured,
-            overall: &|number| self.overall(lets, number),
-        })
-    }
-
-    /// What a number comes to over the seeds, as the check takes it: its median, or its mean.
-    fn overall(&self, lets: &[(String, Number)], number: &Number) -> f64 {
-        let each = self.each_with(lets, number);
-        self.spread(&each).map_or(f64::NAN, |spread| spread.median)
-    }
-
-    /// A number, seed by seed.
-    fn each(&self, number: &Number) -> Vec<f64> {
-        self.each_with(&self.check.lets, number)
-    }
-
-    fn each_with(&self, lets: &[(String, Number)], number: &Number) -> Vec<f64> {
-        let at = |at: usize| {
-            self.with_names(
-                lets,
-                &|all| all.get(at).copied().unwrap_or(f64::NAN),
-                |known| number.value(known),
-            )
-        };
-        (0..self.times()).map(at).collect()
-    }
-
-    /// A condition, seed by seed.
-    fn truths(&self, condition: &Condition) -> Vec<bool> {
-        let at = |at: usize| {
-            self.with(
-                |all| all.get(at).copied().unwrap_or(f64::NAN),
-                |known| condition.holds(known),
-            )
-        };
-        (0..self.times()).map(at).collect()
-    }
-
-    /// Is it true of medians (or means) over the seeds?
-    fn over_seeds(&self, condition: &Condition) -> bool {
-        let middle = |all: &[f64]| self.spread(all).map_or(f64::NAN, |spread| spread.median);
-        self.with(middle, |known| condition.holds(known))
-    }
-
-    /// Several seeds as one number; what was not measured with one of them was not measured.
-    fn spread(&self, all: &[f64]) -> Option<Spread> {
-        let spread = Spread::of(all.iter().copied())?;
-        let median = match self.check.over {
-            Over::Median => spread.median,
-            Over::Mean => all.iter().sum::<f64>() / all.len() as f64,
-        };
-        let measured = all.iter().all(|value| value.is_finite());
-        measured.then_some(Spread { median, ..spread })
-    }
-
-    /// What the paper's side says; nothing of ours is known to it.
-    fn of_paper(&self, number: &Number) -> f64 {
-        self.with(|_| f64::NAN, |known| number.value(known))
     }
 }
 
@@ -321,7 +191,7 @@ fn compare(claim: &mut Claim, values: &[Compared], order: &[(String, Condition)]
     claim.verdict = verdicts.reduce(Verdict::worse).unwrap_or(Verdict::Missed);
     claim.ours = figure(ours);
     claim.spread = figure(spreads);
-    if seen.check.over == Over::Mean && seen.times() > 1 {
+    if seen.terms.over == Over::Mean && seen.times() > 1 {
         notes.push("means, not medians, over the seeds".to_string());
     }
     if !broken.is_empty() {
@@ -343,7 +213,7 @@ fn leave_out(claim: &mut Claim, unjudged: &[(String, String)], seen: &Seen<'_>) 
     for (name, reason) in unjudged {
         claim.values.push(Judged {
             name: name.clone(),
-            paper: seen.paper.get(&format!("paper.{name}")).copied(),
+            paper: seen.terms.paper.get(&format!("paper.{name}")).copied(),
             ours: None,
             spread: None,
             verdict: Verdict::OutOfScope,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The runs that checks take: every run once, whoever needs it, all of them on all cores.
+//! The runs that checks and tables take: every run once, whoever needs it, all of them on all cores.
 
 use super::Args;
-use super::checks::{Check, Checks};
+use super::checks::{Checks, Terms};
 use super::library::Library;
 use super::measure::Reference;
 use crate::compare::runs::{self, Job, RunArgs};
@@ -40,9 +40,9 @@ impl Measured {
         self.runs.get(&self.key(reference)?)
     }
 
-    /// Were all runs done that this check refers to?
-    pub fn is_complete(&self, check: &Check) -> bool {
-        let mut keys = check.references.values().filter_map(|of| self.key(of));
+    /// Were all runs done that these formulas refer to?
+    pub fn is_complete(&self, terms: &Terms) -> bool {
+        let mut keys = terms.references.values().filter_map(|of| self.key(of));
         keys.all(|key| !self.undone.contains(&key))
     }
 
@@ -58,7 +58,7 @@ impl Measured {
     }
 }
 
-/// Does everything that these checks refer to, as long as `go_on` says so.
+/// Does everything that these formulas refer to, as long as `go_on` says so.
 ///
 /// # Errors
 /// [`Invalid`] if an experiment is not valid, or has no such case; anything else if a run fails.
@@ -66,7 +66,7 @@ pub fn carry_out(
     args: &Args,
     library: &Library,
     checks: &Checks,
-    wanted: &[&Check],
+    wanted: &[&Terms],
     go_on: impl Fn() -> bool + Sync,
 ) -> anyhow::Result<Measured> {
     let selection = select(wanted);
@@ -117,9 +117,9 @@ pub fn carry_out(
     Ok(measured)
 }
 
-fn select<'a>(wanted: &[&'a Check]) -> Selection<'a> {
+fn select<'a>(wanted: &[&'a Terms]) -> Selection<'a> {
     let mut all = Selection::new();
-    for reference in wanted.iter().flat_map(|check| check.references.values()) {
+    for reference in wanted.iter().flat_map(|terms| terms.references.values()) {
         let pair = (reference.case.as_deref(), reference.policy.as_str());
         all.entry(&reference.experiment).or_default().insert(pair);
     }
@@ -171,18 +171,18 @@ fn scenario(
     Ok(scenario)
 }
 
-/// Has the experiment every case that checks refer to?
-fn known_cases(wanted: &[&Check], name: &str, scenario: &Scenario) -> anyhow::Result<()> {
+/// Has the experiment every case that is referred to?
+fn known_cases(wanted: &[&Terms], name: &str, scenario: &Scenario) -> anyhow::Result<()> {
     let cases: Vec<&str> = scenario
         .cases
         .iter()
         .map(|case| case.name.as_str())
         .collect();
-    let wrong = |check: &Check, text: &str, message: String| -> Problem {
-        check.problem(format!("[{text}]: {message}"))
+    let wrong = |terms: &Terms, text: &str, message: String| -> Problem {
+        terms.problem(format!("[{text}]: {message}"))
     };
-    for check in wanted {
-        let references = check.references.iter();
+    for terms in wanted {
+        let references = terms.references.iter();
         for (text, reference) in references.filter(|(_, of)| of.experiment == name) {
             let message = match &reference.case {
                 None if cases.len() > 1 => {
@@ -197,7 +197,7 @@ fn known_cases(wanted: &[&Check], name: &str, scenario: &Scenario) -> anyhow::Re
                 }
                 _ => continue,
             };
-            return Err(Invalid::error(wrong(check, text, message)));
+            return Err(Invalid::error(wrong(terms, text, message)));
         }
     }
     Ok(())

@@ -384,3 +384,160 @@ fn the_committed_page_has_every_claim() {
         );
     }
 }
+
+const TABLES: &str = r#"
+[each]
+policies = [["cfs", "CFS"], ["balance", "balance"]]
+[table."x.stacking"]
+title = "Time with siblings on one runqueue"
+columns = ["the paper", "ours"]
+for = "policy, name in policies"
+claim = "x.stacking"
+experiment = "x/two"
+measure = "host.stacking_probability"
+shown = ["0", "0.0 %"]
+row."{name}" = ["", "100 * [{policy}]"]
+row."the paper's CFS" = ["paper.cfs", ""]
+"#;
+
+#[test]
+fn tables_have_a_row_for_each_item_and_numbers_as_they_are_to_be_written() {
+    let dir = place("tables", TABLES);
+    let of_dir = ["--tables", "--experiments", &dir];
+    let json = json(&[&of_dir[..], &["--json"]].concat());
+    fits_schema("tables", &json);
+    let table = &json["tables"][0];
+    assert_eq!(
+        (&table["name"], &table["seeds"]),
+        (&"x.stacking".into(), &4.into())
+    );
+    let rows = table["rows"].as_array().unwrap();
+    let names: Vec<&str> = rows.iter().filter_map(|row| row["name"].as_str()).collect();
+    assert_eq!(names, ["CFS", "balance", "the paper's CFS"]);
+    let shown = |row: usize, column: usize| rows[row]["cells"][column]["shown"].as_str().unwrap();
+    assert!(
+        shown(0, 1).ends_with(" %") && shown(0, 1) != "0.0 %",
+        "{}",
+        shown(0, 1)
+    );
+    assert_eq!(
+        [shown(0, 0), shown(1, 1), shown(2, 0), shown(2, 1)],
+        ["", "0.0 %", "50", ""]
+    );
+    let text = prints(&of_dir);
+    assert!(
+        text.contains("x.stacking: Time with siblings")
+            && text.contains("x/two; medians over 4 seeds"),
+        "{text}"
+    );
+}
+
+#[test]
+fn pages_have_their_tables_written_and_nothing_else() {
+    let dir = place("pages", TABLES);
+    let pages = Place::new("reproduce-pages-of");
+    let before = "# Page\n\n<!-- table x.stacking -->\nold\n<!-- end of table -->\n\nMore.\n";
+    pages.write("page.md", before);
+    pages.write("other.md", "No table.\n");
+    prints(&["--tables", "--pages", pages.dir(), "--experiments", &dir]);
+    let after = fs::read_to_string(format!("{}/page.md", pages.dir())).unwrap();
+    assert!(
+        after.starts_with("# Page\n\n<!-- table x.stacking -->\n|  | the paper | ours |\n"),
+        "{after}"
+    );
+    assert!(
+        after.ends_with("<!-- end of table -->\n\nMore.\n") && !after.contains("old"),
+        "{after}"
+    );
+    pages.write("page.md", "<!-- table x.other -->\n");
+    let told = refused(&["--tables", "--pages", pages.dir(), "--experiments", &dir]);
+    assert!(
+        told.contains("page.md:1: this place for a table has no <!-- end of table -->"),
+        "{told}"
+    );
+}
+
+#[test]
+fn what_is_wrong_with_a_table_is_told_with_its_line() {
+    let of = |from: &str, to: &str| {
+        let dir = place("wrong-tables", &TABLES.replace(from, to));
+        refused(&["--tables", "--experiments", &dir])
+    };
+    let expected = [
+        (
+            "[\"\", \"100 * [{policy}]\"]",
+            "[\"1\"]",
+            "checks/x.toml:12: table.\"x.stacking\": row.\"{name}\": found 1 of them, expected formulas for 2 columns",
+        ),
+        (
+            "\"0.0 %\"",
+            "\"0.1 %\"",
+            "checks/x.toml:11: table.\"x.stacking\".shown: found \"0.1 %\", expected a number as it is to be written",
+        ),
+        (
+            "in policies",
+            "in polices",
+            "checks/x.toml:7: table.\"x.stacking\".for: for … in polices: [each] has no such list, did you mean \"policies\"?",
+        ),
+        (
+            "100 * [{policy}]",
+            "100 * [{polcy}]",
+            "row.\"{name}\": formula",
+        ),
+        (
+            "claim = \"x.stacking\"",
+            "claim = \"x.staking\"",
+            "there is no claim \"x.staking\", did you mean \"x.stacking\"?",
+        ),
+        (
+            "title =",
+            "titel =",
+            "table.\"x.stacking\".title: is missing",
+        ),
+    ];
+    for (from, to, told) in expected {
+        let message = of(from, to);
+        assert!(message.contains(told), "{told}\n{message}");
+    }
+    let unknown = refused(&[
+        "--tables",
+        "x.staking",
+        "--experiments",
+        &place("no-table", TABLES),
+    ]);
+    assert!(
+        unknown.contains("there is no such table, did you mean \"x.stacking\"?"),
+        "{unknown}"
+    );
+}
+
+/// Each table of the documents has a place, and each place a table.
+#[test]
+fn the_documents_have_a_place_for_every_table() {
+    let places: Vec<String> = fs::read_dir(in_tree("docs"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|it| it == "md"))
+        .flat_map(|path| {
+            let text = fs::read_to_string(path).unwrap();
+            let lines = text
+                .lines()
+                .filter_map(|line| line.strip_prefix("<!-- table "));
+            let names = lines.map(|line| line.trim_end_matches(" -->").to_string());
+            names.collect::<Vec<_>>()
+        })
+        .collect();
+    let written = fs::read_to_string(in_tree("experiments/checks/tables.toml")).unwrap();
+    let names = written
+        .lines()
+        .filter_map(|line| line.strip_prefix("[table.\""));
+    let names: Vec<&str> = names.map(|line| line.trim_end_matches("\"]")).collect();
+    assert!(names.len() > 10);
+    for name in &names {
+        let count = places.iter().filter(|place| place == name).count();
+        assert_eq!(count, 1, "{name} has {count} places in docs/*.md");
+    }
+    for place in &places {
+        assert!(names.contains(&place.as_str()), "there is no table {place}");
+    }
+}

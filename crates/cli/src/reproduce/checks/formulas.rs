@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The formulas of one check, with the names that they may use.
+//! The formulas of one check, or of a table's row, with the names that they may use.
 
-use crate::reproduce::claims::Said;
-use crate::reproduce::formula::{Condition, Known, Lists, Names, Number};
+use super::{Over, Terms};
+use crate::reproduce::formula::{Condition, Known, Lists, Names, Number, Template};
 use crate::reproduce::measure::{Defaults, Reference};
 use corun_model::Value as Default;
 use corun_scenario::reader::Reader;
-use corun_scenario::tree::{Node, Value};
-use corun_scenario::{nearest, or_nearest};
+use corun_scenario::tree::{Entry, Node, Value};
+use corun_scenario::{Located, nearest, or_nearest};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How the text of a parameter begins, where a measured value has its policy.
@@ -32,15 +32,19 @@ fn parameter(key: &str) -> Result<f64, String> {
     }
 }
 
-/// Reads the formulas of one check.
+/// Reads the formulas of one check or row.
 pub struct Formulas<'r, 'a> {
     table: &'r Reader<'a>,
-    claim: &'r Said,
+    paper: Names,
     defaults: Defaults,
     lists: &'r Lists,
+    /// Definitions, in the order in which they were written.
+    lets: Vec<(String, Number)>,
     names: Vec<String>,
     /// What those of them are on which no run has an influence.
     fixed: Names,
+    /// What stands in the place of names: each has its text.
+    pub given: Vec<(String, String)>,
     /// The names that are used.
     pub named: BTreeSet<String>,
     /// Every measured value so far, by its text.
@@ -50,28 +54,34 @@ pub struct Formulas<'r, 'a> {
 }
 
 impl<'r, 'a> Formulas<'r, 'a> {
-    /// For the check of `claim`, in a file with these lists.
-    pub fn new(
-        table: &'r Reader<'a>,
-        claim: &'r Said,
-        defaults: Defaults,
-        lists: &'r Lists,
-    ) -> Self {
+    /// Beside these numbers of a paper, in a file with these lists.
+    pub fn new(table: &'r Reader<'a>, paper: Names, defaults: Defaults, lists: &'r Lists) -> Self {
         Self {
             table,
-            claim,
+            names: paper.keys().cloned().collect(),
+            fixed: paper.clone(),
+            paper,
             defaults,
             lists,
-            names: claim.numbers().into_keys().collect(),
-            fixed: claim.numbers(),
+            lets: Vec::new(),
+            given: Vec::new(),
             named: BTreeSet::new(),
             references: BTreeMap::new(),
             constants: BTreeMap::new(),
         }
     }
 
+    /// From here on there are these names.
+    pub fn define_all(&mut self, said: &[&Entry]) {
+        for Entry { key, node, .. } in said {
+            let number = self.number(key, node);
+            self.define(key, number.as_ref(), node);
+            self.lets.extend(number.map(|number| (key.clone(), number)));
+        }
+    }
+
     /// From here on there is this name, of this number if that could be read.
-    pub fn define(&mut self, name: &str, number: Option<&Number>, node: &Node) {
+    fn define(&mut self, name: &str, number: Option<&Number>, node: &Node) {
         let bare = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let keyword = KEYWORDS.contains(&name);
         let fine = name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(bare);
@@ -83,6 +93,22 @@ impl<'r, 'a> Formulas<'r, 'a> {
         self.names.push(name.to_string());
         if let Some(value) = number.and_then(|number| self.fixed(number)) {
             self.fixed.insert(name.to_string(), value);
+        }
+    }
+
+    /// All that they are made of; `key` is for problems that show only after the runs.
+    pub fn terms(self, key: String, over: Over) -> Terms {
+        Terms {
+            paper: self.paper,
+            lets: self.lets,
+            references: self.references,
+            constants: self.constants,
+            over,
+            place: Located {
+                value: (),
+                key,
+                place: self.table.place().clone(),
+            },
         }
     }
 
@@ -151,7 +177,10 @@ impl<'r, 'a> Formulas<'r, 'a> {
     /// The number that a value says; `key` is for messages.
     pub fn number(&mut self, key: &str, node: &Node) -> Option<Number> {
         let text = self.text(key, node)?;
-        let parsed = Number::parse(&text, self.lists);
+        let parsed = Number::parse(&text, self.lists).and_then(|number| {
+            let mut given = self.given.iter();
+            given.try_fold(number, |number, (name, item)| number.with(name, item))
+        });
         self.checked(key, node, &text, parsed, |number, see| number.visit(see))
     }
 
@@ -161,11 +190,11 @@ impl<'r, 'a> Formulas<'r, 'a> {
             "" => "paper".to_string(),
             name => format!("paper.{name}"),
         };
-        if self.claim.numbers().contains_key(&said) {
+        if self.paper.contains_key(&said) {
             self.named.insert(said.clone());
             return Some(Number::Name(said));
         }
-        let numbers: Vec<String> = self.claim.numbers().into_keys().collect();
+        let numbers: Vec<&str> = self.paper.keys().map(String::as_str).collect();
         let known = match &numbers[..] {
             [] => "the claim has no number".to_string(),
             known => format!("the claim has {}", known.join(", ")),

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How claims are read off experiments: `checks/*.toml`, whose format docs/reproduce.md describes.
+//! How claims, and tables of the documents, are read off experiments: `checks/*.toml`, whose format docs/reproduce.md
+//! describes.
 //!
 //! Everything that can be wrong with a check is found before anything runs: unknown names, policies,
 //! experiments, measures, and formulas of the wrong kind.
 
 mod formulas;
 mod read;
+mod tables;
 #[cfg(test)]
 mod tests;
 
 pub use read::read;
+pub use tables::{Row, Table};
 
-use super::formula::{Condition, Number};
+use super::formula::{Condition, Names, Number};
 use super::measure::Reference;
 use corun_report::claims::Meaning;
 use corun_scenario::{Located, Problem};
@@ -22,6 +25,8 @@ use std::collections::BTreeMap;
 pub struct Checks {
     /// By claim.
     pub checks: BTreeMap<String, Check>,
+    /// The tables of the documents.
+    pub tables: Vec<Table>,
     /// What `--quick` sets, by experiment.
     pub quick: BTreeMap<String, Vec<String>>,
     /// Policies that are to come, with what they are.
@@ -34,16 +39,24 @@ pub struct Checks {
 pub struct Check {
     /// What is compared.
     pub what: What,
-    /// Definitions, in the order in which they were written.
-    pub lets: Vec<(String, Number)>,
-    /// Every measured value of its formulas, by the text within the brackets.
-    pub references: BTreeMap<String, Reference>,
-    /// What becomes of several seeds.
-    pub over: Over,
-    /// Parameters of the models among those, by the same texts: ns, bytes or numbers.
-    pub constants: BTreeMap<String, f64>,
+    /// What its formulas are made of.
+    pub terms: Terms,
     /// What to know.
     pub note: String,
+}
+
+/// What the formulas of a check, or of a table's row, are made of.
+pub struct Terms {
+    /// The paper's numbers, by the names that formulas have for them.
+    pub paper: Names,
+    /// Definitions, in the order in which they were written.
+    pub lets: Vec<(String, Number)>,
+    /// Every measured value of the formulas, by the text within the brackets.
+    pub references: BTreeMap<String, Reference>,
+    /// Parameters of the models among those, by the same texts: ns, bytes or numbers.
+    pub constants: BTreeMap<String, f64>,
+    /// What becomes of several seeds.
+    pub over: Over,
     /// For problems that show only after the runs.
     pub place: Located<()>,
 }
@@ -94,14 +107,22 @@ pub struct Compared {
     pub meaning: Meaning,
 }
 
-impl Check {
-    /// A problem with this check.
+impl Terms {
+    /// A problem with the formulas.
     pub fn problem(&self, message: impl Into<String>) -> Problem {
         self.place.problem(message)
     }
 }
 
 impl Checks {
+    /// The names of all tables.
+    pub fn names_of_tables(&self) -> Vec<&str> {
+        self.tables
+            .iter()
+            .map(|table| table.name.as_str())
+            .collect()
+    }
+
     /// What a claim without a check takes.
     pub fn takes(&self, claim: &str) -> Option<&str> {
         let fits = |(prefix, _): &&(String, String)| claim.starts_with(prefix.as_str());

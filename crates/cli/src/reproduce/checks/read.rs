@@ -2,7 +2,8 @@
 //! Reads files of checks.
 
 use super::formulas::Formulas;
-use super::{Check, Checks, Compared, Over, What};
+use super::tables;
+use super::{Check, Checks, Compared, Over, Terms, What};
 use crate::compare::schedulers;
 use crate::failure::Invalid;
 use crate::reproduce::claims::Said;
@@ -12,7 +13,7 @@ use crate::reproduce::measure::{Defaults, Reference};
 use corun_report::claims::{Kind, Meaning};
 use corun_scenario::reader::{Collected, Reader};
 use corun_scenario::tree::{self, Entry, Node, Table, Value};
-use corun_scenario::{Located, nearest, or_nearest};
+use corun_scenario::{nearest, or_nearest};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Reads all files of checks.
@@ -54,6 +55,18 @@ pub fn read(library: &Library, claims: &[Said]) -> anyhow::Result<Checks> {
             if checks.checks.insert(id.to_string(), check).is_some() {
                 top.problem("check", format!("there are two checks of {id:?}"));
             }
+        }
+        for (name, reader) in top.named("table") {
+            let Some(table) = tables::table(name, &reader, claims, &lists) else {
+                continue;
+            };
+            for row in &table.rows {
+                check_references(&reader, &row.terms, library, &checks);
+            }
+            if checks.tables.iter().any(|other| other.name == table.name) {
+                top.problem("table", format!("there are two tables {name:?}"));
+            }
+            checks.tables.push(table);
         }
         top.finish();
     }
@@ -120,7 +133,7 @@ fn items(node: &Node) -> Option<Vec<Vec<String>>> {
 }
 
 /// What a table has, whatever its keys.
-fn entries<'a>(table: &Reader<'a>, key: &'static str) -> Vec<&'a Entry> {
+pub fn entries<'a>(table: &Reader<'a>, key: &'static str) -> Vec<&'a Entry> {
     match table.find(key).map(|node| &node.value) {
         None => Vec::new(),
         Some(Value::Table(inner)) => Table::iter(inner).collect(),
@@ -150,37 +163,28 @@ fn check(
         case: table.text("case"),
         measure: table.text("measure"),
     };
-    let mut formulas = Formulas::new(table, claim, defaults, lists);
-    let mut lets = Vec::new();
-    for Entry { key, node, .. } in entries(table, "let") {
-        let number = formulas.number(key, node);
-        formulas.define(key, number.as_ref(), node);
-        lets.extend(number.map(|number| (key.clone(), number)));
-    }
+    let mut formulas = Formulas::new(table, claim.numbers(), defaults, lists);
+    formulas.define_all(&entries(table, "let"));
     let what = what(table, claim, &mut formulas);
     let over = choice(table, "over", Over::NAMES).unwrap_or_default();
     let note = table.text("note").unwrap_or_default();
     table.finish();
-    let (references, constants) = (formulas.references, formulas.constants);
-    for (text, reference) in &references {
-        check_reference(table, text, reference, library, all);
-    }
+    let terms = formulas.terms(format!("check.{id:?}"), over);
+    check_references(table, &terms, library, all);
     Some(Check {
         what: what?,
-        lets,
-        references,
-        constants,
-        over,
+        terms,
         note,
-        place: Located {
-            value: (),
-            key: format!("check.{id:?}"),
-            place: table.place().clone(),
-        },
     })
 }
 
-/// Are its policy and experiment known?
+/// Are the policy and the experiment of each measured value known?
+fn check_references(table: &Reader<'_>, terms: &Terms, library: &Library, all: &Checks) {
+    for (text, reference) in &terms.references {
+        check_reference(table, text, reference, library, all);
+    }
+}
+
 fn check_reference(
     table: &Reader<'_>,
     text: &str,
@@ -307,7 +311,7 @@ fn meaning(table: &Reader<'_>) -> Option<Meaning> {
 }
 
 /// One of some words.
-fn choice<T, const N: usize>(
+pub fn choice<T, const N: usize>(
     table: &Reader<'_>,
     key: &'static str,
     known: [(&'static str, T); N],

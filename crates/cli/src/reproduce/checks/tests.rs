@@ -158,9 +158,9 @@ fn a_check_has_all_its_parts() {
     assert_eq!(checks.takes("a.number"), Some("much"));
     assert_eq!(checks.quick["x/one"], ["run.duration=1s"]);
     let check = &checks.checks["a.several"];
-    assert_eq!((check.over, check.note.as_str()), (Over::Mean, "so"));
+    assert_eq!((check.terms.over, check.note.as_str()), (Over::Mean, "so"));
     assert_eq!(
-        check.references.keys().collect::<Vec<_>>(),
+        check.terms.references.keys().collect::<Vec<_>>(),
         ["balance", "cfs", "gang @ two"]
     );
     let What::Values { values, order, .. } = &check.what else {

@@ -18,7 +18,7 @@ mod tests;
 mod vmigrater;
 mod vsmtio;
 
-pub use each::Lists;
+pub use each::{Lists, Template, list as items};
 use functions::Function;
 use std::collections::BTreeMap;
 

@@ -482,7 +482,7 @@ fn what_is_wrong_with_a_table_is_told_with_its_line() {
         (
             "100 * [{policy}]",
             "100 * [{polcy}]",
-            "row.\"{name}\": formula",
+            "unknown policy \"{polcy}\"",
         ),
         (
             "claim = \"x.stacking\"",

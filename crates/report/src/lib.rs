@@ -26,8 +26,8 @@ pub mod timeline;
 pub mod workloads;
 
 pub use results::{
-    AgentResult, Beside, ClientResult, Comparison, DiskResult, HostResult, IoResult, Recognised,
-    ReplayCheck, Run, SiblingResult, Stacking, TaskResult, VcpuCheck, VmResult, round,
+    AgentResult, Beside, ClientResult, Comparison, DiskResult, HostResult, IoResult, KernelResult,
+    Recognised, ReplayCheck, Run, SiblingResult, Stacking, TaskResult, VcpuCheck, VmResult, round,
 };
 pub use summary::{Spread, sentences};
 

@@ -278,6 +278,15 @@ pub struct VmResult {
     /// policy took the vCPU for CPU-bound: vSMT-IO lent them.
     #[serde(default)]
     pub lent_share: f64,
+    /// Times per second that one of its vCPUs was woken, having halted.
+    #[serde(default)]
+    pub wakeups_per_s: f64,
+    /// Waits for a pCPU: mean; null if there was none.
+    #[serde(default)]
+    pub ready_wait_mean_us: Option<f64>,
+    /// Waits for a pCPU: the longest; null if there was none.
+    #[serde(default)]
+    pub ready_wait_max_us: Option<f64>,
     /// Waits for a pCPU: median; null if there was none.
     pub ready_wait_p50_us: Option<f64>,
     /// Waits for a pCPU: 99th percentile; null if there was none.
@@ -299,6 +308,9 @@ pub struct VmResult {
     pub lock_wait_p50_us: Option<f64>,
     /// Waits for contended spin locks: 99th percentile; null if there was none.
     pub lock_wait_p99_us: Option<f64>,
+    /// What its kernel did and what KVM saw of it; absent for recordings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<KernelResult>,
     /// How far its vCPUs ran apart; absent if it has but one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub siblings: Option<SiblingResult>,
@@ -317,6 +329,32 @@ pub struct VmResult {
     /// are assumed to go on alike.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beyond_recording_share: Option<f64>,
+}
+
+/// What a guest's kernel did, and what KVM saw of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct KernelResult {
+    /// Share of its vCPUs' time that threads spun for locks, at barriers and for TLB flushes, reckoned at the speed of a
+    /// hardware thread that has its core for itself: beside a busy SMT sibling it lasts longer.
+    pub spin_share: f64,
+    /// The same for interrupts and switches between threads.
+    pub work_share: f64,
+    /// Times per second that a vCPU switched between threads.
+    pub thread_switches_per_s: f64,
+    /// Pause-loop exits per second.
+    pub pause_exits_per_s: f64,
+    /// Times per second that a vCPU halted for a paravirtual lock.
+    pub lock_halts_per_s: f64,
+    /// Flushes per second of other vCPUs' TLBs.
+    pub flushes_per_s: f64,
+    /// From when a thread wants such a flush until all have done it: mean; null if there was none.
+    pub flush_wait_mean_us: Option<f64>,
+    /// The same, 99th percentile.
+    pub flush_wait_p99_us: Option<f64>,
+    /// Halts per second for which the host polled.
+    pub halt_polls_per_s: f64,
+    /// Share of these polls during which the wake-up came; null if there was none.
+    pub halt_poll_hit_share: Option<f64>,
 }
 
 /// Shares of a policy's decisions in which it took a vCPU to be of a type (AQL_Sched's).

@@ -247,6 +247,9 @@ fn unused_rows(runs: &[Vec<&Run>], index: usize) -> Vec<Row> {
         seen.then(|| plain(row(runs, measure, percent, share)))
     };
     let mut rows = vec![
+        share("spun", |vm| {
+            vm.kernel.as_ref().map_or(0.0, |it| it.spin_share)
+        }),
         share("polled", |vm| vm.polled_share),
         share("retained", |vm| vm.retained_share),
     ];

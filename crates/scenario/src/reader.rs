@@ -312,7 +312,24 @@ impl<'a> Reader<'a> {
 
     /// A set of pCPUs, all of them on a host of `pcpus` (if that is known).
     pub fn pcpu_set(&self, key: &'static str, pcpus: Option<u32>) -> Option<PcpuSet> {
+        self.to_pcpu_set(key, &self.find(key)?.value, pcpus)
+    }
+
+    /// Sets of pCPUs, one for each of several, as [`Self::pcpu_set`].
+    pub fn pcpu_sets(&self, key: &'static str, pcpus: Option<u32>) -> Option<Vec<PcpuSet>> {
         let value = &self.find(key)?.value;
+        let Value::List(sets) = value else {
+            return self.wrong(
+                key,
+                value,
+                "a list of them, such as [\"0\", \"1\", \"2-3\"]",
+            );
+        };
+        let set = |node: &Node| self.to_pcpu_set(key, &node.value, pcpus);
+        sets.iter().map(set).collect()
+    }
+
+    fn to_pcpu_set(&self, key: &'static str, value: &Value, pcpus: Option<u32>) -> Option<PcpuSet> {
         let parsed: Option<PcpuSet> = match value {
             // The number of one of them.
             Value::Whole(number) => number.to_string().parse().ok(),

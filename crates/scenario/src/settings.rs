@@ -315,6 +315,8 @@ pub struct Vm {
     pub slice: Option<Nanos>,
     /// pCPUs its vCPUs may use; `None`: all.
     pub allowed: Option<PcpuSet>,
+    /// The same of each vCPU; empty: all as `allowed` says.
+    pub vcpu_allowed: Vec<PcpuSet>,
     /// Its place on a disk.
     pub disk: DiskUse,
     /// What it does.

@@ -8,6 +8,7 @@ use crate::names;
 use crate::reader::Reader;
 use crate::settings::{Demand, EmulatorKeys, GuestKeys, HostTask, RtApp, Thread, Vm, Workload};
 use crate::suggest::or_nearest;
+use corun_model::PcpuSet;
 use corun_model::time::{MS, SEC, US};
 use std::sync::Arc;
 
@@ -84,6 +85,7 @@ fn vm(
     let realtime = table.flag("realtime").unwrap_or(false);
     let slice = table.duration("slice", SLICE);
     let allowed = table.pcpu_set("allowed", pcpus);
+    let vcpu_allowed = vcpu_allowed(table, vcpus, pcpus);
     let last = vcpus.unwrap_or(limits::VCPUS_PER_VM) - 1;
     let guest = table.table("guest").map(|table| guest(table, last));
     let guest = guest.unwrap_or_default();
@@ -103,12 +105,35 @@ fn vm(
         realtime,
         slice,
         allowed,
+        vcpu_allowed,
         disk,
         demand: demand?,
         rt_app,
         guest,
         emulator,
     })
+}
+
+/// Which pCPUs each vCPU may use, if that is said one by one.
+fn vcpu_allowed(table: &Reader<'_>, vcpus: Option<u32>, pcpus: Option<u32>) -> Vec<PcpuSet> {
+    let sets = table.pcpu_sets("vcpu_allowed", pcpus).unwrap_or_default();
+    if sets.is_empty() {
+        return sets;
+    }
+    if table.has("allowed") {
+        table.problem(
+            "vcpu_allowed",
+            "goes without allowed: it says the same of each vCPU",
+        );
+    }
+    if let Some(vcpus) = vcpus.filter(|&vcpus| sets.len() != vcpus as usize) {
+        let found = sets.len();
+        table.problem(
+            "vcpu_allowed",
+            format!("found {found}, expected one for each of {vcpus} vCPUs"),
+        );
+    }
+    sets
 }
 
 fn demand(table: &Reader<'_>, vcpus: Option<u32>) -> Option<Demand> {

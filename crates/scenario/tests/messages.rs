@@ -98,11 +98,11 @@ fn unknown_keys_and_what_was_meant() {
             "host.toml:6: vm.web.weigth: unknown key, did you mean \"weight\"? (known here: allowed, \
              cap, cookie, count, cpu_burst, cpu_idle, cpu_max, disk, disk_size, emulator, group, guest, \
              io_quota, io_weight, realtime, rt_app, rt_app_ignore, slice, thread, threads, \
-             vcpu_weight, vcpus, weight, workload)",
+             vcpu_allowed, vcpu_weight, vcpus, weight, workload)",
             "host.toml:7: vm.web.frobnicate: unknown key (known here: allowed, cap, cookie, count, cpu_burst, \
              cpu_idle, cpu_max, disk, disk_size, emulator, group, guest, io_quota, io_weight, \
-             realtime, rt_app, rt_app_ignore, slice, thread, threads, vcpu_weight, vcpus, weight, \
-             workload)",
+             realtime, rt_app, rt_app_ignore, slice, thread, threads, vcpu_allowed, vcpu_weight, vcpus, \
+             weight, workload)",
         ],
     );
 }
@@ -289,6 +289,24 @@ fn sets_of_pcpus() {
         &[
             "host.toml:6: vm.web.allowed: found \"x\", expected a list of pCPUs below 512 such as \
              \"0-3,8\"",
+        ],
+    );
+    says(
+        with("vcpu_allowed = [\"0\", 9]"),
+        &["host.toml:6: vm.web.vcpu_allowed: found \"9\", but the host has pCPUs 0 to 3 only"],
+    );
+    says(
+        with("allowed = 0\nvcpu_allowed = [0]"),
+        &[
+            "host.toml:7: vm.web.vcpu_allowed: goes without allowed: it says the same of each vCPU",
+            "host.toml:7: vm.web.vcpu_allowed: found 1, expected one for each of 2 vCPUs",
+        ],
+    );
+    says(
+        with("vcpu_allowed = \"0\""),
+        &[
+            "host.toml:6: vm.web.vcpu_allowed: found \"0\", expected a list of them, such as \
+             [\"0\", \"1\", \"2-3\"]",
         ],
     );
 }

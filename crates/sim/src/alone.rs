@@ -219,6 +219,7 @@ fn vm(preset: &Preset, number: u32) -> Result<VmSpec, AloneError> {
         slice: None,
         vcpu_weight: 100,
         allowed: pcpus.map(PcpuId).collect(),
+        vcpu_allowed: Vec::new(),
         threads: threads.into_iter().map(thread).collect(),
         params: GuestParams::default(),
         disk,

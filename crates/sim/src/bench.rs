@@ -282,6 +282,7 @@ impl Workload {
             weight: Some(100),
             vcpu_weight: 100,
             allowed: PcpuSet::first(pcpus),
+            vcpu_allowed: Vec::new(),
             threads: programs.into_iter().enumerate().map(thread).collect(),
             params: GuestParams::default(),
         })

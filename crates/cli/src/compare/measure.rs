@@ -6,8 +6,8 @@ use corun_model::time::SEC;
 use corun_policies::aql::Kind;
 use corun_report::detail::{Detail, Times, VmTimes};
 use corun_report::{
-    AgentResult, ClientResult, DiskResult, HostResult, IoResult, Recognised, Run, SiblingResult,
-    Stacking, TaskResult, VmResult, round,
+    AgentResult, ClientResult, DiskResult, HostResult, IoResult, KernelResult, Recognised, Run,
+    SiblingResult, Stacking, TaskResult, VmResult, round,
 };
 use corun_sim::device::net::ClientOutcome;
 use corun_sim::guest::is_housekeeping;
@@ -130,6 +130,31 @@ fn quantile(waits: &Waits, share: f64) -> Option<f64> {
     (waits.count() > 0).then(|| micros(waits.quantile(share) as f64))
 }
 
+fn mean(waits: &Waits) -> Option<f64> {
+    (waits.count() > 0).then(|| micros(waits.mean()))
+}
+
+/// Replayed VMs have no kernel.
+fn kernel(vm: &VmOutcome, measured: Nanos) -> Option<KernelResult> {
+    let did = &vm.achieved;
+    did.idle?;
+    let whole = measured.saturating_mul(vm.vcpus.len() as Nanos);
+    let rate = |count| per_second(count, measured);
+    let polls = did.halt_polls;
+    Some(KernelResult {
+        spin_share: share(did.spin, whole),
+        work_share: share(did.kernel, whole),
+        thread_switches_per_s: rate(did.thread_switches),
+        pause_exits_per_s: rate(did.pause_loop_exits),
+        lock_halts_per_s: rate(did.lock_halts),
+        flushes_per_s: rate(did.shootdowns),
+        flush_wait_mean_us: mean(&did.shootdown_waits),
+        flush_wait_p99_us: quantile(&did.shootdown_waits, 0.99),
+        halt_polls_per_s: rate(polls),
+        halt_poll_hit_share: (polls > 0).then(|| share(did.halt_poll_hits, polls)),
+    })
+}
+
 fn host(outcome: &Outcome, pcpus: u32) -> HostResult {
     let seconds = outcome.measured as f64 / SEC as f64;
     let rate = |count: u64| {
@@ -188,15 +213,20 @@ fn vm(vm: &VmOutcome, measured: Nanos) -> VmResult {
         second_share: share(sum(|t| t.second), vcpu_time),
         second_retained_share: share(sum(|t| t.second_retained), vcpu_time),
         lent_share: share(sum(|t| t.lent - t.lent_retained), vcpu_time),
+        wakeups_per_s: per_second(vm.vcpus.iter().map(|totals| totals.wakeups).sum(), measured),
+        ready_wait_mean_us: mean(&vm.ready_waits),
+        ready_wait_max_us: (vm.ready_waits.count() > 0)
+            .then(|| micros(vm.ready_waits.max() as f64)),
         ready_wait_p50_us: quantile(&vm.ready_waits, 0.5),
         ready_wait_p99_us: quantile(&vm.ready_waits, 0.99),
         turn_p50_us: quantile(&vm.turns, 0.5),
         turn_p99_us: quantile(&vm.turns, 0.99),
         recognised: recognised(vm, measured),
         lock_waits: locks.count(),
-        lock_wait_mean_us: (locks.count() > 0).then(|| micros(locks.mean())),
+        lock_wait_mean_us: mean(locks),
         lock_wait_p50_us: quantile(locks, 0.5),
         lock_wait_p99_us: quantile(locks, 0.99),
+        kernel: kernel(vm, measured),
         siblings: (vm.vcpus.len() > 1).then(|| siblings(vm, measured)),
         policy_off_s: vm.left_alone.from().map(seconds),
         policy_on_s: vm.left_alone.until().map(seconds),
@@ -241,7 +271,6 @@ fn recognised(vm: &VmOutcome, measured: Nanos) -> Option<Recognised> {
 fn siblings(vm: &VmOutcome, measured: Nanos) -> SiblingResult {
     let skew = &vm.siblings;
     let called = skew.co_starts.count() + skew.never;
-    let mean = |waits: &Waits| (waits.count() > 0).then(|| micros(waits.mean()));
     let vcpus = u64::try_from(vm.vcpus.len()).unwrap_or(u64::MAX);
     SiblingResult {
         co_start_skew_mean_us: mean(&skew.co_starts),

@@ -214,6 +214,7 @@ fn vm_spec(vm: &Vm, all: PcpuSet) -> Result<VmSpec, Problems> {
         realtime: vm.realtime,
         slice: vm.slice,
         allowed: vm.allowed.unwrap_or(all),
+        vcpu_allowed: vm.vcpu_allowed.clone(),
         params,
         disk: disks::place(vm, &threads)?,
         emulator: vm.emulator.map(emulator_params),

@@ -6,8 +6,8 @@
 
 use super::claims::matches;
 use corun_report::{
-    AgentResult, ClientResult, DiskResult, HostResult, IoResult, Recognised, SiblingResult,
-    TaskResult, VmResult,
+    AgentResult, ClientResult, DiskResult, HostResult, IoResult, KernelResult, Recognised,
+    SiblingResult, TaskResult, VmResult,
 };
 use corun_scenario::or_nearest;
 use serde::Serialize;
@@ -138,6 +138,7 @@ impl Section {
             io: Some(IoResult::default()),
             agent: Some(AgentResult::default()),
             siblings: Some(SiblingResult::default()),
+            kernel: Some(KernelResult::default()),
             recognised: Some(Recognised::default()),
             guest_cpu_share: Some(0.0),
             beyond_recording_share: Some(0.0),

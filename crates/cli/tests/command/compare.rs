@@ -2,6 +2,7 @@
 //! `corun compare` and `corun policies` as users meet them.
 
 use crate::common::{Place, failed, fits_schema};
+use serde_json::Value;
 
 const HOST: &str = r#"
 title = "Two VMs on two pCPUs"
@@ -73,6 +74,40 @@ fn all_that_is_counted_is_shown() {
     assert!(shown.contains("throughput, images/s"), "{shown}");
     let csv = place.read("counts.csv");
     assert!(csv.contains("web,other_throughputs.images/s,"), "{csv}");
+}
+
+/// Three vCPUs that compute: two bound to pCPU 0, one to pCPU 1.
+#[test]
+fn vcpus_may_be_bound_one_by_one() {
+    let text = "[host]\npcpus = 2\n[run]\nduration = \"1s\"\n[vm.web]\nvcpus = 3\nvcpu_allowed = [0, 0, 1]\n\
+        [[vm.web.thread]]\ncount = 3\nprogram = \"loop { compute 1ms; count 1 rounds }\"\n";
+    let place = Place::with("bound", "bound.toml", text);
+    for policy in ["cfs", "eevdf", "credit", "balance", "jupiter"] {
+        let line = ["compare", "bound.toml", "--policies", policy, "--json"];
+        let vm = place.json(&line)["runs"][0]["vms"][0].clone();
+        let of = |key: &str| vm[key].as_f64().unwrap();
+        assert!((of("run_share") - 2.0 / 3.0).abs() < 0.01, "{policy}: {vm}");
+        assert!(of("ready_wait_max_us") >= of("ready_wait_mean_us"), "{vm}");
+    }
+}
+
+/// Two vCPUs that want one lock all the time: one of them spins, but for what pause-loop exits take.
+#[test]
+fn what_a_guests_kernel_does_is_told() {
+    let text = "[host]\npcpus = 2\n[run]\nduration = \"1s\"\npolicies = [\"fair\"]\n[vm.web]\nvcpus = 2\n\
+        guest.lock = \"ticket\"\nguest.ple_window = \"2us\"\n\
+        [[vm.web.thread]]\ncount = 2\nprogram = \"loop { lock l { compute 10us }; count 1 rounds }\"\n";
+    let place = Place::with("kernel", "kernel.toml", text);
+    let vm = place.json(&["compare", "kernel.toml", "--json"])["runs"][0]["vms"][0].clone();
+    let of = |key: &str| vm["kernel"][key].as_f64().unwrap();
+    assert!((0.35..=0.5).contains(&of("spin_share")), "{vm}");
+    assert!(of("pause_exits_per_s") > 10_000.0, "{vm}");
+    assert_eq!(
+        (of("flushes_per_s"), &vm["kernel"]["flush_wait_mean_us"]),
+        (0.0, &Value::Null)
+    );
+    let shown = place.prints(&["compare", "kernel.toml"]);
+    assert!(shown.contains("spun"), "{shown}");
 }
 
 #[test]

@@ -93,7 +93,10 @@ impl Guests {
                 vcpu: Some((VmId(id), vcpu)),
                 helper_of: None,
                 weight: spec.vcpu_weight,
-                allowed: spec.allowed,
+                allowed: *spec
+                    .vcpu_allowed
+                    .get(vcpu as usize)
+                    .unwrap_or(&spec.allowed),
                 last_on: None,
                 slice: spec.slice,
             });
@@ -171,7 +174,9 @@ fn check_numbers(spec: &VmSpec) -> Linked<()> {
     }
     check_weight(&subject, spec.weight.unwrap_or(1))?;
     check_weight(&subject, spec.vcpu_weight)?;
-    check_allowed(&subject, &spec.allowed)?;
+    for allowed in spec.vcpu_allowed.iter().chain([&spec.allowed]) {
+        check_allowed(&subject, allowed)?;
+    }
     if let Some(fault) = spec.params.fault() {
         return error(fault);
     }

@@ -24,6 +24,8 @@ pub struct VmSpec {
     pub vcpu_weight: u32,
     /// pCPUs its vCPUs may use; all that exist if none of these does.
     pub allowed: PcpuSet,
+    /// The same of each vCPU, from the first on; those that it does not have are as `allowed` says.
+    pub vcpu_allowed: Vec<PcpuSet>,
     /// Its core-scheduling cookie: only VMs of the same one may share a core; 0 is one, too.
     pub cookie: u64,
     /// The most pCPU time it gets, in percent of one pCPU; 0: no limit. For Xen's Credit only.

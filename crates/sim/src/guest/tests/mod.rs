@@ -64,6 +64,7 @@ fn vm(name: &str, params: GuestParams, programs: &[&str]) -> VmSpec {
         realtime: false,
         slice: None,
         allowed: PcpuSet::first(64),
+        vcpu_allowed: Vec::new(),
         threads: programs.iter().enumerate().map(thread).collect(),
         params,
         disk: None,

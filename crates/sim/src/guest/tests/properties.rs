@@ -35,6 +35,7 @@ fn random_vms(seed: u64, threads: u64, vcpus: u32, lock: LockKind, costly: bool)
         realtime: false,
         slice: None,
         allowed: PcpuSet::first(64),
+        vcpu_allowed: Vec::new(),
         threads: (0..threads).map(thread).collect(),
         params,
         disk: None,

@@ -25,6 +25,8 @@ pub struct Network {
     pub tcp_first_rto: Option<Nanos>,
     /// Window of receivers and senders: a size.
     pub tcp_window: Option<Located<String>>,
+    /// The longest that an ACK waits for something to be sent with.
+    pub tcp_ack_delay: Option<Nanos>,
     /// Are spurious time-outs undone?
     pub tcp_undo: Option<bool>,
 }
@@ -119,6 +121,8 @@ pub struct Channel {
 const LATENCY: std::ops::RangeInclusive<Nanos> = 0..=SEC;
 /// Time-outs of TCP.
 const RTO: std::ops::RangeInclusive<Nanos> = MS..=60 * SEC;
+/// An ACK's delay: `TCP_DELACK_MAX` at most.
+const ACK_DELAY: std::ops::RangeInclusive<Nanos> = 0..=200 * MS;
 /// A day: longer than any run.
 const LONGEST: Nanos = 86_400 * SEC;
 /// How long a client waits.
@@ -135,6 +139,7 @@ pub(crate) fn network(table: Option<Reader<'_>>) -> Network {
         tcp_min_rto: table.duration("tcp_min_rto", RTO),
         tcp_first_rto: table.duration("tcp_first_rto", RTO),
         tcp_window: table.located("tcp_window"),
+        tcp_ack_delay: table.duration("tcp_ack_delay", ACK_DELAY),
         tcp_undo: table.flag("tcp_undo"),
     };
     table.finish();

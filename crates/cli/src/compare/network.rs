@@ -129,6 +129,7 @@ fn params(case: &Case) -> Result<NetworkParams, Problem> {
     set(&mut params.vhost, said.vhost);
     set(&mut params.tcp.min_rto, said.tcp_min_rto);
     set(&mut params.tcp.first_rto, said.tcp_first_rto);
+    set(&mut params.tcp.ack_delay, said.tcp_ack_delay);
     set(&mut params.tcp.undo, said.tcp_undo);
     let window = read(said.tcp_window.as_ref(), parse_size)?;
     if let (Some(said), Some(window)) = (&said.tcp_window, window)

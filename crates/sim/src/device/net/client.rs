@@ -22,7 +22,7 @@ struct Connection {
     due: Option<Nanos>,
     /// Of before the client went: the next request opens another.
     stale: bool,
-    /// When the timer for retransmissions goes off, if it is set.
+    /// When TCP's timer goes off, if it is set.
     armed: Option<Nanos>,
     /// Bytes of a stream's chunk not written yet.
     left: u64,
@@ -232,7 +232,7 @@ impl Client {
         while let Some(segment) = slot.tcp.next_packet(now) {
             sent.push(slot.packet(segment));
         }
-        if let Some(at) = slot.tcp.timeout_at()
+        if let Some(at) = slot.tcp.timer_at()
             && slot.armed.is_none_or(|armed| armed > at)
         {
             slot.armed = Some(at);
@@ -241,7 +241,7 @@ impl Client {
         }
     }
 
-    /// The timer for retransmissions went off; it may be set anew for later meanwhile.
+    /// TCP's timer went off; it may be set anew for later meanwhile.
     pub fn timed_out(&mut self, host: &mut Host, connection: u32, sent: &mut Sent) {
         let now = host.now();
         let slot = &mut self.connections[connection as usize];
@@ -249,8 +249,8 @@ impl Client {
             return;
         }
         slot.armed = None;
-        if slot.tcp.timeout_at().is_some_and(|at| at <= now) {
-            slot.tcp.timed_out(now);
+        if let Some(ack) = slot.tcp.timer(now) {
+            sent.push(slot.packet(ack));
         }
         self.flush(host, connection, sent);
     }

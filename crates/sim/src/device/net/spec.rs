@@ -95,6 +95,13 @@ pub fn parameters() -> Vec<Parameter> {
             "64 KiB to 6 MiB in unit tests of TCP",
         ),
         parameter(
+            "network.tcp_ack_delay",
+            "the longest that an ACK waits for something to be sent with",
+            Value::Time(tcp.ack_delay),
+            "TCP_DELACK_MIN in Linux's include/net/tcp.h",
+            "0 and 40 ms in unit tests of TCP",
+        ),
+        parameter(
             "network.tcp_undo",
             "undo time-outs that timestamps show to be spurious",
             Value::Switch(tcp.undo),

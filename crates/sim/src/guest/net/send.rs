@@ -14,7 +14,7 @@ impl Vm {
         let now = host.now();
         let slot = &mut self.net.endpoints[endpoint as usize];
         let segments: Vec<Segment> = std::iter::from_fn(|| slot.tcp.next_packet(now)).collect();
-        if let Some(at) = slot.tcp.timeout_at() {
+        if let Some(at) = slot.tcp.timer_at() {
             slot.timer_vcpu = vcpu;
             if slot.armed.is_none_or(|armed| armed > at) {
                 slot.armed = Some(at);
@@ -61,7 +61,7 @@ impl Vm {
             return;
         }
         slot.armed = None;
-        match slot.tcp.timeout_at() {
+        match slot.tcp.timer_at() {
             Some(at) if at > now => {
                 slot.armed = Some(at);
                 let vm = self.id;
@@ -79,9 +79,8 @@ impl Vm {
     pub(in crate::guest) fn rto(&mut self, host: &mut Host, vcpu: u32, endpoint: u32) {
         let now = host.now();
         let tcp = &mut self.net.endpoints[endpoint as usize].tcp;
-        if tcp.timeout_at().is_some_and(|at| at <= now) {
-            tcp.timed_out(now);
-        }
+        let ack = tcp.timer(now);
+        self.send_segments(host, vcpu, endpoint, ack);
         self.flush(host, vcpu, endpoint);
     }
 }

@@ -9,16 +9,17 @@
 //! of time-outs that timestamps show to be spurious (RFC 3522, `tcp_try_undo_loss`).
 //!
 //! The network of this model loses and reorders nothing, so what is sent again is always a
-//! duplicate, and there is no fast retransmit. Kept out, too: delayed ACKs (every packet is
-//! acknowledged at once), CUBIC, pacing, Nagle, waiting for room for a larger send
-//! (`tcp_tso_should_defer()`), and autotuning of the window.
+//! duplicate, and there is no fast retransmit. Kept out, too: CUBIC, pacing, Nagle, waiting for room for a
+//! larger send (`tcp_tso_should_defer()`), and autotuning of the window.
 //!
 //! A packet here is what a guest's kernel handles at once: up to [`MOST_PACKET`] bytes, which the
 //! NIC cuts into frames (TSO) and puts together again (GRO).
 
+use acks::Acks;
 use corun_model::Nanos;
 use std::collections::VecDeque;
 
+mod acks;
 mod receive;
 mod send;
 #[cfg(test)]
@@ -47,6 +48,9 @@ pub struct TcpParams {
     /// 512 KiB, assumed: in the middle between the 64 KiB that Linux begins with and the 6 MiB
     /// (`tcp_rmem`) up to which it tunes itself.
     pub window: u64,
+    /// The longest that an ACK waits for something to be sent with, 0 to 200 ms; 0: every packet is acknowledged at once.
+    /// 40 ms: `TCP_DELACK_MIN`.
+    pub ack_delay: Nanos,
     /// Is a time-out undone that timestamps show to be spurious? Yes: `tcp_timestamps` is on.
     pub undo: bool,
 }
@@ -57,6 +61,7 @@ impl Default for TcpParams {
             min_rto: 200_000_000,
             first_rto: 1_000_000_000,
             window: 512 << 10,
+            ack_delay: 40_000_000,
             undo: true,
         }
     }
@@ -133,6 +138,7 @@ pub(crate) struct Tcp {
     /// Since the first time-out that is not over: when, and the window and threshold before.
     loss: Option<(Nanos, u64, u64)>,
     rcv_nxt: u64,
+    acks: Acks,
     /// Where the last message that arrived ended, and bytes the program has not taken.
     message_end: u64,
     unread: u64,
@@ -169,6 +175,7 @@ impl Tcp {
             last_sent: 0,
             loss: None,
             rcv_nxt: 0,
+            acks: Acks::new(params.ack_delay),
             message_end: 0,
             unread: 0,
             advertised: params.window,
@@ -250,6 +257,7 @@ impl Tcp {
 
     /// A packet without data.
     fn bare(&mut self, now: Nanos) -> Segment {
+        self.acks.sent(now, false);
         self.advertised = self.window();
         Segment {
             generation: self.generation,

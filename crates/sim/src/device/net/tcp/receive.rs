@@ -21,7 +21,10 @@ impl Tcp {
         if segment.seq == self.rcv_nxt {
             self.rcv_nxt += segment.len;
             self.delivered += segment.len;
-            self.echo = segment.stamp;
+            // What is acknowledged later echoes the oldest of what it acknowledges (RFC 7323, section 4.3).
+            if self.acks.is_clear() {
+                self.echo = segment.stamp;
+            }
             if segment.messages > 0 {
                 received.messages = segment.messages;
                 received.bytes = segment.last_end - self.message_end;
@@ -32,8 +35,11 @@ impl Tcp {
             }
         } else {
             debug_assert!(segment.seq + segment.len <= self.rcv_nxt, "lost a packet");
+            self.acks.again();
         }
-        received.answer = Some(self.bare(now));
+        if self.acks.data(now, segment.len) {
+            received.answer = Some(self.bare(now));
+        }
         received
     }
 

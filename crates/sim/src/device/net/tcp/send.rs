@@ -5,7 +5,23 @@ use super::{INITIAL_WINDOW, LONGEST_RTO, MOST_PACKET, MSS, Segment, State, Tcp};
 use corun_model::Nanos;
 
 impl Tcp {
+    /// When [`Self::timer`] is to be called next, if it is.
+    pub fn timer_at(&self) -> Option<Nanos> {
+        let both = [self.timeout_at, self.acks.due()];
+        both.into_iter().flatten().min()
+    }
+
+    /// A timer is due: an ACK that was delayed, to be sent now, or the retransmission timer.
+    pub fn timer(&mut self, now: Nanos) -> Option<Segment> {
+        let is_due = |at: Option<Nanos>| at.is_some_and(|at| at <= now);
+        if is_due(self.timeout_at) {
+            self.timed_out(now);
+        }
+        is_due(self.acks.due()).then(|| self.bare(now))
+    }
+
     /// When the retransmission timer goes off, if it is armed.
+    #[cfg(test)]
     pub fn timeout_at(&self) -> Option<Nanos> {
         self.timeout_at
     }
@@ -52,6 +68,7 @@ impl Tcp {
         self.last_sent = now;
         let rto = self.rto();
         self.timeout_at.get_or_insert(now + rto);
+        self.acks.sent(now, true);
         let bare = self.bare(now);
         // They are in order, and of one-byte messages there are as many as bytes under way.
         let ended = |by: u64| self.ends.partition_point(|end| *end <= by);
@@ -79,7 +96,7 @@ impl Tcp {
     }
 
     /// The retransmission timer went off: everything not acknowledged counts as lost.
-    pub fn timed_out(&mut self, now: Nanos) {
+    pub(super) fn timed_out(&mut self, now: Nanos) {
         self.timeout_at = None;
         self.backoff += 1;
         if self.state == State::Opening {

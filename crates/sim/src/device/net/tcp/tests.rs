@@ -9,6 +9,7 @@ const PARAMS: TcpParams = TcpParams {
     min_rto: 200 * MS,
     first_rto: 1000 * MS,
     window: 6 << 20,
+    ack_delay: 40 * MS,
     undo: true,
 };
 
@@ -31,6 +32,84 @@ fn connected(params: TcpParams) -> (Tcp, Tcp) {
     let last = client.receive(MS, &answer).answer.unwrap();
     server.receive(MS, &last);
     (client, server)
+}
+
+/// Five requests of 100 bytes, each answered 1 ms later; how many packets each end sent after the handshake.
+fn requests(params: TcpParams) -> (usize, usize) {
+    let (mut client, mut server) = connected(params);
+    let (mut from_client, mut from_server) = (0, 0);
+    let mut now = 10 * MS;
+    for _ in 0..5 {
+        client.write(100, true);
+        for segment in sent(&mut client, now) {
+            from_client += 1;
+            let received = server.receive(now, &segment);
+            assert_eq!(received.messages, 1);
+            for ack in received.answer {
+                from_server += 1;
+                client.receive(now, &ack);
+            }
+        }
+        now += MS;
+        server.write(500, true);
+        for segment in sent(&mut server, now) {
+            from_server += 1;
+            for ack in client.receive(now, &segment).answer {
+                from_client += 1;
+                server.receive(now, &ack);
+            }
+        }
+        now += MS;
+    }
+    assert_eq!(
+        (client.retransmissions, server.backlog()),
+        (0, if params.ack_delay > 0 { 500 } else { 0 })
+    );
+    (from_client, from_server)
+}
+
+#[test]
+fn who_answers_acknowledges_with_the_answer() {
+    let at_once = TcpParams {
+        ack_delay: 0,
+        ..PARAMS
+    };
+    assert_eq!(requests(at_once), (10, 10));
+    // The first of each finds an end that has not answered anything yet.
+    assert_eq!(requests(PARAMS), (6, 6));
+}
+
+/// A connection whose server has answered, and a request of `len` bytes at 20 ms.
+fn asked(len: u64) -> (Tcp, Received) {
+    let (mut client, mut server) = connected(PARAMS);
+    client.write(100, true);
+    let first = sent(&mut client, MS);
+    acknowledge(&mut client, &mut server, &first, MS);
+    server.write(100, true);
+    for segment in sent(&mut server, MS) {
+        client.receive(MS, &segment);
+    }
+    client.write(len, true);
+    let mut last = Received::default();
+    for segment in sent(&mut client, 20 * MS) {
+        last = server.receive(20 * MS, &segment);
+    }
+    (server, last)
+}
+
+#[test]
+fn without_an_answer_an_ack_leaves_after_40_ms() {
+    let (mut server, received) = asked(100);
+    assert_eq!(received.answer, None);
+    assert_eq!(server.timer_at(), Some(60 * MS));
+    let ack = server.timer(60 * MS).unwrap();
+    assert_eq!((ack.len, server.timer_at()), (0, None));
+}
+
+#[test]
+fn more_than_a_full_frame_is_acknowledged_at_once() {
+    assert_eq!(asked(MSS).1.answer, None);
+    assert!(asked(3 * MSS).1.answer.is_some());
 }
 
 /// The server's ACKs of these packets, received by the client at `now`.

@@ -15,6 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     compile(&dispatcher, "corun_tapped", &[]);
     compile(&dispatcher, "corun_untapped", &["UNTAPPED"]);
     compile(&dispatcher, "corun_plain", &["UNTAPPED", "PLAIN"]);
+    compile_table_of_cgroups();
     println!("cargo:rerun-if-changed={}", dispatcher.display());
     for name in ["CC", "BPF_CLANG"] {
         println!("cargo:rerun-if-env-changed={name}");
@@ -41,4 +42,18 @@ fn compile(dispatcher: &Path, library: &str, defines: &[&str]) {
         // a program, rather than loaded by it later, may read that without a call.
         .flag("-ftls-model=initial-exec")
         .compile(library);
+}
+
+/// What only the kernel's build has, for tests (src/cgroup_table.rs).
+fn compile_table_of_cgroups() {
+    let source = "src/cgroup_table.c";
+    println!("cargo:rerun-if-changed={source}");
+    cc::Build::new()
+        .file(source)
+        .std("gnu11")
+        .warnings(true)
+        .extra_warnings(true)
+        .flag("-Wno-unused-parameter")
+        .flag("-Wno-unused-function")
+        .compile("corun_cgroup_table");
 }

@@ -13,6 +13,10 @@
  * below each is counted anew, because weights change while they are counted in; and places that
  * nobody has asked for in GROUP_FORGET are given up.
  *
+ * Whose cgroup finds no place, or is nested deeper than is told apart, counts in the nearest one
+ * around it that has one, never in the root: or whoever may make cgroups within its own could shed
+ * what is said of that.
+ *
  * Meanwhile others ask for places, and count in them whom they ask for. Three things hold all the
  * same:
  *
@@ -34,14 +38,14 @@
 #define GROUP_RECOUNT 1000000000ull
 /* When a cgroup is forgotten in which nobody runs, ns. */
 #define GROUP_FORGET 60000000000ull
-/* So many places are tried for a new one. */
+/* So many places are tried for a new one: with 3500 of 4096 taken, one in 20,000 finds none. */
 #define GROUP_TRIES 64
+/* GOLDEN_RATIO_64 of the kernel's include/linux/hash.h. */
+#define GROUP_HASH 0x61C8864680B583EBull
 /* The kernel keeps weights with so many more binary digits (scale_load()). */
 #define GROUP_SCALE 10
 /* cfs_bandwidth.quota of a cgroup without one (RUNTIME_INF). */
 #define NO_QUOTA (~0ull)
-/* Deeper than this nobody looks: such tasks count as if they were in the root cgroup. */
-#define GROUP_DEEPEST 32
 /* Longer times are taken for this, ns: keeps sums below 2^63. */
 #define GROUP_LONGEST 1000000000000ull
 
@@ -74,6 +78,14 @@ struct {
 	__type(key, u64);
 	__type(value, u32);
 } group_index SEC(".maps");
+
+/* How crowded the table is, for the daemon to read. */
+struct group_table {
+	u64 taken;   /* places, as counted last */
+	u64 crowded; /* how often a place was looked for and there was none */
+};
+
+volatile struct group_table group_table;
 
 struct group_timer {
 	struct bpf_timer timer;
@@ -129,18 +141,24 @@ static inline u32 group_indexed(u64 tg, u32 *known)
 	return at && group_has(at, tg) && group_stays(at) ? place + 1 : 0;
 }
 
-/* The place of `tg` plus 1, a new one if need be; 0: there is no room, or it is being given up. */
+/*
+ * The place of `tg` plus 1, a new one if need be; 0: there is no room, or it is being given up.
+ * task_groups lie side by side in slabs, so that where one is tried first, and how far apart those
+ * are that follow, hang on all digits of its address.
+ */
 CALLED u32 group_place_of(u64 tg)
 {
 	u32 *known = bpf_map_lookup_elem(&group_index, &tg);
-	u32 first = (u32)(tg >> 8);
+	u64 hash = tg * GROUP_HASH;
+	/* Odd: it comes to all places. */
+	u32 first = (u32)(hash >> 32), step = (u32)(hash >> 16) | 1;
 	u32 found = 0;
 	u32 i;
 
 	if (known)
 		return group_indexed(tg, known);
 	repeat (i, GROUP_TRIES) {
-		u32 place = (first + i) % MAX_GROUPS;
+		u32 place = (first + i * step) % MAX_GROUPS;
 		struct group_place *at = group_place_at(place);
 
 		if (!at || __sync_val_compare_and_swap(&at->tg, 0, tg))
@@ -155,6 +173,8 @@ CALLED u32 group_place_of(u64 tg)
 		found = group_indexed(tg, bpf_map_lookup_elem(&group_index, &tg));
 		break;
 	}
+	if (!found)
+		__sync_fetch_and_add(&group_table.crowded, 1);
 	return found;
 }
 
@@ -215,56 +235,74 @@ static inline u64 group_parent(u64 tg)
 	return (u64)BPF_CORE_READ((struct task_group *)tg, parent);
 }
 
+/* Is `tg` the root? That has no weight, and no place. */
+static inline bool group_is_root(u64 tg)
+{
+	return !tg || !group_parent(tg);
+}
+
+/* The pointer `number` of the kernel's array at `at`. */
+static inline u64 group_pointer(u64 at, u64 number)
+{
+	u64 pointer = 0;
+
+	bpf_probe_read_kernel(&pointer, sizeof(pointer), (void *)(at + number * sizeof(pointer)));
+	return pointer;
+}
+
+/* The task_group of the kernel's `cgroup`; 0: it has none any more. */
+static inline u64 group_of_cgroup(u64 cgroup)
+{
+	u64 css = group_pointer(cgroup + bpf_core_field_offset(struct cgroup, subsys),
+				bpf_core_enum_value(enum cgroup_subsys_id, cpu_cgrp_id));
+
+	return css ? css - bpf_core_field_offset(struct task_group, css) : 0;
+}
+
 /*
  * The cgroup in which members of `tg` are counted: itself, or the one around it that is nested as
- * deep as is looked at. Each must have all those around it in the table, or they would be counted
- * out where they have not been counted in. 0: far too deep.
+ * deep as is looked at. Each must have those around it in the table, or they would be counted out
+ * where they have not been counted in. The kernel knows at each depth who is around, so that
+ * nesting deeply makes nobody's wake-ups dear. Of one that has been removed, and somebody still
+ * ends in it, some around it may have been, too.
  */
 CALLED u64 group_anchor(u64 tg)
 {
-	u64 at = tg;
-	u32 depth = 0;
+	u64 cgroup = (u64)BPF_CORE_READ((struct task_group *)tg, css.cgroup);
+	u64 around = cgroup + bpf_core_field_offset(struct cgroup, ancestors);
 	s32 level;
 
-	repeat (level, GROUP_DEEPEST) {
-		at = group_parent(at);
-		if (!at)
+	/* autogroups are no cgroups, and are next to the root. */
+	if (!cgroup || BPF_CORE_READ((struct cgroup *)cgroup, level) <= GROUP_LEVELS)
+		return tg;
+	repeat (level, GROUP_LEVELS) {
+		tg = group_of_cgroup(group_pointer(around, (u64)(GROUP_LEVELS - level)));
+		if (tg)
 			break;
-		depth++;
-	}
-	if (at)
-		return 0;
-	repeat (level, GROUP_DEEPEST) {
-		if (depth <= GROUP_LEVELS)
-			break;
-		tg = group_parent(tg);
-		depth--;
 	}
 	return tg;
 }
 
 /*
- * `tg`, in place `group` less 1, and those around it that have not been read lately are read; false
- * if one of them has no place. `group` may be found by others as read only when all of them are:
- * group_were_read().
+ * `tg`, in place `group` less 1, and those around it that have not been read lately are read.
+ * `group` may be found by others as read only when all of them are: group_were_read().
  */
 CALLED u32 group_read_all(u64 tg, u32 group, u64 now)
 {
-	u32 all = 1;
+	u64 outer = tg;
 	s32 level;
 
 	repeat (level, GROUP_LEVELS) {
-		u64 outer = group_parent(tg);
 		struct group_place *at;
 		u32 parent = 0;
 
-		/* The root has no parent, and no weight. */
-		if (outer && group_parent(outer)) {
+		outer = group_parent(outer);
+		if (!group_is_root(outer)) {
 			parent = group_place_of(outer);
-			all = parent != 0;
+			/* It is nested in the one around that, then. */
+			if (!parent)
+				continue;
 		}
-		if (!all)
-			break;
 		group_read(tg, group, parent);
 		at = group_place_at(parent - 1);
 		if (!at || group_is_fresh(at, now))
@@ -272,7 +310,7 @@ CALLED u32 group_read_all(u64 tg, u32 group, u64 now)
 		group = parent;
 		tg = outer;
 	}
-	return all;
+	return 0;
 }
 
 /* Says of `group`, and of those around it that were not known to be, that they have been read. */
@@ -294,28 +332,50 @@ CALLED u32 group_were_read(u32 group, u64 now)
 	return 0;
 }
 
-/* The place of `tg` plus 1, with what it and those around it want brought up to date; 0: none. */
-CALLED u32 group_find(u64 tg)
+/* The place of `tg` plus 1, if it has one and that has been read lately; else 0. */
+static inline u32 group_known(u64 tg, u64 now)
 {
 	u32 *known = bpf_map_lookup_elem(&group_index, &tg);
-	u64 now = bpf_ktime_get_ns();
-	struct group_place *at;
-	u32 own = 0;
+	struct group_place *at = group_place_at(known ? *known : MAX_GROUPS);
 
-	if (!known)
-		tg = group_anchor(tg);
-	if (known)
-		own = *known + 1;
-	else if (tg)
-		own = group_place_of(tg);
-	at = group_place_at(own - 1);
+	return known && at && group_has(at, tg) && group_is_fresh(at, now) ? *known + 1 : 0;
+}
+
+/* The same, a new place if need be, with what it and those around it want brought up to date. */
+static inline u32 group_brought_up(u64 tg, u64 now)
+{
+	u32 own = group_place_of(tg);
+	struct group_place *at = group_place_at(own - 1);
+
 	if (!at || !group_has(at, tg))
 		return 0;
-	if (group_is_fresh(at, now))
+	if (!group_is_fresh(at, now)) {
+		if (!group_stays(at))
+			return 0;
+		group_read_all(tg, own, now);
+		group_were_read(own, now);
+	}
+	return own;
+}
+
+/* The place plus 1 where members of `tg` count, up to date: its own, or that of one around it. */
+CALLED u32 group_find(u64 tg)
+{
+	u64 now = bpf_ktime_get_ns();
+	u32 own = group_known(tg, now);
+	s32 level;
+
+	if (own)
 		return own;
-	if (!group_stays(at) || !group_read_all(tg, own, now))
-		return 0;
-	group_were_read(own, now);
+	tg = group_anchor(tg);
+	repeat (level, GROUP_LEVELS) {
+		if (group_is_root(tg))
+			break;
+		own = group_brought_up(tg, now);
+		if (own)
+			break;
+		tg = group_parent(tg);
+	}
 	return own;
 }
 
@@ -390,6 +450,7 @@ static inline void group_sum(u64 now)
 
 static int group_recount(void *map, u32 *key, struct group_timer *t)
 {
+	u64 taken = unknown_zero();
 	u32 i;
 
 	group_sum(bpf_ktime_get_ns());
@@ -400,11 +461,13 @@ static int group_recount(void *map, u32 *key, struct group_timer *t)
 
 		if (!at || !conf || !g || !at->tg)
 			continue;
+		taken++;
 		*(volatile s64 *)&g->below = (s64)at->below;
 		at->below = 0;
 		if (*(volatile u32 *)&g->members)
 			*(volatile u32 *)&conf->limited = group_limits(i + 1);
 	}
+	group_table.taken = taken;
 	bpf_timer_start(&t->timer, GROUP_RECOUNT, 0);
 	return 0;
 }

@@ -20,7 +20,9 @@ typedef _Bool bool;
 #define NULL ((void *)0)
 #define ENOMEM 12
 
+#ifndef CORE
 #define CORE __attribute__((preserve_access_index))
+#endif
 
 /* Defined, not only declared: else libbpf takes the kfuncs' prototypes for others. */
 struct cpumask {
@@ -61,8 +63,23 @@ struct cfs_bandwidth {
 	u64 burst;
 } CORE;
 
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+} CORE;
+
+enum cgroup_subsys_id {
+	cpu_cgrp_id = 1,
+};
+
+struct cgroup {
+	int level;
+	struct cgroup_subsys_state *subsys[2];
+	struct cgroup *ancestors[];
+} CORE;
+
 /* What of a cgroup concerns its CPU time. */
 struct task_group {
+	struct cgroup_subsys_state css;
 	unsigned long shares;
 	struct task_group *parent;
 	struct cfs_bandwidth cfs_bandwidth;

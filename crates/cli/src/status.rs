@@ -69,6 +69,9 @@ fn in_words(status: &HostStatus) -> String {
     if status.lapses > 0 {
         text += &format!("the daemon hung {}\n", counted(status.lapses, "time"));
     }
+    if status.cgroups.crowded > 0 {
+        text += &format!("{}\n", status.cgroups);
+    }
     if status.holds.begun > 0 {
         text += &format!("{}\n", status.holds);
     }
@@ -230,6 +233,18 @@ mod tests {
         assert_eq!(vm.last().unwrap(), "1.8");
         let [heads, _] = table(&json!({"vcpus": [vcpu(0.0)]}));
         assert!(!heads.contains(&"throttled".to_string()), "{heads:?}");
+    }
+
+    #[test]
+    fn a_table_of_cgroups_that_is_crowded_says_so() {
+        let mut told = status(&json!({}));
+        assert!(!in_words(&told).contains("cgroups"));
+        told.cgroups.taken = 4080;
+        told.cgroups.places = 4096;
+        told.cgroups.crowded = 1;
+        let line = "cgroups: 4080 of 4096 places are taken; 1 time there was none for a cgroup, whose tasks count in \
+                    the one around it\n";
+        assert!(in_words(&told).contains(line), "{}", in_words(&told));
     }
 
     #[test]

@@ -5,6 +5,8 @@
 //! it on behalf of a [`Services`] implementation (the simulator's sched_ext model), and [`lockstep`]
 //! plays recordings of a real kernel back through it.
 
+#[cfg(test)]
+mod cgroup_table;
 mod conf;
 mod layout;
 pub mod lockstep;

@@ -208,6 +208,7 @@ impl Daemon {
             limits: self.guard.limits(),
             forced: &self.forced,
             lapses: dispatcher.lapses(),
+            cgroups: dispatcher.cgroups(),
         };
         let status = HostStatus::of(&mut self.control, &dispatcher.tables(), &beside)?;
         Ok(Reply::ok(&status))

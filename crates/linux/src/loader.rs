@@ -9,10 +9,11 @@ use crate::books::TaskBooks;
 use crate::knobs::{self, Live};
 use crate::machine;
 use crate::skel::{self, CorunSkel, types};
+use crate::status::CgroupsNow;
 use crate::tables::{Pcpus, Tables};
 use crate::vm_table::VmTable;
 use crate::{log, sched_ext};
-use corun_dispatcher::MAX_PCPUS;
+use corun_dispatcher::{MAX_GROUPS, MAX_PCPUS};
 use corun_model::DispatcherParams;
 use corun_model::PcpuSet;
 use corun_system::clock;
@@ -234,6 +235,19 @@ impl<'obj> Dispatcher<'obj> {
     pub(crate) fn lapses(&self) -> u64 {
         let [_, _, lapses] = self.lease();
         lapses.load(Ordering::Acquire)
+    }
+
+    /// How crowded its table of cgroups is (dispatcher/platform/cgroup.h).
+    pub(crate) fn cgroups(&self) -> CgroupsNow {
+        let bss = self.skel.maps.bss_data.as_deref();
+        // SAFETY: points into the object's mapped .bss, which lives as long as `skel`; numbers that the kernel
+        // writes one by one.
+        let seen = bss.map(|bss| unsafe { (&raw const bss.group_table).read_volatile() });
+        CgroupsNow {
+            taken: seen.as_ref().map_or(0, |table| table.taken),
+            places: MAX_GROUPS as u64,
+            crowded: seen.as_ref().map_or(0, |table| table.crowded),
+        }
     }
 
     /// `struct lease`: renewed, lapsed, lapses.

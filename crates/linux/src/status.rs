@@ -13,10 +13,11 @@ use crate::inventory::{Manager, Role};
 use crate::safety::Limits;
 use crate::tables::Tables;
 use corun_model::time::{MS, seconds};
-use corun_model::{CyclesSeen, Nanos, Placement, VmStatus, Wakers};
+use corun_model::{CyclesSeen, Nanos, Placement, VmStatus, Wakers, counted};
 use corun_system::clock;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::os::fd::AsFd;
 use std::path::Path;
 
@@ -41,6 +42,9 @@ pub struct HostStatus {
     pub forced: Vec<String>,
     /// How often VMs fell back to fair order because the daemon hung.
     pub lapses: u64,
+    /// The dispatcher's table of cgroups.
+    #[serde(default)]
+    pub cgroups: CgroupsNow,
     /// pCPUs held for vCPUs that had halted since corun took over, and how that ended (vSMT-IO).
     #[serde(default)]
     pub holds: HoldsNow,
@@ -51,6 +55,29 @@ pub struct HostStatus {
     pub notes: Vec<String>,
     /// Its VMs.
     pub vms: Vec<VmNow>,
+}
+
+/// How crowded the dispatcher's table of cgroups is. Who is in one without a place counts in the one around it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CgroupsNow {
+    /// Places that are taken.
+    pub taken: u64,
+    /// How many there are.
+    pub places: u64,
+    /// How often one was looked for and there was none, since corun took over.
+    pub crowded: u64,
+}
+
+impl fmt::Display for CgroupsNow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "cgroups: {} of {} places are taken; {} there was none for a cgroup, whose tasks count in the one around it",
+            self.taken,
+            self.places,
+            counted(self.crowded, "time")
+        )
+    }
 }
 
 /// A VM.
@@ -148,6 +175,7 @@ pub(crate) struct Beside<'a> {
     pub(crate) limits: Limits,
     pub(crate) forced: &'a [String],
     pub(crate) lapses: u64,
+    pub(crate) cgroups: CgroupsNow,
 }
 
 impl HostStatus {
@@ -193,6 +221,7 @@ impl HostStatus {
             most_pressure_percent: beside.limits.most_pressure,
             forced: beside.forced.to_vec(),
             lapses: beside.lapses,
+            cgroups: beside.cgroups,
             holds: holds.into(),
             halt_poll: HaltPollNow::read(Path::new(halt_poll::KNOBS)),
             notes: control

@@ -3,7 +3,7 @@
 use super::protocol::{ErrorKind, EventsSaid, InForce, Outcome, SetPolicy};
 use super::*;
 use crate::holds::HoldsNow;
-use crate::status::{HelpersNow, HostStatus, VcpuNow, VmNow};
+use crate::status::{CgroupsNow, HelpersNow, HostStatus, VcpuNow, VmNow};
 use proptest::prelude::*;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -402,6 +402,7 @@ fn the_status_of_the_largest_host_can_be_asked_for() {
         most_pressure_percent: Some(10.0),
         forced: Vec::new(),
         lapses: 0,
+        cgroups: CgroupsNow::default(),
         holds: HoldsNow::default(),
         halt_poll: None,
         notes: Vec::new(),

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The kernel build's table of cgroups (dispatcher/platform/cgroup.h) with a model of the kernel's cgroups
+//! (cgroup_table.c).
+
+use crate::layout::{GROUP_LEVELS, MAX_GROUPS};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What the C side knows of a cgroup; only its address is of interest here.
+#[repr(C)]
+struct TaskGroup {
+    _opaque: [u8; 0],
+}
+
+unsafe extern "C" {
+    static cgroup_table_task_group: u64;
+    static cgroup_table_cgroup: u64;
+    fn cgroup_table_empty(now: u64);
+    fn cgroup_table_make(tg: *mut TaskGroup, cgroup: *mut u64, around: *mut TaskGroup);
+    fn cgroup_table_find(tg: *mut TaskGroup) -> u32;
+    fn cgroup_table_owner(group: u32) -> u64;
+    fn cgroup_table_around(group: u32) -> u32;
+}
+
+/// The table is one for the whole program.
+static TABLE: Mutex<()> = Mutex::new(());
+
+/// A task_group of Linux 7.2 (`/proc/slabinfo`), and the slabs that these are cut from, bytes.
+const TASK_GROUP: usize = 704;
+const SLAB: usize = 16 << 10;
+/// So many slabs' worth of addresses there are.
+const SLABS: usize = 1 << 14;
+
+/// A kernel's cgroups, and the table they are looked up in.
+struct Kernel {
+    /// Where slabs are: untouched memory to begin with, which takes none.
+    memory: Vec<u64>,
+    /// The slab that task_groups are cut from, and how many have been.
+    slab: usize,
+    cut: usize,
+    /// Chance.
+    random: u64,
+    /// What cgroups have beside their task_groups.
+    cgroups: Vec<Vec<u64>>,
+    root: *mut TaskGroup,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Kernel {
+    fn new(seed: u64) -> Self {
+        let alone = TABLE.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: nobody else is at work on the table.
+        unsafe { cgroup_table_empty(1_000_000_000) };
+        let mut kernel = Self {
+            memory: vec![0; SLAB * (SLABS + 1) / 8],
+            slab: 0,
+            cut: SLAB / TASK_GROUP,
+            random: seed,
+            cgroups: Vec::new(),
+            root: std::ptr::null_mut(),
+            _alone: alone,
+        };
+        kernel.root = kernel.within(std::ptr::null_mut(), 0);
+        kernel
+    }
+
+    /// A cgroup at this depth, within one.
+    fn within(&mut self, around: *mut TaskGroup, depth: usize) -> *mut TaskGroup {
+        if self.cut == SLAB / TASK_GROUP {
+            // An LCG with the constants of Knuth's MMIX.
+            self.random = (self.random)
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (self.slab, self.cut) = (usize::try_from(self.random >> 33).unwrap() % SLABS, 0);
+        }
+        let memory = self.memory.as_mut_ptr().cast::<u8>();
+        let at = memory.align_offset(SLAB) + self.slab * SLAB + self.cut * TASK_GROUP;
+        self.cut += 1;
+        // SAFETY: they are constants.
+        let (task_group, cgroup) = unsafe { (cgroup_table_task_group, cgroup_table_cgroup) };
+        assert!(task_group <= TASK_GROUP as u64);
+        let words = usize::try_from(cgroup / 8).unwrap() + depth + 1;
+        self.cgroups.push(vec![0; words]);
+        // SAFETY: within the memory.
+        let tg = unsafe { memory.add(at) }.cast();
+        let cgroup = self.cgroups.last_mut().unwrap().as_mut_ptr();
+        // SAFETY: both are large enough, and stay as long as this.
+        unsafe { cgroup_table_make(tg, cgroup, around) };
+        tg
+    }
+
+    /// A cgroup with so many around it, the root among them, from the outermost on.
+    fn path(&mut self, depth: usize) -> Vec<*mut TaskGroup> {
+        let mut path = vec![self.root];
+        for level in 1..=depth {
+            path.push(self.within(path[level - 1], level));
+        }
+        path
+    }
+
+    /// The cgroup in which tasks of this one count; `None`: the root.
+    fn counts_in(&self, tg: *mut TaskGroup) -> Option<*mut TaskGroup> {
+        // SAFETY: it is one of this kernel's.
+        let group = unsafe { cgroup_table_find(tg) };
+        self.owner(group)
+    }
+
+    fn owner(&self, group: u32) -> Option<*mut TaskGroup> {
+        // SAFETY: it was said by the table.
+        let owner = unsafe { cgroup_table_owner(group) };
+        (owner != 0).then_some(owner as *mut TaskGroup)
+    }
+}
+
+/// What a host with 800 VMs of two vCPUs under libvirt has.
+const MANY: usize = 3600;
+
+#[test]
+fn every_cgroup_of_a_large_host_has_a_place() {
+    for seed in 0..4 {
+        let mut kernel = Kernel::new(seed);
+        for number in 0..MANY {
+            let cgroup = kernel.within(kernel.root, 1);
+            assert_eq!(
+                kernel.counts_in(cgroup),
+                Some(cgroup),
+                "number {number}, seed {seed}"
+            );
+        }
+    }
+}
+
+#[test]
+fn who_is_deeper_than_is_told_apart_counts_in_the_deepest_that_is() {
+    for depth in [1, 9, 10, 11, 31, 32, 33, 500] {
+        let mut kernel = Kernel::new(1);
+        let path = kernel.path(depth);
+        let wanted = path[depth.min(GROUP_LEVELS)];
+        assert_eq!(
+            kernel.counts_in(path[depth]),
+            Some(wanted),
+            "{depth} levels"
+        );
+    }
+}
+
+/// However crowded the table is, nobody gets out of what is said of the cgroups around its own.
+#[test]
+fn who_has_no_place_counts_in_the_cgroup_around_it() {
+    let mut kernel = Kernel::new(1);
+    let slice = kernel.within(kernel.root, 1);
+    assert_eq!(kernel.counts_in(slice), Some(slice));
+    let (mut without, mut around_without) = (0, 0);
+    for _ in 0..MAX_GROUPS {
+        let scope = kernel.within(slice, 2);
+        let vcpu = kernel.within(scope, 3);
+        let counted = kernel.counts_in(vcpu).unwrap();
+        assert!([vcpu, scope, slice].contains(&counted));
+        // SAFETY: as in counts_in().
+        let around = unsafe { cgroup_table_around(cgroup_table_find(vcpu)) };
+        if counted == vcpu {
+            let around = kernel.owner(around).unwrap();
+            assert!([scope, slice].contains(&around));
+            around_without += usize::from(around == slice);
+        }
+        without += usize::from(counted == slice);
+    }
+    assert!(without > MAX_GROUPS / 4, "{without}");
+    assert!(around_without > 0);
+}

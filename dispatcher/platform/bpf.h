@@ -595,6 +595,11 @@ static inline void note_exit(struct scx_exit_info *info)
 	__sync_lock_test_and_set(&exit_seen.kind, info->kind);
 }
 
+/*
+ * Who exits is queued as others are: a VM's memory takes long to be given back, and that is time of
+ * its cgroup. By default the kernel lets it run next each time, for schedulers that find tasks by
+ * their numbers.
+ */
 #define SCHEDULER(scheduler, timeout)                                                              \
 	CALLBACK_SLEEPABLE(s32, scheduler##_init)                                                  \
 	{                                                                                          \
@@ -617,7 +622,7 @@ static inline void note_exit(struct scx_exit_info *info)
 	    .exit_task = (void *)scheduler##_exit_task,                                            \
 	    .init = (void *)scheduler##_init,                                                      \
 	    .exit = (void *)scheduler##_exit,                                                      \
-	    .flags = SCX_OPS_ENQ_LAST,                                                             \
+	    .flags = SCX_OPS_ENQ_LAST | SCX_OPS_ENQ_EXITING,                                       \
 	    .timeout_ms = timeout,                                                                 \
 	    .name = #scheduler,                                                                    \
 	};                                                                                         \

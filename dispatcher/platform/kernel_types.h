@@ -119,6 +119,7 @@ enum scx_kick_flags {
 
 enum scx_ops_flags {
 	SCX_OPS_ENQ_LAST = 2,
+	SCX_OPS_ENQ_EXITING = 4,
 };
 
 enum scx_exit_kind {

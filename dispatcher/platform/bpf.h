@@ -333,14 +333,42 @@ static inline s32 raw_this_cpu(void)
 	return (s32)bpf_get_smp_processor_id();
 }
 
+static inline s32 raw_task_cpu(struct task_struct *p)
+{
+	/* Asked for at each wake-up of who is bound: mostly it is in the task itself. */
+	return bpf_core_field_exists(p->thread_info.cpu) ? (s32)p->thread_info.cpu
+							 : scx_bpf_task_cpu(p);
+}
+
+/*
+ * Is `p` to stay where it is for a moment (migrate_disable()), whatever its affinity says? That
+ * changes only after it has been queued, and to move it until then is an error that ends the
+ * scheduler (task_can_run_on_remote_rq() in Linux 6.12's ext.c). Since 6.14 the kernel does not
+ * queue such a task here, unless asked to by the flag.
+ *
+ * Who runs on this pCPU is for the sake of this very program, too. Elsewhere another program may
+ * run on behalf of `p`: then it is passed over once though it could go.
+ */
+static inline bool is_pinned(struct task_struct *p)
+{
+	u32 times;
+
+	if (bpf_core_enum_value_exists(enum scx_ops_flags, SCX_OPS_ENQ_MIGRATION_DISABLED) ||
+	    !bpf_core_field_exists(p->migration_disabled))
+		return false;
+	times = p->migration_disabled;
+	return times > 1 || (times && p != bpf_get_current_task_btf());
+}
+
 static inline bool raw_allowed(struct task_struct *p, s32 cpu)
 {
-	return bpf_cpumask_test_cpu((u32)cpu, p->cpus_ptr);
+	return bpf_cpumask_test_cpu((u32)cpu, p->cpus_ptr) &&
+	       (!is_pinned(p) || cpu == raw_task_cpu(p));
 }
 
 static inline bool raw_is_bound(struct task_struct *p)
 {
-	return p->nr_cpus_allowed == 1;
+	return p->nr_cpus_allowed == 1 || is_pinned(p);
 }
 
 static inline u32 raw_weight(struct task_struct *p)
@@ -353,13 +381,6 @@ static inline u32 raw_weight(struct task_struct *p)
 static inline bool raw_was_vcpu(void)
 {
 	return true;
-}
-
-static inline s32 raw_task_cpu(struct task_struct *p)
-{
-	/* Asked for at each wake-up of who is bound: mostly it is in the task itself. */
-	return bpf_core_field_exists(p->thread_info.cpu) ? (s32)p->thread_info.cpu
-							 : scx_bpf_task_cpu(p);
 }
 
 static inline u32 raw_waker_slot(void)

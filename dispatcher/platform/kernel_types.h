@@ -95,6 +95,7 @@ struct task_struct {
 	int tgid;
 	char comm[16];
 	int nr_cpus_allowed;
+	u16 migration_disabled;
 	const struct cpumask *cpus_ptr;
 	struct hlist_head preempt_notifiers;
 	struct task_group *sched_task_group;
@@ -120,6 +121,7 @@ enum scx_kick_flags {
 enum scx_ops_flags {
 	SCX_OPS_ENQ_LAST = 2,
 	SCX_OPS_ENQ_EXITING = 4,
+	SCX_OPS_ENQ_MIGRATION_DISABLED = 16,
 };
 
 enum scx_exit_kind {

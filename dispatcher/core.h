@@ -262,14 +262,15 @@ static inline void core_call(struct task_struct *p, struct task_ctx *t, s32 cpu,
 	}
 }
 
-/* Shall `t`, just queued on `cpu`, have it at once? `fair`: by fair order. */
+/* Shall `t`, just queued on `cpu`, have it at once? `how` it was, see enum wake. */
 static inline bool core_preempts(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c,
-				 s32 cpu, bool fair, u64 now)
+				 s32 cpu, u32 how, u64 now)
 {
+	bool fair = how & WAKE_FAIR;
 	u32 held = shared(c->held);
 
 	if (held)
-		return hold_yields(c, cpu, fair || held == id_of(p), now);
+		return hold_yields(c, cpu, fair || held == id_of(p), how & WAKE_AFAR, now);
 	return fair || dormant_enough(c, now) ||
 	       ((shared(c->cur_is) & CUR_AWAY) && !core_away(p, t, cpu));
 }

@@ -206,12 +206,11 @@ CALLBACK(s32, corun_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_fl
 
 /* wake_pcpu() for a hardware thread with a partner; if it is not for `t`, perhaps another one
  * idles. */
-RARE void wake_core(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, bool fair,
-		    u64 now)
+RARE void wake_core(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, u32 how, u64 now)
 {
 	s32 cpu = t->cpu;
 
-	if (core_preempts(p, t, c, cpu, fair, now)) {
+	if (core_preempts(p, t, c, cpu, how, now)) {
 		kick(cpu, KICK_PREEMPT);
 		return;
 	}
@@ -228,6 +227,8 @@ RARE void wake_core(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c
 static inline void wake_pcpu(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, s32 cpu,
 			     bool fair, u64 now)
 {
+	u32 how = fair ? WAKE_FAIR : 0;
+
 	/* See idles(). */
 	if (shared_after(c->idle)) {
 		kick(cpu, KICK_IDLE);
@@ -237,10 +238,12 @@ static inline void wake_pcpu(struct task_struct *p, struct task_ctx *t, struct c
 	}
 	/* For another pCPU than that of its runqueue the kernel inserts it only once this callback
 	 * is over: what was read above does not count then. */
-	if (task_cpu_of(p) != cpu)
+	if (task_cpu_of(p) != cpu) {
 		kick(cpu, KICK_IDLE);
+		how |= WAKE_AFAR;
+	}
 	if (partner_of(cpu) != NO_PCPU)
-		wake_core(p, t, c, fair, now);
+		wake_core(p, t, c, how, now);
 	else if (gang_preempts(t, c, cpu, now, fair))
 		kick(cpu, KICK_PREEMPT);
 }
@@ -865,7 +868,8 @@ SIMULATED_CALLBACK(corun_flush_ipi, struct task_struct *p)
 	callback_end(0);
 }
 
-/* The slice timer of `cpu` fired, on that pCPU. */
+/* The slice timer of `cpu` fired: on that pCPU, unless it was started last from elsewhere, by who
+ * changed a task that runs there. */
 TIMER_CALLBACK(corun_timer, s32 cpu)
 {
 	struct cpu_ctx *c = cpu_at(cpu);

@@ -81,6 +81,17 @@ static inline void hold_over(struct cpu_ctx *c, u64 now)
 	exchange(c->idle, 1);
 }
 
+/*
+ * The same by who has another runqueue locked than that of `c`: its vCPU may come back at this
+ * moment, and then the pCPU does not idle. So that one ends it itself, as soon as it is asked who
+ * is next there (dispatch_thread()).
+ */
+static inline void hold_cut(struct cpu_ctx *c, u64 now)
+{
+	hold_count(c, false, now);
+	store(c->held_until, now);
+}
+
 /* Is the SMT sibling of `cpu` held? */
 static inline bool partner_held(s32 cpu)
 {
@@ -260,13 +271,23 @@ static inline bool hold_gives_way(s32 cpu)
 	return conf && shared(conf->gives_way);
 }
 
+/* How somebody was queued: is it owed more than who has the pCPU, and does the callback have
+ * another runqueue locked than that one's? */
+enum wake {
+	WAKE_FAIR = 1,
+	WAKE_AFAR = 2,
+};
+
 /* Must the pCPU that is held for another vCPU be given to one that was just queued there? */
-static inline bool hold_yields(struct cpu_ctx *c, s32 cpu, bool fair, u64 now)
+static inline bool hold_yields(struct cpu_ctx *c, s32 cpu, bool fair, bool afar, u64 now)
 {
 	if (!fair && before(now, shared(c->held_until)) && !partner_held(cpu) &&
 	    !hold_gives_way(cpu))
 		return false;
-	hold_over(c, now);
+	if (afar)
+		hold_cut(c, now);
+	else
+		hold_over(c, now);
 	return true;
 }
 

@@ -525,13 +525,21 @@ static inline void put_in_reach(struct task_struct *p)
 		raw_set_slice(p, 0);
 }
 
+/*
+ * A timer fires on the pCPU that has started it, which may be another one: that of who changes a
+ * task that runs (corun_running()). Then its own starts it anew as soon as it looks at the clock,
+ * whenever the timer was to fire (timer.h).
+ */
 static inline void raw_start_timer(s32 timer, u64 delay)
 {
 	u32 key = (u32)timer;
 	struct pcpu_timer *t = bpf_map_lookup_elem(&timers, &key);
+	struct cpu_ctx *c = cpu_at(timer);
 
 	if (t)
 		bpf_timer_start(&t->timer, delay, TIMER_CPU_PIN);
+	if (c && timer != raw_this_cpu())
+		*(volatile u64 *)&c->timer_at = 0;
 }
 
 /* --- callbacks --- */

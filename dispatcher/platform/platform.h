@@ -402,7 +402,7 @@ static inline void set_slice(struct task_struct *p, u64 slice)
 	raw_set_slice(p, slice);
 }
 
-/* Calls corun_timer for `cpu`, the dispatching pCPU, after `delay` ns. */
+/* Calls corun_timer for `cpu`, mostly the pCPU this callback runs on, after `delay` ns. */
 static inline void start_timer(s32 cpu, u64 delay)
 {
 	tap_out(OUT_TIMER, delay);

@@ -214,6 +214,72 @@ fn halts(gives_way: bool, does: fn(&mut Host, &mut CpuCtx)) -> (bool, bool) {
     (held, ended)
 }
 
+/// A vCPU that is queued for a pCPU held for a sibling, by who is at work on another runqueue, ends the hold. Before it
+/// has, the sibling is back and runs.
+#[test]
+fn a_hold_that_ends_while_its_vcpu_comes_back_leaves_no_busy_pcpu_idle() {
+    let began = 1_003;
+    let mut native = host(2);
+    for cpu in 0..PCPUS {
+        let conf = PcpuConf {
+            hold: 1_000_000,
+            partner: (cpu ^ 1) + 1,
+            gives_way: 1,
+            ..PcpuConf::default()
+        };
+        native.configure_pcpu(cpu, conf);
+    }
+    native.select_cpu(1, 1, 0, 1, None);
+    native.task(0).cpu = 1;
+    native.running(2, 1, 0);
+    native.stopping(began, 1, 0, false);
+    let cpus = native.cpus();
+    // SAFETY: as in between(): pCPUs' books, and nobody is at work on them now.
+    let (first, second) = unsafe { (&mut *cpus, &mut *cpus.wrapping_add(1)) };
+    assert_ne!(second.held, 0);
+    first.load = 10_000;
+    let second = cpus.wrapping_add(1);
+    native.services().between = Some(Between {
+        kind: FETCHED,
+        value: began,
+        does: Box::new(move |_| {
+            // SAFETY: the same.
+            let second = unsafe { &mut *second };
+            (second.idle, second.held, second.runs) = (0, 0, 1);
+        }),
+    });
+    native.enqueue(began + 10, 0, 1);
+    assert_eq!(native.peek(1).ctx.cpu, 1);
+    assert!(native.services().between.is_none(), "no hold ended");
+    assert_eq!(native.cpu(1).idle, 0);
+}
+
+/// The same where nobody is back: the pCPU is asked who is next, and is not held any more.
+#[test]
+fn a_hold_that_another_runqueue_ends_is_over_once_its_pcpu_is_asked() {
+    let mut native = host(2);
+    for cpu in 0..PCPUS {
+        let conf = PcpuConf {
+            hold: 1_000_000,
+            partner: (cpu ^ 1) + 1,
+            gives_way: 1,
+            ..PcpuConf::default()
+        };
+        native.configure_pcpu(cpu, conf);
+    }
+    native.select_cpu(1, 1, 0, 1, None);
+    native.task(0).cpu = 1;
+    native.running(2, 1, 0);
+    native.stopping(3, 1, 0, false);
+    // SAFETY: as above.
+    unsafe { (*native.cpus()).load = 10_000 };
+    native.enqueue(10, 0, 1);
+    assert_eq!(native.cpu(1).holds.gave_way, 1);
+    native.dispatch(11, 1, None);
+    let second = native.cpu(1);
+    assert_eq!((second.held, second.idle, second.holds.gave_way), (0, 1, 1));
+}
+
 /// Whoever comes first sees nothing of the other: so both look again.
 #[test]
 fn of_two_hardware_threads_that_fall_idle_at_once_not_both_are_held_while_somebody_waits() {

@@ -399,12 +399,16 @@ static inline bool may_go_on(struct task_struct *prev, struct task_ctx *t, u64 n
 	return is_settled(t) && still_admitted(prev, t, true) && !quota_out(t, now);
 }
 
-/* `prev`, charged up to now, has `cpu` for another slice, or for the rest of this one. */
+/*
+ * `prev`, charged up to now, has `cpu` for another slice, or for the rest of this one. Where
+ * somebody was to be taken from a queue before and had gone, the kernel has unlocked the runqueue
+ * for it, and `prev` may be of another class by now, and counted nowhere.
+ */
 CALLED u32 keep(s32 cpu, struct task_struct *prev TRUSTED, struct task_ctx *t, u64 now)
 {
 	struct cpu_ctx *c = cpu_at(cpu);
 
-	if (!c || !t)
+	if (!c || !t || t->cpu != cpu)
 		return 0;
 	set_slice(prev, kernel_slice(turn_slice(prev, t)));
 	quota_settle(t, now);

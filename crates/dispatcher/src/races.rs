@@ -4,10 +4,12 @@
 use crate::conf::{GroupConf, Knobs, PcpuConf};
 use crate::layout::{CpuCtx, MAX_PCPUS, MAX_VMS, TaskStruct, VmCtx};
 use crate::native::{Build, Kick, Native, Services};
-use corun_model::{Nanos, PcpuSet};
+use corun_model::{Nanos, PcpuSet, Placement, VmId, VmPlan};
 
 /// `enum tap_kind`: a value that others change, as it was read.
 const SHARED: u32 = 12;
+/// Was somebody moved to the dispatching pCPU?
+const MOVED: u32 = 9;
 /// What an addition to a shared value found there.
 const FETCHED: u32 = 13;
 /// The slot of a VM, as it was found.
@@ -278,6 +280,43 @@ fn a_hold_that_another_runqueue_ends_is_over_once_its_pcpu_is_asked() {
     native.dispatch(11, 1, None);
     let second = native.cpu(1);
     assert_eq!((second.held, second.idle, second.holds.gave_way), (0, 1, 1));
+}
+
+/// A pCPU that is asked who is next lets go of its runqueue as it takes somebody from a queue. Meanwhile who runs there
+/// is made a real-time task, so that it is counted nowhere; and nobody was to be had.
+#[test]
+fn who_leaves_for_another_class_meanwhile_is_not_counted_again() {
+    let mut native = host(2);
+    let weigh = |native: &mut Native<Host>, weight| {
+        native.configure_vm(
+            VM,
+            &VmPlan::placed(VmId(0), Placement::Free),
+            Some(weight),
+            &PcpuSet::first(PCPUS),
+        );
+    };
+    weigh(&mut native, 100);
+    native.select_cpu(1, 0, 0, 0, None);
+    native.running(2, 0, 0);
+    assert_ne!(native.cpu(0).load, 0);
+    weigh(&mut native, 10_000);
+    assert!(native.yields(3, 0, 0, None));
+    native.services().waits[0] = 1;
+    let (first, leaves) = (native.cpus(), std::ptr::from_mut(native.task(0)));
+    native.services().between = Some(Between {
+        kind: MOVED,
+        value: 0,
+        does: Box::new(move |_| {
+            // SAFETY: as above, and of a task's books.
+            let (first, ctx) = unsafe { (&mut *first, &mut (*leaves).ctx) };
+            first.load -= u64::from(ctx.load);
+            first.nr -= 1;
+            ctx.cpu = -1;
+        }),
+    });
+    native.dispatch(4_000_000, 0, Some(0));
+    assert!(native.services().between.is_none(), "nobody was looked for");
+    assert_eq!((native.cpu(0).load, native.cpu(0).nr), (0, 0));
 }
 
 /// Whoever comes first sees nothing of the other: so both look again.

@@ -24,7 +24,7 @@ unsafe extern "C" {
 /// The table is one for the whole program.
 static TABLE: Mutex<()> = Mutex::new(());
 
-/// A task_group of Linux 7.2 (`/proc/slabinfo`), and the slabs that these are cut from, bytes.
+/// A task_group of a Linux 6.18 (`/proc/slabinfo`), and the slabs that these are cut from, bytes.
 const TASK_GROUP: usize = 704;
 const SLAB: usize = 16 << 10;
 /// So many slabs' worth of addresses there are.

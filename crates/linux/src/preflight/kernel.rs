@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What this kernel can do, and which of the known bugs it has.
 //!
-//! Three things can hang a host when a scheduler comes or goes: CVE-2026-43392, enabling starves while
+//! Four things can hang a host when a scheduler comes or goes: CVE-2026-43392, enabling starves while
 //! ordinary tasks saturate the host, which is what an overcommitted host is (fixed by b06ccbabe250 in
 //! 7.0, 6.19.10, 6.18.20 and 6.12.78); and CVE-2026-43482, preemption at the wrong moment wedges the way
 //! out, and with it every fallback (83236b2e43db, in the same releases). Distributions backport, so a
@@ -12,6 +12,12 @@
 //! ahead of RCU's thread, which is not yet one; the kernel waits for RCU before it goes on (`scx_ops_disable_workfn()` in
 //! kernel/sched/ext.c of Linux 6.12: `percpu_down_write()`), and so for ever if the vCPU computes. Five of six handovers of
 //! the testbed hung there (`policy balance` in testbed/e2e), and none of three with a real-time priority for that thread.
+//!
+//! The fourth has none either: a5b98009f16d ("sched/psi: fix race between file release and pressure write", 7.1-rc2, and
+//! stable kernels since 7.0.10 and 6.18.33) has whoever sets up a watch for pressure start a thread under `cgroup_mutex`;
+//! enabling a scheduler stops forks and then takes that mutex, and nobody on the host gets any further (sched-ext/scx issue
+//! 3716: systemd's watches at boot, beside which corun.service starts). fadeedd7cfc5 (7.2, and stable kernels since August
+//! 2026) mended it, and brought a function by which it is told.
 
 use super::{Check, Finding, Host, Severity};
 use crate::sched_ext;
@@ -29,6 +35,7 @@ pub(super) const CHECKS: &[Check] = &[
     enable_starves,
     exit_wedges,
     exit_starves_rcu,
+    enable_beside_pressure,
 ];
 
 fn sched_ext_there(host: &Host<'_>) -> Option<Finding> {
@@ -170,6 +177,33 @@ fn exit_starves_rcu(host: &Host<'_>) -> Option<Finding> {
         remedy: "chrt --fifo --pid 1 $(pgrep -x 'rcu_(preempt|sched)'), or boot with rcutree.kthread_prio=1, or a \
                  newer kernel (7.2 keeps this from happening)",
     })
+}
+
+fn enable_beside_pressure(host: &Host<'_>) -> Option<Finding> {
+    let symbols = host.text("/proc/kallsyms")?;
+    let all_there = ["scx_bpf_kick_cpu", "psi_trigger_create"];
+    let has_both = all_there.iter().all(|name| has_any(&symbols, &[name]));
+    let mended = has_any(&symbols, &["psi_trigger_create_rtpoll_worker"]);
+    let deadlocks = has_both && !mended && forks_under_cgroup_mutex(version(host)?);
+    let release = release(host)?;
+    deadlocks.then(|| Finding {
+        id: "psi-trigger",
+        severity: Severity::Dangerous,
+        what: format!("kernel {release} watches pressure without the fix of August 2026"),
+        why: "somebody who sets up a watch for pressure (systemd does at boot, systemd-oomd) in the moment in which a \
+              scheduler is enabled keeps the host from ever starting another process",
+        remedy: "boot 7.2 or newer, or a stable kernel with `sched/psi: Create the psimon kthread outside of \
+                 cgroup_mutex`",
+    })
+}
+
+/// Is that so in kernels of this version, unless it was mended? Distributions name theirs by the first of a series (Ubuntu's
+/// 7.0.0 has it). Of 6.12, which took both commits within weeks, and 6.12.117 has the fix, nothing is said.
+fn forks_under_cgroup_mutex(version: (u32, u32, u32)) -> bool {
+    match version {
+        (6, 18, patch) => patch >= 33,
+        version => ((7, 0, 0)..(7, 2, 0)).contains(&version),
+    }
 }
 
 /// Does the thread that drives RCU's grace periods go before all ordinary tasks?

@@ -73,7 +73,7 @@ impl fmt::Display for Finding {
 }
 
 /// The findings that may be forced, by their names.
-pub const FORCIBLE: [&str; 9] = [
+pub const FORCIBLE: [&str; 10] = [
     contract::COOKIES,
     "crash-loop",
     "cve-2026-43392",
@@ -82,6 +82,7 @@ pub const FORCIBLE: [&str; 9] = [
     "kvm",
     "load",
     "memory-pressure",
+    "psi-trigger",
     "rcu-starves",
 ];
 

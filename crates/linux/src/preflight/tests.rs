@@ -159,6 +159,27 @@ fn a_kernel_that_lets_rcu_starve_is_known() {
     assert!(ids(&host).is_empty());
 }
 
+/// Ubuntu's kernels are all the first of their series by their name.
+#[test]
+fn a_kernel_that_may_deadlock_beside_a_pressure_watch_is_known() {
+    let found = |release: &str, more: &[&str]| {
+        let mut names = called();
+        names.extend(["ext_server_init", "psi_trigger_create"]);
+        names.extend(more);
+        findings(&[
+            ("/proc/sys/kernel/osrelease", release),
+            ("/proc/kallsyms", &symbols(&names)),
+        ])
+    };
+    for bad in ["6.18.33", "7.0.0-34-generic", "7.0.10", "7.1.3-xanmod1"] {
+        assert_eq!(found(bad, &[]), ["psi-trigger"], "{bad}");
+        assert!(found(bad, &["psi_trigger_create_rtpoll_worker"]).is_empty());
+    }
+    for good in ["6.12.117", "6.18.32", "6.19.10", "7.2.13", "7.3.4"] {
+        assert!(found(good, &[]).is_empty(), "{good}");
+    }
+}
+
 #[test]
 fn an_empty_host_has_findings_that_help() {
     let host = FakeHost::new();

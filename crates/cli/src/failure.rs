@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Failures that are the input's: they end with exit code 2, a promise that was broken with 3, what Ctrl-C
-//! ended with 130, all others with 1.
+//! Failures that are the input's: they end with exit code 2, a promise that was broken with 3, a host that may not be taken
+//! over until somebody does something with 4, what Ctrl-C ended with 130, all others with 1. By 2, 3 and 4 corun.service
+//! knows not to start again.
 
 use crate::interrupt::{self, Interrupted};
 use corun_linux::host::HostError;
+use corun_linux::preflight::Finding;
 use std::fmt::Display;
 
 /// The exit code for a failure.
 pub fn exit_code(error: &anyhow::Error) -> u8 {
     match error.downcast_ref::<HostError>() {
         Some(HostError::RolledBack(_)) => 3,
+        Some(HostError::Preflight(findings)) if findings.iter().any(Finding::stays) => 4,
         _ if error.is::<Invalid>() => 2,
         _ if error.is::<Interrupted>() => interrupt::EXIT_CODE,
         _ => 1,
@@ -34,3 +37,30 @@ impl Display for Invalid {
 }
 
 impl std::error::Error for Invalid {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corun_linux::preflight::Severity;
+
+    fn refused(ids: &[&'static str]) -> anyhow::Error {
+        let finding = |id: &&'static str| Finding {
+            id,
+            severity: Severity::Dangerous,
+            what: String::new(),
+            why: "",
+            remedy: "",
+        };
+        HostError::Preflight(ids.iter().map(finding).collect()).into()
+    }
+
+    /// As corun.service has it: started again after 1, not after 4.
+    #[test]
+    fn refusals_that_stay_have_a_code_of_their_own() {
+        assert_eq!(exit_code(&refused(&["crash-loop"])), 4);
+        assert_eq!(exit_code(&refused(&["kvm", "cve-2026-43392"])), 4);
+        assert_eq!(exit_code(&refused(&["kvm", "load"])), 1);
+        let unit = include_str!("../../../packaging/systemd/corun.service");
+        assert!(unit.contains("\nRestartPreventExitStatus=2 3 4\n"));
+    }
+}

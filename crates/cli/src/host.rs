@@ -191,7 +191,7 @@ Examples:
       after a run was killed, as the service does
 
 Exit codes: 0 handed back as asked; 1 could not take over, or the kernel took the host back;
-2 wrong usage; 3 handed back because a promise was broken.";
+2 wrong usage; 3 handed back because a promise was broken; 4 refused, and that stays so until somebody does something.";
 
 fn duration(text: &str) -> Result<Nanos, String> {
     time::parse(text).ok_or_else(|| format!("expected {}", time::ACCEPTED))

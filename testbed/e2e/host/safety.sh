@@ -49,6 +49,8 @@ lapsed() { corun status --json | grep -q "\"lapses\": $1,"; }
 canary_says() { corun status | grep -q "$1"; }
 finds() { corun preflight --json >/tmp/preflight.json; grep -q "\"id\": \"$1\"" /tmp/preflight.json; }
 
+not_found() { ! finds "$1"; }
+
 # What speaks against taking over is found, refused, and forced only by its name.
 phase_preflight() {
 	begin "preflight"
@@ -117,10 +119,13 @@ phase_loop() {
 		number "back after SIGKILL, ms" "$waited"
 	done
 	corun host --for 1s >/tmp/refused.txt 2>&1
-	verdict "loop: the fourth start is refused" "exit $?" grep -q "force crash-loop" /tmp/refused.txt
+	_status=$?
+	verdict "loop: the fourth start is refused" "exit $_status" grep -q "force crash-loop" /tmp/refused.txt
+	verdict "loop: so that the service does not try again" "exit $_status" [ $_status = 4 ]
 	verdict "loop: kernel's scheduler stays" "$(scheduler)" kernel_is_back
 	corun host --policy fair --for 1s --force crash-loop >/tmp/forced.txt 2>&1
 	verdict "loop: forced by name" "exit $?" grep -q "crash-loop" $state/last-exit.json
+	verdict "loop: a run that went well is the end of it" "corun preflight" not_found crash-loop
 	verdict "loop: guests live on" "under $(scheduler)" all_alive a
 	stop_vms >/dev/null
 	rm -rf $state

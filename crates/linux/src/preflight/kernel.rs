@@ -84,8 +84,8 @@ const CALLS: [&[&str]; 14] = [
 ];
 
 fn calls_there(host: &Host<'_>) -> Option<Finding> {
-    let symbols = host.text("/proc/kallsyms")?;
-    let known: BTreeSet<&str> = names_of(&symbols)
+    let symbols = host.symbols()?;
+    let known: BTreeSet<&str> = names_of(symbols)
         .filter(|name| name.contains("scx_"))
         .collect();
     // Where none is shown nothing is known.
@@ -164,10 +164,10 @@ fn exit_wedges(host: &Host<'_>) -> Option<Finding> {
 }
 
 fn exit_starves_rcu(host: &Host<'_>) -> Option<Finding> {
-    let symbols = host.text("/proc/kallsyms")?;
-    let has_sched_ext = has_any(&symbols, &["scx_bpf_kick_cpu"]);
+    let symbols = host.symbols()?;
+    let has_sched_ext = has_any(symbols, &["scx_bpf_kick_cpu"]);
     let starves =
-        has_sched_ext && !has_any(&symbols, &["ext_server_init"]) && !rcu_is_real_time(host);
+        has_sched_ext && !has_any(symbols, &["ext_server_init"]) && !rcu_is_real_time(host);
     starves.then(|| Finding {
         id: "rcu-starves",
         severity: Severity::Dangerous,
@@ -180,10 +180,10 @@ fn exit_starves_rcu(host: &Host<'_>) -> Option<Finding> {
 }
 
 fn enable_beside_pressure(host: &Host<'_>) -> Option<Finding> {
-    let symbols = host.text("/proc/kallsyms")?;
+    let symbols = host.symbols()?;
     let all_there = ["scx_bpf_kick_cpu", "psi_trigger_create"];
-    let has_both = all_there.iter().all(|name| has_any(&symbols, &[name]));
-    let mended = has_any(&symbols, &["psi_trigger_create_rtpoll_worker"]);
+    let has_both = all_there.iter().all(|name| has_any(symbols, &[name]));
+    let mended = has_any(symbols, &["psi_trigger_create_rtpoll_worker"]);
     let deadlocks = has_both && !mended && forks_under_cgroup_mutex(version(host)?);
     let release = release(host)?;
     deadlocks.then(|| Finding {
@@ -247,8 +247,8 @@ fn lacks_fixes(host: &Host<'_>) -> Option<String> {
 
 /// The fix brought functions of its own: enabling goes through a worker.
 fn has_fix(host: &Host<'_>) -> bool {
-    let symbols = host.text("/proc/kallsyms").unwrap_or_default();
-    has_any(&symbols, &["scx_enable_workfn", "scx_root_enable_workfn"])
+    let symbols = host.symbols().unwrap_or_default();
+    has_any(symbols, &["scx_enable_workfn", "scx_root_enable_workfn"])
 }
 
 /// Is any of these functions in the kernel, of which `symbols` is the list?

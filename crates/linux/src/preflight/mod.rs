@@ -16,6 +16,7 @@ use crate::inventory::{self, Machine};
 use crate::smt;
 use corun_model::PcpuSet;
 use serde::{Deserialize, Serialize};
+use std::cell::OnceCell;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -86,6 +87,17 @@ pub const FORCIBLE: [&str; 10] = [
     "rcu-starves",
 ];
 
+/// Those that may pass by themselves: KVM is loaded late, a crowd goes home. All others stay until somebody does
+/// something, and a service manager that tries again does not help.
+const PASSING: [&str; 4] = ["kvm", "load", "memory-pressure", "other-scheduler"];
+
+impl Finding {
+    /// Does it stay until somebody does something about it?
+    pub fn stays(&self) -> bool {
+        !PASSING.contains(&self.id)
+    }
+}
+
 /// What was found, and what is done about it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Verdict {
@@ -116,6 +128,8 @@ struct Host<'a> {
     /// The core-scheduling cookie of a thread; 0 if it has none, an error if that cannot be told.
     cookie: &'a dyn Fn(u32) -> io::Result<u64>,
     vms: Vec<Machine>,
+    /// `/proc/kallsyms`, which the kernel makes up line by line: some 100 ms.
+    symbols: OnceCell<Option<String>>,
 }
 
 impl Host<'_> {
@@ -127,6 +141,12 @@ impl Host<'_> {
     fn text(&self, path: &str) -> Option<String> {
         let text = std::fs::read_to_string(self.path(path)).ok()?;
         Some(text.trim().to_string())
+    }
+
+    /// The kernel's functions; `None` if it does not say.
+    fn symbols(&self) -> Option<&str> {
+        let read = || self.text("/proc/kallsyms");
+        self.symbols.get_or_init(read).as_deref()
     }
 
     fn exists(&self, path: &str) -> bool {
@@ -144,6 +164,7 @@ fn check_in(root: &Path, cookie: &dyn Fn(u32) -> io::Result<u64>) -> Vec<Finding
         root,
         cookie,
         vms: inventory::machines(root),
+        symbols: OnceCell::new(),
     };
     let checks = kernel::CHECKS
         .iter()

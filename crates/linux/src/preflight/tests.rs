@@ -265,3 +265,16 @@ fn only_what_is_dangerous_can_be_forced() {
     let json = serde_json::to_value(&verdict).unwrap();
     assert_eq!(json["forced"][0]["severity"], "dangerous");
 }
+
+/// Of the others a service manager that tries again makes nothing but work.
+#[test]
+fn what_may_pass_by_itself_is_known() {
+    let host = FakeHost::new();
+    host.file("/sys/kernel/sched_ext/state", "enabled\n");
+    let found = check_in(host.root(), &|_| Ok(0));
+    let stays: Vec<_> = found.iter().map(|it| (it.id, it.stays())).collect();
+    assert_eq!(
+        stays,
+        [("btf", true), ("other-scheduler", false), ("kvm", false)]
+    );
+}

@@ -4,7 +4,8 @@
 //! A run is written down before the dispatcher is loaded, and how it ended after. One that never
 //! ended was killed, or the host died under it; which of these, the kernel's boot id tells. After three
 //! bad ends within ten minutes (assumed: a service manager that restarts at once would make hundreds)
-//! or one death of the host, preflight refuses until somebody says `--force`.
+//! or one death of the host, preflight refuses until somebody says `--force`. That does not pass with time: a service
+//! manager that goes on trying would make three bad ends of every ten minutes for ever.
 
 use crate::machine::boot;
 use crate::preflight::{Finding, Severity};
@@ -17,7 +18,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Bad ends that are too many.
 const TOO_MANY: usize = 3;
-/// Within this time, s.
+/// Within this time, s, of the last one.
 const LATELY: u64 = 600;
 /// Runs remembered.
 const KEPT: usize = 20;
@@ -146,9 +147,26 @@ impl Journal {
 impl Runs {
     /// What speaks against another run, now.
     pub fn findings(&self) -> Vec<Finding> {
-        self.findings_at(now(), &boot(), &|run| {
+        self.findings_in(&boot(), &|run| {
             Process::here(run.pid).start() == Some(run.start)
         })
+    }
+
+    /// How many ended badly around the time when the last one did, itself included; none if that one did not. After too
+    /// many of them there are only runs that somebody insisted on, and one of these that goes well is the end of it.
+    fn bad_of_late(&self, boot: &str, lives: &dyn Fn(&Run) -> bool) -> usize {
+        let bad = |run: &&Run| match run.end {
+            None => run.boot == boot && !lives(run),
+            Some(End::Asked | End::PcpusChanged) => false,
+            Some(_) => true,
+        };
+        let when = |run: &Run| run.ended.unwrap_or(run.began);
+        let Some(last) = self.runs.last().filter(bad) else {
+            return 0;
+        };
+        // Clocks are set, forwards and back.
+        let of_late = |run: &&Run| when(last).abs_diff(when(run)) < LATELY;
+        self.runs.iter().filter(bad).filter(of_late).count()
     }
 
     /// The last run, if it did not live to say how it ended.
@@ -158,26 +176,18 @@ impl Runs {
         (last.end.is_none() && !alive).then_some(last)
     }
 
-    fn findings_at(&self, now: u64, boot: &str, lives: &dyn Fn(&Run) -> bool) -> Vec<Finding> {
+    fn findings_in(&self, boot: &str, lives: &dyn Fn(&Run) -> bool) -> Vec<Finding> {
         let mut findings = Vec::new();
-        let bad = |run: &&Run| match run.end {
-            None => run.boot == boot && !lives(run),
-            Some(End::Asked | End::PcpusChanged) => false,
-            Some(_) => true,
-        };
-        let when = |run: &Run| run.ended.unwrap_or(run.began);
-        // Clocks are set back: what is far in the future by now is not lately either.
-        let lately = |run: &&Run| now.abs_diff(when(run)) < LATELY;
-        let count = self.runs.iter().filter(bad).filter(lately).count();
+        let count = self.bad_of_late(boot, lives);
         if count >= TOO_MANY {
             findings.push(Finding {
                 id: "crash-loop",
                 severity: Severity::Dangerous,
-                what: format!("{count} runs ended badly within {} minutes", LATELY / 60),
+                what: format!("the last {count} bad ends came within {} minutes, and no better one since", LATELY / 60),
                 why: "each start and each end stops all tasks of the host for a moment, and what ended \
                       them is still there",
-                remedy: "read why in last-exit.json (in /var/lib/corun, unless --state-dir says otherwise), change that, or wait ten \
-                         minutes",
+                remedy: "read why in last-exit.json (in /var/lib/corun, unless --state-dir says otherwise), change that, and \
+                         try it once by hand, such as with --for 10min",
             });
         }
         let last = self.runs.last();
@@ -215,11 +225,11 @@ mod tests {
         }
     }
 
-    fn ids(runs: &[Run], now: u64) -> Vec<&'static str> {
+    fn ids(runs: &[Run]) -> Vec<&'static str> {
         let runs = Runs {
             runs: runs.to_vec(),
         };
-        let findings = runs.findings_at(now, "this", &|_| false);
+        let findings = runs.findings_in("this", &|_| false);
         findings.iter().map(|finding| finding.id).collect()
     }
 
@@ -230,39 +240,59 @@ mod tests {
             .zip(bad)
             .map(|(at, end)| run(1000 + at, Some(end)))
             .collect();
-        assert_eq!(ids(&runs, 1010), ["crash-loop"]);
-        assert!(ids(&runs, 1601).is_empty(), "the first is ten minutes ago");
-        runs[1].end = Some(End::Asked);
-        assert!(ids(&runs, 1010).is_empty());
+        assert_eq!(ids(&runs), ["crash-loop"]);
+        assert!(ids(&runs[..2]).is_empty());
+        runs[0].ended = Some(402);
+        assert!(ids(&runs).is_empty(), "ten minutes before the last one");
+        runs[0].ended = Some(1000);
+        runs[1].end = Some(End::PcpusChanged);
+        assert!(ids(&runs).is_empty());
+    }
+
+    /// Else the service would lose the host three times in every ten minutes, for ever.
+    #[test]
+    fn too_many_bad_ends_do_not_pass_with_time_but_by_a_run_that_goes_well() {
+        let mut runs: Vec<Run> = [1000, 1001, 1002]
+            .map(|at| run(at, Some(End::Ejected)))
+            .to_vec();
+        assert_eq!(ids(&runs), ["crash-loop"]);
+        // Somebody insists, and it is no better.
+        runs.push(run(1100, Some(End::Failed)));
+        assert_eq!(ids(&runs), ["crash-loop"]);
+        runs.push(run(1200, Some(End::Asked)));
+        assert!(ids(&runs).is_empty());
+        runs.push(run(90_000, Some(End::Failed)));
+        assert!(ids(&runs).is_empty(), "one, after a long time");
     }
 
     /// A host may begin with a wrong clock, which is set right once there is a network.
     #[test]
-    fn ends_in_a_future_that_never_was_are_no_crash_loop() {
-        let runs: Vec<Run> = (0..3)
+    fn ends_before_a_clock_was_set_are_not_of_the_time_after() {
+        let mut runs: Vec<Run> = (0..2)
             .map(|at| run(90_000 + at, Some(End::Failed)))
             .collect();
-        assert_eq!(ids(&runs, 90_010), ["crash-loop"]);
-        assert_eq!(ids(&runs, 89_990), ["crash-loop"], "set back by seconds");
-        assert!(ids(&runs, 5000).is_empty());
+        runs.push(run(89_990, Some(End::Failed)));
+        assert_eq!(ids(&runs), ["crash-loop"], "set back by seconds");
+        runs[2] = run(5000, Some(End::Failed));
+        assert!(ids(&runs).is_empty());
     }
 
     #[test]
     fn killed_daemons_count_and_living_ones_do_not() {
         let runs = [run(1000, None), run(1001, None), run(1002, None)];
-        assert_eq!(ids(&runs, 1010), ["crash-loop"]);
+        assert_eq!(ids(&runs), ["crash-loop"]);
         let known = Runs {
             runs: runs.to_vec(),
         };
-        assert!(known.findings_at(1010, "this", &|_| true).is_empty());
+        assert!(known.findings_in("this", &|_| true).is_empty());
     }
 
     #[test]
     fn a_host_that_died_is_remembered_until_one_starts_again() {
         let mut died = run(1000, None);
         died.boot = "before".into();
-        assert_eq!(ids(&[died.clone()], 5000), ["host-reset"]);
-        assert!(ids(&[died, run(5001, Some(End::Asked))], 5010).is_empty());
+        assert_eq!(ids(&[died.clone()]), ["host-reset"]);
+        assert!(ids(&[died, run(5001, Some(End::Asked))]).is_empty());
     }
 
     #[test]

@@ -44,10 +44,15 @@ drop_instance() {
 }
 trap drop_instance EXIT
 
-# A thread that computes, on a process whose command line names a VM.
+# A thread that computes, on a process whose command line names a VM, and which has a vCPU where there is KVM: else it
+# is none.
 cat >"$work/hog.py" <<'PYTHON'
-import sys
+import fcntl, os
 with open("/proc/self/comm", "w") as comm: comm.write("CPU 0/KVM")
+if os.path.exists("/sys/module/kvm"):
+    kvm = os.open("/dev/kvm", os.O_RDWR)
+    vm = fcntl.ioctl(kvm, 0xAE01, 0)  # KVM_CREATE_VM
+    vcpu = fcntl.ioctl(vm, 0xAE41, 0)  # KVM_CREATE_VCPU
 while True: pass
 PYTHON
 

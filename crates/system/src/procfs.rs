@@ -9,11 +9,16 @@
 use corun_model::{Nanos, PcpuSet};
 use serde::{Deserialize, Serialize};
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// `PF_KTHREAD` (include/linux/sched.h): a thread of the kernel's own.
 const KERNEL_THREAD: u64 = 0x0020_0000;
+
+/// Links of a process's open files that are looked at: anybody may have half a million (fs.nr_open and service managers' limits
+/// are above that). A VMM opens its vCPUs before most of its devices.
+const MOST_LINKS: usize = 4096;
 
 /// A thread for good: numbers are used again, but never with the same start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -152,6 +157,33 @@ impl Process {
     /// Its cgroup of version 2 below the mount point, such as `/machine.slice/vm.scope`.
     pub fn cgroup(&self) -> Option<String> {
         self.itself().cgroup()
+    }
+
+    /// Has it a file open whose link in its folder begins so? `None`: that cannot be told. Only who might trace a process
+    /// may look (man 5 proc_pid_fd); and of one that has very many open, not all are looked at.
+    pub fn has_open(&self, link: &str) -> Option<bool> {
+        let mut entries = fs::read_dir(self.0.join("fd")).ok()?.flatten();
+        for entry in entries.by_ref().take(MOST_LINKS) {
+            match fs::read_link(entry.path()) {
+                Ok(to)
+                    if to
+                        .as_os_str()
+                        .as_encoded_bytes()
+                        .starts_with(link.as_bytes()) =>
+                {
+                    return Some(true);
+                }
+                Err(why) if why.kind() == io::ErrorKind::PermissionDenied => return None,
+                // Another one, or closed meanwhile.
+                _ => {}
+            }
+        }
+        entries.next().is_none().then_some(false)
+    }
+
+    /// Its effective user.
+    pub fn user(&self) -> Option<u32> {
+        self.itself().user()
     }
 
     /// What it has read from and written to devices, bytes.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Which VMs run on this host, as far as anybody can see without asking their manager.
 //!
-//! A process with a thread that is named as a vCPU is a VM: QEMU, cloud-hypervisor, Firecracker and crosvm
+//! A process with a thread that is named as a vCPU, and with a vCPU of KVM's ([`proof`]), is a VM: QEMU, cloud-hypervisor, Firecracker and crosvm
 //! name them, each in its way ([`role`]). Its other threads are told apart by their names, too: I/O
 //! threads, vhost workers, the emulator's own. Who it is comes from its command line, its cgroup and
 //! what managers leave on disk ([`identity`]). Everything is read below a root directory, so that it
@@ -12,9 +12,11 @@
 //! look at a host without it: `corun preflight`, `corun top`, `corun metrics`, `corun host --observe`.
 
 pub mod identity;
+pub mod proof;
 pub mod role;
 
 pub use identity::{Identity, Manager};
+pub use proof::Proof;
 pub use role::Role;
 
 use corun_system::procfs::Proc;
@@ -40,6 +42,8 @@ pub struct Machine {
     pub tgid: u32,
     /// When that started, clock ticks since boot.
     pub start: u64,
+    /// What says that it is one.
+    pub proof: Proof,
     /// Who it is.
     pub identity: Identity,
     /// Its cgroup (v2) below the mount point.
@@ -75,6 +79,8 @@ pub fn machine(root: &Path, tgid: u32) -> Option<Machine> {
     if !roles.iter().any(|(_, role)| role.is_vcpu()) {
         return None;
     }
+    let cgroup = process.cgroup();
+    let proof = proof::of(root, &process, cgroup.as_deref())?;
     let thread = |(tid, role)| {
         let stat = process.thread(tid).stat()?;
         Some(Thread {
@@ -86,10 +92,10 @@ pub fn machine(root: &Path, tgid: u32) -> Option<Machine> {
     };
     let mut threads: Vec<Thread> = roles.into_iter().filter_map(thread).collect();
     threads.sort_by_key(|thread| (thread.role, thread.tid));
-    let cgroup = process.cgroup();
     Some(Machine {
         tgid,
         start: process.start()?,
+        proof,
         identity: identity::of(root, tgid, &process.words()?, cgroup.as_deref()),
         cgroup,
         threads,

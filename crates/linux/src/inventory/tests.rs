@@ -26,6 +26,13 @@ impl FakeHost {
         fs::write(file, text).unwrap();
     }
 
+    /// An open file of a process, as its link says.
+    pub(crate) fn open(&self, tgid: u32, number: u32, link: &str) {
+        let fds = self.root().join(format!("proc/{tgid}/fd"));
+        fs::create_dir_all(&fds).unwrap();
+        std::os::unix::fs::symlink(link, fds.join(number.to_string())).unwrap();
+    }
+
     /// A process with threads: (number, name); the first is the process itself.
     pub(crate) fn process(
         &self,
@@ -194,4 +201,32 @@ fn names_as_vmms_have_them() {
     assert_eq!(name("qemu -name guest=c,,,process=x").unwrap(), "c,");
     assert_eq!(name("qemu -name guest="), None);
     assert_eq!(name("qemu -name"), None);
+}
+
+/// Whoever wants VMs on one pCPU names sixty threads of his so.
+#[test]
+fn names_alone_make_no_vm() {
+    let host = FakeHost::new();
+    let names = [(5, "x"), (6, "CPU 0/KVM")];
+    let proof = || machine(host.root(), 5).map(|vm| vm.proof);
+    host.process(5, "x", "/user.slice/user-1000.slice/s.scope", 1, &names);
+    assert_eq!(proof(), Some(Proof::Kvm), "names are all there is");
+    host.file("/sys/module/kvm/parameters/halt_poll_ns", "200000\n");
+    // Its files are not ours to look at.
+    assert_eq!(proof(), None);
+    let user = |uid: u32| {
+        let status = format!("Uid:\t{uid}\t{uid}\t{uid}\t{uid}\n");
+        host.file("/proc/5/status", &status);
+    };
+    user(1000);
+    assert_eq!(proof(), None);
+    user(0);
+    assert_eq!(proof(), Some(Proof::Names));
+    user(64055);
+    host.file("/proc/5/cgroup", "0::/machine.slice/machine-x.scope\n");
+    assert_eq!(proof(), Some(Proof::Names));
+    host.open(5, 3, "/dev/kvm");
+    assert_eq!(proof(), None, "now one may look, and there is none");
+    host.open(5, 12, "anon_inode:kvm-vcpu:0");
+    assert_eq!(proof(), Some(Proof::Kvm));
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! VMs on a host without the dispatcher: those that anybody can see ([`crate::inventory`]), with the
-//! affinities that others have given them.
+//! affinities that others have given them. What only looks like one, and cannot be told apart, is let alone: by names of
+//! threads that do nothing anybody could herd all others onto one pCPU.
 
 use crate::cgroup;
-use crate::inventory::{self, Machine};
+use crate::inventory::{self, Machine, Proof};
 use crate::outside::Numbers;
 use crate::vcpu_weight::Weights;
 use corun_model::{PcpuSet, TaskId, VmId};
@@ -37,6 +38,8 @@ pub(crate) struct Vm {
 #[derive(Debug, Default)]
 pub(crate) struct Vms {
     pub(crate) list: Vec<Vm>,
+    /// How many processes look like VMs, and nothing proves it.
+    unproved: usize,
     numbers: Numbers,
 }
 
@@ -47,6 +50,10 @@ impl Vms {
         let known: BTreeMap<ThreadKey, PcpuSet> =
             vcpus.map(|vcpu| (vcpu.key, vcpu.allowed)).collect();
         let found = inventory::machines(Path::new("/"));
+        let (found, unproved): (Vec<_>, Vec<_>) = found
+            .into_iter()
+            .partition(|machine| machine.proof == Proof::Kvm);
+        self.unproved = unproved.len();
         let all: BTreeSet<u32> = found.iter().map(|machine| machine.tgid).collect();
         self.list = found
             .iter()
@@ -54,6 +61,20 @@ impl Vms {
             .collect();
         self.numbers.looked();
         self.list.sort_by_key(|vm| vm.vm);
+    }
+
+    /// What people should know.
+    pub(crate) fn note(&self) -> Option<String> {
+        (self.unproved > 0).then(|| {
+            format!(
+                "{} by the names of threads, but it cannot be seen whether they have vCPUs of KVM's (that takes \
+                 CAP_SYS_PTRACE): they are let alone",
+                match self.unproved {
+                    1 => "one process looks like a VM".to_string(),
+                    more => format!("{more} processes look like VMs"),
+                }
+            )
+        })
     }
 
     fn vm(

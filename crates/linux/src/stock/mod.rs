@@ -266,7 +266,8 @@ impl Daemon {
         let failed = self.state.set(&wanted);
         let failed = failed.map_err(|cause| self.failed(cause))?;
         let vcpus = self.vms.list.iter().flat_map(|vm| &vm.vcpus);
-        let said = self.policy.status().notes;
+        let mut said = self.policy.status().notes;
+        said.extend(self.vms.note());
         let news = self.noted.news(said, &failed, vcpus.map(|vcpu| vcpu.key));
         news.iter().for_each(|note| (self.options.notes)(note));
         Ok(())

@@ -129,3 +129,25 @@ fn without_procfs_there_is_nothing_and_no_panic() {
     assert_eq!((proc.boot(), proc.stolen()), (None, None));
     assert_eq!(proc.ticks(), None);
 }
+
+#[test]
+fn open_files_are_known_by_their_links() {
+    let root = tempfile::tempdir().unwrap();
+    let fds = root.path().join("proc/5/fd");
+    fs::create_dir_all(&fds).unwrap();
+    let process = Proc::below(root.path()).process(5);
+    let link = |to: &str, number: usize| {
+        std::os::unix::fs::symlink(to, fds.join(number.to_string())).unwrap();
+    };
+    link("/dev/kvm", 3);
+    link("anon_inode:kvm-vm", 4);
+    assert_eq!(process.has_open("anon_inode:kvm-vcpu"), Some(false));
+    link("anon_inode:kvm-vcpu:0", 5);
+    assert_eq!(process.has_open("anon_inode:kvm-vcpu"), Some(true));
+    for number in 6..4103 {
+        link("/dev/null", number);
+    }
+    assert_eq!(process.has_open("socket:"), None, "too many");
+    let nobody = Proc::below(root.path()).process(6);
+    assert_eq!(nobody.has_open("anon_inode:kvm-vcpu"), None);
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Is a process with a thread that is named as a vCPU a VM?
+//!
+//! Problem: anybody may name his threads so, and whoever believes that spreads VMs over pCPUs by vCPUs that never run, or
+//! shows VMs that there are not.
+//! How: who runs a vCPU has one of KVM's open, and the kernel says so in /proc (`kvm-vcpu:` in virt/kvm/kvm_main.c). To look
+//! there takes CAP_SYS_PTRACE where VMs run as other users. Who has it not (`corun metrics`, anybody's `corun top`) believes
+//! names but those of processes from users' sessions: nobody gets out of his own slice by himself.
+
+use corun_system::procfs::Process;
+use std::path::Path;
+
+/// What speaks for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// It has a vCPU of KVM's; or there is no KVM here, and names are all there is.
+    Kvm,
+    /// Only its threads' names, and that it does not run in a user's session.
+    Names,
+}
+
+/// The proof for `process`, which has such a thread; `None`: it is no VM.
+pub(super) fn of(root: &Path, process: &Process, cgroup: Option<&str>) -> Option<Proof> {
+    if !root.join("sys/module/kvm").exists() {
+        return Some(Proof::Kvm);
+    }
+    match process.has_open("anon_inode:kvm-vcpu") {
+        Some(true) => Some(Proof::Kvm),
+        Some(false) => None,
+        None => {
+            let of_a_session = cgroup.is_some_and(|path| path.starts_with("/user.slice/"));
+            let may_be = !of_a_session || process.user() == Some(0);
+            may_be.then_some(Proof::Names)
+        }
+    }
+}

@@ -14,11 +14,21 @@ pub use lock::Lock;
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The most that is read of one: 200 bytes for each of 300,000 threads.
 const MOST: u64 = 60 << 20;
+
+/// Makes a folder, and those above it that are missing, for owner and group only: where nothing is for other users. What is
+/// there stays as it is.
+///
+/// # Errors
+/// If it cannot be made.
+pub fn make_folder(folder: &Path) -> io::Result<()> {
+    let mut all = fs::DirBuilder::new();
+    all.recursive(true).mode(0o750).create(folder)
+}
 
 /// Reads a file that a daemon wrote. Its name may be an option, so it may be anything: a device that never ends,
 /// a pipe that nobody writes to.
@@ -269,6 +279,19 @@ mod tests {
         }
         assert_eq!(fs::read(&victim).unwrap(), b"precious");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn folders_that_are_made_are_for_owner_and_group() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = folder.path().join("lib/corun");
+        for _ in 0..2 {
+            make_folder(&made).unwrap();
+        }
+        for each in [&made, &folder.path().join("lib")] {
+            let mode = fs::metadata(each).unwrap().permissions().mode();
+            assert_eq!(mode & 0o027, 0, "{mode:o}");
+        }
     }
 
     #[test]

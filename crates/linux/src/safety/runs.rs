@@ -82,6 +82,7 @@ impl Journal {
     /// If another daemon is at work there, or it can be neither read nor made. A journal that is no journal is begun
     /// anew: refusing to start because of it would help nobody.
     pub fn open(folder: &Path) -> io::Result<Self> {
+        files::make_folder(folder)?;
         let lock = Lock::take(&Self::file(folder))?;
         let busy = || {
             io::Error::new(

@@ -6,7 +6,7 @@ use super::connect;
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -14,6 +14,10 @@ use std::time::Duration;
 
 /// Nobody but owner and group: mode 0660.
 const UMASK: libc::mode_t = 0o117;
+/// The same of the directory that is made for it: 0750, as the service has it.
+const DIRECTORY: u32 = 0o750;
+/// One above that is for others' sockets, too.
+const ABOVE: u32 = 0o755;
 
 /// How long whoever lives at an address may take to accept a connection.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -55,7 +59,7 @@ impl Listener {
             path: path.to_path_buf(),
             cause,
         };
-        make_directory(path).map_err(refused)?;
+        make_directory(path, DIRECTORY).map_err(refused)?;
         let socket = match listen(path) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                 clear(path)?;
@@ -111,8 +115,9 @@ fn identity_of(metadata: &Metadata) -> (u64, u64) {
 }
 
 /// Makes the directory of `path`, one level at most: a path with a slip should not make a tree.
-fn make_directory(path: &Path) -> io::Result<()> {
-    match path.parent().map(fs::create_dir) {
+fn make_directory(path: &Path, mode: u32) -> io::Result<()> {
+    let make = |directory| fs::DirBuilder::new().mode(mode).create(directory);
+    match path.parent().map(make) {
         Some(Err(error)) if error.kind() != io::ErrorKind::AlreadyExists => match path.parent() {
             // What is there already is good, however one is told (a read-only file system).
             Some(directory) if directory.is_dir() || directory.as_os_str().is_empty() => Ok(()),
@@ -124,7 +129,8 @@ fn make_directory(path: &Path) -> io::Result<()> {
 
 /// Makes the directory above that of `path`, so that [`Listener::bind`] can make the latter.
 pub(super) fn make_above(path: &Path) -> Result<(), SocketError> {
-    let made = path.parent().map_or(Ok(()), make_directory);
+    let make = |directory| make_directory(directory, ABOVE);
+    let made = path.parent().map_or(Ok(()), make);
     made.map_err(|cause| SocketError::Refused {
         path: path.to_path_buf(),
         cause,

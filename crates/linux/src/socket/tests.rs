@@ -430,8 +430,13 @@ fn a_client_of_scx_stats_is_served_beside_others() {
     let mut daemon = Daemon::new();
     let path = daemon.path.with_file_name("scx").join("root/stats");
     daemon.server.answer_scx_stats(&path).unwrap();
-    let mode = fs::metadata(&path).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o660);
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&path), 0o660);
+    assert_eq!(
+        mode(path.parent().unwrap()) & 0o027,
+        0,
+        "for owner and group"
+    );
     let asker = std::thread::spawn(move || {
         let mut client = StatsClient::new()
             .set_path(&path)

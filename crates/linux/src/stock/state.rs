@@ -195,6 +195,9 @@ impl State {
     /// # Errors
     /// If another daemon is at work, or the file cannot be read or written.
     pub(crate) fn open(path: &Path, own_slice: Option<Nanos>) -> io::Result<(Self, Left)> {
+        if let Some(folder) = path.parent() {
+            files::make_folder(folder)?;
+        }
         let lock = Lock::take(path)?.ok_or_else(|| {
             let error = "another `corun host --backend fair` is at work";
             io::Error::new(io::ErrorKind::ResourceBusy, error)

@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .obj(out.join("untapped.bpf.o"))
         .build()?;
     println!("cargo:rerun-if-changed={}", dispatcher.display());
-    for name in ["record", "books", "awaited", "cycles"] {
+    for name in ["record", "books", "awaited", "cycles", "tags"] {
         compiler(&root.join(format!("crates/linux/bpf/{name}.bpf.c")), &[])?
             .obj(out.join(format!("{name}.bpf.o")))
             .build()?;

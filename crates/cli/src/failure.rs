@@ -12,6 +12,7 @@ use std::fmt::Display;
 pub fn exit_code(error: &anyhow::Error) -> u8 {
     match error.downcast_ref::<HostError>() {
         Some(HostError::RolledBack(_)) => 3,
+        Some(HostError::NewCookies(_)) => 4,
         Some(HostError::Preflight(findings)) if findings.iter().any(Finding::stays) => 4,
         _ if error.is::<Invalid>() => 2,
         _ if error.is::<Interrupted>() => interrupt::EXIT_CODE,

@@ -109,6 +109,8 @@ pub(crate) struct Control {
     cycles: Cycles,
     /// Which VMs may share a core.
     cookies: Cookies,
+    /// Does corun see to it that nobody makes any?
+    pub(crate) cookies_are_kept_away: bool,
 }
 
 impl Control {
@@ -135,6 +137,7 @@ impl Control {
             stacking: Stacking::default(),
             cycles,
             cookies: Cookies::start(),
+            cookies_are_kept_away: false,
             host,
             online,
             began,
@@ -283,6 +286,18 @@ impl Control {
         if self.told.keeps_cookies() {
             notes.extend(self.cookies.note());
         }
+        if self.cookies_are_kept_away {
+            notes.push(
+                "core-scheduling cookies cannot be made meanwhile (prctl says ENODEV): on SMT hosts they have hung the \
+                 kernel under every sched_ext scheduler"
+                    .to_string(),
+            );
+        }
+        if let Some(names) = self.tagged() {
+            notes.push(format!(
+                "DANGER: vCPUs have core-scheduling cookies, which have hung SMT hosts under every sched_ext scheduler: {names}"
+            ));
+        }
         let mut vcpus = self.vms.list.iter().flat_map(|vm| &vm.vcpus);
         let refused = |vcpu: &Vcpu| vcpu.counters.as_ref().is_some_and(VcpuCounters::refused);
         if vcpus.any(refused) {
@@ -301,6 +316,12 @@ impl Control {
             ));
         }
         notes
+    }
+
+    /// The VMs whose vCPUs have core-scheduling cookies, if any have.
+    pub(crate) fn tagged(&self) -> Option<String> {
+        let names = self.cookies.tagged();
+        (!names.is_empty()).then(|| names.join(", "))
     }
 
     /// The pCPUs that are scheduled.

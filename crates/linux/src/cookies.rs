@@ -38,6 +38,10 @@ pub(crate) fn in_common(read: impl IntoIterator<Item = io::Result<u64>>) -> Opti
         .then_some(first)
 }
 
+fn is_tagged(cookie: &io::Result<u64>) -> bool {
+    cookie.as_ref().is_ok_and(|cookie| *cookie != 0)
+}
+
 /// The cookie by which policies know a VM.
 pub(crate) fn shown(vm: VmId, cookie: Option<u64>) -> u64 {
     cookie.unwrap_or(OWN | u64::from(vm.0))
@@ -62,6 +66,8 @@ pub(crate) struct Cookies {
     read: Vec<u32>,
     /// Of VMs, as their vCPUs have them in common.
     known: BTreeMap<VmId, Option<u64>>,
+    /// The names of VMs of which some vCPU has one.
+    tagged: Vec<String>,
 }
 
 impl Cookies {
@@ -71,6 +77,7 @@ impl Cookies {
             reader: Reader::start(),
             read: Vec::new(),
             known: BTreeMap::new(),
+            tagged: Vec::new(),
         }
     }
 
@@ -82,14 +89,26 @@ impl Cookies {
             return;
         }
         let mut cookies = self.reader.read(&tids).into_iter();
-        let of = |vm: &Vm| (vm.vm, in_common(cookies.by_ref().take(vm.vcpus.len())));
-        self.known = vms.iter().map(of).collect();
+        self.known.clear();
+        self.tagged.clear();
+        for vm in vms {
+            let read: Vec<_> = cookies.by_ref().take(vm.vcpus.len()).collect();
+            if read.iter().any(is_tagged) {
+                self.tagged.push(vm.name.clone());
+            }
+            self.known.insert(vm.vm, in_common(read));
+        }
         self.read = tids;
     }
 
     /// By which policies know a VM.
     pub(crate) fn of(&self, vm: VmId) -> u64 {
         shown(vm, self.known.get(&vm).copied().flatten())
+    }
+
+    /// The VMs that have cookies.
+    pub(crate) fn tagged(&self) -> &[String] {
+        &self.tagged
     }
 
     /// What people are told where cookies count.
@@ -188,6 +207,7 @@ mod tests {
             reader: Reader(deaf),
             read: Vec::new(),
             known: BTreeMap::new(),
+            tagged: Vec::new(),
         };
         let (vms, _) = host();
         cookies.refresh(&vms, false);

@@ -8,6 +8,7 @@ use crate::host::{Cause, HostError, HostOptions, Recorded, ejected};
 use crate::knobs;
 use crate::loader::Dispatcher;
 use crate::machine;
+use crate::preflight;
 use crate::recorder::Recorder;
 use crate::safety::guard::Guard;
 use crate::safety::pressure;
@@ -125,6 +126,7 @@ impl Daemon {
         let asked = clock::now() >= self.control.due();
         if asked {
             self.control.step(&dispatcher.tables())?;
+            self.refuse_cookies()?;
         }
         if clock::now() >= self.report_due {
             self.report(dispatcher)?;
@@ -133,6 +135,17 @@ impl Daemon {
             self.watch_over(dispatcher, asked)?;
         }
         Ok(())
+    }
+
+    /// Nobody makes any as long as corun is in charge (tags.rs); but a task that began while others were looked at may have
+    /// had one. To leave is no more dangerous than to stay: both go through the kernel's pick of a task for a core.
+    fn refuse_cookies(&self) -> Result<(), HostError> {
+        match self.control.tagged() {
+            Some(names) if !self.options.is_forced(preflight::COOKIES) => {
+                Err(HostError::Cookies(names))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Is everybody served as promised? If not, the daemon ends, and the host is handed back. `shown`: the

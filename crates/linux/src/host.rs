@@ -13,7 +13,8 @@ use crate::safety::runs::{End, Journal};
 use crate::safety::{self, Breach, Limits};
 use crate::socket::{self, Server, SocketError};
 use crate::stats::Stats;
-use crate::{priority, sched_ext};
+use crate::tags::NoNewCookies;
+use crate::{priority, sched_ext, smt};
 use corun_model::DispatcherParams;
 use corun_model::time::MS;
 use corun_model::{Nanos, PcpuSet, TopologyError};
@@ -83,6 +84,11 @@ impl HostOptions {
             notes: |_| {},
         }
     }
+
+    /// Shall this finding of the preflight not stand in the way?
+    pub(crate) fn is_forced(&self, finding: &str) -> bool {
+        self.force.iter().any(|forced| forced == finding)
+    }
 }
 
 /// Why the daemon ended, if nothing went wrong.
@@ -121,6 +127,19 @@ pub enum HostError {
     /// Something is in the way.
     #[error("corun cannot take over this host:\n{}", list(.0))]
     Preflight(Vec<Finding>),
+    /// Somebody could make what hangs the host.
+    #[error(
+        "nothing keeps tasks from making core-scheduling cookies, which have hung SMT hosts under every sched_ext \
+         scheduler: the kernel refuses the program for it ({0:#}); switch SMT off, or --force {name}",
+        name = preflight::COOKIES
+    )]
+    NewCookies(libbpf_rs::Error),
+    /// Somebody has made it all the same.
+    #[error(
+        "the host is back on the kernel's own scheduler, because vCPUs have core-scheduling cookies, which have hung SMT \
+         hosts under every sched_ext scheduler: {0}"
+    )]
+    Cookies(String),
     /// The dispatcher could not be loaded or put in charge.
     #[error(transparent)]
     Load(#[from] LoadError),
@@ -184,6 +203,9 @@ pub enum HostError {
         /// Why not.
         again: libbpf_rs::Error,
     },
+    /// Too many files are open.
+    #[error("no descriptor is left: {0}")]
+    Descriptors(io::Error),
     /// Signals cannot be watched for.
     #[error("cannot watch for signals: {0}")]
     Signals(io::Error),
@@ -247,6 +269,7 @@ pub fn run(options: HostOptions) -> Result<HostExit, HostError> {
     for finding in &verdict.forced {
         (options.notes)(&finding.to_string());
     }
+    let mut kept_away = keep_cookies_away(&options)?;
     let folder = options.state_dir.clone();
     let failed = |cause| HostError::State {
         path: folder.display().to_string(),
@@ -272,10 +295,24 @@ pub fn run(options: HostOptions) -> Result<HostExit, HostError> {
     let forced: Vec<String> = verdict.forced.iter().map(|f| f.id.to_string()).collect();
     journal.begin().map_err(failed)?;
     let mut last = LastWords::default();
-    let ended = take_over(options, &forced, &mut last);
+    let ended = take_over(options, &forced, &mut last, kept_away.as_mut());
+    drop(kept_away);
     let polling = polling.map_or(Ok(()), HaltPoll::put_back);
     let written = remember(&mut journal, &folder, &ended, &forced, &last);
     settle(ended, polling, written.map_err(failed), notes)
+}
+
+/// From here on nobody makes a core-scheduling cookie, and nobody has made one since preflight looked; `None`: nobody can, or
+/// it is forced.
+fn keep_cookies_away(options: &HostOptions) -> Result<Option<NoNewCookies>, HostError> {
+    if options.is_forced(preflight::COOKIES) || !smt::has_core_scheduling() {
+        return Ok(None);
+    }
+    let kept_away = NoNewCookies::from_now_on().map_err(HostError::NewCookies)?;
+    match preflight::cookies() {
+        Some(finding) => Err(HostError::Preflight(vec![finding])),
+        None => Ok(Some(kept_away)),
+    }
 }
 
 /// Writes down how a run ended.
@@ -353,6 +390,7 @@ fn take_over(
     options: HostOptions,
     forced: &[String],
     last: &mut LastWords,
+    kept_away: Option<&mut NoNewCookies>,
 ) -> Result<HostExit, HostError> {
     let asked = signals::watch().map_err(HostError::Signals)?;
     priority::raise();
@@ -377,8 +415,12 @@ fn take_over(
         ));
     }
     let mut daemon = Daemon::new(options, forced, &online, &dispatcher)?;
+    daemon.control.cookies_are_kept_away = kept_away.is_some();
     give_back_memory();
     dispatcher.attach()?;
+    if let Some(kept_away) = kept_away {
+        kept_away.outlive().map_err(HostError::Descriptors)?;
+    }
     // From here on the kernel ends it when pCPUs come or go. That they did while it was loaded, which takes
     // seconds, nobody tells.
     let now = preflight::online();

@@ -60,6 +60,7 @@ pub mod stats;
 pub mod status;
 pub mod stock;
 mod tables;
+mod tags;
 pub mod trial;
 mod vcpu_weight;
 mod vm_table;

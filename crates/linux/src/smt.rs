@@ -52,6 +52,10 @@ fn order_of(online: &PcpuSet, siblings: impl Fn(PcpuId) -> Option<PcpuSet>) -> O
 /// kernel/sched/core_sched.c), and EPERM says nothing of whether there is a cookie. Or the thread
 /// [has gone](is_gone).
 pub(crate) fn cookie(tid: u32) -> io::Result<u64> {
+    ask(libc::c_ulong::from(tid)).or_else(none_of)
+}
+
+fn ask(tid: libc::c_ulong) -> io::Result<u64> {
     const THREAD: libc::c_ulong = 0;
     let mut cookie = 0u64;
     // SAFETY: with these arguments prctl writes eight bytes to where the last one points.
@@ -59,15 +63,21 @@ pub(crate) fn cookie(tid: u32) -> io::Result<u64> {
         libc::prctl(
             PR_SCHED_CORE,
             PR_SCHED_CORE_GET,
-            libc::c_ulong::from(tid),
+            tid,
             THREAD,
             &raw mut cookie,
         )
     };
     match result {
         0 => Ok(cookie),
-        _ => none_of(io::Error::last_os_error()),
+        _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// Can anybody have a cookie here? Not without SMT, and not in a kernel built without core scheduling.
+pub(crate) fn has_core_scheduling() -> bool {
+    const MYSELF: libc::c_ulong = 0;
+    ask(MYSELF).map_or_else(|why| none_of(why).is_err(), |_| true)
 }
 
 /// What an error says of a cookie: without SMT (ENODEV), or in a kernel built without core scheduling

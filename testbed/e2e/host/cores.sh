@@ -41,9 +41,20 @@ release_pair() {
 	kill $first $second
 }
 
+# Core-scheduling cookies have hung SMT hosts under sched_ext: none is made while corun is in charge.
+cookie() { corun-strain cookie | cut -f 2; }
+
 phase_cores() {
 	begin "cores"
+	cookies="$(cookie)"
 	start_corun balance --record /out/lockstep-cores.bin
+	# A kernel without core scheduling makes none anyway.
+	if [ "$cookies" = made ]; then
+		_said="$(cookie)"
+		verdict "cores: no core-scheduling cookie is made" "$_said" [ "$_said" != "${_said#No such device}" ]
+		corun status >/tmp/status.txt
+		verdict "cores: and corun status says so" "corun status" grep -q "cookies cannot be made" /tmp/status.txt
+	fi
 	release_pair
 	verdict "cores: a pair shares a core while it is bound" "apart in $bound of 20 looks" [ "$bound" -eq 0 ]
 	verdict "cores: one leaves for the core that idles" "apart in $free of 20 looks" [ "$free" -ge 15 ]
@@ -55,4 +66,8 @@ phase_cores() {
 	stop_vms >/dev/null
 	stop_corun
 	verdict "cores: leaves cleanly" "$exit_reason" left_cleanly
+	if [ "$cookies" = made ]; then
+		_said="$(cookie)"
+		verdict "cores: cookies can be made again" "$_said" [ "$_said" = made ]
+	fi
 }

@@ -6,6 +6,7 @@
 //! scheduler, and print a line each: name, a tab, nanoseconds. They follow `perf bench sched pipe`,
 //! schbench and hackbench in what they do.
 
+mod cookie;
 mod hog;
 mod messages;
 mod nonsense;
@@ -19,6 +20,7 @@ usage: corun-strain pipe ROUNDS             two processes hand a byte to and fro
        corun-strain wakes ROUNDS            a thread wakes another one that sleeps: ns until it runs
        corun-strain messages GROUPS ROUNDS  threads that send and receive by dozens: ns per message
        corun-strain hog SECONDS             a real-time thread that computes: ns that it had a pCPU
+       corun-strain cookie                  a task that gives itself a core-scheduling cookie: was it made?
        corun-strain nonsense SOCKET COUNT   malformed requests to `corun host`: how each was answered";
 
 fn main() -> anyhow::Result<()> {
@@ -30,6 +32,10 @@ fn main() -> anyhow::Result<()> {
         ["wakes", rounds] => wakes::run(number(rounds)?),
         ["messages", groups, rounds] => messages::run(number(groups)?, number(rounds)?),
         ["hog", seconds] => hog::run(number(seconds)?),
+        ["cookie"] => {
+            cookie::run();
+            Ok(())
+        }
         ["nonsense", socket, count] => nonsense::run(socket.as_ref(), number(count)?),
         _ => bail!(USAGE),
     }

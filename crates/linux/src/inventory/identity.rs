@@ -99,7 +99,7 @@ pub(crate) const LONGEST: usize = 512;
 
 /// A name as it may be written to logs, terminals and metrics: whoever starts a VM chooses its bytes, and a line of
 /// its own, which journald would take for a message of ours with any priority, is not its business.
-fn presentable(name: &str) -> String {
+pub(crate) fn presentable(name: &str) -> String {
     let shown = |c: char| {
         if c.is_control() {
             char::REPLACEMENT_CHARACTER

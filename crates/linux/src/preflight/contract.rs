@@ -3,58 +3,94 @@
 //!
 //! A sched_ext scheduler replaces the kernel's accounts of `cpu.weight`, `cpu.max` and `cpu.idle`: unless
 //! it keeps them itself, the files are there and mean nothing. corun's dispatcher does (group.h, quota.h).
-//! Core-scheduling cookies it keeps under vsmtio only (cookie.h). Hosts whose VMs have them are refused under
-//! every policy all the same: they, which cloud-hypervisor sets by default, have hung SMT hosts under any
-//! sched_ext scheduler (sched-ext/scx issue 3715, open in July 2026).
+//! Core-scheduling cookies it keeps under vsmtio only (cookie.h). Hosts where anybody has one are refused under
+//! every policy all the same: on an SMT host they have hung the whole of it within milliseconds under every
+//! sched_ext scheduler, with SysRq dead (sched-ext/scx issue 3715, open in July 2026; 7.1.3, and which other kernels nobody
+//! has said). cloud-hypervisor gives them to its vCPUs by default, but any task's will do.
+//!
+//! That nobody has one yet says little: VMs begin after corun, which comes before them when a host boots. So none is made
+//! while it is in charge (tags.rs); what is looked for here is what was made before, and kernels where that cannot be had.
 
-use super::{Check, Finding, Host, Severity};
-use crate::inventory::Machine;
+use super::{Check, Finding, Host, Severity, kernel};
+use crate::inventory::{Machine, identity};
 use crate::smt;
+use corun_system::procfs::Proc;
 use std::io;
 
-pub(super) const COOKIES: &str = "core-scheduling";
+pub(crate) const COOKIES: &str = "core-scheduling";
 
 pub(super) const CHECKS: &[Check] = &[cookies];
 
 const WHY: &str = "core scheduling has hung SMT hosts under every sched_ext scheduler";
 
-fn cookies(host: &Host<'_>) -> Option<Finding> {
+pub(super) fn cookies(host: &Host<'_>) -> Option<Finding> {
     if host.text("/sys/devices/system/cpu/smt/active")? != "1" {
         return None;
     }
-    let of = |found: &dyn Fn(io::Result<u64>) -> bool| -> Vec<&str> {
-        let has = |vm: &&Machine| {
-            vm.vcpus()
-                .any(|(_, thread)| found((host.cookie)(thread.tid)))
-        };
-        let vms = host.vms.iter().filter(has);
-        vms.map(|vm| vm.identity.name.as_str()).collect()
-    };
-    let tagged = of(&|cookie| cookie.is_ok_and(|cookie| cookie != 0));
+    let tagged = tagged(host);
     if !tagged.is_empty() {
         return Some(with_cookies(&tagged));
     }
-    let hidden = of(&|cookie| cookie.is_err_and(|why| !smt::is_gone(&why)));
-    (!hidden.is_empty()).then(|| cannot_tell(&hidden))
+    // Of VMs alone: of any other process it is told, or some profile keeps it to itself and it has hardly any.
+    let is_hidden = |vm: &&Machine| vm.vcpus().any(|(_, thread)| hides(host, thread.tid));
+    let hidden = host.vms.iter().filter(is_hidden);
+    let hidden: Vec<String> = hidden.map(|vm| vm.identity.name.clone()).collect();
+    if !hidden.is_empty() {
+        return Some(cannot_tell(&hidden));
+    }
+    cannot_be_kept_away(host).then(at_any_time)
 }
 
-/// These VMs have cookies.
-fn with_cookies(names: &[&str]) -> Finding {
+fn hides(host: &Host<'_>, tid: u32) -> bool {
+    (host.cookie)(tid).is_err_and(|why: io::Error| !smt::is_gone(&why))
+}
+
+/// Whose tasks have cookies, VMs by their names.
+fn tagged(host: &Host<'_>) -> Vec<String> {
+    let proc = Proc::below(host.root);
+    let mut processes = proc.processes();
+    processes.sort_unstable();
+    let has = |tid: &u32| (host.cookie)(*tid).is_ok_and(|cookie| cookie != 0);
+    let tagged = processes
+        .into_iter()
+        .filter(|tgid| proc.process(*tgid).threads().iter().any(has));
+    let name = |tgid: u32| {
+        let vm = host.vms.iter().find(|vm| vm.tgid == tgid);
+        let vm = vm.map(|vm| vm.identity.name.clone());
+        vm.unwrap_or_else(|| {
+            let command = proc.thread(tgid, tgid).name().unwrap_or_default();
+            format!("process {tgid} ({})", identity::presentable(&command))
+        })
+    };
+    tagged.map(name).collect()
+}
+
+/// Can the kernel make cookies, and not be kept from it?
+fn cannot_be_kept_away(host: &Host<'_>) -> bool {
+    let has = |name| {
+        let symbols = host.symbols();
+        symbols.is_some_and(|symbols| kernel::has_any(symbols, &[name]))
+    };
+    has("sched_core_share_pid") && !has("security_task_prctl")
+}
+
+/// These have cookies.
+fn with_cookies(names: &[String]) -> Finding {
     Finding {
         id: COOKIES,
         severity: Severity::Dangerous,
         what: format!(
-            "SMT is on and vCPUs have core-scheduling cookies: {}",
+            "SMT is on and tasks have core-scheduling cookies: {}",
             some(names)
         ),
         why: WHY,
-        remedy: "start these VMs without it (cloud-hypervisor: --cpus …,core_scheduling=off), or switch \
+        remedy: "start these without it (cloud-hypervisor: --cpus …,core_scheduling=off), or switch \
                  SMT off",
     }
 }
 
 /// These may have some: that one may not look says nothing.
-fn cannot_tell(names: &[&str]) -> Finding {
+fn cannot_tell(names: &[String]) -> Finding {
     Finding {
         id: COOKIES,
         severity: Severity::Dangerous,
@@ -67,8 +103,21 @@ fn cannot_tell(names: &[&str]) -> Finding {
     }
 }
 
+/// Nobody has one, but anybody may have one at any time.
+fn at_any_time() -> Finding {
+    Finding {
+        id: COOKIES,
+        severity: Severity::Dangerous,
+        what: "SMT is on and nothing can keep tasks from making core-scheduling cookies: this kernel has no \
+               security_task_prctl"
+            .into(),
+        why: WHY,
+        remedy: "boot a kernel built with CONFIG_SECURITY=y or without CONFIG_SCHED_CORE, or switch SMT off",
+    }
+}
+
 /// The first few names, and how many more there are.
-fn some(names: &[&str]) -> String {
+fn some(names: &[String]) -> String {
     const SHOWN: usize = 5;
     let first = names[..names.len().min(SHOWN)].join(", ");
     match names.len().saturating_sub(SHOWN) {

@@ -252,7 +252,7 @@ fn has_fix(host: &Host<'_>) -> bool {
 }
 
 /// Is any of these functions in the kernel, of which `symbols` is the list?
-fn has_any(symbols: &str, names: &[&str]) -> bool {
+pub(super) fn has_any(symbols: &str, names: &[&str]) -> bool {
     names_of(symbols).any(|name| names.contains(&name))
 }
 

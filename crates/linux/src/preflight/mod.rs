@@ -21,6 +21,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+pub(crate) use contract::COOKIES;
+
 /// What a finding means for taking over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -132,7 +134,16 @@ struct Host<'a> {
     symbols: OnceCell<Option<String>>,
 }
 
-impl Host<'_> {
+impl<'a> Host<'a> {
+    fn below(root: &'a Path, cookie: &'a dyn Fn(u32) -> io::Result<u64>) -> Self {
+        Self {
+            root,
+            cookie,
+            vms: inventory::machines(root),
+            symbols: OnceCell::new(),
+        }
+    }
+
     fn path(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
@@ -159,13 +170,13 @@ pub fn check() -> Vec<Finding> {
     check_in(Path::new("/"), &smt::cookie)
 }
 
+/// The cookies that there are already, or may be. Whoever has seen to it that no more are made looks once more.
+pub(crate) fn cookies() -> Option<Finding> {
+    contract::cookies(&Host::below(Path::new("/"), &smt::cookie))
+}
+
 fn check_in(root: &Path, cookie: &dyn Fn(u32) -> io::Result<u64>) -> Vec<Finding> {
-    let host = Host {
-        root,
-        cookie,
-        vms: inventory::machines(root),
-        symbols: OnceCell::new(),
-    };
+    let host = Host::below(root, cookie);
     let checks = kernel::CHECKS
         .iter()
         .chain(state::CHECKS)

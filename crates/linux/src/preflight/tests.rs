@@ -225,11 +225,36 @@ fn cookies_matter_where_there_is_smt() {
     let vcpu = |tid| Ok(u64::from(tid == 6));
     let found = check_in(host.root(), &vcpu);
     assert_eq!(found[0].id, "core-scheduling");
-    assert!(found[0].what.contains("have core-scheduling cookies: web"));
+    assert!(found[0].what.ends_with("have core-scheduling cookies: web"));
     let emulator = |tid| Ok(u64::from(tid == 5));
-    assert!(check_in(host.root(), &emulator).is_empty());
+    assert_eq!(check_in(host.root(), &emulator)[0].id, "core-scheduling");
+    // Anybody may give himself one.
+    host.process(8, "x", "/user.slice", 1, &[(8, "x"), (9, "y")]);
+    let found = check_in(host.root(), &|tid| Ok(u64::from(tid == 9)));
+    assert!(
+        found[0].what.ends_with("cookies: process 8 (x)"),
+        "{found:?}"
+    );
     host.file("/sys/devices/system/cpu/smt/active", "0\n");
     assert!(check_in(host.root(), &vcpu).is_empty());
+}
+
+/// On a host that boots there is no VM yet.
+#[test]
+fn cookies_that_nothing_can_keep_away_matter_without_any_vm() {
+    let host = good();
+    let with = |more: &[&str]| {
+        let mut names = called();
+        names.push("ext_server_init");
+        names.extend(more);
+        host.file("/proc/kallsyms", &symbols(&names));
+        ids(&host)
+    };
+    assert!(with(&[]).is_empty(), "no core scheduling");
+    assert!(with(&["sched_core_share_pid", "security_task_prctl"]).is_empty());
+    assert_eq!(with(&["sched_core_share_pid"]), ["core-scheduling"]);
+    host.file("/sys/devices/system/cpu/smt/active", "0\n");
+    assert!(with(&["sched_core_share_pid"]).is_empty());
 }
 
 /// As under a unit without CAP_SYS_PTRACE, whose VMs run as another user.

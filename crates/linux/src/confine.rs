@@ -9,6 +9,11 @@
 //! daemon that was killed for an innocent call would take the scheduler with it (man 2 seccomp,
 //! man 7 capabilities, docs/security.md).
 //!
+//! Files take neither capabilities nor calls that could be refused: they are root's, and so is the daemon. Who writes
+//! `|/var/lib/corun/x` to /proc/sys/kernel/core_pattern and ends with a crash has the kernel run x with all rights. So what
+//! it may write from then on is what is open, and what lies in its state directory (man 7 landlock); in the directories of
+//! its sockets it may remove these. Of kernels without Landlock that is not asked.
+//!
 //! One thing takes more than that: who may not trace a VM's threads is not told their core-scheduling
 //! cookies. With CAP_SYS_PTRACE one could also write into any process, through /proc/PID/mem, which no filter of
 //! system calls tells from another file. So a thread of its own has it (cookies.rs), which may do next to
@@ -16,6 +21,10 @@
 
 use crate::smt::{PR_SCHED_CORE, PR_SCHED_CORE_GET};
 use caps::{CapSet, Capability, CapsHashSet};
+use landlock::{
+    ABI, AccessFs, BitFlags, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr,
+    RulesetStatus,
+};
 use seccompiler::SeccompCmpArgLen::{Dword, Qword};
 use seccompiler::{
     BackendError, BpfProgram, SeccompAction, SeccompCmpOp, SeccompCondition, SeccompFilter,
@@ -23,6 +32,7 @@ use seccompiler::{
 };
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
+use std::path::{Path, PathBuf};
 
 /// What stays.
 const KEPT: [Capability; 1] = [Capability::CAP_PERFMON];
@@ -101,6 +111,12 @@ pub enum ConfineError {
     /// Capabilities.
     #[error("cannot give up capabilities: {0}")]
     Capabilities(#[from] caps::errors::CapsError),
+    /// What may be written.
+    #[error("cannot give up other files: {0}")]
+    Files(#[from] landlock::RulesetError),
+    /// A directory that may be written.
+    #[error("cannot give up other files: {0}")]
+    Folder(#[from] landlock::PathFdError),
     /// The filter cannot be made.
     #[error("cannot make a filter of system calls: {0}")]
     Filter(#[from] seccompiler::BackendError),
@@ -109,13 +125,56 @@ pub enum ConfineError {
     Set(#[from] seccompiler::Error),
 }
 
-/// Gives it up, for this thread and those it will start.
-pub(crate) fn confine() -> Result<(), ConfineError> {
+/// Where files may be changed from then on.
+pub(crate) struct Places {
+    state: PathBuf,
+    sockets: Vec<PathBuf>,
+}
+
+impl Places {
+    /// `state`: where all may be written; `sockets`: files that may be removed.
+    pub(crate) fn new<'a>(state: &Path, sockets: impl IntoIterator<Item = &'a Path>) -> Self {
+        let folder = |socket: &Path| match socket.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder.to_path_buf(),
+            _ => PathBuf::from("."),
+        };
+        Self {
+            state: state.to_path_buf(),
+            sockets: sockets.into_iter().map(folder).collect(),
+        }
+    }
+}
+
+/// Gives it up, for this thread and those it will start. Returns what people should know.
+pub(crate) fn confine(places: &Places) -> Result<Option<&'static str>, ConfineError> {
+    let held = give_up_files(places)?;
     give_up_all_but(&KEPT)?;
     #[cfg(target_arch = "x86_64")]
     seccompiler::apply_filter(&no_second_numbers())?;
     seccompiler::apply_filter(&filter()?)?;
-    Ok(())
+    Ok((!held).then_some(
+        "this kernel has no Landlock: what the daemon may write is what root may, and the service's unit allows",
+    ))
+}
+
+/// Returns whether the kernel holds it to that; one that knows less than this asks for does as far as it can.
+fn give_up_files(places: &Places) -> Result<bool, ConfineError> {
+    // Linux 6.10; reading is not among them.
+    let writing = AccessFs::from_write(ABI::V5);
+    let in_state: BitFlags<AccessFs> =
+        AccessFs::WriteFile | AccessFs::Truncate | AccessFs::MakeReg | AccessFs::RemoveFile;
+    let mut rules = Ruleset::default()
+        .handle_access(writing)?
+        .create()?
+        .add_rule(PathBeneath::new(PathFd::new(&places.state)?, in_state))?;
+    for folder in &places.sockets {
+        // Where there is none, nothing is to be removed.
+        if let Ok(folder) = PathFd::new(folder) {
+            rules = rules.add_rule(PathBeneath::new(folder, AccessFs::RemoveFile))?;
+        }
+    }
+    let status = rules.restrict_self()?;
+    Ok(status.ruleset != RulesetStatus::NotEnforced)
 }
 
 /// Refuses what x86-64 has a second number for, that of x32: a list of what is refused, by number, would let all of
@@ -191,7 +250,9 @@ fn refuse() -> SeccompAction {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use corun_system::files;
     use std::fs;
+    use std::io::Write;
     use std::net::TcpListener;
     use std::os::unix::net::UnixListener;
     use std::process::Command;
@@ -231,8 +292,19 @@ mod tests {
 
     #[test]
     fn what_was_given_up_is_refused_and_all_else_works() {
-        let checked = thread::spawn(|| {
-            confine().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().to_path_buf();
+        let checked = thread::spawn(move || {
+            let at = |name: &str| root.join(name);
+            for name in ["state", "run", "else"] {
+                fs::create_dir(at(name)).unwrap();
+            }
+            fs::write(at("run/socket"), "").unwrap();
+            fs::write(at("else/there"), "text").unwrap();
+            let mut open = fs::File::create(at("else/open")).unwrap();
+            let socket = at("run/socket");
+            let places = Places::new(&at("state"), [socket.as_path(), Path::new("host.sock")]);
+            let without = confine(&places).unwrap();
             assert!(Command::new("/bin/true").status().is_err());
             assert!(TcpListener::bind(("127.0.0.1", 0)).is_err());
             assert!(UnixListener::bind("/tmp/corun-never").is_err());
@@ -245,8 +317,28 @@ mod tests {
             }
             let left = caps::read(None, CapSet::Permitted).unwrap();
             assert!(left.iter().all(|left| KEPT.contains(left)), "{left:?}");
-            let folder = tempfile::tempdir().unwrap();
-            fs::write(folder.path().join("file"), "text").unwrap();
+            // As the daemon writes down how it ended.
+            for _ in 0..2 {
+                files::replace_durably(&at("state/file"), b"text").unwrap();
+            }
+            fs::rename(at("state/file"), at("state/before")).unwrap();
+            fs::remove_file(at("run/socket")).unwrap();
+            open.write_all(b"text").unwrap();
+            assert_eq!(fs::read_to_string(at("else/there")).unwrap(), "text");
+            if without.is_none() {
+                let refused = |done: std::io::Result<()>| {
+                    let why = done.unwrap_err().kind();
+                    assert_eq!(why, std::io::ErrorKind::PermissionDenied);
+                };
+                refused(fs::write(at("else/new"), "text"));
+                refused(fs::write(at("else/there"), "text"));
+                refused(fs::remove_file(at("else/there")));
+                refused(fs::write(at("run/new"), "text"));
+                refused(fs::create_dir(at("state/folder")));
+                let mut append = fs::File::options();
+                let tunable = append.append(true).open("/proc/sys/kernel/core_pattern");
+                refused(tunable.map(|_| ()));
+            }
             assert!(
                 fs::read_to_string("/proc/thread-self/status")
                     .unwrap()

@@ -287,20 +287,22 @@ mod tests {
     fn it_is_put_back_without_privileges() {
         let folder = fake("200000\n");
         let at = folder.path();
-        let set = HaltPoll::set(at, at, 0).unwrap();
+        let state = tempfile::tempdir().unwrap();
+        let set = HaltPoll::set(at, state.path(), 0).unwrap();
         assert_eq!(value(at), 0);
         assert_eq!(
             set.in_words(),
             "KVM's halt polling is off while corun is in charge; it was 200 µs"
         );
         // In a thread of its own: what is given up does not come back.
-        let ended = thread::spawn(|| {
-            confine::confine().unwrap();
+        let places = confine::Places::new(state.path(), []);
+        let ended = thread::spawn(move || {
+            confine::confine(&places).unwrap();
             set.put_back()
         });
         ended.join().unwrap().unwrap();
         assert_eq!(value(at), 200_000);
-        assert!(!at.join(STATE).exists());
+        assert!(!state.path().join(STATE).exists());
     }
 
     #[test]

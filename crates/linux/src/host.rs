@@ -2,7 +2,7 @@
 //! The daemon from start to end: puts the dispatcher in charge, lets [`Daemon`] work, and leaves the
 //! host on the kernel's own scheduler, however it ends.
 
-use crate::confine::{ConfineError, confine};
+use crate::confine::{ConfineError, Places, confine};
 use crate::daemon::Daemon;
 use crate::descriptors;
 use crate::halt_poll::{self, HaltPoll, HaltPollError};
@@ -414,6 +414,10 @@ fn take_over(
             "it will not be seen when a vCPU waits for a sibling that is ready: {why:#}"
         ));
     }
+    let sockets = [Some(&options.socket), options.scx_stats.as_ref()];
+    let sockets = sockets.into_iter().flatten().map(PathBuf::as_path);
+    let places = Places::new(&options.state_dir, sockets);
+    let notes = options.notes;
     let mut daemon = Daemon::new(options, forced, &online, &dispatcher)?;
     daemon.control.cookies_are_kept_away = kept_away.is_some();
     give_back_memory();
@@ -424,7 +428,9 @@ fn take_over(
     // From here on the kernel ends it when pCPUs come or go. That they did while it was loaded, which takes
     // seconds, nobody tells.
     let now = preflight::online();
-    confine()?;
+    if let Some(note) = confine(&places)? {
+        notes(note);
+    }
     let ended = match same_pcpus(&online, now) {
         Ok(()) => daemon.serve(&dispatcher, server, &asked),
         Err(changed) => Err(changed),

@@ -2,10 +2,11 @@
 //! With the clock of a pCPU in place of its cycles: that every machine counts.
 
 use super::*;
-use crate::confine::confine;
+use crate::confine::{Places, confine};
 use corun_policies::pmu::{Event, SOFTWARE};
 use corun_system::procfs::Process;
 use std::hint::black_box;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -210,7 +211,7 @@ fn it_begins_and_ends_for_who_may_load_nothing_any_more() {
             return;
         };
         cycles.want(None);
-        confine().unwrap();
+        confine(&Places::new(Path::new("/"), [])).unwrap();
         assert!(Program::load_for(1).is_err());
         cycles.want(Some(Choice::These(Events {
             cycles: CLOCK,

@@ -27,6 +27,7 @@ mod spec;
 mod splash;
 mod storage;
 mod x264;
+mod xgboost;
 
 pub use clients::{PresetClient, Sends};
 

@@ -1,16 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Work that one thread does for all who have come until it begins, such as RocksDB's write groups.
 //!
-//! Who comes first leads. Who comes while it works waits, spinning for so long and then blocked; when the
+//! Who comes first leads. Who comes while it works waits, spinning and then blocked; when the
 //! work is done, the first of these leads next, for all that are there when it begins
 //! (`JoinBatchGroup()`, `EnterAsBatchGroupLeader()`, `AwaitState()` and `ExitAsBatchGroupLeader()` of
 //! db/write_thread.cc). What a leader does is no longer for being done for more. In timelines a wait is one
 //! for a mutex of that name.
+//!
+//! For how long is worth spinning is learned, as `AwaitState()` does: everybody looks for a microsecond, and then
+//! yields and looks for as long as the program says, if that has been enough more often than not. Yielding to another
+//! thread of the same vCPU is slow, and three slow yields are enough to block; here who has another thread beside it
+//! when it comes blocks at once.
 
 use super::thread::Doing;
 use super::vm::{Flow, Vm};
 use crate::host::{Host, Span};
 use corun_model::Nanos;
+use corun_model::time::US;
+
+/// How long everybody looks: 200 times PAUSE.
+const LOOK: Nanos = US;
+
+/// Of so many waits one tells whether spinning is enough, and spins for that (`sampling_base`).
+const SAMPLED: u64 = 256;
+
+/// What a wait that tells adds to a group's credit, or takes from it, of which the 1024th part is forgotten then.
+const CREDIT: i32 = 131_072;
 
 /// A group in the run.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +36,29 @@ pub(super) struct Group {
     members: Vec<u32>,
     /// Who has come since it began.
     coming: Vec<u32>,
+    /// Not negative: spinning has been enough more often than not.
+    credit: i32,
+}
+
+impl Group {
+    /// A wait told whether spinning is enough.
+    fn learn(&mut self, enough: bool) {
+        let change = if enough { CREDIT } else { -CREDIT };
+        self.credit += change - self.credit / 1024;
+    }
+
+    /// How long a thread spins that would for `spin`, whether it has its vCPU to itself, and whether it is one of
+    /// those that tell; and whether how that ends is to be learned from.
+    fn patience(&mut self, spin: Nanos, alone: bool, sampled: bool) -> (Nanos, bool) {
+        match sampled || self.credit >= 0 {
+            true if alone => (spin, sampled),
+            true => {
+                self.learn(false);
+                (LOOK.min(spin), false)
+            }
+            false => (LOOK.min(spin), false),
+        }
+    }
 }
 
 /// What a thread is in the group that it has come to.
@@ -46,17 +84,22 @@ impl Vm {
     ) {
         let slot = &mut self.groups[group as usize];
         let state = &mut self.threads[thread as usize];
+        let alone = self.vcpus[vcpu as usize].queue.is_empty();
         match std::mem::take(&mut state.turn) {
             Turn::Done => state.code.skip_group(),
             Turn::Waits if slot.leader.is_some() => {
                 slot.coming.push(thread);
+                let spin = spin.map(|spin| {
+                    let sampled = state.rng.between(1, SAMPLED) == 1;
+                    slot.patience(spin, alone, sampled)
+                });
                 self.tell_begin(host, thread, Span::MutexWait, group);
-                let Some(spin) = spin else {
+                let Some((spin, tells)) = spin else {
                     return self.block(host, vcpu, thread, Doing::Off);
                 };
                 let state = &mut self.threads[thread as usize];
                 (state.spun, state.ple_spun) = (0, 0);
-                state.doing = Doing::InGroup { group, spin };
+                state.doing = Doing::InGroup { group, spin, tells };
             }
             Turn::Waits | Turn::Leads => {
                 slot.leader = Some(thread);
@@ -73,11 +116,16 @@ impl Vm {
         host: &mut Host,
         vcpu: u32,
         thread: u32,
-        (group, spin): (u32, Nanos),
+        (group, spin, tells): (u32, Nanos, bool),
     ) -> Flow {
         let state = &mut self.threads[thread as usize];
+        if state.turn == Turn::Waits && state.spun < spin {
+            return Flow::Busy;
+        }
+        if tells {
+            self.groups[group as usize].learn(state.turn != Turn::Waits);
+        }
         match state.turn {
-            Turn::Waits if state.spun < spin => return Flow::Busy,
             Turn::Waits => self.block(host, vcpu, thread, Doing::Off),
             Turn::Leads | Turn::Done => {
                 state.doing = Doing::Next;
@@ -111,5 +159,27 @@ impl Vm {
             }
             _ => self.barrier_opens_for(thread),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spinning_is_left_to_samples_while_it_is_not_enough() {
+        let mut group = Group::default();
+        assert_eq!(group.patience(100 * US, true, false), (100 * US, false));
+        assert_eq!(group.patience(100 * US, true, true), (100 * US, true));
+        group.learn(false);
+        assert_eq!(group.patience(100 * US, true, false), (LOOK, false));
+        assert_eq!(group.patience(100 * US, true, true), (100 * US, true));
+        group.learn(true);
+        // Beside another thread it yields slowly, which tells at once.
+        assert_eq!(group.patience(100 * US, false, false), (LOOK, false));
+        assert!(group.credit < 0);
+        // Of however many waits, credit is no more than 1024 of them.
+        (0..100_000).for_each(|_| group.learn(true));
+        assert_eq!(group.credit, 1024 * CREDIT);
     }
 }

@@ -32,8 +32,13 @@ pub(super) enum Doing {
     },
     /// Spins in user space until it may go on at the barrier, at most so long.
     AtConditionBarrier { barrier: u32, spin: Nanos },
-    /// Spins in user space until it leads the group or its part is done, at most so long.
-    InGroup { group: u32, spin: Nanos },
+    /// Spins in user space until it leads the group or its part is done, at most so long; `tells`: the group learns
+    /// from whether that was enough.
+    InGroup {
+        group: u32,
+        spin: Nanos,
+        tells: bool,
+    },
     /// Runs until that time.
     Busy { until: Nanos },
     /// Spins in the kernel until so many more vCPUs have flushed their TLBs.

@@ -290,7 +290,9 @@ impl Vm {
             Doing::AtConditionBarrier { barrier, spin } => {
                 self.meet(host, vcpu, thread, barrier, Some(spin))
             }
-            Doing::InGroup { group, spin } => self.spin_in_group(host, vcpu, thread, (group, spin)),
+            Doing::InGroup { group, spin, tells } => {
+                self.spin_in_group(host, vcpu, thread, (group, spin, tells))
+            }
             Doing::Busy { until } if until > host.now() => Flow::Busy,
             Doing::Busy { .. } => {
                 state.doing = Doing::Next;

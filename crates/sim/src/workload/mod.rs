@@ -166,7 +166,7 @@ pub enum Statement {
     /// Statements under a blocking lock.
     Mutex(String, Vec<Statement>),
     /// Work that one thread does for all who have come until it begins; the others spin, if it says for how
-    /// long, and then block until it is done.
+    /// long and that has mostly been enough, and then block until it is done.
     Group {
         /// Its name.
         name: String,

@@ -100,8 +100,8 @@ pub(super) const ALL: &[Preset] = &[
         "RocksDB, random keys, half reads, half writes (vSMT-IO), as db_bench does it in one process, \
          a thread per vCPU. A get is 5 us (assumed) and a block of 4 KiB (its default) from the disk; a \
          put goes into the log as its write group does (db/write_thread.cc: the first who comes leads and \
-         writes the log for all who have come; the others look for it and yield, for 100 us, \
-         before they block), 2 us (assumed: a `write` to the page cache), and into the memtable, side by side with \
+         writes the log for all who have come; the others look for it and yield, for 100 us if that \
+         has mostly been enough and their vCPU has nobody else, before they block), 2 us (assumed: a `write` to the page cache), and into the memtable, side by side with \
          others (allow_concurrent_memtable_write, the default), 3 us (assumed); that a group is over only when \
          all of its memtable's insertions are is left out. \
          4096 puts of about 1 KiB fill 4 MiB, which compaction writes behind: it reads 4 MiB, merges \

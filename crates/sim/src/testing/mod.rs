@@ -7,7 +7,7 @@ pub(crate) mod shared;
 use crate::host::{
     Activity, HardwareParams, Host, HostParams, Observer, Task, TaskSpec, TaskState,
 };
-use crate::load::{Achieved, Load, Offered, VmInfo};
+use crate::load::{Achieved, Cgroups, Load, Offered, VmInfo};
 use crate::rng::Rng;
 use crate::sched::HostScheduler;
 use crate::sched::forward::forward;
@@ -98,6 +98,7 @@ pub(crate) struct Jobs {
     rngs: Vec<Rng>,
     left: Vec<Nanos>,
     vms: Vec<VmInfo>,
+    cgroups: Cgroups,
     begin: Nanos,
 }
 
@@ -123,8 +124,15 @@ impl Jobs {
                     realtime: false,
                 })
                 .collect(),
+            cgroups: Cgroups::default(),
             begin: 0,
         }
+    }
+
+    /// The same on a host with these cgroups.
+    pub(crate) fn in_cgroups(mut self, cgroups: Cgroups) -> Self {
+        self.cgroups = cgroups;
+        self
     }
 
     /// The same, so much later.
@@ -179,6 +187,10 @@ impl Jobs {
 impl Load for Jobs {
     fn vms(&self) -> Vec<VmInfo> {
         self.vms.clone()
+    }
+
+    fn cgroups(&self) -> Cgroups {
+        self.cgroups.clone()
     }
 
     fn tasks(&self) -> Vec<TaskSpec> {

@@ -42,5 +42,5 @@ pub(crate) fn fair(params: CfsParams, host: &HostParams) -> Fair<CfsOrder> {
 }
 
 impl HostScheduler for Cfs {
-    forward! { 0: know_vms know_cgroups add wake block pick tick timer flush_ipi directs_yields yield_pcpu }
+    forward! { 0: know_vms know_cgroups add wake block pick tick timer flush_ipi throttled directs_yields yield_pcpu }
 }

@@ -287,7 +287,7 @@ impl Order for CfsOrder {
             Leave::Sleeps if entity.woke.take().is_none() => {
                 entity.average(self.params.wakeup_granularity);
             }
-            Leave::Sleeps => {}
+            Leave::Sleeps | Leave::Throttled => {}
         }
         self.advance_min(cpu);
     }

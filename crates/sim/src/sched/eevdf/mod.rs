@@ -41,5 +41,5 @@ pub(crate) fn fair(
 }
 
 impl HostScheduler for Eevdf {
-    forward! { 0: know_vms know_cgroups add wake block pick tick timer flush_ipi directs_yields yield_pcpu }
+    forward! { 0: know_vms know_cgroups add wake block pick tick timer flush_ipi throttled directs_yields yield_pcpu }
 }

@@ -277,7 +277,7 @@ impl Order for EevdfOrder {
         self.quit(cpu, task);
         match why {
             Leave::Moves => self.leave_with(task, lag),
-            Leave::Sleeps => self.entities[task.index()].lag = lag,
+            Leave::Sleeps | Leave::Throttled => self.entities[task.index()].lag = lag,
         }
     }
 
@@ -371,6 +371,12 @@ impl Order for EevdfOrder {
 
     fn bound_to(&self, task: TaskId) -> Option<PcpuId> {
         self.ghosts[task.index()]
+    }
+
+    fn let_go(&mut self, cpu: PcpuId, task: TaskId) {
+        if self.ghosts[task.index()] == Some(cpu) {
+            self.release_ghost(cpu, task);
+        }
     }
 
     fn released(&mut self) -> Option<TaskId> {

@@ -186,6 +186,8 @@ impl EevdfParams {
             slice_at_switch: self.slice_at_switch,
             timer_stays: self.timer_stays,
             sees_ghosts_asleep: self.settles_ghosts,
+            // init_cfs_bandwidth() of 6.12.
+            interleaves_quotas: true,
             ..Tuning::of(Generation::Linux6)
         }
     }

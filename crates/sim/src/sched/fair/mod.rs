@@ -14,6 +14,7 @@
 
 mod above;
 mod balance;
+mod bandwidth;
 mod calls;
 mod classic;
 mod crowds;
@@ -31,6 +32,9 @@ mod search;
 mod siblings;
 mod state;
 mod steering;
+mod throttle;
+#[cfg(test)]
+mod throttle_tests;
 mod tree;
 mod tuning;
 mod urgent;
@@ -55,6 +59,7 @@ use corun_model::{Nanos, PcpuId, TaskId};
 use crowds::Crowds;
 use domains::Domains;
 use state::{Books, Member};
+use throttle::Quotas;
 use weights::Group;
 
 /// The fair class with runqueues in the order `O`.
@@ -65,6 +70,8 @@ pub(crate) struct Fair<O> {
     domains: Domains,
     crowds: Crowds,
     groups: Vec<Group>,
+    /// What limits cgroups, if anything does.
+    quotas: Option<Box<Quotas>>,
     /// vCPUs by VM, and the pCPUs that they are bound to, where that matters.
     siblings: Vec<Vec<TaskId>>,
     homes: Vec<(usize, Option<PcpuId>)>,
@@ -106,6 +113,7 @@ impl<O: Order> Fair<O> {
             looks: vec![domains.llc_size(); pcpus / domains.llc_size() as usize],
             domains,
             groups: Vec::new(),
+            quotas: None,
             siblings: Vec::new(),
             homes: Vec::new(),
             gangs: gang::State::new(tuning.gangs, pcpus),
@@ -127,6 +135,7 @@ impl<O: Order> Fair<O> {
         rq.charged = rq.charged.max(now);
         self.books.task_mut(task).ran_at = now;
         self.gangs.charge(task, time);
+        self.charge_quotas(task, cpu, time, now);
         time > 0 && self.order.charge(cpu, time)
     }
 
@@ -186,8 +195,14 @@ impl<O: Order> Fair<O> {
         rq.load.value = rq.load.value.saturating_sub(before) + after;
     }
 
-    /// Enters `task` in the runqueue of `cpu`. Both pCPU and task are up to date.
+    /// Enters `task` in the runqueue of `cpu`, if no quota forbids. Both pCPU and task are up to date.
     fn attach(&mut self, host: &mut Host, task: TaskId, cpu: PcpuId, why: Join) {
+        if !self.stays_out(host, task, cpu, why) {
+            self.join_queue(host, task, cpu, why);
+        }
+    }
+
+    fn join_queue(&mut self, host: &mut Host, task: TaskId, cpu: PcpuId, why: Join) {
         self.order.join(cpu, task, why);
         self.books.link(task, cpu);
         let member = self.books.task_mut(task);
@@ -203,7 +218,12 @@ impl<O: Order> Fair<O> {
     }
 
     /// Takes `task` off the runqueue of `cpu`. Both pCPU and task are up to date.
-    fn detach(&mut self, task: TaskId, cpu: PcpuId, why: Leave) {
+    fn detach(&mut self, task: TaskId, cpu: PcpuId, why: Leave, now: Nanos) {
+        self.leave_queue(task, cpu, why);
+        self.leave_quotas(task, cpu, now);
+    }
+
+    fn leave_queue(&mut self, task: TaskId, cpu: PcpuId, why: Leave) {
         self.order.leave(cpu, task, why);
         self.gangs.leaves(task, cpu, why);
         self.books.unlink(task, cpu);
@@ -331,6 +351,16 @@ impl<O: Order> Fair<O> {
         }
     }
 
+    /// A VM that has a cgroup because of what else is said of it has that one's weight.
+    pub(crate) fn know_weights(&mut self, cgroups: &Cgroups) {
+        let averages = self.tuning.generation != Generation::Linux2_6_33;
+        for (vm, group) in self.groups.iter_mut().enumerate() {
+            if let Some(weight) = cgroups.weight_of(vm) {
+                *group = Group::new(Some(scaled(weight)), averages);
+            }
+        }
+    }
+
     /// Gives `cpu` to `next`.
     fn set_current(&mut self, cpu: PcpuId, next: Option<TaskId>, now: Nanos) {
         let old = self.books.rq(cpu).current;
@@ -369,14 +399,10 @@ impl<O: Order> HostScheduler for Fair<O> {
         self.groups = vms.iter().map(group).collect();
     }
 
-    /// A VM that has a cgroup because of what else is said of it has that one's weight.
     fn know_cgroups(&mut self, cgroups: &Cgroups) {
-        let averages = self.tuning.generation != Generation::Linux2_6_33;
-        for (vm, group) in self.groups.iter_mut().enumerate() {
-            if let Some(weight) = cgroups.weight_of(vm) {
-                *group = Group::new(Some(scaled(weight)), averages);
-            }
-        }
+        self.know_weights(cgroups);
+        let pcpus = self.books.rqs.len();
+        self.quotas = Quotas::of(cgroups, pcpus, self.tuning.interleaves_quotas);
     }
 
     fn add(&mut self, host: &mut Host, task: TaskId) {
@@ -386,6 +412,10 @@ impl<O: Order> HostScheduler for Fair<O> {
         self.order.add(weight, known.spec.slice);
         if let Some(vm) = vm.filter(|&vm| self.groups.get(vm).is_some_and(Group::is_group)) {
             self.order.is_grouped(vm);
+        }
+        if let Some(quotas) = &mut self.quotas {
+            let around = known.vm().or(known.spec.helper_of);
+            quotas.add(around.map(|vm| vm.index()));
         }
         self.gangs.add();
         let mut member = Member::new(weight, vm, known.spec.allowed);
@@ -417,6 +447,7 @@ impl<O: Order> HostScheduler for Fair<O> {
         self.woken_by_sibling(task, waker);
         match self.books.rq(cpu).current.is_some() {
             false => host.resched(cpu, waker),
+            true if self.is_parked(task) => {}
             true if self.preempts(cpu, task, now) || wanted => {
                 // Timers interrupt the pCPU that the sleeper was on.
                 let local = waker.or(last) == Some(cpu);
@@ -424,6 +455,7 @@ impl<O: Order> HostScheduler for Fair<O> {
             }
             true => _ = self.keep_stop_timer(host, cpu),
         }
+        self.answer_quotas(host, waker, false);
         self.check(cpu);
     }
 
@@ -432,7 +464,7 @@ impl<O: Order> HostScheduler for Fair<O> {
         self.update(cpu, now);
         self.books.age_task(task, now);
         let load = self.books.task(task).load();
-        self.detach(task, cpu, Leave::Sleeps);
+        self.detach(task, cpu, Leave::Sleeps, now);
         if !self.tuning.counts_sleepers() {
             let rq = self.books.rq_mut(cpu);
             rq.load.value = rq.load.value.saturating_sub(load);
@@ -440,11 +472,14 @@ impl<O: Order> HostScheduler for Fair<O> {
         if !self.stays_as_ghost(task, cpu) {
             self.count_in_group(task, false, now);
         }
+        self.check_quotas(Some(task), cpu, now);
+        self.answer_quotas(host, Some(cpu), true);
     }
 
     fn pick(&mut self, host: &mut Host, cpu: PcpuId) -> Option<TaskId> {
         let now = host.now();
         self.update(cpu, now);
+        self.check_quotas(self.books.rq(cpu).current, cpu, now);
         if let Some(target) = self.books.rq_mut(cpu).push_to.take() {
             self.push_one(host, cpu, target);
         }
@@ -460,6 +495,7 @@ impl<O: Order> HostScheduler for Fair<O> {
         if switches || next.is_none() || !self.tuning.slice_at_switch {
             self.set_stop_timer(host, cpu);
         }
+        self.answer_quotas(host, Some(cpu), true);
         self.check(cpu);
         next
     }
@@ -479,15 +515,24 @@ impl<O: Order> HostScheduler for Fair<O> {
         let load = self.present_load(cpu);
         self.books.rq_mut(cpu).book_tick(load);
         self.balance_at_tick(host, cpu);
+        self.answer_quotas(host, Some(cpu), false);
     }
 
     fn timer(&mut self, host: &mut Host, token: u64) {
+        if self.quota_timer(host, token) {
+            return;
+        }
         let cpu = PcpuId::from(token as usize);
         let Some(rq) = self.books.rqs.get_mut(cpu.index()) else {
             return;
         };
         rq.stop_timer = EventId::NONE;
         host.resched(cpu, Some(cpu));
+    }
+
+    fn throttled(&self, now: Nanos, task: TaskId) -> Nanos {
+        let quotas = self.quotas.as_ref();
+        quotas.map_or(0, |quotas| quotas.throttled(now, task))
     }
 
     fn directs_yields(&self) -> bool {
@@ -509,7 +554,8 @@ impl<O: Order> HostScheduler for Fair<O> {
         let now = host.now();
         self.update(cpu, now);
         if let Some(other) = to {
-            let Some(there) = host.task(other).runqueue() else {
+            let there = host.task(other).runqueue();
+            let Some(there) = there.filter(|_| !self.is_parked(other)) else {
                 return false;
             };
             self.update(there, now);
@@ -523,6 +569,7 @@ impl<O: Order> HostScheduler for Fair<O> {
             self.gangs.yields(cpu);
             host.resched(cpu, Some(cpu));
         }
+        self.answer_quotas(host, Some(cpu), false);
         true
     }
 }

@@ -116,7 +116,8 @@ impl<O: Order> Fair<O> {
         others: &PcpuSet,
         now: Nanos,
     ) -> Option<Amount> {
-        if self.may_not_move_ghost(task, transfer.amount)
+        if self.is_held(task, transfer.from, transfer.to)
+            || self.may_not_move_ghost(task, transfer.amount)
             || transfer.failed == 0 && !self.may_go_at_once(task, transfer.from, transfer.to)
         {
             return None;
@@ -193,10 +194,10 @@ impl<O: Order> Fair<O> {
         let wanted = self.update(to, now);
         let member = self.books.task(task);
         let part = member.part();
-        self.detach(task, from, Leave::Moves);
+        self.detach(task, from, Leave::Moves, now);
         self.books.carry(&part, from, to);
         self.attach(host, task, to, Join::Moved);
-        if !quiet {
+        if !quiet && !self.is_parked(task) {
             let runs = self.books.rq(to).current.is_some();
             let preempts = !runs || self.preempts(to, task, now) || wanted;
             if preempts {
@@ -218,7 +219,8 @@ impl<O: Order> Fair<O> {
         let mut next = self.books.members(from, newest_first);
         while let Some(task) = next {
             let member = self.books.task(task);
-            if member.ghost.is_none() && member.allowed.contains(to) {
+            let free = member.ghost.is_none() && !self.is_held(task, from, to);
+            if free && member.allowed.contains(to) {
                 self.move_task(host, task, from, to, false);
                 return;
             }

@@ -21,6 +21,8 @@ pub(crate) enum Leave {
     Sleeps,
     /// It is moved to another runqueue.
     Moves,
+    /// A quota keeps it waiting.
+    Throttled,
 }
 
 /// The order of each pCPU's runqueue. The current task of a pCPU is a member of its runqueue.
@@ -94,6 +96,11 @@ pub(crate) trait Order {
     fn stop_after(&self, cpu: PcpuId) -> Option<Nanos> {
         let _ = cpu;
         None
+    }
+
+    /// If `task` has a ghost on the runqueue of `cpu` that leaves it, though it would not be picked.
+    fn let_go(&mut self, cpu: PcpuId, task: TaskId) {
+        let _ = (cpu, task);
     }
 
     /// A ghost that has left its runqueue since this was last asked.

@@ -18,6 +18,8 @@ pub(crate) struct Member {
     /// The runqueue it is on, or is a ghost on while it sleeps.
     pub(crate) on: Option<PcpuId>,
     pub(crate) ghost: Option<PcpuId>,
+    /// Do its averages stand still?
+    pub(crate) frozen: bool,
     /// The runqueue it is or was on last; `None` before its first wake-up.
     pub(crate) last: Option<PcpuId>,
     /// When it was last seen on a pCPU.
@@ -47,6 +49,7 @@ impl Member {
             given: allowed,
             on: None,
             ghost: None,
+            frozen: false,
             last: None,
             ran_at: 0,
             queued: Average::default(),
@@ -283,6 +286,9 @@ impl Books {
     /// Brings a task's averages up to date. Call before its state changes.
     pub(crate) fn age_task(&mut self, task: TaskId, now: Nanos) {
         let member = &mut self.tasks[task.index()];
+        if member.frozen {
+            return;
+        }
         let running = member
             .on
             .is_some_and(|cpu| self.rqs[cpu.index()].current == Some(task));
@@ -292,6 +298,15 @@ impl Books {
         member.queued.advance(full(queued), now, &self.decay);
         member.runnable.advance(full(ready), now, &self.decay);
         member.util.advance(full(running), now, &self.decay);
+    }
+
+    /// A task's averages go on from where they stood still.
+    pub(crate) fn thaw(&mut self, task: TaskId, now: Nanos) {
+        let member = &mut self.tasks[task.index()];
+        member.frozen = false;
+        for average in [&mut member.queued, &mut member.runnable, &mut member.util] {
+            *average = Average::starting_at(average.value, now);
+        }
     }
 
     /// Brings a runqueue's averages up to date. Call before its members change.

@@ -45,14 +45,15 @@ impl<O: Order> Fair<O> {
     pub(crate) fn set_own_weight(&mut self, task: TaskId, own: u64, now: Nanos) -> bool {
         let own = own.max(LEAST);
         let member = self.books.task(task);
-        let (old, vm, on) = (member.own, member.vm, member.on);
+        let (old, vm) = (member.own, member.vm);
+        let active = member.on.is_some() || member.frozen;
         if old == own {
             return false;
         }
         self.books.age_task(task, now);
         if let Some(group) = vm.and_then(|vm| self.groups.get_mut(vm)) {
             group.age(now, self.books.decay());
-            if on.is_some() {
+            if active {
                 group.active = (group.active + own).saturating_sub(old);
             }
             if let Some(load) = &mut group.load {

@@ -47,6 +47,8 @@ pub(crate) struct Tuning {
     pub(crate) timer_stays: bool,
     /// Does balancing tell ghosts from ready tasks ([`super::ghosts`])?
     pub(crate) sees_ghosts_asleep: bool,
+    /// Do the periods of cgroups' quotas begin at different times?
+    pub(crate) interleaves_quotas: bool,
     /// What is done about sibling vCPUs.
     pub(crate) siblings: Siblings,
     /// How siblings come to run at the same time.
@@ -69,6 +71,7 @@ impl Tuning {
             slice_at_switch: false,
             timer_stays: false,
             sees_ghosts_asleep: false,
+            interleaves_quotas: false,
             siblings: Siblings::Free,
             gangs: Gangs::None,
         }

@@ -139,7 +139,8 @@ impl HostScheduler for Rr {
     }
 
     fn know_cgroups(&mut self, groups: &Cgroups) {
-        self.fair.know_cgroups(groups);
+        // Real-time tasks have no quota: those of the others are left out with theirs.
+        self.fair.know_weights(groups);
     }
 
     fn add(&mut self, host: &mut Host, task: TaskId) {

@@ -289,6 +289,10 @@ impl HostScheduler for SteeredCfs {
         }
     }
 
+    fn throttled(&self, now: Nanos, task: TaskId) -> Nanos {
+        self.fair.throttled(now, task)
+    }
+
     fn directs_yields(&self) -> bool {
         self.fair.directs_yields()
     }

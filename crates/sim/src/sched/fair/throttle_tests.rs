@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What quotas come to under the models of CFS and EEVDF: by hand, at random and beside corun's own.
+
+use crate::load::{Cgroup, Cgroups, Quota};
+use crate::sched::HostScheduler;
+use crate::sched::cfs::{Cfs, CfsParams, SteeredCfs};
+use crate::sched::dispatcher::Dispatcher;
+use crate::sched::eevdf::{Eevdf, EevdfParams};
+use crate::testing::{Does, Job, Jobs, Runs, Witness, host};
+use crate::{Outcome, Simulation};
+use corun_model::time::{MS, SEC};
+use corun_model::{DispatcherParams, Nanos};
+use proptest::prelude::*;
+
+type Boxed = Box<dyn HostScheduler>;
+
+const PLAIN: Cgroup = Cgroup {
+    weight: 100,
+    idle: false,
+    quota: None,
+    within: None,
+};
+
+fn limited(time: Nanos, burst: Nanos, within: Option<usize>) -> Cgroup {
+    let period = 100 * MS;
+    let quota = Some(Quota {
+        time,
+        period,
+        burst,
+    });
+    Cgroup {
+        quota,
+        within,
+        ..PLAIN
+    }
+}
+
+/// CFS of each generation, EEVDF of each preset.
+const KERNELS: [&str; 6] = ["2.6.33", "4.x", "5.x", "6.6", "6.12", "7.x"];
+
+fn kernel(name: &str, topology: &str, hz: u32) -> Boxed {
+    let host = host(topology, hz);
+    let pcpus = host.topology.pcpus();
+    match CfsParams::preset(name, pcpus) {
+        Some(cfs) => Box::new(Cfs::new(cfs, &host)),
+        None => Box::new(Eevdf::new(EevdfParams::preset(name, pcpus).unwrap(), &host)),
+    }
+}
+
+/// VM n is in group `of_vms[n]`.
+fn grouped(jobs: Vec<Job>, all: Vec<Cgroup>, of_vms: &[usize]) -> Jobs {
+    let of_vms = of_vms.iter().copied().map(Some).collect();
+    Jobs::new(jobs, 1).in_cgroups(Cgroups { all, of_vms })
+}
+
+fn run(sched: Boxed, (topology, hz): (&str, u32), jobs: Jobs, length: Nanos) -> Outcome {
+    let params = host(topology, hz);
+    Simulation::new(params, sched, Box::new(jobs), None).run(SEC, SEC + length, |_| {})
+}
+
+fn hogs(vms: u32, vcpus: u32) -> Vec<Job> {
+    let vcpu = |n| Job::hog().vcpu(n / vcpus, n % vcpus);
+    (0..vms * vcpus).map(vcpu).collect()
+}
+
+/// pCPU time of each VM.
+fn ran(outcome: &Outcome) -> Vec<Nanos> {
+    let run = |vm: &crate::VmOutcome| vm.vcpus.iter().map(|vcpu| vcpu.run).sum();
+    outcome.vms.iter().map(run).collect()
+}
+
+fn assert_near(seen: &[Nanos], wanted: &[Nanos], percent: u64, what: &str) {
+    let near = |(seen, wanted): (&Nanos, &Nanos)| seen.abs_diff(*wanted) * 100 <= wanted * percent;
+    assert!(
+        seen.iter().zip(wanted).all(near),
+        "{what}: {seen:?}, not {wanted:?}"
+    );
+}
+
+/// 20 ms of each 100, for 10 s: 2 s, and the other 8 s it is throttled.
+#[test]
+fn a_hog_runs_for_its_quota() {
+    for name in KERNELS {
+        let jobs = grouped(hogs(1, 1), vec![limited(20 * MS, 0, None)], &[0]);
+        let outcome = run(
+            kernel(name, "1n1l1c1t", 1000),
+            ("1n1l1c1t", 1000),
+            jobs,
+            10 * SEC,
+        );
+        assert_near(&ran(&outcome), &[2 * SEC], 1, name);
+        assert_near(&[outcome.vms[0].throttled], &[8 * SEC], 1, name);
+        let ready: Nanos = outcome.vms[0].vcpus.iter().map(|vcpu| vcpu.ready).sum();
+        assert!(ready.abs_diff(outcome.vms[0].throttled) < MS, "{name}");
+    }
+}
+
+/// By the clock: it begins at once, is found without runtime at the tick at 20 ms, and goes on when the
+/// period ends.
+#[test]
+fn it_is_throttled_at_a_tick_and_back_with_the_period() {
+    let jobs = grouped(hogs(1, 1), vec![limited(20 * MS, 0, None)], &[0]);
+    let runs = Runs::default();
+    let params = host("1n1l1c1t", 1000);
+    let sched = kernel("4.x", "1n1l1c1t", 1000);
+    let witness = Box::new(Witness(runs.clone()));
+    let outcome =
+        Simulation::new(params, sched, Box::new(jobs), Some(witness)).run(0, 250 * MS, |_| {});
+    let began: Vec<Nanos> = runs.borrow().iter().map(|(at, _, _)| at / MS).collect();
+    assert_eq!(began, [0, 100, 200]);
+    let spent = outcome.vms[0].vcpus[0].run;
+    assert!(spent.abs_diff(60 * MS) < 2 * MS, "{spent}");
+}
+
+/// Four vCPUs on four pCPUs have the time of one: a fourth each.
+#[test]
+fn vcpus_share_a_quota() {
+    for name in KERNELS {
+        let jobs = grouped(hogs(1, 4), vec![limited(100 * MS, 0, None)], &[0]);
+        let outcome = run(
+            kernel(name, "1n1l4c1t", 250),
+            ("1n1l4c1t", 250),
+            jobs,
+            20 * SEC,
+        );
+        assert_near(&ran(&outcome), &[20 * SEC], 2, name);
+        let each: Vec<Nanos> = outcome.vms[0].vcpus.iter().map(|vcpu| vcpu.run).collect();
+        assert_near(&each, &[5 * SEC; 4], 15, name);
+        assert!(outcome.vms[0].throttled > 40 * SEC, "{name}");
+    }
+}
+
+/// Who has no quota, or one above its part, takes what others leave: nothing is lost.
+#[test]
+fn others_have_what_a_quota_leaves() {
+    for name in KERNELS {
+        let mut groups = vec![limited(20 * MS, 0, None); 2];
+        groups.extend([PLAIN, PLAIN, limited(90 * MS, 0, None)]);
+        let jobs = grouped(hogs(5, 2), groups, &[0, 1, 2, 3, 4]);
+        let topology = ("1n1l2c1t", 250);
+        let outcome = run(
+            kernel(name, topology.0, topology.1),
+            topology,
+            jobs,
+            20 * SEC,
+        );
+        let ran = ran(&outcome);
+        assert_near(&ran[..2], &[4 * SEC; 2], 3, name);
+        // Without averages a pCPU's load jumps each time somebody is throttled, and others are moved for it.
+        let off = if name == "2.6.33" { 25 } else { 2 };
+        assert_near(&ran[2..], &[32 * SEC / 3; 3], off, name);
+        let idle = outcome.idle_share;
+        assert!(idle < 0.001, "{name}: {idle}");
+    }
+}
+
+/// Two VMs share 40 ms; one of them may have 10 ms.
+#[test]
+fn two_levels() {
+    for name in KERNELS {
+        let groups = vec![
+            limited(40 * MS, 0, None),
+            limited(10 * MS, 0, Some(0)),
+            Cgroup {
+                within: Some(0),
+                ..PLAIN
+            },
+        ];
+        let jobs = grouped(hogs(2, 1), groups, &[1, 2]);
+        let topology = ("1n1l2c1t", 1000);
+        let outcome = run(
+            kernel(name, topology.0, topology.1),
+            topology,
+            jobs,
+            10 * SEC,
+        );
+        assert_near(&ran(&outcome), &[SEC, 3 * SEC], 3, name);
+    }
+}
+
+/// 40 ms of work each second with 20 ms in a period: half of it waits for the next, unless it may save up.
+#[test]
+fn who_saved_up_is_not_throttled() {
+    for name in KERNELS {
+        let throttled = |burst| {
+            let work = Does::Cycles {
+                work: 40 * MS,
+                sleep: 900 * MS,
+                spread: 0,
+            };
+            let jobs = vec![Job::new(work).vcpu(0, 0)];
+            let jobs = grouped(jobs, vec![limited(20 * MS, burst, None)], &[0]);
+            let topology = ("1n1l1c1t", 1000);
+            let sched = kernel(name, topology.0, topology.1);
+            run(sched, topology, jobs, 20 * SEC).vms[0].throttled
+        };
+        let (without, with) = (throttled(0), throttled(60 * MS));
+        assert!(without > SEC, "{name}: {without}");
+        assert!(with < without / 20, "{name}: {with}");
+    }
+}
+
+/// A helper of the VM, such as an I/O thread, has its part of the quota.
+#[test]
+fn helpers_are_in_the_cgroup() {
+    let mut jobs = hogs(1, 1);
+    jobs.push(Job::hog().helper_of(0));
+    let jobs = grouped(jobs, vec![limited(20 * MS, 0, None)], &[0]);
+    let topology = ("1n1l2c1t", 1000);
+    let outcome = run(kernel("5.x", topology.0, 1000), topology, jobs, 10 * SEC);
+    let both: Nanos = outcome.tasks.iter().map(|(_, _, totals)| totals.run).sum();
+    assert_near(&[both], &[2 * SEC], 2, "both");
+}
+
+/// Under corun's own policy, CFS and EEVDF a quota comes to the same.
+#[test]
+fn the_same_as_under_corun() {
+    let topology = ("1n1l4c1t", 1000);
+    let load = || {
+        let mut jobs = hogs(2, 4);
+        let nap = Does::Cycles {
+            work: 3 * MS,
+            sleep: 9 * MS,
+            spread: 50,
+        };
+        jobs.extend((0..4).map(|n| Job::new(nap.clone()).vcpu(2, n)));
+        let groups = vec![limited(50 * MS, 0, None), PLAIN, limited(60 * MS, 0, None)];
+        grouped(jobs, groups, &[0, 1, 2])
+    };
+    let params = host(topology.0, topology.1);
+    let steered = SteeredCfs::new(CfsParams::preset("4.x", 4).unwrap(), &params);
+    let others: [(&str, Boxed); 4] = [
+        ("4.x", kernel("4.x", topology.0, 1000)),
+        ("5.x", kernel("5.x", topology.0, 1000)),
+        ("6.12", kernel("6.12", topology.0, 1000)),
+        ("steered", Box::new(steered)),
+    ];
+    let dispatcher = Dispatcher::new(DispatcherParams::default(), &params);
+    let ours = ran(&run(Box::new(dispatcher), topology, load(), 20 * SEC));
+    for (name, sched) in others {
+        assert_near(
+            &ran(&run(sched, topology, load(), 20 * SEC)),
+            &ours,
+            4,
+            name,
+        );
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    /// Whatever the load: in no part of a run has anybody more than its quota, what it saved up, and on each
+    /// pCPU what it kept there and a tick too much. And who waits while a pCPU idles waits for a quota.
+    #[test]
+    fn quotas_hold(
+        name in prop::sample::select(KERNELS.to_vec()),
+        times in prop::collection::vec(5u64..150, 3),
+        outer in 20u64..300,
+        burst in 0u64..40,
+        vcpus in 1u32..4,
+        topology in prop::sample::select(vec!["1n1l1c1t", "1n1l2c1t", "1n2l2c1t"]),
+        hz in prop::sample::select(vec![250, 1000]),
+        sleep in 0u64..30,
+        periods in 1u64..20,
+    ) {
+        let mut groups = vec![limited(outer * MS, 0, None)];
+        groups.extend(times.iter().map(|&time| limited(time * MS, burst.min(time) * MS, Some(0))));
+        let mut jobs = hogs(3, vcpus);
+        for job in jobs.iter_mut().skip(1).filter(|_| sleep > 0) {
+            job.does = Does::Cycles { work: 4 * MS, sleep: sleep * MS, spread: 50 };
+        }
+        let jobs = grouped(jobs, groups, &[1, 2, 3]);
+        let outcome = run(kernel(name, topology, hz), (topology, hz), jobs, periods * 100 * MS);
+        let pcpus = u64::from(host(topology, hz).topology.pcpus());
+        let slack = pcpus * (5 * MS + SEC / u64::from(hz));
+        let ran = ran(&outcome);
+        for (ran, &time) in ran.iter().zip(&times) {
+            let most = (periods + 1) * time * MS + burst.min(time) * MS + slack;
+            prop_assert!(*ran <= most, "{} of {}", ran, most);
+        }
+        let (all, most) = (ran.iter().sum::<Nanos>(), (periods + 1) * outer * MS + slack);
+        prop_assert!(all <= most, "{} of {}", all, most);
+    }
+
+    /// With quotas that nobody reaches, everybody has what it would have without.
+    #[test]
+    fn quotas_that_are_not_reached_change_nothing(
+        name in prop::sample::select(KERNELS.to_vec()),
+        vcpus in 1u32..4,
+        sleep in 0u64..30,
+    ) {
+        let of = |group: Cgroup| {
+            let mut jobs = hogs(2, vcpus);
+            if sleep > 0 {
+                jobs[0].does = Does::Cycles { work: 4 * MS, sleep: sleep * MS, spread: 50 };
+            }
+            let topology = ("1n1l2c1t", 250);
+            let sched = kernel(name, topology.0, topology.1);
+            ran(&run(sched, topology, grouped(jobs, vec![group; 2], &[0, 1]), 2 * SEC))
+        };
+        prop_assert_eq!(of(PLAIN), of(limited(SEC, 0, None)));
+    }
+}

@@ -3,8 +3,9 @@
 //!
 //! A VM may have a cgroup of its own, and that may be within others (`machine.slice`). The keys are those
 //! of the kernel's cgroup v2 (Documentation/admin-guide/cgroup-v2.rst): `cpu.weight`, `cpu.idle`,
-//! `cpu.max`, `cpu.max.burst`. Only corun's dispatcher heeds them all; CFS and EEVDF know what VMs' own
-//! cgroups weigh, as if all of these were in the root.
+//! `cpu.max`, `cpu.max.burst`. corun's dispatcher heeds them all, and so do CFS and EEVDF. Beside real-time
+//! VMs (`rr`) CFS knows what VMs' own cgroups weigh, as if all of these were in the root; Xen's Credit takes
+//! their `cpu.max` for caps.
 
 use corun_model::Nanos;
 
@@ -41,10 +42,38 @@ pub struct Cgroups {
     pub of_vms: Vec<Option<usize>>,
 }
 
+impl Quota {
+    /// The same as a cap, in whole percent of one pCPU, at least 1.
+    pub fn percent(&self) -> u32 {
+        let (time, period) = (u128::from(self.time), u128::from(self.period.max(1)));
+        let percent = (time * 100 + period / 2) / period;
+        u32::try_from(percent).unwrap_or(u32::MAX).max(1)
+    }
+}
+
 impl Cgroups {
     /// `cpu.weight` of a VM's own cgroup, if it has one.
     pub fn weight_of(&self, vm: usize) -> Option<u32> {
-        let own = self.of_vms.get(vm).copied().flatten()?;
-        self.all.get(own).map(|group| group.weight)
+        self.of_vm(vm).map(|group| group.weight)
+    }
+
+    /// The same if nothing is known but what VMs' own ones weigh.
+    #[must_use]
+    pub fn weights_only(&self) -> Self {
+        let plain = |group: &Cgroup| Cgroup {
+            weight: group.weight,
+            idle: false,
+            quota: None,
+            within: None,
+        };
+        Self {
+            all: self.all.iter().map(plain).collect(),
+            of_vms: self.of_vms.clone(),
+        }
+    }
+
+    /// A VM's own cgroup, if it has one.
+    pub fn of_vm(&self, vm: usize) -> Option<&Cgroup> {
+        self.all.get(self.of_vms.get(vm).copied().flatten()?)
     }
 }

@@ -341,6 +341,14 @@ impl Order for EevdfOrder {
         preempts
     }
 
+    /// `cancel_protect_slice()`.
+    fn unprotect(&mut self, cpu: PcpuId) {
+        if let Some(task) = self.queues[cpu.index()].current {
+            let entity = &mut self.entities[task.index()];
+            entity.protected = entity.protected.min(entity.vruntime);
+        }
+    }
+
     fn tick(&mut self, _cpu: PcpuId) -> bool {
         // All is in charge(), which came before.
         false

@@ -18,13 +18,15 @@
 //! - Who is throttled gets what it owes and 1 ns, in the order of being throttled, until the pool is empty.
 //! - A cgroup of which nobody is left on a pCPU gives back what it has there beyond 1 ms. If others of it are
 //!   throttled and there is more than a slice by then, they have it 5 ms later, unless a period ends by then.
-//! - Local runtime does not expire at the end of a period, as 4.18 to 5.3 had it.
-//! - The timer stops after a period in which nobody took anything. Where it begins in time is another matter:
-//!   each pool's has a phase of its own in 6.12 ("so that timers interleave"), in 5.7 all go by one clock.
+//! - Local runtime does not expire at the end of a period, as it did for some versions before 5.4 (512ac999d275
+//!   to de53fd7aedb1: kubernetes/kubernetes#67577).
+//! - The timer stops after a period in which nobody took anything. It goes on in step: by one clock for all cgroups in
+//!   5.7, with a phase of its own for each in 6.12 ("so that timers interleave").
 //!
 //! Left out: that a timer which fires too often makes periods longer, settings that change, the time that
 //! timers and IPIs take. Kernels before 3.2 have no quotas; here they have these, so that `cfs` with the
 //! preset of 2.6.33 can be compared with others on a host with quotas. The same goes for bursts (5.14).
+//! Since 6.18 a task is throttled on its way out of the kernel only, which vCPUs are on all the time.
 
 use crate::load::{Cgroups, Quota};
 use crate::rng::Rng;
@@ -575,7 +577,7 @@ mod tests {
     }
 
     #[test]
-    fn timers_interleave_since_6_3() {
+    fn timers_interleave_in_6_12() {
         let groups = vec![group(20 * MS, 0, None); 3];
         let of_vms = vec![Some(0), Some(1), Some(2)];
         let all = Cgroups {

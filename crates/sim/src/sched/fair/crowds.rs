@@ -14,6 +14,8 @@ use std::ops::Range;
 #[derive(Debug)]
 pub(crate) struct Crowds {
     idle: PcpuSet,
+    /// Those and the ones that have only tasks of idle groups; `None`: there are no such groups.
+    calm: Option<PcpuSet>,
     /// pCPUs without tasks of this class; a higher one may have them.
     unclaimed: PcpuSet,
     /// The SMT threads of cores that idle as a whole.
@@ -29,6 +31,7 @@ impl Crowds {
         let levels = (0..domains.depth()).filter_map(|n| domains.level(n));
         Self {
             idle: PcpuSet::first(pcpus),
+            calm: None,
             unclaimed: PcpuSet::first(pcpus),
             idle_cores: PcpuSet::first(pcpus),
             waited_for: PcpuSet::default(),
@@ -41,6 +44,25 @@ impl Crowds {
     /// pCPUs without tasks.
     pub(crate) fn idle(&self) -> &PcpuSet {
         &self.idle
+    }
+
+    /// There are idle groups.
+    pub(crate) fn tell_calm(&mut self) {
+        self.calm = Some(self.idle);
+    }
+
+    /// Has `cpu` no tasks but those of idle groups?
+    pub(crate) fn calm(&mut self, cpu: PcpuId, is: bool) {
+        match &mut self.calm {
+            Some(calm) if is => calm.insert(cpu),
+            Some(calm) => calm.remove(cpu),
+            None => {}
+        }
+    }
+
+    /// pCPUs that are as good as idle for who wakes up (`available_idle_cpu()`, `sched_idle_cpu()`).
+    pub(crate) fn free(&self) -> &PcpuSet {
+        self.calm.as_ref().unwrap_or(&self.idle)
     }
 
     /// pCPUs without tasks of this class (`cfs.nr_running`).

@@ -38,6 +38,7 @@ impl<O: Order> Fair<O> {
         self.books.weights[cpu.index()] += self.books.task(task).weight;
         self.books.rq_mut(cpu).ghosts += 1;
         self.crowd(cpu, true);
+        self.count_idle(task, cpu, true);
     }
 
     fn quit_ghost(&mut self, task: TaskId, now: Nanos) -> Option<PcpuId> {
@@ -49,6 +50,7 @@ impl<O: Order> Fair<O> {
         self.books.weights[cpu.index()] -= self.books.task(task).weight;
         self.books.rq_mut(cpu).ghosts -= 1;
         self.crowd(cpu, false);
+        self.count_idle(task, cpu, false);
         Some(cpu)
     }
 

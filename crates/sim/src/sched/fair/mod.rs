@@ -26,8 +26,11 @@ mod ghosts;
 mod groups;
 mod idle;
 mod moving;
+#[cfg(test)]
+mod nesting_tests;
 mod order;
 mod placement;
+mod ranks;
 mod search;
 mod siblings;
 mod state;
@@ -48,7 +51,7 @@ pub use siblings::Siblings;
 pub(crate) use tree::{Forest, Root};
 pub use tuning::Generation;
 pub(crate) use tuning::{LONGEST, Tuning, scaling};
-pub(crate) use weights::{real_time, scaled, virtual_time};
+pub(crate) use weights::{real_time, scaled, virtual_time, weight_of};
 
 use crate::event_queue::EventId;
 use crate::host::{Host, HostParams};
@@ -58,9 +61,10 @@ use crate::sched::HostScheduler;
 use corun_model::{Nanos, PcpuId, TaskId};
 use crowds::Crowds;
 use domains::Domains;
+use ranks::Ranks;
 use state::{Books, Member};
 use throttle::Quotas;
-use weights::Group;
+use weights::{Group, Groups};
 
 /// The fair class with runqueues in the order `O`.
 pub(crate) struct Fair<O> {
@@ -69,7 +73,9 @@ pub(crate) struct Fair<O> {
     books: Books,
     domains: Domains,
     crowds: Crowds,
-    groups: Vec<Group>,
+    groups: Groups,
+    /// Who gives way to whom, if any group is idle.
+    ranks: Option<Box<Ranks>>,
     /// What limits cgroups, if anything does.
     quotas: Option<Box<Quotas>>,
     /// vCPUs by VM, and the pCPUs that they are bound to, where that matters.
@@ -112,7 +118,8 @@ impl<O: Order> Fair<O> {
                 .collect(),
             looks: vec![domains.llc_size(); pcpus / domains.llc_size() as usize],
             domains,
-            groups: Vec::new(),
+            groups: Groups::default(),
+            ranks: None,
             quotas: None,
             siblings: Vec::new(),
             homes: Vec::new(),
@@ -171,11 +178,11 @@ impl<O: Order> Fair<O> {
     fn refresh_weight(&mut self, task: TaskId, now: Nanos) {
         self.books.age_task(task, now);
         let member = self.books.task(task);
-        let Some(group) = member.vm.and_then(|vm| self.groups.get_mut(vm)) else {
+        let (vm, own, queued) = (member.vm, member.own, member.queued.value);
+        let decay = self.books.decay();
+        let Some(part) = vm.and_then(|vm| self.groups.part(vm, own, queued, now, decay)) else {
             return;
         };
-        group.age(now, self.books.decay());
-        let part = group.part(member.own, member.queued.value);
         let (old, new, on) = (member.weight, part, member.on);
         if old == new {
             return;
@@ -213,6 +220,7 @@ impl<O: Order> Fair<O> {
         let own = rq.nr;
         self.crowd(cpu, true);
         self.crowds.claim(cpu, own);
+        self.count_idle(task, cpu, true);
         host.queue_on(task, cpu);
         self.keep_apart(task);
     }
@@ -238,6 +246,7 @@ impl<O: Order> Fair<O> {
         let own = rq.nr;
         self.crowd(cpu, false);
         self.crowds.claim(cpu, own);
+        self.count_idle(task, cpu, false);
     }
 
     /// The runqueue of `cpu` has one task or ghost more now, or one less.
@@ -250,15 +259,9 @@ impl<O: Order> Fair<O> {
 
     /// A vCPU becomes active in its VM, or stops being so.
     fn count_in_group(&mut self, task: TaskId, joins: bool, now: Nanos) {
-        let member = self.books.task(task);
-        let own = member.own;
-        if let Some(group) = member.vm.and_then(|vm| self.groups.get_mut(vm)) {
-            group.age(now, self.books.decay());
-            group.active = match joins {
-                true => group.active + own,
-                false => group.active.saturating_sub(own),
-            };
-        }
+        let (vm, own) = (self.books.task(task).vm, self.books.task(task).own);
+        let decay = self.books.decay();
+        self.groups.count(vm, own, joins, now, decay);
     }
 
     /// Moves the load of a waking task to where it wakes up.
@@ -270,9 +273,7 @@ impl<O: Order> Fair<O> {
             member.runnable = member.queued;
             member.util = Average::starting_at((FULL - util.min(FULL)) / 2, now);
             let (own, vm) = (member.own, member.vm);
-            if let Some(group) = vm.and_then(|vm| self.groups.get_mut(vm)) {
-                group.begin(own);
-            }
+            self.groups.begin(vm, own);
         }
         let member = self.books.task(task);
         let (mut part, last) = (member.part(), member.last);
@@ -334,7 +335,8 @@ impl<O: Order> Fair<O> {
 
     /// Shall `woken`, just queued on `cpu`, take it from its current task?
     fn preempts(&mut self, cpu: PcpuId, woken: TaskId, now: Nanos) -> bool {
-        let preempts = self.order.preempts(cpu, woken);
+        let by_rank = self.preempts_by_rank(cpu, woken);
+        let preempts = by_rank.unwrap_or_else(|| self.order.preempts(cpu, woken));
         self.end_released(now);
         preempts
     }
@@ -348,16 +350,6 @@ impl<O: Order> Fair<O> {
             host.resched(cpu, waker);
         } else {
             self.books.rq_mut(cpu).lazy = true;
-        }
-    }
-
-    /// A VM that has a cgroup because of what else is said of it has that one's weight.
-    pub(crate) fn know_weights(&mut self, cgroups: &Cgroups) {
-        let averages = self.tuning.generation != Generation::Linux2_6_33;
-        for (vm, group) in self.groups.iter_mut().enumerate() {
-            if let Some(weight) = cgroups.weight_of(vm) {
-                *group = Group::new(Some(scaled(weight)), averages);
-            }
         }
     }
 
@@ -395,12 +387,17 @@ impl<O: Order> Fair<O> {
 impl<O: Order> HostScheduler for Fair<O> {
     fn know_vms(&mut self, vms: &[VmInfo]) {
         let averages = self.tuning.generation != Generation::Linux2_6_33;
-        let group = |vm: &VmInfo| Group::new(vm.weight.map(scaled), averages);
-        self.groups = vms.iter().map(group).collect();
+        let weights = vms.iter().map(|vm| vm.weight.map(scaled));
+        self.groups = Groups::of(weights, averages);
     }
 
+    /// A VM that has a cgroup because of what else is said of it has that one's weight.
     fn know_cgroups(&mut self, cgroups: &Cgroups) {
-        self.know_weights(cgroups);
+        self.groups.know_cgroups(cgroups);
+        self.ranks = Ranks::of(cgroups, &self.groups);
+        if self.ranks.is_some() {
+            self.crowds.tell_calm();
+        }
         let pcpus = self.books.rqs.len();
         self.quotas = Quotas::of(cgroups, pcpus, self.tuning.interleaves_quotas);
     }

@@ -63,6 +63,11 @@ pub(crate) trait Order {
     /// Shall `woken`, just queued on `cpu`, take it from the current task?
     fn preempts(&mut self, cpu: PcpuId, woken: TaskId) -> bool;
 
+    /// The current task of `cpu` is not protected from woken ones any more.
+    fn unprotect(&mut self, cpu: PcpuId) {
+        let _ = cpu;
+    }
+
     /// Shall the current task of `cpu` make way at this tick?
     fn tick(&mut self, cpu: PcpuId) -> bool;
 

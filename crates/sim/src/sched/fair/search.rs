@@ -45,7 +45,7 @@ impl<O: Order> Fair<O> {
     ) -> PcpuId {
         let recent = self.take_recent(task, last);
         let allowed = self.books.task(task).allowed;
-        let idle = allowed.and(self.crowds.idle());
+        let idle = allowed.and(self.crowds.free());
         if idle.contains(target) {
             return target;
         }
@@ -99,7 +99,7 @@ impl<O: Order> Fair<O> {
     }
 
     fn idle_thread_in_llc(&self, target: PcpuId, allowed: &PcpuSet) -> Option<PcpuId> {
-        self.first_behind(target, &allowed.and(self.crowds.idle()))
+        self.first_behind(target, &allowed.and(self.crowds.free()))
     }
 
     /// The first of `set` behind `target`, round its LLC.
@@ -117,7 +117,7 @@ impl<O: Order> Fair<O> {
 
     /// An idle hardware thread on the core of `cpu`, but for `not` (`select_idle_smt()`).
     fn idle_on_core(&self, cpu: PcpuId, allowed: &PcpuSet, not: PcpuId) -> Option<PcpuId> {
-        let idle = allowed.and(self.crowds.idle());
+        let idle = allowed.and(self.crowds.free());
         let core = self.domains.core_of(cpu).map(PcpuId);
         core.into_iter()
             .find(|&thread| thread != not && idle.contains(thread))

@@ -103,6 +103,8 @@ pub(crate) struct Part {
 pub(crate) struct Runqueue {
     pub(crate) nr: u32,
     pub(crate) ghosts: u32,
+    /// Those of them that are in idle groups, if there are such.
+    pub(crate) of_idle: u32,
     /// Tasks of a higher class that are ready or running on this pCPU.
     pub(crate) above: u32,
     /// Time that a higher class had, older times counting less, and up to when that is so; and what
@@ -144,6 +146,7 @@ impl Runqueue {
         Self {
             nr: 0,
             ghosts: 0,
+            of_idle: 0,
             above: 0,
             above_time: 0,
             above_since: 0,

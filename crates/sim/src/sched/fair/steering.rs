@@ -69,9 +69,7 @@ impl<O: Order> Fair<O> {
     /// VM number `vm` weighs so much from now on, if it has a weight; in the kernel's unit. True if that
     /// is another one than before.
     pub(crate) fn set_group_weight(&mut self, vm: usize, weight: u64) -> bool {
-        let weight = weight.max(LEAST);
-        let own = self.groups.get_mut(vm).and_then(|it| it.weight.as_mut());
-        own.is_some_and(|own| std::mem::replace(own, weight) != weight)
+        self.groups.set_weight(vm, weight.max(LEAST))
     }
 
     /// A queued task learns what it counts by now.

@@ -1,20 +1,33 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What quotas come to under the models of CFS and EEVDF: by hand, at random and beside corun's own.
 
+use crate::host::HostParams;
 use crate::load::{Cgroup, Cgroups, Quota};
 use crate::sched::HostScheduler;
-use crate::sched::cfs::{Cfs, CfsParams, SteeredCfs};
+use crate::sched::cfs::{Cfs, CfsParams, Gangs, Siblings, SteeredCfs};
 use crate::sched::dispatcher::Dispatcher;
 use crate::sched::eevdf::{Eevdf, EevdfParams};
-use crate::testing::{Does, Job, Jobs, Runs, Witness, host};
+use crate::sched::forward::forward;
+use crate::testing::shared::scenes;
+use crate::testing::{Audited, Does, Job, Jobs, Runs, Witness, host};
 use crate::{Outcome, Simulation};
 use corun_model::time::{MS, SEC};
-use corun_model::{DispatcherParams, Nanos};
+use corun_model::{Boost, DispatcherParams, Nanos};
 use proptest::prelude::*;
 
-type Boxed = Box<dyn HostScheduler>;
+pub(super) type Boxed = Box<dyn HostScheduler>;
 
-const PLAIN: Cgroup = Cgroup {
+/// One of several.
+struct Any(Boxed);
+
+impl HostScheduler for Any {
+    forward! {
+        0: know_vms know_cgroups add wake block pick tick timer directs_yields yield_pcpu flush_ipi co_stopped
+        throttled turns apply
+    }
+}
+
+pub(super) const PLAIN: Cgroup = Cgroup {
     weight: 100,
     idle: false,
     quota: None,
@@ -36,40 +49,43 @@ fn limited(time: Nanos, burst: Nanos, within: Option<usize>) -> Cgroup {
 }
 
 /// CFS of each generation, EEVDF of each preset.
-const KERNELS: [&str; 6] = ["2.6.33", "4.x", "5.x", "6.6", "6.12", "7.x"];
+pub(super) const KERNELS: [&str; 6] = ["2.6.33", "4.x", "5.x", "6.6", "6.12", "7.x"];
 
-fn kernel(name: &str, topology: &str, hz: u32) -> Boxed {
-    let host = host(topology, hz);
+pub(super) fn kernel(name: &str, topology: &str, hz: u32) -> Boxed {
+    kernel_on(name, &host(topology, hz))
+}
+
+fn kernel_on(name: &str, host: &HostParams) -> Boxed {
     let pcpus = host.topology.pcpus();
     match CfsParams::preset(name, pcpus) {
-        Some(cfs) => Box::new(Cfs::new(cfs, &host)),
+        Some(cfs) => Box::new(Cfs::new(cfs, host)),
         None => Box::new(Eevdf::new(EevdfParams::preset(name, pcpus).unwrap(), &host)),
     }
 }
 
 /// VM n is in group `of_vms[n]`.
-fn grouped(jobs: Vec<Job>, all: Vec<Cgroup>, of_vms: &[usize]) -> Jobs {
+pub(super) fn grouped(jobs: Vec<Job>, all: Vec<Cgroup>, of_vms: &[usize]) -> Jobs {
     let of_vms = of_vms.iter().copied().map(Some).collect();
     Jobs::new(jobs, 1).in_cgroups(Cgroups { all, of_vms })
 }
 
-fn run(sched: Boxed, (topology, hz): (&str, u32), jobs: Jobs, length: Nanos) -> Outcome {
+pub(super) fn run(sched: Boxed, (topology, hz): (&str, u32), jobs: Jobs, length: Nanos) -> Outcome {
     let params = host(topology, hz);
     Simulation::new(params, sched, Box::new(jobs), None).run(SEC, SEC + length, |_| {})
 }
 
-fn hogs(vms: u32, vcpus: u32) -> Vec<Job> {
+pub(super) fn hogs(vms: u32, vcpus: u32) -> Vec<Job> {
     let vcpu = |n| Job::hog().vcpu(n / vcpus, n % vcpus);
     (0..vms * vcpus).map(vcpu).collect()
 }
 
 /// pCPU time of each VM.
-fn ran(outcome: &Outcome) -> Vec<Nanos> {
+pub(super) fn ran(outcome: &Outcome) -> Vec<Nanos> {
     let run = |vm: &crate::VmOutcome| vm.vcpus.iter().map(|vcpu| vcpu.run).sum();
     outcome.vms.iter().map(run).collect()
 }
 
-fn assert_near(seen: &[Nanos], wanted: &[Nanos], percent: u64, what: &str) {
+pub(super) fn assert_near(seen: &[Nanos], wanted: &[Nanos], percent: u64, what: &str) {
     let near = |(seen, wanted): (&Nanos, &Nanos)| seen.abs_diff(*wanted) * 100 <= wanted * percent;
     assert!(
         seen.iter().zip(wanted).all(near),
@@ -280,6 +296,43 @@ proptest! {
         }
         let (all, most) = (ran.iter().sum::<Nanos>(), (periods + 1) * outer * MS + slack);
         prop_assert!(all <= most, "{} of {}", all, most);
+    }
+
+    /// Whoever else has a say in who runs where: nobody is lost or run twice, affinity holds, the books are
+    /// right at every decision.
+    #[test]
+    fn random_loads(scene in scenes(), what in 0usize..12, time in 1u64..60, outer in 20u64..200) {
+        let (params, jobs) = scene.parts();
+        let mut groups = vec![limited(outer * MS, 0, None)];
+        let kinds = [Some(0), None, Some(0)].into_iter().cycle();
+        groups.extend(kinds.take(scene.vms()).enumerate().map(|(n, within)| Cgroup {
+            idle: n == 1 && time % 2 == 0,
+            ..limited(time * MS, time * MS / 2, within)
+        }));
+        let of_vms = (1..=scene.vms()).map(Some).collect();
+        let jobs = jobs.in_cgroups(Cgroups { all: groups, of_vms });
+        let pcpus = params.topology.pcpus();
+        let sched: Boxed = match KERNELS.get(what) {
+            Some(name) => kernel_on(name, &params),
+            None => {
+                let (siblings, gangs) = [
+                    (Siblings::Apart, Gangs::None),
+                    (Siblings::Bound, Gangs::None),
+                    (Siblings::Apart, Gangs::Dynamic),
+                    (Siblings::Light(100), Gangs::Demand(Boost::default())),
+                    (Siblings::Free, Gangs::None),
+                    (Siblings::Free, Gangs::Dynamic),
+                ][what - KERNELS.len()];
+                let cfs = CfsParams::preset("5.x", pcpus).unwrap();
+                let cfs = CfsParams { siblings, gangs, ..cfs };
+                match what {
+                    10 => Box::new(SteeredCfs::new(cfs, &params)),
+                    _ => Box::new(Cfs::new(cfs, &params)),
+                }
+            }
+        };
+        let audited = Audited::new(Any(sched), Nanos::MAX);
+        Simulation::new(params, Box::new(audited), Box::new(jobs), None).run(0, 2 * SEC, |_| {});
     }
 
     /// With quotas that nobody reaches, everybody has what it would have without.

@@ -7,6 +7,11 @@
 //! vCPU learns of its new part when it is queued and at the ticks it is on a pCPU. Unlike Linux, the
 //! hierarchy costs no extra slice level.
 //!
+//! cgroups around those of VMs divide their weights likewise, level by level: what a member counts is its
+//! part of its group's weight, times that group's part of the weight of the one around it. A group is a member of the one around
+//! it while any of its own wants to run. An idle group (`cpu.idle`) weighs 3, and is preempted by all that is
+//! not idle ([`ranks`](super::ranks)). Helpers of a VM, such as iothreads, count one by one, as in the root; in its quota they are.
+//!
 //! What the siblings count for differs. 2.6.33 (`tg_shares_up()`) goes by those that want to run at
 //! the moment. Later kernels (`calc_group_shares()`) go by load averages, so that a sibling that
 //! sleeps for a moment keeps its part: a vCPU that wakes while its siblings wait for it counts little
@@ -17,6 +22,7 @@
 //! so that its own is 0 and it preempts whoever is ahead of it.
 
 use super::decay::{Average, Decay, FULL};
+use crate::load::{Cgroup, Cgroups};
 use corun_model::Nanos;
 
 /// The weight of a task of nice 0 (`NICE_0_LOAD` on 64 bits).
@@ -26,6 +32,17 @@ pub(crate) const NICE_0: u64 = 1 << 20;
 /// 2.6.33 a part may be less (`calc_group_shares()`), but virtual time goes by `scale_load_down()`, which
 /// makes at least 2 of it, which is as much (26cf52229efc, 5.7; before it was half as much).
 pub(crate) const LEAST: u64 = 2 << 10;
+
+/// What an idle group weighs (`scale_load(WEIGHT_IDLEPRIO)`).
+const IDLE: u64 = 3 << 10;
+
+/// What a cgroup weighs, in the kernel's unit.
+pub(crate) fn weight_of(group: &Cgroup) -> u64 {
+    match group.idle {
+        true => IDLE,
+        false => scaled(group.weight),
+    }
+}
 
 /// A task's or VM's weight in the kernel's unit.
 pub(crate) fn scaled(weight: u32) -> u64 {
@@ -46,15 +63,19 @@ pub(crate) fn real_time(delta: i64, weight: u64) -> Nanos {
     (delta * u128::from(weight)).div_ceil(u128::from(NICE_0)) as Nanos
 }
 
-/// A VM as a scheduling group.
+/// A cgroup as a scheduling group: a VM's own, or one around such.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Group {
     /// Its weight; `None`: its vCPUs count one by one.
     pub(crate) weight: Option<u64>,
-    /// The sum of the own weights of its vCPUs that are ready or running.
+    /// The sum of the own weights of its vCPUs that are ready or running, and of the groups within of which any is.
     pub(crate) active: u64,
     /// The average of that over time (`tg->load_avg`); `None`: shares go by the moment.
     pub(crate) load: Option<Average>,
+    /// The group around it.
+    pub(crate) within: Option<usize>,
+    /// Share of time that any of its own was active, of [`FULL`]: looked at only if there is one around it.
+    queued: Average,
 }
 
 impl Group {
@@ -64,6 +85,8 @@ impl Group {
             weight,
             active: 0,
             load: (averages && weight.is_some()).then(Average::default),
+            within: None,
+            queued: Average::default(),
         }
     }
 
@@ -72,11 +95,13 @@ impl Group {
         self.weight.is_some()
     }
 
-    /// A vCPU of weight `own` shows up for the first time: it counts as if it had always run.
-    pub(crate) fn begin(&mut self, own: u64) {
+    /// A vCPU, or group within, of weight `own` shows up for the first time: it counts as if it had always run.
+    /// True if it is the first of all.
+    fn begin(&mut self, own: u64) -> bool {
         if let Some(load) = &mut self.load {
             load.value += own;
         }
+        std::mem::replace(&mut self.queued.value, FULL) == 0
     }
 
     /// Brings the average up to date. Call before `active` changes and before it is read.
@@ -84,6 +109,20 @@ impl Group {
         if let Some(load) = &mut self.load {
             load.advance(self.active, now, decay);
         }
+        if self.within.is_some() {
+            let queued = if self.active > 0 { FULL } else { 0 };
+            self.queued.advance(queued, now, decay);
+        }
+    }
+
+    /// A member of weight `own` becomes active, or stops being so. True if it is the first, or was the last.
+    fn count(&mut self, own: u64, joins: bool) -> bool {
+        let before = self.active;
+        self.active = match joins {
+            true => before + own,
+            false => before.saturating_sub(own),
+        };
+        (before == 0) != (self.active == 0)
     }
 
     /// What a vCPU of weight `own`, which is among the active ones, counts. It was on a
@@ -101,6 +140,117 @@ impl Group {
         };
         let part = u128::from(weight) * u128::from(own) / u128::from(all.max(own).max(1));
         (part as u64).max(LEAST)
+    }
+}
+
+/// All groups of a host: those of VMs, in their order, and those around them.
+#[derive(Debug, Default)]
+pub(crate) struct Groups {
+    all: Vec<Group>,
+    averages: bool,
+}
+
+impl Groups {
+    /// VMs of these weights, whose shares go by averages or by the moment.
+    pub(crate) fn of(weights: impl Iterator<Item = Option<u64>>, averages: bool) -> Self {
+        let all = weights.map(|weight| Group::new(weight, averages));
+        Self {
+            all: all.collect(),
+            averages,
+        }
+    }
+
+    /// VMs whose cgroups are among these have those ones' weights, within those around them.
+    pub(crate) fn know_cgroups(&mut self, cgroups: &Cgroups) {
+        let vms = self.all.len();
+        let group = |of: &Cgroup| Group {
+            within: of.within.map(|at| vms + at),
+            ..Group::new(Some(weight_of(of)), self.averages)
+        };
+        for (vm, own) in self.all.iter_mut().enumerate() {
+            if let Some(of) = cgroups.of_vm(vm) {
+                *own = group(of);
+            }
+        }
+        self.all.extend(cgroups.all.iter().map(group));
+    }
+
+    pub(crate) fn get(&self, vm: usize) -> Option<&Group> {
+        self.all.get(vm)
+    }
+
+    pub(crate) fn get_mut(&mut self, vm: usize) -> Option<&mut Group> {
+        self.all.get_mut(vm)
+    }
+
+    /// A vCPU of weight `own` shows up for the first time in its VM.
+    pub(crate) fn begin(&mut self, vm: Option<usize>, own: u64) {
+        let (mut at, mut own) = (vm, own);
+        while let Some(group) = at.and_then(|at| self.all.get_mut(at)) {
+            if !group.begin(own) {
+                break;
+            }
+            (at, own) = (group.within, group.weight.unwrap_or(0));
+        }
+    }
+
+    /// A vCPU of weight `own` becomes active in its VM, or stops being so.
+    pub(crate) fn count(
+        &mut self,
+        vm: Option<usize>,
+        own: u64,
+        joins: bool,
+        now: Nanos,
+        decay: &Decay,
+    ) {
+        let (mut at, mut own) = (vm, own);
+        while let Some(group) = at.and_then(|at| self.all.get_mut(at)) {
+            group.age(now, decay);
+            if !group.count(own, joins) {
+                break;
+            }
+            (at, own) = (group.within, group.weight.unwrap_or(0));
+        }
+    }
+
+    /// What a vCPU of weight `own` counts on the host, being active in its VM, if it was on a runqueue for
+    /// `queued` of [`FULL`] of the time.
+    pub(crate) fn part(
+        &mut self,
+        vm: usize,
+        own: u64,
+        queued: u64,
+        now: Nanos,
+        decay: &Decay,
+    ) -> Option<u64> {
+        let group = self.all.get_mut(vm)?;
+        group.age(now, decay);
+        let mut part = group.part(own, queued);
+        let mut inner = *group;
+        while let Some(group) = inner.within.and_then(|at| self.all.get_mut(at)) {
+            let weight = inner.weight.unwrap_or(LEAST);
+            group.age(now, decay);
+            let outer = group.part(weight, inner.queued.value);
+            part = (u128::from(part) * u128::from(outer) / u128::from(weight)) as u64;
+            inner = *group;
+        }
+        Some(part.max(LEAST))
+    }
+
+    /// VM number `vm` weighs so much from now on, if it has a weight. True if that is another one than before.
+    pub(crate) fn set_weight(&mut self, vm: usize, weight: u64) -> bool {
+        let Some(group) = self.all.get_mut(vm) else {
+            return false;
+        };
+        let Some(own) = group.weight.as_mut() else {
+            return false;
+        };
+        let old = std::mem::replace(own, weight);
+        let around = group.within.filter(|_| group.active > 0);
+        if let Some(outer) = around.and_then(|at| self.all.get_mut(at)) {
+            outer.active = (outer.active + weight).saturating_sub(old);
+        }
+        old != weight
     }
 }
 
@@ -170,7 +320,7 @@ mod tests {
         let mut group = Group {
             weight: Some(scaled(200)),
             active: 4 * own,
-            load: None,
+            ..Group::default()
         };
         assert_eq!(group.part(own, 0), own / 2);
         assert_eq!(Group::default().part(own, 0), own);
@@ -192,6 +342,7 @@ mod tests {
                 weight: Some(own),
                 active: own,
                 load: Some(Average::starting_at(16 * own, 0)),
+                ..Group::default()
             };
             group.age(slept, &decay);
             own as f64 / group.part(own, FULL) as f64
@@ -199,5 +350,94 @@ mod tests {
         let soon = after(500_000);
         assert!(15.8 < soon && soon < 16.0, "1 / {soon}");
         assert!((after(1_000_000_000) - 1.0).abs() < 1e-3);
+    }
+
+    /// Groups 2 and 3 are around VM 0 and both VMs: VM 0 is in an inner slice of weight 300 of one that weighs 200,
+    /// VM 1 in the outer one.
+    fn nested(averages: bool) -> Groups {
+        let group = |weight, within| Cgroup {
+            weight,
+            idle: false,
+            quota: None,
+            within,
+        };
+        let cgroups = Cgroups {
+            all: vec![
+                group(200, None),
+                group(300, Some(0)),
+                group(100, Some(1)),
+                group(100, Some(0)),
+            ],
+            of_vms: vec![Some(2), Some(3)],
+        };
+        let mut groups = Groups::of([None; 2].into_iter(), averages);
+        groups.know_cgroups(&cgroups);
+        groups
+    }
+
+    /// Two vCPUs of VM 0 have the inner slice to themselves, which has 3/4 of the outer one's 200: 75 each. VM 1's
+    /// one has the other 50. Without that one VM 0 has all 200.
+    #[test]
+    fn each_level_has_its_part_of_the_one_around() {
+        let (own, decay) = (scaled(100), Decay::new());
+        let mut groups = nested(false);
+        for (vm, joins) in [(0, true), (0, true), (1, true)] {
+            groups.count(Some(vm), own, joins, 0, &decay);
+        }
+        let active: Vec<u64> = groups.all.iter().map(|group| group.active / own).collect();
+        assert_eq!(active, [2, 1, 4, 1, 0, 0]);
+        let mut part = |vm| groups.part(vm, own, FULL, 0, &decay).unwrap() * 100 / own;
+        assert_eq!([part(0), part(1)], [75, 50]);
+        groups.count(Some(1), own, false, 0, &decay);
+        assert_eq!(groups.part(0, own, FULL, 0, &decay), Some(own));
+        groups.count(Some(0), own, false, 0, &decay);
+        groups.count(Some(0), own, false, 0, &decay);
+        assert!(groups.all.iter().all(|group| group.active == 0));
+    }
+
+    /// By averages it comes to the same for those that have always run, and who slept for a second has left.
+    #[test]
+    fn nested_shares_by_averages() {
+        let (own, decay) = (scaled(100), Decay::new());
+        let mut groups = nested(true);
+        for vm in [0, 0, 1] {
+            groups.begin(Some(vm), own);
+            groups.count(Some(vm), own, true, 0, &decay);
+        }
+        let mut part = |vm, now| groups.part(vm, own, FULL, now, &decay).unwrap() * 100 / own;
+        assert_eq!([part(0, 0), part(1, 0)], [75, 50]);
+        assert_eq!([part(0, SEC), part(1, SEC)], [75, 50]);
+        groups.count(Some(1), own, false, SEC, &decay);
+        let soon = groups.part(0, own, FULL, SEC + MS, &decay).unwrap();
+        let later = groups.part(0, own, FULL, 2 * SEC, &decay).unwrap();
+        assert!(
+            soon * 100 / own < 77 && later * 100 / own >= 99,
+            "{soon} {later}"
+        );
+    }
+
+    #[test]
+    fn an_idle_group_weighs_3() {
+        let group = |idle| Cgroup {
+            weight: 100,
+            idle,
+            quota: None,
+            within: None,
+        };
+        assert_eq!(weight_of(&group(true)), 3 * scaled(100) / 1024);
+        assert_eq!(weight_of(&group(false)), scaled(100));
+    }
+
+    /// Loans of a policy change what a VM counts among those around it.
+    #[test]
+    fn a_new_weight_counts_in_the_slice() {
+        let (own, decay) = (scaled(100), Decay::new());
+        let mut groups = nested(false);
+        groups.count(Some(0), own, true, 0, &decay);
+        groups.count(Some(1), own, true, 0, &decay);
+        assert!(groups.set_weight(1, 3 * own));
+        assert!(!groups.set_weight(1, 3 * own));
+        let mut part = |vm| groups.part(vm, own, FULL, 0, &decay).unwrap() * 100 / own;
+        assert_eq!([part(0), part(1)], [100, 100]);
     }
 }

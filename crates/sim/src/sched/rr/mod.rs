@@ -139,8 +139,7 @@ impl HostScheduler for Rr {
     }
 
     fn know_cgroups(&mut self, groups: &Cgroups) {
-        // Real-time tasks have no quota: those of the others are left out with theirs.
-        self.fair.know_weights(groups);
+        self.fair.know_cgroups(&groups.weights_only());
     }
 
     fn add(&mut self, host: &mut Host, task: TaskId) {

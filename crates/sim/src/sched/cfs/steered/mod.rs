@@ -50,7 +50,7 @@ use super::{CfsParams, Siblings, fair};
 use crate::host::{Host, HostParams, TaskState};
 use crate::load::{Cgroups, VmInfo};
 use crate::sched::HostScheduler;
-use crate::sched::fair::{Fair, scaled};
+use crate::sched::fair::{Fair, scaled, weight_of};
 use claims::Claims;
 use corun_model::{Doing, Nanos, PcpuId, Plan, TaskId, Turns};
 use record::Record;
@@ -220,7 +220,7 @@ impl HostScheduler for SteeredCfs {
 
     fn know_cgroups(&mut self, groups: &Cgroups) {
         for (vm, weight) in self.weights.iter_mut().enumerate() {
-            *weight = groups.weight_of(vm).map(scaled).or(*weight);
+            *weight = groups.of_vm(vm).map(weight_of).or(*weight);
         }
         self.fair.know_cgroups(groups);
     }

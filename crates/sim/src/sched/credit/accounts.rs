@@ -7,7 +7,7 @@
 //! it stops being active and keeps half; the next tick that finds it running makes it active again.
 
 use super::params::{CREDITS_PER_MS, CreditParams, WEIGHT};
-use crate::load::VmInfo;
+use crate::load::{Cgroups, VmInfo};
 use corun_model::{Nanos, TaskId, VmId, time::MS};
 
 /// A vCPU's priority, in rising order (`CSCHED_PRI_*`).
@@ -127,6 +127,20 @@ impl Accounts {
             last: None,
         };
         self.domains = vms.iter().map(domain).collect();
+    }
+
+    /// What `cpu.max` says of a VM is a cap, unless it has a lower one.
+    pub(super) fn know_cgroups(&mut self, groups: &Cgroups) {
+        for (vm, domain) in self.domains.iter_mut().enumerate() {
+            let quota = groups.of_vm(vm).and_then(|own| own.quota);
+            let Some(cap) = quota.map(|quota| i64::from(quota.percent())) else {
+                continue;
+            };
+            domain.cap = match domain.cap {
+                0 => cap,
+                own => own.min(cap),
+            };
+        }
     }
 
     /// One more vCPU; returns its domain's one before.

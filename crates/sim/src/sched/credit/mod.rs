@@ -17,6 +17,9 @@
 //! nothing better is ready: only a capped VM's vCPUs are taken off (parked). Credit is burnt by the
 //! clock, not by the tick that happens to find a vCPU running, as Xen did until 4.0.
 //!
+//! A VM's own `cpu.max` is its cap, in whole percent. Credit has no groups of VMs, no burst and nobody who only
+//! runs when others do not want to (`cpu.idle`).
+//!
 //! Domains are VMs. A domain's weight counts once per active vCPU, unlike `cpu.weight`, so of two
 //! VMs of equal weight the one with more vCPUs gets more. A VM without a weight gets 256 scaled by
 //! its vCPUs' weight; Credit has no weights within a VM. Host tasks that are no vCPUs behave as
@@ -51,7 +54,7 @@ pub use params::{CreditParams, parameters};
 use super::HostScheduler;
 use crate::event_queue::EventId;
 use crate::host::{Host, HostParams, TaskState};
-use crate::load::VmInfo;
+use crate::load::{Cgroups, VmInfo};
 use crate::rng::Rng;
 use accounts::{Accounts, Priority};
 use corun_model::{Nanos, PcpuId, PcpuSet, Plan, TaskId, Topology};
@@ -284,6 +287,10 @@ impl Credit {
 impl HostScheduler for Credit {
     fn know_vms(&mut self, vms: &[VmInfo]) {
         self.accounts.know_vms(vms);
+    }
+
+    fn know_cgroups(&mut self, groups: &Cgroups) {
+        self.accounts.know_cgroups(groups);
     }
 
     fn add(&mut self, host: &mut Host, task: TaskId) {

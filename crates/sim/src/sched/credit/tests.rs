@@ -3,6 +3,7 @@
 
 use super::{Credit, CreditParams};
 use crate::host::HostParams;
+use crate::load::{Cgroup, Cgroups, Quota};
 use crate::testing::{Does, Job, Jobs, Runs, Witness, host, run, run_shares, shared};
 use crate::{Outcome, Simulation};
 use corun_model::Nanos;
@@ -361,4 +362,45 @@ fn vms_that_start_together_are_spread() {
 #[test]
 fn pools_have_their_pcpus_and_slices() {
     shared::pools_have_their_pcpus_and_slices("credit", credit);
+}
+
+/// `cpu.max` is a cap in whole percent; the lower of the two holds.
+#[test]
+fn a_quota_is_a_cap() {
+    let quota = |time, period| Quota {
+        time,
+        period,
+        burst: 0,
+    };
+    let cap = quota(10 * MS, 100 * MS);
+    assert_eq!(cap.percent(), 10);
+    assert_eq!(quota(149 * MS, 100 * MS).percent(), 149);
+    assert_eq!(quota(2 * MS, 3 * MS).percent(), 67);
+    assert_eq!(quota(MS, SEC).percent(), 1);
+    let share = |caps: &[u32], quota| {
+        let own = Cgroup {
+            weight: 100,
+            idle: false,
+            quota: Some(quota),
+            within: None,
+        };
+        let cgroups = Cgroups {
+            all: vec![own],
+            of_vms: vec![Some(0)],
+        };
+        let jobs = Jobs::new(vec![Job::hog().vcpu(0, 0)], 1).with_vm_caps(caps);
+        run_shares(&ten_seconds(
+            "1n1l2c1t",
+            CreditParams::default(),
+            jobs.in_cgroups(cgroups),
+        ))[0]
+    };
+    for (caps, quota, wanted) in [
+        (&[0], quota(25 * MS, 100 * MS), 0.25),
+        (&[10], quota(25 * MS, 100 * MS), 0.1),
+        (&[50], quota(50 * MS, 200 * MS), 0.25),
+    ] {
+        let share = share(caps, quota);
+        assert!((share - wanted).abs() < 0.01, "{share}, not {wanted}");
+    }
 }

@@ -24,6 +24,7 @@ pub fn parameters() -> Vec<Parameter> {
         corun_policies::jupiter::constants(),
         crate::sched::cfs::parameters(),
         crate::sched::eevdf::parameters(),
+        crate::sched::fair::parameters(),
         crate::sched::rr::parameters(),
         crate::sched::credit::parameters(),
     ]

@@ -225,18 +225,42 @@ pub fn unheeded(policy: &str, case: &Case) -> Vec<String> {
         if vm.cap.is_some() && !policy.starts_with("credit") {
             unheeded.push(format!("vm.{}.cap: {policy} has no caps", vm.name));
         }
-        if vm.cgroup.is_some() && corun_policies::find(policy).is_none() {
-            unheeded.push(format!(
-                "vm.{}: {policy} knows no group, cpu_max or cpu_idle (corun's own policies do)",
-                vm.name
-            ));
-        }
+        unheeded.extend(ungrouped(policy, vm));
         if vm.slice.is_some() && !task_slices {
             let message = format!("vm.{}.slice: {policy} has no slices per task", vm.name);
             unheeded.push(message + " (eevdf since 6.12 has)");
         }
     }
     unheeded
+}
+
+/// What `policy` does not keep of what is said of a VM's cgroup. corun's policies and the models of CFS and
+/// EEVDF keep all.
+fn ungrouped(policy: &str, vm: &Vm) -> Option<String> {
+    let keys = vm.cgroup?;
+    if policy == "rr" {
+        return Some(format!(
+            "vm.{}: {policy} knows no group, cpu_max or cpu_idle (corun's own policies do)",
+            vm.name
+        ));
+    }
+    if !policy.starts_with("credit") {
+        return None;
+    }
+    let said = [
+        (keys.within.is_some(), "group"),
+        (keys.burst > 0, "cpu_burst"),
+        (keys.idle, "cpu_idle"),
+    ];
+    let said = said.iter().filter(|(said, _)| *said).map(|(_, key)| *key);
+    let said: Vec<&str> = said.collect();
+    (!said.is_empty()).then(|| {
+        format!(
+            "vm.{}: {policy} knows no {}, only cpu_max, as a cap",
+            vm.name,
+            said.join(" or ")
+        )
+    })
 }
 
 /// Why one of corun's policies has nothing to do on this host, if so.

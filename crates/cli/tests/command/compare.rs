@@ -620,3 +620,56 @@ program = "compute 1100us; loop { timer t 1ns absolute }"
         assert!(said.contains(expected), "{expected}: {said}");
     }
 }
+
+/// What is said of cgroups holds under corun's policies, CFS and EEVDF, and as far as they know of such under others,
+/// which say what they leave out.
+#[test]
+fn quotas_hold_under_every_scheduler_that_has_any() {
+    let scenario = r#"
+[host]
+pcpus = 2
+[run]
+duration = "2s"
+[group.slice]
+cpu_max = "100ms/100ms"
+[vm.a]
+vcpus = 2
+cpu_max = "10ms/100ms"
+workload = "cpu"
+[vm.b]
+vcpus = 2
+group = "slice"
+cpu_max = "50ms/100ms"
+cpu_burst = "10ms"
+cpu_idle = true
+workload = "cpu"
+"#;
+    let place = Place::with("quotas", "quotas.toml", scenario);
+    let policies = "fair,cfs,eevdf,credit,rr";
+    let args = ["compare", "quotas.toml", "--policies", policies, "--json"];
+    let report = place.json(&args);
+    let notes = report["notes"].as_array().unwrap();
+    let notes: Vec<&str> = notes.iter().filter_map(Value::as_str).collect();
+    assert_eq!(
+        notes,
+        [
+            "vm.b: credit knows no group or cpu_burst or cpu_idle, only cpu_max, as a cap",
+            "rr: no VM is `realtime`, so it does what cfs does",
+            "vm.a: rr knows no group, cpu_max or cpu_idle (corun's own policies do)",
+            "vm.b: rr knows no group, cpu_max or cpu_idle (corun's own policies do)",
+        ]
+    );
+    for run in report["runs"].as_array().unwrap() {
+        let shares = [0, 1].map(|vm| run["vms"][vm]["run_share"].as_f64().unwrap());
+        let quotas = if run["policy"] == "rr" {
+            [0.5, 0.5]
+        } else {
+            [0.05, 0.25]
+        };
+        // Credit's accounting has periods of 30 ms.
+        let off = if run["policy"] == "credit" { 0.25 } else { 0.1 };
+        for (share, quota) in shares.iter().zip(quotas) {
+            assert!((share - quota).abs() < off * quota, "{run}");
+        }
+    }
+}

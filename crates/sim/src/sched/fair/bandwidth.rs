@@ -30,16 +30,49 @@
 
 use crate::load::{Cgroups, Quota};
 use crate::rng::Rng;
-use corun_model::{Nanos, PcpuId, TaskId, time::MS};
+use corun_model::{Nanos, Parameter, PcpuId, TaskId, Value, time::MS};
 
 /// So much is taken from the pool at once (`sched_cfs_bandwidth_slice_us`).
-pub(super) const SLICE: Nanos = 5 * MS;
+const SLICE: Nanos = 5 * MS;
 /// What is not given back (`min_cfs_rq_runtime`).
-pub(super) const KEPT: Nanos = MS;
+const KEPT: Nanos = MS;
 /// How long it is waited for more that is given back (`cfs_bandwidth_slack_period`).
 const SLACK_WAIT: Nanos = 5 * MS;
 /// Who comes so shortly before a new period waits for that (`min_bandwidth_expiration`).
 const SOON: Nanos = 2 * MS;
+
+/// The numbers that quotas stand on; what is said of cgroups is said in scenarios.
+pub(crate) fn parameters() -> Vec<Parameter> {
+    let of = |key, meaning, time, source| {
+        Parameter::new(key, meaning, Value::Time(time), source, "fixed in Linux")
+    };
+    vec![
+        of(
+            "corun_sim::sched::fair::bandwidth::SLICE",
+            "quotas under `cfs` and `eevdf`: so much is taken for a pCPU at once",
+            SLICE,
+            "sysctl_sched_cfs_bandwidth_slice of Linux 5.7 and 6.12",
+        ),
+        of(
+            "corun_sim::sched::fair::bandwidth::KEPT",
+            "what a pCPU keeps of that when nobody of the cgroup is left there",
+            KEPT,
+            "min_cfs_rq_runtime of Linux 5.7 and 6.12",
+        ),
+        of(
+            "corun_sim::sched::fair::bandwidth::SLACK_WAIT",
+            "how long after something was given back others have it",
+            SLACK_WAIT,
+            "cfs_bandwidth_slack_period of Linux 5.7 and 6.12",
+        ),
+        of(
+            "corun_sim::sched::fair::bandwidth::SOON",
+            "so shortly before a new period they wait for that",
+            SOON,
+            "min_bandwidth_expiration of Linux 5.7 and 6.12",
+        ),
+    ]
+}
 
 /// The place of a limited cgroup in the list of them.
 pub(super) type Pool = usize;

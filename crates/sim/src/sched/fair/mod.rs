@@ -43,6 +43,7 @@ mod tuning;
 mod urgent;
 mod weights;
 
+pub(crate) use bandwidth::parameters;
 pub(crate) use decay::{Average, Decay, FULL};
 pub use gang::Gangs;
 pub(crate) use order::{Join, Leave, Order};

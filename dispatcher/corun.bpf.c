@@ -15,6 +15,7 @@
 #include "fair.h"
 #include "gang_pick.h"
 #include "idle.h"
+#include "micro.h"
 #include "occupancy.h"
 #include "placement.h"
 #include "platform/platform.h"
@@ -277,6 +278,8 @@ static inline void enqueue_at(struct task_struct *p, struct task_ctx *t, struct 
 		wake_pcpu(p, t, c, t->cpu, fair, now);
 		if (!t->woken)
 			offer(p, t, c, t->cpu, now);
+		if (t->due && with_micro())
+			micro_waits(t, c, t->cpu, now);
 	}
 	t->woken = 0;
 	t->queued = 1;
@@ -391,6 +394,8 @@ INLINED void turn_begins(struct task_struct *p, struct task_ctx *t, struct cpu_c
 	slice = gang_turn(p, t, c, slice, now);
 	core_turn(p, t, c, cpu, now);
 	slice_begin(c, cpu, quota_turn(t, c, slice, now), now);
+	if (!t->due && with_micro())
+		micro_look(c, cpu, now);
 }
 
 /* May `prev`, whose turn is over, have another one? */
@@ -448,8 +453,12 @@ RARE void dispatch_or_keep(s32 cpu, struct cpu_ctx *c, struct task_struct *prev,
 		return;
 	if (stays && t->rest && move_fresh(cpu, fair_current(c, now)))
 		return;
-	/* Who yielded lets others go first, whatever it is owed. */
-	if (!(stays && !t->over && still_first(c, cpu, now)) && move_next(cpu, c)) {
+	if (stays && t->rest && with_micro()) {
+		if (t->due || !move_due(cpu, shared(c->vnow), now))
+			keep(cpu, prev, t, now);
+		return;
+	}
+	if (!(stays && !lets_others(t) && still_first(c, cpu, now)) && move_next(cpu, c)) {
 		t->over = TURN_OVER;
 		return;
 	}
@@ -778,6 +787,8 @@ CALLBACK(void, corun_stopping, struct task_struct *p, bool runnable)
 	quota_settle(t, now);
 	fair_charge(p, t, now);
 	gang_stopped(p, t, runnable, now);
+	if (with_micro())
+		micro_ran(p, t, now);
 	if (runnable) {
 		put_in_reach(p);
 		interrupted(t, now);

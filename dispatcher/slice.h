@@ -9,6 +9,7 @@
 #define CORUN_SLICE_H
 
 #include "gang_pick.h"
+#include "micro.h"
 #include "platform/platform.h"
 #include "pool.h"
 #include "quota.h"
@@ -39,7 +40,7 @@ static inline u64 kernel_slice(u64 slice)
 static inline bool slice_is_timed(struct cpu_ctx *c)
 {
 	return knobs.slice_timer || with_gangs() || quota_is_due(c) ||
-	       shared(c->favoured) == RUNS_FAVOURED;
+	       shared(c->favoured) == RUNS_FAVOURED || with_micro();
 }
 
 /* A slice of `slice` ns begins on `cpu`. */
@@ -87,6 +88,10 @@ static inline void slice_timer(struct cpu_ctx *c, s32 cpu)
 		return;
 	}
 	if (now < end) {
+		if (with_micro() && micro_is_due(c, cpu, now)) {
+			kick(cpu, KICK_PREEMPT);
+			return;
+		}
 		look_in(c, cpu, gang_timer(end - now, c), now); /* it was for an earlier slice */
 		return;
 	}

@@ -19,6 +19,7 @@
 
 #include "fair.h"
 #include "gang_pick.h"
+#include "micro.h"
 #include "platform/platform.h"
 #include "slice.h"
 
@@ -173,9 +174,12 @@ RARE bool move_before_cut(s32 cpu, struct cpu_ctx *c)
 	return false;
 }
 
-/* The next of those that wait for `cpu` runs there: whose turn goes on, or whose it is. */
+/* The next of those that wait for `cpu` runs there: who is due, whose turn goes on, or whose it is.
+ */
 static inline bool move_next(s32 cpu, struct cpu_ctx *c)
 {
+	if (with_micro() && move_due(cpu, shared(c->vnow), now_ns()))
+		return true;
 	return (shared(c->cut) && move_before_cut(cpu, c)) || move_first(cpu);
 }
 

@@ -183,6 +183,7 @@ struct task_ctx {
 	u64 awaited;  /* awaited.h: ready, and a sibling waits for it since then; 0: none does */
 	u32 parked_active; /* quota.h: throttled: its active_weight before, */
 	u32 parked_weight; /* and its group_weight */
+	u64 due;	   /* micro.h: when it is due; 0: it has no micro slices */
 };
 
 /* What the policy wants for a task; written by the control loop only. */
@@ -198,6 +199,8 @@ struct task_conf {
 	u32 dormant; /* retention.h: it may be dormant while it runs, and lets others go first after
 		      * its slice */
 	u32 cookie;  /* cookie.h: who may share a core with it; 0: nobody has said */
+	u32 micro;   /* micro.h: its slices are micro slices */
+	u32 pad;
 };
 
 /* What the policy wants of a hardware thread of a core with two; the control loop's. */
@@ -367,7 +370,7 @@ struct cpu_ctx {
 			 */
 };
 
-/* The host's knobs, set before loading; `gangs`, `cores` and `tasks` change with plans. */
+/* The host's knobs, set before loading; `gangs`, `cores`, `tasks` and `micro` change with plans. */
 struct knobs {
 	u64 slice;		/* default slice, ns; SLICE_MIN at least */
 	u64 wakeup_gran;	/* lead in vtime that a waking task needs to preempt, ns */
@@ -381,7 +384,8 @@ struct knobs {
 	u16 groups;		/* 1: tasks' cgroups are looked at; 0: none has any */
 	u16 gangs; /* 1: VMs' gang modes are looked at; 0: they all are GANG_NONE; with_gangs() */
 	u16 cores; /* 1: pcpu_confs are looked at; 0: they all are void; with_cores() */
-	u32 tasks; /* 1: task_confs are looked at; 0: there are none. The kernel's build only */
+	u16 tasks; /* 1: task_confs are looked at; 0: there are none. The kernel's build only */
+	u16 micro; /* 1: some have micro slices; 0: nobody has any; with_micro() */
 	u32 llcs;  /* how many last-level caches there are, at least 1 */
 	u16 sibling[MAX_PCPUS]; /* the other hardware thread of its core, plus 1; 0: none */
 	u16 llc[MAX_PCPUS];	/* its last-level cache, below `llcs` */

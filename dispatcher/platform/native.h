@@ -181,9 +181,16 @@ extern __thread struct native_context *corun_context;
 
 #ifdef UNTAPPED
 #define tap_in(kind, value) ((u64)(value))
+#define tap_if(kind, value) ((u64)(value))
 #define tap_out(kind, value) ((void)(value))
 #else
 static inline u64 tap_in(enum tap_kind kind, u64 value)
+{
+	return host_do(tap_in, kind, value);
+}
+
+/* An input that is there only where it is not 0: who replays a recording knows that of its kind. */
+static inline u64 tap_if(enum tap_kind kind, u64 value)
 {
 	return host_do(tap_in, kind, value);
 }

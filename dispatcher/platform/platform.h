@@ -54,6 +54,12 @@ static inline bool with_cores(void)
 	return shared(knobs.cores);
 }
 
+/* Have any tasks micro slices (micro.h)? A recording holds it where they have only. */
+static inline bool with_micro(void)
+{
+	return tap_if(IN_MICRO, *(volatile u16 *)&knobs.micro);
+}
+
 /* Monotonic time, ns. */
 static inline u64 now_ns(void)
 {

@@ -57,6 +57,7 @@ struct {
 
 #ifdef UNTAPPED
 #define tap_in(kind, value) ((u64)(value))
+#define tap_if(kind, value) ((u64)(value))
 #define tap_out(kind, value) ((void)(value))
 #define record_begin(op, task, seq, arg) ((void)0)
 #define record_end() ((void)0)
@@ -133,6 +134,14 @@ static inline void record_end(void)
 static inline u64 tap_in(enum tap_kind kind, u64 value)
 {
 	record_add(kind, value);
+	return value;
+}
+
+/* An input that is there only where it is not 0. */
+static inline u64 tap_if(enum tap_kind kind, u64 value)
+{
+	if (value)
+		record_add(kind, value);
 	return value;
 }
 

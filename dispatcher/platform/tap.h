@@ -8,7 +8,8 @@
  * Because a callback touches nothing but its task's own struct and tapped values, a recording made
  * on many CPUs replays callback by callback, without knowing how the CPUs interleaved.
  *
- * A walk over a queue ends where no IN_NEXT_QUEUED follows; OUT_WALK separates walks.
+ * A walk over a queue ends where no IN_NEXT_QUEUED follows; OUT_WALK separates walks. What passes
+ * tap_if() is 0 where its kind does not follow: so may come what older recordings do not have.
  *
  * The numbers are part of the recording's format: append, never renumber.
  */
@@ -40,6 +41,7 @@ enum tap_kind {
 	IN_BOUND = 21,
 	IN_TICK = 22,
 	IN_WAS_VCPU = 23,
+	IN_MICRO = 24, /* there only where it is not 0 */
 	/* decisions */
 	OUT_RETURN = 64,
 	OUT_INSERT_QUEUE = 65,

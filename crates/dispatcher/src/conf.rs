@@ -156,6 +156,10 @@ pub struct TaskConf {
     pub dormant: u32,
     /// Its cookie; 0: nobody has said.
     pub cookie: u32,
+    /// Are its slices micro slices?
+    pub micro: u32,
+    /// Nothing.
+    pub pad: u32,
 }
 
 impl TaskConf {
@@ -171,6 +175,8 @@ impl TaskConf {
             demand: plan.demand.map_or(0, demand),
             dormant: plan.dormant.into(),
             cookie: plan.cookie,
+            micro: plan.micro.into(),
+            pad: 0,
         }
     }
 }
@@ -304,7 +310,9 @@ pub struct Knobs {
     /// 1: what is wanted of hardware threads is looked at; 0: nothing is.
     pub cores: u16,
     /// 1: what is wanted of tasks is looked at; 0: nothing is. The native build always does.
-    pub tasks: u32,
+    pub tasks: u16,
+    /// 1: some tasks have micro slices; 0: nobody has any.
+    pub micro: u16,
     /// How many last-level caches there are, at least 1.
     pub llcs: u32,
     /// The other hardware thread of a pCPU's core, plus 1; 0: it has none.

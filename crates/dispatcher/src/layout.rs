@@ -95,6 +95,8 @@ pub struct TaskCtx {
     pub awaited: u64,
     pub parked_active: u32,
     pub parked_weight: u32,
+    /// When it is due; 0: it has no micro slices.
+    pub due: u64,
 }
 
 /// `struct group_ctx`: who of a cgroup wants to run, and what is left of its quota.

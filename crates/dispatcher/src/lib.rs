@@ -20,4 +20,4 @@ pub use layout::{
     MAX_PCPUS, MAX_VMS, TASK_READY, TASK_RUNNING, TASK_THROTTLED, TaskCounters, TaskCtx,
     TaskStruct, VmCtx, WAKERS,
 };
-pub use native::{Build, Callback, Kick, Native, Services};
+pub use native::{Build, Callback, Kick, Native, Services, passes};

@@ -24,6 +24,14 @@ pub enum Kick {
     Preempt,
 }
 
+/// `IN_MICRO`: is looked for tasks with micro slices?
+const MICRO: u32 = 24;
+
+/// Is a value of this kind one that passes the tap? Some inputs do only where they are not 0.
+pub fn passes(kind: u32, value: u64) -> bool {
+    kind != MICRO || value != 0
+}
+
 /// How the dispatcher is compiled (dispatcher/platform/native.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Build {
@@ -542,6 +550,11 @@ impl<S: Services> Native<S> {
         } else {
             self.inner.context.knobs.gangs = 0;
         }
+    }
+
+    /// Some tasks have micro slices from now on, perhaps.
+    pub fn look_at_micro_slices(&mut self) {
+        self.inner.context.knobs.micro = 1;
     }
 
     /// What is known of the gang of the VM in a slot of the table, if there are gangs.

@@ -93,6 +93,7 @@ fn host(vcpus: u32) -> Native<Host> {
         gangs: 0,
         cores: 0,
         tasks: 0,
+        micro: 0,
         llcs: 1,
         sibling: [0; MAX_PCPUS],
         llc: [0; MAX_PCPUS],

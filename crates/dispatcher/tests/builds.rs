@@ -196,6 +196,7 @@ impl<const TAPPED: bool> Machine<TAPPED> {
             gangs: 0,
             cores: 0,
             tasks: 0,
+            micro: 0,
             llcs: sharing.llcs,
             sibling: sharing.sibling,
             llc: sharing.llc,
@@ -236,6 +237,8 @@ impl<const TAPPED: bool> Machine<TAPPED> {
             native.task(index).conf.pool = task % 3; // and for some, pooled
             // Of some it is known what they ask of their cores.
             native.task(index).conf.demand = task % 5 * (1000 | 20 << 16 | 30 << 24);
+            // Some have micro slices, which count from some time on.
+            native.task(index).conf.micro = u32::from(task % 4 == 1);
         }
         Self {
             native,
@@ -273,6 +276,7 @@ impl<const TAPPED: bool> Machine<TAPPED> {
                 }
             }
             5 if which % 8 == 6 => self.native.release(self.now, cpu as u32),
+            5 if which % 16 == 15 => self.native.look_at_micro_slices(),
             5 => self.schedule(cpu),
             _ => self.native.timer(self.now, cpu as u32),
         }

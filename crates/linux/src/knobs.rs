@@ -5,7 +5,7 @@
 
 use crate::skel::types;
 use corun_model::{DispatcherParams, Gang, PcpuSet, Placement, Plan, Sharing};
-use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Parts of the dispatcher that only some policies need. Each that is looked at costs every decision, and
 /// gangs and cores have orders of their own, without turns (`dispatcher/turn.h`).
@@ -17,6 +17,8 @@ pub(crate) struct Parts {
     pub(crate) cores: bool,
     /// Is looked up what is wanted of single tasks?
     pub(crate) tasks: bool,
+    /// Have any tasks micro slices?
+    pub(crate) micro: bool,
 }
 
 impl Parts {
@@ -26,6 +28,7 @@ impl Parts {
             gangs: plan.vms.iter().any(|vm| vm.gang != Gang::None),
             cores: !plan.pcpus.is_empty(),
             tasks: !plan.tasks.is_empty(),
+            micro: plan.tasks.iter().any(|task| task.micro),
         }
     }
 
@@ -35,6 +38,7 @@ impl Parts {
             gangs: self.gangs || other.gangs,
             cores: self.cores || other.cores,
             tasks: self.tasks || other.tasks,
+            micro: self.micro || other.micro,
         }
     }
 }
@@ -44,7 +48,8 @@ impl Parts {
 pub(crate) struct Live<'a> {
     gangs: &'a AtomicU16,
     cores: &'a AtomicU16,
-    tasks: &'a AtomicU32,
+    tasks: &'a AtomicU16,
+    micro: &'a AtomicU16,
 }
 
 impl<'a> Live<'a> {
@@ -58,7 +63,8 @@ impl<'a> Live<'a> {
             Self {
                 gangs: AtomicU16::from_ptr(&raw mut (*knobs).gangs),
                 cores: AtomicU16::from_ptr(&raw mut (*knobs).cores),
-                tasks: AtomicU32::from_ptr(&raw mut (*knobs).tasks),
+                tasks: AtomicU16::from_ptr(&raw mut (*knobs).tasks),
+                micro: AtomicU16::from_ptr(&raw mut (*knobs).micro),
             }
         }
     }
@@ -68,6 +74,7 @@ impl<'a> Live<'a> {
         self.gangs.store(parts.gangs.into(), Ordering::Release);
         self.cores.store(parts.cores.into(), Ordering::Release);
         self.tasks.store(parts.tasks.into(), Ordering::Release);
+        self.micro.store(parts.micro.into(), Ordering::Release);
     }
 }
 

@@ -37,7 +37,7 @@ fn what_the_kernel_knows_is_laid_out_alike() {
         queued fresh load urgent urgent_since urgent_from member share home claims over gran
         allot_end allot_run woken_at wakers held_since held_until reserved group
         group_weight parked_for rest hold_no released awaited
-        parked_active parked_weight
+        parked_active parked_weight due
     }
     same! { TaskCounters = task_counters:
         run ready wait switches wakeups migrations depleted preempted late held kept
@@ -70,7 +70,7 @@ fn what_the_kernel_knows_is_laid_out_alike() {
 #[test]
 fn what_it_is_told_is_laid_out_alike() {
     same! { TaskConf = task_conf:
-        slice home share latency allotment pool demand dormant cookie
+        slice home share latency allotment pool demand dormant cookie micro pad
     }
     same! { VmConf = vm_conf:
         id placement weight light gang fill slot stop resume sample wake_boost flush_boost
@@ -87,6 +87,6 @@ fn what_it_is_told_is_laid_out_alike() {
     }
     same! { Knobs = knobs:
         slice wakeup_gran sleeper_credit max_lead balance_interval online pcpus placement
-        slice_timer groups gangs cores tasks llcs sibling llc
+        slice_timer groups gangs cores tasks micro llcs sibling llc
     }
 }

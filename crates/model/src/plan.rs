@@ -295,6 +295,9 @@ pub struct TaskPlan {
     /// The number of its core-scheduling cookie, from 1 to 2³¹ - 1; 0: none is known. On hardware threads of a
     /// [`PcpuPlan`] with `cookies`.
     pub cookie: u32,
+    /// Its slice is a micro slice: it has its share in turns of that length, spread over the longer turns of
+    /// others, which it interrupts.
+    pub micro: bool,
 }
 
 impl TaskPlan {
@@ -309,6 +312,7 @@ impl TaskPlan {
             demand: None,
             dormant: false,
             cookie: 0,
+            micro: false,
         }
     }
 }

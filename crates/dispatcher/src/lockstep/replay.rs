@@ -4,7 +4,7 @@
 use super::format::{Entry, Record, Recording};
 use crate::conf::Knobs;
 use crate::layout::TaskStruct;
-use crate::native::{Build, Kick, Native, Services};
+use crate::native::{Build, Kick, Native, Services, passes};
 use corun_model::Nanos;
 use std::collections::HashMap;
 
@@ -123,6 +123,7 @@ impl Services for Tape {
                 self.at += 1;
                 entry.value
             }
+            _ if !passes(kind, 0) => 0,
             _ => {
                 self.differ(Some(Entry { kind, value }));
                 value

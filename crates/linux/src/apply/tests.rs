@@ -404,6 +404,7 @@ fn only_policies_with_gangs_or_cores_have_them_looked_at() {
         gangs,
         cores,
         tasks,
+        micro: false,
     };
     for name in ["fair", "balance"] {
         assert_eq!(needed(name), parts(false, false, false), "{name}");

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! vSlicer: latency-sensitive VMs get short slices, and so their turn more often (Xu et al.,
+//! vSlicer: latency-sensitive VMs get micro slices, and their turn more often (Xu et al.,
 //! "vSlicer: latency-aware virtual machine scheduling via differentiated-frequency CPU slicing", HPDC
 //! 2012). Everybody's share stays what it is.
+//!
+//! That is what its abstract says: each such VM is scheduled "more frequently but with a smaller micro time
+//! slice", "without violating the CPU share fairness". More often than others at the same share means within
+//! others' slices, too: beside one that computes it has no turn between two of its own but by interrupting. How
+//! its prototype in Xen orders its queue is not known here; micro slices are spread evenly instead
+//! ([`TaskPlan::micro`], `dispatcher/micro.h`).
 //!
 //! Its administrators say which VMs are latency-sensitive, and so did those who compared AQL_Sched
 //! with it (EuroSys 2016, §4.2); here AQL's recognition says it, vCPU by vCPU.
@@ -71,6 +77,20 @@ impl VSlicer {
     }
 }
 
+impl VSlicer {
+    fn told(&self, task: TaskId) -> TaskPlan {
+        let sensitive = self.recogniser.of(task).kind == Kind::IoInt;
+        TaskPlan {
+            slice: Some(match sensitive {
+                true => self.slices.slice,
+                false => self.slices.default,
+            }),
+            micro: sensitive && self.slices.slice < self.slices.default,
+            ..TaskPlan::of(task)
+        }
+    }
+}
+
 impl Policy for VSlicer {
     fn period(&self) -> Nanos {
         PERIOD
@@ -80,13 +100,7 @@ impl Policy for VSlicer {
         self.recogniser.look(seen, &self.limits);
         place_all(seen, plan, Placement::Free);
         let vcpus = seen.vms.iter().flat_map(|vm| &vm.vcpus);
-        plan.tasks.extend(vcpus.map(|vcpu| TaskPlan {
-            slice: Some(match self.recogniser.of(vcpu.task).kind {
-                Kind::IoInt => self.slices.slice,
-                _ => self.slices.default,
-            }),
-            ..TaskPlan::of(vcpu.task)
-        }));
+        plan.tasks.extend(vcpus.map(|vcpu| self.told(vcpu.task)));
     }
 
     fn wants_signals(&self) -> bool {

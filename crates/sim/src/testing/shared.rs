@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What every host scheduler has to stand: the same loads, by hand and at random.
 
-use super::{Audited, Does, Job, Jobs, host, run, run_shares};
+use super::{Audited, Does, Job, Jobs, Runs, Witness, host, run, run_shares};
 use crate::Simulation;
 use crate::host::HostParams;
 use crate::sched::HostScheduler;
@@ -230,6 +230,59 @@ pub(crate) fn pools_have_their_pcpus_and_slices<S: HostScheduler + 'static>(
             "{name}, {slice}: {shorter} to {longer}"
         );
     }
+}
+
+/// Beside hogs that take turns of 30 ms, one with micro slices of 5 ms has its share in turns of that length,
+/// spread evenly over theirs, which go on after each.
+pub(crate) fn micro_slices_are_spread<S: HostScheduler + 'static>(
+    name: &str,
+    make: impl Fn(&HostParams) -> S,
+) {
+    for (micro, hogs) in [(1, 1), (1, 3), (2, 2)] {
+        let tasks = micro + hogs;
+        let jobs = Jobs::new((0..tasks).map(|vm| Job::hog().vcpu(vm, 0)).collect(), 1);
+        let params = host("1n1l1c1t", 1000);
+        let runs = Runs::default();
+        let witness = Box::new(Witness(runs.clone()));
+        let sched = Box::new(make(&params));
+        let outcome = Simulation::new(params, sched, Box::new(jobs), Some(witness))
+            .with_policy(in_micro_slices(micro, hogs))
+            .run(SEC, 11 * SEC, |_| {});
+        let shares = run_shares(&outcome);
+        let fair = 1.0 / f64::from(tasks);
+        let even = shares.iter().all(|share| (share - fair).abs() < 0.02);
+        assert!(even, "{name}: {shares:?}");
+        let runs = runs.take();
+        let later = runs.partition_point(|run| run.0 < SEC);
+        let of_first = |run: &&(Nanos, PcpuId, TaskId)| run.2 == TaskId(0);
+        let begins: Vec<Nanos> = runs[later..]
+            .iter()
+            .filter(of_first)
+            .map(|run| run.0)
+            .collect();
+        let mut apart: Vec<Nanos> = begins.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        apart.sort_unstable();
+        let wanted = 5 * MS * Nanos::from(tasks);
+        let (median, most) = (apart[apart.len() / 2], apart[apart.len() * 99 / 100]);
+        assert!(
+            median.abs_diff(wanted) < MS,
+            "{name}: {median} ns for {wanted}"
+        );
+        assert!(most < wanted + 11 * MS, "{name}: {most} ns for {wanted}");
+    }
+}
+
+/// The first tasks have micro slices of 5 ms, the others slices of 30 ms.
+fn in_micro_slices(micro: u32, others: u32) -> Box<dyn Policy> {
+    let task = |task: u32| TaskPlan {
+        slice: Some(if task < micro { 5 * MS } else { 30 * MS }),
+        micro: task < micro,
+        ..TaskPlan::of(TaskId(task))
+    };
+    Box::new(Fixed(Plan {
+        tasks: (0..micro + others).map(task).collect(),
+        ..Plan::default()
+    }))
 }
 
 /// Tasks in two pools: pCPU 0 with slices of 1 ms, pCPUs 1 and 2 with slices of 90 ms.

@@ -172,6 +172,12 @@ impl Accounts {
         self.accounts[task.index()].priority
     }
 
+    /// What a vCPU weighs against others.
+    pub(super) fn weight(&self, task: TaskId) -> u64 {
+        let domain = self.accounts[task.index()].domain;
+        u64::try_from(self.domains[domain].weight()).unwrap_or(0)
+    }
+
     /// Is it taken off for having used more than its VM's cap?
     pub(super) fn parked(&self, task: TaskId) -> bool {
         self.accounts[task.index()].parked

@@ -25,7 +25,8 @@
 //! its vCPUs' weight; Credit has no weights within a VM. Host tasks that are no vCPUs behave as
 //! domains with one vCPU. An LLC or core is as the topology says, a node is a socket.
 //!
-//! A policy may give pCPUs and vCPUs slices of their own and bind vCPUs to pools ([`pools`]).
+//! A policy may give pCPUs and vCPUs slices of their own and bind vCPUs to pools ([`pools`]), and have short slices
+//! spread ([`micro`]).
 //!
 //! Nothing is in step with anything: Xen sets each pCPU's tick going when that pCPU comes up and accounting
 //! when the first does (`init_pdata()`), both set themselves anew from when they ran, late as that may be (50 us
@@ -42,6 +43,7 @@
 //! tick (`host.hz`) plays no role: Credit has its own.
 
 mod accounts;
+mod micro;
 mod params;
 mod placement;
 mod pools;
@@ -58,6 +60,7 @@ use crate::load::{Cgroups, VmInfo};
 use crate::rng::Rng;
 use accounts::{Accounts, Priority};
 use corun_model::{Nanos, PcpuId, PcpuSet, Plan, TaskId, Topology};
+use micro::Micro;
 use queue::Pcpu;
 
 /// A vCPU as placement sees it (`struct csched_unit`); its credit is in [`Accounts`].
@@ -73,6 +76,9 @@ struct Unit {
     yields: bool,
     /// Its own slice; `None`: its pCPU's.
     slice: Option<Nanos>,
+    micro: Micro,
+    /// What is left of its turn, which one that was due interrupted.
+    rest: Option<Nanos>,
     /// Where it goes when it moves, if that is decided.
     goes_to: Option<PcpuId>,
 }
@@ -95,6 +101,8 @@ pub struct Credit {
     pcpus: Vec<Pcpu>,
     /// Per node: whom work was last stolen from.
     steal_bias: Vec<PcpuId>,
+    /// Has any vCPU micro slices, or had?
+    micro: bool,
     /// Counts accountings; queues are sorted once after each.
     epoch: u64,
     /// How long after the first vCPU came the first accounting is.
@@ -128,6 +136,7 @@ impl Credit {
             units: Vec::new(),
             pcpus: (0..pcpus).map(pcpu).collect(),
             steal_bias: (0..=nodes.unwrap_or(0)).filter_map(first).collect(),
+            micro: false,
             epoch: 0,
             first_account: Rng::of(seed, "Credit accounting", 0).between(1, params.slice),
         }
@@ -158,6 +167,7 @@ impl Credit {
 
     /// Charges the current vCPU of `cpu` and takes it off; it is queued nowhere.
     fn put_down(&mut self, cpu: PcpuId, now: Nanos) {
+        self.micro_ran(cpu, now);
         if let Some(task) = self.pcpu(cpu).current.take() {
             self.accounts.stop(task, now);
         }
@@ -173,7 +183,8 @@ impl Credit {
             host.queue_on(stolen, cpu);
             return Some(stolen);
         }
-        self.pcpu(cpu).queue.pop_front()
+        let at = self.due(cpu, host.now()).unwrap_or(0);
+        self.pcpu(cpu).queue.remove(at)
     }
 
     /// The time for which the current vCPU of `cpu` is still protected by the rate limit, which ends with its
@@ -227,6 +238,10 @@ impl Credit {
                 self.unit(task).moves = true;
                 host.resched(cpu, Some(cpu));
             }
+        }
+        // Accounting may have changed who goes before whom.
+        if self.due(cpu, host.now()).is_some() {
+            host.resched(cpu, Some(cpu));
         }
         let epoch = self.epoch;
         self.pcpus[cpu.index()].sort(epoch, |task| self.accounts.priority(task));
@@ -310,6 +325,8 @@ impl HostScheduler for Credit {
             moved: last.is_none(),
             yields: false,
             slice: None,
+            micro: Micro::default(),
+            rest: None,
             goes_to: None,
         });
     }
@@ -332,6 +349,7 @@ impl HostScheduler for Credit {
         self.put_down(cpu, host.now());
         let unit = self.unit(task);
         unit.yields = false;
+        unit.rest = None;
         if std::mem::take(&mut unit.moves) {
             unit.moved = true;
             let goes_to = unit.goes_to.take();
@@ -347,6 +365,14 @@ impl HostScheduler for Credit {
             self.set_slice_timer(host, cpu, Some(time));
             return self.pcpu(cpu).current;
         }
+        if let Some(left) = self.turn_left(cpu, now) {
+            if self.due(cpu, now).is_none() {
+                let time = self.until_due(cpu, left, now);
+                self.set_slice_timer(host, cpu, Some(time));
+                return self.pcpu(cpu).current;
+            }
+            self.interrupt(host, cpu, left, now);
+        }
         let old = self.pcpu(cpu).current;
         self.put_down(cpu, now);
         let moves = old.filter(|&task| std::mem::take(&mut self.unit(task).moves));
@@ -355,6 +381,7 @@ impl HostScheduler for Credit {
                 self.enqueue(host, task);
             }
             self.unit(task).yields = false;
+            self.unit(task).rest = None;
         }
         let next = self.take_best(host, cpu);
         let pcpu = self.pcpu(cpu);
@@ -364,9 +391,14 @@ impl HostScheduler for Credit {
             pcpu.since = now;
         }
         let of_pcpu = pcpu.slice;
-        let slice = next.map(|task| self.unit(task).slice.unwrap_or(of_pcpu));
+        let slice = next.map(|task| {
+            let unit = &self.units[task.index()];
+            let turn = unit.rest.or(unit.slice).unwrap_or(of_pcpu);
+            self.until_due(cpu, turn, now)
+        });
         if let Some(task) = next {
             self.accounts.start(task, now);
+            self.unit(task).micro.begins(now);
         }
         self.set_slice_timer(host, cpu, slice);
         self.set_ticker(host, cpu);

@@ -25,6 +25,8 @@ impl Credit {
         let known = self.units.len();
         for wanted in plan.tasks.iter().filter(|it| it.task.index() < known) {
             self.unit(wanted.task).slice = wanted.slice;
+            self.unit(wanted.task).micro.has = wanted.micro;
+            self.micro |= wanted.micro;
             let may = host.task(wanted.task).spec.allowed;
             let confined = confined(wanted, plan).map(|pcpus| pcpus.and(&may));
             let allowed = confined.filter(|pcpus| !pcpus.is_empty()).unwrap_or(may);

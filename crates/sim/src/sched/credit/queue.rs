@@ -62,6 +62,13 @@ impl Pcpu {
         self.queue.insert(at, task);
     }
 
+    /// Before its equals.
+    pub(super) fn insert_first(&mut self, task: TaskId, of: impl Fn(TaskId) -> Priority) {
+        let own = of(task);
+        let at = self.queue.iter().position(|&other| own >= of(other));
+        self.queue.insert(at.unwrap_or(self.queue.len()), task);
+    }
+
     /// Takes a vCPU off the queue, if it is there.
     pub(super) fn remove(&mut self, task: TaskId) {
         self.queue.retain(|&other| other != task);

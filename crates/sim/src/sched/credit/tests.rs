@@ -112,6 +112,11 @@ fn pools_are_dealt_out_by_weights_per_vcpu() {
     }
 }
 
+#[test]
+fn micro_slices_are_spread() {
+    shared::micro_slices_are_spread("credit", credit);
+}
+
 /// Weights count per vCPU: of two VMs with 300 and 100 and as many vCPUs one gets thrice as much (2.5 times where
 /// accounting is in a slice's first third), and one with the same weight and twice the vCPUs twice as much.
 #[test]

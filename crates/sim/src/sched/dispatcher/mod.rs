@@ -123,6 +123,7 @@ impl<K: Kind> Dispatcher<K> {
             gangs: 0,
             cores: 0,
             tasks: 0,
+            micro: 0,
             llcs: sharing.llcs,
             sibling: sharing.sibling,
             llc: sharing.llc,
@@ -480,6 +481,9 @@ impl<K: Kind> HostScheduler for Dispatcher<K> {
         // As the daemon does it.
         let gangs = self.plans.iter().any(|vm| vm.gang != Gang::None);
         self.native.look_at_gangs(gangs);
+        if plan.tasks.iter().any(|wanted| wanted.micro) {
+            self.native.look_at_micro_slices();
+        }
         let known = self.native.tasks();
         for wanted in plan
             .tasks

@@ -6,7 +6,7 @@
 //! sorted ring of numbers in one piece of memory is faster than a tree. Deeds that concern the host (kicks, timers, moves between runqueues) are
 //! collected and passed on when the callback has returned.
 
-use corun_dispatcher::{Build, Callback, Kick, MAX_PCPUS, Services};
+use corun_dispatcher::{Build, Callback, Kick, MAX_PCPUS, Services, passes};
 use corun_model::{Nanos, PcpuId, TaskId};
 use std::collections::VecDeque;
 use std::marker::PhantomData;
@@ -184,8 +184,8 @@ impl<K: Kind> Services for Queues<K> {
         }
     }
 
-    fn tap_in(&mut self, _kind: u32, value: u64) -> u64 {
-        self.exchanges += 1;
+    fn tap_in(&mut self, kind: u32, value: u64) -> u64 {
+        self.exchanges += u64::from(passes(kind, value));
         value
     }
 

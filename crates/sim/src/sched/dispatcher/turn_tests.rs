@@ -2,8 +2,7 @@
 //! Turns that are interrupted (dispatcher/turn.h).
 
 use super::Dispatcher;
-use crate::testing::run_shares;
-use crate::testing::{Does, Job, Jobs, host, run};
+use crate::testing::{Does, Job, Jobs, host, run, run_shares, shared};
 use corun_model::time::{MS, SEC, US};
 use corun_model::{DispatcherParams, Nanos, PcpuId, TaskId};
 
@@ -81,6 +80,12 @@ fn no_slice_is_shorter_than_the_least() {
         whole.contains(shortest) && whole.contains(longest),
         "{shortest} to {longest} ns"
     );
+}
+
+#[test]
+fn micro_slices_are_spread() {
+    let sched = |params: &_| Dispatcher::new(DispatcherParams::default(), params);
+    shared::micro_slices_are_spread("corun", sched);
 }
 
 #[test]

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Micro slices: short turns between others' long ones, instead of in a row.
+ *
+ * By fair order a short slice alone has nobody on a pCPU more often: beside slices of 30 ms, one of
+ * 5 ms leaves who has it owed most, so it has six of them before it is somebody else's turn. It is
+ * to have as much time, in more and shorter turns (vSlicer, Xu et al., HPDC 2012). So who has micro
+ * slices (task_conf.micro) is due again as soon as what it ran is its share, by weight, of the time
+ * it was due: of two equals after as long a break, of four after thrice that. Who is due goes first
+ * on its pCPU; whose turn that interrupts has the rest of it afterwards (turn.h). After a micro
+ * slice it is others' turn, if anybody waits, whatever is owed to who had it. All are charged as
+ * ever.
+ *
+ * So it has its share and no more: who had to wait for longer than it should is due the sooner, up
+ * to half a break. What is missing, fair order sees to, as ever between others' turns: who is owed
+ * most has a turn before it is due, which does not count; and who has run far ahead is not due.
+ *
+ * Those who have micro slices do not interrupt each other. Gangs and SMT cores have orders of their
+ * own, without this.
+ */
+#ifndef CORUN_MICRO_H
+#define CORUN_MICRO_H
+
+#include "fair.h"
+#include "platform/platform.h"
+#include "timer.h"
+
+/* How far into a queue one looks for those who are due (assumed, as TURN_LOOK). */
+#define MICRO_LOOK 32u
+/* Who is so far ahead of its pCPU's clock is not due, ns: some long slices (assumed). */
+#define MICRO_LEAD 100000000ull
+
+static inline bool has_micro_slices(struct task_struct *p)
+{
+	struct task_conf *conf = task_conf_of(p);
+
+	return conf && shared(conf->micro);
+}
+
+/* `t`, which ran until now, goes off its pCPU: when is it due again? */
+RARE void micro_ran(struct task_struct *p, struct task_ctx *t, u64 now)
+{
+	struct cpu_ctx *c = cpu_at(t->cpu);
+	u64 ran = before(t->since, now) ? now - t->since : 0;
+	u64 load, paid, next;
+
+	if (!c || !t->load || !has_micro_slices(p)) {
+		t->due = 0;
+		return;
+	}
+	load = later(shared(c->load), t->load);
+	if (ran > CHARGE_MAX)
+		ran = CHARGE_MAX;
+	paid = ran * load / t->load;
+	next = before(t->since, t->due) ? t->due : t->due + paid;
+	t->due = later(next, now + (paid - ran) / 2);
+}
+
+/* Does `t`, whose turn is over, let others go first, whatever it is owed? */
+static inline bool lets_others(struct task_ctx *t)
+{
+	return t->over || (t->due && with_micro());
+}
+
+/* `t` waits for `cpu`, where somebody runs: it looks when `t` is due, if not now. */
+RARE void micro_waits(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u64 now)
+{
+	u64 fires = shared(c->timer_at);
+
+	if (shared(c->runs) && (!before(now, fires) || before(t->due, fires)))
+		kick(cpu, KICK_PREEMPT);
+}
+
+/* When is `p`, which waits, due, where the clock says `vnow`? 0: that is not known. */
+static inline u64 due_of(struct task_struct *p, u64 vnow)
+{
+	struct task_ctx *t = raw_task_ctx(p);
+	u64 due = t ? shared(t->due) : 0;
+
+	return due && !before(vnow + MICRO_LEAD, shared(t->vtime)) ? due : 0;
+}
+
+/* When is the first of those due who wait for `cpu`, by the clock `vnow`? 0: none is to be. */
+CALLED u64 first_due(s32 cpu, u64 vnow)
+{
+	struct task_struct *p;
+	u32 looked = 0;
+	u64 first = 0;
+
+	for_each_queued (p, cpu) {
+		u64 due;
+
+		if (looked++ == MICRO_LOOK)
+			break;
+		due = due_of(p, vnow);
+		if (due && (!first || before(due, first)))
+			first = due;
+	}
+	return first;
+}
+
+/* Of those that wait for `cpu`, where the clock says `vnow`, one that is due runs there next. */
+CALLED u32 move_due(s32 cpu, u64 vnow, u64 now)
+{
+	struct task_struct *p;
+	u32 looked = 0;
+	u32 moved = 0;
+
+	for_each_queued (p, cpu) {
+		u64 due;
+
+		if (looked++ == MICRO_LOOK)
+			break;
+		due = due_of(p, vnow);
+		if (!due || before(now, due))
+			continue;
+		moved = move_queued(p, cpu);
+		break;
+	}
+	return moved;
+}
+
+/* A turn begins on `cpu`, or goes on: the timer fires when somebody is due who waits there. */
+RARE void micro_look(struct cpu_ctx *c, s32 cpu, u64 now)
+{
+	u64 due = queue_length(cpu) ? first_due(cpu, shared(c->vnow)) : 0;
+
+	if (due)
+		look_in(c, cpu, before(now + SLICE_MIN, due) ? due - now : SLICE_MIN, now);
+}
+
+/* The timer of `cpu` fired in the middle of a turn: is somebody due? */
+RARE bool micro_is_due(struct cpu_ctx *c, s32 cpu, u64 now)
+{
+	u64 due = queue_length(cpu) ? first_due(cpu, shared(c->vnow)) : 0;
+
+	if (due && before(now, due))
+		look_in(c, cpu, due - now, now);
+	return due && !before(now, due);
+}
+
+#endif

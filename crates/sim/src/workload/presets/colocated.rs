@@ -46,8 +46,8 @@ pub(super) const ALL: &[Preset] = &[
          (heapam_tuple_lock(): XactLockTableWait() without the tuple's lock; EvalPlanQualFetch() before 12). So at each commit \
          all wake who wait for it, look, and, but for one, wait for the next: the branch's other waiters, one for each other teller (an \
          UPDATE comes before the branch's, and there are 10), and those who wait for the same teller; of 64 clients 9 and 6, \
-         which makes 28 us each. One of these has the row next, the threads `waiter` stand for the others (beside those \
-         of the servers, which go on waiting meanwhile). 100,000 accounts are some 13 MB, which are in memory soon \
+         which makes 28 us each. One of these has the row next, the threads `waiter` stand for the others (`threads` \
+         does not count them; the servers they stand for go on waiting meanwhile). 100,000 accounts are some 13 MB, which are in memory soon \
          after loop.sh's ./flush: no reads.",
         Shape::Own(as_many, pgbench),
     ),

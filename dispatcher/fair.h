@@ -168,16 +168,16 @@ static inline void fair_arrive(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u
 
 /*
  * `t`, charged up to now, goes on running on `cpu` or begins to, at `rate`: the clock goes on. Not
- * if it runs out of turn, being urgent (gang_demand.h), nor if it `goes_on` with its turn (turn.h):
- * the clock tells where turns begin. Otherwise each part of a turn would move the clock on, and a
- * task that wakes would be queued behind others that were there before it.
+ * if it runs out of turn, being urgent (gang_demand.h) while others are there, nor if it `goes_on`
+ * with its turn (turn.h): the clock tells where turns begin. Otherwise each part of a turn would
+ * move the clock on, and a task that wakes would be queued behind others that were there before it.
  */
 static inline void fair_clock(struct task_ctx *t, struct cpu_ctx *cpu, u64 rate, bool goes_on,
 			      u64 now)
 {
 	u64 vtime = t->vtime;
 
-	if (!goes_on && !t->urgent_since)
+	if (!goes_on && (!t->urgent_since || shared(cpu->nr) == 1))
 		store(cpu->vnow, later(shared(cpu->vnow), vtime));
 	store(cpu->cur_vtime, vtime);
 	store(cpu->cur_since, now);

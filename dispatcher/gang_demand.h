@@ -10,7 +10,7 @@
  * and one that has run far ahead of those who take turns is urgent no more: so nobody else waits
  * for long. That lead outlasts its waiting, and its pCPU's clock does not go on with it: or it
  * would be lost at each wake-up, and whose siblings wake each other all the time would have the
- * pCPU to themselves.
+ * pCPU to themselves. Who is alone there keeps nobody waiting, and has no lead for it.
  *
  * What counts as such an interrupt is what can be seen. A wake-up, while a sibling runs on the pCPU
  * that it comes from, the kernel tells of by itself. An interrupt to a vCPU that is ready, such as

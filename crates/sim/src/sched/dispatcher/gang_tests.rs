@@ -357,6 +357,27 @@ fn demand_keeps_shares() {
     assert!(shares[4..].iter().all(|share| *share > 0.3), "{shares:?}");
 }
 
+/// Two vCPUs hand work to each other, each alone on its pCPU, until a hog comes to one of them: who was urgent while
+/// nobody waited for it owes nobody anything.
+#[test]
+fn demand_charges_nobody_for_pcpus_that_nobody_wants() {
+    let asks = |n: u32| Does::Asks {
+        work: MS,
+        to: n ^ 1,
+        first: n == 0,
+    };
+    let handed = |gang| {
+        let asking = (0..2).map(|n| Job::new(asks(n)).vcpu(0, n).on(["0", "1"][n as usize]));
+        let hog = from(SEC, 1, 0).on("0");
+        let params = host("1n1l2c1t", 1000);
+        let load = Jobs::new(asking.chain([hog]).collect(), 1);
+        let (outcome, _) = run(&params, placed(&params, gang), load, SEC, SEC + 50 * MS);
+        outcome.tasks[1].2.wakeups
+    };
+    let (urgent, without) = (handed(Gang::Demand(Boost::default())), handed(Gang::None));
+    assert!(urgent >= without, "{urgent} times, {without} without");
+}
+
 /// Load-conscious placement puts siblings on one pCPU. If they are urgent, they take turns by the time that
 /// they have as such, and not by taking the pCPU from each other before either has made progress.
 #[test]

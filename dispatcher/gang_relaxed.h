@@ -10,8 +10,12 @@
  *   relaxed      (ESX 4) a vCPU whose lead exceeds `stop` is stopped, alone, until it is below
  *                `resume`;
  *   relaxed-all  (ESX 3) then the whole VM is stopped. Those that lag start together when every
- *                pCPU where one of them waits would run it next; who is ahead of them by `resume`
- *                stays stopped until it is not.
+ *                pCPU where one of them waits would run it next, or as many others would idle; who
+ *                is ahead of them by `resume` stays stopped until it is not.
+ *
+ * Who is stopped keeps no pCPU: one that would idle takes a sibling that lags, though balance
+ * placement has them apart (joins_stopped() in pull.h). Else with few VMs as many pCPUs would idle
+ * as in strict co-scheduling, which is what VMware relaxed.
  *
  * ESX 4 still tries to start siblings together. After a stop the slowest, when it gets its turn,
  * calls those that wait, as in gang_dynamic.h; who is stopped comes as soon as it may go on.
@@ -296,10 +300,11 @@ static inline void relaxed_all_release(struct gang *g, u64 since, u64 now)
 }
 
 /*
- * `cpu` has nothing against it that the stopped gang goes on. Nor have all others where its members
- * wait, in this epoch? Then it does: true.
+ * `cpu` has nothing against it that the stopped gang goes on; being `spare`, it takes one that lags
+ * from another pCPU. Has nothing against it any other where its members wait, in this epoch? Then
+ * it goes on: true.
  */
-static inline bool relaxed_all_goes_on(struct gang *g, s32 cpu, u64 now)
+static inline bool relaxed_all_goes_on(struct gang *g, s32 cpu, bool spare, u64 now)
 {
 	u32 epoch = shared(g->ctx->epoch);
 	bool all = true;
@@ -308,10 +313,15 @@ static inline bool relaxed_all_goes_on(struct gang *g, s32 cpu, u64 now)
 
 	store(*gang_target(g, cpu), epoch);
 	repeat (i, nr_pcpus()) {
-		if (gang_here(g, i) && shared(*gang_target(g, i)) != epoch) {
-			all = false;
+		struct cpu_ctx *c = cpu_at(i);
+
+		if (!c || !gang_here(g, i) || shared(*gang_target(g, i)) == epoch)
+			continue;
+		all = spare && !gang_runs_on(g, c);
+		if (!all)
 			break;
-		}
+		store(*gang_target(g, i), epoch);
+		spare = false;
 	}
 	since = all ? exchange(g->ctx->stopped, 0) : 0;
 	if (!since)
@@ -321,14 +331,25 @@ static inline bool relaxed_all_goes_on(struct gang *g, s32 cpu, u64 now)
 	return true;
 }
 
+/* Is nobody on `cpu` but members of the gang? */
+static inline bool gang_is_alone(struct gang *g, s32 cpu)
+{
+	struct cpu_ctx *c = cpu_at(cpu);
+	u64 nr = c ? shared(c->nr) : 0;
+
+	return nr == gang_here(g, cpu);
+}
+
 /*
  * The member behind `r` waits while its gang is stopped; it is `next` on its pCPU. If so are all
- * that lag, each on its own, they start: true. Who is ahead keeps none of them.
+ * that lag, each on its own or on one that would idle, they start: true. Who is ahead keeps none of
+ * them.
  */
 static inline bool relaxed_all_willing(struct gang *g, struct ranked *r, bool next)
 {
 	struct gang_vcpu *v = gang_member(g->ctx, r->member);
 	bool ahead = v && shared(v->stopped) && lead_of(g, v, r->now) >= shared(g->conf->resume);
+	bool spare;
 
 	if (!shared(g->ctx->stopped))
 		return false;
@@ -336,7 +357,8 @@ static inline bool relaxed_all_willing(struct gang *g, struct ranked *r, bool ne
 		relaxed_release(v, r->now);
 	if (!ahead && !next)
 		return false;
-	return relaxed_all_goes_on(g, r->cpu, r->now) && !ahead;
+	spare = ahead && next && gang_is_alone(g, r->cpu);
+	return relaxed_all_goes_on(g, r->cpu, spare, r->now) && !ahead;
 }
 
 static inline u32 relaxed_all_rank(struct gang *g, struct ranked *r)

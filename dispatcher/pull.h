@@ -50,15 +50,32 @@ static inline bool is_apart(u32 mode)
 	return mode == PLACE_BALANCE || mode == PLACE_LOAD_CONSCIOUS;
 }
 
-/* May `p`, waiting elsewhere, be moved to `cpu`? Counts in `*fixed` who may not be moved at all. */
-RARE bool may_pull(struct task_struct *p, struct task_ctx *t, s32 cpu, u32 *fixed)
+/*
+ * `cpu` would `idle` else: may `t` go there though siblings are? Where progress is compared, they
+ * wait there because they are ahead, perhaps of `t`: if that keeps `t` off, all wait while pCPUs
+ * idle. Once they may go on, those that meet are moved apart as ever: who is queued again goes
+ * where no sibling is, and who waits may be pulled there.
+ */
+static inline bool joins_stopped(struct task_ctx *t, bool idle)
+{
+	struct gang g;
+
+	if (!idle || !has_gang(t))
+		return false;
+	g = gang_of(t);
+	return is_relaxed(&g);
+}
+
+/* May `p`, waiting elsewhere, be moved to `cpu`, which would `idle` else or not? Counts in `*fixed`
+ * who may not be moved at all. */
+RARE bool may_pull(struct task_struct *p, struct task_ctx *t, s32 cpu, bool idle, u32 *fixed)
 {
 	u32 mode = placement_of(p, t);
 
 	*fixed += mode == PLACE_FIXED;
 	return mode != PLACE_FIXED && allowed(p, cpu) &&
 	       (mode == PLACE_CORE || mode_admits(p, t, mode, cpu) ||
-		(is_apart(mode) && stacking_no_worse(t, cpu)));
+		(is_apart(mode) && (stacking_no_worse(t, cpu) || joins_stopped(t, idle))));
 }
 
 /* `t` is about to be pulled to `cpu`: it occupies that before it moves, see occupancy.h. */
@@ -76,6 +93,7 @@ struct pull_rule {
 	u64 before;	  /* only those with an earlier virtual time; 0: any */
 	u32 only;	  /* only vCPUs of the VM in this slot of the table, plus 1; 0: any */
 	u32 id;		  /* only this task; 0: any */
+	bool idle;	  /* nobody who is here may start */
 	bool fill;	  /* also those who may start only where nobody else would */
 	bool between;	  /* only those between turns, not who was interrupted (turn.h) */
 	bool apart;	  /* only those whose cookie the core admits (cookie.h) */
@@ -136,7 +154,7 @@ CALLED u32 pull_from(s32 from, s32 cpu, struct pull_rule *given)
 		if (rule->apart && !cookie_admits(p, t->vm, cpu))
 			continue;
 		if ((rule->lighter_than && t->load >= rule->lighter_than) ||
-		    !may_pull(p, t, cpu, &fixed) || !rank_admits(p, cpu, rule->fill))
+		    !may_pull(p, t, cpu, rule->idle, &fixed) || !rank_admits(p, cpu, rule->fill))
 			continue;
 		announce(t, c, cpu, id_of(p));
 		pulled = move_queued(p, cpu);
@@ -269,8 +287,8 @@ CALLED u32 pull_owner(s32 cpu)
 /* `cpu` has nothing to run: its owner's, else anything, else what may fill it. */
 INLINED bool pull_idle(s32 cpu)
 {
-	struct pull_rule any = {};
-	struct pull_rule fill = {.fill = true};
+	struct pull_rule any = {.idle = true};
+	struct pull_rule fill = {.idle = true, .fill = true};
 
 	if (with_gangs() && pull_owner(cpu))
 		return true;

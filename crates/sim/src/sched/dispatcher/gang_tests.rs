@@ -298,6 +298,35 @@ fn relaxed_all_stops_all() {
     assert!(first.iter().skip(1).all(|start| !second.contains(start)));
 }
 
+/// Four vCPUs and a hog on four pCPUs: the slowest, which waits behind the hog, goes to a pCPU that idles because a
+/// sibling is stopped there. Relaxed co-scheduling came about since strict co-scheduling leaves pCPUs idle (Sukwong &
+/// Kim, §6). Where all are stopped, one of them starts alone at times.
+#[test]
+fn relaxed_leaves_no_pcpu_to_who_is_stopped() {
+    let relaxed = Gang::Relaxed(Skew::default());
+    let all = Gang::RelaxedAll(Skew::default());
+    for (gang, slice, most) in [
+        (relaxed, 3, 0.02),
+        (relaxed, 50, 0.02),
+        (all, 3, 0.2),
+        (all, 50, 0.25),
+    ] {
+        let params = host("1n1l4c1t", 1000);
+        let settings = DispatcherParams {
+            slice: slice * MS,
+            ..DispatcherParams::default()
+        };
+        let dispatcher = Dispatcher::new(settings, &params);
+        let placed = Placed(dispatcher, Placement::Balance, gang);
+        let load = Jobs::new(hogs(&[4, 1], MS), 1);
+        let (outcome, _) = run(&params, placed, load, SEC, 6 * SEC);
+        let (shares, idle) = (run_shares(&outcome), outcome.idle_share);
+        assert!(idle < most, "{gang:?}, {slice} ms: idle {idle}, {shares:?}");
+        let vm = shares[..4].iter().all(|share| *share > 0.5);
+        assert!(vm, "{gang:?}, {slice} ms: {shares:?}");
+    }
+}
+
 /// Two vCPUs that hand work to each other all the time, on pCPUs with two VMs each that compute:
 /// they use more than their share, and are let to for as long as their lead allows.
 #[test]

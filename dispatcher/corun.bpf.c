@@ -168,7 +168,7 @@ INLINED struct cpu_ctx *make_ready(struct task_struct *p, struct task_ctx *t, s3
 	}
 	if (!ready) {
 		t->woken = 1;
-		t->fresh = 1;
+		t->fresh = FRESH;
 		t->rest = 0;
 	}
 	activate(p, t);
@@ -415,6 +415,8 @@ CALLED u32 keep(s32 cpu, struct task_struct *prev TRUSTED, struct task_ctx *t, u
 
 	if (!c || !t || t->cpu != cpu)
 		return 0;
+	if (t->fresh && !before(now, shared(c->slice_end)))
+		t->fresh = 0;
 	set_slice(prev, kernel_slice(turn_slice(prev, t)));
 	quota_settle(t, now);
 	fair_charge(prev, t, now);
@@ -491,6 +493,14 @@ RARE u32 rank_of_current(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, s
 	return rank_of(&r);
 }
 
+/* `t` runs, if anybody does, and has this rank: gang_choice.stays. */
+static inline u16 stays_as(u32 rank, struct task_ctx *t)
+{
+	if (!t || rank == RANK_NOT)
+		return 0;
+	return t->fresh ? STAYS_WOKEN : STAYS;
+}
+
 /* Has the slot ended in which `t` was dispatched? */
 static inline bool slot_is_over(struct task_ctx *t, u64 now)
 {
@@ -525,15 +535,15 @@ RARE void dispatch_gangs(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, s
 	if (t)
 		demand_charge(t, now);
 	rank = rank_of_current(cpu, c, prev, t, now);
-	best.stays = rank != RANK_NOT;
+	best.stays = stays_as(rank, t);
 	best_waiting(cpu, &best);
 	if (best.slot_over || (t && slot_is_over(t, now))) {
 		strict_open_slot(cpu, now);
 		rank = rank_of_current(cpu, c, prev, t, now);
-		best.stays = rank != RANK_NOT;
+		best.stays = stays_as(rank, t);
 		best_waiting(cpu, &best);
 	}
-	rank = rank_beside(rank, best.bound, &best);
+	rank = rank_beside(rank, best.bound, &best, call_lead(c));
 	looks = rank >= RANK_ORDINARY && best.rank <= rank && balance_is_due(c, now);
 	if (looks && pull_busy(cpu, best.awake, now))
 		return;
@@ -719,7 +729,7 @@ CALLBACK(void, corun_running, struct task_struct *p)
 	rescued = is_rescued(t, c, ready);
 	enter(t, TASK_RUNNING, now);
 	t->woken = 0;
-	t->fresh = 0;
+	t->fresh = t->fresh && with_gangs() ? FRESH_TURN : 0;
 	t->queued = 0;
 	t->charged = now;
 	t->sum.switches++;
@@ -752,10 +762,12 @@ static inline void interrupted(struct task_ctx *t, u64 now)
 
 	t->rest = 0;
 	turn_to(t, TASK_READY, now);
-	if (c && !before(now, shared(c->slice_end)))
+	if (c && !before(now, shared(c->slice_end))) {
 		t->sum.depleted++;
-	else
+		t->fresh = 0;
+	} else {
 		t->sum.preempted++;
+	}
 	if (!c)
 		return;
 	store(c->runs, 0);

@@ -17,10 +17,6 @@
 #include "gang_relaxed.h"
 #include "gang_strict.h"
 
-/* So many slices of virtual time ahead a sibling is called in vain: any bound keeps shares in the
- * long run, and this one hardly ever keeps a gang from starting together (assumed). */
-#define CALL_LEAD 32
-
 /* What the gang of `r` says of it: an enum gang_rank. */
 CALLED u32 rank_of(struct ranked *r)
 {
@@ -61,6 +57,9 @@ static inline bool may_start(struct task_ctx *t, s32 cpu, u64 now)
 	return rank_of(&r) >= RANK_ORDINARY;
 }
 
+#define STAYS 1u
+#define STAYS_WOKEN 2u
+
 /* The best of those who wait for a pCPU. */
 struct gang_choice {
 	u64 bound; /* asked: the virtual time of who runs there, if it may stay; else 0 */
@@ -68,15 +67,15 @@ struct gang_choice {
 	u64 vtime;
 	u64 since; /* RANK_URGENT: since when it is */
 	u64 first; /* the virtual time of who is owed most, may it start or not */
-	u64 fresh; /* the same of those who have not run since they woke */
+	u64 woken; /* the same of those who woke, and have not had a slice since */
 	u64 again; /* ns until those who may not start now are to be looked at again; 0: never */
 	u32 id;	   /* 0: nobody may start */
 	u16 rank;
 	u16 slot_over; /* a vCPU waits for a time slot, and the last one has ended */
-	u16 stays;     /* asked: may who runs there stay? */
-	u16 known;     /* somebody waits, or stays: `first` is said */
-	u16 awake;     /* so many have just woken; if any, `fresh` is said */
-	u16 pad;
+	u16 stays; /* asked: may who runs there stay? STAYS_WOKEN: in the turn that it woke for */
+	u16 known; /* somebody waits, or stays: `first` is said */
+	u16 awake; /* so many have not run since they woke */
+	u16 is_woken; /* `woken` is said */
 };
 
 /* Is somebody of `rank`, urgent since `since` if so, better than the best of those before it? */
@@ -120,26 +119,35 @@ CALLED u32 rank_of_stopped(struct ranked *r, struct gang_choice *best)
 
 /*
  * `rank` of one with this virtual time, beside who waits and who runs. A call by siblings does not
- * count for one that has had so much more than who is owed most there: or gangs whose vCPUs call
- * each other again and again would leave nothing to all others. Nor does it count beside one that
- * has just woken and would interrupt it by fair order: what such a one is owed is bounded, so that
- * it would lose with each of its turns what it waits for it.
+ * count for one that is by more than `lead` ahead of who is owed most there, nor beside one that
+ * woke, has not had a slice since, and would interrupt it by fair order (gang_dynamic.h).
  */
-static inline u32 rank_beside(u32 rank, u64 vtime, struct gang_choice *best)
+static inline u32 rank_beside(u32 rank, u64 vtime, struct gang_choice *best, u64 lead)
 {
-	bool ahead = best->known && before(best->first + CALL_LEAD * knobs.slice, vtime);
-	bool late = best->awake && before(best->fresh + knobs.wakeup_gran, vtime);
+	bool ahead = best->known && before(best->first + lead, vtime);
+	bool late = best->is_woken && before(best->woken + knobs.wakeup_gran, vtime);
 
 	return rank == RANK_TARGET && (ahead || late) ? RANK_ORDINARY : rank;
+}
+
+/* How far ahead a call counts on `c`: by a turn, as far as fair order tells turns. */
+static inline u64 call_lead(struct cpu_ctx *c)
+{
+	u64 turn = fair_cost(knobs.slice, shared(c->cur_rate));
+
+	return turn + knobs.wakeup_gran;
 }
 
 /* Who of those who wait for `cpu` shall run next? Returns best->id. */
 CALLED u32 best_waiting(s32 cpu, struct gang_choice *best)
 {
+	struct cpu_ctx *c = cpu_at(cpu);
 	struct task_struct *p;
+	u64 lead;
 
-	if (!best)
+	if (!best || !c)
 		return 0;
+	lead = call_lead(c);
 	best->id = 0;
 	best->rank = RANK_NOT;
 	best->again = 0;
@@ -147,6 +155,8 @@ CALLED u32 best_waiting(s32 cpu, struct gang_choice *best)
 	best->first = best->bound;
 	best->known = best->stays;
 	best->awake = 0;
+	best->is_woken = best->stays == STAYS_WOKEN;
+	best->woken = best->bound;
 	for_each_queued (p, cpu) {
 		struct ranked r = {.cpu = cpu, .now = best->now};
 		u32 rank;
@@ -155,10 +165,12 @@ CALLED u32 best_waiting(s32 cpu, struct gang_choice *best)
 		if (!best->known || before(r.vtime, best->first))
 			best->first = r.vtime;
 		best->known = 1;
-		if (r.fresh && (!best->awake || before(r.vtime, best->fresh)))
-			best->fresh = r.vtime;
-		best->awake += r.fresh;
-		rank = rank_beside(rank_of(&r), r.vtime, best);
+		best->awake += r.fresh == FRESH;
+		if (r.fresh && (!best->is_woken || before(r.vtime, best->woken))) {
+			best->woken = r.vtime;
+			best->is_woken = 1;
+		}
+		rank = rank_beside(rank_of(&r), r.vtime, best, lead);
 		if (rank == RANK_NOT)
 			rank = rank_of_stopped(&r, best);
 		if (!ranks_before(rank, r.urgent_since, best))

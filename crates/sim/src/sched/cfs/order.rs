@@ -431,6 +431,18 @@ impl Order for CfsOrder {
         least.map_or(i64::MIN, |least| vruntime(task) - least)
     }
 
+    fn is_far_ahead(&self, cpu: PcpuId, task: TaskId, other: TaskId, turn: bool) -> bool {
+        let slice = if turn {
+            self.slice_as(cpu, task, true)
+        } else {
+            0
+        };
+        let slice = virtual_time(slice, self.entity(task).weight);
+        let gran = virtual_time(self.params.wakeup_granularity, self.entity(other).weight);
+        let lead = self.entity(task).vruntime - self.entity(other).vruntime;
+        lead > slice + gran
+    }
+
     fn bound_to(&self, task: TaskId) -> Option<PcpuId> {
         self.entity(task).bound
     }

@@ -697,6 +697,25 @@ fn who_calls_siblings_leaves_sleepers_their_moment() {
     }
 }
 
+/// Two pairs of vCPUs that wake each other, beside a VM that computes: that one does not take its pCPUs back by a call
+/// each time that one of them waits.
+#[test]
+fn who_calls_siblings_leaves_those_that_wake_each_other_their_share() {
+    let share = |gang| {
+        let hands = |n: u32| Does::Hands {
+            work: 200 * US,
+            to: n ^ 1,
+            first: n.is_multiple_of(2),
+        };
+        let handing = (0..4).map(|n| Job::new(hands(n)).vcpu(0, n));
+        let computing = (0..4).map(|n| from(MS, 1, n));
+        let (outcome, _) = starts(4, handing.chain(computing).collect(), gang, 4 * SEC);
+        run_shares(&outcome)[..4].iter().sum::<f64>()
+    };
+    let (called, without) = (share(Gang::Dynamic), share(Gang::None));
+    assert!(called > 0.7 * without, "{called}, {without} without calls");
+}
+
 /// Seven vCPUs that compute and one that sleeps for most of the time, on four pCPUs: who shares its pCPU
 /// with the sleeper alone takes turns with the others at that.
 #[test]

@@ -19,12 +19,17 @@
 //! - Where two gangs are called to one pCPU, the lower virtual runtime goes first and the other call
 //!   stays.
 //! - Siblings that wake up later are not called: they were not runnable.
-//! - Nothing bounds what a vCPU owes that was called. Where the first is given its turn at each of many
-//!   wake-ups, a sibling that computes is called each time, before it has paid for the last. And a VM that
-//!   computes takes all its pCPUs back from one whose vCPUs wake each other as soon as one of those blocks.
+//! - A call brings a turn forward, and adds none: "this step only occurs when the scheduler normally selects the
+//!   first vCPU sibling", and "as a result, we still preserve fairness among VMs". So it waits while the sibling
+//!   is further ahead of somebody there than by a slice, as whoever takes turns in fair order is, and by the
+//!   granularity (`wakeup_preempt_entity()`), within which `pick_next_entity()` lets others say who should be next
+//!   "if it's not unfair". Beside one that woke and has not had a slice since, it waits while the sibling is ahead
+//!   by the granularity alone: what a sleeper is owed is bounded, so that it would lose for good what it waits
+//!   for calls. Without that, a VM that computes takes all its pCPUs back from one whose vCPUs wake each other as soon
+//!   as one of those blocks.
 
 use super::gang::State;
-use super::{Fair, Order};
+use super::{Books, Fair, Order};
 use crate::host::Host;
 use corun_model::{Nanos, PcpuId, TaskId};
 
@@ -47,6 +52,8 @@ pub(super) struct Calls {
     called: Vec<Vec<(usize, TaskId)>>,
     /// By task: the VM that it leads.
     leads: Vec<Option<usize>>,
+    /// By task: it woke, and has not had a slice since.
+    woken: Vec<bool>,
 }
 
 impl Calls {
@@ -55,18 +62,43 @@ impl Calls {
             gangs: Vec::new(),
             called: vec![Vec::new(); pcpus],
             leads: Vec::new(),
+            woken: Vec::new(),
         }
     }
 
     pub(super) fn add(&mut self) {
         self.leads.push(None);
+        self.woken.push(false);
     }
 
-    /// Who is called to `cpu`; of several the one that had least.
-    pub(super) fn first(&self, cpu: PcpuId, order: &impl Order, now: Nanos) -> Option<TaskId> {
+    /// `task` wakes, or has had a slice.
+    pub(super) fn is_woken(&mut self, task: TaskId, woken: bool) {
+        self.woken[task.index()] = woken;
+    }
+
+    /// Is it fair to all others on `cpu` if `task` goes first because it is called?
+    fn is_fair(&self, task: TaskId, cpu: PcpuId, order: &impl Order, books: &Books) -> bool {
+        let mut others = std::iter::successors(books.members(cpu, true), |&member| {
+            books.next_member(member, true)
+        });
+        !others.any(|other| {
+            let turn = !self.woken[other.index()];
+            other != task && order.is_far_ahead(cpu, task, other, turn)
+        })
+    }
+
+    /// Who is called to `cpu`, if that is fair; of several the one that had least.
+    pub(super) fn first(
+        &self,
+        cpu: PcpuId,
+        order: &impl Order,
+        books: &Books,
+        now: Nanos,
+    ) -> Option<TaskId> {
         let called = self.called[cpu.index()].iter();
         let called = called.filter(|(vm, _)| now < self.gangs[*vm].until);
         let called = called.map(|(_, task)| *task);
+        let called = called.filter(|task| self.is_fair(*task, cpu, order, books));
         called.min_by_key(|task| order.lead(cpu, *task))
     }
 

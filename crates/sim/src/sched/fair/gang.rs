@@ -72,6 +72,20 @@ impl State {
         }
     }
 
+    /// `task` wakes.
+    pub(super) fn wakes(&mut self, task: TaskId) {
+        if let Self::Dynamic(calls) = self {
+            calls.is_woken(task, true);
+        }
+    }
+
+    /// The slice of `task` is over.
+    pub(super) fn slice_is_over(&mut self, task: TaskId) {
+        if let Self::Dynamic(calls) = self {
+            calls.is_woken(task, false);
+        }
+    }
+
     /// `task` leaves the runqueue of `cpu`.
     pub(super) fn leaves(&mut self, task: TaskId, cpu: PcpuId, why: Leave) {
         match self {
@@ -112,7 +126,7 @@ impl<O: Order> Fair<O> {
         match &mut self.gangs {
             State::None => self.order.pick(cpu),
             State::Dynamic(calls) => {
-                if let Some(called) = calls.first(cpu, &self.order, host.now()) {
+                if let Some(called) = calls.first(cpu, &self.order, &self.books, host.now()) {
                     return Some(called);
                 }
                 let next = self.order.pick(cpu)?;

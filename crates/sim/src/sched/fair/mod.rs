@@ -438,6 +438,9 @@ impl<O: Order> HostScheduler for Fair<O> {
         self.refresh_weight(task, now);
         self.bring_load(task, cpu, last.is_none(), now);
         let why = last.map_or(Join::New, Join::Woken);
+        if last.is_some() {
+            self.gangs.wakes(task);
+        }
         self.attach(host, task, cpu, why);
         if let Some(here) = waker {
             self.order.woke(here);
@@ -506,6 +509,9 @@ impl<O: Order> HostScheduler for Fair<O> {
             self.refresh_weight(task, now);
         }
         let over = self.order.tick(cpu) || over;
+        if let Some(task) = self.books.rq(cpu).current.filter(|_| over) {
+            self.gangs.slice_is_over(task);
+        }
         let over = over || self.books.rq(cpu).lazy;
         if over && self.books.rq(cpu).of_this_class() > 1 {
             host.resched(cpu, Some(cpu));

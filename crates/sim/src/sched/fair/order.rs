@@ -91,6 +91,13 @@ pub(crate) trait Order {
         0
     }
 
+    /// Is `task` ahead of `other`, both members of the runqueue of `cpu`, by more than fair order tells
+    /// (`wakeup_preempt_entity()`), and than by a slice as well if a `turn` is to be forgiven?
+    fn is_far_ahead(&self, cpu: PcpuId, task: TaskId, other: TaskId, turn: bool) -> bool {
+        let _ = (cpu, task, other, turn);
+        false
+    }
+
     /// The pCPU that a sleeping `task` has to wake up on: it left a *ghost* on its runqueue.
     fn bound_to(&self, task: TaskId) -> Option<PcpuId> {
         let _ = task;

@@ -415,8 +415,6 @@ CALLED u32 keep(s32 cpu, struct task_struct *prev TRUSTED, struct task_ctx *t, u
 
 	if (!c || !t || t->cpu != cpu)
 		return 0;
-	if (t->fresh && !before(now, shared(c->slice_end)))
-		t->fresh = 0;
 	set_slice(prev, kernel_slice(turn_slice(prev, t)));
 	quota_settle(t, now);
 	fair_charge(prev, t, now);
@@ -559,6 +557,8 @@ RARE void dispatch_gangs(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, s
 		t->over = TURN_MOVES;
 		idle_for_now(cpu, c, best.again, now);
 	} else if (t && rank != RANK_NOT) {
+		if (t->fresh && !before(now, shared(c->slice_end)))
+			t->fresh = 0;
 		keep(cpu, prev, t, now);
 	} else if (!pull_idle(cpu)) {
 		idle_for_now(cpu, c, best.again, now);
@@ -729,7 +729,7 @@ CALLBACK(void, corun_running, struct task_struct *p)
 	rescued = is_rescued(t, c, ready);
 	enter(t, TASK_RUNNING, now);
 	t->woken = 0;
-	t->fresh = t->fresh && with_gangs() ? FRESH_TURN : 0;
+	t->fresh = t->fresh ? FRESH_TURN : 0;
 	t->queued = 0;
 	t->charged = now;
 	t->sum.switches++;

@@ -142,7 +142,7 @@ CALLED u32 move_fresh(s32 cpu, u64 vtime)
 		if (looked++ == TURN_LOOK || !before(queued_vtime(p) + knobs.wakeup_gran, vtime) ||
 		    !look_at_waiting(p, &w))
 			break;
-		if (!w.fresh || !before(w.vtime + knobs.wakeup_gran, vtime))
+		if (w.fresh != FRESH || !before(w.vtime + knobs.wakeup_gran, vtime))
 			continue;
 		moved = move_queued(p, cpu);
 		break;

@@ -160,7 +160,7 @@ struct task_ctx {
 	s32 clock_cpu;	   /* pCPU whose clock vtime is told by */
 	u8 woken;	   /* has not been queued since it woke; or WOKEN_UNANSWERED */
 	u8 queued;	   /* has been, and has not run since */
-	u16 fresh;	   /* turn.h: FRESH or, where gangs are, FRESH_TURN */
+	u16 fresh;	   /* turn.h: FRESH; gang_pick.h: or FRESH_TURN */
 	u32 load;	   /* what it adds to the load of the pCPU it occupies */
 	u64 urgent;	   /* gang_demand.h: time left to it as an urgent vCPU, ns */
 	u64 urgent_since;  /* since when it is urgent; 0: it is not. Asymmetric: by when it is */

@@ -2,13 +2,14 @@
 //! Idle groups (`cpu.idle`): who gives way to whom at a wake-up, whatever the order says.
 //!
 //! Linux compares the entities where the paths of two tasks part (`find_matching_se()`). If that of the current
-//! one is an idle group, and that of the woken one is not, the pCPU is to schedule, and a slice protects nobody; the other way round nobody is
-//! preempted (`check_preempt_wakeup_fair()` of 6.12). And a pCPU that has only tasks of idle groups is as good as
-//! an idle one for a sleeper that looks for such (`sched_idle_cpu()` in `select_idle_sibling()`).
+//! one is an idle group, and that of the woken one is not, the pCPU is to schedule, and a slice protects nobody;
+//! the other way round nobody is preempted (`check_preempt_wakeup_fair()` of 6.12). And a pCPU that has only
+//! tasks of idle groups is as good as an idle one for a sleeper that looks for such (`sched_idle_cpu()` in
+//! `select_idle_sibling()`).
 //!
-//! `cpu.idle` came with 5.15; here all kernels have it, as they have quotas
-//! ([`bandwidth`](super::bandwidth)). Left out: that CFS of 5.15 to 6.5 places sleepers of idle groups with less credit
-//! and gives idle groups shorter slices; that balancing and the placing of new tasks take such a pCPU for idle, too.
+//! `cpu.idle` came with 5.15; here all kernels have it, as they have quotas ([`bandwidth`](super::bandwidth)).
+//! Left out: that CFS of 5.15 to 6.5 places sleepers of idle groups with less credit and gives idle groups
+//! shorter slices; that balancing and the placing of new tasks take such a pCPU for idle, too.
 
 use super::weights::Groups;
 use super::{Fair, Order};

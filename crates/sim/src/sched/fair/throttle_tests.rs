@@ -59,7 +59,7 @@ fn kernel_on(name: &str, host: &HostParams) -> Boxed {
     let pcpus = host.topology.pcpus();
     match CfsParams::preset(name, pcpus) {
         Some(cfs) => Box::new(Cfs::new(cfs, host)),
-        None => Box::new(Eevdf::new(EevdfParams::preset(name, pcpus).unwrap(), &host)),
+        None => Box::new(Eevdf::new(EevdfParams::preset(name, pcpus).unwrap(), host)),
     }
 }
 

@@ -8,9 +8,10 @@
 //! hierarchy costs no extra slice level.
 //!
 //! cgroups around those of VMs divide their weights likewise, level by level: what a member counts is its
-//! part of its group's weight, times that group's part of the weight of the one around it. A group is a member of the one around
-//! it while any of its own wants to run. An idle group (`cpu.idle`) weighs 3, and is preempted by all that is
-//! not idle ([`ranks`](super::ranks)). Helpers of a VM, such as iothreads, count one by one, as in the root; in its quota they are.
+//! part of its group's weight, times that group's part of the weight of the one around it. A group is a member
+//! of the one around it while any of its own wants to run. An idle group (`cpu.idle`) weighs 3, and is
+//! preempted by all that is not idle ([`ranks`](super::ranks)). Helpers of a VM, such as iothreads, count one by
+//! one, as in the root; in its quota they are.
 //!
 //! What the siblings count for differs. 2.6.33 (`tg_shares_up()`) goes by those that want to run at
 //! the moment. Later kernels (`calc_group_shares()`) go by load averages, so that a sibling that

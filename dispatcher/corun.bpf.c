@@ -459,7 +459,7 @@ RARE void dispatch_or_keep(s32 cpu, struct cpu_ctx *c, struct task_struct *prev,
 		return;
 	}
 	if (!(stays && !lets_others(t) && still_first(c, cpu, now)) && move_next(cpu, c)) {
-		t->over = TURN_OVER;
+		t->over |= TURN_OVER;
 		return;
 	}
 	if (!stays) {
@@ -550,7 +550,7 @@ RARE void dispatch_gangs(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, s
 	/* Who yielded lets others go first, whatever it is owed. */
 	better =
 	    best.rank > rank || (best.rank == rank && rank != RANK_URGENT &&
-				 ((t && t->over == TURN_OVER) || before(best.vtime, best.bound)));
+				 ((t && t->over & TURN_OVER) || before(best.vtime, best.bound)));
 	if (better && best.id && take(cpu, best.id))
 		return;
 	if (t && looks && finds_idle_core(cpu, c, prev, t)) {
@@ -819,9 +819,7 @@ CALLBACK(bool, corun_yield, struct task_struct *p, struct task_struct *to)
 
 	if (!t)
 		return false;
-	yields = !to || favour(to, now_ns());
-	if (yields)
-		end_turn(p, t);
+	yields = to ? yield_to(p, t, to) : end_turn(p, t, TURN_OVER);
 	callback_end(yields);
 	return yields;
 }

@@ -363,7 +363,7 @@ RARE void gang_stopped_one(struct task_struct *p, struct task_ctx *t, bool runna
 	 * before its slice. */
 	if (g.conf && g.mode == GANG_ASYMMETRIC)
 		asymmetric_claim(p, t, &g,
-				 runnable && t->over != TURN_OVER && asymmetric_cut_short(t, now),
+				 runnable && !(t->over & TURN_OVER) && asymmetric_cut_short(t, now),
 				 now);
 	if (g.ctx && (g.mode == GANG_DYNAMIC || is_relaxed(&g)))
 		dynamic_stopped(&g, id_of(p), now);

@@ -104,13 +104,13 @@ struct ranked {
 	u16 fresh; /* as in task_ctx */
 };
 
-/* A task that another one yields to, as yield.h looks at it. */
+/* A task that waits, as yield.h looks at it. */
 struct favoured {
 	u64 vtime;
 	u32 state;
 	s32 cpu;
 	u32 vm;
-	u32 pad;
+	u32 over; /* as in task_ctx */
 };
 
 /* What happened to a task since it was first seen; ns and counts. */
@@ -135,6 +135,8 @@ struct task_counters {
 /* task_ctx.over: its turn is over, as it yielded or others go first; or it goes on elsewhere. */
 #define TURN_OVER 1u
 #define TURN_MOVES 2u
+/* With TURN_OVER: it spun, and let others go first (yield.h). */
+#define TURN_SPUN 4u
 
 /* task_ctx.fresh: it has not run since it woke, or was placed anew; it has, and not for a slice. */
 #define FRESH 1u

@@ -347,7 +347,7 @@ static inline void look_at_ranked(struct task_struct *p, struct ranked *r)
 	r->vtime = queued_vtime(p);
 }
 
-/* What may be known of a task that another one yields to. */
+/* What may be known of a task that waits, and that another one yields to. */
 static inline bool look_at_favoured(struct task_struct *p, struct favoured *to)
 {
 	struct task_ctx *t = raw_task_ctx(p);
@@ -358,6 +358,7 @@ static inline bool look_at_favoured(struct task_struct *p, struct favoured *to)
 	to->state = shared(t->state);
 	to->cpu = shared(t->cpu);
 	to->vm = shared(t->vm);
+	to->over = shared(t->over);
 	return true;
 }
 

@@ -39,6 +39,8 @@ mod queues;
 mod tests;
 #[cfg(test)]
 mod turn_tests;
+#[cfg(test)]
+mod yield_tests;
 
 use crate::event_queue::EventId;
 use crate::host::{Host, HostParams, TaskState};

@@ -882,6 +882,7 @@ CALLBACK(void, corun_exit_task, struct task_struct *p, struct scx_exit_task_args
 SIMULATED_CALLBACK(corun_flush_ipi, struct task_struct *p)
 {
 	struct task_ctx *t = callback_begin(OP_FLUSH_IPI, p, 0);
+	s32 cpu = NO_PCPU;
 	struct gang g;
 
 	if (!t)
@@ -889,7 +890,9 @@ SIMULATED_CALLBACK(corun_flush_ipi, struct task_struct *p)
 	g = gang_of(t);
 	if (g.conf && g.mode == GANG_DEMAND && shared(g.conf->flush_boost) &&
 	    note_awaited(t, now_ns()))
-		kick(t->cpu, KICK_PREEMPT);
+		cpu = awaited_at(t);
+	if (cpu != NO_PCPU)
+		kick(cpu, KICK_PREEMPT);
 	callback_end(0);
 }
 

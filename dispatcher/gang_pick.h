@@ -441,6 +441,8 @@ RARE bool gang_preempts_one(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u64 
 		return fair;
 	if (g.mode == GANG_ASYMMETRIC)
 		return asymmetric_preempts(t, c) || fair;
+	if (g.mode == GANG_DEMAND)
+		r.awaited = shared(t->awaited); /* it was being placed: awaited.h */
 	rank = rank_of(&r);
 	if (g.vm && g.conf && g.mode == GANG_STRICT) {
 		runs = shared(c->cur_vm);

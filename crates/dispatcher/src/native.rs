@@ -731,6 +731,16 @@ impl<S: Services> Native<S> {
         });
     }
 
+    /// The same in the midst of a callback on this thread: on another CPU, as it were.
+    ///
+    /// # Safety
+    /// `task` must be a live task of the dispatcher whose callback it is.
+    #[cfg(test)]
+    pub(crate) unsafe fn flush_ipi_within(task: *mut TaskStruct) {
+        // SAFETY: the caller's promise.
+        unsafe { (Self::C.flush_ipi)(task) }
+    }
+
     /// Calls C for `task`, with time and place set.
     fn call<R>(
         &mut self,

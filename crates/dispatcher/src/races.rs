@@ -4,7 +4,9 @@
 use crate::conf::{GroupConf, Knobs, PcpuConf};
 use crate::layout::{CpuCtx, MAX_PCPUS, MAX_VMS, TaskStruct, VmCtx};
 use crate::native::{Build, Kick, Native, Services};
-use corun_model::{Nanos, PcpuSet, Placement, VmId, VmPlan};
+use corun_model::{Boost, Gang, Nanos, PcpuId, PcpuSet, Placement, VmId, VmPlan};
+use std::cell::Cell;
+use std::rc::Rc;
 
 /// `enum tap_kind`: a value that others change, as it was read.
 const SHARED: u32 = 12;
@@ -15,17 +17,40 @@ const FETCHED: u32 = 13;
 /// The slot of a VM, as it was found.
 const VM_SLOT: u32 = 16;
 
+/// `enum task_state`: it wants a pCPU.
+const READY: u32 = 1;
+
 const PCPUS: u32 = 2;
 
 /// The VM whose slot is at stake, and another one.
 const VM: u32 = 7;
 const OTHER: u32 = 8;
 
-/// What another CPU does, and when: as soon as an input of this kind and value has been read.
+/// When another CPU comes in between.
+enum When {
+    /// As soon as an input of this kind and value has been read.
+    Read(u32, u64),
+    /// As soon as so many inputs more have been read, of whatever kind.
+    Inputs(u32),
+}
+
+/// What another CPU does, and when.
 struct Between {
-    kind: u32,
-    value: u64,
+    when: When,
     does: Box<dyn FnOnce(&mut Host)>,
+}
+
+impl Between {
+    /// An input has been read: is it time?
+    fn comes(&mut self, kind: u32, value: u64) -> bool {
+        match &mut self.when {
+            When::Read(read, what) => (*read, *what) == (kind, value),
+            When::Inputs(left) => {
+                *left = left.saturating_sub(1);
+                *left == 0
+            }
+        }
+    }
 }
 
 /// A host where nothing is queued, unless somebody comes in between.
@@ -36,14 +61,15 @@ struct Host {
     waits: [u32; PCPUS as usize],
     /// How long the last timer that was started takes.
     delay: Nanos,
+    /// pCPUs that were asked to schedule, and how.
+    kicked: Vec<(u32, Kick)>,
 }
 
 impl Services for Host {
     const BUILD: Build = Build::Tapped;
 
     fn tap_in(&mut self, kind: u32, value: u64) -> u64 {
-        let comes = |between: &mut Between| (between.kind, between.value) == (kind, value);
-        if let Some(between) = self.between.take_if(comes) {
+        if let Some(between) = self.between.take_if(|between| between.comes(kind, value)) {
             (between.does)(self);
         }
         value
@@ -70,7 +96,9 @@ impl Services for Host {
     fn insert(&mut self, _task: usize, _queue: u64, _slice: Nanos, _vtime: u64) {}
     fn insert_next(&mut self, _task: usize, _cpu: u32, _slice: Nanos) {}
     fn insert_local(&mut self, _task: usize, _slice: Nanos) {}
-    fn kick(&mut self, _cpu: u32, _how: Kick) {}
+    fn kick(&mut self, cpu: u32, how: Kick) {
+        self.kicked.push((cpu, how));
+    }
     fn set_slice(&mut self, _task: usize, _slice: Nanos) {}
     fn start_timer(&mut self, _timer: u32, delay: Nanos) {
         self.delay = delay;
@@ -132,7 +160,10 @@ fn between(native: &mut Native<Host>, kind: u32, value: u64, does: fn(&mut VmCtx
     let slot = native.vms().wrapping_add(VM as usize);
     // SAFETY: a slot of the table that the native build works on, which it does not while it asks the host.
     let does = Box::new(move |_: &mut Host| does(unsafe { &mut *slot }));
-    native.services().between = Some(Between { kind, value, does });
+    native.services().between = Some(Between {
+        when: When::Read(kind, value),
+        does,
+    });
 }
 
 /// The last vCPU exits; before it has freed the slot, a new one of the same VM is counted there.
@@ -203,8 +234,7 @@ fn halts(gives_way: bool, does: fn(&mut Host, &mut CpuCtx)) -> (bool, bool) {
     // SAFETY: as in between(): a pCPU's books, and nobody is at work on them now.
     unsafe { (*first.wrapping_add(1)).holds.begun = BEGUN };
     native.services().between = Some(Between {
-        kind: FETCHED,
-        value: BEGUN,
+        when: When::Read(FETCHED, BEGUN),
         // SAFETY: the same.
         does: Box::new(move |host| does(host, unsafe { &mut *first })),
     });
@@ -243,8 +273,7 @@ fn a_hold_that_ends_while_its_vcpu_comes_back_leaves_no_busy_pcpu_idle() {
     first.load = 10_000;
     let second = cpus.wrapping_add(1);
     native.services().between = Some(Between {
-        kind: FETCHED,
-        value: began,
+        when: When::Read(FETCHED, began),
         does: Box::new(move |_| {
             // SAFETY: the same.
             let second = unsafe { &mut *second };
@@ -305,8 +334,7 @@ fn who_leaves_for_another_class_meanwhile_is_not_counted_again() {
     native.services().waits[0] = 1;
     let (first, leaves) = (native.cpus(), std::ptr::from_mut(native.task(0)));
     native.services().between = Some(Between {
-        kind: MOVED,
-        value: 0,
+        when: When::Read(MOVED, 0),
         does: Box::new(move |_| {
             // SAFETY: as above, and of a task's books.
             let (first, ctx) = unsafe { (&mut *first, &mut (*leaves).ctx) };
@@ -369,8 +397,7 @@ fn who_finds_a_period_begun_and_not_filled_yet_does_not_wait_for_the_next_one() 
     assert_eq!(left, 0, "it has used its quota up");
     let group = native.groups();
     native.services().between = Some(Between {
-        kind: SHARED,
-        value: end,
+        when: When::Read(SHARED, end),
         // SAFETY: as in between(): a cgroup's books, and nobody is at work on them now.
         does: Box::new(move |_| unsafe { (*group).period_end = end + PERIOD }),
     });
@@ -382,4 +409,74 @@ fn who_finds_a_period_begun_and_not_filled_yet_does_not_wait_for_the_next_one() 
     );
     let delay = native.services().delay;
     assert!(delay <= 100_000, "{delay}");
+}
+
+/// What came of an interrupt that a sibling waits for.
+struct Awaited {
+    /// Was the vCPU ready then?
+    ready: bool,
+    /// Whom was asked to schedule, and how?
+    kicked: Vec<(u32, Kick)>,
+}
+
+/// A vCPU wakes, or was `queued` and has to leave its pCPU. KVM tells that a sibling waits for it
+/// (crates/linux/bpf/awaited.bpf.c) once so many inputs have been read. `None`: there are not so many.
+fn awaited_after(inputs: u32, queued: bool) -> Option<Awaited> {
+    let mut native = host(1);
+    let plan = VmPlan {
+        gang: Gang::Demand(Boost::default()),
+        ..VmPlan::placed(VmId(0), Placement::LoadConscious)
+    };
+    native.configure_vm(VM, &plan, None, &PcpuSet::first(PCPUS));
+    if queued {
+        native.select_cpu(1_000, 0, 0, 0, None);
+        native.enqueue(1_000, 0, 0);
+        native.task(0).allowed = PcpuSet::from_iter([PcpuId(1)]);
+    }
+    for cpu in 0..PCPUS {
+        // SAFETY: as in between(): a pCPU's books, and nobody is at work on them now.
+        let books = unsafe { &mut *native.cpus().wrapping_add(cpu as usize) };
+        (books.idle, books.nr, books.load) = (0, 1, 100);
+    }
+    let vcpu: *mut TaskStruct = native.task(0);
+    let ready = Rc::new(Cell::new(false));
+    let seen = Rc::clone(&ready);
+    native.services().kicked.clear();
+    native.services().between = Some(Between {
+        when: When::Inputs(inputs),
+        // SAFETY: a task of the context whose callback this is in the midst of, on this thread.
+        does: Box::new(move |_| unsafe {
+            seen.set((*vcpu).ctx.state == READY);
+            Native::<Host>::flush_ipi_within(vcpu);
+        }),
+    });
+    if !queued {
+        native.select_cpu(1_000, 0, 0, 0, None);
+    }
+    native.enqueue(1_000, 0, 0);
+    let host = native.services();
+    host.between.is_none().then(|| Awaited {
+        ready: ready.get(),
+        kicked: host.kicked.clone(),
+    })
+}
+
+/// Never is a pCPU asked that it has not got: the kernel would end the dispatcher. Whoever is placed is next there.
+#[test]
+fn a_sibling_may_wait_for_one_that_has_no_pcpu_yet() {
+    for queued in [false, true] {
+        let mut placed = 0;
+        for inputs in 1.. {
+            let Some(awaited) = awaited_after(inputs, queued) else {
+                break;
+            };
+            let kicked = awaited.kicked;
+            let there = kicked.iter().all(|(cpu, _)| *cpu < PCPUS);
+            assert!(there, "after {inputs} inputs: {kicked:?}");
+            let next = kicked.iter().any(|(_, how)| *how == Kick::Preempt);
+            assert_eq!(next, awaited.ready, "after {inputs} inputs: {kicked:?}");
+            placed += u32::from(next);
+        }
+        assert!(placed > 20, "ready for {placed} inputs only");
+    }
 }

@@ -90,6 +90,7 @@ int introduce(struct thread_key *who)
 static void wait_for(struct task_struct *p, u32 tgid)
 {
 	struct task_ctx *t;
+	s32 cpu;
 
 	if ((u32)p->tgid != tgid)
 		return;
@@ -97,7 +98,9 @@ static void wait_for(struct task_struct *p, u32 tgid)
 	if (!t || !note_awaited(t, bpf_ktime_get_ns()))
 		return;
 	__sync_fetch_and_add(&awaited, 1);
-	scx_bpf_kick_cpu(t->cpu, SCX_KICK_PREEMPT);
+	cpu = awaited_at(t);
+	if (cpu != NO_PCPU)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 }
 
 SEC("tp_btf/kvm_apic_accept_irq")

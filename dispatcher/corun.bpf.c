@@ -541,7 +541,7 @@ RARE void dispatch_gangs(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, s
 		best.stays = stays_as(rank, t);
 		best_waiting(cpu, &best);
 	}
-	rank = rank_beside(rank, best.bound, &best, call_lead(c));
+	rank = rank_beside(rank, best.bound, &best, cpu);
 	looks = rank >= RANK_ORDINARY && best.rank <= rank && balance_is_due(c, now);
 	if (looks && pull_busy(cpu, best.awake, now))
 		return;

@@ -117,37 +117,36 @@ CALLED u32 rank_of_stopped(struct ranked *r, struct gang_choice *best)
 	return RANK_NOT;
 }
 
-/*
- * `rank` of one with this virtual time, beside who waits and who runs. A call by siblings does not
- * count for one that is by more than `lead` ahead of who is owed most there, nor beside one that
- * woke, has not had a slice since, and would interrupt it by fair order (gang_dynamic.h).
- */
-static inline u32 rank_beside(u32 rank, u64 vtime, struct gang_choice *best, u64 lead)
+/* How far ahead a call counts on `cpu`: by a turn, as far as fair order tells turns. */
+static inline u64 call_lead(s32 cpu)
 {
-	bool ahead = best->known && before(best->first + lead, vtime);
+	struct cpu_ctx *c = cpu_at(cpu);
+	u64 turn = c ? fair_cost(knobs.slice, shared(c->cur_rate)) : 0;
+
+	return turn + knobs.wakeup_gran;
+}
+
+/*
+ * `rank` of one with this virtual time, beside who waits for `cpu` and who runs there. A call by
+ * siblings does not count for one that is too far ahead of who is owed most there, nor beside one
+ * that woke, has not had a slice since, and would interrupt it by fair order (gang_dynamic.h). A
+ * function of its own: those around have no stack left.
+ */
+RARE u32 rank_beside(u32 rank, u64 vtime, struct gang_choice *best, s32 cpu)
+{
+	bool ahead = best->known && before(best->first + call_lead(cpu), vtime);
 	bool late = best->is_woken && before(best->woken + knobs.wakeup_gran, vtime);
 
 	return rank == RANK_TARGET && (ahead || late) ? RANK_ORDINARY : rank;
 }
 
-/* How far ahead a call counts on `c`: by a turn, as far as fair order tells turns. */
-static inline u64 call_lead(struct cpu_ctx *c)
-{
-	u64 turn = fair_cost(knobs.slice, shared(c->cur_rate));
-
-	return turn + knobs.wakeup_gran;
-}
-
 /* Who of those who wait for `cpu` shall run next? Returns best->id. */
 CALLED u32 best_waiting(s32 cpu, struct gang_choice *best)
 {
-	struct cpu_ctx *c = cpu_at(cpu);
 	struct task_struct *p;
-	u64 lead;
 
-	if (!best || !c)
+	if (!best)
 		return 0;
-	lead = call_lead(c);
 	best->id = 0;
 	best->rank = RANK_NOT;
 	best->again = 0;
@@ -170,7 +169,7 @@ CALLED u32 best_waiting(s32 cpu, struct gang_choice *best)
 			best->woken = r.vtime;
 			best->is_woken = 1;
 		}
-		rank = rank_beside(rank_of(&r), r.vtime, best, lead);
+		rank = rank_beside(rank_of(&r), r.vtime, best, cpu);
 		if (rank == RANK_NOT)
 			rank = rank_of_stopped(&r, best);
 		if (!ranks_before(rank, r.urgent_since, best))

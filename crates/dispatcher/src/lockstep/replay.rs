@@ -301,3 +301,20 @@ fn call(native: &mut Native<Tape>, record: &Record, task: usize) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Recordings older than such an input replay as ever, and new ones hold it where it is not 0.
+    #[test]
+    fn what_is_not_there_is_0_where_that_may_be() {
+        const MICRO: u32 = 24;
+        const SHARED: u32 = 12;
+        let entry = |kind| Entry { kind, value: 1 };
+        let mut tape = Tape::default();
+        tape.load(&[entry(SHARED), entry(MICRO), entry(SHARED)]);
+        let read = [MICRO, SHARED, MICRO, SHARED, MICRO].map(|kind| tape.tap_in(kind, 1));
+        assert_eq!((read, tape.rest()), ([0, 1, 1, 1, 0], None));
+    }
+}

@@ -165,7 +165,10 @@ fn the_others_slices() {
             .map(|task| task.slice.unwrap() / MS)
             .collect::<Vec<_>>()
     };
-    assert_eq!(slices(settled(&mut VSlicer::default(), &seen)), [5, 30, 30]);
+    let micro = settled(&mut VSlicer::default(), &seen);
+    let spread: Vec<bool> = micro.tasks.iter().map(|task| task.micro).collect();
+    assert_eq!(spread, [true, false, false]);
+    assert_eq!(slices(micro), [5, 30, 30]);
     assert_eq!(
         slices(settled(&mut Microsliced::default(), &seen)),
         [1, 1, 1]

@@ -12,13 +12,12 @@
  * one pCPU, fair order decides and the other call stays. A sibling that was called is charged like
  * any other: where gangs run out of turn, others are ahead of them later.
  *
- * How far out of turn? The paper has it that "this step only occurs when the scheduler normally
- * selects the first vCPU sibling", and "as a result, we still preserve fairness among VMs"; and
- * that no execution is delayed, but slices are shortened (§5.2.2). So a call brings a turn forward,
- * and adds none (rank_beside()):
+ * How far out of turn? Algorithm 3 switches in every sibling that is runnable; and the paper has it
+ * that "this step only occurs when the scheduler normally selects the first vCPU sibling", that "as
+ * a result, we still preserve fairness among VMs", and that no execution is delayed (§5.2.2). Both
+ * hold with two exceptions (rank_beside()):
  *
- *   - A sibling is called in vain while it is further ahead of who is owed most there than by a
- * turn. Whoever takes turns in fair order is ahead by as much.
+ *   - A sibling is called in vain while it is CALL_LEAD slices ahead of who is owed most there.
  *   - So it is beside one that woke, has not had a slice since, and would interrupt it by fair
  * order. What such a one is owed is bounded (sleeper_credit), so that it would lose for good what
  * it waits for calls: a VM that computes takes its pCPU back when another one's vCPU waits, calls

@@ -117,13 +117,17 @@ CALLED u32 rank_of_stopped(struct ranked *r, struct gang_choice *best)
 	return RANK_NOT;
 }
 
-/* How far ahead a call counts on `cpu`: by a turn, as far as fair order tells turns. */
+/* So many slices of virtual time ahead a sibling is called in vain: any bound keeps shares in the
+ * long run, and this one hardly ever keeps a gang from starting together (assumed). */
+#define CALL_LEAD 32
+
+/* How far ahead a call counts on `cpu`. */
 static inline u64 call_lead(s32 cpu)
 {
 	struct cpu_ctx *c = cpu_at(cpu);
 	u64 turn = c ? fair_cost(knobs.slice, shared(c->cur_rate)) : 0;
 
-	return turn + knobs.wakeup_gran;
+	return CALL_LEAD * turn + knobs.wakeup_gran;
 }
 
 /*

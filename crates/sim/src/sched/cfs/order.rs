@@ -18,6 +18,9 @@ use super::params::CfsParams;
 use crate::sched::fair::{Forest, Generation, Join, Leave, Order, Root, virtual_time};
 use corun_model::{Nanos, PcpuId, TaskId};
 
+/// So many slices ahead a sibling is called in vain, as under corun's dispatcher (dispatcher/gang_pick.h).
+const CALL_LEAD: Nanos = 32;
+
 #[derive(Clone, Copy, Debug)]
 struct Entity {
     weight: u64,
@@ -433,7 +436,7 @@ impl Order for CfsOrder {
 
     fn is_far_ahead(&self, cpu: PcpuId, task: TaskId, other: TaskId, turn: bool) -> bool {
         let slice = if turn {
-            self.slice_as(cpu, task, true)
+            CALL_LEAD * self.slice_as(cpu, task, true)
         } else {
             0
         };

@@ -19,14 +19,13 @@
 //! - Where two gangs are called to one pCPU, the lower virtual runtime goes first and the other call
 //!   stays.
 //! - Siblings that wake up later are not called: they were not runnable.
-//! - A call brings a turn forward, and adds none: "this step only occurs when the scheduler normally selects the
-//!   first vCPU sibling", and "as a result, we still preserve fairness among VMs". So it waits while the sibling
-//!   is further ahead of somebody there than by a slice, as whoever takes turns in fair order is, and by the
-//!   granularity (`wakeup_preempt_entity()`), within which `pick_next_entity()` lets others say who should be next
-//!   "if it's not unfair". Beside one that woke and has not had a slice since, it waits while the sibling is ahead
-//!   by the granularity alone: what a sleeper is owed is bounded, so that it would lose for good what it waits
-//!   for calls. Without that, a VM that computes takes all its pCPUs back from one whose vCPUs wake each other as soon
-//!   as one of those blocks.
+//! - Algorithm 3 calls every sibling, "only when the scheduler normally selects the first", and "as a result, we still
+//!   preserve fairness among VMs". So a call waits while the sibling is further ahead of somebody there than by 32
+//!   slices, as under corun's dispatcher (assumed: shares are kept in the long run). Beside one that woke and has
+//!   not had a slice since, it waits while the sibling is ahead by the granularity within which
+//!   `pick_next_entity()` lets others say who should be next "if it's not unfair" (`wakeup_preempt_entity()`): what a
+//!   sleeper is owed is bounded, so that it would lose for good what it waits for calls. Without that, a VM that computes
+//!   takes all its pCPUs back from one whose vCPUs wake each other as soon as one of those blocks.
 
 use super::gang::State;
 use super::{Books, Fair, Order};

@@ -32,15 +32,15 @@ fn medians(runs: &[Runs], figure: impl Fn(Run) -> f64 + Copy) -> Vec<f64> {
 }
 
 #[test]
-fn short_polls_help_and_long_ones_eat_the_slice() {
+fn short_polls_do_no_harm_and_long_ones_eat_the_slice() {
     let rates: Vec<f64> = FEW.iter().map(|runs| runs.mean(redis)).collect();
+    let short = SHORT.map(|place| rates[place] / rates[NONE]);
     assert!(
-        SHORT.iter().all(|&place| rates[place] > 1.1 * rates[NONE]),
+        short.iter().all(|ratio| (ratio - 1.0).abs() < 0.1),
         "{rates:?}"
     );
-    let best = rates.iter().copied().fold(0.0, f64::max);
     assert!(
-        LONG.iter().all(|&place| rates[place] < 0.8 * best),
+        LONG.iter().all(|&place| rates[place] < 0.85 * rates[NONE]),
         "{rates:?}"
     );
 }
@@ -55,13 +55,9 @@ fn polling_costs_the_neighbour() {
 }
 
 #[test]
-fn a_busy_server_loses_by_long_polls() {
+fn a_busy_server_hardly_polls_briefly() {
     let rates = medians(&MANY, redis);
     assert!((rates[1] / rates[NONE] - 1.0).abs() < 0.1, "{rates:?}");
-    assert!(
-        LONG.iter().all(|&place| rates[place] < 0.9 * rates[NONE]),
-        "{rates:?}"
-    );
 }
 
 /// The page's part.
@@ -92,7 +88,7 @@ pub fn section() -> Section {
         paper: "Dissertation §3.2.1 and Figure 3.1(a): enhanced halt polling with a limit of 10 us to \
                 5 ms. Throughput of Redis and PageRank rises slightly, reaches a plateau at about \
                 10 % from 200 us on; beyond 0.5 ms Redis degrades (§3.3). 100 %: no polling.",
-        verdict: "that short polls help Redis: yes; that it falls from 0.5 ms on: yes; that PageRank \
+        verdict: "that short polls help Redis: no, they do it no harm; that it falls from 0.5 ms on: yes; that PageRank \
                   gains, too: no, it loses",
         heads: &[
             "longest poll",
@@ -110,7 +106,9 @@ pub fn section() -> Section {
                     neighbour loses what is polled away.",
         differs: "The paper's PageRank gains as much as Redis, which it puts down to fewer switches; \
                   here a switch costs 2.5 us, and no flush of caches and predictors, which that \
-                  kernel does for each, is modelled. Redis gains more than 10 %. A window that \
+                  kernel does for each, is modelled. Nor does Redis gain: its requests and \
+                  replies carry each other's ACKs, so that a vCPU is woken half as often as when each packet had one of \
+                  its own, when short polls brought Redis 20 % and more. A window that \
                   suffices is kept and one that does not is reset, so seeds end in different \
                   states, hence the ranges. In an earlier form of this scenario vCPUs were grouped \
                   by VM; wake-ups of many-vCPU groups hardly preempt under CFS, and Redis never \

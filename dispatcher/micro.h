@@ -80,8 +80,11 @@ static inline u64 due_of(struct task_struct *p, u64 vnow)
 	return due && !before(vnow + MICRO_LEAD, shared(t->vtime)) ? due : 0;
 }
 
-/* When is the first of those due who wait for `cpu`, by the clock `vnow`? 0: none is to be. */
-CALLED u64 first_due(s32 cpu, u64 vnow)
+/*
+ * When is the first of those due who wait for `cpu`, by the clock `vnow`? 0: none is to be. Timers
+ * ask, too, whose RCU lock a function that is verified on its own does not know of.
+ */
+RARE u64 first_due(s32 cpu, u64 vnow)
 {
 	struct task_struct *p;
 	u32 looked = 0;

@@ -172,7 +172,7 @@ fn a_lone_hog_has_its_share_beside_a_gang() {
     for share in [hogs, coming] {
         assert!((share - 0.5).abs() < 0.05, "{share}");
     }
-    assert!((0.1..0.5).contains(&calling), "{calling}");
+    assert!((0.1..0.55).contains(&calling), "{calling}");
 }
 
 /// Two pairs of vCPUs that wake each other, beside a VM that computes: that one does not take its pCPUs back each time

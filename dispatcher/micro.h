@@ -80,11 +80,8 @@ static inline u64 due_of(struct task_struct *p, u64 vnow)
 	return due && !before(vnow + MICRO_LEAD, shared(t->vtime)) ? due : 0;
 }
 
-/*
- * When is the first of those due who wait for `cpu`, by the clock `vnow`? 0: none is to be. Timers
- * ask, too, whose RCU lock a function that is verified on its own does not know of.
- */
-RARE u64 first_due(s32 cpu, u64 vnow)
+/* When is the first of those due who wait for `cpu`, by the clock `vnow`? 0: none is to be. */
+CALLED u64 first_due(s32 cpu, u64 vnow)
 {
 	struct task_struct *p;
 	u32 looked = 0;
@@ -130,16 +127,6 @@ RARE void micro_look(struct cpu_ctx *c, s32 cpu, u64 now)
 
 	if (due)
 		look_in(c, cpu, before(now + SLICE_MIN, due) ? due - now : SLICE_MIN, now);
-}
-
-/* The timer of `cpu` fired in the middle of a turn: is somebody due? */
-RARE bool micro_is_due(struct cpu_ctx *c, s32 cpu, u64 now)
-{
-	u64 due = queue_length(cpu) ? first_due(cpu, shared(c->vnow)) : 0;
-
-	if (due && before(now, due))
-		look_in(c, cpu, due - now, now);
-	return due && !before(now, due);
 }
 
 #endif

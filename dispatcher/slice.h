@@ -88,7 +88,8 @@ static inline void slice_timer(struct cpu_ctx *c, s32 cpu)
 		return;
 	}
 	if (now < end) {
-		if (with_micro() && micro_is_due(c, cpu, now)) {
+		/* Mostly it was set for who is due; dispatch looks who is. */
+		if (with_micro() && queue_length(cpu)) {
 			kick(cpu, KICK_PREEMPT);
 			return;
 		}

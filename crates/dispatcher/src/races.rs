@@ -213,11 +213,10 @@ fn the_last_of_a_vm_frees_its_slot() {
 /// Holds of the second hardware thread that have begun: a number that nothing else has.
 const BEGUN: u64 = 7_777;
 
-/// A vCPU halts on the second hardware thread of a core, which may be held for it. All that speaks against it has been
-/// looked at, and nobody can see yet that it is held, when another CPU `does` something to the host and the first
-/// hardware thread. Is the second held, and has the hold that began ended, for somebody else?
-fn halts(gives_way: bool, does: fn(&mut Host, &mut CpuCtx)) -> (bool, bool) {
-    let mut native = host(1);
+/// A host of cores of two hardware threads, which may be held for a millisecond, with so many vCPUs, of which the first
+/// runs on the second thread of the first core.
+fn with_cores(tasks: u32, gives_way: bool) -> Native<Host> {
+    let mut native = host(tasks);
     for cpu in 0..PCPUS {
         let conf = PcpuConf {
             hold: 1_000_000,
@@ -230,6 +229,14 @@ fn halts(gives_way: bool, does: fn(&mut Host, &mut CpuCtx)) -> (bool, bool) {
     native.select_cpu(1, 1, 0, 1, None);
     native.task(0).cpu = 1;
     native.running(2, 1, 0);
+    native
+}
+
+/// A vCPU halts on the second hardware thread of a core, which may be held for it. All that speaks against it has been
+/// looked at, and nobody can see yet that it is held, when another CPU `does` something to the host and the first
+/// hardware thread. Is the second held, and has the hold that began ended, for somebody else?
+fn halts(gives_way: bool, does: fn(&mut Host, &mut CpuCtx)) -> (bool, bool) {
+    let mut native = with_cores(1, gives_way);
     let first = native.cpus();
     // SAFETY: as in between(): a pCPU's books, and nobody is at work on them now.
     unsafe { (*first.wrapping_add(1)).holds.begun = BEGUN };
@@ -252,19 +259,7 @@ fn halts(gives_way: bool, does: fn(&mut Host, &mut CpuCtx)) -> (bool, bool) {
 #[test]
 fn a_hold_that_ends_while_its_vcpu_comes_back_leaves_no_busy_pcpu_idle() {
     let began = 1_003;
-    let mut native = host(2);
-    for cpu in 0..PCPUS {
-        let conf = PcpuConf {
-            hold: 1_000_000,
-            partner: (cpu ^ 1) + 1,
-            gives_way: 1,
-            ..PcpuConf::default()
-        };
-        native.configure_pcpu(cpu, conf);
-    }
-    native.select_cpu(1, 1, 0, 1, None);
-    native.task(0).cpu = 1;
-    native.running(2, 1, 0);
+    let mut native = with_cores(2, true);
     native.stopping(began, 1, 0, false);
     let cpus = native.cpus();
     // SAFETY: as in between(): pCPUs' books, and nobody is at work on them now.
@@ -289,19 +284,7 @@ fn a_hold_that_ends_while_its_vcpu_comes_back_leaves_no_busy_pcpu_idle() {
 /// The same where nobody is back: the pCPU is asked who is next, and is not held any more.
 #[test]
 fn a_hold_that_another_runqueue_ends_is_over_once_its_pcpu_is_asked() {
-    let mut native = host(2);
-    for cpu in 0..PCPUS {
-        let conf = PcpuConf {
-            hold: 1_000_000,
-            partner: (cpu ^ 1) + 1,
-            gives_way: 1,
-            ..PcpuConf::default()
-        };
-        native.configure_pcpu(cpu, conf);
-    }
-    native.select_cpu(1, 1, 0, 1, None);
-    native.task(0).cpu = 1;
-    native.running(2, 1, 0);
+    let mut native = with_cores(2, true);
     native.stopping(3, 1, 0, false);
     // SAFETY: as above.
     unsafe { (*native.cpus()).load = 10_000 };

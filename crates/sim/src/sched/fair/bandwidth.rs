@@ -410,27 +410,13 @@ impl Bandwidth {
 
 #[cfg(test)]
 mod tests {
+    use super::super::throttle_tests::limited;
     use super::*;
     use crate::load::Cgroup;
 
     const CPU: PcpuId = PcpuId(0);
     const OTHER: PcpuId = PcpuId(1);
     const VM: usize = 0;
-
-    fn group(time: Nanos, burst: Nanos, within: Option<usize>) -> Cgroup {
-        let period = 100 * MS;
-        let quota = Some(Quota {
-            time,
-            period,
-            burst,
-        });
-        Cgroup {
-            weight: 100,
-            idle: false,
-            quota,
-            within,
-        }
-    }
 
     /// VM 0 in its own group, the last of these.
     fn bandwidth(all: Vec<Cgroup>) -> Bandwidth {
@@ -459,7 +445,7 @@ mod tests {
     /// nothing, so that it gets 1 ns, and takes a slice when that is used up.
     #[test]
     fn a_quota_is_used_up_in_slices() {
-        let mut all = bandwidth(vec![group(20 * MS, 0, None)]);
+        let mut all = bandwidth(vec![limited(20 * MS, 0, None)]);
         assert_eq!(all.enter(VM, CPU, 0), None);
         assert_eq!(left(&all, 0, CPU), (5_000_000, 15 * MS));
         assert_eq!(all.asks(), [Ask::Set(Timer::Period(0), 100 * MS)]);
@@ -478,7 +464,7 @@ mod tests {
     /// for 12 and 8 ms in turn.
     #[test]
     fn what_ran_too_long_is_owed() {
-        let mut all = bandwidth(vec![group(10 * MS, 0, None)]);
+        let mut all = bandwidth(vec![limited(10 * MS, 0, None)]);
         all.enter(VM, CPU, 0);
         for (period, ran) in [(0, 12), (1, 8), (2, 12), (3, 8)] {
             let now = period * 100 * MS;
@@ -492,7 +478,7 @@ mod tests {
     /// Debts beyond a whole period: it gets that, and stays throttled.
     #[test]
     fn who_owes_more_than_a_period_waits_for_another() {
-        let mut all = bandwidth(vec![group(10 * MS, 0, None)]);
+        let mut all = bandwidth(vec![limited(10 * MS, 0, None)]);
         all.enter(VM, CPU, 0);
         all.charge(VM, CPU, 25 * MS, 25 * MS);
         assert_eq!(all.check(VM, CPU, 25 * MS), [0]);
@@ -505,7 +491,7 @@ mod tests {
     /// On two pCPUs 8 ms are a slice and 3 ms; who was throttled first is served first.
     #[test]
     fn pcpus_share_a_pool() {
-        let mut all = bandwidth(vec![group(8 * MS, 0, None)]);
+        let mut all = bandwidth(vec![limited(8 * MS, 0, None)]);
         all.enter(VM, CPU, 0);
         all.enter(VM, OTHER, 0);
         assert_eq!(left(&all, 0, OTHER), (3_000_000, 0));
@@ -521,7 +507,7 @@ mod tests {
     /// Nobody is left on a pCPU: it keeps 1 ms. Others have the rest 5 ms later, if it is more than a slice.
     #[test]
     fn slack_is_given_back() {
-        let mut all = bandwidth(vec![group(16 * MS, 0, None)]);
+        let mut all = bandwidth(vec![limited(16 * MS, 0, None)]);
         for cpu in 0..4 {
             all.enter(VM, PcpuId(cpu), 0);
         }
@@ -543,7 +529,7 @@ mod tests {
     /// Not so shortly before a period ends.
     #[test]
     fn slack_is_not_worth_it_at_the_end_of_a_period() {
-        let mut all = bandwidth(vec![group(12 * MS, 0, None)]);
+        let mut all = bandwidth(vec![limited(12 * MS, 0, None)]);
         for cpu in 0..4 {
             all.enter(VM, PcpuId(cpu), 0);
         }
@@ -559,7 +545,7 @@ mod tests {
     /// nobody came, and stops; it goes on in step.
     #[test]
     fn a_burst_is_saved_up() {
-        let mut all = bandwidth(vec![group(20 * MS, 30 * MS, None)]);
+        let mut all = bandwidth(vec![limited(20 * MS, 30 * MS, None)]);
         all.enter(VM, CPU, 0);
         all.charge(VM, CPU, 2 * MS, 2 * MS);
         all.leave(VM, CPU, 2 * MS);
@@ -572,7 +558,7 @@ mod tests {
         all.enter(VM, CPU, 250 * MS);
         assert_eq!(all.asks(), [], "1 ms is left");
         assert_eq!(runs(&mut all, CPU, MS, 250 * MS), 51 * MS);
-        let mut all = bandwidth(vec![group(20 * MS, 0, None)]);
+        let mut all = bandwidth(vec![limited(20 * MS, 0, None)]);
         all.enter(VM, CPU, 250 * MS);
         assert_eq!(all.asks(), [Ask::Set(Timer::Period(0), 300 * MS)]);
     }
@@ -581,7 +567,10 @@ mod tests {
     /// lose what it has.
     #[test]
     fn outer_quotas_hold_for_those_within() {
-        let mut all = bandwidth(vec![group(20 * MS, 0, None), group(30 * MS, 0, Some(0))]);
+        let mut all = bandwidth(vec![
+            limited(20 * MS, 0, None),
+            limited(30 * MS, 0, Some(0)),
+        ]);
         assert_eq!(all.path(VM), [1, 0]);
         all.enter(VM, CPU, 0);
         assert_eq!(runs(&mut all, CPU, MS, 0), 20 * MS);
@@ -595,7 +584,7 @@ mod tests {
     /// The inner one is throttled, which leaves the outer one empty there; then both.
     #[test]
     fn an_inner_quota_leaves_the_rest_to_others() {
-        let mut all = bandwidth(vec![group(40 * MS, 0, None), group(8 * MS, 0, Some(0))]);
+        let mut all = bandwidth(vec![limited(40 * MS, 0, None), limited(8 * MS, 0, Some(0))]);
         all.enter(VM, CPU, 0);
         assert_eq!(runs(&mut all, CPU, MS, 0), 8 * MS);
         assert_eq!(left(&all, 0, CPU), (2_000_000, 30 * MS));
@@ -611,7 +600,7 @@ mod tests {
 
     #[test]
     fn timers_interleave_in_6_12() {
-        let groups = vec![group(20 * MS, 0, None); 3];
+        let groups = vec![limited(20 * MS, 0, None); 3];
         let of_vms = vec![Some(0), Some(1), Some(2)];
         let all = Cgroups {
             all: groups,

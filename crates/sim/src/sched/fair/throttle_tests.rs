@@ -34,7 +34,8 @@ pub(super) const PLAIN: Cgroup = Cgroup {
     within: None,
 };
 
-fn limited(time: Nanos, burst: Nanos, within: Option<usize>) -> Cgroup {
+/// A cgroup that has so much of each 100 ms.
+pub(super) fn limited(time: Nanos, burst: Nanos, within: Option<usize>) -> Cgroup {
     let period = 100 * MS;
     let quota = Some(Quota {
         time,

@@ -8,6 +8,7 @@
 
 use corun_model::{Nanos, PcpuSet};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -19,6 +20,9 @@ const KERNEL_THREAD: u64 = 0x0020_0000;
 /// Links of a process's open files that are looked at: anybody may have half a million (fs.nr_open and service managers' limits
 /// are above that). A VMM opens its vCPUs before most of its devices.
 const MOST_LINKS: usize = 4096;
+
+/// A process whose threads come and go faster than they are listed is listed so often.
+const MOST_LISTS: usize = 8;
 
 /// A thread for good: numbers are used again, but never with the same start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -130,9 +134,19 @@ impl Process {
         Thread(self.0.join(format!("task/{tid}")))
     }
 
-    /// The numbers of its threads.
+    /// The numbers of its threads, in their order. The kernel's list of them lacks some that are there if others end while it is read
+    /// (`first_tid` in fs/proc/base.c counts anew, and they are fewer then): it is read until it names nobody new.
     pub fn threads(&self) -> Vec<u32> {
-        numbers(&self.0.join("task"))
+        let folder = self.0.join("task");
+        let mut threads = BTreeSet::new();
+        for _ in 0..MOST_LISTS {
+            let known = threads.len();
+            threads.extend(numbers(&folder));
+            if threads.len() == known {
+                break;
+            }
+        }
+        threads.into_iter().collect()
     }
 
     /// How many threads it has, as links of their folder, of which the kernel counts one each

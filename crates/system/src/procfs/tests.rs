@@ -2,6 +2,9 @@
 
 use super::*;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 #[test]
 fn odd_names_do_not_shift_fields() {
@@ -48,6 +51,37 @@ fn stolen_time_by_cpu() {
     assert_eq!(stolen_in(text), Some((42, vec![(0, 40), (3, 2)])));
     assert_eq!(stolen_in("cpu  1 2 3"), None);
     assert_eq!(stolen_in(""), None);
+}
+
+#[test]
+fn no_thread_is_overlooked_while_others_end() {
+    let over = Arc::new(AtomicBool::new(false));
+    let ended = Arc::clone(&over);
+    let come_and_go = std::thread::spawn(move || {
+        while !ended.load(Ordering::Relaxed) {
+            let nap = || std::thread::sleep(Duration::from_micros(500));
+            let threads: Vec<_> = (0..30).map(|_| std::thread::spawn(nap)).collect();
+            threads.into_iter().for_each(|it| it.join().unwrap());
+        }
+    });
+    let process = Process::here(std::process::id());
+    let overlooked = (0..5000).filter(|_| {
+        // The newest are at the end of the list, behind those that end.
+        let (give, take) = mpsc::channel();
+        let (end, until) = mpsc::channel::<()>();
+        let lasting = std::thread::spawn(move || {
+            // SAFETY: takes nothing and always works.
+            give.send(unsafe { libc::gettid() } as u32).unwrap();
+            let _ = until.recv();
+        });
+        let is_listed = process.threads().contains(&take.recv().unwrap());
+        drop(end);
+        lasting.join().unwrap();
+        !is_listed
+    });
+    assert_eq!(overlooked.count(), 0);
+    over.store(true, Ordering::Relaxed);
+    come_and_go.join().unwrap();
 }
 
 #[test]

@@ -491,14 +491,6 @@ RARE u32 rank_of_current(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, s
 	return rank_of(&r);
 }
 
-/* `t` runs, if anybody does, and has this rank: gang_choice.stays. */
-static inline u16 stays_as(u32 rank, struct task_ctx *t)
-{
-	if (!t || rank == RANK_NOT)
-		return 0;
-	return t->fresh ? STAYS_WOKEN : STAYS;
-}
-
 /* Has the slot ended in which `t` was dispatched? */
 static inline bool slot_is_over(struct task_ctx *t, u64 now)
 {
@@ -533,12 +525,12 @@ RARE void dispatch_gangs(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, s
 	if (t)
 		demand_charge(t, now);
 	rank = rank_of_current(cpu, c, prev, t, now);
-	best.stays = stays_as(rank, t);
+	best.stays = rank != RANK_NOT;
 	best_waiting(cpu, &best);
 	if (best.slot_over || (t && slot_is_over(t, now))) {
 		strict_open_slot(cpu, now);
 		rank = rank_of_current(cpu, c, prev, t, now);
-		best.stays = stays_as(rank, t);
+		best.stays = rank != RANK_NOT;
 		best_waiting(cpu, &best);
 	}
 	rank = rank_beside(rank, best.bound, &best, cpu);

@@ -18,10 +18,10 @@
  * hold with two exceptions (rank_beside()):
  *
  *   - A sibling is called in vain while it is CALL_LEAD slices ahead of who is owed most there.
- *   - So it is beside one that woke, has not had a slice since, and would interrupt it by fair
- * order. What such a one is owed is bounded (sleeper_credit), so that it would lose for good what
- * it waits for calls: a VM that computes takes its pCPU back when another one's vCPU waits, calls
- * its siblings, and those whom that vCPU has woken would wait for a slice, each time.
+ *   - So it is beside one that waits, having woken and not had a slice since, and would interrupt
+ * it by fair order. What such a one is owed is bounded (sleeper_credit), so that it would lose for
+ * good what it waits for calls: a VM that computes takes its pCPU back when another one's vCPU
+ * waits, calls its siblings, and those whom that vCPU has woken would wait for a slice, each time.
  */
 #ifndef CORUN_GANG_DYNAMIC_H
 #define CORUN_GANG_DYNAMIC_H

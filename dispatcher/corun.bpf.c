@@ -491,6 +491,14 @@ RARE u32 rank_of_current(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, s
 	return rank_of(&r);
 }
 
+/* `t` runs, if anybody does, and has this rank: gang_choice.stays. */
+static inline u16 stays_as(u32 rank, struct task_ctx *t)
+{
+	if (!t || rank == RANK_NOT)
+		return 0;
+	return t->fresh == FRESH_BACK ? STAYS_WOKEN : STAYS;
+}
+
 /* Has the slot ended in which `t` was dispatched? */
 static inline bool slot_is_over(struct task_ctx *t, u64 now)
 {
@@ -525,12 +533,12 @@ RARE void dispatch_gangs(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, s
 	if (t)
 		demand_charge(t, now);
 	rank = rank_of_current(cpu, c, prev, t, now);
-	best.stays = rank != RANK_NOT;
+	best.stays = stays_as(rank, t);
 	best_waiting(cpu, &best);
 	if (best.slot_over || (t && slot_is_over(t, now))) {
 		strict_open_slot(cpu, now);
 		rank = rank_of_current(cpu, c, prev, t, now);
-		best.stays = rank != RANK_NOT;
+		best.stays = stays_as(rank, t);
 		best_waiting(cpu, &best);
 	}
 	rank = rank_beside(rank, best.bound, &best, cpu);
@@ -543,8 +551,11 @@ RARE void dispatch_gangs(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, s
 	better =
 	    best.rank > rank || (best.rank == rank && rank != RANK_URGENT &&
 				 ((t && t->over & TURN_OVER) || before(best.vtime, best.bound)));
-	if (better && best.id && take(cpu, best.id))
+	if (better && best.id && take(cpu, best.id)) {
+		if (t)
+			store(c->brief, interrupts_woken(t, &best));
 		return;
+	}
 	if (t && looks && finds_idle_core(cpu, c, prev, t)) {
 		t->over = TURN_MOVES;
 		idle_for_now(cpu, c, best.again, now);
@@ -721,7 +732,8 @@ CALLBACK(void, corun_running, struct task_struct *p)
 	rescued = is_rescued(t, c, ready);
 	enter(t, TASK_RUNNING, now);
 	t->woken = 0;
-	t->fresh = t->fresh ? FRESH_TURN : 0;
+	if (t->fresh == FRESH)
+		t->fresh = FRESH_TURN;
 	t->queued = 0;
 	t->charged = now;
 	t->sum.switches++;
@@ -737,8 +749,9 @@ CALLBACK(void, corun_running, struct task_struct *p)
 	else if (changed)
 		turn_cut(t, c, now);
 	turn_begins(p, t, c, cpu, now);
-	if (rescued)
+	if (rescued || shared(c->brief))
 		shorten_turn(p, c, cpu, now);
+	store(c->brief, 0);
 	if (has_gang(t)) {
 		gang_started(p, t, c, cpu, now);
 		if (ready <= STARVE_LIMIT)
@@ -759,6 +772,8 @@ static inline void interrupted(struct task_ctx *t, u64 now)
 		t->fresh = 0;
 	} else {
 		t->sum.preempted++;
+		if (t->fresh)
+			t->fresh = FRESH_BACK;
 	}
 	if (!c)
 		return;

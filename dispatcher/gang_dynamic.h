@@ -14,14 +14,16 @@
  *
  * How far out of turn? Algorithm 3 switches in every sibling that is runnable; and the paper has it
  * that "this step only occurs when the scheduler normally selects the first vCPU sibling", that "as
- * a result, we still preserve fairness among VMs", and that no execution is delayed (§5.2.2). Both
- * hold with two exceptions (rank_beside()):
+ * a result, we still preserve fairness among VMs", and that no execution is delayed (§5.2.2). For
+ * both, calls have bounds (rank_beside(), interrupts_woken()):
  *
  *   - A sibling is called in vain while it is CALL_LEAD slices ahead of who is owed most there.
- *   - So it is beside one that waits, having woken and not had a slice since, and would interrupt
- * it by fair order. What such a one is owed is bounded (sleeper_credit), so that it would lose for
- * good what it waits for calls: a VM that computes takes its pCPU back when another one's vCPU
- * waits, calls its siblings, and those whom that vCPU has woken would wait for a slice, each time.
+ *   - One that woke, has not had a slice since, and would interrupt the sibling by fair order, is
+ *     interrupted once, and for the shortest turn (SLICE_MIN). While it waits, and when it is back,
+ *     calls do not count beside it. What such a one is owed is bounded (sleeper_credit), so that it
+ *     would lose for good what it waits for calls: a VM that computes takes its pCPU back when
+ *     another one's vCPU waits, calls its siblings, and those whom that vCPU has woken would wait
+ *     for a slice, each time.
  */
 #ifndef CORUN_GANG_DYNAMIC_H
 #define CORUN_GANG_DYNAMIC_H

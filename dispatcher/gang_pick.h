@@ -57,6 +57,9 @@ static inline bool may_start(struct task_ctx *t, s32 cpu, u64 now)
 	return rank_of(&r) >= RANK_ORDINARY;
 }
 
+#define STAYS 1u
+#define STAYS_WOKEN 2u
+
 /* The best of those who wait for a pCPU. */
 struct gang_choice {
 	u64 bound; /* asked: the virtual time of who runs there, if it may stay; else 0 */
@@ -69,10 +72,11 @@ struct gang_choice {
 	u32 id;	   /* 0: nobody may start */
 	u16 rank;
 	u16 slot_over; /* a vCPU waits for a time slot, and the last one has ended */
-	u16 stays;     /* asked: may who runs there stay? */
-	u16 known;     /* somebody waits, or stays: `first` is said */
-	u16 awake;     /* so many have not run since they woke */
-	u16 is_woken;  /* `woken` is said */
+	u16 stays; /* asked: may who runs there stay? STAYS_WOKEN: back in the turn that it woke for
+		    */
+	u16 known; /* somebody waits, or stays: `first` is said */
+	u16 awake; /* so many have not run since they woke */
+	u16 is_woken; /* `woken` is said */
 };
 
 /* Is somebody of `rank`, urgent since `since` if so, better than the best of those before it? */
@@ -141,6 +145,14 @@ RARE u32 rank_beside(u32 rank, u64 vtime, struct gang_choice *best, s32 cpu)
 	return rank == RANK_TARGET && (ahead || late) ? RANK_ORDINARY : rank;
 }
 
+/* Is `best`, called by siblings, put before `t`, which runs in the turn that it woke for and would
+ * interrupt it by fair order? */
+static inline u16 interrupts_woken(struct task_ctx *t, struct gang_choice *best)
+{
+	return best->rank == RANK_TARGET && best->stays && t->fresh &&
+	       before(best->bound + knobs.wakeup_gran, best->vtime);
+}
+
 /* Who of those who wait for `cpu` shall run next? Returns best->id. */
 CALLED u32 best_waiting(s32 cpu, struct gang_choice *best)
 {
@@ -155,7 +167,8 @@ CALLED u32 best_waiting(s32 cpu, struct gang_choice *best)
 	best->first = best->bound;
 	best->known = best->stays;
 	best->awake = 0;
-	best->is_woken = 0;
+	best->is_woken = best->stays == STAYS_WOKEN;
+	best->woken = best->bound;
 	for_each_queued (p, cpu) {
 		struct ranked r = {.cpu = cpu, .now = best->now};
 		u32 rank;

@@ -138,9 +138,11 @@ struct task_counters {
 /* With TURN_OVER: it spun, and let others go first (yield.h). */
 #define TURN_SPUN 4u
 
-/* task_ctx.fresh: it has not run since it woke, or was placed anew; it has, and not for a slice. */
+/* task_ctx.fresh: it has not run since it woke, or was placed anew; it has, and not for a slice; so
+ * it has, and was interrupted. */
 #define FRESH 1u
 #define FRESH_TURN 2u
+#define FRESH_BACK 3u
 
 /* Siblings remembered that woke a vCPU (gang_asymmetric.h). */
 #define WAKERS 8u
@@ -162,7 +164,7 @@ struct task_ctx {
 	s32 clock_cpu;	   /* pCPU whose clock vtime is told by */
 	u8 woken;	   /* has not been queued since it woke; or WOKEN_UNANSWERED */
 	u8 queued;	   /* has been, and has not run since */
-	u16 fresh;	   /* turn.h: FRESH; gang_pick.h: or FRESH_TURN */
+	u16 fresh;	   /* turn.h: FRESH; gang_pick.h: or FRESH_TURN, FRESH_BACK */
 	u32 load;	   /* what it adds to the load of the pCPU it occupies */
 	u64 urgent;	   /* gang_demand.h: time left to it as an urgent vCPU, ns */
 	u64 urgent_since;  /* since when it is urgent; 0: it is not. Asymmetric: by when it is */
@@ -357,7 +359,8 @@ struct cpu_ctx {
 	u32 cur_demand;		  /* task_conf.demand of who runs here */
 	u16 called;		  /* core.h: idle, and woken for a task that waits elsewhere */
 	u16 runs;		  /* one of ours runs here, and who is next is not decided */
-	u32 cur_limited; /* quota.h: who runs here has a quota, and its turn ends with its part */
+	u16 brief;		  /* gang_dynamic.h: who starts next interrupts one that woke */
+	u16 cur_limited; /* quota.h: who runs here has a quota, and its turn ends with its part */
 	u16 cut;	 /* turn.h: somebody who waits here was perhaps interrupted */
 	u16 behind;	 /* pull.h: at the last look, a pCPU was behind */
 	u32 busier_by;	 /* pull.h: at the last look, the busiest pCPU had so much more load */

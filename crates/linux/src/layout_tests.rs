@@ -55,8 +55,8 @@ fn what_the_kernel_knows_is_laid_out_alike() {
     same! { CpuCtx = cpu_ctx:
         vnow cur_vtime cur_since cur_rate slice_end balanced_at rescued_at offered_at
         switches idle nr load incoming incoming_vm incoming_load cur_vm cur_member owner
-        held_until hold_ends held hold_no cur_is cur_demand called runs cur_limited cut
-        behind busier_by turn_vtime release_at timer_at favoured tick favour_end held_since
+        held_until hold_ends held hold_no cur_is cur_demand called runs brief cur_limited
+        cut behind busier_by turn_vtime release_at timer_at favoured tick favour_end held_since
         holds cur_cookie ceded unknown offer_due
     }
     same! { HoldCounters = hold_counters:

@@ -406,7 +406,8 @@ impl Order for CfsOrder {
         over
     }
 
-    fn yields(&mut self, cpu: PcpuId) {
+    /// `set_skip_buddy()` goes up through all groups.
+    fn yields(&mut self, cpu: PcpuId, _grouped: bool) {
         let current = self.queues[cpu.index()].current;
         if let Some(task) = current {
             self.clear_buddies(cpu, task);

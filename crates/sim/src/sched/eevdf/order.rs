@@ -354,8 +354,12 @@ impl Order for EevdfOrder {
         false
     }
 
-    /// `yield_task_fair()`: forgo the rest of the slice.
-    fn yields(&mut self, cpu: PcpuId) {
+    /// `yield_task_fair()`: forgo the rest of the slice, towards those on the task's own `cfs_rq`. In a cgroup there is
+    /// nobody else on that; what its group has had, and when its slice ends, stays as it is.
+    fn yields(&mut self, cpu: PcpuId, grouped: bool) {
+        if grouped {
+            return;
+        }
         let Some(task) = self.queues[cpu.index()].current else {
             return;
         };

@@ -363,7 +363,7 @@ fn the_rest_of_a_slice_moves_along_since_6_12() {
 }
 
 /// Vruntime and deadline of one of two tasks that yields when it has run for `before` of a slice of 1 ms.
-fn yields_after(name: &str, before: Nanos) -> (i64, i64) {
+fn yields_after(name: &str, before: Nanos, grouped: bool) -> (i64, i64) {
     const CPU: PcpuId = PcpuId(0);
     let params = EevdfParams {
         base_slice: MS,
@@ -376,7 +376,7 @@ fn yields_after(name: &str, before: Nanos) -> (i64, i64) {
     }
     order.set_current(CPU, Some(TaskId(0)));
     order.charge(CPU, before);
-    order.yields(CPU);
+    order.yields(CPU, grouped);
     order.state(TaskId(0))
 }
 
@@ -384,11 +384,16 @@ fn yields_after(name: &str, before: Nanos) -> (i64, i64) {
 #[test]
 fn who_yields_forfeits_its_slice_if_it_is_eligible() {
     let (us, ms) = (US as i64, MS as i64);
-    assert_eq!(yields_after("6.6", 0), (0, 2 * ms));
-    assert_eq!(yields_after("6.6", 300 * US), (300 * us, 2 * ms));
+    assert_eq!(yields_after("6.6", 0, false), (0, 2 * ms));
+    assert_eq!(yields_after("6.6", 300 * US, false), (300 * us, 2 * ms));
     for name in ["6.12", "7.x"] {
-        assert_eq!(yields_after(name, 0), (ms, 2 * ms));
-        assert_eq!(yields_after(name, 300 * US), (300 * us, ms));
+        assert_eq!(yields_after(name, 0, false), (ms, 2 * ms));
+        assert_eq!(yields_after(name, 300 * US, false), (300 * us, ms));
+        assert_eq!(
+            yields_after(name, 0, true),
+            (0, ms),
+            "its group's slice goes on"
+        );
     }
 }
 

@@ -175,6 +175,12 @@ impl<O: Order> Fair<O> {
         }
     }
 
+    /// Does the VM of `task` have a cgroup of its own?
+    fn is_grouped(&self, task: TaskId) -> bool {
+        let group = |vm| self.groups.get(vm).is_some_and(Group::is_group);
+        self.books.task(task).vm.is_some_and(group)
+    }
+
     /// A task that is on a runqueue learns what it counts in its VM at present.
     fn refresh_weight(&mut self, task: TaskId, now: Nanos) {
         self.books.age_task(task, now);
@@ -551,7 +557,7 @@ impl<O: Order> HostScheduler for Fair<O> {
     fn yield_pcpu(
         &mut self,
         host: &mut Host,
-        _task: TaskId,
+        task: TaskId,
         cpu: PcpuId,
         to: Option<TaskId>,
     ) -> bool {
@@ -569,7 +575,7 @@ impl<O: Order> HostScheduler for Fair<O> {
             }
         }
         if self.books.rq(cpu).queued() > 1 {
-            self.order.yields(cpu);
+            self.order.yields(cpu, self.is_grouped(task));
             self.gangs.yields(cpu);
             host.resched(cpu, Some(cpu));
         }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Demand-based co-scheduling: who spins until siblings have flushed their TLBs has them run.
+//! Demand-based co-scheduling: who spins until siblings have flushed their TLBs has them run. Dynamic time-slice
+//! co-scheduling: who wakes siblings keeps its share.
 
 use crate::common::{corun, json};
 use serde_json::Value;
@@ -32,7 +33,32 @@ count = 2
 program = "loop { compute 2ms ±50%; sleep 5ms; count 1 rounds }"
 "#;
 
-/// What the VMs do per second under both schedulers.
+/// Two pairs of vCPUs that wake each other. One of each runs when a pCPU of the other VM is free again, which then calls
+/// its siblings.
+const PAIRS: &str = r#"
+title = "Pairs that wake each other beside a VM that computes"
+[host]
+pcpus = 4
+[run]
+duration = "2s"
+seeds = [1]
+policies = ["balance", "cosched-dt", "cfs-cosched-dt"]
+[vm.pairs]
+vcpus = 4
+[[vm.pairs.thread]]
+count = 2
+program = "loop { recv q{i}; compute 200us; send p{i} }"
+[[vm.pairs.thread]]
+count = 2
+program = "loop { send q{i}; recv p{i}; compute 100us; count 1 rounds }"
+[vm.computes]
+vcpus = 4
+[[vm.computes.thread]]
+count = 4
+program = "loop { compute 1ms; count 1 rounds }"
+"#;
+
+/// What the VMs do per second under each of the policies.
 fn throughput(file: &str, sees: &str) -> Vec<Vec<f64>> {
     let set = format!("policy.cosched-demand.sees_flushes={sees}");
     let of = json(corun(&["compare", file, "--json", "--set", &set]));
@@ -55,5 +81,17 @@ fn whoever_is_waited_for_runs_and_the_others_keep_their_share() {
         assert!(seen[0] > 1.7 * unseen[0], "{seen:?} {unseen:?}");
         let others = seen[1..].iter().zip(&unseen[1..]);
         others.for_each(|(seen, unseen)| assert!(*seen > 0.95 * unseen, "{seen} {unseen}"));
+    }
+}
+
+#[test]
+fn who_calls_siblings_leaves_those_that_wake_each_other_their_share() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("pairs.toml");
+    std::fs::write(&file, PAIRS).unwrap();
+    let of = throughput(file.to_str().unwrap(), "true");
+    for called in &of[1..] {
+        let kept = called.iter().zip(&of[0]).all(|(a, b)| *a > 0.9 * b);
+        assert!(kept, "{of:?}");
     }
 }

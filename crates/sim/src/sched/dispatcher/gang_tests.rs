@@ -716,28 +716,6 @@ fn who_calls_siblings_leaves_those_that_wake_each_other_their_share() {
     assert!(called > 0.7 * without, "{called}, {without} without calls");
 }
 
-/// A gang of two beside one that computes and one that sleeps for most of the time, on two pCPUs: both start at
-/// once, whoever runs there, and who has woken is interrupted for a moment only.
-#[test]
-fn who_calls_siblings_interrupts_the_woken_for_a_moment() {
-    let jobs = || {
-        let wakes = Does::Cycles {
-            work: 200 * US,
-            sleep: 2 * MS,
-            spread: 30,
-        };
-        let computing = hogs(&[2, 1], MS).into_iter();
-        computing.chain([Job::new(wakes).vcpu(2, 0)]).collect()
-    };
-    let (outcome, _) = starts(2, jobs(), Gang::Dynamic, 10 * SEC);
-    let (gang, woken) = (&outcome.vms[0].siblings, &outcome.vms[2].ready_waits);
-    assert_eq!(gang.co_starts.max(), 0);
-    let longest = woken.quantile(0.99);
-    assert!(longest < 100 * US, "{longest} ns");
-    let (outcome, _) = starts(2, jobs(), Gang::None, 10 * SEC);
-    assert!(outcome.vms[0].siblings.co_starts.max() > MS);
-}
-
 /// Seven vCPUs that compute and one that sleeps for most of the time, on four pCPUs: who shares its pCPU
 /// with the sleeper alone takes turns with the others at that.
 #[test]

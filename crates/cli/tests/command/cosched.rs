@@ -58,10 +58,13 @@ count = 4
 program = "loop { compute 1ms; count 1 rounds }"
 "#;
 
-/// What the VMs do per second under each of the policies.
-fn throughput(file: &str, sees: &str) -> Vec<Vec<f64>> {
-    let set = format!("policy.cosched-demand.sees_flushes={sees}");
-    let of = json(corun(&["compare", file, "--json", "--set", &set]));
+/// What the VMs of a scenario do per second under each of its policies.
+fn throughput(scenario: &str, options: &[&str]) -> Vec<Vec<f64>> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("scenario.toml");
+    std::fs::write(&file, scenario).unwrap();
+    let command = ["compare", file.to_str().unwrap(), "--json"];
+    let of = json(corun(&[&command, options].concat()));
     let vms = |run: &Value| {
         let vms = run["vms"].as_array().unwrap().iter();
         vms.map(|vm| vm["throughput"].as_f64().unwrap()).collect()
@@ -71,11 +74,11 @@ fn throughput(file: &str, sees: &str) -> Vec<Vec<f64>> {
 
 #[test]
 fn whoever_is_waited_for_runs_and_the_others_keep_their_share() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("calls.toml");
-    std::fs::write(&file, CALLS).unwrap();
-    let file = file.to_str().unwrap();
-    let (seen, unseen) = (throughput(file, "true"), throughput(file, "false"));
+    let sees = |flushes: &str| {
+        let set = format!("policy.cosched-demand.sees_flushes={flushes}");
+        throughput(CALLS, &["--set", &set])
+    };
+    let (seen, unseen) = (sees("true"), sees("false"));
     assert_eq!((seen.len(), unseen.len()), (2, 2));
     for (seen, unseen) in seen.iter().zip(&unseen) {
         assert!(seen[0] > 1.7 * unseen[0], "{seen:?} {unseen:?}");
@@ -86,10 +89,7 @@ fn whoever_is_waited_for_runs_and_the_others_keep_their_share() {
 
 #[test]
 fn who_calls_siblings_leaves_those_that_wake_each_other_their_share() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("pairs.toml");
-    std::fs::write(&file, PAIRS).unwrap();
-    let of = throughput(file.to_str().unwrap(), "true");
+    let of = throughput(PAIRS, &[]);
     for called in &of[1..] {
         let kept = called.iter().zip(&of[0]).all(|(a, b)| *a > 0.9 * b);
         assert!(kept, "{of:?}");

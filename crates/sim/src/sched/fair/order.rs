@@ -71,7 +71,8 @@ pub(crate) trait Order {
     /// Shall the current task of `cpu` make way at this tick?
     fn tick(&mut self, cpu: PcpuId) -> bool;
 
-    /// The current task of `cpu` lets others go first. Is it alone in a cgroup of its own, as `grouped` says?
+    /// The current task of `cpu` lets others go first. `grouped`: its VM has a cgroup, in which it is taken to be alone
+    /// there.
     fn yields(&mut self, cpu: PcpuId, grouped: bool);
 
     /// Somebody yields to `task`, which waits on the runqueue of `cpu`: it goes next if that is not

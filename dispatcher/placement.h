@@ -38,6 +38,7 @@
 #include "cookie.h"
 #include "crowding.h"
 #include "fair.h"
+#include "gang_events.h"
 #include "gang_strict.h"
 #include "occupancy.h"
 #include "platform/platform.h"
@@ -384,6 +385,29 @@ INLINED struct cpu_ctx *place(struct task_struct *p, struct task_ctx *t, s32 pre
 	c = cpu_at(t->cpu);
 	occupancy_add(t, c, t->cpu);
 	return c;
+}
+
+/* Has `t` a place, and is not to go on elsewhere? */
+static inline bool is_settled(struct task_ctx *t)
+{
+	return t->cpu != NO_PCPU && t->over != TURN_MOVES;
+}
+
+/*
+ * May `t` stay where it is? Affinity, or what its VM's mode makes of it, may have changed.
+ * Load-conscious placement has put it beside siblings, if it has, on purpose; and while it `runs`,
+ * it is the sibling that waits there who had better go.
+ */
+RARE bool still_admitted(struct task_struct *p, struct task_ctx *t, bool runs)
+{
+	u32 mode;
+
+	if (!allowed(p, t->cpu))
+		return false;
+	mode = placement_of(p, t);
+	if (mode == PLACE_LOAD_CONSCIOUS || (mode == PLACE_BALANCE && runs))
+		mode = PLACE_FREE;
+	return mode_admits(p, t, mode, t->cpu) && !gang_moves(p, t);
 }
 
 #endif

@@ -2,18 +2,18 @@
 /*
  * Core-scheduling cookies: vCPUs with different ones do not share a core (prctl(PR_SCHED_CORE)).
  *
- * Where the policy says that they matter (pcpu_conf.cookies), a hardware thread is given to a vCPU
- * only while its SMT sibling idles, is held, or runs one with the same cookie. A vCPU that nobody
- * has spoken of yet shares a core with its siblings only; host tasks run beside anybody.
+ * Where the policy says that cookies matter (pcpu_conf.cookies), a vCPU gets a hardware thread only
+ * while the SMT sibling idles, is held, or runs a vCPU with the same cookie. A vCPU whose cookie
+ * has not been told yet shares a core with its sibling vCPUs only; host tasks run beside anybody.
  *
- * So one may wait for a hardware thread that idles, and nobody goes before it there. When the SMT
- * sibling has somebody else, or nobody, it is called; and who runs beside it cedes the core at the
- * end of its turn, or at once if it is a guest (core.h): nobody starts there before somebody has
- * beside it.
+ * So a vCPU may have to wait for a hardware thread that idles. Nobody overtakes it there. It is
+ * called when another task, or none, runs on the SMT sibling. And a vCPU that runs there cedes the
+ * core at the end of its turn, or at once if it is a guest (core.h): then nobody starts on its
+ * hardware thread before one has started on the other.
  *
- * To look at the SMT sibling and to start is not one step: two hardware threads that start somebody
- * at the same moment miss each other. The kernel's own core scheduling, which cookies come from,
- * has the last word, and lets one of them idle then.
+ * Looking at the SMT sibling and starting a vCPU are two steps: two hardware threads that do so at
+ * the same moment do not see each other. Then the kernel's own core scheduling, from which cookies
+ * come, has the last word, and lets one of them idle.
  */
 #ifndef CORUN_COOKIE_H
 #define CORUN_COOKIE_H

@@ -3,17 +3,17 @@
  * SMT cores: a hardware thread for CPU-bound vCPUs, one for I/O-bound ones (vSMT-IO, dissertation
  * §3.4.3).
  *
- * Under PLACE_CORE a vCPU has a home, one of the two hardware threads of its core; which one, the
- * policy says. A hardware thread whose own vCPUs have nothing to do borrows one that waits for its
- * SMT sibling, and else any that waits: nobody idles while others wait, but for who is held
- * (retention.h). Who is away from home is a guest: the first who has its home there takes the
+ * Under PLACE_CORE a vCPU has a home, one of the two hardware threads of its core; the policy says
+ * which one. A hardware thread whose own vCPUs have nothing to do borrows a vCPU that waits for its
+ * SMT sibling, or else any that waits: no hardware thread idles while vCPUs wait, unless it is held
+ * (retention.h). A vCPU away from home is a guest: the first vCPU that has its home there takes the
  * hardware thread back at once.
  *
- * Where there is a choice, of the first CANDIDATES in fair order that one goes first which gets
- * along best with who runs on the SMT sibling: cycle accounting, as far as vCPUs' demands are
- * known. It goes before the first only while it is not owed less by more than a sleeper's credit,
- * which is what queues keep of what somebody is owed (fair_arrive()): or whoever gets along with
- * nobody would wait for as long as others do.
+ * If there is a choice, the one among the first CANDIDATES in fair order goes first that gets along
+ * best with what runs on the SMT sibling: cycle accounting says so, as far as vCPUs' demands are
+ * known. It may overtake the first in order only if it is owed less by no more than a sleeper's
+ * credit, which is as much as a queue keeps of what a task is owed (fair_arrive()). Otherwise, a
+ * vCPU that gets along with nobody would wait until all others are done.
  */
 #ifndef CORUN_CORE_H
 #define CORUN_CORE_H

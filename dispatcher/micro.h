@@ -2,20 +2,22 @@
 /*
  * Micro slices: short turns between others' long ones, instead of in a row.
  *
- * By fair order a short slice alone has nobody on a pCPU more often: beside slices of 30 ms, one of
- * 5 ms leaves who has it owed most, so it has six of them before it is somebody else's turn. It is
- * to have as much time, in more and shorter turns (vSlicer, Xu et al., HPDC 2012). So who has micro
- * slices (task_conf.micro) is due again as soon as what it ran is its share, by weight, of the time
- * it was due: of two equals after as long a break, of four after thrice that. Who is due goes first
- * on its pCPU; whose turn that interrupts has the rest of it afterwards (turn.h). After a micro
- * slice it is others' turn, if anybody waits, whatever is owed to who had it. All are charged as
- * ever.
+ * In fair order, a short slice by itself does not make a task run more often: beside slices of
+ * 30 ms, a task with a slice of 5 ms is still owed most after it, so it has six slices in a row
+ * before it is another task's turn. Here it has as much time, in more and shorter turns (vSlicer,
+ * Xu et al., HPDC 2012). A task with micro slices (task_conf.micro) is due again as soon as the
+ * time that it ran is its share, by weight, of the time since it was due: of two equal tasks after
+ * a break as long as it ran, of four after a break three times as long. A task that is due goes
+ * first on its pCPU; a task whose turn it interrupts has the rest of it afterwards (turn.h). After
+ * a micro slice it is the turn of others, if any wait, however much is still owed. All are charged
+ * as in plain fair order.
  *
- * So it has its share and no more: who had to wait for longer than it should is due the sooner, up
- * to half a break. What is missing, fair order sees to, as ever between others' turns: who is owed
- * most has a turn before it is due, which does not count; and who has run far ahead is not due.
+ * So such a task has its share and no more. If it had to wait for longer than it should, it is due
+ * sooner next time, by up to half a break. Fair order makes up for the rest, between the turns of
+ * others: a task that is owed most has a turn before it is due, which does not count; and one that
+ * has run far ahead is not due.
  *
- * Those who have micro slices do not interrupt each other. Gangs and SMT cores have orders of their
+ * Tasks with micro slices do not interrupt each other. Gangs and SMT cores have orders of their
  * own, without this.
  */
 #ifndef CORUN_MICRO_H

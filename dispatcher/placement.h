@@ -9,28 +9,30 @@
  *            that wait do not count. A VM with more ready vCPUs than pCPUs it may use cannot be
  *            balanced: then all of them are open, as in the published code;
  *   pool     the pCPUs of its pool (pool.h);
- *   core     its home, a hardware thread of its core (core.h: others while they would idle); if it
- *            has none, any whose SMT sibling does not run another cookie (cookie.h);
+ *   core     its home, a hardware thread of its core (others borrow it from there while they would
+ *            idle: core.h); if it has none, any whose SMT sibling does not run another cookie
+ *            (cookie.h);
  *   load-conscious
- *            as balance, but only pCPUs that are light: up to so many percent of the mean load. If
- *            siblings are on all of these, one of them all the same (Kim et al., "Demand-based
- *            coordinated scheduling for SMP VMs", ASPLOS 2013, and its published code): what is
- *            spared by not stacking is not worth waiting where many wait.
+ *            as balance, but only pCPUs that are light: their load is at most a given percentage of
+ *            the mean. If siblings are on all of these, one of them all the same (Kim et al.,
+ *            "Demand-based coordinated scheduling for SMP VMs", ASPLOS 2013, and its published
+ *            code): what is gained by not stacking is not worth waiting where many wait.
  *
  * Affinity and cpusets always hold. Load is the weight of the ready and running tasks.
  *
- * Who wakes stays on the pCPU it was on unless a move pays: another one idles, or has less load
- * with it than that one has without it, or idles on a core of its own (crowding.h). CFS weighs a
- * wake-up likewise (wake_affine()), and balance scheduling leaves it to CFS which of the pCPUs
- * without a sibling it is. The least load alone would not do: a vCPU weighs a share of what its VM
- * has, which changes with each sibling that wakes, so that there is hardly ever a pCPU that is
- * least loaded for longer than it takes to warm its caches.
+ * A task that wakes stays on the pCPU where it was unless a move pays: because another pCPU idles,
+ * or has less load with the task than that one has without it, or idles on a core of its own
+ * (crowding.h). CFS weighs a wake-up in the same way (wake_affine()), and balance scheduling leaves
+ * it to CFS to choose among the pCPUs without a sibling. To choose the least load would not do: a
+ * vCPU's weight is a share of its VM's, which changes with each sibling that wakes. So hardly any
+ * pCPU is the least loaded for longer than it takes to warm its caches.
  *
  * Among pCPUs that are equally good, those come first that share the last-level cache with the one
- * that the task was on. Who wakes leaves that cache only where nobody idles near it: it may run for
- * less time than it would take to fill another one. Who runs on and on is moved to a core anywhere
- * (pull.h). vCPUs that have not run as such begin at the cache of their VM: VMs get them by turns,
- * so that they spread, and siblings meet as far as there is room.
+ * where the task was. A task that wakes leaves that cache only if no pCPU with it idles: it may run
+ * for less time than it would take to fill another cache. A task that runs on and on is moved to an
+ * idle core anywhere (pull.h). vCPUs that have not run yet begin at the cache of their VM. Each new
+ * VM gets the next cache in turn, so that VMs spread, and siblings share a cache as far as there is
+ * room.
  */
 #ifndef CORUN_PLACEMENT_H
 #define CORUN_PLACEMENT_H
@@ -38,6 +40,7 @@
 #include "cookie.h"
 #include "crowding.h"
 #include "fair.h"
+#include "gang_events.h"
 #include "gang_strict.h"
 #include "occupancy.h"
 #include "platform/platform.h"
@@ -384,6 +387,29 @@ INLINED struct cpu_ctx *place(struct task_struct *p, struct task_ctx *t, s32 pre
 	c = cpu_at(t->cpu);
 	occupancy_add(t, c, t->cpu);
 	return c;
+}
+
+/* Has `t` a place, and is not to go on elsewhere? */
+static inline bool is_settled(struct task_ctx *t)
+{
+	return t->cpu != NO_PCPU && t->over != TURN_MOVES;
+}
+
+/*
+ * May `t` stay where it is? Affinity, or what its VM's mode makes of it, may have changed.
+ * Load-conscious placement has put it beside siblings, if it has, on purpose; and while it `runs`,
+ * it is the sibling that waits there who had better go.
+ */
+RARE bool still_admitted(struct task_struct *p, struct task_ctx *t, bool runs)
+{
+	u32 mode;
+
+	if (!allowed(p, t->cpu))
+		return false;
+	mode = placement_of(p, t);
+	if (mode == PLACE_LOAD_CONSCIOUS || (mode == PLACE_BALANCE && runs))
+		mode = PLACE_FREE;
+	return mode_admits(p, t, mode, t->cpu) && !gang_moves(p, t);
 }
 
 #endif

@@ -2,22 +2,22 @@
 /*
  * Pulling: a pCPU with little to do takes a waiting task from one with much.
  *
- * An idle pCPU takes what waits elsewhere (work conservation). A busy one looks every
- * knobs.balance_interval, between turns: for a pCPU with so much more load that a task's move makes
- * both more alike, and else for one whose clock is behind, so that its tasks are owed more time
- * than those here (fairness: five tasks on four pCPUs take turns at being alone).
- * "Owed more" means by half the interval and a slice at least, so that it does not swing: within a
- * turn, everybody who waits is behind by some of it.
+ * An idle pCPU takes a task that waits elsewhere (work conservation). A busy one looks every
+ * knobs.balance_interval, between turns: for a pCPU with so much more load that moving a task makes
+ * the two more alike; and else for one whose clock is behind, whose tasks are thus owed more time
+ * than those here (fairness: five tasks on four pCPUs take turns at being alone). "Owed more" means
+ * by half the interval and a slice at least, so that tasks do not swing back and forth: within a
+ * turn, everybody who waits falls behind by a part of it.
  *
- * Where nobody waits there is nothing to pull, but SMT cores may be shared while others idle. So
- * who runs beside a busy SMT sibling leaves for a core that idles, at the end of a turn and as
- * often as busy pCPUs look.
+ * Where nobody waits there is nothing to pull, but SMT cores may be shared while other cores idle.
+ * So a task that runs beside a busy SMT sibling leaves for a core that idles, at the end of a turn
+ * and as often as busy pCPUs look.
  *
- * A busy pCPU acts on what it saw at its last look as well: a daemon that runs for a moment,
- * perhaps with the weight of dozens of vCPUs, leaves no lasting load. Nor does it take who was
- * interrupted in its turn (turn.h), and will have its pCPU back in a moment.
+ * A busy pCPU acts only on load that was there at its last look as well: a daemon that runs for a
+ * moment, perhaps with the weight of dozens of vCPUs, is no lasting load. Nor does it take a task
+ * whose turn was interrupted (turn.h): that will have its pCPU back in a moment.
  *
- * What a placement mode forbids is not pulled: stacking does not come in by the back door.
+ * Nothing is pulled that a placement mode forbids: pulling does not stack siblings either.
  */
 #ifndef CORUN_PULL_H
 #define CORUN_PULL_H

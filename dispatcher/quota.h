@@ -2,19 +2,20 @@
 /*
  * Quotas: cpu.max and cpu.max.burst.
  *
- * A cgroup may use so much pCPU time in each period, all its tasks and those of the cgroups within
- * it together. A turn takes its time from all quotas around it before it begins, QUOTA_TURN at
- * most, and gives back what it did not need: so the kernel's fair scheduler hands out its quotas
- * (kernel/sched/fair.c, sched_cfs_bandwidth_slice). What was run beyond that, until the timer came
- * or the switch was done, is owed and comes off the next periods. What is left over may be saved up
- * to the burst.
+ * In each period, all tasks of a cgroup and of the cgroups within it may together use a given
+ * amount of pCPU time. Before a turn begins, it takes its time from all quotas that apply,
+ * QUOTA_TURN at most, and gives back what it did not need: the kernel's fair scheduler hands out
+ * its quotas in the same way (kernel/sched/fair.c, sched_cfs_bandwidth_slice). Time that was used
+ * beyond that, until the timer fired or the switch was done, is owed and comes off the next
+ * periods. Time that is left over may be saved up to the burst.
  *
- * Who wants to run when nothing is left is parked: in a queue of the pCPU where that was found out,
- * which nothing is dispatched from. It counts as if it did not want to run. A timer of that pCPU
- * moves it to where it was to be queued once there is something left, and counts it there: who
- * looks at whom a VM or a pCPU has, such as time slots (gang_strict.h), would pass it over until it
- * runs. Who was queued already gets a turn as short as turns can be, and is parked after it: nobody
- * can take a task out of a queue that is not its own callback.
+ * A task that wants to run when nothing is left is parked: it goes to a queue, of the pCPU where
+ * that was found out, from which nothing is dispatched, and counts as not wanting to run. Once
+ * there is something left, a timer of that pCPU moves it to where it was to be queued, and counts
+ * it there: otherwise, whatever looks at who is ready, such as time slots (gang_strict.h), would
+ * miss it until it runs. A task that is queued already when its quota runs out gets one turn, as
+ * short as turns can be, and is parked after it: only a task's own callbacks can take it out of a
+ * queue.
  *
  * A quota is not a way to stop a task for good: after PARK_MAX it has a short turn all the same, or
  * sched_ext's watchdog would take it for forgotten.

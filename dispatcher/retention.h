@@ -2,22 +2,23 @@
 /*
  * Retention: a pCPU is held, idle, for a vCPU that has halted there (vSMT-IO, dissertation §3.4.2).
  *
- * Who waits for I/O is back at once when it is done, and until then leaves the core to the SMT
- * sibling: nobody is switched in. It needs neither a changed guest nor a changed KVM: the pCPU just
- * gets nothing to run. A hold ends with the vCPU's wake-up, or when its timeout has passed (a
- * timer), or for somebody else: when the vCPU's slice is over and others wait, or when who wakes is
- * owed so much more that it would have preempted the vCPU, had that run. Where the policy has it
- * give way, it ends for whoever is queued there, and none begins while somebody is. The time is
- * charged as if the vCPU had run, and who is owed more goes first when it is back.
+ * A vCPU that waits for I/O is back at once when the I/O is done. Until then the SMT sibling has
+ * the core for itself: no other vCPU is switched in. That needs neither a changed guest nor a
+ * changed KVM: the pCPU just gets nothing to run. A hold ends when the vCPU wakes, or when its
+ * timeout has passed (a timer), or for another task: when the vCPU's slice is over and others wait,
+ * or when a task wakes that is owed so much more that it would have preempted the vCPU, had that
+ * run. If the policy wants holds to give way, one ends for any task that is queued there, and none
+ * begins while a task is. The time of a hold is charged as if the vCPU had run; when it is back,
+ * a task that is owed more goes first.
  *
  * Both hardware threads of a core are never held while somebody waits there.
  *
  * While a pCPU is held its `idle` is 0: to others it is not free.
  *
  * A guest that halts without an exit (MWAIT or HLT passed through) retains its context by itself,
- * without limit, and to the host it runs. Of whom the policy has found that out, by cycles, the
- * slice is the timeout: then it goes on only where nobody waits for the core. Whether it is dormant
- * at that moment nobody knows here.
+ * without limit; for the host it runs. If the policy has found by a vCPU's cycles that it does so,
+ * its slice is the timeout: after that it goes on only if nobody waits for the core. Whether it is
+ * dormant at that moment cannot be known here.
  */
 #ifndef CORUN_RETENTION_H
 #define CORUN_RETENTION_H

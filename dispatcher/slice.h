@@ -8,7 +8,7 @@
 #ifndef CORUN_SLICE_H
 #define CORUN_SLICE_H
 
-#include "gang_pick.h"
+#include "gang_events.h"
 #include "micro.h"
 #include "platform/platform.h"
 #include "pool.h"

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Nobody starves: a task that has been ready for too long runs next, whatever it is owed, unless
- * its core-scheduling cookie keeps it off that core: then who runs there cedes it at the end of its
- * turn (cookie.h).
+ * Nobody starves: a task that has been ready for too long runs next, whatever it is owed. Only if
+ * its core-scheduling cookie keeps it off that core does it have to wait, until the vCPU that runs
+ * there cedes the core at the end of its turn (cookie.h).
  *
- * Two things could keep a task waiting for longer than sched_ext's watchdog allows. Extreme weights
- * (1 against 10000) are bounded here: who is rescued without being owed anything has a turn as
- * short as turns can be, which is enough for the watchdog. A whole slice for each would be several
- * times what light VMs are owed, the more of them there are and the longer slices. And a pCPU may
- * stop scheduling, because firmware or a hypervisor below holds it: then others take what starves
- * in its queue, wherever placement wanted it.
+ * Two things could keep a task waiting for longer than sched_ext's watchdog allows:
+ *
+ * - extreme weights (1 against 10000). A task that is rescued without being owed anything has a
+ *   turn as short as turns can be, which is enough for the watchdog. A whole slice for each would
+ * be several times what light VMs are owed, all the more with many of them and with long slices;
+ * - a pCPU that stops scheduling, because firmware or a hypervisor below holds it. Then other pCPUs
+ *   take the tasks that starve in its queue, wherever placement wanted them.
  *
  * A pCPU that idles while gangs keep those who wait from starting looks as often (idle_for_now()).
  */

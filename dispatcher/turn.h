@@ -18,7 +18,6 @@
 #define CORUN_TURN_H
 
 #include "fair.h"
-#include "gang_pick.h"
 #include "micro.h"
 #include "platform/platform.h"
 #include "slice.h"

@@ -1,36 +1,39 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Yielding: who spins lets a sibling go first.
+ * Yielding: a vCPU that spins lets a sibling go first.
  *
- * A vCPU that spins in its kernel waits for what a sibling does: it releases a lock, or answers an
- * interrupt. If that one was preempted, the spinner burns its slice. Where the CPU notices (a
- * pause-loop exit), KVM looks for siblings that want to run and do not, and asks the scheduler to
- * let one go first (kvm_vcpu_on_spin(), yield_to()). A scheduler that has no ear for that, as
- * sched_ext's without this callback, lets it spin.
+ * A vCPU that spins in its kernel waits for something that a sibling is to do: to release a lock,
+ * or to answer an interrupt. If that sibling was preempted, the spinner wastes its slice. If the
+ * CPU notices (a pause-loop exit), KVM looks for siblings that want to run and do not, and asks the
+ * scheduler to let one go first (kvm_vcpu_on_spin(), yield_to()). A scheduler that does not listen,
+ * as one of sched_ext without this callback, lets it spin.
  *
- * Who is favoured goes next where it waits, at once, unless that would be unfair: it may get ahead
- * of who runs there by what a slice costs that one, as whoever runs is ahead of others when its
- * turn ends, but no further. It has no more of a turn than that leaves it, and is not let in for
- * less than a granularity: the neighbour would only be interrupted. Both are charged as ever.
+ * The favoured vCPU goes next on the pCPU for which it waits, at once, unless that would be unfair.
+ * It may get ahead of the task that runs there by the virtual time of one of that task's slices,
+ * but no further: any task is that far ahead of others when its turn ends. Its turn is no longer
+ * than this bound leaves it, and if that is less than a granularity it is not let in: it would only
+ * interrupt the neighbour. Both are charged as usual.
  *
- * Does the spinner's own turn end with that? It pays for its turn, and what it saves by giving that
- * up, its neighbours pay for in switches. So it does
+ * Does the spinner's own turn end with that? The spinner pays for its turn itself; if it ends it,
+ * its neighbours pay, in switches. So its turn ends only
  *
  * - if a sibling is next on its pCPU, within the same bound: that is between the two of them;
- * - if nobody is let in who may be the one that it waits for, and who is next on its pCPU is owed
- * as much as itself. Who spun and gave its pCPU up mostly is not that one, but another spinner.
+ * - if no vCPU can be let in for which it may be waiting, and the next one on its pCPU is owed as
+ *   much as itself. A sibling that spun and gave up its pCPU mostly is not the one that is waited
+ *   for, but another spinner.
  *
- * Else it keeps its pCPU: whom it waits for is running by now, and soon done. Without this, two
- * that wait for each other take turns with a neighbour every few microseconds, each favouring the
- * other, and the neighbour has its share, but loses a sixth of its work to switches. CFS is spared
- * that by heeding yields only within a granularity of virtual time (pick_next_entity()). For the
- * same reason who spun is let in again only with two granularities to go: if others have caught up.
+ * Else it keeps its pCPU: the vCPU for which it waits is running by now, and soon done. Without
+ * this, two that wait for each other take turns with a neighbour every few microseconds, each
+ * favouring the other; the neighbour has its share, but loses a sixth of its work to switches. CFS
+ * avoids that by heeding yields only within a granularity of virtual time (pick_next_entity()). For
+ * the same reason a vCPU that spun is let in again only with two granularities to go: when others
+ * have caught up.
  *
- * Where siblings run together or stop for each other, who may run when is the gang's affair: there
- * nobody yields to anybody, and nobody yields to one who waits for such a vCPU's pCPU. VMs without
- * a gang, on the same host, are not concerned, nor are those in mode asymmetric (Jupiter's), which
- * leaves fair order as it is: by run time it tells how well a VM gets on, since vCPUs that spin
- * lose their pCPUs soon (dissertation, §4.4.1).
+ * Where siblings run together or stop for each other, the gang decides who may run when: there
+ * nobody yields to anybody, and nobody yields to one that waits for the pCPU of such a vCPU. This
+ * does not concern VMs without a gang on the same host, nor VMs in mode asymmetric (Jupiter's),
+ * which leaves fair order as it is: Jupiter tells by run time how well a VM gets on, since vCPUs
+ * that spin lose their pCPUs soon (dissertation, §4.4.1).
  */
 #ifndef CORUN_YIELD_H
 #define CORUN_YIELD_H

@@ -45,34 +45,24 @@ fn simulate(programs: &[Program], lock: LockKind) {
         hz: 10_000,
         tick_skew: false,
         costs: Costs::default(),
+        idle_states: Vec::new(),
         hardware: HardwareParams::default(),
     };
     let threads = programs.iter().flat_map(|program| [program; 2]);
+    let threads = threads.enumerate().map(|(at, program)| ThreadSpec {
+        name: format!("t{at}"),
+        program: program.clone(),
+        vcpu: None,
+    });
     let vm = VmSpec {
-        name: "fuzz".into(),
-        vcpus: 2,
-        weight: None,
-        vcpu_weight: 100,
-        allowed: PcpuSet::first(1),
-        cap: 0,
-        realtime: false,
-        slice: None,
-        threads: threads
-            .enumerate()
-            .map(|(at, program)| ThreadSpec {
-                name: format!("t{at}"),
-                program: program.clone(),
-                vcpu: None,
-            })
-            .collect(),
+        threads: threads.collect(),
         params: GuestParams {
             hz: 10_000,
             lock,
             ple_window: Some(US),
             ..GuestParams::default()
         },
-        disk: None,
-        emulator: None,
+        ..VmSpec::new("fuzz", 2, PcpuSet::first(1))
     };
     let Ok(guests) = Guests::new(vec![vm], Vec::new(), 1) else {
         return;
@@ -82,8 +72,11 @@ fn simulate(programs: &[Program], lock: LockKind) {
         ..DispatcherParams::default()
     };
     let sched = Dispatcher::new(params, &host);
-    let outcome = Simulation::new(host, Box::new(sched), Box::new(guests), None)
-        .run(20 * US, 400 * US, |_| {});
+    let outcome = Simulation::new(host, Box::new(sched), Box::new(guests), None).run(
+        20 * US,
+        400 * US,
+        |_| {},
+    );
     // Nothing takes no time: at most one event per ns, and far fewer in fact.
     assert!(outcome.events < 400_000, "{} events", outcome.events);
 }

@@ -9,10 +9,10 @@ use std::path::PathBuf;
 
 /// Inside a VM: keep I/O-bound threads on vCPUs that run (vMigrater)
 ///
-/// On an overcommitted host each vCPU of a VM is descheduled every few milliseconds, and a thread on it
-/// that does I/O issues no requests then. This moves such threads to vCPUs that run, by their
-/// affinities. It needs nothing of the host, and changes nothing else. At the end, and after a crash by
-/// `corun guest restore` or the next start, all masks are as before.
+/// On an overcommitted host each vCPU of a VM is descheduled every few milliseconds. A thread on it that does
+/// I/O cannot issue requests during that time. This daemon moves such threads to vCPUs that are running, by
+/// setting their affinities. It needs no help from the host, and changes nothing else. At the end all
+/// affinities are set back; after a crash, `corun guest restore` or the next start does that.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -29,10 +29,10 @@ enum Command {
 
 /// Move I/O-bound threads until interrupted
 ///
-/// Never moved are the kernel's threads and those that somebody has tied to vCPUs. Without --cgroup,
-/// --name and --user all others may be; a thread must fit each of these that is given, and each may be
-/// given several times. Nothing is moved while no vCPU is descheduled, on one vCPU, or while the kernel
-/// itself keeps work off vCPUs (steal_monitor).
+/// Threads of the kernel, and those that somebody has bound to vCPUs, are never moved. All others may be moved,
+/// unless --cgroup, --name or --user restrict them: a thread must match each of these options that is given;
+/// an option that is given several times matches if one of its values does. Nothing is moved on a VM with one
+/// vCPU, while no vCPU is descheduled, or while the kernel itself keeps work off vCPUs (steal_monitor).
 #[derive(clap::Args)]
 struct RunArgs {
     /// Only threads of this cgroup and those below, such as /system.slice/mysql.service
@@ -47,7 +47,7 @@ struct RunArgs {
     #[arg(long, value_name = "USER", value_parser = corun_guest::user_number)]
     user: Vec<u32>,
 
-    /// Where I/O is known from
+    /// How it finds threads that do I/O
     #[arg(long, value_enum, value_name = "NAME", default_value = "auto")]
     detector: Detector,
 
@@ -55,7 +55,7 @@ struct RunArgs {
     #[arg(long, value_name = "TIME", default_value = "300us", value_parser = heartbeat)]
     heartbeat: Nanos,
 
-    /// The most it may use of each vCPU, thousandths: heartbeats slow down before
+    /// The most of each vCPU that the daemon itself may use, in thousandths; its heartbeats slow down to keep to it
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     own_permille: u32,
 
@@ -71,10 +71,10 @@ struct RunArgs {
     files: Files,
 }
 
-/// Say what the daemon does: where it knows from, what it moved, what it leaves alone
+/// Show what the daemon does: how it finds I/O, what it has moved, what it leaves alone
 #[derive(clap::Args)]
 struct StatusArgs {
-    /// As JSON
+    /// Print it as JSON
     #[arg(long)]
     json: bool,
 
@@ -82,10 +82,10 @@ struct StatusArgs {
     files: Files,
 }
 
-/// Give threads back the masks that a daemon which was killed has left them with, and remove what it said of itself
+/// Set back the affinities of threads that a killed daemon has moved, and remove its status and metrics files
 #[derive(clap::Args)]
 struct RestoreArgs {
-    /// The metrics that it wrote, which are removed
+    /// The file of metrics that it wrote, which is removed
     #[arg(long, value_name = "FILE")]
     metrics: Option<PathBuf>,
 
@@ -95,11 +95,11 @@ struct RestoreArgs {
 
 #[derive(clap::Args)]
 struct Files {
-    /// Where changed threads are written down, to be restored after a crash
+    /// The file that lists changed threads, to set them back after a crash
     #[arg(long, value_name = "FILE", default_value = corun_guest::STATE)]
     state: PathBuf,
 
-    /// Where the daemon says how it is
+    /// The file in which the daemon keeps its status
     #[arg(long, value_name = "FILE", default_value = corun_guest::STATUS)]
     status: PathBuf,
 }

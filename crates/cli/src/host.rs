@@ -28,22 +28,22 @@ const DEFAULT_POLICY: &str = "balance";
 ///
 /// Takes over all ordinary tasks of the host until it is interrupted or told to end; then, and
 /// whenever anything goes wrong, the kernel's own scheduler is back at once. Needs root and a kernel
-/// with sched_ext (Linux 6.12 or newer with CONFIG_SCHED_CLASS_EXT). What speaks against it on this host
-/// (`corun preflight`) is looked for first. Should a promise be broken (--max-wait and the others), the
-/// host is handed back at once; should the daemon hang for 5 s, all VMs are put in fair order until it is
-/// there again. How a run ended is in last-exit.json in the state directory.
+/// with sched_ext (Linux 6.12 or newer with CONFIG_SCHED_CLASS_EXT). First it checks whether the host is safe to
+/// take over, as `corun preflight` does. If a promise is broken (--max-wait and the others), it hands the host
+/// back at once. If the daemon hangs for 5 s, all VMs are scheduled in fair order until it answers again.
+/// last-exit.json in the state directory says how a run ended.
 ///
 /// With `--backend fair` the kernel's own scheduler stays in charge: vCPU threads are given slices
-/// (Linux 6.12 and newer) and affinities, which are taken back at the end, and after a crash by
-/// `--restore` or the next start. That serves the policies fair, affinity, aql, vslicer, vturbo and microsliced; it can
-/// neither place vCPUs when they wake nor schedule siblings together, slices longer than 100 ms do not
-/// exist there, and there is no recording, no canary (--only), no promise (--max-wait and the others), no slice
-/// without a policy and no `corun policy`: options for these are refused.
+/// (Linux 6.12 and newer) and affinities, which are set back at the end, or, after a crash, by `--restore` or the
+/// next start. This is enough for the policies fair, affinity, aql, vslicer, vturbo and microsliced. It can
+/// neither place vCPUs when they wake nor schedule siblings together, and slices are 100 ms at most. Options
+/// that take the dispatcher are refused: for recordings, canaries (--only), promises (--max-wait and the
+/// others), slices without a policy and `corun policy`.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Options in a file, as TOML: a key is an option's name, parameters of the policy are in [set]. What the
-    /// command line says, too, it says instead
+    /// Read options from a file, as TOML: keys are the options' names, [set] has the parameters of the policy.
+    /// The command line wins over the file
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
@@ -51,16 +51,16 @@ pub struct Args {
     #[arg(long, value_name = "NAME", default_value = DEFAULT_POLICY)]
     policy: String,
 
-    /// How: as a scheduler of its own, or through the kernel's
+    /// What schedules: corun's dispatcher, or the kernel's own scheduler under its direction
     #[arg(long, value_enum, value_name = "NAME", default_value = "sched-ext")]
     backend: Backend,
 
-    /// With --backend fair: where changed threads are written down, to be restored after a crash
+    /// With --backend fair: the file that lists changed threads, to set them back after a crash
     #[arg(long, value_name = "FILE", default_value = stock::STATE)]
     state: PathBuf,
 
-    /// Only take back what a run that was killed has left of threads (--state) and of KVM's halt polling
-    /// (--state-dir), with --config where that file says; what else is said does not matter, if it can be read
+    /// Only set back what a run that was killed has changed of threads (--state) and of KVM's halt polling
+    /// (--state-dir; with --config, where that file says). Other options have no effect then
     #[arg(long)]
     restore: bool,
 
@@ -76,13 +76,13 @@ pub struct Args {
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = assignment)]
     set: Vec<(String, String)>,
 
-    /// What `corun calibrate` found on this machine, now or after a change: slices of types and what divides
-    /// them, for aql and for the policies that use its recognition (vslicer, vturbo); or, with its --symbiosis,
-    /// how hardware threads of a core slow each other down, for vsmtio
+    /// The file that `corun calibrate` wrote for this machine, for this policy or one that it is changed to: the
+    /// slice of each type of application and how types are told apart, for aql, vslicer and vturbo; or, by
+    /// `corun calibrate --symbiosis`, how much hardware threads of a core slow each other down, for vsmtio
     #[arg(long, value_name = "FILE")]
     calibration: Option<PathBuf>,
 
-    /// Slice of tasks for which the policy asks none, 50us to 1s
+    /// Slice of tasks for which the policy sets none, 50us to 1s
     #[arg(long, value_name = "TIME", default_value = "3ms", value_parser = slice)]
     slice: Nanos,
 
@@ -94,8 +94,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
 
-    /// Take over although this finding of `corun preflight` speaks against it; may be repeated. It is
-    /// put on record
+    /// Take over in spite of this finding of `corun preflight`, which is put on record; may be repeated
     #[arg(long, value_name = "FINDING", value_parser = PossibleValuesParser::new(preflight::FORCIBLE))]
     force: Vec<String>,
 
@@ -104,8 +103,8 @@ pub struct Args {
     #[arg(long, value_name = "VM")]
     only: Vec<String>,
 
-    /// Do not schedule: say what the policy would do. Works on any kernel, and touches nothing; options that only a
-    /// host under corun can keep (--only, --max-wait and the other promises …) are refused
+    /// Do not schedule: print what the policy would decide. Works on any kernel, and changes nothing; options that
+    /// mean nothing then (--only, --max-wait and the other promises …) are refused
     #[arg(long)]
     observe: bool,
 
@@ -121,8 +120,8 @@ pub struct Args {
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     max_pressure: Option<f64>,
 
-    /// For how long KVM polls at most before a vCPU halts, as long as corun is in charge: off, or 1us to 5ms
-    /// [default: as it is]
+    /// How long KVM polls at most before a vCPU halts, while corun is in charge: off, or 1us to 5ms [default:
+    /// what is set]
     #[arg(long, value_name = "TIME", value_parser = halt_poll)]
     halt_poll: Option<Nanos>,
 
@@ -130,16 +129,17 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = window)]
     window: Nanos,
 
-    /// Where to remember how runs ended, for post-mortems and against crash loops
+    /// Directory that remembers how runs ended, for post-mortems and against crash loops
     #[arg(long, value_name = "DIR", default_value = safety::STATE_DIR)]
     state_dir: PathBuf,
 
-    /// Where to answer `corun policy`: a unix socket, for its owner and group
+    /// Unix socket on which the daemon answers `corun policy`, `status`, `top` and `metrics`; for its owner and
+    /// group only
     #[arg(long, value_name = "PATH", default_value = socket::DEFAULT)]
     socket: PathBuf,
 
-    /// Where to answer scxtop and other clients of scx_stats: a unix socket, for its owner and group; off:
-    /// nowhere
+    /// Unix socket on which it answers scxtop and other clients of scx_stats, for its owner and group only; off:
+    /// none
     #[arg(long, value_name = "PATH", default_value = socket::scx_stats::DEFAULT, value_parser = place)]
     scx_stats: Place,
 }
@@ -180,18 +180,18 @@ Examples:
   sudo corun host --for 10s --record decisions.lockstep
       ten seconds, with all decisions on record
   sudo corun host --policy jupiter --only web1 --only db --max-ready 20
-      a canary: two VMs under the policy, and back if any VM is ready for a fifth of its time
+      a canary: two VMs under the policy; ends if any VM is ready for a fifth of its time
   sudo corun host --policy vsmtio --halt-poll off
-      all halts are left to retention; KVM's halt polling is put back at the end
+      all halts are left to retention; KVM's halt polling is set back at the end
   corun host --policy aql --observe
-      what it would do
+      what the policy would decide
   sudo corun host --config /etc/corun/host.toml --for 10min
       as the service does, but for ten minutes
   sudo corun host --config /etc/corun/host.toml --restore
-      after a run was killed, as the service does
+      undoes what a killed run has left behind, as the service does
 
 Exit codes: 0 handed back as asked; 1 could not take over, or the kernel took the host back;
-2 wrong usage; 3 handed back because a promise was broken; 4 refused, and that stays so until somebody does something.";
+2 wrong usage; 3 handed back because a promise was broken; 4 refused for a reason that does not pass by itself.";
 
 fn duration(text: &str) -> Result<Nanos, String> {
     time::parse(text).ok_or_else(|| format!("expected {}", time::ACCEPTED))

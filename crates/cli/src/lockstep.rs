@@ -13,9 +13,9 @@ use std::path::PathBuf;
 
 /// Replay decisions recorded in a kernel through the native build
 ///
-/// A recording made by `corun host --record FILE` holds every callback of the dispatcher: what it
-/// was told and what it did. The native build, which the simulator runs, is told the same; every
-/// decision must be equal.
+/// A recording made by `corun host --record FILE` holds every callback of the dispatcher in the kernel: its
+/// inputs and its decisions. The native build, which the simulator runs, gets the same inputs, and must make
+/// the same decisions.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {

@@ -45,7 +45,7 @@ Exit codes:
   1  a run failed, or a file could not be written
   2  wrong usage, or an input that is not valid (stderr says where and why)
   3  corun host handed the host back because a promise was broken
-  4  corun host may not take the host over until somebody does something";
+  4  corun host refused to take the host over, for a reason that does not pass by itself";
 
 #[derive(Subcommand)]
 enum Command {

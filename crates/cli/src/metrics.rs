@@ -15,16 +15,16 @@ use std::time::{Duration, Instant};
 
 /// Export counters of VMs and vCPUs in Prometheus' text format
 ///
-/// Prints them once, or writes them to a file for node_exporter's textfile collector, or answers HTTP
-/// requests. It only looks, as `corun top` does. docs/metrics.md defines all metrics.
+/// Prints them once, or keeps writing them to a file for node_exporter's textfile collector, or answers HTTP
+/// requests. Changes nothing, like `corun top`. docs/metrics.md defines all metrics.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Write them to this file, again and again; readers find it whole
+    /// Write them to this file every --interval; it is replaced as a whole, so that readers find it complete
     #[arg(long, value_name = "FILE", conflicts_with = "listen")]
     textfile: Option<PathBuf>,
 
-    /// With --textfile: how often
+    /// With --textfile: time between two writes
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = interval, requires = "textfile")]
     interval: Nanos,
 

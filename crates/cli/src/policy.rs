@@ -14,9 +14,9 @@ use std::path::PathBuf;
 
 /// Show the policy of this host, or change it while it runs
 ///
-/// Asks the `corun host` that runs here. A change unloads nothing and stops no guest: what the old
-/// policy had said is taken back, and the command ends when the plan of the new one is in force. If
-/// the new one cannot be put in force, the old one stays.
+/// Asks the `corun host` that runs here. A change unloads nothing and stops no guest: the plan of the old policy
+/// is replaced, and the command ends when that of the new one is in force. If the new one cannot be put in force,
+/// the old one stays.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -28,8 +28,8 @@ pub struct Args {
     #[arg(long = "set", value_name = "KEY=VALUE", requires = "name", value_parser = assignment)]
     set: Vec<(String, String)>,
 
-    /// What `corun calibrate` (for aql) or `corun calibrate --symbiosis` (for vsmtio) found on this machine;
-    /// what is --set besides is stronger
+    /// The file that `corun calibrate` (for aql) or `corun calibrate --symbiosis` (for vsmtio) wrote for this
+    /// machine; parameters given with --set win over it
     #[arg(long, value_name = "FILE", requires = "name")]
     calibration: Option<PathBuf>,
 

@@ -10,17 +10,17 @@ use std::path::PathBuf;
 
 /// Check whether this host can be taken over, without touching it
 ///
-/// Looks at the kernel (version, options, known bugs), at what the host is at, and at what its VMs were
-/// promised. `corun host` does the same before it starts. A finding is dangerous (refused unless forced) or
-/// makes it impossible.
+/// Looks at the kernel (version, options, known bugs), at what the host is doing, and at what its VMs have been
+/// promised. `corun host` does the same before it starts. A finding makes it impossible to take over, or is
+/// dangerous: then `corun host` refuses unless it is forced.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Leave this finding out of account, as `corun host` would with the same option; may be repeated
+    /// Ignore this finding, as `corun host` would with the same option; may be repeated
     #[arg(long, value_name = "FINDING", value_parser = PossibleValuesParser::new(FORCIBLE))]
     force: Vec<String>,
 
-    /// Where runs are remembered
+    /// Directory that remembers how runs ended
     #[arg(long, value_name = "DIR", default_value = safety::STATE_DIR)]
     state_dir: PathBuf,
 

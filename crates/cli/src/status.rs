@@ -9,7 +9,7 @@ use corun_model::counted;
 use std::fmt::Display;
 use std::path::PathBuf;
 
-/// Show what the `corun host` that runs here knows of itself and its VMs
+/// Show the state of the `corun host` that runs here, and of its VMs
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -48,18 +48,7 @@ fn in_words(status: &HostStatus) -> String {
         "corun {} in charge for {:.0} s, policy {} for {:.0} s\n",
         status.version, status.for_s, status.policy, status.policy_for_s
     );
-    let promises = [
-        status
-            .longest_wait_s
-            .map(|time| format!("no vCPU waits for {time} s")),
-        status
-            .most_ready_percent
-            .map(|share| format!("no VM is ready for {share} % of its time")),
-        status
-            .most_pressure_percent
-            .map(|share| format!("CPU pressure below {share} %")),
-    ];
-    let promises: Vec<String> = promises.into_iter().flatten().collect();
+    let promises = promises(status);
     if !promises.is_empty() {
         text += &format!("promised: {}\n", promises.join("; "));
     }
@@ -81,6 +70,27 @@ fn in_words(status: &HostStatus) -> String {
     for note in &status.notes {
         text += &format!("note: {note}\n");
     }
+    text + &table(status)
+}
+
+/// What the host was promised, in words.
+fn promises(status: &HostStatus) -> Vec<String> {
+    let promises = [
+        status
+            .longest_wait_s
+            .map(|time| format!("no vCPU waits for {time} s")),
+        status
+            .most_ready_percent
+            .map(|share| format!("no VM is ready for {share} % of its time")),
+        status
+            .most_pressure_percent
+            .map(|share| format!("CPU pressure below {share} %")),
+    ];
+    promises.into_iter().flatten().collect()
+}
+
+/// The table of VMs, a line each.
+fn table(status: &HostStatus) -> String {
     let mut heads = line([
         "VM",
         "PID",
@@ -100,7 +110,7 @@ fn in_words(status: &HostStatus) -> String {
     if thinks {
         heads += &thought(["policy", "loan %", "woken by"]);
     }
-    text += &(heads + "\n");
+    let mut text = heads + "\n";
     for vm in &status.vms {
         text += &of_vm(vm);
         if throttles {

@@ -9,7 +9,7 @@ use corun_scenario::or_nearest;
 use corun_sim::alone::{Alone, VCPUS};
 use corun_sim::workload::{Family, Preset, preset, preset_names};
 
-/// List the workloads that scenarios can name, with their sources and what they do alone
+/// List the workloads that scenarios can name, with their sources and their figures on an empty host
 ///
 /// The figures are simulated on the spot: one VM of four vCPUs alone on four pCPUs.
 #[derive(clap::Args)]

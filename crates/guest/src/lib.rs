@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! corun inside a guest: keeps I/O-bound threads on vCPUs that run.
 //!
-//! Problem: where VMs share pCPUs, a thread that waits for a disk sits, every few milliseconds, on a
-//! vCPU that its host has descheduled; it issues no request then, although its VM has other vCPUs that
-//! run. The guest cannot change its host, but it can move the thread (vMigrater; the decisions are in
+//! Problem: where VMs share pCPUs, the host deschedules each vCPU every few milliseconds. A thread on it that
+//! does I/O can issue no request during that time, although its VM has other vCPUs that run. The guest cannot
+//! change its host, but it can move the thread (vMigrater; the decisions are in
 //! [`corun_policies::vmigrater`], the same as in the simulator).
 //!
-//! [`run`] is the daemon. Its parts, in the order in which they matter to it: heart (timer threads, one
-//! for each vCPU), migrater (beats and requests → decisions → moves), detector (who does I/O), selection
-//! (who may be moved), state (what is given back), sharing and pace (whether it is worth anything, and
-//! how fast to beat), [`Status`].
+//! [`run`] is the daemon. Its parts, in the order in which they come into play:
 //!
-//! Whatever becomes of it, masks are given back: by itself when it ends, else by [`restore`] or the next
+//! - heart: timer threads, one for each vCPU
+//! - migrater: beats and requests → decisions → moves
+//! - detector: which threads do I/O
+//! - selection: which threads may be moved
+//! - state: what has to be set back
+//! - sharing and pace: whether there is anything to gain, and how fast to beat
+//! - [`Status`]: what it tells others
+//!
+//! Affinity masks are set back whatever happens: by the daemon when it ends, else by [`restore`] or the next
 //! start.
 
 mod counts;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Where threads were pinned lately, by us: what those that they created meanwhile have inherited.
+//! Where this daemon has pinned threads lately: what threads that they created at that time have inherited.
 //!
-//! A thread that a moved one creates has its mask, a single vCPU. So has one that its user ties to a
-//! vCPU, on purpose. They are told apart by when and where: an heir has a vCPU to which its creator was
-//! pinned when it was created. It is looked for at least once a second, so that no more than the last
-//! seconds have to be remembered, of threads that were given back since, too.
+//! A thread that is created by a moved one inherits its mask, a single vCPU. A thread that its user binds to a vCPU
+//! has such a mask as well, but on purpose. They are told apart by time and place: an heir's vCPU is the one to
+//! which its creator was pinned when the heir was created. Heirs are looked for at least once a second, so only
+//! the last seconds have to be remembered; also of threads that have been given back since.
 
 use crate::state::Before;
 use corun_model::Nanos;

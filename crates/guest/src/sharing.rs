@@ -2,9 +2,9 @@
 //! Are this guest's pCPUs shared with others? If not, there is nothing to gain: nothing is moved, and
 //! heartbeats come seldom (vMigrater, ATC 2018, §5.3: it is not started where nothing is shared).
 //!
-//! Where the host tells the time that it takes, that says it: heartbeats need not be asked, and a guest
-//! that only holds up its own heartbeats is not taken in. Elsewhere they are shared while heartbeats
-//! pause.
+//! If the host tells the guest how much time it takes (steal), that is the answer. It does not need heartbeats, and is
+//! not misled by a guest that delays its own heartbeats. Otherwise, pCPUs are taken for shared while there are pauses
+//! between heartbeats.
 
 use crate::system::tells_steal;
 use corun_model::Nanos;

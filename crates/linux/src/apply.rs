@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Carries out a plan: plan → the dispatcher's tables.
 //!
-//! What a VM, a vCPU, a pool or a pCPU is told replaces what it was told before; whom a plan does not
-//! mention keeps that, and only what has changed is written. The first plan of a policy that takes over
-//! from another adds to nothing: homes, slices and modes that the other had given to whom this one does
-//! not mention are taken back. The dispatcher reads the tables at every
-//! decision and keeps nothing of a mode that a VM is no longer in, so there is nothing else to undo.
+//! What a plan says of a VM, a vCPU, a pool or a pCPU replaces what the last plan said of it. Those that a plan does
+//! not mention keep what they have. Only what has changed is written. When a policy takes over from another, its
+//! first plan begins from nothing: homes, slices and modes that the old policy had set, and that this plan does not
+//! mention, are reset. Nothing else has to be undone: the dispatcher reads the tables at every decision, and
+//! keeps nothing of a mode that a VM has left.
 //!
-//! Tables of VMs, pools and pCPUs are arrays: that one cannot be written is a fault. What is said of a thread
-//! takes memory; if there is none for a moment, the next period says it.
+//! Tables of VMs, pools and pCPUs are arrays: if one cannot be written, that is a fault. An entry for a thread takes
+//! memory; if there is none at the moment, it is written in the next period.
 
 use crate::discovery::{Vcpu, Vm};
 use crate::helpers;
@@ -22,7 +22,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 /// What a plan adds to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Base {
-    /// What the dispatcher was told until now.
+    /// What the dispatcher's tables hold.
     AsTold,
     /// Nothing: whatever the plan does not mention is as if it had never been said.
     Nothing,

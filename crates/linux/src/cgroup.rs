@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a VM is worth: `cpu.weight` of the cgroup (v2) it has to itself.
+//! The weight of a VM: `cpu.weight` of the cgroup (v2) that it has to itself.
 //!
-//! Who is in a cgroup with a VMM serves its VM, unless that is another VMM: libvirt puts swtpm, virtiofsd, passt and
-//! the like beside QEMU, KubeVirt has its launcher there. So a VM's own is the innermost cgroup around its VMM with no other VMM in it,
-//! and those around that as long as nobody else comes in: libvirt puts the VMM and its vCPUs into (threaded) cgroups
-//! within the VM's scope. A scope or a service is for one thing by its nature, so in these others may come in that
-//! are no VMs; a slice is for many, even if there is but one VM in it now.
+//! Which cgroup is that? Other processes in a VMM's cgroup serve its VM, unless they are VMMs: libvirt puts swtpm,
+//! virtiofsd, passt and the like beside QEMU, KubeVirt its launcher. So the innermost cgroup around a VMM is the
+//! VM's own if no other VMM is in it. The cgroups around that one are the VM's own, too, as long as they hold
+//! nobody else: libvirt puts the VMM and its vCPUs into (threaded) cgroups within the VM's scope. A scope or a
+//! service is made for one thing, so processes that are no VMs may be in it as well; a slice is made for many, even
+//! while only one VM is in it.
 
 use std::collections::BTreeSet;
 use std::fs;

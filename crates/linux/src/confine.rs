@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What the daemon gives up once the dispatcher is in charge.
 //!
-//! Loading a scheduler takes an administrator; talking to it does not: tables are reached by
-//! descriptors that are open, and threads are looked at through files that everybody may read. So all
-//! capabilities go but one, CAP_PERFMON, for the counters that some policies ask for; and so do the
-//! system calls by which a daemon that somebody has taken over could start programs, reach a network,
-//! look into other processes or change the kernel. They are refused, not fatal, and only they are: a
-//! daemon that was killed for an innocent call would take the scheduler with it (man 2 seccomp,
-//! man 7 capabilities, docs/security.md).
+//! Loading a scheduler takes an administrator's rights; talking to it does not: the tables are reached through
+//! descriptors that are open, and threads through files that everybody may read. So the daemon gives up
 //!
-//! Files take neither capabilities nor calls that could be refused: they are root's, and so is the daemon. Who writes
-//! `|/var/lib/corun/x` to /proc/sys/kernel/core_pattern and ends with a crash has the kernel run x with all rights. So what
-//! it may write from then on is what is open, and what lies in its state directory (man 7 landlock); in the directories of
-//! its sockets it may remove these. Of kernels without Landlock that is not asked.
+//! - all capabilities but CAP_PERFMON, which the counters of some policies take;
+//! - the system calls by which an attacker who has taken over the daemon could start programs, reach a network, look
+//!   into other processes or change the kernel. Such a call fails, and does not kill the daemon: that would end the
+//!   scheduler as well, perhaps for an innocent call (man 2 seccomp, man 7 capabilities, docs/security.md);
+//! - writing to files, except those that are open and those in its state directory; of the directories of its
+//!   sockets, it may only remove the sockets (man 7 landlock; not on kernels without Landlock). Files take neither
+//!   capabilities nor calls that could be refused: they belong to root, and so does the daemon. Somebody who writes
+//!   `|/var/lib/corun/x` to /proc/sys/kernel/core_pattern and then crashes has the kernel run x with all rights.
 //!
-//! One thing takes more than that: who may not trace a VM's threads is not told their core-scheduling
-//! cookies. With CAP_SYS_PTRACE one could also write into any process, through /proc/PID/mem, which no filter of
-//! system calls tells from another file. So a thread of its own has it (cookies.rs), which may do next to
-//! nothing: for that one the list is of what it may.
+//! One thing takes more: the kernel tells core-scheduling cookies only to those who may trace the VM's threads, which
+//! takes CAP_SYS_PTRACE. With that one could also write into any process, through /proc/PID/mem, which no filter of
+//! system calls can tell from another file. So only one thread has it (cookies.rs); for that thread there is a list of
+//! the few calls that are allowed, and all others fail.
 
 use crate::smt::{PR_SCHED_CORE, PR_SCHED_CORE_GET};
 use caps::{CapSet, Capability, CapsHashSet};

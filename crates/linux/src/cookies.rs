@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The core-scheduling cookies of VMs, as long as the daemon is in charge.
 //!
-//! Problem: the kernel tells a thread's cookie to those only who might trace that thread. VMMs mostly run as
-//! another user, or with capabilities that the daemon has given up, so that takes CAP_SYS_PTRACE; and a daemon
-//! with that could write into any process.
+//! Problem: the kernel tells a thread's cookie only to those who may trace that thread. VMMs mostly run as another
+//! user, or with capabilities that the daemon has given up. So it takes CAP_SYS_PTRACE; and a daemon that had it
+//! could write into any process.
 //!
-//! How: before the daemon gives up its rights it starts a thread that keeps this one and can do nothing but
-//! answer which cookies threads have ([`crate::confine`]), under whatever policy is in force later.
+//! How: before the daemon gives up its rights it starts a thread that keeps this capability and can do nothing but
+//! tell the cookies of threads ([`crate::confine`]), whichever policy comes into force later.
 //!
-//! A cookie that cannot be read is not 0, which many VMs have and share cores by. Such a VM has one of its own:
-//! it shares cores with nobody, as the dispatcher has it of vCPUs that nobody has spoken of (`COOKIE_UNKNOWN`
-//! of dispatcher/cookie.h).
+//! If a VM's cookie cannot be read, it must not be taken for 0, which many VMs have and which lets them share cores.
+//! Such a VM gets a cookie of its own, so that it shares cores with nobody. The dispatcher does the same for vCPUs
+//! of which it has not been told anything (`COOKIE_UNKNOWN` of dispatcher/cookie.h).
 
 use crate::confine;
 use crate::discovery::Vm;

@@ -386,6 +386,10 @@ struct LastWords {
     stats: Option<Stats>,
 }
 
+/// Loads and attaches the dispatcher, and serves until the run is to end; leaves in `last` what is known then.
+///
+/// In this order: what may fail is done before the host is taken over, privileges are given up right after, and
+/// everything is read off the dispatcher before it goes.
 fn take_over(
     options: HostOptions,
     forced: &[String],
@@ -398,26 +402,11 @@ fn take_over(
     let mut storage = MaybeUninit::uninit();
     let recording = options.record.is_some();
     last.limits = Some(options.limits);
-    let mut server = Server::bind(&options.socket)?;
-    if let Some(path) = &options.scx_stats
-        && let Err(why) = server.answer_scx_stats(path)
-    {
-        // Not to be seen in scxtop is no reason not to schedule.
-        (options.notes)(&format!("scxtop and the like will not show corun: {why}"));
-    }
+    let server = bind(&options)?;
     let mut dispatcher = Dispatcher::load(&mut storage, &options.params, &online, recording)?;
-    if let Some(slow) = dispatcher.tables().slow_because() {
-        (options.notes)(&slow);
-    }
-    if let Some(why) = dispatcher.awaited_refused() {
-        (options.notes)(&format!(
-            "it will not be seen when a vCPU waits for a sibling that is ready: {why:#}"
-        ));
-    }
-    let sockets = [Some(&options.socket), options.scx_stats.as_ref()];
-    let sockets = sockets.into_iter().flatten().map(PathBuf::as_path);
-    let places = Places::new(&options.state_dir, sockets);
     let notes = options.notes;
+    note_what_is_missing(&dispatcher, notes);
+    let places = places(&options);
     let mut daemon = Daemon::new(options, forced, &online, &dispatcher)?;
     daemon.control.cookies_are_kept_away = kept_away.is_some();
     give_back_memory();
@@ -454,6 +443,37 @@ fn take_over(
             recorded: recorded?,
         }),
     }
+}
+
+/// The sockets on which the daemon answers.
+fn bind(options: &HostOptions) -> Result<Server, HostError> {
+    let mut server = Server::bind(&options.socket)?;
+    if let Some(path) = &options.scx_stats
+        && let Err(why) = server.answer_scx_stats(path)
+    {
+        // Not to be seen in scxtop is no reason not to schedule.
+        (options.notes)(&format!("scxtop and the like will not show corun: {why}"));
+    }
+    Ok(server)
+}
+
+/// Notes what the loaded dispatcher does without, or more slowly, on this kernel.
+fn note_what_is_missing(dispatcher: &Dispatcher<'_>, notes: fn(&str)) {
+    if let Some(slow) = dispatcher.tables().slow_because() {
+        notes(&slow);
+    }
+    if let Some(why) = dispatcher.awaited_refused() {
+        notes(&format!(
+            "it will not be seen when a vCPU waits for a sibling that is ready: {why:#}"
+        ));
+    }
+}
+
+/// Where the daemon goes on writing once it is confined.
+fn places(options: &HostOptions) -> Places {
+    let sockets = [Some(&options.socket), options.scx_stats.as_ref()];
+    let sockets = sockets.into_iter().flatten().map(PathBuf::as_path);
+    Places::new(&options.state_dir, sockets)
 }
 
 /// The kernel threw the dispatcher out.

@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! corun on a Linux host: the dispatcher as a sched_ext scheduler, a policy in a daemon.
 //!
-//! [`host::run`] is the whole daemon. Its parts, in the order in which they matter to it:
-//! [`preflight`] (may it start?), loader (into the kernel and out again), discovery (which
-//! VMs are there; helpers: what serves them), control (counters → policy → plan), apply (plan → tables), [`safety`] (is everybody
-//! served as promised, and what if not), [`stats`], recorder, [`socket`].
+//! [`host::run`] is the whole daemon. Its parts, in the order in which they come into play:
 //!
-//! [`stock::run`] is the daemon for kernels without sched_ext: the policies that slices and affinities
-//! of threads can carry out.
+//! - [`preflight`]: may it start?
+//! - loader: loads the dispatcher into the kernel, and takes it out again
+//! - discovery and helpers: which VMs there are, and which other threads serve them
+//! - control: counters → policy → plan
+//! - apply: plan → the dispatcher's tables
+//! - [`safety`]: are promises kept, and what to do if not
+//! - [`stats`], recorder, [`socket`]: what it tells others
 //!
-//! [`record`] only looks: what pCPUs and vCPUs do, for replays.
+//! [`stock::run`] is the daemon for kernels without sched_ext. It serves the policies that can be carried out by
+//! slices and affinities of threads.
 //!
-//! The kernel schedules with what it was told last, whatever becomes of the daemon; when its process
+//! [`record`] writes down what pCPUs and vCPUs do, for replays; it changes nothing.
+//!
+//! Whatever becomes of the daemon, the kernel goes on scheduling by the last plan. When the daemon's process
 //! ends, for whatever reason, the kernel goes back to its own scheduler.
 
 mod apply;

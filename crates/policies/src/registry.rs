@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Every policy by name.
+//! The list of all policies: name, summary, source, parameters, and how each is made. Scenarios, `corun host` and
+//! `corun policies` find them here.
 
 use crate::{
     Affinity, Aql, Balance, BalanceLoad, Calm, CoschedDemand, CoschedDt, CoschedRelaxed,

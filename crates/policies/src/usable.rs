@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What vCPUs weigh, as far as they can use it.
+//! The weights of vCPUs, as far as they can use them.
 //!
-//! A vCPU runs on one pCPU at a time: a weight that is worth more is worth one pCPU, and others have what
-//! is beyond that. Who divides vCPUs among pCPUs by weights as they are set leaves pCPUs beside a heavy
-//! vCPU with nobody to run.
+//! A vCPU runs on one pCPU at a time. So a weight that stands for more than one pCPU is worth only one, and the
+//! rest goes to the others. A policy that divided vCPUs among pCPUs by the weights as they are set would leave
+//! the pCPUs beside a heavy vCPU with nothing to run.
 
 use corun_model::{TaskSeen, VmSeen};
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Reads recordings of real KVM hosts and rebuilds who wanted a pCPU when, and why.
 //!
-//! A recording is what `corun record` wrote ([`native`]), or text that Linux' own tools print:
-//! `/sys/kernel/tracing/trace`, `trace-cmd report`, or `perf script` of `perf sched record`, or a trace of Perfetto; plain or gzip'ed. What comes out is a
-//! [`Recording`]: the host, its VMs and tasks, each task's *demand* (what it wanted, for a replay
-//! under other policies) and what the recorded scheduler made of it (the truth that a replay is
-//! checked against).
+//! A recording is a file that `corun record` wrote ([`native`]), text by Linux' own tools
+//! (`/sys/kernel/tracing/trace`, `trace-cmd report`, or `perf script` of `perf sched record`), or a trace of
+//! Perfetto; plain or gzip'ed. It becomes a [`Recording`]: the host, its VMs and tasks, each task's *demand*
+//! (what it wanted, for a replay under other policies) and what the recorded scheduler gave it (the truth
+//! that a replay is checked against).
 //!
 //! ```no_run
 //! let import = corun_recording::read("host.ftrace.gz".as_ref())?;
@@ -16,8 +16,8 @@
 //! ```
 //!
 //! The way of an event: `text` (bytes to lines to events), `native` (blocks to events) or `perfetto` → `gather`,
-//! `order` (events in order of time) → `rebuild` (events to states, states to demand). Trouble on the way is counted and reported as
-//! a [`Note`]; what cannot be used at all is an [`ImportError`].
+//! `order` (events in order of time) → `rebuild` (events to states, states to demand). Problems on the way are
+//! counted and reported as a [`Note`]; a file that cannot be used at all is an [`ImportError`].
 
 mod error;
 mod event;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What corun shows: the JSON object ([`Comparison`]), tables for terminals ([`table`]), a
-//! self-contained page ([`html`]), comma-separated values ([`csv`]), timelines for Perfetto ([`timeline`]) the claims scoreboard
-//! ([`claims`]) and tables of the documents ([`tables`]).
+//! What corun shows of its results: the JSON object ([`Comparison`]), tables for terminals ([`table`]), a
+//! self-contained page ([`html`]), comma-separated values ([`csv`]), timelines for Perfetto ([`timeline`]), the
+//! verdicts on claims ([`claims`]) and tables of the documents ([`tables`]).
 //!
-//! Everything here starts from results, not from the simulator: results of modelled hosts and of
-//! recorded ones look the same.
+//! This crate knows results, not the simulator: those of modelled and of recorded hosts look the same.
 
 pub mod advice;
 pub mod claims;

@@ -14,7 +14,7 @@
 use crate::Simulation;
 use crate::device::disk::{DiskParams, MediumParams, Share, SsdParams};
 use crate::device::net::{ChannelSpec, ClientSpec, NetworkSpec};
-use crate::guest::{DiskSpec, DiskUse, GuestError, GuestParams, Guests, ThreadSpec, VmSpec};
+use crate::guest::{DiskSpec, DiskUse, GuestError, Guests, ThreadSpec, VmSpec};
 use crate::host::{Costs, HardwareParams, HostParams, Standstill, Totals};
 use crate::sched::dispatcher::Dispatcher;
 use crate::workload::{self, ParseError, Preset, PresetClient};
@@ -210,20 +210,9 @@ fn vm(preset: &Preset, number: u32) -> Result<VmSpec, AloneError> {
     };
     let pcpus = number * VCPUS..(number + 1) * VCPUS;
     Ok(VmSpec {
-        name: preset.name.to_string(),
-        vcpus: VCPUS,
-        weight: None,
-        cookie: 0,
-        cap: 0,
-        realtime: false,
-        slice: None,
-        vcpu_weight: 100,
-        allowed: pcpus.map(PcpuId).collect(),
-        vcpu_allowed: Vec::new(),
         threads: threads.into_iter().map(thread).collect(),
-        params: GuestParams::default(),
         disk,
-        emulator: None,
+        ..VmSpec::new(preset.name, VCPUS, pcpus.map(PcpuId).collect())
     })
 }
 

@@ -11,7 +11,7 @@
 //! [`measure`] takes the best of several rounds, and times the bare event queue in each of them.
 
 use crate::event_queue::EventQueue;
-use crate::guest::{GuestParams, Guests, ThreadSpec, VmSpec};
+use crate::guest::{Guests, ThreadSpec, VmSpec};
 use crate::host::{Costs, HardwareParams, HostParams};
 use crate::load::{Cgroup, Cgroups, Load, Pattern, Patterns, Quota};
 use crate::sched::HostScheduler;
@@ -270,21 +270,11 @@ impl Workload {
             program,
             vcpu: None,
         };
+        let name = format!("vm{number}");
         Ok(VmSpec {
-            name: format!("vm{number}"),
-            vcpus: Self::VCPUS,
-            cookie: 0,
-            cap: 0,
-            realtime: false,
-            slice: None,
-            disk: None,
-            emulator: None,
             weight: Some(100),
-            vcpu_weight: 100,
-            allowed: PcpuSet::first(pcpus),
-            vcpu_allowed: Vec::new(),
             threads: programs.into_iter().enumerate().map(thread).collect(),
-            params: GuestParams::default(),
+            ..VmSpec::new(name, Self::VCPUS, PcpuSet::first(pcpus))
         })
     }
 }

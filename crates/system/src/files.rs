@@ -5,8 +5,9 @@
 //! a crash in between leaves one file to overwrite, not one more each time. It has the mode that the
 //! umask gives, since status files and metrics are for other users, too.
 //!
-//! Whoever runs as root and is told a path where others may write (`--state /tmp/fair.json`) must neither write
-//! through a link that somebody has put there, nor take somebody's word for what is to be done to threads.
+//! A daemon that runs as root may be given a path in a directory where others can write (`--state
+//! /tmp/fair.json`). It must neither write through a link that somebody has put there, nor trust a file of
+//! somebody else that says what is to be done to threads.
 
 mod lock;
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What corun's daemons need of the Linux they run on, in a host ([corun-linux]) and in a guest
-//! ([corun-guest]) alike: what /proc says of threads ([`procfs`]), their affinity ([`affinity`]), files that
-//! outlive a crash ([`files`]), the kernel's clocks ([`clock`]), signals that ask to end ([`signals`]).
+//! The interface to Linux that both of corun's daemons need, the one on a host ([corun-linux]) and the one in a guest
+//! ([corun-guest]): what /proc says of threads ([`procfs`]), their affinity ([`affinity`]), files that survive
+//! a crash ([`files`]), the kernel's clocks ([`clock`]), signals that ask a daemon to end ([`signals`]).
 //!
-//! To a guest's kernel a vCPU is a CPU; this crate speaks of CPUs, and of sets of them as [`PcpuSet`]s.
+//! This crate speaks of CPUs, which in a guest are its vCPUs, and uses [`PcpuSet`] for sets of either.
 //!
 //! [corun-linux]: ../corun_linux/index.html
 //! [corun-guest]: ../corun_guest/index.html

@@ -28,12 +28,12 @@ use std::thread;
 
 /// Advise which policy a recorded host should have
 ///
-/// Replays a recording under its own scheduler and under corun's policies and ranks them by how long
-/// vCPUs wait for pCPUs, with the evidence VM by VM; then adds copies of the recorded VMs, one after
-/// the other, until one waits more than the target. Each figure is a median over replays that differ
-/// in what a recording cannot tell: when VMs began beside each other, and what they would have done
-/// after their recorded demand. Differences within these, or within the error of the replay beside
-/// the recording, are called none.
+/// Replays a recording under the host's own scheduler and under corun's policies, and ranks these by how
+/// long vCPUs wait for pCPUs, with the figures of each VM. Then it adds copies of the recorded VMs, one
+/// after the other, until one waits more than the target. Each figure is a median over replays that differ
+/// in what a recording cannot tell: when VMs began relative to each other, and what they would have done
+/// after their recorded demand. A difference smaller than the spread of these replays, or than the error
+/// of replaying the host's own scheduler, counts as none.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -46,7 +46,7 @@ pub struct Args {
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     policies: Vec<String>,
 
-    /// The most of its vCPUs' time that any VM may lack a pCPU: percent, such as 10 or 2.5
+    /// The largest share of its vCPUs' time for which any VM may lack a pCPU, in percent, such as 10 or 2.5
     #[arg(long, value_name = "PERCENT", default_value_t = 10.0, value_parser = percent)]
     target: f64,
 
@@ -54,7 +54,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(0..=MOST_VMS))]
     most: u32,
 
-    /// How many different beginnings to try, 1 to 1000
+    /// How many different times of beginning to try for the VMs, 1 to 1000
     #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u32).range(1..=1000))]
     starts: u32,
 

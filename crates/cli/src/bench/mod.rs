@@ -20,13 +20,13 @@ use std::time::Instant;
 ///
 /// A benchmark of the simulator itself, not of a host or a policy: fixed hosts, fixed seeds, tracing
 /// off, one thread except for the sweep. An event is anything that happens in virtual time; a switch
-/// is a pCPU starting another task, also after idling. Each case is the fastest of several rounds;
-/// the last column is what an event costs in turns of the bare event queue, timed in the same
-/// rounds, and so can be compared between machines.
+/// is a pCPU starting another task, also after idling. Each case is the fastest of several rounds.
+/// The last column is the cost of an event in units of one turn of the bare event queue, timed in the
+/// same rounds; it can be compared between machines.
 ///
-/// Then what policies' control loops take of a pCPU on a host of 512 vCPUs, at the period of each. Last, what
-/// the dispatcher looks at for a decision, counted and so the same everywhere: by policy
-/// and number of pCPUs, with four ready vCPUs for each, in VMs of four.
+/// The second table says how much of a pCPU each policy's control loop takes, on a host of 512 vCPUs and at its
+/// own period. The third counts what the dispatcher looks at for a decision, and is the same on every machine: by
+/// policy and number of pCPUs, with four ready vCPUs per pCPU, in VMs of four.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -34,7 +34,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Short runs, one round each: a look, not a measurement
+    /// Short runs, one round each: for a quick look, not precise enough to compare
     #[arg(long)]
     quick: bool,
 }

@@ -30,25 +30,25 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use verdict::Curve;
 
-/// Find what policies have to know of a machine: the best slice for each type of application, for aql, or how
-/// hardware threads of a core slow each other down, for vsmtio
+/// Measure what policies need to know about a machine: the best slice for each type of application, for aql, or how
+/// much hardware threads of a core slow each other down, for vsmtio
 ///
-/// Simulates programs of each type beside others on a machine and writes what `[policy.aql]
-/// calibration` reads. The machine is that of AQL_Sched's paper unless said otherwise: with `--host`
-/// that of a scenario. A file holds for machines with the same caches, cores per cache and SMT.
+/// Simulates programs of each type beside others, and writes a file for `[policy.aql] calibration`. The machine is
+/// that of AQL_Sched's paper, or with `--host` that of a scenario. A file is valid for machines with the same
+/// caches, cores per cache and SMT.
 ///
-/// With `--here` nothing is simulated: the programs run on this machine, in guests of KVM's that are made for
-/// it, or as threads where there can be none (`--with`), and ask its kernel for slices (Linux 6.12 and newer).
-/// That takes 9 minutes (3 with --quick), and what else runs meanwhile shows. Guests take access to /dev/kvm;
-/// whoever may read KVM's tracepoints (root) gets limits for I/O and spinning, too. Slices up to 100 ms are all
-/// that kernels take; whether they deliver what is asked for is measured, too. Whatever ends the command ends
-/// the guests; nothing else on the machine is changed.
+/// With `--here` nothing is simulated. The programs run on this machine, in KVM guests that are made for this, or as
+/// threads where there can be no guests (`--with`), and ask its kernel for slices (Linux 6.12 and newer). This takes 9
+/// minutes (3 with --quick); anything else that runs at the same time falsifies it. Guests take access to
+/// /dev/kvm; with access to KVM's tracepoints (root) limits for I/O and spinning are found as well. Kernels accept
+/// slices up to 100 ms; whether they really last as long as was asked for is measured, too. The guests end with
+/// the command, however it ends; nothing else on the machine is changed.
 ///
-/// With `--symbiosis` programs whose cycles divide differently run alone and two by two on the hardware threads of
-/// a core, and the coefficients are found that describe best how much slower they are together; what
-/// `[policy.vsmtio] calibration` reads is written. The machine is that of the paper on vSMT-IO unless said
-/// otherwise. With `--here` that takes half a minute, cores with two hardware threads, and counters of cycles and
-/// stalls that corun knows (Intel from Sandy Bridge on, AMD from Zen 4 on).
+/// With `--symbiosis` it runs programs that spend their cycles in different ways, alone and in pairs on the hardware
+/// threads of a core, finds the coefficients that best describe how much slower they are in pairs, and writes a file
+/// for `[policy.vsmtio] calibration`. The machine is that of the paper on vSMT-IO by default. With `--here` it takes half
+/// a minute, and needs cores with two hardware threads and counters of cycles and stalls that corun knows (Intel
+/// from Sandy Bridge on, AMD from Zen 4 on).
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -60,7 +60,7 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["with", "scheduler", "quick", "svg"])]
     symbiosis: bool,
 
-    /// Run the programs on this very machine
+    /// Run the programs on this machine instead of simulating one
     #[arg(long, conflicts_with_all = ["host", "sets", "scheduler", "jobs"])]
     here: bool,
 
@@ -86,7 +86,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME", default_value = "corun", value_parser = ["corun", "credit"])]
     scheduler: String,
 
-    /// Four seeds of 24: a look, not a calibration
+    /// Four seeds instead of 24: for a quick look, not precise enough to use
     #[arg(long)]
     quick: bool,
 
@@ -94,7 +94,7 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = jobs::at_least_one)]
     jobs: Option<NonZeroUsize>,
 
-    /// Draw the curves, as Figure 2 of the paper
+    /// Draw the curves to this file, as in Figure 2 of the paper
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 

@@ -39,8 +39,8 @@ use std::path::PathBuf;
 ///
 /// Runs the input under each policy and prints what every VM got out of it: one table, and on
 /// request JSON, a report or a timeline. The first policy is the reference that the others are
-/// compared with. A recording is replayed: seed 0 begins as recorded, with others VMs begin at other
-/// times (0, 1 and 2 unless said otherwise). The same input, seed and version give the same numbers on every machine.
+/// compared with. A recording is replayed: with seed 0 all VMs begin as recorded, with other seeds they begin at
+/// other times (default: seeds 0, 1 and 2). The same input, seed and version give the same numbers on every machine.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -52,7 +52,7 @@ pub struct Args {
     #[command(flatten)]
     runs: RunArgs,
 
-    /// Of a recording: replay it three times, with what it cannot tell at one extreme and the other
+    /// Replay a recording three times: what it cannot tell is assumed in different ways, up to both extremes
     #[arg(long)]
     extremes: bool,
 

@@ -32,10 +32,10 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use work::Measured;
 
-/// Check the papers' claims: theirs, ours, verdict
+/// Check the papers' claims: their value, ours, and a verdict
 ///
-/// Runs the experiments behind the claims and sets the results beside the papers' values, by fixed
-/// rules (docs/reproduce.md): exact, close, direction, holds, missed; out-of-scope with the reason.
+/// Runs the experiments behind the claims, compares the results with the papers' values, and gives a verdict by
+/// fixed rules (docs/reproduce.md): exact, close, direction, holds or missed; or out-of-scope, with the reason.
 /// The same version gives the same numbers on every machine.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -48,19 +48,19 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     seeds: Option<u32>,
 
-    /// Shorter runs and fewer seeds, as the checks say; else a quarter of the time and two seeds
+    /// Shorter runs and fewer seeds: those that a check names, else a quarter of the time and two seeds
     #[arg(long)]
     quick: bool,
 
-    /// List claims that are out of scope, too, with the reasons
+    /// Also list claims that are out of scope, with the reasons
     #[arg(long)]
     all: bool,
 
-    /// Show the tables of the documents instead: the papers' with ours beside them, and others
+    /// Show the tables of the documents instead: those of the papers beside ours, and others
     #[arg(long, conflicts_with_all = ["all", "report"])]
     tables: bool,
 
-    /// Write the tables of the pages in this directory anew, too, each between the comments
+    /// Also update the tables in the pages of this directory, each between the comments
     /// `<!-- table NAME -->` and `<!-- end of table -->`
     #[arg(long, value_name = "DIR", conflicts_with = "quick")]
     pages: Option<PathBuf>,

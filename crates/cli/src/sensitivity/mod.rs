@@ -24,9 +24,9 @@ use values::{Value, Values};
 
 /// Show how results move with one parameter
 ///
-/// Runs the scenario with several values of one of its keys, under each policy and seed, and prints
-/// one table per VM: values down, policies across, with the trend and the elasticity. A result that
-/// moves much with a number that nobody knows exactly is worth less than one that does not.
+/// Runs the scenario with several values of one of its keys, under each policy and seed. Prints one
+/// table per VM, with a row per value and a column per policy, the trend and the elasticity. Trust a
+/// result less if it changes much with a number that nobody knows exactly.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES,
           group = clap::ArgGroup::new("tried").args(["range", "values"]).required(true))]
@@ -40,8 +40,8 @@ pub struct Args {
     #[arg(long, value_name = "KEY")]
     param: String,
 
-    /// Values from A to B, both durations or both numbers; if STEPS is not said, 5 of them, of up to
-    /// 20 whole numbers all
+    /// Values from A to B, both durations or both numbers. Without STEPS: all whole numbers from A to B if
+    /// there are at most 20, else 5 values
     #[arg(long, value_name = "A..B[:STEPS]")]
     range: Option<String>,
 
@@ -49,11 +49,11 @@ pub struct Args {
     #[arg(long, value_name = "V,V,…", value_delimiter = ',')]
     values: Vec<String>,
 
-    /// Equal factors between the values of the range, rather than equal steps
+    /// Values of the range grow by equal factors instead of equal steps
     #[arg(long, requires = "range", conflicts_with = "values")]
     log: bool,
 
-    /// What to show
+    /// The measure to show
     #[arg(long, value_name = "MEASURE", default_value = "relative-throughput",
           value_parser = measures())]
     measure: Measure,
@@ -65,7 +65,7 @@ pub struct Args {
     #[command(flatten)]
     runs: RunArgs,
 
-    /// Do as many runs as it takes, however many
+    /// Do not refuse, however many runs it takes
     #[arg(long)]
     yes: bool,
 

@@ -20,18 +20,18 @@ use std::time::Duration;
 
 /// Watch VMs and vCPUs: %RUN, %RDY, %CSTP, %MLMTD and more
 ///
-/// Looks at what the kernel counts of each VM's threads and changes nothing: it works on any kernel,
-/// with or without `corun host`. %RDY is what a guest sees as steal and VMware calls CPU Ready; shares
-/// are those of a VM's vCPUs' time, esxtop's sums with --sum or the key n. docs/metrics.md defines all
-/// columns.
+/// Reads what the kernel counts for each VM's threads and changes nothing. It works on any kernel, with
+/// or without `corun host`. %RDY is what a guest sees as steal and VMware calls CPU Ready. Shares are of
+/// the time of a VM's vCPUs; with --sum or the key n they are sums over the vCPUs, as in esxtop.
+/// docs/metrics.md defines all columns.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Seconds between two looks, 0.1 to 3600
+    /// Seconds between two refreshes, 0.1 to 3600
     #[arg(short = 'd', long, value_name = "SECONDS", default_value = "2", value_parser = delay)]
     delay: Nanos,
 
-    /// End after so many looks [default: never, in batch mode 1]
+    /// End after this many refreshes [default: never; in batch mode 1]
     #[arg(short = 'n', long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 
@@ -44,7 +44,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     csv: Option<PathBuf>,
 
-    /// Batch mode: print an array of JSON per look, in a line
+    /// Batch mode: print one JSON array per refresh, on a line of its own
     #[arg(long)]
     json: bool,
 
@@ -52,7 +52,7 @@ pub struct Args {
     #[arg(long)]
     vcpus: bool,
 
-    /// Shares of VMs as sums over their vCPUs, as esxtop has them; not in CSV, which has those of %RUN and %RDY in
+    /// Shares of VMs as sums over their vCPUs, as in esxtop; not in CSV, which has the sums of %RUN and %RDY in
     /// columns of their own
     #[arg(long)]
     sum: bool,

@@ -179,72 +179,104 @@ impl Services for Tape {
 
 /// Runs the native build through a recording.
 pub fn replay(recording: &Recording) -> Outcome {
-    // Whether gangs are looked at, the tape says; there must be room for them whenever they are.
-    let knobs = Knobs {
-        gangs: 1,
-        ..recording.knobs
-    };
-    let mut native = Native::new(knobs, Tape::default());
-    let other = native.add_task(TaskStruct::default(), 0);
-    native.services().other = other;
-    let mut outcome = Outcome::default();
-    let mut by_op = [0u64; OPS.len()];
-    // Task id → index in `native` and the callback expected next.
-    let mut tasks: HashMap<u32, (usize, u64)> = HashMap::new();
+    let mut replay = Replay::new(recording.knobs);
     let mut policies = recording.policies.iter().peekable();
     for (number, record) in recording.records.iter().enumerate() {
         while let Some((_, policy)) = policies.next_if(|&&(from, _)| from <= number) {
-            outcome.by_policy.push(UnderPolicy {
-                policy: policy.clone(),
-                ..UnderPolicy::default()
-            });
+            replay.begin_policy(policy);
         }
-        let Some(op) = OPS.iter().position(|&(op, _)| op == record.op) else {
-            outcome.skipped += 1;
-            continue;
-        };
-        let task = task_of(&mut native, &mut tasks, record);
-        let whole = record.counted as usize == record.entries.len();
-        let (Some(task), true) = (task, whole) else {
-            outcome.skipped += 1;
-            continue;
-        };
-        native.services().load(&record.entries);
-        let decided = native.services().decisions;
-        call(&mut native, record, task);
-        by_op[op] += 1;
-        outcome.callbacks += 1;
-        outcome.inputs += inputs(record);
-        let rest = native.services().rest();
-        if let Some(under) = outcome.by_policy.last_mut() {
-            under.callbacks += 1;
-            under.decisions += native.services().decisions - decided;
-            under.diverged += u64::from(rest.is_some());
-        }
-        if let Some((entry, kernel, ours)) = rest {
-            outcome.diverged += 1;
-            if outcome.divergences.len() < KEPT {
-                let (op, task) = (OPS[op].1, record.task);
-                let found = Divergence {
-                    record: number,
-                    op,
-                    task,
-                    entry,
-                    kernel,
-                    native: ours,
-                };
-                outcome.divergences.push(found);
-            }
+        replay.record(number, record);
+    }
+    replay.finish()
+}
+
+/// A replay under way.
+struct Replay {
+    native: Native<Tape>,
+    /// By id: index in `native`, and number of the callback expected next.
+    tasks: HashMap<u32, (usize, u64)>,
+    /// Callbacks replayed, by place in [`OPS`].
+    by_op: [u64; OPS.len()],
+    outcome: Outcome,
+}
+
+impl Replay {
+    fn new(knobs: Knobs) -> Self {
+        // The recording says when the dispatcher looked at gangs; it needs room for them whenever it did.
+        let knobs = Knobs { gangs: 1, ..knobs };
+        let mut native = Native::new(knobs, Tape::default());
+        let other = native.add_task(TaskStruct::default(), 0);
+        native.services().other = other;
+        Self {
+            native,
+            tasks: HashMap::new(),
+            by_op: [0; OPS.len()],
+            outcome: Outcome::default(),
         }
     }
-    outcome.decisions = native.services().decisions;
-    outcome.tasks = tasks.len();
-    outcome.by_op = OPS
-        .iter()
-        .zip(by_op)
-        .map(|(&(_, name), count)| (name, count))
-        .collect();
-    outcome
+
+    fn begin_policy(&mut self, policy: &str) {
+        self.outcome.by_policy.push(UnderPolicy {
+            policy: policy.to_string(),
+            ..UnderPolicy::default()
+        });
+    }
+
+    /// Replays one callback, unless it is unknown, cut, or its task missed an earlier one.
+    fn record(&mut self, number: usize, record: &Record) {
+        let Some(op) = OPS.iter().position(|&(op, _)| op == record.op) else {
+            self.outcome.skipped += 1;
+            return;
+        };
+        let task = task_of(&mut self.native, &mut self.tasks, record);
+        let whole = record.counted as usize == record.entries.len();
+        let (Some(task), true) = (task, whole) else {
+            self.outcome.skipped += 1;
+            return;
+        };
+        self.native.services().load(&record.entries);
+        let decided = self.native.services().decisions;
+        call(&mut self.native, record, task);
+        let difference = self.native.services().rest();
+        let decisions = self.native.services().decisions - decided;
+        self.by_op[op] += 1;
+        self.count(inputs(record), decisions, difference.is_some());
+        if let Some((entry, kernel, native)) = difference
+            && self.outcome.divergences.len() < KEPT
+        {
+            self.outcome.divergences.push(Divergence {
+                record: number,
+                op: OPS[op].1,
+                task: record.task,
+                entry,
+                kernel,
+                native,
+            });
+        }
+    }
+
+    /// Counts a callback, in all and under the policy in force.
+    fn count(&mut self, inputs: u64, decisions: u64, diverged: bool) {
+        let outcome = &mut self.outcome;
+        outcome.callbacks += 1;
+        outcome.inputs += inputs;
+        outcome.decisions += decisions;
+        outcome.diverged += u64::from(diverged);
+        if let Some(under) = outcome.by_policy.last_mut() {
+            under.callbacks += 1;
+            under.decisions += decisions;
+            under.diverged += u64::from(diverged);
+        }
+    }
+
+    fn finish(self) -> Outcome {
+        let names = OPS.iter().map(|&(_, name)| name);
+        Outcome {
+            tasks: self.tasks.len(),
+            by_op: names.zip(self.by_op).collect(),
+            ..self.outcome
+        }
+    }
 }
 
 fn inputs(record: &Record) -> u64 {

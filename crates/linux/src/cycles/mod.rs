@@ -3,14 +3,15 @@
 //! held: bpf/cycles.bpf.c takes, at each switch, what the pCPU's counters say, and this opens the counters,
 //! says which threads are vCPUs, and reads the sums.
 //!
-//! The program is loaded when the daemon starts, since it gives up the right to load any (confine.rs), if
-//! the host's cores have two hardware threads; it is attached, and counters are open, only while the policy
-//! in force wants to know. Until then it costs some ten kilobytes of the kernel's memory, and no time. What the
-//! policy wants that the daemon starts with is opened before it gives up anything.
+//! The program is loaded when the daemon starts, since later it has no right to load any (confine.rs), and only if
+//! the host's cores have two hardware threads. It is attached, and counters are open, only while the policy in force
+//! needs them; otherwise it costs some ten kilobytes of the kernel's memory, and no time. If the first policy needs
+//! counters, they are opened before the daemon gives up its rights.
 //!
-//! Whatever is missing (kernel, BTF, events, rights) is told and changes nothing else: who is not counted is
-//! picked in fair order. If the process ends, for whatever reason, the kernel closes its descriptors: with
-//! the link's the program is detached and gone, with the counters' these stop. Nothing is pinned.
+//! If something is missing (kernel, BTF, events, rights), that is reported and changes nothing else: vCPUs that are
+//! not counted are picked in fair order. When the process ends, for whatever reason, the kernel closes its
+//! descriptors: that of the link, which detaches the program, and those of the counters, which stops them. Nothing
+//! is pinned.
 
 pub(crate) mod events;
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! corun without sched_ext: policies that are about slices and pools of pCPUs, carried out with what
-//! Linux' own scheduler lets one set of a thread.
+//! corun without sched_ext: policies about slices and pools of pCPUs, carried out by the two things that Linux' own
+//! scheduler lets one set for a thread.
 //!
-//! A pool is an affinity mask, a slice is what a thread asks for (since 6.12). Everything else is the
-//! kernel's: who runs next, when a woken vCPU preempts, where within its mask a vCPU goes. A slice is
-//! a request: EEVDF gives a vCPU an earlier deadline for a shorter one, and who waits on the same pCPU may
-//! end a long one early: since 6.17 a task keeps its pCPU against the others only for the shortest slice
-//! that any of them asks for (`set_protect_slice()` in kernel/sched/fair.c), and an ordinary thread of the
-//! host asks for some 3 ms. What was changed is taken back at the end, and after a crash by the next daemon
-//! ([`state`]). Policies that decide at wake-ups and switches need sched_ext and are refused.
+//! A pool becomes an affinity mask; a slice is what the thread asks for (since 6.12). Everything else is up to the
+//! kernel: who runs next, when a woken vCPU preempts, where within its mask a vCPU goes. A slice is only a request.
+//! For a shorter one, EEVDF gives a vCPU an earlier deadline. A long one may be ended early by those who wait for the
+//! same pCPU: since 6.17 a task keeps its pCPU only for the shortest slice that any of them asks for
+//! (`set_protect_slice()` in kernel/sched/fair.c), and an ordinary thread of the host asks for some 3 ms. What was
+//! changed is set back at the end, and after a crash by the next daemon ([`state`]). Policies that decide at wake-ups
+//! and switches need sched_ext and are refused.
 
 mod find;
 mod notes;

@@ -2,10 +2,10 @@
 //! What was changed of threads, in memory and in a file: so that it is taken back when the daemon
 //! ends, and by the next one if it crashed.
 //!
-//! A change is written down before it is made, with what was set until then: where the daemon is killed, or
-//! cannot write, or the kernel refuses, between the two either may be what the thread has. It is taken back only
-//! where the thread still has one of them: whoever changed it since knows better. What somebody else sets of a mask
-//! meanwhile is what it had before, from then on.
+//! A change is written to the file before it is made, together with the former setting. If the daemon is killed in
+//! between, or cannot write, or the kernel refuses, the thread may have either of the two. A setting is taken back
+//! only if the thread still has one of them; any other was made by somebody else since, who knows better. If
+//! somebody else sets a mask while the daemon works, that mask counts as the former setting from then on.
 
 use super::thread;
 use crate::{cgroup, machine, preflight};

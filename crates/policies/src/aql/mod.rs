@@ -3,9 +3,9 @@
 //! "Application-specific quantum for multi-core platform scheduler", EuroSys 2016).
 //!
 //! Every 30 ms each vCPU's type is recognised ([`vtrs`]); vCPUs of types that want the same slice
-//! share a pool of pCPUs with that slice ([`cluster`]); which slice that is, and what divides the
-//! types, is known from [`calibration`]. Nobody leaves a pool's pCPUs while in it, and within a pool
-//! fair order decides.
+//! share a pool of pCPUs with that slice ([`cluster`]). Which slice suits a type, and how types are told
+//! apart, comes from [`calibration`]. A vCPU stays on its pool's pCPUs while it is in the pool; within a
+//! pool fair order decides.
 //!
 //! A vCPU whose affinity excludes all of its pool's pCPUs goes to the first pool that it can use.
 

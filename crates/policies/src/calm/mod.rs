@@ -2,9 +2,9 @@
 //! Calm: the worked example of the guide (docs/write-a-policy.md), not a published system.
 //!
 //! A vCPU that computes all the time gains nothing from frequent turns: each switch costs it time and
-//! cache lines. One that sleeps in between does not mind what slices others have either, as long as it
-//! is served when it wakes, which fair order sees to. So whoever was halted for less than a twentieth of
-//! the last period gets long slices, and all others keep the host's.
+//! cache lines. One that sleeps in between is not harmed by others' long slices, as long as it is served
+//! when it wakes, which fair order sees to. So a vCPU that was halted for less than a twentieth of the last
+//! period gets long slices; all others keep the host's default.
 
 use crate::{NEW_VM_WAIT, Policy, place_all};
 use corun_model::time::MS;

@@ -3,14 +3,13 @@
 //! "vSlicer: latency-aware virtual machine scheduling via differentiated-frequency CPU slicing", HPDC
 //! 2012). Everybody's share stays what it is.
 //!
-//! That is what its abstract says: each such VM is scheduled "more frequently but with a smaller micro time
-//! slice", "without violating the CPU share fairness". More often than others at the same share means within
-//! others' slices, too: beside one that computes it has no turn between two of its own but by interrupting. How
-//! its prototype in Xen orders its queue is not known here; micro slices are spread evenly instead
-//! ([`TaskPlan::micro`], `dispatcher/micro.h`).
+//! That is what the abstract says: each such VM is scheduled "more frequently but with a smaller micro time
+//! slice", "without violating the CPU share fairness". To run more often than others with the same share, such a
+//! vCPU has to run within the others' slices, by interrupting them. How the prototype in Xen orders its queue is
+//! not known here; micro slices are spread evenly instead ([`TaskPlan::micro`], `dispatcher/micro.h`).
 //!
-//! Its administrators say which VMs are latency-sensitive, and so did those who compared AQL_Sched
-//! with it (EuroSys 2016, §4.2); here AQL's recognition says it, vCPU by vCPU.
+//! In vSlicer administrators say which VMs are latency-sensitive, and in AQL_Sched's comparison with it
+//! (EuroSys 2016, §4.2) its authors did; here AQL's recognition decides, for each vCPU.
 
 use crate::aql::recognise::Recogniser;
 use crate::aql::vtrs::PERIOD;

@@ -4,11 +4,11 @@
 //! here after the dissertation (vMigrater, vSMT-IO, Jupiter), ch. 3).
 //!
 //! A vCPU that waits for I/O keeps its hardware thread, idle, until the I/O is done or a timeout has
-//! passed ([`ltcr`] says which). Of each core one hardware thread is for the CPU-bound vCPUs, one for the
-//! I/O-bound ones ([`rass`]), so that who retains is beside who computes; a hardware thread whose class
-//! has nothing to run borrows from the other, and gives back at once. Where two CPU-bound ones meet,
-//! cycle accounting says who gets along ([`symbiosis`]); and where all vCPUs of a core are of one kind,
-//! one is swapped ([`adjuster`]).
+//! passed ([`ltcr`] finds that timeout). One hardware thread of each core is for CPU-bound vCPUs, the other for
+//! I/O-bound ones ([`rass`]), so that a vCPU that retains its thread is beside one that computes. A hardware
+//! thread whose class has nothing to run borrows a vCPU of the other class, and gives it back at once when it is
+//! needed. Where two CPU-bound vCPUs share a core, cycle accounting says which pairs get along ([`symbiosis`]);
+//! and where all vCPUs of a core are of one class, one is swapped with another core's ([`adjuster`]).
 //!
 //! Who does what: this policy decides, once a period, about classes, cores and timeouts; the dispatcher
 //! holds hardware threads, lends and takes back (`dispatcher/core.h`, `retention.h`).

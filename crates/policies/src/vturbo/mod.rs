@@ -4,8 +4,8 @@
 //!
 //! The paper gives each VM an additional vCPU on the turbo pCPUs, to which a changed guest kernel
 //! binds its interrupts. Guests are not changed here: as in AQL_Sched's comparison (EuroSys 2016,
-//! §4.2) it is the vCPUs that do I/O which go there, and AQL's recognition says which they are. While
-//! there are none, all pCPUs are for all.
+//! §4.2), the vCPUs that do I/O go to the turbo pCPUs, and AQL's recognition says which vCPUs these are.
+//! While there are none, all vCPUs may use all pCPUs.
 
 use crate::Policy;
 use crate::aql::recognise::Recogniser;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The advice in sentences, which name what they compare with and what differences say nothing.
+//! The advice in sentences. Each names what it compares with, and which differences mean nothing.
 
 use super::judge::{Spun, fair_enough, margin, ready_share, verdict};
 use super::{Overcommit, PolicyAdvice, Verdict, VmAdvice};
 use crate::format::{amount, percent};
 use crate::results::round;
 
-/// Which policy, and what of it; what it would cost whom.
+/// Which policy to try, what it would bring, and which VMs would pay for it.
 pub(super) fn host(
     policies: &[PolicyAdvice],
     recommended: Option<&PolicyAdvice>,
@@ -34,7 +34,15 @@ pub(super) fn host(
             percent(own.ready_share.median),
         )];
     };
-    let mut words = vec![format!(
+    let mut words = vec![gain(best, own, error)];
+    words.extend(as_good(policies, best, own, error));
+    words.extend(losers(best, own));
+    words
+}
+
+/// What the recommended policy would bring.
+fn gain(best: &PolicyAdvice, own: &PolicyAdvice, error: f64) -> String {
+    format!(
         "Try {}: vCPUs would lack a pCPU {} of their time instead of {} (differences below {:.1} percentage \
          points say nothing); work done: {} instead of {} s/s.",
         best.policy,
@@ -43,35 +51,45 @@ pub(super) fn host(
         margin(best.ready_share, own.ready_share, error) * 100.0,
         amount(best.work.median),
         amount(own.work.median),
-    )];
-    let alike = |policy: &&PolicyAdvice| {
+    )
+}
+
+/// The policies that are no worse than the recommended one, within the error; `None` if there are none.
+fn as_good(
+    policies: &[PolicyAdvice],
+    best: &PolicyAdvice,
+    own: &PolicyAdvice,
+    error: f64,
+) -> Option<String> {
+    let as_good = |policy: &&PolicyAdvice| {
         policy.verdict == Verdict::Better
             && policy.policy != best.policy
             && fair_enough(policy, Some(own))
             && verdict(policy.ready_share, best.ready_share, error) == Verdict::Same
     };
-    let alike: Vec<&str> = policies
-        .iter()
-        .filter(alike)
-        .map(|p| p.policy.as_str())
-        .collect();
-    if !alike.is_empty() {
-        words.push(format!(
+    let names = policies.iter().filter(as_good).map(|p| p.policy.as_str());
+    let names: Vec<&str> = names.collect();
+    (!names.is_empty()).then(|| {
+        format!(
             "No different from it within the error: {}.",
-            alike.join(", ")
-        ));
-    }
+            names.join(", ")
+        )
+    })
+}
+
+/// The VMs that would wait more under the recommended policy, a sentence each.
+fn losers(best: &PolicyAdvice, own: &PolicyAdvice) -> Vec<String> {
     let loses = |vm: &&VmAdvice| vm.verdict == Verdict::Worse;
-    for vm in best.vms.iter().filter(loses) {
+    let told = |vm: &VmAdvice| {
         let before = own.vms.iter().find(|own| own.name == vm.name);
-        words.push(format!(
+        format!(
             "{} would wait more: {} instead of {}.",
             vm.name,
             percent(vm.ready_share.median),
             percent(before.map_or(0.0, |own| own.ready_share.median)),
-        ));
-    }
-    words
+        )
+    };
+    best.vms.iter().filter(loses).map(told).collect()
 }
 
 /// The other extreme of what vCPUs did.

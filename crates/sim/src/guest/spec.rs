@@ -45,6 +45,29 @@ pub struct VmSpec {
     pub emulator: Option<EmulatorParams>,
 }
 
+impl VmSpec {
+    /// A VM of `vcpus` vCPUs, which may use the pCPUs `allowed`. Nothing runs in it, and all else is as by default:
+    /// vCPUs of neutral weight that count one by one, no limits, no disk, no emulator.
+    pub fn new(name: impl Into<String>, vcpus: u32, allowed: PcpuSet) -> Self {
+        Self {
+            name: name.into(),
+            vcpus,
+            weight: None,
+            vcpu_weight: 100,
+            allowed,
+            vcpu_allowed: Vec::new(),
+            cookie: 0,
+            cap: 0,
+            realtime: false,
+            slice: None,
+            threads: Vec::new(),
+            params: GuestParams::default(),
+            disk: None,
+            emulator: None,
+        }
+    }
+}
+
 /// A VM's place on one of the host's disks: an image of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskUse {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! One daemon at a time: a lock beside the file that it works with.
 //!
-//! flock() takes no right to write. Were the lock's file one that everybody may open, any user could hold it, and
-//! neither a daemon nor what takes back what a killed one has left could begin. Who may not open it looks into
-//! /proc/locks.
+//! flock() takes no right to write. If everybody could open the lock's file, any user could hold the lock, and so keep
+//! a daemon, or a command that cleans up after a killed one, from starting. Those who may not open the file look
+//! into /proc/locks instead.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;

@@ -55,20 +55,9 @@ fn vm(name: &str, params: GuestParams, programs: &[&str]) -> VmSpec {
         vcpu: Some(index as u32),
     };
     VmSpec {
-        name: name.into(),
-        vcpus: programs.len().max(1) as u32,
-        weight: None,
-        vcpu_weight: 100,
-        cookie: 0,
-        cap: 0,
-        realtime: false,
-        slice: None,
-        allowed: PcpuSet::first(64),
-        vcpu_allowed: Vec::new(),
         threads: programs.iter().enumerate().map(thread).collect(),
         params,
-        disk: None,
-        emulator: None,
+        ..VmSpec::new(name, programs.len().max(1) as u32, PcpuSet::first(64))
     }
 }
 

@@ -26,20 +26,9 @@ fn random_vms(seed: u64, threads: u64, vcpus: u32, lock: LockKind, costly: bool)
         vcpu: (index % 5 == 4).then_some(index as u32 % vcpus),
     };
     let spec = |name: &str| VmSpec {
-        name: name.into(),
-        vcpus,
-        weight: None,
-        vcpu_weight: 100,
-        cookie: 0,
-        cap: 0,
-        realtime: false,
-        slice: None,
-        allowed: PcpuSet::first(64),
-        vcpu_allowed: Vec::new(),
         threads: (0..threads).map(thread).collect(),
         params,
-        disk: None,
-        emulator: None,
+        ..VmSpec::new(name, vcpus, PcpuSet::first(64))
     };
     vec![spec("a"), spec("b")]
 }

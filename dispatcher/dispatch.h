@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Who has a pCPU next, in fair order.
+ *
+ * A pCPU whose task has left takes the next one of its own queue, else pulls one that waits
+ * elsewhere (pull.h), else idles. If its task wants to go on, there are two questions more: is its
+ * turn over (turn.h), and is it owed less than the first who waits?
+ *
+ * Gangs and SMT cores choose otherwise: dispatch_gangs.h, dispatch_core.h.
+ */
+#ifndef CORUN_DISPATCH_H
+#define CORUN_DISPATCH_H
+
+#include "core.h"
+#include "fair.h"
+#include "gang_events.h"
+#include "micro.h"
+#include "occupancy.h"
+#include "placement.h"
+#include "platform/platform.h"
+#include "pull.h"
+#include "quota.h"
+#include "slice.h"
+#include "turn.h"
+#include "yield.h"
+
+/* The rate at which the virtual time of `t`, of a VM or a group, advances on `c`, which it has from
+ * now on or keeps. It changes when the weights of others do. */
+RARE u64 turn_rate(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, u64 now)
+{
+	u64 rate;
+
+	/* Before fair_clock(): a pCPU's clock does not advance with a task that is urgent. */
+	gang_awaited(t, now);
+	rate = fair_rate(p, t);
+	occupancy_reload(t, c, fair_load_at(rate));
+	return rate;
+}
+
+/* `t` has `cpu` from now on, for a slice or for the rest of its turn: the pCPU's clock advances,
+ * and the slice begins. */
+INLINED void turn_begins(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, s32 cpu,
+			 u64 now)
+{
+	u64 slice = turn_slice(p, t);
+	bool goes_on = t->rest != 0;
+	u64 rate = fair_alone(t) ? fair_own_rate(weight_of(p)) : turn_rate(p, t, c, now);
+
+	fair_clock(t, c, rate, goes_on, now);
+	if (goes_on)
+		t->rest = 0;
+	else
+		turn_starts(t, c);
+	slice = gang_turn(p, t, c, slice, now);
+	core_turn(p, t, c, cpu, now);
+	slice_begin(c, cpu, quota_turn(t, c, slice, now), now);
+	if (!t->due && with_micro())
+		micro_look(c, cpu, now);
+}
+
+/* May `prev`, whose turn is over, have another one? */
+static inline bool may_go_on(struct task_struct *prev, struct task_ctx *t, u64 now)
+{
+	return is_settled(t) && still_admitted(prev, t, true) && !quota_out(t, now);
+}
+
+/*
+ * `prev` keeps `cpu` for another slice, or for the rest of this one, and is charged up to now. If a
+ * move from a queue was tried before, the kernel has unlocked the runqueue for it: `prev` may be of
+ * another scheduling class by now, and counted nowhere. Hence the checks.
+ */
+CALLED u32 keep(s32 cpu, struct task_struct *prev TRUSTED, struct task_ctx *t, u64 now)
+{
+	struct cpu_ctx *c = cpu_at(cpu);
+
+	if (!c || !t || t->cpu != cpu)
+		return 0;
+	set_slice(prev, kernel_slice(turn_slice(prev, t)));
+	quota_settle(t, now);
+	fair_charge(prev, t, now);
+	turn_begins(prev, t, c, cpu, now);
+	return 0;
+}
+
+/*
+ * `cpu` idles from now on, unless somebody has just been queued here. Whoever queues a task queues
+ * it first and reads `idle` afterwards; here `idle` is written first and the queue read afterwards:
+ * at least one of the two sees the other.
+ */
+static inline void idles(s32 cpu, struct cpu_ctx *c)
+{
+	exchange(c->idle, 1);
+	if (queue_length(cpu) && move_first(cpu))
+		store(c->idle, 0);
+}
+
+/* Nobody waits for `cpu`: it pulls a task that waits elsewhere, or idles. */
+RARE void dispatch_idle(s32 cpu, struct cpu_ctx *c)
+{
+	if (!pull_idle(cpu))
+		idles(cpu, c);
+}
+
+/* `prev` still wants `cpu`: it goes on, unless its turn is over or a task that woke interrupts it.
+ */
+RARE void dispatch_or_keep(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, struct task_ctx *t)
+{
+	u64 now = now_ns();
+	bool stays = may_go_on(prev, t, now);
+	bool looks;
+
+	turn_cut(t, c, now);
+	looks = !t->rest && balance_is_due(c, now);
+	if (looks && pull_busy(cpu, 0, now))
+		return;
+	if (stays && t->rest && move_fresh(cpu, fair_current(c, now)))
+		return;
+	if (stays && t->rest && with_micro()) {
+		if (t->due || !move_due(cpu, shared(c->vnow), now))
+			keep(cpu, prev, t, now);
+		return;
+	}
+	if (!(stays && !lets_others(t) && still_first(c, cpu, now)) && move_next(cpu, c)) {
+		t->over |= TURN_OVER;
+		return;
+	}
+	if (!stays) {
+		dispatch_idle(cpu, c);
+	} else if (looks && finds_idle_core(cpu, c, prev, t)) {
+		t->over = TURN_MOVES;
+		idles(cpu, c);
+	} else {
+		keep(cpu, prev, t, now);
+	}
+}
+
+/* Nobody runs on `cpu`: it takes a task that waits for it, else one that waits elsewhere. */
+static inline void dispatch_next(s32 cpu, struct cpu_ctx *c)
+{
+	if (!move_next(cpu, c))
+		dispatch_idle(cpu, c);
+}
+
+#endif

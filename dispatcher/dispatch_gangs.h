@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Who has a pCPU next on a host with gangs: the best by rank, of equal ranks the one that is owed
+ * most (gang_pick.h). If nobody may start, the pCPU idles, and looks again before anybody starves.
+ */
+#ifndef CORUN_DISPATCH_GANGS_H
+#define CORUN_DISPATCH_GANGS_H
+
+#include "dispatch.h"
+#include "gang_pick.h"
+#include "platform/platform.h"
+#include "pull.h"
+#include "starve.h"
+#include "timer.h"
+
+/* The rank of `prev`, which runs on `cpu`; RANK_NOT if nobody runs there or it may not stay. */
+RARE u32 rank_of_current(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, struct task_ctx *t,
+			 u64 now)
+{
+	struct ranked r;
+
+	if (!t || !may_go_on(prev, t, now))
+		return RANK_NOT;
+	r = ranked(t, cpu, true, now);
+	return rank_of(&r);
+}
+
+/* What gang_choice.stays is, if `t`, or nobody, runs and has this rank. */
+static inline u16 stays_as(u32 rank, struct task_ctx *t)
+{
+	if (!t || rank == RANK_NOT)
+		return 0;
+	return t->fresh == FRESH_BACK ? STAYS_WOKEN : STAYS;
+}
+
+/* Has the slot ended in which `t` was dispatched? */
+static inline bool slot_is_over(struct task_ctx *t, u64 now)
+{
+	struct gang g = gang_of(t);
+
+	return g.mode == GANG_STRICT && !slot_is_open(now);
+}
+
+/* `cpu` is to idle: those who may not start now are looked at again before they starve. */
+RARE void idle_for_now(s32 cpu, struct cpu_ctx *c, u64 again, u64 now)
+{
+	struct gang_choice best = {.again = again, .now = now};
+
+	/* As in idles(). */
+	exchange(c->idle, 1);
+	if (queue_length(cpu))
+		best_waiting(cpu, &best);
+	if (best.id && take(cpu, best.id))
+		store(c->idle, 0);
+	else if (best.again)
+		look_in(c, cpu, best.again < STARVE_LOOK ? best.again : STARVE_LOOK, now);
+}
+
+/* On a host with gangs: who is next on `cpu`, `prev` among others if it still wants it? */
+RARE void dispatch_gangs(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, struct task_ctx *t)
+{
+	u64 now = now_ns();
+	struct gang_choice best = {.bound = t ? fair_current(c, now) : 0, .now = now};
+	bool better, looks;
+	u32 rank;
+
+	if (t)
+		demand_charge(t, now);
+	rank = rank_of_current(cpu, c, prev, t, now);
+	best.stays = stays_as(rank, t);
+	best_waiting(cpu, &best);
+	if (best.slot_over || (t && slot_is_over(t, now))) {
+		strict_open_slot(cpu, now);
+		rank = rank_of_current(cpu, c, prev, t, now);
+		best.stays = stays_as(rank, t);
+		best_waiting(cpu, &best);
+	}
+	rank = rank_beside(rank, best.bound, &best, cpu);
+	looks = rank >= RANK_ORDINARY && best.rank <= rank && balance_is_due(c, now);
+	if (looks && pull_busy(cpu, best.awake, now))
+		return;
+	if (rank < RANK_ORDINARY && best.rank < RANK_ORDINARY && pull_owner(cpu))
+		return;
+	/* A task that yielded lets others go first, however much it is owed. */
+	better =
+	    best.rank > rank || (best.rank == rank && rank != RANK_URGENT &&
+				 ((t && t->over & TURN_OVER) || before(best.vtime, best.bound)));
+	if (better && best.id && take(cpu, best.id)) {
+		if (t)
+			store(c->brief, interrupts_woken(t, &best));
+		return;
+	}
+	if (t && looks && finds_idle_core(cpu, c, prev, t)) {
+		t->over = TURN_MOVES;
+		idle_for_now(cpu, c, best.again, now);
+	} else if (t && rank != RANK_NOT) {
+		if (t->fresh && !before(now, shared(c->slice_end)))
+			t->fresh = 0;
+		keep(cpu, prev, t, now);
+	} else if (!pull_idle(cpu)) {
+		idle_for_now(cpu, c, best.again, now);
+	}
+}
+
+#endif

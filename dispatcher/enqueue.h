@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * From becoming ready to standing in a queue.
+ *
+ * make_ready() gives a task a place (placement.h) and tells it the time by the clock there.
+ * enqueue_at() queues it in fair order (fair.h), or with the rest of its turn (turn.h), and has its
+ * pCPU interrupted if it should not wait for the next switch. park() queues it apart if its quota
+ * is used up (quota.h).
+ */
+#ifndef CORUN_ENQUEUE_H
+#define CORUN_ENQUEUE_H
+
+#include "core.h"
+#include "cookie.h"
+#include "fair.h"
+#include "gang_events.h"
+#include "idle.h"
+#include "micro.h"
+#include "placement.h"
+#include "platform/platform.h"
+#include "quota.h"
+#include "retention.h"
+#include "slice.h"
+#include "task_state.h"
+#include "turn.h"
+
+/*
+ * `t`, placed on the pCPU of `c`, gets a virtual time by the clock there. Either it comes from a
+ * wait; or it was `ready` before and had to leave where it was: then all that it ran ahead still
+ * counts, or it would get more than its share by moving. Inlined, since a call costs each wake-up
+ * more (docs/cost.md).
+ */
+INLINED void arrive(struct task_ctx *t, struct cpu_ctx *c, bool ready)
+{
+	if (ready && t->clock_cpu == t->cpu)
+		return;
+	fair_arrive(t, c, t->cpu, ready ? FAIR_ANY_LEAD : gang_ahead(t));
+	t->rest = 0;
+}
+
+/* Chooses a place for `t`, which becomes ready or has to leave where it is. Returns its pCPU. */
+INLINED struct cpu_ctx *make_ready(struct task_struct *p, struct task_ctx *t, s32 prev, u64 now)
+{
+	bool ready = t->state == TASK_READY;
+	struct cpu_ctx *c;
+
+	gang_join(p, t, now);
+	if (t->state == TASK_WAITING) {
+		t->sum.wakeups++;
+		enter(t, TASK_READY, now);
+		if (t->held_since)
+			hold_end(p, t, now);
+	} else if (t->state == TASK_THROTTLED) {
+		unpark(t, now);
+	}
+	if (!ready) {
+		t->woken = 1;
+		t->fresh = FRESH;
+		t->rest = 0;
+	}
+	activate(p, t);
+	c = place(p, t, prev);
+	if (c)
+		arrive(t, c, ready);
+	return c;
+}
+
+/* wake_pcpu() for a hardware thread with a partner: if `t` does not interrupt who runs there,
+ * another hardware thread that idles is called for it. */
+RARE void wake_core(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, u32 how, u64 now)
+{
+	s32 cpu = t->cpu;
+
+	if (core_preempts(p, t, c, cpu, how, now)) {
+		kick(cpu, KICK_PREEMPT);
+		return;
+	}
+	/* If nobody of ours runs there, dispatch may never have been called since it went idle. */
+	if (with_cookies(cpu) && !shared(c->runs))
+		kick(cpu, KICK_IDLE);
+	core_call(p, t, cpu, now);
+}
+
+/*
+ * Makes `cpu` look at its queue if `t`, just put there, should not wait for the next switch.
+ * `fair`: by fair order it is owed so much that it should not.
+ */
+static inline void wake_pcpu(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, s32 cpu,
+			     bool fair, u64 now)
+{
+	u32 how = fair ? WAKE_FAIR : 0;
+
+	/* See idles(). */
+	if (shared_after(c->idle)) {
+		kick(cpu, KICK_IDLE);
+		if (t->woken == WOKEN_UNANSWERED)
+			call_other(p, cpu);
+		return;
+	}
+	/* Where `cpu` is not the pCPU of its runqueue, the kernel inserts `p` only after this
+	 * callback: `cpu` may go idle in between, whatever was read above. */
+	if (task_cpu_of(p) != cpu) {
+		kick(cpu, KICK_IDLE);
+		how |= WAKE_AFAR;
+	}
+	if (partner_of(cpu) != NO_PCPU)
+		wake_core(p, t, c, how, now);
+	else if (gang_preempts(t, c, cpu, now, fair))
+		kick(cpu, KICK_PREEMPT);
+}
+
+/*
+ * `t`, which woke, is owed more than who runs on its pCPU: may it be given that pCPU at once,
+ * without going through the queue? Not if another task was just given it (`runs` is 0 then): the
+ * two go in order. Nor if no task of this class runs there: other pCPUs cannot pull a task that was
+ * handed over, and one of a higher class may run for long.
+ */
+static inline bool may_hand_over(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c)
+{
+	return !with_gangs() && !with_cores() && shared(c->runs) && task_cpu_of(p) == t->cpu;
+}
+
+/* `t`, placed on the pCPU of `c`, is queued there, or runs there next. */
+static inline void enqueue_at(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, u64 now,
+			      u64 enq_flags)
+{
+	u64 slice = slice_of(p), vtime = t->vtime;
+	bool fair = t->woken && fair_preempts(t, c, now);
+
+	if (t->rest)
+		turn_rest(t, c, &slice, &vtime);
+	slice = kernel_slice(slice);
+	if (fair && may_hand_over(p, t, c)) {
+		store(c->runs, 0);
+		insert_next(p, t->cpu, slice, enq_flags);
+	} else {
+		insert(p, t->cpu, slice, vtime, enq_flags);
+		wake_pcpu(p, t, c, t->cpu, fair, now);
+		if (!t->woken)
+			offer(p, t, c, t->cpu, now);
+		if (t->due && with_micro())
+			micro_waits(t, c, t->cpu, now);
+	}
+	t->woken = 0;
+	t->queued = 1;
+}
+
+/* May `t`, queued again, wait where it was? */
+static inline bool may_stay(struct task_struct *p, struct task_ctx *t)
+{
+	return is_settled(t) && still_admitted(p, t, false);
+}
+
+/* A quota of `t` is used up for another `wait` ns: until then it counts as not wanting to run. */
+RARE void park(struct task_struct *p, struct task_ctx *t, u64 wait, u64 now, u64 enq_flags)
+{
+	s32 here = this_cpu();
+	struct cpu_ctx *c = cpu_at(here);
+
+	t->parked_for = t->cpu;
+	t->parked_active = t->active_weight;
+	t->parked_weight = t->group_weight;
+	leave(t);
+	enter(t, TASK_THROTTLED, now);
+	insert(p, parking_of(here), kernel_slice(slice_of(p)), t->vtime, enq_flags);
+	if (c)
+		release_in(c, here, wait, now);
+}
+
+#endif

@@ -338,6 +338,7 @@ fn one(
         policy: job.policy.clone(),
         case: job.case.name.clone(),
         seed: job.seed,
+        kernel: schedulers::kernel(&job.policy, &job.case.schedulers),
         ..run
     })
 }

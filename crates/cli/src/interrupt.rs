@@ -1,11 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Ctrl-C while runs take minutes: what is done is not lost. No new run is begun, and the caller shows what there
 //! is; a second Ctrl-C ends the process at once.
+//!
+//! A single run is nothing until it is over: Ctrl-C ends it, and what it has begun to write goes with it
+//! ([`tidy_up`]).
 
-use signal_hook::consts::SIGINT;
+use crate::output;
+use corun_system::signals;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::fs;
 use std::io;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::thread;
 
 /// The exit code of what SIGINT ended, as shells have it.
 pub const EXIT_CODE: u8 = 128 + SIGINT as u8;
@@ -44,3 +53,64 @@ impl std::fmt::Display for Interrupted {
 }
 
 impl std::error::Error for Interrupted {}
+
+/// Files that are not whole yet: what they are called meanwhile, and what they will be called.
+static UNFINISHED: Mutex<Vec<(PathBuf, PathBuf)>> = Mutex::new(Vec::new());
+
+fn unfinished() -> MutexGuard<'static, Vec<(PathBuf, PathBuf)>> {
+    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// From now on files that are not whole go before a signal ends the process, and it says so. Signals that are ignored
+/// stay so.
+///
+/// # Errors
+/// If signals cannot be watched for.
+pub fn tidy_up() -> io::Result<()> {
+    static WATCHED: Once = Once::new();
+    let mut result = Ok(());
+    WATCHED.call_once(|| result = watch());
+    result
+}
+
+fn watch() -> io::Result<()> {
+    let mut heeded = Vec::new();
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        if !signals::is_ignored(signal)? {
+            heeded.push(signal);
+        }
+    }
+    let mut signals = Signals::new(heeded)?;
+    let tidy = move || {
+        let Some(signal) = signals.forever().next() else {
+            return;
+        };
+        // Nobody finishes a file from here on.
+        let unfinished = unfinished();
+        for (temporary, file) in unfinished.iter() {
+            let _ = fs::remove_file(temporary);
+            output::note(&format!(
+                "corun: interrupted: {} is not written",
+                file.display()
+            ));
+        }
+        std::process::exit(128 + signal);
+    };
+    thread::Builder::new()
+        .name("interrupt".to_string())
+        .spawn(tidy)
+        .map(drop)
+}
+
+/// `temporary` is to become `file`.
+pub fn leave_nothing_of(temporary: &Path, file: &Path) {
+    unfinished().push((temporary.to_path_buf(), file.to_path_buf()));
+}
+
+/// Does what makes of `temporary` something else, unless the process is about to end.
+pub fn unless_interrupted<T>(temporary: &Path, then: impl FnOnce() -> T) -> T {
+    let mut unfinished = unfinished();
+    let done = then();
+    unfinished.retain(|(known, _)| known != temporary);
+    done
+}

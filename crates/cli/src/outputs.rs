@@ -7,9 +7,9 @@
 //! is opened for writing, which leaves what is there as it was.
 
 use crate::failure::Invalid;
-use crate::output;
+use crate::{interrupt, output};
 use anyhow::Context;
-use std::fs::{self, OpenOptions, Permissions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -201,6 +201,54 @@ fn replacement(path: &Path) -> Option<(NamedTempFile, PathBuf)> {
     Some((new, place))
 }
 
+/// A file that is written while a command does its work, under a name of its own until it is whole: nobody takes
+/// half of it for all, and what was there stays where the work fails or is interrupted.
+#[derive(Debug)]
+pub struct Unfinished(Option<(NamedTempFile, PathBuf)>);
+
+impl Unfinished {
+    /// Begins it; pipes and the like are written into.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn begin(path: &Path) -> io::Result<(Self, File)> {
+        // Before there is something to be removed.
+        interrupt::tidy_up()?;
+        match replacement(path) {
+            Some((new, place)) => {
+                interrupt::leave_nothing_of(new.path(), path);
+                let to = new.reopen();
+                let unfinished = Self(Some((new, place)));
+                Ok((unfinished, to?))
+            }
+            None => Ok((Self(None), File::create(path)?)),
+        }
+    }
+
+    /// It is whole.
+    ///
+    /// # Errors
+    /// If it cannot be given its name.
+    pub fn finish(mut self) -> io::Result<()> {
+        let Some((new, place)) = self.0.take() else {
+            return Ok(());
+        };
+        let temporary = new.path().to_path_buf();
+        interrupt::unless_interrupted(&temporary, || {
+            new.persist(place).map(drop).map_err(|lost| lost.error)
+        })
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if let Some((new, _)) = self.0.take() {
+            let temporary = new.path().to_path_buf();
+            interrupt::unless_interrupted(&temporary, || drop(new));
+        }
+    }
+}
+
 fn replace(mut new: NamedTempFile, place: &Path, text: &str) -> io::Result<()> {
     new.write_all(text.as_bytes())?;
     new.persist(place).map(drop).map_err(|lost| lost.error)
@@ -250,7 +298,6 @@ fn named(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::File;
     use std::os::unix::fs::symlink;
 
     fn refused(result: anyhow::Result<impl Sized>) -> String {
@@ -314,6 +361,29 @@ mod tests {
             let said = format!("{:#}", outputs.try_out().unwrap_err());
             assert!(said.starts_with("-o: cannot write"), "{said}");
         }
+    }
+
+    #[test]
+    fn what_is_not_finished_is_not_there() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        fs::write(at("old"), "dear").unwrap();
+        for name in ["old", "new"] {
+            let (unfinished, mut to) = Unfinished::begin(&at(name)).unwrap();
+            to.write_all(b"half").unwrap();
+            drop(unfinished);
+        }
+        assert_eq!(fs::read_to_string(at("old")).unwrap(), "dear");
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
+        for name in ["old", "new"] {
+            let (unfinished, mut to) = Unfinished::begin(&at(name)).unwrap();
+            to.write_all(b"whole").unwrap();
+            unfinished.finish().unwrap();
+            assert_eq!(fs::read_to_string(at(name)).unwrap(), "whole");
+        }
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 2);
+        let (unfinished, _) = Unfinished::begin(Path::new("/dev/null")).unwrap();
+        unfinished.finish().unwrap();
     }
 
     #[test]

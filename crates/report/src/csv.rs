@@ -115,6 +115,7 @@ mod tests {
             policy: "balance".to_string(),
             case: "2 VMs, full".to_string(),
             seed: 7,
+            kernel: None,
             host: HostResult::default(),
             vms: vec![VmResult {
                 name: "web".to_string(),

@@ -92,6 +92,9 @@ pub struct Run {
     pub case: String,
     /// The seed of everything random.
     pub seed: u64,
+    /// The kernel that is modelled, such as `Linux 2.6.33`, if the policy is a model of one or done to one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<String>,
     /// The host as a whole.
     pub host: HostResult,
     /// Its VMs.

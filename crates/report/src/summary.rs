@@ -38,6 +38,42 @@ pub(crate) fn seeds(comparison: &Comparison) -> Option<String> {
     Some(format!("{up_to}{most} seeds"))
 }
 
+/// Which kernels the policies of `runs` model, and by which key others are: nobody shall take a kernel of 2010 for
+/// today's. Empty if they model none.
+pub(crate) fn kernels<'a>(runs: impl IntoIterator<Item = &'a Run>) -> String {
+    let mut all: Vec<(&str, Vec<&str>)> = Vec::new();
+    for run in runs {
+        let Some(kernel) = run.kernel.as_deref() else {
+            continue;
+        };
+        let at = all.iter().position(|(known, _)| *known == kernel);
+        let at = at.unwrap_or_else(|| {
+            all.push((kernel, Vec::new()));
+            all.len() - 1
+        });
+        let policies = &mut all[at].1;
+        if !policies.contains(&run.policy.as_str()) {
+            policies.push(&run.policy);
+        }
+    }
+    if all.is_empty() {
+        return String::new();
+    }
+    let of =
+        |(kernel, policies): &(&str, Vec<&str>)| format!("{} as in {kernel}", policies.join(", "));
+    let models: Vec<String> = all.iter().map(of).collect();
+    let policies = || all.iter().flat_map(|(_, policies)| policies);
+    let key = match (
+        policies().any(|policy| *policy == "eevdf"),
+        policies().any(|policy| *policy != "eevdf"),
+    ) {
+        (true, true) => "scheduler.cfs.preset, scheduler.eevdf.preset",
+        (true, false) => "scheduler.eevdf.preset",
+        _ => "scheduler.cfs.preset",
+    };
+    format!("Models: {}; others: {key}.", models.join("; "))
+}
+
 /// The median over seeds of what `measure` sees in a run.
 fn median(runs: &[&Run], measure: impl Fn(&Run) -> Option<f64>) -> Option<f64> {
     let values = runs.iter().filter_map(|run| measure(run));

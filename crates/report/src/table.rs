@@ -3,7 +3,7 @@
 //! terminal's tables and those of the HTML report.
 
 use crate::format::{amount, micros, percent, ratio};
-use crate::layout::{Room, across, figure, lines, right, spanning};
+use crate::layout::{Room, across, figure, lines, right, spanning, text_width};
 use crate::results::{
     AgentResult, ClientResult, Comparison, DiskResult, HostResult, IoResult, Recognised, Run,
     SiblingResult, TaskResult, VmResult,
@@ -51,7 +51,9 @@ type Show = fn(f64) -> String;
 /// The tables for a terminal of `width` columns.
 pub fn text(comparison: &Comparison, width: u16) -> String {
     let mut out = String::new();
-    for case in comparison.cases() {
+    let kernels = kernels(comparison);
+    let filled = |text: &str| textwrap::fill(text, text_width(width)) + "\n";
+    for (at, case) in comparison.cases().into_iter().enumerate() {
         let policies = comparison.policies(case);
         let rows = rows(comparison, case);
         if !case.is_empty() {
@@ -63,11 +65,27 @@ pub fn text(comparison: &Comparison, width: u16) -> String {
         for more in left_out(comparison, case) {
             out += &format!("… and {more}: see --json\n");
         }
+        if let Some(models) = kernels.get(at).filter(|models| !models.is_empty()) {
+            out += &filled(models);
+        }
     }
     if let Some(seeds) = summary::seeds(comparison) {
         out += &format!("Median over {seeds}, ± half of the range.\n");
     }
     out
+}
+
+/// What each case's policies model; where that is the same for all, it is said of the last one only.
+pub(crate) fn kernels(comparison: &Comparison) -> Vec<String> {
+    let cases = comparison.cases().into_iter();
+    let of = |case| summary::kernels(comparison.runs.iter().filter(|run| run.case == case));
+    let mut all: Vec<String> = cases.map(of).collect();
+    for at in 1..all.len() {
+        if all[at - 1] == all[at] {
+            all[at - 1].clear();
+        }
+    }
+    all
 }
 
 /// Which policies go into which table, as the widths of rows and names have it.

@@ -36,6 +36,7 @@ fn run(policy: &str, case: &str, seed: u64, stacked: f64, gain: f64) -> Run {
         policy: policy.to_string(),
         case: case.to_string(),
         seed,
+        kernel: None,
         host: HostResult {
             pcpus: 4,
             vcpus: 8,

@@ -52,6 +52,8 @@ pub mod limits {
     pub const CAP: u32 = 51_200;
     /// Threads of one VM.
     pub const THREADS: u32 = 65_536;
+    /// Threads of all VMs: some 200 MB of memory in each run that goes on at the same time.
+    pub const ALL_THREADS: usize = 131_072;
     /// Connections of one client.
     pub const CONNECTIONS: u32 = 65_536;
     /// cgroups around VMs; with those of the VMs, what the dispatcher has room for.
@@ -67,8 +69,24 @@ pub mod limits {
 /// # Errors
 /// Everything that is wrong with it.
 pub fn read(file: &str, text: &str, overrides: &[Override]) -> Result<Scenario, Problems> {
-    let document = tree::parse(file, text)?;
-    let documents = merge::cases(document, overrides)?;
+    let (scenario, problems) = read_as_far(file, text, overrides);
+    problems.or_ok(scenario)
+}
+
+/// As [`read`]; where something is wrong, what could be read of the scenario comes with it: cases with those of their VMs
+/// and tasks of which all could, for whoever checks names and programs.
+pub fn read_as_far(file: &str, text: &str, overrides: &[Override]) -> (Scenario, Problems) {
+    let nothing = || Scenario {
+        file: file.to_string(),
+        title: None,
+        source: None,
+        cases: Vec::new(),
+    };
+    let documents = tree::parse(file, text).and_then(|document| merge::cases(document, overrides));
+    let documents = match documents {
+        Ok(documents) => documents,
+        Err(problems) => return (nothing(), problems),
+    };
     let problems = Collected::default();
     let mut cases = Vec::new();
     let (mut title, mut source) = (None, None);
@@ -87,13 +105,13 @@ pub fn read(file: &str, text: &str, overrides: &[Override]) -> Result<Scenario, 
         }
         top.finish();
     }
-    problems.into_result()?;
-    Ok(Scenario {
-        file: file.to_string(),
+    let scenario = Scenario {
         title,
         source,
         cases,
-    })
+        ..nothing()
+    };
+    (scenario, problems.into_all())
 }
 
 /// Does this text look like a scenario, or at least like an attempt at one? Used to tell scenarios

@@ -124,10 +124,13 @@ pub fn cases(
         }
         .into());
     }
-    let mut documents = Vec::new();
+    let (mut documents, mut problems) = (Vec::new(), Problems::default());
     for case in cases.iter() {
-        names::check_case(case)?;
-        let over = table_of(case.node.clone(), format!("case.{:?}", case.key))?;
+        problems.take(names::check_case(case));
+        let over = table_of(case.node.clone(), format!("case.{:?}", case.key));
+        let Some(over) = problems.take(over) else {
+            continue;
+        };
         let mut merged = document.clone();
         overlay(&mut merged, &over);
         for Override(table) in overrides {
@@ -137,6 +140,7 @@ pub fn cases(
         }
         documents.push((case.key.clone(), merged));
     }
+    problems.or_ok(())?;
     match documents.is_empty() {
         true => Ok(vec![(String::new(), document)]),
         false => Ok(documents),

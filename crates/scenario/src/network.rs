@@ -227,13 +227,11 @@ const HEEDED: [(&str, &[&str]); 13] = [
     ("off", &["closed", "open", "ping", "stream"]),
 ];
 
-/// Keys that a client of this kind would not heed.
+/// Keys that a client of this kind would not heed. If it is none, no key is unknown for that.
 fn foreign(table: &Reader<'_>, said: &str) {
-    if !KINDS.contains(&said) {
-        return;
-    }
+    let known = KINDS.contains(&said);
     for (key, kinds) in HEEDED {
-        if table.find(key).is_some() && !kinds.contains(&said) {
+        if table.find(key).is_some() && known && !kinds.contains(&said) {
             let kinds: Vec<String> = kinds.iter().map(|kind| format!("{kind:?}")).collect();
             let kinds = kinds.join(" or ");
             let message = format!("goes with kind = {kinds}, but here it is {said:?}");
@@ -243,8 +241,9 @@ fn foreign(table: &Reader<'_>, said: &str) {
 }
 
 fn kind(table: &Reader<'_>) -> Option<ClientKind> {
-    let said = table.required("kind", "closed, open, ping, sink or stream")?;
-    foreign(table, &said.value);
+    let said = table.required("kind", "closed, open, ping, sink or stream");
+    foreign(table, said.as_ref().map_or("", |said| &said.value));
+    let said = said?;
     let port = || table.required("port", "the name of a port that programs of the VM use");
     match said.value.as_str() {
         "closed" => Some(ClientKind::Closed {

@@ -27,7 +27,12 @@ impl Collected {
     /// # Errors
     /// The problems.
     pub fn into_result(self) -> Result<(), Problems> {
-        self.0.into_inner().or_ok(())
+        self.into_all().or_ok(())
+    }
+
+    /// All of them.
+    pub fn into_all(self) -> Problems {
+        self.0.into_inner()
     }
 }
 

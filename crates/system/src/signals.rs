@@ -26,7 +26,11 @@ pub fn watch() -> io::Result<Arc<AtomicBool>> {
     Ok(asked)
 }
 
-fn is_ignored(signal: libc::c_int) -> io::Result<bool> {
+/// Does this process ignore a signal, as what was started to outlive it does?
+///
+/// # Errors
+/// If that cannot be told.
+pub fn is_ignored(signal: libc::c_int) -> io::Result<bool> {
     let mut now = MaybeUninit::<libc::sigaction>::uninit();
     // SAFETY: nothing is set; what is in force is written to `now`, which is large enough.
     if unsafe { libc::sigaction(signal, ptr::null(), now.as_mut_ptr()) } != 0 {

@@ -3,7 +3,7 @@
 
 use super::rtapp;
 use super::schedulers::unknown;
-use corun_scenario::{Located, Problem, Problems, Thread, Vm, Workload};
+use corun_scenario::{Located, Problem, Problems, Thread, Vm, Workload, limits};
 use corun_sim::guest::ThreadSpec;
 use corun_sim::workload::{NUMBER, Program, preset, preset_names};
 
@@ -31,6 +31,38 @@ pub fn said_of(vm: &Vm, thread: usize) -> Option<&Located<String>> {
     });
     let file = vm.rt_app.as_ref().map(|rt_app| &rt_app.file);
     found.map(|(said, _)| said).or(file)
+}
+
+/// How many threads a VM has, as far as it is said outside of rt-app's files: those have limits of their own.
+fn said_count(vm: &Vm) -> usize {
+    let of_workload = |workload: &Workload| {
+        let made = || preset(&workload.preset.value).map_or(0, |it| it.default_threads(vm.vcpus));
+        workload.threads.unwrap_or_else(made) as usize
+    };
+    let programs = vm.demand.threads.iter().map(|thread| thread.count as usize);
+    programs
+        .chain(vm.demand.workloads.iter().map(of_workload))
+        .sum()
+}
+
+/// Makes sure, before they are made, that threads do not eat all memory: those of `vm`, where the VMs before it have
+/// `before`.
+///
+/// # Errors
+/// If there are too many.
+pub fn few_enough(vm: &Vm, before: usize) -> Result<(), Problem> {
+    let (own, most) = (said_count(vm), limits::ALL_THREADS);
+    if before + own <= most {
+        return Ok(());
+    }
+    let message = format!(
+        "{own} threads in VM {} and {before} in those before it, expected at most {most} of all VMs together",
+        vm.name
+    );
+    Err(match said(vm) {
+        Some(said) => said.problem(message),
+        None => Problem::nowhere(message),
+    })
 }
 
 /// All threads of a VM.

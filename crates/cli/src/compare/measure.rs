@@ -25,6 +25,7 @@ pub fn run(outcome: &Outcome, pcpus: u32) -> Run {
         policy: String::new(),
         case: String::new(),
         seed: 0,
+        kernel: None,
         host: host(outcome, pcpus),
         vms: outcome
             .vms

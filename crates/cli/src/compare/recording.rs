@@ -14,7 +14,7 @@ use super::runs::policies;
 use super::schedulers::sets_unheeded;
 use super::spans::Part;
 use super::watch::Watch;
-use super::{Args, jobs, measure, provenance, reading};
+use super::{Args, jobs, measure, provenance, reading, schedulers};
 use crate::failure::Invalid;
 use crate::output;
 use crate::outputs::Outputs;
@@ -215,6 +215,7 @@ impl Replayed<'_> {
             policy: job.policy.to_string(),
             case: job.extreme.name.clone(),
             seed: job.seed,
+            kernel: schedulers::kernel(job.policy, &self.case.schedulers),
             ..measure::run(&outcome, pcpus)
         };
         run.detail.timeline = watch.close();

@@ -112,8 +112,11 @@ pub fn policies(args: &RunArgs, said: Option<Vec<String>>) -> anyhow::Result<Vec
 /// # Errors
 /// What is no assignment or no value.
 pub fn overrides(args: &RunArgs) -> Result<Vec<Override>, Problems> {
-    let sets = args.sets.iter().map(|set| Override::parse("--set", set));
-    let mut all = sets.collect::<Result<Vec<_>, _>>()?;
+    let (mut all, mut problems) = (Vec::new(), Problems::default());
+    for set in &args.sets {
+        all.extend(problems.take(Override::parse("--set", set)));
+    }
+    problems.or_ok(())?;
     if let Some(duration) = &args.duration {
         // Text, whatever it looks like.
         let value = format!("\"{}\"", with_unit(duration));
@@ -150,7 +153,7 @@ pub fn read(
     overrides: &[Override],
     outputs: &Outputs,
 ) -> anyhow::Result<Scenario> {
-    let mut scenario = corun_scenario::read(file, text, overrides).map_err(Invalid::error)?;
+    let mut scenario = read_all(file, text, overrides).map_err(Invalid::error)?;
     select(&mut scenario, &args.cases)?;
     for file in files(&scenario) {
         outputs.spare(&file)?;
@@ -158,6 +161,19 @@ pub fn read(
     rtapp::load(&mut scenario)?;
     super::calibration::load(&mut scenario)?;
     Ok(scenario)
+}
+
+/// Reads the scenario. If something is wrong with it, names and programs are looked at all the same, so that they need
+/// not be mended in a second round.
+fn read_all(file: &str, text: &str, overrides: &[Override]) -> Result<Scenario, Problems> {
+    let (found, mut problems) = corun_scenario::read_as_far(file, text, overrides);
+    if problems.iter().next().is_none() {
+        return Ok(found);
+    }
+    for case in &found.cases {
+        problems.take(setup::check_each(case));
+    }
+    problems.or_ok(found)
 }
 
 /// The files that the cases name.
@@ -231,9 +247,12 @@ impl Job<'_> {
 /// # Errors
 /// [`Invalid`]: everything that keeps one from being done.
 pub fn plan<'a>(args: &RunArgs, scenario: &'a Scenario) -> anyhow::Result<Vec<Job<'a>>> {
-    let mut jobs = Vec::new();
+    let (mut jobs, mut problems) = (Vec::new(), Problems::default());
     for case in &scenario.cases {
-        setup::check(case).map_err(Invalid::error)?;
+        problems.take(setup::check(case));
+    }
+    problems.or_ok(()).map_err(Invalid::error)?;
+    for case in &scenario.cases {
         let said = case.run.policies.clone();
         let said = said.map(|said| said.into_iter().map(|name| name.value).collect());
         for policy in policies(args, said)? {
@@ -319,6 +338,7 @@ fn one(
         policy: job.policy.clone(),
         case: job.case.name.clone(),
         seed: job.seed,
+        kernel: schedulers::kernel(&job.policy, &job.case.schedulers),
         ..run
     })
 }

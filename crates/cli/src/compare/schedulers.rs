@@ -336,6 +336,22 @@ pub fn check(said: &Schedulers, host: &HostParams) -> Result<(), Problems> {
     problems.or_ok(())
 }
 
+/// The kernel that a policy models, or is done to, for people to know: without a preset, `cfs` is of 2010.
+pub fn kernel(policy: &str, said: &Schedulers) -> Option<String> {
+    let (preset, default) = match policy {
+        "eevdf" => (&said.eevdf.preset, eevdf::DEFAULT_PRESET),
+        "cfs" | "rr" => (&said.cfs.preset, cfs::DEFAULT_PRESET),
+        _ if policy.starts_with("cfs-") => (&said.cfs.preset, cfs::DEFAULT_PRESET),
+        _ => return None,
+    };
+    let preset = preset.as_ref().map_or(default, |said| said.value.as_str());
+    Some(match preset {
+        "2.6.33-as-stated" => "Linux 2.6.33, with latencies as its paper states them".to_string(),
+        "rhel-virtual-host" => "Linux 4.x, tuned as RHEL's virtual-host".to_string(),
+        preset => format!("Linux {preset}"),
+    })
+}
+
 fn cfs_params(said: &Schedulers, host: &HostParams) -> Result<CfsParams, Problems> {
     let keys = &said.cfs;
     let pcpus = host.topology.pcpus();

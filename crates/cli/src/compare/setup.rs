@@ -29,6 +29,41 @@ pub fn check(case: &Case) -> Result<(), Problems> {
     let params = host_params(case);
     problems.take(schedulers::check(&case.schedulers, &params));
     problems.take(guests(case, 0));
+    problems.take(known_policies(case));
+    problems.or_ok(())
+}
+
+/// What is wrong with a case of which some is wrong already, as far as each thing can be told by itself: what would follow
+/// from the rest is not looked for.
+///
+/// # Errors
+/// Everything of that kind.
+pub fn check_each(case: &Case) -> Result<(), Problems> {
+    let mut problems = Problems::default();
+    problems.take(schedulers::check(&case.schedulers, &host_params(case)));
+    let mut threads = 0;
+    for vm in &case.vms {
+        if problems.take(demand::few_enough(vm, threads)).is_none() {
+            break;
+        }
+        // Its file has not been read.
+        let without_file = Vm {
+            rt_app: None,
+            ..vm.clone()
+        };
+        let found = problems.take(demand::threads(&without_file));
+        threads += found.map_or(0, |found| found.len());
+        problems.take(guest_params(vm));
+    }
+    for task in &case.tasks {
+        problems.take(demand::program(&task.program));
+    }
+    problems.take(known_policies(case));
+    problems.or_ok(())
+}
+
+fn known_policies(case: &Case) -> Result<(), Problems> {
+    let mut problems = Problems::default();
     for policy in case.run.policies.iter().flatten() {
         let known = schedulers::known_policy(&policy.value);
         problems.take(known.map_err(|message| policy.problem(message)));
@@ -122,9 +157,14 @@ fn hardware(host: &corun_scenario::Host) -> HardwareParams {
 fn guests(case: &Case, seed: u64) -> Result<Guests, Problems> {
     let mut problems = Problems::default();
     let all = PcpuSet::first(case.host.topology.pcpus());
-    let mut vms = Vec::new();
+    let (mut vms, mut threads) = (Vec::new(), 0);
     for vm in &case.vms {
-        vms.extend(problems.take(vm_spec(vm, all)));
+        if problems.take(demand::few_enough(vm, threads)).is_none() {
+            break;
+        }
+        let spec = problems.take(vm_spec(vm, all));
+        threads += spec.as_ref().map_or(0, |spec| spec.threads.len());
+        vms.extend(spec);
     }
     let mut tasks = Vec::new();
     for task in &case.tasks {

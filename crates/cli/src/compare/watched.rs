@@ -2,8 +2,10 @@
 //! Files that are written while a run goes on, by an observer that the simulation has been given.
 //!
 //! A run is not stopped when its file cannot be written: it goes on without it and fails at its end,
-//! with the first failure.
+//! with the first failure. Half a file is none: what is written has a name of its own until it is whole, and goes
+//! with whatever ends the command before, but SIGKILL.
 
+use crate::outputs::Unfinished;
 use anyhow::Context;
 use corun_sim::host::Observer;
 use std::cell::RefCell;
@@ -21,6 +23,7 @@ struct Shared<T> {
 /// A file that is being written by a `T`.
 pub struct Watched<T> {
     file: PathBuf,
+    unfinished: Unfinished,
     shared: Rc<RefCell<Shared<T>>>,
 }
 
@@ -30,10 +33,13 @@ impl<T> Watched<T> {
     /// # Errors
     /// If the file cannot be written.
     pub fn create(file: &Path, begin: impl FnOnce(File) -> io::Result<T>) -> anyhow::Result<Self> {
-        let writer = File::create(file).and_then(begin);
-        let writer = writer.with_context(|| format!("cannot write {}", file.display()))?;
+        let begun =
+            Unfinished::begin(file).and_then(|(unfinished, to)| Ok((unfinished, begin(to)?)));
+        let begun = begun.with_context(|| format!("cannot write {}", file.display()));
+        let (unfinished, writer) = begun?;
         Ok(Self {
             file: file.to_path_buf(),
+            unfinished,
             shared: Watcher::new(writer).0,
         })
     }
@@ -53,7 +59,7 @@ impl<T> Watched<T> {
     pub fn close(self) -> anyhow::Result<()> {
         let failed = self.shared.borrow_mut().failed.take();
         failed
-            .map_or(Ok(()), Err)
+            .map_or_else(|| self.unfinished.finish(), Err)
             .with_context(|| format!("cannot write {}", self.file.display()))
     }
 }

@@ -122,6 +122,13 @@ fn what_it_cannot_use_is_refused() {
     assert!(said.contains("no-such-file"), "{said}");
     let said = common::refused(advise(&["--target", "120"]));
     assert!(said.contains("from 0 to 100"), "{said}");
+    for starts in ["0", "1001"] {
+        let said = common::refused(advise(&[&format!("--starts={starts}")]));
+        assert!(
+            said.contains("--starts") && said.contains("1..=1000"),
+            "{said}"
+        );
+    }
     let said = common::refused(advise(&["--policies", "balanced"]));
     assert!(said.contains("balance"), "{said}");
     let said = common::refused(advise(&["--set", "vm.a.vcpus=3"]));

@@ -3,6 +3,8 @@
 
 use crate::common::{Place, failed, fits_schema};
 use serde_json::Value;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStringExt;
 
 const HOST: &str = r#"
 title = "Two VMs on two pCPUs"
@@ -393,6 +395,174 @@ fn what_is_wrong_with_the_scenario() {
         place.write("host.toml", HOST.replace(from, to));
         let error = place.refused(&["compare", "host.toml", "--quiet"]);
         assert!(error.starts_with(&format!("corun: {expected}")), "{error}");
+    }
+}
+
+#[test]
+fn what_is_wrong_by_itself_is_told_at_once() {
+    let place = Place::new("at-once");
+    let text = "[host]\npcpus = 2\nhzz = 250\n[run]\npolicies = [\"evdf\"]\n[scheduler.cfs]\npreset = \"3.x\"\n\
+        [vm.a]\nvcpus = 2\nworkload = \"cpuu\"\nguest.lock = \"foo\"\n[vm.b]\nvcpus = 0\n\
+        [vm.c]\nvcpus = 1\n[[vm.c.thread]]\nprogram = \"comput 1ms\"\n[task.t]\nprogram = \"lock a { }\"\n";
+    place.write("host.toml", text);
+    let error = place.refused(&["compare", "host.toml"]);
+    let lines: Vec<&str> = error.lines().collect();
+    for told in [
+        ":3: host.hzz: ",
+        ":5: run.policies: ",
+        ":7: scheduler.cfs.preset: ",
+        ":10: vm.a.workload: ",
+        ":11: vm.a.guest.lock: ",
+        ":12: vm.b.workload: is missing",
+        ":13: vm.b.vcpus: found 0",
+        ":17: vm.c.thread.program: ",
+    ] {
+        let count = lines.iter().filter(|line| line.contains(told)).count();
+        assert_eq!(count, 1, "{told}: {error}");
+    }
+    // What would follow from the rest is not told.
+    let text = "[host]\npcpus = 2\nhzz = 250\n[vm.a]\nvcpus = 2\n[[vm.a.thread]]\nprogram = \"request web\"\n\
+        [client.users]\nvm = \"a\"\nkind = \"closd\"\nport = \"web\"\n";
+    place.write("host.toml", text);
+    let error = place.refused(&["compare", "host.toml"]);
+    assert_eq!(error.lines().count(), 2, "{error}");
+    let text = "[host]\npcpus = 2\n[vm.a]\nvcpus = 2\nworkload = \"cpu\"\n\
+        [case.\" a\"]\nvm.a.count = 2\n[case.\" b\"]\nvm.a.count = 3\n";
+    place.write("host.toml", text);
+    let error = place.refused(&["compare", "host.toml"]);
+    assert!(error.contains(":6: ") && error.contains(":8: "), "{error}");
+    let text = "[host]\npcpus = 2\n[vm.a]\nvcpus = 2\nworkload = \"cpu\"\n\
+        [case.a]\nvm.a.workload = \"x\"\n[case.b]\nvm.a.workload = \"y\"\n";
+    place.write("host.toml", text);
+    let error = place.refused(&["compare", "host.toml"]);
+    assert!(error.contains(":7: ") && error.contains(":9: "), "{error}");
+    let error = place.refused(&["compare", "host.toml", "--set", "x", "--set", "y"]);
+    assert!(
+        error.contains("--set x: ") && error.contains("--set y: "),
+        "{error}"
+    );
+}
+
+#[test]
+fn threads_do_not_eat_all_memory() {
+    let place = Place::new("threads");
+    let text = "[host]\npcpus = 2\n[run]\nduration = \"1ms\"\nwarm_up = \"0s\"\npolicies = [\"cfs\"]\n\
+        [vm.a]\ncount = 4096\nvcpus = 1\n[[vm.a.thread]]\ncount = 65536\nprogram = \"compute 1ms; count x\"\n";
+    place.write("host.toml", text);
+    let error = place.refused(&["compare", "host.toml"]);
+    let told = "corun: host.toml:12: vm.a.thread.program: 65536 threads in VM a3 and 131072 in those before it, \
+        expected at most 131072 of all VMs together\n";
+    assert_eq!(error, told);
+    // The workload's own number counts, too.
+    let workloads = vec!["\"cpu\""; 65_537].join(",");
+    let text = format!("[host]\npcpus = 2\n[vm.a]\nvcpus = 2\nworkload = [{workloads}]\n");
+    place.write("host.toml", text);
+    let error = place.refused(&["compare", "host.toml"]);
+    assert!(
+        error.contains(":5: vm.a.workload: 131074 threads"),
+        "{error}"
+    );
+}
+
+#[test]
+fn the_modelled_kernel_is_named() {
+    let place = Place::new("kernel");
+    let text = "[host]\npcpus = 2\n[run]\nduration = \"10ms\"\nwarm_up = \"0s\"\n\
+        policies = [\"cfs\", \"cfs-balance\", \"eevdf\", \"balance\"]\n[vm.a]\nvcpus = 2\nworkload = \"cpu\"\n";
+    place.write("host.toml", text);
+    let args = ["compare", "host.toml", "--quiet"];
+    let said = |more: &[&str]| {
+        let text = place.prints(&[&args[..], more].concat());
+        let (_, said) = text
+            .split_once("Models: ")
+            .unwrap_or_else(|| panic!("{text}"));
+        said.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let told = "cfs, cfs-balance as in Linux 2.6.33; eevdf as in Linux 6.12; others: scheduler.cfs.preset, \
+        scheduler.eevdf.preset.";
+    assert_eq!(said(&[]), told);
+    let set = ["--policies", "cfs", "--set", "scheduler.cfs.preset=5.x"];
+    assert_eq!(
+        said(&set),
+        "cfs as in Linux 5.x; others: scheduler.cfs.preset."
+    );
+    let ours = place.prints(&[&args[..], &["--policies", "balance"]].concat());
+    assert!(!ours.contains("Models"), "{ours}");
+    let json = place.json(&[&args[..], &["--json", "--report", "r.html"]].concat());
+    fits_schema("compare", &json);
+    let kernel = |at: usize| json["runs"][at]["kernel"].as_str();
+    assert_eq!(
+        [0, 1, 2, 3].map(kernel),
+        [
+            Some("Linux 2.6.33"),
+            Some("Linux 2.6.33"),
+            Some("Linux 6.12"),
+            None
+        ]
+    );
+    assert!(
+        place
+            .read("r.html")
+            .contains("cfs, cfs-balance as in Linux 2.6.33")
+    );
+    let vary = [
+        "sensitivity",
+        "host.toml",
+        "--quiet",
+        "--param",
+        "run.duration",
+        "--values",
+        "10ms,20ms",
+    ];
+    let text = place.prints(&vary);
+    assert!(text.contains("Models: cfs, cfs-balance"), "{text}");
+}
+
+#[test]
+fn names_of_files_need_not_be_utf_8() {
+    let dir = tempfile::tempdir().unwrap();
+    let name = |end: &str| OsString::from_vec([b"h\xff".as_slice(), end.as_bytes()].concat());
+    std::fs::write(dir.path().join(name(".toml")), HOST).unwrap();
+    let run = |args: &[&OsStr]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_corun"));
+        command.current_dir(dir.path()).args(args).output().unwrap()
+    };
+    let words = |text: &str| text.split(' ').map(OsString::from).collect::<Vec<_>>();
+    let with = |text: &str, more: &[OsString]| {
+        let all = [words(text), more.to_vec()].concat();
+        run(&all.iter().map(OsString::as_os_str).collect::<Vec<_>>())
+    };
+    let one = "compare --quiet --policies cfs --seed 1 --duration 10ms --case one";
+    for option in ["--report", "--csv", "--trace", "--events"] {
+        let output = with(one, &[name(".toml"), option.into(), name(option)]);
+        assert!(output.status.success(), "{output:?}");
+        assert!(dir.path().join(name(option)).exists(), "{option}");
+    }
+    let vary = "sensitivity --quiet --param run.duration --values 10ms,20ms";
+    let output = with(vary, &[name(".toml"), "--report".into(), name("r")]);
+    assert!(output.status.success(), "{output:?}");
+    let events = name("--events");
+    for command in [
+        "compare --quiet --seed 0",
+        "advise --quiet --starts 1 --most 0",
+    ] {
+        let output = with(command, &["--report".into(), name("r"), events.clone()]);
+        assert!(output.status.success(), "{command}: {output:?}");
+    }
+    // What is wrong with one is told.
+    std::fs::write(dir.path().join(name(".toml")), "[host]\npcpus = 0\n").unwrap();
+    for args in [vec![name(".toml")], vec![name("missing")]] {
+        for command in [
+            "compare",
+            "advise",
+            "sensitivity --param run.duration --values 1s,2s",
+            "calibrate --host",
+        ] {
+            let output = with(command, &args);
+            assert_eq!(output.status.code(), Some(2), "{command}: {output:?}");
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(said.contains("h\u{fffd}"), "{said}");
+        }
     }
 }
 

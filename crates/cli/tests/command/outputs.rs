@@ -2,6 +2,8 @@
 //! Files that commands write: never what they read, and told at the beginning if they cannot be.
 
 use crate::common::{Place, failed, in_tree};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 const SCENARIO: &str = "[host]\npcpus = 2\n[run]\nduration = \"100ms\"\nwarm_up = \"0s\"\n\
     [vm.a]\nvcpus = 2\nworkload = \"cpu\"\n";
@@ -97,6 +99,34 @@ fn results_are_printed_though_a_file_could_not_be_written() {
         let (out, said) = (output.stdout, output.stderr);
         assert!(String::from_utf8_lossy(&out).contains("throughput"));
         assert!(String::from_utf8_lossy(&said).contains("cannot write /dev/full"));
+    }
+}
+
+#[test]
+fn what_was_interrupted_leaves_no_half_of_a_file() {
+    for (option, signal) in [("--trace", libc::SIGINT), ("--events", libc::SIGTERM)] {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        std::fs::write(at("in.toml"), SCENARIO).unwrap();
+        std::fs::write(at("out"), "dear").unwrap();
+        let files = || std::fs::read_dir(dir.path()).unwrap().count();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_corun"));
+        command.args("compare in.toml --policies cfs --duration 3600".split(' '));
+        command.args([option, "out"]).current_dir(dir.path());
+        let child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let begun = (0..300).any(|_| {
+            std::thread::sleep(Duration::from_millis(100));
+            files() == 3
+        });
+        // SAFETY: takes numbers; the child is there until it is waited for.
+        unsafe { libc::kill(child.id() as libc::pid_t, signal) };
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(begun, "{said}");
+        assert_eq!(output.status.code(), Some(128 + signal), "{said}");
+        assert!(said.contains("interrupted: out is not written"), "{said}");
+        assert_eq!(std::fs::read_to_string(at("out")).unwrap(), "dear");
+        assert_eq!(files(), 2, "nothing is left over");
     }
 }
 

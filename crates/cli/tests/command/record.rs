@@ -9,6 +9,10 @@ const MS: u64 = 1_000_000;
 
 /// A vCPU that runs and sleeps by turns, in blocks of ten turns.
 fn recording() -> Vec<u8> {
+    recording_of("secret")
+}
+
+fn recording_of(vm: &str) -> Vec<u8> {
     let (mut bytes, mut encoder) = (HEADER.to_vec(), Encoder::default());
     let mut push = |entry: &Entry, last: bool| {
         bytes.extend(encoder.push(entry).unwrap_or_default());
@@ -18,7 +22,7 @@ fn recording() -> Vec<u8> {
     };
     let (at, name, value) = (0, "scheduler".to_string(), "EEVDF".to_string());
     push(&Entry::Fact { name, value }, false);
-    let name = "secret".to_string();
+    let name = vm.to_string();
     push(&Entry::Vm { tgid: 10, name }, false);
     push(&Entry::Edge { at, last: false }, false);
     let comm = "CPU 0/KVM".to_string();
@@ -69,6 +73,47 @@ fn a_copy_without_names_can_be_compared() {
     let again = corun(&args);
     assert_eq!(again.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&again.stderr).contains("exists"));
+}
+
+/// Anybody may call a VM so that a terminal does what its name says, or a page.
+#[test]
+fn names_obey_no_terminal_and_no_page() {
+    let place = tempfile::tempdir().unwrap();
+    let name = "a\x1b]0;title\x07\x1b[31m\u{9b}2J\r\n<script>alert(1)</script>";
+    write(&place, "host.corun", &recording_of(name));
+    let at = |name: &str| place.path().join(name).to_str().unwrap().to_string();
+    let [from, to, page] = ["host.corun", "copy.corun", "page.html"].map(at);
+    let few = ["--policies", "affinity", "--quiet", "--report", &page];
+    for (args, has_page) in [
+        (vec!["record", "--from", &from, "-o", &to], false),
+        ([&["compare", &from][..], &few].concat(), true),
+        ([&["compare", &from, "--json"][..], &few].concat(), true),
+        ([&["compare", &from, "--csv", "-"][..], &few].concat(), true),
+        (
+            [&["advise", &from, "--starts", "1", "--most", "1"][..], &few].concat(),
+            true,
+        ),
+    ] {
+        let output = corun(&args);
+        assert!(output.status.success() || !has_page, "{output:?}");
+        let said = [output.stdout, output.stderr].concat();
+        let mut all = vec![String::from_utf8(said).unwrap()];
+        if has_page {
+            all.push(std::fs::read_to_string(&page).unwrap());
+        }
+        for text in all {
+            let control = |c: char| c.is_control() && !"\n\t".contains(c);
+            let strange = text
+                .find(control)
+                .map(|at| text[at..].chars().take(40).collect::<String>());
+            assert_eq!(strange, None, "{args:?}");
+            assert!(
+                !args.contains(&"--report")
+                    || !text.contains("<script>alert")
+                    || !text.contains("<html")
+            );
+        }
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// A vCPU of KVM's that children have open, too; `None` if there is no KVM, where names make a VM, or it may not be used.
 fn vcpu() -> Option<OwnedFd> {
@@ -175,12 +176,61 @@ fn what_cannot_be_is_refused() {
         &["top", "--sort", "colour"],
         &["metrics", "--listen", "everywhere"],
         &["metrics", "--interval", "2s"],
+        &["metrics", "--textfile", "-"],
     ] {
         assert_eq!(run(args).0, Some(2), "{args:?}");
     }
     let (code, _, err) = run(&["status", "--socket", "/nowhere/host.sock"]);
     assert_eq!(code, Some(1));
     assert!(err.contains("no corun host runs"), "{err}");
+}
+
+#[test]
+fn metrics_overwrite_no_file_but_their_own() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("corun.prom");
+    let name = file.to_str().unwrap();
+    let args = ["metrics", "--socket", "/nowhere/host.sock", "--textfile"];
+    let begin = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_corun"));
+        command.args(args).arg(name).stderr(Stdio::null());
+        command.spawn().unwrap()
+    };
+    let other = "# HELP node_boots Times.\n# TYPE node_boots counter\nnode_boots 3\n";
+    for text in [other, "dear\n", "#"] {
+        std::fs::write(&file, text).unwrap();
+        let mut child = begin();
+        let (code, _, err) = match ended(&mut child) {
+            true => run(&[&args[..], &[name]].concat()),
+            false => panic!("it goes on"),
+        };
+        assert_eq!(code, Some(2), "{err}");
+        assert!(err.contains("corun.prom: this file is there"), "{err}");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
+    }
+    for text in ["", "# HELP corun_scheduler_info Of old.\n"] {
+        std::fs::write(&file, text).unwrap();
+        let mut child = begin();
+        let written = (0..100).any(|_| {
+            std::thread::sleep(Duration::from_millis(100));
+            let found = std::fs::read_to_string(&file).unwrap();
+            found.contains("\ncorun_daemon_up 0\n")
+        });
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(written, "{text:?}");
+    }
+}
+
+/// Does a child end by itself, soon? It is gone afterwards.
+fn ended(child: &mut Child) -> bool {
+    let ended = (0..100).any(|_| {
+        std::thread::sleep(Duration::from_millis(100));
+        child.try_wait().unwrap().is_some()
+    });
+    let _ = child.kill();
+    let _ = child.wait();
+    ended
 }
 
 #[test]

@@ -150,6 +150,9 @@ fn who(vm: &VmSample) -> Who<'_> {
     (&who.name, who.uuid.as_deref().unwrap_or_default())
 }
 
+/// How every [`text`] begins, by which a file of ours is known.
+pub const BEGINNING: &str = "# HELP corun_";
+
 /// Who is there more than once: node_exporter refuses a file in which a line is there twice, and all others' with it.
 fn twins(sample: &Sample) -> BTreeSet<Who<'_>> {
     let mut once = BTreeSet::new();

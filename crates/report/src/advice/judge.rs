@@ -197,6 +197,7 @@ mod tests {
             policy: String::new(),
             case: String::new(),
             seed: 0,
+            kernel: None,
             host: HostResult::default(),
             vms: vms.iter().enumerate().map(vm).collect(),
             tasks: Vec::new(),

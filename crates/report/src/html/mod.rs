@@ -85,6 +85,8 @@ struct Page<'a> {
 struct CasePart<'a> {
     name: &'a str,
     setting: String,
+    /// Which kernels are modelled.
+    kernels: String,
     policies: Vec<&'a str>,
     times: Vec<Group>,
     figures: Vec<Figure>,
@@ -165,6 +167,7 @@ fn part<'a>(
     CasePart {
         name: case,
         setting: setting(&runs),
+        kernels: summary::kernels(runs.iter().flatten().copied()),
         times: bars::times(&policies, &runs),
         figures: bars::figures(&policies, &runs),
         plots: plots::plots(&policies, &runs, plots),

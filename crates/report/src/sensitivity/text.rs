@@ -4,6 +4,7 @@
 
 use super::{Line, Seen, Sensitivity, extremes};
 use crate::layout::{Room, across, figure, lines, right, spanning, text_width};
+use crate::summary;
 use comfy_table::{Cell, Table};
 
 /// VMs shown; the rest is in `--json`.
@@ -59,7 +60,10 @@ fn legend(sensitivity: &Sensitivity) -> String {
         legend += "Elasticity: 1 if the result grows in proportion to the parameter, 0 if it does not \
             move, -1 if it falls in inverse proportion; from the first value to the last.";
     }
-    legend.trim_end().to_string()
+    let runs = sensitivity.points.iter().flat_map(|point| &point.runs);
+    format!("{} {}", legend.trim_end(), summary::kernels(runs))
+        .trim_end()
+        .to_string()
 }
 
 /// Which lines stand side by side.

@@ -129,9 +129,13 @@ static inline void notice_vcpu(struct task_struct *p, struct task_ctx *t)
  */
 INLINED void arrive(struct task_ctx *t, struct cpu_ctx *c, bool ready)
 {
+	u64 was = t->vtime;
+
 	if (ready && t->clock_cpu == t->cpu)
 		return;
 	fair_arrive(t, c, t->cpu, ready ? FAIR_ANY_LEAD : gang_ahead(t));
+	if (ready)
+		gang_moved(t, c, was);
 	t->rest = 0;
 }
 
@@ -541,7 +545,7 @@ RARE void dispatch_gangs(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, s
 		best.stays = stays_as(rank, t);
 		best_waiting(cpu, &best);
 	}
-	rank = rank_beside(rank, best.bound, &best, cpu);
+	rank = rank_beside(rank, best.bound, &best, cpu, t ? compared(t->member, t->vm) : NO_VM);
 	looks = rank >= RANK_ORDINARY && best.rank <= rank && balance_is_due(c, now);
 	if (looks && pull_busy(cpu, best.awake, now))
 		return;
@@ -705,7 +709,11 @@ static inline bool is_changed(struct task_ctx *t, s32 cpu)
  */
 RARE void starts_unqueued(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, bool changed)
 {
+	u64 was = t->vtime;
+
 	fair_arrive(t, c, cpu, changed ? FAIR_ANY_LEAD : 0);
+	if (!changed)
+		gang_moved(t, c, was);
 	t->rest = 0;
 }
 

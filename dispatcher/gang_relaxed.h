@@ -140,13 +140,13 @@ static inline void relaxed_moved(struct task_ctx *t, struct cpu_ctx *c, u64 vtim
 	t->vtime = before(here + turn, vtime) ? here + turn : vtime;
 }
 
-/* A member that was stopped may go on. */
-static inline void relaxed_release(struct gang_vcpu *v, u64 now)
+/* A member that was stopped may go on; what is after `end` does not count. */
+static inline void relaxed_release(struct gang_vcpu *v, u64 end)
 {
 	u64 since = exchange(v->stopped, 0);
 
-	if (since && before(since, now))
-		fetch_add(v->costop, now - since);
+	if (since && before(since, end))
+		fetch_add(v->costop, end - since);
 }
 
 /* `t` goes from the state it is in to `state`. */
@@ -368,12 +368,14 @@ static inline bool relaxed_all_willing(struct gang *g, struct ranked *r, bool ne
 {
 	struct gang_vcpu *v = gang_member(g->ctx, r->member);
 	bool ahead = v && shared(v->stopped) && lead_of(g, v, r->now) >= shared(g->conf->resume);
+	u64 stopped = shared(g->ctx->stopped);
 	bool spare;
 
-	if (!shared(g->ctx->stopped))
+	if (!stopped)
 		return false;
+	/* Since then all are, which counts once they go on. */
 	if (v && !ahead)
-		relaxed_release(v, r->now);
+		relaxed_release(v, before(stopped, r->now) ? stopped : r->now);
 	if (!ahead && !next)
 		return false;
 	spare = ahead && next && gang_is_alone(g, r->cpu);

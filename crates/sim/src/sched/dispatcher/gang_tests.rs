@@ -356,6 +356,28 @@ fn relaxed_leaves_others_their_share() {
     }
 }
 
+/// Who is stopped by itself, and then with its gang, is stopped once.
+#[test]
+fn relaxed_all_counts_each_stop_once() {
+    let params = host("1n1l4c1t", 1000);
+    let settings = DispatcherParams {
+        slice: 50 * MS,
+        ..DispatcherParams::default()
+    };
+    let dispatcher = Dispatcher::new(settings, &params);
+    let gang = Gang::RelaxedAll(Skew::default());
+    let placed = Placed(dispatcher, Placement::Balance, gang);
+    let load = Jobs::new(hogs(&[4, 1, 1, 1], MS), 1);
+    let (outcome, _) = run(&params, placed, load, SEC, 6 * SEC);
+    let vm = &outcome.vms[0];
+    let ran: u64 = vm.vcpus.iter().map(|vcpu| vcpu.run).sum();
+    let stopped = vm.co_stopped;
+    assert!(
+        ran + stopped <= 4 * outcome.measured,
+        "{ran} and {stopped} ns"
+    );
+}
+
 /// Two vCPUs that hand work to each other all the time, on pCPUs with two VMs each that compute:
 /// they use more than their share, and are let to for as long as their lead allows.
 #[test]

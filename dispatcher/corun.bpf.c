@@ -144,7 +144,11 @@ static inline bool is_changed(struct task_ctx *t, s32 cpu)
  */
 RARE void starts_unqueued(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, bool changed)
 {
+	u64 was = t->vtime;
+
 	fair_arrive(t, c, cpu, changed ? FAIR_ANY_LEAD : 0);
+	if (!changed)
+		gang_moved(t, c, was);
 	t->rest = 0;
 }
 

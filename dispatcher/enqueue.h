@@ -32,9 +32,13 @@
  */
 INLINED void arrive(struct task_ctx *t, struct cpu_ctx *c, bool ready)
 {
+	u64 was = t->vtime;
+
 	if (ready && t->clock_cpu == t->cpu)
 		return;
 	fair_arrive(t, c, t->cpu, ready ? FAIR_ANY_LEAD : gang_ahead(t));
+	if (ready)
+		gang_moved(t, c, was);
 	t->rest = 0;
 }
 

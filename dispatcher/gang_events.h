@@ -237,6 +237,21 @@ RARE void gang_woken_one(struct task_ctx *t, u64 now)
 		asymmetric_woken(t, now);
 }
 
+/* `t`, of a gang, which was ready elsewhere with the virtual time `was`, is on `c` now. */
+RARE void gang_moved_one(struct task_ctx *t, struct cpu_ctx *c, u64 was)
+{
+	struct gang g = gang_of(t);
+
+	if (g.mode == GANG_RELAXED)
+		relaxed_moved(t, c, was);
+}
+
+static inline void gang_moved(struct task_ctx *t, struct cpu_ctx *c, u64 was)
+{
+	if (t->member && has_gang(t))
+		gang_moved_one(t, c, was);
+}
+
 /* `t` woke up: on the pCPU where this is, who wakes it runs. Inlined, as arrive(). */
 INLINED void gang_woken(struct task_ctx *t, u64 now)
 {

@@ -119,24 +119,32 @@ CALLED u32 rank_of_stopped(struct ranked *r, struct gang_choice *best)
  * long run, and this one hardly ever keeps a gang from starting together (assumed). */
 #define CALL_LEAD 32
 
-/* How far ahead a call counts on `cpu`. */
-static inline u64 call_lead(s32 cpu)
+/* Whose progress is compared: the slot of its VM. */
+static inline u32 compared(u32 member, u32 slot)
 {
+	return member ? slot : NO_VM;
+}
+
+/* How far ahead a call counts on `cpu`: not at all where progress is compared in `slot`, and who is
+ * stopped is called back (gang_relaxed.h). */
+static inline u64 call_lead(s32 cpu, u32 slot)
+{
+	struct gang g = gang_in(slot);
 	struct cpu_ctx *c = cpu_at(cpu);
 	u64 turn = c ? fair_cost(knobs.slice, shared(c->cur_rate)) : 0;
 
-	return CALL_LEAD * turn + knobs.wakeup_gran;
+	return (g.mode == GANG_RELAXED ? 0 : CALL_LEAD * turn) + knobs.wakeup_gran;
 }
 
 /*
- * `rank` of one with this virtual time, beside who waits for `cpu` and who runs there. A call by
- * siblings does not count for one that is too far ahead of who is owed most there, nor beside one
- * that woke, has not had a slice since, and would interrupt it by fair order (gang_dynamic.h). A
- * function of its own: those around have no stack left.
+ * `rank` of one with this virtual time, `slot` being compared() of it, beside who waits for `cpu`
+ * and who runs there. A call by siblings does not count for one that is too far ahead of who is
+ * owed most there, nor beside one that woke, has not had a slice since, and would interrupt it by
+ * fair order (gang_dynamic.h). A function of its own: those around have no stack left.
  */
-RARE u32 rank_beside(u32 rank, u64 vtime, struct gang_choice *best, s32 cpu)
+RARE u32 rank_beside(u32 rank, u64 vtime, struct gang_choice *best, s32 cpu, u32 slot)
 {
-	bool ahead = best->known && before(best->first + call_lead(cpu), vtime);
+	bool ahead = best->known && before(best->first + call_lead(cpu, slot), vtime);
 	bool late = best->is_woken && before(best->woken + knobs.wakeup_gran, vtime);
 
 	return rank == RANK_TARGET && (ahead || late) ? RANK_ORDINARY : rank;
@@ -179,7 +187,7 @@ CALLED u32 best_waiting(s32 cpu, struct gang_choice *best)
 			best->woken = r.vtime;
 			best->is_woken = 1;
 		}
-		rank = rank_beside(rank_of(&r), r.vtime, best, cpu);
+		rank = rank_beside(rank_of(&r), r.vtime, best, cpu, compared(r.member, r.vm));
 		if (rank == RANK_NOT)
 			rank = rank_of_stopped(&r, best);
 		if (!ranks_before(rank, r.urgent_since, best))

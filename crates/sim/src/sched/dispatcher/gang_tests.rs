@@ -327,6 +327,57 @@ fn relaxed_leaves_no_pcpu_to_who_is_stopped() {
     }
 }
 
+/// ESX has worlds run that have had less than their entitlement, however its slices and its skew are: all of these
+/// vCPUs are owed as much.
+#[test]
+fn relaxed_leaves_others_their_share() {
+    let gang = Gang::Relaxed(Skew::default());
+    for slice in [3, 15, 50] {
+        for (pcpus, sizes) in [
+            (4, &[4, 1][..]),
+            (2, &[2, 1]),
+            (4, &[4, 2]),
+            (4, &[4, 1, 1, 1]),
+        ] {
+            let params = host(&format!("1n1l{pcpus}c1t"), 1000);
+            let settings = DispatcherParams {
+                slice: slice * MS,
+                ..DispatcherParams::default()
+            };
+            let dispatcher = Dispatcher::new(settings, &params);
+            let placed = Placed(dispatcher, Placement::Balance, gang);
+            let load = Jobs::new(hogs(sizes, MS), 1);
+            let (outcome, _) = run(&params, placed, load, SEC, 11 * SEC);
+            let shares = run_shares(&outcome);
+            let fair = f64::from(pcpus) / shares.len() as f64;
+            let has = shares.iter().all(|share| *share > 0.7 * fair);
+            assert!(has, "{sizes:?}, {slice} ms: {shares:?}, owed {fair}");
+        }
+    }
+}
+
+/// Who is stopped by itself, and then with its gang, is stopped once.
+#[test]
+fn relaxed_all_counts_each_stop_once() {
+    let params = host("1n1l4c1t", 1000);
+    let settings = DispatcherParams {
+        slice: 50 * MS,
+        ..DispatcherParams::default()
+    };
+    let dispatcher = Dispatcher::new(settings, &params);
+    let gang = Gang::RelaxedAll(Skew::default());
+    let placed = Placed(dispatcher, Placement::Balance, gang);
+    let load = Jobs::new(hogs(&[4, 1, 1, 1], MS), 1);
+    let (outcome, _) = run(&params, placed, load, SEC, 6 * SEC);
+    let vm = &outcome.vms[0];
+    let ran: u64 = vm.vcpus.iter().map(|vcpu| vcpu.run).sum();
+    let stopped = vm.co_stopped;
+    assert!(
+        ran + stopped <= 4 * outcome.measured,
+        "{ran} and {stopped} ns"
+    );
+}
+
 /// Two vCPUs that hand work to each other all the time, on pCPUs with two VMs each that compute:
 /// they use more than their share, and are let to for as long as their lead allows.
 #[test]

@@ -34,7 +34,8 @@ pub struct EevdfParams {
     pub longest_bounds_lag: bool,
     /// Does a wake-up take off ghosts that are due before it asks who is next (7.1; ac8e69e69363), and
     /// does a ghost's debt not grow (`update_entity_lag()`, 7.1)? Then balancing tells ghosts from ready tasks,
-    /// too, and leaves who owes at its first attempt: so in 7.2.13, not in 6.12 (`fair::ghosts`).
+    /// too, and leaves who owes at its first attempt: so in 7.2.13, not in 6.12 (`fair::ghosts`). And then what
+    /// balancing brings to an idle pCPU ends its idling (`fair::idle`).
     pub settles_ghosts: bool,
     /// Does a task that is moved while it is ready keep the rest of its slice (`PLACE_REL_DEADLINE`, 6.12;
     /// 82e9d0456e06)? Before, it got a whole one.
@@ -181,6 +182,7 @@ impl EevdfParams {
             pulls_by_success: self.ni_random,
             pulls_if_rare: self.ni_rate,
             newidle_cost: self.newidle_cost,
+            idles_until_switch: self.settles_ghosts,
             // sibling_imbalance() and should_we_balance() since 6.6.
             spreads_if_idle: true,
             slice_at_switch: self.slice_at_switch,

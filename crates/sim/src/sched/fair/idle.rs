@@ -16,7 +16,8 @@
 //!   that. A pCPU for which nobody waited when the whole host was looked at last does not try at all
 //!   (`rd->overload`).
 //! - *How long it idles* (`rq->avg_idle`) is learnt when a task wakes up there. What others' balancing
-//!   moves there is no wake-up, so that the time counts on.
+//!   moves there is no wake-up, so that the time counts on; not so in 7.2.13, where it is learnt when the pCPU
+//!   leaves its idle task (`update_rq_avg_idle()`).
 //! - *Idling* (`nohz_idle_balance()`): ticks of busy pCPUs have one of the idle ones balance for all of
 //!   them, for each when it is due. In 2.6.33 one idle pCPU keeps its ticks, and when *it* is due
 //!   balances for all.
@@ -143,6 +144,13 @@ impl<O: Order> Fair<O> {
         tried
     }
 
+    /// `cpu` is given a task, which may have got there without a wake-up.
+    pub(super) fn end_idling_at_switch(&mut self, cpu: PcpuId, now: Nanos) {
+        if self.tuning.idles_until_switch {
+            self.end_idling(cpu, now);
+        }
+    }
+
     /// A task wakes up on `cpu`, which may have idled until now.
     pub(super) fn end_idling(&mut self, cpu: PcpuId, now: Nanos) {
         let looking = self
@@ -211,7 +219,10 @@ impl<O: Order> Fair<O> {
 mod tests {
     use super::Pulls;
     use crate::host::{Host, HostParams};
+    use crate::load::Load;
+    use crate::sched::HostScheduler;
     use crate::sched::cfs::{CfsOrder, CfsParams, fair};
+    use crate::sched::eevdf::{self, EevdfParams};
     use crate::sched::fair::Fair;
     use crate::testing::{Does, Job, Jobs, host, run};
     use corun_model::time::{MS, SEC, US};
@@ -270,6 +281,31 @@ mod tests {
             runs.iter().any(|(at, cpu, _)| cpu.0 == 0 && *at >= leaves)
         };
         assert_eq!([0, 100 * US, 300 * US].map(pulls), [true, true, false]);
+    }
+
+    /// A pCPU idles, until others' balancing brings it one of two hogs. Does it know then that it does not idle any
+    /// more?
+    #[test]
+    fn what_is_brought_to_an_idle_pcpu_ends_its_idling_in_7_2() {
+        let idles = |preset| {
+            let params = host("1n1l2c1t", 1000);
+            let cpu = PcpuId(0);
+            let mut eevdf = eevdf::fair(EevdfParams::preset(preset, 2).unwrap(), &params);
+            let mut host = Host::new(params, None);
+            for spec in Jobs::new(vec![Job::hog(), Job::hog()], 1).tasks() {
+                let task = host.add_task(spec);
+                eevdf.add(&mut host, task);
+                host.make_ready(task);
+                eevdf.wake(&mut host, task, None);
+            }
+            let task = eevdf.books.members(cpu, true).unwrap();
+            // As if it had not woken up there.
+            eevdf.books.rq_mut(cpu).idle_since = Some(0);
+            host.advance(MS);
+            assert_eq!(eevdf.pick(&mut host, cpu), Some(task));
+            eevdf.books.rq(cpu).idle_since.is_some()
+        };
+        assert_eq!(["6.6", "6.12", "7.x"].map(idles), [true, true, false]);
     }
 
     #[test]

@@ -496,6 +496,9 @@ impl<O: Order> HostScheduler for Fair<O> {
         }
         let next = self.whose_turn(host, cpu);
         self.end_released(now);
+        if next.is_some() {
+            self.end_idling_at_switch(cpu, now);
+        }
         let switches = self.books.rq(cpu).current != next;
         self.set_current(cpu, next, now);
         self.books.rq_mut(cpu).lazy = false;

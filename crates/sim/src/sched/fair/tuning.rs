@@ -34,6 +34,9 @@ pub(crate) struct Tuning {
     pub(crate) pulls_if_rare: bool,
     /// What looking for work in one domain takes a pCPU about to idle at most, ns (5.5 and later).
     pub(crate) newidle_cost: Nanos,
+    /// Has a pCPU idled, as far as it learns for how long it does so, until it has a task, whoever brought it
+    /// (`put_prev_task_idle()` of 7.2.13)? Before, until one woke up there.
+    pub(crate) idles_until_switch: bool,
     /// Does only an idle pCPU even out numbers of tasks, and one of an idle core rather than others?
     pub(crate) spreads_if_idle: bool,
     /// The interval at which a busy pCPU balances, ns; `None`: the domains' own ones.
@@ -65,6 +68,7 @@ impl Tuning {
             pulls_by_success: false,
             pulls_if_rare: false,
             newidle_cost: 0,
+            idles_until_switch: false,
             spreads_if_idle: false,
             balance_interval: None,
             lazy_preemption: false,

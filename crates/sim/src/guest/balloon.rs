@@ -3,18 +3,19 @@
 //! (Suo et al., "Preserving I/O prioritization in virtualized OSes", SoCC 2017).
 //!
 //! Problem: compute-bound tasks use up the vCPU's share of its pCPU while the I/O-bound task waits
-//! for its disk; when the data are there, the vCPU is descheduled. xBalloon's process has a priority
+//! for its disk or for a message; when that is there, the vCPU is descheduled. xBalloon's process has a priority
 //! between the two kinds: it runs when only computing is left, and then has the hypervisor put the
 //! vCPU to sleep. An event for the vCPU wakes it. In each period of 30 ms it may sleep for as long as
 //! the vCPU has no claim to its pCPU; then the computing goes on. That the credit is kept for the
 //! sleeper is the host scheduler's affair: Xen's Credit does so, CFS up to half a latency.
 //!
-//! Who is I/O-bound its administrator says (its code has the programs' names); here the threads with
-//! a read or write in their program are.
+//! Which programs are I/O-bound its administrator says (its code has their names); here the threads are that
+//! read or write, or take messages from a port (`request`).
 
 use super::Timer;
 use super::interrupts::Interrupt;
 use super::scheduling::Picked;
+use super::thread::Doing;
 use super::vm::Vm;
 use crate::event_queue::EventId;
 use crate::host::Host;
@@ -94,21 +95,29 @@ impl Balloon {
 impl Vm {
     /// Is the thread one of those that xBalloon's administrator named, in a guest with xBalloon?
     pub(super) fn favoured(&self, thread: u32) -> bool {
-        let block = self.block.as_ref().filter(|_| self.balloon.is_some());
+        self.balloon.is_some() && (self.threads[thread as usize].serves || self.has_file(thread))
+    }
+
+    /// Does the thread read or write?
+    fn has_file(&self, thread: u32) -> bool {
+        let block = self.block.as_ref();
         block.is_some_and(|block| block.file_of(thread).is_some())
+    }
+
+    /// Is the thread asleep until its disk has answered, or until a message comes?
+    fn waits_for_io(&self, thread: u32) -> bool {
+        let state = &self.threads[thread as usize];
+        let called = || self.block.as_ref().is_some_and(|it| it.waits(thread));
+        state.doing == Doing::Off && (state.code.is_at_request() || called())
     }
 
     /// Only computing is left on `vcpu`: should it sleep for the I/O that is to come? If so, xBalloon's
     /// process comes first, which has it sleep.
     pub(super) fn inflate(&mut self, host: &mut Host, vcpu: u32) -> Option<Picked> {
         let params = self.balloon?;
-        let waits = |thread: u32| {
-            let state = &self.threads[thread as usize];
-            let called = self.block.as_ref().is_some_and(|it| it.waits(thread));
-            state.vcpu == vcpu && called && state.doing == super::thread::Doing::Off
-        };
-        let mut favoured = self.block.iter().flat_map(|block| block.io_threads());
-        if !favoured.any(waits) {
+        let here = |thread: u32| self.threads[thread as usize].vcpu == vcpu;
+        let mut threads = 0..self.threads.len() as u32;
+        if !threads.any(|thread| here(thread) && self.waits_for_io(thread)) {
             return None;
         }
         let now = host.now();

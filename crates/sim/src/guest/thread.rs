@@ -94,11 +94,14 @@ pub(super) struct Thread {
     /// What its work is like; none if no thread of its VM says.
     pub profile: Option<Profile>,
     pub talk: Talk,
+    /// It takes messages from a port.
+    pub serves: bool,
 }
 
 impl Thread {
     pub fn new(code: Code, rng: Rng, vcpu: u32, pinned: bool) -> Self {
         Self {
+            serves: code.takes_messages(),
             code,
             rng,
             doing: Doing::Next,

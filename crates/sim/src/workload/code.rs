@@ -160,6 +160,16 @@ impl Code {
         bytes.max()
     }
 
+    /// Does it take messages from a port?
+    pub fn takes_messages(&self) -> bool {
+        self.ops.iter().any(|op| matches!(op, Op::Request(_)))
+    }
+
+    /// Is it at a `request`? A thread that is asleep there waits for a message.
+    pub fn is_at_request(&self) -> bool {
+        matches!(self.ops[self.at as usize], Op::Request(_))
+    }
+
     /// The operation it is at, loops followed; it stays there until [`Code::done`].
     pub fn current(&mut self) -> Op {
         loop {

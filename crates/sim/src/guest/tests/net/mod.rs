@@ -8,6 +8,7 @@ use super::*;
 use crate::device::net::{
     ChannelSpec, ClientKind, ClientSpec, NetworkParams, NetworkSpec, Pace, Requests, TcpParams,
 };
+use crate::sched::cfs::{Cfs, CfsParams};
 use crate::workload::Length;
 use corun_model::time::US;
 use corun_model::{Plan, Presence, Snapshot};
@@ -443,4 +444,44 @@ fn connections_may_have_a_port_each() {
     let refused = Guests::with_devices(vec![instances], Vec::new(), &[], &spec, 1);
     let error = refused.err().unwrap().to_string();
     assert!(error.contains("web2"), "{error}");
+}
+
+/// A server beside computing on its vCPU, and another VM that computes on the same pCPU: with xBalloon the vCPU sleeps
+/// while the server waits for a message, and has its pCPU back at once when one comes.
+#[test]
+fn xballoon_keeps_time_for_messages() {
+    let with = |agent| {
+        let server = "loop { request web; compute 300us; reply web 100B }";
+        let mut vms = vec![
+            vm("server", GuestParams::default(), &[server, HOG]),
+            vm("hog", GuestParams::default(), &[HOG]),
+        ];
+        vms[0].params.agent = agent;
+        vms[0].vcpus = 1;
+        for thread in &mut vms[0].threads {
+            thread.vcpu = None;
+        }
+        let spec = network(vec![closed(0, 1, Some("2ms exp"))]);
+        let host = machine(1, Costs::default());
+        let cfs = CfsParams::preset("4.x", 1).unwrap();
+        let sched = Box::new(Cfs::new(cfs, &host));
+        let guests = Guests::with_devices(vms, Vec::new(), &[], &spec, 1).unwrap();
+        Simulation::new(host, sched, Box::new(guests), None).run(SEC, 9 * SEC, |_| {})
+    };
+    let vanilla = with(None);
+    let ballooned = with(Some(Agent::XBalloon(BalloonParams::default())));
+    let tail = |outcome: &Outcome| outcome.clients[0].responses.quantile(0.9);
+    let slept = ballooned.vms[0].achieved.agent.as_ref().unwrap().ballooned;
+    // At most half of each period, while the server waits.
+    assert!(
+        slept > SEC && slept <= ballooned.measured / 2,
+        "{slept} of {}",
+        ballooned.measured
+    );
+    assert!(
+        tail(&ballooned) * 5 < tail(&vanilla) * 4,
+        "{} of {}",
+        tail(&ballooned),
+        tail(&vanilla)
+    );
 }

@@ -6,6 +6,8 @@ cd "$(dirname "$0")/.."
 
 cargo fmt --all --check
 cargo clippy -q --workspace --all-targets -- -D warnings
+# The fuzz targets are no part of the workspace, and a nightly compiler is wanted only to run them: here they must compile.
+cargo check -q --locked --manifest-path fuzz/Cargo.toml --bins --target-dir target/fuzz
 git ls-files -z '*.c' '*.h' | xargs -0 clang-format-19 --dry-run --Werror
 # The builds of crates/dispatcher/build.rs: clang says nothing of some things that gcc warns about.
 for build in '' -DUNTAPPED '-DUNTAPPED -DPLAIN'; do

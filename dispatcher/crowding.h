@@ -10,10 +10,10 @@
 #ifndef CORUN_CROWDING_H
 #define CORUN_CROWDING_H
 
-/* From here on, somebody is there. */
+/* From this value on, the pCPU has tasks. */
 #define LOADED 2u
 
-/* `load`: of the tasks ready or running there; `beside`: the SMT sibling has some. */
+/* `load`: of the tasks ready or running on the pCPU; `beside`: the SMT sibling has tasks. */
 static inline u64 crowding(u64 load, bool beside)
 {
 	if (!load)

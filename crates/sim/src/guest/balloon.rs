@@ -9,8 +9,8 @@
 //! the vCPU has no claim to its pCPU; then the computing goes on. That the credit is kept for the
 //! sleeper is the host scheduler's affair: Xen's Credit does so, CFS up to half a latency.
 //!
-//! Who is I/O-bound its administrator says (its code has the programs' names); here the threads with
-//! a read or write in their program are.
+//! The administrator says which programs are I/O-bound (its code has their names); here the threads
+//! with a read or write in their program are.
 
 use super::Timer;
 use super::interrupts::Interrupt;

@@ -13,7 +13,7 @@
  * best with what runs on the SMT sibling: cycle accounting says so, as far as vCPUs' demands are
  * known. It may overtake the first in order only if it is owed less by no more than a sleeper's
  * credit, which is as much as a queue keeps of what a task is owed (fair_arrive()). Otherwise, a
- * vCPU that gets along with nobody would wait until all others are done.
+ * vCPU that gets along with none would wait until all others are done.
  */
 #ifndef CORUN_CORE_H
 #define CORUN_CORE_H

@@ -4,7 +4,7 @@
  *
  * The hardware threads of an SMT core share its units: two that compute have some 60 % of a core
  * each. So an idle pCPU is worse beside a busy SMT sibling than on a core that idles, and better
- * than one where somebody has to be waited for. The kernel's own schedulers look for idle cores
+ * than one with a task to wait for. The kernel's own schedulers look for idle cores
  * first as well (select_idle_core() in kernel/sched/fair.c, scx_select_cpu_dfl() in ext_idle.c).
  */
 #ifndef CORUN_CROWDING_H

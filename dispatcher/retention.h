@@ -11,13 +11,13 @@
  * begins while a task is. The time of a hold is charged as if the vCPU had run; when it is back,
  * a task that is owed more goes first.
  *
- * Both hardware threads of a core are never held while somebody waits there.
+ * Both hardware threads of a core are never held while a task waits there.
  *
  * While a pCPU is held its `idle` is 0: to others it is not free.
  *
  * A guest that halts without an exit (MWAIT or HLT passed through) retains its context by itself,
  * without limit; for the host it runs. If the policy has found by a vCPU's cycles that it does so,
- * its slice is the timeout: after that it goes on only if nobody waits for the core. Whether it is
+ * its slice is the timeout: after that it goes on only if no task waits for the core. Whether it is
  * dormant at that moment cannot be known here.
  */
 #ifndef CORUN_RETENTION_H

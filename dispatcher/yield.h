@@ -29,8 +29,8 @@
  * the same reason a vCPU that spun is let in again only with two granularities to go: when others
  * have caught up.
  *
- * Where siblings run together or stop for each other, the gang decides who may run when: there
- * nobody yields to anybody, and nobody yields to one that waits for the pCPU of such a vCPU. This
+ * Where siblings run together or stop for each other, the gang decides which vCPU runs when: there
+ * no vCPU yields to a sibling, and none to a vCPU that waits for the pCPU of such a one. This
  * does not concern VMs without a gang on the same host, nor VMs in mode asymmetric (Jupiter's),
  * which leaves fair order as it is: Jupiter tells by run time how well a VM gets on, since vCPUs
  * that spin lose their pCPUs soon (dissertation, §4.4.1).

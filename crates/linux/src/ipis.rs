@@ -7,9 +7,9 @@
 //! halted target is woken by an interrupt (KVM's `pi_wakeup_handler()`) on whichever pCPU it halted
 //! on: the sender is lost.
 //!
-//! AMD's AVIC does not hide it. It delivers IPIs to vCPUs that run; one to a vCPU that is halted is an exit of
-//! the sender (`AVIC_IPI_FAILURE_TARGET_NOT_RUNNING`), which wakes it as ever. So `avic` of `kvm_amd`, and
-//! its `enable_ipiv`, do not matter here.
+//! AMD's AVIC does not hide it. It delivers IPIs to vCPUs that run; one to a vCPU that is halted is
+//! an exit of the sender (`AVIC_IPI_FAILURE_TARGET_NOT_RUNNING`), which wakes it as usual. So
+//! `avic` of `kvm_amd`, and its `enable_ipiv`, do not matter here.
 
 use std::fs;
 use std::path::Path;

@@ -34,7 +34,7 @@ impl Mapping {
             Access::Read => libc::PROT_READ,
             Access::Write => libc::PROT_READ | libc::PROT_WRITE,
         };
-        // SAFETY: a new mapping of a descriptor that is open; nothing of ours is replaced.
+        // SAFETY: a new mapping of a descriptor that is open; it replaces no other mapping.
         let at = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),

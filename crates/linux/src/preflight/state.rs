@@ -81,8 +81,8 @@ fn few_pcpus(host: &Host<'_>) -> Option<Finding> {
     })
 }
 
-/// Tasks running, ready or in disk wait per pCPU, mean of a minute, from which on one had better wait
-/// (assumed: the overcommitment that KubeVirt defaults to, with every vCPU busy).
+/// Tasks running, ready or in disk wait per pCPU, mean of a minute, from which on it is better to
+/// wait (assumed: the overcommitment that KubeVirt defaults to, with every vCPU busy).
 const MOST_LOAD: f64 = 10.0;
 
 fn not_overrun(host: &Host<'_>) -> Option<Finding> {

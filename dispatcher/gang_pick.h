@@ -56,6 +56,7 @@ static inline bool may_start(struct task_ctx *t, s32 cpu, u64 now)
 	return rank_of(&r) >= RANK_ORDINARY;
 }
 
+/* gang_choice.stays: the task may stay; it may, and is back in the turn that it woke for. */
 #define STAYS 1u
 #define STAYS_WOKEN 2u
 
@@ -71,11 +72,10 @@ struct gang_choice {
 	u32 id;	   /* 0: no task may start */
 	u16 rank;
 	u16 slot_over; /* a vCPU waits for a time slot, and the last one has ended */
-	u16 stays; /* input: may the running task stay? STAYS_WOKEN: it may, and is back in the turn
-		      that it woke for */
-	u16 known; /* a task waits, or the running one stays: `first` is valid */
-	u16 awake; /* number of waiting tasks that have not run since they woke */
-	u16 is_woken; /* `woken` is valid */
+	u16 stays;     /* input: may the running task stay? STAYS, STAYS_WOKEN; 0: it may not */
+	u16 known;     /* a task waits, or the running one stays: `first` is valid */
+	u16 awake;     /* number of waiting tasks that have not run since they woke */
+	u16 is_woken;  /* `woken` is valid */
 };
 
 /*

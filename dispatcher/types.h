@@ -206,16 +206,14 @@ struct task_ctx {
 
 /* What the policy wants for a task; written by the control loop only. */
 struct task_conf {
-	u64 slice;   /* ns; 0: that of its pool, else the host's default */
-	s32 home;    /* pCPU of PLACE_FIXED or PLACE_CORE, plus 1; 0: none yet. Asymmetric: the pCPU
-			where it should be */
-	u32 share;   /* GANG_ASYMMETRIC: of its VM's weight, SHARE_ONE; 0: as by default */
-	u64 latency; /* how long it may stay ready, ns; 0: as fair order has it */
+	u64 slice;     /* ns; 0: that of its pool, else the host's default */
+	s32 home;      /* pCPU of PLACE_FIXED, PLACE_CORE or asymmetric mode, plus 1; 0: none */
+	u32 share;     /* GANG_ASYMMETRIC: of its VM's weight, SHARE_ONE; 0: as by default */
+	u64 latency;   /* how long it may stay ready, ns; 0: as fair order has it */
 	u64 allotment; /* run time in a period for which `latency` is promised, ns */
 	u32 pool;      /* its pool (pool.h), plus 1; 0: none. For host tasks, too */
 	u32 demand;    /* core.h: its demand on its core, see demand_alone() there; 0: unknown */
-	u32 dormant;   /* retention.h: 1: it may be dormant while it runs, and lets other tasks go
-			  first after its slice */
+	u32 dormant;   /* retention.h: 1: it may be dormant; others go first after its slice */
 	u32 cookie;    /* cookie.h: its core-scheduling cookie; 0: none has been told */
 	u32 micro;     /* micro.h: 1: its slices are micro slices */
 	u32 pad;
@@ -258,8 +256,7 @@ struct group_ctx {
 	s64 left;	/* what is left of the quota in this period, ns; below 0: owed */
 	u64 period_end; /* end of this period; 0: none has begun */
 	u64 freed_at;	/* when something was last left again after the quota had been used up */
-	u32 members;	/* number of its ready or running tasks, and of its child cgroups that have
-			   such */
+	u32 members;	/* number of its ready or running tasks and such child cgroups */
 	u32 pad;
 };
 
@@ -270,8 +267,7 @@ struct vm_ctx {
 	u32 llc;	   /* last-level cache where vCPUs that have not run yet are placed */
 	u32 pad;
 	u32 here[MAX_PCPUS];   /* number of ready or running vCPUs per pCPU */
-	u64 where[MASK_WORDS]; /* pCPUs with such vCPUs, one bit each; a bit may be set for longer
-				*/
+	u64 where[MASK_WORDS]; /* pCPUs with such vCPUs, a bit each; a bit may stay set */
 };
 
 /* What the policy wants for a VM; written by the control loop only. */
@@ -287,8 +283,7 @@ struct vm_conf {
 	u64 resume;	 /* lead below which it may go on, ns */
 	u64 sample;	 /* how often leads are sampled, ns */
 	u64 wake_boost;	 /* GANG_DEMAND: urgent time for being woken by a sibling, ns */
-	u64 flush_boost; /* urgent time for a vCPU that a sibling waits for, ns; 0: none is told of
-			  */
+	u64 flush_boost; /* urgent time for one that a sibling waits for, ns; 0: not seen */
 	u64 boost_limit; /* limit of the urgent time that adds up, ns */
 	u64 boost_lead;	 /* how far ahead of its pCPU an urgent vCPU may run, ns of vtime */
 	u64 period;	 /* GANG_ASYMMETRIC: how often allotments begin anew, ns */
@@ -369,9 +364,8 @@ struct cpu_ctx {
 	u32 incoming_load;
 	u32 cur_vm;	/* gangs: slot of the VM whose vCPU runs here, or NO_VM */
 	u32 cur_member; /* its place in gang_ctx.vcpu, plus 1; 0: none */
-	u32 owner; /* gang_strict.h: slot of the VM that owns it in this time slot, plus 1; 0: none
-		    */
-	u64 held_until;		  /* retention.h: when its hold ends at the latest */
+	u32 owner;	/* gang_strict.h: slot of its owner in this time slot, plus 1; 0: none */
+	u64 held_until; /* retention.h: when its hold ends at the latest */
 	u64 hold_ends[HOLD_ENDS]; /* when the last holds ended, by their numbers */
 	u32 held;		  /* id of the halted vCPU that it is held for; 0: it is not held */
 	u32 hold_no;		  /* number of the last hold that began */
@@ -380,8 +374,7 @@ struct cpu_ctx {
 	u16 called;		  /* core.h: 1: idle, and woken for a task that waits elsewhere */
 	u16 runs;  /* 1: a task of this scheduler runs here, and the next one is not chosen yet */
 	u16 brief; /* gang_dynamic.h: 1: the task that starts next interrupts one that woke */
-	u16 cur_limited; /* quota.h: 1: the running task has a quota, and its turn ends with what it
-			    took of that */
+	u16 cur_limited; /* quota.h: 1: the running task has a quota, which bounds its turn */
 	u16 cut;	 /* turn.h: 1: a task that waits here may have been interrupted */
 	u16 behind;	 /* pull.h: 1: at the last look, a pCPU's clock was behind */
 	u32 busier_by;	 /* pull.h: by how much more load the busiest pCPU had at the last look */
@@ -396,16 +389,14 @@ struct cpu_ctx {
 	u32 cur_cookie; /* cookie.h: cookie of the task that runs here, or ran last; 0: none */
 	u32 ceded;	/* cookie.h: 1: a task must start on the SMT sibling first */
 	u64 unknown;	/* bpf.h: vtime at which a task without a task_ctx was last queued */
-	u64 offer_due;	/* idle.h: when the interrupted task will have waited for long; 0: none was
-			 */
+	u64 offer_due;	/* idle.h: when an interrupted task has waited for long; 0: none has to */
 };
 
 /* The host's knobs, set before loading; `gangs`, `cores`, `tasks` and `micro` change with plans. */
 struct knobs {
 	u64 slice;	    /* default slice, ns; SLICE_MIN at least */
 	u64 wakeup_gran;    /* lead in vtime that a waking task needs to preempt, ns */
-	u64 sleeper_credit; /* how far behind its pCPU's clock a task may start after waiting, ns of
-			       vtime */
+	u64 sleeper_credit; /* how far behind its pCPU a task may start after waiting, ns */
 	u64 max_lead; /* how far ahead of its pCPU's clock a task may be queued, ns of vtime */
 	u64 balance_interval;	/* how often a busy pCPU looks for a busier one, ns */
 	u64 online[MASK_WORDS]; /* pCPUs that may be used, one bit each */

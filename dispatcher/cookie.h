@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Core-scheduling cookies: vCPUs with different ones do not share a core (prctl(PR_SCHED_CORE)).
+ * Core-scheduling cookies: vCPUs with different cookies do not share a core (prctl(PR_SCHED_CORE)).
  *
- * Where the policy says that cookies matter (pcpu_conf.cookies), a vCPU gets a hardware thread only
+ * If the policy says that cookies matter (pcpu_conf.cookies), a vCPU gets a hardware thread only
  * while the SMT sibling idles, is held, or runs a vCPU with the same cookie. A vCPU whose cookie
- * has not been told yet shares a core with its sibling vCPUs only; host tasks run beside anybody.
+ * has not been told yet shares a core with its sibling vCPUs only; host tasks run beside any task.
  *
- * So a vCPU may have to wait for a hardware thread that idles. Nobody overtakes it there. It is
- * called when another task, or none, runs on the SMT sibling. And a vCPU that runs there cedes the
- * core at the end of its turn, or at once if it is a guest (core.h): then nobody starts on its
+ * So a vCPU may have to wait for a hardware thread that idles. No other vCPU overtakes it there. It
+ * is called when another task, or none, runs on the SMT sibling. And a vCPU that runs there cedes
+ * the core at the end of its turn, or at once if it is a guest (core.h): then no task starts on its
  * hardware thread before one has started on the other.
  *
  * Looking at the SMT sibling and starting a vCPU are two steps: two hardware threads that do so at
@@ -22,9 +22,9 @@
 #include "platform/platform.h"
 #include "retention.h"
 
-/* Who waits for a hardware thread is looked at up to here. */
+/* How far into the queue of a hardware thread one looks. */
 #define COOKIE_LOOK 32u
-/* The cookie of a vCPU that nobody has spoken of: its VM's own. */
+/* The cookie of a vCPU that none has been told for: one for each VM. */
 #define COOKIE_UNKNOWN 0x80000000u
 
 /* Do cookies matter on `cpu`? */
@@ -35,7 +35,7 @@ static inline bool with_cookies(s32 cpu)
 	return conf && shared(conf->cookies);
 }
 
-/* The cookie of `p`, a vCPU of the VM in slot `vm`; 0: it may run beside anybody. */
+/* The cookie of `p`, a vCPU of the VM in slot `vm`; 0: it may run beside any task. */
 static inline u32 cookie_of(struct task_struct *p, u32 vm)
 {
 	struct task_conf *conf = vm == NO_VM ? NULL : task_conf_of(p);
@@ -46,7 +46,7 @@ static inline u32 cookie_of(struct task_struct *p, u32 vm)
 	return cookie ? cookie : COOKIE_UNKNOWN | vm;
 }
 
-/* The same, of who is queued. */
+/* The same for a queued task. */
 static inline u32 cookie_of_queued(struct task_struct *p)
 {
 	struct task_ctx *t = raw_task_ctx(p);
@@ -54,7 +54,7 @@ static inline u32 cookie_of_queued(struct task_struct *p)
 	return t ? cookie_of(p, shared(t->vm)) : 0;
 }
 
-/* Has `cpu` been ceded, and has nobody started beside it yet? */
+/* Has `cpu` been ceded, and has no task started on the SMT sibling yet? */
 static inline bool cookie_ceded(struct cpu_ctx *c, struct cpu_ctx *other, s32 partner)
 {
 	if (!shared(c->ceded))
@@ -65,7 +65,7 @@ static inline bool cookie_ceded(struct cpu_ctx *c, struct cpu_ctx *other, s32 pa
 	return false;
 }
 
-/* May one with this cookie start on `cpu`, where cookies matter? */
+/* May a vCPU with this cookie start on `cpu`, where cookies matter? */
 CALLED u32 cookie_fits(u32 cookie, s32 cpu)
 {
 	s32 partner = partner_of(cpu);
@@ -87,15 +87,16 @@ static inline bool cookie_admits(struct task_struct *p TRUSTED, u32 vm, s32 cpu)
 	return !with_cookies(cpu) || cookie_fits(cookie_of(p, vm), cpu);
 }
 
-/* May `p`, which is queued? */
+/* The same for `p`, which is queued. */
 CALLED u32 cookie_admits_queued(struct task_struct *p TRUSTED, s32 cpu)
 {
 	return !with_cookies(cpu) || cookie_fits(cookie_of_queued(p), cpu);
 }
 
 /*
- * Who is first of those who wait for `cpu` runs there, if it may; of the others, host tasks only:
- * it would never have the core if those went first that may run beside who is there.
+ * Runs on `cpu` the first task that waits for it and may start there. Behind a vCPU that may not,
+ * only host tasks are considered: it would never get the core if vCPUs that may run beside the one
+ * on the SMT sibling went first.
  */
 CALLED u32 move_admitted(s32 cpu)
 {
@@ -120,14 +121,15 @@ CALLED u32 move_admitted(s32 cpu)
 	return moved;
 }
 
-/* Nobody of those who wait for `cpu` could start: does somebody, so that it has to idle? */
+/* No task that waits for `cpu` could start: does one wait, so that `cpu` has to idle? */
 static inline bool cookie_waits(s32 cpu)
 {
 	return with_cookies(cpu) && queue_length(cpu);
 }
 
-/* Does somebody wait for the SMT sibling of `cpu` who may not run beside who has `cpu`, or last
- * had?
+/*
+ * Is the first task that waits for the SMT sibling of `cpu` kept out by the task that has `cpu`, or
+ * last had it?
  */
 CALLED u32 cookie_blocks(s32 cpu)
 {
@@ -146,7 +148,10 @@ CALLED u32 cookie_blocks(s32 cpu)
 	return cookie && shared(c->cur_cookie) && cookie != shared(c->cur_cookie);
 }
 
-/* `cpu` is left to those who wait for its SMT sibling: it idles until one of them has started. */
+/*
+ * `cpu` cedes the core to the tasks that wait for its SMT sibling: it idles until one has started
+ * there.
+ */
 CALLED u32 cookie_cede(s32 cpu)
 {
 	s32 partner = partner_of(cpu);
@@ -156,14 +161,14 @@ CALLED u32 cookie_cede(s32 cpu)
 	if (!c || !other)
 		return 0;
 	store(c->ceded, 1);
-	/* Never both: somebody must begin. */
+	/* Never both: one of them must start first. */
 	store(other->ceded, 0);
 	exchange(c->idle, 1);
 	kick(partner, KICK_IDLE);
 	return 1;
 }
 
-/* `p` has `cpu` from now on, or is about to: who waits for the SMT sibling may start beside it. */
+/* `p` gets `cpu`, or is about to: a task that waits for the SMT sibling may start beside it. */
 CALLED u32 cookie_turn(struct task_struct *p TRUSTED, u32 vm, s32 cpu)
 {
 	s32 partner = partner_of(cpu);
@@ -187,8 +192,10 @@ CALLED u32 cookie_turn(struct task_struct *p TRUSTED, u32 vm, s32 cpu)
 	return news;
 }
 
-/* `cpu` idles: who waits for the SMT sibling may start now. And who waits for `cpu` is not kept out
- * by a guest beside it, nor by one whose slice is over. */
+/*
+ * `cpu` idles: a task that waits for the SMT sibling may start. And a task that waits for `cpu` is
+ * not kept out by a vCPU on the SMT sibling that is away from home, or whose slice is over.
+ */
 CALLED u32 cookie_idles(s32 cpu, u64 now)
 {
 	s32 partner = partner_of(cpu);

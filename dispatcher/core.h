@@ -13,7 +13,7 @@
  * best with what runs on the SMT sibling: cycle accounting says so, as far as vCPUs' demands are
  * known. It may overtake the first in order only if it is owed less by no more than a sleeper's
  * credit, which is as much as a queue keeps of what a task is owed (fair_arrive()). Otherwise, a
- * vCPU that gets along with nobody would wait until all others are done.
+ * vCPU that gets along with none would wait until all others are done.
  */
 #ifndef CORUN_CORE_H
 #define CORUN_CORE_H
@@ -25,7 +25,7 @@
 #include "pull.h"
 #include "retention.h"
 
-/* "A few vCPUs" that fair order proposes and symbiosis picks from. */
+/* Number of candidates ("a few vCPUs") that fair order proposes and symbiosis picks from. */
 #define CANDIDATES 3u
 
 /* The parts of task_conf.demand: thousandths of the time alone, and percent of the cycles. */
@@ -44,7 +44,9 @@ static inline u64 demand_miss(u32 demand)
 	return demand >> 24;
 }
 
-/* What two with these demands lose to each other on a core, as far as who goes makes a difference.
+/*
+ * What two vCPUs with these demands lose to each other on a core, as far as the choice between
+ * candidates `a` makes a difference.
  */
 static inline u64 core_loss(u32 a, u32 b, u64 wait_wait, u64 miss_miss)
 {
@@ -56,8 +58,8 @@ static inline u64 core_loss(u32 a, u32 b, u64 wait_wait, u64 miss_miss)
 }
 
 /*
- * Who of those who wait for `from` shall run beside the SMT sibling of `cpu`? Its id; 0: the
- * first, for there is nothing to choose by.
+ * Which of the tasks that wait for `from` should run beside the SMT sibling of `cpu`? Returns its
+ * id; 0: the first, for there is nothing to choose by.
  */
 CALLED u32 best_match(s32 from, s32 cpu)
 {
@@ -80,14 +82,14 @@ CALLED u32 best_match(s32 from, s32 cpu)
 		u32 demand = wanted ? shared(wanted->demand) : 0;
 		u64 loss, vtime = queued_vtime(p);
 
-		/* Nobody goes before it. */
+		/* No task overtakes one that its cookie keeps waiting. */
 		if (!cookie_admits_queued(p, cpu))
 			break;
 		if (!looked)
 			latest = vtime + knobs.sleeper_credit;
 		else if (before(latest, vtime))
 			break;
-		/* Of who is not known nothing can be said: fair order. */
+		/* Without a known demand there is nothing to compare: fair order. */
 		if (!demand) {
 			best = 0;
 			break;
@@ -103,7 +105,7 @@ CALLED u32 best_match(s32 from, s32 cpu)
 	return best;
 }
 
-/* The next of those who wait for `cpu` runs there. */
+/* Runs the next task that waits for `cpu`. */
 static inline bool core_next(s32 cpu)
 {
 	u32 best = queue_length(cpu) > 1 ? best_match(cpu, cpu) : 0;
@@ -113,7 +115,7 @@ static inline bool core_next(s32 cpu)
 	return with_cookies(cpu) ? move_admitted(cpu) : move_first(cpu);
 }
 
-/* `cpu` borrows one of those who wait for its SMT sibling. */
+/* `cpu` borrows a task that waits for its SMT sibling. */
 static inline bool core_borrow_beside(s32 cpu, s32 partner)
 {
 	struct pull_rule rule = {.apart = with_cookies(cpu)};
@@ -124,7 +126,9 @@ static inline bool core_borrow_beside(s32 cpu, s32 partner)
 	return waiting && pull_from(partner, cpu, &rule);
 }
 
-/* `cpu` has nothing of its own: it borrows who waits for its SMT sibling, else who waits anywhere.
+/*
+ * `cpu` has no task of its own: it borrows one that waits for its SMT sibling, else one that waits
+ * anywhere.
  */
 static inline bool core_borrow(s32 cpu, s32 partner, struct cpu_ctx *c)
 {
@@ -135,7 +139,7 @@ static inline bool core_borrow(s32 cpu, s32 partner, struct cpu_ctx *c)
 	return with_cookies(cpu) ? pull_any(cpu, &apart) : pull_idle(cpu);
 }
 
-/* Has `t`, which runs on `cpu`, its home elsewhere? */
+/* Is the home of `t`, which runs on `cpu`, another pCPU? */
 static inline bool core_away(struct task_struct *p, struct task_ctx *t, s32 cpu)
 {
 	s32 home;
@@ -146,7 +150,10 @@ static inline bool core_away(struct task_struct *p, struct task_ctx *t, s32 cpu)
 	return home != NO_PCPU && home != cpu;
 }
 
-/* May a guest stay? As long as its home is busy and nothing is queued there. */
+/*
+ * May a vCPU that runs away from home stay? As long as its home is busy and no task is queued
+ * there.
+ */
 static inline bool guest_stays(struct task_struct *p, struct task_ctx *t)
 {
 	s32 home = home_of(p, t);
@@ -155,7 +162,7 @@ static inline bool guest_stays(struct task_struct *p, struct task_ctx *t)
 	return c && !shared(c->idle) && !queue_length(home);
 }
 
-/* core_turn() on a hardware thread that has a partner. */
+/* core_turn() on a host with cores. */
 RARE void core_turn_thread(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, s32 cpu,
 			   u64 now)
 {
@@ -171,12 +178,12 @@ RARE void core_turn_thread(struct task_struct *p, struct task_ctx *t, struct cpu
 	}
 	store(c->cur_is, is);
 	store(c->cur_demand, demand);
-	/* The kernel may have put somebody there whom the dispatcher did not. */
+	/* The kernel may have put a task there that the dispatcher did not. */
 	if (shared(c->held_since))
 		hold_count(c, false, now);
 }
 
-/* `t` has `cpu` from now on, or keeps it. On a host without cores nobody asks what it is there. */
+/* `t` gets `cpu` or keeps it. On a host without cores CUR_* and demands are not needed. */
 INLINED void core_turn(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, s32 cpu,
 		       u64 now)
 {
@@ -185,7 +192,10 @@ INLINED void core_turn(struct task_struct *p, struct task_ctx *t, struct cpu_ctx
 	store(c->held, 0);
 }
 
-/* May `t`, just woken, start on `cpu` at once, if that idles? Not if it is held for another one. */
+/*
+ * May `t`, which just woke, start at once on `cpu` if that is idle? Not if it is held for another
+ * vCPU.
+ */
 static inline bool core_may_start(struct task_struct *p, struct task_ctx *t, s32 cpu)
 {
 	struct cpu_ctx *c = cpu_at(cpu);
@@ -199,8 +209,10 @@ static inline bool core_may_start(struct task_struct *p, struct task_ctx *t, s32
 	return !with_cookies(cpu) || (!queue_length(cpu) && cookie_admits(p, t->vm, cpu));
 }
 
-/* `cpu`, which idled, has work of its own: if it was called for a task that waits elsewhere,
- * another idle one is called instead. */
+/*
+ * `cpu`, which idled, has work of its own: if it was called for a task that waits elsewhere,
+ * another idle pCPU is called instead.
+ */
 static inline void core_pass_call(s32 cpu, struct cpu_ctx *c)
 {
 	s32 i;
@@ -233,8 +245,10 @@ static inline void core_claimed(struct task_struct *p, struct task_ctx *t, s32 c
 	core_pass_call(cpu, c);
 }
 
-/* Wakes a pCPU that idles while `p`, queued on `cpu`, waits: the SMT sibling, else any other. Who
- * has been dormant on the SMT sibling for long enough lets it go first. */
+/*
+ * Wakes an idle pCPU for `p`, which is queued on `cpu`: the SMT sibling, else any other. If the SMT
+ * sibling runs a vCPU that has been dormant for long enough, `p` goes first there.
+ */
 static inline void core_call(struct task_struct *p, struct task_ctx *t, s32 cpu, u64 now)
 {
 	s32 partner = partner_of(cpu);
@@ -262,7 +276,7 @@ static inline void core_call(struct task_struct *p, struct task_ctx *t, s32 cpu,
 	}
 }
 
-/* Shall `t`, just queued on `cpu`, have it at once? `how` it was, see enum wake. */
+/* Should `t`, just queued on `cpu`, have it at once? `how`: enum wake. */
 static inline bool core_preempts(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c,
 				 s32 cpu, u32 how, u64 now)
 {

@@ -3,10 +3,10 @@
  * corun's dispatcher: the sched_ext callbacks, thin. The decisions live in the headers, by theme.
  *
  * What happens to a task: when it wakes, select_cpu gives it a place (placement.h). enqueue queues
- * it there in fair order (enqueue.h, fair.h), or hands it the pCPU if it is owed more than who has
- * it. dispatch gives a pCPU its next task (dispatch.h): from its own queue, or, if that is empty,
- * from others' (pull.h). running and stopping keep the accounts; when the task blocks, stopping
- * also marks it as waiting (task_state.h).
+ * it there in fair order (enqueue.h, fair.h), or hands it the pCPU if it is owed more than the task
+ * that has it. dispatch gives a pCPU its next task (dispatch.h): from its own queue, or, if that is
+ * empty, from the queues of others (pull.h). running and stopping keep the accounts; when the task
+ * blocks, stopping also marks it as waiting (task_state.h).
  *
  * The same file is compiled to BPF for the kernel and natively for the simulator
  * (platform/platform.h).
@@ -117,9 +117,9 @@ CALLBACK(void, corun_dispatch, s32 cpu, struct task_struct *prev)
 }
 
 /*
- * `t` starts on `cpu`, and ran on another one last, if on any. A pCPU that falls idle for a moment
- * takes whoever waits anywhere: where it shares its core, and nobody else waits here, `cpu` looks
- * for a core that idles as soon as this turn is over, see finds_idle_core().
+ * `t` starts on `cpu`, and ran on another pCPU last, if it ran at all. A pCPU that falls idle for a
+ * moment takes any waiting task: if `cpu` shares its core, and no other task waits here, it looks
+ * for an idle core as soon as this turn is over, see finds_idle_core().
  */
 RARE void started_elsewhere(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u64 now)
 {
@@ -139,8 +139,8 @@ static inline bool is_changed(struct task_ctx *t, s32 cpu)
 
 /*
  * `t` starts on `cpu`, where it was not queued: it was pulled, and starts out of turn; or it was
- * `changed` while it ran. In the latter case all that it ran ahead still counts: a task may change
- * its own affinity as often as it likes, and must not gain by it.
+ * `changed` while it ran. In the latter case all of its lead still counts: a task may change its
+ * own affinity as often as it likes, and must not gain by it.
  */
 RARE void starts_unqueued(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, bool changed)
 {
@@ -152,7 +152,7 @@ RARE void starts_unqueued(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, bool c
 	t->rest = 0;
 }
 
-/* If somebody changes `p` while it runs, this is called on the pCPU of that somebody. */
+/* If another task changes `p` while `p` runs, this is called on the pCPU of that other task. */
 CALLBACK(void, corun_running, struct task_struct *p)
 {
 	struct task_ctx *t = callback_begin(OP_RUNNING, p, 0);
@@ -223,7 +223,7 @@ static inline void interrupted(struct task_ctx *t, u64 now)
 	turn_cut(t, c, now);
 }
 
-/* `t`, which ran, goes to wait; or it is taken off its pCPU to be changed, and queued at once. */
+/* `t`, which ran, blocks; or it is taken off its pCPU to be changed, and queued at once. */
 static inline void blocks(struct task_struct *p, struct task_ctx *t, u64 now)
 {
 	s32 cpu = t->cpu;
@@ -236,8 +236,10 @@ static inline void blocks(struct task_struct *p, struct task_ctx *t, u64 now)
 	turn_to(t, TASK_WAITING, now);
 }
 
-/* Blocking is seen here: the kernel's `quiescent` would tell the same, at the cost of one more
- * callback. */
+/*
+ * Blocking is handled here: the kernel's `quiescent` would tell the same, at the cost of one more
+ * callback.
+ */
 CALLBACK(void, corun_stopping, struct task_struct *p, bool runnable)
 {
 	struct task_ctx *t = callback_begin(OP_STOPPING, p, runnable);
@@ -260,7 +262,8 @@ CALLBACK(void, corun_stopping, struct task_struct *p, bool runnable)
 	callback_end(0);
 }
 
-/* `p`, which runs, lets others go first: `to`, which waits somewhere, or anybody (sched_yield()).
+/*
+ * `p`, which runs, lets other tasks go first: `to`, which waits somewhere, or any (sched_yield()).
  */
 CALLBACK(bool, corun_yield, struct task_struct *p, struct task_struct *to)
 {
@@ -356,7 +359,7 @@ TIMER_CALLBACK(corun_timer, s32 cpu)
 	callback_end(0);
 }
 
-/* The release timer of `cpu` fired, on that pCPU: those parked there may have something left. */
+/* The release timer of `cpu` fired, on that pCPU: tasks parked there may have something left. */
 TIMER_CALLBACK(corun_release, s32 cpu)
 {
 	struct cpu_ctx *c = cpu_at(cpu);

@@ -4,16 +4,16 @@
  *
  * The hardware threads of an SMT core share its units: two that compute have some 60 % of a core
  * each. So an idle pCPU is worse beside a busy SMT sibling than on a core that idles, and better
- * than one where somebody has to be waited for. The kernel's own schedulers look for idle cores
+ * than one with a task to wait for. The kernel's own schedulers look for idle cores
  * first as well (select_idle_core() in kernel/sched/fair.c, scx_select_cpu_dfl() in ext_idle.c).
  */
 #ifndef CORUN_CROWDING_H
 #define CORUN_CROWDING_H
 
-/* From here on, somebody is there. */
+/* From this value on, the pCPU has tasks. */
 #define LOADED 2u
 
-/* `load`: of the tasks ready or running there; `beside`: the SMT sibling has some. */
+/* `load`: of the tasks ready or running on the pCPU; `beside`: the SMT sibling has tasks. */
 static inline u64 crowding(u64 load, bool beside)
 {
 	if (!load)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Who has a pCPU next, in fair order.
+ * Which task a pCPU runs next, in fair order.
  *
  * A pCPU whose task has left takes the next one of its own queue, else pulls one that waits
  * elsewhere (pull.h), else idles. If its task wants to go on, there are two questions more: is its
- * turn over (turn.h), and is it owed less than the first who waits?
+ * turn over (turn.h), and is it owed less than the first waiting task?
  *
  * Gangs and SMT cores choose otherwise: dispatch_gangs.h, dispatch_core.h.
  */
@@ -24,8 +24,10 @@
 #include "turn.h"
 #include "yield.h"
 
-/* The rate at which the virtual time of `t`, of a VM or a group, advances on `c`, which it has from
- * now on or keeps. It changes when the weights of others do. */
+/*
+ * The rate at which the virtual time of `t`, of a VM or a cgroup, grows on `c`, which it gets or
+ * keeps. It changes when the weights of other tasks do.
+ */
 RARE u64 turn_rate(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, u64 now)
 {
 	u64 rate;
@@ -37,8 +39,10 @@ RARE u64 turn_rate(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c,
 	return rate;
 }
 
-/* `t` has `cpu` from now on, for a slice or for the rest of its turn: the pCPU's clock advances,
- * and the slice begins. */
+/*
+ * `t` gets `cpu`, for a slice or for the rest of its turn: the pCPU's clock advances, and the slice
+ * begins.
+ */
 INLINED void turn_begins(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, s32 cpu,
 			 u64 now)
 {
@@ -83,9 +87,9 @@ CALLED u32 keep(s32 cpu, struct task_struct *prev TRUSTED, struct task_ctx *t, u
 }
 
 /*
- * `cpu` idles from now on, unless somebody has just been queued here. Whoever queues a task queues
- * it first and reads `idle` afterwards; here `idle` is written first and the queue read afterwards:
- * at least one of the two sees the other.
+ * `cpu` idles, unless a task has just been queued here. A callback that queues a task queues it
+ * first and reads `idle` afterwards; here `idle` is written first and the queue read afterwards: at
+ * least one of the two sees the other.
  */
 static inline void idles(s32 cpu, struct cpu_ctx *c)
 {
@@ -94,7 +98,7 @@ static inline void idles(s32 cpu, struct cpu_ctx *c)
 		store(c->idle, 0);
 }
 
-/* Nobody waits for `cpu`: it pulls a task that waits elsewhere, or idles. */
+/* No task waits for `cpu`: it pulls one that waits elsewhere, or idles. */
 RARE void dispatch_idle(s32 cpu, struct cpu_ctx *c)
 {
 	if (!pull_idle(cpu))
@@ -134,7 +138,7 @@ RARE void dispatch_or_keep(s32 cpu, struct cpu_ctx *c, struct task_struct *prev,
 	}
 }
 
-/* Nobody runs on `cpu`: it takes a task that waits for it, else one that waits elsewhere. */
+/* No task runs on `cpu`: it takes one that waits for it, else one that waits elsewhere. */
 static inline void dispatch_next(s32 cpu, struct cpu_ctx *c)
 {
 	if (!move_next(cpu, c))

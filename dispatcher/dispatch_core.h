@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Who has a hardware thread of a core next, where plans ask for cores (core.h): its own vCPUs, then
- * one borrowed from the SMT sibling or from elsewhere. A thread may also be held for a halted vCPU
- * (retention.h), or has to idle since nobody who waits may share the core (cookie.h).
+ * Which task a hardware thread of a core runs next, where plans ask for cores (core.h): its own
+ * vCPUs, then one borrowed from the SMT sibling or from elsewhere. A hardware thread may also be
+ * held for a halted vCPU (retention.h), or have to idle since no waiting task may share the core
+ * (cookie.h).
  */
 #ifndef CORUN_DISPATCH_CORE_H
 #define CORUN_DISPATCH_CORE_H
@@ -13,7 +14,7 @@
 #include "platform/platform.h"
 #include "retention.h"
 
-/* `cpu`, a hardware thread of a core, idles from now on: as in idles(). */
+/* `cpu`, a hardware thread of a core, idles: as in idles(). */
 RARE void core_idles(s32 cpu, struct cpu_ctx *c, u64 now)
 {
 	exchange(c->idle, 1);
@@ -60,8 +61,10 @@ static inline void core_dispatch_or_keep(s32 cpu, s32 partner, struct cpu_ctx *c
 	core_idles(cpu, c, now);
 }
 
-/* Decides who is next on `cpu` if it is a hardware thread of a core under a plan; else returns
- * false: the callers' order holds. */
+/*
+ * Chooses the next task of `cpu` if that is a hardware thread of a core under a plan; else returns
+ * false, and the caller chooses.
+ */
 RARE bool dispatch_thread(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, struct task_ctx *t)
 {
 	s32 partner = partner_of(cpu);

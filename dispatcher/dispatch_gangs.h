@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Who has a pCPU next on a host with gangs: the best by rank, of equal ranks the one that is owed
- * most (gang_pick.h). If nobody may start, the pCPU idles, and looks again before anybody starves.
+ * Which task a pCPU runs next on a host with gangs: the best by rank, of equal ranks the one that
+ * is owed most (gang_pick.h). If no task may start, the pCPU idles, and looks again before any task
+ * starves.
  */
 #ifndef CORUN_DISPATCH_GANGS_H
 #define CORUN_DISPATCH_GANGS_H
@@ -13,7 +14,9 @@
 #include "starve.h"
 #include "timer.h"
 
-/* The rank of `prev`, which runs on `cpu`; RANK_NOT if nobody runs there or it may not stay. */
+/*
+ * The rank of `prev`, which runs on `cpu`; RANK_NOT if no task runs there or `prev` may not stay.
+ */
 RARE u32 rank_of_current(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, struct task_ctx *t,
 			 u64 now)
 {
@@ -25,7 +28,7 @@ RARE u32 rank_of_current(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, s
 	return rank_of(&r);
 }
 
-/* What gang_choice.stays is, if `t`, or nobody, runs and has this rank. */
+/* The value of gang_choice.stays if `t` runs with this rank; `t` is NULL if no task runs. */
 static inline u16 stays_as(u32 rank, struct task_ctx *t)
 {
 	if (!t || rank == RANK_NOT)
@@ -41,7 +44,7 @@ static inline bool slot_is_over(struct task_ctx *t, u64 now)
 	return g.mode == GANG_STRICT && !slot_is_open(now);
 }
 
-/* `cpu` is to idle: those who may not start now are looked at again before they starve. */
+/* `cpu` is to idle: tasks that may not start now are checked again before they starve. */
 RARE void idle_for_now(s32 cpu, struct cpu_ctx *c, u64 again, u64 now)
 {
 	struct gang_choice best = {.again = again, .now = now};
@@ -56,7 +59,10 @@ RARE void idle_for_now(s32 cpu, struct cpu_ctx *c, u64 again, u64 now)
 		look_in(c, cpu, best.again < STARVE_LOOK ? best.again : STARVE_LOOK, now);
 }
 
-/* On a host with gangs: who is next on `cpu`, `prev` among others if it still wants it? */
+/*
+ * On a host with gangs: chooses the next task of `cpu`, which may be `prev` if that wants to run
+ * on.
+ */
 RARE void dispatch_gangs(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, struct task_ctx *t)
 {
 	u64 now = now_ns();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * From becoming ready to standing in a queue.
+ * What happens to a task from becoming ready to being queued.
  *
- * make_ready() gives a task a place (placement.h) and tells it the time by the clock there.
+ * make_ready() gives a task a place (placement.h) and a virtual time by the clock there.
  * enqueue_at() queues it in fair order (fair.h), or with the rest of its turn (turn.h), and has its
  * pCPU interrupted if it should not wait for the next switch. park() queues it apart if its quota
  * is used up (quota.h).
@@ -25,10 +25,9 @@
 #include "turn.h"
 
 /*
- * `t`, placed on the pCPU of `c`, gets a virtual time by the clock there. Either it comes from a
- * wait; or it was `ready` before and had to leave where it was: then all that it ran ahead still
- * counts, or it would get more than its share by moving. Inlined, since a call costs each wake-up
- * more (docs/cost.md).
+ * `t`, placed on the pCPU of `c`, gets a virtual time by the clock there. Either it has waited; or
+ * it was `ready` before and had to leave its pCPU: then all of its lead still counts, or it would
+ * get more than its share by moving. Inlined, since a call costs each wake-up more (docs/cost.md).
  */
 INLINED void arrive(struct task_ctx *t, struct cpu_ctx *c, bool ready)
 {
@@ -42,7 +41,7 @@ INLINED void arrive(struct task_ctx *t, struct cpu_ctx *c, bool ready)
 	t->rest = 0;
 }
 
-/* Chooses a place for `t`, which becomes ready or has to leave where it is. Returns its pCPU. */
+/* Chooses a pCPU for `t`, which becomes ready or has to leave its pCPU. Returns it. */
 INLINED struct cpu_ctx *make_ready(struct task_struct *p, struct task_ctx *t, s32 prev, u64 now)
 {
 	bool ready = t->state == TASK_READY;
@@ -69,8 +68,10 @@ INLINED struct cpu_ctx *make_ready(struct task_struct *p, struct task_ctx *t, s3
 	return c;
 }
 
-/* wake_pcpu() for a hardware thread with a partner: if `t` does not interrupt who runs there,
- * another hardware thread that idles is called for it. */
+/*
+ * wake_pcpu() for a hardware thread with a partner: if `t` does not preempt the task that runs
+ * there, another hardware thread that idles is called for it.
+ */
 RARE void wake_core(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, u32 how, u64 now)
 {
 	s32 cpu = t->cpu;
@@ -79,7 +80,10 @@ RARE void wake_core(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c
 		kick(cpu, KICK_PREEMPT);
 		return;
 	}
-	/* If nobody of ours runs there, dispatch may never have been called since it went idle. */
+	/*
+	 * If no task of this scheduler runs there, dispatch may never have been called since it
+	 * went idle.
+	 */
 	if (with_cookies(cpu) && !shared(c->runs))
 		kick(cpu, KICK_IDLE);
 	core_call(p, t, cpu, now);
@@ -87,7 +91,7 @@ RARE void wake_core(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c
 
 /*
  * Makes `cpu` look at its queue if `t`, just put there, should not wait for the next switch.
- * `fair`: by fair order it is owed so much that it should not.
+ * `fair`: fair order says that it should not, since it is owed so much.
  */
 static inline void wake_pcpu(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, s32 cpu,
 			     bool fair, u64 now)
@@ -114,10 +118,10 @@ static inline void wake_pcpu(struct task_struct *p, struct task_ctx *t, struct c
 }
 
 /*
- * `t`, which woke, is owed more than who runs on its pCPU: may it be given that pCPU at once,
- * without going through the queue? Not if another task was just given it (`runs` is 0 then): the
- * two go in order. Nor if no task of this class runs there: other pCPUs cannot pull a task that was
- * handed over, and one of a higher class may run for long.
+ * `t`, which woke, is owed more than the task that runs on its pCPU: may it be given that pCPU at
+ * once, without going through the queue? Not if another task was just given it (`runs` is 0 then):
+ * the two go in order. Nor if no task of this class runs there: other pCPUs cannot pull a task that
+ * was handed over, and a task of a higher class may run for long.
  */
 static inline bool may_hand_over(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c)
 {

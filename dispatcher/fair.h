@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Fair order: who is owed pCPU time, by weighted virtual time.
+ * Fair order: which task is owed pCPU time, by weighted virtual time.
  *
- * A task's virtual time grows while it runs, the slower the more weight it has; the queue of a pCPU
- * is ordered by it, so that everybody's virtual time advances alike and pCPU time is shared by
+ * A task's virtual time grows while it runs, the slower the more weight it has. The queue of a pCPU
+ * is ordered by it, so that the virtual time of all tasks advances alike and pCPU time is shared by
  * weight. A VM with a weight of its own shares that among its vCPUs that want to run, in proportion
- * to their weights: the total is fixed, however many vCPUs the VM has. Where tasks' cgroups are
- * known, it is those that share (group.h), to any depth.
+ * to their weights: the total is fixed, however many vCPUs the VM has. If tasks' cgroups are known,
+ * the cgroups share (group.h), to any depth.
  *
  * Each pCPU has a clock, the highest virtual time that has started there. What a task may carry to
- * another pCPU, or through a wait, is clamped around that clock on both sides: nobody hoards time
- * by waiting, and neither is a task that comes with an advance locked out, nor does it push the
- * clock so far that those who wake after it are.
+ * another pCPU, or through a wait, is clamped around that clock on both sides: no task hoards time
+ * by waiting, a task that comes with an advance is not locked out, and it does not push the clock
+ * so far that tasks which wake after it are.
  */
 #ifndef CORUN_FAIR_H
 #define CORUN_FAIR_H
@@ -22,12 +22,12 @@
 
 /* Rates are fixed-point: RATE_ONE means that virtual time grows as time does. */
 #define RATE_ONE 1024u
-/* Bounds that keep every product below 2^63: no run is charged at more than this … */
+/* Bounds that keep every product below 2^63: no run is charged at a higher rate than this … */
 #define RATE_MAX (RATE_ONE << 14)
 /* … and no more than this at once, ns. */
 #define CHARGE_MAX 10000000000ull
 
-/* How far ahead of a clock is as good as any, ns of virtual time: half of what before() tells. */
+/* A bound on a lead that is as good as none, ns of virtual time: half of what before() can tell. */
 #define FAIR_ANY_LEAD (1ull << 62)
 
 static inline bool before(u64 a, u64 b)
@@ -40,7 +40,7 @@ static inline u64 later(u64 a, u64 b)
 	return before(a, b) ? b : a;
 }
 
-/* A weight of `t`, as much of it as its share among its siblings says. */
+/* `weight`, scaled by the share of `t` among its siblings. */
 static inline u32 fair_shared(struct task_ctx *t, u64 weight)
 {
 	if (t->share)
@@ -54,16 +54,16 @@ static inline u32 fair_weight(struct task_struct *p, struct task_ctx *t)
 	return fair_shared(t, weight_of(p));
 }
 
-/* How fast the virtual time of `t` grows by its own weight: far from all bounds. */
+/* How fast the virtual time of `t` grows by its own weight; no bound is near. */
 static inline u64 fair_own_rate(u64 weight)
 {
-	/* Mostly it is that, and dividing is dear. */
+	/* The usual case; a division costs more. */
 	if (weight == WEIGHT_NEUTRAL)
 		return RATE_ONE;
 	return (u64)WEIGHT_NEUTRAL * RATE_ONE / (weight ? weight : 1);
 }
 
-/* The same of a vCPU, by its VM's weight, if that has one. */
+/* The same for a vCPU: by its VM's weight, if the VM has one. */
 RARE u64 fair_vm_rate(struct task_ctx *t, u64 weight)
 {
 	u64 rate = (u64)WEIGHT_NEUTRAL * RATE_ONE;
@@ -82,8 +82,8 @@ RARE u64 fair_vm_rate(struct task_ctx *t, u64 weight)
 }
 
 /*
- * How fast the virtual time of `t` grows while it runs. In cgroups, a share among siblings scales
- * what it has there: their sum is that of the VM if all of them want to run.
+ * How fast the virtual time of `t` grows while it runs. With cgroups, a share among siblings scales
+ * what the vCPU has in its cgroup: the shares add up to that of the VM if all siblings want to run.
  */
 static inline u64 fair_rate(struct task_struct *p, struct task_ctx *t)
 {
@@ -105,7 +105,7 @@ static inline u64 fair_rate(struct task_struct *p, struct task_ctx *t)
 	return rate ? rate : 1;
 }
 
-/* What a task with this rate weighs on a pCPU: its share of its VM's weight. */
+/* The load of a task with this rate on a pCPU: its share of its VM's weight. */
 static inline u32 fair_load_at(u64 rate)
 {
 	u64 load = (u64)WEIGHT_NEUTRAL * RATE_ONE / rate;
@@ -113,19 +113,19 @@ static inline u32 fair_load_at(u64 rate)
 	return load ? (u32)load : 1;
 }
 
-/* Does only the own weight of `t` count, and nobody else's? */
+/* Does only its own weight count for `t`, and neither a VM's nor a cgroup's? */
 static inline bool fair_alone(struct task_ctx *t)
 {
 	return t->vm == NO_VM && !t->group;
 }
 
-/* What `t` weighs on a pCPU. */
+/* The load of `t` on a pCPU. */
 static inline u32 fair_load(struct task_struct *p, struct task_ctx *t)
 {
 	return fair_alone(t) ? weight_of(p) : fair_load_at(fair_rate(p, t));
 }
 
-/* `delta` ns on a pCPU in virtual time. */
+/* What `delta` ns on a pCPU cost in virtual time. */
 static inline u64 fair_cost(u64 delta, u64 rate)
 {
 	if (delta > CHARGE_MAX)
@@ -146,9 +146,9 @@ static inline void fair_charge(struct task_struct *p, struct task_ctx *t, u64 no
 }
 
 /*
- * `t` joins `cpu`: its virtual time is told by the clock there. It keeps what it was behind or
- * ahead of the clock it comes from, but not more than a credit behind: with more it would run for
- * long before anybody who wakes; nor more than `ahead`.
+ * `t` joins `cpu`: its virtual time is converted to the clock there. It stays as far behind or
+ * ahead as it was by the clock it comes from, but at most a credit behind: otherwise it would run
+ * for long before any task that wakes; and at most `ahead` ahead.
  */
 static inline void fair_arrive(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u64 ahead)
 {
@@ -167,10 +167,11 @@ static inline void fair_arrive(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u
 }
 
 /*
- * `t`, charged up to now, goes on running on `cpu` or begins to, at `rate`: the clock goes on. Not
- * if it runs out of turn, being urgent (gang_demand.h) while others are there, nor if it `goes_on`
- * with its turn (turn.h): the clock tells where turns begin. Otherwise each part of a turn would
- * move the clock on, and a task that wakes would be queued behind others that were there before it.
+ * `t`, charged up to now, goes on running on `cpu` or begins to, at `rate`: the clock advances. Not
+ * if the task runs out of turn, being urgent (gang_demand.h) while other tasks are there, nor if it
+ * `goes_on` with its turn (turn.h): the clock tells where turns begin. Otherwise each part of a
+ * turn would advance the clock, and a task that wakes would be queued behind others that were there
+ * before it.
  */
 static inline void fair_clock(struct task_ctx *t, struct cpu_ctx *cpu, u64 rate, bool goes_on,
 			      u64 now)
@@ -184,7 +185,7 @@ static inline void fair_clock(struct task_ctx *t, struct cpu_ctx *cpu, u64 rate,
 	store(cpu->cur_rate, rate);
 }
 
-/* The virtual time of whoever runs on `cpu`, at `now`. */
+/* The virtual time of the task that runs on `cpu`, at `now`. */
 static inline u64 fair_current(struct cpu_ctx *cpu, u64 now)
 {
 	u64 since = shared(cpu->cur_since);
@@ -193,7 +194,7 @@ static inline u64 fair_current(struct cpu_ctx *cpu, u64 now)
 	return shared(cpu->cur_vtime) + fair_cost(ran, shared(cpu->cur_rate));
 }
 
-/* Is `t`, just woken, owed so much more than the running task that it should not wait? */
+/* Is `t`, which just woke, owed so much more than the running task that it should not wait? */
 static inline bool fair_preempts(struct task_ctx *t, struct cpu_ctx *cpu, u64 now)
 {
 	u64 gran = t->claims ? t->gran : knobs.wakeup_gran;

@@ -6,16 +6,16 @@
  *
  *   dynamic      gang_dynamic.h   siblings are called when the first of them gets its turn
  *   strict       gang_strict.h    siblings start together in time slots, or not at all
- *   demand       gang_demand.h    who is woken by a sibling runs at once, for a short while
+ *   demand       gang_demand.h    a vCPU woken by a sibling runs at once, for a short while
  *   relaxed, relaxed-all
- *                gang_relaxed.h   who is ahead of its siblings is stopped until they catch up
- *   asymmetric   gang_asymmetric.h   each has a weight and a rescheduling latency of its own
+ *                gang_relaxed.h   a vCPU ahead of its siblings is stopped until they catch up
+ *   asymmetric   gang_asymmetric.h   each vCPU has its own weight and rescheduling latency
  *
- * A mode speaks by ranks: what it thinks of a vCPU on a pCPU at a moment. gang_pick.h puts the best
- * rank first, and within a rank fair order decides. Time is charged as ever, so that what a gang
- * gets out of turn it pays for later.
+ * A mode decides by ranks: how much it wants a vCPU to run on a pCPU at a moment. gang_pick.h
+ * chooses the best rank, and within a rank fair order decides. Run time is charged as usual, so
+ * that what a gang gets out of turn it pays for later.
  *
- * However a mode ranks them, tasks that have been ready for STARVE_LIMIT run (starve.h).
+ * Whatever the ranks, tasks that have been ready for STARVE_LIMIT run (starve.h).
  */
 #ifndef CORUN_GANG_H
 #define CORUN_GANG_H
@@ -25,16 +25,19 @@
 #include "platform/platform.h"
 #include "vm.h"
 
-/* May a task start on a pCPU? From no to at once. */
+/* May a task start on a pCPU? From "no" to "at once". */
 enum gang_rank {
 	RANK_NOT = 0,	   /* it may not */
 	RANK_FILL = 1,	   /* if the pCPU would idle otherwise */
-	RANK_ORDINARY = 2, /* when it is its turn in fair order */
-	RANK_TARGET = 3,   /* before those: its gang was called here */
-	RANK_URGENT = 4,   /* before all: a sibling waits for it */
+	RANK_ORDINARY = 2, /* in its turn of fair order */
+	RANK_TARGET = 3,   /* before ordinary ones: its gang was called here */
+	RANK_URGENT = 4,   /* before all others: a sibling waits for it */
 };
 
-/* A task's VM with its gang; mode GANG_NONE if it has none, and then the rest is not to be used. */
+/*
+ * A task's VM with its gang. In mode GANG_NONE there is no gang, and the other fields must not be
+ * used.
+ */
 struct gang {
 	struct vm_ctx *vm;
 	struct vm_conf *conf;
@@ -65,15 +68,15 @@ INLINED struct gang gang_of(struct task_ctx *t)
 }
 
 /*
- * May `t` have a gang? Asked first: on most hosts nobody has one. What gangs know of a task
- * (urgent, member, claims and what comes with them) only vCPUs have.
+ * May `t` have a gang? Checked first, since most hosts have no gangs. Only vCPUs use the fields
+ * that gangs keep in a task (urgent, member, claims and those that belong to them).
  */
 static inline bool has_gang(struct task_ctx *t)
 {
 	return t->vm != NO_VM && with_gangs();
 }
 
-/* `t`, of whose own callback this is, on `cpu`. */
+/* `t` as ranked on `cpu`; to be used in callbacks of `t` itself only. */
 INLINED struct ranked ranked(struct task_ctx *t, s32 cpu, bool runs, u64 now)
 {
 	return (struct ranked){
@@ -87,7 +90,7 @@ INLINED struct ranked ranked(struct task_ctx *t, s32 cpu, bool runs, u64 now)
 	};
 }
 
-/* Ready or running vCPUs of the gang on `cpu`. */
+/* Number of the gang's vCPUs that are ready or running on `cpu`. */
 static inline u32 gang_here(struct gang *g, s32 cpu)
 {
 	return shared(g->vm->here[opaque((u32)cpu) % MAX_PCPUS]);

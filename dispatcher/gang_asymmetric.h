@@ -1,37 +1,38 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Asymmetric co-scheduling: Jupiter's hold on vCPUs (dissertation, §4.4.1): each vCPU of a VM has
- * a weight among its siblings and a rescheduling latency of its own, since not all of them need the
- * same priority for the VM to get on. Which they are is for the policy to find out, period by
- * period; this is how they are kept.
+ * Asymmetric co-scheduling: Jupiter's control over vCPUs (dissertation, §4.4.1). Each vCPU of a VM
+ * has a weight among its siblings and a rescheduling latency of its own, since not all of them need
+ * the same priority for the VM to make progress. The policy finds out which they need, period by
+ * period; this file enforces it.
  *
- * The weight scales the share of the VM's weight (fair.h). The latency is a bound: a vCPU that has
- * been ready for so long is next, before all whose time has not come, and among several the one
- * whose time came first. It counts from a wake-up, or from when the vCPU lost its pCPU before its
- * slice was over; who has used up a slice takes its place in fair order. And it holds for as much
- * run time in a period as the policy has allotted to the vCPU, its entitlement, so that who has had
- * its due out of turn waits like anybody else. Only a latency below the neutral one is a promise:
- * all cannot be next within what is everybody's, and in fair order each has its turn anyway.
+ * The weight scales the vCPU's share of the VM's weight (fair.h). The latency is a bound: a vCPU
+ * that has been ready for this long is next, before all tasks whose deadline has not come; among
+ * several, the one with the earliest deadline is. It counts from a wake-up, or from when the vCPU
+ * lost its pCPU before its slice was over; a vCPU that has used up a slice takes its place in fair
+ * order. The bound holds for as much run time in a period as the policy has allotted to the vCPU,
+ * its entitlement, so that a vCPU that has had its due out of turn waits like any other task. Only
+ * a latency below the neutral one is a promise: not every vCPU can be next within the latency that
+ * all have, and in fair order each has its turn anyway.
  *
- * A pCPU looks when a slice ends. So a vCPU is next if its time comes before the end of one more
- * slice; and who wakes takes the pCPU from who runs if its time comes before that one's slice ends:
- * the timer of another pCPU cannot be set from here. Else it waits. A latency also scales the lead
- * in virtual time with which a waking vCPU preempts at once: in Linux, that lead
- * (sched_wakeup_granularity) is the latency, one for all.
+ * A pCPU picks again when a slice ends. So a vCPU is next if its deadline comes before the end of
+ * one more slice. A vCPU that wakes preempts the running task if its deadline comes before that
+ * task's slice ends, since the timer of another pCPU cannot be set from here; otherwise it waits.
+ * The latency also scales the lead in virtual time with which a waking vCPU preempts at once: in
+ * Linux, that lead (sched_wakeup_granularity) is the latency, one for all.
  *
- * For the policy, two things are counted: starts after the latency has passed, and the siblings
- * that woke a vCPU. The waker is who runs on the pCPU that the wake-up comes from: the sibling
- * itself where its IPI is an exit, but whoever was interrupted where hardware delivers IPIs.
+ * Two things are counted for the policy: starts after the latency has passed, and the siblings that
+ * woke a vCPU. The waker is the task that runs on the pCPU that the wake-up comes from: the sibling
+ * itself if its IPI causes an exit, but whichever task was interrupted if hardware delivers IPIs.
  */
 #ifndef CORUN_GANG_ASYMMETRIC_H
 #define CORUN_GANG_ASYMMETRIC_H
 
 #include "gang.h"
 
-/* Extreme shares are bounded to this part of SHARE_ONE, and to as many times it. */
+/* Bounds of shares: from SHARE_ONE divided by this to SHARE_ONE times this. */
 #define SHARE_RANGE 64u
 
-/* `t` weighs `share` from now on; its VM's active weight follows. */
+/* Sets the share of `t`; the active weight of its VM follows. */
 static inline void asymmetric_weigh(struct task_struct *p, struct task_ctx *t, struct vm_ctx *vm,
 				    u32 share)
 {
@@ -47,7 +48,7 @@ static inline void asymmetric_weigh(struct task_struct *p, struct task_ctx *t, s
 	t->active_weight = weight;
 }
 
-/* What `t` may still run in its period under the promise of its latency. */
+/* How long `t` may still run in its period under the promise of its latency. */
 static inline u64 asymmetric_left(struct task_ctx *t, u64 allotment, u64 period, u64 now)
 {
 	u64 used;
@@ -60,7 +61,7 @@ static inline u64 asymmetric_left(struct task_ctx *t, u64 allotment, u64 period,
 	return used < allotment ? allotment - used : 0;
 }
 
-/* What the policy says of `t` by now; if it becomes `ready`, by when it is to run. */
+/* Reads what the policy wants for `t`; if `t` becomes `ready`, sets its deadline. */
 static inline void asymmetric_claim(struct task_struct *p, struct task_ctx *t, struct gang *g,
 				    bool ready, u64 now)
 {
@@ -90,7 +91,7 @@ static inline void asymmetric_claim(struct task_struct *p, struct task_ctx *t, s
 		t->urgent_since = 0;
 		return;
 	}
-	/* One input after the other: compilers order the arguments of a call differently. */
+	/* One recorded input per statement: compilers evaluate arguments in different orders. */
 	allotment = shared(conf->allotment);
 	period = shared(g->conf->period);
 	left = asymmetric_left(t, allotment, period, now);
@@ -105,7 +106,7 @@ static inline bool asymmetric_cut_short(struct task_ctx *t, u64 now)
 	return c && before(now, shared(c->slice_end));
 }
 
-/* The VM of `t` is in another mode by now. */
+/* The VM of `t` is in another mode now: ends its claims. */
 static inline void asymmetric_leave(struct task_struct *p, struct task_ctx *t)
 {
 	struct vm_ctx *vm = vm_of(t);
@@ -118,7 +119,7 @@ static inline void asymmetric_leave(struct task_struct *p, struct task_ctx *t)
 	t->urgent_since = 0;
 }
 
-/* `t` has a pCPU: that is what it waited for. */
+/* `t` got a pCPU: its deadline is met, or it was late. */
 static inline void asymmetric_turn(struct task_ctx *t, u64 now)
 {
 	if (t->urgent_since && before(t->urgent_since, now))
@@ -126,7 +127,7 @@ static inline void asymmetric_turn(struct task_ctx *t, u64 now)
 	t->urgent_since = 0;
 }
 
-/* Does the time of `t`, which has just been queued on `c`, come before that looks again? */
+/* Does the deadline of `t`, which has just been queued on `c`, come before `c` picks again? */
 static inline bool asymmetric_preempts(struct task_ctx *t, struct cpu_ctx *c)
 {
 	return t->woken && t->urgent_since && before(t->urgent_since, shared(c->slice_end));
@@ -139,7 +140,7 @@ static inline u32 asymmetric_rank(struct ranked *r)
 	return RANK_ORDINARY;
 }
 
-/* `t` woke up: if it was a sibling, that is remembered. */
+/* `t` woke up: if a sibling woke it, remembers that sibling. */
 static inline void asymmetric_woken(struct task_ctx *t, u64 now)
 {
 	u64 oldest = ~0ull;
@@ -167,8 +168,8 @@ static inline void asymmetric_woken(struct task_ctx *t, u64 now)
 }
 
 /*
- * Should `t`, which is ready, rather be queued at home than where it is? No if that brings siblings
- * together, or if more is to do there.
+ * Should `t`, which is ready, be queued at home rather than where it is? Not if a sibling is there
+ * already, or if the load there is higher.
  */
 static inline bool asymmetric_goes_home(struct task_struct *p, struct task_ctx *t)
 {

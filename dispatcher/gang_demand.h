@@ -3,18 +3,20 @@
  * Demand-based co-scheduling: Kim et al., "Demand-based coordinated scheduling for SMP VMs", ASPLOS
  * 2013, and its published kernel (CONFIG_BALANCE_SCHED).
  *
- * In space, vCPUs are placed load-consciously (placement.h). In time, urgent vCPUs come first: one
- * that a sibling sends an interrupt to, since the sibling may be waiting for it. It preempts
- * whoever runs, for a short time; several on one pCPU take turns in the order of their becoming
- * urgent, each for as long as it is (should_delay_resched() there). The time adds up to a limit,
- * and one that has run far ahead of those who take turns is urgent no more: so nobody else waits
- * for long. That lead outlasts its waiting, and its pCPU's clock does not go on with it: or it
- * would be lost at each wake-up, and whose siblings wake each other all the time would have the
- * pCPU to themselves. Who is alone there keeps nobody waiting, and has no lead for it.
+ * In space, vCPUs are placed load-consciously (placement.h). In time, urgent vCPUs come first: a
+ * vCPU is urgent when a sibling has sent it an interrupt, since the sibling may be waiting for it.
+ * It preempts the running task for a short time. Several urgent vCPUs on one pCPU take turns in the
+ * order in which they became urgent, each for as long as it is urgent (should_delay_resched()
+ * there). The urgent time adds up to a limit, and a vCPU that has run far ahead of the tasks that
+ * run in their turn is not urgent any more: so no other task waits for long. The vCPU keeps that
+ * lead while it is halted, and the clock of its pCPU does not advance with it. Otherwise the lead
+ * would be lost at each wake-up, and a VM whose vCPUs wake each other all the time would have the
+ * pCPU to itself. A vCPU that is alone on its pCPU keeps no task waiting, and gets no lead for
+ * running.
  *
- * What counts as such an interrupt is what can be seen. A wake-up, while a sibling runs on the pCPU
- * that it comes from, the kernel tells of by itself. An interrupt to a vCPU that is ready, such as
- * a TLB shootdown's, shows in KVM only (awaited.h).
+ * What counts as such an interrupt is what can be observed. The kernel reports a wake-up while a
+ * sibling runs on the pCPU that it comes from. An interrupt to a vCPU that is ready, such as for a
+ * TLB shootdown, shows in KVM only (awaited.h).
  */
 #ifndef CORUN_GANG_DEMAND_H
 #define CORUN_GANG_DEMAND_H
@@ -22,7 +24,7 @@
 #include "awaited.h"
 #include "gang.h"
 
-/* `t` is urgent from now on, or for `grant` ns longer. */
+/* `t` becomes urgent for `grant` ns, or stays so for `grant` ns longer, up to the limit. */
 static inline void demand_boost(struct task_ctx *t, struct gang *g, u64 grant, u64 now)
 {
 	u64 limit = shared(g->conf->boost_limit);
@@ -34,21 +36,21 @@ static inline void demand_boost(struct task_ctx *t, struct gang *g, u64 grant, u
 		t->urgent_since = now;
 }
 
-/* `t` woke up: was it a sibling? */
+/* `t` woke up: it is urgent if a sibling woke it. */
 static inline void demand_woken(struct task_ctx *t, struct gang *g, u64 now)
 {
 	if (waker_slot() == t->vm)
 		demand_boost(t, g, shared(g->conf->wake_boost), now);
 }
 
-/* `t` has a pCPU from now on. If a sibling waited for that, it is urgent. */
+/* `t` gets a pCPU: it is urgent if a sibling waited for that. */
 static inline void demand_awaited(struct task_ctx *t, struct gang *g, u64 now)
 {
 	if (shared(t->awaited) && exchange(t->awaited, 0))
 		demand_boost(t, g, shared(g->conf->flush_boost), now);
 }
 
-/* How far ahead of the clock of a pCPU may `t` be queued? */
+/* How far ahead of a pCPU's clock may `t` be queued? */
 static inline u64 demand_ahead(struct gang *g)
 {
 	u64 lead = shared(g->conf->boost_lead);
@@ -65,7 +67,7 @@ static inline u32 demand_rank(struct ranked *r, struct gang *g, struct cpu_ctx *
 	return RANK_ORDINARY;
 }
 
-/* `t`, which runs, has used urgent time until now. */
+/* Charges `t`, which runs, for the urgent time that it has used until now. */
 static inline void demand_charge(struct task_ctx *t, u64 now)
 {
 	u64 used = t->urgent_from && before(t->urgent_from, now) ? now - t->urgent_from : 0;
@@ -78,7 +80,10 @@ static inline void demand_charge(struct task_ctx *t, u64 now)
 		t->urgent_since = 0;
 }
 
-/* `t` gives up its pCPU; if it goes to wait, its sibling got what it wanted. */
+/*
+ * `t` gives up its pCPU. If it halts, it has done what its sibling waited for, and is urgent no
+ * more.
+ */
 static inline void demand_stopped(struct task_ctx *t, bool waits, u64 now)
 {
 	demand_charge(t, now);

@@ -3,46 +3,51 @@
  * Dynamic time-slice (DT) co-scheduling: Sukwong & Kim, "Is Co-scheduling Too Expensive for SMP
  * VMs?", EuroSys 2011, §5.2.2 and Algorithm 3.
  *
- * When a vCPU gets its turn in fair order while none of its VM leads, it leads: each pCPU where a
- * sibling waits is interrupted and runs that sibling next, whoever is first there. Siblings may run
- * already (Algorithm 3 calls those that are "not currently scheduled"). Slices differ, pCPUs are
- * not reserved, nobody is kept waiting on purpose: no fragmentation.
+ * When a vCPU gets its turn in fair order while no vCPU of its VM leads, it becomes the leader:
+ * each pCPU where a sibling waits is interrupted and runs that sibling next, whichever task is
+ * first there. Siblings may run already (Algorithm 3 calls those that are "not currently
+ * scheduled"). Slices differ, pCPUs are not reserved, and no task is kept waiting on purpose: no
+ * fragmentation.
  *
- * A call holds until the leader's turn is over; it is answered once. Where two gangs are called to
- * one pCPU, fair order decides and the other call stays. A sibling that was called is charged like
- * any other: where gangs run out of turn, others are ahead of them later.
+ * A call holds until the leader's turn is over; it is answered once. If two gangs are called to one
+ * pCPU, fair order decides and the other call stays. A sibling that was called is charged like any
+ * other task: if gangs run out of turn, other tasks are ahead of them later.
  *
- * How far out of turn? Algorithm 3 switches in every sibling that is runnable; and the paper has it
- * that "this step only occurs when the scheduler normally selects the first vCPU sibling", that "as
- * a result, we still preserve fairness among VMs", and that no execution is delayed (§5.2.2). For
- * both, calls have bounds (rank_beside(), interrupts_woken()):
+ * How far out of turn may they run? Algorithm 3 switches in every sibling that is runnable; and the
+ * paper has it that "this step only occurs when the scheduler normally selects the first vCPU
+ * sibling", that "as a result, we still preserve fairness among VMs", and that no execution is
+ * delayed (§5.2.2). To satisfy both, calls have bounds (rank_beside(), interrupts_woken()):
  *
- *   - A sibling is called in vain while it is CALL_LEAD slices ahead of who is owed most there.
- *   - One that woke, has not had a slice since, and would interrupt the sibling by fair order, is
- *     interrupted once, and for the shortest turn (SLICE_MIN). While it waits, and when it is back,
- *     calls do not count beside it. What such a one is owed is bounded (sleeper_credit), so that it
- *     would lose for good what it waits for calls: a VM that computes takes its pCPU back when
- *     another one's vCPU waits, calls its siblings, and those whom that vCPU has woken would wait
- *     for a slice, each time.
+ *   - A call does not count for a sibling that is CALL_LEAD slices ahead of the task that is owed
+ *     most on its pCPU.
+ *   - A task that woke, has not had a slice since, and would preempt the sibling by fair order, is
+ *     interrupted once only, and for the shortest turn (SLICE_MIN). While it waits to go on, and
+ *     once it is back, calls do not count beside it. What such a task is owed is bounded
+ *     (sleeper_credit), so it would lose for good the time that it waits for called siblings: a
+ *     computing VM takes its pCPU back when another VM's vCPU halts, calls its siblings, and the
+ *     vCPUs that the halted one had woken would wait for a slice, each time.
  */
 #ifndef CORUN_GANG_DYNAMIC_H
 #define CORUN_GANG_DYNAMIC_H
 
 #include "gang.h"
 
-/* Where the gang is called to `cpu`. */
+/* The epoch of the call of the gang to `cpu`. */
 static inline u32 *gang_target(struct gang *g, s32 cpu)
 {
 	return &g->ctx->target[opaque((u32)cpu) % MAX_PCPUS];
 }
 
-/* Was the gang started together, and is the time that it has for that not over? */
+/* Was the gang started together, and is the time of that start not over yet? */
 static inline bool gang_together(struct gang *g, u64 now)
 {
 	return before(now, shared(g->ctx->until));
 }
 
-/* Does a sibling of who has `cpu` wait on another pCPU, where none runs? */
+/*
+ * Does a vCPU of the VM in `slot`, one vCPU of which has `cpu`, wait on another pCPU that runs
+ * none?
+ */
 CALLED u32 gang_waits_elsewhere(u32 slot, s32 cpu)
 {
 	struct gang g = gang_in(slot);
@@ -63,7 +68,9 @@ CALLED u32 gang_waits_elsewhere(u32 slot, s32 cpu)
 	return waits;
 }
 
-/* Calls the siblings that wait on pCPUs other than `cpu`, to be together until `until`; by epoch.
+/*
+ * Calls the siblings that wait on pCPUs other than `cpu`: they are to run together until `until`.
+ * The call is marked by a new epoch, which is returned.
  */
 CALLED u32 gang_call(u32 slot, s32 cpu, u32 leader, u64 until)
 {
@@ -87,7 +94,7 @@ CALLED u32 gang_call(u32 slot, s32 cpu, u32 leader, u64 until)
 	return epoch;
 }
 
-/* The rank on `cpu` of a sibling, which `runs` there or waits. */
+/* The rank of a sibling that runs on `cpu` (`runs`) or waits there. */
 static inline u32 dynamic_rank(struct gang *g, s32 cpu, bool runs, u64 now)
 {
 	if (!gang_together(g, now))
@@ -97,7 +104,7 @@ static inline u32 dynamic_rank(struct gang *g, s32 cpu, bool runs, u64 now)
 	return RANK_ORDINARY;
 }
 
-/* A sibling, `id`, was given `cpu` and has it until `slice_end`. */
+/* The sibling with task id `id` was given `cpu` and has it until `slice_end`. */
 static inline void dynamic_started(struct gang *g, s32 cpu, u32 id, u64 slice_end, u64 now)
 {
 	if (gang_together(g, now))
@@ -106,7 +113,10 @@ static inline void dynamic_started(struct gang *g, s32 cpu, u32 id, u64 slice_en
 		gang_call(g->slot, cpu, id, slice_end);
 }
 
-/* A sibling, `id`, gives up its pCPU: if it led, calls not yet answered are void. */
+/*
+ * The sibling with task id `id` gives up its pCPU: if it was the leader, calls not answered yet
+ * become void.
+ */
 static inline void dynamic_stopped(struct gang *g, u32 id, u64 now)
 {
 	if (shared(g->ctx->leader) == id && gang_together(g, now))

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What happens to a vCPU, told to its gang: it wakes, is queued, starts, stops. The gang answers
- * whether it may preempt, for how long it may run, and when to look at it again.
+ * Tells a gang what happens to its vCPUs: one wakes, is queued, starts, stops. The gang answers
+ * whether the vCPU may preempt, for how long it may run, and when to check on it again.
  *
- * The callbacks ask here; each mode's own rules are in its header (gang.h). While no plan asks for
- * gangs (with_gangs()), all modes are GANG_NONE; what is left of the last plan's gangs is put away
- * as each vCPU comes by.
+ * The callbacks call these functions; the rules of each mode are in its header (gang.h). While no
+ * plan asks for gangs (with_gangs()), all modes are GANG_NONE, and the state of an earlier plan's
+ * gangs is cleared for each vCPU when its next callback comes.
  */
 #ifndef CORUN_GANG_EVENTS_H
 #define CORUN_GANG_EVENTS_H
@@ -19,7 +19,9 @@
 #include "gang_strict.h"
 #include "platform/platform.h"
 
-/* `t` wants to run: where progress is compared, its own is from now on; what it may claim is known.
+/*
+ * `t` becomes ready or runs: its claims are read (mode asymmetric), and its progress is compared
+ * with its siblings' (modes relaxed and relaxed-all).
  */
 RARE void gang_join_one(struct task_struct *p, struct task_ctx *t, u64 now)
 {
@@ -39,7 +41,10 @@ static inline void gang_join(struct task_struct *p, struct task_ctx *t, u64 now)
 		gang_join_one(p, t, now);
 }
 
-/* `t`, of a gang, has a pCPU from now on, or keeps it: because a sibling waits for it? */
+/*
+ * `t`, a vCPU of a gang, gets a pCPU or keeps it: in mode demand, it is urgent if a sibling waits
+ * for it.
+ */
 RARE void gang_awaited_one(struct task_ctx *t, u64 now)
 {
 	struct gang g = gang_of(t);
@@ -54,7 +59,7 @@ static inline void gang_awaited(struct task_ctx *t, u64 now)
 		gang_awaited_one(t, now);
 }
 
-/* `t`, of a gang, was given `cpu`; its slice has begun. */
+/* `t`, a vCPU of a gang, was given `cpu`; its slice has begun. */
 RARE void gang_started(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, s32 cpu,
 		       u64 now)
 {
@@ -62,7 +67,10 @@ RARE void gang_started(struct task_struct *p, struct task_ctx *t, struct cpu_ctx
 	u32 id;
 
 	if (g.vm && g.ctx && g.mode == GANG_DYNAMIC) {
-		/* One tap per expression: compilers evaluate arguments in different orders. */
+		/*
+		 * One recorded input per statement: compilers evaluate arguments in different
+		 * orders.
+		 */
 		id = id_of(p);
 		dynamic_started(&g, cpu, id, shared(c->slice_end), now);
 	}
@@ -72,7 +80,9 @@ RARE void gang_started(struct task_struct *p, struct task_ctx *t, struct cpu_ctx
 	}
 }
 
-/* `t`, of a gang, began on `cpu`: may it still? */
+/*
+ * `t`, a vCPU of a gang, began to run on `cpu`: in mode strict, checks that it is still allowed to.
+ */
 RARE void gang_stays(struct task_ctx *t, struct cpu_ctx *c, s32 cpu)
 {
 	struct gang g = gang_of(t);
@@ -81,7 +91,9 @@ RARE void gang_stays(struct task_ctx *t, struct cpu_ctx *c, s32 cpu)
 		strict_began(&g, c, cpu);
 }
 
-/* How long `t`, of a gang, may have of `slice` ns. */
+/*
+ * The slice of `t`, a vCPU of a gang: `slice` ns, or in mode strict what is left of the time slot.
+ */
 RARE u64 gang_slice_one(struct task_ctx *t, u64 slice, u64 now)
 {
 	struct gang g = gang_of(t);
@@ -94,7 +106,10 @@ RARE u64 gang_slice_one(struct task_ctx *t, u64 slice, u64 now)
 	return slice;
 }
 
-/* `t`, a vCPU, has a pCPU from now on, or keeps it: for how long of `slice` ns? */
+/*
+ * `t`, a vCPU, gets a pCPU or keeps it. Returns its slice: `slice` ns, or what its gang makes of
+ * that.
+ */
 static inline u64 gang_turn_vcpu(struct task_struct *p, struct task_ctx *t, u64 slice, u64 now)
 {
 	bool gang = t->claims || with_gangs();
@@ -113,7 +128,7 @@ static inline u64 gang_turn_vcpu(struct task_struct *p, struct task_ctx *t, u64 
 	return slice < SLICE_MIN ? SLICE_MIN : slice;
 }
 
-/* `t` has `c` from now on, or keeps it: for how long of `slice` ns? */
+/* `t` gets `c` or keeps it. Returns its slice: `slice` ns, or what its gang makes of that. */
 static inline u64 gang_turn(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, u64 slice,
 			    u64 now)
 {
@@ -124,7 +139,10 @@ static inline u64 gang_turn(struct task_struct *p, struct task_ctx *t, struct cp
 	return slice;
 }
 
-/* In how many ns at most shall be looked at who runs on `c`, perhaps of a gang? */
+/*
+ * In how many ns the timer of `c` must fire at the latest: `left`, or sooner if the leads of the
+ * vCPU that runs there are sampled.
+ */
 RARE u64 gang_timer_one(u64 left, struct cpu_ctx *c)
 {
 	struct gang g = gang_in(shared(c->cur_vm));
@@ -136,13 +154,13 @@ RARE u64 gang_timer_one(u64 left, struct cpu_ctx *c)
 	return sample < left ? sample : left;
 }
 
-/* In how many ns at most shall be looked at who runs on `cpu`, in a slice that has `left`? */
+/* In how many ns the timer of `c` must fire at the latest, if `left` ns of the slice are left. */
 static inline u64 gang_timer(u64 left, struct cpu_ctx *c)
 {
 	return with_gangs() ? gang_timer_one(left, c) : left;
 }
 
-/* The timer of the busy pCPU `cpu` fired: must who runs there give it up? */
+/* The timer of the busy pCPU `cpu` fired: must the vCPU that runs there give the pCPU up? */
 static inline bool gang_sample(struct cpu_ctx *c, s32 cpu, u64 now)
 {
 	struct gang g = gang_in(shared(c->cur_vm));
@@ -166,21 +184,25 @@ RARE void gang_state(struct task_ctx *t, u32 state, u64 now)
 {
 	struct gang g = gang_of(t);
 
-	/* Progress made under another mode is not to be held against anybody if this one comes
-	 * back. */
+	/*
+	 * The VM is in another mode now: progress made there must not count if this mode comes
+	 * back.
+	 */
 	if (!is_relaxed(&g))
 		relaxed_leave(t);
 	else if (g.vm && g.conf && g.ctx)
 		relaxed_state(&g, t, state, now);
 }
 
-/* `t`, of a gang, gives up its pCPU; does it want to run on? */
+/* `t`, a vCPU of a gang, gives up its pCPU; `runnable`: it wants to run on. */
 RARE void gang_stopped_one(struct task_struct *p, struct task_ctx *t, bool runnable, u64 now)
 {
 	struct gang g = gang_of(t);
 
-	/* Who has yielded takes its place in fair order. Where gangs are, nothing else ends a turn
-	 * before its slice. */
+	/*
+	 * A vCPU that has yielded gets no deadline: it takes its place in fair order. With gangs,
+	 * nothing else ends a turn before its slice is over.
+	 */
 	if (g.conf && g.mode == GANG_ASYMMETRIC)
 		asymmetric_claim(p, t, &g,
 				 runnable && !(t->over & TURN_OVER) && asymmetric_cut_short(t, now),
@@ -191,7 +213,7 @@ RARE void gang_stopped_one(struct task_struct *p, struct task_ctx *t, bool runna
 		store(t->awaited, 0);
 }
 
-/* `t` gives up its pCPU; does it want to run on? */
+/* `t` gives up its pCPU; `runnable`: it wants to run on. */
 static inline void gang_stopped(struct task_struct *p, struct task_ctx *t, bool runnable, u64 now)
 {
 	if (t->vm == NO_VM)
@@ -202,8 +224,8 @@ static inline void gang_stopped(struct task_struct *p, struct task_ctx *t, bool 
 }
 
 /*
- * `t`, which has gone, was the last of its VM: nobody is stopped or called any more. A sibling that
- * shows up meanwhile is, like any other, better off for it.
+ * `t`, which has exited, was the last vCPU of its VM: its gang is neither stopped nor called any
+ * more. A sibling that appears at the same time can only gain by this.
  */
 static inline void gang_ends(struct task_ctx *t)
 {
@@ -215,7 +237,7 @@ static inline void gang_ends(struct task_ctx *t)
 	store(ctx->until, 0);
 }
 
-/* How far ahead of the clock of a pCPU may `t` be queued there, ns of virtual time? */
+/* How far ahead of a pCPU's clock may `t` be queued there, ns of virtual time? */
 static inline u64 gang_ahead(struct task_ctx *t)
 {
 	struct gang g;
@@ -226,7 +248,7 @@ static inline u64 gang_ahead(struct task_ctx *t)
 	return g.conf && g.mode == GANG_DEMAND ? demand_ahead(&g) : knobs.max_lead;
 }
 
-/* `t`, of a gang, woke up. */
+/* `t`, a vCPU of a gang, woke up. */
 RARE void gang_woken_one(struct task_ctx *t, u64 now)
 {
 	struct gang g = gang_of(t);
@@ -237,7 +259,7 @@ RARE void gang_woken_one(struct task_ctx *t, u64 now)
 		asymmetric_woken(t, now);
 }
 
-/* `t`, of a gang, which was ready elsewhere with the virtual time `was`, is on `c` now. */
+/* `t`, a vCPU of a gang, was ready on another pCPU with virtual time `was`, and is on `c` now. */
 RARE void gang_moved_one(struct task_ctx *t, struct cpu_ctx *c, u64 was)
 {
 	struct gang g = gang_of(t);
@@ -252,20 +274,23 @@ static inline void gang_moved(struct task_ctx *t, struct cpu_ctx *c, u64 was)
 		gang_moved_one(t, c, was);
 }
 
-/* `t` woke up: on the pCPU where this is, who wakes it runs. Inlined, as arrive(). */
+/* `t` woke up. This runs on the pCPU of the task that wakes it. Inlined, as arrive() is. */
 INLINED void gang_woken(struct task_ctx *t, u64 now)
 {
 	if (has_gang(t))
 		gang_woken_one(t, now);
 }
 
-/* Had `t` better be elsewhere than where it is queued or runs? */
+/* Should `t` move away from the pCPU where it is queued or runs? */
 static inline bool gang_moves(struct task_struct *p, struct task_ctx *t)
 {
 	return t->claims && asymmetric_goes_home(p, t);
 }
 
-/* Shall `t`, of a gang, just queued on `cpu`, which is busy, have it at once? */
+/*
+ * Should `t`, a vCPU of a gang that was just queued on the busy pCPU `cpu`, preempt the task that
+ * runs there? `fair`: the answer of fair order.
+ */
 RARE bool gang_preempts_one(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u64 now, bool fair)
 {
 	struct gang g = gang_of(t);
@@ -277,11 +302,12 @@ RARE bool gang_preempts_one(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u64 
 	if (g.mode == GANG_ASYMMETRIC)
 		return asymmetric_preempts(t, c) || fair;
 	if (g.mode == GANG_DEMAND)
-		r.awaited = shared(t->awaited); /* it was being placed: awaited.h */
+		r.awaited =
+		    shared(t->awaited); /* may have been set while it was being placed: awaited.h */
 	rank = rank_of(&r);
 	if (g.vm && g.conf && g.mode == GANG_STRICT) {
 		runs = shared(c->cur_vm);
-		/* Whose slot it is takes it back from who fills it. */
+		/* The VM that owns the pCPU takes it back from a vCPU that fills it. */
 		if (rank == RANK_ORDINARY && runs != NO_VM && runs != t->vm)
 			return true;
 		if (rank != RANK_ORDINARY)
@@ -290,7 +316,10 @@ RARE bool gang_preempts_one(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u64 
 	return rank > RANK_ORDINARY || (rank == RANK_ORDINARY && fair);
 }
 
-/* Shall `t`, just queued on `cpu`, which is busy, have it at once? `fair`: by fair order. */
+/*
+ * Should `t`, just queued on the busy pCPU `cpu`, preempt the task that runs there? `fair`: the
+ * answer of fair order.
+ */
 static inline bool gang_preempts(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u64 now, bool fair)
 {
 	return has_gang(t) ? gang_preempts_one(t, c, cpu, now, fair) : fair;

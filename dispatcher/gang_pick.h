@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Which of those who wait for a pCPU starts next, where gangs have a say: the best by rank. The
- * modes' own rules are in their headers (gang.h).
+ * Which of the tasks that wait for a pCPU starts next if gangs have a say: the one with the best
+ * rank. The rules of each mode are in its header (gang.h).
  */
 #ifndef CORUN_GANG_PICK_H
 #define CORUN_GANG_PICK_H
@@ -14,7 +14,7 @@
 #include "gang_relaxed.h"
 #include "gang_strict.h"
 
-/* What the gang of `r` says of it: an enum gang_rank. */
+/* The rank (enum gang_rank) that the gang of `r` gives it. */
 CALLED u32 rank_of(struct ranked *r)
 {
 	struct cpu_ctx *c = r ? cpu_at(r->cpu) : NULL;
@@ -40,7 +40,9 @@ CALLED u32 rank_of(struct ranked *r)
 	}
 }
 
-/* May `t`, just woken, start on `cpu` at once, if that idles? In a slot that is over, nobody may.
+/*
+ * May `t`, which just woke, start at once on `cpu` if that is idle? Once a time slot is over, no
+ * vCPU of a strict VM may.
  */
 static inline bool may_start(struct task_ctx *t, s32 cpu, u64 now)
 {
@@ -54,29 +56,32 @@ static inline bool may_start(struct task_ctx *t, s32 cpu, u64 now)
 	return rank_of(&r) >= RANK_ORDINARY;
 }
 
+/* gang_choice.stays: the task may stay; it may, and is back in the turn that it woke for. */
 #define STAYS 1u
 #define STAYS_WOKEN 2u
 
-/* The best of those who wait for a pCPU. */
+/* The best of the tasks that wait for a pCPU. */
 struct gang_choice {
-	u64 bound; /* asked: the virtual time of who runs there, if it may stay; else 0 */
-	u64 now;   /* asked: the time */
+	u64 bound; /* input: virtual time of the running task if it may stay, else 0 */
+	u64 now;   /* input: the time */
 	u64 vtime;
-	u64 since; /* RANK_URGENT: since when it is */
-	u64 first; /* the virtual time of who is owed most, may it start or not */
-	u64 woken; /* the same of those who woke, and have not had a slice since */
-	u64 again; /* ns until those who may not start now are to be looked at again; 0: never */
-	u32 id;	   /* 0: nobody may start */
+	u64 since; /* RANK_URGENT: since when it is urgent */
+	u64 first; /* virtual time of the task that is owed most, whether it may start or not */
+	u64 woken; /* the same among tasks that woke and have not had a slice since */
+	u64 again; /* ns until tasks that may not start now are checked again; 0: never */
+	u32 id;	   /* 0: no task may start */
 	u16 rank;
 	u16 slot_over; /* a vCPU waits for a time slot, and the last one has ended */
-	u16 stays; /* asked: may who runs there stay? STAYS_WOKEN: back in the turn that it woke for
-		    */
-	u16 known; /* somebody waits, or stays: `first` is said */
-	u16 awake; /* so many have not run since they woke */
-	u16 is_woken; /* `woken` is said */
+	u16 stays;     /* input: may the running task stay? STAYS, STAYS_WOKEN; 0: it may not */
+	u16 known;     /* a task waits, or the running one stays: `first` is valid */
+	u16 awake;     /* number of waiting tasks that have not run since they woke */
+	u16 is_woken;  /* `woken` is valid */
 };
 
-/* Is somebody of `rank`, urgent since `since` if so, better than the best of those before it? */
+/*
+ * Is a task of this `rank` better than the best one found so far? `since`: for RANK_URGENT, since
+ * when it is urgent.
+ */
 static inline bool ranks_before(u32 rank, u64 since, struct gang_choice *best)
 {
 	if (rank == RANK_URGENT && best->rank == RANK_URGENT)
@@ -84,7 +89,7 @@ static inline bool ranks_before(u32 rank, u64 since, struct gang_choice *best)
 	return rank > best->rank;
 }
 
-/* When shall be looked again at a vCPU of `g` that may not start now? */
+/* In how many ns must a vCPU of `g` that may not start now be checked again? 0: never. */
 static inline u64 look_again(struct gang *g, u64 now)
 {
 	u64 end;
@@ -96,8 +101,9 @@ static inline u64 look_again(struct gang *g, u64 now)
 }
 
 /*
- * The task behind `r`, which waits, has no leave to start. Was it what is missing for a stopped
- * gang to start? It is next on its pCPU if nobody before it may start.
+ * The waiting task behind `r` may not start (RANK_NOT). Returns RANK_TARGET if it was the last one
+ * missing for its stopped gang to resume. It counts as next on its pCPU if no task before it may
+ * start.
  */
 CALLED u32 rank_of_stopped(struct ranked *r, struct gang_choice *best)
 {
@@ -115,18 +121,24 @@ CALLED u32 rank_of_stopped(struct ranked *r, struct gang_choice *best)
 	return RANK_NOT;
 }
 
-/* So many slices of virtual time ahead a sibling is called in vain: any bound keeps shares in the
- * long run, and this one hardly ever keeps a gang from starting together (assumed). */
+/*
+ * A call does not count for a sibling that is this many slices of virtual time ahead. Any bound
+ * preserves shares in the long run; this one hardly ever keeps a gang from starting together
+ * (assumed).
+ */
 #define CALL_LEAD 32
 
-/* Whose progress is compared: the slot of its VM. */
+/* The slot of a vCPU's VM if the vCPU's progress is compared (it is a `member`), else NO_VM. */
 static inline u32 compared(u32 member, u32 slot)
 {
 	return member ? slot : NO_VM;
 }
 
-/* How far ahead a call counts on `cpu`: not at all where progress is compared in `slot`, and who is
- * stopped is called back (gang_relaxed.h). */
+/*
+ * How far ahead in virtual time a vCPU may be for a call to count on `cpu`. In mode relaxed (`slot`
+ * is a VM with compared progress), in which calls bring stopped siblings back, that is only the
+ * wake-up granularity (gang_relaxed.h).
+ */
 static inline u64 call_lead(s32 cpu, u32 slot)
 {
 	struct gang g = gang_in(slot);
@@ -137,10 +149,11 @@ static inline u64 call_lead(s32 cpu, u32 slot)
 }
 
 /*
- * `rank` of one with this virtual time, `slot` being compared() of it, beside who waits for `cpu`
- * and who runs there. A call by siblings does not count for one that is too far ahead of who is
- * owed most there, nor beside one that woke, has not had a slice since, and would interrupt it by
- * fair order (gang_dynamic.h). A function of its own: those around have no stack left.
+ * The `rank` of a vCPU with this virtual time, given the tasks that wait for `cpu` and the one that
+ * runs there; `slot` is what compared() says of it. A call by siblings does not count for a vCPU
+ * that is too far ahead of the task that is owed most there, nor if there is a task that woke, has
+ * not had a slice since, and would preempt the vCPU by fair order (gang_dynamic.h). A function of
+ * its own because its callers have no stack left.
  */
 RARE u32 rank_beside(u32 rank, u64 vtime, struct gang_choice *best, s32 cpu, u32 slot)
 {
@@ -150,15 +163,17 @@ RARE u32 rank_beside(u32 rank, u64 vtime, struct gang_choice *best, s32 cpu, u32
 	return rank == RANK_TARGET && (ahead || late) ? RANK_ORDINARY : rank;
 }
 
-/* Is `best`, called by siblings, put before `t`, which runs in the turn that it woke for and would
- * interrupt it by fair order? */
+/*
+ * Does `best`, called by its siblings, preempt `t`, which runs in the turn that it woke for and
+ * would preempt `best` by fair order?
+ */
 static inline u16 interrupts_woken(struct task_ctx *t, struct gang_choice *best)
 {
 	return best->rank == RANK_TARGET && best->stays && t->fresh &&
 	       before(best->bound + knobs.wakeup_gran, best->vtime);
 }
 
-/* Who of those who wait for `cpu` shall run next? Returns best->id. */
+/* Which of the tasks that wait for `cpu` should run next? Returns best->id. */
 CALLED u32 best_waiting(s32 cpu, struct gang_choice *best)
 {
 	struct task_struct *p;
@@ -200,7 +215,7 @@ CALLED u32 best_waiting(s32 cpu, struct gang_choice *best)
 	return best->id;
 }
 
-/* Moves the task `id` from the queue of `cpu` to run next. */
+/* Moves the task `id` from the queue of `cpu` to run next there. */
 CALLED u32 take(s32 cpu, u32 id)
 {
 	struct task_struct *p;

@@ -2,40 +2,40 @@
 /*
  * Relaxed co-scheduling: what VMware published of ESX ("Co-scheduling SMP VMs in VMware ESX
  * Server", 2008; "The CPU Scheduler in VMware ESX 4", 2010), in the words of Sukwong & Kim, EuroSys
- * 2011, §6. (Their strict co-scheduling, ESX 2, is gang_strict.h's kind.)
+ * 2011, §6. (Their strict co-scheduling, ESX 2, is the kind of gang_strict.h.)
  *
- * A vCPU makes progress while it runs or is halted; ready, it makes none. Its lead is how much more
- * progress it has made than its slowest sibling. Leads are looked at every `sample`:
+ * A vCPU makes progress while it runs or is halted; while it is ready, it makes none. Its lead is
+ * how much more progress it has made than its slowest sibling. Leads are sampled every `sample`:
  *
- *   relaxed      (ESX 4) a vCPU whose lead exceeds `stop` is stopped, alone, until it is below
- *                `resume`;
- *   relaxed-all  (ESX 3) then the whole VM is stopped. Those that lag start together when every
- *                pCPU where one of them waits would run it next, or as many others would idle; who
- *                is ahead of them by `resume` stays stopped until it is not.
+ *   relaxed      (ESX 4) a vCPU whose lead exceeds `stop` is stopped, alone, until its lead is
+ *                below `resume`;
+ *   relaxed-all  (ESX 3) then the whole VM is stopped. The vCPUs that lag start together when every
+ *                pCPU where one of them waits would run it next, or as many others would idle; a
+ *                vCPU that is ahead of them by `resume` or more stays stopped until it is not.
  *
- * Who is stopped keeps no pCPU: one that would idle takes a sibling that lags, though balance
- * placement has them apart (joins_stopped() in pull.h). Else with few VMs as many pCPUs would idle
- * as in strict co-scheduling, which is what VMware relaxed.
+ * A stopped vCPU keeps no pCPU: a pCPU that would idle takes a sibling that lags, even where
+ * balance placement keeps siblings apart (joins_stopped() in pull.h). Otherwise, with few VMs, as
+ * many pCPUs would idle as in strict co-scheduling, which is what VMware relaxed.
  *
- * ESX 4 still tries to start siblings together. After a stop the slowest, when it gets its turn,
- * calls those that wait, as in gang_dynamic.h; who is stopped comes as soon as it may go on.
- * Otherwise those stopped would lose their turns to others on their pCPUs and be the slowest next:
- * with slices much longer than `stop` the VM would get next to nothing.
+ * ESX 4 still tries to start siblings together. After a stop, the slowest vCPU, when it gets its
+ * turn, calls the siblings that wait, as in gang_dynamic.h; stopped siblings follow as soon as they
+ * may go on. Otherwise stopped vCPUs would lose their turns to other tasks on their pCPUs and be
+ * the slowest next: with slices much longer than `stop` the VM would get next to nothing.
  *
  * Entitlement comes first ("the ratio of the consumed CPU resources to the entitlement is used as
- * the priority of the world", "The CPU Scheduler in VMware vSphere 5.1"): under ESX 4's, a
- * call does not count for one that is ahead of somebody who waits. And what a vCPU is ahead it
- * takes along when it goes to another pCPU, by what the clocks of both say, up to a slice. Else
- * nothing would be left of it: stopped siblings leave pCPUs to those that lag, which start there
- * out of turn and have the clock go on, and the next one comes from there to where somebody else
- * runs as if it had had nothing. With slices of 50 ms, one vCPU beside a VM of four had 0.34 of a
- * pCPU, where each is owed 0.8.
+ * the priority of the world", "The CPU Scheduler in VMware vSphere 5.1"): in mode relaxed (ESX 4),
+ * a call does not count for a vCPU that is ahead of a task that waits. And a vCPU that moves to
+ * another pCPU keeps its virtual time, by what the clocks of both pCPUs say, within a slice of the
+ * new clock. Otherwise nothing would be left of a lead: stopped siblings leave pCPUs to those that
+ * lag, which start there out of turn and advance the clock, and the next one would come from there
+ * to a pCPU where another task runs as if it had had no time at all. With slices of 50 ms, one vCPU
+ * beside a VM of four had 0.34 of a pCPU, where each is owed 0.8.
  *
- * Who wakes up is not ahead by more than `resume` of the slowest: its lead from waiting is no
- * progress that its siblings had a part in (our reading; the papers do not say).
+ * A vCPU that wakes up is not ahead of the slowest by more than `resume`: the lead that it gained
+ * while halted is no progress that its siblings had a part in (our reading; the papers do not say).
  *
- * The slowest is never stopped, so a VM always goes on; how long one stays stopped depends on when
- * the slowest gets its turn, at most until STARVE_LIMIT (starve.h).
+ * The slowest vCPU is never stopped, so a VM always makes progress; how long another one stays
+ * stopped depends on when the slowest gets its turn, at most until STARVE_LIMIT (starve.h).
  */
 #ifndef CORUN_GANG_RELAXED_H
 #define CORUN_GANG_RELAXED_H
@@ -43,13 +43,13 @@
 #include "gang.h"
 #include "gang_dynamic.h"
 
-/* Is the progress of its vCPUs compared? */
+/* Is the progress of the gang's vCPUs compared? */
 static inline bool is_relaxed(struct gang *g)
 {
 	return g->mode == GANG_RELAXED || g->mode == GANG_RELAXED_ALL;
 }
 
-/* The member with this number plus 1; NULL if it is none. */
+/* The gang's member numbered `member` - 1; NULL if `member` is 0. */
 static inline struct gang_vcpu *gang_member(struct gang_ctx *ctx, u32 member)
 {
 	u32 index = opaque(member - 1) % GANG_VCPUS;
@@ -57,7 +57,7 @@ static inline struct gang_vcpu *gang_member(struct gang_ctx *ctx, u32 member)
 	return member ? &ctx->vcpu[index] : NULL;
 }
 
-/* How much progress a member has not made, ns. */
+/* How much progress a member has missed, ns. */
 static inline u64 lag_of(struct gang_vcpu *v, u64 now)
 {
 	u64 since = shared(v->since);
@@ -65,7 +65,7 @@ static inline u64 lag_of(struct gang_vcpu *v, u64 now)
 	return shared(v->behind) + (since && before(since, now) ? now - since : 0);
 }
 
-/* The same of the slowest member of the gang in this slot of the table. */
+/* How much progress the slowest member of the gang in this slot of the table has missed, ns. */
 CALLED u64 lag_most(u32 slot, u64 now)
 {
 	struct gang_ctx *ctx = gang_at(slot);
@@ -97,7 +97,10 @@ static inline u64 lead_of(struct gang *g, struct gang_vcpu *v, u64 now)
 	return most > mine ? most - mine : 0;
 }
 
-/* `t` is compared with its siblings from now on; it begins as the slowest. */
+/*
+ * From now on, the progress of `t` is compared with its siblings'; it begins as far behind as the
+ * slowest.
+ */
 static inline void relaxed_join(struct gang *g, struct task_ctx *t, u32 id, u64 now)
 {
 	u64 lag = lag_most(g->slot, now);
@@ -119,7 +122,7 @@ static inline void relaxed_join(struct gang *g, struct task_ctx *t, u32 id, u64 
 	}
 }
 
-/* `t` is no longer compared with its siblings: it exits, or its VM's mode has changed. */
+/* The progress of `t` is not compared any more: it exits, or its VM's mode has changed. */
 static inline void relaxed_leave(struct task_ctx *t)
 {
 	struct gang_ctx *ctx = t->member ? gang_at(t->vm) : NULL;
@@ -130,7 +133,10 @@ static inline void relaxed_leave(struct task_ctx *t)
 	t->member = 0;
 }
 
-/* `t`, ready, comes to `c` with this virtual time, and keeps what that is off the clock there. */
+/*
+ * `t`, which is ready, comes to `c` with virtual time `vtime`, and keeps it within a slice of the
+ * clock there.
+ */
 static inline void relaxed_moved(struct task_ctx *t, struct cpu_ctx *c, u64 vtime)
 {
 	u64 here = shared(c->vnow);
@@ -140,7 +146,7 @@ static inline void relaxed_moved(struct task_ctx *t, struct cpu_ctx *c, u64 vtim
 	t->vtime = before(here + turn, vtime) ? here + turn : vtime;
 }
 
-/* A member that was stopped may go on; what is after `end` does not count. */
+/* A member that was stopped may go on; its time stopped counts until `end` only. */
 static inline void relaxed_release(struct gang_vcpu *v, u64 end)
 {
 	u64 since = exchange(v->stopped, 0);
@@ -149,7 +155,7 @@ static inline void relaxed_release(struct gang_vcpu *v, u64 end)
 		fetch_add(v->costop, end - since);
 }
 
-/* `t` goes from the state it is in to `state`. */
+/* `t` changes to `state` from the state that it is in. */
 static inline void relaxed_state(struct gang *g, struct task_ctx *t, u32 state, u64 now)
 {
 	struct gang_vcpu *v = gang_member(g->ctx, t->member);
@@ -205,7 +211,10 @@ CALLED u32 relaxed_has_stopped(u32 slot)
 	return stopped;
 }
 
-/* `member`, the task `id`, was given `cpu` and has it until `slice_end`. */
+/*
+ * `member`, the task `id`, was given `cpu` and has it until `slice_end`. If siblings are stopped
+ * and it is not ahead itself, it calls the siblings that wait.
+ */
 static inline void relaxed_started(struct gang *g, u32 member, s32 cpu, u32 id, u64 slice_end,
 				   u64 now)
 {
@@ -217,7 +226,10 @@ static inline void relaxed_started(struct gang *g, u32 member, s32 cpu, u32 id, 
 		gang_call(g->slot, cpu, id, slice_end);
 }
 
-/* Those called that have not come yet, being stopped then, perhaps may now. */
+/*
+ * Calls again the members that were called but have not started, because they were stopped then:
+ * they may be allowed to go on by now.
+ */
 CALLED u32 relaxed_call_again(u32 slot)
 {
 	struct gang g = gang_in(slot);
@@ -237,7 +249,7 @@ CALLED u32 relaxed_call_again(u32 slot)
 	return epoch;
 }
 
-/* Is `member`, which runs, too far ahead? Then it is stopped. */
+/* Is `member`, which runs, too far ahead? Then it is stopped, and must give up its pCPU: true. */
 static inline bool relaxed_sample(struct gang *g, u32 member, u64 now)
 {
 	struct gang_vcpu *v = gang_member(g->ctx, member);
@@ -253,7 +265,10 @@ static inline bool relaxed_sample(struct gang *g, u32 member, u64 now)
 	return true;
 }
 
-/* Stops each member of the gang in this slot of the table that is ahead. */
+/*
+ * Stops each member of the gang in this slot of the table that is ahead of the slowest by `resume`
+ * or more.
+ */
 CALLED u32 relaxed_stop_leaders(u32 slot, u64 now)
 {
 	struct gang g = gang_in(slot);
@@ -279,7 +294,10 @@ CALLED u32 relaxed_stop_leaders(u32 slot, u64 now)
 	return stopped;
 }
 
-/* relaxed-all: the same for the whole VM; calls made before do not hold any more. */
+/*
+ * relaxed-all: is `member`, which runs on `cpu`, too far ahead? Then the whole VM is stopped, and
+ * earlier calls become void: true.
+ */
 static inline bool relaxed_all_sample(struct gang *g, u32 member, s32 cpu, u64 now)
 {
 	struct gang_vcpu *v = gang_member(g->ctx, member);
@@ -300,7 +318,10 @@ static inline bool relaxed_all_sample(struct gang *g, u32 member, s32 cpu, u64 n
 	return true;
 }
 
-/* The gang, stopped since `since`, goes on, but for those that are ahead. */
+/*
+ * The gang, stopped since `since`, goes on, except the members that are stopped on their own
+ * because they are ahead.
+ */
 static inline void relaxed_all_release(struct gang *g, u64 since, u64 now)
 {
 	u32 members = shared(g->ctx->members);
@@ -319,9 +340,9 @@ static inline void relaxed_all_release(struct gang *g, u64 since, u64 now)
 }
 
 /*
- * `cpu` has nothing against it that the stopped gang goes on; being `spare`, it takes one that lags
- * from another pCPU. Has nothing against it any other where its members wait, in this epoch? Then
- * it goes on: true.
+ * `cpu` agrees that the stopped gang may go on. If it is `spare`, it also agrees in place of one
+ * other pCPU, from which it takes a vCPU that lags. If all other pCPUs where members wait have
+ * agreed in this epoch, the gang goes on: true.
  */
 static inline bool relaxed_all_goes_on(struct gang *g, s32 cpu, bool spare, u64 now)
 {
@@ -350,7 +371,7 @@ static inline bool relaxed_all_goes_on(struct gang *g, s32 cpu, bool spare, u64 
 	return true;
 }
 
-/* Is nobody on `cpu` but members of the gang? */
+/* Are all tasks on `cpu` members of the gang? */
 static inline bool gang_is_alone(struct gang *g, s32 cpu)
 {
 	struct cpu_ctx *c = cpu_at(cpu);
@@ -360,9 +381,10 @@ static inline bool gang_is_alone(struct gang *g, s32 cpu)
 }
 
 /*
- * The member behind `r` waits while its gang is stopped; it is `next` on its pCPU. If so are all
- * that lag, each on its own or on one that would idle, they start: true. Who is ahead keeps none of
- * them.
+ * The member behind `r` waits while its gang is stopped; `next`: it would run next on its pCPU. The
+ * gang goes on if all members that lag are next, each on its own pCPU or on one that would idle; a
+ * member that is ahead does not keep them waiting. Returns true if the gang goes on and this member
+ * with it.
  */
 static inline bool relaxed_all_willing(struct gang *g, struct ranked *r, bool next)
 {
@@ -373,7 +395,10 @@ static inline bool relaxed_all_willing(struct gang *g, struct ranked *r, bool ne
 
 	if (!stopped)
 		return false;
-	/* Since then all are, which counts once they go on. */
+	/*
+	 * The whole gang is stopped since `stopped`: relaxed_all_release() counts the time from
+	 * then on.
+	 */
 	if (v && !ahead)
 		relaxed_release(v, before(stopped, r->now) ? stopped : r->now);
 	if (!ahead && !next)

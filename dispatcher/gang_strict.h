@@ -3,42 +3,43 @@
  * Strict co-scheduling with static time slots: Ousterhout, "Scheduling techniques for concurrent
  * systems", 1982, as in Algorithm 1 of Sukwong & Kim, EuroSys 2011.
  *
- * Time is cut into slots, the same on all pCPUs. When one begins, VMs with a ready vCPU are taken
- * in turn: each that finds as many pCPUs without an owner as it has ready vCPUs gets them for the
- * slot; one that does not waits for a later slot, as Algorithm 1 looks for the first with enough
- * available pCPUs. Those pCPUs count that a vCPU of the VM may use (affinity, cpusets); where there
- * are fewer than vCPUs, all of them are enough, and a part of the VM starts.
+ * Time is cut into slots, the same on all pCPUs. When a slot begins, VMs with a ready vCPU are
+ * served in turn: each VM that finds as many pCPUs without an owner as it has ready vCPUs gets them
+ * for the slot; a VM that does not waits for a later slot, as Algorithm 1 looks for the first one
+ * with enough available pCPUs. Only pCPUs that a vCPU of the VM may use (affinity, cpusets) count;
+ * if there are fewer of them than vCPUs, all of them are enough, and only part of the VM starts.
  *
- * The first that found too few is served first in the next slot, when all pCPUs are available. And
- * nobody has a second slot before those who are ready have had their first, but on pCPUs that these
- * leave: slots come in rounds, which last for no more slots than there are VMs. Without them, on a
- * host of which cpusets make parts, whoever is first in the table would have its part of the host
- * in each slot that begins with a VM of another part.
+ * The first VM that found too few is served first in the next slot, when all pCPUs are available.
+ * No VM has a second slot before every ready VM has had its first, except on pCPUs that these leave
+ * over: slots come in rounds, which last for no more slots than there are VMs. Without rounds, on a
+ * host that cpusets divide into parts, the VM that is first in the table would have its part of the
+ * host in each slot that begins with a VM of another part.
  *
- * A gang is the vCPUs that are ready: those that wait need no pCPU, and other gangs that fit beside
- * it run in its slot (Ousterhout's processes of a task force that cannot run leave their pCPUs to
- * others, too). A sibling woken in the slot gets a pCPU of its VM that is free, or else one that
- * has no owner, which then has; if there is none, it waits, as whoever was assigned a slot has it.
+ * A gang is the vCPUs that are ready: those that are halted need no pCPU, and other gangs that fit
+ * beside it run in its slot (Ousterhout's processes of a task force that cannot run leave their
+ * pCPUs to others, too). A sibling that wakes during the slot gets a free pCPU of its VM, or else a
+ * pCPU without an owner, which its VM then owns; if there is none, it waits, since pCPUs assigned
+ * for a slot stay with their owners.
  *
- * Nobody else's vCPU runs on a pCPU that has an owner, and none on a pCPU that has not: pCPUs stay
- * idle while vCPUs wait (fragmentation), and one that wakes up waits for the next slot (priority
+ * A pCPU with an owner runs no other VM's vCPU, and a pCPU without an owner runs none: pCPUs stay
+ * idle while vCPUs wait (fragmentation), and a vCPU that wakes up waits for the next slot (priority
  * inversion), as the paper's Figure 3 shows. With vm_conf.fill, vCPUs run on pCPUs that would idle,
- * until the owner wants them. Tasks of the host that are no vCPUs run in fair order with whoever
- * owns the pCPU.
+ * until the owner wants them. Host tasks that are not vCPUs run in fair order with the vCPUs of the
+ * owner.
  *
- * Of the pCPUs that a VM could have it gets those whose SMT sibling has no owner before others, and
- * among these those where its vCPUs are.
+ * Of the pCPUs that a VM could have, it gets those whose SMT sibling has no owner before others,
+ * and among these those where its vCPUs are.
  *
  * What one vCPU of a VM may use counts for all of them: where their affinities differ, a VM may own
- * a pCPU for which none of those is ready that may run there. Order by turns does not look at
- * weights: strict VMs get slots alike.
+ * a pCPU although none of the vCPUs that may run there is ready. The order of turns ignores
+ * weights: all strict VMs get the same number of slots.
  */
 #ifndef CORUN_GANG_STRICT_H
 #define CORUN_GANG_STRICT_H
 
 #include "gang.h"
 
-/* What a slot lasts when no VM asks for one any more, ns. */
+/* Length of a slot when no VM asks for one, ns. */
 #define SLOT_DEFAULT 10000000ull
 
 static inline bool slot_is_open(u64 now)
@@ -58,7 +59,7 @@ static inline u32 strict_rank(struct gang *g, struct cpu_ctx *c)
 	return shared(g->conf->fill) ? RANK_FILL : RANK_NOT;
 }
 
-/* Has the SMT sibling of `cpu`, if it has one, no owner? */
+/* Is there no owner of the SMT sibling of `cpu`, or no SMT sibling? */
 static inline bool strict_is_lone(s32 cpu)
 {
 	struct cpu_ctx *beside = cpu_at(smt_sibling_of(cpu));
@@ -66,29 +67,33 @@ static inline bool strict_is_lone(s32 cpu)
 	return !beside || !shared(beside->owner);
 }
 
-/* Can `cpu` be owned, and is it not yet? */
+/* Is `cpu` online and without an owner? */
 static inline bool strict_available(struct cpu_ctx *c, s32 cpu)
 {
 	return c && is_online(cpu) && !shared(c->owner);
 }
 
-/* A slot that is being opened: the pCPUs that nobody owns yet, and whose turn it is. */
+/* A slot that is being opened: the pCPUs without an owner yet, and the state of the rounds. */
 struct strict_free {
 	u64 pcpus[MASK_WORDS];
-	u64 length; /* of the slot; 0: nobody has it yet */
+	u64 length; /* of the slot; 0: no VM has got it yet */
 	u32 count;  /* of `pcpus` */
 	u32 number; /* of the slot */
-	u32 round;  /* who had one since that one is not due */
-	u32 missed; /* the VM that was due first and found too few; or NO_VM */
-	u32 others; /* somebody was not due */
-	u32 spare;  /* who is first with what is left over */
+	u32 round; /* number of the slot in which the round began: VMs served since then are not due
+		    */
+	u32 missed; /* first VM that was due and found too few pCPUs; or NO_VM */
+	u32 others; /* 1: a VM was not due */
+	u32 spare;  /* slot of the VM that is served first with what is left over */
 };
 
-/* Which pCPUs strict_take() takes: where vCPUs of the VM are, those with a core of their own. */
+/*
+ * Which pCPUs strict_take() takes: those where vCPUs of the VM are; those whose SMT sibling has no
+ * owner.
+ */
 #define TAKE_HERE 1u
 #define TAKE_LONE 2u
 
-/* Words of a mask that any pCPU is in. */
+/* Number of words of a mask that pCPUs of this host are in. */
 static inline u32 strict_words(void)
 {
 	u32 words = ((u32)nr_pcpus() + 63) / 64;
@@ -96,14 +101,17 @@ static inline u32 strict_words(void)
 	return words < MASK_WORDS ? words : MASK_WORDS;
 }
 
-/* for_each_bit(n, bits): until no bit is set; the body takes out one by lowest_bit(). */
+/*
+ * for_each_bit(n, bits): runs until no bit is set; the body removes one bit each time, by
+ * lowest_bit().
+ */
 #define for_each_bit(n, bits)                                                                      \
 	repeat (n, 64)                                                                             \
 		if (!(bits))                                                                       \
 			break;                                                                     \
 		else
 
-/* Takes the lowest bit out of those of a word; they are the pCPUs from `word` times 64 on. */
+/* Removes the lowest bit from `bits`, the word numbered `word` of a mask, and returns its pCPU. */
 #define lowest_bit(word, bits)                                                                     \
 	({                                                                                         \
 		s32 lowest = (s32)((word) * 64) + __builtin_ctzll(bits);                           \
@@ -128,13 +136,13 @@ CALLED u32 strict_wanted(u32 slot)
 	return ready;
 }
 
-/* Those of a word of pCPUs that any vCPU of `g`, which has a conf, may use. */
+/* The pCPUs in this word of a mask that any vCPU of `g`, which has a conf, may use. */
 static inline u64 strict_may(struct gang *g, u32 word)
 {
 	return shared(g->conf->pcpus[opaque(word) % MASK_WORDS]);
 }
 
-/* Are `wanted` pCPUs free that the VM in a slot of the table may use, or at least all of those? */
+/* Are `wanted` pCPUs free that the VM in a slot of the table may use, or all that it may use? */
 CALLED u32 strict_fits(u32 slot, u32 wanted, struct strict_free *free)
 {
 	struct gang g = gang_in(slot);
@@ -153,9 +161,10 @@ CALLED u32 strict_fits(u32 slot, u32 wanted, struct strict_free *free)
 }
 
 /*
- * Gives the VM in a slot of the table at most `wanted` pCPUs, of those that it may use and TAKE_*
- * (`which`) says; returns how many it did not get. Only free pCPUs are looked at, and each but once
- * if it is given away: or a slot would take as long to open as there are VMs times pCPUs.
+ * Gives the VM in a slot of the table at most `wanted` pCPUs, of those that it may use and that
+ * `which` (TAKE_*) selects. Returns how many it did not get. Only looks at free pCPUs, and removes
+ * each that is given away; otherwise opening a slot would take as long as there are VMs times
+ * pCPUs.
  */
 CALLED u32 strict_take(u32 slot, u32 wanted, u32 which, struct strict_free *free)
 {
@@ -182,7 +191,9 @@ CALLED u32 strict_take(u32 slot, u32 wanted, u32 which, struct strict_free *free
 				continue;
 			if ((which & TAKE_HERE) && !gang_here(&g, i))
 				continue;
-			/* A sibling that woke may have claimed it meanwhile: strict_claim(). */
+			/*
+			 * A sibling that woke may have claimed the pCPU meanwhile: strict_claim().
+			 */
 			if (c && strict_available(c, i)) {
 				store(c->owner, slot + 1);
 				wanted--;
@@ -195,8 +206,8 @@ CALLED u32 strict_take(u32 slot, u32 wanted, u32 which, struct strict_free *free
 }
 
 /*
- * Gives the VM at place `slot` of the table pCPUs for the time slot: one per ready vCPU, or none,
- * and then false.
+ * Gives the VM in a slot of the table pCPUs for the time slot: one per ready vCPU; or none, and
+ * returns false.
  */
 static inline bool strict_assign(u32 slot, struct strict_free *free)
 {
@@ -211,7 +222,7 @@ static inline bool strict_assign(u32 slot, struct strict_free *free)
 	return true;
 }
 
-/* The VM of the table's slot that is served after `slot`, having begun with `first`; or NO_VM. */
+/* The slot of the table that is served after `slot`, when serving began with `first`; or NO_VM. */
 static inline u32 strict_next(u32 slot, u32 first)
 {
 	u32 next = active_slot((slot + 1) % MAX_VMS);
@@ -238,7 +249,7 @@ static inline bool strict_turn(struct gang *g, struct strict_free *free)
 	return true;
 }
 
-/* Serves those who are due in this round, from place `first` of the table on and round. */
+/* Serves the VMs that are due in this round, from slot `first` of the table around to it. */
 CALLED u32 strict_serve_due(u32 first, struct strict_free *free)
 {
 	u32 slot = first;
@@ -263,7 +274,7 @@ CALLED u32 strict_serve_due(u32 first, struct strict_free *free)
 	return 0;
 }
 
-/* Serves those who have had their slot in this round with what is left over. */
+/* Serves the VMs that have had their time slot in this round with the pCPUs that are left over. */
 CALLED u32 strict_serve_others(u32 first, struct strict_free *free)
 {
 	u32 slot = first;
@@ -299,14 +310,14 @@ static inline void strict_assign_all(struct strict_free *free, u64 now)
 		strict_serve_others(active_slot(free->spare % MAX_VMS), free);
 	store(slots.first, free->missed != NO_VM ? free->missed : first + 1);
 	store(slots.number, free->number);
-	/* Nobody is due any more: so the next slot begins a round. */
+	/* Every VM that was due was served: the next slot begins a new round. */
 	if (free->missed == NO_VM)
 		store(slots.round, free->number + 1);
 	store(slots.spare, free->spare);
 	store(slots.end, now + (free->length ? free->length : SLOT_DEFAULT));
 }
 
-/* Makes every pCPU but `cpu` run its owner, or nobody's vCPU. */
+/* Makes every pCPU but `cpu` pick again if a VM other than its owner runs there. */
 static inline void strict_enforce(s32 cpu)
 {
 	s32 i;
@@ -324,7 +335,7 @@ static inline void strict_enforce(s32 cpu)
 	}
 }
 
-/* A slot is over, `cpu` noticed: the next one begins, unless another pCPU is at that. */
+/* A slot is over, as `cpu` noticed: opens the next one, unless another pCPU is doing so. */
 CALLED u32 strict_open_slot(s32 cpu, u64 now)
 {
 	struct strict_free free = {};
@@ -345,7 +356,9 @@ CALLED u32 strict_open_slot(s32 cpu, u64 now)
 			free.count++;
 		}
 		strict_assign_all(&free, now);
-		/* Owners are written before who runs is read: a full barrier; see strict_began().
+		/*
+		 * Owners must be written before it is read which VM runs: a full barrier; see
+		 * strict_began().
 		 */
 		raw_exchange(slots.opening, 1);
 		strict_enforce(cpu);
@@ -354,7 +367,9 @@ CALLED u32 strict_open_slot(s32 cpu, u64 now)
 	return 1;
 }
 
-/* A pCPU for `p` that nobody owns yet: its VM's for the rest of the slot. NO_PCPU: none. */
+/*
+ * A pCPU without an owner for `p`: its VM owns it for the rest of the slot. NO_PCPU: there is none.
+ */
 CALLED s32 strict_claim(struct task_struct *p TRUSTED, u32 slot, s32 prev)
 {
 	s32 found = NO_PCPU;
@@ -362,7 +377,7 @@ CALLED s32 strict_claim(struct task_struct *p TRUSTED, u32 slot, s32 prev)
 	u32 best = 0;
 	s32 i;
 
-	/* Who assigns the next slot counts on what it found available. */
+	/* The pCPU that assigns the next slot relies on what it found available. */
 	if (shared(slots.opening))
 		return NO_PCPU;
 	repeat (i, nr_pcpus()) {
@@ -382,8 +397,9 @@ CALLED s32 strict_claim(struct task_struct *p TRUSTED, u32 slot, s32 prev)
 }
 
 /*
- * A pCPU for `p`, which occupies none, that its VM owns and has no vCPU on; NO_PCPU: none. A VM
- * that has the slot takes what is still available; one that has not waits for its own.
+ * A pCPU for `p`, which occupies none: one that its VM owns and where none of the VM's vCPUs is;
+ * NO_PCPU: there is none. A VM that has a time slot may also claim a pCPU that is still available;
+ * a VM that has none waits for its own slot.
  */
 CALLED s32 strict_place(struct task_struct *p TRUSTED, u32 slot, s32 prev)
 {
@@ -409,9 +425,10 @@ CALLED s32 strict_place(struct task_struct *p TRUSTED, u32 slot, s32 prev)
 }
 
 /*
- * A vCPU of `g` began on `cpu`. It may have been sent there in a slot that has ended since: an idle
- * pCPU takes its time to get going. Who opens a slot writes `owner`, then reads who runs; we have
- * written who runs, and read `owner`: one of us sees the other.
+ * A vCPU of `g` began to run on `cpu`. It may have been sent there in a slot that has ended since,
+ * as an idle pCPU takes time to start it. The pCPU that opens a slot writes `owner`, then reads
+ * which VM runs; this pCPU has written which VM runs, and now reads `owner`: at least one of them
+ * sees the other's write.
  */
 static inline void strict_began(struct gang *g, struct cpu_ctx *c, s32 cpu)
 {
@@ -419,7 +436,9 @@ static inline void strict_began(struct gang *g, struct cpu_ctx *c, s32 cpu)
 		kick(cpu, KICK_PREEMPT);
 }
 
-/* A vCPU of `g` waits where it may not run: pCPUs that idle for its VM shall look for it. */
+/*
+ * A vCPU of `g` waits where it may not run: wakes the idle pCPUs that its VM owns to look for it.
+ */
 static inline void strict_call_owned(struct gang *g)
 {
 	s32 i;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * cgroups: whom a task shares its weight with (cpu.weight and cpu.idle, nested).
+ * cgroups: the tasks with which a task shares its weight (cpu.weight and cpu.idle, nested).
  *
  * The kernel's fair scheduler has a queue for each cgroup on each pCPU, and divides what a cgroup
  * gets among those of its members that want to run (kernel/sched/fair.c). Here every task is in one
@@ -11,23 +11,24 @@
  *
  * What that leaves out. The kernel weighs by pCPU and by averages of the last 32 ms or so, this by
  * the whole host and the moment. Virtual time is charged at the rate of when a turn begins and
- * ends: who comes or goes meanwhile counts from the next turn on. And a cgroup weighs as much on
+ * ends: tasks that come or go meanwhile count from the next turn on. And a cgroup weighs as much on
  * each pCPU as a task in the root cgroup with the same weight does, where the kernel divides its
  * weight among pCPUs: cgroups compare with each other as they do there, but tasks in the root
  * cgroup itself, which are the kernel's threads, count for as many times less as there are pCPUs.
  * Without that the weights of vCPUs would be tiny on large hosts, and all that is measured in
  * virtual time out of proportion.
  *
- * An idle cgroup weighs 3, as the kernel's WEIGHT_IDLEPRIO: who wakes beside it is soon owed more.
+ * An idle cgroup weighs 3, as the kernel's WEIGHT_IDLEPRIO: a task that wakes beside it is soon
+ * owed more.
  */
 #ifndef CORUN_GROUP_H
 #define CORUN_GROUP_H
 
 #include "platform/platform.h"
 
-/* Rates in between have so many more binary digits. */
+/* Intermediate rates have this many more binary digits. */
 #define GROUP_FINE 10
-/* More than that is not active in a cgroup: keeps products below 2^64. */
+/* Bound of the active weight of a cgroup: keeps products below 2^64. */
 #define GROUP_ACTIVE_MAX (1ull << 29)
 
 /* The weight of `p` among the members of its cgroup. */
@@ -38,7 +39,7 @@ static inline u32 group_weight(struct task_struct *p)
 	return weight ? weight : 1;
 }
 
-/* The weights in a cgroup that want to run. */
+/* The sum of the weights in a cgroup that want to run. */
 static inline u64 group_active(struct group_ctx *g)
 {
 	u64 own = shared(g->own);
@@ -49,8 +50,8 @@ static inline u64 group_active(struct group_ctx *g)
 }
 
 /*
- * for_each_group(level, conf, g, group): the cgroup in place `group` less 1, and then those around
- * it, as long as the body ends in `group = group_around(conf)`.
+ * for_each_group(level, conf, g, group): the cgroup in place `group` - 1, and then the cgroups that
+ * enclose it, as long as the body ends in `group = group_around(conf)`.
  */
 #define for_each_group(level, conf, g, group)                                                      \
 	repeat (level, GROUP_LEVELS)                                                               \
@@ -59,14 +60,17 @@ static inline u64 group_active(struct group_ctx *g)
 			break;                                                                     \
 		else
 
-/* The place plus 1 of the cgroup around one; 0: that is the root. */
+/* The place plus 1 of the enclosing cgroup; 0: that is the root. */
 static inline u32 group_around(struct group_conf *conf)
 {
 	return shared(conf->parent);
 }
 
-/* `rate`, how fast virtual time grows for a member of `group` that weighs `weight` and has the
- * cgroup to itself on the whole host, as it is beside all others; at most `most`. */
+/*
+ * How fast virtual time grows for a member of `group` that weighs `weight`, beside all others, at
+ * most `most`. `rate`: how fast it would grow if the member had the cgroup to itself on the whole
+ * host.
+ */
 CALLED u64 group_rate(u32 group, u64 weight, u64 rate, u64 most)
 {
 	u64 fine = rate << GROUP_FINE;
@@ -82,7 +86,7 @@ CALLED u64 group_rate(u32 group, u64 weight, u64 rate, u64 most)
 		if (!own)
 			break;
 		active = group_active(g);
-		/* It is one of them, whatever others count just now. */
+		/* The member is one of them, whatever the counts are at this moment. */
 		if (active < weight)
 			active = weight;
 		fine = fine * active / own;
@@ -95,7 +99,7 @@ CALLED u64 group_rate(u32 group, u64 weight, u64 rate, u64 most)
 	return fine >> GROUP_FINE;
 }
 
-/* A member of `group` that weighs `weight` begins to want to run, or ends (`gone`). */
+/* A member of `group` that weighs `weight` begins to want to run, or ceases to (`gone`). */
 CALLED u32 group_count(u32 group, u64 weight, u32 gone)
 {
 	struct group_conf *conf;
@@ -113,7 +117,7 @@ CALLED u32 group_count(u32 group, u64 weight, u32 gone)
 		others = (u32)fetch_add(g->members, gone ? -1 : 1);
 		if (others != (gone ? 1 : 0))
 			break;
-		/* The cgroup as a whole begins or ends to. */
+		/* The cgroup as a whole begins to want to run, or ceases to. */
 		weight = shared(conf->weight);
 		group = group_around(conf);
 	}

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Nobody waits for long where pCPUs idle.
+ * No task waits for long where pCPUs idle.
  *
- * A pCPU that has nothing to run looks at what waits elsewhere (pull.h), and then sleeps: of what
- * is queued after that it knows nothing until somebody calls it. Who wakes finds it by placement
- * (placement.h). Two others do not, and have it called:
+ * A pCPU that has nothing to run looks at what waits elsewhere (pull.h), and then sleeps: of tasks
+ * queued after that it knows nothing until it is called. A task that wakes finds it by placement
+ * (placement.h). Two kinds of tasks do not, and have it called:
  *
- *   - who is pushed aside, perhaps by a task that may run there only, or by one of a higher class
- *     (put_in_reach() in platform/bpf.h), is queued again where it was. As often as busy pCPUs look
- *     for busier ones, one that idles is called for it: at once if its turn is over, and if it was
- *     interrupted when it has waited for longer than caches are worth. Most of those who interrupt
- *     run for some microseconds (kworkers, interrupt threads);
- *   - who woke on a pCPU that seemed to idle and does not answer, since a task of a higher class
- *     (SCHED_FIFO, SCHED_DEADLINE) has it, of which nobody tells a sched_ext scheduler.
+ *   - a task that is preempted, perhaps by a task that may run there only, or by one of a higher
+ *     class (put_in_reach() in platform/bpf.h), is queued again where it was. As often as busy
+ *     pCPUs look for busier ones, an idle pCPU is called for it: at once if its turn is over; if it
+ *     was interrupted, when it has waited for longer than caches are worth. Most tasks that
+ *     interrupt run for some microseconds (kworkers, interrupt threads);
+ *   - a task that woke on a pCPU that seemed to idle and does not answer, since a task of a higher
+ *     class (SCHED_FIFO, SCHED_DEADLINE) has it, which a sched_ext scheduler is not told.
  */
 #ifndef CORUN_IDLE_H
 #define CORUN_IDLE_H
@@ -21,12 +21,16 @@
 #include "platform/platform.h"
 #include "timer.h"
 
-/* How long who was interrupted waits before another pCPU is called, ns: so long the kernel takes
- * the caches of a task for warm (sysctl_sched_migration_cost). */
+/*
+ * How long an interrupted task waits before another pCPU is called, ns: for as long the kernel
+ * takes the caches of a task for warm (sysctl_sched_migration_cost).
+ */
 #define OFFER_AFTER 500000ull
 
-/* Calls a pCPU other than `cpu` that idles, if `p` may run on any: one with the same last-level
- * cache, if there is one, and of these one of a core that idles. */
+/*
+ * Calls an idle pCPU other than `cpu` that `p` may run on, if there is one: preferably with the
+ * same last-level cache, and of these one of an idle core.
+ */
 RARE void call_other(struct task_struct *p, s32 cpu)
 {
 	s32 best = NO_PCPU;
@@ -51,7 +55,7 @@ RARE void call_other(struct task_struct *p, s32 cpu)
 		kick(best, KICK_IDLE);
 }
 
-/* `p` was queued on `cpu`: that one is called if it idles, else another one. */
+/* `p` was queued on `cpu`: calls that if it idles, else another pCPU. */
 static inline void call_idle(struct task_struct *p, s32 cpu)
 {
 	struct cpu_ctx *c = cpu_at(cpu);
@@ -63,8 +67,10 @@ static inline void call_idle(struct task_struct *p, s32 cpu)
 		call_other(p, cpu);
 }
 
-/* `t`, which lost `cpu`, was queued there again: is it time to call for it? Who may run there only
- * does not use up the time of others. */
+/*
+ * `t`, which lost `cpu`, was queued there again: is it time to call another pCPU for it? A task
+ * that may run on `cpu` only does not use up this chance of other tasks.
+ */
 RARE void offer(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u64 now)
 {
 	if (now - shared(c->offered_at) < knobs.balance_interval || is_bound(p))
@@ -78,8 +84,10 @@ RARE void offer(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, s3
 	}
 }
 
-/* Another pCPU is called for the first of those queued on `cpu` who may run there. Not CALLED: see
- * release_one() in quota.h. */
+/*
+ * Calls another pCPU for the first task queued on `cpu` that may run elsewhere. Not CALLED: see
+ * release_one() in quota.h.
+ */
 static inline void call_for_queue(s32 cpu)
 {
 	struct task_struct *p;
@@ -92,7 +100,7 @@ static inline void call_for_queue(s32 cpu)
 	}
 }
 
-/* The timer of `cpu` fired; true if it was about one who was interrupted. */
+/* The timer of `cpu` fired; returns true if that was for an interrupted task. */
 static inline bool offer_timer(struct cpu_ctx *c, s32 cpu)
 {
 	u64 due = shared(c->offer_due);

@@ -27,9 +27,9 @@
 #include "platform/platform.h"
 #include "timer.h"
 
-/* How far into a queue one looks for those who are due (assumed, as TURN_LOOK). */
+/* How far into a queue one looks for tasks that are due (assumed, as TURN_LOOK). */
 #define MICRO_LOOK 32u
-/* Who is so far ahead of its pCPU's clock is not due, ns: some long slices (assumed). */
+/* A task that is this far ahead of its pCPU's clock is not due, ns: some long slices (assumed). */
 #define MICRO_LEAD 100000000ull
 
 static inline bool has_micro_slices(struct task_struct *p)
@@ -39,7 +39,7 @@ static inline bool has_micro_slices(struct task_struct *p)
 	return conf && shared(conf->micro);
 }
 
-/* `t`, which ran until now, goes off its pCPU: when is it due again? */
+/* `t`, which ran until now, leaves its pCPU: computes when it is due again. */
 RARE void micro_ran(struct task_struct *p, struct task_ctx *t, u64 now)
 {
 	struct cpu_ctx *c = cpu_at(t->cpu);
@@ -58,13 +58,16 @@ RARE void micro_ran(struct task_struct *p, struct task_ctx *t, u64 now)
 	t->due = later(next, now + (paid - ran) / 2);
 }
 
-/* Does `t`, whose turn is over, let others go first, whatever it is owed? */
+/* Does `t`, whose turn is over, let other tasks go first, whatever it is owed? */
 static inline bool lets_others(struct task_ctx *t)
 {
 	return t->over || (t->due && with_micro());
 }
 
-/* `t` waits for `cpu`, where somebody runs: it looks when `t` is due, if not now. */
+/*
+ * `t` waits for `cpu`, where a task runs: has `cpu` look at its queue now if `t` is due before its
+ * timer fires.
+ */
 RARE void micro_waits(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u64 now)
 {
 	u64 fires = shared(c->timer_at);
@@ -73,7 +76,7 @@ RARE void micro_waits(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u64 now)
 		kick(cpu, KICK_PREEMPT);
 }
 
-/* When is `p`, which waits, due, where the clock says `vnow`? 0: that is not known. */
+/* When is `p`, which waits, due on a pCPU whose clock says `vnow`? 0: never. */
 static inline u64 due_of(struct task_struct *p, u64 vnow)
 {
 	struct task_ctx *t = raw_task_ctx(p);
@@ -82,7 +85,9 @@ static inline u64 due_of(struct task_struct *p, u64 vnow)
 	return due && !before(vnow + MICRO_LEAD, shared(t->vtime)) ? due : 0;
 }
 
-/* When is the first of those due who wait for `cpu`, by the clock `vnow`? 0: none is to be. */
+/*
+ * When is the first of the tasks due that wait for `cpu`, whose clock says `vnow`? 0: none will be.
+ */
 CALLED u64 first_due(s32 cpu, u64 vnow)
 {
 	struct task_struct *p;
@@ -101,7 +106,7 @@ CALLED u64 first_due(s32 cpu, u64 vnow)
 	return first;
 }
 
-/* Of those that wait for `cpu`, where the clock says `vnow`, one that is due runs there next. */
+/* Runs next on `cpu`, whose clock says `vnow`, a waiting task that is due. */
 CALLED u32 move_due(s32 cpu, u64 vnow, u64 now)
 {
 	struct task_struct *p;
@@ -122,7 +127,7 @@ CALLED u32 move_due(s32 cpu, u64 vnow, u64 now)
 	return moved;
 }
 
-/* A turn begins on `cpu`, or goes on: the timer fires when somebody is due who waits there. */
+/* A turn begins on `cpu`, or goes on: the timer fires when the first waiting task is due. */
 RARE void micro_look(struct cpu_ctx *c, s32 cpu, u64 now)
 {
 	u64 due = queue_length(cpu) ? first_due(cpu, shared(c->vnow)) : 0;

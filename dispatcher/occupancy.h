@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Who occupies which pCPU: a task occupies the one it is queued or running on.
+ * Which task occupies which pCPU: a task occupies the one it is queued or running on.
  *
  * The counts (tasks, their load, and sibling vCPUs per pCPU) are what placement looks at. They
  * change before the task itself moves, so that two CPUs placing siblings at the same time see each
@@ -12,7 +12,9 @@
 #include "platform/platform.h"
 #include "vm.h"
 
-/* Of the VM in a slot of the table, the counter of its vCPUs on `cpu`; NULL if it is none (NO_VM).
+/*
+ * The counter of the vCPUs on `cpu` of the VM in a slot of the table; NULL if there is no VM
+ * (NO_VM).
  */
 static inline u32 *siblings_counter(u32 slot, s32 cpu)
 {
@@ -21,8 +23,9 @@ static inline u32 *siblings_counter(u32 slot, s32 cpu)
 	return vm && (u32)cpu < MAX_PCPUS ? &vm->here[opaque((u32)cpu) % MAX_PCPUS] : NULL;
 }
 
-/* A vCPU of the VM in a slot of the table is counted on `cpu`, where it was not; returns how many
- * siblings were. Called with what is needed of a task only, since others than its own count some.
+/*
+ * Counts one more vCPU of the VM in a slot of the table on `cpu`; returns how many siblings were
+ * there. Takes only what it needs of a task, since other tasks' callbacks call it, too.
  */
 RARE u32 siblings_add(u32 slot, s32 cpu)
 {
@@ -38,7 +41,10 @@ RARE u32 siblings_add(u32 slot, s32 cpu)
 	return were;
 }
 
-/* It is not counted there any more. Who comes at the same time sets the bit before or after. */
+/*
+ * Counts one vCPU less there. A vCPU that comes at the same time may set the bit before it is
+ * cleared here: hence the second look.
+ */
 RARE void siblings_sub(u32 slot, s32 cpu)
 {
 	struct vm_ctx *vm = vm_at(slot);
@@ -57,7 +63,7 @@ static inline void add_load(struct cpu_ctx *c, s64 load)
 	load_changed(c);
 }
 
-/* Counts `t` on `cpu`, which is `c`; returns how many siblings were there. */
+/* Counts `t` on `cpu`, whose struct is `c`; returns how many siblings were there. */
 static inline u32 occupancy_add(struct task_ctx *t, struct cpu_ctx *c, s32 cpu)
 {
 	if (c) {
@@ -79,7 +85,10 @@ static inline void occupancy_sub(struct task_ctx *t, s32 cpu)
 		siblings_sub(t->vm, cpu);
 }
 
-/* `t`, on `c`, weighs `load` by now: its VM's weight may be shared by others than before. */
+/*
+ * The load of `t`, on `c`, is `load` now: its VM's weight may be shared with other vCPUs than
+ * before.
+ */
 static inline void occupancy_reload(struct task_ctx *t, struct cpu_ctx *c, u32 load)
 {
 	if (load == t->load)
@@ -107,7 +116,7 @@ static inline u32 occupancy_move(struct task_ctx *t, s32 cpu)
 	return siblings;
 }
 
-/* A task announced as coming to `cpu` does not come: it is no longer counted there. */
+/* A task that was announced for `cpu` does not come: it is not counted there any more. */
 RARE void forget_incoming(struct cpu_ctx *c, s32 cpu)
 {
 	struct task_ctx gone = {
@@ -120,7 +129,7 @@ RARE void forget_incoming(struct cpu_ctx *c, s32 cpu)
 	occupancy_sub(&gone, cpu);
 }
 
-/* `t` starts on `cpu`, where it was `announced` (pull.h), or was queued elsewhere. */
+/* `t` starts on `cpu`, where it was `announced` (pull.h), or though it was queued elsewhere. */
 RARE bool occupancy_start_moved(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, bool announced)
 {
 	if (announced)
@@ -140,13 +149,13 @@ static inline bool occupancy_start(struct task_ctx *t, struct cpu_ctx *c, s32 cp
 {
 	bool announced = shared(c->incoming) == id;
 
-	/* Mostly it is where it was queued. */
+	/* The usual case: it starts where it was queued. */
 	if (!announced && t->cpu == cpu)
 		return false;
 	return occupancy_start_moved(t, c, cpu, announced);
 }
 
-/* Sibling vCPUs of `t` on `cpu`, `t` itself not counted. */
+/* Number of sibling vCPUs of `t` on `cpu`, `t` itself not counted. */
 static inline u32 siblings_at(struct task_ctx *t, s32 cpu)
 {
 	u32 *here = siblings_counter(t->vm, cpu);

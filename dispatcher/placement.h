@@ -47,7 +47,10 @@
 #include "pool.h"
 #include "vm.h"
 
-/* Two CPUs may place siblings at once; whoever comes second looks again, so many times. */
+/*
+ * Two CPUs may place siblings on one pCPU at once; the second one chooses again, this many times at
+ * most.
+ */
 #define PLACE_AGAIN 2
 
 /* Threads that serve a VM (I/O threads, vhost) are in its pool if the control loop says so. */
@@ -61,7 +64,7 @@ static inline u32 placement_of(struct task_struct *p, struct task_ctx *t)
 	return conf ? shared(conf->placement) : knobs.placement;
 }
 
-/* The home of `t` under fixed and core placement, NO_PCPU if it has none it may use. */
+/* The home of `t` under fixed and core placement; NO_PCPU if it has none that it may use. */
 static inline s32 home_of(struct task_struct *p, struct task_ctx *t)
 {
 	struct task_conf *conf = task_conf_of(p);
@@ -101,16 +104,19 @@ static inline bool mode_admits(struct task_struct *p, struct task_ctx *t, u32 mo
 }
 
 /*
- * By how much `prev`, the pCPU that `t` was on last, may be more loaded than another one for `t` to
- * stay: by what `t` itself weighs. With less between them, the other one would be the more loaded
- * of the two as soon as `t` is there. Who has not run yet leaves nothing behind.
+ * By how much more load `prev`, the pCPU that `t` was on last, may have than another one for `t` to
+ * stay: by the load of `t`. If the difference is less, the other one would have more load than
+ * `prev` as soon as `t` is there. A task that has not run yet has no reason to stay.
  */
 static inline u64 staying(struct task_ctx *t)
 {
 	return t->last_cpu == NO_PCPU ? 0 : t->load;
 }
 
-/* The load with which `prev`, which has `load`, is compared. Nothing is less than an idle pCPU. */
+/*
+ * The load with which `prev`, which has `load`, enters the comparison: at least 1 if it is not
+ * idle, since nothing is better than an idle pCPU.
+ */
 static inline u64 load_staying(u64 load, u64 stay)
 {
 	if (load <= stay)
@@ -118,7 +124,7 @@ static inline u64 load_staying(u64 load, u64 stay)
 	return load - stay;
 }
 
-/* crowding() of `cpu` for `t`, with so much load of others. */
+/* crowding() of `cpu` for a task, given the load of the other tasks there. */
 static inline u64 crowding_at(s32 cpu, u64 load)
 {
 	struct cpu_ctx *beside = load ? NULL : cpu_at(smt_sibling_of(cpu));
@@ -126,7 +132,7 @@ static inline u64 crowding_at(s32 cpu, u64 load)
 	return crowding(load, beside && shared(beside->load));
 }
 
-/* The last-level cache near which `t`, which was on `prev`, had better be. */
+/* The last-level cache near which `t`, which was on `prev`, should be. */
 static inline u32 llc_near(struct task_ctx *t, s32 prev)
 {
 	struct vm_ctx *vm = t->last_cpu == NO_PCPU && knobs.llcs > 1 ? vm_of(t) : NULL;
@@ -135,23 +141,25 @@ static inline u32 llc_near(struct task_ctx *t, s32 prev)
 }
 
 /*
- * least_loaded(): the least crowded pCPU that affinity and, if asked, the mode admit; `stay` is
- * what speaks for `prev`. If anything does, pCPUs that idle near it go before those that idle
- * elsewhere. Ties go to `prev`, then to the last-level cache that is near, then to the lowest
+ * least_loaded(): the least crowded pCPU that affinity and the mode admit. `stay`: the load by
+ * which `prev` is favoured; if not 0, pCPUs that idle in the near last-level cache go before those
+ * that idle elsewhere. Ties go to `prev`, then to the near last-level cache, then to the lowest
  * number.
  */
 #ifdef INDEXED
-/* Added to the ranks of pCPUs that are not near. */
+/* Added to the ranks of pCPUs that are not in the near last-level cache. */
 #define ELSEWHERE ((s32)MAX_PCPUS)
 
-/* `cpu`, if it is open to `t`, is the first to be compared with. */
+/*
+ * Makes `cpu` the best candidate if it is `open` to the task and better than the best one so far.
+ */
 static inline void consider(struct candidate *best, s32 cpu, s32 rank, u64 key, bool open)
 {
 	if (open && beats((s64)key, rank, best))
 		*best = (struct candidate){(s64)key, cpu, rank};
 }
 
-/* The pCPU that `t` occupies, without `t`. */
+/* Considers the pCPU that `t` occupies, without the load of `t`. */
 static inline void consider_here(struct task_struct *p, struct task_ctx *t, u32 mode,
 				 struct candidate *best)
 {
@@ -180,7 +188,10 @@ static inline s32 least_loaded(struct task_struct *p, struct task_ctx *t, u32 mo
 			 allowed(p, prev) && mode_admits(p, t, mode, prev));
 	if (!best.key && best.rank < 0)
 		return prev;
-	/* In the tree, `here` has the load of `t` as well: never better than what is asked here. */
+	/*
+	 * In the tree, the key of `here` includes the load of `t`: never better than the key used
+	 * here.
+	 */
 	if (here == prev)
 		here = NO_PCPU;
 	if (here != NO_PCPU && llc_of(here) == near)
@@ -192,7 +203,10 @@ static inline s32 least_loaded(struct task_struct *p, struct task_ctx *t, u32 mo
 		far[i] = both & ~open[i];
 	}
 	tree_search(&corun_context->index.light, open, &best, i, mode_admits(p, t, mode, i));
-	/* From here on, ranks are those of pCPUs elsewhere: the best one near wins each tie. */
+	/*
+	 * From here on, ranks are those of pCPUs in other caches: the best one in the near cache
+	 * wins each tie.
+	 */
 	best.rank -= ELSEWHERE;
 	if (stay && best.key < LOADED)
 		return best.cpu;
@@ -203,8 +217,10 @@ static inline s32 least_loaded(struct task_struct *p, struct task_ctx *t, u32 mo
 	return best.cpu;
 }
 #else
-/* How bad it is: twice the crowding, and one more elsewhere. If `near_first`, who idles near is
- * never worse than who idles elsewhere. */
+/*
+ * How bad a pCPU is: twice the crowding, and one more if it is `far`. If `near_first`, an idle pCPU
+ * in the near cache is never worse than an idle one elsewhere.
+ */
 static inline u64 badness(u64 crowding, bool far, bool near_first)
 {
 	if (near_first && crowding < LOADED)
@@ -216,7 +232,7 @@ CALLED s32 least_loaded(struct task_struct *p TRUSTED, struct task_ctx *t, u32 m
 			u64 stay)
 {
 	struct cpu_ctx *c = cpu_at(prev);
-	/* Copies: whatever the loop reads of others, these do not change. */
+	/* Copies, which do not change, whatever the loop reads of shared values. */
 	s32 here = t ? t->cpu : NO_PCPU;
 	u64 own = t ? t->load : 0;
 	u64 best_key = ~0ull;
@@ -274,7 +290,7 @@ static inline u64 load_of_allowed(struct task_struct *p, u32 *count)
 	return sum;
 }
 
-/* Is `cpu` light, as far as the VM of `t`, which occupies no pCPU, has it? */
+/* Is `cpu` light by the definition of the VM of `t`, which occupies no pCPU? */
 RARE bool is_light(struct task_struct *p, struct task_ctx *t, s32 cpu)
 {
 	struct cpu_ctx *c = cpu_at(cpu);
@@ -291,7 +307,7 @@ RARE bool is_light(struct task_struct *p, struct task_ctx *t, s32 cpu)
 
 /*
  * Load-conscious: the least loaded pCPU without a sibling if that is light, else the least loaded
- * one. `prev` speaks for itself as long as it is light.
+ * one. `prev` is favoured as long as it is light.
  */
 RARE s32 least_loaded_light(struct task_struct *p, struct task_ctx *t, s32 prev, u64 stay)
 {
@@ -307,7 +323,7 @@ RARE s32 least_loaded_light(struct task_struct *p, struct task_ctx *t, s32 prev,
 	return least_loaded(p, t, PLACE_FREE, prev, stay);
 }
 
-/* The pCPU that the gang of `t` has for it; NO_PCPU: it does not say. */
+/* The pCPU that the gang of `t` assigns to it; NO_PCPU: it assigns none. */
 RARE s32 gang_place(struct task_struct *p, struct task_ctx *t, s32 prev)
 {
 	struct gang g = gang_of(t);
@@ -321,7 +337,7 @@ static inline s32 best_place(struct task_struct *p, struct task_ctx *t, u32 mode
 	s32 owned = NO_PCPU;
 	u64 stay = staying(t);
 
-	/* Home, if it is open to it, is where it was. */
+	/* A home that the mode admits takes the place of `prev`. */
 	if (t->claims && t->home && mode_admits(p, t, mode, t->home - 1))
 		prev = t->home - 1;
 
@@ -334,7 +350,10 @@ static inline s32 best_place(struct task_struct *p, struct task_ctx *t, u32 mode
 	return least_loaded(p, t, mode, prev, stay);
 }
 
-/* Makes `t` occupy the best pCPU of its mode, which `*found` is then; false: others were faster. */
+/*
+ * Makes `t` occupy the best pCPU of its mode, and sets `*found` to it. Returns false if a sibling
+ * was placed there at the same time.
+ */
 INLINED bool try_place(struct task_struct *p, struct task_ctx *t, u32 mode, s32 prev, s32 *found)
 {
 	s32 cpu = best_place(p, t, mode, prev);
@@ -350,7 +369,7 @@ INLINED bool try_place(struct task_struct *p, struct task_ctx *t, u32 mode, s32 
 	return occupancy_move(t, cpu) == 0 || mode != PLACE_BALANCE;
 }
 
-/* Others placed siblings of `t` where it was placed, on `cpu`: it looks again. */
+/* Other CPUs placed siblings of `t` on `cpu` at the same time: chooses again. */
 RARE s32 place_anew(struct task_struct *p, struct task_ctx *t, u32 mode, s32 prev, s32 cpu)
 {
 	u32 again;
@@ -362,7 +381,10 @@ RARE s32 place_anew(struct task_struct *p, struct task_ctx *t, u32 mode, s32 pre
 	return cpu;
 }
 
-/* Chooses among the pCPUs that `t` may run on; `prev` is the one it was on, if any. */
+/*
+ * Chooses a pCPU among those that `t` may run on, and makes `t` occupy it; `prev` is the one it was
+ * on, if any.
+ */
 RARE s32 choose_place(struct task_struct *p, struct task_ctx *t, s32 prev)
 {
 	u32 mode = placement_of(p, t);
@@ -374,7 +396,10 @@ RARE s32 choose_place(struct task_struct *p, struct task_ctx *t, s32 prev)
 	return try_place(p, t, mode, prev, &cpu) ? cpu : place_anew(p, t, mode, prev, cpu);
 }
 
-/* Chooses a pCPU for `t` and makes it occupy that. The kernel has put who is bound to one there. */
+/*
+ * Chooses a pCPU for `t` and makes it occupy that. The kernel has already put a task that may run
+ * on one pCPU only there.
+ */
 INLINED struct cpu_ctx *place(struct task_struct *p, struct task_ctx *t, s32 prev)
 {
 	struct cpu_ctx *c;
@@ -389,16 +414,16 @@ INLINED struct cpu_ctx *place(struct task_struct *p, struct task_ctx *t, s32 pre
 	return c;
 }
 
-/* Has `t` a place, and is not to go on elsewhere? */
+/* Has `t` a pCPU, and is it not to go on on another one? */
 static inline bool is_settled(struct task_ctx *t)
 {
 	return t->cpu != NO_PCPU && t->over != TURN_MOVES;
 }
 
 /*
- * May `t` stay where it is? Affinity, or what its VM's mode makes of it, may have changed.
- * Load-conscious placement has put it beside siblings, if it has, on purpose; and while it `runs`,
- * it is the sibling that waits there who had better go.
+ * May `t` stay where it is? Its affinity may have changed, or what its VM's mode admits. If
+ * load-conscious placement has put it beside siblings, that was on purpose; and while `t` runs,
+ * under balance, it is rather the waiting sibling that should move.
  */
 RARE bool still_admitted(struct task_struct *p, struct task_ctx *t, bool runs)
 {

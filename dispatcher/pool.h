@@ -4,10 +4,10 @@
  * 2016, §3.5).
  *
  * A vCPU under PLACE_POOL is queued on the pCPUs of its pool only, and its turns there are as long
- * as the pool says. So is a thread that is no vCPU and for which a pool is named. Pools may change
- * at any time: who waits on a pCPU that is not of its pool any more has one more turn there and
- * then moves. A pool none of whose pCPUs the vCPU may use is no pool (placement.h: then all that it
- * may use are open).
+ * as the pool says. The same holds for a thread that is not a vCPU if the policy names a pool for
+ * it. Pools may change at any time: a task that waits on a pCPU that is not in its pool any more
+ * has one more turn there and then moves. A pool none of whose pCPUs the vCPU may use is ignored
+ * (placement.h: then all pCPUs that it may use are open).
  */
 #ifndef CORUN_POOL_H
 #define CORUN_POOL_H
@@ -31,7 +31,7 @@ static inline bool pool_admits(struct task_struct *p, s32 cpu)
 	return !pool || shared(pool->pcpus[word]) >> (u32)cpu % 64 & 1;
 }
 
-/* The slice of a task that the policy wants this for; 0: nothing said. */
+/* The slice that the policy wants for a task; 0: none. */
 RARE u64 slice_wanted(struct task_conf *conf)
 {
 	u64 slice = shared(conf->slice);

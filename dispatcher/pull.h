@@ -4,18 +4,18 @@
  *
  * An idle pCPU takes a task that waits elsewhere (work conservation). A busy one looks every
  * knobs.balance_interval, between turns: for a pCPU with so much more load that moving a task makes
- * the two more alike; and else for one whose clock is behind, whose tasks are thus owed more time
+ * the two more alike; or else for one whose clock is behind, whose tasks are thus owed more time
  * than those here (fairness: five tasks on four pCPUs take turns at being alone). "Owed more" means
- * by half the interval and a slice at least, so that tasks do not swing back and forth: within a
- * turn, everybody who waits falls behind by a part of it.
+ * by at least half the interval and a slice, so that tasks do not swing back and forth: within a
+ * turn, every waiting task falls behind by a part of it.
  *
- * Where nobody waits there is nothing to pull, but SMT cores may be shared while other cores idle.
- * So a task that runs beside a busy SMT sibling leaves for a core that idles, at the end of a turn
- * and as often as busy pCPUs look.
+ * If no task waits there is nothing to pull, but SMT cores may be shared while other cores idle. So
+ * a task that runs beside a busy SMT sibling leaves for an idle core, at the end of a turn and as
+ * often as busy pCPUs look.
  *
  * A busy pCPU acts only on load that was there at its last look as well: a daemon that runs for a
  * moment, perhaps with the weight of dozens of vCPUs, is no lasting load. Nor does it take a task
- * whose turn was interrupted (turn.h): that will have its pCPU back in a moment.
+ * whose turn was interrupted (turn.h): that task will have its pCPU back in a moment.
  *
  * Nothing is pulled that a placement mode forbids: pulling does not stack siblings either.
  */
@@ -51,10 +51,10 @@ static inline bool is_apart(u32 mode)
 }
 
 /*
- * `cpu` would `idle` else: may `t` go there though siblings are? Where progress is compared, they
- * wait there because they are ahead, perhaps of `t`: if that keeps `t` off, all wait while pCPUs
- * idle. Once they may go on, those that meet are moved apart as ever: who is queued again goes
- * where no sibling is, and who waits may be pulled there.
+ * If `cpu` would `idle` otherwise: may `t` go there although siblings are there? In the relaxed
+ * modes, those siblings wait because they are ahead, perhaps of `t`: if they kept `t` away, all of
+ * them would wait while pCPUs idle. Once they may go on, siblings that meet are moved apart as
+ * usual: one that is queued again goes where no sibling is, and one that waits may be pulled there.
  */
 static inline bool joins_stopped(struct task_ctx *t, bool idle)
 {
@@ -66,8 +66,10 @@ static inline bool joins_stopped(struct task_ctx *t, bool idle)
 	return is_relaxed(&g);
 }
 
-/* May `p`, waiting elsewhere, be moved to `cpu`, which would `idle` else or not? Counts in `*fixed`
- * who may not be moved at all. */
+/*
+ * May `p`, which waits elsewhere, be moved to `cpu`? `idle`: `cpu` would idle otherwise. Counts in
+ * `*fixed` the tasks that may not be moved at all.
+ */
 RARE bool may_pull(struct task_struct *p, struct task_ctx *t, s32 cpu, bool idle, u32 *fixed)
 {
 	u32 mode = placement_of(p, t);
@@ -78,7 +80,7 @@ RARE bool may_pull(struct task_struct *p, struct task_ctx *t, s32 cpu, bool idle
 		(is_apart(mode) && (stacking_no_worse(t, cpu) || joins_stopped(t, idle))));
 }
 
-/* `t` is about to be pulled to `cpu`: it occupies that before it moves, see occupancy.h. */
+/* `t` is about to be pulled to `cpu`: it occupies `cpu` before it moves, see occupancy.h. */
 RARE void announce(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u32 id)
 {
 	occupancy_add(t, c, cpu);
@@ -87,19 +89,19 @@ RARE void announce(struct task_ctx *t, struct cpu_ctx *c, s32 cpu, u32 id)
 	store(c->incoming_load, t->load);
 }
 
-/* Which of the tasks waiting on another pCPU are taken. */
+/* Which of the tasks that wait on another pCPU may be pulled. */
 struct pull_rule {
-	u64 lighter_than; /* only those with less load; 0: any */
-	u64 before;	  /* only those with an earlier virtual time; 0: any */
+	u64 lighter_than; /* only tasks with less load; 0: any */
+	u64 before;	  /* only tasks with an earlier virtual time; 0: any */
 	u32 only;	  /* only vCPUs of the VM in this slot of the table, plus 1; 0: any */
 	u32 id;		  /* only this task; 0: any */
-	bool idle;	  /* nobody who is here may start */
-	bool fill;	  /* also those who may start only where nobody else would */
-	bool between;	  /* only those between turns, not who was interrupted (turn.h) */
-	bool apart;	  /* only those whose cookie the core admits (cookie.h) */
+	bool idle;	  /* no task that is here may start */
+	bool fill;	  /* also tasks that may start only where the pCPU would idle otherwise */
+	bool between;	  /* only tasks between turns, not interrupted ones (turn.h) */
+	bool apart;	  /* only tasks whose cookie the core admits (cookie.h) */
 };
 
-/* May `p`, waiting elsewhere, start on `cpu` at once, as far as its gang is concerned? */
+/* May `p`, which waits elsewhere, start on `cpu` at once, as far as its gang is concerned? */
 CALLED u32 rank_admits(struct task_struct *p TRUSTED, s32 cpu, u32 fill)
 {
 	struct ranked r = {.cpu = cpu};
@@ -111,7 +113,10 @@ CALLED u32 rank_admits(struct task_struct *p TRUSTED, s32 cpu, u32 fill)
 	return rank_of(&r) >= (fill ? RANK_FILL : RANK_ORDINARY);
 }
 
-/* What `p`, queued, is owed: not its place in the queue if it was interrupted (turn.h). */
+/*
+ * The virtual time of `p`, which is queued. If its turn was interrupted, that differs from its
+ * place in the queue (turn.h).
+ */
 CALLED u64 vtime_of(struct task_struct *p TRUSTED)
 {
 	struct task_ctx *t = raw_task_ctx(p);
@@ -119,12 +124,14 @@ CALLED u64 vtime_of(struct task_struct *p TRUSTED)
 	return t ? shared(t->vtime) : queued_vtime(p);
 }
 
-/* Pulls from the queue of `from` the first task that may come and that the rule lets through. */
+/* Pulls from the queue of `from` the first task that may move and that matches the rule. */
 CALLED u32 pull_from(s32 from, s32 cpu, struct pull_rule *given)
 {
 	struct cpu_ctx *c = cpu_at(cpu);
-	/* Each word is read where it is asked for, and the counts may be anything: or the verifier
-	 * goes on separately with each rule and each count (unranged()). */
+	/*
+	 * Each word of the rule is read where it is needed, and the counts may have any value:
+	 * otherwise the verifier would follow each rule and each count separately (unranged()).
+	 */
 	volatile struct pull_rule *rule = given;
 	u32 looked = (u32)unknown_zero();
 	u32 fixed = (u32)unknown_zero();
@@ -135,7 +142,7 @@ CALLED u32 pull_from(s32 from, s32 cpu, struct pull_rule *given)
 	if (!c || !rule)
 		return 0;
 	for_each_queued (p, from) {
-		/* One that looks for a VM's looks further. */
+		/* A rule for a certain VM or task looks further. */
 		if (looked < PULL_LOOK)
 			looked++;
 		else if (!rule->only && !rule->id)
@@ -163,15 +170,16 @@ CALLED u32 pull_from(s32 from, s32 cpu, struct pull_rule *given)
 		break;
 	}
 	/*
-	 * Nobody seen may go anywhere: so it is for everybody, until somebody comes or leaves. Who
-	 * looks for a VM's has not seen the others.
+	 * None of the tasks seen may move anywhere: that holds for every pCPU, until a task comes
+	 * or leaves. A rule for a certain VM or task has skipped the other tasks, and so does not
+	 * know.
 	 */
 	if (!rule->only && !rule->id && (fixed == looked || fixed == PULL_LOOK))
 		queue_is_fixed(from);
 	return pulled;
 }
 
-/* The pCPU with most load above `least` among those with someone waiting. */
+/* The pCPU with the most load above `least` among those with waiting tasks. */
 #ifdef INDEXED
 static inline s32 busiest(s32 cpu, u64 least)
 {
@@ -205,7 +213,10 @@ static inline s32 busiest(s32 cpu, u64 least)
 }
 #endif
 
-/* Does somebody wait on `from` who may run on `cpu`? Else that hides others whose tasks may. */
+/*
+ * Does a task wait on `from` that may run on `cpu`? If not, `from` must not hide other pCPUs with
+ * such tasks.
+ */
 CALLED u32 some_may_run(s32 from, s32 cpu)
 {
 	u32 looked = (u32)unknown_zero();
@@ -220,8 +231,10 @@ CALLED u32 some_may_run(s32 from, s32 cpu)
 	return may;
 }
 
-/* The pCPU whose tasks are furthest behind among those with `least` tasks, of which some that wait
- * may run on `cpu`. */
+/*
+ * The pCPU whose tasks are furthest behind among those with at least `least` tasks, some of which
+ * wait and may run on `cpu`.
+ */
 CALLED s32 furthest_behind(s32 cpu, u64 least)
 {
 	s32 found = NO_PCPU;
@@ -234,7 +247,7 @@ CALLED s32 furthest_behind(s32 cpu, u64 least)
 
 		if (!c || i == cpu || shared(c->nr) < least || !queue_length(i))
 			continue;
-		/* Whoever runs there is close to those who wait. */
+		/* The running task's virtual time is close to that of the waiting ones. */
 		vtime = shared(c->cur_vtime);
 		if ((found == NO_PCPU || before(vtime, behind)) && some_may_run(i, cpu)) {
 			behind = vtime;
@@ -244,7 +257,7 @@ CALLED s32 furthest_behind(s32 cpu, u64 least)
 	return found;
 }
 
-/* Takes anything that waits elsewhere, from the busiest first. */
+/* Pulls any task that waits elsewhere, from the busiest pCPU first. */
 CALLED u32 pull_any(s32 cpu, struct pull_rule *any)
 {
 	s32 from = busiest(cpu, 0);
@@ -261,7 +274,7 @@ CALLED u32 pull_any(s32 cpu, struct pull_rule *any)
 	return false;
 }
 
-/* `cpu` has an owner (gang_strict.h) none of whose vCPUs is here: take one from elsewhere. */
+/* `cpu` has an owner (gang_strict.h) none of whose vCPUs is here: pulls one of them. */
 CALLED u32 pull_owner(s32 cpu)
 {
 	struct cpu_ctx *c = cpu_at(cpu);
@@ -275,7 +288,10 @@ CALLED u32 pull_owner(s32 cpu)
 		struct cpu_ctx *other = cpu_at(i);
 		u32 here = gang_here(&g, i);
 
-		/* One that is at its place is let alone. */
+		/*
+		 * A vCPU on a pCPU that its VM owns stays there, unless it shares that with a
+		 * sibling.
+		 */
 		if (i == cpu || !other || here < (strict_owns(&g, other) ? 2u : 1u))
 			continue;
 		if (pull_from(i, cpu, &rule))
@@ -284,7 +300,9 @@ CALLED u32 pull_owner(s32 cpu)
 	return false;
 }
 
-/* `cpu` has nothing to run: its owner's, else anything, else what may fill it. */
+/*
+ * `cpu` has nothing to run: pulls a vCPU of its owner, else any task, else a vCPU that may fill it.
+ */
 INLINED bool pull_idle(s32 cpu)
 {
 	struct pull_rule any = {.idle = true};
@@ -295,7 +313,10 @@ INLINED bool pull_idle(s32 cpu)
 	return pull_any(cpu, &any) || (with_gangs() && pull_any(cpu, &fill));
 }
 
-/* Takes from the busiest pCPU a task that leaves both more alike than they are, and last were. */
+/*
+ * Pulls a task from the busiest pCPU that makes the loads of both more alike, as they are now and
+ * as they were at the last look.
+ */
 static inline bool pull_load(s32 cpu, struct cpu_ctx *c, struct pull_rule *rule)
 {
 	u64 mine = shared(c->load);
@@ -312,8 +333,10 @@ static inline bool pull_load(s32 cpu, struct cpu_ctx *c, struct pull_rule *rule)
 	return rule->lighter_than && pull_from(from, cpu, rule);
 }
 
-/* Takes a task from a more crowded pCPU whose clock is behind, as one's was: there, tasks are owed
- * more. `awake` of those here are for a moment only, as far as that is known.
+/*
+ * Pulls a task from a more crowded pCPU whose clock is behind, as one was at the last look: tasks
+ * there are owed more. `awake`: number of tasks here that are known to have just woken, and may
+ * stay for a moment only.
  */
 static inline bool pull_owed(s32 cpu, struct cpu_ctx *c, struct pull_rule *rule, u32 awake, u64 now)
 {
@@ -329,8 +352,10 @@ static inline bool pull_owed(s32 cpu, struct cpu_ctx *c, struct pull_rule *rule,
 	return behind && was && pull_from(from, cpu, rule);
 }
 
-/* `t` runs on `cpu`, and nobody else is there: does it share the core, while another one idles? Who
- * has a home at the moment (gang_asymmetric.h) would come back from there. */
+/*
+ * `t` runs on `cpu`, alone: does it share the core while another core idles? A vCPU that has a home
+ * at the moment (gang_asymmetric.h) stays, since it would come back.
+ */
 RARE bool finds_idle_core(s32 cpu, struct cpu_ctx *c, struct task_struct *p, struct task_ctx *t)
 {
 	if (!shares_core(cpu) || shared(c->nr) > 1 || (t->claims && t->home) || is_bound(p) ||
@@ -339,7 +364,10 @@ RARE bool finds_idle_core(s32 cpu, struct cpu_ctx *c, struct task_struct *p, str
 	return least_loaded(p, t, placement_of(p, t), cpu, 0) != cpu;
 }
 
-/* The look: even out loads, and then what tasks are owed. `awake` have just woken here. */
+/*
+ * A busy pCPU looks at others: it evens out loads first, and then what tasks are owed. `awake`:
+ * number of tasks that have just woken here.
+ */
 CALLED u32 pull_busy(s32 cpu, u32 awake, u64 now)
 {
 	struct cpu_ctx *c = cpu_at(cpu);
@@ -350,7 +378,7 @@ CALLED u32 pull_busy(s32 cpu, u32 awake, u64 now)
 	store(c->balanced_at, now);
 	if (!pull_load(cpu, c, &rule))
 		return pull_owed(cpu, c, &rule, awake, now);
-	store(c->behind, 0); /* what the look before saw of clocks is no more */
+	store(c->behind, 0); /* the last look's finding about clocks is void now */
 	return true;
 }
 

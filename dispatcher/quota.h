@@ -2,17 +2,17 @@
 /*
  * Quotas: cpu.max and cpu.max.burst.
  *
- * In each period, all tasks of a cgroup and of the cgroups within it may together use a given
- * amount of pCPU time. Before a turn begins, it takes its time from all quotas that apply,
- * QUOTA_TURN at most, and gives back what it did not need: the kernel's fair scheduler hands out
- * its quotas in the same way (kernel/sched/fair.c, sched_cfs_bandwidth_slice). Time that was used
- * beyond that, until the timer fired or the switch was done, is owed and comes off the next
- * periods. Time that is left over may be saved up to the burst.
+ * In each period, all tasks of a cgroup and of its descendants may together use a given amount of
+ * pCPU time. Before a turn begins, it takes its time from all quotas that apply, QUOTA_TURN at
+ * most, and gives back what it did not need: the kernel's fair scheduler hands out its quotas in
+ * the same way (kernel/sched/fair.c, sched_cfs_bandwidth_slice). Time that was used beyond that,
+ * until the timer fired or the switch was done, is owed and comes off the next periods. Time that
+ * is left over may be saved up to the burst.
  *
- * A task that wants to run when nothing is left is parked: it goes to a queue, of the pCPU where
- * that was found out, from which nothing is dispatched, and counts as not wanting to run. Once
- * there is something left, a timer of that pCPU moves it to where it was to be queued, and counts
- * it there: otherwise, whatever looks at who is ready, such as time slots (gang_strict.h), would
+ * A task that wants to run when nothing is left is parked: it goes to a queue from which nothing is
+ * dispatched, of the pCPU where that was found out, and counts as not wanting to run. Once there is
+ * something left, a timer of that pCPU moves it to where it was to be queued, and counts it there:
+ * otherwise, whatever looks at which tasks are ready, such as time slots (gang_strict.h), would
  * miss it until it runs. A task that is queued already when its quota runs out gets one turn, as
  * short as turns can be, and is parked after it: only a task's own callbacks can take it out of a
  * queue.
@@ -29,29 +29,31 @@
 #include "occupancy.h"
 #include "platform/platform.h"
 
-/* A turn takes so much at once, ns: the kernel's sched_cfs_bandwidth_slice_us. */
+/* What a turn takes at once at most, ns: the kernel's sched_cfs_bandwidth_slice_us. */
 #define QUOTA_TURN 5000000ull
 /* The shortest turn, ns. */
 #define QUOTA_TURN_MIN 50000ull
 /* Longest time parked, ns. */
 #define PARK_MAX (WATCHDOG / 5 * 2)
-/* So many are released by one timer; the rest a moment later. */
+/* How many tasks one timer releases at most; the rest follow a moment later. */
 #define RELEASE_MOST 128
-/* A timer that has not fired so long after it should have was not started, for which kernels may
- * have no memory, ns; one that is late only shall not be put off (assumed). */
+/*
+ * A timer that is so late, ns, was never started, for which kernels may lack the memory. One that
+ * is merely late must not be postponed (assumed).
+ */
 #define RELEASE_LATE 5000000ull
 /* The kernel's default period, ns. */
 #define QUOTA_PERIOD 100000000ull
-/* So many periods that nobody looked at are added up at most. */
+/* How many missed periods are added up at most. */
 #define QUOTA_MISSED 1000000ull
 
-/* The queue of those parked on `cpu`. */
+/* The queue of the tasks parked on `cpu`. */
 static inline s32 parking_of(s32 cpu)
 {
 	return cpu + (s32)MAX_PCPUS;
 }
 
-/* How often the quota of a cgroup is there anew. */
+/* How often the quota of a cgroup is refilled, ns. */
 static inline u64 quota_period(struct group_conf *conf)
 {
 	u64 period = shared(conf->period);
@@ -59,7 +61,7 @@ static inline u64 quota_period(struct group_conf *conf)
 	return period ? period : QUOTA_PERIOD;
 }
 
-/* What is left of the quota of a cgroup; a period that is over is followed by the next. */
+/* What is left of the quota of a cgroup; begins the next period if this one is over. */
 static inline s64 quota_left(struct group_conf *conf, struct group_ctx *g, u64 quota, u64 now)
 {
 	u64 end = shared(g->period_end);
@@ -74,7 +76,7 @@ static inline s64 quota_left(struct group_conf *conf, struct group_ctx *g, u64 q
 		missed += (now - end) / period;
 		next = end + missed * period;
 	}
-	/* Of those who see it, one does it. */
+	/* Of the CPUs that see the end of the period, one begins the next. */
 	if (exchange_if(g->period_end, end, next) != end)
 		return (s64)shared(g->left);
 	if (missed > QUOTA_MISSED)
@@ -91,9 +93,10 @@ static inline s64 quota_left(struct group_conf *conf, struct group_ctx *g, u64 q
 }
 
 /*
- * In how many ns will something be left of a quota that has `left`, nothing, now? Who comes while
- * another pCPU opens the next period sees it begun, and not filled yet: all timers of those parked
- * fire at that moment. So a period that has only just begun is looked at again at once.
+ * In how many ns will something be left of a quota of which `left`, nothing, is left now? A task
+ * that comes while another pCPU begins the next period sees it begun but not filled yet, since the
+ * timers of all parked tasks fire at that moment. So a period that has only just begun is looked at
+ * again at once.
  */
 static inline u64 quota_again(struct group_conf *conf, struct group_ctx *g, u64 quota, s64 left,
 			      u64 now)
@@ -174,7 +177,7 @@ CALLED u32 quota_take(u32 group, s64 ns)
 	return 0;
 }
 
-/* When did the quotas around `group` have something left again last? */
+/* When did something become left again last in any of the quotas around `group`? */
 CALLED u64 quota_freed_at(u32 group)
 {
 	u64 last = 0;
@@ -201,13 +204,13 @@ static inline bool is_limited(u32 group)
 	return conf && shared(conf->limited);
 }
 
-/* Is nothing left for `t`? Then for how many ns, else 0. */
+/* For how many ns is nothing left for `t`? 0: something is. */
 INLINED u64 quota_out(struct task_ctx *t, u64 now)
 {
 	return is_limited(t->group) ? quota_wait(t->group, now) : 0;
 }
 
-/* `t` has a turn of `slice` ns on `c`, or as much of it as its quotas have. */
+/* `t` gets a turn of `slice` ns on `c`, or as much of it as its quotas have. Returns its length. */
 static inline u64 quota_turn(struct task_ctx *t, struct cpu_ctx *c, u64 slice, u64 now)
 {
 	bool limited = is_limited(t->group);
@@ -224,8 +227,7 @@ static inline u64 quota_turn(struct task_ctx *t, struct cpu_ctx *c, u64 slice, u
 	return slice;
 }
 
-/* The turn of `t`, charged up to t->charged, ends or is looked at: what it did not need goes back.
- */
+/* The turn of `t`, charged up to t->charged, ends or is checked: what it did not need goes back. */
 static inline void quota_settle(struct task_ctx *t, u64 now)
 {
 	u64 used = before(t->charged, now) ? now - t->charged : 0;
@@ -236,13 +238,15 @@ static inline void quota_settle(struct task_ctx *t, u64 now)
 	t->reserved = 0;
 }
 
-/* The turn on `c` is over: has it a quota to look at? */
+/* The turn on `c` is over: must a quota be checked? */
 static inline bool quota_is_due(struct cpu_ctx *c)
 {
 	return knobs.groups && shared(c->cur_limited);
 }
 
-/* `t` was throttled for `spent` ns, the last of which it waited for its turn like others. */
+/*
+ * `t` was throttled for `spent` ns, at the end of which it waited for its turn like any ready task.
+ */
 RARE void quota_waited(struct task_ctx *t, u64 spent, u64 now)
 {
 	u64 freed = quota_freed_at(t->group);
@@ -252,7 +256,7 @@ RARE void quota_waited(struct task_ctx *t, u64 spent, u64 now)
 	t->sum.ready += queued;
 }
 
-/* The pCPU `cpu` shall look after who is parked there in `wait` ns. */
+/* Has `cpu` check the tasks parked there in `wait` ns. */
 static inline void release_in(struct cpu_ctx *c, s32 cpu, u64 wait, u64 now)
 {
 	u64 due = shared(c->release_at);
@@ -263,7 +267,7 @@ static inline void release_in(struct cpu_ctx *c, s32 cpu, u64 wait, u64 now)
 	start_release_timer(cpu, wait);
 }
 
-/* A task that is parked: what may be known of it. */
+/* What other callbacks may know of a parked task. */
 struct parked {
 	u64 since;
 	u32 group;
@@ -290,7 +294,7 @@ static inline bool look_at_parked(struct task_struct *p, struct parked *parked)
 	return true;
 }
 
-/* `parked` is counted where it is to be queued. */
+/* Counts `parked` where it is to be queued. */
 RARE void count_parked(struct parked *parked)
 {
 	struct task_ctx it = {.vm = parked->vm, .load = parked->load, .cpu = NO_PCPU};
@@ -303,7 +307,7 @@ RARE void count_parked(struct parked *parked)
 		group_count(parked->group, parked->weight, 0);
 }
 
-/* It is not any more. */
+/* Takes that back. */
 RARE void uncount_parked(struct parked *parked)
 {
 	struct task_ctx it = {.vm = parked->vm, .load = parked->load, .cpu = NO_PCPU};
@@ -316,7 +320,10 @@ RARE void uncount_parked(struct parked *parked)
 		group_count(parked->group, parked->weight, 1);
 }
 
-/* Is it said of `p` that it is counted so (1) or not (0)? Whoever takes that back uncounts it. */
+/*
+ * Notes that `p` is counted so (1) or not (0). Returns what was noted before: a caller that takes
+ * back a 1 uncounts the task.
+ */
 static inline bool say_released(struct task_struct *p, u32 released)
 {
 	struct task_ctx *t = raw_task_ctx(p);
@@ -324,7 +331,7 @@ static inline bool say_released(struct task_struct *p, u32 released)
 	return t && exchange(t->released, released);
 }
 
-/* `t` is throttled, which ends: from now on its own callbacks count it. */
+/* `t` stops being throttled: from now on its own callbacks count it. */
 RARE void quota_returns(struct task_ctx *t)
 {
 	struct parked parked = {
@@ -340,21 +347,21 @@ RARE void quota_returns(struct task_ctx *t)
 		uncount_parked(&parked);
 }
 
-/* `p` is about to be queued again: it is counted before, since it may run at once. */
+/* `p` is about to be queued again: it is counted first, since it may run at once. */
 static inline void release_begins(struct task_struct *p, struct parked *parked)
 {
 	count_parked(parked);
 	say_released(p, 1);
 }
 
-/* It was not there any more. */
+/* `p` was not in the queue any more. */
 static inline void release_failed(struct task_struct *p, struct parked *parked)
 {
 	if (say_released(p, 0))
 		uncount_parked(parked);
 }
 
-/* Where in the order of `c` one comes in again that left it at `vtime`. */
+/* The virtual time at which a task that left the order at `vtime` returns to that of `c`. */
 static inline u64 place_again(struct cpu_ctx *c, u64 vtime)
 {
 	u64 earliest = shared(c->vnow) - knobs.sleeper_credit;
@@ -362,12 +369,12 @@ static inline u64 place_again(struct cpu_ctx *c, u64 vtime)
 	return later(vtime, earliest);
 }
 
-/* When those who stay parked are to be looked at again: in so many ns; 0: nobody stays. */
+/* In how many ns the tasks that stay parked must be checked again; 0: none stays. */
 struct again {
 	u64 wait;
 };
 
-/* For how many ns does `parked` stay so? */
+/* For how many ns does `parked` stay parked? */
 static inline u64 parked_for(struct parked *parked, u64 now)
 {
 	u64 wait = quota_wait(parked->group, now);
@@ -378,8 +385,10 @@ static inline u64 parked_for(struct parked *parked, u64 now)
 	return end - now < wait ? end - now : wait;
 }
 
-/* Queues the first of those parked on `cpu` again that has something left; false if none has. Not
- * CALLED: on its own the verifier would look at it as part of corun_init, which may sleep. */
+/*
+ * Queues again the first task parked on `cpu` that has something left; false if there is none. Not
+ * CALLED: on its own the verifier would check it as part of corun_init, which may sleep.
+ */
 static inline bool release_one(s32 cpu, u64 now, struct again *again)
 {
 	struct task_struct *p;
@@ -413,7 +422,7 @@ static inline bool release_one(s32 cpu, u64 now, struct again *again)
 	return released;
 }
 
-/* Who is parked on `cpu` and has something left is queued again. */
+/* Queues again the tasks parked on `cpu` that have something left. */
 static inline void release_parked(struct cpu_ctx *c, s32 cpu, u64 now)
 {
 	struct again again = {};

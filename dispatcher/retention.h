@@ -11,13 +11,13 @@
  * begins while a task is. The time of a hold is charged as if the vCPU had run; when it is back,
  * a task that is owed more goes first.
  *
- * Both hardware threads of a core are never held while somebody waits there.
+ * Both hardware threads of a core are never held while a task waits there.
  *
  * While a pCPU is held its `idle` is 0: to others it is not free.
  *
  * A guest that halts without an exit (MWAIT or HLT passed through) retains its context by itself,
  * without limit; for the host it runs. If the policy has found by a vCPU's cycles that it does so,
- * its slice is the timeout: after that it goes on only if nobody waits for the core. Whether it is
+ * its slice is the timeout: after that it goes on only if no task waits for the core. Whether it is
  * dormant at that moment cannot be known here.
  */
 #ifndef CORUN_RETENTION_H
@@ -27,13 +27,13 @@
 #include "platform/platform.h"
 #include "timer.h"
 
-/* What is wanted of `cpu`; NULL: nothing is looked at. */
+/* What the policy wants of `cpu`; NULL if no plan asks for cores. */
 static inline struct pcpu_conf *core_conf(s32 cpu)
 {
 	return with_cores() ? pcpu_conf_at(cpu) : NULL;
 }
 
-/* The SMT sibling of `cpu`, NO_PCPU if it has none or nothing is wanted of it. */
+/* The SMT sibling of `cpu`; NO_PCPU if it has none, or no plan asks for cores. */
 static inline s32 partner_of(s32 cpu)
 {
 	struct pcpu_conf *conf = core_conf(cpu);
@@ -46,9 +46,9 @@ static inline s32 partner_of(s32 cpu)
 }
 
 /*
- * The hold of `c`, if one is still under way, ends here and now; `woke`: its vCPU wakes. A timer
- * and a wake-up may end one at once, on two pCPUs: who comes first counts it. What is largest may
- * miss one of two holds that follow each other as closely as that.
+ * Counts the end of the hold of `c`, if one is under way; `woke`: its vCPU wakes. A timer and a
+ * wake-up may end one at once, on two pCPUs: the first one counts it. The maxima may miss one of
+ * two holds that follow each other that closely.
  */
 RARE void hold_count(struct cpu_ctx *c, bool woke, u64 now)
 {
@@ -83,9 +83,9 @@ static inline void hold_over(struct cpu_ctx *c, u64 now)
 }
 
 /*
- * The same by who has another runqueue locked than that of `c`: its vCPU may come back at this
- * moment, and then the pCPU does not idle. So that one ends it itself, as soon as it is asked who
- * is next there (dispatch_thread()).
+ * The same, called with the lock of another runqueue than that of `c`: the vCPU may come back at
+ * this moment, and then the pCPU does not idle. So the pCPU ends the hold itself, as soon as it
+ * dispatches (dispatch_thread()).
  */
 static inline void hold_cut(struct cpu_ctx *c, u64 now)
 {
@@ -101,7 +101,7 @@ static inline bool partner_held(s32 cpu)
 	return other && shared(other->held);
 }
 
-/* Does anybody wait for a hardware thread of the core of `cpu`? */
+/* Does a task wait for a hardware thread of the core of `cpu`? */
 static inline bool core_waits(s32 cpu)
 {
 	s32 partner = partner_of(cpu);
@@ -109,7 +109,7 @@ static inline bool core_waits(s32 cpu)
 	return queue_length(cpu) || (partner != NO_PCPU && queue_length(partner));
 }
 
-/* In how many ns is to be looked at a hold that ends `until` at the latest, in this slice? */
+/* In how many ns must a hold be checked that ends at `until` at the latest, in this slice? */
 static inline u64 hold_look(struct cpu_ctx *c, u64 until, u64 now)
 {
 	u64 end = shared(c->slice_end);
@@ -119,7 +119,7 @@ static inline u64 hold_look(struct cpu_ctx *c, u64 until, u64 now)
 	return before(now, until) ? until - now : 1;
 }
 
-/* Is somebody who waits for `cpu` owed more than one with this virtual time? */
+/* Is the first task that waits for `cpu` owed more than one with this virtual time? */
 static inline bool others_first(s32 cpu, u64 vtime)
 {
 	struct task_struct *p;
@@ -134,7 +134,10 @@ static inline bool others_first(s32 cpu, u64 vtime)
 	return first;
 }
 
-/* The hold of `c` that has just begun for `t` is none: who is next there is about to be asked. */
+/*
+ * Withdraws the hold of `c` that has just begun for `t`: dispatch is about to choose the next task
+ * there.
+ */
 static inline void hold_withdraw(struct cpu_ctx *c, struct task_ctx *t, u64 now)
 {
 	hold_count(c, false, now);
@@ -142,7 +145,7 @@ static inline void hold_withdraw(struct cpu_ctx *c, struct task_ctx *t, u64 now)
 	t->held_since = 0;
 }
 
-/* `t` halts on `cpu`, a hardware thread which it ran on: shall that be held for it? */
+/* `t` halts on `cpu`, a hardware thread of a core where it ran: is `cpu` held for it? */
 RARE void hold_begin_one(struct task_struct *p, struct task_ctx *t, s32 cpu, u64 now)
 {
 	struct pcpu_conf *conf = core_conf(cpu);
@@ -160,24 +163,26 @@ RARE void hold_begin_one(struct task_struct *p, struct task_ctx *t, s32 cpu, u64
 	waiting = queue_length(cpu);
 	if (waiting && shared(conf->gives_way))
 		return;
-	/* It is not charged for holds that others pay for. */
+	/* No hold at the expense of a task that is owed more. */
 	if (others_first(cpu, t->vtime))
 		return;
 	id = id_of(p);
 	t->held_since = now;
 	t->held_until = now + hold;
 	t->hold_no = shared(c->hold_no) + 1;
-	/* Of one that nobody has ended, since cores were not looked at meanwhile, no length is
-	 * known. */
+	/*
+	 * A hold that was never ended, because cores were not looked at meanwhile, has no known
+	 * length.
+	 */
 	if (exchange(c->held_since, now))
 		fetch_add(c->holds.gave_way, 1);
 	fetch_add(c->holds.begun, 1);
 	store(c->hold_no, t->hold_no);
 	store(c->held_until, t->held_until);
 	/*
-	 * At this moment the SMT sibling's vCPU may halt as well, or somebody be queued who has
-	 * seen nothing held. They write what they do, then read `held`; we write that, then look
-	 * again: one of us sees the other.
+	 * At this moment the vCPU on the SMT sibling may halt as well, or a task may be queued by a
+	 * callback that saw no hold. They write what they do, then read `held`; this writes `held`,
+	 * then looks again: at least one of them sees the other's write.
 	 */
 	exchange(c->held, id);
 	if (waiting < queue_length(cpu) || (partner_held(cpu) && core_waits(cpu)))
@@ -186,7 +191,7 @@ RARE void hold_begin_one(struct task_struct *p, struct task_ctx *t, s32 cpu, u64
 		look_in(c, cpu, hold_look(c, t->held_until, now), now);
 }
 
-/* `t` halts on `cpu`, which it ran on: shall that be held for it? */
+/* `t` halts on `cpu`, where it ran: is `cpu` held for it? */
 static inline void hold_begin(struct task_struct *p, struct task_ctx *t, s32 cpu, u64 now)
 {
 	if (with_cores())
@@ -194,8 +199,9 @@ static inline void hold_begin(struct task_struct *p, struct task_ctx *t, s32 cpu
 }
 
 /*
- * `t`, for which a pCPU was held, wakes: the time is its own. If the hold ended before, for
- * somebody else, the pCPU remembers when; of one that is too long ago, it is charged all of it.
+ * `t`, for which a pCPU was held, wakes: it is charged for the time. If the hold ended earlier, for
+ * another task, the pCPU remembers when. If that is too many holds ago, `t` is charged for the
+ * whole timeout at most.
  */
 RARE void hold_end(struct task_struct *p, struct task_ctx *t, u64 now)
 {
@@ -221,7 +227,7 @@ RARE void hold_end(struct task_struct *p, struct task_ctx *t, u64 now)
 	t->vtime += fair_cost(held, fair_rate(p, t));
 }
 
-/* The timer of `cpu` fired; true if it was about a hold. */
+/* The timer of `cpu` fired; returns true if that was for a hold. */
 static inline bool hold_timer(struct cpu_ctx *c, s32 cpu)
 {
 	u64 now, until;
@@ -239,15 +245,17 @@ static inline bool hold_timer(struct cpu_ctx *c, s32 cpu)
 	return true;
 }
 
-/* Does one have `c` that may be dormant, and has had it for its slice? */
+/* Does a task that may be dormant run on `c`, and has it used up its slice? */
 static inline bool dormant_enough(struct cpu_ctx *c, u64 now)
 {
 	return (shared(c->cur_is) & CUR_DORMANT) && !shared(c->idle) && !shared(c->held) &&
 	       !before(now, shared(c->slice_end));
 }
 
-/* The slice is over of who has `cpu`: if it is a guest there, or may be dormant, or keeps others
- * off the core (cookie.h), does somebody wait for the SMT sibling? */
+/*
+ * The slice of the task on `cpu` is over. If its home is elsewhere, or it may be dormant, or its
+ * cookie keeps tasks off the core (cookie.h): does a task wait for the SMT sibling?
+ */
 static inline bool beside_is_due(struct cpu_ctx *c, s32 cpu)
 {
 	struct cpu_ctx *other;
@@ -264,7 +272,7 @@ static inline bool beside_is_due(struct cpu_ctx *c, s32 cpu)
 	return is != CUR_COOKIE || shared(other->idle);
 }
 
-/* Do holds of `cpu` end for whoever is queued there? */
+/* Do holds of `cpu` end for any task that is queued there? */
 static inline bool hold_gives_way(s32 cpu)
 {
 	struct pcpu_conf *conf = core_conf(cpu);
@@ -272,14 +280,16 @@ static inline bool hold_gives_way(s32 cpu)
 	return conf && shared(conf->gives_way);
 }
 
-/* How somebody was queued: is it owed more than who has the pCPU, and does the callback have
- * another runqueue locked than that one's? */
+/*
+ * How a task was queued. WAKE_FAIR: it is owed more than the task that has the pCPU. WAKE_AFAR: the
+ * callback has another runqueue locked than that of the pCPU.
+ */
 enum wake {
 	WAKE_FAIR = 1,
 	WAKE_AFAR = 2,
 };
 
-/* Must the pCPU that is held for another vCPU be given to one that was just queued there? */
+/* Must the pCPU that is held for another vCPU be given to a task that was just queued there? */
 static inline bool hold_yields(struct cpu_ctx *c, s32 cpu, bool fair, bool afar, u64 now)
 {
 	if (!fair && before(now, shared(c->held_until)) && !partner_held(cpu) &&

@@ -30,13 +30,13 @@ static inline u64 slice_of(struct task_struct *p)
 	return slice < SLICE_MIN ? SLICE_MIN : slice;
 }
 
-/* The slice the kernel is told. */
+/* The slice that the kernel is told. */
 static inline u64 kernel_slice(u64 slice)
 {
 	return knobs.slice_timer ? slice + SLICE_NET : slice;
 }
 
-/* Does the timer end the slice of who has `c`? */
+/* Does the timer end the slice of the task that has `c`? */
 static inline bool slice_is_timed(struct cpu_ctx *c)
 {
 	return knobs.slice_timer || with_gangs() || quota_is_due(c) ||
@@ -51,13 +51,13 @@ static inline void slice_begin(struct cpu_ctx *c, s32 cpu, u64 slice, u64 now)
 		look_in(c, cpu, gang_timer(slice, c), now);
 }
 
-/* `c` is busy: is it time to look at others (pull.h)? */
+/* `c` is busy: is it time to look at other pCPUs (pull.h)? */
 static inline bool balance_is_due(struct cpu_ctx *c, u64 now)
 {
 	return now - shared(c->balanced_at) >= knobs.balance_interval;
 }
 
-/* The timer of `cpu`, which idles, fired: those who might not start, may they now? */
+/* The timer of `cpu`, which idles, fired: waiting tasks that could not start may be able to now. */
 static inline void idle_timer(s32 cpu)
 {
 	if (queue_length(cpu))
@@ -65,9 +65,9 @@ static inline void idle_timer(s32 cpu)
 }
 
 /*
- * The timer of `cpu` fired: is the slice over, and does somebody wait, or is it time to look at
- * other pCPUs? One that is alone but for sleepers would else look in moments only in which they
- * run.
+ * The timer of `cpu` fired: is the slice over and does a task wait, or is it time to look at other
+ * pCPUs? Without the latter, a pCPU whose task shares it with sleepers only would look in those
+ * moments only in which they run.
  */
 static inline void slice_timer(struct cpu_ctx *c, s32 cpu)
 {
@@ -88,7 +88,7 @@ static inline void slice_timer(struct cpu_ctx *c, s32 cpu)
 		return;
 	}
 	if (now < end) {
-		/* Mostly it was set for who is due; dispatch looks who is. */
+		/* Usually it was set for a task that is due (micro.h); dispatch finds out. */
 		if (with_micro() && queue_length(cpu)) {
 			kick(cpu, KICK_PREEMPT);
 			return;
@@ -96,7 +96,7 @@ static inline void slice_timer(struct cpu_ctx *c, s32 cpu)
 		look_in(c, cpu, gang_timer(end - now, c), now); /* it was for an earlier slice */
 		return;
 	}
-	/* Those who have cores do not look. */
+	/* Hardware threads of cores under a plan do not look. */
 	looks = partner_of(cpu) == NO_PCPU && balance_is_due(c, now);
 	if (queue_length(cpu) || quota_is_due(c) || beside_is_due(c, cpu) || looks)
 		kick(cpu, KICK_PREEMPT);

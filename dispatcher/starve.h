@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Nobody starves: a task that has been ready for too long runs next, whatever it is owed. Only if
+ * No task starves: a task that has been ready for too long runs next, whatever it is owed. Only if
  * its core-scheduling cookie keeps it off that core does it have to wait, until the vCPU that runs
  * there cedes the core at the end of its turn (cookie.h).
  *
@@ -8,11 +8,12 @@
  *
  * - extreme weights (1 against 10000). A task that is rescued without being owed anything has a
  *   turn as short as turns can be, which is enough for the watchdog. A whole slice for each would
- * be several times what light VMs are owed, all the more with many of them and with long slices;
+ *   be several times what light VMs are owed, all the more with many of them and with long slices;
  * - a pCPU that stops scheduling, because firmware or a hypervisor below holds it. Then other pCPUs
  *   take the tasks that starve in its queue, wherever placement wanted them.
  *
- * A pCPU that idles while gangs keep those who wait from starting looks as often (idle_for_now()).
+ * A pCPU that idles while gangs keep its waiting tasks from starting looks as often
+ * (idle_for_now()).
  */
 #ifndef CORUN_STARVE_H
 #define CORUN_STARVE_H
@@ -48,7 +49,10 @@ RARE bool rescue_from(s32 from, s32 cpu, struct cpu_ctx *c, u64 now)
 	return rescued;
 }
 
-/* A pCPU other than `cpu` with tasks in its queue that has not looked after them for too long. */
+/*
+ * A pCPU other than `cpu` that has tasks in its queue and has not looked for starving ones for too
+ * long.
+ */
 RARE s32 unresponsive(s32 cpu, u64 now)
 {
 	s32 found = NO_PCPU;
@@ -66,7 +70,10 @@ RARE s32 unresponsive(s32 cpu, u64 now)
 	return found;
 }
 
-/* Does a task starve, here or where nobody looks? Then it runs on `cpu`. */
+/*
+ * Does a task starve in the queue of `cpu`, or in that of a pCPU that does not look? Then it runs
+ * on `cpu`.
+ */
 RARE bool look_for_starving(s32 cpu, struct cpu_ctx *c, u32 at)
 {
 	u64 now = now_ns();
@@ -83,16 +90,20 @@ RARE bool look_for_starving(s32 cpu, struct cpu_ctx *c, u32 at)
 }
 
 /*
- * `t`, which has been ready for `ready` ns, starts on `c`: out of turn, because it has waited for
- * so long? Whoever is ahead of the clock there has had what it is owed. It has as little as is left
- * of turns that were interrupted at times (turn.h), and as there the clock does not go on with it.
+ * `t`, which has been ready for `ready` ns, starts on `c`: does it do so out of turn, because it
+ * has waited for so long? A task that is ahead of the clock there has had what it is owed. It gets
+ * the shortest turn, as if that were left of an interrupted one (turn.h), and as there the clock
+ * does not advance with it.
  */
 static inline bool is_rescued(struct task_ctx *t, struct cpu_ctx *c, u64 ready)
 {
 	return ready > STARVE_LIMIT && t->state == TASK_READY && before(shared(c->vnow), t->vtime);
 }
 
-/* The turn of `p`, rescued, on `cpu` is short, whatever its gang or the kernel have for it. */
+/*
+ * The turn of the rescued task `p` on `cpu` is short, whatever slice its gang or the kernel gave
+ * it.
+ */
 RARE void shorten_turn(struct task_struct *p, struct cpu_ctx *c, s32 cpu, u64 now)
 {
 	set_slice(p, kernel_slice(SLICE_MIN));

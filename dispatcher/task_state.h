@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The states of a task, and what hangs on them.
+ * The states of a task, and what follows from them.
  *
  * A task is waiting, ready, running, or throttled by a quota (enum task_state). Each change of
  * state adds the time spent in the old one to the task's sums. A task that wants to run, ready or
@@ -18,8 +18,7 @@
 #include "quota.h"
 #include "vm.h"
 
-/* `t` changes its state; time that it ran is not added up here, but where it is charged (fair.h).
- */
+/* `t` changes its state. Run time is not added up here, but where it is charged (fair.h). */
 static inline void turn_to(struct task_ctx *t, enum task_state state, u64 now)
 {
 	if (t->member)
@@ -121,7 +120,7 @@ static inline void notice_vcpu(struct task_struct *p, struct task_ctx *t)
 		notice_new_vcpu(p, t, id);
 }
 
-/* `t`, which was throttled, is ready. */
+/* `t`, which was throttled, becomes ready. */
 RARE void unpark(struct task_ctx *t, u64 now)
 {
 	quota_returns(t);

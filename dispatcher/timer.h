@@ -2,10 +2,11 @@
 /*
  * Timers: each pCPU has one, and many reasons to look at the clock again.
  *
- * Starting a timer takes the kernel some hundreds of instructions, and who runs for microseconds
- * would have one started at every switch (docs/cost.md). So a timer that fires early enough is left
- * alone: who looks too early finds that (slice.h, retention.h) and asks again. Where pCPUs switch
- * before slices end, that is one early look per length of a slice, however often they switch.
+ * Starting a timer takes the kernel some hundreds of instructions, and a task that runs for
+ * microseconds would have one started at every switch (docs/cost.md). So a timer that fires early
+ * enough is left alone: code that runs too early finds that out (slice.h, retention.h) and asks
+ * again. Where pCPUs switch before slices end, that is one early look per length of a slice,
+ * however often they switch.
  */
 #ifndef CORUN_TIMER_H
 #define CORUN_TIMER_H
@@ -25,7 +26,7 @@ static inline void look_in(struct cpu_ctx *c, s32 cpu, u64 delay, u64 now)
 	start_timer(cpu, delay);
 }
 
-/* It fired. */
+/* The timer of `c` fired. */
 static inline void looked(struct cpu_ctx *c)
 {
 	store(c->timer_at, 0);

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Turns: a slice is one turn, whatever comes in between.
+ * Turns: a slice is one turn, even if it is interrupted.
  *
- * Who wakes and is owed much takes the pCPU at once, often for a moment only. By fair order whoever
- * is owed most would be next then, and after some of a slice that is never who was interrupted:
- * with a wake-up every 5 ms, slices of 90 ms would last for 5. So who loses its pCPU in the middle
- * of its turn is queued where the turn began in the order, and has the rest of it. What it ran is
- * charged as ever: its next turn comes no sooner for that.
+ * A task that wakes and is owed much takes the pCPU at once, often for a moment only. By fair order
+ * the task that is owed most would be next then, and after part of a slice that is never the
+ * interrupted one: with a wake-up every 5 ms, slices of 90 ms would last for 5. So a task that
+ * loses its pCPU in the middle of its turn is queued at the place in the order where the turn
+ * began, and gets the rest of the turn. What it ran is charged as usual: its next turn comes no
+ * sooner for that.
  *
- * Nor does a turn that goes on keep out those who would interrupt it: they go first who have not
- * run since they woke and are owed so much more (fair_preempts()), wherever in the queue they are.
- * Who gives its pCPU up by itself (sched_yield()) has ended its turn.
+ * A turn that goes on does not keep out tasks that would interrupt it, either: tasks that have not
+ * run since they woke and are owed so much more (fair_preempts()) go first, wherever in the queue
+ * they are. A task that gives its pCPU up by itself (sched_yield()) has ended its turn.
  *
  * Gangs and SMT cores have orders of their own (gang_pick.h, core.h), without this.
  */
@@ -22,12 +23,12 @@
 #include "platform/platform.h"
 #include "slice.h"
 
-/* Most that is left of a turn, ns: slices last a second at most. */
+/* Bound of what is left of a turn, ns: slices last a second at most. */
 #define REST_MAX 1000000000u
-/* How far into a queue move_fresh() looks for one that has just woken (assumed). */
+/* How far into a queue move_fresh() looks for a task that has just woken (assumed). */
 #define TURN_LOOK 32u
 
-/* `t`, which wants to run on, loses `c` or may have to: what is left of its turn? */
+/* `t`, which wants to run on, loses `c` or may have to: notes what is left of its turn. */
 static inline void turn_cut(struct task_ctx *t, struct cpu_ctx *c, u64 now)
 {
 	u64 end;
@@ -42,7 +43,7 @@ static inline void turn_cut(struct task_ctx *t, struct cpu_ctx *c, u64 now)
 	store(c->cut, 1);
 }
 
-/* The slice that `t` has next: what is left of its turn, or a new one. */
+/* The slice that `t` gets next: what is left of its turn, or a new one. */
 static inline u64 turn_slice(struct task_struct *p, struct task_ctx *t)
 {
 	u64 slice = slice_of(p);
@@ -51,8 +52,8 @@ static inline u64 turn_slice(struct task_struct *p, struct task_ctx *t)
 }
 
 /*
- * The turn of `t` on `c` was interrupted: it has the rest of `*slice`, and is queued at `*vtime` in
- * the order, before its equals when its turn began.
+ * The turn of `t` on `c` was interrupted: it gets the rest of `*slice`, and is queued at `*vtime`,
+ * before the tasks that were its equals when its turn began.
  */
 static inline void turn_rest(struct task_ctx *t, struct cpu_ctx *c, u64 *slice, u64 *vtime)
 {
@@ -61,7 +62,7 @@ static inline void turn_rest(struct task_ctx *t, struct cpu_ctx *c, u64 *slice, 
 	*vtime = shared(c->turn_vtime) - 1;
 }
 
-/* `t` has `c`: its turn begins. */
+/* `t` gets `c`: its turn begins. */
 static inline void turn_starts(struct task_ctx *t, struct cpu_ctx *c)
 {
 	store(c->turn_vtime, t->vtime);
@@ -69,8 +70,8 @@ static inline void turn_starts(struct task_ctx *t, struct cpu_ctx *c)
 }
 
 /*
- * `p`, which was queued, goes on with its turn. Interrupted again it is queued before where it was,
- * by 1 ns: several turns may have begun at the same place, and each has its pCPU to the end.
+ * `p`, which was queued, goes on with its turn. If it is interrupted again it is queued 1 ns before
+ * where it was: several turns may have begun at the same place, and each keeps its pCPU to the end.
  */
 static inline void turn_goes_on(struct task_struct *p, struct cpu_ctx *c)
 {
@@ -78,7 +79,7 @@ static inline void turn_goes_on(struct task_struct *p, struct cpu_ctx *c)
 	store(c->cut, 0);
 }
 
-/* A waiting task as turns look at it. */
+/* What turns look at in a waiting task. */
 struct waiting {
 	u64 vtime;
 	u32 rest;
@@ -97,8 +98,9 @@ static inline bool look_at_waiting(struct task_struct *p, struct waiting *w)
 	return true;
 }
 
-/* Was `p`, which waits, interrupted, and is one at `vtime` owed so much more that it has to wait
- * on?
+/*
+ * Was `p`, which waits, interrupted, and is a task at `vtime` owed so much more that `p` has to
+ * wait on?
  */
 static inline bool waits_on(struct task_struct *p, u64 vtime)
 {
@@ -108,9 +110,9 @@ static inline bool waits_on(struct task_struct *p, u64 vtime)
 }
 
 /*
- * Is the running task still ahead of everybody who waits for its pCPU, so far that a turn is worth
- * it? Of equals, who waits goes first: with slices that are always as long, two would have two
- * turns each else.
+ * Is the running task owed more than every task that waits for its pCPU, by so much that a turn is
+ * worth it? Of equals, the waiting one goes first: with slices of equal length, two equal tasks
+ * would otherwise have two turns each.
  */
 static inline bool still_first(struct cpu_ctx *c, s32 cpu, u64 now)
 {
@@ -128,7 +130,7 @@ static inline bool still_first(struct cpu_ctx *c, s32 cpu, u64 now)
 	return first;
 }
 
-/* Of those that wait for `cpu`, one that woke and interrupts a turn at `vtime` runs there next. */
+/* Runs next on `cpu` a waiting task that woke and interrupts a turn at `vtime`. */
 CALLED u32 move_fresh(s32 cpu, u64 vtime)
 {
 	struct task_struct *p;
@@ -149,7 +151,7 @@ CALLED u32 move_fresh(s32 cpu, u64 vtime)
 	return moved;
 }
 
-/* The virtual time of who is first for `cpu`, if its turn was interrupted; else 0. */
+/* The virtual time of the first task in the queue of `cpu`, if its turn was interrupted; else 0. */
 static inline u64 interrupted_vtime(s32 cpu)
 {
 	struct waiting w = {};
@@ -162,7 +164,7 @@ static inline u64 interrupted_vtime(s32 cpu)
 	return w.rest ? w.vtime : 0;
 }
 
-/* Somebody who waits for `cpu` was perhaps interrupted: does one who woke run there next? */
+/* A task that waits for `cpu` may have been interrupted: does one that woke run there next? */
 RARE bool move_before_cut(s32 cpu, struct cpu_ctx *c)
 {
 	u64 vtime = interrupted_vtime(cpu);
@@ -173,7 +175,9 @@ RARE bool move_before_cut(s32 cpu, struct cpu_ctx *c)
 	return false;
 }
 
-/* The next of those that wait for `cpu` runs there: who is due, whose turn goes on, or whose it is.
+/*
+ * Runs the next waiting task on `cpu`: one that is due (micro.h), else one that interrupts a turn,
+ * else the first in order.
  */
 static inline bool move_next(s32 cpu, struct cpu_ctx *c)
 {

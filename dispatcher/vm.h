@@ -3,12 +3,12 @@
  * Which VM a task belongs to.
  *
  * A thread that has been inside KVM_RUN is a vCPU from then on; its process is its VM. VMs live in
- * a table of slots, claimed by the first vCPU that shows up and freed when the last one exits.
+ * a table of slots, claimed by the first vCPU that appears and freed when the last one exits.
  *
- * The last one may exit on one CPU while another vCPU of the same VM shows up elsewhere, or one of
- * another VM that looks for a free slot. So whose a slot is and how many it counts is one word: a
- * vCPU is counted only in its own VM's slot, and a slot is freed only while it counts nobody. Who
- * comes too late is told so, not counted in the slot that was.
+ * The last vCPU may exit on one CPU while another vCPU of the same VM appears elsewhere, or one of
+ * another VM that looks for a free slot. So a slot's owner and its number of vCPUs are one word: a
+ * vCPU is counted only in its own VM's slot, and a slot is freed only while it counts none. A vCPU
+ * that comes too late is told so, and not counted in the former slot.
  */
 #ifndef CORUN_VM_H
 #define CORUN_VM_H
@@ -21,7 +21,7 @@ static inline struct vm_ctx *vm_of(struct task_ctx *t)
 	return t->vm == NO_VM ? NULL : vm_at(t->vm);
 }
 
-/* What the policy wants for the VM of `t`; NULL: nothing said, the host's defaults hold. */
+/* What the policy wants for the VM of `t`; NULL: nothing, so the host's defaults hold. */
 static inline struct vm_conf *vm_conf_of(struct task_ctx *t, struct vm_ctx *vm)
 {
 	struct vm_conf *conf = vm_conf_at(t->vm);
@@ -29,7 +29,7 @@ static inline struct vm_conf *vm_conf_of(struct task_ctx *t, struct vm_ctx *vm)
 	return conf && shared(conf->id) == shared(vm->id) ? conf : NULL;
 }
 
-/* Others may take the same free slot first; so often is another one looked for. */
+/* How often a free slot is looked for: other CPUs may take the same one first. */
 #define SLOT_TRIES 8
 
 /* VMs begin at last-level caches by turns. */
@@ -54,7 +54,7 @@ static inline u32 vm_slot(u32 id)
 		struct vm_ctx *vm;
 		u32 seen;
 
-		/* A sibling that comes up at the same time may have claimed one by now. */
+		/* A sibling that appears at the same time may have claimed one by now. */
 		slot = find_slot(id, true);
 		vm = slot == NO_VM ? NULL : vm_at(slot);
 		if (!vm)
@@ -69,8 +69,9 @@ static inline u32 vm_slot(u32 id)
 }
 
 /*
- * `t` has become a vCPU of VM `id`: it is counted in that VM's slot, if there is one. If the slot
- * was freed since it was found, it is nobody's vCPU yet, and is asked again when it is queued next.
+ * `t` has become a vCPU of VM `id`: counts it in that VM's slot, if there is one. If the slot was
+ * freed since it was found, `t` is not a vCPU yet (false), and is checked again when it is queued
+ * next.
  */
 static inline bool vm_notice(struct task_ctx *t, u32 id)
 {
@@ -83,7 +84,7 @@ static inline bool vm_notice(struct task_ctx *t, u32 id)
 	return true;
 }
 
-/* `t`, which has gone, was the last vCPU of VM `id`: what is to be known of that ends here. */
+/* `t`, which has exited, was the last vCPU of VM `id`: frees its slot. */
 static inline void vm_ends(struct task_ctx *t, u32 id)
 {
 	struct vm_ctx *vm = vm_of(t);
@@ -92,8 +93,7 @@ static inline void vm_ends(struct task_ctx *t, u32 id)
 		free_slot(vm, id);
 }
 
-/* A vCPU thread has gone, and is not counted any more; returns its VM if it was the last, else 0.
- */
+/* Counts out `t`, a thread that has exited. Returns its VM's id if it was the last vCPU, else 0. */
 static inline u32 vm_leave(struct task_ctx *t)
 {
 	struct vm_ctx *vm = vm_of(t);
@@ -101,7 +101,7 @@ static inline u32 vm_leave(struct task_ctx *t)
 
 	if (!vm)
 		return 0;
-	/* Who is counted keeps the slot its VM's: afterwards it may be another one's. */
+	/* A counted vCPU keeps its slot with its VM: afterwards it may be another VM's. */
 	id = shared(vm->id);
 	return fetch_add(vm->vcpus, -1) == 1 ? id : 0;
 }

@@ -29,8 +29,8 @@
  * the same reason a vCPU that spun is let in again only with two granularities to go: when others
  * have caught up.
  *
- * Where siblings run together or stop for each other, the gang decides who may run when: there
- * nobody yields to anybody, and nobody yields to one that waits for the pCPU of such a vCPU. This
+ * Where siblings run together or stop for each other, the gang decides which vCPU runs when: there
+ * no vCPU yields to a sibling, and none to a vCPU that waits for the pCPU of such a one. This
  * does not concern VMs without a gang on the same host, nor VMs in mode asymmetric (Jupiter's),
  * which leaves fair order as it is: Jupiter tells by run time how well a VM gets on, since vCPUs
  * that spin lose their pCPUs soon (dissertation, §4.4.1).
@@ -43,10 +43,10 @@
 #include "platform/platform.h"
 #include "timer.h"
 
-/* `cpu_ctx.favoured` while who was favoured runs: of no thread it is the id. */
+/* `cpu_ctx.favoured` while the favoured task runs: not the id of any thread. */
 #define RUNS_FAVOURED (~0u)
 
-/* `t`, which runs, has had its turn: those who wait for its pCPU go first. */
+/* Ends the turn of `t`, which runs: the tasks that wait for its pCPU go first. */
 static inline bool end_turn(struct task_struct *p, struct task_ctx *t, u16 over)
 {
 	t->over = over;
@@ -54,7 +54,7 @@ static inline bool end_turn(struct task_struct *p, struct task_ctx *t, u16 over)
 	return true;
 }
 
-/* Up to which virtual time one may be favoured on the pCPU of `c`. */
+/* The virtual time up to which a task may be favoured on the pCPU of `c`. */
 static inline u64 favour_bound(struct cpu_ctx *c, u64 now)
 {
 	u64 slice = fair_cost(knobs.slice, shared(c->cur_rate));
@@ -62,7 +62,7 @@ static inline u64 favour_bound(struct cpu_ctx *c, u64 now)
 	return fair_current(c, now) + slice;
 }
 
-/* For less virtual time than this nobody is let in. Short slices have room for it, too. */
+/* The least virtual time for which a task is let in. Short slices have room for it, too. */
 static inline u64 favour_least(struct favoured *to)
 {
 	u64 third = knobs.slice / 3;
@@ -71,7 +71,7 @@ static inline u64 favour_least(struct favoured *to)
 	return to->over & TURN_SPUN ? 2 * least : least;
 }
 
-/* May `to`, which waits for the pCPU of `c`, go before everybody there? */
+/* May `to`, which waits for the pCPU of `c`, go before all tasks there? */
 static inline bool may_favour(struct favoured *to, struct cpu_ctx *c, u64 now)
 {
 	u64 bound = favour_bound(c, now);
@@ -79,7 +79,7 @@ static inline bool may_favour(struct favoured *to, struct cpu_ctx *c, u64 now)
 	return to->state == TASK_READY && !before(bound, to->vtime + favour_least(to));
 }
 
-/* Do vCPUs of the VM in `slot` give way to whoever somebody waits for? */
+/* Do vCPUs of the VM in `slot` give way to a task that another one yields to? */
 static inline bool gives_way(u32 slot)
 {
 	struct gang g = gang_in(slot);
@@ -87,13 +87,16 @@ static inline bool gives_way(u32 slot)
 	return g.mode == GANG_NONE || g.mode == GANG_ASYMMETRIC;
 }
 
-/* May `to` go next on `c` for all that gangs care: its own, and that of who runs there? */
+/*
+ * May `to` go next on `c` as far as gangs are concerned: its own, and that of the task that runs
+ * there?
+ */
 RARE bool gangs_give_way(struct favoured *to, struct cpu_ctx *c)
 {
 	return gives_way(to->vm) && (shared(c->idle) || gives_way(shared(c->cur_vm)));
 }
 
-/* Has `p`, of which `to` tells, go next where it waits; false if it may not. */
+/* Makes `p`, described by `to`, go next where it waits; false if it may not. */
 static inline bool favour(struct task_struct *p, struct favoured *to, u64 now)
 {
 	struct cpu_ctx *c = cpu_at(to->cpu);
@@ -109,8 +112,8 @@ static inline bool favour(struct task_struct *p, struct favoured *to, u64 now)
 }
 
 /*
- * Does `t`, which spins, give up its pCPU? To a sibling as it would favour one, to anybody else if
- * it `waits_long`: nobody is let in that it may wait for.
+ * Does `t`, which spins, give up its pCPU? To a sibling if it could favour that; to any other task
+ * only if it `waits_long`: no vCPU can be let in that it may be waiting for.
  */
 static inline bool gives_up(struct task_ctx *t, bool waits_long, u64 now)
 {
@@ -134,7 +137,7 @@ static inline bool gives_up(struct task_ctx *t, bool waits_long, u64 now)
 	return gives;
 }
 
-/* `p`, which spins, lets `other` go first; false if that may not, and `p` goes on. */
+/* `p`, which spins, lets `other` go first; false if `other` may not, and `p` goes on. */
 static inline bool yield_to(struct task_struct *p, struct task_ctx *t, struct task_struct *other)
 {
 	struct favoured to = {};
@@ -152,7 +155,7 @@ static inline bool yield_to(struct task_struct *p, struct task_ctx *t, struct ta
 	return goes;
 }
 
-/* Somebody was favoured on `cpu`: it runs there next, if it still waits for it. */
+/* A task was favoured on `cpu`: it runs there next, if it still waits for it. */
 RARE bool move_favoured(s32 cpu, struct cpu_ctx *c)
 {
 	u32 id = shared(c->favoured);
@@ -171,7 +174,7 @@ RARE bool move_favoured(s32 cpu, struct cpu_ctx *c)
 	return true;
 }
 
-/* Has who was favoured, and runs on `cpu`, got as far ahead of others as it may? */
+/* Has the favoured task, which runs on `cpu`, got as far ahead of others as it may? */
 RARE bool favour_is_over(struct cpu_ctx *c, s32 cpu, u64 now)
 {
 	u64 mine = fair_current(c, now);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The kernel build: maps for state, sched_ext's kfuncs for deeds.
+ * The kernel build: maps for state, sched_ext's kfuncs for actions.
  *
  * crates/linux loads this, sets `knobs` before, and reads the maps by name. It is compiled twice:
  * with a tap (record.h), which is loaded where decisions are recorded, and without one, UNTAPPED,
- * which is loaded else.
+ * which is loaded otherwise.
  */
 #ifndef CORUN_BPF_H
 #define CORUN_BPF_H
@@ -32,8 +32,8 @@
 #define TIMER_CPU_PIN 2
 
 /*
- * `value`, of which the compiler forgets what it knew. What is masked after this is masked in the
- * code, too, and in the same place: the verifier wants to see every index bounded.
+ * `value`, about which the compiler forgets what it knew. What is masked after this is masked in
+ * the code, too, and in the same place: the verifier must see every index bounded.
  */
 static inline u32 opaque(u32 value)
 {
@@ -41,7 +41,7 @@ static inline u32 opaque(u32 value)
 	return value;
 }
 
-/* Zero, as the verifier does not know. */
+/* Zero, which the verifier does not know. */
 volatile u64 zero;
 
 static inline u64 unknown_zero(void)
@@ -50,19 +50,19 @@ static inline u64 unknown_zero(void)
 }
 
 /*
- * `value`, `unknown` being unknown_zero(): for the verifier it may be anything. In a loop, it goes
- * on separately with each range that a value may have; whoever compares values there has it go
- * through all combinations of what they may come to, for seconds.
+ * `value`; `unknown` is unknown_zero(). To the verifier the result may be anything. In a loop, the
+ * verifier goes on separately with each range that a value may have: comparing such values would
+ * have it go through all combinations of their ranges, for seconds.
  */
 static inline u64 unranged(u64 value, u64 unknown)
 {
 	value += unknown;
-	/* Or the compiler compares with -unknown, and then that has a range. */
+	/* Otherwise the compiler compares with -unknown, and then that has a range. */
 	__asm__("" : "+r"(value));
 	return value;
 }
 
-/* Full barriers, all of them. */
+/* All of these are full barriers. */
 #define raw_exchange(lvalue, value) __sync_lock_test_and_set(&(lvalue), (value))
 #define raw_fetch_add(lvalue, delta) __sync_fetch_and_add(&(lvalue), (typeof(lvalue))(delta))
 #define raw_fetch_or(lvalue, bits) __sync_fetch_and_or(&(lvalue), (bits))
@@ -81,12 +81,12 @@ struct {
 	__type(value, struct task_conf);
 } task_confs SEC(".maps");
 
-/* Not a map of its own: they are looked at several times in each callback. */
+/* Not a map: they are used several times in each callback. */
 struct cpu_ctx cpu_ctxs[MAX_PCPUS];
 
 /*
  * ROOM_FOR_COPY(t, cpu): a task_ctx for look_at() on `cpu`, whose runqueue the kernel has locked,
- * so that nobody else looks there meanwhile. Not on the stack, which has 512 bytes for all calls
+ * so that no other callback uses it meanwhile. Not on the stack, which has 512 bytes for all calls
  * together under Linux 6.12.
  */
 struct task_ctx copies[MAX_PCPUS];
@@ -150,7 +150,7 @@ struct pcpu_timer {
 	struct bpf_timer timer;
 };
 
-/* One that ends slices, and from MAX_PCPUS on one that releases who is parked. */
+/* Per pCPU, one that ends slices, and from MAX_PCPUS on one that releases parked tasks. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 2 * MAX_PCPUS);
@@ -233,7 +233,7 @@ static inline struct task_ctx *callback_begin(enum tap_op op, struct task_struct
 	return t;
 }
 
-/* A `prev` that does not want to run on is not the dispatcher's any more. */
+/* A `prev` that does not want to run on does not belong to the dispatcher any more. */
 static inline struct task_ctx *dispatch_begin(s32 cpu, struct task_struct *prev)
 {
 	u64 queued = bpf_core_enum_value(enum scx_ent_flags, SCX_TASK_QUEUED);
@@ -268,7 +268,10 @@ static inline void callback_end(s32 result)
 
 #include "cgroup.h"
 
-/* A slot of the VM table as far as it says whose it is and how many it counts: one word. */
+/*
+ * The part of a slot of the VM table that says which VM owns it and how many vCPUs it counts: one
+ * word.
+ */
 union seats {
 	struct {
 		u32 id;
@@ -287,7 +290,10 @@ static inline volatile seats_word *seats_of(struct vm_ctx *vm)
 	return (volatile seats_word *)vm;
 }
 
-/* So many siblings may come or go in between; who finds more is counted when it is queued next. */
+/*
+ * How many siblings may come or go in between; a vCPU that finds more is counted when it is queued
+ * next.
+ */
 #define SEAT_TRIES 16
 
 static inline u32 raw_count_in(struct vm_ctx *vm, u32 id)
@@ -335,19 +341,19 @@ static inline s32 raw_this_cpu(void)
 
 static inline s32 raw_task_cpu(struct task_struct *p)
 {
-	/* Asked for at each wake-up of who is bound: mostly it is in the task itself. */
+	/* Needed at each wake-up of a task bound to a pCPU; usually a field of the task itself. */
 	return bpf_core_field_exists(p->thread_info.cpu) ? (s32)p->thread_info.cpu
 							 : scx_bpf_task_cpu(p);
 }
 
 /*
- * Is `p` to stay where it is for a moment (migrate_disable()), whatever its affinity says? That
- * changes only after it has been queued, and to move it until then is an error that ends the
+ * Must `p` stay where it is for a moment (migrate_disable()), whatever its affinity says? That
+ * changes only after it has been queued, and to move it before then is an error that ends the
  * scheduler (task_can_run_on_remote_rq() in Linux 6.12's ext.c). Since 6.14 the kernel does not
  * queue such a task here, unless asked to by the flag.
  *
- * Who runs on this pCPU is for the sake of this very program, too. Elsewhere another program may
- * run on behalf of `p`: then it is passed over once though it could go.
+ * The task that runs on this pCPU is pinned once by this very program. If another program runs on
+ * behalf of `p` elsewhere, `p` is passed over once though it could move.
  */
 static inline bool is_pinned(struct task_struct *p)
 {
@@ -376,8 +382,10 @@ static inline u32 raw_weight(struct task_struct *p)
 	return p->scx.weight;
 }
 
-/* A thread becomes a vCPU only after it has run. One of which no run was counted here must have
- * been a vCPU before the dispatcher was loaded. */
+/*
+ * A thread becomes a vCPU only after it has run. One for which no run was counted here must have
+ * been a vCPU before the dispatcher was loaded.
+ */
 static inline bool raw_was_vcpu(void)
 {
 	return true;
@@ -467,14 +475,16 @@ static inline void raw_insert_local(struct task_struct *p, u64 slice)
 	dsq_insert(p, bpf_core_enum_value(enum scx_dsq_id_flags, SCX_DSQ_LOCAL), slice, 0);
 }
 
-/* So far ahead of a pCPU's clock tasks may be queued of which nothing is kept, ns of virtual time:
- * who runs so often for a moment that each time counted as a slice is far too much. */
+/*
+ * How far ahead of a pCPU's clock tasks without a task_ctx may be queued, ns of virtual time: for
+ * tasks that often run for a moment, counting a slice each time is far too much.
+ */
 #define UNKNOWN_LEAD (WATCHDOG / 5)
 
 /*
- * A task of which nothing can be kept still runs: in the queue of the pCPU where it is, where all
- * of its kind together have the turns of one task with a neutral weight. In the kernel's global
- * queue it would always go before all others, and starve them. Nobody else does this for that pCPU
+ * A task without a task_ctx still runs: in the queue of the pCPU where it is, where all such tasks
+ * together have the turns of one task with a neutral weight. In the kernel's global queue it would
+ * always go before all others, and starve them. No other callback does this for that pCPU
  * meanwhile, whose runqueue the kernel has locked.
  */
 RARE void insert_unknown(struct task_struct *p, u64 flags)
@@ -513,11 +523,11 @@ static inline void raw_set_slice(struct task_struct *p, u64 slice)
 }
 
 /*
- * `p`, which wants to run on, is taken off its pCPU. By a task of a higher class (SCHED_FIFO, ...),
- * if it has some of its slice left: then the kernel would keep it at the head of that pCPU's local
- * queue, out of reach of all others for as long as that task runs. Without any left it is queued by
- * enqueue, as whoever is interrupted; what is left of its turn the dispatcher knows by itself
- * (turn.h).
+ * `p`, which wants to run on, is taken off its pCPU. If it has some of its slice left, a task of a
+ * higher class (SCHED_FIFO, ...) has preempted it: then the kernel would keep it at the head of
+ * that pCPU's local queue, out of reach of all other pCPUs for as long as that task runs. With none
+ * left it is queued by enqueue, as any interrupted task; the dispatcher itself knows what is left
+ * of its turn (turn.h).
  */
 static inline void put_in_reach(struct task_struct *p)
 {
@@ -526,9 +536,9 @@ static inline void put_in_reach(struct task_struct *p)
 }
 
 /*
- * A timer fires on the pCPU that has started it, which may be another one: that of who changes a
- * task that runs (corun_running()). Then its own starts it anew as soon as it looks at the clock,
- * whenever the timer was to fire (timer.h).
+ * A timer fires on the pCPU that has started it, which may be another one: that of a task that
+ * changes a running one (corun_running()). Then the timer's own pCPU starts it anew as soon as it
+ * looks at the clock, whenever the timer was to fire (timer.h).
  */
 static inline void raw_start_timer(s32 timer, u64 delay)
 {
@@ -549,13 +559,16 @@ static inline void raw_start_timer(s32 timer, u64 delay)
 	SEC("struct_ops.s/" #name) type BPF_PROG(name, ##__VA_ARGS__)
 #define TIMER_CALLBACK(name, arg) static inline void name(arg)
 #define KERNEL_CALLBACK(name, arg) CALLBACK(void, name, arg)
-/* What only the simulator has an event for. */
+/* For callbacks that only the simulator has. */
 #define SIMULATED_CALLBACK(name, arg) static inline __attribute__((unused)) void name(arg)
 
 static inline void corun_timer(s32 cpu);
 static inline void corun_release(s32 cpu);
 
-/* They are set up by what may sleep, and the verifier of older kernels takes them to do so, too. */
+/*
+ * The timers are set up by a callback that may sleep, and the verifier of older kernels assumes
+ * that they may, too.
+ */
 static int timer_fired(void *map, u32 *cpu, struct bpf_timer *timer)
 {
 	bpf_rcu_read_lock();
@@ -583,7 +596,10 @@ struct {
 
 #include "lease.h"
 
-/* The queue of a pCPU, and that of those who are parked there, with the timer that goes with it. */
+/*
+ * Creates the queue of a pCPU, or that of the tasks parked there, with the timer that belongs to
+ * it.
+ */
 #define SET_UP_QUEUE(number, callback)                                                             \
 	({                                                                                         \
 		u32 key = (number);                                                                \
@@ -625,9 +641,9 @@ static inline void note_exit(struct scx_exit_info *info)
 }
 
 /*
- * Who exits is queued as others are: a VM's memory takes long to be given back, and that is time of
- * its cgroup. By default the kernel lets it run next each time, for schedulers that find tasks by
- * their numbers.
+ * A task that exits is queued like others: a VM's memory takes long to be given back, and that is
+ * time of its cgroup. By default the kernel lets it run next each time, for schedulers that find
+ * tasks by their numbers.
  */
 #define SCHEDULER(scheduler, timeout)                                                              \
 	CALLBACK_SLEEPABLE(s32, scheduler##_init)                                                  \

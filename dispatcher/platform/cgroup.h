@@ -2,66 +2,70 @@
 /*
  * cgroups in the kernel: which one a task is in, and what its administrator wants for it.
  *
- * cpu.weight, cpu.idle and cpu.max are kept in the kernel's struct task_group whoever schedules
- * (kernel/sched/core.c: sched_group_set_shares(), tg_set_cfs_bandwidth()), and a task points to its
- * own. So they are read there, from its own outwards, when a task wants to run and they have not
- * been read for GROUP_LOOK, and of those who run once a second: no callback is needed that only
- * newer kernels have, no daemon that looks after thousands of files, and cgroup v1 will do. All
- * reads are such as may fail: a cgroup may be going.
+ * cpu.weight, cpu.idle and cpu.max are kept in the kernel's struct task_group whichever scheduler
+ * runs (kernel/sched/core.c: sched_group_set_shares(), tg_set_cfs_bandwidth()), and a task points
+ * to its own. So they are read there, from the task's own cgroup outwards, when a task wants to run
+ * and they have not been read for GROUP_LOOK, and once a second for cgroups with tasks that run.
+ * This needs no callback that only newer kernels have and no daemon that looks after thousands of
+ * files, and works with cgroup v1. All reads are such as may fail: a cgroup may be going.
  *
- * A cgroup has a place in a table as long as it has members that run. Once a second what is active
- * below each is counted anew, because weights change while they are counted in; and places that
- * nobody has asked for in GROUP_FORGET are given up.
+ * A cgroup has a place in a table as long as it has members that run. Once a second the active
+ * weight below each is counted anew, because weights change while they are counted in; and places
+ * that have not been asked for in GROUP_FORGET are given up.
  *
- * Whose cgroup finds no place, or is nested deeper than is told apart, counts in the nearest one
- * around it that has one, never in the root: or whoever may make cgroups within its own could shed
- * what is said of that.
+ * The members of a cgroup that finds no place, or that is nested too deeply to be told apart, count
+ * in the nearest enclosing cgroup that has one, never in the root: otherwise a user who may make
+ * cgroups within another one could escape the limits of that one.
  *
- * Meanwhile others ask for places, and count in them whom they ask for. Three things hold all the
+ * Meanwhile other callbacks ask for places, and count tasks in them. Three things hold all the
  * same:
  *
- *   - Nobody is counted in a place that is given up. A place goes in two steps, a second apart, and
- *     stays if it was asked for in between: group_stays() and the second step exclude each other by
- *     compare and swap. Who asked just before the first step has long read the cgroup by the
- *     second, since callbacks run with interrupts off; then the place is not old any more.
- *   - Who is counted in a cgroup is counted out of those in which it was counted in: the cgroup
- *     around one does not change while it has members. And nobody finds a place said to be read
- *     before all those around it are.
+ *   - No task is counted in a place that is given up. A place is given up in two steps, a second
+ *     apart, and stays if it was asked for in between: group_stays() and the second step exclude
+ *     each other by compare and swap. A callback that asked just before the first step has long
+ *     read the cgroup by the second, since callbacks run with interrupts off; then the place is not
+ *     old any more.
+ *   - A task that is counted in a cgroup is counted out of the same cgroups that it was counted in:
+ *     a cgroup's parent does not change while the cgroup has members. And no callback finds a place
+ *     marked as read before all enclosing ones are.
  *   - A place that has just been taken is not old, whenever its last owner was read.
  */
 #ifndef CORUN_CGROUP_H
 #define CORUN_CGROUP_H
 
-/* How old what is known of a cgroup may be, ns. */
+/* How old the data on a cgroup may be, ns. */
 #define GROUP_LOOK 100000000ull
-/* How often what is active is counted anew, ns. */
+/* How often active weights are counted anew, ns. */
 #define GROUP_RECOUNT 1000000000ull
-/* When a cgroup is forgotten in which nobody runs, ns. */
+/* After how long a cgroup without running tasks is forgotten, ns. */
 #define GROUP_FORGET 60000000000ull
-/* So many places are tried for a new one: with 3500 of 4096 taken, one in 20,000 finds none. */
+/* How many places are tried for a new one: with 3500 of 4096 taken, one in 20,000 finds none. */
 #define GROUP_TRIES 64
 /* GOLDEN_RATIO_64 of the kernel's include/linux/hash.h. */
 #define GROUP_HASH 0x61C8864680B583EBull
-/* The kernel keeps weights with so many more binary digits (scale_load()). */
+/* The kernel keeps weights with this many more binary digits (scale_load()). */
 #define GROUP_SCALE 10
 /* cfs_bandwidth.quota of a cgroup without one (RUNTIME_INF). */
 #define NO_QUOTA (~0ull)
-/* Longer times are taken for this, ns: keeps sums below 2^63. */
+/* Longer times are cut to this, ns: keeps sums below 2^63. */
 #define GROUP_LONGEST 1000000000000ull
 
-/* group_place.going: nobody has asked for it for GROUP_FORGET, and it is given up a second later
- * unless somebody does; or it has been, and whoever still finds it comes too late. */
+/*
+ * group_place.going. GROUP_GOES: the place has not been asked for in GROUP_FORGET, and is given up
+ * a second later unless it is asked for before then. GROUP_GONE: it has been given up, and a
+ * callback that still finds it comes too late.
+ */
 enum group_going {
 	GROUP_STAYS = 0,
 	GROUP_GOES = 1,
 	GROUP_GONE = 2,
 };
 
-/* Who has a place. */
+/* The cgroup that has a place. */
 struct group_place {
 	u64 tg;	       /* the kernel's task_group, by its address; 0: free */
-	u64 looked_at; /* when that was read last, ns */
-	u64 below;     /* for counting anew */
+	u64 looked_at; /* when the task_group was last read, ns */
+	u64 below;     /* sum of the weights below, while they are counted anew */
 	u64 going;     /* enum group_going */
 };
 
@@ -81,8 +85,8 @@ struct {
 
 /* How crowded the table is, for the daemon to read. */
 struct group_table {
-	u64 taken;   /* places, as counted last */
-	u64 crowded; /* how often a place was looked for and there was none */
+	u64 taken;   /* number of places taken, as last counted */
+	u64 crowded; /* how often a place was looked for and none was free */
 };
 
 volatile struct group_table group_table;
@@ -103,7 +107,7 @@ static inline struct group_place *group_place_at(u32 place)
 	return bpf_map_lookup_elem(&group_places, &place);
 }
 
-/* Does `at`, whose cgroup is asked for, remain that one's? */
+/* Does `at`, whose cgroup is asked for, stay the place of that cgroup? */
 static inline bool group_stays(struct group_place *at)
 {
 	if (*(volatile u64 *)&at->going == GROUP_STAYS)
@@ -111,18 +115,18 @@ static inline bool group_stays(struct group_place *at)
 	return __sync_val_compare_and_swap(&at->going, GROUP_GOES, GROUP_STAYS) != GROUP_GONE;
 }
 
-/* Is `at` the place of `tg`? What the index says may be of another one by now. */
+/* Is `at` the place of `tg`? The index may be out of date. */
 static inline bool group_has(struct group_place *at, u64 tg)
 {
 	return *(volatile u64 *)&at->tg == tg;
 }
 
-/* `at`, which was free, is somebody's: nothing is left of who had it before. */
+/* `at`, which was free, gets a new owner: nothing is left of the last one. */
 static inline void group_taken(u32 place, struct group_place *at)
 {
 	struct group_ctx *g = group_at(place);
 
-	/* To be read, also for who asked for the time a moment ago, but not old. */
+	/* Due to be read, even for a callback that asked for the time a moment ago, but not old. */
 	*(volatile u64 *)&at->looked_at = bpf_ktime_get_ns() - 2 * GROUP_LOOK;
 	if (g) {
 		*(volatile s64 *)&g->left = 0;
@@ -142,15 +146,15 @@ static inline u32 group_indexed(u64 tg, u32 *known)
 }
 
 /*
- * The place of `tg` plus 1, a new one if need be; 0: there is no room, or it is being given up.
- * task_groups lie side by side in slabs, so that where one is tried first, and how far apart those
- * are that follow, hang on all digits of its address.
+ * The place of `tg` plus 1, a new one if need be; 0: there is no room, or the place is being given
+ * up. task_groups lie side by side in slabs: so which place is tried first, and the step to the
+ * next ones, depend on all digits of the address.
  */
 CALLED u32 group_place_of(u64 tg)
 {
 	u32 *known = bpf_map_lookup_elem(&group_index, &tg);
 	u64 hash = tg * GROUP_HASH;
-	/* Odd: it comes to all places. */
+	/* The step is odd: so all places are reached. */
 	u32 first = (u32)(hash >> 32), step = (u32)(hash >> 16) | 1;
 	u32 found = 0;
 	u32 i;
@@ -168,7 +172,7 @@ CALLED u32 group_place_of(u64 tg)
 			found = place + 1;
 			break;
 		}
-		/* Somebody else was faster. */
+		/* Another CPU was faster. */
 		__sync_lock_test_and_set(&at->tg, 0);
 		found = group_indexed(tg, bpf_map_lookup_elem(&group_index, &tg));
 		break;
@@ -178,7 +182,7 @@ CALLED u32 group_place_of(u64 tg)
 	return found;
 }
 
-/* What the kernel's task_group says is written where the dispatcher reads it. */
+/* Copies what the kernel's task_group says to where the dispatcher reads it. */
 CALLED u32 group_read(u64 tg, u32 group, u32 parent)
 {
 	struct task_group *from = (struct task_group *)tg;
@@ -199,15 +203,17 @@ CALLED u32 group_read(u64 tg, u32 group, u32 parent)
 	*(volatile u64 *)&conf->burst = burst < GROUP_LONGEST ? burst : GROUP_LONGEST;
 	*(volatile u64 *)&conf->period = period < GROUP_LONGEST ? period : GROUP_LONGEST;
 	*(volatile u64 *)&conf->quota = quota < GROUP_LONGEST ? quota : GROUP_LONGEST;
-	/* Another one's at the same address may be nested elsewhere: not before nobody is counted
-	 * in it. */
+	/*
+	 * Another cgroup at the same address may be nested elsewhere: the parent changes only while
+	 * no member is counted.
+	 */
 	if (!*(volatile u32 *)&g->members)
 		*(volatile u32 *)&conf->parent = parent;
 	*(volatile u32 *)&conf->weight = weight ? (u32)weight : 1;
 	return 0;
 }
 
-/* Has `group` a quota around it? */
+/* Has `group` or a cgroup that encloses it a quota? */
 CALLED u32 group_limits(u32 group)
 {
 	u32 limited = 0;
@@ -224,7 +230,7 @@ CALLED u32 group_limits(u32 group)
 	return limited;
 }
 
-/* Has what is known of the cgroup at `at` been read lately? Whoever asks is to read it if not. */
+/* Has the cgroup at `at` been read lately? If not, the caller must read it. */
 static inline bool group_is_fresh(struct group_place *at, u64 now)
 {
 	return (s64)(now - *(volatile u64 *)&at->looked_at) < (s64)GROUP_LOOK;
@@ -235,13 +241,13 @@ static inline u64 group_parent(u64 tg)
 	return (u64)BPF_CORE_READ((struct task_group *)tg, parent);
 }
 
-/* Is `tg` the root? That has no weight, and no place. */
+/* Is `tg` the root? The root has no weight, and no place. */
 static inline bool group_is_root(u64 tg)
 {
 	return !tg || !group_parent(tg);
 }
 
-/* The pointer `number` of the kernel's array at `at`. */
+/* The pointer at index `number` of the kernel's array at `at`. */
 static inline u64 group_pointer(u64 at, u64 number)
 {
 	u64 pointer = 0;
@@ -260,11 +266,11 @@ static inline u64 group_of_cgroup(u64 cgroup)
 }
 
 /*
- * The cgroup in which members of `tg` are counted: itself, or the one around it that is nested as
- * deep as is looked at. Each must have those around it in the table, or they would be counted out
- * where they have not been counted in. The kernel knows at each depth who is around, so that
- * nesting deeply makes nobody's wake-ups dear. Of one that has been removed, and somebody still
- * ends in it, some around it may have been, too.
+ * The cgroup in which members of `tg` are counted: itself, or the enclosing one at the deepest
+ * level that is looked at. Each must have those that enclose it in the table, or members would be
+ * counted out of cgroups in which they have not been counted. The kernel knows the enclosing cgroup
+ * at each level, so deep nesting makes no wake-up expensive. If a cgroup has been removed while a
+ * task still exits in it, some of those that enclose it may have been removed, too.
  */
 CALLED u64 group_anchor(u64 tg)
 {
@@ -272,7 +278,7 @@ CALLED u64 group_anchor(u64 tg)
 	u64 around = cgroup + bpf_core_field_offset(struct cgroup, ancestors);
 	s32 level;
 
-	/* autogroups are no cgroups, and are next to the root. */
+	/* autogroups are not cgroups; their parent is the root. */
 	if (!cgroup || BPF_CORE_READ((struct cgroup *)cgroup, level) <= GROUP_LEVELS)
 		return tg;
 	repeat (level, GROUP_LEVELS) {
@@ -284,8 +290,8 @@ CALLED u64 group_anchor(u64 tg)
 }
 
 /*
- * `tg`, in place `group` less 1, and those around it that have not been read lately are read.
- * `group` may be found by others as read only when all of them are: group_were_read().
+ * Reads `tg`, in place `group` - 1, and the enclosing cgroups that have not been read lately. Other
+ * callbacks must not find `group` marked as read before all of them are: group_were_read().
  */
 CALLED u32 group_read_all(u64 tg, u32 group, u64 now)
 {
@@ -299,7 +305,7 @@ CALLED u32 group_read_all(u64 tg, u32 group, u64 now)
 		outer = group_parent(outer);
 		if (!group_is_root(outer)) {
 			parent = group_place_of(outer);
-			/* It is nested in the one around that, then. */
+			/* Then it counts as nested in the next enclosing one. */
 			if (!parent)
 				continue;
 		}
@@ -313,7 +319,7 @@ CALLED u32 group_read_all(u64 tg, u32 group, u64 now)
 	return 0;
 }
 
-/* Says of `group`, and of those around it that were not known to be, that they have been read. */
+/* Marks `group`, and the enclosing cgroups that were not marked yet, as read. */
 CALLED u32 group_were_read(u32 group, u64 now)
 {
 	s32 level;
@@ -325,14 +331,14 @@ CALLED u32 group_were_read(u32 group, u64 now)
 		if (!group || !conf || !at || group_is_fresh(at, now))
 			break;
 		*(volatile u32 *)&conf->limited = group_limits(group);
-		/* Nobody may see this before what has been read. */
+		/* This must not be seen before what has been read. */
 		__sync_lock_test_and_set(&at->looked_at, now);
 		group = conf->parent;
 	}
 	return 0;
 }
 
-/* The place of `tg` plus 1, if it has one and that has been read lately; else 0. */
+/* The place of `tg` plus 1, if it has one and has been read lately; else 0. */
 static inline u32 group_known(u64 tg, u64 now)
 {
 	u32 *known = bpf_map_lookup_elem(&group_index, &tg);
@@ -341,7 +347,10 @@ static inline u32 group_known(u64 tg, u64 now)
 	return known && at && group_has(at, tg) && group_is_fresh(at, now) ? *known + 1 : 0;
 }
 
-/* The same, a new place if need be, with what it and those around it want brought up to date. */
+/*
+ * The same, with a new place if need be, and with the data on it and the enclosing cgroups brought
+ * up to date.
+ */
 static inline u32 group_brought_up(u64 tg, u64 now)
 {
 	u32 own = group_place_of(tg);
@@ -358,7 +367,10 @@ static inline u32 group_brought_up(u64 tg, u64 now)
 	return own;
 }
 
-/* The place plus 1 where members of `tg` count, up to date: its own, or that of one around it. */
+/*
+ * The place plus 1 where members of `tg` count, up to date: its own, or that of an enclosing
+ * cgroup.
+ */
 CALLED u32 group_find(u64 tg)
 {
 	u64 now = bpf_ktime_get_ns();
@@ -382,7 +394,7 @@ CALLED u32 group_find(u64 tg)
 /* The root's task_group, by its address, once a task of it has been seen. */
 volatile u64 group_root;
 
-/* The same of a task that is not known to be the root's. */
+/* The same for a task that is not known to be in the root cgroup. */
 RARE u32 group_beyond_root(struct task_struct *p)
 {
 	u64 tg = (u64)BPF_CORE_READ(p, sched_task_group);
@@ -397,11 +409,11 @@ RARE u32 group_beyond_root(struct task_struct *p)
 
 static inline u32 raw_group_of(struct task_struct *p)
 {
-	/* Its address as a pointer can be compared without a helper, but not passed as a number. */
+	/* The pointer can be compared without a helper, but not passed as a number. */
 	return (u64)p->sched_task_group == group_root ? 0 : group_beyond_root(p);
 }
 
-/* Nobody wants to run in the cgroup in `place`: has nobody for long? Then the place goes. */
+/* No task wants to run in the cgroup in `place`: if none has for long, the place is given up. */
 static inline void group_fade(u32 place, struct group_place *at, u64 now)
 {
 	/* It may have been read since `now`. */
@@ -409,7 +421,7 @@ static inline void group_fade(u32 place, struct group_place *at, u64 now)
 	u64 going = *(volatile u64 *)&at->going;
 	u64 tg = at->tg;
 
-	/* GROUP_GONE: it has just been taken anew. */
+	/* GROUP_GONE: the place has just been taken anew. */
 	if (going == GROUP_STAYS && old)
 		__sync_val_compare_and_swap(&at->going, GROUP_STAYS, GROUP_GOES);
 	if (going != GROUP_GOES)
@@ -422,8 +434,10 @@ static inline void group_fade(u32 place, struct group_place *at, u64 now)
 	}
 }
 
-/* What is active below each cgroup: sums over those that have members. These are read anew, too:
- * who computes all the time is not asked about when it wants to run. */
+/*
+ * The active weight below each cgroup: sums over the cgroups that have members. Their data are read
+ * anew, too: a task that computes all the time does not wake, and so does not have them read.
+ */
 static inline void group_sum(u64 now)
 {
 	u32 i;
@@ -440,7 +454,7 @@ static inline void group_sum(u64 now)
 			continue;
 		}
 		group_stays(at);
-		/* It lives as long as it has members. */
+		/* The task_group lives as long as it has members. */
 		group_read(at->tg, i + 1, conf->parent);
 		outer = group_place_at(conf->parent - 1);
 		if (outer)

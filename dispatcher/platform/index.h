@@ -2,13 +2,14 @@
 /*
  * Finding a pCPU among many without looking at all of them.
  *
- * A placement wants the least loaded pCPU, one without work the most loaded one that has somebody
- * waiting. On a host with 512 pCPUs a look at each of them for every wake-up would be most of what
- * a simulation does. So the untapped native build keeps the loads in trees of minima: a node holds
- * the least of eight, and eight of those again, as a pCPU mask is made of bytes and words; what a
- * mask leaves out is skipped by bytes and words as well. Keeping a tree and searching it take
- * O(log pCPUs). What is found is what a look at all of them would have found: the least key, of
- * equals the lowest number. The kernel, and a replay, which hears of each look, do without.
+ * A placement wants the least loaded pCPU; a pCPU without work wants the most loaded one that has
+ * waiting tasks. On a host with 512 pCPUs a look at each of them for every wake-up would be most of
+ * what a simulation does. So the untapped native build keeps the loads in trees of minima: a node
+ * holds the least of eight, and eight of those again, as a pCPU mask is made of bytes and words;
+ * what a mask leaves out is skipped by bytes and words as well. Keeping a tree and searching it
+ * take O(log pCPUs). The result is the one that a look at all of them would find: the least key, of
+ * equals the lowest number. The kernel build does without, and so does a replay, which must record
+ * each look.
  */
 #ifndef CORUN_INDEX_H
 #define CORUN_INDEX_H
@@ -20,11 +21,11 @@ struct min_tree {
 	s64 of64[MAX_PCPUS / 64];
 };
 
-/* All zero: nobody anywhere. */
+/* All zero: no task anywhere. */
 struct pcpu_index {
 	struct min_tree light;	 /* crowding() */
-	struct min_tree crowded; /* minus the load where somebody waits, else 0 */
-	u64 waiting[MASK_WORDS]; /* pCPUs with somebody in their queue */
+	struct min_tree crowded; /* minus the load where tasks wait, else 0 */
+	u64 waiting[MASK_WORDS]; /* pCPUs with tasks in their queue */
 	u64 fixed[MASK_WORDS];	 /* those among them whose waiting tasks cannot be pulled; cleared
 				    by a change of the queue, or of what policies want */
 	u64 llc[MAX_LLCS][MASK_WORDS]; /* the pCPUs of each last-level cache */
@@ -48,8 +49,8 @@ static inline s64 least_of_8(const s64 *keys)
 }
 
 /*
- * A node that was `*least` has a child that was `old` and is `key` now: is the node another one, so
- * that its parent must hear of it? Mostly it is not, and its children need not be looked at.
+ * A node that was `*least` has a child that was `old` and is `key` now: has the node changed, so
+ * that its parent must be updated? Usually it has not, and its children need not be looked at.
  */
 static inline bool node_set(s64 *least, s64 old, s64 key, const s64 *children)
 {

@@ -24,7 +24,7 @@ typedef _Bool bool;
 #define CORE __attribute__((preserve_access_index))
 #endif
 
-/* Defined, not only declared: else libbpf takes the kfuncs' prototypes for others. */
+/* Defined, not only declared: otherwise libbpf takes the kfuncs' prototypes for different ones. */
 struct cpumask {
 	unsigned long bits[1];
 } CORE;
@@ -77,7 +77,7 @@ struct cgroup {
 	struct cgroup *ancestors[];
 } CORE;
 
-/* What of a cgroup concerns its CPU time. */
+/* The part of a cgroup that concerns its CPU time. */
 struct task_group {
 	struct cgroup_subsys_state css;
 	unsigned long shares;
@@ -135,14 +135,14 @@ struct scx_exit_info {
 	char *msg;
 } CORE;
 
-/* Of a task that comes under the scheduler: because it was just created, or was there before? */
+/* For a task that comes under the scheduler: was it just created, or did it exist before? */
 struct scx_init_task_args {
 	bool fork;
 } CORE;
 
 struct scx_exit_task_args;
 
-/* The callbacks we fill in; libbpf matches members by name. */
+/* The callbacks that the dispatcher fills in; libbpf matches members by name. */
 struct sched_ext_ops {
 	s32 (*select_cpu)(struct task_struct *p, s32 prev_cpu, u64 wake_flags);
 	void (*enqueue)(struct task_struct *p, u64 enq_flags);

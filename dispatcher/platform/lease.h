@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A plan is on lease: it holds for as long as the daemon that made it is there to answer for it.
+ * A plan is on lease: it holds for as long as the daemon that made it shows that it is alive.
  *
- * A daemon that dies takes the scheduler with it, and the kernel's own is back. One that hangs
- * (stopped, starved, out of memory) does not: the dispatcher would go on with a plan that fits less
- * and less. The daemon therefore says five times a second or more (NAP in
- * crates/linux/src/daemon.rs) that it is there. If it has not for LEASE_LENGTH, all VMs are put in
- * fair order: placed freely, nobody's gang, and no pCPU held for one that has halted. What
- * administrators want, weights, affinities and cookies, stays, and so do slices, which are bounded.
- * A daemon that comes back finds `lapsed` set, and tells its plan anew.
+ * If a daemon dies, the scheduler is unloaded with it, and the kernel's own is back. If it hangs
+ * (stopped, starved, out of memory), that does not happen: the dispatcher would go on with a plan
+ * that fits less and less. The daemon therefore renews the lease five times a second or more (NAP
+ * in crates/linux/src/daemon.rs). If it has not for LEASE_LENGTH, all VMs are put in fair order:
+ * placed freely, without gangs, and no pCPU is held for a halted vCPU. What administrators want,
+ * weights, affinities and cookies, stays, and so do slices, which are bounded. A daemon that comes
+ * back finds `lapsed` set, and tells its plan anew.
  *
  * This is written to the tables as the daemon would write it, so that callbacks see nothing new.
  */
 #ifndef CORUN_LEASE_H
 #define CORUN_LEASE_H
 
-/* As patient with a daemon as the kernel is with the dispatcher, ns. */
+/* As long as the kernel waits for the dispatcher, ns. */
 #define LEASE_LENGTH WATCHDOG
-/* How often one looks, ns. */
+/* How often the lease is checked, ns. */
 #define LEASE_LOOK 1000000000ull
 
 struct lease {
-	u64 renewed; /* when the daemon said last that it is there, ns; 0: not yet */
+	u64 renewed; /* when the daemon last renewed it, ns; 0: not yet */
 	u64 lapsed;  /* 1: all VMs are in fair order until the daemon tells its plan anew */
 	u64 lapses;  /* how often that happened */
 };

@@ -3,13 +3,13 @@
  * The native build: the simulator, and the replay of a recording.
  *
  * All state hangs off one context, reached through a thread-local pointer, so that simulations run
- * side by side. Whoever hosts the dispatcher fills in `struct native_host`
+ * side by side. The program that hosts the dispatcher fills in `struct native_host`
  * (crates/dispatcher/src/native.rs mirrors these structs; a test compares each field's place).
  *
- * It is compiled three times. A replay takes part in everything that passes the tap; for the
- * simulator, whose calls it is to be fast for, UNTAPPED makes the tap nothing at all, and pCPUs are
- * found by an index. A test runs both side by side. PLAIN has neither: it goes through pCPUs one by
- * one as the kernel's build does, for counting the instructions of that.
+ * It is compiled three times. A replay takes part in everything that passes the tap. For the
+ * simulator, which needs fast calls, UNTAPPED makes the tap nothing at all, and pCPUs are found by
+ * an index. A test runs both side by side. PLAIN has neither: it goes through pCPUs one by one as
+ * the kernel's build does, for counting the instructions of that build.
  */
 #ifndef CORUN_NATIVE_H
 #define CORUN_NATIVE_H
@@ -63,7 +63,7 @@ struct scx_init_task_args {
 
 struct scx_exit_task_args;
 
-/* What the host of the dispatcher does for it. `self` is native_context.self. */
+/* What the program that hosts the dispatcher does for it. `self` is native_context.self. */
 struct native_host {
 	bool (*claim_idle)(void *self, s32 cpu);
 	u32 (*queue_length)(void *self, u64 queue);
@@ -77,7 +77,7 @@ struct native_host {
 	void (*insert_local)(void *self, struct task_struct *p, u64 slice);
 	void (*kick)(void *self, s32 cpu, u32 how);
 	void (*set_slice)(void *self, struct task_struct *p, u64 slice);
-	/* From MAX_PCPUS on they are release timers. */
+	/* From MAX_PCPUS on, timers are release timers. */
 	void (*start_timer)(void *self, s32 timer, u64 delay);
 	/* Not called by the untapped build. */
 	u64 (*tap_in)(void *self, u32 kind, u64 value);
@@ -95,7 +95,7 @@ struct native_context {
 	struct pcpu_conf *pcpu_confs;	/* MAX_PCPUS */
 	struct group_conf *group_confs; /* MAX_GROUPS, or NULL without knobs.groups */
 	struct group_ctx *groups;
-	struct task_struct *current; /* who runs on `cpu`, if the callback is a wake-up */
+	struct task_struct *current; /* the task that runs on `cpu`, if the callback is a wake-up */
 	struct knobs knobs;
 	struct gang_slots slots;
 	u64 now;
@@ -110,8 +110,8 @@ struct native_context {
 	struct task_ctx *t = &t##_copy
 
 /*
- * Where the fields lie of the structs that only native builds have, and no BTF tells of. The names
- * of some are macros from here on.
+ * The offsets of the fields of structs that only native builds have, and that BTF does not
+ * describe. The names of some fields are macros from here on.
  */
 #define PLACE(of, field) offsetof(struct of, field)
 extern const size_t NAME(corun_places)[];
@@ -189,7 +189,7 @@ static inline u64 tap_in(enum tap_kind kind, u64 value)
 	return host_do(tap_in, kind, value);
 }
 
-/* An input that is there only where it is not 0: who replays a recording knows that of its kind. */
+/* An input that is recorded only if it is not 0; the replay knows this by its kind. */
 static inline u64 tap_if(enum tap_kind kind, u64 value)
 {
 	return host_do(tap_in, kind, value);
@@ -201,7 +201,7 @@ static inline void tap_out(enum tap_kind kind, u64 value)
 }
 #endif
 
-/* Here, nothing needs a proof. */
+/* There is no verifier here. */
 static inline u32 opaque(u32 value)
 {
 	return value;
@@ -217,7 +217,7 @@ static inline u64 unranged(u64 value, u64 unknown)
 	return value + unknown;
 }
 
-/* A context belongs to one thread: nobody comes in between. */
+/* A context belongs to one thread: no atomics are needed. */
 #define raw_exchange(lvalue, value)                                                                \
 	({                                                                                         \
 		typeof(lvalue) was = (lvalue);                                                     \
@@ -321,7 +321,7 @@ static inline bool raw_allowed(struct task_struct *p, s32 cpu)
 #if defined(UNTAPPED) && !defined(PLAIN)
 #define INDEXED
 
-/* What is below nr_pcpus() of a mask's word. */
+/* The bits of a mask's word that are below nr_pcpus(). */
 static inline u64 in_use(u32 word, u64 bits)
 {
 	u32 first = word * 64;
@@ -331,7 +331,7 @@ static inline u64 in_use(u32 word, u64 bits)
 	return knobs.pcpus > first ? bits & ((1ull << (knobs.pcpus - first)) - 1) : 0;
 }
 
-/* The key of `cpu` among those that may be light follows its load and its SMT sibling's. */
+/* Updates the key of `cpu` in the tree `light`: it follows its load and its SMT sibling's. */
 static inline void index_light(u32 cpu)
 {
 	const struct cpu_ctx *cpus = corun_context->cpus;
@@ -341,7 +341,7 @@ static inline void index_light(u32 cpu)
 		 (s64)crowding(cpus[cpu].load, sibling && cpus[sibling - 1].load));
 }
 
-/* That among those where somebody may wait, its load and its queue. */
+/* Updates its key in the tree `crowded`: it follows its load and its queue. */
 static inline void index_crowded(u32 cpu)
 {
 	struct pcpu_index *index = &corun_context->index;
@@ -373,14 +373,14 @@ static inline const u64 *llc_pcpus(u32 llc)
 	return index->llc[llc % MAX_LLCS];
 }
 
-/* Somebody came to a queue, or left it. */
+/* A task came to a queue, or left it. */
 static inline void queue_changed(u64 queue)
 {
 	u64 *word = &corun_context->index.waiting[queue / 64 % MASK_WORDS];
 	u64 bit = 1ull << (queue % 64);
 	bool waiting;
 
-	/* Nobody looks for those who are parked. */
+	/* The index does not include queues of parked tasks. */
 	if (queue >= MAX_PCPUS)
 		return;
 	waiting = host_do(queue_length, queue) != 0;
@@ -397,7 +397,7 @@ static inline void queue_is_fixed(s32 cpu)
 	corun_context->index.fixed[(u32)cpu / 64] |= 1ull << ((u32)cpu % 64);
 }
 
-/* The first pCPU from `cpu` on with somebody in its queue, or NO_PCPU; without those in `but`. */
+/* The first pCPU from `cpu` on with tasks in its queue, without those in `but`; or NO_PCPU. */
 static inline s32 next_queue(u32 cpu, const u64 *but)
 {
 	u64 from_here = ~0ull << (cpu % 64);
@@ -497,7 +497,7 @@ static inline struct task_conf *raw_task_conf(struct task_struct *p)
 
 #define raw_claim_idle(cpu) host_do(claim_idle, cpu)
 #define raw_queue_length(queue) host_do(queue_length, queue)
-/* As in the kernel, a task is moved by the walk that is at it. */
+/* As in the kernel, a task is moved by the walk that has reached it. */
 #define raw_for_each_queued(p, queue)                                                              \
 	for (u64 walked = ((p) = host_do(next_queued, queue, NULL), (queue)); (p);                 \
 	     (p) = host_do(next_queued, walked, p))
@@ -536,13 +536,13 @@ static inline void raw_insert(struct task_struct *p, u64 queue, u64 slice, u64 v
 #define raw_set_slice(p, slice) host_do(set_slice, p, slice)
 #define raw_start_timer(timer, delay) host_do(start_timer, timer, delay)
 
-/* Here, whoever is interrupted is queued. */
+/* Here, any interrupted task is queued. */
 static inline void put_in_reach(struct task_struct *p)
 {
 	(void)p;
 }
 
-/* Only in the kernel may there be no memory for what is known of a task. */
+/* Only in the kernel can memory for a task_ctx be missing. */
 static inline void insert_unknown(struct task_struct *p, u64 flags)
 {
 	(void)p;
@@ -584,7 +584,7 @@ static inline void callback_end(s32 result)
 #define CALLBACK_SLEEPABLE CALLBACK
 #define TIMER_CALLBACK(name, arg) CALLBACK(void, name, arg)
 #define SIMULATED_CALLBACK TIMER_CALLBACK
-/* What only the kernel has an event for. */
+/* For callbacks that only the kernel has. */
 #define KERNEL_CALLBACK(name, arg) static inline __attribute__((unused)) void name(arg)
 
 /* Registers nothing here; the context is what the native build needs instead. */

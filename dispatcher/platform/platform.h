@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Everything the dispatcher may do to the world: one tapped function per primitive.
+ * Everything that the dispatcher may ask of or do to the world: one tapped function per primitive.
  *
  * The raw_* functions behind them are supplied by bpf.h (kernel) or native.h (simulator, replay);
  * these two and this file are the only places that know where the dispatcher runs.
@@ -42,19 +42,19 @@ static inline bool below(u64 a, u64 b, u64 unknown)
 
 /* --- inputs --- */
 
-/* Are VMs' gang modes looked at? With the plans of most policies there are none. */
+/* Do any VMs have gang modes? With the plans of most policies, none has. */
 static inline bool with_gangs(void)
 {
 	return shared(knobs.gangs);
 }
 
-/* Are pCPUs looked at as the hardware threads of SMT cores? */
+/* Does a plan treat pCPUs as the hardware threads of SMT cores? */
 static inline bool with_cores(void)
 {
 	return shared(knobs.cores);
 }
 
-/* Have any tasks micro slices (micro.h)? A recording holds it where they have only. */
+/* Do any tasks have micro slices (micro.h)? Recorded only if they do. */
 static inline bool with_micro(void)
 {
 	return tap_if(IN_MICRO, *(volatile u16 *)&knobs.micro);
@@ -66,8 +66,7 @@ static inline u64 now_ns(void)
 	return tap_in(IN_NOW, raw_now());
 }
 
-/* Changes some hundred times a second: for what is done now and then, asking for the time is dear.
- */
+/* Changes some hundred times a second: cheaper than the time, for what runs rarely. */
 static inline u32 tick(void)
 {
 	return (u32)tap_in(IN_TICK, raw_tick());
@@ -94,7 +93,7 @@ static inline bool allowed(struct task_struct *p, s32 cpu)
 	return is_online(cpu) && tap_in(IN_ALLOWED, raw_allowed(p, cpu));
 }
 
-/* Is there one pCPU only that `p` may run on? */
+/* May `p` run on one pCPU only? */
 static inline bool is_bound(struct task_struct *p)
 {
 	return tap_in(IN_BOUND, raw_is_bound(p));
@@ -106,7 +105,7 @@ static inline u32 llc_of(s32 cpu)
 	return knobs.llc[opaque((u32)cpu) % MAX_PCPUS];
 }
 
-/* The other hardware thread of its core; NO_PCPU: it has none. */
+/* The other hardware thread of the core of `cpu`; NO_PCPU: it has none. */
 static inline s32 smt_sibling_of(s32 cpu)
 {
 	return (s32)knobs.sibling[opaque((u32)cpu) % MAX_PCPUS] - 1;
@@ -120,19 +119,22 @@ static inline s32 smt_sibling_of(s32 cpu)
 #endif
 
 /*
- * for_each_queue(cpu): the pCPUs below nr_pcpus(), in order; those with nobody in their queue may
- * be passed over.
+ * for_each_queue(cpu): the pCPUs below nr_pcpus(), in order; those with an empty queue may be
+ * passed over.
  */
 #ifndef for_each_queue
 #define for_each_queue(cpu) repeat (cpu, nr_pcpus())
 #endif
 
-/* The same, and those said to be fixed may be passed over as well: nothing can be pulled there. */
+/*
+ * The same; those whose queues are marked as fixed may be passed over as well: nothing can be
+ * pulled there.
+ */
 #ifndef for_each_movable_queue
 #define for_each_movable_queue for_each_queue
 #endif
 
-/* What a build that finds pCPUs by an index (index.h) wants to know. */
+/* Hooks for a build that finds pCPUs by an index (index.h). */
 #ifndef INDEXED
 /* The load of `c` was changed. */
 static inline void load_changed(struct cpu_ctx *c)
@@ -140,7 +142,7 @@ static inline void load_changed(struct cpu_ctx *c)
 	(void)c;
 }
 
-/* Whom a pull would look at in the queue of `cpu`, it could not move. */
+/* A pull can move none of the tasks that it would look at in the queue of `cpu`. */
 static inline void queue_is_fixed(s32 cpu)
 {
 	(void)cpu;
@@ -153,7 +155,9 @@ static inline u32 weight_of(struct task_struct *p)
 	return (u32)tap_in(IN_WEIGHT, raw_weight(p));
 }
 
-/* The place of its cgroup in the table of those with tasks that run, plus 1; 0: it has none there.
+/*
+ * The place of its cgroup in the table of cgroups with tasks that run, plus 1; 0: it has none
+ * there.
  */
 static inline u32 group_of(struct task_struct *p)
 {
@@ -166,7 +170,7 @@ static inline s32 task_cpu_of(struct task_struct *p)
 	return (s32)tap_in(IN_TASK_CPU, (u32)raw_task_cpu(p));
 }
 
-/* Was a vCPU that has not run yet, as far as is known, one before? */
+/* Was a vCPU that has not run yet, as far as is known, a vCPU before? */
 static inline bool was_vcpu(void)
 {
 	return tap_in(IN_WAS_VCPU, raw_was_vcpu());
@@ -181,7 +185,7 @@ static inline struct task_conf *task_conf_of(struct task_struct *p)
 	return present ? conf : NULL;
 }
 
-/* Was `cpu` idle and is now ours to fill? */
+/* Claims `cpu` if it is idle; false if it is not, or another callback was first. */
 static inline bool claim_idle(s32 cpu)
 {
 	return tap_in(IN_CLAIM_IDLE, raw_claim_idle(cpu));
@@ -224,9 +228,9 @@ static inline u32 raw_find_slot(u32 id, bool or_free)
 }
 
 /*
- * The first slot of the VM table, from the one that is VM `id`'s by its number on, that holds the
- * VM, or perhaps nobody; NO_VM if there is none. One input, not one per slot: a record has no room
- * for a look through the whole table.
+ * The first slot of the VM table that holds VM `id`, or that is free if `or_free`; NO_VM if there
+ * is none. The search begins at the slot that follows from `id`. One input, not one per slot: a
+ * record has no room for a look through the whole table.
  */
 static inline u32 find_slot(u32 id, bool or_free)
 {
@@ -251,7 +255,7 @@ static inline u32 raw_active_slot(u32 from)
 }
 
 /*
- * The first slot of the VM table, from `from` on and round, whose VM has a ready or running vCPU;
+ * The first slot of the VM table, from `from` on and around, whose VM has a ready or running vCPU;
  * NO_VM if there is none. One input, as find_slot().
  */
 static inline u32 active_slot(u32 from)
@@ -260,8 +264,8 @@ static inline u32 active_slot(u32 from)
 }
 
 /*
- * Counts one more vCPU in a slot of the VM table, if that is VM `id`'s; returns how many it
- * counted, or NOT_COUNTED. The two are one step, and so one input.
+ * Counts one more vCPU in a slot of the VM table, if VM `id` owns that; returns how many it counted
+ * before, or NOT_COUNTED. The two are one step, and so one input.
  */
 static inline u32 count_in(struct vm_ctx *vm, u32 id)
 {
@@ -269,7 +273,10 @@ static inline u32 count_in(struct vm_ctx *vm, u32 id)
 	return (u32)tap_in(IN_FETCHED, raw_count_in(vm, id));
 }
 
-/* Frees the slot of VM `id` if it counts nobody; false: somebody has shown up, or it is free. */
+/*
+ * Frees the slot of VM `id` if it counts no vCPU; false: one has appeared, or the slot is free
+ * already.
+ */
 static inline bool free_slot(struct vm_ctx *vm, u32 id)
 {
 	tap_out(OUT_STORE, 0);
@@ -278,7 +285,7 @@ static inline bool free_slot(struct vm_ctx *vm, u32 id)
 
 /*
  * The slot of the VM whose vCPU this pCPU runs at the moment: in select_cpu, the waker's. NO_VM if
- * it is another task, or none. When an interrupt wakes somebody, this is who was interrupted.
+ * it is another task, or none. If an interrupt wakes a task, this is the task that was interrupted.
  */
 static inline u32 waker_slot(void)
 {
@@ -308,7 +315,7 @@ static inline u32 waker_id(void)
 		tap_in(IN_MOVED, raw_move_queued(p, cpu));                                         \
 	})
 
-/* In such a walk: takes the task to the queue of `cpu`, in order of `vtime`. */
+/* In such a walk: moves the task to the queue of `cpu`, in order of `vtime`. */
 #define requeue(p, cpu, vtime)                                                                     \
 	({                                                                                         \
 		u64 ordered = (vtime);                                                             \
@@ -317,8 +324,10 @@ static inline u32 waker_id(void)
 		tap_in(IN_MOVED, raw_requeue(p, queue_of(cpu), ordered));                          \
 	})
 
-/* What may be known of a task that another CPU may be changing: a copy of its place; false: nothing
- * is kept of it. Such a one weighs what a task mostly does. */
+/*
+ * Copies what may be known of a task that another CPU may be changing; false: it has no task_ctx.
+ * Such a task has the usual weight.
+ */
 static inline bool look_at(struct task_struct *p, struct task_ctx *copy)
 {
 	struct task_ctx *t = raw_task_ctx(p);
@@ -331,7 +340,7 @@ static inline bool look_at(struct task_struct *p, struct task_ctx *copy)
 	return t;
 }
 
-/* What gangs may know of it: `p` is in a queue. One of which nothing is kept has none. */
+/* Copies what gangs may know of `p`, which is in a queue. A task without a task_ctx has no gang. */
 static inline void look_at_ranked(struct task_struct *p, struct ranked *r)
 {
 	struct task_ctx *t = raw_task_ctx(p);
@@ -347,7 +356,7 @@ static inline void look_at_ranked(struct task_struct *p, struct ranked *r)
 	r->vtime = queued_vtime(p);
 }
 
-/* What may be known of a task that waits, and that another one yields to. */
+/* Copies what may be known of a task that waits, and to which another one yields. */
 static inline bool look_at_favoured(struct task_struct *p, struct favoured *to)
 {
 	struct task_ctx *t = raw_task_ctx(p);
@@ -373,7 +382,9 @@ static inline void insert(struct task_struct *p, s32 cpu, u64 slice, u64 vtime, 
 	raw_insert(p, queue_of(cpu), slice, vtime, flags);
 }
 
-/* `p`, whose runqueue is that of `cpu`, runs there next: whoever does now loses its pCPU. */
+/*
+ * `p`, whose runqueue is that of `cpu`, runs there next: the task that runs there loses its pCPU.
+ */
 static inline void insert_next(struct task_struct *p, s32 cpu, u64 slice, u64 flags)
 {
 	tap_out(OUT_INSERT_NEXT, queue_of(cpu));
@@ -409,7 +420,7 @@ static inline void set_slice(struct task_struct *p, u64 slice)
 	raw_set_slice(p, slice);
 }
 
-/* Calls corun_timer for `cpu`, mostly the pCPU this callback runs on, after `delay` ns. */
+/* Calls corun_timer for `cpu`, usually the pCPU this callback runs on, after `delay` ns. */
 static inline void start_timer(s32 cpu, u64 delay)
 {
 	tap_out(OUT_TIMER, delay);
@@ -448,7 +459,7 @@ static inline void start_release_timer(s32 cpu, u64 delay)
 /* Sets the bit of `cpu` in an array of MASK_WORDS that other CPUs change, too (a full barrier). */
 #define set_bit_of(words, cpu) change_bit_of(words, cpu, raw_fetch_or, bit)
 
-/* Clears it. */
+/* Clears the bit of `cpu`, likewise. */
 #define clear_bit_of(words, cpu) change_bit_of(words, cpu, raw_fetch_and, ~bit)
 
 #define change_bit_of(words, cpu, raw_change, operand)                                             \
@@ -463,7 +474,7 @@ static inline void start_release_timer(s32 cpu, u64 delay)
 #define shared_after(lvalue)                                                                       \
 	({                                                                                         \
 		u64 nothing = 0;                                                                   \
-		__asm__ volatile("" : "+r"(nothing)); /* or it is made a loop that compares */     \
+		__asm__ volatile("" : "+r"(nothing)); /* or it becomes a compare loop */           \
 		fetch_add(lvalue, nothing);                                                        \
 	})
 

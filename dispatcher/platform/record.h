@@ -3,14 +3,14 @@
  * Recording in the kernel: what passes the tap (tap.h) goes into a ring buffer, a record per
  * callback, for crates/dispatcher/src/lockstep to replay.
  *
- * A build of its own has this. Each tap is a call, which takes registers from what is computed
- * around it, even where the verifier has removed the call (docs/cost.md). Both builds have the
- * maps, so that what loads one loads the other.
+ * Only one of the two builds records (see bpf.h). Each tap is a call, which takes registers from
+ * the computation around it, even where the verifier has removed the call (docs/cost.md). Both
+ * builds have the maps, so that what loads one loads the other.
  */
 #ifndef CORUN_RECORD_H
 #define CORUN_RECORD_H
 
-/* Entries a callback may have; a longer one is cut, and the recording says so. */
+/* The most entries a callback may have; a longer one is cut, and the recording says so. */
 #define RECORD_ENTRIES 512
 
 struct record_entry {
@@ -38,7 +38,7 @@ struct {
 
 /*
  * Callbacks for tasks run with interrupts off, but the timer's does not: an interrupt that wakes a
- * task then calls select_cpu and enqueue in its midst. So there is a record for each level.
+ * task then calls select_cpu and enqueue in the middle of it. So there is a record for each level.
  */
 #define RECORD_LEVELS 2
 
@@ -84,7 +84,7 @@ static inline void record_begin(enum tap_op op, u32 task, u64 seq, u64 arg)
 
 	if (!stack)
 		return;
-	/* Whatever interrupts this has counted back when it returns. */
+	/* A callback that interrupts this one has restored the depth when it returns. */
 	stack->depth++;
 	r = record_here();
 	if (!r)
@@ -97,7 +97,7 @@ static inline void record_begin(enum tap_op op, u32 task, u64 seq, u64 arg)
 	r->arg = arg;
 }
 
-/* A function of its own: each tap inlined, callbacks would need more stack than BPF has. */
+/* A function of its own: with each tap inlined, callbacks would need more stack than BPF has. */
 static __attribute__((noinline)) void record_add(enum tap_kind kind, u64 value)
 {
 	struct record *r = record_here();
@@ -123,7 +123,7 @@ static inline void record_end(void)
 	n = r->entries;
 	if (n > RECORD_ENTRIES)
 		n = RECORD_ENTRIES;
-	/* The recorder looks by itself: waking it would be a scheduling event per record. */
+	/* The recorder polls: waking it would be a scheduling event per record. */
 	if (bpf_ringbuf_output(&records, r,
 			       __builtin_offsetof(struct record, entry) + n * sizeof(r->entry[0]),
 			       BPF_RB_NO_WAKEUP))
@@ -137,7 +137,7 @@ static inline u64 tap_in(enum tap_kind kind, u64 value)
 	return value;
 }
 
-/* An input that is there only where it is not 0. */
+/* An input that is recorded only if it is not 0. */
 static inline u64 tap_if(enum tap_kind kind, u64 value)
 {
 	if (value)

@@ -41,7 +41,7 @@ enum tap_kind {
 	IN_BOUND = 21,
 	IN_TICK = 22,
 	IN_WAS_VCPU = 23,
-	IN_MICRO = 24, /* there only where it is not 0 */
+	IN_MICRO = 24, /* recorded only if it is not 0 */
 	/* decisions */
 	OUT_RETURN = 64,
 	OUT_INSERT_QUEUE = 65,
@@ -66,7 +66,7 @@ enum tap_op {
 	OP_DISPATCH = 3,
 	OP_RUNNING = 4,
 	OP_STOPPING = 5,
-	/* 6: quiescent, which is not asked for any more */
+	/* 6: was quiescent; must not be used again */
 	OP_TIMER = 7,
 	OP_FLUSH_IPI = 8, /* in no recording: the kernel has no such callback */
 	OP_RELEASE = 9,

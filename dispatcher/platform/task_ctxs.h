@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The map of what the dispatcher keeps of tasks, for the dispatcher and for whoever reads it from
- * another object (crates/linux/bpf/books.bpf.c): libbpf shares maps whose declarations agree.
+ * The map of tasks' state, for the dispatcher and for other objects that read it
+ * (crates/linux/bpf/books.bpf.c): libbpf shares maps whose declarations agree.
  */
 #ifndef CORUN_TASK_CTXS_H
 #define CORUN_TASK_CTXS_H

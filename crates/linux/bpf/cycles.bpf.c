@@ -41,7 +41,7 @@ struct pcpu {
 	u64 seen;
 	u64 beside; /* the partner's as the turn began */
 	u32 partner;
-	u32 tid; /* whose turn may count; 0: nobody's */
+	u32 tid; /* thread whose turn may count; 0: none's */
 	struct counted begun;
 };
 

@@ -144,7 +144,7 @@ struct exit {
 
 #define IPIS 0xffffffff
 
-/* Those of threads that have gone make room: nobody deletes them. */
+/* Counts of threads that have gone are replaced: nothing deletes them. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 65536);
@@ -252,7 +252,7 @@ int switched(u64 *args)
 	return 0;
 }
 
-/* Its state may have been changed by whoever wakes it by now: then it waited. */
+/* The task that wakes it may have changed its state by now: then it waited. */
 SEC("tp_btf/sched_switch")
 int switched_before_5_18(u64 *args)
 {

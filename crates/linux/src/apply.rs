@@ -176,7 +176,8 @@ impl<'a> InOrder<'a> {
         self.after_the_first(task).or_else(|| self.searched(task))
     }
 
-    /// Where it is if the plan leaves nobody out between the first and it: ids are given in sequence.
+    /// The place that a task has if the plan leaves out no task between the first and it: ids are
+    /// given in sequence.
     fn after_the_first(&self, task: TaskId) -> Option<&'a TaskPlan> {
         let at = task.0.checked_sub(self.0.first()?.task.0)? as usize;
         self.0.get(at).copied().filter(|plan| plan.task == task)
@@ -259,8 +260,8 @@ fn tell_task(
     Ok(())
 }
 
-/// What is wanted of a VM's other threads follows from what it was told itself, so who could not be told needs
-/// no mark. An error is the first; all were tried.
+/// What is wanted of a VM's other threads follows from what the VM itself was told, so a thread
+/// that could not be told needs no mark. An error is the first; all were tried.
 fn tell_helpers(vm: &mut Vm, to: &impl Told) -> libbpf_rs::Result<()> {
     let wanted = helpers::wanted(vm);
     let mut told = Ok(());

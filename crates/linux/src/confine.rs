@@ -8,15 +8,17 @@
 //! - the system calls by which an attacker who has taken over the daemon could start programs, reach a network, look
 //!   into other processes or change the kernel. Such a call fails, and does not kill the daemon: that would end the
 //!   scheduler as well, perhaps for an innocent call (man 2 seccomp, man 7 capabilities, docs/security.md);
-//! - writing to files, except those that are open and those in its state directory; of the directories of its
-//!   sockets, it may only remove the sockets (man 7 landlock; not on kernels without Landlock). Files take neither
-//!   capabilities nor calls that could be refused: they belong to root, and so does the daemon. Somebody who writes
-//!   `|/var/lib/corun/x` to /proc/sys/kernel/core_pattern and then crashes has the kernel run x with all rights.
+//! - writing to files, except those that are open and those in its state directory; of the
+//!   directories of its sockets, it may only remove the sockets (man 7 landlock; not on kernels
+//!   without Landlock). Files take neither capabilities nor calls that could be refused: they
+//!   belong to root, and so does the daemon. An attacker who writes `|/var/lib/corun/x` to
+//!   /proc/sys/kernel/core_pattern and then crashes has the kernel run x with all rights.
 //!
-//! One thing takes more: the kernel tells core-scheduling cookies only to those who may trace the VM's threads, which
-//! takes CAP_SYS_PTRACE. With that one could also write into any process, through /proc/PID/mem, which no filter of
-//! system calls can tell from another file. So only one thread has it (cookies.rs); for that thread there is a list of
-//! the few calls that are allowed, and all others fail.
+//! One thing takes more: the kernel tells core-scheduling cookies only to a process that may trace
+//! the VM's threads, which takes CAP_SYS_PTRACE. With that capability, a process could also write
+//! into any process, through /proc/PID/mem, which no filter of system calls can tell from another
+//! file. So only one thread has it (cookies.rs); for that thread there is a list of the few calls
+//! that are allowed, and all others fail.
 
 use crate::smt::{PR_SCHED_CORE, PR_SCHED_CORE_GET};
 use caps::{CapSet, Capability, CapsHashSet};
@@ -48,7 +50,7 @@ const REFUSED: [libc::c_long; 43] = [
     libc::SYS_connect,
     libc::SYS_bind,
     libc::SYS_listen,
-    // Other processes' insides, and who one is.
+    // The memory of other processes, and identity.
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
@@ -87,7 +89,7 @@ const REFUSED: [libc::c_long; 43] = [
     libc::SYS_syslog,
 ];
 
-/// What the thread that reads cookies may do beside that: wait for whom it serves, have memory, and end.
+/// What the thread that reads cookies may do besides: wait for requests, have memory, and end.
 const READERS: [libc::c_long; 13] = [
     libc::SYS_futex,
     libc::SYS_sched_yield,
@@ -241,7 +243,7 @@ fn filter_of_reader() -> Result<BpfProgram, BackendError> {
     filter.try_into()
 }
 
-/// Calls fail; nobody dies of them.
+/// Calls fail, but do not kill the daemon.
 fn refuse() -> SeccompAction {
     SeccompAction::Errno(libc::EPERM.unsigned_abs())
 }

@@ -109,7 +109,7 @@ pub(crate) struct Control {
     cycles: Cycles,
     /// Which VMs may share a core.
     cookies: Cookies,
-    /// Does corun see to it that nobody makes any?
+    /// Does corun prevent tasks from making cookies?
     pub(crate) cookies_are_kept_away: bool,
 }
 

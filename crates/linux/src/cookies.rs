@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The core-scheduling cookies of VMs, as long as the daemon is in charge.
 //!
-//! Problem: the kernel tells a thread's cookie only to those who may trace that thread. VMMs mostly run as another
-//! user, or with capabilities that the daemon has given up. So it takes CAP_SYS_PTRACE; and a daemon that had it
-//! could write into any process.
+//! Problem: the kernel tells a thread's cookie only to processes that may trace that thread. VMMs
+//! mostly run as another user, or with capabilities that the daemon has given up. So it takes
+//! CAP_SYS_PTRACE; and a daemon that had it could write into any process.
 //!
 //! How: before the daemon gives up its rights it starts a thread that keeps this capability and can do nothing but
 //! tell the cookies of threads ([`crate::confine`]), whichever policy comes into force later.
 //!
-//! If a VM's cookie cannot be read, it must not be taken for 0, which many VMs have and which lets them share cores.
-//! Such a VM gets a cookie of its own, so that it shares cores with nobody. The dispatcher does the same for vCPUs
-//! of which it has not been told anything (`COOKIE_UNKNOWN` of dispatcher/cookie.h).
+//! If a VM's cookie cannot be read, it must not be taken for 0, which many VMs have and which lets
+//! them share cores. Such a VM gets a cookie of its own, so that it shares cores with no other VM.
+//! The dispatcher does the same for vCPUs whose cookies it has not been told (`COOKIE_UNKNOWN` of
+//! dispatcher/cookie.h).
 
 use crate::confine;
 use crate::discovery::Vm;
@@ -131,7 +132,7 @@ struct Reader(Sender<Request>);
 impl Reader {
     fn start() -> Self {
         let (ask, asked) = mpsc::channel();
-        // Without the thread nobody hears, and no cookie can be read.
+        // Without the thread requests are not heard, and no cookie can be read.
         let _ = thread::Builder::new()
             .name("cookies".to_string())
             .spawn(move || answer(&asked));
@@ -157,7 +158,7 @@ fn answer(asked: &Receiver<Request>) {
         return;
     }
     while let Ok((tids, answer)) = asked.recv() {
-        // Who asked may have gone.
+        // The thread that asked may have gone.
         let _ = answer.send(tids.into_iter().map(smt::cookie).collect());
     }
 }

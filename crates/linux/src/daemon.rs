@@ -28,8 +28,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// under gangs or on cores (dispatcher/turn.h).
 const NAP: Nanos = 200 * MS;
 
-/// How often statistics begin anew where nobody wants to see them: those that are written down at the end are of the last
-/// moments.
+/// How often statistics begin anew if they are not shown: those that are written down at the end
+/// are of the last moments.
 const UNSEEN: Nanos = 10 * SEC;
 
 /// Statistics of less time say little.
@@ -137,8 +137,9 @@ impl Daemon {
         Ok(())
     }
 
-    /// Nobody makes any as long as corun is in charge (tags.rs); but a task that began while others were looked at may have
-    /// had one. To leave is no more dangerous than to stay: both go through the kernel's pick of a task for a core.
+    /// No task can make any as long as corun is in charge (tags.rs); but a task that began while
+    /// others were checked may have had one. To hand the host back is no more dangerous than to
+    /// stay: both go through the kernel's pick of a task for a core.
     fn refuse_cookies(&self) -> Result<(), HostError> {
         match self.control.tagged() {
             Some(names) if !self.options.is_forced(preflight::COOKIES) => {
@@ -168,7 +169,7 @@ impl Daemon {
         }
     }
 
-    /// Until something is due: answers whoever asks.
+    /// Answers requests until something is due.
     fn listen(
         &mut self,
         dispatcher: &Dispatcher<'_>,

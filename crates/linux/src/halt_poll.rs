@@ -2,9 +2,10 @@
 //! KVM's own halt polling, set for as long as corun is in charge (`corun host --halt-poll`): the baselines of
 //! vSMT-IO's experiments on a real host, and what leaves all halts to retention.
 //!
-//! What was there before is written down before it is changed, and put back at the end, or by the next start if
-//! this one is killed; but only where what was set is still there: whoever changed it since knows better. The
-//! knob is kept open, so that it can be put back when all privileges are gone ([`crate::confine`]).
+//! What was there before is written down before it is changed, and put back at the end, or by the
+//! next start if this one is killed; but only if the value that was set is still there: a later
+//! change by the administrator is kept. The knob is kept open, so that it can be put back when all
+//! privileges are gone ([`crate::confine`]).
 
 use crate::machine::boot;
 use corun_model::{Nanos, time};
@@ -108,7 +109,8 @@ pub(crate) enum Left {
     Nothing,
     /// This was before, ns, and is again.
     Back(Nanos),
-    /// A file that does not say what was before. It is gone: refusing to start because of it would help nobody.
+    /// A file that does not say what was before. It has been removed: to refuse to start because of
+    /// it would not help.
     Unreadable,
 }
 
@@ -234,7 +236,7 @@ impl HaltPoll {
 }
 
 impl Drop for HaltPoll {
-    /// However the run ends; nobody is left to be told of an error.
+    /// However the run ends; no caller is left that could be told of an error.
     fn drop(&mut self) {
         if !self.put_back {
             let _ = self.end();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Threads that serve a VM and are no vCPUs: I/O threads, vhost workers, the emulator's own.
 //!
-//! Problem: a VM is as slow as the thread that completes its I/O. What they weigh needs nothing of ours:
-//! they are in their VM's cgroup, whose weight and quota the dispatcher divides (dispatcher/group.h). But
-//! a policy that gives VMs pCPUs of their own speaks of vCPUs only; their helpers would run anywhere, wait
-//! behind the long slices of others' pools, and disturb them.
+//! Problem: a VM is as slow as the thread that completes its I/O. Their weights need nothing from
+//! corun: they are in their VM's cgroup, whose weight and quota the dispatcher divides
+//! (dispatcher/group.h). But a policy that gives VMs pCPUs of their own speaks of vCPUs only; their
+//! helpers would run anywhere, wait behind the long slices of others' pools, and disturb them.
 //!
 //! How: under pools a helper is in the pool that most of its VM's vCPUs are in, where it has the pool's
 //! slice (AQL_Sched, Teabe et al., EuroSys 2016, §3.5 divides the host into pools by what slice VMs need).
@@ -36,8 +36,9 @@ pub(crate) struct Helper {
     pub(crate) told: TaskConf,
 }
 
-/// Brings the helpers of a VM up to date with `threads`, all that its process has: who has gone, or has
-/// turned out to be a vCPU, is forgotten. Returns of how many nothing can be said, since no descriptor is left.
+/// Brings the helpers of a VM up to date with `threads`, all that its process has: a thread that
+/// has gone, or has turned out to be a vCPU, is forgotten. Returns for how many threads nothing can
+/// be set, since no descriptor is left.
 pub(crate) fn refresh(
     helpers: &mut Vec<Helper>,
     vcpus: &[Vcpu],

@@ -127,14 +127,14 @@ pub enum HostError {
     /// Something is in the way.
     #[error("corun cannot take over this host:\n{}", list(.0))]
     Preflight(Vec<Finding>),
-    /// Somebody could make what hangs the host.
+    /// A task could make a core-scheduling cookie, which hangs the host.
     #[error(
         "nothing keeps tasks from making core-scheduling cookies, which have hung SMT hosts under every sched_ext \
          scheduler: the kernel refuses the program for it ({0:#}); switch SMT off, or --force {name}",
         name = preflight::COOKIES
     )]
     NewCookies(libbpf_rs::Error),
-    /// Somebody has made it all the same.
+    /// A task has made one all the same.
     #[error(
         "the host is back on the kernel's own scheduler, because vCPUs have core-scheduling cookies, which have hung SMT \
          hosts under every sched_ext scheduler: {0}"
@@ -302,8 +302,8 @@ pub fn run(options: HostOptions) -> Result<HostExit, HostError> {
     settle(ended, polling, written.map_err(failed), notes)
 }
 
-/// From here on nobody makes a core-scheduling cookie, and nobody has made one since preflight looked; `None`: nobody can, or
-/// it is forced.
+/// From here on no task can make a core-scheduling cookie, and none has made one since preflight
+/// looked; `None`: the kernel has none, or the check is overridden by `--force`.
 fn keep_cookies_away(options: &HostOptions) -> Result<Option<NoNewCookies>, HostError> {
     if options.is_forced(preflight::COOKIES) || !smt::has_core_scheduling() {
         return Ok(None);
@@ -414,8 +414,8 @@ fn take_over(
     if let Some(kept_away) = kept_away {
         kept_away.outlive().map_err(HostError::Descriptors)?;
     }
-    // From here on the kernel ends it when pCPUs come or go. That they did while it was loaded, which takes
-    // seconds, nobody tells.
+    // From here on the kernel ends it when pCPUs come or go. If they did so while it was loaded,
+    // which takes seconds, that is not reported.
     let now = preflight::online();
     if let Some(note) = confine(&places)? {
         notes(note);
@@ -498,7 +498,7 @@ pub(crate) fn same_pcpus(told: &PcpuSet, now: Option<PcpuSet>) -> Result<(), Hos
 /// What loading took and freed goes back to the kernel: libbpf reads the types of the kernel and of KVM's modules,
 /// some 20 MB, which the C library would keep for later.
 fn give_back_memory() {
-    // SAFETY: takes a number, and frees only what nobody uses.
+    // SAFETY: takes a number, and frees only unused memory.
     #[cfg(target_env = "gnu")]
     unsafe {
         libc::malloc_trim(0);

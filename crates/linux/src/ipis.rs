@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Can one see which vCPU wakes which?
 //!
-//! A vCPU that halts is woken by an IPI of a sibling, mostly. As a rule sending one is an exit: KVM wakes the
-//! target in the sender's thread, and who runs where the wake-up comes from is who sent it. With Intel's
-//! IPI virtualisation it is none. The hardware posts the IPI, and a halted target is woken by an interrupt
-//! (KVM's `pi_wakeup_handler()`) on whichever pCPU it halted on: the sender is lost.
+//! A vCPU that halts is woken by an IPI of a sibling, mostly. As a rule sending one is an exit: KVM
+//! wakes the target in the sender's thread, and the task that runs where the wake-up comes from is
+//! the sender. With Intel's IPI virtualisation there is no exit. The hardware posts the IPI, and a
+//! halted target is woken by an interrupt (KVM's `pi_wakeup_handler()`) on whichever pCPU it halted
+//! on: the sender is lost.
 //!
-//! AMD's AVIC does not hide it. It delivers IPIs to vCPUs that run; one to a vCPU that is halted is an exit of
-//! the sender (`AVIC_IPI_FAILURE_TARGET_NOT_RUNNING`), which wakes it as ever. So `avic` of `kvm_amd`, and
-//! its `enable_ipiv`, do not matter here.
+//! AMD's AVIC does not hide it. It delivers IPIs to vCPUs that run; one to a vCPU that is halted is
+//! an exit of the sender (`AVIC_IPI_FAILURE_TARGET_NOT_RUNNING`), which wakes it as usual. So
+//! `avic` of `kvm_amd`, and its `enable_ipiv`, do not matter here.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +17,8 @@ use std::path::Path;
 /// KVM clears it when it is loaded if the CPU cannot do it.
 const POSTED: &str = "sys/module/kvm_intel/parameters/enable_ipiv";
 
-/// Does the hardware below `root` hide who wakes whom? Without KVM there is nobody to wake.
+/// Does the hardware below `root` hide which vCPU wakes which? Without KVM there are no vCPUs to
+/// wake.
 pub(crate) fn hide_wakers(root: &Path) -> bool {
     let text = fs::read_to_string(root.join(POSTED)).unwrap_or_default();
     matches!(text.trim(), "Y" | "1")

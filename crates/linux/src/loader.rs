@@ -165,7 +165,8 @@ impl<'obj> Dispatcher<'obj> {
         })
     }
 
-    /// What the kernel said against the program that looks for whom siblings wait for, if it refused it.
+    /// The kernel's error for the program that looks for vCPUs that siblings wait for, if it
+    /// refused it.
     pub(crate) fn awaited_refused(&self) -> Option<&libbpf_rs::Error> {
         self.awaited.as_ref().err()?.1.as_ref()
     }
@@ -224,8 +225,8 @@ impl<'obj> Dispatcher<'obj> {
         renewed.store(clock::now(), Ordering::Release);
     }
 
-    /// Has the dispatcher fallen back to fair order? Asked once per time: whoever asks tells the
-    /// plan anew. The lease must have been renewed before.
+    /// Has the dispatcher fallen back to fair order? Asked once per lapse: the caller then tells
+    /// the plan anew. The lease must have been renewed before.
     pub(crate) fn take_lapse(&self) -> bool {
         let [_, lapsed, _] = self.lease();
         lapsed.swap(0, Ordering::AcqRel) != 0

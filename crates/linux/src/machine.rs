@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What this host is made of: who shares a core, a cache and a node.
+//! What this host is made of: which pCPUs share a core, a cache and a node.
 //!
 //! Read from /sys/devices/system (Documentation/admin-guide/cputopology.rst, Documentation/ABI/testing/
 //! sysfs-devices-system-cpu), for pCPUs that are online. Where the kernel tells of no caches, as in
@@ -17,7 +17,7 @@ pub(crate) fn boot() -> String {
     Proc::default().boot().unwrap_or_default()
 }
 
-/// Who shares what. Sets are in the order of their first pCPU.
+/// Which pCPUs share what. Sets are in the order of their first pCPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
     /// The pCPUs of each last-level cache.
@@ -126,7 +126,7 @@ pub(crate) fn seen(online: &PcpuSet) -> Result<HostSeen, TopologyError> {
     })
 }
 
-/// Who shares cores and caches, as placement wants to know it.
+/// Which pCPUs share cores and caches, as placement needs it.
 pub(crate) fn sharing(online: &PcpuSet) -> Sharing {
     let layout = Layout::here(online);
     Sharing::of(&layout.cores, &layout.llcs)

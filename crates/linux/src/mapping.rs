@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Memory that this process shares with the kernel: arrays of the dispatcher, mapped instead of copied by
-//! system calls. Whoever is on the other side writes at any time: each word is whole, several of them
-//! may be a moment apart.
+//! Memory that this process shares with the kernel: arrays of the dispatcher, mapped instead of
+//! copied by system calls. The other side may write at any time: each word is consistent, several
+//! of them may be a moment apart.
 
 use crate::tables::Plain;
 use std::io;
@@ -34,7 +34,7 @@ impl Mapping {
             Access::Read => libc::PROT_READ,
             Access::Write => libc::PROT_READ | libc::PROT_WRITE,
         };
-        // SAFETY: a new mapping of a descriptor that is open; nothing of ours is replaced.
+        // SAFETY: a new mapping of a descriptor that is open; it replaces no other mapping.
         let at = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a policy would do on this host, on any kernel, without doing it.
 //!
-//! The policy sees run, ready and wait times of each vCPU as the kernel counts them, and affinities and
-//! weights. What only the dispatcher knows (how turns went, who woke whom) and hardware counters, it
-//! does not see: it decides as on a host that hides these signals, which its notes say.
+//! The policy sees run, ready and wait times of each vCPU as the kernel counts them, and affinities
+//! and weights. What only the dispatcher knows (how turns went, which task woke which) and hardware
+//! counters, it does not see: it decides as on a host that hides these signals, which its notes
+//! say.
 
 use crate::host::HostError;
 use crate::outside::{Numbers, task_seen};

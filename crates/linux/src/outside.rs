@@ -6,9 +6,9 @@ use corun_model::{Nanos, PcpuSet, Signals, TaskId, TaskSeen, Turns, VmId};
 use corun_system::procfs::Counted;
 use std::collections::BTreeMap;
 
-/// Processes and threads as policies count them, in the order in which they were first seen. The kernel
-/// uses its numbers again, these are not: a key is a number with the start of who bears it. Those that have
-/// gone are forgotten, since one looks for weeks.
+/// Processes and threads as policies count them, in the order in which they were first seen. The
+/// kernel reuses its numbers, these are not reused: a key is a number with the start time of its
+/// process or thread. Those that have gone are forgotten, since observation may last for weeks.
 #[derive(Debug, Default)]
 pub(crate) struct Numbers {
     vms: Given<VmId>,
@@ -70,7 +70,7 @@ impl<Id: Copy> Given<Id> {
     }
 }
 
-/// A vCPU in a period of `elapsed` ns in which it `did` this. How its turns went, nobody tells.
+/// A vCPU in a period of `elapsed` ns in which it `did` this. How its turns went is not known.
 pub(crate) fn task_seen(
     (task, weight): (TaskId, u32),
     allowed: PcpuSet,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the kernel counts of a vCPU thread for whoever asks (`perf_event_open()`): instructions and
+//! What the kernel counts of a vCPU thread on request (`perf_event_open()`): instructions and
 //! last-level cache, pause-loop exits, I/O.
 //!
 //! Nothing is guessed: what this machine or kernel does not count is unknown. A host without a
@@ -64,7 +64,7 @@ const WHOLE_GROUP: libc::c_ulong = 1;
 /// `PERF_FLAG_FD_CLOEXEC`.
 const CLOSE_ON_EXEC: libc::c_ulong = 8;
 
-/// Why counters may be refused to who has kept CAP_PERFMON alone, and what helps.
+/// Why counters may be refused to a process that has kept CAP_PERFMON alone, and what helps.
 pub(crate) const RESTRICTED: &str = "where kernel.perf_event_paranoid is above 2, some kernels (Debian's, Ubuntu's) ask for \
                                      CAP_SYS_ADMIN, which the daemon has given up: `sysctl kernel.perf_event_paranoid=2`";
 
@@ -79,8 +79,8 @@ impl Counter {
         Self::open_for(kind, config, (tid, ANY), None)
     }
 
-    /// Of a pCPU, whoever runs there, guests included: all of them have a counter at the same time, or none
-    /// has.
+    /// Of a pCPU, whatever task runs there, guests included: all of them have a counter at the same
+    /// time, or none has.
     ///
     /// # Errors
     /// Which of the events it is that cannot be counted, and why.
@@ -99,14 +99,15 @@ impl Counter {
     }
 
     fn begin_group(&self) -> io::Result<()> {
-        // SAFETY: a descriptor of ours; the argument is a flag.
+        // SAFETY: an open descriptor that this owns; the argument is a flag.
         match unsafe { libc::ioctl(self.0.as_raw_fd(), ENABLE, WHOLE_GROUP) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }
     }
 
-    /// `group`: it is in one, of which this is the first; who is that waits for the others.
+    /// `group`: `None`: a counter of its own, which counts at once; `Some(None)`: the first one of
+    /// a group, which waits until the group is complete; else the first one of its group.
     fn open_for(
         kind: u32,
         config: u64,
@@ -148,7 +149,7 @@ impl Counter {
 
     /// Counts only what passes a filter of the tracepoint.
     fn filtered(self, filter: &std::ffi::CStr) -> io::Result<Self> {
-        // SAFETY: a descriptor of ours and a text that ends with a zero.
+        // SAFETY: an open descriptor that this owns and a text that ends with a zero.
         match unsafe { libc::ioctl(self.0.as_raw_fd(), SET_FILTER, filter.as_ptr()) } {
             0 => Ok(self),
             _ => Err(io::Error::last_os_error()),

@@ -6,6 +6,6 @@ const BEST: libc::c_int = -20;
 
 /// Asks for it; without the privilege everything still works, only later on a busy host.
 pub(crate) fn raise() {
-    // SAFETY: three integers; the call touches no memory of ours.
+    // SAFETY: three integers; the call touches no memory of this process.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, BEST) };
 }

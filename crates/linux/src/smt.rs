@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a policy must know before vCPUs of several VMs share a core: how the hardware threads of cores are
-//! numbered (sysfs), and whom the administrator lets share one (core scheduling, `prctl(2)`).
+//! What a policy must know before vCPUs of several VMs share a core: how the hardware threads of
+//! cores are numbered (sysfs), and which threads the administrator lets share one (core scheduling,
+//! `prctl(2)`).
 
 use corun_model::{PcpuId, PcpuSet, SmtOrder};
 use std::{fs, io};
@@ -47,10 +48,9 @@ fn order_of(online: &PcpuSet, siblings: impl Fn(PcpuId) -> Option<PcpuSet>) -> O
 
 /// The core-scheduling cookie of a thread; 0: none, or the kernel or the machine has no core scheduling.
 ///
-/// # Errors
-/// It cannot be told: the kernel answers those only who might trace the thread (`sched_core_share_pid()` in
-/// kernel/sched/core_sched.c), and EPERM says nothing of whether there is a cookie. Or the thread
-/// [has gone](is_gone).
+/// # Errors It cannot be told: the kernel answers only processes that may trace the thread
+/// (`sched_core_share_pid()` in kernel/sched/core_sched.c), and EPERM says nothing of whether there
+/// is a cookie. Or the thread [has gone](is_gone).
 pub(crate) fn cookie(tid: u32) -> io::Result<u64> {
     ask(libc::c_ulong::from(tid)).or_else(none_of)
 }
@@ -74,14 +74,15 @@ fn ask(tid: libc::c_ulong) -> io::Result<u64> {
     }
 }
 
-/// Can anybody have a cookie here? Not without SMT, and not in a kernel built without core scheduling.
+/// Can any task have a cookie here? Not without SMT, and not in a kernel built without core
+/// scheduling.
 pub(crate) fn has_core_scheduling() -> bool {
     const MYSELF: libc::c_ulong = 0;
     ask(MYSELF).map_or_else(|why| none_of(why).is_err(), |_| true)
 }
 
-/// What an error says of a cookie: without SMT (ENODEV), or in a kernel built without core scheduling
-/// (EINVAL), nobody has any.
+/// What an error says of a cookie: without SMT (ENODEV), or in a kernel built without core
+/// scheduling (EINVAL), no thread has any.
 fn none_of(error: io::Error) -> io::Result<u64> {
     match error.raw_os_error() {
         Some(libc::ENODEV | libc::EINVAL) => Ok(0),

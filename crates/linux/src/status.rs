@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a running daemon says of its host: `corun status`, and what `corun top` and `corun metrics` ask.
 //!
-//! Times are sums since each vCPU was first seen, in seconds; whoever wants shares asks twice.
+//! Times are sums since each vCPU was first seen, in seconds; to get shares, ask twice.
 
 use crate::control::Control;
 use crate::counters::Counters;
@@ -57,7 +57,8 @@ pub struct HostStatus {
     pub vms: Vec<VmNow>,
 }
 
-/// How crowded the dispatcher's table of cgroups is. Who is in one without a place counts in the one around it.
+/// How crowded the dispatcher's table of cgroups is. A task in a cgroup without a place counts in
+/// the enclosing one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CgroupsNow {
     /// Places that are taken.
@@ -87,7 +88,7 @@ pub struct VmNow {
     pub name: String,
     /// Its UUID, if it says.
     pub uuid: Option<String>,
-    /// Who manages it.
+    /// Its manager.
     pub manager: Manager,
     /// What the manager calls it, if that is something else.
     pub id: Option<String>,
@@ -108,7 +109,7 @@ pub struct VmNow {
     /// CPU time it has borrowed (lent, if negative), percent of what it is entitled to; of policies with loans.
     #[serde(default)]
     pub loan_percent: Option<f64>,
-    /// Who wakes its vCPUs, of policies that want to know.
+    /// What wakes its vCPUs, for policies that want to know.
     #[serde(default)]
     pub wakers: Option<Wakers>,
     /// Its vCPUs.

@@ -2,10 +2,10 @@
 //! What a vCPU weighs among its siblings: `cpu.weight` of a cgroup that its thread has to itself, such as
 //! libvirt's `vcpu0`, else its thread's nice value.
 //!
-//! The dispatcher divides a VM's time by these: a cgroup's weight by what it weighs beside those next to it
-//! (dispatcher/group.h), a thread's by `scx.weight`, which the kernel makes of its nice value alone
-//! (`set_task_scx_weight()` in kernel/sched/ext.c). In a cgroup that a thread has to itself its nice value is
-//! nothing to anybody.
+//! The dispatcher divides a VM's time by these: a cgroup's weight by what it weighs beside those
+//! next to it (dispatcher/group.h), a thread's by `scx.weight`, which the kernel makes of its nice
+//! value alone (`set_task_scx_weight()` in kernel/sched/ext.c). In a cgroup that a thread has to
+//! itself its nice value has no effect.
 
 use crate::cgroup;
 use corun_system::procfs::{Proc, Process};
@@ -13,7 +13,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What a thread of nice 0 weighs, and a cgroup of which nobody has said anything.
+/// What a thread of nice 0 weighs, and a cgroup whose weight has not been set.
 pub(crate) const NEUTRAL: u32 = 100;
 /// `sched_prio_to_weight[]` of kernel/sched/core.c: nice -20 to 19.
 const OF_NICE: [u32; 40] = [
@@ -26,9 +26,10 @@ const NICE_0: u32 = 1024;
 
 /// What threads of one process weigh among each other.
 ///
-/// Most VMs have all their threads in one cgroup, and some hosts all VMs: to list its threads for each vCPU
-/// was seven tenths of what the daemon did on such a host with 504 vCPUs. So it is looked first whether threads
-/// of the process may be in different ones, and who is in one with its first thread is known not to be alone.
+/// Most VMs have all their threads in one cgroup, and some hosts all VMs: to list its threads for
+/// each vCPU was seven tenths of what the daemon did on such a host with 504 vCPUs. So it is
+/// checked first whether threads of the process may be in different ones; a thread in the same
+/// cgroup as the first thread is known not to be alone.
 pub(crate) struct Weights {
     process: Process,
     tgid: u32,

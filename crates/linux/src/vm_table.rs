@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The dispatcher's table of VMs, as memory that this process shares with the kernel.
 //!
-//! Problem: the control loop looks at every slot up to 33 times a second, to see who came and went;
-//! copying the table by system calls (2 MiB) was most of what the daemon cost. How: it is mapped, and
-//! only occupied slots are read.
+//! Problem: the control loop looks at every slot up to 33 times a second, to see which VMs came and
+//! went; copying the table by system calls (2 MiB) was most of what the daemon cost. How: it is
+//! mapped, and only occupied slots are read.
 
 use crate::mapping::{Access, Mapping, words_of};
 use crate::skel::types;

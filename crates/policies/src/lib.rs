@@ -52,12 +52,11 @@ pub trait Policy: Send {
 
     /// What happened in the last period → what should hold in the next one.
     ///
-    /// The policy states all it wants, each time; that some of it holds already is for whoever
-    /// carries the plan out to find. So a VM gets its due whenever it turns up, and nothing is lost
-    /// if a plan is.
+    /// The policy states all it wants, each time; the code that carries the plan out finds out what
+    /// holds already. So a VM gets its due whenever it appears, and nothing is lost if a plan is.
     fn decide(&mut self, seen: &Snapshot, plan: &mut Plan);
 
-    /// Does it look at [`corun_model::Signals`]? Where not, nobody needs to count.
+    /// Does it look at [`corun_model::Signals`]? If not, they need not be counted.
     fn wants_signals(&self) -> bool {
         false
     }
@@ -68,7 +67,7 @@ pub trait Policy: Send {
         None
     }
 
-    /// What it thinks, as of the last decision.
+    /// Its status, as of the last decision.
     fn status(&self) -> Status {
         Status::default()
     }

@@ -7,7 +7,8 @@
 
 use corun_model::{TaskSeen, VmSeen};
 
-/// Weights are in so many parts of a cgroup's: one of 1 among 512 vCPUs is still something.
+/// Each unit of a cgroup's weight is this many parts: a weight of 1 among 512 vCPUs is still
+/// something.
 const PARTS: u64 = 1000;
 
 /// What each vCPU of a VM weighs against all others, at least 1: its part of the VM's weight, or its own
@@ -22,8 +23,8 @@ pub(crate) fn weights(vm: &VmSeen) -> impl Iterator<Item = u64> {
     (vm.vcpus.iter()).map(move |vcpu| (weight * PARTS * own(vcpu) / all).max(1))
 }
 
-/// The most that one of these is worth on so many pCPUs: what is a pCPU's part of the weights when none
-/// counts for more than that; at least 1.
+/// The most that one of these weights is worth on this number of pCPUs: a pCPU's part of the
+/// weights when none counts for more than that; at least 1.
 pub(crate) fn most(weights: impl Iterator<Item = u64>, pcpus: u32) -> u64 {
     let mut falling: Vec<u64> = weights.collect();
     falling.sort_unstable_by(|one, other| other.cmp(one));
@@ -74,8 +75,8 @@ mod tests {
     }
 
     proptest! {
-        /// With this limit nobody has more than a pCPU of a host that all can fill, and it is no lower than
-        /// it must be.
+        /// With this limit no vCPU has more than a pCPU of a host that all can fill, and it is no
+        /// lower than it must be.
         #[test]
         fn as_much_as_a_pcpu_and_no_less(
             weights in prop::collection::vec(1000u64..10_000_000, 1..40), pcpus in 1u32..16,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a workload is like when nobody disturbs it.
+//! What a workload is like when nothing disturbs it.
 //!
 //! Problem: a reader of results must know whether a preset computes, spins, sleeps or switches all
 //! the time, and text about it would sooner or later be wrong. So the simulator says it: one VM of

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 /// Why a case could not be run; only an error in this file can be the cause.
 pub type Fault = Box<dyn Error + Send + Sync>;
 
-/// A host, what is on it and who schedules it.
+/// A host, what is on it and its scheduler.
 #[derive(Clone, Debug)]
 pub struct Case {
     /// For people and JSON, such as `8 pCPUs, 96 tasks`.

@@ -78,7 +78,7 @@ impl Tally {
 pub struct Cost {
     /// Where a vCPU that wakes up goes.
     pub wakes: Tally,
-    /// Who has a pCPU next, looks at others for work included.
+    /// The choice of a pCPU's next task, looks at other pCPUs for work included.
     pub picks: Tally,
 }
 

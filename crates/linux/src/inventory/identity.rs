@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who a VM is: its name and UUID, and who manages it.
+//! The identity of a VM: its name and UUID, and its manager.
 //!
-//! Nobody is called. Names come from the command line (`-name guest=X`, `--id X`), UUIDs from `-uuid`
-//! or SMBIOS there. A manager is known by what it leaves: libvirt by the scope it makes
+//! No manager is called. Names come from the command line (`-name guest=X`, `--id X`), UUIDs from
+//! `-uuid` or SMBIOS there. A manager is known by what it leaves: libvirt by the scope it makes
 //! (`machine-qemu\x2d1\x2dweb.scope`) or the VM's file in /run/libvirt/qemu, Proxmox by
-//! /etc/pve/qemu-server/<id>.conf, which also has the name people gave, KubeVirt by the pod's cgroup,
-//! with libvirt's domain `<namespace>_<name>` inside, OpenStack by the names that Nova gives
-//! (`instance-%08x`).
+//! /etc/pve/qemu-server/<id>.conf, which also has the name people gave, KubeVirt by the pod's
+//! cgroup, with libvirt's domain `<namespace>_<name>` inside, OpenStack by the names that Nova
+//! gives (`instance-%08x`).
 
 use corun_system::procfs;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// Who manages a VM.
+/// The manager of a VM.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Manager {
-    /// Nobody that could be told.
+    /// None that could be told.
     #[default]
     None,
     /// libvirt.
@@ -42,14 +42,14 @@ impl Manager {
     }
 }
 
-/// Who a VM is.
+/// The identity of a VM.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Identity {
     /// Its name; `pid-<number>` if it has none.
     pub name: String,
     /// Its UUID, if it says.
     pub uuid: Option<String>,
-    /// Who manages it.
+    /// Its manager.
     pub manager: Manager,
     /// What the manager calls it, if that is something else: Proxmox' number, KubeVirt's
     /// `namespace/name`.
@@ -97,8 +97,9 @@ pub(crate) fn of(root: &Path, tgid: u32, words: &[String], cgroup: Option<&str>)
 /// (assumed).
 pub(crate) const LONGEST: usize = 512;
 
-/// A name as it may be written to logs, terminals and metrics: whoever starts a VM chooses its bytes, and a line of
-/// its own, which journald would take for a message of ours with any priority, is not its business.
+/// A name as it may be written to logs, terminals and metrics: the user who starts a VM chooses its
+/// bytes, and must not be able to write lines of their own, which journald would take for messages
+/// of corun with any priority.
 pub(crate) fn presentable(name: &str) -> String {
     let shown = |c: char| {
         if c.is_control() {

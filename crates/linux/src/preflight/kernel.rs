@@ -13,11 +13,12 @@
 //! kernel/sched/ext.c of Linux 6.12: `percpu_down_write()`), and so for ever if the vCPU computes. Five of six handovers of
 //! the testbed hung there (`policy balance` in testbed/e2e), and none of three with a real-time priority for that thread.
 //!
-//! The fourth has none either: a5b98009f16d ("sched/psi: fix race between file release and pressure write", 7.1-rc2, and
-//! stable kernels since 7.0.10 and 6.18.33) has whoever sets up a watch for pressure start a thread under `cgroup_mutex`;
-//! enabling a scheduler stops forks and then takes that mutex, and nobody on the host gets any further (sched-ext/scx issue
-//! 3716: systemd's watches at boot, beside which corun.service starts). fadeedd7cfc5 (7.2, and stable kernels since August
-//! 2026) mended it, and brought a function by which it is told.
+//! The fourth has none either: a5b98009f16d ("sched/psi: fix race between file release and pressure
+//! write", 7.1-rc2, and stable kernels since 7.0.10 and 6.18.33) has a process that sets up a watch
+//! for pressure start a thread under `cgroup_mutex`; enabling a scheduler stops forks and then
+//! takes that mutex, and no process on the host gets any further (sched-ext/scx issue 3716:
+//! systemd's watches at boot, beside which corun.service starts). fadeedd7cfc5 (7.2, and stable
+//! kernels since August 2026) mended it, and brought a function by which it is told.
 
 use super::{Check, Finding, Host, Severity};
 use crate::sched_ext;

@@ -89,12 +89,12 @@ pub const FORCIBLE: [&str; 10] = [
     "rcu-starves",
 ];
 
-/// Those that may pass by themselves: KVM is loaded late, a crowd goes home. All others stay until somebody does
-/// something, and a service manager that tries again does not help.
+/// Findings that may pass by themselves: KVM is loaded late, load goes down. All others stay until
+/// the administrator does something, and a service manager that tries again does not help.
 const PASSING: [&str; 4] = ["kvm", "load", "memory-pressure", "other-scheduler"];
 
 impl Finding {
-    /// Does it stay until somebody does something about it?
+    /// Does it stay until the administrator does something about it?
     pub fn stays(&self) -> bool {
         !PASSING.contains(&self.id)
     }
@@ -170,7 +170,7 @@ pub fn check() -> Vec<Finding> {
     check_in(Path::new("/"), &smt::cookie)
 }
 
-/// The cookies that there are already, or may be. Whoever has seen to it that no more are made looks once more.
+/// The cookies that there are already, or may be. To be called again once no more can be made.
 pub(crate) fn cookies() -> Option<Finding> {
     contract::cookies(&Host::below(Path::new("/"), &smt::cookie))
 }

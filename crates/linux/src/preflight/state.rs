@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the host is at just now: who schedules it, how busy it is, whether one may.
+//! The present state of the host: which scheduler is in charge, how busy it is, whether corun has
+//! the rights.
 //!
 //! How busy is too busy is assumed, not measured: a switch stops every task for a moment and moves it
 //! over, which takes longer the more there are, and a daemon that cannot get its pages cannot answer
@@ -80,8 +81,8 @@ fn few_pcpus(host: &Host<'_>) -> Option<Finding> {
     })
 }
 
-/// Tasks running, ready or in disk wait per pCPU, mean of a minute, from which on one had better wait
-/// (assumed: the overcommitment that KubeVirt defaults to, with every vCPU busy).
+/// Tasks running, ready or in disk wait per pCPU, mean of a minute, from which on it is better to
+/// wait (assumed: the overcommitment that KubeVirt defaults to, with every vCPU busy).
 const MOST_LOAD: f64 = 10.0;
 
 fn not_overrun(host: &Host<'_>) -> Option<Finding> {

@@ -132,7 +132,7 @@ pub fn run(options: RecordOptions<'_>) -> Result<Recorded, RecordError> {
     }
     let asked = signals().map_err(RecordError::Signals)?;
     let online = preflight::online().ok_or(RecordError::Online)?;
-    // The program first: who may not trace leaves no empty file.
+    // The program first: without the right to trace, no empty file is left.
     let mut probes = Probes::begin(&online)?;
     let writer = Writer::create(&options.file)?;
     priority::raise();

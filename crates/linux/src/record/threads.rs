@@ -74,7 +74,7 @@ impl Threads {
     }
 }
 
-/// Process and name of a thread whose coming nobody has told.
+/// Process and name of a thread whose start was not seen.
 fn look_up(tid: u32) -> Option<(u32, String)> {
     let thread = Proc::default().any_thread(tid);
     Some((thread.process()?, thread.name()?))

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Are VMs served as promised? If not, the host goes back to the kernel's own scheduler.
 //!
-//! Three promises can be kept watch over. No vCPU waits for longer than so: the dispatcher lets
-//! nobody wait for more than a second (dispatcher/starve.h), so three times that is a fault, its or
-//! the policy's. No VM is ready for more than a share of its time; and the host is under no more CPU
-//! pressure than so: what is right there depends on what was sold, so nothing is assumed. Shares are
-//! those of a window, so that a burst is no breach; the longest wait is judged by two looks: the dispatcher
-//! writes while the daemon reads, so what one of them saw may be of two moments and never have been.
+//! Three promises can be kept watch over. No vCPU waits for longer than so: the dispatcher lets no
+//! vCPU wait for more than a second (dispatcher/starve.h), so three times that is a fault, its or
+//! the policy's. No VM is ready for more than a share of its time; and the host is under no more
+//! CPU pressure than so: what is right there depends on what was sold, so nothing is assumed.
+//! Shares are those of a window, so that a burst is no breach; the longest wait is judged by two
+//! looks: the dispatcher writes while the daemon reads, so what one of them saw may be of two
+//! moments and never have been.
 
 use crate::control::Reading;
 use crate::discovery::{Vcpu, Vm};
@@ -17,7 +18,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// How often one looks: a breach is seen within this time, and the host is back well within a second.
 pub(crate) const LOOK: Nanos = 250 * MS;
-/// How soon one looks again at who waits for too long: what was torn is whole by then.
+/// How soon vCPUs that wait for too long are looked at again: a torn read is consistent by then.
 const AGAIN: Nanos = 10 * MS;
 
 /// What is promised.
@@ -34,7 +35,7 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// Nobody waits for three seconds: three times what the dispatcher lets happen, and before the
+    /// No vCPU waits for three seconds: three times what the dispatcher lets happen, and before the
     /// kernel's watchdog, which takes five.
     fn default() -> Self {
         Self {
@@ -76,7 +77,8 @@ pub(crate) struct Guard {
     limits: Limits,
     due: Nanos,
     looks: VecDeque<Look>,
-    /// Who waited for too long at the last look, with how often it had been given a pCPU by then.
+    /// The vCPUs that waited for too long at the last look, with how often each had been given a
+    /// pCPU by then.
     overdue: BTreeMap<TaskId, u64>,
 }
 
@@ -133,7 +135,8 @@ impl Guard {
         self.shares(look, &names)
     }
 
-    /// Who has waited for too long, at this look and the one before, and was given no pCPU between them.
+    /// The vCPU that has waited for too long, at this look and the one before, and was given no
+    /// pCPU between them.
     fn longest_wait(&mut self, vms: &[Vm], reading: &Reading) -> Option<Breach> {
         let limit = self.limits.longest_wait?;
         let before = std::mem::take(&mut self.overdue);

@@ -2,10 +2,11 @@
 //! How runs of the daemon ended, so that one that keeps failing is not started for ever.
 //!
 //! A run is written down before the dispatcher is loaded, and how it ended after. One that never
-//! ended was killed, or the host died under it; which of these, the kernel's boot id tells. After three
-//! bad ends within ten minutes (assumed: a service manager that restarts at once would make hundreds)
-//! or one death of the host, preflight refuses until somebody says `--force`. That does not pass with time: a service
-//! manager that goes on trying would make three bad ends of every ten minutes for ever.
+//! ended was killed, or the host died under it; which of these, the kernel's boot id tells. After
+//! three bad ends within ten minutes (assumed: a service manager that restarts at once would make
+//! hundreds) or one death of the host, preflight refuses until `--force` is given. That does not
+//! pass with time: a service manager that goes on trying would make three bad ends of every ten
+//! minutes for ever.
 
 use crate::machine::boot;
 use crate::preflight::{Finding, Severity};
@@ -31,7 +32,7 @@ pub enum End {
     Asked,
     /// It handed the host back because a promise was broken.
     RolledBack,
-    /// pCPUs came or went, and the kernel wants it started anew: nobody's fault.
+    /// pCPUs came or went, and the kernel wants it started anew: not a fault.
     PcpusChanged,
     /// The kernel threw the dispatcher out.
     Ejected,
@@ -74,13 +75,13 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Reads the journal in a directory, which is made if it is missing. It is nobody else's until this is gone:
-    /// that another scheduler is in charge shows only when that is loaded, which takes seconds, and two daemons
-    /// would take back each other's changes and forget each other's runs meanwhile.
+    /// Reads the journal in a directory, which is made if it is missing. No other daemon can have
+    /// it until this is gone: that another scheduler is in charge shows only when that is loaded,
+    /// which takes seconds, and two daemons would take back each other's changes and forget each
+    /// other's runs meanwhile.
     ///
-    /// # Errors
-    /// If another daemon is at work there, or it can be neither read nor made. A journal that is no journal is begun
-    /// anew: refusing to start because of it would help nobody.
+    /// # Errors If another daemon is at work there, or it can be neither read nor made. A file that
+    /// is not a journal is begun anew: to refuse to start because of it would not help.
     pub fn open(folder: &Path) -> io::Result<Self> {
         files::make_folder(folder)?;
         let lock = Lock::take(&Self::file(folder))?;
@@ -153,8 +154,9 @@ impl Runs {
         })
     }
 
-    /// How many ended badly around the time when the last one did, itself included; none if that one did not. After too
-    /// many of them there are only runs that somebody insisted on, and one of these that goes well is the end of it.
+    /// How many ended badly around the time when the last one did, itself included; none if that
+    /// one did not. After too many of them there are only runs started with `--force`, and one of
+    /// these that goes well ends the series.
     fn bad_of_late(&self, boot: &str, lives: &dyn Fn(&Run) -> bool) -> usize {
         let bad = |run: &&Run| match run.end {
             None => run.boot == boot && !lives(run),

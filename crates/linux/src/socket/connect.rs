@@ -14,8 +14,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// Connects to whoever listens at `path`; [`io::ErrorKind::WouldBlock`] if nobody has taken the connection after
-/// `patience`.
+/// Connects to the process that listens at `path`; [`io::ErrorKind::WouldBlock`] if it has not
+/// accepted the connection after `patience`.
 pub(super) fn within(patience: Duration, path: &Path) -> io::Result<UnixStream> {
     let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
     let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)?;

@@ -12,17 +12,17 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Nobody but owner and group: mode 0660.
+/// Access for owner and group only: mode 0660.
 const UMASK: libc::mode_t = 0o117;
 /// The same of the directory that is made for it: 0750, as the service has it.
 const DIRECTORY: u32 = 0o750;
 /// One above that is for others' sockets, too.
 const ABOVE: u32 = 0o755;
 
-/// How long whoever lives at an address may take to accept a connection.
+/// How long a process that listens at an address may take to accept a connection.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Why nobody can be listened to.
+/// Why the socket cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
     /// A daemon lives there.
@@ -49,7 +49,7 @@ pub enum SocketError {
 pub(super) struct Listener {
     socket: UnixListener,
     path: PathBuf,
-    /// Device and inode of the name: what was put in its place by somebody else stays.
+    /// Device and inode of the name: a file that another process has put in its place stays.
     identity: (u64, u64),
 }
 
@@ -76,7 +76,7 @@ impl Listener {
         })
     }
 
-    /// Whoever waits first, without blocking; `None` if it has left again.
+    /// The first client that waits, without blocking; `None` if it has left again.
     pub(super) fn accept(&self) -> io::Result<Option<UnixStream>> {
         let stream = match self.socket.accept() {
             Ok((stream, _)) => stream,
@@ -137,7 +137,7 @@ pub(super) fn make_above(path: &Path) -> Result<(), SocketError> {
     })
 }
 
-/// The umask is the process's: whoever changes it does so alone.
+/// The umask is the process's: only one thread may change it at a time.
 static UMASK_CHANGED: Mutex<()> = Mutex::new(());
 
 /// Binds with mode 0660: changed afterwards, it would be open to more for a moment.
@@ -154,7 +154,7 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
     Ok(socket)
 }
 
-/// Removes a socket on which nobody answers.
+/// Removes a socket on which no process listens.
 fn clear(path: &Path) -> Result<(), SocketError> {
     let refused = |cause| SocketError::Refused {
         path: path.to_path_buf(),
@@ -172,7 +172,7 @@ fn clear(path: &Path) -> Result<(), SocketError> {
             fs::remove_file(path).map_err(refused)
         }
         Ok(_) => Err(SocketError::Taken(path.to_path_buf())),
-        // Its queue is full: somebody lives there, and is busy.
+        // Its queue is full: a daemon listens there, and is busy.
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
             Err(SocketError::Taken(path.to_path_buf()))
         }

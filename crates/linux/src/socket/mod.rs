@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The daemon's control socket: who may, asks what is in force and changes it while it runs.
+//! The daemon's control socket: authorised users ask what is in force and change it while the
+//! daemon runs.
 //!
-//! A unix socket with mode 0660: whom its owner and group let in may do everything, nobody else
-//! anything; nothing listens on a network. A request is a line of JSON, and so is its answer
-//! ([`protocol`], docs/socket.md).
+//! A unix socket with mode 0660: its owner and group may do everything, other users nothing;
+//! nothing listens on a network. A request is a line of JSON, and so is its answer ([`protocol`],
+//! docs/socket.md).
 //!
 //! The daemon answers in its main loop, between two looks at its host, with descriptors that never
 //! block. That makes each request atomic to the policy, and it bounds what a client can do: a request

@@ -2,13 +2,14 @@
 //! corun without sched_ext: policies about slices and pools of pCPUs, carried out by the two things that Linux' own
 //! scheduler lets one set for a thread.
 //!
-//! A pool becomes an affinity mask; a slice is what the thread asks for (since 6.12). Everything else is up to the
-//! kernel: who runs next, when a woken vCPU preempts, where within its mask a vCPU goes. A slice is only a request.
-//! For a shorter one, EEVDF gives a vCPU an earlier deadline. A long one may be ended early by those who wait for the
-//! same pCPU: since 6.17 a task keeps its pCPU only for the shortest slice that any of them asks for
-//! (`set_protect_slice()` in kernel/sched/fair.c), and an ordinary thread of the host asks for some 3 ms. What was
-//! changed is set back at the end, and after a crash by the next daemon ([`state`]). Policies that decide at wake-ups
-//! and switches need sched_ext and are refused.
+//! A pool becomes an affinity mask; a slice is what the thread asks for (since 6.12). Everything
+//! else is up to the kernel: which task runs next, when a woken vCPU preempts, where within its
+//! mask a vCPU goes. A slice is only a request. For a shorter one, EEVDF gives a vCPU an earlier
+//! deadline. A long one may be ended early by tasks that wait for the same pCPU: since 6.17 a task
+//! keeps its pCPU only for the shortest slice that any of them asks for (`set_protect_slice()` in
+//! kernel/sched/fair.c), and an ordinary thread of the host asks for some 3 ms. What was changed is
+//! set back at the end, and after a crash by the next daemon ([`state`]). Policies that decide at
+//! wake-ups and switches need sched_ext and are refused.
 
 mod find;
 mod notes;
@@ -251,8 +252,8 @@ impl Daemon {
         let thorough = now >= self.thorough_due;
         if thorough {
             self.thorough_due = now + THOROUGH;
-            // Pools and homes are made of these; and whoever was tied to one that has gone may go anywhere, though it
-            // is back by now.
+            // Pools and homes are made of these; and a thread that was bound to a pCPU that has
+            // gone may run anywhere, though that pCPU is back by now.
             same_pcpus(&self.online, online())?;
             self.vms.refresh();
         }
@@ -273,8 +274,9 @@ impl Daemon {
         Ok(())
     }
 
-    /// Masks that others have set since are what vCPUs may use from now on. It is looked each time before any is set: what
-    /// somebody has set a moment before would be lost.
+    /// Masks that others have set since are what vCPUs may use from now on. Masks are read each
+    /// time before any is set: otherwise what another process has set a moment before would be
+    /// lost.
     fn heed(&mut self, thorough: bool) {
         let vcpus = || self.vms.list.iter().flat_map(|vm| &vm.vcpus);
         let found = vcpus().filter_map(|vcpu| Some((vcpu.key, affinity::get(vcpu.key.tid).ok()?)));

@@ -2,10 +2,11 @@
 //! What was changed of threads, in memory and in a file: so that it is taken back when the daemon
 //! ends, and by the next one if it crashed.
 //!
-//! A change is written to the file before it is made, together with the former setting. If the daemon is killed in
-//! between, or cannot write, or the kernel refuses, the thread may have either of the two. A setting is taken back
-//! only if the thread still has one of them; any other was made by somebody else since, who knows better. If
-//! somebody else sets a mask while the daemon works, that mask counts as the former setting from then on.
+//! A change is written to the file before it is made, together with the former setting. If the
+//! daemon is killed in between, or cannot write, or the kernel refuses, the thread may have either
+//! of the two. A setting is taken back only if the thread still has one of them; any other was set
+//! by another process since, and is kept. If another process sets a mask while the daemon works,
+//! that mask counts as the former setting from then on.
 
 use super::thread;
 use crate::{cgroup, machine, preflight};
@@ -51,8 +52,9 @@ pub(crate) struct Changed {
     strange: Option<(PcpuSet, u32)>,
 }
 
-/// A pCPU that goes off-line is missing in masks for a moment before it is told to be off-line: after so many thorough looks,
-/// each of which has found the same pCPUs, a mask is somebody's.
+/// A pCPU that goes off-line is missing in masks for a moment before it is reported to be off-line:
+/// after this many thorough looks, each of which has found the same pCPUs, a mask counts as set by
+/// another process.
 const SURE: u32 = 2;
 
 impl Changed {
@@ -80,7 +82,7 @@ impl Changed {
         !found.is_empty() && (shown(&self.now) || self.was.as_ref().is_some_and(shown))
     }
 
-    /// Has somebody else set these pCPUs, for sure?
+    /// Has another process set these pCPUs, for sure?
     fn is_anothers(&mut self, found: &PcpuSet, online: &PcpuSet, thorough: bool) -> bool {
         if self.is_known(found, online) {
             self.strange = None;
@@ -105,7 +107,7 @@ impl Changed {
             || cut()
     }
 
-    /// Its mask is somebody else's.
+    /// Its mask was set by another process.
     fn give_way(&mut self, pcpus: &PcpuSet) {
         self.strange = None;
         self.before.affinity = *pcpus;
@@ -189,8 +191,9 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Begins: takes back what a daemon before left. Threads that cannot be set are tried again at the end; a
-    /// file that says nothing is done with: refusing to start because of either would help nobody.
+    /// Begins: takes back what a daemon before left. Threads that cannot be set are tried again at
+    /// the end; a file that cannot be understood is put aside: to refuse to start because of either
+    /// would not help.
     ///
     /// # Errors
     /// If another daemon is at work, or the file cannot be read or written.
@@ -208,7 +211,7 @@ impl State {
         };
         let (unreadable, boot) = (changed.is_none(), machine::boot());
         if unreadable {
-            // It may be somebody else's: the name is an option.
+            // It may belong to another program: the name is an option.
             fs::rename(path, path.with_extension("unreadable"))?;
         }
         let mut changed = changed.unwrap_or_default();
@@ -230,9 +233,10 @@ impl State {
         Ok((state, left))
     }
 
-    /// Of these threads, as they were `found`, those whose masks are somebody else's, with these masks. What is taken back
-    /// of them is what they have now. Nothing is written: until the next change is, the file says of such a
-    /// mask what it is not, and it would be left alone. `thorough`: it has just been looked which pCPUs are `online`.
+    /// Of these threads, as they were `found`, those whose masks another process has set, with
+    /// these masks. From now on, these are the settings that they are given back. Nothing is
+    /// written: until the next change is, the file says of such a mask what it is not, and it would
+    /// be left alone. `thorough`: it has just been looked which pCPUs are `online`.
     pub(crate) fn heed(
         &mut self,
         mut found: BTreeMap<ThreadKey, PcpuSet>,
@@ -290,7 +294,7 @@ impl State {
         let mut failed = Vec::new();
         for key in due {
             let known = self.changed.iter().position(|changed| changed.is(&key));
-            // Whoever has its number by now is a stranger.
+            // A thread that has its number by now is another one.
             let Some(at) = known.filter(|_| Proc::default().is_there(&key)) else {
                 continue;
             };

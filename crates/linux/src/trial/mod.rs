@@ -2,10 +2,10 @@
 //! Calibration's programs on real pCPUs, beside each other, at a slice: what `corun calibrate --here`
 //! measures (AQL_Sched, EuroSys 2016, §3.4).
 //!
-//! vCPUs of a host without sched_ext are threads that ask the kernel for a slice, as [`crate::stock`]
-//! does it. [`guests`] are VMs of KVM, made for this and gone with it, so that nobody else's are touched.
-//! Where there is no KVM, [`run`] does it with threads of this process. What these cannot show is what only
-//! guests do: exits.
+//! vCPUs of a host without sched_ext are threads that ask the kernel for a slice, as
+//! [`crate::stock`] does it. [`guests`] are VMs of KVM, made for this and gone with it, so that no
+//! other VMs are touched. Where there is no KVM, [`run`] does it with threads of this process. What
+//! these cannot show is what only guests do: exits.
 //!
 //! A turn on a pCPU ends where the program's clock jumps: a request for a slice is one thing, what is
 //! delivered another, and this shows the latter without the kernel's help.

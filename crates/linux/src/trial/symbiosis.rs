@@ -294,7 +294,7 @@ impl Core {
             steps += STEPS;
         }
         let (after, ended) = (read(), clock::now());
-        // Who has done goes on until the other one has, too: nobody is measured alone.
+        // A thread that is done goes on until the other one is, too: neither is measured alone.
         let until = ended + time / 10;
         while clock::now() < until {
             work.step();
@@ -357,7 +357,7 @@ mod tests {
                 }
             };
             assert!(done.time_per_work > 0.0, "{program}: {done:?}");
-            // Somebody else may have had the pCPU; its clock goes on.
+            // Another task may have had the pCPU; its clock goes on.
             assert!(
                 (19 * MS..200 * MS).contains(&done.cycles),
                 "{program}: {done:?}"

@@ -6,8 +6,8 @@ use corun_model::Nanos;
 use corun_model::time::US;
 use corun_system::clock;
 
-/// A longer jump is no interrupt: somebody else had the pCPU. Assumed: interrupts and what follows them
-/// take tens of microseconds, others run for a slice, 0.1 ms at least.
+/// A longer jump is no interrupt: another task had the pCPU. Assumed: interrupts and what follows
+/// them take tens of microseconds, others run for a slice, 0.1 ms at least.
 pub(super) const GAP: Nanos = 300 * US;
 
 /// A thread's turns.
@@ -21,7 +21,7 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// The first turn begins now. It does not count: nobody knows since when it has been on.
+    /// The first turn begins now. It does not count: it is not known when it began.
     pub(super) fn new(now: Nanos, from: Nanos) -> Self {
         Self {
             from,

@@ -138,11 +138,12 @@ pub fn text(sample: &Sample, totals: &Totals) -> String {
 struct Page<'a> {
     text: String,
     totals: &'a Totals,
-    /// Who several VMs say they are.
+    /// Identities that several VMs have.
     twins: BTreeSet<Who<'a>>,
 }
 
-/// Who a VM says it is: its name and its UUID. Anybody may start one that says it is another.
+/// The identity that a VM claims: its name and its UUID. A user may start a VM that claims another
+/// one's.
 type Who<'a> = (&'a str, &'a str);
 
 fn who(vm: &VmSample) -> Who<'_> {
@@ -150,18 +151,19 @@ fn who(vm: &VmSample) -> Who<'_> {
     (&who.name, who.uuid.as_deref().unwrap_or_default())
 }
 
-/// How every [`text`] begins, by which a file of ours is known.
+/// How every [`text`] begins, which tells corun's files from others.
 pub const BEGINNING: &str = "# HELP corun_";
 
-/// Who is there more than once: node_exporter refuses a file in which a line is there twice, and all others' with it.
+/// Identities that occur more than once: node_exporter refuses a file in which a line occurs twice,
+/// and all other files with it.
 fn twins(sample: &Sample) -> BTreeSet<Who<'_>> {
     let mut once = BTreeSet::new();
     let vms = sample.vms.iter().map(who);
     vms.filter(|who| !once.insert(*who)).collect()
 }
 
-/// Does a name end as that of a twin does? Whoever has one may say that it is a twin: with its process, too, names are
-/// different again.
+/// Does a name end as that of a twin does? A VM may be named like a twin: with the process added,
+/// too, names are different again.
 fn names_process(name: &str) -> bool {
     let end = name.rsplit_once(" (pid ");
     let number = end.and_then(|(_, end)| end.strip_suffix(')'));

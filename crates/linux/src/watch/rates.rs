@@ -21,7 +21,7 @@ pub struct Row {
     pub name: String,
     /// Its UUID, if it says.
     pub uuid: Option<String>,
-    /// Who manages it.
+    /// Its manager.
     pub manager: &'static str,
     /// Its process.
     pub pid: u32,
@@ -37,7 +37,7 @@ pub struct Row {
     pub run: f64,
     /// Share of time wanting one.
     pub ready: f64,
-    /// Share of time co-stopped; `None`: nobody knows.
+    /// Share of time co-stopped; `None`: not known.
     pub costop: Option<f64>,
     /// Share of time throttled by `cpu.max`; `None`: no cgroup of its own, or a vCPU of which only the
     /// kernel could tell.
@@ -62,7 +62,7 @@ pub struct Row {
     pub enforced: Option<bool>,
     /// CPU time the VM has borrowed (lent, if negative), percent of what it is entitled to.
     pub loan_percent: Option<f64>,
-    /// Who wakes the VM's vCPUs, if the policy wants to know.
+    /// What wakes the VM's vCPUs, if the policy wants to know.
     pub wakers: Option<&'static str>,
 }
 
@@ -200,8 +200,8 @@ impl Pair<'_> {
         self.then(thread).is_some()
     }
 
-    /// What a thread did. The kernel counts a wait when it is over: of who wants a pCPU and was given none
-    /// for as long as one looked, what is not run time was waiting.
+    /// What a thread did. The kernel counts a wait when it is over: for a thread that wants a pCPU
+    /// and was given none between two looks, all time that is not run time was waiting.
     fn did(&self, thread: &Thread) -> Counted {
         let mut did = self.vm.counted(thread.tid);
         did = did.since(self.before.counted(thread.tid));

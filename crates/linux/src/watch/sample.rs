@@ -33,7 +33,7 @@ pub struct Group {
 pub struct VmSample {
     /// When it was looked at, ns on the monotonic clock: a look at a whole host takes a while.
     pub at: Nanos,
-    /// Who it is, and its threads.
+    /// Its identity, and its threads.
     pub machine: Machine,
     /// Its cgroup.
     pub group: Group,
@@ -79,7 +79,7 @@ impl Sampler {
         }
     }
 
-    /// Of a host whose files lie below `root`, without asking anybody.
+    /// Of a host whose files lie below `root`, without requests to a daemon or manager.
     pub fn below(root: &Path) -> Self {
         Self {
             root: root.to_path_buf(),

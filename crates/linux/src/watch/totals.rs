@@ -5,8 +5,8 @@
 //! all of it once more. But what belongs to a VM and is no vCPU comes and goes: QEMU's workers end after some
 //! seconds without work, cgroups go, the daemon that throttles ends before its VMs do.
 //!
-//! How: what each part has counted since the last look is added to the VM's sum, so that a part that goes takes
-//! nothing away. What one did between the last look and its end nobody knows.
+//! How: what each part has counted since the last look is added to the VM's sum, so that a part
+//! that goes takes nothing away. What a part did between the last look and its end is not known.
 
 use super::sample::{Sample, VmSample};
 use crate::inventory::{Role, Thread};
@@ -30,7 +30,7 @@ pub struct Totals {
 struct VmTotals {
     /// Time on pCPUs of its threads that are no vCPUs, by what they are for.
     helped: BTreeMap<Role, Nanos>,
-    /// Time throttled, s; `None`: nobody has ever counted it.
+    /// Time throttled, s; `None`: it has never been counted.
     throttled_s: Option<f64>,
     last: Last,
 }
@@ -70,7 +70,7 @@ impl Totals {
         totals.flat_map(|totals| totals.helped.iter().map(|(role, time)| (*role, *time)))
     }
 
-    /// Time for which a VM's threads were throttled by `cpu.max`, s, if anybody counts that.
+    /// Time for which a VM's threads were throttled by `cpu.max`, s, if that is counted.
     pub(super) fn throttled_s(&self, vm: &VmSample) -> Option<f64> {
         self.vms.get(&key(vm))?.throttled_s
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who lives where: the assignment of vCPUs to pCPUs and its improvement.
+//! The homes of vCPUs: their assignment to pCPUs and its improvement.
 //!
 //! New vCPUs go where fewest siblings live, and there where fewest vCPUs live; of such pCPUs to the one
 //! beside whose SMT sibling fewest live: to cores before hardware threads, as the dispatcher does for
@@ -62,7 +62,7 @@ impl Homes {
         self.residents.get(&task).map(|resident| resident.home)
     }
 
-    /// Who lives beside `cpu` on its core, by these counts.
+    /// How many vCPUs live on the SMT sibling of `cpu`, by these counts.
     fn beside(&self, cpu: PcpuId, counts: &Counts) -> u32 {
         let partner = self.partners.get(cpu.index()).copied().flatten();
         partner.map_or(0, |partner| counts.at(partner))
@@ -129,7 +129,7 @@ impl Homes {
         self.load.add(home, 1);
     }
 
-    /// Moves a vCPU for whom there is a better home, if there is one.
+    /// Moves a vCPU that has a better home, if there is one.
     fn improve(&mut self, host: &PcpuSet) -> bool {
         let least = Least {
             pcpu: host.iter().map(|cpu| self.load.at(cpu)).min().unwrap_or(0),

@@ -61,8 +61,8 @@ pub fn called(siblings: &[(bool, bool)]) -> Found<Vec<usize>> {
     }
 }
 
-/// When somebody starts who becomes ready in time slot `from` and wants so many pCPUs, by Algorithm 1;
-/// takes them from the slot. `None`: in none of these slots.
+/// When a task or gang starts that becomes ready in time slot `from` and wants this number of
+/// pCPUs, by Algorithm 1; takes them from the slot. `None`: in none of these slots.
 pub fn start_slot(slots: &mut [Vec<bool>], from: usize, wanted: usize) -> Option<usize> {
     let open = slots.get(from..)?;
     let number = from + coscheduling_slot(open, wanted).answer?;
@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(start_slot(&mut slots, 5, 1), None);
     }
 
-    /// Who is ready and has no pCPU is called, nobody else.
+    /// vCPUs that are ready and have no pCPU are called, no others.
     #[test]
     fn algorithm_3_calls_who_waits() {
         let found = called(&[(true, false), (true, true), (false, false), (true, false)]);

@@ -16,7 +16,7 @@
 //! one pCPU ([`usable`]), since it cannot use more; else pCPUs would idle while others have too few.
 //!
 //! Between rounds, vCPUs of the same type are as good as each other: the places that a type has go
-//! first to those who had them before ([`keep_places`]).
+//! first to those that had them before ([`keep_places`]).
 
 use super::calibration::Slices;
 use super::kind::{Kind, Type};
@@ -122,7 +122,7 @@ fn clusters(members: &[Member], slices: &Slices) -> BTreeMap<Nanos, Vec<Member>>
     clusters
 }
 
-/// What a pool holds before it has pCPUs: how many of them, and whom.
+/// What a pool holds before it gets its pCPUs: their number, and its vCPUs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Its slice, ns.
@@ -163,7 +163,7 @@ pub fn level_2(members: &[Member], pcpus: u32, slices: &Slices) -> BTreeMap<Clus
         pool.pcpus += 1;
         pool.members.extend(share);
     }
-    // Fewer vCPUs than pCPUs: what is left helps those who have least.
+    // Fewer vCPUs than pCPUs: the rest goes to the most crowded pools.
     for _ in 0..spare {
         let crowd = |pool: &&mut Shape| pool.members.len() as u64 * 1000 / u64::from(pool.pcpus);
         if let Some(pool) = pools.values_mut().max_by_key(crowd) {

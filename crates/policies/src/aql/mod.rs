@@ -146,7 +146,7 @@ impl Policy for Aql {
     fn decide(&mut self, seen: &Snapshot, plan: &mut Plan) {
         self.recogniser.look(seen, &self.calibration.limits);
         let members = members(seen, |task| self.recogniser.of(task));
-        // What the paper calls a socket is what shares a last-level cache.
+        // A socket in the paper is a group of pCPUs that share a last-level cache.
         let sockets: Vec<Vec<PcpuId>> = seen
             .host
             .llcs
@@ -189,7 +189,7 @@ pub(crate) fn members(seen: &Snapshot, of: impl Fn(TaskId) -> Type) -> Vec<Membe
     members
 }
 
-/// Says who is in which of these pools.
+/// Says which vCPU is in which of these pools.
 pub(crate) fn pooled(
     seen: &Snapshot,
     plan: &mut Plan,

@@ -2,10 +2,11 @@
 //! Demand-based co-scheduling: Kim et al., "Demand-based coordinated scheduling for SMP VMs", ASPLOS
 //! 2013.
 //!
-//! Siblings need to run together only while they communicate, and they communicate by interrupts:
-//! who gets one from a sibling is urgent and runs at once, for a short time. In space, vCPUs are
-//! placed load-consciously. Of a sibling's interrupts, a host sees those that wake a vCPU, and, where KVM
-//! tells, those to one that is ready and that the sender waits for (`dispatcher/awaited.h`).
+//! Siblings need to run together only while they communicate, and they communicate by interrupts: a
+//! vCPU that gets one from a sibling is urgent and runs at once, for a short time. In space, vCPUs
+//! are placed load-consciously. Of a sibling's interrupts, a host sees those that wake a vCPU, and,
+//! where KVM tells, those to one that is ready and that the sender waits for
+//! (`dispatcher/awaited.h`).
 
 use crate::balance_load::light;
 use crate::{NEW_VM_WAIT, Policy, Status};
@@ -13,20 +14,20 @@ use corun_model::{
     AwaitedHidden, Boost, Gang, Nanos, Parameter, Placement, Plan, Snapshot, Value, VmPlan, VmSeen,
 };
 
-/// What a status says where nobody can be urgent.
+/// What a status says if no vCPU can be urgent.
 const HIDDEN: &str = "this host's hardware delivers IPIs between vCPUs (IPI virtualisation), so it is hidden who \
                       wakes whom: nobody is urgent, and vCPUs are only placed load-consciously";
 
-/// Who is woken by a sibling runs at once.
+/// A vCPU that a sibling wakes runs at once.
 #[derive(Clone, Copy, Debug)]
 pub struct CoschedDemand {
     /// Up to which load a pCPU is light, percent of the mean.
     pub light: u32,
     /// How long vCPUs are urgent.
     pub boost: Boost,
-    /// Is it hidden who wakes whom, as far as was seen?
+    /// Is it hidden which task wakes which, as far as was seen?
     wakers_hidden: bool,
-    /// Why it is hidden whom siblings wait for, if it is, as far as was seen.
+    /// Why it is hidden which vCPUs siblings wait for, if it is, as far as was seen.
     awaited_hidden: Option<AwaitedHidden>,
 }
 

@@ -2,11 +2,11 @@
 //! Relaxed co-scheduling: what VMware published of ESX, in the words of Sukwong & Kim, EuroSys 2011,
 //! §6.
 //!
-//! Siblings may run at different times, but none may get far ahead of the slowest: [`CoschedRelaxed`]
-//! stops the one that does until the others have caught up (ESX 4), and the slowest then calls those
-//! that wait when it starts; [`CoschedRelaxedAll`] stops the whole VM, of which those that lag start
-//! together (ESX 3). VMware's thresholds are not published; those here are of the order that is said of them,
-//! some ms.
+//! Siblings may run at different times, but none may get far ahead of the slowest:
+//! [`CoschedRelaxed`] stops a vCPU that does until the others have caught up (ESX 4), and the
+//! slowest then calls the siblings that wait when it starts; [`CoschedRelaxedAll`] stops the whole
+//! VM, and the vCPUs that lag start together (ESX 3). VMware's thresholds are not published; those
+//! here are of the published order of magnitude, some ms.
 
 use super::gang_all;
 use crate::{NEW_VM_WAIT, Policy};
@@ -64,7 +64,7 @@ impl CoschedRelaxedAll {
     }
 }
 
-/// Who is ahead of its siblings is stopped until they catch up.
+/// A vCPU that is ahead of its siblings is stopped until they catch up.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CoschedRelaxed {
     /// How far ahead is too far.
@@ -81,7 +81,7 @@ impl Policy for CoschedRelaxed {
     }
 }
 
-/// When one is ahead of its siblings, all stop; those that lag start together.
+/// When a vCPU is ahead of its siblings, all stop; those that lag start together.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CoschedRelaxedAll {
     /// How far ahead is too far.

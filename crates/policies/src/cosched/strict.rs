@@ -2,10 +2,10 @@
 //! Strict co-scheduling: Ousterhout 1982, as in Sukwong & Kim, EuroSys 2011, §3 and Algorithm 1.
 //!
 //! Time is cut into slots; a VM runs in the first one that has a pCPU for each of its ready vCPUs,
-//! and owns these for the slot; others whose ready vCPUs all fit beside it have the slot, too. What the
-//! paper holds against it shows: pCPUs idle while vCPUs wait (fragmentation), whoever wakes up waits for
-//! the next slot (priority inversion), and vCPUs that need no siblings wait for them (execution delay).
-//! With `fill`, others use what would idle.
+//! and owns these for the slot; other VMs whose ready vCPUs all fit beside it have the slot, too.
+//! The drawbacks that the paper names show: pCPUs idle while vCPUs wait (fragmentation), a vCPU
+//! that wakes up waits for the next slot (priority inversion), and vCPUs that need no siblings wait
+//! for them (execution delay). With `fill`, other VMs use pCPUs that would idle.
 
 use super::gang_all;
 use crate::{NEW_VM_WAIT, Policy};

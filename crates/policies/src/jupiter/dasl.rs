@@ -4,20 +4,21 @@
 //!
 //! At the end of a period a vCPU that wants to run and has not used up its slice could not use it
 //! fast enough: its latency falls by a tenth. One that has used it up and waits had its due early:
-//! its latency rises by a tenth, which spares others its preemptions. Who wants more than its slice
-//! is a matter for DATS, who has time left and waits needs nothing.
+//! its latency rises by a tenth, which spares others its preemptions. A vCPU that wants more than
+//! its slice is a matter for DATS; a vCPU that has time left and waits needs nothing.
 //!
 //! All that is for VMs that do not get what they are entitled to. "If CPU utilization has been
 //! maximized within the CPU share of the VM, we adjust the parameters to lower the priorities": the
 //! dissertation says so of a design it leaves for its cost, a sum per VM, which costs nothing here.
-//! Without it, where VMs that synchronise much share a host and each has its share, all latencies fall
-//! together: nobody is before anybody, and all interrupt each other. So the latencies of a VM that
-//! has its share come back, a step at a time, to what they began with, or rise where others lack theirs.
+//! Without it, if VMs that synchronise much share a host and each has its share, all latencies fall
+//! together: no vCPU has precedence over another, and all interrupt each other. So the latencies of
+//! a VM that has its share come back, a step at a time, to what they began with, or rise if other
+//! VMs lack theirs.
 //!
 //! A vCPU may have the least latency and still not use its slice, since it waits for slower
 //! siblings. Those show as the sources of its wake-ups, and their latencies fall instead, once each
-//! in a period. Where hardware hides the sources of its wake-ups, all siblings with high latencies
-//! stand for them. Whom only timers and devices wake, waits for no sibling.
+//! in a period. If hardware hides the sources of its wake-ups, the latencies of all siblings with
+//! high ones fall instead. A vCPU that only timers and devices wake waits for no sibling.
 
 use corun_model::{Doing, Nanos};
 
@@ -43,7 +44,7 @@ pub(super) struct Went {
     pub consumed: bool,
     /// Which siblings woke it: their places in the VM.
     pub wakers: Vec<usize>,
-    /// Was it woken and nobody can say by whom?
+    /// Was it woken while hardware hides by which task?
     pub hidden: bool,
 }
 
@@ -91,9 +92,9 @@ pub(super) fn adjust(latencies: &mut [Nanos], went: &[Went], limits: &Limits) {
     }
 }
 
-/// The latencies in the next period of a VM that has its share: they come back, a step at a time, to what
-/// they began with. But as long as another VM lacks its own (`others_lack`), who had its due early is the
-/// less urgent for it.
+/// The latencies in the next period of a VM that has its share: they come back, a step at a time,
+/// to what they began with. But as long as another VM lacks its share (`others_lack`), a vCPU that
+/// had its due early gets less urgent.
 pub(super) fn relax(latencies: &mut [Nanos], went: &[Went], limits: &Limits, others_lack: bool) {
     for (latency, went) in latencies.iter_mut().zip(went) {
         *latency = if *latency < limits.neutral {
@@ -108,7 +109,8 @@ pub(super) fn relax(latencies: &mut [Nanos], went: &[Went], limits: &Limits, oth
     }
 }
 
-/// Who keeps siblings from using their slices, though these have the least latency: each once.
+/// The vCPUs that keep siblings from using their slices although these have the least latency: each
+/// once.
 fn sources(before: &[Nanos], went: &[Went], limits: &Limits) -> Vec<usize> {
     if before.iter().all(|latency| *latency > limits.least) {
         return Vec::new();

@@ -4,19 +4,20 @@
 //!
 //! A vCPU's slice is its part, by weight, of what its VM may use in a period. One that has used its
 //! slice up and wants more weighs a tenth more in the next period. The total weight of a VM is
-//! fixed: the others lose what these gain, in proportion to what they have. They have time left,
-//! so that costs them nothing as long as it is true. Two bounds are ours. Where most are depleted,
-//! the few others lose no more than a tenth either, and those gain less ("adjust its parameters
-//! gradually"): else one vCPU that happens to wait when the period ends would lose all it has. And
-//! none falls below an eighth of the mean, so that one that was idle for long is not starved when
-//! it wakes; nor does one rise above what the dispatcher gives, which matters to VMs with more than
-//! 73 vCPUs.
+//! fixed: the others lose what these gain, in proportion to what they have. They have time left, so
+//! that costs them nothing as long as it is true. The dissertation does not have two bounds that
+//! are here. If most vCPUs are depleted, the few others lose no more than a tenth either, and the
+//! depleted ones gain less ("adjust its parameters gradually"): otherwise one vCPU that happens to
+//! wait when the period ends would lose all it has. And none falls below an eighth of the mean, so
+//! that one that was idle for long is not starved when it wakes; nor does one rise above what the
+//! dispatcher gives, which matters to VMs with more than 73 vCPUs.
 //!
-//! Where a VM has its share, and nobody is depleted, or everybody is, there is no reason for one vCPU
-//! to have more than another, and weights come back a step at a time to what vCPUs weigh by themselves, as latencies
-//! do. The dissertation does not say what becomes of weights then. If they stay, what accident
-//! made of vCPUs that all do the same stays for ever, and the slowest of them keeps the others
-//! waiting. Who needs more is soon depleted again, and keeps what it gained but for a step.
+//! If a VM has its share, and none of its vCPUs is depleted, or all are, there is no reason for one
+//! vCPU to have more than another, and weights come back a step at a time to what vCPUs weigh by
+//! themselves, as latencies do. The dissertation does not say what becomes of weights then. If they
+//! stayed, chance differences between vCPUs that all do the same would stay for ever, and the
+//! slowest vCPU would keep the others waiting. A vCPU that needs more is soon depleted again, and
+//! loses only one step of what it gained.
 
 use corun_model::Claim;
 
@@ -28,10 +29,10 @@ pub(super) const FLOOR: u64 = 8;
 /// No vCPU has more than so many times what it weighs by itself.
 pub(super) const CEILING: u64 = Claim::RANGE as u64;
 
-/// Adjusts the weights of a VM's vCPUs, of which `depleted` have used up their slices and want more:
-/// these grow by `step` percent, unless the others would lose more than that. `rest` is what they weigh
-/// by themselves. If nobody is, or everybody, and the VM has its share (`served`), they come back
-/// towards that. The sum stays.
+/// Adjusts the weights of a VM's vCPUs, of which `depleted` have used up their slices and want
+/// more: these grow by `step` percent, unless the others would lose more than that. `rest` is what
+/// they weigh by themselves. If no vCPU is depleted, or all are, and the VM has its share
+/// (`served`), the weights come back towards `rest`. The sum stays.
 pub(super) fn adjust(
     weights: &mut [u64],
     rest: &[u64],
@@ -137,7 +138,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The rule of §4.4.1: ten percent for who was depleted, from the others by their weights.
+    /// The rule of §4.4.1: ten percent for a depleted vCPU, from the others by their weights.
     #[test]
     fn who_used_up_its_slice_gets_a_tenth_more_from_the_others_in_proportion() {
         let mut weights = [100_000, 60_000, 40_000];
@@ -162,7 +163,7 @@ mod tests {
         }
     }
 
-    /// The dispatcher gives no more than 64 times the neutral share, so nobody is promised more.
+    /// The dispatcher gives no more than 64 times the neutral share, so no vCPU is promised more.
     #[test]
     fn nobody_rises_above_what_the_dispatcher_gives() {
         let mut weights = [NEUTRAL; 128];

@@ -2,24 +2,30 @@
 //! ELB, the enhanced leaky bucket: VMs lend CPU time that they cannot use, and get it back
 //! (dissertation, §4.4.2; loan and borrow after Arpaci-Dusseau & Culler).
 //!
-//! A scheduler gives unused time to others, and it is lost to whom it belonged. Here it is lent: to
-//! one VM on the same pCPUs that could use more than it is entitled to (a VM of which one thread is busy could use
-//! a pCPU and no more), that with the fewest conflicts of latencies, since it makes most of it. The loan grows gradually, a hundredth of the lender's entitlement each period, and no
-//! further than what the lender leaves unused, and leaves so because its vCPUs are halted: what it is
-//! entitled to is reckoned without outer cgroups and quotas, and a VM of which too
-//! much is expected for that wants all it can get. If the lender uses 5 % less than it did before the
-//! loan (as a rule, or in the period before it if that was less), it is harmed: the loan does not
-//! grow, but is halved, and ends when less than a step is left; then it may lend anew, by what it uses now. What the
-//! borrower used of it is owed, up to a bucket's depth. When the lender could use more than its entitlement it lends
-//! nothing, and what is owed comes back out of the borrower's entitlement, up to half of it in a period, and no more
-//! than the lender could use. A VM that could use more, if not more than it is entitled to, lends nothing either,
-//! unless it has all that it can use. Debts of VMs that have gone, or that Jupiter is off for, are written off.
+//! A scheduler gives unused time to other VMs, and it is lost to the VM that it belonged to. Here
+//! it is lent to one VM on the same pCPUs that could use more than it is entitled to (a VM of which
+//! one thread is busy could use a pCPU and no more): the one with the fewest conflicts of
+//! latencies, since it makes most of it.
+//!
+//! The loan grows gradually, by a hundredth of the lender's entitlement each period. It grows no
+//! further than what the lender leaves unused because its vCPUs are halted: entitlements are
+//! computed without outer cgroups and quotas, and a VM that therefore seems entitled to too much
+//! wants all that it can get. If the lender uses 5 % less than it did before the loan (as a rule,
+//! or in the period before the loan if that was less), it is harmed: the loan does not grow, but is
+//! halved, and ends when less than a step is left; then the lender may lend anew, measured by what
+//! it uses at that time.
+//!
+//! What the borrower used of the loan is owed, up to a bucket's depth. When the lender could use
+//! more than its entitlement it lends nothing, and what is owed comes back out of the borrower's
+//! entitlement: up to half of that in a period, and no more than the lender could use. A VM that
+//! could use more, even if not more than it is entitled to, lends nothing either, unless it has all
+//! that it can use. Debts of VMs that have gone, or that Jupiter is off for, are written off.
 
 use super::params::JupiterParams;
 use corun_model::{Nanos, PcpuSet, VmId};
 use std::collections::BTreeMap;
 
-/// One of so many parts of what a VM uses as a rule is the last period.
+/// In the average of what a VM uses as a rule, the last period counts one part in this many.
 pub(super) const USUAL: u64 = 8;
 
 /// A VM in the period that has just ended.
@@ -88,8 +94,8 @@ impl VmUse {
         self.wants && self.most > self.entitled
     }
 
-    /// What it leaves of what it is entitled to. Who wants more, and does not have all that it can use, or nearly,
-    /// leaves nothing: what it lends it would miss.
+    /// How much of its entitlement it leaves unused. A VM that wants more, and does not have nearly
+    /// all that it can use, leaves nothing: it would miss what it lends.
     fn leaves(&self, lack: u32) -> Nanos {
         let could = match self.wants {
             true if self.used < percent(self.most, 100 - lack.min(100)) => return 0,
@@ -101,7 +107,7 @@ impl VmUse {
 }
 
 impl Bank {
-    /// A period is over: who gets what from whom in the next one.
+    /// A period is over: which VM gets what from which in the next one.
     pub fn settle(&mut self, vms: &[VmUse], params: &JupiterParams) -> &[Transfer] {
         let present: BTreeMap<VmId, &VmUse> = vms.iter().map(|vm| (vm.vm, vm)).collect();
         self.account(&present);
@@ -127,8 +133,8 @@ impl Bank {
         &self.agreed
     }
 
-    /// What became of what was agreed on: owed is what a borrower used of it, repaid what the
-    /// lender used of that.
+    /// What became of the transfers that were agreed on: what a borrower used of them is owed, what
+    /// the lender used of them is repaid.
     fn account(&mut self, vms: &BTreeMap<VmId, &VmUse>) {
         let mut beyond: BTreeMap<VmId, Nanos> = (vms.iter())
             .map(|(vm, did)| (*vm, did.used.saturating_sub(did.entitled)))
@@ -166,18 +172,20 @@ impl Bank {
         self.usual.retain(|vm, _| there(vm));
     }
 
-    /// What `vm` lends in the next period, if anything. A loan that harm has brought below a step is over: who
-    /// lends nothing is not harmed by it, and what it uses from then on is what it uses as a rule.
+    /// What `vm` lends in the next period, if anything. A loan that harm has reduced below a step
+    /// is over: a VM that lends nothing is not harmed by lending, and what it uses from then on is
+    /// what it uses as a rule.
     fn lend(&self, vm: &VmUse, all: &[VmUse], params: &JupiterParams) -> Option<Loan> {
         let slack = vm.leaves(params.lack);
         let step = percent(vm.entitled, params.loan_step);
-        // Trifles are not lent; in larger steps all that is left is.
+        // Very small amounts are not lent. If steps are larger than that, a smaller rest is lent as
+        // a whole.
         let least = step.min(percent(vm.entitled, 1)).max(1);
         let depth = percent(vm.entitled, params.bucket);
         if slack < least || self.owed_to(vm.vm) >= depth {
             return None;
         }
-        // Time of a pCPU is nothing to who may not use it.
+        // A VM cannot use the time of a pCPU that it may not use.
         let borrowers = || {
             (all.iter()).filter(|other| {
                 other.wants_more_than_its_own()
@@ -201,7 +209,8 @@ impl Bank {
                 Some(Loan {
                     to: to.vm,
                     amount: step.min(slack),
-                    // One that has just gone idle uses less than as a rule, and not for the loan.
+                    // A VM that has just become idle uses less than as a rule, and not because of
+                    // the loan.
                     usual: self
                         .usual
                         .get(&vm.vm)
@@ -211,7 +220,7 @@ impl Bank {
         }
     }
 
-    /// Debts to those who could use more than they are entitled to are repaid.
+    /// Debts to VMs that could use more than they are entitled to are repaid.
     fn repay(
         &self,
         vms: &[VmUse],
@@ -241,7 +250,8 @@ impl Bank {
         }
     }
 
-    /// What those use as a rule who lend nothing: an average in which the last period counts a [`USUAL`]th.
+    /// What VMs that lend nothing use as a rule: an average in which the last period counts a
+    /// [`USUAL`]th.
     fn learn(&mut self, vms: &[VmUse]) {
         for vm in vms.iter().filter(|vm| !self.loans.contains_key(&vm.vm)) {
             let usual = self.usual.entry(vm.vm).or_insert(vm.used);
@@ -258,7 +268,7 @@ impl Bank {
         self.debts_to(lender).map(|(_, owed)| owed).sum()
     }
 
-    /// Who lends or borrows, owes or is owed.
+    /// The books, and the sum of what is owed.
     #[cfg(test)]
     pub fn books(&self) -> (Books, Nanos) {
         (self.books, self.owed.values().sum())
@@ -287,7 +297,7 @@ fn percent(of: Nanos, percent: u32) -> Nanos {
     of * Nanos::from(percent) / 100
 }
 
-/// What each VM has in a period after these transfers, of what it is entitled to.
+/// What part of its entitlement each VM has in a period after these transfers.
 pub(super) fn after(entitled: &[(VmId, Nanos)], transfers: &[Transfer]) -> Vec<Nanos> {
     let vms = entitled.iter().map(|(vm, _)| (*vm, (0, 0)));
     let mut sums: BTreeMap<VmId, (Nanos, Nanos)> = vms.collect();

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What VMs are entitled to: the CPU time of their pCPUs in a period, shared by their weights.
 //!
-//! VMs share the pCPUs that they may use. Where cpusets divide the host, each part is shared by those who are in it;
-//! cpusets that overlap are one part (so of VMs in overlapping ones, who is crowded may be entitled to more than it can get).
-//! A VM cannot use more than a pCPU for each of its vCPUs, nor than the pCPUs that it may use; what is beyond
-//! that goes to the others, by their weights again.
+//! VMs share the pCPUs that they may use. If cpusets divide the host, each part is shared by the
+//! VMs in it; cpusets that overlap are one part (so a VM whose pCPUs overlap with those of many
+//! others may be entitled to more than it can get). A VM cannot use more than a pCPU for each of
+//! its vCPUs, nor than the pCPUs that it may use; what is beyond that goes to the others, by their
+//! weights again.
 
 use super::scaled;
 use corun_model::{Nanos, PcpuSet};
@@ -27,7 +28,7 @@ impl Claimant {
     }
 }
 
-/// VMs, by their places, whose pCPUs are nobody else's.
+/// VMs, by their places, whose pCPUs no other VM may use.
 struct Part {
     vms: Vec<usize>,
     pcpus: PcpuSet,
@@ -41,7 +42,8 @@ fn parts(vms: &[Claimant]) -> Vec<Part> {
             vms: Vec::new(),
             pcpus: vm.allowed,
         };
-        // Those that it overlaps are one with it; of most hosts that is the only part, and not copied.
+        // Parts that it overlaps are joined with it; on most hosts there is only one part, which is
+        // not copied.
         parts.retain_mut(|part| {
             let apart = part.pcpus.and(&vm.allowed).is_empty();
             if !apart {
@@ -138,7 +140,7 @@ mod tests {
         // One that overlaps both makes them one; it may use two pCPUs only.
         let vms = [vm(100, 4, low), vm(100, 4, high), vm(400, 4, "3-4")];
         assert_eq!(shares(&vms, 100), [300, 300, 200]);
-        // Nor can pCPUs that nobody may use be shared.
+        // pCPUs that no VM may use cannot be shared.
         assert_eq!(shares(&[vm(100, 8, "2"), vm(100, 8, "2")], 100), [50, 50]);
         let nowhere = Claimant {
             allowed: PcpuSet::default(),
@@ -162,7 +164,8 @@ mod tests {
             prop_assert!(sum <= usable && sum + vms.len() as u64 > usable, "{} {}", sum, usable);
         }
 
-        /// Nobody is told to have more than it can use, nor all of a part more than there is.
+        /// No VM is entitled to more than it can use, and all VMs of a part to no more than there
+        /// is.
         #[test]
         fn no_more_than_the_pcpus_of_each_part(
             vms in prop::collection::vec((1u64..10_000, 1u64..32, 0u32..16, 1u32..8), 1..12),

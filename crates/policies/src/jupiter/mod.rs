@@ -45,7 +45,7 @@ use rcr::{Layout, Placed};
 use std::collections::{BTreeMap, BTreeSet};
 use vm::Vm;
 
-/// What people should know where it is so.
+/// A note for users of hosts that hide wakers.
 const HIDDEN: &str = "this host's hardware delivers IPIs between vCPUs (IPI virtualisation), so it is hidden who \
                       wakes whom; of a vCPU that is stuck all siblings with high latencies are hurried instead";
 
@@ -57,7 +57,7 @@ pub struct Jupiter {
     bank: Bank,
     /// The VMs of its last decision, as they came.
     seen: Vec<VmId>,
-    /// Did hardware hide then who wakes whom?
+    /// Did hardware hide then which task woke which?
     wakers_hidden: bool,
     /// When it was asked last.
     asked: Option<Nanos>,
@@ -149,8 +149,9 @@ impl Jupiter {
         }
     }
 
-    /// Swaps vCPUs whose claims conflict, of VMs that Jupiter is on for. Who was swapped is at home where it
-    /// went until the period is over: whoever of them is elsewhere then was taken there for a reason.
+    /// Swaps vCPUs whose claims conflict, of VMs that Jupiter is on for. A swapped vCPU has its
+    /// home where it went until the period is over. If it is elsewhere at the end, the dispatcher
+    /// moved it for a reason.
     fn resolve_conflicts(&mut self, seen: &Snapshot) {
         let vcpus = seen.vms.iter().map(|vm| vm.vcpus.len()).sum();
         let mut placed = Vec::with_capacity(vcpus);
@@ -211,7 +212,7 @@ impl Jupiter {
         }
     }
 
-    /// What it thinks. Nobody asks for that in most periods.
+    /// Its status, computed only on demand, since it is not asked for in most periods.
     fn think(&self) -> Status {
         let vcpu = |claimed: vm::Claimed| VcpuStatus {
             task: claimed.task,

@@ -10,9 +10,9 @@
 //! swapped with as many of the latter's with high ones.
 //!
 //! Moving vCPUs costs: there is one resolution of each kind in a period. One pair for slices is our
-//! reading; the dissertation swaps "some". Siblings are not brought together. A swap holds for a period: it
-//! resolves the conflicts of that one, and if vCPUs have gone elsewhere since, for who is owed time somewhere else,
-//! the next period is judged by where they are.
+//! reading; the dissertation swaps "some". Siblings are not brought together. A swap holds for a
+//! period: it resolves the conflicts of that one. If vCPUs have moved since, because of tasks that
+//! are owed time somewhere else, the next period is judged by where the vCPUs are then.
 
 use corun_model::{Nanos, PcpuId, PcpuSet, TaskId, VmId};
 use std::cmp::Reverse;
@@ -78,7 +78,7 @@ impl<'a> Layout<'a> {
         (most != least).then_some((most, least))
     }
 
-    /// May the vCPU at `at` go to the pCPU of `other`, which leaves it?
+    /// May the vCPU at `at` go to the pCPU of `other`, which leaves that pCPU?
     fn may_replace(&self, at: usize, other: usize) -> bool {
         let (vcpu, gone) = (&self.vcpus[at], &self.vcpus[other]);
         let sibling = |&there: &usize| there != other && self.vcpus[there].vm == vcpu.vm;
@@ -100,7 +100,8 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// Resolves a conflict of slices, if sums differ by more than `percent`: who was moved.
+    /// Resolves a conflict of slices, if sums differ by more than `percent`. Returns the vCPUs that
+    /// were moved.
     pub fn even_out_slices(&mut self, percent: u32) -> Vec<TaskId> {
         let Some((most, least)) = self.extremes(|cpu| self.aggregate(cpu)) else {
             return Vec::new();
@@ -126,8 +127,8 @@ impl<'a> Layout<'a> {
         self.carry_out(best.1.into_iter().collect())
     }
 
-    /// Resolves a conflict of low latencies, if they are more than `times` as many on one pCPU as on
-    /// another: who was moved.
+    /// Resolves a conflict of low latencies, if there are more than `times` as many on one pCPU as
+    /// on another. Returns the vCPUs that were moved.
     pub fn spread_low_latencies(&mut self, times: u32) -> Vec<TaskId> {
         let Some((most, fewest)) = self.extremes(|cpu| self.conflicts(cpu)) else {
             return Vec::new();

@@ -8,8 +8,8 @@ use super::predict::{self, Outcome, Trust};
 use super::scaled;
 use corun_model::{Claim, Doing, Nanos, PcpuId, TaskId, TaskSeen, VmSeen, Wakers};
 
-/// For how many periods a VM counts as one whose siblings wake each other after they were seen to: who
-/// does so at all does it seldom in some of them.
+/// For how many periods a VM counts as one whose siblings wake each other after that was seen: a VM
+/// that does so at all does it seldom in some periods.
 pub(super) const LATELY: u32 = 10;
 
 /// A VM.
@@ -20,16 +20,16 @@ pub(super) struct Vm {
     own: u64,
     /// How their last period went.
     went: Vec<Went>,
-    /// What they weigh by themselves, of the same total as [`Self::weights`].
+    /// What they weigh by themselves, scaled to the same total as [`Self::weights`].
     rest: Vec<u64>,
     /// Weights and latencies, as the parts want them to be handed.
     weights: Vec<u64>,
     latencies: Vec<Nanos>,
     entitled: Nanos,
-    /// What it has of a period, loans included.
+    /// What it may use of a period, loans included.
     has: Nanos,
     trust: Trust,
-    /// Does hardware hide who wakes its vCPUs?
+    /// Does hardware hide which tasks wake its vCPUs?
     hidden: bool,
     /// Periods since siblings were seen to wake each other, up to [`LATELY`].
     unseen: u32,
@@ -51,10 +51,11 @@ struct Vcpu {
     halted: Nanos,
     /// Was it cut off then because it had used up its slice?
     depleted: bool,
-    /// Could it have used more than its slice? Also if nobody cut it off and it did use more.
+    /// Could it have used more than its slice? Also true if it did use more because it was not cut
+    /// off.
     wants: bool,
     conflicts: u64,
-    /// Where it had better be in this period, if it was swapped.
+    /// Where it should be in this period, if it was swapped.
     home: Option<PcpuId>,
 }
 
@@ -64,7 +65,7 @@ pub(super) struct Claimed {
     pub task: TaskId,
     pub claim: Claim,
     pub home: Option<PcpuId>,
-    /// By what its own weight is multiplied, without loans; [`Claim::NEUTRAL`] if by nothing.
+    /// The factor on its own weight, without loans; [`Claim::NEUTRAL`] is 1.
     pub weight: u64,
     /// Is its latency one of the low ones?
     pub low: bool,
@@ -80,7 +81,8 @@ fn limits(params: &JupiterParams) -> Limits {
 }
 
 impl Vm {
-    /// With these vCPUs, each with what it weighs by itself. That is what it has of the VM's time at first.
+    /// A VM with these vCPUs, each with what it weighs by itself. At first, that is also its share
+    /// of the VM's time.
     pub fn new(tasks: impl Iterator<Item = (TaskId, u64)>, params: &JupiterParams) -> Self {
         let vcpu = |(task, own)| Vcpu {
             task,
@@ -125,7 +127,7 @@ impl Vm {
         (self.vcpus.iter().map(|vcpu| (vcpu.task, vcpu.own))).eq(tasks)
     }
 
-    /// Where its vCPUs had better be that were of this VM, too.
+    /// Takes over the homes of those vCPUs that this VM had `before`.
     pub fn keep_homes_of(&mut self, before: &Self) {
         for vcpu in &mut self.vcpus {
             let mut same = before.vcpus.iter().filter(|then| then.task == vcpu.task);
@@ -133,19 +135,19 @@ impl Vm {
         }
     }
 
-    /// A home that a vCPU may not be at is none.
+    /// Removes homes that their vCPUs may not use.
     pub fn leave_forbidden_homes(&mut self, seen: &VmSeen) {
         for (vcpu, seen) in self.vcpus.iter_mut().zip(&seen.vcpus) {
             vcpu.home = vcpu.home.filter(|home| seen.allowed.contains(*home));
         }
     }
 
-    /// A period is over: nobody had better be anywhere.
+    /// A period is over: no vCPU has a home any more.
     pub fn leave_homes(&mut self) {
         self.vcpus.iter_mut().for_each(|vcpu| vcpu.home = None);
     }
 
-    /// One of its vCPUs had better be at `home`.
+    /// The vCPU `task` should be at `home`.
     pub fn settle(&mut self, task: TaskId, home: PcpuId) {
         for vcpu in self.vcpus.iter_mut().filter(|vcpu| vcpu.task == task) {
             vcpu.home = Some(home);
@@ -153,7 +155,7 @@ impl Vm {
     }
 
     /// What its vCPUs did in the period of `passed` ns that is over, and whether it was expected.
-    /// `hidden`: hardware hides who wakes whom.
+    /// `hidden`: hardware hides which task woke which.
     pub fn judge(&mut self, seen: &VmSeen, passed: Nanos, hidden: bool, params: &JupiterParams) {
         let place = |task: &TaskId| self.vcpus.iter().position(|vcpu| vcpu.task == *task);
         for (went, did) in self.went.iter_mut().zip(&seen.vcpus) {
@@ -162,7 +164,7 @@ impl Vm {
             if !hidden {
                 went.wakers.extend(turns.wakers.iter().filter_map(place));
             }
-            // Who seems to have woken it then was there by accident.
+            // The task that seems to have woken it then was there by accident.
             went.hidden = hidden && turns.wakeups > 0;
             went.doing = turns.doing;
         }
@@ -280,8 +282,8 @@ impl Vm {
         sum.saturating_mul(1000) / self.vcpus().max(1)
     }
 
-    /// Who wakes its vCPUs. Where hardware hides that, a sibling that seems to have done it may have been
-    /// there by accident.
+    /// What wakes its vCPUs. If hardware hides that, a sibling that seems to have done it may have
+    /// been there by accident.
     pub fn wakers(&self) -> Wakers {
         match self.unseen {
             _ if self.hidden => Wakers::Hidden,
@@ -297,7 +299,7 @@ impl Vm {
         more.saturating_mul(1000) / whole
     }
 
-    /// What it has of what it is entitled to, in fixed point.
+    /// The part of its entitlement that it has, in fixed point.
     pub fn part(&self) -> u32 {
         match self.entitled {
             0 => Claim::NEUTRAL,
@@ -314,7 +316,7 @@ impl Vm {
         let each = self.vcpus.iter().zip(&self.weights).zip(&self.latencies);
         let vcpus = self.vcpus();
         each.map(move |((vcpu, &weight), &latency)| {
-            // Of what it weighs by itself, beside the mean of its siblings.
+            // Relative to what it weighs by itself, and to the mean of its siblings.
             let weight = scaled(weight, self.own, (vcpu.own * vcpus).max(1));
             let share = scaled(weight, self.has, self.entitled.max(1));
             Claimed {
@@ -322,7 +324,7 @@ impl Vm {
                 home: vcpu.home,
                 claim: Claim {
                     share: u32::try_from(share).unwrap_or(u32::MAX).max(1),
-                    // Without DASL no vCPU has one of its own: it is the host's for all.
+                    // Without DASL no vCPU has a latency of its own: all have the host's.
                     latency: if params.dasl { latency } else { 0 },
                     allotment: vcpu.slice,
                 },
@@ -334,10 +336,10 @@ impl Vm {
 }
 
 impl Vcpu {
-    /// What it did in a period of `passed` ns; has it used up its slice? Not if it had none yet, as one that
-    /// has just joined.
+    /// What it did in a period of `passed` ns. Returns whether it has used up its slice; a vCPU
+    /// that has just joined had none yet, and has not.
     fn judge(&mut self, did: &TaskSeen, passed: Nanos, params: &JupiterParams) -> bool {
-        // Of a period that took longer, as much as is a period's.
+        // Scaled to a period if more time has passed.
         let in_a_period = |time| scaled(time, params.period, passed.max(1)).min(params.period);
         let turns = &did.turns;
         (self.used, self.halted) = (in_a_period(did.run), in_a_period(did.wait));

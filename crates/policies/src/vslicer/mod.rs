@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! vSlicer: latency-sensitive VMs get micro slices, and their turn more often (Xu et al.,
-//! "vSlicer: latency-aware virtual machine scheduling via differentiated-frequency CPU slicing", HPDC
-//! 2012). Everybody's share stays what it is.
+//! vSlicer: latency-sensitive VMs get micro slices, and their turn more often (Xu et al., "vSlicer:
+//! latency-aware virtual machine scheduling via differentiated-frequency CPU slicing", HPDC 2012).
+//! The shares stay as they are.
 //!
 //! That is what the abstract says: each such VM is scheduled "more frequently but with a smaller micro time
 //! slice", "without violating the CPU share fairness". To run more often than others with the same share, such a
@@ -36,7 +36,7 @@ impl Default for VSlicerSlices {
     }
 }
 
-/// Short slices for those who do I/O.
+/// Short slices for vCPUs that do I/O.
 #[derive(Clone, Debug, Default)]
 pub struct VSlicer {
     slices: VSlicerSlices,

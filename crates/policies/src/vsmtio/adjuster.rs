@@ -5,13 +5,14 @@
 //! vCPUs hardly differ (small standard deviation), one of them is swapped for one of the core whose mean
 //! rate is furthest away: on both, the vCPU ranked in the middle.
 //!
-//! The paper's "pre-set threshold" is 3 percentage points in the published code. What it leaves open is
-//! read so: the middle of n is rank n/2, rounded down, from 0; the partner's mean must be further away
-//! than twice the threshold; partners are in the same NUMA node and of the same core-scheduling cookie. Who may not
-//! run on the other core is passed over: the middle one is that of the others. Where
-//! the core that is most alike has no such partner, the next one is looked at, since those of other nodes and
-//! cookies have nothing to do with each other. And a swap that leaves the two cores no more mixed than they
-//! were is none: two cores of one vCPU each would swap for ever.
+//! The paper's "pre-set threshold" is 3 percentage points in the published code. Our reading of
+//! what it leaves open: the middle of n is rank n/2, rounded down, from 0; the partner's mean must
+//! be further away than twice the threshold; partners are in the same NUMA node and of the same
+//! core-scheduling cookie. A vCPU that may not run on the other core is passed over: the middle one
+//! is that of the others. If the core whose rates are most alike has no such partner, the next one
+//! is looked at, since cores of other nodes and cookies are independent of it. And there is no swap
+//! that leaves the two cores no more mixed than they were: two cores of one vCPU each would swap
+//! for ever.
 
 use super::rass::FULL;
 use corun_model::TaskId;

@@ -7,12 +7,13 @@
 //! each core has a timeout, and tries every few periods whether 10 % more, or less, serves both: the
 //! CPU-bound vCPUs (instructions per run time) and the I/O-bound ones (retentions per second).
 //!
-//! What the paper leaves open is read so. The base of a comparison is the last sample at the present
-//! timeout. Retentions count however they end: a vCPU that waits retains once, and halts when its time is
-//! up, so that there are as many of them as waits that are over. Counting only those that ended with what
-//! was waited for, a longer timeout would always seem to gain, and rise while less and less is done. A gain
-//! within the noise is none ([`Bounds::margin`]). A core without a vCPU of either kind that can be compared
-//! stays as it is. Where neither direction helps, several times in a row, it is tried less often.
+//! Our reading of what the paper leaves open: The base of a comparison is the last sample at the
+//! present timeout. Retentions count however they end: a vCPU that waits retains once, and halts
+//! when its time is up, so that there are as many retentions as waits that are over. If only
+//! retentions that ended with the awaited event counted, a longer timeout would always seem to
+//! gain, and rise while less and less is done. A gain within the noise does not count
+//! ([`Bounds::margin`]). A core without a vCPU of either kind that can be compared stays as it is.
+//! Where neither direction helps, several times in a row, it is tried less often.
 
 use corun_model::{Nanos, TaskId};
 use std::collections::BTreeMap;
@@ -198,7 +199,8 @@ impl Ltcr {
 pub fn reward(length: Nanos, switches: Nanos, beside_switches: u32) -> [i64; 2] {
     let signed = |time: Nanos| i64::try_from(time).unwrap_or(i64::MAX);
     let lost = switches * u64::from(100 - beside_switches.min(100)) / 100;
-    // Time kept beyond that of the switches is lost for whoever could have used the hardware thread.
+    // Time kept beyond that of the switches is lost for the task that could have used the hardware
+    // thread.
     let unused = length.saturating_sub(switches);
     [
         signed(switches) - signed(length),

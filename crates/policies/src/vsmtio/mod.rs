@@ -10,12 +10,13 @@
 //! needed. Where two CPU-bound vCPUs share a core, cycle accounting says which pairs get along ([`symbiosis`]);
 //! and where all vCPUs of a core are of one class, one is swapped with another core's ([`adjuster`]).
 //!
-//! Who does what: this policy decides, once a period, about classes, cores and timeouts; the dispatcher
-//! holds hardware threads, lends and takes back (`dispatcher/core.h`, `retention.h`).
+//! Division of work: this policy decides, once a period, about classes, cores and timeouts; the
+//! dispatcher holds hardware threads, lends and takes back (`dispatcher/core.h`, `retention.h`).
 //!
-//! A core is never shared across core-scheduling cookies: it belongs to the cookie of those who have their
-//! home there, and the dispatcher gives a hardware thread to nobody beside another cookie
-//! (`dispatcher/cookie.h`). Hosts whose cores do not have two hardware threads are left to plain fair order.
+//! A core is never shared across core-scheduling cookies: it belongs to the cookie of the vCPUs
+//! that have their home there, and the dispatcher gives a hardware thread to no vCPU beside one
+//! with another cookie (`dispatcher/cookie.h`). Hosts whose cores do not have two hardware threads
+//! are left to plain fair order.
 
 pub mod adjuster;
 pub mod calibration;
@@ -192,9 +193,10 @@ impl VsmtIo {
         }
     }
 
-    /// CFS's slice (`sched_slice()`) of a vCPU: those that want its hardware thread have a turn each in the
-    /// latency. Which of a class is next is left to fair order, but for how long matters: who retains its
-    /// context is back only when those of its class have had their turns.
+    /// CFS's slice (`sched_slice()`) of a vCPU: those that want its hardware thread have a turn
+    /// each in the latency. Which vCPU of a class is next is left to fair order, but for how long
+    /// it runs matters: a vCPU that retains its context is back only when the others of its class
+    /// have had their turns.
     fn slice(&self, vcpu: Vcpu) -> Option<Nanos> {
         let core = vcpu.core?;
         let busy = self.on(core).filter(|(_, other)| other.busy);
@@ -213,7 +215,7 @@ impl VsmtIo {
         vcpu.dormant && self.params.retain
     }
 
-    /// What a vCPU's class and core mean for it.
+    /// The plan for a vCPU that follows from its class and core.
     fn told(&self, task: &TaskSeen, cookie: u64) -> TaskPlan {
         let vcpu = self.vcpus.get(&task.task).copied().unwrap_or_default();
         let threads = vcpu.core.map(|core| self.cores.threads(core));
@@ -267,7 +269,7 @@ impl VsmtIo {
         })
     }
 
-    /// What this host does not tell, and what is not done for lack of it.
+    /// Signals that this host does not provide, and what is not done for lack of them.
     fn hidden(&self, told: &Signals) -> Vec<String> {
         let (params, timeout) = (&self.params, time::show(self.params.timeout));
         let missing = [
@@ -305,7 +307,7 @@ impl VsmtIo {
             } else {
                 0
             },
-            // An idle loop does not know of which class its vCPU is.
+            // A guest's idle loop does not know its vCPU's class.
             retention: if self.params.guests { timeout } else { 0 },
             gives_way: self.params.give_way,
             cookies: self.cookies.matter(),
@@ -335,16 +337,16 @@ fn cycles(task: &TaskSeen) -> Option<Cycles> {
     Cycles::of(counted.cycles, counted.base, counted.miss)
 }
 
-/// How many waits of a vCPU ended: each begins with a retention, or would. One that its guest retained for
-/// (`guests`) ends there, or is a halt by then, whose end is a wake-up; one that the host holds a hardware
-/// thread for is a halt from the beginning.
+/// How many waits of a vCPU ended: each begins with a retention, or would. If the guest retained
+/// (`guests`), a wait ends within the retention, or has become a halt by then, whose end is a
+/// wake-up; if the host holds a hardware thread, it is a halt from the beginning.
 fn waits(task: &TaskSeen, guests: bool) -> u64 {
     let within = if guests { task.turns.kept } else { 0 };
     within + task.turns.wakeups
 }
 
-/// How long a vCPU was dormant on pCPUs in the period without having been told, or held for, as far as its
-/// cycles show. A guest that is told (`guests`) tells, too.
+/// How long a vCPU was dormant on pCPUs in the period without having been told to be, and without
+/// being held for, as far as its cycles show. A guest that is told (`guests`) reports it itself.
 fn dormant(task: &TaskSeen, guests: bool) -> Nanos {
     let counted = task.signals.unhalted.filter(|_| !guests);
     counted.map_or(0, |counted| counted.dormant(task.run))

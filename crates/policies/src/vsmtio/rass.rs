@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! RASS, retention aware symbiotic scheduling: who of a core's vCPUs is I/O-bound (vSMT-IO, dissertation
-//! §3.4.3, unbalanced scheduling)?
+//! RASS, retention aware symbiotic scheduling: which of a core's vCPUs are I/O-bound (vSMT-IO,
+//! dissertation §3.4.3, unbalanced scheduling)?
 //!
 //! At the end of each period the vCPUs of a core are ranked by their retention rates, the share of the
 //! period that they spent in retention. From the top on they are I/O-bound, until both classes weigh as
 //! nearly alike as can be; each class has a hardware thread of the core, so that retention beside
 //! computing is the rule. Rates are in ten-thousandths.
 //!
-//! Ties are read so: of equal rates who was I/O-bound stays it; of two cuts that are as near the one
-//! with fewer I/O-bound vCPUs. So a vCPU that is alone on its core is CPU-bound.
+//! Our reading of ties: of vCPUs with equal rates, one that was I/O-bound stays so; of two cuts
+//! that are equally near, the one with fewer I/O-bound vCPUs is taken. So a vCPU that is alone on
+//! its core is CPU-bound.
 
 use corun_model::{Nanos, TaskId};
 
@@ -34,16 +35,17 @@ pub fn rate(retained: Nanos, period: Nanos) -> u32 {
     share as u32
 }
 
-/// How much of its `wait`, ns, a vCPU that was woken so often would have spent in retention with this
-/// timeout. Where the host holds hardware threads it does so for I/O-bound vCPUs only: by what was held
-/// for it, nobody else would ever become one.
+/// How much of its `wait`, ns, a vCPU with this number of wake-ups would have spent in retention
+/// with this timeout. The host holds hardware threads for I/O-bound vCPUs only: by the time that
+/// was held for it, no other vCPU would ever become I/O-bound.
 pub fn hidden(wait: Nanos, wakeups: u64, timeout: Nanos) -> Nanos {
     wait.min(wakeups.saturating_mul(timeout))
 }
 
-/// Does a vCPU retain its context by itself that was `dormant` for so much of its `run` time, ns? Most of it says
-/// so; and from then on, when its turns are as long as the timeout and events come while others have theirs, a
-/// tenth does (our reading: the paper's guests end retentions themselves).
+/// Does a vCPU that was `dormant` for this part of its `run` time, ns, retain its context by
+/// itself? More than half says so. From then on, when its turns are as long as the timeout and
+/// events come during the turns of others, more than a tenth does (our reading: the paper's guests
+/// end retentions themselves).
 pub fn retains(until_now: bool, dormant: Nanos, run: Nanos) -> bool {
     match until_now {
         true => run == 0 || dormant > run / 10,
@@ -51,7 +53,7 @@ pub fn retains(until_now: bool, dormant: Nanos, run: Nanos) -> bool {
     }
 }
 
-/// A weight with what it is compensated for retention: in proportion to the rate.
+/// A weight, compensated for retention in proportion to the rate.
 pub fn compensated(weight: u64, rate: u32) -> u64 {
     weight + weight * u64::from(rate) / u64::from(FULL)
 }
@@ -127,7 +129,7 @@ mod tests {
     fn who_is_known_to_retain_is_known_for_longer() {
         assert!(retains(false, 51, 100) && !retains(false, 50, 100));
         assert!(retains(true, 11, 100) && !retains(true, 10, 100));
-        // Who did not run shows nothing new.
+        // A vCPU that did not run shows nothing new.
         assert!(retains(true, 0, 0) && !retains(false, 0, 0));
     }
 
@@ -139,8 +141,8 @@ mod tests {
     }
 
     proptest! {
-        /// Nobody CPU-bound retains more than anybody I/O-bound, and no other cut divides the weight
-        /// more evenly.
+        /// No CPU-bound vCPU retains more than an I/O-bound one, and no other cut divides the
+        /// weight more evenly.
         #[test]
         fn as_evenly_as_can_be(of in prop::collection::vec((1u64..1000, 0u32..=FULL), 0..12)) {
             let mut all: Vec<Ranked> = of.iter().enumerate().map(vcpu).collect();

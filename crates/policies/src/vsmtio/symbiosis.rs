@@ -2,9 +2,10 @@
 //! Symbiosis by cycle accounting: which CPU-bound vCPUs get along on one core (vSMT-IO, dissertation
 //! §3.4.3)?
 //!
-//! The cycles of a thread per instruction divide into base (B), misses (M) and waiting for units of the
-//! core (W); B, M and the whole are counted while the SMT sibling retains its context, so that nobody
-//! interferes, and W is the rest. How long an instruction takes beside another thread (') is
+//! The cycles of a thread per instruction divide into base (B), misses (M) and waiting for units of
+//! the core (W); B, M and the whole are counted while the SMT sibling retains its context, so that
+//! no other thread interferes, and W is the rest. How long an instruction takes beside another
+//! thread (') is
 //!
 //! ```text
 //! 1.396·B + 0.861·W + 0.277·W·W' + 1.436·M + 0.910·M·M'
@@ -69,7 +70,7 @@ impl Default for Coefficients {
 }
 
 impl Coefficients {
-    /// What `own` takes beside anybody, in hundred-thousandths of the time alone.
+    /// What `own` takes beside any thread, in hundred-thousandths of the time alone.
     pub fn alone(&self, own: Cycles) -> u64 {
         let part = |share: u32, of: u32| u64::from(share) * u64::from(of);
         part(own.base, self.base) + part(own.wait, self.wait) + part(own.miss, self.miss)

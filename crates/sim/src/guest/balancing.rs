@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! How a guest's kernel evens out its runqueues (`rebalance_domains()`, `load_balance()` of Linux' CFS).
 //!
-//! Problem: threads that compute wake nobody and never wait, so that neither wake-ups nor vCPUs that
-//! fall idle move them. Where there are more of them than vCPUs, who shares a vCPU with another one would have half
-//! as much as who has one alone, for ever.
+//! Problem: threads that compute wake no others and never wait, so that neither wake-ups nor vCPUs
+//! that fall idle move them. If there are more of them than vCPUs, a thread that shares a vCPU
+//! would have half as much as one that has a vCPU alone, for ever.
 //!
 //! - A *busy* vCPU looks for a longer runqueue every so often, and takes what evens the two out; one thread at
 //!   least, so that it is another one's turn to be alone (`fix_small_imbalance()`).
@@ -11,9 +11,10 @@
 //!   (`nohz_balancer_kick()`).
 //! - One that is *about to idle* takes a thread itself, without being asked ([`Vm::pull`]).
 //!
-//! A thread's load is the share of time for which it could run, lately ([`Average`](crate::sched::fair::Average)), so that
-//! those who often sleep are not moved for every sleep of others. vCPUs count as sharing one cache.
-//! Simplified: all threads weigh the same, balancing takes no time, and who ran a moment ago goes like any other.
+//! A thread's load is the share of time for which it could run, lately
+//! ([`Average`](crate::sched::fair::Average)), so that threads that often sleep are not moved for
+//! every sleep of others. vCPUs count as sharing one cache. Simplified: all threads weigh the same,
+//! balancing takes no time, and a thread that ran a moment ago is moved like any other.
 
 use super::vm::Vm;
 use crate::host::Host;

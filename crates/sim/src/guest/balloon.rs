@@ -9,8 +9,8 @@
 //! the vCPU has no claim to its pCPU; then the computing goes on. That the credit is kept for the
 //! sleeper is the host scheduler's affair: Xen's Credit does so, CFS up to half a latency.
 //!
-//! Which programs are I/O-bound its administrator says (its code has their names); here the threads are that
-//! read or write, or take messages from a port (`request`).
+//! The administrator says which programs are I/O-bound (its code has their names); here the threads
+//! that read or write are, and those that take messages from a port (`request`).
 
 use super::Timer;
 use super::interrupts::Interrupt;

@@ -48,10 +48,10 @@ pub(super) struct Image {
     pub served: Served,
 }
 
-/// Who does a request's work in the host.
+/// What does a request's work in the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Served {
-    /// Nobody who needs a pCPU: it only takes time.
+    /// Nothing that needs a pCPU: it only takes time.
     Passing,
     /// An emulator.
     Emulated,

@@ -4,11 +4,11 @@
 //! Problem: two threads that receive from each other before either sends look like work and are
 //! none; a run with them shows an idle VM and says nothing.
 //!
-//! How: every thread goes through its program once, as if all that can be waited for came as soon as
-//! somebody who gets there provides it: an item, a signal, everybody else at the barrier. Rounds of
-//! loops do the same again, and sending never blocks here, so whoever does not get through waits for
-//! ever on any host; who does get through may still wait, if chance has it. Each operation is looked
-//! at once.
+//! How: every thread goes through its program once, as if all that can be waited for came as soon
+//! as a thread that gets there provides it: an item, a signal, the other parties of a barrier.
+//! Rounds of loops do the same again, and sending never blocks here, so a thread that does not get
+//! through waits for ever on any host; one that does get through may still wait, by chance. Each
+//! operation is looked at once.
 
 use crate::workload::{Code, Op};
 use std::collections::{HashMap, HashSet};
@@ -73,7 +73,7 @@ struct Walk<'a> {
     met: HashSet<Need>,
     /// Threads that have yet to come to each barrier.
     missing: HashMap<Need, usize>,
-    /// Who has come to which.
+    /// Which threads have come to which barrier.
     arrived: HashSet<(usize, Need)>,
     waiting: HashMap<Need, Vec<usize>>,
 }
@@ -97,7 +97,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The thread goes as far as it gets, and so do those who waited for what it does on its way.
+    /// The thread goes as far as it gets, and so do threads that waited for what it does on its
+    /// way.
     fn go_on(&mut self, thread: usize) {
         let mut ready = vec![thread];
         while let Some(thread) = ready.pop() {

@@ -2,7 +2,7 @@
 //! Condition variables, as `pthread_cond_wait` has them on futexes.
 //!
 //! A waiter lets its mutex go (if it has one) and leaves its vCPU in one step. A signal wakes the
-//! one that waits longest and is lost if none does; whoever was woken takes the mutex again before
+//! one that waits longest and is lost if none does; the woken thread takes the mutex again before
 //! it goes on, and may have to wait for that, too.
 
 use super::thread::Doing;

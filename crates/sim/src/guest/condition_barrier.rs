@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Barriers that a program makes of a mutex and a condition variable.
 //!
-//! Problem: who waits at such a barrier is not woken with all others. `pthread_cond_broadcast` of
-//! glibc up to 2.24 wakes the first waiter and moves the rest to the mutex's futex
+//! Problem: threads that wait at such a barrier are not all woken at once. `pthread_cond_broadcast`
+//! of glibc up to 2.24 wakes the first waiter and moves the rest to the mutex's futex
 //! (`FUTEX_CMP_REQUEUE`), whence each is woken when the one before it has had the mutex and lets it
-//! go. So leaving a barrier takes as many wake-ups one after the other as threads were blocked, each
-//! of a vCPU that has to get its pCPU first.
+//! go. So leaving a barrier takes as many wake-ups one after the other as threads were blocked,
+//! each of a vCPU that has to get its pCPU first.
 //!
 //! Two kinds, by whether a statement says how long it spins:
 //!
 //! - without: the barrier of SPLASH-2's macros (`c.m4` with `pthread_cond_wait`): a counter, and the
 //!   last one broadcasts;
 //! - with: PARSEC's (`parsec_barrier.cpp`): a waiter looks at a flag for so long before it blocks,
-//!   and nobody enters again before all have left: the last one to leave broadcasts, too.
+//!   and no thread enters again before all have left: the last one to leave broadcasts, too.
 //!
-//! Left out: how long the mutex is held, a few instructions and the call that wakes; who has come
-//! first at it; and that PARSEC's spinners wait for it by `pthread_mutex_trylock` in a loop.
+//! Left out: how long the mutex is held, a few instructions and the call that wakes; which thread
+//! has come first at it; and that PARSEC's spinners wait for it by `pthread_mutex_trylock` in a
+//! loop.
 
 use super::thread::Doing;
 use super::vm::{Flow, Vm};
@@ -38,7 +39,7 @@ pub(super) enum Meeting {
 #[derive(Debug)]
 pub(super) struct ConditionBarrier {
     parties: usize,
-    /// May nobody enter before all have left?
+    /// Must all leave before any may enter again?
     two_phases: bool,
     /// Arrived and, with two phases, not left.
     inside: usize,
@@ -151,7 +152,7 @@ impl Vm {
         }
     }
 
-    /// The flag has changed: who spins sees it, and of who is blocked the first is woken.
+    /// The flag has changed: spinning threads see it, and the first of the blocked ones is woken.
     fn open_barrier(&mut self, host: &mut Host, vcpu: u32, barrier: u32) {
         let slot = &mut self.condition_barriers[barrier as usize];
         let spinning = std::mem::take(&mut slot.spinning);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The host's disks among the guests: who has which image where, and the timers between disks and
-//! VMs.
+//! The host's disks among the guests: which VM has which image where, and the timers between disks
+//! and VMs.
 
 use super::block::{Image, Served};
 use super::tell_disk::Trip;

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Work that one thread does for all who have come until it begins, such as RocksDB's write groups.
+//! Work that one thread does for all threads that have come until it begins, such as RocksDB's
+//! write groups.
 //!
-//! Who comes first leads. Who comes while it works waits, spinning and then blocked; when the
-//! work is done, the first of these leads next, for all that are there when it begins
-//! (`JoinBatchGroup()`, `EnterAsBatchGroupLeader()`, `AwaitState()` and `ExitAsBatchGroupLeader()` of
-//! db/write_thread.cc). What a leader does is no longer for being done for more. In timelines a wait is one
-//! for a mutex of that name.
+//! The thread that comes first leads. A thread that comes while it works waits, spinning and then
+//! blocked; when the work is done, the first of these leads next, for all that are there when it
+//! begins (`JoinBatchGroup()`, `EnterAsBatchGroupLeader()`, `AwaitState()` and
+//! `ExitAsBatchGroupLeader()` of db/write_thread.cc). The leader's work takes no longer if it is
+//! done for more threads. In timelines a wait is one for a mutex of that name.
 //!
-//! For how long is worth spinning is learned, as `AwaitState()` does: everybody looks for a microsecond, and then
-//! yields and looks for as long as the program says, if that has been enough more often than not. Yielding to another
-//! thread of the same vCPU is slow, and three slow yields are enough to block; here who has another thread beside it
-//! when it comes blocks at once.
+//! For how long is worth spinning is learned, as `AwaitState()` does: every thread looks for a
+//! microsecond, and then yields and looks for as long as the program says, if that has been enough
+//! more often than not. Yielding to another thread of the same vCPU is slow, and three slow yields
+//! are enough to block; here a thread that shares its vCPU with another one when it comes blocks at
+//! once.
 
 use super::thread::Doing;
 use super::vm::{Flow, Vm};
@@ -30,11 +32,11 @@ const CREDIT: i32 = 131_072;
 /// A group in the run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Group {
-    /// Who does the work, or is about to.
+    /// The thread that does the work, or is about to.
     leader: Option<u32>,
-    /// For whom beside itself.
+    /// The other threads that it does the work for.
     members: Vec<u32>,
-    /// Who has come since it began.
+    /// Threads that have come since it began.
     coming: Vec<u32>,
     /// Not negative: spinning has been enough more often than not.
     credit: i32,
@@ -135,7 +137,8 @@ impl Vm {
         Flow::Again
     }
 
-    /// The leader has done the work: those that it was for go on, and the first of those who have come since leads.
+    /// The leader has done the work: those that it was for go on, and the first of the threads that
+    /// have come since leads.
     pub(super) fn leave_group(&mut self, host: &mut Host, vcpu: u32, group: u32) {
         let slot = &mut self.groups[group as usize];
         slot.leader = (!slot.coming.is_empty()).then(|| slot.coming.remove(0));

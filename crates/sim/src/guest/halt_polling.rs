@@ -8,12 +8,12 @@
 //! it. It polls only while its pCPU has no other task (`single_task_running`), hence hardly ever on
 //! an overcommitted host; the dissertation's *enhanced* form (§3.6.1) lifts that rule.
 //!
-//! Whoever the scheduler puts in its place, a vCPU that is polled for does not stay ready: it has
-//! nothing to run. The poll ends when the scheduler wants the pCPU (`need_resched()`, since 5.13) and
-//! the vCPU blocks, so that its wake-up is a wake-up like others. Before 5.13 the loop looked at
-//! `single_task_running()` and the time only: without the first, as in the enhanced form, a kernel that does
-//! not preempt itself (`CONFIG_PREEMPT_VOLUNTARY`, as servers have) polls to the end, and schedules
-//! then ([`HaltPollParams::to_end`]).
+//! Whatever task the scheduler puts in its place, a vCPU that is polled for does not stay ready: it
+//! has nothing to run. The poll ends when the scheduler wants the pCPU (`need_resched()`, since
+//! 5.13) and the vCPU blocks, so that its wake-up is a wake-up like others. Before 5.13 the loop
+//! looked at `single_task_running()` and the time only: without the first, as in the enhanced form,
+//! a kernel that does not preempt itself (`CONFIG_PREEMPT_VOLUNTARY`, as servers have) polls to the
+//! end, and schedules then ([`HaltPollParams::to_end`]).
 
 use corun_model::Nanos;
 use corun_model::time::US;

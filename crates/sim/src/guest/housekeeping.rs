@@ -31,8 +31,9 @@ impl Default for HousekeepingParams {
     }
 }
 
-/// What threads of VMs begin within unless a scenario says otherwise, ns: so much more than any scheduler's turn
-/// that it is chance who is where in its turn, as on a host that has been on for hours.
+/// What threads of VMs begin within unless a scenario says otherwise, ns: so much more than any
+/// scheduler's turn that it is chance where in its turn each thread is, as on a host that has been
+/// on for hours.
 pub const STAGGER: Nanos = 200 * MS;
 
 /// Names of these tasks begin with this; their pCPU's number follows. No name in a scenario has a slash.

@@ -54,7 +54,7 @@ pub(super) struct IdleState {
     halted_at: Option<Nanos>,
     /// How long KVM polls for it.
     window: PollWindow,
-    /// Somebody else is to have the pCPU, as soon as the poll is over (`need_resched()`).
+    /// Another task is to have the pCPU, as soon as the poll is over (`need_resched()`).
     wanted: bool,
     timer: Option<EventId>,
 }
@@ -184,7 +184,8 @@ impl Vm {
         }
     }
 
-    /// The poll has caught its wake-up: who wanted the pCPU meanwhile has it before the guest goes on.
+    /// The poll has caught its wake-up: a task that wanted the pCPU meanwhile has it before the
+    /// guest goes on.
     fn give_way(&mut self, host: &mut Host, vcpu: u32) {
         let slot = &mut self.vcpus[vcpu as usize];
         if std::mem::take(&mut slot.idle_state.wanted)
@@ -226,7 +227,8 @@ impl Vm {
         let Some(idling) = slot.idle_state.idling else {
             return true;
         };
-        // A thread that has halted for a lock is none that idles: who waits behind it calls nobody.
+        // A thread that has halted for a lock does not idle: a thread that waits behind it makes no
+        // call.
         let waits = slot.current.is_none() && !slot.queue.is_empty();
         let called = !slot.pending.is_empty() || waits;
         match idling {

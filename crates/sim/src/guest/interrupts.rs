@@ -118,7 +118,7 @@ impl Vm {
                 Interrupt::Heartbeat => self.heartbeat(host, vcpu),
             }
         }
-        // Nobody interrupts itself, so the (empty) list goes back with its memory.
+        // No vCPU interrupts itself, so the (empty) list goes back with its memory.
         self.vcpus[vcpu as usize].pending = list;
     }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Makes VMs ready to run from what a scenario says, with the checks that need all programs of a
-//! VM: who receives what nobody sends, barriers of one, circles, locks taken in opposite orders.
+//! VM: threads that receive what none sends, barriers of one, circles, locks taken in opposite
+//! orders.
 
 use super::agent::{Agent, Migrater};
 use super::barrier::{Barrier, SpinBarrier};
@@ -292,7 +293,7 @@ impl<'a> Linker<'a> {
         self.check_order()
     }
 
-    /// Nobody waits for what nobody can get to.
+    /// No thread waits for what no thread can reach.
     fn check_circles(&self) -> Linked<()> {
         let stuck = circles::stuck(&self.codes);
         if stuck.is_empty() {
@@ -333,7 +334,7 @@ impl<'a> Linker<'a> {
         format!("`{keyword} {}`", table[index as usize])
     }
 
-    /// Who waits for a signal that nobody gives waits for ever.
+    /// A thread that waits for a signal that no thread gives waits for ever.
     fn check_conditions(&self) -> Linked<()> {
         for (index, name) in self.names.conditions.iter().enumerate() {
             let index = index as u32;
@@ -348,7 +349,7 @@ impl<'a> Linker<'a> {
         Ok(())
     }
 
-    /// Those who read or write have a disk, and their image has room for it and for logs.
+    /// Threads that read or write have a disk, and their image has room for it and for logs.
     fn check_disk(&self) -> Linked<()> {
         let accesses = self.codes.iter().enumerate();
         let accesses = accesses.filter_map(|(thread, code)| Some((thread, code.largest_access()?)));

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Logs that several threads of a VM append to, such as a database's write-ahead log.
 //!
-//! One of them writes at a time. Who comes meanwhile waits, blocked, until that is on the disk; then
-//! the first of those writes for all that are there when it begins (group commit). So does
-//! PostgreSQL: `XLogFlush()` takes WALWriteLock, sees whether its record has got to the disk
-//! meanwhile, and if not writes all that has been inserted so far (src/backend/access/transam/xlog.c).
-//! No thread but those that append is needed, and each writes on the vCPU that it has.
+//! One of them writes at a time. A thread that comes meanwhile waits, blocked, until that is on the
+//! disk; then the first of those writes for all that are there when it begins (group commit). So
+//! does PostgreSQL: `XLogFlush()` takes WALWriteLock, sees whether its record has got to the disk
+//! meanwhile, and if not writes all that has been inserted so far
+//! (src/backend/access/transam/xlog.c). No thread but those that append is needed, and each writes
+//! on the vCPU that it has.
 
 use super::access::PIECE;
 use super::block::Block;
@@ -23,13 +24,13 @@ pub(super) struct Log {
     size: u64,
     /// Where it ends; places only grow, on the disk they go round and round.
     at: u64,
-    /// Who writes, or was woken to do so.
+    /// The thread that writes, or was woken to do so.
     writer: Option<u32>,
     /// Has it begun?
     writing: bool,
-    /// Whose bytes it writes beside its own.
+    /// The threads whose bytes it writes beside its own.
     group: Vec<u32>,
-    /// Who comes meanwhile, and how many bytes of it.
+    /// Threads that come meanwhile, and how many bytes each has.
     waiters: VecDeque<(u32, u64)>,
 }
 
@@ -95,7 +96,7 @@ impl Vm {
         self.end_call(host, thread, file, bytes);
     }
 
-    /// The writer of a log issues its bytes and those of all who wait.
+    /// The writer of a log issues its bytes and those of all waiting threads.
     fn write_log(
         &mut self,
         host: &mut Host,
@@ -117,8 +118,8 @@ impl Vm {
         self.block(host, vcpu, thread, Doing::Off);
     }
 
-    /// The writer's write is over: those that it wrote for go on, and the first of those who came
-    /// meanwhile writes next.
+    /// The writer's write is over: those that it wrote for go on, and the first of the threads that
+    /// came meanwhile writes next.
     fn hand_on(&mut self, host: &mut Host, vcpu: u32, log: u32) {
         let Some(block) = &mut self.block else { return };
         let state = &mut block.logs[log as usize];

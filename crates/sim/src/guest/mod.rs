@@ -2,7 +2,7 @@
 //! Modelled guests: VMs whose kernels schedule threads over vCPUs that come and go.
 //!
 //! Problem: what co-scheduling papers fight (lock-holder preemption, spinning, barriers that wait
-//! for a descheduled vCPU, interrupts that nobody takes) arises between two schedulers. So each VM
+//! for a descheduled vCPU, interrupts that are not taken) arises between two schedulers. So each VM
 //! has a kernel of its own here: a runqueue per vCPU, ticks, wake-ups and IPIs ([`GuestParams`]),
 //! and threads that execute [programs](crate::workload). A vCPU makes progress only while the host
 //! runs it; nothing else happens in the guest on a descheduled vCPU.
@@ -144,8 +144,7 @@ impl Guests {
 
     /// The same on a host with disks and a network, and with the clients at its other end.
     ///
-    /// # Errors
-    /// As [`Guests::with_disks`]; ports that nobody serves or uses.
+    /// # Errors As [`Guests::with_disks`]; ports that no program serves or uses.
     pub fn with_devices(
         vms: Vec<VmSpec>,
         host_tasks: Vec<HostTaskSpec>,

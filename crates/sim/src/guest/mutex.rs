@@ -2,8 +2,8 @@
 //! Blocking locks: a futex-based mutex.
 //!
 //! A waiter leaves its vCPU. The releaser frees the lock and wakes the first waiter, which tries
-//! again when it runs; somebody else may have taken the lock by then, as with Linux futexes. Then it
-//! waits again, in front.
+//! again when it runs; another thread may have taken the lock by then, as with Linux futexes. Then
+//! it waits again, in front.
 
 use super::thread::Doing;
 use super::vm::Vm;

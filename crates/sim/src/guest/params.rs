@@ -96,7 +96,7 @@ pub struct GuestParams {
     /// By how many times KVM widens that with each such exit, 1–100, until the vCPU is scheduled anew
     /// (`ple_window_grow`: 2 since Linux 3.18). 1: fixed, as before, and as Xen has it.
     pub ple_grow: u32,
-    /// Whom KVM lets go first then. As since Linux 5.13.
+    /// Which vCPUs KVM lets go first then. As since Linux 5.13.
     pub ple_favours: PleFavours,
     /// Which vCPU gets a disk's interrupts. The issuer: QEMU since 5.2.
     pub block_irq: BlockIrq,

@@ -15,7 +15,7 @@ use corun_model::{Nanos, time::SEC};
 /// `sd->imbalance_pct` where a cache is shared, of which half counts at wake-ups.
 const SLACK: u64 = 100 + (117 - 100) / 2;
 
-/// Whom a thread wakes: the last one, and how often that changed, halved every second.
+/// The threads that a thread wakes: the last one, and how often that changed, halved every second.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Wakes {
     last: Option<u32>,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Bounded queues between threads: pipes, sockets, work lists.
 //!
-//! Each item put in wakes one receiver, each item taken out one sender; who is woken tries again
-//! when it runs and waits again if somebody was faster.
+//! Each item put in wakes one receiver, each item taken out one sender; a woken thread tries again
+//! when it runs and waits again if another one was faster.
 
 use super::thread::Doing;
 use super::vm::Vm;

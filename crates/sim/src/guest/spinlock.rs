@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Kernel spin locks of three kinds ([`LockKind`]).
 //!
-//! Who holds or wants one is not preempted by the guest, but the host knows nothing of that: a
-//! holder, or the next in line, may lose its pCPU, and the others burn theirs spinning. A waiter
-//! notices that it has got a lock only while its vCPU runs; that ends its wait.
+//! A thread that holds or wants one is not preempted by the guest, but the host knows nothing of
+//! that: a holder, or the next in line, may lose its pCPU, and the others burn theirs spinning. A
+//! waiter notices that it has got a lock only while its vCPU runs; that ends its wait.
 //!
 //! All acquisitions are counted; waits are recorded for those that found the lock taken.
 //!
-//! Paravirtual locks are Linux' hybrid of a queue and test-and-set (`kernel/locking/qspinlock_paravirt.h` since
-//! 4.15). While the first in line spins it has the pending bit set, and who comes queues. When it has spun for so
-//! long that it halts it clears the bit: from then on who comes spins outside the queue, for as long as it takes,
-//! and takes the lock when it is free (`pv_hybrid_queued_unfair_trylock()`), until the first is back, or nobody is
-//! in the queue. The bit tells nothing of the first one's vCPU: if that loses its pCPU while it spins, the lock is
-//! nobody's until it has one again. Left out: who halts at once because the one before it has (`pv_wait_early()`).
+//! Paravirtual locks are Linux' hybrid of a queue and test-and-set
+//! (`kernel/locking/qspinlock_paravirt.h` since 4.15). While the first in line spins it has the
+//! pending bit set, and newcomers queue. When it has spun for so long that it halts it clears the
+//! bit: from then on newcomers spin outside the queue, for as long as it takes, and take the lock
+//! when it is free (`pv_hybrid_queued_unfair_trylock()`), until the first is back, or the queue is
+//! empty. The bit tells nothing of the first one's vCPU: if that loses its pCPU while it spins, no
+//! thread has the lock until it has one again. Left out: threads that halt at once because the one
+//! before them has (`pv_wait_early()`).
 
 use super::LockKind;
 use super::interrupts::Interrupt;
@@ -34,7 +36,7 @@ pub(super) struct SpinLock {
     waiters: VecDeque<u32>,
     /// Paravirtual: has the first waiter begun to spin, and not halted since?
     pending: bool,
-    /// Paravirtual: who spins without having queued.
+    /// Paravirtual: threads that spin without having queued.
     stealers: VecDeque<u32>,
     /// Chooses among test-and-set spinners.
     rng: Rng,
@@ -66,14 +68,14 @@ impl SpinLock {
         assert!(!self.pending || !self.waiters.is_empty());
     }
 
-    /// All who want it, and whether they do without having queued.
+    /// All threads that want it, and whether they do without having queued.
     #[cfg(debug_assertions)]
     fn spinners(&self) -> impl Iterator<Item = (u32, bool)> {
         let queued = self.waiters.iter().map(|waiter| (*waiter, false));
         queued.chain(self.stealers.iter().map(|stealer| (*stealer, true)))
     }
 
-    /// Is there a queue whose first does not spin? Then who comes need not queue.
+    /// Is there a queue whose first does not spin? Then newcomers need not queue.
     fn may_be_stolen(&self) -> bool {
         !self.waiters.is_empty() && !self.pending
     }
@@ -156,7 +158,7 @@ impl Vm {
         false
     }
 
-    /// Who spins outside the queue joins it.
+    /// A thread that spins outside the queue joins it.
     fn queue_up(&mut self, thread: u32, lock: u32) {
         let slot = &mut self.locks[lock as usize];
         slot.stealers.retain(|stealer| *stealer != thread);
@@ -166,8 +168,8 @@ impl Vm {
         self.dirty.push(state.vcpu);
     }
 
-    /// A paravirtual lock is not to be stolen any more: those who spin for that see it at once, in the order of
-    /// their coming, the others when they run.
+    /// A paravirtual lock is not to be stolen any more: spinning threads on running vCPUs see it at
+    /// once, in the order of their coming, the others when they run.
     fn stop_stealing(&mut self, host: &Host, lock: u32) {
         for stealer in self.locks[lock as usize].stealers.clone() {
             if self.spins_now(host, stealer) {
@@ -217,7 +219,7 @@ impl Vm {
         true
     }
 
-    /// Who spins outside the queue has the lock.
+    /// A thread that spins outside the queue gets the lock.
     fn steal(&mut self, thread: u32, lock: u32) -> bool {
         let slot = &mut self.locks[lock as usize];
         slot.stealers.retain(|stealer| *stealer != thread);
@@ -266,8 +268,8 @@ impl Vm {
         self.dirty.push(state.vcpu);
     }
 
-    /// The first waiter gets a paravirtual lock if it spins; if it has halted it is kicked, and until it
-    /// spins again one who does outside the queue has the lock.
+    /// The first waiter gets a paravirtual lock if it spins; if it has halted it is kicked, and
+    /// until it spins again a thread that spins outside the queue gets the lock.
     fn pass_or_kick(&mut self, host: &mut Host, vcpu: u32, lock: u32) {
         let Some(&first) = self.locks[lock as usize].waiters.front() else {
             return;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Whom a vCPU that spins yields to.
+//! Which vCPU a spinning vCPU yields to.
 //!
-//! A vCPU that spins in its kernel waits for what a sibling does: it releases a lock, or flushes its
-//! TLB. If the CPU notices (a pause-loop exit), KVM looks for a sibling that wants a pCPU and has none,
-//! and has the scheduler let that go first (`kvm_vcpu_on_spin()` since Linux 4.14): in turn,
-//! beginning behind the last one that was favoured. Those are passed over who
+//! A vCPU that spins in its kernel waits for what a sibling does: it releases a lock, or flushes
+//! its TLB. If the CPU notices (a pause-loop exit), KVM looks for a sibling that wants a pCPU and
+//! has none, and has the scheduler let that go first (`kvm_vcpu_on_spin()` since Linux 4.14): in
+//! turn, beginning behind the last one that was favoured. Siblings are passed over that
 //!
-//! - were preempted in user mode, where nobody holds a kernel's lock;
+//! - were preempted in user mode, where no thread holds a kernel's lock;
 //! - halted and were woken, or have an interrupt to take, if the host's kernel does not look at that
 //!   ([`PleFavours`]);
 //! - gave their pCPU up in the same way, being spinners themselves, every other time
@@ -21,15 +21,16 @@ use corun_model::TaskId;
 /// Siblings that KVM tries in vain before it leaves it at that.
 const TRIES: u32 = 3;
 
-/// Whom KVM lets go first when a vCPU spins, by the first Linux that does so (`virt/kvm/kvm_main.c`).
+/// Which vCPUs KVM lets go first when a vCPU spins, by the first Linux that does so
+/// (`virt/kvm/kvm_main.c`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PleFavours {
-    /// Who was preempted in its kernel: `vcpu->preempted` is set only of those who did not halt
-    /// (`kvm_sched_out()`). Since 4.14, which was the first to look at the mode.
+    /// vCPUs that were preempted in their kernel: `vcpu->preempted` is set only for vCPUs that did
+    /// not halt (`kvm_sched_out()`). Since 4.14, which was the first to look at the mode.
     Preempted,
-    /// Who halted and was woken since, too, whatever its mode: `vcpu->ready`, since 5.3.
+    /// Also vCPUs that halted and were woken since, whatever their mode: `vcpu->ready`, since 5.3.
     Woken,
-    /// Who was preempted in user mode with an interrupt to take, too
+    /// Also vCPUs that were preempted in user mode with an interrupt to take
     /// (`kvm_arch_dy_has_pending_interrupt()`). Since 5.13.
     Interrupted,
 }
@@ -55,7 +56,7 @@ pub(super) enum Yielding {
 }
 
 impl Vcpu {
-    /// Is it its turn? If it spun, whoever comes next sees it otherwise.
+    /// Is it its turn? If it spun, the answer alternates.
     fn take_turn(&mut self) -> bool {
         let (eligible, next) = match self.yielding {
             Yielding::No => (true, Yielding::No),

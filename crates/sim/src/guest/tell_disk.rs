@@ -8,7 +8,7 @@ use corun_model::VmId;
 /// A VM has one disk.
 const DEVICE: u32 = 0;
 
-/// A request on its way: its VM and its number there, which nobody else has meanwhile.
+/// A request on its way: its VM and its number there, which no other request has meanwhile.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Trip {
     pub vm: u32,

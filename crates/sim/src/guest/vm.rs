@@ -219,7 +219,7 @@ impl Vm {
         let work = progress.saturating_sub(slot.booked);
         slot.booked = progress;
         if slot.idle_state.idling.is_some() {
-            // What passes while it idles is nobody's work.
+            // What passes while it idles is no thread's work.
             self.stats.idling += work;
             return;
         }

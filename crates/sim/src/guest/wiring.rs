@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Connects ports of programs with clients and with other VMs, with the checks that need both: a
-//! port that nobody serves, a client that nobody answers.
+//! port that no program serves, a client that none answers.
 
 use super::net::Endpoint;
 use super::{GuestError, Guests};
@@ -360,8 +360,8 @@ impl Wiring<'_> {
         }
     }
 
-    /// A port of another VM that takes requests and is likely to be meant by who calls on the port `name`: it has
-    /// the same name, or nothing calls it yet.
+    /// A port of another VM that takes requests and is likely to be meant by a caller of the port
+    /// `name`: it has the same name, or nothing calls it yet.
     fn somebody_called(&self, by: VmId, name: &str) -> Option<String> {
         let others = (0..self.guests.vms.len())
             .map(VmId::from)
@@ -384,7 +384,8 @@ impl Wiring<'_> {
         Some(format!("{}:{port}", self.guests.infos[vm.index()].name))
     }
 
-    /// Every port is connected, and who answers or waits has something to answer or wait for.
+    /// Every port is connected, and threads that answer or wait have something to answer or wait
+    /// for.
     fn check_ports(&self) -> Wired<()> {
         for (vm, known) in self.guests.vms.iter().enumerate() {
             let subject = format!("VM {}", self.guests.infos[vm].name);

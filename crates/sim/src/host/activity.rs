@@ -42,7 +42,7 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// Of an owner who has said nothing of its work yet.
+    /// Of an owner that has not described its work yet.
     pub fn new(owner: u32) -> Self {
         Self {
             owner,

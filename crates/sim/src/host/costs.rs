@@ -22,8 +22,9 @@ pub struct Costs {
     /// What a preempted task loses beside the switch: from leaving its guest until the switch it
     /// counts as running and does nothing. Paid when it runs again.
     pub preemption: Nanos,
-    /// How late ticks and the timers that end slices may come, evenly from 0. It matters little but
-    /// where tasks compute all the time: there it decides who is behind, and so, who is next.
+    /// How late ticks and the timers that end slices may come, evenly from 0. It matters little,
+    /// except if tasks compute all the time: then it decides which task is behind, and so, which is
+    /// next.
     pub timer: Nanos,
 }
 

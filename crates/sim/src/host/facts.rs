@@ -63,7 +63,7 @@ impl Host {
     /// How long a guest that retains its context by itself may do so on the pCPU that `task` has, ns.
     pub fn retention_limit(&self, task: TaskId) -> Nanos {
         let cpu = self.tasks[task.index()].running_on();
-        // Both hardware threads of a core are never retained while somebody waits there
+        // Both hardware threads of a core are never retained while a task waits there
         // (dispatcher/retention.h, where the host holds them).
         let both = |cpu: PcpuId| self.beside_retention(cpu) && self.core_waits(cpu);
         let gives_way = |cpu: PcpuId| self.cpus[cpu.index()].gives_way && !self.is_alone(task);

@@ -2,9 +2,9 @@
 //! Idle states (C-states) of the cores, and the governor that chooses them.
 //!
 //! Problem: a core without a task is put to sleep, and the deeper it sleeps the longer it takes to
-//! wake: 2 to some 100 us on Intel's servers. Who wakes up there waits for that, and where threads are
-//! woken one after the other each waits for all before it. How deep a core sleeps depends on how long
-//! it is expected to, so it cannot be one number.
+//! wake: 2 to some 100 us on Intel's servers. A task that wakes up there waits for that, and if
+//! threads are woken one after the other each waits for all before it. How deep a core sleeps
+//! depends on how long it is expected to, so it cannot be one number.
 //!
 //! The governor is Linux' *menu* (drivers/cpuidle/governors/menu.c): the deepest state whose target
 //! residency is not beyond the time that the core is expected to be idle. That is the less of two

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The modelled host: pCPUs, tasks, the clock, and what goes on between them.
 //!
-//! `Host` knows facts only: who runs where since when, what work is under way. Who *should* run is
-//! the business of a [`HostScheduler`](crate::sched::HostScheduler), what tasks *want* that of a
-//! [`Load`](crate::load::Load). Both act on the host through its methods; what concerns the other
-//! one (a task blocks, a task wakes) is kept as an order until the caller has returned, so that
-//! neither is called while it is at work.
+//! `Host` knows facts only: which task runs where since when, what work is under way. Which one
+//! *should* run is the business of a [`HostScheduler`](crate::sched::HostScheduler), what tasks
+//! *want* that of a [`Load`](crate::load::Load). Both act on the host through its methods; what
+//! concerns the other one (a task blocks, a task wakes) is kept as an order until the caller has
+//! returned, so that neither is called while it is at work.
 //!
 //! Work and time differ: a load orders work in ns of undisturbed progress; the host turns it into
 //! time, with the cost of the switch before it, at the pace that the hardware allows.
@@ -119,7 +119,7 @@ struct Pcpu {
     switched_ordered: bool,
     /// How long guests may retain their contexts here by themselves, ns.
     retention: Nanos,
-    /// Does that end for whoever wants to run there?
+    /// Does that end for any task that wants to run there?
     gives_way: bool,
 }
 
@@ -127,7 +127,7 @@ struct Pcpu {
 #[derive(Debug, Default)]
 struct VmMeters {
     /// Waits that began with a wake-up, and those that began with losing a pCPU. Apart, because a
-    /// time then is counted once at a switch; whoever wants all waits adds the two up.
+    /// time then is counted once at a switch; the sum of both is all waits.
     wakeups: Waits,
     losses: Waits,
     /// Times on a pCPU that ended though the vCPU still wanted it.

@@ -7,9 +7,9 @@
 //! nothing.
 //!
 //! So what happens within one moment is counted: events, orders of loads, and statements of guests'
-//! programs. After [`MOST`] of them it is written down who does what; a little later the run is given up
-//! with [`Standstill`], which says it. All is counted in the order in which it happens, so the same run
-//! stops at the same place.
+//! programs. After [`MOST`] of them it is written down what does them; a little later the run is
+//! given up with [`Standstill`], which says it. All is counted in the order in which it happens, so
+//! the same run stops at the same place.
 
 use super::{Event, Host, Order};
 use corun_model::time::SEC;
@@ -20,9 +20,9 @@ use std::fmt;
 /// So much may happen in one moment. The largest hosts (4096 vCPUs that all start, are woken or look about
 /// at the same time) need some tens of thousands.
 pub const MOST: u64 = 10_000_000;
-/// Of so much more it is written down who does it.
+/// For how many more of them it is written down what does them.
 const WITNESSED: u64 = 1_000;
-/// Of so many it is said.
+/// How many of these are named.
 const NAMED: usize = 3;
 
 /// Something that happens.
@@ -101,7 +101,8 @@ impl Moment {
 pub struct Standstill {
     /// When that was, ns since the run began.
     pub at: Nanos,
-    /// Who did what there in the end, and how often of [`Standstill::witnessed`] times.
+    /// What was done there in the end and by what, and how often of [`Standstill::witnessed`]
+    /// times.
     pub busiest: Vec<(String, u64)>,
     /// How many of the last happenings were looked at.
     pub witnessed: u64,

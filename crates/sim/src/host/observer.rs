@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Watching a run as it happens: what the host, the guests and the devices tell of themselves.
 //!
-//! Problem: a result says that a lock was waited for; why can only be seen on a timeline. So
-//! whoever models something tells what it does at the moment it does it, through
+//! Problem: a result says that a lock was waited for; why can only be seen on a timeline. So each
+//! model tells what it does at the moment it does it, through
 //! [`Host::observe`](super::Host::observe), and an observer writes it down. Without an observer
 //! (nearly always) that is one branch, and the closure with what would be told is not run.
 //!

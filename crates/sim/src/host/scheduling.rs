@@ -48,7 +48,7 @@ impl Host {
     }
 
     /// Guests that retain their contexts by themselves may do so on `cpu` for so long at a time, or
-    /// until somebody else wants to run there if it `gives_way`.
+    /// until another task wants to run there if it `gives_way`.
     pub fn retain_on(&mut self, cpu: PcpuId, limit: Nanos, gives_way: bool) {
         let slot = &mut self.cpus[cpu.index()];
         let before = std::mem::replace(&mut slot.retention, limit);
@@ -103,8 +103,8 @@ impl Host {
         self.tell_stacked();
     }
 
-    /// May the scheduler be asked to let `to` go first for one who runs on `cpu`? What `yield_to()`
-    /// looks at before.
+    /// May the scheduler be asked to let `to` go before a task that runs on `cpu`? What
+    /// `yield_to()` checks first.
     pub(crate) fn yields_help(&self, cpu: PcpuId, to: TaskId) -> Offered {
         let other = self.task(to);
         let Some(there) = other.runqueue().filter(|_| other.state == TaskState::Ready) else {
@@ -154,7 +154,7 @@ impl Host {
         others.any(|other| self.retains_as_told(other))
     }
 
-    /// Does anybody wait for a hardware thread of the core of `cpu`?
+    /// Does a task wait for a hardware thread of the core of `cpu`?
     pub(super) fn core_waits(&self, cpu: PcpuId) -> bool {
         let waits = |cpu: PcpuId| {
             let slot = &self.cpus[cpu.index()];

@@ -89,14 +89,14 @@ impl Vm {
         }
     }
 
-    /// vCPU `index` starts while no other runs: who else is ready?
+    /// A vCPU starts while no sibling runs: notes which siblings are ready.
     fn call(&mut self, now: Nanos) {
         for vcpu in &mut self.vcpus {
             vcpu.called = (vcpu.now == Now::Ready).then_some(now);
         }
     }
 
-    /// Nobody runs any more.
+    /// No vCPU runs any more.
     fn stand_still(&mut self) {
         for vcpu in &mut self.vcpus {
             self.skew.never += u64::from(vcpu.called.take().is_some());

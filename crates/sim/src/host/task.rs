@@ -234,12 +234,13 @@ impl Task {
         self.booked = now;
     }
 
-    /// Time on a pCPU up to now under its present activity, beside who is there now.
+    /// Time on a pCPU up to now under its present activity, beside the task on the SMT sibling.
     pub(super) fn unbooked(&self, now: Nanos) -> Nanos {
         now.saturating_sub(self.booked)
     }
 
-    /// Its activity, its mix of cycles or who is beside it is about to change: books what it did.
+    /// Its activity, its mix of cycles or the task on the SMT sibling is about to change: books
+    /// what it did.
     pub(super) fn book(&mut self, now: Nanos) {
         let spent = self.unbooked(now);
         self.booked = now;

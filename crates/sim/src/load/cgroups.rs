@@ -25,7 +25,7 @@ pub struct Quota {
 pub struct Cgroup {
     /// `cpu.weight`, 1–10000.
     pub weight: u32,
-    /// `cpu.idle`: its members run when nobody else wants to.
+    /// `cpu.idle`: its members run when no other task wants to.
     pub idle: bool,
     /// `cpu.max`; `None`: no limit.
     pub quota: Option<Quota>,

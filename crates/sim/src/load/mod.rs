@@ -106,8 +106,8 @@ pub struct IoAchieved {
     /// From the beginning of a read or write that had to wait until its thread runs again; those
     /// that the guest's page cache answered do not count.
     pub waits: Waits,
-    /// Requests of its block layer that the guest heard the end of: reads, then writes. What is read ahead counts
-    /// as a read, whether or not anybody waits for it.
+    /// Requests of its block layer that the guest heard the end of: reads, then writes. What is
+    /// read ahead counts as a read, whether or not a thread waits for it.
     pub requests: [Requests; 2],
     /// I/O inactivity, ns, summed over the VM's I/O threads (those with a read or write in their
     /// program): an I/O thread is inactive while it could run, or the last request that it waits
@@ -152,7 +152,7 @@ pub enum Offered {
     Taken,
     /// The scheduler would not have it.
     Refused,
-    /// Neither has anybody else on its pCPU: nobody gains.
+    /// Neither shares its pCPU with another task: nothing is gained.
     Pointless,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who runs: the host schedulers.
+//! The host schedulers, which decide what runs.
 //!
 //! [`dispatcher`] runs corun's own C dispatcher under the sched_ext contract; the others are models
 //! of schedulers whose code cannot be shared (Linux' [`cfs`] and [`eevdf`], [`rr`]: the
@@ -28,7 +28,8 @@ pub trait HostScheduler {
         let _ = vms;
     }
 
-    /// The host's cgroups. Told once, before any task is added. Who knows of none does nothing.
+    /// The host's cgroups. Told once, before any task is added. A scheduler without cgroups ignores
+    /// them.
     fn know_cgroups(&mut self, groups: &Cgroups) {
         let _ = groups;
     }
@@ -42,7 +43,7 @@ pub trait HostScheduler {
     /// `task`, which had `cpu`, began to wait. `pick` follows at once.
     fn block(&mut self, host: &mut Host, task: TaskId, cpu: PcpuId);
 
-    /// Who shall have `cpu` now? [`Host::current`] is the task that has it and still wants it, if
+    /// Which task gets `cpu` now? [`Host::current`] is the task that has it and still wants it, if
     /// any; the answer may be the same task. A task that loses its pCPU stays ready: queue it.
     fn pick(&mut self, host: &mut Host, cpu: PcpuId) -> Option<TaskId>;
 
@@ -53,7 +54,7 @@ pub trait HostScheduler {
     fn timer(&mut self, host: &mut Host, token: u64);
 
     /// Does the host look for a sibling to yield to when a vCPU spins, as KVM does? Xen's lets
-    /// others go first, whoever they are.
+    /// other tasks go first, whichever they are.
     fn directs_yields(&self) -> bool {
         false
     }
@@ -64,7 +65,7 @@ pub trait HostScheduler {
     }
 
     /// `task`, running on `cpu`, lets others go first: `to`, a ready task, wherever that waits
-    /// (`yield_to()`), or anybody on its pCPU. False: it goes on.
+    /// (`yield_to()`), or any task on its pCPU. False: it goes on.
     fn yield_pcpu(
         &mut self,
         host: &mut Host,
@@ -73,7 +74,8 @@ pub trait HostScheduler {
         to: Option<TaskId>,
     ) -> bool;
 
-    /// A sibling waits for the ready `task` to flush its TLB. Who cannot see IPIs does nothing.
+    /// A sibling waits for the ready `task` to flush its TLB. A scheduler that cannot see IPIs does
+    /// nothing.
     fn flush_ipi(&mut self, host: &mut Host, task: TaskId) {
         let _ = (host, task);
     }
@@ -90,8 +92,8 @@ pub trait HostScheduler {
         0
     }
 
-    /// How the turns of `task` went since the run began, and whom it was woken by since `since`, as
-    /// far as the scheduler keeps book of it: policies that steer it may look at that.
+    /// How the turns of `task` went since the run began, and which tasks woke it since `since`, as
+    /// far as the scheduler records that: policies that steer it may look at that.
     fn turns(&self, host: &Host, task: TaskId, since: Nanos) -> Turns {
         let _ = (host, task, since);
         Turns::default()

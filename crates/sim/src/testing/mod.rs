@@ -266,7 +266,7 @@ impl Load for Jobs {
         }
     }
 
-    /// Whoever spins waits for any of the others.
+    /// A thread that spins waits for any of the others.
     fn on_spin(
         &mut self,
         host: &mut Host,
@@ -290,10 +290,10 @@ impl Load for Jobs {
     }
 }
 
-/// Who began to run where and when.
+/// Which task began to run where and when.
 pub(crate) type Runs = Rc<RefCell<Vec<(Nanos, PcpuId, TaskId)>>>;
 
-/// Writes down who runs.
+/// Writes down which tasks run.
 pub(crate) struct Witness(pub(crate) Runs);
 
 impl Observer for Witness {
@@ -306,7 +306,7 @@ impl Observer for Witness {
     fn finish(&mut self, _now: Nanos) {}
 }
 
-/// Looks over a scheduler's shoulder: affinity, one pCPU per task, nobody lost, no pCPU left idle
+/// Looks over a scheduler's shoulder: affinity, one pCPU per task, no task lost, no pCPU left idle
 /// for longer than `patience` while a task that may use it waits elsewhere.
 pub(crate) struct Audited<S> {
     pub(crate) sched: S,
@@ -324,7 +324,7 @@ impl<S: HostScheduler> Audited<S> {
         }
     }
 
-    /// `picked`: a pCPU and who is about to get it; the host does not know yet.
+    /// `picked`: a pCPU and the task that is about to get it; the host does not know yet.
     fn audit(&mut self, host: &Host, picked: Option<(PcpuId, TaskId)>) {
         self.wasted_since.resize(host.pcpus(), None);
         let mut current: Vec<Option<TaskId>> = vec![None; host.pcpus()];
@@ -365,7 +365,7 @@ impl<S: HostScheduler> Audited<S> {
     }
 }
 
-/// Who is where, with what weight; running ones with a star.
+/// Which task is where, with what weight; running ones with a star.
 fn queues(host: &Host) -> String {
     let on = |cpu: PcpuId| -> Vec<String> {
         let here = |(_, task): &(TaskId, &Task)| {
@@ -433,7 +433,7 @@ pub(crate) fn host(topology: &str, hz: u32) -> HostParams {
     }
 }
 
-/// Runs `load` and says what came out and who ran when.
+/// Runs `load` and says what came out and which task ran when.
 pub(crate) fn run(
     params: &HostParams,
     sched: impl HostScheduler + 'static,

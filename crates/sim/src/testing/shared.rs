@@ -180,8 +180,8 @@ pub(crate) fn scenes() -> impl Strategy<Value = Scene> {
     )
 }
 
-/// Nobody is lost or run twice, affinity holds at every decision, every ready task gets to run, and
-/// no pCPU idles for longer than `patience` while one waits that may use it.
+/// No task is lost or run twice, affinity holds at every decision, every ready task gets to run,
+/// and no pCPU idles for longer than `patience` while one waits that may use it.
 pub(crate) fn is_served<S: HostScheduler + 'static>(
     scene: Scene,
     patience: Nanos,
@@ -204,7 +204,7 @@ pub(crate) fn is_served<S: HostScheduler + 'static>(
 }
 
 /// Two pools: hogs of the first take turns of 1 ms on pCPU 0, those of the second of 90 ms on the
-/// other two. Who enters a pool is spread over it, and slices are delivered.
+/// other two. Tasks that enter a pool are spread over it, and slices are delivered.
 pub(crate) fn pools_have_their_pcpus_and_slices<S: HostScheduler + 'static>(
     name: &str,
     make: impl Fn(&HostParams) -> S,

@@ -14,10 +14,11 @@ pub(crate) enum Op {
     Unlock(u32),
     MutexLock(u32),
     MutexUnlock(u32),
-    /// Work of a group, which follows, and [`Op::GroupDone`] after that; those who do not lead skip both.
+    /// Work of a group, which follows, and [`Op::GroupDone`] after that; threads that do not lead
+    /// skip both.
     Group {
         group: u32,
-        /// How long who waits spins before it blocks; none: not at all.
+        /// How long a waiting thread spins before it blocks; none: not at all.
         spin: Option<Nanos>,
     },
     GroupDone(u32),

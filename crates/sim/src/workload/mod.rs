@@ -165,20 +165,20 @@ pub enum Statement {
     Lock(String, Vec<Statement>),
     /// Statements under a blocking lock.
     Mutex(String, Vec<Statement>),
-    /// Work that one thread does for all who have come until it begins; the others spin, if it says for how
-    /// long and that has mostly been enough, and then block until it is done.
+    /// Work that one thread does for all threads that have come until it begins; the others spin,
+    /// if it says for how long and that has mostly been enough, and then block until it is done.
     Group {
         /// Its name.
         name: String,
-        /// Of the one who leads.
+        /// Of the leader.
         work: Length,
         /// Of the others.
         spin: Option<Nanos>,
     },
     /// Waits, blocked, for all threads that name this barrier.
     Barrier(String),
-    /// Waits for all threads that name this barrier, spinning in user space; if it says for how long, then
-    /// blocked, and all who are blocked are woken together.
+    /// Waits for all threads that name this barrier, spinning in user space; if it says for how
+    /// long, then blocked, and all blocked threads are woken together.
     SpinBarrier(String, Option<Nanos>),
     /// Waits for all threads that name this barrier of a mutex and a condition variable: first
     /// spinning, if it says for how long, then blocked.
@@ -199,8 +199,9 @@ pub enum Statement {
     Read(Access),
     /// Writes to the VM's disk; blocks until it is done.
     Write(Access),
-    /// Writes so many bytes to the end of a log that the VM's threads share; blocks until they are on
-    /// the disk. Who comes while it is being written goes with all others that do.
+    /// Writes so many bytes to the end of a log that the VM's threads share; blocks until they are
+    /// on the disk. Threads that come while it is being written are served together by the next
+    /// write.
     Append(String, u64),
     /// Takes a client's request from this port; blocks while there is none.
     Request(String),

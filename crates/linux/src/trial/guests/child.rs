@@ -42,8 +42,8 @@ pub fn end_with_parent() -> io::Result<()> {
 
 /// Does what it is told on `input`, and says on `output` what came out, or why not.
 ///
-/// # Errors
-/// If `output` cannot be written, or `input` ends early: whoever started this has gone.
+/// # Errors If `output` cannot be written, or `input` ends early: the process that started this has
+/// gone.
 pub fn serve(mut input: impl BufRead, mut output: impl Write) -> io::Result<()> {
     let reply = match read(&mut input)? {
         Order::Measure => measure().map(Reply::Measured).map_err(TrialError::from),
@@ -115,7 +115,7 @@ fn fewest_ticks(ring: Ring, patience: Nanos) -> Result<u64, MachineError> {
 /// Runs a guest; `ready` is called when it could begin, and says when it counts.
 fn work(task: &Task, ready: impl FnOnce() -> io::Result<Go>) -> Result<Vec<Done>, TrialError> {
     let guest = guest(task)?;
-    // vCPUs wait for whoever has it locked.
+    // vCPUs wait for the one that has it locked.
     let gate = Arc::new(RwLock::new(()));
     let closed = gate.write().unwrap_or_else(PoisonError::into_inner);
     let (settled, tids) = channel();
@@ -123,7 +123,7 @@ fn work(task: &Task, ready: impl FnOnce() -> io::Result<Go>) -> Result<Vec<Done>
         let (gate, pcpus, slice) = (Arc::clone(&gate), task.pcpus.clone(), task.slice);
         move |vcpu: usize| {
             let tid = settle(pcpus[vcpu], slice)?;
-            // Nobody listens if another vCPU failed.
+            // There is no receiver if another vCPU failed.
             let _ = settled.send((vcpu, tid));
             drop(gate.read());
             Ok(())
@@ -276,7 +276,7 @@ impl Vcpu {
             Program::Pages => last.ticks - first.ticks,
             Program::List(_) | Program::Spin => last.last.saturating_sub(first.last),
         };
-        // Nobody knows since when the turn had been on in which it was looked at first.
+        // It is not known when the turn began in which it was looked at first.
         let turns = running.turns(number, first.turns + 1);
         Done {
             work: last.work - first.work,

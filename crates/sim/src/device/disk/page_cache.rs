@@ -2,10 +2,10 @@
 //! The host's page cache between VMs' images and the disk (QEMU's `cache=writeback`, its default for
 //! images in files).
 //!
-//! Who reads a block that the host has in memory waits for QEMU and a copy; who reads another waits
-//! for the disk, which on a hard one takes a hundred times as long. What the cache holds hangs on
-//! everything that the host has read before, which is not modelled: one read of so many is not found
-//! there, whichever it is.
+//! A thread that reads a block that the host has in memory waits for QEMU and a copy; one that
+//! reads another block waits for the disk, which on a hard one takes a hundred times as long. What
+//! the cache holds hangs on everything that the host has read before, which is not modelled: one
+//! read of so many is not found there, whichever it is.
 //!
 //! Writes all go to the disk: the guest waits until they are on it, so they end in a flush, which
 //! QEMU carries out as an fsync of the image. (Those that a guest's flusher makes need none; the host

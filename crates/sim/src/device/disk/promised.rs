@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The times at which a part of a disk that does one thing at a time is busy, as far as they are known.
 //!
-//! When a disk takes a request, it is known when each of its parts will be needed for it: a later part
-//! later. Until then that part is free for others that need it sooner. So it is promised for a time, and
-//! who comes next has the first time that is long enough and not promised.
+//! When a disk takes a request, it is known when each of its parts will be needed for it: a later
+//! part later. Until then that part is free for others that need it sooner. So it is promised for a
+//! time, and the next request has the first time that is long enough and not promised.
 
 use corun_model::Nanos;
 use std::collections::VecDeque;
@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 pub(super) struct Promised(VecDeque<(Nanos, Nanos)>);
 
 impl Promised {
-    /// Nobody asks for a time before `now` any more.
+    /// No request asks for a time before `now` any more.
     pub fn forget(&mut self, now: Nanos) {
         while self.0.front().is_some_and(|&(_, end)| end <= now) {
             self.0.pop_front();

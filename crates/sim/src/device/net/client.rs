@@ -131,7 +131,7 @@ impl Client {
         }
     }
 
-    /// Is killed: what is under way is given up, and nobody counts it.
+    /// Is killed: what is under way is given up, and not counted.
     fn go(&mut self, host: &mut Host, sent: &mut Sent) {
         self.due = None;
         self.waiting.clear();

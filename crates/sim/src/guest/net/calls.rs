@@ -70,7 +70,7 @@ impl Vm {
             return self.sent(thread);
         };
         let open = self.net.endpoints[endpoint as usize].tcp.generation() == generation;
-        // Nobody waits for it if the client has opened another connection.
+        // Nothing waits for it if the client has opened another connection.
         if !open || self.write_socket(host, vcpu, thread, endpoint, size) {
             let talk = &mut self.threads[thread as usize].talk;
             talk.serving.retain(|serving| serving.0 != port);

@@ -2,20 +2,20 @@
 //! A cache: how many of whose lines it holds.
 //!
 //! Problem: what a descheduled vCPU finds when it runs again depends on how much others brought in
-//! meanwhile, and on what they drove out for it. Single lines are not followed, only the number that
-//! each owner has and how long ago they were touched. New lines take free places first, then those
-//! of others and of their own owner in proportion to lines × time since touched: who runs and comes
-//! back to his lines soon keeps most of them, who stopped long ago loses most. That is between the
-//! replacement by age and the one by chance, as real last-level caches are (7-cpu.com finds
-//! pseudo-LRU in Sandy Bridge and seemingly random replacement in Ivy Bridge).
+//! meanwhile, and on what they drove out for it. Single lines are not followed, only the number
+//! that each owner has and how long ago they were touched. New lines take free places first, then
+//! those of others and of their own owner in proportion to lines × time since touched: an owner
+//! that runs and comes back to its lines soon keeps most of them, one that stopped long ago loses
+//! most. That is between the replacement by age and the one by chance, as real last-level caches
+//! are (7-cpu.com finds pseudo-LRU in Sandy Bridge and seemingly random replacement in Ivy Bridge).
 //!
-//! An *adaptive* cache does not let streams in (Qureshi et al., "Adaptive Insertion Policies for High
-//! Performance Caching", ISCA 2007; Intel's last-level caches resemble it since Ivy Bridge: H. Wong, "Intel
-//! Ivy Bridge Cache Replacement Policy", blog.stuffedcow.net, 2013). Lines of an owner that will not
-//! come back to them are put where the next victim is taken from, one place of each set, and only one in
-//! 32 comes in like all others. Who comes back to his lines has them moved up by that; that this takes
-//! a pass through them is left out, as is that sets compete to find out which way is better: it is the
-//! streams for which this one is.
+//! An *adaptive* cache does not let streams in (Qureshi et al., "Adaptive Insertion Policies for
+//! High Performance Caching", ISCA 2007; Intel's last-level caches resemble it since Ivy Bridge: H.
+//! Wong, "Intel Ivy Bridge Cache Replacement Policy", blog.stuffedcow.net, 2013). Lines of an owner
+//! that will not come back to them are put where the next victim is taken from, one place of each
+//! set, and only one in 32 comes in like all others. An owner that comes back to its lines has them
+//! moved up by that; that this takes a pass through them is left out, as is that sets compete to
+//! find out which way is better: it is the streams for which this one is.
 //!
 //! An insertion costs time in proportion to the owners with lines in this cache.
 //!
@@ -148,7 +148,8 @@ impl Cache {
             true => self.pass_through(lines, now, &mut lost),
             false => lines,
         };
-        // In portions, because each changes who has what; beyond a few times its size nothing does.
+        // In portions, because each changes how many lines each owner has; beyond a few times its
+        // size nothing does.
         let portion = (self.lines / PORTIONS).max(1);
         let mut coming = lines.min(MOST_TIMES * self.lines);
         while coming > 0 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The caches of a host: an L2 per core, a last-level cache (LLC) per LLC domain, and who walks
-//! through them at the moment.
+//! The caches of a host: an L2 per core, a last-level cache (LLC) per LLC domain, and the owners
+//! that walk through them at the moment.
 //!
 //! The LLC includes the L2s (Intel's servers before Skylake; AMD's and later ones differ), so what
 //! an owner lost there it has lost in its L2, too; that is looked at when it gets a pCPU.

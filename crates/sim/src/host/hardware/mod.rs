@@ -33,7 +33,8 @@ pub struct HardwareParams {
 const LINE: u64 = 64;
 
 impl HardwareParams {
-    /// Nobody feels anybody, as it must be where demand was recorded with all that in it.
+    /// No task slows another down, as it must be if demand was recorded with all such effects in
+    /// it.
     pub const UNSHARED: HardwareParams = HardwareParams {
         smt: None,
         caches: None,

@@ -18,7 +18,7 @@
 //!
 //! with the coefficients of the published vSMT-IO code, where ' is the SMT sibling. Those were
 //! fitted on one machine; they are scaled so that two typical threads have the yield that is stated
-//! for hyper-threading ([`SmtParams::yields`]). Nobody is ever sped up.
+//! for hyper-threading ([`SmtParams::yields`]). No thread is ever sped up.
 //!
 //! With more than two threads per core the slowdowns by each of the others add up (assumed).
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who has how much credit, and the priority that follows.
+//! How much credit each vCPU has, and the priority that follows.
 //!
 //! Running burns 10 credits per millisecond. Every slice, a slice's worth of credit per pCPU is
 //! handed out among the *active* vCPUs, by weight; what one domain cannot use goes to the others. A
@@ -93,7 +93,7 @@ pub(super) struct Accounts {
     pcpus: i64,
 }
 
-/// A weight of ours (100 is neutral) as one of Xen's (256 is).
+/// A weight of corun (100 is neutral) as one of Xen's (256 is).
 fn scaled(weight: u32) -> i64 {
     i64::from(weight * WEIGHT / 100).max(1)
 }

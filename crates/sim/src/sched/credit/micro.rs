@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Micro slices within Credit: short turns, spread over others' long ones (vSlicer, HPDC 2012).
 //!
-//! A short slice alone has a vCPU lose time here: it has one short turn where each of its equals has a long one.
-//! So who has micro slices is due again as soon as what it ran is its share, by weight, of the time since it was due,
-//! as under corun's own dispatcher (`dispatcher/micro.h`). Who is due goes before its equals, and interrupts one:
-//! that one is first afterwards, with the rest of its turn. Priorities are as ever: in debt it waits for those that
-//! are not, and credit sees to shares.
+//! A short slice alone has a vCPU lose time here: it has one short turn where each of its equals
+//! has a long one. So a vCPU with micro slices is due again as soon as the time that it ran is its
+//! share, by weight, of the time since it was due, as under corun's own dispatcher
+//! (`dispatcher/micro.h`). A vCPU that is due goes before its equals, and interrupts one: that one
+//! is first afterwards, with the rest of its turn. Priorities stay as usual: in debt it waits for
+//! vCPUs that are not, and credit sees to shares.
 
 use super::Credit;
 use super::accounts::Priority;
@@ -80,7 +81,8 @@ impl Credit {
         current.is_some_and(|task| self.units[task.index()].micro.has)
     }
 
-    /// When who has `cpu` next, for `turn`, is to be looked at: once somebody is due who waits there, if not before.
+    /// When to look at the vCPU that gets `cpu` next, for `turn`: as soon as a vCPU that waits
+    /// there is due, if that is earlier.
     pub(super) fn until_due(&self, cpu: PcpuId, turn: Nanos, now: Nanos) -> Nanos {
         if !self.micro || self.current_is_micro(cpu) {
             return turn;
@@ -92,8 +94,8 @@ impl Credit {
         first.map_or(turn, |first| first.max(LEAST_TIMER).min(turn))
     }
 
-    /// What is left of the turn of the current vCPU of `cpu`, if it goes on but for those who are due: it still wants to
-    /// run, may, and nobody waits of higher priority.
+    /// What is left of the turn of the current vCPU of `cpu`, if only vCPUs that are due keep it
+    /// from going on: it still wants to run, may, and no vCPU of higher priority waits.
     pub(super) fn turn_left(&self, cpu: PcpuId, now: Nanos) -> Option<Nanos> {
         let pcpu = &self.pcpus[cpu.index()];
         let task = pcpu.current.filter(|_| self.micro)?;

@@ -4,10 +4,10 @@
 //! A model written from how `xen/common/sched/credit.c` of current Xen works. Each pCPU has a queue
 //! sorted by priority, first come first served within one: BOOST for those that woke up having
 //! credit, UNDER for those having credit, OVER for those in debt ([`queue`]). Running burns credit;
-//! every slice all credit is handed out anew by weight ([`accounts`]). Nobody is placed at a
-//! wake-up: a vCPU is queued where it ran last and an idle pCPU is told to fetch it; a pCPU that has
-//! nothing better than OVER looks for something of strictly higher priority elsewhere, and a tick
-//! moves a running vCPU to an idler core ([`placement`]).
+//! every slice all credit is handed out anew by weight ([`accounts`]). No vCPU is placed at a
+//! wake-up: a vCPU is queued where it ran last and an idle pCPU is told to fetch it; a pCPU that
+//! has nothing better than OVER looks for something of strictly higher priority elsewhere, and a
+//! tick moves a running vCPU to an idler core ([`placement`]).
 //!
 //! BOOST is what makes a vCPU that only serves I/O fast, and what one that also computes loses: the
 //! first tick (10 ms) that finds it running takes it away, and once in debt it is not boosted.
@@ -17,8 +17,8 @@
 //! nothing better is ready: only a capped VM's vCPUs are taken off (parked). Credit is burnt by the
 //! clock, not by the tick that happens to find a vCPU running, as Xen did until 4.0.
 //!
-//! A VM's own `cpu.max` is its cap, in whole percent. Credit has no groups of VMs, no burst and nobody who only
-//! runs when others do not want to (`cpu.idle`).
+//! A VM's own `cpu.max` is its cap, in whole percent. Credit has no groups of VMs, no burst and no
+//! tasks that run only when others do not want to (`cpu.idle`).
 //!
 //! Domains are VMs. A domain's weight counts once per active vCPU, unlike `cpu.weight`, so of two
 //! VMs of equal weight the one with more vCPUs gets more. A VM without a weight gets 256 scaled by
@@ -34,13 +34,13 @@
 //! phases from the run's seed, as on a host that has been up for long. Xen has the tick of a pCPU that idled
 //! go on at a multiple of its period by the clock; here it goes on in its own phase.
 //!
-//! Not modelled: soft affinity, Xen's own cpupools, core scheduling and the migration delay (none by default);
-//! that Xen 4.3 to 4.12 sent who is preempted on to an idle pCPU if the other one fits none (`__runq_tickle()`: since
-//! then it asks for idle pCPUs that suit the woken vCPU, of which there is none then); what came with Xen 4.18: a vCPU that has yielded is not stolen, and a pCPU looks for work elsewhere once a
-//! millisecond at most; what the papers' 4.2 did otherwise: the rate limit held yields up, too, and who was only
-//! moved was boosted.
-//! All VMs are there when the run begins. The kernel's
-//! tick (`host.hz`) plays no role: Credit has its own.
+//! Not modelled: soft affinity, Xen's own cpupools, core scheduling and the migration delay (none
+//! by default); that Xen 4.3 to 4.12 sent a preempted vCPU on to an idle pCPU if the other one fits
+//! none (`__runq_tickle()`: since then it asks for idle pCPUs that suit the woken vCPU, of which
+//! there is none then); what came with Xen 4.18: a vCPU that has yielded is not stolen, and a pCPU
+//! looks for work elsewhere once a millisecond at most; what the papers' 4.2 did otherwise: the
+//! rate limit held yields up, too, and a vCPU that was only moved was boosted. All VMs are there
+//! when the run begins. The kernel's tick (`host.hz`) plays no role: Credit has its own.
 
 mod accounts;
 mod micro;
@@ -99,7 +99,7 @@ pub struct Credit {
     accounts: Accounts,
     units: Vec<Unit>,
     pcpus: Vec<Pcpu>,
-    /// Per node: whom work was last stolen from.
+    /// Per node: the pCPU that work was last stolen from.
     steal_bias: Vec<PcpuId>,
     /// Has any vCPU micro slices, or had?
     micro: bool,
@@ -228,7 +228,7 @@ impl Credit {
         }
     }
 
-    /// `csched_tick()`: who is found running uses a pCPU indeed.
+    /// `csched_tick()`: a vCPU that is found running counts as using its pCPU.
     fn on_tick(&mut self, host: &mut Host, cpu: PcpuId) {
         self.pcpu(cpu).ticker = EventId::NONE;
         self.pcpu(cpu).tick_phase = host.now();
@@ -239,7 +239,7 @@ impl Credit {
                 host.resched(cpu, Some(cpu));
             }
         }
-        // Accounting may have changed who goes before whom.
+        // Accounting may have changed the order.
         if self.due(cpu, host.now()).is_some() {
             host.resched(cpu, Some(cpu));
         }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who is told about a ready vCPU, who fetches it, and where a running one is better off.
+//! Which pCPU is told about a ready vCPU, which one fetches it, and where a running vCPU is better
+//! off.
 
 use super::Credit;
 use super::accounts::Priority;

@@ -5,7 +5,8 @@
 //! says, unless all vCPUs are to have one slice: that is what `xl sched-credit -t` does, which sets ticks
 //! and accounting with it (`__csched_set_tslice()`).
 //!
-//! Credit hardly moves vCPUs while all pCPUs are busy, so who enters a pool is spread over it here.
+//! Credit hardly moves vCPUs while all pCPUs are busy, so vCPUs that enter a pool are spread over
+//! it here.
 
 use super::{Credit, CreditParams};
 use crate::host::{Host, TaskState};

@@ -13,7 +13,7 @@ pub(super) struct Pcpu {
     pub(super) current: Option<TaskId>,
     /// Since when it has been the current one.
     pub(super) since: Nanos,
-    /// It idles and nobody has told it about work yet.
+    /// It idles and has not been told about work yet.
     pub(super) idler: bool,
     /// The slice of vCPUs that run here.
     pub(super) slice: Nanos,
@@ -23,7 +23,7 @@ pub(super) struct Pcpu {
     pub(super) tick_phase: Nanos,
     /// Where the search for an idle pCPU of this core or socket goes on.
     pub(super) idle_bias: PcpuId,
-    /// Whom a wake-up from here told about work last.
+    /// The pCPU that a wake-up from here told about work last.
     pub(super) last_tickled: PcpuId,
     /// The accounting after which the queue was sorted.
     sorted: u64,
@@ -51,7 +51,7 @@ impl Pcpu {
         self.queue.len() + usize::from(self.current.is_some())
     }
 
-    /// `__runq_insert()`: behind its equals; who yields, behind one of lower priority, too.
+    /// `__runq_insert()`: behind its equals; a vCPU that yields, behind one of lower priority, too.
     pub(super) fn insert(&mut self, task: TaskId, yields: bool, of: impl Fn(TaskId) -> Priority) {
         let own = of(task);
         let lower = self.queue.iter().position(|&other| own > of(other));

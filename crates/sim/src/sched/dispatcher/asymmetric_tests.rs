@@ -147,7 +147,7 @@ fn a_vcpu_with_allotment_left_runs_within_its_latency() {
     assert!(without.max() > 8 * MS, "{}", without.max());
 }
 
-/// Where nobody is to be before others, all wait their turns: the neutral latency is no promise.
+/// If no vCPU is to go before others, all wait their turns: the neutral latency is no promise.
 #[test]
 fn with_the_neutral_latency_a_vcpu_waits_its_turn() {
     for latency in [NEUTRAL.latency, 2 * NEUTRAL.latency] {
@@ -242,8 +242,8 @@ fn claims_are_void_when_the_mode_is_left() {
     }
 }
 
-/// Two vCPUs on two cores of two hardware threads, and a task of the host that may run on the first of these
-/// only: whom it pushes beside its sibling comes away from there when a core idles.
+/// Two vCPUs on two cores of two hardware threads, and a task of the host that may run on the first
+/// of these only: a task that it pushes beside its sibling leaves when a core idles.
 #[test]
 fn who_shares_a_core_leaves_when_another_one_idles() {
     let params = host("1n1l2c2t", 1000);

@@ -24,7 +24,7 @@ struct Cores {
     hold: Nanos,
     /// May both hardware threads be held?
     both: bool,
-    /// Do holds end for whoever is queued?
+    /// Do holds end for any task that is queued?
     gives_way: bool,
     /// What the first tasks ask of their cores.
     demands: Vec<Demand>,
@@ -32,9 +32,9 @@ struct Cores {
     cookies: Vec<u32>,
     /// Have vCPUs homes?
     homes: bool,
-    /// Per pCPU: since when it idles, not held, while somebody waits.
+    /// Per pCPU: since when it idles, not held, while a task waits.
     wasted: Vec<Option<Nanos>>,
-    /// Per pCPU: has the dispatcher been asked who is next there?
+    /// Per pCPU: has the dispatcher been asked for the next task there?
     asked: Vec<bool>,
     /// Holds of pCPU 1 so far.
     counted: Rc<Cell<HoldCounters>>,
@@ -117,14 +117,14 @@ impl Cores {
         self.dispatcher.native.cpu(cpu.0).held != 0
     }
 
-    /// Never both hardware threads of a core while somebody waits there, none beside who waits for it where
-    /// holds give way, and no longer than the timeout;
-    /// nobody else idles for longer than it takes to be called while somebody waits; but for a pCPU
-    /// that has not been asked since the dispatcher was loaded, which may idle for a slice once.
-    /// `picked`: who is about to get a pCPU; the host does not know yet.
+    /// Both hardware threads of a core are never held while a task waits there, none is held while
+    /// a task waits for it if holds give way, and none for longer than the timeout. No other pCPU
+    /// idles while a task waits for longer than it takes to be called, except that a pCPU that has
+    /// not been asked since the dispatcher was loaded may idle for a slice once. `picked`: the task
+    /// that is about to get a pCPU; the host does not know yet.
     fn check(&mut self, host: &Host, picked: Option<(PcpuId, TaskId)>) {
         if !self.cookies.is_empty() {
-            // Who waits may have to, beside a hardware thread that idles.
+            // A waiting task may have to wait, although a hardware thread idles.
             return self.check_cookies(host, picked);
         }
         let waiting = |cpu: PcpuId| {
@@ -243,7 +243,7 @@ fn a_hardware_thread_is_kept_for_who_comes_back_in_time() {
     // It computes for a tenth of the time, and its hardware thread is held for the rest.
     assert!((shares[0] - 0.1).abs() < 0.01, "{shares:?}");
     assert!((held as f64 / SEC as f64 - 0.9).abs() < 0.02, "{held}");
-    // Nobody else has been there since it first was; the others share the SMT sibling.
+    // No other task has been there since it first was; the others share the SMT sibling.
     let first = runs
         .iter()
         .position(|&(_, _, task)| task == TaskId(0))
@@ -259,7 +259,7 @@ fn after_the_timeout_it_is_lent_and_taken_back_at_once() {
     // Of each 10 ms it computes 0.1 and is waited for 2; for 7.9 ms the other has its place.
     assert!((held as f64 / SEC as f64 - 0.2).abs() < 0.01, "{held}");
     assert!((shares[1] + shares[2] - 1.79).abs() < 0.03, "{shares:?}");
-    // It starts every 10 ms to the microsecond, whoever is there: nothing costs time here.
+    // It starts every 10 ms to the microsecond, whatever task is there: nothing costs time here.
     let starts: Vec<Nanos> = runs
         .iter()
         .filter(|&&(_, _, task)| task == TaskId(0))
@@ -405,7 +405,7 @@ fn who_gets_along_goes_first_but_nobody_waits_for_ever_for_it() {
     let (base, misses) = (demand(1370, 10, 5), demand(1370, 10, 70));
     let told = done([base, misses]);
     assert!(told > 0.7, "{told}");
-    // Who is better off beside anybody is not preferred for ever.
+    // A vCPU that gets along with all others is not preferred for ever.
     done([demand(1200, 10, 5), misses]);
 }
 
@@ -457,7 +457,7 @@ fn vms_with_different_cookies_have_a_core_by_turns() {
         let together = of_a_core(&[5, 5], homes);
         assert!(together.iter().all(|share| *share > 980), "{together:?}");
         let by_turns = of_a_core(&[5, 6], homes);
-        // Nobody beside them, each for half of the time.
+        // No task on the SMT sibling, each for half of the time.
         assert!(by_turns.iter().sum::<u64>() >= 980, "{by_turns:?}");
         assert!(by_turns.iter().all(|share| *share > 400), "{by_turns:?}");
         let three = of_a_core(&[5, 6, 5], homes);

@@ -92,7 +92,7 @@ fn placed(params: &HostParams, gang: Gang) -> Placed {
     Placed(dispatcher, Placement::Balance, gang)
 }
 
-/// Who began to run where and when, on `pcpus` pCPUs where nothing costs time.
+/// Which vCPU began to run where and when, on `pcpus` pCPUs where nothing costs time.
 fn starts(
     pcpus: u32,
     jobs: Vec<Job>,
@@ -208,8 +208,8 @@ fn algorithm_3_calls_the_siblings_of_the_first() {
     assert_eq!((of_task(&runs, 2)[0], of_task(&runs, 3)[0]), (late, 4 * MS));
 }
 
-/// One of four vCPUs has a pCPU to itself, so that the VM never stands still; the others share theirs with
-/// one vCPU each. Who of them gets its turn calls the two that wait.
+/// One of four vCPUs has a pCPU to itself, so that the VM never stands still; the others share
+/// theirs with one vCPU each. The one that gets its turn calls the two that wait.
 #[test]
 fn algorithm_3_calls_beside_a_sibling_that_runs() {
     let together = |gang| {
@@ -251,9 +251,9 @@ fn relaxed_stops_who_is_ahead() {
     assert!(run_shares(&outcome)[0] > 0.99);
 }
 
-/// Three vCPUs beside one hog each and one alone, with slices much longer than what stops a leader, as
-/// ESX has them: who was stopped starts with the slowest, instead of waiting for a turn of its own while
-/// the slowest, then the leader, is stopped.
+/// Three vCPUs beside one hog each and one alone, with slices much longer than what stops a leader,
+/// as ESX has them: a vCPU that was stopped starts with the slowest, instead of waiting for a turn
+/// of its own while the slowest, then the leader, is stopped.
 #[test]
 fn relaxed_starts_together_after_a_stop() {
     let slice = 50 * MS;
@@ -356,7 +356,7 @@ fn relaxed_leaves_others_their_share() {
     }
 }
 
-/// Who is stopped by itself, and then with its gang, is stopped once.
+/// A vCPU that is stopped by itself, and then with its gang, is stopped once.
 #[test]
 fn relaxed_all_counts_each_stop_once() {
     let params = host("1n1l4c1t", 1000);
@@ -401,7 +401,8 @@ fn demand_lets_the_woken_start_at_once() {
     assert!(without < urgent * 9 / 10, "{without} of {urgent}");
 }
 
-/// The kernel asks nobody for a place for who may run on one pCPU only: it is known all the same who wakes it.
+/// The kernel does not call select_cpu for a task that may run on one pCPU only: the waker is known
+/// all the same.
 #[test]
 fn demand_lets_the_woken_that_are_bound_start_at_once() {
     let asks = |to, first| Does::Asks {
@@ -437,8 +438,8 @@ fn demand_keeps_shares() {
     assert!(shares[4..].iter().all(|share| *share > 0.3), "{shares:?}");
 }
 
-/// Two vCPUs hand work to each other, each alone on its pCPU, until a hog comes to one of them: who was urgent while
-/// nobody waited for it owes nobody anything.
+/// Two vCPUs hand work to each other, each alone on its pCPU, until a hog comes to one of them: a
+/// vCPU that was urgent while no task waited for its pCPU owes nothing.
 #[test]
 fn demand_charges_nobody_for_pcpus_that_nobody_wants() {
     let asks = |n: u32| Does::Asks {
@@ -562,9 +563,9 @@ fn hogs_on(vms: &[(u32, &str)]) -> Vec<Job> {
     vms.iter().zip(0..).flat_map(vcpus).collect()
 }
 
-/// Who may not run on a pCPU gets no slot there: each part of the host is shared by those who may use it, and
-/// none of it idles. VMs of two parts do not get fewer turns for being many; more vCPUs than pCPUs are served in
-/// part.
+/// A VM that may not run on a pCPU gets no slot there: each part of the host is shared by the VMs
+/// that may use it, and none of it idles. VMs of two parts do not get fewer turns for being many;
+/// more vCPUs than pCPUs are served in part.
 #[test]
 fn strict_gives_vms_no_pcpus_that_they_may_not_use() {
     type Case<'a> = (u32, &'a [(u32, &'a str)], &'a [f64]);
@@ -810,7 +811,7 @@ fn the_crowd_of_other_pcpus_keeps_nobody_from_taking_turns() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(25))]
 
-    /// Nobody is lost or run twice, affinity always holds, nobody starves.
+    /// No task is lost or run twice, affinity always holds, no task starves.
     #[test]
     fn gangs_serve_every_scene(
         scene in scenes(),

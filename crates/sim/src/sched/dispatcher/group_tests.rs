@@ -103,7 +103,7 @@ fn weights_are_products_along_the_path() {
     assert_near(&shares(&outcome, 1), &[0.25, 0.5, 0.25], 0.05);
 }
 
-/// Who does not want to run leaves its part to those in its slice, not to others.
+/// A task that does not want to run leaves its part to those in its slice, not to others.
 #[test]
 fn what_a_sibling_leaves_stays_in_the_slice() {
     let groups = vec![
@@ -128,7 +128,7 @@ fn an_idle_group_has_what_others_leave() {
         ..PLAIN
     };
     let beside_a_hog = run(2, hogs(2, 2), vec![idle, PLAIN], &[0, 1], 10 * SEC);
-    // 3 to 1024, and a turn a second of who would starve.
+    // 3 to 1024, and a turn a second for a task that would starve.
     assert!(
         shares(&beside_a_hog, 2)[0] < 0.012,
         "{:?}",
@@ -166,8 +166,8 @@ fn a_quota_is_what_a_vm_gets() {
     }
 }
 
-/// On a saturated host, those without take what is left; who has a quota above its part does not feel
-/// it.
+/// On a saturated host, those without take what is left; one with a quota above its part does not
+/// feel it.
 #[test]
 fn quotas_on_half_of_the_vms() {
     let mut groups = vec![quota(20 * MS, 100 * MS); 2];
@@ -242,7 +242,7 @@ fn nobody_is_forgotten_for_its_quota() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
-    /// Whatever the load: nobody gets more than its quota and what its turns at least take.
+    /// Whatever the load: no task gets more than its quota and what its turns at least take.
     #[test]
     fn quotas_hold(
         times in prop::collection::vec(5u64..150, 3),

@@ -13,7 +13,7 @@ struct Members {
     helpers: Vec<usize>,
 }
 
-/// Who serves whom.
+/// Which tasks serve which VM.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Helpers(Vec<Members>);
 

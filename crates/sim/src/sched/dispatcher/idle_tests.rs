@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Nobody waits for long where pCPUs idle (dispatcher/idle.h).
+//! No task waits for long where pCPUs idle (dispatcher/idle.h).
 
 use super::Dispatcher;
 use super::tests::Placed;

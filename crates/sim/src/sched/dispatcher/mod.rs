@@ -468,7 +468,7 @@ impl<K: Kind> HostScheduler for Dispatcher<K> {
                 .configure_pcpu(wanted.cpu.0, PcpuConf::of(wanted));
             host.retain_on(wanted.cpu, wanted.retention, wanted.gives_way);
         }
-        // Before those who are to be in them.
+        // Before the tasks that are to be in them.
         self.native
             .configure_pools(plan.pools.iter().map(|pool| PoolConf {
                 slice: pool.slice,

@@ -58,7 +58,7 @@ fn who_wakes_stays_unless_it_finds_less_load_with_it_than_it_leaves() {
     assert_eq!(goes_to([140, 100, 50]), 0);
     assert_eq!(goes_to([160, 100, 50]), 1);
     assert_eq!(goes_to([300, 100, 50]), 1);
-    // Who weighs next to nothing goes for a little less.
+    // A task that weighs next to nothing moves for a little less.
     assert_eq!(goes_to([110, 100, 5]), 1);
 }
 

@@ -93,7 +93,7 @@ impl<K> Queues<K> {
             kicks: Vec::new(),
             timer_starts: Vec::new(),
             moves: Vec::new(),
-            // Those of the pCPUs, then those of who is parked there.
+            // The queues of the pCPUs, then those of the tasks parked there.
             queues: vec![VecDeque::new(); 2 * pcpus],
             local: vec![VecDeque::new(); pcpus],
             idle: vec![true; pcpus],
@@ -154,7 +154,7 @@ impl<K> Queues<K> {
         let before = waiting.partition_point(|(other, _)| *other < place);
         waiting.insert(before, (place, task as u32));
         self.tasks[task].queued = Some((at as u32, place));
-        // Who is parked waits for no pCPU.
+        // A parked task waits for no pCPU.
         if at < self.local.len() {
             self.moves.push((task, queue as u32));
         }

@@ -177,7 +177,7 @@ fn more_siblings_than_pcpus_still_run() {
         3 * SEC,
     );
     let least = outcome.tasks.iter().map(|t| t.2.run).min().unwrap();
-    // Six alike in lockstep are the worst case: whoever is pulled shares a pCPU again.
+    // Six alike in lockstep are the worst case: a task that is pulled shares a pCPU again.
     assert!(
         least > 3 * SEC * 4 / 6 * 7 / 10,
         "fair share is 2 s, the least got {least} ns"
@@ -361,8 +361,8 @@ pub(super) fn number(tasks: &mut [Pattern]) -> [u32; 3] {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// Random tasks on random hosts: counters true at every step (`Placed::check`), nobody starves,
-    /// no pCPU idles while work waits that may run there, and all counters return to zero.
+    /// Random tasks on random hosts: counters true at every step (`Placed::check`), no task
+    /// starves, no pCPU idles while work waits that may run there, and all counters return to zero.
     #[test]
     fn what_must_always_hold(
         pcpus in 1u32..9,
@@ -392,8 +392,8 @@ proptest! {
 
 #[test]
 fn a_vm_that_sleeps_much_gets_its_pcpu_soon() {
-    // Found by replaying a recorded host: tasks that moved between pCPUs pushed the clock, and
-    // whoever woke after that waited behind those that had not moved.
+    // Found by replaying a recorded host: tasks that moved between pCPUs pushed the clock, and a
+    // task that woke after that waited behind those that had not moved.
     let hogs = (0..6).map(|n| Pattern::hog(Some((n / 3, n % 3))));
     let short = |n| Pattern {
         run: 65_000,

@@ -55,7 +55,8 @@ fn who_is_interrupted_has_the_rest_of_its_turn() {
     let whole = |turn: &Nanos| (89 * MS..92 * MS).contains(turn);
     let broken: Vec<_> = turns.iter().filter(|turn| !whole(turn)).take(9).collect();
     assert!(broken.is_empty(), "{broken:?} ns");
-    // Nobody who wakes waits for that, or hardly: turns do not all begin at the same virtual time.
+    // A task that wakes does not wait for that, or hardly: turns do not all begin at the same
+    // virtual time.
     let waits = &outcome.vms[1].ready_waits;
     let (most, longest) = (waits.quantile(0.99), waits.max());
     assert!(most < MS && longest < 10 * MS, "{most} and {longest} ns");
@@ -74,7 +75,7 @@ fn no_slice_is_shorter_than_the_least() {
     let turns = turns_of(&runs, 2);
     let (shortest, longest) = (turns.iter().min().unwrap(), turns.iter().max().unwrap());
     let least = DispatcherParams::LEAST_SLICE;
-    // Equals take turns: nobody has two of them.
+    // Equals take turns: none has two of them.
     let whole = least..least + 10 * US;
     assert!(
         whole.contains(shortest) && whole.contains(longest),
@@ -129,8 +130,8 @@ fn who_runs_for_a_moment_moves_nobody_in_the_middle_of_a_turn() {
     );
 }
 
-/// Who is owed little runs once a second all the same, but so briefly that weights hold, however long slices
-/// are and however many such there are.
+/// A task that is owed little runs once a second all the same, but so briefly that weights hold,
+/// however long slices are and however many such there are.
 #[test]
 fn who_starves_has_a_short_turn() {
     for slice in [3 * MS, 90 * MS] {
@@ -154,8 +155,8 @@ fn who_starves_has_a_short_turn() {
     }
 }
 
-/// Who waits for more than a second because slices are as long, and is next by fair order, has its slice, perhaps
-/// after a short turn.
+/// A task that waits for more than a second because slices are as long, and is next by fair order,
+/// has its slice, perhaps after a short turn.
 #[test]
 fn who_waits_for_long_slices_has_one() {
     let params = DispatcherParams {

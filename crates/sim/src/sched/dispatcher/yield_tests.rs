@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who spins lets a sibling go first (dispatcher/yield.h).
+//! A vCPU that spins lets a sibling go first (dispatcher/yield.h).
 
 use super::Dispatcher;
 use crate::Outcome;
@@ -38,7 +38,8 @@ fn who_computes_beside_spinners_is_not_interrupted_all_the_time() {
     }
 }
 
-/// Of two on one pCPU, who spins lets the other one go first, at once; but both have their share.
+/// Of two vCPUs on one pCPU, the one that spins lets the other go first, at once; but both have
+/// their share.
 #[test]
 fn who_spins_lets_a_sibling_on_its_pcpu_go_first() {
     let (outcome, runs) = simulated(vec![spins(0, 0, 0), hog(0, 1, 0)], "1n1l1c1t");

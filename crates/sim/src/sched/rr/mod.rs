@@ -231,7 +231,7 @@ impl HostScheduler for Rr {
         let classes = [Some(task), to].map(|task| task.map(|task| self.queues.is_realtime(task)));
         match classes {
             [Some(false), Some(false) | None] => self.fair.yield_pcpu(host, task, cpu, to),
-            // The real-time class has no `yield_to_task`, and nobody yields to another class.
+            // The real-time class has no `yield_to_task`, and no task yields to another class.
             [_, Some(_)] => false,
             [_, None] => {
                 if self.queues.rotate(cpu) {

@@ -84,7 +84,7 @@ impl Queues {
         self.lines[cpu.index()].tasks.is_empty()
     }
 
-    /// Who is next on `cpu`.
+    /// The next task on `cpu`.
     pub(super) fn first(&self, cpu: PcpuId) -> Option<TaskId> {
         self.lines[cpu.index()].tasks.front().copied()
     }

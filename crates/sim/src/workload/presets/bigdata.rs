@@ -50,10 +50,11 @@ const LINES_OF_EDEN: u64 = 256 << 10;
 /// Work of a stage from its lines, a line so long, all threads together; `copying` is what a
 /// collection of Eden takes, likewise.
 ///
-/// Each thread fills its part of Eden, and stops. (HotSpot stops all when Eden is full, whoever has filled it:
-/// who has no pCPU then needs one only as far as the next safepoint, so that others wait less for it than here.)
-/// Then they collect together (HotSpot has threads of its own for that, 18 on 24 CPUs), and look for what is
-/// left to do with 5000 `sched_yield()`, some 2.5 ms, before they sleep (`WorkStealingYieldsBeforeSleep`).
+/// Each thread fills its part of Eden, and stops. (HotSpot stops all when Eden is full, whichever
+/// thread has filled it: a thread that has no pCPU then needs one only as far as the next
+/// safepoint, so that others wait less for it than here.) Then they collect together (HotSpot has
+/// threads of its own for that, 18 on 24 CPUs), and look for what is left to do with 5000
+/// `sched_yield()`, some 2.5 ms, before they sleep (`WorkStealingYieldsBeforeSleep`).
 fn collected(lines: u64, line: Nanos, copying: Nanos, threads: u32) -> String {
     let n = u64::from(threads);
     let (work, copying) = (LINES_OF_EDEN * line / n, (copying / n).max(US));
@@ -68,7 +69,7 @@ fn collected(lines: u64, line: Nanos, copying: Nanos, threads: u32) -> String {
 
 /// The stages of a job, one after the other, for each of its threads; with the driver's part after each.
 fn job(stages: &str, cache: Cache, threads: u32) -> Vec<(String, String)> {
-    // Alone it has nobody to wait for.
+    // Alone it has no other to wait for.
     let alone = |text: &str| {
         let text = text.replace("barrier safepoint; ", "");
         text.replace("; spin-barrier collected 2500us", "")

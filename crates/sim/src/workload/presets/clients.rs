@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The clients that presets bring along, so that a VM which serves has somebody to serve.
+//! The clients that presets bring along, so that a VM which serves has requests to serve.
 
 use crate::device::net::{ClientKind, Pace, Requests};
 use crate::workload::print::Size;

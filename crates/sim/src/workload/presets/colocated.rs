@@ -151,7 +151,8 @@ fn sysbench_mysql(threads: u32) -> Vec<(String, String)> {
 /// Tellers of pgbench's one branch.
 const TELLERS: u32 = 10;
 
-/// Who waits for a transaction of so many clients' to end: with other tellers for the branch, and for the same teller.
+/// What waits for a transaction of this number of clients to end: with other tellers for the
+/// branch, and for the same teller.
 fn waiters(clients: u32) -> u32 {
     let tellers = clients.clamp(1, TELLERS);
     tellers - 1 + (clients - tellers).div_ceil(tellers)
@@ -160,7 +161,7 @@ fn waiters(clients: u32) -> u32 {
 fn pgbench(threads: u32) -> Vec<(String, String)> {
     const LOOK: &str = "compute 28us ±50%";
     let waiters = waiters(pairs(threads));
-    // Who has the row next has waited for it, and looked.
+    // The client that has the row next has waited for it, and looked.
     let (look, wakes) = match waiters {
         0 => (String::new(), ""),
         1 => (format!("{LOOK}; "), ""),

@@ -2,9 +2,9 @@
 //! SPLASH-2's Ocean: a multigrid solver with a few phases around it (`multi.C`: multig(), `slave2.C`).
 //!
 //! A solve goes from the finest grid to coarser ones and back again, and again, until the error is
-//! small. Each time that a grid is relaxed there are four barriers: before the red points, after them,
-//! after the black ones, when all threads have told their errors under a lock, and once more before
-//! anybody resets the error. Between the last three there is nothing to do.
+//! small. Each time that a grid is relaxed there are four barriers: before the red points, after
+//! them, after the black ones, when all threads have told their errors under a lock, and once more
+//! before any thread resets the error. Between the last three there is nothing to do.
 
 use super::shapes::{Cache, compute};
 use corun_model::Nanos;
@@ -111,7 +111,7 @@ impl Worker {
         (grid.transfer[1] > 0).then(|| self.share(grid.transfer[1]))
     }
 
-    /// These statements without the barriers, if there is nobody to meet.
+    /// These statements without the barriers, if there is no other thread.
     fn meeting(&self, statements: &[&str]) -> String {
         let kept = |statement: &&&str| self.threads > 1 || **statement != BARRIER;
         let kept: Vec<&str> = statements.iter().filter(kept).copied().collect();

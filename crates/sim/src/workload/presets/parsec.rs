@@ -249,7 +249,7 @@ fn bodytrack(threads: u32) -> Vec<(String, String)> {
         format!("loop {times} {{ compute {each}ns ±20%; mutex tickets {{ compute 200ns }} }}")
     };
     let (image, new, weights) = (share(64, 16), share(125, 20), share(1000, 39));
-    // One worker has nobody to meet but the main thread.
+    // One worker meets only the main thread.
     let (begin, end) = match pool {
         0 | 1 => ("", ""),
         _ => ("barrier init; ", "barrier done; "),
@@ -282,7 +282,7 @@ fn bodytrack(threads: u32) -> Vec<(String, String)> {
 
 /// Threads for tiles, two tiles a round, one that counts them and one that writes.
 fn vips(threads: u32) -> Vec<(String, String)> {
-    // Longer than a buffer and the one before it: nobody waits for the main thread before that.
+    // Longer than a buffer and the one before it: no thread waits for the main thread before that.
     let tiles = "memory 1MB 5/us; queue tick 1060; loop { \
          mutex allocate { compute 200ns; mutex nwrite { compute 100ns } }; compute 560us ±10%; \
          mutex nwrite { compute 100ns }; send tick; \

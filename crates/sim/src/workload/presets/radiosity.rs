@@ -43,11 +43,11 @@ pub(super) fn threads(threads: u32, cache: Cache) -> Vec<(String, String)> {
         .collect()
 }
 
-/// One thread's share of an iteration; at its end all look for tasks until nobody has one.
+/// One thread's share of an iteration; at its end all look for tasks until none is left.
 fn iteration(work: Nanos, threads: u32) -> String {
     let interactions = work / u64::from(threads) / EVERY;
     let (between, held) = (compute(EVERY, VARY), compute(HELD, 0));
-    // One thread has nobody to wait for.
+    // One thread has no other to wait for.
     let meet = if threads == 1 {
         ""
     } else {

@@ -70,7 +70,8 @@ fn main_thread(encoders: u32, ring: u32) -> String {
     for number in 0..encoders {
         let _ = write!(text, "queue start{number} 1; queue end{number} 1; ");
     }
-    // Who refers to a frame takes all of its rows: those of two frames are the most there are.
+    // A thread that refers to a frame takes all of its rows: those of two frames are the most there
+    // are.
     for frame in (0..ring).step_by(GROUP as usize) {
         for n in 1..=GROUP {
             let rows = rows(frame, (frame + n) % ring);

@@ -77,8 +77,8 @@ const fn levels(times: u32, regions: &'static [Region]) -> Part {
 /// Waits as libgomp's threads do, before a region and after it.
 const MEET: &str = "spin-barrier region 1ms";
 
-/// How long a cache line takes from one core to another (assumed, as for locks). Everybody who comes to a barrier changes
-/// one word (`gomp_barrier_wait_start()`, libgomp/config/linux/bar.h).
+/// How long a cache line takes from one core to another (assumed, as for locks). Each thread that
+/// comes to a barrier changes one word (`gomp_barrier_wait_start()`, libgomp/config/linux/bar.h).
 const LINE: Nanos = 80;
 
 /// What thread i of n does in a region.

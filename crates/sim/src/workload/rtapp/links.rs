@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What tasks have to do with each other: who wakes whom, who comes to a barrier, who shares a timer.
+//! How tasks depend on each other: which wakes which, which come to a barrier, which share a timer.
 
 use super::event::What;
 use super::log::Log;
@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// What the events of all tasks add up to.
 #[derive(Debug, Default)]
 pub(super) struct Links {
-    /// Conditions that somebody signals, broadcasts, syncs on or resumes.
+    /// Conditions that some task signals, broadcasts, syncs on or resumes.
     woken: BTreeSet<String>,
-    /// Conditions that somebody waits on, suspended tasks included.
+    /// Conditions that some task waits on, suspended tasks included.
     awaited: BTreeSet<String>,
     /// Threads that come to each barrier.
     barriers: BTreeMap<String, u32>,
@@ -111,17 +111,17 @@ impl Links {
         }
     }
 
-    /// Does anybody wait on this condition?
+    /// Does any task wait on this condition?
     pub fn awaited(&self, condition: &str) -> bool {
         self.awaited.contains(condition)
     }
 
-    /// Does the barrier hold anybody up?
+    /// Does the barrier hold any task up?
     pub fn holds_up(&self, barrier: &str) -> bool {
         self.barriers.get(barrier).is_some_and(|users| *users > 1)
     }
 
-    /// Does the semaphore hold anybody up?
+    /// Does the semaphore hold any task up?
     pub fn is_taken(&self, semaphore: &str) -> bool {
         self.taken.contains(semaphore)
     }
@@ -132,7 +132,7 @@ impl Links {
         used.is_some_and(|used| used.absolute)
     }
 
-    /// Who waits for what nobody does waits for ever.
+    /// A task that waits for what no task does waits for ever.
     fn check(&self, task: &Task, log: &mut Log) {
         let mut barriers = BTreeSet::new();
         for event in task.phases.iter().flat_map(|phase| &phase.events) {

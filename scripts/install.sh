@@ -13,6 +13,7 @@ purpose=${1:-build}
 packages=(gcc make pkg-config clang-19 libelf-dev zlib1g-dev)
 case $purpose in
 build | book) ;;
+# g++ is for libFuzzer: lint compiles the fuzz targets.
 test) packages+=(g++ clang-format-19 shellcheck jq chromium) ;;
 bench) packages+=(valgrind) ;;
 package) packages+=(binutils lintian mmdebstrap systemd ansible-core ansible-lint) ;;

@@ -71,8 +71,8 @@ pub(crate) trait Order {
     /// Shall the current task of `cpu` make way at this tick?
     fn tick(&mut self, cpu: PcpuId) -> bool;
 
-    /// The current task of `cpu` lets others go first. `grouped`: its VM has a cgroup, in which it is taken to be alone
-    /// there.
+    /// The current task of `cpu` lets others go first. `grouped`: its VM has a cgroup, of which
+    /// no other task is taken to be on this pCPU.
     fn yields(&mut self, cpu: PcpuId, grouped: bool);
 
     /// Somebody yields to `task`, which waits on the runqueue of `cpu`: it goes next if that is not

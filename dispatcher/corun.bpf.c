@@ -158,7 +158,7 @@ CALLBACK(void, corun_running, struct task_struct *p)
 	struct task_ctx *t = callback_begin(OP_RUNNING, p, 0);
 	s32 cpu = task_cpu_of(p);
 	struct cpu_ctx *c = cpu_at(cpu);
-	bool changed, rescued;
+	bool changed, rescued, gang;
 	u64 ready, now;
 
 	if (!t || !c)
@@ -174,8 +174,6 @@ CALLBACK(void, corun_running, struct task_struct *p)
 	rescued = is_rescued(t, c, ready);
 	enter(t, TASK_RUNNING, now);
 	t->woken = 0;
-	if (t->fresh == FRESH)
-		t->fresh = FRESH_TURN;
 	t->queued = 0;
 	t->charged = now;
 	t->sum.switches++;
@@ -191,10 +189,11 @@ CALLBACK(void, corun_running, struct task_struct *p)
 	else if (changed)
 		turn_cut(t, c, now);
 	turn_begins(p, t, c, cpu, now);
-	if (rescued || shared(c->brief))
+	gang = has_gang(t);
+	if (rescued || (gang && shared(c->brief)))
 		shorten_turn(p, c, cpu, now);
-	store(c->brief, 0);
-	if (has_gang(t)) {
+	if (gang) {
+		store(c->brief, 0);
 		gang_started(p, t, c, cpu, now);
 		if (ready <= STARVE_LIMIT)
 			gang_stays(t, c, cpu);

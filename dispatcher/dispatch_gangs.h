@@ -36,6 +36,17 @@ static inline u16 stays_as(u32 rank, struct task_ctx *t)
 	return t->fresh == FRESH_BACK ? STAYS_WOKEN : STAYS;
 }
 
+/*
+ * Does `t`, which runs, let the best waiting task of its rank go first? If it yielded, however much
+ * it is owed. Otherwise by fair order; of equals, the waiting one goes first (still_first()).
+ */
+static inline bool lets_first(struct task_ctx *t, struct gang_choice *best)
+{
+	if (t && t->over & TURN_OVER)
+		return true;
+	return !before(best->bound + SLICE_MIN, best->vtime);
+}
+
 /* Has the slot ended in which `t` was dispatched? */
 static inline bool slot_is_over(struct task_ctx *t, u64 now)
 {
@@ -87,13 +98,10 @@ RARE void dispatch_gangs(s32 cpu, struct cpu_ctx *c, struct task_struct *prev, s
 		return;
 	if (rank < RANK_ORDINARY && best.rank < RANK_ORDINARY && pull_owner(cpu))
 		return;
-	/* A task that yielded lets others go first, however much it is owed. */
 	better =
-	    best.rank > rank || (best.rank == rank && rank != RANK_URGENT &&
-				 ((t && t->over & TURN_OVER) || before(best.vtime, best.bound)));
+	    best.rank > rank || (best.rank == rank && rank != RANK_URGENT && lets_first(t, &best));
 	if (better && best.id && take(cpu, best.id)) {
-		if (t)
-			store(c->brief, interrupts_woken(t, &best));
+		store(c->brief, t && interrupts_woken(t, &best));
 		return;
 	}
 	if (t && looks && finds_idle_core(cpu, c, prev, t)) {

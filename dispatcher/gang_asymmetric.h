@@ -79,8 +79,10 @@ static inline void asymmetric_claim(struct task_struct *p, struct task_ctx *t, s
 		share = SHARE_ONE * SHARE_RANGE;
 	asymmetric_weigh(p, t, g->vm, share);
 	latency = conf ? shared(conf->latency) : 0;
-	if (!latency)
+	if (!latency) {
+		t->urgent_since = 0;
 		return;
+	}
 	neutral = shared(g->conf->neutral);
 	if (latency > CHARGE_MAX)
 		latency = CHARGE_MAX;

@@ -114,8 +114,10 @@ static inline u64 gang_turn_vcpu(struct task_struct *p, struct task_ctx *t, u64 
 {
 	bool gang = t->claims || with_gangs();
 
-	if (gang)
+	if (gang) {
 		gang_join_one(p, t, now);
+		slice = gang_slice_one(t, slice, now);
+	}
 	if (t->claims)
 		asymmetric_turn(t, now);
 	if (t->urgent_since) {
@@ -123,8 +125,6 @@ static inline u64 gang_turn_vcpu(struct task_struct *p, struct task_ctx *t, u64 
 		if (t->urgent < slice)
 			slice = t->urgent;
 	}
-	if (gang)
-		slice = gang_slice_one(t, slice, now);
 	return slice < SLICE_MIN ? SLICE_MIN : slice;
 }
 

@@ -93,14 +93,6 @@ struct strict_free {
 #define TAKE_HERE 1u
 #define TAKE_LONE 2u
 
-/* Number of words of a mask that pCPUs of this host are in. */
-static inline u32 strict_words(void)
-{
-	u32 words = ((u32)nr_pcpus() + 63) / 64;
-
-	return words < MASK_WORDS ? words : MASK_WORDS;
-}
-
 /*
  * for_each_bit(n, bits): runs until no bit is set; the body removes one bit each time, by
  * lowest_bit().
@@ -128,7 +120,7 @@ CALLED u32 strict_wanted(u32 slot)
 
 	if (!g.vm)
 		return 0;
-	repeat (word, strict_words()) {
+	repeat (word, words_in_use()) {
 		u64 bits = shared(g.vm->where[opaque(word) % MASK_WORDS]);
 
 		for_each_bit(n, bits) ready += gang_here(&g, lowest_bit(word, bits));
@@ -151,7 +143,7 @@ CALLED u32 strict_fits(u32 slot, u32 wanted, struct strict_free *free)
 
 	if (!g.conf || !free)
 		return true;
-	repeat (word, strict_words()) {
+	repeat (word, words_in_use()) {
 		u64 may = strict_may(&g, word);
 
 		all += (u32)__builtin_popcountll(may & knobs.online[opaque(word) % MASK_WORDS]);
@@ -173,7 +165,7 @@ CALLED u32 strict_take(u32 slot, u32 wanted, u32 which, struct strict_free *free
 
 	if (!g.vm || !g.conf || !free || !wanted)
 		return 0;
-	repeat (word, strict_words()) {
+	repeat (word, words_in_use()) {
 		u64 bits = free->pcpus[opaque(word) % MASK_WORDS] & strict_may(&g, word);
 
 		if (which & TAKE_HERE)
@@ -317,20 +309,31 @@ static inline void strict_assign_all(struct strict_free *free, u64 now)
 	store(slots.end, now + (free->length ? free->length : SLOT_DEFAULT));
 }
 
-/* Makes every pCPU but `cpu` pick again if a VM other than its owner runs there. */
+/*
+ * Must the pCPU of `c` pick again, now that owners have changed? If it has an owner: unless a vCPU
+ * of that VM runs there. If it has none: only if a vCPU of a strict VM runs there.
+ */
+static inline bool strict_repicks(struct cpu_ctx *c)
+{
+	u32 runs = shared(c->idle) ? NO_VM : shared(c->cur_vm);
+	u32 owner = shared(c->owner);
+	struct gang g;
+
+	if (owner)
+		return owner != runs + 1;
+	g = gang_in(runs);
+	return g.mode == GANG_STRICT;
+}
+
+/* Owners have changed: makes every pCPU but `cpu` for which that matters pick again. */
 static inline void strict_enforce(s32 cpu)
 {
 	s32 i;
 
 	repeat (i, nr_pcpus()) {
 		struct cpu_ctx *c = cpu_at(i);
-		u32 owner, runs;
 
-		if (!c || i == cpu)
-			continue;
-		owner = shared(c->owner);
-		runs = shared(c->idle) ? 0 : shared(c->cur_vm) + 1;
-		if (owner != runs)
+		if (c && i != cpu && strict_repicks(c))
 			kick(i, KICK_PREEMPT);
 	}
 }

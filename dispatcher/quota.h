@@ -31,8 +31,6 @@
 
 /* What a turn takes at once at most, ns: the kernel's sched_cfs_bandwidth_slice_us. */
 #define QUOTA_TURN 5000000ull
-/* The shortest turn, ns. */
-#define QUOTA_TURN_MIN 50000ull
 /* Longest time parked, ns. */
 #define PARK_MAX (WATCHDOG / 5 * 2)
 /* How many tasks one timer releases at most; the rest follow a moment later. */
@@ -106,9 +104,9 @@ static inline u64 quota_again(struct group_conf *conf, struct group_ctx *g, u64 
 	u64 wait = before(now, end) ? end - now : 1;
 	u64 period = quota_period(conf);
 
-	if (wait + QUOTA_TURN_MIN > period)
-		return QUOTA_TURN_MIN;
-	if (owed > PARK_MAX / QUOTA_TURN_MIN)
+	if (wait + SLICE_MIN > period)
+		return SLICE_MIN;
+	if (owed > PARK_MAX / SLICE_MIN)
 		return PARK_MAX;
 	wait += owed * period;
 	return wait < PARK_MAX ? wait : PARK_MAX;
@@ -220,8 +218,8 @@ static inline u64 quota_turn(struct task_ctx *t, struct cpu_ctx *c, u64 slice, u
 	if (!limited)
 		return slice;
 	slice = quota_offer(t->group, slice < QUOTA_TURN ? slice : QUOTA_TURN, now);
-	if (slice < QUOTA_TURN_MIN)
-		slice = QUOTA_TURN_MIN;
+	if (slice < SLICE_MIN)
+		slice = SLICE_MIN;
 	t->reserved = slice;
 	quota_take(t->group, (s64)slice);
 	return slice;
@@ -434,7 +432,7 @@ static inline void release_parked(struct cpu_ctx *c, s32 cpu, u64 now)
 			break;
 	}
 	if (!again.wait && queue_length(parking_of(cpu)))
-		again.wait = QUOTA_TURN_MIN;
+		again.wait = SLICE_MIN;
 	if (again.wait)
 		release_in(c, cpu, again.wait, now);
 }

@@ -83,9 +83,9 @@ static inline void hold_over(struct cpu_ctx *c, u64 now)
 }
 
 /*
- * The same, called with the lock of another runqueue than that of `c`: the vCPU may come back at
- * this moment, and then the pCPU does not idle. So the pCPU ends the hold itself, as soon as it
- * dispatches (dispatch_thread()).
+ * The same, called on another pCPU and without the lock of the runqueue of `c`: the vCPU may come
+ * back at this moment, and then the pCPU does not idle. So the pCPU ends the hold itself, as soon
+ * as it dispatches (dispatch_thread()).
  */
 static inline void hold_cut(struct cpu_ctx *c, u64 now)
 {
@@ -240,7 +240,11 @@ static inline bool hold_timer(struct cpu_ctx *c, s32 cpu)
 		look_in(c, cpu, hold_look(c, until, now), now);
 		return true;
 	}
-	hold_over(c, now);
+	/* On its own pCPU a timer interrupts nothing that holds the lock of the runqueue. */
+	if (this_cpu() == cpu)
+		hold_over(c, now);
+	else
+		hold_cut(c, now);
 	kick(cpu, KICK_IDLE);
 	return true;
 }

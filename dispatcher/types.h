@@ -147,12 +147,11 @@ struct task_counters {
 #define TURN_SPUN 4u
 
 /*
- * task_ctx.fresh. FRESH: it has not run since it woke, or was placed anew. FRESH_TURN: it has run
- * since, but not for a slice. FRESH_BACK: the same, and it was interrupted.
+ * task_ctx.fresh. FRESH: since it woke, or was placed anew, it waits for its first turn, or is in
+ * it. FRESH_BACK: that turn was interrupted, and it has not had a slice yet. 0: it has.
  */
 #define FRESH 1u
-#define FRESH_TURN 2u
-#define FRESH_BACK 3u
+#define FRESH_BACK 2u
 
 /* How many of the siblings that woke a vCPU are remembered (gang_asymmetric.h). */
 #define WAKERS 8u
@@ -174,7 +173,7 @@ struct task_ctx {
 	s32 clock_cpu;	   /* pCPU whose clock its vtime refers to */
 	u8 woken;	   /* 1: it has not been queued since it woke; or WOKEN_UNANSWERED */
 	u8 queued;	   /* 1: it has been queued, and has not run since */
-	u16 fresh;	   /* turn.h: FRESH; gang_pick.h: FRESH_TURN, FRESH_BACK */
+	u16 fresh;	   /* FRESH*: turn.h, gang_pick.h */
 	u32 load;	   /* what it adds to the load of the pCPU it occupies */
 	u64 urgent;	   /* gang_demand.h: urgent time that is left to it, ns */
 	u64 urgent_since;  /* since when it is urgent; 0: it is not. Asymmetric: its deadline */
@@ -373,7 +372,7 @@ struct cpu_ctx {
 	u32 cur_demand;		  /* task_conf.demand of the task that runs here */
 	u16 called;		  /* core.h: 1: idle, and woken for a task that waits elsewhere */
 	u16 runs;  /* 1: a task of this scheduler runs here, and the next one is not chosen yet */
-	u16 brief; /* gang_dynamic.h: 1: the task that starts next interrupts one that woke */
+	u16 brief; /* gang_dynamic.h: 1: the vCPU that starts next interrupts a task that woke */
 	u16 cur_limited; /* quota.h: 1: the running task has a quota, which bounds its turn */
 	u16 cut;	 /* turn.h: 1: a task that waits here may have been interrupted */
 	u16 behind;	 /* pull.h: 1: at the last look, a pCPU's clock was behind */

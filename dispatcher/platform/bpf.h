@@ -163,6 +163,14 @@ static inline s32 nr_pcpus(void)
 	return (s32)knobs.pcpus;
 }
 
+/* Number of words of a mask that pCPUs of this host are in. */
+static inline u32 words_in_use(void)
+{
+	u32 words = (knobs.pcpus + 63) / 64;
+
+	return words < MASK_WORDS ? words : MASK_WORDS;
+}
+
 static inline struct cpu_ctx *cpu_at(s32 cpu)
 {
 	return (u32)cpu < MAX_PCPUS ? &cpu_ctxs[opaque((u32)cpu) % MAX_PCPUS] : NULL;

@@ -307,7 +307,7 @@ static inline s32 raw_this_cpu(void)
 	return corun_context->cpu;
 }
 
-/* Words of a mask that any pCPU is in. */
+/* Number of words of a mask that pCPUs of this host are in. */
 static inline u32 words_in_use(void)
 {
 	return (knobs.pcpus + 63) / 64;

@@ -715,6 +715,15 @@ impl<S: Services> Native<S> {
         });
     }
 
+    /// The same on the pCPU `here`, from which the timer was started: simulated timers do not do that.
+    #[cfg(test)]
+    pub fn timer_elsewhere(&mut self, now: Nanos, here: u32, cpu: u32) {
+        // SAFETY: no pointers are passed.
+        self.enter(Callback::Timer, now, here, || unsafe {
+            (Self::C.timer)(cpu as i32)
+        });
+    }
+
     /// The release timer of `cpu` fired, on that pCPU.
     pub fn release(&mut self, now: Nanos, cpu: u32) {
         // SAFETY: no pointers are passed.

@@ -281,6 +281,27 @@ fn a_hold_that_ends_while_its_vcpu_comes_back_leaves_no_busy_pcpu_idle() {
     assert_eq!(native.cpu(1).idle, 0);
 }
 
+/// The timer of a held pCPU fires on another one. Before it has ended the hold, the vCPU is back and runs.
+#[test]
+fn a_hold_that_a_timer_on_another_pcpu_ends_leaves_no_busy_pcpu_idle() {
+    let began = 1_003;
+    let mut native = with_cores(1, false);
+    native.stopping(began, 1, 0, false);
+    let second = native.cpus().wrapping_add(1);
+    native.services().between = Some(Between {
+        when: When::Read(FETCHED, began),
+        does: Box::new(move |_| {
+            // SAFETY: as in between(): a pCPU's books, and nobody is at work on them now.
+            let second = unsafe { &mut *second };
+            (second.idle, second.held, second.runs) = (0, 0, 1);
+        }),
+    });
+    native.timer_elsewhere(began + 2_000_000, 0, 1);
+    assert!(native.services().between.is_none(), "no hold ended");
+    assert_eq!(native.cpu(1).idle, 0);
+    assert_eq!(native.services().kicked.last(), Some(&(1, Kick::Idle)));
+}
+
 /// The same where nobody is back: the pCPU is asked who is next, and is not held any more.
 #[test]
 fn a_hold_that_another_runqueue_ends_is_over_once_its_pcpu_is_asked() {

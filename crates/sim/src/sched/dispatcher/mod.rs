@@ -33,6 +33,8 @@ mod idle_tests;
 #[cfg(test)]
 mod jupiter_tests;
 #[cfg(test)]
+mod mixed_gang_tests;
+#[cfg(test)]
 mod placement_tests;
 mod queues;
 #[cfg(test)]

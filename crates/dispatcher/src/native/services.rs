@@ -106,11 +106,13 @@ pub trait Services {
     fn returned(&mut self, callback: Callback, now: Nanos) {
         let _ = (callback, now);
     }
+
     /// [`Build::Tapped`]: an input of `kind` is about to be used; what shall its value be?
     fn tap_in(&mut self, kind: u32, value: u64) -> u64 {
         let _ = kind;
         value
     }
+
     /// [`Build::Tapped`]: a decision of `kind` was made.
     fn tap_out(&mut self, kind: u32, value: u64) {
         let _ = (kind, value);

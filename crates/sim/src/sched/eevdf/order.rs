@@ -20,6 +20,8 @@
 //! default but in 6.19's first releases.
 
 mod rules;
+#[cfg(test)]
+mod tests;
 
 use super::params::EevdfParams;
 use super::queue::{Entity, Sums};

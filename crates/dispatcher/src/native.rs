@@ -37,7 +37,7 @@ impl<S: Services> Native<S> {
         native
     }
 
-    /// Who the dispatcher works for.
+    /// The host that the dispatcher works for.
     pub fn services(&mut self) -> &mut S {
         &mut self.inner.services
     }

@@ -171,7 +171,7 @@ fn tables_and_report() {
     assert!(!page.contains(env!("CARGO_TARGET_TMPDIR")));
 }
 
-/// Who watches for the report changes nothing, and a timeline can be written beside.
+/// Watching for the report changes nothing, and a timeline can be written beside.
 #[test]
 fn a_report_changes_nothing() {
     let place = place("watched");

@@ -71,7 +71,7 @@ impl Callback {
 }
 
 /// What the dispatcher needs done. Tasks are indices as given by [`Native::add_task`], queues are
-/// numbered like pCPUs; from [`MAX_PCPUS`] on, they are those of who is parked there.
+/// numbered like pCPUs; from [`MAX_PCPUS`] on, they hold the tasks that are parked there.
 pub trait Services {
     /// Was `cpu` idle? If so it is claimed.
     fn claim_idle(&mut self, cpu: u32) -> bool;

@@ -152,9 +152,9 @@ fn runs_of_hogs(preset: EevdfParams) -> Vec<u64> {
     runs.windows(2).map(|w| (w[1].0 - w[0].0) / US).collect()
 }
 
-/// Who is behind at the end of its slice, because the other's ended later, is picked again. The
-/// timer (which 7.x has by default and the others can have) is not set for it then, so it runs to the
-/// next tick, beyond a second slice.
+/// A task that is behind at the end of its slice, because the other's ended later, is picked again. The timer (which
+/// 7.x has by default and the others can have) is not set for it then, so it runs to the next tick, beyond a second
+/// slice.
 #[test]
 fn a_task_picked_again_runs_to_the_tick() {
     for name in EevdfParams::PRESETS {
@@ -293,7 +293,7 @@ fn the_odd_hog_goes_round() {
 /// Three hogs on two pCPUs, and two tasks that wake up for 50 us every few seconds and owe when they go back
 /// to sleep: as soon as they have no debt any more they are no weight either, and balancing goes on.
 #[test]
-fn the_odd_hog_goes_round_beside_who_sleeps_owing() {
+fn the_odd_hog_goes_round_beside_tasks_that_sleep_owing() {
     let params = host("1n1l2c1t", 250);
     let brief = |on| {
         let does = Does::Cycles {

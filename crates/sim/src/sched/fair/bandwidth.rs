@@ -15,8 +15,9 @@
 //! ([`Bandwidth::period_over`]), `do_sched_cfs_slack_timer()` ([`Bandwidth::slack_over`]),
 //! `distribute_cfs_runtime()`, `__refill_cfs_bandwidth_runtime()` of 6.12, with the burst.
 //!
-//! - Who is throttled gets what it owes and 1 ns, in the order of being throttled, until the pool is empty.
-//! - A cgroup of which nobody is left on a pCPU gives back what it has there beyond 1 ms. If others of it are
+//! - A cgroup that is throttled on a pCPU gets what it owes there and 1 ns, in the order of being throttled, until the
+//!   pool is empty.
+//! - A cgroup of which no task is left on a pCPU gives back what it has there beyond 1 ms. If others of it are
 //!   throttled and there is more than a slice by then, they have it 5 ms later, unless a period ends by then.
 //! - Local runtime does not expire at the end of a period, as it did for some versions before 5.4 (512ac999d275
 //!   to de53fd7aedb1: kubernetes/kubernetes#67577).
@@ -41,7 +42,7 @@ const SLICE: Nanos = 5 * MS;
 const KEPT: Nanos = MS;
 /// How long it is waited for more that is given back (`cfs_bandwidth_slack_period`).
 const SLACK_WAIT: Nanos = 5 * MS;
-/// Who comes so shortly before a new period waits for that (`min_bandwidth_expiration`).
+/// A cgroup that is throttled so shortly before a new period waits for that (`min_bandwidth_expiration`).
 const SOON: Nanos = 2 * MS;
 
 /// The numbers that quotas stand on; what is said of cgroups is said in scenarios.

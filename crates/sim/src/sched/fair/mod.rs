@@ -76,7 +76,7 @@ pub(crate) struct Fair<O> {
     domains: Domains,
     crowds: Crowds,
     groups: Groups,
-    /// Who gives way to whom, if any group is idle.
+    /// Which groups give way to which, if any group is idle.
     ranks: Option<Box<Ranks>>,
     /// What limits cgroups, if anything does.
     quotas: Option<Box<Quotas>>,
@@ -93,7 +93,7 @@ pub(crate) struct Fair<O> {
     idle_balance: Nanos,
     /// Which idle pCPU keeps its ticks.
     idle_owner: Option<PcpuId>,
-    /// Did somebody wait for a pCPU when the whole host was balanced last, or has anybody begun to since
+    /// Did a task wait for a pCPU when the whole host was balanced last, or has one begun to since
     /// (`rd->overload`)?
     overloaded: bool,
     /// Has a higher class used any pCPU?

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How a task joins a runqueue and leaves it: what it brings along and takes away of weight and load, and who counts
-//! it (`enqueue_entity()`, `dequeue_entity()` and what they call).
+//! How a task joins a runqueue and leaves it: what it brings along and takes away of weight and load, and where it is
+//! counted (`enqueue_entity()`, `dequeue_entity()` and what they call).
 
 use super::Fair;
 use super::decay::{Average, FULL};

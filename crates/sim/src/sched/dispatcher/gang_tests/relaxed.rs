@@ -17,7 +17,7 @@ fn lopsided() -> Vec<Job> {
 }
 
 #[test]
-fn relaxed_stops_who_is_ahead() {
+fn relaxed_stops_the_one_ahead() {
     let skew = Skew::default();
     let (outcome, _) = starts(2, lopsided(), Gang::Relaxed(skew), 10 * SEC);
     let shares = run_shares(&outcome);
@@ -80,7 +80,7 @@ fn relaxed_all_stops_all() {
 /// sibling is stopped there. Relaxed co-scheduling came about since strict co-scheduling leaves pCPUs idle (Sukwong &
 /// Kim, §6). Where all are stopped, one of them starts alone at times.
 #[test]
-fn relaxed_leaves_no_pcpu_to_who_is_stopped() {
+fn relaxed_leaves_no_pcpu_to_a_stopped_vcpu() {
     let relaxed = Gang::Relaxed(Skew::default());
     let all = Gang::RelaxedAll(Skew::default());
     for (gang, slice, most) in [

@@ -64,7 +64,7 @@ fn gangs_that_do_not_fit_beside_each_other() {
 /// Two gangs that call their siblings whenever one of them starts, and one vCPU each on three of four pCPUs:
 /// each of the eleven is owed 0.36 of a pCPU.
 #[test]
-fn who_calls_siblings_leaves_others_their_share() {
+fn a_gang_that_calls_siblings_leaves_others_their_share() {
     for gang in [Gang::Dynamic, Gang::RelaxedAll(Skew::default())] {
         let params = host("1n1l4c1t", 1000);
         let jobs = Jobs::new(hogs(&[4, 4, 1, 1, 1], MS), 1);
@@ -88,7 +88,7 @@ fn sleeper(vm: u32) -> Job {
 /// Two gangs of two on two pCPUs call each other's places all the time; one vCPU that sleeps and wakes there
 /// is served within a few turns.
 #[test]
-fn who_calls_siblings_leaves_sleepers_their_moment() {
+fn a_gang_that_calls_siblings_leaves_sleepers_their_moment() {
     for gang in gangs() {
         if matches!(gang, Gang::Strict(_)) {
             continue; // one has a slot of its own, and waits for it
@@ -103,7 +103,7 @@ fn who_calls_siblings_leaves_sleepers_their_moment() {
 /// Two pairs of vCPUs that wake each other, beside a VM that computes: that one does not take its pCPUs back by a call
 /// each time that one of them waits.
 #[test]
-fn who_calls_siblings_leaves_those_that_wake_each_other_their_share() {
+fn a_gang_that_calls_siblings_leaves_those_that_wake_each_other_their_share() {
     let share = |gang| {
         let hands = |n: u32| Does::Hands {
             work: 200 * US,
@@ -119,10 +119,10 @@ fn who_calls_siblings_leaves_those_that_wake_each_other_their_share() {
     assert!(called > 0.7 * without, "{called}, {without} without calls");
 }
 
-/// Seven vCPUs that compute and one that sleeps for most of the time, on four pCPUs: who shares its pCPU
-/// with the sleeper alone takes turns with the others at that.
+/// Seven vCPUs that compute and one that sleeps for most of the time, on four pCPUs: the one that shares its pCPU with
+/// the sleeper alone takes turns with the others at that.
 #[test]
-fn who_is_beside_a_sleeper_has_its_share_and_no_more() {
+fn a_vcpu_beside_a_sleeper_has_its_share_and_no_more() {
     let jobs = || {
         let sizes = [1; 7];
         let computing = hogs(&sizes, MS).into_iter();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Strict co-scheduling (Ousterhout 1982): whose slot it is, on which pCPUs, and what becomes of vCPUs that wake
-//! in it.
+//! Strict co-scheduling (Ousterhout 1982): which VM has the slot, on which pCPUs, and what becomes
+//! of vCPUs that wake in it.
 
 use super::{STRICT, asking, from, hogs, of_task, placed, starts};
 use crate::testing::{Does, Job, Jobs, host, run, run_shares};
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A VM whose vCPUs wait for most of the time owns pCPUs for those that will wake in its slot, too.
 #[test]
-fn strict_keeps_pcpus_for_who_wakes_in_the_slot() {
+fn strict_keeps_pcpus_for_vcpus_that_wake_in_the_slot() {
     let jobs = (0..2).map(|n| asking(100 * US, n)).collect();
     let (outcome, _) = starts(2, jobs, STRICT, SEC);
     let shares = run_shares(&outcome);
@@ -64,7 +64,7 @@ fn strict_gives_the_next_slot_to_its_owner_where_a_pcpu_is_just_waking() {
 /// nobody has. Else the two need a slot with two pCPUs: that at 10 ms is VM 1's first, which takes two of
 /// the three, so it is that at 20 ms.
 #[test]
-fn strict_gives_who_wakes_in_the_slot_what_is_available() {
+fn strict_gives_a_vcpu_that_wakes_in_the_slot_what_is_available() {
     let jobs = |others| {
         let own = vec![from(0, 0, 0), from(4 * MS, 0, 1)];
         let others = (0..others).map(|n| from(0, 1, n));
@@ -178,8 +178,8 @@ fn strict_gives_cores_before_hardware_threads() {
     }
 }
 
-/// Two VMs ask for slots of a quarter of an hour, and whose slot it is goes to sleep for good: the other
-/// one is run now and then all the same, though its pCPUs idle and nothing happens there.
+/// Two VMs ask for slots of a quarter of an hour, and the one that has the slot goes to sleep for good: the other one
+/// is run now and then all the same, though its pCPUs idle and nothing happens there.
 #[test]
 fn slots_without_end_starve_nobody() {
     let gang = Gang::Strict(Slots {

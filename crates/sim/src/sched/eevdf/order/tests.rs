@@ -20,7 +20,7 @@ fn equals(name: &str, tasks: u32) -> EevdfOrder {
     order
 }
 
-/// Who sleeps but owes is a member of the runqueue for the slice timer (`h_nr_queued`) until it is taken off.
+/// A task that sleeps but owes is a member of the runqueue for the slice timer (`h_nr_queued`) until it is taken off.
 #[test]
 fn a_ghost_counts_for_the_slice_timer() {
     const CPU: PcpuId = PcpuId(0);
@@ -46,7 +46,7 @@ fn a_ghost_counts_for_the_slice_timer() {
 /// Two tasks fall asleep, the second one 1 ms ahead of the first one's ghost. That is let go before it, and then
 /// it is alone and owes nothing (`dequeue_entity()`, `pick_next_entity()`).
 #[test]
-fn who_sleeps_beside_ghosts_only_is_let_go_after_them() {
+fn a_sleeper_beside_ghosts_only_is_let_go_after_them() {
     let [cpu, other] = [PcpuId(0), PcpuId(1)];
     let mut order = equals("6.12", 3);
     for task in [TaskId(0), TaskId(1)] {
@@ -166,7 +166,7 @@ fn yields_after(name: &str, before: Nanos, grouped: bool) -> (i64, i64) {
 
 /// At the beginning of its slice it is eligible, later not.
 #[test]
-fn who_yields_forfeits_its_slice_if_it_is_eligible() {
+fn a_yielding_task_forfeits_its_slice_if_it_is_eligible() {
     let (us, ms) = (US as i64, MS as i64);
     assert_eq!(yields_after("6.6", 0, false), (0, 2 * ms));
     assert_eq!(yields_after("6.6", 300 * US, false), (300 * us, 2 * ms));

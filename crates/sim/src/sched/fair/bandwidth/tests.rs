@@ -68,7 +68,7 @@ fn what_ran_too_long_is_owed() {
 
 /// Debts beyond a whole period: it gets that, and stays throttled.
 #[test]
-fn who_owes_more_than_a_period_waits_for_another() {
+fn a_cgroup_that_owes_more_than_a_period_waits_for_another() {
     let mut all = bandwidth(vec![limited(10 * MS, 0, None)]);
     all.enter(VM, CPU, 0);
     all.charge(VM, CPU, 25 * MS, 25 * MS);
@@ -79,7 +79,7 @@ fn who_owes_more_than_a_period_waits_for_another() {
     assert_eq!(left(&all, 0, CPU), (1, 5 * MS - 1));
 }
 
-/// On two pCPUs 8 ms are a slice and 3 ms; who was throttled first is served first.
+/// On two pCPUs 8 ms are a slice and 3 ms; the pCPU that was throttled first is served first.
 #[test]
 fn pcpus_share_a_pool() {
     let mut all = bandwidth(vec![limited(8 * MS, 0, None)]);

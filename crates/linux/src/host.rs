@@ -84,16 +84,7 @@ pub fn run(options: HostOptions) -> Result<HostExit, HostError> {
             .map_err(failed)?;
     }
     let notes = options.notes;
-    let knobs = Path::new(halt_poll::KNOBS);
-    if let Some(note) = halt_poll::put_back(knobs, &folder)?.in_words() {
-        notes(&note);
-    }
-    let longest = options.halt_poll;
-    let polling = longest.map(|longest| HaltPoll::set(knobs, &folder, longest));
-    let polling = polling.transpose()?;
-    if let Some(polling) = &polling {
-        notes(&polling.in_words());
-    }
+    let polling = set_polling(&options)?;
     let forced: Vec<String> = verdict.forced.iter().map(|f| f.id.to_string()).collect();
     journal.begin().map_err(failed)?;
     let mut last = LastWords::default();
@@ -102,6 +93,20 @@ pub fn run(options: HostOptions) -> Result<HostExit, HostError> {
     let polling = polling.map_or(Ok(()), HaltPoll::put_back);
     let written = remember(&mut journal, &folder, &ended, &forced, &last);
     settle(ended, polling, written.map_err(failed), notes)
+}
+
+/// Puts back what a run that was killed has left of KVM's halt polling, and sets what this one is to have, if anything.
+fn set_polling(options: &HostOptions) -> Result<Option<HaltPoll>, HaltPollError> {
+    let (knobs, state) = (Path::new(halt_poll::KNOBS), &options.state_dir);
+    if let Some(note) = halt_poll::put_back(knobs, state)?.in_words() {
+        (options.notes)(&note);
+    }
+    let Some(longest) = options.halt_poll else {
+        return Ok(None);
+    };
+    let polling = HaltPoll::set(knobs, state, longest)?;
+    (options.notes)(&polling.in_words());
+    Ok(Some(polling))
 }
 
 /// From here on no task can make a core-scheduling cookie, and none has made one since preflight
